@@ -1,0 +1,196 @@
+package dibs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Client hands out locks on one Store under one identity, and keeps the leases
+// it was given alive. It is safe for concurrent use; a process needs one per
+// store.
+//
+// However many leases it holds, a Client runs one scheduler goroutine for their
+// deadlines and renewals, and one that listens to the store. Both begin with the
+// first lock and end with Close.
+type Client struct {
+	store    Store
+	defaults settings
+	id       string
+	epoch    time.Time     // now counts from here
+	slept    time.Duration // what the machine had been suspended by then
+	seq      atomic.Uint64
+	shaky    atomic.Bool // an operation has failed since the last that did not
+
+	life    context.Context // of the background work
+	end     context.CancelFunc
+	closing chan struct{}
+	wake    chan struct{}  // the scheduler looks again
+	idle    chan struct{}  // the last job in the background has ended
+	loops   sync.WaitGroup // scheduler and watch
+
+	mu      sync.Mutex // guards what follows and the state of each hold
+	closed  bool
+	started bool // scheduler and watch run
+	pushing bool // the store's events flow
+	leases  schedule
+	jobs    int           // running in the background
+	alarm   time.Duration // when the scheduler wakes by itself
+	waiters map[string]*waiter
+}
+
+// New returns a Client on a store. It does no I/O. The options are the defaults
+// of all its locks.
+func New(store Store, options ...Option) *Client {
+	life, end := context.WithCancel(context.Background())
+	return &Client{
+		store:    store,
+		defaults: defaults().with(options),
+		id:       identity(),
+		epoch:    time.Now(),
+		slept:    suspended(),
+		life:     life,
+		end:      end,
+		closing:  make(chan struct{}),
+		idle:     make(chan struct{}, 1),
+		wake:     make(chan struct{}, 1),
+		waiters:  make(map[string]*waiter),
+	}
+}
+
+// now is the time since the client was made, that of a suspended machine
+// included. Deadlines are kept in it.
+func (c *Client) now() time.Duration {
+	return time.Since(c.epoch) + suspended() - c.slept
+}
+
+// start begins the scheduler and the watch. The caller holds c.mu.
+func (c *Client) start() {
+	if c.started {
+		return
+	}
+	c.started = true
+	c.alarm = never
+	c.loops.Go(c.beat)
+	c.loops.Go(c.watch)
+}
+
+// background runs f, which ends soon after its context, and lets Close wait for
+// it. After Close it does nothing: what f would have cleaned up expires.
+func (c *Client) background(f func(ctx context.Context)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return
+	}
+	c.jobs++
+	go func() {
+		defer c.jobDone()
+		f(c.life)
+	}()
+}
+
+func (c *Client) jobDone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jobs--
+	if c.jobs == 0 {
+		select {
+		case c.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Close gives back what is still held, ends waiting calls with ErrClosed, stops
+// renewal and lets clean-up in the background end, all within a few operation
+// timeouts. Leases end with ErrLost. The store and its connections stay open:
+// they are their owner's. A second Close returns nil.
+func (c *Client) Close() error {
+	held := c.shut()
+	if held == nil {
+		return nil
+	}
+	err := c.releaseAll(held)
+	c.finish()
+	return err
+}
+
+// shut refuses further work and takes all leases from the scheduler. It returns
+// nil if the client was closed before.
+func (c *Client) shut() []*hold {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	close(c.closing)
+	held := append(make([]*hold, 0, len(c.leases)), c.leases...)
+	ended := make([]ending, 0, len(held))
+	for _, h := range held {
+		ended = append(ended, h.finish(Closed, nil))
+	}
+	c.mu.Unlock()
+	for _, e := range ended {
+		e.tell()
+	}
+	return held
+}
+
+// releaseAll gives the holds back side by side.
+func (c *Client) releaseAll(held []*hold) error {
+	const workers = 64
+	var (
+		next   atomic.Int64
+		failed atomic.Int64
+		first  atomic.Pointer[error]
+		group  sync.WaitGroup
+	)
+	for range min(workers, len(held)) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(held); i = next.Add(1) - 1 {
+				if err := c.giveBack(held[i]); err != nil && !errors.Is(err, ErrLost) {
+					failed.Add(1)
+					first.CompareAndSwap(nil, &err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := first.Load(); err != nil {
+		return fmt.Errorf("dibs: close: %d of %d leases not given back, they expire by themselves; the first: %w",
+			failed.Load(), len(held), *err)
+	}
+	return nil
+}
+
+// finish lets clean-up run for one operation timeout, and then ends everything.
+func (c *Client) finish() {
+	grace := time.NewTimer(c.defaults.timeout)
+	defer grace.Stop()
+	c.rest(grace.C)
+	c.end()
+	c.rest(nil)
+	c.loops.Wait()
+}
+
+// rest waits until no work is left in the background, or until enough.
+func (c *Client) rest(enough <-chan time.Time) {
+	for {
+		c.mu.Lock()
+		jobs := c.jobs
+		c.mu.Unlock()
+		if jobs == 0 {
+			return
+		}
+		select {
+		case <-c.idle:
+		case <-enough:
+			return
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package dibs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Decisions to make with errors.Is.
+var (
+	// Asking.
+
+	// ErrBusy: the name is taken, and the try or the wait is over. It comes as a
+	// *BusyError, which also wraps the cause if a context ended the wait.
+	ErrBusy = errors.New("dibs: busy")
+	// ErrReentrant: the context already holds the name. Waiting would be for ever.
+	ErrReentrant = errors.New("dibs: already held in this context")
+	// ErrInvalid: the request can never be served as it is. Nothing was sent.
+	ErrInvalid = errors.New("dibs: invalid")
+	// ErrForeign: the key holds another kind of value, put there by something else.
+	ErrForeign = errors.New("dibs: key holds a foreign value")
+
+	// Holding.
+
+	// ErrLost: the lease has ended before it was given back. It comes as a
+	// *LostError, which says why.
+	ErrLost = errors.New("dibs: lease lost")
+
+	// Any time.
+
+	// ErrUnavailable: the store could not be reached, did not answer in time, or
+	// refused to serve. It comes as an *UnavailableError with the cause.
+	ErrUnavailable = errors.New("dibs: store unavailable")
+	// ErrClosed: the Client was closed.
+	ErrClosed = errors.New("dibs: client closed")
+)
+
+// A BusyError says who was in the way. errors.Is finds ErrBusy in it, and the
+// context's cause if a context ended the wait.
+type BusyError struct {
+	Name      string
+	Holder    string        // the token that held when last seen; may be empty
+	Remaining time.Duration // what its lease had left then; negative: never expires
+	Ahead     int           // waiters ahead of this one, when it queued
+	Cause     error         // why the wait ended, if a context did it
+}
+
+func (e *BusyError) Error() string {
+	s := fmt.Sprintf("dibs: %q is busy", e.Name)
+	if e.Holder != "" {
+		s += ": held by " + e.Holder
+		if e.Remaining < 0 {
+			s += " (never expires)"
+		} else {
+			s += fmt.Sprintf(" for %v yet", e.Remaining)
+		}
+	}
+	if e.Ahead > 0 {
+		s += fmt.Sprintf(", %d ahead in the queue", e.Ahead)
+	}
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is find ErrBusy and the cause.
+func (e *BusyError) Unwrap() []error { return both(ErrBusy, e.Cause) }
+
+// Why says how a lease ended.
+type Why string
+
+// The ways in which a lease ends before, or by, its Unlock.
+const (
+	Expired  Why = "expired"         // not renewed in time
+	Taken    Why = "taken"           // the store says that it is not ours: deleted, forgotten or broken
+	MaxHeld  Why = "held too long"   // MaxHold has passed
+	Closed   Why = "client closed"   // the Client gave it back
+	Released Why = "released"        // Unlock gave it back
+	Unknown  Why = "never confirmed" // attached, and not yet extended
+)
+
+// A LostError says which lease ended and why. errors.Is finds ErrLost in it.
+type LostError struct {
+	Name  string
+	Token string
+	Why   Why
+	Cause error // the last failure of a renewal, if that is why it expired
+}
+
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Why)
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is find ErrLost and the cause.
+func (e *LostError) Unwrap() []error { return both(ErrLost, e.Cause) }
+
+// An UnavailableError is a store's trouble. errors.Is finds ErrUnavailable and
+// the cause in it.
+type UnavailableError struct {
+	Op      string // acquire, release, extend, …
+	Name    string // empty if it concerns many
+	Cause   error
+	Refused bool // the store answered, and did nothing: no outcome is unknown
+	Unknown bool // set by Unlock: the name may or may not be free; dibs goes on trying
+}
+
+func (e *UnavailableError) Error() string {
+	s := "dibs: " + e.Op
+	if e.Name != "" {
+		s += fmt.Sprintf(" %q", e.Name)
+	}
+	s += ": store unavailable"
+	if e.Unknown {
+		s += " (outcome unknown, free at the latest when the TTL has passed)"
+	}
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is find ErrUnavailable and the cause.
+func (e *UnavailableError) Unwrap() []error { return both(ErrUnavailable, e.Cause) }
+
+func both(kind, cause error) []error {
+	if cause == nil {
+		return []error{kind}
+	}
+	return []error{kind, cause}
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// refused reports whether the store answered that it will not serve, so that
+// asking again at once is of no use and nothing is left behind.
+func refused(err error) bool {
+	var u *UnavailableError
+	return errors.As(err, &u) && u.Refused
+}
+
+// final reports whether asking again can never help.
+func final(err error) bool {
+	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrForeign) || errors.Is(err, ErrClosed)
+}
+
+func cause(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}

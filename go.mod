@@ -1,0 +1,3 @@
+module github.com/dibslock/dibs
+
+go 1.26

@@ -1,0 +1,234 @@
+package dibs
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"math"
+	"time"
+)
+
+// The heart of a Client: one goroutine that ends leases at their deadlines and
+// sends their renewals off in batches. It never waits for the store itself, so a
+// store that hangs delays no deadline.
+
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
+
+const (
+	maxBatch = 512                    // leases in one renewal
+	together = 100 * time.Millisecond // renewals due within this go together
+)
+
+// schedule is a heap of leases by the time at which each needs attention.
+type schedule []*hold
+
+func (s schedule) Len() int           { return len(s) }
+func (s schedule) Less(i, j int) bool { return s[i].next() < s[j].next() }
+func (s schedule) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+
+func (s *schedule) Push(x any) {
+	h := x.(*hold)
+	h.index = len(*s)
+	*s = append(*s, h)
+}
+
+func (s *schedule) Pop() any {
+	old := *s
+	h := old[len(old)-1]
+	old[len(old)-1] = nil
+	*s = old[:len(old)-1]
+	h.index = -1
+	return h
+}
+
+// next is when the lease needs attention: a renewal, or its end.
+func (h *hold) next() time.Duration {
+	if h.renewing {
+		return h.deadline
+	}
+	return min(h.due, h.deadline)
+}
+
+// schedule puts a lease where its times belong. The caller holds c.mu.
+func (c *Client) schedule(h *hold) {
+	if h.index < 0 {
+		heap.Push(&c.leases, h)
+	} else {
+		heap.Fix(&c.leases, h.index)
+	}
+	if h.next() < c.alarm {
+		c.rouse()
+	}
+}
+
+func (c *Client) unschedule(h *hold) {
+	if h.index >= 0 {
+		heap.Remove(&c.leases, h.index)
+	}
+}
+
+// rouse makes the scheduler look again. It stays quiet while nothing is due
+// before the alarm that is set already, which is the usual case.
+func (c *Client) rouse() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// beat is the scheduler.
+func (c *Client) beat() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(c.tick())
+		select {
+		case <-timer.C:
+		case <-c.wake:
+		case <-c.life.Done():
+			return
+		}
+	}
+}
+
+// tick does what is due and returns how long to sleep.
+func (c *Client) tick() time.Duration {
+	c.mu.Lock()
+	now := c.now()
+	ended, batch := c.due(now)
+	c.alarm = now + time.Hour
+	if len(c.leases) > 0 {
+		// A timer stands still while the machine is suspended, the lease does not.
+		c.alarm = min(now+time.Second, c.leases[0].next())
+	}
+	sleep := c.alarm - now
+	c.mu.Unlock()
+
+	for _, e := range ended {
+		e.tell()
+	}
+	for len(batch) > 0 {
+		part := batch[:min(len(batch), maxBatch)]
+		batch = batch[len(part):]
+		c.background(func(ctx context.Context) { c.renew(ctx, part) })
+	}
+	return sleep
+}
+
+// due ends the leases whose deadline has come, and returns those to be renewed.
+func (c *Client) due(now time.Duration) (ended []ending, batch []*hold) {
+	for len(c.leases) > 0 {
+		h := c.leases[0]
+		switch {
+		case h.deadline <= now:
+			ended = append(ended, h.expire())
+		case h.next() == h.due && !h.renewing && h.due <= now+min(together, h.ttl/10):
+			h.renewing = true
+			heap.Fix(&c.leases, 0)
+			batch = append(batch, h)
+		default:
+			return ended, batch
+		}
+	}
+	return ended, batch
+}
+
+// renew extends a batch in one call of the store.
+func (c *Client) renew(ctx context.Context, batch []*hold) {
+	sent := c.now()
+	holds := make([]Hold, len(batch))
+	left := c.defaults.timeout
+	c.mu.Lock()
+	for i, h := range batch {
+		holds[i] = Hold{Name: h.name, Token: h.token, TTL: h.cap(sent, h.reach(sent))}
+		left = min(left, h.deadline-sent)
+	}
+	c.mu.Unlock()
+	// A call that hangs must leave time for another one, on another connection.
+	ctx, cancel := context.WithTimeout(ctx, max(left/2, 5*time.Millisecond))
+	defer cancel()
+	errs := c.store.Extend(ctx, holds)
+	took := c.now() - sent
+	renewed := 0
+	for i, h := range batch {
+		c.note(errs[i])
+		if c.settle(h, sent, holds[i].TTL, errs[i]) {
+			renewed++
+		}
+	}
+	if hooks := c.defaults.hooks; renewed > 0 && hooks != nil && hooks.Renewed != nil {
+		hooks.Renewed(Renewed{Leases: renewed, Took: took})
+	}
+}
+
+// reach is the TTL that a renewal asks for.
+func (h *hold) reach(now time.Duration) time.Duration {
+	switch h.rule {
+	case liftOnce:
+		return h.since + h.ttl - now
+	case fixed:
+		return time.Millisecond // only asks whether it is held: Extend never shortens
+	default:
+		return h.ttl
+	}
+}
+
+// settle records the outcome of one renewal.
+func (c *Client) settle(h *hold, sent, ttl time.Duration, err error) bool {
+	if errors.Is(err, ErrLost) {
+		h.lose(Taken, nil)
+		return false
+	}
+	c.mu.Lock()
+	h.renewing = false
+	if h.over {
+		c.mu.Unlock()
+		return false
+	}
+	h.failure = err
+	if err == nil {
+		if h.rule == liftOnce {
+			h.rule = fixed
+		}
+		h.prolong(sent, ttl)
+	} else {
+		h.due = c.now() + min(max(h.ttl/20, 10*time.Millisecond), 250*time.Millisecond)
+	}
+	c.schedule(h)
+	left := h.deadline - c.now()
+	c.mu.Unlock()
+	if err != nil && h.hooks != nil && h.hooks.RenewFailed != nil {
+		h.hooks.RenewFailed(RenewFailed{Name: h.name, Token: h.token, Left: left, Err: err})
+	}
+	return err == nil
+}
+
+// renewAll makes all leases due at once, after events or operations failed and
+// work again: the store may have forgotten them.
+func (c *Client) renewAll() {
+	c.mu.Lock()
+	now := c.now()
+	for _, h := range c.leases {
+		h.due = now
+	}
+	heap.Init(&c.leases)
+	c.rouse()
+	c.mu.Unlock()
+}
+
+// note watches the outcomes of operations: the first success after a failure to
+// reach the store means that it is back, perhaps without its memory.
+func (c *Client) note(err error) {
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		if !refused(err) {
+			c.shaky.Store(true)
+		}
+	case c.shaky.Load() && c.shaky.CompareAndSwap(true, false):
+		c.renewAll()
+	}
+}

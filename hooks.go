@@ -1,0 +1,64 @@
+package dibs
+
+import "time"
+
+// Hooks tell what happens, for logs, metrics and traces. Each may be nil and
+// then costs nothing. They are called from the goroutine in which it happens,
+// without a mutex held, so they should return soon; they may call the Client.
+type Hooks struct {
+	Acquired    func(Acquired)
+	Waiting     func(Waiting)
+	Renewed     func(Renewed)
+	RenewFailed func(RenewFailed) // unknown, and tried again until the deadline
+	Lost        func(Lost)
+	Released    func(Freed)
+	Degraded    func(Degraded)
+}
+
+// Acquired: a lease begins.
+type Acquired struct {
+	Name, Token string
+	Fence       uint64
+	Waited      time.Duration // since the call
+	Pushed      bool          // by hand-off: the store granted it and told us
+	Handoff     time.Duration // how long the hand-off was under way, if the store knows
+}
+
+// Waiting: a call has joined a queue.
+type Waiting struct {
+	Name, Token string
+	Holder      string
+	Position    int // 1 is served next
+}
+
+// Renewed: a batch of leases was renewed in one call of the store.
+type Renewed struct {
+	Leases int
+	Took   time.Duration
+}
+
+// RenewFailed: the outcome of a renewal is unknown.
+type RenewFailed struct {
+	Name, Token string
+	Left        time.Duration // until the lease is lost
+	Err         error
+}
+
+// Lost: a lease has ended before it was unlocked.
+type Lost struct {
+	Name, Token string
+	Err         error // a *LostError
+}
+
+// Freed: a lease was unlocked. Err is what Unlock returned.
+type Freed struct {
+	Name, Token string
+	Held        time.Duration
+	Err         error
+}
+
+// Degraded: the store cannot push just now (Err says why), so waiters poll. It
+// is told once for each time that it begins; Err is nil when it is over.
+type Degraded struct {
+	Err error
+}

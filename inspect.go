@@ -1,0 +1,79 @@
+package dibs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+)
+
+// Attach returns a handle of a lease that was acquired elsewhere, in another
+// process or call, by its name and token. It does no I/O: the lease counts as not
+// held until Extend has confirmed it, and is renewed from then on (unless with
+// NoRenew); Unlock releases it, confirmed or not. The first owner does not notice
+// that another one renews: agree who does.
+func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
+	set := c.defaults.with(options)
+	set.token = token
+	if err := set.check(name); err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, invalid("attach to %q: empty token", name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	c.start()
+	h := &hold{
+		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks,
+		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
+	}
+	h.err = &LostError{Name: name, Token: token, Why: Unknown}
+	if set.noRenew {
+		h.rule = fixed
+	}
+	if set.maxHold > 0 {
+		h.until = h.since + set.maxHold
+	}
+	h.first.h = h
+	return &h.first, nil
+}
+
+// Inspect returns who holds a name and who waits for it, as the store sees it.
+func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
+	if err := CheckName(name); err != nil {
+		return State{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
+	defer cancel()
+	return c.store.Inspect(ctx, name)
+}
+
+// List returns the state of each name that matches a glob (*, ?, [a-z], and \ to
+// quote one of these) and is held, in the order of the names. It
+// looks at one name after another, so the whole is not of one moment. A name whose
+// key holds another kind of value is left out.
+func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
+	names, err := c.store.List(ctx, pattern)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]State, 0, len(names))
+	for _, name := range names {
+		state, err := c.Inspect(ctx, name)
+		if errors.Is(err, ErrForeign) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(state.Holders) > 0 || state.Waiting > 0 {
+			states = append(states, state)
+		}
+	}
+	slices.SortFunc(states, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
+	return states, nil
+}

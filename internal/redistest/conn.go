@@ -1,0 +1,250 @@
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// patience bounds the I/O of a call whose ctx has no deadline.
+const patience = time.Second
+
+var errClosed = fmt.Errorf("redistest: %w", redisstore.ErrClosed)
+
+// A Conn talks RESP2 to one server, over as many connections as there are calls
+// at a time. It is what tests of the stores use in place of a client library.
+//
+// It does as little for its caller as its interface allows: no retry, no
+// reconnect behind one's back, no health check. A fault that a test injects is
+// seen by the store, not healed on the way.
+type Conn struct {
+	// Password, if any, is sent on each new connection. Set it before the first
+	// call.
+	Password string
+
+	addr string
+
+	mu     sync.Mutex
+	closed bool
+	idle   []*wire // the last one was used last
+	open   map[*wire]struct{}
+}
+
+var _ redisstore.Conn = (*Conn)(nil)
+
+// Dial returns a Conn to a host:port. It connects when first used.
+func Dial(addr string) *Conn {
+	return &Conn{addr: addr, open: make(map[*wire]struct{})}
+}
+
+// Close closes every connection, those in use included, and fails every call
+// from then on.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for w := range c.open {
+		w.conn.Close()
+	}
+	c.idle = nil
+}
+
+// Do implements redisstore.Conn: it sends the commands in one write and reads all
+// the replies. It takes at most until ctx's deadline, or a second where there is
+// none; a connection that gave no answer in time, or a wrong one, is not used
+// again.
+func (c *Conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	answered, err := c.exchange(ctx, cmds, replies)
+	for i := answered; i < len(cmds); i++ {
+		replies[i] = redisstore.Reply{Err: err}
+	}
+}
+
+// Call is Do for one command.
+func (c *Conn) Call(ctx context.Context, args ...string) (any, error) {
+	var reply [1]redisstore.Reply
+	c.Do(ctx, []redisstore.Cmd{args}, reply[:])
+	return reply[0].Value, reply[0].Err
+}
+
+func (c *Conn) exchange(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) (answered int, err error) {
+	if len(cmds) == 0 {
+		return 0, nil
+	}
+	var request []byte
+	for _, cmd := range cmds {
+		if request, err = appendCommand(request, cmd); err != nil {
+			return 0, err
+		}
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	w, err := c.take(ctx)
+	if err != nil {
+		return 0, err
+	}
+	answered, err = w.exchange(ctx, request, replies[:len(cmds)])
+	c.giveBack(w, err)
+	return answered, err
+}
+
+func (c *Conn) take(ctx context.Context) (*wire, error) {
+	if w := c.takeIdle(); w != nil {
+		return w, nil
+	}
+	return c.connect(ctx)
+}
+
+func (c *Conn) takeIdle() *wire {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := len(c.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	w := c.idle[last]
+	c.idle = c.idle[:last]
+	return w
+}
+
+// connect makes a new connection that is not in the pool.
+func (c *Conn) connect(ctx context.Context) (*wire, error) {
+	if c.isClosed() {
+		return nil, errClosed
+	}
+	dialer := net.Dialer{Timeout: patience}
+	conn, err := dialer.DialContext(ctx, "tcp", c.addr)
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{conn: conn, r: bufio.NewReaderSize(conn, maxLine)}
+	if err := c.adopt(w); err != nil {
+		return nil, err
+	}
+	if err := c.authenticate(ctx, w); err != nil {
+		c.drop(w)
+		return nil, err
+	}
+	return w, nil
+}
+
+func (c *Conn) authenticate(ctx context.Context, w *wire) error {
+	if c.Password == "" {
+		return nil
+	}
+	auth, err := appendCommand(nil, redisstore.Cmd{"AUTH", c.Password})
+	if err != nil {
+		return err
+	}
+	var reply [1]redisstore.Reply
+	if _, err := w.exchange(ctx, auth, reply[:]); err != nil {
+		return err
+	}
+	return reply[0].Err
+}
+
+func (c *Conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// adopt makes Close responsible for w.
+func (c *Conn) adopt(w *wire) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		w.conn.Close()
+		return errClosed
+	}
+	c.open[w] = struct{}{}
+	return nil
+}
+
+func (c *Conn) drop(w *wire) {
+	w.conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, w)
+}
+
+// giveBack pools a connection in good health. Where one has broken, its idle
+// neighbours are dropped too: most likely the server has gone, and each of them
+// would cost another call its answer.
+func (c *Conn) giveBack(w *wire, err error) {
+	if err != nil || w.spent {
+		c.drop(w)
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.dropIdle()
+	}
+	if err != nil || w.spent {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.idle = append(c.idle, w)
+	}
+}
+
+func (c *Conn) dropIdle() {
+	c.mu.Lock()
+	idle := c.idle
+	c.idle = nil
+	c.mu.Unlock()
+	for _, w := range idle {
+		c.drop(w)
+	}
+}
+
+// Scan implements redisstore.Conn: it walks the server's whole keyspace. Like
+// SCAN itself it may give a key twice.
+func (c *Conn) Scan(ctx context.Context, match string, on func(keys []string)) error {
+	cursor := "0"
+	for {
+		page, err := c.Call(ctx, "SCAN", cursor, "MATCH", match, "COUNT", "1000")
+		if err != nil {
+			return err
+		}
+		var keys []string
+		if cursor, keys, err = scanned(page); err != nil {
+			return err
+		}
+		if len(keys) > 0 {
+			on(keys)
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+func scanned(value any) (cursor string, keys []string, err error) {
+	malformed := fmt.Errorf("%w: SCAN gave %v", errProtocol, value)
+	pair, _ := value.([]any)
+	if len(pair) != 2 {
+		return "", nil, malformed
+	}
+	cursor, ok := pair[0].(string)
+	items, ok2 := pair[1].([]any)
+	if !ok || !ok2 {
+		return "", nil, malformed
+	}
+	for _, item := range items {
+		key, ok := item.(string)
+		if !ok {
+			return "", nil, malformed
+		}
+		keys = append(keys, key)
+	}
+	return cursor, keys, nil
+}

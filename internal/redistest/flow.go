@@ -1,0 +1,93 @@
+package redistest
+
+import (
+	"bytes"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// A flow is one direction of a link. One goroutine collects what arrives and
+// stamps it with the time at which it is due, another delivers it then: chunks
+// that are delayed at the same time overlap.
+type flow struct {
+	link     *link
+	src, dst *net.TCPConn
+	passed   *atomic.Int64
+	queue    queue
+}
+
+// A chunk is what one Read gave.
+type chunk struct {
+	data []byte
+	last bool // src will send no more
+	due  time.Time
+	trap *trap // sprung by its delivery
+}
+
+func newFlow(l *link, src, dst *net.TCPConn, passed *atomic.Int64) *flow {
+	return &flow{link: l, src: src, dst: dst, passed: passed, queue: newQueue()}
+}
+
+func (f *flow) isRequest() bool { return f.src == f.link.client }
+
+func (f *flow) collect() {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := f.src.Read(buf)
+		due := time.Now().Add(time.Duration(f.link.proxy.delay.Load()))
+		if n > 0 {
+			f.arrive(chunk{data: bytes.Clone(buf[:n]), due: due})
+		}
+		if err != nil {
+			f.arrive(chunk{last: true, due: due})
+			return
+		}
+	}
+}
+
+// arrive queues a chunk, unless it is lost, along with the trap that it springs.
+func (f *flow) arrive(c chunk) {
+	_, _, lost := f.link.look()
+	if lost && !c.last {
+		return
+	}
+	if !c.last {
+		c.trap = f.spot(c.data)
+	}
+	f.queue.push(c)
+}
+
+func (f *flow) spot(data []byte) *trap {
+	if f.isRequest() {
+		return f.link.proxy.spotRequest(data)
+	}
+	return f.link.spotReply()
+}
+
+func (f *flow) deliver() {
+	var clock alarm
+	defer clock.stop()
+	for {
+		c, ok := f.queue.next(f.link.ctx)
+		if !ok || !clock.wait(f.link.ctx, c.due) {
+			return
+		}
+		if f.link.pass() && c.trap.spring(f.link, c) {
+			f.write(c)
+		}
+		if c.last {
+			return
+		}
+	}
+}
+
+// write ignores that dst has gone: its own flow's end tells src.
+func (f *flow) write(c chunk) {
+	if c.last {
+		_ = f.dst.CloseWrite()
+		return
+	}
+	n, _ := f.dst.Write(c.data)
+	f.passed.Add(int64(n))
+}

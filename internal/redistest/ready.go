@@ -1,0 +1,117 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// awaitReady polls until p serves commands. There is no event to wait for: a
+// server that is told to log warnings does not log that it is ready.
+func (s *Server) awaitReady(p *process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	c := s.dial()
+	defer c.Close()
+	for {
+		err := s.ready(ctx, c, p)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.exited:
+			return errors.New("the process has exited")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready after %v: %w", readyWithin, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// ready asks who is there, not only whether somebody is: another server may have
+// taken the port, and would answer in this one's place while this one is dying.
+func (s *Server) ready(ctx context.Context, c *Conn, p *process) error {
+	info, err := text(ctx, c, "INFO", "server")
+	if locked(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if pid := field(info, "process_id"); pid != strconv.Itoa(p.cmd.Process.Pid) {
+		return fmt.Errorf("process %s answers instead", pid)
+	}
+	if _, err := text(ctx, c, "PING"); err != nil {
+		return err // -LOADING, for one
+	}
+	if s.cluster {
+		return clusterReady(ctx, c)
+	}
+	return nil
+}
+
+// locked reports a server that is up and wants a password this package was not
+// given.
+func locked(err error) bool {
+	var refusal redisstore.ServerError
+	return errors.As(err, &refusal) &&
+		(strings.HasPrefix(string(refusal), "NOAUTH") || strings.HasPrefix(string(refusal), "WRONGPASS"))
+}
+
+// text runs a command whose reply is a string.
+func text(ctx context.Context, c *Conn, args ...string) (string, error) {
+	value, err := c.Call(ctx, args...)
+	s, _ := value.(string)
+	return s, err
+}
+
+// field finds "name:value" in the lines of an INFO reply.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// Cmd runs one command on a connection of its own and returns its reply: nil,
+// int64, string or []any. An error reply is a redisstore.ServerError.
+func (s *Server) Cmd(args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	defer cancel()
+	c := s.dial()
+	defer c.Close()
+	return c.Call(ctx, args...)
+}
+
+// Commands is how many commands the server has processed, those inside scripts
+// included. The call itself counts in the next one, and so does the AUTH before
+// it where there is a password.
+func (s *Server) Commands() (int64, error) {
+	info, err := s.Cmd("INFO", "stats")
+	if err != nil {
+		return 0, err
+	}
+	stats, _ := info.(string)
+	return strconv.ParseInt(field(stats, "total_commands_processed"), 10, 64)
+}
+
+// dial knows the password if the server was given one in its arguments.
+func (s *Server) dial() *Conn {
+	c := Dial(s.Addr())
+	for i := 1; i < len(s.args); i++ {
+		if s.args[i-1] == "--requirepass" {
+			c.Password = s.args[i]
+		}
+	}
+	return c
+}

@@ -1,0 +1,309 @@
+package dibs
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A Lease is a name held. It is safe for concurrent use.
+//
+// It is renewed until Unlock, unless NoRenew or MaxHold say otherwise, and is
+// lost if that fails. The holder knows first: Err tells the loss, and Context
+// ends, before the store may give the name to anyone else.
+type Lease struct {
+	h    *hold
+	done bool // guarded by h.c.mu: this handle was unlocked
+}
+
+// hold is the state that the handles of one lease share: a reentrant call gets
+// a second handle. Fields without a note never change after it was made.
+type hold struct {
+	c      *Client
+	parent context.Context // of the call, for its values
+	first  Lease           // kept here to save an allocation
+	name   string
+	token  string
+	fence  uint64
+	label  string
+	hooks  *Hooks
+
+	// In the client's time:
+	since time.Duration
+	until time.Duration // MaxHold ends it then, or never
+	least time.Duration // MinHold keeps the name taken until then
+	rule  renewal
+
+	// Guarded by c.mu:
+	ttl      time.Duration
+	deadline time.Duration // the lease is lost then
+	due      time.Duration // the next renewal, or never
+	index    int           // in c.leases, or -1
+	handles  int
+	err      error // why it is over, or not yet begun
+	over     bool
+	failure  error // of the last renewal, nil if it went well
+	ctx      context.Context
+	cancels  []context.CancelCauseFunc
+	renewing bool
+}
+
+// renewal says how a lease is kept alive.
+type renewal uint8
+
+const (
+	renewed  renewal = iota // again and again
+	liftOnce                // once, from the TTL of a hand-off to its own
+	fixed                   // not at all
+)
+
+// margin is how long before the server's TTL ends a lease counts as lost: 2 % of
+// the TTL for clocks that run at different rates and timers that are late, and
+// at least 2 ms.
+func margin(ttl time.Duration) time.Duration { return max(ttl/50, 2*time.Millisecond) }
+
+// Context ends with the lease: with cause ErrLost if it was lost. It keeps the
+// values of the context given to Lock, not its deadline or cancellation, which
+// bound the waiting only.
+func (l *Lease) Context() context.Context {
+	h := l.h
+	h.c.mu.Lock()
+	if h.ctx == nil {
+		h.ctx = h.derive(context.WithoutCancel(h.parent))
+	}
+	ctx := h.ctx
+	h.c.mu.Unlock()
+	return ctx
+}
+
+// derive returns a child of ctx that carries the lease and ends with it. The
+// caller holds c.mu.
+func (h *hold) derive(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(carry(ctx, h))
+	if h.over {
+		cancel(h.err)
+		return ctx
+	}
+	h.cancels = append(h.cancels, cancel)
+	return ctx
+}
+
+// Name returns the name that is held.
+func (l *Lease) Name() string { return l.h.name }
+
+// Fence returns the lease's fence: larger than that of each earlier lease on the
+// name. A resource that refuses writes with a smaller fence than it has seen is
+// safe from holders that do not know yet that they lost. It is zero for an
+// attached lease, whose fence only its first owner knows.
+func (l *Lease) Fence() uint64 { return l.h.fence }
+
+// Token returns the owner's identity, by which another process can Attach.
+func (l *Lease) Token() string { return l.h.token }
+
+// Deadline returns when the lease is lost unless it is renewed before. It is the
+// zero time for an attached lease that was not extended yet.
+func (l *Lease) Deadline() time.Time {
+	h := l.h
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	if h.deadline == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(h.deadline - h.c.now())
+}
+
+// Err returns nil while the name is held, and a *LostError afterwards: also after
+// Unlock, with Why Released. It compares the clock itself, so that the first
+// instruction after the process was stopped sees the truth; ask it just before
+// a write that must not come late. (A write that is under way already, only the
+// fence can stop.)
+func (l *Lease) Err() error {
+	h := l.h
+	h.c.mu.Lock()
+	if h.err != nil || h.c.now() < h.deadline {
+		defer h.c.mu.Unlock()
+		return h.err
+	}
+	e := h.expire()
+	h.c.mu.Unlock()
+	e.tell()
+	return e.err
+}
+
+// Extend prolongs the lease to at least d from now, and makes d the TTL of later
+// renewals. It never shortens a lease and never brings back one that is lost. If
+// the outcome stays unknown until ctx or the operation timeout ends, it returns
+// ErrUnavailable and the lease is as it was, or longer. On an attached lease it is
+// what takes the lease over: it confirms the lease and begins to renew it.
+func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	h := l.h
+	if err := checkTTL(h.name, d); err != nil {
+		return err
+	}
+	if err := h.alive(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.c.defaults.timeout)
+	defer cancel()
+	for try := 0; ; try++ {
+		sent := h.c.now()
+		ttl := h.cap(sent, d)
+		err := h.c.store.Extend(ctx, []Hold{{h.name, h.token, ttl}})[0]
+		h.c.note(err)
+		switch {
+		case err == nil:
+			return h.confirm(sent, ttl, d)
+		case errors.Is(err, ErrLost):
+			return h.lose(Taken, nil)
+		case refused(err) || final(err):
+			return err
+		}
+		if !pause(ctx, backoff(try)) {
+			return err
+		}
+	}
+}
+
+// Unlock gives the name back, to the first waiter if there is one. It needs no
+// context: it has its own time budget, the operation timeout, so that a cancelled
+// request cannot leak a lock.
+//
+// It returns ErrLost if the lease was lost before, and nil if it was unlocked
+// before. If the store does not answer in time it returns an ErrUnavailable that
+// says that the outcome is unknown, and goes on trying in the background until
+// the TTL has passed. A reentrant lease is given back by its last Unlock.
+func (l *Lease) Unlock() error {
+	h := l.h
+	c := h.c
+	c.mu.Lock()
+	if l.done {
+		c.mu.Unlock()
+		return nil
+	}
+	l.done = true
+	h.handles--
+	if h.handles > 0 || h.over {
+		err := h.err
+		c.mu.Unlock()
+		return err
+	}
+	if h.err == nil && c.now() >= h.deadline {
+		e := h.expire()
+		c.mu.Unlock()
+		e.tell()
+		c.abandon(h.claim(), false) // the store may have renewed it after all
+		return e.err
+	}
+	e := h.finish(Released, nil)
+	c.mu.Unlock()
+	e.tell()
+	err := c.giveBack(h)
+	if h.hooks != nil && h.hooks.Released != nil {
+		h.hooks.Released(Freed{Name: h.name, Token: h.token, Held: c.now() - h.since, Err: err})
+	}
+	return err
+}
+
+// alive returns why the lease cannot be extended, or nil.
+func (h *hold) alive() error {
+	err := h.first.Err()
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	if h.over {
+		return err
+	}
+	return nil
+}
+
+// cap bounds the TTL of a renewal that is sent now by MaxHold.
+func (h *hold) cap(now, ttl time.Duration) time.Duration {
+	return max(min(ttl, h.until-now), time.Millisecond)
+}
+
+// confirm records that the store has prolonged the lease by ttl, not before sent.
+func (h *hold) confirm(sent, ttl, next time.Duration) error {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.over {
+		return h.err
+	}
+	if c.closed {
+		return ErrClosed
+	}
+	h.err, h.failure = nil, nil
+	h.ttl = next
+	h.prolong(sent, ttl)
+	c.schedule(h)
+	return nil
+}
+
+// prolong sets the deadline and the next renewal after the store has confirmed
+// ttl for a request sent then. The caller holds c.mu.
+func (h *hold) prolong(sent, ttl time.Duration) {
+	h.deadline = max(h.deadline, sent+ttl-margin(ttl))
+	h.due = never
+	if h.rule == renewed && sent+ttl < h.until {
+		h.due = sent + ttl/3
+	}
+}
+
+// claim is what the lease was acquired with, as far as undoing it needs.
+func (h *hold) claim() Claim {
+	return Claim{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: 1, Limit: 1}
+}
+
+// An ending is what is left to do, without the mutex, when a lease has ended.
+type ending struct {
+	h       *hold
+	err     error // nil if it had ended before
+	lost    bool
+	cancels []context.CancelCauseFunc
+}
+
+// finish ends the lease. The caller holds c.mu and calls tell without it.
+func (h *hold) finish(why Why, cause error) ending {
+	if h.over {
+		return ending{err: h.err}
+	}
+	h.over = true
+	h.err = &LostError{Name: h.name, Token: h.token, Why: why, Cause: cause}
+	h.c.unschedule(h)
+	e := ending{h: h, err: h.err, lost: why != Released, cancels: h.cancels}
+	h.cancels = nil
+	return e
+}
+
+// expire ends a lease whose deadline has passed. The caller holds c.mu.
+func (h *hold) expire() ending {
+	if h.deadline+margin(h.ttl) >= h.until {
+		return h.finish(MaxHeld, nil)
+	}
+	return h.finish(Expired, h.failure)
+}
+
+// lose ends the lease and tells it.
+func (h *hold) lose(why Why, cause error) error {
+	h.c.mu.Lock()
+	e := h.finish(why, cause)
+	h.c.mu.Unlock()
+	e.tell()
+	return e.err
+}
+
+// tell ends the contexts of the lease and calls its hook.
+func (e ending) tell() {
+	if e.h == nil {
+		return
+	}
+	cause := e.err
+	if !e.lost {
+		cause = context.Canceled
+	}
+	for _, cancel := range e.cancels {
+		cancel(cause)
+	}
+	if hooks := e.h.hooks; e.lost && hooks != nil && hooks.Lost != nil {
+		hooks.Lost(Lost{Name: e.h.name, Token: e.h.token, Err: e.err})
+	}
+}

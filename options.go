@@ -1,0 +1,162 @@
+package dibs
+
+import (
+	"time"
+	"unicode/utf8"
+)
+
+// An Option adjusts how a name is held. It may be given to New for all names, to
+// Client.Mutex for one name, and to Lock, TryLock, Do or Call for one call; the
+// nearer wins.
+type Option func(*settings)
+
+// settings are what options set. They are copied, never shared.
+type settings struct {
+	ttl       time.Duration
+	wait      time.Duration // negative: as long as the context lasts
+	timeout   time.Duration
+	maxHold   time.Duration
+	minHold   time.Duration
+	attempts  int // zero: queue
+	every     time.Duration
+	noRenew   bool
+	reentrant bool
+	label     string
+	token     string
+	hooks     *Hooks
+}
+
+func defaults() settings {
+	return settings{ttl: 30 * time.Second, wait: -1, timeout: time.Second}
+}
+
+func (s settings) with(options []Option) settings {
+	if len(options) == 0 {
+		return s // and not by way of the heap
+	}
+	return s.set(options)
+}
+
+func (s settings) set(options []Option) settings {
+	for _, set := range options {
+		if set != nil {
+			set(&s)
+		}
+	}
+	return s
+}
+
+// TTL is how long the store keeps a lease that nobody renews: a crash of the
+// holder costs the others that much. From 10 ms to 24 h; the default is 30 s.
+// With renewal on, which is the default, it does not bound the work.
+func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
+
+// Wait bounds how long to queue for a name. Zero tries once. The default is to
+// wait until the context ends.
+func Wait(d time.Duration) Option { return func(s *settings) { s.wait = max(d, 0) } }
+
+// Timeout bounds one operation on the store, its retries included, whatever the
+// Redis client's own settings are. From 1 ms; the default is 1 s.
+func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
+// NoRenew makes the TTL a hard end: the lease is not renewed, only Extend
+// prolongs it.
+func NoRenew() Option { return func(s *settings) { s.noRenew = true } }
+
+// MaxHold bounds how long a lease is renewed, so that a hung worker does not
+// hold a name for ever: after d the lease is lost and the name is free.
+// Zero, the default, does not bound it.
+func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
+
+// MinHold keeps the name taken for at least d after it was acquired, also when
+// it is unlocked before: for jobs that must not run twice on machines whose
+// clocks differ. At most 24 h.
+func MinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d } }
+
+// Attempts tries n times, every apart, and does not queue: who comes first is
+// served first, however long others have tried.
+func Attempts(n int, every time.Duration) Option {
+	return func(s *settings) { s.attempts, s.every = n, every }
+}
+
+// Label is shown to operators beside the token. At most 64 bytes of printable
+// UTF-8 without spaces.
+func Label(text string) Option { return func(s *settings) { s.label = text } }
+
+// Reentrant lets a call whose context already holds the name enter again. The
+// name is free when as many Unlocks as Locks were called. Without it such a call
+// returns ErrReentrant.
+func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
+
+// Token sets the owner's identity for one call, such as a request id, so that
+// another process can attach to the lease by it. Whoever uses the same token on
+// the same name is the same owner: it must be unique to one piece of work and
+// hard to guess. 1 to 256 bytes of printable UTF-8 without spaces.
+func Token(token string) Option { return func(s *settings) { s.token = token } }
+
+// Observe sets the hooks, which replace those of the level above.
+func Observe(h Hooks) Option { return func(s *settings) { s.hooks = &h } }
+
+const (
+	maxToken = 256
+	maxLabel = 64
+)
+
+// check finds what is wrong with a request before anything is sent.
+func (s *settings) check(name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	if err := checkTTL(name, s.ttl); err != nil {
+		return err
+	}
+	switch {
+	case s.timeout < time.Millisecond:
+		return invalid("Timeout %v of %q: below 1ms", s.timeout, name)
+	case s.maxHold < 0:
+		return invalid("MaxHold %v of %q: negative", s.maxHold, name)
+	case s.minHold < 0 || s.minHold > MaxTTL:
+		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, MaxTTL)
+	case s.attempts < 0 || s.every < 0:
+		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
+	case s.label != "" && !plain(s.label, maxLabel):
+		return invalid("Label of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxLabel)
+	case s.token != "" && !plain(s.token, maxToken):
+		return invalid("Token of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxToken)
+	}
+	return nil
+}
+
+// CheckName returns an ErrInvalid if no store accepts the name: it must be
+// non-empty UTF-8 of at most MaxName bytes.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return invalid("empty name")
+	case len(name) > MaxName:
+		return invalid("name %q… of %d bytes: more than %d", name[:16], len(name), MaxName)
+	case !utf8.ValidString(name):
+		return invalid("name %q: not UTF-8", name)
+	}
+	return nil
+}
+
+func checkTTL(name string, ttl time.Duration) error {
+	if ttl < MinTTL || ttl > MaxTTL {
+		return invalid("TTL %v of %q: not within %v to %v", ttl, name, MinTTL, MaxTTL)
+	}
+	return nil
+}
+
+// plain reports whether s can stand in a line of text between spaces.
+func plain(s string, limit int) bool {
+	if len(s) > limit || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if r <= ' ' || r == 0x7f {
+			return false
+		}
+	}
+	return true
+}

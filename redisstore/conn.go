@@ -1,0 +1,45 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+)
+
+// A Conn is all that this package asks of a Redis client library. It is safe
+// for concurrent use. An adapter (package goredis, say) wraps the user's own
+// client; it never builds or closes one.
+type Conn interface {
+	// Do sends the commands in order in one round trip and sets the reply to each.
+	// The store bounds its callers itself, so Do need not heed ctx, but must end
+	// within a few seconds. It never sends a command twice, and keeps nothing of
+	// what it was given.
+	Do(ctx context.Context, cmds []Cmd, replies []Reply)
+
+	// Subscribe listens on a channel until ctx ends or the connection fails, and
+	// then returns why. It calls on with an empty message once the server has
+	// confirmed the subscription, and with each message after that. It notices
+	// within seconds that a connection has gone mute.
+	Subscribe(ctx context.Context, channel string, on func(message string)) error
+
+	// Scan calls on with the keys that match a glob, on every master.
+	Scan(ctx context.Context, match string, on func(keys []string)) error
+}
+
+// A Cmd is one command with its arguments: EVALSHA, sha, 1, key, …
+type Cmd []string
+
+// A Reply is a server's answer to one Cmd: nil, int64, string, or []any of these.
+type Reply struct {
+	Value any
+	Err   error // a ServerError if the server sent one; else the connection's
+}
+
+// A ServerError is an error reply, such as "WRONGTYPE Operation against a key
+// holding the wrong kind of value".
+type ServerError string
+
+func (e ServerError) Error() string { return string(e) }
+
+// ErrClosed is what an adapter wraps when the user's client was closed: nothing
+// was sent, and asking again is of no use.
+var ErrClosed = errors.New("redis client closed")

@@ -1,0 +1,174 @@
+// Package goredis keeps claims on Redis through a go-redis client that you have:
+//
+//	locks := dibs.New(goredis.New(rdb))
+//
+// It neither builds nor closes the client, and works with its settings as they
+// are: standalone, Sentinel, Cluster, TLS. dibs bounds each call itself, also
+// where go-redis would not heed a context.
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// An Option adjusts the store.
+type Option = redisstore.Option
+
+// Prefix is put before each name to make its key. The default is "lock:"; it may
+// be empty, so that names are keys, as most other libraries have it.
+func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
+
+// New returns a store on a client. It does no I/O.
+func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
+	c := &conn{rdb: rdb}
+	if single, ok := rdb.(*redis.Client); ok {
+		// The clone shares the client's connections. It does not wait for a mute
+		// one for longer than any operation lasts, so that a few such cannot use up
+		// the pool.
+		c.rdb = single.WithTimeout(ioTimeout)
+		return redisstore.New(c, options...)
+	}
+	return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
+}
+
+const (
+	ioTimeout = time.Second // of one read or write
+	pingEvery = time.Second // on an idle subscription
+)
+
+type conn struct{ rdb redis.UniversalClient }
+
+// once is a command that go-redis does not send twice: dibs must know whether the
+// first one was lost. A release that was executed, and repeated behind its back,
+// would seem to have been somebody else's.
+type once struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+// Do implements redisstore.Conn.
+func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	if len(cmds) == 1 {
+		cmd := command(ctx, cmds[0])
+		_ = c.rdb.Process(ctx, cmd) // the command keeps its error
+		replies[0] = reply(cmd)
+		return
+	}
+	sent := make([]once, len(cmds))
+	pipe := c.rdb.Pipeline()
+	for i, cmd := range cmds {
+		sent[i] = command(ctx, cmd)
+		_ = pipe.Process(ctx, sent[i]) // only queues
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its own error
+	for i, cmd := range sent {
+		replies[i] = reply(cmd)
+	}
+}
+
+func command(ctx context.Context, cmd redisstore.Cmd) once {
+	args := make([]any, len(cmd))
+	for i := range cmd {
+		args[i] = &cmd[i] // a pointer costs no allocation
+	}
+	return once{redis.NewCmd(ctx, args...)}
+}
+
+func reply(cmd once) redisstore.Reply {
+	value, err := cmd.Result()
+	if err == nil {
+		return redisstore.Reply{Value: value}
+	}
+	if errors.Is(err, redis.Nil) {
+		return redisstore.Reply{}
+	}
+	return redisstore.Reply{Err: failure(err)}
+}
+
+// Subscribe implements redisstore.Conn.
+func (c *conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
+	sub := c.rdb.Subscribe(ctx, channel)
+	defer sub.Close()
+	// A read does not heed ctx.
+	defer context.AfterFunc(ctx, func() { sub.Close() })()
+	for mute := false; ; {
+		message, err := sub.ReceiveTimeout(ctx, pingEvery)
+		var slow net.Error
+		switch {
+		case err == nil:
+			mute = false
+			tell(message, on)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, &slow) && slow.Timeout() && !mute:
+			mute = true
+			if err := sub.Ping(ctx); err != nil {
+				return err
+			}
+		default:
+			return failure(err)
+		}
+	}
+}
+
+func tell(message any, on func(string)) {
+	switch m := message.(type) {
+	case *redis.Subscription:
+		on("")
+	case *redis.Message:
+		on(m.Payload)
+	}
+}
+
+// failure tells errors of go-redis in the words of redisstore.
+func failure(err error) error {
+	var server redis.Error
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: %w", redisstore.ErrClosed, err)
+	case errors.As(err, &server):
+		return redisstore.ServerError(err.Error())
+	}
+	return err
+}
+
+// Scan implements redisstore.Conn.
+func (c *conn) Scan(ctx context.Context, match string, on func(keys []string)) error {
+	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
+		pages := make(chan []string)
+		failed := make(chan error, 1)
+		go func() {
+			failed <- cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+				return scan(ctx, node, match, func(keys []string) { pages <- keys })
+			})
+			close(pages)
+		}()
+		for keys := range pages {
+			on(keys)
+		}
+		return <-failed
+	}
+	return scan(ctx, c.rdb, match, on)
+}
+
+func scan(ctx context.Context, node redis.Cmdable, match string, on func(keys []string)) error {
+	const page = 1000
+	for cursor := uint64(0); ; {
+		keys, next, err := node.Scan(ctx, cursor, match, page).Result()
+		if err != nil {
+			return failure(err)
+		}
+		on(keys)
+		if next == 0 {
+			return nil
+		}
+		cursor = next
+	}
+}

@@ -1,0 +1,144 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/dibslock/dibs"
+)
+
+// The keys of one lock. All lie in the lock key's hash slot, and are built so
+// that they do whether or not the server shards.
+const (
+	queueSuffix = ":dibs:queue"
+	signsSuffix = ":dibs:signs"
+	floorPrefix = "dibs:fence:"
+	channel     = "dibs:c:"
+)
+
+const slots = 16384
+
+// keys are the four keys of a lock, written one after another into one text, and
+// where each begins in it.
+type keys struct {
+	text                 []byte
+	lock, end            int // the lock key lies within the queue's
+	signs, floor, length int
+}
+
+// appendKeys writes the keys of a name to b. An auxiliary key is the lock key with
+// a suffix, and with braces around it unless it has a hash tag of its own.
+func (s *Store) appendKeys(b []byte, name string) keys {
+	b = append(append(append(b, '{'), s.prefix...), name...)
+	k := keys{lock: 1, end: len(b)}
+	braced := !tagged(b[1:])
+	if braced {
+		b = append(b, '}')
+	} else {
+		b = append(b[:0], b[1:]...)
+		k.lock, k.end = 0, len(b)
+	}
+	stem := len(b)
+	b = append(b, queueSuffix...)
+	k.signs = len(b)
+	b = append(append(b, b[:stem]...), signsSuffix...)
+	k.floor = len(b)
+	b = append(b, floorPrefix+"{"...)
+	b = strconv.AppendUint(b, uint64(slotTag(slot(b[k.lock:k.end]))), 10)
+	b = append(b, '}')
+	k.length, k.text = len(b), b
+	return k
+}
+
+// cut returns the keys as parts of the text that they were written to.
+func (k keys) cut(text string) (lock, queue, signs, floor string) {
+	return text[k.lock:k.end], text[:k.signs], text[k.signs:k.floor], text[k.floor:k.length]
+}
+
+// checkKey refuses a lock key whose auxiliary keys would lie in another slot, or
+// that is such a key itself.
+func checkKey(key string) error {
+	switch {
+	case strings.HasPrefix(key, floorPrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, signsSuffix):
+		return fmt.Errorf("%w: key %q is one of dibs' own", dibs.ErrInvalid, key)
+	case strings.Contains(key, "}") && !tagged(key):
+		return fmt.Errorf("%w: key %q: a } outside a {hash tag} cannot be placed in a cluster", dibs.ErrInvalid, key)
+	}
+	return nil
+}
+
+// bytestring is text in either form: the hot path has it in a buffer.
+type bytestring interface{ ~string | ~[]byte }
+
+// tagged reports whether a key has a hash tag.
+func tagged[T bytestring](key T) bool { return len(hashed(key)) < len(key) }
+
+// hashed returns the part of a key that decides its slot: what is between the
+// first { and the first } after it, unless that is nothing; else all.
+func hashed[T bytestring](key T) T {
+	open := index(key, '{', 0)
+	if open < 0 {
+		return key
+	}
+	end := index(key, '}', open)
+	if end <= open+1 {
+		return key
+	}
+	return key[open+1 : end]
+}
+
+func index[T bytestring](s T, c byte, from int) int {
+	for i := from; i < len(s); i++ {
+		if s[i] == c {
+			return i
+		}
+	}
+	return -1
+}
+
+func slot[T bytestring](key T) int { return int(crc16(hashed(key))) % slots }
+
+// crc16 is the XMODEM variant that Redis Cluster hashes keys with.
+func crc16[T bytestring](s T) uint16 {
+	table := crcTable()
+	var crc uint16
+	for i := range len(s) {
+		crc = crc<<8 ^ table[byte(crc>>8)^s[i]]
+	}
+	return crc
+}
+
+var crcTable = sync.OnceValue(func() *[256]uint16 {
+	var table [256]uint16
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+		table[i] = crc
+	}
+	return &table
+})
+
+// slotTag names a slot by the smallest number whose decimal digits hash to it: the
+// tag of the slot's fence floor, the same in every implementation.
+func slotTag(slot int) uint32 { return slotTags()[slot] - 1 }
+
+var slotTags = sync.OnceValue(func() *[slots]uint32 {
+	var tags [slots]uint32 // one more than the number, so that zero is none
+	var digits [10]byte
+	for left, n := slots, uint32(0); left > 0; n++ {
+		s := int(crc16(strconv.AppendUint(digits[:0], uint64(n), 10))) % slots
+		if tags[s] == 0 {
+			tags[s] = n + 1
+			left--
+		}
+	}
+	return &tags
+})

@@ -1,0 +1,89 @@
+-- Takes the lock, refreshes a holding, or joins or keeps a place in the queue.
+-- Atomic; idempotent by token. Serves several claims on one name, in order.
+--
+-- KEYS   as in queue.lua
+-- ARGV   1    check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
+--        then for each claim:
+--        +1   token
+--        +2   TTL in ms
+--        +3   until: µs of the server's clock after which the claim is void
+--        +4   the place, without its token, or "" not to queue
+-- Reply  {the server's time in µs, then an answer for each claim}. An answer is
+--        "fence"                   held
+--        {ticket, position, ms until the holder expires, holder's token}
+--                                  not held; ticket "0" and position 0 if not queued
+--        0                         void: it came too late
+--        For a single claim that is held: "fence time", in one string.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local reply = { now }
+
+-- hold answers a claim whose token holds the lock already. It never shortens.
+local function hold(ttl)
+  if redis.call('PTTL', KEYS[1]) < tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
+  return string.format('%.0f', mint(now))
+end
+
+-- queue answers a claim that has to wait.
+local function queue(place, holder, left)
+  local ticket, position = string.format('%.0f', now), 0
+  if redis.call('ZADD', KEYS[2], 'NX', ticket, place) == 1 then
+    position = redis.call('ZCARD', KEYS[2])
+    if position == 1 then redis.call('PEXPIRE', KEYS[2], KEEP) end
+  else
+    ticket = redis.call('ZSCORE', KEYS[2], place)
+    position = redis.call('ZRANK', KEYS[2], place) + 1
+    redis.call('HSET', KEYS[3], place, now)
+    redis.call('PEXPIRE', KEYS[2], KEEP)
+    redis.call('PEXPIRE', KEYS[3], KEEP)
+  end
+  return { ticket, position, left, holder }
+end
+
+local free = redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 -- and nobody waits
+local holder = not free and redis.call('GET', KEYS[1])
+local left
+
+for i = 2, #ARGV, 4 do
+  local token, ttl, place = ARGV[i], ARGV[i + 1], ARGV[i + 3]
+  local answer
+  if now > tonumber(ARGV[i + 2]) then
+    answer = 0
+  elseif free then
+    answer = string.format('%.0f', mint(now))
+    redis.call('SET', KEYS[1], token, 'PX', ttl)
+    free, holder, left = false, token, tonumber(ttl)
+  elseif holder == token then
+    answer = hold(ttl)
+  else
+    if not holder and place ~= '' then
+      -- Expired, or deleted by something that does not hand on: those who wait come first.
+      queue(place .. ' ' .. token, '', -2)
+      serve(now, now, ARGV[1])
+      holder = redis.call('GET', KEYS[1])
+    elseif not holder then
+      serve(now, now, ARGV[1])
+      holder = redis.call('GET', KEYS[1])
+    end
+    if not holder then
+      answer = string.format('%.0f', mint(now))
+      redis.call('SET', KEYS[1], token, 'PX', ttl)
+      holder = token
+    elseif holder == token then
+      answer = hold(ttl)
+    else
+      left = left or redis.call('PTTL', KEYS[1])
+      if place == '' then
+        answer = { '0', 0, left, holder }
+      else
+        answer = queue(place .. ' ' .. token, holder, left)
+      end
+    end
+  end
+  reply[#reply + 1] = answer
+end
+if #reply == 2 and type(reply[2]) == 'string' then
+  return reply[2] .. ' ' .. string.format('%.0f', now)
+end
+return reply

@@ -1,0 +1,85 @@
+-- Shared by acquire.lua and release.lua: who is served next.
+--
+-- KEYS of both: 1 the lock     string: the holder's token, with PX
+--               2 the queue    zset:   place → ticket (µs of the server's clock at which it joined)
+--               3 the signs    hash:   place → µs of its last sign of life after joining;
+--                                      "?" place → µs at which it was first passed over
+--               4 the floor    string: the largest fence of the slot so far
+-- A place is "seq ttl weight/limit client token": what a hand-off needs to know.
+
+local LIFE = 5000000 -- µs that a place lives without a sign of life: the claim TTL
+local KEEP = 60000   -- ms that the queue's keys outlive their last use
+
+-- mint returns a fence: at least `at`, and larger than the floor. One call in the
+-- usual case; two when the clock went back or two fences fall on one µs.
+local function mint(at)
+  local floor = redis.pcall('SET', KEYS[4], at, 'GET')
+  if type(floor) == 'table' and floor.err then
+    if not string.find(floor.err, 'syntax', 1, true) then error(floor.err, 0) end
+    floor = redis.call('GET', KEYS[4]) -- before Redis 6.2
+    redis.call('SET', KEYS[4], at)
+  end
+  floor = tonumber(floor) or 0
+  if floor < at then return at end
+  redis.call('SET', KEYS[4], floor + 1)
+  return floor + 1
+end
+
+-- reached tells whether somebody listens for the client of a place. A process that
+-- died closed its connection, and need not cost the others a claim TTL. A live one
+-- that cannot be reached is passed over once, and served after its next sign of
+-- life, so that nobody starves.
+local function reached(place, client, now)
+  local ok = redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
+  if ok.err or ok[2] ~= 0 then return true end
+  local passed = redis.call('HGET', KEYS[3], '?' .. place)
+  if passed then
+    return tonumber(redis.call('HGET', KEYS[3], place) or 0) > tonumber(passed)
+  end
+  redis.call('HSET', KEYS[3], '?' .. place, now)
+  redis.call('PEXPIRE', KEYS[3], KEEP)
+  return false
+end
+
+-- grant makes the owner of a place the holder, and tells its client.
+local function grant(place, ticket, fence, sent)
+  local ttl, client, token = string.match(place, '^%x+ (%d+) %d+/%d+ (%S+) (.*)$')
+  redis.call('SET', KEYS[1], token, 'PX', ttl)
+  redis.call('PUBLISH', 'dibs:c:' .. client, string.format('%.0f %s %.0f %s', fence, ticket, sent, token))
+end
+
+-- serve hands the lock, which nobody holds or whose holder is leaving, to the
+-- first waiter that is alive and can be reached, or else to the first that is
+-- alive. It returns false if there is none.
+local function serve(fence, now, check)
+  local aside = {}
+  local chosen
+  while not chosen do
+    local head = redis.call('ZPOPMIN', KEYS[2])
+    local place, ticket = head[1], head[2]
+    if not place then break end
+    local alive = now - tonumber(ticket) < LIFE
+    if not alive then
+      local sign = redis.call('HGET', KEYS[3], place)
+      alive = sign and now - tonumber(sign) < LIFE
+    end
+    if alive then
+      local client = string.match(place, '^%x+ %d+ %d+/%d+ (%S+) ')
+      if check == '0' or reached(place, client, now) then
+        chosen = head
+      else
+        aside[#aside + 1] = head
+      end
+    else
+      redis.call('HDEL', KEYS[3], place, '?' .. place)
+    end
+  end
+  if not chosen then chosen = table.remove(aside, 1) end
+  for _, head in ipairs(aside) do redis.call('ZADD', KEYS[2], head[2], head[1]) end
+  if not chosen then return false end
+  if now - tonumber(chosen[2]) > LIFE / 4 then
+    redis.call('HDEL', KEYS[3], chosen[1], '?' .. chosen[1])
+  end
+  grant(chosen[1], chosen[2], mint(fence), now)
+  return true
+end

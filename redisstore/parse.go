@@ -1,0 +1,215 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// What the server sends is checked before it is believed: a proxy or another
+// implementation may answer something else.
+
+var errVoid = errors.New("the claim came too late for the server's clock, again and again: its clock may be running wild")
+
+func unexpected(v any) error {
+	text := fmt.Sprintf("%v", v)
+	return fmt.Errorf("unexpected reply %.100q", text)
+}
+
+// transient are the error replies after which it makes sense to ask again soon.
+var transient = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY"}
+
+// fail tells a failure in the words of dibs. A server that answered with an error
+// has done nothing; else the outcome is unknown.
+func fail(op, name string, err error) error {
+	var server ServerError
+	if !errors.As(err, &server) {
+		unsent := errors.Is(err, ErrClosed)
+		return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: unsent}
+	}
+	text := string(server)
+	if strings.Contains(text, "WRONGTYPE") {
+		return fmt.Errorf("%w: %s %q: %w", dibs.ErrForeign, op, name, err)
+	}
+	refused := true
+	for _, code := range transient {
+		refused = refused && !strings.HasPrefix(text, code)
+	}
+	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: refused}
+}
+
+// parseAnswer reads acquire's reply to one claim: "fence time" if it is held and
+// was alone, or the server's time and an answer.
+func parseAnswer(v any) (answer dibs.Answer, void bool, err error) {
+	if text, ok := v.(string); ok {
+		fence, _, ok := twoNumbers(text)
+		if !ok || fence <= 0 {
+			return answer, false, unexpected(v)
+		}
+		return dibs.Answer{Held: true, Fence: uint64(fence)}, false, nil
+	}
+	list, ok := v.([]any)
+	if !ok || len(list) != 2 {
+		return answer, false, unexpected(v)
+	}
+	switch a := list[1].(type) {
+	case int64:
+		if a == 0 {
+			return answer, true, nil
+		}
+	case string:
+		answer.Fence, err = strconv.ParseUint(a, 10, 64)
+		if answer.Held = answer.Fence > 0; err == nil && answer.Held {
+			return answer, false, nil
+		}
+	case []any:
+		r := reader{fields: a}
+		answer.Ticket = r.uint()
+		answer.Position = int(r.int())
+		answer.Remaining = remaining(r.int())
+		answer.Holder = r.string()
+		if !r.bad && len(r.fields) == 0 && answer.Position >= 0 {
+			return answer, false, nil
+		}
+	}
+	return dibs.Answer{}, false, unexpected(v)
+}
+
+// serverTime finds the server's time in a reply to acquire or inspect.
+func serverTime(r Reply) (int64, bool) {
+	switch v := r.Value.(type) {
+	case string:
+		_, now, ok := twoNumbers(v)
+		return now, ok
+	case []any:
+		if len(v) > 0 {
+			now, ok := v[0].(int64)
+			return now, ok
+		}
+	}
+	return 0, false
+}
+
+func twoNumbers(text string) (a, b int64, ok bool) {
+	first, second, found := strings.Cut(text, " ")
+	a, err1 := strconv.ParseInt(first, 10, 64)
+	b, err2 := strconv.ParseInt(second, 10, 64)
+	return a, b, found && err1 == nil && err2 == nil
+}
+
+// remaining reads a PTTL: −1 never expires, −2 is not there.
+func remaining(ms int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	switch {
+	case ms == -1:
+		return -1
+	case ms < 0:
+		return 0
+	}
+	return time.Duration(min(ms, most)) * time.Millisecond
+}
+
+// parseState reads inspect's reply.
+func parseState(name string, v any) (dibs.State, error) {
+	list, _ := v.([]any)
+	r := reader{fields: list}
+	now := r.int()
+	holder, left := r.string(), r.int()
+	state := dibs.State{Name: name, Fence: r.uint(), Waiting: int(r.int())}
+	if holder != "" {
+		state.Holders = []dibs.Holder{{Token: holder, Label: dibs.LabelOf(holder), Remaining: remaining(left)}}
+	}
+	for len(r.fields) >= 3 && !r.bad {
+		place, ticket := r.string(), int64(r.uint())
+		seen := ticket
+		if sign := r.string(); sign != "" {
+			seen, _ = strconv.ParseInt(sign, 10, 64)
+		}
+		if now-seen >= dibs.ClaimTTL.Microseconds() {
+			state.Waiting-- // dead, and not yet found by whoever serves
+			continue
+		}
+		token, ok := placeToken(place)
+		r.must(ok)
+		state.Waiters = append(state.Waiters, dibs.Waiter{
+			Token: token, Label: dibs.LabelOf(token), Waited: time.Duration(max(now-ticket, 0)) * time.Microsecond,
+		})
+	}
+	if r.bad || len(r.fields) > 0 {
+		return dibs.State{}, unexpected(v)
+	}
+	return state, nil
+}
+
+// placeToken returns the token of a place: what follows four fields.
+func placeToken(place string) (string, bool) {
+	parts := strings.SplitN(place, " ", 5)
+	if len(parts) != 5 {
+		return "", false
+	}
+	return parts[4], true
+}
+
+// parseMessage reads a push: fence, ticket, µs at which it was sent, token. A fence
+// of zero asks the waiter to ask again.
+func (s *Store) parseMessage(text string) (dibs.Event, bool) {
+	parts := strings.SplitN(text, " ", 4)
+	if len(parts) != 4 || parts[3] == "" {
+		return dibs.Event{}, false
+	}
+	fence, err1 := strconv.ParseUint(parts[0], 10, 64)
+	ticket, err2 := strconv.ParseUint(parts[1], 10, 64)
+	sent, err3 := strconv.ParseInt(parts[2], 10, 64)
+	if errors.Join(err1, err2, err3) != nil {
+		return dibs.Event{}, false
+	}
+	if fence == 0 {
+		return dibs.Event{Kind: dibs.Look, Token: parts[3]}, true
+	}
+	e := dibs.Event{Kind: dibs.Granted, Token: parts[3], Fence: fence, Ticket: ticket}
+	if now := s.clock.earliest(); sent > 0 && now > sent {
+		e.Age = time.Duration(now-sent) * time.Microsecond
+	}
+	return e, true
+}
+
+// A reader takes typed fields from a reply. The first of another type makes it
+// bad, and the rest zero.
+type reader struct {
+	fields []any
+	bad    bool
+}
+
+func (r *reader) must(ok bool) { r.bad = r.bad || !ok }
+
+func (r *reader) next() any {
+	if len(r.fields) == 0 {
+		r.bad = true
+		return nil
+	}
+	v := r.fields[0]
+	r.fields = r.fields[1:]
+	return v
+}
+
+func (r *reader) int() int64 {
+	n, ok := r.next().(int64)
+	r.must(ok)
+	return n
+}
+
+func (r *reader) string() string {
+	s, ok := r.next().(string)
+	r.must(ok)
+	return s
+}
+
+func (r *reader) uint() uint64 {
+	n, err := strconv.ParseUint(r.string(), 10, 64)
+	r.must(err == nil)
+	return n
+}

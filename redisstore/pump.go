@@ -1,0 +1,281 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A pump carries requests to the server. It bounds each caller by its context and
+// its deadline, whatever the client library underneath does, because a worker does
+// the waiting; and while workers are busy, requests gather and go as one pipeline.
+// Claims on one name that gather become one script call. Under load that is fewer
+// and fuller packets: most of what a lock costs a server is reading from sockets.
+type pump struct {
+	conn  Conn
+	clock *clock
+
+	mu      sync.Mutex
+	queue   []*request
+	workers int
+}
+
+const (
+	maxWorkers = 4
+	maxBatch   = 128
+)
+
+// A request is one script call. Its owner recycles it only after done.
+type request struct {
+	script *script
+	cmd    Cmd    // EVALSHA, sha, number of keys, keys, arguments
+	merge  string // requests with the same may become one, or ""
+	claims int    // where the claims begin in cmd, for these
+	reply  Reply
+	done   chan struct{}
+	timer  *time.Timer
+
+	// Guarded by the pump's mutex:
+	sent  bool
+	gone  bool // the caller has left
+	batch *batch
+}
+
+// A batch is what one worker has under way, and what it needs for that.
+type batch struct {
+	requests []*request
+	calls    []call
+	cmds     []Cmd
+	replies  []Reply
+
+	// Guarded by the pump's mutex:
+	callers int  // that still wait
+	stuck   bool // all have left: the worker is not counted any more
+}
+
+var requests = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &request{done: make(chan struct{}, 1), timer: t}
+}}
+
+var (
+	errLate   = errors.New("no answer in time")
+	errUnsent = errors.New("not sent in time: all connections are busy")
+)
+
+func newRequest(s *script, keys ...string) *request {
+	r := requests.Get().(*request)
+	r.script = s
+	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
+	r.cmd = append(r.cmd, keys...)
+	r.merge, r.reply, r.sent, r.gone, r.batch = "", Reply{}, false, false, nil
+	return r
+}
+
+func (r *request) args(args ...string) { r.cmd = append(r.cmd, args...) }
+
+// do sends a request and returns its reply. It takes the request over.
+func (p *pump) do(ctx context.Context, r *request, until time.Time) Reply {
+	r.timer.Reset(time.Until(until))
+	p.mu.Lock()
+	p.queue = append(p.queue, r)
+	hire := p.workers < maxWorkers
+	if hire {
+		p.workers++
+	}
+	p.mu.Unlock()
+	if hire {
+		go p.work()
+	}
+	var err error
+	select {
+	case <-r.done:
+		r.timer.Stop()
+		reply := r.reply
+		requests.Put(r)
+		return reply
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-r.timer.C:
+		err = errLate
+	}
+	r.timer.Stop()
+	if !p.leave(r) {
+		err = errUnsent
+	}
+	return Reply{Err: err}
+}
+
+// leave notes that a caller does not wait any more, and reports whether its
+// request has been sent. A worker whose callers have all left may hang for long:
+// another one may take its place.
+func (p *pump) leave(r *request) (sent bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.gone = true
+	if b := r.batch; b != nil {
+		b.callers--
+		if b.callers == 0 && !b.stuck {
+			b.stuck = true
+			p.workers--
+			if len(p.queue) > 0 {
+				p.workers++
+				go p.work()
+			}
+		}
+	}
+	return r.sent
+}
+
+// work sends what has gathered until nothing is left.
+func (p *pump) work() {
+	b := batches.Get().(*batch)
+	for p.take(b) {
+		p.send(b)
+		if !p.deliver(b) {
+			return // callers that have left may still look at b
+		}
+		b.reset()
+	}
+	batches.Put(b)
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+func (b *batch) reset() {
+	clear(b.requests)
+	clear(b.calls)
+	clear(b.cmds)
+	clear(b.replies)
+	b.requests, b.calls, b.cmds, b.replies = b.requests[:0], b.calls[:0], b.cmds[:0], b.replies[:0]
+}
+
+// take fills the batch with what has gathered. If that is nothing, the worker is
+// no more.
+func (p *pump) take(b *batch) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(p.queue), maxBatch)
+	for _, r := range p.queue[:n] {
+		if !r.gone {
+			r.sent, r.batch = true, b
+			b.requests = append(b.requests, r)
+		}
+	}
+	rest := copy(p.queue, p.queue[n:])
+	clear(p.queue[rest:])
+	p.queue = p.queue[:rest]
+	b.callers, b.stuck = len(b.requests), false
+	if b.callers == 0 {
+		p.workers--
+	}
+	return b.callers > 0
+}
+
+// deliver wakes the callers, and reports whether the worker is still counted.
+func (p *pump) deliver(b *batch) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range b.requests {
+		r.batch = nil
+		if !r.gone {
+			r.done <- struct{}{}
+		}
+	}
+	return !b.stuck
+}
+
+// send does one round trip, and a second one for scripts that the server does not
+// know. Requests that became one call share its reply.
+func (p *pump) send(b *batch) {
+	for _, r := range b.requests {
+		b.add(r)
+	}
+	for i := range b.calls {
+		b.cmds = append(b.cmds, b.calls[i].cmd)
+		b.replies = append(b.replies, Reply{})
+	}
+	sent := time.Now()
+	p.conn.Do(context.Background(), b.cmds, b.replies)
+	if p.teach(b) {
+		sent = time.Time{} // too long ago to learn from
+	}
+	received := time.Now()
+	for i, c := range b.calls {
+		if now, ok := serverTime(b.replies[i]); ok && !sent.IsZero() {
+			p.clock.learn(sent, received, now)
+		}
+		c.answer(b.replies[i])
+	}
+}
+
+// teach sends the scripts that the server did not know whole, and reports whether
+// there were any.
+func (p *pump) teach(b *batch) bool {
+	var which []int
+	var cmds []Cmd
+	for i, r := range b.replies {
+		if unknownScript(r.Err) {
+			which = append(which, i)
+			cmds = append(cmds, append(Cmd{"EVAL", b.calls[i].first.script.text}, b.cmds[i][2:]...))
+		}
+	}
+	if len(which) == 0 {
+		return false
+	}
+	replies := make([]Reply, len(cmds))
+	p.conn.Do(context.Background(), cmds, replies)
+	for i, at := range which {
+		b.replies[at] = replies[i]
+	}
+	return true
+}
+
+// A call is one script call that serves one request, or several claims.
+type call struct {
+	first *request
+	more  []*request
+	cmd   Cmd
+}
+
+// add makes a request a call of its own, or part of one on the same name.
+func (b *batch) add(r *request) {
+	for i := range b.calls {
+		c := &b.calls[i]
+		if r.merge == "" || c.first.merge != r.merge {
+			continue
+		}
+		if c.more == nil {
+			c.cmd = append(Cmd(nil), c.cmd...)
+		}
+		c.more = append(c.more, r)
+		c.cmd = append(c.cmd, r.cmd[r.claims:]...)
+		return
+	}
+	b.calls = append(b.calls, call{first: r, cmd: r.cmd})
+}
+
+// answer gives each request its part of the reply: the server's time and one answer.
+func (c call) answer(r Reply) {
+	c.first.reply = r
+	for i, m := range c.more {
+		m.reply = r
+		if list, ok := r.Value.([]any); ok && len(list) == len(c.more)+2 {
+			m.reply = Reply{Value: []any{list[0], list[i+2]}}
+		}
+	}
+	if list, ok := r.Value.([]any); ok && len(c.more) > 0 && len(list) > 2 {
+		c.first.reply = Reply{Value: list[:2]}
+	}
+}
+
+func unknownScript(err error) bool {
+	if err == nil {
+		return false
+	}
+	var s ServerError
+	return errors.As(err, &s) && strings.HasPrefix(string(s), "NOSCRIPT")
+}

@@ -1,0 +1,38 @@
+package redisstore
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+)
+
+//go:embed lua/queue.lua
+var queueLua string
+
+//go:embed lua/acquire.lua
+var acquireLua string
+
+//go:embed lua/release.lua
+var releaseLua string
+
+//go:embed lua/extend.lua
+var extendLua string
+
+//go:embed lua/inspect.lua
+var inspectLua string
+
+// A script is sent by its hash, and whole if the server does not know it.
+type script struct{ text, sha string }
+
+func newScript(text string) *script {
+	sum := sha1.Sum([]byte(text))
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// The scripts never change after this.
+var (
+	acquireScript = newScript(queueLua + acquireLua)
+	releaseScript = newScript(queueLua + releaseLua)
+	extendScript  = newScript(extendLua)
+	inspectScript = newScript(inspectLua)
+)

@@ -1,0 +1,330 @@
+// Package redisstore keeps claims on one Redis: standalone, replicated or
+// clustered. docs/spec.md describes the keys and scripts.
+//
+// It knows no client library, only a small Conn: use an adapter such as
+// redisstore/goredis, which makes a Store of the client that you have.
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Store is a dibs.Store on Redis. It is safe for concurrent use.
+type Store struct {
+	conn    Conn
+	prefix  string
+	sharded bool
+	clock   *clock
+	pump    *pump
+}
+
+var _ dibs.Store = (*Store)(nil)
+
+// An Option adjusts a Store.
+type Option func(*Store)
+
+// Prefix is put before each name to make its key. The default is "lock:"; it may
+// be empty, so that names are keys, as most other libraries have it.
+func Prefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
+
+// Sharded says that the server is a cluster: keys of different slots do not meet
+// in one script, and subscribers may be on other nodes. Adapters set it.
+func Sharded() Option { return func(s *Store) { s.sharded = true } }
+
+// New returns a Store on a connection. It does no I/O.
+func New(conn Conn, options ...Option) *Store {
+	c := &clock{epoch: time.Now()}
+	s := &Store{conn: conn, prefix: "lock:", clock: c, pump: &pump{conn: conn, clock: c}}
+	for _, set := range options {
+		set(s)
+	}
+	return s
+}
+
+// operation bounds what has no deadline of its own.
+const operation = time.Second
+
+// Acquire implements dibs.Store.
+func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	if err := s.checkClaim(c); err != nil {
+		return dibs.Answer{}, err
+	}
+	if c.Until.IsZero() {
+		c.Until = time.Now().Add(operation)
+	}
+	// The first request on a fresh store knows no server time, so its claim is
+	// void, and learns it. So does one after the server's clock was set.
+	for range 3 {
+		r := s.acquireRequest(c)
+		reply := s.pump.do(ctx, r, c.Until)
+		if reply.Err != nil {
+			return dibs.Answer{}, fail("acquire", c.Name, reply.Err)
+		}
+		answer, void, err := parseAnswer(reply.Value)
+		if err != nil {
+			return dibs.Answer{}, fail("acquire", c.Name, err)
+		}
+		if !void {
+			return answer, nil
+		}
+	}
+	return dibs.Answer{}, fail("acquire", c.Name, errVoid)
+}
+
+func (s *Store) checkClaim(c dibs.Claim) error {
+	if err := s.check(c.Name); err != nil {
+		return err
+	}
+	switch {
+	case c.Weight != 1 || c.Limit != 1:
+		return fmt.Errorf("%w: claim on %q weighs %d of %d: this store grants whole names only", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
+	case c.TTL < time.Millisecond:
+		return fmt.Errorf("%w: claim on %q for %v: below 1ms", dibs.ErrInvalid, c.Name, c.TTL)
+	case c.Token == "" || strings.ContainsAny(c.Client, " \r\n"):
+		return fmt.Errorf("%w: claim on %q: empty token, or client %q with a space", dibs.ErrInvalid, c.Name, c.Client)
+	}
+	return nil
+}
+
+func (s *Store) check(name string) error {
+	if err := dibs.CheckName(name); err != nil {
+		return err
+	}
+	if s.prefix == "" {
+		return checkKey(name)
+	}
+	return checkKey(s.prefix + name)
+}
+
+// acquireRequest writes all that the script needs into one string, and cuts that.
+func (s *Store) acquireRequest(c dibs.Claim) *request {
+	var buf [512]byte
+	k := s.appendKeys(buf[:0], c.Name)
+	b := k.text
+	ttl := len(b)
+	b = strconv.AppendInt(b, milliseconds(c.TTL), 10)
+	until := len(b)
+	b = strconv.AppendInt(b, s.clock.latest(c.Until), 10)
+	place := len(b)
+	if c.Queue {
+		b = appendPlace(b, c)
+	}
+	text := string(b)
+	lock, queue, signs, floor := k.cut(text)
+	r := newRequest(acquireScript, lock, queue, signs, floor)
+	r.args(s.checkArg())
+	r.merge, r.claims = lock, len(r.cmd)
+	r.args(c.Token, text[ttl:until], text[until:place], text[place:])
+	return r
+}
+
+// appendPlace writes a place in the queue without its token.
+func appendPlace(b []byte, c dibs.Claim) []byte {
+	const digits = 16
+	var hex [digits]byte
+	seq := strconv.AppendUint(hex[:0], c.Seq, 16)
+	b = append(b, "0000000000000000"[:digits-len(seq)]...)
+	b = append(b, seq...)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, milliseconds(c.HandoffTTL()), 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(c.Weight), 10)
+	b = append(b, '/')
+	b = strconv.AppendInt(b, int64(c.Limit), 10)
+	b = append(b, ' ')
+	return append(b, c.Client...)
+}
+
+// checkArg tells the scripts whether PUBSUB NUMSUB sees all subscribers.
+func (s *Store) checkArg() string {
+	if s.sharded {
+		return "0"
+	}
+	return "1"
+}
+
+// Abandon implements dibs.Store.
+func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
+	if err := s.checkClaim(c); err != nil {
+		return err
+	}
+	place := string(appendPlace(nil, c)) + " " + c.Token
+	_, err := s.release(ctx, "abandon", dibs.Release{Name: c.Name, Token: c.Token, Until: c.Until}, place)
+	return err
+}
+
+// Release implements dibs.Store.
+func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	if err := s.check(r.Name); err != nil {
+		return false, err
+	}
+	return s.release(ctx, "release", r, "")
+}
+
+func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place string) (bool, error) {
+	if rel.Until.IsZero() {
+		rel.Until = time.Now().Add(operation)
+	}
+	var buf [512]byte
+	k := s.appendKeys(buf[:0], rel.Name)
+	b := k.text
+	fence := len(b)
+	b = strconv.AppendUint(b, rel.Fence, 10)
+	now := len(b)
+	b = strconv.AppendInt(b, s.clock.earliest(), 10)
+	keep := len(b)
+	b = strconv.AppendInt(b, milliseconds(rel.Keep), 10)
+	text := string(b)
+	lock, queue, signs, floor := k.cut(text)
+	r := newRequest(releaseScript, lock, queue, signs, floor)
+	r.args(rel.Token, text[fence:now], text[now:keep], text[keep:], s.checkArg(), place)
+	reply := s.pump.do(ctx, r, rel.Until)
+	if reply.Err != nil {
+		return false, fail(op, rel.Name, reply.Err)
+	}
+	n, ok := reply.Value.(int64)
+	if !ok || n != 0 && n != 1 {
+		return false, fail(op, rel.Name, unexpected(reply.Value))
+	}
+	return n == 1, nil
+}
+
+// Extend implements dibs.Store: a script call for each hundred locks, or for each
+// slot where the server shards, all in one round trip.
+func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
+	errs := make([]error, len(holds))
+	until := time.Now().Add(operation)
+	if deadline, ok := ctx.Deadline(); ok {
+		until = deadline
+	}
+	groups := s.group(holds, errs)
+	replies := make(chan func(), len(groups))
+	for _, group := range groups {
+		go func() {
+			results := s.extend(ctx, holds, group, until)
+			replies <- func() {
+				for i, at := range group {
+					errs[at] = results[i]
+				}
+			}
+		}()
+	}
+	for range groups {
+		(<-replies)()
+	}
+	return errs
+}
+
+// group sorts holds into those that one script call extends, as indices.
+func (s *Store) group(holds []dibs.Hold, errs []error) [][]int {
+	const most = 100
+	bySlot := make(map[int][]int)
+	for i, h := range holds {
+		if errs[i] = s.check(h.Name); errs[i] != nil {
+			continue
+		}
+		at := 0
+		if s.sharded {
+			at = slot(s.prefix + h.Name)
+		}
+		bySlot[at] = append(bySlot[at], i)
+	}
+	var groups [][]int
+	for _, all := range bySlot {
+		groups = slices.AppendSeq(groups, slices.Chunk(all, most))
+	}
+	return groups
+}
+
+// extend does one script call. Its i-th result belongs to holds[group[i]].
+func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, until time.Time) []error {
+	keys := make([]string, len(group))
+	args := make([]string, 0, 2*len(group))
+	for i, at := range group {
+		keys[i] = s.prefix + holds[at].Name
+		args = append(args, holds[at].Token, count(int(milliseconds(holds[at].TTL))))
+	}
+	r := newRequest(extendScript, keys...)
+	r.args(args...)
+	reply := s.pump.do(ctx, r, until)
+	errs := make([]error, len(group))
+	marks, ok := reply.Value.(string)
+	if reply.Err == nil && (!ok || len(marks) != len(group)) {
+		reply.Err = unexpected(reply.Value)
+	}
+	for i, at := range group {
+		switch {
+		case reply.Err != nil:
+			errs[i] = fail("extend", holds[at].Name, reply.Err)
+		case marks[i] == '0':
+			errs[i] = dibs.ErrLost
+		case marks[i] != '1':
+			errs[i] = fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrForeign, dibs.ErrLost, keys[i])
+		}
+	}
+	return errs
+}
+
+// Inspect implements dibs.Store.
+func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
+	const most = 100
+	if err := s.check(name); err != nil {
+		return dibs.State{}, err
+	}
+	until := time.Now().Add(operation)
+	if deadline, ok := ctx.Deadline(); ok {
+		until = deadline
+	}
+	k := s.appendKeys(nil, name)
+	lock, queue, signs, floor := k.cut(string(k.text))
+	r := newRequest(inspectScript, lock, queue, signs, floor)
+	r.args(count(most))
+	reply := s.pump.do(ctx, r, until)
+	if reply.Err != nil {
+		return dibs.State{}, fail("inspect", name, reply.Err)
+	}
+	state, err := parseState(name, reply.Value)
+	if err != nil {
+		return dibs.State{}, fail("inspect", name, err)
+	}
+	return state, nil
+}
+
+// List implements dibs.Store. It scans the whole keyspace.
+func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
+	found := make(map[string]bool) // a scan may tell a key twice
+	err := s.conn.Scan(ctx, quote(s.prefix)+pattern, func(keys []string) {
+		for _, key := range keys {
+			name := key[len(s.prefix):]
+			if dibs.CheckName(name) == nil && checkKey(key) == nil {
+				found[name] = true
+			}
+		}
+	})
+	if err != nil {
+		return nil, fail("list", pattern, err)
+	}
+	return slices.Collect(maps.Keys(found)), nil
+}
+
+// quote makes a text match itself in a glob.
+func quote(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
+}
+
+func milliseconds(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+func count(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,161 @@
+package dibs
+
+import (
+	"context"
+	"time"
+)
+
+// ClaimTTL is how long a place in a queue lives without a sign of life, and the
+// longest that a hand-off grants before the new holder's own TTL takes over.
+const ClaimTTL = 5 * time.Second
+
+// MaxName is the longest name that a store accepts, in bytes.
+const MaxName = 512
+
+// The bounds of a TTL. Below MinTTL the margin for clocks and timers would be
+// most of the lease; above MaxTTL a crash would be found on another day.
+const (
+	MinTTL = 10 * time.Millisecond
+	MaxTTL = 24 * time.Hour
+)
+
+// A Store is where claims live. Every store passes the laws in package storetest.
+//
+// Contention is an answer, an error is the store's trouble: a store returns
+// ErrUnavailable (unknown outcome, or refused: see [UnavailableError]), ErrForeign
+// or ErrInvalid, and never ErrBusy. All methods are safe for concurrent use, and
+// return soon after their ctx ends whatever the server does.
+//
+// A store starts no renewal and keeps no record of who holds what in this
+// process: that is the Client's.
+type Store interface {
+	// Acquire takes the name for the claim's token, or joins its queue. It is
+	// idempotent by token: asking again with the token that holds answers Held
+	// and lifts the TTL to the claim's; asking again from the queue keeps the place
+	// and is its sign of life. It neither grants nor queues after c.Until, also when
+	// the request is delivered later than that, and it has returned by then.
+	// A fence in an answer is larger than each fence granted before for that name.
+	Acquire(ctx context.Context, c Claim) (Answer, error)
+
+	// Abandon undoes an Acquire whose outcome is unknown or unwanted: afterwards
+	// the claim neither holds nor queues. If it held, the name is handed on.
+	Abandon(ctx context.Context, c Claim) error
+
+	// Release ends the holding of r.Token and hands the name to the first live
+	// waiter in the same atomic step. It reports false if the token did not hold.
+	Release(ctx context.Context, r Release) (bool, error)
+
+	// Extend sets the remaining life of each hold to its TTL, in as few round
+	// trips as the store can. The i-th result is nil if the i-th token held the
+	// name, ErrLost if it cleanly did not, and any other error if that is unknown.
+	// It never brings back a lease that has ended.
+	Extend(ctx context.Context, holds []Hold) []error
+
+	// Watch calls on with the events for one client until ctx ends, and returns.
+	// It reconnects by itself and calls on with Up each time events flow (again).
+	// Events are hints: one may be lost, and then costs latency. It returns early
+	// only if the store cannot push at all.
+	Watch(ctx context.Context, client string, on func(Event)) error
+
+	// Inspect returns the state of a name as the store has it.
+	Inspect(ctx context.Context, name string) (State, error)
+
+	// List returns the names that match a glob (*, ?, [a-z], \ to quote) and are
+	// held, in no order.
+	List(ctx context.Context, pattern string) ([]string, error)
+}
+
+// A Claim is a request to hold a name. Each primitive is a weighted semaphore:
+// a claim weighs Weight of the name's Limit, a mutex 1 of 1.
+type Claim struct {
+	Name   string
+	Token  string        // the owner's identity
+	Client string        // where Watch listens for this claim's events
+	Seq    uint64        // orders the claims of one client that arrive in one instant
+	TTL    time.Duration // how long the store keeps the lease unrenewed
+	Weight int           // how much of Limit the claim takes
+	Limit  int           // how much may be held at once
+	Queue  bool          // join the queue if the name is taken
+	Until  time.Time     // the claim is void after this instant, on this process' clock
+}
+
+// HandoffTTL is how long a hand-off grants this claim: the new holder's first
+// renewal, off its critical path, lifts it to TTL. It is short so that a waiter
+// who died in the queue does not cost the others a whole lease.
+func (c Claim) HandoffTTL() time.Duration { return min(ClaimTTL, c.TTL) }
+
+// An Answer is what Acquire found.
+type Answer struct {
+	Held  bool
+	Fence uint64 // if Held
+
+	// If not Held:
+	Holder    string        // a token that holds, empty if the name is between owners
+	Remaining time.Duration // until the holder expires; negative if it never does
+	Ticket    uint64        // the place in the queue, zero if not queued
+	Position  int           // 1 is served next, zero if not queued
+}
+
+// A Release ends a holding.
+type Release struct {
+	Name  string
+	Token string
+	Fence uint64        // the holder's fence, zero if unknown
+	Keep  time.Duration // keep the name taken for so long yet
+	Until time.Time     // Release has returned by then
+}
+
+// A Hold names a holding to be extended.
+type Hold struct {
+	Name  string
+	Token string
+	TTL   time.Duration
+}
+
+// An EventKind says what an Event tells.
+type EventKind int
+
+const (
+	// Granted: the claim with Event.Token holds the name since its place with
+	// Event.Ticket came up.
+	Granted EventKind = iota + 1
+	// Look: ask again for Event.Token, something changed.
+	Look
+	// Up: events flow from now on; what happened before may have been missed.
+	Up
+	// Down: events stopped, Event.Err says why. The store tries again.
+	Down
+)
+
+// An Event is pushed to a client by Watch.
+type Event struct {
+	Kind   EventKind
+	Token  string
+	Fence  uint64
+	Ticket uint64
+	Age    time.Duration // how long ago the grant was sent off, zero if unknown
+	Err    error
+}
+
+// State is what a store knows of a name, at one moment.
+type State struct {
+	Name    string
+	Holders []Holder
+	Waiters []Waiter // the first 100, in the order of service
+	Waiting int      // all of them
+	Fence   uint64   // no fence granted for this name so far is larger
+}
+
+// A Holder holds a name.
+type Holder struct {
+	Token     string
+	Label     string
+	Remaining time.Duration // negative: never expires, and so not a claim of dibs
+}
+
+// A Waiter queues for a name.
+type Waiter struct {
+	Token  string
+	Label  string
+	Waited time.Duration
+}

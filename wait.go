@@ -1,0 +1,482 @@
+package dibs
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// How a call comes by a lease: it asks the store, and if the name is taken it
+// waits in the store's queue until it is told, or until it is time to ask again.
+// Asking is idempotent, so it is also the sign of life and the way to learn of a
+// grant whose message went missing.
+
+const (
+	heartbeat  = ClaimTTL / 2           // the longest time between two signs of life
+	pollEvery  = 100 * time.Millisecond // between two questions, while the store cannot push
+	persistFor = time.Second            // beyond a TTL: to clean up after what may come late
+)
+
+// A waiter is where a call hears of the events for its token.
+type waiter struct {
+	event chan Event
+	next  *waiter // another call with the same token
+}
+
+var waiters = sync.Pool{New: func() any { return &waiter{event: make(chan Event, 1)} }}
+
+// listen registers a waiter, before the first question, so that no event for its
+// token is missed.
+func (c *Client) listen(token string) (*waiter, error) {
+	w := waiters.Get().(*waiter)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	c.start()
+	w.next = c.waiters[token]
+	c.waiters[token] = w
+	return w, nil
+}
+
+func (c *Client) unlisten(token string, w *waiter) {
+	c.mu.Lock()
+	if first := c.waiters[token]; first != w {
+		for first.next != w {
+			first = first.next
+		}
+		first.next = w.next
+	} else if w.next != nil {
+		c.waiters[token] = w.next
+	} else {
+		delete(c.waiters, token)
+	}
+	c.mu.Unlock()
+	w.next = nil
+	select { // nobody sends to it any more
+	case <-w.event:
+	default:
+	}
+	waiters.Put(w)
+}
+
+// tell gives a waiter an event, instead of one that it has not taken yet. A
+// question to ask again does not push a grant aside. The caller holds c.mu.
+func (w *waiter) tell(e Event) {
+	select {
+	case old := <-w.event:
+		if old.Kind == Granted && e.Kind != Granted {
+			e = old
+		}
+	default:
+	}
+	w.event <- e
+}
+
+// watch listens to the store for as long as the client lives.
+func (c *Client) watch() {
+	for {
+		err := c.store.Watch(c.life, c.id, c.hear)
+		if c.life.Err() != nil {
+			return
+		}
+		c.hear(Event{Kind: Down, Err: err})
+		if !pause(c.life, 10*time.Second) {
+			return
+		}
+	}
+}
+
+// hear takes one event of the store.
+func (c *Client) hear(e Event) {
+	c.mu.Lock()
+	changed := false
+	switch e.Kind {
+	case Granted, Look:
+		for w := c.waiters[e.Token]; w != nil; w = w.next {
+			w.tell(e)
+		}
+	case Up, Down:
+		changed = c.pushing != (e.Kind == Up)
+		c.pushing = e.Kind == Up
+		for _, first := range c.waiters {
+			for w := first; w != nil; w = w.next {
+				w.tell(Event{Kind: Look})
+			}
+		}
+	}
+	c.mu.Unlock()
+	if e.Kind == Up {
+		c.renewAll()
+	}
+	if hooks := c.defaults.hooks; changed && hooks != nil && hooks.Degraded != nil {
+		hooks.Degraded(Degraded{Err: e.Err})
+	}
+}
+
+// A call is one Lock on its way.
+type call struct {
+	c       *Client
+	ctx     context.Context
+	set     settings
+	claim   Claim
+	begin   time.Duration
+	sent    time.Duration // when the last question was sent
+	answer  Answer        // to the last question that was answered
+	asked   bool          // there is one
+	waiting bool          // the Waiting hook was called
+	failed  time.Duration // since when no question was answered, or zero
+}
+
+// acquire takes the name, or queues for it as the settings say.
+func (c *Client) acquire(ctx context.Context, name string, set settings) (*Lease, error) {
+	if err := set.check(name); err != nil {
+		return nil, err
+	}
+	if h := heldIn(ctx, c, name); h != nil {
+		return h.enter(set.reentrant)
+	}
+	if ctx.Err() != nil {
+		return nil, &BusyError{Name: name, Cause: context.Cause(ctx)}
+	}
+	q := call{c: c, ctx: ctx, set: set, begin: c.now()}
+	q.claim = c.claim(name, &set)
+	w, err := c.listen(q.claim.Token)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unlisten(q.claim.Token, w)
+	if set.attempts > 0 {
+		return q.attempt()
+	}
+	return q.wait(w)
+}
+
+func (c *Client) claim(name string, set *settings) Claim {
+	seq := c.seq.Add(1)
+	ttl := set.ttl
+	if set.maxHold > 0 {
+		ttl = min(ttl, max(set.maxHold, MinTTL))
+	}
+	claim := Claim{Name: name, Token: set.token, Client: c.id, Seq: seq, TTL: ttl, Weight: 1, Limit: 1}
+	claim.Queue = set.attempts == 0 && set.wait != 0
+	if claim.Token == "" {
+		claim.Token = token(c.id, seq, set.label)
+	}
+	return claim
+}
+
+// attempt tries a fixed number of times without queueing.
+func (q *call) attempt() (*Lease, error) {
+	var err error
+	for i := range q.set.attempts {
+		if i > 0 && !q.sleep(q.set.every) {
+			return nil, q.busy()
+		}
+		if err = q.ask(); err == nil && q.answer.Held {
+			return q.granted(q.sent, q.claim.TTL, nil)
+		}
+		if refused(err) || final(err) {
+			return nil, err
+		}
+	}
+	if err != nil {
+		q.c.abandon(q.claim, true)
+		return nil, err
+	}
+	return nil, q.busy()
+}
+
+// sleep waits between two attempts.
+func (q *call) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-q.ctx.Done():
+	case <-q.c.closing:
+	}
+	return false
+}
+
+// wait asks, and waits for its turn.
+func (q *call) wait(w *waiter) (*Lease, error) {
+	var again, limit timer
+	defer again.stop()
+	defer limit.stop()
+	for {
+		err := q.ask()
+		switch {
+		case err == nil && q.answer.Held:
+			if l, err := q.granted(q.sent, q.claim.TTL, nil); l != nil || err != nil {
+				return l, err
+			}
+			continue // it came so late that the lease is over: ask again
+		case err != nil && !q.patient(err):
+			if !refused(err) && !final(err) {
+				q.c.abandon(q.claim, true)
+			} else if q.asked {
+				q.c.abandon(q.claim, false)
+			}
+			return nil, q.explain(err)
+		case !q.claim.Queue:
+			return nil, q.busy()
+		}
+		q.tellWaiting()
+		if q.set.wait >= 0 && limit.c == nil {
+			limit.set(q.set.wait - (q.c.now() - q.begin))
+		}
+		again.set(q.recheck(err))
+		l, err := q.sit(w, again.c, limit.c)
+		if l != nil || err != nil {
+			return l, err
+		}
+	}
+}
+
+// sit waits until the lease is granted, the wait is over (an error), or it is
+// time to ask again (neither).
+func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
+	for {
+		select {
+		case e := <-w.event:
+			if e.Kind != Granted {
+				return nil, nil
+			}
+			// The grant is older than its message, but not older than the last
+			// answer that said "not yet": not before its question was sent. The
+			// ticket shows that it is that place which came up, and not one that
+			// was lost and taken anew since.
+			if e.Ticket == q.answer.Ticket && q.claim.Queue {
+				return q.pushed(e)
+			}
+		case <-again:
+			return nil, nil
+		case <-limit:
+			return nil, q.giveUp(q.busy())
+		case <-q.ctx.Done():
+			return nil, q.giveUp(q.busy())
+		case <-q.c.closing:
+			return nil, q.giveUp(ErrClosed)
+		}
+	}
+}
+
+// pushed takes the lease that the store handed on. If too little is left of the
+// hand-off's TTL, neither a lease nor an error: asking again confirms it.
+func (q *call) pushed(e Event) (*Lease, error) {
+	ttl := q.claim.HandoffTTL()
+	if q.sent+ttl-margin(ttl)-q.c.now() < ttl/4 {
+		return nil, nil
+	}
+	q.answer.Fence = e.Fence
+	return q.granted(q.sent, ttl, &e)
+}
+
+// ask puts one question, again while its outcome is unknown and the time for one
+// operation is not over.
+func (q *call) ask() error {
+	timeout := q.set.timeout
+	if q.asked && q.set.wait > 0 {
+		timeout = min(timeout, max(q.begin+q.set.wait-q.c.now(), time.Millisecond))
+	}
+	end := time.Now().Add(timeout)
+	for try := 0; ; try++ {
+		sent := q.c.now()
+		q.claim.Until = share(end)
+		if deadline, ok := q.ctx.Deadline(); ok && deadline.Before(q.claim.Until) {
+			q.claim.Until = deadline
+		}
+		answer, err := q.c.store.Acquire(q.ctx, q.claim)
+		q.c.note(err)
+		if err == nil {
+			q.sent, q.answer, q.asked, q.failed = sent, answer, true, 0
+			return nil
+		}
+		if refused(err) || final(err) || q.ctx.Err() != nil || !time.Now().Before(end) {
+			return err
+		}
+		if !pause(q.ctx, backoff(try)) {
+			return err
+		}
+	}
+}
+
+// patient reports whether a waiter goes on after a failure. The first question
+// must be answered; after that an outage costs a waiter its place at most, unless
+// the store refuses for so long that the place is gone anyway.
+func (q *call) patient(err error) bool {
+	if !q.asked || final(err) || q.ctx.Err() != nil || !q.claim.Queue {
+		return false
+	}
+	if q.failed == 0 {
+		q.failed = q.c.now()
+	}
+	return !refused(err) || q.c.now()-q.failed < ClaimTTL
+}
+
+// recheck is how long to wait before asking again.
+func (q *call) recheck(failed error) time.Duration {
+	if failed != nil {
+		return 50 * time.Millisecond
+	}
+	q.c.mu.Lock()
+	pushing := q.c.pushing
+	q.c.mu.Unlock()
+	turn := time.Duration(max(q.answer.Position, 1))
+	d := min(heartbeat, max(q.claim.TTL/2, 50*time.Millisecond))
+	if !pushing {
+		d = min(d, pollEvery*turn)
+	}
+	if left := q.answer.Remaining; left >= 0 {
+		// The store rounds down to 1 ms. Who is next asks first.
+		d = min(d, left+2*turn*time.Millisecond)
+	}
+	return d
+}
+
+// granted makes the lease, whose ttl began not before sent. If the lease is over
+// already, it returns neither a lease nor an error.
+func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
+	c := q.c
+	h := &hold{
+		c: c, parent: q.ctx, name: q.claim.Name, token: q.claim.Token, fence: q.answer.Fence, hooks: q.set.hooks,
+		since: sent, until: never, ttl: q.claim.TTL, index: -1, handles: 1,
+	}
+	if q.set.maxHold > 0 {
+		h.until = sent + q.set.maxHold
+	}
+	if q.set.minHold > 0 {
+		h.least = c.now() + q.set.minHold
+	}
+	h.first.h = h
+	h.begin(q.set.noRenew, sent, ttl)
+
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		c.abandon(q.claim, false)
+		return nil, ErrClosed
+	}
+	now := c.now()
+	if now >= h.deadline {
+		c.mu.Unlock()
+		return nil, nil
+	}
+	c.schedule(h)
+	c.mu.Unlock()
+	if hooks := q.set.hooks; hooks != nil && hooks.Acquired != nil {
+		a := Acquired{Name: h.name, Token: h.token, Fence: h.fence, Waited: now - q.begin}
+		if push != nil {
+			a.Pushed, a.Handoff = true, push.Age
+		}
+		hooks.Acquired(a)
+	}
+	return &h.first, nil
+}
+
+// begin sets the times of a new lease whose first ttl began not before sent.
+func (h *hold) begin(noRenew bool, sent, ttl time.Duration) {
+	lift := ttl < h.ttl
+	h.rule = renewed
+	if noRenew {
+		h.rule = fixed
+	}
+	h.prolong(sent, ttl)
+	if lift {
+		// Off the critical path, and not at all for work shorter than that.
+		now := h.c.now()
+		h.due = now + max(h.deadline-now, 0)/3
+	}
+	if noRenew && lift {
+		h.rule = liftOnce
+	}
+}
+
+// giveUp leaves the queue, or hands on what was granted in this moment.
+func (q *call) giveUp(err error) error {
+	q.c.abandon(q.claim, false)
+	return err
+}
+
+func (q *call) busy() error {
+	return &BusyError{
+		Name: q.claim.Name, Holder: q.answer.Holder, Remaining: q.answer.Remaining,
+		Ahead: max(q.answer.Position-1, 0), Cause: cause(q.ctx),
+	}
+}
+
+// explain adds to a failure that the context has ended too, or takes the place
+// of one that only says so.
+func (q *call) explain(err error) error {
+	ended := cause(q.ctx)
+	if ended == nil || refused(err) || final(err) {
+		return err
+	}
+	if q.asked {
+		return q.busy()
+	}
+	if errors.Is(err, ended) {
+		return err
+	}
+	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(ended, err)}
+}
+
+func (q *call) tellWaiting() {
+	if q.waiting || q.set.hooks == nil || q.set.hooks.Waiting == nil {
+		return
+	}
+	q.waiting = true
+	q.set.hooks.Waiting(Waiting{
+		Name: q.claim.Name, Token: q.claim.Token, Holder: q.answer.Holder, Position: q.answer.Position,
+	})
+}
+
+// A timer is a time.Timer that is made when it is first needed.
+type timer struct {
+	t *time.Timer
+	c <-chan time.Time
+}
+
+func (t *timer) set(d time.Duration) {
+	if t.t == nil {
+		t.t = time.NewTimer(d)
+		t.c = t.t.C
+		return
+	}
+	t.t.Reset(d)
+}
+
+func (t *timer) stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+}
+
+// pause sleeps for d, or returns false when ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// backoff is the pause after the try-th failure: 1, 2, 4 … 64 ms.
+func backoff(try int) time.Duration { return time.Millisecond << min(try, 6) }
+
+// share is when one attempt must end so that an operation that ends at end has
+// time for another one, on another connection: half of what is left.
+func share(end time.Time) time.Time {
+	left := time.Until(end)
+	if left < 50*time.Millisecond {
+		return end
+	}
+	return end.Add(-left / 2)
+}
