@@ -36,10 +36,12 @@ type Client struct {
 	closed  bool
 	started bool // scheduler and watch run
 	pushing bool // the store's events flow
+	missed  bool // they did not flow, once
 	leases  schedule
 	jobs    int           // running in the background
 	alarm   time.Duration // when the scheduler wakes by itself
 	waiters map[string]*waiter
+	spare   *waiter // to be used again
 }
 
 // New returns a Client on a store. It does no I/O. The options are the defaults
@@ -51,7 +53,7 @@ func New(store Store, options ...Option) *Client {
 		defaults: defaults().with(options),
 		id:       identity(),
 		epoch:    time.Now(),
-		slept:    suspended(),
+		slept:    sleptBefore(),
 		life:     life,
 		end:      end,
 		closing:  make(chan struct{}),
@@ -64,7 +66,19 @@ func New(store Store, options ...Option) *Client {
 // now is the time since the client was made, that of a suspended machine
 // included. Deadlines are kept in it.
 func (c *Client) now() time.Duration {
-	return time.Since(c.epoch) + suspended() - c.slept
+	// Two clocks are never read at once: what differs by less was no suspension.
+	const noise = time.Millisecond
+	now := time.Since(c.epoch)
+	if asleep := suspended() - c.slept; asleep >= noise {
+		now += asleep
+	}
+	return now
+}
+
+// sleptBefore is what suspended returns now, of a few readings the one that no
+// preemption has spoilt.
+func sleptBefore() time.Duration {
+	return max(suspended(), suspended(), suspended())
 }
 
 // start begins the scheduler and the watch. The caller holds c.mu.

@@ -126,7 +126,7 @@ func (c *Client) due(now time.Duration) (ended []ending, batch []*hold) {
 		switch {
 		case h.deadline <= now:
 			ended = append(ended, h.expire())
-		case h.next() == h.due && !h.renewing && h.due <= now+min(together, h.ttl/10):
+		case h.next() == h.due && !h.renewing && h.due <= now+h.early():
 			h.renewing = true
 			heap.Fix(&c.leases, 0)
 			batch = append(batch, h)
@@ -135,6 +135,15 @@ func (c *Client) due(now time.Duration) (ended []ending, batch []*hold) {
 		}
 	}
 	return ended, batch
+}
+
+// early is how long before it is due a renewal may go, to go with others. One that
+// has failed waits for its time, or it would be repeated without a pause.
+func (h *hold) early() time.Duration {
+	if h.failure != nil {
+		return 0
+	}
+	return min(together, h.ttl/10)
 }
 
 // renew extends a batch in one call of the store.
@@ -180,7 +189,7 @@ func (h *hold) reach(now time.Duration) time.Duration {
 // settle records the outcome of one renewal.
 func (c *Client) settle(h *hold, sent, ttl time.Duration, err error) bool {
 	if errors.Is(err, ErrLost) {
-		h.lose(Taken, nil)
+		_ = h.lose(Taken, nil) // told by its context and hook
 		return false
 	}
 	c.mu.Lock()
@@ -196,7 +205,9 @@ func (c *Client) settle(h *hold, sent, ttl time.Duration, err error) bool {
 		}
 		h.prolong(sent, ttl)
 	} else {
-		h.due = c.now() + min(max(h.ttl/20, 10*time.Millisecond), 250*time.Millisecond)
+		now := c.now()
+		again := min(h.ttl/20, (h.deadline-now)/4, 250*time.Millisecond)
+		h.due = now + max(again, 10*time.Millisecond)
 	}
 	c.schedule(h)
 	left := h.deadline - c.now()

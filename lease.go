@@ -25,7 +25,6 @@ type hold struct {
 	name   string
 	token  string
 	fence  uint64
-	label  string
 	hooks  *Hooks
 
 	// In the client's time:

@@ -3,7 +3,6 @@ package dibs
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 )
 
@@ -24,18 +23,21 @@ type waiter struct {
 	next  *waiter // another call with the same token
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{event: make(chan Event, 1)} }}
-
 // listen registers a waiter, before the first question, so that no event for its
 // token is missed.
 func (c *Client) listen(token string) (*waiter, error) {
-	w := waiters.Get().(*waiter)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, ErrClosed
 	}
 	c.start()
+	w := c.spare
+	if w == nil {
+		w = &waiter{event: make(chan Event, 1)}
+	} else {
+		c.spare = w.next
+	}
 	w.next = c.waiters[token]
 	c.waiters[token] = w
 	return w, nil
@@ -43,6 +45,7 @@ func (c *Client) listen(token string) (*waiter, error) {
 
 func (c *Client) unlisten(token string, w *waiter) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if first := c.waiters[token]; first != w {
 		for first.next != w {
 			first = first.next
@@ -53,13 +56,11 @@ func (c *Client) unlisten(token string, w *waiter) {
 	} else {
 		delete(c.waiters, token)
 	}
-	c.mu.Unlock()
-	w.next = nil
-	select { // nobody sends to it any more
-	case <-w.event:
+	select {
+	case <-w.event: // came too late
 	default:
 	}
-	waiters.Put(w)
+	c.spare, w.next = w, c.spare
 }
 
 // tell gives a waiter an event, instead of one that it has not taken yet. A
@@ -92,15 +93,17 @@ func (c *Client) watch() {
 // hear takes one event of the store.
 func (c *Client) hear(e Event) {
 	c.mu.Lock()
-	changed := false
+	changed, back := false, false
 	switch e.Kind {
 	case Granted, Look:
 		for w := c.waiters[e.Token]; w != nil; w = w.next {
 			w.tell(e)
 		}
 	case Up, Down:
-		changed = c.pushing != (e.Kind == Up)
+		changed = c.pushing != (e.Kind == Up) && (e.Kind == Down || c.missed)
+		back = e.Kind == Up && c.missed
 		c.pushing = e.Kind == Up
+		c.missed = true // from the next time on
 		for _, first := range c.waiters {
 			for w := first; w != nil; w = w.next {
 				w.tell(Event{Kind: Look})
@@ -108,8 +111,8 @@ func (c *Client) hear(e Event) {
 		}
 	}
 	c.mu.Unlock()
-	if e.Kind == Up {
-		c.renewAll()
+	if back {
+		c.renewAll() // the store may have forgotten them
 	}
 	if hooks := c.defaults.hooks; changed && hooks != nil && hooks.Degraded != nil {
 		hooks.Degraded(Degraded{Err: e.Err})
@@ -326,14 +329,14 @@ func (q *call) recheck(failed error) time.Duration {
 	q.c.mu.Lock()
 	pushing := q.c.pushing
 	q.c.mu.Unlock()
-	turn := time.Duration(max(q.answer.Position, 1))
+	turn := max(q.answer.Position, 1)
 	d := min(heartbeat, max(q.claim.TTL/2, 50*time.Millisecond))
 	if !pushing {
-		d = min(d, pollEvery*turn)
+		d = min(d, pollEvery*time.Duration(turn))
 	}
 	if left := q.answer.Remaining; left >= 0 {
 		// The store rounds down to 1 ms. Who is next asks first.
-		d = min(d, left+2*turn*time.Millisecond)
+		d = min(d, left+time.Duration(2*turn)*time.Millisecond)
 	}
 	return d
 }

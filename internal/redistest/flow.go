@@ -13,7 +13,7 @@ import (
 type flow struct {
 	link     *link
 	src, dst *net.TCPConn
-	passed   *atomic.Int64
+	count    *tally
 	queue    queue
 }
 
@@ -25,8 +25,14 @@ type chunk struct {
 	trap *trap // sprung by its delivery
 }
 
-func newFlow(l *link, src, dst *net.TCPConn, passed *atomic.Int64) *flow {
-	return &flow{link: l, src: src, dst: dst, passed: passed, queue: newQueue()}
+// A tally counts what one direction of a proxy has seen.
+type tally struct {
+	chunks atomic.Int64 // arrived
+	bytes  atomic.Int64 // delivered
+}
+
+func newFlow(l *link, src, dst *net.TCPConn, count *tally) *flow {
+	return &flow{link: l, src: src, dst: dst, count: count, queue: newQueue()}
 }
 
 func (f *flow) isRequest() bool { return f.src == f.link.client }
@@ -47,15 +53,18 @@ func (f *flow) collect() {
 }
 
 // arrive queues a chunk, unless it is lost, along with the trap that it springs.
+// It is counted in between: after its trap is found, before anybody can answer.
 func (f *flow) arrive(c chunk) {
 	_, _, lost := f.link.look()
-	if lost && !c.last {
-		return
-	}
 	if !c.last {
-		c.trap = f.spot(c.data)
+		if !lost {
+			c.trap = f.spot(c.data)
+		}
+		f.count.chunks.Add(1)
 	}
-	f.queue.push(c)
+	if !lost || c.last {
+		f.queue.push(c)
+	}
 }
 
 func (f *flow) spot(data []byte) *trap {
@@ -89,5 +98,5 @@ func (f *flow) write(c chunk) {
 		return
 	}
 	n, _ := f.dst.Write(c.data)
-	f.passed.Add(int64(n))
+	f.count.bytes.Add(int64(n))
 }

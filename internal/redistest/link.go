@@ -136,7 +136,7 @@ func (l *link) release() {
 		return
 	}
 	n, _ := l.server.Write(l.held)
-	l.proxy.up.Add(int64(n))
+	l.proxy.up.bytes.Add(int64(n))
 	l.held = nil
 	if l.ctx.Err() != nil {
 		l.server.Close()

@@ -26,7 +26,7 @@ type Proxy struct {
 
 	delay    atomic.Int64
 	accepted atomic.Int64
-	up, down atomic.Int64
+	up, down tally
 
 	mu      sync.Mutex
 	closed  bool
@@ -89,16 +89,22 @@ func (p *Proxy) Close() {
 	p.running.Wait()
 }
 
-// Stats counts what has passed.
+// Stats counts what has come by.
 type Stats struct {
 	Accepted int64 // connections, those refused included
+	Requests int64 // chunks that clients have sent: their round trips, if they pipeline in one write
 	Up       int64 // bytes delivered to the server
 	Down     int64 // bytes delivered to clients
 }
 
 // Stats is the count so far.
 func (p *Proxy) Stats() Stats {
-	return Stats{Accepted: p.accepted.Load(), Up: p.up.Load(), Down: p.down.Load()}
+	return Stats{
+		Accepted: p.accepted.Load(),
+		Requests: p.up.chunks.Load(),
+		Up:       p.up.bytes.Load(),
+		Down:     p.down.bytes.Load(),
+	}
 }
 
 // Delay makes the way longer: every byte arrives d later, in each direction.

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"math"
+)
+
+// A bar is what dibs must reach in one column, whatever the load.
+type bar struct {
+	column string
+	least  float64
+	most   float64
+	beats  bool // every peer that is not a floor
+}
+
+func atLeast(column string, v float64) bar { return bar{column: column, least: v, most: math.Inf(1)} }
+
+func atMost(column string, v float64) bar { return bar{column: column, least: math.Inf(-1), most: v} }
+
+// aboveAll is for what a peer must not be better at, whatever it gives up for it.
+func aboveAll(column string) bar {
+	return bar{column: column, least: math.Inf(-1), most: math.Inf(1), beats: true}
+}
+
+// ours is the row that the bars are about.
+const ours = "dibs"
+
+// missed tells which bars dibs does not reach. A figure that is missing reaches
+// none.
+func (t *table) missed() (missed []string) {
+	for _, r := range t.rows {
+		if r.peer != ours {
+			continue
+		}
+		for _, b := range t.bars {
+			for _, text := range t.misses(r, b) {
+				missed = append(missed, fmt.Sprintf("%s%s: %s", t.name, t.where(r), text))
+			}
+		}
+	}
+	return missed
+}
+
+func (t *table) where(r *row) string {
+	if t.load == "" {
+		return ""
+	}
+	return fmt.Sprintf(", %s %s", t.load, r.group)
+}
+
+func (t *table) misses(r *row, b bar) (missed []string) {
+	c := t.column(b.column)
+	v := r.value(c)
+	shown := format(v, c.digits)
+	switch {
+	case math.IsNaN(v):
+		return []string{c.name + " was not measured"}
+	case v < b.least:
+		missed = append(missed, fmt.Sprintf("%s %s, want at least %v", c.name, shown, b.least))
+	case v > b.most:
+		missed = append(missed, fmt.Sprintf("%s %s, want at most %v", c.name, shown, b.most))
+	}
+	for _, other := range t.rows {
+		if b.beats && other.group == r.group && !isFloor(other.peer) && other.value(c) > v {
+			missed = append(missed, fmt.Sprintf("%s %s, %s has %s", c.name, shown, other.peer, format(other.value(c), c.digits)))
+		}
+	}
+	return missed
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// A crew is the workers of one run, seen from their parent.
+type crew struct {
+	bed     *bed
+	workers []*worker
+	wire    []string // the commands of the peer's clients
+}
+
+type worker struct {
+	order order
+	cmd   *exec.Cmd
+	in    io.Closer
+	talk  talk
+}
+
+// hire starts workers, and returns once they are ready to begin. The caller calls
+// dismiss in any case.
+func (b *bed) hire(orders ...order) (*crew, error) {
+	c := &crew{bed: b}
+	for _, o := range orders {
+		w, err := start(o)
+		if err != nil {
+			return c, err
+		}
+		c.workers = append(c.workers, w)
+	}
+	for _, w := range c.workers {
+		var h hello
+		if err := w.hear(&h); err != nil {
+			return c, err
+		}
+		if c.wire == nil {
+			c.wire = h.Wire // the first one's: a companion may follow
+		}
+	}
+	return c, nil
+}
+
+func start(o order) (*worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{order: o, cmd: exec.Command(self)}
+	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
+	w.cmd.Stderr = os.Stderr
+	in, err := w.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	w.in, w.talk = in, talk{in: json.NewDecoder(out), out: json.NewEncoder(in)}
+	return w, w.cmd.Start()
+}
+
+// dismiss ends the workers. They have said what they had to say.
+func (c *crew) dismiss() {
+	for _, w := range c.workers {
+		w.in.Close() // it leaves by itself
+	}
+	for _, w := range c.workers {
+		_ = w.cmd.Wait() // how it ended, hear has told
+	}
+}
+
+// patience is how long a worker may be late before it is taken to hang.
+const patience = 60 * time.Second
+
+func (w *worker) hear(v any) error {
+	impatience := time.AfterFunc(patience, func() { _ = w.cmd.Process.Kill() })
+	defer impatience.Stop()
+	err := w.talk.in.Decode(v)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it failed or hung")
+	}
+	if err != nil {
+		return fmt.Errorf("worker for %s of %s: %w", w.order.Job, w.order.Peer, err)
+	}
+	return nil
+}
+
+// observe lets the workers begin, and returns what the server did in the window
+// that starts when they are warm.
+func (c *crew) observe(warm, length time.Duration) (window, usage, error) {
+	from := now() + warm
+	win := window{From: from, To: from + length}
+	if err := c.tell(win); err != nil {
+		return win, usage{}, err
+	}
+	sleepUntil(win.From)
+	before, err := c.bed.usage()
+	if err != nil {
+		return win, usage{}, err
+	}
+	sleepUntil(win.To)
+	after, err := c.bed.usage()
+	return win, after.since(before), err
+}
+
+func (c *crew) tell(v any) error {
+	for _, w := range c.workers {
+		if err := w.talk.out.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/goredis"
+)
+
+// dibsPeer is dibs as its first page shows it.
+type dibsPeer struct{ locks *dibs.Client }
+
+func openDibs(s site) (peer, error) {
+	return dibsPeer{dibs.New(goredis.New(s.rdb), dibs.TTL(s.ttl))}, nil
+}
+
+func (p dibsPeer) Name() string   { return ours }
+func (p dibsPeer) Wire() []string { return []string{"evalsha", "eval"} }
+func (p dibsPeer) Close()         { p.locks.Close() }
+
+func (p dibsPeer) Lock(ctx context.Context, name string) (func() error, error) {
+	lease, err := p.locks.Mutex(name).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return lease.Unlock, nil
+}
+
+// Keep implements keeper.
+func (p dibsPeer) Keep(ctx context.Context, name string) (kept, error) {
+	lease, err := p.locks.Mutex(name).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return dibsLease{lease}, nil
+}
+
+// dibsLease is as large as a pointer, so that keeping it costs nothing that would
+// be laid to dibs.
+type dibsLease struct{ lease *dibs.Lease }
+
+func (l dibsLease) Lost() bool { return l.lease.Err() != nil }

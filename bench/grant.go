@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/grant_acquire.lua
+var grantAcquireLua string
+
+//go:embed lua/grant_release.lua
+var grantReleaseLua string
+
+var (
+	grantAcquire = redis.NewScript(grantAcquireLua)
+	grantRelease = redis.NewScript(grantReleaseLua)
+)
+
+// grant is the least that a hand-off by push costs: a list in Redis, and an
+// unlock that gives the lock to its head and tells the head's process. A waiter
+// that dies or leaves stops the queue for a lease, a lost message for ever.
+type grant struct {
+	rdb     *redis.Client
+	ttl     int64 // ms
+	channel string
+	sub     *redis.PubSub
+	seq     atomic.Uint64
+
+	mu      sync.Mutex
+	waiting map[string]chan struct{} // by token
+}
+
+func openGrant(s site) (peer, error) {
+	ctx := context.Background()
+	g := &grant{
+		rdb:     s.rdb,
+		ttl:     s.ttl.Milliseconds(),
+		channel: fmt.Sprintf("grant:%d", os.Getpid()),
+		waiting: make(map[string]chan struct{}),
+	}
+	g.sub = s.rdb.Subscribe(ctx, g.channel)
+	if _, err := g.sub.Receive(ctx); err != nil {
+		return nil, err
+	}
+	go g.listen(ctx)
+	return g, nil
+}
+
+func (g *grant) Name() string   { return "floor-grant" }
+func (g *grant) Wire() []string { return []string{"evalsha", "eval"} }
+func (g *grant) Close()         { g.sub.Close() }
+
+// listen wakes the waiters that the lock was handed to, until Close.
+func (g *grant) listen(ctx context.Context) {
+	for {
+		m, err := g.sub.ReceiveMessage(ctx)
+		if err != nil {
+			return
+		}
+		g.mu.Lock()
+		woken := g.waiting[m.Payload]
+		delete(g.waiting, m.Payload)
+		g.mu.Unlock()
+		if woken != nil {
+			close(woken)
+		}
+	}
+}
+
+func (g *grant) Lock(ctx context.Context, name string) (func() error, error) {
+	token := g.channel + "." + strconv.FormatUint(g.seq.Add(1), 10)
+	keys := []string{name, name + ":queue"}
+	granted := make(chan struct{})
+	g.expect(token, granted)
+	taken, err := grantAcquire.Run(ctx, g.rdb, keys, token, g.ttl, g.channel).Int()
+	if err != nil || taken == 1 {
+		g.forget(token)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if taken == 0 {
+		select {
+		case <-granted:
+		case <-ctx.Done():
+			g.forget(token)
+			return nil, ctx.Err()
+		}
+	}
+	return func() error { return grantRelease.Run(ctx, g.rdb, keys, g.ttl).Err() }, nil
+}
+
+func (g *grant) expect(token string, granted chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting[token] = granted
+}
+
+func (g *grant) forget(token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.waiting, token)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// held is what many leases cost a process that keeps them.
+func held(b *bed, c config) ([]*table, error) {
+	t := &table{
+		name: "held",
+		about: []string{
+			fmt.Sprintf("One process holds leases with a TTL of %v for %v, in one client, and they are renewed.", c.heldTTL, c.heldFor),
+			"floor-renew@batch: a set of names, and one goroutine that extends 100 in a script.",
+			"B: heap and stacks in use after a collection, for each lease. wire: commands for each lease and TTL.",
+			"per call: leases renewed by one script call. lost: given up by the peer, or gone from the server.",
+		},
+		columns: []column{
+			{"leases", 0, median}, {"goroutines", 3, median}, {"B", 0, median}, {"wire", 3, median},
+			{"per call", 1, median}, {"lost", 0, most},
+		},
+		bars: []bar{atMost("goroutines", 0.001), atMost("B", 600), atLeast("per call", 50), atMost("lost", 0)},
+	}
+	for _, peer := range c.chosen("floor-renew@batch", "dibs", "rueidislock") {
+		leases := c.held
+		if peer == "rueidislock" {
+			leases = min(leases, 10_000) // a goroutine each: more would need a larger machine
+		}
+		progress("held, %d leases of %s", leases, peer)
+		f, err := b.hold(c, peer, leases)
+		if err != nil {
+			return nil, err
+		}
+		t.row("", peer).runs = []figures{f}
+	}
+	return []*table{t}, nil
+}
+
+// hold is one run.
+func (b *bed) hold(c config, peer string, leases int) (figures, error) {
+	o := order{
+		Job: "hold", Peer: peer, Addr: b.server.Addr(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
+	}
+	crew, err := b.hire(o)
+	defer crew.dismiss()
+	if err != nil {
+		return nil, err
+	}
+	if err := crew.tell(cue{}); err != nil {
+		return nil, err
+	}
+	var taken int
+	if err := crew.workers[0].hear(&taken); err != nil {
+		return nil, err
+	}
+	_, used, err := crew.observe(0, c.heldFor)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := b.missing(o)
+	if err != nil {
+		return nil, err
+	}
+	var r holdReport
+	if err := crew.workers[0].hear(&r); err != nil {
+		return nil, err
+	}
+	n, ttls := float64(leases), c.heldFor.Seconds()/c.heldTTL.Seconds()
+	return figures{
+		"leases":     n,
+		"goroutines": float64(r.Goroutines) / n,
+		"B":          float64(r.Bytes) / n,
+		"wire":       used.sum(crew.wire...) / n / ttls,
+		"per call":   used.sum("pexpire", "pexpireat") / used.sum("evalsha", "eval"),
+		"lost":       float64(max(r.Lost, gone)),
+	}, nil
+}
+
+// missing counts the names that are not on the server, whatever their prefix.
+func (b *bed) missing(o order) (int, error) {
+	found := make(map[string]bool)
+	for cursor := "0"; ; {
+		reply, err := b.server.Cmd("SCAN", cursor, "MATCH", "*"+o.Name+":held:*", "COUNT", "10000")
+		if err != nil {
+			return 0, err
+		}
+		page, _ := reply.([]any)
+		if len(page) != 2 {
+			return 0, fmt.Errorf("SCAN: unexpected reply %v", reply)
+		}
+		keys, _ := page[1].([]any)
+		for _, key := range keys {
+			found[fmt.Sprint(key)] = true
+		}
+		if cursor, _ = page[0].(string); cursor == "0" {
+			return max(o.Count-len(found), 0), nil
+		}
+	}
+}
+
+// A holdReport is what a worker says after its window.
+type holdReport struct {
+	Goroutines int
+	Bytes      int64
+	Lost       int
+}
+
+// A footprint is what a process needs to be as it is.
+type footprint struct {
+	goroutines int
+	bytes      int64
+}
+
+func measureFootprint() footprint {
+	runtime.GC()
+	runtime.GC() // what pools kept is free only now
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return footprint{runtime.NumGoroutine(), int64(m.HeapAlloc + m.StackInuse)}
+}
+
+// holdJob takes Count leases, says so, and looks at itself when the window is over.
+func holdJob(o order, p peer, t talk) error {
+	k, ok := p.(keeper)
+	if !ok {
+		return fmt.Errorf("%s keeps no leases", p.Name())
+	}
+	var begin cue
+	if err := t.in.Decode(&begin); err != nil {
+		return err
+	}
+	names, leases := make([]string, o.Count), make([]kept, o.Count)
+	for i := range names {
+		names[i] = o.Name + ":held:" + strconv.Itoa(i)
+	}
+	empty := measureFootprint()
+	if err := takeAll(k, names, leases); err != nil {
+		return err
+	}
+	if err := t.out.Encode(len(leases)); err != nil {
+		return err
+	}
+	var w window
+	if err := t.in.Decode(&w); err != nil {
+		return err
+	}
+	sleepUntil(w.To)
+	full := measureFootprint()
+	r := holdReport{Goroutines: full.goroutines - empty.goroutines, Bytes: full.bytes - empty.bytes}
+	for _, lease := range leases {
+		if lease.Lost() {
+			r.Lost++
+		}
+	}
+	runtime.KeepAlive(names)
+	return t.out.Encode(r)
+}
+
+// takeAll takes them side by side, as requests of a service would.
+func takeAll(k keeper, names []string, leases []kept) error {
+	const workers = 64
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(names); i = next.Add(1) - 1 {
+				lease, err := k.Keep(context.Background(), names[i])
+				if err != nil {
+					failed.CompareAndSwap(nil, &err)
+					return
+				}
+				leases[i] = lease
+			}
+		})
+	}
+	running.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	time.Sleep(100 * time.Millisecond) // what was only for taking them ends
+	return nil
+}

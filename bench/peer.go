@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// leaseTTL is what every peer asks for, except where leases are held for long.
+// No run of a table about speed comes near its end.
+const leaseTTL = 10 * time.Second
+
+// A peer is one way to lock, with settings that its documentation suggests.
+type peer interface {
+	// Name is how the tables call it.
+	Name() string
+
+	// Lock takes a name, waiting until ctx ends.
+	Lock(ctx context.Context, name string) (unlock func() error, err error)
+
+	// Wire names the commands that its clients send. Nothing else that the server
+	// has executed came over the wire: it was called by scripts.
+	Wire() []string
+
+	// Close gives up what the peer runs in the background.
+	Close()
+}
+
+// A keeper is a peer that renews its leases.
+type keeper interface {
+	peer
+
+	// Keep takes a free name and keeps it until the process ends.
+	Keep(ctx context.Context, name string) (kept, error)
+}
+
+// kept is a lease that is being renewed.
+type kept interface {
+	// Lost reports whether its peer has given it up.
+	Lost() bool
+}
+
+// A site is what a peer is opened on: one process' way to the server.
+type site struct {
+	addr string
+	rdb  *redis.Client // one for the process, with the default settings, as in a service
+	ttl  time.Duration
+}
+
+func newSite(addr string, ttl time.Duration) site {
+	return site{addr: addr, rdb: redis.NewClient(&redis.Options{Addr: addr}), ttl: ttl}
+}
+
+// peers are all there are, by name.
+var peers = map[string]func(site) (peer, error){
+	"floor":             openFloor,
+	"floor-grant":       openGrant,
+	"floor-renew@batch": openRenew,
+	"dibs":              openDibs,
+	"redsync":           openRedsync,
+	"redsync@10ms":      openRedsyncEager,
+	"redislock":         openRedislock,
+	"rueidislock":       openRueidislock,
+}
+
+func openPeer(name string, s site) (peer, error) {
+	open, ok := peers[name]
+	if !ok {
+		return nil, fmt.Errorf("unknown peer %q", name)
+	}
+	return open(s)
+}
+
+// isFloor tells a floor, which does the least that Redis allows and is no usable
+// lock, from a peer.
+func isFloor(name string) bool { return strings.HasPrefix(name, "floor") }
+
+// chosen drops the peers that were not asked for. Floors stay.
+func (c config) chosen(names ...string) []string {
+	if c.only == "" {
+		return names
+	}
+	wanted := strings.Split(c.only, ",")
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !isFloor(name) && !slices.Contains(wanted, name)
+	})
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/renew.lua
+var renewLua string
+
+var renewScript = redis.NewScript(renewLua)
+
+// renew is the least that keeping many leases costs: a set of names and one
+// goroutine, which extends them a hundred at a time. It has one token for all,
+// no deadlines, and tells nobody of a loss.
+type renew struct {
+	rdb  *redis.Client
+	ttl  time.Duration
+	done chan struct{}
+
+	mu   sync.Mutex
+	held map[string]struct{}
+	lost bool // one of them
+}
+
+const renewToken = "floor-renew"
+
+func openRenew(s site) (peer, error) {
+	r := &renew{rdb: s.rdb, ttl: s.ttl, done: make(chan struct{}), held: make(map[string]struct{})}
+	go r.loop()
+	return r, nil
+}
+
+func (r *renew) Name() string   { return "floor-renew@batch" }
+func (r *renew) Wire() []string { return []string{"set", "evalsha", "eval"} }
+func (r *renew) Close()         { close(r.done) }
+
+func (r *renew) Lock(ctx context.Context, name string) (func() error, error) {
+	if _, err := r.Keep(ctx, name); err != nil {
+		return nil, err
+	}
+	return func() error { return r.unlock(ctx, name) }, nil
+}
+
+// Keep implements keeper.
+func (r *renew) Keep(ctx context.Context, name string) (kept, error) {
+	set, err := r.rdb.SetNX(ctx, name, renewToken, r.ttl).Result()
+	if err != nil {
+		return nil, err
+	}
+	if !set {
+		return nil, errTaken
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[name] = struct{}{}
+	return r, nil
+}
+
+func (r *renew) unlock(ctx context.Context, name string) error {
+	r.mu.Lock()
+	delete(r.held, name)
+	r.mu.Unlock()
+	return unlockScript.Run(ctx, r.rdb, []string{name}, renewToken).Err()
+}
+
+// Lost implements kept, for all of them at once.
+func (r *renew) Lost() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
+func (r *renew) loop() {
+	tick := time.NewTicker(r.ttl / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.all(context.Background())
+		case <-r.done:
+			return
+		}
+	}
+}
+
+// all renews everything that is held now, ten scripts in one round trip.
+func (r *renew) all(ctx context.Context) {
+	const keys, scripts = 100, 10
+	r.mu.Lock()
+	names := slices.Collect(maps.Keys(r.held))
+	r.mu.Unlock()
+	for part := range slices.Chunk(names, keys*scripts) {
+		pipe := r.rdb.Pipeline()
+		var replies []*redis.Cmd
+		for batch := range slices.Chunk(part, keys) {
+			replies = append(replies, renewScript.EvalSha(ctx, pipe, batch, renewToken, r.ttl.Milliseconds()))
+		}
+		if _, err := pipe.Exec(ctx); redis.HasErrorPrefix(err, "NOSCRIPT") {
+			renewScript.Load(ctx, r.rdb)
+			r.all(ctx)
+			return
+		}
+		r.count(len(part), replies)
+	}
+}
+
+// count notes whether fewer were renewed than were held.
+func (r *renew) count(want int, replies []*redis.Cmd) {
+	got := 0
+	for _, reply := range replies {
+		n, _ := reply.Int() // an error renewed none
+		got += n
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost = r.lost || got < want
+}

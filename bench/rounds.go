@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+)
+
+// interleave measures peers round by round, each round between two runs of the
+// floor and every other round backwards, so that a machine that becomes slower or
+// faster does so for all. Rates become ratios to the floor of the same round.
+func (t *table) interleave(rounds, load int, floor string, names []string, measure func(peer string) (figures, string, error)) error {
+	group := strconv.Itoa(load)
+	order := slices.Concat([]string{floor}, names, []string{floor})
+	for _, name := range order[:len(order)-1] {
+		t.row(group, name) // in this order, whichever comes first
+	}
+	for round := range rounds {
+		progress("%s, %s %s, round %d of %d", t.name, t.load, group, round+1, rounds)
+		if err := t.round(group, floor, order, measure); err != nil {
+			return err
+		}
+		slices.Reverse(order)
+	}
+	return nil
+}
+
+func (t *table) round(group, floor string, order []string, measure func(peer string) (figures, string, error)) error {
+	var floors, others []figures
+	for _, name := range order {
+		f, note, err := measure(name)
+		if err != nil {
+			return err
+		}
+		t.note(group, name, note)
+		r := t.row(group, name)
+		r.runs = append(r.runs, f)
+		if name == floor {
+			floors = append(floors, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	for _, f := range slices.Concat(floors, others) {
+		t.compare(f, floors)
+	}
+	return nil
+}
+
+// compare adds the figures that are relative to the floor's: to one, for the
+// rate, and the difference for allocations.
+func (t *table) compare(f figures, floors []figures) {
+	rate, allocs := t.columns[0].name, "allocs"
+	f["ratio"] = f[rate] / meanOf(floors, rate)
+	f["over floor"] = f[allocs] - meanOf(floors, allocs)
+}
+
+func meanOf(runs []figures, column string) float64 {
+	var values []float64
+	for _, f := range runs {
+		values = append(values, f[column])
+	}
+	return mean(values)
+}
+
+// progress tells who waits at a terminal that something goes on.
+func progress(text string, args ...any) { fmt.Fprintf(os.Stderr, "# "+text+"\n", args...) }

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+)
+
+// rueidislockPeer is rueidislock, set for one server: a majority of one key, and
+// no answers to its own invalidations, which it recommends. It wakes waiters by
+// client-side caching and renews at half the TTL. It has a client of its own, one
+// connection on which commands gather.
+type rueidislockPeer struct{ locker rueidislock.Locker }
+
+func openRueidislock(s site) (peer, error) {
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption:   rueidis.ClientOption{InitAddress: []string{s.addr}},
+		KeyValidity:    s.ttl,
+		KeyMajority:    1,
+		NoLoopTracking: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rueidislockPeer{locker}, nil
+}
+
+func (p rueidislockPeer) Name() string   { return "rueidislock" }
+func (p rueidislockPeer) Wire() []string { return []string{"evalsha", "eval"} }
+func (p rueidislockPeer) Close()         { p.locker.Close() }
+
+func (p rueidislockPeer) Lock(ctx context.Context, name string) (func() error, error) {
+	_, cancel, err := p.locker.WithContext(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		cancel() // and waits until the key is deleted
+		return nil
+	}, nil
+}
+
+// Keep implements keeper. It tries and does not wait: a try ends after 20 ms, and
+// a waiter whose try ended so, on a name that is free, is woken by nobody.
+func (p rueidislockPeer) Keep(ctx context.Context, name string) (kept, error) {
+	const tries = 50
+	var err error
+	for range tries {
+		var lease context.Context
+		if lease, _, err = p.locker.TryWithContext(ctx, name); err == nil {
+			return rueidislockLease{lease}, nil
+		}
+	}
+	return nil, err
+}
+
+type rueidislockLease struct{ ctx context.Context }
+
+func (l rueidislockLease) Lost() bool { return l.ctx.Err() != nil }

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// figures are what one run gave, by the names of the columns.
+type figures map[string]float64
+
+// A column is one figure of each row.
+type column struct {
+	name   string
+	digits int                          // after the point
+	join   func(runs []float64) float64 // how the runs become one figure
+}
+
+// A row is one peer in one group: the same load.
+type row struct {
+	group string
+	peer  string
+	runs  []figures
+}
+
+// value joins the runs. A run that has no such figure does not count; if none
+// has, the value is NaN.
+func (r *row) value(c column) float64 {
+	var values []float64
+	for _, run := range r.runs {
+		if v, ok := run[c.name]; ok && !math.IsNaN(v) {
+			values = append(values, v)
+		}
+	}
+	return c.join(values)
+}
+
+// A table is what is printed.
+type table struct {
+	name    string
+	about   []string // what the reader must know to read it
+	load    string   // what the groups differ in, or ""
+	columns []column
+	rows    []*row
+	notes   []string // what went wrong
+	bars    []bar
+}
+
+// row returns the row of a peer, and makes it if there is none.
+func (t *table) row(group, peer string) *row {
+	for _, r := range t.rows {
+		if r.group == group && r.peer == peer {
+			return r
+		}
+	}
+	r := &row{group: group, peer: peer}
+	t.rows = append(t.rows, r)
+	return r
+}
+
+// column returns the column of a name. A name that is not there is a mistake of
+// this program.
+func (t *table) column(name string) column {
+	for _, c := range t.columns {
+		if c.name == name {
+			return c
+		}
+	}
+	panic("no column " + name)
+}
+
+// note records what a reader should know of a run, once.
+func (t *table) note(group, peer, text string) {
+	if text == "" {
+		return
+	}
+	note := fmt.Sprintf("%s, %s %s: %s", peer, t.load, group, text)
+	if !slices.Contains(t.notes, note) {
+		t.notes = append(t.notes, note)
+	}
+}
+
+func (t *table) print(out io.Writer, markdown bool, machine string) {
+	cells := t.cells()
+	if markdown {
+		fmt.Fprintf(out, "### %s\n\n%s\n\n", t.name, strings.Join(t.about, "\n"))
+		printMarkdown(out, cells, t.texts())
+		fmt.Fprintln(out)
+	} else {
+		fmt.Fprintf(out, "== %s\n%s\n\n", t.name, strings.Join(t.about, "\n"))
+		printAligned(out, cells, t.texts())
+		fmt.Fprintln(out)
+	}
+	for _, note := range t.notes {
+		fmt.Fprintf(out, "! %s\n", note)
+	}
+	fmt.Fprintf(out, "(%s)\n\n", machine)
+}
+
+// texts is how many columns hold words, which begin at the left.
+func (t *table) texts() int {
+	if t.load == "" {
+		return 1
+	}
+	return 2
+}
+
+// cells is the table as text, its head first. A group is named in its first row
+// only.
+func (t *table) cells() [][]string {
+	head := []string{"peer"}
+	if t.load != "" {
+		head = []string{t.load, "peer"}
+	}
+	for _, c := range t.columns {
+		head = append(head, c.name)
+	}
+	cells := [][]string{head}
+	group := ""
+	for _, r := range t.rows {
+		var line []string
+		switch {
+		case t.load == "":
+		case r.group == group:
+			line = append(line, "")
+		default:
+			group = r.group
+			line = append(line, group)
+		}
+		line = append(line, r.peer)
+		for _, c := range t.columns {
+			line = append(line, format(r.value(c), c.digits))
+		}
+		cells = append(cells, line)
+	}
+	return cells
+}
+
+func format(v float64, digits int) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "-"
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+func printAligned(out io.Writer, cells [][]string, texts int) {
+	widths := widthsOf(cells)
+	for n, line := range cells {
+		if n > 1 && texts > 1 && line[0] != "" {
+			fmt.Fprintln(out)
+		}
+		padded := make([]string, len(line))
+		for i, cell := range line {
+			padded[i] = pad(cell, widths[i], i < texts)
+		}
+		fmt.Fprintln(out, strings.TrimRight(strings.Join(padded, "  "), " "))
+	}
+}
+
+func printMarkdown(out io.Writer, cells [][]string, texts int) {
+	for n, line := range cells {
+		fmt.Fprintf(out, "| %s |\n", strings.Join(line, " | "))
+		if n > 0 {
+			continue
+		}
+		for i := range line {
+			if i < texts {
+				fmt.Fprint(out, "|---")
+			} else {
+				fmt.Fprint(out, "|---:")
+			}
+		}
+		fmt.Fprintln(out, "|")
+	}
+}
+
+func widthsOf(cells [][]string) []int {
+	widths := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
+}
+
+func pad(cell string, width int, left bool) string {
+	space := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
+	if left {
+		return cell + space
+	}
+	return space + cell
+}

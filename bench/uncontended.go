@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+)
+
+// uncontended is what a lock costs that nobody else wants.
+func uncontended(b *bed, c config) ([]*table, error) {
+	t := &table{
+		name: "uncontended",
+		about: []string{
+			"G goroutines of one process lock and unlock names of their own. One pair is a Lock and an Unlock.",
+			"floor: SET NX and a compare-and-delete script, on the go-redis client that dibs, redsync and redislock have too.",
+			"wire: commands sent; executed: with those that scripts call. CPU and allocations are those of the whole process.",
+		},
+		load: "G",
+		columns: []column{
+			{"pairs/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"p99 µs", 0, median},
+			{"allocs", 1, median}, {"over floor", 1, median}, {"wire", 2, median}, {"executed", 2, median},
+			{"client µs", 1, median}, {"server µs", 1, median},
+		},
+		bars: []bar{atLeast("ratio", 0.85), atMost("over floor", 12)},
+	}
+	names := c.chosen("dibs", "redsync", "redislock", "rueidislock")
+	for _, g := range c.goroutines {
+		err := t.interleave(c.rounds, g, "floor", names, func(peer string) (figures, string, error) {
+			return b.pairs(c, peer, g)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return []*table{t}, nil
+}
+
+// pairs is one run.
+func (b *bed) pairs(c config, peer string, goroutines int) (figures, string, error) {
+	o := order{
+		Job: "pairs", Peer: peer, Addr: b.server.Addr(), TTL: leaseTTL, Name: b.name(),
+		Workers: 1, Count: goroutines,
+	}
+	if c.profile != "" {
+		o.Profile = fmt.Sprintf("%s-%s-%d.prof", c.profile, peer, goroutines)
+	}
+	crew, err := b.hire(o)
+	defer crew.dismiss()
+	if err != nil {
+		return nil, "", err
+	}
+	_, used, err := crew.observe(c.warm, c.time)
+	if err != nil {
+		return nil, "", err
+	}
+	var r pairsReport
+	if err := crew.workers[0].hear(&r); err != nil {
+		return nil, "", err
+	}
+	pairs := float64(r.Pairs)
+	return figures{
+		"pairs/s":   pairs / c.time.Seconds(),
+		"p50 µs":    micros(r.P50),
+		"p99 µs":    micros(r.P99),
+		"allocs":    float64(r.Mallocs) / pairs,
+		"wire":      used.sum(crew.wire...) / pairs,
+		"executed":  used.executed() / pairs,
+		"client µs": micros(r.CPU) / pairs,
+		"server µs": micros(used.cpu) / pairs,
+	}, r.Trouble, nil
+}
+
+// A pairsReport is what a worker says after its window.
+type pairsReport struct {
+	Pairs    int
+	P50, P99 time.Duration // of a pair
+	Mallocs  uint64
+	CPU      time.Duration
+	Trouble  string
+}
+
+// pairsJob locks and unlocks with Count goroutines, each on names of its own.
+func pairsJob(o order, p peer, t talk) error {
+	var w window
+	if err := t.in.Decode(&w); err != nil {
+		return err
+	}
+	lanes := make([]*lane, o.Count)
+	var running sync.WaitGroup
+	for i := range lanes {
+		l := newLane(fmt.Sprintf("%s:%d", o.Name, i))
+		lanes[i] = l
+		running.Go(func() { l.run(p, w) })
+	}
+	report, err := watch(w, o.Profile)
+	if err != nil {
+		return err
+	}
+	hung := finish(&running, lanes)
+	return t.out.Encode(report.sum(lanes, hung))
+}
+
+// watch takes the process' figures over the window.
+func watch(w window, profile string) (pairsReport, error) {
+	sleepUntil(w.From)
+	stop, err := startProfile(profile)
+	if err != nil {
+		return pairsReport{}, err
+	}
+	mallocs, used := heapObjects(), cpu()
+	sleepUntil(w.To)
+	r := pairsReport{Mallocs: heapObjects() - mallocs, CPU: cpu() - used}
+	stop()
+	return r, nil
+}
+
+func heapObjects() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
+func startProfile(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, pprof.StartCPUProfile(f)
+}
+
+// finish waits for the lanes, and frees those that still wait for a lock which
+// nobody has a second after the end. It returns how many those were.
+func finish(running *sync.WaitGroup, lanes []*lane) (hung int) {
+	var mu sync.Mutex
+	grace := time.AfterFunc(time.Second, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, l := range lanes {
+			if l.ctx.Err() == nil {
+				hung++
+				l.cancel()
+			}
+		}
+	})
+	running.Wait()
+	grace.Stop()
+	mu.Lock()
+	defer mu.Unlock()
+	return hung
+}
+
+// A lane is one goroutine's work. Its context is its own: a request that may be
+// cancelled, as in a service, but not one that all goroutines share.
+type lane struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	names  []string
+	took   []float64 // ns
+	failed error
+}
+
+func newLane(name string) *lane {
+	const names = 64
+	l := new(lane)
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	for i := range names {
+		l.names = append(l.names, fmt.Sprintf("%s:%d", name, i))
+	}
+	return l
+}
+
+// run counts the pairs that end within the window.
+func (l *lane) run(p peer, w window) {
+	defer l.cancel()
+	begin := now()
+	for i := 0; begin < w.To; i++ {
+		err := pair(l.ctx, p, l.names[i%len(l.names)])
+		end := now()
+		switch {
+		case end > w.To:
+		case err != nil:
+			l.failed = err
+			time.Sleep(time.Millisecond)
+		case end > w.From:
+			l.took = append(l.took, float64(end-begin))
+		}
+		begin = end
+	}
+}
+
+func pair(ctx context.Context, p peer, name string) error {
+	unlock, err := p.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	return unlock()
+}
+
+// sum completes the report with what the lanes saw.
+func (r pairsReport) sum(lanes []*lane, hung int) pairsReport {
+	var all []float64
+	for _, l := range lanes {
+		all = append(all, l.took...)
+		if l.failed != nil {
+			r.Trouble = l.failed.Error()
+		}
+	}
+	if hung > 0 {
+		r.Trouble = fmt.Sprintf("%d of %d goroutines waited for free names until they were stopped", hung, len(lanes))
+	}
+	r.Pairs = len(all)
+	if r.Pairs > 0 { // there is no NaN in a Duration
+		r.P50, r.P99 = time.Duration(percentile(all, 0.5)), time.Duration(percentile(all, 0.99))
+	}
+	return r
+}
+
+// pingJob measures what a round trip takes, as one more process that talks to the
+// server, while others do. Every 5 ms is often enough, and adds no load.
+func pingJob(o order, _ peer, t talk) error {
+	var w window
+	if err := t.in.Decode(&w); err != nil {
+		return err
+	}
+	rdb := newSite(o.Addr, o.TTL).rdb
+	ctx := context.Background()
+	var took []float64
+	for now() < w.To {
+		begin := now()
+		if err := rdb.Ping(ctx).Err(); err != nil {
+			return err
+		}
+		if begin > w.From {
+			took = append(took, float64(now()-begin))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	rtt := percentile(took, 0.5)
+	if math.IsNaN(rtt) {
+		return fmt.Errorf("no PING within %v", w.To-w.From)
+	}
+	return t.out.Encode(time.Duration(rtt))
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/examples/internal/place"
+)
+
+// A cast is the teams that play, and the site on which they do.
+type cast struct {
+	site    site
+	teams   []team
+	where   string // for people
+	who     string
+	dismiss func() error
+}
+
+// A team does its part of a scene: as goroutines of this process, or as another
+// process.
+type team interface {
+	do(ctx context.Context, j job) (report, error)
+	close() error
+}
+
+// A job is a team's part of a scene.
+type job struct {
+	Part    string
+	Locked  bool
+	Workers int
+	Times   int           // for each worker
+	For     time.Duration // for all
+}
+
+// A report is what a team has to tell afterwards.
+type report struct {
+	Count  int64
+	Turns  []turn
+	Events []event
+	Error  string // only on its way from another process
+}
+
+// gather returns a cast of n teams on the site of a URL.
+func gather(ctx context.Context, url string, n int) (*cast, error) {
+	if url == "" {
+		return gatherHere(n), nil
+	}
+	s, err := openServer(ctx, url, newPrefix())
+	if err != nil {
+		return nil, err
+	}
+	c := &cast{site: s, where: place.Name(s.rdb), who: fmt.Sprintf("%d processes", n)}
+	c.dismiss = func() error {
+		err := c.closeTeams()
+		if ctx.Err() != nil {
+			err = nil // Ctrl-C may have met them before they could leave it to us
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return errors.Join(err, s.clean(ctx), s.rdb.Close())
+	}
+	for range n {
+		p, err := hire(url, s.prefix)
+		if err != nil {
+			return nil, errors.Join(err, c.dismiss())
+		}
+		c.teams = append(c.teams, p)
+	}
+	if _, err := c.all(ctx, job{Part: "arrive"}); err != nil {
+		return nil, errors.Join(err, c.dismiss())
+	}
+	return c, nil
+}
+
+// gatherHere returns a cast in this process.
+func gatherHere(n int) *cast {
+	m := newMemory()
+	c := &cast{site: m, where: place.Memory, who: fmt.Sprintf("%d clients in one process", n)}
+	c.dismiss = c.closeTeams
+	for range n {
+		c.teams = append(c.teams, newLocal(m))
+	}
+	return c
+}
+
+func (c *cast) closeTeams() error {
+	errs := make([]error, len(c.teams))
+	var group sync.WaitGroup
+	for i, t := range c.teams {
+		group.Go(func() { errs[i] = t.close() })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// all gives every team the same job.
+func (c *cast) all(ctx context.Context, j job) ([]report, error) {
+	reports := make([]report, len(c.teams))
+	err := abreast(ctx, len(c.teams), func(ctx context.Context, i int) (err error) {
+		reports[i], err = c.teams[i].do(ctx, j)
+		return err
+	})
+	return reports, err
+}
+
+// timed is all, and how long it took.
+func (c *cast) timed(ctx context.Context, j job) ([]report, time.Duration, error) {
+	begin := time.Now()
+	reports, err := c.all(ctx, j)
+	return reports, time.Since(begin), err
+}
+
+// abreast does n things side by side. The first failure ends the others, and is
+// what it returns.
+func abreast(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			if err := do(ctx, i); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// A local is a team of goroutines with one client.
+type local struct {
+	site  site
+	locks *dibs.Client
+}
+
+func newLocal(s site) *local { return &local{site: s, locks: dibs.New(s.locks())} }
+
+func (l *local) close() error { return l.locks.Close() }
+
+// parts are what a team can be told to do.
+var parts = map[string]func(ctx context.Context, l *local, j job) (report, error){
+	"arrive":  arrive,
+	"deposit": deposit,
+	"buy":     buy,
+	"queue":   queue,
+	"hold":    hold,
+	"follow":  follow,
+}
+
+func (l *local) do(ctx context.Context, j job) (report, error) {
+	part := parts[j.Part]
+	if part == nil {
+		return report{}, fmt.Errorf("no part %q in this play", j.Part)
+	}
+	return part(ctx, l, j)
+}
+
+// arrive shows that a team is there, with its connections.
+func arrive(ctx context.Context, l *local, _ job) (report, error) {
+	_, err := l.locks.Inspect(ctx, "deposits")
+	return report{}, err
+}
+
+// lock returns the lock of a job: a name, or none at all.
+func (l *local) lock(j job, name string) dibs.Doer {
+	if !j.Locked {
+		return unlocked{}
+	}
+	return l.locks.Mutex(name)
+}
+
+// unlocked is what a program has that takes no lock.
+type unlocked struct{}
+
+// Do implements dibs.Doer.
+func (unlocked) Do(ctx context.Context, fn func(ctx context.Context) error, _ ...dibs.Option) error {
+	return fn(ctx)
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs/internal/redistest"
+)
+
+// TestMain lets the test binary be its own worker process, as the program is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == workerArg {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+var shortLength = length{
+	Teams: 3, Workers: 2, Deposits: 20,
+	Stock: 10, Buyers: 4, Wanted: 3,
+	Queueing: 200 * time.Millisecond,
+	TTL:      time.Second,
+}
+
+// noEnv is an empty environment.
+func noEnv(string) string { return "" }
+
+func TestOnMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		seen, err := play(t.Context(), "", shortLength, newPage(&out, noEnv))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out.String())
+		}
+		// In the bubble all workers read before the first of them writes.
+		checkUnlocked(t, seen)
+		checkLocked(t, seen)
+		checkPrinted(t, out.String())
+	})
+}
+
+func TestOnRedis(t *testing.T) {
+	s := redistest.Start(t, "--requirepass", "s3cret")
+	url := "redis://:s3cret@" + s.Addr()
+	for try := 1; ; try++ {
+		var out bytes.Buffer
+		seen, err := play(t.Context(), url, shortLength, newPage(&out, noEnv))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out.String())
+		}
+		checkLocked(t, seen)
+		checkPrinted(t, out.String())
+		checkClean(t, s)
+		if seen.deposits.lost() > 0 && seen.items.oversold() > 0 || try == 3 {
+			checkUnlocked(t, seen) // luck does not last for three runs
+			return
+		}
+	}
+}
+
+func checkUnlocked(t *testing.T, seen outcome) {
+	t.Helper()
+	if lost := seen.deposits.lost(); lost <= 0 {
+		t.Errorf("without a lock: want lost deposits, have %d", lost)
+	}
+	if over := seen.items.oversold(); over <= 0 {
+		t.Errorf("without a lock: want oversold items, have %d", over)
+	}
+}
+
+func checkLocked(t *testing.T, seen outcome) {
+	t.Helper()
+	if lost := seen.lockedDeposits.lost(); lost != 0 {
+		t.Errorf("want no lost deposits, have %d", lost)
+	}
+	if over := seen.lockedItems.oversold(); over != 0 {
+		t.Errorf("want no oversold items, have %d", over)
+	}
+	if sold := seen.lockedItems.sold; sold != shortLength.Stock {
+		t.Errorf("want all %d items sold, have %d", shortLength.Stock, sold)
+	}
+	if h := seen.handoffs; h.count == 0 || h.outOfTurn != 0 {
+		t.Errorf("want hand-offs in turn, have %d, and %d out of turn", h.count, h.outOfTurn)
+	}
+	if s := seen.stall; s.ahead() <= 0 || !s.refused {
+		t.Errorf("want A told before B enters and its late write refused, have %+v", s)
+	}
+}
+
+func checkPrinted(t *testing.T, text string) {
+	t.Helper()
+	if strings.Contains(text, "\x1b") {
+		t.Error("want no colour in what is not a terminal")
+	}
+	for line := range strings.Lines(text) {
+		if n := runes(strings.TrimRight(line, "\n")); n > runes(indent)+width {
+			t.Errorf("want lines of %d at most, have %d: %q", runes(indent)+width, n, line)
+		}
+	}
+}
+
+// checkClean looks for keys that the demo left behind.
+func checkClean(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	if keys := s.MustCmd(t, "KEYS", "dibs:demo:*").([]any); len(keys) > 0 {
+		t.Errorf("want no keys left, have %q", keys)
+	}
+}
+
+// A stopper ends a context when it reads a text.
+type stopper struct {
+	at   string
+	stop context.CancelFunc
+}
+
+func (s stopper) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), s.at) {
+		s.stop()
+	}
+	return len(p), nil
+}
+
+func TestStopCleansUp(t *testing.T) {
+	s := redistest.Start(t)
+	for _, at := range []string{"Deposits", "with dibs", "Hand-off", "stalls"} {
+		ctx, stop := context.WithCancel(t.Context())
+		_, err := play(ctx, s.URL(), shortLength, newPage(stopper{at, stop}, noEnv))
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("stopped at %q: want context.Canceled, have %v", at, err)
+		}
+		checkClean(t, s)
+		stop()
+	}
+}
+
+func TestBadURL(t *testing.T) {
+	for _, url := range []string{"redis://:s3cret@127.0.0.1:1", "http://:s3cret@127.0.0.1", "redis://:s3/cret@127.0.0.1"} {
+		env := func(name string) string { return map[string]string{"DIBS_URL": url}[name] }
+		var out bytes.Buffer
+		err := run(t.Context(), nil, env, &out)
+		if err == nil {
+			t.Errorf("%s: want an error", url)
+			continue
+		}
+		if text := err.Error() + out.String(); strings.Contains(text, "s3") || strings.Contains(text, "\n") {
+			t.Errorf("%s: want one line without the password, have %q", url, text)
+		}
+	}
+}
+
+func TestArgumentsAreRefused(t *testing.T) {
+	if err := run(t.Context(), []string{"--help"}, noEnv, &bytes.Buffer{}); err == nil {
+		t.Error("want an error")
+	}
+}
+
+func TestJudgeNotices(t *testing.T) {
+	// Places 1, 2 and 3; the second is served last, and one came without a place.
+	reports := []report{
+		{Turns: []turn{{Fence: 10, Asked: 0, Got: 1, Gave: 5}, {Ticket: 1, Fence: 11, Asked: 2, Got: 8, Gave: 9}}},
+		{Turns: []turn{{Ticket: 2, Fence: 13, Asked: 3, Got: 20, Gave: 21}, {Ticket: 3, Fence: 12, Asked: 4, Got: 10, Gave: 11}}},
+	}
+	want := handoffs{count: 3, median: 3, p99: 9, longest: 17, outOfTurn: 1, most: 2, fewest: 2}
+	if have := judge(reports, 1); have != want {
+		t.Errorf("want %+v, have %+v", want, have)
+	}
+}
+
+func TestBrokenPromisesAreTold(t *testing.T) {
+	seen := outcome{
+		lockedDeposits: deposits{expected: 2, actual: 1},
+		lockedItems:    items{stock: 1, sold: 2},
+		handoffs:       handoffs{outOfTurn: 1},
+		stall:          stall{told: 2, entered: 1},
+	}
+	const promises = 5
+	if broken := seen.broken(); len(broken) != promises {
+		t.Errorf("want all %d, have %q", promises, broken)
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                       "0 µs",
+		42300:                   "42 µs",
+		1500 * time.Microsecond: "1.5 ms",
+		-2 * time.Millisecond:   "-2.0 ms",
+		250 * time.Millisecond:  "250 ms",
+		2 * time.Second:         "2 s",
+		1234 * time.Millisecond: "1.23 s",
+	} {
+		if have := span(d).text; have != want {
+			t.Errorf("%v: want %s, have %s", d, want, have)
+		}
+	}
+}
+
+func TestColour(t *testing.T) {
+	var out bytes.Buffer
+	p := &page{out: &out, colour: true}
+	p.row("x", count(1).bad(true))
+	if !strings.Contains(out.String(), "\x1b[31m") || !strings.HasSuffix(out.String(), "\x1b[0m\n") {
+		t.Errorf("want red, and an end to it, have %q", out.String())
+	}
+	for name, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
+		env := func(asked string) string { return map[string]string{name: value}[asked] }
+		if newPage(os.Stdout, env).colour {
+			t.Errorf("%s=%s: want no colour", name, value)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Scene 1. Many workers add to one balance. Read, think and write are three
+// steps: who writes what was read before another one wrote undoes that.
+
+type deposits struct {
+	expected, actual int64
+	took             time.Duration
+}
+
+func (d deposits) lost() int64 { return d.expected - d.actual }
+
+func sceneDeposits(ctx context.Context, c *cast, size length, out *page, seen *outcome) (err error) {
+	out.scene(1, "Deposits", "%d workers, %d deposits of 1 each, one balance", size.Teams*size.Workers, size.Deposits)
+	out.columns("expected", "actual", "lost", "time")
+	if seen.deposits, err = makeDeposits(ctx, c, size, false); err != nil {
+		return err
+	}
+	out.row("without a lock", seen.deposits.cells()...)
+	if seen.lockedDeposits, err = makeDeposits(ctx, c, size, true); err != nil {
+		return err
+	}
+	out.row("with dibs", seen.lockedDeposits.cells()...)
+	return nil
+}
+
+func (d deposits) cells() []cell {
+	return []cell{count(d.expected), count(d.actual), count(d.lost()).bad(d.lost() != 0), span(d.took)}
+}
+
+func makeDeposits(ctx context.Context, c *cast, size length, locked bool) (deposits, error) {
+	balance := c.site.number("balance")
+	if err := balance.set(ctx, 0); err != nil {
+		return deposits{}, err
+	}
+	j := job{Part: "deposit", Locked: locked, Workers: size.Workers, Times: size.Deposits}
+	_, took, err := c.timed(ctx, j)
+	if err != nil {
+		return deposits{}, err
+	}
+	actual, err := balance.get(ctx)
+	return deposits{expected: int64(size.Teams * size.Workers * size.Deposits), actual: actual, took: took}, err
+}
+
+// deposit is what a team does: each of its workers pays in, again and again.
+func deposit(ctx context.Context, l *local, j job) (report, error) {
+	balance, lock := l.site.number("balance"), l.lock(j, "balance")
+	return report{}, abreast(ctx, j.Workers, func(ctx context.Context, _ int) error {
+		for range j.Times {
+			err := lock.Do(ctx, func(ctx context.Context) error { return add(ctx, balance, 1) })
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func add(ctx context.Context, n number, amount int64) error {
+	value, err := n.get(ctx)
+	if err != nil {
+		return err
+	}
+	think()
+	return n.set(ctx, value+amount)
+}
+
+// think is the work that real programs do between reading and writing.
+func think() { time.Sleep(rand.N(300 * time.Microsecond)) }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/examples/internal/place"
+	"github.com/dibslock/dibs/redisstore/goredis"
+	"github.com/redis/go-redis/v9"
+)
+
+// A server is a site on Redis, where the data are plain keys.
+type server struct {
+	rdb    *redis.Client
+	prefix string
+	store  dibs.Store
+}
+
+// dataTTL is when Redis forgets the data of a demo that was killed.
+const dataTTL = 10 * time.Minute
+
+// newPrefix returns a private random prefix.
+func newPrefix() string { return "dibs:demo:" + rand.Text()[:10] + ":" }
+
+// openServer connects to the server of a URL.
+func openServer(ctx context.Context, url, prefix string) (*server, error) {
+	rdb, err := place.Dial(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	// The hash tag puts all locks of all demos in one slot. dibs keeps one number
+	// for each slot it has seen, for ever: so the demo adds one key in all.
+	store := goredis.New(rdb, goredis.Prefix(prefix+"{demo}:"))
+	return &server{rdb: rdb, prefix: prefix, store: store}, nil
+}
+
+func (s *server) locks() dibs.Store         { return s.store }
+func (s *server) number(name string) number { return &redisNumber{s.rdb, s.prefix + name} }
+func (s *server) register() register        { return &redisRegister{s.rdb, s.prefix + "register"} }
+
+// clean deletes what is under the prefix.
+func (s *server) clean(ctx context.Context) error {
+	const page = 1000
+	keys := s.rdb.Scan(ctx, 0, s.prefix+"*", page).Iterator()
+	for keys.Next(ctx) {
+		if err := s.rdb.Del(ctx, keys.Val()).Err(); err != nil {
+			return fmt.Errorf("clean up %s*: %w", s.prefix, err)
+		}
+	}
+	if err := keys.Err(); err != nil {
+		return fmt.Errorf("clean up %s*: %w", s.prefix, err)
+	}
+	return nil
+}
+
+type redisNumber struct {
+	rdb *redis.Client
+	key string
+}
+
+func (n *redisNumber) get(ctx context.Context) (int64, error) {
+	value, err := n.rdb.Get(ctx, n.key).Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	return value, err
+}
+
+func (n *redisNumber) set(ctx context.Context, value int64) error {
+	return n.rdb.Set(ctx, n.key, value, dataTTL).Err()
+}
+
+//go:embed register.lua
+var registerScript string
+
+type redisRegister struct {
+	rdb *redis.Client
+	key string
+}
+
+func (r *redisRegister) write(ctx context.Context, fence uint64) (bool, error) {
+	return r.rdb.Eval(ctx, registerScript, []string{r.key}, fence, dataTTL.Milliseconds()).Bool()
+}
+
+func (r *redisRegister) largest(ctx context.Context) (uint64, error) {
+	fence, err := r.rdb.Get(ctx, r.key).Uint64()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	return fence, err
+}

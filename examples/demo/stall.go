@@ -1,0 +1,239 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// Scene 4. A holder is cut off: its renewals do not get through. It is told
+// before the next one enters, and what it writes too late is refused.
+
+// An event is a line of the timeline. At is the machine's clock, in ns.
+type event struct {
+	At   int64
+	Who  string
+	Kind string
+	Text string
+}
+
+type stall struct {
+	told, entered time.Duration // since the first one entered
+	refused       bool          // the late write
+}
+
+// ahead is how long the last holder knew before the next one entered.
+func (s stall) ahead() time.Duration { return s.entered - s.told }
+
+func sceneStall(ctx context.Context, c *cast, size length, out *page, seen *outcome) error {
+	out.scene(4, "A holder that stalls", "A and B write to one register, leases of %s", span(size.TTL).text)
+	roles := []string{"hold", "follow"}
+	reports := make([]report, len(roles))
+	err := abreast(ctx, len(roles), func(ctx context.Context, i int) (err error) {
+		reports[i], err = c.teams[i].do(ctx, job{Part: roles[i], For: size.TTL})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	events := slices.Concat(reports[0].Events, reports[1].Events)
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
+	seen.stall = retell(events, out)
+	out.fact("A knew before B entered, by", span(seen.stall.ahead()).bad(seen.stall.ahead() <= 0))
+	return nil
+}
+
+// retell prints the timeline and finds in it what was promised.
+func retell(events []event, out *page) stall {
+	var s stall
+	for _, e := range events {
+		at := time.Duration(e.At - events[0].At)
+		switch e.Kind {
+		case "told":
+			s.told = at
+		case "next":
+			s.entered = at
+		case "refused":
+			s.refused = true
+		}
+		out.moment(at, e.Who, e.Text, e.Kind)
+	}
+	return s
+}
+
+// A diary is where one of the two notes what happens.
+type diary struct {
+	who string
+
+	mu     sync.Mutex
+	events []event
+}
+
+func (d *diary) note(kind, format string, args ...any) {
+	at := time.Now().UnixNano()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, event{At: at, Who: d.who, Kind: kind, Text: fmt.Sprintf(format, args...)})
+}
+
+// hold is A's part.
+func hold(ctx context.Context, l *local, j job) (report, error) {
+	d := &diary{who: "A"}
+	err := d.hold(ctx, l, j.For)
+	return report{Events: d.events}, err
+}
+
+func (d *diary) hold(ctx context.Context, l *local, ttl time.Duration) (err error) {
+	var inVain atomic.Int64
+	link := &link{Store: l.site.locks()}
+	locks := dibs.New(link, dibs.TTL(ttl), dibs.Observe(dibs.Hooks{
+		RenewFailed: func(dibs.RenewFailed) { inVain.Add(1) },
+	}))
+	defer func() {
+		link.mend()
+		err = errors.Join(err, locks.Close())
+	}()
+	lease, err := locks.Mutex("register").Lock(ctx)
+	if err != nil {
+		return err
+	}
+	d.note("enters", "enters with fence %d", lease.Fence())
+	if err := d.write(ctx, l, lease.Fence(), "writes"); err != nil {
+		return err
+	}
+	if err := l.until(ctx, func(s dibs.State) bool { return s.Waiting > 0 }); err != nil {
+		return err
+	}
+	link.cut()
+	d.note("cut", "is cut off from the store, and does not know it")
+	if err := told(ctx, lease); err != nil {
+		return err
+	}
+	d.note("told", "is told that its lease is lost, after %d renewals in vain", inVain.Load())
+	return d.late(ctx, l, lease)
+}
+
+// told waits until the lease's own context ends.
+func told(ctx context.Context, lease *dibs.Lease) error {
+	select {
+	case <-ctx.Done():
+	case <-lease.Context().Done():
+		if !errors.Is(context.Cause(lease.Context()), dibs.ErrLost) {
+			return context.Cause(lease.Context())
+		}
+	}
+	return ctx.Err()
+}
+
+// late does what a holder does that was not looking: it writes all the same.
+func (d *diary) late(ctx context.Context, l *local, lease *dibs.Lease) error {
+	err := poll(ctx, func() (bool, error) {
+		fence, err := l.site.register().largest(ctx)
+		return fence > lease.Fence(), err
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.write(ctx, l, lease.Fence(), "writes late, with its old fence"); err != nil {
+		return err
+	}
+	if err := lease.Unlock(); !errors.Is(err, dibs.ErrLost) {
+		return fmt.Errorf("unlock of a lost lease: want ErrLost, have %w", err)
+	}
+	return nil
+}
+
+// follow is B's part.
+func follow(ctx context.Context, l *local, j job) (report, error) {
+	d := &diary{who: "B"}
+	err := d.follow(ctx, l, j.For)
+	return report{Events: d.events}, err
+}
+
+func (d *diary) follow(ctx context.Context, l *local, ttl time.Duration) error {
+	if err := l.until(ctx, func(s dibs.State) bool { return len(s.Holders) > 0 }); err != nil {
+		return err
+	}
+	queued := dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { d.note("queues", "queues") }})
+	return l.locks.Mutex("register", dibs.TTL(ttl), queued).Do(ctx, func(ctx context.Context) error {
+		d.note("next", "enters with fence %d", dibs.Fence(ctx))
+		return d.write(ctx, l, dibs.Fence(ctx), "writes")
+	})
+}
+
+func (d *diary) write(ctx context.Context, l *local, fence uint64, how string) error {
+	taken, err := l.site.register().write(ctx, fence)
+	switch {
+	case err != nil:
+		return err
+	case taken:
+		d.note("accepted", "%s: accepted", how)
+	default:
+		d.note("refused", "%s: refused", how)
+	}
+	return nil
+}
+
+// until waits until the register's lock is in a state.
+func (l *local) until(ctx context.Context, is func(dibs.State) bool) error {
+	return poll(ctx, func() (bool, error) {
+		s, err := l.locks.Inspect(ctx, "register")
+		return is(s), err
+	})
+}
+
+func poll(ctx context.Context, done func() (bool, error)) error {
+	const every = 5 * time.Millisecond
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// A link is a store that one can be cut off from: renewals and releases get no
+// answer then.
+type link struct {
+	dibs.Store
+	isCut atomic.Bool
+}
+
+func (l *link) cut()  { l.isCut.Store(true) }
+func (l *link) mend() { l.isCut.Store(false) }
+
+// silence is what a caller hears over a link that is cut.
+func silence(ctx context.Context, op string) error {
+	<-ctx.Done()
+	return &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
+}
+
+// Extend implements dibs.Store.
+func (l *link) Extend(ctx context.Context, holds []dibs.Hold) []error {
+	if !l.isCut.Load() {
+		return l.Store.Extend(ctx, holds)
+	}
+	err := silence(ctx, "extend")
+	return slices.Repeat([]error{err}, len(holds))
+}
+
+// Release implements dibs.Store.
+func (l *link) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	if !l.isCut.Load() {
+		return l.Store.Release(ctx, r)
+	}
+	ctx, cancel := context.WithDeadline(ctx, r.Until)
+	defer cancel()
+	return false, silence(ctx, "release")
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A page is where the story is printed: aligned, and with colour only on a
+// terminal that wants it.
+type page struct {
+	out    io.Writer
+	colour bool
+}
+
+const (
+	indent = "  "
+	labels = 18 // width of the first column
+	column = 14 // of each other one
+	width  = labels + 4*column
+)
+
+type paint string
+
+const (
+	plain paint = ""
+	bold  paint = "1"
+	dim   paint = "2"
+	red   paint = "31"
+	green paint = "32"
+)
+
+func newPage(out io.Writer, env func(string) string) *page {
+	return &page{out: out, colour: env("NO_COLOR") == "" && env("TERM") != "dumb" && isTerminal(out)}
+}
+
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func (p *page) paint(text string, with paint) string {
+	if !p.colour || with == plain {
+		return text
+	}
+	return "\x1b[" + string(with) + "m" + text + "\x1b[0m"
+}
+
+func (p *page) line(parts ...string) {
+	fmt.Fprintln(p.out, strings.TrimRight(indent+strings.Join(parts, ""), " "))
+}
+
+func (p *page) opening(where, who string) {
+	p.line()
+	p.line(p.paint("dibs", bold), p.paint(" · "+where+" · "+who, dim))
+}
+
+func (p *page) scene(n int, title, format string, args ...any) {
+	p.line()
+	p.line()
+	what := fmt.Sprintf(format, args...)
+	heading := strconv.Itoa(n) + "  " + title
+	p.line(p.paint(heading, bold), left("", width-runes(heading)-runes(what)), p.paint(what, dim))
+	p.line(p.paint(strings.Repeat("─", width), dim))
+}
+
+func (p *page) columns(names ...string) {
+	text := left("", labels)
+	for _, name := range names {
+		text += right(name, column)
+	}
+	p.line(p.paint(text, dim))
+}
+
+func (p *page) row(label string, cells ...cell) {
+	parts := []string{left(label, labels)}
+	for _, c := range cells {
+		parts = append(parts, p.paint(right(c.text, column), c.paint))
+	}
+	p.line(parts...)
+}
+
+// fact prints one value under a table, in its last column.
+func (p *page) fact(label string, c cell) {
+	p.line(left(label, width-column), p.paint(right(c.text, column), c.paint))
+}
+
+// moments are the events worth a colour.
+var moments = map[string]paint{"told": bold, "refused": green}
+
+func (p *page) moment(at time.Duration, who, text, kind string) {
+	clock := fmt.Sprintf("%7.3f s", at.Seconds())
+	p.line(p.paint(clock, dim), "   ", p.paint(who, bold), "  ", p.paint(text, moments[kind]))
+}
+
+func (p *page) closing(text string) {
+	p.line()
+	p.line()
+	p.line(p.paint(text, green))
+	p.line()
+}
+
+// A cell is a value in a table.
+type cell struct {
+	text  string
+	paint paint
+}
+
+// bad marks a value as good or bad news.
+func (c cell) bad(is bool) cell {
+	c.paint = green
+	if is {
+		c.paint = red
+	}
+	return c
+}
+
+func count(n int64) cell { return cell{text: strconv.FormatInt(n, 10)} }
+
+func pair(a, b int) cell { return cell{text: fmt.Sprintf("%d and %d", a, b)} }
+
+func yes(is bool) cell {
+	c := cell{text: "no"}
+	if is {
+		c.text = "yes"
+	}
+	return c.bad(!is)
+}
+
+// span prints a duration with two or three digits.
+func span(d time.Duration) cell {
+	switch us := float64(d) / float64(time.Microsecond); {
+	case d.Abs() < time.Millisecond:
+		return cell{text: fmt.Sprintf("%.0f µs", us)}
+	case d.Abs() < 10*time.Millisecond:
+		return cell{text: fmt.Sprintf("%.1f ms", us/1e3)}
+	case d.Abs() < time.Second:
+		return cell{text: fmt.Sprintf("%.0f ms", us/1e3)}
+	}
+	return cell{text: fmt.Sprintf("%.3g s", d.Seconds())}
+}
+
+func left(text string, n int) string { return text + space(n-runes(text)) }
+
+func right(text string, n int) string { return space(n-runes(text)) + text }
+
+func space(n int) string { return strings.Repeat(" ", max(n, 0)) }
+
+func runes(text string) int { return utf8.RuneCountInString(text) }

@@ -1,0 +1,172 @@
+package dibs_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// faulty is a store behind a bad network: each fault, if set, stands in the way
+// of one verb. It sees the call and may pass it on, late, twice or never.
+type faulty struct {
+	dibs.Store
+
+	mu      sync.Mutex
+	acquire func(ctx context.Context, c dibs.Claim) (dibs.Answer, error)
+	release func(ctx context.Context, r dibs.Release) (bool, error)
+	abandon func(ctx context.Context, c dibs.Claim) error
+	extend  func(ctx context.Context, holds []dibs.Hold) []error
+	event   func(e dibs.Event, on func(dibs.Event))
+	watch   func(ctx context.Context) error
+
+	acquires, extends, extended int
+}
+
+// broken returns a faulty store that works, and a good client of the same names.
+func broken() (*faulty, dibs.Store) {
+	s := memstore.New()
+	return &faulty{Store: s}, s
+}
+
+func (f *faulty) set(change func(f *faulty)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// asked returns how often Extend was called, and for how many leases in all.
+func (f *faulty) asked() (calls, leases int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.extends, f.extended
+}
+
+func (f *faulty) heal() {
+	f.set(func(f *faulty) {
+		f.acquire, f.release, f.abandon, f.extend, f.event, f.watch = nil, nil, nil, nil, nil, nil
+	})
+}
+
+// mute makes every verb but Watch hang until its context or deadline ends.
+func (f *faulty) mute() {
+	f.set(func(f *faulty) {
+		f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+			return dibs.Answer{}, hang(ctx, c.Until)
+		}
+		f.release = func(ctx context.Context, r dibs.Release) (bool, error) { return false, hang(ctx, r.Until) }
+		f.abandon = func(ctx context.Context, c dibs.Claim) error { return hang(ctx, c.Until) }
+		f.extend = func(ctx context.Context, holds []dibs.Hold) []error {
+			errs := make([]error, len(holds))
+			err := hang(ctx, time.Time{})
+			for i := range errs {
+				errs[i] = err
+			}
+			return errs
+		}
+	})
+}
+
+func hang(ctx context.Context, until time.Time) error {
+	if !until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
+	<-ctx.Done()
+	return &dibs.UnavailableError{Op: "test", Cause: ctx.Err()}
+}
+
+var errReset = &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded}
+
+func (f *faulty) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	f.mu.Lock()
+	f.acquires++
+	fault := f.acquire
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, c)
+	}
+	return f.Store.Acquire(ctx, c)
+}
+
+func (f *faulty) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	f.mu.Lock()
+	fault := f.release
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, r)
+	}
+	return f.Store.Release(ctx, r)
+}
+
+func (f *faulty) Abandon(ctx context.Context, c dibs.Claim) error {
+	f.mu.Lock()
+	fault := f.abandon
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, c)
+	}
+	return f.Store.Abandon(ctx, c)
+}
+
+func (f *faulty) Extend(ctx context.Context, holds []dibs.Hold) []error {
+	f.mu.Lock()
+	f.extends++
+	f.extended += len(holds)
+	fault := f.extend
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, holds)
+	}
+	return f.Store.Extend(ctx, holds)
+}
+
+func (f *faulty) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+	f.mu.Lock()
+	fault := f.watch
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx)
+	}
+	return f.Store.Watch(ctx, client, func(e dibs.Event) {
+		f.mu.Lock()
+		fault := f.event
+		f.mu.Unlock()
+		if fault != nil {
+			fault(e, on)
+			return
+		}
+		on(e)
+	})
+}
+
+// bubble runs a test in virtual time.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// open returns a client that is closed with the test.
+func open(t *testing.T, s dibs.Store, options ...dibs.Option) *dibs.Client {
+	c := dibs.New(s, options...)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return c
+}
+
+func lock(t *testing.T, c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
+	t.Helper()
+	l, err := c.Mutex(name).Lock(t.Context(), options...)
+	if err != nil {
+		t.Fatalf("lock %q: %v", name, err)
+	}
+	return l
+}

@@ -1,0 +1,193 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore"
+)
+
+func TestDoAnswersInOrder(t *testing.T) {
+	c := dial(t, Start(t).Addr())
+	cmds := []redisstore.Cmd{
+		{"SET", "k", "v"},
+		{"GET", "k"},
+		{"GET", "none"},
+		{"INCR", "k"},
+		{"APPEND", "k", "w"},
+		{"MGET", "k", "none"},
+	}
+	have := make([]redisstore.Reply, len(cmds))
+	for i := range have {
+		have[i] = redisstore.Reply{Value: "stale", Err: errClosed}
+	}
+	c.Do(within(t, generous), cmds, have)
+	want := []redisstore.Reply{
+		{Value: "OK"},
+		{Value: "v"},
+		{},
+		{Err: redisstore.ServerError("ERR value is not an integer or out of range")},
+		{Value: int64(2)},
+		{Value: []any{"vw", nil}},
+	}
+	if !reflect.DeepEqual(have, want) {
+		t.Errorf("have %v, want %v", have, want)
+	}
+}
+
+func TestDoNothing(t *testing.T) {
+	Dial("127.0.0.1:1").Do(t.Context(), nil, nil)
+}
+
+func TestDoWithoutServer(t *testing.T) {
+	c := Dial("127.0.0.1:1")
+	cmds := []redisstore.Cmd{{"PING"}, {"PING"}}
+	replies := make([]redisstore.Reply, len(cmds))
+	c.Do(within(t, generous), cmds, replies)
+	for i, reply := range replies {
+		if reply.Err == nil {
+			t.Errorf("command %d: have %v, want an error", i, reply.Value)
+		}
+	}
+}
+
+func TestDoReusesItsConnection(t *testing.T) {
+	s := Start(t)
+	c := dial(t, s.Addr())
+	for range 10 {
+		want(t, c, "PONG", "PING")
+	}
+	clients := s.MustCmd(t, "INFO", "clients").(string)
+	if have := field(clients, "connected_clients"); have != "2" { // with the asker's own
+		t.Errorf("have %s connections, want 2", have)
+	}
+}
+
+func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
+	c := dial(t, Start(t).Addr())
+	ctx := within(t, generous)
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			for j := range 50 {
+				want := fmt.Sprint(i, j)
+				if have, err := c.Call(ctx, "ECHO", want); err != nil || have != want {
+					t.Errorf("have %v, %v, want %v", have, err, want)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// block runs a command that waits, and returns once the server has it.
+func block(ctx context.Context, t *testing.T, s *Server, c *Conn) <-chan error {
+	t.Helper()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Call(ctx, "BLPOP", "none", "0")
+		failed <- err
+	}()
+	eventually(t, "the command blocks", func() bool {
+		return field(s.MustCmd(t, "INFO", "clients").(string), "blocked_clients") == "1"
+	})
+	return failed
+}
+
+func receive(t *testing.T, failed <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(generous):
+		t.Fatal("the call does not return")
+		return nil
+	}
+}
+
+func TestDoIsUnblockedByCancellation(t *testing.T) {
+	s := Start(t)
+	c := dial(t, s.Addr())
+	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	failed := block(ctx, t, s, c)
+	cancel()
+	if err := receive(t, failed); !errors.Is(err, context.Canceled) {
+		t.Errorf("have %v, want %v", err, context.Canceled)
+	}
+	want(t, c, "PONG", "PING")
+}
+
+func TestDoIsBoundedWithoutADeadline(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	c := dial(t, s.Addr())
+	_, err := c.Call(context.Background(), "BLPOP", "none", "0")
+	wantTimeout(t, err)
+	want(t, c, "PONG", "PING")
+}
+
+func TestDoHeedsALaterDeadline(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	c := dial(t, s.Addr())
+	want(t, c, nil, "BLPOP", "none", strconv.Itoa(int(patience/time.Second)+1))
+}
+
+func TestARestartCostsOneCall(t *testing.T) {
+	s := Start(t)
+	c := dial(t, s.Addr())
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() { _, _ = c.Call(within(t, generous), "BLPOP", "none", "0.05") })
+	}
+	callers.Wait() // now there are some idle connections
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Call(within(t, generous), "PING"); err == nil {
+		t.Error("a connection to the killed server has answered")
+	}
+	want(t, c, "PONG", "PING")
+}
+
+func TestCloseEndsCallsUnderWay(t *testing.T) {
+	s := Start(t)
+	c := dial(t, s.Addr())
+	failed := block(within(t, time.Minute), t, s, c)
+	c.Close()
+	if err := receive(t, failed); err == nil {
+		t.Error("the call succeeds")
+	}
+	if _, err := c.Call(t.Context(), "PING"); !errors.Is(err, redisstore.ErrClosed) {
+		t.Errorf("after Close: have %v, want %v", err, redisstore.ErrClosed)
+	}
+}
+
+func TestScan(t *testing.T) {
+	s := Start(t)
+	c := dial(t, s.Addr())
+	mset := []string{"MSET", "other", "v"}
+	for i := range 3000 {
+		mset = append(mset, fmt.Sprint("key:", i), "v")
+	}
+	want(t, c, "OK", mset...)
+	seen := map[string]bool{}
+	err := c.Scan(within(t, generous), "key:*", func(keys []string) {
+		for _, key := range keys {
+			seen[key] = true
+		}
+	})
+	if err != nil || len(seen) != 3000 || seen["other"] {
+		t.Errorf("have %d keys, %v, want 3000", len(seen), err)
+	}
+	s.Kill()
+	if err := c.Scan(within(t, generous), "*", func([]string) {}); err == nil {
+		t.Error("a scan of nothing succeeds")
+	}
+}

@@ -1,0 +1,111 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// listen subscribes and returns once that is confirmed.
+func listen(ctx context.Context, t *testing.T, c *Conn) (messages <-chan string, failed <-chan error) {
+	t.Helper()
+	heard, ended := make(chan string, 10), make(chan error, 1)
+	go func() { ended <- c.Subscribe(ctx, "news", func(m string) { heard <- m }) }()
+	if m := hear(t, heard); m != "" {
+		t.Fatalf("have %q, want the confirmation", m)
+	}
+	return heard, ended
+}
+
+func hear(t *testing.T, messages <-chan string) string {
+	t.Helper()
+	select {
+	case m := <-messages:
+		return m
+	case <-time.After(generous):
+		t.Fatal("no message")
+		return ""
+	}
+}
+
+func TestSubscribe(t *testing.T) {
+	s := Start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	messages, failed := listen(ctx, t, dial(t, s.Addr()))
+	s.MustCmd(t, "PUBLISH", "other", "no")
+	for _, m := range []string{"a", "b"} {
+		s.MustCmd(t, "PUBLISH", "news", m)
+		if have := hear(t, messages); have != m {
+			t.Errorf("have %q, want %q", have, m)
+		}
+	}
+	cancel()
+	if err := receive(t, failed); !errors.Is(err, context.Canceled) {
+		t.Errorf("have %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestSubscribeStaysOnAQuietChannel(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	messages, failed := listen(t.Context(), t, dial(t, s.Addr()))
+	eventually(t, "it pings twice", func() bool {
+		stats := s.MustCmd(t, "INFO", "commandstats").(string)
+		return strings.HasPrefix(field(stats, "cmdstat_ping"), "calls=3,") // one is from the start
+	})
+	s.MustCmd(t, "PUBLISH", "news", "late")
+	if have := hear(t, messages); have != "late" {
+		t.Errorf("have %q", have)
+	}
+	select {
+	case err := <-failed:
+		t.Errorf("it has ended: %v", err)
+	default:
+	}
+}
+
+func TestSubscribeNoticesAMuteServer(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	_, failed := listen(t.Context(), t, dial(t, s.Addr()))
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, failed); !errors.Is(err, errMute) {
+		t.Errorf("have %v, want %v", err, errMute)
+	}
+}
+
+func TestSubscribeNoticesADeadServer(t *testing.T) {
+	s := Start(t)
+	_, failed := listen(t.Context(), t, dial(t, s.Addr()))
+	s.Kill()
+	if err := receive(t, failed); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestSubscribeReportsARefusal(t *testing.T) {
+	s := Start(t)
+	s.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
+	err := dial(t, s.Addr()).Subscribe(t.Context(), "news", func(string) {})
+	var refusal redisstore.ServerError
+	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
+		t.Errorf("have %v, want NOPERM", err)
+	}
+}
+
+func TestCloseEndsASubscription(t *testing.T) {
+	s := Start(t)
+	c := dial(t, s.Addr())
+	_, failed := listen(t.Context(), t, c)
+	c.Close()
+	if err := receive(t, failed); err == nil {
+		t.Error("no error")
+	}
+}

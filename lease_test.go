@@ -1,0 +1,358 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+func wantLost(t *testing.T, err error, why dibs.Why) {
+	t.Helper()
+	var lost *dibs.LostError
+	if !errors.Is(err, dibs.ErrLost) || !errors.As(err, &lost) || lost.Why != why {
+		t.Fatalf("error %v, want lost: %s", err, why)
+	}
+}
+
+// The holder knows first: the context ends 2 % of the TTL before anyone else can
+// have the name, though the store hangs.
+func TestHolderKnowsFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		holder, rival := open(t, f, dibs.TTL(2*time.Second)), open(t, good)
+		l := lock(t, holder, "n")
+		time.Sleep(10 * time.Second) // renewed all the while
+		if err := l.Err(); err != nil {
+			t.Fatal(err)
+		}
+		f.mute()
+		entered := make(chan time.Time)
+		go func() {
+			lock(t, rival, "n")
+			entered <- time.Now()
+		}()
+		<-l.Context().Done()
+		told := time.Now()
+		wantLost(t, context.Cause(l.Context()), dibs.Expired)
+		wantLost(t, l.Err(), dibs.Expired)
+		if ahead := (<-entered).Sub(told); ahead < 40*time.Millisecond {
+			t.Errorf("told %v before the next one entered, want 40ms", ahead)
+		}
+		wantLost(t, l.Unlock(), dibs.Expired)
+		f.heal()
+	})
+}
+
+// The deadline counts from when a request was sent, not from its answer.
+func TestDeadlineCountsFromSending(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c := open(t, f, dibs.TTL(2*time.Second))
+		slow := 300 * time.Millisecond
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+				a, err := f.Store.Acquire(ctx, c)
+				time.Sleep(slow)
+				return a, err
+			}
+		})
+		begin := time.Now()
+		l := lock(t, c, "n", dibs.NoRenew())
+		if d := l.Deadline().Sub(begin); d != 1960*time.Millisecond {
+			t.Errorf("deadline %v after the request was sent, want 1.96s", d)
+		}
+		<-l.Context().Done()
+		if d := time.Since(begin); d != 1960*time.Millisecond {
+			t.Errorf("lost %v after the request was sent, want 1.96s", d)
+		}
+	})
+}
+
+func TestRenewedForADay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c := open(t, f)
+		l := lock(t, c, "n")
+		time.Sleep(24 * time.Hour)
+		if err := l.Err(); err != nil {
+			t.Fatal(err)
+		}
+		calls, _ := f.asked()
+		if most := 24*360 + 1; calls > most || calls < most*9/10 {
+			t.Errorf("%d renewals in a day, want about %d", calls, most)
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A failed renewal is unknown, not a loss; the first that gets through saves the lease.
+func TestRenewalFailureIsNotLoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		var failures, lost atomic.Int32
+		c := open(t, f, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{
+			RenewFailed: func(dibs.RenewFailed) { failures.Add(1) },
+			Lost:        func(dibs.Lost) { lost.Add(1) },
+		}))
+		l := lock(t, c, "n")
+		f.set(func(f *faulty) {
+			f.extend = func(context.Context, []dibs.Hold) []error { return []error{errReset} }
+		})
+		time.Sleep(2900 * time.Millisecond)
+		f.heal()
+		time.Sleep(10 * time.Second)
+		if err := l.Err(); err != nil || failures.Load() < 5 || lost.Load() != 0 {
+			t.Errorf("%v after %d failed renewals, hook told %d losses", err, failures.Load(), lost.Load())
+		}
+	})
+}
+
+func TestTakenIsToldAtTheNextRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		var told dibs.Lost
+		c := open(t, s, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { told = l }}))
+		l := lock(t, c, "n")
+		begin := time.Now()
+		ctx := l.Context()
+		if freed, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: l.Token()}); !freed || err != nil {
+			t.Fatal(freed, err)
+		}
+		<-ctx.Done()
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("told after %v, want a third of the TTL at most", d)
+		}
+		wantLost(t, context.Cause(ctx), dibs.Taken)
+		wantLost(t, l.Unlock(), dibs.Taken)
+		wantLost(t, told.Err, dibs.Taken)
+		if err := l.Unlock(); err != nil {
+			t.Errorf("second unlock: %v", err)
+		}
+	})
+}
+
+// When events flow again, the store may have forgotten everything: all is asked at once.
+func TestLossIsToldOnReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		var on func(dibs.Event)
+		f.set(func(f *faulty) {
+			f.event = func(e dibs.Event, to func(dibs.Event)) { on = to; to(e) }
+		})
+		c := open(t, f)
+		l := lock(t, c, "n")
+		fixed := lock(t, c, "fixed", dibs.NoRenew())
+		synctest.Wait()
+		for _, l := range []*dibs.Lease{l, fixed} {
+			if freed, err := good.Release(t.Context(), dibs.Release{Name: l.Name(), Token: l.Token()}); !freed || err != nil {
+				t.Fatal(freed, err)
+			}
+		}
+		on(dibs.Event{Kind: dibs.Up})
+		synctest.Wait()
+		wantLost(t, l.Err(), dibs.Taken)
+		wantLost(t, fixed.Err(), dibs.Taken)
+	})
+}
+
+func TestNoRenewAndExtend(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c := open(t, f)
+		begin := time.Now()
+		l := lock(t, c, "n", dibs.NoRenew(), dibs.TTL(10*time.Second))
+		time.Sleep(5 * time.Second)
+		if err := l.Extend(t.Context(), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Extend(t.Context(), time.Second); err != nil { // never shortens
+			t.Fatal(err)
+		}
+		<-l.Context().Done()
+		if d := time.Since(begin); d != 14800*time.Millisecond {
+			t.Errorf("lost after %v, want 14.8s", d)
+		}
+		if calls, _ := f.asked(); calls != 2 {
+			t.Errorf("%d extensions, want the two that were asked for", calls)
+		}
+		wantLost(t, l.Extend(t.Context(), time.Second), dibs.Expired)
+	})
+}
+
+// A hand-off grants five seconds; the first renewal lifts that, also where there
+// is no other.
+func TestHandoffIsLifted(t *testing.T) {
+	for _, options := range [][]dibs.Option{{dibs.TTL(time.Minute)}, {dibs.TTL(time.Minute), dibs.NoRenew()}} {
+		bubble(t, func(t *testing.T) {
+			s := memstore.New()
+			first, second := open(t, s), open(t, s)
+			l := lock(t, first, "n")
+			go func() {
+				time.Sleep(time.Hour + time.Second)
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+			}()
+			got := lock(t, second, "n", options...)
+			if left := time.Until(got.Deadline()); left > dibs.ClaimTTL {
+				t.Errorf("%v left of a hand-off", left)
+			}
+			time.Sleep(50 * time.Second)
+			if err := got.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if len(options) == 2 {
+				time.Sleep(10 * time.Second)
+				wantLost(t, got.Err(), dibs.Expired)
+			}
+		})
+	}
+}
+
+func TestMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, rival := open(t, s), open(t, s)
+		begin := time.Now()
+		l := lock(t, c, "n", dibs.TTL(3*time.Second), dibs.MaxHold(10*time.Second))
+		lock(t, rival, "n")
+		if d := time.Since(begin); d < 10*time.Second || d > 10*time.Second+50*time.Millisecond {
+			t.Errorf("the next one entered after %v, want 10s", d)
+		}
+		wantLost(t, l.Err(), dibs.MaxHeld)
+		wantLost(t, l.Unlock(), dibs.MaxHeld)
+	})
+}
+
+func TestMinHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, rival := open(t, s), open(t, s)
+		begin := time.Now()
+		err := c.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }, dibs.MinHold(4*time.Second))
+		if err != nil || time.Since(begin) > 0 {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		lock(t, rival, "n")
+		if d := time.Since(begin); d < 4*time.Second || d > 4*time.Second+10*time.Millisecond {
+			t.Errorf("the next one entered after %v, want 4s", d)
+		}
+	})
+}
+
+// The context given to Lock bounds the waiting only.
+func TestContextOfLockBoundsWaitingOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		type key struct{}
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "kept"), time.Second)
+		l, err := c.Mutex("n").Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		cancel()
+		if err := errors.Join(l.Err(), l.Context().Err()); err != nil {
+			t.Errorf("the lease has ended with the context of Lock: %v", err)
+		}
+		if v := l.Context().Value(key{}); v != "kept" {
+			t.Errorf("value %v", v)
+		}
+		if _, ok := l.Context().Deadline(); ok {
+			t.Error("the deadline was kept")
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if err := context.Cause(l.Context()); !errors.Is(err, context.Canceled) {
+			t.Errorf("cause %v after Unlock", err)
+		}
+		wantLost(t, l.Err(), dibs.Released)
+		if err := l.Unlock(); err != nil {
+			t.Errorf("second unlock: %v", err)
+		}
+	})
+}
+
+// One goroutine and few bytes, however many leases; renewals go in batches.
+func TestManyLeases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const leases = 20000
+		f, _ := broken()
+		c := open(t, f)
+		lock(t, c, "first")
+		before := runtime.NumGoroutine()
+		held := make([]*dibs.Lease, leases)
+		for i := range held {
+			held[i] = lock(t, c, fmt.Sprintf("n%d", i))
+			if i%10 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		if more := runtime.NumGoroutine() - before; more > 1 {
+			t.Errorf("%d more goroutines for %d leases", more, leases)
+		}
+		for _, l := range held {
+			if err := l.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		calls, renewed := f.asked()
+		if batch := renewed / calls; batch < 50 {
+			t.Errorf("%d leases in a renewal, want 50", batch)
+		}
+	})
+}
+
+func TestAttach(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		first, second, rival := open(t, s, dibs.TTL(2*time.Second)), open(t, s, dibs.TTL(2*time.Second)), open(t, s)
+		l := lock(t, first, "n", dibs.Token("request-7"), dibs.NoRenew())
+		taken, err := second.Attach("n", "request-7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantLost(t, taken.Err(), dibs.Unknown)
+		if !taken.Deadline().IsZero() {
+			t.Error("a deadline before it was confirmed")
+		}
+		if err := taken.Extend(t.Context(), 2*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := taken.Err(); err != nil {
+			t.Errorf("not renewed: %v", err)
+		}
+		wantLost(t, l.Err(), dibs.Expired) // the first owner has left it to the second
+		if _, err := rival.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+			t.Errorf("try: %v", err)
+		}
+		third, err := first.Attach("n", "request-7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := third.Unlock(); err != nil {
+			t.Error(err)
+		}
+		lock(t, rival, "n")
+		time.Sleep(time.Second)
+		wantLost(t, taken.Unlock(), dibs.Taken)
+		stranger, err := second.Attach("n", "nobody")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantLost(t, stranger.Extend(t.Context(), time.Second), dibs.Taken)
+	})
+}

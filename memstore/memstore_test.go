@@ -1,0 +1,13 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/storetest"
+)
+
+func TestStore(t *testing.T) {
+	storetest.RunInBubble(t, func(*testing.T) dibs.Store { return memstore.New() })
+}
