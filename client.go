@@ -35,14 +35,22 @@ type Client struct {
 	mu      sync.Mutex // guards what follows and the state of each hold
 	closed  bool
 	started bool // scheduler and watch run
-	pushing bool // the store's events flow
-	missed  bool // they did not flow, once
+	events  flow
 	leases  schedule
 	jobs    int           // running in the background
 	alarm   time.Duration // when the scheduler wakes by itself
 	waiters map[string]*waiter
 	spare   *waiter // to be used again
 }
+
+// flow says whether the store's events flow.
+type flow uint8
+
+const (
+	unknown flow = iota
+	flowing
+	cut
+)
 
 // New returns a Client on a store. It does no I/O. The options are the defaults
 // of all its locks.

@@ -100,10 +100,13 @@ func (c *Client) hear(e Event) {
 			w.tell(e)
 		}
 	case Up, Down:
-		changed = c.pushing != (e.Kind == Up) && (e.Kind == Down || c.missed)
-		back = e.Kind == Up && c.missed
-		c.pushing = e.Kind == Up
-		c.missed = true // from the next time on
+		before := c.events
+		c.events = flowing
+		if e.Kind == Down {
+			c.events = cut
+		}
+		changed = c.events != before && (c.events == cut || before == cut)
+		back = e.Kind == Up && before != unknown
 		for _, first := range c.waiters {
 			for w := first; w != nil; w = w.next {
 				w.tell(Event{Kind: Look})
@@ -327,7 +330,7 @@ func (q *call) recheck(failed error) time.Duration {
 		return 50 * time.Millisecond
 	}
 	q.c.mu.Lock()
-	pushing := q.c.pushing
+	pushing := q.c.events == flowing
 	q.c.mu.Unlock()
 	turn := max(q.answer.Position, 1)
 	d := min(heartbeat, max(q.claim.TTL/2, 50*time.Millisecond))

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/memstore"
+)
+
+const printed = `  +50   balance 150
+  -30   balance 120
+ -500   insufficient funds, balance 120
+`
+
+func TestRun(t *testing.T) { checkRun(t, "") }
+
+func TestRunOnRedis(t *testing.T) { checkRun(t, redistest.Start(t).URL()) }
+
+func checkRun(t *testing.T, url string) {
+	t.Helper()
+	var out strings.Builder
+	if err := run(t.Context(), url, &out); err != nil {
+		t.Fatal(err)
+	}
+	if have := out.String(); have != printed {
+		t.Errorf("want:\n%shave:\n%s", printed, have)
+	}
+}
+
+func TestNothingIsLost(t *testing.T) {
+	const banks, moves = 8, 25
+	store := memstore.New()
+	shared := &accounts{balance: map[string]int64{}}
+	var group sync.WaitGroup
+	for range banks {
+		group.Go(func() {
+			locks := dibs.New(store)
+			defer locks.Close()
+			b := &bank{locks: locks, accounts: shared}
+			for range moves {
+				if _, err := b.move(t.Context(), "7", 1); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if have := shared.read("7"); have != banks*moves {
+		t.Errorf("want %d, have %d", banks*moves, have)
+	}
+}

@@ -1,0 +1,94 @@
+// Balance moves money on an account, with a lock around each read and write.
+//
+//	go run ./examples/balance                                       in one process
+//	DIBS_URL=redis://localhost:6379 go run ./examples/balance       locks on Redis
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/examples/internal/place"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Getenv("DIBS_URL"), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "balance:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, url string, out io.Writer) error {
+	store, err := place.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	locks := dibs.New(store, dibs.Wait(3*time.Second))
+	defer locks.Close()
+	b := &bank{locks: locks, accounts: &accounts{balance: map[string]int64{"7": 100}}}
+
+	for _, amount := range []int64{+50, -30, -500} {
+		balance, err := b.move(ctx, "7", amount)
+		switch {
+		case errors.Is(err, errFunds):
+			fmt.Fprintf(out, "%+5d   %v, balance %d\n", amount, err, balance)
+		case err != nil:
+			return err
+		default:
+			fmt.Fprintf(out, "%+5d   balance %d\n", amount, balance)
+		}
+	}
+	return nil
+}
+
+// A bank moves money. There may be many, on many machines, with one database.
+type bank struct {
+	locks    *dibs.Client
+	accounts *accounts
+}
+
+var errFunds = errors.New("insufficient funds")
+
+// move adds an amount to an account and returns its balance, also with errFunds.
+func (b *bank) move(ctx context.Context, account string, amount int64) (int64, error) {
+	return dibs.Call(ctx, b.locks.Mutex("balance:"+account), func(ctx context.Context) (int64, error) {
+		balance := b.accounts.read(account)
+		if balance+amount < 0 {
+			return balance, errFunds
+		}
+		return balance + amount, b.accounts.write(account, balance+amount, dibs.Fence(ctx))
+	})
+}
+
+// accounts stands for a database: it reads, and writes, and locks nothing between.
+type accounts struct {
+	mu      sync.Mutex
+	balance map[string]int64
+	fence   uint64
+}
+
+func (a *accounts) read(account string) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.balance[account]
+}
+
+func (a *accounts) write(account string, balance int64, fence uint64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if fence < a.fence {
+		return fmt.Errorf("account %s: write with fence %d refused, %d was here", account, fence, a.fence)
+	}
+	a.balance[account], a.fence = balance, fence
+	return nil
+}

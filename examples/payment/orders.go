@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+)
+
+// orders is the repository. It keeps, with each order, the fence of the last
+// write, and refuses one with an older fence: that writer has lost its lease, if
+// it knows it or not. In SQL it is one more condition:
+//
+//	UPDATE orders SET paid = true, fence = $1 WHERE id = $2 AND fence <= $1
+type orders struct {
+	mu    sync.Mutex
+	rows  map[string]row
+	marks int
+}
+
+type row struct {
+	paid  bool
+	fence uint64
+}
+
+func newOrders() *orders { return &orders{rows: make(map[string]row)} }
+
+func (o *orders) paid(order string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rows[order].paid
+}
+
+func (o *orders) markPaid(order string, fence uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if last := o.rows[order].fence; fence < last {
+		return fmt.Errorf("order %s: write with fence %d refused, %d was here", order, fence, last)
+	}
+	o.rows[order] = row{paid: true, fence: fence}
+	o.marks++
+	return nil
+}
+
+// charges is how many payments were recorded.
+func (o *orders) charges() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.marks
+}

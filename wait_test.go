@@ -1,0 +1,651 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+func wantErr(t *testing.T, err error, want ...error) {
+	t.Helper()
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			t.Fatalf("error %v, want %v", err, w)
+		}
+	}
+}
+
+// free fails the test unless the name is free for others now.
+func free(t *testing.T, s dibs.Store, name string) {
+	t.Helper()
+	state, err := s.Inspect(t.Context(), name)
+	if err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
+		t.Fatalf("left behind: %+v, %v", state, err)
+	}
+}
+
+// eventually waits until the name is free, and returns how long that took.
+func eventually(t *testing.T, s dibs.Store, name string) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for {
+		state, err := s.Inspect(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(state.Holders) == 0 && state.Waiting == 0 {
+			return time.Since(begin)
+		}
+		if time.Since(begin) > time.Hour {
+			t.Fatalf("never free: %+v", state)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		holder, c := open(t, s), open(t, s)
+		l := lock(t, holder, "n", dibs.Label("payroll"))
+		begin := time.Now()
+		for what, try := range map[string]func() error{
+			"try":      func() error { _, err := c.Mutex("n").TryLock(t.Context()); return err },
+			"no wait":  func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(0)); return err },
+			"one":      func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Attempts(1, time.Hour)); return err },
+			"negative": func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(-1)); return err },
+		} {
+			err := try()
+			var busy *dibs.BusyError
+			if !errors.As(err, &busy) || busy.Holder != l.Token() || busy.Remaining <= 0 || busy.Cause != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			wantErr(t, err, dibs.ErrBusy)
+		}
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("took %v", d)
+		}
+		_, err := c.Mutex("n").Lock(t.Context(), dibs.Attempts(10, 100*time.Millisecond))
+		wantErr(t, err, dibs.ErrBusy)
+		if d := time.Since(begin); d != 900*time.Millisecond {
+			t.Errorf("ten attempts took %v, want 900ms", d)
+		}
+		_, err = c.Mutex("n").Lock(t.Context(), dibs.Wait(7*time.Second))
+		wantErr(t, err, dibs.ErrBusy)
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a wait limit is no deadline of the context: %v", err)
+		}
+		if d := time.Since(begin); d != 7900*time.Millisecond {
+			t.Errorf("a wait of 7s took %v", d-900*time.Millisecond)
+		}
+		synctest.Wait()
+		if state, _ := s.Inspect(t.Context(), "n"); state.Waiting != 0 {
+			t.Errorf("%d still queue after they gave up", state.Waiting)
+		}
+	})
+}
+
+func TestContextEndsTheWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		holder, c := open(t, s), open(t, s)
+		lock(t, holder, "n")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := c.Mutex("n").Lock(ctx)
+		wantErr(t, err, dibs.ErrBusy, context.DeadlineExceeded)
+
+		why := errors.New("the user left")
+		ctx, end := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { end(why) })
+		_, err = c.Mutex("n").Lock(ctx)
+		wantErr(t, err, dibs.ErrBusy, why)
+		_, err = c.Mutex("free").Lock(ctx)
+		wantErr(t, err, dibs.ErrBusy, why)
+		free(t, s, "free")
+	})
+}
+
+// A grant that comes in the moment of giving up is handed on.
+func TestGrantAfterGivingUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		holder, c, third := open(t, s), open(t, s), open(t, s)
+		for range 200 {
+			l := lock(t, holder, "n")
+			ctx, cancel := context.WithCancel(t.Context())
+			var group sync.WaitGroup
+			group.Go(func() {
+				if l, err := c.Mutex("n").Lock(ctx); err == nil {
+					wantErr(t, l.Unlock())
+				} else {
+					wantErr(t, err, dibs.ErrBusy)
+				}
+			})
+			synctest.Wait()
+			group.Go(func() {
+				l := lock(t, third, "n", dibs.Wait(time.Second))
+				wantErr(t, l.Unlock())
+			})
+			synctest.Wait()
+			group.Go(cancel)
+			group.Go(func() { wantErr(t, l.Unlock()) })
+			group.Wait()
+			synctest.Wait()
+			free(t, s, "n")
+		}
+	})
+}
+
+// Many waiters on one name, in one client and in many, are served in order.
+func TestFirstComeFirstServed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		clients := []*dibs.Client{open(t, s), open(t, s), open(t, s)}
+		l := lock(t, clients[0], "n")
+		var order []int
+		var group sync.WaitGroup
+		for i := range 100 {
+			group.Go(func() {
+				err := clients[i%3].Mutex("n").Do(t.Context(), func(context.Context) error {
+					order = append(order, i)
+					time.Sleep(time.Second)
+					return nil
+				})
+				wantErr(t, err)
+			})
+			synctest.Wait()
+		}
+		wantErr(t, l.Unlock())
+		group.Wait()
+		for i, got := range order {
+			if got != i {
+				t.Fatalf("served in the order %v", order)
+			}
+		}
+	})
+}
+
+// A lost message costs latency: half a claim TTL, not more.
+func TestLostPush(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		f.set(func(f *faulty) {
+			f.event = func(e dibs.Event, on func(dibs.Event)) {
+				if e.Kind != dibs.Granted {
+					on(e)
+				}
+			}
+		})
+		holder, deaf := open(t, good), open(t, f)
+		l := lock(t, holder, "n")
+		var freed time.Time
+		time.AfterFunc(10*time.Second+time.Millisecond, func() { freed = time.Now(); _ = l.Unlock() })
+		lock(t, deaf, "n")
+		if d := time.Since(freed); d > dibs.ClaimTTL/2 {
+			t.Errorf("entered %v after the release", d)
+		}
+	})
+}
+
+// Without push, waiters poll; that is told once, and when it is over.
+func TestPolling(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		denied := errors.New("no permission")
+		f.set(func(f *faulty) { f.watch = func(context.Context) error { return denied } })
+		var told atomic.Int32
+		holder := open(t, good)
+		deaf := open(t, f, dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) {
+			if told.Add(1) == 1 && !errors.Is(d.Err, denied) {
+				t.Errorf("degraded: %v", d.Err)
+			}
+		}}))
+		l := lock(t, holder, "n")
+		var freed time.Time
+		time.AfterFunc(time.Minute, func() { freed = time.Now(); _ = l.Unlock() })
+		lock(t, deaf, "n")
+		if d := time.Since(freed); d > 100*time.Millisecond {
+			t.Errorf("entered %v after the release", d)
+		}
+		if told.Load() != 1 {
+			t.Errorf("told %d times that it is degraded", told.Load())
+		}
+		f.heal()
+		time.Sleep(time.Minute)
+		if told.Load() != 2 {
+			t.Errorf("told %d times, want once more that it is over", told.Load())
+		}
+	})
+}
+
+// A message that was under way for longer than its grant lived must not pass for
+// a new one, though the waiter was told "not yet" in between.
+func TestStalePush(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		var stale []func()
+		f.set(func(f *faulty) {
+			f.event = func(e dibs.Event, on func(dibs.Event)) {
+				if e.Kind == dibs.Granted {
+					stale = append(stale, func() { on(e) })
+					return
+				}
+				on(e)
+			}
+		})
+		holder, slow, third := open(t, good), open(t, f, dibs.TTL(time.Second)), open(t, good)
+		l := lock(t, holder, "n")
+		entered := make(chan *dibs.Lease, 1)
+		go func() {
+			l, err := slow.Mutex("n").Lock(t.Context())
+			wantErr(t, err)
+			entered <- l
+		}()
+		synctest.Wait()
+		// Its questions are held up while the grant lives and dies.
+		f.set(func(f *faulty) {
+			f.acquire = func(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
+				time.Sleep(3 * time.Second)
+				c.Until = time.Time{}
+				return f.Store.Acquire(context.Background(), c)
+			}
+		})
+		time.Sleep(400 * time.Millisecond)
+		wantErr(t, l.Unlock()) // grants to slow, for a second
+		time.Sleep(1100 * time.Millisecond)
+		other := lock(t, third, "n") // after that second
+		time.Sleep(3 * time.Second)  // slow is told "not yet"
+		for _, deliver := range stale {
+			deliver()
+		}
+		synctest.Wait()
+		select {
+		case l := <-entered:
+			if l.Err() == nil && other.Err() == nil {
+				t.Fatal("two hold")
+			}
+		default:
+		}
+		f.heal()
+		wantErr(t, other.Unlock())
+		for _, deliver := range stale {
+			deliver()
+		}
+		time.Sleep(5 * time.Second)
+		wantErr(t, (<-entered).Unlock())
+	})
+}
+
+// The lost reply of an acquire: the second question finds the lock.
+func TestAcquireReplyLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		c := open(t, f)
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+				f.set(func(f *faulty) { f.acquire = nil })
+				_, _ = f.Store.Acquire(ctx, c)
+				return dibs.Answer{}, errReset
+			}
+		})
+		begin := time.Now()
+		l := lock(t, c, "n")
+		if d := time.Since(begin); d > 5*time.Millisecond {
+			t.Errorf("took %v", d)
+		}
+		wantErr(t, l.Unlock())
+		free(t, s, "n")
+	})
+}
+
+// The store takes the lock and goes mute: the call ends with its context, and the
+// name is free soon after the store speaks again.
+func TestAcquireSilence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		c := open(t, f)
+		lock(t, c, "warm")
+		f.mute()
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+				_, _ = f.Store.Acquire(ctx, c)
+				return dibs.Answer{}, hang(ctx, c.Until)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		_, err := c.Mutex("n").Lock(ctx)
+		wantErr(t, err, dibs.ErrUnavailable, context.DeadlineExceeded)
+		if d := time.Since(begin); d > 300*time.Millisecond {
+			t.Errorf("returned after %v", d)
+		}
+		_, err = c.Mutex("m").Lock(t.Context())
+		wantErr(t, err, dibs.ErrUnavailable)
+		if d := time.Since(begin); d > 1300*time.Millisecond {
+			t.Errorf("no answer within %v, want the operation timeout of 1s", d-300*time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		f.heal()
+		if d := eventually(t, s, "n") + eventually(t, s, "m"); d > 600*time.Millisecond {
+			t.Errorf("free %v after the store is back", d)
+		}
+	})
+}
+
+// A request that was not answered arrives after the caller has left: whatever it
+// takes is given back.
+func TestAcquireDeliveredLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		c := open(t, f)
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+				time.AfterFunc(300*time.Millisecond, func() { _, _ = f.Store.Acquire(context.Background(), c) })
+				return dibs.Answer{}, hang(ctx, c.Until)
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		_, err := c.Mutex("n").Lock(ctx)
+		wantErr(t, err, dibs.ErrUnavailable, context.Canceled)
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		if d := eventually(t, s, "n"); d > 600*time.Millisecond {
+			t.Errorf("free %v after it arrived", d)
+		}
+	})
+}
+
+func TestReleaseReplyLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		c := open(t, f)
+		l := lock(t, c, "n")
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+				f.set(func(f *faulty) { f.release = nil })
+				_, _ = f.Store.Release(ctx, r)
+				return false, errReset
+			}
+		})
+		wantErr(t, l.Unlock())
+		free(t, s, "n")
+	})
+}
+
+func TestReleaseRequestLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		c := open(t, f)
+		l := lock(t, c, "n")
+		f.mute()
+		begin := time.Now()
+		err := l.Unlock()
+		wantErr(t, err, dibs.ErrUnavailable)
+		var u *dibs.UnavailableError
+		if !errors.As(err, &u) || !u.Unknown {
+			t.Errorf("%v does not say that the outcome is unknown", err)
+		}
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("unlock took %v", d)
+		}
+		time.Sleep(5 * time.Second)
+		f.heal()
+		if d := eventually(t, s, "n"); d > 600*time.Millisecond {
+			t.Errorf("free %v after the store is back", d)
+		}
+		wantErr(t, l.Unlock())
+	})
+}
+
+// Once in the queue, a waiter outlasts an outage.
+func TestWaiterOutlastsOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		holder, c := open(t, good), open(t, f)
+		l := lock(t, holder, "n")
+		time.AfterFunc(time.Second, f.mute)
+		time.AfterFunc(20*time.Second, f.heal)
+		time.AfterFunc(30*time.Second, func() { _ = l.Unlock() })
+		begin := time.Now()
+		lock(t, c, "n")
+		if d := time.Since(begin); d > 30*time.Second+10*time.Millisecond {
+			t.Errorf("entered after %v, freed after 30s", d)
+		}
+	})
+}
+
+func TestRefusalIsToldAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		why := errors.New("READONLY")
+		f.set(func(f *faulty) {
+			f.acquire = func(context.Context, dibs.Claim) (dibs.Answer, error) {
+				return dibs.Answer{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+			}
+		})
+		c := open(t, f)
+		begin := time.Now()
+		_, err := c.Mutex("n").Lock(t.Context())
+		wantErr(t, err, dibs.ErrUnavailable, why)
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("told after %v", d)
+		}
+	})
+}
+
+func TestReentrant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, rival := open(t, s), open(t, s)
+		m := c.Mutex("n")
+		err := m.Do(t.Context(), func(ctx context.Context) error {
+			_, err := m.Lock(ctx)
+			wantErr(t, err, dibs.ErrReentrant)
+			_, err = c.Mutex("n").TryLock(ctx)
+			wantErr(t, err, dibs.ErrReentrant)
+			wantErr(t, c.Mutex("other").Do(ctx, func(ctx context.Context) error {
+				_, err := m.Lock(ctx)
+				wantErr(t, err, dibs.ErrReentrant)
+				return nil
+			}))
+			inner, err := m.Lock(ctx, dibs.Reentrant())
+			wantErr(t, err)
+			if inner.Fence() != dibs.Fence(ctx) {
+				t.Errorf("fence %d inside, %d outside", inner.Fence(), dibs.Fence(ctx))
+			}
+			wantErr(t, inner.Unlock())
+			_, err = rival.Mutex("n").TryLock(t.Context())
+			wantErr(t, err, dibs.ErrBusy)
+			return nil
+		})
+		wantErr(t, err)
+		free(t, s, "n")
+		l := lock(t, c, "n")
+		ctx := l.Context()
+		wantErr(t, l.Unlock())
+		again, err := m.Lock(ctx) // what the context held is over, and so is the context
+		if err == nil || again != nil {
+			t.Errorf("locked with an ended context: %v", err)
+		}
+		again, err = m.Lock(context.WithoutCancel(ctx))
+		wantErr(t, err)
+		wantErr(t, again.Unlock())
+	})
+}
+
+func TestDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := open(t, s, dibs.TTL(time.Second))
+		m := c.Mutex("n")
+
+		failed := errors.New("failed")
+		wantErr(t, m.Do(t.Context(), func(context.Context) error { return failed }), failed)
+		free(t, s, "n")
+
+		func() {
+			defer func() { _ = recover() }()
+			_ = m.Do(t.Context(), func(context.Context) error { panic("work") })
+		}()
+		free(t, s, "n")
+
+		// Cancelling ends the work; the end of the work releases.
+		ctx, cancel := context.WithCancel(t.Context())
+		err := m.Do(ctx, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			time.Sleep(time.Minute)
+			if _, err := c.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+				t.Errorf("free while the work goes on: %v", err)
+			}
+			return ctx.Err()
+		})
+		wantErr(t, err, context.Canceled)
+		free(t, s, "n")
+
+		err = m.Do(t.Context(), func(ctx context.Context) error {
+			state, _ := s.Inspect(t.Context(), "n")
+			_, _ = s.Release(t.Context(), dibs.Release{Name: "n", Token: state.Holders[0].Token})
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		wantErr(t, err, dibs.ErrLost)
+
+		n, err := dibs.Call(t.Context(), m, func(ctx context.Context) (int, error) { return 42, nil })
+		if n != 42 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := dibs.New(s)
+		held := lock(t, c, "held")
+		other := open(t, s)
+		lock(t, other, "taken")
+		waiting := make(chan error)
+		go func() {
+			_, err := c.Mutex("taken").Lock(t.Context())
+			waiting <- err
+		}()
+		synctest.Wait()
+		wantErr(t, c.Close())
+		wantErr(t, <-waiting, dibs.ErrClosed)
+		wantErr(t, c.Close())
+		free(t, s, "held")
+		wantLost(t, held.Err(), dibs.Closed)
+		wantLost(t, held.Unlock(), dibs.Closed)
+		_, err := c.Mutex("held").Lock(t.Context())
+		wantErr(t, err, dibs.ErrClosed)
+		if state, _ := s.Inspect(t.Context(), "taken"); state.Waiting != 0 {
+			t.Error("still in the queue")
+		}
+	})
+}
+
+// A closed client leaves nothing running, though its store is mute.
+func TestCloseWhileMute(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c := dibs.New(f)
+		lock(t, c, "n")
+		f.mute()
+		begin := time.Now()
+		wantErr(t, c.Close(), dibs.ErrUnavailable)
+		if d := time.Since(begin); d > 3*time.Second {
+			t.Errorf("close took %v", d)
+		}
+	}) // the bubble fails if a goroutine is left
+}
+
+func TestLocker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		var n int
+		var group sync.WaitGroup
+		for range 10 {
+			group.Go(func() {
+				l := c.Mutex("n").Locker(t.Context())
+				l.Lock()
+				defer l.Unlock()
+				n++
+			})
+		}
+		group.Wait()
+		if n != 10 {
+			t.Errorf("%d", n)
+		}
+		defer func() {
+			if recover() == nil {
+				t.Error("unlock of an unlocked Locker did not panic")
+			}
+		}()
+		c.Mutex("n").Locker(t.Context()).Unlock()
+	})
+}
+
+func TestHooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		var got []string
+		var mu sync.Mutex
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, what)
+		}
+		c := open(t, s, dibs.Observe(dibs.Hooks{
+			Waiting:  func(w dibs.Waiting) { note("waiting") },
+			Acquired: func(a dibs.Acquired) { note(map[bool]string{true: "pushed", false: "acquired"}[a.Pushed]) },
+			Renewed:  func(dibs.Renewed) { note("renewed") },
+			Released: func(dibs.Freed) { note("released") },
+		}))
+		l := lock(t, c, "n", dibs.TTL(3*time.Second))
+		time.Sleep(1500 * time.Millisecond)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			wantErr(t, lock(t, c, "n").Unlock())
+		}()
+		synctest.Wait()
+		wantErr(t, l.Unlock())
+		<-done
+		synctest.Wait()
+		want := map[string]int{"acquired": 1, "renewed": 1, "waiting": 1, "pushed": 1, "released": 2}
+		have := make(map[string]int)
+		for _, what := range got {
+			have[what]++
+		}
+		for what, n := range want {
+			if have[what] != n {
+				t.Errorf("hooks %v, want %d × %s", got, n, what)
+			}
+		}
+	})
+}
+
+func TestListAndInspect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		lock(t, c, "b", dibs.Label("backup"))
+		lock(t, c, "a/x")
+		states, err := c.List(t.Context(), "*")
+		if err != nil || len(states) != 2 || states[0].Name != "a/x" || states[1].Holders[0].Label != "backup" {
+			t.Errorf("%+v, %v", states, err)
+		}
+		_, err = c.Inspect(t.Context(), "")
+		wantErr(t, err, dibs.ErrInvalid)
+	})
+}
