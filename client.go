@@ -22,6 +22,7 @@ type Client struct {
 	id       string
 	epoch    time.Time     // now counts from here
 	slept    time.Duration // what the machine had been suspended by then
+	asleep   atomic.Int64  // what it was since, in ns
 	seq      atomic.Uint64
 	shaky    atomic.Bool // an operation has failed since the last that did not
 
@@ -72,15 +73,20 @@ func New(store Store, options ...Option) *Client {
 }
 
 // now is the time since the client was made, that of a suspended machine
-// included. Deadlines are kept in it.
+// included, as far as look has noticed it. Deadlines are kept in it.
 func (c *Client) now() time.Duration {
+	return time.Since(c.epoch) + time.Duration(c.asleep.Load())
+}
+
+// look is now, and notices whether the machine was suspended: where a deadline
+// begins, and where it is checked.
+func (c *Client) look() time.Duration {
 	// Two clocks are never read at once: what differs by less was no suspension.
 	const noise = time.Millisecond
-	now := time.Since(c.epoch)
-	if asleep := suspended() - c.slept; asleep >= noise {
-		now += asleep
+	if asleep := suspended() - c.slept; asleep-time.Duration(c.asleep.Load()) >= noise {
+		c.asleep.Store(int64(asleep))
 	}
-	return now
+	return c.now()
 }
 
 // sleptBefore is what suspended returns now, of a few readings the one that no
@@ -119,7 +125,12 @@ func (c *Client) jobDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs--
-	if c.jobs == 0 {
+	c.tellIdle()
+}
+
+// tellIdle lets Close look again. The caller holds c.mu.
+func (c *Client) tellIdle() {
+	if c.closed {
 		select {
 		case c.idle <- struct{}{}:
 		default:
@@ -200,13 +211,14 @@ func (c *Client) finish() {
 	c.loops.Wait()
 }
 
-// rest waits until no work is left in the background, or until enough.
+// rest waits until no call waits and no work is left in the background, or until
+// enough.
 func (c *Client) rest(enough <-chan time.Time) {
 	for {
 		c.mu.Lock()
-		jobs := c.jobs
+		busy := c.jobs + len(c.waiters)
 		c.mu.Unlock()
-		if jobs == 0 {
+		if busy == 0 {
 			return
 		}
 		select {

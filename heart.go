@@ -98,7 +98,7 @@ func (c *Client) beat() {
 // tick does what is due and returns how long to sleep.
 func (c *Client) tick() time.Duration {
 	c.mu.Lock()
-	now := c.now()
+	now := c.look()
 	ended, batch := c.due(now)
 	c.alarm = now + time.Hour
 	if len(c.leases) > 0 {
@@ -148,7 +148,7 @@ func (h *hold) early() time.Duration {
 
 // renew extends a batch in one call of the store.
 func (c *Client) renew(ctx context.Context, batch []*hold) {
-	sent := c.now()
+	sent := c.look()
 	holds := make([]Hold, len(batch))
 	left := c.defaults.timeout
 	c.mu.Lock()

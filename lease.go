@@ -119,7 +119,7 @@ func (l *Lease) Deadline() time.Time {
 func (l *Lease) Err() error {
 	h := l.h
 	h.c.mu.Lock()
-	if h.err != nil || h.c.now() < h.deadline {
+	if h.err != nil || h.c.look() < h.deadline {
 		defer h.c.mu.Unlock()
 		return h.err
 	}
@@ -145,7 +145,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, h.c.defaults.timeout)
 	defer cancel()
 	for try := 0; ; try++ {
-		sent := h.c.now()
+		sent := h.c.look()
 		ttl := h.cap(sent, d)
 		err := h.c.store.Extend(ctx, []Hold{{h.name, h.token, ttl}})[0]
 		h.c.note(err)
@@ -186,7 +186,7 @@ func (l *Lease) Unlock() error {
 		c.mu.Unlock()
 		return err
 	}
-	if h.err == nil && c.now() >= h.deadline {
+	if h.err == nil && c.look() >= h.deadline {
 		e := h.expire()
 		c.mu.Unlock()
 		e.tell()

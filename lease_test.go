@@ -120,8 +120,8 @@ func TestRenewalFailureIsNotLoss(t *testing.T) {
 func TestTakenIsToldAtTheNextRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		var told dibs.Lost
-		c := open(t, s, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { told = l }}))
+		told := make(chan error, 1)
+		c := open(t, s, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { told <- l.Err }}))
 		l := lock(t, c, "n")
 		begin := time.Now()
 		ctx := l.Context()
@@ -134,7 +134,7 @@ func TestTakenIsToldAtTheNextRenewal(t *testing.T) {
 		}
 		wantLost(t, context.Cause(ctx), dibs.Taken)
 		wantLost(t, l.Unlock(), dibs.Taken)
-		wantLost(t, told.Err, dibs.Taken)
+		wantLost(t, <-told, dibs.Taken)
 		if err := l.Unlock(); err != nil {
 			t.Errorf("second unlock: %v", err)
 		}

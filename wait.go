@@ -61,6 +61,7 @@ func (c *Client) unlisten(token string, w *waiter) {
 	default:
 	}
 	c.spare, w.next = w, c.spare
+	c.tellIdle()
 }
 
 // tell gives a waiter an event, instead of one that it has not taken yet. A
@@ -291,7 +292,7 @@ func (q *call) ask() error {
 	}
 	end := time.Now().Add(timeout)
 	for try := 0; ; try++ {
-		sent := q.c.now()
+		sent := q.c.look()
 		q.claim.Until = share(end)
 		if deadline, ok := q.ctx.Deadline(); ok && deadline.Before(q.claim.Until) {
 			q.claim.Until = deadline
@@ -361,13 +362,13 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	h.first.h = h
 	h.begin(q.set.noRenew, sent, ttl)
 
+	now := c.now()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		c.abandon(q.claim, false)
 		return nil, ErrClosed
 	}
-	now := c.now()
 	if now >= h.deadline {
 		c.mu.Unlock()
 		return nil, nil

@@ -138,6 +138,10 @@ func holdJob(o order, p peer, t talk) error {
 	for i := range names {
 		names[i] = o.Name + ":held:" + strconv.Itoa(i)
 	}
+	// As many connections as taking them will open, and what each needs.
+	if err := rehearse(k, o.Name); err != nil {
+		return err
+	}
 	empty := measureFootprint()
 	if err := takeAll(k, names, leases); err != nil {
 		return err
@@ -161,21 +165,37 @@ func holdJob(o order, p peer, t talk) error {
 	return t.out.Encode(r)
 }
 
-// takeAll takes them side by side, as requests of a service would.
+// atOnce is how many leases are taken side by side, as requests of a service are.
+const atOnce = 64
+
+// rehearse locks and unlocks, as much at once as takeAll does.
+func rehearse(p peer, name string) error {
+	return sideBySide(10*atOnce, func(i int) error {
+		return warm(p, fmt.Sprintf("%s:rehearsal:%d", name, i))
+	})
+}
+
 func takeAll(k keeper, names []string, leases []kept) error {
-	const workers = 64
+	err := sideBySide(len(names), func(i int) (err error) {
+		leases[i], err = k.Keep(context.Background(), names[i])
+		return err
+	})
+	time.Sleep(100 * time.Millisecond) // what was only for taking them ends
+	return err
+}
+
+// sideBySide does a number of things, and returns the first error.
+func sideBySide(count int, do func(i int) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var running sync.WaitGroup
-	for range workers {
+	for range atOnce {
 		running.Go(func() {
-			for i := next.Add(1) - 1; int(i) < len(names); i = next.Add(1) - 1 {
-				lease, err := k.Keep(context.Background(), names[i])
-				if err != nil {
+			for i := next.Add(1) - 1; int(i) < count; i = next.Add(1) - 1 {
+				if err := do(int(i)); err != nil {
 					failed.CompareAndSwap(nil, &err)
 					return
 				}
-				leases[i] = lease
 			}
 		})
 	}
@@ -183,6 +203,5 @@ func takeAll(k keeper, names []string, leases []kept) error {
 	if err := failed.Load(); err != nil {
 		return *err
 	}
-	time.Sleep(100 * time.Millisecond) // what was only for taking them ends
 	return nil
 }

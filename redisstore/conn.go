@@ -10,8 +10,8 @@ import (
 // client; it never builds or closes one.
 type Conn interface {
 	// Do sends the commands in order in one round trip and sets the reply to each.
-	// The store bounds its callers itself, so Do need not heed ctx, but must end
-	// within a few seconds. It never sends a command twice, and keeps nothing of
+	// The store bounds its callers itself, so Do need not heed ctx (see Prompt for
+	// those that do), but must end within a few seconds. It never sends a command twice, and keeps nothing of
 	// what it was given.
 	Do(ctx context.Context, cmds []Cmd, replies []Reply)
 

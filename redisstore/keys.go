@@ -14,6 +14,7 @@ import (
 const (
 	queueSuffix = ":dibs:queue"
 	signsSuffix = ":dibs:signs"
+	ownTag      = ":" // before these, so that {a} and a do not share them
 	floorPrefix = "dibs:fence:"
 	channel     = "dibs:c:"
 )
@@ -29,7 +30,8 @@ type keys struct {
 }
 
 // appendKeys writes the keys of a name to b. An auxiliary key is the lock key with
-// a suffix, and with braces around it unless it has a hash tag of its own.
+// a suffix, and with braces around it or, if it has a hash tag of its own, a colon
+// after it.
 func (s *Store) appendKeys(b []byte, name string) keys {
 	b = append(append(append(b, '{'), s.prefix...), name...)
 	k := keys{lock: 1, end: len(b)}
@@ -39,6 +41,7 @@ func (s *Store) appendKeys(b []byte, name string) keys {
 	} else {
 		b = append(b[:0], b[1:]...)
 		k.lock, k.end = 0, len(b)
+		b = append(b, ownTag...)
 	}
 	stem := len(b)
 	b = append(b, queueSuffix...)

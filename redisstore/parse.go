@@ -42,14 +42,10 @@ func fail(op, name string, err error) error {
 	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: refused}
 }
 
-// parseAnswer reads acquire's reply to one claim: "fence time" if it is held and
-// was alone, or the server's time and an answer.
+// parseAnswer reads acquire's reply to one claim: the fence, if it is held and that
+// is the server's time, or the server's time and an answer.
 func parseAnswer(v any) (answer dibs.Answer, void bool, err error) {
-	if text, ok := v.(string); ok {
-		fence, _, ok := twoNumbers(text)
-		if !ok || fence <= 0 {
-			return answer, false, unexpected(v)
-		}
+	if fence, ok := v.(int64); ok && fence > 0 {
 		return dibs.Answer{Held: true, Fence: uint64(fence)}, false, nil
 	}
 	list, ok := v.([]any)
@@ -82,9 +78,8 @@ func parseAnswer(v any) (answer dibs.Answer, void bool, err error) {
 // serverTime finds the server's time in a reply to acquire or inspect.
 func serverTime(r Reply) (int64, bool) {
 	switch v := r.Value.(type) {
-	case string:
-		_, now, ok := twoNumbers(v)
-		return now, ok
+	case int64:
+		return v, v > 1 // release answers 0 or 1
 	case []any:
 		if len(v) > 0 {
 			now, ok := v[0].(int64)
@@ -92,13 +87,6 @@ func serverTime(r Reply) (int64, bool) {
 		}
 	}
 	return 0, false
-}
-
-func twoNumbers(text string) (a, b int64, ok bool) {
-	first, second, found := strings.Cut(text, " ")
-	a, err1 := strconv.ParseInt(first, 10, 64)
-	b, err2 := strconv.ParseInt(second, 10, 64)
-	return a, b, found && err1 == nil && err2 == nil
 }
 
 // remaining reads a PTTL: −1 never expires, −2 is not there.

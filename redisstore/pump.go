@@ -14,17 +14,21 @@ import (
 // Claims on one name that gather become one script call. Under load that is fewer
 // and fuller packets: most of what a lock costs a server is reading from sockets.
 type pump struct {
-	conn  Conn
-	clock *clock
+	conn   Conn
+	clock  *clock
+	prompt bool // the Conn returns by its context's deadline
 
 	mu      sync.Mutex
 	queue   []*request
 	workers int
+	swift   bool // the server answered, and quickly, when it was last asked
 }
 
 const (
 	maxWorkers = 4
 	maxBatch   = 128
+	swift      = 10 * time.Millisecond  // a server that answers within this is quick
+	patience   = 100 * time.Millisecond // of a caller that waits for one by itself
 )
 
 // A request is one script call. Its owner recycles it only after done.
@@ -79,14 +83,18 @@ func (r *request) args(args ...string) { r.cmd = append(r.cmd, args...) }
 
 // do sends a request and returns its reply. It takes the request over.
 func (p *pump) do(ctx context.Context, r *request, until time.Time) Reply {
-	r.timer.Reset(time.Until(until))
 	p.mu.Lock()
-	p.queue = append(p.queue, r)
 	hire := p.workers < maxWorkers
 	if hire {
 		p.workers++
 	}
+	if hire && p.prompt && p.swift && len(p.queue) == 0 && ctx.Err() == nil {
+		p.mu.Unlock()
+		return p.direct(ctx, r, until)
+	}
+	p.queue = append(p.queue, r)
 	p.mu.Unlock()
+	r.timer.Reset(time.Until(until))
 	if hire {
 		go p.work()
 	}
@@ -107,6 +115,33 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) Reply {
 		err = errUnsent
 	}
 	return Reply{Err: err}
+}
+
+// direct is the worker's part done by the caller itself: without two changes of
+// goroutine, which cost more than all else that dibs does for a lock. It is for
+// servers that answer quickly, and gives up early, because a read may not heed a
+// cancelled context; the next try, which the caller makes anyway, goes by way of a
+// worker.
+func (p *pump) direct(ctx context.Context, r *request, until time.Time) Reply {
+	ctx, cancel := context.WithTimeout(ctx, min(patience, time.Until(until)))
+	defer cancel()
+	b := batches.Get().(*batch)
+	b.requests = append(b.requests, r)
+	p.send(ctx, b)
+	b.reset()
+	batches.Put(b)
+	reply := r.reply
+	requests.Put(r)
+	p.mu.Lock()
+	more := len(p.queue) > 0
+	if !more {
+		p.workers--
+	}
+	p.mu.Unlock()
+	if more {
+		go p.work()
+	}
+	return reply
 }
 
 // leave notes that a caller does not wait any more, and reports whether its
@@ -134,7 +169,7 @@ func (p *pump) leave(r *request) (sent bool) {
 func (p *pump) work() {
 	b := batches.Get().(*batch)
 	for p.take(b) {
-		p.send(b)
+		p.send(context.Background(), b)
 		if !p.deliver(b) {
 			return // callers that have left may still look at b
 		}
@@ -190,7 +225,7 @@ func (p *pump) deliver(b *batch) bool {
 
 // send does one round trip, and a second one for scripts that the server does not
 // know. Requests that became one call share its reply.
-func (p *pump) send(b *batch) {
+func (p *pump) send(ctx context.Context, b *batch) {
 	for _, r := range b.requests {
 		b.add(r)
 	}
@@ -199,11 +234,12 @@ func (p *pump) send(b *batch) {
 		b.replies = append(b.replies, Reply{})
 	}
 	sent := time.Now()
-	p.conn.Do(context.Background(), b.cmds, b.replies)
-	if p.teach(b) {
+	p.conn.Do(ctx, b.cmds, b.replies)
+	if p.teach(ctx, b) {
 		sent = time.Time{} // too long ago to learn from
 	}
 	received := time.Now()
+	p.judge(b, received.Sub(sent))
 	for i, c := range b.calls {
 		if now, ok := serverTime(b.replies[i]); ok && !sent.IsZero() {
 			p.clock.learn(sent, received, now)
@@ -212,9 +248,17 @@ func (p *pump) send(b *batch) {
 	}
 }
 
+// judge decides whether the next requests may go directly.
+func (p *pump) judge(b *batch, took time.Duration) {
+	ok := took < swift && b.replies[0].Err == nil
+	p.mu.Lock()
+	p.swift = ok
+	p.mu.Unlock()
+}
+
 // teach sends the scripts that the server did not know whole, and reports whether
 // there were any.
-func (p *pump) teach(b *batch) bool {
+func (p *pump) teach(ctx context.Context, b *batch) bool {
 	var which []int
 	var cmds []Cmd
 	for i, r := range b.replies {
@@ -227,7 +271,7 @@ func (p *pump) teach(b *batch) bool {
 		return false
 	}
 	replies := make([]Reply, len(cmds))
-	p.conn.Do(context.Background(), cmds, replies)
+	p.conn.Do(ctx, cmds, replies)
 	for i, at := range which {
 		b.replies[at] = replies[i]
 	}

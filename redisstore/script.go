@@ -2,9 +2,13 @@ package redisstore
 
 import (
 	"crypto/sha1"
-	_ "embed"
+	_ "embed" // the scripts are files
 	"encoding/hex"
+	"strings"
 )
+
+//go:embed lua/fence.lua
+var fenceLua string
 
 //go:embed lua/queue.lua
 var queueLua string
@@ -25,14 +29,15 @@ var inspectLua string
 type script struct{ text, sha string }
 
 func newScript(text string) *script {
+	text = strings.NewReplacer("--#include fence.lua\n", fenceLua, "--#include queue.lua\n", queueLua).Replace(text)
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
 // The scripts never change after this.
 var (
-	acquireScript = newScript(queueLua + acquireLua)
-	releaseScript = newScript(queueLua + releaseLua)
+	acquireScript = newScript(acquireLua)
+	releaseScript = newScript(releaseLua)
 	extendScript  = newScript(extendLua)
 	inspectScript = newScript(inspectLua)
 )

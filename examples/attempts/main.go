@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -23,8 +24,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv("DIBS_URL"), os.Stdout); err != nil {
+	err := run(ctx, os.Args[1:], os.Getenv("DIBS_URL"), os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "attempts:", err)
 		os.Exit(1)
 	}
@@ -33,7 +35,11 @@ func main() {
 const name = "report:2026"
 
 // finishArg makes this program the process that finishes what another one began.
-const finishArg = "finish"
+// It prints attached when it is about to.
+const (
+	finishArg = "finish"
+	attached  = "attached"
+)
 
 func run(ctx context.Context, args []string, url string, out io.Writer) error {
 	store, err := place.Open(ctx, url)
@@ -46,7 +52,7 @@ func run(ctx context.Context, args []string, url string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return finish(ctx, store, string(token))
+		return finish(ctx, store, string(token), func() { fmt.Fprintln(out, attached) })
 	}
 	fmt.Fprintf(out, "locks on %s\n", store.Name)
 	return requests(ctx, store, url, out)
@@ -63,17 +69,18 @@ func requests(ctx context.Context, store *place.Place, url string, out io.Writer
 	}
 	fmt.Fprintf(out, "first:    holds %s as %s…\n", name, first.Token()[:8])
 
-	finished := make(chan error, 1)
-	go func() { finished <- handOver(ctx, store, url, first.Token()) }()
-
+	finished, err := handOver(ctx, store, url, first.Token())
+	if err != nil {
+		return err
+	}
 	asked := time.Now()
 	fmt.Fprintln(out, "second:   tries 10 times, 100 ms apart")
 	second, err := begin(ctx, locks)
 	if err != nil {
-		return errors.Join(err, <-finished)
+		return errors.Join(err, finished())
 	}
 	fmt.Fprintf(out, "second:   has it, after %v\n", time.Since(asked).Round(100*time.Millisecond))
-	if err := <-finished; err != nil {
+	if err := finished(); err != nil {
 		return err
 	}
 	// The lease of the first request was ended by the finisher, as was agreed.
@@ -92,34 +99,57 @@ func begin(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
 }
 
 // finish does the rest of the work, and gives the lock back by its token.
-func finish(ctx context.Context, store dibs.Store, token string) error {
-	select {
-	case <-time.After(250 * time.Millisecond): // the rest of the work
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+func finish(ctx context.Context, store dibs.Store, token string, ready func()) error {
 	locks := dibs.New(store) // knows nothing of the one that took the lock
 	defer locks.Close()
 	lease, err := locks.Attach(name, token)
 	if err != nil {
 		return err
 	}
+	ready()
+	select {
+	case <-time.After(250 * time.Millisecond): // the rest of the work
+	case <-ctx.Done():
+	}
 	return lease.Unlock()
 }
 
 // handOver lets another process finish: this program once more. On a store that
-// no other process can see, another client has to do.
-func handOver(ctx context.Context, store *place.Place, url, token string) error {
-	if !store.Shared() {
-		return finish(ctx, store, token)
+// no other process can see, another client has to do. It returns when that one is
+// at work, with what waits for its end.
+func handOver(ctx context.Context, store *place.Place, url, token string) (finished func() error, err error) {
+	if store.Shared() {
+		return spawn(ctx, url, token)
 	}
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- finish(ctx, store, token, func() { close(ready) }) }()
+	select {
+	case <-ready:
+		return func() error { return <-done }, nil
+	case err := <-done:
+		return nil, err
+	}
+}
+
+func spawn(ctx context.Context, url, token string) (finished func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, finishArg)
 	cmd.Env = append(os.Environ(), "DIBS_URL="+url)
 	cmd.Stdin = strings.NewReader(token) // not an argument: all can read these
 	cmd.Stderr = os.Stderr
-	return cmd.Run()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != attached+"\n" {
+		return nil, errors.Join(fmt.Errorf("finisher said %q", line), cmd.Wait())
+	}
+	return cmd.Wait, nil
 }

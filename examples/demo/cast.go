@@ -137,7 +137,13 @@ type local struct {
 	locks *dibs.Client
 }
 
-func newLocal(s site) *local { return &local{site: s, locks: dibs.New(s.locks())} }
+func newLocal(s site) *local { return &local{site: s, locks: newClient(s.locks())} }
+
+// newClient returns a client that has the patience of a play: a service would
+// rather fail than wait for so long on a machine that is overloaded.
+func newClient(s dibs.Store, options ...dibs.Option) *dibs.Client {
+	return dibs.New(s, append(options, dibs.Timeout(5*time.Second))...)
+}
 
 func (l *local) close() error { return l.locks.Close() }
 

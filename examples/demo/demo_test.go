@@ -26,7 +26,7 @@ var shortLength = length{
 	Teams: 3, Workers: 2, Deposits: 20,
 	Stock: 10, Buyers: 4, Wanted: 3,
 	Queueing: 200 * time.Millisecond,
-	TTL:      time.Second,
+	TTL:      3 * time.Second, // its margin is longer than a busy machine makes a process wait
 }
 
 // noEnv is an empty environment.

@@ -98,7 +98,7 @@ func (h *handoffs) countTurns(turns []turn, workers int) {
 // queue is what a team does: each of its workers takes the lock, again and again.
 func queue(ctx context.Context, l *local, j job) (r report, err error) {
 	desk := newDesk(l.site.locks())
-	locks := dibs.New(desk)
+	locks := newClient(desk)
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	mutex := locks.Mutex("queue")
 	if err := desk.open(ctx, mutex); err != nil {

@@ -46,7 +46,7 @@ func sceneStall(ctx context.Context, c *cast, size length, out *page, seen *outc
 	events := slices.Concat(reports[0].Events, reports[1].Events)
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
 	seen.stall = retell(events, out)
-	out.fact("A knew before B entered, by", span(seen.stall.ahead()).bad(seen.stall.ahead() <= 0))
+	out.fact("between A being told and B entering", span(seen.stall.ahead()).bad(seen.stall.ahead() <= 0))
 	return nil
 }
 
@@ -93,7 +93,7 @@ func hold(ctx context.Context, l *local, j job) (report, error) {
 func (d *diary) hold(ctx context.Context, l *local, ttl time.Duration) (err error) {
 	var inVain atomic.Int64
 	link := &link{Store: l.site.locks()}
-	locks := dibs.New(link, dibs.TTL(ttl), dibs.Observe(dibs.Hooks{
+	locks := newClient(link, dibs.TTL(ttl), dibs.Observe(dibs.Hooks{
 		RenewFailed: func(dibs.RenewFailed) { inVain.Add(1) },
 	}))
 	defer func() {

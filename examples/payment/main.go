@@ -19,8 +19,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Getenv("DIBS_URL"), os.Stdout); err != nil {
+	err := run(ctx, os.Getenv("DIBS_URL"), os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "payment:", err)
 		os.Exit(1)
 	}

@@ -28,7 +28,7 @@ type chunk struct {
 // A tally counts what one direction of a proxy has seen.
 type tally struct {
 	chunks atomic.Int64 // arrived
-	bytes  atomic.Int64 // delivered
+	bytes  atomic.Int64 // passed on
 }
 
 func newFlow(l *link, src, dst *net.TCPConn, count *tally) *flow {
@@ -91,12 +91,13 @@ func (f *flow) deliver() {
 	}
 }
 
-// write ignores that dst has gone: its own flow's end tells src.
+// write ignores that dst has gone: its own flow's end tells src. It counts first,
+// so that what a client has read has been counted.
 func (f *flow) write(c chunk) {
 	if c.last {
 		_ = f.dst.CloseWrite()
 		return
 	}
-	n, _ := f.dst.Write(c.data)
-	f.count.bytes.Add(int64(n))
+	f.count.bytes.Add(int64(len(c.data)))
+	_, _ = f.dst.Write(c.data)
 }

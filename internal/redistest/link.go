@@ -135,8 +135,8 @@ func (l *link) release() {
 	if l.held == nil {
 		return
 	}
-	n, _ := l.server.Write(l.held)
-	l.proxy.up.bytes.Add(int64(n))
+	l.proxy.up.bytes.Add(int64(len(l.held)))
+	_, _ = l.server.Write(l.held)
 	l.held = nil
 	if l.ctx.Err() != nil {
 		l.server.Close()

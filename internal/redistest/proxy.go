@@ -93,8 +93,8 @@ func (p *Proxy) Close() {
 type Stats struct {
 	Accepted int64 // connections, those refused included
 	Requests int64 // chunks that clients have sent: their round trips, if they pipeline in one write
-	Up       int64 // bytes delivered to the server
-	Down     int64 // bytes delivered to clients
+	Up       int64 // bytes passed on to the server
+	Down     int64 // bytes passed on to clients
 }
 
 // Stats is the count so far.

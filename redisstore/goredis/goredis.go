@@ -27,23 +27,27 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 
 // New returns a store on a client. It does no I/O.
 func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
-	c := &conn{rdb: rdb}
-	if single, ok := rdb.(*redis.Client); ok {
-		// The clone shares the client's connections. It does not wait for a mute
-		// one for longer than any operation lasts, so that a few such cannot use up
-		// the pool.
-		c.rdb = single.WithTimeout(ioTimeout)
-		return redisstore.New(c, options...)
+	single, ok := rdb.(*redis.Client)
+	if !ok {
+		c := &conn{rdb: rdb, soon: rdb}
+		return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
 	}
-	return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
+	// The clones share the client's connections. They do not wait for a mute one for
+	// longer than any operation lasts, so that a few such cannot use up the pool.
+	c := &conn{rdb: single.WithTimeout(ioTimeout), soon: single.WithTimeout(soonTimeout)}
+	return redisstore.New(c, append([]Option{redisstore.Prompt()}, options...)...)
 }
 
 const (
-	ioTimeout = time.Second // of one read or write
-	pingEvery = time.Second // on an idle subscription
+	ioTimeout   = time.Second            // of one read or write
+	soonTimeout = 100 * time.Millisecond // of one that has a deadline
+	pingEvery   = time.Second            // on an idle subscription
 )
 
-type conn struct{ rdb redis.UniversalClient }
+type conn struct {
+	rdb  redis.UniversalClient
+	soon redis.UniversalClient // for what has a deadline
+}
 
 // once is a command that go-redis does not send twice: dibs must know whether the
 // first one was lost. A release that was executed, and repeated behind its back,
@@ -55,14 +59,18 @@ func (once) NoRetry() bool { return true }
 
 // Do implements redisstore.Conn.
 func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	rdb := c.rdb
+	if _, bounded := ctx.Deadline(); bounded {
+		rdb = c.soon
+	}
 	if len(cmds) == 1 {
 		cmd := command(ctx, cmds[0])
-		_ = c.rdb.Process(ctx, cmd) // the command keeps its error
+		_ = rdb.Process(ctx, cmd) // the command keeps its error
 		replies[0] = reply(cmd)
 		return
 	}
 	sent := make([]once, len(cmds))
-	pipe := c.rdb.Pipeline()
+	pipe := rdb.Pipeline()
 	for i, cmd := range cmds {
 		sent[i] = command(ctx, cmd)
 		_ = pipe.Process(ctx, sent[i]) // only queues

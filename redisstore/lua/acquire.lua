@@ -13,10 +13,24 @@
 --        {ticket, position, ms until the holder expires, holder's token}
 --                                  not held; ticket "0" and position 0 if not queued
 --        0                         void: it came too late
---        For a single claim that is held: "fence time", in one string.
+--        For a single claim whose fence is the server's time: that, as an integer.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local free = redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 -- and nobody waits
+
+--#include fence.lua
+
+-- The usual case: nobody is there.
+if free and #ARGV == 5 and now <= tonumber(ARGV[4]) then
+  local fence = mint(now)
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  if fence == now then return now end
+  return { now, string.format('%.0f', fence) }
+end
+
+--#include queue.lua
+
 local reply = { now }
 
 -- hold answers a claim whose token holds the lock already. It never shortens.
@@ -41,7 +55,6 @@ local function queue(place, holder, left)
   return { ticket, position, left, holder }
 end
 
-local free = redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 -- and nobody waits
 local holder = not free and redis.call('GET', KEYS[1])
 local left
 
@@ -82,8 +95,5 @@ for i = 2, #ARGV, 4 do
     end
   end
   reply[#reply + 1] = answer
-end
-if #reply == 2 and type(reply[2]) == 'string' then
-  return reply[2] .. ' ' .. string.format('%.0f', now)
 end
 return reply

@@ -1,4 +1,5 @@
--- Shared by acquire.lua and release.lua: who is served next.
+-- Who is served next. Included by acquire.lua and release.lua, after what they can
+-- do without: making functions costs more than the usual case.
 --
 -- KEYS of both: 1 the lock     string: the holder's token, with PX
 --               2 the queue    zset:   place → ticket (µs of the server's clock at which it joined)
@@ -9,21 +10,6 @@
 
 local LIFE = 5000000 -- µs that a place lives without a sign of life: the claim TTL
 local KEEP = 60000   -- ms that the queue's keys outlive their last use
-
--- mint returns a fence: at least `at`, and larger than the floor. One call in the
--- usual case; two when the clock went back or two fences fall on one µs.
-local function mint(at)
-  local floor = redis.pcall('SET', KEYS[4], at, 'GET')
-  if type(floor) == 'table' and floor.err then
-    if not string.find(floor.err, 'syntax', 1, true) then error(floor.err, 0) end
-    floor = redis.call('GET', KEYS[4]) -- before Redis 6.2
-    redis.call('SET', KEYS[4], at)
-  end
-  floor = tonumber(floor) or 0
-  if floor < at then return at end
-  redis.call('SET', KEYS[4], floor + 1)
-  return floor + 1
-end
 
 -- reached tells whether somebody listens for the client of a place. A process that
 -- died closed its connection, and need not cost the others a claim TTL. A live one

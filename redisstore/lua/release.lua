@@ -28,12 +28,17 @@ if keep ~= '0' then
   return 1
 end
 
-if redis.call('EXISTS', KEYS[2]) == 1 then
-  if fence == 0 or now == 0 then
-    local time = redis.call('TIME')
-    now = time[1] * 1000000 + time[2]
-  end
-  if serve(math.max(fence + 1, now), now, ARGV[5]) then return 1 end
+if redis.call('EXISTS', KEYS[2]) == 0 then -- the usual case: nobody waits
+  redis.call('DEL', KEYS[1])
+  return 1
 end
-redis.call('DEL', KEYS[1])
+
+--#include fence.lua
+--#include queue.lua
+
+if fence == 0 or now == 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+if not serve(math.max(fence + 1, now), now, ARGV[5]) then redis.call('DEL', KEYS[1]) end
 return 1

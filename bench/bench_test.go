@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/redistest"
+)
+
+// TestMain lets the test binary be a worker: it is what the crew starts.
+func TestMain(m *testing.M) {
+	if isWorker() {
+		exit(work(os.Stdin, os.Stdout))
+	}
+	os.Exit(m.Run())
+}
+
+// TestSmoke runs every table for a moment and looks only at whether the figures
+// are there: how good they are says nothing on a machine that runs tests.
+func TestSmoke(t *testing.T) {
+	redistest.Start(t) // skips where there is no server
+	c := config{
+		rounds: 1, time: 100 * time.Millisecond, warm: 100 * time.Millisecond,
+		goroutines: numbers{2}, waiters: numbers{3},
+		held: 200, heldFor: 1500 * time.Millisecond, heldTTL: time.Second,
+		only: "dibs",
+	}
+	var out bytes.Buffer
+	if err := run(&out, c, known()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"== uncontended\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n",
+		"floor ", "floor-grant ", "floor-renew@batch ", "dibs ", "redis-server ",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if fields := strings.Fields(line); slices.Contains(fields, ours) && slices.Contains(fields, "-") {
+			t.Errorf("a figure is missing: %s", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(out.String())
+	}
+}
+
+func TestBars(t *testing.T) {
+	table := &table{
+		name: "t", load: "G", columns: []column{{"rate", 0, median}, {"ratio", 2, median}, {"lost", 0, most}},
+		bars: []bar{aboveAll("rate"), atLeast("ratio", 0.85), atMost("lost", 0)},
+	}
+	add := func(peer string, runs ...figures) { table.row("1", peer).runs = runs }
+	add("floor", figures{"rate": 200, "ratio": 1, "lost": 0})
+	add("dibs", figures{"rate": 100, "ratio": 0.9, "lost": 0}, figures{"rate": 110, "ratio": 0.7, "lost": 0}, figures{"rate": 90, "ratio": 0.86, "lost": 0})
+	add("other", figures{"rate": 99, "ratio": 0.5, "lost": 7})
+	if missed := table.missed(); len(missed) > 0 {
+		t.Errorf("missed %q, want none", missed)
+	}
+	add("dibs", figures{"rate": 80, "ratio": 0.8, "lost": 1}, figures{"rate": 80, "lost": 0})
+	want := []string{
+		"t, G 1: rate 80, other has 99",
+		"t, G 1: ratio 0.80, want at least 0.85",
+		"t, G 1: lost 1, want at most 0",
+	}
+	if missed := table.missed(); !slices.Equal(missed, want) {
+		t.Errorf("missed %q, want %q", missed, want)
+	}
+	add("dibs", figures{"rate": 100, "lost": 0})
+	if missed := table.missed(); !slices.Equal(missed, []string{"t, G 1: ratio was not measured"}) {
+		t.Errorf("missed %q", missed)
+	}
+	if err := verdict(new(bytes.Buffer), want); !errors.Is(err, errBars) {
+		t.Errorf("verdict = %v, want errBars", err)
+	}
+}
+
+func TestPrint(t *testing.T) {
+	table := &table{
+		name: "speed", about: []string{"What it is."}, load: "G",
+		columns: []column{{"p50 µs", 1, median}, {"lost", 0, most}},
+		notes:   []string{"hm"},
+	}
+	table.row("1", "floor").runs = []figures{{"p50 µs": 12.34, "lost": 0}}
+	table.row("1", "dibs").runs = []figures{{"p50 µs": 1234, "lost": 0}}
+	table.row("16", "floor").runs = []figures{{"p50 µs": 5}}
+	for markdown, want := range map[bool]string{
+		false: `== speed
+What it is.
+
+G   peer   p50 µs  lost
+1   floor    12.3     0
+    dibs   1234.0     0
+
+16  floor     5.0     -
+
+! hm
+(a machine)
+
+`,
+		true: `### speed
+
+What it is.
+
+| G | peer | p50 µs | lost |
+|---|---|---:|---:|
+| 1 | floor | 12.3 | 0 |
+|  | dibs | 1234.0 | 0 |
+| 16 | floor | 5.0 | - |
+
+! hm
+(a machine)
+
+`,
+	} {
+		var out bytes.Buffer
+		table.print(&out, markdown, "a machine")
+		if out.String() != want {
+			t.Errorf("markdown %v: got\n%s\nwant\n%s", markdown, out.String(), want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	c, names, err := parse([]string{"-rounds", "7", "-quick", "-w", "2,4", "contended", "held"})
+	if err != nil || c.rounds != 7 || c.time != quick().time || !slices.Equal(c.waiters, numbers{2, 4}) || !slices.Equal(names, []string{"contended", "held"}) {
+		t.Errorf("got %+v, %v, %v", c, names, err)
+	}
+	if _, _, err := parse([]string{"nothing"}); err == nil {
+		t.Error("an unknown table is no error")
+	}
+	if _, names, _ := parse(nil); !slices.Equal(names, known()) {
+		t.Errorf("without tables: got %v, want all", names)
+	}
+}

@@ -1,0 +1,219 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// The examples run on memory. On Redis the first line is
+//
+//	locks := dibs.New(goredis.New(rdb))
+//
+// and the rest is the same.
+
+func ExampleMutex_Do() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+
+	err := locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error {
+		// ctx ends if the lease is lost.
+		fmt.Println("alone with order 42, with a fence:", dibs.Fence(ctx) > 0)
+		return nil
+	}, dibs.Wait(3*time.Second))
+	fmt.Println(err)
+	// Output:
+	// alone with order 42, with a fence: true
+	// <nil>
+}
+
+func ExampleMutex_Lock() {
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+
+	// The named result carries out what Unlock says: whether the lease was lost.
+	pay := func(ctx context.Context, order string) (err error) {
+		lease, err := locks.Mutex("order:pay:"+order).Lock(ctx, dibs.Wait(10*time.Second), dibs.TTL(30*time.Second))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, lease.Unlock()) }()
+
+		fmt.Println("pay", order)
+		return lease.Err() // nil: still held
+	}
+	fmt.Println(pay(context.Background(), "42"))
+	// Output:
+	// pay 42
+	// <nil>
+}
+
+func ExampleMutex_TryLock() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+
+	lease, err := locks.Mutex("report", dibs.Label("nightly")).TryLock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lease.Unlock()
+
+	_, err = locks.Mutex("report").TryLock(ctx)
+	var busy *dibs.BusyError
+	if errors.As(err, &busy) {
+		fmt.Println("busy with the", dibs.LabelOf(busy.Holder), "one")
+	}
+	// Output:
+	// busy with the nightly one
+}
+
+func ExampleCall() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+	balance := 100
+
+	now, err := dibs.Call(ctx, locks.Mutex("balance:7"), func(ctx context.Context) (int, error) {
+		balance += 50
+		return balance, nil
+	})
+	fmt.Println(now, err)
+	// Output:
+	// 150 <nil>
+}
+
+func ExampleClient_Attach() {
+	ctx := context.Background()
+	store := memstore.New()
+
+	// One process takes the lock, under an id that it can pass on.
+	here := dibs.New(store)
+	defer here.Close()
+	lease, err := here.Mutex("import").Lock(ctx, dibs.Token("req-5f0c9b72e1"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// Another one knows the name and the id, and gives it back.
+	there := dibs.New(store)
+	defer there.Close()
+	attached, err := there.Attach("import", "req-5f0c9b72e1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("there:", attached.Unlock())
+	fmt.Println("here:", lease.Unlock())
+	// Output:
+	// there: <nil>
+	// here: dibs: lease on "import" lost: taken
+}
+
+func ExampleClient_Inspect() {
+	ctx := context.Background()
+	queued := make(chan struct{})
+	locks := dibs.New(memstore.New(), dibs.Observe(dibs.Hooks{
+		Waiting: func(dibs.Waiting) { close(queued) },
+	}))
+	defer locks.Close()
+	lease, err := locks.Mutex("deploy", dibs.Label("alice")).Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var bob sync.WaitGroup
+	bob.Go(func() {
+		err := locks.Mutex("deploy", dibs.Label("bob")).Do(ctx, func(context.Context) error { return nil })
+		if err != nil {
+			fmt.Println(err)
+		}
+	})
+	<-queued
+
+	state, err := locks.Inspect(ctx, "deploy")
+	fmt.Println(err)
+	for _, h := range state.Holders {
+		fmt.Println(h.Label, "holds it for", h.Remaining.Round(time.Second), "yet")
+	}
+	for i, w := range state.Waiters {
+		fmt.Println(w.Label, "waits, as number", i+1, "of", state.Waiting)
+	}
+	lease.Unlock()
+	bob.Wait()
+	// Output:
+	// <nil>
+	// alice holds it for 30s yet
+	// bob waits, as number 1 of 1
+}
+
+func ExampleReentrant() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+	account := locks.Mutex("account:7")
+
+	withdraw := func(ctx context.Context, options ...dibs.Option) error {
+		return account.Do(ctx, func(context.Context) error { return nil }, options...)
+	}
+	err := account.Do(ctx, func(ctx context.Context) error {
+		// The context says that the account is held already.
+		err := withdraw(ctx)
+		fmt.Println("without:", errors.Is(err, dibs.ErrReentrant))
+		fmt.Println("with:", withdraw(ctx, dibs.Reentrant()))
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// without: true
+	// with: <nil>
+	// <nil>
+}
+
+func ExampleObserve() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New(), dibs.Observe(dibs.Hooks{
+		Acquired: func(a dibs.Acquired) { fmt.Println("acquired", a.Name, "after", a.Waited.Round(time.Second)) },
+		Released: func(f dibs.Freed) { fmt.Println("released", f.Name, f.Err) },
+	}))
+	defer locks.Close()
+
+	err := locks.Mutex("order:42").Do(ctx, func(context.Context) error { return nil })
+	fmt.Println(err)
+	// Output:
+	// acquired order:42 after 0s
+	// released order:42 <nil>
+	// <nil>
+}
+
+func ExampleMinHold() {
+	ctx := context.Background()
+	store := memstore.New()
+
+	// Two machines want to run the same job at midnight, and their clocks differ.
+	for _, machine := range []string{"east", "west"} {
+		locks := dibs.New(store)
+		defer locks.Close()
+		lease, err := locks.Mutex("job:midnight").TryLock(ctx, dibs.MinHold(time.Minute))
+		if errors.Is(err, dibs.ErrBusy) {
+			fmt.Println(machine, "leaves it to the other")
+			continue
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(machine, "runs it, and is done at once:", lease.Unlock())
+	}
+	// Output:
+	// east runs it, and is done at once: <nil>
+	// west leaves it to the other
+}

@@ -1,0 +1,154 @@
+package redisstore
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A farClock is a server's clock beside a local one: ahead by a whole and a part
+// of a µs. Each exchange takes its time there, at the server, and back.
+type farClock struct {
+	epoch time.Time
+	ahead time.Duration
+}
+
+func (f farClock) at(t time.Time) int64 { return t.Add(f.ahead).UnixMicro() }
+
+func (f farClock) wantBounds(t *testing.T, c *clock, local time.Time) {
+	t.Helper()
+	truth := f.at(local)
+	if late := c.latest(local); late < truth {
+		t.Errorf("latest is %d µs too early", truth-late)
+	}
+	if early := c.local(local) + c.low; early > truth {
+		t.Errorf("earliest is %d µs too late", early-truth)
+	}
+}
+
+func TestClockKnowsNothingFirst(t *testing.T) {
+	c := &clock{epoch: time.Now()}
+	if late, early := c.latest(time.Now().Add(time.Hour)), c.earliest(); late != 0 || early != 0 {
+		t.Errorf("%d, %d from a clock that has seen nothing", late, early)
+	}
+}
+
+// The more replies, the closer the bounds, and the truth stays between them.
+func TestClockNarrows(t *testing.T) {
+	epoch := time.Now()
+	server := farClock{epoch, 42*time.Hour + 7*time.Nanosecond}
+	c := &clock{epoch: epoch}
+	width := int64(1 << 62)
+	at := epoch
+	for _, trip := range []struct{ there, back time.Duration }{
+		{10 * time.Millisecond, 10 * time.Millisecond},
+		{time.Millisecond, time.Second},
+		{time.Second, time.Millisecond},
+		{time.Microsecond, 0},
+		{time.Second, time.Second}, // tells nothing new
+		{0, time.Microsecond},
+		{0, 0},
+	} {
+		seen := at.Add(trip.there)
+		done := seen.Add(trip.back)
+		c.learn(at, done, server.at(seen))
+		now := c.top - c.low
+		if most := (trip.there + trip.back).Microseconds() + 3; now > width || now > most || now < 0 {
+			t.Errorf("after %v: bounds %d µs apart, they were %d", trip, now, width)
+		}
+		width = now
+		server.wantBounds(t, c, done)
+		server.wantBounds(t, c, done.Add(time.Hour))
+		at = done.Add(time.Second + 333*time.Nanosecond)
+	}
+	if width > 4 {
+		t.Errorf("bounds %d µs apart after an exchange that took no time", width)
+	}
+}
+
+// A server whose clock was set, or another server in its place, is believed at
+// once: bounds between the old and the new time would be wrong for both.
+func TestClockForgetsWhatIsContradicted(t *testing.T) {
+	for _, jump := range []time.Duration{time.Hour, -time.Hour, time.Millisecond, -time.Millisecond, 10 * time.Microsecond, -10 * time.Microsecond} {
+		epoch := time.Now()
+		c := &clock{epoch: epoch}
+		before := farClock{epoch, time.Minute}
+		c.learn(epoch, epoch, before.at(epoch))
+		after := farClock{epoch, before.ahead + jump}
+		sent := epoch.Add(time.Second)
+		seen := sent.Add(2 * time.Microsecond)
+		done := seen.Add(2 * time.Microsecond)
+		c.learn(sent, done, after.at(seen))
+		after.wantBounds(t, c, done)
+		if width := c.top - c.low; width > 7 {
+			t.Errorf("a jump of %v: bounds %d µs apart after an exchange of 4", jump, width)
+		}
+	}
+}
+
+// A jump too small to contradict is within the bounds anyway, or at least within
+// what one exchange takes.
+func TestClockDrifts(t *testing.T) {
+	epoch := time.Now()
+	c := &clock{epoch: epoch}
+	server := farClock{epoch: epoch}
+	const trip = 200 * time.Microsecond
+	for i := range 10_000 { // 1000 s at 100 ppm: 100 ms in all
+		server.ahead += 10 * time.Microsecond
+		sent := epoch.Add(time.Duration(i) * 100 * time.Millisecond)
+		done := sent.Add(trip)
+		c.learn(sent, done, server.at(sent.Add(trip/2)))
+		truth := server.at(done)
+		if late, early := c.latest(done), c.local(done)+c.low; late < truth-trip.Microseconds() || early > truth+trip.Microseconds() {
+			t.Fatalf("exchange %d: between %d and %d, is %d", i, early, late, truth)
+		}
+	}
+}
+
+// earliest is of this moment, and grows with it.
+func TestClockEarliest(t *testing.T) {
+	epoch := time.Now()
+	c := &clock{epoch: epoch}
+	server := farClock{epoch, -time.Hour}
+	c.learn(epoch, time.Now(), server.at(epoch))
+	for range 1000 {
+		early := c.earliest()
+		after := time.Now()
+		if truth := server.at(after); early > truth {
+			t.Fatalf("earliest is %d µs too late", early-truth)
+		}
+		if late := c.latest(after); late < early {
+			t.Fatalf("latest %d before earliest %d", late, early)
+		}
+	}
+}
+
+// FuzzClock: whatever the exchanges, the truth lies between the bounds.
+func FuzzClock(f *testing.F) {
+	f.Add(uint64(1), int64(0), uint32(1000))
+	f.Add(uint64(2), int64(-1), uint32(1))
+	f.Add(uint64(3), int64(1_700_000_000_999_999_999), uint32(0))
+	f.Add(uint64(4), int64(-1_700_000_000_000_000_001), uint32(1<<31))
+	f.Fuzz(func(t *testing.T, seed uint64, ahead int64, longest uint32) {
+		const most = int64(200 * 365 * 24 * time.Hour)
+		random := rand.New(rand.NewPCG(seed, 0))
+		epoch := time.Unix(1_700_000_000, int64(seed%1e9))
+		server := farClock{epoch, time.Duration(ahead % most)}
+		c := &clock{epoch: epoch}
+		at := epoch
+		for range 50 {
+			part := func() time.Duration { return time.Duration(random.Int64N(int64(longest) + 1)) }
+			sent := at
+			seen := sent.Add(part())
+			done := seen.Add(part())
+			c.learn(sent, done, server.at(seen))
+			at = done.Add(part())
+			for _, when := range []time.Time{sent, seen, done, at, done.Add(24 * time.Hour)} {
+				server.wantBounds(t, c, when)
+			}
+			if c.low > c.top {
+				t.Fatalf("bounds %d and %d", c.low, c.top)
+			}
+		}
+	})
+}

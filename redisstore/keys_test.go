@@ -1,0 +1,225 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/dibslock/dibs"
+)
+
+func TestCRC16(t *testing.T) {
+	for text, want := range map[string]uint16{"": 0, "123456789": 0x31c3} {
+		if have := crc16(text); have != want {
+			t.Errorf("crc16(%q) = %#x, want %#x", text, have, want)
+		}
+		if have := crc16([]byte(text)); have != want {
+			t.Errorf("crc16 of the bytes of %q = %#x, want %#x", text, have, want)
+		}
+	}
+}
+
+// The examples of the Redis Cluster specification, and what lies beside them.
+func TestHashTag(t *testing.T) {
+	for key, want := range map[string]string{
+		"":                      "",
+		"foo":                   "foo",
+		"{user1000}.following":  "user1000",
+		"{user1000}.followers":  "user1000",
+		"foo{}{bar}":            "foo{}{bar}",
+		"foo{{bar}}zap":         "{bar",
+		"foo{bar}{zap}":         "bar",
+		"{}":                    "{}",
+		"{":                     "{",
+		"}":                     "}",
+		"}{":                    "}{",
+		"}{a}":                  "a",
+		"a{b":                   "a{b",
+		"a}b":                   "a}b",
+		"{a}":                   "a",
+		"{{a}":                  "{a",
+		"{a}b}":                 "a",
+		"{ }":                   " ",
+		"naïve{路}":              "路",
+		"{a\x00b}\r\n{c}":       "a\x00b",
+		strings.Repeat("{", 99): strings.Repeat("{", 99),
+	} {
+		if have := hashed(key); have != want {
+			t.Errorf("hashed(%q) = %q, want %q", key, have, want)
+		}
+		if have := string(hashed([]byte(key))); have != want {
+			t.Errorf("hashed, of the bytes of %q, = %q, want %q", key, have, want)
+		}
+		if have, want := tagged(key), key != want; have != want {
+			t.Errorf("tagged(%q) = %v, want %v", key, have, want)
+		}
+	}
+}
+
+// What CLUSTER KEYSLOT says.
+func TestSlot(t *testing.T) {
+	for key, want := range map[string]int{
+		"":                     0,
+		"foo":                  12182,
+		"bar":                  5061,
+		"hello":                866,
+		"123456789":            0x31c3,
+		"user1000":             3443,
+		"{user1000}.following": 3443,
+		"foo{{bar}}zap":        4015,
+		"{bar":                 4015,
+	} {
+		if have := slot(key); have != want {
+			t.Errorf("slot(%q) = %d, want %d", key, have, want)
+		}
+	}
+	if slot("foo{}{bar}") == slot("bar") {
+		t.Error("foo{}{bar} lies with bar: an empty tag is none")
+	}
+}
+
+func TestSlotTags(t *testing.T) {
+	largest := uint32(0)
+	for s := range slots {
+		tag := slotTag(s)
+		if have := slot(fmt.Sprint(tag)); have != s {
+			t.Fatalf("slotTag(%d) = %d, which hashes to %d", s, tag, have)
+		}
+		largest = max(largest, tag)
+	}
+	// Each tag is the first in the enumeration: no smaller number hashes there.
+	for n := range largest {
+		if s := slot(fmt.Sprint(n)); slotTag(s) > n {
+			t.Fatalf("slotTag(%d) = %d, and %d hashes there too", s, slotTag(s), n)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for _, c := range []struct{ prefix, name, lock, queue, signs string }{
+		{"lock:", "a", "lock:a", "{lock:a}:dibs:queue", "{lock:a}:dibs:signs"},
+		{"", "a", "a", "{a}:dibs:queue", "{a}:dibs:signs"},
+		{"", "a{", "a{", "{a{}:dibs:queue", "{a{}:dibs:signs"},
+		{"{shop}:", "a", "{shop}:a", "{shop}:a", "{shop}:a"},
+		{"lock:", "{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart"},
+	} {
+		k := (&Store{prefix: c.prefix}).appendKeys(nil, c.name)
+		lock, queue, signs, floor := k.cut(string(k.text))
+		// How a key with a tag of its own goes on is left to FuzzKeys: it must
+		// differ from that of the key which is this tag.
+		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(signs, c.signs) {
+			t.Errorf("%q %q: keys %q, %q, %q", c.prefix, c.name, lock, queue, signs)
+		}
+		if want := fmt.Sprintf("dibs:fence:{%d}", slotTag(slot(c.lock))); floor != want {
+			t.Errorf("%q %q: floor %q, want %q", c.prefix, c.name, floor, want)
+		}
+	}
+}
+
+func TestRefusedKeys(t *testing.T) {
+	for key, ok := range map[string]bool{
+		"a":                   true,
+		"a{":                  true,
+		"{a}":                 true,
+		"{a}b}":               true,
+		"dibs:fence":          true,
+		":dibs:queue:":        true,
+		"a}":                  false,
+		"{}":                  false,
+		"foo{}{bar}":          false,
+		"dibs:fence:":         false,
+		"dibs:fence:{1}":      false,
+		":dibs:queue":         false,
+		"{lock:a}:dibs:queue": false,
+		"{lock:a}:dibs:signs": false,
+	} {
+		if err := checkKey(key); ok && err != nil || !ok && !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("checkKey(%q) = %v", key, err)
+		}
+	}
+}
+
+// A lock and a name that looks like its keys, or like its tag, have no key in
+// common. With one queue in common, a release of the one would grant the other.
+func TestKeysOfTwoNames(t *testing.T) {
+	for _, c := range [][2]string{
+		{"a", "{a}"}, {"a", "b"}, {"{a}", "{{a}"}, {"{a}", "{a}:"}, {"{a", "{{a}"}, {"{a}:", "{a}"}, {"{a}b", "a"},
+	} {
+		wantApart(t, &Store{}, c[0], c[1])
+	}
+	wantApart(t, &Store{prefix: "{"}, "x", "{x}")
+}
+
+// wantApart checks that two names share no key but the floor.
+func wantApart(t *testing.T, s *Store, one, other string) {
+	t.Helper()
+	if one == other || s.check(one) != nil || s.check(other) != nil {
+		return
+	}
+	mine := wantKeys(t, s, one)
+	for i, theirs := range wantKeys(t, s, other) {
+		for j := range mine {
+			if mine[j] == theirs && (i != 3 || j != 3) {
+				t.Errorf("prefix %q: names %q and %q share the key %q", s.prefix, one, other, theirs)
+			}
+		}
+	}
+}
+
+// wantKeys checks the keys of one name that was not refused, and returns them.
+func wantKeys(t *testing.T, s *Store, name string) [4]string {
+	t.Helper()
+	k := s.appendKeys(nil, name)
+	lock, queue, signs, floor := k.cut(string(k.text))
+	all := [4]string{lock, queue, signs, floor}
+	if lock != s.prefix+name {
+		t.Errorf("prefix %q, name %q: lock key %q", s.prefix, name, lock)
+	}
+	for i, key := range all {
+		if slot(key) != slot(lock) {
+			t.Errorf("prefix %q, name %q: %q lies in slot %d, the lock in %d", s.prefix, name, key, slot(key), slot(lock))
+		}
+		for _, earlier := range all[:i] {
+			if key == earlier {
+				t.Errorf("prefix %q, name %q: %q is there twice", s.prefix, name, key)
+			}
+		}
+		if i > 0 && checkKey(key) == nil {
+			t.Errorf("prefix %q, name %q: %q could be a lock too", s.prefix, name, key)
+		}
+	}
+	// The hot path has a buffer, and there the same must come out.
+	buf := append(make([]byte, 0, 512), "leftovers of the call before"...)
+	k = s.appendKeys(buf[:0], name)
+	l, q, g, f := k.cut(string(k.text))
+	if again := [4]string{l, q, g, f}; again != all {
+		t.Errorf("prefix %q, name %q: keys %q in a buffer, %q without", s.prefix, name, again, all)
+	}
+	return all
+}
+
+// Each key is refused or well placed, and no two names share any but the floor.
+func FuzzKeys(f *testing.F) {
+	for _, names := range [][2]string{
+		{"a", "{a}"}, {"a", "{a}:"}, {"foo{}{bar}", "foo{{bar}}zap"}, {"a}", "}{"}, {"{a", "{{a}"},
+		{"dibs:fence:{1}", "x:dibs:queue"}, {"\xff", "路\x00"}, {strings.Repeat("n", 512), "{}"},
+	} {
+		for _, prefix := range []string{"", "lock:", "{shop}:", "{", "}", "dibs:fence:"} {
+			f.Add(prefix, names[0], names[1])
+		}
+	}
+	f.Fuzz(func(t *testing.T, prefix, one, other string) {
+		s := &Store{prefix: prefix}
+		for _, name := range []string{one, other, "{" + one + "}", "{" + prefix + one + "}", one + ":"} {
+			if err := s.check(name); err != nil {
+				if !errors.Is(err, dibs.ErrInvalid) {
+					t.Errorf("prefix %q, name %q: %v", prefix, name, err)
+				}
+				continue
+			}
+			wantKeys(t, s, name)
+			wantApart(t, s, one, name)
+		}
+	})
+}

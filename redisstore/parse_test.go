@@ -1,0 +1,345 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// now is some server's time in µs.
+const now int64 = 1_700_000_000_000_000
+
+func TestParseAnswer(t *testing.T) {
+	held := func(fence uint64) dibs.Answer { return dibs.Answer{Held: true, Fence: fence} }
+	for _, c := range []struct {
+		reply any
+		want  dibs.Answer
+		void  bool
+	}{
+		{int64(1_700_000_000_000_001), held(1_700_000_000_000_001), false},
+		{[]any{now, "7"}, held(7), false},
+		{[]any{now, int64(0)}, dibs.Answer{}, true},
+		{
+			[]any{now, []any{"5", int64(3), int64(1500), "h:1:x:9"}},
+			dibs.Answer{Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
+		},
+		{ // not queued, behind a foreign key without a TTL
+			[]any{now, []any{"0", int64(0), int64(-1), "x"}}, dibs.Answer{Remaining: -1, Holder: "x"}, false,
+		},
+		{ // between two owners
+			[]any{now, []any{"5", int64(1), int64(-2), ""}}, dibs.Answer{Ticket: 5, Position: 1}, false,
+		},
+	} {
+		have, void, err := parseAnswer(c.reply)
+		if err != nil || void != c.void || have != c.want {
+			t.Errorf("%v: %+v, %v, %v; want %+v, %v", c.reply, have, void, err, c.want, c.void)
+		}
+	}
+	for _, reply := range []any{
+		nil, int64(-1), int64(0), "1 2", "", " ", "1", "1 ", " 1", "0 1", "-1 1", "1 x", "x 1", "1 2 3", "1.5 2", "OK", "9223372036854775808 1",
+		[]any{}, []any{now}, []any{now, nil}, []any{now, int64(1)}, []any{now, int64(-1)}, []any{now, "0"}, []any{now, "-1"},
+		[]any{now, ""}, []any{now, "1 2"}, []any{now, "18446744073709551616"}, []any{now, "7", "8"}, []any{"7"},
+		[]any{now, []any{}}, []any{now, []any{"5", int64(1), int64(1)}}, []any{now, []any{"5", int64(1), int64(1), "t", "more"}},
+		[]any{now, []any{int64(5), int64(1), int64(1), "t"}}, []any{now, []any{"5", "1", int64(1), "t"}},
+		[]any{now, []any{"5", int64(-1), int64(1), "t"}}, []any{now, []any{"x", int64(1), int64(1), "t"}},
+		[]any{now, []any{"5", int64(1), nil, "t"}}, []any{now, []any{"5", int64(1), int64(1), nil}},
+	} {
+		if have, void, err := parseAnswer(reply); err == nil || void || have != (dibs.Answer{}) {
+			t.Errorf("%v: %+v, %v, %v; want an error and nothing else", reply, have, void, err)
+		}
+	}
+}
+
+func TestServerTime(t *testing.T) {
+	for _, c := range []struct {
+		reply any
+		want  int64
+		ok    bool
+	}{
+		{now, now, true},
+		{int64(0), 0, false},
+		{[]any{now, "5"}, now, true},
+		{[]any{now}, now, true},
+		{nil, 0, false},
+		{int64(1), 0, false},
+		{"10", 0, false}, // extend's
+		{"x", 0, false},
+		{[]any{}, 0, false},
+		{[]any{"x"}, 0, false},
+	} {
+		if have, ok := serverTime(Reply{Value: c.reply}); ok != c.ok || ok && have != c.want {
+			t.Errorf("%v: %d, %v; want %d, %v", c.reply, have, ok, c.want, c.ok)
+		}
+	}
+}
+
+func TestRemaining(t *testing.T) {
+	for ms, want := range map[int64]time.Duration{
+		-1: -1, -2: 0, math.MinInt64: 0, 0: 0, 1: time.Millisecond, 86_400_000: 24 * time.Hour,
+		math.MaxInt64: math.MaxInt64 / time.Millisecond * time.Millisecond,
+	} {
+		if have := remaining(ms); have != want {
+			t.Errorf("remaining(%d) = %v, want %v", ms, have, want)
+		}
+	}
+}
+
+func TestParseState(t *testing.T) {
+	ticket := func(ago time.Duration) string { return strconv.FormatInt(now-ago.Microseconds(), 10) }
+	place := func(token string) string { return "0000000000000001 5000 1/1 host:1:x " + token }
+	state, err := parseState("n", []any{
+		now, "h:1:x:9:backup", int64(1500), "77", int64(4),
+		place("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may hold a space
+		place("b"), ticket(time.Minute), ticket(time.Second),
+		place("dead"), ticket(5 * time.Second), "",
+		place("dead too"), ticket(time.Minute), ticket(5 * time.Second),
+	})
+	want := dibs.State{
+		Name:    "n",
+		Holders: []dibs.Holder{{Token: "h:1:x:9:backup", Label: "backup", Remaining: 1500 * time.Millisecond}},
+		Waiters: []dibs.Waiter{
+			{Token: "a:1:x:1:daily job", Label: "daily job", Waited: time.Second},
+			{Token: "b", Waited: time.Minute},
+		},
+		Waiting: 2,
+		Fence:   77,
+	}
+	if err != nil || !reflect.DeepEqual(state, want) {
+		t.Errorf("%+v, %v; want %+v", state, err, want)
+	}
+	state, err = parseState("n", []any{now, "", int64(-2), "0", int64(0)})
+	if want := (dibs.State{Name: "n"}); err != nil || !reflect.DeepEqual(state, want) {
+		t.Errorf("free: %+v, %v; want %+v", state, err, want)
+	}
+	state, err = parseState("n", []any{now, "x", int64(-1), "0", int64(0)})
+	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining >= 0 {
+		t.Errorf("a key that never expires: %+v, %v", state, err)
+	}
+	for _, reply := range []any{
+		nil, "", int64(1), []any{}, []any{now, "", int64(-2), "0"}, []any{"x", "", int64(-2), "0", int64(0)},
+		[]any{now, nil, int64(-2), "0", int64(0)}, []any{now, "", "-2", "0", int64(0)}, []any{now, "", int64(-2), int64(0), int64(0)},
+		[]any{now, "", int64(-2), "-1", int64(0)}, []any{now, "", int64(-2), "0", "0"},
+		[]any{now, "", int64(-2), "0", int64(1), place("a")}, []any{now, "", int64(-2), "0", int64(1), place("a"), ticket(0)},
+		[]any{now, "", int64(-2), "0", int64(1), "a", ticket(0), ""}, []any{now, "", int64(-2), "0", int64(1), place("a"), "x", ""},
+		[]any{now, "", int64(-2), "0", int64(1), place("a"), ticket(0), nil},
+	} {
+		if state, err := parseState("n", reply); err == nil {
+			t.Errorf("%v: %+v, want an error", reply, state)
+		}
+	}
+}
+
+func TestParseMessage(t *testing.T) {
+	s := New(nil)
+	for text, want := range map[string]dibs.Event{
+		"7 5 9 tok":    {Kind: dibs.Granted, Token: "tok", Fence: 7, Ticket: 5},
+		"7 5 9 t o k":  {Kind: dibs.Granted, Token: "t o k", Fence: 7, Ticket: 5},
+		"7 5 0 tok":    {Kind: dibs.Granted, Token: "tok", Fence: 7, Ticket: 5},
+		"0 0 0 tok":    {Kind: dibs.Look, Token: "tok"},
+		"0 5 9 tok":    {Kind: dibs.Look, Token: "tok"},
+		"7 5 9 路\r\n🔒": {Kind: dibs.Granted, Token: "路\r\n🔒", Fence: 7, Ticket: 5},
+	} {
+		if have, ok := s.parseMessage(text); !ok || have != want {
+			t.Errorf("%q: %+v, %v; want %+v", text, have, ok, want)
+		}
+	}
+	for _, text := range []string{
+		"", " ", "   ", "7", "7 5", "7 5 9", "7 5 9 ", "x 5 9 tok", "7 x 9 tok", "7 5 x tok", "-7 5 9 tok", "7 -5 9 tok",
+		"18446744073709551616 5 9 tok", "7.5 5 9 tok", " 7 5 9 tok",
+	} {
+		if have, ok := s.parseMessage(text); ok {
+			t.Errorf("%q: %+v, want none", text, have)
+		}
+	}
+}
+
+// The age of a grant counts from when it was sent off, by the server's clock, and
+// is never made up.
+func TestMessageAge(t *testing.T) {
+	s := New(nil)
+	begin := time.Now()
+	s.clock.learn(begin, begin, now)
+	time.Sleep(time.Millisecond)
+	sent := now - time.Second.Microseconds()
+	e, ok := s.parseMessage(fmt.Sprintf("7 5 %d tok", sent))
+	if most := time.Since(begin) + time.Second; !ok || e.Age <= time.Second || e.Age > most {
+		t.Errorf("%+v, %v: want an age of 1s to %v", e, ok, most)
+	}
+	e, ok = s.parseMessage(fmt.Sprintf("7 5 %d tok", now+time.Hour.Microseconds()))
+	if !ok || e.Age != 0 {
+		t.Errorf("%+v, %v: sent in the future, want no age", e, ok)
+	}
+}
+
+func TestFail(t *testing.T) {
+	for _, c := range []struct {
+		err            error
+		kind           error
+		refused, other bool
+	}{
+		{ServerError("WRONGTYPE Operation against a key"), dibs.ErrForeign, false, true},
+		{ServerError("ERR user_script:1: WRONGTYPE Operation against a key"), dibs.ErrForeign, false, true},
+		{ServerError("READONLY You can't write against a read only replica."), dibs.ErrUnavailable, true, false},
+		{ServerError("OOM command not allowed"), dibs.ErrUnavailable, true, false},
+		{ServerError("LOADING Redis is loading the dataset in memory"), dibs.ErrUnavailable, false, false},
+		{ServerError("BUSY Redis is busy running a script"), dibs.ErrUnavailable, false, false},
+		{errors.New("connection reset"), dibs.ErrUnavailable, false, false},
+		{fmt.Errorf("adapter: %w", ErrClosed), dibs.ErrUnavailable, true, false},
+		{fmt.Errorf("wrapped: %w", ServerError("NOAUTH")), dibs.ErrUnavailable, true, false},
+	} {
+		err := fail("op", "n", c.err)
+		if !errors.Is(err, c.kind) || !errors.Is(err, c.err) {
+			t.Errorf("%v becomes %v, want %v", c.err, err, c.kind)
+		}
+		var unavailable *dibs.UnavailableError
+		if is := errors.As(err, &unavailable); is == c.other || is && unavailable.Refused != c.refused {
+			t.Errorf("%v becomes %+v, want refused %v", c.err, unavailable, c.refused)
+		}
+	}
+}
+
+// tree builds a reply from bytes: nil, int64, string, and lists of these.
+func tree(data *[]byte, depth int) any {
+	next := func(n int) []byte {
+		n = min(n, len(*data))
+		part := (*data)[:n]
+		*data = (*data)[n:]
+		return part
+	}
+	kind := next(1)
+	if len(kind) == 0 {
+		return nil
+	}
+	size := int(kind[0]) >> 3
+	switch kind[0] % 7 {
+	case 0:
+		return nil
+	case 1:
+		return int64(size) - 3
+	case 2:
+		var wide [8]byte
+		copy(wide[:], next(8))
+		return int64(binary.LittleEndian.Uint64(wide[:]))
+	case 3:
+		return string(next(size))
+	case 4: // often enough a number
+		return strconv.FormatUint(uint64(size)<<(size%50), 10)
+	case 5: // often enough a time
+		return now + int64(size) - 3
+	}
+	list := []any{}
+	for range size {
+		if depth == 0 || len(*data) == 0 {
+			break
+		}
+		list = append(list, tree(data, depth-1))
+	}
+	return list
+}
+
+// No reply makes the parsers panic or believe in a lease without a fence, and what
+// the scripts send comes out as it went in.
+func FuzzReplies(f *testing.F) {
+	for kind := range 7 {
+		f.Add([]byte{byte(kind), byte(kind) + 16, 255, 1, 2, 3, 4}, "t", uint64(1), int64(1), int64(1))
+	}
+	f.Add([]byte{0x16, 2, 0, 0, 0, 0, 0, 0, 0, 128, 4}, "h:1:x:9:daily", uint64(math.MaxInt64), int64(-1), int64(math.MaxInt64))
+	f.Add([]byte("\x14\x0e7 5 9 tok"), "a b", uint64(now), int64(-2), int64(math.MinInt64))
+	f.Fuzz(func(t *testing.T, data []byte, token string, number uint64, left, clock int64) {
+		s := New(nil)
+		s.clock.learn(time.Now(), time.Now(), clock)
+		rest := data
+		for len(rest) > 0 {
+			v := tree(&rest, 4)
+			answer, void, err := parseAnswer(v)
+			switch {
+			case answer.Held && (answer.Fence == 0 || err != nil || void):
+				t.Errorf("%v: %+v, %v, %v", v, answer, void, err)
+			case (err != nil || void) && answer != (dibs.Answer{}):
+				t.Errorf("%v: %+v beside %v, void %v", v, answer, err, void)
+			case answer.Held && answer != (dibs.Answer{Held: true, Fence: answer.Fence}), answer.Position < 0:
+				t.Errorf("%v: %+v", v, answer)
+			}
+			if state, err := parseState("n", v); err == nil && (state.Name != "n" || len(state.Holders) > 1) {
+				t.Errorf("%v: %+v", v, state)
+			}
+			serverTime(Reply{Value: v})
+			if text, ok := v.(string); ok {
+				wantSoundMessage(t, s, text)
+			}
+			wantWholeCall(t, v)
+		}
+		wantSoundMessage(t, s, token)
+		wantSoundMessage(t, s, fmt.Sprintf("%d %d %d %s", number, left, clock, token))
+		wantRoundTrips(t, s, token, number>>1, left)
+	})
+}
+
+func wantSoundMessage(t *testing.T, s *Store, text string) {
+	t.Helper()
+	e, ok := s.parseMessage(text)
+	if ok && (e.Token == "" || e.Kind == dibs.Granted && e.Fence == 0 || e.Kind != dibs.Granted && e.Kind != dibs.Look || e.Age < 0) {
+		t.Errorf("message %q: %+v", text, e)
+	}
+}
+
+// wantWholeCall checks that of two claims in one call none is granted by a reply
+// that was not made for two.
+func wantWholeCall(t *testing.T, v any) {
+	t.Helper()
+	first, second := new(request), new(request)
+	call{first: first, more: []*request{second}}.answer(Reply{Value: v})
+	list, _ := v.([]any)
+	for i, r := range []*request{first, second} {
+		if r.reply.Err != nil {
+			continue
+		}
+		answer, _, err := parseAnswer(r.reply.Value)
+		if err == nil && (len(list) != 3 || !reflect.DeepEqual(r.reply.Value, []any{list[0], list[i+1]})) {
+			t.Errorf("claim %d of two: %+v by the reply %#v", i, answer, v)
+		}
+	}
+}
+
+func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left int64) {
+	t.Helper()
+	if number > 0 {
+		want := dibs.Answer{Held: true, Fence: number}
+		for _, reply := range []any{int64(number), []any{now, fmt.Sprint(number)}} {
+			if have, void, err := parseAnswer(reply); have != want || void || err != nil {
+				t.Errorf("%v: %+v, %v, %v; want %+v", reply, have, void, err, want)
+			}
+		}
+	}
+	position := int64(number >> 32)
+	answer, void, err := parseAnswer([]any{now, []any{fmt.Sprint(number), position, left, token}})
+	want := dibs.Answer{Ticket: number, Position: int(position), Remaining: remaining(left), Holder: token}
+	if answer != want || void || err != nil {
+		t.Errorf("%+v, %v, %v; want %+v", answer, void, err, want)
+	}
+	if token == "" {
+		return
+	}
+	// As the scripts write it, and read the place: its token is all that follows.
+	e, ok := s.parseMessage(fmt.Sprintf("%d %d %d %s", number, number/2, now, token))
+	if !ok || e.Token != token || e.Fence != number || e.Kind == dibs.Granted && e.Ticket != number/2 {
+		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
+	}
+	place := string(appendPlace(nil, dibs.Claim{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
+	if have, ok := placeToken(place); !ok || have != token || !strings.HasPrefix(place, fmt.Sprintf("%016x 5000 1/1 ", number)) {
+		t.Errorf("place %q: token %q, %v", place, have, ok)
+	}
+	state, err := parseState("n", []any{now, token, left, fmt.Sprint(number), int64(1), place, fmt.Sprint(now), ""})
+	if err != nil || state.Fence != number || state.Holders[0].Token != token || state.Holders[0].Remaining != remaining(left) ||
+		state.Waiting != 1 || len(state.Waiters) != 1 || state.Waiters[0].Token != token || state.Waiters[0].Waited != 0 {
+		t.Errorf("%+v, %v", state, err)
+	}
+}

@@ -1,0 +1,561 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// These tests run in real time: the pump keeps its requests, with their channels
+// and timers, in pools of the package, and those may not enter a synctest bubble.
+
+const (
+	generous = 10 * time.Second
+	slow     = 15 * time.Millisecond // a server that takes so long is asked by a worker
+)
+
+// An exchange is one Do of a tap, under way until it is answered.
+type exchange struct {
+	cmds   []Cmd // as they were when they were sent
+	answer chan []Reply
+}
+
+// A tap is a Conn that hangs until the test answers.
+type tap struct {
+	Conn
+	exchanges chan *exchange
+}
+
+func (c *tap) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+	e := &exchange{answer: make(chan []Reply)}
+	for _, cmd := range cmds {
+		e.cmds = append(e.cmds, slices.Clone(cmd))
+	}
+	c.exchanges <- e
+	copy(replies, <-e.answer)
+	for i, cmd := range cmds {
+		if !slices.Equal(cmd, e.cmds[i]) {
+			panic(fmt.Sprintf("%q has become %q while it was under way", e.cmds[i], cmd))
+		}
+	}
+}
+
+// A rig is a pump on a tap.
+type rig struct {
+	t *testing.T
+	*pump
+	tap *tap
+}
+
+func newRig(t *testing.T) *rig {
+	c := &tap{exchanges: make(chan *exchange, 1000)}
+	r := &rig{t, &pump{conn: c, clock: &clock{epoch: time.Now()}}, c}
+	t.Cleanup(func() {
+		r.eventually("the workers go home", func() bool { return r.workers == 0 })
+	})
+	return r
+}
+
+// eventually waits for a state of the pump.
+func (r *rig) eventually(what string, is func() bool) {
+	r.t.Helper()
+	end := time.Now().Add(generous)
+	for {
+		r.mu.Lock()
+		ok, workers, queue := is(), r.workers, len(r.queue)
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("not after %v: %s; %d workers, %d queued", generous, what, workers, queue)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// sent returns the next exchange.
+func (r *rig) sent() *exchange {
+	r.t.Helper()
+	select {
+	case e := <-r.tap.exchanges:
+		return e
+	case <-time.After(generous):
+		r.t.Fatal("nothing is sent")
+		return nil
+	}
+}
+
+func (r *rig) nothingSent() {
+	r.t.Helper()
+	select {
+	case e := <-r.tap.exchanges:
+		r.t.Fatalf("sent: %q", e.cmds)
+	default:
+	}
+}
+
+func (e *exchange) reply(values ...any) {
+	replies := make([]Reply, len(values))
+	for i, v := range values {
+		if err, ok := v.(error); ok {
+			replies[i].Err = err
+		} else {
+			replies[i].Value = v
+		}
+	}
+	time.Sleep(slow)
+	e.answer <- replies
+}
+
+// A caller is a call of do.
+type caller struct {
+	t     *testing.T
+	leave context.CancelCauseFunc
+	back  chan Reply
+}
+
+// call sends a request in the background, and returns once it is in the queue or
+// under way.
+func (r *rig) call(req *request, until time.Duration) *caller {
+	r.t.Helper()
+	ctx, cancel := context.WithCancelCause(r.t.Context())
+	c := &caller{r.t, cancel, make(chan Reply, 1)}
+	sent := len(r.tap.exchanges)
+	go func() {
+		defer cancel(nil)
+		c.back <- r.do(ctx, req, time.Now().Add(until))
+	}()
+	r.eventually("the request is queued or sent", func() bool {
+		return slices.Contains(r.queue, req) || req.sent || req.gone || len(r.tap.exchanges) > sent
+	})
+	return c
+}
+
+func (c *caller) reply() Reply {
+	c.t.Helper()
+	select {
+	case reply := <-c.back:
+		return reply
+	case <-time.After(generous):
+		c.t.Fatal("the caller hangs")
+		return Reply{}
+	}
+}
+
+func (c *caller) wantValue(want any) {
+	c.t.Helper()
+	if have := c.reply(); have.Err != nil || fmt.Sprint(have.Value) != fmt.Sprint(want) {
+		c.t.Errorf("reply %v, %v; want %v", have.Value, have.Err, want)
+	}
+}
+
+func (c *caller) wantErr(want error) {
+	c.t.Helper()
+	if have := c.reply(); !errors.Is(have.Err, want) {
+		c.t.Errorf("reply %v, %v; want %v", have.Value, have.Err, want)
+	}
+}
+
+// plain is a request that does not merge.
+func plain(arg string) *request {
+	r := newRequest(releaseScript, "key")
+	r.args(arg)
+	return r
+}
+
+// claimOn is a request as acquire makes it.
+func claimOn(name, token string) *request {
+	r := newRequest(acquireScript, name, name+":q")
+	r.args("check")
+	r.merge, r.claims = name, len(r.cmd)
+	r.args(token, "ttl", "until", "place")
+	return r
+}
+
+// engage gives each worker something that hangs.
+func (r *rig) engage() (callers []*caller, hanging []*exchange) {
+	r.t.Helper()
+	for i := range maxWorkers {
+		callers = append(callers, r.call(plain(fmt.Sprint("engaged ", i)), time.Hour))
+		hanging = append(hanging, r.sent())
+	}
+	return callers, hanging
+}
+
+func wantCmds(t *testing.T, e *exchange, want ...string) {
+	t.Helper()
+	have := make([]string, len(e.cmds))
+	for i, cmd := range e.cmds {
+		have[i] = strings.Join(cmd, " ")
+	}
+	if !slices.Equal(have, want) {
+		t.Errorf("sent %q, want %q", have, want)
+	}
+}
+
+func TestPumpSendsAtOnce(t *testing.T) {
+	r := newRig(t)
+	for i := range 3 {
+		c := r.call(claimOn("n", "a"), time.Hour)
+		e := r.sent()
+		wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check a ttl until place")
+		e.reply(now + int64(i))
+		c.wantValue(now + int64(i))
+		if i == 0 && r.clock.latest(time.Now()) < now {
+			t.Error("the clock has not learnt")
+		}
+	}
+}
+
+// What gathers while the workers are busy goes as one pipeline, and claims on one
+// name become one call, in the order in which they came.
+func TestPumpMerges(t *testing.T) {
+	r := newRig(t)
+	engaged, hanging := r.engage()
+	requests := []*request{
+		claimOn("a", "a1"), claimOn("b", "b1"), plain("p1"), claimOn("a", "a2"),
+		claimOn("c", "c1"), plain("p2"), claimOn("b", "b2"), claimOn("a", "a3"),
+	}
+	callers := make([]*caller, len(requests))
+	for i, req := range requests {
+		callers[i] = r.call(req, time.Hour)
+	}
+	r.nothingSent()
+	hanging[0].reply("done")
+	engaged[0].wantValue("done")
+
+	e := r.sent()
+	eval, release := "EVALSHA "+acquireScript.sha+" 2 ", "EVALSHA "+releaseScript.sha+" 1 key "
+	wantCmds(t, e,
+		eval+"a a:q check a1 ttl until place a2 ttl until place a3 ttl until place",
+		eval+"b b:q check b1 ttl until place b2 ttl until place",
+		release+"p1",
+		eval+"c c:q check c1 ttl until place",
+		release+"p2",
+	)
+	place := []any{"5", int64(1), int64(2), "a1"}
+	e.reply(
+		[]any{now, "7", place, int64(0)},
+		ServerError("WRONGTYPE b"),
+		int64(1),
+		now,
+		errors.New("reset"),
+	)
+	callers[0].wantValue([]any{now, "7"})
+	callers[3].wantValue([]any{now, place})
+	callers[7].wantValue([]any{now, int64(0)})
+	callers[1].wantErr(ServerError("WRONGTYPE b"))
+	callers[6].wantErr(ServerError("WRONGTYPE b"))
+	callers[2].wantValue(1)
+	callers[4].wantValue(now)
+	if reply := callers[5].reply(); reply.Err == nil || reply.Err.Error() != "reset" {
+		t.Errorf("reply %v, want reset", reply)
+	}
+	for i := range hanging[1:] {
+		hanging[i+1].reply("done")
+		engaged[i+1].wantValue("done")
+	}
+}
+
+// A reply to several claims that was not made for several is not believed: each
+// of them could take it for a grant.
+func TestPumpDoubtsMergedReplies(t *testing.T) {
+	for _, reply := range []any{
+		nil, now, "7", []any{}, []any{now}, []any{now, "7"}, []any{now, "7", "8", "9"},
+	} {
+		r := newRig(t)
+		engaged, hanging := r.engage()
+		callers := []*caller{r.call(claimOn("n", "a"), time.Hour), r.call(claimOn("n", "b"), time.Hour)}
+		hanging[0].reply("done")
+		r.sent().reply(reply)
+		for i, c := range callers {
+			have := c.reply()
+			if answer, void, err := parseAnswer(have.Value); have.Err == nil && err == nil {
+				t.Errorf("%#v becomes, for claim %d, %+v, void %v", reply, i, answer, void)
+			}
+		}
+		for _, e := range hanging[1:] {
+			e.reply("done")
+		}
+		for _, c := range engaged {
+			c.wantValue("done")
+		}
+	}
+}
+
+func TestPumpTeachesScripts(t *testing.T) {
+	r := newRig(t)
+	engaged, hanging := r.engage()
+	callers := []*caller{
+		r.call(plain("p"), time.Hour), r.call(claimOn("n", "a"), time.Hour),
+		r.call(claimOn("n", "b"), time.Hour), r.call(plain("q"), time.Hour),
+	}
+	hanging[0].reply("done")
+	e := r.sent()
+	unknown := ServerError("NOSCRIPT No matching script. Please use EVAL.")
+	e.reply("known", unknown, unknown)
+	e = r.sent()
+	wantCmds(t, e, "EVAL "+acquireScript.text+" 2 n n:q check a ttl until place b ttl until place", "EVAL "+releaseScript.text+" 1 key q")
+	e.reply([]any{now, "7", int64(0)}, unknown)
+	callers[0].wantValue("known")
+	callers[1].wantValue([]any{now, "7"})
+	callers[2].wantValue([]any{now, int64(0)})
+	callers[3].wantErr(unknown) // and not a third time
+	for _, e := range hanging[1:] {
+		e.reply("done")
+	}
+	for _, c := range engaged {
+		c.wantValue("done")
+	}
+	r.nothingSent()
+}
+
+// Who leaves need not wait for a Conn that hangs, whatever the reason.
+func TestPumpCallersLeave(t *testing.T) {
+	r := newRig(t)
+	late, gone := r.call(plain("late"), 20*time.Millisecond), r.call(plain("gone"), time.Hour)
+	hanging := []*exchange{r.sent(), r.sent()}
+	cause := errors.New("no patience")
+	gone.leave(cause)
+	gone.wantErr(cause)
+	late.wantErr(errLate)
+	past := r.call(plain("past"), -time.Hour)
+	if err := past.reply().Err; !errors.Is(err, errLate) && !errors.Is(err, errUnsent) {
+		t.Errorf("error %v from a call whose time was over", err)
+	}
+	stays := r.call(plain("stays"), time.Hour)
+	for e := r.sent(); ; e = r.sent() {
+		arg := e.cmds[0][len(e.cmds[0])-1]
+		e.reply(arg)
+		if arg == "stays" {
+			break
+		}
+	}
+	stays.wantValue("stays")
+	for _, e := range hanging {
+		e.reply("too late")
+	}
+}
+
+// A worker whose callers have all left is replaced; one whose callers have not is
+// waited for, however long it takes; and there are never more than maxWorkers.
+func TestPumpReplacesStuckWorkers(t *testing.T) {
+	r := newRig(t)
+	engaged, hanging := r.engage()
+	const more = 6
+	var waiting []*caller
+	for i := range more {
+		waiting = append(waiting, r.call(plain(fmt.Sprint("waits ", i)), time.Hour))
+	}
+	r.nothingSent()
+
+	engaged[0].leave(nil)
+	engaged[0].wantErr(context.Canceled)
+	e := r.sent() // all that have gathered
+	if len(e.cmds) != more {
+		t.Fatalf("%d sent together, want %d", len(e.cmds), more)
+	}
+	late := r.call(plain("late"), time.Hour)
+	for _, c := range waiting[1:] { // one of its callers stays: that worker is not stuck
+		c.leave(nil)
+		c.wantErr(context.Canceled)
+	}
+	r.nothingSent()
+	r.eventually("workers are counted", func() bool { return r.workers == maxWorkers })
+
+	// A stuck worker that comes back is one too many, and goes home.
+	hanging[0].reply("too late")
+	r.nothingSent()
+	r.eventually("workers are counted", func() bool { return r.workers == maxWorkers && len(r.queue) == 1 })
+
+	e.reply(slices.Repeat([]any{"done"}, more)...)
+	waiting[0].wantValue("done")
+	e = r.sent()
+	wantCmds(t, e, "EVALSHA "+releaseScript.sha+" 1 key late")
+	e.reply("done")
+	late.wantValue("done")
+	for i := 1; i < maxWorkers; i++ {
+		hanging[i].reply("done")
+		engaged[i].wantValue("done")
+	}
+}
+
+// Though every connection hangs again and again, others are served.
+func TestPumpOutlivesHangs(t *testing.T) {
+	r := newRig(t)
+	var stuck []*exchange
+	for range 5 {
+		callers, hanging := r.engage()
+		waits := r.call(plain("waits"), time.Hour)
+		r.nothingSent()
+		for _, c := range callers {
+			c.leave(nil)
+			c.wantErr(context.Canceled)
+		}
+		r.sent().reply("done")
+		waits.wantValue("done")
+		stuck = append(stuck, hanging...)
+		r.eventually("the pump is idle", func() bool { return r.workers == 0 })
+	}
+	for _, e := range stuck {
+		e.reply("too late")
+	}
+}
+
+// A server that has always answered quickly may hang as well as any.
+func TestPumpDoesNotTrustASwiftServer(t *testing.T) {
+	r := newRig(t)
+	for range 3 {
+		c := r.call(plain("quick"), time.Hour)
+		r.sent().answer <- []Reply{{Value: "done"}}
+		c.wantValue("done")
+	}
+	gone := r.call(plain("gone"), time.Hour)
+	hanging := r.sent()
+	cause := errors.New("no patience")
+	gone.leave(cause)
+	gone.wantErr(cause)
+	late := r.call(plain("late"), 20*time.Millisecond)
+	late.wantErr(errLate)
+	hanging.reply("too late")
+	r.sent().reply("too late")
+}
+
+// A request whose caller has left before it was sent is never sent: it could take
+// a lock for nobody.
+func TestPumpForgetsWhatWasNotSent(t *testing.T) {
+	r := newRig(t)
+	engaged, hanging := r.engage()
+	gone, late, stays := r.call(claimOn("n", "gone"), time.Hour), r.call(plain("late"), 20*time.Millisecond), r.call(claimOn("n", "stays"), time.Hour)
+	gone.leave(nil)
+	gone.wantErr(errUnsent)
+	late.wantErr(errUnsent)
+	hanging[0].reply("done")
+	e := r.sent()
+	wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check stays ttl until place")
+	e.reply(now)
+	stays.wantValue(now)
+	for _, e := range hanging[1:] {
+		e.reply("done")
+	}
+	for _, c := range engaged {
+		c.wantValue("done")
+	}
+	r.nothingSent()
+}
+
+// However many have left ahead of it, a request is sent when a worker is free.
+func TestPumpFindsTheLivingBehindTheGone(t *testing.T) {
+	for _, many := range []int{1, maxBatch - 1, maxBatch, maxBatch + 1, 3 * maxBatch} {
+		r := newRig(t)
+		engaged, hanging := r.engage()
+		var gone []*caller
+		for i := range many {
+			gone = append(gone, r.call(plain(fmt.Sprint("gone ", i)), time.Hour))
+		}
+		stays := r.call(plain("stays"), time.Hour)
+		for _, c := range gone {
+			c.leave(nil)
+			c.wantErr(errUnsent)
+		}
+		hanging[0].reply("done")
+		select {
+		case e := <-r.tap.exchanges:
+			wantCmds(t, e, "EVALSHA "+releaseScript.sha+" 1 key stays")
+			e.reply("done")
+			stays.wantValue("done")
+		case <-time.After(time.Second):
+			t.Errorf("not sent behind %d that have left, with a worker to spare", many)
+			stays.leave(nil)
+			stays.wantErr(errUnsent)
+		}
+		for _, e := range hanging[1:] {
+			e.reply("done")
+		}
+		for _, c := range engaged {
+			c.wantValue("done")
+		}
+	}
+}
+
+// echo answers each request with its own arguments, now and then after a while.
+type echo struct {
+	Conn
+	calls, most atomic.Int64
+}
+
+func (c *echo) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+	c.calls.Add(1)
+	if rand.IntN(4) == 0 {
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+	}
+	for i, cmd := range cmds {
+		args := cmd[slices.Index(cmd, "check")+1:]
+		if cmd[1] == releaseScript.sha {
+			args = cmd[4:]
+			replies[i].Value = args[0]
+			continue
+		}
+		list := []any{now}
+		for ; len(args) > 0; args = args[4:] {
+			list = append(list, args[0])
+		}
+		c.most.Store(max(c.most.Load(), int64(len(list)-1)))
+		replies[i].Value = list
+	}
+}
+
+// Requests, batches and buffers are used again and again. Each caller gets its own
+// reply all the same, also when others leave at any moment.
+func TestPumpUnderLoad(t *testing.T) {
+	const callers, rounds = 200, 100
+	conn := new(echo)
+	p := &pump{conn: conn, clock: &clock{epoch: time.Now()}}
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for j := range rounds {
+				token := fmt.Sprintf("%d/%d", i, j)
+				req, want := plain(token), fmt.Sprint(token)
+				if rand.IntN(2) == 0 {
+					req, want = claimOn(fmt.Sprint(rand.IntN(5)), token), fmt.Sprint([]any{now, token})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(5000))*time.Microsecond)
+				if rand.IntN(2) == 0 {
+					ctx = t.Context()
+				}
+				reply := p.do(ctx, req, time.Now().Add(time.Duration(rand.IntN(20))*time.Millisecond))
+				cancel()
+				if reply.Err == nil && fmt.Sprint(reply.Value) != want {
+					t.Errorf("reply %v, want %v", reply.Value, want)
+				}
+			}
+		})
+	}
+	group.Wait()
+	end := time.Now().Add(generous)
+	for busy := true; busy; {
+		p.mu.Lock()
+		busy = p.workers > 0 || len(p.queue) > 0
+		if p.workers < 0 || p.workers > maxWorkers || time.Now().After(end) {
+			t.Errorf("%d workers, %d queued in the end", p.workers, len(p.queue))
+			busy = false
+		}
+		p.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	if n := conn.calls.Load(); n >= callers*rounds {
+		t.Errorf("%d round trips for %d requests: nothing was gathered", n, callers*rounds)
+	}
+	if conn.most.Load() < 2 {
+		t.Error("no claims were merged")
+	}
+}

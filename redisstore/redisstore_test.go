@@ -1,0 +1,626 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/storetest"
+)
+
+const generous = 10 * time.Second
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	lawful(t, redistest.Start(t))
+}
+
+func TestStoreOnCluster(t *testing.T) {
+	t.Parallel()
+	lawful(t, redistest.StartClusterNode(t), redisstore.Sharded())
+}
+
+// lawful runs the conformance suite on one server that all cases share, and looks
+// at the keys all the while, and when all is over.
+func lawful(t *testing.T, server *redistest.Server, options ...redisstore.Option) {
+	over := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for {
+			wantKeysThatEnd(t, server)
+			select {
+			case <-over:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	var stores atomic.Int32
+	t.Run("law", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) dibs.Store {
+			prefix := fmt.Sprintf("%d:", stores.Add(1))
+			return open(t, server, append(options, redisstore.Prefix(prefix))...)
+		})
+	})
+	close(over)
+	watch.Wait()
+	wantKeysThatEnd(t, server)
+}
+
+func open(t *testing.T, server *redistest.Server, options ...redisstore.Option) *redisstore.Store {
+	conn := redistest.Dial(server.Addr())
+	t.Cleanup(conn.Close)
+	return redisstore.New(conn, options...)
+}
+
+// keysOf returns all keys.
+func keysOf(t *testing.T, server *redistest.Server) (all []string) {
+	t.Helper()
+	conn := redistest.Dial(server.Addr())
+	defer conn.Close()
+	if err := conn.Scan(t.Context(), "*", func(keys []string) { all = append(all, keys...) }); err != nil && t.Context().Err() == nil {
+		t.Errorf("scan: %v", err)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+const (
+	floors = "dibs:fence:"
+	queue  = ":dibs:queue"
+	signs  = ":dibs:signs"
+)
+
+// wantKeysThatEnd checks that each key goes away by itself, but the floors.
+func wantKeysThatEnd(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	conn := redistest.Dial(server.Addr())
+	defer conn.Close()
+	for _, key := range keysOf(t, server) {
+		ttl, err := conn.Call(t.Context(), "PTTL", key)
+		if err != nil {
+			t.Errorf("PTTL %q: %v", key, err)
+			continue
+		}
+		aux := strings.HasSuffix(key, queue) || strings.HasSuffix(key, signs)
+		switch ms, _ := ttl.(int64); {
+		case ms == -2: // gone by now
+		case strings.HasPrefix(key, floors):
+			if ms != -1 {
+				t.Errorf("floor %q ends in %d ms", key, ms)
+			}
+		case ms == -1:
+			t.Errorf("%q never ends", key)
+		case aux && ms > time.Minute.Milliseconds():
+			t.Errorf("%q ends in %d ms, that is more than a minute", key, ms)
+		}
+	}
+}
+
+// wantOnlyFloors checks that nothing is left.
+func wantOnlyFloors(t *testing.T, server *redistest.Server, most int) {
+	t.Helper()
+	keys := keysOf(t, server)
+	left := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasPrefix(key, floors) })
+	if len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if n := len(keys) - len(left); n > most {
+		t.Errorf("%d floors, want at most %d", n, most)
+	}
+}
+
+// A party makes claims on a store.
+type party struct {
+	t      *testing.T
+	s      dibs.Store
+	client string
+	seq    uint64
+	events chan dibs.Event
+}
+
+var parties atomic.Uint64
+
+// mute returns a party that does not listen.
+func mute(t *testing.T, s dibs.Store) *party {
+	return &party{t: t, s: s, client: fmt.Sprintf("host:%d:test", parties.Add(1))}
+}
+
+// join returns a party that listens.
+func join(t *testing.T, s dibs.Store) *party {
+	t.Helper()
+	p := mute(t, s)
+	p.events = make(chan dibs.Event, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() { _ = s.Watch(ctx, p.client, func(e dibs.Event) { p.events <- e }) })
+	t.Cleanup(func() { cancel(); watch.Wait() })
+	if e := p.event(); e.Kind != dibs.Up {
+		t.Fatalf("first event %+v, want Up", e)
+	}
+	return p
+}
+
+func (p *party) event() dibs.Event {
+	p.t.Helper()
+	select {
+	case e := <-p.events:
+		return e
+	case <-time.After(generous):
+		p.t.Fatal("no event")
+		return dibs.Event{}
+	}
+}
+
+func (p *party) granted(c dibs.Claim) uint64 {
+	p.t.Helper()
+	e := p.event()
+	if e.Kind != dibs.Granted || e.Token != c.Token {
+		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
+	}
+	return e.Fence
+}
+
+func (p *party) claim(name string) dibs.Claim {
+	p.seq++
+	return dibs.Claim{
+		Name: name, Token: fmt.Sprintf("%s:%d", p.client, p.seq), Client: p.client, Seq: p.seq,
+		TTL: time.Minute, Weight: 1, Limit: 1, Queue: true,
+	}
+}
+
+func (p *party) ask(c dibs.Claim) dibs.Answer {
+	p.t.Helper()
+	c.Until = time.Now().Add(generous)
+	a, err := p.s.Acquire(p.t.Context(), c)
+	if err != nil {
+		p.t.Fatalf("acquire %q: %v", c.Name, err)
+	}
+	return a
+}
+
+func (p *party) take(c dibs.Claim) uint64 {
+	p.t.Helper()
+	a := p.ask(c)
+	if !a.Held || a.Fence == 0 {
+		p.t.Fatalf("acquire %q: %+v, want held", c.Name, a)
+	}
+	return a.Fence
+}
+
+func (p *party) wait(c dibs.Claim) dibs.Answer {
+	p.t.Helper()
+	a := p.ask(c)
+	if a.Held || a.Ticket == 0 {
+		p.t.Fatalf("acquire %q: %+v, want to wait", c.Name, a)
+	}
+	return a
+}
+
+func (p *party) free(c dibs.Claim, fence uint64) {
+	p.t.Helper()
+	freed, err := p.s.Release(p.t.Context(), dibs.Release{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(generous)})
+	if err != nil || !freed {
+		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
+	}
+}
+
+func (p *party) inspect(name string) dibs.State {
+	p.t.Helper()
+	state, err := p.s.Inspect(p.t.Context(), name)
+	if err != nil {
+		p.t.Fatalf("inspect %q: %v", name, err)
+	}
+	return state
+}
+
+// What waits has keys that end by themselves, whatever has become of its process.
+func TestKeysOfWaitersEnd(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server)
+	p := mute(t, s)
+	h, first, second := p.claim("n"), p.claim("n"), p.claim("n")
+	fence := p.take(h)
+	p.wait(first)
+	wantKeysThatEnd(t, server)
+	p.wait(second)
+	p.wait(first) // a sign of life
+	if keys := keysOf(t, server); len(keys) != 4 {
+		t.Fatalf("keys %q, want lock, queue, signs and floor", keys)
+	}
+	wantKeysThatEnd(t, server)
+	p.free(h, fence)
+	wantKeysThatEnd(t, server)
+	if err := s.Abandon(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Abandon(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	wantKeysThatEnd(t, server)
+}
+
+// A waiter that cannot be reached is put aside while the next one is served. That
+// must not make its place one for ever.
+func TestKeysOfTheUnreachableEnd(t *testing.T) {
+	t.Parallel()
+	for name, unreachable := range map[string]int{"one": 1, "three": 3} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			s := open(t, server)
+			dead, live := mute(t, s), join(t, s)
+			h, last := live.claim("n"), live.claim("n")
+			fence := live.take(h)
+			for range unreachable {
+				dead.wait(dead.claim("n"))
+			}
+			live.wait(last)
+			live.free(h, fence)
+			live.granted(last)
+			if state := live.inspect("n"); state.Waiting != unreachable {
+				t.Errorf("%d wait, want %d", state.Waiting, unreachable)
+			}
+			wantKeysThatEnd(t, server)
+		})
+	}
+	t.Run("nobody else", func(t *testing.T) {
+		server := redistest.Start(t)
+		p := mute(t, open(t, server))
+		h := p.claim("n")
+		fence := p.take(h)
+		for range 3 {
+			p.wait(p.claim("n"))
+		}
+		p.free(h, fence)
+		wantKeysThatEnd(t, server)
+	})
+}
+
+// Clients that are done leave floors, one for each slot at most, and nothing else.
+func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	const names, workers = 5, 40
+	server := redistest.Start(t)
+	a, b := dibs.New(open(t, server)), dibs.New(open(t, server))
+	var group sync.WaitGroup
+	var served, gone atomic.Int32
+	for i := range workers {
+		c, name := a, fmt.Sprint("n", i%names)
+		if i%2 == 0 {
+			c = b
+		}
+		group.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			if i%4 == 3 {
+				time.AfterFunc(5*time.Millisecond, cancel)
+			}
+			defer cancel()
+			err := c.Mutex(name).Do(ctx, func(context.Context) error {
+				time.Sleep(3 * time.Millisecond)
+				return nil
+			})
+			switch {
+			case err == nil:
+				served.Add(1)
+			case errors.Is(err, dibs.ErrBusy) && errors.Is(err, context.Canceled):
+				gone.Add(1)
+			default:
+				t.Error(err)
+			}
+			if _, err := c.Mutex(name).TryLock(t.Context(), dibs.MaxHold(dibs.MinTTL)); err != nil && !errors.Is(err, dibs.ErrBusy) {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	wantKeysThatEnd(t, server)
+	for _, c := range []*dibs.Client{a, b} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := served.Load(); n < workers*3/4 {
+		t.Errorf("%d served, %d left", n, gone.Load())
+	}
+	wantOnlyFloors(t, server, names)
+}
+
+// floorOf makes a fence for a name and returns the key that remembers it.
+func floorOf(t *testing.T, server *redistest.Server, p *party, name string) string {
+	t.Helper()
+	c := p.claim(name)
+	p.free(c, p.take(c))
+	for _, key := range keysOf(t, server) {
+		if strings.HasPrefix(key, floors) {
+			return key
+		}
+	}
+	t.Fatal("no floor")
+	return ""
+}
+
+// Lua's numbers are floating point, and what it prints of a large one is up to the
+// format. Fences are exact, on each way that they take.
+func TestFencesAreExact(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := join(t, open(t, server))
+	floor := floorOf(t, server, p, "n")
+	for _, last := range []uint64{1<<51 - 1, 1<<52 + 1, 1<<53 - 100, 4_999_999_999_999_999, 8_999_999_999_999_998} {
+		server.MustCmd(t, "SET", floor, strconv.FormatUint(last, 10))
+		grew := func(how string, fence uint64) {
+			t.Helper()
+			if fence != last+1 {
+				t.Errorf("fence %d after %d, %s", fence, last, how)
+			}
+			last++
+			if have := server.MustCmd(t, "GET", floor); have != strconv.FormatUint(last, 10) {
+				t.Errorf("floor %v after %s, want %d", have, how, last)
+			}
+			if state := p.inspect("n"); state.Fence != last {
+				t.Errorf("inspect tells fence %d after %d, %s", state.Fence, last, how)
+			}
+		}
+		h, first, second := p.claim("n"), p.claim("n"), p.claim("n")
+		grew("acquired", p.take(h))
+		grew("asked again", p.take(h))
+		p.wait(first)
+		p.wait(second)
+		p.free(h, last)
+		grew("handed on", p.granted(first))
+		p.free(first, 0)
+		grew("handed on by one who did not know the fence", p.granted(second))
+		grew("asked again", p.take(second))
+		p.free(second, last)
+		short := p.claim("n")
+		short.TTL = 10 * time.Millisecond
+		grew("acquired", p.take(short))
+		wait := p.claim("n")
+		for p.inspect("n").Holders != nil {
+			time.Sleep(time.Millisecond)
+		}
+		grew("expired", p.take(wait))
+		p.free(wait, last)
+	}
+}
+
+// A server whose clock went back, for a second or for years, goes on counting; one
+// whose clock is right again, too.
+func TestFencesOutliveTheClock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := mute(t, open(t, server))
+	floor := floorOf(t, server, p, "n")
+	for _, ahead := range []time.Duration{time.Second, time.Hour, 100 * 365 * 24 * time.Hour} {
+		last := uint64(time.Now().Add(ahead).UnixMicro())
+		server.MustCmd(t, "SET", floor, strconv.FormatUint(last, 10))
+		for range 5 {
+			c := p.claim("n")
+			fence := p.take(c)
+			if fence != last+1 {
+				t.Fatalf("fence %d after %d, with a clock %v behind", fence, last, ahead)
+			}
+			p.free(c, fence)
+			last = fence
+		}
+	}
+	server.MustCmd(t, "SET", floor, "7")
+	before := uint64(time.Now().Add(-time.Minute).UnixMicro())
+	c := p.claim("n")
+	if fence := p.take(c); fence < before {
+		t.Errorf("fence %d with a floor far below the clock, want the clock's time", fence)
+	}
+	// Names of one slot share a floor, and so do those of two prefixes.
+	q := mute(t, open(t, server, redisstore.Prefix("other:{lock:n}:")))
+	last := p.inspect("n").Fence
+	if fence := q.take(q.claim("x")); fence <= last {
+		t.Errorf("fence %d after %d in the same slot", fence, last)
+	}
+	if keys := keysOf(t, server); len(keys) != 3 {
+		t.Errorf("keys %q, want two locks and one floor", keys)
+	}
+}
+
+// No prefix makes two names one: a hand-off of the one must not grant the other.
+func TestNamesLikeTagsAreNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server, redisstore.Prefix(""))
+	p := join(t, s)
+	plain, tag := p.claim("a"), p.claim("{a}")
+	plainFence, tagFence := p.take(plain), p.take(tag)
+	waits := p.claim("a")
+	waits.Queue = true
+	p.wait(waits)
+	if n := p.inspect("{a}").Waiting; n != 0 {
+		t.Errorf("%d wait for {a}, want none: they wait for a", n)
+	}
+	p.free(tag, tagFence)
+	select {
+	case e := <-p.events:
+		t.Errorf("a release of {a} brings %+v to one who waits for a, which is held", e)
+	case <-time.After(100 * time.Millisecond):
+		p.free(plain, plainFence)
+		p.granted(waits)
+	}
+}
+
+// A list is of this prefix, whatever it looks like in a glob.
+func TestListKeepsToItsPrefix(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, prefix := range []string{"lock:", `we[i]rd*?\^]:`, "", "*", "[a]", `\`} {
+		s := open(t, server, redisstore.Prefix(prefix))
+		p := mute(t, s)
+		mine := prefix + "mine" // a name that says where it belongs
+		c := p.claim(mine)
+		p.take(c)
+		for _, other := range []string{"wexrdyyz:", "a", "xx"} {
+			server.MustCmd(t, "SET", other+"mine", "x", "PX", "60000")
+		}
+		names, err := s.List(t.Context(), "*")
+		if err != nil || !slices.Contains(names, mine) || prefix != "" && len(names) != 1 {
+			t.Errorf("prefix %q: %q, %v", prefix, names, err)
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, floors) || strings.Contains(name, ":dibs:") {
+				t.Errorf("prefix %q: lists %q", prefix, name)
+			}
+		}
+		server.MustCmd(t, "FLUSHALL")
+	}
+}
+
+// A key that holds something else is told as such, and stays as it is.
+func TestForeignKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server)
+	p := mute(t, s)
+	for _, key := range []string{"lock:n", "{lock:n}:dibs:queue"} {
+		server.MustCmd(t, "FLUSHALL")
+		server.MustCmd(t, "LPUSH", key, "x")
+		c := p.claim("n")
+		_, err := s.Acquire(t.Context(), c)
+		wantIs(t, "acquire with "+key, err, dibs.ErrForeign)
+		_, err = s.Inspect(t.Context(), "n")
+		wantIs(t, "inspect with "+key, err, dibs.ErrForeign)
+		if n := server.MustCmd(t, "LLEN", key); n != int64(1) {
+			t.Errorf("%q has %v items now", key, n)
+		}
+	}
+	server.MustCmd(t, "FLUSHALL")
+	server.MustCmd(t, "LPUSH", "lock:n", "x")
+	c, other := p.claim("n"), p.claim("other")
+	p.take(other)
+	_, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: c.Token})
+	wantIs(t, "release", err, dibs.ErrForeign)
+	errs := s.Extend(t.Context(), []dibs.Hold{{Name: "n", Token: c.Token, TTL: time.Minute}, {Name: "other", Token: other.Token, TTL: time.Minute}})
+	wantIs(t, "extend", errs[0], dibs.ErrForeign)
+	wantIs(t, "extend", errs[0], dibs.ErrLost)
+	if errs[1] != nil {
+		t.Errorf("extend: %v of another name", errs[1])
+	}
+
+	// A string without an end is a holder that never expires, also an empty one.
+	for _, value := range []string{"somebody", ""} {
+		server.MustCmd(t, "SET", "lock:n", value)
+		c.Queue = false
+		if a := p.ask(c); a.Held || a.Remaining >= 0 || a.Holder != value {
+			t.Errorf("%+v while %q holds for ever", a, value)
+		}
+		if state := p.inspect("n"); len(state.Holders) != 1 || state.Holders[0].Remaining >= 0 {
+			t.Errorf("%+v while %q holds for ever", state, value)
+		}
+	}
+}
+
+func wantIs(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: error %v, want %v", what, err, want)
+	}
+}
+
+// A claim that the scripts could not read back is refused before it is sent: it
+// would fail in the hands of whoever releases the name.
+func TestBadClaims(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server)
+	before, err := server.Commands()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, spoil := range map[string]func(*dibs.Claim){
+		"no token":           func(c *dibs.Claim) { c.Token = "" },
+		"no client":          func(c *dibs.Claim) { c.Client = "" },
+		"client with space":  func(c *dibs.Claim) { c.Client = "a b" },
+		"client with tab":    func(c *dibs.Claim) { c.Client = "a\tb" },
+		"client with \\n":    func(c *dibs.Claim) { c.Client = "a\n" },
+		"client with \\r":    func(c *dibs.Claim) { c.Client = "\ra" },
+		"client with \\v":    func(c *dibs.Claim) { c.Client = "a\vb" },
+		"client with \\f":    func(c *dibs.Claim) { c.Client = "a\fb" },
+		"no TTL":             func(c *dibs.Claim) { c.TTL = 0 },
+		"negative TTL":       func(c *dibs.Claim) { c.TTL = -time.Second },
+		"a TTL below 1ms":    func(c *dibs.Claim) { c.TTL = time.Millisecond - 1 },
+		"no weight":          func(c *dibs.Claim) { c.Weight = 0 },
+		"a limit of two":     func(c *dibs.Claim) { c.Limit = 2 },
+		"no name":            func(c *dibs.Claim) { c.Name = "" },
+		"a stray brace":      func(c *dibs.Claim) { c.Name = "a}" },
+		"a queue's name":     func(c *dibs.Claim) { c.Name = "a:dibs:queue" },
+		"a name of 513":      func(c *dibs.Claim) { c.Name = strings.Repeat("n", 513) },
+		"a name not of UTF8": func(c *dibs.Claim) { c.Name = "\xff" },
+	} {
+		c := mute(t, s).claim("n")
+		spoil(&c)
+		_, err := s.Acquire(t.Context(), c)
+		wantIs(t, "acquire, "+what, err, dibs.ErrInvalid)
+		wantIs(t, "abandon, "+what, s.Abandon(t.Context(), c), dibs.ErrInvalid)
+	}
+	for _, name := range []string{"", "a}", strings.Repeat("n", 513), "\xff", "a:dibs:signs"} {
+		_, err := s.Release(t.Context(), dibs.Release{Name: name, Token: "t"})
+		wantIs(t, fmt.Sprintf("release %q", name), err, dibs.ErrInvalid)
+		_, err = s.Inspect(t.Context(), name)
+		wantIs(t, fmt.Sprintf("inspect %q", name), err, dibs.ErrInvalid)
+		wantIs(t, fmt.Sprintf("extend %q", name), s.Extend(t.Context(), []dibs.Hold{{Name: name, Token: "t", TTL: time.Minute}})[0], dibs.ErrInvalid)
+	}
+	after, err := server.Commands()
+	if err != nil || after != before+1 {
+		t.Errorf("%d commands were sent, %v; want none", after-before-1, err)
+	}
+}
+
+// A server that has forgotten the scripts learns them again, within the call.
+func TestScriptsAreTaught(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server)
+	p := join(t, s)
+	for range 3 {
+		flush := func() { server.MustCmd(t, "SCRIPT", "FLUSH") }
+		flush()
+		h, next := p.claim("n"), p.claim("n")
+		fence := p.take(h)
+		flush()
+		p.wait(next)
+		flush()
+		if err := s.Extend(t.Context(), []dibs.Hold{{Name: "n", Token: h.Token, TTL: time.Minute}})[0]; err != nil {
+			t.Fatal(err)
+		}
+		flush()
+		if state := p.inspect("n"); state.Waiting != 1 {
+			t.Fatalf("%+v", state)
+		}
+		flush()
+		p.free(h, fence)
+		p.free(next, p.granted(next))
+	}
+}
+
+// A nil option is no option.
+func TestNilOption(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	defer func() {
+		if r := recover(); r != nil {
+			t.Errorf("panic: %v", r)
+		}
+	}()
+	p := mute(t, open(t, server, nil, redisstore.Prefix("p:"), nil))
+	p.take(p.claim("n"))
+	if keys := keysOf(t, server); !slices.Contains(keys, "p:n") {
+		t.Errorf("keys %q", keys)
+	}
+}
