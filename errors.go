@@ -53,7 +53,7 @@ func (e *BusyError) Error() string {
 		if e.Remaining < 0 {
 			s += " (never expires)"
 		} else {
-			s += fmt.Sprintf(" for %v yet", e.Remaining)
+			s += fmt.Sprintf(" for %v yet", e.Remaining.Round(time.Millisecond))
 		}
 	}
 	if e.Ahead > 0 {
@@ -90,6 +90,9 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
+	if e.Why == Unknown {
+		return fmt.Sprintf("dibs: lease on %q is not confirmed: it was attached, Extend confirms it", e.Name)
+	}
 	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Why)
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()
@@ -137,6 +140,15 @@ func both(kind, cause error) []error {
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// root returns the cause of a store's failure, or the failure itself.
+func root(err error) error {
+	var u *UnavailableError
+	if errors.As(err, &u) && u.Cause != nil {
+		return u.Cause
+	}
+	return err
 }
 
 // refused reports whether the store answered that it will not serve, so that

@@ -21,14 +21,15 @@ type Acquired struct {
 	Fence       uint64
 	Waited      time.Duration // since the call
 	Pushed      bool          // by hand-off: the store granted it and told us
-	Handoff     time.Duration // how long the hand-off was under way, if the store knows
+	Handoff     time.Duration // how long ago the store was asked to hand it on, zero if unknown
 }
 
 // Waiting: a call has joined a queue.
 type Waiting struct {
 	Name, Token string
 	Holder      string
-	Position    int // 1 is served next
+	Position    int    // 1 is served next
+	Ticket      uint64 // who has the smaller one is served first
 }
 
 // Renewed: a batch of leases was renewed in one call of the store.

@@ -11,7 +11,8 @@ import (
 // process or call, by its name and token. It does no I/O: the lease counts as not
 // held until Extend has confirmed it, and is renewed from then on (unless with
 // NoRenew); Unlock releases it, confirmed or not. The first owner does not notice
-// that another one renews: agree who does.
+// that another one renews: agree who does. If the other one releases it, the first
+// owner's Unlock says ErrLost; and a Client that is closed releases its leases.
 func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	set := c.defaults.with(options)
 	set.token = token
@@ -28,7 +29,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	}
 	c.start()
 	h := &hold{
-		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks,
+		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
 		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.err = &LostError{Name: name, Token: token, Why: Unknown}

@@ -19,13 +19,14 @@ type Lease struct {
 // hold is the state that the handles of one lease share: a reentrant call gets
 // a second handle. Fields without a note never change after it was made.
 type hold struct {
-	c      *Client
-	parent context.Context // of the call, for its values
-	first  Lease           // kept here to save an allocation
-	name   string
-	token  string
-	fence  uint64
-	hooks  *Hooks
+	c       *Client
+	parent  context.Context // of the call, for its values
+	first   Lease           // kept here to save an allocation
+	name    string
+	token   string
+	fence   uint64
+	hooks   *Hooks
+	timeout time.Duration // of one operation
 
 	// In the client's time:
 	since time.Duration
@@ -142,7 +143,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := h.alive(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.c.defaults.timeout)
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	for try := 0; ; try++ {
 		sent := h.c.look()

@@ -94,7 +94,8 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // hard to guess. 1 to 256 bytes of printable UTF-8 without spaces.
 func Token(token string) Option { return func(s *settings) { s.token = token } }
 
-// Observe sets the hooks, which replace those of the level above.
+// Observe sets the hooks, which replace those of the level above. Renewed and
+// Degraded concern many leases: only those given to New are called.
 func Observe(h Hooks) Option { return func(s *settings) { s.hooks = &h } }
 
 const (

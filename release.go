@@ -11,7 +11,7 @@ import (
 // giveBack releases a lease within the operation timeout.
 func (c *Client) giveBack(h *hold) error {
 	r := Release{Name: h.name, Token: h.token, Fence: h.fence}
-	end := time.Now().Add(c.defaults.timeout)
+	end := time.Now().Add(h.timeout)
 	unknown := false
 	for try := 0; ; try++ {
 		r.Until = share(end)
@@ -30,7 +30,7 @@ func (c *Client) giveBack(h *hold) error {
 		unknown = unknown || !refused(err)
 		if refused(err) || !time.Now().Before(end) || !pause(c.life, backoff(try)) {
 			c.releaseLater(h.ttl, r)
-			return &UnavailableError{Op: "unlock", Name: h.name, Cause: err, Refused: !unknown, Unknown: unknown}
+			return &UnavailableError{Op: "unlock", Name: h.name, Cause: root(err), Refused: !unknown, Unknown: unknown}
 		}
 	}
 }

@@ -350,7 +350,7 @@ func (q *call) recheck(failed error) time.Duration {
 func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	c := q.c
 	h := &hold{
-		c: c, parent: q.ctx, name: q.claim.Name, token: q.claim.Token, fence: q.answer.Fence, hooks: q.set.hooks,
+		c: c, parent: q.ctx, name: q.claim.Name, token: q.claim.Token, fence: q.answer.Fence, hooks: q.set.hooks, timeout: q.set.timeout,
 		since: sent, until: never, ttl: q.claim.TTL, index: -1, handles: 1,
 	}
 	if q.set.maxHold > 0 {
@@ -429,7 +429,7 @@ func (q *call) explain(err error) error {
 	if errors.Is(err, ended) {
 		return err
 	}
-	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(ended, err)}
+	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(ended, root(err))}
 }
 
 func (q *call) tellWaiting() {
@@ -438,7 +438,7 @@ func (q *call) tellWaiting() {
 	}
 	q.waiting = true
 	q.set.hooks.Waiting(Waiting{
-		Name: q.claim.Name, Token: q.claim.Token, Holder: q.answer.Holder, Position: q.answer.Position,
+		Name: q.claim.Name, Token: q.claim.Token, Holder: q.answer.Holder, Position: q.answer.Position, Ticket: q.answer.Ticket,
 	})
 }
 

@@ -67,7 +67,7 @@ var requests = sync.Pool{New: func() any {
 
 var (
 	errLate   = errors.New("no answer in time")
-	errUnsent = errors.New("not sent in time: all connections are busy")
+	errUnsent = errors.New("not sent in time: all connections, or the processor, are busy")
 )
 
 func newRequest(s *script, keys ...string) *request {

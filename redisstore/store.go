@@ -32,7 +32,9 @@ var _ dibs.Store = (*Store)(nil)
 type Option func(*Store)
 
 // Prefix is put before each name to make its key. The default is "lock:"; it may
-// be empty, so that names are keys, as most other libraries have it.
+// be empty, so that names are keys, as most other libraries have it. Queues lie at
+// {key}:dibs:… and fence floors at dibs:fence:…, whatever the prefix: an ACL must
+// grant these too.
 func Prefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
 
 // Sharded says that the server is a cluster: keys of different slots do not meet
@@ -289,9 +291,15 @@ func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	}
 	k := s.appendKeys(nil, name)
 	lock, queue, signs, floor := k.cut(string(k.text))
-	r := newRequest(inspectScript, lock, queue, signs, floor)
-	r.args(count(most))
-	reply := s.pump.do(ctx, r, until)
+	var reply Reply
+	for range 2 { // it only reads
+		r := newRequest(inspectScript, lock, queue, signs, floor)
+		r.args(count(most))
+		reply = s.pump.do(ctx, r, until)
+		if reply.Err == nil {
+			break
+		}
+	}
 	if reply.Err != nil {
 		return dibs.State{}, fail("inspect", name, reply.Err)
 	}

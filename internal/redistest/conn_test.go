@@ -36,8 +36,10 @@ func TestDoAnswersInOrder(t *testing.T) {
 		{Value: int64(2)},
 		{Value: []any{"vw", nil}},
 	}
-	if !reflect.DeepEqual(have, want) {
-		t.Errorf("have %v, want %v", have, want)
+	for i := range want {
+		if !reflect.DeepEqual(have[i].Value, want[i].Value) || !errors.Is(have[i].Err, want[i].Err) {
+			t.Errorf("%q: have %v, want %v", cmds[i], have[i], want[i])
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func TestRepliesCutShort(t *testing.T) {
 		if n == 0 {
 			want = io.EOF
 		}
-		if _, err := parse(whole[:n]); err != want {
+		if _, err := parse(whole[:n]); !errors.Is(err, want) {
 			t.Errorf("%q: have %v, want %v", whole[:n], err, want)
 		}
 	}

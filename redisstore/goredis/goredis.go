@@ -22,7 +22,8 @@ import (
 type Option = redisstore.Option
 
 // Prefix is put before each name to make its key. The default is "lock:"; it may
-// be empty, so that names are keys, as most other libraries have it.
+// be empty, so that names are keys, as most other libraries have it. See
+// redisstore.Prefix for the keys beside these.
 func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 
 // New returns a store on a client. It does no I/O.
