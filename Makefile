@@ -12,7 +12,7 @@ FUZZTIME ?= 20s
 ARGS     ?=
 
 # Without a redis-server the tests that need one skip themselves; with one, a
-# test that skips all the same is a failure.
+# test that skips all the same is a failure. One package at a time: many measure time.
 redis := if scripts/install-redis; then export DIBS_REQUIRE_REDIS=1; fi
 
 .PHONY: help
@@ -21,11 +21,11 @@ help: ## print this list
 
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server if it can)
-	@$(redis); go test -race work
+	@$(redis); go test -race -p 1 -timeout=15m work
 
 .PHONY: test-long
 test-long: ## the same at length: DIBS_LONG=1, COUNT=5 times
-	@$(redis); DIBS_LONG=1 go test -race -count=$(COUNT) -timeout=60m work
+	@$(redis); DIBS_LONG=1 go test -race -p 1 -count=$(COUNT) -timeout=80m work
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME=20s

@@ -2,6 +2,7 @@ package dibs
 
 import (
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -155,7 +156,7 @@ func plain(s string, limit int) bool {
 		return false
 	}
 	for _, r := range s {
-		if r <= ' ' || r == 0x7f {
+		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
 			return false
 		}
 	}

@@ -13,8 +13,12 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
+// wantErr wants an error that is each of these, or none.
 func wantErr(t *testing.T, err error, want ...error) {
 	t.Helper()
+	if len(want) == 0 && err != nil {
+		t.Fatalf("error %v, want none", err)
+	}
 	for _, w := range want {
 		if !errors.Is(err, w) {
 			t.Fatalf("error %v, want %v", err, w)
@@ -250,36 +254,37 @@ func TestStalePush(t *testing.T) {
 			entered <- l
 		}()
 		synctest.Wait()
-		// Its questions are held up while the grant lives and dies.
+		// A question is lost while the grant lives, the next one arrives after it
+		// has died, and the message of the grant after that.
+		begin := time.Now()
 		f.set(func(f *faulty) {
 			f.acquire = func(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
-				time.Sleep(3 * time.Second)
+				if lost := 1300*time.Millisecond - time.Since(begin); lost > 0 {
+					time.Sleep(lost)
+					return dibs.Answer{}, errReset
+				}
+				time.Sleep(300 * time.Millisecond)
 				c.Until = time.Time{}
 				return f.Store.Acquire(context.Background(), c)
 			}
 		})
 		time.Sleep(400 * time.Millisecond)
 		wantErr(t, l.Unlock()) // grants to slow, for a second
-		time.Sleep(1100 * time.Millisecond)
-		other := lock(t, third, "n") // after that second
-		time.Sleep(3 * time.Second)  // slow is told "not yet"
-		for _, deliver := range stale {
-			deliver()
+		time.Sleep(1050 * time.Millisecond)
+		other := lock(t, third, "n")       // after that second
+		time.Sleep(250 * time.Millisecond) // slow is told "not yet"
+		if len(stale) != 1 {
+			t.Fatalf("%d grants are under way, want 1", len(stale))
 		}
+		stale[0]()
 		synctest.Wait()
 		select {
 		case l := <-entered:
-			if l.Err() == nil && other.Err() == nil {
-				t.Fatal("two hold")
-			}
+			t.Fatalf("two hold: %v, %v", l.Err(), other.Err())
 		default:
 		}
 		f.heal()
 		wantErr(t, other.Unlock())
-		for _, deliver := range stale {
-			deliver()
-		}
-		time.Sleep(5 * time.Second)
 		wantErr(t, (<-entered).Unlock())
 	})
 }

@@ -27,19 +27,32 @@ type exchange struct {
 	answer chan []Reply
 }
 
-// A tap is a Conn that hangs until the test answers.
+// A tap is a Conn that hangs until the test answers, or if it is prompt, until its
+// context ends.
 type tap struct {
 	Conn
+	prompt    bool
 	exchanges chan *exchange
 }
 
-func (c *tap) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+func (c *tap) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
+	var ended <-chan struct{}
+	if c.prompt {
+		ended = ctx.Done()
+	}
 	e := &exchange{answer: make(chan []Reply)}
 	for _, cmd := range cmds {
 		e.cmds = append(e.cmds, slices.Clone(cmd))
 	}
 	c.exchanges <- e
-	copy(replies, <-e.answer)
+	select {
+	case answer := <-e.answer:
+		copy(replies, answer)
+	case <-ended:
+		for i := range replies {
+			replies[i].Err = ctx.Err()
+		}
+	}
 	for i, cmd := range cmds {
 		if !slices.Equal(cmd, e.cmds[i]) {
 			panic(fmt.Sprintf("%q has become %q while it was under way", e.cmds[i], cmd))
@@ -410,23 +423,56 @@ func TestPumpOutlivesHangs(t *testing.T) {
 	}
 }
 
-// A server that has always answered quickly may hang as well as any.
+// A server that has always answered quickly may hang as well as any. A caller that
+// carries its own request, over a Conn that heeds the context, leaves as others do.
 func TestPumpDoesNotTrustASwiftServer(t *testing.T) {
-	r := newRig(t)
-	for range 3 {
-		c := r.call(plain("quick"), time.Hour)
-		r.sent().answer <- []Reply{{Value: "done"}}
-		c.wantValue("done")
+	for _, prompt := range []bool{false, true} {
+		t.Run(fmt.Sprint("prompt ", prompt), func(t *testing.T) {
+			r := newRig(t)
+			r.prompt, r.tap.prompt = prompt, prompt
+			quick := func() {
+				t.Helper()
+				for range 3 {
+					c := r.call(plain("quick"), time.Hour)
+					r.sent().answer <- []Reply{{Value: "done"}}
+					c.wantValue("done")
+				}
+			}
+			var hanging []*exchange
+			hang := func() { hanging = append(hanging, r.sent()) }
+
+			quick()
+			gone := r.call(plain("gone"), time.Hour)
+			hang()
+			gone.leave(nil)
+			gone.wantErr(context.Canceled)
+			quick()
+			late := r.call(plain("late"), 20*time.Millisecond)
+			hang()
+			if err := late.reply().Err; !errors.Is(err, errLate) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v, want that it was late", err)
+			}
+			quick()
+			// Others gather meanwhile, and are sent when the first one is done.
+			var all []*caller
+			for range 2 * maxWorkers {
+				all = append(all, r.call(plain("one of many"), time.Hour))
+			}
+			for n := 0; n < len(all); {
+				e := r.sent()
+				n += len(e.cmds)
+				e.reply(slices.Repeat([]any{"done"}, len(e.cmds))...)
+			}
+			for _, c := range all {
+				c.wantValue("done")
+			}
+			if !prompt {
+				for _, e := range hanging {
+					e.reply("too late")
+				}
+			}
+		})
 	}
-	gone := r.call(plain("gone"), time.Hour)
-	hanging := r.sent()
-	cause := errors.New("no patience")
-	gone.leave(cause)
-	gone.wantErr(cause)
-	late := r.call(plain("late"), 20*time.Millisecond)
-	late.wantErr(errLate)
-	hanging.reply("too late")
-	r.sent().reply("too late")
 }
 
 // A request whose caller has left before it was sent is never sent: it could take
@@ -516,9 +562,14 @@ func (c *echo) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 // Requests, batches and buffers are used again and again. Each caller gets its own
 // reply all the same, also when others leave at any moment.
 func TestPumpUnderLoad(t *testing.T) {
+	t.Run("prompt", func(t *testing.T) { underLoad(t, true) })
+	t.Run("not prompt", func(t *testing.T) { underLoad(t, false) })
+}
+
+func underLoad(t *testing.T, prompt bool) {
 	const callers, rounds = 200, 100
 	conn := new(echo)
-	p := &pump{conn: conn, clock: &clock{epoch: time.Now()}}
+	p := &pump{conn: conn, clock: &clock{epoch: time.Now()}, prompt: prompt}
 	var group sync.WaitGroup
 	for i := range callers {
 		group.Go(func() {

@@ -107,16 +107,19 @@ func wantKeysThatEnd(t *testing.T, server *redistest.Server) {
 	}
 }
 
-// wantOnlyFloors checks that nothing is left.
+// wantOnlyFloors checks that nothing is left, but signs of life. To remove these
+// at each hand-off would cost more than to let them end, within a minute, by
+// themselves.
 func wantOnlyFloors(t *testing.T, server *redistest.Server, most int) {
 	t.Helper()
 	keys := keysOf(t, server)
-	left := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasPrefix(key, floors) })
+	left := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasPrefix(key, floors) || strings.HasSuffix(key, signs) })
 	if len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	if n := len(keys) - len(left); n > most {
-		t.Errorf("%d floors, want at most %d", n, most)
+	keys = slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, floors) })
+	if len(keys) > most {
+		t.Errorf("floors %q, want at most %d", keys, most)
 	}
 }
 
@@ -313,7 +316,7 @@ func TestNothingIsLeft(t *testing.T) {
 			switch {
 			case err == nil:
 				served.Add(1)
-			case errors.Is(err, dibs.ErrBusy) && errors.Is(err, context.Canceled):
+			case errors.Is(err, context.Canceled):
 				gone.Add(1)
 			default:
 				t.Error(err)
@@ -333,6 +336,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if n := served.Load(); n < workers*3/4 {
 		t.Errorf("%d served, %d left", n, gone.Load())
 	}
+	wantKeysThatEnd(t, server)
 	wantOnlyFloors(t, server, names)
 }
 

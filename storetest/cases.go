@@ -523,7 +523,11 @@ func clients(t *testing.T, s dibs.Store) {
 	var group sync.WaitGroup
 	for range processes {
 		c := dibs.New(s, dibs.TTL(10*time.Second))
-		defer c.Close()
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		for range workers {
 			group.Go(func() {
 				for range rounds {

@@ -170,9 +170,9 @@ func worked(visits []visit, nominal time.Duration) (late time.Duration) {
 	return late
 }
 
-// A thousand arrive at once, from four processes, at a name that is free.
+// A thousand arrive at once, from four processes, at a name that is free. Not
+// parallel: it is about throughput.
 func TestThousandArrive(t *testing.T) {
-	t.Parallel()
 	const work = 2 * time.Millisecond
 	server := setUpQuiet(t)
 	var before int64
@@ -187,6 +187,7 @@ func TestThousandArrive(t *testing.T) {
 	within(t, "1,000 arrive: all done", last-first, 4*time.Second, late)
 	t.Logf("FIGURE 1,000 arrive: %d served, %.2f commands per entry (bar 10), %v between two visits",
 		len(all), float64(commands)/float64(len(all)), round((last-first-late-work*time.Duration(len(all)))/time.Duration(len(all))))
+	t.Logf("the commands: %s", server.perCommand())
 	if len(all) != 1000 || commands > 10*int64(len(all)) {
 		t.Errorf("%d served with %d commands, want 1000 with at most 10 each", len(all), commands)
 	}
@@ -200,7 +201,6 @@ func TestThousandArrive(t *testing.T) {
 // A thousand queue from four processes, and are served in the order in which the
 // server has them in its queue: each one of them.
 func TestThousandInOrder(t *testing.T) {
-	t.Parallel()
 	const workers = 1000
 	b := setUpQuiet(t)
 	locks := b.join(b.server.Addr())
@@ -267,6 +267,20 @@ func setUpQuiet(t *testing.T) *bed {
 	direct := redistest.Dial(server.Addr())
 	t.Cleanup(direct.Close)
 	return &bed{t: t, server: server, direct: direct, control: new(control)}
+}
+
+// perCommand tells how often each command was called since the server started.
+func (b *bed) perCommand() string {
+	b.t.Helper()
+	stats, _ := b.server.MustCmd(b.t, "INFO", "commandstats").(string)
+	var counts []string
+	for line := range strings.Lines(stats) {
+		if name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); ok {
+			n, _, _ := strings.Cut(rest, ",")
+			counts = append(counts, name+" "+n)
+		}
+	}
+	return strings.Join(counts, ", ")
 }
 
 func (b *bed) commands() int64 {

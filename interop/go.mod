@@ -1,0 +1,9 @@
+module github.com/dibslock/dibs/interop
+
+go 1.26
+
+require (
+	github.com/bsm/redislock v0.9.4
+	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/redis/go-redis/v9 v9.23.0
+)

@@ -1,0 +1,5 @@
+-- The unlock rule of the field. redis-cli --eval unlock.lua key , token
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('DEL', KEYS[1])
+end
+return 0

@@ -1,0 +1,360 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// An untouched store fails its test when it is asked anything.
+type untouched struct{ t testing.TB }
+
+// Nobody asks again after that.
+var errTouched = fmt.Errorf("%w: the store was asked", dibs.ErrForeign)
+
+func (u untouched) touch(format string, args ...any) error {
+	u.t.Helper()
+	u.t.Errorf("the store was asked to "+format, args...)
+	return errTouched
+}
+
+func (u untouched) Acquire(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return dibs.Answer{}, u.touch("acquire %+v", c)
+}
+func (u untouched) Abandon(_ context.Context, c dibs.Claim) error { return u.touch("abandon %+v", c) }
+func (u untouched) Release(_ context.Context, r dibs.Release) (bool, error) {
+	return false, u.touch("release %+v", r)
+}
+func (u untouched) Extend(_ context.Context, holds []dibs.Hold) []error {
+	errs := make([]error, len(holds))
+	for i, h := range holds {
+		errs[i] = u.touch("extend %+v", h)
+	}
+	return errs
+}
+func (u untouched) Watch(_ context.Context, client string, _ func(dibs.Event)) error {
+	return u.touch("watch for %s", client)
+}
+func (u untouched) Inspect(_ context.Context, name string) (dibs.State, error) {
+	return dibs.State{}, u.touch("inspect %q", name)
+}
+func (u untouched) List(_ context.Context, pattern string) ([]string, error) {
+	return nil, u.touch("list %q", pattern)
+}
+
+// wantInvalid checks that each way to use a name refuses it, before any I/O, with
+// the option given at each level.
+func wantInvalid(t *testing.T, name string, option dibs.Option) {
+	t.Helper()
+	ctx := t.Context()
+	fn := func(context.Context) error { t.Error("fn was called"); return nil }
+	for level, try := range map[string]func() (*dibs.Mutex, []dibs.Option){
+		"client": func() (*dibs.Mutex, []dibs.Option) { return open(t, untouched{t}, option).Mutex(name), nil },
+		"mutex":  func() (*dibs.Mutex, []dibs.Option) { return open(t, untouched{t}).Mutex(name, option), nil },
+		"call":   func() (*dibs.Mutex, []dibs.Option) { return open(t, untouched{t}).Mutex(name), []dibs.Option{option} },
+	} {
+		m, options := try()
+		if l, err := m.Lock(ctx, options...); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%s: Lock: %v, %v; want ErrInvalid", level, l, err)
+		}
+		if l, err := m.TryLock(ctx, options...); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%s: TryLock: %v, %v; want ErrInvalid", level, l, err)
+		}
+		if err := m.Do(ctx, fn, options...); !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%s: Do: %v; want ErrInvalid", level, err)
+		}
+		if n, err := dibs.Call(ctx, m, func(context.Context) (int, error) { return 7, fn(ctx) }, options...); n != 0 || !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%s: Call: %d, %v; want ErrInvalid", level, n, err)
+		}
+		func() {
+			defer func() {
+				if err, _ := recover().(error); !errors.Is(err, dibs.ErrInvalid) {
+					t.Errorf("%s: Locker panics with %v, want ErrInvalid", level, err)
+				}
+			}()
+			m.Locker(ctx, options...).Lock()
+		}()
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	for what, option := range map[string]dibs.Option{
+		"TTL 0":                dibs.TTL(0),
+		"TTL negative":         dibs.TTL(-time.Second),
+		"TTL below 10ms":       dibs.TTL(dibs.MinTTL - 1),
+		"TTL above a day":      dibs.TTL(dibs.MaxTTL + 1),
+		"TTL the longest":      dibs.TTL(math.MaxInt64),
+		"Timeout 0":            dibs.Timeout(0),
+		"Timeout negative":     dibs.Timeout(-time.Second),
+		"Timeout below 1ms":    dibs.Timeout(time.Millisecond - 1),
+		"MaxHold negative":     dibs.MaxHold(-1),
+		"MinHold negative":     dibs.MinHold(-1),
+		"MinHold above a day":  dibs.MinHold(dibs.MaxTTL + 1),
+		"Attempts negative":    dibs.Attempts(-1, time.Second),
+		"Attempts in the past": dibs.Attempts(1, -time.Second),
+		"Label too long":       dibs.Label(strings.Repeat("l", 65)),
+		"Label too many bytes": dibs.Label(strings.Repeat("路", 22)),
+		"Label with space":     dibs.Label("a b"),
+		"Label of a space":     dibs.Label(" "),
+		"Label with tab":       dibs.Label("a\tb"),
+		"Label with newline":   dibs.Label("a\nb"),
+		"Label with escape":    dibs.Label("\x1b[2J"),
+		"Label with NUL":       dibs.Label("\x00"),
+		"Label with DEL":       dibs.Label("\x7f"),
+		"Label not UTF-8":      dibs.Label("\xff"),
+		"Token too long":       dibs.Token(strings.Repeat("t", 257)),
+		"Token with space":     dibs.Token("a b"),
+		"Token with newline":   dibs.Token("a\r\nb"),
+		"Token not UTF-8":      dibs.Token("a\xc3"),
+		// A space is not only U+0020, and what cannot be seen is not printable.
+		"Label with no-break space":    dibs.Label("a\u00a0b"),
+		"Label with ideographic space": dibs.Label("a\u3000b"),
+		"Label with line separator":    dibs.Label("a\u2028b"),
+		"Label with C1 control":        dibs.Label("a\u0085b"),
+		"Label with bidi override":     dibs.Label("a\u202eb"),
+		"Label with zero-width space":  dibs.Label("a\u200bb"),
+		"Token with C1 control":        dibs.Token("a\u009bb"),
+	} {
+		t.Run(what, func(t *testing.T) {
+			wantInvalid(t, "n", option)
+			if l, err := open(t, untouched{t}).Attach("n", "token", option); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+				// Attach has a token of its own, which stands in for an option's.
+				if !strings.HasPrefix(what, "Token ") {
+					t.Errorf("Attach: %v, %v; want ErrInvalid", l, err)
+				}
+			}
+		})
+	}
+}
+
+func TestGoodOptions(t *testing.T) {
+	for what, options := range map[string][]dibs.Option{
+		"none":                   nil,
+		"nil":                    {nil, nil},
+		"nil among others":       {nil, dibs.TTL(time.Minute), nil},
+		"the shortest TTL":       {dibs.TTL(dibs.MinTTL)},
+		"the longest TTL":        {dibs.TTL(dibs.MaxTTL)},
+		"the shortest Timeout":   {dibs.Timeout(time.Millisecond)},
+		"the longest Timeout":    {dibs.Timeout(math.MaxInt64)},
+		"a negative Wait":        {dibs.Wait(-time.Second)},
+		"the longest Wait":       {dibs.Wait(math.MaxInt64)},
+		"the longest MaxHold":    {dibs.MaxHold(math.MaxInt64)},
+		"the shortest MaxHold":   {dibs.MaxHold(1)},
+		"no MaxHold, no MinHold": {dibs.MaxHold(0), dibs.MinHold(0)},
+		"no Attempts":            {dibs.Attempts(0, 0)},
+		"many Attempts":          {dibs.Attempts(math.MaxInt, math.MaxInt64)},
+		"the longest Label":      {dibs.Label(strings.Repeat("l", 64))},
+		"no Label":               {dibs.Label("")},
+		"a Label with colons":    {dibs.Label(":a:b:")},
+		"a Label in UTF-8":       {dibs.Label("naïve/路/🔒")},
+		"the longest Token":      {dibs.Token(strings.Repeat("t", 256))},
+		"no Token":               {dibs.Token("")},
+		"empty hooks":            {dibs.Observe(dibs.Hooks{})},
+		"the nearer wins":        {dibs.TTL(0), dibs.TTL(time.Minute)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memstore.New()
+				for _, c := range []*dibs.Client{open(t, s, options...), open(t, s, nil)} {
+					for _, m := range []*dibs.Mutex{c.Mutex("n", options...), c.Mutex("n", nil)} {
+						l, err := m.Lock(t.Context(), options...)
+						if err != nil {
+							t.Fatalf("Lock: %v", err)
+						}
+						if err := l.Unlock(); err != nil && !errors.Is(err, dibs.ErrLost) {
+							t.Errorf("Unlock: %v", err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// An option at a level that is overridden need not be good, and a good one does
+// not heal a bad one beside it.
+func TestNearerOptionWins(t *testing.T) {
+	c := open(t, memstore.New(), dibs.TTL(0))
+	if l, err := c.Mutex("n", dibs.TTL(time.Minute)).TryLock(t.Context()); err != nil {
+		t.Errorf("a good option at the mutex: %v", err)
+	} else if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if l, err := c.Mutex("n", dibs.TTL(-1)).TryLock(t.Context(), dibs.TTL(time.Minute)); err != nil {
+		t.Errorf("a good option at the call: %v", err)
+	} else if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Mutex("n").TryLock(t.Context(), dibs.Wait(time.Minute)); !errors.Is(err, dibs.ErrInvalid) {
+		t.Errorf("a bad default: %v, want ErrInvalid", err)
+	}
+}
+
+// Timeout bounds each operation on the store, with the nearer one too: also the
+// end of a lease, and its extension.
+func TestNearerTimeoutHoldsForTheWholeLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c := open(t, f) // 1s
+		l := lock(t, c, "n", dibs.Timeout(100*time.Millisecond))
+		f.mute()
+		begin := time.Now()
+		if err := l.Extend(t.Context(), time.Minute); !errors.Is(err, dibs.ErrUnavailable) {
+			t.Errorf("Extend: %v, want ErrUnavailable", err)
+		}
+		if took := time.Since(begin); took > 200*time.Millisecond {
+			t.Errorf("Extend took %v, with a timeout of 100ms", took)
+		}
+		begin = time.Now()
+		if err := l.Unlock(); !errors.Is(err, dibs.ErrUnavailable) {
+			t.Errorf("Unlock: %v, want ErrUnavailable", err)
+		}
+		if took := time.Since(begin); took > 200*time.Millisecond {
+			t.Errorf("Unlock took %v, with a timeout of 100ms", took)
+		}
+		f.heal()
+	})
+}
+
+func TestBadNames(t *testing.T) {
+	for what, name := range map[string]string{
+		"empty":           "",
+		"too long":        strings.Repeat("n", dibs.MaxName+1),
+		"far too long":    strings.Repeat("🔒", 1<<18),
+		"too many bytes":  strings.Repeat("🔒", dibs.MaxName/4+1),
+		"not UTF-8":       "a\xff",
+		"cut UTF-8":       "🔒"[:3],
+		"a surrogate":     "\xed\xa0\x80",
+		"an overlong NUL": "\xc0\x80",
+	} {
+		t.Run(what, func(t *testing.T) {
+			wantInvalid(t, name, nil)
+			c := open(t, untouched{t})
+			if _, err := c.Inspect(t.Context(), name); !errors.Is(err, dibs.ErrInvalid) {
+				t.Errorf("Inspect: %v, want ErrInvalid", err)
+			}
+			if l, err := c.Attach(name, "token"); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+				t.Errorf("Attach: %v, %v, want ErrInvalid", l, err)
+			}
+		})
+	}
+	c := open(t, untouched{t})
+	for _, token := range []string{"", " ", "a b", "a\n", "\xff", strings.Repeat("t", 257)} {
+		if l, err := c.Attach("n", token); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("Attach with token %q: %v, %v, want ErrInvalid", token, l, err)
+		}
+	}
+}
+
+// An extension is checked as a TTL is, and the lease goes on.
+func TestBadExtend(t *testing.T) {
+	f, _ := broken()
+	c := open(t, f)
+	l := lock(t, c, "n")
+	for _, d := range []time.Duration{0, -time.Second, dibs.MinTTL - 1, dibs.MaxTTL + 1, math.MaxInt64, math.MinInt64} {
+		if err := l.Extend(t.Context(), d); !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("Extend by %v: %v, want ErrInvalid", d, err)
+		}
+	}
+	if calls, _ := f.asked(); calls > 0 {
+		t.Errorf("the store was asked %d times", calls)
+	}
+	if err := l.Err(); err != nil {
+		t.Errorf("the lease: %v", err)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLabelOf(t *testing.T) {
+	c := open(t, memstore.New())
+	for _, label := range []string{"", "a", ":", ":a:b:", "naïve/路/🔒", strings.Repeat("l", 64)} {
+		l := lock(t, c, "n", dibs.Label(label))
+		if have := dibs.LabelOf(l.Token()); have != label {
+			t.Errorf("label %q of token %q, want %q", have, l.Token(), label)
+		}
+		state, err := c.Inspect(t.Context(), "n")
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].Label != label {
+			t.Errorf("%+v, %v: want label %q", state, err, label)
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, token := range []string{"", ":", "a:b:c", "a:b:c:d", "::::", "x"} {
+		if have := dibs.LabelOf(token); have != "" {
+			t.Errorf("label %q of %q, want none", have, token)
+		}
+	}
+}
+
+// quote makes a name a glob that matches it and nothing else.
+func quote(name string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(name)
+}
+
+// Any string is either refused before it is sent, or a name like any other.
+func FuzzNames(f *testing.F) {
+	for _, name := range []string{
+		"", "a", " ", "order:42", "{user:7}:cart", "naïve/路/🔒", "a\x00b", "\r\n", `*?[a-z]\`, "[", "\\", "%s%d%n", "\xff", "a\xc3", "\xed\xa0\x80",
+		strings.Repeat("n", dibs.MaxName), strings.Repeat("n", dibs.MaxName+1), "}{", "{}", "dibs:fence:{1}", "\ufeff", "\ufffd",
+	} {
+		f.Add(name, "label")
+		f.Add(name, name)
+	}
+	f.Fuzz(func(t *testing.T, name, label string) {
+		good := name != "" && len(name) <= dibs.MaxName && utf8.ValidString(name)
+		if err := dibs.CheckName(name); good != (err == nil) || err != nil && !errors.Is(err, dibs.ErrInvalid) {
+			t.Fatalf("CheckName(%q) = %v, want good: %v", name, err, good)
+		}
+		if !good {
+			wantInvalid(t, name, nil)
+			return
+		}
+		s := memstore.New()
+		c, rival := open(t, s), open(t, s)
+		if _, err := c.Mutex(name).TryLock(t.Context(), dibs.Label(label)); errors.Is(err, dibs.ErrInvalid) {
+			wantInvalid(t, name, dibs.Label(label))
+			label = ""
+		} else if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c = open(t, s)
+		l := lock(t, c, name, dibs.Label(label))
+		if have := dibs.LabelOf(l.Token()); l.Name() != name || have != label || strings.ContainsAny(l.Token(), " \t\r\n\x00") {
+			t.Errorf("name %q, token %q: label %q, want %q", l.Name(), l.Token(), have, label)
+		}
+		var busy *dibs.BusyError
+		if _, err := rival.Mutex(name).TryLock(t.Context()); !errors.As(err, &busy) || busy.Name != name || busy.Holder != l.Token() {
+			t.Errorf("a rival: %v", err)
+		}
+		if state, err := rival.Inspect(t.Context(), name); err != nil || state.Name != name || len(state.Holders) != 1 || state.Holders[0].Token != l.Token() {
+			t.Errorf("inspect %q: %+v, %v", name, state, err)
+		}
+		for pattern, want := range map[string]int{"*": 1, quote(name): 1, quote(name) + "?": 0, quote(name + name): 0} {
+			if states, err := rival.List(t.Context(), pattern); err != nil || len(states) != want || want > 0 && states[0].Name != name {
+				t.Errorf("list %q: %+v, %v; want %d of %q", pattern, states, err, want, name)
+			}
+		}
+		if err := l.Unlock(); err != nil {
+			t.Errorf("unlock %q: %v", name, err)
+		}
+		if states, err := rival.List(t.Context(), "*"); err != nil || len(states) != 0 {
+			t.Errorf("list after unlock: %+v, %v", states, err)
+		}
+		for _, text := range []string{fmt.Sprint(busy), name + label} {
+			if text == "" {
+				t.Error("no text")
+			}
+		}
+	})
+}
