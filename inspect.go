@@ -27,7 +27,6 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	c.start()
 	h := &hold{
 		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
 		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,

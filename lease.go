@@ -231,6 +231,7 @@ func (h *hold) confirm(sent, ttl, next time.Duration) error {
 	if c.closed {
 		return ErrClosed
 	}
+	c.start()
 	h.err, h.failure = nil, nil
 	h.ttl = next
 	h.prolong(sent, ttl)

@@ -137,10 +137,19 @@ type call struct {
 	failed  time.Duration // since when no question was answered, or zero
 }
 
-// acquire takes the name, or queues for it as the settings say.
-func (c *Client) acquire(ctx context.Context, name string, set settings) (*Lease, error) {
+// How acquire goes about it: as the settings say, or once whatever they say.
+const (
+	patiently = false
+	once      = true
+)
+
+// acquire takes the name, or queues for it.
+func (c *Client) acquire(ctx context.Context, name string, set settings, once bool) (*Lease, error) {
 	if err := set.check(name); err != nil {
 		return nil, err
+	}
+	if once {
+		set.wait, set.attempts = 0, 0
 	}
 	if h := heldIn(ctx, c, name); h != nil {
 		return h.enter(set.reentrant)
