@@ -123,6 +123,10 @@ func TestParseState(t *testing.T) {
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining >= 0 {
 		t.Errorf("a key that never expires: %+v, %v", state, err)
 	}
+	state, err = parseState("n", []any{now, "", int64(-1), "0", int64(0)})
+	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining >= 0 {
+		t.Errorf("an empty key that never expires: %+v, %v", state, err)
+	}
 	for _, reply := range []any{
 		nil, "", int64(1), []any{}, []any{now, "", int64(-2), "0"}, []any{"x", "", int64(-2), "0", int64(0)},
 		[]any{now, nil, int64(-2), "0", int64(0)}, []any{now, "", "-2", "0", int64(0)}, []any{now, "", int64(-2), int64(0), int64(0)},
@@ -337,6 +341,7 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	if have, ok := placeToken(place); !ok || have != token || !strings.HasPrefix(place, fmt.Sprintf("%016x 5000 1/1 ", number)) {
 		t.Errorf("place %q: token %q, %v", place, have, ok)
 	}
+	left = max(left, -1) // less than that is no holder
 	state, err := parseState("n", []any{now, token, left, fmt.Sprint(number), int64(1), place, fmt.Sprint(now), ""})
 	if err != nil || state.Fence != number || state.Holders[0].Token != token || state.Holders[0].Remaining != remaining(left) ||
 		state.Waiting != 1 || len(state.Waiters) != 1 || state.Waiters[0].Token != token || state.Waiters[0].Waited != 0 {

