@@ -402,8 +402,9 @@ func (h *hold) begin(noRenew bool, sent, ttl time.Duration) {
 		h.rule = fixed
 	}
 	h.prolong(sent, ttl)
-	if lift {
-		// Off the critical path, and not at all for work shorter than that.
+	if lift || h.due != never {
+		// Off the critical path, and not at all for work shorter than that. After
+		// a long wait sent is long ago, but the lease is no reason to hurry.
 		now := h.c.now()
 		h.due = now + max(h.deadline-now, 0)/3
 	}

@@ -32,6 +32,10 @@ func fail(op, name string, err error) error {
 		return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: unsent}
 	}
 	text := string(server)
+	if strings.HasPrefix(text, "ERR Protocol error: unauthenticated") {
+		// Redis looks at the length of a request before it looks at the user.
+		err = ServerError("NOAUTH Authentication required: " + text)
+	}
 	if strings.Contains(text, "WRONGTYPE") {
 		return fmt.Errorf("%w: %s %q: %w", dibs.ErrForeign, op, name, err)
 	}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +22,8 @@ type pump struct {
 	mu      sync.Mutex
 	queue   []*request
 	workers int
-	swift   bool // the server answered, and quickly, when it was last asked
+	swift   bool  // the server answered, and quickly, when it was last asked
+	failed  error // of the connection, when it was last asked
 }
 
 const (
@@ -111,8 +113,12 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) Reply {
 		err = errLate
 	}
 	r.timer.Stop()
-	if !p.leave(r) {
+	sent, failed := p.leave(r)
+	if !sent {
 		err = errUnsent
+	}
+	if failed != nil {
+		err = fmt.Errorf("%w; the request before failed: %w", err, failed)
 	}
 	return Reply{Err: err}
 }
@@ -144,13 +150,15 @@ func (p *pump) direct(ctx context.Context, r *request, until time.Time) Reply {
 	return reply
 }
 
-// leave notes that a caller does not wait any more, and reports whether its
-// request has been sent. A worker whose callers have all left may hang for long:
-// another one may take its place.
-func (p *pump) leave(r *request) (sent bool) {
+// leave notes that a caller does not wait any more. It reports whether its request
+// has been sent, and how the connection failed the one before, if it did: that is
+// often why this one had no answer. A worker whose callers have all left may hang
+// for long: another one may take its place.
+func (p *pump) leave(r *request) (sent bool, failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.gone = true
+	failed = p.failed
 	if b := r.batch; b != nil {
 		b.callers--
 		if b.callers == 0 && !b.stuck {
@@ -162,7 +170,7 @@ func (p *pump) leave(r *request) (sent bool) {
 			}
 		}
 	}
-	return r.sent
+	return r.sent, failed
 }
 
 // work sends what has gathered until nothing is left.
@@ -253,7 +261,17 @@ func (p *pump) judge(b *batch, took time.Duration) {
 	ok := took < swift && b.replies[0].Err == nil
 	p.mu.Lock()
 	p.swift = ok
+	p.failed = broken(b.replies[0].Err)
 	p.mu.Unlock()
+}
+
+// broken returns an error of the connection, or nil for one of the server.
+func broken(err error) error {
+	var server ServerError
+	if errors.As(err, &server) {
+		return nil
+	}
+	return err
 }
 
 // teach sends the scripts that the server did not know whole, and reports whether

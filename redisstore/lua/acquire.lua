@@ -39,18 +39,31 @@ local function hold(ttl)
   return string.format('%.0f', mint(now))
 end
 
+-- What this call knows of the queue, until it serves somebody: its length, and
+-- which of its keys it has prolonged.
+local length, kept = nil, {}
+
+local function keep(key)
+  if not kept[key] then redis.call('PEXPIRE', key, KEEP) end
+  kept[key] = true
+end
+
 -- queue answers a claim that has to wait.
 local function queue(place, holder, left)
   local ticket, position = string.format('%.0f', now), 0
   if redis.call('ZADD', KEYS[2], 'NX', ticket, place) == 1 then
-    position = redis.call('ZCARD', KEYS[2])
-    if position == 1 then redis.call('PEXPIRE', KEYS[2], KEEP) end
+    length = length and length + 1 or redis.call('ZCARD', KEYS[2])
+    position = length
+    if position == 1 then keep(KEYS[2]) end
   else
     ticket = redis.call('ZSCORE', KEYS[2], place)
     position = redis.call('ZRANK', KEYS[2], place) + 1
-    redis.call('HSET', KEYS[3], place, now)
-    redis.call('PEXPIRE', KEYS[2], KEEP)
-    redis.call('PEXPIRE', KEYS[3], KEEP)
+    keep(KEYS[2])
+    -- The next sign comes before the ticket is too old for one.
+    if now - tonumber(ticket) > YOUNG or redis.call('HEXISTS', KEYS[3], '?' .. place) == 1 then
+      redis.call('HSET', KEYS[3], place, now)
+      keep(KEYS[3])
+    end
   end
   return { ticket, position, left, holder }
 end
@@ -74,9 +87,11 @@ for i = 2, #ARGV, 4 do
       -- Expired, or deleted by something that does not hand on: those who wait come first.
       queue(place .. ' ' .. token, '', -2)
       serve(now, now, ARGV[1])
+      length, kept = nil, {}
       holder = redis.call('GET', KEYS[1])
     elseif not holder then
       serve(now, now, ARGV[1])
+      length, kept = nil, {}
       holder = redis.call('GET', KEYS[1])
     end
     if not holder then

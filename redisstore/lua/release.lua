@@ -23,12 +23,13 @@ if keep ~= '0' then
   local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   if head then -- it asks again, to learn when the lock ends now
     local client, waits = string.match(head, '^%x+ %d+ %d+/%d+ (%S+) (.*)$')
-    redis.call('PUBLISH', 'dibs:c:' .. client, '0 0 0 ' .. waits)
+    redis.pcall('PUBLISH', 'dibs:c:' .. client, '0 0 0 ' .. waits)
   end
   return 1
 end
 
-if redis.call('EXISTS', KEYS[2]) == 0 then -- the usual case: nobody waits
+local head = redis.call('ZPOPMIN', KEYS[2])
+if not head[1] then -- the usual case: nobody waits
   redis.call('DEL', KEYS[1])
   return 1
 end
@@ -40,5 +41,5 @@ if fence == 0 or now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-if not serve(math.max(fence + 1, now), now, ARGV[5]) then redis.call('DEL', KEYS[1]) end
+if not serve(math.max(fence + 1, now), now, ARGV[5], head) then redis.call('DEL', KEYS[1]) end
 return 1
