@@ -323,14 +323,18 @@ func (b *batch) add(r *request) {
 // answer gives each request its part of the reply: the server's time and one answer.
 func (c call) answer(r Reply) {
 	c.first.reply = r
-	for i, m := range c.more {
-		m.reply = r
-		if list, ok := r.Value.([]any); ok && len(list) == len(c.more)+2 {
-			m.reply = Reply{Value: []any{list[0], list[i+2]}}
-		}
+	if len(c.more) == 0 {
+		return
 	}
-	if list, ok := r.Value.([]any); ok && len(c.more) > 0 && len(list) > 2 {
-		c.first.reply = Reply{Value: list[:2]}
+	list, ok := r.Value.([]any)
+	if r.Err == nil && (!ok || len(list) != len(c.more)+2) {
+		r = Reply{Err: unexpected(r.Value)}
+	}
+	for i, m := range append([]*request{c.first}, c.more...) {
+		m.reply = r
+		if r.Err == nil {
+			m.reply = Reply{Value: []any{list[0], list[i+1]}}
+		}
 	}
 }
 

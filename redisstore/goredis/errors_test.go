@@ -283,7 +283,6 @@ func TestForeignForEver(t *testing.T) {
 
 // A user who may not use channels locks all the same: its waiters ask.
 func TestNoChannels(t *testing.T) {
-	t.Parallel()
 	b := setUp(t)
 	b.call("ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all")
 	app := &redis.Options{Addr: b.server.Addr(), Username: "app", Password: "secret"}
