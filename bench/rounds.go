@@ -10,7 +10,7 @@ import (
 // interleave measures peers round by round, each round between two runs of the
 // floor and every other round backwards, so that a machine that becomes slower or
 // faster does so for all. Rates become ratios to the floor of the same round.
-func (t *table) interleave(rounds, load int, floor string, names []string, measure func(peer string) (figures, string, error)) error {
+func (t *table) interleave(rounds, load int, floor string, names []string, measure measurement) error {
 	group := strconv.Itoa(load)
 	order := slices.Concat([]string{floor}, names, []string{floor})
 	for _, name := range order[:len(order)-1] {
@@ -26,13 +26,29 @@ func (t *table) interleave(rounds, load int, floor string, names []string, measu
 	return nil
 }
 
-func (t *table) round(group, floor string, order []string, measure func(peer string) (figures, string, error)) error {
+// A measurement is one run of a peer. Its note says what a reader should know of
+// it beside the figures, if anything.
+type measurement func(peer string) (f figures, note string, err error)
+
+// again runs a second time what failed: a machine that stalls for seconds must not
+// cost the table that has taken minutes.
+func (m measurement) again(peer string) (figures, string, error) {
+	f, note, err := m(peer)
+	if err == nil {
+		return f, note, nil
+	}
+	progress("%s: %v; once more", peer, err)
+	return m(peer)
+}
+
+func (t *table) round(group, floor string, order []string, measure measurement) error {
 	var floors, others []figures
 	for _, name := range order {
-		f, note, err := measure(name)
+		f, note, err := measure.again(name)
 		if err != nil {
 			return err
 		}
+		progress("  %s: %s %s", name, format(f[t.columns[0].name], 0), t.columns[0].name)
 		t.note(group, name, note)
 		r := t.row(group, name)
 		r.runs = append(r.runs, f)

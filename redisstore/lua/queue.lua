@@ -67,6 +67,7 @@ local function serve(fence, now, check, first)
   end
   if not chosen then chosen, passed = table.remove(aside, 1), true end
   for _, head in ipairs(aside) do redis.call('ZADD', KEYS[2], head[2], head[1]) end
+  if aside[1] then redis.call('PEXPIRE', KEYS[2], KEEP) end -- it may be a new key
   if not chosen then return false end
   if passed or now - tonumber(chosen[2]) > YOUNG then
     redis.call('HDEL', KEYS[3], chosen[1], '?' .. chosen[1])
