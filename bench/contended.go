@@ -58,7 +58,7 @@ func handoffs(name string, about ...string) *table {
 		columns: []column{
 			{"acq/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"mean µs", 0, median},
 			{"wire", 2, median}, {"Jain", 3, median}, {"self", 2, median}, {"longest ms", 0, median},
-			{"starved", 0, most}, {"overlaps", 0, most},
+			{"starved", 0, median}, {"overlaps", 0, most},
 		},
 	}
 }

@@ -50,7 +50,7 @@ func open(t *testing.T) site {
 	t.Helper()
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
-	locks := dibs.New(goredis.New(rdb, goredis.Prefix("")))
+	locks := dibs.New(goredis.New(rdb, goredis.Prefix("")), dibs.Timeout(5*time.Second)) // of a busy machine
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)

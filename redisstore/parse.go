@@ -112,7 +112,7 @@ func parseState(name string, v any) (dibs.State, error) {
 	now := r.int()
 	holder, left := r.string(), r.int()
 	state := dibs.State{Name: name, Fence: r.uint(), Waiting: int(r.int())}
-	if holder != "" {
+	if left != -2 { // the key is there, whatever is in it
 		state.Holders = []dibs.Holder{{Token: holder, Label: dibs.LabelOf(holder), Remaining: remaining(left)}}
 	}
 	for len(r.fields) >= 3 && !r.bad {

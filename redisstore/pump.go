@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -159,6 +160,9 @@ func (p *pump) leave(r *request) (sent bool, failed error) {
 	defer p.mu.Unlock()
 	r.gone = true
 	failed = p.failed
+	if i := slices.Index(p.queue, r); i >= 0 {
+		p.queue = slices.Delete(p.queue, i, i+1)
+	}
 	if b := r.batch; b != nil {
 		b.callers--
 		if b.callers == 0 && !b.stuck {
@@ -203,14 +207,10 @@ func (p *pump) take(b *batch) bool {
 	defer p.mu.Unlock()
 	n := min(len(p.queue), maxBatch)
 	for _, r := range p.queue[:n] {
-		if !r.gone {
-			r.sent, r.batch = true, b
-			b.requests = append(b.requests, r)
-		}
+		r.sent, r.batch = true, b
+		b.requests = append(b.requests, r)
 	}
-	rest := copy(p.queue, p.queue[n:])
-	clear(p.queue[rest:])
-	p.queue = p.queue[:rest]
+	p.queue = slices.Delete(p.queue, 0, n)
 	b.callers, b.stuck = len(b.requests), false
 	if b.callers == 0 {
 		p.workers--

@@ -50,7 +50,9 @@ func New(conn Conn, options ...Option) *Store {
 	c := &clock{epoch: time.Now()}
 	s := &Store{conn: conn, prefix: "lock:", clock: c, pump: &pump{conn: conn, clock: c}}
 	for _, set := range options {
-		set(s)
+		if set != nil {
+			set(s)
+		}
 	}
 	return s
 }
@@ -94,8 +96,8 @@ func (s *Store) checkClaim(c dibs.Claim) error {
 		return fmt.Errorf("%w: claim on %q weighs %d of %d: this store grants whole names only", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
 	case c.TTL < time.Millisecond:
 		return fmt.Errorf("%w: claim on %q for %v: below 1ms", dibs.ErrInvalid, c.Name, c.TTL)
-	case c.Token == "" || strings.ContainsAny(c.Client, " \r\n"):
-		return fmt.Errorf("%w: claim on %q: empty token, or client %q with a space", dibs.ErrInvalid, c.Name, c.Client)
+	case c.Token == "" || c.Client == "" || strings.ContainsAny(c.Client, " \t\r\n\v\f"):
+		return fmt.Errorf("%w: claim on %q: token %q, client %q: empty, or a client with a space", dibs.ErrInvalid, c.Name, c.Token, c.Client)
 	}
 	return nil
 }
