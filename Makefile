@@ -33,7 +33,7 @@ fuzz: ## run each fuzz target for FUZZTIME=20s
 	| awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' \
 	| while read -r package name; do \
 		echo "== $$name in $$package"; \
-		go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) "$$package" </dev/null || exit 1; \
+		go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=100x "$$package" </dev/null || exit 1; \
 	done
 
 .PHONY: bench

@@ -42,6 +42,8 @@ type hold struct {
 	handles  int
 	err      error // why it is over, or not yet begun
 	over     bool
+	lapsed   bool  // over by the clock, not by the store's word
+	capped   bool  // MaxHold allows no further renewal
 	failure  error // of the last renewal, nil if it went well
 	ctx      context.Context
 	cancels  []context.CancelCauseFunc
@@ -182,19 +184,25 @@ func (l *Lease) Unlock() error {
 	}
 	l.done = true
 	h.handles--
-	if h.handles > 0 || h.over {
+	if h.handles > 0 {
 		err := h.err
 		c.mu.Unlock()
 		return err
 	}
+	var e ending
 	if h.err == nil && c.look() >= h.deadline {
-		e := h.expire()
+		e = h.expire()
+	}
+	if h.over {
+		err, lapsed := h.err, h.lapsed
 		c.mu.Unlock()
 		e.tell()
-		c.abandon(h.claim(), false) // the store may have renewed it after all
-		return e.err
+		if lapsed {
+			c.abandon(h.claim(), false) // the store may have renewed it after all
+		}
+		return err
 	}
-	e := h.finish(Released, nil)
+	e = h.finish(Released, nil)
 	c.mu.Unlock()
 	e.tell()
 	err := c.giveBack(h)
@@ -244,7 +252,8 @@ func (h *hold) confirm(sent, ttl, next time.Duration) error {
 func (h *hold) prolong(sent, ttl time.Duration) {
 	h.deadline = max(h.deadline, sent+ttl-margin(ttl))
 	h.due = never
-	if h.rule == renewed && sent+ttl < h.until {
+	h.capped = h.capped || sent+ttl >= h.until
+	if h.rule == renewed && !h.capped {
 		h.due = sent + ttl/3
 	}
 }
@@ -277,7 +286,8 @@ func (h *hold) finish(why Why, cause error) ending {
 
 // expire ends a lease whose deadline has passed. The caller holds c.mu.
 func (h *hold) expire() ending {
-	if h.deadline+margin(h.ttl) >= h.until {
+	h.lapsed = true
+	if h.capped {
 		return h.finish(MaxHeld, nil)
 	}
 	return h.finish(Expired, h.failure)

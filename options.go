@@ -66,7 +66,7 @@ func NoRenew() Option { return func(s *settings) { s.noRenew = true } }
 
 // MaxHold bounds how long a lease is renewed, so that a hung worker does not
 // hold a name for ever: after d the lease is lost and the name is free.
-// Zero, the default, does not bound it.
+// At least 10 ms; zero, the default, does not bound it.
 func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
 
 // MinHold keeps the name taken for at least d after it was acquired, also when
@@ -115,8 +115,8 @@ func (s *settings) check(name string) error {
 	switch {
 	case s.timeout < time.Millisecond:
 		return invalid("Timeout %v of %q: below 1ms", s.timeout, name)
-	case s.maxHold < 0:
-		return invalid("MaxHold %v of %q: negative", s.maxHold, name)
+	case s.maxHold != 0 && s.maxHold < MinTTL:
+		return invalid("MaxHold %v of %q: below %v", s.maxHold, name, MinTTL)
 	case s.minHold < 0 || s.minHold > MaxTTL:
 		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, MaxTTL)
 	case s.attempts < 0 || s.every < 0:

@@ -29,17 +29,18 @@ func (c *Client) giveBack(h *hold) error {
 		}
 		unknown = unknown || !refused(err)
 		if refused(err) || !time.Now().Before(end) || !pause(c.life, backoff(try)) {
-			c.releaseLater(h.ttl, r)
+			c.releaseLater(h, r)
 			return &UnavailableError{Op: "unlock", Name: h.name, Cause: root(err), Refused: !unknown, Unknown: unknown}
 		}
 	}
 }
 
 // releaseLater goes on in the background until the TTL has passed.
-func (c *Client) releaseLater(ttl time.Duration, r Release) {
-	c.persist(ttl, func(ctx context.Context) bool {
+func (c *Client) releaseLater(h *hold, r Release) {
+	c.persist(h.ttl, func(ctx context.Context) bool {
 		r := r
-		r.Until = time.Now().Add(c.defaults.timeout)
+		r.Until = time.Now().Add(h.timeout)
+		r.Keep = max(h.least-c.now(), 0)
 		_, err := c.store.Release(ctx, r)
 		return err == nil || final(err)
 	})
@@ -48,7 +49,7 @@ func (c *Client) releaseLater(ttl time.Duration, r Release) {
 // abandon undoes a claim in the background. If its last question was not
 // answered, that may still arrive: abandon goes on until it would be too late.
 func (c *Client) abandon(claim Claim, unanswered bool) {
-	c.persist(max(claim.TTL, ClaimTTL), func(ctx context.Context) bool {
+	c.persist(max(claim.TTL, ClaimTTL, time.Until(claim.Until)), func(ctx context.Context) bool {
 		const slack = 100 * time.Millisecond // between the store's clock and ours
 		late := time.Since(claim.Until) > slack
 		claim := claim

@@ -174,7 +174,7 @@ func (c *Client) claim(name string, set *settings) Claim {
 	seq := c.seq.Add(1)
 	ttl := set.ttl
 	if set.maxHold > 0 {
-		ttl = min(ttl, max(set.maxHold, MinTTL))
+		ttl = min(ttl, set.maxHold)
 	}
 	claim := Claim{Name: name, Token: set.token, Client: c.id, Seq: seq, TTL: ttl, Weight: 1, Limit: 1}
 	claim.Queue = set.attempts == 0 && set.wait != 0
@@ -187,22 +187,44 @@ func (c *Client) claim(name string, set *settings) Claim {
 // attempt tries a fixed number of times without queueing.
 func (q *call) attempt() (*Lease, error) {
 	var err error
-	for i := range q.set.attempts {
+	unanswered := false // one of the questions was: it may still take the name
+	for i := 0; i < q.set.attempts; i++ {
 		if i > 0 && !q.sleep(q.set.every) {
-			return nil, q.busy()
+			err = q.ended()
+			break
 		}
-		if err = q.ask(); err == nil && q.answer.Held {
-			return q.granted(q.sent, q.claim.TTL, nil)
+		var l *Lease
+		if l, err = q.try(); l != nil {
+			return l, nil
 		}
 		if refused(err) || final(err) {
-			return nil, err
+			break
 		}
+		unanswered = unanswered || errors.Is(err, ErrUnavailable)
 	}
-	if err != nil {
+	if unanswered {
 		q.c.abandon(q.claim, true)
+	}
+	return nil, q.explain(err)
+}
+
+// try asks once, and returns the lease or why there is none.
+func (q *call) try() (*Lease, error) {
+	if err := q.ask(); err != nil {
 		return nil, err
 	}
-	return nil, q.busy()
+	if !q.answer.Held {
+		return nil, q.busy()
+	}
+	return q.granted(q.sent, q.claim.TTL, nil)
+}
+
+// ended says why a call is over before its time.
+func (q *call) ended() error {
+	if q.ctx.Err() == nil {
+		return ErrClosed
+	}
+	return q.busy()
 }
 
 // sleep waits between two attempts.
@@ -224,14 +246,12 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 	defer again.stop()
 	defer limit.stop()
 	for {
-		err := q.ask()
+		l, err := q.try()
+		busy := errors.Is(err, ErrBusy)
 		switch {
-		case err == nil && q.answer.Held:
-			if l, err := q.granted(q.sent, q.claim.TTL, nil); l != nil || err != nil {
-				return l, err
-			}
-			continue // it came so late that the lease is over: ask again
-		case err != nil && !q.patient(err):
+		case l != nil:
+			return l, nil
+		case !busy && !q.patient(err):
 			if !refused(err) && !final(err) {
 				q.c.abandon(q.claim, true)
 			} else if q.asked {
@@ -239,15 +259,17 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 			}
 			return nil, q.explain(err)
 		case !q.claim.Queue:
-			return nil, q.busy()
+			return nil, err
+		}
+		if busy {
+			err = nil
 		}
 		q.tellWaiting()
 		if q.set.wait >= 0 && limit.c == nil {
 			limit.set(q.set.wait - (q.c.now() - q.begin))
 		}
 		again.set(q.recheck(err))
-		l, err := q.sit(w, again.c, limit.c)
-		if l != nil || err != nil {
+		if l, err = q.sit(w, again.c, limit.c); l != nil || err != nil {
 			return l, err
 		}
 	}
@@ -285,12 +307,18 @@ func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 // hand-off's TTL, neither a lease nor an error: asking again confirms it.
 func (q *call) pushed(e Event) (*Lease, error) {
 	ttl := q.claim.HandoffTTL()
-	if q.sent+ttl-margin(ttl)-q.c.now() < ttl/4 {
+	if q.sent+ttl-margin(ttl)-q.c.look() < ttl/4 {
 		return nil, nil
 	}
 	q.answer.Fence = e.Fence
-	return q.granted(q.sent, ttl, &e)
+	l, err := q.granted(q.sent, ttl, &e)
+	if errors.Is(err, errLate) {
+		return nil, nil
+	}
+	return l, err
 }
+
+var errLate = errors.New("the store's answer came when the lease was over: its TTL is too short for this network")
 
 // ask puts one question, again while its outcome is unknown and the time for one
 // operation is not over.
@@ -354,8 +382,8 @@ func (q *call) recheck(failed error) time.Duration {
 	return d
 }
 
-// granted makes the lease, whose ttl began not before sent. If the lease is over
-// already, it returns neither a lease nor an error.
+// granted makes the lease, whose ttl began not before sent, unless that is over
+// already.
 func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	c := q.c
 	h := &hold{
@@ -371,7 +399,7 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	h.first.h = h
 	h.begin(q.set.noRenew, sent, ttl)
 
-	now := c.now()
+	now := c.look()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -380,7 +408,7 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	}
 	if now >= h.deadline {
 		c.mu.Unlock()
-		return nil, nil
+		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}
 	}
 	c.schedule(h)
 	c.mu.Unlock()

@@ -16,7 +16,6 @@ func openDibs(s site) (peer, error) {
 
 func (p dibsPeer) Name() string   { return ours }
 func (p dibsPeer) Wire() []string { return []string{"evalsha", "eval"} }
-func (p dibsPeer) Close()         { p.locks.Close() }
 
 func (p dibsPeer) Lock(ctx context.Context, name string) (func() error, error) {
 	lease, err := p.locks.Mutex(name).Lock(ctx)

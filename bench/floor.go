@@ -34,7 +34,6 @@ func openFloor(s site) (peer, error) { return &floor{rdb: s.rdb, ttl: s.ttl}, ni
 
 func (f *floor) Name() string   { return "floor" }
 func (f *floor) Wire() []string { return []string{"set", "evalsha", "eval"} }
-func (f *floor) Close()         {}
 
 func (f *floor) Lock(ctx context.Context, name string) (func() error, error) {
 	token := strconv.FormatUint(f.seq.Add(1), 10)

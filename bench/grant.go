@@ -30,7 +30,6 @@ type grant struct {
 	rdb     *redis.Client
 	ttl     int64 // ms
 	channel string
-	sub     *redis.PubSub
 	seq     atomic.Uint64
 
 	mu      sync.Mutex
@@ -45,22 +44,21 @@ func openGrant(s site) (peer, error) {
 		channel: fmt.Sprintf("grant:%d", os.Getpid()),
 		waiting: make(map[string]chan struct{}),
 	}
-	g.sub = s.rdb.Subscribe(ctx, g.channel)
-	if _, err := g.sub.Receive(ctx); err != nil {
+	sub := s.rdb.Subscribe(ctx, g.channel)
+	if _, err := sub.Receive(ctx); err != nil {
 		return nil, err
 	}
-	go g.listen(ctx)
+	go g.listen(ctx, sub)
 	return g, nil
 }
 
 func (g *grant) Name() string   { return "floor-grant" }
 func (g *grant) Wire() []string { return []string{"evalsha", "eval"} }
-func (g *grant) Close()         { g.sub.Close() }
 
-// listen wakes the waiters that the lock was handed to, until Close.
-func (g *grant) listen(ctx context.Context) {
+// listen wakes the waiters that the lock was handed to.
+func (g *grant) listen(ctx context.Context, sub *redis.PubSub) {
 	for {
-		m, err := g.sub.ReceiveMessage(ctx)
+		m, err := sub.ReceiveMessage(ctx)
 		if err != nil {
 			return
 		}

@@ -14,7 +14,8 @@ import (
 // No run of a table about speed comes near its end.
 const leaseTTL = 10 * time.Second
 
-// A peer is one way to lock, with settings that its documentation suggests.
+// A peer is one way to lock, with settings that its documentation suggests. What it
+// runs in the background ends with the worker process.
 type peer interface {
 	// Name is how the tables call it.
 	Name() string
@@ -25,9 +26,6 @@ type peer interface {
 	// Wire names the commands that its clients send. Nothing else that the server
 	// has executed came over the wire: it was called by scripts.
 	Wire() []string
-
-	// Close gives up what the peer runs in the background.
-	Close()
 }
 
 // A keeper is a peer that renews its leases.

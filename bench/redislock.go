@@ -20,7 +20,6 @@ func openRedislock(s site) (peer, error) {
 
 func (p redislockPeer) Name() string   { return "redislock" }
 func (p redislockPeer) Wire() []string { return []string{"evalsha", "eval"} }
-func (p redislockPeer) Close()         {}
 
 func (p redislockPeer) Lock(ctx context.Context, name string) (func() error, error) {
 	lock, err := p.client.Obtain(ctx, name, p.ttl, &redislock.Options{

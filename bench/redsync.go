@@ -43,7 +43,6 @@ func openRedsyncEager(s site) (peer, error) {
 
 func (p redsyncPeer) Name() string   { return p.name }
 func (p redsyncPeer) Wire() []string { return []string{"set", "evalsha", "eval"} }
-func (p redsyncPeer) Close()         {}
 
 func (p redsyncPeer) Lock(ctx context.Context, name string) (func() error, error) {
 	m := p.sync.NewMutex(name, p.options...)

@@ -20,9 +20,8 @@ var renewScript = redis.NewScript(renewLua)
 // goroutine, which extends them a hundred at a time. It has one token for all,
 // no deadlines, and tells nobody of a loss.
 type renew struct {
-	rdb  *redis.Client
-	ttl  time.Duration
-	done chan struct{}
+	rdb *redis.Client
+	ttl time.Duration
 
 	mu   sync.Mutex
 	held map[string]struct{}
@@ -32,14 +31,13 @@ type renew struct {
 const renewToken = "floor-renew"
 
 func openRenew(s site) (peer, error) {
-	r := &renew{rdb: s.rdb, ttl: s.ttl, done: make(chan struct{}), held: make(map[string]struct{})}
+	r := &renew{rdb: s.rdb, ttl: s.ttl, held: make(map[string]struct{})}
 	go r.loop()
 	return r, nil
 }
 
 func (r *renew) Name() string   { return "floor-renew@batch" }
 func (r *renew) Wire() []string { return []string{"set", "evalsha", "eval"} }
-func (r *renew) Close()         { close(r.done) }
 
 func (r *renew) Lock(ctx context.Context, name string) (func() error, error) {
 	if _, err := r.Keep(ctx, name); err != nil {
@@ -78,15 +76,8 @@ func (r *renew) Lost() bool {
 }
 
 func (r *renew) loop() {
-	tick := time.NewTicker(r.ttl / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			r.all(context.Background())
-		case <-r.done:
-			return
-		}
+	for range time.Tick(r.ttl / 3) {
+		r.all(context.Background())
 	}
 }
 

@@ -28,7 +28,6 @@ func openRueidislock(s site) (peer, error) {
 
 func (p rueidislockPeer) Name() string   { return "rueidislock" }
 func (p rueidislockPeer) Wire() []string { return []string{"evalsha", "eval"} }
-func (p rueidislockPeer) Close()         { p.locker.Close() }
 
 func (p rueidislockPeer) Lock(ctx context.Context, name string) (func() error, error) {
 	_, cancel, err := p.locker.WithContext(ctx, name)

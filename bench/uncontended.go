@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -224,31 +223,4 @@ func (r pairsReport) sum(lanes []*lane, hung int) pairsReport {
 		r.P50, r.P99 = time.Duration(percentile(all, 0.5)), time.Duration(percentile(all, 0.99))
 	}
 	return r
-}
-
-// pingJob measures what a round trip takes, as one more process that talks to the
-// server, while others do. Every 5 ms is often enough, and adds no load.
-func pingJob(o order, _ peer, t talk) error {
-	var w window
-	if err := t.in.Decode(&w); err != nil {
-		return err
-	}
-	rdb := newSite(o.Addr, o.TTL).rdb
-	ctx := context.Background()
-	var took []float64
-	for now() < w.To {
-		begin := now()
-		if err := rdb.Ping(ctx).Err(); err != nil {
-			return err
-		}
-		if begin > w.From {
-			took = append(took, float64(now()-begin))
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	rtt := percentile(took, 0.5)
-	if math.IsNaN(rtt) {
-		return fmt.Errorf("no PING within %v", w.To-w.From)
-	}
-	return t.out.Encode(time.Duration(rtt))
 }

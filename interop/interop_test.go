@@ -21,7 +21,7 @@ const (
 	// Within this dibs finds out that somebody else has released a name: half a
 	// claim TTL, and what a busy machine takes.
 	recheck = dibs.ClaimTTL / 2
-	slack   = 500 * time.Millisecond
+	slack   = 2 * time.Second
 )
 
 func must(t *testing.T, l lock, err error) lock {

@@ -14,7 +14,8 @@ type clock struct {
 
 	mu       sync.Mutex
 	known    bool
-	low, top int64 // µs: server − local
+	low, top int64     // µs: server − local
+	learnt   time.Time // when they were last true
 }
 
 func (c *clock) local(t time.Time) int64 { return t.Sub(c.epoch).Microseconds() }
@@ -28,7 +29,7 @@ func (c *clock) learn(sent, received time.Time, server int64) {
 	if c.known && low <= c.top && top >= c.low {
 		low, top = max(low, c.low), min(top, c.top)
 	}
-	c.known, c.low, c.top = true, low, top
+	c.known, c.low, c.top, c.learnt = true, low, top, received
 }
 
 // latest returns the server's time at a local instant, not too early; zero if
@@ -42,11 +43,13 @@ func (c *clock) latest(t time.Time) int64 {
 	return c.local(t) + c.top
 }
 
-// earliest returns the server's time now, not too late; zero if nothing is known.
+// earliest returns the server's time now, not too late; zero if nothing is known, or
+// nothing new: the server's clock may have been set since.
 func (c *clock) earliest() int64 {
+	const fresh = 15 * time.Second
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.known {
+	if !c.known || time.Since(c.learnt) > fresh {
 		return 0
 	}
 	return c.local(time.Now()) + c.low

@@ -26,6 +26,9 @@ var transient = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BU
 // fail tells a failure in the words of dibs. A server that answered with an error
 // has done nothing; else the outcome is unknown.
 func fail(op, name string, err error) error {
+	if errors.Is(err, dibs.ErrInvalid) {
+		return fmt.Errorf("%s %q: %w", op, name, err)
+	}
 	var server ServerError
 	if !errors.As(err, &server) {
 		unsent := errors.Is(err, ErrClosed)

@@ -243,13 +243,11 @@ func (p *pump) send(ctx context.Context, b *batch) {
 	}
 	sent := time.Now()
 	p.conn.Do(ctx, b.cmds, b.replies)
-	if p.teach(ctx, b) {
-		sent = time.Time{} // too long ago to learn from
-	}
+	p.teach(ctx, b)
 	received := time.Now()
 	p.judge(b, received.Sub(sent))
 	for i, c := range b.calls {
-		if now, ok := serverTime(b.replies[i]); ok && !sent.IsZero() {
+		if now, ok := serverTime(b.replies[i]); ok {
 			p.clock.learn(sent, received, now)
 		}
 		c.answer(b.replies[i])
@@ -265,18 +263,18 @@ func (p *pump) judge(b *batch, took time.Duration) {
 	p.mu.Unlock()
 }
 
-// broken returns an error of the connection, or nil for one of the server.
+// broken returns an error of the connection, or nil for one of the server or for a
+// closed client, which would say of another request that it was never sent.
 func broken(err error) error {
 	var server ServerError
-	if errors.As(err, &server) {
+	if err == nil || errors.As(err, &server) || errors.Is(err, ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// teach sends the scripts that the server did not know whole, and reports whether
-// there were any.
-func (p *pump) teach(ctx context.Context, b *batch) bool {
+// teach sends the scripts that the server did not know whole.
+func (p *pump) teach(ctx context.Context, b *batch) {
 	var which []int
 	var cmds []Cmd
 	for i, r := range b.replies {
@@ -286,14 +284,13 @@ func (p *pump) teach(ctx context.Context, b *batch) bool {
 		}
 	}
 	if len(which) == 0 {
-		return false
+		return
 	}
 	replies := make([]Reply, len(cmds))
 	p.conn.Do(ctx, cmds, replies)
 	for i, at := range which {
 		b.replies[at] = replies[i]
 	}
-	return true
 }
 
 // A call is one script call that serves one request, or several claims.

@@ -264,8 +264,11 @@ func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, unti
 	r.args(args...)
 	reply := s.pump.do(ctx, r, until)
 	errs := make([]error, len(group))
-	marks, ok := reply.Value.(string)
-	if reply.Err == nil && (!ok || len(marks) != len(group)) {
+	fields := reader{}
+	fields.fields, _ = reply.Value.([]any)
+	fields.int() // the time
+	marks := fields.string()
+	if reply.Err == nil && (fields.bad || len(marks) != len(group)) {
 		reply.Err = unexpected(reply.Value)
 	}
 	for i, at := range group {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -26,8 +27,13 @@ type Option = redisstore.Option
 // redisstore.Prefix for the keys beside these.
 func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 
-// New returns a store on a client. It does no I/O.
+// New returns a store on a client. It does no I/O. A redis.Ring is refused by each
+// call: it moves a key to another server when one does not answer, where the lock
+// is free.
 func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
+	if _, ok := rdb.(*redis.Ring); ok {
+		return redisstore.New(ring{}, options...)
+	}
 	single, ok := rdb.(*redis.Client)
 	if !ok {
 		c := &conn{rdb: rdb, soon: rdb}
@@ -57,6 +63,24 @@ type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
+
+// ring refuses to work.
+type ring struct{}
+
+var errRing = fmt.Errorf("%w: a redis.Ring cannot hold locks: use a client of one server, Sentinel or Cluster", dibs.ErrInvalid)
+
+func (ring) Do(_ context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	for i := range cmds {
+		replies[i].Err = errRing
+	}
+}
+
+func (ring) Subscribe(ctx context.Context, _ string, _ func(string)) error {
+	<-ctx.Done()
+	return errRing
+}
+
+func (ring) Scan(context.Context, string, func([]string)) error { return errRing }
 
 // Do implements redisstore.Conn.
 func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {

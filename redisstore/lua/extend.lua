@@ -3,9 +3,10 @@
 --
 -- KEYS   the locks
 -- ARGV   for each: token, TTL in ms
--- Reply  a string with a character for each: "1" the token holds, "0" it does not,
---        "x" the key holds another kind of value
+-- Reply  {the server's time in µs, a string with a character for each: "1" the token
+--        holds, "0" it does not, "x" the key holds another kind of value}
 
+local time = redis.call('TIME')
 local reply = {}
 for i, key in ipairs(KEYS) do
   local token, ttl = ARGV[2 * i - 1], ARGV[2 * i]
@@ -19,4 +20,4 @@ for i, key in ipairs(KEYS) do
     reply[i] = '1'
   end
 end
-return table.concat(reply)
+return { time[1] * 1000000 + time[2], table.concat(reply) }

@@ -30,7 +30,7 @@ end
 
 local head = redis.call('ZPOPMIN', KEYS[2])
 if not head[1] then -- the usual case: nobody waits
-  redis.call('DEL', KEYS[1])
+  redis.call('DEL', KEYS[1], KEYS[3])
   return 1
 end
 
@@ -41,5 +41,5 @@ if fence == 0 or now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-if not serve(math.max(fence + 1, now), now, ARGV[5], head) then redis.call('DEL', KEYS[1]) end
+if not serve(math.max(fence + 1, now), now, ARGV[5], head) then redis.call('DEL', KEYS[1], KEYS[3]) end
 return 1
