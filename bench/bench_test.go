@@ -128,6 +128,19 @@ What it is.
 	}
 }
 
+func TestUnrest(t *testing.T) {
+	table := &table{name: "t", load: "G", columns: []column{{"rate", 0, median}}}
+	r := table.row("1", "floor")
+	r.runs = []figures{{"rate": 100}, {"rate": 140}}
+	if got := table.unrest(r); got != "" {
+		t.Errorf("a calm machine: %q", got)
+	}
+	r.runs = append(r.runs, figures{"rate": 50})
+	if got := table.unrest(r); !strings.Contains(got, "factor of 2.8") {
+		t.Errorf("a busy machine: %q", got)
+	}
+}
+
 func TestParse(t *testing.T) {
 	c, names, err := parse([]string{"-rounds", "7", "-quick", "-w", "2,4", "contended", "held"})
 	if err != nil || c.rounds != 7 || c.time != quick().time || !slices.Equal(c.waiters, numbers{2, 4}) || !slices.Equal(names, []string{"contended", "held"}) {

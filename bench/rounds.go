@@ -23,7 +23,23 @@ func (t *table) interleave(rounds, load int, floor string, names []string, measu
 		}
 		slices.Reverse(order)
 	}
+	t.note(group, floor, t.unrest(t.row(group, floor)))
 	return nil
+}
+
+// unrest warns of a machine that was busy with something else: the same thing took
+// so differently long that ratios are not to be trusted.
+func (t *table) unrest(floor *row) string {
+	const calm = 1.5
+	var rates []float64
+	for _, f := range floor.runs {
+		rates = append(rates, f[t.columns[0].name])
+	}
+	factor := slices.Max(rates) / slices.Min(rates)
+	if factor < calm {
+		return ""
+	}
+	return fmt.Sprintf("its runs differ by a factor of %.1f, so the machine was not idle; more and shorter rounds may help", factor)
 }
 
 // A measurement is one run of a peer. Its note says what a reader should know of

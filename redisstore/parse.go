@@ -15,6 +15,9 @@ import (
 
 var errVoid = errors.New("the claim came too late for the server's clock, again and again: its clock may be running wild")
 
+// errTwice leaves it to the caller, who knows whether it held, what that means.
+var errTwice = errors.New("not held at the second asking; the first had no answer, and may have done it")
+
 func unexpected(v any) error {
 	text := fmt.Sprintf("%v", v)
 	return fmt.Errorf("unexpected reply %.100q", text)

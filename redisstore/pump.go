@@ -84,16 +84,22 @@ func newRequest(s *script, keys ...string) *request {
 
 func (r *request) args(args ...string) { r.cmd = append(r.cmd, args...) }
 
-// do sends a request and returns its reply. It takes the request over.
-func (p *pump) do(ctx context.Context, r *request, until time.Time) Reply {
+// do sends a request and returns its reply. It takes the request over. twice says
+// that it was sent again after a first time had no answer: then a reply may be that
+// of a server which has done it already.
+func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
+	if p.seize(ctx) {
+		reply = p.direct(ctx, r, until)
+		if !timedOut(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) {
+			requests.Put(r)
+			return reply, false
+		}
+		twice = true
+	}
 	p.mu.Lock()
 	hire := p.workers < maxWorkers
 	if hire {
 		p.workers++
-	}
-	if hire && p.prompt && p.swift && len(p.queue) == 0 && ctx.Err() == nil {
-		p.mu.Unlock()
-		return p.direct(ctx, r, until)
 	}
 	p.queue = append(p.queue, r)
 	p.mu.Unlock()
@@ -107,7 +113,7 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) Reply {
 		r.timer.Stop()
 		reply := r.reply
 		requests.Put(r)
-		return reply
+		return reply, twice
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-r.timer.C:
@@ -115,20 +121,36 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) Reply {
 	}
 	r.timer.Stop()
 	sent, failed := p.leave(r)
-	if !sent {
+	if !sent && !twice {
 		err = errUnsent
 	}
 	if failed != nil {
 		err = fmt.Errorf("%w; the request before failed: %w", err, failed)
 	}
-	return Reply{Err: err}
+	return Reply{Err: err}, twice
+}
+
+// seize takes a worker's place for a caller that can do a worker's part itself.
+func (p *pump) seize(ctx context.Context) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.prompt || !p.swift || p.workers == maxWorkers || len(p.queue) > 0 || ctx.Err() != nil {
+		return false
+	}
+	p.workers++
+	return true
+}
+
+// timedOut reports whether a Conn gave up waiting.
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return err != nil && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout())
 }
 
 // direct is the worker's part done by the caller itself: without two changes of
 // goroutine, which cost more than all else that dibs does for a lock. It is for
 // servers that answer quickly, and gives up early, because a read may not heed a
-// cancelled context; the next try, which the caller makes anyway, goes by way of a
-// worker.
+// cancelled context; do then sends the request again by way of a worker.
 func (p *pump) direct(ctx context.Context, r *request, until time.Time) Reply {
 	ctx, cancel := context.WithTimeout(ctx, min(patience, time.Until(until)))
 	defer cancel()
@@ -138,7 +160,6 @@ func (p *pump) direct(ctx context.Context, r *request, until time.Time) Reply {
 	b.reset()
 	batches.Put(b)
 	reply := r.reply
-	requests.Put(r)
 	p.mu.Lock()
 	more := len(p.queue) > 0
 	if !more {

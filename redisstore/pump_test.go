@@ -144,7 +144,8 @@ func (r *rig) call(req *request, until time.Duration) *caller {
 	sent := len(r.tap.exchanges)
 	go func() {
 		defer cancel(nil)
-		c.back <- r.do(ctx, req, time.Now().Add(until))
+		reply, _ := r.do(ctx, req, time.Now().Add(until))
+		c.back <- reply
 	}()
 	r.eventually("the request is queued or sent", func() bool {
 		return slices.Contains(r.queue, req) || req.sent || req.gone || len(r.tap.exchanges) > sent
@@ -583,7 +584,7 @@ func underLoad(t *testing.T, prompt bool) {
 				if rand.IntN(2) == 0 {
 					ctx = t.Context()
 				}
-				reply := p.do(ctx, req, time.Now().Add(time.Duration(rand.IntN(20))*time.Millisecond))
+				reply, _ := p.do(ctx, req, time.Now().Add(time.Duration(rand.IntN(20))*time.Millisecond))
 				cancel()
 				if reply.Err == nil && fmt.Sprint(reply.Value) != want {
 					t.Errorf("reply %v, want %v", reply.Value, want)

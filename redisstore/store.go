@@ -72,7 +72,7 @@ func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) 
 	// void, and learns it. So does one after the server's clock was set.
 	for range 3 {
 		r := s.acquireRequest(c)
-		reply := s.pump.do(ctx, r, c.Until)
+		reply, _ := s.pump.do(ctx, r, c.Until)
 		if reply.Err != nil {
 			return dibs.Answer{}, fail("acquire", c.Name, reply.Err)
 		}
@@ -194,11 +194,14 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place 
 	lock, queue, signs, floor := k.cut(text)
 	r := newRequest(releaseScript, lock, queue, signs, floor)
 	r.args(rel.Token, text[fence:now], text[now:keep], text[keep:], s.checkArg(), place)
-	reply := s.pump.do(ctx, r, rel.Until)
+	reply, twice := s.pump.do(ctx, r, rel.Until)
 	if reply.Err != nil {
 		return false, fail(op, rel.Name, reply.Err)
 	}
 	n, ok := reply.Value.(int64)
+	if twice && n == 0 && place == "" {
+		return false, fail(op, rel.Name, errTwice)
+	}
 	if !ok || n != 0 && n != 1 {
 		return false, fail(op, rel.Name, unexpected(reply.Value))
 	}
@@ -262,7 +265,7 @@ func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, unti
 	}
 	r := newRequest(extendScript, keys...)
 	r.args(args...)
-	reply := s.pump.do(ctx, r, until)
+	reply, _ := s.pump.do(ctx, r, until)
 	errs := make([]error, len(group))
 	fields := reader{}
 	fields.fields, _ = reply.Value.([]any)
@@ -296,15 +299,9 @@ func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	}
 	k := s.appendKeys(nil, name)
 	lock, queue, signs, floor := k.cut(string(k.text))
-	var reply Reply
-	for range 2 { // it only reads
-		r := newRequest(inspectScript, lock, queue, signs, floor)
-		r.args(count(most))
-		reply = s.pump.do(ctx, r, until)
-		if reply.Err == nil {
-			break
-		}
-	}
+	r := newRequest(inspectScript, lock, queue, signs, floor)
+	r.args(count(most))
+	reply, _ := s.pump.do(ctx, r, until)
 	if reply.Err != nil {
 		return dibs.State{}, fail("inspect", name, reply.Err)
 	}

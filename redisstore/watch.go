@@ -13,13 +13,12 @@ import (
 func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
 	// A server that has come back is found within 50 ms: leases that it forgot are
 	// told of at once, and waiters ask again.
-	const soon, later = 10 * time.Millisecond, 50 * time.Millisecond
-	wait := soon
-	for {
+	const soon, later, few = 10 * time.Millisecond, 50 * time.Millisecond, 5
+	for tries := 0; ; tries++ {
 		up := false
 		err := s.conn.Subscribe(ctx, channel+client, func(message string) {
 			if message == "" {
-				up, wait = true, soon
+				up, tries = true, 0
 				on(dibs.Event{Kind: dibs.Up})
 				return
 			}
@@ -34,15 +33,18 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 		if forbidden(err) {
 			return err
 		}
-		if up || wait == soon {
+		if up || tries == 0 {
 			on(dibs.Event{Kind: dibs.Down, Err: err})
+		}
+		wait := later
+		if tries < few {
+			wait = soon
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		wait = later
 	}
 }
 

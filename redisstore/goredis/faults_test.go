@@ -656,6 +656,12 @@ func TestLateAcquire(t *testing.T) {
 				proxy := b.proxy()
 				locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
 				held, release := proxy.HoldNextRequest(key)
+				frozen := make(chan struct{})
+				go func() { // or the call would succeed on another connection
+					defer close(frozen)
+					<-held
+					proxy.Freeze()
+				}()
 				ctx := late.ctx(t)
 				start := time.Now()
 				l, err := locks.Mutex(job).Lock(ctx)
@@ -664,6 +670,8 @@ func TestLateAcquire(t *testing.T) {
 				}
 				b.mustBe(err, late.explains)
 				b.happens("the request is held", held)
+				b.happens("all else is", frozen)
+				proxy.Thaw()
 				b.begin()
 				b.eventually("the request is late", func() bool { return time.Since(start) >= late.deliver })
 				if v := b.call("GET", key); v != nil {
