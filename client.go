@@ -39,6 +39,7 @@ type Client struct {
 	events  flow
 	leases  schedule
 	jobs    int           // running in the background
+	span    time.Duration // the shortest from a scheduling to what is due, since the last tick
 	alarm   time.Duration // when the scheduler wakes by itself
 	waiters map[string]*waiter
 	spare   *waiter // to be used again
@@ -101,7 +102,7 @@ func (c *Client) start() {
 		return
 	}
 	c.started = true
-	c.alarm = never
+	c.alarm, c.span = never, never
 	c.loops.Go(c.beat)
 	c.loops.Go(c.watch)
 }

@@ -60,7 +60,9 @@ func (c *Client) schedule(h *hold) {
 	} else {
 		heap.Fix(&c.leases, h.index)
 	}
-	if h.next() < c.alarm {
+	next := h.next()
+	c.span = min(c.span, next-c.now())
+	if next < c.alarm {
 		c.rouse()
 	}
 }
@@ -100,11 +102,20 @@ func (c *Client) tick() time.Duration {
 	c.mu.Lock()
 	now := c.look()
 	ended, batch := c.due(now)
-	c.alarm = now + time.Hour
-	if len(c.leases) > 0 {
-		// A timer stands still while the machine is suspended, the lease does not.
-		c.alarm = min(now+time.Second, c.leases[0].next())
+	// A timer stands still while the machine is suspended, a lease does not.
+	c.alarm = now + time.Second
+	switch {
+	case len(c.leases) > 0:
+		c.alarm = min(c.alarm, c.leases[0].next())
+	case c.span == never: // none since the last tick
+		c.alarm = now + time.Hour
 	}
+	if c.span < never {
+		// More like those will come, and be gone before the scheduler could look at
+		// them: they need not wake it each time.
+		c.alarm = min(c.alarm, now+max(c.span, 0))
+	}
+	c.span = never
 	sleep := c.alarm - now
 	c.mu.Unlock()
 

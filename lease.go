@@ -190,7 +190,7 @@ func (l *Lease) Unlock() error {
 		return err
 	}
 	var e ending
-	if h.err == nil && c.look() >= h.deadline {
+	if h.err == nil && c.now() >= h.deadline {
 		e = h.expire()
 	}
 	if h.over {

@@ -399,7 +399,7 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	h.first.h = h
 	h.begin(q.set.noRenew, sent, ttl)
 
-	now := c.look()
+	now := c.now()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()

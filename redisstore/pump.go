@@ -141,10 +141,24 @@ func (p *pump) seize(ctx context.Context) bool {
 	return true
 }
 
+// limit is a context with a deadline that a prompt Conn keeps by itself. It has no
+// timer, and its Done does not tell it: a timer for each request, set and stopped
+// again, costs more than the request.
+type limit struct {
+	context.Context
+	at time.Time
+}
+
+// Deadline implements context.Context.
+func (l limit) Deadline() (time.Time, bool) { return l.at, true }
+
 // timedOut reports whether a Conn gave up waiting.
 func timedOut(err error) bool {
+	if err == nil {
+		return false
+	}
 	var t interface{ Timeout() bool }
-	return err != nil && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout())
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
 
 // direct is the worker's part done by the caller itself: without two changes of
@@ -152,11 +166,13 @@ func timedOut(err error) bool {
 // servers that answer quickly, and gives up early, because a read may not heed a
 // cancelled context; do then sends the request again by way of a worker.
 func (p *pump) direct(ctx context.Context, r *request, until time.Time) Reply {
-	ctx, cancel := context.WithTimeout(ctx, min(patience, time.Until(until)))
-	defer cancel()
 	b := batches.Get().(*batch)
 	b.requests = append(b.requests, r)
-	p.send(ctx, b)
+	at := time.Now().Add(patience)
+	if until.Before(at) {
+		at = until
+	}
+	p.send(limit{ctx, at}, b)
 	b.reset()
 	batches.Put(b)
 	reply := r.reply
@@ -287,8 +303,11 @@ func (p *pump) judge(b *batch, took time.Duration) {
 // broken returns an error of the connection, or nil for one of the server or for a
 // closed client, which would say of another request that it was never sent.
 func broken(err error) error {
+	if err == nil {
+		return nil
+	}
 	var server ServerError
-	if err == nil || errors.As(err, &server) || errors.Is(err, ErrClosed) {
+	if errors.As(err, &server) || errors.Is(err, ErrClosed) {
 		return nil
 	}
 	return err

@@ -37,8 +37,10 @@ type tap struct {
 
 func (c *tap) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 	var ended <-chan struct{}
-	if c.prompt {
-		ended = ctx.Done()
+	if at, ok := ctx.Deadline(); c.prompt && ok {
+		timed, cancel := context.WithDeadline(ctx, at) // Done does not tell it
+		defer cancel()
+		ended = timed.Done()
 	}
 	e := &exchange{answer: make(chan []Reply)}
 	for _, cmd := range cmds {

@@ -41,8 +41,9 @@ func Prefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } 
 // in one script, and subscribers may be on other nodes. Adapters set it.
 func Sharded() Option { return func(s *Store) { s.sharded = true } }
 
-// Prompt says that the Conn returns from Do soon after its context's deadline, so
-// that callers need not leave the waiting to others. Adapters set it.
+// Prompt says that the Conn returns from Do soon after its context's Deadline, which
+// it must look at (Done does not tell it), so that callers need not leave the waiting
+// to others. Adapters set it.
 func Prompt() Option { return func(s *Store) { s.pump.prompt = true } }
 
 // New returns a Store on a connection. It does no I/O.

@@ -69,10 +69,8 @@ type ring struct{}
 
 var errRing = fmt.Errorf("%w: a redis.Ring cannot hold locks: use a client of one server, Sentinel or Cluster", dibs.ErrInvalid)
 
-func (ring) Do(_ context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	for i := range cmds {
-		replies[i].Err = errRing
-	}
+func (ring) Do(_ context.Context, _ []redisstore.Cmd, replies []redisstore.Reply) {
+	fill(replies, errRing)
 }
 
 func (ring) Subscribe(ctx context.Context, _ string, _ func(string)) error {
@@ -85,8 +83,11 @@ func (ring) Scan(context.Context, string, func([]string)) error { return errRing
 // Do implements redisstore.Conn.
 func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	rdb := c.rdb
-	if _, bounded := ctx.Deadline(); bounded {
+	if _, bounded := ctx.Deadline(); bounded && c.idle() {
 		rdb = c.soon
+	} else if bounded {
+		fill(replies, context.DeadlineExceeded)
+		return
 	}
 	if len(cmds) == 1 {
 		cmd := command(ctx, cmds[0])
@@ -103,6 +104,15 @@ func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redissto
 	_, _ = pipe.Exec(ctx) // each command keeps its own error
 	for i, cmd := range sent {
 		replies[i] = reply(cmd)
+	}
+}
+
+// idle reports whether a request need not wait for a connection, which could last.
+func (c *conn) idle() bool { return c.soon.PoolStats().IdleConns > 0 }
+
+func fill(replies []redisstore.Reply, err error) {
+	for i := range replies {
+		replies[i].Err = err
 	}
 }
 

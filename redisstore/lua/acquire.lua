@@ -16,16 +16,24 @@
 --        For a single claim whose fence is the server's time: that, as an integer.
 
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+local now = tonumber(stamp)
 local free = redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 -- and nobody waits
+
+-- The usual case, a single claim and nobody there, makes no functions: that would
+-- cost more than all it does.
+local usual = free and not ARGV[6] and now <= tonumber(ARGV[4])
+local floor = usual and redis.pcall('SET', KEYS[4], stamp, 'GET')
+if usual and (not floor or type(floor) == 'string' and tonumber(floor) < now) then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  return now
+end
 
 --#include fence.lua
 
--- The usual case: nobody is there.
-if free and #ARGV == 5 and now <= tonumber(ARGV[4]) then
-  local fence = mint(now)
+if usual then
+  local fence = raised(floor, now)
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-  if fence == now then return now end
   return { now, string.format('%.0f', fence) }
 end
 

@@ -1,5 +1,5 @@
 -- Who is served next. Included by acquire.lua and release.lua, after what they can
--- do without: making functions costs more than the usual case.
+-- do without.
 --
 -- KEYS of both: 1 the lock     string: the holder's token, with PX
 --               2 the queue    zset:   place → ticket (µs of the server's clock at which it joined)

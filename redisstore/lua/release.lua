@@ -10,7 +10,7 @@
 --        6  the place to leave, token included, or ""
 -- Reply  1 the token held, 0 it did not
 
-local token, fence, now, keep, place = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[6]
+local token, keep, place = ARGV[1], ARGV[4], ARGV[6]
 
 if place ~= '' then
   redis.call('ZREM', KEYS[2], place)
@@ -37,6 +37,7 @@ end
 --#include fence.lua
 --#include queue.lua
 
+local fence, now = tonumber(ARGV[2]), tonumber(ARGV[3])
 if fence == 0 or now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
