@@ -37,8 +37,10 @@ type tap struct {
 
 func (c *tap) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 	var ended <-chan struct{}
+	timed := ctx
 	if at, ok := ctx.Deadline(); c.prompt && ok {
-		timed, cancel := context.WithDeadline(ctx, at) // Done does not tell it
+		var cancel context.CancelFunc
+		timed, cancel = context.WithDeadline(ctx, at) // Done does not tell it
 		defer cancel()
 		ended = timed.Done()
 	}
@@ -52,7 +54,7 @@ func (c *tap) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 		copy(replies, answer)
 	case <-ended:
 		for i := range replies {
-			replies[i].Err = ctx.Err()
+			replies[i].Err = timed.Err()
 		}
 	}
 	for i, cmd := range cmds {
