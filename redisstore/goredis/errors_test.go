@@ -70,7 +70,7 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("%q: want the server's %s in it", err, refusal.word)
 				}
 				var u *dibs.UnavailableError
-				if refusal.kind == dibs.ErrUnavailable && (!errors.As(err, &u) || !u.Refused) {
+				if errors.Is(refusal.kind, dibs.ErrUnavailable) && (!errors.As(err, &u) || !u.Refused) {
 					t.Errorf("%#v: want it refused", err)
 				}
 			}
