@@ -21,11 +21,11 @@ help: ## print this list
 
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server if it can)
-	@$(redis); go test -race -p 1 -timeout=15m work
+	@$(redis); go test -race -p 1 -parallel 8 -timeout=15m work
 
 .PHONY: test-long
 test-long: ## the same at length: DIBS_LONG=1, COUNT=5 times
-	@$(redis); DIBS_LONG=1 go test -race -p 1 -count=$(COUNT) -timeout=80m work
+	@$(redis); DIBS_LONG=1 go test -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME=20s
