@@ -120,7 +120,14 @@ func (c *Client) tick() time.Duration {
 	c.mu.Unlock()
 
 	for _, e := range ended {
-		e.tell()
+		e.cancel()
+	}
+	if len(ended) > 0 { // a hook that is slow must not hold up the next deadline
+		c.background(func(context.Context) {
+			for _, e := range ended {
+				e.report()
+			}
+		})
 	}
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), maxBatch)]

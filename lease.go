@@ -304,9 +304,11 @@ func (h *hold) lose(why Why, cause error) error {
 
 // tell ends the contexts of the lease and calls its hook.
 func (e ending) tell() {
-	if e.h == nil {
-		return
-	}
+	e.cancel()
+	e.report()
+}
+
+func (e ending) cancel() {
 	cause := e.err
 	if !e.lost {
 		cause = context.Canceled
@@ -314,7 +316,13 @@ func (e ending) tell() {
 	for _, cancel := range e.cancels {
 		cancel(cause)
 	}
-	if hooks := e.h.hooks; e.lost && hooks != nil && hooks.Lost != nil {
+}
+
+func (e ending) report() {
+	if e.h == nil || !e.lost {
+		return
+	}
+	if hooks := e.h.hooks; hooks != nil && hooks.Lost != nil {
 		hooks.Lost(Lost{Name: e.h.name, Token: e.h.token, Err: e.err})
 	}
 }

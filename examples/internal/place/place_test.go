@@ -3,6 +3,8 @@ package place
 import (
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestMalformedTellsNoPassword(t *testing.T) {
@@ -31,6 +33,22 @@ func TestMalformedTellsNoPassword(t *testing.T) {
 			t.Errorf("%s: want one line without the password, have %q", rawURL, text)
 		}
 	}
+}
+
+// Whatever is wrong with a URL, its error is one line and tells no password.
+func FuzzURL(f *testing.F) {
+	for _, rawURL := range []string{"redis://:%s@host:6379/x", "http://u:%s@h", "redis://%s@h/?a=b", "%s", "redis://h/%s@", "::%s@"} {
+		f.Add(rawURL)
+	}
+	f.Fuzz(func(t *testing.T, form string) {
+		const secret = "s3cretw0rd"
+		rawURL := strings.ReplaceAll(form, "%s", secret)
+		if _, err := redis.ParseURL(rawURL); err == nil {
+			return // a good one is dialled
+		} else if text := malformed(rawURL, err).Error(); strings.Contains(form, ":%s@") && strings.Contains(text, secret) || strings.Contains(text, "\n") {
+			t.Errorf("%q: %q", rawURL, text)
+		}
+	})
 }
 
 func TestUnreachableTellsNoPassword(t *testing.T) {
