@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
-// A Doer runs work under a lock. A Mutex is one.
+// A Doer runs work under a lock: a Mutex, a Set, a Semaphore, an RWMutex for writing
+// and what its Reading returns.
 type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error
 }
@@ -45,7 +47,19 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 // carries: of the innermost if there are several. It is zero without one.
 func Fence(ctx context.Context) uint64 {
 	if in, ok := ctx.Value(carried{}).(*held); ok {
-		return in.h.fence
+		return in.h.first.Fence()
+	}
+	return 0
+}
+
+// FenceOf returns the fence for one name, of the innermost lease on it that the
+// context carries. It is zero without one.
+func FenceOf(ctx context.Context, name string) uint64 {
+	in, _ := ctx.Value(carried{}).(*held)
+	for ; in != nil; in = in.outer {
+		if fence := in.h.fenceOf(name); fence != 0 {
+			return fence
+		}
 	}
 	return 0
 }
@@ -64,26 +78,53 @@ func carry(ctx context.Context, h *hold) context.Context {
 	return context.WithValue(ctx, carried{}, &held{h: h, outer: outer})
 }
 
-// heldIn returns the live lease on a name that the context carries, or nil.
-func heldIn(ctx context.Context, c *Client, name string) *hold {
+// heldIn returns the live lease that the context carries on something wanted, or
+// nil.
+func heldIn(ctx context.Context, c *Client, w want) *hold {
 	in, _ := ctx.Value(carried{}).(*held)
 	for ; in != nil; in = in.outer {
-		if in.h.c == c && in.h.name == name && in.h.first.Err() == nil {
+		if in.h.c == c && in.h.covers(w) > 0 && in.h.first.Err() == nil {
 			return in.h
 		}
 	}
 	return nil
 }
 
-// enter gives a nested call its own handle of the lease.
-func (h *hold) enter(reentrant bool) (*Lease, error) {
-	if !reentrant {
-		return nil, fmt.Errorf("%w: %q; Reentrant() lets it enter again", ErrReentrant, h.name)
-	}
+// covers returns how many of the wanted names the lease holds.
+func (h *hold) covers(w want) int {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	if h.err != nil {
+	n := 0
+	if h.has(w.name) {
+		n++
+	}
+	for _, name := range w.with {
+		if h.has(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// has reports whether a name is one of the lease's. The caller holds c.mu.
+func (h *hold) has(name string) bool {
+	return name == h.name || slices.ContainsFunc(h.more, func(p part) bool { return p.name == name })
+}
+
+// enter gives a nested call its own handle of the lease, if the lease holds all that
+// the call wants.
+func (h *hold) enter(w want, reentrant bool) (*Lease, error) {
+	whole := h.covers(w) == 1+len(w.with)
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	enough := whole && (h.weight == h.limit || w.weight < w.limit && w.weight <= h.weight)
+	switch {
+	case h.err != nil:
 		return nil, h.err
+	case !enough:
+		return nil, fmt.Errorf("%w: %q, but less of it than is wanted now: the call would wait for itself", ErrReentrant, h.name)
+	case !reentrant:
+		return nil, fmt.Errorf("%w: %q; Reentrant() lets it enter again", ErrReentrant, h.name)
 	}
 	h.handles++
 	return &Lease{h: h}, nil

@@ -36,6 +36,10 @@ var (
 	ErrClosed = errors.New("dibs: client closed")
 )
 
+// ErrResigned is the cause with which a leader's context ends after Resign. It is no
+// loss: until the work has ended, and the name is given back, nobody else leads.
+var ErrResigned = errors.New("dibs: resigned")
+
 // A BusyError says who was in the way. errors.Is finds ErrBusy in it, and the
 // context's cause if a context ended the wait.
 type BusyError struct {
@@ -75,6 +79,7 @@ type Why string
 const (
 	Expired  Why = "expired"         // not renewed in time
 	Taken    Why = "taken"           // the store says that it is not ours: deleted, forgotten or broken
+	Revoked  Why = "revoked"         // an operator broke it
 	MaxHeld  Why = "held too long"   // MaxHold has passed
 	Closed   Why = "client closed"   // the Client gave it back
 	Released Why = "released"        // Unlock gave it back

@@ -167,14 +167,18 @@ func (h *hold) early() time.Duration {
 // renew extends a batch in one call of the store.
 func (c *Client) renew(ctx context.Context, batch []*hold) {
 	sent := c.look()
-	holds := make([]Hold, len(batch))
+	holds := make([]Hold, 0, len(batch))
+	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
 	left := c.defaults.timeout
-	c.mu.Lock()
 	for i, h := range batch {
-		holds[i] = Hold{Name: h.name, Token: h.token, TTL: h.cap(sent, h.reach(sent))}
+		c.mu.Lock()
+		ttls[i] = h.cap(sent, h.reach(sent))
 		left = min(left, h.deadline-sent)
+		c.mu.Unlock()
+		before := len(holds)
+		holds = h.holds(holds, ttls[i])
+		names[i] = len(holds) - before
 	}
-	c.mu.Unlock()
 	// A call that hangs must leave time for another one, on another connection.
 	ctx, cancel := context.WithTimeout(ctx, max(left/2, 5*time.Millisecond))
 	defer cancel()
@@ -182,10 +186,12 @@ func (c *Client) renew(ctx context.Context, batch []*hold) {
 	took := c.now() - sent
 	renewed := 0
 	for i, h := range batch {
-		c.note(errs[i])
-		if c.settle(h, sent, holds[i].TTL, errs[i]) {
+		name, err := h.outcome(errs[:names[i]])
+		c.note(err)
+		if c.settle(h, sent, ttls[i], names[i], name, err) {
 			renewed++
 		}
+		errs = errs[names[i]:]
 	}
 	if hooks := c.defaults.hooks; renewed > 0 && hooks != nil && hooks.Renewed != nil {
 		hooks.Renewed(Renewed{Leases: renewed, Took: took})
@@ -196,18 +202,19 @@ func (c *Client) renew(ctx context.Context, batch []*hold) {
 func (h *hold) reach(now time.Duration) time.Duration {
 	switch h.rule {
 	case liftOnce:
-		return h.since + h.ttl - now
+		return max(h.since+h.ttl, h.least) - now
 	case fixed:
 		return time.Millisecond // only asks whether it is held: Extend never shortens
 	default:
-		return h.ttl
+		return max(h.ttl, h.least-now)
 	}
 }
 
-// settle records the outcome of one renewal.
-func (c *Client) settle(h *hold, sent, ttl time.Duration, err error) bool {
+// settle records the outcome of one renewal, of so many names; name is the one that
+// failed.
+func (c *Client) settle(h *hold, sent, ttl time.Duration, names int, name string, err error) bool {
 	if errors.Is(err, ErrLost) {
-		_ = h.lose(Taken, nil) // told by its context and hook
+		_ = h.lose(name, Taken, nil) // told by its context and hook
 		return false
 	}
 	c.mu.Lock()
@@ -217,13 +224,16 @@ func (c *Client) settle(h *hold, sent, ttl time.Duration, err error) bool {
 		return false
 	}
 	h.failure = err
-	if err == nil {
+	now := c.now()
+	switch {
+	case err == nil && names <= len(h.more):
+		h.due = now // it holds more by now than what was renewed
+	case err == nil:
 		if h.rule == liftOnce {
 			h.rule = fixed
 		}
 		h.prolong(sent, ttl)
-	} else {
-		now := c.now()
+	default:
 		again := min(h.ttl/20, (h.deadline-now)/4, 250*time.Millisecond)
 		h.due = now + max(again, 10*time.Millisecond)
 	}

@@ -13,6 +13,7 @@ type Hooks struct {
 	Lost        func(Lost)
 	Released    func(Freed)
 	Degraded    func(Degraded)
+	Campaign    func(Campaign)
 }
 
 // Acquired: a lease begins.
@@ -62,4 +63,11 @@ type Freed struct {
 // is told once for each time that it begins; Err is nil when it is over.
 type Degraded struct {
 	Err error
+}
+
+// Campaign: an Election's Run could not ask the store, and tries again.
+type Campaign struct {
+	Name  string
+	Again time.Duration // until then
+	Err   error
 }

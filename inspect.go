@@ -29,6 +29,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	}
 	h := &hold{
 		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
+		weight: 1, limit: 1,
 		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.err = &LostError{Name: name, Token: token, Why: Unknown}
@@ -76,4 +77,44 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 	}
 	slices.SortFunc(states, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
 	return states, nil
+}
+
+// Break ends the holding of a name that has this fence, whoever has it, and hands
+// the name on: for an operator who has seen in Inspect, or in a log, who is in the
+// way. Being conditional on the fence, it cannot end a newer holding than the one
+// that was seen. It reports false, and changes nothing, if no holding is known to
+// have the fence. Other libraries' holdings have none.
+//
+// The holder's context ends with ErrLost, why Revoked, as soon as the message
+// arrives. The next in line holds at once, while the old holder's work may still be
+// running: only the fence stops its writes.
+//
+// The fence of a young lease, which was never renewed, is known to a Redis store as
+// long as no other name of the same hash slot was taken since.
+func (c *Client) Break(ctx context.Context, name string, fence uint64) (bool, error) {
+	if err := CheckName(name); err != nil {
+		return false, err
+	}
+	if fence == 0 {
+		return false, invalid("break %q: fence 0", name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
+	defer cancel()
+	return c.store.Break(ctx, name, fence)
+}
+
+// broken ends the lease that an event says was broken. The caller holds c.mu, and
+// calls tell without it.
+func (c *Client) broken(e Event) ending {
+	for _, h := range c.leases {
+		if h.token != e.Token {
+			continue
+		}
+		for _, p := range append([]part{{h.name, h.fence}}, h.more...) {
+			if p.fence == e.Fence || p.fence == 0 { // an attached one does not know
+				return h.finish(p.name, Revoked, nil)
+			}
+		}
+	}
+	return ending{}
 }

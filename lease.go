@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A Lease is a name held. It is safe for concurrent use.
+// A Lease is a name held, or a part of it, or several names together. It is safe
+// for concurrent use.
 //
 // It is renewed until Unlock, unless NoRenew or MaxHold say otherwise, and is
 // lost if that fails. The holder knows first: Err tells the loss, and Context
@@ -24,7 +25,6 @@ type hold struct {
 	first   Lease           // kept here to save an allocation
 	name    string
 	token   string
-	fence   uint64
 	hooks   *Hooks
 	timeout time.Duration // of one operation
 
@@ -35,6 +35,10 @@ type hold struct {
 	rule  renewal
 
 	// Guarded by c.mu:
+	fence    uint64
+	more     []part // further names, held together with the first
+	weight   int    // of limit
+	limit    int
 	ttl      time.Duration
 	deadline time.Duration // the lease is lost then
 	due      time.Duration // the next renewal, or never
@@ -48,6 +52,13 @@ type hold struct {
 	ctx      context.Context
 	cancels  []context.CancelCauseFunc
 	renewing bool
+	yielded  error // the work was asked to end, though the name is held
+}
+
+// A part is one of several names that a lease holds.
+type part struct {
+	name  string
+	fence uint64
 }
 
 // renewal says how a lease is kept alive.
@@ -82,22 +93,49 @@ func (l *Lease) Context() context.Context {
 // caller holds c.mu.
 func (h *hold) derive(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(carry(ctx, h))
-	if h.over {
+	switch {
+	case h.over:
 		cancel(h.err)
-		return ctx
+	case h.yielded != nil:
+		cancel(h.yielded)
+	default:
+		h.cancels = append(h.cancels, cancel)
 	}
-	h.cancels = append(h.cancels, cancel)
 	return ctx
 }
 
-// Name returns the name that is held.
+// Name returns the name that is held: of several, the first as All sorts them.
 func (l *Lease) Name() string { return l.h.name }
 
 // Fence returns the lease's fence: larger than that of each earlier lease on the
 // name. A resource that refuses writes with a smaller fence than it has seen is
 // safe from holders that do not know yet that they lost. It is zero for an
-// attached lease, whose fence only its first owner knows.
-func (l *Lease) Fence() uint64 { return l.h.fence }
+// attached lease, whose fence only its first owner knows. For several names see
+// FenceOf.
+func (l *Lease) Fence() uint64 {
+	h := l.h
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	return h.fence
+}
+
+// FenceOf returns the fence for one of the names that the lease holds, and zero
+// for any other name.
+func (l *Lease) FenceOf(name string) uint64 { return l.h.fenceOf(name) }
+
+func (h *hold) fenceOf(name string) uint64 {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	if name == h.name {
+		return h.fence
+	}
+	for _, p := range h.more {
+		if p.name == name {
+			return p.fence
+		}
+	}
+	return 0
+}
 
 // Token returns the owner's identity, by which another process can Attach.
 func (l *Lease) Token() string { return l.h.token }
@@ -150,13 +188,13 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	for try := 0; ; try++ {
 		sent := h.c.look()
 		ttl := h.cap(sent, d)
-		err := h.c.store.Extend(ctx, []Hold{{h.name, h.token, ttl}})[0]
+		name, err := h.outcome(h.c.store.Extend(ctx, h.holds(nil, ttl)))
 		h.c.note(err)
 		switch {
 		case err == nil:
 			return h.confirm(sent, ttl, d)
 		case errors.Is(err, ErrLost):
-			return h.lose(Taken, nil)
+			return h.lose(name, Taken, nil)
 		case refused(err) || final(err):
 			return err
 		}
@@ -164,6 +202,33 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 			return err
 		}
 	}
+}
+
+// holds appends what the store is asked to extend.
+func (h *hold) holds(to []Hold, ttl time.Duration) []Hold {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	to = append(to, Hold{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl})
+	for _, p := range h.more {
+		to = append(to, Hold{Name: p.name, Token: h.token, Client: h.c.id, Fence: p.fence, TTL: ttl})
+	}
+	return to
+}
+
+// outcome sums up what the store said of each name of a lease: one that is lost
+// decides, and which; else one that is unknown.
+func (h *hold) outcome(errs []error) (name string, err error) {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	for i, e := range errs {
+		if e != nil && !errors.Is(err, ErrLost) {
+			err, name = e, h.name
+			if i > 0 {
+				name = h.more[i-1].name
+			}
+		}
+	}
+	return name, err
 }
 
 // Unlock gives the name back, to the first waiter if there is one. It needs no
@@ -194,15 +259,15 @@ func (l *Lease) Unlock() error {
 		e = h.expire()
 	}
 	if h.over {
-		err, lapsed := h.err, h.lapsed
+		err, leave := h.err, h.lapsed || len(h.more) > 0
 		c.mu.Unlock()
 		e.tell()
-		if lapsed {
-			c.abandon(h.claim(), false) // the store may have renewed it after all
+		if leave { // the store may have renewed it after all, or other names of it are left
+			c.abandon(h.claim(), false)
 		}
 		return err
 	}
-	e = h.finish(Released, nil)
+	e = h.finish(h.name, Released, nil)
 	c.mu.Unlock()
 	e.tell()
 	err := c.giveBack(h)
@@ -254,13 +319,17 @@ func (h *hold) prolong(sent, ttl time.Duration) {
 	h.due = never
 	h.capped = h.capped || sent+ttl >= h.until
 	if h.rule == renewed && !h.capped {
-		h.due = sent + ttl/3
+		h.due = sent + min(ttl, h.ttl)/3 // MinHold may have the longer ttl
 	}
 }
 
 // claim is what the lease was acquired with, as far as undoing it needs.
 func (h *hold) claim() Claim {
-	return Claim{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: 1, Limit: 1}
+	c := Claim{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
+	for _, p := range h.more {
+		c.With = append(c.With, p.name)
+	}
+	return c
 }
 
 // An ending is what is left to do, without the mutex, when a lease has ended.
@@ -272,12 +341,12 @@ type ending struct {
 }
 
 // finish ends the lease. The caller holds c.mu and calls tell without it.
-func (h *hold) finish(why Why, cause error) ending {
+func (h *hold) finish(name string, why Why, cause error) ending {
 	if h.over {
 		return ending{err: h.err}
 	}
 	h.over = true
-	h.err = &LostError{Name: h.name, Token: h.token, Why: why, Cause: cause}
+	h.err = &LostError{Name: name, Token: h.token, Why: why, Cause: cause}
 	h.c.unschedule(h)
 	e := ending{h: h, err: h.err, lost: why != Released, cancels: h.cancels}
 	h.cancels = nil
@@ -288,18 +357,26 @@ func (h *hold) finish(why Why, cause error) ending {
 func (h *hold) expire() ending {
 	h.lapsed = true
 	if h.capped {
-		return h.finish(MaxHeld, nil)
+		return h.finish(h.name, MaxHeld, nil)
 	}
-	return h.finish(Expired, h.failure)
+	return h.finish(h.name, Expired, h.failure)
 }
 
-// lose ends the lease and tells it.
-func (h *hold) lose(why Why, cause error) error {
+// lose ends the lease, because of one of its names, and tells it.
+func (h *hold) lose(name string, why Why, cause error) error {
 	h.c.mu.Lock()
-	e := h.finish(why, cause)
+	e := h.finish(name, why, cause)
 	h.c.mu.Unlock()
 	e.tell()
 	return e.err
+}
+
+// yield ends the contexts of the lease, and what will be derived from it, but not
+// the lease: its work is to end.
+func (h *hold) yield(cause error) (cancels []context.CancelCauseFunc) {
+	h.yielded = cause
+	cancels, h.cancels = h.cancels, nil
+	return cancels
 }
 
 // tell ends the contexts of the lease and calls its hook.

@@ -7,7 +7,7 @@ import (
 )
 
 // An Option adjusts how a name is held. It may be given to New for all names, to
-// Client.Mutex for one name, and to Lock, TryLock, Do or Call for one call; the
+// Client.Mutex and the like for one name, and to Lock, TryLock, Do or Call for one call; the
 // nearer wins.
 type Option func(*settings)
 
@@ -69,9 +69,10 @@ func NoRenew() Option { return func(s *settings) { s.noRenew = true } }
 // At least 10 ms; zero, the default, does not bound it.
 func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
 
-// MinHold keeps the name taken for at least d after it was acquired, also when
-// it is unlocked before: for jobs that must not run twice on machines whose
-// clocks differ. At most 24 h.
+// MinHold keeps the name taken for at least d after it was acquired, also when it
+// is unlocked before, or its holder dies: for jobs that must not run twice on
+// machines whose clocks differ. At most 24 h. Where it is longer than the TTL, it is
+// the TTL that the lease begins with.
 func MinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d } }
 
 // Attempts tries n times, every apart, and does not queue: who comes first is
@@ -84,9 +85,10 @@ func Attempts(n int, every time.Duration) Option {
 // UTF-8 without spaces.
 func Label(text string) Option { return func(s *settings) { s.label = text } }
 
-// Reentrant lets a call whose context already holds the name enter again. The
-// name is free when as many Unlocks as Locks were called. Without it such a call
-// returns ErrReentrant.
+// Reentrant lets a call whose context already holds the name enter again, if that
+// lease holds at least what the call asks for: a reader does not become a writer by
+// it (see RWMutex.TryUpgrade). The name is free when as many Unlocks as Locks were
+// called. Without it such a call returns ErrReentrant.
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
 // Token sets the owner's identity for one call, such as a request id, so that
@@ -105,9 +107,14 @@ const (
 )
 
 // check finds what is wrong with a request before anything is sent.
-func (s *settings) check(name string) error {
+func (s *settings) check(name string, more ...string) error {
 	if err := CheckName(name); err != nil {
 		return err
+	}
+	for _, name := range more {
+		if err := CheckName(name); err != nil {
+			return err
+		}
 	}
 	if err := checkTTL(name, s.ttl); err != nil {
 		return err
@@ -119,6 +126,8 @@ func (s *settings) check(name string) error {
 		return invalid("MaxHold %v of %q: below %v", s.maxHold, name, MinTTL)
 	case s.minHold < 0 || s.minHold > MaxTTL:
 		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, MaxTTL)
+	case s.maxHold != 0 && s.maxHold < s.minHold:
+		return invalid("MaxHold %v of %q: below its MinHold %v", s.maxHold, name, s.minHold)
 	case s.attempts < 0 || s.every < 0:
 		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
 	case s.label != "" && !plain(s.label, maxLabel):

@@ -29,6 +29,13 @@ func (u untouched) touch(format string, args ...any) error {
 func (u untouched) Acquire(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
 	return dibs.Answer{}, u.touch("acquire %+v", c)
 }
+func (u untouched) Groups(names []string) [][]string { return [][]string{names} }
+func (u untouched) Reweigh(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return dibs.Answer{}, u.touch("reweigh %+v", c)
+}
+func (u untouched) Break(_ context.Context, name string, fence uint64) (bool, error) {
+	return false, u.touch("break %q %d", name, fence)
+}
 func (u untouched) Abandon(_ context.Context, c dibs.Claim) error { return u.touch("abandon %+v", c) }
 func (u untouched) Release(_ context.Context, r dibs.Release) (bool, error) {
 	return false, u.touch("release %+v", r)

@@ -2,15 +2,31 @@ package dibs
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 )
 
 // How a claim is undone. Both ways go on in the background where the outcome is
 // unknown, until nothing can be left of it.
 
-// giveBack releases a lease within the operation timeout.
+// giveBack releases a lease within the operation timeout: all its names at once.
 func (c *Client) giveBack(h *hold) error {
-	r := Release{Name: h.name, Token: h.token, Fence: h.fence}
+	if len(h.more) == 0 {
+		return c.giveName(h, h.name, h.fence)
+	}
+	parts := append([]part{{h.name, h.fence}}, h.more...)
+	errs := make([]error, len(parts))
+	var group sync.WaitGroup
+	for i, p := range parts {
+		group.Go(func() { errs[i] = c.giveName(h, p.name, p.fence) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *Client) giveName(h *hold, name string, fence uint64) error {
+	r := Release{Name: name, Token: h.token, Fence: fence}
 	end := time.Now().Add(h.timeout)
 	unknown := false
 	for try := 0; ; try++ {
@@ -22,7 +38,7 @@ func (c *Client) giveBack(h *hold) error {
 			return nil // if it was not held any more, an earlier try has freed it
 		}
 		if err == nil {
-			return &LostError{Name: h.name, Token: h.token, Why: Taken}
+			return &LostError{Name: name, Token: h.token, Why: Taken}
 		}
 		if final(err) {
 			return err
@@ -30,14 +46,14 @@ func (c *Client) giveBack(h *hold) error {
 		unknown = unknown || !refused(err)
 		if refused(err) || !time.Now().Before(end) || !pause(c.life, backoff(try)) {
 			c.releaseLater(h, r)
-			return &UnavailableError{Op: "unlock", Name: h.name, Cause: root(err), Refused: !unknown, Unknown: unknown}
+			return &UnavailableError{Op: "unlock", Name: name, Cause: root(err), Refused: !unknown, Unknown: unknown}
 		}
 	}
 }
 
 // releaseLater goes on in the background until the TTL has passed.
 func (c *Client) releaseLater(h *hold, r Release) {
-	c.persist(h.ttl, func(ctx context.Context) bool {
+	c.persist(max(h.ttl, h.least-c.now()), func(ctx context.Context) bool {
 		r := r
 		r.Until = time.Now().Add(h.timeout)
 		r.Keep = max(h.least-c.now(), 0)

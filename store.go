@@ -12,6 +12,13 @@ const ClaimTTL = 5 * time.Second
 // MaxName is the longest name that a store accepts, in bytes.
 const MaxName = 512
 
+// Unlimited is the weight of a writer and the limit of readers: more than any
+// number of readers, and the largest weight and limit that a store accepts.
+const Unlimited = 1<<31 - 1
+
+// MaxTogether is how many names may be held by one lease.
+const MaxTogether = 100
+
 // The bounds of a TTL. Below MinTTL the margin for clocks and timers would be
 // most of the lease; above MaxTTL a crash would be found on another day.
 const (
@@ -35,14 +42,34 @@ type Store interface {
 	// and is its sign of life. It neither grants nor queues after c.Until, also when
 	// the request is delivered later than that, and it has returned by then.
 	// A fence in an answer is larger than each fence granted before for that name.
+	//
+	// A claim with further names takes all of them or none, in one step, and waits
+	// in all their queues under one ticket. It is not granted by a hand-off: a
+	// release of one of its names, where it is first in line, makes it ask.
 	Acquire(ctx context.Context, c Claim) (Answer, error)
 
+	// Groups sorts names into groups that one Acquire can take, in an order that is
+	// the same for all clients of the store: whoever takes several groups does it in
+	// this order, so that no two wait for each other.
+	Groups(names []string) [][]string
+
 	// Abandon undoes an Acquire whose outcome is unknown or unwanted: afterwards
-	// the claim neither holds nor queues. If it held, the name is handed on.
+	// the claim neither holds nor queues. What it held is handed on.
 	Abandon(ctx context.Context, c Claim) error
 
+	// Reweigh changes how much of the limit a token holds, and lifts its TTL to the
+	// claim's. It answers not Held, and changes nothing, if the token does not hold or
+	// if others hold too much. Less makes room: who fits then is served.
+	Reweigh(ctx context.Context, c Claim) (Answer, error)
+
+	// Break ends the holding that has this fence, whoever asks, and hands the name
+	// on. It tells the holder's client with Broken. It reports false, and changes
+	// nothing, if no holding is known to have it.
+	Break(ctx context.Context, name string, fence uint64) (bool, error)
+
 	// Release ends the holding of r.Token and hands the name to the first live
-	// waiter in the same atomic step. It reports false if the token did not hold.
+	// waiters that fit in the same atomic step. It reports false if the token did
+	// not hold.
 	Release(ctx context.Context, r Release) (bool, error)
 
 	// Extend sets the remaining life of each hold to its TTL, in as few round
@@ -66,9 +93,13 @@ type Store interface {
 }
 
 // A Claim is a request to hold a name. Each primitive is a weighted semaphore:
-// a claim weighs Weight of the name's Limit, a mutex 1 of 1.
+// a claim weighs Weight of Limit. It fits if what is held and its own weight are
+// not more than its own limit. Who weighs as much as his limit holds alone: a mutex
+// is 1 of 1, a reader 1 of Unlimited, a writer Unlimited of Unlimited, and a writer
+// and a mutex are the same to a store.
 type Claim struct {
 	Name   string
+	With   []string      // further names, to be held alone and all together
 	Token  string        // the owner's identity
 	Client string        // where Watch listens for this claim's events
 	Seq    uint64        // orders the claims of one client that arrive in one instant
@@ -78,6 +109,9 @@ type Claim struct {
 	Queue  bool          // join the queue if the name is taken
 	Until  time.Time     // the claim is void after this instant, on this process' clock
 }
+
+// Alone reports whether the claim tolerates no other holder.
+func (c Claim) Alone() bool { return c.Weight == c.Limit }
 
 // HandoffTTL is how long a hand-off grants this claim: the new holder's first
 // renewal, off its critical path, lifts it to TTL. It is short so that a waiter
@@ -90,8 +124,9 @@ type Answer struct {
 	Fence uint64 // if Held
 
 	// If not Held:
+	Name      string        // of a claim on several names, one that is taken
 	Holder    string        // a token that holds, empty if the name is between owners
-	Remaining time.Duration // until the holder expires; negative if it never does
+	Remaining time.Duration // until the first holder expires; negative if it never does
 	Ticket    uint64        // the place in the queue, zero if not queued
 	Position  int           // 1 is served next, zero if not queued
 }
@@ -105,11 +140,14 @@ type Release struct {
 	Until time.Time     // Release has returned by then
 }
 
-// A Hold names a holding to be extended.
+// A Hold names a holding to be extended. The store may note its fence and client,
+// for Inspect and Break.
 type Hold struct {
-	Name  string
-	Token string
-	TTL   time.Duration
+	Name   string
+	Token  string
+	Client string
+	Fence  uint64 // zero if unknown
+	TTL    time.Duration
 }
 
 // An EventKind says what an Event tells.
@@ -121,6 +159,8 @@ const (
 	Granted EventKind = iota + 1
 	// Look: ask again for Event.Token, something changed.
 	Look
+	// Broken: the holding with Event.Token and Event.Fence is no more.
+	Broken
 	// Up: events flow from now on; what happened before may have been missed.
 	Up
 	// Down: events stopped, Event.Err says why. The store tries again.
@@ -140,7 +180,8 @@ type Event struct {
 // State is what a store knows of a name, at one moment.
 type State struct {
 	Name    string
-	Holders []Holder
+	Holders []Holder // at most 100, those that expire first
+	Holding int      // all of them
 	Waiters []Waiter // the first 100, in the order of service
 	Waiting int      // all of them
 	Fence   uint64   // no fence granted for this name so far is larger
@@ -150,6 +191,8 @@ type State struct {
 type Holder struct {
 	Token     string
 	Label     string
+	Weight    int           // how much it holds; zero: it holds alone
+	Fence     uint64        // zero if the store was not told of it yet
 	Remaining time.Duration // negative: never expires, and so not a claim of dibs
 }
 

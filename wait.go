@@ -95,7 +95,10 @@ func (c *Client) watch() {
 func (c *Client) hear(e Event) {
 	c.mu.Lock()
 	changed, back := false, false
+	var broken ending
 	switch e.Kind {
+	case Broken:
+		broken = c.broken(e)
 	case Granted, Look:
 		for w := c.waiters[e.Token]; w != nil; w = w.next {
 			w.tell(e)
@@ -115,6 +118,7 @@ func (c *Client) hear(e Event) {
 		}
 	}
 	c.mu.Unlock()
+	broken.tell()
 	if back {
 		c.renewAll() // the store may have forgotten them
 	}
@@ -143,40 +147,53 @@ const (
 	once      = true
 )
 
-// acquire takes the name, or queues for it.
-func (c *Client) acquire(ctx context.Context, name string, set settings, once bool) (*Lease, error) {
-	if err := set.check(name); err != nil {
+// A want is what a call asks for: one name, in part or alone, or several alone.
+type want struct {
+	name          string
+	with          []string
+	weight, limit int
+}
+
+// alone wants a name to itself.
+func alone(name string) want { return want{name: name, weight: 1, limit: 1} }
+
+// acquire takes what is wanted, or queues for it.
+func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (*Lease, error) {
+	if err := set.check(w.name, w.with...); err != nil {
 		return nil, err
 	}
 	if once {
 		set.wait, set.attempts = 0, 0
 	}
-	if h := heldIn(ctx, c, name); h != nil {
-		return h.enter(set.reentrant)
+	if h := heldIn(ctx, c, w); h != nil {
+		return h.enter(w, set.reentrant)
 	}
 	if ctx.Err() != nil {
-		return nil, &BusyError{Name: name, Cause: context.Cause(ctx)}
+		return nil, &BusyError{Name: w.name, Cause: context.Cause(ctx)}
 	}
 	q := call{c: c, ctx: ctx, set: set, begin: c.now()}
-	q.claim = c.claim(name, &set)
-	w, err := c.listen(q.claim.Token)
+	q.claim = c.claim(w, &set)
+	l, err := c.listen(q.claim.Token)
 	if err != nil {
 		return nil, err
 	}
-	defer c.unlisten(q.claim.Token, w)
+	defer c.unlisten(q.claim.Token, l)
 	if set.attempts > 0 {
 		return q.attempt()
 	}
-	return q.wait(w)
+	return q.wait(l)
 }
 
-func (c *Client) claim(name string, set *settings) Claim {
+func (c *Client) claim(w want, set *settings) Claim {
 	seq := c.seq.Add(1)
-	ttl := set.ttl
+	ttl := max(set.ttl, set.minHold) // so that MinHold outlives a crash
 	if set.maxHold > 0 {
 		ttl = min(ttl, set.maxHold)
 	}
-	claim := Claim{Name: name, Token: set.token, Client: c.id, Seq: seq, TTL: ttl, Weight: 1, Limit: 1}
+	claim := Claim{
+		Name: w.name, With: w.with, Token: set.token, Client: c.id, Seq: seq,
+		TTL: ttl, Weight: w.weight, Limit: w.limit,
+	}
 	claim.Queue = set.attempts == 0 && set.wait != 0
 	if claim.Token == "" {
 		claim.Token = token(c.id, seq, set.label)
@@ -388,7 +405,11 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	c := q.c
 	h := &hold{
 		c: c, parent: q.ctx, name: q.claim.Name, token: q.claim.Token, fence: q.answer.Fence, hooks: q.set.hooks, timeout: q.set.timeout,
-		since: sent, until: never, ttl: q.claim.TTL, index: -1, handles: 1,
+		weight: q.claim.Weight, limit: q.claim.Limit,
+		since: sent, until: never, ttl: min(q.claim.TTL, q.set.ttl), index: -1, handles: 1,
+	}
+	for _, name := range q.claim.With {
+		h.more = append(h.more, part{name, q.answer.Fence})
 	}
 	if q.set.maxHold > 0 {
 		h.until = sent + q.set.maxHold
@@ -448,8 +469,12 @@ func (q *call) giveUp(err error) error {
 }
 
 func (q *call) busy() error {
+	name := q.claim.Name
+	if q.answer.Name != "" {
+		name = q.answer.Name
+	}
 	return &BusyError{
-		Name: q.claim.Name, Holder: q.answer.Holder, Remaining: q.answer.Remaining,
+		Name: name, Holder: q.answer.Holder, Remaining: q.answer.Remaining,
 		Ahead: max(q.answer.Position-1, 0), Cause: cause(q.ctx),
 	}
 }

@@ -4,6 +4,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,10 @@ type entry struct {
 
 type holder struct {
 	token   string
+	client  string
 	weight  int
+	alone   bool
+	fence   uint64
 	expires time.Time
 }
 
@@ -59,6 +63,9 @@ func New() *Store {
 	return &Store{names: make(map[string]*entry), watchers: make(map[string][]*watcher)}
 }
 
+// Groups implements dibs.Store: this one can take any names in one step.
+func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
+
 // Acquire implements dibs.Store.
 func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
 	if err := valid(ctx, c); err != nil {
@@ -67,21 +74,35 @@ func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) 
 	s.mu.Lock()
 	s.sweep()
 	now := time.Now()
-	e := s.entry(c.Name)
-	mail := s.serve(e, now)
-	answer := s.acquire(e, c, now)
-	s.forget(c.Name, e)
+	var mail []message
+	var wanted []*entry
+	for _, name := range names(c) {
+		e := s.entry(name)
+		mail = append(mail, s.serve(e, now, e.expire(now))...)
+		wanted = append(wanted, e)
+	}
+	answer := s.acquire(wanted, c, now)
+	for _, name := range names(c) {
+		s.forget(name)
+	}
 	s.mu.Unlock()
 	send(mail)
 	return answer, nil
 }
 
+func names(c dibs.Claim) []string { return append([]string{c.Name}, c.With...) }
+
 func valid(ctx context.Context, c dibs.Claim) error {
-	if err := dibs.CheckName(c.Name); err != nil {
-		return err
+	for _, name := range names(c) {
+		if err := dibs.CheckName(name); err != nil {
+			return err
+		}
 	}
-	if c.Weight < 1 || c.Weight > c.Limit {
+	if c.Weight < 1 || c.Weight > c.Limit || c.Limit > dibs.Unlimited {
 		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
+	}
+	if len(c.With) > 0 && !c.Alone() {
+		return fmt.Errorf("%w: claim on %q and others does not hold alone", dibs.ErrInvalid, c.Name)
 	}
 	if c.TTL <= 0 {
 		return fmt.Errorf("%w: claim on %q for %v", dibs.ErrInvalid, c.Name, c.TTL)
@@ -105,34 +126,130 @@ func gone(ctx context.Context, op, name string) error {
 }
 
 // acquire answers a claim once expired holders and served waiters are out of the
-// way: if there is a queue now, its head does not fit yet.
-func (s *Store) acquire(e *entry, c dibs.Claim, now time.Time) dibs.Answer {
-	if i := e.holding(c.Token); i >= 0 {
-		h := &e.holders[i]
-		h.expires = later(h.expires, now.Add(c.TTL))
-		return dibs.Answer{Held: true, Fence: s.mint(now)}
+// way: if there is a queue now, its head does not fit yet, or has to ask.
+func (s *Store) acquire(wanted []*entry, c dibs.Claim, now time.Time) dibs.Answer {
+	var busy dibs.Answer
+	free := true
+	for i, e := range wanted {
+		if e.open(c) {
+			continue
+		}
+		name, left := names(c)[i], dibs.ClaimTTL // a head that died may block it for so long
+		holder := ""
+		if len(e.holders) > 0 {
+			first := e.first()
+			holder, left = first.token, first.expires.Sub(now)
+		}
+		if free || left < busy.Remaining {
+			busy = dibs.Answer{Name: name, Holder: holder, Remaining: left}
+		}
+		free = false
 	}
-	if len(e.queue) == 0 && e.fits(c) {
-		e.holders = append(e.holders, holder{c.Token, c.Weight, now.Add(c.TTL)})
-		return dibs.Answer{Held: true, Fence: s.mint(now)}
+	switch {
+	case free:
+		return s.take(wanted, c, now)
+	case c.Queue:
+		busy.Ticket, busy.Position = s.queue(wanted, c, now)
+	}
+	return busy
+}
+
+// open reports whether a claim may have the name now, or has it.
+func (e *entry) open(c dibs.Claim) bool {
+	if e.holding(c.Token) >= 0 {
+		return true
+	}
+	return e.fits(c) && (len(e.queue) == 0 || e.queue[0].claim.Token == c.Token)
+}
+
+// take makes a token the holder, or makes it hold longer.
+func (s *Store) take(wanted []*entry, c dibs.Claim, now time.Time) dibs.Answer {
+	fence := s.mint(now)
+	for _, e := range wanted {
+		if i := e.holding(c.Token); i >= 0 {
+			h := &e.holders[i]
+			h.expires, h.fence = later(h.expires, now.Add(c.TTL)), fence
+			continue
+		}
+		e.leave(c.Token)
+		e.hold(c, fence, now.Add(c.TTL))
+	}
+	return dibs.Answer{Held: true, Fence: fence}
+}
+
+// queue gives a claim its place in each queue, the same in all, or keeps it.
+func (s *Store) queue(wanted []*entry, c dibs.Claim, now time.Time) (ticket uint64, position int) {
+	for _, e := range wanted {
+		if i := e.waiting(c.Token); i >= 0 {
+			ticket = e.queue[i].ticket
+		}
+	}
+	if ticket == 0 {
+		s.ticket++
+		ticket = s.ticket
+	}
+	for _, e := range wanted {
+		i := e.waiting(c.Token)
+		if i < 0 {
+			i, _ = slices.BinarySearchFunc(e.queue, ticket, func(p place, t uint64) int { return cmp.Compare(p.ticket, t) })
+			e.queue = slices.Insert(e.queue, i, place{claim: c, ticket: ticket, joined: now})
+		}
+		e.queue[i].seen = now
+		position = max(position, i+1)
+	}
+	return ticket, position
+}
+
+// Reweigh implements dibs.Store.
+func (s *Store) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	if err := valid(ctx, c); err != nil {
+		return dibs.Answer{}, err
 	}
 	var answer dibs.Answer
-	if len(e.holders) > 0 {
-		first := e.first()
-		answer.Holder, answer.Remaining = first.token, first.expires.Sub(now)
+	s.change(c.Name, func(e *entry, now time.Time) bool {
+		i := e.holding(c.Token)
+		var h holder
+		if i >= 0 {
+			h = e.holders[i]
+			e.drop(c.Token)
+		}
+		if i < 0 || !e.fits(c) {
+			answer.Name = c.Name
+			if len(e.holders) > 0 {
+				answer.Holder, answer.Remaining = e.first().token, e.first().expires.Sub(now)
+			}
+			if i >= 0 {
+				e.holders = append(e.holders, h)
+			}
+			return false
+		}
+		answer = dibs.Answer{Held: true, Fence: s.mint(now)}
+		e.hold(c, answer.Fence, later(h.expires, now.Add(c.TTL)))
+		return true
+	})
+	return answer, nil
+}
+
+// Break implements dibs.Store.
+func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, error) {
+	if err := dibs.CheckName(name); err != nil {
+		return false, err
 	}
-	if !c.Queue {
-		return answer
+	if err := gone(ctx, "break", name); err != nil {
+		return false, err
 	}
-	i := e.waiting(c.Token)
-	if i < 0 {
-		s.ticket++
-		i = len(e.queue)
-		e.queue = append(e.queue, place{claim: c, ticket: s.ticket, joined: now})
-	}
-	e.queue[i].seen = now
-	answer.Ticket, answer.Position = e.queue[i].ticket, i+1
-	return answer
+	var told []message
+	broken := s.change(name, func(e *entry, _ time.Time) bool {
+		i := slices.IndexFunc(e.holders, func(h holder) bool { return fence != 0 && h.fence == fence })
+		if i < 0 {
+			return false
+		}
+		h := e.holders[i]
+		told = append(told, s.to(h.client, dibs.Event{Kind: dibs.Broken, Token: h.token, Fence: fence}))
+		return e.drop(h.token)
+	})
+	send(told)
+	return broken, nil
 }
 
 // Abandon implements dibs.Store.
@@ -140,12 +257,12 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 	if err := gone(ctx, "abandon", c.Name); err != nil {
 		return err
 	}
-	s.end(c.Name, func(e *entry, _ time.Time) bool {
-		if i := e.waiting(c.Token); i >= 0 {
-			e.queue = slices.Delete(e.queue, i, i+1)
-		}
-		return e.drop(c.Token)
-	})
+	for _, name := range names(c) {
+		s.change(name, func(e *entry, _ time.Time) bool {
+			left, dropped := e.leave(c.Token), e.drop(c.Token)
+			return left || dropped
+		})
+	}
 	return nil
 }
 
@@ -154,34 +271,34 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 	if err := gone(ctx, "release", r.Name); err != nil {
 		return false, err
 	}
-	freed := s.end(r.Name, func(e *entry, now time.Time) bool {
-		if r.Keep <= 0 {
+	var told []message
+	held := s.change(r.Name, func(e *entry, now time.Time) bool {
+		i := e.holding(r.Token)
+		if r.Keep <= 0 || i < 0 {
 			return e.drop(r.Token)
 		}
-		i := e.holding(r.Token)
-		if i >= 0 {
-			e.holders[i].expires = now.Add(r.Keep)
+		e.holders[i].expires = now.Add(r.Keep)
+		if len(e.queue) > 0 { // the first asks, to learn when the name is free
+			told = append(told, s.look(e.queue[0]))
 		}
-		return i >= 0
+		return true
 	})
-	return freed, nil
+	send(told)
+	return held, nil
 }
 
-// end runs f, which ends something, and serves who fits then.
-func (s *Store) end(name string, f func(*entry, time.Time) bool) bool {
+// change runs f, which may end something, and serves who fits then.
+func (s *Store) change(name string, f func(*entry, time.Time) bool) bool {
 	s.mu.Lock()
 	now := time.Now()
 	e := s.entry(name)
-	e.expire(now)
-	ended := f(e, now)
-	mail := s.serve(e, now)
-	if ended && len(mail) == 0 && len(e.queue) > 0 {
-		mail = append(mail, s.to(e.queue[0].claim, dibs.Event{Kind: dibs.Look}))
-	}
-	s.forget(name, e)
+	expired := e.expire(now)
+	changed := f(e, now)
+	mail := s.serve(e, now, expired || changed)
+	s.forget(name)
 	s.mu.Unlock()
 	send(mail)
-	return ended
+	return changed
 }
 
 // Extend implements dibs.Store.
@@ -202,8 +319,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 		if e == nil {
 			continue
 		}
-		e.expire(now)
-		if j := e.holding(hold.Token); j >= 0 {
+		if j := e.holding(hold.Token); j >= 0 && now.Before(e.holders[j].expires) {
 			h := &e.holders[j]
 			h.expires = later(h.expires, now.Add(hold.TTL))
 			errs[i] = nil
@@ -244,19 +360,35 @@ func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	e := s.entry(name)
-	e.expire(now)
-	state := dibs.State{Name: name, Fence: s.fence, Waiting: len(e.queue)}
+	state := dibs.State{Name: name, Fence: s.fence}
+	var live []holder
 	for _, h := range e.holders {
+		if now.Before(h.expires) {
+			live = append(live, h)
+		}
+	}
+	slices.SortStableFunc(live, func(a, b holder) int { return a.expires.Compare(b.expires) })
+	state.Holding = len(live)
+	for _, h := range live[:min(most, len(live))] {
+		weight := h.weight
+		if h.alone {
+			weight = 0
+		}
 		state.Holders = append(state.Holders, dibs.Holder{
-			Token: h.token, Label: dibs.LabelOf(h.token), Remaining: h.expires.Sub(now),
+			Token: h.token, Label: dibs.LabelOf(h.token), Weight: weight, Fence: h.fence, Remaining: h.expires.Sub(now),
 		})
 	}
-	for _, p := range e.queue[:min(most, len(e.queue))] {
-		state.Waiters = append(state.Waiters, dibs.Waiter{
-			Token: p.claim.Token, Label: dibs.LabelOf(p.claim.Token), Waited: now.Sub(p.joined),
-		})
+	for _, p := range e.queue {
+		if p.dead(now) {
+			continue
+		}
+		if state.Waiting++; state.Waiting <= most {
+			state.Waiters = append(state.Waiters, dibs.Waiter{
+				Token: p.claim.Token, Label: dibs.LabelOf(p.claim.Token), Waited: now.Sub(p.joined),
+			})
+		}
 	}
-	s.forget(name, e)
+	s.forget(name)
 	return state, nil
 }
 
@@ -276,8 +408,9 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: pattern %q: %w", dibs.ErrInvalid, pattern, err)
 		}
-		e.expire(time.Now())
-		if matches && len(e.holders) > 0 {
+		now := time.Now()
+		live := func(h holder) bool { return now.Before(h.expires) }
+		if matches && slices.ContainsFunc(e.holders, live) {
 			names = append(names, name)
 		}
 	}
@@ -295,40 +428,56 @@ func (s *Store) entry(name string) *entry {
 }
 
 // forget drops an entry that says nothing.
-func (s *Store) forget(name string, e *entry) {
-	if len(e.holders) == 0 && len(e.queue) == 0 {
+func (s *Store) forget(name string) {
+	if e := s.names[name]; e != nil && len(e.holders) == 0 && len(e.queue) == 0 {
 		delete(s.names, name)
 	}
 }
 
 // sweep looks at a few names, so that those whose owners are gone do not pile up.
+// Who still waits there finds out by asking.
 func (s *Store) sweep() {
 	looks := 2
+	now := time.Now()
 	for name, e := range s.names {
 		if looks--; looks < 0 {
 			return
 		}
-		e.expire(time.Now())
-		s.forget(name, e)
+		if len(e.queue) == 0 || !slices.ContainsFunc(e.queue, func(p place) bool { return !p.dead(now) }) {
+			e.expire(now)
+			s.forget(name)
+		}
 	}
 }
 
-// serve gives the name to the waiters that fit, in order.
-func (s *Store) serve(e *entry, now time.Time) []message {
+// serve gives the name to the waiters that fit, in order. The first that does not
+// fit blocks those behind it, or they would overtake it again and again; so does one
+// that wants more names. That one is asked to look, if something has changed.
+func (s *Store) serve(e *entry, now time.Time, changed bool) []message {
 	var mail []message
-	e.expire(now)
 	for len(e.queue) > 0 && e.fits(e.queue[0].claim) {
 		p := e.queue[0]
+		if len(p.claim.With) > 0 {
+			if changed {
+				mail = append(mail, s.look(p))
+			}
+			break
+		}
 		e.queue = slices.Delete(e.queue, 0, 1)
-		e.holders = append(e.holders, holder{p.claim.Token, p.claim.Weight, now.Add(p.claim.HandoffTTL())})
-		mail = append(mail, s.to(p.claim, dibs.Event{Kind: dibs.Granted, Fence: s.mint(now), Ticket: p.ticket}))
+		fence := s.mint(now)
+		e.hold(p.claim, fence, now.Add(p.claim.HandoffTTL()))
+		mail = append(mail, s.to(p.claim.Client, dibs.Event{Kind: dibs.Granted, Token: p.claim.Token, Fence: fence, Ticket: p.ticket}))
+		changed = true
 	}
 	return mail
 }
 
-func (s *Store) to(c dibs.Claim, e dibs.Event) message {
-	e.Token = c.Token
-	return message{to: s.watchers[c.Client], event: e}
+func (s *Store) look(p place) message {
+	return s.to(p.claim.Client, dibs.Event{Kind: dibs.Look, Token: p.claim.Token})
+}
+
+func (s *Store) to(client string, e dibs.Event) message {
+	return message{to: s.watchers[client], event: e}
 }
 
 func send(mail []message) {
@@ -346,18 +495,29 @@ func (s *Store) mint(now time.Time) uint64 {
 }
 
 // expire drops the holders whose time is over, and the waiters that gave no sign
-// of life for too long.
-func (e *entry) expire(now time.Time) {
+// of life for too long. It reports whether there were any.
+func (e *entry) expire(now time.Time) bool {
+	before := len(e.holders) + len(e.queue)
 	e.holders = slices.DeleteFunc(e.holders, func(h holder) bool { return !now.Before(h.expires) })
-	e.queue = slices.DeleteFunc(e.queue, func(p place) bool { return now.Sub(p.seen) >= dibs.ClaimTTL })
+	e.queue = slices.DeleteFunc(e.queue, func(p place) bool { return p.dead(now) })
+	return len(e.holders)+len(e.queue) < before
 }
+
+func (p place) dead(now time.Time) bool { return now.Sub(p.seen) >= dibs.ClaimTTL }
 
 func (e *entry) fits(c dibs.Claim) bool {
 	used := 0
 	for _, h := range e.holders {
+		if h.alone {
+			return false
+		}
 		used += h.weight
 	}
 	return used <= c.Limit-c.Weight
+}
+
+func (e *entry) hold(c dibs.Claim, fence uint64, expires time.Time) {
+	e.holders = append(e.holders, holder{c.Token, c.Client, c.Weight, c.Alone(), fence, expires})
 }
 
 func (e *entry) holding(token string) int {
@@ -371,6 +531,15 @@ func (e *entry) waiting(token string) int {
 // first returns the holder that expires first.
 func (e *entry) first() holder {
 	return slices.MinFunc(e.holders, func(a, b holder) int { return a.expires.Compare(b.expires) })
+}
+
+func (e *entry) leave(token string) bool {
+	i := e.waiting(token)
+	if i < 0 {
+		return false
+	}
+	e.queue = slices.Delete(e.queue, i, i+1)
+	return true
 }
 
 func (e *entry) drop(token string) bool {

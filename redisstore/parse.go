@@ -78,11 +78,29 @@ func parseAnswer(v any) (answer dibs.Answer, void bool, err error) {
 		answer.Position = int(r.int())
 		answer.Remaining = remaining(r.int())
 		answer.Holder = r.string()
+		if len(r.fields) > 0 {
+			r.int() // see takenName
+		}
 		if !r.bad && len(r.fields) == 0 && answer.Position >= 0 {
 			return answer, false, nil
 		}
 	}
 	return dibs.Answer{}, false, unexpected(v)
+}
+
+// takenName returns which of a claim's names is taken: an answer to a claim on several
+// ends with its number, from 1.
+func takenName(c dibs.Claim, v any) string {
+	list, _ := v.([]any)
+	if len(list) == 2 && len(c.With) > 0 {
+		fields, _ := list[1].([]any)
+		if len(fields) == 5 {
+			if n, _ := fields[4].(int64); n > 1 && int(n) <= 1+len(c.With) {
+				return c.With[n-2]
+			}
+		}
+	}
+	return c.Name
 }
 
 // serverTime finds the server's time in a reply to acquire or inspect.
@@ -116,10 +134,14 @@ func parseState(name string, v any) (dibs.State, error) {
 	list, _ := v.([]any)
 	r := reader{fields: list}
 	now := r.int()
-	holder, left := r.string(), r.int()
-	state := dibs.State{Name: name, Fence: r.uint(), Waiting: int(r.int())}
-	if left != -2 { // the key is there, whatever is in it
-		state.Holders = []dibs.Holder{{Token: holder, Label: dibs.LabelOf(holder), Remaining: remaining(left)}}
+	state := dibs.State{Name: name, Fence: r.uint(), Holding: int(r.int()), Waiting: int(r.int())}
+	for range r.int() {
+		h := dibs.Holder{Token: r.string(), Remaining: remaining(r.int()), Weight: int(r.uint()), Fence: r.uint()}
+		h.Label = dibs.LabelOf(h.Token)
+		if r.bad {
+			return dibs.State{}, unexpected(v)
+		}
+		state.Holders = append(state.Holders, h)
 	}
 	for len(r.fields) >= 3 && !r.bad {
 		place, ticket := r.string(), int64(r.uint())
@@ -153,7 +175,8 @@ func placeToken(place string) (string, bool) {
 }
 
 // parseMessage reads a push: fence, ticket, µs at which it was sent, token. A fence
-// of zero asks the waiter to ask again.
+// of zero asks the waiter to ask again; with a ticket, that is the fence of a holding
+// of the token which was broken.
 func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
@@ -164,6 +187,9 @@ func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 	sent, err3 := strconv.ParseInt(parts[2], 10, 64)
 	if errors.Join(err1, err2, err3) != nil {
 		return dibs.Event{}, false
+	}
+	if fence == 0 && ticket != 0 {
+		return dibs.Event{Kind: dibs.Broken, Token: parts[3], Fence: ticket}, true
 	}
 	if fence == 0 {
 		return dibs.Event{Kind: dibs.Look, Token: parts[3]}, true

@@ -96,15 +96,20 @@ func TestParseState(t *testing.T) {
 	ticket := func(ago time.Duration) string { return strconv.FormatInt(now-ago.Microseconds(), 10) }
 	place := func(token string) string { return "0000000000000001 5000 1/1 host:1:x " + token }
 	state, err := parseState("n", []any{
-		now, "h:1:x:9:backup", int64(1500), "77", int64(4),
+		now, "77", int64(7), int64(4), int64(2),
+		"h:1:x:9:backup", int64(1500), "0", "76", "h:1:y:a", int64(1600), "3", "0",
 		place("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may hold a space
 		place("b"), ticket(time.Minute), ticket(time.Second),
 		place("dead"), ticket(5 * time.Second), "",
 		place("dead too"), ticket(time.Minute), ticket(5 * time.Second),
 	})
 	want := dibs.State{
-		Name:    "n",
-		Holders: []dibs.Holder{{Token: "h:1:x:9:backup", Label: "backup", Remaining: 1500 * time.Millisecond}},
+		Name: "n",
+		Holders: []dibs.Holder{
+			{Token: "h:1:x:9:backup", Label: "backup", Fence: 76, Remaining: 1500 * time.Millisecond},
+			{Token: "h:1:y:a", Weight: 3, Remaining: 1600 * time.Millisecond},
+		},
+		Holding: 7,
 		Waiters: []dibs.Waiter{
 			{Token: "a:1:x:1:daily job", Label: "daily job", Waited: time.Second},
 			{Token: "b", Waited: time.Minute},
@@ -115,25 +120,30 @@ func TestParseState(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(state, want) {
 		t.Errorf("%+v, %v; want %+v", state, err, want)
 	}
-	state, err = parseState("n", []any{now, "", int64(-2), "0", int64(0)})
+	state, err = parseState("n", []any{now, "0", int64(0), int64(0), int64(0)})
 	if want := (dibs.State{Name: "n"}); err != nil || !reflect.DeepEqual(state, want) {
 		t.Errorf("free: %+v, %v; want %+v", state, err, want)
 	}
-	state, err = parseState("n", []any{now, "x", int64(-1), "0", int64(0)})
-	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining >= 0 {
-		t.Errorf("a key that never expires: %+v, %v", state, err)
+	for _, token := range []string{"x", ""} {
+		state, err = parseState("n", []any{now, "0", int64(1), int64(0), int64(1), token, int64(-1), "0", "0"})
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != token || state.Holders[0].Remaining >= 0 {
+			t.Errorf("a key with %q that never expires: %+v, %v", token, state, err)
+		}
 	}
-	state, err = parseState("n", []any{now, "", int64(-1), "0", int64(0)})
-	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining >= 0 {
-		t.Errorf("an empty key that never expires: %+v, %v", state, err)
+	head := func(floor, holding, waiting, told any, more ...any) []any {
+		return append([]any{now, floor, holding, waiting, told}, more...)
 	}
+	none, one := int64(0), int64(1)
 	for _, reply := range []any{
-		nil, "", int64(1), []any{}, []any{now, "", int64(-2), "0"}, []any{"x", "", int64(-2), "0", int64(0)},
-		[]any{now, nil, int64(-2), "0", int64(0)}, []any{now, "", "-2", "0", int64(0)}, []any{now, "", int64(-2), int64(0), int64(0)},
-		[]any{now, "", int64(-2), "-1", int64(0)}, []any{now, "", int64(-2), "0", "0"},
-		[]any{now, "", int64(-2), "0", int64(1), place("a")}, []any{now, "", int64(-2), "0", int64(1), place("a"), ticket(0)},
-		[]any{now, "", int64(-2), "0", int64(1), "a", ticket(0), ""}, []any{now, "", int64(-2), "0", int64(1), place("a"), "x", ""},
-		[]any{now, "", int64(-2), "0", int64(1), place("a"), ticket(0), nil},
+		nil, "", int64(1), []any{}, []any{now, "0", none, none}, []any{"x", "0", none, none, none},
+		head(nil, none, none, none), head(none, none, none, none), head("-1", none, none, none), head("0", "0", none, none),
+		head("0", none, "0", none), head("0", none, none, "0"), head("0", one, none, one), head("0", one, none, int64(math.MaxInt64)),
+		head("0", one, none, one, "tok", int64(5), "1"), head("0", one, none, one, nil, int64(5), "1", "1"),
+		head("0", one, none, one, "tok", "5", "1", "1"), head("0", one, none, one, "tok", int64(5), int64(1), "1"),
+		head("0", one, none, one, "tok", int64(5), "-1", "1"), head("0", one, none, one, "tok", int64(5), "1", "x"),
+		head("0", none, one, none, place("a")), head("0", none, one, none, place("a"), ticket(0)),
+		head("0", none, one, none, "a", ticket(0), ""), head("0", none, one, none, place("a"), "x", ""),
+		head("0", none, one, none, place("a"), ticket(0), nil),
 	} {
 		if state, err := parseState("n", reply); err == nil {
 			t.Errorf("%v: %+v, want an error", reply, state)
@@ -148,7 +158,7 @@ func TestParseMessage(t *testing.T) {
 		"7 5 9 t o k":  {Kind: dibs.Granted, Token: "t o k", Fence: 7, Ticket: 5},
 		"7 5 0 tok":    {Kind: dibs.Granted, Token: "tok", Fence: 7, Ticket: 5},
 		"0 0 0 tok":    {Kind: dibs.Look, Token: "tok"},
-		"0 5 9 tok":    {Kind: dibs.Look, Token: "tok"},
+		"0 5 9 tok":    {Kind: dibs.Broken, Token: "tok", Fence: 5},
 		"7 5 9 路\r\n🔒": {Kind: dibs.Granted, Token: "路\r\n🔒", Fence: 7, Ticket: 5},
 	} {
 		if have, ok := s.parseMessage(text); !ok || have != want {
@@ -272,7 +282,7 @@ func FuzzReplies(f *testing.F) {
 			case answer.Held && answer != (dibs.Answer{Held: true, Fence: answer.Fence}), answer.Position < 0:
 				t.Errorf("%v: %+v", v, answer)
 			}
-			if state, err := parseState("n", v); err == nil && (state.Name != "n" || len(state.Holders) > 1) {
+			if state, err := parseState("n", v); err == nil && state.Name != "n" {
 				t.Errorf("%v: %+v", v, state)
 			}
 			serverTime(Reply{Value: v})
@@ -290,7 +300,7 @@ func FuzzReplies(f *testing.F) {
 func wantSoundMessage(t *testing.T, s *Store, text string) {
 	t.Helper()
 	e, ok := s.parseMessage(text)
-	if ok && (e.Token == "" || e.Kind == dibs.Granted && e.Fence == 0 || e.Kind != dibs.Granted && e.Kind != dibs.Look || e.Age < 0) {
+	if ok && (e.Token == "" || e.Kind == dibs.Granted && e.Fence == 0 || e.Kind != dibs.Granted && e.Kind != dibs.Look && e.Kind != dibs.Broken || e.Age < 0) {
 		t.Errorf("message %q: %+v", text, e)
 	}
 }
@@ -309,6 +319,23 @@ func wantWholeCall(t *testing.T, v any) {
 		answer, _, err := parseAnswer(r.reply.Value)
 		if err == nil && (len(list) != 3 || !reflect.DeepEqual(r.reply.Value, []any{list[0], list[i+1]})) {
 			t.Errorf("claim %d of two: %+v by the reply %#v", i, answer, v)
+		}
+	}
+}
+
+// A claim on several names is told which one is taken.
+func TestTakenName(t *testing.T) {
+	c := dibs.Claim{Name: "a", With: []string{"b", "c"}}
+	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {
+		reply := []any{now, []any{"5", int64(1), int64(30), "tok", n}}
+		answer, _, err := parseAnswer(reply)
+		if have := takenName(c, reply); have != want || err != nil || answer.Ticket != 5 {
+			t.Errorf("%d: %q, %+v, %v; want %q", n, have, answer, err, want)
+		}
+	}
+	for _, reply := range []any{nil, int64(7), []any{now, int64(0)}, []any{now, []any{"5", int64(1), int64(30), "tok", "2"}}} {
+		if have := takenName(c, reply); have != "a" {
+			t.Errorf("%v: %q", reply, have)
 		}
 	}
 }
@@ -341,9 +368,8 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	if have, ok := placeToken(place); !ok || have != token || !strings.HasPrefix(place, fmt.Sprintf("%016x 5000 1/1 ", number)) {
 		t.Errorf("place %q: token %q, %v", place, have, ok)
 	}
-	left = max(left, -1) // less than that is no holder
-	state, err := parseState("n", []any{now, token, left, fmt.Sprint(number), int64(1), place, fmt.Sprint(now), ""})
-	if err != nil || state.Fence != number || state.Holders[0].Token != token || state.Holders[0].Remaining != remaining(left) ||
+	state, err := parseState("n", []any{now, fmt.Sprint(number), int64(1), int64(1), int64(1), token, left, "0", "7", place, fmt.Sprint(now), ""})
+	if err != nil || state.Fence != number || len(state.Holders) != 1 || state.Holders[0].Fence != 7 || state.Holders[0].Token != token || state.Holders[0].Remaining != remaining(left) ||
 		state.Waiting != 1 || len(state.Waiters) != 1 || state.Waiters[0].Token != token || state.Waiters[0].Waited != 0 {
 		t.Errorf("%+v, %v", state, err)
 	}

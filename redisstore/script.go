@@ -10,6 +10,9 @@ import (
 //go:embed lua/fence.lua
 var fenceLua string
 
+//go:embed lua/holders.lua
+var holdersLua string
+
 //go:embed lua/queue.lua
 var queueLua string
 
@@ -25,11 +28,24 @@ var extendLua string
 //go:embed lua/inspect.lua
 var inspectLua string
 
+//go:embed lua/all.lua
+var allLua string
+
+//go:embed lua/reweigh.lua
+var reweighLua string
+
+//go:embed lua/break.lua
+var breakLua string
+
 // A script is sent by its hash, and whole if the server does not know it.
 type script struct{ text, sha string }
 
 func newScript(text string) *script {
-	text = strings.NewReplacer("--#include fence.lua\n", fenceLua, "--#include queue.lua\n", queueLua).Replace(text)
+	text = strings.NewReplacer(
+		"--#include fence.lua\n", fenceLua,
+		"--#include holders.lua\n", holdersLua,
+		"--#include queue.lua\n", queueLua,
+	).Replace(text)
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
@@ -40,4 +56,7 @@ var (
 	releaseScript = newScript(releaseLua)
 	extendScript  = newScript(extendLua)
 	inspectScript = newScript(inspectLua)
+	allScript     = newScript(allLua)
+	reweighScript = newScript(reweighLua)
+	breakScript   = newScript(breakLua)
 )

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -61,8 +62,35 @@ func New(conn Conn, options ...Option) *Store {
 // operation bounds what has no deadline of its own.
 const operation = time.Second
 
+// Groups implements dibs.Store: a server that shards takes the names of one slot in
+// one step, any other one takes all.
+func (s *Store) Groups(names []string) [][]string {
+	if !s.sharded {
+		return [][]string{names}
+	}
+	bySlot := make(map[int][]string)
+	for _, name := range names {
+		at := slot(s.prefix + name)
+		bySlot[at] = append(bySlot[at], name)
+	}
+	groups := make([][]string, 0, len(bySlot))
+	for _, at := range slices.Sorted(maps.Keys(bySlot)) {
+		groups = append(groups, bySlot[at])
+	}
+	return groups
+}
+
 // Acquire implements dibs.Store.
 func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return s.ask(ctx, acquire, c)
+}
+
+// Reweigh implements dibs.Store.
+func (s *Store) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return s.ask(ctx, reweigh, c)
+}
+
+func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, error) {
 	if err := s.checkClaim(c); err != nil {
 		return dibs.Answer{}, err
 	}
@@ -72,29 +100,56 @@ func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) 
 	// The first request on a fresh store knows no server time, so its claim is
 	// void, and learns it. So does one after the server's clock was set.
 	for range 3 {
-		r := s.acquireRequest(c)
-		reply, _ := s.pump.do(ctx, r, c.Until)
+		reply, _ := s.pump.do(ctx, s.request(op, c), c.Until)
 		if reply.Err != nil {
-			return dibs.Answer{}, fail("acquire", c.Name, reply.Err)
+			return dibs.Answer{}, fail(string(op), c.Name, reply.Err)
 		}
 		answer, void, err := parseAnswer(reply.Value)
 		if err != nil {
-			return dibs.Answer{}, fail("acquire", c.Name, err)
+			return dibs.Answer{}, fail(string(op), c.Name, err)
 		}
 		if !void {
+			if !answer.Held {
+				answer.Name = takenName(c, reply.Value)
+			}
 			return answer, nil
 		}
 	}
-	return dibs.Answer{}, fail("acquire", c.Name, errVoid)
+	return dibs.Answer{}, fail(string(op), c.Name, errVoid)
+}
+
+// An asking is a verb that is answered with an Answer.
+type asking string
+
+const (
+	acquire asking = "acquire"
+	reweigh asking = "reweigh"
+)
+
+func (s *Store) request(op asking, c dibs.Claim) *request {
+	switch {
+	case op == reweigh:
+		return s.reweighRequest(c)
+	case len(c.With) > 0:
+		return s.allRequest(c)
+	}
+	return s.acquireRequest(c)
 }
 
 func (s *Store) checkClaim(c dibs.Claim) error {
 	if err := s.check(c.Name); err != nil {
 		return err
 	}
+	for _, name := range c.With {
+		if err := s.check(name); err != nil {
+			return err
+		}
+	}
 	switch {
-	case c.Weight != 1 || c.Limit != 1:
-		return fmt.Errorf("%w: claim on %q weighs %d of %d: this store grants whole names only", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
+	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > dibs.Unlimited:
+		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
+	case len(c.With) > 0 && !c.Alone():
+		return fmt.Errorf("%w: claim on %q and others does not hold alone", dibs.ErrInvalid, c.Name)
 	case c.TTL < time.Millisecond:
 		return fmt.Errorf("%w: claim on %q for %v: below 1ms", dibs.ErrInvalid, c.Name, c.TTL)
 	case c.Token == "" || c.Client == "" || strings.ContainsAny(c.Client, " \t\r\n\v\f"):
@@ -131,8 +186,46 @@ func (s *Store) acquireRequest(c dibs.Claim) *request {
 	r := newRequest(acquireScript, lock, queue, signs, floor)
 	r.args(s.checkArg())
 	r.merge, r.claims = lock, len(r.cmd)
-	r.args(c.Token, text[ttl:until], text[until:place], text[place:])
+	r.args(c.Token, text[ttl:until], text[until:place], text[place:], share(c))
 	return r
+}
+
+// share is what the scripts need to know of a claim that holds a part.
+func share(c dibs.Claim) string {
+	if c.Alone() {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client)
+}
+
+// allRequest asks for several names at once.
+func (s *Store) allRequest(c dibs.Claim) *request {
+	var keys []string
+	for _, name := range append([]string{c.Name}, c.With...) {
+		k := s.appendKeys(nil, name)
+		lock, queue, signs, floor := k.cut(string(k.text))
+		keys = append(keys, lock, queue, signs, floor)
+	}
+	place := ""
+	if c.Queue {
+		place = string(appendPlace(nil, c))
+	}
+	r := newRequest(allScript, keys...)
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clock.latest(c.Until)), place)
+	return r
+}
+
+func (s *Store) reweighRequest(c dibs.Claim) *request {
+	r := s.requestOn(reweighScript, c.Name)
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clock.latest(c.Until)), share(c))
+	return r
+}
+
+// requestOn begins a call of a script on one name.
+func (s *Store) requestOn(script *script, name string) *request {
+	k := s.appendKeys(nil, name)
+	lock, queue, signs, floor := k.cut(string(k.text))
+	return newRequest(script, lock, queue, signs, floor)
 }
 
 // appendPlace writes a place in the queue without its token.
@@ -148,6 +241,9 @@ func appendPlace(b []byte, c dibs.Claim) []byte {
 	b = strconv.AppendInt(b, int64(c.Weight), 10)
 	b = append(b, '/')
 	b = strconv.AppendInt(b, int64(c.Limit), 10)
+	if len(c.With) > 0 {
+		b = append(b, '+')
+	}
 	b = append(b, ' ')
 	return append(b, c.Client...)
 }
@@ -166,8 +262,56 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 		return err
 	}
 	place := string(appendPlace(nil, c)) + " " + c.Token
-	_, err := s.release(ctx, "abandon", dibs.Release{Name: c.Name, Token: c.Token, Until: c.Until}, place)
+	errs := make([]error, 1+len(c.With))
+	var group sync.WaitGroup
+	for i, name := range c.With {
+		group.Go(func() { errs[i+1] = s.leave(ctx, c, name, place) })
+	}
+	errs[0] = s.leave(ctx, c, c.Name, place)
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) leave(ctx context.Context, c dibs.Claim, name, place string) error {
+	_, err := s.release(ctx, "abandon", dibs.Release{Name: name, Token: c.Token, Until: c.Until}, place)
 	return err
+}
+
+// Break implements dibs.Store.
+func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, error) {
+	if err := s.check(name); err != nil {
+		return false, err
+	}
+	r := s.requestOn(breakScript, name)
+	r.args(s.checkArg(), strconv.FormatUint(fence, 10))
+	reply, twice := s.pump.do(ctx, r, deadline(ctx))
+	if reply.Err != nil {
+		return false, fail("break", name, reply.Err)
+	}
+	list, _ := reply.Value.([]any)
+	in := reader{fields: list}
+	in.int()
+	switch n := in.int(); {
+	case in.bad || len(in.fields) > 0 || n != 0 && n != 1:
+		return false, fail("break", name, unexpected(reply.Value))
+	case n == 0 && twice:
+		return false, fail("break", name, errTwice)
+	default:
+		return n == 1, nil
+	}
+}
+
+// deadline is when a call with this context ends at the latest.
+func deadline(ctx context.Context) time.Time {
+	if at, ok := ctx.Deadline(); ok {
+		return at
+	}
+	return time.Now().Add(operation)
 }
 
 // Release implements dibs.Store.
@@ -213,10 +357,7 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place 
 // slot where the server shards, all in one round trip.
 func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 	errs := make([]error, len(holds))
-	until := time.Now().Add(operation)
-	if deadline, ok := ctx.Deadline(); ok {
-		until = deadline
-	}
+	until := deadline(ctx)
 	groups := s.group(holds, errs)
 	replies := make(chan func(), len(groups))
 	for _, group := range groups {
@@ -258,11 +399,15 @@ func (s *Store) group(holds []dibs.Hold, errs []error) [][]int {
 
 // extend does one script call. Its i-th result belongs to holds[group[i]].
 func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, until time.Time) []error {
-	keys := make([]string, len(group))
-	args := make([]string, 0, 2*len(group))
-	for i, at := range group {
-		keys[i] = s.prefix + holds[at].Name
-		args = append(args, holds[at].Token, count(int(milliseconds(holds[at].TTL))))
+	keys := make([]string, 0, 2*len(group))
+	args := make([]string, 0, 4*len(group))
+	var buf [512]byte
+	for _, at := range group {
+		h := holds[at]
+		k := s.appendKeys(buf[:0], h.Name)
+		lock, _, signs, _ := k.cut(string(k.text))
+		keys = append(keys, lock, signs)
+		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client)
 	}
 	r := newRequest(extendScript, keys...)
 	r.args(args...)
@@ -282,7 +427,7 @@ func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, unti
 		case marks[i] == '0':
 			errs[i] = dibs.ErrLost
 		case marks[i] != '1':
-			errs[i] = fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrForeign, dibs.ErrLost, keys[i])
+			errs[i] = fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrForeign, dibs.ErrLost, keys[2*i])
 		}
 	}
 	return errs
@@ -294,15 +439,9 @@ func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	if err := s.check(name); err != nil {
 		return dibs.State{}, err
 	}
-	until := time.Now().Add(operation)
-	if deadline, ok := ctx.Deadline(); ok {
-		until = deadline
-	}
-	k := s.appendKeys(nil, name)
-	lock, queue, signs, floor := k.cut(string(k.text))
-	r := newRequest(inspectScript, lock, queue, signs, floor)
+	r := s.requestOn(inspectScript, name)
 	r.args(count(most))
-	reply, _ := s.pump.do(ctx, r, until)
+	reply, _ := s.pump.do(ctx, r, deadline(ctx))
 	if reply.Err != nil {
 		return dibs.State{}, fail("inspect", name, reply.Err)
 	}
@@ -343,3 +482,5 @@ func milliseconds(d time.Duration) int64 {
 }
 
 func count(n int) string { return strconv.Itoa(n) }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,10 @@ func explain(t *testing.T, c Case) {
 
 // Cases returns all cases.
 func Cases() []Case {
+	return slices.Concat(nameCases(), partCases(), setCases())
+}
+
+func nameCases() []Case {
 	return []Case{
 		{"exclusion", "never two unexpired leases on one name", exclusion},
 		{"idempotent acquire", "a token that holds is answered Held again, with a fence that is not smaller, and its life is not shortened", idempotent},

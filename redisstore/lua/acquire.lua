@@ -1,16 +1,17 @@
--- Takes the lock, refreshes a holding, or joins or keeps a place in the queue.
--- Atomic; idempotent by token. Serves several claims on one name, in order.
+-- Takes the lock, or a part of it, refreshes a holding, or joins or keeps a place in
+-- the queue. Atomic; idempotent by token. Serves several claims on one name, in order.
 --
--- KEYS   as in queue.lua
+-- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
 -- ARGV   1    check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        then for each claim:
 --        +1   token
 --        +2   TTL in ms
 --        +3   until: µs of the server's clock after which the claim is void
 --        +4   the place, without its token, or "" not to queue
+--        +5   "weight/limit client" to hold a part, "" to hold alone
 -- Reply  {the server's time in µs, then an answer for each claim}. An answer is
 --        "fence"                   held
---        {ticket, position, ms until the holder expires, holder's token}
+--        {ticket, position, ms until the first holder expires, its token}
 --                                  not held; ticket "0" and position 0 if not queued
 --        0                         void: it came too late
 --        For a single claim whose fence is the server's time: that, as an integer.
@@ -18,102 +19,94 @@
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
-local free = redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 -- and nobody waits
+local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local free = redis.call('EXISTS', lock, queue) == 0 -- and nobody waits
 
--- The usual case, a single claim and nobody there, makes no functions: that would
--- cost more than all it does.
-local usual = free and not ARGV[6] and now <= tonumber(ARGV[4])
-local floor = usual and redis.pcall('SET', KEYS[4], stamp, 'GET')
-if usual and (not floor or type(floor) == 'string' and tonumber(floor) < now) then
-  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+-- The usual case, a single claim to hold alone and nobody there, makes no functions:
+-- that would cost more than all it does.
+local usual = free and not ARGV[7] and ARGV[6] == '' and now <= tonumber(ARGV[4])
+local before = usual and redis.pcall('SET', floor, stamp, 'GET')
+if usual and (not before or type(before) == 'string' and tonumber(before) < now) then
+  redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
   return now
 end
 
 --#include fence.lua
 
 if usual then
-  local fence = raised(floor, now)
-  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  local fence = raised(before, now)
+  redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
   return { now, string.format('%.0f', fence) }
 end
 
+--#include holders.lua
 --#include queue.lua
 
-local reply = { now }
+local used, holder = taken()
+local waiting = not free and not holder and redis.call('EXISTS', queue) == 1
+local served = false
 
--- hold answers a claim whose token holds the lock already. It never shortens.
-local function hold(ttl)
-  if redis.call('PTTL', KEYS[1]) < tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
-  return string.format('%.0f', mint(now))
+local function holds(token)
+  if holder then return holder == token end
+  return used > 0 and redis.call('ZSCORE', lock, token)
 end
 
--- What this call knows of the queue, until it serves somebody: its length, and
--- which of its keys it has prolonged.
-local length, kept = nil, {}
-
-local function keep(key)
-  if not kept[key] then redis.call('PEXPIRE', key, KEEP) end
-  kept[key] = true
-end
-
--- queue answers a claim that has to wait.
-local function queue(place, holder, left)
-  local ticket, position = string.format('%.0f', now), 0
-  if redis.call('ZADD', KEYS[2], 'NX', ticket, place) == 1 then
-    length = length and length + 1 or redis.call('ZCARD', KEYS[2])
-    position = length
-    if position == 1 then keep(KEYS[2]) end
-  else
-    ticket = redis.call('ZSCORE', KEYS[2], place)
-    position = redis.call('ZRANK', KEYS[2], place) + 1
-    keep(KEYS[2])
-    -- The next sign comes before the ticket is too old for one.
-    if now - tonumber(ticket) > YOUNG or redis.call('HEXISTS', KEYS[3], '?' .. place) == 1 then
-      redis.call('HSET', KEYS[3], place, now)
-      keep(KEYS[3])
-    end
+-- refresh answers a claim whose token holds already. It never shortens.
+local function refresh(token, ttl)
+  local fence = mint(now)
+  if holder then
+    outlive(lock, ttl)
+    return integer(fence)
   end
-  return { ticket, position, left, holder }
+  local weight, client = string.match(redis.call('HGET', signs, '=' .. token), '^(%d+) %d+ (.*)$')
+  ttl = math.max(ttl, tonumber(redis.call('ZSCORE', lock, token)) - math.ceil(now / 1000))
+  part(token, tonumber(weight), ttl, fence, client, used - tonumber(weight))
+  return integer(fence)
 end
 
-local holder = not free and redis.call('GET', KEYS[1])
-local left
+local function take(token, ttl, weight, client)
+  local fence = mint(now)
+  if weight then
+    used = part(token, weight, ttl, fence, client, used)
+  else
+    redis.call('SET', lock, token, 'PX', ttl)
+    used, holder = math.huge, token
+  end
+  return integer(fence)
+end
 
-for i = 2, #ARGV, 4 do
-  local token, ttl, place = ARGV[i], ARGV[i + 1], ARGV[i + 3]
+local reply, held, left = { now }, nil, nil
+
+for i = 2, #ARGV, 5 do
+  local token, ttl, place = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3]
+  local weight, limit, client = string.match(ARGV[i + 4], '^(%d+)/(%d+) (.*)$')
+  weight, limit = tonumber(weight), tonumber(limit)
+  if place ~= '' then place = place .. ' ' .. token end
   local answer
   if now > tonumber(ARGV[i + 2]) then
     answer = 0
-  elseif free then
-    answer = string.format('%.0f', mint(now))
-    redis.call('SET', KEYS[1], token, 'PX', ttl)
-    free, holder, left = false, token, tonumber(ttl)
-  elseif holder == token then
-    answer = hold(ttl)
   else
-    if not holder and place ~= '' then
-      -- Expired, or deleted by something that does not hand on: those who wait come first.
-      queue(place .. ' ' .. token, '', -2)
-      serve(now, now, ARGV[1])
-      length, kept = nil, {}
-      holder = redis.call('GET', KEYS[1])
-    elseif not holder then
-      serve(now, now, ARGV[1])
-      length, kept = nil, {}
-      holder = redis.call('GET', KEYS[1])
+    if waiting and not served and not holder and not holds(token) then
+      -- Something expired, or was deleted by one that does not hand on: those who
+      -- wait come first, and this claim is one of them.
+      if place ~= '' then stand(place, integer(now)) end
+      used, holder = serve(used, now, ARGV[1], false)
+      served, waiting = true, redis.call('EXISTS', queue) == 1
+      held, left = nil, nil
     end
-    if not holder then
-      answer = string.format('%.0f', mint(now))
-      redis.call('SET', KEYS[1], token, 'PX', ttl)
-      holder = token
-    elseif holder == token then
-      answer = hold(ttl)
+    if holds(token) then
+      answer = refresh(token, ttl)
+    elseif not waiting and used + (weight or 1) <= (limit or 1) then
+      answer = take(token, ttl, weight, client)
+      held, left = nil, nil
     else
-      left = left or redis.call('PTTL', KEYS[1])
+      if not held then held, left = first(used, holder) end
       if place == '' then
-        answer = { '0', 0, left, holder }
+        answer = { '0', 0, left, held }
       else
-        answer = queue(place .. ' ' .. token, holder, left)
+        local ticket, position = stand(place, integer(now))
+        waiting = true
+        answer = { ticket, position, left, held }
       end
     end
   end

@@ -1,23 +1,49 @@
 -- Extends holdings. Atomic; never shortens, never brings back. All keys are of
 -- one slot where the server shards.
 --
--- KEYS   the locks
--- ARGV   for each: token, TTL in ms
+-- KEYS   for each: lock, signs: see holders.lua
+-- ARGV   for each: token, TTL in ms, fence or "0", client
 -- Reply  {the server's time in µs, a string with a character for each: "1" the token
 --        holds, "0" it does not, "x" the key holds another kind of value}
 
 local time = redis.call('TIME')
-local reply = {}
-for i, key in ipairs(KEYS) do
-  local token, ttl = ARGV[2 * i - 1], ARGV[2 * i]
-  local holder = redis.pcall('GET', key)
-  if type(holder) == 'table' then
-    reply[i] = 'x'
-  elseif holder ~= token then
-    reply[i] = '0'
-  else
-    if redis.call('PTTL', key) < tonumber(ttl) then redis.call('PEXPIRE', key, ttl) end
-    reply[i] = '1'
-  end
+local now = time[1] * 1000000 + time[2]
+
+local function outlive(key, ms)
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
 end
-return { time[1] * 1000000 + time[2], table.concat(reply) }
+
+-- part extends one who holds a part.
+local function part(lock, signs, token, ttl)
+  local expires = redis.pcall('ZSCORE', lock, token)
+  if type(expires) == 'table' then return 'x' end
+  expires = tonumber(expires)
+  if not expires or expires <= math.floor(now / 1000) then return '0' end
+  local later = math.ceil(now / 1000) + ttl
+  if later > expires then redis.call('ZADD', lock, later, token) end
+  outlive(lock, ttl)
+  outlive(signs, ttl + 60000)
+  return '1'
+end
+
+local reply = {}
+for i = 1, #KEYS, 2 do
+  local lock, signs = KEYS[i], KEYS[i + 1]
+  local token, ttl, fence, client = ARGV[2 * i - 1], tonumber(ARGV[2 * i]), ARGV[2 * i + 1], ARGV[2 * i + 2]
+  local holder = redis.pcall('GET', lock)
+  local mark
+  if type(holder) == 'table' then
+    mark = part(lock, signs, token, ttl)
+  elseif holder ~= token then
+    mark = '0'
+  else
+    outlive(lock, ttl)
+    if fence ~= '0' then -- noted here, and not at every grant: short ones need it least
+      redis.call('HSET', signs, '=', fence .. ' ' .. client .. ' ' .. token)
+      outlive(signs, redis.call('PTTL', lock))
+    end
+    mark = '1'
+  end
+  reply[#reply + 1] = mark
+end
+return { now, table.concat(reply) }

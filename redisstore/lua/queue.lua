@@ -1,77 +1,142 @@
--- Who is served next. Included by acquire.lua and release.lua, after what they can
--- do without.
+-- Who is served next. Included by scripts that grant or queue, after fence.lua and
+-- holders.lua.
 --
--- KEYS of both: 1 the lock     string: the holder's token, with PX
---               2 the queue    zset:   place → ticket (µs of the server's clock at which it joined)
---               3 the signs    hash:   place → µs of its last sign of life after joining;
---                                      "?" place → µs at which it was first passed over
---               4 the floor    string: the largest fence of the slot so far
--- A place is "seq ttl weight/limit client token": what a hand-off needs to know.
+-- queue   zset: place → ticket (µs of the server's clock at which it joined)
+-- signs   hash: place → µs of its last sign of life after joining;
+--               "?" place → µs at which it was first passed over
+-- A place is "seq ttl weight/limit client token": what a hand-off needs to know. With
+-- a "+" after the limit it wants more names than this one, and has to ask.
 
 local LIFE = 5000000   -- µs that a place lives without a sign of life: the claim TTL
 local YOUNG = LIFE / 4 -- µs for which a place needs no sign but its ticket
-local KEEP = 60000     -- ms that the queue's keys outlive their last use
+
+-- What this call knows of the queue, until it serves somebody: its length, and
+-- which of its keys it has prolonged.
+local length, kept = nil, {}
+
+local function keep(key)
+  if kept[key] then return end
+  kept[key] = true
+  if key == queue then redis.call('PEXPIRE', key, KEEP) else outlive(key, KEEP) end
+end
+
+-- stand joins the queue, or keeps the place there, and is its sign of life.
+local function stand(place, ticket)
+  local position
+  if redis.call('ZADD', queue, 'NX', ticket, place) == 1 then
+    length = length and length + 1 or redis.call('ZCARD', queue)
+    position = length
+    if position == 1 then keep(queue) end
+    return ticket, position
+  end
+  ticket = redis.call('ZSCORE', queue, place)
+  position = redis.call('ZRANK', queue, place) + 1
+  keep(queue)
+  -- The next sign comes before the ticket is too old for one.
+  if now - tonumber(ticket) > YOUNG or redis.call('HEXISTS', signs, '?' .. place) == 1 then
+    redis.call('HSET', signs, place, integer(now))
+    keep(signs)
+  end
+  return ticket, position
+end
+
+local function alive(place, ticket)
+  if now - tonumber(ticket) < LIFE then return true end
+  local sign = redis.call('HGET', signs, place)
+  return sign and now - tonumber(sign) < LIFE
+end
 
 -- reached tells whether somebody listens for the client of a place. A process that
 -- died closed its connection, and need not cost the others a claim TTL. A live one
 -- that cannot be reached is passed over once, and served after its next sign of
 -- life, so that nobody starves. It also tells whether it was passed over.
-local function reached(place, client, now)
+local function reached(place, client)
   local ok = redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
   if ok.err or ok[2] ~= 0 then return true end
-  local passed = redis.call('HGET', KEYS[3], '?' .. place)
+  local passed = redis.call('HGET', signs, '?' .. place)
   if passed then
-    return tonumber(redis.call('HGET', KEYS[3], place) or 0) > tonumber(passed), true
+    return tonumber(redis.call('HGET', signs, place) or 0) > tonumber(passed), true
   end
-  redis.call('HSET', KEYS[3], '?' .. place, now)
-  redis.call('PEXPIRE', KEYS[3], KEEP)
+  redis.call('HSET', signs, '?' .. place, integer(now))
+  outlive(signs, KEEP)
   return false
 end
 
--- grant makes the owner of a place the holder, and tells its client.
-local function grant(place, ticket, fence, sent)
-  local ttl, client, token = string.match(place, '^%x+ (%d+) %d+/%d+ (%S+) (.*)$')
-  redis.call('SET', KEYS[1], token, 'PX', ttl)
-  -- A user who may not publish hands on all the same: the waiter asks.
-  redis.pcall('PUBLISH', 'dibs:c:' .. client, string.format('%.0f %s %.0f %s', fence, ticket, sent, token))
+-- tell pushes a message to a client. A user who may not publish hands on all the
+-- same: the waiter asks.
+local function tell(client, fence, ticket, sent, token)
+  redis.pcall('PUBLISH', 'dibs:c:' .. client, fence .. ' ' .. ticket .. ' ' .. sent .. ' ' .. token)
 end
 
--- serve hands the lock, which nobody holds or whose holder is leaving, to the
--- first waiter that is alive and can be reached, or else to the first that is
--- alive. It returns false if there is none. first is the head, if it was popped.
-local function serve(fence, now, check, first)
-  local aside = {}
-  local chosen, passed
-  while not chosen do
-    local head = first or redis.call('ZPOPMIN', KEYS[2])
-    first = nil
-    local place, ticket = head[1], head[2]
+local function cut(place)
+  local ttl, weight, limit, more, client, token = string.match(place, '^%x+ (%d+) (%d+)/(%d+)(%+?) (%S+) (.*)$')
+  return tonumber(ttl), tonumber(weight), tonumber(limit), more == '+', client, token
+end
+
+-- grant makes the owner of a place a holder, tells its client, and returns what
+-- taken would.
+local function grant(head, at, used, passed)
+  local place, ticket = head[1], head[2]
+  local ttl, weight, limit, _, client, token = cut(place)
+  local fence = mint(at)
+  if passed or now - tonumber(ticket) > YOUNG then redis.call('HDEL', signs, place, '?' .. place) end
+  tell(client, integer(fence), ticket, integer(now), token)
+  if weight == limit then
+    redis.call('SET', lock, token, 'PX', ttl)
+    return math.huge, token
+  end
+  return part(token, weight, ttl, fence, client, used)
+end
+
+-- serve grants to those at the head of the queue that are alive, can be reached and
+-- fit: to one that holds alone, or to several. The first that does not fit blocks
+-- those behind it, who would overtake it for ever. If none of them can be reached,
+-- one is served all the same. It returns what taken would, and the place that blocks.
+--
+-- used      what is held, 0 also if it is about to be left
+-- at        the least fence
+-- check     "1" if PUBSUB NUMSUB sees all subscribers, else "0"
+-- changed   something became free: who has to ask is told
+-- head      the first of the queue, if it was taken out already
+local function serve(used, at, check, changed, head)
+  local aside, holder, front = {}, nil, nil
+  local before = used
+  while used ~= math.huge and not front do
+    head = head or redis.call('ZPOPMIN', queue)
+    local place = head[1]
     if not place then break end
-    local alive = now - tonumber(ticket) < LIFE
-    if not alive then
-      local sign = redis.call('HGET', KEYS[3], place)
-      alive = sign and now - tonumber(sign) < LIFE
-    end
-    if alive then
-      local client = string.match(place, '^%x+ %d+ %d+/%d+ (%S+) ')
-      local ok = check == '0'
-      if not ok then ok, passed = reached(place, client, now) end
-      if ok then
-        chosen = head
-      else
-        aside[#aside + 1] = head
-      end
+    local _, weight, limit, more, client, token = cut(place)
+    if not alive(place, head[2]) then
+      redis.call('HDEL', signs, place, '?' .. place)
+      changed = true
+    elseif used + weight > limit then
+      front, aside[#aside + 1] = place, head
     else
-      redis.call('HDEL', KEYS[3], place, '?' .. place)
+      local ok, passed = true, nil
+      if check ~= '0' then ok, passed = reached(place, client) end
+      if not ok then
+        aside[#aside + 1] = head
+      elseif more then
+        front, aside[#aside + 1] = place, head
+        if changed then tell(client, '0', '0', '0', token) end
+      else
+        used, holder = grant(head, at, used, passed)
+      end
+    end
+    head = nil
+  end
+  if used == before and not front then
+    for i, spared in ipairs(aside) do
+      local _, _, _, more = cut(spared[1])
+      if not more then
+        table.remove(aside, i)
+        used, holder = grant(spared, at, used, true)
+        break
+      end
     end
   end
-  if not chosen then chosen, passed = table.remove(aside, 1), true end
-  for _, head in ipairs(aside) do redis.call('ZADD', KEYS[2], head[2], head[1]) end
-  if aside[1] then redis.call('PEXPIRE', KEYS[2], KEEP) end -- it may be a new key
-  if not chosen then return false end
-  if passed or now - tonumber(chosen[2]) > YOUNG then
-    redis.call('HDEL', KEYS[3], chosen[1], '?' .. chosen[1])
-  end
-  grant(chosen[1], chosen[2], mint(fence), now)
-  return true
+  for _, back in ipairs(aside) do redis.call('ZADD', queue, back[2], back[1]) end
+  if aside[1] then redis.call('PEXPIRE', queue, KEEP) end -- it may be a new key
+  length, kept = nil, {}
+  return used, holder, front
 end

@@ -1,7 +1,7 @@
--- Ends a holding and hands the lock to the first waiter, in one step. Compares
--- the whole value before it deletes. With a place it also leaves the queue.
+-- Ends a holding and hands the lock to the first waiters that fit, in one step.
+-- Compares the whole value before it deletes. With a place it also leaves the queue.
 --
--- KEYS   as in queue.lua
+-- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
 -- ARGV   1  token
 --        2  the holder's fence, "0" if unknown
 --        3  the server's time in µs as the client reckons it, "0" if it cannot
@@ -10,37 +10,65 @@
 --        6  the place to leave, token included, or ""
 -- Reply  1 the token held, 0 it did not
 
-local token, keep, place = ARGV[1], ARGV[4], ARGV[6]
+local token, place = ARGV[1], ARGV[6]
+local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
+local left = false
 if place ~= '' then
-  redis.call('ZREM', KEYS[2], place)
-  redis.call('HDEL', KEYS[3], place, '?' .. place)
+  left = redis.call('ZREM', queue, place) == 1
+  redis.call('HDEL', signs, place, '?' .. place)
 end
-if redis.call('GET', KEYS[1]) ~= token then return 0 end
 
-if keep ~= '0' then
-  redis.call('PEXPIRE', KEYS[1], keep)
-  local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-  if head then -- it asks again, to learn when the lock ends now
-    local client, waits = string.match(head, '^%x+ %d+ %d+/%d+ (%S+) (.*)$')
-    redis.pcall('PUBLISH', 'dibs:c:' .. client, '0 0 0 ' .. waits)
+local holder = redis.pcall('GET', lock)
+local head
+if holder == token and ARGV[4] == '0' then
+  head = redis.call('ZPOPMIN', queue)
+  if not head[1] then -- the usual case: nobody waits
+    redis.call('DEL', lock, signs)
+    return 1
   end
-  return 1
+elseif type(holder) == 'string' and holder ~= token or not holder and not left then
+  return 0
 end
 
-local head = redis.call('ZPOPMIN', KEYS[2])
-if not head[1] then -- the usual case: nobody waits
-  redis.call('DEL', KEYS[1], KEYS[3])
-  return 1
-end
-
---#include fence.lua
---#include queue.lua
-
-local fence, now = tonumber(ARGV[2]), tonumber(ARGV[3])
-if fence == 0 or now == 0 then
+local now, at = tonumber(ARGV[3]), tonumber(ARGV[2]) + 1
+if not head or at == 1 or now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-if not serve(math.max(fence + 1, now), now, ARGV[5], head) then redis.call('DEL', KEYS[1], KEYS[3]) end
-return 1
+
+--#include fence.lua
+--#include holders.lua
+--#include queue.lua
+
+local used, mine = 0, holder == token
+if type(holder) == 'table' then
+  used = taken()
+  mine = used > 0 and redis.call('ZSCORE', lock, token) ~= false
+end
+if mine and ARGV[4] ~= '0' then
+  local ms = tonumber(ARGV[4])
+  if used > 0 then
+    redis.call('ZADD', lock, math.ceil(now / 1000) + ms, token)
+    outlive(lock, ms)
+  else
+    redis.call('PEXPIRE', lock, ms)
+  end
+  local front = redis.call('ZRANGE', queue, 0, 0)[1]
+  if front then -- it asks again, to learn when the lock ends now
+    local _, _, _, _, client, waits = cut(front)
+    tell(client, '0', '0', '0', waits)
+  end
+  return 1
+end
+if mine and used > 0 then
+  used = used - drop(token)
+elseif mine then
+  redis.call('HDEL', signs, '=')
+end
+used = serve(used, math.max(at, now), ARGV[5], mine or left, head)
+if used == 0 then
+  redis.call('DEL', lock)
+  if redis.call('EXISTS', queue) == 0 then redis.call('DEL', signs) end
+end
+return mine and 1 or 0

@@ -1,0 +1,201 @@
+package dibs
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// A Set is several names that are held together or not at all. It holds no state,
+// and is safe for concurrent use.
+//
+// Sets that overlap, in whatever order their names are given, never wait for each
+// other in a circle. While a set waits it stands in the line of each of its names.
+type Set struct {
+	c     *Client
+	names []string
+}
+
+// All returns the set of these names: at least one, at most MaxTogether, in any order;
+// a name that is given twice counts once. It does no I/O; bad names are told by the
+// calls that use it.
+//
+// Where the store can take all names in one step (memory, one Redis, one hash slot of
+// a cluster), a set that waits holds nothing, and one whose process dies leaves
+// nothing but places. On a cluster, names of several slots are taken slot after slot,
+// in one order for all, and given back if the rest cannot be had.
+func (c *Client) All(names ...string) *Set {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return &Set{c: c, names: slices.Compact(names)}
+}
+
+// Lock takes all names in one lease, which is lost if one of them is; Lease.FenceOf
+// tells the fence for each. All else is as with Mutex.Lock.
+func (s *Set) Lock(ctx context.Context, options ...Option) (*Lease, error) {
+	return s.acquire(ctx, options, patiently)
+}
+
+// TryLock takes all names if they are free and nobody is waiting for any of them, and
+// returns ErrBusy at once if not.
+func (s *Set) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
+	return s.acquire(ctx, options, once)
+}
+
+// Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) is the
+// fence for one of them.
+func (s *Set) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
+	lease, err := s.Lock(ctx, options...)
+	if err != nil {
+		return err
+	}
+	return lease.run(ctx, fn)
+}
+
+func (s *Set) acquire(ctx context.Context, options []Option, once bool) (*Lease, error) {
+	if n := len(s.names); n == 0 || n > MaxTogether {
+		return nil, invalid("a set of %d names: not within 1 to %d", n, MaxTogether)
+	}
+	set := s.c.defaults.with(options)
+	if err := set.check(s.names[0], s.names[1:]...); err != nil {
+		return nil, err
+	}
+	if h := heldIn(ctx, s.c, all(s.names)); h != nil {
+		return h.enter(all(s.names), set.reentrant)
+	}
+	groups := s.c.store.Groups(s.names)
+	if len(groups) == 1 {
+		return s.c.acquire(ctx, all(groups[0]), set, once)
+	}
+	g := gathering{c: s.c, groups: groups, set: set, once: once}
+	return g.acquire(ctx)
+}
+
+// all wants several names, each to itself.
+func all(names []string) want { return want{name: names[0], with: names[1:], weight: 1, limit: 1} }
+
+// A gathering takes groups of names one after another, into one lease.
+type gathering struct {
+	c      *Client
+	groups [][]string
+	set    settings
+	once   bool
+}
+
+func (g *gathering) acquire(ctx context.Context) (*Lease, error) {
+	begin := g.c.now()
+	tries := 1
+	if g.set.attempts > 0 {
+		tries, g.once = g.set.attempts, true
+	}
+	for i := 1; ; i++ {
+		l, err := g.gather(ctx, begin)
+		if err == nil {
+			return l, nil
+		}
+		if i >= tries || refused(err) || final(err) || !pause(ctx, g.set.every) {
+			return nil, err
+		}
+	}
+}
+
+// gather takes all groups once, in order, or none. While it waits for the next one,
+// what it has is renewed whatever the settings say: they are for the whole.
+func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, error) {
+	c, set := g.c, g.set
+	if set.token == "" {
+		set.token = token(c.id, c.seq.Add(1), set.label)
+	}
+	set.noRenew, set.maxHold, set.hooks = false, 0, set.hooks.quiet()
+	var whole *hold
+	for _, names := range g.groups {
+		if g.set.wait > 0 {
+			set.wait = max(begin+g.set.wait-c.now(), 0)
+		}
+		l, err := c.acquire(ctx, all(names), set, g.once)
+		switch {
+		case err == nil && whole == nil:
+			whole = l.h
+		case err == nil:
+			err = whole.absorb(l.h)
+		}
+		if err != nil {
+			whole.undo()
+			return nil, err
+		}
+	}
+	if err := whole.settleDown(&g.set); err != nil {
+		whole.undo()
+		return nil, err
+	}
+	if hooks := g.set.hooks; hooks != nil && hooks.Acquired != nil {
+		hooks.Acquired(Acquired{Name: whole.name, Token: whole.token, Fence: whole.fence, Waited: c.now() - begin})
+	}
+	return &whole.first, nil
+}
+
+// quiet returns hooks that do not tell of the parts of a lease.
+func (h *Hooks) quiet() *Hooks {
+	if h == nil {
+		return nil
+	}
+	quiet := *h
+	quiet.Acquired = nil
+	return &quiet
+}
+
+// absorb adds the names of another lease of the same token. If that, or h, is lost
+// already it says so; then, too, undo gives all of them back.
+func (h *hold) absorb(o *hold) error {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lost := o.err
+	c.unschedule(o)
+	o.over = true
+	h.more = append(append(h.more, part{o.name, o.fence}), o.more...)
+	h.least = max(h.least, o.least)
+	h.deadline, h.due = min(h.deadline, o.deadline), min(h.due, o.due)
+	if h.over {
+		return h.err
+	}
+	c.schedule(h)
+	return lost
+}
+
+// settleDown begins the lease as a whole: from now on the user's settings count.
+func (h *hold) settleDown(set *settings) error {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.over {
+		return h.err
+	}
+	now := c.now()
+	h.since = now
+	if set.minHold > 0 {
+		h.least = now + set.minHold
+	}
+	if set.maxHold > 0 {
+		h.until = now + set.maxHold
+		h.ttl = min(h.ttl, set.maxHold)
+	}
+	if set.noRenew {
+		h.rule, h.due = liftOnce, now
+		c.schedule(h)
+	}
+	return nil
+}
+
+// undo ends a lease that was never given to anybody, and gives its names back in the
+// background.
+func (h *hold) undo() {
+	if h == nil {
+		return
+	}
+	h.c.mu.Lock()
+	h.finish(h.name, Released, nil)
+	claim := h.claim()
+	h.c.mu.Unlock()
+	h.c.abandon(claim, false)
+}

@@ -1,0 +1,70 @@
+-- Takes several locks, each alone and all together or none, or joins or keeps a place
+-- in each of their queues, the same in all. Atomic; idempotent by token.
+--
+-- KEYS   for each name: lock, queue, signs, floor: see holders.lua and queue.lua
+-- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
+--        2  token
+--        3  TTL in ms
+--        4  until: µs of the server's clock after which the claim is void
+--        5  the place, without its token, or "" not to queue
+-- Reply  {the server's time in µs, answer}. The answer is as in acquire.lua; if it is
+--        not held, with a fifth field: which of the names, from 1, is taken.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > tonumber(ARGV[4]) then return { now, 0 } end
+
+local token, ttl, place = ARGV[2], tonumber(ARGV[3]), ARGV[5]
+if place ~= '' then place = place .. ' ' .. token end
+local lock, queue, signs, floor -- of the name that is looked at
+
+--#include fence.lua
+--#include holders.lua
+--#include queue.lua
+
+local function look(i)
+  lock, queue, signs, floor = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]
+  length, kept = nil, {}
+end
+
+local busy, held, left
+for i = 1, #KEYS, 4 do
+  look(i)
+  local used, holder = taken()
+  if holder ~= token then
+    local front
+    if not holder then used, holder, front = serve(used, now, ARGV[1], false) end
+    if used > 0 or front and front ~= place then
+      local who, ms = first(used, holder)
+      if not busy or ms >= 0 and (left < 0 or ms < left) then
+        busy, held, left = (i + 3) / 4, who, ms
+      end
+    end
+  end
+end
+
+if not busy then
+  local fence = now
+  for i = 4, #KEYS, 4 do fence = math.max(fence, tonumber(redis.call('GET', KEYS[i]) or 0) + 1) end
+  for i = 1, #KEYS, 4 do
+    look(i)
+    redis.call('SET', floor, integer(fence))
+    redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
+    if place ~= '' and redis.call('ZREM', queue, place) == 1 then redis.call('HDEL', signs, place, '?' .. place) end
+  end
+  return { now, integer(fence) }
+end
+
+if place == '' then return { now, { '0', 0, left, held, busy } } end
+
+-- One ticket in all queues, also in one that has lost the place: if two sets stood in
+-- different orders, they would wait for each other.
+local ticket = integer(now)
+for i = 1, #KEYS, 4 do ticket = redis.call('ZSCORE', KEYS[i + 1], place) or ticket end
+local position = 0
+for i = 1, #KEYS, 4 do
+  look(i)
+  stand(place, ticket)
+  position = math.max(position, redis.call('ZRANK', queue, place) + 1)
+end
+return { now, { ticket, position, left, held, busy } }

@@ -1,0 +1,71 @@
+-- Who holds. Included by scripts that change it; `now` is the server's time in µs.
+--
+-- lock    string: the token of who holds alone, with PX
+--         or zset, of those who hold a part: token → ms at which it expires
+-- signs   hash: "#" → the sum of the weights in the zset
+--               "=" token → "weight fence client" of one who holds a part
+--               "=" → "fence client token" of who holds alone, since it was extended
+--               and what queue.lua keeps there
+
+local KEEP = 60000 -- ms that the queue's keys outlive their last use
+
+-- outlive makes a key live for so many ms at least.
+local function outlive(key, ms)
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+end
+
+local function integer(n) return string.format('%.0f', n) end
+
+-- drop takes out one who holds a part, and returns its weight.
+local function drop(token)
+  local note = redis.call('HGET', signs, '=' .. token) or '0'
+  local weight = tonumber(string.match(note, '^%d+'))
+  redis.call('HDEL', signs, '=' .. token)
+  redis.call('ZREM', lock, token)
+  if redis.call('EXISTS', lock) == 1 then
+    redis.call('HINCRBY', signs, '#', -weight)
+  else
+    redis.call('HDEL', signs, '#')
+  end
+  return weight
+end
+
+-- taken returns how much is held: math.huge, and by whom, if somebody holds alone;
+-- else the weights of those who hold a part and whose time is not over.
+local function taken()
+  local holder = redis.pcall('GET', lock)
+  if not holder then return 0 end
+  if type(holder) == 'string' then return math.huge, holder end
+  local used = tonumber(redis.call('HGET', signs, '#'))
+  if not used then error(holder.err, 0) end -- a key that is not ours
+  for _, token in ipairs(redis.call('ZRANGEBYSCORE', lock, '-inf', math.floor(now / 1000))) do
+    used = used - drop(token)
+  end
+  return used
+end
+
+-- first returns the token that expires first, in how many ms, of what taken found.
+-- A lock that nobody holds is kept for somebody who may be dead.
+local function first(used, holder)
+  if holder then return holder, redis.call('PTTL', lock) end
+  if used == 0 then return '', 5000 end
+  local head = redis.call('ZRANGE', lock, 0, 0, 'WITHSCORES')
+  return head[1], tonumber(head[2]) - math.ceil(now / 1000)
+end
+
+-- part gives a token a part of what is held in parts, and returns how much is then.
+local function part(token, weight, ttl, fence, client, used)
+  if used == 0 then
+    redis.call('DEL', lock) -- who held alone is leaving
+    if redis.call('HEXISTS', signs, '#') == 1 then -- the last ones all expired
+      for _, field in ipairs(redis.call('HKEYS', signs)) do
+        if string.sub(field, 1, 1) == '=' then redis.call('HDEL', signs, field) end
+      end
+    end
+  end
+  redis.call('ZADD', lock, math.ceil(now / 1000) + ttl, token)
+  redis.call('HSET', signs, '#', integer(used + weight), '=' .. token, integer(weight) .. ' ' .. integer(fence) .. ' ' .. client)
+  outlive(lock, ttl)
+  outlive(signs, ttl + KEEP)
+  return used + weight
+end

@@ -1,0 +1,55 @@
+-- Changes how much of the lock a token holds, and lifts its TTL. Atomic; idempotent.
+-- Never takes what the token does not hold.
+--
+-- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
+-- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
+--        2  token
+--        3  TTL in ms
+--        4  until: µs of the server's clock after which the request is void
+--        5  "weight/limit client" to hold a part, "" to hold alone
+-- Reply  {the server's time in µs, answer}, as in acquire.lua, never queued
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > tonumber(ARGV[4]) then return { now, 0 } end
+
+local token, ttl = ARGV[2], tonumber(ARGV[3])
+local weight, limit, client = string.match(ARGV[5], '^(%d+)/(%d+) (.*)$')
+weight, limit = tonumber(weight) or 1, tonumber(limit) or 1
+local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+
+--#include fence.lua
+--#include holders.lua
+--#include queue.lua
+
+-- leave takes the token out, and returns what is held by others, and what its
+-- holding had left; nothing if it did not hold.
+local function leave()
+  local used, holder = taken()
+  if holder == token then return 0, redis.call('PTTL', lock), 1, used, holder end
+  local expires = used > 0 and not holder and redis.call('ZSCORE', lock, token)
+  if not expires then return nil, nil, nil, used, holder end
+  local mine = tonumber(string.match(redis.call('HGET', signs, '=' .. token), '^%d+'))
+  return used - mine, tonumber(expires) - math.ceil(now / 1000), mine, used, holder
+end
+
+local others, left, _, used, holder = leave()
+if not others or others + weight > limit then
+  local who, ms = first(used, holder)
+  if who == token then -- another one is in the way
+    local two = redis.call('ZRANGE', lock, 0, 1, 'WITHSCORES')
+    who, ms = two[3], tonumber(two[4]) - math.ceil(now / 1000)
+  end
+  return { now, { '0', 0, ms, who } }
+end
+
+ttl = math.max(ttl, left)
+local fence = mint(now)
+if not holder then drop(token) end
+if client then
+  used = part(token, weight, ttl, fence, client, others)
+  serve(used, now, ARGV[1], true)
+else
+  redis.call('SET', lock, token, 'PX', ttl)
+end
+return { now, integer(fence) }

@@ -1,0 +1,158 @@
+package dibs
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// An RWMutex is a name that many readers or one writer may have. It holds no state,
+// and is safe for concurrent use.
+//
+// It is strictly fair: who asks first is served first, so that neither side starves
+// the other. Readers that stand next to each other in line enter together. Each
+// reader has a lease of its own, and leaves by its own expiry if it dies.
+//
+// Its writer is the same as the holder of a Mutex of the name.
+type RWMutex struct {
+	c    *Client
+	name string
+	set  settings
+}
+
+// RWMutex returns the read-write mutex of a name. It does no I/O; a bad name or
+// option is told by the calls that use it.
+func (c *Client) RWMutex(name string, options ...Option) *RWMutex {
+	return &RWMutex{c: c, name: name, set: c.defaults.with(options)}
+}
+
+func (m *RWMutex) write() want { return want{name: m.name, weight: Unlimited, limit: Unlimited} }
+func (m *RWMutex) read() want  { return want{name: m.name, weight: 1, limit: Unlimited} }
+
+// Lock takes the name for writing: alone. All else is as with Mutex.Lock.
+func (m *RWMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
+	return m.c.acquire(ctx, m.write(), m.set.with(options), patiently)
+}
+
+// TryLock takes the name for writing if nobody holds it or waits for it, and returns
+// ErrBusy at once if not.
+func (m *RWMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
+	return m.c.acquire(ctx, m.write(), m.set.with(options), once)
+}
+
+// RLock takes the name for reading: beside other readers, after a writer that waits
+// already. All else is as with Mutex.Lock.
+func (m *RWMutex) RLock(ctx context.Context, options ...Option) (*Lease, error) {
+	return m.c.acquire(ctx, m.read(), m.set.with(options), patiently)
+}
+
+// TryRLock takes the name for reading if no writer holds it or waits for it, and
+// returns ErrBusy at once if not.
+func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, error) {
+	return m.c.acquire(ctx, m.read(), m.set.with(options), once)
+}
+
+// Do runs fn while holding the name for writing, as Mutex.Do does.
+func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
+	lease, err := m.Lock(ctx, options...)
+	if err != nil {
+		return err
+	}
+	return lease.run(ctx, fn)
+}
+
+// RDo runs fn while holding the name for reading, as Mutex.Do does.
+func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
+	lease, err := m.RLock(ctx, options...)
+	if err != nil {
+		return err
+	}
+	return lease.run(ctx, fn)
+}
+
+// Reading returns the mutex as a Doer that reads, for Call.
+func (m *RWMutex) Reading() Doer { return reading{m} }
+
+type reading struct{ m *RWMutex }
+
+func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
+	return r.m.RDo(ctx, fn, options...)
+}
+
+// Downgrade makes a writer a reader, without letting another writer in between. The
+// readers that wait at the head of the line enter with it. It returns ErrLost if the
+// lease is lost, ErrReentrant if a nested call shares it, and ErrUnavailable if the
+// store does not answer: the lease then holds for writing or for reading, and may be
+// downgraded again.
+func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
+	busy, err := m.reweigh(ctx, lease, m.read())
+	if err == nil && busy != nil {
+		return lease.h.lose(m.name, Taken, nil)
+	}
+	return err
+}
+
+// TryUpgrade makes a reader the writer if it is the only reader, and returns ErrBusy
+// at once if not: to wait would be for ever if two readers did. It goes before those
+// who wait, because nobody can have written since it began to read. On any error the
+// lease goes on as a reader's. The lease's fence is a new and larger one afterwards.
+func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
+	busy, err := m.reweigh(ctx, lease, m.write())
+	if err == nil && busy != nil {
+		return busy
+	}
+	return err
+}
+
+// reweigh changes how much a lease holds. busy says why it does not.
+func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *BusyError, err error) {
+	h, c := lease.h, m.c
+	if err := h.mayReweigh(m); err != nil {
+		return nil, err
+	}
+	if err := h.alive(); err != nil {
+		return nil, err
+	}
+	end := time.Now().Add(h.timeout)
+	for try := 0; ; try++ {
+		sent := c.look()
+		ttl := h.cap(sent, h.ttl)
+		claim := Claim{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: share(end)}
+		answer, err := c.store.Reweigh(ctx, claim)
+		c.note(err)
+		switch {
+		case err == nil && answer.Held:
+			return nil, h.reweighed(w, answer.Fence, sent, ttl)
+		case err == nil:
+			return &BusyError{Name: m.name, Holder: answer.Holder, Remaining: answer.Remaining}, nil
+		case refused(err) || final(err) || ctx.Err() != nil || !time.Now().Before(end):
+			return nil, err
+		}
+		if !pause(ctx, backoff(try)) {
+			return nil, err
+		}
+	}
+}
+
+// mayReweigh refuses leases of another name or client, and those that a nested call
+// relies on.
+func (h *hold) mayReweigh(m *RWMutex) error {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	switch {
+	case h.c != m.c || h.name != m.name || len(h.more) > 0:
+		return invalid("lease on %q is not one of RWMutex %q of this Client", h.name, m.name)
+	case h.handles > 1:
+		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", h.name))
+	}
+	return nil
+}
+
+// reweighed records what a lease holds now.
+func (h *hold) reweighed(w want, fence uint64, sent, ttl time.Duration) error {
+	h.c.mu.Lock()
+	h.weight, h.limit, h.fence = w.weight, w.limit, fence
+	keep := h.ttl
+	h.c.mu.Unlock()
+	return h.confirm(sent, ttl, keep)
+}
