@@ -2,6 +2,7 @@ package dibs
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -93,7 +94,10 @@ func (g *gathering) acquire(ctx context.Context) (*Lease, error) {
 		if err == nil {
 			return l, nil
 		}
-		if i >= tries || refused(err) || final(err) || !pause(ctx, g.set.every) {
+		switch {
+		case errors.Is(err, ErrLost) && ctx.Err() == nil:
+			i-- // what it had was lost while it waited for the rest: from the start
+		case i >= tries || refused(err) || final(err) || !pause(ctx, g.set.every):
 			return nil, err
 		}
 	}
@@ -105,6 +109,9 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 	c, set := g.c, g.set
 	if set.token == "" {
 		set.token = token(c.id, c.seq.Add(1), set.label)
+	}
+	if set.maxHold > 0 {
+		set.ttl = min(set.ttl, set.maxHold)
 	}
 	set.noRenew, set.maxHold, set.hooks = false, 0, set.hooks.quiet()
 	var whole *hold
@@ -129,7 +136,7 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 		return nil, err
 	}
 	if hooks := g.set.hooks; hooks != nil && hooks.Acquired != nil {
-		hooks.Acquired(Acquired{Name: whole.name, Token: whole.token, Fence: whole.fence, Waited: c.now() - begin})
+		hooks.Acquired(Acquired{Name: whole.name, Token: whole.token, Fence: whole.first.Fence(), Waited: c.now() - begin})
 	}
 	return &whole.first, nil
 }
@@ -178,12 +185,13 @@ func (h *hold) settleDown(set *settings) error {
 	}
 	if set.maxHold > 0 {
 		h.until = now + set.maxHold
-		h.ttl = min(h.ttl, set.maxHold)
+		h.deadline = min(h.deadline, h.until)
+		h.capped = h.deadline == h.until
 	}
 	if set.noRenew {
 		h.rule, h.due = liftOnce, now
-		c.schedule(h)
 	}
+	c.schedule(h)
 	return nil
 }
 

@@ -12,10 +12,13 @@ import (
 
 // giveBack releases a lease within the operation timeout: all its names at once.
 func (c *Client) giveBack(h *hold) error {
-	if len(h.more) == 0 {
-		return c.giveName(h, h.name, h.fence)
+	c.mu.Lock()
+	fence, parts := h.fence, h.more
+	c.mu.Unlock()
+	if len(parts) == 0 {
+		return c.giveName(h, h.name, fence)
 	}
-	parts := append([]part{{h.name, h.fence}}, h.more...)
+	parts = append([]part{{h.name, fence}}, parts...)
 	errs := make([]error, len(parts))
 	var group sync.WaitGroup
 	for i, p := range parts {

@@ -16,6 +16,9 @@ var holdersLua string
 //go:embed lua/queue.lua
 var queueLua string
 
+//go:embed lua/place.lua
+var placeLua string
+
 //go:embed lua/acquire.lua
 var acquireLua string
 
@@ -45,6 +48,7 @@ func newScript(text string) *script {
 		"--#include fence.lua\n", fenceLua,
 		"--#include holders.lua\n", holdersLua,
 		"--#include queue.lua\n", queueLua,
+		"--#include place.lua\n", placeLua,
 	).Replace(text)
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}

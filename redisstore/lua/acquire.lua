@@ -31,6 +31,14 @@ if usual and (not before or type(before) == 'string' and tonumber(before) < now)
   return now
 end
 
+-- The usual case when somebody holds it alone: to join the queue.
+local holding = not free and not ARGV[7] and now <= tonumber(ARGV[4]) and redis.pcall('GET', lock)
+if type(holding) == 'string' and holding ~= ARGV[2] and ARGV[5] ~= '' and redis.call('ZADD', queue, 'NX', stamp, ARGV[5] .. ' ' .. ARGV[2]) == 1 then
+  local position = redis.call('ZCARD', queue)
+  if position == 1 then redis.call('PEXPIRE', queue, 60000) end
+  return { now, { stamp, position, redis.call('PTTL', lock), holding } }
+end
+
 --#include fence.lua
 
 if usual then
@@ -41,6 +49,7 @@ end
 
 --#include holders.lua
 --#include queue.lua
+--#include place.lua
 
 local used, holder = taken()
 local waiting = not free and not holder and redis.call('EXISTS', queue) == 1
@@ -92,7 +101,7 @@ for i = 2, #ARGV, 5 do
       if place ~= '' then stand(place, integer(now)) end
       used, holder = serve(used, now, ARGV[1], false)
       served, waiting = true, redis.call('EXISTS', queue) == 1
-      held, left = nil, nil
+      held, left, length, kept = nil, nil, nil, {}
     end
     if holds(token) then
       answer = refresh(token, ttl)

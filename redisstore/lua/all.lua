@@ -21,6 +21,7 @@ local lock, queue, signs, floor -- of the name that is looked at
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
+--#include place.lua
 
 local function look(i)
   lock, queue, signs, floor = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]

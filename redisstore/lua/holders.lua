@@ -44,15 +44,6 @@ local function taken()
   return used
 end
 
--- first returns the token that expires first, in how many ms, of what taken found.
--- A lock that nobody holds is kept for somebody who may be dead.
-local function first(used, holder)
-  if holder then return holder, redis.call('PTTL', lock) end
-  if used == 0 then return '', 5000 end
-  local head = redis.call('ZRANGE', lock, 0, 0, 'WITHSCORES')
-  return head[1], tonumber(head[2]) - math.ceil(now / 1000)
-end
-
 -- part gives a token a part of what is held in parts, and returns how much is then.
 local function part(token, weight, ttl, fence, client, used)
   if used == 0 then

@@ -1,5 +1,4 @@
--- Who is served next. Included by scripts that grant or queue, after fence.lua and
--- holders.lua.
+-- Who is served next. Included by scripts that grant, after fence.lua and holders.lua.
 --
 -- queue   zset: place → ticket (µs of the server's clock at which it joined)
 -- signs   hash: place → µs of its last sign of life after joining;
@@ -9,36 +8,6 @@
 
 local LIFE = 5000000   -- µs that a place lives without a sign of life: the claim TTL
 local YOUNG = LIFE / 4 -- µs for which a place needs no sign but its ticket
-
--- What this call knows of the queue, until it serves somebody: its length, and
--- which of its keys it has prolonged.
-local length, kept = nil, {}
-
-local function keep(key)
-  if kept[key] then return end
-  kept[key] = true
-  if key == queue then redis.call('PEXPIRE', key, KEEP) else outlive(key, KEEP) end
-end
-
--- stand joins the queue, or keeps the place there, and is its sign of life.
-local function stand(place, ticket)
-  local position
-  if redis.call('ZADD', queue, 'NX', ticket, place) == 1 then
-    length = length and length + 1 or redis.call('ZCARD', queue)
-    position = length
-    if position == 1 then keep(queue) end
-    return ticket, position
-  end
-  ticket = redis.call('ZSCORE', queue, place)
-  position = redis.call('ZRANK', queue, place) + 1
-  keep(queue)
-  -- The next sign comes before the ticket is too old for one.
-  if now - tonumber(ticket) > YOUNG or redis.call('HEXISTS', signs, '?' .. place) == 1 then
-    redis.call('HSET', signs, place, integer(now))
-    keep(signs)
-  end
-  return ticket, position
-end
 
 local function alive(place, ticket)
   if now - tonumber(ticket) < LIFE then return true end
@@ -70,14 +39,13 @@ end
 
 local function cut(place)
   local ttl, weight, limit, more, client, token = string.match(place, '^%x+ (%d+) (%d+)/(%d+)(%+?) (%S+) (.*)$')
-  return tonumber(ttl), tonumber(weight), tonumber(limit), more == '+', client, token
+  return tonumber(weight), tonumber(limit), more == '+', tonumber(ttl), client, token
 end
 
 -- grant makes the owner of a place a holder, tells its client, and returns what
 -- taken would.
-local function grant(head, at, used, passed)
+local function grant(head, at, used, passed, ttl, weight, limit, client, token)
   local place, ticket = head[1], head[2]
-  local ttl, weight, limit, _, client, token = cut(place)
   local fence = mint(at)
   if passed or now - tonumber(ticket) > YOUNG then redis.call('HDEL', signs, place, '?' .. place) end
   tell(client, integer(fence), ticket, integer(now), token)
@@ -105,7 +73,7 @@ local function serve(used, at, check, changed, head)
     head = head or redis.call('ZPOPMIN', queue)
     local place = head[1]
     if not place then break end
-    local _, weight, limit, more, client, token = cut(place)
+    local weight, limit, more, ttl, client, token = cut(place)
     if not alive(place, head[2]) then
       redis.call('HDEL', signs, place, '?' .. place)
       changed = true
@@ -120,23 +88,22 @@ local function serve(used, at, check, changed, head)
         front, aside[#aside + 1] = place, head
         if changed then tell(client, '0', '0', '0', token) end
       else
-        used, holder = grant(head, at, used, passed)
+        used, holder = grant(head, at, used, passed, ttl, weight, limit, client, token)
       end
     end
     head = nil
   end
   if used == before and not front then
     for i, spared in ipairs(aside) do
-      local _, _, _, more = cut(spared[1])
+      local weight, limit, more, ttl, client, token = cut(spared[1])
       if not more then
         table.remove(aside, i)
-        used, holder = grant(spared, at, used, true)
+        used, holder = grant(spared, at, used, true, ttl, weight, limit, client, token)
         break
       end
     end
   end
   for _, back in ipairs(aside) do redis.call('ZADD', queue, back[2], back[1]) end
   if aside[1] then redis.call('PEXPIRE', queue, KEEP) end -- it may be a new key
-  length, kept = nil, {}
   return used, holder, front
 end

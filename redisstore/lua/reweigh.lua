@@ -21,6 +21,7 @@ local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
+--#include place.lua
 
 -- leave takes the token out, and returns what is held by others, and what its
 -- holding had left; nothing if it did not hold.
