@@ -31,12 +31,15 @@ if usual and (not before or type(before) == 'string' and tonumber(before) < now)
   return now
 end
 
--- The usual case when somebody holds it alone: to join the queue.
+-- The usual case when somebody holds it alone: to be told so, or to join the queue.
 local holding = not free and not ARGV[7] and now <= tonumber(ARGV[4]) and redis.pcall('GET', lock)
-if type(holding) == 'string' and holding ~= ARGV[2] and ARGV[5] ~= '' and redis.call('ZADD', queue, 'NX', stamp, ARGV[5] .. ' ' .. ARGV[2]) == 1 then
-  local position = redis.call('ZCARD', queue)
-  if position == 1 then redis.call('PEXPIRE', queue, 60000) end
-  return { now, { stamp, position, redis.call('PTTL', lock), holding } }
+if type(holding) == 'string' and holding ~= ARGV[2] then
+  if ARGV[5] == '' then return { now, { '0', 0, redis.call('PTTL', lock), holding } } end
+  if redis.call('ZADD', queue, 'NX', stamp, ARGV[5] .. ' ' .. ARGV[2]) == 1 then
+    local position = redis.call('ZCARD', queue)
+    if position == 1 then redis.call('PEXPIRE', queue, 60000) end
+    return { now, { stamp, position, redis.call('PTTL', lock), holding } }
+  end
 end
 
 --#include fence.lua
