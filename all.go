@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -68,6 +69,9 @@ func (s *Set) acquire(ctx context.Context, options []Option, once bool) (*Lease,
 	if len(groups) == 1 {
 		return s.c.acquire(ctx, all(groups[0]), set, once)
 	}
+	if set.token != "" && set.attempts > 0 && !once {
+		return nil, invalid("Attempts with a Token of your own on %q and others: not on names of several hash slots", s.names[0])
+	}
 	g := gathering{c: s.c, groups: groups, set: set, once: once}
 	return g.acquire(ctx)
 }
@@ -81,12 +85,13 @@ type gathering struct {
 	groups [][]string
 	set    settings
 	once   bool
+	begun  atomic.Bool // the lease was given to its user
 }
 
 func (g *gathering) acquire(ctx context.Context) (*Lease, error) {
 	begin := g.c.now()
 	tries := 1
-	if g.set.attempts > 0 {
+	if g.set.attempts > 0 && !g.once {
 		tries, g.once = g.set.attempts, true
 	}
 	for i := 1; ; i++ {
@@ -95,12 +100,30 @@ func (g *gathering) acquire(ctx context.Context) (*Lease, error) {
 			return l, nil
 		}
 		switch {
-		case errors.Is(err, ErrLost) && ctx.Err() == nil:
+		case errors.Is(err, ErrLost) && g.set.token == "":
 			i-- // what it had was lost while it waited for the rest: from the start
-		case i >= tries || refused(err) || final(err) || !pause(ctx, g.set.every):
+		case errors.Is(err, ErrLost):
+			// With the same token, what undoes this try could undo the next one.
+			return nil, &UnavailableError{Op: "acquire", Name: g.groups[0][0], Cause: err}
+		case i >= tries || refused(err) || final(err):
 			return nil, err
+		case !g.c.sleep(ctx, g.set.every):
+			return nil, g.ended(ctx, err)
 		}
 	}
+}
+
+// ended says why there is no further attempt.
+func (g *gathering) ended(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return ErrClosed
+	}
+	var busy *BusyError
+	if errors.As(err, &busy) {
+		busy.Cause = context.Cause(ctx)
+		return busy
+	}
+	return &UnavailableError{Op: "acquire", Name: g.groups[0][0], Cause: errors.Join(context.Cause(ctx), root(err))}
 }
 
 // gather takes all groups once, in order, or none. While it waits for the next one,
@@ -113,7 +136,7 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)
 	}
-	set.noRenew, set.maxHold, set.hooks = false, 0, set.hooks.quiet()
+	set.noRenew, set.maxHold, set.hooks = false, 0, g.quiet()
 	var whole *hold
 	for _, names := range g.groups {
 		if g.set.wait > 0 {
@@ -135,19 +158,28 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 		whole.undo()
 		return nil, err
 	}
+	g.begun.Store(true)
 	if hooks := g.set.hooks; hooks != nil && hooks.Acquired != nil {
 		hooks.Acquired(Acquired{Name: whole.name, Token: whole.token, Fence: whole.first.Fence(), Waited: c.now() - begin})
 	}
 	return &whole.first, nil
 }
 
-// quiet returns hooks that do not tell of the parts of a lease.
-func (h *Hooks) quiet() *Hooks {
-	if h == nil {
+// quiet returns the hooks, which do not tell of parts of a lease, and of its loss only
+// when it had begun.
+func (g *gathering) quiet() *Hooks {
+	if g.set.hooks == nil {
 		return nil
 	}
-	quiet := *h
+	quiet := *g.set.hooks
 	quiet.Acquired = nil
+	if lost := quiet.Lost; lost != nil {
+		quiet.Lost = func(l Lost) {
+			if g.begun.Load() {
+				lost(l)
+			}
+		}
+	}
 	return &quiet
 }
 

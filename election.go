@@ -47,8 +47,8 @@ func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, err
 // when fn has returned; Fence(ctx) is its number.
 //
 // After a term that was lost or resigned Run campaigns again, behind those who wait,
-// and so it does after failures of the store, with longer and longer pauses from 50 ms
-// to 5 s (the hook Campaign tells). Run returns
+// 50 ms later. So it does after failures of the store, with longer and longer pauses,
+// up to 5 s (the hook Campaign tells). Run returns
 //   - nil when fn returns nil in a term that was neither lost nor resigned,
 //   - fn's error, unless that only says that its context has ended,
 //   - ctx's cause when ctx ends,
@@ -57,21 +57,22 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
 	wait := shortest
 	for {
-		began := e.c.now()
 		led, over, err := e.serve(ctx, fn, options)
 		switch {
 		case over:
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case led && e.c.now()-began > longest:
+		case led:
 			wait = shortest
 		}
 		e.tellFailed(err, wait, options)
 		if !pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
-		wait = min(2*wait, longest)
+		if !led {
+			wait = min(2*wait, longest)
+		}
 	}
 }
 
@@ -82,9 +83,10 @@ func (e *Election) serve(ctx context.Context, fn func(ctx context.Context) error
 		again := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBusy)
 		return false, !again, err
 	}
-	err = lease.run(ctx, fn)
+	var said error // by fn, without what giving the name back adds
+	err = lease.run(ctx, func(ctx context.Context) error { said = fn(ctx); return said })
 	switch {
-	case err != nil && !stopped(err):
+	case said != nil && !stopped(said):
 		return true, true, err
 	case lease.ended() != nil || ctx.Err() != nil:
 		return true, false, nil
@@ -95,13 +97,20 @@ func (e *Election) serve(ctx context.Context, fn func(ctx context.Context) error
 // stopped reports whether all that an error says is that its context has ended.
 func stopped(err error) bool {
 	switch e := err.(type) {
+	case nil:
+		return false
 	case *LostError:
 		return true
+	case *BusyError:
+		return stopped(e.Cause)
+	case *UnavailableError:
+		return stopped(e.Cause)
 	case interface{ Unwrap() []error }:
 		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !stopped(err) })
+	case interface{ Unwrap() error }:
+		return stopped(e.Unwrap())
 	}
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, ErrLost) || errors.Is(err, ErrResigned)
+	return err == context.Canceled || err == context.DeadlineExceeded || err == ErrResigned || err == ErrLost
 }
 
 // ended returns why a lease that is over was over before its work, or nil.

@@ -88,7 +88,7 @@ const (
 
 // A LostError says which lease ended and why. errors.Is finds ErrLost in it.
 type LostError struct {
-	Name  string
+	Name  string // of several names the one that is known to be lost, or the first
 	Token string
 	Why   Why
 	Cause error // the last failure of a renewal, if that is why it expired

@@ -21,6 +21,8 @@ type faulty struct {
 	release func(ctx context.Context, r dibs.Release) (bool, error)
 	abandon func(ctx context.Context, c dibs.Claim) error
 	extend  func(ctx context.Context, holds []dibs.Hold) []error
+	reweigh func(ctx context.Context, c dibs.Claim) (dibs.Answer, error)
+	inspect func(ctx context.Context, name string) (dibs.State, error)
 	event   func(e dibs.Event, on func(dibs.Event))
 	watch   func(ctx context.Context) error
 
@@ -49,6 +51,7 @@ func (f *faulty) asked() (calls, leases int) {
 func (f *faulty) heal() {
 	f.set(func(f *faulty) {
 		f.acquire, f.release, f.abandon, f.extend, f.event, f.watch = nil, nil, nil, nil, nil, nil
+		f.reweigh, f.inspect = nil, nil
 	})
 }
 
@@ -67,6 +70,12 @@ func (f *faulty) mute() {
 				errs[i] = err
 			}
 			return errs
+		}
+		f.reweigh = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+			return dibs.Answer{}, hang(ctx, c.Until)
+		}
+		f.inspect = func(ctx context.Context, _ string) (dibs.State, error) {
+			return dibs.State{}, hang(ctx, time.Time{})
 		}
 	})
 }
@@ -124,6 +133,26 @@ func (f *faulty) Extend(ctx context.Context, holds []dibs.Hold) []error {
 		return fault(ctx, holds)
 	}
 	return f.Store.Extend(ctx, holds)
+}
+
+func (f *faulty) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	f.mu.Lock()
+	fault := f.reweigh
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, c)
+	}
+	return f.Store.Reweigh(ctx, c)
+}
+
+func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {
+	f.mu.Lock()
+	fault := f.inspect
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, name)
+	}
+	return f.Store.Inspect(ctx, name)
 }
 
 func (f *faulty) Watch(ctx context.Context, client string, on func(dibs.Event)) error {

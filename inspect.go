@@ -111,7 +111,7 @@ func (c *Client) broken(e Event) ending {
 			continue
 		}
 		for _, p := range append([]part{{h.name, h.fence}}, h.more...) {
-			if p.fence == e.Fence || p.fence == 0 { // an attached one does not know
+			if p.fence <= e.Fence { // not if an earlier holding of the token was broken
 				return h.finish(p.name, Revoked, nil)
 			}
 		}

@@ -35,24 +35,26 @@ type hold struct {
 	rule  renewal
 
 	// Guarded by c.mu:
-	fence    uint64
-	more     []part // further names, held together with the first
-	weight   int    // of limit
-	limit    int
-	ttl      time.Duration
-	deadline time.Duration // the lease is lost then
-	due      time.Duration // the next renewal, or never
-	index    int           // in c.leases, or -1
-	handles  int
-	err      error // why it is over, or not yet begun
-	over     bool
-	lapsed   bool  // over by the clock, not by the store's word
-	capped   bool  // MaxHold allows no further renewal
-	failure  error // of the last renewal, nil if it went well
-	ctx      context.Context
-	cancels  []context.CancelCauseFunc
-	renewing bool
-	yielded  error // the work was asked to end, though the name is held
+	fence      uint64
+	more       []part // further names, held together with the first
+	weight     int    // of limit
+	limit      int
+	ttl        time.Duration
+	deadline   time.Duration // the lease is lost then
+	due        time.Duration // the next renewal, or never
+	index      int           // in c.leases, or -1
+	handles    int
+	err        error // why it is over, or not yet begun
+	over       bool
+	lapsed     bool  // over by the clock, not by the store's word
+	capped     bool  // MaxHold allows no further renewal
+	failure    error // of the last renewal, nil if it went well
+	ctx        context.Context
+	cancels    []context.CancelCauseFunc
+	renewing   bool
+	late       time.Time // a change to lateWeight may arrive at the store until then
+	lateWeight int
+	yielded    error // the work was asked to end, though the name is held
 }
 
 // A part is one of several names that a lease holds.
@@ -104,7 +106,7 @@ func (h *hold) derive(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Name returns the name that is held: of several, the first as All sorts them.
+// Name returns the name that is held: of several, the first that was taken.
 func (l *Lease) Name() string { return l.h.name }
 
 // Fence returns the lease's fence: larger than that of each earlier lease on the

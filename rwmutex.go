@@ -114,9 +114,12 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 		return nil, err
 	}
 	end := time.Now().Add(h.timeout)
+	if err := h.awaitOther(ctx, w); err != nil {
+		return nil, err
+	}
 	for try := 0; ; try++ {
 		sent := c.look()
-		ttl := h.cap(sent, h.ttl)
+		ttl := h.lift(sent)
 		claim := Claim{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: share(end)}
 		answer, err := c.store.Reweigh(ctx, claim)
 		c.note(err)
@@ -125,13 +128,44 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 			return nil, h.reweighed(w, answer.Fence, sent, ttl)
 		case err == nil:
 			return &BusyError{Name: m.name, Holder: answer.Holder, Remaining: answer.Remaining}, nil
-		case refused(err) || final(err) || ctx.Err() != nil || !time.Now().Before(end):
+		case refused(err) || final(err):
 			return nil, err
 		}
-		if !pause(ctx, backoff(try)) {
+		h.unanswered(w, claim.Until)
+		if ctx.Err() != nil || !time.Now().Before(end) || !pause(ctx, backoff(try)) {
 			return nil, err
 		}
 	}
+}
+
+// unanswered notes that a change may still arrive at the store, until then.
+func (h *hold) unanswered(w want, until time.Time) {
+	const slack = 100 * time.Millisecond // between the store's clock and ours
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.late, h.lateWeight = until.Add(slack), w.weight
+}
+
+// awaitOther waits until no earlier change to another weight, whose outcome is
+// unknown, can arrive after the one that is wanted now.
+func (h *hold) awaitOther(ctx context.Context, w want) error {
+	h.c.mu.Lock()
+	left := time.Until(h.late)
+	if h.lateWeight == w.weight {
+		left = 0
+	}
+	h.c.mu.Unlock()
+	if left > 0 && !pause(ctx, left) {
+		return &UnavailableError{Op: "reweigh", Name: h.name, Cause: context.Cause(ctx)}
+	}
+	return nil
+}
+
+// lift is the TTL that a change asks for: what a renewal would.
+func (h *hold) lift(now time.Duration) time.Duration {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	return h.cap(now, h.reach(now))
 }
 
 // mayReweigh refuses leases of another name or client, and those that a nested call

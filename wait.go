@@ -206,7 +206,7 @@ func (q *call) attempt() (*Lease, error) {
 	var err error
 	unanswered := false // one of the questions was: it may still take the name
 	for i := 0; i < q.set.attempts; i++ {
-		if i > 0 && !q.sleep(q.set.every) {
+		if i > 0 && !q.c.sleep(q.ctx, q.set.every) {
 			err = q.ended()
 			break
 		}
@@ -245,14 +245,14 @@ func (q *call) ended() error {
 }
 
 // sleep waits between two attempts.
-func (q *call) sleep(d time.Duration) bool {
+func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-q.ctx.Done():
-	case <-q.c.closing:
+	case <-ctx.Done():
+	case <-c.closing:
 	}
 	return false
 }

@@ -166,6 +166,7 @@ func (e *entry) open(c dibs.Claim) bool {
 func (s *Store) take(wanted []*entry, c dibs.Claim, now time.Time) dibs.Answer {
 	fence := s.mint(now)
 	for _, e := range wanted {
+		e.leave(c.Token)
 		if i := e.holding(c.Token); i >= 0 {
 			h := &e.holders[i]
 			h.expires, h.fence = later(h.expires, now.Add(c.TTL)), fence
@@ -321,6 +322,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 		}
 		if j := e.holding(hold.Token); j >= 0 && now.Before(e.holders[j].expires) {
 			h := &e.holders[j]
+			h.client = hold.Client
 			h.expires = later(h.expires, now.Add(hold.TTL))
 			errs[i] = nil
 		}

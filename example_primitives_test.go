@@ -1,0 +1,222 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+func ExampleRWMutex() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+	catalogue := locks.RWMutex("catalogue")
+
+	// Whoever serves a page reads, beside others.
+	show := func(ctx context.Context) (string, error) { return "page 1", nil }
+	page, err := dibs.Call(ctx, catalogue.Reading(), show)
+	fmt.Println(page, err)
+
+	// Whoever imports goods writes, alone.
+	err = catalogue.Do(ctx, func(context.Context) error {
+		_, err := catalogue.TryRLock(context.Background()) // a page, at the same time
+		fmt.Println("no page meanwhile:", errors.Is(err, dibs.ErrBusy))
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// page 1 <nil>
+	// no page meanwhile: true
+	// <nil>
+}
+
+func ExampleRWMutex_Downgrade() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+	prices := locks.RWMutex("prices")
+
+	lease, err := prices.Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lease.Unlock()
+	fmt.Println("prices are set")
+
+	// They are read back for the report: beside other readers, and before anybody
+	// can set others.
+	if err := prices.Downgrade(ctx, lease); err != nil {
+		fmt.Println(err)
+		return
+	}
+	reader, err := prices.TryRLock(ctx)
+	fmt.Println("another reader:", err)
+	_, err = prices.TryLock(ctx)
+	fmt.Println("another writer is kept out:", errors.Is(err, dibs.ErrBusy))
+	reader.Unlock()
+	// Output:
+	// prices are set
+	// another reader: <nil>
+	// another writer is kept out: true
+}
+
+func ExampleSemaphore() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+
+	// All machines together may make four requests to the partner at a time. An
+	// upload counts for three.
+	partner := locks.Semaphore("api:partner", 4)
+	upload, err := partner.Acquire(ctx, 3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = partner.Do(ctx, func(ctx context.Context) error {
+		_, err := partner.TryAcquire(context.Background(), 1)
+		fmt.Println("no fifth:", errors.Is(err, dibs.ErrBusy))
+		return nil
+	}, dibs.Wait(time.Second))
+	fmt.Println(err)
+	fmt.Println(upload.Unlock())
+	// Output:
+	// no fifth: true
+	// <nil>
+	// <nil>
+}
+
+func ExampleClient_All() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+	balance := map[string]int{"alice": 100, "bob": 100}
+
+	// Whatever the order of the names, two transfers never wait for each other in a
+	// circle.
+	transfer := func(from, to string, amount int) error {
+		return locks.All("account:"+from, "account:"+to).Do(ctx, func(context.Context) error {
+			balance[from] -= amount
+			balance[to] += amount
+			return nil
+		})
+	}
+	var group sync.WaitGroup
+	group.Go(func() { fmt.Println(transfer("alice", "bob", 30)) })
+	group.Go(func() { fmt.Println(transfer("bob", "alice", 10)) })
+	group.Wait()
+	fmt.Println(balance)
+	// Output:
+	// <nil>
+	// <nil>
+	// map[alice:80 bob:120]
+}
+
+func ExampleElection_Run() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+
+	// Every replica does this; one at a time is in the function. When its ctx ends it
+	// leads no longer, and has to stop.
+	err := locks.Election("scheduler").Run(ctx, func(ctx context.Context) error {
+		for job := 1; ctx.Err() == nil; job++ {
+			if job > 3 {
+				return nil // nothing is left to do
+			}
+			fmt.Println("job", job, "in a term with a number:", dibs.Fence(ctx) > 0)
+		}
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// job 1 in a term with a number: true
+	// job 2 in a term with a number: true
+	// job 3 in a term with a number: true
+	// <nil>
+}
+
+func ExampleElection_Observe() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+	term, err := locks.Election("scheduler", dibs.Label("east")).Campaign(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	for leader, err := range locks.Election("scheduler").Observe(ctx) {
+		switch {
+		case err != nil:
+			fmt.Println("unknown:", err)
+		case leader.Token == "":
+			fmt.Println("nobody leads")
+			return
+		default:
+			fmt.Println(leader.Label, "leads, and resigns:", term.Unlock())
+		}
+	}
+	// Output:
+	// east leads, and resigns: <nil>
+	// nobody leads
+}
+
+func ExampleOnce() {
+	ctx := context.Background()
+	store := memstore.New()
+
+	// Cron starts the job on each machine, at about the same time.
+	for _, machine := range []string{"east", "west"} {
+		locks := dibs.New(store)
+		defer locks.Close()
+		ran, err := locks.Once("report:daily", time.Hour).Do(ctx, func(context.Context) error {
+			fmt.Println(machine, "sends the report")
+			return nil
+		})
+		fmt.Println(machine, ran, err)
+	}
+	// Output:
+	// east sends the report
+	// east true <nil>
+	// west false <nil>
+}
+
+func ExampleClient_Break() {
+	ctx := context.Background()
+	store := memstore.New()
+	worker := dibs.New(store, dibs.Label("worker-3"))
+	defer worker.Close()
+	lease, err := worker.Mutex("import").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// It hangs. An operator looks who is in the way, and ends that holding and no
+	// later one.
+	operator := dibs.New(store)
+	defer operator.Close()
+	state, err := operator.Inspect(ctx, "import")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, h := range state.Holders {
+		broken, err := operator.Break(ctx, "import", h.Fence)
+		fmt.Println(h.Label, "is in the way; broken:", broken, err)
+	}
+	_, err = operator.Mutex("import").TryLock(ctx)
+	fmt.Println("free:", err == nil)
+	fmt.Println("the worker is told:", errors.Is(lease.Unlock(), dibs.ErrLost))
+	// Output:
+	// worker-3 is in the way; broken: true <nil>
+	// free: true
+	// the worker is told: true
+}

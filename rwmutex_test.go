@@ -1,0 +1,700 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// A turn is a call for a lease that may have to wait.
+type turn struct {
+	done  chan struct{}
+	lease *dibs.Lease
+	err   error
+}
+
+// queue makes the call, and returns when it has got its lease or stands in line.
+func queue(lock func() (*dibs.Lease, error)) *turn {
+	x := &turn{done: make(chan struct{})}
+	go func() {
+		defer close(x.done)
+		x.lease, x.err = lock()
+	}()
+	synctest.Wait()
+	return x
+}
+
+// over reports whether the call has returned.
+func (x *turn) over() bool {
+	synctest.Wait()
+	select {
+	case <-x.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wantIn wants that each turn has its lease by now.
+func wantIn(t *testing.T, turns ...*turn) {
+	t.Helper()
+	for i, x := range turns {
+		if !x.over() {
+			t.Fatalf("the %d. still waits", i+1)
+		}
+		if x.err != nil {
+			t.Fatalf("the %d.: %v", i+1, x.err)
+		}
+	}
+}
+
+// wantWaiting wants that each turn waits.
+func wantWaiting(t *testing.T, turns ...*turn) {
+	t.Helper()
+	for i, x := range turns {
+		if x.over() {
+			t.Fatalf("the %d. does not wait: error %v", i+1, x.err)
+		}
+	}
+}
+
+func unlock(t *testing.T, turns ...*turn) {
+	t.Helper()
+	for _, x := range turns {
+		wantErr(t, x.lease.Unlock())
+	}
+}
+
+// reading and writing queue for a name in a client of their own.
+func reading(t *testing.T, s dibs.Store, name string, options ...dibs.Option) *turn {
+	m := open(t, s).RWMutex(name, options...)
+	return queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
+}
+
+func writing(t *testing.T, s dibs.Store, name string, options ...dibs.Option) *turn {
+	m := open(t, s).RWMutex(name, options...)
+	return queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
+}
+
+func TestReadersShareAndAWriterIsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		m := open(t, s).RWMutex("n")
+		var readers []*turn
+		for range 100 {
+			readers = append(readers, reading(t, s, "n"))
+		}
+		wantIn(t, readers...)
+		time.Sleep(time.Minute)
+		for _, r := range readers {
+			wantErr(t, r.lease.Err())
+		}
+		_, err := m.TryLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		w := writing(t, s, "n")
+		unlock(t, readers[1:]...)
+		wantWaiting(t, w)
+		unlock(t, readers[0])
+		wantIn(t, w)
+		_, err = m.TryRLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		_, err = m.TryLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		unlock(t, w)
+		free(t, s, "n")
+	})
+}
+
+// R W R: the second reader would fit, and waits behind the writer.
+func TestReaderWaitsBehindAWaitingWriter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		first, w := reading(t, s, "n"), writing(t, s, "n")
+		second := reading(t, s, "n")
+		wantIn(t, first)
+		time.Sleep(time.Minute)
+		wantWaiting(t, w, second)
+		_, err := open(t, s).RWMutex("n").TryRLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		unlock(t, first)
+		wantIn(t, w)
+		wantWaiting(t, second)
+		unlock(t, w)
+		wantIn(t, second)
+		unlock(t, second)
+		free(t, s, "n")
+	})
+}
+
+func TestAdjacentReadersEnterTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		w := writing(t, s, "n")
+		together := []*turn{reading(t, s, "n"), reading(t, s, "n"), reading(t, s, "n")}
+		w2, last := writing(t, s, "n"), reading(t, s, "n")
+		wantWaiting(t, append(together, w2, last)...)
+		freed := time.Now()
+		unlock(t, w)
+		wantIn(t, together...)
+		if d := time.Since(freed); d != 0 {
+			t.Errorf("entered %v after the release", d)
+		}
+		wantWaiting(t, w2, last)
+		unlock(t, together...)
+		wantIn(t, w2)
+		wantWaiting(t, last)
+		unlock(t, w2)
+		wantIn(t, last)
+	})
+}
+
+// A writer that gives up lets the readers in that waited behind it.
+func TestReadersEnterWhenTheWriterGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		first := reading(t, s, "n")
+		c := open(t, s)
+		w := queue(func() (*dibs.Lease, error) { return c.RWMutex("n").Lock(t.Context(), dibs.Wait(time.Second)) })
+		second := reading(t, s, "n")
+		wantIn(t, first)
+		wantWaiting(t, w, second)
+		time.Sleep(time.Second)
+		wantIn(t, second)
+		wantErr(t, w.err, dibs.ErrBusy)
+	})
+}
+
+// Readers come and go so that there is always one; the writer waits for those that
+// were there before it, and for no other.
+func TestWriterIsNotStarvedByReaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		ctx, end := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		for i := range 10 {
+			m := open(t, s).RWMutex("n")
+			group.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+				for ctx.Err() == nil {
+					wantErr(t, m.RDo(t.Context(), func(context.Context) error {
+						time.Sleep(time.Second)
+						return nil
+					}))
+				}
+			})
+		}
+		time.Sleep(5*time.Second + 50*time.Millisecond)
+		for range 20 {
+			begin := time.Now()
+			w := writing(t, s, "n")
+			<-w.done
+			wantIn(t, w)
+			if d := time.Since(begin); d > time.Second {
+				t.Errorf("the writer waited %v, readers read for 1s", d)
+			}
+			unlock(t, w)
+			time.Sleep(1700 * time.Millisecond)
+		}
+		end()
+		group.Wait()
+	})
+}
+
+// A reader that dies leaves by its own expiry, and takes no other with it.
+func TestDeadReaderLeavesByItsOwnExpiry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		dead := reading(t, f, "n", dibs.TTL(2*time.Second))
+		live := reading(t, good, "n", dibs.TTL(2*time.Second))
+		w := writing(t, good, "n")
+		f.mute()
+		<-dead.lease.Context().Done()
+		wantLost(t, dead.lease.Err(), dibs.Expired)
+		holding := func() int {
+			state, err := good.Inspect(t.Context(), "n")
+			wantErr(t, err)
+			return state.Holding
+		}
+		if n := holding(); n != 2 {
+			t.Errorf("%d hold when the dead one knows of its loss, want both", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := holding(); n != 1 {
+			t.Errorf("%d hold, want the live one", n)
+		}
+		time.Sleep(time.Minute)
+		wantErr(t, live.lease.Err())
+		wantWaiting(t, w)
+		unlock(t, live)
+		wantIn(t, w)
+		f.heal()
+	})
+}
+
+// The readers at the head of the line enter with the one that was the writer; no
+// writer does, also none that waits before them.
+func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		m := open(t, s).RWMutex("n")
+		w := queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
+		r1, r2 := reading(t, s, "n"), reading(t, s, "n")
+		w2, r3 := writing(t, s, "n"), reading(t, s, "n")
+		fence := w.lease.Fence()
+		wantErr(t, m.Downgrade(t.Context(), w.lease))
+		wantIn(t, r1, r2)
+		wantWaiting(t, w2, r3)
+		if w.lease.Fence() <= fence {
+			t.Errorf("fence %d after the downgrade, %d before", w.lease.Fence(), fence)
+		}
+		time.Sleep(time.Minute)
+		wantErr(t, w.lease.Err())
+		unlock(t, r1, r2)
+		wantWaiting(t, w2, r3)
+		unlock(t, w)
+		wantIn(t, w2)
+		wantWaiting(t, r3)
+		unlock(t, w2)
+		wantIn(t, r3)
+		unlock(t, r3)
+		free(t, s, "n")
+	})
+}
+
+func TestDowngradeBehindAWaitingWriter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		m := open(t, s).RWMutex("n")
+		w := queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
+		w2, r := writing(t, s, "n"), reading(t, s, "n")
+		wantErr(t, m.Downgrade(t.Context(), w.lease))
+		wantErr(t, m.Downgrade(t.Context(), w.lease)) // a reader already
+		wantWaiting(t, w2, r)
+		unlock(t, w)
+		wantIn(t, w2)
+		wantWaiting(t, r)
+	})
+}
+
+func TestTryUpgradeOnlyWhenAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		m := open(t, s).RWMutex("n", dibs.TTL(2*time.Second))
+		r := queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
+		other := reading(t, s, "n")
+		begin, fence := time.Now(), r.lease.Fence()
+		err := m.TryUpgrade(t.Context(), r.lease)
+		var busy *dibs.BusyError
+		if !errors.As(err, &busy) || busy.Name != "n" || busy.Holder != other.lease.Token() {
+			t.Errorf("%v, want busy: held by %s", err, other.lease.Token())
+		}
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("told after %v", d)
+		}
+		if r.lease.Fence() != fence {
+			t.Errorf("fence %d after an upgrade that was refused, %d before", r.lease.Fence(), fence)
+		}
+		time.Sleep(time.Minute)
+		wantErr(t, r.lease.Err()) // goes on
+		unlock(t, other)
+		w := writing(t, s, "n")
+		wantErr(t, m.TryUpgrade(t.Context(), r.lease)) // before the writer that waits
+		if r.lease.Fence() <= fence || dibs.Fence(r.lease.Context()) != r.lease.Fence() {
+			t.Errorf("fence %d, %d in the context; %d before the upgrade", r.lease.Fence(), dibs.Fence(r.lease.Context()), fence)
+		}
+		later := reading(t, s, "n")
+		time.Sleep(time.Minute)
+		wantWaiting(t, w, later)
+		wantErr(t, r.lease.Err())
+		unlock(t, r)
+		wantIn(t, w)
+		wantWaiting(t, later)
+		if w.lease.Fence() <= r.lease.Fence() {
+			t.Errorf("fence %d after %d", w.lease.Fence(), r.lease.Fence())
+		}
+	})
+}
+
+func TestTwoReadersThatUpgradeDoNotDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a, b := open(t, s).RWMutex("n"), open(t, s).RWMutex("n")
+		first := queue(func() (*dibs.Lease, error) { return a.RLock(t.Context()) })
+		second := queue(func() (*dibs.Lease, error) { return b.RLock(t.Context()) })
+		wantErr(t, a.TryUpgrade(t.Context(), first.lease), dibs.ErrBusy)
+		wantErr(t, b.TryUpgrade(t.Context(), second.lease), dibs.ErrBusy)
+		unlock(t, first)
+		wantErr(t, b.TryUpgrade(t.Context(), second.lease))
+		unlock(t, second)
+		free(t, s, "n")
+	})
+}
+
+func TestReweighOfALostLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		m := open(t, f).RWMutex("n", dibs.TTL(2*time.Second))
+		l, err := m.Lock(t.Context())
+		wantErr(t, err)
+		_, err = good.Release(t.Context(), dibs.Release{Name: "n", Token: l.Token()}) // it does not know yet
+		wantErr(t, err)
+		ctx := l.Context()
+		wantLost(t, m.Downgrade(t.Context(), l), dibs.Taken)
+		wantLost(t, l.Err(), dibs.Taken)
+		wantLost(t, context.Cause(ctx), dibs.Taken)
+		wantLost(t, m.Downgrade(t.Context(), l), dibs.Taken)
+		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.Taken)
+
+		l, err = m.Lock(t.Context(), dibs.NoRenew())
+		wantErr(t, err)
+		time.Sleep(2 * time.Second)
+		wantLost(t, m.Downgrade(t.Context(), l), dibs.Expired)
+
+		l, err = m.RLock(t.Context())
+		wantErr(t, err)
+		wantErr(t, l.Unlock())
+		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.Released)
+		free(t, good, "n")
+	})
+}
+
+// Nothing is sent for a lease that the mutex did not give.
+func TestReweighOfAnotherLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c, other := open(t, f), open(t, f)
+		m := c.RWMutex("n")
+		of := func(l *dibs.Lease, err error) *dibs.Lease { wantErr(t, err); return l }
+		leases := map[string]*dibs.Lease{
+			"another name":   of(c.RWMutex("m").Lock(t.Context())),
+			"another client": of(other.RWMutex("n").RLock(t.Context())),
+			"a set":          of(c.All("k", "l").Lock(t.Context())),
+		}
+		f.set(func(f *faulty) {
+			f.reweigh = func(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
+				t.Errorf("the store was asked to reweigh %+v", c)
+				return dibs.Answer{}, errTouched
+			}
+		})
+		for what, l := range leases {
+			if err := m.Downgrade(t.Context(), l); !errors.Is(err, dibs.ErrInvalid) {
+				t.Errorf("downgrade of %s: %v", what, err)
+			}
+			if err := m.TryUpgrade(t.Context(), l); !errors.Is(err, dibs.ErrInvalid) {
+				t.Errorf("upgrade of %s: %v", what, err)
+			}
+			wantErr(t, l.Err())
+		}
+		wantErr(t, c.RWMutex("k").Downgrade(t.Context(), leases["a set"]), dibs.ErrInvalid)
+	})
+}
+
+// A nested call relies on what the lease was when it entered.
+func TestReweighOfASharedLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := open(t, s)
+		m := c.RWMutex("n")
+		l, err := m.Lock(t.Context())
+		wantErr(t, err)
+		inner, err := m.Lock(l.Context(), dibs.Reentrant())
+		wantErr(t, err)
+		wantErr(t, m.Downgrade(t.Context(), l), dibs.ErrReentrant)
+		wantErr(t, m.Downgrade(t.Context(), inner), dibs.ErrReentrant)
+		_, err = open(t, s).RWMutex("n").TryRLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		wantErr(t, inner.Unlock())
+		wantErr(t, m.Downgrade(t.Context(), l))
+		_, err = m.Lock(l.Context(), dibs.Reentrant()) // it is a reader now
+		wantErr(t, err, dibs.ErrReentrant)
+		inner, err = m.RLock(l.Context(), dibs.Reentrant())
+		wantErr(t, err)
+		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrReentrant)
+		wantErr(t, inner.Unlock())
+		wantErr(t, m.TryUpgrade(t.Context(), l))
+		inner, err = m.Lock(l.Context(), dibs.Reentrant()) // and a writer again
+		wantErr(t, err)
+		wantErr(t, inner.Unlock())
+		wantErr(t, l.Unlock())
+		free(t, s, "n")
+	})
+}
+
+func TestWriterAndMutexOfANameExcludeEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := open(t, s)
+		l := lock(t, c, "n")
+		_, err := c.RWMutex("n").TryLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		_, err = c.RWMutex("n").TryRLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		wantErr(t, l.Unlock())
+		for _, take := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){c.RWMutex("n").Lock, c.RWMutex("n").RLock} {
+			l, err := take(t.Context())
+			wantErr(t, err)
+			_, err = c.Mutex("n").TryLock(t.Context())
+			wantErr(t, err, dibs.ErrBusy)
+			wantErr(t, l.Unlock())
+		}
+	})
+}
+
+func TestReadingIsADoer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		rw := open(t, s).RWMutex("n")
+		other := open(t, s).RWMutex("n")
+		n, err := dibs.Call(t.Context(), rw.Reading(), func(ctx context.Context) (int, error) {
+			l, err := other.TryRLock(t.Context())
+			wantErr(t, err)
+			wantErr(t, l.Unlock())
+			_, err = other.TryLock(t.Context())
+			wantErr(t, err, dibs.ErrBusy)
+			if dibs.Fence(ctx) == 0 {
+				t.Error("no fence in the context")
+			}
+			return 42, nil
+		})
+		if n != 42 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		n, err = dibs.Call(t.Context(), rw, func(context.Context) (int, error) {
+			_, err := other.TryRLock(t.Context())
+			wantErr(t, err, dibs.ErrBusy)
+			return 43, nil
+		})
+		if n != 43 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		_, err = dibs.Call(t.Context(), rw.Reading(), func(context.Context) (int, error) { return 0, nil }, dibs.TTL(0))
+		wantErr(t, err, dibs.ErrInvalid)
+		free(t, s, "n")
+	})
+}
+
+// The lost reply of a change: the second question finds it made.
+func TestReweighReplyLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		m := open(t, f).RWMutex("n")
+		l, err := m.Lock(t.Context())
+		wantErr(t, err)
+		lose := func() {
+			f.set(func(f *faulty) {
+				f.reweigh = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+					f.set(func(f *faulty) { f.reweigh = nil })
+					if a, err := f.Store.Reweigh(ctx, c); err != nil || !a.Held {
+						t.Errorf("%+v, %v", a, err)
+					}
+					return dibs.Answer{}, errReset
+				}
+			})
+		}
+		for _, change := range []struct {
+			what   string
+			weight int
+			make   func(context.Context, *dibs.Lease) error
+		}{{"downgrade", 1, m.Downgrade}, {"upgrade", 0, m.TryUpgrade}} {
+			lose()
+			begin, fence := time.Now(), l.Fence()
+			wantErr(t, change.make(t.Context(), l))
+			if d := time.Since(begin); d > 5*time.Millisecond {
+				t.Errorf("%s took %v", change.what, d)
+			}
+			state, err := s.Inspect(t.Context(), "n")
+			if err != nil || state.Holding != 1 || state.Holders[0].Weight != change.weight || state.Holders[0].Fence != l.Fence() || l.Fence() <= fence {
+				t.Errorf("%s: %+v, %v; the lease has fence %d after %d", change.what, state, err, l.Fence(), fence)
+			}
+			time.Sleep(time.Second) // by now the lost one cannot arrive any more
+		}
+		wantErr(t, l.Unlock())
+		free(t, s, "n")
+	})
+}
+
+func TestReweighUnavailable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		m := open(t, f).RWMutex("n", dibs.Timeout(300*time.Millisecond))
+		l, err := m.Lock(t.Context())
+		wantErr(t, err)
+		f.mute()
+		for what, change := range map[string]func(context.Context, *dibs.Lease) error{"downgrade": m.Downgrade, "upgrade": m.TryUpgrade} {
+			begin := time.Now()
+			wantErr(t, change(t.Context(), l), dibs.ErrUnavailable)
+			if d := time.Since(begin); d > 300*time.Millisecond {
+				t.Errorf("%s took %v, with a timeout of 300ms", what, d)
+			}
+			wantErr(t, l.Err())
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			begin = time.Now()
+			wantErr(t, change(ctx, l), dibs.ErrUnavailable)
+			cancel()
+			if d := time.Since(begin); d != 10*time.Millisecond {
+				t.Errorf("%s took %v, its context ended after 10ms", what, d)
+			}
+			f.set(func(f *faulty) {
+				f.reweigh = func(context.Context, dibs.Claim) (dibs.Answer, error) {
+					return dibs.Answer{}, &dibs.UnavailableError{Op: "test", Refused: true}
+				}
+			})
+			begin = time.Now()
+			wantErr(t, change(t.Context(), l), dibs.ErrUnavailable)
+			if d := time.Since(begin); d != 0 {
+				t.Errorf("refusal of a %s told after %v", what, d)
+			}
+			f.mute()
+		}
+		f.heal()
+		wantErr(t, m.Downgrade(t.Context(), l)) // once more, now that it answers
+		r := reading(t, s, "n")
+		wantIn(t, r)
+		unlock(t, r)
+		wantErr(t, l.Unlock())
+		free(t, s, "n")
+	})
+}
+
+// To hold more or less does not prolong what MaxHold bounds.
+func TestReweighKeepsMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		m := open(t, s).RWMutex("n", dibs.TTL(3*time.Second), dibs.MaxHold(10*time.Second))
+		begin := time.Now()
+		l, err := m.RLock(t.Context())
+		wantErr(t, err)
+		time.Sleep(8 * time.Second)
+		wantErr(t, m.TryUpgrade(t.Context(), l))
+		w := writing(t, s, "n")
+		<-w.done
+		if d := time.Since(begin); d < 9900*time.Millisecond || d > 10*time.Second+50*time.Millisecond {
+			t.Errorf("the next one entered after %v, want 10s", d)
+		}
+		wantLost(t, l.Err(), dibs.MaxHeld)
+	})
+}
+
+// A reader may enter where a writer is, and a reader where a reader is; a writer
+// within a reader would wait for itself.
+func TestReentrantRWMutex(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := open(t, s)
+		m := c.RWMutex("n")
+		wantErr(t, m.Do(t.Context(), func(ctx context.Context) error {
+			_, err := m.RLock(ctx)
+			wantErr(t, err, dibs.ErrReentrant)
+			_, err = m.TryLock(ctx)
+			wantErr(t, err, dibs.ErrReentrant)
+			wantErr(t, m.RDo(ctx, func(ctx context.Context) error {
+				return c.Mutex("n").Do(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
+			}, dibs.Reentrant()))
+			_, err = open(t, s).RWMutex("n").TryRLock(t.Context())
+			wantErr(t, err, dibs.ErrBusy)
+			return nil
+		}))
+		free(t, s, "n")
+		wantErr(t, m.RDo(t.Context(), func(ctx context.Context) error {
+			_, err := m.RLock(ctx)
+			wantErr(t, err, dibs.ErrReentrant)
+			for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Lock, m.TryLock, c.Mutex("n").Lock, c.All("n", "m").Lock} {
+				_, err := lock(ctx, dibs.Reentrant())
+				wantErr(t, err, dibs.ErrReentrant)
+			}
+			return m.RDo(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
+		}))
+		free(t, s, "n")
+	})
+}
+
+func TestBadRWMutex(t *testing.T) {
+	c := open(t, untouched{t})
+	fn := func(context.Context) error { t.Error("fn was called"); return nil }
+	for what, m := range map[string]*dibs.RWMutex{"name": c.RWMutex(""), "option": c.RWMutex("n", dibs.TTL(0))} {
+		for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Lock, m.TryLock, m.RLock, m.TryRLock} {
+			if l, err := lock(t.Context()); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+				t.Errorf("bad %s: %v, %v", what, l, err)
+			}
+		}
+		wantErr(t, m.Do(t.Context(), fn), dibs.ErrInvalid)
+		wantErr(t, m.RDo(t.Context(), fn), dibs.ErrInvalid)
+		wantErr(t, m.Reading().Do(t.Context(), fn), dibs.ErrInvalid)
+	}
+}
+
+// Run with the race detector.
+func TestDowngradeBesideExtend(t *testing.T) {
+	s := memstore.New()
+	m := dibs.New(s).RWMutex("n")
+	l, _ := m.Lock(t.Context())
+	var g sync.WaitGroup
+	g.Go(func() {
+		for range 100 {
+			_ = m.Downgrade(t.Context(), l)
+		}
+	})
+	g.Go(func() {
+		for range 100 {
+			_ = l.Extend(t.Context(), time.Minute)
+		}
+	})
+	g.Wait()
+}
+
+// Run with the race detector.
+func TestDowngradeBesideUnlock(t *testing.T) {
+	s := memstore.New()
+	for range 200 {
+		m := dibs.New(s).RWMutex("n")
+		l, _ := m.Lock(t.Context())
+		var g sync.WaitGroup
+		g.Go(func() { _ = m.Downgrade(t.Context(), l) })
+		g.Go(func() { _ = l.Unlock() })
+		g.Wait()
+	}
+}
+
+// A downgrade whose first try is thought lost may arrive after a later upgrade.
+func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		m := open(t, f).RWMutex("n")
+		l, err := m.Lock(t.Context())
+		wantErr(t, err)
+		f.set(func(f *faulty) {
+			f.reweigh = func(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
+				f.set(func(f *faulty) { f.reweigh = nil })
+				// The connection is cut, the request is on its way; it arrives before its Until.
+				time.AfterFunc(100*time.Millisecond, func() { _, _ = s.Reweigh(context.Background(), c) })
+				return dibs.Answer{}, errReset
+			}
+		})
+		wantErr(t, m.Downgrade(t.Context(), l))
+		wantErr(t, m.TryUpgrade(t.Context(), l)) // alone
+		time.Sleep(200 * time.Millisecond)
+		if r, err := open(t, s).RWMutex("n").TryRLock(t.Context()); err == nil {
+			t.Errorf("a reader (%v) beside a writer (%v)", r.Err(), l.Err())
+		}
+	})
+}
+
+func TestDowngradeDoesNotProlongNoRenew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		m := open(t, s).RWMutex("n", dibs.NoRenew(), dibs.TTL(10*time.Second))
+		begin := time.Now()
+		l, err := m.Lock(t.Context())
+		wantErr(t, err)
+		time.Sleep(8 * time.Second)
+		wantErr(t, m.Downgrade(t.Context(), l))
+		<-l.Context().Done()
+		within(t, time.Since(begin), 9*time.Second, 10*time.Second)
+	})
+}

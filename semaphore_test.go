@@ -1,0 +1,256 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// permits queues for n of so many permits, in a client of its own.
+func permits(t *testing.T, s dibs.Store, n, of int, options ...dibs.Option) *turn {
+	sem := open(t, s).Semaphore("n", of, options...)
+	return queue(func() (*dibs.Lease, error) { return sem.Acquire(t.Context(), n) })
+}
+
+func TestSemaphoreHoldsSoMany(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		sem := open(t, s).Semaphore("n", 5)
+		a, b := permits(t, s, 3, 5), permits(t, s, 2, 5)
+		wantIn(t, a, b)
+		_, err := sem.TryAcquire(t.Context(), 1)
+		wantErr(t, err, dibs.ErrBusy)
+		unlock(t, b)
+		_, err = sem.TryAcquire(t.Context(), 3)
+		wantErr(t, err, dibs.ErrBusy)
+		l, err := sem.TryAcquire(t.Context(), 2)
+		wantErr(t, err)
+		if l.Fence() <= a.lease.Fence() {
+			t.Errorf("fence %d after %d", l.Fence(), a.lease.Fence())
+		}
+		wantErr(t, l.Unlock())
+		unlock(t, a)
+		free(t, s, "n")
+	})
+}
+
+// Whatever is asked for, and whoever gives up, no more is held than there is, and
+// nothing is left.
+func TestSemaphoreUnderLoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const permits = 7
+		s := memstore.New()
+		var mu sync.Mutex
+		held, most, runs := 0, 0, 0
+		var group sync.WaitGroup
+		for i := range 50 {
+			sem := open(t, s).Semaphore("n", permits)
+			r := rand.New(rand.NewPCG(1, uint64(i)))
+			group.Go(func() {
+				for range 20 {
+					n := 1 + r.IntN(permits)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(400))*time.Millisecond)
+					l, err := sem.Acquire(ctx, n)
+					cancel()
+					if err != nil {
+						wantErr(t, err, dibs.ErrBusy)
+						continue
+					}
+					mu.Lock()
+					held += n
+					most, runs = max(most, held), runs+1
+					mu.Unlock()
+					time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+					mu.Lock()
+					held -= n
+					mu.Unlock()
+					wantErr(t, l.Unlock())
+				}
+			})
+		}
+		group.Wait()
+		eventually(t, s, "n")
+		if most != permits || runs < 100 {
+			t.Errorf("%d held at once in %d runs, want %d and many", most, runs, permits)
+		}
+	})
+}
+
+// A heavy one at the head is not overtaken by light ones that would fit.
+func TestHeavyOneIsNotOvertaken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a, b := permits(t, s, 2, 5), permits(t, s, 2, 5)
+		heavy := permits(t, s, 4, 5)
+		l1, l2 := permits(t, s, 1, 5), permits(t, s, 1, 5)
+		wantIn(t, a, b)
+		time.Sleep(time.Minute)
+		wantWaiting(t, heavy, l1, l2)
+		_, err := open(t, s).Semaphore("n", 5).TryAcquire(t.Context(), 1)
+		wantErr(t, err, dibs.ErrBusy)
+		unlock(t, a)
+		wantWaiting(t, heavy, l1, l2) // 3 of 4 are free
+		unlock(t, b)
+		wantIn(t, heavy, l1) // and the light one that fits beside it, in the same step
+		wantWaiting(t, l2)
+		unlock(t, heavy)
+		wantIn(t, l2)
+	})
+}
+
+func TestBadSemaphore(t *testing.T) {
+	c := open(t, untouched{t})
+	fn := func(context.Context) error { t.Error("fn was called"); return nil }
+	for _, bad := range []struct {
+		name       string
+		permits, n int
+		option     dibs.Option
+	}{
+		{name: "n", permits: 3, n: 0}, {name: "n", permits: 3, n: -1}, {name: "n", permits: 3, n: 4},
+		{name: "n", permits: 0, n: 1}, {name: "n", permits: -1, n: 1}, {name: "n", permits: 0, n: 0}, {name: "n", permits: -1, n: -1},
+		{name: "n", permits: dibs.Unlimited + 1, n: 1},
+		{name: "", permits: 3, n: 1}, {name: "n", permits: 3, n: 1, option: dibs.TTL(0)},
+	} {
+		sem := c.Semaphore(bad.name, bad.permits, bad.option)
+		for what, acquire := range map[string]func(context.Context, int, ...dibs.Option) (*dibs.Lease, error){"Acquire": sem.Acquire, "TryAcquire": sem.TryAcquire} {
+			if l, err := acquire(t.Context(), bad.n); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+				t.Errorf("%s of %+v: %v, %v", what, bad, l, err)
+			}
+		}
+		if bad.permits < 1 || bad.permits > dibs.Unlimited || bad.name == "" || bad.option != nil {
+			wantErr(t, sem.Do(t.Context(), fn), dibs.ErrInvalid)
+		}
+	}
+	wantErr(t, open(t, memstore.New()).Semaphore("n", dibs.Unlimited).Do(t.Context(), func(context.Context) error { return nil }))
+}
+
+func TestPermitsAreRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a, b := permits(t, s, 1, 2, dibs.TTL(2*time.Second)), permits(t, s, 1, 2, dibs.TTL(2*time.Second))
+		wantIn(t, a, b)
+		time.Sleep(time.Hour)
+		wantErr(t, errors.Join(a.lease.Err(), b.lease.Err()))
+		_, err := open(t, s).Semaphore("n", 2).TryAcquire(t.Context(), 1)
+		wantErr(t, err, dibs.ErrBusy)
+	})
+}
+
+func TestPermitsOfADeadHolderComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		live, dead := permits(t, good, 1, 3, dibs.TTL(2*time.Second)), permits(t, f, 2, 3, dibs.TTL(2*time.Second))
+		next := permits(t, good, 2, 3)
+		f.mute()
+		begin := time.Now()
+		<-dead.lease.Context().Done()
+		wantWaiting(t, next) // the holder knows first
+		<-next.done
+		wantIn(t, next)
+		if d := time.Since(begin); d > 2*time.Second+10*time.Millisecond {
+			t.Errorf("two permits came back %v after their holder died, want its TTL of 2s", d)
+		}
+		wantErr(t, live.lease.Err())
+		f.heal()
+	})
+}
+
+// While a deployment changes the number, each goes by its own, and never more are
+// held than the larger of the two.
+func TestRollingChangeOfPermits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		small, large := open(t, s).Semaphore("n", 3), open(t, s).Semaphore("n", 5)
+		a, b := permits(t, s, 1, 3), permits(t, s, 1, 3)
+		c, d := permits(t, s, 1, 5), permits(t, s, 1, 5)
+		wantIn(t, a, b, c, d)
+		_, err := small.TryAcquire(t.Context(), 1)
+		wantErr(t, err, dibs.ErrBusy)
+		e, err := large.TryAcquire(t.Context(), 1)
+		wantErr(t, err)
+		_, err = large.TryAcquire(t.Context(), 1)
+		wantErr(t, err, dibs.ErrBusy)
+		unlock(t, a, b)
+		_, err = small.TryAcquire(t.Context(), 1) // three of the larger number are held
+		wantErr(t, err, dibs.ErrBusy)
+		unlock(t, c)
+		l, err := small.TryAcquire(t.Context(), 1)
+		wantErr(t, err)
+		wantErr(t, errors.Join(l.Unlock(), e.Unlock(), d.lease.Unlock()))
+		free(t, s, "n")
+	})
+}
+
+func TestAllPermitsAreAMutex(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := open(t, s)
+		l := lock(t, c, "n")
+		_, err := c.Semaphore("n", 5).TryAcquire(t.Context(), 1)
+		wantErr(t, err, dibs.ErrBusy)
+		wantErr(t, l.Unlock())
+		all := permits(t, s, 5, 5)
+		wantIn(t, all)
+		_, err = c.Mutex("n").TryLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		_, err = c.Semaphore("n", 100).TryAcquire(t.Context(), 1) // nobody is beside who has all
+		wantErr(t, err, dibs.ErrBusy)
+		unlock(t, all)
+		one := permits(t, s, 1, 5)
+		_, err = c.Mutex("n").TryLock(t.Context())
+		wantErr(t, err, dibs.ErrBusy)
+		unlock(t, one)
+		free(t, s, "n")
+	})
+}
+
+func TestSemaphoreDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		sem := open(t, s).Semaphore("n", 2)
+		n, err := dibs.Call(t.Context(), sem, func(ctx context.Context) (int, error) {
+			l, err := open(t, s).Semaphore("n", 2).TryAcquire(t.Context(), 1)
+			wantErr(t, err)
+			_, err = open(t, s).Semaphore("n", 2).TryAcquire(t.Context(), 1)
+			wantErr(t, err, dibs.ErrBusy)
+			return 42, l.Unlock()
+		})
+		if n != 42 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		free(t, s, "n")
+	})
+}
+
+// A nested call shares the permits, if they are enough.
+func TestReentrantSemaphore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := open(t, s)
+		sem := c.Semaphore("n", 5)
+		l, err := sem.Acquire(t.Context(), 2)
+		wantErr(t, err)
+		_, err = sem.Acquire(l.Context(), 1)
+		wantErr(t, err, dibs.ErrReentrant)
+		_, err = sem.Acquire(l.Context(), 3, dibs.Reentrant())
+		wantErr(t, err, dibs.ErrReentrant)
+		_, err = c.Mutex("n").Lock(l.Context(), dibs.Reentrant())
+		wantErr(t, err, dibs.ErrReentrant)
+		inner, err := sem.Acquire(l.Context(), 2, dibs.Reentrant())
+		wantErr(t, err)
+		other := permits(t, s, 3, 5)
+		wantIn(t, other) // the nested one took none
+		wantErr(t, l.Unlock())
+		_, err = open(t, s).Semaphore("n", 5).TryAcquire(t.Context(), 1)
+		wantErr(t, err, dibs.ErrBusy) // until its last Unlock
+		wantErr(t, inner.Unlock())
+		unlock(t, other)
+		free(t, s, "n")
+	})
+}
