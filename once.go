@@ -37,7 +37,9 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 		return false, err
 	}
 	set := o.set.with(options)
-	set.minHold = max(set.minHold, o.every)
+	if set.minHold >= 0 { // else it is refused, below
+		set.minHold = max(set.minHold, o.every)
+	}
 	lease, err := o.c.acquire(ctx, alone(o.name), set, once)
 	switch {
 	case err == nil:

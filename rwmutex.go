@@ -94,8 +94,12 @@ func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 
 // TryUpgrade makes a reader the writer if it is the only reader, and returns ErrBusy
 // at once if not: to wait would be for ever if two readers did. It goes before those
-// who wait, because nobody can have written since it began to read. On any error the
-// lease goes on as a reader's. The lease's fence is a new and larger one afterwards.
+// who wait, because nobody can have written since it began to read. The lease's fence
+// is a new and larger one afterwards.
+//
+// On any error the lease goes on as a reader's. After ErrUnavailable the store may take
+// it for a writer's, and keep readers out, until Unlock, Downgrade or another
+// TryUpgrade.
 func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 	busy, err := m.reweigh(ctx, lease, m.write())
 	if err == nil && busy != nil {

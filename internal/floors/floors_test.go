@@ -40,6 +40,8 @@ var rules = []rule{
 			{"redisstore/goredis/a.go", `package goredis; import _ "github.com/dibslock/dibs/redisstore/rueidis"`},
 			{"dashboard/a.go", `package dashboard; import _ "github.com/dibslock/dibs/redisstore"`},
 			{"internal/history/a.go", `package history; import _ "github.com/dibslock/dibs/redisstore"`},
+			{"internal/history/a.go", `package history; import _ "github.com/anishathalye/porcupine"`},
+			{"internal/linear/a.go", `package linear; import _ "github.com/dibslock/dibs/memstore"`},
 		},
 		keeps: []sample{
 			{"a.go", `package dibs; import _ "crypto/rand"`},
@@ -49,6 +51,7 @@ var rules = []rule{
 			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/redisstore/internal/slot"`},
 			{"redisstore/goredis/a.go", `package goredis; import ("github.com/dibslock/dibs/redisstore"; "github.com/redis/go-redis/v9")`},
 			{"internal/redistest/a.go", `package redistest; import _ "github.com/dibslock/dibs/redisstore"`},
+			{"internal/linear/a.go", `package linear; import ("github.com/anishathalye/porcupine"; "github.com/dibslock/dibs")`},
 			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/quorum"`},
 		},
 	},

@@ -150,8 +150,11 @@ func roomOf(dir string) room {
 		return room{dir: parts[0], below: ground, library: true}
 	case "internal":
 		r := room{dir: path.Join(parts[:min(2, len(parts))]...), below: ground}
-		if r.dir == "internal/redistest" {
+		switch r.dir {
+		case "internal/redistest":
 			r.below = []string{".", "redisstore"}
+		case "internal/linear":
+			r.doors = true
 		}
 		return r
 	}

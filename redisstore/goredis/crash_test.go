@@ -52,6 +52,12 @@ func TestMain(m *testing.M) {
 		hand(o, commands)
 	case "crowd":
 		crowd(o, commands)
+	case "keep":
+		keep(o, commands)
+	case "crew":
+		crew(o, commands)
+	case "candidate":
+		candidate(o, commands)
 	}
 	os.Exit(0)
 }
@@ -59,11 +65,15 @@ func TestMain(m *testing.M) {
 // orders are what a child is told at its start.
 type orders struct {
 	Role    string
-	Addr    string
+	Addr    string // the server's, unless there is a proxy in between
+	Control string // the server's
+	Cluster bool   // it is a node of a cluster
 	TTL     time.Duration
-	Workers int           // of a crowd
+	Workers int           // of a crowd or crew
 	Work    time.Duration // in the lock, of a crowd
 	For     time.Duration // how long the workers go on, or zero: once each
+	Who     string        // the name of a crew
+	Names   []string      // that a crew contends for
 }
 
 // mono reads the clock that all processes of a machine share.
@@ -85,7 +95,10 @@ func say(format string, args ...any) {
 
 // enlist returns a child's client, which has talked to the server and listens.
 func enlist(o orders, hooks dibs.Hooks) *dibs.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
+	rdb := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: o.Addr}))
+	if o.Cluster {
+		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}})
+	}
 	locks := dibs.New(goredis.New(rdb), dibs.TTL(o.TTL), dibs.Observe(hooks))
 	l, err := locks.Mutex("warm").Lock(context.Background())
 	if err == nil {
@@ -162,6 +175,7 @@ func write(l *dibs.Lease, ttl time.Duration) {
 // A child is a process that a test has started.
 type child struct {
 	t     *testing.T
+	who   string // of a crew
 	cmd   *exec.Cmd
 	in    interface{ Write([]byte) (int, error) }
 	lines chan string
@@ -171,7 +185,10 @@ type child struct {
 // spawn starts a child and waits until it is ready.
 func (b *bed) spawn(o orders) *child {
 	b.t.Helper()
-	o.Addr = b.server.Addr()
+	o.Control = b.server.Addr()
+	if o.Addr == "" {
+		o.Addr = o.Control
+	}
 	text, err := json.Marshal(o)
 	if err != nil {
 		b.t.Fatal(err)
