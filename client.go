@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,9 +40,10 @@ type Client struct {
 	started bool // scheduler and watch run
 	events  flow
 	leases  schedule
-	jobs    int           // running in the background
-	span    time.Duration // the shortest from a scheduling to what is due, since the last tick
-	alarm   time.Duration // when the scheduler wakes by itself
+	jobs    int                // running in the background
+	span    time.Duration      // the shortest from a scheduling to what is due, since the last tick
+	alarm   time.Duration      // when the scheduler wakes by itself
+	remains map[*hold]struct{} // sets that lost a name, and still have the others
 	waiters map[string]*waiter
 	spare   *waiter // to be used again
 }
@@ -69,6 +72,7 @@ func New(store Store, options ...Option) *Client {
 		closing:  make(chan struct{}),
 		idle:     make(chan struct{}, 1),
 		wake:     make(chan struct{}, 1),
+		remains:  make(map[*hold]struct{}),
 		waiters:  make(map[string]*waiter),
 	}
 }
@@ -168,6 +172,8 @@ func (c *Client) shut() []*hold {
 	for _, h := range held {
 		ended = append(ended, h.finish(h.name, Closed, nil))
 	}
+	held = slices.AppendSeq(held, maps.Keys(c.remains))
+	clear(c.remains)
 	c.mu.Unlock()
 	for _, e := range ended {
 		e.tell()

@@ -8,15 +8,20 @@
 //		return repo.Save(ctx, order, dibs.Fence(ctx))
 //	}, dibs.Wait(3*time.Second))
 //
+// Beside [Mutex] there are [RWMutex], [Semaphore], several names at once
+// ([Client.All]), [Election] and [Once]. They are one idea: a lease weighs something
+// of what a name bears. docs/guide.md says which to choose.
+//
 // # What it promises
 //
 // Leases live in a [Store]: Redis (package redisstore and its adapters), or memory
-// for tests and single processes (package memstore). On one store there are never
-// two unexpired leases on one name. Who holds a lease learns that it is lost
-// before anyone else can have it: its context ends, and [Lease.Err] compares the
-// clock itself. Waiters are served in the order in which the store saw them, and
-// a release hands the lock to the first of them in the same step. A failed or
-// cancelled call leaves no lock behind. Fences only grow.
+// for tests and single processes (package memstore). On one store the unexpired
+// leases on a name are never more than it bears: one of a mutex. Who holds a lease
+// learns that it is lost before anyone else can have it: its context ends, and
+// [Lease.Err] compares the clock itself. Waiters are served in the order in which the
+// store saw them, and a release hands the lock to the first of them, or to those that
+// fit, in the same step. A failed or cancelled call leaves no lock behind. Fences only
+// grow.
 //
 // # What it cannot promise
 //

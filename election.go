@@ -50,7 +50,7 @@ func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, err
 // 50 ms later. So it does after failures of the store, with longer and longer pauses,
 // up to 5 s (the hook Campaign tells). Run returns
 //   - nil when fn returns nil in a term that was neither lost nor resigned,
-//   - fn's error, unless that only says that its context has ended,
+//   - fn's error, unless the term or ctx has ended and it only says so,
 //   - ctx's cause when ctx ends,
 //   - at once ErrInvalid, ErrForeign, ErrReentrant or ErrClosed.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
@@ -134,7 +134,8 @@ func (e *Election) tellFailed(err error, again time.Duration, options []Option) 
 
 // Resign asks the term that this Client serves to end: the contexts of its lease end
 // with cause ErrResigned, and when the work has returned the next candidate leads. It
-// does not wait for that. It reports whether there was a term.
+// does not wait for that. It reports whether there was a term; any other lease that
+// this Client has on the name counts as one.
 func (e *Election) Resign() bool {
 	c := e.c
 	c.mu.Lock()

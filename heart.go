@@ -187,7 +187,7 @@ func (c *Client) renew(ctx context.Context, batch []*hold) {
 	renewed := 0
 	for i, h := range batch {
 		name, err := h.outcome(errs[:names[i]])
-		c.note(err)
+		c.note(c.life, err)
 		if c.settle(h, sent, ttls[i], names[i], name, err) {
 			renewed++
 		}
@@ -260,11 +260,12 @@ func (c *Client) renewAll() {
 }
 
 // note watches the outcomes of operations: the first success after a failure to
-// reach the store means that it is back, perhaps without its memory.
-func (c *Client) note(err error) {
+// reach the store means that it is back, perhaps without its memory. That a caller's
+// own context has ended says nothing of the store.
+func (c *Client) note(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
-		if !refused(err) {
+		if !refused(err) && ctx.Err() == nil {
 			c.shaky.Store(true)
 		}
 	case c.shaky.Load() && c.shaky.CompareAndSwap(true, false):

@@ -29,7 +29,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	}
 	h := &hold{
 		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
-		weight: 1, limit: 1,
+		weight: 1, limit: Unlimited, // for all that is known
 		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.err = &LostError{Name: name, Token: token, Why: Unknown}
@@ -89,8 +89,9 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 // arrives. The next in line holds at once, while the old holder's work may still be
 // running: only the fence stops its writes.
 //
-// The fence of a young lease, which was never renewed, is known to a Redis store as
-// long as no other name of the same hash slot was taken since.
+// The fence of a young lease, which was never renewed, is known to a Redis store only
+// as long as no other name of the same hash slot was taken since, and not at all if its
+// token is of the user's own making.
 func (c *Client) Break(ctx context.Context, name string, fence uint64) (bool, error) {
 	if err := CheckName(name); err != nil {
 		return false, err

@@ -185,13 +185,13 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := h.alive(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	within, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	for try := 0; ; try++ {
 		sent := h.c.look()
 		ttl := h.cap(sent, d)
-		name, err := h.outcome(h.c.store.Extend(ctx, h.holds(nil, ttl)))
-		h.c.note(err)
+		name, err := h.outcome(h.c.store.Extend(within, h.holds(nil, ttl)))
+		h.c.note(ctx, err)
 		switch {
 		case err == nil:
 			return h.confirm(sent, ttl, d)
@@ -200,7 +200,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		case refused(err) || final(err):
 			return err
 		}
-		if !pause(ctx, backoff(try)) {
+		if !pause(within, backoff(try)) {
 			return err
 		}
 	}
@@ -261,11 +261,12 @@ func (l *Lease) Unlock() error {
 		e = h.expire()
 	}
 	if h.over {
-		err, leave := h.err, h.lapsed || len(h.more) > 0
+		err, leave, claim := h.err, h.lapsed || len(h.more) > 0, h.claim()
+		delete(c.remains, h)
 		c.mu.Unlock()
 		e.tell()
 		if leave { // the store may have renewed it after all, or other names of it are left
-			c.abandon(h.claim(), false)
+			c.abandon(claim, false)
 		}
 		return err
 	}
@@ -325,7 +326,8 @@ func (h *hold) prolong(sent, ttl time.Duration) {
 	}
 }
 
-// claim is what the lease was acquired with, as far as undoing it needs.
+// claim is what the lease was acquired with, as far as undoing it needs. The caller
+// holds c.mu.
 func (h *hold) claim() Claim {
 	c := Claim{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
 	for _, p := range h.more {
@@ -350,6 +352,9 @@ func (h *hold) finish(name string, why Why, cause error) ending {
 	h.over = true
 	h.err = &LostError{Name: name, Token: h.token, Why: why, Cause: cause}
 	h.c.unschedule(h)
+	if len(h.more) > 0 && why != Released && why != Closed {
+		h.c.remains[h] = struct{}{} // until the work has ended
+	}
 	e := ending{h: h, err: h.err, lost: why != Released, cancels: h.cancels}
 	h.cancels = nil
 	return e

@@ -72,7 +72,8 @@ func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d 
 // MinHold keeps the name taken for at least d after it was acquired, also when it
 // is unlocked before, or its holder dies: for jobs that must not run twice on
 // machines whose clocks differ. At most 24 h. Where it is longer than the TTL, it is
-// the TTL that the lease begins with.
+// the TTL that the lease begins with; that of a lease that was handed on, with its
+// first renewal, within 2 s.
 func MinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d } }
 
 // Attempts tries n times, every apart, and does not queue: who comes first is

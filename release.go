@@ -36,7 +36,7 @@ func (c *Client) giveName(h *hold, name string, fence uint64) error {
 		r.Until = share(end)
 		r.Keep = max(h.least-c.now(), 0)
 		freed, err := c.store.Release(c.life, r)
-		c.note(err)
+		c.note(c.life, err)
 		if err == nil && (freed || unknown) {
 			return nil // if it was not held any more, an earlier try has freed it
 		}

@@ -126,7 +126,7 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 		ttl := h.lift(sent)
 		claim := Claim{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: share(end)}
 		answer, err := c.store.Reweigh(ctx, claim)
-		c.note(err)
+		c.note(ctx, err)
 		switch {
 		case err == nil && answer.Held:
 			return nil, h.reweighed(w, answer.Fence, sent, ttl)

@@ -131,12 +131,16 @@ type Answer struct {
 	Position  int           // 1 is served next, zero if not queued
 }
 
+// Kept follows the token of a holding that is over, while its name is kept taken: so
+// that a renewal that was under way cannot prolong it.
+const Kept = " kept"
+
 // A Release ends a holding.
 type Release struct {
 	Name  string
 	Token string
 	Fence uint64        // the holder's fence, zero if unknown
-	Keep  time.Duration // keep the name taken for so long yet
+	Keep  time.Duration // keep the name taken for so long yet, by the token and Kept
 	Until time.Time     // Release has returned by then
 }
 

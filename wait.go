@@ -352,7 +352,7 @@ func (q *call) ask() error {
 			q.claim.Until = deadline
 		}
 		answer, err := q.c.store.Acquire(q.ctx, q.claim)
-		q.c.note(err)
+		q.c.note(q.ctx, err)
 		if err == nil {
 			q.sent, q.answer, q.asked, q.failed = sent, answer, true, 0
 			return nil
@@ -418,7 +418,7 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 		h.least = c.now() + q.set.minHold
 	}
 	h.first.h = h
-	h.begin(q.set.noRenew, sent, ttl)
+	h.begin(q.set.noRenew, sent, ttl, ttl < q.claim.TTL)
 
 	now := c.now()
 	c.mu.Lock()
@@ -443,9 +443,9 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	return &h.first, nil
 }
 
-// begin sets the times of a new lease whose first ttl began not before sent.
-func (h *hold) begin(noRenew bool, sent, ttl time.Duration) {
-	lift := ttl < h.ttl
+// begin sets the times of a new lease whose first ttl began not before sent. lift says
+// that it is shorter than what was claimed.
+func (h *hold) begin(noRenew bool, sent, ttl time.Duration, lift bool) {
 	h.rule = renewed
 	if noRenew {
 		h.rule = fixed

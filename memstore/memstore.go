@@ -278,6 +278,7 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 		if r.Keep <= 0 || i < 0 {
 			return e.drop(r.Token)
 		}
+		e.holders[i].token += dibs.Kept
 		e.holders[i].expires = now.Add(r.Keep)
 		if len(e.queue) > 0 { // the first asks, to learn when the name is free
 			told = append(told, s.look(e.queue[0]))

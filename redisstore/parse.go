@@ -103,7 +103,7 @@ func takenName(c dibs.Claim, v any) string {
 	return c.Name
 }
 
-// serverTime finds the server's time in a reply to acquire or inspect.
+// serverTime finds the server's time in a reply: to each script but release.
 func serverTime(r Reply) (int64, bool) {
 	switch v := r.Value.(type) {
 	case int64:

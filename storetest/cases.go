@@ -403,6 +403,7 @@ func keep(t *testing.T, s dibs.Store) {
 	if e := p.event(); e.Kind != dibs.Look || e.Token != first.Token {
 		t.Fatalf("event %+v, want Look", e)
 	}
+	wantOver(p, h)
 	a := p.ask(first)
 	if a.Held || a.Remaining > ttl {
 		t.Fatalf("%+v just after a release with Keep", a)
@@ -412,6 +413,22 @@ func keep(t *testing.T, s dibs.Store) {
 	}
 	if took := time.Since(begin); took < ttl-10*time.Millisecond {
 		t.Errorf("free after %v, want %v", took, ttl)
+	}
+}
+
+// wantOver checks that a claim that was released with Keep holds no more: a renewal
+// that was under way must not prolong it.
+func wantOver(p *party, c dibs.Claim) {
+	p.t.Helper()
+	wantErr(p.t, p.extend(c, time.Hour), dibs.ErrLost)
+	if p.reweigh(c, c.Weight, c.Limit).Held {
+		p.t.Error("reweigh: held after a release with Keep")
+	}
+	if p.release(c, 0) {
+		p.t.Error("a second release reports true")
+	}
+	if h := p.holder(c.Name); h == c.Token || h == "" {
+		p.t.Errorf("held by %q, want to see that %s is kept", h, c.Token)
 	}
 }
 

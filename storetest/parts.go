@@ -299,7 +299,6 @@ func heavyHeadLeaves(t *testing.T, s dibs.Store) {
 	dead := mute(t, s)
 	writer, reader = dead.write("n"), p.read("n")
 	dead.wait(writer, 1)
-	p.wait(reader, 2)
 	begin := time.Now()
 	for !p.ask(reader).Held {
 		time.Sleep(dibs.ClaimTTL / 20)
@@ -320,6 +319,10 @@ func keepPart(t *testing.T, s dibs.Store) {
 	freed, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: mine.Token, Keep: ttl})
 	if err != nil || !freed {
 		t.Fatalf("release: %v, %v", freed, err)
+	}
+	wantErr(t, p.extend(mine, time.Hour), dibs.ErrLost)
+	if p.release(mine, 0) {
+		t.Error("a second release reports true")
 	}
 	for !p.ask(next).Held {
 		time.Sleep(5 * time.Millisecond)

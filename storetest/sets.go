@@ -124,6 +124,7 @@ func setWaits(t *testing.T, s dibs.Store) {
 	if a := q.wait(behind, 2); a.Remaining < time.Second {
 		t.Errorf("%+v: would ask again at once, and again", a)
 	}
+	p.silent(30 * time.Millisecond) // or two sets would ask each other to ask, for ever
 	q.free(onY, 0)
 	if e := p.event(); e.Kind != dibs.Look || e.Token != set.Token {
 		t.Fatalf("event %+v, want Look", e)

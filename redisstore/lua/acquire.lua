@@ -12,7 +12,8 @@
 -- Reply  {the server's time in µs, then an answer for each claim}. An answer is
 --        "fence"                   held
 --        {ticket, position, ms until the first holder expires, its token}
---                                  not held; ticket "0" and position 0 if not queued
+--                                  not held; ticket "0" and position 0 if not queued;
+--                                  no token, and 5000 ms, if it is kept for somebody
 --        0                         void: it came too late
 --        For a single claim whose fence is the server's time: that, as an integer.
 
@@ -20,7 +21,7 @@ local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local free = redis.call('EXISTS', lock, queue) == 0 -- and nobody waits
+local free = redis.call('EXISTS', lock, queue, signs) == 0 -- and nobody waits
 
 -- The usual case, a single claim to hold alone and nobody there, makes no functions:
 -- that would cost more than all it does.
@@ -67,6 +68,7 @@ end
 local function refresh(token, ttl)
   local fence = mint(now)
   if holder then
+    redis.call('HDEL', signs, '=')
     outlive(lock, ttl)
     return integer(fence)
   end
@@ -81,6 +83,7 @@ local function take(token, ttl, weight, client)
   if weight then
     used = part(token, weight, ttl, fence, client, used)
   else
+    redis.call('HDEL', signs, '=')
     redis.call('SET', lock, token, 'PX', ttl)
     used, holder = math.huge, token
   end

@@ -50,6 +50,7 @@ if not busy then
   for i = 1, #KEYS, 4 do
     look(i)
     redis.call('SET', floor, integer(fence))
+    redis.call('HDEL', signs, '=')
     redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
     if place ~= '' and redis.call('ZREM', queue, place) == 1 then redis.call('HDEL', signs, place, '?' .. place) end
   end

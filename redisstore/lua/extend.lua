@@ -13,8 +13,8 @@ local function outlive(key, ms)
   if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
 end
 
--- part extends one who holds a part.
-local function part(lock, signs, token, ttl)
+-- share extends one who holds a part.
+local function share(lock, signs, token, ttl)
   local expires = redis.pcall('ZSCORE', lock, token)
   if type(expires) == 'table' then return 'x' end
   expires = tonumber(expires)
@@ -33,7 +33,7 @@ for i = 1, #KEYS, 2 do
   local holder = redis.pcall('GET', lock)
   local mark
   if type(holder) == 'table' then
-    mark = part(lock, signs, token, ttl)
+    mark = share(lock, signs, token, ttl)
   elseif holder ~= token then
     mark = '0'
   else

@@ -4,7 +4,8 @@
 --         or zset, of those who hold a part: token → ms at which it expires
 -- signs   hash: "#" → the sum of the weights in the zset
 --               "=" token → "weight fence client" of one who holds a part
---               "=" → "fence client token" of who holds alone, since it was extended
+--               "=" → "fence client token" of who holds alone, since it was extended;
+--               it goes when the fence does
 --               and what queue.lua keeps there
 
 local KEEP = 60000 -- ms that the queue's keys outlive their last use
@@ -54,7 +55,10 @@ local function part(token, weight, ttl, fence, client, used)
       end
     end
   end
-  redis.call('ZADD', lock, math.ceil(now / 1000) + ttl, token)
+  -- `now` may be when a client sent a release, as it reckons: a part counts from when
+  -- it is granted, as a PX does.
+  local time = redis.call('TIME')
+  redis.call('ZADD', lock, time[1] * 1000 + math.ceil(time[2] / 1000) + ttl, token)
   redis.call('HSET', signs, '#', integer(used + weight), '=' .. token, integer(weight) .. ' ' .. integer(fence) .. ' ' .. client)
   outlive(lock, ttl)
   outlive(signs, ttl + KEEP)

@@ -50,6 +50,7 @@ local function grant(head, at, used, passed, ttl, weight, limit, client, token)
   if passed or now - tonumber(ticket) > YOUNG then redis.call('HDEL', signs, place, '?' .. place) end
   tell(client, integer(fence), ticket, integer(now), token)
   if weight == limit then
+    redis.call('HDEL', signs, '=')
     redis.call('SET', lock, token, 'PX', ttl)
     return math.huge, token
   end
@@ -77,16 +78,14 @@ local function serve(used, at, check, changed, head)
     if not alive(place, head[2]) then
       redis.call('HDEL', signs, place, '?' .. place)
       changed = true
-    elseif used + weight > limit then
-      front, aside[#aside + 1] = place, head
     else
       local ok, passed = true, nil
       if check ~= '0' then ok, passed = reached(place, client) end
       if not ok then
         aside[#aside + 1] = head
-      elseif more then
+      elseif more or used + weight > limit then
         front, aside[#aside + 1] = place, head
-        if changed then tell(client, '0', '0', '0', token) end
+        if more and used == 0 and changed then tell(client, '0', '0', '0', token) end
       else
         used, holder = grant(head, at, used, passed, ttl, weight, limit, client, token)
       end
@@ -96,7 +95,7 @@ local function serve(used, at, check, changed, head)
   if used == before and not front then
     for i, spared in ipairs(aside) do
       local weight, limit, more, ttl, client, token = cut(spared[1])
-      if not more then
+      if not more and used + weight <= limit then
         table.remove(aside, i)
         used, holder = grant(spared, at, used, true, ttl, weight, limit, client, token)
         break

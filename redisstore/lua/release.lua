@@ -5,7 +5,8 @@
 -- ARGV   1  token
 --        2  the holder's fence, "0" if unknown
 --        3  the server's time in µs as the client reckons it, "0" if it cannot
---        4  keep: ms for which the lock stays taken, "0" to free it
+--        4  keep: ms for which the lock stays taken, by the token and " kept", "0" to
+--           free it
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        6  the place to leave, token included, or ""
 -- Reply  1 the token held, 0 it did not
@@ -27,7 +28,7 @@ if holder == token and ARGV[4] == '0' then
     redis.call('DEL', lock, signs)
     return 1
   end
-elseif type(holder) == 'string' and holder ~= token or not holder and not left then
+elseif type(holder) == 'string' and holder ~= token or not holder and redis.call('EXISTS', queue) == 0 then
   return 0
 end
 
@@ -47,12 +48,18 @@ if type(holder) == 'table' then
   mine = used > 0 and redis.call('ZSCORE', lock, token) ~= false
 end
 if mine and ARGV[4] ~= '0' then
-  local ms = tonumber(ARGV[4])
+  -- The token holds no more, or a renewal that is under way would prolong it.
+  local ms, kept = tonumber(ARGV[4]), token .. ' kept'
   if used > 0 then
-    redis.call('ZADD', lock, math.ceil(now / 1000) + ms, token)
-    outlive(lock, ms)
+    local weight, fence, client = string.match(redis.call('HGET', signs, '=' .. token), '^(%d+) (%d+) (.*)$')
+    used = used - drop(token)
+    part(kept, tonumber(weight), ms, tonumber(fence), client, used)
   else
-    redis.call('PEXPIRE', lock, ms)
+    redis.call('SET', lock, kept, 'PX', ms)
+    if ARGV[2] ~= '0' then
+      redis.call('HSET', signs, '=', ARGV[2] .. ' - ' .. kept)
+      outlive(signs, ms)
+    end
   end
   local front = redis.call('ZRANGE', queue, 0, 0)[1]
   if front then -- it asks again, to learn when the lock ends now
@@ -61,12 +68,8 @@ if mine and ARGV[4] ~= '0' then
   end
   return 1
 end
-if mine and used > 0 then
-  used = used - drop(token)
-elseif mine then
-  redis.call('HDEL', signs, '=')
-end
-used = serve(used, math.max(at, now), ARGV[5], mine or left, head)
+if mine and used > 0 then used = used - drop(token) end
+used = serve(used, math.max(at, now), ARGV[5], mine or left or not holder, head)
 if used == 0 then
   redis.call('DEL', lock)
   if redis.call('EXISTS', queue) == 0 then redis.call('DEL', signs) end

@@ -51,6 +51,7 @@ if client then
   used = part(token, weight, ttl, fence, client, others)
   serve(used, now, ARGV[1], true)
 else
+  redis.call('HDEL', signs, '=')
   redis.call('SET', lock, token, 'PX', ttl)
 end
 return { now, integer(fence) }

@@ -1,0 +1,88 @@
+package history_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// seeds returns the seeds to try: a few, or many if the tests are to be long.
+func seeds(few, many uint64) uint64 {
+	if os.Getenv("DIBS_LONG") == "1" {
+		return many
+	}
+	return few
+}
+
+// inBubble runs a test for some seeds, in virtual time.
+func inBubble(t *testing.T, seeds uint64, run func(t *testing.T, seed uint64)) {
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { run(t, seed) })
+		})
+	}
+}
+
+// The store in memory keeps its word, and so do its clients.
+func TestMemory(t *testing.T) {
+	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
+		record(t, memstore.New(), history.Plan{Seed: seed, Ops: 10_000})
+	})
+}
+
+// The same when requests, answers and events overtake each other.
+func TestFar(t *testing.T) {
+	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
+		store := far(memstore.New(), seed, 100*time.Microsecond<<(seed%6), 0)
+		record(t, store, history.Plan{Seed: seed, Ops: 10_000})
+	})
+}
+
+// The same when some get lost: but what a Client that is closed could not clean up
+// then may last until it expires.
+func TestLossy(t *testing.T) {
+	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
+		store := far(memstore.New(), seed, time.Millisecond, 5)
+		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: 10_000})
+		for _, v := range history.Check(h) {
+			if v.Rule != history.Left {
+				t.Errorf("seed %d: %v", seed, v)
+			}
+		}
+	})
+}
+
+// record runs the plan, and checks that what came of it was worth checking.
+func record(t *testing.T, store dibs.Store, plan history.Plan) {
+	t.Helper()
+	begin := time.Now()
+	h := history.Run(t, store, plan)
+	granted, busy, lost := 0, 0, 0
+	var longest time.Duration
+	for _, op := range h {
+		if op.Verb == history.Take {
+			longest = max(longest, op.Return.At-op.Call.At)
+		}
+		switch {
+		case op.Verb == history.Take && op.Err == nil:
+			granted++
+		case errors.Is(op.Err, dibs.ErrBusy):
+			busy++
+		case op.Verb == history.Free && errors.Is(op.Err, dibs.ErrLost):
+			lost++
+		}
+	}
+	t.Logf("%d operations in %v: %d leases granted, %d refused, %d lost; the longest wait %v",
+		len(h), time.Since(begin), granted, busy, lost, longest)
+	if granted < plan.Ops/3 || busy < plan.Ops/20 || lost < plan.Ops/200 {
+		t.Error("this proves little: too few leases were granted, refused, or lost")
+	}
+}

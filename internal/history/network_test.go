@@ -1,0 +1,144 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A network is a store far away: each request and each answer takes its time, events
+// too, and who stops waiting for an answer does not stop the request. Some of them
+// may get lost.
+type network struct {
+	dibs.Store
+
+	mu     sync.Mutex
+	random *rand.Rand
+	most   time.Duration // that something takes
+	losses int           // of 1000 things sent
+}
+
+func far(s dibs.Store, seed uint64, most time.Duration, losses int) *network {
+	return &network{Store: s, random: rand.New(rand.NewPCG(seed, 1000)), most: most, losses: losses}
+}
+
+// lost reports whether the next thing gets lost.
+func (n *network) lost() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.random.IntN(1000) < n.losses
+}
+
+func (n *network) delay() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Duration(n.random.Int64N(int64(n.most)))
+}
+
+// carry sends a request there and its answer back.
+func carry[T any](ctx context.Context, n *network, op string, until time.Time, call func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	if ctx.Err() != nil {
+		return none, &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
+	}
+	came := make(chan result, 1)
+	there, back := n.delay(), n.delay()
+	arrives, answered := !n.lost(), !n.lost()
+	go func() {
+		if !arrives {
+			return
+		}
+		time.Sleep(there)
+		value, err := call(context.WithoutCancel(ctx))
+		time.Sleep(back)
+		if answered {
+			came <- result{value, err}
+		}
+	}()
+	late := time.NewTimer(max(time.Until(until), 0))
+	defer late.Stop()
+	select {
+	case r := <-came:
+		return r.value, r.err
+	case <-late.C:
+		return none, &dibs.UnavailableError{Op: op, Cause: errors.New("no answer")}
+	case <-ctx.Done():
+		return none, &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
+	}
+}
+
+// soon is when to give up on calls that do not say it.
+func soon() time.Time { return time.Now().Add(300 * time.Millisecond) }
+
+func (n *network) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return carry(ctx, n, "acquire", c.Until, func(ctx context.Context) (dibs.Answer, error) { return n.Store.Acquire(ctx, c) })
+}
+
+func (n *network) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return carry(ctx, n, "reweigh", soon(), func(ctx context.Context) (dibs.Answer, error) { return n.Store.Reweigh(ctx, c) })
+}
+
+func (n *network) Abandon(ctx context.Context, c dibs.Claim) error {
+	_, err := carry(ctx, n, "abandon", soon(), func(ctx context.Context) (bool, error) { return true, n.Store.Abandon(ctx, c) })
+	return err
+}
+
+func (n *network) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	return carry(ctx, n, "release", r.Until, func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
+}
+
+func (n *network) Break(ctx context.Context, name string, fence uint64) (bool, error) {
+	return carry(ctx, n, "break", soon(), func(ctx context.Context) (bool, error) { return n.Store.Break(ctx, name, fence) })
+}
+
+func (n *network) Inspect(ctx context.Context, name string) (dibs.State, error) {
+	return carry(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Store.Inspect(ctx, name) })
+}
+
+func (n *network) Extend(ctx context.Context, holds []dibs.Hold) []error {
+	errs, err := carry(ctx, n, "extend", soon(), func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
+	if err == nil {
+		return errs
+	}
+	errs = make([]error, len(holds))
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// Watch delivers events late, and in their order.
+func (n *network) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+	const plenty = 10_000
+	type parcel struct {
+		event dibs.Event
+		due   time.Time
+	}
+	parcels := make(chan parcel, plenty)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			select {
+			case p := <-parcels:
+				time.Sleep(time.Until(p.due))
+				on(p.event)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	defer group.Wait()
+	return n.Store.Watch(ctx, client, func(e dibs.Event) {
+		if e.Kind == dibs.Up || !n.lost() {
+			parcels <- parcel{e, time.Now().Add(n.delay())}
+		}
+	})
+}

@@ -1,0 +1,293 @@
+package history_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// The planted bugs: each is one that a store might have, put before the store in
+// memory. The checker has to find each of them, by one of the rules beside it, with
+// each of the seeds, or it proves nothing where it finds none.
+//
+//   - two hold: now and then a name that is taken is granted
+//   - reader beside writer: the same, for readers only
+//   - one permit more: a semaphore has one permit more than it should
+//   - part of a set: the last name of a set is not taken
+//   - stranger's release: who gives back what he has no more, or gives up, frees the
+//     name of whoever holds it
+//   - upgrade beside readers: an upgrade that is not possible is granted
+//   - early end: the store ends leases in half of their TTL
+//   - no MinHold: an unlocked name is free at once
+//   - old fence: a hand-off now and then comes with a fence from before
+//   - last come, first served: the newest waiter is served first
+//   - to the end of the queue: now and then the first in the queue has to begin at its end
+//   - false refusal: a name that is free is now and then said to be taken
+//   - nothing abandoned: who gives up stays in the queue
+//   - not released: a release now and then does nothing
+var planted = []struct {
+	name  string
+	plant func(*bug) dibs.Store
+	rules []history.Rule // any of them
+}{
+	{"two hold", func(b *bug) dibs.Store { return twoHold{b, everybody} }, rules(history.Exclusion)},
+	{"reader beside writer", func(b *bug) dibs.Store { return twoHold{b, reads} }, rules(history.Exclusion)},
+	{"one permit more", func(b *bug) dibs.Store { return oneMore{b} }, rules(history.Limit)},
+	{"part of a set", func(b *bug) dibs.Store { return partOfSet{b} }, rules(history.Exclusion, history.Known, history.Lost)},
+	{"stranger's release", func(b *bug) dibs.Store { return stranger{b} }, rules(history.Exclusion, history.Limit)},
+	{"upgrade beside readers", func(b *bug) dibs.Store { return upgrade{b} }, rules(history.Exclusion)},
+	{"early end", func(b *bug) dibs.Store { return early{b} }, rules(history.Exclusion)},
+	{"no MinHold", func(b *bug) dibs.Store { return noKeep{b} }, rules(history.Exclusion)},
+	{"old fence", func(b *bug) dibs.Store { return oldFence{b} }, rules(history.Fences)},
+	{"last come, first served", func(b *bug) dibs.Store { return lifo{b} }, rules(history.FIFO)},
+	{"to the end of the queue", func(b *bug) dibs.Store { return pushedBack{b} }, rules(history.FIFO)},
+	{"false refusal", func(b *bug) dibs.Store { return refusing{b} }, rules(history.Busy)},
+	{"nothing abandoned", func(b *bug) dibs.Store { return noAbandon{b} }, rules(history.Left)},
+	{"not released", func(b *bug) dibs.Store { return notReleased{b} }, rules(history.Left, history.Busy)},
+}
+
+func rules(r ...history.Rule) []history.Rule { return r }
+
+func TestPlantedBugsAreFound(t *testing.T) {
+	for _, p := range planted {
+		for seed := range uint64(5) {
+			t.Run(fmt.Sprintf("%s/%d", p.name, seed), func(t *testing.T) {
+				t.Parallel()
+				if !found(t, p.plant, p.rules, seed, 1_000) && !found(t, p.plant, p.rules, seed, 10_000) {
+					t.Errorf("not found by any of the rules %q", p.rules)
+				}
+			})
+		}
+	}
+}
+
+// found reports whether so many operations are enough to find a bug.
+func found(t *testing.T, plant func(*bug) dibs.Store, rules []history.Rule, seed uint64, ops int) (enough bool) {
+	synctest.Test(t, func(t *testing.T) {
+		store := plant(&bug{Store: memstore.New(), queued: make(map[string]dibs.Claim)})
+		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: ops})
+		by := make(map[history.Rule]int)
+		for _, v := range history.Check(h) {
+			by[v.Rule]++
+			enough = enough || slices.Contains(rules, v.Rule)
+		}
+		t.Logf("of %d: %v", ops, by)
+	})
+	return enough
+}
+
+// A bug is what the planted ones share.
+type bug struct {
+	dibs.Store
+
+	mu     sync.Mutex
+	calls  int
+	queued map[string]dibs.Claim // the last question of each token that queues
+}
+
+// every reports whether this is the n-th time that it is asked.
+func (b *bug) every(n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls++
+	return b.calls%n == 0
+}
+
+// fence returns a fence that is larger than all before.
+func (b *bug) fence(c dibs.Claim) uint64 {
+	c.Name, c.With, c.Queue = "elsewhere", nil, false
+	c.Weight, c.Limit = 1, dibs.Unlimited
+	a, _ := b.Store.Acquire(context.Background(), c)
+	_, _ = b.Store.Release(context.Background(), dibs.Release{Name: c.Name, Token: c.Token})
+	return a.Fence
+}
+
+// last returns the last question of a token that queues.
+func (b *bug) last(token string) dibs.Claim {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.queued[token]
+	c.Until = time.Time{}
+	return c
+}
+
+func everybody(dibs.Claim) bool { return true }
+func reads(c dibs.Claim) bool   { return c.Limit == dibs.Unlimited && !c.Alone() }
+
+type twoHold struct {
+	*bug
+	who func(dibs.Claim) bool
+}
+
+func (s twoHold) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	a, err := s.Store.Acquire(ctx, c)
+	if err != nil || a.Held || !s.who(c) || !s.every(50) {
+		return a, err
+	}
+	_ = s.Store.Abandon(ctx, c)
+	return dibs.Answer{Held: true, Fence: s.fence(c)}, nil
+}
+
+type oneMore struct{ *bug }
+
+func (s oneMore) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	if !c.Alone() && c.Limit < dibs.Unlimited {
+		c.Limit++
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+type partOfSet struct{ *bug }
+
+func (s partOfSet) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	if n := len(c.With); n > 0 {
+		c.With = c.With[:n-1]
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+type stranger struct{ *bug }
+
+func (s stranger) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	freed, err := s.Store.Release(ctx, r)
+	if err != nil || freed {
+		return freed, err
+	}
+	return s.free(ctx, r.Name)
+}
+
+func (s stranger) Abandon(ctx context.Context, c dibs.Claim) error {
+	if err := s.Store.Abandon(ctx, c); err != nil {
+		return err
+	}
+	_, err := s.free(ctx, c.Name)
+	return err
+}
+
+func (s stranger) free(ctx context.Context, name string) (bool, error) {
+	state, err := s.Inspect(ctx, name)
+	if err != nil || len(state.Holders) == 0 {
+		return false, err
+	}
+	return s.Store.Release(ctx, dibs.Release{Name: name, Token: state.Holders[0].Token})
+}
+
+type upgrade struct{ *bug }
+
+func (s upgrade) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	a, err := s.Store.Reweigh(ctx, c)
+	if err == nil && !a.Held {
+		a = dibs.Answer{Held: true, Fence: s.fence(c)}
+	}
+	return a, err
+}
+
+type early struct{ *bug }
+
+func (s early) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	c.TTL /= 2
+	return s.Store.Acquire(ctx, c)
+}
+
+func (s early) Extend(ctx context.Context, holds []dibs.Hold) []error {
+	holds = slices.Clone(holds)
+	for i := range holds {
+		holds[i].TTL /= 2
+	}
+	return s.Store.Extend(ctx, holds)
+}
+
+type noKeep struct{ *bug }
+
+func (s noKeep) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	r.Keep = 0
+	return s.Store.Release(ctx, r)
+}
+
+type oldFence struct{ *bug }
+
+func (s oldFence) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+	return s.Store.Watch(ctx, client, func(e dibs.Event) {
+		if e.Kind == dibs.Granted && s.every(20) {
+			e.Fence -= 5000 // microseconds
+		}
+		on(e)
+	})
+}
+
+type lifo struct{ *bug }
+
+func (s lifo) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	if c.Queue {
+		s.mu.Lock()
+		s.queued[c.Token] = c
+		s.mu.Unlock()
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+// Release sends all waiters but the last to the end of the queue first.
+func (s lifo) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	state, err := s.Inspect(ctx, r.Name)
+	if err != nil {
+		return false, err
+	}
+	for _, w := range state.Waiters[:max(len(state.Waiters)-1, 0)] {
+		c := s.last(w.Token)
+		_ = s.Store.Abandon(ctx, c)
+		_, _ = s.Store.Acquire(ctx, c)
+	}
+	return s.Store.Release(ctx, r)
+}
+
+type pushedBack struct{ *bug }
+
+// Acquire lets who does not queue go before the first waiter, by sending that one to
+// the end of the queue while the new one takes its place.
+func (s pushedBack) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	if !c.Queue || len(c.With) > 0 {
+		return s.Store.Acquire(ctx, c)
+	}
+	state, err := s.Inspect(ctx, c.Name)
+	if err != nil || state.Waiting == 0 || !s.every(20) {
+		return lifo(s).Acquire(ctx, c)
+	}
+	first := s.last(state.Waiters[0].Token)
+	if first.Token == "" || first.Token == c.Token {
+		return lifo(s).Acquire(ctx, c)
+	}
+	_ = s.Store.Abandon(ctx, first)
+	a, err := lifo(s).Acquire(ctx, c)
+	_, _ = s.Store.Acquire(ctx, first)
+	return a, err
+}
+
+type refusing struct{ *bug }
+
+func (s refusing) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	if !c.Queue && s.every(50) {
+		return dibs.Answer{Name: c.Name, Remaining: time.Second}, nil
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+type noAbandon struct{ *bug }
+
+func (noAbandon) Abandon(context.Context, dibs.Claim) error { return nil }
+
+type notReleased struct{ *bug }
+
+func (s notReleased) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	if s.every(50) {
+		return true, nil
+	}
+	return s.Store.Release(ctx, r)
+}

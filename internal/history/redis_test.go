@@ -1,0 +1,31 @@
+package history_test
+
+import (
+	"testing"
+
+	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// A Redis server keeps its word, and so do its clients, in real time.
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for seed := range seeds(1, 5) {
+		conn := redistest.Dial(server.Addr())
+		t.Cleanup(conn.Close)
+		record(t, redisstore.New(conn), history.Plan{Seed: seed, Ops: 10_000})
+	}
+}
+
+// So does one of a cluster, where names of different slots are taken one by one.
+func TestRedisCluster(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartClusterNode(t)
+	for seed := range seeds(1, 5) {
+		conn := redistest.Dial(server.Addr())
+		t.Cleanup(conn.Close)
+		record(t, redisstore.New(conn, redisstore.Sharded()), history.Plan{Seed: seed, Ops: 10_000})
+	}
+}

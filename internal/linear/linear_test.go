@@ -1,0 +1,132 @@
+package linear_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/linear"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// seeds returns how many seeds to try: a few, or many if the tests are to be long.
+func seeds() uint64 {
+	if os.Getenv("DIBS_LONG") == "1" {
+		return 30
+	}
+	return 3
+}
+
+func run(t *testing.T, store dibs.Store) {
+	t.Helper()
+	for seed := range seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			linear.Check(t, linear.Record(t, store, fmt.Sprintf("%d:", seed), seed, 2000))
+		})
+	}
+}
+
+func TestMemory(t *testing.T) { run(t, memstore.New()) }
+
+func TestRedis(t *testing.T) {
+	server := redistest.Start(t)
+	conn := redistest.Dial(server.Addr())
+	t.Cleanup(conn.Close)
+	run(t, redisstore.New(conn))
+}
+
+// The planted bugs: the check has to find each of them.
+//
+//   - two hold: now and then a name that is taken is granted
+//   - one too many: claims on a part of a name fit though they are one too many
+//   - deaf release: now and then a release says that it did, and has done nothing
+//   - heavy upgrade: a Reweigh that is not possible is granted
+//   - old fence: a fence is now and then the one before
+var planted = []struct {
+	name  string
+	plant func(*bug) dibs.Store
+}{
+	{"two hold", func(b *bug) dibs.Store { return twoHold{b} }},
+	{"one too many", func(b *bug) dibs.Store { return oneTooMany{b} }},
+	{"deaf release", func(b *bug) dibs.Store { return deaf{b} }},
+	{"heavy upgrade", func(b *bug) dibs.Store { return heavy{b} }},
+	{"old fence", func(b *bug) dibs.Store { return oldFence{b} }},
+}
+
+func TestPlantedBugsAreFound(t *testing.T) {
+	for _, p := range planted {
+		t.Run(p.name, func(t *testing.T) {
+			for seed := range seeds() {
+				history := linear.Record(t, p.plant(&bug{Store: memstore.New()}), "", seed, 1000)
+				if linear.Linearizable(t, history) {
+					t.Errorf("seed %d: not found", seed)
+				}
+			}
+		})
+	}
+}
+
+// A bug is what the planted ones share.
+type bug struct {
+	dibs.Store
+	calls atomic.Int64
+}
+
+// now reports whether it is time for the bug.
+func (b *bug) now() bool { return b.calls.Add(1)%5 == 0 }
+
+type twoHold struct{ *bug }
+
+func (s twoHold) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	a, err := s.Store.Acquire(ctx, c)
+	if err == nil && !a.Held && s.now() {
+		c.Name = "elsewhere"
+		return s.Store.Acquire(ctx, c)
+	}
+	return a, err
+}
+
+type oneTooMany struct{ *bug }
+
+func (s oneTooMany) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	if !c.Alone() && c.Limit < dibs.Unlimited {
+		c.Limit++
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+type deaf struct{ *bug }
+
+func (s deaf) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	hold := []dibs.Hold{{Name: r.Name, Token: r.Token, TTL: time.Minute}}
+	if s.Extend(ctx, hold)[0] == nil && s.now() {
+		return true, nil
+	}
+	return s.Store.Release(ctx, r)
+}
+
+type heavy struct{ *bug }
+
+func (s heavy) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	a, err := s.Store.Reweigh(ctx, c)
+	if err == nil && !a.Held && a.Holder != "" && s.now() {
+		return s.Store.Acquire(ctx, c) // it holds, and is told so again
+	}
+	return a, err
+}
+
+type oldFence struct{ *bug }
+
+func (s oldFence) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	a, err := s.Store.Acquire(ctx, c)
+	if err == nil && a.Held && s.now() {
+		a.Fence -= 1000 // microseconds
+	}
+	return a, err
+}
