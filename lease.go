@@ -271,9 +271,11 @@ func (l *Lease) Unlock() error {
 		return err
 	}
 	e = h.finish(h.name, Released, nil)
+	c.jobs++ // Close waits for it
 	c.mu.Unlock()
 	e.tell()
 	err := c.giveBack(h)
+	c.jobDone()
 	if h.hooks != nil && h.hooks.Released != nil {
 		h.hooks.Released(Freed{Name: h.name, Token: h.token, Held: c.now() - h.since, Err: err})
 	}

@@ -356,3 +356,30 @@ func TestAttach(t *testing.T) {
 		wantLost(t, stranger.Extend(t.Context(), time.Second), dibs.Taken)
 	})
 }
+
+// Close lets an Unlock that is under way end, or its name would stay taken.
+func TestCloseWaitsForUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+				select { // on its way
+				case <-time.After(100 * time.Millisecond):
+				case <-ctx.Done():
+					return false, &dibs.UnavailableError{Op: "release", Cause: ctx.Err()}
+				}
+				return f.Store.Release(ctx, r)
+			}
+		})
+		c := dibs.New(f)
+		l := lock(t, c, "n")
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- l.Unlock() }()
+		synctest.Wait()
+		wantErr(t, c.Close())
+		wantErr(t, <-unlocked)
+		if _, err := open(t, s).Mutex("n").TryLock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
