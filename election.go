@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -47,8 +48,8 @@ func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, err
 // when fn has returned; Fence(ctx) is its number.
 //
 // After a term that was lost or resigned Run campaigns again, behind those who wait,
-// 50 ms later. So it does after failures of the store, with longer and longer pauses,
-// up to 5 s (the hook Campaign tells). Run returns
+// 50 ms later. So it does when a campaign fails, because of the store or because Wait is
+// over, with longer and longer pauses, up to 5 s (the hook Campaign tells). Run returns
 //   - nil when fn returns nil in a term that was neither lost nor resigned,
 //   - fn's error, unless the term or ctx has ended and it only says so,
 //   - ctx's cause when ctx ends,
@@ -157,7 +158,7 @@ func (e *Election) Resign() bool {
 // Leader returns who leads now, and a Leader without a token if nobody does.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	state, err := e.c.Inspect(ctx, e.name)
-	if err != nil || len(state.Holders) == 0 {
+	if err != nil || len(state.Holders) == 0 || strings.HasSuffix(state.Holders[0].Token, Kept) {
 		return Leader{}, err
 	}
 	h := state.Holders[0]

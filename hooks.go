@@ -65,7 +65,7 @@ type Degraded struct {
 	Err error
 }
 
-// Campaign: an Election's Run could not ask the store, and tries again.
+// Campaign: an Election's Run did not come to lead, and tries again.
 type Campaign struct {
 	Name  string
 	Again time.Duration // until then

@@ -89,9 +89,9 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 // arrives. The next in line holds at once, while the old holder's work may still be
 // running: only the fence stops its writes.
 //
-// The fence of a young lease, which was never renewed, is known to a Redis store only
-// as long as no other name of the same hash slot was taken since, and not at all if its
-// token is of the user's own making.
+// The fence of a young lease, which was not renewed since it was granted, is known to a
+// Redis store only as long as no other name of the same hash slot was taken since, and
+// not at all if its token is of the user's own making.
 func (c *Client) Break(ctx context.Context, name string, fence uint64) (bool, error) {
 	if err := CheckName(name); err != nil {
 		return false, err
@@ -104,7 +104,8 @@ func (c *Client) Break(ctx context.Context, name string, fence uint64) (bool, er
 	return c.store.Break(ctx, name, fence)
 }
 
-// broken ends the lease that an event says was broken. The caller holds c.mu, and
+// broken ends the lease that an event says was broken, all of it if it holds several
+// names. The caller holds c.mu, and
 // calls tell without it.
 func (c *Client) broken(e Event) ending {
 	for _, h := range c.leases {

@@ -72,8 +72,8 @@ type Store interface {
 	// not hold.
 	Release(ctx context.Context, r Release) (bool, error)
 
-	// Extend sets the remaining life of each hold to its TTL, in as few round
-	// trips as the store can. The i-th result is nil if the i-th token held the
+	// Extend lifts the remaining life of each hold to its TTL, in as few round trips
+	// as the store can. The i-th result is nil if the i-th token held the
 	// name, ErrLost if it cleanly did not, and any other error if that is unknown.
 	// It never brings back a lease that has ended.
 	Extend(ctx context.Context, holds []Hold) []error

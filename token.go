@@ -47,7 +47,7 @@ func token(client string, seq uint64, label string) string {
 
 // LabelOf returns the label in a token that dibs made, or "".
 func LabelOf(token string) string {
-	parts := strings.SplitN(token, ":", 5)
+	parts := strings.SplitN(strings.TrimSuffix(token, Kept), ":", 5)
 	if len(parts) < 5 {
 		return ""
 	}

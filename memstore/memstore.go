@@ -323,7 +323,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 		}
 		if j := e.holding(hold.Token); j >= 0 && now.Before(e.holders[j].expires) {
 			h := &e.holders[j]
-			h.client = hold.Client
+			h.client = cmp.Or(hold.Client, h.client)
 			h.expires = later(h.expires, now.Add(hold.TTL))
 			errs[i] = nil
 		}

@@ -644,3 +644,133 @@ func TestNilOption(t *testing.T) {
 		t.Errorf("keys %q", keys)
 	}
 }
+
+// What was noted of parts whose holders all died goes when the next one comes.
+func TestNotesOfTheDeadGo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := mute(t, open(t, server, redisstore.Prefix("")))
+	share := func(ttl time.Duration) dibs.Claim {
+		c := p.claim("n")
+		c.Weight, c.Limit, c.TTL = 1, 50, ttl
+		return c
+	}
+	for range 3 {
+		for range 50 {
+			p.take(share(30 * time.Millisecond))
+		}
+		for end := time.Now().Add(generous); server.MustCmd(t, "EXISTS", "n") != int64(0); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the parts do not expire")
+			}
+		}
+	}
+	last := share(time.Minute)
+	fence := p.take(last)
+	if n := server.MustCmd(t, "HLEN", "{n}"+signs); n != int64(2) { // its own, and the sum
+		t.Errorf("%v notes are left, want 2: %v", n, server.MustCmd(t, "HKEYS", "{n}"+signs))
+	}
+	p.free(last, fence)
+	wantOnlyFloors(t, server, 1)
+	if n := server.MustCmd(t, "EXISTS", "{n}"+signs); n != int64(0) {
+		t.Error("notes are left after the last part")
+	}
+}
+
+// A slow Conn holds each request up, and says when it has passed it on.
+type slow struct {
+	redisstore.Conn
+	by     atomic.Int64
+	passed chan struct{}
+}
+
+func (s *slow) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	time.Sleep(time.Duration(s.by.Load())) // not to synchronise: it is what the test is about
+	s.Conn.Do(ctx, cmds, replies)
+	s.passed <- struct{}{}
+}
+
+// A request that arrives when its caller has given it up changes nothing.
+func TestLateRequestsChangeNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conn := redistest.Dial(server.Addr())
+	t.Cleanup(conn.Close)
+	late := &slow{Conn: conn, passed: make(chan struct{}, 100)}
+	s, good := redisstore.New(late), open(t, server)
+	mute(t, s).take(mute(t, s).claim("clock")) // what the server's clock says is learnt by it
+	for len(late.passed) > 0 {
+		<-late.passed
+	}
+	late.by.Store(int64(150 * time.Millisecond))
+	p := mute(t, good)
+	writer := p.claim("n")
+	p.take(writer)
+	part := writer
+	part.Weight, part.Limit = 1, 2
+	set, queued := p.claim("a"), p.claim("n")
+	set.With = []string{"b"}
+	for what, ask := range map[string]func(until time.Time) (dibs.Answer, error){
+		"acquire": func(until time.Time) (dibs.Answer, error) {
+			c := p.claim("free")
+			c.Until = until
+			return s.Acquire(t.Context(), c)
+		},
+		"queue": func(until time.Time) (dibs.Answer, error) {
+			queued.Until = until
+			return s.Acquire(t.Context(), queued)
+		},
+		"set": func(until time.Time) (dibs.Answer, error) {
+			set.Until = until
+			return s.Acquire(t.Context(), set)
+		},
+		"reweigh": func(until time.Time) (dibs.Answer, error) {
+			part.Until = until
+			return s.Reweigh(t.Context(), part)
+		},
+	} {
+		if a, err := ask(time.Now().Add(30 * time.Millisecond)); !errors.Is(err, dibs.ErrUnavailable) {
+			t.Errorf("%s: %+v, %v", what, a, err)
+		}
+		<-late.passed
+	}
+	for _, name := range []string{"free", "a", "b"} {
+		if state := p.inspect(name); state.Holding > 0 || state.Waiting > 0 {
+			t.Errorf("%q: %+v", name, state)
+		}
+	}
+	if state := p.inspect("n"); state.Holding != 1 || state.Holders[0].Weight != 0 || state.Waiting > 0 {
+		t.Errorf("%+v: want the one who holds alone", state)
+	}
+}
+
+// The fence of a set is larger than the floor of each of its names, and so are the
+// fences after it.
+func TestFenceOfASetIsAboveAllFloors(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := mute(t, open(t, server))
+	names := []string{"a", "b", "c"}
+	var largest uint64
+	for i, name := range names {
+		before := keysOf(t, server)
+		floorOf(t, server, p, name)
+		largest = uint64(time.Now().Add(time.Duration(i+1) * time.Hour).UnixMicro())
+		for _, key := range keysOf(t, server) {
+			if !slices.Contains(before, key) {
+				server.MustCmd(t, "SET", key, strconv.FormatUint(largest, 10))
+			}
+		}
+	}
+	set := p.claim("a")
+	set.With = names[1:]
+	fence := p.take(set)
+	if fence != largest+1 {
+		t.Errorf("fence %d, want one more than %d", fence, largest)
+	}
+	for _, name := range names {
+		if f := p.inspect(name).Fence; f != fence {
+			t.Errorf("floor of %q: %d, want %d", name, f, fence)
+		}
+	}
+}

@@ -195,8 +195,10 @@ func share(c dibs.Claim) string {
 	if c.Alone() {
 		return ""
 	}
-	return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client)
+	return weighs(c)
 }
+
+func weighs(c dibs.Claim) string { return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client) }
 
 // allRequest asks for several names at once.
 func (s *Store) allRequest(c dibs.Claim) *request {
@@ -217,7 +219,7 @@ func (s *Store) allRequest(c dibs.Claim) *request {
 
 func (s *Store) reweighRequest(c dibs.Claim) *request {
 	r := s.requestOn(reweighScript, c.Name)
-	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clock.latest(c.Until)), share(c))
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clock.latest(c.Until)), weighs(c))
 	return r
 }
 

@@ -205,9 +205,12 @@ func partsAreOwned(t *testing.T, s dibs.Store) {
 	if again := p.take(mine); again.Fence < first.Fence {
 		t.Errorf("fence %d after %d", again.Fence, first.Fence)
 	}
+	if err := p.extend(mine, ttl); err != nil {
+		t.Errorf("extend: %v", err)
+	}
 	state := p.state("n")
 	if state.Holding != 1 || state.Holders[0].Weight != 2 || state.Holders[0].Remaining < time.Minute/2 {
-		t.Errorf("after asking again with a shorter TTL: %+v", state)
+		t.Errorf("after asking again, and extending, with a shorter TTL: %+v", state)
 	}
 	p.take(other)
 	if p.try(p.share("n", 1, 4)) {
@@ -461,11 +464,45 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	if h := p.state("o").Holders[0]; h.Fence != fence {
 		t.Errorf("holder %+v, want fence %d", h, fence)
 	}
+	if end("o", fence-1) || end("o", fence+1) {
+		t.Fatal("another fence broke an extended holding")
+	}
 	if !end("o", fence) {
 		t.Error("an extended holding was not broken")
 	}
 	wantBroken(old, fence)
 	p.wantHolder("o", "")
+
+	// Nor is it known any more by one that it had before.
+	asked := p.claim("q")
+	fence = p.take(asked).Fence
+	newer := p.take(asked).Fence
+	hold = dibs.Hold{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(t.Context(), []dibs.Hold{hold})[0]; err != nil { // sent before it was asked again
+		t.Fatal(err)
+	}
+	if newer > fence && end("q", fence) {
+		t.Error("an older fence broke it")
+	}
+	if !end("q", newer) {
+		t.Error("the newer fence did not break it")
+	}
+	wantBroken(asked, newer)
+	turned := p.write("r")
+	fence = p.take(turned).Fence
+	hold = dibs.Hold{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(t.Context(), []dibs.Hold{hold})[0]; err != nil {
+		t.Fatal(err)
+	}
+	p.reweigh(turned, 1, dibs.Unlimited)
+	newer = p.reweigh(turned, dibs.Unlimited, dibs.Unlimited).Fence
+	if end("r", fence) {
+		t.Error("the fence before a change broke it")
+	}
+	if !end("r", newer) {
+		t.Error("the fence after a change did not break it")
+	}
+	wantBroken(turned, newer)
 
 	// Of several parts, the one.
 	one, two := p.share("p", 1, 2), p.share("p", 1, 2)

@@ -83,6 +83,11 @@ func allOrNone(t *testing.T, s dibs.Store) {
 	}
 	p.wantHolder(x, "")
 	p.free(reader, 0)
+	late := set
+	late.Until = time.Now().Add(-time.Second)
+	if a, err := s.Acquire(t.Context(), late); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
+		t.Errorf("%+v, %v for a claim whose time is over", a, err)
+	}
 	a := p.take(set)
 	if a.Fence <= last {
 		t.Errorf("fence %d after %d", a.Fence, last)

@@ -185,8 +185,9 @@ func (p *party) free(c dibs.Claim, fence uint64) {
 	}
 }
 
+// extend extends by one who does not know the fence.
 func (p *party) extend(c dibs.Claim, d time.Duration) error {
-	return p.s.Extend(p.t.Context(), []dibs.Hold{{Name: c.Name, Token: c.Token, TTL: d}})[0]
+	return p.s.Extend(p.t.Context(), []dibs.Hold{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
 }
 
 // event returns the next event.

@@ -65,11 +65,11 @@ local function holds(token)
 end
 
 -- refresh answers a claim whose token holds already. It never shortens.
-local function refresh(token, ttl)
+local function refresh(token, ttl, place)
   local fence = mint(now)
   if holder then
-    redis.call('HDEL', signs, '=')
     outlive(lock, ttl)
+    note(token, fence, string.match(place, '^%x+ %d+ %S+ (%S+)') or '-')
     return integer(fence)
   end
   local weight, client = string.match(redis.call('HGET', signs, '=' .. token), '^(%d+) %d+ (.*)$')
@@ -110,7 +110,7 @@ for i = 2, #ARGV, 5 do
       held, left, length, kept = nil, nil, nil, {}
     end
     if holds(token) then
-      answer = refresh(token, ttl)
+      answer = refresh(token, ttl, place)
     elseif not waiting and used + (weight or 1) <= (limit or 1) then
       answer = take(token, ttl, weight, client)
       held, left = nil, nil

@@ -50,8 +50,9 @@ if not busy then
   for i = 1, #KEYS, 4 do
     look(i)
     redis.call('SET', floor, integer(fence))
-    redis.call('HDEL', signs, '=')
+    local again = redis.call('GET', lock) == token
     redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
+    if again then note(token, fence, '-') else redis.call('HDEL', signs, '=') end
     if place ~= '' and redis.call('ZREM', queue, place) == 1 then redis.call('HDEL', signs, place, '?' .. place) end
   end
   return { now, integer(fence) }

@@ -39,7 +39,10 @@ for i = 1, #KEYS, 2 do
   else
     outlive(lock, ttl)
     if fence ~= '0' then -- noted here, and not at every grant: short ones need it least
-      redis.call('HSET', signs, '=', fence .. ' ' .. client .. ' ' .. token)
+      local noted, whose = string.match(redis.call('HGET', signs, '=') or '', '^(%d+) %S+ (.*)$')
+      if whose ~= token or tonumber(noted) <= tonumber(fence) then -- or it was sent before that one
+        redis.call('HSET', signs, '=', fence .. ' ' .. client .. ' ' .. token)
+      end
       outlive(signs, redis.call('PTTL', lock))
     end
     mark = '1'

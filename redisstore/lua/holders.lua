@@ -4,8 +4,7 @@
 --         or zset, of those who hold a part: token → ms at which it expires
 -- signs   hash: "#" → the sum of the weights in the zset
 --               "=" token → "weight fence client" of one who holds a part
---               "=" → "fence client token" of who holds alone, since it was extended;
---               it goes when the fence does
+--               "=" → "fence client token" of who holds alone, since it was extended
 --               and what queue.lua keeps there
 
 local KEEP = 60000 -- ms that the queue's keys outlive their last use
@@ -17,10 +16,15 @@ end
 
 local function integer(n) return string.format('%.0f', n) end
 
+-- note records the fence and client of who holds alone; "-" is a client not known.
+local function note(token, fence, client)
+  redis.call('HSET', signs, '=', integer(fence) .. ' ' .. client .. ' ' .. token)
+  outlive(signs, redis.call('PTTL', lock))
+end
+
 -- drop takes out one who holds a part, and returns its weight.
 local function drop(token)
-  local note = redis.call('HGET', signs, '=' .. token) or '0'
-  local weight = tonumber(string.match(note, '^%d+'))
+  local weight = tonumber(string.match(redis.call('HGET', signs, '=' .. token) or '0', '^%d+'))
   redis.call('HDEL', signs, '=' .. token)
   redis.call('ZREM', lock, token)
   if redis.call('EXISTS', lock) == 1 then

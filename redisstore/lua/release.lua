@@ -56,10 +56,7 @@ if mine and ARGV[4] ~= '0' then
     part(kept, tonumber(weight), ms, tonumber(fence), client, used)
   else
     redis.call('SET', lock, kept, 'PX', ms)
-    if ARGV[2] ~= '0' then
-      redis.call('HSET', signs, '=', ARGV[2] .. ' - ' .. kept)
-      outlive(signs, ms)
-    end
+    if ARGV[2] ~= '0' then note(kept, tonumber(ARGV[2]), '-') end
   end
   local front = redis.call('ZRANGE', queue, 0, 0)[1]
   if front then -- it asks again, to learn when the lock ends now
@@ -69,7 +66,7 @@ if mine and ARGV[4] ~= '0' then
   return 1
 end
 if mine and used > 0 then used = used - drop(token) end
-used = serve(used, math.max(at, now), ARGV[5], mine or left or not holder, head)
+used = serve(used, math.max(at, now), ARGV[5], true, head)
 if used == 0 then
   redis.call('DEL', lock)
   if redis.call('EXISTS', queue) == 0 then redis.call('DEL', signs) end

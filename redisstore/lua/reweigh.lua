@@ -6,7 +6,7 @@
 --        2  token
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the request is void
---        5  "weight/limit client" to hold a part, "" to hold alone
+--        5  "weight/limit client", to hold alone if these are equal
 -- Reply  {the server's time in µs, answer}, as in acquire.lua, never queued
 
 local time = redis.call('TIME')
@@ -15,7 +15,7 @@ if now > tonumber(ARGV[4]) then return { now, 0 } end
 
 local token, ttl = ARGV[2], tonumber(ARGV[3])
 local weight, limit, client = string.match(ARGV[5], '^(%d+)/(%d+) (.*)$')
-weight, limit = tonumber(weight) or 1, tonumber(limit) or 1
+weight, limit = tonumber(weight), tonumber(limit)
 local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 --#include fence.lua
@@ -47,11 +47,11 @@ end
 ttl = math.max(ttl, left)
 local fence = mint(now)
 if not holder then drop(token) end
-if client then
+if weight < limit then
   used = part(token, weight, ttl, fence, client, others)
   serve(used, now, ARGV[1], true)
 else
-  redis.call('HDEL', signs, '=')
   redis.call('SET', lock, token, 'PX', ttl)
+  note(token, fence, client)
 end
 return { now, integer(fence) }
