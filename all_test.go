@@ -869,14 +869,27 @@ func TestSetLeavesNoPlaceWhereItHeld(t *testing.T) {
 		s := memstore.New()
 		x := dibs.Claim{Name: "a", With: []string{"b"}, Token: "x", Client: "x", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
 		y := dibs.Claim{Name: "b", Token: "y", Client: "y", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-		a, _ := s.Acquire(t.Context(), x) // its reply is lost
-		s.Break(t.Context(), "b", a.Fence)
-		s.Acquire(t.Context(), y)
-		a, _ = s.Acquire(t.Context(), x) // asked again: waits, though it holds a
-		s.Release(t.Context(), dibs.Release{Name: "b", Token: "y"})
-		a, _ = s.Acquire(t.Context(), x)
+		ask := func(c dibs.Claim, held bool) uint64 {
+			t.Helper()
+			a, err := s.Acquire(t.Context(), c)
+			if err != nil || a.Held != held {
+				t.Fatalf("%s: %+v, %v; want held: %v", c.Token, a, err, held)
+			}
+			return a.Fence
+		}
+		fence := ask(x, true) // its reply is lost
+		if broken, err := s.Break(t.Context(), "b", fence); !broken || err != nil {
+			t.Fatalf("break: %v, %v", broken, err)
+		}
+		ask(y, true)
+		ask(x, false) // waits, though it holds a
+		if freed, err := s.Release(t.Context(), dibs.Release{Name: "b", Token: "y"}); !freed || err != nil {
+			t.Fatalf("release: %v, %v", freed, err)
+		}
+		ask(x, true)
 		for _, n := range []string{"a", "b"} {
-			st, _ := s.Inspect(t.Context(), n)
+			st, err := s.Inspect(t.Context(), n)
+			wantErr(t, err)
 			if st.Waiting > 0 {
 				t.Errorf("%d places left in the queue of %s", st.Waiting, n)
 			}

@@ -97,7 +97,7 @@ func (e *Election) serve(ctx context.Context, fn func(ctx context.Context) error
 
 // stopped reports whether all that an error says is that its context has ended.
 func stopped(err error) bool {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it goes through what is wrapped by itself
 	case nil:
 		return false
 	case *LostError:
@@ -111,7 +111,8 @@ func stopped(err error) bool {
 	case interface{ Unwrap() error }:
 		return stopped(e.Unwrap())
 	}
-	return err == context.Canceled || err == context.DeadlineExceeded || err == ErrResigned || err == ErrLost
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, ErrResigned) || errors.Is(err, ErrLost)
 }
 
 // ended returns why a lease that is over was over before its work, or nil.

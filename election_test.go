@@ -173,7 +173,7 @@ func TestResign(t *testing.T) {
 		first := run(t, e, func(ctx context.Context) error {
 			first := terms.Add(1) == 1
 			<-ctx.Done()
-			if first && context.Cause(ctx) != dibs.ErrResigned {
+			if first && !errors.Is(context.Cause(ctx), dibs.ErrResigned) {
 				t.Errorf("cause %v, want ErrResigned", context.Cause(ctx))
 			}
 			time.Sleep(3 * time.Second)
@@ -221,10 +221,11 @@ func TestResignFromACampaign(t *testing.T) {
 		l, err := e.Campaign(t.Context())
 		wantErr(t, err)
 		ctx := l.Context()
-		if !e.Resign() || !e.Resign() {
+		once := e.Resign()
+		if twice := e.Resign(); !once || !twice {
 			t.Error("no term to resign from")
 		}
-		if context.Cause(ctx) != dibs.ErrResigned || context.Cause(l.Context()) != dibs.ErrResigned {
+		if !errors.Is(context.Cause(ctx), dibs.ErrResigned) || !errors.Is(context.Cause(l.Context()), dibs.ErrResigned) {
 			t.Errorf("causes %v, %v, want ErrResigned", context.Cause(ctx), context.Cause(l.Context()))
 		}
 		time.Sleep(time.Minute)
@@ -274,7 +275,7 @@ func TestRunEndsWithItsWork(t *testing.T) {
 				if !r.over() {
 					t.Fatal("it goes on")
 				}
-				if r.err != end.want && !errors.Is(r.err, end.want) {
+				if !errors.Is(r.err, end.want) {
 					t.Errorf("error %v, want %v", r.err, end.want)
 				}
 				free(t, s, "n")
@@ -345,7 +346,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		f, s := broken()
 		leads := run(t, open(t, s).Election("n"), func(ctx context.Context) error {
 			<-ctx.Done()
-			if context.Cause(ctx) != why {
+			if !errors.Is(context.Cause(ctx), why) {
 				t.Errorf("cause %v, want %v", context.Cause(ctx), why)
 			}
 			return ctx.Err()
@@ -369,7 +370,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		for _, r := range []*campaign{waits, pauses, asks, leads} {
 			r.cancel(why)
 			<-r.done
-			if r.err != why {
+			if !errors.Is(r.err, why) {
 				t.Errorf("%v, want %v", r.err, why)
 			}
 		}
@@ -382,7 +383,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		<-ended.done
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		if err := open(t, s).Election("n").Run(ctx, never); err != why {
+		if err := open(t, s).Election("n").Run(ctx, never); !errors.Is(err, why) {
 			t.Errorf("%v, want %v", err, why)
 		}
 	})
@@ -732,7 +733,7 @@ func TestCancelWithoutStore(t *testing.T) {
 		synctest.Wait()
 		f.mute()
 		cancel(why)
-		if err := <-done; err != why {
+		if err := <-done; !errors.Is(err, why) {
 			t.Errorf("Run: %v, want ctx's cause", err)
 		}
 		f.heal()
