@@ -35,7 +35,7 @@ func TestSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"== uncontended\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n",
+		"== uncontended\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n", "== family\n",
 		"floor ", "floor-grant ", "floor-renew@batch ", "dibs ", "redis-server ",
 	} {
 		if !strings.Contains(out.String(), want) {

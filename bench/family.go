@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/goredis"
+)
+
+// family is what the other primitives cost where nobody has to wait.
+func family(b *bed, c config) ([]*table, error) {
+	t := &table{
+		name: "family",
+		about: []string{
+			"G goroutines of one process take and give back what is free. One pair is one of each.",
+			"mutex: names of their own. readers: all read one name. permits: each has 1 of 1,000 of one name. set: 3 names of their own.",
+			"floor: as in the table uncontended, on names of their own.",
+		},
+		load: "G",
+		columns: []column{
+			{"pairs/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"p99 µs", 0, median},
+			{"wire", 2, median}, {"executed", 2, median}, {"server µs", 1, median},
+		},
+	}
+	for _, g := range c.goroutines {
+		err := t.interleave(c.rounds, g, "floor", []string{"dibs", "dibs readers", "dibs permits", "dibs set"}, func(peer string) (figures, string, error) {
+			return b.pairs(c, peer, g)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return []*table{t}, nil
+}
+
+// kin is a dibsPeer that takes something else than a mutex.
+type kin struct {
+	dibsPeer
+	name string
+	take func(ctx context.Context, name string) (*dibs.Lease, error)
+}
+
+func (k kin) Name() string { return k.name }
+
+func (k kin) Lock(ctx context.Context, name string) (func() error, error) {
+	lease, err := k.take(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return lease.Unlock, nil
+}
+
+func openKin(name string, take func(context.Context, *dibs.Client, string) (*dibs.Lease, error)) func(site) (peer, error) {
+	return func(s site) (peer, error) {
+		locks := dibs.New(goredis.New(s.rdb), dibs.TTL(s.ttl))
+		return kin{dibsPeer{locks}, name, func(ctx context.Context, name string) (*dibs.Lease, error) {
+			return take(ctx, locks, name)
+		}}, nil
+	}
+}
+
+const shared = "shared" // by all goroutines
+
+func read(ctx context.Context, c *dibs.Client, _ string) (*dibs.Lease, error) {
+	return c.RWMutex(shared).RLock(ctx)
+}
+
+func permit(ctx context.Context, c *dibs.Client, _ string) (*dibs.Lease, error) {
+	return c.Semaphore(shared, 1000).Acquire(ctx, 1)
+}
+
+func set(ctx context.Context, c *dibs.Client, name string) (*dibs.Lease, error) {
+	return c.All(name, name+":2", name+":3").Lock(ctx)
+}
