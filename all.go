@@ -89,6 +89,10 @@ type gathering struct {
 }
 
 func (g *gathering) acquire(ctx context.Context) (*Lease, error) {
+	if !g.c.engage() {
+		return nil, ErrClosed
+	}
+	defer g.c.jobDone() // so that Close lets undo begin
 	begin := g.c.now()
 	tries := 1
 	if g.set.attempts > 0 && !g.once {

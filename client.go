@@ -126,6 +126,18 @@ func (c *Client) background(f func(ctx context.Context)) {
 	}()
 }
 
+// engage lets Close wait for the caller, who calls jobDone soon after closing is
+// closed. It returns false after Close.
+func (c *Client) engage() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.jobs++
+	return true
+}
+
 func (c *Client) jobDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
