@@ -33,7 +33,12 @@ if usual and (not before or type(before) == 'string' and tonumber(before) < now)
 end
 
 -- The usual case when somebody holds it alone: to be told so, or to join the queue.
-local holding = not free and not ARGV[7] and now <= tonumber(ARGV[4]) and redis.pcall('GET', lock)
+local holding
+if free then
+  holding = false
+elseif not ARGV[7] and now <= tonumber(ARGV[4]) then
+  holding = redis.pcall('GET', lock)
+end
 if type(holding) == 'string' and holding ~= ARGV[2] then
   if ARGV[5] == '' then return { now, { '0', 0, redis.call('PTTL', lock), holding } } end
   if redis.call('ZADD', queue, 'NX', stamp, ARGV[5] .. ' ' .. ARGV[2]) == 1 then
@@ -55,7 +60,7 @@ end
 --#include queue.lua
 --#include place.lua
 
-local used, holder = taken()
+local used, holder = taken(holding)
 local waiting = not free and not holder and redis.call('EXISTS', queue) == 1
 local served = false
 

@@ -41,7 +41,7 @@ elseif used > 0 then
 end
 if not client then return { now, 0 } end
 
-if used == math.huge then used = 0 else used = used - drop(token) end
+if used == math.huge then used = 0 else used = drop(token, used) end
 tell(client, '0', fence, '0', token)
 used = serve(used, now, ARGV[1], true)
 if used == 0 then

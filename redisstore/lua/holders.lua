@@ -22,29 +22,31 @@ local function note(token, fence, client)
   outlive(signs, redis.call('PTTL', lock))
 end
 
--- drop takes out one who holds a part, and returns its weight.
-local function drop(token)
+-- drop takes out one who holds a part, of what is held, and returns what is left.
+local function drop(token, used)
   local weight = tonumber(string.match(redis.call('HGET', signs, '=' .. token) or '0', '^%d+'))
-  redis.call('HDEL', signs, '=' .. token)
   redis.call('ZREM', lock, token)
-  if redis.call('EXISTS', lock) == 1 then
+  if used > weight then
+    redis.call('HDEL', signs, '=' .. token)
     redis.call('HINCRBY', signs, '#', -weight)
   else
-    redis.call('HDEL', signs, '#')
+    redis.call('HDEL', signs, '=' .. token, '#')
   end
-  return weight
+  return used - weight
 end
 
 -- taken returns how much is held: math.huge, and by whom, if somebody holds alone;
--- else the weights of those who hold a part and whose time is not over.
-local function taken()
-  local holder = redis.pcall('GET', lock)
+-- else the weights of those who hold a part and whose time is not over. seen is what
+-- a GET has said of the lock, if it was asked already.
+local function taken(seen)
+  local holder = seen
+  if holder == nil then holder = redis.pcall('GET', lock) end
   if not holder then return 0 end
   if type(holder) == 'string' then return math.huge, holder end
   local used = tonumber(redis.call('HGET', signs, '#'))
   if not used then error(holder.err, 0) end -- a key that is not ours
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', lock, '-inf', math.floor(now / 1000))) do
-    used = used - drop(token)
+    used = drop(token, used)
   end
   return used
 end
@@ -64,7 +66,7 @@ local function part(token, weight, ttl, fence, client, used)
   local time = redis.call('TIME')
   redis.call('ZADD', lock, time[1] * 1000 + math.ceil(time[2] / 1000) + ttl, token)
   redis.call('HSET', signs, '#', integer(used + weight), '=' .. token, integer(weight) .. ' ' .. integer(fence) .. ' ' .. client)
-  outlive(lock, ttl)
+  if used == 0 then redis.call('PEXPIRE', lock, ttl) else outlive(lock, ttl) end
   outlive(signs, ttl + KEEP)
   return used + weight
 end

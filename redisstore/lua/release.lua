@@ -44,7 +44,7 @@ end
 
 local used, mine = 0, holder == token
 if type(holder) == 'table' then
-  used = taken()
+  used = taken(holder)
   mine = used > 0 and redis.call('ZSCORE', lock, token) ~= false
 end
 if mine and ARGV[4] ~= '0' then
@@ -52,7 +52,7 @@ if mine and ARGV[4] ~= '0' then
   local ms, kept = tonumber(ARGV[4]), token .. ' kept'
   if used > 0 then
     local weight, fence, client = string.match(redis.call('HGET', signs, '=' .. token), '^(%d+) (%d+) (.*)$')
-    used = used - drop(token)
+    used = drop(token, used)
     part(kept, tonumber(weight), ms, tonumber(fence), client, used)
   else
     redis.call('SET', lock, kept, 'PX', ms)
@@ -65,7 +65,7 @@ if mine and ARGV[4] ~= '0' then
   end
   return 1
 end
-if mine and used > 0 then used = used - drop(token) end
+if mine and used > 0 then used = drop(token, used) end
 used = serve(used, math.max(at, now), ARGV[5], true, head)
 if used == 0 then
   redis.call('DEL', lock)

@@ -46,7 +46,7 @@ end
 
 ttl = math.max(ttl, left)
 local fence = mint(now)
-if not holder then drop(token) end
+if not holder then drop(token, used) end
 if weight < limit then
   used = part(token, weight, ttl, fence, client, others)
   serve(used, now, ARGV[1], true)
