@@ -69,7 +69,6 @@ func (c *Client) releaseLater(h *hold, r Release) {
 // answered, that may still arrive: abandon goes on until it would be too late.
 func (c *Client) abandon(claim Claim, unanswered bool) {
 	c.persist(max(claim.TTL, ClaimTTL, time.Until(claim.Until)), func(ctx context.Context) bool {
-		const slack = 100 * time.Millisecond // between the store's clock and ours
 		late := time.Since(claim.Until) > slack
 		claim := claim
 		claim.Until = time.Now().Add(c.defaults.timeout)

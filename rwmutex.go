@@ -144,7 +144,6 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 
 // unanswered notes that a change may still arrive at the store, until then.
 func (h *hold) unanswered(w want, until time.Time) {
-	const slack = 100 * time.Millisecond // between the store's clock and ours
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	h.late, h.lateWeight = until.Add(slack), w.weight

@@ -15,6 +15,7 @@ const (
 	heartbeat  = ClaimTTL / 2           // the longest time between two signs of life
 	pollEvery  = 100 * time.Millisecond // between two questions, while the store cannot push
 	persistFor = time.Second            // beyond a TTL: to clean up after what may come late
+	slack      = 100 * time.Millisecond // between the store's clock and ours
 )
 
 // A waiter is where a call hears of the events for its token.
