@@ -47,11 +47,7 @@ func (s *Set) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
 // Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) is the
 // fence for one of them.
 func (s *Set) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	lease, err := s.Lock(ctx, options...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
+	return do(ctx, s.Lock, fn, options)
 }
 
 func (s *Set) acquire(ctx context.Context, options []Option, once bool) (*Lease, error) {
@@ -59,15 +55,16 @@ func (s *Set) acquire(ctx context.Context, options []Option, once bool) (*Lease,
 		return nil, invalid("a set of %d names: not within 1 to %d", n, MaxTogether)
 	}
 	set := s.c.defaults.with(options)
+	groups := s.c.store.Groups(s.names)
+	if len(groups) == 1 {
+		return s.c.acquire(ctx, all(groups[0]), set, once)
+	}
+	// Of all names, before the first group is taken.
 	if err := set.check(s.names[0], s.names[1:]...); err != nil {
 		return nil, err
 	}
 	if h := heldIn(ctx, s.c, all(s.names)); h != nil {
 		return h.enter(all(s.names), set.reentrant)
-	}
-	groups := s.c.store.Groups(s.names)
-	if len(groups) == 1 {
-		return s.c.acquire(ctx, all(groups[0]), set, once)
 	}
 	if set.token != "" && set.attempts > 0 && !once {
 		return nil, invalid("Attempts with a Token of your own on %q and others: not on names of several hash slots", s.names[0])

@@ -25,6 +25,15 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 	return value, err
 }
 
+// do runs fn while holding what lock takes.
+func do(ctx context.Context, lock func(context.Context, ...Option) (*Lease, error), fn func(ctx context.Context) error, options []Option) error {
+	lease, err := lock(ctx, options...)
+	if err != nil {
+		return err
+	}
+	return lease.run(ctx, fn)
+}
+
 // run calls fn with a context that ends with ctx or the lease, and unlocks.
 func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	h := l.h

@@ -170,15 +170,15 @@ func (c *Client) renew(ctx context.Context, batch []*hold) {
 	holds := make([]Hold, 0, len(batch))
 	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
 	left := c.defaults.timeout
+	c.mu.Lock()
 	for i, h := range batch {
-		c.mu.Lock()
 		ttls[i] = h.cap(sent, h.reach(sent))
 		left = min(left, h.deadline-sent)
-		c.mu.Unlock()
 		before := len(holds)
 		holds = h.holds(holds, ttls[i])
 		names[i] = len(holds) - before
 	}
+	c.mu.Unlock()
 	// A call that hangs must leave time for another one, on another connection.
 	ctx, cancel := context.WithTimeout(ctx, max(left/2, 5*time.Millisecond))
 	defer cancel()

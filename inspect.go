@@ -105,8 +105,7 @@ func (c *Client) Break(ctx context.Context, name string, fence uint64) (bool, er
 }
 
 // broken ends the lease that an event says was broken, all of it if it holds several
-// names. The caller holds c.mu, and
-// calls tell without it.
+// names. The caller holds c.mu, and calls tell without it.
 func (c *Client) broken(e Event) ending {
 	for _, h := range c.leases {
 		if h.token != e.Token {

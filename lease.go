@@ -190,7 +190,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	for try := 0; ; try++ {
 		sent := h.c.look()
 		ttl := h.cap(sent, d)
-		name, err := h.outcome(h.c.store.Extend(within, h.holds(nil, ttl)))
+		h.c.mu.Lock()
+		holds := h.holds(nil, ttl)
+		h.c.mu.Unlock()
+		name, err := h.outcome(h.c.store.Extend(within, holds))
 		h.c.note(ctx, err)
 		switch {
 		case err == nil:
@@ -206,10 +209,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// holds appends what the store is asked to extend.
+// holds appends what the store is asked to extend. The caller holds c.mu.
 func (h *hold) holds(to []Hold, ttl time.Duration) []Hold {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
 	to = append(to, Hold{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl})
 	for _, p := range h.more {
 		to = append(to, Hold{Name: p.name, Token: h.token, Client: h.c.id, Fence: p.fence, TTL: ttl})

@@ -41,11 +41,7 @@ func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) 
 // when fn has returned, or panicked. Do returns fn's error joined with that of
 // Unlock: an ErrLost means that fn may have run, in part, without the name.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	lease, err := m.Lock(ctx, options...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
+	return do(ctx, m.Lock, fn, options)
 }
 
 // Locker returns the mutex as a sync.Locker, for code that wants one. A Locker

@@ -54,20 +54,12 @@ func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, erro
 
 // Do runs fn while holding the name for writing, as Mutex.Do does.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	lease, err := m.Lock(ctx, options...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
+	return do(ctx, m.Lock, fn, options)
 }
 
 // RDo runs fn while holding the name for reading, as Mutex.Do does.
 func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	lease, err := m.RLock(ctx, options...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
+	return do(ctx, m.RLock, fn, options)
 }
 
 // Reading returns the mutex as a Doer that reads, for Call.

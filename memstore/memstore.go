@@ -172,7 +172,6 @@ func (s *Store) take(wanted []*entry, c dibs.Claim, now time.Time) dibs.Answer {
 			h.expires, h.fence = later(h.expires, now.Add(c.TTL)), fence
 			continue
 		}
-		e.leave(c.Token)
 		e.hold(c, fence, now.Add(c.TTL))
 	}
 	return dibs.Answer{Held: true, Fence: fence}

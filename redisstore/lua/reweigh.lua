@@ -24,17 +24,17 @@ local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include place.lua
 
 -- leave takes the token out, and returns what is held by others, and what its
--- holding had left; nothing if it did not hold.
+-- holding had left (nothing if it did not hold), and what taken has found.
 local function leave()
   local used, holder = taken()
-  if holder == token then return 0, redis.call('PTTL', lock), 1, used, holder end
+  if holder == token then return 0, redis.call('PTTL', lock), used, holder end
   local expires = used > 0 and not holder and redis.call('ZSCORE', lock, token)
-  if not expires then return nil, nil, nil, used, holder end
+  if not expires then return nil, nil, used, holder end
   local mine = tonumber(string.match(redis.call('HGET', signs, '=' .. token), '^%d+'))
-  return used - mine, tonumber(expires) - math.ceil(now / 1000), mine, used, holder
+  return used - mine, tonumber(expires) - math.ceil(now / 1000), used, holder
 end
 
-local others, left, _, used, holder = leave()
+local others, left, used, holder = leave()
 if not others or others + weight > limit then
   local who, ms = first(used, holder)
   if who == token then -- another one is in the way
