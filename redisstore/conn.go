@@ -21,8 +21,22 @@ type Conn interface {
 	// within seconds that a connection has gone mute.
 	Subscribe(ctx context.Context, channel string, on func(message string)) error
 
-	// Scan calls on with the keys that match a glob, on every master.
-	Scan(ctx context.Context, match string, on func(keys []string)) error
+	// Replicate is Do of one command, followed on the same connection and in the same
+	// round trip by WAIT, whose reply it returns. It calls answered once, with the
+	// command's reply, as soon as that has come: if answered returns false the caller
+	// waits no more, and WAIT need not be sent if it was not yet. The command's first
+	// key is its third argument.
+	Replicate(ctx context.Context, cmd, wait Cmd, answered func(Reply) (wait bool)) Reply
+
+	// Masters calls visit for each server that takes writes, one after another, until
+	// it returns an error.
+	Masters(ctx context.Context, visit func(Node) error) error
+}
+
+// A Node is one server of several.
+type Node struct {
+	Addr string // host:port, for people; empty if it is the only one
+	Do   func(ctx context.Context, cmds []Cmd, replies []Reply)
 }
 
 // A Cmd is one command with its arguments: EVALSHA, sha, 1, key, …

@@ -27,6 +27,7 @@ type keys struct {
 	text                 []byte
 	lock, end            int // the lock key lies within the queue's
 	signs, floor, length int
+	slot                 int // of all of them
 }
 
 // appendKeys writes the keys of a name to b. An auxiliary key is the lock key with
@@ -48,8 +49,9 @@ func (s *Store) appendKeys(b []byte, name string) keys {
 	k.signs = len(b)
 	b = append(append(b, b[:stem]...), signsSuffix...)
 	k.floor = len(b)
+	k.slot = slot(b[k.lock:k.end])
 	b = append(b, floorPrefix+"{"...)
-	b = strconv.AppendUint(b, uint64(slotTag(slot(b[k.lock:k.end]))), 10)
+	b = strconv.AppendUint(b, uint64(slotTag(k.slot)), 10)
 	b = append(b, '}')
 	k.length, k.text = len(b), b
 	return k

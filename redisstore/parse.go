@@ -24,7 +24,8 @@ func unexpected(v any) error {
 }
 
 // transient are the error replies after which it makes sense to ask again soon.
-var transient = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY"}
+// The last four are what a failover, or a slot on its way, looks like.
+var transient = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
 
 // fail tells a failure in the words of dibs. A server that answered with an error
 // has done nothing; else the outcome is unknown.
@@ -47,7 +48,8 @@ func fail(op, name string, err error) error {
 	}
 	refused := true
 	for _, code := range transient {
-		refused = refused && !strings.HasPrefix(text, code)
+		// Before Redis 7 an error inside a script is told in the middle of another.
+		refused = refused && !strings.HasPrefix(text, code) && !strings.Contains(text, "-"+code+" ")
 	}
 	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: refused}
 }
@@ -101,6 +103,15 @@ func takenName(c dibs.Claim, v any) string {
 		}
 	}
 	return c.Name
+}
+
+// parseMarks reads extend's reply: a mark for each of so many.
+func parseMarks(v any, n int) (marks string, ok bool) {
+	list, _ := v.([]any)
+	in := reader{fields: list}
+	in.int() // the time
+	marks = in.string()
+	return marks, !in.bad && len(marks) == n
 }
 
 // serverTime finds the server's time in a reply: to each script but release.
@@ -191,11 +202,11 @@ func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 	if fence == 0 && ticket != 0 {
 		return dibs.Event{Kind: dibs.Broken, Token: parts[3], Fence: ticket}, true
 	}
-	if fence == 0 {
+	if fence == 0 || s.copies != nil { // asking again is what waits for the replicas
 		return dibs.Event{Kind: dibs.Look, Token: parts[3]}, true
 	}
 	e := dibs.Event{Kind: dibs.Granted, Token: parts[3], Fence: fence, Ticket: ticket}
-	if now := s.clock.earliest(); sent > 0 && now > sent {
+	if now := s.clocks.one.earliest(); !s.sharded && sent > 0 && now > sent {
 		e.Age = time.Duration(now-sent) * time.Microsecond
 	}
 	return e, true
@@ -230,6 +241,12 @@ func (r *reader) string() string {
 	s, ok := r.next().(string)
 	r.must(ok)
 	return s
+}
+
+func (r *reader) list() []any {
+	l, ok := r.next().([]any)
+	r.must(ok)
+	return l
 }
 
 func (r *reader) uint() uint64 {

@@ -180,7 +180,7 @@ func TestParseMessage(t *testing.T) {
 func TestMessageAge(t *testing.T) {
 	s := New(nil)
 	begin := time.Now()
-	s.clock.learn(begin, begin, now)
+	s.clocks.one.learn(begin, begin, now)
 	time.Sleep(time.Millisecond)
 	sent := now - time.Second.Microseconds()
 	e, ok := s.parseMessage(fmt.Sprintf("7 5 %d tok", sent))
@@ -201,7 +201,10 @@ func TestFail(t *testing.T) {
 	}{
 		{ServerError("WRONGTYPE Operation against a key"), dibs.ErrForeign, false, true},
 		{ServerError("ERR user_script:1: WRONGTYPE Operation against a key"), dibs.ErrForeign, false, true},
-		{ServerError("READONLY You can't write against a read only replica."), dibs.ErrUnavailable, true, false},
+		{ServerError("READONLY You can't write against a read only replica."), dibs.ErrUnavailable, false, false},
+		{ServerError("ERR Error running script: @user_script: 9: -READONLY You can't write against a read only replica."), dibs.ErrUnavailable, false, false},
+		{ServerError("MOVED 3999 127.0.0.1:6381"), dibs.ErrUnavailable, false, false},
+		{ServerError("NOPERM this user has no permissions"), dibs.ErrUnavailable, true, false},
 		{ServerError("OOM command not allowed"), dibs.ErrUnavailable, true, false},
 		{ServerError("LOADING Redis is loading the dataset in memory"), dibs.ErrUnavailable, false, false},
 		{ServerError("BUSY Redis is busy running a script"), dibs.ErrUnavailable, false, false},
@@ -269,7 +272,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte("\x14\x0e7 5 9 tok"), "a b", uint64(now), int64(-2), int64(math.MinInt64))
 	f.Fuzz(func(t *testing.T, data []byte, token string, number uint64, left, clock int64) {
 		s := New(nil)
-		s.clock.learn(time.Now(), time.Now(), clock)
+		s.clocks.one.learn(time.Now(), time.Now(), clock)
 		rest := data
 		for len(rest) > 0 {
 			v := tree(&rest, 4)

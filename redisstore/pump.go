@@ -17,7 +17,7 @@ import (
 // and fuller packets: most of what a lock costs a server is reading from sockets.
 type pump struct {
 	conn   Conn
-	clock  *clock
+	clocks *clocks
 	prompt bool // the Conn returns by its context's deadline
 
 	mu      sync.Mutex
@@ -37,6 +37,7 @@ const (
 // A request is one script call. Its owner recycles it only after done.
 type request struct {
 	script *script
+	slot   int    // of its keys, or anywhere
 	cmd    Cmd    // EVALSHA, sha, number of keys, keys, arguments
 	merge  string // requests with the same may become one, or ""
 	claims int    // where the claims begin in cmd, for these
@@ -73,9 +74,9 @@ var (
 	errUnsent = errors.New("not sent in time: all connections, or the processor, are busy")
 )
 
-func newRequest(s *script, keys ...string) *request {
+func newRequest(s *script, slot int, keys ...string) *request {
 	r := requests.Get().(*request)
-	r.script = s
+	r.script, r.slot = s, slot
 	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
 	r.cmd = append(r.cmd, keys...)
 	r.merge, r.reply, r.sent, r.gone, r.batch = "", Reply{}, false, false, nil
@@ -285,7 +286,7 @@ func (p *pump) send(ctx context.Context, b *batch) {
 	p.judge(b, received.Sub(sent))
 	for i, c := range b.calls {
 		if now, ok := serverTime(b.replies[i]); ok {
-			p.clock.learn(sent, received, now)
+			p.clocks.learn(c.first.slot, sent, received, now)
 		}
 		c.answer(b.replies[i])
 	}

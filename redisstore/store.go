@@ -23,8 +23,9 @@ type Store struct {
 	conn    Conn
 	prefix  string
 	sharded bool
-	clock   *clock
+	clocks  *clocks
 	pump    *pump
+	copies  *copies // that a write must have, or nil
 }
 
 var _ dibs.Store = (*Store)(nil)
@@ -49,8 +50,8 @@ func Prompt() Option { return func(s *Store) { s.pump.prompt = true } }
 
 // New returns a Store on a connection. It does no I/O.
 func New(conn Conn, options ...Option) *Store {
-	c := &clock{epoch: time.Now()}
-	s := &Store{conn: conn, prefix: "lock:", clock: c, pump: &pump{conn: conn, clock: c}}
+	c := newClocks()
+	s := &Store{conn: conn, prefix: "lock:", clocks: c, pump: &pump{conn: conn, clocks: c}}
 	for _, set := range options {
 		if set != nil {
 			set(s)
@@ -100,18 +101,20 @@ func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, 
 	// The first request on a fresh store knows no server time, so its claim is
 	// void, and learns it. So does one after the server's clock was set.
 	for range 3 {
-		reply, _ := s.pump.do(ctx, s.request(op, c), c.Until)
+		reply, short := s.call(ctx, s.request(op, c), c.Until, grants)
 		if reply.Err != nil {
 			return dibs.Answer{}, fail(string(op), c.Name, reply.Err)
 		}
 		answer, void, err := parseAnswer(reply.Value)
-		if err != nil {
+		switch {
+		case err != nil:
 			return dibs.Answer{}, fail(string(op), c.Name, err)
-		}
-		if !void {
-			if !answer.Held {
-				answer.Name = takenName(c, reply.Value)
-			}
+		case short != nil:
+			return dibs.Answer{}, s.giveBack(ctx, op, c, short)
+		case answer.Held:
+			return answer, nil
+		case !void:
+			answer.Name = takenName(c, reply.Value)
 			return answer, nil
 		}
 	}
@@ -137,6 +140,9 @@ func (s *Store) request(op asking, c dibs.Claim) *request {
 }
 
 func (s *Store) checkClaim(c dibs.Claim) error {
+	if err := s.copies.check(); err != nil {
+		return err
+	}
 	if err := s.check(c.Name); err != nil {
 		return err
 	}
@@ -176,14 +182,15 @@ func (s *Store) acquireRequest(c dibs.Claim) *request {
 	ttl := len(b)
 	b = strconv.AppendInt(b, milliseconds(c.TTL), 10)
 	until := len(b)
-	b = strconv.AppendInt(b, s.clock.latest(c.Until), 10)
+	at := s.slotOf(k)
+	b = strconv.AppendInt(b, s.clocks.of(at).latest(c.Until), 10)
 	place := len(b)
 	if c.Queue {
 		b = appendPlace(b, c)
 	}
 	text := string(b)
 	lock, queue, signs, floor := k.cut(text)
-	r := newRequest(acquireScript, lock, queue, signs, floor)
+	r := newRequest(acquireScript, at, lock, queue, signs, floor)
 	r.args(s.checkArg())
 	r.merge, r.claims = lock, len(r.cmd)
 	r.args(c.Token, text[ttl:until], text[until:place], text[place:], share(c))
@@ -203,8 +210,10 @@ func weighs(c dibs.Claim) string { return fmt.Sprintf("%d/%d %s", c.Weight, c.Li
 // allRequest asks for several names at once.
 func (s *Store) allRequest(c dibs.Claim) *request {
 	var keys []string
+	at := anywhere
 	for _, name := range append([]string{c.Name}, c.With...) {
 		k := s.appendKeys(nil, name)
+		at = s.slotOf(k)
 		lock, queue, signs, floor := k.cut(string(k.text))
 		keys = append(keys, lock, queue, signs, floor)
 	}
@@ -212,14 +221,14 @@ func (s *Store) allRequest(c dibs.Claim) *request {
 	if c.Queue {
 		place = string(appendPlace(nil, c))
 	}
-	r := newRequest(allScript, keys...)
-	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clock.latest(c.Until)), place)
+	r := newRequest(allScript, at, keys...)
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clocks.of(at).latest(c.Until)), place)
 	return r
 }
 
 func (s *Store) reweighRequest(c dibs.Claim) *request {
 	r := s.requestOn(reweighScript, c.Name)
-	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clock.latest(c.Until)), weighs(c))
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clocks.of(r.slot).latest(c.Until)), weighs(c))
 	return r
 }
 
@@ -227,7 +236,15 @@ func (s *Store) reweighRequest(c dibs.Claim) *request {
 func (s *Store) requestOn(script *script, name string) *request {
 	k := s.appendKeys(nil, name)
 	lock, queue, signs, floor := k.cut(string(k.text))
-	return newRequest(script, lock, queue, signs, floor)
+	return newRequest(script, s.slotOf(k), lock, queue, signs, floor)
+}
+
+// slotOf tells which server's clock counts for the keys of a name.
+func (s *Store) slotOf(k keys) int {
+	if !s.sharded {
+		return anywhere
+	}
+	return k.slot
 }
 
 // appendPlace writes a place in the queue without its token.
@@ -334,12 +351,13 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place 
 	fence := len(b)
 	b = strconv.AppendUint(b, rel.Fence, 10)
 	now := len(b)
-	b = strconv.AppendInt(b, s.clock.earliest(), 10)
+	at := s.slotOf(k)
+	b = strconv.AppendInt(b, s.clocks.of(at).earliest(), 10)
 	keep := len(b)
 	b = strconv.AppendInt(b, milliseconds(rel.Keep), 10)
 	text := string(b)
 	lock, queue, signs, floor := k.cut(text)
-	r := newRequest(releaseScript, lock, queue, signs, floor)
+	r := newRequest(releaseScript, at, lock, queue, signs, floor)
 	r.args(rel.Token, text[fence:now], text[now:keep], text[keep:], s.checkArg(), place)
 	reply, twice := s.pump.do(ctx, r, rel.Until)
 	if reply.Err != nil {
@@ -404,22 +422,21 @@ func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, unti
 	keys := make([]string, 0, 2*len(group))
 	args := make([]string, 0, 4*len(group))
 	var buf [512]byte
+	slot := anywhere
 	for _, at := range group {
 		h := holds[at]
 		k := s.appendKeys(buf[:0], h.Name)
 		lock, _, signs, _ := k.cut(string(k.text))
+		slot = s.slotOf(k)
 		keys = append(keys, lock, signs)
 		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client)
 	}
-	r := newRequest(extendScript, keys...)
+	r := newRequest(extendScript, slot, keys...)
 	r.args(args...)
-	reply, _ := s.pump.do(ctx, r, until)
+	reply, short := s.call(ctx, r, until, always)
 	errs := make([]error, len(group))
-	fields := reader{}
-	fields.fields, _ = reply.Value.([]any)
-	fields.int() // the time
-	marks := fields.string()
-	if reply.Err == nil && (fields.bad || len(marks) != len(group)) {
+	marks, ok := parseMarks(reply.Value, len(group))
+	if reply.Err == nil && !ok {
 		reply.Err = unexpected(reply.Value)
 	}
 	for i, at := range group {
@@ -428,6 +445,8 @@ func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, unti
 			errs[i] = fail("extend", holds[at].Name, reply.Err)
 		case marks[i] == '0':
 			errs[i] = dibs.ErrLost
+		case marks[i] == '1' && short != nil:
+			errs[i] = fail("extend", holds[at].Name, short)
 		case marks[i] != '1':
 			errs[i] = fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrForeign, dibs.ErrLost, keys[2*i])
 		}
@@ -457,18 +476,54 @@ func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
 // List implements dibs.Store. It scans the whole keyspace.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	found := make(map[string]bool) // a scan may tell a key twice
-	err := s.conn.Scan(ctx, quote(s.prefix)+pattern, func(keys []string) {
-		for _, key := range keys {
+	err := s.conn.Masters(ctx, func(n Node) error {
+		return scan(ctx, n, quote(s.prefix)+pattern, func(key string) {
 			name := key[len(s.prefix):]
 			if dibs.CheckName(name) == nil && checkKey(key) == nil {
 				found[name] = true
 			}
-		}
+		})
 	})
 	if err != nil {
 		return nil, fail("list", pattern, err)
 	}
 	return slices.Collect(maps.Keys(found)), nil
+}
+
+// scan calls on with the keys of one server that match a glob.
+func scan(ctx context.Context, n Node, match string, on func(key string)) error {
+	const page = 1000
+	for cursor := "0"; ; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		reply := ask(ctx, n, "SCAN", cursor, "MATCH", match, "COUNT", count(page))
+		if reply.Err != nil {
+			return reply.Err
+		}
+		pair, _ := reply.Value.([]any)
+		in := reader{fields: pair}
+		cursor = in.string()
+		keys := in.list()
+		if in.bad || len(in.fields) > 0 {
+			return unexpected(reply.Value)
+		}
+		for _, key := range keys {
+			if text, ok := key.(string); ok {
+				on(text)
+			}
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// ask puts one command to one server.
+func ask(ctx context.Context, n Node, cmd ...string) Reply {
+	var reply [1]Reply
+	n.Do(ctx, []Cmd{cmd}, reply[:])
+	return reply[0]
 }
 
 // quote makes a text match itself in a glob.

@@ -206,8 +206,21 @@ func (c *Conn) dropIdle() {
 	}
 }
 
-// Scan implements redisstore.Conn: it walks the server's whole keyspace. Like
-// SCAN itself it may give a key twice.
+// Replicate implements redisstore.Conn. It reads both replies before it tells the
+// first: who wants to see a wait that is cut short needs a client library.
+func (c *Conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	var replies [2]redisstore.Reply
+	c.Do(ctx, []redisstore.Cmd{cmd, wait}, replies[:])
+	answered(replies[0])
+	return replies[1]
+}
+
+// Masters implements redisstore.Conn.
+func (c *Conn) Masters(_ context.Context, visit func(redisstore.Node) error) error {
+	return visit(redisstore.Node{Addr: c.addr, Do: c.Do})
+}
+
+// Scan walks the server's whole keyspace. Like SCAN itself it may give a key twice.
 func (c *Conn) Scan(ctx context.Context, match string, on func(keys []string)) error {
 	cursor := "0"
 	for {

@@ -12,6 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -27,6 +30,10 @@ type Option = redisstore.Option
 // redisstore.Prefix for the keys beside these.
 func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 
+// WithReplicas makes acquiring and renewing wait until n replicas have the write. See
+// redisstore.WithReplicas.
+func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
+
 // New returns a store on a client. It does no I/O. A redis.Ring is refused by each
 // call: it moves a key to another server when one does not answer, where the lock
 // is free.
@@ -36,12 +43,13 @@ func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
 	}
 	single, ok := rdb.(*redis.Client)
 	if !ok {
-		c := &conn{rdb: rdb, soon: rdb}
+		cluster, _ := rdb.(*redis.ClusterClient)
+		c := &conn{rdb: rdb, soon: rdb, cluster: cluster}
 		return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
 	}
 	// The clones share the client's connections. They do not wait for a mute one for
 	// longer than any operation lasts, so that a few such cannot use up the pool.
-	c := &conn{rdb: single.WithTimeout(ioTimeout), soon: single.WithTimeout(soonTimeout)}
+	c := &conn{rdb: single.WithTimeout(ioTimeout), soon: single.WithTimeout(soonTimeout), single: single}
 	return redisstore.New(c, append([]Option{redisstore.Prompt()}, options...)...)
 }
 
@@ -54,6 +62,9 @@ const (
 type conn struct {
 	rdb  redis.UniversalClient
 	soon redis.UniversalClient // for what has a deadline
+
+	single  *redis.Client        // or
+	cluster *redis.ClusterClient // what it is
 }
 
 // once is a command that go-redis does not send twice: dibs must know whether the
@@ -78,7 +89,12 @@ func (ring) Subscribe(ctx context.Context, _ string, _ func(string)) error {
 	return errRing
 }
 
-func (ring) Scan(context.Context, string, func([]string)) error { return errRing }
+func (ring) Replicate(_ context.Context, _, _ redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	answered(redisstore.Reply{Err: errRing})
+	return redisstore.Reply{Err: errRing}
+}
+
+func (ring) Masters(context.Context, func(redisstore.Node) error) error { return errRing }
 
 // Do implements redisstore.Conn.
 func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
@@ -89,6 +105,13 @@ func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redissto
 		fill(replies, context.DeadlineExceeded)
 		return
 	}
+	do(ctx, rdb, cmds, replies)
+	for _, r := range replies {
+		c.notice(r.Err)
+	}
+}
+
+func do(ctx context.Context, rdb redis.UniversalClient, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	if len(cmds) == 1 {
 		cmd := command(ctx, cmds[0])
 		_ = rdb.Process(ctx, cmd) // the command keeps its error
@@ -105,6 +128,69 @@ func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redissto
 	for i, cmd := range sent {
 		replies[i] = reply(cmd)
 	}
+}
+
+// notice makes a cluster's client look who has which slots, after a node was not
+// reached or has sent us away. By itself go-redis does so once a minute, and until
+// then asks the dead one (redis/go-redis#3979). It looks five times a second at most.
+func (c *conn) notice(err error) {
+	if err == nil || c.cluster == nil {
+		return
+	}
+	var server redisstore.ServerError
+	if !errors.As(err, &server) || strings.HasPrefix(string(server), "MOVED") {
+		c.cluster.ReloadState(context.Background())
+	}
+}
+
+// Replicate implements redisstore.Conn.
+func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	first := told{once: command(ctx, cmd)}
+	first.tell = sync.OnceFunc(func() { answered(reply(first.once)) })
+	acks := command(ctx, wait)
+	rdb, err := c.serverOf(ctx, cmd[3], wait)
+	if err != nil {
+		first.SetErr(err)
+		acks.SetErr(err)
+	} else {
+		pipe := rdb.Pipeline()
+		_ = pipe.Process(ctx, first) // only queues
+		_ = pipe.Process(ctx, acks)
+		_, _ = pipe.Exec(ctx) // each command keeps its own error
+	}
+	c.notice(reply(first.once).Err)
+	return reply(acks)
+}
+
+// told is a command that tells when it was answered: go-redis sets its error, or nil,
+// as soon as it has read the reply, before it reads that of the next one.
+type told struct {
+	once
+	tell func()
+}
+
+// SetErr implements redis.Cmder.
+func (t told) SetErr(err error) {
+	t.once.SetErr(err)
+	t.tell()
+}
+
+// serverOf returns a client of the server that has a key, which reads for long enough.
+func (c *conn) serverOf(ctx context.Context, key string, wait redisstore.Cmd) (*redis.Client, error) {
+	ms, err := strconv.Atoi(wait[2])
+	if err != nil {
+		return nil, err
+	}
+	one := c.single
+	switch {
+	case c.cluster != nil:
+		if one, err = c.cluster.MasterForKey(ctx, key); err != nil {
+			return nil, err
+		}
+	case one == nil:
+		return nil, fmt.Errorf("%w: WithReplicas needs a *redis.Client or *redis.ClusterClient, this is a %T", dibs.ErrInvalid, c.rdb)
+	}
+	return one.WithTimeout(ioTimeout + time.Duration(ms)*time.Millisecond), nil
 }
 
 // idle reports whether a request need not wait for a connection, which could last.
@@ -182,36 +268,24 @@ func failure(err error) error {
 	return err
 }
 
-// Scan implements redisstore.Conn.
-func (c *conn) Scan(ctx context.Context, match string, on func(keys []string)) error {
-	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
-		pages := make(chan []string)
-		failed := make(chan error, 1)
-		go func() {
-			failed <- cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-				return scan(ctx, node, match, func(keys []string) { pages <- keys })
-			})
-			close(pages)
-		}()
-		for keys := range pages {
-			on(keys)
-		}
-		return <-failed
+// Masters implements redisstore.Conn.
+func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) error {
+	if c.cluster == nil {
+		return visit(node(c.rdb, ""))
 	}
-	return scan(ctx, c.rdb, match, on)
+	var mu sync.Mutex
+	return failure(c.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return visit(node(master, master.Options().Addr))
+	}))
 }
 
-func scan(ctx context.Context, node redis.Cmdable, match string, on func(keys []string)) error {
-	const page = 1000
-	for cursor := uint64(0); ; {
-		keys, next, err := node.Scan(ctx, cursor, match, page).Result()
-		if err != nil {
-			return failure(err)
-		}
-		on(keys)
-		if next == 0 {
-			return nil
-		}
-		cursor = next
+func node(rdb redis.UniversalClient, addr string) redisstore.Node {
+	return redisstore.Node{
+		Addr: addr,
+		Do: func(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+			do(ctx, rdb, cmds, replies)
+		},
 	}
 }
