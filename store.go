@@ -78,7 +78,8 @@ type Store interface {
 	// It never brings back a lease that has ended.
 	Extend(ctx context.Context, holds []Hold) []error
 
-	// Watch calls on with the events for one client until ctx ends, and returns.
+	// Watch calls on with the events for one client until ctx ends, and returns. It may
+	// call on from several goroutines.
 	// It reconnects by itself and calls on with Up each time events flow (again).
 	// Events are hints: one may be lost, and then costs latency. It returns early
 	// only if the store cannot push at all.
@@ -169,6 +170,9 @@ const (
 	Up
 	// Down: events stopped, Event.Err says why. The store tries again.
 	Down
+	// Changed: another server has taken over, which may have forgotten claims. Events
+	// flow as before.
+	Changed
 )
 
 // An Event is pushed to a client by Watch.

@@ -112,11 +112,10 @@ func (c *Client) hear(e Event) {
 		}
 		changed = c.events != before && (c.events == cut || before == cut)
 		back = e.Kind == Up && before != unknown
-		for _, first := range c.waiters {
-			for w := first; w != nil; w = w.next {
-				w.tell(Event{Kind: Look})
-			}
-		}
+		c.lookAgain()
+	case Changed:
+		back = true
+		c.lookAgain()
 	}
 	c.mu.Unlock()
 	broken.tell()
@@ -125,6 +124,15 @@ func (c *Client) hear(e Event) {
 	}
 	if hooks := c.defaults.hooks; changed && hooks != nil && hooks.Degraded != nil {
 		hooks.Degraded(Degraded{Err: e.Err})
+	}
+}
+
+// lookAgain makes all waiters ask. The caller holds c.mu.
+func (c *Client) lookAgain() {
+	for _, first := range c.waiters {
+		for w := first; w != nil; w = w.next {
+			w.tell(Event{Kind: Look})
+		}
 	}
 }
 

@@ -54,6 +54,12 @@ func fail(op, name string, err error) error {
 	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: refused}
 }
 
+// onItsWay reports whether a slot is being moved to another server.
+func onItsWay(err error) bool {
+	var server ServerError
+	return errors.As(err, &server) && strings.HasPrefix(string(server), "TRYAGAIN")
+}
+
 // parseAnswer reads acquire's reply to one claim: the fence, if it is held and that
 // is the server's time, or the server's time and an answer.
 func parseAnswer(v any) (answer dibs.Answer, void bool, err error) {

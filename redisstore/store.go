@@ -417,8 +417,22 @@ func (s *Store) group(holds []dibs.Hold, errs []error) [][]int {
 	return groups
 }
 
-// extend does one script call. Its i-th result belongs to holds[group[i]].
+// extend extends the holds at some indices. Its i-th result belongs to holds[group[i]].
 func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, until time.Time) []error {
+	errs := s.extendTogether(ctx, holds, group, until, false)
+	if !onItsWay(errs[0]) {
+		return errs
+	}
+	var each sync.WaitGroup
+	for i := range group {
+		each.Go(func() { errs[i] = s.extendTogether(ctx, holds, group[i:i+1], until, true)[0] })
+	}
+	each.Wait()
+	return errs
+}
+
+// extendTogether does one script call: with the lock keys alone, if bare.
+func (s *Store) extendTogether(ctx context.Context, holds []dibs.Hold, group []int, until time.Time, bare bool) []error {
 	keys := make([]string, 0, 2*len(group))
 	args := make([]string, 0, 4*len(group))
 	var buf [512]byte
@@ -428,7 +442,9 @@ func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, unti
 		k := s.appendKeys(buf[:0], h.Name)
 		lock, _, signs, _ := k.cut(string(k.text))
 		slot = s.slotOf(k)
-		keys = append(keys, lock, signs)
+		if keys = append(keys, lock); !bare {
+			keys = append(keys, signs)
+		}
 		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client)
 	}
 	r := newRequest(extendScript, slot, keys...)
@@ -448,7 +464,7 @@ func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, unti
 		case marks[i] == '1' && short != nil:
 			errs[i] = fail("extend", holds[at].Name, short)
 		case marks[i] != '1':
-			errs[i] = fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrForeign, dibs.ErrLost, keys[2*i])
+			errs[i] = fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrForeign, dibs.ErrLost, s.prefix+holds[at].Name)
 		}
 	}
 	return errs

@@ -1,7 +1,9 @@
 -- Extends holdings. Atomic; never shortens, never brings back. All keys are of
 -- one slot where the server shards.
 --
--- KEYS   for each: lock, signs: see holders.lua
+-- KEYS   for each: lock, signs: see holders.lua. For a single one, signs may be left
+--        out: while a slot is on its way to another server of a cluster, that serves
+--        what has one key, and refuses (TRYAGAIN) several of which some do not exist.
 -- ARGV   for each: token, TTL in ms, fence or "0", client
 -- Reply  {the server's time in µs, a string with a character for each: "1" the token
 --        holds, "0" it does not, "x" the key holds another kind of value}
@@ -22,7 +24,7 @@ local function share(lock, signs, token, ttl)
   local later = math.ceil(now / 1000) + ttl
   if later > expires then redis.call('ZADD', lock, later, token) end
   outlive(lock, ttl)
-  outlive(signs, ttl + 60000)
+  if signs then outlive(signs, ttl + 60000) end
   return '1'
 end
 
@@ -38,7 +40,7 @@ for i = 1, #KEYS, 2 do
     mark = '0'
   else
     outlive(lock, ttl)
-    if fence ~= '0' then -- noted here, and not at every grant: short ones need it least
+    if signs and fence ~= '0' then -- noted here, and not at every grant: short ones need it least
       local noted, whose = string.match(redis.call('HGET', signs, '=') or '', '^(%d+) %S+ (.*)$')
       if whose ~= token or tonumber(noted) <= tonumber(fence) then -- or it was sent before that one
         redis.call('HSET', signs, '=', fence .. ' ' .. client .. ' ' .. token)
