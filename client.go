@@ -46,6 +46,8 @@ type Client struct {
 	remains map[*hold]struct{} // sets that lost a name, and still have the others
 	waiters map[string]*waiter
 	spare   *waiter // to be used again
+
+	renewedAll time.Duration // when all leases were made due at once, or zero
 }
 
 // flow says whether the store's events flow.

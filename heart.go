@@ -250,13 +250,24 @@ func (c *Client) settle(h *hold, sent, ttl time.Duration, names int, name string
 // work again: the store may have forgotten them.
 func (c *Client) renewAll() {
 	c.mu.Lock()
-	now := c.now()
+	c.renewedAll = c.now()
 	for _, h := range c.leases {
-		h.due = now
+		h.due = c.renewedAll
 	}
 	heap.Init(&c.leases)
 	c.rouse()
 	c.mu.Unlock()
+}
+
+// renewAfresh is renewAll, also of leases whose renewal is under way: it may be waiting
+// for a server that is no more.
+func (c *Client) renewAfresh() {
+	c.mu.Lock()
+	for _, h := range c.leases {
+		h.renewing = false
+	}
+	c.mu.Unlock()
+	c.renewAll()
 }
 
 // note watches the outcomes of operations: the first success after a failure to
@@ -268,7 +279,15 @@ func (c *Client) note(ctx context.Context, err error) {
 		if !refused(err) && ctx.Err() == nil {
 			c.shaky.Store(true)
 		}
-	case c.shaky.Load() && c.shaky.CompareAndSwap(true, false):
+	case c.shaky.Load() && c.calm() && c.shaky.CompareAndSwap(true, false):
 		c.renewAll()
 	}
+}
+
+// calm reports whether all was renewed long enough ago. Of several servers one may be
+// down for long: then what fails and what does not take turns.
+func (c *Client) calm() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.renewedAll == 0 || c.now()-c.renewedAll >= time.Second
 }

@@ -120,7 +120,7 @@ func (c *Client) hear(e Event) {
 	c.mu.Unlock()
 	broken.tell()
 	if back {
-		c.renewAll() // the store may have forgotten them
+		c.renewAfresh() // the store may have forgotten them
 	}
 	if hooks := c.defaults.hooks; changed && hooks != nil && hooks.Degraded != nil {
 		hooks.Degraded(Degraded{Err: e.Err})

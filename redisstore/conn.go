@@ -33,6 +33,10 @@ type Conn interface {
 	Masters(ctx context.Context, visit func(Node) error) error
 }
 
+// A Refresher is a Conn to a cluster that can be told that slots may have changed
+// hands, and looks who has them.
+type Refresher interface{ Refresh() }
+
 // A Node is one server of several.
 type Node struct {
 	Addr string // host:port, for people; empty if it is the only one

@@ -212,7 +212,10 @@ func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 		return dibs.Event{Kind: dibs.Look, Token: parts[3]}, true
 	}
 	e := dibs.Event{Kind: dibs.Granted, Token: parts[3], Fence: fence, Ticket: ticket}
-	if now := s.clocks.one.earliest(); !s.sharded && sent > 0 && now > sent {
+	if s.sharded {
+		return e, true // nobody tells by whose clock it was sent
+	}
+	if now := s.shards.one().clock.earliest(); sent > 0 && now > sent {
 		e.Age = time.Duration(now-sent) * time.Microsecond
 	}
 	return e, true

@@ -180,7 +180,7 @@ func TestParseMessage(t *testing.T) {
 func TestMessageAge(t *testing.T) {
 	s := New(nil)
 	begin := time.Now()
-	s.clocks.one.learn(begin, begin, now)
+	s.shards.one().clock.learn(begin, begin, now)
 	time.Sleep(time.Millisecond)
 	sent := now - time.Second.Microseconds()
 	e, ok := s.parseMessage(fmt.Sprintf("7 5 %d tok", sent))
@@ -272,7 +272,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte("\x14\x0e7 5 9 tok"), "a b", uint64(now), int64(-2), int64(math.MinInt64))
 	f.Fuzz(func(t *testing.T, data []byte, token string, number uint64, left, clock int64) {
 		s := New(nil)
-		s.clocks.one.learn(time.Now(), time.Now(), clock)
+		s.shards.one().clock.learn(time.Now(), time.Now(), clock)
 		rest := data
 		for len(rest) > 0 {
 			v := tree(&rest, 4)

@@ -17,7 +17,7 @@ import (
 // and fuller packets: most of what a lock costs a server is reading from sockets.
 type pump struct {
 	conn   Conn
-	clocks *clocks
+	clock  *clock
 	prompt bool // the Conn returns by its context's deadline
 
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ const (
 // A request is one script call. Its owner recycles it only after done.
 type request struct {
 	script *script
-	slot   int    // of its keys, or anywhere
+	shard  *shard // of its keys
 	cmd    Cmd    // EVALSHA, sha, number of keys, keys, arguments
 	merge  string // requests with the same may become one, or ""
 	claims int    // where the claims begin in cmd, for these
@@ -74,9 +74,9 @@ var (
 	errUnsent = errors.New("not sent in time: all connections, or the processor, are busy")
 )
 
-func newRequest(s *script, slot int, keys ...string) *request {
+func newRequest(s *script, at *shard, keys ...string) *request {
 	r := requests.Get().(*request)
-	r.script, r.slot = s, slot
+	r.script, r.shard = s, at
 	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
 	r.cmd = append(r.cmd, keys...)
 	r.merge, r.reply, r.sent, r.gone, r.batch = "", Reply{}, false, false, nil
@@ -286,7 +286,7 @@ func (p *pump) send(ctx context.Context, b *batch) {
 	p.judge(b, received.Sub(sent))
 	for i, c := range b.calls {
 		if now, ok := serverTime(b.replies[i]); ok {
-			p.clocks.learn(c.first.slot, sent, received, now)
+			p.clock.learn(sent, received, now)
 		}
 		c.answer(b.replies[i])
 	}

@@ -73,7 +73,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	c := &tap{exchanges: make(chan *exchange, 1000)}
-	r := &rig{t, &pump{conn: c, clocks: newClocks()}, c}
+	r := &rig{t, &pump{conn: c, clock: newClock()}, c}
 	t.Cleanup(func() {
 		r.eventually("the workers go home", func() bool { return r.workers == 0 })
 	})
@@ -184,14 +184,14 @@ func (c *caller) wantErr(want error) {
 
 // plain is a request that does not merge.
 func plain(arg string) *request {
-	r := newRequest(releaseScript, anywhere, "key")
+	r := newRequest(releaseScript, nil, "key")
 	r.args(arg)
 	return r
 }
 
 // claimOn is a request as acquire makes it.
 func claimOn(name, token string) *request {
-	r := newRequest(acquireScript, anywhere, name, name+":q")
+	r := newRequest(acquireScript, nil, name, name+":q")
 	r.args("check")
 	r.merge, r.claims = name, len(r.cmd)
 	r.args(token, "ttl", "until", "place")
@@ -227,7 +227,7 @@ func TestPumpSendsAtOnce(t *testing.T) {
 		wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check a ttl until place")
 		e.reply(now + int64(i))
 		c.wantValue(now + int64(i))
-		if i == 0 && r.clocks.one.latest(time.Now()) < now {
+		if i == 0 && r.clock.latest(time.Now()) < now {
 			t.Error("the clock has not learnt")
 		}
 	}
@@ -574,7 +574,7 @@ func TestPumpUnderLoad(t *testing.T) {
 func underLoad(t *testing.T, prompt bool) {
 	const callers, rounds = 200, 100
 	conn := new(echo)
-	p := &pump{conn: conn, clocks: newClocks(), prompt: prompt}
+	p := &pump{conn: conn, clock: newClock(), prompt: prompt}
 	var group sync.WaitGroup
 	for i := range callers {
 		group.Go(func() {

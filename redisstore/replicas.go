@@ -63,17 +63,17 @@ func (e *ReplicasError) Unwrap() error { return e.Cause }
 // so.
 func (s *Store) call(ctx context.Context, r *request, until time.Time, grants func(Reply) bool) (reply Reply, short error) {
 	if s.copies == nil {
-		reply, _ = s.pump.do(ctx, r, until)
+		reply, _ = r.shard.pump.do(ctx, r, until)
 		return reply, nil
 	}
-	q := question{script: r.script, slot: r.slot, cmd: slices.Clone(r.cmd)}
+	q := question{script: r.script, shard: r.shard, cmd: slices.Clone(r.cmd)}
 	if !s.copies.silent.Load() {
 		requests.Put(r)
 		return s.replicate(ctx, q, until, grants)
 	}
 	// Nobody would answer WAIT before its time: only who is granted something asks
 	// it. To ask again for what is held changes nothing.
-	reply, _ = s.pump.do(ctx, r, until)
+	reply, _ = r.shard.pump.do(ctx, r, until)
 	if reply.Err != nil || !grants(reply) {
 		return reply, nil
 	}
@@ -92,7 +92,7 @@ func always(Reply) bool { return true }
 // A question is a script call that may be sent again.
 type question struct {
 	script *script
-	slot   int
+	shard  *shard
 	cmd    Cmd
 }
 
@@ -139,7 +139,7 @@ func (s *Store) send(ctx context.Context, q question, within time.Duration, gran
 	go func() {
 		acks <- s.conn.Replicate(context.WithoutCancel(ctx), q.cmd, wait, func(r Reply) bool {
 			if now, ok := serverTime(r); ok {
-				s.clocks.learn(q.slot, sent, time.Now(), now)
+				q.shard.clock.learn(sent, time.Now(), now)
 			}
 			answer <- r
 			return r.Err == nil && grants(r)

@@ -23,8 +23,7 @@ type Store struct {
 	conn    Conn
 	prefix  string
 	sharded bool
-	clocks  *clocks
-	pump    *pump
+	shards  *shards
 	copies  *copies // that a write must have, or nil
 }
 
@@ -46,12 +45,11 @@ func Sharded() Option { return func(s *Store) { s.sharded = true } }
 // Prompt says that the Conn returns from Do soon after its context's Deadline, which
 // it must look at (Done does not tell it), so that callers need not leave the waiting
 // to others. Adapters set it.
-func Prompt() Option { return func(s *Store) { s.pump.prompt = true } }
+func Prompt() Option { return func(s *Store) { s.shards.one().pump.prompt = true } }
 
 // New returns a Store on a connection. It does no I/O.
 func New(conn Conn, options ...Option) *Store {
-	c := newClocks()
-	s := &Store{conn: conn, prefix: "lock:", clocks: c, pump: &pump{conn: conn, clocks: c}}
+	s := &Store{conn: conn, prefix: "lock:", shards: newShards(conn)}
 	for _, set := range options {
 		if set != nil {
 			set(s)
@@ -182,8 +180,8 @@ func (s *Store) acquireRequest(c dibs.Claim) *request {
 	ttl := len(b)
 	b = strconv.AppendInt(b, milliseconds(c.TTL), 10)
 	until := len(b)
-	at := s.slotOf(k)
-	b = strconv.AppendInt(b, s.clocks.of(at).latest(c.Until), 10)
+	at := s.shardOf(k)
+	b = strconv.AppendInt(b, at.clock.latest(c.Until), 10)
 	place := len(b)
 	if c.Queue {
 		b = appendPlace(b, c)
@@ -210,10 +208,10 @@ func weighs(c dibs.Claim) string { return fmt.Sprintf("%d/%d %s", c.Weight, c.Li
 // allRequest asks for several names at once.
 func (s *Store) allRequest(c dibs.Claim) *request {
 	var keys []string
-	at := anywhere
+	var at *shard
 	for _, name := range append([]string{c.Name}, c.With...) {
 		k := s.appendKeys(nil, name)
-		at = s.slotOf(k)
+		at = s.shardOf(k)
 		lock, queue, signs, floor := k.cut(string(k.text))
 		keys = append(keys, lock, queue, signs, floor)
 	}
@@ -222,13 +220,13 @@ func (s *Store) allRequest(c dibs.Claim) *request {
 		place = string(appendPlace(nil, c))
 	}
 	r := newRequest(allScript, at, keys...)
-	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clocks.of(at).latest(c.Until)), place)
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(at.clock.latest(c.Until)), place)
 	return r
 }
 
 func (s *Store) reweighRequest(c dibs.Claim) *request {
 	r := s.requestOn(reweighScript, c.Name)
-	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(s.clocks.of(r.slot).latest(c.Until)), weighs(c))
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(r.shard.clock.latest(c.Until)), weighs(c))
 	return r
 }
 
@@ -236,15 +234,15 @@ func (s *Store) reweighRequest(c dibs.Claim) *request {
 func (s *Store) requestOn(script *script, name string) *request {
 	k := s.appendKeys(nil, name)
 	lock, queue, signs, floor := k.cut(string(k.text))
-	return newRequest(script, s.slotOf(k), lock, queue, signs, floor)
+	return newRequest(script, s.shardOf(k), lock, queue, signs, floor)
 }
 
-// slotOf tells which server's clock counts for the keys of a name.
-func (s *Store) slotOf(k keys) int {
+// shardOf returns the shard of a name's keys.
+func (s *Store) shardOf(k keys) *shard {
 	if !s.sharded {
-		return anywhere
+		return s.shards.one()
 	}
-	return k.slot
+	return s.shards.of(k.slot)
 }
 
 // appendPlace writes a place in the queue without its token.
@@ -308,7 +306,7 @@ func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, err
 	}
 	r := s.requestOn(breakScript, name)
 	r.args(s.checkArg(), strconv.FormatUint(fence, 10))
-	reply, twice := s.pump.do(ctx, r, deadline(ctx))
+	reply, twice := r.shard.pump.do(ctx, r, deadline(ctx))
 	if reply.Err != nil {
 		return false, fail("break", name, reply.Err)
 	}
@@ -351,15 +349,15 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place 
 	fence := len(b)
 	b = strconv.AppendUint(b, rel.Fence, 10)
 	now := len(b)
-	at := s.slotOf(k)
-	b = strconv.AppendInt(b, s.clocks.of(at).earliest(), 10)
+	at := s.shardOf(k)
+	b = strconv.AppendInt(b, at.clock.earliest(), 10)
 	keep := len(b)
 	b = strconv.AppendInt(b, milliseconds(rel.Keep), 10)
 	text := string(b)
 	lock, queue, signs, floor := k.cut(text)
 	r := newRequest(releaseScript, at, lock, queue, signs, floor)
 	r.args(rel.Token, text[fence:now], text[now:keep], text[keep:], s.checkArg(), place)
-	reply, twice := s.pump.do(ctx, r, rel.Until)
+	reply, twice := r.shard.pump.do(ctx, r, rel.Until)
 	if reply.Err != nil {
 		return false, fail(op, rel.Name, reply.Err)
 	}
@@ -436,18 +434,18 @@ func (s *Store) extendTogether(ctx context.Context, holds []dibs.Hold, group []i
 	keys := make([]string, 0, 2*len(group))
 	args := make([]string, 0, 4*len(group))
 	var buf [512]byte
-	slot := anywhere
+	var where *shard
 	for _, at := range group {
 		h := holds[at]
 		k := s.appendKeys(buf[:0], h.Name)
 		lock, _, signs, _ := k.cut(string(k.text))
-		slot = s.slotOf(k)
+		where = s.shardOf(k)
 		if keys = append(keys, lock); !bare {
 			keys = append(keys, signs)
 		}
 		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client)
 	}
-	r := newRequest(extendScript, slot, keys...)
+	r := newRequest(extendScript, where, keys...)
 	r.args(args...)
 	reply, short := s.call(ctx, r, until, always)
 	errs := make([]error, len(group))
@@ -478,7 +476,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	}
 	r := s.requestOn(inspectScript, name)
 	r.args(count(most))
-	reply, _ := s.pump.do(ctx, r, deadline(ctx))
+	reply, _ := r.shard.pump.do(ctx, r, deadline(ctx))
 	if reply.Err != nil {
 		return dibs.State{}, fail("inspect", name, reply.Err)
 	}

@@ -63,36 +63,52 @@ func forbidden(err error) bool {
 }
 
 // pulse tells of failovers in a cluster. The subscription lives on one of its servers,
-// and does not notice when another one dies that has the locks: each election has an
-// epoch of its own. It costs the cluster one small command, five times a second.
+// and does not notice when another one dies that has the locks: but each election has
+// an epoch of its own. It costs the cluster one small command, five times a second.
 func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
-	const every = 200 * time.Millisecond
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	const every, retry = 200 * time.Millisecond, 20 * time.Millisecond
+	wait := time.NewTimer(every)
+	defer wait.Stop()
 	for known, again := "", false; ; {
 		select {
-		case <-tick.C:
+		case <-wait.C:
 		case <-ctx.Done():
 			return
 		}
-		var reply [1]Reply
-		s.conn.Do(ctx, []Cmd{{"CLUSTER", "INFO"}}, reply[:])
-		if forbidden(reply[0].Err) {
+		wait.Reset(every)
+		epoch, err := s.epoch(ctx)
+		switch {
+		case forbidden(err):
 			return
+		case err != nil: // that was perhaps the dead one
+			wait.Reset(retry)
+			continue
 		}
-		text, _ := reply[0].Value.(string)
-		epoch := infoField(text, "cluster_current_epoch")
-		changed := epoch != "" && known != "" && epoch != known
+		changed := known != "" && epoch != known
+		known = epoch
 		if changed || again {
+			if r, ok := s.conn.(Refresher); ok {
+				r.Refresh()
+			}
 			on(dibs.Event{Kind: dibs.Changed})
 		}
-		// Once more at the next beat: the client library's map of the cluster, and the
-		// election itself, may be behind the first.
-		again = changed
-		if epoch != "" {
-			known = epoch
-		}
+		again = changed // once more: the first time may have been before the votes were in
 	}
+}
+
+// epoch asks any node of the cluster, which has a tenth of a second, for how many
+// elections there have been.
+func (s *Store) epoch(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	var reply [1]Reply
+	s.conn.Do(ctx, []Cmd{{"CLUSTER", "INFO"}}, reply[:])
+	text, _ := reply[0].Value.(string)
+	epoch := infoField(text, "cluster_current_epoch")
+	if reply[0].Err == nil && epoch == "" {
+		reply[0].Err = unexpected(reply[0].Value)
+	}
+	return epoch, reply[0].Err
 }
 
 // infoField finds "name:value" in the lines of an INFO reply.

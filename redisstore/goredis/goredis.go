@@ -143,6 +143,20 @@ func (c *conn) notice(err error) {
 	}
 }
 
+// Refresh implements redisstore.Refresher: it looks at once, and asks another node if
+// the first one does not answer.
+func (c *conn) Refresh() {
+	const tries, each = 5, 100 * time.Millisecond
+	for i := 0; i < tries && c.cluster != nil; i++ {
+		ctx, cancel := context.WithTimeout(context.Background(), each)
+		err := c.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+}
+
 // Replicate implements redisstore.Conn.
 func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
 	first := told{once: command(ctx, cmd)}
