@@ -53,7 +53,7 @@ func gather(ctx context.Context, url string, n int) (*cast, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cast{site: s, where: place.Name(s.rdb), who: fmt.Sprintf("%d processes", n)}
+	c := &cast{site: s, where: s.name, who: fmt.Sprintf("%d processes", n)}
 	c.dismiss = func() error {
 		err := c.closeTeams()
 		if ctx.Err() != nil {

@@ -65,6 +65,21 @@ func TestOnRedis(t *testing.T) {
 	}
 }
 
+func TestOnCluster(t *testing.T) {
+	s := redistest.StartClusterNode(t)
+	var out bytes.Buffer
+	seen, err := play(t.Context(), "redis+cluster://"+s.Addr(), shortLength, newPage(&out, noEnv))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	checkLocked(t, seen)
+	checkPrinted(t, out.String())
+	checkClean(t, s)
+	if keys := s.MustCmd(t, "KEYS", "*").([]any); len(keys) != 1 {
+		t.Errorf("want one key of dibs to stay, have %q", keys)
+	}
+}
+
 func checkUnlocked(t *testing.T, seen outcome) {
 	t.Helper()
 	if lost := seen.deposits.lost(); lost <= 0 {

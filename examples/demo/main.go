@@ -3,9 +3,10 @@
 //	go run ./examples/demo                                  on the embedded store
 //	DIBS_URL=redis://:secret@host:6379/0 go run ./examples/demo
 //
-// With a URL it plays on that Redis, with four processes more, under a prefix of
-// its own, and deletes what is under it at the end. What stays is one key of dibs
-// (dibs:fence:…), the same one however often it plays.
+// With a URL, of one server, of sentinels or of a cluster (see package redisurl),
+// it plays on that Redis, with four processes more, under a prefix of its own, and
+// deletes what is under it at the end. What stays is one key of dibs (dibs:fence:…),
+// the same one however often it plays.
 package main
 
 import (
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		// parent, which ends it by closing its input.
 		return serve(context.WithoutCancel(ctx), url, args[1], os.Stdin, out)
 	case len(args) > 0:
-		return errors.New("takes no arguments; with DIBS_URL=redis://[:password@]host:port[/db] it plays on that Redis")
+		return errors.New("takes no arguments; with DIBS_URL=redis://[:password@]host[:port][/db] or another URL it plays on that Redis")
 	}
 	_, err := play(ctx, url, fullLength, newPage(out, env))
 	return err

@@ -16,7 +16,8 @@ import (
 
 // A server is a site on Redis, where the data are plain keys.
 type server struct {
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
+	name   string // for people
 	prefix string
 	store  dibs.Store
 }
@@ -29,37 +30,47 @@ func newPrefix() string { return "dibs:demo:" + rand.Text()[:10] + ":" }
 
 // openServer connects to the server of a URL.
 func openServer(ctx context.Context, url, prefix string) (*server, error) {
-	rdb, err := place.Dial(ctx, url)
+	rdb, name, err := place.Dial(ctx, url)
 	if err != nil {
 		return nil, err
 	}
 	// The hash tag puts all locks of all demos in one slot. dibs keeps one number
 	// for each slot it has seen, for ever: so the demo adds one key in all.
 	store := goredis.New(rdb, goredis.Prefix(prefix+"{demo}:"))
-	return &server{rdb: rdb, prefix: prefix, store: store}, nil
+	return &server{rdb: rdb, name: name, prefix: prefix, store: store}, nil
 }
 
 func (s *server) locks() dibs.Store         { return s.store }
 func (s *server) number(name string) number { return &redisNumber{s.rdb, s.prefix + name} }
 func (s *server) register() register        { return &redisRegister{s.rdb, s.prefix + "register"} }
 
-// clean deletes what is under the prefix.
-func (s *server) clean(ctx context.Context) error {
-	const page = 1000
-	keys := s.rdb.Scan(ctx, 0, s.prefix+"*", page).Iterator()
-	for keys.Next(ctx) {
-		if err := s.rdb.Del(ctx, keys.Val()).Err(); err != nil {
-			return fmt.Errorf("clean up %s*: %w", s.prefix, err)
-		}
+// clean deletes what is under the prefix, on each server of a cluster.
+func (s *server) clean(ctx context.Context) (err error) {
+	if nodes, ok := s.rdb.(*redis.ClusterClient); ok {
+		err = nodes.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.sweep(ctx, node) })
+	} else {
+		err = s.sweep(ctx, s.rdb)
 	}
-	if err := keys.Err(); err != nil {
+	if err != nil {
 		return fmt.Errorf("clean up %s*: %w", s.prefix, err)
 	}
 	return nil
 }
 
+// sweep deletes what a node has.
+func (s *server) sweep(ctx context.Context, node redis.Cmdable) error {
+	const page = 1000
+	keys := node.Scan(ctx, 0, s.prefix+"*", page).Iterator()
+	for keys.Next(ctx) {
+		if err := s.rdb.Del(ctx, keys.Val()).Err(); err != nil {
+			return err
+		}
+	}
+	return keys.Err()
+}
+
 type redisNumber struct {
-	rdb *redis.Client
+	rdb redis.UniversalClient
 	key string
 }
 
@@ -79,7 +90,7 @@ func (n *redisNumber) set(ctx context.Context, value int64) error {
 var registerScript string
 
 type redisRegister struct {
-	rdb *redis.Client
+	rdb redis.UniversalClient
 	key string
 }
 

@@ -4,15 +4,15 @@ package place
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/redisstore/goredis"
+	"github.com/dibslock/dibs/redisstore/goredis/redisurl"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -24,21 +24,21 @@ const Memory = "the embedded store"
 type Place struct {
 	dibs.Store
 	Name string // for people
-	rdb  *redis.Client
+	rdb  redis.UniversalClient
 }
 
-// Open returns the place of a URL such as redis://:password@host:port/db, and the
-// embedded store for the empty one.
+// Open returns the place of a URL, as redisurl has it, and the embedded store for
+// the empty one.
 func Open(ctx context.Context, rawURL string) (*Place, error) {
 	if rawURL == "" {
 		return &Place{Store: memstore.New(), Name: Memory}, nil
 	}
-	rdb, err := Dial(ctx, rawURL)
+	rdb, name, err := Dial(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
 	// A prefix of its own: an example must not meet the locks of a real program.
-	return &Place{Store: goredis.New(rdb, goredis.Prefix("dibs:example:")), Name: Name(rdb), rdb: rdb}, nil
+	return &Place{Store: goredis.New(rdb, goredis.Prefix("dibs:example:")), Name: name, rdb: rdb}, nil
 }
 
 // Shared reports whether other processes can come to the place too.
@@ -52,47 +52,30 @@ func (p *Place) Close() error {
 	return p.rdb.Close()
 }
 
-// Dial returns a client for a URL once the server has answered. Its errors are
-// one line and tell no password.
-func Dial(ctx context.Context, rawURL string) (*redis.Client, error) {
+// Dial returns a client for a URL once the server has answered, and what to call
+// it before people. Credentials may also stand in the environment. Its errors are
+// one line and tell none.
+func Dial(ctx context.Context, rawURL string) (rdb redis.UniversalClient, name string, err error) {
 	logging.Disable() // what fails is told by the error
-	options, err := redis.ParseURL(rawURL)
+	u, err := redisurl.Parse(rawURL)
 	if err != nil {
-		return nil, malformed(rawURL, err)
+		return nil, "", fmt.Errorf("DIBS_URL: %w", err)
 	}
-	rdb := redis.NewClient(options)
+	rdb, err = u.With(redisurl.Environment(os.Getenv)).Open()
+	if err != nil {
+		return nil, "", fmt.Errorf("DIBS_URL: %w", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		rdb.Close()
-		return nil, fmt.Errorf("cannot use %s: %w", Name(rdb), err)
+		return nil, "", fmt.Errorf("cannot use %s: %w", u, oneLine{err})
 	}
-	return rdb, nil
+	return rdb, u.String(), nil
 }
 
-// Name tells where a client is connected to, without its credentials.
-func Name(rdb *redis.Client) string {
-	o := rdb.Options()
-	scheme := "redis://"
-	switch {
-	case o.Network == "unix":
-		scheme = "unix://"
-	case o.TLSConfig != nil:
-		scheme = "rediss://"
-	}
-	return fmt.Sprintf("%s%s/%d", scheme, o.Addr, o.DB)
-}
+// oneLine is an error of several lines, such as one of several sentinels, in one.
+type oneLine struct{ error }
 
-// malformed says what is wrong with a URL. It repeats only a URL in which there
-// is no doubt which part is the password.
-func malformed(rawURL string, err error) error {
-	const want = "DIBS_URL must have the form redis://[:password@]host:port[/db]"
-	u, bad := url.Parse(rawURL)
-	if bad != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
-		return errors.New(want)
-	}
-	if u.User != nil {
-		u.User = url.User("xxxxx")
-	}
-	return fmt.Errorf("%s, this is %s: %w", want, u, err)
-}
+func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+func (e oneLine) Unwrap() error { return e.error }
