@@ -153,6 +153,8 @@ func roomOf(dir string) room {
 		switch r.dir {
 		case "internal/redistest":
 			r.below = []string{".", "redisstore"}
+		case "internal/drill":
+			r.below = []string{".", "redisstore", "storetest", "internal/history", "internal/redistest"}
 		case "internal/linear":
 			r.doors = true
 		}

@@ -8,7 +8,7 @@ import (
 // StartClusterServer is StartServer for a cluster of one: every slot is on it,
 // so that the rules about keys and slots can be tested on one process.
 func StartClusterServer(dir string, args ...string) (*Server, error) {
-	return start(&Server{dir: dir, args: args, cluster: true})
+	return start(&Server{dir: dir, args: args, cluster: true, settle: clusterReady})
 }
 
 // clusterReady assigns all the slots once; a restarted node remembers them.

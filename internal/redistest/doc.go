@@ -4,6 +4,11 @@
 //   - [Start] runs a redis-server of its own for one test: it can be killed,
 //     restarted with its data, and paused. [StartServer] is the same for a plain
 //     program.
+//   - [StartReplicated], [StartSentinels] and [StartCluster] run several: a master
+//     with replicas, the same with sentinels, a cluster with nodes. They return
+//     when all know each other, kill a master, fail over, move slots, and put
+//     together again what a test has broken, so that it can be broken again.
+//     [StartTLS] runs one that speaks TLS.
 //   - [Dial] returns a [Conn], the standard library's answer to
 //     redisstore.Conn: the root module tests its scripts without requiring any
 //     client library.

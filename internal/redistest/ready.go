@@ -51,8 +51,8 @@ func (s *Server) ready(ctx context.Context, c *Conn, p *process) error {
 	if _, err := text(ctx, c, "PING"); err != nil {
 		return err // -LOADING, for one
 	}
-	if s.cluster {
-		return clusterReady(ctx, c)
+	if s.settle != nil {
+		return s.settle(ctx, c)
 	}
 	return nil
 }
@@ -108,10 +108,15 @@ func (s *Server) Commands() (int64, error) {
 // dial knows the password if the server was given one in its arguments.
 func (s *Server) dial() *Conn {
 	c := Dial(s.Addr())
-	for i := 1; i < len(s.args); i++ {
-		if s.args[i-1] == "--requirepass" {
-			c.Password = s.args[i]
+	c.Password = password(s.args)
+	return c
+}
+
+func password(args []string) (password string) {
+	for i := 1; i < len(args); i++ {
+		if args[i-1] == "--requirepass" {
+			password = args[i]
 		}
 	}
-	return c
+	return password
 }

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -25,15 +26,21 @@ const (
 // A Server is one redis-server process on a loopback port. It is safe for
 // concurrent use: a nemesis may kill it while tests talk to it.
 type Server struct {
-	bin     string
-	dir     string
-	args    []string
-	cluster bool
+	bin      string
+	dir      string
+	args     []string
+	cluster  bool
+	sentinel string                             // the configuration file of a sentinel
+	secrets  *secrets                           // of a server that speaks TLS too
+	settle   func(context.Context, *Conn) error // what else it takes to be ready
 
-	life sync.Mutex // held by whoever starts or ends the process
-	port int
-	runs int // processes started so far: each has its own log
-	proc atomic.Pointer[process]
+	life   sync.Mutex // held by whoever starts or ends the process
+	port   int
+	bus    int     // of a cluster node
+	tls    int     // of a server that speaks TLS too
+	master *Server // whose replica the next process is from its start
+	runs   int     // processes started so far: each has its own log
+	proc   atomic.Pointer[process]
 }
 
 // StartServer starts a server that keeps its files in dir, which must exist, and
@@ -58,7 +65,7 @@ func start(s *Server) (*Server, error) {
 	s.life.Lock()
 	defer s.life.Unlock()
 	for range portTries {
-		if s.port, err = freePort(); err != nil {
+		if err := s.choosePorts(); err != nil {
 			return nil, err
 		}
 		if err = s.launch(); !errors.Is(err, errPortTaken) {
@@ -83,6 +90,18 @@ func findServer() (string, error) {
 		}
 	}
 	return "", ErrNoServer
+}
+
+// choosePorts chooses all the ports a server may need. They stay with it: the
+// other nodes of a cluster remember where its bus was.
+func (s *Server) choosePorts() error {
+	for _, port := range []*int{&s.port, &s.bus, &s.tls} {
+		var err error
+		if *port, err = freePort(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // freePort asks the kernel. Another process may take the port before the server
@@ -128,6 +147,19 @@ func (s *Server) Stop() {
 func (s *Server) Restart() error {
 	s.life.Lock()
 	defer s.life.Unlock()
+	return s.relaunch()
+}
+
+// restartUnder is Restart as a replica of another server. A Restart after it does
+// the same.
+func (s *Server) restartUnder(master *Server) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.master = master
+	return s.relaunch()
+}
+
+func (s *Server) relaunch() error {
 	s.proc.Load().kill()
 	giveUp := time.Now().Add(readyWithin)
 	for {
@@ -149,11 +181,7 @@ func (s *Server) Resume() error { return s.proc.Load().resume() }
 // it fails.
 func (s *Server) launch() error {
 	s.runs++
-	args, err := s.arguments()
-	if err != nil {
-		return err
-	}
-	p, err := spawn(s.bin, args, s.stderr())
+	p, err := spawn(s.bin, s.arguments(), s.stderr())
 	if err != nil {
 		return err
 	}
@@ -165,25 +193,29 @@ func (s *Server) launch() error {
 	return nil
 }
 
-func (s *Server) arguments() ([]string, error) {
+func (s *Server) arguments() []string {
 	args := []string{
 		"--bind", "127.0.0.1",
 		"--port", strconv.Itoa(s.port),
 		"--dir", s.dir,
-		"--save", "",
-		"--appendonly", "no",
 		"--daemonize", "no",
 		"--loglevel", "warning",
 		"--logfile", s.log(),
 	}
-	if s.cluster {
-		bus, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus))
+	if s.sentinel != "" {
+		return append([]string{s.sentinel, "--sentinel"}, args...)
 	}
-	return append(args, s.args...), nil
+	args = append(args, "--save", "", "--appendonly", "no")
+	if s.cluster {
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.bus))
+	}
+	if s.secrets != nil {
+		args = append(args, s.secrets.arguments(s.tls)...)
+	}
+	if s.master != nil {
+		args = append(args, "--replicaof", "127.0.0.1", strconv.Itoa(s.master.port))
+	}
+	return append(args, s.args...)
 }
 
 func (s *Server) log() string {
@@ -212,6 +244,9 @@ func (s *Server) explain(err error) error {
 	log := s.readLog()
 	if strings.Contains(log, "Address already in use") || strings.Contains(log, "Failed listening") {
 		err = fmt.Errorf("%w: %w", errPortTaken, err)
+	}
+	if withoutTLS(log) {
+		err = fmt.Errorf("%w: %w", errNoTLS, err)
 	}
 	return fmt.Errorf("redistest: %s on port %d: %w\n%s", s.bin, s.port, err, log)
 }

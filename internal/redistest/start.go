@@ -20,26 +20,19 @@ func Start(t testing.TB, args ...string) *Server {
 // StartClusterNode is Start for a cluster of one. See [StartClusterServer].
 func StartClusterNode(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return attend(t, &Server{dir: t.TempDir(), args: args, cluster: true})
+	return attend(t, &Server{dir: t.TempDir(), args: args, cluster: true, settle: clusterReady})
 }
 
 func attend(t testing.TB, s *Server) *Server {
 	t.Helper()
-	if _, err := start(s); err != nil {
-		giveUp(t, err)
-	}
-	t.Cleanup(func() {
-		s.Stop()
-		if log := s.Log(); t.Failed() && log != "" {
-			t.Logf("redis-server on %s logged:\n%s", s.Addr(), log)
-		}
-	})
+	attendAll(t, s)
 	return s
 }
 
 func giveUp(t testing.TB, err error) {
 	t.Helper()
-	if errors.Is(err, ErrNoServer) && os.Getenv("DIBS_REQUIRE_REDIS") != "1" {
+	missing := errors.Is(err, ErrNoServer) || errors.Is(err, errNoTLS)
+	if missing && os.Getenv("DIBS_REQUIRE_REDIS") != "1" {
 		t.Skipf("SKIPPED: %v; `make test` installs it", err)
 	}
 	t.Fatal(err)
@@ -54,3 +47,6 @@ func (s *Server) MustCmd(t testing.TB, args ...string) any {
 	}
 	return value
 }
+
+// Long reports whether the tests are to be long: with DIBS_LONG=1.
+func Long() bool { return os.Getenv("DIBS_LONG") == "1" }

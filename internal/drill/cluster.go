@@ -1,0 +1,149 @@
+package drill
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/redistest"
+)
+
+// ClusterMoves lets slots move and a master die under load, and no caller may notice
+// more of it than that it took longer.
+func (o Opener) ClusterMoves(t *testing.T) {
+	const moving = 100
+	c := redistest.StartCluster(t, 3, 1)
+	to := shard(t, c, 16383)
+	// Many names that nobody else wants, and a few that all do. Who stays for long
+	// came long before anything happens: what was granted in the moment in which a
+	// master dies may be lost with it, and is not what this is about.
+	storm := history.Storm{
+		Workers: 16, Pace: 35 * time.Millisecond, Hold: work,
+		Options: []dibs.Option{dibs.TTL(shortLived), dibs.Timeout(patient)},
+	}
+	bySlot := make(map[int]string)
+	for i := range 3000 {
+		name := fmt.Sprintf("order:%d", i)
+		storm.Names = append(storm.Names, name)
+		bySlot[redistest.Slot("lock:"+name)] = name
+	}
+	const shared = 30
+	storm.Name = func(r *rand.Rand, names []string) string {
+		if r.IntN(10) == 0 {
+			return names[r.IntN(shared)]
+		}
+		return names[r.IntN(len(names))]
+	}
+	var slots []int
+	var orphans []string
+	for slot, name := range bySlot {
+		switch { // a third of the slots is each master's
+		case slot < 5000:
+			orphans = append(orphans, name)
+		case slot > 6000 && slot < 10000 && len(slots) < moving:
+			slots = append(slots, slot)
+		}
+	}
+	var stores []dibs.Store
+	for range 3 {
+		stores = append(stores, o.Cluster(t, c.Addrs()))
+	}
+	stay := dibs.New(o.Cluster(t, c.Addrs()), dibs.Timeout(patient), dibs.TTL(shortLived))
+	defer stay.Close()
+	var long []*dibs.Lease
+	for i := range shared {
+		lease, err := stay.Mutex(fmt.Sprintf("stay:%d", i)).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		long = append(long, lease)
+	}
+	w := storm.Start(stores...)
+	calm := w.Now()
+	time.Sleep(2 * time.Second) // of work in peace
+	moved := make(chan error, 1)
+	go func() { moved <- c.Migrate(to, slots...) }()
+	dead, err := c.KillMaster(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := w.Now()
+	_, failover, err := c.WaitFailover(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-moved; err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	over := w.Now()
+	v := judge(w.Stop(), over)
+	recovery, ok := v.nextAsked(killed, orphans)
+	t.Logf("FIGURE %.0f entries a second in peace, %.0f while %d slots moved and a master died; failover %v, next entry in one of its slots %v after its death; %d double holds, %d errors, %d lost",
+		v.rate(calm, killed), v.rate(killed, over), len(slots), failover, recovery, len(v.doubles), len(v.errors), v.lost)
+	if !ok || recovery > failover+time.Second {
+		t.Errorf("recovery %v, failover %v", recovery, failover)
+	}
+	for _, lease := range long {
+		if err := lease.Err(); err != nil {
+			t.Errorf("a lease that its replica had: %v", err)
+		}
+		if err := lease.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+	v.wantNoDoubles(t)
+	v.wantFences(t)
+	v.wantNoErrors(t)
+}
+
+// shard returns the master of a slot.
+func shard(t *testing.T, c *redistest.Cluster, slot int) *redistest.Server {
+	t.Helper()
+	s, err := c.MasterOf(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ClusterLoss is SentinelLoss in a cluster, for the locks of each master: they die one
+// after another, so also those to which nobody listens.
+func (o Opener) ClusterLoss(t *testing.T) {
+	for _, name := range []string{"order:1", "order:2", "order:7"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := redistest.StartCluster(t, 3, 1)
+			open := func() dibs.Store { return o.Cluster(t, c.Addrs()) }
+			l := newLoss(t, open(), open(), name)
+			slot := redistest.Slot("lock:" + name)
+			master := shard(t, c, slot)
+			for _, node := range c.Nodes() {
+				if replicates(t, node, master) {
+					forget(t, node)
+				}
+			}
+			dead, err := c.KillMaster(slot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := c.WaitFailover(dead); err != nil {
+				t.Fatal(err)
+			}
+			l.want(time.Now())
+		})
+	}
+}
+
+// replicates reports whether a node is a replica of a master.
+func replicates(t *testing.T, node, master *redistest.Server) bool {
+	t.Helper()
+	role, _ := node.MustCmd(t, "ROLE").([]any)
+	if len(role) < 3 || role[0] != "slave" {
+		return false
+	}
+	return fmt.Sprintf("%v:%v", role[1], role[2]) == master.Addr()
+}

@@ -1,0 +1,43 @@
+package drill
+
+import (
+	"testing"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/storetest"
+)
+
+// An Opener is how an adapter comes by a store. Those that its library cannot reach
+// stay nil.
+type Opener struct {
+	Single   func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store
+	Sentinel func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store
+	Cluster  func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store
+}
+
+// Store checks the law of stores, on each set-up. The cases share its servers, and
+// one client of the library.
+func (o Opener) Store(t *testing.T) {
+	lawful := func(t *testing.T, open func(options ...redisstore.Option) *redisstore.Store) {
+		storetest.Run(t, func(t *testing.T) dibs.Store { return open(redisstore.Prefix(t.Name() + ":")) })
+	}
+	t.Run("alone", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Start(t)
+		lawful(t, func(options ...redisstore.Option) *redisstore.Store { return o.Single(t, server.Addr(), options...) })
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.StartSentinels(t, 2, 3)
+		lawful(t, func(options ...redisstore.Option) *redisstore.Store {
+			return o.Sentinel(t, s.Addrs(), s.MasterName, options...)
+		})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.StartCluster(t, 3, 1)
+		lawful(t, func(options ...redisstore.Option) *redisstore.Store { return o.Cluster(t, c.Addrs(), options...) })
+	})
+}

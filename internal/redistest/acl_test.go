@@ -1,0 +1,31 @@
+package redistest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// There is no helper for users and their rights: two commands do it.
+func TestACL(t *testing.T) {
+	s := Start(t)
+	s.MustCmd(t, "ACL", "SETUSER", "default", "resetkeys", "~dibs:*", "-flushall")
+	c := dial(t, s.Addr())
+	want(t, c, "OK", "SET", "dibs:k", "v")
+	wantForbidden(t, c, "SET", "other", "v")
+	wantForbidden(t, c, "FLUSHALL")
+
+	s.MustCmd(t, "ACL", "SETUSER", "default", "allkeys")
+	want(t, c, "OK", "SET", "other", "v")
+}
+
+func wantForbidden(t *testing.T, c *Conn, args ...string) {
+	t.Helper()
+	_, err := c.Call(within(t, generous), args...)
+	var refusal redisstore.ServerError
+	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
+		t.Errorf("%q: have %v, want NOPERM", args, err)
+	}
+}

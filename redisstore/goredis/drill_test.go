@@ -1,0 +1,60 @@
+package goredis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/goredis"
+	"github.com/redis/go-redis/v9"
+)
+
+var drills = drill.Opener{
+	Single: func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store {
+		return open(t, redis.NewClient(&redis.Options{Addr: addr}), options)
+	},
+	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
+		return open(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: addrs}), options)
+	},
+	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
+		return open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}), options)
+	},
+}
+
+func open(t testing.TB, rdb redis.UniversalClient, options []redisstore.Option) *redisstore.Store {
+	t.Cleanup(func() { rdb.Close() })
+	return goredis.New(rdb, options...)
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	drills.Store(t)
+}
+
+// deaths is how often a master dies.
+func deaths() int {
+	if redistest.Long() {
+		return 20
+	}
+	return 2
+}
+
+func TestSentinelFailover(t *testing.T) { drills.SentinelFailover(t, deaths()) }
+
+func TestSentinelFailoverWithReplicas(t *testing.T) {
+	drills.SentinelFailover(t, deaths(), goredis.WithReplicas(1, 200*time.Millisecond))
+}
+
+func TestSentinelLoss(t *testing.T) {
+	t.Parallel()
+	drills.SentinelLoss(t)
+}
+
+func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
+
+func TestClusterLoss(t *testing.T) {
+	t.Parallel()
+	drills.ClusterLoss(t)
+}
