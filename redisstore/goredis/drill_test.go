@@ -58,3 +58,8 @@ func TestClusterLoss(t *testing.T) {
 	t.Parallel()
 	drills.ClusterLoss(t)
 }
+
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	drills.Replicas(t, 2)
+}
