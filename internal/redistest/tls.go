@@ -46,6 +46,16 @@ func (s *Server) TLSAddr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.tls))
 }
 
+// CAFile is the file with the authority that has signed the certificate of a server
+// of StartTLS, in PEM; CertFile and KeyFile are a certificate that it has signed.
+func (s *Server) CAFile() string { return s.secrets.ca }
+
+// CertFile is beside CAFile.
+func (s *Server) CertFile() string { return s.secrets.cert }
+
+// KeyFile is beside CAFile.
+func (s *Server) KeyFile() string { return s.secrets.key }
+
 // secrets are what a server needs to speak TLS.
 type secrets struct {
 	trusted       *x509.CertPool
@@ -81,7 +91,7 @@ func newSecrets(dir string) (*secrets, error) {
 	server, err := certify(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "redistest"},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		DNSNames:    []string{"localhost"},
 	}, authority)
