@@ -1,6 +1,8 @@
 package drill
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -146,4 +148,65 @@ func replicates(t *testing.T, node, master *redistest.Server) bool {
 		return false
 	}
 	return fmt.Sprintf("%v:%v", role[1], role[2]) == master.Addr()
+}
+
+// ClusterSlotOnItsWay leaves a slot between two masters for longer than a lease lives:
+// who holds goes on holding, on this side and on the other, and a call that needs what
+// is on both sides fails within its time, or waits until the slot has arrived.
+func (o Opener) ClusterSlotOnItsWay(t *testing.T) {
+	const name, ttl = "order:42", 600 * time.Millisecond
+	key := "lock:" + name
+	c := redistest.StartCluster(t, 3, 0)
+	locks := dibs.New(o.Cluster(t, c.Addrs()), dibs.TTL(ttl), dibs.Timeout(200*time.Millisecond))
+	defer locks.Close()
+	mutex, err := locks.Mutex(name).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := locks.RWMutex("{" + key + "}:config").RLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := redistest.Slot(key)
+	to := shard(t, c, (slot+8192)%16384)
+	way, err := c.OpenSlot(slot, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep := func(where string) {
+		t.Helper()
+		time.Sleep(3 * ttl)
+		for _, lease := range []*dibs.Lease{mutex, reader} {
+			if err := lease.Err(); err != nil {
+				t.Errorf("%s: %v", where, err)
+			}
+		}
+	}
+	keep("before it moves")
+	if err := way.Move(key, "lock:{"+key+"}:config"); err != nil {
+		t.Fatal(err)
+	}
+	keep("when it has moved and its slot has not")
+	other := locks.Mutex("{" + key + "}:other")
+	if lease, err := other.TryLock(t.Context()); err == nil {
+		t.Errorf("%v was granted on one of two sides", lease.Token())
+	} else if !errors.Is(err, dibs.ErrUnavailable) {
+		t.Error(err)
+	}
+	later := make(chan error)
+	go func() {
+		later <- other.Do(t.Context(), func(context.Context) error { return nil }, dibs.Timeout(patient))
+	}()
+	if err := way.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-later; err != nil {
+		t.Errorf("after the slot has arrived: %v", err)
+	}
+	keep("on the other side")
+	for _, lease := range []*dibs.Lease{mutex, reader} {
+		if err := lease.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -63,3 +63,8 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	drills.Replicas(t, 2)
 }
+
+func TestClusterSlotOnItsWay(t *testing.T) {
+	t.Parallel()
+	drills.ClusterSlotOnItsWay(t)
+}
