@@ -68,3 +68,8 @@ func TestClusterSlotOnItsWay(t *testing.T) {
 	t.Parallel()
 	drills.ClusterSlotOnItsWay(t)
 }
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	drills.Rights(t)
+}
