@@ -210,3 +210,41 @@ func (o Opener) ClusterSlotOnItsWay(t *testing.T) {
 		}
 	}
 }
+
+// ClusterDeadMaster lets a master die that has no replica: its names cannot be locked
+// any more, and those of the other masters as well as before, though who asks for the
+// dead ones never stops.
+func (o Opener) ClusterDeadMaster(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	var doomed, healthy []string
+	for i := range 600 {
+		name := fmt.Sprintf("order:%d", i)
+		if redistest.Slot("lock:"+name) < 5000 { // a third of the slots is each master's
+			doomed = append(doomed, name)
+		} else if redistest.Slot("lock:"+name) > 6000 {
+			healthy = append(healthy, name)
+		}
+	}
+	store := o.Cluster(t, c.Addrs())
+	begin := func(names []string) *history.Weather {
+		return history.Storm{Workers: 8, Names: names, Hold: func(*rand.Rand) time.Duration { return 0 }}.Start(store)
+	}
+	dying, living := begin(doomed), begin(healthy)
+	calm := living.Now()
+	time.Sleep(time.Second) // of work in peace
+	killed := living.Now()
+	if _, err := c.KillMaster(0); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second) // of work in spite of it
+	over := living.Now()
+	v := judge(living.Stop(), over)
+	dead := judge(dying.Stop(), over)
+	before, after := v.rate(calm, killed), v.rate(killed, over)
+	t.Logf("FIGURE a master is dead: %.0f entries a second on the others, %.0f before; %d errors, %d on the dead one",
+		after, before, len(v.errors), len(dead.errors))
+	if after < before/2 {
+		t.Error("a dead master slows the others down")
+	}
+	v.wantNoErrors(t)
+}

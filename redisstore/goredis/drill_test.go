@@ -73,3 +73,5 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	drills.Rights(t)
 }
+
+func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
