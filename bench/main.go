@@ -1,7 +1,7 @@
 // Command bench measures dibs beside its peers, and beside floors: bare programs
 // that do the least that Redis allows, and are no usable locks.
 //
-//	go run ./bench [flags] [uncontended] [contended] [delayed] [held] [family]
+//	go run ./bench [flags] [uncontended] [rueidis] [contended] [delayed] [held] [family]
 //
 // It starts a redis-server of its own, and each run in processes of their own.
 // Numbers of two machines, or of one machine at two times of day, say little.
@@ -80,6 +80,7 @@ var tables = []struct {
 	measure func(*bed, config) ([]*table, error)
 }{
 	{"uncontended", uncontended},
+	{"rueidis", onRueidis},
 	{"contended", contended},
 	{"delayed", delayed},
 	{"held", held},

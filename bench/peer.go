@@ -66,6 +66,9 @@ var peers = map[string]func(site) (peer, error){
 	"redsync@10ms":      openRedsyncEager,
 	"redislock":         openRedislock,
 	"rueidislock":       openRueidislock,
+	"floor@rueidis":     openRueidisFloor,
+	"dibs@rueidis":      openRueidisDibs,
+	"redsync@rueidis":   openRueidisRedsync,
 }
 
 func openPeer(name string, s site) (peer, error) {

@@ -12,14 +12,17 @@ import (
 
 // uncontended is what a lock costs that nobody else wants.
 func uncontended(b *bed, c config) ([]*table, error) {
-	t := &table{
-		name: "uncontended",
-		about: []string{
-			"G goroutines of one process lock and unlock names of their own. One pair is a Lock and an Unlock.",
-			"floor: SET NX and a compare-and-delete script, on the go-redis client that dibs, redsync and redislock have too.",
-			"wire: commands sent; executed: with those that scripts call. CPU and allocations are those of the whole process.",
-		},
-		load: "G",
+	t := uncontendedTable("uncontended",
+		"G goroutines of one process lock and unlock names of their own. One pair is a Lock and an Unlock.",
+		"floor: SET NX and a compare-and-delete script, on the go-redis client that dibs, redsync and redislock have too.",
+		"wire: commands sent; executed: with those that scripts call. CPU and allocations are those of the whole process.",
+	)
+	return t.pairs(b, c, "floor", c.chosen("dibs", "redsync", "redislock", "rueidislock"))
+}
+
+func uncontendedTable(name string, about ...string) *table {
+	return &table{
+		name: name, about: about, load: "G",
 		columns: []column{
 			{"pairs/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"p99 µs", 0, median},
 			{"allocs", 1, median}, {"over floor", 1, median}, {"wire", 2, median}, {"executed", 2, median},
@@ -27,9 +30,12 @@ func uncontended(b *bed, c config) ([]*table, error) {
 		},
 		bars: []bar{atLeast("ratio", 0.85), atMost("over floor", 12)},
 	}
-	names := c.chosen("dibs", "redsync", "redislock", "rueidislock")
+}
+
+// pairs fills the table with each peer's runs, between those of a floor.
+func (t *table) pairs(b *bed, c config, floor string, names []string) ([]*table, error) {
 	for _, g := range c.goroutines {
-		err := t.interleave(c.rounds, g, "floor", names, func(peer string) (figures, string, error) {
+		err := t.interleave(c.rounds, g, floor, names, func(peer string) (figures, string, error) {
 			return b.pairs(c, peer, g)
 		})
 		if err != nil {
