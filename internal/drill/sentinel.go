@@ -13,6 +13,14 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
+// Deaths is how often a master dies.
+func Deaths() int {
+	if redistest.Long() {
+		return 20
+	}
+	return 2
+}
+
 // SentinelFailover kills the master under load, again and again. Where one replica at
 // least must have each lock, nobody ever holds beside another; where none must, what
 // happens is counted. Fences never go back.

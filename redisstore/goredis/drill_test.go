@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/drill"
-	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/goredis"
 	"github.com/redis/go-redis/v9"
@@ -33,18 +32,10 @@ func TestStore(t *testing.T) {
 	drills.Store(t)
 }
 
-// deaths is how often a master dies.
-func deaths() int {
-	if redistest.Long() {
-		return 20
-	}
-	return 2
-}
-
-func TestSentinelFailover(t *testing.T) { drills.SentinelFailover(t, deaths()) }
+func TestSentinelFailover(t *testing.T) { drills.SentinelFailover(t, drill.Deaths()) }
 
 func TestSentinelFailoverWithReplicas(t *testing.T) {
-	drills.SentinelFailover(t, deaths(), goredis.WithReplicas(1, 200*time.Millisecond))
+	drills.SentinelFailover(t, drill.Deaths(), goredis.WithReplicas(1, 200*time.Millisecond))
 }
 
 func TestSentinelLoss(t *testing.T) {

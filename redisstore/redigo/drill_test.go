@@ -1,0 +1,64 @@
+package redigo_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redigo"
+	"github.com/gomodule/redigo/redis"
+)
+
+var drills = drill.Opener{
+	Single: func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store {
+		return redigo.New(pool(t, addr), options...)
+	},
+	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
+		p := &redis.Pool{MaxIdle: 10, DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return dialMaster(ctx, addrs, master)
+		}}
+		t.Cleanup(func() { p.Close() })
+		return redigo.New(p, options...)
+	},
+	Cluster: cluster,
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	drills.Store(t)
+}
+
+func TestSentinelFailover(t *testing.T) {
+	drills.SentinelFailover(t, drill.Deaths(), redigo.WithReplicas(1, 200*time.Millisecond))
+}
+
+func TestSentinelLoss(t *testing.T) {
+	t.Parallel()
+	drills.SentinelLoss(t)
+}
+
+func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
+
+func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
+
+func TestClusterLoss(t *testing.T) {
+	t.Parallel()
+	drills.ClusterLoss(t)
+}
+
+func TestClusterSlotOnItsWay(t *testing.T) {
+	t.Parallel()
+	drills.ClusterSlotOnItsWay(t)
+}
+
+func TestReplicated(t *testing.T) {
+	t.Parallel()
+	drills.Replicas(t, 2)
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	drills.Rights(t)
+}

@@ -1,0 +1,471 @@
+package redigo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redigo"
+	"github.com/gomodule/redigo/redis"
+)
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func lock(t *testing.T, c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
+	t.Helper()
+	l, err := c.Mutex(name).Lock(within(t, generous), options...)
+	if err != nil {
+		t.Fatalf("lock %q: %v", name, err)
+	}
+	return l
+}
+
+func unlock(t *testing.T, l *dibs.Lease) {
+	t.Helper()
+	if err := l.Unlock(); err != nil {
+		t.Fatalf("unlock %q: %v", l.Name(), err)
+	}
+}
+
+// eventually asks every few milliseconds until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(generous); !holds(); time.Sleep(5 * time.Millisecond) { // polls
+		if time.Now().After(end) {
+			t.Fatalf("still waiting that %s", what)
+		}
+	}
+}
+
+// pools are the two kinds: with the short way to the server, and without.
+var pools = []struct {
+	name string
+	open func(t testing.TB, addr string) *redis.Pool
+}{
+	{"prompt", func(t testing.TB, addr string) *redis.Pool { return pool(t, addr) }},
+	{"plain", plain},
+}
+
+func TestClosedPool(t *testing.T) {
+	t.Parallel()
+	addr, node := redistest.Start(t).Addr(), redistest.StartClusterNode(t).Addr()
+	p, w, n := pool(t, addr), pool(t, addr), pool(t, node)
+	w.Wait, w.MaxActive = true, 2
+	for name, c := range map[string]struct {
+		pool  *redis.Pool
+		store *redisstore.Store
+	}{
+		"pool": {p, redigo.New(p)}, "waits": {w, redigo.New(w)},
+		"cluster": {n, redigo.NewCluster([]string{node}, func(string) *redis.Pool { return n })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks := join(t, c.store)
+			l := lock(t, locks, name) // which stays locked
+			c.pool.Close()
+			start := time.Now()
+			_, err := locks.Mutex("other").Lock(t.Context())
+			wantRefused(t, err, redisstore.ErrClosed)
+			wantRefused(t, l.Unlock(), redisstore.ErrClosed)
+			if took := time.Since(start); took > 500*time.Millisecond {
+				t.Errorf("it took %v to say so", took)
+			}
+		})
+	}
+}
+
+func wantRefused(t *testing.T, err, cause error) {
+	t.Helper()
+	var u *dibs.UnavailableError
+	if !errors.As(err, &u) || !u.Refused || !errors.Is(err, cause) {
+		t.Errorf("have %v, want it refused because of %v", err, cause)
+	}
+}
+
+// A server that says nothing cannot keep a caller.
+func TestFrozenServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, kind := range pools {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, server.Addr())
+			locks := join(t, redigo.New(kind.open(t, proxy.Addr())), dibs.TTL(time.Minute))
+			held := lock(t, locks, kind.name)
+			proxy.Freeze()
+			for i := range 8 {
+				const bar = 450 * time.Millisecond
+				start := time.Now()
+				_, err := locks.Mutex(fmt.Sprint(kind.name, i)).Lock(within(t, 300*time.Millisecond))
+				if took := time.Since(start); took > bar {
+					t.Errorf("a call with 300 ms took %v", took)
+				}
+				if !errors.Is(err, dibs.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("have %v, want unavailable: deadline exceeded", err)
+				}
+			}
+			proxy.Heal()
+			unlock(t, lock(t, locks, kind.name+" again"))
+			unlock(t, held)
+		})
+	}
+}
+
+// Connections that break under load cost some calls an error, at most.
+func TestResetUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, kind := range pools {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, server.Addr())
+			locks := join(t, redigo.New(kind.open(t, proxy.Addr())))
+			over := time.Now().Add(time.Second)
+			var workers sync.WaitGroup
+			for i := range 8 {
+				workers.Go(func() {
+					for time.Now().Before(over) {
+						l, err := locks.Mutex(fmt.Sprint(kind.name, i%4)).Lock(within(t, generous))
+						if err == nil {
+							err = l.Unlock()
+						}
+						if err != nil && !errors.Is(err, dibs.ErrUnavailable) {
+							t.Errorf("under load: %v", err)
+						}
+					}
+				})
+			}
+			for time.Now().Before(over) {
+				time.Sleep(50 * time.Millisecond) // some locks
+				proxy.Reset()
+			}
+			workers.Wait()
+			for i := range 4 {
+				unlock(t, lock(t, locks, fmt.Sprint(kind.name, i)))
+			}
+		})
+	}
+}
+
+// watch returns what a store tells one client.
+func watch(t *testing.T, s *redisstore.Store) <-chan dibs.Event {
+	t.Helper()
+	events := make(chan dibs.Event, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = s.Watch(ctx, "host:1:test", func(e dibs.Event) { events <- e }) })
+	t.Cleanup(func() {
+		start := time.Now()
+		cancel()
+		watching.Wait()
+		if took := time.Since(start); took > 500*time.Millisecond {
+			t.Errorf("Watch ended %v after its context", took)
+		}
+	})
+	return events
+}
+
+func wantEvent(t *testing.T, events <-chan dibs.Event, kind dibs.EventKind, bar time.Duration) {
+	t.Helper()
+	select {
+	case e := <-events:
+		if e.Kind != kind {
+			t.Fatalf("event %+v, want %v", e, kind)
+		}
+	case <-time.After(bar):
+		t.Fatalf("no event %v within %v", kind, bar)
+	}
+}
+
+func TestWatchOverFaults(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, kind := range pools {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, server.Addr())
+			events := watch(t, redigo.New(kind.open(t, proxy.Addr())))
+			wantEvent(t, events, dibs.Up, generous)
+			proxy.Reset()
+			wantEvent(t, events, dibs.Down, generous)
+			wantEvent(t, events, dibs.Up, generous)
+			proxy.Freeze()
+			wantEvent(t, events, dibs.Down, 5*time.Second)
+			proxy.Heal()
+			wantEvent(t, events, dibs.Up, generous)
+			select {
+			case e := <-events:
+				t.Errorf("event %+v on an idle connection", e)
+			case <-time.After(3 * time.Second): // more than a ping takes
+			}
+			proxy.Freeze() // so that the end is that of a mute one
+		})
+	}
+}
+
+// A dial that hangs is told of, and does not keep the end of Watch.
+func TestWatchEndsWhileDialling(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	defer close(hang)
+	p := &redis.Pool{Dial: func() (redis.Conn, error) {
+		<-hang
+		return nil, errors.New("late")
+	}}
+	events := watch(t, redigo.New(p))
+	wantEvent(t, events, dibs.Down, 5*time.Second)
+}
+
+func TestPoolWithoutDial(t *testing.T) {
+	t.Parallel()
+	s := redigo.New(&redis.Pool{})
+	wantEvent(t, watch(t, s), dibs.Down, generous)
+	if _, err := join(t, s).Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
+		t.Errorf("have %v, want unavailable", err)
+	}
+}
+
+// handOver has a waiter on one client enter after a holder on another one, and
+// returns how.
+func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.Acquired {
+	t.Helper()
+	l := lock(t, holder, job)
+	waits := make(chan struct{})
+	how := make(chan dibs.Acquired, 1)
+	entered := make(chan *dibs.Lease, 1)
+	go func() {
+		defer close(entered)
+		l, err := waiter.Mutex(job).Lock(within(t, generous), dibs.Observe(dibs.Hooks{
+			Waiting:  func(dibs.Waiting) { close(waits) },
+			Acquired: func(a dibs.Acquired) { how <- a },
+		}))
+		if err != nil {
+			t.Errorf("waiter: %v", err)
+			return
+		}
+		entered <- l
+	}()
+	<-waits
+	unlock(t, l)
+	if l = <-entered; l == nil {
+		t.FailNow()
+	}
+	unlock(t, l)
+	return <-how
+}
+
+func TestHandOffIsPushed(t *testing.T) {
+	t.Parallel()
+	p, node := pool(t, redistest.Start(t).Addr()), redistest.StartClusterNode(t).Addr()
+	for name, s := range map[string]*redisstore.Store{"pool": redigo.New(p), "cluster": cluster(t, []string{node})} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			holder, waiter := join(t, s), join(t, s)
+			pushed := 0
+			for range 20 { // a client listens only after its first call
+				if handOver(t, holder, waiter).Pushed {
+					pushed++
+				}
+			}
+			if pushed < 10 {
+				t.Errorf("%d of 20 hand-offs were pushed", pushed)
+			}
+		})
+	}
+}
+
+// A user who may not use channels locks all the same: its waiters ask.
+func TestNoChannels(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.MustCmd(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all")
+	s := redigo.New(pool(t, server.Addr(), redis.DialUsername("app"), redis.DialPassword("secret")))
+	var degraded atomic.Int64
+	var why atomic.Pointer[error]
+	hooks := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) { degraded.Add(1); why.Store(&d.Err) }})
+	holder, waiter := join(t, s), join(t, s, hooks)
+	for range 5 {
+		handOver(t, holder, waiter)
+	}
+	eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
+	if n := degraded.Load(); n != 1 || !strings.Contains((*why.Load()).Error(), "NOPERM") {
+		t.Errorf("Degraded was called %d times, with %v: want once, with NOPERM", n, *why.Load())
+	}
+}
+
+func TestScriptsForgotten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, kind := range pools {
+		locks := join(t, redigo.New(kind.open(t, server.Addr())))
+		for range 5 {
+			l := lock(t, locks, job)
+			server.MustCmd(t, "SCRIPT", "FLUSH")
+			unlock(t, l)
+			server.MustCmd(t, "SCRIPT", "FLUSH")
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	p, node := pool(t, redistest.Start(t).Addr()), redistest.StartClusterNode(t).Addr()
+	for name, s := range map[string]*redisstore.Store{"pool": redigo.New(p), "cluster": cluster(t, []string{node})} {
+		locks := join(t, s)
+		for _, n := range []string{"a1", "a2", "b"} {
+			defer lock(t, locks, n).Unlock()
+		}
+		have, err := s.List(within(t, generous), "a*")
+		slices.Sort(have)
+		if err != nil || !slices.Equal(have, []string{"a1", "a2"}) {
+			t.Errorf("%s: have %q, %v", name, have, err)
+		}
+	}
+}
+
+func TestPassword(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--requirepass", "secret")
+	locks := join(t, redigo.New(pool(t, server.Addr(), redis.DialPassword("secret"))))
+	unlock(t, lock(t, locks, job))
+	for word, options := range map[string][]redis.DialOption{"NOAUTH": nil, "WRONGPASS": {redis.DialPassword("wrong")}} {
+		_, err := join(t, redigo.New(pool(t, server.Addr(), options...))).Mutex(job).Lock(t.Context())
+		var says redisstore.ServerError
+		if !errors.As(err, &says) || !strings.HasPrefix(string(says), word) {
+			t.Errorf("have %v, want %s", err, word)
+		}
+		wantRefused(t, err, says)
+	}
+}
+
+// Fifty who want something else each get by with two connections.
+func TestFullPool(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, wait := range []bool{true, false} {
+		for _, kind := range pools {
+			t.Run(fmt.Sprintf("%s wait %v", kind.name, wait), func(t *testing.T) {
+				p := kind.open(t, server.Addr())
+				p.MaxActive, p.Wait = 2, wait
+				locks := join(t, redigo.New(p))
+				var callers sync.WaitGroup
+				for i := range 50 {
+					callers.Go(func() {
+						for range 5 {
+							l, err := locks.Mutex(fmt.Sprint(i)).TryLock(within(t, generous))
+							if err == nil {
+								err = l.Unlock()
+							}
+							if err != nil {
+								t.Errorf("%d: %v", i, err)
+							}
+						}
+					})
+				}
+				callers.Wait()
+			})
+		}
+	}
+}
+
+// Where nobody replicates nothing is granted, and who finds a name taken learns it
+// at once.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	const timeout = 700 * time.Millisecond
+	server, node := redistest.Start(t), redistest.StartClusterNode(t)
+	option := redigo.WithReplicas(1, timeout)
+	p := pool(t, server.Addr())
+	for name, s := range map[*redistest.Server]*redisstore.Store{
+		server: redigo.New(p, option), node: cluster(t, []string{node.Addr()}, option),
+	} {
+		t.Run(name.Addr(), func(t *testing.T) {
+			t.Parallel()
+			locks := join(t, s)
+			for range 2 { // the second time it is known that there are too few
+				_, err := locks.Mutex(job).TryLock(within(t, generous))
+				var few *redisstore.ReplicasError
+				if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &few) || few.Have != 0 || few.Want != 1 {
+					t.Fatalf("have %v, want 0 of 1 replicas", err)
+				}
+				if held := name.MustCmd(t, "GET", key); held != nil {
+					t.Fatalf("held by %v", held)
+				}
+			}
+			name.MustCmd(t, "SET", key, "theirs", "PX", "60000")
+			start := time.Now()
+			if _, err := locks.Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+				t.Errorf("have %v, want busy", err)
+			}
+			if took := time.Since(start); took > timeout/2 {
+				t.Errorf("busy after %v", took)
+			}
+		})
+	}
+}
+
+// A pool whose connections lead to one that is no master any more makes new ones.
+func TestDemotion(t *testing.T) {
+	t.Parallel()
+	old, master := redistest.Start(t), redistest.Start(t)
+	var addr atomic.Pointer[string]
+	to := func(s *redistest.Server) { a := s.Addr(); addr.Store(&a) }
+	to(old)
+	p := &redis.Pool{MaxIdle: 3, DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", *addr.Load(), timeouts...)
+	}}
+	t.Cleanup(func() { p.Close() })
+	locks := join(t, redigo.New(p))
+	unlock(t, lock(t, locks, job))
+	old.MustCmd(t, "REPLICAOF", "127.0.0.1", "1")
+	to(master)
+	eventually(t, "it finds the new master", func() bool {
+		l, err := locks.Mutex(job).TryLock(within(t, generous))
+		return err == nil && l.Unlock() == nil
+	})
+}
+
+// Not parallel: it counts.
+func TestNoGoroutineIsLeft(t *testing.T) {
+	server, node := redistest.Start(t), redistest.StartClusterNode(t)
+	before := runtime.NumGoroutine()
+	for _, target := range []*redistest.Server{server, node} {
+		proxy, err := redistest.StartProxy(target.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := pool(t, proxy.Addr())
+		s := redigo.New(p)
+		if target == node {
+			s = redigo.NewCluster([]string{proxy.Addr()}, func(string) *redis.Pool { return p })
+		}
+		locks := dibs.New(s)
+		unlock(t, lock(t, locks, job))
+		handOver(t, locks, locks)
+		proxy.Freeze()
+		_, _ = locks.Mutex(job).Lock(within(t, 100*time.Millisecond))
+		locks.Close()
+		p.Close()
+		proxy.Close()
+	}
+	for end := time.Now().Add(generous); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) { // polls
+		if time.Now().After(end) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}

@@ -1,0 +1,255 @@
+// Package redigo keeps claims on Redis through a redigo pool that you have:
+//
+//	locks := dibs.New(redigo.New(pool))
+//
+// It neither builds nor closes the pool. With Sentinel the pool's DialContext asks
+// the sentinels who is master (see the example); NewCluster is for Redis Cluster,
+// which redigo itself does not know.
+//
+// Give the connections redis.DialConnectTimeout, DialReadTimeout and
+// DialWriteTimeout: dibs bounds its callers and its own reads, but not a write or a
+// Dial that hangs, and these keep a place in the pool. Calls are quickest, by some
+// changes of goroutine, on a pool that keeps idle connections (MaxIdle) and is told
+// of contexts: DialContext in place of Dial, TestOnBorrowContext of TestOnBorrow.
+// Close the dibs.Client before the pool.
+package redigo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/gomodule/redigo/redis"
+)
+
+// An Option adjusts the store.
+type Option = redisstore.Option
+
+// Prefix is put before each name to make its key. The default is "lock:"; it may
+// be empty, so that names are keys, as most other libraries have it. See
+// redisstore.Prefix for the keys beside these.
+func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
+
+// WithReplicas makes acquiring and renewing wait until n replicas have the write. See
+// redisstore.WithReplicas.
+func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
+
+// New returns a store on a pool. It does no I/O.
+func New(pool *redis.Pool, options ...Option) *redisstore.Store {
+	if prompt(pool) {
+		options = append([]Option{redisstore.Prompt()}, options...)
+	}
+	return redisstore.New(single{pool}, options...)
+}
+
+// prompt reports whether the pool is told of deadlines in all that may take time.
+func prompt(pool *redis.Pool) bool {
+	return pool.MaxIdle > 0 && pool.DialContext != nil && pool.TestOnBorrow == nil
+}
+
+const (
+	ioTimeout = time.Second          // to get a connection, and again for all replies
+	pingEvery = time.Second          // on a subscription
+	nextTry   = 5 * time.Millisecond // for a place in a pool that does not wait
+)
+
+type single struct{ pool *redis.Pool }
+
+// Do implements redisstore.Conn. What has a deadline does not wait for a connection.
+func (s single) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	if _, bounded := ctx.Deadline(); bounded && s.pool.IdleCount() == 0 {
+		fill(replies, context.DeadlineExceeded)
+		return
+	}
+	do(ctx, s.pool, cmds, replies)
+}
+
+// Replicate implements redisstore.Conn.
+func (s single) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	return replicate(ctx, s.pool, cmd, wait, answered)
+}
+
+// Subscribe implements redisstore.Conn.
+func (s single) Subscribe(ctx context.Context, channel string, on func(message string)) error {
+	return subscribe(ctx, s.pool, channel, on)
+}
+
+// Masters implements redisstore.Conn.
+func (s single) Masters(_ context.Context, visit func(redisstore.Node) error) error {
+	return visit(node(s.pool, ""))
+}
+
+func node(pool *redis.Pool, addr string) redisstore.Node {
+	return redisstore.Node{
+		Addr: addr,
+		Do: func(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+			do(ctx, pool, cmds, replies)
+		},
+	}
+}
+
+// do sends commands on one connection, and then reads their replies.
+func do(ctx context.Context, pool *redis.Pool, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	replies = replies[:len(cmds)]
+	conn, err := send(ctx, pool, cmds...)
+	if err != nil {
+		fill(replies, err)
+		return
+	}
+	defer conn.Close()
+	until := limit(ctx)
+	old := false
+	for i := range replies {
+		replies[i] = receive(conn, until)
+		if conn.Err() != nil { // it will not say more than this
+			fill(replies[i:], replies[i].Err)
+			return
+		}
+		old = old || stale(replies[i].Err)
+	}
+	if old {
+		discard(conn)
+	}
+}
+
+func replicate(ctx context.Context, pool *redis.Pool, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	ms, err := strconv.Atoi(wait[2])
+	var conn redis.Conn
+	if err == nil {
+		conn, err = send(ctx, pool, cmd, wait)
+	}
+	if err != nil {
+		answered(redisstore.Reply{Err: err})
+		return redisstore.Reply{Err: err}
+	}
+	defer conn.Close()
+	first := receive(conn, limit(ctx))
+	answered(first)
+	if conn.Err() != nil {
+		return first
+	}
+	if stale(first.Err) {
+		defer discard(conn)
+	}
+	return receive(conn, time.Now().Add(ioTimeout+time.Duration(ms)*time.Millisecond))
+}
+
+// limit is when a call ends that begins now.
+func limit(ctx context.Context) time.Time {
+	if at, ok := ctx.Deadline(); ok {
+		return at
+	}
+	return time.Now().Add(ioTimeout)
+}
+
+// send puts commands on a connection of the pool, which is the caller's then. redigo
+// sends nothing twice.
+func send(ctx context.Context, pool *redis.Pool, cmds ...redisstore.Cmd) (redis.Conn, error) {
+	conn, err := take(ctx, pool)
+	if err != nil {
+		return nil, failure(err)
+	}
+	for _, cmd := range cmds {
+		if err == nil {
+			err = conn.Send(cmd[0], arguments(cmd[1:])...)
+		}
+	}
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, failure(err)
+	}
+	return conn, nil
+}
+
+// take gets a connection. Where the pool is full and its user does not wait, it does:
+// a place is free again as soon as an answer has come.
+func take(ctx context.Context, pool *redis.Pool) (redis.Conn, error) {
+	ctx, cancel := context.WithDeadline(ctx, limit(ctx))
+	defer cancel()
+	for {
+		if ctx.Err() != nil { // on a closed pool redigo would panic
+			return nil, ctx.Err()
+		}
+		conn, err := pool.GetContext(ctx)
+		if !errors.Is(err, redis.ErrPoolExhausted) {
+			return conn, err
+		}
+		select {
+		case <-time.After(nextTry):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func arguments(cmd redisstore.Cmd) []any {
+	args := make([]any, len(cmd))
+	for i, arg := range cmd {
+		args[i] = arg
+	}
+	return args
+}
+
+func receive(conn redis.Conn, until time.Time) redisstore.Reply {
+	// To redigo, zero is for ever.
+	value, err := redis.ReceiveWithTimeout(conn, max(time.Until(until), time.Nanosecond))
+	if err != nil {
+		return redisstore.Reply{Err: failure(err)}
+	}
+	return redisstore.Reply{Value: plain(value)}
+}
+
+// plain makes a value of redigo one of redisstore, in place.
+func plain(value any) any {
+	switch v := value.(type) {
+	case []byte:
+		return string(v)
+	case redis.Error:
+		return redisstore.ServerError(v)
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	}
+	return value
+}
+
+// stale reports whether a server says that it is not the master any more. Another
+// connection may lead to the one that is.
+func stale(err error) bool {
+	var server redisstore.ServerError
+	return errors.As(err, &server) && strings.Contains(string(server), "READONLY ") // a script may put words before it
+}
+
+// discard breaks a connection, so that its pool does not keep it.
+func discard(conn redis.Conn) {
+	past, cancel := context.WithDeadline(context.Background(), time.Time{})
+	defer cancel()
+	_, _ = redis.ReceiveContext(conn, past)
+}
+
+func fill(replies []redisstore.Reply, err error) {
+	for i := range replies {
+		replies[i] = redisstore.Reply{Err: err}
+	}
+}
+
+// failure tells errors of redigo in the words of redisstore.
+func failure(err error) error {
+	const closed = "redigo: get on closed pool" // it has no name
+	var server redis.Error
+	switch {
+	case err.Error() == closed:
+		return fmt.Errorf("%w: %w", redisstore.ErrClosed, err)
+	case errors.As(err, &server):
+		return redisstore.ServerError(server)
+	}
+	return err
+}
