@@ -1,0 +1,180 @@
+// Package rueidis keeps claims on Redis through a rueidis client that you have:
+//
+//	locks := dibs.New(rueidis.New(client))
+//
+// It neither builds nor closes the client, and works with its settings as they are:
+// standalone, Sentinel, Cluster, TLS, RESP2 or RESP3.
+//
+// It sends over connections from the client's pool for blocking commands, four as a rule,
+// and not over those on which rueidis gathers the commands of all. dibs gathers its own;
+// and when a call has had no answer in time its connection is closed, which would take
+// the commands of others with it, or, once rueidis gathers, is not done for eleven seconds,
+// longer than many a lease lasts. Leave room in BlockingPoolSize, for a connection to
+// listen on too.
+//
+// WithReplicas takes a connection for each write, and asks it twice: rueidis tells
+// the replies of one pipeline only when it has all of them, and who is refused would
+// wait for the replicas too.
+package rueidis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/redis/rueidis"
+)
+
+// An Option adjusts the store.
+type Option = redisstore.Option
+
+// Prefix is put before each name to make its key. The default is "lock:"; it may
+// be empty, so that names are keys, as most other libraries have it. See
+// redisstore.Prefix for the keys beside these.
+func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
+
+// WithReplicas makes acquiring and renewing wait until n replicas have the write. See
+// redisstore.WithReplicas.
+func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
+
+// New returns a store on a client. It does no I/O.
+func New(client rueidis.Client, options ...Option) *redisstore.Store {
+	c := &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
+	own := redisstore.Prompt()
+	if c.sharded {
+		own = redisstore.Sharded() // and not prompt: it may stop to look for the owner of a slot
+	}
+	return redisstore.New(c, append([]Option{own}, options...)...)
+}
+
+const (
+	ioTimeout   = 3 * time.Second // of one round trip, with the time to connect
+	pingEvery   = time.Second     // on a subscription
+	pingTimeout = time.Second
+)
+
+type conn struct {
+	client  rueidis.Client
+	sharded bool
+	given   bound // for calls that have a deadline
+	usual   bound // for those that have none
+}
+
+// Do implements redisstore.Conn.
+func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	c.do(ctx, c.client, cmds, replies)
+}
+
+func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	ctx = c.bound(ctx)
+	if len(cmds) == 1 {
+		replies[0] = c.reply(client.Do(ctx, command(client.B(), cmds[0])))
+		return
+	}
+	batch := make([]rueidis.Completed, len(cmds))
+	for i, cmd := range cmds {
+		batch[i] = command(client.B(), cmd)
+	}
+	for i, result := range client.DoMulti(ctx, batch...) {
+		replies[i] = c.reply(result)
+	}
+}
+
+// bound returns a context that ends soon after the deadline of a call, or in the usual time.
+func (c *conn) bound(ctx context.Context) context.Context {
+	if at, ok := ctx.Deadline(); ok {
+		return c.given.by(at)
+	}
+	return c.usual.by(time.Now().Add(ioTimeout))
+}
+
+// A bound is a context for all calls that end at about the same time: rueidis looks at
+// Deadline or at Done, depending on what its connection has been through, and a timer
+// for each call, set and stopped again, would be a good part of what a lock costs.
+type bound struct{ last atomic.Pointer[moment] }
+
+type moment struct {
+	at     time.Time
+	ctx    context.Context
+	cancel context.CancelFunc // not called: it ends soon, and others may have it
+}
+
+func (b *bound) by(at time.Time) context.Context {
+	const soon = 20 * time.Millisecond
+	if m := b.last.Load(); m != nil && !m.at.Before(at) && m.at.Sub(at) <= soon {
+		return m.ctx
+	}
+	m := &moment{at: at.Add(soon)}
+	m.ctx, m.cancel = context.WithDeadline(context.Background(), m.at)
+	b.last.Store(m)
+	return m.ctx
+}
+
+// command names the key of a script, which leads to its server; all else may go to any
+// one. One key is enough: they are of one slot, and the builder would panic if not,
+// where a server says CROSSSLOT. It calls the command a blocking one: see the package.
+// rueidis repeats none that it has not built itself as one that only reads.
+func command(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
+	const keys = 3
+	if scripted := cmd[0] == "EVALSHA" || cmd[0] == "EVAL"; !scripted || len(cmd) <= keys || cmd[keys-1] == "0" {
+		return b.Arbitrary(cmd...).Blocking()
+	}
+	return b.Arbitrary(cmd[:keys]...).Keys(cmd[keys]).Args(cmd[keys+1:]...).Blocking()
+}
+
+// Replicate implements redisstore.Conn.
+func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	line, release := c.client.Dedicate()
+	defer release()
+	ms, err := strconv.Atoi(wait[2])
+	if err != nil {
+		return redisstore.Reply{Err: err}
+	}
+	reply := c.ask(ctx, line, cmd, ioTimeout)
+	if !answered(reply) {
+		return reply
+	}
+	return c.ask(ctx, line, wait, ioTimeout+time.Duration(ms)*time.Millisecond)
+}
+
+// ask sends a command down one line, and closes that if it does not answer.
+func (c *conn) ask(ctx context.Context, line rueidis.DedicatedClient, cmd redisstore.Cmd, within time.Duration) redisstore.Reply {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	result := line.Do(ctx, command(line.B(), cmd))
+	if result.NonRedisError() != nil {
+		line.Close()
+	}
+	return c.reply(result)
+}
+
+func (c *conn) reply(result rueidis.RedisResult) redisstore.Reply {
+	if err := result.NonRedisError(); err != nil {
+		return redisstore.Reply{Err: c.failure(err)}
+	}
+	message, _ := result.ToMessage() // its error is part of it
+	v, err := value(&message)
+	return redisstore.Reply{Value: v, Err: err}
+}
+
+// failure tells errors of rueidis in the words of redisstore. A server that lets nobody
+// connect is told of by each call. Of a connection that it has replaced, after a failover
+// say, rueidis says what it says of a closed client, so that is asked once more.
+func (c *conn) failure(err error) error {
+	if refusal, ok := rueidis.IsRedisErr(err); ok {
+		return redisstore.ServerError(refusal.Error())
+	}
+	if !errors.Is(err, rueidis.ErrClosing) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+	defer cancel()
+	if again := c.client.Do(ctx, command(c.client.B(), redisstore.Cmd{"PING"})).Error(); !errors.Is(again, rueidis.ErrClosing) {
+		return fmt.Errorf("a connection was replaced: %w", err)
+	}
+	return fmt.Errorf("%w: %w", redisstore.ErrClosed, err)
+}
