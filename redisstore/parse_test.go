@@ -313,7 +313,8 @@ func wantSoundMessage(t *testing.T, s *Store, text string) {
 func wantWholeCall(t *testing.T, v any) {
 	t.Helper()
 	first, second := new(request), new(request)
-	call{first: first, more: []*request{second}}.answer(Reply{Value: v})
+	c := call{first: first, more: []*request{second}}
+	c.answer(Reply{Value: v})
 	list, _ := v.([]any)
 	for i, r := range []*request{first, second} {
 		if r.reply.Err != nil {

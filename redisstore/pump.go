@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,13 +24,18 @@ type pump struct {
 	mu      sync.Mutex
 	queue   []*request
 	workers int
+	under   int   // requests under way with workers
+	lonely  int   // so many times in a row there was but one
 	swift   bool  // the server answered, and quickly, when it was last asked
+	apart   int   // so many batches yet are not put together
 	failed  error // of the connection, when it was last asked
 }
 
 const (
 	maxWorkers = 4
 	maxBatch   = 128
+	minBatch   = 4
+	quiet      = 16                     // exchanges of one request in a row: nobody else is about
 	swift      = 10 * time.Millisecond  // a server that answers within this is quick
 	patience   = 100 * time.Millisecond // of a caller that waits for one by itself
 )
@@ -39,6 +45,7 @@ type request struct {
 	script *script
 	shard  *shard // of its keys
 	cmd    Cmd    // EVALSHA, sha, number of keys, keys, arguments
+	usual  bool   // of a kind that can go together with others
 	merge  string // requests with the same may become one, or ""
 	claims int    // where the claims begin in cmd, for these
 	reply  Reply
@@ -55,6 +62,8 @@ type request struct {
 type batch struct {
 	requests []*request
 	calls    []call
+	parts    []call // of a joint call,
+	cmd      Cmd    // and its command
 	cmds     []Cmd
 	replies  []Reply
 
@@ -79,7 +88,7 @@ func newRequest(s *script, at *shard, keys ...string) *request {
 	r.script, r.shard = s, at
 	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
 	r.cmd = append(r.cmd, keys...)
-	r.merge, r.reply, r.sent, r.gone, r.batch = "", Reply{}, false, false, nil
+	r.usual, r.merge, r.reply, r.sent, r.gone, r.batch = false, "", Reply{}, false, false, nil
 	return r
 }
 
@@ -135,7 +144,7 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 func (p *pump) seize(ctx context.Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.prompt || !p.swift || p.workers == maxWorkers || len(p.queue) > 0 || ctx.Err() != nil {
+	if !p.prompt || !p.swift || p.lonely < quiet || p.workers == maxWorkers || len(p.queue) > 0 || ctx.Err() != nil {
 		return false
 	}
 	p.workers++
@@ -218,7 +227,7 @@ func (p *pump) leave(r *request) (sent bool, failed error) {
 // work sends what has gathered until nothing is left.
 func (p *pump) work() {
 	b := batches.Get().(*batch)
-	for p.take(b) {
+	for gather(); p.take(b); gather() {
 		p.send(context.Background(), b)
 		if !p.deliver(b) {
 			return // callers that have left may still look at b
@@ -233,17 +242,29 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 func (b *batch) reset() {
 	clear(b.requests)
 	clear(b.calls)
+	clear(b.parts)
+	clear(b.cmd)
 	clear(b.cmds)
 	clear(b.replies)
 	b.requests, b.calls, b.cmds, b.replies = b.requests[:0], b.calls[:0], b.cmds[:0], b.replies[:0]
 }
 
-// take fills the batch with what has gathered. If that is nothing, the worker is
-// no more.
+// gather lets those who are about to ask do so: their requests go together then.
+func gather() { runtime.Gosched() }
+
+// take fills the batch with a worker's share of what has gathered: while the server does
+// one part, the client gets the next one ready. If there is nothing, the worker is no
+// more.
 func (p *pump) take(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := min(len(p.queue), maxBatch)
+	share := (len(p.queue) + p.under + maxWorkers - 1) / maxWorkers
+	n := min(len(p.queue), max(share, minBatch), maxBatch)
+	if n < len(p.queue) && p.workers < maxWorkers {
+		p.workers++
+		go p.work()
+	}
+	p.under += n
 	for _, r := range p.queue[:n] {
 		r.sent, r.batch = true, b
 		b.requests = append(b.requests, r)
@@ -260,6 +281,7 @@ func (p *pump) take(b *batch) bool {
 func (p *pump) deliver(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.under -= len(b.requests)
 	for _, r := range b.requests {
 		r.batch = nil
 		if !r.gone {
@@ -269,12 +291,33 @@ func (p *pump) deliver(b *batch) bool {
 	return !b.stuck
 }
 
-// send does one round trip, and a second one for scripts that the server does not
-// know. Requests that became one call share its reply.
+// send does one round trip, and a second one for what could not be done together.
 func (p *pump) send(ctx context.Context, b *batch) {
 	for _, r := range b.requests {
 		b.add(r)
 	}
+	if p.together() {
+		b.join()
+	}
+	if left := p.exchange(ctx, b); len(left) > 0 {
+		b.calls = append(b.calls[:0], left...)
+		p.exchange(ctx, b)
+	}
+}
+
+// together reports whether it makes sense to put calls together.
+func (p *pump) together() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.apart = max(p.apart-1, 0)
+	return p.apart == 0
+}
+
+// exchange does one round trip, and a second one for scripts that the server does not
+// know. It returns the calls that are not answered yet. Requests that became one call
+// share its reply.
+func (p *pump) exchange(ctx context.Context, b *batch) (left []call) {
+	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {
 		b.cmds = append(b.cmds, b.calls[i].cmd)
 		b.replies = append(b.replies, Reply{})
@@ -284,18 +327,29 @@ func (p *pump) send(ctx context.Context, b *batch) {
 	p.teach(ctx, b)
 	received := time.Now()
 	p.judge(b, received.Sub(sent))
-	for i, c := range b.calls {
+	joined := 0
+	for i := range b.calls {
 		if now, ok := serverTime(b.replies[i]); ok {
 			p.clock.learn(sent, received, now)
 		}
-		c.answer(b.replies[i])
+		left = append(left, b.calls[i].answer(b.replies[i])...)
+		joined += len(b.calls[i].parts)
 	}
+	if len(left) > joined/2 {
+		p.mu.Lock()
+		p.apart = apart
+		p.mu.Unlock()
+	}
+	return left
 }
 
 // judge decides whether the next requests may go directly.
 func (p *pump) judge(b *batch, took time.Duration) {
 	ok := took < swift && b.replies[0].Err == nil
 	p.mu.Lock()
+	if p.lonely++; len(b.requests) > 1 {
+		p.lonely = 0
+	}
 	p.swift = ok
 	p.failed = broken(b.replies[0].Err)
 	p.mu.Unlock()
@@ -321,7 +375,7 @@ func (p *pump) teach(ctx context.Context, b *batch) {
 	for i, r := range b.replies {
 		if unknownScript(r.Err) {
 			which = append(which, i)
-			cmds = append(cmds, append(Cmd{"EVAL", b.calls[i].first.script.text}, b.cmds[i][2:]...))
+			cmds = append(cmds, append(Cmd{"EVAL", b.calls[i].script.text}, b.cmds[i][2:]...))
 		}
 	}
 	if len(which) == 0 {
@@ -334,11 +388,14 @@ func (p *pump) teach(ctx context.Context, b *batch) {
 	}
 }
 
-// A call is one script call that serves one request, or several claims.
+// A call is one script call that serves one request, or several claims on one name, or
+// all that is in its parts.
 type call struct {
-	first *request
-	more  []*request
-	cmd   Cmd
+	script *script
+	cmd    Cmd
+	first  *request
+	more   []*request
+	parts  []call
 }
 
 // add makes a request a call of its own, or part of one on the same name.
@@ -355,14 +412,18 @@ func (b *batch) add(r *request) {
 		c.cmd = append(c.cmd, r.cmd[r.claims:]...)
 		return
 	}
-	b.calls = append(b.calls, call{first: r, cmd: r.cmd})
+	b.calls = append(b.calls, call{script: r.script, first: r, cmd: r.cmd})
 }
 
-// answer gives each request its part of the reply: the server's time and one answer.
-func (c call) answer(r Reply) {
+// answer gives each request its part of the reply: the server's time and one answer. It
+// returns the parts that have to be asked by themselves.
+func (c *call) answer(r Reply) (left []call) {
+	if c.parts != nil {
+		return c.share(r)
+	}
 	c.first.reply = r
 	if len(c.more) == 0 {
-		return
+		return nil
 	}
 	list, ok := r.Value.([]any)
 	if r.Err == nil && (!ok || len(list) != len(c.more)+2) {
@@ -374,6 +435,7 @@ func (c call) answer(r Reply) {
 			m.reply = Reply{Value: []any{list[0], list[i+1]}}
 		}
 	}
+	return nil
 }
 
 func unknownScript(err error) bool {

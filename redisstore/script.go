@@ -34,6 +34,9 @@ var inspectLua string
 //go:embed lua/all.lua
 var allLua string
 
+//go:embed lua/many.lua
+var manyLua string
+
 //go:embed lua/reweigh.lua
 var reweighLua string
 
@@ -61,6 +64,7 @@ var (
 	extendScript  = newScript(extendLua)
 	inspectScript = newScript(inspectLua)
 	allScript     = newScript(allLua)
+	manyScript    = newScript(manyLua)
 	reweighScript = newScript(reweighLua)
 	breakScript   = newScript(breakLua)
 )

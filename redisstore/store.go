@@ -190,7 +190,7 @@ func (s *Store) acquireRequest(c dibs.Claim) *request {
 	lock, queue, signs, floor := k.cut(text)
 	r := newRequest(acquireScript, at, lock, queue, signs, floor)
 	r.args(s.checkArg())
-	r.merge, r.claims = lock, len(r.cmd)
+	r.usual, r.merge, r.claims = c.Alone(), lock, len(r.cmd)
 	r.args(c.Token, text[ttl:until], text[until:place], text[place:], share(c))
 	return r
 }
@@ -357,6 +357,7 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place 
 	lock, queue, signs, floor := k.cut(text)
 	r := newRequest(releaseScript, at, lock, queue, signs, floor)
 	r.args(rel.Token, text[fence:now], text[now:keep], text[keep:], s.checkArg(), place)
+	r.usual = rel.Keep <= 0 && place == ""
 	reply, twice := r.shard.pump.do(ctx, r, rel.Until)
 	if reply.Err != nil {
 		return false, fail(op, rel.Name, reply.Err)

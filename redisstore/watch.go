@@ -104,19 +104,20 @@ func (s *Store) epoch(ctx context.Context) (string, error) {
 	var reply [1]Reply
 	s.conn.Do(ctx, []Cmd{{"CLUSTER", "INFO"}}, reply[:])
 	text, _ := reply[0].Value.(string)
-	epoch := infoField(text, "cluster_current_epoch")
+	epoch := infoFields(text)["cluster_current_epoch"]
 	if reply[0].Err == nil && epoch == "" {
 		reply[0].Err = unexpected(reply[0].Value)
 	}
 	return epoch, reply[0].Err
 }
 
-// infoField finds "name:value" in the lines of an INFO reply.
-func infoField(info, name string) string {
+// infoFields reads the lines "name:value" of an INFO reply.
+func infoFields(info string) map[string]string {
+	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key == name {
-			return value
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
 		}
 	}
-	return ""
+	return fields
 }

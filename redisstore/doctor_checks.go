@@ -1,0 +1,393 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// The checks, in the order in which they are done and told.
+var checks = []func(*exam){
+	(*exam).lookAtRole,
+	(*exam).lookAtVersion,
+	(*exam).lookAtMemory,
+	(*exam).lookAtPersistence,
+	(*exam).lookAtReplication,
+	(*exam).lookAtCluster,
+	(*exam).tryPermissions,
+	(*exam).tryALock,
+	(*exam).lookAtKeys,
+	(*exam).lookAtClock,
+}
+
+// set is a remedy.
+func set(setting string) string {
+	return fmt.Sprintf("CONFIG SET %s; CONFIG REWRITE keeps it", setting)
+}
+
+func (e *exam) lookAtRole() {
+	role, known := e.fact("role")
+	master := net.JoinHostPort(e.facts["master_host"], e.facts["master_port"])
+	e.first(
+		row{e.facts["redis_mode"] == "sentinel", Critical, "role", "it is a Sentinel, not a server of data",
+			"nothing can be locked", "give the client the Sentinels' addresses as such, with the name of the master"},
+		row{role == "slave" && e.facts["slave_read_only"] == "0", Critical, "role", "it is a replica of " + master + " that takes writes",
+			"a lock that is taken here excludes nobody there, and is gone when the replica synchronizes",
+			"connect to the master, or by way of Sentinel; and here: " + set("replica-read-only yes")},
+		row{role == "slave", Critical, "role", "it is a replica, of " + master,
+			"each acquire and release is refused",
+			"connect to the master, or by way of Sentinel, so that the client follows a failover"},
+		row{known && role != "master", Critical, "role", fmt.Sprintf("its role is %q", role), // KeyDB's active replicas
+			"where more servers than one take writes for a name, each of them grants it",
+			"give locks a server that is the only master"},
+	)
+}
+
+func (e *exam) lookAtVersion() {
+	others := []string{"dragonfly_version", "garnet_version", "kvrocks_version", "rlec_version", "mvcc_depth"}
+	other := slices.IndexFunc(others, func(field string) bool { return e.facts[field] != "" })
+	text := e.facts["redis_version"]
+	version := make([]int, 2)
+	if _, err := fmt.Sscanf(text, "%d.%d", &version[0], &version[1]); err != nil {
+		e.miss("INFO", "redis_version")
+		return
+	}
+	e.each(row{other >= 0, Warning, "server", "it is neither Redis nor Valkey, though it calls itself Redis " + text,
+		"dibs is tested on these two; another may keep other promises about scripts and expiry",
+		"run package storetest against it, and read what it says about atomic scripts"})
+	e.first(
+		row{version[0] < 5, Critical, "version", "Redis " + text,
+			"a script cannot read the time and write: each acquire fails", "upgrade to Redis 6.2 or later"},
+		row{slices.Compare(version, []int{6, 2}) < 0, Warning, "version", "Redis " + text,
+			"dibs is tested on 6.2 and later; each grant tries SET with GET, which fails here, before it does without",
+			"upgrade to Redis 6.2 or later"},
+	)
+}
+
+func (e *exam) lookAtMemory() {
+	most, ok1 := e.number("maxmemory")
+	policy, ok2 := e.fact("maxmemory_policy")
+	used, ok3 := e.number("used_memory")
+	if !ok1 || !ok2 || !ok3 {
+		return
+	}
+	used = max(used-e.atLeast("mem_not_counted_for_evict"), 0)
+	share := fmt.Sprintf("%s of maxmemory %s are used", size(used), size(most))
+	evicts, drops := policy != "noeviction", "locks that are held, queues and fence floors"
+	if strings.HasPrefix(policy, "volatile-") {
+		drops = "locks that are held, queues and signs: they have a TTL, and are what is dropped"
+	}
+	keep := set("maxmemory-policy noeviction") + "; or give locks a server of their own"
+	const more = "free memory, or CONFIG SET maxmemory to more; or give locks a server of their own"
+	e.first(
+		row{evicts && most == 0, Note, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory 0", policy),
+			"nothing is dropped as long as maxmemory is not set; then it may be " + drops,
+			keep},
+		row{evicts, Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; keys that were evicted: %d", policy, share, e.atLeast("evicted_keys")),
+			"when memory is full the server drops " + drops + "; a second holder enters, and the first learns of it at its next renewal",
+			keep},
+		row{most > 0 && used >= most, Critical, "memory", share,
+			"each acquire is refused with OOM, and so are renewals: leases are lost", more},
+		row{most > 0 && used >= most-most/10, Warning, "memory", share,
+			"when it is full each acquire is refused with OOM, and so are renewals: leases are lost", more},
+	)
+}
+
+func size(n int64) string {
+	const mebi = 1 << 20
+	return fmt.Sprintf("%.1f MiB", float64(n)/mebi)
+}
+
+func (e *exam) lookAtPersistence() {
+	const disk = "free or repair the disk: the server's log says what is wrong with it"
+	save, known := e.facts["save"]
+	failed := e.facts["rdb_last_bgsave_status"] == "err" && (!known || save != "")
+	stops := e.facts["stop-writes-on-bgsave-error"] != "no"
+	e.each(
+		row{e.facts["loading"] == "1" || e.facts["async_loading"] == "1", Critical, "loading",
+			fmt.Sprintf("it is loading its data, for %d s more by its reckoning", e.atLeast("loading_eta_seconds")),
+			"each request is refused until it is done; leases that end meanwhile are lost", "wait"},
+		row{e.facts["aof_last_write_status"] == "err", Critical, "disk", "the last write to the append-only file failed",
+			"each acquire is refused with MISCONF, and so are renewals", disk},
+		row{e.facts["aof_last_bgrewrite_status"] == "err", Warning, "disk", "the last rewrite of the append-only file failed",
+			"the file grows until the disk is full, and then nothing can be locked", disk},
+		row{failed && stops, Critical, "disk", "the last snapshot failed, and stop-writes-on-bgsave-error is on",
+			"each acquire is refused with MISCONF, and so are renewals", disk + ", then BGSAVE"},
+		row{failed && !stops, Warning, "disk", "the last snapshot failed",
+			"a restart without an append-only file forgets locks of any age", disk},
+	)
+	switch aof, ok := e.number("aof_enabled"); {
+	case ok && aof != 0:
+		e.lookAtFile()
+	case ok:
+		e.lookAtSnapshots()
+	}
+}
+
+// lookAtFile tells what the append-only file may lack after a restart.
+func (e *exam) lookAtFile() {
+	fsync, _ := e.fact("appendfsync")
+	late, _ := e.fact("no-appendfsync-on-rewrite")
+	forgets := func(span string) string {
+		return "if the machine stops, what was locked and released in the last " + span + " is forgotten: a second holder may enter beside one that believes in its lease until its connection is back"
+	}
+	e.first(
+		row{fsync == "always" && late == "yes", Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite yes",
+			forgets("half a minute") + ", while the file is rewritten",
+			set("no-appendfsync-on-rewrite no")},
+		row{fsync == "everysec", Note, "persistence", "the append-only file is synced every second",
+			forgets("second, or two where the disk is slow,"),
+			set("appendfsync always") + "; or guard with a Fence what must not happen twice"},
+		row{fsync == "no", Warning, "persistence", "the append-only file is synced when the system likes",
+			forgets("half a minute"),
+			set("appendfsync everysec") + ", or always"},
+	)
+}
+
+// lookAtSnapshots tells what a restart forgets where there is no append-only file.
+func (e *exam) lookAtSnapshots() {
+	const file = "CONFIG SET appendonly yes; CONFIG SET appendfsync always; CONFIG REWRITE keeps it (everysec is faster, and may forget a second); a Fence guards what must not happen twice"
+	save, known := e.fact("save")
+	copied := ""
+	if e.atLeast("connected_slaves") > 0 {
+		copied = "; its replicas copy the empty server, if it is back before a failover"
+	}
+	e.first(
+		row{known && save == "", Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
+			"a restart forgets all locks, queues and floors, and a second holder enters beside each one that believes in its lease until its connection is back" + copied,
+			file},
+		row{true, Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes that are in none: %d", save, e.atLeast("rdb_changes_since_last_save")),
+			"a restart forgets what was locked since the last snapshot, and brings back what was released: a second holder enters beside the first, or a name stays taken for what its TTL was",
+			file},
+	)
+}
+
+func (e *exam) lookAtReplication() {
+	connected, ok := e.number("connected_slaves")
+	if !ok || e.facts["role"] != "master" {
+		return
+	}
+	for i := range connected {
+		text, ok := e.fact("slave" + decimal(i))
+		if !ok {
+			break
+		}
+		e.lookAtReplica(text)
+	}
+	_, bound := e.facts["min_slaves_good_slaves"]
+	good := e.atLeast("min_slaves_good_slaves")
+	least, _ := e.number("min-replicas-to-write")
+	alone := e.store.copies == nil && connected > 0 // what WithReplicas asks for is tried
+	e.each(
+		row{bound && good < least, Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas that keep up: %d", least, good),
+			"each acquire is refused with NOREPLICAS, and so are renewals",
+			"bring the replicas back, or CONFIG SET min-replicas-to-write to fewer"},
+		row{alone, Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
+			"a failover forgets the locks and renewals of the last moment, and a second holder enters",
+			"use WithReplicas(1, 200*time.Millisecond); a Fence guards what must not happen twice"},
+		row{alone && least == 0, Note, "split", "min-replicas-to-write is 0",
+			"a master that is cut off from its replicas goes on granting beside the one that takes its place",
+			set("min-replicas-to-write 1") + "; or use WithReplicas, which does the same for locks"},
+	)
+}
+
+// lookAtReplica reads ip=127.0.0.1,port=6380,state=online,offset=14,lag=1.
+func (e *exam) lookAtReplica(text string) {
+	const long = 3 // seconds: a replica tells once a second how far it is
+	r := infoFields(strings.NewReplacer(",", "\n", "=", ":").Replace(text))
+	addr := net.JoinHostPort(r["ip"], r["port"])
+	offset, _ := strconv.ParseInt(r["offset"], 10, 64)
+	lag, _ := strconv.ParseInt(r["lag"], 10, 64)
+	consequence := "a failover to it forgets the locks of that time, and a second holder enters"
+	if c := e.store.copies; c != nil {
+		consequence = fmt.Sprintf("if fewer than %d replicas answer, each acquire and renewal waits for %v and is given back", c.want, c.within)
+	}
+	const remedy = "see that it runs and that its network and disk keep up, with INFO replication on both sides"
+	e.first(
+		row{r["state"] != "online", Warning, "replica", fmt.Sprintf("replica %s is not online: %s", addr, r["state"]), consequence, remedy},
+		row{lag >= long, Warning, "replica", fmt.Sprintf("replica %s was last heard of %d s ago, and is %d bytes behind", addr, lag, max(e.atLeast("master_repl_offset")-offset, 0)), consequence, remedy},
+	)
+}
+
+func (e *exam) lookAtCluster() {
+	enabled, ok := e.fact("cluster_enabled")
+	if ok && enabled != "1" || !ok && !e.store.sharded {
+		return
+	}
+	maps.Copy(e.facts, infoFields(e.text("CLUSTER", "INFO")))
+	state, ok := e.facts["cluster_state"]
+	if !ok {
+		e.miss("CLUSTER INFO", "the cluster's state")
+	}
+	mismatch := Warning
+	if e.atLeast("cluster_size") > 1 {
+		mismatch = Critical
+	}
+	_, counted := e.facts["cluster_slots_assigned"]
+	nobodys := slots - e.atLeast("cluster_slots_assigned")
+	absent := e.atLeast("cluster_slots_pfail") + e.atLeast("cluster_slots_fail")
+	addr := cmp.Or(e.node.Addr, "HOST:PORT")
+	e.each(
+		row{!e.store.sharded, mismatch, "sharded", "the server is a node of a cluster, and the store takes it for a single one",
+			"names of other nodes are refused with MOVED, and waiters who listen on other nodes are passed over",
+			"use a cluster client, and Sharded() where the adapter does not say so"},
+		row{ok && state != "ok", Critical, "cluster", "cluster_state is " + state,
+			"nothing can be locked by way of this node", "redis-cli --cluster check " + addr},
+		row{counted && nobodys > 0, Critical, "slots", fmt.Sprintf("%d of %d slots belong to nobody", nobodys, slots),
+			"no name in them can be locked, and none at all while cluster-require-full-coverage is yes",
+			"redis-cli --cluster fix " + addr},
+		row{absent > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not answer the others", absent),
+			"no name in them can be locked until they are back or a replica has taken over",
+			"start them again, or CLUSTER FAILOVER TAKEOVER on a replica of each"},
+		row{e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", Warning, "spare", "this master has no replica",
+			"if it stops, no name of its slots can be locked until it is back, and none at all while cluster-require-full-coverage is yes",
+			"redis-cli --cluster add-node NEW:PORT " + addr + " --cluster-slave"},
+	)
+	e.lookAtMigration(addr)
+}
+
+func (e *exam) lookAtMigration(addr string) {
+	nodes := e.text("CLUSTER", "NODES")
+	if nodes == "" {
+		e.miss("CLUSTER NODES", "slots that are on their way")
+	}
+	moving := slices.DeleteFunc(strings.Fields(nodes), func(field string) bool { return !strings.HasPrefix(field, "[") })
+	e.each(row{len(moving) > 0, Warning, "migration", fmt.Sprintf("slots that are on their way: %d, %.100s", len(moving), strings.Join(moving, " ")),
+		"a name in them that is new here, or has not moved whole, is refused with TRYAGAIN until its slot has arrived: dibs asks again, and leases that cannot be renewed are lost",
+		"let the resharding end; if none is under way: redis-cli --cluster fix " + addr})
+}
+
+// lookAtKeys takes a sample of the keys with the prefix: one that never expires is a
+// name that nobody will have.
+func (e *exam) lookAtKeys() {
+	const page = 1000
+	if e.store.prefix == "" {
+		e.find(Note, "prefix", "the prefix is empty",
+			"each string and sorted set on the server counts as a lock, in lists and for whoever wants a name like it; keys that never expire were not looked for",
+			"use a Prefix, unless names are shared with another library")
+		return
+	}
+	keys := e.someKeys()
+	var endless []string
+	for part := range slices.Chunk(keys, page) {
+		cmds := make([]Cmd, len(part))
+		for i, key := range part {
+			cmds[i] = Cmd{"PTTL", key}
+		}
+		for i, r := range e.do(cmds...) {
+			if r.Err == nil && r.Value == int64(-1) {
+				endless = append(endless, part[i])
+			}
+		}
+	}
+	if len(endless) == 0 {
+		return
+	}
+	e.find(Warning, "endless", fmt.Sprintf("%d of the %d keys that were looked at never expire, such as %.200q", len(endless), len(keys), endless[0]),
+		"nobody gets these names until the keys are deleted: another program made them, and is perhaps gone",
+		fmt.Sprintf("GET each to see whose it is, and DEL it when that one is not at work: DEL %.200q", endless[0]))
+}
+
+// someKeys returns the lock keys that are found in half a second, or the first so many.
+func (e *exam) someKeys() []string {
+	const long, most = 500 * time.Millisecond, 5000
+	ctx, cancel := context.WithTimeout(e.ctx, long)
+	defer cancel()
+	node := Node{Do: func(_ context.Context, cmds []Cmd, replies []Reply) { copy(replies, e.do(cmds...)) }}
+	prefix := e.store.prefix
+	var keys []string
+	err := scan(ctx, node, quote(prefix)+"*", func(key string) {
+		name, ok := strings.CutPrefix(key, prefix)
+		if ok && dibs.CheckName(name) == nil && checkKey(key) == nil {
+			keys = append(keys, key)
+		}
+		if len(keys) == most {
+			cancel()
+		}
+	})
+	if err != nil && (ctx.Err() == nil || e.ctx.Err() != nil) {
+		e.failed["SCAN"] = err
+		e.miss("SCAN", "the keys")
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys) // a scan may tell a key twice
+}
+
+// A pulse is one look at the server's clock.
+type pulse struct{ sent, received, server time.Time }
+
+func (e *exam) feelPulse() pulse {
+	p := pulse{sent: time.Now()}
+	reply := e.ask("TIME")
+	p.received, p.server = time.Now(), parseTime(reply.Value)
+	e.failed["TIME"] = reply.Err
+	return p
+}
+
+// parseTime reads seconds and microseconds.
+func parseTime(v any) (at time.Time) {
+	const most = 1 << 33 // seconds, so that a Duration holds any difference
+	list, _ := v.([]any)
+	in := reader{fields: list}
+	seconds, micro := in.uint(), in.uint()
+	if in.bad || seconds > most || micro >= 1e6 {
+		return time.Time{}
+	}
+	return time.Unix(int64(seconds), int64(micro)*1000)
+}
+
+// lookAtClock compares the server's clock with ours, and with itself at the beginning.
+func (e *exam) lookAtClock() {
+	now := e.feelPulse()
+	if now.server.IsZero() || e.began.server.IsZero() {
+		e.miss("TIME", "the clock")
+		return
+	}
+	away, way := now.ahead(), "ahead of"
+	if away < 0 {
+		away, way = -away, "behind"
+	}
+	differs := Note
+	if away >= 10*time.Second {
+		differs = Warning
+	}
+	jump := now.jumped(e.began)
+	e.each(
+		row{away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s this machine's", away.Round(time.Millisecond), way),
+			"none as it is: dibs compares no two clocks. But when somebody sets the server's, a jump forward ends leases early by as much, and one back leaves names of the dead taken for longer; fences are its time",
+			"timedatectl, or chronyc tracking, on both; let a time service slew the clock, not step it"},
+		row{jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor looked", jump.Round(time.Millisecond)),
+			"a jump forward ends leases early by as much, and their holders learn of it at the next renewal; one back leaves names of the dead taken for longer",
+			"let a time service slew the clock, not step it, and see that only one does: chronyc tracking"},
+	)
+}
+
+// ahead is how far the server's clock is, at the least, from this machine's.
+func (p pulse) ahead() time.Duration {
+	if low := p.server.Sub(p.received); low > 0 {
+		return low
+	}
+	return min(p.server.Sub(p.sent), 0)
+}
+
+// jumped is by how much the server's clock went on otherwise than ours since then.
+func (p pulse) jumped(then pulse) time.Duration {
+	const slack = 50 * time.Millisecond
+	server := p.server.Sub(then.server)
+	least, most := p.sent.Sub(then.received), p.received.Sub(then.sent)
+	switch {
+	case server > most+most/50+slack:
+		return server - most
+	case server < least-least/50-slack:
+		return server - least
+	}
+	return 0
+}

@@ -1,0 +1,677 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+)
+
+var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
+
+func doctor(t *testing.T, s *redisstore.Store) redisstore.Findings {
+	t.Helper()
+	found, err := s.Doctor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOrder(t, found)
+	return found
+}
+
+// wantOrder checks what holds of any findings.
+func wantOrder(t *testing.T, found redisstore.Findings) {
+	t.Helper()
+	for i, f := range found {
+		if f.Subject == "" || f.What == "" || f.Consequence == "" || f.Remedy == "" {
+			t.Errorf("%+v: something is empty", f)
+		}
+		if i == 0 {
+			continue
+		}
+		if before := found[i-1]; before.Severity < f.Severity || before.Severity == f.Severity && before.Node > f.Node {
+			t.Errorf("%v comes after %v", f, before)
+		}
+	}
+}
+
+// want checks that there is a finding, and that it says something.
+func want(t *testing.T, found redisstore.Findings, severity redisstore.Severity, subject string, says ...string) {
+	t.Helper()
+	for _, f := range found {
+		missing := func(part string) bool { return !strings.Contains(f.String(), part) }
+		if f.Subject == subject && f.Severity == severity && !slices.ContainsFunc(says, missing) {
+			return
+		}
+	}
+	t.Errorf("no %v %q that says %q, but:\n%v", severity, subject, says, found)
+}
+
+func wantNone(t *testing.T, found redisstore.Findings, subjects ...string) {
+	t.Helper()
+	for _, f := range found {
+		if slices.Contains(subjects, f.Subject) {
+			t.Errorf("found:\n%v", f)
+		}
+	}
+}
+
+func TestDoctorFindsNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, durable...)
+	s := open(t, server)
+	var found redisstore.Findings
+	for range 3 { // a machine that is busy is slow, and that is told
+		if found = doctor(t, s); len(found) == 0 {
+			break
+		}
+	}
+	if len(found) > 0 || found.String() != "nothing found\n" || found.Worst() != redisstore.Note {
+		t.Errorf("have:\n%v", found)
+	}
+	if keys := keysOf(t, server); len(keys) != 1 || !strings.HasPrefix(keys[0], floors) {
+		t.Errorf("left: %q, want one floor", keys)
+	}
+}
+
+func TestDoctorOfSettings(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server)
+	set := func(t *testing.T, pairs ...string) {
+		t.Helper()
+		before := server.MustCmd(t, "CONFIG", "GET", pairs[0]).([]any)[1].(string)
+		server.MustCmd(t, append([]string{"CONFIG", "SET"}, pairs...)...)
+		t.Cleanup(func() { server.MustCmd(t, "CONFIG", "SET", pairs[0], before) })
+	}
+	for _, c := range []struct {
+		name     string
+		settings [][2]string
+		severity redisstore.Severity
+		subject  string
+		says     []string
+	}{
+		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, redisstore.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "floors"}},
+		{"evicts what ends", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "volatile-ttl"}}, redisstore.Critical, "eviction", []string{"volatile-ttl", "noeviction"}},
+		{"would evict", [][2]string{{"maxmemory-policy", "allkeys-lfu"}}, redisstore.Note, "eviction", []string{"maxmemory 0"}},
+		{"is full", [][2]string{{"maxmemory", "1kb"}}, redisstore.Critical, "memory", []string{"OOM"}},
+		{"is full, tried", [][2]string{{"maxmemory", "1kb"}}, redisstore.Critical, "lock", []string{"OOM"}},
+		{"saves nothing", nil, redisstore.Warning, "persistence", []string{"nothing is written"}},
+		{"snapshots", [][2]string{{"save", "3600 1"}}, redisstore.Warning, "persistence", []string{"save 3600 1"}},
+		{"needs replicas", [][2]string{{"min-replicas-to-write", "1"}}, redisstore.Critical, "min-replicas", []string{"NOREPLICAS"}},
+		{"needs replicas, tried", [][2]string{{"min-replicas-to-write", "1"}}, redisstore.Critical, "lock", []string{"NOREPLICAS"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, pair := range c.settings {
+				set(t, pair[:]...)
+			}
+			want(t, doctor(t, s), c.severity, c.subject, c.says...)
+		})
+	}
+}
+
+func TestDoctorOfNearlyFullMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, durable...)
+	server.MustCmd(t, "SET", "big", strings.Repeat("x", 30<<20))
+	used := field(t, server.MustCmd(t, "INFO", "memory").(string), "used_memory")
+	server.MustCmd(t, "CONFIG", "SET", "maxmemory", strconv.FormatInt(used+used/12, 10))
+	found := doctor(t, open(t, server))
+	want(t, found, redisstore.Warning, "memory", "OOM")
+	wantNone(t, found, "lock")
+}
+
+func field(t *testing.T, info, name string) int64 {
+	t.Helper()
+	for line := range strings.Lines(info) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no %s", name)
+	return 0
+}
+
+func TestDoctorOfTheFile(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, durable...)
+	s := open(t, server)
+	for _, c := range []struct {
+		fsync, late string
+		severity    redisstore.Severity
+		says        string
+	}{
+		{"everysec", "no", redisstore.Note, "every second"},
+		{"no", "no", redisstore.Warning, "when the system likes"},
+		{"always", "yes", redisstore.Warning, "no-appendfsync-on-rewrite"},
+	} {
+		server.MustCmd(t, "CONFIG", "SET", "appendfsync", c.fsync)
+		server.MustCmd(t, "CONFIG", "SET", "no-appendfsync-on-rewrite", c.late)
+		want(t, doctor(t, s), c.severity, "persistence", c.says)
+	}
+}
+
+func TestDoctorOfReplicas(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+
+	found := doctor(t, open(t, r.Master))
+	want(t, found, redisstore.Warning, "failover", "replicas: 1", "WithReplicas(1")
+	want(t, found, redisstore.Note, "split", "min-replicas-to-write")
+
+	one := open(t, r.Master, redisstore.WithReplicas(1, 500*time.Millisecond))
+	for range 3 { // a machine that is busy may not replicate in time
+		if found = doctor(t, one); found.Worst() < redisstore.Critical {
+			break
+		}
+	}
+	wantNone(t, found, "failover", "split", "replicas", "lock")
+
+	two := redisstore.WithReplicas(2, 50*time.Millisecond)
+	found = doctor(t, open(t, r.Master, two))
+	want(t, found, redisstore.Critical, "replicas", "1 of 2 replicas had it")
+
+	found = doctor(t, open(t, r.Replicas[0]))
+	want(t, found, redisstore.Critical, "role", "a replica, of "+r.Master.Addr())
+	want(t, found, redisstore.Critical, "lock", "READONLY")
+
+	r.Replicas[0].MustCmd(t, "CONFIG", "SET", "replica-read-only", "no") // of this one
+	want(t, doctor(t, open(t, r.Replicas[0])), redisstore.Critical, "role", "takes writes")
+
+	if err := r.Replicas[0].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Replicas[0].Resume()
+	lags := func(f redisstore.Finding) bool {
+		return f.Subject == "replica" && strings.Contains(f.What, "last heard of")
+	}
+	for begin := time.Now(); ; {
+		if found = doctor(t, open(t, r.Master)); slices.ContainsFunc(found, lags) {
+			break
+		}
+		if time.Since(begin) > generous {
+			t.Fatalf("the replica lags, and it is not told:\n%v", found)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// least is what docs/spec.md gives a user.
+var least = strings.Fields(`reset on nopass resetkeys resetchannels
+	~lock:* ~{lock:*}:dibs:* ~dibs:fence:* &dibs:c:*
+	+eval +evalsha +subscribe +ping +time +exists +get +set +del +pttl +pexpire
+	+zadd +zcard +zcount +zscore +zrank +zrange +zrangebyscore +zrem +zpopmin
+	+hget +hset +hdel +hexists +hincrby +hkeys +publish +pubsub|numsub +scan`)
+
+func TestDoctorOfPermissions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		rights   []string
+		severity redisstore.Severity
+		says     []string
+	}{
+		{"a command", []string{"-zpopmin"}, redisstore.Critical, []string{"ACL SETUSER USER +zpopmin"}},
+		{"all commands", []string{"-@all"}, redisstore.Critical, []string{"+eval +evalsha +time +exists +get +set +del"}},
+		{"floors", []string{"resetkeys", "~lock:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~dibs:fence:*,"}},
+		{"queues", []string{"resetkeys", "~lock:*", "~dibs:fence:*"}, redisstore.Critical, []string{"lacks ~{lock:*}:dibs:*,"}},
+		{"locks", []string{"resetkeys", "~dibs:fence:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~lock:*,"}},
+		{"channels", []string{"resetchannels"}, redisstore.Warning, []string{"&dibs:c:*", "asking"}},
+		{"channels, heard", []string{"resetchannels"}, redisstore.Warning, []string{"&dibs:c:*", "poll"}},
+		{"to subscribe", []string{"-subscribe"}, redisstore.Warning, []string{"+subscribe", "poll"}},
+		{"to publish", []string{"-publish"}, redisstore.Warning, []string{"+publish"}},
+		{"to count", []string{"-pubsub|numsub"}, redisstore.Warning, []string{"+pubsub|numsub", "5 s"}},
+		{"to list", []string{"-scan"}, redisstore.Note, []string{"+scan", "List"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			server.MustCmd(t, append(append([]string{"ACL", "SETUSER", "default"}, least...), c.rights...)...)
+			found := doctor(t, open(t, server))
+			want(t, found, c.severity, "acl", c.says...)
+			want(t, found, redisstore.Unchecked, "info", "NOPERM", "aof_enabled", "+info")
+			want(t, found, redisstore.Unchecked, "config get", "NOPERM", "+config|get")
+		})
+	}
+}
+
+func TestDoctorOfLeastPermissions(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, least...)...)
+	found := doctor(t, open(t, server))
+	for _, f := range found {
+		if f.Severity != redisstore.Unchecked {
+			t.Errorf("found:\n%v", f)
+		}
+	}
+	server = redistest.Start(t, "--requirepass", "secret")
+	want(t, doctor(t, open(t, server)), redisstore.Critical, "lock", "NOAUTH")
+}
+
+func TestDoctorOfAClusterNode(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartClusterNode(t, durable...)
+	found := doctor(t, open(t, server, redisstore.Sharded()))
+	want(t, found, redisstore.Warning, "spare")
+	wantNone(t, found, "cluster", "slots", "sharded", "lock", "migration")
+
+	want(t, doctor(t, open(t, server)), redisstore.Warning, "sharded", "MOVED")
+
+	server.MustCmd(t, "CLUSTER", "DELSLOTS", "7")
+	begin := time.Now()
+	for server.MustCmd(t, "CLUSTER", "INFO").(string)[:len("cluster_state:ok")] == "cluster_state:ok" && time.Since(begin) < generous {
+		time.Sleep(10 * time.Millisecond)
+	}
+	found = doctor(t, open(t, server, redisstore.Sharded()))
+	want(t, found, redisstore.Critical, "cluster", "fail", "--cluster check "+server.Addr())
+	want(t, found, redisstore.Critical, "slots", "1 of 16384")
+	want(t, found, redisstore.Critical, "lock", "CLUSTERDOWN")
+}
+
+func TestDoctorOfPermissionsOnACluster(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartClusterNode(t)
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, least...)...)
+	found := doctor(t, open(t, server, redisstore.Sharded()))
+	want(t, found, redisstore.Warning, "acl", "+cluster|info", "failover")
+	want(t, found, redisstore.Unchecked, "cluster nodes", "NOPERM", "+cluster|nodes")
+	wantNone(t, found, "lock")
+}
+
+func TestDoctorOfACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	first, err := c.MasterOf(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := c.MasterOf(16383)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, doctor(t, open(t, first)), redisstore.Critical, "sharded", "MOVED")
+	if _, err := c.OpenSlot(100, last); err != nil {
+		t.Fatal(err)
+	}
+	// Names of the node that is asked are tried: none is sent elsewhere.
+	found := doctor(t, open(t, first, redisstore.Sharded()))
+	want(t, found, redisstore.Warning, "migration", "on their way: 1, [100->-")
+	wantNone(t, found, "lock")
+	wantNone(t, doctor(t, open(t, last, redisstore.Sharded())), "lock")
+	// A prefix may put all names on another one.
+	wantNone(t, doctor(t, open(t, last, redisstore.Sharded(), redisstore.Prefix("{1}:"))), "lock") // slot 9842
+	wantNone(t, doctor(t, open(t, first, redisstore.Sharded(), redisstore.Prefix("{1}:"))), "lock")
+}
+
+func TestDoctorOfSlots(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartClusterNode(t)
+	absent := says(t, server, "CLUSTER INFO", "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_pfail:5\r\n")
+	want(t, doctor(t, redisstore.New(absent, redisstore.Sharded())), redisstore.Critical, "slots", "5 slots do not answer")
+	few := altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
+		if cmd[0] == "EXISTS" {
+			*r = redisstore.Reply{Err: redisstore.ServerError("MOVED 1 127.0.0.1:1")}
+		}
+	}}
+	want(t, doctor(t, redisstore.New(few, redisstore.Sharded())), redisstore.Unchecked, "a trial", "none of 256 names")
+}
+
+func TestDoctorOfKeysWithoutEnd(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.MustCmd(t, "SET", "lock:forever", "x")
+	server.MustCmd(t, "SET", "lock:ends", "x", "EX", "100")
+	server.MustCmd(t, "SET", "other", "x")
+	want(t, doctor(t, open(t, server)), redisstore.Warning, "endless", "1 of the 2 keys that were looked at never expire", `"lock:forever"`)
+	found := doctor(t, open(t, server, redisstore.Prefix("")))
+	want(t, found, redisstore.Note, "prefix")
+	wantNone(t, found, "endless")
+	wantNone(t, doctor(t, open(t, server, redisstore.Prefix("lock:[e]"))), "endless")
+}
+
+// An altered Conn answers some commands itself.
+type altered struct {
+	*redistest.Conn
+	alter     func(cmd redisstore.Cmd, reply *redisstore.Reply)
+	subscribe *redistest.Conn
+	nodes     []redisstore.Node
+}
+
+func (a altered) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	a.Conn.Do(ctx, cmds, replies)
+	if a.alter != nil {
+		for i := range cmds {
+			a.alter(cmds[i], &replies[i])
+		}
+	}
+}
+
+func (a altered) Subscribe(ctx context.Context, channel string, on func(string)) error {
+	if a.subscribe != nil {
+		return a.subscribe.Subscribe(ctx, channel, on)
+	}
+	return a.Conn.Subscribe(ctx, channel, on)
+}
+
+func (a altered) Masters(_ context.Context, visit func(redisstore.Node) error) error {
+	for _, node := range append(a.nodes, redisstore.Node{Addr: "first", Do: a.Do}) {
+		if err := visit(node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dial(t *testing.T, server *redistest.Server) *redistest.Conn {
+	conn := redistest.Dial(server.Addr())
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// says makes a Conn answer a command with something else.
+func says(t *testing.T, server *redistest.Server, command string, value any) altered {
+	return altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
+		if strings.HasPrefix(strings.Join(cmd, " "), command) {
+			*r = redisstore.Reply{Value: value}
+		}
+	}}
+}
+
+// tells makes a Conn answer INFO with something else, or more.
+func tells(t *testing.T, server *redistest.Server, pairs ...string) altered {
+	return altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
+		text, ok := r.Value.(string)
+		if ok && cmd[0] == "INFO" {
+			r.Value = text + strings.Join(pairs, "\r\n") + "\r\n" // the last one counts
+		}
+	}}
+}
+
+func TestDoctorOfWhatTheServerTells(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--save", "3600 1")
+	for _, c := range []struct {
+		conn     altered
+		severity redisstore.Severity
+		subject  string
+		says     []string
+	}{
+		{tells(t, server, "redis_mode:sentinel"), redisstore.Critical, "role", []string{"Sentinel"}},
+		{tells(t, server, "role:active-replica"), redisstore.Critical, "role", []string{"active-replica"}},
+		{tells(t, server, "redis_version:4.0.14"), redisstore.Critical, "version", []string{"4.0.14"}},
+		{tells(t, server, "redis_version:6.0.16"), redisstore.Warning, "version", []string{"6.0.16"}},
+		{tells(t, server, "redis_version:new"), redisstore.Unchecked, "info", []string{"redis_version"}},
+		{tells(t, server, "dragonfly_version:df-v1.25.1"), redisstore.Warning, "server", []string{"neither Redis nor Valkey"}},
+		{tells(t, server, "loading:1", "loading_eta_seconds:9"), redisstore.Critical, "loading", []string{"9 s"}},
+		{tells(t, server, "aof_last_write_status:err"), redisstore.Critical, "disk", []string{"MISCONF"}},
+		{tells(t, server, "aof_last_bgrewrite_status:err"), redisstore.Warning, "disk", []string{"rewrite"}},
+		{tells(t, server, "rdb_last_bgsave_status:err"), redisstore.Critical, "disk", []string{"MISCONF"}},
+		{tells(t, server, "connected_slaves:1", "slave0:ip=::1,port=2,state=wait_bgsave,offset=0,lag=0"), redisstore.Warning, "replica", []string{"[::1]:2", "wait_bgsave"}},
+		{tells(t, server, "aof_enabled:"), redisstore.Unchecked, "info", []string{"aof_enabled"}},
+		{says(t, server, "CONFIG GET save", []any{}), redisstore.Unchecked, "config get", []string{"does not tell", "save"}},
+		{says(t, server, "CONFIG GET save", map[any]any{"save": "7 8"}), redisstore.Warning, "persistence", []string{"save 7 8"}},
+		{says(t, server, "SCAN", "?"), redisstore.Unchecked, "scan", []string{"keys"}},
+		{says(t, server, "TIME", "?"), redisstore.Unchecked, "time", []string{"clock"}},
+	} {
+		want(t, doctor(t, redisstore.New(c.conn)), c.severity, c.subject, c.says...)
+	}
+	failing := says(t, server, "CONFIG GET stop-writes", []any{"stop-writes-on-bgsave-error", "no"})
+	more := failing.alter
+	failing.alter = func(cmd redisstore.Cmd, r *redisstore.Reply) {
+		more(cmd, r)
+		tells(t, server, "rdb_last_bgsave_status:err").alter(cmd, r)
+	}
+	want(t, doctor(t, redisstore.New(failing)), redisstore.Warning, "disk", "snapshot")
+}
+
+// shift moves the server's clock.
+func shift(t *testing.T, server *redistest.Server, by func() time.Duration) altered {
+	return altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
+		list, ok := r.Value.([]any)
+		if ok && cmd[0] == "TIME" {
+			seconds, _ := strconv.ParseInt(list[0].(string), 10, 64)
+			r.Value = []any{strconv.FormatInt(seconds+int64(by().Seconds()), 10), list[1]}
+		}
+	}}
+}
+
+func TestDoctorOfClocks(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for by, severity := range map[time.Duration]redisstore.Severity{
+		3 * time.Second: redisstore.Note,
+		time.Hour:       redisstore.Warning,
+		-time.Hour:      redisstore.Warning,
+	} {
+		found := doctor(t, redisstore.New(shift(t, server, func() time.Duration { return by })))
+		way := "ahead of"
+		if by < 0 {
+			way = "behind"
+		}
+		want(t, found, severity, "clock", way)
+		wantNone(t, found, "clock-jump")
+	}
+	var asked atomic.Int32
+	jumps := func() time.Duration {
+		if asked.Add(1) > 1 {
+			return 7 * time.Second
+		}
+		return 0
+	}
+	want(t, doctor(t, redisstore.New(shift(t, server, jumps))), redisstore.Critical, "clock-jump", "set by ")
+	wantNone(t, doctor(t, open(t, server)), "clock", "clock-jump")
+}
+
+func TestDoctorOfMisdirectedMessages(t *testing.T) {
+	t.Parallel()
+	server, other := redistest.Start(t), redistest.Start(t)
+	found := doctor(t, redisstore.New(altered{Conn: dial(t, server), subscribe: dial(t, other)}))
+	want(t, found, redisstore.Warning, "numsub", "Sharded()")
+	want(t, found, redisstore.Warning, "push", "nothing came")
+}
+
+func TestDoctorOfServersThatAreGone(t *testing.T) {
+	t.Parallel()
+	gone := redistest.Dial(free(t))
+	if found, err := redisstore.New(gone).Doctor(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || found != nil {
+		t.Errorf("have %v, %v", found, err)
+	}
+	server := redistest.Start(t)
+	some := altered{Conn: dial(t, server), nodes: []redisstore.Node{{Addr: "second", Do: gone.Do}}}
+	found := doctor(t, redisstore.New(some))
+	want(t, found, redisstore.Critical, "unreachable", "on second")
+	want(t, found, redisstore.Warning, "persistence", "on first")
+
+	_, err := open(t, server, redisstore.WithReplicas(0, 0)).Doctor(t.Context())
+	if !errors.Is(err, dibs.ErrInvalid) {
+		t.Errorf("have %v", err)
+	}
+}
+
+// free is an address where nobody listens.
+func free(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A deaf Conn heeds nothing, from a moment on.
+type deaf struct {
+	*redistest.Conn
+	after  *atomic.Int32
+	never  chan struct{}
+	master bool
+}
+
+func (m deaf) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	if m.after.Add(-1) < 0 {
+		<-m.never
+	}
+	m.Conn.Do(ctx, cmds, replies)
+}
+
+func (m deaf) Subscribe(ctx context.Context, channel string, on func(string)) error {
+	if m.after.Load() < 0 {
+		<-m.never
+	}
+	return m.Conn.Subscribe(ctx, channel, on)
+}
+
+func (m deaf) Masters(_ context.Context, visit func(redisstore.Node) error) error {
+	if m.master {
+		<-m.never
+	}
+	return visit(redisstore.Node{Do: m.Do})
+}
+
+func TestDoctorEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	never := make(chan struct{})
+	defer close(never)
+	for n := int32(0); n < 40; n += 3 {
+		m := deaf{Conn: dial(t, server), after: new(atomic.Int32), never: never, master: n == 0}
+		m.after.Store(n)
+		const limit = 200 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		begin := time.Now()
+		found, err := redisstore.New(m).Doctor(ctx)
+		cancel()
+		took := time.Since(begin)
+		if took > limit+2*time.Second {
+			t.Errorf("deaf after %d requests: it took %v", n, took)
+		}
+		if err == nil && took > limit+100*time.Millisecond { // it was cut short, and keeps what it knows
+			want(t, found, redisstore.Unchecked, "unvisited", "deadline")
+		}
+		if n == 0 && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("deaf from the beginning: %v", err)
+		}
+		wantOrder(t, found)
+	}
+}
+
+// babble answers whatever it is told to.
+type babble struct {
+	mu      sync.Mutex
+	replies func(redisstore.Cmd) redisstore.Reply
+}
+
+func (b *babble) Do(_ context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, cmd := range cmds {
+		replies[i] = b.replies(cmd)
+	}
+}
+
+func (b *babble) Subscribe(ctx context.Context, _ string, on func(string)) error {
+	on("")
+	on("1 2 3 4")
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (b *babble) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	var replies [2]redisstore.Reply
+	b.Do(ctx, []redisstore.Cmd{cmd, wait}, replies[:])
+	answered(replies[0])
+	return replies[1]
+}
+
+func (b *babble) Masters(_ context.Context, visit func(redisstore.Node) error) error {
+	return visit(redisstore.Node{Addr: "here", Do: b.Do})
+}
+
+func FuzzDoctorReplies(f *testing.F) {
+	f.Add("redis_version:7.0.15\r\nrole:master\r\nmaxmemory:1\r\nconnected_slaves:2\r\nslave0:ip=,port", "a b pubsub 1 2", "id a:1 myself,master - 0 0 1 connected 0-5 7 [8->-x]", "x", 1, true)
+	f.Add("cluster_enabled:1\r\ncluster_slots_assigned:-1\r\nrole:slave", "-9223372036854775808", "x x myself x x x x x 5-1 -", "99999999999", 2, true)
+	f.Add("slave1:state=online,lag=99\r\nconnected_slaves:9223372036854775807\r\nrole:master", "9223372036854775807", "", "-1", 3, false)
+	f.Fuzz(func(t *testing.T, info, config, nodes, word string, shape int, sharded bool) {
+		shapes := []any{nil, word, int64(shape), []any{word, word}, []any{int64(shape), []any{word}}, []any{[]any{int64(1), int64(shape), int64(shape), []any{}}}, map[any]any{word: word, int64(1): nil}, 1.5}
+		other := shapes[uint(shape)%uint(len(shapes))]
+		b := &babble{replies: func(cmd redisstore.Cmd) redisstore.Reply {
+			switch {
+			case cmd[0] == "INFO":
+				return redisstore.Reply{Value: info}
+			case cmd[0] == "CONFIG":
+				return redisstore.Reply{Value: []any{cmd[2], config}}
+			case cmd[0] == "CLUSTER":
+				return redisstore.Reply{Value: info + "\n" + nodes}
+			case shape%7 == 0:
+				return redisstore.Reply{Err: redisstore.ServerError(word)}
+			}
+			return redisstore.Reply{Value: other}
+		}}
+		var options []redisstore.Option
+		if sharded {
+			options = append(options, redisstore.Sharded())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), generous)
+		defer cancel()
+		found, err := redisstore.New(b, options...).Doctor(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, found)
+		_ = found.String()
+	})
+}
+
+func TestFindingsOfSeveralServers(t *testing.T) {
+	found := redisstore.Findings{
+		{redisstore.Critical, "a", "role", "w", "c", "r"},
+		{redisstore.Warning, "a", "disk", "w", "c", "r"},
+		{redisstore.Warning, "b", "disk", "w", "c", "r"},
+		{redisstore.Note, "", "prefix", "w", "c", "r"},
+	}
+	const text = "\n  found  w\n  so     c\n  do     r\n"
+	want := "critical: role on a" + text + "\nwarning: disk on a, b" + text + "\nnote: prefix" + text
+	if have := found.String(); have != want || found.Worst() != redisstore.Critical {
+		t.Errorf("have %v\n%s\nwant\n%s", found.Worst(), have, want)
+	}
+}
+
+func TestSeverity(t *testing.T) {
+	for severity, want := range map[redisstore.Severity]string{
+		redisstore.Note: "note", redisstore.Unchecked: "unchecked", redisstore.Warning: "warning", redisstore.Critical: "critical",
+		9: "Severity(9)", -1: "Severity(-1)",
+	} {
+		if have := severity.String(); have != want {
+			t.Errorf("have %q, want %q", have, want)
+		}
+	}
+}
+
+// A program may look before it begins, or a command whenever somebody asks.
+func ExampleStore_Doctor() {
+	locks := redisstore.New(redistest.Dial("localhost:6379")) // or goredis.New(rdb)
+	found, err := locks.Doctor(context.Background())
+	if err != nil {
+		fmt.Println("no Redis:", err)
+		return
+	}
+	fmt.Print(found)
+	if found.Worst() == redisstore.Critical {
+		fmt.Println("not fit for locks")
+	}
+}

@@ -1,0 +1,150 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// many calls the script for locks that go together: "name token ttl until" each.
+func many(t *testing.T, server *redistest.Server, asked ...string) (now int64, answers []int64) {
+	t.Helper()
+	var keys, args []string
+	for _, ask := range asked {
+		parts := strings.Split(ask, " ")
+		name := parts[0]
+		keys = append(keys, "lock:"+name, "{lock:"+name+"}"+queue, "{lock:"+name+"}"+signs, floors+"{0}")
+		args = append(args, parts[1:]...)
+	}
+	cmd := append([]string{"EVAL", redisstore.ManyLua, strconv.Itoa(len(keys))}, keys...)
+	reply, _ := server.MustCmd(t, append(cmd, args...)...).([]any)
+	if len(reply) != len(asked)+1 {
+		t.Fatalf("%v to %q", reply, asked)
+	}
+	for _, answer := range reply[1:] {
+		n, _ := answer.(int64)
+		answers = append(answers, n)
+	}
+	now, _ = reply[0].(int64)
+	return now, answers
+}
+
+// What is free is taken, each with a fence of its own; what is held and not waited for is
+// released; and all else is left as it was.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	const later = " 60000 99999999999999999"
+	server := redistest.Start(t)
+	set := func(args ...string) { server.MustCmd(t, args...) }
+	set("SET", "lock:taken", "other", "PX", "60000")
+	set("SET", "lock:mine", "me", "PX", "60000")
+	set("HSET", "{lock:mine}"+signs, "=", "1 client me")
+	set("SET", "lock:wanted", "me", "PX", "60000")
+	set("ZADD", "{lock:wanted}"+queue, "1", "place")
+	set("ZADD", "{lock:queued}"+queue, "1", "place")
+	set("HSET", "{lock:signed}"+signs, "#", "1")
+	set("ZADD", "lock:shared", "99999999999999", "me")
+	set("ZADD", "lock:parts", "99999999999999", "me")
+	now, answers := many(t, server,
+		"a me"+later, "b me"+later, "taken me"+later, "queued me"+later, "signed me"+later, "shared me"+later, "late me 60000 5",
+		"mine me 0 ", "taken me 0 ", "wanted me 0 ", "parts me 0 ", "nobodys me 0 ",
+	)
+	if want := fmt.Sprint([]int64{now, now + 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}); fmt.Sprint(answers) != want {
+		t.Errorf("answers %v, want %s", answers, want)
+	}
+	if now < time.Now().Add(-time.Minute).UnixMicro() {
+		t.Errorf("the time is %d", now)
+	}
+	for key, want := range map[string]any{
+		"lock:a": "me", "lock:b": "me", "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me",
+		"lock:queued": nil, "lock:signed": nil, "lock:late": nil, floors + "{0}": strconv.FormatInt(now+1, 10),
+	} {
+		if have := server.MustCmd(t, "GET", key); have != want {
+			t.Errorf("%s is %v, want %v", key, have, want)
+		}
+	}
+	for _, key := range []string{"lock:shared", "lock:parts", "{lock:wanted}" + queue, "{lock:queued}" + queue, "{lock:signed}" + signs} {
+		if server.MustCmd(t, "EXISTS", key) != int64(1) {
+			t.Errorf("%s is gone", key)
+		}
+	}
+	if server.MustCmd(t, "EXISTS", "{lock:mine}"+signs) != int64(0) {
+		t.Error("signs are left of what was released")
+	}
+	if ms, _ := server.MustCmd(t, "PTTL", "lock:a").(int64); ms <= 0 || ms > 60000 {
+		t.Errorf("it was taken for %d ms", ms)
+	}
+	set("SET", floors+"{0}", "9000000000000000") // the clock has gone back since
+	if _, answers := many(t, server, "c me"+later, "d me"+later); answers[0] != 9000000000000001 || answers[1] != 9000000000000002 {
+		t.Errorf("fences %v after 9000000000000000", answers)
+	}
+	set("DEL", floors+"{0}")
+	set("LPUSH", floors+"{0}", "not a floor")
+	if _, answers := many(t, server, "e me"+later); answers[0] != 0 || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
+		t.Errorf("answers %v without a floor", answers)
+	}
+}
+
+// Many callers at once, some of whom want the same name: each name is one holder's at a
+// time, fences grow, and there are fewer calls than requests.
+func TestManyCallers(t *testing.T) {
+	t.Parallel()
+	const callers, rounds = 48, 40
+	server := redistest.Start(t)
+	locks := dibs.New(open(t, server))
+	defer locks.Close()
+	type name struct {
+		sync.Mutex
+		fence uint64
+	}
+	names := make(map[string]*name)
+	for i := range callers {
+		names[fmt.Sprint(i/2%20)] = new(name) // each of two or three callers
+		names["{tag}"+fmt.Sprint(i)] = new(name)
+	}
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for round := range rounds {
+				text := "{tag}" + fmt.Sprint(i) // all in one slot
+				if round%4 == 0 {
+					text = fmt.Sprint(i / 2 % 20)
+				}
+				err := locks.Mutex(text).Do(t.Context(), func(ctx context.Context) error {
+					n := names[text]
+					if !n.TryLock() {
+						t.Errorf("two hold %q", text)
+						return nil
+					}
+					defer n.Unlock()
+					if fence := dibs.Fence(ctx); fence <= n.fence {
+						t.Errorf("fence %d of %q after %d", fence, text, n.fence)
+					} else {
+						n.fence = fence
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	stats, _ := server.MustCmd(t, "INFO", "commandstats").(string)
+	_, rest, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
+	calls, _, _ := strings.Cut(rest, ",")
+	if n, err := strconv.Atoi(calls); err != nil || n > callers*rounds {
+		t.Errorf("%d calls for %d requests, %v", n, 2*callers*rounds, err)
+	} else {
+		t.Logf("%d calls for %d requests", n, 2*callers*rounds)
+	}
+}

@@ -1,0 +1,78 @@
+package redisstore
+
+// Locks that nobody else wants, taken or given back by many at once, are the usual load
+// of a busy process. Most of what each costs a server is the call of its script, so the
+// requests that have gathered in the pump go as one call. One that turns out not to be
+// so usual is left alone by it, and asked again by itself.
+
+// apart is how many batches go by themselves, after one of which most were not usual.
+const apart = 64
+
+// usual tells of a call whether it can go together with others.
+func (c *call) usual() bool { return c.first.usual && len(c.more) == 0 }
+
+// join puts what is usual together.
+func (b *batch) join() {
+	n := 0
+	for i := range b.calls {
+		if b.calls[i].usual() {
+			n++
+		}
+	}
+	if n < 2 {
+		return
+	}
+	rest := b.calls[:0]
+	b.parts = b.parts[:0]
+	for _, c := range b.calls {
+		if c.usual() {
+			b.parts = append(b.parts, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	b.calls = append(rest, b.joint())
+}
+
+// joint makes one call of the batch's parts.
+func (b *batch) joint() call {
+	// Where the keys of a request are, and the arguments of its script after them.
+	const keys, args = 3, 7
+	cmd := append(b.cmd[:0], "EVALSHA", manyScript.sha, count(len(b.parts)*(args-keys)))
+	for i := range b.parts {
+		cmd = append(cmd, b.parts[i].cmd[keys:args]...)
+	}
+	for i := range b.parts {
+		c := &b.parts[i]
+		if c.script == acquireScript { // check, token, TTL, until, …
+			cmd = append(cmd, c.cmd[args+1:args+4]...)
+		} else { // token, …
+			cmd = append(cmd, c.cmd[args], "0", "")
+		}
+	}
+	b.cmd = cmd
+	return call{script: manyScript, cmd: cmd, parts: b.parts}
+}
+
+// share gives each part of a joint call its answer, and returns those that have to ask
+// by themselves: all of them, if the server has refused the call because of one.
+func (c *call) share(r Reply) (left []call) {
+	if r.Err != nil && broken(r.Err) == nil {
+		return c.parts
+	}
+	list, _ := r.Value.([]any)
+	if r.Err == nil && len(list) != len(c.parts)+1 {
+		r = Reply{Err: unexpected(r.Value)}
+	}
+	for i, part := range c.parts {
+		switch {
+		case r.Err != nil:
+			part.first.reply = r
+		case list[i+1] == int64(0):
+			left = append(left, part)
+		default:
+			part.first.reply = Reply{Value: list[i+1]}
+		}
+	}
+	return left
+}
