@@ -53,7 +53,7 @@ func (o Opener) ClusterMoves(t *testing.T) {
 	for range 3 {
 		stores = append(stores, o.Cluster(t, c.Addrs()))
 	}
-	stay := dibs.New(o.Cluster(t, c.Addrs()), dibs.Timeout(patient), dibs.TTL(shortLived))
+	stay := dibs.New(o.Cluster(t, c.Addrs()), dibs.Timeout(patient), dibs.TTL(10*time.Second))
 	defer stay.Close()
 	var long []*dibs.Lease
 	for i := range shared {

@@ -13,7 +13,7 @@ import (
 
 // patient lets a call go on for longer than any failover lasts, so that each error that
 // it returns is one too many.
-const patient = 20 * time.Second
+const patient = 12 * time.Second
 
 // shortLived leases end soon if their release was lost with a master.
 const shortLived = 3 * time.Second

@@ -76,7 +76,7 @@ func TestListWithReplicas(t *testing.T) {
 }
 
 // After a failover locks go on with the new master.
-func TestSentinelFailover(t *testing.T) {
+func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
 	group := redistest.StartSentinels(t, 1, 3)
 	client := dial(t, "", func(o *rueidis.ClientOption) {

@@ -131,7 +131,7 @@ func serve(c net.Conn, answer string) {
 	}
 }
 
-func TestOwners(t *testing.T) {
+func TestSpans(t *testing.T) {
 	t.Parallel()
 	node := func(host any, port int) []any { return []any{host, int64(port), "id"} }
 	ranges := []any{
@@ -141,8 +141,8 @@ func TestOwners(t *testing.T) {
 		[]any{int64(9), int64(9), node("fe80::1", 3)},
 		"nonsense", []any{int64(1)}, []any{int64(1), int64(2), []any{}},
 	}
-	want := []string{"10.0.0.1:1", "10.0.0.7:2", "[fe80::1]:3"}
-	if have := owners(ranges, "10.0.0.7:7"); !reflect.DeepEqual(have, want) {
-		t.Errorf("%q, want %q", have, want)
+	want := []span{{0, 5, "10.0.0.1:1"}, {6, 7, "10.0.0.7:2"}, {8, 8, "10.0.0.1:1"}, {9, 9, "[fe80::1]:3"}}
+	if have := spans(ranges, "10.0.0.7:7"); !reflect.DeepEqual(have, want) {
+		t.Errorf("%v, want %v", have, want)
 	}
 }

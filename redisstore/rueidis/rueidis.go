@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,8 +61,9 @@ const (
 type conn struct {
 	client  rueidis.Client
 	sharded bool
-	given   bound // for calls that have a deadline
-	usual   bound // for those that have none
+	newer   atomic.Pointer[owners] // after a failover
+	given   bound                  // for calls that have a deadline
+	usual   bound                  // for those that have none
 }
 
 // Do implements redisstore.Conn.
@@ -72,7 +74,16 @@ func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redissto
 func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	ctx = c.bound(ctx)
 	if len(cmds) == 1 {
-		replies[0] = c.reply(client.Do(ctx, command(client.B(), cmds[0])))
+		one := command(client.B(), cmds[0])
+		replies[0] = c.reply(c.newer.Load().of(client, one).Do(ctx, one))
+		return
+	}
+	if c.sharded { // DoMulti panics where a slot on its way makes it ask another node
+		var each sync.WaitGroup
+		for i, cmd := range cmds {
+			each.Go(func() { c.do(ctx, client, []redisstore.Cmd{cmd}, replies[i:i+1]) })
+		}
+		each.Wait()
 		return
 	}
 	batch := make([]rueidis.Completed, len(cmds))

@@ -43,29 +43,16 @@ func dial(t testing.TB, addr string, adjust ...func(*rueidis.ClientOption)) ruei
 	return client
 }
 
-func TestStore(t *testing.T) {
-	t.Parallel()
-	lawful(t, dial(t, redistest.Start(t).Addr()), rueidis.ClientModeStandalone)
-}
-
-func TestStoreOnCluster(t *testing.T) {
-	t.Parallel()
-	lawful(t, dial(t, redistest.StartClusterNode(t).Addr()), rueidis.ClientModeCluster)
-}
-
 // A server of old speaks RESP2 only, and listens on connections apart.
 func TestStoreInRESP2(t *testing.T) {
 	t.Parallel()
 	client := dial(t, redistest.Start(t).Addr(), func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
-	lawful(t, client, rueidis.ClientModeStandalone)
+	lawful(t, client)
 }
 
 // lawful runs the conformance suite on one client that all cases share.
-func lawful(t *testing.T, client rueidis.Client, mode rueidis.ClientMode) {
+func lawful(t *testing.T, client rueidis.Client) {
 	t.Helper()
-	if client.Mode() != mode {
-		t.Fatalf("the client is for %s, want %s", client.Mode(), mode)
-	}
 	var stores atomic.Int32
 	t.Run("law", func(t *testing.T) {
 		storetest.Run(t, func(*testing.T) dibs.Store {

@@ -1,0 +1,64 @@
+package rueidis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/redisstore"
+	dibsrueidis "github.com/dibslock/dibs/redisstore/rueidis"
+	"github.com/redis/rueidis"
+)
+
+var drills = drill.Opener{
+	Single: func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store {
+		return dibsrueidis.New(dial(t, addr), options...)
+	},
+	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
+		return dibsrueidis.New(dial(t, addrs[0], func(o *rueidis.ClientOption) {
+			o.InitAddress, o.Sentinel.MasterSet = addrs, master
+		}), options...)
+	},
+	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
+		return dibsrueidis.New(dial(t, addrs[0], func(o *rueidis.ClientOption) { o.InitAddress = addrs }), options...)
+	},
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	drills.Store(t)
+}
+
+func TestSentinelFailover(t *testing.T) {
+	drills.SentinelFailover(t, drill.Deaths(), dibsrueidis.WithReplicas(1, 200*time.Millisecond))
+}
+
+func TestSentinelLoss(t *testing.T) {
+	t.Parallel()
+	drills.SentinelLoss(t)
+}
+
+func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
+
+func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
+
+func TestClusterLoss(t *testing.T) {
+	t.Parallel()
+	drills.ClusterLoss(t)
+}
+
+func TestClusterSlotOnItsWay(t *testing.T) {
+	t.Parallel()
+	drills.ClusterSlotOnItsWay(t)
+}
+
+// A lock takes two round trips with a replica: see the package.
+func TestReplicated(t *testing.T) {
+	t.Parallel()
+	drills.Replicas(t, 3)
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	drills.Rights(t, "+hello", "+client|tracking")
+}
