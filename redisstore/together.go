@@ -31,6 +31,7 @@ func (b *batch) join() {
 			rest = append(rest, c)
 		}
 	}
+	clear(b.calls[len(rest):])
 	b.calls = append(rest, b.joint())
 }
 
