@@ -143,16 +143,24 @@ func (c *conn) notice(err error) {
 	}
 }
 
-// Refresh implements redisstore.Refresher: it looks at once, and asks another node if
-// the first one does not answer.
+// Refresh implements redisstore.Refresher: it looks at once, and asks another node too if
+// the first one does not answer soon.
 func (c *conn) Refresh() {
-	const tries, each = 5, 100 * time.Millisecond
-	for i := 0; i < tries && c.cluster != nil; i++ {
-		ctx, cancel := context.WithTimeout(context.Background(), each)
-		err := c.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
-		cancel()
-		if err == nil {
-			return
+	const tries, soon = 5, 100 * time.Millisecond
+	if c.cluster == nil {
+		return
+	}
+	looked := make(chan error, tries)
+	for range tries {
+		go func() {
+			looked <- c.cluster.ForEachMaster(context.Background(), func(context.Context, *redis.Client) error { return nil })
+		}()
+		select {
+		case err := <-looked:
+			if err == nil {
+				return
+			}
+		case <-time.After(soon):
 		}
 	}
 }
@@ -171,6 +179,7 @@ func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered
 		_ = pipe.Process(ctx, first) // only queues
 		_ = pipe.Process(ctx, acks)
 		_, _ = pipe.Exec(ctx) // each command keeps its own error
+		first.tell()          // a hook of the user's may have left it out
 	}
 	c.notice(reply(first.once).Err)
 	return reply(acks)
