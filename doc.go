@@ -14,22 +14,24 @@
 //
 // # What it promises
 //
-// Leases live in a [Store]: Redis (package redisstore and its adapters), or memory
-// for tests and single processes (package memstore). On one store the unexpired
-// leases on a name are never more than it bears: one of a mutex. Who holds a lease
-// learns that it is lost before anyone else can have it: its context ends, and
-// [Lease.Err] compares the clock itself. Waiters are served in the order in which the
-// store saw them, and a release hands the lock to the first of them, or to those that
-// fit, in the same step. A failed or cancelled call leaves no lock behind. Fences only
-// grow.
+// Leases live in a [Store]: Redis (package redisstore and its adapters for
+// go-redis, rueidis and redigo; docs/redis.md), or memory for tests and single
+// processes (package memstore). On one store the unexpired leases on a name are
+// never more than it bears: one of a mutex. Who holds a lease learns that it is
+// lost before anyone else can have it: its context ends, and [Lease.Err] compares
+// the clock itself. Waiters are served in the order in which the store saw them,
+// and a release hands the lock to the first of them, or to those that fit, in the
+// same step. A failed or cancelled call leaves no lock behind. Fences only grow.
 //
 // # What it cannot promise
 //
 // A process that is stopped between looking at the clock and writing may write
 // with a lease that is over. Only the resource can refuse that, by remembering
 // the largest fence it has seen. A Redis that loses its data, or fails over to a
-// replica that missed a write, forgets the lease; its holder is told at the next
-// renewal. docs/guarantees.md has the whole list, with the test of each.
+// replica that missed a write, forgets the lease; its holder is told when the
+// connection comes back, and at the next renewal at the latest. docs/replicas.md says
+// which failovers that are, docs/guarantees.md has the whole list, with the test of
+// each.
 //
 // # Three clocks
 //

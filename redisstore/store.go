@@ -1,8 +1,9 @@
 // Package redisstore keeps claims on one Redis: standalone, replicated or
 // clustered. docs/spec.md describes the keys and scripts.
 //
-// It knows no client library, only a small Conn: use an adapter such as
-// redisstore/goredis, which makes a Store of the client that you have.
+// It knows no client library, only a small Conn: use an adapter, redisstore/goredis,
+// redisstore/rueidis or redisstore/redigo, which makes a Store of the client that you
+// have. docs/redis.md says how, on which set-ups, and what it costs.
 package redisstore
 
 import (

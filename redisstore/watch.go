@@ -56,6 +56,13 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 	}
 }
 
+// refused reports whether a server will say the same again.
+func refused(err error) bool {
+	var unavailable *dibs.UnavailableError
+	var server ServerError
+	return errors.As(err, &server) && errors.As(fail("watch", "", err), &unavailable) && unavailable.Refused
+}
+
 // forbidden reports whether the server will not let this user subscribe.
 func forbidden(err error) bool {
 	var server ServerError
@@ -78,8 +85,8 @@ func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
 		wait.Reset(every)
 		epoch, err := s.epoch(ctx)
 		switch {
-		case forbidden(err):
-			return
+		case refused(err):
+			return // it is no cluster, or we may not ask
 		case err != nil: // that was perhaps the dead one
 			wait.Reset(retry)
 			continue

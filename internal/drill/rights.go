@@ -40,6 +40,21 @@ func (o Opener) Rights(t *testing.T, more ...string) {
 	}
 }
 
+// ClusterRights checks that in a cluster one more is enough, and some that the library
+// sends.
+func (o Opener) ClusterRights(t *testing.T, more ...string) {
+	c := redistest.StartCluster(t, 3, 0)
+	rights := strings.Fields(strings.Join(append(more, least(t), "+cluster|info"), " "))
+	for _, node := range c.Nodes() {
+		node.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, rights...)...)
+	}
+	t.Run("law", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) dibs.Store {
+			return o.Cluster(t, c.Addrs(), redisstore.Prefix("lock:"+t.Name()+":"))
+		})
+	})
+}
+
 // used returns the commands that a server was sent, those inside scripts included.
 func used(t *testing.T, server *redistest.Server) map[string]bool {
 	t.Helper()

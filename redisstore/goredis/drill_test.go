@@ -66,3 +66,8 @@ func TestRights(t *testing.T) {
 }
 
 func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
+
+func TestClusterRights(t *testing.T) {
+	t.Parallel()
+	drills.ClusterRights(t, "+cluster|slots", "+command")
+}

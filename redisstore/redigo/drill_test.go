@@ -62,3 +62,8 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	drills.Rights(t)
 }
+
+func TestClusterRights(t *testing.T) {
+	t.Parallel()
+	drills.ClusterRights(t, "+cluster|slots")
+}

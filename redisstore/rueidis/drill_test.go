@@ -62,3 +62,8 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	drills.Rights(t, "+hello", "+client|tracking")
 }
+
+func TestClusterRights(t *testing.T) {
+	t.Parallel()
+	drills.ClusterRights(t, "+cluster|slots", "+hello", "+client|tracking")
+}
