@@ -25,6 +25,7 @@ type Client struct {
 	epoch    time.Time     // now counts from here
 	slept    time.Duration // what the machine had been suspended by then
 	asleep   atomic.Int64  // what it was since, in ns
+	apart    atomic.Int64  // by how much the wall clock was ahead of the epoch's, in ns
 	seq      atomic.Uint64
 	shaky    atomic.Bool // an operation has failed since the last that did not
 
@@ -90,10 +91,27 @@ func (c *Client) now() time.Duration {
 func (c *Client) look() time.Duration {
 	// Two clocks are never read at once: what differs by less was no suspension.
 	const noise = time.Millisecond
+	if !c.strayed() {
+		return c.now()
+	}
 	if asleep := suspended() - c.slept; asleep-time.Duration(c.asleep.Load()) >= noise {
 		c.asleep.Store(int64(asleep))
 	}
 	return c.now()
+}
+
+// strayed reports whether the wall clock has left the monotonic one since it was last
+// asked: the machine was suspended, or the clock set. To ask the kernel which of these
+// takes ten times as long, and this is part of each lock.
+func (c *Client) strayed() bool {
+	const noise = 300 * time.Microsecond
+	now := time.Now()
+	apart := now.UnixNano() - int64(now.Sub(c.epoch))
+	if d := time.Duration(apart - c.apart.Load()); -noise < d && d < noise {
+		return false
+	}
+	c.apart.Store(apart)
+	return true
 }
 
 // sleptBefore is what suspended returns now, of a few readings the one that no

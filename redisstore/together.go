@@ -62,17 +62,23 @@ func (c *call) share(r Reply) (left []call) {
 		return c.parts
 	}
 	list, _ := r.Value.([]any)
-	if r.Err == nil && len(list) != len(c.parts)+1 {
+	in := reader{fields: list}
+	now, marks := in.int(), in.string()
+	if r.Err == nil && (in.bad || len(in.fields) > 0 || len(marks) != len(c.parts)) {
 		r = Reply{Err: unexpected(r.Value)}
 	}
 	for i, part := range c.parts {
 		switch {
 		case r.Err != nil:
 			part.first.reply = r
-		case list[i+1] == int64(0):
+		case marks[i] < '1':
 			left = append(left, part)
+		case part.script == releaseScript:
+			part.first.reply = Reply{Value: int64(1)}
+		case marks[i] == '1':
+			part.first.reply = Reply{Value: list[0]} // already on the heap
 		default:
-			part.first.reply = Reply{Value: list[i+1]}
+			part.first.reply = Reply{Value: now + int64(marks[i]-'1')}
 		}
 	}
 	return left

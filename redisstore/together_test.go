@@ -61,7 +61,7 @@ func TestUsualGoTogether(t *testing.T) {
 		"EVALSHA "+releaseScript.sha+" 1 key p",
 		many("a b c", "token ttl until token 0  token ttl until"),
 	)
-	e.reply(int64(1), []any{now, now, int64(1), int64(0)})
+	e.reply(int64(1), []any{now, "110"})
 	alone := r.sent()
 	wantCmds(t, alone, "EVALSHA "+acquireScript.sha+" 4 c c:q c:s c:f check token ttl until  ")
 	alone.reply([]any{now, "7"})
@@ -101,7 +101,7 @@ func TestTogetherTheyAreRefused(t *testing.T) {
 func TestTogetherIsGivenUp(t *testing.T) {
 	r := newRig(t)
 	_, e := r.together(usualClaim("a"), usualClaim("b"))
-	e.reply([]any{now, int64(0), int64(0)})
+	e.reply([]any{now, "00"})
 	r.sent().reply([]any{now, "7"}, []any{now, "8"})
 	callers, e := r.together(usualClaim("a"), usualClaim("b"))
 	if len(e.cmds) != 2 {
@@ -114,7 +114,7 @@ func TestTogetherIsGivenUp(t *testing.T) {
 
 // A reply that was not made for so many grants nothing.
 func TestTogetherRepliesAreDoubted(t *testing.T) {
-	for _, reply := range []any{nil, now, "11", []any{}, []any{now}, []any{now, now}, []any{now, now, now, now}} {
+	for _, reply := range []any{nil, now, "11", []any{}, []any{now}, []any{now, "1"}, []any{now, "111"}, []any{now, int64(11)}, []any{"now", "11"}, []any{now, "11", "1"}} {
 		callers, e := newRig(t).together(usualClaim("a"), usualClaim("b"))
 		e.reply(reply)
 		for _, c := range callers {

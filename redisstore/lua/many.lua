@@ -4,35 +4,43 @@
 --
 -- KEYS   for each: lock, queue, signs, floor: see holders.lua and queue.lua
 -- ARGV   for each: token, TTL in ms, until, as in acquire.lua; to release: token, "0", ""
--- Reply  {the server's time in µs, then for each: the fence, or 1 if it was released,
---         or 0: ask by itself}
+-- Reply  {the server's time in µs, a string with a character for each: "0" ask by
+--         itself; "1" it was released, or taken, and its fence is that time, "2" one
+--         more, and so on in ASCII up to "z": of one slot several come in one µs}
+
+local MOST = 73 -- from "1" to "z"
 
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 
-local reply = { now }
+local reply = {}
 for i = 1, #KEYS, 4 do
   local lock, queue, signs, floor = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]
-  local claim = (i - 1) / 4 * 3
-  local token, ttl = ARGV[claim + 1], ARGV[claim + 2]
-  local answer = 0
+  local n = (i + 3) / 4
+  local token, ttl = ARGV[3 * n - 2], ARGV[3 * n - 1]
+  local done = '0'
   if ttl == '0' then
     if redis.pcall('GET', lock) == token and redis.call('EXISTS', queue) == 0 then
       redis.call('DEL', lock, signs)
-      answer = 1
+      done = '1'
     end
-  elseif now <= tonumber(ARGV[claim + 3]) and redis.call('EXISTS', lock, queue, signs) == 0 then
+  elseif now <= tonumber(ARGV[3 * n]) and redis.call('EXISTS', lock, queue, signs) == 0 then
     local before = redis.pcall('SET', floor, stamp, 'GET')
-    if type(before) ~= 'table' then -- or it is a Redis before 6.2
-      answer = now
-      if before and tonumber(before) >= now then -- the clock went back, or two of one slot
-        answer = tonumber(before) + 1
-        redis.call('SET', floor, string.format('%.0f', answer))
-      end
+    if not before or type(before) == 'string' and tonumber(before) < now then
       redis.call('SET', lock, token, 'PX', ttl)
+      done = '1'
+    elseif type(before) == 'string' then
+      local more = tonumber(before) + 1 - now
+      if more > MOST then
+        redis.call('SET', floor, before) -- the clock went back
+      else
+        redis.call('SET', floor, string.format('%.0f', now + more))
+        redis.call('SET', lock, token, 'PX', ttl)
+        done = string.char(49 + more)
+      end
     end
   end
-  reply[#reply + 1] = answer
+  reply[n] = done
 end
-return reply
+return { now, table.concat(reply) }
