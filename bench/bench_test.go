@@ -28,15 +28,15 @@ func TestSmoke(t *testing.T) {
 		rounds: 1, time: 100 * time.Millisecond, warm: 100 * time.Millisecond,
 		goroutines: numbers{2}, waiters: numbers{3},
 		held: 200, heldFor: 1500 * time.Millisecond, heldTTL: time.Second,
-		only: "dibs,dibs@rueidis",
+		only: "dibs,dibs@rueidis,dibs@redigo",
 	}
 	var out bytes.Buffer
 	if err := run(&out, c, known()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"== uncontended\n", "== rueidis\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n", "== family\n",
-		"floor ", "floor-grant ", "floor-renew@batch ", "dibs ", "dibs@rueidis ", "redis-server ",
+		"== uncontended\n", "== rueidis\n", "== redigo\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n", "== family\n",
+		"floor ", "floor-grant ", "floor-renew@batch ", "dibs ", "dibs@rueidis ", "dibs@redigo ", "redis-server ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing", want)

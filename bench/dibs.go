@@ -4,17 +4,15 @@ import (
 	"context"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/redisstore/goredis"
 )
 
 // dibsPeer is dibs as its first page shows it.
 type dibsPeer struct{ locks *dibs.Client }
 
 func openDibs(s site) (peer, error) {
-	return dibsPeer{dibs.New(goredis.New(s.rdb), dibs.TTL(s.ttl))}, nil
+	return dibsPeer{dibs.New(s.lib.store(), dibs.TTL(s.ttl))}, nil
 }
 
-func (p dibsPeer) Name() string   { return ours }
 func (p dibsPeer) Wire() []string { return []string{"evalsha", "eval"} }
 
 func (p dibsPeer) Lock(ctx context.Context, name string) (func() error, error) {

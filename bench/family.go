@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/redisstore/goredis"
 )
 
 // family is what the other primitives cost where nobody has to wait.
@@ -22,25 +21,14 @@ func family(b *bed, c config) ([]*table, error) {
 			{"wire", 2, median}, {"executed", 2, median}, {"server µs", 1, median},
 		},
 	}
-	for _, g := range c.goroutines {
-		err := t.interleave(c.rounds, g, "floor", []string{"dibs", "dibs readers", "dibs permits", "dibs set"}, func(peer string) (figures, string, error) {
-			return b.pairs(c, peer, g)
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return []*table{t}, nil
+	return t.pairs(b, c, "floor", "dibs", "dibs readers", "dibs permits", "dibs set")
 }
 
 // kin is a dibsPeer that takes something else than a mutex.
 type kin struct {
 	dibsPeer
-	name string
 	take func(ctx context.Context, name string) (*dibs.Lease, error)
 }
-
-func (k kin) Name() string { return k.name }
 
 func (k kin) Lock(ctx context.Context, name string) (func() error, error) {
 	lease, err := k.take(ctx, name)
@@ -50,10 +38,10 @@ func (k kin) Lock(ctx context.Context, name string) (func() error, error) {
 	return lease.Unlock, nil
 }
 
-func openKin(name string, take func(context.Context, *dibs.Client, string) (*dibs.Lease, error)) func(site) (peer, error) {
+func openKin(take func(context.Context, *dibs.Client, string) (*dibs.Lease, error)) opener {
 	return func(s site) (peer, error) {
-		locks := dibs.New(goredis.New(s.rdb), dibs.TTL(s.ttl))
-		return kin{dibsPeer{locks}, name, func(ctx context.Context, name string) (*dibs.Lease, error) {
+		locks := dibs.New(s.lib.store(), dibs.TTL(s.ttl))
+		return kin{dibsPeer{locks}, func(ctx context.Context, name string) (*dibs.Lease, error) {
 			return take(ctx, locks, name)
 		}}, nil
 	}

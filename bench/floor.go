@@ -7,16 +7,12 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 //go:embed lua/unlock.lua
 var unlockLua string
 
 var (
-	unlockScript = redis.NewScript(unlockLua)
-
 	errTaken   = errors.New("the name is taken")
 	errNotHeld = errors.New("the name was not held")
 )
@@ -25,19 +21,18 @@ var (
 // compare and delete in a script. Its tokens are only numbers, it does not wait, and it
 // knows nothing of its lease afterwards.
 type floor struct {
-	rdb *redis.Client
+	lib library
 	ttl time.Duration
 	seq atomic.Uint64
 }
 
-func openFloor(s site) (peer, error) { return &floor{rdb: s.rdb, ttl: s.ttl}, nil }
+func openFloor(s site) (peer, error) { return &floor{lib: s.lib, ttl: s.ttl}, nil }
 
-func (f *floor) Name() string   { return "floor" }
 func (f *floor) Wire() []string { return []string{"set", "evalsha", "eval"} }
 
 func (f *floor) Lock(ctx context.Context, name string) (func() error, error) {
 	token := strconv.FormatUint(f.seq.Add(1), 10)
-	set, err := f.rdb.SetNX(ctx, name, token, f.ttl).Result()
+	set, err := f.lib.setNX(ctx, name, token, f.ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +43,7 @@ func (f *floor) Lock(ctx context.Context, name string) (func() error, error) {
 }
 
 func (f *floor) unlock(ctx context.Context, name, token string) error {
-	deleted, err := unlockScript.Run(ctx, f.rdb, []string{name}, token).Int()
+	deleted, err := f.lib.unlock(ctx, name, token)
 	if err == nil && deleted == 0 {
 		return errNotHeld
 	}

@@ -52,7 +52,6 @@ func openGrant(s site) (peer, error) {
 	return g, nil
 }
 
-func (g *grant) Name() string   { return "floor-grant" }
 func (g *grant) Wire() []string { return []string{"evalsha", "eval"} }
 
 // listen wakes the waiters that the lock was handed to.

@@ -131,7 +131,7 @@ func measureFootprint() footprint {
 func holdJob(o order, p peer, t talk) error {
 	k, ok := p.(keeper)
 	if !ok {
-		return fmt.Errorf("%s keeps no leases", p.Name())
+		return fmt.Errorf("%s keeps no leases", o.Peer)
 	}
 	var begin cue
 	if err := t.in.Decode(&begin); err != nil {

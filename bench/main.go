@@ -1,7 +1,7 @@
 // Command bench measures dibs beside its peers, and beside floors: bare programs
 // that do the least that Redis allows, and are no usable locks.
 //
-//	go run ./bench [flags] [uncontended] [rueidis] [contended] [delayed] [held] [family]
+//	go run ./bench [flags] [uncontended] [rueidis] [redigo] [contended] [delayed] [held] [family]
 //
 // It starts a redis-server of its own, and each run in processes of their own.
 // Numbers of two machines, or of one machine at two times of day, say little.
@@ -79,8 +79,9 @@ var tables = []struct {
 	name    string
 	measure func(*bed, config) ([]*table, error)
 }{
-	{"uncontended", uncontended},
-	{"rueidis", onRueidis},
+	{"uncontended", uncontended("uncontended", "", "redislock", "rueidislock")},
+	{"rueidis", uncontended("rueidis", "@rueidis", "rueidislock")},
+	{"redigo", uncontended("redigo", "@redigo")},
 	{"contended", contended},
 	{"delayed", delayed},
 	{"held", held},
@@ -118,7 +119,7 @@ func parse(args []string) (config, []string, error) {
 	flags.Bool("quick", false, "a smoke run: everything once and for a moment")
 	flags.IntVar(&c.rounds, "rounds", c.rounds, "how often each row is measured; the median is shown")
 	flags.DurationVar(&c.time, "time", c.time, "how long each run lasts")
-	flags.Var(&c.goroutines, "g", "uncontended and family: numbers of `goroutines`")
+	flags.Var(&c.goroutines, "g", "uncontended, rueidis, redigo and family: numbers of `goroutines`")
 	flags.Var(&c.waiters, "w", "contended and delayed: numbers of `waiters`")
 	flags.IntVar(&c.held, "held", c.held, "held: the number of leases")
 	flags.DurationVar(&c.heldFor, "for", c.heldFor, "held: how long to hold them")

@@ -17,9 +17,6 @@ const leaseTTL = 10 * time.Second
 // A peer is one way to lock, with settings that its documentation suggests. What it
 // runs in the background ends with the worker process.
 type peer interface {
-	// Name is how the tables call it.
-	Name() string
-
 	// Lock takes a name, waiting until ctx ends.
 	Lock(ctx context.Context, name string) (unlock func() error, err error)
 
@@ -46,29 +43,37 @@ type kept interface {
 type site struct {
 	addr string
 	rdb  *redis.Client // one for the process, with the default settings, as in a service
+	lib  library       // rdb, or another; see on
 	ttl  time.Duration
 }
 
+// An opener makes a peer on a site.
+type opener func(site) (peer, error)
+
 func newSite(addr string, ttl time.Duration) site {
-	return site{addr: addr, rdb: redis.NewClient(&redis.Options{Addr: addr}), ttl: ttl}
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	return site{addr: addr, rdb: rdb, lib: onGoredis{rdb}, ttl: ttl}
 }
 
 // peers are all there are, by name.
-var peers = map[string]func(site) (peer, error){
+var peers = map[string]opener{
 	"floor":             openFloor,
 	"floor-grant":       openGrant,
 	"floor-renew@batch": openRenew,
 	"dibs":              openDibs,
-	"dibs readers":      openKin("dibs readers", read),
-	"dibs permits":      openKin("dibs permits", permit),
-	"dibs set":          openKin("dibs set", set),
+	"dibs readers":      openKin(read),
+	"dibs permits":      openKin(permit),
+	"dibs set":          openKin(set),
 	"redsync":           openRedsync,
 	"redsync@10ms":      openRedsyncEager,
 	"redislock":         openRedislock,
 	"rueidislock":       openRueidislock,
-	"floor@rueidis":     openRueidisFloor,
-	"dibs@rueidis":      openRueidisDibs,
-	"redsync@rueidis":   openRueidisRedsync,
+	"floor@rueidis":     on(dialRueidis, openFloor),
+	"dibs@rueidis":      on(dialRueidis, openDibs),
+	"redsync@rueidis":   on(dialRueidis, openRedsync),
+	"floor@redigo":      on(dialRedigo, openFloor),
+	"dibs@redigo":       on(dialRedigo, openDibs),
+	"redsync@redigo":    on(dialRedigo, openRedsync),
 }
 
 func openPeer(name string, s site) (peer, error) {

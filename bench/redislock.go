@@ -18,7 +18,6 @@ func openRedislock(s site) (peer, error) {
 	return redislockPeer{redislock.New(s.rdb), s.ttl}, nil
 }
 
-func (p redislockPeer) Name() string   { return "redislock" }
 func (p redislockPeer) Wire() []string { return []string{"evalsha", "eval"} }
 
 func (p redislockPeer) Lock(ctx context.Context, name string) (func() error, error) {

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	pool "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 )
 
 // redsyncPeer is redsync on one server. It polls, and has no renewal.
 type redsyncPeer struct {
-	name    string
 	sync    *redsync.Redsync
 	options []redsync.Option
 }
@@ -20,8 +18,7 @@ type redsyncPeer struct {
 // By default it gives up after 32 of them; here nobody gives up.
 func openRedsync(s site) (peer, error) {
 	return redsyncPeer{
-		name: "redsync",
-		sync: redsync.New(pool.NewPool(s.rdb)),
+		sync: redsync.New(s.lib.pool()),
 		options: []redsync.Option{
 			redsync.WithExpiry(s.ttl),
 			redsync.WithTries(math.MaxInt),
@@ -36,12 +33,10 @@ func openRedsyncEager(s site) (peer, error) {
 		return nil, err
 	}
 	eager := p.(redsyncPeer)
-	eager.name = "redsync@10ms"
 	eager.options = append(eager.options, redsync.WithRetryDelay(10*time.Millisecond))
 	return eager, nil
 }
 
-func (p redsyncPeer) Name() string   { return p.name }
 func (p redsyncPeer) Wire() []string { return []string{"set", "evalsha", "eval"} }
 
 func (p redsyncPeer) Lock(ctx context.Context, name string) (func() error, error) {

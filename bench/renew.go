@@ -36,7 +36,6 @@ func openRenew(s site) (peer, error) {
 	return r, nil
 }
 
-func (r *renew) Name() string   { return "floor-renew@batch" }
 func (r *renew) Wire() []string { return []string{"set", "evalsha", "eval"} }
 
 func (r *renew) Lock(ctx context.Context, name string) (func() error, error) {

@@ -26,7 +26,6 @@ func openRueidislock(s site) (peer, error) {
 	return rueidislockPeer{locker}, nil
 }
 
-func (p rueidislockPeer) Name() string   { return "rueidislock" }
 func (p rueidislockPeer) Wire() []string { return []string{"evalsha", "eval"} }
 
 func (p rueidislockPeer) Lock(ctx context.Context, name string) (func() error, error) {

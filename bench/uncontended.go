@@ -10,30 +10,33 @@ import (
 	"time"
 )
 
-// uncontended is what a lock costs that nobody else wants.
-func uncontended(b *bed, c config) ([]*table, error) {
-	t := uncontendedTable("uncontended",
-		"G goroutines of one process lock and unlock names of their own. One pair is a Lock and an Unlock.",
-		"floor: SET NX and a compare-and-delete script, on the go-redis client that dibs, redsync and redislock have too.",
-		"wire: commands sent; executed: with those that scripts call. CPU and allocations are those of the whole process.",
-	)
-	return t.pairs(b, c, "floor", c.chosen("dibs", "redsync", "redislock", "rueidislock"))
-}
-
-func uncontendedTable(name string, about ...string) *table {
-	return &table{
-		name: name, about: about, load: "G",
-		columns: []column{
-			{"pairs/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"p99 µs", 0, median},
-			{"allocs", 1, median}, {"over floor", 1, median}, {"wire", 2, median}, {"executed", 2, median},
-			{"client µs", 1, median}, {"server µs", 1, median},
-		},
-		bars: []bar{atLeast("ratio", 0.85), atMost("over floor", 12)},
+// uncontended is what a lock costs that nobody else wants, on one client library: that
+// of the peers whose names end with at.
+func uncontended(name, at string, others ...string) func(*bed, config) ([]*table, error) {
+	return func(b *bed, c config) ([]*table, error) {
+		t := &table{
+			name: name,
+			about: []string{
+				"G goroutines of one process lock and unlock names of their own. One pair is a Lock and an Unlock.",
+				"After an @ stands the client library; without, it is go-redis, for rueidislock rueidis.",
+				"floor: SET NX and a compare-and-delete script, on the same library.",
+				"wire: commands sent; executed: with those that scripts call. CPU and allocations are those of the whole process.",
+			},
+			load: "G",
+			columns: []column{
+				{"pairs/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"p99 µs", 0, median},
+				{"allocs", 1, median}, {"over floor", 1, median}, {"wire", 2, median}, {"executed", 2, median},
+				{"client µs", 1, median}, {"server µs", 1, median},
+			},
+			bars: []bar{atLeast("ratio", 0.85), atMost("over floor", 12)},
+		}
+		peers := append([]string{"dibs" + at, "redsync" + at}, others...)
+		return t.pairs(b, c, "floor"+at, c.chosen(peers...)...)
 	}
 }
 
 // pairs fills the table with each peer's runs, between those of a floor.
-func (t *table) pairs(b *bed, c config, floor string, names []string) ([]*table, error) {
+func (t *table) pairs(b *bed, c config, floor string, names ...string) ([]*table, error) {
 	for _, g := range c.goroutines {
 		err := t.interleave(c.rounds, g, floor, names, func(peer string) (figures, string, error) {
 			return b.pairs(c, peer, g)

@@ -32,27 +32,27 @@ func (b *batch) join() {
 		}
 	}
 	clear(b.calls[len(rest):])
-	b.calls = append(rest, b.joint())
+	rest = append(rest, b.joint())
+	b.calls = rest
 }
 
 // joint makes one call of the batch's parts.
 func (b *batch) joint() call {
 	// Where the keys of a request are, and the arguments of its script after them.
 	const keys, args = 3, 7
-	cmd := append(b.cmd[:0], "EVALSHA", manyScript.sha, count(len(b.parts)*(args-keys)))
+	b.cmd = append(b.cmd[:0], "EVALSHA", manyScript.sha, count(len(b.parts)*(args-keys)))
 	for i := range b.parts {
-		cmd = append(cmd, b.parts[i].cmd[keys:args]...)
+		b.cmd = append(b.cmd, b.parts[i].cmd[keys:args]...)
 	}
 	for i := range b.parts {
 		c := &b.parts[i]
 		if c.script == acquireScript { // check, token, TTL, until, …
-			cmd = append(cmd, c.cmd[args+1:args+4]...)
+			b.cmd = append(b.cmd, c.cmd[args+1:args+4]...)
 		} else { // token, …
-			cmd = append(cmd, c.cmd[args], "0", "")
+			b.cmd = append(b.cmd, c.cmd[args], "0", "")
 		}
 	}
-	b.cmd = cmd
-	return call{script: manyScript, cmd: cmd, parts: b.parts}
+	return call{script: manyScript, cmd: b.cmd, parts: b.parts}
 }
 
 // share gives each part of a joint call its answer, and returns those that have to ask

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/goredis"
+	redsync "github.com/go-redsync/redsync/v4/redis"
+	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+)
+
+// A library is a client of one client library, and what is built on it. A ratio to a
+// floor says something only of peers that are on the same one: rueidis gathers
+// commands by itself, go-redis and redigo do not.
+type library interface {
+	// setNX and unlock are what a floor does: no more than the library needs for it.
+	setNX(ctx context.Context, name, token string, ttl time.Duration) (bool, error)
+	unlock(ctx context.Context, name, token string) (deleted int64, err error)
+
+	store() dibs.Store
+	pool() redsync.Pool // what redsync calls its adapters
+}
+
+// on opens a peer on another library than go-redis.
+func on(dial func(addr string) (library, error), open opener) opener {
+	return func(s site) (peer, error) {
+		lib, err := dial(s.addr)
+		if err != nil {
+			return nil, err
+		}
+		s.lib = lib
+		return open(s)
+	}
+}
+
+type onGoredis struct{ rdb *redis.Client }
+
+var unlockScript = redis.NewScript(unlockLua)
+
+func (g onGoredis) setNX(ctx context.Context, name, token string, ttl time.Duration) (bool, error) {
+	return g.rdb.SetNX(ctx, name, token, ttl).Result()
+}
+
+func (g onGoredis) unlock(ctx context.Context, name, token string) (int64, error) {
+	return unlockScript.Run(ctx, g.rdb, []string{name}, token).Int64()
+}
+
+func (g onGoredis) store() dibs.Store  { return goredis.New(g.rdb) }
+func (g onGoredis) pool() redsync.Pool { return redsyncgoredis.NewPool(g.rdb) }
