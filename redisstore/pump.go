@@ -23,6 +23,9 @@ type pump struct {
 
 	mu      sync.Mutex
 	queue   []*request
+	flying  []*batch // with workers
+	alarm   time.Time
+	bell    *time.Timer // rings then
 	workers int
 	under   int   // requests under way with workers
 	lonely  int   // so many times in a row there was but one
@@ -50,12 +53,14 @@ type request struct {
 	claims int    // where the claims begin in cmd, for these
 	reply  Reply
 	done   chan struct{}
-	timer  *time.Timer
+	until  time.Time // the caller waits no longer
 
 	// Guarded by the pump's mutex:
-	sent  bool
-	gone  bool // the caller has left
-	batch *batch
+	sent   bool
+	gone   bool // the caller has left,
+	late   bool // because his time was over
+	failed error
+	batch  *batch
 }
 
 // A batch is what one worker has under way, and what it needs for that.
@@ -73,9 +78,7 @@ type batch struct {
 }
 
 var requests = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return &request{done: make(chan struct{}, 1), timer: t}
+	return &request{done: make(chan struct{}, 1)}
 }}
 
 var (
@@ -88,7 +91,8 @@ func newRequest(s *script, at *shard, keys ...string) *request {
 	r.script, r.shard = s, at
 	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
 	r.cmd = append(r.cmd, keys...)
-	r.usual, r.merge, r.reply, r.sent, r.gone, r.batch = false, "", Reply{}, false, false, nil
+	r.usual, r.merge, r.reply = false, "", Reply{}
+	r.sent, r.gone, r.late, r.failed, r.batch = false, false, false, nil, nil
 	return r
 }
 
@@ -111,25 +115,25 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 	if hire {
 		p.workers++
 	}
+	r.until = until
 	p.queue = append(p.queue, r)
+	p.wakeAt(until)
 	p.mu.Unlock()
-	r.timer.Reset(time.Until(until))
 	if hire {
 		go p.work()
 	}
 	var err error
 	select {
 	case <-r.done:
-		r.timer.Stop()
-		reply := r.reply
-		requests.Put(r)
-		return reply, twice
+		if !r.late {
+			reply := r.reply
+			requests.Put(r)
+			return reply, twice
+		}
+		err = errLate
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-r.timer.C:
-		err = errLate
 	}
-	r.timer.Stop()
 	sent, failed := p.leave(r)
 	if !sent && !twice {
 		err = errUnsent
@@ -138,6 +142,43 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 		err = fmt.Errorf("%w; the request before failed: %w", err, failed)
 	}
 	return Reply{Err: err}, twice
+}
+
+// wakeAt sees to it that somebody's time will be noticed to be over. There is one timer
+// for all: most requests are answered long before. The caller holds p.mu.
+func (p *pump) wakeAt(at time.Time) {
+	switch {
+	case !p.alarm.IsZero() && !at.Before(p.alarm):
+		return
+	case p.bell == nil:
+		p.bell = time.AfterFunc(time.Until(at), p.wake)
+	default:
+		p.bell.Reset(time.Until(at))
+	}
+	p.alarm = at
+}
+
+// wake tells those whose time is over.
+func (p *pump) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alarm = time.Time{}
+	now := time.Now()
+	all := slices.Clone(p.queue)
+	for _, b := range p.flying {
+		all = append(all, b.requests...)
+	}
+	for _, r := range all {
+		switch {
+		case r.gone:
+		case r.until.After(now):
+			p.wakeAt(r.until)
+		default:
+			p.drop(r)
+			r.late = true
+			r.done <- struct{}{}
+		}
+	}
 }
 
 // seize takes a worker's place for a caller that can do a worker's part itself.
@@ -200,28 +241,37 @@ func (p *pump) direct(ctx context.Context, r *request, until time.Time) Reply {
 
 // leave notes that a caller does not wait any more. It reports whether its request
 // has been sent, and how the connection failed the one before, if it did: that is
-// often why this one had no answer. A worker whose callers have all left may hang
-// for long: another one may take its place.
+// often why this one had no answer.
 func (p *pump) leave(r *request) (sent bool, failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.gone = true
-	failed = p.failed
+	if !r.gone {
+		p.drop(r)
+	}
+	return r.sent, r.failed
+}
+
+// drop takes a request out. A worker whose callers have all left may hang for long:
+// another one may take its place. The caller holds p.mu.
+func (p *pump) drop(r *request) {
+	r.gone, r.failed = true, p.failed
 	if i := slices.Index(p.queue, r); i >= 0 {
 		p.queue = slices.Delete(p.queue, i, i+1)
 	}
-	if b := r.batch; b != nil {
-		b.callers--
-		if b.callers == 0 && !b.stuck {
-			b.stuck = true
-			p.workers--
-			if len(p.queue) > 0 {
-				p.workers++
-				go p.work()
-			}
-		}
+	b := r.batch
+	if b == nil {
+		return
 	}
-	return r.sent, failed
+	b.callers--
+	if b.callers > 0 || b.stuck {
+		return
+	}
+	b.stuck = true
+	p.workers--
+	if len(p.queue) > 0 {
+		p.workers++
+		go p.work()
+	}
 }
 
 // work sends what has gathered until nothing is left.
@@ -273,8 +323,10 @@ func (p *pump) take(b *batch) bool {
 	b.callers, b.stuck = len(b.requests), false
 	if b.callers == 0 {
 		p.workers--
+		return false
 	}
-	return b.callers > 0
+	p.flying = append(p.flying, b)
+	return true
 }
 
 // deliver wakes the callers, and reports whether the worker is still counted.
@@ -282,6 +334,8 @@ func (p *pump) deliver(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.under -= len(b.requests)
+	at := slices.Index(p.flying, b)
+	p.flying = slices.Delete(p.flying, at, at+1)
 	for _, r := range b.requests {
 		r.batch = nil
 		if !r.gone {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// These tests run in real time: the pump keeps its requests, with their channels
-// and timers, in pools of the package, and those may not enter a synctest bubble.
+// These tests run in real time: the pump keeps its requests, with their channels,
+// in pools of the package, and those may not enter a synctest bubble.
 
 const (
 	generous = 10 * time.Second
