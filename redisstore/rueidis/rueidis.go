@@ -174,7 +174,7 @@ func (c *conn) reply(result rueidis.RedisResult) redisstore.Reply {
 
 // failure tells errors of rueidis in the words of redisstore. A server that lets nobody
 // connect is told of by each call. Of a connection that it has replaced, after a failover
-// say, rueidis says what it says of a closed client, so that is asked once more.
+// say, rueidis says what it says of a closed client, so that is asked a few times more.
 func (c *conn) failure(err error) error {
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
 		return redisstore.ServerError(refusal.Error())
@@ -182,10 +182,18 @@ func (c *conn) failure(err error) error {
 	if !errors.Is(err, rueidis.ErrClosing) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
-	defer cancel()
-	if again := c.client.Do(ctx, command(c.client.B(), redisstore.Cmd{"PING"})).Error(); !errors.Is(again, rueidis.ErrClosing) {
-		return fmt.Errorf("a connection was replaced: %w", err)
+	const tries, pause = 5, 20 * time.Millisecond
+	for range tries {
+		if !errors.Is(c.ping(), rueidis.ErrClosing) {
+			return fmt.Errorf("a connection was replaced: %w", err)
+		}
+		time.Sleep(pause) // the new master may be about to take its place
 	}
 	return fmt.Errorf("%w: %w", redisstore.ErrClosed, err)
+}
+
+func (c *conn) ping() error {
+	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+	defer cancel()
+	return c.client.Do(ctx, command(c.client.B(), redisstore.Cmd{"PING"})).Error()
 }
