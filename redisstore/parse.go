@@ -47,11 +47,9 @@ func fail(op, name string, err error) error {
 		return fmt.Errorf("%w: %s %q: %w", dibs.ErrForeign, op, name, err)
 	}
 	refused := true
-	// What a script has caught and raised again has ERR before its code; before Redis 7
-	// an error inside a script is told in the middle of another.
-	bare := strings.TrimPrefix(text, "ERR ")
 	for _, code := range transient {
-		refused = refused && !strings.HasPrefix(bare, code) && !strings.Contains(text, "-"+code+" ")
+		// Before Redis 7 an error inside a script is told in the middle of another.
+		refused = refused && !strings.HasPrefix(text, code) && !strings.Contains(text, "-"+code+" ")
 	}
 	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: refused}
 }
