@@ -3,6 +3,7 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,9 +24,9 @@ func unexpected(v any) error {
 	return fmt.Errorf("unexpected reply %.100q", text)
 }
 
-// transient are the error replies after which it makes sense to ask again soon.
-// The last four are what a failover, or a slot on its way, looks like.
-var transient = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
+// passing are the codes of errors that may be over soon. The last four are what a
+// failover, or a slot on its way, looks like.
+var passing = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
 
 // fail tells a failure in the words of dibs. A server that answered with an error
 // has done nothing; else the outcome is unknown.
@@ -46,12 +47,18 @@ func fail(op, name string, err error) error {
 	if strings.Contains(text, "WRONGTYPE") {
 		return fmt.Errorf("%w: %s %q: %w", dibs.ErrForeign, op, name, err)
 	}
-	refused := true
-	for _, code := range transient {
-		// Before Redis 7 an error inside a script is told in the middle of another.
-		refused = refused && !strings.HasPrefix(text, code) && !strings.Contains(text, "-"+code+" ")
-	}
-	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: refused}
+	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.transient()}
+}
+
+// transient reports whether it makes sense to ask again soon. What a script has caught
+// and raised again has ERR before its code; before Redis 7 an error inside a script is
+// told in the middle of another.
+func (e ServerError) transient() bool {
+	text := string(e)
+	bare := strings.TrimPrefix(text, "ERR ")
+	return slices.ContainsFunc(passing, func(code string) bool {
+		return strings.HasPrefix(bare, code) || strings.Contains(text, "-"+code+" ")
+	})
 }
 
 // onItsWay reports whether a slot is being moved to another server.

@@ -203,6 +203,7 @@ func TestFail(t *testing.T) {
 		{ServerError("ERR user_script:1: WRONGTYPE Operation against a key"), dibs.ErrForeign, false, true},
 		{ServerError("READONLY You can't write against a read only replica."), dibs.ErrUnavailable, false, false},
 		{ServerError("ERR Error running script: @user_script: 9: -READONLY You can't write against a read only replica."), dibs.ErrUnavailable, false, false},
+		{ServerError("ERR READONLY You can't write against a read only replica. script: c1ce88, on @user_script:58."), dibs.ErrUnavailable, false, false},
 		{ServerError("MOVED 3999 127.0.0.1:6381"), dibs.ErrUnavailable, false, false},
 		{ServerError("NOPERM this user has no permissions"), dibs.ErrUnavailable, true, false},
 		{ServerError("OOM command not allowed"), dibs.ErrUnavailable, true, false},

@@ -31,7 +31,7 @@ type pump struct {
 	lonely  int   // so many times in a row there was but one
 	swift   bool  // the server answered, and quickly, when it was last asked
 	apart   int   // so many batches yet are not put together
-	failed  error // of the connection, when it was last asked
+	failed  error // when it was last asked, if it failed: see telling
 }
 
 const (
@@ -405,18 +405,16 @@ func (p *pump) judge(b *batch, took time.Duration) {
 		p.lonely = 0
 	}
 	p.swift = ok
-	p.failed = broken(b.replies[0].Err)
+	p.failed = telling(b.replies[0].Err)
 	p.mu.Unlock()
 }
 
-// broken returns an error of the connection, or nil for one of the server or for a
-// closed client, which would say of another request that it was never sent.
-func broken(err error) error {
-	if err == nil {
-		return nil
-	}
+// telling returns an error that says why the next request may have no answer: of the
+// connection, or of a server that may serve soon. That a server refuses a request, or
+// that the client is closed, says nothing of another one.
+func telling(err error) error {
 	var server ServerError
-	if errors.As(err, &server) || errors.Is(err, ErrClosed) {
+	if errors.As(err, &server) && !server.transient() || errors.Is(err, ErrClosed) {
 		return nil
 	}
 	return err

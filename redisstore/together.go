@@ -1,5 +1,7 @@
 package redisstore
 
+import "errors"
+
 // Locks that nobody else wants, taken or given back by many at once, are the usual load
 // of a busy process. Most of what each costs a server is the call of its script, so the
 // requests that have gathered in the pump go as one call. One that turns out not to be
@@ -58,7 +60,8 @@ func (b *batch) joint() call {
 // share gives each part of a joint call its answer, and returns those that have to ask
 // by themselves: all of them, if the server has refused the call because of one.
 func (c *call) share(r Reply) (left []call) {
-	if r.Err != nil && broken(r.Err) == nil {
+	var refusal ServerError
+	if errors.As(r.Err, &refusal) {
 		return c.parts
 	}
 	list, _ := r.Value.([]any)

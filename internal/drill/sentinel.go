@@ -68,6 +68,7 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 	t.Logf("FIGURE %d failovers, %v with a master: %d entries, %d double holds, %d leases lost, %d fences went back, %d errors, next entry after a promotion %v at most",
 		rounds, peace, len(v.entries), len(v.doubles), v.lost, len(v.fences), len(v.errors), longest)
 	v.wantFences(t)
+	v.wantNoErrors(t)
 	if len(options) > 0 {
 		v.wantNoDoubles(t)
 	}
