@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/internal/slots"
 )
 
 // The checks, in the order in which they are done and told.
@@ -232,7 +233,7 @@ func (e *exam) lookAtCluster() {
 		mismatch = Critical
 	}
 	_, counted := e.facts["cluster_slots_assigned"]
-	nobodys := slots - e.atLeast("cluster_slots_assigned")
+	nobodys := slots.Count - e.atLeast("cluster_slots_assigned")
 	absent := e.atLeast("cluster_slots_pfail") + e.atLeast("cluster_slots_fail")
 	addr := cmp.Or(e.node.Addr, "HOST:PORT")
 	e.each(
@@ -241,7 +242,7 @@ func (e *exam) lookAtCluster() {
 			"use a cluster client, and Sharded() where the adapter does not say so"},
 		row{ok && state != "ok", Critical, "cluster", "cluster_state is " + state,
 			"nothing can be locked by way of this node", "redis-cli --cluster check " + addr},
-		row{counted && nobodys > 0, Critical, "slots", fmt.Sprintf("%d of %d slots belong to nobody", nobodys, slots),
+		row{counted && nobodys > 0, Critical, "slots", fmt.Sprintf("%d of %d slots belong to nobody", nobodys, slots.Count),
 			"no name in them can be locked, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster fix " + addr},
 		row{absent > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not answer the others", absent),

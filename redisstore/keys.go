@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/internal/slots"
 )
 
 // The keys of one lock. All lie in the lock key's hash slot, and are built so
@@ -18,8 +19,6 @@ const (
 	floorPrefix = "dibs:fence:"
 	channel     = "dibs:c:"
 )
-
-const slots = 16384
 
 // keys are the four keys of a lock, written one after another into one text, and
 // where each begins in it.
@@ -49,7 +48,7 @@ func (s *Store) appendKeys(b []byte, name string) keys {
 	k.signs = len(b)
 	b = append(append(b, b[:stem]...), signsSuffix...)
 	k.floor = len(b)
-	k.slot = slot(b[k.lock:k.end])
+	k.slot = slots.Of(b[k.lock:k.end])
 	b = append(b, floorPrefix+"{"...)
 	b = strconv.AppendUint(b, uint64(slotTag(k.slot)), 10)
 	b = append(b, '}')
@@ -74,72 +73,18 @@ func checkKey(key string) error {
 	return nil
 }
 
-// bytestring is text in either form: the hot path has it in a buffer.
-type bytestring interface{ ~string | ~[]byte }
-
 // tagged reports whether a key has a hash tag.
-func tagged[T bytestring](key T) bool { return len(hashed(key)) < len(key) }
-
-// hashed returns the part of a key that decides its slot: what is between the
-// first { and the first } after it, unless that is nothing; else all.
-func hashed[T bytestring](key T) T {
-	open := index(key, '{', 0)
-	if open < 0 {
-		return key
-	}
-	end := index(key, '}', open)
-	if end <= open+1 {
-		return key
-	}
-	return key[open+1 : end]
-}
-
-func index[T bytestring](s T, c byte, from int) int {
-	for i := from; i < len(s); i++ {
-		if s[i] == c {
-			return i
-		}
-	}
-	return -1
-}
-
-func slot[T bytestring](key T) int { return int(crc16(hashed(key))) % slots }
-
-// crc16 is the XMODEM variant that Redis Cluster hashes keys with.
-func crc16[T bytestring](s T) uint16 {
-	table := crcTable()
-	var crc uint16
-	for i := range len(s) {
-		crc = crc<<8 ^ table[byte(crc>>8)^s[i]]
-	}
-	return crc
-}
-
-var crcTable = sync.OnceValue(func() *[256]uint16 {
-	var table [256]uint16
-	for i := range table {
-		crc := uint16(i) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-		table[i] = crc
-	}
-	return &table
-})
+func tagged[T slots.Text](key T) bool { return len(slots.Hashed(key)) < len(key) }
 
 // slotTag names a slot by the smallest number whose decimal digits hash to it: the
 // tag of the slot's fence floor, the same in every implementation.
 func slotTag(slot int) uint32 { return slotTags()[slot] - 1 }
 
-var slotTags = sync.OnceValue(func() *[slots]uint32 {
-	var tags [slots]uint32 // one more than the number, so that zero is none
+var slotTags = sync.OnceValue(func() *[slots.Count]uint32 {
+	var tags [slots.Count]uint32 // one more than the number, so that zero is none
 	var digits [10]byte
-	for left, n := slots, uint32(0); left > 0; n++ {
-		s := int(crc16(strconv.AppendUint(digits[:0], uint64(n), 10))) % slots
+	for left, n := slots.Count, uint32(0); left > 0; n++ {
+		s := slots.Of(strconv.AppendUint(digits[:0], uint64(n), 10))
 		if tags[s] == 0 {
 			tags[s] = n + 1
 			left--

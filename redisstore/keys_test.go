@@ -7,90 +7,29 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/internal/slots"
 )
 
-func TestCRC16(t *testing.T) {
-	for text, want := range map[string]uint16{"": 0, "123456789": 0x31c3} {
-		if have := crc16(text); have != want {
-			t.Errorf("crc16(%q) = %#x, want %#x", text, have, want)
-		}
-		if have := crc16([]byte(text)); have != want {
-			t.Errorf("crc16 of the bytes of %q = %#x, want %#x", text, have, want)
-		}
-	}
-}
-
-// The examples of the Redis Cluster specification, and what lies beside them.
-func TestHashTag(t *testing.T) {
-	for key, want := range map[string]string{
-		"":                      "",
-		"foo":                   "foo",
-		"{user1000}.following":  "user1000",
-		"{user1000}.followers":  "user1000",
-		"foo{}{bar}":            "foo{}{bar}",
-		"foo{{bar}}zap":         "{bar",
-		"foo{bar}{zap}":         "bar",
-		"{}":                    "{}",
-		"{":                     "{",
-		"}":                     "}",
-		"}{":                    "}{",
-		"}{a}":                  "a",
-		"a{b":                   "a{b",
-		"a}b":                   "a}b",
-		"{a}":                   "a",
-		"{{a}":                  "{a",
-		"{a}b}":                 "a",
-		"{ }":                   " ",
-		"naïve{路}":              "路",
-		"{a\x00b}\r\n{c}":       "a\x00b",
-		strings.Repeat("{", 99): strings.Repeat("{", 99),
-	} {
-		if have := hashed(key); have != want {
-			t.Errorf("hashed(%q) = %q, want %q", key, have, want)
-		}
-		if have := string(hashed([]byte(key))); have != want {
-			t.Errorf("hashed, of the bytes of %q, = %q, want %q", key, have, want)
-		}
-		if have, want := tagged(key), key != want; have != want {
+func TestTagged(t *testing.T) {
+	for key, want := range map[string]bool{"": false, "foo": false, "{}": false, "a{b}": true, "a{b": false} {
+		if have := tagged(key); have != want {
 			t.Errorf("tagged(%q) = %v, want %v", key, have, want)
 		}
 	}
 }
 
-// What CLUSTER KEYSLOT says.
-func TestSlot(t *testing.T) {
-	for key, want := range map[string]int{
-		"":                     0,
-		"foo":                  12182,
-		"bar":                  5061,
-		"hello":                866,
-		"123456789":            0x31c3,
-		"user1000":             3443,
-		"{user1000}.following": 3443,
-		"foo{{bar}}zap":        4015,
-		"{bar":                 4015,
-	} {
-		if have := slot(key); have != want {
-			t.Errorf("slot(%q) = %d, want %d", key, have, want)
-		}
-	}
-	if slot("foo{}{bar}") == slot("bar") {
-		t.Error("foo{}{bar} lies with bar: an empty tag is none")
-	}
-}
-
 func TestSlotTags(t *testing.T) {
 	largest := uint32(0)
-	for s := range slots {
+	for s := range slots.Count {
 		tag := slotTag(s)
-		if have := slot(fmt.Sprint(tag)); have != s {
+		if have := slots.Of(fmt.Sprint(tag)); have != s {
 			t.Fatalf("slotTag(%d) = %d, which hashes to %d", s, tag, have)
 		}
 		largest = max(largest, tag)
 	}
 	// Each tag is the first in the enumeration: no smaller number hashes there.
 	for n := range largest {
-		if s := slot(fmt.Sprint(n)); slotTag(s) > n {
+		if s := slots.Of(fmt.Sprint(n)); slotTag(s) > n {
 			t.Fatalf("slotTag(%d) = %d, and %d hashes there too", s, slotTag(s), n)
 		}
 	}
@@ -111,7 +50,7 @@ func TestKeys(t *testing.T) {
 		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(signs, c.signs) {
 			t.Errorf("%q %q: keys %q, %q, %q", c.prefix, c.name, lock, queue, signs)
 		}
-		if want := fmt.Sprintf("dibs:fence:{%d}", slotTag(slot(c.lock))); floor != want {
+		if want := fmt.Sprintf("dibs:fence:{%d}", slotTag(slots.Of(c.lock))); floor != want {
 			t.Errorf("%q %q: floor %q, want %q", c.prefix, c.name, floor, want)
 		}
 	}
@@ -177,8 +116,8 @@ func wantKeys(t *testing.T, s *Store, name string) [4]string {
 		t.Errorf("prefix %q, name %q: lock key %q", s.prefix, name, lock)
 	}
 	for i, key := range all {
-		if slot(key) != slot(lock) {
-			t.Errorf("prefix %q, name %q: %q lies in slot %d, the lock in %d", s.prefix, name, key, slot(key), slot(lock))
+		if slots.Of(key) != slots.Of(lock) {
+			t.Errorf("prefix %q, name %q: %q lies in slot %d, the lock in %d", s.prefix, name, key, slots.Of(key), slots.Of(lock))
 		}
 		for _, earlier := range all[:i] {
 			if key == earlier {

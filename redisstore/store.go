@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/internal/slots"
 )
 
 // A Store is a dibs.Store on Redis. It is safe for concurrent use.
@@ -70,7 +71,7 @@ func (s *Store) Groups(names []string) [][]string {
 	}
 	bySlot := make(map[int][]string)
 	for _, name := range names {
-		at := slot(s.prefix + name)
+		at := slots.Of(s.prefix + name)
 		bySlot[at] = append(bySlot[at], name)
 	}
 	groups := make([][]string, 0, len(bySlot))
@@ -406,7 +407,7 @@ func (s *Store) group(holds []dibs.Hold, errs []error) [][]int {
 		}
 		at := 0
 		if s.sharded {
-			at = slot(s.prefix + h.Name)
+			at = slots.Of(s.prefix + h.Name)
 		}
 		bySlot[at] = append(bySlot[at], i)
 	}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -85,7 +86,7 @@ func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
 		wait.Reset(every)
 		epoch, err := s.epoch(ctx)
 		switch {
-		case refused(err):
+		case refused(err) || errors.Is(err, errNoEpoch):
 			return // it is no cluster, or we may not ask
 		case err != nil: // that was perhaps the dead one
 			wait.Reset(retry)
@@ -113,10 +114,12 @@ func (s *Store) epoch(ctx context.Context) (string, error) {
 	text, _ := reply[0].Value.(string)
 	epoch := infoFields(text)["cluster_current_epoch"]
 	if reply[0].Err == nil && epoch == "" {
-		reply[0].Err = unexpected(reply[0].Value)
+		return "", fmt.Errorf("%w: %w", errNoEpoch, unexpected(reply[0].Value))
 	}
 	return epoch, reply[0].Err
 }
+
+var errNoEpoch = errors.New("the cluster does not count its elections")
 
 // infoFields reads the lines "name:value" of an INFO reply.
 func infoFields(info string) map[string]string {

@@ -33,6 +33,9 @@ type Weather struct {
 
 // Start begins the storm, with one client on each store.
 func (s Storm) Start(stores ...dibs.Store) *Weather {
+	if s.Name == nil {
+		s.Name = func(r *rand.Rand, names []string) string { return names[r.IntN(len(names))] }
+	}
 	over, end := context.WithCancel(context.Background())
 	w := &Weather{storm: s, rec: NewRecorder(), over: over, end: end}
 	for i, store := range stores {
@@ -64,11 +67,7 @@ func (w *Weather) Stop() History {
 func (w *Weather) work(c *dibs.Client, random *rand.Rand) {
 	for w.over.Err() == nil {
 		next := time.Now().Add(w.storm.Pace)
-		name := w.storm.Names[random.IntN(len(w.storm.Names))]
-		if w.storm.Name != nil {
-			name = w.storm.Name(random, w.storm.Names)
-		}
-		w.once(c, name, w.storm.Hold(random))
+		w.once(c, w.storm.Name(random, w.storm.Names), w.storm.Hold(random))
 		w.rest(time.Until(next))
 	}
 }

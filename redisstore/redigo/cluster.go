@@ -7,12 +7,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/internal/slots"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -41,15 +41,9 @@ type cluster struct {
 
 	mu     sync.Mutex
 	pools  map[string]*redis.Pool
-	nodes  []string // that are known, and may be asked about the others
-	owners []owner  // nil until first needed
+	nodes  []string      // that are known, and may be asked about the others
+	owners []slots.Range // nil until first needed
 	looked time.Time
-}
-
-// An owner is a master that has some slots.
-type owner struct {
-	first, last int
-	addr        string
 }
 
 // Do implements redisstore.Conn: one round trip to each node, all at once.
@@ -73,7 +67,7 @@ func (c *cluster) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redis
 // place returns the address of the node that a command is for: any, if it has no key.
 func (c *cluster) place(ctx context.Context, cmd redisstore.Cmd) (string, error) {
 	if strings.HasPrefix(cmd[0], "EVAL") {
-		return c.owner(ctx, slot(cmd[3]))
+		return c.owner(ctx, slots.Of(cmd[3]))
 	}
 	return c.anyNode(ctx)
 }
@@ -127,16 +121,7 @@ func redirect(from string, err error) (to string, ask bool) {
 	if err != nil {
 		return "", false
 	}
-	return address(host, port, from), words[0] == "ASK"
-}
-
-// address is that of a node as another one tells it, which may leave out the host if
-// that is its own.
-func address(host, port, from string) string {
-	if host == "" || host == "?" {
-		host, _, _ = net.SplitHostPort(from)
-	}
-	return net.JoinHostPort(host, port)
+	return slots.Address(host, port, from), words[0] == "ASK"
 }
 
 // Replicate implements redisstore.Conn.
@@ -214,7 +199,7 @@ func (c *cluster) masters(ctx context.Context) ([]string, error) {
 	}
 	addrs := make([]string, len(owners))
 	for i, o := range owners {
-		addrs[i] = o.addr
+		addrs[i] = o.Master()
 	}
 	slices.Sort(addrs)
 	return slices.Compact(addrs), nil
@@ -236,8 +221,8 @@ func (c *cluster) owner(ctx context.Context, slot int) (string, error) {
 		return "", err
 	}
 	for _, o := range owners {
-		if o.first <= slot && slot <= o.last {
-			return o.addr, nil
+		if o.First <= slot && slot <= o.Last {
+			return o.Master(), nil
 		}
 	}
 	err = fmt.Errorf("no node of the cluster has slot %d", slot)
@@ -246,7 +231,7 @@ func (c *cluster) owner(ctx context.Context, slot int) (string, error) {
 }
 
 // known returns who has which slots, as far as is known, and asks if nothing is.
-func (c *cluster) known(ctx context.Context) ([]owner, error) {
+func (c *cluster) known(ctx context.Context) ([]slots.Range, error) {
 	c.mu.Lock()
 	owners := c.owners
 	c.mu.Unlock()
@@ -310,7 +295,7 @@ func (c *cluster) look(ctx context.Context) error {
 	return fmt.Errorf("no node of the cluster says who has which slots: %w", errors.Join(errs...))
 }
 
-func (c *cluster) learn(owners []owner, nodes []string) {
+func (c *cluster) learn(owners []slots.Range, nodes []string) {
 	nodes = append(nodes, c.seeds...)
 	slices.Sort(nodes)
 	c.mu.Lock()
@@ -319,64 +304,15 @@ func (c *cluster) learn(owners []owner, nodes []string) {
 }
 
 // ask returns who has which slots according to one node, and all nodes that it names.
-func (c *cluster) ask(ctx context.Context, addr string) (owners []owner, nodes []string, err error) {
+func (c *cluster) ask(ctx context.Context, addr string) (owners []slots.Range, nodes []string, err error) {
 	var reply [1]redisstore.Reply
 	do(ctx, c.pool(addr), []redisstore.Cmd{{"CLUSTER", "SLOTS"}}, reply[:])
 	if reply[0].Err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", addr, reply[0].Err)
 	}
-	ranges, _ := reply[0].Value.([]any)
-	for _, r := range ranges {
-		o, all, ok := parseRange(r, addr)
-		if !ok {
-			return nil, nil, fmt.Errorf("%s: CLUSTER SLOTS gave %v", addr, r)
-		}
-		owners, nodes = append(owners, o), append(nodes, all...)
+	owners, err = slots.Parse(reply[0].Value, addr)
+	for _, o := range owners {
+		nodes = append(nodes, o.Nodes...)
 	}
-	if len(owners) == 0 {
-		return nil, nil, fmt.Errorf("%s: no node has any slot", addr)
-	}
-	return owners, nodes, nil
-}
-
-// parseRange reads first slot, last slot, master, replicas: host, port, … each.
-func parseRange(value any, from string) (o owner, nodes []string, ok bool) {
-	fields, _ := value.([]any)
-	if len(fields) < 3 {
-		return owner{}, nil, false
-	}
-	first, ok1 := fields[0].(int64)
-	last, ok2 := fields[1].(int64)
-	for _, field := range fields[2:] {
-		node, _ := field.([]any)
-		if len(node) < 2 {
-			return owner{}, nil, false
-		}
-		host, _ := node[0].(string)
-		port, _ := node[1].(int64)
-		nodes = append(nodes, address(host, strconv.FormatInt(port, 10), from))
-	}
-	return owner{int(first), int(last), nodes[0]}, nodes, ok1 && ok2
-}
-
-// slot is that of a key: Redis Cluster hashes what is in its first braces, if there
-// is anything, by the XMODEM variant of CRC16.
-func slot(key string) int {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
-	var crc uint16
-	for _, b := range []byte(key) {
-		crc ^= uint16(b) << 8
-		for range 8 {
-			high := crc & 0x8000
-			crc <<= 1
-			if high != 0 {
-				crc ^= 0x1021
-			}
-		}
-	}
-	return int(crc) % 16384
+	return owners, nodes, err
 }

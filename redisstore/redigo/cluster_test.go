@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
@@ -24,7 +25,7 @@ func couple(t *testing.T) (a, b *redistest.Server, idA, idB string) {
 	bus, _ := a.MustCmd(t, "CONFIG", "GET", "cluster-port").([]any)
 	b.MustCmd(t, "CLUSTER", "MEET", host, port, fmt.Sprint(bus[1]))
 	for _, s := range []*redistest.Server{a, b} {
-		eventually(t, "they know each other", func() bool {
+		drill.Eventually(t, "they know each other", func() bool {
 			nodes := fmt.Sprint(s.MustCmd(t, "CLUSTER", "NODES"))
 			state := fmt.Sprint(s.MustCmd(t, "CLUSTER", "INFO"))
 			return strings.Count(nodes, " connected") == 2 && !strings.Contains(nodes, "handshake") && strings.Contains(state, "cluster_state:ok")
@@ -37,7 +38,7 @@ func TestMoved(t *testing.T) {
 	t.Parallel()
 	a, b, _, idB := couple(t)
 	locks := join(t, cluster(t, []string{a.Addr()}))
-	unlock(t, lock(t, locks, "something"))
+	drill.Unlock(t, drill.Lock(t, locks, "something"))
 	slot := fmt.Sprint(a.MustCmd(t, "CLUSTER", "KEYSLOT", key))
 	b.MustCmd(t, "CLUSTER", "SETSLOT", slot, "NODE", idB)
 	a.MustCmd(t, "CLUSTER", "SETSLOT", slot, "NODE", idB)
@@ -48,8 +49,8 @@ func TestMoved(t *testing.T) {
 	if b.MustCmd(t, "GET", key) != l.Token() {
 		t.Error("it is not where its slot is")
 	}
-	unlock(t, l)
-	unlock(t, lock(t, locks, "something"))
+	drill.Unlock(t, l)
+	drill.Unlock(t, drill.Lock(t, locks, "something"))
 }
 
 // A node that has died is not asked for ever: another one knows who has its slots.
@@ -57,28 +58,28 @@ func TestPromotion(t *testing.T) {
 	t.Parallel()
 	a, b, idA, _ := couple(t)
 	locks := join(t, cluster(t, []string{a.Addr(), b.Addr()}), dibs.TTL(time.Minute))
-	unlock(t, lock(t, locks, job))
+	drill.Unlock(t, drill.Lock(t, locks, job))
 	b.MustCmd(t, "CLUSTER", "REPLICATE", idA)
-	eventually(t, "it replicates", func() bool {
+	drill.Eventually(t, "it replicates", func() bool {
 		return strings.Contains(fmt.Sprint(b.MustCmd(t, "INFO", "replication")), "master_link_status:up")
 	})
-	l := lock(t, locks, job)
-	eventually(t, "the replica has it", func() bool {
+	l := drill.Lock(t, locks, job)
+	drill.Eventually(t, "the replica has it", func() bool {
 		return a.MustCmd(t, "DBSIZE") == b.MustCmd(t, "DBSIZE")
 	})
 	a.Kill()
 	b.MustCmd(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 	start := time.Now()
-	unlock(t, lock(t, locks, job+" 2"))
+	drill.Unlock(t, drill.Lock(t, locks, job+" 2"))
 	t.Logf("the next node is found after %v", time.Since(start))
-	unlock(t, l)
+	drill.Unlock(t, l)
 }
 
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	home := redistest.StartClusterNode(t)
 	locks := join(t, cluster(t, []string{impostor(t, home.Addr())}))
-	unlock(t, lock(t, locks, job))
+	drill.Unlock(t, drill.Lock(t, locks, job))
 	stats := fmt.Sprint(home.MustCmd(t, "INFO", "commandstats"))
 	if !strings.Contains(stats, "cmdstat_asking") {
 		t.Errorf("the node was not told ASKING: %s", stats)
@@ -147,7 +148,7 @@ func TestNoClusterAnswers(t *testing.T) {
 	t.Parallel()
 	for what, addr := range map[string]string{"nothing": "127.0.0.1:1", "no cluster": redistest.Start(t).Addr()} {
 		locks := join(t, cluster(t, []string{addr}))
-		if _, err := locks.Mutex(job).Lock(within(t, time.Second)); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
+		if _, err := locks.Mutex(job).Lock(drill.Within(t, time.Second)); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
 			t.Errorf("%s: have %v, want unavailable, and who was asked", what, err)
 		}
 	}

@@ -13,44 +13,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redigo"
 	"github.com/gomodule/redigo/redis"
 )
-
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func lock(t *testing.T, c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
-	t.Helper()
-	l, err := c.Mutex(name).Lock(within(t, generous), options...)
-	if err != nil {
-		t.Fatalf("lock %q: %v", name, err)
-	}
-	return l
-}
-
-func unlock(t *testing.T, l *dibs.Lease) {
-	t.Helper()
-	if err := l.Unlock(); err != nil {
-		t.Fatalf("unlock %q: %v", l.Name(), err)
-	}
-}
-
-// eventually asks every few milliseconds until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(generous); !holds(); time.Sleep(5 * time.Millisecond) { // polls
-		if time.Now().After(end) {
-			t.Fatalf("still waiting that %s", what)
-		}
-	}
-}
 
 // pools are the two kinds: with the short way to the server, and without.
 var pools = []struct {
@@ -75,7 +43,7 @@ func TestClosedPool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			locks := join(t, c.store)
-			l := lock(t, locks, name) // which stays locked
+			l := drill.Lock(t, locks, name) // which stays locked
 			c.pool.Close()
 			start := time.Now()
 			_, err := locks.Mutex("other").Lock(t.Context())
@@ -105,12 +73,12 @@ func TestFrozenServer(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, server.Addr())
 			locks := join(t, redigo.New(kind.open(t, proxy.Addr())), dibs.TTL(time.Minute))
-			held := lock(t, locks, kind.name)
+			held := drill.Lock(t, locks, kind.name)
 			proxy.Freeze()
 			for i := range 8 {
 				const bar = 450 * time.Millisecond
 				start := time.Now()
-				_, err := locks.Mutex(fmt.Sprint(kind.name, i)).Lock(within(t, 300*time.Millisecond))
+				_, err := locks.Mutex(fmt.Sprint(kind.name, i)).Lock(drill.Within(t, 300*time.Millisecond))
 				if took := time.Since(start); took > bar {
 					t.Errorf("a call with 300 ms took %v", took)
 				}
@@ -119,8 +87,8 @@ func TestFrozenServer(t *testing.T) {
 				}
 			}
 			proxy.Heal()
-			unlock(t, lock(t, locks, kind.name+" again"))
-			unlock(t, held)
+			drill.Unlock(t, drill.Lock(t, locks, kind.name+" again"))
+			drill.Unlock(t, held)
 		})
 	}
 }
@@ -139,7 +107,7 @@ func TestResetUnderLoad(t *testing.T) {
 			for i := range 8 {
 				workers.Go(func() {
 					for time.Now().Before(over) {
-						l, err := locks.Mutex(fmt.Sprint(kind.name, i%4)).Lock(within(t, generous))
+						l, err := locks.Mutex(fmt.Sprint(kind.name, i%4)).Lock(drill.Within(t, drill.Generous))
 						if err == nil {
 							err = l.Unlock()
 						}
@@ -155,39 +123,9 @@ func TestResetUnderLoad(t *testing.T) {
 			}
 			workers.Wait()
 			for i := range 4 {
-				unlock(t, lock(t, locks, fmt.Sprint(kind.name, i)))
+				drill.Unlock(t, drill.Lock(t, locks, fmt.Sprint(kind.name, i)))
 			}
 		})
-	}
-}
-
-// watch returns what a store tells one client.
-func watch(t *testing.T, s *redisstore.Store) <-chan dibs.Event {
-	t.Helper()
-	events := make(chan dibs.Event, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	var watching sync.WaitGroup
-	watching.Go(func() { _ = s.Watch(ctx, "host:1:test", func(e dibs.Event) { events <- e }) })
-	t.Cleanup(func() {
-		start := time.Now()
-		cancel()
-		watching.Wait()
-		if took := time.Since(start); took > 500*time.Millisecond {
-			t.Errorf("Watch ended %v after its context", took)
-		}
-	})
-	return events
-}
-
-func wantEvent(t *testing.T, events <-chan dibs.Event, kind dibs.EventKind, bar time.Duration) {
-	t.Helper()
-	select {
-	case e := <-events:
-		if e.Kind != kind {
-			t.Fatalf("event %+v, want %v", e, kind)
-		}
-	case <-time.After(bar):
-		t.Fatalf("no event %v within %v", kind, bar)
 	}
 }
 
@@ -198,15 +136,15 @@ func TestWatchOverFaults(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, server.Addr())
-			events := watch(t, redigo.New(kind.open(t, proxy.Addr())))
-			wantEvent(t, events, dibs.Up, generous)
+			events := drill.Watch(t, redigo.New(kind.open(t, proxy.Addr())))
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			proxy.Reset()
-			wantEvent(t, events, dibs.Down, generous)
-			wantEvent(t, events, dibs.Up, generous)
+			drill.WantEvent(t, events, dibs.Down, drill.Generous)
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			proxy.Freeze()
-			wantEvent(t, events, dibs.Down, 5*time.Second)
+			drill.WantEvent(t, events, dibs.Down, 5*time.Second)
 			proxy.Heal()
-			wantEvent(t, events, dibs.Up, generous)
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			select {
 			case e := <-events:
 				t.Errorf("event %+v on an idle connection", e)
@@ -226,14 +164,14 @@ func TestWatchEndsWhileDialling(t *testing.T) {
 		<-hang
 		return nil, errors.New("late")
 	}}
-	events := watch(t, redigo.New(p))
-	wantEvent(t, events, dibs.Down, 5*time.Second)
+	events := drill.Watch(t, redigo.New(p))
+	drill.WantEvent(t, events, dibs.Down, 5*time.Second)
 }
 
 func TestPoolWithoutDial(t *testing.T) {
 	t.Parallel()
 	s := redigo.New(&redis.Pool{})
-	wantEvent(t, watch(t, s), dibs.Down, generous)
+	drill.WantEvent(t, drill.Watch(t, s), dibs.Down, drill.Generous)
 	if _, err := join(t, s).Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
 		t.Errorf("have %v, want unavailable", err)
 	}
@@ -243,13 +181,13 @@ func TestPoolWithoutDial(t *testing.T) {
 // returns how.
 func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.Acquired {
 	t.Helper()
-	l := lock(t, holder, job)
+	l := drill.Lock(t, holder, job)
 	waits := make(chan struct{})
 	how := make(chan dibs.Acquired, 1)
 	entered := make(chan *dibs.Lease, 1)
 	go func() {
 		defer close(entered)
-		l, err := waiter.Mutex(job).Lock(within(t, generous), dibs.Observe(dibs.Hooks{
+		l, err := waiter.Mutex(job).Lock(drill.Within(t, drill.Generous), dibs.Observe(dibs.Hooks{
 			Waiting:  func(dibs.Waiting) { close(waits) },
 			Acquired: func(a dibs.Acquired) { how <- a },
 		}))
@@ -260,11 +198,11 @@ func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.Acquired {
 		entered <- l
 	}()
 	<-waits
-	unlock(t, l)
+	drill.Unlock(t, l)
 	if l = <-entered; l == nil {
 		t.FailNow()
 	}
-	unlock(t, l)
+	drill.Unlock(t, l)
 	return <-how
 }
 
@@ -301,7 +239,7 @@ func TestNoChannels(t *testing.T) {
 	for range 5 {
 		handOver(t, holder, waiter)
 	}
-	eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
+	drill.Eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
 	if n := degraded.Load(); n != 1 || !strings.Contains((*why.Load()).Error(), "NOPERM") {
 		t.Errorf("Degraded was called %d times, with %v: want once, with NOPERM", n, *why.Load())
 	}
@@ -313,9 +251,9 @@ func TestScriptsForgotten(t *testing.T) {
 	for _, kind := range pools {
 		locks := join(t, redigo.New(kind.open(t, server.Addr())))
 		for range 5 {
-			l := lock(t, locks, job)
+			l := drill.Lock(t, locks, job)
 			server.MustCmd(t, "SCRIPT", "FLUSH")
-			unlock(t, l)
+			drill.Unlock(t, l)
 			server.MustCmd(t, "SCRIPT", "FLUSH")
 		}
 	}
@@ -327,9 +265,9 @@ func TestList(t *testing.T) {
 	for name, s := range map[string]*redisstore.Store{"pool": redigo.New(p), "cluster": cluster(t, []string{node})} {
 		locks := join(t, s)
 		for _, n := range []string{"a1", "a2", "b"} {
-			defer lock(t, locks, n).Unlock()
+			defer drill.Lock(t, locks, n).Unlock()
 		}
-		have, err := s.List(within(t, generous), "a*")
+		have, err := s.List(drill.Within(t, drill.Generous), "a*")
 		slices.Sort(have)
 		if err != nil || !slices.Equal(have, []string{"a1", "a2"}) {
 			t.Errorf("%s: have %q, %v", name, have, err)
@@ -341,7 +279,7 @@ func TestPassword(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--requirepass", "secret")
 	locks := join(t, redigo.New(pool(t, server.Addr(), redis.DialPassword("secret"))))
-	unlock(t, lock(t, locks, job))
+	drill.Unlock(t, drill.Lock(t, locks, job))
 	for word, options := range map[string][]redis.DialOption{"NOAUTH": nil, "WRONGPASS": {redis.DialPassword("wrong")}} {
 		_, err := join(t, redigo.New(pool(t, server.Addr(), options...))).Mutex(job).Lock(t.Context())
 		var says redisstore.ServerError
@@ -366,7 +304,7 @@ func TestFullPool(t *testing.T) {
 				for i := range 50 {
 					callers.Go(func() {
 						for range 5 {
-							l, err := locks.Mutex(fmt.Sprint(i)).TryLock(within(t, generous))
+							l, err := locks.Mutex(fmt.Sprint(i)).TryLock(drill.Within(t, drill.Generous))
 							if err == nil {
 								err = l.Unlock()
 							}
@@ -397,7 +335,7 @@ func TestReplicas(t *testing.T) {
 			t.Parallel()
 			locks := join(t, s)
 			for range 2 { // the second time it is known that there are too few
-				_, err := locks.Mutex(job).TryLock(within(t, generous))
+				_, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
 				var few *redisstore.ReplicasError
 				if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &few) || few.Have != 0 || few.Want != 1 {
 					t.Fatalf("have %v, want 0 of 1 replicas", err)
@@ -430,11 +368,11 @@ func TestDemotion(t *testing.T) {
 	}}
 	t.Cleanup(func() { p.Close() })
 	locks := join(t, redigo.New(p))
-	unlock(t, lock(t, locks, job))
+	drill.Unlock(t, drill.Lock(t, locks, job))
 	old.MustCmd(t, "REPLICAOF", "127.0.0.1", "1")
 	to(master)
-	eventually(t, "it finds the new master", func() bool {
-		l, err := locks.Mutex(job).TryLock(within(t, generous))
+	drill.Eventually(t, "it finds the new master", func() bool {
+		l, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
 		return err == nil && l.Unlock() == nil
 	})
 }
@@ -454,15 +392,15 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 			s = redigo.NewCluster([]string{proxy.Addr()}, func(string) *redis.Pool { return p })
 		}
 		locks := dibs.New(s)
-		unlock(t, lock(t, locks, job))
+		drill.Unlock(t, drill.Lock(t, locks, job))
 		handOver(t, locks, locks)
 		proxy.Freeze()
-		_, _ = locks.Mutex(job).Lock(within(t, 100*time.Millisecond))
+		_, _ = locks.Mutex(job).Lock(drill.Within(t, 100*time.Millisecond))
 		locks.Close()
 		p.Close()
 		proxy.Close()
 	}
-	for end := time.Now().Add(generous); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) { // polls
+	for end := time.Now().Add(drill.Generous); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) { // polls
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])

@@ -15,9 +15,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// generous bounds what must happen and is not measured, on a machine that is busy.
-const generous = 30 * time.Second
-
 // job is the name that the tests contend for, and key its key in Redis.
 const (
 	job = "job"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	dibsrueidis "github.com/dibslock/dibs/redisstore/rueidis"
@@ -39,9 +40,9 @@ func TestClosedRueidisClient(t *testing.T) {
 			t.Parallel()
 			client := dial(t, start(t).Addr())
 			locks := open(t, client)
-			l := lock(t, locks, job)
+			l := drill.Lock(t, locks, job)
 			client.Close()
-			eventually(t, "all connections are closed", func() bool {
+			drill.Eventually(t, "all connections are closed", func() bool {
 				return errors.Is(client.Do(t.Context(), client.B().Ping().Build()).Error(), rueidis.ErrClosing)
 			})
 			start := time.Now()
@@ -69,18 +70,18 @@ func TestMuteServer(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 			locks := open(t, dial(t, proxy.Addr(), state))
-			unlock(t, lock(t, locks, job))
+			drill.Unlock(t, drill.Lock(t, locks, job))
 			for range 3 {
 				proxy.Freeze()
 				start := time.Now()
-				_, err := locks.Mutex(job).Lock(within(t, 300*time.Millisecond))
+				_, err := locks.Mutex(job).Lock(drill.Within(t, 300*time.Millisecond))
 				if took := time.Since(start); took > 450*time.Millisecond {
 					t.Errorf("a call with 300ms took %v", took)
 				}
 				mustBe(t, err, dibs.ErrUnavailable)
 				mustBe(t, err, context.DeadlineExceeded)
 				proxy.Thaw()
-				unlock(t, lock(t, locks, job))
+				drill.Unlock(t, drill.Lock(t, locks, job))
 			}
 		})
 	}
@@ -96,17 +97,17 @@ func TestMuteConnection(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 			single := func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }
 			locks := open(t, dial(t, proxy.Addr(), state, single))
-			held := lock(t, locks, "held", dibs.TTL(4*time.Second))
+			held := drill.Lock(t, locks, "held", dibs.TTL(4*time.Second))
 			muted := proxy.MuteNextReply(key)
 			start := time.Now()
-			unlock(t, lock(t, locks, job))
+			drill.Unlock(t, drill.Lock(t, locks, job))
 			<-muted
 			t.Logf("FIGURE mute connection: entry after %v", time.Since(start))
 			if took := time.Since(start); took > 3*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			time.Sleep(6 * time.Second) // until the lease would have ended
-			unlock(t, held)
+			drill.Unlock(t, held)
 		})
 	}
 }
@@ -127,7 +128,7 @@ func TestReset(t *testing.T) {
 			for range 8 {
 				group.Go(func() {
 					for ctx.Err() == nil {
-						l, err := locks.Mutex(job).Lock(within(t, generous))
+						l, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous))
 						if err != nil {
 							t.Errorf("lock: %v", err)
 							return
@@ -145,40 +146,14 @@ func TestReset(t *testing.T) {
 			}
 			for range 10 {
 				before := pairs.Load()
-				eventually(t, "it goes on", func() bool { return pairs.Load() > before+20 })
+				drill.Eventually(t, "it goes on", func() bool { return pairs.Load() > before+20 })
 				proxy.Reset()
 			}
 			before := pairs.Load()
-			eventually(t, "it goes on", func() bool { return pairs.Load() > before+20 })
+			drill.Eventually(t, "it goes on", func() bool { return pairs.Load() > before+20 })
 			stop()
 			group.Wait()
 		})
-	}
-}
-
-// watch tells the events of a subscription.
-func watch(t *testing.T, client rueidis.Client) <-chan dibs.Event {
-	t.Helper()
-	events := make(chan dibs.Event, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	var done sync.WaitGroup
-	done.Go(func() { _ = dibsrueidis.New(client).Watch(ctx, "me", func(e dibs.Event) { events <- e }) })
-	t.Cleanup(func() {
-		cancel()
-		done.Wait()
-	})
-	return events
-}
-
-func wantEvent(t *testing.T, events <-chan dibs.Event, kind dibs.EventKind, d time.Duration) {
-	t.Helper()
-	select {
-	case e := <-events:
-		if e.Kind != kind {
-			t.Fatalf("%+v, want kind %v", e, kind)
-		}
-	case <-time.After(d):
-		t.Fatalf("no event of kind %v within %v", kind, d)
 	}
 }
 
@@ -191,12 +166,12 @@ func TestSubscriptionComesBack(t *testing.T) {
 			t.Parallel()
 			server := start(t)
 			client := dial(t, server.Addr())
-			events := watch(t, client)
-			wantEvent(t, events, dibs.Up, generous)
+			events := drill.Watch(t, dibsrueidis.New(client))
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			for range 3 {
 				server.MustCmd(t, "CLIENT", "KILL", "TYPE", "pubsub")
-				wantEvent(t, events, dibs.Down, time.Second)
-				wantEvent(t, events, dibs.Up, time.Second)
+				drill.WantEvent(t, events, dibs.Down, time.Second)
+				drill.WantEvent(t, events, dibs.Up, time.Second)
 			}
 		})
 	}
@@ -211,12 +186,12 @@ func TestSubscriptionGoesMute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-			events := watch(t, dial(t, proxy.Addr(), adjust))
-			wantEvent(t, events, dibs.Up, generous)
+			events := drill.Watch(t, dibsrueidis.New(dial(t, proxy.Addr(), adjust)))
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			proxy.Freeze()
-			wantEvent(t, events, dibs.Down, 5*time.Second)
+			drill.WantEvent(t, events, dibs.Down, 5*time.Second)
 			proxy.Thaw()
-			wantEvent(t, events, dibs.Up, generous)
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 		})
 	}
 }
@@ -253,13 +228,13 @@ func TestNoPassword(t *testing.T) {
 	server := redistest.Start(t)
 	client := dial(t, server.Addr())
 	locks := open(t, client)
-	unlock(t, lock(t, locks, job))
+	drill.Unlock(t, drill.Lock(t, locks, job))
 	// No user has a right or a password any more, and all connections are closed.
 	server.MustCmd(t, "ACL", "SETUSER", "default", "resetpass", ">secret")
 	client.Do(t.Context(), client.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Build())
-	eventually(t, "it is refused", func() bool {
+	drill.Eventually(t, "it is refused", func() bool {
 		start := time.Now()
-		_, err := locks.Mutex(job).Lock(within(t, generous))
+		_, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous))
 		var refusal redisstore.ServerError
 		if !errors.As(err, &refusal) {
 			return false
@@ -285,19 +260,19 @@ func TestNoChannels(t *testing.T) {
 	}}))
 	holder := open(t, dial(t, server.Addr()))
 	for range 5 {
-		l := lock(t, holder, job)
+		l := drill.Lock(t, holder, job)
 		waits := make(chan struct{})
 		go func() {
 			<-waits
-			unlock(t, l)
+			drill.Unlock(t, l)
 		}()
 		start := time.Now()
-		unlock(t, lock(t, locks, job, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }})))
+		drill.Unlock(t, drill.Lock(t, locks, job, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }})))
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("it took %v", took)
 		}
 	}
-	eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
+	drill.Eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
 	var refusal redisstore.ServerError
 	if n, err := degraded.Load(), *why.Load(); n != 1 || !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
 		t.Errorf("Degraded was called %d times with %v, want once with NOPERM", n, err)
@@ -333,7 +308,7 @@ func TestTooFewReplicas(t *testing.T) {
 			if took := time.Since(start); took > timeout/3 {
 				t.Errorf("to learn that it is taken took %v", took)
 			}
-			unlock(t, l)
+			drill.Unlock(t, l)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	dibsrueidis "github.com/dibslock/dibs/redisstore/rueidis"
 	"github.com/redis/rueidis"
@@ -28,12 +29,12 @@ func TestSlots(t *testing.T) {
 		}
 		group.Wait()
 	}
-	inAll(func(name string) { unlock(t, lock(t, locks, name)) })
+	inAll(func(name string) { drill.Unlock(t, drill.Lock(t, locks, name)) })
 	list, err := dibsrueidis.New(client).List(t.Context(), "*")
 	if err != nil || len(list) > 0 {
 		t.Errorf("%q, %v, want none", list, err)
 	}
-	held := lock(t, locks, job)
+	held := drill.Lock(t, locks, job)
 	slot := redistest.Slot(key)
 	from, err := cluster.MasterOf(slot)
 	if err != nil {
@@ -46,8 +47,8 @@ func TestSlots(t *testing.T) {
 	if err := cluster.Migrate(to, slot); err != nil {
 		t.Fatal(err)
 	}
-	unlock(t, held)
-	inAll(func(name string) { lock(t, locks, name) })
+	drill.Unlock(t, held)
+	inAll(func(name string) { drill.Lock(t, locks, name) })
 	list, err = dibsrueidis.New(client).List(t.Context(), "*")
 	slices.Sort(list)
 	slices.Sort(names)
@@ -61,7 +62,7 @@ func TestListWithReplicas(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
 	client := dial(t, cluster.Addrs()[0])
-	lock(t, open(t, client), job)
+	drill.Lock(t, open(t, client), job)
 	var replica *redistest.Server
 	for _, s := range cluster.Nodes() {
 		if role, _ := s.MustCmd(t, "ROLE").([]any); role[0] == "slave" {
@@ -69,7 +70,7 @@ func TestListWithReplicas(t *testing.T) {
 		}
 	}
 	replica.Kill()
-	list, err := dibsrueidis.New(client).List(within(t, generous), "*")
+	list, err := dibsrueidis.New(client).List(drill.Within(t, drill.Generous), "*")
 	if err != nil || !slices.Equal(list, []string{job}) {
 		t.Errorf("%q, %v, want the one", list, err)
 	}
@@ -86,12 +87,12 @@ func TestPlannedFailover(t *testing.T) {
 		t.Fatalf("the client is for %s", client.Mode())
 	}
 	locks := open(t, client)
-	unlock(t, lock(t, locks, job))
+	drill.Unlock(t, drill.Lock(t, locks, job))
 	if _, err := group.Failover(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it locks again", func() bool {
-		l, err := locks.Mutex(job).Lock(within(t, generous))
+	drill.Eventually(t, "it locks again", func() bool {
+		l, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous))
 		return err == nil && l.Unlock() == nil
 	})
 }

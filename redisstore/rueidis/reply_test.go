@@ -130,19 +130,3 @@ func serve(c net.Conn, answer string) {
 		}
 	}
 }
-
-func TestSpans(t *testing.T) {
-	t.Parallel()
-	node := func(host any, port int) []any { return []any{host, int64(port), "id"} }
-	ranges := []any{
-		[]any{int64(0), int64(5), node("10.0.0.1", 1), node("10.0.0.9", 9)},
-		[]any{int64(6), int64(7), node("", 2)},
-		[]any{int64(8), int64(8), node("10.0.0.1", 1)},
-		[]any{int64(9), int64(9), node("fe80::1", 3)},
-		"nonsense", []any{int64(1)}, []any{int64(1), int64(2), []any{}},
-	}
-	want := []span{{0, 5, "10.0.0.1:1"}, {6, 7, "10.0.0.7:2"}, {8, 8, "10.0.0.1:1"}, {9, 9, "[fe80::1]:3"}}
-	if have := spans(ranges, "10.0.0.7:7"); !reflect.DeepEqual(have, want) {
-		t.Errorf("%v, want %v", have, want)
-	}
-}

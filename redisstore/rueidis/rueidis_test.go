@@ -1,7 +1,6 @@
 package rueidis_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	dibsrueidis "github.com/dibslock/dibs/redisstore/rueidis"
 	"github.com/dibslock/dibs/storetest"
@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	generous = 30 * time.Second // for what must happen and is not measured
-	ttl      = 2 * time.Second
+	ttl = 2 * time.Second
 
 	job = "job" // the name that the tests contend for
 	key = "lock:job"
@@ -69,29 +68,6 @@ func open(t *testing.T, client rueidis.Client, options ...dibs.Option) *dibs.Cli
 	return c
 }
 
-func lock(t *testing.T, c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
-	t.Helper()
-	l, err := c.Mutex(name).Lock(within(t, generous), options...)
-	if err != nil {
-		t.Fatalf("lock %q: %v", name, err)
-	}
-	return l
-}
-
-func unlock(t *testing.T, l *dibs.Lease) {
-	t.Helper()
-	if err := l.Unlock(); err != nil {
-		t.Fatalf("unlock %q: %v", l.Name(), err)
-	}
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // A waiter gets its turn by push, on both kinds of server.
 func TestPushedHandOff(t *testing.T) {
 	t.Parallel()
@@ -103,13 +79,13 @@ func TestPushedHandOff(t *testing.T) {
 			server := start(t)
 			holder, waiter := open(t, dial(t, server.Addr())), open(t, dial(t, server.Addr()))
 			listening(t, server, waiter)
-			l := lock(t, holder, job)
+			l := drill.Lock(t, holder, job)
 			waits, pushed := make(chan struct{}), make(chan bool, 1)
 			go func() {
 				<-waits
-				unlock(t, l)
+				drill.Unlock(t, l)
 			}()
-			unlock(t, lock(t, waiter, job, dibs.Observe(dibs.Hooks{
+			drill.Unlock(t, drill.Lock(t, waiter, job, dibs.Observe(dibs.Hooks{
 				Waiting:  func(dibs.Waiting) { close(waits) },
 				Acquired: func(a dibs.Acquired) { pushed <- a.Pushed },
 			})))
@@ -123,22 +99,13 @@ func TestPushedHandOff(t *testing.T) {
 // listening locks once with a client, and waits until the server has its subscription.
 func listening(t *testing.T, server *redistest.Server, c *dibs.Client) {
 	t.Helper()
-	l := lock(t, c, "warm")
-	unlock(t, l)
+	l := drill.Lock(t, c, "warm")
+	drill.Unlock(t, l)
 	channel := "dibs:c:" + strings.Join(strings.SplitN(l.Token(), ":", 4)[:3], ":")
-	eventually(t, "the client listens", func() bool {
+	drill.Eventually(t, "the client listens", func() bool {
 		list, _ := server.MustCmd(t, "PUBSUB", "NUMSUB", channel).([]any)
 		return len(list) == 2 && list[1] == int64(1)
 	})
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(generous); !holds(); time.Sleep(time.Millisecond) { // polls
-		if time.Now().After(end) {
-			t.Fatalf("still waiting that %s", what)
-		}
-	}
 }
 
 func TestList(t *testing.T) {
@@ -151,7 +118,7 @@ func TestList(t *testing.T) {
 			client := dial(t, start(t).Addr())
 			locks := open(t, client)
 			for _, name := range []string{"a1", "a2", "b"} {
-				lock(t, locks, name)
+				drill.Lock(t, locks, name)
 			}
 			names, err := dibsrueidis.New(client).List(t.Context(), "a*")
 			slices.Sort(names)
@@ -168,9 +135,9 @@ func TestScriptFlush(t *testing.T) {
 	server := redistest.Start(t)
 	locks := open(t, dial(t, server.Addr()))
 	for range 3 {
-		l := lock(t, locks, job)
+		l := drill.Lock(t, locks, job)
 		server.MustCmd(t, "SCRIPT", "FLUSH")
-		unlock(t, l)
+		drill.Unlock(t, l)
 		server.MustCmd(t, "SCRIPT", "FLUSH")
 	}
 }

@@ -1,0 +1,83 @@
+package drill
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// Generous bounds what must happen and is not measured, on a machine that is busy.
+const Generous = 30 * time.Second
+
+// Steps of which the adapters' own tests are made.
+
+// Lock takes a name, or ends the test.
+func Lock(t *testing.T, c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
+	t.Helper()
+	l, err := c.Mutex(name).Lock(Within(t, Generous), options...)
+	if err != nil {
+		t.Fatalf("lock %q: %v", name, err)
+	}
+	return l
+}
+
+// Unlock gives a name back, or ends the test.
+func Unlock(t *testing.T, l *dibs.Lease) {
+	t.Helper()
+	if err := l.Unlock(); err != nil {
+		t.Fatalf("unlock %q: %v", l.Name(), err)
+	}
+}
+
+// Within returns a context that ends after so long.
+func Within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Eventually asks until something holds.
+func Eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Generous); !holds(); time.Sleep(time.Millisecond) { // polls
+		if time.Now().After(end) {
+			t.Fatalf("still waiting that %s", what)
+		}
+	}
+}
+
+// Watch returns what a store tells one client, until the test ends.
+func Watch(t *testing.T, s dibs.Store) <-chan dibs.Event {
+	t.Helper()
+	events := make(chan dibs.Event, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = s.Watch(ctx, "host:1:test", func(e dibs.Event) { events <- e }) })
+	t.Cleanup(func() {
+		const soon = 500 * time.Millisecond
+		start := time.Now()
+		cancel()
+		watching.Wait()
+		if took := time.Since(start); took > soon {
+			t.Errorf("Watch ended %v after its context", took)
+		}
+	})
+	return events
+}
+
+// WantEvent checks what is told next, and that it is told soon enough.
+func WantEvent(t *testing.T, events <-chan dibs.Event, kind dibs.EventKind, within time.Duration) {
+	t.Helper()
+	select {
+	case e := <-events:
+		if e.Kind != kind {
+			t.Fatalf("event %+v, want %v", e, kind)
+		}
+	case <-time.After(within):
+		t.Fatalf("no event %v within %v", kind, within)
+	}
+}

@@ -1,0 +1,63 @@
+package slots
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// A Range is slots that one master has.
+type Range struct {
+	First, Last int
+	Nodes       []string // host:port each: the master, and its replicas
+}
+
+// Master is the address of the one that has them.
+func (r Range) Master() string { return r.Nodes[0] }
+
+// Parse reads the reply to CLUSTER SLOTS of the node at an address: first slot, last
+// slot, master, replicas.
+func Parse(reply any, from string) ([]Range, error) {
+	list, ok := reply.([]any)
+	if !ok || len(list) == 0 {
+		return nil, fmt.Errorf("%s: no node has any slot: CLUSTER SLOTS gave %v", from, reply)
+	}
+	var ranges []Range
+	for _, item := range list {
+		r, ok := parse(item, from)
+		if !ok {
+			return nil, fmt.Errorf("%s: CLUSTER SLOTS gave %v", from, item)
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
+}
+
+func parse(item any, from string) (r Range, ok bool) {
+	fields, _ := item.([]any)
+	if len(fields) < 3 {
+		return r, false
+	}
+	first, ok1 := fields[0].(int64)
+	last, ok2 := fields[1].(int64)
+	for _, field := range fields[2:] {
+		node, _ := field.([]any)
+		if len(node) < 2 {
+			return r, false
+		}
+		host, _ := node[0].(string)
+		port, _ := node[1].(int64)
+		r.Nodes = append(r.Nodes, Address(host, strconv.FormatInt(port, 10), from))
+	}
+	r.First, r.Last = int(first), int(last)
+	return r, ok1 && ok2
+}
+
+// Address is that of a node as another one tells it, which leaves out the host, or puts
+// "?" there, if it does not know its own.
+func Address(host, port, from string) string {
+	if host == "" || host == "?" {
+		host, _, _ = net.SplitHostPort(from)
+	}
+	return net.JoinHostPort(host, port)
+}

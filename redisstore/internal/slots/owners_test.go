@@ -1,0 +1,43 @@
+package slots
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	node := func(host any, port int) []any { return []any{host, int64(port), "id"} }
+	reply := []any{
+		[]any{int64(0), int64(5), node("10.0.0.1", 1), node("10.0.0.9", 9)},
+		[]any{int64(6), int64(7), node("", 2)},
+		[]any{int64(8), int64(8), node("?", 3), node(nil, 4)},
+		[]any{int64(9), int64(9), node("fe80::1", 3)},
+	}
+	want := []Range{
+		{0, 5, []string{"10.0.0.1:1", "10.0.0.9:9"}},
+		{6, 7, []string{"10.0.0.7:2"}},
+		{8, 8, []string{"10.0.0.7:3", "10.0.0.7:4"}},
+		{9, 9, []string{"[fe80::1]:3"}},
+	}
+	have, err := Parse(reply, "10.0.0.7:7")
+	if err != nil || !reflect.DeepEqual(have, want) {
+		t.Errorf("%v, %v, want %v", have, err, want)
+	}
+	if master := have[0].Master(); master != "10.0.0.1:1" {
+		t.Errorf("the master is %s", master)
+	}
+}
+
+func TestParseNonsense(t *testing.T) {
+	for what, reply := range map[string]any{
+		"nothing": nil, "no ranges": []any{}, "text": "OK", "no list": []any{"nonsense"},
+		"no nodes":   []any{[]any{int64(1), int64(2)}},
+		"empty node": []any{[]any{int64(1), int64(2), []any{}}},
+		"no numbers": []any{[]any{"1", "2", []any{"host", int64(1)}}},
+	} {
+		if ranges, err := Parse(reply, "10.0.0.7:7"); err == nil || !strings.Contains(err.Error(), "10.0.0.7:7") {
+			t.Errorf("%s: %v, %v, want an error that says who", what, ranges, err)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+// Package slots knows the slots of Redis Cluster: which one a key is in, and which
+// server has it.
+package slots
+
+import "sync"
+
+// Count is how many there are.
+const Count = 16384
+
+// Text is a key in either form: the hot path has it in a buffer.
+type Text interface{ ~string | ~[]byte }
+
+// Hashed returns the part of a key that decides its slot: what is between the
+// first { and the first } after it, unless that is nothing; else all.
+func Hashed[T Text](key T) T {
+	open := index(key, '{', 0)
+	if open < 0 {
+		return key
+	}
+	end := index(key, '}', open)
+	if end <= open+1 {
+		return key
+	}
+	return key[open+1 : end]
+}
+
+func index[T Text](s T, c byte, from int) int {
+	for i := from; i < len(s); i++ {
+		if s[i] == c {
+			return i
+		}
+	}
+	return -1
+}
+
+// Of returns the slot of a key.
+func Of[T Text](key T) int { return int(crc16(Hashed(key))) % Count }
+
+// crc16 is the XMODEM variant that Redis Cluster hashes keys with.
+func crc16[T Text](s T) uint16 {
+	table := crcTable()
+	var crc uint16
+	for i := range len(s) {
+		crc = crc<<8 ^ table[byte(crc>>8)^s[i]]
+	}
+	return crc
+}
+
+var crcTable = sync.OnceValue(func() *[256]uint16 {
+	var table [256]uint16
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+		table[i] = crc
+	}
+	return &table
+})

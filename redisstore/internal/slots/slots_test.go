@@ -1,0 +1,73 @@
+package slots
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCRC16(t *testing.T) {
+	for text, want := range map[string]uint16{"": 0, "123456789": 0x31c3} {
+		if have := crc16(text); have != want {
+			t.Errorf("crc16(%q) = %#x, want %#x", text, have, want)
+		}
+		if have := crc16([]byte(text)); have != want {
+			t.Errorf("crc16 of the bytes of %q = %#x, want %#x", text, have, want)
+		}
+	}
+}
+
+// The examples of the Redis Cluster specification, and what lies beside them.
+func TestHashTag(t *testing.T) {
+	for key, want := range map[string]string{
+		"":                      "",
+		"foo":                   "foo",
+		"{user1000}.following":  "user1000",
+		"{user1000}.followers":  "user1000",
+		"foo{}{bar}":            "foo{}{bar}",
+		"foo{{bar}}zap":         "{bar",
+		"foo{bar}{zap}":         "bar",
+		"{}":                    "{}",
+		"{":                     "{",
+		"}":                     "}",
+		"}{":                    "}{",
+		"}{a}":                  "a",
+		"a{b":                   "a{b",
+		"a}b":                   "a}b",
+		"{a}":                   "a",
+		"{{a}":                  "{a",
+		"{a}b}":                 "a",
+		"{ }":                   " ",
+		"naïve{路}":              "路",
+		"{a\x00b}\r\n{c}":       "a\x00b",
+		strings.Repeat("{", 99): strings.Repeat("{", 99),
+	} {
+		if have := Hashed(key); have != want {
+			t.Errorf("Hashed(%q) = %q, want %q", key, have, want)
+		}
+		if have := string(Hashed([]byte(key))); have != want {
+			t.Errorf("Hashed, of the bytes of %q, = %q, want %q", key, have, want)
+		}
+	}
+}
+
+// What CLUSTER KEYSLOT says.
+func TestOf(t *testing.T) {
+	for key, want := range map[string]int{
+		"":                     0,
+		"foo":                  12182,
+		"bar":                  5061,
+		"hello":                866,
+		"123456789":            0x31c3,
+		"user1000":             3443,
+		"{user1000}.following": 3443,
+		"foo{{bar}}zap":        4015,
+		"{bar":                 4015,
+	} {
+		if have := Of(key); have != want {
+			t.Errorf("Of(%q) = %d, want %d", key, have, want)
+		}
+	}
+	if Of("foo{}{bar}") == Of("bar") {
+		t.Error("foo{}{bar} lies with bar: an empty tag is none")
+	}
+}
