@@ -17,6 +17,7 @@ var drills = drill.Opener{
 	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
 		return dibsrueidis.New(dial(t, addrs[0], func(o *rueidis.ClientOption) {
 			o.InitAddress, o.Sentinel.MasterSet = addrs, master
+			o.Sentinel.TopologyRefreshInterval = 100 * time.Millisecond // see the package
 		}), options...)
 	},
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {

@@ -12,6 +12,10 @@
 // longer than many a lease lasts. Leave room in BlockingPoolSize, for a connection to
 // listen on too.
 //
+// With Sentinel set SentinelOption.TopologyRefreshInterval, to 100 ms say. Without it
+// rueidis waits for what the one sentinel tells that it listens to, which may learn of a
+// promotion a second or two after it.
+//
 // WithReplicas takes a connection for each write, and asks it twice: rueidis tells
 // the replies of one pipeline only when it has all of them, and who is refused would
 // wait for the replicas too.
