@@ -136,6 +136,17 @@ func (e *UnavailableError) Error() string {
 // Unwrap makes errors.Is find ErrUnavailable and the cause.
 func (e *UnavailableError) Unwrap() []error { return both(ErrUnavailable, e.Cause) }
 
+// A RestartedError is why a node of a quorum does not vote: it may have forgotten a lease
+// that has not ended yet.
+type RestartedError struct {
+	Node string        // which store it is
+	Left time.Duration // until it votes
+}
+
+func (e *RestartedError) Error() string {
+	return fmt.Sprintf("node %s was restarted, or is new, and votes again in %v: it may have forgotten a lease", e.Node, e.Left.Round(time.Millisecond))
+}
+
 func both(kind, cause error) []error {
 	if cause == nil {
 		return []error{kind}

@@ -211,9 +211,11 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 
 // holds appends what the store is asked to extend. The caller holds c.mu.
 func (h *hold) holds(to []Hold, ttl time.Duration) []Hold {
-	to = append(to, Hold{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl})
+	one := Hold{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl, Weight: h.weight, Limit: h.limit}
+	to = append(to, one)
 	for _, p := range h.more {
-		to = append(to, Hold{Name: p.name, Token: h.token, Client: h.c.id, Fence: p.fence, TTL: ttl})
+		one.Name, one.Fence = p.name, p.fence
+		to = append(to, one)
 	}
 	return to
 }

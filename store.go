@@ -109,6 +109,17 @@ type Claim struct {
 	Limit  int           // how much may be held at once
 	Queue  bool          // join the queue if the name is taken
 	Until  time.Time     // the claim is void after this instant, on this process' clock
+	Ballot *Ballot       // what a quorum asks of its nodes, nil of a store alone
+}
+
+// A Ballot is what one store is asked beside the claim or release itself when it is a
+// node of a quorum, which needs the votes of most. A store that cannot be one says
+// ErrInvalid to it.
+type Ballot struct {
+	Ticket uint64        // the place in the queue: the smaller is served first, on all nodes
+	Fence  uint64        // the least fence for whom this grants, or hands on to
+	Memory time.Duration // grant nothing before everything of so long ago is remembered
+	Yield  bool          // if the claim holds and an older one waits, that one is to have it
 }
 
 // Alone reports whether the claim tolerates no other holder.
@@ -122,7 +133,8 @@ func (c Claim) HandoffTTL() time.Duration { return min(ClaimTTL, c.TTL) }
 // An Answer is what Acquire found.
 type Answer struct {
 	Held  bool
-	Fence uint64 // if Held
+	Fence uint64 // if Held. Else, to a ballot: no fence granted so far is larger
+	Node  string // to a ballot: which store this is. One that forgets everything is another
 
 	// If not Held:
 	Name      string        // of a claim on several names, one that is taken
@@ -130,6 +142,7 @@ type Answer struct {
 	Remaining time.Duration // until the first holder expires; negative if it never does
 	Ticket    uint64        // the place in the queue, zero if not queued
 	Position  int           // 1 is served next, zero if not queued
+	Round     uint64        // of a quorum: which question it was
 }
 
 // Kept follows the token of a holding that is over, while its name is kept taken: so
@@ -143,6 +156,8 @@ type Release struct {
 	Fence uint64        // the holder's fence, zero if unknown
 	Keep  time.Duration // keep the name taken for so long yet, by the token and Kept
 	Until time.Time     // Release has returned by then
+
+	Ballot *Ballot // see Claim
 }
 
 // A Hold names a holding to be extended. The store may note its fence and client,
@@ -153,6 +168,8 @@ type Hold struct {
 	Client string
 	Fence  uint64 // zero if unknown
 	TTL    time.Duration
+	Weight int // of
+	Limit  int
 }
 
 // An EventKind says what an Event tells.
@@ -181,6 +198,8 @@ type Event struct {
 	Token  string
 	Fence  uint64
 	Ticket uint64
+	Node   string        // which store granted it, to a claim with a ballot
+	Round  uint64        // of a quorum: since which question it was granted
 	Age    time.Duration // how long ago the grant was sent off, zero if unknown
 	Err    error
 }

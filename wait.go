@@ -314,7 +314,7 @@ func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 			// answer that said "not yet": not before its question was sent. The
 			// ticket shows that it is that place which came up, and not one that
 			// was lost and taken anew since.
-			if e.Ticket == q.answer.Ticket && q.claim.Queue {
+			if e.Ticket == q.answer.Ticket && e.Round == q.answer.Round && q.claim.Queue {
 				return q.pushed(e)
 			}
 		case <-again:

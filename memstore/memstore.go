@@ -6,6 +6,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path"
@@ -20,7 +21,10 @@ import (
 // A Store is a dibs.Store in memory. It has no goroutine and no timer: what has
 // expired is found by whoever looks next. It is safe for concurrent use.
 type Store struct {
+	clock    func() time.Time
 	mu       sync.Mutex
+	node     string    // which store it is, to a quorum
+	since    time.Time // when it last forgot everything
 	names    map[string]*entry
 	watchers map[string][]*watcher // by client
 	fence    uint64                // the largest so far, of all names
@@ -58,9 +62,30 @@ type message struct {
 	event dibs.Event
 }
 
+// An Option adjusts a store.
+type Option func(*Store)
+
+// Clock makes the store keep time by another clock than time.Now: to see what one that
+// drifts or jumps does to those who hold.
+func Clock(now func() time.Time) Option { return func(s *Store) { s.clock = now } }
+
 // New returns an empty store.
-func New() *Store {
-	return &Store{names: make(map[string]*entry), watchers: make(map[string][]*watcher)}
+func New(options ...Option) *Store {
+	s := &Store{clock: time.Now, names: make(map[string]*entry), watchers: make(map[string][]*watcher), node: rand.Text()}
+	for _, o := range options {
+		o(s)
+	}
+	return s
+}
+
+// Restart makes the store forget everything, as a server does that comes back without
+// its data. Who watches goes on.
+func (s *Store) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.names)
+	s.fence, s.ticket = 0, 0
+	s.node, s.since = rand.Text(), s.clock()
 }
 
 // Groups implements dibs.Store: this one can take any names in one step.
@@ -73,7 +98,7 @@ func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) 
 	}
 	s.mu.Lock()
 	s.sweep()
-	now := time.Now()
+	now := s.clock()
 	var mail []message
 	var wanted []*entry
 	for _, name := range names(c) {
@@ -81,13 +106,48 @@ func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) 
 		mail = append(mail, s.serve(e, now, e.expire(now))...)
 		wanted = append(wanted, e)
 	}
-	answer := s.acquire(wanted, c, now)
+	answer, more, err := s.vote(wanted, c, now)
 	for _, name := range names(c) {
 		s.forget(name)
 	}
 	s.mu.Unlock()
-	send(mail)
-	return answer, nil
+	send(append(mail, more...))
+	return answer, err
+}
+
+// vote answers a claim, and first a ballot that is with it.
+func (s *Store) vote(wanted []*entry, c dibs.Claim, now time.Time) (answer dibs.Answer, mail []message, err error) {
+	if c.Ballot == nil {
+		return s.acquire(wanted, c, now), nil, nil
+	}
+	for _, e := range wanted {
+		held := e.holding(c.Token) >= 0
+		if left := s.forgetful(c, now); left > 0 && !held {
+			return answer, nil, &dibs.UnavailableError{
+				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RestartedError{Node: s.node, Left: left},
+			}
+		}
+		if c.Ballot.Yield && held && c.Queue && len(e.queue) > 0 && e.queue[0].before(c.Ballot.Ticket, c.Token) {
+			e.drop(c.Token)
+			s.queue([]*entry{e}, c, now)
+			mail = append(mail, s.serveBy(e, now, true, c.Ballot)...)
+		}
+	}
+	answer = s.acquire(wanted, c, now)
+	answer.Node = s.node
+	if !answer.Held {
+		answer.Fence = s.fence
+	}
+	return answer, mail, nil
+}
+
+// forgetful is how long the store must not grant a claim yet: it may have forgotten a
+// lease.
+func (s *Store) forgetful(c dibs.Claim, now time.Time) time.Duration {
+	if c.Ballot == nil || s.since.IsZero() {
+		return 0
+	}
+	return c.Ballot.Memory - now.Sub(s.since)
 }
 
 func names(c dibs.Claim) []string { return append([]string{c.Name}, c.With...) }
@@ -164,7 +224,7 @@ func (e *entry) open(c dibs.Claim) bool {
 
 // take makes a token the holder, or makes it hold longer.
 func (s *Store) take(wanted []*entry, c dibs.Claim, now time.Time) dibs.Answer {
-	fence := s.mint(now)
+	fence := s.mint(now, c.Ballot)
 	for _, e := range wanted {
 		e.leave(c.Token)
 		if i := e.holding(c.Token); i >= 0 {
@@ -184,14 +244,23 @@ func (s *Store) queue(wanted []*entry, c dibs.Claim, now time.Time) (ticket uint
 			ticket = e.queue[i].ticket
 		}
 	}
-	if ticket == 0 {
-		s.ticket++
+	switch {
+	case ticket != 0:
+	case c.Ballot != nil:
+		ticket = c.Ballot.Ticket
+	default:
+		s.ticket = max(s.ticket+1, uint64(now.UnixMicro()))
 		ticket = s.ticket
 	}
 	for _, e := range wanted {
 		i := e.waiting(c.Token)
 		if i < 0 {
-			i, _ = slices.BinarySearchFunc(e.queue, ticket, func(p place, t uint64) int { return cmp.Compare(p.ticket, t) })
+			i, _ = slices.BinarySearchFunc(e.queue, true, func(p place, _ bool) int {
+				if p.before(ticket, c.Token) {
+					return -1
+				}
+				return 1
+			})
 			e.queue = slices.Insert(e.queue, i, place{claim: c, ticket: ticket, joined: now})
 		}
 		e.queue[i].seen = now
@@ -206,7 +275,7 @@ func (s *Store) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) 
 		return dibs.Answer{}, err
 	}
 	var answer dibs.Answer
-	s.change(c.Name, func(e *entry, now time.Time) bool {
+	s.change(c.Name, c.Ballot, func(e *entry, now time.Time) bool {
 		i := e.holding(c.Token)
 		var h holder
 		if i >= 0 {
@@ -223,7 +292,7 @@ func (s *Store) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) 
 			}
 			return false
 		}
-		answer = dibs.Answer{Held: true, Fence: s.mint(now)}
+		answer = dibs.Answer{Held: true, Fence: s.mint(now, c.Ballot)}
 		e.hold(c, answer.Fence, later(h.expires, now.Add(c.TTL)))
 		return true
 	})
@@ -239,7 +308,7 @@ func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, err
 		return false, err
 	}
 	var told []message
-	broken := s.change(name, func(e *entry, _ time.Time) bool {
+	broken := s.change(name, nil, func(e *entry, _ time.Time) bool {
 		i := slices.IndexFunc(e.holders, func(h holder) bool { return fence != 0 && h.fence == fence })
 		if i < 0 {
 			return false
@@ -258,7 +327,7 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 		return err
 	}
 	for _, name := range names(c) {
-		s.change(name, func(e *entry, _ time.Time) bool {
+		s.change(name, c.Ballot, func(e *entry, _ time.Time) bool {
 			left, dropped := e.leave(c.Token), e.drop(c.Token)
 			return left || dropped
 		})
@@ -272,7 +341,7 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 		return false, err
 	}
 	var told []message
-	held := s.change(r.Name, func(e *entry, now time.Time) bool {
+	held := s.change(r.Name, r.Ballot, func(e *entry, now time.Time) bool {
 		i := e.holding(r.Token)
 		if r.Keep <= 0 || i < 0 {
 			return e.drop(r.Token)
@@ -289,13 +358,13 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 }
 
 // change runs f, which may end something, and serves who fits then.
-func (s *Store) change(name string, f func(*entry, time.Time) bool) bool {
+func (s *Store) change(name string, b *dibs.Ballot, f func(*entry, time.Time) bool) bool {
 	s.mu.Lock()
-	now := time.Now()
+	now := s.clock()
 	e := s.entry(name)
 	expired := e.expire(now)
 	changed := f(e, now)
-	mail := s.serve(e, now, expired || changed)
+	mail := s.serveBy(e, now, expired || changed, b)
 	s.forget(name)
 	s.mu.Unlock()
 	send(mail)
@@ -313,7 +382,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.clock()
 	for i, hold := range holds {
 		errs[i] = dibs.ErrLost
 		e := s.names[hold.Name]
@@ -360,7 +429,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	const most = 100
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.clock()
 	e := s.entry(name)
 	state := dibs.State{Name: name, Fence: s.fence}
 	var live []holder
@@ -410,7 +479,7 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: pattern %q: %w", dibs.ErrInvalid, pattern, err)
 		}
-		now := time.Now()
+		now := s.clock()
 		live := func(h holder) bool { return now.Before(h.expires) }
 		if matches && slices.ContainsFunc(e.holders, live) {
 			names = append(names, name)
@@ -440,7 +509,7 @@ func (s *Store) forget(name string) {
 // Who still waits there finds out by asking.
 func (s *Store) sweep() {
 	looks := 2
-	now := time.Now()
+	now := s.clock()
 	for name, e := range s.names {
 		if looks--; looks < 0 {
 			return
@@ -456,9 +525,17 @@ func (s *Store) sweep() {
 // fit blocks those behind it, or they would overtake it again and again; so does one
 // that wants more names. That one is asked to look, if something has changed.
 func (s *Store) serve(e *entry, now time.Time, changed bool) []message {
+	return s.serveBy(e, now, changed, nil)
+}
+
+// serveBy serves by the ballot of who makes room.
+func (s *Store) serveBy(e *entry, now time.Time, changed bool, b *dibs.Ballot) []message {
 	var mail []message
 	for len(e.queue) > 0 && e.fits(e.queue[0].claim) {
 		p := e.queue[0]
+		if s.forgetful(p.claim, now) > 0 {
+			break
+		}
 		if len(p.claim.With) > 0 {
 			if changed {
 				mail = append(mail, s.look(p))
@@ -466,9 +543,13 @@ func (s *Store) serve(e *entry, now time.Time, changed bool) []message {
 			break
 		}
 		e.queue = slices.Delete(e.queue, 0, 1)
-		fence := s.mint(now)
+		fence := s.mint(now, cmp.Or(b, p.claim.Ballot))
 		e.hold(p.claim, fence, now.Add(p.claim.HandoffTTL()))
-		mail = append(mail, s.to(p.claim.Client, dibs.Event{Kind: dibs.Granted, Token: p.claim.Token, Fence: fence, Ticket: p.ticket}))
+		granted := dibs.Event{Kind: dibs.Granted, Token: p.claim.Token, Fence: fence, Ticket: p.ticket}
+		if p.claim.Ballot != nil {
+			granted.Node = s.node
+		}
+		mail = append(mail, s.to(p.claim.Client, granted))
 		changed = true
 	}
 	return mail
@@ -490,9 +571,14 @@ func send(mail []message) {
 	}
 }
 
-// mint makes a fence: it grows with the clock, and also when the clock does not.
-func (s *Store) mint(now time.Time) uint64 {
-	s.fence = max(s.fence+1, uint64(now.UnixMicro()))
+// mint makes a fence: it grows with the clock, and also when the clock does not. That of
+// a ballot has the clock of a quorum.
+func (s *Store) mint(now time.Time, b *dibs.Ballot) uint64 {
+	at := uint64(now.UnixMicro())
+	if b != nil {
+		at = b.Fence
+	}
+	s.fence = max(s.fence+1, at)
 	return s.fence
 }
 
@@ -503,6 +589,12 @@ func (e *entry) expire(now time.Time) bool {
 	e.holders = slices.DeleteFunc(e.holders, func(h holder) bool { return !now.Before(h.expires) })
 	e.queue = slices.DeleteFunc(e.queue, func(p place) bool { return p.dead(now) })
 	return len(e.holders)+len(e.queue) < before
+}
+
+// before reports whether a place comes before another one: in each store the same, if
+// they have their tickets from a quorum.
+func (p place) before(ticket uint64, token string) bool {
+	return p.ticket < ticket || p.ticket == ticket && p.claim.Token < token
 }
 
 func (p place) dead(now time.Time) bool { return now.Sub(p.seen) >= dibs.ClaimTTL }

@@ -104,6 +104,7 @@ type party struct {
 	client string
 	seq    uint64
 	events chan dibs.Event
+	counts bool // the store does, as was tried
 }
 
 var parties atomic.Uint64

@@ -1,0 +1,298 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// straggle is how long an answer waits for nodes that have not said anything yet, once
+// enough others have.
+const straggle = 50 * time.Millisecond
+
+// Acquire implements dibs.Store: all nodes are asked at once, and the answer is there
+// when most have said the same, or cannot any more.
+func (s *Store) Acquire(ctx context.Context, q dibs.Claim) (dibs.Answer, error) {
+	if err := s.check(q); err != nil {
+		return dibs.Answer{}, err
+	}
+	if q.Until.IsZero() {
+		q.Until = time.Now().Add(operation)
+	}
+	if err := gone(ctx, "acquire", q.Name); err != nil {
+		return dibs.Answer{}, err
+	}
+	if !time.Now().Before(q.Until) {
+		return dibs.Answer{}, &dibs.UnavailableError{Op: "acquire", Name: q.Name, Cause: errLate}
+	}
+	s.mu.Lock()
+	c := s.begin(q)
+	s.mu.Unlock()
+	patience, end := time.NewTimer(straggle), time.NewTimer(time.Until(q.Until))
+	defer patience.Stop()
+	defer end.Stop()
+	for late, over := false, false; ; {
+		if answer, done, err := s.decide(c, late, over); done {
+			return answer, err
+		}
+		select {
+		case <-c.changed:
+		case <-patience.C:
+			late = true
+		case <-end.C:
+			late, over = true, true
+		case <-ctx.Done():
+			s.mu.Lock()
+			c.asking = false
+			s.giveUp(c)
+			s.mu.Unlock()
+			return dibs.Answer{}, gone(ctx, "acquire", q.Name)
+		}
+	}
+}
+
+var (
+	errLate = errors.New("the claim is void: it came too late")
+	errMute = errors.New("no answer in time")
+	errBoth = errors.New("it answers for another node, too: one server is named twice")
+)
+
+func (s *Store) check(q dibs.Claim) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case q.Ballot != nil:
+		return fmt.Errorf("%w: a quorum is no node of another one", dibs.ErrInvalid)
+	case q.Weight < 1 || q.Weight > q.Limit || q.Limit > dibs.Unlimited:
+		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, q.Name, q.Weight, q.Limit)
+	case !q.Alone() && q.Limit != dibs.Unlimited && len(s.nodes) > 1:
+		return fmt.Errorf("%w: %q: a quorum cannot count permits: two majorities may each see room for the last one", dibs.ErrInvalid, q.Name)
+	case len(q.With) > 0:
+		return fmt.Errorf("%w: claim on %q and others: a quorum takes one name at a time", dibs.ErrInvalid, q.Name)
+	case q.TTL <= 0:
+		return fmt.Errorf("%w: claim on %q for %v", dibs.ErrInvalid, q.Name, q.TTL)
+	case s.memory > 0 && q.TTL > s.memory:
+		return fmt.Errorf("%w: %q for %v: the longest lease of this quorum is %v: set Config.Longest, the same for all clients", dibs.ErrInvalid, q.Name, q.TTL, s.memory)
+	}
+	return dibs.CheckName(q.Name)
+}
+
+func gone(ctx context.Context, op, name string) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return &dibs.UnavailableError{Op: op, Name: name, Cause: context.Cause(ctx)}
+}
+
+// begin begins to ask for a claim. The caller holds s.mu.
+func (s *Store) begin(q dibs.Claim) *claim {
+	c := s.at(q.Token)
+	if !c.open || c.won { // it has no place to keep
+		c.ticket = s.clock.tick()
+	}
+	c.Claim, c.open, c.try = q, true, !q.Queue
+	s.again(c, false)
+	return c
+}
+
+// again asks all nodes. The caller holds s.mu.
+func (s *Store) again(c *claim, yield bool) {
+	c.round = s.clock.tick()
+	c.asking, c.won, c.fence, c.offers, c.offering = true, false, 0, 0, false
+	for _, l := range c.lanes {
+		s.ask(c, l, yield)
+	}
+}
+
+// decide returns the answer to a round, if there is one. late says that enough nodes need
+// not wait for the others any more, over that nobody does.
+func (s *Store) decide(c *claim, late, over bool) (answer dibs.Answer, done bool, err error) {
+	tell := func() {}
+	defer func() { tell() }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := c.count()
+	enough := n.said >= s.need
+	agreed := n.held >= s.need && s.agree(c)
+	switch {
+	case n.direct >= s.need && agreed:
+		c.asking, c.won = false, true
+		c.settled()
+		s.forget(c)
+		return dibs.Answer{Held: true, Fence: c.fence}, true, nil
+	case over && !enough, n.said+n.pending < s.need:
+		c.asking = false
+		err := s.unavailable("acquire", c.Name, c.errs())
+		var u *dibs.UnavailableError
+		if c.try || errors.As(err, &u) && u.Refused || !errors.As(err, &u) {
+			s.giveUp(c)
+		}
+		return dibs.Answer{}, true, err
+	case n.held >= s.need && !agreed && !over:
+	case c.try && enough && !over:
+		return s.try(c, n, late)
+	case over, enough && (late || n.pending == 0 || n.held >= s.need):
+		c.asking = false
+		answer = s.busy(c)
+		if c.try {
+			s.giveUp(c)
+		} else if agreed {
+			tell = s.grant(c)
+		}
+		return answer, true, nil
+	}
+	return answer, false, nil
+}
+
+// try decides on a claim that does not want to wait. If others want the name in the same
+// moment, each may have the votes of a few nodes: then it stands in line with them until
+// the oldest has them all. The caller holds s.mu.
+func (s *Store) try(c *claim, n count, late bool) (answer dibs.Answer, done bool, err error) {
+	const enough = 3 // offers: whoever seemed to have most has kept it, or gone
+	none := n.held+n.pending < s.need
+	lost := n.another >= s.need || none && n.held == 0
+	switch {
+	case n.held >= s.need && n.pending == 0: // some by a hand-off, which is short
+		s.again(c, false)
+	case !c.Queue && (lost || late && n.pending > 0), c.Queue && lost && n.pending == 0 && c.offers > enough:
+		c.asking = false
+		answer = s.busy(c)
+		s.giveUp(c)
+		return answer, true, nil
+	case !c.Queue && none && n.pending == 0:
+		c.Queue = true
+		s.again(c, true)
+	}
+	return answer, false, nil
+}
+
+// errs is why each node has not answered, in this round.
+func (c *claim) errs() []error {
+	errs := make([]error, len(c.lanes))
+	seen := make(map[string]bool)
+	for i, l := range c.lanes {
+		switch {
+		case l.round != c.round:
+			errs[i] = errMute
+		case l.state == unknown:
+			errs[i] = l.err
+		case l.id != "" && seen[l.id]:
+			errs[i] = errBoth
+		default:
+			seen[l.id] = true
+		}
+	}
+	return errs
+}
+
+// busy is the answer to a claim that has not the votes of most. The caller holds s.mu.
+func (s *Store) busy(c *claim) dibs.Answer {
+	a := dibs.Answer{Name: c.Name}
+	votes := make(map[string]int)
+	var positions []int
+	for _, l := range c.lanes {
+		if l.state != waits || l.round != c.round {
+			continue
+		}
+		votes[l.holder]++
+		if a.Holder == "" || votes[l.holder] > votes[a.Holder] {
+			a.Holder, a.Remaining = l.holder, l.remaining
+		}
+		positions = append(positions, l.position)
+	}
+	if !c.try {
+		a.Ticket, a.Round, a.Position = c.ticket, c.round, 1
+		if slices.Sort(positions); len(positions) >= s.need {
+			a.Position = positions[s.need-1] // a few may not have heard of the last release
+		}
+	}
+	if a.Holder == "" {
+		a.Remaining = dibs.ClaimTTL
+	}
+	return a
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// Abandon implements dibs.Store. Nodes that are mute are told in the background.
+func (s *Store) Abandon(ctx context.Context, q dibs.Claim) error {
+	if s.err != nil {
+		return s.err
+	}
+	if err := gone(ctx, "abandon", q.Name); err != nil {
+		return err
+	}
+	if q.Until.IsZero() {
+		q.Until = deadline(ctx)
+	}
+	poll := s.poll()
+	s.mu.Lock()
+	c := s.at(q.Token)
+	c.Claim = q
+	c.settled()
+	for i, l := range c.lanes {
+		s.leave(c, l, func(err error) { poll.say(i, true, err) })
+	}
+	s.mu.Unlock()
+	_, err := poll.result(ctx, "abandon", q.Name, q.Until)
+	return err
+}
+
+// Release implements dibs.Store.
+func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	if s.err != nil {
+		return false, s.err
+	}
+	if err := gone(ctx, "release", r.Name); err != nil {
+		return false, err
+	}
+	if r.Until.IsZero() {
+		r.Until = time.Now().Add(operation)
+	}
+	s.clock.saw(r.Fence)
+	r.Ballot = &dibs.Ballot{Fence: s.clock.tick(), Memory: s.memory}
+	poll := s.poll()
+	s.mu.Lock()
+	c := s.at(r.Token)
+	known := c.won
+	c.settled()
+	c.won = false
+	c.Name, c.Token = r.Name, r.Token
+	for i, l := range c.lanes {
+		loose := known && l.state != held
+		s.put(c, l, func() {
+			ctx, cancel := context.WithDeadline(context.Background(), r.Until)
+			defer cancel()
+			freed, err := l.node.Release(ctx, r)
+			poll.say(i, freed, err)
+		})
+		if loose { // it may have a place in the queue there
+			s.leave(c, l, func(error) {})
+		}
+	}
+	s.mu.Unlock()
+	return poll.result(ctx, "release", r.Name, r.Until)
+}
+
+// Break implements dibs.Store.
+func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, error) {
+	if err := firstErr(s.err, dibs.CheckName(name), gone(ctx, "break", name)); err != nil {
+		return false, err
+	}
+	poll := s.poll()
+	poll.strict = true // a few may know it by a fence that it had before
+	until := deadline(ctx)
+	for i, n := range s.nodes {
+		go func() {
+			ctx, cancel := context.WithDeadline(context.Background(), until)
+			defer cancel()
+			broken, err := n.Break(ctx, name, fence)
+			poll.say(i, broken, err)
+		}()
+	}
+	return poll.result(ctx, "break", name, until)
+}

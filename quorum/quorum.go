@@ -1,0 +1,164 @@
+// Package quorum makes one store of several independent ones: who has the votes of most
+// of them holds, so that a minority may die, hang, or be cut off, and nobody notices.
+//
+//	locks := dibs.New(quorum.New(a, b, c, d, e))
+//
+// It is the Redlock algorithm, and names no Redis: its nodes are any stores that know
+// ballots. docs/quorum.md says what is assumed of clocks and delays, and what breaks if
+// that is wrong.
+//
+// All works on it that holds a name alone, or reads it beside a writer. It refuses what
+// most of the nodes cannot decide: permits of a semaphore, because two majorities may
+// each see room for the last one.
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Store is a dibs.Store made of others, its nodes. It is safe for concurrent use.
+type Store struct {
+	nodes  []*node
+	err    error // why it is none
+	need   int   // so many votes are most
+	memory time.Duration
+	clock  clock
+
+	mu       sync.Mutex
+	claims   map[string]*claim     // that are under way, by token
+	watchers map[string][]*watcher // by client
+}
+
+var _ dibs.Store = (*Store)(nil)
+
+// A node is one of the stores.
+type node struct {
+	dibs.Store
+	at int // its number, from 0
+}
+
+// Longest is the longest TTL of a lease, unless it is set.
+const Longest = time.Minute
+
+// A Config is how a quorum differs from the usual.
+type Config struct {
+	// Longest is the longest TTL of a lease, the default is the constant Longest. A node
+	// that was restarted, or is new, does not vote for so long: it may have forgotten
+	// such a lease. All clients of the nodes must have the same.
+	Longest time.Duration
+	// Trusting lets such a node vote at once. It is for nodes that forget nothing.
+	Trusting bool
+}
+
+// New returns a store made of nodes. It does no I/O. An odd number is best: the fourth of
+// four nodes is one more that may fail, and makes two failures no more bearable. The
+// nodes must be independent, and no one twice: else each call says ErrInvalid.
+func New(nodes ...dibs.Store) *Store { return Config{}.New(nodes...) }
+
+// New returns a store made of nodes, as the package's New does.
+func (c Config) New(nodes ...dibs.Store) *Store {
+	s := &Store{need: len(nodes)/2 + 1, memory: c.Longest, claims: make(map[string]*claim), watchers: make(map[string][]*watcher)}
+	if s.memory == 0 {
+		s.memory = Longest
+	}
+	s.err = check(nodes, s.memory)
+	if c.Trusting {
+		s.memory = 0
+	}
+	for i, n := range nodes {
+		s.nodes = append(s.nodes, &node{Store: n, at: i})
+	}
+	return s
+}
+
+func check(nodes []dibs.Store, longest time.Duration) error {
+	if len(nodes) == 0 {
+		return fmt.Errorf("%w: a quorum of no nodes", dibs.ErrInvalid)
+	}
+	if longest < dibs.MinTTL || longest > dibs.MaxTTL {
+		return fmt.Errorf("%w: longest TTL %v: %v to %v", dibs.ErrInvalid, longest, dibs.MinTTL, dibs.MaxTTL)
+	}
+	for i, n := range nodes {
+		if n == nil {
+			return fmt.Errorf("%w: node %d is nil", dibs.ErrInvalid, i)
+		}
+		for j, other := range nodes[:i] {
+			if reflect.TypeOf(n).Comparable() && n == other {
+				return fmt.Errorf("%w: nodes %d and %d are one: its vote would count twice", dibs.ErrInvalid, j, i)
+			}
+		}
+	}
+	return nil
+}
+
+// operation bounds what has no deadline of its own.
+const operation = time.Second
+
+func deadline(ctx context.Context) time.Time {
+	if at, ok := ctx.Deadline(); ok {
+		return at
+	}
+	return time.Now().Add(operation)
+}
+
+// A clock makes numbers that only grow: by the time in µs, and beyond those that were
+// seen. Tickets and fences are such numbers, so that a process whose clock is late is
+// neither served first for ever nor makes others write its fences twice.
+type clock struct {
+	mu   sync.Mutex
+	last uint64
+}
+
+func (c *clock) tick() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last+1, uint64(time.Now().UnixMicro()))
+	return c.last
+}
+
+func (c *clock) saw(n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last, n)
+}
+
+// Groups implements dibs.Store: names are taken one after another, in order.
+func (s *Store) Groups(names []string) [][]string {
+	groups := make([][]string, len(names))
+	for i, name := range sorted(names) {
+		groups[i] = []string{name}
+	}
+	return groups
+}
+
+// unavailable tells that too few nodes have answered, and why.
+func (s *Store) unavailable(op, name string, errs []error) error {
+	u := &dibs.UnavailableError{Op: op, Name: name, Refused: true}
+	var causes []error
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			u.Refused = false
+			continue
+		case errors.Is(err, dibs.ErrInvalid) || errors.Is(err, dibs.ErrForeign):
+			return err
+		}
+		var of *dibs.UnavailableError
+		if errors.As(err, &of) {
+			u.Refused = u.Refused && of.Refused
+			err = of.Cause
+		} else {
+			u.Refused = false
+		}
+		causes = append(causes, fmt.Errorf("node %d: %w", i, err))
+	}
+	u.Cause = fmt.Errorf("%d of %d nodes are not enough: %w", len(errs)-len(causes), len(errs), errors.Join(causes...))
+	return u
+}

@@ -1,0 +1,317 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// Extend implements dibs.Store: each node extends all, and what most have extended is. A
+// node that does not know a lease that most do is asked for its vote again.
+func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
+	r := &renewal{s: s, holds: holds, errs: make([][]error, len(s.nodes)), done: make(chan struct{})}
+	if err := firstErr(s.err, gone(ctx, "extend", "")); err != nil {
+		return r.all(err)
+	}
+	until := deadline(ctx)
+	for i, n := range s.nodes {
+		go func() {
+			ctx, cancel := context.WithDeadline(context.Background(), until)
+			defer cancel()
+			r.say(i, n.Extend(ctx, holds))
+		}()
+	}
+	end := time.NewTimer(time.Until(until))
+	defer end.Stop()
+	select {
+	case <-r.done:
+	case <-end.C:
+	case <-ctx.Done():
+	}
+	return r.results()
+}
+
+// A renewal is one Extend of all nodes.
+type renewal struct {
+	s     *Store
+	holds []dibs.Hold
+
+	mu   sync.Mutex
+	errs [][]error // by node and hold, nil until it has answered
+	done chan struct{}
+	over bool
+}
+
+func (r *renewal) all(err error) []error {
+	errs := make([]error, len(r.holds))
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// say notes what a node says of each hold, and has the votes repaired that it lacks.
+func (r *renewal) say(node int, errs []error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs[node] = errs
+	known := true
+	for i := range r.holds {
+		_, done := r.outcome(i)
+		known = known && done
+	}
+	if known && !r.over {
+		r.over = true
+		close(r.done)
+	}
+	for i, h := range r.holds {
+		if err, _ := r.outcome(i); err != nil {
+			continue
+		}
+		for n, errs := range r.errs {
+			if errs != nil && errors.Is(errs[i], dibs.ErrLost) {
+				errs[i] = errRepaired
+				r.s.repair(h, n)
+			}
+		}
+	}
+}
+
+var errRepaired = errors.New("it did not know the lease, and was asked to vote again")
+
+// outcome sums up what the nodes say of one hold, if that is decided. The caller holds
+// r.mu.
+func (r *renewal) outcome(i int) (err error, decided bool) { //nolint:revive // the error is not the call's
+	ok, lost, failed := 0, 0, 0
+	for _, errs := range r.errs {
+		switch {
+		case errs == nil:
+		case errs[i] == nil:
+			ok++
+		case errors.Is(errs[i], dibs.ErrLost) || errors.Is(errs[i], errRepaired):
+			lost++
+		default:
+			failed++
+		}
+	}
+	spare := len(r.errs) - r.s.need
+	switch {
+	case ok >= r.s.need:
+		return nil, true
+	case lost > spare:
+		return dibs.ErrLost, true
+	}
+	return errMute, ok+lost+failed == len(r.errs)
+}
+
+func (r *renewal) results() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	results := make([]error, len(r.holds))
+	for i, h := range r.holds {
+		err, _ := r.outcome(i)
+		if err == nil || errors.Is(err, dibs.ErrLost) {
+			results[i] = err
+			continue
+		}
+		causes := make([]error, len(r.errs))
+		for n, errs := range r.errs {
+			causes[n] = errMute
+			if errs != nil {
+				causes[n] = errs[i]
+			}
+			if errors.Is(causes[n], dibs.ErrLost) {
+				causes[n] = errForgot
+			}
+		}
+		results[i] = r.s.unavailable("extend", h.Name, causes)
+	}
+	return results
+}
+
+var errForgot = errors.New("it does not know the lease")
+
+// repair asks a node for its vote for a lease that most others know. It is refused by one
+// that was restarted a short while ago.
+func (s *Store) repair(h dibs.Hold, node int) {
+	if h.Weight == 0 {
+		return // it is attached, and nobody knows what it holds
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.at(h.Token)
+	if c.open {
+		return
+	}
+	q := dibs.Claim{
+		Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit,
+		Ballot: &dibs.Ballot{Fence: h.Fence, Memory: s.memory},
+	}
+	c.Name, c.Token = h.Name, h.Token
+	l := c.lanes[node]
+	s.put(c, l, func() {
+		q.Until = time.Now().Add(operation)
+		ctx, cancel := context.WithDeadline(context.Background(), q.Until)
+		defer cancel()
+		if a, err := l.node.Acquire(ctx, q); err == nil {
+			s.clock.saw(a.Fence)
+		}
+	})
+}
+
+func firstErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Inspect implements dibs.Store: who has the votes of most nodes holds.
+func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
+	states, err := gather(ctx, s, "inspect", name, func(ctx context.Context, n *node) (dibs.State, error) { return n.Inspect(ctx, name) })
+	if err != nil {
+		return dibs.State{}, err
+	}
+	return s.merge(name, states), nil
+}
+
+// merge makes one state of those of most nodes. Who holds a few of them only waits for
+// the rest.
+func (s *Store) merge(name string, states []dibs.State) dibs.State {
+	out := dibs.State{Name: name}
+	votes := make(map[string]int)
+	holdings := make(map[string][]dibs.Holder)
+	for _, state := range states {
+		out.Fence = max(out.Fence, state.Fence)
+		for _, h := range state.Holders {
+			votes[h.Token]++
+			holdings[h.Token] = append(holdings[h.Token], h)
+		}
+		s.clock.saw(state.Fence)
+	}
+	for token, on := range holdings {
+		if votes[token] >= s.need {
+			out.Holders = append(out.Holders, s.lasts(on))
+		}
+	}
+	slices.SortFunc(out.Holders, func(a, b dibs.Holder) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	type line struct {
+		dibs.Waiter
+		ahead, lists int // in all lists together, and in how many it is
+	}
+	lines := make(map[string]*line)
+	for _, state := range states {
+		var all []dibs.Waiter
+		for _, h := range state.Holders {
+			if votes[h.Token] < s.need {
+				all = append(all, dibs.Waiter{Token: h.Token, Label: h.Label})
+			}
+		}
+		for i, w := range append(all, state.Waiters...) {
+			if votes[w.Token] >= s.need {
+				continue
+			}
+			l := lines[w.Token]
+			if l == nil {
+				l = &line{Waiter: w}
+				lines[w.Token] = l
+			}
+			l.Waited = max(l.Waited, w.Waited)
+			l.ahead, l.lists = l.ahead+i, l.lists+1
+		}
+	}
+	order := slices.SortedFunc(maps.Values(lines), func(a, b *line) int {
+		return cmp.Or(cmp.Compare(a.ahead*b.lists, b.ahead*a.lists), cmp.Compare(a.Token, b.Token))
+	})
+	for _, l := range order {
+		if l.lists >= s.need {
+			out.Waiters = append(out.Waiters, l.Waiter)
+		}
+	}
+	out.Holding, out.Waiting = len(out.Holders), len(out.Waiters)
+	return out
+}
+
+// lasts is what one holds on several nodes: while he has the votes of most.
+func (s *Store) lasts(on []dibs.Holder) dibs.Holder {
+	slices.SortFunc(on, func(a, b dibs.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
+	h := on[s.need-1]
+	for _, other := range on {
+		h.Fence = max(h.Fence, other.Fence)
+	}
+	return h
+}
+
+// List implements dibs.Store: names that are held on most nodes.
+func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
+	lists, err := gather(ctx, s, "list", "", func(ctx context.Context, n *node) ([]string, error) { return n.List(ctx, pattern) })
+	if err != nil {
+		return nil, err
+	}
+	votes := make(map[string]int)
+	var names []string
+	for _, list := range lists {
+		for _, name := range list {
+			if votes[name]++; votes[name] == s.need {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// gather asks all nodes, and returns the answers of those that give one soon enough:
+// most of them at least.
+func gather[T any](ctx context.Context, s *Store, op, name string, ask func(context.Context, *node) (T, error)) ([]T, error) {
+	if err := firstErr(s.err, gone(ctx, op, name)); err != nil {
+		return nil, err
+	}
+	type reply struct {
+		node  int
+		value T
+		err   error
+	}
+	replies := make(chan reply, len(s.nodes))
+	ctx, cancel := context.WithDeadline(ctx, deadline(ctx))
+	defer cancel()
+	for i, n := range s.nodes {
+		go func() {
+			v, err := ask(ctx, n)
+			replies <- reply{i, v, err}
+		}()
+	}
+	errs := make([]error, len(s.nodes))
+	for i := range errs {
+		errs[i] = errMute
+	}
+	var values []T
+	var patience <-chan time.Time
+	for range s.nodes {
+		select {
+		case r := <-replies:
+			if errs[r.node] = r.err; r.err == nil {
+				values = append(values, r.value)
+			}
+		case <-patience:
+			return values, nil
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w", s.unavailable(op, name, errs))
+		}
+		if len(values) == s.need {
+			patience = time.After(straggle)
+		}
+	}
+	if len(values) < s.need {
+		return nil, s.unavailable(op, name, errs)
+	}
+	return values, nil
+}

@@ -1,0 +1,154 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/dibslock/dibs"
+)
+
+// A watcher is one client that listens to all nodes.
+type watcher struct {
+	s  *Store
+	on func(dibs.Event)
+
+	mu    sync.Mutex
+	up    []bool            // by node
+	was   []bool            // it has been
+	flows bool              // most are up
+	heard map[string][]bool // by which nodes a hint has come, until most have said so
+}
+
+// Watch implements dibs.Store. What a node tells is a vote, or a hint: events flow while
+// they do from most nodes.
+func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+	if s.err != nil {
+		return s.err
+	}
+	n := len(s.nodes)
+	w := &watcher{s: s, on: on, up: make([]bool, n), was: make([]bool, n), heard: make(map[string][]bool)}
+	s.mu.Lock()
+	s.watchers[client] = append(s.watchers[client], w)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		left := slices.DeleteFunc(slices.Clone(s.watchers[client]), func(o *watcher) bool { return o == w })
+		if s.watchers[client] = left; len(left) == 0 {
+			delete(s.watchers, client)
+		}
+	}()
+	errs := make([]error, n)
+	var group sync.WaitGroup
+	for i, node := range s.nodes {
+		group.Go(func() {
+			errs[i] = node.Watch(ctx, client, func(e dibs.Event) { w.hear(i, e) })
+			w.hear(i, dibs.Event{Kind: dibs.Down, Err: errs[i]})
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(errs...)
+}
+
+// hear takes one event of a node.
+func (w *watcher) hear(node int, e dibs.Event) {
+	switch e.Kind {
+	case dibs.Granted:
+		w.s.pushed(node, e)
+	case dibs.Look:
+		if w.most(node, e.Token) {
+			w.on(e)
+		}
+	case dibs.Broken:
+		if w.most(node, fmt.Sprint(e.Fence, " ", e.Token)) {
+			w.on(e)
+		}
+	case dibs.Up, dibs.Down:
+		w.turn(node, e)
+	default:
+		w.on(e)
+	}
+}
+
+// pushed notes that a node has handed on to a claim.
+func (s *Store) pushed(node int, e dibs.Event) {
+	s.mu.Lock()
+	c := s.claims[e.Token]
+	if c == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.clock.saw(e.Fence)
+	c.lanes[node].granted(e.Fence, e.Node)
+	tell := s.settle(c)
+	s.mu.Unlock()
+	tell()
+}
+
+// most notes a hint of one node, and reports whether it is the one with which most have
+// given it. What few nodes said is forgotten some day: it costs latency.
+func (w *watcher) most(node int, hint string) bool {
+	const kept = 1000
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	by := w.heard[hint]
+	if by == nil {
+		if len(w.heard) >= kept {
+			clear(w.heard)
+		}
+		by = make([]bool, len(w.up))
+		w.heard[hint] = by
+	}
+	if by[node] {
+		return false
+	}
+	by[node] = true
+	n := number(by)
+	if n == len(by) {
+		delete(w.heard, hint)
+	}
+	return n == w.s.need
+}
+
+// turn notes that a node is heard, or not any more.
+func (w *watcher) turn(node int, e dibs.Event) {
+	w.mu.Lock()
+	back := e.Kind == dibs.Up && w.was[node]
+	w.up[node] = e.Kind == dibs.Up
+	w.was[node] = w.was[node] || w.up[node]
+	before := w.flows
+	w.flows = number(w.up) >= w.s.need
+	now := w.flows
+	w.mu.Unlock()
+	switch {
+	case now != before:
+		w.on(e)
+	case now && back: // it may have forgotten claims
+		w.on(dibs.Event{Kind: dibs.Changed})
+	}
+}
+
+func number(set []bool) (n int) {
+	for _, is := range set {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// to returns what tells a client of an event. The caller holds s.mu.
+func (s *Store) to(client string, e dibs.Event) func() {
+	all := s.watchers[client]
+	return func() {
+		for _, w := range all {
+			w.on(e)
+		}
+	}
+}
