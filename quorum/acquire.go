@@ -265,7 +265,7 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 	for i, l := range c.lanes {
 		loose := known && l.state != held
 		s.put(c, l, func() {
-			ctx, cancel := context.WithDeadline(context.Background(), r.Until)
+			ctx, cancel := within(r.Until)
 			defer cancel()
 			freed, err := l.node.Release(ctx, r)
 			poll.say(i, freed, err)
@@ -288,7 +288,7 @@ func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, err
 	until := deadline(ctx)
 	for i, n := range s.nodes {
 		go func() {
-			ctx, cancel := context.WithDeadline(context.Background(), until)
+			ctx, cancel := within(until)
 			defer cancel()
 			broken, err := n.Break(ctx, name, fence)
 			poll.say(i, broken, err)

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -165,7 +164,7 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 			l.state, l.round = unknown, 0 // it may be giving the name away, whatever a push says
 		}
 		s.mu.Unlock()
-		ctx, cancel := context.WithDeadline(context.Background(), q.Until)
+		ctx, cancel := within(q.Until)
 		answer, err := l.node.Acquire(ctx, q)
 		cancel()
 		if yield && err != nil {
@@ -297,11 +296,9 @@ func (s *Store) grant(c *claim) (tell func()) {
 // the next one, who has the vote of one of them, has a larger one. In the usual case
 // they have all taken the one that was proposed. The caller holds s.mu.
 func (s *Store) agree(c *claim) bool {
-	if c.fence == 0 {
-		for _, l := range c.lanes {
-			if l.state == held && l.round == c.round {
-				c.fence = max(c.fence, l.fence)
-			}
+	for _, l := range c.lanes {
+		if l.state == held && l.round == c.round {
+			c.fence = max(c.fence, l.fence)
 		}
 	}
 	if c.count().agreed >= s.need {
@@ -319,34 +316,35 @@ func (s *Store) agree(c *claim) bool {
 // each node knows whether one waits there. All nodes end with the oldest. The caller
 // holds s.mu.
 func (s *Store) offer(c *claim) {
-	const most = 500 * time.Millisecond
+	const first, most = 5 * time.Millisecond, 500 * time.Millisecond
 	if c.offering {
 		return
 	}
-	wait := time.Duration(0)
-	if c.offers > 0 {
-		wait = min(5*time.Millisecond<<min(c.offers, 10), most)
-		wait += time.Duration(c.ticket) % wait // not all at once
-	}
-	round := c.round
 	c.offers++
+	if c.offers == 1 {
+		s.offerNow(c)
+		return
+	}
+	wait := min(first<<min(c.offers, 10), most)
+	wait += time.Duration(c.ticket) % wait // not all at once
+	round := c.round
 	c.offering = true
 	c.offered = time.AfterFunc(wait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if c.round != round {
-			return
-		}
-		c.offering = false
-		if !c.open {
-			return
-		}
-		for _, l := range c.lanes {
-			if (l.state == held || c.try) && len(l.next) == 0 { // a try may have nobody who listens
-				s.ask(c, l, true)
-			}
+		if c.open && c.round == round {
+			c.offering = false
+			s.offerNow(c)
 		}
 	})
+}
+
+func (s *Store) offerNow(c *claim) {
+	for _, l := range c.lanes {
+		if (l.state == held || c.try) && len(l.next) == 0 { // a try may have nobody who listens
+			s.ask(c, l, true)
+		}
+	}
 }
 
 // giveUp undoes a claim everywhere, in the background. The caller holds s.mu.
@@ -363,7 +361,7 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 	q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: s.clock.tick(), Memory: s.memory}
 	s.put(c, l, func() {
 		q.Until = time.Now().Add(operation)
-		ctx, cancel := context.WithDeadline(context.Background(), q.Until)
+		ctx, cancel := within(q.Until)
 		defer cancel()
 		err := l.node.Abandon(ctx, q)
 		if err != nil {

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -67,7 +68,7 @@ func (p *poll) verdict(op, name string, over bool) (yes, done bool, err error) {
 	defer p.mu.Unlock()
 	failed := 0
 	for _, err := range p.errs {
-		if err != nil && err != errMute {
+		if err != nil && !errors.Is(err, errMute) {
 			failed++
 		}
 	}

@@ -5,7 +5,7 @@
 //
 // It is the Redlock algorithm, and names no Redis: its nodes are any stores that know
 // ballots. docs/quorum.md says what is assumed of clocks and delays, and what breaks if
-// that is wrong.
+// that is wrong. So far only stores in memory can be its nodes.
 //
 // All works on it that holds a name alone, or reads it beside a writer. It refuses what
 // most of the nodes cannot decide: permits of a semaphore, because two majorities may
@@ -106,6 +106,13 @@ func deadline(ctx context.Context) time.Time {
 		return at
 	}
 	return time.Now().Add(operation)
+}
+
+// within returns a context for one node's part of what has to be done by some time. It
+// ends a little earlier, so that why nodes have not answered is known by then.
+func within(until time.Time) (context.Context, context.CancelFunc) {
+	const least = 5 * time.Millisecond
+	return context.WithDeadline(context.Background(), until.Add(-min(time.Until(until)/20, least)))
 }
 
 // A clock makes numbers that only grow: by the time in µs, and beyond those that were

@@ -23,7 +23,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 	until := deadline(ctx)
 	for i, n := range s.nodes {
 		go func() {
-			ctx, cancel := context.WithDeadline(context.Background(), until)
+			ctx, cancel := within(until)
 			defer cancel()
 			r.say(i, n.Extend(ctx, holds))
 		}()
@@ -76,7 +76,7 @@ func (r *renewal) say(node int, errs []error) {
 			continue
 		}
 		for n, errs := range r.errs {
-			if errs != nil && errors.Is(errs[i], dibs.ErrLost) {
+			if len(errs) > i && errors.Is(errs[i], dibs.ErrLost) {
 				errs[i] = errRepaired
 				r.s.repair(h, n)
 			}
@@ -158,7 +158,7 @@ func (s *Store) repair(h dibs.Hold, node int) {
 	l := c.lanes[node]
 	s.put(c, l, func() {
 		q.Until = time.Now().Add(operation)
-		ctx, cancel := context.WithDeadline(context.Background(), q.Until)
+		ctx, cancel := within(q.Until)
 		defer cancel()
 		if a, err := l.node.Acquire(ctx, q); err == nil {
 			s.clock.saw(a.Fence)

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -37,7 +36,7 @@ func (s *Store) Reweigh(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 			continue
 		}
 		// Most nodes must know the fence.
-		want = cmp.Or(want, slices.Max(r.known))
+		want = max(want, slices.Max(r.known))
 		if r.know(want) >= s.need {
 			return dibs.Answer{Held: true, Fence: want}, nil
 		}
@@ -108,7 +107,7 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 }
 
 func (n *node) reweigh(q dibs.Claim) (dibs.Answer, error) {
-	ctx, cancel := context.WithDeadline(context.Background(), q.Until)
+	ctx, cancel := within(q.Until)
 	defer cancel()
 	return n.Reweigh(ctx, q)
 }

@@ -152,6 +152,8 @@ func (s *Store) checkClaim(c dibs.Claim) error {
 		}
 	}
 	switch {
+	case c.Ballot != nil:
+		return fmt.Errorf("%w: claim on %q: Redis cannot be a node of a quorum yet", dibs.ErrInvalid, c.Name)
 	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > dibs.Unlimited:
 		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
 	case len(c.With) > 0 && !c.Alone():
