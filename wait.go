@@ -369,7 +369,8 @@ func (q *call) ask() error {
 		if refused(err) || final(err) || q.ctx.Err() != nil || !time.Now().Before(end) {
 			return err
 		}
-		if !pause(q.ctx, backoff(try)) {
+		// A try that could only come too late would say so, and not what is wrong.
+		if d := backoff(try); time.Until(end) <= d || !pause(q.ctx, d) {
 			return err
 		}
 	}
