@@ -148,7 +148,8 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 	round := c.round
 	s.put(c, l, func() {
 		s.mu.Lock()
-		if !c.open || c.round != round {
+		told := c.fence != 0 && l.state == held && l.round == round && l.fence >= c.fence
+		if !c.open || c.round != round || told && !yield { // to ask again would raise the fence for ever
 			s.mu.Unlock()
 			return
 		}
