@@ -80,7 +80,7 @@ func (w *watcher) hear(node int, e dibs.Event) {
 func (s *Store) pushed(node int, e dibs.Event) {
 	s.mu.Lock()
 	c := s.claims[e.Token]
-	if c == nil {
+	if c == nil || e.Ticket != c.ticket { // who wants several names has one token for all
 		s.mu.Unlock()
 		return
 	}
