@@ -26,6 +26,8 @@ test: ## run all tests with the race detector (installs redis-server if it can)
 .PHONY: test-long
 test-long: ## the same at length: DIBS_LONG=1, COUNT=5 times
 	@$(redis); DIBS_LONG=1 go test -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
+	@# The race detector has seen 2,000 of these worlds by then, and would take hours for all.
+	@GOGC=400 go test -run='^TestSimulation$$' -timeout=80m ./quorum -seeds=1-100000
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME=20s

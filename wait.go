@@ -305,26 +305,31 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 // time to ask again (neither).
 func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 	for {
+		var e Event
 		select {
-		case e := <-w.event:
-			if e.Kind != Granted {
+		case e = <-w.event: // what has come counts, though the wait may be over by now
+		default:
+			select {
+			case e = <-w.event:
+			case <-again:
 				return nil, nil
+			case <-limit:
+				return nil, q.giveUp(q.busy())
+			case <-q.ctx.Done():
+				return nil, q.giveUp(q.busy())
+			case <-q.c.closing:
+				return nil, q.giveUp(ErrClosed)
 			}
-			// The grant is older than its message, but not older than the last
-			// answer that said "not yet": not before its question was sent. The
-			// ticket shows that it is that place which came up, and not one that
-			// was lost and taken anew since.
-			if e.Ticket == q.answer.Ticket && e.Round == q.answer.Round && q.claim.Queue {
-				return q.pushed(e)
-			}
-		case <-again:
+		}
+		if e.Kind != Granted {
 			return nil, nil
-		case <-limit:
-			return nil, q.giveUp(q.busy())
-		case <-q.ctx.Done():
-			return nil, q.giveUp(q.busy())
-		case <-q.c.closing:
-			return nil, q.giveUp(ErrClosed)
+		}
+		// The grant is older than its message, but not older than the last
+		// answer that said "not yet": not before its question was sent. The
+		// ticket shows that it is that place which came up, and not one that
+		// was lost and taken anew since.
+		if e.Ticket == q.answer.Ticket && e.Round == q.answer.Round && q.claim.Queue {
+			return q.pushed(e)
 		}
 	}
 }

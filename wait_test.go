@@ -148,6 +148,31 @@ func TestGrantAfterGivingUp(t *testing.T) {
 	})
 }
 
+// A grant that came while the last question was out is taken, though time is up by then.
+func TestGrantAtTheLastMoment(t *testing.T) {
+	for range 20 { // or chance decides
+		bubble(t, func(t *testing.T) {
+			f, good := broken()
+			holder, c := open(t, good), open(t, f)
+			held, err := holder.Mutex("n").Lock(t.Context())
+			wantErr(t, err)
+			const again, wait = dibs.ClaimTTL / 2, dibs.ClaimTTL/2 + 100*time.Millisecond
+			start := time.Now()
+			f.acquire = func(ctx context.Context, q dibs.Claim) (dibs.Answer, error) {
+				answer, err := f.Store.Acquire(ctx, q)
+				if time.Since(start) >= again {
+					time.Sleep(2 * (wait - again))
+				}
+				return answer, err
+			}
+			time.AfterFunc(again+time.Millisecond, func() { _ = held.Unlock() })
+			l, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(wait))
+			wantErr(t, err)
+			wantErr(t, l.Unlock())
+		})
+	}
+}
+
 // Many waiters on one name, in one client and in many, are served in order.
 func TestFirstComeFirstServed(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ type bar struct {
 	column string
 	least  float64
 	most   float64
-	beats  bool // every peer that is not a floor
+	beats  float64 // so many times every other peer that is not a floor, or 0
 }
 
 func atLeast(column string, v float64) bar { return bar{column: column, least: v, most: math.Inf(1)} }
@@ -18,8 +18,10 @@ func atLeast(column string, v float64) bar { return bar{column: column, least: v
 func atMost(column string, v float64) bar { return bar{column: column, least: math.Inf(-1), most: v} }
 
 // aboveAll is for what a peer must not be better at, whatever it gives up for it.
-func aboveAll(column string) bar {
-	return bar{column: column, least: math.Inf(-1), most: math.Inf(1), beats: true}
+func aboveAll(column string) bar { return timesAll(column, 1) }
+
+func timesAll(column string, times float64) bar {
+	return bar{column: column, least: math.Inf(-1), most: math.Inf(1), beats: times}
 }
 
 // ours is the row that the bars are about.
@@ -61,9 +63,14 @@ func (t *table) misses(r *row, b bar) (missed []string) {
 		missed = append(missed, fmt.Sprintf("%s %s, want at most %v", c.name, shown, b.most))
 	}
 	for _, other := range t.rows {
-		if b.beats && other.group == r.group && !isFloor(other.peer) && other.value(c) > v {
-			missed = append(missed, fmt.Sprintf("%s %s, %s has %s", c.name, shown, other.peer, format(other.value(c), c.digits)))
+		if other == r || other.group != r.group || isFloor(other.peer) || !(b.beats*other.value(c) > v) {
+			continue
 		}
+		text := fmt.Sprintf("%s %s, %s has %s", c.name, shown, other.peer, format(other.value(c), c.digits))
+		if b.beats > 1 {
+			text += fmt.Sprintf(", want %v times that", b.beats)
+		}
+		missed = append(missed, text)
 	}
 	return missed
 }

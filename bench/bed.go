@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -10,41 +11,41 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// A bed is what the runs lie on: one server for all of them, and a proxy that
-// makes the way to it longer.
+// A bed is what the runs lie on: one server for all of them, or several, each with a
+// proxy that makes the way to it longer.
 type bed struct {
 	dir     string
-	server  *redistest.Server
-	proxy   *redistest.Proxy
+	nodes   []*node
 	version string
 	names   int // given out
 }
 
-func newBed() (*bed, error) {
+type node struct {
+	*redistest.Server
+	proxy *redistest.Proxy
+	dead  bool
+}
+
+func newBed(nodes int) (*bed, error) {
 	dir, err := os.MkdirTemp("", "dibs-bench-")
 	if err != nil {
 		return nil, err
 	}
-	server, err := redistest.StartServer(dir)
-	if err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
-	b := &bed{dir: dir, server: server}
-	if err := b.setup(); err != nil {
+	b := &bed{dir: dir}
+	if err := b.setup(nodes); err != nil {
 		b.close()
 		return nil, err
 	}
 	return b, nil
 }
 
-func (b *bed) setup() error {
-	proxy, err := redistest.StartProxy(b.server.Addr())
-	if err != nil {
-		return err
+func (b *bed) setup(nodes int) error {
+	for i := range nodes {
+		if err := b.add(filepath.Join(b.dir, strconv.Itoa(i))); err != nil {
+			return err
+		}
 	}
-	b.proxy = proxy
-	info, err := b.info("server")
+	info, err := b.nodes[0].info("server")
 	if err != nil {
 		return err
 	}
@@ -55,12 +56,51 @@ func (b *bed) setup() error {
 	return nil
 }
 
-func (b *bed) close() {
-	if b.proxy != nil {
-		b.proxy.Close()
+func (b *bed) add(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
 	}
-	b.server.Stop()
+	server, err := redistest.StartServer(dir)
+	if err != nil {
+		return err
+	}
+	proxy, err := redistest.StartProxy(server.Addr())
+	if err != nil {
+		server.Stop()
+		return err
+	}
+	b.nodes = append(b.nodes, &node{Server: server, proxy: proxy})
+	return nil
+}
+
+func (b *bed) close() {
+	for _, n := range b.nodes {
+		n.proxy.Close()
+		n.Stop()
+	}
 	os.RemoveAll(b.dir)
+}
+
+// near are the addresses of the servers, far those of the proxies.
+func (b *bed) near() (addrs []string) {
+	for _, n := range b.nodes {
+		addrs = append(addrs, n.Addr())
+	}
+	return addrs
+}
+
+func (b *bed) far() (addrs []string) {
+	for _, n := range b.nodes {
+		addrs = append(addrs, n.proxy.Addr())
+	}
+	return addrs
+}
+
+// delay is how much longer all proxies make each way.
+func (b *bed) delay(d time.Duration) {
+	for _, n := range b.nodes {
+		n.proxy.Delay(d)
+	}
 }
 
 // name returns a name that no run has used: what a peer leaves behind when a run
@@ -70,8 +110,8 @@ func (b *bed) name() string {
 	return fmt.Sprintf("run%d", b.names)
 }
 
-func (b *bed) info(section string) (map[string]string, error) {
-	reply, err := b.server.Cmd("INFO", section)
+func (n *node) info(section string) (map[string]string, error) {
+	reply, err := n.Cmd("INFO", section)
 	if err != nil {
 		return nil, err
 	}
@@ -85,37 +125,52 @@ func (b *bed) info(section string) (map[string]string, error) {
 	return fields, nil
 }
 
-// usage is what a server has done: its commands by name, those called by scripts
-// included, and its processor time.
+// usage is what the servers have done: their commands by name, those called by scripts
+// included, and their processor time.
 type usage struct {
 	calls map[string]float64
 	cpu   time.Duration
 }
 
 func (b *bed) usage() (usage, error) {
-	info, err := b.info("all")
-	if err != nil {
-		return usage{}, err
-	}
 	u := usage{calls: make(map[string]float64)}
+	for _, n := range b.nodes {
+		if n.dead {
+			continue
+		}
+		info, err := n.info("all")
+		if err != nil {
+			return usage{}, err
+		}
+		if err := u.add(info); err != nil {
+			return usage{}, err
+		}
+	}
+	return u, nil
+}
+
+// add adds what one server says of itself.
+func (u *usage) add(info map[string]string) error {
 	for key, value := range info {
 		name, ok := strings.CutPrefix(key, "cmdstat_")
 		if !ok {
 			continue
 		}
 		calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-		if u.calls[name], err = strconv.ParseFloat(calls, 64); err != nil {
-			return usage{}, fmt.Errorf("INFO: %s: %w", key, err)
+		n, err := strconv.ParseFloat(calls, 64)
+		if err != nil {
+			return fmt.Errorf("INFO: %s: %w", key, err)
 		}
+		u.calls[name] += n
 	}
 	for _, key := range []string{"used_cpu_user", "used_cpu_sys"} {
 		seconds, err := strconv.ParseFloat(info[key], 64)
 		if err != nil {
-			return usage{}, fmt.Errorf("INFO: %s: %w", key, err)
+			return fmt.Errorf("INFO: %s: %w", key, err)
 		}
 		u.cpu += time.Duration(seconds * float64(time.Second))
 	}
-	return u, nil
+	return nil
 }
 
 // since is what has been done since an earlier usage.

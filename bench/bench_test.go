@@ -21,14 +21,16 @@ func TestMain(m *testing.M) {
 }
 
 // TestSmoke runs every table for a moment and looks only at whether the figures
-// are there: how good they are says nothing on a machine that runs tests.
+// are there, and whether dibs failed: how good they are says nothing on a machine that
+// runs tests.
 func TestSmoke(t *testing.T) {
 	redistest.Start(t) // skips where there is no server
 	c := config{
 		rounds: 1, time: 100 * time.Millisecond, warm: 100 * time.Millisecond,
 		goroutines: numbers{2}, waiters: numbers{3},
 		held: 200, heldFor: 1500 * time.Millisecond, heldTTL: time.Second,
-		only: "dibs,dibs@rueidis,dibs@redigo",
+		crowds: []crowd{{5, time.Millisecond}},
+		only:   "dibs,dibs@rueidis,dibs@redigo",
 	}
 	var out bytes.Buffer
 	if err := run(&out, c, known()); err != nil {
@@ -36,15 +38,30 @@ func TestSmoke(t *testing.T) {
 	}
 	for _, want := range []string{
 		"== uncontended\n", "== rueidis\n", "== redigo\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n", "== family\n",
+		"== quorum pair\n", "== quorum contended\n", "== quorum trouble\n", "floor-quorum ",
 		"floor ", "floor-grant ", "floor-renew@batch ", "dibs ", "dibs@rueidis ", "dibs@redigo ", "redis-server ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing", want)
 		}
 	}
+	last := "" // the head of the last column
 	for line := range strings.Lines(out.String()) {
-		if fields := strings.Fields(line); slices.Contains(fields, ours) && slices.Contains(fields, "-") {
+		fields := strings.Fields(line)
+		if slices.Contains(fields, "peer") {
+			last = fields[len(fields)-1]
+		}
+		if strings.HasPrefix(line, "! "+ours) {
+			t.Errorf("it failed: %s", line)
+		}
+		if !slices.Contains(fields, ours) {
+			continue
+		}
+		if slices.Contains(fields, "-") {
 			t.Errorf("a figure is missing: %s", line)
+		}
+		if last == "overlaps" && fields[len(fields)-1] != "0" {
+			t.Errorf("two held at once: %s", line)
 		}
 	}
 	if t.Failed() {
@@ -75,6 +92,10 @@ func TestBars(t *testing.T) {
 	}
 	add("dibs", figures{"rate": 100, "lost": 0})
 	if missed := table.missed(); !slices.Equal(missed, []string{"t, G 1: ratio was not measured"}) {
+		t.Errorf("missed %q", missed)
+	}
+	table.bars = []bar{timesAll("rate", 1.3)}
+	if missed := table.missed(); !slices.Equal(missed, []string{"t, G 1: rate 100, other has 99, want 1.3 times that"}) {
 		t.Errorf("missed %q", missed)
 	}
 	if err := verdict(new(bytes.Buffer), want); !errors.Is(err, errBars) {

@@ -43,7 +43,7 @@ func (b *bed) fillHandoffs(t *table, c config, rtt time.Duration) error {
 	for _, w := range c.waiters {
 		length := max(c.time, time.Duration(turns*w)*(section+rtt+rtt/10))
 		err := t.interleave(c.rounds, w, "floor-grant", names, func(peer string) (figures, string, error) {
-			return b.contend(c, peer, w, length, rtt > 0)
+			return b.contend(c, peer, w, section, length, rtt > 0)
 		})
 		if err != nil {
 			return err
@@ -53,8 +53,8 @@ func (b *bed) fillHandoffs(t *table, c config, rtt time.Duration) error {
 }
 
 // contend is one run.
-func (b *bed) contend(c config, peer string, waiters int, length time.Duration, far bool) (figures, string, error) {
-	orders := b.contenders(peer, waiters, far)
+func (b *bed) contend(c config, peer string, waiters int, section, length time.Duration, far bool) (figures, string, error) {
+	orders := b.contenders(peer, waiters, section, far)
 	crew, err := b.hire(orders...)
 	defer crew.dismiss()
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *bed) contend(c config, peer string, waiters int, length time.Duration, 
 		all.join(h)
 	}
 	f := all.figures(w, waiters)
-	f["wire"] = used.sum(crew.wire...) / f["acquisitions"]
+	f["wire"] = used.sum(crew.wire...) / f["acquisitions"] / float64(len(b.nodes))
 	if far {
 		var rtt time.Duration
 		if err := crew.workers[len(orders)-1].hear(&rtt); err != nil {
@@ -86,20 +86,20 @@ func (b *bed) contend(c config, peer string, waiters int, length time.Duration, 
 
 // contenders are the orders of one run: the waiters', and far away somebody who
 // measures the way.
-func (b *bed) contenders(peer string, waiters int, far bool) []order {
-	addr, name := b.server.Addr(), b.name()
+func (b *bed) contenders(peer string, waiters int, section time.Duration, far bool) []order {
+	addrs, name := b.near(), b.name()
 	if far {
-		addr = b.proxy.Addr()
+		addrs = b.far()
 	}
 	var orders []order
 	for i := range min(waiters, processes) {
 		orders = append(orders, order{
-			Job: "contend", Peer: peer, Addr: addr, TTL: leaseTTL, Name: name,
+			Job: "contend", Peer: peer, Addrs: addrs, TTL: leaseTTL, Name: name,
 			Workers: min(waiters, processes), Index: i, Count: waiters, Section: section,
 		})
 	}
 	if far {
-		orders = append(orders, pinger(addr, b.name()))
+		orders = append(orders, b.pinger())
 	}
 	return orders
 }

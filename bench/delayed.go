@@ -13,8 +13,8 @@ const oneWay = time.Millisecond
 
 // delayed is the same where the server is far away, and what a pair costs there.
 func delayed(b *bed, c config) ([]*table, error) {
-	b.proxy.Delay(oneWay)
-	rtt, err := b.ping(b.proxy.Addr(), c.time)
+	b.delay(oneWay)
+	rtt, err := b.ping(c.time)
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +39,8 @@ func delayed(b *bed, c config) ([]*table, error) {
 }
 
 // ping measures a round trip while nothing else goes on.
-func (b *bed) ping(addr string, length time.Duration) (rtt time.Duration, err error) {
-	crew, err := b.hire(pinger(addr, b.name()))
+func (b *bed) ping(length time.Duration) (rtt time.Duration, err error) {
+	crew, err := b.hire(b.pinger())
 	defer crew.dismiss()
 	if err != nil {
 		return 0, err
@@ -65,20 +65,21 @@ func (b *bed) delayedPairs(c config, far string) (*table, error) {
 	}
 	names := c.chosen("dibs", "redsync", "redislock", "rueidislock")
 	err := t.interleave(c.rounds, 1, "floor", names, func(peer string) (figures, string, error) {
-		return b.delayedPair(c, peer)
+		return b.farPair(c, peer, func() {})
 	})
 	return t, err
 }
 
-func (b *bed) delayedPair(c config, peer string) (figures, string, error) {
-	addr := b.proxy.Addr()
+// farPair is one run. Once the worker is ready, begin happens.
+func (b *bed) farPair(c config, peer string, begin func()) (figures, string, error) {
 	crew, err := b.hire(
-		order{Job: "pairs", Peer: peer, Addr: addr, TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
-		pinger(addr, b.name()))
+		order{Job: "pairs", Peer: peer, Addrs: b.far(), TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
+		b.pinger())
 	defer crew.dismiss()
 	if err != nil {
 		return nil, "", err
 	}
+	begin()
 	if _, _, err := crew.observe(c.warm, c.time); err != nil {
 		return nil, "", err
 	}
@@ -90,15 +91,16 @@ func (b *bed) delayedPair(c config, peer string) (figures, string, error) {
 	if err := crew.workers[1].hear(&rtt); err != nil {
 		return nil, "", err
 	}
-	return figures{
-		"pairs/s": float64(r.Pairs) / c.time.Seconds(),
-		"p50 µs":  micros(r.P50),
-		"p50 RTT": float64(r.P50) / float64(rtt),
-	}, r.Trouble, nil
+	f := figures{"pairs/s": float64(r.Pairs) / c.time.Seconds()}
+	if r.Pairs > 0 {
+		f["p50 µs"], f["p99 µs"] = micros(r.P50), micros(r.P99)
+		f["p50 RTT"] = float64(r.P50) / float64(rtt)
+	}
+	return f, r.Trouble, nil
 }
 
-func pinger(addr, name string) order {
-	return order{Job: "ping", Peer: "floor", Addr: addr, TTL: leaseTTL, Name: name}
+func (b *bed) pinger() order {
+	return order{Job: "ping", Peer: "floor", Addrs: b.far()[:1], TTL: leaseTTL, Name: b.name()}
 }
 
 // pingJob measures what a round trip takes, as one more process that talks to the
@@ -108,7 +110,7 @@ func pingJob(o order, _ peer, t talk) error {
 	if err := t.in.Decode(&w); err != nil {
 		return err
 	}
-	rdb := newSite(o.Addr, o.TTL).rdb
+	rdb := newSite(o.Addrs, o.TTL).rdb
 	ctx := context.Background()
 	var took []float64
 	for now() < w.To {

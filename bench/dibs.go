@@ -10,7 +10,7 @@ import (
 type dibsPeer struct{ locks *dibs.Client }
 
 func openDibs(s site) (peer, error) {
-	return dibsPeer{dibs.New(s.lib.store(), dibs.TTL(s.ttl))}, nil
+	return dibsPeer{dibs.New(s.store(), dibs.TTL(s.ttl))}, nil
 }
 
 func (p dibsPeer) Wire() []string { return []string{"evalsha", "eval"} }

@@ -40,7 +40,7 @@ func (k kin) Lock(ctx context.Context, name string) (func() error, error) {
 
 func openKin(take func(context.Context, *dibs.Client, string) (*dibs.Lease, error)) opener {
 	return func(s site) (peer, error) {
-		locks := dibs.New(s.lib.store(), dibs.TTL(s.ttl))
+		locks := dibs.New(s.store(), dibs.TTL(s.ttl))
 		return kin{dibsPeer{locks}, func(ctx context.Context, name string) (*dibs.Lease, error) {
 			return take(ctx, locks, name)
 		}}, nil

@@ -49,3 +49,57 @@ func (f *floor) unlock(ctx context.Context, name, token string) error {
 	}
 	return err
 }
+
+// floors are a floor on each node of a quorum: all are asked at once, and most must say
+// yes. What the others say, nobody hears.
+type floors struct{ nodes []*floor }
+
+func openFloors(s site) (peer, error) {
+	var f floors
+	for _, lib := range append([]library{s.lib}, s.more...) {
+		f.nodes = append(f.nodes, &floor{lib: lib, ttl: s.ttl})
+	}
+	return f, nil
+}
+
+func (f floors) Wire() []string { return f.nodes[0].Wire() }
+
+func (f floors) Lock(ctx context.Context, name string) (func() error, error) {
+	unlocks := make([]func() error, len(f.nodes))
+	locked := make([]chan struct{}, len(f.nodes))
+	for i := range locked {
+		locked[i] = make(chan struct{})
+	}
+	err := f.most(func(i int) (err error) {
+		defer close(locked[i])
+		unlocks[i], err = f.nodes[i].Lock(ctx, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		return f.most(func(i int) error {
+			if <-locked[i]; unlocks[i] == nil {
+				return errNotHeld
+			}
+			return unlocks[i]()
+		})
+	}, nil
+}
+
+// most does something on all nodes, and returns when most have done it, or cannot.
+func (f floors) most(do func(i int) error) (err error) {
+	done := make(chan error, len(f.nodes))
+	for i := range f.nodes {
+		go func() { done <- do(i) }()
+	}
+	for yes, no := 0, 0; yes <= len(f.nodes)/2; {
+		if failed := <-done; failed == nil {
+			yes++
+		} else if no++; no > len(f.nodes)/2 {
+			return failed
+		}
+	}
+	return nil
+}

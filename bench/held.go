@@ -44,7 +44,7 @@ func held(b *bed, c config) ([]*table, error) {
 // hold is one run.
 func (b *bed) hold(c config, peer string, leases int) (figures, error) {
 	o := order{
-		Job: "hold", Peer: peer, Addr: b.server.Addr(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
+		Job: "hold", Peer: peer, Addrs: b.near(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
 	}
 	crew, err := b.hire(o)
 	defer crew.dismiss()
@@ -70,7 +70,7 @@ func (b *bed) hold(c config, peer string, leases int) (figures, error) {
 	if err := crew.workers[0].hear(&r); err != nil {
 		return nil, err
 	}
-	if _, err := b.server.Cmd("FLUSHALL"); err != nil { // they would expire during the next run
+	if _, err := b.nodes[0].Cmd("FLUSHALL"); err != nil { // they would expire during the next run
 		return nil, err
 	}
 	n, ttls := float64(leases), c.heldFor.Seconds()/c.heldTTL.Seconds()
@@ -88,7 +88,7 @@ func (b *bed) hold(c config, peer string, leases int) (figures, error) {
 func (b *bed) missing(o order) (int, error) {
 	found := make(map[string]bool)
 	for cursor := "0"; ; {
-		reply, err := b.server.Cmd("SCAN", cursor, "MATCH", "*"+o.Name+":held:*", "COUNT", "10000")
+		reply, err := b.nodes[0].Cmd("SCAN", cursor, "MATCH", "*"+o.Name+":held:*", "COUNT", "10000")
 		if err != nil {
 			return 0, err
 		}

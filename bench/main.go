@@ -1,9 +1,9 @@
 // Command bench measures dibs beside its peers, and beside floors: bare programs
 // that do the least that Redis allows, and are no usable locks.
 //
-//	go run ./bench [flags] [uncontended] [rueidis] [redigo] [contended] [delayed] [held] [family]
+//	go run ./bench [flags] [uncontended] [rueidis] [redigo] [contended] [delayed] [held] [family] [quorum]
 //
-// It starts a redis-server of its own, and each run in processes of their own.
+// It starts redis-servers of its own, and each run in processes of their own.
 // Numbers of two machines, or of one machine at two times of day, say little.
 // Ratios do: every peer runs between two runs of the floor, on one server, and
 // what is printed is the median of the ratios. With -check it exits 1 if dibs
@@ -33,6 +33,7 @@ type config struct {
 	held       int
 	heldFor    time.Duration
 	heldTTL    time.Duration
+	crowds     []crowd
 	only       string // peers besides the floors, with commas between; all if empty
 	profile    string // the prefix of CPU profiles, if any
 	markdown   bool
@@ -62,6 +63,7 @@ func usual() config {
 		rounds: 3, time: 2 * time.Second, warm: 300 * time.Millisecond,
 		goroutines: numbers{1, 16, 128}, waiters: numbers{2, 16, 128},
 		held: 50_000, heldFor: 35 * time.Second, heldTTL: 30 * time.Second,
+		crowds: []crowd{{64, 5 * time.Millisecond}, {16, time.Millisecond}},
 	}
 }
 
@@ -71,6 +73,7 @@ func quick() config {
 		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,
 		goroutines: numbers{1, 16}, waiters: numbers{2, 16},
 		held: 5_000, heldFor: 12 * time.Second, heldTTL: 10 * time.Second,
+		crowds: []crowd{{16, time.Millisecond}},
 	}
 }
 
@@ -86,6 +89,7 @@ var tables = []struct {
 	{"delayed", delayed},
 	{"held", held},
 	{"family", family},
+	{"quorum", quorums},
 }
 
 func main() {
@@ -156,7 +160,7 @@ func known() (names []string) {
 
 // run measures and prints the tables, each as soon as it is complete.
 func run(out io.Writer, c config, names []string) error {
-	b, err := newBed()
+	b, err := newBed(1)
 	if err != nil {
 		return err
 	}

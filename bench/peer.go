@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/quorum"
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -39,20 +43,46 @@ type kept interface {
 	Lost() bool
 }
 
-// A site is what a peer is opened on: one process' way to the server.
+// A site is what a peer is opened on: one process' way to the server, or to several.
 type site struct {
 	addr string
 	rdb  *redis.Client // one for the process, with the default settings, as in a service
 	lib  library       // rdb, or another; see on
+	more []library     // the other nodes of a quorum, if it is one
 	ttl  time.Duration
 }
 
 // An opener makes a peer on a site.
 type opener func(site) (peer, error)
 
-func newSite(addr string, ttl time.Duration) site {
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	return site{addr: addr, rdb: rdb, lib: onGoredis{rdb}, ttl: ttl}
+func newSite(addrs []string, ttl time.Duration) site {
+	rdb := redis.NewClient(&redis.Options{Addr: addrs[0]})
+	s := site{addr: addrs[0], rdb: rdb, lib: onGoredis{rdb}, ttl: ttl}
+	for _, addr := range addrs[1:] {
+		s.more = append(s.more, onGoredis{redis.NewClient(&redis.Options{Addr: addr})})
+	}
+	return s
+}
+
+// store is what dibs works on. New servers may vote at once: they have nothing to forget.
+func (s site) store() dibs.Store {
+	if len(s.more) == 0 {
+		return s.lib.store()
+	}
+	nodes := []dibs.Store{s.lib.store()}
+	for _, lib := range s.more {
+		nodes = append(nodes, lib.store())
+	}
+	return quorum.Config{Trusting: true}.New(nodes...)
+}
+
+// pools are what redsync works on.
+func (s site) pools() []redsyncredis.Pool {
+	pools := []redsyncredis.Pool{s.lib.pool()}
+	for _, lib := range s.more {
+		pools = append(pools, lib.pool())
+	}
+	return pools
 }
 
 // peers are all there are, by name.
@@ -60,12 +90,15 @@ var peers = map[string]opener{
 	"floor":             openFloor,
 	"floor-grant":       openGrant,
 	"floor-renew@batch": openRenew,
+	"floor-quorum":      openFloors,
 	"dibs":              openDibs,
 	"dibs readers":      openKin(read),
 	"dibs permits":      openKin(permit),
 	"dibs set":          openKin(set),
 	"redsync":           openRedsync,
-	"redsync@10ms":      openRedsyncEager,
+	"redsync@10ms":      openRedsyncWith(redsync.WithRetryDelay(10 * time.Millisecond)),
+	"redsync@2ms":       openRedsyncWith(redsync.WithRetryDelay(2 * time.Millisecond)),
+	"redsync@failfast":  openRedsyncWith(redsync.WithFailFast(true)),
 	"redislock":         openRedislock,
 	"rueidislock":       openRueidislock,
 	"floor@rueidis":     on(dialRueidis, openFloor),

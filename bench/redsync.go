@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/go-redsync/redsync/v4"
 )
 
-// redsyncPeer is redsync on one server. It polls, and has no renewal.
+// redsyncPeer is redsync on one server, or on several. It polls, and has no renewal.
 type redsyncPeer struct {
 	sync    *redsync.Redsync
 	options []redsync.Option
@@ -18,7 +17,7 @@ type redsyncPeer struct {
 // By default it gives up after 32 of them; here nobody gives up.
 func openRedsync(s site) (peer, error) {
 	return redsyncPeer{
-		sync: redsync.New(s.lib.pool()),
+		sync: redsync.New(s.pools()...),
 		options: []redsync.Option{
 			redsync.WithExpiry(s.ttl),
 			redsync.WithTries(math.MaxInt),
@@ -26,15 +25,18 @@ func openRedsync(s site) (peer, error) {
 	}, nil
 }
 
-// openRedsyncEager tries every 10 ms, as somebody does who wants short waits.
-func openRedsyncEager(s site) (peer, error) {
-	p, err := openRedsync(s)
-	if err != nil {
-		return nil, err
+// openRedsyncWith has other settings. Tries every 10 ms are for somebody who wants short
+// waits.
+func openRedsyncWith(options ...redsync.Option) opener {
+	return func(s site) (peer, error) {
+		p, err := openRedsync(s)
+		if err != nil {
+			return nil, err
+		}
+		set := p.(redsyncPeer)
+		set.options = append(set.options, options...)
+		return set, nil
 	}
-	eager := p.(redsyncPeer)
-	eager.options = append(eager.options, redsync.WithRetryDelay(10*time.Millisecond))
-	return eager, nil
 }
 
 func (p redsyncPeer) Wire() []string { return []string{"set", "evalsha", "eval"} }

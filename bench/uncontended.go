@@ -51,7 +51,7 @@ func (t *table) pairs(b *bed, c config, floor string, names ...string) ([]*table
 // pairs is one run.
 func (b *bed) pairs(c config, peer string, goroutines int) (figures, string, error) {
 	o := order{
-		Job: "pairs", Peer: peer, Addr: b.server.Addr(), TTL: leaseTTL, Name: b.name(),
+		Job: "pairs", Peer: peer, Addrs: b.near(), TTL: leaseTTL, Name: b.name(),
 		Workers: 1, Count: goroutines,
 	}
 	if c.profile != "" {

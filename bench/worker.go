@@ -20,7 +20,7 @@ const workerEnv = "DIBS_BENCH_WORKER"
 type order struct {
 	Job     string
 	Peer    string
-	Addr    string
+	Addrs   []string // of the server, or of all that are the nodes of a quorum
 	TTL     time.Duration
 	Name    string // what is locked, or its beginning
 	Workers int    // waiters and leases are dealt out among so many workers,
@@ -60,7 +60,7 @@ func work(in io.Reader, out io.Writer) error {
 	if job == nil {
 		return fmt.Errorf("unknown job %q", o.Job)
 	}
-	p, err := openPeer(o.Peer, newSite(o.Addr, o.TTL))
+	p, err := openPeer(o.Peer, newSite(o.Addrs, o.TTL))
 	if err != nil {
 		return err
 	}

@@ -11,3 +11,7 @@ import (
 func TestStore(t *testing.T) {
 	storetest.RunInBubble(t, func(*testing.T) dibs.Store { return memstore.New() })
 }
+
+func TestBallots(t *testing.T) {
+	storetest.RunBallotsInBubble(t, func(*testing.T) dibs.Store { return memstore.New() })
+}

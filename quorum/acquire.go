@@ -35,17 +35,24 @@ func (s *Store) Acquire(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 	patience, end := time.NewTimer(straggle), time.NewTimer(time.Until(q.Until))
 	defer patience.Stop()
 	defer end.Stop()
-	for late, over := false, false; ; {
-		if answer, done, err := s.decide(c, late, over); done {
+	for over := false; ; {
+		if answer, done, err := s.decide(c, over); done {
 			return answer, err
 		}
 		select {
 		case <-c.changed:
 		case <-patience.C:
-			late = true
+			s.mu.Lock()
+			c.late = true
+			tell := s.settle(c)
+			s.mu.Unlock()
+			tell()
 		case <-end.C:
-			late, over = true, true
+			over = true
 		case <-ctx.Done():
+			if over = !time.Now().Before(q.Until); over {
+				continue // both ends are one
+			}
 			s.mu.Lock()
 			c.asking = false
 			s.giveUp(c)
@@ -57,7 +64,7 @@ func (s *Store) Acquire(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 
 var (
 	errLate = errors.New("the claim is void: it came too late")
-	errMute = errors.New("no answer in time")
+	errMute = errors.New("no answer so far")
 	errBoth = errors.New("it answers for another node, too: one server is named twice")
 )
 
@@ -90,11 +97,12 @@ func gone(ctx context.Context, op, name string) error {
 
 // begin begins to ask for a claim. The caller holds s.mu.
 func (s *Store) begin(q dibs.Claim) *claim {
-	c := s.at(q.Token)
+	c := s.at(q.Name, q.Token)
+	s.latest[q.Token] = c
 	if !c.open || c.won { // it has no place to keep
 		c.ticket = s.clock.tick()
 	}
-	c.Claim, c.open, c.try = q, true, !q.Queue
+	c.Claim, c.open, c.try, c.late = q, true, !q.Queue, false
 	s.again(c, false)
 	return c
 }
@@ -108,20 +116,19 @@ func (s *Store) again(c *claim, yield bool) {
 	}
 }
 
-// decide returns the answer to a round, if there is one. late says that enough nodes need
-// not wait for the others any more, over that nobody does.
-func (s *Store) decide(c *claim, late, over bool) (answer dibs.Answer, done bool, err error) {
+// decide returns the answer to a round, if there is one. over says that it must be now.
+func (s *Store) decide(c *claim, over bool) (answer dibs.Answer, done bool, err error) {
 	tell := func() {}
 	defer func() { tell() }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := c.count()
+	n := s.count(c)
 	enough := n.said >= s.need
-	agreed := n.held >= s.need && s.agree(c)
+	agreed := n.held >= s.need && s.agrees(c)
 	switch {
 	case n.direct >= s.need && agreed:
 		c.asking, c.won = false, true
-		c.settled()
+		c.rest()
 		s.forget(c)
 		return dibs.Answer{Held: true, Fence: c.fence}, true, nil
 	case over && !enough, n.said+n.pending < s.need:
@@ -133,37 +140,37 @@ func (s *Store) decide(c *claim, late, over bool) (answer dibs.Answer, done bool
 		}
 		return dibs.Answer{}, true, err
 	case n.held >= s.need && !agreed && !over:
+	case agreed && !over: // some by a hand-off, which is short
+		s.again(c, false)
 	case c.try && enough && !over:
-		return s.try(c, n, late)
-	case over, enough && (late || n.pending == 0 || n.held >= s.need):
+		return s.attempt(c, n)
+	case over, enough && n.pending == 0:
 		c.asking = false
 		answer = s.busy(c)
 		if c.try {
 			s.giveUp(c)
-		} else if agreed {
-			tell = s.grant(c)
+		} else {
+			tell = s.settle(c) // what follows is the quorum's own affair from now on
 		}
 		return answer, true, nil
 	}
 	return answer, false, nil
 }
 
-// try decides on a claim that does not want to wait. If others want the name in the same
+// attempt decides on a claim that does not want to wait. If others want the name in the same
 // moment, each may have the votes of a few nodes: then it stands in line with them until
 // the oldest has them all. The caller holds s.mu.
-func (s *Store) try(c *claim, n count, late bool) (answer dibs.Answer, done bool, err error) {
+func (s *Store) attempt(c *claim, n count) (answer dibs.Answer, done bool, err error) {
 	const enough = 3 // offers: whoever seemed to have most has kept it, or gone
 	none := n.held+n.pending < s.need
 	lost := n.another >= s.need || none && n.held == 0
 	switch {
-	case n.held >= s.need && n.pending == 0: // some by a hand-off, which is short
-		s.again(c, false)
-	case !c.Queue && (lost || late && n.pending > 0), c.Queue && lost && n.pending == 0 && c.offers > enough:
+	case !c.Queue && lost, c.Queue && lost && n.pending == 0 && c.offers > enough:
 		c.asking = false
 		answer = s.busy(c)
 		s.giveUp(c)
 		return answer, true, nil
-	case !c.Queue && none && n.pending == 0:
+	case !c.Queue && none:
 		c.Queue = true
 		s.again(c, true)
 	}
@@ -231,9 +238,9 @@ func (s *Store) Abandon(ctx context.Context, q dibs.Claim) error {
 	}
 	poll := s.poll()
 	s.mu.Lock()
-	c := s.at(q.Token)
+	c := s.at(q.Name, q.Token)
 	c.Claim = q
-	c.settled()
+	c.rest()
 	for i, l := range c.lanes {
 		s.leave(c, l, func(err error) { poll.say(i, true, err) })
 	}
@@ -255,27 +262,49 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 	}
 	s.clock.saw(r.Fence)
 	r.Ballot = &dibs.Ballot{Fence: s.clock.tick(), Memory: s.memory}
+	keep := time.Now().Add(r.Keep)
 	poll := s.poll()
 	s.mu.Lock()
-	c := s.at(r.Token)
+	c := s.at(r.Name, r.Token)
 	known := c.won
-	c.settled()
+	c.rest()
 	c.won = false
-	c.Name, c.Token = r.Name, r.Token
 	for i, l := range c.lanes {
-		loose := known && l.state != held
-		s.put(c, l, func() {
-			ctx, cancel := within(r.Until)
-			defer cancel()
-			freed, err := l.node.Release(ctx, r)
-			poll.say(i, freed, err)
-		})
-		if loose { // it may have a place in the queue there
-			s.leave(c, l, func(error) {})
+		var freed, waiting bool
+		var q dibs.Claim
+		begin := func() bool {
+			if waiting = known && l.state != held; waiting && q.Ballot == nil { // or may
+				q = s.abandoned(c)
+			}
+			return true
 		}
+		send := func() (err error) {
+			if waiting {
+				return s.abandon(l, q)
+			}
+			freed, err = l.release(r, keep)
+			return err
+		}
+		end := func(err error) (tell func()) {
+			yes := freed
+			return func() { poll.say(i, yes, err) }
+		}
+		s.put(l, s.longest, &errand{begin: begin, send: send, end: end, ends: true})
 	}
 	s.mu.Unlock()
 	return poll.result(ctx, "release", r.Name, r.Until)
+}
+
+// release gives back at one node, perhaps later than was asked for: a name that is to be
+// kept is kept until then all the same.
+func (l *lane) release(r dibs.Release, keep time.Time) (bool, error) {
+	if r.Keep > 0 {
+		r.Keep = max(time.Until(keep), 0)
+	}
+	r.Until = later(r.Until, time.Now().Add(operation))
+	ctx, cancel := within(r.Until)
+	defer cancel()
+	return l.node.Release(ctx, r)
 }
 
 // Break implements dibs.Store.

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -10,12 +11,14 @@ import (
 // while it waits: what each node has said. Its fields are guarded by the Store's mutex.
 type claim struct {
 	dibs.Claim
+	key      key
 	ticket   uint64  // its place in the queues
 	lanes    []*lane // by node
 	round    uint64  // the last Acquire: a vote counts if it was asked for since then
 	open     bool    // wanted still
 	try      bool    // its caller does not wait
 	asking   bool    // Acquire has not returned yet
+	late     bool    // nodes that have not answered yet are not waited for, if enough have
 	won      bool    // it was told that it holds, in this round
 	fence    uint64  // that most nodes must know before it holds, or zero
 	offers   int     // how often it has offered what it holds to older ones, in this round
@@ -25,47 +28,22 @@ type claim struct {
 	changed  chan struct{} // tells Acquire to look again
 }
 
-// A lane is one node's side of a claim. What is sent down a lane goes one after another:
-// a release that overtook an acquire would leave the node taken, and one that came late
-// would free it for somebody else.
-type lane struct {
-	node *node
-	busy bool
-	next []func() // to be done after what is under way
+// A key is what claims are known by: the names of a set have one token.
+type key struct{ name, token string }
 
-	state state
-	err   error     // of the last question, if it failed
-	round uint64    // in which that was put
-	fence uint64    // if held; if it waits, the largest that the node knew of
-	id    string    // which store it is
-	grant uint64    // the fence of a push that came while a question was under way
-	by    string    // and which store sent it
-	push  bool      // it is held by a push: for as long as a hand-off only
-	doubt time.Time // until then what was sent may yet arrive, and take the vote away
-
-	holder    string
-	remaining time.Duration
-	position  int
-}
-
-type state int
-
-const (
-	unknown state = iota
-	held
-	waits
-)
-
-// at returns the claim with a token, a new one if there is none. The caller holds s.mu.
-func (s *Store) at(token string) *claim {
-	c := s.claims[token]
+// at returns the claim of a token on a name, a new one if there is none. The caller
+// holds s.mu.
+func (s *Store) at(name, token string) *claim {
+	at := key{name, token}
+	c := s.claims[at]
 	if c == nil {
-		c = &claim{changed: make(chan struct{}, 1)}
+		c = &claim{key: at, changed: make(chan struct{}, 1)}
+		c.Name, c.Token = name, token
 		for _, n := range s.nodes {
-			c.lanes = append(c.lanes, &lane{node: n})
+			c.lanes = append(c.lanes, &lane{node: n, claim: c})
 		}
 		s.sweep()
-		s.claims[token] = c
+		s.claims[at] = c
 	}
 	c.touched = time.Now()
 	return c
@@ -76,63 +54,48 @@ func (s *Store) at(token string) *claim {
 func (s *Store) sweep() {
 	const forgotten = 2 * dibs.ClaimTTL
 	looks := 2
-	for token, c := range s.claims {
+	for _, c := range s.claims {
 		if looks--; looks < 0 {
 			return
 		}
 		if !c.busy() && time.Since(c.touched) > forgotten {
-			c.settled()
-			delete(s.claims, token)
+			c.rest()
+			s.drop(c)
 		}
 	}
 }
 
 func (c *claim) busy() bool {
 	for _, l := range c.lanes {
-		if l.busy {
+		if l.busy || l.owed > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// settled stops what goes on by itself.
-func (c *claim) settled() {
+// spread is how much later than others this one does what several do in one moment.
+func (c *claim) spread() time.Duration { return time.Duration(1+c.ticket%1000) * time.Microsecond }
+
+func (s *Store) drop(c *claim) {
+	delete(s.claims, c.key)
+	if s.latest[c.Token] == c {
+		delete(s.latest, c.Token)
+	}
+}
+
+// rest stops what goes on by itself.
+func (c *claim) rest() {
 	c.open = false
 	if c.offered != nil {
 		c.offered.Stop()
 	}
 }
 
-// put sends something down a lane, after what is under way there. The caller holds s.mu.
-func (s *Store) put(c *claim, l *lane, do func()) {
-	if l.busy {
-		l.next = append(l.next, do)
-		return
-	}
-	l.busy = true
-	go s.run(c, l, do)
-}
-
-func (s *Store) run(c *claim, l *lane, do func()) {
-	for do != nil {
-		do()
-		s.mu.Lock()
-		do = nil
-		if len(l.next) > 0 {
-			do, l.next = l.next[0], l.next[1:]
-		} else {
-			l.busy = false
-			s.forget(c)
-		}
-		s.mu.Unlock()
-	}
-}
-
 // forget drops a claim of which nothing has to be known any more. One that holds has to
 // be known while it may still have a place in some queue. The caller holds s.mu.
 func (s *Store) forget(c *claim) {
-	if c.open || c.busy() || s.claims[c.Token] != c {
+	if c.open || c.busy() || s.claims[c.key] != c {
 		return
 	}
 	for _, l := range c.lanes {
@@ -140,56 +103,60 @@ func (s *Store) forget(c *claim) {
 			return // until sweep
 		}
 	}
-	delete(s.claims, c.Token)
+	s.drop(c)
 }
 
 // ask puts the question to a node. The caller holds s.mu.
 func (s *Store) ask(c *claim, l *lane, yield bool) {
 	round := c.round
-	s.put(c, l, func() {
-		s.mu.Lock()
+	var q dibs.Claim
+	var answer dibs.Answer
+	begin := func() bool {
 		told := c.fence != 0 && l.state == held && l.round == round && l.fence >= c.fence
-		if !c.open || c.round != round || told && !yield { // to ask again would raise the fence for ever
-			s.mu.Unlock()
-			return
+		if !c.open || told && !yield { // to ask again would raise the fence for ever
+			return false
 		}
-		q := c.Claim
-		q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: c.fence, Memory: s.memory, Yield: yield}
-		if q.Ballot.Fence == 0 {
-			q.Ballot.Fence = c.round
-		}
-		if !c.asking { // it is the quorum's own question: the client may be dead
-			q.TTL, q.Until = q.HandoffTTL(), time.Now().Add(operation)
-		}
+		q = c.question(s.memory, yield)
 		if yield {
 			l.state, l.round = unknown, 0 // it may be giving the name away, whatever a push says
 		}
-		s.mu.Unlock()
-		ctx, cancel := within(q.Until)
-		answer, err := l.node.Acquire(ctx, q)
-		cancel()
-		if yield && err != nil {
-			s.doubt(l, q.Until.Add(slack))
-		}
-		s.heard(c, l, answer, err, round)
-	})
-}
-
-// slack is how much later than its Until a question may still be served.
-const slack = 100 * time.Millisecond
-
-// doubt has a node's votes not count until then.
-func (s *Store) doubt(l *lane, until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.doubt.Before(until) {
-		l.doubt = until
+		return true
 	}
+	send := func() (err error) {
+		ctx, cancel := within(q.Until)
+		defer cancel()
+		answer, err = l.node.Acquire(ctx, q)
+		return err
+	}
+	end := func(err error) (tell func()) {
+		if mayPass(err) {
+			l.missed(q.Until)
+		}
+		if yield && err != nil {
+			l.distrust(q.Until.Add(slack))
+		}
+		return s.heard(c, l, answer, err, round)
+	}
+	l.undo = nil // that is to come after
+	s.put(l, dibs.ClaimTTL, &errand{begin: begin, send: send, end: end})
 }
 
-// heard notes a node's answer.
-func (s *Store) heard(c *claim, l *lane, a dibs.Answer, err error, round uint64) {
-	s.mu.Lock()
+// question is what a node is asked.
+func (c *claim) question(memory time.Duration, yield bool) dibs.Claim {
+	q := c.Claim
+	q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: c.fence, Memory: memory, Yield: yield}
+	if q.Ballot.Fence == 0 {
+		q.Ballot.Fence = c.round
+	}
+	if !c.asking { // it is the quorum's own question: the client may be dead
+		q.TTL, q.Until = q.HandoffTTL(), time.Now().Add(operation)
+	}
+	return q
+}
+
+// heard notes a node's answer, and returns what to do without the mutex. The caller holds
+// s.mu.
+func (s *Store) heard(c *claim, l *lane, a dibs.Answer, err error, round uint64) (tell func()) {
 	l.round, l.err, l.push = round, err, false
 	switch {
 	case err != nil:
@@ -203,9 +170,7 @@ func (s *Store) heard(c *claim, l *lane, a dibs.Answer, err error, round uint64)
 		l.granted(l.grant, l.by)
 	}
 	l.grant = 0
-	tell := s.settle(c)
-	s.mu.Unlock()
-	tell()
+	return s.settle(c)
 }
 
 // granted notes a push. It is true only if it is younger than the answer that said "not
@@ -227,11 +192,11 @@ type count struct {
 	agreed  int // of these, that know its fence
 	said    int // that have answered
 	pending int // that may yet
-	another int // for another claim, at most
+	another int // for another claim, at most, as far as is known
 }
 
 // count counts the votes. A store that answers for two nodes has one.
-func (c *claim) count() (n count) {
+func (s *Store) count(c *claim) (n count) {
 	voted := make(map[string]bool, len(c.lanes))
 	others := make(map[string]int, 1)
 	for _, l := range c.lanes {
@@ -248,8 +213,10 @@ func (c *claim) count() (n count) {
 		voted[l.id] = true
 		n.said++
 		if l.state == waits {
-			others[l.holder]++
-			n.another = max(n.another, others[l.holder])
+			if l.holder != "" {
+				others[l.holder]++
+				n.another = max(n.another, others[l.holder])
+			}
 			continue
 		}
 		n.held++
@@ -260,6 +227,12 @@ func (c *claim) count() (n count) {
 			n.agreed++
 		}
 	}
+	if c.late && n.said >= s.need {
+		n.pending = 0
+	}
+	if c.pushed() {
+		n.another = 0
+	}
 	return n
 }
 
@@ -267,19 +240,21 @@ func (c *claim) count() (n count) {
 // The caller holds s.mu.
 func (s *Store) settle(c *claim) (tell func()) {
 	nothing := func() {}
-	select {
-	case c.changed <- struct{}{}:
-	default:
+	n := s.count(c)
+	if n.said >= s.need || n.said+n.pending < s.need { // else there is nothing to decide
+		select {
+		case c.changed <- struct{}{}:
+		default:
+		}
 	}
 	if !c.open {
 		return nothing
 	}
-	n := c.count()
 	switch {
 	case n.held >= s.need && !s.agree(c):
 	case n.held >= s.need && !c.asking && !c.won:
 		return s.grant(c)
-	case n.held < s.need && n.pending == 0 && c.Queue && (c.try || n.held > 0 && n.another < s.need):
+	case n.held < s.need && n.pending == 0 && c.Queue && (c.try || !c.asking && n.held > 0 && n.another < s.need):
 		s.offer(c)
 	}
 	return nothing
@@ -289,7 +264,7 @@ func (s *Store) settle(c *claim) (tell func()) {
 // holds s.mu.
 func (s *Store) grant(c *claim) (tell func()) {
 	c.won = true
-	c.settled()
+	c.rest()
 	return s.to(c.Client, dibs.Event{Kind: dibs.Granted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.round})
 }
 
@@ -297,12 +272,7 @@ func (s *Store) grant(c *claim) (tell func()) {
 // the next one, who has the vote of one of them, has a larger one. In the usual case
 // they have all taken the one that was proposed. The caller holds s.mu.
 func (s *Store) agree(c *claim) bool {
-	for _, l := range c.lanes {
-		if l.state == held && l.round == c.round {
-			c.fence = max(c.fence, l.fence)
-		}
-	}
-	if c.count().agreed >= s.need {
+	if s.agrees(c) {
 		return true
 	}
 	for _, l := range c.lanes {
@@ -311,6 +281,17 @@ func (s *Store) agree(c *claim) bool {
 		}
 	}
 	return false
+}
+
+// agrees reports whether most nodes know the fence, which is the largest of all that
+// count.
+func (s *Store) agrees(c *claim) bool {
+	for _, l := range c.lanes {
+		if l.state == held && l.round == c.round {
+			c.fence = max(c.fence, l.fence)
+		}
+	}
+	return s.count(c).agreed >= s.need
 }
 
 // offer lets older claims have what this one holds, since nobody has the votes of most:
@@ -322,7 +303,7 @@ func (s *Store) offer(c *claim) {
 		return
 	}
 	c.offers++
-	if c.offers == 1 {
+	if c.offers == 1 && !c.pushed() {
 		s.offerNow(c)
 		return
 	}
@@ -333,11 +314,19 @@ func (s *Store) offer(c *claim) {
 	c.offered = time.AfterFunc(wait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if c.open && c.round == round {
-			c.offering = false
+		if !c.open || c.round != round {
+			return
+		}
+		if c.offering = false; s.count(c).held < s.need {
 			s.offerNow(c)
 		}
 	})
+}
+
+// pushed tells whether the name is being handed on to a claim: what other nodes said of
+// its holder is old, and their votes are on their way.
+func (c *claim) pushed() bool {
+	return slices.ContainsFunc(c.lanes, func(l *lane) bool { return l.push && l.state == held })
 }
 
 func (s *Store) offerNow(c *claim) {
@@ -350,24 +339,57 @@ func (s *Store) offerNow(c *claim) {
 
 // giveUp undoes a claim everywhere, in the background. The caller holds s.mu.
 func (s *Store) giveUp(c *claim) {
-	c.settled()
+	c.rest()
 	for _, l := range c.lanes {
 		s.leave(c, l, func(error) {})
 	}
 }
 
-// leave undoes a claim at one node. The caller holds s.mu.
+// leave undoes a claim at one node. If that is to be done already, once is enough: who
+// tries again and again must not fill the lane of a node that is mute. The caller holds
+// s.mu.
 func (s *Store) leave(c *claim, l *lane, done func(error)) {
+	if l.undo != nil {
+		l.undo.undo = append(l.undo.undo, done)
+		return
+	}
+	var q dibs.Claim
+	e := &errand{ends: true, undo: []func(error){done}}
+	l.undo = e
+	e.begin = func() bool {
+		if q.Ballot == nil {
+			q = s.abandoned(c)
+		}
+		return true
+	}
+	e.send = func() error { return s.abandon(l, q) }
+	e.end = func(err error) (tell func()) {
+		if err != nil {
+			l.distrust(time.Now().Add(dibs.MaxTTL))
+		}
+		if mayPass(err) && len(l.next) == 0 {
+			l.undo = e
+		}
+		all := e.undo
+		return func() {
+			for _, done := range all {
+				done(err)
+			}
+		}
+	}
+	s.put(l, s.longest, e)
+}
+
+// abandoned is a claim that is to be undone. The caller holds s.mu.
+func (s *Store) abandoned(c *claim) dibs.Claim {
 	q := c.Claim
 	q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: s.clock.tick(), Memory: s.memory}
-	s.put(c, l, func() {
-		q.Until = time.Now().Add(operation)
-		ctx, cancel := within(q.Until)
-		defer cancel()
-		err := l.node.Abandon(ctx, q)
-		if err != nil {
-			s.doubt(l, time.Now().Add(dibs.MaxTTL))
-		}
-		done(err)
-	})
+	return q
+}
+
+func (s *Store) abandon(l *lane, q dibs.Claim) error {
+	q.Until = time.Now().Add(operation)
+	ctx, cancel := within(q.Until)
+	defer cancel()
+	return l.node.Abandon(ctx, q)
 }

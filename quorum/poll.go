@@ -28,6 +28,10 @@ func (s *Store) poll() *poll {
 // say notes a node's answer.
 func (p *poll) say(node int, yes bool, err error) {
 	p.mu.Lock()
+	if p.errs[node] == nil {
+		p.mu.Unlock()
+		return // it was told once more, to be sure
+	}
 	p.errs[node] = err
 	switch {
 	case err != nil:
@@ -36,25 +40,37 @@ func (p *poll) say(node int, yes bool, err error) {
 	default:
 		p.no++
 	}
+	heard := 0
+	for _, err := range p.errs {
+		if !errors.Is(err, errMute) {
+			heard++
+		}
+	}
 	p.mu.Unlock()
+	if few := len(p.errs) - p.s.need; heard <= few {
+		return // nothing can be known yet
+	}
 	select {
 	case p.changed <- struct{}{}:
 	default:
 	}
 }
 
-// result waits until it is known what most nodes say. It is yes if most have done what
-// they were asked, and one that had it to do; no if so many had not that most cannot
-// have had it.
+// result waits until it is known what most nodes say: yes, or no if so many have not done
+// it that most cannot. If neither will be known, some yes is enough, unless strict: most
+// have answered, and none of them has it to do any more.
 func (p *poll) result(ctx context.Context, op, name string, until time.Time) (yes bool, err error) {
-	end := time.NewTimer(time.Until(until))
+	patience, end := time.NewTimer(straggle), time.NewTimer(time.Until(until))
+	defer patience.Stop()
 	defer end.Stop()
-	for over := false; ; {
-		if yes, done, err := p.verdict(op, name, over); done {
+	for late, over := false, false; ; {
+		if yes, done, err := p.verdict(op, name, late, over); done {
 			return yes, err
 		}
 		select {
 		case <-p.changed:
+		case <-patience.C:
+			late = true
 		case <-end.C:
 			over = true
 		case <-ctx.Done():
@@ -63,20 +79,25 @@ func (p *poll) result(ctx context.Context, op, name string, until time.Time) (ye
 	}
 }
 
-func (p *poll) verdict(op, name string, over bool) (yes, done bool, err error) {
+func (p *poll) verdict(op, name string, late, over bool) (yes, done bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	failed := 0
+	mute, failed := 0, 0
 	for _, err := range p.errs {
-		if err != nil && !errors.Is(err, errMute) {
+		switch {
+		case errors.Is(err, errMute):
+			mute++
+		case err != nil:
 			failed++
 		}
 	}
 	all, need := len(p.errs), p.s.need
 	switch {
+	case p.yes >= need:
+		return true, true, nil
 	case p.no > all-need:
 		return false, true, nil
-	case p.yes >= need, !p.strict && p.yes+p.no >= need && p.yes > 0:
+	case !p.strict && p.yes > 0 && p.yes+p.no >= need && (mute == 0 || late || over):
 		return true, true, nil
 	case over, failed > all-need:
 		return false, true, p.s.unavailable(op, name, append([]error(nil), p.errs...))

@@ -4,8 +4,9 @@
 //	locks := dibs.New(quorum.New(a, b, c, d, e))
 //
 // It is the Redlock algorithm, and names no Redis: its nodes are any stores that know
-// ballots. docs/quorum.md says what is assumed of clocks and delays, and what breaks if
-// that is wrong. So far only stores in memory can be its nodes.
+// ballots, such as redisstore, on a server that is no cluster, and memstore.
+// docs/quorum.md says what is assumed of clocks and delays, and what breaks if that is
+// wrong.
 //
 // All works on it that holds a name alone, or reads it beside a writer. It refuses what
 // most of the nodes cannot decide: permits of a semaphore, because two majorities may
@@ -13,10 +14,12 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,14 +28,16 @@ import (
 
 // A Store is a dibs.Store made of others, its nodes. It is safe for concurrent use.
 type Store struct {
-	nodes  []*node
-	err    error // why it is none
-	need   int   // so many votes are most
-	memory time.Duration
-	clock  clock
+	nodes   []*node
+	err     error         // why it is none
+	need    int           // so many votes are most
+	memory  time.Duration // that a node must have, to vote
+	longest time.Duration // TTL
+	clock   clock
 
 	mu       sync.Mutex
-	claims   map[string]*claim     // that are under way, by token
+	claims   map[key]*claim        // that are under way
+	latest   map[string]*claim     // by token
 	watchers map[string][]*watcher // by client
 }
 
@@ -41,7 +46,8 @@ var _ dibs.Store = (*Store)(nil)
 // A node is one of the stores.
 type node struct {
 	dibs.Store
-	at int // its number, from 0
+	debts  []*errand // guarded by the Store's mutex
+	paying bool
 }
 
 // Longest is the longest TTL of a lease, unless it is set.
@@ -64,16 +70,16 @@ func New(nodes ...dibs.Store) *Store { return Config{}.New(nodes...) }
 
 // New returns a store made of nodes, as the package's New does.
 func (c Config) New(nodes ...dibs.Store) *Store {
-	s := &Store{need: len(nodes)/2 + 1, memory: c.Longest, claims: make(map[string]*claim), watchers: make(map[string][]*watcher)}
-	if s.memory == 0 {
-		s.memory = Longest
+	s := &Store{
+		need: len(nodes)/2 + 1, longest: cmp.Or(c.Longest, Longest),
+		claims: make(map[key]*claim), latest: make(map[string]*claim), watchers: make(map[string][]*watcher),
 	}
-	s.err = check(nodes, s.memory)
-	if c.Trusting {
-		s.memory = 0
+	s.err = check(nodes, s.longest)
+	if !c.Trusting {
+		s.memory = s.longest
 	}
-	for i, n := range nodes {
-		s.nodes = append(s.nodes, &node{Store: n, at: i})
+	for _, n := range nodes {
+		s.nodes = append(s.nodes, &node{Store: n})
 	}
 	return s
 }
@@ -113,6 +119,13 @@ func deadline(ctx context.Context) time.Time {
 func within(until time.Time) (context.Context, context.CancelFunc) {
 	const least = 5 * time.Millisecond
 	return context.WithDeadline(context.Background(), until.Add(-min(time.Until(until)/20, least)))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // A clock makes numbers that only grow: by the time in µs, and beyond those that were
@@ -166,6 +179,19 @@ func (s *Store) unavailable(op, name string, errs []error) error {
 		}
 		causes = append(causes, fmt.Errorf("node %d: %w", i, err))
 	}
-	u.Cause = fmt.Errorf("%d of %d nodes are not enough: %w", len(errs)-len(causes), len(errs), errors.Join(causes...))
+	u.Cause = fmt.Errorf("%d of %d nodes are not enough: %w", len(errs)-len(causes), len(errs), reasons(causes))
 	return u
 }
+
+// reasons are several errors, told in one line.
+type reasons []error
+
+func (r reasons) Error() string {
+	var all []string
+	for _, err := range r {
+		all = append(all, err.Error())
+	}
+	return strings.Join(all, "; ")
+}
+
+func (r reasons) Unwrap() []error { return r }

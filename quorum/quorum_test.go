@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +46,7 @@ type node struct {
 	mu   sync.Mutex
 	dead error
 	mute bool
-	slow time.Duration
+	slow time.Duration // so long is each message under way
 }
 
 func (n *node) set(change func()) {
@@ -64,44 +65,71 @@ func (n *node) wait(ctx context.Context) error {
 	if mute {
 		delay = time.Hour
 	}
+	if delay == 0 { // a timer that is due at once crashes the race detector now and then: go.dev/issue/78156
+		return gone(ctx)
+	}
 	select {
 	case <-time.After(delay):
 		return nil
 	case <-ctx.Done():
-		return &dibs.UnavailableError{Op: "test", Cause: context.Cause(ctx)}
+		return gone(ctx)
 	}
+}
+
+func gone(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return &dibs.UnavailableError{Op: "test", Cause: context.Cause(ctx)}
+}
+
+// send has a question travel to the node, and the answer back.
+func send[T any](ctx context.Context, n *node, serve func() (T, error)) (T, error) {
+	var none T
+	if err := n.wait(ctx); err != nil {
+		return none, err
+	}
+	value, err := serve()
+	if err := n.wait(ctx); err != nil {
+		return none, err
+	}
+	return value, err
 }
 
 func (n *node) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	if err := n.wait(ctx); err != nil {
-		return dibs.Answer{}, err
-	}
-	return n.Store.Acquire(ctx, c)
+	return send(ctx, n, func() (dibs.Answer, error) { return n.Store.Acquire(ctx, c) })
 }
 
 func (n *node) Release(ctx context.Context, r dibs.Release) (bool, error) {
-	if err := n.wait(ctx); err != nil {
-		return false, err
-	}
-	return n.Store.Release(ctx, r)
+	return send(ctx, n, func() (bool, error) { return n.Store.Release(ctx, r) })
 }
 
 func (n *node) Abandon(ctx context.Context, c dibs.Claim) error {
-	if err := n.wait(ctx); err != nil {
-		return err
-	}
-	return n.Store.Abandon(ctx, c)
+	_, err := send(ctx, n, func() (bool, error) { return true, n.Store.Abandon(ctx, c) })
+	return err
 }
 
 func (n *node) Extend(ctx context.Context, holds []dibs.Hold) []error {
-	if err := n.wait(ctx); err != nil {
-		errs := make([]error, len(holds))
+	errs, err := send(ctx, n, func() ([]error, error) { return n.Store.Extend(ctx, holds), nil })
+	if err != nil {
+		errs = make([]error, len(holds))
 		for i := range errs {
 			errs[i] = err
 		}
-		return errs
 	}
-	return n.Store.Extend(ctx, holds)
+	return errs
+}
+
+func (n *node) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+	return n.Store.Watch(ctx, client, func(e dibs.Event) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		time.AfterFunc(n.slow, func() {
+			if ctx.Err() == nil {
+				on(e)
+			}
+		})
+	})
 }
 
 // rig is five nodes, and a client of their quorum.
@@ -115,9 +143,149 @@ func rig(t *testing.T, c quorum.Config) (nodes []*node, stores []*memstore.Store
 	locks = dibs.New(c.New(all...), dibs.TTL(ttl))
 	t.Cleanup(func() {
 		locks.Close()
-		time.Sleep(2 * time.Second) // what goes on in the background ends
+		time.Sleep(2 * quorum.Longest) // what goes on in the background ends
 	})
 	return nodes, stores, locks
+}
+
+// nothingLeft checks that all nodes have forgotten all about a name.
+func nothingLeft(t *testing.T, stores []*memstore.Store, name string) {
+	t.Helper()
+	for i, s := range stores {
+		if state, err := s.Inspect(t.Context(), name); err != nil || state.Holding+state.Waiting > 0 {
+			t.Errorf("node %d: %+v, error %v, want nothing left", i, state, err)
+		}
+	}
+}
+
+var illnesses = map[string]func(*node){
+	"dead": func(n *node) { n.dead = errors.New("refused") },
+	"mute": func(n *node) { n.mute = true },
+	"slow": func(n *node) { n.slow = 500 * time.Millisecond },
+}
+
+// Nobody notices that two of five are ill.
+func TestMinority(t *testing.T) {
+	for name, fall := range illnesses {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, stores, locks := rig(t, quorum.Config{})
+				for _, n := range nodes[:2] {
+					n.set(func() { fall(n) })
+				}
+				m, start := locks.Mutex("n"), time.Now()
+				for range 100 {
+					l, err := m.TryLock(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := l.Unlock(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if took := time.Since(start); took > 10*time.Millisecond {
+					t.Errorf("100 locks took %v, want that nobody waits for those that are ill", took)
+				}
+				l, err := m.TryLock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * ttl)
+				if err := l.Err(); err != nil {
+					t.Errorf("error %v, want that it was renewed", err)
+				}
+				for _, n := range nodes[:2] {
+					n.set(func() { n.dead, n.mute, n.slow = nil, false, 0 })
+				}
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(2 * time.Second) // what is late arrives
+				nothingLeft(t, stores, "n")
+			})
+		})
+	}
+}
+
+// If most are ill, that is said in time, and what each of them suffers from.
+func TestMajorityFails(t *testing.T) {
+	for name, fall := range illnesses {
+		if name == "slow" {
+			continue // is late, and no more
+		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, stores, locks := rig(t, quorum.Config{})
+				for _, n := range nodes[:3] {
+					n.set(func() { fall(n) })
+				}
+				start := time.Now()
+				_, err := locks.Mutex("n").TryLock(t.Context())
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("it took %v, want no more than an operation may", took)
+				}
+				if !errors.Is(err, dibs.ErrUnavailable) {
+					t.Fatalf("error %v, want that it is unavailable", err)
+				}
+				for i := range 3 {
+					if !strings.Contains(err.Error(), fmt.Sprintf("node %d: ", i)) {
+						t.Errorf("error %q, want a word on node %d", err, i)
+					}
+				}
+				time.Sleep(2 * ttl) // what had been granted is given back, or over
+				nothingLeft(t, stores, "n")
+			})
+		})
+	}
+}
+
+// Many want one name: each has his turn, and none waits for longer than all turns take.
+func TestContention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients, contenders, turns = 4, 64, 3
+		const work, trip = 5 * time.Millisecond, 2 * time.Millisecond
+		const longest = contenders * (work + 3*trip) * 3 / 2
+		var group sync.WaitGroup
+		var holders atomic.Int32
+		_, stores := memories(5)
+		for range clients {
+			nodes := make([]dibs.Store, len(stores))
+			for i, s := range stores {
+				nodes[i] = &node{Store: s, slow: trip / 2}
+			}
+			locks := dibs.New(quorum.New(nodes...), dibs.TTL(ttl))
+			t.Cleanup(func() {
+				locks.Close()
+				time.Sleep(2 * quorum.Longest) // what goes on in the background ends
+			})
+			for range contenders / clients {
+				group.Go(func() {
+					for range turns {
+						start := time.Now()
+						l, err := locks.Mutex("n").Lock(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if waited := time.Since(start); waited > longest {
+							t.Errorf("one waited for %v, want at most %v", waited, longest)
+						}
+						if n := holders.Add(1); n > 1 {
+							t.Errorf("%d hold at the same time", n)
+						}
+						time.Sleep(work)
+						holders.Add(-1)
+						if err := l.Unlock(); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		group.Wait()
+		time.Sleep(2 * quorum.Longest)
+		nothingLeft(t, stores, "n")
+	})
 }
 
 func TestBadQuorums(t *testing.T) {
@@ -146,10 +314,12 @@ func TestBadQuorums(t *testing.T) {
 }
 
 func TestNoPermits(t *testing.T) {
-	_, _, locks := rig(t, quorum.Config{})
-	if _, err := locks.Semaphore("n", 3).TryAcquire(t.Context(), 1); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "permits") {
-		t.Errorf("error %v, want that a quorum cannot count permits", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, _, locks := rig(t, quorum.Config{})
+		if _, err := locks.Semaphore("n", 3).TryAcquire(t.Context(), 1); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "permits") {
+			t.Errorf("error %v, want that a quorum cannot count permits", err)
+		}
+	})
 }
 
 // Who has forgotten votes when the longest lease it may have forgotten is over.
@@ -194,6 +364,88 @@ func TestRepair(t *testing.T) {
 	})
 }
 
+// A hand-off takes as long as most nodes need to tell, also where the others are dead:
+// its first vote is not offered to others, as one of a split vote would be.
+func TestHandoffBesideTheDead(t *testing.T) {
+	for dead := range 3 {
+		t.Run(fmt.Sprint(dead), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, _, locks := rig(t, quorum.Config{Trusting: true})
+				for i, n := range nodes {
+					n.slow = time.Duration(i+1) * time.Millisecond
+					if i >= len(nodes)-dead {
+						n.dead = errors.New("refused")
+					}
+				}
+				first, err := locks.Mutex("n").Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var given time.Time
+				go func() {
+					time.Sleep(time.Second)
+					given = time.Now()
+					first.Unlock()
+				}()
+				second, err := locks.Mutex("n").Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(given); took != 2*nodes[2].slow {
+					t.Errorf("the hand-off took %v, want %v: there and back, for the third node", took, 2*nodes[2].slow)
+				}
+				second.Unlock()
+				for _, n := range nodes {
+					n.set(func() { n.dead = nil }) // so that they can be told what was given back
+				}
+			})
+		})
+	}
+}
+
+// What nodes were not told while they were dead, they are told when they are back; and
+// nobody tries for ever.
+func TestToldLater(t *testing.T) {
+	for _, recovers := range []bool{true, false} {
+		t.Run(fmt.Sprint(recovers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, stores, locks := rig(t, quorum.Config{})
+				var leases []*dibs.Lease
+				for i := range 100 {
+					l, err := locks.Mutex(fmt.Sprint(i)).Lock(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					leases = append(leases, l)
+				}
+				time.Sleep(100 * time.Millisecond) // all nodes have voted
+				dead := func(err error) {
+					for _, n := range nodes[3:] {
+						n.set(func() { n.dead = err })
+					}
+				}
+				dead(errors.New("refused"))
+				for _, l := range leases {
+					if err := l.Unlock(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Second)
+				if !recovers {
+					return // and the bubble ends
+				}
+				dead(nil)
+				time.Sleep(200 * time.Millisecond)
+				for i, s := range stores {
+					if names, err := s.List(t.Context(), "*"); err != nil || len(names) > 0 {
+						t.Errorf("node %d still has %d names, %v", i, len(names), err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // One server under several names has one vote.
 func TestOneServerTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +454,7 @@ func TestOneServerTwice(t *testing.T) {
 		locks := dibs.New(quorum.New(all...), dibs.TTL(ttl))
 		_, err := locks.Mutex("n").TryLock(t.Context())
 		locks.Close()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * quorum.Longest)
 		if !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "another node") {
 			t.Errorf("error %v, want that a server is named twice", err)
 		}

@@ -146,7 +146,7 @@ func (s *Store) repair(h dibs.Hold, node int) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.at(h.Token)
+	c := s.at(h.Name, h.Token)
 	if c.open {
 		return
 	}
@@ -154,16 +154,22 @@ func (s *Store) repair(h dibs.Hold, node int) {
 		Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit,
 		Ballot: &dibs.Ballot{Fence: h.Fence, Memory: s.memory},
 	}
-	c.Name, c.Token = h.Name, h.Token
 	l := c.lanes[node]
-	s.put(c, l, func() {
+	send := func() error {
 		q.Until = time.Now().Add(operation)
 		ctx, cancel := within(q.Until)
 		defer cancel()
-		if a, err := l.node.Acquire(ctx, q); err == nil {
-			s.clock.saw(a.Fence)
+		a, err := l.node.Acquire(ctx, q)
+		s.clock.saw(a.Fence)
+		return err
+	}
+	end := func(err error) (tell func()) {
+		if mayPass(err) {
+			l.missed(q.Until)
 		}
-	})
+		return func() {}
+	}
+	s.put(l, operation, &errand{send: send, end: end}) // or the next renewal repairs it
 }
 
 func firstErr(errs ...error) error {

@@ -69,13 +69,15 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 	answers := make([]dibs.Answer, len(s.nodes))
 	var mu sync.Mutex
 	decided := make(chan bool, 1)
+	s.mu.Lock()
+	lanes := s.at(q.Name, q.Token).lanes
 	for i, n := range s.nodes {
 		if known[i] >= fence {
 			answers[i] = dibs.Answer{Held: true, Fence: known[i]}
 			poll.say(i, true, nil)
 			continue
 		}
-		go func() {
+		send := func() error {
 			a, err := n.reweigh(q)
 			mu.Lock()
 			answers[i] = a
@@ -88,8 +90,11 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 				back.Weight, back.Until = 1, time.Now().Add(operation)
 				_, _ = n.reweigh(back) // or its TTL ends it: most others did not let it write
 			}
-		}()
+			return nil // whoever asked for it asks again, or not
+		}
+		s.put(lanes[i], operation, &errand{send: send}) // one that overtook the one before would be undone by it
 	}
+	s.mu.Unlock()
 	yes, err := poll.result(ctx, "reweigh", q.Name, q.Until)
 	decided <- yes
 	mu.Lock()

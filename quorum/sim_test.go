@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"strings"
+	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,16 +16,24 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // The simulation: clients of a quorum of stores in memory, in virtual time. Messages are
 // late, overtake each other and are lost; nodes stop, and come back with or without their
 // memory; links are cut; processes stand still; clocks drift. A seed decides on all that,
-// so that a run can be had again, but for what is due in the same nanosecond: go test -run TestSimulation -seed 42 -v.
+// so that a run can be had again: go test -run TestSimulation -seed 42 -v.
+//
+// Nothing decides which of two goroutines is first that can run in the same moment of
+// virtual time. So no two messages arrive in one nanosecond (see link.own), what a message
+// suffers depends on what it is, and not on when it was sent, and tokens are not random,
+// because those with the same ticket are served in their order.
 
-var seedFlag = flag.Uint64("seed", 0, "run the simulation with this seed alone, and tell what happens")
+var (
+	seedFlag  = flag.Uint64("seed", 0, "run the simulation with this seed alone, and tell what happens")
+	twiceFlag = flag.Uint64("twice", 50, "run so many seeds of the simulation twice")
+	seedsFlag = flag.String("seeds", "1-2000", "run the simulation with these seeds")
+)
 
 // A weather is what the simulated world is like.
 type weather struct {
@@ -55,15 +64,27 @@ type world struct {
 	fences map[string]uint64
 	grants int
 	found  []string // what must not be
+	loud   bool     // keeps a log
 	log    []string
 }
 
 func (w *world) rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
 
 func (w *world) note(format string, args ...any) {
+	if !w.loud {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.log = append(w.log, fmt.Sprintf("%10v  ", time.Since(w.begin))+fmt.Sprintf(format, args...))
+	line := fmt.Sprintf("%13.9f  ", time.Since(w.begin).Seconds()) + fmt.Sprintf(format, args...)
+	w.log = append(w.log, nodeName.ReplaceAllString(line, "N"))
+}
+
+var nodeName = regexp.MustCompile("[A-Z2-7]{26}") // is random
+
+// find notes what must not be. The caller holds w.mu.
+func (w *world) find(format string, args ...any) {
+	w.found = append(w.found, fmt.Sprintf("%v: ", time.Since(w.begin))+fmt.Sprintf(format, args...))
 }
 
 // A server is a node, which may be down.
@@ -90,8 +111,9 @@ func (s *server) turn(down bool) {
 type link struct {
 	dibs.Store // the server
 	server     *server
+	w          *world
+	number     int
 
-	seed   uint64
 	mu     sync.Mutex
 	times  map[string]uint64 // that such a message was sent
 	cut    bool
@@ -102,16 +124,15 @@ type link struct {
 
 var errCut = errors.New("connection refused")
 
-// trip is how long a message travels; it may be lost. That depends on what it is, and not
-// on which of several was sent first in one moment, which nothing decides.
+// trip is how long a message travels; it may be lost.
 func (l *link) trip(what, name, token string) (d time.Duration, lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	what += " " + name + token[strings.LastIndexByte(token, ':')+1:] // without what is random in it
+	what += " " + name + token
 	l.times[what]++
 	h := fnv.New64a()
 	h.Write([]byte(what))
-	rng := rand.New(rand.NewPCG(l.seed+l.times[what]<<32, h.Sum64()))
+	rng := rand.New(rand.NewPCG(l.w.seed<<8+uint64(l.number)+l.times[what]<<32, h.Sum64()))
 	const one = time.Millisecond
 	d = one/5 + time.Duration(rng.ExpFloat64()*float64(one)) + l.late
 	if rng.IntN(50) == 0 {
@@ -121,56 +142,67 @@ func (l *link) trip(what, name, token string) (d time.Duration, lost bool) {
 	return d, l.cut || rng.IntN(200) == 0
 }
 
+// own is the first time after d that ends in a nanosecond of this link.
+func (l *link) own(d time.Duration) time.Duration {
+	const links = 32 // more than there are
+	at := time.Since(l.w.begin) + d
+	return d - at%links + links + time.Duration(l.number)
+}
+
 // ask has a request travel to the server, be served there, and the answer come back.
-// Whoever asked may have left meanwhile.
-func ask[T any](ctx context.Context, l *link, what, name, token string, serve func(context.Context) (T, error)) (T, error) {
-	type reply struct {
-		value T
-		err   error
+// Whoever asked may have left meanwhile: what is on its way arrives all the same.
+func ask[T any](ctx context.Context, l *link, what, name, token string, serve func() (T, error)) (T, error) {
+	arrive := func(d time.Duration) (value T, err error) {
+		time.Sleep(d)
+		if l.server.isDown() {
+			err = &dibs.UnavailableError{Op: "simulated", Cause: errCut}
+		} else {
+			value, err = serve()
+		}
+		l.w.note("link %d: %s %q %s: %+v, %v", l.number, what, name, token, value, err)
+		return value, err
 	}
-	done := make(chan reply, 1)
 	there, lost := l.trip(what, name, token)
 	back, lostBack := l.trip("back "+what, name, token)
-	go func() {
-		time.Sleep(there)
-		if lost {
-			return
-		}
-		var r reply
-		if l.server.isDown() {
-			r.err = &dibs.UnavailableError{Op: "simulated", Cause: errCut}
-		} else {
-			r.value, r.err = serve(context.Background())
-		}
-		time.Sleep(back)
-		if !lostBack {
-			done <- r
-		}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, &dibs.UnavailableError{Op: "simulated", Cause: context.Cause(ctx)}
+	deadline, _ := ctx.Deadline()
+	impatience := there % time.Microsecond // or all that were asked in one moment leave in one
+	leave := func() (none T, err error) {
+		time.Sleep(l.own(max(time.Until(deadline), 0) + 32*impatience))
+		l.w.note("link %d: %s %q %s: no answer", l.number, what, name, token)
+		return none, &dibs.UnavailableError{Op: "simulated", Cause: context.DeadlineExceeded}
 	}
+	there = l.own(there)
+	switch {
+	case lost:
+		return leave()
+	case time.Until(deadline) < there:
+		go arrive(there)
+		return leave()
+	}
+	value, err := arrive(there)
+	back = l.own(back)
+	if lostBack || time.Until(deadline) < back {
+		return leave()
+	}
+	time.Sleep(back)
+	return value, err
 }
 
 func (l *link) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return ask(ctx, l, "acquire", c.Name, c.Token, func(ctx context.Context) (dibs.Answer, error) { return l.server.Store.Acquire(ctx, c) })
+	return ask(ctx, l, "acquire", c.Name, c.Token, func() (dibs.Answer, error) { return l.server.Store.Acquire(context.Background(), c) })
 }
 
 func (l *link) Abandon(ctx context.Context, c dibs.Claim) error {
-	_, err := ask(ctx, l, "abandon", c.Name, c.Token, func(ctx context.Context) (bool, error) { return true, l.server.Store.Abandon(ctx, c) })
+	_, err := ask(ctx, l, "abandon", c.Name, c.Token, func() (bool, error) { return true, l.server.Store.Abandon(context.Background(), c) })
 	return err
 }
 
 func (l *link) Release(ctx context.Context, r dibs.Release) (bool, error) {
-	return ask(ctx, l, "release", r.Name, r.Token, func(ctx context.Context) (bool, error) { return l.server.Store.Release(ctx, r) })
+	return ask(ctx, l, "release", r.Name, r.Token, func() (bool, error) { return l.server.Store.Release(context.Background(), r) })
 }
 
 func (l *link) Extend(ctx context.Context, holds []dibs.Hold) []error {
-	errs, err := ask(ctx, l, "extend", holds[0].Name, holds[0].Token, func(ctx context.Context) ([]error, error) { return l.server.Store.Extend(ctx, holds), nil })
+	errs, err := ask(ctx, l, "extend", holds[0].Name, holds[0].Token, func() ([]error, error) { return l.server.Store.Extend(context.Background(), holds), nil })
 	if err != nil {
 		errs = make([]error, len(holds))
 		for i := range errs {
@@ -187,10 +219,7 @@ func (l *link) Watch(ctx context.Context, client string, on func(dibs.Event)) er
 			return
 		}
 		l.mu.Lock()
-		at := time.Now().Add(d)
-		if !at.After(l.last) {
-			at = l.last.Add(1)
-		}
+		at := time.Now().Add(l.own(max(d, time.Until(l.last))))
 		l.last = at
 		l.mu.Unlock()
 		time.AfterFunc(time.Until(at), func() {
@@ -202,8 +231,8 @@ func (l *link) Watch(ctx context.Context, client string, on func(dibs.Event)) er
 }
 
 // simulate lets clients work in a world for a while, and returns it.
-func simulate(t *testing.T, seed uint64, sky weather) *world {
-	w := &world{weather: sky, t: t, seed: seed, live: make(map[string][]*dibs.Lease), fences: make(map[string]uint64)}
+func simulate(t *testing.T, seed uint64, sky weather, loud bool) *world {
+	w := &world{weather: sky, t: t, seed: seed, loud: loud, live: make(map[string][]*dibs.Lease), fences: make(map[string]uint64)}
 	synctest.Test(t, func(*testing.T) { w.run() })
 	return w
 }
@@ -218,27 +247,28 @@ func (w *world) run() {
 		memory := memstore.New(memstore.Clock(clock))
 		w.servers = append(w.servers, &server{Store: memory, memory: memory})
 	}
-	ctx, end := context.WithTimeout(context.Background(), span)
+	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	var locks []*dibs.Client
+	time.AfterFunc(span, end)
+	var people []*person
 	var group sync.WaitGroup
 	for i := range clients {
 		nodes := make([]dibs.Store, w.nodes)
 		for j, s := range w.servers {
-			l := &link{Store: s, server: s, seed: w.seed<<8 + uint64(16*i+j), times: make(map[string]uint64)}
+			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64)}
 			nodes[j], w.links = l, append(w.links, l)
 		}
 		store := w.config.New(nodes...)
 		if w.change != nil {
 			w.change(store)
 		}
-		c := dibs.New(store, dibs.TTL(simTTL))
-		locks = append(locks, c)
-		// One at a time: which of two that ask in one moment is first, nothing decides.
-		group.Go(func() { w.work(ctx, c, w.rng(uint64(100+i)), fmt.Sprintf("client %d", i)) })
+		p := &person{w: w, locks: dibs.New(store, dibs.TTL(simTTL)), name: fmt.Sprint("client-", i)}
+		people = append(people, p)
+		group.Go(func() { p.work(ctx, w.rng(uint64(100+i))) })
 	}
-	group.Go(func() { w.storm(ctx, chance) })
+	group.Go(func() { w.storm(chance, span) })
 	group.Wait()
+	time.Sleep(time.Nanosecond) // what somebody does with his last breath meets the storm still
 	for _, l := range w.links {
 		l.mu.Lock()
 		l.cut, l.late, l.frozen = false, 0, time.Time{}
@@ -247,68 +277,87 @@ func (w *world) run() {
 	for _, s := range w.servers {
 		s.turn(false)
 	}
-	w.calm(locks)
-	for _, c := range locks {
-		_ = c.Close() // what a cut left unknown is told here
+	for _, p := range people {
+		p.calm()
+	}
+	for _, p := range people {
+		_ = p.locks.Close() // what a cut left unknown is told here
 	}
 	time.Sleep(time.Minute) // what is late arrives
 }
 
+// A person is who uses a client.
+type person struct {
+	w     *world
+	locks *dibs.Client
+	name  string
+	turns int
+}
+
+// lock takes a name.
+func (p *person) lock(ctx context.Context, name string, wait time.Duration) (*dibs.Lease, error) {
+	time.Sleep(time.Nanosecond) // what he has left to the background has begun
+	p.turns++
+	token := fmt.Sprint(p.name, ":", p.turns)
+	l, err := p.locks.Mutex(name).Lock(ctx, dibs.Wait(wait), dibs.Token(token))
+	if err != nil {
+		p.w.note("%s: %q: %v", token, name, err)
+		return nil, err
+	}
+	p.w.took(name, l)
+	return l, nil
+}
+
 // calm checks that nothing is stuck once all is well again.
-func (w *world) calm(locks []*dibs.Client) {
+func (p *person) calm() {
 	const soon = 4*simTTL + 2*dibs.ClaimTTL
-	for i, c := range locks {
-		for _, name := range simNames {
-			start := time.Now()
-			l, err := c.Mutex(name).Lock(context.Background(), dibs.Wait(soon))
-			for err != nil && time.Since(start) < soon { // messages may still be lost
-				l, err = c.Mutex(name).Lock(context.Background(), dibs.Wait(soon))
-			}
-			if err != nil {
-				w.mu.Lock()
-				w.found = append(w.found, fmt.Sprintf("client %d cannot lock %q after the storm, within %v: %v", i, name, time.Since(start), err))
-				w.mu.Unlock()
-				continue
-			}
-			w.took(name, l, fmt.Sprintf("client %d, after the storm", i))
-			_ = l.Unlock()
+	for _, name := range simNames {
+		start := time.Now()
+		l, err := p.lock(context.Background(), name, soon)
+		for err != nil && time.Since(start) < soon { // messages may still be lost
+			l, err = p.lock(context.Background(), name, soon)
 		}
+		if err != nil {
+			p.w.mu.Lock()
+			p.w.find("%s cannot lock %q after the storm, within %v: %v", p.name, name, time.Since(start), err)
+			p.w.mu.Unlock()
+			continue
+		}
+		_ = l.Unlock()
 	}
 }
 
 var simNames = []string{"a", "b"}
 
 // work takes names and gives them back.
-func (w *world) work(ctx context.Context, c *dibs.Client, chance *rand.Rand, who string) {
+func (p *person) work(ctx context.Context, chance *rand.Rand) {
 	for ctx.Err() == nil {
 		time.Sleep(time.Duration(chance.IntN(50_000_000)))
 		name := simNames[chance.IntN(len(simNames))]
-		wait := dibs.Wait(0)
+		wait := time.Duration(0)
 		if chance.IntN(3) > 0 { // an odd time, in which nothing else is due
-			wait = dibs.Wait(time.Duration(chance.Int64N(int64(3 * time.Second))))
+			wait = time.Duration(chance.Int64N(int64(3 * time.Second)))
 		}
 		hold := time.Duration(chance.IntN(100_000_000))
 		if chance.IntN(8) == 0 {
 			hold = time.Duration(chance.Int64N(int64(3 * simTTL)))
 		}
-		l, err := c.Mutex(name).Lock(ctx, wait)
+		l, err := p.lock(ctx, name, wait)
 		if err != nil {
-			w.note("%s: %q: %v", who, name, err)
 			continue
 		}
-		w.took(name, l, who)
 		select {
 		case <-time.After(hold):
 		case <-l.Context().Done():
 		}
 		err = l.Unlock()
-		w.note("%s: unlocked %q: %v", who, name, err)
+		p.w.note("%s: unlocked %q: %v", l.Token(), name, err)
 	}
 }
 
 // took notes a lease, and whether it should have been granted.
-func (w *world) took(name string, l *dibs.Lease, who string) {
-	w.note("%s: has %q, fence %d", who, name, l.Fence())
+func (w *world) took(name string, l *dibs.Lease) {
+	w.note("%s: has %q, fence %d", l.Token(), name, l.Fence())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants++
@@ -318,26 +367,23 @@ func (w *world) took(name string, l *dibs.Lease, who string) {
 	var live []*dibs.Lease
 	for _, other := range w.live[name] {
 		if other.Err() == nil {
-			w.found = append(w.found, fmt.Sprintf("%v: %q is held by %s and %s", time.Since(w.begin), name, other.Token(), l.Token()))
+			w.find("%q is held by %s and %s", name, other.Token(), l.Token())
 			live = append(live, other)
 		}
 	}
 	w.live[name] = append(live, l)
 	if l.Fence() <= w.fences[name] {
-		w.found = append(w.found, fmt.Sprintf("%v: fence %d of %q after %d", time.Since(w.begin), l.Fence(), name, w.fences[name]))
+		w.find("fence %d of %q after %d", l.Fence(), name, w.fences[name])
 	}
 	w.fences[name] = max(w.fences[name], l.Fence())
 }
 
-// storm is what goes wrong.
-func (w *world) storm(ctx context.Context, chance *rand.Rand) {
-	sleep := func(most time.Duration) {
-		select {
-		case <-time.After(time.Duration(chance.Int64N(int64(most)))):
-		case <-ctx.Done():
-		}
-	}
-	for ctx.Err() == nil {
+// storm is what goes wrong. It ends a moment later than the work, or chance would decide
+// whether the last messages still meet it.
+func (w *world) storm(chance *rand.Rand, span time.Duration) {
+	left := func() time.Duration { return span + 1 - time.Since(w.begin) }
+	sleep := func(most time.Duration) { time.Sleep(min(time.Duration(chance.Int64N(int64(most))), left())) }
+	for left() > 0 {
 		sleep(800 * time.Millisecond)
 		at := chance.IntN(len(w.servers))
 		s := w.servers[at]
@@ -354,56 +400,60 @@ func (w *world) storm(ctx context.Context, chance *rand.Rand) {
 				s.memory.Restart()
 			}
 		case 2:
-			l := w.links[chance.IntN(len(w.links))]
-			l.set(func() { l.cut = true })
+			i := chance.IntN(len(w.links))
+			w.note("link %d is cut", i)
+			w.links[i].set(func(l *link) { l.cut = true })
 			sleep(2 * simTTL)
-			l.set(func() { l.cut = false })
+			w.links[i].set(func(l *link) { l.cut = false })
+			w.note("link %d is whole", i)
 		case 3:
-			client := chance.IntN(len(w.links)/len(w.servers)) * len(w.servers)
+			client := chance.IntN(len(w.links) / len(w.servers))
 			stop := time.Duration(chance.Int64N(int64(2 * simTTL)))
-			w.note("client %d stands still for %v", client/len(w.servers), stop)
-			for _, l := range w.links[client : client+len(w.servers)] {
-				l.set(func() { l.frozen = time.Now().Add(stop) })
+			w.note("client-%d stands still for %v", client, stop)
+			for _, l := range w.links[client*len(w.servers):][:len(w.servers)] {
+				l.set(func(l *link) { l.frozen = time.Now().Add(stop) })
 			}
 		case 4:
-			l := w.links[chance.IntN(len(w.links))]
-			l.set(func() { l.late = time.Duration(chance.IntN(300)) * time.Millisecond })
+			i := chance.IntN(len(w.links))
+			late := time.Duration(chance.IntN(300)) * time.Millisecond
+			w.note("link %d is slower by %v", i, late)
+			w.links[i].set(func(l *link) { l.late = late })
 		}
 	}
 }
 
-func (l *link) set(change func()) {
+func (l *link) set(change func(*link)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	change()
+	change(l)
 }
 
 // TestSimulation: what is assumed of clocks and delays holds, and so nobody ever holds
 // beside another, fences grow, and nothing is stuck afterwards.
 func TestSimulation(t *testing.T) {
-	seeds := uint64(2000)
-	if redistest.Long() {
-		seeds = 100_000
-	}
 	if *seedFlag != 0 {
-		w := simulate(t, *seedFlag, fair(*seedFlag))
+		w := simulate(t, *seedFlag, fair(*seedFlag), true)
 		for _, line := range w.log {
 			t.Log(line)
 		}
 		w.judge(t)
 		return
 	}
+	var first, last uint64
+	if _, err := fmt.Sscanf(*seedsFlag, "%d-%d", &first, &last); err != nil {
+		t.Fatalf("-seeds %s: %v", *seedsFlag, err)
+	}
 	const lots = 4
 	var grants atomic.Int64
 	start := time.Now()
 	t.Cleanup(func() {
-		t.Logf("FIGURE %d seeds, %d grants, in %v", seeds, grants.Load(), time.Since(start).Round(time.Second))
+		t.Logf("FIGURE %d seeds, %d grants, in %v", last-first+1, grants.Load(), time.Since(start).Round(time.Second))
 	})
 	for lot := range uint64(lots) {
 		t.Run(fmt.Sprint(lot), func(t *testing.T) {
 			t.Parallel()
-			for seed := lot + 1; seed <= seeds && !t.Failed(); seed += lots {
-				w := simulate(t, seed, fair(seed))
+			for seed := first + lot; seed <= last && !t.Failed(); seed += lots {
+				w := simulate(t, seed, fair(seed), false)
 				grants.Add(int64(w.grants))
 				w.judge(t)
 			}
@@ -430,7 +480,7 @@ func TestSimulationSees(t *testing.T) {
 			for seed := uint64(1); seed <= 2000; seed++ {
 				sky := fair(seed)
 				broken(&sky)
-				if w := simulate(t, seed, sky); len(w.found) > 0 {
+				if w := simulate(t, seed, sky, false); len(w.found) > 0 {
 					t.Logf("FIGURE seed %d: %s", seed, w.found[0])
 					return
 				}
@@ -440,28 +490,21 @@ func TestSimulationSees(t *testing.T) {
 	}
 }
 
-// TestSimulationRepeats: a seed that fails can be had again, as a rule at the first try.
+// TestSimulationRepeats: a seed that fails can be had again, each message of it (Of 400 seeds
+// one does not keep to that yet: more of them with -twice.)
 func TestSimulationRepeats(t *testing.T) {
-	different := 0
-	for seed := uint64(1); seed <= 100; seed++ {
-		a, b := simulate(t, seed, fair(seed)), simulate(t, seed, fair(seed))
-		if a.history() != b.history() {
-			different++
+	for seed := uint64(1); seed <= *twiceFlag; seed++ {
+		a, b := simulate(t, seed, fair(seed), true).history(), simulate(t, seed, fair(seed), true).history()
+		if !slices.Equal(a, b) {
+			same := 0
+			for same < min(len(a), len(b)) && a[same] == b[same] {
+				same++
+			}
+			t.Errorf("seed %d went differently the second time: %q, and then %q", seed, a[same:min(same+1, len(a))], b[same:min(same+1, len(b))])
 		}
-	}
-	t.Logf("FIGURE %d of 100 seeds went differently the second time", different)
-	if different > 60 { // which of two that are due in one nanosecond is first, nothing decides
-		t.Error("too many to find a fault by its seed")
 	}
 }
 
-// history is who held what, and what befell the nodes.
-func (w *world) history() string {
-	var b strings.Builder
-	for _, line := range w.log {
-		if strings.Contains(line, ": has ") || strings.Contains(line, "  node ") {
-			b.WriteString(line + "\n")
-		}
-	}
-	return b.String()
-}
+// history is the log, in an order that owes nothing to chance: what happens in one moment
+// is written down by several goroutines.
+func (w *world) history() []string { return slices.Sorted(slices.Values(w.log)) }

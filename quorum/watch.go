@@ -79,8 +79,8 @@ func (w *watcher) hear(node int, e dibs.Event) {
 // pushed notes that a node has handed on to a claim.
 func (s *Store) pushed(node int, e dibs.Event) {
 	s.mu.Lock()
-	c := s.claims[e.Token]
-	if c == nil || e.Ticket != c.ticket { // who wants several names has one token for all
+	c := s.latest[e.Token] // who wants several names has one token for all, and asks one by one
+	if c == nil || e.Ticket != c.ticket {
 		s.mu.Unlock()
 		return
 	}

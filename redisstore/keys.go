@@ -65,7 +65,7 @@ func (k keys) cut(text string) (lock, queue, signs, floor string) {
 // that is such a key itself.
 func checkKey(key string) error {
 	switch {
-	case strings.HasPrefix(key, floorPrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, signsSuffix):
+	case key == born, strings.HasPrefix(key, floorPrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, signsSuffix):
 		return fmt.Errorf("%w: key %q is one of dibs' own", dibs.ErrInvalid, key)
 	case strings.Contains(key, "}") && !tagged(key):
 		return fmt.Errorf("%w: key %q: a } outside a {hash tag} cannot be placed in a cluster", dibs.ErrInvalid, key)

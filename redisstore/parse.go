@@ -89,18 +89,25 @@ func parseAnswer(v any) (answer dibs.Answer, void bool, err error) {
 		}
 	case []any:
 		r := reader{fields: a}
-		answer.Ticket = r.uint()
-		answer.Position = int(r.int())
-		answer.Remaining = remaining(r.int())
-		answer.Holder = r.string()
+		answer = r.waiting()
 		if len(r.fields) > 0 {
 			r.int() // see takenName
 		}
-		if !r.bad && len(r.fields) == 0 && answer.Position >= 0 {
+		if !r.bad && len(r.fields) == 0 {
 			return answer, false, nil
 		}
 	}
 	return dibs.Answer{}, false, unexpected(v)
+}
+
+// waiting reads what is told to a claim that does not hold.
+func (r *reader) waiting() (a dibs.Answer) {
+	a.Ticket = r.uint()
+	a.Position = int(r.int())
+	a.Remaining = remaining(r.int())
+	a.Holder = r.string()
+	r.must(a.Position >= 0)
+	return a
 }
 
 // takenName returns which of a claim's names is taken: an answer to a claim on several
@@ -198,9 +205,9 @@ func placeToken(place string) (string, bool) {
 	return parts[4], true
 }
 
-// parseMessage reads a push: fence, ticket, µs at which it was sent, token. A fence
-// of zero asks the waiter to ask again; with a ticket, that is the fence of a holding
-// of the token which was broken.
+// parseMessage reads a push: fence, ticket, origin, token. A fence of zero asks the waiter
+// to ask again; with a ticket, that is the fence of a holding of the token which was
+// broken.
 func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
@@ -208,7 +215,7 @@ func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 	}
 	fence, err1 := strconv.ParseUint(parts[0], 10, 64)
 	ticket, err2 := strconv.ParseUint(parts[1], 10, 64)
-	sent, err3 := strconv.ParseInt(parts[2], 10, 64)
+	sent, node, err3 := origin(parts[2])
 	if errors.Join(err1, err2, err3) != nil {
 		return dibs.Event{}, false
 	}
@@ -218,7 +225,7 @@ func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 	if fence == 0 || s.copies != nil { // asking again is what waits for the replicas
 		return dibs.Event{Kind: dibs.Look, Token: parts[3]}, true
 	}
-	e := dibs.Event{Kind: dibs.Granted, Token: parts[3], Fence: fence, Ticket: ticket}
+	e := dibs.Event{Kind: dibs.Granted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}
 	if s.sharded {
 		return e, true // nobody tells by whose clock it was sent
 	}
@@ -226,6 +233,15 @@ func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 		e.Age = time.Duration(now-sent) * time.Microsecond
 	}
 	return e, true
+}
+
+// origin reads when a push was sent, in µs, or to who came with a ballot by which store.
+func origin(field string) (sent int64, node string, err error) {
+	if node, voted := strings.CutPrefix(field, "@"); voted {
+		return 0, node, nil
+	}
+	sent, err = strconv.ParseInt(field, 10, 64)
+	return sent, "", err
 }
 
 // A reader takes typed fields from a reply. The first of another type makes it

@@ -157,6 +157,7 @@ func TestParseMessage(t *testing.T) {
 		"7 5 9 tok":    {Kind: dibs.Granted, Token: "tok", Fence: 7, Ticket: 5},
 		"7 5 9 t o k":  {Kind: dibs.Granted, Token: "t o k", Fence: 7, Ticket: 5},
 		"7 5 0 tok":    {Kind: dibs.Granted, Token: "tok", Fence: 7, Ticket: 5},
+		"7 5 @ID tok":  {Kind: dibs.Granted, Token: "tok", Fence: 7, Ticket: 5, Node: "ID"},
 		"0 0 0 tok":    {Kind: dibs.Look, Token: "tok"},
 		"0 5 9 tok":    {Kind: dibs.Broken, Token: "tok", Fence: 5},
 		"7 5 9 路\r\n🔒": {Kind: dibs.Granted, Token: "路\r\n🔒", Fence: 7, Ticket: 5},
@@ -166,7 +167,7 @@ func TestParseMessage(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", " ", "   ", "7", "7 5", "7 5 9", "7 5 9 ", "x 5 9 tok", "7 x 9 tok", "7 5 x tok", "-7 5 9 tok", "7 -5 9 tok",
+		"", " ", "   ", "7", "7 5", "7 5 9", "7 5 9 ", "x 5 9 tok", "7 x 9 tok", "7 5 x tok", "7 x @ID tok", "-7 5 9 tok", "7 -5 9 tok",
 		"18446744073709551616 5 9 tok", "7.5 5 9 tok", " 7 5 9 tok",
 	} {
 		if have, ok := s.parseMessage(text); ok {

@@ -96,6 +96,12 @@ func newRequest(s *script, at *shard, keys ...string) *request {
 	return r
 }
 
+// key adds a key, before there are arguments.
+func (r *request) key(key string) {
+	r.cmd = append(r.cmd, key)
+	r.cmd[2] = count(len(r.cmd) - 3)
+}
+
 func (r *request) args(args ...string) { r.cmd = append(r.cmd, args...) }
 
 // do sends a request and returns its reply. It takes the request over. twice says

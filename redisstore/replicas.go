@@ -82,6 +82,10 @@ func (s *Store) call(ctx context.Context, r *request, until time.Time, grants fu
 
 // grants reports whether an answer to a claim says that it is held.
 func grants(r Reply) bool {
+	if list, _ := r.Value.([]any); len(list) == 3 { // see parseVote
+		_, held := list[2].(string)
+		return held
+	}
 	answer, _, err := parseAnswer(r.Value)
 	return err == nil && answer.Held
 }

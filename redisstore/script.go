@@ -19,6 +19,15 @@ var queueLua string
 //go:embed lua/place.lua
 var placeLua string
 
+//go:embed lua/take.lua
+var takeLua string
+
+//go:embed lua/born.lua
+var bornLua string
+
+//go:embed lua/vote.lua
+var voteLua string
+
 //go:embed lua/acquire.lua
 var acquireLua string
 
@@ -52,6 +61,8 @@ func newScript(text string) *script {
 		"--#include holders.lua\n", holdersLua,
 		"--#include queue.lua\n", queueLua,
 		"--#include place.lua\n", placeLua,
+		"--#include take.lua\n", takeLua,
+		"--#include born.lua\n", bornLua,
 	).Replace(text)
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
@@ -60,6 +71,7 @@ func newScript(text string) *script {
 // The scripts never change after this.
 var (
 	acquireScript = newScript(acquireLua)
+	voteScript    = newScript(voteLua)
 	releaseScript = newScript(releaseLua)
 	extendScript  = newScript(extendLua)
 	inspectScript = newScript(inspectLua)

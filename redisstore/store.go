@@ -8,6 +8,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,8 +106,10 @@ func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, 
 		if reply.Err != nil {
 			return dibs.Answer{}, fail(string(op), c.Name, reply.Err)
 		}
-		answer, void, err := parseAnswer(reply.Value)
+		answer, void, err := parseReply(op, c, reply.Value)
 		switch {
+		case errors.Is(err, dibs.ErrUnavailable):
+			return dibs.Answer{}, err
 		case err != nil:
 			return dibs.Answer{}, fail(string(op), c.Name, err)
 		case short != nil:
@@ -114,11 +117,21 @@ func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, 
 		case answer.Held:
 			return answer, nil
 		case !void:
-			answer.Name = takenName(c, reply.Value)
 			return answer, nil
 		}
 	}
 	return dibs.Answer{}, fail(string(op), c.Name, errVoid)
+}
+
+func parseReply(op asking, c dibs.Claim, v any) (answer dibs.Answer, void bool, err error) {
+	if op == acquire && c.Ballot != nil {
+		return parseVote(c, v)
+	}
+	answer, void, err = parseAnswer(v)
+	if err == nil && !answer.Held && !void {
+		answer.Name = takenName(c, v)
+	}
+	return answer, void, err
 }
 
 // An asking is a verb that is answered with an Answer.
@@ -133,6 +146,8 @@ func (s *Store) request(op asking, c dibs.Claim) *request {
 	switch {
 	case op == reweigh:
 		return s.reweighRequest(c)
+	case c.Ballot != nil:
+		return s.voteRequest(c)
 	case len(c.With) > 0:
 		return s.allRequest(c)
 	}
@@ -152,8 +167,6 @@ func (s *Store) checkClaim(c dibs.Claim) error {
 		}
 	}
 	switch {
-	case c.Ballot != nil:
-		return fmt.Errorf("%w: claim on %q: Redis cannot be a node of a quorum yet", dibs.ErrInvalid, c.Name)
 	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > dibs.Unlimited:
 		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
 	case len(c.With) > 0 && !c.Alone():
@@ -163,7 +176,7 @@ func (s *Store) checkClaim(c dibs.Claim) error {
 	case c.Token == "" || c.Client == "" || strings.ContainsAny(c.Client, " \t\r\n\v\f"):
 		return fmt.Errorf("%w: claim on %q: token %q, client %q: empty, or a client with a space", dibs.ErrInvalid, c.Name, c.Token, c.Client)
 	}
-	return nil
+	return s.checkBallot(c)
 }
 
 func (s *Store) check(name string) error {
@@ -230,7 +243,13 @@ func (s *Store) allRequest(c dibs.Claim) *request {
 
 func (s *Store) reweighRequest(c dibs.Claim) *request {
 	r := s.requestOn(reweighScript, c.Name)
+	if c.Ballot != nil {
+		r.key(born)
+	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(r.shard.clock.latest(c.Until)), weighs(c))
+	if c.Ballot != nil {
+		r.args(serving(c.Ballot)...)
+	}
 	return r
 }
 
@@ -262,8 +281,11 @@ func appendPlace(b []byte, c dibs.Claim) []byte {
 	b = strconv.AppendInt(b, int64(c.Weight), 10)
 	b = append(b, '/')
 	b = strconv.AppendInt(b, int64(c.Limit), 10)
-	if len(c.With) > 0 {
+	switch {
+	case len(c.With) > 0:
 		b = append(b, '+')
+	case c.Ballot != nil:
+		b = append(b, '*')
 	}
 	b = append(b, ' ')
 	return append(b, c.Client...)
@@ -299,7 +321,7 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 }
 
 func (s *Store) leave(ctx context.Context, c dibs.Claim, name, place string) error {
-	_, err := s.release(ctx, "abandon", dibs.Release{Name: name, Token: c.Token, Until: c.Until}, place)
+	_, err := s.release(ctx, "abandon", dibs.Release{Name: name, Token: c.Token, Until: c.Until, Ballot: c.Ballot}, place)
 	return err
 }
 
@@ -360,8 +382,14 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place 
 	text := string(b)
 	lock, queue, signs, floor := k.cut(text)
 	r := newRequest(releaseScript, at, lock, queue, signs, floor)
+	if rel.Ballot != nil {
+		r.key(born)
+	}
 	r.args(rel.Token, text[fence:now], text[now:keep], text[keep:], s.checkArg(), place)
-	r.usual = rel.Keep <= 0 && place == ""
+	if rel.Ballot != nil {
+		r.args(serving(rel.Ballot)...)
+	}
+	r.usual = rel.Keep <= 0 && place == "" && rel.Ballot == nil
 	reply, twice := r.shard.pump.do(ctx, r, rel.Until)
 	if reply.Err != nil {
 		return false, fail(op, rel.Name, reply.Err)

@@ -201,7 +201,7 @@ func fencesGrow(t *testing.T, s dibs.Store) {
 	}
 	for range 20 {
 		c := p.claim("n")
-		grew("acquired", p.take(c).Fence)
+		grew("acquired", p.obtain(c))
 		next := p.claim("n")
 		p.wait(next, 1)
 		p.free(c, last)

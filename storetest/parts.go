@@ -459,7 +459,7 @@ func breakHolding(t *testing.T, s dibs.Store) {
 		t.Fatal("the holding's fence did not break it")
 	}
 	wantBroken(mine, fence)
-	second := other.granted(next).Fence
+	second := other.served(next)
 	wantErr(t, p.extend(mine, time.Minute), dibs.ErrLost)
 	if p.release(mine, fence) || end("n", fence) {
 		t.Error("broken twice")

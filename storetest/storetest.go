@@ -32,8 +32,13 @@ type Case struct {
 }
 
 // Run runs all cases, each on a store of its own, side by side.
-func Run(t *testing.T, open func(t *testing.T) dibs.Store) {
-	for _, c := range Cases() {
+func Run(t *testing.T, open func(t *testing.T) dibs.Store) { run(t, Cases(), open) }
+
+// RunInBubble runs all cases, each in a testing/synctest bubble.
+func RunInBubble(t *testing.T, open func(t *testing.T) dibs.Store) { runInBubble(t, Cases(), open) }
+
+func run(t *testing.T, cases []Case, open func(t *testing.T) dibs.Store) {
+	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			explain(t, c)
@@ -42,15 +47,14 @@ func Run(t *testing.T, open func(t *testing.T) dibs.Store) {
 	}
 }
 
-// RunInBubble runs all cases, each in a testing/synctest bubble.
-func RunInBubble(t *testing.T, open func(t *testing.T) dibs.Store) {
-	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			explain(t, c)
-			synctest.Test(t, func(t *testing.T) { c.Run(t, open(t)) })
-		})
+func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) dibs.Store) {
+	for i, c := range cases {
+		check := c.Run
+		cases[i].Run = func(t *testing.T, _ dibs.Store) {
+			synctest.Test(t, func(t *testing.T) { check(t, open(t)) })
+		}
 	}
+	run(t, cases, func(*testing.T) dibs.Store { return nil })
 }
 
 func explain(t *testing.T, c Case) {
@@ -160,6 +164,16 @@ func (p *party) take(c dibs.Claim) dibs.Answer {
 	return a
 }
 
+// obtain takes a free name and returns the fence. A store that is made of several may not
+// have freed it in all of them yet: then it is granted a moment later.
+func (p *party) obtain(c dibs.Claim) uint64 {
+	p.t.Helper()
+	if a := p.ask(c); a.Held {
+		return a.Fence
+	}
+	return p.granted(c).Fence
+}
+
 func (p *party) wait(c dibs.Claim, position int) dibs.Answer {
 	p.t.Helper()
 	a := p.ask(c)
@@ -214,6 +228,20 @@ func (p *party) granted(c dibs.Claim) dibs.Event {
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 	}
 	return e
+}
+
+// served waits until a claim is served, or told that it may ask, and returns its fence.
+func (p *party) served(c dibs.Claim) uint64 {
+	p.t.Helper()
+	switch e := p.event(); {
+	case e.Kind == dibs.Granted && e.Token == c.Token:
+		return e.Fence
+	case e.Kind == dibs.Look && e.Token == c.Token:
+		return p.take(c).Fence
+	default:
+		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
+		return 0
+	}
 }
 
 func (p *party) silent(d time.Duration) {

@@ -55,6 +55,21 @@ func (o Opener) ClusterRights(t *testing.T, more ...string) {
 	})
 }
 
+// VoteRights checks what a node of a quorum has to allow besides.
+func (o Opener) VoteRights(t *testing.T, more ...string) {
+	const vote = "~dibs:born +info +lastsave"
+	if text := spec(t); !strings.Contains(text, "`"+vote+"`") {
+		t.Errorf("docs/spec.md does not list %s", vote)
+	}
+	server := redistest.Start(t)
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, strings.Fields(strings.Join(append(more, least(t), vote), " "))...)...)
+	t.Run("law", func(t *testing.T) {
+		storetest.RunBallots(t, func(t *testing.T) dibs.Store {
+			return o.Single(t, server.Addr(), redisstore.Prefix("lock:"+t.Name()+":"))
+		})
+	})
+}
+
 // used returns the commands that a server was sent, those inside scripts included.
 func used(t *testing.T, server *redistest.Server) map[string]bool {
 	t.Helper()
@@ -72,14 +87,19 @@ func used(t *testing.T, server *redistest.Server) map[string]bool {
 // least reads the least permissions in docs/spec.md, less the user's name and password.
 func least(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "spec.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), "ACL SETUSER dibs on >password ")
+	_, rest, found := strings.Cut(spec(t), "ACL SETUSER dibs on >password ")
 	line, _, ends := strings.Cut(rest, "```")
 	if !found || !ends {
 		t.Fatal("docs/spec.md lists no permissions")
 	}
 	return line
+}
+
+func spec(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "spec.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

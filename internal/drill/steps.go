@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -81,3 +82,5 @@ func WantEvent(t *testing.T, events <-chan dibs.Event, kind dibs.EventKind, with
 		t.Fatalf("no event %v within %v", kind, within)
 	}
 }
+
+func median(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[len(of)/2] }

@@ -154,7 +154,7 @@ func roomOf(dir string) room {
 		case "internal/redistest":
 			r.below = []string{".", "redisstore"}
 		case "internal/drill":
-			r.below = []string{".", "redisstore", "storetest", "internal/history", "internal/redistest"}
+			r.below = []string{".", "quorum", "redisstore", "storetest", "internal/history", "internal/redistest"}
 		case "internal/linear":
 			r.doors = true
 		}

@@ -64,36 +64,7 @@ local used, holder = taken(holding)
 local waiting = not free and not holder and redis.call('EXISTS', queue) == 1
 local served = false
 
-local function holds(token)
-  if holder then return holder == token end
-  return used > 0 and redis.call('ZSCORE', lock, token)
-end
-
--- refresh answers a claim whose token holds already. It never shortens.
-local function refresh(token, ttl, place)
-  local fence = mint(now)
-  if holder then
-    outlive(lock, ttl)
-    note(token, fence, string.match(place, '^%x+ %d+ %S+ (%S+)') or '-')
-    return integer(fence)
-  end
-  local weight, client = string.match(redis.call('HGET', signs, '=' .. token), '^(%d+) %d+ (.*)$')
-  ttl = math.max(ttl, tonumber(redis.call('ZSCORE', lock, token)) - math.ceil(now / 1000))
-  part(token, tonumber(weight), ttl, fence, client, used - tonumber(weight))
-  return integer(fence)
-end
-
-local function take(token, ttl, weight, client)
-  local fence = mint(now)
-  if weight then
-    used = part(token, weight, ttl, fence, client, used)
-  else
-    redis.call('HDEL', signs, '=')
-    redis.call('SET', lock, token, 'PX', ttl)
-    used, holder = math.huge, token
-  end
-  return integer(fence)
-end
+--#include take.lua
 
 local reply, held, left = { now }, nil, nil
 
@@ -115,9 +86,9 @@ for i = 2, #ARGV, 5 do
       held, left, length, kept = nil, nil, nil, {}
     end
     if holds(token) then
-      answer = refresh(token, ttl, place)
+      answer = refresh(token, ttl, place, now)
     elseif not waiting and used + (weight or 1) <= (limit or 1) then
-      answer = take(token, ttl, weight, client)
+      answer = take(token, ttl, weight, client, now)
       held, left = nil, nil
     else
       if not held then held, left = first(used, holder) end

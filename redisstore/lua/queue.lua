@@ -4,13 +4,19 @@
 -- signs   hash: place → µs of its last sign of life after joining;
 --               "?" place → µs at which it was first passed over
 -- A place is "seq ttl weight/limit client token": what a hand-off needs to know. With
--- a "+" after the limit it wants more names than this one, and has to ask.
+-- a "+" after the limit it wants more names than this one, and has to ask. With a "*"
+-- it came with a ballot (vote.lua): its ticket is by a clock of its own, and a script
+-- that does not know which store this is has it ask, too.
 
 local LIFE = 5000000   -- µs that a place lives without a sign of life: the claim TTL
 local YOUNG = LIFE / 4 -- µs for which a place needs no sign but its ticket
 
+local node -- which store this is, to those who came with ballots, if it may hand on to them
+
+local function voting(place) return string.find(place, '^%x+ %d+ %d+/%d+%*') end
+
 local function alive(place, ticket)
-  if now - tonumber(ticket) < LIFE then return true end
+  if now - tonumber(ticket) < LIFE and not voting(place) then return true end
   local sign = redis.call('HGET', signs, place)
   return sign and now - tonumber(sign) < LIFE
 end
@@ -38,8 +44,9 @@ local function tell(client, fence, ticket, sent, token)
 end
 
 local function cut(place)
-  local ttl, weight, limit, more, client, token = string.match(place, '^%x+ (%d+) (%d+)/(%d+)(%+?) (%S+) (.*)$')
-  return tonumber(weight), tonumber(limit), more == '+', tonumber(ttl), client, token
+  local ttl, weight, limit, mark, client, token = string.match(place, '^%x+ (%d+) (%d+)/(%d+)([+*]?) (%S+) (.*)$')
+  local asks = mark == '+' or mark == '*' and not node
+  return tonumber(weight), tonumber(limit), asks, tonumber(ttl), client, token
 end
 
 -- grant makes the owner of a place a holder, tells its client, and returns what
@@ -47,8 +54,9 @@ end
 local function grant(head, at, used, passed, ttl, weight, limit, client, token)
   local place, ticket = head[1], head[2]
   local fence = mint(at)
-  if passed or now - tonumber(ticket) > YOUNG then redis.call('HDEL', signs, place, '?' .. place) end
-  tell(client, integer(fence), ticket, integer(now), token)
+  local votes = node and voting(place)
+  if passed or votes or now - tonumber(ticket) > YOUNG then redis.call('HDEL', signs, place, '?' .. place) end
+  tell(client, integer(fence), ticket, votes and '@' .. node or integer(now), token)
   if weight == limit then
     redis.call('HDEL', signs, '=')
     redis.call('SET', lock, token, 'PX', ttl)
@@ -74,7 +82,7 @@ local function serve(used, at, check, changed, head)
     head = head or redis.call('ZPOPMIN', queue)
     local place = head[1]
     if not place then break end
-    local weight, limit, more, ttl, client, token = cut(place)
+    local weight, limit, asks, ttl, client, token = cut(place)
     if not alive(place, head[2]) then
       redis.call('HDEL', signs, place, '?' .. place)
       changed = true
@@ -83,9 +91,9 @@ local function serve(used, at, check, changed, head)
       if check ~= '0' then ok, passed = reached(place, client) end
       if not ok then
         aside[#aside + 1] = head
-      elseif more or used + weight > limit then
+      elseif asks or used + weight > limit then
         front, aside[#aside + 1] = place, head
-        if more and used == 0 and changed then tell(client, '0', '0', '0', token) end
+        if asks and used + weight <= limit and changed then tell(client, '0', '0', '0', token) end
       else
         used, holder = grant(head, at, used, passed, ttl, weight, limit, client, token)
       end
@@ -94,8 +102,8 @@ local function serve(used, at, check, changed, head)
   end
   if used == before and not front then
     for i, spared in ipairs(aside) do
-      local weight, limit, more, ttl, client, token = cut(spared[1])
-      if not more and used + weight <= limit then
+      local weight, limit, asks, ttl, client, token = cut(spared[1])
+      if not asks and used + weight <= limit then
         table.remove(aside, i)
         used, holder = grant(spared, at, used, true, ttl, weight, limit, client, token)
         break

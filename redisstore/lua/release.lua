@@ -2,6 +2,7 @@
 -- Compares the whole value before it deletes. With a place it also leaves the queue.
 --
 -- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
+--        5 born, or none
 -- ARGV   1  token
 --        2  the holder's fence, "0" if unknown
 --        3  the server's time in µs as the client reckons it, "0" if it cannot
@@ -9,6 +10,7 @@
 --           free it
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        6  the place to leave, token included, or ""
+--        7… with the fifth key, a ballot: see serving in born.lua
 -- Reply  1 the token held, 0 it did not
 
 local token, place = ARGV[1], ARGV[6]
@@ -41,6 +43,9 @@ end
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
+--#include born.lua
+
+local least = KEYS[5] and serving(KEYS[5], 7) or math.max(at, now)
 
 local used, mine = 0, holder == token
 if type(holder) == 'table' then
@@ -66,7 +71,7 @@ if mine and ARGV[4] ~= '0' then
   return 1
 end
 if mine and used > 0 then used = drop(token, used) end
-used = serve(used, math.max(at, now), ARGV[5], true, head)
+used = serve(used, least, ARGV[5], true, head)
 if used == 0 then
   redis.call('DEL', lock)
   if redis.call('EXISTS', queue) == 0 then redis.call('DEL', signs) end

@@ -2,11 +2,13 @@
 -- Never takes what the token does not hold.
 --
 -- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
+--        5 born, or none
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the request is void
 --        5  "weight/limit client", to hold alone if these are equal
+--        6… with the fifth key, a ballot: see serving in born.lua
 -- Reply  {the server's time in µs, answer}, as in acquire.lua, never queued
 
 local time = redis.call('TIME')
@@ -22,6 +24,7 @@ local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include holders.lua
 --#include queue.lua
 --#include place.lua
+--#include born.lua
 
 -- leave takes the token out, and returns what is held by others, and what its
 -- holding had left (nothing if it did not hold), and what taken has found.
@@ -45,11 +48,11 @@ if not others or others + weight > limit then
 end
 
 ttl = math.max(ttl, left)
-local fence = mint(now)
+local fence = mint(KEYS[5] and serving(KEYS[5], 6) or now)
 if not holder then drop(token, used) end
 if weight < limit then
   used = part(token, weight, ttl, fence, client, others)
-  serve(used, now, ARGV[1], true)
+  serve(used, fence, ARGV[1], true)
 else
   redis.call('SET', lock, token, 'PX', ttl)
   note(token, fence, client)

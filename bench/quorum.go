@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const quorumNodes = 5
+
+// A crowd is how many want one name, and for how long each holds it.
+type crowd struct {
+	waiters int
+	section time.Duration
+}
+
+// quorums is what a lock on most of five servers costs, and what it gives whom. The
+// servers are its own.
+func quorums(_ *bed, c config) ([]*table, error) {
+	b, err := newBed(quorumNodes)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	b.delay(oneWay)
+	rtt, err := b.ping(c.time)
+	if err != nil {
+		return nil, err
+	}
+	far := fmt.Sprintf("Five servers, each behind a proxy that delays each way by %v. An idle PING takes %.2f ms (median).", oneWay, millis(rtt))
+	pair, err := b.quorumPair(c, far)
+	if err != nil {
+		return nil, err
+	}
+	contended, err := b.quorumContended(c, far, rtt)
+	if err != nil {
+		return nil, err
+	}
+	trouble, err := b.quorumTrouble(c, far)
+	if err != nil {
+		return nil, err
+	}
+	return []*table{pair, contended, trouble}, nil
+}
+
+const (
+	aboutRTT      = "RTT: the median PING of the first server, by another process during the same run."
+	aboutFailFast = "redsync@failfast answers when most nodes have; redsync as it is, when all have."
+)
+
+// quorumPair is the uncontended pair, of one goroutine, in round trips.
+func (b *bed) quorumPair(c config, far string) (*table, error) {
+	t := &table{
+		name: "quorum pair",
+		about: []string{
+			far, "One goroutine locks and unlocks names of its own.", aboutRTT, aboutFailFast,
+			"floor-quorum: SET NX and a compare-and-delete script on all servers at once, done when most have.",
+		},
+		load: "G",
+		columns: []column{
+			{"pairs/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"p50 RTT", 2, median},
+		},
+		bars: []bar{atMost("p50 RTT", 2.2)},
+	}
+	names := c.chosen("dibs", "redsync", "redsync@failfast")
+	err := t.interleave(c.rounds, 1, "floor-quorum", names, func(peer string) (figures, string, error) {
+		return b.farPair(c, peer, func() {})
+	})
+	return t, err
+}
+
+// quorumContended is what a crowd gets of one name.
+func (b *bed) quorumContended(c config, far string, rtt time.Duration) (*table, error) {
+	t := handoffs("quorum contended", far,
+		fmt.Sprintf("W waiters in min(W, 4) processes lock one name, hold it, and ask again at once; how long they hold it: %v.", c.crowds),
+		"wire: commands for each of the five. floor-grant is on one of them only.", aboutFailFast,
+		"of fair: the longest wait, as a share of 1.5 times W sections with 3 RTT each.",
+		aboutRTT)
+	t.columns = slices.Insert(t.columns, 4,
+		column{"p50 RTT", 2, median}, column{"mean RTT", 2, median})
+	t.columns = slices.Insert(t.columns, len(t.columns)-2, column{"of fair", 2, median})
+	t.bars = []bar{
+		atMost("p50 RTT", 1.5), atMost("wire", 2.5), atLeast("Jain", 0.99), atMost("of fair", 1), atMost("starved", 0),
+		atMost("overlaps", 0), timesAll("acq/s", 1.3),
+	}
+	names := c.chosen("dibs", "redsync", "redsync@failfast", "redsync@10ms", "redsync@2ms")
+	for _, crowd := range c.crowds {
+		w := crowd.waiters
+		length := max(c.time, time.Duration(turns*w)*(crowd.section+rtt+rtt/10))
+		fair := 1.5 * float64(w) * millis(crowd.section+3*rtt)
+		err := t.interleave(c.rounds, w, "floor-grant", names, func(peer string) (figures, string, error) {
+			f, note, err := b.contend(c, peer, w, crowd.section, length, true)
+			if err == nil {
+				f["of fair"] = f["longest ms"] / fair
+			}
+			return f, note, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// String implements fmt.Stringer.
+func (c crowd) String() string { return strconv.Itoa(c.waiters) + " for " + c.section.String() }
+
+// troubles are what may happen to a minority. Nodes are struck while they are in use.
+var troubles = []struct {
+	name   string
+	strike func([]*node)
+}{
+	{"all five", func([]*node) {}},
+	{"2 killed", func(nodes []*node) {
+		for _, n := range nodes[quorumNodes-2:] {
+			n.dead = true
+			n.Kill()
+		}
+	}},
+	{"1 slow", func(nodes []*node) { nodes[quorumNodes-1].proxy.Delay(slow) }},
+}
+
+// slow is what a slow node takes each way.
+const slow = 250 * time.Millisecond
+
+// heal ends all troubles.
+func (b *bed) heal() error {
+	b.delay(oneWay)
+	for _, n := range b.nodes {
+		if !n.dead {
+			continue
+		}
+		if err := n.Restart(); err != nil {
+			return err
+		}
+		n.dead = false
+	}
+	return nil
+}
+
+// quorumTrouble is the uncontended pair while a minority of the nodes is dead, or slow.
+func (b *bed) quorumTrouble(c config, far string) (*table, error) {
+	t := &table{
+		name: "quorum trouble",
+		about: []string{
+			far, fmt.Sprintf("One goroutine locks and unlocks names of its own. slow: %v each way.", slow),
+			"of all: the rate, as a share of that with all five in the same round.", aboutRTT, aboutFailFast,
+		},
+		load: "with",
+		columns: []column{
+			{"pairs/s", 0, median}, {"of all", 2, median}, {"p50 µs", 0, median}, {"p99 µs", 0, median}, {"p50 RTT", 2, median},
+		},
+		bars: []bar{atLeast("of all", 0.8)},
+	}
+	names := c.chosen("dibs", "redsync", "redsync@failfast")
+	for _, trouble := range troubles {
+		for _, peer := range names {
+			t.row(trouble.name, peer)
+		}
+	}
+	for round := range c.rounds {
+		progress("%s, round %d of %d", t.name, round+1, c.rounds)
+		for _, peer := range names {
+			if err := b.troubled(t, c, peer); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return t, nil
+}
+
+// troubled is one peer's runs of a round.
+func (b *bed) troubled(t *table, c config, peer string) error {
+	var all float64
+	for _, trouble := range troubles {
+		measure := measurement(func(string) (figures, string, error) {
+			f, note, err := b.farPair(c, peer, func() { trouble.strike(b.nodes) })
+			return f, note, errors.Join(err, b.heal())
+		})
+		f, note, err := measure.again(peer)
+		if err != nil {
+			return err
+		}
+		progress("  %s, %s: %s pairs/s", peer, trouble.name, format(f["pairs/s"], 0))
+		if all == 0 {
+			all = f["pairs/s"]
+		}
+		f["of all"] = f["pairs/s"] / all
+		t.note(trouble.name, peer, note)
+		r := t.row(trouble.name, peer)
+		r.runs = append(r.runs, f)
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package drill
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/quorum"
+)
+
+// independent are the servers of a quorum, each behind a proxy for each client.
+type independent struct {
+	t       *testing.T
+	o       Opener
+	servers []*redistest.Server
+	config  quorum.Config
+}
+
+// longestLease is short: a server that was restarted does not vote for so long.
+const longestLease = 2 * time.Second
+
+func (o Opener) independent(t *testing.T, n int) *independent {
+	t.Helper()
+	q := &independent{t: t, o: o, config: quorum.Config{Longest: longestLease}}
+	for range n {
+		q.servers = append(q.servers, redistest.Start(t))
+	}
+	return q
+}
+
+// join returns a store of its own, and its ways to the servers.
+func (q *independent) join() (*quorum.Store, []*redistest.Proxy) {
+	q.t.Helper()
+	var nodes []dibs.Store
+	var ways []*redistest.Proxy
+	for _, s := range q.servers {
+		way := redistest.NewProxy(q.t, s.Addr())
+		ways = append(ways, way)
+		nodes = append(nodes, q.o.Single(q.t, way.Addr()))
+	}
+	return q.config.New(nodes...), ways
+}
+
+// client returns a client of all servers once they vote.
+func (q *independent) client(options ...dibs.Option) (*dibs.Client, []*redistest.Proxy) {
+	q.t.Helper()
+	store, ways := q.join()
+	c := dibs.New(store, append([]dibs.Option{dibs.TTL(longestLease)}, options...)...)
+	q.t.Cleanup(func() { c.Close() })
+	q.ready(c)
+	return c, ways
+}
+
+// ready waits until the servers vote: new ones have to remember a longest lease first.
+func (q *independent) ready(c *dibs.Client) {
+	q.t.Helper()
+	Eventually(q.t, "the servers vote", func() bool {
+		l, err := c.Mutex("ready").TryLock(q.t.Context())
+		if err != nil {
+			return false
+		}
+		Unlock(q.t, l)
+		return true
+	})
+}
+
+// QuorumMinority checks that nobody notices when two of five servers are gone, or slow;
+// and that all is told when a third one dies.
+func (o Opener) QuorumMinority(t *testing.T) {
+	q := o.independent(t, 5)
+	c, ways := q.client()
+	rate := func() time.Duration { // of a pair: the median of many
+		t.Helper()
+		var took []time.Duration
+		for range 200 {
+			start := time.Now()
+			Unlock(t, Lock(t, c, "n"))
+			took = append(took, time.Since(start))
+		}
+		return median(took)
+	}
+	all := rate()
+	ways[4].Delay(250 * time.Millisecond)
+	slow := rate()
+	ways[4].Delay(0)
+	held := Lock(t, c, "held")
+	q.servers[0].Kill()
+	q.servers[1].Kill()
+	dead := rate()
+	t.Logf("FIGURE a pair takes %v with all five, %v with one that is slow, %v with two that are dead", all, slow, dead)
+	if most := 5*all + 5*time.Millisecond; slow > most || dead > most {
+		t.Errorf("more than %v", most)
+	}
+	select {
+	case <-held.Context().Done():
+		t.Errorf("the lease ended: %v", held.Err())
+	case <-time.After(2 * longestLease):
+	}
+	q.servers[2].Kill()
+	start := time.Now()
+	_, err := c.Mutex("m").TryLock(t.Context())
+	if took := time.Since(start); took > 1500*time.Millisecond {
+		t.Errorf("told after %v", took)
+	}
+	if !errors.Is(err, dibs.ErrUnavailable) || strings.Count(err.Error(), "node ") < 3 {
+		t.Errorf("error %v, want that it is unavailable, and why each node is", err)
+	}
+	<-held.Context().Done()
+	if !errors.Is(held.Err(), dibs.ErrLost) {
+		t.Errorf("lease: %v, want it lost", held.Err())
+	}
+}
+
+// QuorumRestart checks that a server that comes back without its memory, or with it,
+// does not vote until no lease can be left that it may have forgotten.
+func (o Opener) QuorumRestart(t *testing.T) {
+	q := o.independent(t, 3)
+	c, _ := q.client()
+	start := time.Now()
+	for _, s := range q.servers[1:] { // most of them
+		s.Kill()
+		if err := s.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restarted := time.Now()
+	_, err := c.Mutex("n").TryLock(t.Context())
+	var young *dibs.RestartedError
+	for ; !errors.As(err, &young) && time.Since(start) < longestLease; _, err = c.Mutex("n").TryLock(t.Context()) {
+		time.Sleep(time.Millisecond) // polls: the client connects again
+	}
+	if young == nil || young.Node == "" || young.Left <= 0 || young.Left > longestLease {
+		t.Fatalf("error %v, want that servers were restarted", err)
+	}
+	q.ready(c)
+	if took := time.Since(start); took < longestLease {
+		t.Errorf("they vote after %v, which is less than the longest lease", took)
+	}
+	t.Logf("FIGURE they vote %v after their restart, the longest lease being %v", time.Since(restarted), longestLease)
+}
+
+// QuorumSplit cuts ways between clients and servers under load, and kills servers now and
+// then. Nobody ever holds beside another, and fences grow.
+func (o Opener) QuorumSplit(t *testing.T) {
+	rounds := 20
+	if redistest.Long() {
+		rounds = 200
+	}
+	q := o.independent(t, 5)
+	q.client()
+	storm := history.Storm{
+		Workers: 4, Pace: 2 * time.Millisecond, Names: []string{"a", "b", "c"}, Hold: work,
+		Options: []dibs.Option{dibs.TTL(longestLease), dibs.Timeout(patient)},
+	}
+	var stores []dibs.Store
+	var ways [][]*redistest.Proxy
+	for range 3 {
+		store, w := q.join()
+		stores, ways = append(stores, store), append(ways, w)
+	}
+	w := storm.Start(stores...)
+	chance := rand.New(rand.NewPCG(1, 2))
+	begin := w.Now()
+	for range rounds {
+		ended := time.After(time.Duration(chance.IntN(300)) * time.Millisecond) // of work on what is left
+		if at := chance.IntN(len(q.servers)); chance.IntN(8) == 0 {
+			q.servers[at].Kill()
+			<-ended
+			if err := q.servers[at].Restart(); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		var cut []*redistest.Proxy
+		for _, of := range ways { // each client has a minority of its own that it cannot reach
+			shift := chance.IntN(len(q.servers))
+			cut = append(cut, of[shift], of[(shift+1)%len(of)])
+		}
+		for _, way := range cut {
+			[]func(){way.Freeze, way.Drop, func() { way.Refuse(true); way.Reset() }}[chance.IntN(3)]()
+		}
+		<-ended
+		for _, way := range cut {
+			way.Heal()
+		}
+		time.Sleep(100 * time.Millisecond) // of work in peace
+	}
+	over := w.Now()
+	v := judge(w.Stop(), over)
+	t.Logf("FIGURE %d cuts and deaths: %d entries, %.0f a second, %d double holds, %d leases lost, %d fences went back, %d errors",
+		rounds, len(v.entries), v.rate(begin, over), len(v.doubles), v.lost, len(v.fences), len(v.errors))
+	v.wantNoDoubles(t)
+	v.wantFences(t)
+	v.wantNoErrors(t)
+	if len(v.entries) < 100 {
+		t.Error("hardly anybody entered")
+	}
+}

@@ -1,0 +1,25 @@
+package quorum_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/quorum"
+)
+
+func Example() {
+	// In a program: redisstore/goredis.New(…) of three servers that share nothing.
+	locks := dibs.New(quorum.New(memstore.New(), memstore.New(), memstore.New()))
+	defer locks.Close()
+
+	err := locks.Mutex("order:42").Do(context.Background(), func(context.Context) error {
+		fmt.Println("paying")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// paying
+	// <nil>
+}

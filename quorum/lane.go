@@ -1,0 +1,175 @@
+package quorum
+
+import (
+	"errors"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A lane is one node's side of a claim. What is sent down a lane goes one after another:
+// a release that overtook an acquire would leave the node taken, and one that came late
+// would free it for somebody else. Its fields are guarded by the Store's mutex.
+type lane struct {
+	node  *node
+	claim *claim
+	busy  bool
+	next  []*errand // to be done after what is under way
+	owed  int       // debts
+	undo  *errand   // that is to undo the claim, and has not begun
+	late  time.Time // until then a question that was not answered may yet arrive,
+	final *errand   // and then this is to follow it
+
+	state state
+	err   error     // of the last question, if it failed
+	round uint64    // in which that was put
+	fence uint64    // if held; if it waits, the largest that the node knew of
+	id    string    // which store it is
+	grant uint64    // the fence of a push that came while a question was under way
+	by    string    // and which store sent it
+	push  bool      // it is held by a push: for as long as a hand-off only
+	doubt time.Time // until then what was sent may yet arrive, and take the vote away
+
+	holder    string
+	remaining time.Duration
+	position  int
+}
+
+type state int
+
+const (
+	unknown state = iota
+	held
+	waits
+)
+
+// An errand is something sent down a lane. What follows from its answer, and whether the
+// next one is still wanted, is decided in one step: nobody comes between.
+type errand struct {
+	lane  *lane
+	round uint64    // of the claim: it is void in a later one,
+	until time.Time // and then
+
+	begin func() bool                   // whether it is still wanted, now that its turn has come; nil: it is
+	send  func() error                  // without the mutex
+	end   func(err error) (tell func()) // notes the answer; returns what to do without the mutex; or nil
+	ends  bool                          // it ends the claim
+	undo  []func(error)                 // whom it tells, if it undoes the claim
+	paid  func(answered bool)           // tells who pays a debt; or nil
+}
+
+// put sends something down a lane, after what is under way there: now, or when the node
+// can be reached, but not after so long. The caller holds s.mu.
+func (s *Store) put(l *lane, patience time.Duration, e *errand) {
+	e.lane, e.round, e.until = l, l.claim.round, time.Now().Add(patience)
+	s.line(e)
+}
+
+// line puts an errand at the end of its lane. The caller holds s.mu.
+func (s *Store) line(e *errand) {
+	l := e.lane
+	l.next = append(l.next, e)
+	if l.busy {
+		return
+	}
+	if first := s.turn(l); first != nil {
+		l.busy = true
+		go s.run(l, first)
+	}
+}
+
+// turn returns what is sent down a lane next, or nil. The caller holds s.mu.
+func (s *Store) turn(l *lane) *errand {
+	for len(l.next) > 0 {
+		e := l.next[0]
+		if l.next = l.next[1:]; l.undo == e {
+			l.undo = nil
+		}
+		if !e.void() && (e.begin == nil || e.begin()) {
+			return e
+		}
+		e.report(true)
+	}
+	l.busy = false
+	s.forget(l.claim)
+	return nil
+}
+
+func (s *Store) run(l *lane, e *errand) {
+	for e != nil {
+		err := e.send()
+		tell := func() {}
+		s.mu.Lock()
+		if e.end != nil {
+			tell = e.end(err)
+		}
+		again := mayPass(err)
+		switch e.report(!again); {
+		case again:
+			s.owe(e)
+		case e.ends:
+			s.repeat(e)
+		}
+		e = s.turn(l)
+		s.mu.Unlock()
+		tell()
+	}
+}
+
+func (e *errand) report(answered bool) {
+	if e.paid != nil {
+		e.paid(answered)
+		e.paid = nil
+	}
+}
+
+// void reports whether nobody wants an errand any more. The caller holds s.mu.
+func (e *errand) void() bool {
+	return e.round != e.lane.claim.round || !time.Now().Before(e.until)
+}
+
+// mayPass reports whether a node did not answer, and may later.
+func mayPass(err error) bool {
+	var u *dibs.UnavailableError
+	return errors.As(err, &u) && !u.Refused
+}
+
+// slack is how much later than its Until a question may still be served.
+const slack = 100 * time.Millisecond
+
+// missed notes that a question was not answered. The caller holds s.mu.
+func (l *lane) missed(until time.Time) { l.late = later(l.late, until.Add(slack)) }
+
+// distrust has a node's votes not count until then. The caller holds s.mu.
+func (l *lane) distrust(until time.Time) { l.doubt = later(l.doubt, until) }
+
+// repeat sends what ended a claim last once more, if a question may arrive yet that was
+// not answered: it must be the last that the node hears of the claim. The caller holds
+// s.mu.
+func (s *Store) repeat(e *errand) {
+	l := e.lane
+	if time.Until(l.late) <= 0 {
+		return
+	}
+	if l.final == nil {
+		l.owed++
+		s.await(l)
+	}
+	l.final = e
+}
+
+// await sends a lane's final errand when no question can arrive after it.
+func (s *Store) await(l *lane) {
+	time.AfterFunc(time.Until(l.late)+l.claim.spread(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if time.Until(l.late) > 0 {
+			s.await(l)
+			return
+		}
+		e := l.final
+		l.owed--
+		l.final, e.until = nil, later(e.until, time.Now().Add(operation))
+		s.line(e)
+	})
+}

@@ -1,0 +1,103 @@
+-- Votes for a claim as a node of a quorum: takes the lock or a part of it, refreshes a
+-- holding, or joins or keeps a place in the queue, by the ticket that the quorum gives.
+-- Atomic; idempotent by token.
+--
+-- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
+--        5 born: see born.lua
+-- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
+--        2  token
+--        3  TTL in ms
+--        4  until: µs of the server's clock after which the claim is void
+--        5  the place, without its token, or "" not to queue
+--        6  "weight/limit client" to hold a part, "" to hold alone
+--        7  ticket
+--        8  the least fence
+--        9  memory: for how many µs the server must remember all, to vote
+--        10 "1" to yield: if the token holds and an older one waits, that is to have it
+--        11 the id of this store, if it is new
+-- Reply  {the server's time in µs, 0}: void, it came too late. Else {the server's time,
+--        id of this store, answer}. An answer is
+--        "fence"  held
+--        {ticket, position, ms until the first holder expires, its token, floor}
+--                 not held, as in acquire.lua. No fence so far is larger than floor
+--        integer  for so many µs it does not vote: it may have forgotten something
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > tonumber(ARGV[4]) then return { now, 0 } end
+
+local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+
+-- The usual case, a claim to hold alone, nobody there, and a server that remembers,
+-- makes no functions: that would cost more than all it does.
+if ARGV[6] == '' and redis.call('EXISTS', lock, queue, signs) == 0 then
+  local id, saved, since = string.match(redis.call('GET', KEYS[5]) or '', '^(%S+) %S+ (%d+) (%d+)$')
+  local remembers = id and redis.call('LASTSAVE') == tonumber(saved) and now - since
+  if remembers and remembers >= 0 and remembers >= tonumber(ARGV[9]) then
+    local before = redis.call('GET', floor)
+    if not before or tonumber(before) < tonumber(ARGV[8]) then
+      redis.call('SET', floor, ARGV[8])
+      redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
+      return { now, id, ARGV[8] }
+    end
+  end
+end
+
+local token, ttl, place, ticket, least = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[7], tonumber(ARGV[8])
+local weight, limit, client = string.match(ARGV[6], '^(%d+)/(%d+) (.*)$')
+weight, limit = tonumber(weight), tonumber(limit)
+if place ~= '' then place = place .. ' ' .. token end
+
+--#include fence.lua
+--#include holders.lua
+--#include queue.lua
+--#include place.lua
+--#include born.lua
+
+local used, holder = taken()
+
+--#include take.lua
+
+local id, remembers = birth(KEYS[5], ARGV[11])
+local young = tonumber(ARGV[9]) - remembers
+if young > 0 and not holds(token) then return { now, id, young } end
+if young <= 0 then node = id end
+
+-- join stands in line, and is a sign of life: the ticket is none here.
+local function join()
+  stand(place, ticket)
+  redis.call('HSET', signs, place, integer(now))
+  keep(signs)
+end
+
+local function older() return redis.call('ZRANK', queue, place) > 0 end
+
+if holds(token) then
+  if ARGV[10] == '1' and place ~= '' and redis.call('EXISTS', queue) == 1 then
+    join()
+    if older() then
+      if holder then used = 0 else used = drop(token, used) end
+      used, holder = serve(used, least, ARGV[1], true)
+      if used == 0 then redis.call('DEL', lock) end
+    else
+      redis.call('ZREM', queue, place)
+      redis.call('HDEL', signs, place)
+    end
+  end
+elseif not holder and redis.call('EXISTS', queue) == 1 then
+  -- Something expired, or was deleted by one that does not hand on.
+  if place ~= '' then join() end
+  used, holder = serve(used, least, ARGV[1], false)
+end
+
+if holds(token) then return { now, id, refresh(token, ttl, place, least) } end
+if used + (weight or 1) <= (limit or 1) and redis.call('EXISTS', queue) == 0 then
+  return { now, id, take(token, ttl, weight, client, least) }
+end
+local held, left = first(used, holder)
+local answer = { '0', 0, left, held, redis.call('GET', floor) or '0' }
+if place ~= '' then
+  join()
+  answer[1], answer[2] = redis.call('ZSCORE', queue, place), redis.call('ZRANK', queue, place) + 1
+end
+return { now, id, answer }

@@ -1,0 +1,92 @@
+package redisstore
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Redis server may be a node of a quorum: package quorum asks it for its vote with a
+// dibs.Ballot.
+
+// born is the key that says which store a server is.
+const born = "dibs:born"
+
+func (s *Store) checkBallot(c dibs.Claim) error {
+	switch {
+	case c.Ballot == nil:
+		return nil
+	case s.sharded:
+		return fmt.Errorf("%w: claim on %q: a cluster cannot be a node of a quorum: its masters forget one by one, when their replicas take over", dibs.ErrInvalid, c.Name)
+	case len(c.With) > 0:
+		return fmt.Errorf("%w: claim on %q and others: a vote is for one name", dibs.ErrInvalid, c.Name)
+	}
+	return nil
+}
+
+func (s *Store) voteRequest(c dibs.Claim) *request {
+	r := s.requestOn(voteScript, c.Name)
+	r.key(born)
+	place, yield := "", "0"
+	if c.Queue {
+		place = string(appendPlace(nil, c))
+	}
+	if c.Ballot.Yield {
+		yield = "1"
+	}
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(r.shard.clock.latest(c.Until)), place, share(c))
+	r.args(strconv.FormatUint(c.Ballot.Ticket, 10), strconv.FormatUint(c.Ballot.Fence, 10), memory(c.Ballot), yield, rand.Text())
+	return r
+}
+
+// serving is what a script needs to know to serve by a ballot.
+func serving(b *dibs.Ballot) []string {
+	return []string{strconv.FormatUint(b.Fence, 10), memory(b), rand.Text()}
+}
+
+// memory is for how long the server must remember all, in µs.
+func memory(b *dibs.Ballot) string { return decimal(b.Memory.Microseconds()) }
+
+// parseVote reads vote's reply. A server that does not vote is an error.
+func parseVote(c dibs.Claim, v any) (answer dibs.Answer, void bool, err error) {
+	list, _ := v.([]any)
+	if len(list) == 2 {
+		n, ok := list[1].(int64)
+		if ok && n == 0 {
+			return answer, true, nil
+		}
+	}
+	if len(list) != 3 {
+		return answer, false, unexpected(v)
+	}
+	in := reader{fields: list}
+	in.int()
+	node := in.string()
+	switch a := in.next().(type) {
+	case int64:
+		if a > 0 {
+			return answer, false, &dibs.UnavailableError{
+				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RestartedError{Node: node, Left: time.Duration(a) * time.Microsecond},
+			}
+		}
+		in.bad = true
+	case []any:
+		fields := reader{fields: a}
+		answer = fields.waiting()
+		answer.Fence = fields.uint()
+		in.must(!fields.bad && len(fields.fields) == 0)
+	case string:
+		answer.Fence, err = strconv.ParseUint(a, 10, 64)
+		answer.Held = true
+		in.must(err == nil && answer.Fence > 0)
+	default:
+		in.bad = true
+	}
+	if answer.Node = node; in.bad || node == "" {
+		return dibs.Answer{}, false, unexpected(v)
+	}
+	return answer, false, nil
+}
