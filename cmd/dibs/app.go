@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+)
+
+// An app is one run of the command: what it reads, where it writes, and the flags that
+// all verbs share.
+type app struct {
+	in      *os.File
+	out     io.Writer
+	err     io.Writer
+	getenv  func(string) string
+	environ []string
+
+	urls      []string
+	local     bool
+	prefix    string
+	prefixSet bool // also if it is empty
+	replicas  int
+	longest   time.Duration
+	timeout   time.Duration
+	json      bool
+	quiet     bool
+
+	caught chan os.Signal // see signals
+}
+
+// run carries out a command line, and returns the exit code.
+func (a *app) run(args []string) int {
+	redis.SetLogger(silence{})
+	a.listen()
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	return a.finish(root.Execute())
+}
+
+// silence is where go-redis logs to: what matters comes as an error.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "dibs",
+		Short: "Locks that many machines share",
+		Long: `dibs holds locks that many machines share, in Redis, for shells, cron and operators:
+
+  dibs run --url redis://cache:6379 nightly -- ./backup.sh
+
+While backup.sh runs, no other "dibs run nightly" on that Redis runs its command, on any
+machine; it waits, in order of arrival. On one machine, with nothing installed:
+
+  dibs run --local nightly -- ./backup.sh`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	f := root.PersistentFlags()
+	f.StringArrayVar(&a.urls, "url", nil, "the store, such as redis://host:6379; several times: a quorum of several servers (default $DIBS_URL)")
+	f.BoolVar(&a.local, "local", false, "a file of this user on this host: excludes on THIS HOST ONLY")
+	f.StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default $DIBS_PREFIX, or "lock:")`)
+	f.IntVar(&a.replicas, "replicas", 0, "a lock counts when so many replicas have it, too")
+	f.DurationVar(&a.longest, "longest", 0, "longest TTL on a quorum: the same for all its users (default 1m)")
+	f.DurationVar(&a.timeout, "timeout", time.Second, "limit of one operation on the store")
+	f.BoolVar(&a.json, "json", false, "print JSON")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
+	root.PersistentPreRun = func(c *cobra.Command, _ []string) { a.prefixSet = c.Flags().Changed("prefix") }
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w\nsee: %s --help", err, c.CommandPath())}
+	})
+	root.AddGroup(
+		&cobra.Group{ID: hold, Title: "Hold a lock:"},
+		&cobra.Group{ID: look, Title: "Look, and interfere:"},
+	)
+	for _, verb := range []*cobra.Command{a.runVerb()} {
+		verb.GroupID = hold
+		root.AddCommand(verb)
+	}
+	return root
+}
+
+// The groups of verbs.
+const (
+	hold = "hold"
+	look = "look"
+)
+
+// listen takes over all signals that can be caught, from the first moment on. What the
+// caller has ignored, as nohup does, stays so.
+func (a *app) listen() {
+	a.caught = make(chan os.Signal, 64)
+	for n := syscall.Signal(1); n < 65; n++ {
+		if forwarded(n) && !signal.Ignored(n) {
+			signal.Notify(a.caught, n)
+		}
+	}
+	// A reader of ours that has gone is no reason to leave a lock and a child behind.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+}
+
+// forwarded reports whether a signal is a message, and not about this process itself.
+func forwarded(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE,
+		syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPROF, syscall.SIGVTALRM,
+		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS:
+		return false
+	}
+	return true
+}
+
+// ends reports whether a signal asks a process to end, which it does if it does not care.
+func ends(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT:
+		return true
+	}
+	return false
+}
+
+// signalError says that a signal ended the waiting.
+type signalError struct{ syscall.Signal }
+
+func (e signalError) Error() string { return "signal: " + e.Signal.String() }
+
+// patient returns a context that a signal ends, and when that is so no more. The signals
+// that arrive in between and do not ask to end are dropped.
+func (a *app) patient() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-over:
+				return
+			case s := <-a.caught:
+				if s, ok := s.(syscall.Signal); ok && ends(s) {
+					cancel(signalError{s})
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		close(over)
+		<-done
+		cancel(nil)
+	}
+}
+
+// say tells a person something, on stderr.
+func (a *app) say(format string, args ...any) {
+	if !a.quiet && !a.json {
+		fmt.Fprintf(a.err, "dibs: "+format+"\n", args...)
+	}
+}
+
+// client opens the store and makes a Client on it; close gives back what is held.
+func (a *app) client(options ...dibs.Option) (locks *dibs.Client, closeAll func() error, err error) {
+	s, err := a.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	locks = dibs.New(s.Store, append([]dibs.Option{dibs.Timeout(a.timeout)}, options...)...)
+	return locks, func() error { return errors.Join(locks.Close(), s.close()) }, nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/dibslock/dibs"
+)
+
+// The exit codes that are not those of the command that was run.
+const (
+	exitUsage     = 64  // the command line makes no sense
+	exitBusy      = 75  // the name is taken, and the wait is over; as EX_TEMPFAIL
+	exitLost      = 76  // the lease was lost while the command ran, even if that ended well
+	exitMaxHold   = 124 // as timeout(1)
+	exitTrouble   = 125 // dibs itself, or the store: the command was not run
+	exitCannotRun = 126 // found, and not to be run
+	exitNotFound  = 127
+	exitSignal    = 128 // and the signal's number
+	codesForHelp  = `Exit codes: those of COMMAND, and 128+N if signal N ended it; 75 busy; 76 the lock was lost; 124 --max-hold is over; 125 the store, or dibs itself: COMMAND was not run; 126 COMMAND cannot be run; 127 there is none; 64 the command line.`
+)
+
+// A usageError is one of the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// A codeError is an error with an exit code of its own. Without an error it is the code
+// alone, and nothing is said.
+type codeError struct {
+	code int
+	error
+}
+
+func (e codeError) Unwrap() error { return e.error }
+
+func (e codeError) Error() string {
+	if e.error == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.error.Error()
+}
+
+// exitWith returns what ends dibs with a code and, unless err is nil, a word.
+func exitWith(code int, err error) error {
+	if code == 0 && err == nil {
+		return nil
+	}
+	return codeError{code, err}
+}
+
+// finish tells an error, and returns the exit code.
+func (a *app) finish(err error) int {
+	if err == nil {
+		return 0
+	}
+	code := codeOf(err)
+	var alone codeError
+	if !errors.As(err, &alone) || alone.error != nil {
+		a.tell(err)
+	}
+	return code
+}
+
+func (a *app) tell(err error) {
+	text := strings.TrimPrefix(err.Error(), "dibs: ")
+	if a.json {
+		a.event(event{Event: "error", Error: text, Code: codeOf(err)})
+		return
+	}
+	fmt.Fprintf(a.err, "dibs: %s\n", text)
+}
+
+func codeOf(err error) int {
+	var coded codeError
+	var bad usageError
+	var signalled signalError
+	switch {
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.As(err, &bad), errors.Is(err, dibs.ErrInvalid):
+		return exitUsage
+	case errors.As(err, &signalled):
+		return exitSignal + int(signalled.Signal)
+	case errors.Is(err, dibs.ErrLost):
+		return exitLost
+	case errors.Is(err, dibs.ErrBusy):
+		return exitBusy
+	case errors.Is(err, exec.ErrNotFound):
+		return exitNotFound
+	}
+	return exitTrouble
+}

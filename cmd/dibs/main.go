@@ -1,0 +1,17 @@
+// Command dibs holds locks for shells, cron and operators: dibs run NAME -- COMMAND.
+package main
+
+import (
+	"os"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == guardVerb {
+		os.Exit(guard(os.Stdin))
+	}
+	a := &app{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		getenv: os.Getenv, environ: os.Environ(),
+	}
+	os.Exit(a.run(os.Args[1:]))
+}

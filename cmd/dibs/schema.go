@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// schema is the version of all that --json prints: fields are added to it without a new
+// number, and never taken away or given another meaning.
+const schema = 1
+
+// Durations are in whole milliseconds, times in RFC 3339. Tokens end after their
+// client's random part begins, unless --show-token: who has one can release the lock.
+
+// A nameState is what ls and show print of a name.
+type nameState struct {
+	Schema  int      `json:"schema"`
+	Name    string   `json:"name"`
+	State   string   `json:"state"` // held, free, foreign
+	Kind    string   `json:"kind,omitempty"`
+	Holders []holder `json:"holders"`
+	Holding int      `json:"holding"`
+	Waiters []waiter `json:"waiters"`
+	Waiting int      `json:"waiting"`
+	Fence   uint64   `json:"fence,omitempty"` // of the holder, if there is one that holds alone
+}
+
+type holder struct {
+	Token  string `json:"token"`
+	Host   string `json:"host,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	Label  string `json:"label,omitempty"`
+	Fence  uint64 `json:"fence,omitempty"`
+	Weight int    `json:"weight,omitempty"` // of a part, none: it holds alone
+	TTL    *int64 `json:"ttl_ms"`           // null: never expires
+}
+
+type waiter struct {
+	Token    string `json:"token"`
+	Host     string `json:"host,omitempty"`
+	PID      int    `json:"pid,omitempty"`
+	Label    string `json:"label,omitempty"`
+	Position int    `json:"position"`
+	Waited   int64  `json:"waited_ms"`
+}
+
+// An event is a line that dibs says of its own work with --json, on stderr where stdout
+// is the command's.
+type event struct {
+	Schema   int       `json:"schema"`
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Name     string    `json:"name,omitempty"`
+	Names    []string  `json:"names,omitempty"`
+	Token    string    `json:"token,omitempty"`
+	Fence    uint64    `json:"fence,omitempty"`
+	Holder   string    `json:"holder,omitempty"`
+	Position int       `json:"position,omitempty"`
+	TTL      int64     `json:"ttl_ms,omitempty"`
+	Waited   int64     `json:"waited_ms,omitempty"`
+	Held     int64     `json:"held_ms,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+	Signal   string    `json:"signal,omitempty"`
+	Error    string    `json:"error,omitempty"`
+	Code     int       `json:"code,omitempty"`
+}
+
+// event prints an event on stderr.
+func (a *app) event(e event) { print1(a.err, stamped(e)) }
+
+func stamped(e event) event {
+	e.Schema, e.Time = schema, time.Now().UTC().Truncate(time.Millisecond)
+	return e
+}
+
+// print1 prints a value as one line of JSON, in one write.
+func print1(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}
+
+// An owner is what a token that dibs made tells of who has it.
+type owner struct {
+	host, label string
+	pid         int
+	short       string // the token, as far as anybody may know it
+}
+
+// ownerOf reads a token: host:pid:random:seq, and perhaps a label. Others are opaque.
+func ownerOf(token string) owner {
+	parts := strings.SplitN(strings.TrimSuffix(token, dibs.Kept), ":", 5)
+	var pid int
+	if len(parts) >= 4 && len(parts[2]) == 16 {
+		if _, err := fmt.Sscanf(parts[1], "%d", &pid); err == nil {
+			short := strings.Join([]string{parts[0], parts[1], parts[2][:4] + "…"}, ":")
+			return owner{host: parts[0], pid: pid, label: dibs.LabelOf(token), short: short}
+		}
+	}
+	const known = 8
+	if r := []rune(token); len(r) > known {
+		token = string(r[:known]) + "…"
+	}
+	return owner{short: token}
+}
+
+// String is for people.
+func (o owner) String() string {
+	s := o.short
+	if o.host != "" {
+		s = fmt.Sprintf("%s:%d", o.host, o.pid)
+	}
+	if o.label != "" {
+		s += " (" + o.label + ")"
+	}
+	return s
+}

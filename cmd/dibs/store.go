@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/quorum"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/goredis"
+	"github.com/dibslock/dibs/redisstore/goredis/redisurl"
+)
+
+// An opened store is what the flags and the environment name.
+type opened struct {
+	dibs.Store
+	where  string // without credentials
+	nodes  []node // the servers of a quorum, or the one
+	closes []func() error
+}
+
+// A node is one Redis, which a doctor can look at.
+type node struct {
+	where string
+	*redisstore.Store
+}
+
+func (o *opened) close() error {
+	var errs []error
+	for _, f := range o.closes {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+var errNoStore = usageError{errors.New(`no store: say where the locks are
+  --url redis://host:6379      or DIBS_URL=redis://host:6379
+                               (also rediss://, redis+sentinel://, redis+cluster://, unix://;
+                               three or more URLs: a quorum)
+  --local                      or DIBS_URL=local: a file of yours, for this host only`)}
+
+// where returns the URLs that the flags name, or else the environment.
+func (a *app) where() ([]string, error) {
+	switch {
+	case a.local && len(a.urls) > 0:
+		return nil, usage("--local and --url: one of them")
+	case a.local:
+		return []string{"local:"}, nil
+	case len(a.urls) > 0:
+		return a.urls, nil
+	}
+	urls := strings.Fields(a.getenv("DIBS_URL"))
+	if len(urls) == 0 {
+		return nil, errNoStore
+	}
+	return urls, nil
+}
+
+// open makes the store. It waits for no server.
+func (a *app) open() (*opened, error) {
+	urls, err := a.where()
+	if err != nil {
+		return nil, err
+	}
+	o := new(opened)
+	if path, ok := strings.CutPrefix(urls[0], "local:"); ok && len(urls) == 1 {
+		return o, a.openLocal(o, path)
+	}
+	var stores []dibs.Store
+	for _, u := range urls {
+		if strings.HasPrefix(u, "local:") {
+			return nil, usage("a local file is no node of a quorum")
+		}
+		s, err := a.openRedis(o, u)
+		if err != nil {
+			return nil, errors.Join(err, o.close())
+		}
+		stores = append(stores, s)
+	}
+	switch {
+	case len(stores) > 1:
+		o.Store = quorum.Config{Longest: a.longest}.New(stores...)
+	case a.longest != 0:
+		return nil, errors.Join(usage("--longest is for a quorum: several --url"), o.close())
+	default:
+		o.Store = stores[0]
+	}
+	var all []string
+	for _, n := range o.nodes {
+		all = append(all, n.where)
+	}
+	o.where = strings.Join(all, " ")
+	return o, nil
+}
+
+func (a *app) openRedis(o *opened, raw string) (dibs.Store, error) {
+	u, err := redisurl.Parse(raw)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--url or DIBS_URL: %w", err)}
+	}
+	rdb, err := u.With(redisurl.Environment(a.getenv)).Open()
+	if err != nil {
+		return nil, err
+	}
+	o.closes = append(o.closes, rdb.Close)
+	var options []goredis.Option
+	if prefix, set := a.keyPrefix(); set {
+		options = append(options, goredis.Prefix(prefix))
+	}
+	if a.replicas > 0 {
+		options = append(options, goredis.WithReplicas(a.replicas, a.timeout/2))
+	}
+	s := goredis.New(rdb, options...)
+	o.nodes = append(o.nodes, node{u.String(), s})
+	return s, nil
+}
+
+// keyPrefix returns the prefix that was asked for: an empty one is one, too.
+func (a *app) keyPrefix() (prefix string, set bool) {
+	if a.prefix != "" || a.prefixSet {
+		return a.prefix, true
+	}
+	prefix = a.getenv("DIBS_PREFIX")
+	return prefix, prefix != ""
+}
+
+// within bounds a look at the store.
+func (a *app) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, a.timeout)
+}
