@@ -105,7 +105,7 @@ const (
 // caller has ignored, as nohup does, stays so.
 func (a *app) listen() {
 	a.caught = make(chan os.Signal, 64)
-	for n := syscall.Signal(1); n < 65; n++ {
+	for n := syscall.Signal(1); n <= mostSignals; n++ {
 		if forwarded(n) && !signal.Ignored(n) {
 			signal.Notify(a.caught, n)
 		}
@@ -113,6 +113,8 @@ func (a *app) listen() {
 	// A reader of ours that has gone is no reason to leave a lock and a child behind.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
+
+const mostSignals = 64
 
 // forwarded reports whether a signal is a message, and not about this process itself.
 func forwarded(s syscall.Signal) bool {
@@ -122,7 +124,7 @@ func forwarded(s syscall.Signal) bool {
 		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS:
 		return false
 	}
-	return true
+	return s < 32 || s > 34 // these are the C library's
 }
 
 // ends reports whether a signal asks a process to end, which it does if it does not care.
@@ -151,8 +153,11 @@ func (a *app) patient() (ctx context.Context, stop func()) {
 			case <-over:
 				return
 			case s := <-a.caught:
-				if s, ok := s.(syscall.Signal); ok && ends(s) {
-					cancel(signalError{s})
+				switch n, _ := s.(syscall.Signal); {
+				case ends(n):
+					cancel(signalError{n})
+				case n == syscall.SIGTSTP:
+					syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 				}
 			}
 		}

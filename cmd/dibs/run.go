@@ -1,5 +1,251 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
 
-func (a *app) runVerb() *cobra.Command { return &cobra.Command{Use: "run"} }
+	"github.com/dibslock/dibs"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A job is a command that is to run under a lock, as run and elect take it.
+type job struct {
+	claim
+	shell      string
+	killAfter  span
+	maxHold    span
+	onLost     loss
+	statusFile string
+}
+
+func (j *job) flags(f *pflag.FlagSet) {
+	j.claim.flags(f)
+	j.killAfter, j.onLost = forever, loss{signal: syscall.SIGTERM}
+	f.StringVarP(&j.shell, "command", "c", "", "run this by /bin/sh, in place of COMMAND")
+	f.Var(&j.killAfter, "kill-after", "from being asked to end to being killed (default 5s, or a quarter of the TTL)")
+	f.Var(&j.maxHold, "max-hold", "ask the command to end after so long: exit code 124")
+	f.Var(&j.onLost, "on-lost", "what asks the command to end if the lock is about to be lost: TERM, KILL, …; or warn, to let it go on")
+	f.StringVar(&j.statusFile, "status-file", "", "when all is over, write what has happened to this file, as JSON")
+}
+
+// rules checks what the flags say about time.
+func (j *job) rules() (rules, error) {
+	ttl, killAfter := time.Duration(j.ttl), time.Duration(j.killAfter)
+	if j.killAfter == forever {
+		killAfter = min(5*time.Second, ttl/4)
+	}
+	if killAfter > ttl/2 {
+		return rules{}, usage("--kill-after %v: at most half of --ttl, which is %v: the command must be dead before the lock is free", killAfter, ttl)
+	}
+	return rules{killAfter: killAfter, onLost: j.onLost, maxHold: time.Duration(j.maxHold), ttl: ttl}, nil
+}
+
+// command is what is to be run, which must exist before anything is locked for it.
+func (j *job) command(a *app, argv []string) (command, error) {
+	switch {
+	case j.shell != "" && len(argv) > 0:
+		return command{}, usage("-c and COMMAND: one of them")
+	case j.shell != "":
+		argv = []string{"/bin/sh", "-c", j.shell}
+	case len(argv) == 0 || argv[0] == "":
+		return command{}, usage("no COMMAND: write it after --")
+	}
+	return find(argv, a.environ)
+}
+
+func (a *app) runVerb() *cobra.Command {
+	j := new(job)
+	c := &cobra.Command{
+		Use:   "run [flags] NAME[,NAME…] -- COMMAND [ARG…]",
+		Short: "Run a command while holding a lock",
+		Long: `Run COMMAND while holding NAME, and give NAME back when it has ended. Others that run with
+the same NAME wait, first come, first served.
+
+The lock is renewed for as long as COMMAND takes. If that fails for so long that somebody
+else could get the lock, or if dibs itself is killed or stopped, COMMAND and all of its
+process group are dead before. What COMMAND leaves running in its group is waited for; a
+daemon, which leaves it, is not.
+
+COMMAND finds in its environment: DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS, and DIBS_FENCE, a
+number that grows with each holder of the name: give it to what you write to, so that it
+can refuse older ones.
+
+` + codesForHelp,
+		Example: `  # one backup at a time, on any machine; wait for the one before
+  dibs run nightly -- ./backup.sh
+
+  # from cron, on every machine: who is first does it, the others do nothing
+  dibs run -n --skip-ok --min-hold 10m report -- make report
+
+  # at most three at once; wait two minutes for a place
+  dibs run --slots 3 -w 2m render -- ffmpeg -i in.mov out.mp4
+
+  # two accounts, both or none
+  dibs run account:1,account:2 -- ./transfer 1 2 100
+
+  # on this machine only, without a server
+  dibs run --local nightly -- ./backup.sh`,
+		RunE: func(c *cobra.Command, args []string) error {
+			name, argv, err := nameAndCommand(c, args)
+			if err != nil {
+				return err
+			}
+			return a.runJob(j, name, argv)
+		},
+	}
+	j.flags(c.Flags())
+	return c
+}
+
+// runJob is dibs run.
+func (a *app) runJob(j *job, name string, argv []string) (err error) {
+	rules, err := j.rules()
+	if err != nil {
+		return err
+	}
+	if err := j.name(name); err != nil {
+		return err
+	}
+	cmd, err := j.command(a, argv)
+	if err != nil {
+		return err
+	}
+	locks, closeAll, err := a.client()
+	if err != nil {
+		return err
+	}
+	s := &outcome{Schema: schema, Names: j.names, Begun: time.Now()}
+	defer func() {
+		closed := closeAll()
+		if s.unlocked {
+			closed = nil
+		}
+		err = a.report(j, s, errors.Join(err, closed))
+	}()
+	ctx, stop := a.patient()
+	lease, err := a.lock(ctx, locks, &j.claim)
+	stop()
+	if err != nil {
+		return err
+	}
+	return a.under(lease, cmd, rules, s)
+}
+
+// under runs a command under a lease, and gives that back.
+func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
+	s.acquired(lease)
+	if a.json {
+		a.event(event{Event: "acquired", Names: s.Names, Token: ownerOf(lease.Token()).short, Fence: lease.Fence(), Waited: s.Waited})
+	}
+	cmd.env = with(cmd.env, environment(lease, s.Names, r.ttl)...)
+	code, reason := a.supervise(lease, cmd, r)
+	s.Code = code
+	err := lease.Unlock()
+	s.unlocked = true
+	s.Held = time.Since(s.since).Milliseconds()
+	if reason == nil && err != nil && !errors.Is(err, dibs.ErrLost) {
+		a.say("%v", err) // the command has done its work: that is what counts
+		err = nil
+	}
+	switch {
+	case errors.Is(reason, errMaxHold):
+		return exitWith(exitMaxHold, fmt.Errorf("%w, the command was ended", reason))
+	case reason != nil && !errors.Is(reason, dibs.ErrLost):
+		return reason // it was not run
+	case reason != nil:
+		return exitWith(exitLost, fmt.Errorf("%w; the command ended with code %d", reason, code))
+	case err != nil:
+		return exitWith(exitLost, fmt.Errorf("%w; the command had ended with code %d", err, code))
+	}
+	return exitWith(code, nil)
+}
+
+// environment is what a command learns of its lock.
+func environment(lease *dibs.Lease, names []string, ttl time.Duration) []string {
+	env := []string{
+		"DIBS_NAME=" + strings.Join(names, ","),
+		"DIBS_TOKEN=" + lease.Token(),
+		"DIBS_FENCE=" + strconv.FormatUint(lease.FenceOf(names[0]), 10),
+		"DIBS_TTL_MS=" + strconv.FormatInt(ttl.Milliseconds(), 10),
+	}
+	if len(names) > 1 {
+		var all []string
+		for _, name := range names {
+			all = append(all, strconv.FormatUint(lease.FenceOf(name), 10))
+		}
+		env = append(env, "DIBS_FENCES="+strings.Join(all, ","))
+	}
+	return env
+}
+
+// An outcome is what a run has come to.
+type outcome struct {
+	Schema int       `json:"schema"`
+	Names  []string  `json:"names"`
+	Begun  time.Time `json:"begun"`
+	Result string    `json:"result"` // ran, busy, lost, max-hold, signal, trouble
+	Fence  uint64    `json:"fence,omitempty"`
+	Waited int64     `json:"waited_ms"`
+	Held   int64     `json:"held_ms"`
+	Code   int       `json:"code"`      // of the command, if it ran
+	Exit   int       `json:"exit_code"` // of dibs
+	Error  string    `json:"error,omitempty"`
+
+	since    time.Time
+	unlocked bool
+}
+
+func (s *outcome) acquired(lease *dibs.Lease) {
+	s.since = time.Now()
+	s.Waited = s.since.Sub(s.Begun).Milliseconds()
+	s.Fence = lease.FenceOf(s.Names[0])
+}
+
+// report tells what has come of a run where it is asked to.
+func (a *app) report(j *job, s *outcome, err error) error {
+	s.Exit, s.Result = 0, "ran"
+	if err != nil {
+		s.Exit = codeOf(err)
+		var alone codeError
+		if !errors.As(err, &alone) || alone.error != nil {
+			s.Error = strings.TrimPrefix(err.Error(), "dibs: ")
+		}
+		s.Result = result(err, s)
+	}
+	if a.json {
+		a.event(event{Event: "ended", Names: s.Names, Fence: s.Fence, Waited: s.Waited, Held: s.Held, Code: s.Exit})
+	}
+	if j.statusFile == "" {
+		return err
+	}
+	f, failed := os.Create(j.statusFile)
+	if failed == nil {
+		failed = errors.Join(print1(f, s), f.Close())
+	}
+	if failed != nil {
+		a.say("status file: %v", failed)
+	}
+	return err
+}
+
+func result(err error, s *outcome) string {
+	switch {
+	case errors.As(err, new(signalError)):
+		return "signal"
+	case s.since.IsZero() && s.Exit == exitTrouble:
+		return "trouble"
+	case s.since.IsZero():
+		return "busy"
+	case errors.Is(err, errMaxHold):
+		return "max-hold"
+	case errors.Is(err, dibs.ErrLost):
+		return "lost"
+	}
+	return "ran"
+}

@@ -1,0 +1,10 @@
+//go:build unix && !linux
+
+package main
+
+import "syscall"
+
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// working reports whether a process group has a member.
+func working(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRCH }

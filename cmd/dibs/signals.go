@@ -1,0 +1,16 @@
+package main
+
+import (
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// signalName is TERM for SIGTERM.
+func signalName(s syscall.Signal) string { return strings.TrimPrefix(unix.SignalName(s), "SIG") }
+
+// signalNumber is the reverse, with or without SIG, or zero.
+func signalNumber(name string) syscall.Signal {
+	return unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
+}

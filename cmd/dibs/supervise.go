@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// The rules of a command that runs under a lock: the lock is given back when nothing of
+// its process group is left, and if the lock is about to be lost, nothing is left by
+// then.
+type rules struct {
+	killAfter time.Duration // from being asked to end to being killed
+	onLost    loss
+	maxHold   time.Duration // zero: no limit
+	ttl       time.Duration
+}
+
+// A run is a command under a lock.
+type running struct {
+	*app
+	rules
+	lease *dibs.Lease
+	child *child
+	guard *guardian
+	tty   *tty // or nil
+	begun time.Time
+
+	reason error     // why it was asked to end, or was told of a loss
+	killAt time.Time // zero: not asked yet
+	status syscall.WaitStatus
+	ended  time.Time // when the child had, zero: it runs
+	told   bool      // that something was left running
+}
+
+// supervise runs a command while the lease lasts, and returns when nothing of it is left.
+// err says why the command was asked to end, if it was.
+func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err error) {
+	guard, err := startGuard()
+	if err != nil {
+		return 0, err
+	}
+	defer guard.end()
+	t := foreground()
+	child, err := start(c, t)
+	if err != nil {
+		return 0, err
+	}
+	guard.watch(child.pid)
+	if t != nil {
+		defer t.close(child.pid)
+	}
+	s := &running{app: a, rules: r, lease: lease, child: child, guard: guard, tty: t, begun: time.Now()}
+	if a.json {
+		a.event(event{Event: "started", Name: lease.Name(), PID: child.pid})
+	}
+	s.loop()
+	return codeOfStatus(s.status), s.reason
+}
+
+func (r *running) loop() {
+	const least, most = 5 * time.Millisecond, 250 * time.Millisecond
+	ticks := time.NewTicker(min(max(r.ttl/20, least), most))
+	defer ticks.Stop()
+	lost := r.lease.Context().Done()
+	for r.ended.IsZero() || !r.child.gone() {
+		r.check()
+		select {
+		case s := <-r.caught:
+			r.child.signal(s.(syscall.Signal))
+		case status := <-r.child.changes:
+			r.changed(status)
+			ticks.Reset(least) // look for what it has left behind
+		case <-lost:
+			lost = nil
+		case <-ticks.C:
+		}
+	}
+}
+
+// changed notes what has become of the child.
+func (r *running) changed(status syscall.WaitStatus) {
+	if status.Stopped() {
+		r.suspend()
+		return
+	}
+	r.status, r.ended = status, time.Now()
+}
+
+// suspend stops dibs with the command that ^Z has stopped, so that the shell goes on. The
+// lease is not renewed then: when it is over the guard kills the command.
+func (r *running) suspend() {
+	if r.tty == nil {
+		return
+	}
+	r.tty.give(r.tty.own)
+	syscall.Kill(0, syscall.SIGSTOP)
+	// The shell has continued us: in the foreground or not.
+	if r.tty.has(r.tty.own) {
+		r.tty.give(r.child.pid)
+	}
+	r.child.signal(syscall.SIGCONT)
+}
+
+// check asks the command to end, or kills it, when it is time.
+func (r *running) check() {
+	const patient = time.Second
+	deadline, now := r.lease.Deadline(), time.Now()
+	lost := r.lease.Err()
+	if !r.onLost.warn {
+		r.guard.extend(deadline)
+	}
+	switch {
+	case r.ended.IsZero() || r.told || now.Sub(r.ended) < patient:
+	default:
+		r.told = true
+		r.say("the command has ended, and left something running in its process group %d: waiting for that", r.child.pid)
+	}
+	switch {
+	case r.reason != nil && (r.killAt.IsZero() || now.Before(r.killAt)):
+	case r.reason != nil:
+		r.child.signal(syscall.SIGKILL)
+	case lost != nil:
+		r.stop(lost, lastMoment(lost, now, r.killAfter))
+	case r.maxHold > 0 && now.Sub(r.begun) >= r.maxHold:
+		r.stop(errMaxHold, now.Add(r.killAfter))
+	case !r.onLost.warn && deadline.Sub(now) <= r.killAfter:
+		r.stop(fmt.Errorf("%w: not renewed in time", dibs.ErrLost), deadline)
+	}
+}
+
+var errMaxHold = errors.New("--max-hold is over")
+
+// lastMoment is when a command must be dead whose lease is lost. If it has expired, or
+// was not renewed because this process was stopped, that is now; an operator who breaks
+// it, or deletes its key, leaves the command the time to clean up.
+func lastMoment(lost error, now time.Time, killAfter time.Duration) time.Time {
+	var e *dibs.LostError
+	if errors.As(lost, &e) && (e.Why == dibs.Revoked || e.Why == dibs.Taken) {
+		return now.Add(killAfter)
+	}
+	return now
+}
+
+// stop asks the command to end, for a reason; or only tells it.
+func (r *running) stop(reason error, killAt time.Time) {
+	r.reason = reason
+	overTime := errors.Is(reason, errMaxHold)
+	if !overTime {
+		r.lostTold(reason)
+	}
+	if r.onLost.warn && !overTime {
+		return
+	}
+	r.killAt = killAt
+	if overTime {
+		r.child.signal(syscall.SIGTERM)
+	} else {
+		r.child.signal(r.onLost.signal)
+	}
+	r.child.signal(syscall.SIGCONT) // who is stopped cannot end
+	r.check()
+}
+
+func (r *running) lostTold(reason error) {
+	if r.json {
+		r.event(event{Event: "lost", Name: r.lease.Name(), Error: reason.Error()})
+	}
+}
+
+// A loss is what happens to a command whose lock is lost.
+type loss struct {
+	signal syscall.Signal
+	warn   bool // nothing: it goes on, and dibs says so
+}
+
+// String implements pflag.Value.
+func (l *loss) String() string {
+	switch {
+	case l.warn:
+		return "warn"
+	case l.signal == 0:
+		return ""
+	}
+	return signalName(l.signal)
+}
+
+// Type implements pflag.Value.
+func (l *loss) Type() string { return "signal" }
+
+// Set implements pflag.Value.
+func (l *loss) Set(text string) error {
+	if text == "warn" {
+		*l = loss{warn: true}
+		return nil
+	}
+	s := signalNumber(text)
+	if s == 0 {
+		return errors.New("want a signal, such as TERM or KILL, or warn")
+	}
+	*l = loss{signal: s}
+	return nil
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tty is the terminal that dibs is in the foreground of: the command is to have that
+// place, so that it can read and gets ^C and ^Z, and the place is to be given back.
+type tty struct {
+	file *os.File
+	own  int // process group
+}
+
+// foreground returns the terminal, or nil if dibs is not in its foreground.
+func foreground() *tty {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return nil
+	}
+	t := &tty{file: file, own: unix.Getpgrp()}
+	if !t.has(t.own) {
+		file.Close()
+		return nil
+	}
+	return t
+}
+
+func (t *tty) fd() int { return int(t.file.Fd()) }
+
+// has reports whether a process group is in the foreground.
+func (t *tty) has(group int) bool {
+	now, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
+	return err == nil && now == group
+}
+
+// give puts a process group into the foreground. From the background that is allowed only
+// to those who ignore SIGTTOU.
+func (t *tty) give(group int) {
+	signal.Ignore(syscall.SIGTTOU)
+	unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
+}
+
+// close takes the foreground back if the command, which is gone, still has it.
+func (t *tty) close(group int) {
+	if t.has(group) {
+		t.give(t.own)
+	}
+	t.file.Close()
+}
