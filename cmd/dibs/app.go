@@ -34,7 +34,8 @@ type app struct {
 	json      bool
 	quiet     bool
 
-	caught chan os.Signal // see signals
+	caught chan os.Signal // see listen
+	ending bool           // a signal that asks to end was passed on
 }
 
 // run carries out a command line, and returns the exit code.
@@ -88,7 +89,7 @@ machine; it waits, in order of arrival. On one machine, with nothing installed:
 		&cobra.Group{ID: hold, Title: "Hold a lock:"},
 		&cobra.Group{ID: look, Title: "Look, and interfere:"},
 	)
-	for _, verb := range []*cobra.Command{a.runVerb()} {
+	for _, verb := range []*cobra.Command{a.runVerb(), a.electVerb(), a.holdVerb(), a.acquireVerb(), a.renewVerb(), a.releaseVerb()} {
 		verb.GroupID = hold
 		root.AddCommand(verb)
 	}

@@ -29,19 +29,37 @@ type claim struct {
 	skipOK   bool
 }
 
-// flags gives a verb the flags of a claim.
+// flags gives a verb all flags of a claim.
 func (c *claim) flags(f *pflag.FlagSet) {
-	c.wait, c.ttl = forever, span(30*time.Second)
+	c.leaseFlags(f)
+	c.wait = forever
 	f.BoolVar(&c.shared, "shared", false, "hold it together with others that do, and alone against those that do not")
 	f.IntVar(&c.slots, "slots", 0, "let up to so many hold it at once: the same number for all")
 	f.IntVar(&c.permits, "permits", 1, "how many of the slots to take")
 	f.BoolVarP(&c.try, "try", "n", false, "do not wait")
 	f.VarP(&c.wait, "wait", "w", "wait so long at most: 90s, 1m30s, or a number of seconds; 0 is --try (default: as long as it takes)")
-	f.Var(&c.ttl, "ttl", "after a crash the name is free when so long has passed")
 	f.Var(&c.minHold, "min-hold", "keep the name taken for so long at least: for cron on machines whose clocks differ")
-	f.StringVar(&c.label, "label", "", "what others see of you, beside host and process")
 	f.IntVarP(&c.busyCode, "busy-code", "E", exitBusy, "exit code if the name is taken")
 	f.BoolVar(&c.skipOK, "skip-ok", false, "exit 0 if the name is taken: somebody else does it")
+}
+
+// leaseFlags are those of whatever is held.
+func (c *claim) leaseFlags(f *pflag.FlagSet) {
+	c.ttl, c.permits, c.busyCode = span(30*time.Second), 1, exitBusy
+	f.Var(&c.ttl, "ttl", "after a crash the name is free when so long has passed")
+	f.StringVar(&c.label, "label", "", "what others see of you, beside host and process")
+}
+
+// options are those of the flags.
+func (c *claim) options() []dibs.Option {
+	options := []dibs.Option{dibs.TTL(time.Duration(c.ttl)), dibs.MinHold(time.Duration(c.minHold)), dibs.Label(c.label)}
+	switch {
+	case c.try:
+		options = append(options, dibs.Wait(0))
+	case c.wait != forever:
+		options = append(options, dibs.Wait(time.Duration(c.wait)))
+	}
+	return options
 }
 
 // name reads the names, one or several with commas between.
@@ -77,17 +95,7 @@ func quoted(names []string) string {
 func (a *app) lock(ctx context.Context, locks *dibs.Client, c *claim) (*dibs.Lease, error) {
 	p := a.progress(locks, c.names[0])
 	defer p.end()
-	options := []dibs.Option{dibs.TTL(time.Duration(c.ttl)), dibs.MinHold(time.Duration(c.minHold)), dibs.Observe(p.hooks())}
-	if c.label != "" {
-		options = append(options, dibs.Label(c.label))
-	}
-	if c.try {
-		c.wait = 0
-	}
-	if c.wait != forever {
-		options = append(options, dibs.Wait(time.Duration(c.wait)))
-	}
-	lease, err := take(ctx, locks, c, options)
+	lease, err := take(ctx, locks, c, append(c.options(), dibs.Observe(p.hooks())))
 	var busy *dibs.BusyError
 	if errors.As(err, &busy) && !errors.As(err, new(signalError)) {
 		return nil, c.busy(busy)

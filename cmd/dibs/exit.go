@@ -59,11 +59,19 @@ func (a *app) finish(err error) int {
 		return 0
 	}
 	code := codeOf(err)
-	var alone codeError
-	if !errors.As(err, &alone) || alone.error != nil {
+	if !silent(err) {
 		a.tell(err)
 	}
 	return code
+}
+
+// silent reports whether the exit code says it all: as with a signal, whose sender knows.
+func silent(err error) bool {
+	var alone codeError
+	if errors.As(err, &alone) {
+		return alone.error == nil
+	}
+	return errors.As(err, new(signalError))
 }
 
 func (a *app) tell(err error) {

@@ -24,8 +24,8 @@ type job struct {
 	statusFile string
 }
 
-func (j *job) flags(f *pflag.FlagSet) {
-	j.claim.flags(f)
+// commandFlags are those of what runs under a lock.
+func (j *job) commandFlags(f *pflag.FlagSet) {
 	j.killAfter, j.onLost = forever, loss{signal: syscall.SIGTERM}
 	f.StringVarP(&j.shell, "command", "c", "", "run this by /bin/sh, in place of COMMAND")
 	f.Var(&j.killAfter, "kill-after", "from being asked to end to being killed (default 5s, or a quarter of the TTL)")
@@ -100,6 +100,7 @@ can refuse older ones.
 		},
 	}
 	j.flags(c.Flags())
+	j.commandFlags(c.Flags())
 	return c
 }
 
@@ -212,8 +213,7 @@ func (a *app) report(j *job, s *outcome, err error) error {
 	s.Exit, s.Result = 0, "ran"
 	if err != nil {
 		s.Exit = codeOf(err)
-		var alone codeError
-		if !errors.As(err, &alone) || alone.error != nil {
+		if !silent(err) {
 			s.Error = strings.TrimPrefix(err.Error(), "dibs: ")
 		}
 		s.Result = result(err, s)

@@ -70,7 +70,9 @@ func (r *running) loop() {
 		r.check()
 		select {
 		case s := <-r.caught:
-			r.child.signal(s.(syscall.Signal))
+			n, _ := s.(syscall.Signal)
+			r.ending = r.ending || ends(n)
+			r.child.signal(n)
 		case status := <-r.child.changes:
 			r.changed(status)
 			ticks.Reset(least) // look for what it has left behind

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) electVerb() *cobra.Command {
+	j := new(job)
+	var restart bool
+	c := &cobra.Command{
+		Use:   "elect [flags] NAME [-- COMMAND [ARG…]]",
+		Short: "Run a command while leading, and stand by otherwise",
+		Long: `Of all that run dibs elect NAME, one leads, and runs COMMAND; the others stand by. When the
+leader ends, or dies, the next one leads. A leader that cannot renew its term has its COMMAND
+ended in time, as with dibs run, and stands again.
+
+dibs ends when COMMAND does, with its exit code, and gives the leadership up; with --restart
+it stands again, behind the others. A signal is passed on to COMMAND, or ends dibs if that
+stands by. Without COMMAND it tells who leads, and each change, until a signal comes.
+
+COMMAND finds the number of its term in DIBS_FENCE: it grows from term to term.
+
+` + codesForHelp,
+		Example: `  # one scheduler in the fleet, always
+  dibs elect --restart scheduler -- ./scheduler
+
+  # who leads?
+  dibs elect scheduler`,
+		RunE: func(c *cobra.Command, args []string) error {
+			name, argv, err := nameAndCommand(c, args)
+			if err != nil {
+				return err
+			}
+			if len(argv) == 0 && j.shell == "" {
+				return a.observe(name)
+			}
+			return a.elect(j, name, argv, restart)
+		},
+	}
+	j.leaseFlags(c.Flags())
+	j.commandFlags(c.Flags())
+	c.Flags().BoolVar(&restart, "restart", false, "stand again when COMMAND has ended")
+	return c
+}
+
+// elect is dibs elect with a command.
+func (a *app) elect(j *job, name string, argv []string, restart bool) (err error) {
+	rules, err := j.rules()
+	if err != nil {
+		return err
+	}
+	if err := j.name(name); err != nil {
+		return err
+	}
+	if len(j.names) > 1 {
+		return usage("an election has one NAME, without a comma")
+	}
+	cmd, err := j.command(a, argv)
+	if err != nil {
+		return err
+	}
+	locks, closeAll, err := a.client()
+	if err != nil {
+		return err
+	}
+	s := &outcome{Schema: schema, Names: j.names, Begun: time.Now()}
+	defer func() { err = a.report(j, s, errors.Join(err, closeAll())) }()
+	for {
+		lease, err := a.campaign(locks, j, name)
+		if err != nil {
+			return err
+		}
+		a.say("leading %q, term %d", name, lease.Fence())
+		err = a.under(lease, cmd, rules, s)
+		lost := errors.Is(err, dibs.ErrLost)
+		if a.ending || !lost && !restart {
+			return err
+		}
+		a.say("not leading %q any more%s", name, because(err))
+	}
+}
+
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
+}
+
+// campaign waits until this process leads, however long the store is away.
+func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, error) {
+	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
+	ctx, stop := a.patient()
+	defer stop()
+	for wait := time.Duration(0); ; wait = min(2*wait+shortest, longest) {
+		if !sleep(ctx, max(wait, shortest)) {
+			return nil, context.Cause(ctx)
+		}
+		lease, err := locks.Election(name, j.options()...).Campaign(ctx)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, dibs.ErrUnavailable) {
+			return lease, err
+		}
+		if wait == 0 {
+			a.say("%v; trying again", err)
+		}
+	}
+}
+
+// sleep reports whether the context has lasted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// observe tells who leads, and each change, until a signal comes.
+func (a *app) observe(name string) error {
+	locks, closeAll, err := a.client()
+	if err != nil {
+		return err
+	}
+	ctx, stop := a.patient()
+	defer stop()
+	for leader, err := range locks.Election(name).Observe(ctx) {
+		if err = a.tellLeader(name, leader, err); err != nil {
+			return errors.Join(err, closeAll())
+		}
+	}
+	return errors.Join(context.Cause(ctx), closeAll())
+}
+
+func (a *app) tellLeader(name string, leader dibs.Leader, err error) error {
+	who := ownerOf(leader.Token)
+	switch {
+	case err != nil && errors.Is(err, dibs.ErrUnavailable):
+		a.say("%v; trying again", err)
+		return nil
+	case err != nil:
+		return err
+	case a.json:
+		return print1(a.out, stamped(event{Event: "leader", Name: name, Holder: who.short, Host: who.host, PID: who.pid, Label: who.label, Fence: leader.Term}))
+	case leader.Token == "":
+		_, err = fmt.Fprintf(a.out, "nobody leads %q\n", name)
+	case leader.Term == 0:
+		_, err = fmt.Fprintf(a.out, "%s leads %q\n", who, name)
+	default:
+		_, err = fmt.Fprintf(a.out, "%s leads %q, term %d\n", who, name, leader.Term)
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A handle is what acquire and hold print of what they hold: whoever has the token can
+// renew and release it.
+type handle struct {
+	Schema int      `json:"schema"`
+	Names  []string `json:"names"`
+	Token  string   `json:"token"`
+	Fence  uint64   `json:"fence"`
+	Fences []uint64 `json:"fences,omitempty"` // of several names
+	TTL    int64    `json:"ttl_ms"`
+}
+
+func handleOf(lease *dibs.Lease, j *claim) handle {
+	h := handle{Schema: schema, Names: j.names, Token: lease.Token(), Fence: lease.FenceOf(j.names[0]), TTL: time.Duration(j.ttl).Milliseconds()}
+	if len(j.names) > 1 {
+		for _, name := range j.names {
+			h.Fences = append(h.Fences, lease.FenceOf(name))
+		}
+	}
+	return h
+}
+
+// handle prints what is held, as hold does.
+func (a *app) handle(lease *dibs.Lease, j *claim) error {
+	if a.json {
+		return print1(a.out, handleOf(lease, j))
+	}
+	_, err := fmt.Fprintln(a.out, "held", strings.Join(j.names, ","), lease.Token(), lease.FenceOf(j.names[0]))
+	return err
+}
+
+func (a *app) acquireVerb() *cobra.Command {
+	j := new(claim)
+	c := &cobra.Command{
+		Use:   "acquire [flags] NAME[,NAME…]",
+		Short: "Take a lock and leave it: for --ttl, unless it is renewed",
+		Long: `Take NAME, print how to renew and release it, and exit. Nobody renews it: it ends when --ttl
+has passed, unless dibs renew is called before. dibs run is safer wherever it can be used.
+
+The output is for eval in a shell; it sets DIBS_NAME, DIBS_TOKEN and DIBS_FENCE, which renew
+and release then find. With --json it is an object.`,
+		Example: `  eval "$(dibs acquire --ttl 10m deploy)" || exit
+  ./build.sh && dibs renew && ./deploy.sh
+  dibs release`,
+		Args: exactlyOne,
+		RunE: func(_ *cobra.Command, args []string) error { return a.acquire(j, args[0]) },
+	}
+	j.flags(c.Flags())
+	return c
+}
+
+func (a *app) acquire(j *claim, name string) error {
+	if err := j.name(name); err != nil {
+		return err
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	// Not closed if all goes well: that would give the lock back.
+	locks := dibs.New(s.Store, dibs.Timeout(a.timeout), dibs.NoRenew())
+	abort := func(err error) error { return errors.Join(err, locks.Close(), s.close()) }
+	ctx, stop := a.patient()
+	lease, err := a.lock(ctx, locks, j)
+	stop()
+	if err != nil {
+		return abort(err)
+	}
+	// What was handed on is held for a moment only until it is extended.
+	if err := lease.Extend(context.Background(), time.Duration(j.ttl)); err != nil {
+		return abort(err)
+	}
+	if a.json {
+		err = print1(a.out, handleOf(lease, j))
+	} else {
+		_, err = fmt.Fprintf(a.out, "export DIBS_NAME=%s DIBS_TOKEN=%s DIBS_FENCE=%s\n",
+			shellQuoted(strings.Join(j.names, ",")), shellQuoted(lease.Token()), strconv.FormatUint(lease.FenceOf(j.names[0]), 10))
+	}
+	if err != nil { // nobody has read the token
+		return abort(err)
+	}
+	return s.close()
+}
+
+// shellQuoted is a word that every shell reads as it is.
+func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// An owned is a lock that somebody has taken before, as renew and release take it.
+type owned struct{ token string }
+
+func (o *owned) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.token, "token", "", "the owner's (default $DIBS_TOKEN, which ps does not show)")
+}
+
+// leases attaches to each name.
+func (o *owned) leases(a *app, locks *dibs.Client, args []string, options ...dibs.Option) ([]*dibs.Lease, error) {
+	name, token := a.getenv("DIBS_NAME"), o.token
+	if len(args) > 0 {
+		name = args[0]
+	}
+	if token == "" {
+		token = a.getenv("DIBS_TOKEN")
+	}
+	switch {
+	case name == "":
+		return nil, usage("no NAME, and no DIBS_NAME")
+	case token == "":
+		return nil, usage("no --token, and no DIBS_TOKEN: dibs acquire prints it")
+	}
+	var all []*dibs.Lease
+	for _, name := range strings.Split(name, ",") {
+		lease, err := locks.Attach(name, token, options...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, lease)
+	}
+	return all, nil
+}
+
+func (a *app) renewVerb() *cobra.Command {
+	o := new(owned)
+	ttl := span(30 * time.Second)
+	c := &cobra.Command{
+		Use:   "renew [flags] [NAME[,NAME…]]",
+		Short: "Prolong a lock that acquire has taken",
+		Long: `Let NAME be held for at least --ttl from now. It never shortens a lock, and never brings back
+one that has ended: exit code 76 says that it was lost.`,
+		Example: `  dibs renew --ttl 10m                   # as dibs acquire has said, in the environment
+  DIBS_TOKEN=… dibs renew deploy`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.onOwned(o, args, func(lease *dibs.Lease) error {
+				return lease.Extend(context.Background(), time.Duration(ttl))
+			})
+		},
+	}
+	o.flags(c.Flags())
+	c.Flags().Var(&ttl, "ttl", "for how long, from now")
+	return c
+}
+
+func (a *app) releaseVerb() *cobra.Command {
+	o := new(owned)
+	c := &cobra.Command{
+		Use:   "release [flags] [NAME[,NAME…]]",
+		Short: "Give back a lock that acquire has taken",
+		Long: `Give NAME back, to the first who waits. What is not the token's is left alone: exit code 76
+says that it was lost before.`,
+		Example: `  dibs release                           # as dibs acquire has said, in the environment
+  DIBS_TOKEN=… dibs release deploy`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.onOwned(o, args, (*dibs.Lease).Unlock)
+		},
+	}
+	o.flags(c.Flags())
+	return c
+}
+
+// onOwned does something to each name of an owner. The client is not closed: that would
+// give back what renew has prolonged.
+func (a *app) onOwned(o *owned, args []string, do func(*dibs.Lease) error) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	locks := dibs.New(s.Store, dibs.Timeout(a.timeout), dibs.NoRenew())
+	leases, err := o.leases(a, locks, args)
+	if err != nil {
+		return errors.Join(err, s.close())
+	}
+	var errs []error
+	for _, lease := range leases {
+		errs = append(errs, do(lease))
+	}
+	return errors.Join(append(errs, s.close())...)
+}

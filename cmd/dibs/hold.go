@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) holdVerb() *cobra.Command {
+	j := new(claim)
+	var noStdin bool
+	c := &cobra.Command{
+		Use:   "hold [flags] NAME[,NAME…]",
+		Short: "Hold a lock until the input ends",
+		Long: `Take NAME, say so on stdout, and hold it until stdin ends, or a signal comes, or whoever
+has started dibs is gone. Meant for scripts and programs in other languages: start it, read
+the line, do the work, close the pipe. The lock is renewed until then.
+
+The line is: held NAME TOKEN FENCE. With --json it is an object.
+
+Exit codes: 0 given back after stdin's end, 128+N after signal N, 75 busy, 76 the lock was
+lost meanwhile, which ends dibs at once, 125 the store.`,
+		Example: `  # a shell that holds a lock while it does several things
+  coproc dibs hold nightly; read -r _ name token fence <&"${COPROC[0]}"
+  ./backup.sh; ./upload.sh
+  eval "exec ${COPROC[1]}>&-"; wait "$COPROC_PID"
+
+  # for as long as a terminal is open: ^D gives it back
+  dibs hold deploy`,
+		Args: exactlyOne,
+		RunE: func(_ *cobra.Command, args []string) error { return a.hold(j, args[0], noStdin) },
+	}
+	j.flags(c.Flags())
+	c.Flags().BoolVar(&noStdin, "no-stdin", false, "do not read stdin: hold until a signal comes, or the parent is gone")
+	return c
+}
+
+// exactlyOne is for verbs that take one NAME.
+func exactlyOne(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usage("want one NAME: %s", c.UseLine())
+	}
+	return nil
+}
+
+func (a *app) hold(j *claim, name string, noStdin bool) (err error) {
+	if err := j.name(name); err != nil {
+		return err
+	}
+	gone := parentGone()
+	locks, closeAll, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	ctx, stop := a.patient()
+	lease, err := a.lock(ctx, locks, j)
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := a.handle(lease, j); err != nil {
+		return errors.Join(err, lease.Unlock())
+	}
+	var input <-chan struct{}
+	if !noStdin {
+		input = drained(a.in)
+	}
+	return errors.Join(a.untilEnd(lease, input, gone), unlessLost(lease.Unlock()))
+}
+
+// untilEnd returns when the lease is to be given back, or is lost.
+func (a *app) untilEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
+	for {
+		select {
+		case <-input:
+			return nil
+		case <-gone:
+			return nil
+		case <-lease.Context().Done():
+			return lease.Err()
+		case s := <-a.caught:
+			if n, _ := s.(syscall.Signal); ends(n) {
+				return exitWith(exitSignal+int(n), nil)
+			}
+		}
+	}
+}
+
+// unlessLost is the error of an Unlock whose loss was told before.
+func unlessLost(err error) error {
+	if errors.Is(err, dibs.ErrLost) {
+		return nil
+	}
+	return err
+}
+
+// drained closes the channel when a file has ended.
+func drained(in io.Reader) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		io.Copy(io.Discard, bufio.NewReader(in))
+	}()
+	return done
+}
+
+// parentGone closes the channel when whoever has started this process is gone.
+func parentGone() <-chan struct{} {
+	const every = 100 * time.Millisecond // what cannot be waited for is looked at
+	gone, parent := make(chan struct{}), os.Getppid()
+	go func() {
+		defer close(gone)
+		for range time.Tick(every) {
+			if os.Getppid() != parent {
+				return
+			}
+		}
+	}()
+	return gone
+}
