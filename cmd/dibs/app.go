@@ -78,7 +78,7 @@ machine; it waits, in order of arrival. On one machine, with nothing installed:
 	f.StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default $DIBS_PREFIX, or "lock:")`)
 	f.IntVar(&a.replicas, "replicas", 0, "a lock counts when so many replicas have it, too")
 	f.DurationVar(&a.longest, "longest", 0, "longest TTL on a quorum: the same for all its users (default 1m)")
-	f.DurationVar(&a.timeout, "timeout", time.Second, "limit of one operation on the store")
+	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "limit of one operation on the store")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
 	root.PersistentPreRun = func(c *cobra.Command, _ []string) { a.prefixSet = c.Flags().Changed("prefix") }

@@ -15,6 +15,8 @@ type command struct {
 	path string
 	argv []string
 	env  []string
+
+	guard *guardSoon
 }
 
 // find looks a command up, as env(1) does, before anything is locked for it.
@@ -52,15 +54,18 @@ func set(env []string, name string) bool {
 	return false
 }
 
-// A child is the command as it runs, in a process group of its own.
+// A child is the command as it runs, in the process group of its guard.
 type child struct {
 	pid     int
+	group   int
 	changes chan syscall.WaitStatus // it was stopped, or has ended: then it is the last one
 }
 
-// start runs a command, in the foreground of the terminal if there is one.
-func start(c command, t *tty) (*child, error) {
+// start runs a command in a process group, in the foreground of the terminal if there is
+// one.
+func start(c command, group int, t *tty) (*child, error) {
 	sys := attributes()
+	sys.Setpgid, sys.Pgid = true, group
 	if t != nil {
 		sys.Foreground, sys.Ctty = true, t.fd()
 	}
@@ -78,7 +83,7 @@ func start(c command, t *tty) (*child, error) {
 		}
 	}()
 	r := <-started
-	return &child{pid: r.pid, changes: changes}, r.err
+	return &child{pid: r.pid, group: group, changes: changes}, r.err
 }
 
 // spawn runs a command, and what is neither a program nor says which interpreter it is
@@ -114,14 +119,15 @@ func await(pid int, changes chan<- syscall.WaitStatus) {
 }
 
 // signal tells the child and all that it has started.
-func (c *child) signal(s syscall.Signal) { syscall.Kill(-c.pid, s) }
+func (c *child) signal(s syscall.Signal) { syscall.Kill(-c.group, s) }
 
-// gone reports whether nothing of the child's group is left. Orphans are children of the
+// gone reports whether nothing of the child's group is left, which its guard has left
+// before. Orphans are children of the
 // first process of a container, which may be this one.
 func (c *child) gone() bool {
 	for {
-		if pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil); err != nil || pid <= 0 {
-			return !working(c.pid)
+		if pid, err := syscall.Wait4(-c.group, nil, syscall.WNOHANG, nil); err != nil || pid <= 0 {
+			return !working(c.group)
 		}
 	}
 }

@@ -32,7 +32,6 @@ type claim struct {
 // flags gives a verb all flags of a claim.
 func (c *claim) flags(f *pflag.FlagSet) {
 	c.leaseFlags(f)
-	c.wait = forever
 	f.BoolVar(&c.shared, "shared", false, "hold it together with others that do, and alone against those that do not")
 	f.IntVar(&c.slots, "slots", 0, "let up to so many hold it at once: the same number for all")
 	f.IntVar(&c.permits, "permits", 1, "how many of the slots to take")
@@ -45,7 +44,7 @@ func (c *claim) flags(f *pflag.FlagSet) {
 
 // leaseFlags are those of whatever is held.
 func (c *claim) leaseFlags(f *pflag.FlagSet) {
-	c.ttl, c.permits, c.busyCode = span(30*time.Second), 1, exitBusy
+	c.ttl, c.wait, c.permits, c.busyCode = span(30*time.Second), forever, 1, exitBusy
 	f.Var(&c.ttl, "ttl", "after a crash the name is free when so long has passed")
 	f.StringVar(&c.label, "label", "", "what others see of you, beside host and process")
 }

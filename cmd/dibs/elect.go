@@ -72,12 +72,15 @@ func (a *app) elect(j *job, name string, argv []string, restart bool) (err error
 	s := &outcome{Schema: schema, Names: j.names, Begun: time.Now()}
 	defer func() { err = a.report(j, s, errors.Join(err, closeAll())) }()
 	for {
+		cmd.guard = startGuardSoon()
 		lease, err := a.campaign(locks, j, name)
 		if err != nil {
+			cmd.guard.end()
 			return err
 		}
 		a.say("leading %q, term %d", name, lease.Fence())
 		err = a.under(lease, cmd, rules, s)
+		cmd.guard.end()
 		lost := errors.Is(err, dibs.ErrLost)
 		if a.ending || !lost && !restart {
 			return err

@@ -10,7 +10,7 @@ import (
 // attributes has the kernel kill the child when this process, more exactly the thread
 // that has started it, is gone.
 func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
 // working reports whether a process group has a member that is not a zombie, which

@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func attributes() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }
 
 // working reports whether a process group has a member.
 func working(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRCH }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,16 +13,26 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The guard is a second process of dibs. Whoever kills the first one, which holds the
 // lock, or stops it, must not leave the command running after the lock has gone to
-// somebody else: the guard then kills the command's process group. It reads from a pipe
-// whose other end only the first process has; what it is told is a line each:
+// somebody else: the guard then kills the command's process group.
 //
-//	group N    the process group to kill when the pipe ends
-//	until MS   to be killed in so many ms, unless another such line comes before
-//	done       the group is gone
+// It is the one that makes the group, so that there is no moment in which the command
+// runs and the guard does not know of it; and it ignores all that can be ignored, because
+// what is meant for the command reaches it too. It reads from a pipe whose other end only
+// the first process has, and kills the group when that ends. What it is told is a line
+// each, and all but until and done are answered:
+//
+//	until NS   the group is to be killed at that time of the monotonic clock, unless
+//	           another such line comes before
+//	leave N    go to the process group N, but go on guarding the one that you have left:
+//	           so that it can be seen whether that is empty
+//	group N    guard this group in place of your own: the guard before is dead
+//	done       there is nothing to guard any more
 //
 // Linux can have a child killed when its parent dies, and dibs asks for that too; but it
 // concerns the child alone, not what the child has started, and not a parent that is
@@ -31,20 +42,15 @@ import (
 const guardVerb = "guard"
 
 // guard is the whole program of the guard.
-func guard(in io.Reader) int {
+func guard(in io.Reader, out io.Writer) int {
 	for n := syscall.Signal(1); n <= mostSignals; n++ {
 		if forwarded(n) {
 			signal.Ignore(n)
 		}
 	}
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for s := bufio.NewScanner(in); s.Scan(); {
-			lines <- s.Text()
-		}
-	}()
-	var group int
+	group := os.Getpid()
+	fmt.Fprintln(out, "ready")
+	lines := linesOf(in)
 	fuse := time.NewTimer(time.Hour)
 	fuse.Stop()
 	for {
@@ -53,20 +59,35 @@ func guard(in io.Reader) int {
 			killGroup(group)
 		case line, more := <-lines:
 			word, rest, _ := strings.Cut(line, " ")
-			n, _ := strconv.Atoi(rest)
+			n, _ := strconv.ParseInt(rest, 10, 64)
 			switch {
 			case !more:
 				killGroup(group)
 				return 0
-			case word == "group":
-				group = n
-			case word == "until":
-				fuse.Reset(time.Duration(n) * time.Millisecond)
 			case word == "done":
 				return 0
+			case word == "until":
+				fuse.Reset(time.Duration(n) - monotonic())
+				continue
+			case word == "leave":
+				syscall.Setpgid(0, int(n))
+			case word == "group":
+				group = int(n)
 			}
+			fmt.Fprintln(out, word)
 		}
 	}
+}
+
+func linesOf(in io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(in); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	return lines
 }
 
 func killGroup(group int) {
@@ -75,15 +96,24 @@ func killGroup(group int) {
 	}
 }
 
-// A guardian is the guard as its owner sees it.
-type guardian struct {
-	cmd   *exec.Cmd
-	pipe  *os.File
-	group int
-	until time.Time
+// monotonic is a clock that all processes share.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
+	return time.Duration(t.Nano())
 }
 
-// startGuard starts the guard, which has no command to guard yet.
+// A guardian is the guard as its owner sees it.
+type guardian struct {
+	cmd     *exec.Cmd
+	pipe    *os.File
+	answers *os.File
+	group   int // that it guards
+	until   time.Time
+}
+
+// startGuard starts a guard, which leads a process group of its own, and waits until it
+// is ready.
 func startGuard() (*guardian, error) {
 	self := "/proc/self/exe" // also after an upgrade has replaced the file
 	if runtime.GOOS != "linux" {
@@ -97,21 +127,32 @@ func startGuard() (*guardian, error) {
 		return nil, err
 	}
 	defer in.Close()
-	cmd := exec.Command(self, guardVerb)
-	cmd.Args[0] = "dibs"
-	cmd.Stdin, cmd.Dir, cmd.Env = in, "/", []string{"GOMAXPROCS=1"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no signal to a group of ours is for it
-	if err := cmd.Start(); err != nil {
-		pipe.Close()
+	answers, out, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, pipe.Close())
+	}
+	defer out.Close()
+	g := &guardian{cmd: exec.Command(self, guardVerb), pipe: pipe, answers: answers}
+	g.cmd.Args[0] = "dibs"
+	g.cmd.Stdin, g.cmd.Stdout, g.cmd.Dir, g.cmd.Env = in, out, "/", []string{"GOMAXPROCS=1"}
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := g.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the guard: %w", err), pipe.Close(), answers.Close())
+	}
+	g.group = g.cmd.Process.Pid
+	if err := g.answered(); err != nil {
+		g.end()
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	return &guardian{cmd: cmd, pipe: pipe}, nil
+	return g, nil
 }
 
-// watch has the guard kill a group when this process is gone.
-func (g *guardian) watch(group int) {
-	g.group = group
-	g.tell("group %d\n", group)
+// answered waits for an answer.
+func (g *guardian) answered() error {
+	const patience = 10 * time.Second // of a machine that has much to do
+	g.answers.SetReadDeadline(time.Now().Add(patience))
+	_, err := g.answers.Read(make([]byte, 16))
+	return err
 }
 
 // extend has the guard kill the group at a time, unless it is told another one before.
@@ -120,7 +161,16 @@ func (g *guardian) extend(until time.Time) {
 		return
 	}
 	g.until = until
-	g.tell("until %d\n", max(time.Until(until).Milliseconds(), 0))
+	g.tell("until %d\n", monotonic()+time.Until(until))
+}
+
+// leave has the guard go out of the group, which it goes on guarding.
+func (g *guardian) leave() {
+	if g.group != g.cmd.Process.Pid {
+		return
+	}
+	g.tell("leave %d\n", unix.Getpgrp())
+	g.answered() // or it is dead, and so not in the group
 }
 
 // tell never blocks for long: a guard that is stopped is no reason to stop. If it is
@@ -130,21 +180,55 @@ func (g *guardian) tell(format string, args ...any) {
 	if _, err := fmt.Fprintf(g.pipe, format, args...); err == nil || os.IsTimeout(err) {
 		return
 	}
-	g.end()
-	next, err := startGuard()
-	if err != nil {
-		return // the parent's death is still told by the kernel
+	if next, err := startGuard(); err == nil { // else the kernel has to do
+		g.replace(next)
+		fmt.Fprintf(g.pipe, format, args...)
 	}
-	next.until = g.until
+}
+
+// replace has another guard guard the group.
+func (g *guardian) replace(next *guardian) {
+	group, until := g.group, g.until
+	fmt.Fprintf(next.pipe, "group %d\n", group)
+	next.answered()
+	g.end()
 	*g = *next
-	fmt.Fprintf(g.pipe, "group %d\n", g.group)
-	fmt.Fprintf(g.pipe, format, args...)
+	g.group, g.until = group, until
 }
 
 // end dismisses the guard.
 func (g *guardian) end() {
 	fmt.Fprintln(g.pipe, "done")
 	g.pipe.Close()
+	g.answers.Close()
 	g.cmd.Process.Kill() // if it is stopped
 	g.cmd.Wait()
+}
+
+// A guardSoon is a guard that gets ready while something else is done.
+type guardSoon struct {
+	done  chan struct{}
+	guard *guardian
+	err   error
+}
+
+func startGuardSoon() *guardSoon {
+	s := &guardSoon{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		s.guard, s.err = startGuard()
+	}()
+	return s
+}
+
+func (s *guardSoon) get() (*guardian, error) {
+	<-s.done
+	return s.guard, s.err
+}
+
+// end dismisses the guard, wanted or not.
+func (s *guardSoon) end() {
+	if g, err := s.get(); err == nil {
+		g.end()
+	}
 }

@@ -7,7 +7,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == guardVerb {
-		os.Exit(guard(os.Stdin))
+		os.Exit(guard(os.Stdin, os.Stdout))
 	}
 	a := &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,

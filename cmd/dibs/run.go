@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -123,12 +124,13 @@ func (a *app) runJob(j *job, name string, argv []string) (err error) {
 	}
 	s := &outcome{Schema: schema, Names: j.names, Begun: time.Now()}
 	defer func() {
-		closed := closeAll()
-		if s.unlocked {
-			closed = nil
+		if !errors.Is(err, dibs.ErrLost) { // else there is nothing left to wait for
+			err = errors.Join(err, closeAll())
 		}
-		err = a.report(j, s, errors.Join(err, closed))
+		err = a.report(j, s, err)
 	}()
+	cmd.guard = startGuardSoon()
+	defer cmd.guard.end()
 	ctx, stop := a.patient()
 	lease, err := a.lock(ctx, locks, &j.claim)
 	stop()
@@ -144,11 +146,13 @@ func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 	if a.json {
 		a.event(event{Event: "acquired", Names: s.Names, Token: ownerOf(lease.Token()).short, Fence: lease.Fence(), Waited: s.Waited})
 	}
+	if err := lift(lease, r); err != nil {
+		return errors.Join(err, unlessLost(lease.Unlock()))
+	}
 	cmd.env = with(cmd.env, environment(lease, s.Names, r.ttl)...)
 	code, reason := a.supervise(lease, cmd, r)
 	s.Code = code
 	err := lease.Unlock()
-	s.unlocked = true
 	s.Held = time.Since(s.since).Milliseconds()
 	if reason == nil && err != nil && !errors.Is(err, dibs.ErrLost) {
 		a.say("%v", err) // the command has done its work: that is what counts
@@ -165,6 +169,15 @@ func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 		return exitWith(exitLost, fmt.Errorf("%w; the command had ended with code %d", err, code))
 	}
 	return exitWith(code, nil)
+}
+
+// lift prolongs a lease that was handed on, and so has not yet its own TTL, if the command
+// could not be asked to end in time.
+func lift(lease *dibs.Lease, r rules) error {
+	if time.Until(lease.Deadline()) > 2*r.killAfter {
+		return nil
+	}
+	return lease.Extend(context.Background(), r.ttl)
 }
 
 // environment is what a command learns of its lock.
@@ -198,8 +211,7 @@ type outcome struct {
 	Exit   int       `json:"exit_code"` // of dibs
 	Error  string    `json:"error,omitempty"`
 
-	since    time.Time
-	unlocked bool
+	since time.Time
 }
 
 func (s *outcome) acquired(lease *dibs.Lease) {

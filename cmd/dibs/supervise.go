@@ -39,19 +39,20 @@ type running struct {
 // supervise runs a command while the lease lasts, and returns when nothing of it is left.
 // err says why the command was asked to end, if it was.
 func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err error) {
-	guard, err := startGuard()
+	guard, err := c.guard.get()
 	if err != nil {
 		return 0, err
 	}
-	defer guard.end()
+	if !r.onLost.warn {
+		guard.extend(lease.Deadline())
+	}
 	t := foreground()
-	child, err := start(c, t)
+	child, err := start(c, guard.group, t)
 	if err != nil {
 		return 0, err
 	}
-	guard.watch(child.pid)
 	if t != nil {
-		defer t.close(child.pid)
+		defer t.close(child.group)
 	}
 	s := &running{app: a, rules: r, lease: lease, child: child, guard: guard, tty: t, begun: time.Now()}
 	if a.json {
@@ -90,6 +91,7 @@ func (r *running) changed(status syscall.WaitStatus) {
 		return
 	}
 	r.status, r.ended = status, time.Now()
+	r.guard.leave() // or there would always be something left
 }
 
 // suspend stops dibs with the command that ^Z has stopped, so that the shell goes on. The
@@ -102,7 +104,7 @@ func (r *running) suspend() {
 	syscall.Kill(0, syscall.SIGSTOP)
 	// The shell has continued us: in the foreground or not.
 	if r.tty.has(r.tty.own) {
-		r.tty.give(r.child.pid)
+		r.tty.give(r.child.group)
 	}
 	r.child.signal(syscall.SIGCONT)
 }
@@ -119,7 +121,7 @@ func (r *running) check() {
 	case r.ended.IsZero() || r.told || now.Sub(r.ended) < patient:
 	default:
 		r.told = true
-		r.say("the command has ended, and left something running in its process group %d: waiting for that", r.child.pid)
+		r.say("the command has ended, and left something running in its process group %d: waiting for that", r.child.group)
 	}
 	switch {
 	case r.reason != nil && (r.killAt.IsZero() || now.Before(r.killAt)):

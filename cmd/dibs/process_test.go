@@ -1,0 +1,639 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/redistest"
+)
+
+// A program is dibs, run by a test.
+type program struct {
+	*exec.Cmd
+	t      *testing.T
+	stdout buffer
+	stderr buffer
+	ended  chan struct{}
+}
+
+// A buffer may be read while a program writes to it.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// prepare returns a program with an environment that has nothing but where the store is,
+// as cron's has.
+func prepare(t *testing.T, url string, args ...string) *program {
+	t.Helper()
+	p := &program{Cmd: exec.Command(os.Args[0], args...), t: t, ended: make(chan struct{})}
+	p.Args[0] = "dibs"
+	p.Dir = t.TempDir()
+	p.Env = []string{"PATH=" + os.Getenv("PATH"), "DIBS_URL=" + url}
+	p.Stdout, p.Stderr = &p.stdout, &p.stderr
+	return p
+}
+
+func begin(t *testing.T, url string, args ...string) *program {
+	t.Helper()
+	p := prepare(t, url, args...)
+	p.begin()
+	return p
+}
+
+func (p *program) begin() {
+	p.t.Helper()
+	p.WaitDelay = 10 * time.Second
+	if err := p.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() {
+		p.Wait()
+		close(p.ended)
+	}()
+	p.t.Cleanup(func() {
+		p.Process.Kill()
+		<-p.ended
+		if p.t.Failed() {
+			p.t.Logf("%v:\n%s%s", p.Args, &p.stdout, &p.stderr)
+		}
+	})
+}
+
+// code waits for the end, and returns the exit code, as shells tell it.
+func (p *program) code() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(30 * time.Second):
+		p.t.Fatalf("%v does not end", p.Args)
+	}
+	return codeOfStatus(p.ProcessState.Sys().(syscall.WaitStatus))
+}
+
+func (p *program) wantCode(want int) {
+	p.t.Helper()
+	if have := p.code(); have != want {
+		p.t.Errorf("%v: exit code %d, want %d\n%s%s", p.Args, have, want, &p.stdout, &p.stderr)
+	}
+}
+
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20s: %s", what)
+		}
+	}
+}
+
+// says waits for a line on stdout that begins with a word, and returns the rest.
+func (p *program) says(word string) (rest string) {
+	p.t.Helper()
+	eventually(p.t, fmt.Sprintf("%q by %v, which says %s%s", word, p.Args, &p.stdout, &p.stderr), func() bool {
+		for line := range strings.Lines(p.stdout.String()) {
+			if after, ok := strings.CutPrefix(line, word); ok && strings.HasSuffix(line, "\n") {
+				rest = strings.TrimSpace(after)
+				return true
+			}
+		}
+		return false
+	})
+	return rest
+}
+
+// alive reports whether a process does anything.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return fields[0][0] != 'Z' && fields[0][0] != 'X'
+}
+
+// family is a shell that has started another process, and waits for it.
+const family = `sleep 1000 & echo "pids $$ $!"; wait`
+
+// stubborn is one that does not end when it is asked to.
+const stubborn = `trap '' TERM INT HUP; sleep 1000 & echo "pids $$ $!"; wait; wait`
+
+func (p *program) pids() []string {
+	p.t.Helper()
+	pids := strings.Fields(p.says("pids"))
+	p.t.Cleanup(func() {
+		for _, pid := range pids {
+			n, _ := strconv.Atoi(pid)
+			if alive(pid) {
+				syscall.Kill(n, syscall.SIGKILL)
+			}
+		}
+	})
+	return pids
+}
+
+func anyAlive(pids []string) bool { return slices.ContainsFunc(pids, alive) }
+
+// A wrapper that is killed takes the command and all that it has started with it, at
+// once, and so before its lock is free.
+func TestWrapperIsKilled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, script := range []string{family, stubborn} {
+		p := begin(t, s.URL(), "run", "--ttl", "20s", "job", "--", "sh", "-c", script)
+		pids := p.pids()
+		p.Process.Kill()
+		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
+		if left, _ := s.MustCmd(t, "PTTL", "lock:job").(int64); left <= 0 {
+			t.Errorf("the lock is free: PTTL %d", left)
+		}
+		s.MustCmd(t, "DEL", "lock:job")
+	}
+}
+
+// A wrapper that is killed at any moment leaves nothing that runs under a free lock.
+func TestWrapperIsKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	marks := t.TempDir()
+	for i := range 40 {
+		mark := filepath.Join(marks, strconv.Itoa(i))
+		p := begin(t, s.URL(), "run", "--ttl", "10s", strconv.Itoa(i), "--", "sh", "-c", `sleep 1000 & echo $$ $! >"$0"; wait`, mark)
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
+		p.Process.Kill()
+		p.code()
+		// A shell that was killed before it could write is found by its argument.
+		eventually(t, "nothing runs", func() bool { return !mentioned(t, mark) })
+		pids, _ := os.ReadFile(mark)
+		eventually(t, "all dead", func() bool { return !anyAlive(strings.Fields(string(pids))) })
+	}
+}
+
+// mentioned reports whether a process has a word among its arguments.
+func mentioned(t *testing.T, word string) bool {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		if bytes.Contains(text, append([]byte(word), 0)) && alive(strings.Split(file, "/")[2]) {
+			return true
+		}
+	}
+	return false
+}
+
+// A wrapper that is stopped cannot renew: its command is dead before the next one enters.
+func TestWrapperIsStopped(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", stubborn)
+	pids := p.pids()
+	p.Process.Signal(syscall.SIGSTOP)
+	next := begin(t, s.URL(), "run", "job", "--", "cat", "/proc/"+pids[0]+"/status", "/proc/"+pids[1]+"/status")
+	next.code()
+	for line := range strings.Lines(next.stdout.String()) {
+		if strings.HasPrefix(line, "State:") && !strings.Contains(line, "zombie") { // its parent is stopped
+			t.Errorf("of the one that was stopped something has the %s when the next one runs", line)
+		}
+	}
+	p.Process.Signal(syscall.SIGCONT)
+	p.wantCode(exitLost)
+}
+
+// If Redis dies the command is asked to end, and killed, before the lease is over.
+func TestRedisDies(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"polite":   `trap 'echo asked; exit 0' TERM; echo "pids $$"; while :; do sleep 0.02; done`,
+		"stubborn": `trap 'echo asked' TERM; echo "pids $$"; while :; do sleep 0.02; done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			p := begin(t, s.URL(), "run", "--ttl", "2s", "--kill-after", "500ms", "job", "--", "sh", "-c", script)
+			pids := p.pids()
+			s.Kill()
+			killed := time.Now()
+			eventually(t, "dead", func() bool { return !anyAlive(pids) })
+			if took := time.Since(killed); took > 2*time.Second {
+				t.Errorf("alive for %v, want dead before the TTL of 2s", took)
+			}
+			p.wantCode(exitLost)
+			if !strings.Contains(p.stdout.String(), "asked") {
+				t.Error("it was not asked to end first")
+			}
+			if !strings.Contains(p.stderr.String(), "lost") {
+				t.Errorf("stderr says %q", &p.stderr)
+			}
+		})
+	}
+}
+
+// A lock that an operator ends: the command is asked to end, and dibs says that it was
+// lost, though the command ends well.
+func TestLockIsTakenAway(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "--ttl", "300ms", "--kill-after", "100ms", "job", "--", "sh", "-c",
+		`trap 'exit 0' TERM; echo "pids $$"; while :; do sleep 0.02; done`)
+	p.pids()
+	s.MustCmd(t, "DEL", "lock:job")
+	p.wantCode(exitLost)
+}
+
+// What is told to let it go on is let go on.
+func TestOnLostWarn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := begin(t, s.URL(), "run", "--ttl", "200ms", "--kill-after", "20ms", "--on-lost", "warn", "--json", "job", "--", "sh", "-c",
+		`echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exit 5`, gate)
+	pids := p.pids()
+	s.MustCmd(t, "DEL", "lock:job")
+	eventually(t, "told", func() bool { return strings.Contains(p.stderr.String(), `"event":"lost"`) })
+	if !anyAlive(pids) {
+		t.Error("it was ended")
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.wantCode(exitLost)
+}
+
+func TestOnLostSignal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "--ttl", "1s", "--on-lost", "USR1", "job", "--", "sh", "-c",
+		`trap 'echo told; exit 0' USR1; echo "pids $$"; while :; do sleep 0.02; done`)
+	p.pids()
+	s.MustCmd(t, "DEL", "lock:job")
+	p.wantCode(exitLost)
+	p.says("told")
+}
+
+// Each signal that can be caught reaches the command, and not dibs.
+func TestSignalsArePassedOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "job", "--", "sh", "-c",
+		`for s in HUP INT QUIT TERM USR1 USR2 ALRM WINCH CONT; do trap "echo got $s" $s; done
+		 trap 'echo bye; exit 7' PWR; echo "pids $$"; while :; do sleep 0.02; done`)
+	p.pids()
+	for _, name := range []string{"HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM", "WINCH", "CONT"} {
+		p.Process.Signal(signalNumber(name))
+		p.says("got " + name)
+	}
+	p.Process.Signal(syscall.SIGPWR)
+	p.wantCode(7)
+	if have := p.stdout.String(); strings.Count(have, "got") != 9 {
+		t.Errorf("want each signal once: %s", have)
+	}
+}
+
+// A signal ends dibs in time at whatever moment it comes, and leaves nothing behind.
+func TestSignalAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for i := range 40 {
+		name := "job" + strconv.Itoa(i)
+		p := begin(t, s.URL(), "run", name, "--", "sleep", "1000")
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
+		p.Process.Signal(syscall.SIGTERM)
+		p.wantCode(exitSignal + int(syscall.SIGTERM))
+		if n := s.MustCmd(t, "EXISTS", "lock:"+name); n != int64(0) {
+			t.Fatalf("%s is locked: %s%s", name, &p.stdout, &p.stderr)
+		}
+	}
+}
+
+// Who waits and gets a signal leaves the queue.
+func TestSignalWhileWaiting(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	first := begin(t, s.URL(), "hold", "--no-stdin", "job")
+	first.says("held")
+	second := begin(t, s.URL(), "run", "job", "--", "true")
+	queue := func() any { return s.MustCmd(t, "ZCARD", "{lock:job}:dibs:queue") }
+	eventually(t, "it queues", func() bool { return queue() == int64(1) })
+	second.Process.Signal(syscall.SIGHUP)
+	second.wantCode(exitSignal + int(syscall.SIGHUP))
+	if queue() != int64(0) {
+		t.Error("it has left its place in the queue")
+	}
+	first.Process.Signal(syscall.SIGTERM)
+	first.wantCode(exitSignal + int(syscall.SIGTERM))
+	if s.MustCmd(t, "EXISTS", "lock:job") != int64(0) {
+		t.Error("hold has left the lock")
+	}
+}
+
+// Fifty processes that run one name do it one at a time, in the order in which they came.
+func TestFifty(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	log := filepath.Join(t.TempDir(), "log")
+	gate := begin(t, s.URL(), "hold", "--no-stdin", "job")
+	gate.says("held")
+	var all []*program
+	for range 50 {
+		all = append(all, begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "in $DIBS_TOKEN $DIBS_FENCE" >>"$0"; echo "out $DIBS_TOKEN $DIBS_FENCE" >>"$0"`, log))
+	}
+	queue := "{lock:job}:dibs:queue"
+	eventually(t, "all queue", func() bool { return s.MustCmd(t, "ZCARD", queue) == int64(50) })
+	places, _ := s.MustCmd(t, "ZRANGE", queue, "0", "-1").([]any)
+	gate.Process.Signal(syscall.SIGTERM)
+	for _, p := range all {
+		p.wantCode(0)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 100 {
+		t.Fatalf("%d lines, want 100", len(lines))
+	}
+	var last uint64
+	for i, place := range places {
+		in, out := strings.Fields(lines[2*i]), strings.Fields(lines[2*i+1])
+		fence, err := strconv.ParseUint(in[2], 10, 64)
+		if in[0] != "in" || out[0] != "out" || in[1] != out[1] || err != nil || fence <= last {
+			t.Fatalf("entry %d: %v, %v after fence %d", i, in, out, last)
+		}
+		if !strings.HasSuffix(fmt.Sprint(place), " "+in[1]) {
+			t.Errorf("entry %d is %s, want %v", i, in[1], place)
+		}
+		last = fence
+	}
+}
+
+// A run inside a run has its own lock and its own group; who kills the outer one ends
+// both commands.
+func TestNested(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	dir := t.TempDir()
+	if err := os.Symlink(self(t), filepath.Join(dir, "dibs")); err != nil {
+		t.Fatal(err)
+	}
+	p := prepare(t, s.URL(), "run", "outer", "--", "sh", "-c", `echo "outer $DIBS_NAME $DIBS_FENCE"; dibs run inner -- sh -c 'echo "inner $DIBS_NAME $DIBS_FENCE"; `+family+`'`)
+	p.Env[0] = "PATH=" + dir + ":" + os.Getenv("PATH")
+	p.begin()
+	pids := p.pids()
+	outer, inner := strings.Fields(p.says("outer")), strings.Fields(p.says("inner"))
+	if outer[0] != "outer" || inner[0] != "inner" || outer[1] == inner[1] {
+		t.Errorf("the commands see %v and %v", outer, inner)
+	}
+	p.Process.Kill()
+	eventually(t, "all dead", func() bool { return !anyAlive(pids) })
+	if s.MustCmd(t, "EXISTS", "lock:outer", "lock:inner") != int64(2) {
+		t.Error("a lock was free too early")
+	}
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// What a command leaves running in its group keeps the lock; what has left the group, as
+// a daemon does, does not.
+func TestLeftBehind(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", `sleep 1000 >/dev/null 2>&1 & echo "pids $!"; exit 3`)
+	pids := p.pids()
+	eventually(t, "it says so", func() bool { return strings.Contains(p.stderr.String(), "left something running") })
+	if s.MustCmd(t, "EXISTS", "lock:job") != int64(1) || !anyAlive(pids) {
+		t.Error("the lock was given back, or the process is dead")
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	p.wantCode(3)
+	if anyAlive(pids) {
+		t.Error("alive after dibs has ended")
+	}
+
+	p = begin(t, s.URL(), "run", "job", "--", "sh", "-c", `setsid sleep 1000 >/dev/null 2>&1 & echo "pids $!"; sleep 0.2; exit 4`)
+	pids = p.pids()
+	p.wantCode(4)
+	if !anyAlive(pids) || s.MustCmd(t, "EXISTS", "lock:job") != int64(0) {
+		t.Error("the daemon is dead, or the lock is kept for it")
+	}
+}
+
+// A guard that was killed is replaced.
+func TestGuardIsKilled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "--ttl", "600ms", "job", "--", "sh", "-c", family)
+	pids := p.pids()
+	first := guardOf(t, p, "")
+	n, _ := strconv.Atoi(first)
+	syscall.Kill(n, syscall.SIGKILL)
+	eventually(t, "another guard", func() bool { return guardOf(t, p, first) != "" })
+	p.Process.Kill()
+	eventually(t, "all dead", func() bool { return !anyAlive(pids) })
+}
+
+// guardOf returns the process id of a program's guard, if it is another one than that.
+func guardOf(t *testing.T, p *program, other string) string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		pid := strings.Split(file, "/")[2]
+		text, _ := os.ReadFile(file)
+		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if string(text) == "dibs\x00guard\x00" && len(fields) > 1 && string(fields[1]) == strconv.Itoa(p.Process.Pid) && pid != other && alive(pid) {
+			return pid
+		}
+	}
+	return ""
+}
+
+// dibs works without a home, a terminal, or open standard files.
+func TestBare(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	mark := filepath.Join(t.TempDir(), "mark")
+	p := prepare(t, s.URL(), "run", "job", "--", "/bin/sh", "-c", `echo "$DIBS_NAME" >"$0"`, mark)
+	p.Env = []string{"DIBS_URL=" + s.URL()}
+	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
+	p.begin()
+	p.wantCode(0)
+	closed := exec.Command("/bin/sh", "-c", `exec "$0" "$@" <&- >&- 2>&-`, "dibs", "run", "job", "--", "/bin/sh", "-c", `[ "$DIBS_NAME" = job ]`)
+	closed.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + linked(t)}
+	if err := closed.Run(); err != nil {
+		t.Errorf("with closed files: %v", err)
+	}
+	if text, err := os.ReadFile(mark); err != nil || string(text) != "job\n" {
+		t.Errorf("have %q, %v", text, err)
+	}
+}
+
+// linked is a directory with dibs in it.
+func linked(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink(self(t), filepath.Join(dir, "dibs")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The command has dibs' own input and output, not copies of them.
+func TestInputIsPassedThrough(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := prepare(t, s.URL(), "run", "job", "--", "sh", "-c", "read line; echo $line; cat >&2")
+	p.Stdin = strings.NewReader("first\nrest\n")
+	p.begin()
+	p.wantCode(0)
+	if p.stdout.String() != "first\n" || p.stderr.String() != "rest\n" {
+		t.Errorf("have %q and %q", &p.stdout, &p.stderr)
+	}
+}
+
+// A reader that is gone ends neither dibs nor its command.
+func TestBrokenOutput(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := prepare(t, s.URL(), "run", "--json", "job", "--", "sh", "-c", "exit 9")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Stderr = w
+	r.Close()
+	defer w.Close()
+	p.begin()
+	p.wantCode(9)
+}
+
+// hold gives the lock back when its input ends.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := prepare(t, s.URL(), "hold", "--ttl", "300ms", "job")
+	in, err := p.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.begin()
+	name, token, fence := fields3(p.says("held"))
+	if have := s.MustCmd(t, "GET", "lock:job"); name != "job" || have != token || fence == "" {
+		t.Errorf("it says %s, %s, %s; the lock has %v", name, token, fence, have)
+	}
+	io.WriteString(in, "more\n")
+	eventually(t, "renewed", func() bool { return s.MustCmd(t, "GET", "lock:job") == token && lived(p) > 600*time.Millisecond })
+	in.Close()
+	p.wantCode(0)
+	if s.MustCmd(t, "EXISTS", "lock:job") != int64(0) {
+		t.Error("the lock is kept")
+	}
+}
+
+func fields3(s string) (a, b, c string) {
+	f := append(strings.Fields(s), "", "", "")
+	return f[0], f[1], f[2]
+}
+
+var started sync.Map
+
+func lived(p *program) time.Duration {
+	at, _ := started.LoadOrStore(p, time.Now())
+	return time.Since(at.(time.Time))
+}
+
+// hold ends with whoever has started it, also if the input stays open.
+func TestHoldersParentIsGone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	sh := exec.Command("/bin/sh", "-c", `dibs hold --no-stdin --ttl 20s job & read line`)
+	sh.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + linked(t)}
+	in, err := sh.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "held", func() bool { return s.MustCmd(t, "EXISTS", "lock:job") == int64(1) })
+	in.Close()
+	sh.Wait()
+	eventually(t, "given back", func() bool { return s.MustCmd(t, "EXISTS", "lock:job") == int64(0) })
+}
+
+// The leader that is killed is followed by the next one, when its lease is over.
+func TestElect(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	script := `echo "term $DIBS_FENCE"; ` + family
+	first := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
+	term1, err1 := strconv.ParseUint(first.says("term"), 10, 64)
+	second := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
+	pids := first.pids()
+	eventually(t, "it stands by", func() bool { return s.MustCmd(t, "ZCARD", "{lock:boss}:dibs:queue") == int64(1) })
+	first.Process.Kill()
+	term2, err2 := strconv.ParseUint(second.says("term"), 10, 64)
+	if anyAlive(pids) {
+		t.Error("two leaders")
+	}
+	if errors.Join(err1, err2) != nil || term2 <= term1 {
+		t.Errorf("terms %d and %d", term1, term2)
+	}
+	second.Process.Signal(syscall.SIGTERM)
+	second.wantCode(exitSignal + int(syscall.SIGTERM))
+	if s.MustCmd(t, "EXISTS", "lock:boss") != int64(0) {
+		t.Error("the term was not given back")
+	}
+}
+
+// A leader that has lost its term stands again.
+func TestElectStandsAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "elect", "--ttl", "500ms", "boss", "--", "sh", "-c", `echo "term $DIBS_FENCE"; sleep 1000`)
+	p.says("term")
+	s.MustCmd(t, "DEL", "lock:boss")
+	eventually(t, "another term", func() bool { return strings.Count(p.stdout.String(), "term") == 2 })
+	p.Process.Signal(syscall.SIGINT)
+	p.wantCode(exitSignal + int(syscall.SIGINT))
+}
