@@ -142,9 +142,10 @@ type signalError struct{ syscall.Signal }
 
 func (e signalError) Error() string { return "signal: " + e.Signal.String() }
 
-// patient returns a context that a signal ends, and when that is so no more. The signals
-// that arrive in between and do not ask to end are dropped.
-func (a *app) patient() (ctx context.Context, stop func()) {
+// patient returns a context that a signal ends, until stop is called, which returns the
+// signal: it may have come too late for anybody to see that the context has ended. Those
+// that do not ask to end are dropped.
+func (a *app) patient() (ctx context.Context, stop func() error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -163,10 +164,12 @@ func (a *app) patient() (ctx context.Context, stop func()) {
 			}
 		}
 	}()
-	return ctx, func() {
+	return ctx, func() error {
 		close(over)
 		<-done
+		err := context.Cause(ctx)
 		cancel(nil)
+		return err
 	}
 }
 

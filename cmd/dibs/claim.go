@@ -90,13 +90,20 @@ func quoted(names []string) string {
 	return strings.Join(q, ", ")
 }
 
-// lock waits until the names are held, and says whom it waits for.
-func (a *app) lock(ctx context.Context, locks *dibs.Client, c *claim) (*dibs.Lease, error) {
+// lock waits until the names are held, and says whom it waits for. A signal ends that.
+func (a *app) lock(locks *dibs.Client, c *claim) (*dibs.Lease, error) {
+	ctx, stop := a.patient()
 	p := a.progress(locks, c.names[0])
 	defer p.end()
 	lease, err := take(ctx, locks, c, append(c.options(), dibs.Observe(p.hooks())))
+	signalled := stop()
 	var busy *dibs.BusyError
-	if errors.As(err, &busy) && !errors.As(err, new(signalError)) {
+	switch {
+	case signalled != nil && err == nil:
+		return nil, errors.Join(signalled, lease.Unlock())
+	case signalled != nil:
+		return nil, signalled
+	case errors.As(err, &busy):
 		return nil, c.busy(busy)
 	}
 	return lease, err

@@ -98,21 +98,30 @@ func because(err error) string {
 
 // campaign waits until this process leads, however long the store is away.
 func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, error) {
-	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	ctx, stop := a.patient()
-	defer stop()
-	for wait := time.Duration(0); ; wait = min(2*wait+shortest, longest) {
-		if !sleep(ctx, max(wait, shortest)) {
-			return nil, context.Cause(ctx)
-		}
-		lease, err := locks.Election(name, j.options()...).Campaign(ctx)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, dibs.ErrUnavailable) {
+	lease, err := a.stand(ctx, locks.Election(name, j.options()...))
+	signalled := stop()
+	switch {
+	case signalled != nil && err == nil:
+		return nil, errors.Join(signalled, lease.Unlock())
+	case signalled != nil:
+		return nil, signalled
+	}
+	return lease, err
+}
+
+func (a *app) stand(ctx context.Context, e *dibs.Election) (*dibs.Lease, error) {
+	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
+	for wait := shortest; sleep(ctx, wait); wait = min(2*wait, longest) {
+		lease, err := e.Campaign(ctx)
+		if !errors.Is(err, dibs.ErrUnavailable) {
 			return lease, err
 		}
-		if wait == 0 {
+		if wait == shortest {
 			a.say("%v; trying again", err)
 		}
 	}
+	return nil, context.Cause(ctx)
 }
 
 // sleep reports whether the context has lasted.
@@ -132,13 +141,12 @@ func (a *app) observe(name string) error {
 		return err
 	}
 	ctx, stop := a.patient()
-	defer stop()
 	for leader, err := range locks.Election(name).Observe(ctx) {
 		if err = a.tellLeader(name, leader, err); err != nil {
 			return errors.Join(err, closeAll())
 		}
 	}
-	return errors.Join(context.Cause(ctx), closeAll())
+	return errors.Join(stop(), closeAll())
 }
 
 func (a *app) tellLeader(name string, leader dibs.Leader, err error) error {

@@ -25,30 +25,34 @@ import (
 // runs and the guard does not know of it; and it ignores all that can be ignored, because
 // what is meant for the command reaches it too. It reads from a pipe whose other end only
 // the first process has, and kills the group when that ends. What it is told is a line
-// each, and all but until and done are answered:
+// each:
 //
 //	until NS   the group is to be killed at that time of the monotonic clock, unless
 //	           another such line comes before
-//	leave N    go to the process group N, but go on guarding the one that you have left:
-//	           so that it can be seen whether that is empty
-//	group N    guard this group in place of your own: the guard before is dead
+//	leave N    go to the process group N, and say so, but go on guarding the one that you
+//	           have left: so that it can be seen whether that is empty
 //	done       there is nothing to guard any more
 //
 // Linux can have a child killed when its parent dies, and dibs asks for that too; but it
 // concerns the child alone, not what the child has started, and not a parent that is
 // merely stopped.
 
-// guardVerb is how dibs calls itself. It is no verb for people.
+// guardVerb is how dibs calls itself. It is no verb for people. An argument is the group
+// to guard in place of the guard's own: if the guard before is dead.
 const guardVerb = "guard"
 
 // guard is the whole program of the guard.
-func guard(in io.Reader, out io.Writer) int {
+func guard(args []string, in io.Reader, out io.Writer) int {
 	for n := syscall.Signal(1); n <= mostSignals; n++ {
 		if forwarded(n) {
 			signal.Ignore(n)
 		}
 	}
+	signal.Ignore(syscall.SIGPIPE) // nobody may be left to hear the answers
 	group := os.Getpid()
+	if len(args) > 0 {
+		group, _ = strconv.Atoi(args[0])
+	}
 	fmt.Fprintln(out, "ready")
 	lines := linesOf(in)
 	fuse := time.NewTimer(time.Hour)
@@ -68,13 +72,10 @@ func guard(in io.Reader, out io.Writer) int {
 				return 0
 			case word == "until":
 				fuse.Reset(time.Duration(n) - monotonic())
-				continue
 			case word == "leave":
 				syscall.Setpgid(0, int(n))
-			case word == "group":
-				group = int(n)
+				fmt.Fprintln(out, "left")
 			}
-			fmt.Fprintln(out, word)
 		}
 	}
 }
@@ -114,7 +115,7 @@ type guardian struct {
 
 // startGuard starts a guard, which leads a process group of its own, and waits until it
 // is ready.
-func startGuard() (*guardian, error) {
+func startGuard(args ...string) (*guardian, error) {
 	self := "/proc/self/exe" // also after an upgrade has replaced the file
 	if runtime.GOOS != "linux" {
 		var err error
@@ -132,7 +133,7 @@ func startGuard() (*guardian, error) {
 		return nil, errors.Join(err, pipe.Close())
 	}
 	defer out.Close()
-	g := &guardian{cmd: exec.Command(self, guardVerb), pipe: pipe, answers: answers}
+	g := &guardian{cmd: exec.Command(self, append([]string{guardVerb}, args...)...), pipe: pipe, answers: answers}
 	g.cmd.Args[0] = "dibs"
 	g.cmd.Stdin, g.cmd.Stdout, g.cmd.Dir, g.cmd.Env = in, out, "/", []string{"GOMAXPROCS=1"}
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -180,20 +181,14 @@ func (g *guardian) tell(format string, args ...any) {
 	if _, err := fmt.Fprintf(g.pipe, format, args...); err == nil || os.IsTimeout(err) {
 		return
 	}
-	if next, err := startGuard(); err == nil { // else the kernel has to do
-		g.replace(next)
-		fmt.Fprintf(g.pipe, format, args...)
+	next, err := startGuard(strconv.Itoa(g.group))
+	if err != nil {
+		return // the kernel has to do
 	}
-}
-
-// replace has another guard guard the group.
-func (g *guardian) replace(next *guardian) {
-	group, until := g.group, g.until
-	fmt.Fprintf(next.pipe, "group %d\n", group)
-	next.answered()
+	next.group, next.until = g.group, g.until
 	g.end()
 	*g = *next
-	g.group, g.until = group, until
+	fmt.Fprintf(g.pipe, format, args...)
 }
 
 // end dismisses the guard.

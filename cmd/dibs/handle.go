@@ -74,9 +74,7 @@ func (a *app) acquire(j *claim, name string) error {
 	// Not closed if all goes well: that would give the lock back.
 	locks := dibs.New(s.Store, dibs.Timeout(a.timeout), dibs.NoRenew())
 	abort := func(err error) error { return errors.Join(err, locks.Close(), s.close()) }
-	ctx, stop := a.patient()
-	lease, err := a.lock(ctx, locks, j)
-	stop()
+	lease, err := a.lock(locks, j)
 	if err != nil {
 		return abort(err)
 	}

@@ -59,9 +59,7 @@ func (a *app) hold(j *claim, name string, noStdin bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
-	ctx, stop := a.patient()
-	lease, err := a.lock(ctx, locks, j)
-	stop()
+	lease, err := a.lock(locks, j)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == guardVerb {
-		os.Exit(guard(os.Stdin, os.Stdout))
+		os.Exit(guard(os.Args[2:], os.Stdin, os.Stdout))
 	}
 	a := &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,

@@ -131,9 +131,7 @@ func (a *app) runJob(j *job, name string, argv []string) (err error) {
 	}()
 	cmd.guard = startGuardSoon()
 	defer cmd.guard.end()
-	ctx, stop := a.patient()
-	lease, err := a.lock(ctx, locks, &j.claim)
-	stop()
+	lease, err := a.lock(locks, &j.claim)
 	if err != nil {
 		return err
 	}
@@ -152,7 +150,7 @@ func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 	cmd.env = with(cmd.env, environment(lease, s.Names, r.ttl)...)
 	code, reason := a.supervise(lease, cmd, r)
 	s.Code = code
-	err := lease.Unlock()
+	err := giveBack(lease, reason)
 	s.Held = time.Since(s.since).Milliseconds()
 	if reason == nil && err != nil && !errors.Is(err, dibs.ErrLost) {
 		a.say("%v", err) // the command has done its work: that is what counts
@@ -169,6 +167,22 @@ func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 		return exitWith(exitLost, fmt.Errorf("%w; the command had ended with code %d", err, code))
 	}
 	return exitWith(code, nil)
+}
+
+// giveBack unlocks, and does not wait for a store that does not answer longer than the
+// lease would last.
+func giveBack(lease *dibs.Lease, reason error) error {
+	if reason == nil {
+		return lease.Unlock()
+	}
+	done := make(chan error, 1)
+	go func() { done <- lease.Unlock() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Until(lease.Deadline())):
+		return nil
+	}
 }
 
 // lift prolongs a lease that was handed on, and so has not yet its own TTL, if the command
