@@ -144,20 +144,27 @@ func (e signalError) Error() string { return "signal: " + e.Signal.String() }
 
 // patient returns a context that a signal ends, until stop is called, which returns the
 // signal: it may have come too late for anybody to see that the context has ended. Those
-// that do not ask to end are dropped.
+// that do not ask to end are dropped. The context ends a moment later, when the question
+// that was under way has most likely been answered: otherwise dibs would go on undoing it
+// for seconds. Who asks twice does not wait for that.
 func (a *app) patient() (ctx context.Context, stop func() error) {
+	const moment = 100 * time.Millisecond
 	ctx, cancel := context.WithCancelCause(context.Background())
-	over, done := make(chan struct{}), make(chan struct{})
+	over, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		defer close(done)
+		var asked error
 		for {
 			select {
 			case <-over:
+				done <- asked
 				return
 			case s := <-a.caught:
 				switch n, _ := s.(syscall.Signal); {
+				case ends(n) && asked != nil:
+					os.Exit(exitSignal + int(n))
 				case ends(n):
-					cancel(signalError{n})
+					asked = signalError{n}
+					time.AfterFunc(moment, func() { cancel(asked) })
 				case n == syscall.SIGTSTP:
 					syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 				}
@@ -166,10 +173,21 @@ func (a *app) patient() (ctx context.Context, stop func() error) {
 	}()
 	return ctx, func() error {
 		close(over)
-		<-done
-		err := context.Cause(ctx)
 		cancel(nil)
+		err := <-done
+		if err != nil {
+			go a.hurry()
+		}
 		return err
+	}
+}
+
+// hurry ends dibs at the next signal.
+func (a *app) hurry() {
+	for s := range a.caught {
+		if n, _ := s.(syscall.Signal); ends(n) {
+			os.Exit(exitSignal + int(n))
+		}
 	}
 }
 
