@@ -69,7 +69,7 @@ machine; it waits, in order of arrival. On one machine, with nothing installed:
   dibs run --local nightly -- ./backup.sh`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          arguments(cobra.NoArgs),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	f := root.PersistentFlags()
@@ -93,7 +93,31 @@ machine; it waits, in order of arrival. On one machine, with nothing installed:
 		verb.GroupID = hold
 		root.AddCommand(verb)
 	}
+	for _, verb := range []*cobra.Command{
+		a.lsVerb(),
+		a.showVerb(),
+		a.watchVerb(),
+		a.topVerb(),
+		a.unlockVerb(),
+		a.doctorVerb(),
+		a.benchVerb(),
+		a.versionVerb(),
+		a.manVerb(),
+	} {
+		verb.GroupID = look
+		root.AddCommand(verb)
+	}
 	return root
+}
+
+// arguments makes what cobra says of a verb's arguments an error of the command line.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return usage("%w\nsee: %s --help", err, c.CommandPath())
+		}
+		return nil
+	}
 }
 
 // The groups of verbs.

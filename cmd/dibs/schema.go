@@ -6,6 +6,9 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/dibslock/dibs"
 )
@@ -21,8 +24,8 @@ const schema = 1
 type nameState struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
-	State   string   `json:"state"` // held, free, foreign
-	Kind    string   `json:"kind,omitempty"`
+	State   string   `json:"state"`          // held, free, foreign
+	Kind    string   `json:"kind,omitempty"` // mutex, shared, permits
 	Holders []holder `json:"holders"`
 	Holding int      `json:"holding"`
 	Waiters []waiter `json:"waiters"`
@@ -31,13 +34,15 @@ type nameState struct {
 }
 
 type holder struct {
-	Token  string `json:"token"`
-	Host   string `json:"host,omitempty"`
-	PID    int    `json:"pid,omitempty"`
-	Label  string `json:"label,omitempty"`
-	Fence  uint64 `json:"fence,omitempty"`
-	Weight int    `json:"weight,omitempty"` // of a part, none: it holds alone
-	TTL    *int64 `json:"ttl_ms"`           // null: never expires
+	Token  string    `json:"token"`
+	Host   string    `json:"host,omitempty"`
+	PID    int       `json:"pid,omitempty"`
+	Label  string    `json:"label,omitempty"`
+	Fence  uint64    `json:"fence,omitempty"`
+	Since  time.Time `json:"since,omitzero"`   // as the fence tells
+	Weight int       `json:"weight,omitempty"` // of a part, none: it holds alone
+	TTL    *int64    `json:"ttl_ms"`           // null: never expires
+	Kept   bool      `json:"kept,omitempty"`   // given back, and taken for a while yet
 }
 
 type waiter struct {
@@ -47,6 +52,22 @@ type waiter struct {
 	Label    string `json:"label,omitempty"`
 	Position int    `json:"position"`
 	Waited   int64  `json:"waited_ms"`
+}
+
+// A sighting is a line of watch: what was found to have changed between two looks.
+type sighting struct {
+	Schema  int       `json:"schema"`
+	Time    time.Time `json:"time"`
+	Event   string    `json:"event"` // see the constants in watch.go
+	Name    string    `json:"name,omitempty"`
+	Holder  *holder   `json:"holder,omitempty"`
+	From    *holder   `json:"from,omitempty"` // of handed_on: who held before
+	Waiter  *waiter   `json:"waiter,omitempty"`
+	Waited  int64     `json:"waited_ms,omitempty"`
+	Held    int64     `json:"held_ms,omitempty"`
+	Holding int       `json:"holding"` // how many hold the name, and wait for it, now
+	Waiting int       `json:"waiting"`
+	Error   string    `json:"error,omitempty"`
 }
 
 // An event is a line that dibs says of its own work with --json, on stderr where stdout
@@ -73,7 +94,7 @@ type event struct {
 }
 
 // event prints an event on stderr.
-func (a *app) event(e event) { print1(a.err, stamped(e)) }
+func (a *app) event(e event) { _ = print1(a.err, stamped(e)) } // nobody else could be told
 
 func stamped(e event) event {
 	e.Schema, e.Time = schema, time.Now().UTC().Truncate(time.Millisecond)
@@ -86,8 +107,24 @@ func print1(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(line, '\n'))
+	_, err = w.Write(append(escaped(line), '\n'))
 	return err
+}
+
+// escaped escapes what JSON allows, and a terminal might obey: such runes stand in
+// strings only.
+func escaped(line []byte) []byte {
+	var out []byte
+	for _, r := range string(line) {
+		if unicode.IsPrint(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	return out
 }
 
 // An owner is what a token that dibs made tells of who has it.
@@ -108,10 +145,8 @@ func ownerOf(token string) owner {
 		}
 	}
 	const known = 8
-	if r := []rune(token); len(r) > known {
-		token = string(r[:known]) + "…"
-	}
-	return owner{short: token}
+	r := []rune(token)
+	return owner{short: string(r[:min(known, len(r)/2)]) + "…"}
 }
 
 // String is for people.
@@ -123,5 +158,5 @@ func (o owner) String() string {
 	if o.label != "" {
 		s += " (" + o.label + ")"
 	}
-	return s
+	return safe(s)
 }

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) benchVerb() *cobra.Command {
+	var during time.Duration
+	var workers int
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what a lock costs on the store",
+		Long: `Measure what a lock costs on the store, from here: pairs of lock and unlock where nobody else
+is, and hand-offs from a holder to one who waits.
+
+The names are random, under dibs:bench:, and given back. Of each worker's hash slot a number
+without a TTL stays in Redis, the same one each time.`,
+		Example: `  dibs bench --url redis://cache:6379
+  dibs bench --time 10s -c 64
+  dibs bench --json | jq .pairs.p99_us`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case during < time.Millisecond:
+				return usage("--time %v: below 1ms", during)
+			case workers < 1 || workers > 10000:
+				return usage("-c %d: not within 1 to 10000", workers)
+			}
+			return a.withStore(func(ctx context.Context, s *opened) error { return a.bench(ctx, s, during, workers) })
+		},
+	}
+	c.Flags().DurationVar(&during, "time", 3*time.Second, "how long each of the two is measured")
+	c.Flags().IntVarP(&workers, "concurrency", "c", 1, "how many lock and unlock at a time")
+	return c
+}
+
+// A measure is what was measured of one thing.
+type measure struct {
+	Count int     `json:"count"`
+	Rate  float64 `json:"per_second"`
+	P50   int64   `json:"p50_us"`
+	P99   int64   `json:"p99_us"`
+}
+
+// A benchmark is what bench prints.
+type benchmark struct {
+	Schema      int     `json:"schema"`
+	Store       string  `json:"store"`
+	Time        int64   `json:"time_ms"`
+	Concurrency int     `json:"concurrency"`
+	Pairs       measure `json:"pairs"`
+	HandOffs    measure `json:"hand_offs"`
+}
+
+func (a *app) bench(ctx context.Context, s *opened, during time.Duration, workers int) error {
+	one, other := dibs.New(s.Store, dibs.Timeout(a.timeout)), dibs.New(s.Store, dibs.Timeout(a.timeout))
+	defer one.Close()
+	defer other.Close()
+	run := rand.Text()
+	if err := a.warmUp(ctx, s, one, other, benchName(run, 0)); err != nil {
+		return err
+	}
+	pairs, err := measured(ctx, during, workers, func(ctx context.Context, n int) ([]time.Duration, error) {
+		return lockAndUnlock(ctx, one.Mutex(benchName(run, n)))
+	})
+	if err != nil {
+		return err
+	}
+	began, freed := time.Now(), new(atomic.Int64)
+	runners := [2]runner{newRunner(one, benchName(run, 0)), newRunner(other, benchName(run, 0))}
+	handOffs, err := measured(ctx, during, len(runners), func(ctx context.Context, n int) ([]time.Duration, error) {
+		return runners[n].run(ctx, runners[1-n], began, freed)
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.putJSON(benchmark{schema, s.where, during.Milliseconds(), workers, pairs, handOffs})
+	}
+	var t table
+	t.row("", "PER SECOND", "P50", "P99", "COUNT")
+	t.row(pairs.cells("lock and unlock")...)
+	t.row(handOffs.cells("hand-off")...)
+	return a.put(t.String())
+}
+
+// benchName is random but for its hash slot: each slot that a lock was ever in keeps a floor.
+func benchName(run string, worker int) string { return fmt.Sprintf("dibs:bench:{%d}:%s", worker, run) }
+
+// warmUp connects, which is not what is to be measured. A store that is away is found out
+// by a question that leaves nothing to be undone.
+func (a *app) warmUp(ctx context.Context, s *opened, one, other *dibs.Client, name string) error {
+	if _, err := a.inspect(ctx, s, name); err != nil {
+		return err
+	}
+	for _, locks := range []*dibs.Client{one, other} {
+		lease, err := locks.Mutex(name).Lock(ctx)
+		if err == nil {
+			err = lease.Unlock()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measured has samples taken by several for a time. The first failure ends it.
+func measured(whole context.Context, during time.Duration, n int, sample func(ctx context.Context, n int) ([]time.Duration, error)) (measure, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(whole, during)
+	defer cancel()
+	samples, errs := make([][]time.Duration, n), make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if samples[i], errs[i] = sample(ctx, i); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return measure{}, err
+		}
+	}
+	return measureOf(slices.Concat(samples...), time.Since(began)), context.Cause(whole)
+}
+
+func measureOf(samples []time.Duration, took time.Duration) measure {
+	if len(samples) == 0 {
+		return measure{}
+	}
+	slices.Sort(samples)
+	n := len(samples)
+	return measure{
+		Count: n, Rate: math.Round(float64(n) / took.Seconds()),
+		P50: samples[(n-1)/2].Microseconds(), P99: samples[(n-1)*99/100].Microseconds(),
+	}
+}
+
+func (m measure) cells(what string) []string {
+	if m.Count == 0 {
+		return []string{what, "-", "-", "-", "0"}
+	}
+	us := func(n int64) string { return (time.Duration(n) * time.Microsecond).String() }
+	return []string{what, strconv.FormatFloat(m.Rate, 'f', 0, 64), us(m.P50), us(m.P99), strconv.Itoa(m.Count)}
+}
+
+func lockAndUnlock(ctx context.Context, m *dibs.Mutex) (samples []time.Duration, err error) {
+	for {
+		began := time.Now()
+		lease, err := m.Lock(ctx)
+		if err == nil {
+			err = lease.Unlock()
+		}
+		if ctx.Err() != nil {
+			return samples, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		samples = append(samples, time.Since(began))
+	}
+}
+
+// A runner hands a name to another one, who waits for it, and waits to get it back.
+type runner struct {
+	mutex  *dibs.Mutex
+	queued chan struct{} // it has joined the queue
+}
+
+func newRunner(locks *dibs.Client, name string) runner {
+	queued := make(chan struct{}, 1)
+	waiting := func(dibs.Waiting) {
+		select {
+		case queued <- struct{}{}:
+		default:
+		}
+	}
+	return runner{locks.Mutex(name, dibs.Observe(dibs.Hooks{Waiting: waiting})), queued}
+}
+
+// run samples the times from the other's unlock until it holds. freed is when that was,
+// since the beginning.
+func (r runner) run(ctx context.Context, other runner, began time.Time, freed *atomic.Int64) (samples []time.Duration, err error) {
+	for {
+		lease, err := r.mutex.Lock(ctx)
+		got := time.Since(began)
+		if ctx.Err() != nil {
+			if err == nil {
+				_ = lease.Unlock() // the client gives it back, if it could not
+			}
+			return samples, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if at := freed.Load(); at > 0 {
+			samples = append(samples, got-time.Duration(at))
+		}
+		select {
+		case <-other.queued:
+		case <-ctx.Done():
+		}
+		freed.Store(int64(time.Since(began)))
+		if err := lease.Unlock(); err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+	}
+}

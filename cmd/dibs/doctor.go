@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of doctor.
+const (
+	exitWarnings = 1
+	exitCritical = 2
+)
+
+func (a *app) doctorVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Say whether the store is fit for locks",
+		Long: `Look at each Redis for what hurts locks: settings that drop or forget them, rights that are
+missing, clocks. On each master it tries a lock on a random name. It changes no setting, and
+touches nobody's lock. Give it the --prefix and --replicas that your locks have.
+
+Of a local file it tries a lock, and says where the file is.
+
+Exit codes: 0 nothing, or notes; 1 warnings, or something could not be looked at; 2 critical, or
+one of several servers cannot be reached; 125 none can; 64 the command line.`,
+		Example: `  dibs doctor --url redis://cache:6379
+  dibs doctor --url redis://a --url redis://b --url redis://c
+  dibs doctor --json | jq '.nodes[].findings[] | select(.severity == "critical")'`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error { return a.withStore(a.doctor) },
+	}
+}
+
+// A report is what doctor prints.
+type report struct {
+	Schema int          `json:"schema"`
+	Worst  string       `json:"worst"` // a severity
+	Nodes  []nodeReport `json:"nodes"`
+}
+
+type nodeReport struct {
+	URL      string    `json:"url"`
+	Reached  bool      `json:"reached"`
+	Error    string    `json:"error,omitempty"` // why it was not reached
+	Findings []finding `json:"findings"`
+
+	found redisstore.Findings
+}
+
+type finding struct {
+	Severity    string `json:"severity"` // note, unchecked, warning, critical
+	Node        string `json:"node,omitempty"`
+	Subject     string `json:"subject"`
+	What        string `json:"what"`
+	Consequence string `json:"consequence"`
+	Remedy      string `json:"remedy"`
+}
+
+func (a *app) doctor(ctx context.Context, s *opened) error {
+	nodes := a.examine(ctx, s)
+	worst, reached := redisstore.Note, false
+	for _, n := range nodes {
+		reached = reached || n.Reached
+		worst = max(worst, n.found.Worst())
+		if !n.Reached {
+			worst = redisstore.Critical
+		}
+	}
+	code := [...]int{redisstore.Note: 0, redisstore.Unchecked: exitWarnings, redisstore.Warning: exitWarnings, redisstore.Critical: exitCritical}[worst]
+	if !reached {
+		code = exitTrouble
+	}
+	if a.json {
+		return errors.Join(a.putJSON(report{schema, worst.String(), nodes}), exitWith(code, nil))
+	}
+	return errors.Join(a.put(a.tellReports(nodes)), exitWith(code, nil))
+}
+
+// examine looks at all nodes at once.
+func (a *app) examine(ctx context.Context, s *opened) []nodeReport {
+	if len(s.nodes) == 0 {
+		found, err := a.tryLock(ctx, s)
+		return []nodeReport{reportOf(s.where, found, err)}
+	}
+	nodes := make([]nodeReport, len(s.nodes))
+	var all sync.WaitGroup
+	for i, n := range s.nodes {
+		all.Go(func() {
+			found, err := n.Doctor(ctx)
+			nodes[i] = reportOf(n.where, found, err)
+		})
+	}
+	all.Wait()
+	return nodes
+}
+
+func reportOf(where string, found redisstore.Findings, err error) nodeReport {
+	n := nodeReport{URL: where, Reached: err == nil, Findings: make([]finding, len(found)), found: found}
+	if err != nil {
+		n.Error = strings.TrimPrefix(err.Error(), "dibs: ")
+	}
+	for i, f := range found {
+		n.Findings[i] = finding{f.Severity.String(), f.Node, f.Subject, f.What, f.Consequence, f.Remedy}
+	}
+	return n
+}
+
+// tryLock is all that there is to find out of a store in a file.
+func (a *app) tryLock(ctx context.Context, s *opened) (redisstore.Findings, error) {
+	locks := dibs.New(s.Store, dibs.Timeout(a.timeout))
+	defer locks.Close()
+	lease, err := locks.Mutex("dibs:doctor:" + rand.Text()).TryLock(ctx)
+	if err == nil {
+		err = lease.Unlock()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return redisstore.Findings{{
+		Severity: redisstore.Note, Subject: "host",
+		What:        "a lock was taken and given back; the locks are in a file of this host",
+		Consequence: "they exclude nobody on another host",
+		Remedy:      "use --url redis://… for locks that several hosts share",
+	}}, nil
+}
+
+func (a *app) tellReports(nodes []nodeReport) string {
+	var b strings.Builder
+	paint := a.colours()
+	for i, n := range nodes {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s\n", n.URL)
+		if !n.Reached {
+			fmt.Fprintf(&b, "%s: %s\n", severity("unreachable", paint), safe(n.Error))
+			continue
+		}
+		for line := range strings.Lines(n.found.String()) {
+			line = safe(strings.TrimSuffix(line, "\n"))
+			if word, rest, ok := strings.Cut(line, ": "); ok && !strings.HasPrefix(line, " ") {
+				line = severity(word, paint) + ": " + rest
+			}
+			fmt.Fprintln(&b, line)
+		}
+	}
+	return b.String()
+}
+
+// severity colours a word that is one.
+func severity(word string, paint bool) string {
+	code, ok := map[string]string{"unreachable": "1;31", "critical": "1;31", "warning": "33", "unchecked": "36", "note": "2"}[word]
+	if !ok || !paint {
+		return word
+	}
+	return "\x1b[" + code + "m" + word + "\x1b[m"
+}

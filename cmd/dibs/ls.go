@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) lsVerb() *cobra.Command {
+	var by string
+	c := &cobra.Command{
+		Use:   "ls [GLOB]",
+		Short: "List the names that are held",
+		Long: `List the names that are held, and by whom. GLOB is a pattern of * ? [a-z], with \ to quote
+one of these: '*' if there is none. It looks through all keys of the Redis, unless GLOB is a
+plain name.
+
+HOLDER is who holds, or one of them; TTL is when the first holding ends if nobody renews it;
+WAIT is how many are waiting. A fence is not known before a lease was renewed once.`,
+		Example: `  dibs ls --url redis://cache:6379
+  dibs ls 'order:*' --sort waiting
+  dibs ls --json | jq -r 'select(.waiting > 10).name'`,
+		Args: arguments(cobra.MaximumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			order, ok := orders[by]
+			if !ok {
+				return usage("--sort %q: want name, ttl or waiting", by)
+			}
+			return a.withStore(func(ctx context.Context, s *opened) error { return a.ls(ctx, s, globOf(args), order) })
+		},
+	}
+	c.Flags().StringVar(&by, "sort", "name", "order by name, ttl (what ends first) or waiting (most first)")
+	return c
+}
+
+// globOf is the pattern that a verb was given, or that of all names.
+func globOf(args []string) string {
+	if len(args) == 0 {
+		return "*"
+	}
+	return args[0]
+}
+
+func (a *app) ls(ctx context.Context, s *opened, glob string, order func(x, y nameState) int) error {
+	seen, err := a.survey(ctx, s, glob)
+	if err != nil {
+		return err
+	}
+	names := statesOf(seen)
+	slices.SortStableFunc(names, order)
+	if a.json {
+		return a.eachJSON(names)
+	}
+	if len(names) == 0 {
+		a.say("nothing is held that matches %s in %s", safe(glob), s.where)
+		return nil
+	}
+	return a.put(listed(names).String())
+}
+
+func (a *app) eachJSON(names []nameState) error {
+	for _, n := range names {
+		if err := a.putJSON(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func listed(names []nameState) (t table) {
+	t.row("NAME", "KIND", "HOLDER", "TTL", "WAIT", "FENCE")
+	for _, n := range names {
+		t.row(safe(n.Name), or(n.Kind), or(n.who()), brief(n.left()), strconv.Itoa(n.Waiting), number(n.Fence))
+	}
+	return t
+}
+
+// orders are what --sort may say. Names come in order, and stay so where they are equal.
+var orders = map[string]func(x, y nameState) int{
+	"name":    func(x, y nameState) int { return cmp.Compare(x.Name, y.Name) },
+	"ttl":     func(x, y nameState) int { return cmp.Compare(endless(x.left()), endless(y.left())) },
+	"waiting": func(x, y nameState) int { return cmp.Compare(y.Waiting, x.Waiting) },
+}
+
+// endless puts what never ends last.
+func endless(d time.Duration) time.Duration {
+	if d < 0 {
+		return math.MaxInt64
+	}
+	return d
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// manVerb writes the pages for packages: it is nothing that one does every day.
+func (a *app) manVerb() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:    "man --dir DIR",
+		Short:  "Write the manual pages",
+		Long:   "Write a manual page for each verb to a directory. The same revision makes the same pages.",
+		Hidden: true,
+		Example: `  dibs man --dir /usr/local/share/man/man1
+  dibs man --dir . && man ./dibs-run.1`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if dir == "" {
+				return usage("man: --dir says where to")
+			}
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return fmt.Errorf("man: %w", err)
+			}
+			v := versionOf(debug.ReadBuildInfo())
+			untag(c.Root())
+			return doc.GenManTree(c.Root(), &doc.GenManHeader{Date: v.date(), Source: "dibs", Manual: "dibs"}, dir)
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "where to write them")
+	return c
+}
+
+// date is that of the revision, or else always the same one.
+func (v version) date() *time.Time {
+	at, err := time.Parse(time.RFC3339, v.Time)
+	if err != nil {
+		at = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	}
+	at = at.UTC()
+	return &at
+}
+
+// untag keeps the date of today out of the pages.
+func untag(c *cobra.Command) {
+	c.DisableAutoGenTag = true
+	for _, sub := range c.Commands() {
+		untag(sub)
+	}
+}

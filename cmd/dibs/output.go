@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// safe returns a text as it may be shown: a name is made by whoever can lock it, and must
+// not be able to write to the terminal. What cannot be printed makes it a quoted string.
+func safe(text string) string {
+	for _, r := range text {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return strconv.QuoteToGraphic(text)
+		}
+	}
+	return text
+}
+
+// A table is lines of cells. The first is the head.
+type table [][]string
+
+func (t *table) row(cells ...string) { *t = append(*t, cells) }
+
+// lines returns the table with its columns aligned.
+func (t table) lines() []string {
+	if len(t) == 0 {
+		return nil
+	}
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, cells := range t {
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	w.Flush()
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
+}
+
+func (t table) String() string {
+	if len(t) == 0 {
+		return ""
+	}
+	return strings.Join(t.lines(), "\n") + "\n"
+}
+
+// brief is a duration as people say it: two units at most.
+func brief(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "never"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+}
+
+// or returns a text, or a dash for none.
+func or(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func number(n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// plural counts things.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// put writes to stdout. Who reads it may have gone, as head(1) does: that ends dibs as
+// SIGPIPE would.
+func (a *app) put(text string) error { return heard(io.WriteString(a.out, text)) }
+
+// putJSON writes a value to stdout, as one line of JSON.
+func (a *app) putJSON(v any) error { return heard(0, print1(a.out, v)) }
+
+func heard(_ int, err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return exitWith(exitSignal+int(syscall.SIGPIPE), nil)
+	}
+	return err
+}
+
+// colours reports whether stdout may be coloured.
+func (a *app) colours() bool {
+	return a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb" && terminal(a.out)
+}

@@ -1,0 +1,410 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/pflag"
+)
+
+// TestMain lets the test binary be dibs, too, with the race detector if the tests have it:
+// in scripts, and for tests that start, stop and kill it.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"dibs": main})
+}
+
+// TestScripts runs testdata/*.txtar. All scripts share one server, where each has a database
+// of its own: DIBS_URL, and URL. Beside the commands of testscript there are
+//
+//	exits CODE COMMAND…       runs it, and wants this exit code
+//	bg ID COMMAND…            starts it; its output goes to the files ID.out and ID.err
+//	signal NAME ID            sends it a signal: INT, TERM, …
+//	ends CODE ID              waits for its end, and wants this exit code
+//	eventually PATTERN FILE   waits until a file matches, or the output of a command:
+//	eventually PATTERN COMMAND…
+//	held NAME [flags]         holds a name in the test's own process, in the store of
+//	                          DIBS_URL as it is now, see lockFlags;
+//	                          sets FENCE and TOKEN
+//	waits NAME [flags]        queues for a name, and holds it when its turn comes
+//	free NAME [LABEL]         gives it back, or stops to wait
+//	redis COMMAND…            asks the script's database; stdout is the reply
+//	redis --lines COMMAND…    the same, a line for each part of it
+//	server start|kill|restart|stop|pause|resume ID
+//	                          a server of the script's own; start sets the variable ID to its URL
+func TestScripts(t *testing.T) {
+	server := redistest.Start(t, "--databases", "1000")
+	var last atomic.Int64
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			url := fmt.Sprintf("%s/%d", server.URL(), last.Add(1))
+			return newWorld(env, url)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":      exits,
+			"bg":         inWorld((*world).start),
+			"signal":     inWorld((*world).signal),
+			"ends":       inWorld((*world).ends),
+			"eventually": becomes,
+			"held":       inWorld((*world).held),
+			"waits":      inWorld((*world).waits),
+			"free":       inWorld((*world).free),
+			"redis":      inWorld((*world).redis),
+			"server":     inWorld((*world).server),
+		},
+	})
+}
+
+// quorumTTL is the longest TTL of what is held on several servers.
+const quorumTTL = 3 * time.Second
+
+// patience is how long a script waits for what must happen.
+const patience = 20 * time.Second
+
+// A world is what a script has besides files.
+type world struct {
+	*testscript.TestScript
+	env     []string
+	rdb     *redis.Client
+	clients map[string]*dibs.Client // by what DIBS_URL was
+	closes  []func() error
+	running map[string]*background
+	servers map[string]*redistest.Server
+	claims  map[string]*claimed // by name and label
+}
+
+type background struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// A claimed is what held and waits have made.
+type claimed struct {
+	stop context.CancelFunc
+	done chan struct{} // closed when it holds, or does not wait any more
+	held interface{ Unlock() error }
+}
+
+func newWorld(env *testscript.Env, url string) error {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return err
+	}
+	// The race detector sleeps for a second at the end of each process, for stragglers.
+	env.Vars = append(env.Vars, "URL="+url, "DIBS_URL="+url, "GORACE=atexit_sleep_ms=0")
+	w := &world{
+		env: env.Vars, rdb: redis.NewClient(options), clients: make(map[string]*dibs.Client),
+		running: make(map[string]*background), servers: make(map[string]*redistest.Server), claims: make(map[string]*claimed),
+	}
+	env.Values[worldKey{}] = w
+	env.Defer(w.end)
+	return nil
+}
+
+func (w *world) end() {
+	for _, r := range w.running {
+		_ = r.cmd.Process.Kill() // or it has ended
+		<-r.done
+	}
+	for _, c := range w.claims {
+		c.stop()
+		<-c.done
+	}
+	for _, f := range w.closes {
+		_ = f() // what was held may be lost
+	}
+	w.rdb.Close()
+	for _, s := range w.servers {
+		s.Stop()
+	}
+}
+
+// locks is a client of the store that DIBS_URL names, opened as dibs does.
+func (w *world) locks() *dibs.Client {
+	where := w.Getenv("DIBS_URL")
+	if c := w.clients[where]; c != nil {
+		return c
+	}
+	a := &app{getenv: w.Getenv, timeout: 10 * time.Second}
+	if strings.Contains(where, " ") {
+		a.longest = quorumTTL // a server of a quorum does not vote before it has run for so long
+	}
+	c, closeAll, err := a.client()
+	w.Check(err)
+	w.clients[where], w.closes = c, append(w.closes, closeAll)
+	return c
+}
+
+type worldKey struct{}
+
+func inWorld(do func(w *world, args []string)) func(ts *testscript.TestScript, neg bool, args []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg {
+			ts.Fatalf("this command has no opposite")
+		}
+		w := ts.Value(worldKey{}).(*world)
+		w.TestScript = ts
+		do(w, args)
+	}
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code, err := 0, ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code, err = exit.ExitCode(), nil
+	}
+	ts.Check(err)
+	if neg != (code != want) {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// start runs a command in the background, in the environment as it is now.
+func (w *world) start(args []string) {
+	id := args[0]
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Dir = w.MkAbs(".")
+	for _, pair := range w.env {
+		name, _, _ := strings.Cut(pair, "=")
+		cmd.Env = append(cmd.Env, name+"="+w.Getenv(name))
+	}
+	out, err := os.Create(filepath.Join(cmd.Dir, id+".out"))
+	w.Check(err)
+	defer out.Close()
+	errs, err := os.Create(filepath.Join(cmd.Dir, id+".err"))
+	w.Check(err)
+	defer errs.Close()
+	cmd.Stdout, cmd.Stderr = out, errs
+	w.Check(cmd.Start())
+	r := &background{cmd, make(chan struct{})}
+	w.running[id] = r
+	go func() {
+		_ = cmd.Wait() // its state tells
+		close(r.done)
+	}()
+}
+
+func (w *world) signal(args []string) {
+	w.Check(w.running[args[1]].cmd.Process.Signal(signalNumber(args[0])))
+}
+
+func (w *world) ends(args []string) {
+	r := w.running[args[1]]
+	select {
+	case <-r.done:
+	case <-time.After(patience):
+		w.Fatalf("%s has not ended", args[1])
+	}
+	for _, stream := range []string{"out", "err"} {
+		w.Logf("[%s]\n%s", stream, w.ReadFile(args[1]+"."+stream))
+	}
+	status := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	code := status.ExitStatus()
+	if status.Signaled() {
+		code = exitSignal + int(status.Signal())
+	}
+	if strconv.Itoa(code) != args[0] {
+		w.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+func becomes(ts *testscript.TestScript, neg bool, args []string) {
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	look := func() string {
+		text, _ := os.ReadFile(ts.MkAbs(args[1])) // it may not be there yet
+		return string(text)
+	}
+	if len(args) > 2 {
+		look = func() string {
+			_ = ts.Exec(args[1], args[2:]...) // its output is what matters
+			return ts.ReadFile("stdout") + ts.ReadFile("stderr")
+		}
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		text := look()
+		if pattern.MatchString(text) != neg {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%v is not so of %q:\n%s", pattern, args[1:], text)
+		}
+	}
+}
+
+// A lock is what held and waits are told of one.
+type lock struct {
+	name, label, token string
+	slots, permits     int
+	shared, noted      bool
+	ttl, atLeast       time.Duration
+}
+
+func (w *world) lockFlags(args []string) (l lock) {
+	f := pflag.NewFlagSet("held", pflag.ContinueOnError)
+	f.StringVar(&l.label, "label", "", "")
+	f.StringVar(&l.token, "token", "", "the whole token")
+	f.IntVar(&l.slots, "slots", 0, "a semaphore")
+	f.IntVar(&l.permits, "permits", 1, "")
+	f.BoolVar(&l.shared, "shared", false, "a reader")
+	f.BoolVar(&l.noted, "noted", false, "the store is told of the fence, as by a renewal")
+	f.DurationVar(&l.ttl, "ttl", 30*time.Second, "")
+	f.DurationVar(&l.atLeast, "min-hold", 0, "")
+	w.Check(f.Parse(args))
+	l.name = f.Arg(0)
+	return l
+}
+
+func (l lock) take(ctx context.Context, locks *dibs.Client, more ...dibs.Option) (*dibs.Lease, error) {
+	options := append(more, dibs.TTL(l.ttl), dibs.Label(l.label), dibs.MinHold(l.atLeast))
+	if l.token != "" {
+		options = append(options, dibs.Token(l.token))
+	}
+	switch {
+	case l.shared:
+		return locks.RWMutex(l.name, options...).RLock(ctx)
+	case l.slots > 0:
+		return locks.Semaphore(l.name, l.slots, options...).Acquire(ctx, l.permits)
+	}
+	return locks.Mutex(l.name, options...).Lock(ctx)
+}
+
+func (w *world) held(args []string) {
+	l := w.lockFlags(args)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	locks := w.locks()
+	lease, err := l.take(ctx, locks)
+	for errors.Is(err, dibs.ErrUnavailable) && ctx.Err() == nil {
+		lease, err = l.take(ctx, locks)
+	}
+	if err == nil && l.noted {
+		err = lease.Extend(ctx, l.ttl)
+	}
+	w.Check(err)
+	w.Setenv("FENCE", strconv.FormatUint(lease.Fence(), 10))
+	w.Setenv("TOKEN", lease.Token())
+	c := &claimed{stop: cancel, done: make(chan struct{}), held: lease}
+	close(c.done)
+	w.claims[l.name+" "+l.label] = c
+}
+
+// waits returns when the claim is in the queue.
+func (w *world) waits(args []string) {
+	l := w.lockFlags(args)
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &claimed{stop: cancel, done: make(chan struct{})}
+	queued := make(chan struct{})
+	hooks, locks := dibs.Hooks{Waiting: func(dibs.Waiting) { close(queued) }}, w.locks()
+	go func() {
+		defer close(c.done)
+		if lease, err := l.take(ctx, locks, dibs.Observe(hooks)); err == nil {
+			c.held = lease
+		}
+	}()
+	select {
+	case <-queued:
+	case <-c.done:
+		w.Fatalf("%s does not wait", l.name)
+	case <-time.After(patience):
+		w.Fatalf("%s is not in the queue", l.name)
+	}
+	w.claims[l.name+" "+l.label] = c
+}
+
+func (w *world) free(args []string) {
+	key := strings.Join(append(args, ""), " ")
+	if len(args) > 1 {
+		key = args[0] + " " + args[1]
+	}
+	c := w.claims[key]
+	if c == nil {
+		w.Fatalf("no %q among %q", key, slices.Collect(maps.Keys(w.claims)))
+	}
+	select {
+	case <-c.done:
+	default:
+		c.stop()
+		<-c.done
+	}
+	if c.held == nil {
+		return
+	}
+	if err := c.held.Unlock(); err != nil && !errors.Is(err, dibs.ErrLost) {
+		w.Fatalf("%v", err)
+	}
+}
+
+func (w *world) redis(args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	lines := args[0] == "--lines"
+	var words []any
+	for _, arg := range args {
+		if arg != "--lines" {
+			words = append(words, arg)
+		}
+	}
+	reply, err := w.rdb.Do(ctx, words...).Result()
+	if !errors.Is(err, redis.Nil) {
+		w.Check(err)
+	}
+	list, _ := reply.([]any)
+	if !lines {
+		list = []any{reply}
+	}
+	for _, one := range list {
+		fmt.Fprintln(w.Stdout(), one)
+	}
+}
+
+func (w *world) server(args []string) {
+	do, id := args[0], args[1]
+	s := w.servers[id]
+	switch do {
+	case "start":
+		s, err := redistest.StartServer(w.mkdir(id), args[2:]...)
+		w.Check(err)
+		w.servers[id] = s
+		w.Setenv(id, s.URL())
+	case "kill":
+		s.Kill()
+	case "stop":
+		s.Stop()
+	case "restart":
+		w.Check(s.Restart())
+	case "pause":
+		w.Check(s.Pause())
+	case "resume":
+		w.Check(s.Resume())
+	default:
+		w.Fatalf("server %s?", do)
+	}
+}
+
+func (w *world) mkdir(name string) string {
+	dir := w.MkAbs(".server-" + name)
+	w.Check(os.Mkdir(dir, 0o755))
+	return dir
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/spf13/cobra"
+)
+
+// exitFree is the code of what is not held, as of test(1).
+const exitFree = 1
+
+func (a *app) showVerb() *cobra.Command {
+	var whole bool
+	c := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show who holds a name, and who waits for it",
+		Long: `Show who holds a name, and who waits for it, in the order of service.
+
+A name is held as a mutex, by one who holds alone; shared, by readers or by permits of a
+semaphore, one each; as permits, where somebody holds several. It is foreign if its key is
+something else than a lock: then nobody can lock the name until the key is gone.
+
+Who has a token can release the lock: they are cut short, unless --show-token.
+
+Exit codes: 0 it is held; 1 it is free; 125 that is not known; 64 the command line.`,
+		Example: `  dibs show nightly
+  dibs show nightly --json | jq '.holders[0].fence'
+  dibs show -q nightly; [ $? = 1 ] && echo free`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeName,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withStore(func(ctx context.Context, s *opened) error { return a.show(ctx, s, args[0], whole) })
+		},
+	}
+	c.Flags().BoolVar(&whole, "show-token", false, "show whole tokens, with which anybody can release the lock")
+	return c
+}
+
+func (a *app) show(ctx context.Context, s *opened, name string, whole bool) error {
+	state, err := a.inspect(ctx, s, name)
+	if err != nil && !errors.Is(err, dibs.ErrForeign) {
+		return err
+	}
+	n := stateOf(state, whole)
+	code := 0
+	switch {
+	case err != nil:
+		n.Name, n.State, code = name, "foreign", exitTrouble
+	case n.State != "held":
+		code = exitFree
+	}
+	return errors.Join(a.putState(n), exitWith(code, nil))
+}
+
+func (a *app) putState(n nameState) error {
+	switch {
+	case a.json:
+		return a.putJSON(n)
+	case a.quiet:
+		return nil
+	}
+	return a.put(n.text())
+}
+
+// text is all that is known of a name, for people.
+func (n nameState) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is %s\n", safe(n.Name), n.meaning())
+	if len(n.Holders) > 0 {
+		b.WriteString(n.holderTable().String())
+	}
+	if n.Waiting > 0 {
+		fmt.Fprintf(&b, "\n%s, in the order of service%s\n", plural(n.Waiting, "waits", "wait"), firstOf(len(n.Waiters), n.Waiting))
+		b.WriteString(n.waiterTable().String())
+	}
+	return b.String()
+}
+
+func (n nameState) meaning() string {
+	switch {
+	case n.State == "foreign":
+		return "foreign: its key is something else than a lock, and nobody can lock the name\nwhat it is: redis-cli TYPE with the prefix and the name"
+	case n.State == "free":
+		return "free"
+	case n.Kind == kindMutex:
+		return "held: mutex, by one who holds alone"
+	case n.Kind == kindPermits:
+		return fmt.Sprintf("held: permits, by %s%s", plural(n.Holding, "holder", "holders"), firstOf(len(n.Holders), n.Holding))
+	}
+	return fmt.Sprintf("held: shared, by %s or permits%s", plural(n.Holding, "reader", "readers"), firstOf(len(n.Holders), n.Holding))
+}
+
+// firstOf says that a list is not whole.
+func firstOf(known, all int) string {
+	if known >= all {
+		return ""
+	}
+	return fmt.Sprintf("; the first %d are", known)
+}
+
+func (n nameState) holderTable() (t table) {
+	t.row("HOLDER", "TTL", "HELD", "WEIGHT", "FENCE", "TOKEN")
+	for _, h := range n.Holders {
+		weight := "all"
+		if h.Weight > 0 {
+			weight = strconv.Itoa(h.Weight)
+		}
+		t.row(h.String(), brief(h.left()), or(h.ago()), weight, number(h.Fence), safe(h.Token))
+	}
+	return t
+}
+
+func (n nameState) waiterTable() (t table) {
+	t.row("#", "WAITER", "WAITED", "TOKEN")
+	for _, w := range n.Waiters {
+		t.row(strconv.Itoa(w.Position), w.String(), brief(time.Duration(w.Waited)*time.Millisecond), safe(w.Token))
+	}
+	return t
+}

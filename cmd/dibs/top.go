@@ -1,0 +1,380 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+func (a *app) topVerb() *cobra.Command {
+	var every time.Duration
+	c := &cobra.Command{
+		Use:   "top [GLOB]",
+		Short: "Watch the locks on the screen, the worst first",
+		Long: `Watch the locks on the screen: the worst first, those for which somebody has waited longest,
+and then those that never expire. GLOB is as in "dibs ls".
+
+Keys: j and k, or the arrows, move; s sorts by something else; q quits.`,
+		Example: `  dibs top
+  dibs top 'order:*' --every 2s`,
+		Args:              arguments(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: a.completeName,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := checkEvery(every); err != nil {
+				return err
+			}
+			if a.json {
+				return usage("top is for people: dibs watch --json")
+			}
+			return a.top(globOf(args), every)
+		},
+	}
+	addEvery(c, &every)
+	return c
+}
+
+// What a terminal is told. Without autowrap, a line that is wider than was thought spoils
+// no other line.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	home        = "\x1b[H"
+	endLine     = "\x1b[m\x1b[K"
+	endScreen   = "\x1b[J"
+	reverse     = "\x1b[7m"
+	bold        = "\x1b[1m"
+	red         = "\x1b[31m"
+)
+
+func (a *app) top(glob string, every time.Duration) error {
+	out, ok := a.out.(*os.File)
+	if !ok || !terminal(out) || !terminal(a.in) || a.getenv("TERM") == "dumb" {
+		return usage(`top needs a terminal with a screen; line by line it is told by "dibs watch", and what is held now by "dibs ls"`)
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.close() }() // nothing can be lost by it
+	return a.onScreen(out, func() error { return a.topLoop(s, out, glob, every) })
+}
+
+// onScreen does something on a screen of its own, and restores what was before: also if
+// there is a panic, which is told there then.
+func (a *app) onScreen(out *os.File, do func() error) error {
+	was, err := term.MakeRaw(int(a.in.Fd()))
+	if err != nil {
+		return fmt.Errorf("top: %w", err)
+	}
+	defer func() {
+		fmt.Fprint(out, leaveScreen)
+		_ = term.Restore(int(a.in.Fd()), was) // if it fails, there is no terminal any more
+	}()
+	fmt.Fprint(out, enterScreen)
+	return do()
+}
+
+// A seen is what one look has found.
+type seen struct {
+	states []dibs.State
+	err    error
+}
+
+func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	looks, keys, panics := make(chan seen), make(chan string), make(chan string, 2)
+	go guarded(panics, func() {
+		for ctx.Err() == nil {
+			states, err := a.survey(ctx, s, glob)
+			give(ctx, looks, seen{states, err})
+			rest(ctx, every)
+		}
+	})
+	go guarded(panics, func() { readKeys(ctx, a.in, keys) })
+	v := board{where: s.where, every: every, colours: a.colours(), waiting: true}
+	for {
+		width, height, err := term.GetSize(int(out.Fd()))
+		if err != nil || width <= 0 || height <= 0 {
+			width, height = 80, 24
+		}
+		if err := a.put(v.draw(width, height)); err != nil {
+			return err
+		}
+		select {
+		case look := <-looks:
+			if errors.Is(look.err, dibs.ErrInvalid) {
+				return look.err
+			}
+			v.take(look, time.Now())
+		case key := <-keys:
+			if code, quit := v.press(key); quit {
+				return exitWith(code, nil)
+			}
+		case caught := <-a.caught:
+			switch sig, _ := caught.(syscall.Signal); {
+			case ends(sig):
+				return exitWith(exitSignal+int(sig), nil)
+			case sig == syscall.SIGCONT: // a shell has had the terminal in between
+				_, _ = term.MakeRaw(int(a.in.Fd())) // or it was fine as it is
+				fmt.Fprint(out, enterScreen)
+			}
+		case stack := <-panics:
+			panic(stack)
+		}
+	}
+}
+
+func give[T any](ctx context.Context, to chan<- T, v T) {
+	select {
+	case to <- v:
+	case <-ctx.Done():
+	}
+}
+
+// readKeys tells which keys are pressed. When nothing can be read any more, there is
+// nobody there.
+func readKeys(ctx context.Context, in *os.File, keys chan<- string) {
+	for buf := make([]byte, 64); ; {
+		n, err := in.Read(buf)
+		for typed := string(buf[:n]); typed != ""; {
+			key := firstKey(typed)
+			typed = typed[len(key):]
+			give(ctx, keys, key)
+		}
+		if err != nil {
+			give(ctx, keys, "q")
+			return
+		}
+	}
+}
+
+// firstKey cuts off what one key sends.
+func firstKey(typed string) string {
+	if len(typed) < 3 || typed[0] != '\x1b' || typed[1] != '[' && typed[1] != 'O' {
+		return typed[:1]
+	}
+	for i := 2; i < len(typed); i++ {
+		if typed[i] >= '@' {
+			return typed[:i+1]
+		}
+	}
+	return typed
+}
+
+// A board is what top shows.
+type board struct {
+	where   string
+	every   time.Duration
+	colours bool
+
+	waiting bool   // for the first answer
+	trouble string // why the last look failed
+	at      time.Time
+	names   []nameState
+	by      int    // which of the sortings
+	chosen  string // the name that is marked
+	row     int    // and where it is
+	first   int    // the first row that is shown
+}
+
+// sortings are what the key s goes through.
+var sortings = []struct {
+	by    string
+	order func(x, y nameState) int
+}{
+	{"worst", worse},
+	{"name", orders["name"]},
+	{"ttl", orders["ttl"]},
+	{"waiting", orders["waiting"]},
+}
+
+// worse is first who keeps others waiting for longest, then what never ends.
+func worse(x, y nameState) int {
+	never := func(n nameState) int {
+		if n.endless() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(y.longest(), x.longest()), cmp.Compare(y.Waiting, x.Waiting), cmp.Compare(never(y), never(x)))
+}
+
+// endless reports whether somebody holds who never expires.
+func (n nameState) endless() bool {
+	return slices.ContainsFunc(n.Holders, func(h holder) bool { return h.TTL == nil })
+}
+
+func (b *board) take(look seen, at time.Time) {
+	b.waiting, b.trouble, b.at = false, "", at
+	if look.err != nil {
+		b.trouble = safe(strings.TrimPrefix(look.err.Error(), "dibs: "))
+		return
+	}
+	b.names = statesOf(look.states)
+	b.sort()
+}
+
+// sort keeps the mark on its name, or where that was if it is free now.
+func (b *board) sort() {
+	slices.SortStableFunc(b.names, orders["name"])
+	slices.SortStableFunc(b.names, sortings[b.by].order)
+	if i := slices.IndexFunc(b.names, func(n nameState) bool { return n.Name == b.chosen }); i >= 0 {
+		b.row = i
+	}
+	b.move(0)
+}
+
+func (b *board) move(by int) {
+	b.row = max(min(b.row+by, len(b.names)-1), 0)
+	b.chosen = ""
+	if len(b.names) > 0 {
+		b.chosen = b.names[b.row].Name
+	}
+}
+
+// press does what a key asks for, and says whether to quit.
+func (b *board) press(key string) (code int, quit bool) {
+	switch key {
+	case "q":
+		return 0, true
+	case "\x03": // in raw mode ^C is no signal
+		return exitSignal + int(syscall.SIGINT), true
+	case "j", "\x1b[B", "\x1bOB":
+		b.move(1)
+	case "k", "\x1b[A", "\x1bOA":
+		b.move(-1)
+	case "s":
+		b.by = (b.by + 1) % len(sortings)
+		b.sort()
+	}
+	return 0, false
+}
+
+// draw is all that the terminal is told to show.
+func (b *board) draw(width, height int) string {
+	var out strings.Builder
+	out.WriteString(home)
+	lines := b.lines(height)
+	for i, line := range lines[:min(len(lines), height)] {
+		if i > 0 {
+			out.WriteString("\r\n")
+		}
+		if line.style != red || b.colours {
+			out.WriteString(line.style)
+		}
+		out.WriteString(cut(line.text, width) + endLine)
+	}
+	return out.String() + endScreen
+}
+
+type styled struct{ style, text string }
+
+func cut(text string, width int) string {
+	if r := []rune(text); len(r) > width {
+		return string(r[:width])
+	}
+	return text
+}
+
+// lines are the head, the names, who holds and waits for the one that is marked if there
+// is room for it, and the keys.
+func (b *board) lines(height int) []styled {
+	const roomy, most = 16, 12
+	lines := b.head()
+	var detail []string
+	if height >= roomy && len(b.names) > 0 {
+		detail = strings.Split(strings.TrimSuffix(b.names[b.row].text(), "\n"), "\n")
+		detail = append([]string{""}, detail[:min(len(detail), most, height/3)]...)
+	}
+	t := b.table().lines()
+	lines = append(lines, styled{reverse, t[0]})
+	room := max(height-len(lines)-len(detail)-1, 1)
+	b.first = max(min(b.first, b.row, len(b.names)-room), b.row-room+1, 0)
+	for i := b.first; i < min(b.first+room, len(b.names)); i++ {
+		style := ""
+		if i == b.row {
+			style = bold
+		}
+		lines = append(lines, styled{style, marked(i == b.row, t[i+1])})
+	}
+	for len(lines)+len(detail)+1 < height {
+		lines = append(lines, styled{})
+	}
+	for _, text := range detail {
+		lines = append(lines, styled{"", text})
+	}
+	return append(lines, styled{reverse, "q quit  j k move  s sort"})
+}
+
+// marked shows the mark where there are neither colours nor bold letters, too.
+func marked(mark bool, row string) string {
+	if mark {
+		return ">" + row[1:]
+	}
+	return row
+}
+
+func (b *board) head() []styled {
+	held, waiting, never, longest := 0, 0, 0, time.Duration(0)
+	for _, n := range b.names {
+		if len(n.Holders) > 0 {
+			held++
+		}
+		waiting += n.Waiting
+		longest = max(longest, n.longest())
+		if n.endless() {
+			never++
+		}
+	}
+	state := styled{"", ""}
+	switch {
+	case b.waiting:
+		state.text = "looking …"
+	case b.trouble != "":
+		state = styled{red, "the store is away, this is what was: " + b.trouble}
+	case len(b.names) == 0:
+		state.text = "nothing is held"
+	}
+	counts := fmt.Sprintf("held %d   waiting %d   longest wait %s   never expiring %d   sorted by %s",
+		held, waiting, brief(longest), never, sortings[b.by].by)
+	return []styled{
+		{bold, fmt.Sprintf("dibs top   %s   every %v   %s", b.where, b.every, clock(b.at))},
+		{"", counts},
+		state,
+	}
+}
+
+func clock(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.TimeOnly)
+}
+
+func (b *board) table() (t table) {
+	t.row("  NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "LONGEST", "FENCE")
+	for _, n := range b.names {
+		held := ""
+		if len(n.Holders) > 0 {
+			held = n.Holders[0].ago()
+		}
+		longest := ""
+		if n.Waiting > 0 {
+			longest = brief(n.longest())
+		}
+		t.row("  "+safe(n.Name), or(n.Kind), or(n.who()), brief(n.left()), or(held), strconv.Itoa(n.Waiting), or(longest), number(n.Fence))
+	}
+	return t
+}

@@ -1,0 +1,389 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/redisstore/goredis"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/term"
+)
+
+// A screen is a terminal that understands what top says, and nothing else: so a name
+// that speaks to it is found out.
+type screen struct {
+	mu        sync.Mutex
+	cells     [][]rune
+	row, col  int
+	alternate bool
+	hidden    bool // the cursor
+	coloured  bool
+	strange   []string
+	rest      string // of a sequence that has not arrived whole
+}
+
+func newScreen(width, height int) *screen {
+	s := new(screen)
+	s.resize(width, height)
+	return s
+}
+
+func (s *screen) resize(width, height int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cells, s.row, s.col = make([][]rune, height), 0, 0
+	for i := range s.cells {
+		s.cells[i] = []rune(strings.Repeat(" ", width))
+	}
+}
+
+var sequence = regexp.MustCompile(`^\x1b\[([?0-9;]*)([a-zA-Z])`)
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := s.rest + string(p)
+	for text != "" {
+		if m := sequence.FindStringSubmatch(text); m != nil {
+			s.obey(m[1], m[2])
+			text = text[len(m[0]):]
+			continue
+		}
+		if text[0] == '\x1b' && len(text) < 8 || len(text) < 3 && text[0] >= 0x80 {
+			break
+		}
+		r := []rune(text[:min(4, len(text))])[0]
+		s.show(r)
+		text = text[len(string(r)):]
+	}
+	s.rest = text
+	return len(p), nil
+}
+
+func (s *screen) obey(parameters, command string) {
+	switch parameters + command {
+	case "H":
+		s.row, s.col = 0, 0
+	case "K":
+		s.clear(s.row, s.col)
+	case "J":
+		s.clear(s.row, s.col)
+		for row := s.row + 1; row < len(s.cells); row++ {
+			s.clear(row, 0)
+		}
+	case "?1049h", "?1049l":
+		s.alternate = command == "h"
+	case "?25h", "?25l":
+		s.hidden = command == "l"
+	case "1;31m", "33m":
+		s.coloured = true
+	case "?7h", "?7l", "m", "1m", "7m", "31m":
+	default:
+		s.strange = append(s.strange, parameters+command)
+	}
+}
+
+func (s *screen) clear(row, from int) {
+	for col := from; col < len(s.cells[row]); col++ {
+		s.cells[row][col] = ' '
+	}
+}
+
+func (s *screen) show(r rune) {
+	switch {
+	case r == '\r':
+		s.col = 0
+	case r == '\n':
+		s.row = min(s.row+1, len(s.cells)-1)
+	case r < ' ' || r >= 0x7f && r < 0xa0:
+		s.strange = append(s.strange, fmt.Sprintf("%q", r))
+	case s.col < len(s.cells[s.row]):
+		s.cells[s.row][s.col] = r
+		s.col++
+	}
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := make([]string, len(s.cells))
+	for i, cells := range s.cells {
+		lines[i] = strings.TrimRight(string(cells), " ")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// await waits until the screen matches.
+func (s *screen) await(t *testing.T, pattern string) {
+	t.Helper()
+	wanted := regexp.MustCompile("(?m)" + pattern)
+	for end := time.Now().Add(patience); !wanted.MatchString(s.String()); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the screen does not show %s:\n%s", pattern, s)
+		}
+	}
+}
+
+// restored checks that the terminal is as it was.
+func (s *screen) restored(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alternate || s.hidden {
+		t.Errorf("left on the alternate screen: %v, without a cursor: %v", s.alternate, s.hidden)
+	}
+	if len(s.strange) > 0 {
+		t.Errorf("the terminal was told %q", s.strange)
+	}
+}
+
+// A session is dibs on a terminal.
+type session struct {
+	*screen
+	tty    *os.File // the other end of it
+	before *term.State
+	cmd    *exec.Cmd
+	drawn  chan struct{} // closed when all output has been read
+}
+
+func startTop(t *testing.T, url string, width, height int) *session {
+	t.Helper()
+	return startOn(t, width, height, []string{"DIBS_URL=" + url, "TERM=xterm"}, "top", "--every", "20ms")
+}
+
+func startOn(t *testing.T, width, height int, env []string, args ...string) *session {
+	t.Helper()
+	tty, theirs, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	v := &session{screen: newScreen(width, height), tty: tty, drawn: make(chan struct{})}
+	t.Cleanup(func() { tty.Close() })
+	v.size(t, width, height)
+	if v.before, err = term.GetState(int(tty.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	v.cmd = exec.Command("dibs", args...)
+	v.cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), env...)
+	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = theirs, theirs, theirs
+	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(v.drawn)
+		buf := make([]byte, 4096)
+		for {
+			n, err := tty.Read(buf) // EIO when nobody has the other end any more
+			_, _ = v.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return v
+}
+
+func (v *session) size(t *testing.T, width, height int) {
+	t.Helper()
+	v.resize(width, height)
+	if err := pty.Setsize(v.tty, &pty.Winsize{Rows: uint16(height), Cols: uint16(width)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (v *session) press(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := v.tty.WriteString(keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ends waits for the end, and wants an exit code and a terminal as it was.
+func (v *session) ends(t *testing.T, code int) {
+	t.Helper()
+	timer := time.AfterFunc(patience, func() { _ = v.cmd.Process.Kill() })
+	defer timer.Stop()
+	_ = v.cmd.Wait() // the state tells
+	if have := v.cmd.ProcessState.ExitCode(); have != code {
+		t.Errorf("exit code %d, want %d\n%s", have, code, v.screen)
+	}
+	after, err := term.GetState(int(v.tty.Fd()))
+	if err != nil || !reflect.DeepEqual(v.before, after) {
+		t.Errorf("the terminal was not restored: %v", err)
+	}
+	<-v.drawn
+	v.restored(t)
+}
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	locks := dibs.New(goredis.New(rdb))
+	defer locks.Close()
+	hold := func(name, label string) *dibs.Lease {
+		t.Helper()
+		lease, err := locks.Mutex(name, dibs.Label(label)).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease
+	}
+	v := startTop(t, server.URL(), 100, 24)
+	v.await(t, `^nothing is held$`)
+	v.await(t, `^held 0   waiting 0   longest wait 0ms   never expiring 0   sorted by worst$`)
+
+	hold("calm", "c")
+	busy := hold("busy", "b")
+	waits, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _, _ = locks.Mutex("busy", dibs.Label("impatient")).Lock(waits) }()
+	server.MustCmd(t, "SET", "lock:endless\x1b[2J", "secret")
+	v.await(t, `^held 3   waiting 1   longest wait \S+   never expiring 1   sorted by worst$`)
+	v.await(t, `^  NAME +KIND +HOLDER +TTL +HELD +WAIT +LONGEST +FENCE$`)
+	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +- +1 +\S+s +-\n  "endless\\x1b\[2J" +mutex +sec… +never +- +0 +- +-\n  calm `)
+	v.await(t, `(?s)^busy is held: mutex, by one who holds alone$.*^1 waits, in the order of service$.*^1  \S+ \(impatient\)`)
+	v.await(t, `^q quit  j k move  s sort$`)
+	t.Logf("%s", v.screen)
+
+	v.press(t, "j")
+	v.await(t, `^> "endless`)
+	v.press(t, "\x1b[B")
+	v.await(t, `^> calm`)
+	v.press(t, "j") // there is nothing below
+	v.press(t, "k\x1bOA")
+	v.await(t, `^> busy`)
+	v.press(t, "s")
+	v.await(t, `sorted by name$`)
+	v.await(t, `(?s)^> busy.*^  calm.*^  "endless`)
+	v.press(t, "s")
+	v.await(t, `sorted by ttl$`)
+	v.press(t, "ss")
+	v.await(t, `sorted by worst$`)
+
+	v.size(t, 40, 8)
+	v.await(t, `^> busy +mutex[^\n]*\n  "endless[^\n]*\n  calm[^\n]*\nq quit`)
+	v.size(t, 60, 6)
+	v.await(t, `^  NAME[^\n]*\n> busy[^\n]*\nq quit`)
+	v.press(t, "jj")
+	v.await(t, `^  NAME[^\n]*\n> calm[^\n]*\nq quit`)
+	v.press(t, "kk")
+	v.size(t, 100, 24)
+
+	busy.Unlock()
+	v.await(t, `^held 3   waiting 0 `)
+	server.Kill()
+	v.await(t, `^the store is away, this is what was: `)
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	v.await(t, `^nothing is held$`)
+	v.press(t, "q")
+	v.ends(t, 0)
+}
+
+func TestTopEnds(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for what, c := range map[string]struct {
+		end  func(v *session)
+		code int
+	}{
+		"^C":   {func(v *session) { v.press(t, "\x03") }, 130},
+		"TERM": {func(v *session) { _ = v.cmd.Process.Signal(syscall.SIGTERM) }, 143},
+		"HUP":  {func(v *session) { _ = v.cmd.Process.Signal(syscall.SIGHUP) }, 129},
+		"CONT": {func(v *session) { _ = v.cmd.Process.Signal(syscall.SIGCONT); v.press(t, "q") }, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			v := startTop(t, server.URL(), 80, 24)
+			v.await(t, `^nothing is held$`)
+			c.end(v)
+			v.ends(t, c.code)
+		})
+	}
+}
+
+// What was typed on a terminal ends the question, too.
+func TestUnlockInterrupted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.MustCmd(t, "SET", "lock:job", "theirs")
+	v := startOn(t, 100, 24, []string{"DIBS_URL=" + server.URL()}, "unlock", "job", "--force", "--reason", "r")
+	v.await(t, `^the work of who holds may go on; type the name to end the holding:$`)
+	v.press(t, "\x03")
+	v.ends(t, 130)
+	if have := server.MustCmd(t, "GET", "lock:job"); have != "theirs" {
+		t.Errorf("want it to be held still, have %v", have)
+	}
+}
+
+func TestColours(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	for env, coloured := range map[string]bool{"TERM=xterm": true, "TERM=dumb": false, "NO_COLOR=1": false} {
+		v := startOn(t, 100, 50, []string{"TERM=xterm", "DIBS_URL=" + server.URL(), env}, "doctor")
+		v.ends(t, exitCritical)
+		v.await(t, `^critical: eviction$`)
+		if v.coloured != coloured {
+			t.Errorf("%s: coloured %v, want %v", env, v.coloured, coloured)
+		}
+	}
+}
+
+// panicking is a store that is broken.
+type panicking struct{ dibs.Store }
+
+func (panicking) List(context.Context, string) ([]string, error)      { panic("broken") }
+func (panicking) Inspect(context.Context, string) (dibs.State, error) { panic("broken") }
+
+func TestTopPanics(t *testing.T) {
+	for _, glob := range []string{"*", "name"} {
+		t.Run(glob, func(t *testing.T) { topPanics(t, glob) })
+	}
+}
+
+func topPanics(t *testing.T, glob string) {
+	tty, theirs, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	defer theirs.Close()
+	before, err := term.GetState(int(tty.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{in: theirs, out: theirs, getenv: func(string) string { return "" }, timeout: time.Second}
+	func() {
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.HasPrefix(text, "broken\ngoroutine ") {
+				t.Errorf("want the panic with its stack, have %s", text)
+			}
+		}()
+		_ = a.onScreen(theirs, func() error {
+			return a.topLoop(&opened{Store: panicking{memstore.New()}}, theirs, glob, time.Second)
+		})
+	}()
+	after, err := term.GetState(int(tty.Fd()))
+	if err != nil || !reflect.DeepEqual(before, after) {
+		t.Errorf("the terminal was not restored: %v", err)
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which dibs this is",
+		Example: `  dibs version
+  dibs version --json | jq -r .revision`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			v := versionOf(debug.ReadBuildInfo())
+			if a.json {
+				return a.putJSON(v)
+			}
+			return a.put(v.String() + "\n")
+		},
+	}
+}
+
+// A version is what version prints.
+type version struct {
+	Schema   int    `json:"schema"`
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Time     string `json:"time,omitempty"` // of the revision
+	Dirty    bool   `json:"dirty"`          // built from files that are not in the revision
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+// versionOf reads what the Go tool has noted in the binary. Of a build outside a
+// repository it knows little.
+func versionOf(info *debug.BuildInfo, ok bool) version {
+	v := version{Schema: schema, Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.time":
+			v.Time = s.Value
+		case "vcs.modified":
+			v.Dirty = s.Value == "true"
+		}
+	}
+	return v
+}
+
+func (v version) String() string {
+	s := "dibs " + v.Version
+	if v.Revision != "" {
+		s += " (" + v.Revision[:min(12, len(v.Revision))]
+		if v.Dirty {
+			s += ", dirty"
+		}
+		s += ")"
+	}
+	return s + " " + v.Go + " " + v.OS + "/" + v.Arch
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+func TestSafe(t *testing.T) {
+	for text, want := range map[string]string{
+		"order:42":      "order:42",
+		"größe 世界":      "größe 世界",
+		`C:\x`:          `C:\x`,
+		"a\x1b[2J":      `"a\x1b[2J"`,
+		"a\nb\tc\r":     `"a\nb\tc\r"`,
+		"\u009b31m":     `"\u009b31m"`,
+		"\u202egnp.exe": `"\u202egnp.exe"`,
+		"\xff\xfe":      `"\xff\xfe"`,
+		"a\x7f":         `"a\x7f"`,
+	} {
+		if have := safe(text); have != want {
+			t.Errorf("%q: want %s, have %s", text, want, have)
+		}
+	}
+}
+
+func TestPrint1(t *testing.T) {
+	var out bytes.Buffer
+	if err := print1(&out, "a\x1b\u009b\u202e\U000e0001é<\n"); err != nil {
+		t.Fatal(err)
+	}
+	const want = `"a\u001b\u009b\u202e\udb40\udc01é\u003c\n"` + "\n"
+	if out.String() != want {
+		t.Errorf("want %s, have %s", want, out.String())
+	}
+}
+
+func TestBrief(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-1:                             "never",
+		0:                              "0ms",
+		999 * time.Millisecond:         "999ms",
+		9990 * time.Millisecond:        "9.9s",
+		59999 * time.Millisecond:       "59s",
+		3*time.Minute + 7*time.Second:  "3m07s",
+		4*time.Hour + 12*time.Minute:   "4h12m",
+		49*time.Hour + 59*time.Minute:  "2d01h",
+		1000*24*time.Hour + time.Hour:  "1000d01h",
+		time.Hour - time.Nanosecond:    "59m59s",
+		24*time.Hour - time.Nanosecond: "23h59m",
+	} {
+		if have := brief(d); have != want {
+			t.Errorf("%v: want %s, have %s", d, want, have)
+		}
+	}
+}
+
+func TestOwnerOf(t *testing.T) {
+	const random = "AAAABBBBCCCCDDDD"
+	for token, want := range map[string]owner{
+		"web-1:42:" + random + ":1z":          {host: "web-1", pid: 42, short: "web-1:42:AAAA…"},
+		"web-1:42:" + random + ":1z:a:b":      {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:AAAA…"},
+		"web-1:42:" + random + ":1 kept":      {host: "web-1", pid: 42, short: "web-1:42:AAAA…"},
+		"a:secret:that:has:colons:of:its:own": {short: "a:secret…"},
+		"1":                                   {short: "…"},
+		"sesame":                              {short: "ses…"},
+	} {
+		if have := ownerOf(token); have != want {
+			t.Errorf("%s: want %+v, have %+v", token, want, have)
+		}
+	}
+}
+
+func TestSinceOf(t *testing.T) {
+	now := time.Now()
+	for fence, want := range map[uint64]time.Time{
+		0:                                       {},
+		7:                                       {},
+		1 << 63:                                 {},
+		uint64(now.UnixMicro()):                 now.UTC().Truncate(time.Millisecond),
+		uint64(now.Add(time.Hour).UnixMicro()):  {}, // of a clock that is, or was, ahead
+		uint64(now.Add(-time.Hour).UnixMicro()): now.Add(-time.Hour).UTC().Truncate(time.Millisecond),
+	} {
+		if have := sinceOf(fence); !have.Equal(want) {
+			t.Errorf("%d: want %v, have %v", fence, want, have)
+		}
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for want, weights := range map[string][]int{"": {}, kindMutex: {0}, kindShared: {1, 1}, kindPermits: {1, 3, 1}} {
+		var holders []dibs.Holder
+		for _, w := range weights {
+			holders = append(holders, dibs.Holder{Weight: w})
+		}
+		if have := kindOf(holders); have != want {
+			t.Errorf("%v: want %q, have %q", weights, want, have)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	ms := func(n int64) *int64 { return &n }
+	n := nameState{
+		Name: "crew", State: "held", Kind: kindPermits, Holding: 150, Waiting: 200,
+		Holders: []holder{{Token: "t…", Host: "a", PID: 1, Weight: 2, Fence: 7, TTL: ms(2500)}},
+		Waiters: []waiter{{Token: "u…", Host: "b", PID: 2, Label: "x", Position: 1, Waited: 61000}},
+	}
+	const want = `crew is held: permits, by 150 holders; the first 1 are
+HOLDER  TTL   HELD  WEIGHT  FENCE  TOKEN
+a:1     2.5s  -     2       7      t…
+
+200 wait, in the order of service; the first 1 are
+#  WAITER   WAITED  TOKEN
+1  b:2 (x)  1m01s   u…
+`
+	if have := n.text(); have != want {
+		t.Errorf("want\n%s\nhave\n%s", want, have)
+	}
+	if have := n.who(); have != "a:1 and 149 more" {
+		t.Errorf("want one and how many more, have %s", have)
+	}
+}
+
+// heldBy is what a store tells of one who holds alone.
+func heldBy(token string, left time.Duration) dibs.State {
+	return dibs.State{Name: "n", Holders: []dibs.Holder{{Token: token, Remaining: left}}, Holding: 1}
+}
+
+func (w *watcher) tell(t *testing.T, at time.Time, states ...dibs.State) string {
+	t.Helper()
+	var out bytes.Buffer
+	for _, s := range w.look(states, nil, at) {
+		if s.Schema != schema || !s.Time.Equal(at.UTC().Truncate(time.Millisecond)) {
+			t.Errorf("want schema and time, have %+v", s)
+		}
+		s.write(&out)
+	}
+	text := strings.ReplaceAll(out.String(), at.Local().Format("15:04:05.000")+"  ", "")
+	return regexp.MustCompile(" +").ReplaceAllString(text, " ")
+}
+
+func TestWatcher(t *testing.T) {
+	w, at := watcher{began: true}, time.Now()
+	many := dibs.State{Name: "n", Holding: 101, Waiting: 1, Holders: make([]dibs.Holder, 100), Waiters: make([]dibs.Waiter, 1)}
+	more := many
+	more.Holding = 140
+	waiting := heldBy("first-token", time.Minute)
+	waiting.Waiters, waiting.Waiting = []dibs.Waiter{{Token: "second-token", Waited: 2 * time.Second}}, 1
+	for _, step := range []struct {
+		what   string
+		states []dibs.State
+		want   string
+	}{
+		{"it is held already", []dibs.State{heldBy("first-token", time.Minute)}, "held n first… ttl 1m00s\n"},
+		{"nothing happens", []dibs.State{heldBy("first-token", time.Minute)}, ""},
+		{"one waits", []dibs.State{waiting}, "waiting n second… place 1\n"},
+		{"it is handed on", []dibs.State{heldBy("second-token", time.Minute)}, "released n first…\nhanded on n second… waited 12s, after first…\n"},
+		{"it is given back", nil, "released n second… held 10s\n"},
+		{"others come and go between two looks", nil, ""},
+		{"it is taken", []dibs.State{heldBy("third-token", 10*time.Second)}, "acquired n third… ttl 10s\n"},
+		{"its time is over", nil, "expired n third… held 10s\n"},
+		{"it is taken, and kept", []dibs.State{heldBy("first-token kept", 20*time.Second)}, "kept n first-to… [kept] ttl 20s\n"},
+		{"many hold", []dibs.State{many}, "changed n 101 hold, 1 waits\n"},
+		{"nothing is to be told of them", []dibs.State{many}, ""},
+		{"but how many they are", []dibs.State{more}, "changed n 140 hold, 1 waits\n"},
+		{"one waits only", []dibs.State{{Name: "n", Waiting: 1, Waiters: waiting.Waiters}}, "changed n 0 hold, 1 waits\n"},
+		{"and gives up", nil, "gone n second… waited 12s\n"},
+	} {
+		at = at.Add(10 * time.Second)
+		if have := w.tell(t, at, step.states...); have != step.want {
+			t.Errorf("%s: want\n%s\nhave\n%s", step.what, step.want, have)
+		}
+	}
+}
+
+func TestWatcherOfAStoreThatIsAway(t *testing.T) {
+	w, at := watcher{began: true}, time.Now()
+	events := func(states []dibs.State, err error) (names []string) {
+		for _, s := range w.look(states, err, at) {
+			names = append(names, s.Event+s.Error)
+		}
+		return names
+	}
+	is := func(want, have []string) {
+		t.Helper()
+		if !slices.Equal(want, have) {
+			t.Errorf("want %q, have %q", want, have)
+		}
+	}
+	is([]string{"awaybroken"}, events(nil, errors.New("dibs: broken")))
+	is(nil, events(nil, errors.New("broken still")))
+	is([]string{"back", "held"}, events([]dibs.State{heldBy("token", -1)}, nil))
+	is([]string{"awaybroken"}, events(nil, errors.New("broken")))
+	is([]string{"back"}, events([]dibs.State{heldBy("token", -1)}, nil))
+}
+
+// A local store has no Redis to look at.
+func TestDoctorOfAFile(t *testing.T) {
+	out, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	a := &app{out: out, getenv: func(string) string { return "" }, timeout: time.Second}
+	if err := a.doctor(t.Context(), &opened{Store: memstore.New(), where: "local:/some/file"}); err != nil {
+		t.Errorf("want no failure, have %v", err)
+	}
+	text, _ := os.ReadFile(out.Name())
+	if !strings.HasPrefix(string(text), "local:/some/file\nnote: host\n") || !strings.Contains(string(text), "exclude nobody on another host") {
+		t.Errorf("have %s", text)
+	}
+}
+
+// slow is a store that heeds no context.
+type slow struct{ dibs.Store }
+
+func (slow) List(context.Context, string) ([]string, error) {
+	time.Sleep(2 * time.Second)
+	return nil, nil
+}
+
+func TestListIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, began := &app{timeout: time.Second}, time.Now()
+		_, err := a.survey(t.Context(), slow{memstore.New()}, "*")
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("want an end after a second, have %v after %v", err, time.Since(began))
+		}
+		time.Sleep(time.Second) // until it has ended, too
+	})
+}

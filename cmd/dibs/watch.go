@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/spf13/cobra"
+)
+
+// What watch tells. A store is asked now and then, so that what is shorter than the time
+// between two looks may be missed.
+const (
+	seenHeld     = "held"      // already, when watch began
+	seenWaiting  = "waiting"   // somebody has joined the queue
+	seenGone     = "gone"      // a waiter gave up or died, or came and went as a holder unseen
+	seenAcquired = "acquired"  // held by somebody who was not seen to wait
+	seenHandedOn = "handed_on" // held by somebody who has waited
+	seenKept     = "kept"      // given back, and taken for a while yet
+	seenReleased = "released"  // given back, or ended by somebody else
+	seenExpired  = "expired"   // ended at its time, as far as can be told
+	seenChanged  = "changed"   // so many hold or wait that not all of them are known
+	seenAway     = "away"      // the store does not answer
+	seenBack     = "back"
+)
+
+func (a *app) watchVerb() *cobra.Command {
+	var every, during time.Duration
+	c := &cobra.Command{
+		Use:   "watch [GLOB]",
+		Short: "Tell what changes: a line for each change",
+		Long: `Tell what changes, until a signal comes: who holds a name, has given it back, waits for it,
+or has given up. GLOB is as in "dibs ls".
+
+It looks now and then (--every, after the last answer), so it may miss what is over sooner.
+If the store is away it says so, and goes on asking.
+
+Exit codes: 0 --for is over; 130 or 143 a signal ended it; 64 the command line.`,
+		Example: `  dibs watch
+  dibs watch 'order:*' --every 2s
+  dibs watch --json --for 1h | jq -r 'select(.event == "expired").name'`,
+		Args:              arguments(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: a.completeName,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := checkEvery(every); err != nil {
+				return err
+			}
+			if during < 0 {
+				return usage("--for %v: negative", during)
+			}
+			return a.withStore(func(ctx context.Context, s *opened) error {
+				if during > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, during)
+					defer cancel()
+				}
+				return a.watch(ctx, s, globOf(args), every)
+			})
+		},
+	}
+	addEvery(c, &every)
+	c.Flags().DurationVar(&during, "for", 0, "end after so long; 0: never")
+	return c
+}
+
+func addEvery(c *cobra.Command, every *time.Duration) {
+	c.Flags().DurationVar(every, "every", 500*time.Millisecond, "time from an answer to the next look")
+}
+
+func checkEvery(every time.Duration) error {
+	const least = 10 * time.Millisecond
+	if every < least {
+		return usage("--every %v: below %v", every, least)
+	}
+	return nil
+}
+
+func (a *app) watch(ctx context.Context, s *opened, glob string, every time.Duration) error {
+	w := watcher{began: true}
+	for ctx.Err() == nil {
+		states, err := a.survey(ctx, s, glob, slices.Collect(maps.Keys(w.known))...)
+		if ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, dibs.ErrInvalid) {
+			return err
+		}
+		if err := a.putSightings(s, w.look(states, err, time.Now())); err != nil {
+			return err
+		}
+		rest(ctx, every)
+	}
+	return nil
+}
+
+// rest waits, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// A watcher compares what it sees with what it saw before.
+type watcher struct {
+	known map[string]nameState // with whole tokens
+	at    time.Time            // of the last look that was answered
+	began bool                 // nothing was seen yet
+	away  bool
+}
+
+// look takes what a survey has found, or why it failed, and returns what is new.
+func (w *watcher) look(states []dibs.State, err error, now time.Time) (news []sighting) {
+	if err != nil {
+		if !w.away {
+			news = append(news, sighting{Event: seenAway, Error: strings.TrimPrefix(err.Error(), "dibs: ")})
+		}
+		w.away = true
+		return stampedAt(news, now)
+	}
+	if w.away {
+		news = append(news, sighting{Event: seenBack})
+	}
+	seen := make(map[string]nameState, len(states))
+	for _, s := range states {
+		seen[s.Name] = stateOf(s, true)
+	}
+	for _, name := range slices.Sorted(maps.Keys(union(w.known, seen))) {
+		c := comparison{old: w.known[name], now: seen[name], at: now, passed: now.Sub(w.at), first: w.began}
+		if _, held := seen[name]; held {
+			c.remember()
+			seen[name] = c.now
+		}
+		for _, one := range c.news() {
+			one.Name, one.Holding, one.Waiting = name, c.now.Holding, c.now.Waiting
+			news = append(news, one)
+		}
+	}
+	w.known, w.at, w.began, w.away = seen, now, false, false
+	return stampedAt(news, now)
+}
+
+func union(a, b map[string]nameState) map[string]nameState {
+	all := maps.Clone(b)
+	maps.Copy(all, a)
+	return all
+}
+
+func stampedAt(news []sighting, at time.Time) []sighting {
+	for i := range news {
+		news[i].Schema, news[i].Time = schema, at.UTC().Truncate(time.Millisecond)
+	}
+	return news
+}
+
+// A comparison is of one name, at two looks.
+type comparison struct {
+	old, now nameState
+	at       time.Time     // of the second
+	passed   time.Duration // between them
+	first    bool          // there was no look before
+}
+
+// remember notes since when those hold whose fence is not known.
+func (c *comparison) remember() {
+	for i, h := range c.now.Holders {
+		before := holding(c.old.Holders, h.Token)
+		switch {
+		case !h.Since.IsZero():
+		case before != nil:
+			c.now.Holders[i].Since = before.Since
+		case !c.first:
+			c.now.Holders[i].Since = c.at.UTC().Truncate(time.Millisecond)
+		}
+	}
+}
+
+func (c *comparison) news() (news []sighting) {
+	if c.old.crowded() || c.now.crowded() {
+		if c.old.Holding != c.now.Holding || c.old.Waiting != c.now.Waiting {
+			news = append(news, sighting{Event: seenChanged})
+		}
+		return news
+	}
+	for _, w := range c.old.Waiters {
+		if !c.now.has(w.Token) {
+			news = append(news, c.gone(w))
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(c.old.Holders), func(h holder) bool { return holding(c.now.Holders, h.Token) != nil })
+	for _, h := range left {
+		news = append(news, c.left(h))
+	}
+	for _, h := range c.now.Holders {
+		if holding(c.old.Holders, h.Token) == nil {
+			news = append(news, c.came(h, left))
+		}
+	}
+	for _, w := range c.now.Waiters {
+		if !c.old.has(w.Token) {
+			news = append(news, sighting{Event: seenWaiting, Waiter: w.shortened(), Waited: w.Waited})
+		}
+	}
+	return news
+}
+
+// crowded reports whether a store told only the first of those who hold or wait.
+func (n nameState) crowded() bool {
+	return n.Holding > len(n.Holders) || n.Waiting > len(n.Waiters)
+}
+
+// has reports whether a token holds or waits.
+func (n nameState) has(token string) bool {
+	return holding(n.Holders, token) != nil || slices.ContainsFunc(n.Waiters, func(w waiter) bool { return w.Token == token })
+}
+
+func holding(holders []holder, token string) *holder {
+	i := slices.IndexFunc(holders, func(h holder) bool { return h.Token == token })
+	if i < 0 {
+		return nil
+	}
+	return &holders[i]
+}
+
+func (c *comparison) gone(w waiter) sighting {
+	return sighting{Event: seenGone, Waiter: w.shortened(), Waited: w.Waited + c.passed.Milliseconds()}
+}
+
+func (c *comparison) left(h holder) sighting {
+	s := sighting{Event: seenReleased, Holder: h.shortened()}
+	if h.left() >= 0 && h.left() <= c.passed {
+		s.Event = seenExpired
+	}
+	if !h.Since.IsZero() {
+		s.Held = max(c.at.Sub(h.Since), 0).Milliseconds()
+	}
+	return s
+}
+
+func (c *comparison) came(h holder, left []holder) sighting {
+	s := sighting{Event: seenAcquired, Holder: h.shortened()}
+	switch i := slices.IndexFunc(c.old.Waiters, func(w waiter) bool { return w.Token == h.Token }); {
+	case h.Kept:
+		s.Event = seenKept
+	case c.first:
+		s.Event = seenHeld
+	case i >= 0:
+		s.Event, s.Waited = seenHandedOn, c.old.Waiters[i].Waited+c.passed.Milliseconds()
+		if len(left) == 1 && len(c.now.Holders) == 1 {
+			s.From = left[0].shortened()
+		}
+	}
+	return s
+}
+
+// shortened is what may be printed of one whose token is whole.
+func (h holder) shortened() *holder {
+	h.Token = ownerOf(h.Token).short
+	return &h
+}
+
+func (w waiter) shortened() *waiter {
+	w.Token = ownerOf(w.Token).short
+	return &w
+}
+
+// putSightings prints them, all those of one look at once. What happens to the store is
+// no change of a name: people are told of it on stderr.
+func (a *app) putSightings(s *opened, news []sighting) error {
+	var lines bytes.Buffer
+	for _, one := range news {
+		switch {
+		case a.json:
+			if err := print1(&lines, one); err != nil {
+				return err
+			}
+		case one.Event == seenAway:
+			fmt.Fprintf(a.err, "dibs: the store is away, and is asked again: %s\nstore: %s\n", one.Error, s.where)
+		case one.Event == seenBack:
+			fmt.Fprintf(a.err, "dibs: the store is back\n")
+		default:
+			one.write(&lines)
+		}
+	}
+	if lines.Len() == 0 {
+		return nil
+	}
+	return a.put(lines.String())
+}
+
+// write tells a sighting to people.
+func (s sighting) write(w io.Writer) {
+	who, more := s.tell()
+	line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-9s", strings.ReplaceAll(s.Event, "_", " ")), safe(s.Name), who, more}
+	fmt.Fprintln(w, strings.TrimRight(strings.Join(line, "  "), " "))
+}
+
+func (s sighting) tell() (who, more string) {
+	waited := "waited " + brief(time.Duration(s.Waited)*time.Millisecond)
+	switch {
+	case s.Waiter != nil && s.Event == seenWaiting:
+		return s.Waiter.String(), fmt.Sprintf("place %d", s.Waiter.Position)
+	case s.Waiter != nil:
+		return s.Waiter.String(), waited
+	case s.Holder == nil:
+		return fmt.Sprintf("%s, %s", plural(s.Holding, "holds", "hold"), plural(s.Waiting, "waits", "wait")), ""
+	case s.From != nil:
+		return s.Holder.String(), waited + ", after " + s.From.String()
+	case s.Event == seenHandedOn:
+		return s.Holder.String(), waited
+	case s.Held > 0:
+		return s.Holder.String(), "held " + brief(time.Duration(s.Held)*time.Millisecond)
+	case s.Event == seenReleased, s.Event == seenExpired:
+		return s.Holder.String(), ""
+	case s.Holder.left() < 0:
+		return s.Holder.String(), "never expires"
+	}
+	return s.Holder.String(), "ttl " + brief(s.Holder.left())
+}
