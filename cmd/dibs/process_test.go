@@ -77,6 +77,11 @@ func (p *program) begin() {
 	if err := p.Start(); err != nil {
 		p.t.Fatal(err)
 	}
+	p.watched(func() {})
+}
+
+// watched has a program that was started ended with the test, if not before.
+func (p *program) watched(then func()) {
 	go func() {
 		p.Wait()
 		close(p.ended)
@@ -84,6 +89,7 @@ func (p *program) begin() {
 	p.t.Cleanup(func() {
 		p.Process.Kill()
 		<-p.ended
+		then()
 		if p.t.Failed() {
 			p.t.Logf("%v:\n%s%s", p.Args, &p.stdout, &p.stderr)
 		}
@@ -134,12 +140,17 @@ func (p *program) says(word string) (rest string) {
 
 // alive reports whether a process does anything.
 func alive(pid string) bool {
+	state := processState(pid)
+	return state != "" && state != "Z" && state != "X"
+}
+
+// processState is a letter of the kernel's, or "" if there is no such process.
+func processState(pid string) string {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return false
+		return ""
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return fields[0][0] != 'Z' && fields[0][0] != 'X'
+	return string(bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])[0])
 }
 
 // family is a shell that has started another process, and waits for it.

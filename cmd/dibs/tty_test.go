@@ -1,0 +1,120 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/dibslock/dibs/internal/redistest"
+)
+
+// onTerminal runs dibs, or another program, as the first one of a terminal's session.
+// What is typed goes to the file, what is shown to the program's stdout.
+func onTerminal(t *testing.T, p *program) *os.File {
+	t.Helper()
+	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
+	screen, err := pty.Start(p.Cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		for buf := make([]byte, 1024); ; {
+			n, err := screen.Read(buf)
+			if err != nil {
+				return // the last one that had the terminal is gone
+			}
+			p.stdout.Write([]byte(strings.ReplaceAll(string(buf[:n]), "\r\n", "\n")))
+		}
+	}()
+	p.watched(func() {
+		<-shown
+		screen.Close()
+	})
+	return screen
+}
+
+func (p *program) typed(screen *os.File, text string) {
+	p.t.Helper()
+	if _, err := screen.WriteString(text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// The command is in the foreground: it reads what is typed, and ^C is for it. Afterwards
+// the shell has the terminal again.
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := prepare(t, s.URL(), "-c", `dibs run job -- sh -c 'echo "begins"; read line; echo "read $line"'
+		dibs run job -- sh -c 'trap "echo caught; exit 9" INT; echo "waits"; while :; do sleep 0.02; done'; echo "code $?"
+		read line; echo "shell $line"`)
+	p.Path, p.Args[0] = "/bin/sh", "sh"
+	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	screen := onTerminal(t, p)
+	p.says("begins")
+	p.typed(screen, "hello\n")
+	if have := p.says("read"); have != "hello" {
+		t.Errorf("the command reads %q", have)
+	}
+	p.says("waits")
+	p.typed(screen, "\x03")
+	if have := p.says("code"); have != "9" {
+		t.Errorf("after ^C: code %s", have)
+	}
+	p.typed(screen, "again\n")
+	if have := p.says("shell"); have != "again" {
+		t.Errorf("the shell reads %q", have)
+	}
+	p.wantCode(0)
+}
+
+// ^Z stops the command and dibs, so that a shell goes on; both go on later. Who stays
+// stopped for longer than the lease lasts has lost the lock, and the command is dead.
+func TestStoppedFromTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := prepare(t, s.URL(), "run", "--ttl", "2s", "job", "--", "sh", "-c", `echo "pids $$"; read line; echo "read $line"; read line`)
+	screen := onTerminal(t, p)
+	pids := p.pids()
+	stopped := func() bool { return processState(strconv.Itoa(p.Process.Pid)) == "T" }
+	p.typed(screen, "\x1a")
+	eventually(t, "dibs is stopped", stopped)
+	p.Process.Signal(syscall.SIGCONT)
+	p.typed(screen, "hello\n")
+	if have := p.says("read"); have != "hello" {
+		t.Errorf("the command reads %q", have)
+	}
+	p.typed(screen, "\x1a")
+	eventually(t, "dibs is stopped", stopped)
+	began := time.Now()
+	eventually(t, "the command is dead", func() bool { return !anyAlive(pids) })
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("alive for %v, want dead before the TTL of 2s", took)
+	}
+	p.Process.Signal(syscall.SIGCONT)
+	p.wantCode(exitLost)
+}
+
+// Who waits on a terminal is told for whom.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	first := begin(t, s.URL(), "hold", "--no-stdin", "--label", "backup", "job")
+	first.says("held")
+	p := prepare(t, s.URL(), "run", "job", "--", "echo", "done")
+	onTerminal(t, p)
+	eventually(t, "told", func() bool {
+		return strings.Contains(p.stdout.String(), "(backup); 0 in line before you, 1s")
+	})
+	first.Process.Signal(syscall.SIGTERM)
+	eventually(t, "the line is gone", func() bool { return strings.HasSuffix(p.stdout.String(), "\r\x1b[Kdone\n") })
+	p.wantCode(0)
+}
