@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -115,11 +116,11 @@ type link struct {
 	number     int
 
 	mu     sync.Mutex
-	times  map[string]uint64 // that such a message was sent
+	times  map[string]uint64      // that such a message was sent
+	taken  map[time.Duration]bool // then something arrives
 	cut    bool
 	late   time.Duration // beside the usual
 	frozen time.Time     // the process stands still until then
-	last   time.Time     // when the last push arrives: they keep their order
 }
 
 var errCut = errors.New("connection refused")
@@ -142,11 +143,23 @@ func (l *link) trip(what, name, token string) (d time.Duration, lost bool) {
 	return d, l.cut || rng.IntN(200) == 0
 }
 
-// own is the first time after d that ends in a nanosecond of this link.
-func (l *link) own(d time.Duration) time.Duration {
-	const links = 32 // more than there are
-	at := time.Since(l.w.begin) + d
-	return d - at%links + links + time.Duration(l.number)
+// own is the first time after d in which nothing else arrives. What one link sends in one
+// moment is of claims that end in different digits: chance would decide which of two that
+// want the same time has to take the next.
+func (l *link) own(d time.Duration, token string) time.Duration {
+	const links, digits = 31, 10 // more links than there are; a prime, so that pauses of whole milliseconds do not lead from one's time to another's
+	const round = links * digits
+	digit := time.Duration(token[len(token)-1] - '0')
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Since(l.w.begin)
+	at := now + d
+	at += round - at%round + links*digit + time.Duration(l.number)
+	for l.taken[at] {
+		at += round
+	}
+	l.taken[at] = true
+	return at - now
 }
 
 // ask has a request travel to the server, be served there, and the answer come back.
@@ -165,13 +178,13 @@ func ask[T any](ctx context.Context, l *link, what, name, token string, serve fu
 	there, lost := l.trip(what, name, token)
 	back, lostBack := l.trip("back "+what, name, token)
 	deadline, _ := ctx.Deadline()
-	impatience := there % time.Microsecond // or all that were asked in one moment leave in one
+	impatience := there % (50 * time.Microsecond) // or who was asked in one moment is left in the order of the links
 	leave := func() (none T, err error) {
-		time.Sleep(l.own(max(time.Until(deadline), 0) + 32*impatience))
+		time.Sleep(l.own(max(time.Until(deadline), 0)+impatience, token))
 		l.w.note("link %d: %s %q %s: no answer", l.number, what, name, token)
 		return none, &dibs.UnavailableError{Op: "simulated", Cause: context.DeadlineExceeded}
 	}
-	there = l.own(there)
+	there = l.own(there, token)
 	switch {
 	case lost:
 		return leave()
@@ -180,7 +193,7 @@ func ask[T any](ctx context.Context, l *link, what, name, token string, serve fu
 		return leave()
 	}
 	value, err := arrive(there)
-	back = l.own(back)
+	back = l.own(back, token)
 	if lostBack || time.Until(deadline) < back {
 		return leave()
 	}
@@ -213,16 +226,18 @@ func (l *link) Extend(ctx context.Context, holds []dibs.Hold) []error {
 }
 
 func (l *link) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+	var mu sync.Mutex
+	var last time.Time // when the last push arrives: they keep their order
 	return l.server.Store.Watch(ctx, client, func(e dibs.Event) {
 		d, lost := l.trip("event", "", e.Token)
 		if lost {
 			return
 		}
-		l.mu.Lock()
-		at := time.Now().Add(l.own(max(d, time.Until(l.last))))
-		l.last = at
-		l.mu.Unlock()
-		time.AfterFunc(time.Until(at), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		d = l.own(max(d, time.Until(last)), cmp.Or(e.Token, "0"))
+		last = time.Now().Add(d)
+		time.AfterFunc(d, func() {
 			if ctx.Err() == nil {
 				on(e)
 			}
@@ -255,7 +270,7 @@ func (w *world) run() {
 	for i := range clients {
 		nodes := make([]dibs.Store, w.nodes)
 		for j, s := range w.servers {
-			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64)}
+			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64), taken: make(map[time.Duration]bool)}
 			nodes[j], w.links = l, append(w.links, l)
 		}
 		store := w.config.New(nodes...)
