@@ -505,8 +505,7 @@ func TestSimulationSees(t *testing.T) {
 	}
 }
 
-// TestSimulationRepeats: a seed that fails can be had again, each message of it (Of 400 seeds
-// one does not keep to that yet: more of them with -twice.)
+// TestSimulationRepeats: a seed that fails can be had again, each message of it.
 func TestSimulationRepeats(t *testing.T) {
 	for seed := uint64(1); seed <= *twiceFlag; seed++ {
 		a, b := simulate(t, seed, fair(seed), true).history(), simulate(t, seed, fair(seed), true).history()
