@@ -251,10 +251,23 @@ func (s *Store) merge(name string, states []dibs.State) dibs.State {
 func (s *Store) lasts(on []dibs.Holder) dibs.Holder {
 	slices.SortFunc(on, func(a, b dibs.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
 	h := on[s.need-1]
-	for _, other := range on {
-		h.Fence = max(h.Fence, other.Fence)
-	}
+	h.Fence = commonest(on)
 	return h
+}
+
+// commonest is the fence that most know a holding by: a node may have given a larger one,
+// which is not the lease's, and by which the others could not break it.
+func commonest(on []dibs.Holder) (fence uint64) {
+	known := make(map[uint64]int)
+	for _, h := range on {
+		known[h.Fence]++
+	}
+	for f, n := range known {
+		if n > known[fence] || n == known[fence] && f > fence {
+			fence = f
+		}
+	}
+	return fence
 }
 
 // List implements dibs.Store: names that are held on most nodes.
