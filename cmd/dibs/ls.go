@@ -75,7 +75,7 @@ func (a *app) eachJSON(names []nameState) error {
 func listed(names []nameState) (t table) {
 	t.row("NAME", "KIND", "HOLDER", "TTL", "WAIT", "FENCE")
 	for _, n := range names {
-		t.row(safe(n.Name), or(n.Kind), or(n.who()), brief(n.left()), strconv.Itoa(n.Waiting), number(n.Fence))
+		t.row(safe(n.Name), or(n.Kind), or(n.who()), n.ttl(), strconv.Itoa(n.Waiting), number(n.Fence))
 	}
 	return t
 }

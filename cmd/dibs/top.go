@@ -374,7 +374,7 @@ func (b *board) table() (t table) {
 		if n.Waiting > 0 {
 			longest = brief(n.longest())
 		}
-		t.row("  "+safe(n.Name), or(n.Kind), or(n.who()), brief(n.left()), or(held), strconv.Itoa(n.Waiting), or(longest), number(n.Fence))
+		t.row("  "+safe(n.Name), or(n.Kind), or(n.who()), n.ttl(), or(held), strconv.Itoa(n.Waiting), or(longest), number(n.Fence))
 	}
 	return t
 }

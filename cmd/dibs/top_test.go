@@ -335,6 +335,37 @@ func TestUnlockInterrupted(t *testing.T) {
 	}
 }
 
+// What holds by the time that the question is answered is not what was shown.
+func TestUnlockEndsNothingNewer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locks := dibs.New(goredis.New(redis.NewClient(&redis.Options{Addr: server.Addr()})))
+	defer locks.Close()
+	for _, noted := range []bool{false, true} {
+		lock := func() *dibs.Lease {
+			lease, err := locks.Mutex("job").Lock(t.Context())
+			if err == nil && noted {
+				err = lease.Extend(t.Context(), time.Minute)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		old := lock()
+		v := startOn(t, 200, 24, []string{"DIBS_URL=" + server.URL()}, "unlock", "job", "--force", "--reason", "r")
+		v.await(t, `type the name to end the holding:$`)
+		old.Unlock()
+		newer := lock()
+		v.press(t, "job\n")
+		v.ends(t, exitBusy)
+		v.await(t, `^dibs: job is held by .*: nothing was done$`)
+		if err := newer.Unlock(); err != nil {
+			t.Errorf("noted %v: the newer holding was ended: %v", noted, err)
+		}
+	}
+}
+
 func TestColours(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")

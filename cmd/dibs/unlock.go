@@ -111,9 +111,9 @@ func (a *app) unlock(ctx context.Context, s *opened, u unlocking) error {
 			return err
 		}
 	}
-	ended, err := a.end(ctx, s, u, seen)
-	if err != nil {
-		return u.explain(err)
+	ended, failed := a.end(ctx, s, u, seen)
+	if failed != nil && len(ended) == 0 {
+		return u.explain(failed)
 	}
 	result := unlocked{Schema: schema, Name: u.name, Removed: len(ended) > 0, Ended: ended, Waiting: seen.Waiting, Reason: u.reason}
 	now, err := a.inspect(ctx, s, u.name)
@@ -121,7 +121,7 @@ func (a *app) unlock(ctx context.Context, s *opened, u unlocking) error {
 		return err
 	}
 	result.Holders = stateOf(now, false).Holders
-	return a.tellUnlocked(result)
+	return errors.Join(a.tellUnlocked(result), failed)
 }
 
 func (u unlocking) explain(err error) error {
@@ -135,11 +135,25 @@ func (u unlocking) explain(err error) error {
 func (a *app) end(ctx context.Context, s *opened, u unlocking, seen dibs.State) (ended []holder, err error) {
 	locks := dibs.New(s.Store, dibs.Timeout(a.timeout))
 	defer locks.Close()
-	ended = []holder{}
+	if u.force {
+		return a.endAll(ctx, s, locks, seen)
+	}
+	var done bool
+	if u.fence != 0 {
+		done, err = locks.Break(ctx, u.name, u.fence)
+	} else {
+		done, err = unlockToken(locks, u)
+	}
+	if !done {
+		return []holder{}, err
+	}
+	return []holder{u.meant(seen)}, nil
+}
+
+// endAll ends the holdings that were seen.
+func (a *app) endAll(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State) ([]holder, error) {
+	ended := []holder{}
 	for _, h := range seen.Holders {
-		if !u.force {
-			break
-		}
 		done, err := a.endSeen(ctx, s, locks, seen, h)
 		if err != nil {
 			return ended, err
@@ -148,17 +162,7 @@ func (a *app) end(ctx context.Context, s *opened, u unlocking, seen dibs.State) 
 			ended = append(ended, holderOf(h, false))
 		}
 	}
-	var done bool
-	switch {
-	case u.fence != 0:
-		done, err = locks.Break(ctx, u.name, u.fence)
-	case u.token != "":
-		done, err = unlockToken(locks, u)
-	}
-	if done {
-		ended = append(ended, u.meant(seen))
-	}
-	return ended, err
+	return ended, nil
 }
 
 // endSeen ends one holding that was seen, and no newer one. A fence is in no other

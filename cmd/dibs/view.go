@@ -256,6 +256,14 @@ func (n nameState) left() time.Duration {
 	return first
 }
 
+// ttl is the same for people.
+func (n nameState) ttl() string {
+	if len(n.Holders) == 0 {
+		return "-"
+	}
+	return brief(n.left())
+}
+
 // longest is how long somebody has waited, of those who are known.
 func (n nameState) longest() (d time.Duration) {
 	for _, w := range n.Waiters {
