@@ -22,11 +22,9 @@ func (a *app) withStore(do func(ctx context.Context, s *opened) error) error {
 	}
 	defer func() { _ = s.close() }() // nothing can be lost by it
 	ctx, stop := a.patient()
-	defer stop()
 	err = do(ctx, s)
-	var signalled signalError
-	if errors.As(context.Cause(ctx), &signalled) {
-		return exitWith(codeOf(signalled), nil)
+	if signalled := stop(); signalled != nil {
+		return signalled
 	}
 	return s.explain(err)
 }
