@@ -141,7 +141,11 @@ func roomOf(dir string) room {
 		return room{dir: ".", library: true}
 	case "cmd", "examples", "bench", "interop":
 		return room{dir: parts[0], roof: true, doors: true}
-	case "memstore", "quorum", "storetest":
+	case "memstore":
+		return room{dir: parts[0], below: []string{".", "internal/ledger"}, library: true}
+	case "localstore":
+		return room{dir: parts[0], below: []string{".", "internal/ledger"}, doors: true, library: true}
+	case "quorum", "storetest":
 		return room{dir: parts[0], below: ground, library: true}
 	case "redisstore":
 		if len(parts) > 1 && parts[1] != "internal" {

@@ -1,0 +1,141 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// An Entry is what is known of one name. Its times are those of Now.At. The names of
+// the fields in JSON are the format of localstore's files.
+type Entry struct {
+	Holders []Holder `json:"h,omitempty"`
+	Queue   []Place  `json:"q,omitempty"` // in the order of service
+}
+
+// A Holder holds the name, or a part of it.
+type Holder struct {
+	Token   string        `json:"t"`
+	Client  string        `json:"c"`
+	Weight  int           `json:"w"`
+	Alone   bool          `json:"a,omitempty"`
+	Fence   uint64        `json:"f"`
+	Expires time.Duration `json:"x"`
+}
+
+// A Place is a claim that waits.
+type Place struct {
+	Token   string        `json:"t"`
+	Client  string        `json:"c"`
+	Weight  int           `json:"w"`
+	Limit   int           `json:"l"`
+	TTL     time.Duration `json:"d"`           // of a hand-off
+	Several bool          `json:"s,omitempty"` // it wants other names too, and has to ask
+	Ticket  uint64        `json:"n"`
+	Joined  time.Duration `json:"j"`
+	Seen    time.Duration `json:"x"` // its last sign of life
+
+	Ballot *dibs.Ballot `json:"-"` // nodes of a quorum only
+}
+
+// Ends is when all that the entry says is over, unless somebody acts on it: it can be
+// deleted then.
+func (e *Entry) Ends() (end time.Duration) {
+	for _, h := range e.Holders {
+		end = max(end, h.Expires)
+	}
+	for _, p := range e.Queue {
+		end = max(end, p.Seen+dibs.ClaimTTL)
+	}
+	return end
+}
+
+// expire drops the holders whose time is over, and the waiters that gave no sign
+// of life for too long. It reports whether there were any.
+func (e *Entry) expire(now time.Duration) bool {
+	before := len(e.Holders) + len(e.Queue)
+	e.Holders = slices.DeleteFunc(e.Holders, func(h Holder) bool { return h.over(now) })
+	e.Queue = slices.DeleteFunc(e.Queue, func(p Place) bool { return p.dead(now) })
+	return len(e.Holders)+len(e.Queue) < before
+}
+
+func (h Holder) over(now time.Duration) bool { return now >= h.Expires }
+
+func (p Place) dead(now time.Duration) bool { return now-p.Seen >= dibs.ClaimTTL }
+
+// before reports whether a place comes before another one: in each store the same, if
+// they have their tickets from a quorum.
+func (p Place) before(ticket uint64, token string) bool {
+	return p.Ticket < ticket || p.Ticket == ticket && p.Token < token
+}
+
+// open reports whether a claim may have the name now, or has it.
+func (e *Entry) open(c dibs.Claim) bool {
+	if e.holding(c.Token) >= 0 {
+		return true
+	}
+	return e.fits(c.Weight, c.Limit) && (len(e.Queue) == 0 || e.Queue[0].Token == c.Token)
+}
+
+func (e *Entry) fits(weight, limit int) bool {
+	used := 0
+	for _, h := range e.Holders {
+		if h.Alone {
+			return false
+		}
+		used += h.Weight
+	}
+	return used <= limit-weight
+}
+
+func (e *Entry) hold(token, client string, weight, limit int, fence uint64, expires time.Duration) {
+	e.Holders = append(e.Holders, Holder{token, client, weight, weight == limit, fence, expires})
+}
+
+// join gives a claim its place, and returns its index.
+func (e *Entry) join(c dibs.Claim, ticket uint64, now time.Duration) int {
+	i, _ := slices.BinarySearchFunc(e.Queue, true, func(p Place, _ bool) int {
+		if p.before(ticket, c.Token) {
+			return -1
+		}
+		return 1
+	})
+	e.Queue = slices.Insert(e.Queue, i, Place{
+		Token: c.Token, Client: c.Client, Weight: c.Weight, Limit: c.Limit, TTL: c.HandoffTTL(),
+		Several: len(c.With) > 0, Ticket: ticket, Joined: now, Ballot: c.Ballot,
+	})
+	return i
+}
+
+func (e *Entry) holding(token string) int {
+	return slices.IndexFunc(e.Holders, func(h Holder) bool { return h.Token == token })
+}
+
+func (e *Entry) waiting(token string) int {
+	return slices.IndexFunc(e.Queue, func(p Place) bool { return p.Token == token })
+}
+
+// first returns the holder that expires first.
+func (e *Entry) first() Holder {
+	return slices.MinFunc(e.Holders, func(a, b Holder) int { return cmp.Compare(a.Expires, b.Expires) })
+}
+
+func (e *Entry) leave(token string) bool {
+	i := e.waiting(token)
+	if i < 0 {
+		return false
+	}
+	e.Queue = slices.Delete(e.Queue, i, i+1)
+	return true
+}
+
+func (e *Entry) drop(token string) bool {
+	i := e.holding(token)
+	if i < 0 {
+		return false
+	}
+	e.Holders = slices.Delete(e.Holders, i, i+1)
+	return true
+}

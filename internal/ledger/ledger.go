@@ -1,0 +1,399 @@
+// Package ledger is what a store on one machine knows of claims, and what becomes of
+// them: who holds a name, who waits for it, who is served next, with which fence. It
+// is the one home of these rules; memstore keeps a ledger in memory, localstore one in
+// a file.
+//
+// It has no mutex, no clock and no I/O. An operation is told the time, and returns its
+// answer and the messages that are to be sent once the change is kept. It looks at the
+// entries of the names that it is given, and at no others, so that whoever keeps the
+// entries elsewhere need not load more.
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Ledger is the state of all names, or of those that are concerned. It is not safe
+// for concurrent use.
+type Ledger struct {
+	Names  map[string]*Entry
+	Fence  uint64        // the largest so far, of all names
+	Ticket uint64        // the largest so far
+	Node   string        // which store it is, to a quorum
+	Since  time.Duration // when it last forgot everything, as Now.At
+}
+
+// Now is the time of one operation, by two clocks.
+type Now struct {
+	At   time.Duration // by which leases end: nobody steps it, and it begins anywhere
+	Wall time.Time     // by which fences and tickets grow
+}
+
+// A Message is an event for a client.
+type Message struct {
+	Client string
+	Event  dibs.Event
+}
+
+// New returns an empty ledger that has never forgotten anything.
+func New() *Ledger {
+	const ever = math.MinInt64 / 2 // so that no difference overflows
+	return &Ledger{Names: make(map[string]*Entry), Since: ever}
+}
+
+// Acquire answers a claim that Check has passed.
+func (l *Ledger) Acquire(c dibs.Claim, now Now) (answer dibs.Answer, mail []Message, err error) {
+	var wanted []*Entry
+	for _, name := range Names(c) {
+		e := l.entry(name)
+		mail = append(mail, l.serve(e, now, e.expire(now.At), nil)...)
+		wanted = append(wanted, e)
+	}
+	answer, more, err := l.vote(wanted, c, now)
+	l.forget(Names(c)...)
+	return answer, append(mail, more...), err
+}
+
+// vote answers a claim, and first a ballot that is with it.
+func (l *Ledger) vote(wanted []*Entry, c dibs.Claim, now Now) (answer dibs.Answer, mail []Message, err error) {
+	if c.Ballot == nil {
+		return l.acquire(wanted, c, now), nil, nil
+	}
+	for _, e := range wanted {
+		held := e.holding(c.Token) >= 0
+		if left := l.forgetful(c.Ballot, now); left > 0 && !held {
+			return answer, nil, &dibs.UnavailableError{
+				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RestartedError{Node: l.Node, Left: left},
+			}
+		}
+		if c.Ballot.Yield && held && c.Queue && len(e.Queue) > 0 && e.Queue[0].before(c.Ballot.Ticket, c.Token) {
+			e.drop(c.Token)
+			l.queue([]*Entry{e}, c, now)
+			mail = append(mail, l.serve(e, now, true, c.Ballot)...)
+		}
+	}
+	answer = l.acquire(wanted, c, now)
+	answer.Node = l.Node
+	if !answer.Held {
+		answer.Fence = l.Fence
+	}
+	return answer, mail, nil
+}
+
+// forgetful is how long nothing must be granted to a ballot yet: a lease may have been
+// forgotten.
+func (l *Ledger) forgetful(b *dibs.Ballot, now Now) time.Duration {
+	if b == nil {
+		return 0
+	}
+	return b.Memory - (now.At - l.Since)
+}
+
+// acquire answers a claim once expired holders and served waiters are out of the
+// way: if there is a queue now, its head does not fit yet, or has to ask.
+func (l *Ledger) acquire(wanted []*Entry, c dibs.Claim, now Now) dibs.Answer {
+	var busy dibs.Answer
+	free := true
+	for i, e := range wanted {
+		if e.open(c) {
+			continue
+		}
+		name, left := Names(c)[i], dibs.ClaimTTL // a head that died may block it for so long
+		holder := ""
+		if len(e.Holders) > 0 {
+			first := e.first()
+			holder, left = first.Token, first.Expires-now.At
+		}
+		if free || left < busy.Remaining {
+			busy = dibs.Answer{Name: name, Holder: holder, Remaining: left}
+		}
+		free = false
+	}
+	switch {
+	case free:
+		return l.take(wanted, c, now)
+	case c.Queue:
+		busy.Ticket, busy.Position = l.queue(wanted, c, now)
+	}
+	return busy
+}
+
+// take makes a token the holder, or makes it hold longer.
+func (l *Ledger) take(wanted []*Entry, c dibs.Claim, now Now) dibs.Answer {
+	fence := l.mint(now, c.Ballot)
+	for _, e := range wanted {
+		e.leave(c.Token)
+		if i := e.holding(c.Token); i >= 0 {
+			h := &e.Holders[i]
+			h.Expires, h.Fence = max(h.Expires, now.At+c.TTL), fence
+			continue
+		}
+		e.hold(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
+	}
+	return dibs.Answer{Held: true, Fence: fence}
+}
+
+// queue gives a claim its place in each queue, the same in all, or keeps it.
+func (l *Ledger) queue(wanted []*Entry, c dibs.Claim, now Now) (ticket uint64, position int) {
+	for _, e := range wanted {
+		if i := e.waiting(c.Token); i >= 0 {
+			ticket = e.Queue[i].Ticket
+		}
+	}
+	switch {
+	case ticket != 0:
+	case c.Ballot != nil:
+		ticket = c.Ballot.Ticket
+	default:
+		l.Ticket = max(l.Ticket+1, uint64(now.Wall.UnixMicro()))
+		ticket = l.Ticket
+	}
+	for _, e := range wanted {
+		i := e.waiting(c.Token)
+		if i < 0 {
+			i = e.join(c, ticket, now.At)
+		}
+		e.Queue[i].Seen = now.At
+		position = max(position, i+1)
+	}
+	return ticket, position
+}
+
+// Reweigh changes how much a token holds; of a claim that Check has passed.
+func (l *Ledger) Reweigh(c dibs.Claim, now Now) (answer dibs.Answer, mail []Message) {
+	_, mail = l.change(c.Name, now, c.Ballot, func(e *Entry) bool {
+		i := e.holding(c.Token)
+		var h Holder
+		if i >= 0 {
+			h = e.Holders[i]
+			e.drop(c.Token)
+		}
+		if i < 0 || !e.fits(c.Weight, c.Limit) {
+			answer.Name = c.Name
+			if len(e.Holders) > 0 {
+				answer.Holder, answer.Remaining = e.first().Token, e.first().Expires-now.At
+			}
+			if i >= 0 {
+				e.Holders = append(e.Holders, h)
+			}
+			return false
+		}
+		answer = dibs.Answer{Held: true, Fence: l.mint(now, c.Ballot)}
+		e.hold(c.Token, c.Client, c.Weight, c.Limit, answer.Fence, max(h.Expires, now.At+c.TTL))
+		return true
+	})
+	return answer, mail
+}
+
+// Break ends the holding that has this fence.
+func (l *Ledger) Break(name string, fence uint64, now Now) (broken bool, mail []Message) {
+	var told []Message
+	broken, mail = l.change(name, now, nil, func(e *Entry) bool {
+		i := slices.IndexFunc(e.Holders, func(h Holder) bool { return fence != 0 && h.Fence == fence })
+		if i < 0 {
+			return false
+		}
+		h := e.Holders[i]
+		told = append(told, Message{h.Client, dibs.Event{Kind: dibs.Broken, Token: h.Token, Fence: fence}})
+		return e.drop(h.Token)
+	})
+	return broken, append(mail, told...)
+}
+
+// Abandon takes the claim's token out of holders and queues.
+func (l *Ledger) Abandon(c dibs.Claim, now Now) (mail []Message) {
+	for _, name := range Names(c) {
+		_, more := l.change(name, now, c.Ballot, func(e *Entry) bool {
+			left, dropped := e.leave(c.Token), e.drop(c.Token)
+			return left || dropped
+		})
+		mail = append(mail, more...)
+	}
+	return mail
+}
+
+// Release ends a holding, and reports false if there was none.
+func (l *Ledger) Release(r dibs.Release, now Now) (held bool, mail []Message) {
+	var told []Message
+	held, mail = l.change(r.Name, now, r.Ballot, func(e *Entry) bool {
+		i := e.holding(r.Token)
+		if r.Keep <= 0 || i < 0 {
+			return e.drop(r.Token)
+		}
+		e.Holders[i].Token += dibs.Kept
+		e.Holders[i].Expires = now.At + r.Keep
+		if len(e.Queue) > 0 { // the first asks, to learn when the name is free
+			told = append(told, look(e.Queue[0]))
+		}
+		return true
+	})
+	return held, append(mail, told...)
+}
+
+// change runs f, which may end something, and serves who fits then.
+func (l *Ledger) change(name string, now Now, b *dibs.Ballot, f func(*Entry) bool) (changed bool, mail []Message) {
+	e := l.entry(name)
+	expired := e.expire(now.At)
+	changed = f(e)
+	mail = l.serve(e, now, expired || changed, b)
+	l.forget(name)
+	return changed, mail
+}
+
+// Extend lifts the life of each hold to its TTL: nil, or ErrLost if there is no such
+// holding.
+func (l *Ledger) Extend(holds []dibs.Hold, now Now) []error {
+	errs := make([]error, len(holds))
+	for i, hold := range holds {
+		errs[i] = dibs.ErrLost
+		e := l.Names[hold.Name]
+		if e == nil {
+			continue
+		}
+		if j := e.holding(hold.Token); j >= 0 && now.At < e.Holders[j].Expires {
+			h := &e.Holders[j]
+			h.Client = cmp.Or(hold.Client, h.Client)
+			h.Expires = max(h.Expires, now.At+hold.TTL)
+			errs[i] = nil
+		}
+	}
+	return errs
+}
+
+// Inspect returns the state of a name.
+func (l *Ledger) Inspect(name string, now Now) dibs.State {
+	const most = 100
+	state := dibs.State{Name: name, Fence: l.Fence}
+	e := l.Names[name]
+	if e == nil {
+		return state
+	}
+	live := slices.DeleteFunc(slices.Clone(e.Holders), func(h Holder) bool { return h.over(now.At) })
+	slices.SortStableFunc(live, func(a, b Holder) int { return cmp.Compare(a.Expires, b.Expires) })
+	state.Holding = len(live)
+	for _, h := range live[:min(most, len(live))] {
+		weight := h.Weight
+		if h.Alone {
+			weight = 0
+		}
+		state.Holders = append(state.Holders, dibs.Holder{
+			Token: h.Token, Label: dibs.LabelOf(h.Token), Weight: weight, Fence: h.Fence, Remaining: h.Expires - now.At,
+		})
+	}
+	for _, p := range e.Queue {
+		if p.dead(now.At) {
+			continue
+		}
+		if state.Waiting++; state.Waiting <= most {
+			state.Waiters = append(state.Waiters, dibs.Waiter{
+				Token: p.Token, Label: dibs.LabelOf(p.Token), Waited: now.At - p.Joined,
+			})
+		}
+	}
+	return state
+}
+
+// List returns the names that match a glob and are held.
+func (l *Ledger) List(pattern string, now Now) ([]string, error) {
+	// A slash is no separator in names.
+	flat := strings.NewReplacer("/", "\x00")
+	pattern = flat.Replace(pattern)
+	var names []string
+	for name, e := range l.Names {
+		matches, err := path.Match(pattern, flat.Replace(name))
+		if err != nil {
+			return nil, fmt.Errorf("%w: pattern %q: %w", dibs.ErrInvalid, pattern, err)
+		}
+		if matches && slices.ContainsFunc(e.Holders, func(h Holder) bool { return !h.over(now.At) }) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Sweep looks at a few names, so that those whose owners are gone do not pile up.
+// Who still waits there finds out by asking.
+func (l *Ledger) Sweep(now Now) {
+	looks := 2
+	for name, e := range l.Names {
+		if looks--; looks < 0 {
+			return
+		}
+		if !slices.ContainsFunc(e.Queue, func(p Place) bool { return !p.dead(now.At) }) {
+			e.expire(now.At)
+			l.forget(name)
+		}
+	}
+}
+
+// entry returns the entry of a name, a new one that is kept if it is used.
+func (l *Ledger) entry(name string) *Entry {
+	e := l.Names[name]
+	if e == nil {
+		e = new(Entry)
+		l.Names[name] = e
+	}
+	return e
+}
+
+// forget drops entries that say nothing.
+func (l *Ledger) forget(names ...string) {
+	for _, name := range names {
+		if e := l.Names[name]; e != nil && len(e.Holders) == 0 && len(e.Queue) == 0 {
+			delete(l.Names, name)
+		}
+	}
+}
+
+// serve gives the name to the waiters that fit, in order, by the ballot of who makes
+// room. The first that does not fit blocks those behind it, or they would overtake it
+// again and again; so does one that wants more names. That one is asked to look, if
+// something has changed.
+func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.Ballot) []Message {
+	var mail []Message
+	for len(e.Queue) > 0 && e.fits(e.Queue[0].Weight, e.Queue[0].Limit) {
+		p := e.Queue[0]
+		if l.forgetful(p.Ballot, now) > 0 {
+			break
+		}
+		if p.Several {
+			if changed {
+				mail = append(mail, look(p))
+			}
+			break
+		}
+		e.Queue = slices.Delete(e.Queue, 0, 1)
+		fence := l.mint(now, cmp.Or(b, p.Ballot))
+		e.hold(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
+		granted := dibs.Event{Kind: dibs.Granted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
+		if p.Ballot != nil {
+			granted.Node = l.Node
+		}
+		mail = append(mail, Message{p.Client, granted})
+		changed = true
+	}
+	return mail
+}
+
+func look(p Place) Message {
+	return Message{p.Client, dibs.Event{Kind: dibs.Look, Token: p.Token}}
+}
+
+// mint makes a fence: it grows with the clock, and also when the clock does not. That of
+// a ballot has the clock of a quorum.
+func (l *Ledger) mint(now Now, b *dibs.Ballot) uint64 {
+	at := uint64(now.Wall.UnixMicro())
+	if b != nil {
+		at = b.Fence
+	}
+	l.Fence = max(l.Fence+1, at)
+	return l.Fence
+}
