@@ -1,0 +1,48 @@
+package localstore
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/ledger"
+)
+
+// An entry lies in the file as JSON: names have few holders and waiters, and whoever
+// looks into the file with sqlite3 can read it.
+
+func encode(e *ledger.Entry) ([]byte, error) { return json.Marshal(e) }
+
+// decode reads an entry, and believes nothing that encode cannot have written of a claim.
+func decode(text []byte) (*ledger.Entry, error) {
+	e := new(ledger.Entry)
+	if err := json.Unmarshal(text, e); err != nil {
+		return nil, err
+	}
+	for _, h := range e.Holders {
+		if h.Token == "" || h.Weight < 1 || h.Weight > dibs.Unlimited || h.Expires < 0 {
+			return nil, errHolder
+		}
+	}
+	for i, p := range e.Queue {
+		switch {
+		case p.Token == "" || p.Weight < 1 || p.Weight > p.Limit || p.Limit > dibs.Unlimited:
+			return nil, errPlace
+		case p.TTL <= 0 || p.TTL > dibs.ClaimTTL || p.Seen < 0 || p.Joined < 0 || p.Joined > p.Seen:
+			return nil, errPlace
+		case i > 0 && e.Queue[i-1].Ticket > p.Ticket:
+			return nil, errOrder
+		}
+	}
+	if len(e.Holders)+len(e.Queue) == 0 {
+		return nil, errNobody
+	}
+	return e, nil
+}
+
+var (
+	errHolder = errors.New("a holder that cannot be")
+	errPlace  = errors.New("a place in the queue that cannot be")
+	errOrder  = errors.New("a queue that is not in order")
+	errNobody = errors.New("an entry of nobody")
+)

@@ -1,0 +1,444 @@
+package localstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/internal/ledger"
+)
+
+// A file is the database: one connection, used by one operation at a time. An operation
+// is a transaction. It reads the entries concerned, has the ledger decide, and writes
+// what has changed.
+type file struct {
+	path     string      // without symbolic links
+	identity os.FileInfo // of the file that was opened
+	clock    clock
+	turn     chan struct{} // full while an operation uses what follows
+	shut     bool
+	db       *sql.DB
+	conn     *sql.Conn
+	prepared map[string]*sql.Stmt
+}
+
+const (
+	appID   = 0x64696273 // "dibs"
+	format  = 1
+	opening = 5 * time.Second // who creates the file lets it reach the disk
+)
+
+// The format. ends is when nothing of an entry is alive any more, so that what dead
+// processes left behind can be found. The log makes a kill at any instant harmless, and a
+// loss of power, too: the last changes may be gone then, and with them no lease that lives.
+const schema = `
+create table state (id integer primary key check (id = 1), boot text not null, fence integer not null, ticket integer not null);
+create table entries (name blob primary key, ends integer not null, entry text not null) without rowid;
+create index entries_ends on entries (ends);
+insert into state values (1, '', 0, 0);
+pragma application_id = 0x64696273;
+pragma user_version = 1;
+`
+
+func openFile(path string, c clock) (*file, error) {
+	f := &file{path: path, clock: c, turn: make(chan struct{}, 1), prepared: make(map[string]*sql.Stmt)}
+	if err := f.locate(); err != nil {
+		return nil, f.explain(err)
+	}
+	if err := f.connect(); err != nil {
+		_ = f.close() // nothing was done
+		return nil, f.explain(err)
+	}
+	return f, nil
+}
+
+// creating keeps files that are being created from being opened by this process: when
+// a process closes a file, the system drops all its locks on that.
+var creating sync.Mutex
+
+// locate finds the file, and makes an empty one if there is none.
+func (f *file) locate() (err error) {
+	if f.path, err = filepath.Abs(f.path); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		return err
+	}
+	if err := create(f.path); err != nil {
+		return err
+	}
+	if f.path, err = filepath.EvalSymlinks(f.path); err != nil {
+		return err
+	}
+	if f.identity, err = os.Stat(f.path); err != nil {
+		return err
+	}
+	if !f.identity.Mode().IsRegular() {
+		return f.fault(noFile, nil)
+	}
+	return nil
+}
+
+func create(path string) error {
+	creating.Lock()
+	defer creating.Unlock()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+func (f *file) connect() (err error) {
+	rooted := "/" + strings.TrimPrefix(filepath.ToSlash(f.path), "/") // also where it begins with a drive
+	dsn := url.URL{Scheme: "file", Path: rooted, RawQuery: "mode=rw"}
+	if f.db, err = sql.Open("sqlite", dsn.String()); err != nil {
+		return err
+	}
+	if f.conn, err = f.db.Conn(context.Background()); err != nil {
+		return err
+	}
+	return f.insist(context.Background(), time.Now().Add(opening), f.prepare)
+}
+
+// prepare makes sure that the file is what it has to be.
+func (f *file) prepare() error {
+	fresh, err := f.known()
+	if err != nil {
+		return err
+	}
+	if fresh {
+		if err := f.create(); err != nil {
+			return err
+		}
+	}
+	if err := f.script("pragma synchronous = normal"); err != nil {
+		return err
+	}
+	return f.reboot()
+}
+
+// known reports whether the file is empty, and an error if it is not ours.
+func (f *file) known() (fresh bool, err error) {
+	var app, version, tables int
+	err = f.conn.QueryRowContext(context.Background(),
+		"select a.*, v.*, (select count(*) from sqlite_schema) from pragma_application_id a, pragma_user_version v",
+	).Scan(&app, &version, &tables)
+	switch {
+	case err != nil:
+		return false, err
+	case app == 0 && version == 0 && tables == 0:
+		return true, nil
+	case app != appID:
+		return false, f.fault(foreign, nil)
+	case version > format:
+		return false, f.fault(newer, nil)
+	}
+	return false, nil
+}
+
+// create makes an empty database ours. Others may be about to do the same.
+func (f *file) create() error {
+	var mode string
+	if err := f.conn.QueryRowContext(context.Background(), "pragma journal_mode = wal").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return f.fault(trouble, errors.New("its file system knows no shared memory"))
+	}
+	return f.within("begin immediate", func() error {
+		if fresh, err := f.known(); !fresh || err != nil {
+			return err
+		}
+		return f.script(schema)
+	})
+}
+
+// reboot drops what another boot has left behind: none of its processes lives.
+func (f *file) reboot() error {
+	boot, _, err := f.state()
+	if err != nil || boot == f.clock.boot {
+		return err
+	}
+	return f.within("begin immediate", func() error {
+		if boot, _, err := f.state(); err != nil || boot == f.clock.boot {
+			return err
+		}
+		if err := f.exec("delete from entries"); err != nil {
+			return err
+		}
+		return f.exec("update state set boot = ?", f.clock.boot)
+	})
+}
+
+func (f *file) close() error {
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	if f.shut || f.db == nil {
+		return nil
+	}
+	f.shut = true
+	var errs []error
+	for _, s := range f.prepared {
+		errs = append(errs, s.Close())
+	}
+	if f.conn != nil {
+		errs = append(errs, f.conn.Close())
+	}
+	return errors.Join(append(errs, f.db.Close())...)
+}
+
+// change has the ledger decide on some names, and writes what has changed. It writes
+// nothing if op fails, or after until.
+func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*ledger.Ledger, ledger.Now) error) error {
+	return f.run(ctx, until, "begin immediate", func() error {
+		now := f.now()
+		if err := f.exec("delete from entries where ends <= ?", int64(now.At)); err != nil {
+			return err
+		}
+		l, before, err := f.load(names)
+		if err != nil {
+			return err
+		}
+		fence, ticket := l.Fence, l.Ticket
+		if err := op(l, now); err != nil {
+			return err
+		}
+		if err := f.save(l, before); err != nil {
+			return err
+		}
+		if l.Fence != fence || l.Ticket != ticket {
+			if err := f.exec("update state set fence = ?, ticket = ?", int64(l.Fence), int64(l.Ticket)); err != nil {
+				return err
+			}
+		}
+		if time.Now().After(until) {
+			return errLate
+		}
+		return nil
+	})
+}
+
+var errLate = errors.New("it came too late, and nothing was done")
+
+// read has the ledger tell of some names, or of all if names is nil.
+func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*ledger.Ledger, ledger.Now) error) error {
+	return f.run(ctx, until, "begin", func() error {
+		l, _, err := f.load(names)
+		if err != nil {
+			return err
+		}
+		return op(l, f.now())
+	})
+}
+
+func (f *file) now() ledger.Now { return ledger.Now{At: f.clock.now(), Wall: time.Now()} }
+
+// run waits for its turn, here and among the processes, and runs a transaction.
+func (f *file) run(ctx context.Context, until time.Time, begin string, work func() error) error {
+	limit := time.NewTimer(time.Until(until))
+	defer limit.Stop()
+	select {
+	case f.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-limit.C:
+		return f.late()
+	}
+	defer func() { <-f.turn }()
+	if f.shut {
+		return f.fault(closed, nil)
+	}
+	if now, err := os.Stat(f.path); err != nil || !os.SameFile(now, f.identity) {
+		return f.fault(moved, err)
+	}
+	err := f.insist(ctx, until, func() error { return f.exec(begin) })
+	if err == nil {
+		err = f.finish(work())
+	}
+	return f.explain(err)
+}
+
+// insist does what a busy file refuses again, until it is done or its time is over. It
+// asks often: an operation takes a fraction of a millisecond, and nobody is told when it
+// is over.
+func (f *file) insist(ctx context.Context, until time.Time, do func() error) error {
+	const shortest, longest = 50 * time.Microsecond, 2 * time.Millisecond
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		err := do()
+		if !busy(err) {
+			return err
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			return f.late()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(min(left, pause/2+rand.N(pause))):
+		}
+	}
+}
+
+func (f *file) late() error { return &fault{f.path, occupied, nil, false} }
+
+// within runs work in a transaction of its own.
+func (f *file) within(begin string, work func() error) error {
+	if err := f.exec(begin); err != nil {
+		return err
+	}
+	return f.finish(work())
+}
+
+// finish ends a transaction: all of it is kept, or nothing.
+func (f *file) finish(err error) error {
+	if err == nil {
+		err = f.exec("commit")
+	}
+	if err == nil {
+		return nil
+	}
+	// A full disk may have ended it already, and then there is none.
+	_ = f.exec("rollback")
+	return err
+}
+
+// load reads the entries of some names, or of all if names is nil, and returns what they
+// were beside the ledger.
+func (f *file) load(names []string) (*ledger.Ledger, map[string][]byte, error) {
+	boot, l, err := f.state()
+	if err != nil {
+		return nil, nil, err
+	}
+	if boot != f.clock.boot {
+		return nil, nil, f.fault(elsewhere, nil)
+	}
+	before := make(map[string][]byte)
+	if names == nil {
+		return l, before, f.each("select name, entry from entries", nil, l, before)
+	}
+	for _, name := range names {
+		if before[name] != nil {
+			continue
+		}
+		if err := f.each("select name, entry from entries where name = ?", []any{[]byte(name)}, l, before); err != nil {
+			return nil, nil, err
+		}
+	}
+	return l, before, nil
+}
+
+// each reads the entries that a query finds.
+func (f *file) each(query string, args []any, l *ledger.Ledger, before map[string][]byte) error {
+	rows, err := f.query(query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, text []byte
+		if err := rows.Scan(&name, &text); err != nil {
+			return f.fault(damaged, err)
+		}
+		e, err := decode(text)
+		if err != nil {
+			return f.fault(damaged, err)
+		}
+		l.Names[string(name)], before[string(name)] = e, text
+	}
+	return rows.Err()
+}
+
+// save writes the entries that are not what they were. A name of which nothing is known
+// has none.
+func (f *file) save(l *ledger.Ledger, before map[string][]byte) error {
+	for name := range before {
+		if l.Names[name] != nil {
+			continue
+		}
+		if err := f.exec("delete from entries where name = ?", []byte(name)); err != nil {
+			return err
+		}
+	}
+	for name, e := range l.Names {
+		text, err := encode(e)
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(text, before[name]) {
+			continue
+		}
+		if err := f.exec("insert or replace into entries values (?, ?, ?)", []byte(name), int64(e.Ends()), string(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// state reads what is known beside the entries, into a ledger without them.
+func (f *file) state() (boot string, l *ledger.Ledger, err error) {
+	rows, err := f.query("select boot, fence, ticket from state")
+	if err != nil {
+		return "", nil, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return "", nil, cmp.Or(rows.Err(), f.fault(damaged, nil))
+	}
+	l = ledger.New()
+	if err := rows.Scan(&boot, &l.Fence, &l.Ticket); err != nil {
+		return "", nil, f.fault(damaged, err)
+	}
+	return boot, l, nil
+}
+
+// An operation is not interrupted once it has begun, or its outcome would be unknown:
+// none of these has a context.
+
+// script runs what is run once.
+func (f *file) script(text string) error {
+	_, err := f.conn.ExecContext(context.Background(), text)
+	return err
+}
+
+func (f *file) exec(text string, args ...any) error {
+	s, err := f.statement(text)
+	if err != nil {
+		return err
+	}
+	_, err = s.Exec(args...)
+	return err
+}
+
+func (f *file) query(text string, args ...any) (*sql.Rows, error) {
+	s, err := f.statement(text)
+	if err != nil {
+		return nil, err
+	}
+	return s.Query(args...)
+}
+
+// statement prepares each text once.
+func (f *file) statement(text string) (*sql.Stmt, error) {
+	if s := f.prepared[text]; s != nil {
+		return s, nil
+	}
+	s, err := f.conn.PrepareContext(context.Background(), text)
+	if err == nil {
+		f.prepared[text] = s
+	}
+	return s, err
+}

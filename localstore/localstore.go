@@ -1,0 +1,247 @@
+// Package localstore keeps claims in one file, for all processes of one machine: locks
+// for scripts and programs with nothing installed and nothing running.
+//
+// IT EXCLUDES ON THIS MACHINE ONLY. Two machines that share the file, over NFS, SMB or a
+// cluster's volume, do not exclude each other, and may damage it: what must not happen
+// twice on two machines needs redisstore or quorum. Nor do two processes exclude each
+// other that use two files; see Path. Containers share a lock if they share the
+// directory of the file, the kernel and its clocks (no time namespace of their own).
+//
+// The file is an SQLite database. Next to it lie its log and index (-wal, -shm), and a
+// directory of sockets (.push) by which processes tell each other that a lock was handed
+// on. All of them belong together: move, copy or delete them only while nobody uses them.
+// A process may be killed at any instant: what it held ends with its TTL, what it did not
+// finish never was. All leases end when the machine is restarted, and fences grow across
+// that, also after a loss of power.
+package localstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/ledger"
+)
+
+// A Store is a dibs.Store in a file. It has no goroutine and no timer: what has expired
+// is found by whoever looks next. It is safe for concurrent use.
+type Store struct {
+	file *file
+	post post
+}
+
+var _ dibs.Store = (*Store)(nil)
+
+// Open opens the file, and makes it (0600) and its directories (0700) if they are not
+// there. It waits for other processes that open it at the same time, for seconds at most.
+// An error names the file and says what to do.
+func Open(path string) (*Store, error) {
+	clock, err := bootClock()
+	if err != nil {
+		return nil, fmt.Errorf("dibs: open %s: %w", path, err)
+	}
+	return open(path, clock)
+}
+
+func open(path string, c clock) (*Store, error) {
+	f, err := openFile(path, c)
+	if err != nil {
+		return nil, fmt.Errorf("dibs: open %w", err)
+	}
+	return &Store{file: f, post: newPost(f.path)}, nil
+}
+
+// Close closes the file, after the operation that is under way; those that come later are
+// refused. A Watch ends with its context, as before. What is held stays held.
+func (s *Store) Close() error { return s.file.close() }
+
+// operation bounds what has no deadline of its own.
+const operation = time.Second
+
+// A task is one operation on its way through the file.
+type task struct {
+	op    string
+	name  string
+	until time.Time
+	names []string // whose entries are concerned; nil: all
+}
+
+// Groups implements dibs.Store: this one can take any names in one step.
+func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
+
+// Acquire implements dibs.Store.
+func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (answer dibs.Answer, err error) {
+	if err := check(c); err != nil {
+		return dibs.Answer{}, err
+	}
+	t := task{"acquire", c.Name, c.Until, ledger.Names(c)}
+	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
+		answer, mail, err = l.Acquire(c, now)
+		return mail, err
+	})
+	if err != nil {
+		return dibs.Answer{}, err
+	}
+	return answer, nil
+}
+
+// Reweigh implements dibs.Store.
+func (s *Store) Reweigh(ctx context.Context, c dibs.Claim) (answer dibs.Answer, err error) {
+	if err := check(c); err != nil {
+		return dibs.Answer{}, err
+	}
+	t := task{"reweigh", c.Name, c.Until, []string{c.Name}}
+	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
+		answer, mail = l.Reweigh(c, now)
+		return mail, nil
+	})
+	if err != nil {
+		return dibs.Answer{}, err
+	}
+	return answer, nil
+}
+
+// check refuses what cannot be served, or be written down and read again.
+func check(c dibs.Claim) error {
+	if c.Token == "" || !utf8.ValidString(c.Token) || !utf8.ValidString(c.Client) {
+		return fmt.Errorf("%w: claim on %q: its token is empty, or it or the client is not UTF-8", dibs.ErrInvalid, c.Name)
+	}
+	return errors.Join(ledger.Check(c), noBallot(c.Ballot))
+}
+
+func noBallot(b *dibs.Ballot) error {
+	if b == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: a file of one machine is no node of a quorum", dibs.ErrInvalid)
+}
+
+// Abandon implements dibs.Store.
+func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
+	if err := noBallot(c.Ballot); err != nil {
+		return err
+	}
+	// Not c.Until: the claim may be void by now, and has to go all the same.
+	t := task{"abandon", c.Name, time.Time{}, ledger.Names(c)}
+	return s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) ([]ledger.Message, error) {
+		return l.Abandon(c, now), nil
+	})
+}
+
+// Break implements dibs.Store.
+func (s *Store) Break(ctx context.Context, name string, fence uint64) (broken bool, err error) {
+	if err := dibs.CheckName(name); err != nil {
+		return false, err
+	}
+	t := task{"break", name, time.Time{}, []string{name}}
+	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
+		broken, mail = l.Break(name, fence, now)
+		return mail, nil
+	})
+	return broken && err == nil, err
+}
+
+// Release implements dibs.Store.
+func (s *Store) Release(ctx context.Context, r dibs.Release) (held bool, err error) {
+	if err := noBallot(r.Ballot); err != nil {
+		return false, err
+	}
+	t := task{"release", r.Name, r.Until, []string{r.Name}}
+	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
+		held, mail = l.Release(r, now)
+		return mail, nil
+	})
+	return held && err == nil, err
+}
+
+// Extend implements dibs.Store.
+func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) (errs []error) {
+	t := task{op: "extend", names: []string{}}
+	for _, h := range holds {
+		t.names = append(t.names, h.Name)
+	}
+	err := s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) ([]ledger.Message, error) {
+		errs = l.Extend(holds, now)
+		return nil, nil
+	})
+	if err != nil {
+		return slices.Repeat([]error{err}, len(holds))
+	}
+	return errs
+}
+
+// Inspect implements dibs.Store.
+func (s *Store) Inspect(ctx context.Context, name string) (state dibs.State, err error) {
+	if err := dibs.CheckName(name); err != nil {
+		return dibs.State{}, err
+	}
+	t := task{"inspect", name, time.Time{}, []string{name}}
+	err = s.read(ctx, t, func(l *ledger.Ledger, now ledger.Now) error {
+		state = l.Inspect(name, now)
+		return nil
+	})
+	return state, err
+}
+
+// List implements dibs.Store.
+func (s *Store) List(ctx context.Context, pattern string) (names []string, err error) {
+	err = s.read(ctx, task{op: "list"}, func(l *ledger.Ledger, now ledger.Now) (err error) {
+		names, err = l.List(pattern, now)
+		return err
+	})
+	return names, err
+}
+
+// change runs an operation, keeps what it changed, and then sends its messages.
+func (s *Store) change(ctx context.Context, t task, op func(*ledger.Ledger, ledger.Now) ([]ledger.Message, error)) error {
+	if err := ledger.Ended(ctx, t.op, t.name); err != nil {
+		return err
+	}
+	var mail []ledger.Message
+	err := s.file.change(ctx, deadline(ctx, t.until), t.names, func(l *ledger.Ledger, now ledger.Now) (err error) {
+		mail, err = op(l, now)
+		return err
+	})
+	if err != nil {
+		return s.failed(t, err)
+	}
+	s.post.send(mail)
+	return nil
+}
+
+func (s *Store) read(ctx context.Context, t task, op func(*ledger.Ledger, ledger.Now) error) error {
+	if err := ledger.Ended(ctx, t.op, t.name); err != nil {
+		return err
+	}
+	if err := s.file.read(ctx, deadline(ctx, t.until), t.names, op); err != nil {
+		return s.failed(t, err)
+	}
+	return nil
+}
+
+// failed says that the file was in trouble, unless the operation itself says otherwise.
+func (s *Store) failed(t task, err error) error {
+	if errors.Is(err, dibs.ErrInvalid) {
+		return err
+	}
+	var f *fault
+	refused := errors.As(err, &f) && f.refused
+	return &dibs.UnavailableError{Op: t.op, Name: t.name, Cause: err, Refused: refused}
+}
+
+// deadline is when an operation has to be over: until, or what the context says if that
+// is earlier, or soon.
+func deadline(ctx context.Context, until time.Time) time.Time {
+	end, ok := ctx.Deadline()
+	switch {
+	case !until.IsZero() && (!ok || until.Before(end)):
+		return until
+	case ok:
+		return end
+	}
+	return time.Now().Add(operation)
+}

@@ -1,0 +1,157 @@
+package localstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/ledger"
+)
+
+// A post carries events between the processes: each Watch has a socket in one directory,
+// named after its client. An event is a hint, and one that does not arrive at once is
+// dropped: who waits asks again anyway.
+type post struct {
+	dir string // "" if there is none
+}
+
+// longest is how long a socket's path may be on the systems that dibs knows, its final
+// zero included.
+const longest = 104
+
+// newPost finds the directory of a file's sockets, next to it, or, where the path would be
+// too long, a place that all processes compute from it.
+func newPost(file string) post {
+	dir := file + ".push"
+	if len(filepath.Join(dir, box(""))) >= longest {
+		dir = filepath.Join("/tmp", "dibs-"+short(file))
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return post{}
+	}
+	if info, err := os.Lstat(dir); err != nil || !private(info) {
+		return post{} // somebody else could read what is sent
+	}
+	return post{dir}
+}
+
+// box is the name of a client's socket.
+func box(client string) string { return short(client) }
+
+func short(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:12])
+}
+
+// A note is an event on its way.
+type note struct {
+	Kind   dibs.EventKind `json:"k"`
+	Token  string         `json:"t"`
+	Fence  uint64         `json:"f,omitempty"`
+	Ticket uint64         `json:"n,omitempty"`
+}
+
+// send sends each client its messages, several in one datagram: a socket's queue may be
+// as short as ten.
+func (p post) send(mail []ledger.Message) {
+	const together = 32
+	if p.dir == "" {
+		return
+	}
+	byClient := make(map[string][]note)
+	for _, m := range mail {
+		e := m.Event
+		byClient[m.Client] = append(byClient[m.Client], note{e.Kind, e.Token, e.Fence, e.Ticket})
+	}
+	for client, notes := range byClient {
+		for some := range slices.Chunk(notes, together) {
+			if text, err := json.Marshal(some); err == nil {
+				p.deliver(box(client), text)
+			}
+		}
+	}
+}
+
+// deliver sends a datagram to a socket, or none if it is nil, and removes the socket if
+// its process is dead.
+func (p post) deliver(name string, text []byte) {
+	path := filepath.Join(p.dir, name)
+	if !dead(throw(path, text)) {
+		return
+	}
+	// One that was made in this moment may look dead.
+	const young = 10 * time.Second
+	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()).Abs() > young {
+		_ = os.Remove(path)
+	}
+}
+
+// tidy removes the sockets of dead processes to whom nobody has sent anything.
+func (p post) tidy() {
+	boxes, err := os.ReadDir(p.dir)
+	if err != nil {
+		return
+	}
+	for _, b := range boxes {
+		p.deliver(b.Name(), nil)
+	}
+}
+
+var errNoPost = errors.New("there is no private directory for sockets, so that waiters have to ask")
+
+// Watch implements dibs.Store. If two watch for one client, the later one has its events.
+func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+	if s.post.dir == "" {
+		return errNoPost
+	}
+	path := filepath.Join(s.post.dir, box(client))
+	conn, err := listen(path)
+	if err != nil {
+		return err
+	}
+	made, _ := os.Lstat(path)
+	end := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer func() {
+		end()
+		if there, err := os.Lstat(path); err == nil && os.SameFile(there, made) {
+			_ = os.Remove(path)
+		}
+		_ = conn.Close()
+	}()
+	on(dibs.Event{Kind: dibs.Up})
+	s.post.tidy()
+	buf := make([]byte, 1<<16)
+	for {
+		n, _, err := conn.ReadFromUnix(buf)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range unpack(buf[:n]) {
+			on(e)
+		}
+	}
+}
+
+// unpack reads a datagram. What is not one of ours says nothing.
+func unpack(text []byte) (events []dibs.Event) {
+	var notes []note
+	if json.Unmarshal(text, &notes) != nil {
+		return nil
+	}
+	for _, n := range notes {
+		if n.Kind == dibs.Granted || n.Kind == dibs.Look || n.Kind == dibs.Broken {
+			events = append(events, dibs.Event{Kind: n.Kind, Token: n.Token, Fence: n.Fence, Ticket: n.Ticket})
+		}
+	}
+	return events
+}

@@ -1,0 +1,18 @@
+//go:build !unix
+
+package localstore
+
+import (
+	"io/fs"
+	"net"
+)
+
+// There are no datagrams between processes here: waiters ask.
+
+func private(fs.FileInfo) bool { return false }
+
+func listen(string) (*net.UnixConn, error) { return nil, errNoPost }
+
+func throw(string, []byte) error { return errNoPost }
+
+func dead(error) bool { return false }

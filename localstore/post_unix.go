@@ -1,0 +1,48 @@
+//go:build unix
+
+package localstore
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+)
+
+// private reports whether only this user has a say in a directory.
+func private(dir fs.FileInfo) bool {
+	of, ok := dir.Sys().(*syscall.Stat_t)
+	return ok && dir.IsDir() && dir.Mode().Perm()&0o077 == 0 && int(of.Uid) == os.Geteuid()
+}
+
+func listen(path string) (*net.UnixConn, error) {
+	_ = os.Remove(path) // of an earlier Watch
+	return net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+}
+
+// throw sends a datagram, or none if it is nil, and waits for nobody: it is lost if the
+// receiver's queue is full.
+func throw(path string, text []byte) error {
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if text == nil {
+		return nil
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		_, sent = syscall.Write(int(fd), text)
+		return true
+	})
+	return errors.Join(err, sent)
+}
+
+// dead reports whether nobody listens at a socket any more.
+func dead(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
