@@ -78,10 +78,10 @@ machine; it waits, in order of arrival. On one machine, with nothing installed:
 	f.StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default $DIBS_PREFIX, or "lock:")`)
 	f.IntVar(&a.replicas, "replicas", 0, "a lock counts when so many replicas have it, too")
 	f.DurationVar(&a.longest, "longest", 0, "longest TTL on a quorum: the same for all its users (default 1m)")
-	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "limit of one operation on the store")
+	f.DurationVar(&a.timeout, "timeout", 0, "limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
-	root.PersistentPreRun = func(c *cobra.Command, _ []string) { a.prefixSet = c.Flags().Changed("prefix") }
+	root.PersistentPreRunE = a.settle
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nsee: %s --help", err, c.CommandPath())}
 	})
@@ -108,6 +108,21 @@ machine; it waits, in order of arrival. On one machine, with nothing installed:
 		root.AddCommand(verb)
 	}
 	return root
+}
+
+// settle reads from the environment what the flags do not say.
+func (a *app) settle(c *cobra.Command, _ []string) (err error) {
+	a.prefixSet = c.Flags().Changed("prefix")
+	if c.Flags().Changed("timeout") {
+		return nil
+	}
+	a.timeout = 2 * time.Second
+	if text := a.getenv("DIBS_TIMEOUT"); text != "" {
+		if a.timeout, err = time.ParseDuration(text); err != nil {
+			return usage("DIBS_TIMEOUT: %w", err)
+		}
+	}
+	return nil
 }
 
 // arguments makes what cobra says of a verb's arguments an error of the command line.

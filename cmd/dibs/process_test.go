@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
@@ -49,8 +51,12 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// hasty keeps the race detector from sleeping a second at the end of each process.
-const hasty = "GORACE=atexit_sleep_ms=0"
+// A busy machine takes longer than a person would wait for one operation; and the race
+// detector sleeps for a second at the end of each process, unless it is told not to.
+const (
+	patiently = "DIBS_TIMEOUT=10s"
+	hasty     = "GORACE=atexit_sleep_ms=0"
+)
 
 // prepare returns a program with an environment that has nothing but where the store is,
 // as cron's has.
@@ -59,7 +65,7 @@ func prepare(t *testing.T, url string, args ...string) *program {
 	p := &program{Cmd: exec.Command(os.Args[0], args...), t: t, ended: make(chan struct{})}
 	p.Args[0] = "dibs"
 	p.Dir = t.TempDir()
-	p.Env = []string{"PATH=" + os.Getenv("PATH"), "DIBS_URL=" + url, hasty}
+	p.Env = []string{"PATH=" + os.Getenv("PATH"), "DIBS_URL=" + url, patiently, hasty}
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	return p
 }
@@ -101,7 +107,7 @@ func (p *program) code() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		p.t.Fatalf("%v does not end", p.Args)
 	}
 	return codeOfStatus(p.ProcessState.Sys().(syscall.WaitStatus))
@@ -116,9 +122,9 @@ func (p *program) wantCode(want int) {
 
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 20s: %s", what)
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }
@@ -137,6 +143,58 @@ func (p *program) says(word string) (rest string) {
 	})
 	return rest
 }
+
+// A place is a store, as a test looks at it.
+type place struct {
+	t     *testing.T
+	url   string
+	store *opened
+}
+
+// onEachStore runs a test with a Redis and with a local file.
+func onEachStore(t *testing.T, test func(t *testing.T, s *place)) {
+	t.Helper()
+	t.Parallel()
+	inTurn(t, func(t *testing.T, s *place) {
+		t.Parallel()
+		test(t, s)
+	})
+}
+
+func inTurn(t *testing.T, test func(t *testing.T, s *place)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) { test(t, openPlace(t, redistest.Start(t).URL())) })
+	t.Run("local", func(t *testing.T) { test(t, openPlace(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))) })
+}
+
+func openPlace(t *testing.T, url string) *place {
+	t.Helper()
+	a := &app{getenv: func(string) string { return "" }, urls: []string{url}}
+	store, err := a.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.close() })
+	return &place{t: t, url: url, store: store}
+}
+
+func (s *place) URL() string { return s.url }
+
+// state is what the store knows of a name.
+func (s *place) state(name string) dibs.State {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	state, err := s.store.Inspect(ctx, name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return state
+}
+
+func (s *place) held(name string) bool { return s.state(name).Holding > 0 }
+
+func (s *place) waiting(name string) int { return s.state(name).Waiting }
 
 // alive reports whether a process does anything.
 func alive(pid string) bool {
@@ -178,36 +236,35 @@ func anyAlive(pids []string) bool { return slices.ContainsFunc(pids, alive) }
 // A wrapper that is killed takes the command and all that it has started with it, at
 // once, and so before its lock is free.
 func TestWrapperIsKilled(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, script := range []string{family, stubborn} {
-		p := begin(t, s.URL(), "run", "--ttl", "20s", "job", "--", "sh", "-c", script)
-		pids := p.pids()
-		p.Process.Kill()
-		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
-		if left, _ := s.MustCmd(t, "PTTL", "lock:job").(int64); left <= 0 {
-			t.Errorf("the lock is free: PTTL %d", left)
+	onEachStore(t, func(t *testing.T, s *place) {
+		for name, script := range map[string]string{"family": family, "stubborn": stubborn} {
+			p := begin(t, s.URL(), "run", "--ttl", "20s", name, "--", "sh", "-c", script)
+			pids := p.pids()
+			p.Process.Kill()
+			eventually(t, "all dead", func() bool { return !anyAlive(pids) })
+			if !s.held(name) {
+				t.Error("the lock is free")
+			}
 		}
-		s.MustCmd(t, "DEL", "lock:job")
-	}
+	})
 }
 
 // A wrapper that is killed at any moment leaves nothing that runs under a free lock.
 func TestWrapperIsKilledAtAnyMoment(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	marks := t.TempDir()
-	for i := range 40 {
-		mark := filepath.Join(marks, strconv.Itoa(i))
-		p := begin(t, s.URL(), "run", "--ttl", "10s", strconv.Itoa(i), "--", "sh", "-c", `sleep 1000 & echo $$ $! >"$0"; wait`, mark)
-		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
-		p.Process.Kill()
-		p.code()
-		// A shell that was killed before it could write is found by its argument.
-		eventually(t, "nothing runs", func() bool { return !mentioned(t, mark) })
-		pids, _ := os.ReadFile(mark)
-		eventually(t, "all dead", func() bool { return !anyAlive(strings.Fields(string(pids))) })
-	}
+	onEachStore(t, func(t *testing.T, s *place) {
+		marks := t.TempDir()
+		for i := range 40 {
+			mark := filepath.Join(marks, strconv.Itoa(i))
+			p := begin(t, s.URL(), "run", "--ttl", "10s", strconv.Itoa(i), "--", "sh", "-c", `sleep 1000 & echo $$ $! >"$0"; wait`, mark)
+			time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
+			p.Process.Kill()
+			p.code()
+			// A shell that was killed before it could write is found by its argument.
+			eventually(t, "nothing runs", func() bool { return !mentioned(t, mark) })
+			pids, _ := os.ReadFile(mark)
+			eventually(t, "all dead", func() bool { return !anyAlive(strings.Fields(string(pids))) })
+		}
+	})
 }
 
 // mentioned reports whether a process has a word among its arguments.
@@ -228,20 +285,20 @@ func mentioned(t *testing.T, word string) bool {
 
 // A wrapper that is stopped cannot renew: its command is dead before the next one enters.
 func TestWrapperIsStopped(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", stubborn)
-	pids := p.pids()
-	p.Process.Signal(syscall.SIGSTOP)
-	next := begin(t, s.URL(), "run", "job", "--", "cat", "/proc/"+pids[0]+"/status", "/proc/"+pids[1]+"/status")
-	next.code()
-	for line := range strings.Lines(next.stdout.String()) {
-		if strings.HasPrefix(line, "State:") && !strings.Contains(line, "zombie") { // its parent is stopped
-			t.Errorf("of the one that was stopped something has the %s when the next one runs", line)
+	onEachStore(t, func(t *testing.T, s *place) {
+		p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", stubborn)
+		pids := p.pids()
+		p.Process.Signal(syscall.SIGSTOP)
+		next := begin(t, s.URL(), "run", "job", "--", "cat", "/proc/"+pids[0]+"/status", "/proc/"+pids[1]+"/status")
+		next.code()
+		for line := range strings.Lines(next.stdout.String()) {
+			if strings.HasPrefix(line, "State:") && !strings.Contains(line, "zombie") { // its parent is stopped
+				t.Errorf("of the one that was stopped something has the %s when the next one runs", line)
+			}
 		}
-	}
-	p.Process.Signal(syscall.SIGCONT)
-	p.wantCode(exitLost)
+		p.Process.Signal(syscall.SIGCONT)
+		p.wantCode(exitLost)
+	})
 }
 
 // If Redis dies the command is asked to end, and killed, before the lease is over.
@@ -336,103 +393,103 @@ func TestSignalsArePassedOn(t *testing.T) {
 
 // A signal ends dibs in time at whatever moment it comes, and leaves nothing behind.
 func TestSignalAtAnyMoment(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for i := range 40 {
-		name := "job" + strconv.Itoa(i)
-		p := begin(t, s.URL(), "run", name, "--", "sleep", "1000")
-		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
-		p.Process.Signal(syscall.SIGTERM)
-		p.wantCode(exitSignal + int(syscall.SIGTERM))
-		if n := s.MustCmd(t, "EXISTS", "lock:"+name); n != int64(0) {
-			t.Fatalf("%s is locked: %s%s", name, &p.stdout, &p.stderr)
+	onEachStore(t, func(t *testing.T, s *place) {
+		for i := range 40 {
+			name := "job" + strconv.Itoa(i)
+			p := begin(t, s.URL(), "run", name, "--", "sleep", "1000")
+			time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
+			p.Process.Signal(syscall.SIGTERM)
+			p.wantCode(exitSignal + int(syscall.SIGTERM))
+			if s.held(name) {
+				t.Fatalf("%s is locked: %s%s", name, &p.stdout, &p.stderr)
+			}
 		}
-	}
+	})
 }
 
 // Who waits and gets a signal leaves the queue.
 func TestSignalWhileWaiting(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	first := begin(t, s.URL(), "hold", "--no-stdin", "job")
-	first.says("held")
-	second := begin(t, s.URL(), "run", "job", "--", "true")
-	queue := func() any { return s.MustCmd(t, "ZCARD", "{lock:job}:dibs:queue") }
-	eventually(t, "it queues", func() bool { return queue() == int64(1) })
-	second.Process.Signal(syscall.SIGHUP)
-	second.wantCode(exitSignal + int(syscall.SIGHUP))
-	if queue() != int64(0) {
-		t.Error("it has left its place in the queue")
-	}
-	first.Process.Signal(syscall.SIGTERM)
-	first.wantCode(exitSignal + int(syscall.SIGTERM))
-	if s.MustCmd(t, "EXISTS", "lock:job") != int64(0) {
-		t.Error("hold has left the lock")
-	}
+	onEachStore(t, func(t *testing.T, s *place) {
+		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
+		first.says("held")
+		second := begin(t, s.URL(), "run", "job", "--", "true")
+		eventually(t, "it queues", func() bool { return s.waiting("job") == 1 })
+		second.Process.Signal(syscall.SIGHUP)
+		second.wantCode(exitSignal + int(syscall.SIGHUP))
+		if s.waiting("job") != 0 {
+			t.Error("it has left its place in the queue")
+		}
+		first.Process.Signal(syscall.SIGTERM)
+		first.wantCode(exitSignal + int(syscall.SIGTERM))
+		if s.held("job") {
+			t.Error("hold has left the lock")
+		}
+	})
 }
 
 // Fifty processes that run one name do it one at a time, in the order in which they came.
+//
+// Not parallel: a hundred processes are enough for a machine.
 func TestFifty(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	log := filepath.Join(t.TempDir(), "log")
-	gate := begin(t, s.URL(), "hold", "--no-stdin", "job")
-	gate.says("held")
-	var all []*program
-	for range 50 {
-		all = append(all, begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "in $DIBS_TOKEN $DIBS_FENCE" >>"$0"; echo "out $DIBS_TOKEN $DIBS_FENCE" >>"$0"`, log))
-	}
-	queue := "{lock:job}:dibs:queue"
-	eventually(t, "all queue", func() bool { return s.MustCmd(t, "ZCARD", queue) == int64(50) })
-	places, _ := s.MustCmd(t, "ZRANGE", queue, "0", "-1").([]any)
-	gate.Process.Signal(syscall.SIGTERM)
-	for _, p := range all {
-		p.wantCode(0)
-	}
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if len(lines) != 100 {
-		t.Fatalf("%d lines, want 100", len(lines))
-	}
-	var last uint64
-	for i, place := range places {
-		in, out := strings.Fields(lines[2*i]), strings.Fields(lines[2*i+1])
-		fence, err := strconv.ParseUint(in[2], 10, 64)
-		if in[0] != "in" || out[0] != "out" || in[1] != out[1] || err != nil || fence <= last {
-			t.Fatalf("entry %d: %v, %v after fence %d", i, in, out, last)
+	inTurn(t, func(t *testing.T, s *place) {
+		log := filepath.Join(t.TempDir(), "log")
+		gate := begin(t, s.URL(), "hold", "--no-stdin", "job")
+		gate.says("held")
+		var all []*program
+		for range 50 {
+			all = append(all, begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "in $DIBS_TOKEN $DIBS_FENCE" >>"$0"; echo "out $DIBS_TOKEN $DIBS_FENCE" >>"$0"`, log))
 		}
-		if !strings.HasSuffix(fmt.Sprint(place), " "+in[1]) {
-			t.Errorf("entry %d is %s, want %v", i, in[1], place)
+		eventually(t, "all queue", func() bool { return s.waiting("job") == len(all) })
+		places := s.state("job").Waiters
+		gate.Process.Signal(syscall.SIGTERM)
+		for _, p := range all {
+			p.wantCode(0)
 		}
-		last = fence
-	}
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		if len(lines) != 100 {
+			t.Fatalf("%d lines, want 100", len(lines))
+		}
+		var last uint64
+		for i, place := range places {
+			in, out := strings.Fields(lines[2*i]), strings.Fields(lines[2*i+1])
+			fence, err := strconv.ParseUint(in[2], 10, 64)
+			if in[0] != "in" || out[0] != "out" || in[1] != out[1] || err != nil || fence <= last {
+				t.Fatalf("entry %d: %v, %v after fence %d", i, in, out, last)
+			}
+			if place.Token != in[1] {
+				t.Errorf("entry %d is %s, want %s", i, in[1], place.Token)
+			}
+			last = fence
+		}
+	})
 }
 
 // A run inside a run has its own lock and its own group; who kills the outer one ends
 // both commands.
 func TestNested(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	dir := t.TempDir()
-	if err := os.Symlink(self(t), filepath.Join(dir, "dibs")); err != nil {
-		t.Fatal(err)
-	}
-	p := prepare(t, s.URL(), "run", "outer", "--", "sh", "-c", `echo "outer $DIBS_NAME $DIBS_FENCE"; dibs run inner -- sh -c 'echo "inner $DIBS_NAME $DIBS_FENCE"; `+family+`'`)
-	p.Env[0] = "PATH=" + dir + ":" + os.Getenv("PATH")
-	p.begin()
-	pids := p.pids()
-	outer, inner := strings.Fields(p.says("outer")), strings.Fields(p.says("inner"))
-	if outer[0] != "outer" || inner[0] != "inner" || outer[1] == inner[1] {
-		t.Errorf("the commands see %v and %v", outer, inner)
-	}
-	p.Process.Kill()
-	eventually(t, "all dead", func() bool { return !anyAlive(pids) })
-	if s.MustCmd(t, "EXISTS", "lock:outer", "lock:inner") != int64(2) {
-		t.Error("a lock was free too early")
-	}
+	onEachStore(t, func(t *testing.T, s *place) {
+		dir := t.TempDir()
+		if err := os.Symlink(self(t), filepath.Join(dir, "dibs")); err != nil {
+			t.Fatal(err)
+		}
+		p := prepare(t, s.URL(), "run", "outer", "--", "sh", "-c", `echo "outer $DIBS_NAME $DIBS_FENCE"; dibs run inner -- sh -c 'echo "inner $DIBS_NAME $DIBS_FENCE"; `+family+`'`)
+		p.Env[0] = "PATH=" + dir + ":" + os.Getenv("PATH")
+		p.begin()
+		pids := p.pids()
+		outer, inner := strings.Fields(p.says("outer")), strings.Fields(p.says("inner"))
+		if outer[0] != "outer" || inner[0] != "inner" || outer[1] == inner[1] {
+			t.Errorf("the commands see %v and %v", outer, inner)
+		}
+		p.Process.Kill()
+		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
+		if !s.held("outer") || !s.held("inner") {
+			t.Error("a lock was free too early")
+		}
+	})
 }
 
 func self(t *testing.T) string {
@@ -504,22 +561,22 @@ func guardOf(t *testing.T, p *program, other string) string {
 
 // dibs works without a home, a terminal, or open standard files.
 func TestBare(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	mark := filepath.Join(t.TempDir(), "mark")
-	p := prepare(t, s.URL(), "run", "job", "--", "/bin/sh", "-c", `echo "$DIBS_NAME" >"$0"`, mark)
-	p.Env = []string{"DIBS_URL=" + s.URL(), hasty}
-	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
-	p.begin()
-	p.wantCode(0)
-	closed := exec.Command("/bin/sh", "-c", `exec "$0" "$@" <&- >&- 2>&-`, "dibs", "run", "job", "--", "/bin/sh", "-c", `[ "$DIBS_NAME" = job ]`)
-	closed.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + linked(t), hasty}
-	if err := closed.Run(); err != nil {
-		t.Errorf("with closed files: %v", err)
-	}
-	if text, err := os.ReadFile(mark); err != nil || string(text) != "job\n" {
-		t.Errorf("have %q, %v", text, err)
-	}
+	onEachStore(t, func(t *testing.T, s *place) {
+		mark := filepath.Join(t.TempDir(), "mark")
+		p := prepare(t, s.URL(), "run", "job", "--", "/bin/sh", "-c", `echo "$DIBS_NAME" >"$0"`, mark)
+		p.Env = []string{"DIBS_URL=" + s.URL(), patiently, hasty}
+		p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
+		p.begin()
+		p.wantCode(0)
+		closed := exec.Command("/bin/sh", "-c", `exec "$0" "$@" <&- >&- 2>&-`, "dibs", "run", "job", "--", "/bin/sh", "-c", `[ "$DIBS_NAME" = job ]`)
+		closed.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + linked(t), patiently, hasty}
+		if err := closed.Run(); err != nil {
+			t.Errorf("with closed files: %v", err)
+		}
+		if text, err := os.ReadFile(mark); err != nil || string(text) != "job\n" {
+			t.Errorf("have %q, %v", text, err)
+		}
+	})
 }
 
 // linked is a directory with dibs in it.
@@ -563,25 +620,26 @@ func TestBrokenOutput(t *testing.T) {
 
 // hold gives the lock back when its input ends.
 func TestHold(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := prepare(t, s.URL(), "hold", "--ttl", "300ms", "job")
-	in, err := p.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.begin()
-	name, token, fence := fields3(p.says("held"))
-	if have := s.MustCmd(t, "GET", "lock:job"); name != "job" || have != token || fence == "" {
-		t.Errorf("it says %s, %s, %s; the lock has %v", name, token, fence, have)
-	}
-	io.WriteString(in, "more\n")
-	eventually(t, "renewed", func() bool { return s.MustCmd(t, "GET", "lock:job") == token && lived(p) > 600*time.Millisecond })
-	in.Close()
-	p.wantCode(0)
-	if s.MustCmd(t, "EXISTS", "lock:job") != int64(0) {
-		t.Error("the lock is kept")
-	}
+	onEachStore(t, func(t *testing.T, s *place) {
+		p := prepare(t, s.URL(), "hold", "--ttl", "300ms", "job")
+		in, err := p.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.begin()
+		name, token, fence := fields3(p.says("held"))
+		owner := func() string { return s.state("job").Holders[0].Token }
+		if name != "job" || owner() != token || fence == "" {
+			t.Errorf("it says %s, %s, %s; the lock has %s", name, token, fence, owner())
+		}
+		io.WriteString(in, "more\n")
+		eventually(t, "renewed", func() bool { return owner() == token && lived(p) > 600*time.Millisecond })
+		in.Close()
+		p.wantCode(0)
+		if s.held("job") {
+			t.Error("the lock is kept")
+		}
+	})
 }
 
 func fields3(s string) (a, b, c string) {
@@ -598,46 +656,46 @@ func lived(p *program) time.Duration {
 
 // hold ends with whoever has started it, also if the input stays open.
 func TestHoldersParentIsGone(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	sh := exec.Command("/bin/sh", "-c", `dibs hold --no-stdin --ttl 20s job & read line`)
-	sh.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + linked(t), hasty}
-	in, err := sh.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sh.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "held", func() bool { return s.MustCmd(t, "EXISTS", "lock:job") == int64(1) })
-	in.Close()
-	sh.Wait()
-	eventually(t, "given back", func() bool { return s.MustCmd(t, "EXISTS", "lock:job") == int64(0) })
+	onEachStore(t, func(t *testing.T, s *place) {
+		sh := exec.Command("/bin/sh", "-c", `dibs hold --no-stdin --ttl 20s job & read line`)
+		sh.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + linked(t), patiently, hasty}
+		in, err := sh.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sh.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "held", func() bool { return s.held("job") })
+		in.Close()
+		sh.Wait()
+		eventually(t, "given back", func() bool { return !s.held("job") })
+	})
 }
 
 // The leader that is killed is followed by the next one, when its lease is over.
 func TestElect(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	script := `echo "term $DIBS_FENCE"; ` + family
-	first := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
-	term1, err1 := strconv.ParseUint(first.says("term"), 10, 64)
-	second := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
-	pids := first.pids()
-	eventually(t, "it stands by", func() bool { return s.MustCmd(t, "ZCARD", "{lock:boss}:dibs:queue") == int64(1) })
-	first.Process.Kill()
-	term2, err2 := strconv.ParseUint(second.says("term"), 10, 64)
-	if anyAlive(pids) {
-		t.Error("two leaders")
-	}
-	if errors.Join(err1, err2) != nil || term2 <= term1 {
-		t.Errorf("terms %d and %d", term1, term2)
-	}
-	second.Process.Signal(syscall.SIGTERM)
-	second.wantCode(exitSignal + int(syscall.SIGTERM))
-	if s.MustCmd(t, "EXISTS", "lock:boss") != int64(0) {
-		t.Error("the term was not given back")
-	}
+	onEachStore(t, func(t *testing.T, s *place) {
+		script := `echo "term $DIBS_FENCE"; ` + family
+		first := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
+		term1, err1 := strconv.ParseUint(first.says("term"), 10, 64)
+		second := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
+		pids := first.pids()
+		eventually(t, "it stands by", func() bool { return s.waiting("boss") == 1 })
+		first.Process.Kill()
+		term2, err2 := strconv.ParseUint(second.says("term"), 10, 64)
+		if anyAlive(pids) {
+			t.Error("two leaders")
+		}
+		if errors.Join(err1, err2) != nil || term2 <= term1 {
+			t.Errorf("terms %d and %d", term1, term2)
+		}
+		second.Process.Signal(syscall.SIGTERM)
+		second.wantCode(exitSignal + int(syscall.SIGTERM))
+		if s.held("boss") {
+			t.Error("the term was not given back")
+		}
+	})
 }
 
 // A leader that has lost its term stands again.

@@ -78,7 +78,7 @@ func TestScripts(t *testing.T) {
 const quorumTTL = 3 * time.Second
 
 // patience is how long a script waits for what must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // A world is what a script has besides files.
 type world struct {
