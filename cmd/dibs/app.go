@@ -205,7 +205,7 @@ func (a *app) patient() (ctx context.Context, stop func() error) {
 					asked = signalError{n}
 					time.AfterFunc(moment, func() { cancel(asked) })
 				case n == syscall.SIGTSTP:
-					syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // one may always
 				}
 			}
 		}

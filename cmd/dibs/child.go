@@ -119,7 +119,7 @@ func await(pid int, changes chan<- syscall.WaitStatus) {
 }
 
 // signal tells the child and all that it has started.
-func (c *child) signal(s syscall.Signal) { syscall.Kill(-c.group, s) }
+func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.group, s) } // or it is gone
 
 // gone reports whether nothing of the child's group is left, which its guard has left
 // before. Orphans are children of the

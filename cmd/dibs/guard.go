@@ -73,7 +73,7 @@ func guard(args []string, in io.Reader, out io.Writer) int {
 			case word == "until":
 				fuse.Reset(time.Duration(n) - monotonic())
 			case word == "leave":
-				syscall.Setpgid(0, int(n))
+				_ = syscall.Setpgid(0, int(n)) // or there will seem to be something left
 				fmt.Fprintln(out, "left")
 			}
 		}
@@ -93,14 +93,14 @@ func linesOf(in io.Reader) <-chan string {
 
 func killGroup(group int) {
 	if group > 1 {
-		syscall.Kill(-group, syscall.SIGKILL)
+		_ = syscall.Kill(-group, syscall.SIGKILL) // or it is gone
 	}
 }
 
 // monotonic is a clock that all processes share.
 func monotonic() time.Duration {
 	var t unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
 	return time.Duration(t.Nano())
 }
 
@@ -151,7 +151,9 @@ func startGuard(args ...string) (*guardian, error) {
 // answered waits for an answer.
 func (g *guardian) answered() error {
 	const patience = 10 * time.Second // of a machine that has much to do
-	g.answers.SetReadDeadline(time.Now().Add(patience))
+	if err := g.answers.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
 	_, err := g.answers.Read(make([]byte, 16))
 	return err
 }
@@ -171,13 +173,13 @@ func (g *guardian) leave() {
 		return
 	}
 	g.tell("leave %d\n", unix.Getpgrp())
-	g.answered() // or it is dead, and so not in the group
+	_ = g.answered() // or it is dead, and so not in the group
 }
 
 // tell never blocks for long: a guard that is stopped is no reason to stop. If it is
 // dead, another one takes its place.
 func (g *guardian) tell(format string, args ...any) {
-	g.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	_ = g.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a pipe has deadlines
 	if _, err := fmt.Fprintf(g.pipe, format, args...); err == nil || os.IsTimeout(err) {
 		return
 	}
@@ -196,8 +198,8 @@ func (g *guardian) end() {
 	fmt.Fprintln(g.pipe, "done")
 	g.pipe.Close()
 	g.answers.Close()
-	g.cmd.Process.Kill() // if it is stopped
-	g.cmd.Wait()
+	_ = g.cmd.Process.Kill() // if it is stopped
+	_ = g.cmd.Wait()
 }
 
 // A guardSoon is a guard that gets ready while something else is done.

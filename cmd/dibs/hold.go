@@ -104,7 +104,7 @@ func drained(in io.Reader) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		io.Copy(io.Discard, bufio.NewReader(in))
+		_, _ = io.Copy(io.Discard, bufio.NewReader(in)) // an error is an end, too
 	}()
 	return done
 }

@@ -39,7 +39,8 @@ var errNoStore = usageError{errors.New(`no store: say where the locks are
   --url redis://host:6379      or DIBS_URL=redis://host:6379
                                (also rediss://, redis+sentinel://, redis+cluster://, unix://;
                                three or more URLs: a quorum)
-  --local                      or DIBS_URL=local: a file of yours, for this host only`)}
+  --local                      or DIBS_URL=local
+                               (a file of yours, for this host only)`)}
 
 // where returns the URLs that the flags name, or else the environment.
 func (a *app) where() ([]string, error) {
@@ -65,12 +66,12 @@ func (a *app) open() (*opened, error) {
 		return nil, err
 	}
 	o := new(opened)
-	if path, ok := strings.CutPrefix(urls[0], "local:"); ok && len(urls) == 1 {
+	if path, ok := localPath(urls[0]); ok && len(urls) == 1 {
 		return o, a.openLocal(o, path)
 	}
 	var stores []dibs.Store
 	for _, u := range urls {
-		if strings.HasPrefix(u, "local:") {
+		if _, ok := localPath(u); ok {
 			return nil, usage("a local file is no node of a quorum")
 		}
 		s, err := a.openRedis(o, u)
@@ -93,6 +94,14 @@ func (a *app) open() (*opened, error) {
 	}
 	o.where = strings.Join(all, " ")
 	return o, nil
+}
+
+// localPath reads local, or local:PATH.
+func localPath(url string) (path string, ok bool) {
+	if url == "local" {
+		return "", true
+	}
+	return strings.CutPrefix(url, "local:")
 }
 
 func (a *app) openRedis(o *opened, raw string) (dibs.Store, error) {

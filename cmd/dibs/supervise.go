@@ -101,7 +101,7 @@ func (r *running) suspend() {
 		return
 	}
 	r.tty.give(r.tty.own)
-	syscall.Kill(0, syscall.SIGSTOP)
+	_ = syscall.Kill(0, syscall.SIGSTOP) // one may always
 	// The shell has continued us: in the foreground or not.
 	if r.tty.has(r.tty.own) {
 		r.tty.give(r.child.group)

@@ -41,7 +41,7 @@ func (t *tty) has(group int) bool {
 // to those who ignore SIGTTOU.
 func (t *tty) give(group int) {
 	signal.Ignore(syscall.SIGTTOU)
-	unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
+	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) // or the terminal is gone
 }
 
 // close takes the foreground back if the command, which is gone, still has it.
