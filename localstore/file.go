@@ -275,7 +275,7 @@ func (f *file) run(ctx context.Context, until time.Time, begin string, work func
 // asks often: an operation takes a fraction of a millisecond, and nobody is told when it
 // is over.
 func (f *file) insist(ctx context.Context, until time.Time, do func() error) error {
-	const shortest, longest = 50 * time.Microsecond, 2 * time.Millisecond
+	const shortest, longest = 50 * time.Microsecond, 500 * time.Microsecond
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		err := do()
 		if !busy(err) {

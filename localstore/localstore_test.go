@@ -1,10 +1,13 @@
 package localstore_test
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/localstore"
 	"github.com/dibslock/dibs/storetest"
 )
@@ -25,4 +28,26 @@ func open(t *testing.T, path string) *localstore.Store {
 		}
 	})
 	return s
+}
+
+// Many clients do random things, in real time, and are told no contradiction.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	history.Run(t, open(t, filepath.Join(t.TempDir(), "locks.db")), history.Plan{Seed: 1, Ops: 3000})
+}
+
+// Nobody who knows only the interface can make it a node of a quorum.
+func TestNoBallots(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "locks.db"))
+	b := &dibs.Ballot{Ticket: 1, Fence: 1}
+	c := dibs.Claim{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Ballot: b}
+	_, acquire := s.Acquire(t.Context(), c)
+	_, reweigh := s.Reweigh(t.Context(), c)
+	_, release := s.Release(t.Context(), dibs.Release{Name: "n", Token: "t", Ballot: b})
+	for _, err := range []error{acquire, reweigh, release, s.Abandon(t.Context(), c)} {
+		if !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%v, want ErrInvalid", err)
+		}
+	}
 }

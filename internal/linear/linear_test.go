@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/linear"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/localstore"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/redisstore"
 )
@@ -33,6 +35,15 @@ func run(t *testing.T, store dibs.Store) {
 }
 
 func TestMemory(t *testing.T) { run(t, memstore.New()) }
+
+func TestLocal(t *testing.T) {
+	store, err := localstore.Open(filepath.Join(t.TempDir(), "locks.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	run(t, store)
+}
 
 func TestRedis(t *testing.T) {
 	server := redistest.Start(t)

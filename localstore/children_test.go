@@ -1,0 +1,549 @@
+package localstore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/ledger"
+)
+
+// The tests run this binary again, as other processes on the same file.
+
+const roleVar, fileVar = "DIBS_LOCALSTORE_ROLE", "DIBS_LOCALSTORE_FILE"
+
+func TestMain(m *testing.M) {
+	role := roles[os.Getenv(roleVar)]
+	if role == nil {
+		os.Exit(m.Run())
+	}
+	if err := role(os.Getenv(fileVar), bufio.NewReader(os.Stdin)); err != nil {
+		fmt.Println("failed:", err)
+		os.Exit(1)
+	}
+	fmt.Println("done")
+}
+
+// roles are what a child does with a file, told what to do line by line.
+var roles = map[string]func(path string, in *bufio.Reader) error{
+	"crowd":  crowd,
+	"once":   queueOnce,
+	"holder": holder,
+	"mill":   mill,
+	"middle": middle,
+	"write":  writeOnce,
+}
+
+// A child is a process that plays a role.
+type child struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func start(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
+	t.Helper()
+	c := &child{t: t, cmd: exec.Command(os.Args[0])}
+	c.cmd.Env = append(os.Environ(), roleVar+"="+role, fileVar+"="+path)
+	c.cmd.Stderr = os.Stderr
+	for _, f := range adjust {
+		f(c.cmd)
+	}
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.in, c.out = in, bufio.NewScanner(out)
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.kill)
+	return c
+}
+
+// tell writes a line to the child.
+func (c *child) tell(line string) {
+	c.t.Helper()
+	if _, err := fmt.Fprintln(c.in, line); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// says waits for a line of the child that begins so, and returns the rest.
+func (c *child) says(want string) string {
+	c.t.Helper()
+	if !c.out.Scan() {
+		c.t.Fatalf("a child ended (%v), want %q", c.out.Err(), want)
+	}
+	rest, ok := strings.CutPrefix(c.out.Text(), want)
+	if !ok {
+		c.t.Fatalf("a child says %q, want %q", c.out.Text(), want)
+	}
+	return rest
+}
+
+// kill ends the child at once, whatever it does.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}
+
+func openAt(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "state", "locks.db") }
+
+func client(t *testing.T, s *Store, options ...dibs.Option) *dibs.Client {
+	c := dibs.New(s, options...)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+const children, rounds = 24, 15
+
+// crowd locks one name many times, and leaves a trace of it.
+func crowd(path string, in *bufio.Reader) error {
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	s, err := Open(path) // all at once, and the first ones make it
+	if err != nil {
+		return err
+	}
+	c := dibs.New(s)
+	for range rounds {
+		err := c.Mutex("n").Do(context.Background(), func(ctx context.Context) error {
+			return trace(filepath.Dir(path), dibs.Fence(ctx))
+		}, dibs.Wait(time.Minute))
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(c.Close(), s.Close())
+}
+
+// trace fails if another process is inside, and adds a line to the history.
+func trace(dir string, mark uint64) error {
+	inside, err := os.OpenFile(filepath.Join(dir, "inside"), os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("two inside: %w", err)
+	}
+	history, err := os.OpenFile(filepath.Join(dir, "history"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(history, mark)
+	return errors.Join(err, history.Close(), inside.Close(), os.Remove(inside.Name()))
+}
+
+func marks(t *testing.T, path string) (all []uint64) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "history"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.FieldsSeq(string(text)) {
+		n, err := strconv.ParseUint(line, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// Many processes that make the file together lock one name, one at a time, and all of
+// them get it as often as they want.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	var all []*child
+	for range children {
+		all = append(all, start(t, "crowd", path))
+	}
+	for _, c := range all {
+		c.tell("go")
+	}
+	for _, c := range all {
+		c.says("done")
+	}
+	fences := marks(t, path)
+	if len(fences) != children*rounds {
+		t.Errorf("%d times inside, want %d", len(fences), children*rounds)
+	}
+	for i := range fences[1:] {
+		if fences[i+1] <= fences[i] {
+			t.Fatalf("fence %d after %d", fences[i+1], fences[i])
+		}
+	}
+	sound(t, path)
+}
+
+// sound checks that nothing is wrong with a file, and that no socket of the dead is needed.
+func sound(t *testing.T, path string) {
+	t.Helper()
+	s := openAt(t, path)
+	var verdict string
+	if err := s.file.conn.QueryRowContext(t.Context(), "pragma integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("the file: %s, %v", verdict, err)
+	}
+}
+
+// queueOnce says when it stands in line, and leaves its number when it is served.
+func queueOnce(path string, in *bufio.Reader) error {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	number, err := strconv.ParseUint(strings.TrimSpace(line), 10, 64)
+	if err != nil {
+		return err
+	}
+	s, err := Open(path)
+	if err != nil {
+		return err
+	}
+	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { fmt.Println("waits") }}
+	c := dibs.New(s, dibs.Observe(hooks))
+	lease, err := c.Mutex("n").Lock(context.Background(), dibs.Wait(time.Minute))
+	if err != nil {
+		return err
+	}
+	return errors.Join(trace(filepath.Dir(path), number), lease.Unlock(), c.Close(), s.Close())
+}
+
+// Processes are served in the order in which they came.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	c := client(t, openAt(t, path))
+	lease, err := c.Mutex("n").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*child
+	for range children {
+		all = append(all, start(t, "once", path))
+	}
+	for i, c := range all {
+		c.tell(strconv.Itoa(i))
+		c.says("waits")
+	}
+	if err := lease.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		c.says("done")
+	}
+	for i, mark := range marks(t, path) {
+		if mark != uint64(i) {
+			t.Fatalf("served in the order %d", marks(t, path))
+		}
+	}
+}
+
+// holder holds until it is killed.
+func holder(path string, _ *bufio.Reader) error {
+	s, err := Open(path)
+	if err != nil {
+		return err
+	}
+	lease, err := dibs.New(s).Mutex("n").Lock(context.Background(), dibs.TTL(shortTTL))
+	if err != nil {
+		return err
+	}
+	fmt.Println("holds", lease.Fence())
+	select {}
+}
+
+const shortTTL = 500 * time.Millisecond
+
+// What a killed process held is free when its TTL is over, and not before.
+func TestHolderIsKilled(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	s := openAt(t, path)
+	killed := start(t, "holder", path)
+	fence, err := strconv.ParseUint(strings.TrimSpace(killed.says("holds")), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed.kill()
+	state, err := s.Inspect(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, left := time.Now(), time.Duration(0)
+	for _, h := range state.Holders { // none if this machine was very slow
+		left = h.Remaining
+	}
+	lease, err := client(t, s).Mutex("n").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < left-20*time.Millisecond || left > shortTTL {
+		t.Errorf("free after %v, with %v left", took, left)
+	}
+	if lease.Fence() <= fence {
+		t.Errorf("fence %d after %d", lease.Fence(), fence)
+	}
+	// Its socket is removed by those who come later, but not while it may be new.
+	box, err := os.ReadDir(s.post.dir)
+	if err != nil || len(box) != 2 {
+		t.Fatalf("sockets %v, %v: want that of the dead and ours", box, err)
+	}
+	old := time.Now().Add(-time.Hour)
+	for _, b := range box {
+		if err := os.Chtimes(filepath.Join(s.post.dir, b.Name()), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.post.tidy()
+	if box, err := os.ReadDir(s.post.dir); err != nil || len(box) != 1 {
+		t.Fatalf("sockets %v, %v: want ours", box, err)
+	}
+}
+
+// A killed process that waited is passed over when it has given no sign of life for long
+// enough, and a hand-off to it ends as soon.
+func TestWaiterIsKilled(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	c := client(t, openAt(t, path))
+	lease, err := c.Mutex("n").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := start(t, "once", path)
+	killed.tell("0")
+	killed.says("waits")
+	killed.kill()
+	if err := lease.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if _, err = c.Mutex("n").Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > dibs.ClaimTTL+2*time.Second {
+		t.Errorf("served after %v", took)
+	}
+}
+
+// mill does as many operations as it can, on names of its own and one of all.
+func mill(path string, _ *bufio.Reader) error {
+	s, err := Open(path)
+	if err != nil {
+		return err
+	}
+	fmt.Println("grinds")
+	for i := uint64(1); ; i++ {
+		me := fmt.Sprintf("mill:%d:%d", os.Getpid(), i)
+		claim := dibs.Claim{
+			Name: "all", With: []string{fmt.Sprint("own:", i%7), fmt.Sprint("more:", i%5)}, Token: me, Client: "mill",
+			TTL: 100 * time.Millisecond, Weight: 1, Limit: 1, Queue: i%3 == 0,
+		}
+		answer, err := s.Acquire(context.Background(), claim)
+		if err == nil && answer.Held && i%2 == 0 {
+			err = s.Abandon(context.Background(), claim)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Processes that are killed at any instant leave a file that works, and nothing half done.
+func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	const kills = 15
+	path := newFile(t)
+	s := openAt(t, path)
+	last := uint64(0)
+	for i := range kills {
+		a, b := start(t, "mill", path), start(t, "mill", path)
+		a.says("grinds")
+		b.says("grinds")
+		// However many operations of ours: no instant is as good as another.
+		for range i {
+			last = takeAndFree(t, s, "mine", last)
+		}
+		a.kill()
+		last = takeAndFree(t, s, "mine", last)
+		b.kill()
+		last = takeAndFree(t, s, "mine", last)
+		wantWhole(t, s)
+	}
+	sound(t, path)
+	for _, name := range []string{"all", "own:0", "more:0"} { // all leases end
+		if _, err := client(t, s).Mutex(name).Lock(t.Context(), dibs.Wait(20*time.Second)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// takeAndFree takes a name that nobody else wants, and gives it back.
+func takeAndFree(t *testing.T, s *Store, name string, last uint64) uint64 {
+	t.Helper()
+	c := claimOn(name, "me")
+	answer, err := s.Acquire(t.Context(), c)
+	if err != nil || !answer.Held || answer.Fence <= last {
+		t.Fatalf("%+v, %v after fence %d", answer, err, last)
+	}
+	if held, err := s.Release(t.Context(), dibs.Release{Name: name, Token: c.Token, Until: c.Until}); !held || err != nil {
+		t.Fatalf("release: %v, %v", held, err)
+	}
+	return answer.Fence
+}
+
+func claimOn(name, token string) dibs.Claim {
+	return dibs.Claim{
+		Name: name, Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(20 * time.Second),
+	}
+}
+
+// wantWhole checks that sets of names are held as a whole.
+func wantWhole(t *testing.T, s *Store) {
+	t.Helper()
+	err := s.read(t.Context(), task{op: "test", until: time.Now().Add(20 * time.Second)}, func(l *ledger.Ledger, _ ledger.Now) error {
+		holds := make(map[string]int)
+		for _, e := range l.Names {
+			for _, h := range e.Holders {
+				holds[h.Token]++
+			}
+		}
+		for token, n := range holds {
+			if n != 3 {
+				t.Errorf("%s holds %d names, want 3", token, n)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// middle stops in the middle of a transaction.
+func middle(path string, in *bufio.Reader) error {
+	s, err := Open(path)
+	if err != nil {
+		return err
+	}
+	return s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *ledger.Ledger, now ledger.Now) error {
+		for _, name := range []string{"n", "m"} {
+			if _, _, err := l.Acquire(claimOn(name, "killed"), now); err != nil {
+				return err
+			}
+		}
+		if err := s.file.save(l, nil); err != nil {
+			return err
+		}
+		fmt.Println("in the middle")
+		_, err := in.ReadString('\n')
+		return err
+	})
+}
+
+// While a process hangs in the middle of an operation the others wait until their
+// deadlines. When it is killed, what it has not finished never was.
+func TestKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	s := openAt(t, path)
+	hangs := start(t, "middle", path)
+	hangs.says("in the middle")
+
+	const limit = 200 * time.Millisecond
+	late := claimOn("n", "late")
+	for what, ask := range map[string]func() error{
+		"acquire": func() error {
+			late.Until = time.Now().Add(limit)
+			_, err := s.Acquire(t.Context(), late)
+			return err
+		},
+		"release": func() error {
+			_, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: "me", Until: time.Now().Add(limit)})
+			return err
+		},
+		"abandon": func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			return s.Abandon(ctx, late)
+		},
+		"extend": func() error { // no deadline of its own
+			return s.Extend(t.Context(), []dibs.Hold{{Name: "n", Token: "me", TTL: time.Minute}})[0]
+		},
+	} {
+		begin := time.Now()
+		err := ask()
+		var u *dibs.UnavailableError
+		if took := time.Since(begin); !errors.As(err, &u) || u.Refused || took < limit || took > 5*time.Second {
+			t.Errorf("%s: %v after %v, want ErrUnavailable after the deadline", what, err, took)
+		}
+	}
+	if _, err := s.Inspect(t.Context(), "n"); err != nil {
+		t.Errorf("inspect, which needs to wait for nobody: %v", err)
+	}
+	if _, err := Open(path); err != nil {
+		t.Errorf("open, which needs to wait for nobody: %v", err)
+	}
+
+	served := make(chan error, 1)
+	go func() {
+		answer, err := s.Acquire(t.Context(), claimOn("n", "me"))
+		if err == nil && !answer.Held {
+			err = fmt.Errorf("%+v, want held", answer)
+		}
+		served <- err
+	}()
+	hangs.kill()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	takeAndFree(t, s, "m", 0)
+	sound(t, path)
+}
+
+// writeOnce takes a name once, and says what came of it.
+func writeOnce(path string, _ *bufio.Reader) error {
+	s, err := Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = s.Acquire(context.Background(), claimOn("n", "child"))
+	return errors.Join(err, s.Close())
+}
+
+// nobody makes a child run as a user without rights, where that can be done.
+func nobody(t *testing.T) func(*exec.Cmd) {
+	if os.Geteuid() != 0 {
+		return func(*exec.Cmd) {}
+	}
+	return func(c *exec.Cmd) {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+}

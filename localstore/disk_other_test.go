@@ -1,0 +1,9 @@
+//go:build !linux
+
+package localstore
+
+import "errors"
+
+func mountSmall(string) error { return errors.ErrUnsupported }
+
+func unmount(string) error { return nil }

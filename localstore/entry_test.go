@@ -1,0 +1,89 @@
+package localstore
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/ledger"
+)
+
+// What is written is read again as it was.
+func TestEntry(t *testing.T) {
+	t.Parallel()
+	want := `{"h":[{"t":"a","c":"c","w":2,"f":7,"x":60000000000}],"q":[{"t":"b","c":"d","w":1,"l":1,"d":5000000000,"s":true,"n":9,"j":1,"x":2}]}`
+	e, err := decode([]byte(want))
+	must(t, err)
+	text, err := encode(e)
+	must(t, err)
+	if string(text) != want {
+		t.Errorf("%s, want %s", text, want)
+	}
+}
+
+// An entry that can be read can be worked with, and is written as it was read.
+func FuzzEntry(f *testing.F) {
+	for _, seed := range []string{
+		`{"h":[{"t":"a","c":"c","w":1,"a":true,"f":7,"x":60000000000}]}`,
+		`{"h":[{"t":"a","c":"c","w":2,"f":7,"x":1}],"q":[{"t":"b","c":"d","w":1,"l":2147483647,"d":5000000000,"n":9,"j":1,"x":2}]}`,
+		`{"q":[{"t":"b","c":"d","w":1,"l":1,"d":1,"s":true,"n":9,"j":1,"x":9223372036854775807}]}`,
+		`{}`, `null`, `[]`, ``, `{"h":null}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e, err := decode(text)
+		if err != nil {
+			return
+		}
+		once, err := encode(e)
+		must(t, err)
+		again, err := decode(once)
+		must(t, err)
+		twice, err := encode(again)
+		must(t, err)
+		if !bytes.Equal(once, twice) {
+			t.Fatalf("%s, then %s", once, twice)
+		}
+		work(t, again)
+	})
+}
+
+// work runs each operation on an entry.
+func work(t *testing.T, e *ledger.Entry) {
+	t.Helper()
+	l := ledger.New()
+	l.Names["n"] = e
+	now := ledger.Now{At: time.Minute, Wall: time.Now()}
+	c := claimOn("n", "me")
+	if _, _, err := l.Acquire(c, now); err != nil {
+		t.Fatal(err)
+	}
+	l.Inspect("n", now)
+	l.Reweigh(c, now)
+	l.Extend([]dibs.Hold{{Name: "n", Token: "a", TTL: time.Minute}}, now)
+	l.Release(dibs.Release{Name: "n", Token: "a", Keep: time.Second}, now)
+	l.Break("n", 7, now)
+	l.Abandon(c, now)
+	for _, e := range l.Names {
+		text, err := encode(e)
+		must(t, err)
+		if _, err := decode(text); err != nil {
+			t.Fatalf("what was made of it cannot be read: %v: %s", err, text)
+		}
+	}
+}
+
+// No datagram, whoever sent it, is more than a hint.
+func FuzzNotes(f *testing.F) {
+	f.Add([]byte(`[{"k":1,"t":"a","f":7,"n":9}]`))
+	f.Add([]byte(`[{"k":4}]`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, e := range unpack(text) {
+			if e.Kind != dibs.Granted && e.Kind != dibs.Look && e.Kind != dibs.Broken || e.Err != nil {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}

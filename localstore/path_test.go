@@ -1,0 +1,56 @@
+package localstore
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestPath(t *testing.T) {
+	t.Parallel()
+	const tail = "/.local/state/dibs/locks.db"
+	for _, c := range []struct {
+		env  map[string]string
+		want string
+	}{
+		{map[string]string{"XDG_STATE_HOME": "/state", "HOME": "/home"}, "/state/dibs/locks.db"},
+		{map[string]string{"XDG_STATE_HOME": "state", "HOME": "/home"}, "/home" + tail},
+		{map[string]string{"HOME": "/home"}, "/home" + tail},
+	} {
+		if path, err := Path(func(name string) string { return c.env[name] }); err != nil || path != c.want {
+			t.Errorf("%v: %q, %v, want %q", c.env, path, err, c.want)
+		}
+	}
+	path, err := Path(func(string) string { return "" })
+	if home, none := homeOf(os.Getuid()); none == nil {
+		if err != nil || path != home+tail {
+			t.Errorf("without HOME: %q, %v", path, err)
+		}
+	} else if err == nil || !strings.Contains(err.Error(), "set HOME") {
+		t.Errorf("%v: want to be told what to set", err)
+	}
+	if _, err := homeOf(987654321); err == nil {
+		t.Error("nobody has a home")
+	}
+}
+
+// The file and its directories are for this user alone.
+func TestModes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a", "b", "locks.db")
+	s := openAt(t, path)
+	takeAndFree(t, s, "n", 0)
+	for _, file := range []string{path, path + "-wal", path + "-shm", path + ".push", filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
+		info, err := os.Stat(file)
+		if err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %v, %v", file, info.Mode(), err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(path, link))
+	other := openAt(t, link)
+	if other.file.path != s.file.path || other.post.dir != s.post.dir {
+		t.Errorf("%s and %s of one file", other.file.path, s.file.path)
+	}
+}
