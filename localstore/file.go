@@ -26,6 +26,7 @@ type file struct {
 	clock    clock
 	turn     chan struct{} // full while an operation uses what follows
 	shut     bool
+	gate     *gate
 	db       *sql.DB
 	conn     *sql.Conn
 	prepared map[string]*sql.Stmt
@@ -54,6 +55,7 @@ func openFile(path string, c clock) (*file, error) {
 	if err := f.locate(); err != nil {
 		return nil, f.explain(err)
 	}
+	f.gate = newGate(f.path)
 	if err := f.connect(); err != nil {
 		_ = f.close() // nothing was done
 		return nil, f.explain(err)
@@ -110,24 +112,25 @@ func (f *file) connect() (err error) {
 	if f.conn, err = f.db.Conn(context.Background()); err != nil {
 		return err
 	}
-	return f.insist(context.Background(), time.Now().Add(opening), f.prepare)
+	until := time.Now().Add(opening)
+	return f.insist(context.Background(), until, func() error { return f.prepare(until) })
 }
 
 // prepare makes sure that the file is what it has to be.
-func (f *file) prepare() error {
+func (f *file) prepare(until time.Time) error {
 	fresh, err := f.known()
 	if err != nil {
 		return err
 	}
 	if fresh {
-		if err := f.create(); err != nil {
+		if err := f.create(until); err != nil {
 			return err
 		}
 	}
 	if err := f.script("pragma synchronous = normal"); err != nil {
 		return err
 	}
-	return f.reboot()
+	return f.reboot(until)
 }
 
 // known reports whether the file is empty, and an error if it is not ours.
@@ -150,7 +153,7 @@ func (f *file) known() (fresh bool, err error) {
 }
 
 // create makes an empty database ours. Others may be about to do the same.
-func (f *file) create() error {
+func (f *file) create(until time.Time) error {
 	var mode string
 	if err := f.conn.QueryRowContext(context.Background(), "pragma journal_mode = wal").Scan(&mode); err != nil {
 		return err
@@ -158,7 +161,7 @@ func (f *file) create() error {
 	if mode != "wal" {
 		return f.fault(trouble, errors.New("its file system knows no shared memory"))
 	}
-	return f.within("begin immediate", func() error {
+	return f.transact(context.Background(), until, writing, func() error {
 		if fresh, err := f.known(); !fresh || err != nil {
 			return err
 		}
@@ -167,12 +170,12 @@ func (f *file) create() error {
 }
 
 // reboot drops what another boot has left behind: none of its processes lives.
-func (f *file) reboot() error {
+func (f *file) reboot(until time.Time) error {
 	boot, _, err := f.state()
 	if err != nil || boot == f.clock.boot {
 		return err
 	}
-	return f.within("begin immediate", func() error {
+	return f.transact(context.Background(), until, writing, func() error {
 		if boot, _, err := f.state(); err != nil || boot == f.clock.boot {
 			return err
 		}
@@ -190,6 +193,7 @@ func (f *file) close() error {
 		return nil
 	}
 	f.shut = true
+	f.gate.close()
 	var errs []error
 	for _, s := range f.prepared {
 		errs = append(errs, s.Close())
@@ -203,7 +207,7 @@ func (f *file) close() error {
 // change has the ledger decide on some names, and writes what has changed. It writes
 // nothing if op fails, or after until.
 func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*ledger.Ledger, ledger.Now) error) error {
-	return f.run(ctx, until, "begin immediate", func() error {
+	return f.run(ctx, until, writing, func() error {
 		now := f.now()
 		if err := f.exec("delete from entries where ends <= ?", int64(now.At)); err != nil {
 			return err
@@ -235,7 +239,7 @@ var errLate = errors.New("it came too late, and nothing was done")
 
 // read has the ledger tell of some names, or of all if names is nil.
 func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*ledger.Ledger, ledger.Now) error) error {
-	return f.run(ctx, until, "begin", func() error {
+	return f.run(ctx, until, reading, func() error {
 		l, _, err := f.load(names)
 		if err != nil {
 			return err
@@ -245,6 +249,12 @@ func (f *file) read(ctx context.Context, until time.Time, names []string, op fun
 }
 
 func (f *file) now() ledger.Now { return ledger.Now{At: f.clock.now(), Wall: time.Now()} }
+
+// How a transaction begins. Who reads waits for nobody.
+const (
+	reading = "begin"
+	writing = "begin immediate"
+)
 
 // run waits for its turn, here and among the processes, and runs a transaction.
 func (f *file) run(ctx context.Context, until time.Time, begin string, work func() error) error {
@@ -264,18 +274,33 @@ func (f *file) run(ctx context.Context, until time.Time, begin string, work func
 	if now, err := os.Stat(f.path); err != nil || !os.SameFile(now, f.identity) {
 		return f.fault(moved, err)
 	}
-	err := f.insist(ctx, until, func() error { return f.exec(begin) })
-	if err == nil {
-		err = f.finish(work())
-	}
-	return f.explain(err)
+	return f.explain(f.transact(ctx, until, begin, work))
 }
 
-// insist does what a busy file refuses again, until it is done or its time is over. It
-// asks often: an operation takes a fraction of a millisecond, and nobody is told when it
-// is over.
+func (f *file) transact(ctx context.Context, until time.Time, begin string, work func() error) error {
+	if begin == writing {
+		if !f.gate.enter(ctx, until) {
+			return cmp.Or(context.Cause(ctx), f.late())
+		}
+		defer f.gate.leave()
+	}
+	if err := f.insist(ctx, until, func() error { return f.exec(begin) }); err != nil {
+		return err
+	}
+	err := work()
+	if err == nil {
+		err = f.exec("commit")
+	}
+	if err != nil {
+		_ = f.exec("rollback") // a full disk may have ended it already
+	}
+	return err
+}
+
+// insist does what a busy file refuses again, until it is done or its time is over. That
+// is rare: others come through the gate, unless they open or close the file, or are no dibs.
 func (f *file) insist(ctx context.Context, until time.Time, do func() error) error {
-	const shortest, longest = 50 * time.Microsecond, 500 * time.Microsecond
+	const shortest, longest = 50 * time.Microsecond, 2 * time.Millisecond
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		err := do()
 		if !busy(err) {
@@ -294,27 +319,6 @@ func (f *file) insist(ctx context.Context, until time.Time, do func() error) err
 }
 
 func (f *file) late() error { return &fault{f.path, occupied, nil, false} }
-
-// within runs work in a transaction of its own.
-func (f *file) within(begin string, work func() error) error {
-	if err := f.exec(begin); err != nil {
-		return err
-	}
-	return f.finish(work())
-}
-
-// finish ends a transaction: all of it is kept, or nothing.
-func (f *file) finish(err error) error {
-	if err == nil {
-		err = f.exec("commit")
-	}
-	if err == nil {
-		return nil
-	}
-	// A full disk may have ended it already, and then there is none.
-	_ = f.exec("rollback")
-	return err
-}
 
 // load reads the entries of some names, or of all if names is nil, and returns what they
 // were beside the ledger.

@@ -1,0 +1,27 @@
+//go:build unix
+
+package localstore
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockNow reports whether it got the lock, or that there is none to wait for.
+func lockNow(f *os.File) bool {
+	return !errors.Is(flock(f, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+func lockInTurn(f *os.File) { _ = flock(f, unix.LOCK_EX) }
+
+func unlock(f *os.File) { _ = flock(f, unix.LOCK_UN) }
+
+func flock(f *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
