@@ -82,13 +82,11 @@ type event struct {
 	Fence    uint64    `json:"fence,omitempty"`
 	Holder   string    `json:"holder,omitempty"`
 	Position int       `json:"position,omitempty"`
-	TTL      int64     `json:"ttl_ms,omitempty"`
 	Waited   int64     `json:"waited_ms,omitempty"`
 	Held     int64     `json:"held_ms,omitempty"`
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Label    string    `json:"label,omitempty"`
-	Signal   string    `json:"signal,omitempty"`
 	Error    string    `json:"error,omitempty"`
 	Code     int       `json:"code,omitempty"`
 }
