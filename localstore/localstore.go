@@ -7,9 +7,10 @@
 // other that use two files; see Path. Containers share a lock if they share the
 // directory of the file, the kernel and its clocks (no time namespace of their own).
 //
-// The file is an SQLite database. Next to it lie its log and index (-wal, -shm), and a
-// directory of sockets (.push) by which processes tell each other that a lock was handed
-// on. All of them belong together: move, copy or delete them only while nobody uses them.
+// The file is an SQLite database. Next to it lie its log and index (-wal, -shm), the queue
+// of those who write (.turn), and a directory of sockets (.push) by which processes tell
+// each other that a lock was handed on; that one is in /tmp if its path would be too long.
+// All of them belong together: move, copy or delete them only while nobody uses them.
 // A process may be killed at any instant: what it held ends with its TTL, what it did not
 // finish never was. All leases end when the machine is restarted, and fences grow across
 // that, also after a loss of power.
@@ -56,7 +57,9 @@ func open(path string, c clock) (*Store, error) {
 }
 
 // Close closes the file, after the operation that is under way; those that come later are
-// refused. A Watch ends with its context, as before. What is held stays held.
+// refused. A Watch ends with its context, as before. What is held stays held. The last
+// process to close the file waits for the disk, some milliseconds; one that ends need not
+// close it.
 func (s *Store) Close() error { return s.file.close() }
 
 // operation bounds what has no deadline of its own.

@@ -31,7 +31,7 @@ const longest = 104
 func newPost(file string) post {
 	dir := file + ".push"
 	if len(filepath.Join(dir, box(""))) >= longest {
-		dir = filepath.Join("/tmp", "dibs-"+short(file))
+		dir = "/tmp/dibs-" + short(file)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return post{}

@@ -116,3 +116,35 @@ func TestSocketsGo(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
+
+// The socket of a process that was killed is removed by whoever finds it, but not while
+// it may be one that is being made, and no living one is.
+func TestDeadSockets(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, newFile(t))
+	events, _ := listening(t, s, "alive", 10)
+	find := map[string]func(){
+		"by a message":  func() { s.post.send([]ledger.Message{grant("dead", "token")}) },
+		"by a newcomer": func() { s.post.tidy() },
+	}
+	for how, find := range find {
+		dead := filepath.Join(s.post.dir, box("dead"))
+		conn, err := listen(dead)
+		must(t, err)
+		must(t, conn.Close()) // the file stays, as after a kill
+		find()
+		if _, err := os.Lstat(dead); err != nil {
+			t.Errorf("found %s: gone, though it may be new: %v", how, err)
+		}
+		old := time.Now().Add(-time.Hour)
+		for _, client := range []string{"dead", "alive"} {
+			must(t, os.Chtimes(filepath.Join(s.post.dir, box(client)), old, old))
+		}
+		find()
+		if _, err := os.Lstat(dead); err == nil {
+			t.Errorf("found %s: still there", how)
+		}
+	}
+	s.post.send([]ledger.Message{grant("alive", "token")})
+	<-events
+}

@@ -3,7 +3,8 @@
 //
 // The house has a ground floor, which is the root package and knows only the
 // standard library; a first floor of stores, which know only the ground; a
-// second floor of doors to the world, each beside the one library it opens to;
+// second floor of doors to the world, each beside the one library it opens to (or
+// the one database that it keeps claims in);
 // and a roof of programs, which may use everything below. Imports point down,
 // and neighbours meet only in tests. ARCHITECTURE.md draws it and says why.
 //
