@@ -34,7 +34,7 @@ const (
 	damaged   = "it is damaged: stop what uses it, and move it and its -wal and -shm away: a new one is made"
 	foreign   = "it is not a file of dibs: name another one"
 	noFile    = "it is a directory or a device: name a file"
-	occupied  = "another process kept it busy until the deadline: see which one is stopped, or hangs in the middle of an operation"
+	occupied  = "it was busy until the deadline: see which process that uses it is stopped, or hangs in the middle of an operation"
 	trouble   = "it cannot be read or written"
 	moved     = "it was moved, deleted or replaced since it was opened: start this program again"
 	elsewhere = "another machine, or another boot of this one, uses it too: these locks exclude on one machine only: name a file that is not shared"
