@@ -374,8 +374,8 @@ func (q *call) ask() error {
 		if refused(err) || final(err) || q.ctx.Err() != nil || !time.Now().Before(end) {
 			return err
 		}
-		// A try that could only come too late would say so, and not what is wrong.
-		if d := backoff(try); time.Until(end) <= d || !pause(q.ctx, d) {
+		// A try that has hardly any time would say so, and not what is wrong.
+		if d := backoff(try); time.Until(end) <= 2*d || !pause(q.ctx, d) || !time.Now().Before(end) {
 			return err
 		}
 	}
