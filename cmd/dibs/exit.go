@@ -19,7 +19,17 @@ const (
 	exitCannotRun = 126 // found, and not to be run
 	exitNotFound  = 127
 	exitSignal    = 128 // and the signal's number
-	codesForHelp  = `Exit codes: those of COMMAND, and 128+N if signal N ended it; 75 busy; 76 the lock was lost; 124 --max-hold is over; 125 the store, or dibs itself: COMMAND was not run; 126 COMMAND cannot be run; 127 there is none; 64 the command line.`
+
+	codesForHelp = `Exit codes:
+
+    those of COMMAND, and 128+N if signal N ended it
+    64   the command line makes no sense
+    75   the name is taken
+    76   the lock was lost, even if COMMAND ended well
+    124  --max-hold is over
+    125  the store, or dibs itself: COMMAND was not run
+    126  COMMAND cannot be run
+    127  there is no COMMAND of that name`
 )
 
 // A usageError is one of the command line.
