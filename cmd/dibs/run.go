@@ -160,7 +160,7 @@ func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 	case errors.Is(reason, errMaxHold):
 		return exitWith(exitMaxHold, fmt.Errorf("%w, the command was ended", reason))
 	case reason != nil && !errors.Is(reason, dibs.ErrLost):
-		return reason // it was not run
+		return errors.Join(reason, unlessLost(err)) // it was not run
 	case reason != nil:
 		return exitWith(exitLost, fmt.Errorf("%w; the command ended with code %d", reason, code))
 	case err != nil:
