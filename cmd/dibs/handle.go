@@ -52,8 +52,10 @@ func (a *app) acquireVerb() *cobra.Command {
 has passed, unless dibs renew is called before. dibs run is safer wherever it can be used.
 
 The output is for eval in a shell; it sets DIBS_NAME, DIBS_TOKEN and DIBS_FENCE, which renew
-and release then find. With --json it is an object.`,
-		Example: `  eval "$(dibs acquire --ttl 10m deploy)" || exit
+and release then find. Write it as below: in eval "$(dibs acquire …)" the exit code is lost,
+and the script goes on without the lock. With --json it is an object.`,
+		Example: `  held=$(dibs acquire --ttl 10m deploy) || exit
+  eval "$held"
   ./build.sh && dibs renew && ./deploy.sh
   dibs release`,
 		Args: exactlyOne,
