@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -42,7 +43,7 @@ import (
 const guardVerb = "guard"
 
 // guard is the whole program of the guard.
-func guard(args []string, in io.Reader, out io.Writer) int {
+func guard(args []string, in *os.File, out io.Writer) int {
 	for n := syscall.Signal(1); n <= mostSignals; n++ {
 		if forwarded(n) {
 			signal.Ignore(n)
@@ -54,41 +55,51 @@ func guard(args []string, in io.Reader, out io.Writer) int {
 		group, _ = strconv.Atoi(args[0])
 	}
 	fmt.Fprintln(out, "ready")
-	lines := linesOf(in)
-	fuse := time.NewTimer(time.Hour)
-	fuse.Stop()
+	lines, until := bufio.NewReader(in), never
 	for {
-		select {
-		case <-fuse.C:
+		if lines.Buffered() == 0 && !said(in, until) {
 			killGroup(group)
-		case line, more := <-lines:
-			word, rest, _ := strings.Cut(line, " ")
-			n, _ := strconv.ParseInt(rest, 10, 64)
-			switch {
-			case !more:
-				killGroup(group)
-				return 0
-			case word == "done":
-				return 0
-			case word == "until":
-				fuse.Reset(time.Duration(n) - monotonic())
-			case word == "leave":
-				_ = syscall.Setpgid(0, int(n)) // or there will seem to be something left
-				fmt.Fprintln(out, "left")
-			}
+			until = never
+			continue
+		}
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			killGroup(group)
+			return 0
+		}
+		word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		n, _ := strconv.ParseInt(rest, 10, 64)
+		switch word {
+		case "done":
+			return 0
+		case "until":
+			until = time.Duration(n)
+		case "leave":
+			_ = syscall.Setpgid(0, int(n)) // or there will seem to be something left
+			fmt.Fprintln(out, "left")
 		}
 	}
 }
 
-func linesOf(in io.Reader) <-chan string {
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for s := bufio.NewScanner(in); s.Scan(); {
-			lines <- s.Text()
+const never time.Duration = math.MaxInt64
+
+// said reports whether there is something to read before a time of the monotonic clock. A
+// guard that was stopped, as with the whole group, may find both when it goes on: that the
+// time is over, and that another one was said meanwhile. Then that counts.
+func said(in *os.File, until time.Duration) bool {
+	const most = time.Minute // what poll takes is an int
+	fds := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLIN}}
+	for {
+		left := max(until-monotonic(), 0)
+		wait := (min(left, most) + time.Millisecond - 1) / time.Millisecond
+		n, err := unix.Poll(fds, int(wait))
+		switch {
+		case n > 0, err != nil && !errors.Is(err, unix.EINTR):
+			return true // the end of it, too
+		case n == 0 && left == 0:
+			return false
 		}
-	}()
-	return lines
+	}
 }
 
 func killGroup(group int) {

@@ -709,3 +709,17 @@ func TestElectStandsAgain(t *testing.T) {
 	p.Process.Signal(syscall.SIGINT)
 	p.wantCode(exitSignal + int(syscall.SIGINT))
 }
+
+// A group that was stopped and goes on, with its guard in it, is left alone: dibs has
+// renewed the lock meanwhile.
+func TestGroupIsStopped(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", `echo "pids $$"; sleep 3; exit 5`)
+	p.pids()
+	group, _ := strconv.Atoi(guardOf(t, p, ""))
+	syscall.Kill(-group, syscall.SIGSTOP)
+	time.Sleep(1500 * time.Millisecond) // longer than the TTL
+	syscall.Kill(-group, syscall.SIGCONT)
+	p.wantCode(5)
+}
