@@ -120,8 +120,8 @@ type guardian struct {
 	cmd     *exec.Cmd
 	pipe    *os.File
 	answers *os.File
-	group   int // that it guards
-	until   time.Time
+	group   int       // that it guards
+	until   time.Time // when it is to kill it; zero: never
 }
 
 // startGuard starts a guard, which leads a process group of its own, and waits until it
@@ -184,24 +184,45 @@ func (g *guardian) leave() {
 		return
 	}
 	g.tell("leave %d\n", unix.Getpgrp())
-	_ = g.answered() // or it is dead, and so not in the group
+	if g.answered() != nil { // it is dead, or stopped, and would stay
+		_ = g.cmd.Process.Kill()
+		_ = g.cmd.Wait()
+	}
 }
 
-// tell never blocks for long: a guard that is stopped is no reason to stop. If it is
-// dead, another one takes its place.
+// tell never blocks for long: a guard that is stopped is no reason to stop.
 func (g *guardian) tell(format string, args ...any) {
 	_ = g.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a pipe has deadlines
-	if _, err := fmt.Fprintf(g.pipe, format, args...); err == nil || os.IsTimeout(err) {
+	fmt.Fprintf(g.pipe, format, args...)
+}
+
+// lives reports whether the guard has its end of the pipe.
+func (g *guardian) lives() bool {
+	pipe, err := g.pipe.SyscallConn()
+	if err != nil {
+		return false
+	}
+	gone := 0
+	err = pipe.Control(func(fd uintptr) { gone, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0) })
+	return err == nil && gone <= 0
+}
+
+// keep has another guard take the place of one that is dead.
+func (g *guardian) keep() {
+	if g.lives() {
 		return
 	}
 	next, err := startGuard(strconv.Itoa(g.group))
 	if err != nil {
 		return // the kernel has to do
 	}
-	next.group, next.until = g.group, g.until
+	next.group = g.group
+	until := g.until
 	g.end()
 	*g = *next
-	fmt.Fprintf(g.pipe, format, args...)
+	if !until.IsZero() {
+		g.extend(until)
+	}
 }
 
 // end dismisses the guard.
@@ -231,6 +252,20 @@ func startGuardSoon() *guardSoon {
 
 func (s *guardSoon) get() (*guardian, error) {
 	<-s.done
+	return s.guard, s.err
+}
+
+// ready is get for a command that is about to be started: if the guard was killed while
+// dibs waited for the lock, with its group there is nothing to join, and another one is made.
+func (s *guardSoon) ready() (*guardian, error) {
+	g, err := s.get()
+	if err == nil {
+		if g.lives() {
+			return g, nil
+		}
+		g.end()
+	}
+	s.guard, s.err = startGuard()
 	return s.guard, s.err
 }
 

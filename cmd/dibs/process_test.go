@@ -526,11 +526,11 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// A guard that was killed is replaced.
+// A guard that was killed is replaced, long before the lock is renewed.
 func TestGuardIsKilled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := begin(t, s.URL(), "run", "--ttl", "3s", "job", "--", "sh", "-c", family)
+	p := begin(t, s.URL(), "run", "--ttl", "1h", "job", "--", "sh", "-c", family)
 	pids := p.pids()
 	first := guardOf(t, p, "")
 	n, _ := strconv.Atoi(first)
@@ -722,4 +722,38 @@ func TestGroupIsStopped(t *testing.T) {
 	time.Sleep(1500 * time.Millisecond) // longer than the TTL
 	syscall.Kill(-group, syscall.SIGCONT)
 	p.wantCode(5)
+}
+
+// A guard that is stopped does not keep the lock after its command has ended.
+func TestGuardIsStopped(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exit 5`, gate)
+	p.pids()
+	guard, _ := strconv.Atoi(guardOf(t, p, ""))
+	syscall.Kill(guard, syscall.SIGSTOP)
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.wantCode(5)
+}
+
+// A guard that was killed before there was a command is replaced.
+func TestGuardIsKilledWhileWaiting(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *place) {
+		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
+		first.says("held")
+		p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", family)
+		eventually(t, "it queues", func() bool { return s.waiting("job") == 1 })
+		var guard string
+		eventually(t, "a guard", func() bool { guard = guardOf(t, p, ""); return guard != "" })
+		n, _ := strconv.Atoi(guard)
+		syscall.Kill(n, syscall.SIGKILL)
+		first.Process.Signal(syscall.SIGTERM)
+		pids := p.pids()
+		eventually(t, "another guard", func() bool { return guardOf(t, p, guard) != "" })
+		p.Process.Kill()
+		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
+	})
 }

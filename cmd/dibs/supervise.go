@@ -39,7 +39,7 @@ type running struct {
 // supervise runs a command while the lease lasts, and returns when nothing of it is left.
 // err says why the command was asked to end, if it was.
 func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err error) {
-	guard, err := c.guard.get()
+	guard, err := c.guard.ready()
 	if err != nil {
 		return 0, err
 	}
@@ -114,6 +114,7 @@ func (r *running) check() {
 	const patient = time.Second
 	deadline, now := r.lease.Deadline(), time.Now()
 	lost := r.lease.Err()
+	r.guard.keep()
 	if !r.onLost.warn {
 		r.guard.extend(deadline)
 	}
