@@ -122,6 +122,7 @@ type guardian struct {
 	answers *os.File
 	group   int       // that it guards
 	until   time.Time // when it is to kill it; zero: never
+	late    bool      // it was told to go on after that, and so for nothing
 }
 
 // startGuard starts a guard, which leads a process group of its own, and waits until it
@@ -174,8 +175,14 @@ func (g *guardian) extend(until time.Time) {
 	if apart := until.Sub(g.until); -time.Millisecond < apart && apart < time.Millisecond {
 		return
 	}
+	g.late = g.over()
 	g.until = until
 	g.tell("until %d\n", monotonic()+time.Until(until))
+}
+
+// over reports whether the guard has killed the group, because it was not told in time.
+func (g *guardian) over() bool {
+	return g.late || !g.until.IsZero() && !time.Now().Before(g.until)
 }
 
 // leave has the guard go out of the group, which it goes on guarding.
@@ -216,7 +223,7 @@ func (g *guardian) keep() {
 	if err != nil {
 		return // the kernel has to do
 	}
-	next.group = g.group
+	next.group, next.late = g.group, g.late
 	until := g.until
 	g.end()
 	*g = *next

@@ -757,3 +757,15 @@ func TestGuardIsKilledWhileWaiting(t *testing.T) {
 		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
 	})
 }
+
+// A guard that was not told of a renewal in time, and so has killed the command, is a
+// loss, and not the command's own end.
+func TestGuardIsToldLate(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "--ttl", "10ms", "job", "--", "sleep", "1000")
+	p.wantCode(exitLost)
+	if !strings.Contains(p.stderr.String(), "lost") {
+		t.Errorf("stderr says %q", &p.stderr)
+	}
+}

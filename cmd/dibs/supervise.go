@@ -91,6 +91,9 @@ func (r *running) changed(status syscall.WaitStatus) {
 		return
 	}
 	r.status, r.ended = status, time.Now()
+	if r.reason == nil && status.Signaled() && status.Signal() == syscall.SIGKILL && r.guard.over() {
+		r.stop(errGuard, r.ended)
+	}
 	r.guard.leave() // or there would always be something left
 }
 
@@ -136,6 +139,10 @@ func (r *running) check() {
 		r.stop(fmt.Errorf("%w: not renewed in time", dibs.ErrLost), deadline)
 	}
 }
+
+// errGuard is for a machine that gives dibs so little time that it has renewed the lock,
+// and could not tell the guard.
+var errGuard = fmt.Errorf("%w: the guard was not told in time of a renewal: with so short a TTL, or so busy a machine, take a longer --ttl", dibs.ErrLost)
 
 var errMaxHold = errors.New("--max-hold is over")
 
