@@ -47,12 +47,12 @@ func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err er
 		guard.extend(lease.Deadline())
 	}
 	t := foreground()
+	if t != nil {
+		defer t.close(guard.group) // also if the command cannot be started: it may have had it
+	}
 	child, err := start(c, guard.group, t)
 	if err != nil {
 		return 0, err
-	}
-	if t != nil {
-		defer t.close(child.group)
 	}
 	s := &running{app: a, rules: r, lease: lease, child: child, guard: guard, tty: t, begun: time.Now()}
 	if a.json {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,6 +72,27 @@ func TestTerminal(t *testing.T) {
 	}
 	p.typed(screen, "again\n")
 	if have := p.says("shell"); have != "again" {
+		t.Errorf("the shell reads %q", have)
+	}
+	p.wantCode(0)
+}
+
+// A command that cannot be run does not take the terminal away with it.
+func TestTerminalIsBackAfterFailure(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := prepare(t, s.URL(), "-c", `dibs run job -- ./nobody; echo "code $?"; read line; echo "shell $line"`)
+	p.Path, p.Args[0] = "/bin/sh", "sh"
+	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	if err := os.WriteFile(filepath.Join(p.Dir, "nobody"), []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	screen := onTerminal(t, p)
+	if have := p.says("code"); have != "127" {
+		t.Errorf("code %s", have)
+	}
+	p.typed(screen, "hello\n")
+	if have := p.says("shell"); have != "hello" {
 		t.Errorf("the shell reads %q", have)
 	}
 	p.wantCode(0)
