@@ -251,15 +251,16 @@ func TestTop(t *testing.T) {
 	v.await(t, `^nothing is held$`)
 	v.await(t, `^held 0   waiting 0   longest wait 0ms   never expiring 0   sorted by worst$`)
 
-	hold("calm", "c")
 	busy := hold("busy", "b")
+	v.await(t, `^> busy `) // the mark stays where it is
+	hold("calm", "c")
 	waits, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { _, _ = locks.Mutex("busy", dibs.Label("impatient")).Lock(waits) }()
 	server.MustCmd(t, "SET", "lock:endless\x1b[2J", "secret")
 	v.await(t, `^held 3   waiting 1   longest wait \S+   never expiring 1   sorted by worst$`)
 	v.await(t, `^  NAME +KIND +HOLDER +TTL +HELD +WAIT +LONGEST +FENCE$`)
-	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +- +1 +\S+s +-\n  "endless\\x1b\[2J" +mutex +sec… +never +- +0 +- +-\n  calm `)
+	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +\S+ +1 +\S+s +\S+\n  "endless\\x1b\[2J" +mutex +sec… +never +- +0 +- +-\n  calm `)
 	v.await(t, `(?s)^busy is held: mutex, by one who holds alone$.*^1 waits, in the order of service$.*^1  \S+ \(impatient\)`)
 	v.await(t, `^q quit  j k move  s sort$`)
 	t.Logf("%s", v.screen)
