@@ -62,11 +62,11 @@ type child struct {
 }
 
 // start runs a command in a process group, in the foreground of the terminal if there is
-// one.
+// one that is nobody else's.
 func start(c command, group int, t *tty) (*child, error) {
 	sys := attributes()
 	sys.Setpgid, sys.Pgid = true, group
-	if t != nil {
+	if t != nil && !t.shared() {
 		sys.Foreground, sys.Ctty = true, t.fd()
 	}
 	type result struct {

@@ -49,7 +49,8 @@ func guard(args []string, in *os.File, out io.Writer) int {
 			signal.Ignore(n)
 		}
 	}
-	signal.Ignore(syscall.SIGPIPE) // nobody may be left to hear the answers
+	signal.Ignore(syscall.SIGPIPE)                  // nobody may be left to hear the answers
+	signal.Ignore(syscall.SIGTTIN, syscall.SIGTTOU) // they stop a whole group for what one of it does
 	group := os.Getpid()
 	if len(args) > 0 {
 		group, _ = strconv.Atoi(args[0])

@@ -87,7 +87,9 @@ func (r *running) loop() {
 // changed notes what has become of the child.
 func (r *running) changed(status syscall.WaitStatus) {
 	if status.Stopped() {
-		r.suspend()
+		if !r.lend(status.StopSignal()) {
+			r.suspend()
+		}
 		return
 	}
 	r.status, r.ended = status, time.Now()
@@ -97,16 +99,30 @@ func (r *running) changed(status syscall.WaitStatus) {
 	r.guard.leave() // or there would always be something left
 }
 
+// lend gives the foreground to a command that was stopped because it wants the terminal
+// and has not got it: see tty.shared.
+func (r *running) lend(s syscall.Signal) bool {
+	if s != syscall.SIGTTIN && s != syscall.SIGTTOU || r.tty == nil || !r.tty.has(r.tty.own) {
+		return false
+	}
+	r.tty.give(r.child.group)
+	r.child.signal(syscall.SIGCONT)
+	return true
+}
+
 // suspend stops dibs with the command that ^Z has stopped, so that the shell goes on. The
 // lease is not renewed then: when it is over the guard kills the command.
 func (r *running) suspend() {
 	if r.tty == nil {
 		return
 	}
-	r.tty.give(r.tty.own)
+	lent := r.tty.has(r.child.group)
+	if lent {
+		r.tty.give(r.tty.own)
+	}
 	_ = syscall.Kill(0, syscall.SIGSTOP) // one may always
 	// The shell has continued us: in the foreground or not.
-	if r.tty.has(r.tty.own) {
+	if lent && r.tty.has(r.tty.own) {
 		r.tty.give(r.child.group)
 	}
 	r.child.signal(syscall.SIGCONT)

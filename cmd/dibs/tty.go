@@ -37,6 +37,11 @@ func (t *tty) has(group int) bool {
 	return err == nil && now == group
 }
 
+// shared reports whether dibs may be in a pipeline, in which another program needs the
+// foreground, as less does, or who types into cat. Then the command gets it only if it asks
+// for it, and signals from the terminal come by way of dibs.
+func (t *tty) shared() bool { return !terminal(os.Stdin) || !terminal(os.Stdout) }
+
 // give puts a process group into the foreground. From the background that is allowed only
 // to those who ignore SIGTTOU.
 func (t *tty) give(group int) {

@@ -98,6 +98,33 @@ func TestTerminalIsBackAfterFailure(t *testing.T) {
 	p.wantCode(0)
 }
 
+// In a pipeline the others keep the terminal. A command that reads from it all the same
+// gets it then; ^C is for all.
+func TestPipeline(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, test := range map[string]struct{ script, typed, want string }{
+		"before": {`(read line; echo "$line") | dibs run before -- sh -c 'echo begins >/dev/tty; read line; echo "has $line"'`, "hello\n", "hello"},
+		"behind": {`dibs run behind -- echo begins | (read line; echo "$line"; read line </dev/tty; echo "has $line")`, "hello\n", "hello"},
+		"wants":  {`dibs run wants -- sh -c 'echo begins >/dev/tty; read line </dev/tty; echo "has $line"' | cat`, "hello\n", "hello"},
+		"ends":   {`trap : INT; dibs run ends -- sh -c 'trap "echo; echo has ended; exit" INT; echo begins >/dev/tty; while :; do sleep 0.02; done' | (trap '' INT; cat)`, "\x03", "ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := prepare(t, s.URL(), "-c", test.script)
+			p.Path, p.Args[0] = "/bin/sh", "sh"
+			p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+			screen := onTerminal(t, p)
+			p.says("begins")
+			p.typed(screen, test.typed)
+			if have := p.says("has"); have != test.want {
+				t.Errorf("has %q", have)
+			}
+			p.code()
+		})
+	}
+}
+
 // ^Z stops the command and dibs, so that a shell goes on; both go on later. Who stays
 // stopped for longer than the lease lasts has lost the lock, and the command is dead.
 func TestStoppedFromTheTerminal(t *testing.T) {
