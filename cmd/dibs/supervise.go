@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -71,9 +72,7 @@ func (r *running) loop() {
 		r.check()
 		select {
 		case s := <-r.caught:
-			n, _ := s.(syscall.Signal)
-			r.ending = r.ending || ends(n)
-			r.child.signal(n)
+			r.pass(s)
 		case status := <-r.child.changes:
 			r.changed(status)
 			ticks.Reset(least) // look for what it has left behind
@@ -121,11 +120,38 @@ func (r *running) suspend() {
 		r.tty.give(r.tty.own)
 	}
 	_ = syscall.Kill(0, syscall.SIGSTOP) // one may always
-	// The shell has continued us: in the foreground or not.
+	r.continued()
+	// In the foreground or not.
 	if lent && r.tty.has(r.tty.own) {
 		r.tty.give(r.child.group)
 	}
 	r.child.signal(syscall.SIGCONT)
+}
+
+// continued waits until the shell has continued dibs. The stop reaches the threads one
+// after the other: this one goes on for a moment, in which the shell has not taken the
+// terminal, and the command must not be continued. The first process of a container is
+// not stopped at all.
+func (r *running) continued() {
+	limit := time.After(time.Second)
+	for {
+		select {
+		case s := <-r.caught:
+			if s == syscall.SIGCONT {
+				return
+			}
+			r.pass(s)
+		case <-limit:
+			return
+		}
+	}
+}
+
+// pass passes a signal on to the command.
+func (r *running) pass(s os.Signal) {
+	n, _ := s.(syscall.Signal)
+	r.ending = r.ending || ends(n)
+	r.child.signal(n)
 }
 
 // check asks the command to end, or kills it, when it is time.

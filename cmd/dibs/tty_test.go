@@ -136,6 +136,9 @@ func TestStoppedFromTheTerminal(t *testing.T) {
 	stopped := func() bool { return processState(strconv.Itoa(p.Process.Pid)) == "T" }
 	p.typed(screen, "\x1a")
 	eventually(t, "dibs is stopped", stopped)
+	if state := processState(pids[0]); state != "T" {
+		t.Errorf("the command is not stopped: state %s", state)
+	}
 	p.Process.Signal(syscall.SIGCONT)
 	p.typed(screen, "hello\n")
 	if have := p.says("read"); have != "hello" {
