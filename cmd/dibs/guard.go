@@ -191,8 +191,11 @@ func (g *guardian) leave() {
 	if g.group != g.cmd.Process.Pid {
 		return
 	}
-	g.tell("leave %d\n", unix.Getpgrp())
-	if g.answered() != nil { // it is dead, or stopped, and would stay
+	own := unix.Getpgrp()
+	g.tell("leave %d\n", own)
+	// It would stay if it is stopped; or if the group of dibs has no number in its process
+	// namespace, as that of the first process often has none: nobody can join it.
+	if own == 0 || g.answered() != nil {
 		_ = g.cmd.Process.Kill()
 		_ = g.cmd.Wait()
 	}

@@ -769,3 +769,21 @@ func TestGuardIsToldLate(t *testing.T) {
 		t.Errorf("stderr says %q", &p.stderr)
 	}
 }
+
+// The first process of a namespace is in a group of another one.
+func TestNamespace(t *testing.T) {
+	t.Parallel()
+	if err := exec.Command("unshare", "-pf", "--mount-proc", "true").Run(); err != nil {
+		t.Skip("no namespaces here:", err)
+	}
+	s := redistest.Start(t)
+	p := prepare(t, s.URL(), "-pf", "--kill-child", "--mount-proc", "dibs", "run", "job", "--", "sh", "-c", "exit 5")
+	path, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Path = path
+	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.begin()
+	p.wantCode(5)
+}
