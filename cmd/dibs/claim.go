@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,14 +70,23 @@ func (c *claim) name(arg string) error {
 		return usage("%s: several names are held alone: --shared and --slots are for one", quoted(c.names))
 	case c.shared && c.slots > 0:
 		return usage("--shared and --slots: one of them")
+	case c.slots < 0:
+		return usage("--slots %d: want 1 or more", c.slots)
 	case c.slots == 0 && c.permits != 1:
 		return usage("--permits is for --slots")
 	case c.busyCode < 1 || c.busyCode > 255:
 		return usage("--busy-code %d: want 1 to 255", c.busyCode)
 	}
-	for _, name := range c.names {
+	return checkNames(c.names)
+}
+
+func checkNames(names []string) error {
+	for i, name := range names {
 		if err := dibs.CheckName(name); err != nil {
 			return err
+		}
+		if slices.Contains(names[:i], name) {
+			return usage("%s: %q twice", quoted(names), name)
 		}
 	}
 	return nil

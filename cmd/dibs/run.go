@@ -272,6 +272,8 @@ func result(err error, s *outcome) string {
 		return "max-hold"
 	case errors.Is(err, dibs.ErrLost):
 		return "lost"
+	case !silent(err): // it could not be run
+		return "trouble"
 	}
 	return "ran"
 }
