@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -51,17 +52,10 @@ COMMAND finds the number of its term in DIBS_FENCE: it grows from term to term.
 
 // elect is dibs elect with a command.
 func (a *app) elect(j *job, name string, argv []string, restart bool) (err error) {
-	rules, err := j.rules()
-	if err != nil {
-		return err
-	}
-	if err := j.name(name); err != nil {
-		return err
-	}
-	if len(j.names) > 1 {
+	if strings.Contains(name, ",") {
 		return usage("an election has one NAME, without a comma")
 	}
-	cmd, err := j.command(a, argv)
+	cmd, rules, err := j.check(a, name, argv)
 	if err != nil {
 		return err
 	}

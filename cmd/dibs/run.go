@@ -105,16 +105,22 @@ can refuse older ones.
 	return c
 }
 
-// runJob is dibs run.
-func (a *app) runJob(j *job, name string, argv []string) (err error) {
-	rules, err := j.rules()
+// check reads all that a command line says, before anything is opened for it.
+func (j *job) check(a *app, name string, argv []string) (command, rules, error) {
+	r, err := j.rules()
 	if err != nil {
-		return err
+		return command{}, r, err
 	}
 	if err := j.name(name); err != nil {
-		return err
+		return command{}, r, err
 	}
 	cmd, err := j.command(a, argv)
+	return cmd, r, err
+}
+
+// runJob is dibs run.
+func (a *app) runJob(j *job, name string, argv []string) (err error) {
+	cmd, rules, err := j.check(a, name, argv)
 	if err != nil {
 		return err
 	}
