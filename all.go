@@ -132,7 +132,7 @@ func (g *gathering) ended(ctx context.Context, err error) error {
 func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, error) {
 	c, set := g.c, g.set
 	if set.token == "" {
-		set.token = token(c.id, c.seq.Add(1), set.label)
+		set.token = newToken(c.id, set.label)
 	}
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)
@@ -195,6 +195,7 @@ func (h *hold) absorb(o *hold) error {
 	o.over = true
 	h.more = append(append(h.more, part{o.name, o.fence}), o.more...)
 	h.least = max(h.least, o.least)
+	h.doubt = h.doubt.and(o.doubt)
 	h.deadline, h.due = min(h.deadline, o.deadline), min(h.due, o.due)
 	if h.over {
 		return h.err
@@ -238,5 +239,6 @@ func (h *hold) undo() {
 	h.finish(h.name, Released, nil)
 	claim := h.claim()
 	h.c.mu.Unlock()
-	h.c.abandon(claim, false)
+	h.c.abandon(claim, h.ownToken, time.Time{})
+	h.dispel()
 }

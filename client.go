@@ -27,6 +27,7 @@ type Client struct {
 	asleep   atomic.Int64  // what it was since, in ns
 	apart    atomic.Int64  // by how much the wall clock was ahead of the epoch's, in ns
 	seq      atomic.Uint64
+	undoings undoings    // of tokens that callers have chosen
 	shaky    atomic.Bool // an operation has failed since the last that did not
 
 	life    context.Context // of the background work
@@ -132,18 +133,20 @@ func (c *Client) start() {
 }
 
 // background runs f, which ends soon after its context, and lets Close wait for
-// it. After Close it does nothing: what f would have cleaned up expires.
-func (c *Client) background(f func(ctx context.Context)) {
+// it. After Close it does nothing, and returns false: what f would have cleaned up
+// expires.
+func (c *Client) background(f func(ctx context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.Err() != nil {
-		return
+		return false
 	}
 	c.jobs++
 	go func() {
 		defer c.jobDone()
 		f(c.life)
 	}()
+	return true
 }
 
 // engage lets Close wait for the caller, who calls jobDone soon after closing is

@@ -29,7 +29,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	}
 	h := &hold{
 		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
-		weight: 1, limit: Unlimited, // for all that is known
+		ownToken: true, weight: 1, limit: Unlimited, // for all that is known
 		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.err = &LostError{Name: name, Token: token, Why: Unknown}

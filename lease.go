@@ -25,6 +25,7 @@ type hold struct {
 	first   Lease           // kept here to save an allocation
 	name    string
 	token   string
+	doubt   *doubt // acquires of this lease that were not answered; absorb adds some
 	hooks   *Hooks
 	timeout time.Duration // of one operation
 
@@ -33,6 +34,8 @@ type hold struct {
 	until time.Duration // MaxHold ends it then, or never
 	least time.Duration // MinHold keeps the name taken until then
 	rule  renewal
+
+	ownToken bool // the caller has chosen the token, and may use it again
 
 	// Guarded by c.mu:
 	fence      uint64
@@ -269,8 +272,9 @@ func (l *Lease) Unlock() error {
 		c.mu.Unlock()
 		e.tell()
 		if leave { // the store may have renewed it after all, or other names of it are left
-			c.abandon(claim, false)
+			c.abandon(claim, h.ownToken, time.Time{})
 		}
+		h.dispel()
 		return err
 	}
 	e = h.finish(h.name, Released, nil)

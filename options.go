@@ -96,6 +96,12 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // another process can attach to the lease by it. Whoever uses the same token on
 // the same name is the same owner: it must be unique to one piece of work and
 // hard to guess. 1 to 256 bytes of printable UTF-8 without spaces.
+//
+// The same Client may use a token again after an error or after Unlock, to retry
+// that piece of work: such a call first waits until the earlier one is undone at the
+// store, for at most two operation timeouts and a little, and returns ErrUnavailable if
+// that takes longer. A different Client or process must not use the token again before
+// the TTL plus a second has passed: a late request of the first one could end its lease.
 func Token(token string) Option { return func(s *settings) { s.token = token } }
 
 // Observe sets the hooks, which replace those of the level above. Renewed and

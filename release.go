@@ -13,23 +13,27 @@ import (
 // giveBack releases a lease within the operation timeout: all its names at once.
 func (c *Client) giveBack(h *hold) error {
 	c.mu.Lock()
-	fence, parts := h.fence, h.more
+	first, more := part{h.name, h.fence}, h.more
+	undo := c.undoings.begin(h.claim(), h.ownToken)
+	undo.unanswered(h.late) // a change that arrives late would change the next lease
 	c.mu.Unlock()
-	if len(parts) == 0 {
-		return c.giveName(h, h.name, fence)
+	defer undo.end()
+	defer h.dispel()
+	if len(more) == 0 {
+		return c.giveName(h, first, undo)
 	}
-	parts = append([]part{{h.name, fence}}, parts...)
+	parts := append([]part{first}, more...)
 	errs := make([]error, len(parts))
 	var group sync.WaitGroup
 	for i, p := range parts {
-		group.Go(func() { errs[i] = c.giveName(h, p.name, p.fence) })
+		group.Go(func() { errs[i] = c.giveName(h, p, undo) })
 	}
 	group.Wait()
 	return errors.Join(errs...)
 }
 
-func (c *Client) giveName(h *hold, name string, fence uint64) error {
-	r := Release{Name: name, Token: h.token, Fence: fence}
+func (c *Client) giveName(h *hold, p part, undo *undoing) error {
+	r := Release{Name: p.name, Token: h.token, Fence: p.fence}
 	end := time.Now().Add(h.timeout)
 	unknown := false
 	for try := 0; ; try++ {
@@ -41,56 +45,70 @@ func (c *Client) giveName(h *hold, name string, fence uint64) error {
 			return nil // if it was not held any more, an earlier try has freed it
 		}
 		if err == nil {
-			return &LostError{Name: name, Token: h.token, Why: Taken}
+			return &LostError{Name: p.name, Token: h.token, Why: Taken}
 		}
 		if final(err) {
 			return err
 		}
-		unknown = unknown || !refused(err)
+		if !refused(err) {
+			unknown = true
+			undo.unanswered(r.Until)
+		}
 		if refused(err) || !time.Now().Before(end) || !pause(c.life, backoff(try)) {
 			c.releaseLater(h, r)
-			return &UnavailableError{Op: "unlock", Name: name, Cause: root(err), Refused: !unknown, Unknown: unknown}
+			return &UnavailableError{Op: "unlock", Name: p.name, Cause: root(err), Refused: !unknown, Unknown: unknown}
 		}
 	}
 }
 
 // releaseLater goes on in the background until the TTL has passed.
 func (c *Client) releaseLater(h *hold, r Release) {
-	c.persist(max(h.ttl, h.least-c.now()), func(ctx context.Context) bool {
+	undo := c.undoings.begin(Claim{Name: r.Name, Token: r.Token}, h.ownToken)
+	c.persist(undo, max(h.ttl, h.least-c.now()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
-		r.Until = time.Now().Add(h.timeout)
+		r.Until = until
 		r.Keep = max(h.least-c.now(), 0)
 		_, err := c.store.Release(ctx, r)
-		return err == nil || final(err)
+		return err == nil, err
 	})
 }
 
-// abandon undoes a claim in the background. If its last question was not
-// answered, that may still arrive: abandon goes on until it would be too late.
-func (c *Client) abandon(claim Claim, unanswered bool) {
-	c.persist(max(claim.TTL, ClaimTTL, time.Until(claim.Until)), func(ctx context.Context) bool {
-		late := time.Since(claim.Until) > slack
+// abandon undoes a claim in the background. If a try of it was not answered, that may
+// still arrive until unanswered, unless that is zero: abandon goes on until then.
+func (c *Client) abandon(claim Claim, own bool, unanswered time.Time) {
+	undo := c.undoings.begin(claim, own)
+	c.persist(undo, max(claim.TTL, ClaimTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
+		last := !mayArrive(unanswered)
 		claim := claim
-		claim.Until = time.Now().Add(c.defaults.timeout)
+		claim.Until = until
 		err := c.store.Abandon(ctx, claim)
-		return final(err) || err == nil && (late || !unanswered)
+		return err == nil && last, err
 	})
 }
 
 // persist tries in the background until it is done, or has become needless. A try
-// that hangs does not keep the next one, on another connection, from its time.
-func (c *Client) persist(life time.Duration, try func(ctx context.Context) (done bool)) {
+// that hangs does not keep the next one, on another connection, from its time. Each has
+// one operation timeout.
+func (c *Client) persist(undo *undoing, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
 	const atOnce = 4
-	c.background(func(ctx context.Context) {
+	ran := c.background(func(ctx context.Context) {
+		defer undo.end()
 		ctx, done := context.WithTimeout(ctx, life+persistFor)
 		defer done()
+		var tries sync.WaitGroup
+		defer tries.Wait()
 		slots := make(chan struct{}, atOnce)
 		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, 400*time.Millisecond) {
 			select {
 			case slots <- struct{}{}:
-				c.background(func(context.Context) {
+				tries.Go(func() {
 					defer func() { <-slots }()
-					if try(ctx) {
+					until := time.Now().Add(c.defaults.timeout)
+					finished, err := try(ctx, until)
+					if err != nil && !refused(err) {
+						undo.unanswered(until)
+					}
+					if finished || final(err) {
 						done()
 					}
 				})
@@ -99,4 +117,7 @@ func (c *Client) persist(life time.Duration, try func(ctx context.Context) (done
 			pause(ctx, every)
 		}
 	})
+	if !ran {
+		undo.end()
+	}
 }

@@ -54,7 +54,9 @@ type Store interface {
 	Groups(names []string) [][]string
 
 	// Abandon undoes an Acquire whose outcome is unknown or unwanted: afterwards
-	// the claim neither holds nor queues. What it held is handed on.
+	// the claim neither holds nor queues. What it held is handed on. Here c.Until is
+	// the limit of this request, not of the Acquire: as with Release, it has no effect
+	// when it is delivered later.
 	Abandon(ctx context.Context, c Claim) error
 
 	// Reweigh changes how much of the limit a token holds, and lifts its TTL to the
@@ -69,7 +71,8 @@ type Store interface {
 
 	// Release ends the holding of r.Token and hands the name to the first live
 	// waiters that fit in the same atomic step. It reports false if the token did
-	// not hold.
+	// not hold. It has no effect when it is delivered after r.Until: the token may be
+	// in use again by then.
 	Release(ctx context.Context, r Release) (bool, error)
 
 	// Extend lifts the remaining life of each hold to its TTL, in as few round trips
@@ -155,7 +158,7 @@ type Release struct {
 	Token string
 	Fence uint64        // the holder's fence, zero if unknown
 	Keep  time.Duration // keep the name taken for so long yet, by the token and Kept
-	Until time.Time     // Release has returned by then
+	Until time.Time     // the release is void after this instant, on this process' clock; zero: soon
 
 	Ballot *Ballot // see Claim
 }

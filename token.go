@@ -2,6 +2,7 @@ package dibs
 
 import (
 	"crypto/rand"
+	"encoding/base32"
 	"encoding/base64"
 	"os"
 	"strconv"
@@ -9,7 +10,7 @@ import (
 )
 
 // identity is the part of a token that all leases of a Client share:
-// host:pid:random, the random part 96 bits from crypto/rand.
+// host:pid:client, the last part 96 bits from crypto/rand.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -32,18 +33,24 @@ func clean(host string) string {
 	return host[:min(len(host), limit)]
 }
 
-// token names the seq-th acquisition of a client: client:seq, then :label.
-func token(client string, seq uint64, label string) string {
+// newToken returns the owner token of one acquisition: client:random, then :label. The
+// random part is 120 bits of its own: a token leads to no other of its process.
+func newToken(client, label string) string {
+	var random [15]byte
+	rand.Read(random[:])
 	var buf [192]byte
 	b := append(buf[:0], client...)
 	b = append(b, ':')
-	b = strconv.AppendUint(b, seq, 36)
+	b = lettersAndDigits.AppendEncode(b, random[:])
 	if label != "" {
 		b = append(b, ':')
 		b = append(b, label...)
 	}
 	return string(b)
 }
+
+// lettersAndDigits encodes 5 bits a character: 15 bytes need no padding.
+var lettersAndDigits = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // LabelOf returns the label in a token that dibs made, or "".
 func LabelOf(token string) string {

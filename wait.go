@@ -148,6 +148,7 @@ type call struct {
 	asked   bool          // there is one
 	waiting bool          // the Waiting hook was called
 	failed  time.Duration // since when no question was answered, or zero
+	late    time.Time     // an acquire without an answer may arrive at the store until then
 }
 
 // How acquire goes about it: as the settings say, or once whatever they say.
@@ -182,16 +183,38 @@ func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (
 	}
 	q := call{c: c, ctx: ctx, set: set, begin: c.now()}
 	q.claim = c.claim(w, &set)
+	if err := q.awaitUndone(); err != nil {
+		return nil, err
+	}
 	l, err := c.listen(q.claim.Token)
 	if err != nil {
 		return nil, err
 	}
 	defer c.unlisten(q.claim.Token, l)
-	if set.attempts > 0 {
+	lease, err := q.run(l)
+	if lease == nil {
+		q.undo()
+	}
+	return lease, err
+}
+
+func (q *call) run(w *waiter) (*Lease, error) {
+	if q.set.attempts > 0 {
 		return q.attempt()
 	}
-	return q.wait(l)
+	return q.wait(w)
 }
+
+// undo removes what a call without a lease may have left at the store: a queue entry,
+// the lock itself, or a try that was not answered and arrives later.
+func (q *call) undo() {
+	if q.asked && (q.claim.Queue || q.answer.Held) || !q.late.IsZero() {
+		q.c.abandon(q.claim, q.ownToken(), q.late)
+	}
+}
+
+// ownToken reports whether the caller has chosen the token, and may use it again.
+func (q *call) ownToken() bool { return q.set.token != "" }
 
 func (c *Client) claim(w want, set *settings) Claim {
 	seq := c.seq.Add(1)
@@ -205,7 +228,7 @@ func (c *Client) claim(w want, set *settings) Claim {
 	}
 	claim.Queue = set.attempts == 0 && set.wait != 0
 	if claim.Token == "" {
-		claim.Token = token(c.id, seq, set.label)
+		claim.Token = newToken(c.id, set.label)
 	}
 	return claim
 }
@@ -213,7 +236,6 @@ func (c *Client) claim(w want, set *settings) Claim {
 // attempt tries a fixed number of times without queueing.
 func (q *call) attempt() (*Lease, error) {
 	var err error
-	unanswered := false // one of the questions was: it may still take the name
 	for i := 0; i < q.set.attempts; i++ {
 		if i > 0 && !q.c.sleep(q.ctx, q.set.every) {
 			err = q.ended()
@@ -226,10 +248,6 @@ func (q *call) attempt() (*Lease, error) {
 		if refused(err) || final(err) {
 			break
 		}
-		unanswered = unanswered || errors.Is(err, ErrUnavailable)
-	}
-	if unanswered {
-		q.c.abandon(q.claim, true)
 	}
 	return nil, q.explain(err)
 }
@@ -278,11 +296,6 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 		case l != nil:
 			return l, nil
 		case !busy && !q.patient(err):
-			if !refused(err) && !final(err) {
-				q.c.abandon(q.claim, true)
-			} else if q.asked {
-				q.c.abandon(q.claim, false)
-			}
 			return nil, q.explain(err)
 		case !q.claim.Queue:
 			return nil, err
@@ -314,11 +327,11 @@ func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 			case <-again:
 				return nil, nil
 			case <-limit:
-				return nil, q.giveUp(q.busy())
+				return nil, q.busy()
 			case <-q.ctx.Done():
-				return nil, q.giveUp(q.busy())
+				return nil, q.busy()
 			case <-q.c.closing:
-				return nil, q.giveUp(ErrClosed)
+				return nil, ErrClosed
 			}
 		}
 		if e.Kind != Granted {
@@ -371,7 +384,11 @@ func (q *call) ask() error {
 			q.sent, q.answer, q.asked, q.failed = sent, answer, true, 0
 			return nil
 		}
-		if refused(err) || final(err) || q.ctx.Err() != nil || !time.Now().Before(end) {
+		if refused(err) || final(err) {
+			return err
+		}
+		q.late = later(q.late, q.claim.Until)
+		if q.ctx.Err() != nil || !time.Now().Before(end) {
 			return err
 		}
 		// A try that has hardly any time would say so, and not what is wrong.
@@ -420,11 +437,14 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	c := q.c
 	h := &hold{
 		c: c, parent: q.ctx, name: q.claim.Name, token: q.claim.Token, fence: q.answer.Fence, hooks: q.set.hooks, timeout: q.set.timeout,
-		weight: q.claim.Weight, limit: q.claim.Limit,
+		ownToken: q.ownToken(), weight: q.claim.Weight, limit: q.claim.Limit,
 		since: sent, until: never, ttl: min(q.claim.TTL, q.set.ttl), index: -1, handles: 1,
 	}
 	for _, name := range q.claim.With {
 		h.more = append(h.more, part{name, q.answer.Fence})
+	}
+	if !q.late.IsZero() {
+		h.doubt = &doubt{claim: q.claim, until: q.late}
 	}
 	if q.set.maxHold > 0 {
 		h.until = sent + q.set.maxHold
@@ -439,7 +459,6 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		c.abandon(q.claim, false)
 		return nil, ErrClosed
 	}
 	if now >= h.deadline {
@@ -475,12 +494,6 @@ func (h *hold) begin(noRenew bool, sent, ttl time.Duration, lift bool) {
 	if noRenew && lift {
 		h.rule = liftOnce
 	}
-}
-
-// giveUp leaves the queue, or hands on what was granted in this moment.
-func (q *call) giveUp(err error) error {
-	q.c.abandon(q.claim, false)
-	return err
 }
 
 func (q *call) busy() error {

@@ -128,8 +128,7 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 	if err := noBallot(c.Ballot); err != nil {
 		return err
 	}
-	// Not c.Until: the claim may be void by now, and has to go all the same.
-	t := task{"abandon", c.Name, time.Time{}, ledger.Names(c)}
+	t := task{"abandon", c.Name, c.Until, ledger.Names(c)}
 	return s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) ([]ledger.Message, error) {
 		return l.Abandon(c, now), nil
 	})

@@ -95,13 +95,18 @@ func valid(ctx context.Context, c dibs.Claim) error {
 	if err := ledger.Ended(ctx, "acquire", c.Name); err != nil {
 		return err
 	}
-	if !c.Until.IsZero() && time.Now().After(c.Until) {
-		return &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: errLate}
-	}
-	return nil
+	return late("acquire", c.Name, c.Until)
 }
 
-var errLate = errors.New("the claim is void: it came too late")
+// late refuses a request that is void by now.
+func late(op, name string, until time.Time) error {
+	if until.IsZero() || !time.Now().After(until) {
+		return nil
+	}
+	return &dibs.UnavailableError{Op: op, Name: name, Cause: errLate}
+}
+
+var errLate = errors.New("the request is void: it came too late")
 
 // Break implements dibs.Store.
 func (s *Store) Break(ctx context.Context, name string, fence uint64) (broken bool, err error) {
@@ -123,6 +128,9 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 	if err := ledger.Ended(ctx, "abandon", c.Name); err != nil {
 		return err
 	}
+	if err := late("abandon", c.Name, c.Until); err != nil {
+		return err
+	}
 	s.do(func(l *ledger.Ledger, now ledger.Now) []ledger.Message { return l.Abandon(c, now) })
 	return nil
 }
@@ -130,6 +138,9 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 // Release implements dibs.Store.
 func (s *Store) Release(ctx context.Context, r dibs.Release) (held bool, err error) {
 	if err := ledger.Ended(ctx, "release", r.Name); err != nil {
+		return false, err
+	}
+	if err := late("release", r.Name, r.Until); err != nil {
 		return false, err
 	}
 	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {

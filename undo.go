@@ -1,0 +1,183 @@
+package dibs
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A doubt is an acquire that was not answered: it may still arrive at the store, and
+// take the name again after its lease was released.
+type doubt struct {
+	claim Claim
+	until time.Time // it is void afterwards
+	next  *doubt
+}
+
+// and returns the doubts of both.
+func (d *doubt) and(o *doubt) *doubt {
+	if d == nil {
+		return o
+	}
+	d.next = d.next.and(o)
+	return d
+}
+
+// dispel removes, in the background, what the unanswered tries of a lease that has
+// ended may still leave at the store.
+func (h *hold) dispel() {
+	for d := h.doubt; d != nil; d = d.next {
+		if mayArrive(d.until) {
+			h.c.abandon(d.claim, h.ownToken, d.until)
+		}
+	}
+}
+
+// mayArrive reports whether a request that is void after until can still take effect.
+func mayArrive(until time.Time) bool {
+	return !until.IsZero() && time.Since(until) <= slack
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// undoings are the requests that undo an earlier call whose token was chosen by the
+// caller. Such a token may be used again, and a request of the earlier call would end
+// the lease of the later one. So a later call waits until none is under way and none
+// can arrive any more. Tokens that dibs makes are never used twice, and not listed.
+type undoings struct {
+	mu sync.Mutex
+	of map[owned]*underway
+}
+
+// owned is a name with the token that holds it.
+type owned struct{ name, token string }
+
+// underway counts the undoings of one name and token.
+type underway struct {
+	count int
+	over  chan struct{} // closed when count is zero
+}
+
+// An undoing is one request, or a series of them, that ends what one token holds. A nil
+// undoing, of a token that is never used again, does nothing.
+type undoing struct {
+	all   *undoings
+	names []string
+	token string
+
+	mu   sync.Mutex
+	late time.Time // a request without an answer may arrive until then
+}
+
+// begin lists an undoing of a claim, if the token is the caller's own.
+func (u *undoings) begin(c Claim, own bool) *undoing {
+	if !own {
+		return nil
+	}
+	d := &undoing{all: u, names: c.names(), token: c.Token}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range d.names {
+		key := owned{name, d.token}
+		if u.of[key] == nil {
+			if u.of == nil {
+				u.of = make(map[owned]*underway)
+			}
+			u.of[key] = &underway{over: make(chan struct{})}
+		}
+		u.of[key].count++
+	}
+	return d
+}
+
+// unanswered notes that a request may arrive until then.
+func (d *undoing) unanswered(until time.Time) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.late = later(d.late, until)
+}
+
+// end unlists the undoing, once nothing of it can arrive any more.
+func (d *undoing) end() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	late := d.late
+	d.mu.Unlock()
+	if mayArrive(late) {
+		time.AfterFunc(time.Until(late)+slack, d.unlist)
+		return
+	}
+	d.unlist()
+}
+
+func (d *undoing) unlist() {
+	u := d.all
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range d.names {
+		key := owned{name, d.token}
+		w := u.of[key]
+		if w.count--; w.count == 0 {
+			close(w.over)
+			delete(u.of, key)
+		}
+	}
+}
+
+// first returns an undoing of one of these names that is under way, or nil.
+func (u *undoings) first(names []string, token string) *underway {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range names {
+		if w := u.of[owned{name, token}]; w != nil {
+			return w
+		}
+	}
+	return nil
+}
+
+var errUndoing = errors.New("an earlier call with this token is still being undone: try again, or use another token")
+
+// awaitUndone waits until no earlier call with the caller's own token is being undone:
+// for as long as two operations may take.
+func (q *call) awaitUndone() error {
+	if !q.ownToken() {
+		return nil
+	}
+	limit := time.NewTimer(2*q.set.timeout + slack)
+	defer limit.Stop()
+	names := q.claim.names()
+	for {
+		w := q.c.undoings.first(names, q.claim.Token)
+		if w == nil {
+			return nil
+		}
+		select {
+		case <-w.over:
+		case <-limit.C:
+			return q.stillUndoing(nil)
+		case <-q.ctx.Done():
+			return q.stillUndoing(context.Cause(q.ctx))
+		case <-q.c.closing:
+			return ErrClosed
+		}
+	}
+}
+
+func (q *call) stillUndoing(ended error) error {
+	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(errUndoing, ended), Refused: true}
+}
+
+func (c Claim) names() []string { return append([]string{c.Name}, c.With...) }
