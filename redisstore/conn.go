@@ -12,7 +12,8 @@ type Conn interface {
 	// Do sends the commands in order in one round trip and sets the reply to each.
 	// The store bounds its callers itself, so Do need not heed ctx (see Prompt for
 	// those that do), but must end within a few seconds. It never sends a command twice, and keeps nothing of
-	// what it was given.
+	// what it was given. ctx has the values of the caller, or of the first one of
+	// several whose commands go together, for the library's hooks.
 	Do(ctx context.Context, cmds []Cmd, replies []Reply)
 
 	// Subscribe listens on a channel until ctx ends or the connection fails, and

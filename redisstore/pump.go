@@ -45,6 +45,7 @@ const (
 
 // A request is one script call. Its owner recycles it only after done.
 type request struct {
+	ctx    context.Context // of its caller, for its values
 	script *script
 	shard  *shard // of its keys
 	cmd    Cmd    // EVALSHA, sha, number of keys, keys, arguments
@@ -121,7 +122,7 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 	if hire {
 		p.workers++
 	}
-	r.until = until
+	r.ctx, r.until = ctx, until
 	p.queue = append(p.queue, r)
 	p.wakeAt(until)
 	p.mu.Unlock()
@@ -133,6 +134,7 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 	case <-r.done:
 		if !r.late {
 			reply := r.reply
+			r.ctx = nil
 			requests.Put(r)
 			return reply, twice
 		}
@@ -284,7 +286,7 @@ func (p *pump) drop(r *request) {
 func (p *pump) work() {
 	b := batches.Get().(*batch)
 	for gather(); p.take(b); gather() {
-		p.send(context.Background(), b)
+		p.send(b.values(), b)
 		if !p.deliver(b) {
 			return // callers that have left may still look at b
 		}
@@ -292,6 +294,11 @@ func (p *pump) work() {
 	}
 	batches.Put(b)
 }
+
+// values is a context with the values of the caller who asked first, such as a trace,
+// and with no end: a batch is one call of the library, which cannot be part of several
+// traces, nor end with one of its callers.
+func (b *batch) values() context.Context { return context.WithoutCancel(b.requests[0].ctx) }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 

@@ -23,6 +23,7 @@ const (
 
 // An exchange is one Do of a tap, under way until it is answered.
 type exchange struct {
+	ctx    context.Context
 	cmds   []Cmd // as they were when they were sent
 	answer chan []Reply
 }
@@ -44,7 +45,7 @@ func (c *tap) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 		defer cancel()
 		ended = timed.Done()
 	}
-	e := &exchange{answer: make(chan []Reply)}
+	e := &exchange{ctx: ctx, answer: make(chan []Reply)}
 	for _, cmd := range cmds {
 		e.cmds = append(e.cmds, slices.Clone(cmd))
 	}
@@ -132,6 +133,9 @@ func (e *exchange) reply(values ...any) {
 	e.answer <- replies
 }
 
+// asker is what a caller's context names its request by.
+type asker struct{}
+
 // A caller is a call of do.
 type caller struct {
 	t     *testing.T
@@ -143,7 +147,7 @@ type caller struct {
 // under way.
 func (r *rig) call(req *request, until time.Duration) *caller {
 	r.t.Helper()
-	ctx, cancel := context.WithCancelCause(r.t.Context())
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.t.Context(), asker{}, req))
 	c := &caller{r.t, cancel, make(chan Reply, 1)}
 	sent := len(r.tap.exchanges)
 	go func() {
@@ -270,6 +274,50 @@ func TestPumpMerges(t *testing.T) {
 	for i := range hanging[1:] {
 		hanging[i+1].reply("done")
 		engaged[i+1].wantValue("done")
+	}
+}
+
+// A Conn is told the values of the caller's context, of the first one where several go
+// together, and none of their ends.
+func TestPumpPassesContextValues(t *testing.T) {
+	r := newRig(t)
+	first := plain("engaged")
+	engaged := []*caller{r.call(first, time.Hour)}
+	hanging := []*exchange{r.sent()}
+	if have := hanging[0].ctx.Value(asker{}); have != first {
+		t.Errorf("alone: have the values of %v", have)
+	}
+	for i := range maxWorkers - 1 {
+		engaged = append(engaged, r.call(plain(fmt.Sprint("engaged ", i)), time.Hour))
+		hanging = append(hanging, r.sent())
+	}
+	requests := []*request{claimOn("a", "a1"), plain("p1"), claimOn("a", "a2")}
+	callers := make([]*caller, len(requests))
+	for i, req := range requests {
+		callers[i] = r.call(req, time.Hour)
+	}
+	hanging[0].reply("done")
+	e := r.sent()
+	if have := e.ctx.Value(asker{}); have != requests[0] {
+		t.Errorf("together: have the values of %v, want those of the first", have)
+	}
+	left := errors.New("left")
+	callers[0].leave(left)
+	callers[0].wantErr(left)
+	if err := e.ctx.Err(); err != nil {
+		t.Errorf("the first has left, and the call of all is over: %v", err)
+	}
+	e.reply([]any{now, int64(1), int64(2)}, int64(1))
+	for _, c := range callers[1:] {
+		if reply := c.reply(); reply.Err != nil {
+			t.Errorf("reply %v", reply)
+		}
+	}
+	for _, e := range hanging[1:] {
+		e.reply("done")
+	}
+	for _, c := range engaged {
+		c.wantValue("done")
 	}
 }
 
