@@ -52,14 +52,14 @@ func (c *clock) latest(t time.Time) int64 {
 	return c.local(t) + c.top
 }
 
-// earliest returns the server's time now, not too late; zero if nothing is known, or
-// nothing new: the server's clock may have been set since.
-func (c *clock) earliest() int64 {
+// earliest returns the server's time at a local instant, not too late; zero if nothing
+// is known, or nothing new: the server's clock may have been set since.
+func (c *clock) earliest(t time.Time) int64 {
 	const fresh = 15 * time.Second
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known || time.Since(c.learnt) > fresh {
 		return 0
 	}
-	return c.local(time.Now()) + c.low
+	return c.local(t) + c.low
 }

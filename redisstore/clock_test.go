@@ -28,7 +28,7 @@ func (f farClock) wantBounds(t *testing.T, c *clock, local time.Time) {
 
 func TestClockKnowsNothingFirst(t *testing.T) {
 	c := &clock{epoch: time.Now()}
-	if late, early := c.latest(time.Now().Add(time.Hour)), c.earliest(); late != 0 || early != 0 {
+	if late, early := c.latest(time.Now().Add(time.Hour)), c.earliest(time.Now()); late != 0 || early != 0 {
 		t.Errorf("%d, %d from a clock that has seen nothing", late, early)
 	}
 }
@@ -112,7 +112,7 @@ func TestClockEarliest(t *testing.T) {
 	server := farClock{epoch, -time.Hour}
 	c.learn(epoch, time.Now(), server.at(epoch))
 	for range 1000 {
-		early := c.earliest()
+		early := c.earliest(time.Now())
 		after := time.Now()
 		if truth := server.at(after); early > truth {
 			t.Fatalf("earliest is %d µs too late", early-truth)

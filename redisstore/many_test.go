@@ -38,13 +38,15 @@ func many(t *testing.T, server *redistest.Server, asked ...string) (now int64, m
 // released; and all else is left as it was.
 func TestMany(t *testing.T) {
 	t.Parallel()
-	const later = " 60000 99999999999999999"
+	const until = " 99999999999999999"
+	const later = " 60000" + until
 	server := redistest.Start(t)
 	set := func(args ...string) { server.MustCmd(t, args...) }
 	set("SET", "lock:taken", "other", "PX", "60000")
 	set("SET", "lock:mine", "me", "PX", "60000")
 	set("HSET", "{lock:mine}"+signs, "=", "1 client me")
 	set("SET", "lock:wanted", "me", "PX", "60000")
+	set("SET", "lock:stale", "me", "PX", "60000")
 	set("ZADD", "{lock:wanted}"+queue, "1", "place")
 	set("ZADD", "{lock:queued}"+queue, "1", "place")
 	set("HSET", "{lock:signed}"+signs, "#", "1")
@@ -52,16 +54,16 @@ func TestMany(t *testing.T) {
 	set("ZADD", "lock:parts", "99999999999999", "me")
 	now, marks := many(t, server,
 		"a me"+later, "b me"+later, "again me"+later, "taken me"+later, "queued me"+later, "signed me"+later, "shared me"+later, "late me 60000 5",
-		"mine me 0 ", "taken me 0 ", "wanted me 0 ", "parts me 0 ", "nobodys me 0 ",
+		"mine me 0"+until, "taken me 0"+until, "wanted me 0"+until, "parts me 0"+until, "nobodys me 0"+until, "stale me 0 5",
 	)
-	if want := "1120000010000"; marks != want {
+	if want := "11200000100000"; marks != want {
 		t.Errorf("marks %s, want %s", marks, want)
 	}
 	if now < time.Now().Add(-time.Minute).UnixMicro() {
 		t.Errorf("the time is %d", now)
 	}
 	for key, want := range map[string]any{
-		"lock:a": "me", "lock:b": "me", "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me",
+		"lock:a": "me", "lock:b": "me", "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me", "lock:stale": "me",
 		"lock:queued": nil, "lock:signed": nil, "lock:late": nil, "lock:again": "me",
 		floors + "{a}": strconv.FormatInt(now+1, 10), // again's, too, floors + "{b}": strconv.FormatInt(now, 10),
 	} {

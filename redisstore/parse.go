@@ -14,7 +14,10 @@ import (
 // What the server sends is checked before it is believed: a proxy or another
 // implementation may answer something else.
 
-var errVoid = errors.New("the claim came too late for the server's clock, again and again: its clock may be running wild")
+var errVoid = errors.New("the request came too late for the server's clock, again and again: its clock may be running wild")
+
+// errEarly is of a second try that was answered before the first one became void.
+var errEarly = errors.New("the first try had no answer, and may yet arrive: the server's clock was set back")
 
 // errTwice leaves it to the caller, who knows whether it held, what that means.
 var errTwice = errors.New("not held at the second asking; the first had no answer, and may have done it")
@@ -134,7 +137,8 @@ func parseMarks(v any, n int) (marks string, ok bool) {
 	return marks, !in.bad && len(marks) == n
 }
 
-// serverTime finds the server's time in a reply: to each script but release.
+// serverTime finds the server's time in a reply: to each script but release, unless
+// that came too late.
 func serverTime(r Reply) (int64, bool) {
 	switch v := r.Value.(type) {
 	case int64:
@@ -229,7 +233,7 @@ func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 	if s.sharded {
 		return e, true // nobody tells by whose clock it was sent
 	}
-	if now := s.shards.one().clock.earliest(); sent > 0 && now > sent {
+	if now := s.shards.one().clock.earliest(time.Now()); sent > 0 && now > sent {
 		e.Age = time.Duration(now-sent) * time.Microsecond
 	}
 	return e, true

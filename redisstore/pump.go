@@ -52,6 +52,7 @@ type request struct {
 	usual  bool   // of a kind that can go together with others
 	merge  string // requests with the same may become one, or ""
 	claims int    // where the claims begin in cmd, for these
+	void   int    // where cmd says when it is void, or 0
 	reply  Reply
 	done   chan struct{}
 	until  time.Time // the caller waits no longer
@@ -92,7 +93,7 @@ func newRequest(s *script, at *shard, keys ...string) *request {
 	r.script, r.shard = s, at
 	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
 	r.cmd = append(r.cmd, keys...)
-	r.usual, r.merge, r.reply = false, "", Reply{}
+	r.usual, r.merge, r.void, r.reply = false, "", 0, Reply{}
 	r.sent, r.gone, r.late, r.failed, r.batch = false, false, false, nil, nil
 	return r
 }
@@ -105,18 +106,42 @@ func (r *request) key(key string) {
 
 func (r *request) args(args ...string) { r.cmd = append(r.cmd, args...) }
 
-// do sends a request and returns its reply. It takes the request over. twice says
-// that it was sent again after a first time had no answer: then a reply may be that
-// of a server which has done it already.
-func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
-	if p.seize(ctx) {
-		reply = p.direct(ctx, r, until)
-		if !timedOut(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) {
-			requests.Put(r)
-			return reply, false
-		}
-		twice = true
+// untilArg adds the argument after which the request is void. It is written when the
+// request is sent, by what is known of the server's clock then.
+func (r *request) untilArg() {
+	r.void = len(r.cmd)
+	r.cmd = append(r.cmd, "0")
+}
+
+// voidAfter writes that argument, if there is one: µs of the server's clock.
+func (r *request) voidAfter(server int64) {
+	if r.void > 0 {
+		r.cmd[r.void] = decimal(server)
 	}
+}
+
+// do sends a request and returns its reply. It takes the request over. A request that
+// may change something is void after until; if it is answered, no try of it can act any
+// more. twice says that it was sent again after a first time had no answer: then a
+// reply may be that of a server which has done it already.
+func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
+	if !p.seize(ctx) {
+		return p.queued(ctx, r, until, false), false
+	}
+	reply, void := p.direct(ctx, r, until)
+	if !timedOut(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) || r.void > 0 && void == 0 {
+		requests.Put(r)
+		return reply, false
+	}
+	reply = p.queued(ctx, r, until, true)
+	if now, ok := serverTime(reply); ok && now <= void {
+		return Reply{Err: errEarly}, true
+	}
+	return reply, true
+}
+
+// queued has a worker send a request.
+func (p *pump) queued(ctx context.Context, r *request, until time.Time, twice bool) Reply {
 	p.mu.Lock()
 	hire := p.workers < maxWorkers
 	if hire {
@@ -136,7 +161,7 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 			reply := r.reply
 			r.ctx = nil
 			requests.Put(r)
-			return reply, twice
+			return reply
 		}
 		err = errLate
 	case <-ctx.Done():
@@ -149,7 +174,7 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 	if failed != nil {
 		err = fmt.Errorf("%w; the request before failed: %w", err, failed)
 	}
-	return Reply{Err: err}, twice
+	return Reply{Err: err}
 }
 
 // wakeAt sees to it that somebody's time will be noticed to be over. There is one timer
@@ -223,18 +248,27 @@ func timedOut(err error) bool {
 // direct is the worker's part done by the caller itself: without two changes of
 // goroutine, which cost more than all else that dibs does for a lock. It is for
 // servers that answer quickly, and gives up early, because a read may not heed a
-// cancelled context; do then sends the request again by way of a worker.
-func (p *pump) direct(ctx context.Context, r *request, until time.Time) Reply {
+// cancelled context. do then sends the request again by way of a worker, if that is
+// safe: void is the server's time after which this first try can do nothing, or 0 if
+// the server's clock is not known well enough, and it can as long as the caller has.
+func (p *pump) direct(ctx context.Context, r *request, until time.Time) (reply Reply, void int64) {
 	b := batches.Get().(*batch)
 	b.requests = append(b.requests, r)
 	at := time.Now().Add(patience)
 	if until.Before(at) {
 		at = until
+	} else {
+		void = p.clock.earliest(at)
+	}
+	if void > 0 {
+		r.voidAfter(void)
+	} else {
+		r.voidAfter(p.clock.latest(until))
 	}
 	p.send(limit{ctx, at}, b)
 	b.reset()
 	batches.Put(b)
-	reply := r.reply
+	reply = r.reply
 	p.mu.Lock()
 	more := len(p.queue) > 0
 	if !more {
@@ -244,7 +278,7 @@ func (p *pump) direct(ctx context.Context, r *request, until time.Time) Reply {
 	if more {
 		go p.work()
 	}
-	return reply
+	return reply, void
 }
 
 // leave notes that a caller does not wait any more. It reports whether its request
@@ -330,6 +364,7 @@ func (p *pump) take(b *batch) bool {
 	p.under += n
 	for _, r := range p.queue[:n] {
 		r.sent, r.batch = true, b
+		r.voidAfter(p.clock.latest(r.until))
 		b.requests = append(b.requests, r)
 	}
 	p.queue = slices.Delete(p.queue, 0, n)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -652,4 +653,103 @@ func underLoad(t *testing.T, prompt bool) {
 	if conn.most.Load() < 2 {
 		t.Error("no claims were merged")
 	}
+}
+
+// voidable is a request with a time after which it is void.
+func voidable(arg string) *request {
+	r := plain(arg)
+	r.untilArg()
+	return r
+}
+
+func voidOf(t *testing.T, e *exchange) int64 {
+	t.Helper()
+	at, err := strconv.ParseInt(e.cmds[0][len(e.cmds[0])-1], 10, 64)
+	if err != nil {
+		t.Fatalf("sent %q: %v", e.cmds, err)
+	}
+	return at
+}
+
+// A lone request to a quick server is sent again if it has no answer soon, but only if
+// the first one can do nothing any more.
+func TestPumpRepeatsWhatIsVoid(t *testing.T) {
+	const ahead = 42 * time.Hour // the server's clock
+	server := func(local time.Time) int64 { return local.Add(ahead).UnixMicro() }
+	quick := func(r *rig) {
+		r.t.Helper()
+		for range 2 * quiet {
+			c := r.call(plain("quick"), time.Hour)
+			r.sent().answer <- []Reply{{Value: server(time.Now())}}
+			if reply := c.reply(); reply.Err != nil {
+				r.t.Fatal(reply.Err)
+			}
+		}
+		r.mu.Lock()
+		swift := r.swift
+		r.mu.Unlock()
+		if !swift {
+			r.t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
+		}
+	}
+	prompt := func(t *testing.T) *rig {
+		r := newRig(t)
+		r.prompt, r.tap.prompt = true, true
+		quick(r)
+		return r
+	}
+	t.Run("the first one is void by then", func(t *testing.T) {
+		r := prompt(t)
+		before := time.Now()
+		c := r.call(voidable("a"), time.Hour)
+		first := voidOf(t, r.sent())
+		if latest := server(time.Now().Add(patience)); first > latest || first < server(before) {
+			t.Errorf("void after %d, want from %d to %d", first, server(before), latest)
+		}
+		e := r.sent()
+		if second, want := voidOf(t, e), server(before.Add(time.Hour)); second < want {
+			t.Errorf("the second is void %d µs early", want-second)
+		}
+		late := max(server(time.Now()), first+1)
+		e.reply(late)
+		c.wantValue(late)
+	})
+	t.Run("it is not, for the clock was set back", func(t *testing.T) {
+		r := prompt(t)
+		for _, reply := range []func(first int64) any{
+			func(first int64) any { return first },
+			func(first int64) any { return first - time.Minute.Microseconds() },
+			func(first int64) any { return []any{first - 1, "7"} },
+		} {
+			quick(r)
+			c := r.call(voidable("a"), time.Hour)
+			first := voidOf(t, r.sent())
+			r.sent().reply(reply(first))
+			c.wantErr(errEarly)
+		}
+	})
+	t.Run("nobody knows, for the clock is not known", func(t *testing.T) {
+		for _, forget := range []func(c *clock){
+			func(c *clock) { c.known = false },
+			func(c *clock) { c.learnt = c.learnt.Add(-time.Minute) },
+		} {
+			r := prompt(t)
+			forget(r.clock)
+			c := r.call(voidable("a"), time.Hour)
+			if void := voidOf(t, r.sent()); void != r.clock.latest(time.Now()) && void < server(time.Now().Add(time.Minute)) {
+				t.Errorf("void after %d", void)
+			}
+			if reply := c.reply(); !timedOut(reply.Err) {
+				t.Errorf("%+v: want that it had no answer", reply)
+			}
+			r.nothingSent()
+		}
+	})
+	t.Run("it changes nothing", func(t *testing.T) {
+		r := prompt(t)
+		c := r.call(plain("a"), time.Hour)
+		r.sent()
+		r.sent().reply("done")
+		c.wantValue("done")
+	})
 }

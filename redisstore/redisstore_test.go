@@ -710,7 +710,26 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	part.Weight, part.Limit = 1, 2
 	set, queued := p.claim("a"), p.claim("n")
 	set.With = []string{"b"}
+	reader := p.claim("parts")
+	reader.Weight, reader.Limit = 1, 2
+	p.take(reader)
+	waiter := p.claim("n")
+	ticket := p.wait(waiter).Ticket
+	release := func(c dibs.Claim, keep time.Duration) func(until time.Time) (dibs.Answer, error) {
+		return func(until time.Time) (dibs.Answer, error) {
+			held, err := s.Release(t.Context(), dibs.Release{Name: c.Name, Token: c.Token, Keep: keep, Until: until})
+			return dibs.Answer{Held: held}, err
+		}
+	}
 	for what, ask := range map[string]func(until time.Time) (dibs.Answer, error){
+		"release":           release(writer, 0),
+		"release to keep":   release(writer, time.Minute),
+		"release of a part": release(reader, 0),
+		"abandon": func(until time.Time) (dibs.Answer, error) {
+			c := waiter
+			c.Until = until
+			return dibs.Answer{}, s.Abandon(t.Context(), c)
+		},
 		"acquire": func(until time.Time) (dibs.Answer, error) {
 			c := p.claim("free")
 			c.Until = until
@@ -739,8 +758,15 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 			t.Errorf("%q: %+v", name, state)
 		}
 	}
-	if state := p.inspect("n"); state.Holding != 1 || state.Holders[0].Weight != 0 || state.Waiting > 0 {
-		t.Errorf("%+v: want the one who holds alone", state)
+	state := p.inspect("n")
+	if state.Holding != 1 || state.Holders[0].Weight != 0 || state.Holders[0].Token != writer.Token || state.Waiting != 1 {
+		t.Errorf("%+v: want the one who holds alone, and one who waits", state)
+	}
+	if a := p.wait(waiter); a.Ticket != ticket || a.Position != 1 {
+		t.Errorf("%+v: the place is another one, it had ticket %d", a, ticket)
+	}
+	if state := p.inspect("parts"); state.Holding != 1 || state.Holders[0].Token != reader.Token {
+		t.Errorf("%+v: want the one who holds a part", state)
 	}
 }
 
@@ -771,6 +797,46 @@ func TestFenceOfASetIsAboveAllFloors(t *testing.T) {
 	for _, name := range names {
 		if f := p.inspect(name).Fence; f != fence {
 			t.Errorf("floor of %q: %d, want %d", name, f, fence)
+		}
+	}
+}
+
+// A store that knows nothing yet of the server's clock learns it by its first release.
+func TestFreshStoresRelease(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := mute(t, open(t, server))
+	warm := p.claim("the server knows the script")
+	p.free(warm, p.take(warm))
+	for what, undo := range map[string]func(s *redisstore.Store, c dibs.Claim) error{
+		"release": func(s *redisstore.Store, c dibs.Claim) error {
+			freed, err := s.Release(t.Context(), dibs.Release{Name: c.Name, Token: c.Token})
+			if err == nil && !freed {
+				err = dibs.ErrLost
+			}
+			return err
+		},
+		"abandon": func(s *redisstore.Store, c dibs.Claim) error { return s.Abandon(t.Context(), c) },
+	} {
+		c := p.claim(what)
+		p.take(c)
+		conn := redistest.Dial(server.Addr())
+		t.Cleanup(conn.Close)
+		counted := &slow{Conn: conn, passed: make(chan struct{}, 100)}
+		s := redisstore.New(counted)
+		if err := undo(s, c); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if state := p.inspect(what); state.Holding > 0 {
+			t.Errorf("%s: %+v", what, state)
+		}
+		if n := len(counted.passed); n != 2 {
+			t.Errorf("%s: %d exchanges of a fresh store, want 2", what, n)
+		}
+		again := p.claim(what)
+		p.take(again)
+		if err := undo(s, again); err != nil || len(counted.passed) != 3 {
+			t.Errorf("%s: %v, %d exchanges after the second, want 3", what, err, len(counted.passed))
 		}
 	}
 }

@@ -66,6 +66,7 @@ func (s *Store) call(ctx context.Context, r *request, until time.Time, grants fu
 		reply, _ = r.shard.pump.do(ctx, r, until)
 		return reply, nil
 	}
+	r.voidAfter(r.shard.clock.latest(until))
 	q := question{script: r.script, shard: r.shard, cmd: slices.Clone(r.cmd)}
 	if !s.copies.silent.Load() {
 		requests.Put(r)

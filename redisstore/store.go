@@ -61,8 +61,13 @@ func New(conn Conn, options ...Option) *Store {
 	return s
 }
 
-// operation bounds what has no deadline of its own.
-const operation = time.Second
+const (
+	// operation bounds what has no deadline of its own.
+	operation = time.Second
+	// The first request on a fresh store knows no server time, so it is void, and
+	// learns it. So does one after the server's clock was set. More tries are no use.
+	tries = 3
+)
 
 // Groups implements dibs.Store: a server that shards takes the names of one slot in
 // one step, any other one takes all.
@@ -99,9 +104,7 @@ func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, 
 	if c.Until.IsZero() {
 		c.Until = time.Now().Add(operation)
 	}
-	// The first request on a fresh store knows no server time, so its claim is
-	// void, and learns it. So does one after the server's clock was set.
-	for range 3 {
+	for range tries {
 		reply, short := s.call(ctx, s.request(op, c), c.Until, grants)
 		if reply.Err != nil {
 			return dibs.Answer{}, fail(string(op), c.Name, reply.Err)
@@ -196,19 +199,18 @@ func (s *Store) acquireRequest(c dibs.Claim) *request {
 	b := k.text
 	ttl := len(b)
 	b = strconv.AppendInt(b, milliseconds(c.TTL), 10)
-	until := len(b)
-	at := s.shardOf(k)
-	b = strconv.AppendInt(b, at.clock.latest(c.Until), 10)
 	place := len(b)
 	if c.Queue {
 		b = appendPlace(b, c)
 	}
 	text := string(b)
 	lock, queue, signs, floor := k.cut(text)
-	r := newRequest(acquireScript, at, lock, queue, signs, floor)
+	r := newRequest(acquireScript, s.shardOf(k), lock, queue, signs, floor)
 	r.args(s.checkArg())
 	r.usual, r.merge, r.claims = c.Alone(), lock, len(r.cmd)
-	r.args(c.Token, text[ttl:until], text[until:place], text[place:], share(c))
+	r.args(c.Token, text[ttl:place])
+	r.untilArg()
+	r.args(text[place:], share(c))
 	return r
 }
 
@@ -237,7 +239,9 @@ func (s *Store) allRequest(c dibs.Claim) *request {
 		place = string(appendPlace(nil, c))
 	}
 	r := newRequest(allScript, at, keys...)
-	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(at.clock.latest(c.Until)), place)
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
+	r.untilArg()
+	r.args(place)
 	return r
 }
 
@@ -246,7 +250,9 @@ func (s *Store) reweighRequest(c dibs.Claim) *request {
 	if c.Ballot != nil {
 		r.key(born)
 	}
-	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(r.shard.clock.latest(c.Until)), weighs(c))
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
+	r.untilArg()
+	r.args(weighs(c))
 	if c.Ballot != nil {
 		r.args(serving(c.Ballot)...)
 	}
@@ -369,39 +375,47 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place 
 	if rel.Until.IsZero() {
 		rel.Until = time.Now().Add(operation)
 	}
+	for range tries {
+		r := s.releaseRequest(rel, place)
+		reply, twice := r.shard.pump.do(ctx, r, rel.Until)
+		if reply.Err != nil {
+			return false, fail(op, rel.Name, reply.Err)
+		}
+		switch n, ok := reply.Value.(int64); {
+		case !ok || n < 0:
+			return false, fail(op, rel.Name, unexpected(reply.Value))
+		case n > 1: // void
+		case n == 0 && twice && place == "":
+			return false, fail(op, rel.Name, errTwice)
+		default:
+			return n == 1, nil
+		}
+	}
+	return false, fail(op, rel.Name, errVoid)
+}
+
+func (s *Store) releaseRequest(rel dibs.Release, place string) *request {
 	var buf [512]byte
 	k := s.appendKeys(buf[:0], rel.Name)
 	b := k.text
 	fence := len(b)
 	b = strconv.AppendUint(b, rel.Fence, 10)
-	now := len(b)
-	at := s.shardOf(k)
-	b = strconv.AppendInt(b, at.clock.earliest(), 10)
 	keep := len(b)
 	b = strconv.AppendInt(b, milliseconds(rel.Keep), 10)
 	text := string(b)
 	lock, queue, signs, floor := k.cut(text)
-	r := newRequest(releaseScript, at, lock, queue, signs, floor)
+	r := newRequest(releaseScript, s.shardOf(k), lock, queue, signs, floor)
 	if rel.Ballot != nil {
 		r.key(born)
 	}
-	r.args(rel.Token, text[fence:now], text[now:keep], text[keep:], s.checkArg(), place)
+	r.args(rel.Token, text[fence:keep])
+	r.untilArg()
+	r.args(text[keep:], s.checkArg(), place)
 	if rel.Ballot != nil {
 		r.args(serving(rel.Ballot)...)
 	}
 	r.usual = rel.Keep <= 0 && place == "" && rel.Ballot == nil
-	reply, twice := r.shard.pump.do(ctx, r, rel.Until)
-	if reply.Err != nil {
-		return false, fail(op, rel.Name, reply.Err)
-	}
-	n, ok := reply.Value.(int64)
-	if twice && n == 0 && place == "" {
-		return false, fail(op, rel.Name, errTwice)
-	}
-	if !ok || n != 0 && n != 1 {
-		return false, fail(op, rel.Name, unexpected(reply.Value))
-	}
-	return n == 1, nil
+	return r
 }
 
 // Extend implements dibs.Store: a script call for each hundred locks, or for each

@@ -50,8 +50,8 @@ func (b *batch) joint() call {
 		c := &b.parts[i]
 		if c.script == acquireScript { // check, token, TTL, until, …
 			b.cmd = append(b.cmd, c.cmd[args+1:args+4]...)
-		} else { // token, …
-			b.cmd = append(b.cmd, c.cmd[args], "0", "")
+		} else { // token, fence, until, …
+			b.cmd = append(b.cmd, c.cmd[args], "0", c.cmd[args+2])
 		}
 	}
 	return call{script: manyScript, cmd: b.cmd, parts: b.parts}

@@ -19,7 +19,7 @@ func usualClaim(name string) *request {
 
 func usualRelease(name string) *request {
 	r := newRequest(releaseScript, nil, name, name+":q", name+":s", name+":f")
-	r.args("token", "fence", "now", "0", "check", "")
+	r.args("token", "fence", "until", "0", "check", "")
 	r.usual = true
 	return r
 }
@@ -59,7 +59,7 @@ func TestUsualGoTogether(t *testing.T) {
 	callers, e := r.together(usualClaim("a"), plain("p"), usualRelease("b"), usualClaim("c"))
 	wantCmds(t, e,
 		"EVALSHA "+releaseScript.sha+" 1 key p",
-		many("a b c", "token ttl until token 0  token ttl until"),
+		many("a b c", "token ttl until token 0 until token ttl until"),
 	)
 	e.reply(int64(1), []any{now, "110"})
 	alone := r.sent()

@@ -37,7 +37,9 @@ func (s *Store) voteRequest(c dibs.Claim) *request {
 	if c.Ballot.Yield {
 		yield = "1"
 	}
-	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)), decimal(r.shard.clock.latest(c.Until)), place, share(c))
+	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
+	r.untilArg()
+	r.args(place, share(c))
 	r.args(strconv.FormatUint(c.Ballot.Ticket, 10), strconv.FormatUint(c.Ballot.Fence, 10), memory(c.Ballot), yield, rand.Text())
 	return r
 }

@@ -232,7 +232,8 @@ func TestLateReleaseGrants(t *testing.T) {
 			t.Parallel()
 			b := setUp(t)
 			proxy := b.proxy()
-			holder, locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr()), b.join(b.server.Addr())
+			// With so much time its release is not void when it comes.
+			holder, locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second), dibs.Timeout(4*ttl)), b.join(b.server.Addr()), b.join(b.server.Addr())
 			b.warm(rival)
 			l := b.take(holder, what.holds)
 			held, deliver := proxy.HoldNextRequest(key)

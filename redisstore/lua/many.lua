@@ -3,7 +3,7 @@
 -- many, whose cost is mostly that of a call. Whichever is not so is left as it is.
 --
 -- KEYS   for each: lock, queue, signs, floor: see holders.lua and queue.lua
--- ARGV   for each: token, TTL in ms, until, as in acquire.lua; to release: token, "0", ""
+-- ARGV   for each: token, TTL in ms, until, as in acquire.lua; to release: token, "0", until
 -- Reply  {the server's time in µs, a string with a character for each: "0" ask by
 --         itself; "1" it was released, or taken, and its fence is that time, "2" one
 --         more, and so on in ASCII up to "z": of one slot several come in one µs}
@@ -19,13 +19,13 @@ for i = 1, #KEYS, 4 do
   local lock, queue, signs, floor = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]
   local n = (i + 3) / 4
   local token, ttl = ARGV[3 * n - 2], ARGV[3 * n - 1]
-  local done = '0'
-  if ttl == '0' then
+  local done, void = '0', now > tonumber(ARGV[3 * n])
+  if ttl == '0' and not void then
     if redis.pcall('GET', lock) == token and redis.call('EXISTS', queue) == 0 then
       redis.call('DEL', lock, signs)
       done = '1'
     end
-  elseif now <= tonumber(ARGV[3 * n]) and redis.call('EXISTS', lock, queue, signs) == 0 then
+  elseif not void and redis.call('EXISTS', lock, queue, signs) == 0 then
     local before = redis.pcall('SET', floor, stamp, 'GET')
     if not before or type(before) == 'string' and tonumber(before) < now then
       redis.call('SET', lock, token, 'PX', ttl)

@@ -5,13 +5,17 @@
 --        5 born, or none
 -- ARGV   1  token
 --        2  the holder's fence, "0" if unknown
---        3  the server's time in µs as the client reckons it, "0" if it cannot
+--        3  until: µs of the server's clock after which the release is void
 --        4  keep: ms for which the lock stays taken, by the token and " kept", "0" to
 --           free it
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        6  the place to leave, token included, or ""
 --        7… with the fifth key, a ballot: see serving in born.lua
--- Reply  1 the token held, 0 it did not
+-- Reply  1 the token held, 0 it did not; else the server's time in µs: it came too late
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > tonumber(ARGV[3]) then return now end
 
 local token, place = ARGV[1], ARGV[6]
 local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -34,18 +38,12 @@ elseif type(holder) == 'string' and holder ~= token or not holder and redis.call
   return 0
 end
 
-local now, at = tonumber(ARGV[3]), tonumber(ARGV[2]) + 1
-if not head or at == 1 or now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
-
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
 --#include born.lua
 
-local least = KEYS[5] and serving(KEYS[5], 7) or math.max(at, now)
+local least = KEYS[5] and serving(KEYS[5], 7) or math.max(tonumber(ARGV[2]) + 1, now)
 
 local used, mine = 0, holder == token
 if type(holder) == 'table' then
