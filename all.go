@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 )
 
@@ -82,15 +81,24 @@ type gathering struct {
 	groups [][]string
 	set    settings
 	once   bool
-	begun  atomic.Bool // the lease was given to its user
 }
 
 func (g *gathering) acquire(ctx context.Context) (*Lease, error) {
+	begin := g.c.now()
+	l, err := g.take(ctx, begin)
+	if err != nil {
+		return nil, err
+	}
+	h := l.h
+	h.announce(Acquired{Name: h.name, Token: h.token, Fence: l.Fence(), Waited: g.c.now() - begin})
+	return l, nil
+}
+
+func (g *gathering) take(ctx context.Context, begin time.Duration) (*Lease, error) {
 	if !g.c.engage() {
 		return nil, ErrClosed
 	}
 	defer g.c.jobDone() // so that Close lets undo begin
-	begin := g.c.now()
 	tries := 1
 	if g.set.attempts > 0 && !g.once {
 		tries, g.once = g.set.attempts, true
@@ -137,7 +145,7 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)
 	}
-	set.noRenew, set.maxHold, set.hooks = false, 0, g.quiet()
+	set.noRenew, set.maxHold, set.part = false, 0, true
 	var whole *hold
 	for _, names := range g.groups {
 		if g.set.wait > 0 {
@@ -159,29 +167,7 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 		whole.undo()
 		return nil, err
 	}
-	g.begun.Store(true)
-	if hooks := g.set.hooks; hooks != nil && hooks.Acquired != nil {
-		hooks.Acquired(Acquired{Name: whole.name, Token: whole.token, Fence: whole.first.Fence(), Waited: c.now() - begin})
-	}
 	return &whole.first, nil
-}
-
-// quiet returns the hooks, which do not tell of parts of a lease, and of its loss only
-// when it had begun.
-func (g *gathering) quiet() *Hooks {
-	if g.set.hooks == nil {
-		return nil
-	}
-	quiet := *g.set.hooks
-	quiet.Acquired = nil
-	if lost := quiet.Lost; lost != nil {
-		quiet.Lost = func(l Lost) {
-			if g.begun.Load() {
-				lost(l)
-			}
-		}
-	}
-	return &quiet
 }
 
 // absorb adds the names of another lease of the same token. If that, or h, is lost

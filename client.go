@@ -29,13 +29,13 @@ type Client struct {
 	seq      atomic.Uint64
 	undoings undoings    // of tokens that callers have chosen
 	shaky    atomic.Bool // an operation has failed since the last that did not
+	hooks    hookQueue
 
 	life    context.Context // of the background work
 	end     context.CancelFunc
 	closing chan struct{}
-	wake    chan struct{}  // the scheduler looks again
-	idle    chan struct{}  // the last job in the background has ended
-	loops   sync.WaitGroup // scheduler and watch
+	wake    chan struct{} // the scheduler looks again
+	idle    chan struct{} // the last job in the background has ended
 
 	mu      sync.Mutex // guards what follows and the state of each hold
 	closed  bool
@@ -43,6 +43,7 @@ type Client struct {
 	events  flow
 	leases  schedule
 	jobs    int                // running in the background
+	loops   int                // that run: scheduler and watch
 	span    time.Duration      // the shortest from a scheduling to what is due, since the last tick
 	alarm   time.Duration      // when the scheduler wakes by itself
 	remains map[*hold]struct{} // sets that lost a name, and still have the others
@@ -128,8 +129,20 @@ func (c *Client) start() {
 	}
 	c.started = true
 	c.alarm, c.span = never, never
-	c.loops.Go(c.beat)
-	c.loops.Go(c.watch)
+	c.loop(c.beat)
+	c.loop(c.watch)
+}
+
+// loop runs f until the client has ended. The caller holds c.mu.
+func (c *Client) loop(f func()) {
+	c.loops++
+	go func() {
+		f()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.loops--
+		c.tellIdle()
+	}()
 }
 
 // background runs f, which ends soon after its context, and lets Close wait for
@@ -243,29 +256,32 @@ func (c *Client) releaseAll(held []*hold) error {
 	return nil
 }
 
-// finish lets clean-up run for one operation timeout, and then ends everything.
+// finish lets clean-up and hooks run for one operation timeout, and then ends everything.
+// What does not end then is not waited for: it may be what called Close, in a hook of
+// dibs or of the store's own client.
 func (c *Client) finish() {
-	grace := time.NewTimer(c.defaults.timeout)
-	defer grace.Stop()
-	c.rest(grace.C)
+	grace, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
+	defer cancel()
+	c.rest(grace, func() bool { return c.jobs+len(c.waiters) > 0 })
 	c.end()
-	c.rest(nil)
-	c.loops.Wait()
+	limit, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
+	defer cancel()
+	c.rest(limit, func() bool { return c.jobs+len(c.waiters)+c.loops > 0 })
+	c.hooks.wait(limit)
 }
 
-// rest waits until no call waits and no work is left in the background, or until
-// enough.
-func (c *Client) rest(enough <-chan time.Time) {
+// rest waits until the client is not busy, or until ctx ends.
+func (c *Client) rest(ctx context.Context, busy func() bool) {
 	for {
 		c.mu.Lock()
-		busy := c.jobs + len(c.waiters)
+		done := !busy()
 		c.mu.Unlock()
-		if busy == 0 {
+		if done {
 			return
 		}
 		select {
 		case <-c.idle:
-		case <-enough:
+		case <-ctx.Done():
 			return
 		}
 	}

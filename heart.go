@@ -120,14 +120,7 @@ func (c *Client) tick() time.Duration {
 	c.mu.Unlock()
 
 	for _, e := range ended {
-		e.cancel()
-	}
-	if len(ended) > 0 { // a hook that is slow must not hold up the next deadline
-		c.background(func(context.Context) {
-			for _, e := range ended {
-				e.report()
-			}
-		})
+		e.tell()
 	}
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), maxBatch)]
@@ -194,7 +187,7 @@ func (c *Client) renew(ctx context.Context, batch []*hold) {
 		errs = errs[names[i]:]
 	}
 	if hooks := c.defaults.hooks; renewed > 0 && hooks != nil && hooks.Renewed != nil {
-		hooks.Renewed(Renewed{Leases: renewed, Took: took})
+		c.hooks.add(false, func() { hooks.Renewed(Renewed{Leases: renewed, Took: took}) })
 	}
 }
 
@@ -218,9 +211,9 @@ func (c *Client) settle(h *hold, sent, ttl time.Duration, names int, name string
 		return false
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	h.renewing = false
 	if h.over {
-		c.mu.Unlock()
 		return false
 	}
 	h.failure = err
@@ -236,13 +229,9 @@ func (c *Client) settle(h *hold, sent, ttl time.Duration, names int, name string
 	default:
 		again := min(h.ttl/20, (h.deadline-now)/4, 250*time.Millisecond)
 		h.due = now + max(again, 10*time.Millisecond)
+		h.queueRenewFailed()
 	}
 	c.schedule(h)
-	left := h.deadline - c.now()
-	c.mu.Unlock()
-	if err != nil && h.hooks != nil && h.hooks.RenewFailed != nil {
-		h.hooks.RenewFailed(RenewFailed{Name: h.name, Token: h.token, Left: left, Err: err})
-	}
 	return err == nil
 }
 

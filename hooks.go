@@ -3,8 +3,19 @@ package dibs
 import "time"
 
 // Hooks tell what happens, for logs, metrics and traces. Each may be nil and
-// then costs nothing. They are called from the goroutine in which it happens,
-// without a mutex held, so they should return soon; they may call the Client.
+// then costs nothing. No mutex is held while one runs, and no renewal waits for it:
+// a hook may call the Client, Close included.
+//
+// Acquired, Released and Campaign run in the goroutine of the call that they
+// concern, which goes on when they have returned. Waiting runs beside its call, which
+// returns after it. All others run one after another, in the order in which things
+// happened, in a goroutine that exists only while there is a hook to call. The hooks
+// of one lease keep their order: Acquired first, Lost or Released last.
+//
+// So a slow hook delays other hooks. Events that wait for one that does not return
+// are bounded: RenewFailed is queued once for each lease, and while 10,000 events
+// wait no further one is queued, except Lost. Close waits one operation timeout for
+// hooks, and not longer: those that are left run after it.
 type Hooks struct {
 	Acquired    func(Acquired)
 	Waiting     func(Waiting)
@@ -39,7 +50,8 @@ type Renewed struct {
 	Took   time.Duration
 }
 
-// RenewFailed: the outcome of a renewal is unknown.
+// RenewFailed: the outcome of a renewal is unknown. A lease that was renewed, or has
+// ended, before the hook could be called is left out.
 type RenewFailed struct {
 	Name, Token string
 	Left        time.Duration // until the lease is lost

@@ -39,7 +39,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if set.maxHold > 0 {
 		h.until = h.since + set.maxHold
 	}
-	h.first.h = h
+	h.first.h, h.announced = h, true
 	return &h.first, nil
 }
 

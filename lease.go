@@ -49,9 +49,12 @@ type hold struct {
 	handles    int
 	err        error // why it is over, or not yet begun
 	over       bool
-	lapsed     bool  // over by the clock, not by the store's word
-	capped     bool  // MaxHold allows no further renewal
-	failure    error // of the last renewal, nil if it went well
+	lapsed     bool     // over by the clock, not by the store's word
+	capped     bool     // MaxHold allows no further renewal
+	failure    error    // of the last renewal, nil if it went well
+	failing    bool     // the hook for that is queued
+	announced  bool     // the Acquired hook has returned
+	parked     []func() // hooks that wait for that
 	ctx        context.Context
 	cancels    []context.CancelCauseFunc
 	renewing   bool
@@ -395,7 +398,7 @@ func (h *hold) yield(cause error) (cancels []context.CancelCauseFunc) {
 	return cancels
 }
 
-// tell ends the contexts of the lease and calls its hook.
+// tell ends the contexts of the lease and queues its hook.
 func (e ending) tell() {
 	e.cancel()
 	e.report()
@@ -411,11 +414,14 @@ func (e ending) cancel() {
 	}
 }
 
+// report queues the hook for a loss.
 func (e ending) report() {
-	if e.h == nil || !e.lost {
+	h := e.h
+	if h == nil || !e.lost || h.hooks == nil || h.hooks.Lost == nil {
 		return
 	}
-	if hooks := e.h.hooks; hooks != nil && hooks.Lost != nil {
-		hooks.Lost(Lost{Name: e.h.name, Token: e.h.token, Err: e.err})
-	}
+	lost := Lost{Name: h.name, Token: h.token, Err: e.err}
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.queueHook(true, func() { h.hooks.Lost(lost) })
 }

@@ -25,6 +25,7 @@ type settings struct {
 	label     string
 	token     string
 	hooks     *Hooks
+	part      bool // of a lease that is taken in several steps: its taker announces it
 }
 
 func defaults() settings {

@@ -95,7 +95,7 @@ func (c *Client) watch() {
 // hear takes one event of the store.
 func (c *Client) hear(e Event) {
 	c.mu.Lock()
-	changed, back := false, false
+	back := false
 	var broken ending
 	switch e.Kind {
 	case Broken:
@@ -110,7 +110,9 @@ func (c *Client) hear(e Event) {
 		if e.Kind == Down {
 			c.events = cut
 		}
-		changed = c.events != before && (c.events == cut || before == cut)
+		if c.events != before && (c.events == cut || before == cut) {
+			c.queueDegraded(e.Err)
+		}
 		back = e.Kind == Up && before != unknown
 		c.lookAgain()
 	case Changed:
@@ -122,8 +124,13 @@ func (c *Client) hear(e Event) {
 	if back {
 		c.renewAfresh() // the store may have forgotten them
 	}
-	if hooks := c.defaults.hooks; changed && hooks != nil && hooks.Degraded != nil {
-		hooks.Degraded(Degraded{Err: e.Err})
+}
+
+// queueDegraded queues the hook for events that have stopped, or flow again. The caller
+// holds c.mu.
+func (c *Client) queueDegraded(err error) {
+	if hooks := c.defaults.hooks; hooks != nil && hooks.Degraded != nil {
+		c.hooks.add(false, func() { hooks.Degraded(Degraded{Err: err}) })
 	}
 }
 
@@ -138,17 +145,18 @@ func (c *Client) lookAgain() {
 
 // A call is one Lock on its way.
 type call struct {
-	c       *Client
-	ctx     context.Context
-	set     settings
-	claim   Claim
-	begin   time.Duration
-	sent    time.Duration // when the last question was sent
-	answer  Answer        // to the last question that was answered
-	asked   bool          // there is one
-	waiting bool          // the Waiting hook was called
-	failed  time.Duration // since when no question was answered, or zero
-	late    time.Time     // an acquire without an answer may arrive at the store until then
+	c        *Client
+	ctx      context.Context
+	set      settings
+	claim    Claim
+	begin    time.Duration
+	sent     time.Duration // when the last question was sent
+	answer   Answer        // to the last question that was answered
+	asked    bool          // there is one
+	acquired Acquired      // what the hook is told of the lease
+	waiting  chan struct{} // closed when the Waiting hook has returned; nil if it was not called
+	failed   time.Duration // since when no question was answered, or zero
+	late     time.Time     // an acquire without an answer may arrive at the store until then
 }
 
 // How acquire goes about it: as the settings say, or once whatever they say.
@@ -186,12 +194,25 @@ func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (
 	if err := q.awaitUndone(); err != nil {
 		return nil, err
 	}
-	l, err := c.listen(q.claim.Token)
+	lease, err := q.take()
+	// From here on Close does not wait for this call, so that a hook may call it.
+	if q.waiting != nil {
+		<-q.waiting
+	}
+	if lease != nil && set.hooks != nil && !set.part {
+		lease.h.announce(q.acquired)
+	}
+	return lease, err
+}
+
+// take acquires, and leaves nothing behind if it cannot.
+func (q *call) take() (*Lease, error) {
+	w, err := q.c.listen(q.claim.Token)
 	if err != nil {
 		return nil, err
 	}
-	defer c.unlisten(q.claim.Token, l)
-	lease, err := q.run(l)
+	defer q.c.unlisten(q.claim.Token, w)
+	lease, err := q.run(w)
 	if lease == nil {
 		q.undo()
 	}
@@ -467,12 +488,9 @@ func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
 	}
 	c.schedule(h)
 	c.mu.Unlock()
-	if hooks := q.set.hooks; hooks != nil && hooks.Acquired != nil {
-		a := Acquired{Name: h.name, Token: h.token, Fence: h.fence, Waited: now - q.begin}
-		if push != nil {
-			a.Pushed, a.Handoff = true, push.Age
-		}
-		hooks.Acquired(a)
+	q.acquired = Acquired{Name: h.name, Token: h.token, Fence: q.answer.Fence, Waited: now - q.begin}
+	if push != nil {
+		q.acquired.Pushed, q.acquired.Handoff = true, push.Age
 	}
 	return &h.first, nil
 }
@@ -523,14 +541,21 @@ func (q *call) explain(err error) error {
 	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(ended, root(err))}
 }
 
+// tellWaiting calls the hook, once, beside the call: it may be slow, and the call has to
+// keep its place in the queue.
 func (q *call) tellWaiting() {
-	if q.waiting || q.set.hooks == nil || q.set.hooks.Waiting == nil {
+	if q.waiting != nil || q.set.hooks == nil || q.set.hooks.Waiting == nil {
 		return
 	}
-	q.waiting = true
-	q.set.hooks.Waiting(Waiting{
+	returned := make(chan struct{})
+	q.waiting = returned
+	hook, w := q.set.hooks.Waiting, Waiting{
 		Name: q.claim.Name, Token: q.claim.Token, Holder: q.answer.Holder, Position: q.answer.Position, Ticket: q.answer.Ticket,
-	})
+	}
+	go func() {
+		defer close(returned)
+		hook(w)
+	}()
 }
 
 // A timer is a time.Timer that is made when it is first needed.

@@ -1,0 +1,118 @@
+package dibs
+
+import (
+	"context"
+	"sync"
+)
+
+// maxQueued is how many hooks may wait for one that is slow.
+const maxQueued = 10_000
+
+// A hookQueue calls the hooks of what happens in the background: one after another, in
+// a goroutine that exists only while there is one to call. So a hook that is slow, or
+// that never returns, keeps nothing but other hooks.
+type hookQueue struct {
+	mu    sync.Mutex
+	calls []func()
+	idle  chan struct{} // closed when all calls have returned; nil while there is none
+}
+
+// add queues a call. While too many wait it drops the call, unless it is important, and
+// returns false.
+func (q *hookQueue) add(important bool, call func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.calls) >= maxQueued && !important {
+		return false
+	}
+	q.calls = append(q.calls, call)
+	if q.idle == nil {
+		q.idle = make(chan struct{})
+		go q.run()
+	}
+	return true
+}
+
+func (q *hookQueue) run() {
+	exits := true
+	defer func() {
+		if exits { // a hook has called runtime.Goexit: the others are still to be called
+			go q.run()
+		}
+	}()
+	for call := q.next(); call != nil; call = q.next() {
+		call()
+	}
+	exits = false
+}
+
+// next returns the first call, or nil when there is none left.
+func (q *hookQueue) next() func() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.calls) == 0 {
+		close(q.idle)
+		q.idle, q.calls = nil, nil
+		return nil
+	}
+	call := q.calls[0]
+	q.calls[0] = nil
+	q.calls = q.calls[1:]
+	return call
+}
+
+// wait returns when all calls have returned, or ctx has ended.
+func (q *hookQueue) wait(ctx context.Context) {
+	q.mu.Lock()
+	idle := q.idle
+	q.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+// announce calls the Acquired hook of a lease, if there is one. Other hooks of the lease
+// are called after it.
+func (h *hold) announce(a Acquired) {
+	if h.hooks != nil && h.hooks.Acquired != nil {
+		h.hooks.Acquired(a)
+	}
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.announced = true
+	for _, call := range h.parked {
+		h.c.hooks.add(true, call)
+	}
+	h.parked = nil
+}
+
+// queueHook queues a hook of a lease, or returns false. The caller holds c.mu.
+func (h *hold) queueHook(important bool, call func()) bool {
+	if !h.announced {
+		h.parked = append(h.parked, call) // one loss and one failure at most
+		return true
+	}
+	return h.c.hooks.add(important, call)
+}
+
+// queueRenewFailed queues the hook for the failure of a renewal, once until it is
+// called. The caller holds c.mu.
+func (h *hold) queueRenewFailed() {
+	if h.hooks == nil || h.hooks.RenewFailed == nil || h.failing {
+		return
+	}
+	h.failing = h.queueHook(false, func() {
+		h.c.mu.Lock()
+		h.failing = false
+		over := h.over
+		failed := RenewFailed{Name: h.name, Token: h.token, Left: h.deadline - h.c.now(), Err: h.failure}
+		h.c.mu.Unlock()
+		if !over && failed.Err != nil {
+			h.hooks.RenewFailed(failed)
+		}
+	})
+}

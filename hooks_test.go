@@ -1,0 +1,369 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// unreachable makes renewals fail at once.
+func (f *faulty) unreachable() {
+	f.set(func(f *faulty) {
+		f.extend = func(_ context.Context, holds []dibs.Hold) []error {
+			return slices.Repeat([]error{errReset}, len(holds))
+		}
+	})
+}
+
+// lockMany returns n leases of one client.
+func lockMany(t *testing.T, c *dibs.Client, n int, options ...dibs.Option) []*dibs.Lease {
+	t.Helper()
+	leases := make([]*dibs.Lease, n)
+	for i := range leases {
+		leases[i] = lock(t, c, fmt.Sprint("n", i), options...)
+	}
+	return leases
+}
+
+func lost(leases []*dibs.Lease) (n int) {
+	for _, l := range leases {
+		if l.Err() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// An outage that is shorter than the TTL costs no lease, however slow the hooks are.
+func TestSlowHooksCostNoLeaseInAnOutage(t *testing.T) {
+	for what, hooks := range map[string]dibs.Hooks{
+		"RenewFailed": {RenewFailed: func(dibs.RenewFailed) { time.Sleep(50 * time.Millisecond) }},
+		"Renewed":     {Renewed: func(dibs.Renewed) { time.Sleep(25 * time.Second) }},
+		"both": {
+			RenewFailed: func(dibs.RenewFailed) { time.Sleep(time.Second) },
+			Renewed:     func(dibs.Renewed) { time.Sleep(time.Minute) },
+		},
+	} {
+		for _, leases := range []int{1, 100, 512, 1100} {
+			t.Run(fmt.Sprint(what, "/", leases), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					f, _ := broken()
+					c := dibs.New(f, dibs.Observe(hooks)) // TTL 30s
+					held := lockMany(t, c, leases)
+					time.Sleep(9 * time.Second)
+					f.unreachable()
+					time.Sleep(2 * time.Second) // all are due for renewal in it
+					f.heal()
+					time.Sleep(time.Minute)
+					if n := lost(held); n > 0 {
+						t.Errorf("%d of %d leases lost: %v", n, leases, held[len(held)-1].Err())
+					}
+					wantErr(t, c.Close())
+					time.Sleep(time.Hour) // for the hooks that are left
+				})
+			})
+		}
+	}
+}
+
+// One lease that is lost costs no other one, though its hook takes most of a TTL.
+func TestSlowLostHookCostsNoOtherLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		var told journal
+		c := dibs.New(s, dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) {
+			time.Sleep(25 * time.Second)
+			told.note(l.Name)
+		}}))
+		held := lockMany(t, c, 100)
+		for _, l := range held[:3] {
+			freed, err := s.Release(t.Context(), dibs.Release{Name: l.Name(), Token: l.Token()})
+			if !freed || err != nil {
+				t.Fatal(freed, err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		if n := lost(held); n != 3 {
+			t.Errorf("%d leases lost, want 3", n)
+		}
+		names := strings.Fields(told.String())
+		slices.Sort(names)
+		if want := []string{"n0", "n1", "n2"}; !slices.Equal(names, want) {
+			t.Errorf("the hook was told of %q, want %q", names, want)
+		}
+		for _, l := range held {
+			_ = l.Unlock()
+		}
+		wantErr(t, c.Close())
+	})
+}
+
+// A slow Degraded hook does not keep the client from hearing of its grants.
+func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := broken()
+		c := dibs.New(f, dibs.Observe(dibs.Hooks{Degraded: func(dibs.Degraded) { time.Sleep(time.Minute) }}))
+		first := mutex(t, s, "n")
+		subscription := make(chan struct{}, 1) // one event after another
+		f.set(func(f *faulty) {
+			f.event = func(e dibs.Event, on func(dibs.Event)) {
+				subscription <- struct{}{}
+				defer func() { <-subscription }()
+				on(e)
+				if e.Kind == dibs.Up { // the subscription breaks, and comes back
+					on(dibs.Event{Kind: dibs.Down, Err: errReset})
+					on(dibs.Event{Kind: dibs.Up})
+				}
+			}
+		})
+		next := queue(func() (*dibs.Lease, error) { return c.Mutex("n").Lock(t.Context()) })
+		unlock(t, first)
+		wantIn(t, next)
+		unlock(t, next)
+		wantErr(t, c.Close())
+		time.Sleep(time.Hour)
+	})
+}
+
+// A call keeps its place in the queue while its Waiting hook runs, and takes what is
+// granted meanwhile.
+func TestSlowWaitingHookKeepsThePlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		first := mutex(t, s, "n")
+		slow := mutex(t, s, "n", dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { time.Sleep(time.Minute) }}))
+		third := mutex(t, s, "n")
+		time.Sleep(20 * time.Second)
+		unlock(t, first)
+		time.Sleep(39 * time.Second)
+		wantWaiting(t, third, slow) // slow holds, and is not told before its hook has returned
+		time.Sleep(time.Second)
+		wantIn(t, slow)
+		unlock(t, slow)
+		wantIn(t, third)
+		unlock(t, third)
+	})
+}
+
+// A journal notes what hooks were told, in order.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) note(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, what)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Join(j.lines, " ")
+}
+
+func (j *journal) hooks(slow map[string]time.Duration) dibs.Option {
+	note := func(what string) {
+		time.Sleep(slow[what])
+		j.note(what)
+	}
+	return dibs.Observe(dibs.Hooks{
+		Acquired:    func(dibs.Acquired) { note("acquired") },
+		Waiting:     func(dibs.Waiting) { note("waiting") },
+		RenewFailed: func(dibs.RenewFailed) { note("failed") },
+		Lost:        func(dibs.Lost) { note("lost") },
+		Released:    func(dibs.Freed) { note("released") },
+	})
+}
+
+// The hooks of one lease come in their order, whichever is slow.
+func TestHooksOfALeaseKeepTheirOrder(t *testing.T) {
+	const long = 10 * time.Second
+	for what, slow := range map[string]map[string]time.Duration{
+		"none":         nil,
+		"acquired":     {"acquired": long},
+		"waiting":      {"waiting": long},
+		"failed":       {"failed": long},
+		"all but lost": {"acquired": long, "waiting": long, "failed": long},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, as way) {
+				f, s := broken()
+				var j journal
+				c := open(t, as(f), dibs.TTL(3*time.Second), j.hooks(slow))
+				first := mutex(t, s, "b")
+				next := queue(func() (*dibs.Lease, error) { return c.All("a", "b").Lock(t.Context()) })
+				f.unreachable()
+				unlock(t, first)
+				time.Sleep(2 * long)
+				wantIn(t, next)
+				time.Sleep(2 * long)
+				if err := next.lease.Err(); !errors.Is(err, dibs.ErrLost) {
+					t.Errorf("error %v, want ErrLost", err)
+				}
+				have := j.String()
+				lines := slices.Compact(strings.Fields(have))
+				without := slices.DeleteFunc(slices.Clone(lines), func(s string) bool { return s == "failed" })
+				if want := []string{"waiting", "acquired", "lost"}; !slices.Equal(without, want) || lines[len(lines)-1] != "lost" {
+					t.Errorf("hooks %q, want %q with failures before the loss", have, want)
+				}
+				f.heal()
+				_ = next.lease.Unlock()
+			})
+		})
+	}
+}
+
+// trouble provokes each hook of a client whose store is f, one after another.
+func trouble(t *testing.T, f *faulty, s dibs.Store, c *dibs.Client) {
+	l, err := c.Mutex("fine").Lock(t.Context(), dibs.TTL(3*time.Second))
+	if err != nil {
+		return
+	}
+	time.Sleep(1500 * time.Millisecond) // renewed
+	_ = l.Unlock()
+	if l, err = c.Mutex("gone").Lock(t.Context(), dibs.TTL(3*time.Second)); err != nil {
+		return
+	}
+	f.unreachable()
+	time.Sleep(5 * time.Second) // failed and lost
+	f.heal()
+	_ = l.Unlock()
+	holder := mutex(t, s, "taken")
+	time.AfterFunc(time.Second, func() { unlock(t, holder) })
+	if l, err = c.Mutex("taken").Lock(t.Context()); err == nil {
+		_ = l.Unlock()
+	}
+	_ = c.Election("led").Run(t.Context(), func(context.Context) error { return nil }, dibs.Wait(time.Second))
+}
+
+// Close may be called in any hook: it returns, and so does what the hook was part of.
+func TestCloseInAHook(t *testing.T) {
+	for _, what := range []string{"Acquired", "Waiting", "Renewed", "RenewFailed", "Lost", "Released", "Degraded", "Campaign"} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, s := broken()
+				var c *dibs.Client
+				closed := make(chan time.Duration, 1)
+				var once sync.Once
+				in := func(hook string) {
+					if hook != what {
+						return
+					}
+					once.Do(func() {
+						begin := time.Now()
+						if err := c.Close(); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
+							t.Errorf("close: %v", err)
+						}
+						closed <- time.Since(begin)
+					})
+				}
+				c = dibs.New(f, dibs.Observe(dibs.Hooks{
+					Acquired:    func(dibs.Acquired) { in("Acquired") },
+					Waiting:     func(dibs.Waiting) { in("Waiting") },
+					Renewed:     func(dibs.Renewed) { in("Renewed") },
+					RenewFailed: func(dibs.RenewFailed) { in("RenewFailed") },
+					Lost:        func(dibs.Lost) { in("Lost") },
+					Released:    func(dibs.Freed) { in("Released") },
+					Degraded:    func(dibs.Degraded) { in("Degraded") },
+					Campaign:    func(dibs.Campaign) { in("Campaign") },
+				}))
+				leader := mutex(t, s, "led")
+				if what == "Degraded" {
+					f.set(func(f *faulty) { f.watch = func(context.Context) error { return errReset } })
+				}
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					trouble(t, f, s, c)
+				}()
+				select {
+				case took := <-closed:
+					if took > 4*time.Second {
+						t.Errorf("Close took %v", took)
+					}
+				case <-time.After(20 * time.Second):
+					t.Fatal("Close, called in the hook, has not returned")
+				}
+				unlock(t, leader)
+				<-ended
+				for _, name := range []string{"taken", "led"} {
+					if state, err := s.Inspect(t.Context(), name); err != nil || state.Waiting > 0 {
+						t.Errorf("%+v, %v: want an empty queue", state, err)
+					}
+				}
+				wantErr(t, c.Close())
+			}) // the bubble fails if a goroutine is left
+		})
+	}
+}
+
+// Close may be called in the work that a lock protects, and by several at once.
+func TestCloseInDo(t *testing.T) {
+	ctx := context.Background()
+	for what, do := range map[string]func(c *dibs.Client, fn func(context.Context) error) error{
+		"Mutex":     func(c *dibs.Client, fn func(context.Context) error) error { return c.Mutex("n").Do(ctx, fn) },
+		"nested":    func(c *dibs.Client, fn func(context.Context) error) error { return c.Mutex("n").Do(ctx, nested(c, fn)) },
+		"Set":       func(c *dibs.Client, fn func(context.Context) error) error { return c.All("a", "n").Do(ctx, fn) },
+		"Semaphore": func(c *dibs.Client, fn func(context.Context) error) error { return c.Semaphore("n", 2).Do(ctx, fn) },
+		"Election":  func(c *dibs.Client, fn func(context.Context) error) error { return c.Election("n").Run(ctx, fn) },
+		"Once": func(c *dibs.Client, fn func(context.Context) error) error {
+			_, err := c.Once("n", time.Minute).Do(ctx, fn)
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memstore.New()
+				c := dibs.New(s)
+				err := do(c, func(ctx context.Context) error {
+					var group sync.WaitGroup
+					for range 5 {
+						group.Go(func() { wantErr(t, c.Close()) })
+					}
+					group.Wait()
+					<-ctx.Done()
+					wantLost(t, context.Cause(ctx), dibs.Closed)
+					return nil
+				})
+				if !errors.Is(err, dibs.ErrLost) && !errors.Is(err, dibs.ErrClosed) {
+					t.Errorf("error %v, want ErrLost or ErrClosed", err)
+				}
+			})
+		})
+	}
+}
+
+func nested(c *dibs.Client, fn func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return c.Mutex("n").Do(ctx, fn, dibs.Reentrant()) }
+}
+
+// The store's own client may have hooks as well, which run inside of each operation.
+func TestCloseInAnOperationOfTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c := dibs.New(f)
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, claim dibs.Claim) (dibs.Answer, error) {
+				wantErr(t, c.Close())
+				return f.Store.Acquire(ctx, claim)
+			}
+		})
+		begin := time.Now()
+		if _, err := c.Mutex("n").Lock(t.Context()); err == nil {
+			t.Error("locked by a closed client")
+		}
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
