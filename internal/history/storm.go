@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -29,6 +30,7 @@ type Weather struct {
 	over    context.Context
 	workers sync.WaitGroup
 	clients []*dibs.Client
+	entered atomic.Int64
 }
 
 // Start begins the storm, with one client on each store.
@@ -51,6 +53,9 @@ func (s Storm) Start(stores ...dibs.Store) *Weather {
 
 // Now returns this moment of the history.
 func (w *Weather) Now() Moment { return w.rec.Now() }
+
+// Entered returns how often a worker has got its name, so far.
+func (w *Weather) Entered() int64 { return w.entered.Load() }
 
 // Stop ends the storm and returns its history. What waited for a name then is in it,
 // with an error.
@@ -92,6 +97,7 @@ func (w *Weather) once(c *dibs.Client, name string, hold time.Duration) {
 	}
 	take.Token, take.Fences = lease.Token(), []uint64{lease.Fence()}
 	w.rec.Return(take, nil)
+	w.entered.Add(1)
 	const every = 5 * time.Millisecond
 	for end := time.Now().Add(hold); ; {
 		probe := w.rec.Call(Op{Verb: Probe, Of: take.ID, Names: take.Names, Token: take.Token})

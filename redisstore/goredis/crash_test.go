@@ -100,13 +100,12 @@ func enlist(o orders, hooks dibs.Hooks) *dibs.Client {
 		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}})
 	}
 	locks := dibs.New(goredis.New(rdb), dibs.TTL(o.TTL), dibs.Observe(hooks))
-	l, err := locks.Mutex("warm").Lock(context.Background())
-	if err == nil {
-		err = l.Unlock()
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), generous)
+	defer cancel()
+	token, err := warm(ctx, locks)
 	for err == nil {
 		var n map[string]int64
-		if n, err = rdb.PubSubNumSub(context.Background(), channelOf(l.Token())).Result(); n[channelOf(l.Token())] == 1 {
+		if n, err = rdb.PubSubNumSub(ctx, channelOf(token)).Result(); n[channelOf(token)] == 1 {
 			return locks
 		}
 		time.Sleep(time.Millisecond) // between two looks

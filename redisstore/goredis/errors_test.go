@@ -51,7 +51,7 @@ func TestRefusals(t *testing.T) {
 			for _, cmd := range refusal.prepare {
 				b.call(cmd...)
 			}
-			const timeout, attempts = 200 * time.Millisecond, 3
+			const timeout, attempts = time.Second, 3
 			locks := raw(t, &redis.Options{Addr: b.server.Addr()}, dibs.Timeout(timeout))
 			for _, try := range []struct {
 				name string
@@ -64,14 +64,16 @@ func TestRefusals(t *testing.T) {
 					return m.Lock(t.Context(), dibs.Attempts(attempts, time.Second))
 				}},
 			} {
-				b.begin()
-				start := time.Now()
-				_, err := try.lock(locks.Mutex(job))
 				soon := 100 * time.Millisecond
 				if refusal.passing {
 					soon = time.Duration(try.asks)*(timeout+soon) + time.Duration(try.asks-1)*time.Second
 				}
-				b.within(refusal.name+": "+try.name, time.Since(start), soon)
+				var err error
+				b.Measure(t, refusal.name+": "+try.name, soon, func() time.Duration {
+					start := time.Now()
+					_, err = try.lock(locks.Mutex(job))
+					return time.Since(start)
+				})
 				b.mustBe(err, refusal.kind)
 				var server redisstore.ServerError
 				if !errors.As(err, &server) || !strings.Contains(string(server), refusal.word) || !strings.Contains(err.Error(), refusal.word) {

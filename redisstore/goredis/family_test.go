@@ -46,9 +46,11 @@ func (b *bed) joinCluster(options ...dibs.Option) *dibs.Client {
 	b.t.Cleanup(func() { rdb.Close() })
 	c := dibs.New(goredis.New(rdb), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
 	b.t.Cleanup(func() { c.Close() })
-	l := b.lock(c, "warm")
-	b.listening(l.Token())
-	b.unlock(l)
+	token, err := warm(deadline(b.t, generous), c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.listening(token)
 	return c
 }
 

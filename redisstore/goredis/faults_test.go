@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore/goredis"
 	"github.com/redis/go-redis/v9"
@@ -30,7 +30,7 @@ const (
 
 // A bed is one server, and what a test needs around it.
 type bed struct {
-	*control
+	control
 	t      *testing.T
 	server *redistest.Server
 	direct *redistest.Conn // to the server, whatever is done to a proxy
@@ -58,72 +58,16 @@ func standstill(t *testing.T, late, most time.Duration) {
 	}
 }
 
-// A control measures what the machine, and not the library, adds to a figure: how
-// late a timer is, and after it a request over a new connection through a proxy of
-// its own, in the same process at the same time. A bar holds for a machine that has nothing else to
-// do; on a busy one the worst that happened to the control during the measurement
-// is added to it.
-type control struct {
-	worst   atomic.Int64
-	pending atomic.Pointer[time.Time] // when the sample that is being taken was due
+// A control is drill.Machine, by the names that these tests have for it.
+type control struct{ *drill.Machine }
+
+func watchMachine(ctx context.Context, addr string) control {
+	return control{drill.WatchMachine(ctx, addr)}
 }
 
-func watchMachine(ctx context.Context, addr string) *control {
-	const every = 5 * time.Millisecond
-	c := new(control)
-	go func() {
-		proxy, err := redistest.StartProxy(addr)
-		if err != nil {
-			panic(err)
-		}
-		defer proxy.Close()
-		tick := time.NewTimer(every)
-		defer tick.Stop()
-		for {
-			due := time.Now().Add(every)
-			c.pending.Store(&due)
-			tick.Reset(every)
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-			c.note(time.Since(due))
-			server := redistest.Dial(proxy.Addr())
-			var err error
-			for range 3 { // go-redis begins with HELLO and CLIENT SETINFO
-				if err == nil {
-					_, err = server.Call(ctx, "PING")
-				}
-			}
-			server.Close()
-			if err == nil { // while there is a server
-				c.note(time.Since(due))
-			}
-		}
-	}()
-	return c
-}
+func (c control) begin() { c.Begin() }
 
-func (c *control) note(late time.Duration) {
-	for {
-		worst := c.worst.Load()
-		if int64(late) <= worst || c.worst.CompareAndSwap(worst, int64(late)) {
-			return
-		}
-	}
-}
-
-// begin forgets what was before the measurement that begins now.
-func (c *control) begin() { c.worst.Store(0) }
-
-// late also counts the sample under way: the test may be the first to run again.
-func (c *control) late() time.Duration {
-	if due := c.pending.Load(); due != nil {
-		c.note(time.Since(*due))
-	}
-	return time.Duration(c.worst.Load())
-}
+func (c control) late() time.Duration { return c.Late() }
 
 // within checks a figure against its bar.
 func (b *bed) within(what string, have, bar time.Duration) {
@@ -147,10 +91,26 @@ func (b *bed) join(addr string, options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
 	c := dibs.New(goredis.New(dial(b.t, &redis.Options{Addr: addr})), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
 	b.t.Cleanup(func() { c.Close() })
-	l := b.lock(c, "warm")
-	b.listening(l.Token())
-	b.unlock(l)
+	token, err := warm(deadline(b.t, generous), c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.listening(token)
 	return c
+}
+
+// warm takes a name and gives it back, however long a busy machine takes for a first
+// connection. It returns the token that it had.
+func warm(ctx context.Context, c *dibs.Client) (token string, err error) {
+	for {
+		var l *dibs.Lease
+		if l, err = c.Mutex("warm").Lock(ctx); err == nil {
+			token, err = l.Token(), l.Unlock()
+		}
+		if !errors.Is(err, dibs.ErrUnavailable) || ctx.Err() != nil {
+			return token, err
+		}
+	}
 }
 
 // listening waits until the server has the subscription of the client that made

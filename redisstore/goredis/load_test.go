@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
@@ -257,7 +258,7 @@ func setUpQuiet(t *testing.T) *bed {
 	server := redistest.Start(t)
 	direct := redistest.Dial(server.Addr())
 	t.Cleanup(direct.Close)
-	return &bed{t: t, server: server, direct: direct, control: new(control)}
+	return &bed{t: t, server: server, direct: direct, control: control{new(drill.Machine)}}
 }
 
 // perCommand tells how often each command was called since the server started.
