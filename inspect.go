@@ -32,6 +32,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 		ownToken: true, weight: 1, limit: Unlimited, // for all that is known
 		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
 	}
+	h.vague = 1
 	h.err = &LostError{Name: name, Token: token, Why: Unknown}
 	if set.noRenew {
 		h.rule = fixed

@@ -42,6 +42,7 @@ type hold struct {
 	more       []part // further names, held together with the first
 	weight     int    // of limit
 	limit      int
+	vague      int // not zero: the store may know another weight
 	ttl        time.Duration
 	deadline   time.Duration // the lease is lost then
 	due        time.Duration // the next renewal, or never
@@ -217,7 +218,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 
 // holds appends what the store is asked to extend. The caller holds c.mu.
 func (h *hold) holds(to []Hold, ttl time.Duration) []Hold {
-	one := Hold{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl, Weight: h.weight, Limit: h.limit}
+	one := Hold{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl}
+	if h.vague == 0 {
+		one.Weight, one.Limit = h.weight, h.limit
+	}
 	to = append(to, one)
 	for _, p := range h.more {
 		one.Name, one.Fence = p.name, p.fence
@@ -270,11 +274,11 @@ func (l *Lease) Unlock() error {
 		e = h.expire()
 	}
 	if h.over {
-		err, leave, claim := h.err, h.lapsed || len(h.more) > 0, h.claim()
+		err, leave, claim := h.err, h.leftovers(), h.claim()
 		delete(c.remains, h)
 		c.mu.Unlock()
 		e.tell()
-		if leave { // the store may have renewed it after all, or other names of it are left
+		if leave {
 			c.abandon(claim, h.ownToken, time.Time{})
 		}
 		h.dispel()
@@ -290,6 +294,14 @@ func (l *Lease) Unlock() error {
 		h.hooks.Released(Freed{Name: h.name, Token: h.token, Held: c.now() - h.since, Err: err})
 	}
 	return err
+}
+
+// leftovers reports whether the store may still have something of a lease that is over:
+// it may have renewed it after all, other names may be left, and a few nodes of a quorum
+// may hold for it what most have lost. The caller holds c.mu.
+func (h *hold) leftovers() bool {
+	var lost *LostError
+	return h.lapsed || len(h.more) > 0 || errors.As(h.err, &lost) && lost.Why == Taken
 }
 
 // alive returns why the lease cannot be extended, or nil.

@@ -113,6 +113,8 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 	if err := h.awaitOther(ctx, w); err != nil {
 		return nil, err
 	}
+	h.blur(1)
+	defer h.blur(-1)
 	for try := 0; ; try++ {
 		sent := c.look()
 		ttl := h.lift(sent)
@@ -132,6 +134,13 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 			return nil, err
 		}
 	}
+}
+
+// blur has renewals not tell the store what the lease weighs, while that changes.
+func (h *hold) blur(by int) {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.vague += by
 }
 
 // unanswered notes that a change may still arrive at the store, until then.

@@ -171,7 +171,7 @@ type Hold struct {
 	Client string
 	Fence  uint64 // zero if unknown
 	TTL    time.Duration
-	Weight int // of
+	Weight int // of Limit; zero if it is not known: of an attached lease
 	Limit  int
 }
 

@@ -73,7 +73,11 @@ func (s site) store() dibs.Store {
 	for _, lib := range s.more {
 		nodes = append(nodes, lib.store())
 	}
-	return quorum.Config{Trusting: true}.New(nodes...)
+	q, err := quorum.Config{Trusting: true}.New(nodes...)
+	if err != nil {
+		panic(err)
+	}
+	return q
 }
 
 // pools are what redsync works on.

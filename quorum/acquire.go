@@ -23,11 +23,8 @@ func (s *Store) Acquire(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 	if q.Until.IsZero() {
 		q.Until = time.Now().Add(operation)
 	}
-	if err := gone(ctx, "acquire", q.Name); err != nil {
+	if err := firstErr(gone(ctx, "acquire", q.Name), late("acquire", q.Name, q.Until)); err != nil {
 		return dibs.Answer{}, err
-	}
-	if !time.Now().Before(q.Until) {
-		return dibs.Answer{}, &dibs.UnavailableError{Op: "acquire", Name: q.Name, Cause: errLate}
 	}
 	s.mu.Lock()
 	c := s.begin(q)
@@ -63,15 +60,14 @@ func (s *Store) Acquire(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 }
 
 var (
-	errLate = errors.New("the claim is void: it came too late")
-	errMute = errors.New("no answer so far")
-	errBoth = errors.New("it answers for another node, too: one server is named twice")
+	errLate  = errors.New("the request is void: it came too late")
+	errMute  = errors.New("no answer so far")
+	errBoth  = errors.New("it answers for another node, too: one server is named twice")
+	errDoubt = errors.New("its vote does not count: an earlier release was not answered, and may still arrive")
 )
 
 func (s *Store) check(q dibs.Claim) error {
 	switch {
-	case s.err != nil:
-		return s.err
 	case q.Ballot != nil:
 		return fmt.Errorf("%w: a quorum is no node of another one", dibs.ErrInvalid)
 	case q.Weight < 1 || q.Weight > q.Limit || q.Limit > dibs.Unlimited:
@@ -93,6 +89,14 @@ func gone(ctx context.Context, op, name string) error {
 		return nil
 	}
 	return &dibs.UnavailableError{Op: op, Name: name, Cause: context.Cause(ctx)}
+}
+
+// late refuses a request that is void by now.
+func late(op, name string, until time.Time) error {
+	if time.Now().Before(until) {
+		return nil
+	}
+	return &dibs.UnavailableError{Op: op, Name: name, Cause: errLate}
 }
 
 // begin begins to ask for a claim. The caller holds s.mu.
@@ -122,6 +126,11 @@ func (s *Store) decide(c *claim, over bool) (answer dibs.Answer, done bool, err 
 	defer func() { tell() }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.twins(); err != nil {
+		c.asking = false
+		s.giveUp(c)
+		return dibs.Answer{}, true, err
+	}
 	n := s.count(c)
 	enough := n.said >= s.need
 	agreed := n.held >= s.need && s.agrees(c)
@@ -187,6 +196,8 @@ func (c *claim) errs() []error {
 			errs[i] = errMute
 		case l.state == unknown:
 			errs[i] = l.err
+		case l.doubtful():
+			errs[i] = errDoubt
 		case l.id != "" && seen[l.id]:
 			errs[i] = errBoth
 		default:
@@ -227,14 +238,11 @@ func sorted(names []string) []string { return slices.Sorted(slices.Values(names)
 
 // Abandon implements dibs.Store. Nodes that are mute are told in the background.
 func (s *Store) Abandon(ctx context.Context, q dibs.Claim) error {
-	if s.err != nil {
-		return s.err
-	}
-	if err := gone(ctx, "abandon", q.Name); err != nil {
-		return err
-	}
 	if q.Until.IsZero() {
 		q.Until = deadline(ctx)
+	}
+	if err := firstErr(gone(ctx, "abandon", q.Name), late("abandon", q.Name, q.Until)); err != nil {
+		return err
 	}
 	poll := s.poll()
 	s.mu.Lock()
@@ -242,7 +250,7 @@ func (s *Store) Abandon(ctx context.Context, q dibs.Claim) error {
 	c.Claim = q
 	c.rest()
 	for i, l := range c.lanes {
-		s.leave(c, l, func(err error) { poll.say(i, true, err) })
+		s.leave(c, l, func(err error) { poll.say(i, yes, err) })
 	}
 	s.mu.Unlock()
 	_, err := poll.result(ctx, "abandon", q.Name, q.Until)
@@ -251,65 +259,74 @@ func (s *Store) Abandon(ctx context.Context, q dibs.Claim) error {
 
 // Release implements dibs.Store.
 func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
-	if s.err != nil {
-		return false, s.err
-	}
-	if err := gone(ctx, "release", r.Name); err != nil {
-		return false, err
-	}
 	if r.Until.IsZero() {
 		r.Until = time.Now().Add(operation)
 	}
+	if err := firstErr(gone(ctx, "release", r.Name), late("release", r.Name, r.Until)); err != nil {
+		return false, err
+	}
 	s.clock.saw(r.Fence)
 	r.Ballot = &dibs.Ballot{Fence: s.clock.tick(), Memory: s.memory}
-	keep := time.Now().Add(r.Keep)
 	poll := s.poll()
 	s.mu.Lock()
 	c := s.at(r.Name, r.Token)
-	known := c.won
+	asked := c.Client != "" // here, and not by another process: where it does not hold, it may wait
 	c.rest()
 	c.won = false
 	for i, l := range c.lanes {
-		var freed, waiting bool
-		var q dibs.Claim
-		begin := func() bool {
-			if waiting = known && l.state != held; waiting && q.Ballot == nil { // or may
-				q = s.abandoned(c)
-			}
-			return true
-		}
-		send := func() (err error) {
-			if waiting {
-				return s.abandon(l, q)
-			}
-			freed, err = l.release(r, keep)
-			return err
-		}
-		end := func(err error) (tell func()) {
-			yes := freed
-			return func() { poll.say(i, yes, err) }
-		}
-		s.put(l, s.longest, &errand{begin: begin, send: send, end: end, ends: true})
+		s.put(l, s.longest, s.releasing(c, l, r, asked, func(a answer, err error) { poll.say(i, a, err) }))
 	}
 	s.mu.Unlock()
 	return poll.result(ctx, "release", r.Name, r.Until)
 }
 
-// release gives back at one node, perhaps later than was asked for: a name that is to be
-// kept is kept until then all the same.
-func (l *lane) release(r dibs.Release, keep time.Time) (bool, error) {
-	if r.Keep > 0 {
-		r.Keep = max(time.Until(keep), 0)
+// releasing is what releases a claim at one node. If it may wait there, or is to be sent once
+// more because an earlier question may arrive after it, it is an abandon: a release
+// leaves the place in the queue. The caller holds s.mu.
+func (s *Store) releasing(c *claim, l *lane, r dibs.Release, asked bool, say func(answer, error)) *errand {
+	keep := time.Now().Add(r.Keep)
+	var freed, released, abandons bool
+	var q dibs.Claim
+	begin := func() bool {
+		abandons = asked && (l.state != held || released)
+		if abandons {
+			q = s.abandoned(c)
+		}
+		r.Until = time.Now().Add(operation) // of this delivery
+		q.Until = r.Until
+		return true
 	}
-	r.Until = later(r.Until, time.Now().Add(operation))
-	ctx, cancel := within(r.Until)
-	defer cancel()
-	return l.node.Release(ctx, r)
+	send := func() (err error) {
+		ctx, cancel := within(r.Until)
+		defer cancel()
+		if abandons {
+			return l.node.Abandon(ctx, q)
+		}
+		r := r
+		if r.Keep > 0 { // until then, however late it is delivered
+			r.Keep = max(time.Until(keep), 0)
+		}
+		freed, err = l.node.Release(ctx, r)
+		return err
+	}
+	end := func(err error) (tell func()) {
+		l.undone(r.Until, err)
+		released = released || err == nil
+		said := no
+		switch {
+		case abandons:
+			said = none
+		case freed:
+			said = yes
+		}
+		return func() { say(said, err) }
+	}
+	return &errand{begin: begin, send: send, end: end, ends: true}
 }
 
 // Break implements dibs.Store.
 func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, error) {
-	if err := firstErr(s.err, dibs.CheckName(name), gone(ctx, "break", name)); err != nil {
+	if err := firstErr(dibs.CheckName(name), gone(ctx, "break", name)); err != nil {
 		return false, err
 	}
 	poll := s.poll()
@@ -320,7 +337,7 @@ func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, err
 			ctx, cancel := within(until)
 			defer cancel()
 			broken, err := n.Break(ctx, name, fence)
-			poll.say(i, broken, err)
+			poll.say(i, says(broken), err)
 		}()
 	}
 	return poll.result(ctx, "break", name, until)

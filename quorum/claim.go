@@ -31,6 +31,12 @@ type claim struct {
 // A key is what claims are known by: the names of a set have one token.
 type key struct{ name, token string }
 
+// A lanekey is what lanes are known by, also when their claims are forgotten.
+type lanekey struct {
+	key
+	node int
+}
+
 // at returns the claim of a token on a name, a new one if there is none. The caller
 // holds s.mu.
 func (s *Store) at(name, token string) *claim {
@@ -39,8 +45,8 @@ func (s *Store) at(name, token string) *claim {
 	if c == nil {
 		c = &claim{key: at, changed: make(chan struct{}, 1)}
 		c.Name, c.Token = name, token
-		for _, n := range s.nodes {
-			c.lanes = append(c.lanes, &lane{node: n, claim: c})
+		for i, n := range s.nodes {
+			c.lanes = append(c.lanes, &lane{node: n, claim: c, at: lanekey{at, i}})
 		}
 		s.sweep()
 		s.claims[at] = c
@@ -58,7 +64,7 @@ func (s *Store) sweep() {
 		if looks--; looks < 0 {
 			return
 		}
-		if !c.busy() && time.Since(c.touched) > forgotten {
+		if !c.busy() && !c.unsure() && time.Since(c.touched) > forgotten {
 			c.rest()
 			s.drop(c)
 		}
@@ -68,6 +74,18 @@ func (s *Store) sweep() {
 func (c *claim) busy() bool {
 	for _, l := range c.lanes {
 		if l.busy || l.owed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// unsure reports whether something that was sent for a claim, and not answered, may still
+// arrive: who forgot that would let it be the last that a node hears.
+func (c *claim) unsure() bool {
+	now := time.Now()
+	for _, l := range c.lanes {
+		if now.Before(l.late) || now.Before(l.doubt) || now.Before(l.swing) {
 			return true
 		}
 	}
@@ -95,11 +113,11 @@ func (c *claim) rest() {
 // forget drops a claim of which nothing has to be known any more. One that holds has to
 // be known while it may still have a place in some queue. The caller holds s.mu.
 func (s *Store) forget(c *claim) {
-	if c.open || c.busy() || s.claims[c.key] != c {
+	if c.open || c.busy() || c.unsure() || s.claims[c.key] != c {
 		return
 	}
 	for _, l := range c.lanes {
-		if c.won && l.state != held || time.Now().Before(l.doubt) {
+		if c.won && l.state != held {
 			return // until sweep
 		}
 	}
@@ -111,12 +129,13 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 	round := c.round
 	var q dibs.Claim
 	var answer dibs.Answer
+	var sent time.Time
 	begin := func() bool {
 		told := c.fence != 0 && l.state == held && l.round == round && l.fence >= c.fence
 		if !c.open || told && !yield { // to ask again would raise the fence for ever
 			return false
 		}
-		q = c.question(s.memory, yield)
+		q, sent = c.question(s.memory, yield), time.Now()
 		if yield {
 			l.state, l.round = unknown, 0 // it may be giving the name away, whatever a push says
 		}
@@ -135,6 +154,7 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 		if yield && err != nil {
 			l.distrust(q.Until.Add(slack))
 		}
+		l.asked = sent
 		return s.heard(c, l, answer, err, round)
 	}
 	l.undo = nil // that is to come after
@@ -158,6 +178,7 @@ func (c *claim) question(memory time.Duration, yield bool) dibs.Claim {
 // s.mu.
 func (s *Store) heard(c *claim, l *lane, a dibs.Answer, err error, round uint64) (tell func()) {
 	l.round, l.err, l.push = round, err, false
+	s.identify(l.node, a.Node)
 	switch {
 	case err != nil:
 		l.state = unknown
@@ -204,7 +225,7 @@ func (s *Store) count(c *claim) (n count) {
 		case l.round != c.round:
 			n.pending++
 			continue
-		case l.state == unknown, time.Now().Before(l.doubt):
+		case l.state == unknown, l.doubtful():
 			continue
 		}
 		if l.id != "" && voted[l.id] {
@@ -360,13 +381,16 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 		if q.Ballot == nil {
 			q = s.abandoned(c)
 		}
+		q.Until = time.Now().Add(operation) // of this delivery
 		return true
 	}
-	e.send = func() error { return s.abandon(l, q) }
+	e.send = func() error {
+		ctx, cancel := within(q.Until)
+		defer cancel()
+		return l.node.Abandon(ctx, q)
+	}
 	e.end = func(err error) (tell func()) {
-		if err != nil {
-			l.distrust(time.Now().Add(dibs.MaxTTL))
-		}
+		l.undone(q.Until, err)
 		if mayPass(err) && len(l.next) == 0 {
 			l.undo = e
 		}
@@ -385,11 +409,4 @@ func (s *Store) abandoned(c *claim) dibs.Claim {
 	q := c.Claim
 	q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: s.clock.tick(), Memory: s.memory}
 	return q
-}
-
-func (s *Store) abandon(l *lane, q dibs.Claim) error {
-	q.Until = time.Now().Add(operation)
-	ctx, cancel := within(q.Until)
-	defer cancel()
-	return l.node.Abandon(ctx, q)
 }

@@ -11,10 +11,15 @@ import (
 
 func Example() {
 	// In a program: redisstore/goredis.New(…) of three servers that share nothing.
-	locks := dibs.New(quorum.New(memstore.New(), memstore.New(), memstore.New()))
+	store, err := quorum.New(memstore.New(), memstore.New(), memstore.New())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	locks := dibs.New(store)
 	defer locks.Close()
 
-	err := locks.Mutex("order:42").Do(context.Background(), func(context.Context) error {
+	err = locks.Mutex("order:42").Do(context.Background(), func(context.Context) error {
 		fmt.Println("paying")
 		return nil
 	})

@@ -13,8 +13,10 @@ import (
 type lane struct {
 	node  *node
 	claim *claim
+	at    lanekey
 	busy  bool
 	next  []*errand // to be done after what is under way
+	last  *errand   // that was put there
 	owed  int       // debts
 	undo  *errand   // that is to undo the claim, and has not begun
 	late  time.Time // until then a question that was not answered may yet arrive,
@@ -28,7 +30,10 @@ type lane struct {
 	grant uint64    // the fence of a push that came while a question was under way
 	by    string    // and which store sent it
 	push  bool      // it is held by a push: for as long as a hand-off only
+	asked time.Time // when the last answer was asked for
 	doubt time.Time // until then what was sent may yet arrive, and take the vote away
+	swing time.Time // until then a reweigh that was not answered may yet arrive,
+	swung int       // to this weight
 
 	holder    string
 	remaining time.Duration
@@ -62,6 +67,10 @@ type errand struct {
 // can be reached, but not after so long. The caller holds s.mu.
 func (s *Store) put(l *lane, patience time.Duration, e *errand) {
 	e.lane, e.round, e.until = l, l.claim.round, time.Now().Add(patience)
+	l.last = e
+	for r := range s.renewals {
+		r.stale[l.at] = true
+	}
 	s.line(e)
 }
 
@@ -140,8 +149,28 @@ const slack = 100 * time.Millisecond
 // missed notes that a question was not answered. The caller holds s.mu.
 func (l *lane) missed(until time.Time) { l.late = later(l.late, until.Add(slack)) }
 
-// distrust has a node's votes not count until then. The caller holds s.mu.
+// distrust has a node's vote not count if it was asked for before then. The caller holds
+// s.mu.
 func (l *lane) distrust(until time.Time) { l.doubt = later(l.doubt, until) }
+
+// undone notes that what ends the claim was sent, and what became of it. What was not
+// answered may arrive when the token is in use again. The caller holds s.mu.
+func (l *lane) undone(until time.Time, err error) {
+	if err != nil {
+		l.distrust(until.Add(slack))
+	}
+	l.distrust(l.swing)
+}
+
+// doubtful reports whether a node's vote does not count: what was sent before may have
+// arrived after it, and taken it away.
+func (l *lane) doubtful() bool { return l.asked.Before(l.doubt) }
+
+// settled reports whether the node has answered all, and nothing can arrive any more. The
+// caller holds s.mu.
+func (l *lane) settled() bool {
+	return !l.busy && len(l.next) == 0 && l.owed == 0 && !time.Now().Before(l.late)
+}
 
 // repeat sends what ended a claim last once more, if a question may arrive yet that was
 // not answered: it must be the last that the node hears of the claim. The caller holds

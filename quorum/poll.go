@@ -13,7 +13,7 @@ type poll struct {
 	strict  bool // it is yes only if most say so
 	mu      sync.Mutex
 	errs    []error // errMute until a node has answered
-	yes, no int
+	said    [none + 1]int
 	changed chan struct{}
 }
 
@@ -25,20 +25,31 @@ func (s *Store) poll() *poll {
 	return p
 }
 
+// An answer is what a node says.
+type answer int
+
+const (
+	yes  answer = iota
+	no          // it had nothing to do
+	none        // it has done it, and nobody knows whether there was something to do
+)
+
+func says(done bool) answer {
+	if done {
+		return yes
+	}
+	return no
+}
+
 // say notes a node's answer.
-func (p *poll) say(node int, yes bool, err error) {
+func (p *poll) say(node int, a answer, err error) {
 	p.mu.Lock()
 	if p.errs[node] == nil {
 		p.mu.Unlock()
 		return // it was told once more, to be sure
 	}
-	p.errs[node] = err
-	switch {
-	case err != nil:
-	case yes:
-		p.yes++
-	default:
-		p.no++
+	if p.errs[node] = err; err == nil {
+		p.said[a]++
 	}
 	heard := 0
 	for _, err := range p.errs {
@@ -59,13 +70,13 @@ func (p *poll) say(node int, yes bool, err error) {
 // result waits until it is known what most nodes say: yes, or no if so many have not done
 // it that most cannot. If neither will be known, some yes is enough, unless strict: most
 // have answered, and none of them has it to do any more.
-func (p *poll) result(ctx context.Context, op, name string, until time.Time) (yes bool, err error) {
+func (p *poll) result(ctx context.Context, op, name string, until time.Time) (done bool, err error) {
 	patience, end := time.NewTimer(straggle), time.NewTimer(time.Until(until))
 	defer patience.Stop()
 	defer end.Stop()
 	for late, over := false, false; ; {
-		if yes, done, err := p.verdict(op, name, late, over); done {
-			return yes, err
+		if done, decided, err := p.verdict(op, name, late, over); decided {
+			return done, err
 		}
 		select {
 		case <-p.changed:
@@ -79,7 +90,7 @@ func (p *poll) result(ctx context.Context, op, name string, until time.Time) (ye
 	}
 }
 
-func (p *poll) verdict(op, name string, late, over bool) (yes, done bool, err error) {
+func (p *poll) verdict(op, name string, late, over bool) (done, decided bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	mute, failed := 0, 0
@@ -92,13 +103,16 @@ func (p *poll) verdict(op, name string, late, over bool) (yes, done bool, err er
 		}
 	}
 	all, need := len(p.errs), p.s.need
+	answered := all - mute - failed
 	switch {
-	case p.yes >= need:
+	case p.said[yes] >= need:
 		return true, true, nil
-	case p.no > all-need:
+	case p.said[no] > all-need:
 		return false, true, nil
-	case !p.strict && p.yes > 0 && p.yes+p.no >= need && (mute == 0 || late || over):
+	case !p.strict && p.said[yes] > 0 && answered >= need && (mute == 0 || late || over):
 		return true, true, nil
+	case !p.strict && answered == all:
+		return false, true, nil
 	case over, failed > all-need:
 		return false, true, p.s.unavailable(op, name, append([]error(nil), p.errs...))
 	}

@@ -1,7 +1,9 @@
 // Package quorum makes one store of several independent ones: who has the votes of most
 // of them holds, so that a minority may die, hang, or be cut off, and nobody notices.
 //
-//	locks := dibs.New(quorum.New(a, b, c, d, e))
+//	store, err := quorum.New(a, b, c, d, e)
+//	…
+//	locks := dibs.New(store)
 //
 // It is the Redlock algorithm, and names no Redis: its nodes are any stores that know
 // ballots, such as redisstore, on a server that is no cluster, and memstore.
@@ -19,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +32,6 @@ import (
 // A Store is a dibs.Store made of others, its nodes. It is safe for concurrent use.
 type Store struct {
 	nodes   []*node
-	err     error         // why it is none
 	need    int           // so many votes are most
 	memory  time.Duration // that a node must have, to vote
 	longest time.Duration // TTL
@@ -39,6 +41,7 @@ type Store struct {
 	claims   map[key]*claim        // that are under way
 	latest   map[string]*claim     // by token
 	watchers map[string][]*watcher // by client
+	renewals map[*renewal]struct{} // that are under way
 }
 
 var _ dibs.Store = (*Store)(nil)
@@ -46,8 +49,12 @@ var _ dibs.Store = (*Store)(nil)
 // A node is one of the stores.
 type node struct {
 	dibs.Store
-	debts  []*errand // guarded by the Store's mutex
+
+	// Guarded by the Store's mutex:
+	debts  []*errand
 	paying bool
+	id     string // which store its last vote came from, empty before the first
+	twin   *node  // that was the same store when this one first voted
 }
 
 // Longest is the longest TTL of a lease, unless it is set.
@@ -63,42 +70,90 @@ type Config struct {
 	Trusting bool
 }
 
-// New returns a store made of nodes. It does no I/O. An odd number is best: the fourth of
-// four nodes is one more that may fail, and makes two failures no more bearable. The
-// nodes must be independent, and no one twice: else each call says ErrInvalid.
-func New(nodes ...dibs.Store) *Store { return Config{}.New(nodes...) }
+// New returns a store made of nodes. It does no I/O. The nodes must be independent
+// servers: one, three or more. An odd number is best: the fourth of four nodes is one more
+// that may fail, and makes two failures no more bearable.
+//
+// It returns ErrInvalid if a node is nil, appears twice, or is a quorum itself, and if there
+// are two nodes, which fail when either does. One server behind two clients is seen when
+// both have voted: then Acquire returns ErrInvalid.
+func New(nodes ...dibs.Store) (*Store, error) { return Config{}.New(nodes...) }
 
 // New returns a store made of nodes, as the package's New does.
-func (c Config) New(nodes ...dibs.Store) *Store {
+func (c Config) New(nodes ...dibs.Store) (*Store, error) {
 	s := &Store{
 		need: len(nodes)/2 + 1, longest: cmp.Or(c.Longest, Longest),
-		claims: make(map[key]*claim), latest: make(map[string]*claim), watchers: make(map[string][]*watcher),
+		claims: make(map[key]*claim), latest: make(map[string]*claim),
+		watchers: make(map[string][]*watcher), renewals: make(map[*renewal]struct{}),
 	}
-	s.err = check(nodes, s.longest)
+	if err := check(nodes, s.longest); err != nil {
+		return nil, err
+	}
 	if !c.Trusting {
 		s.memory = s.longest
 	}
 	for _, n := range nodes {
 		s.nodes = append(s.nodes, &node{Store: n})
 	}
-	return s
+	return s, nil
 }
 
 func check(nodes []dibs.Store, longest time.Duration) error {
-	if len(nodes) == 0 {
-		return fmt.Errorf("%w: a quorum of no nodes", dibs.ErrInvalid)
-	}
-	if longest < dibs.MinTTL || longest > dibs.MaxTTL {
-		return fmt.Errorf("%w: longest TTL %v: %v to %v", dibs.ErrInvalid, longest, dibs.MinTTL, dibs.MaxTTL)
+	switch {
+	case len(nodes) == 0:
+		return fmt.Errorf("%w: a quorum without nodes", dibs.ErrInvalid)
+	case len(nodes) == 2:
+		return fmt.Errorf("%w: a quorum of two nodes fails when either does: use one, or three", dibs.ErrInvalid)
+	case longest < dibs.MinTTL || longest > dibs.MaxTTL:
+		return fmt.Errorf("%w: longest TTL %v of a quorum: %v to %v", dibs.ErrInvalid, longest, dibs.MinTTL, dibs.MaxTTL)
 	}
 	for i, n := range nodes {
-		if n == nil {
-			return fmt.Errorf("%w: node %d is nil", dibs.ErrInvalid, i)
+		if isNil(n) {
+			return fmt.Errorf("%w: node %d of a quorum is nil", dibs.ErrInvalid, i)
+		}
+		if _, is := n.(*Store); is {
+			return fmt.Errorf("%w: node %d of a quorum is a quorum", dibs.ErrInvalid, i)
 		}
 		for j, other := range nodes[:i] {
-			if reflect.TypeOf(n).Comparable() && n == other {
-				return fmt.Errorf("%w: nodes %d and %d are one: its vote would count twice", dibs.ErrInvalid, j, i)
+			if reflect.ValueOf(n).Comparable() && n == other {
+				return fmt.Errorf("%w: nodes %d and %d of a quorum are the same store: its vote would count twice", dibs.ErrInvalid, j, i)
 			}
+		}
+	}
+	return nil
+}
+
+func isNil(n dibs.Store) bool {
+	if n == nil {
+		return true
+	}
+	v := reflect.ValueOf(n)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// identify notes which store a node's vote came from. The caller holds s.mu.
+func (s *Store) identify(n *node, id string) {
+	if id == "" {
+		return
+	}
+	first := n.id == ""
+	n.id = id
+	for _, other := range s.nodes {
+		if first && other != n && other.id == id {
+			n.twin = other
+		}
+	}
+}
+
+// twins returns ErrInvalid while two nodes are one server, as they were from the first: a
+// mistake in the configuration. A name that comes to lead to another node's server later
+// is a failure of one node: its vote does not count, and the others go on. The caller
+// holds s.mu.
+func (s *Store) twins() error {
+	for i, n := range s.nodes {
+		if n.twin != nil && n.twin.id == n.id {
+			return fmt.Errorf("%w: nodes %d and %d of the quorum are the same server: its vote would count twice",
+				dibs.ErrInvalid, slices.Index(s.nodes, n.twin), i)
 		}
 	}
 	return nil

@@ -27,13 +27,22 @@ func memories(n int) (nodes []dibs.Store, stores []*memstore.Store) {
 	return nodes, stores
 }
 
+func newQuorum(t *testing.T, c quorum.Config, nodes ...dibs.Store) *quorum.Store {
+	t.Helper()
+	s, err := c.New(nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestStore(t *testing.T) {
-	for n := 1; n <= 5; n++ {
+	for _, n := range []int{1, 3, 4, 5} {
 		for _, c := range storetest.Cases() {
 			t.Run(fmt.Sprint(n, "/", c.Name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, _ := memories(n)
-					c.Run(t, quorum.Config{Longest: dibs.MaxTTL}.New(nodes...))
+					c.Run(t, newQuorum(t, quorum.Config{Longest: dibs.MaxTTL}, nodes...))
 				})
 			})
 		}
@@ -47,6 +56,10 @@ type node struct {
 	dead error
 	mute bool
 	slow time.Duration // so long is each message under way
+
+	// fault, if set, is called first. If it returns an error, that is the answer, and the
+	// message arrives when it calls deliver, or never.
+	fault func(verb string, deliver func()) error
 }
 
 func (n *node) set(change func()) {
@@ -84,12 +97,20 @@ func gone(ctx context.Context) error {
 }
 
 // send has a question travel to the node, and the answer back.
-func send[T any](ctx context.Context, n *node, serve func() (T, error)) (T, error) {
+func send[T any](ctx context.Context, n *node, verb string, serve func(context.Context) (T, error)) (T, error) {
 	var none T
+	n.mu.Lock()
+	fault := n.fault
+	n.mu.Unlock()
+	if fault != nil {
+		if err := fault(verb, func() { _, _ = serve(context.WithoutCancel(ctx)) }); err != nil {
+			return none, err
+		}
+	}
 	if err := n.wait(ctx); err != nil {
 		return none, err
 	}
-	value, err := serve()
+	value, err := serve(ctx)
 	if err := n.wait(ctx); err != nil {
 		return none, err
 	}
@@ -97,20 +118,24 @@ func send[T any](ctx context.Context, n *node, serve func() (T, error)) (T, erro
 }
 
 func (n *node) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return send(ctx, n, func() (dibs.Answer, error) { return n.Store.Acquire(ctx, c) })
+	return send(ctx, n, "acquire", func(ctx context.Context) (dibs.Answer, error) { return n.Store.Acquire(ctx, c) })
 }
 
 func (n *node) Release(ctx context.Context, r dibs.Release) (bool, error) {
-	return send(ctx, n, func() (bool, error) { return n.Store.Release(ctx, r) })
+	return send(ctx, n, "release", func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
 }
 
 func (n *node) Abandon(ctx context.Context, c dibs.Claim) error {
-	_, err := send(ctx, n, func() (bool, error) { return true, n.Store.Abandon(ctx, c) })
+	_, err := send(ctx, n, "abandon", func(ctx context.Context) (bool, error) { return true, n.Store.Abandon(ctx, c) })
 	return err
 }
 
+func (n *node) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return send(ctx, n, "reweigh", func(ctx context.Context) (dibs.Answer, error) { return n.Store.Reweigh(ctx, c) })
+}
+
 func (n *node) Extend(ctx context.Context, holds []dibs.Hold) []error {
-	errs, err := send(ctx, n, func() ([]error, error) { return n.Store.Extend(ctx, holds), nil })
+	errs, err := send(ctx, n, "extend", func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
 	if err != nil {
 		errs = make([]error, len(holds))
 		for i := range errs {
@@ -135,17 +160,25 @@ func (n *node) Watch(ctx context.Context, client string, on func(dibs.Event)) er
 // rig is five nodes, and a client of their quorum.
 func rig(t *testing.T, c quorum.Config) (nodes []*node, stores []*memstore.Store, locks *dibs.Client) {
 	t.Helper()
-	all, stores := memories(5)
-	for i, s := range all {
+	_, stores = memories(5)
+	nodes, locks = join(t, c, stores...)
+	return nodes, stores, locks
+}
+
+// join returns a client of the quorum of some stores, and its own way to each of them.
+func join(t *testing.T, c quorum.Config, stores ...*memstore.Store) (nodes []*node, locks *dibs.Client) {
+	t.Helper()
+	var all []dibs.Store
+	for _, s := range stores {
 		n := &node{Store: s}
-		nodes, all[i] = append(nodes, n), n
+		nodes, all = append(nodes, n), append(all, n)
 	}
-	locks = dibs.New(c.New(all...), dibs.TTL(ttl))
+	locks = dibs.New(newQuorum(t, c, all...), dibs.TTL(ttl))
 	t.Cleanup(func() {
 		locks.Close()
 		time.Sleep(2 * quorum.Longest) // what goes on in the background ends
 	})
-	return nodes, stores, locks
+	return nodes, locks
 }
 
 // nothingLeft checks that all nodes have forgotten all about a name.
@@ -253,7 +286,7 @@ func TestContention(t *testing.T) {
 			for i, s := range stores {
 				nodes[i] = &node{Store: s, slow: trip / 2}
 			}
-			locks := dibs.New(quorum.New(nodes...), dibs.TTL(ttl))
+			locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
 			t.Cleanup(func() {
 				locks.Close()
 				time.Sleep(2 * quorum.Longest) // what goes on in the background ends
@@ -288,28 +321,45 @@ func TestContention(t *testing.T) {
 	})
 }
 
+// What can be known to be wrong is refused by the constructor.
 func TestBadQuorums(t *testing.T) {
-	one, other := memstore.New(), memstore.New()
-	for name, s := range map[string]*quorum.Store{
-		"no nodes":      quorum.New(),
-		"nil":           quorum.New(one, nil),
-		"one twice":     quorum.New(one, other, one),
-		"longest":       quorum.Config{Longest: time.Millisecond}.New(one),
-		"too long":      quorum.New(one),
-		"of quorums":    quorum.New(quorum.New(one), quorum.New(other)),
-		"not so longer": quorum.Config{Longest: ttl - 1}.New(one),
+	one, other, third := memstore.New(), memstore.New(), memstore.New()
+	var none *memstore.Store
+	inner := newQuorum(t, quorum.Config{}, one)
+	of := func(nodes ...dibs.Store) []dibs.Store { return nodes }
+	for name, bad := range map[string]struct {
+		config quorum.Config
+		nodes  []dibs.Store
+		says   string
+	}{
+		"no nodes":      {nodes: of(), says: "without nodes"},
+		"two nodes":     {nodes: of(one, other), says: "two nodes"},
+		"nil":           {nodes: of(one, other, nil), says: "node 2 of a quorum is nil"},
+		"nil pointer":   {nodes: of(one, none, other), says: "node 1 of a quorum is nil"},
+		"one twice":     {nodes: of(one, other, one), says: "nodes 0 and 2 of a quorum are the same store"},
+		"four, one two": {nodes: of(third, one, other, other), says: "nodes 2 and 3"},
+		"of quorums":    {nodes: of(inner), says: "is a quorum"},
+		"longest":       {config: quorum.Config{Longest: time.Millisecond}, nodes: of(one), says: "longest TTL 1ms"},
+		"negative":      {config: quorum.Config{Longest: -time.Second}, nodes: of(one), says: "longest TTL -1s"},
+		"too long":      {config: quorum.Config{Longest: 25 * time.Hour}, nodes: of(one), says: "longest TTL 25h"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := ttl
-			if name == "too long" {
-				d = quorum.Longest + time.Second
-			}
-			locks := dibs.New(s, dibs.TTL(d))
-			defer locks.Close()
-			if _, err := locks.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) {
-				t.Errorf("error %v, want that it is invalid", err)
+			s, err := bad.config.New(bad.nodes...)
+			if s != nil || !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), bad.says) {
+				t.Errorf("%v, error %v, want that it is invalid: %s", s, err, bad.says)
 			}
 		})
+	}
+}
+
+// A lease that is longer than the longest is refused.
+func TestTooLong(t *testing.T) {
+	for longest, d := range map[time.Duration]time.Duration{0: quorum.Longest + time.Second, ttl - 1: ttl} {
+		locks := dibs.New(newQuorum(t, quorum.Config{Longest: longest}, memstore.New()), dibs.TTL(d))
+		defer locks.Close()
+		if _, err := locks.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "longest") {
+			t.Errorf("error %v, want that %v is too long", err, d)
+		}
 	}
 }
 
@@ -446,17 +496,77 @@ func TestToldLater(t *testing.T) {
 	}
 }
 
-// One server under several names has one vote.
+// One server behind several clients is seen when they have voted, and refused; a name that
+// comes to lead to another node's server later costs that node's vote, and no more.
 func TestOneServerTwice(t *testing.T) {
+	for name, same := range map[string][]int{
+		"all": {0, 0, 0}, "first two": {0, 0, 1}, "last two": {0, 1, 1}, "two of five": {0, 1, 2, 3, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, stores := memories(len(same))
+				var nodes []dibs.Store
+				for _, i := range same {
+					nodes = append(nodes, &node{Store: stores[i]})
+				}
+				locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
+				var err error
+				for range 2 { // when the first is decided, not all have voted
+					var l *dibs.Lease
+					if l, err = locks.Mutex("n").TryLock(t.Context()); err == nil {
+						l.Unlock()
+					}
+					time.Sleep(time.Second)
+				}
+				if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "the same server") {
+					t.Errorf("error %v, want that a server is named twice", err)
+				}
+				locks.Close()
+				time.Sleep(2 * quorum.Longest)
+				nothingLeft(t, stores, "n")
+			})
+		})
+	}
+}
+
+// A mover is a node whose name comes to lead to another server.
+type mover struct {
+	dibs.Store
+	to atomic.Pointer[memstore.Store]
+}
+
+func (m *mover) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return m.to.Load().Acquire(ctx, c)
+}
+
+func (m *mover) Release(ctx context.Context, r dibs.Release) (bool, error) {
+	return m.to.Load().Release(ctx, r)
+}
+
+func (m *mover) Abandon(ctx context.Context, c dibs.Claim) error {
+	return m.to.Load().Abandon(ctx, c)
+}
+
+func TestNameMovesToAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, stores := memories(3)
-		all[1], all[2] = &node{Store: stores[0]}, &node{Store: stores[0]}
-		locks := dibs.New(quorum.New(all...), dibs.TTL(ttl))
-		_, err := locks.Mutex("n").TryLock(t.Context())
-		locks.Close()
-		time.Sleep(2 * quorum.Longest)
-		if !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "another node") {
-			t.Errorf("error %v, want that a server is named twice", err)
+		nodes, stores := memories(3)
+		m := &mover{Store: nodes[2]}
+		m.to.Store(stores[2])
+		nodes[2] = m
+		locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
+		defer locks.Close()
+		for _, to := range []int{2, 0, 1, 2} {
+			m.to.Store(stores[to])
+			for range 3 {
+				l, err := locks.Mutex("n").TryLock(t.Context())
+				if err != nil {
+					t.Fatalf("node 2 leads to server %d: error %v, want that the others are enough", to, err)
+				}
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+			}
 		}
 	})
 }

@@ -16,18 +16,25 @@ import (
 // Extend implements dibs.Store: each node extends all, and what most have extended is. A
 // node that does not know a lease that most do is asked for its vote again.
 func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
-	r := &renewal{s: s, holds: holds, errs: make([][]error, len(s.nodes)), done: make(chan struct{})}
-	if err := firstErr(s.err, gone(ctx, "extend", "")); err != nil {
-		return r.all(err)
+	if err := gone(ctx, "extend", ""); err != nil {
+		return slices.Repeat([]error{err}, len(holds))
 	}
+	r := s.renew(holds)
 	until := deadline(ctx)
+	var nodes sync.WaitGroup
 	for i, n := range s.nodes {
-		go func() {
+		nodes.Go(func() {
 			ctx, cancel := within(until)
 			defer cancel()
 			r.say(i, n.Extend(ctx, holds))
-		}()
+		})
 	}
+	go func() {
+		nodes.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.renewals, r)
+	}()
 	end := time.NewTimer(time.Until(until))
 	defer end.Stop()
 	select {
@@ -42,6 +49,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 type renewal struct {
 	s     *Store
 	holds []dibs.Hold
+	stale map[lanekey]bool // something else was under way there meanwhile; guarded by s.mu
 
 	mu   sync.Mutex
 	errs [][]error // by node and hold, nil until it has answered
@@ -49,16 +57,39 @@ type renewal struct {
 	over bool
 }
 
-func (r *renewal) all(err error) []error {
-	errs := make([]error, len(r.holds))
-	for i := range errs {
-		errs[i] = err
+// renew begins a renewal. What is under way for its leases, an acquire that a node has not
+// answered for example, may be served before or after it.
+func (s *Store) renew(holds []dibs.Hold) *renewal {
+	r := &renewal{
+		s: s, holds: slices.Clone(holds), stale: make(map[lanekey]bool),
+		errs: make([][]error, len(s.nodes)), done: make(chan struct{}),
 	}
-	return errs
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range holds {
+		if c := s.claims[key{h.Name, h.Token}]; c != nil {
+			for _, l := range c.lanes {
+				if !l.settled() {
+					r.stale[l.at] = true
+				}
+			}
+		}
+	}
+	s.renewals[r] = struct{}{}
+	return r
 }
 
-// say notes what a node says of each hold, and has the votes repaired that it lacks.
+// say notes what a node says of each hold, and has the votes repaired that it lacks. That
+// it does not know a lease says nothing if something else was under way for it there: it
+// may have its vote by now, and if it was released it is not to have it again.
 func (r *renewal) say(node int, errs []error) {
+	r.s.mu.Lock()
+	for i, h := range r.holds {
+		if errors.Is(errs[i], dibs.ErrLost) && r.stale[lanekey{key{h.Name, h.Token}, node}] {
+			errs[i] = errUnderWay
+		}
+	}
+	r.s.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.errs[node] = errs
@@ -78,13 +109,16 @@ func (r *renewal) say(node int, errs []error) {
 		for n, errs := range r.errs {
 			if len(errs) > i && errors.Is(errs[i], dibs.ErrLost) {
 				errs[i] = errRepaired
-				r.s.repair(h, n)
+				r.repair(h, n)
 			}
 		}
 	}
 }
 
-var errRepaired = errors.New("it did not know the lease, and was asked to vote again")
+var (
+	errRepaired = errors.New("it did not know the lease, and was asked to vote again")
+	errUnderWay = errors.New("it did not know the lease, while something else was under way for it")
+)
 
 // outcome sums up what the nodes say of one hold, if that is decided. The caller holds
 // r.mu.
@@ -139,37 +173,67 @@ func (r *renewal) results() []error {
 var errForgot = errors.New("it does not know the lease")
 
 // repair asks a node for its vote for a lease that most others know. It is refused by one
-// that was restarted a short while ago.
-func (s *Store) repair(h dibs.Hold, node int) {
-	if h.Weight == 0 {
-		return // it is attached, and nobody knows what it holds
-	}
+// that was restarted a short while ago. Nothing else may have been under way there since
+// the renewal began, nor be put after it: a lease that was released would be taken for
+// nobody, and one that is a writer's by now would be a reader's there.
+func (r *renewal) repair(h dibs.Hold, node int) {
+	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if r.stale[lanekey{key{h.Name, h.Token}, node}] {
+		return // or the next renewal repairs it
+	}
 	c := s.at(h.Name, h.Token)
 	if c.open {
 		return
 	}
-	q := dibs.Claim{
-		Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit,
-		Ballot: &dibs.Ballot{Fence: h.Fence, Memory: s.memory},
-	}
 	l := c.lanes[node]
-	send := func() error {
-		q.Until = time.Now().Add(operation)
-		ctx, cancel := within(q.Until)
+	e := new(errand)
+	var until time.Time
+	e.begin = func() bool {
+		until = time.Now().Add(operation)
+		return !c.open && l.last == e
+	}
+	e.send = func() error {
+		ctx, cancel := within(until)
 		defer cancel()
+		q, known := s.claimOf(ctx, h)
+		if !known {
+			return nil
+		}
+		q.Until = until
 		a, err := l.node.Acquire(ctx, q)
 		s.clock.saw(a.Fence)
 		return err
 	}
-	end := func(err error) (tell func()) {
+	e.end = func(err error) (tell func()) {
 		if mayPass(err) {
-			l.missed(q.Until)
+			l.missed(until)
 		}
 		return func() {}
 	}
-	s.put(l, operation, &errand{send: send, end: end}) // or the next renewal repairs it
+	s.put(l, operation, e)
+}
+
+// claimOf is the claim by which a lease is repaired. What an attached lease weighs is not
+// known here, and most nodes are asked. It is repaired only if it holds alone: a reader may
+// become a writer meanwhile, at its first owner's.
+func (s *Store) claimOf(ctx context.Context, h dibs.Hold) (q dibs.Claim, known bool) {
+	q = dibs.Claim{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
+	q.Ballot = &dibs.Ballot{Fence: h.Fence, Memory: s.memory}
+	if h.Weight == 0 {
+		state, err := s.Inspect(ctx, h.Name)
+		i := slices.IndexFunc(state.Holders, func(o dibs.Holder) bool { return o.Token == h.Token && o.Weight == 0 })
+		if err != nil || i < 0 {
+			return q, false
+		}
+		q.Weight, q.Limit = 1, 1
+		q.Ballot.Fence = cmp.Or(state.Holders[i].Fence, state.Fence)
+	}
+	if q.Ballot.Fence == 0 {
+		q.Ballot.Fence = s.clock.tick()
+	}
+	return q, true
 }
 
 func firstErr(errs ...error) error {
@@ -291,7 +355,7 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 // gather asks all nodes, and returns the answers of those that give one soon enough:
 // most of them at least.
 func gather[T any](ctx context.Context, s *Store, op, name string, ask func(context.Context, *node) (T, error)) ([]T, error) {
-	if err := firstErr(s.err, gone(ctx, op, name)); err != nil {
+	if err := gone(ctx, op, name); err != nil {
 		return nil, err
 	}
 	type reply struct {

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -71,28 +72,38 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 	decided := make(chan bool, 1)
 	s.mu.Lock()
 	lanes := s.at(q.Name, q.Token).lanes
-	for i, n := range s.nodes {
+	for i := range s.nodes {
 		if known[i] >= fence {
 			answers[i] = dibs.Answer{Held: true, Fence: known[i]}
-			poll.say(i, true, nil)
+			poll.say(i, yes, nil)
 			continue
 		}
+		l := lanes[i]
+		var swings bool
+		begin := func() bool {
+			swings = time.Now().Before(l.swing) && l.swung != q.Weight
+			return true
+		}
 		send := func() error {
-			a, err := n.reweigh(q)
+			var a dibs.Answer
+			err := error(&dibs.UnavailableError{Op: "reweigh", Name: q.Name, Cause: errSwing})
+			if !swings {
+				a, err = s.reweighAt(l, q)
+			}
 			mu.Lock()
 			answers[i] = a
 			mu.Unlock()
-			poll.say(i, a.Held, err)
+			poll.say(i, says(a.Held), err)
 			yes := <-decided
 			decided <- yes
 			if writes := q.Alone() && q.Limit == dibs.Unlimited; !yes && writes && (a.Held || err != nil) {
 				back := q
 				back.Weight, back.Until = 1, time.Now().Add(operation)
-				_, _ = n.reweigh(back) // or its TTL ends it: most others did not let it write
+				_, _ = s.reweighAt(l, back) // or its TTL ends it: most others did not let it write
 			}
 			return nil // whoever asked for it asks again, or not
 		}
-		s.put(lanes[i], operation, &errand{send: send}) // one that overtook the one before would be undone by it
+		s.put(l, operation, &errand{begin: begin, send: send}) // one that overtook the one before would be undone by it
 	}
 	s.mu.Unlock()
 	yes, err := poll.result(ctx, "reweigh", q.Name, q.Until)
@@ -111,8 +122,22 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 	return c, err
 }
 
-func (n *node) reweigh(q dibs.Claim) (dibs.Answer, error) {
+var errSwing = errors.New("an earlier change to another weight was not answered, and may still arrive")
+
+// reweighAt changes how much a token holds at one node.
+func (s *Store) reweighAt(l *lane, q dibs.Claim) (dibs.Answer, error) {
 	ctx, cancel := within(q.Until)
 	defer cancel()
-	return n.Reweigh(ctx, q)
+	a, err := l.node.Reweigh(ctx, q)
+	if mayPass(err) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if time.Now().Before(l.swing) && l.swung != q.Weight {
+			l.swung = 0 // either may arrive
+		} else {
+			l.swung = q.Weight
+		}
+		l.swing = later(l.swing, q.Until.Add(slack))
+	}
+	return a, err
 }

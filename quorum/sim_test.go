@@ -273,7 +273,10 @@ func (w *world) run() {
 			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64), taken: make(map[time.Duration]bool)}
 			nodes[j], w.links = l, append(w.links, l)
 		}
-		store := w.config.New(nodes...)
+		store, err := w.config.New(nodes...)
+		if err != nil {
+			panic(err)
+		}
 		if w.change != nil {
 			w.change(store)
 		}

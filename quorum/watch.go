@@ -25,9 +25,6 @@ type watcher struct {
 // Watch implements dibs.Store. What a node tells is a vote, or a hint: events flow while
 // they do from most nodes.
 func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
-	if s.err != nil {
-		return s.err
-	}
 	n := len(s.nodes)
 	w := &watcher{s: s, on: on, up: make([]bool, n), was: make([]bool, n), heard: make(map[string][]bool)}
 	s.mu.Lock()
@@ -85,6 +82,7 @@ func (s *Store) pushed(node int, e dibs.Event) {
 		return
 	}
 	s.clock.saw(e.Fence)
+	s.identify(s.nodes[node], e.Node)
 	c.lanes[node].granted(e.Fence, e.Node)
 	tell := s.settle(c)
 	s.mu.Unlock()

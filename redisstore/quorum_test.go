@@ -38,11 +38,35 @@ func TestQuorum(t *testing.T) {
 			for _, server := range servers {
 				nodes = append(nodes, open(t, server, redisstore.Prefix(prefix)))
 			}
-			return quorum.Config{Longest: longest, Trusting: true}.New(nodes...)
+			q, err := quorum.Config{Longest: longest, Trusting: true}.New(nodes...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return q
 		})
 	})
 	for _, server := range servers {
 		wantKeysThatEnd(t, server)
+	}
+}
+
+// A server that has granted no fence yet begins with 1, if the ballot asks for none.
+func TestFirstFence(t *testing.T) {
+	t.Parallel()
+	for _, handOn := range []bool{false, true} {
+		t.Run(fmt.Sprint(handOn), func(t *testing.T) {
+			server := redistest.Start(t)
+			store := open(t, server)
+			claim := dibs.Claim{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Ballot: &dibs.Ballot{Ticket: 1}}
+			for want := uint64(1); want <= 2; want++ {
+				if handOn { // the floor is found by another script
+					server.MustCmd(t, "DEL", "lock:n")
+				}
+				if a, err := store.Acquire(t.Context(), claim); err != nil || !a.Held || a.Fence != want {
+					t.Fatalf("%+v, %v, want fence %d", a, err, want)
+				}
+			}
+		})
 	}
 }
 

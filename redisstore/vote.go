@@ -40,14 +40,17 @@ func (s *Store) voteRequest(c dibs.Claim) *request {
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
 	r.args(place, share(c))
-	r.args(strconv.FormatUint(c.Ballot.Ticket, 10), strconv.FormatUint(c.Ballot.Fence, 10), memory(c.Ballot), yield, rand.Text())
+	r.args(strconv.FormatUint(c.Ballot.Ticket, 10), least(c.Ballot), memory(c.Ballot), yield, rand.Text())
 	return r
 }
 
 // serving is what a script needs to know to serve by a ballot.
 func serving(b *dibs.Ballot) []string {
-	return []string{strconv.FormatUint(b.Fence, 10), memory(b), rand.Text()}
+	return []string{least(b), memory(b), rand.Text()}
 }
+
+// least is the least fence that is granted. None is zero: that means unknown.
+func least(b *dibs.Ballot) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
 
 // memory is for how long the server must remember all, in µs.
 func memory(b *dibs.Ballot) string { return decimal(b.Memory.Microseconds()) }

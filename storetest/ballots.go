@@ -14,6 +14,7 @@ func BallotCases() []Case {
 		{"ballot order", "who comes with a ballot is served by its ticket, whenever it came", ballotOrder},
 		{"ballot identity", "the answer to a ballot, and the event of its grant, name the store", ballotIdentity},
 		{"ballot fence", "a ballot's fence is granted as it is, or a larger one if it has to be; who waits is told the largest so far", ballotFence},
+		{"ballot fence unknown", "a ballot without a fence is granted one all the same", ballotWithoutFence},
 		{"ballot yield", "who yields gives the name to an older claim that waits, and keeps it from younger ones", ballotYield},
 		{"ballot life", "a place with a ticket lives by its signs of life, whatever clock the ticket is from", ballotLife},
 		{"ballot abandon", "an abandoned ballot leaves nothing, and the name is handed on", ballotAbandon},
@@ -116,6 +117,18 @@ func ballotFence(t *testing.T, s dibs.Store) {
 	p.give(c, 1)
 	if e := p.granted(low); e.Fence <= again.Fence {
 		t.Fatalf("fence %d after %d", e.Fence, again.Fence)
+	}
+}
+
+func ballotWithoutFence(t *testing.T, s dibs.Store) {
+	p := join(t, s)
+	first, second := p.ballot("n", 1), p.ballot("n", 2)
+	first.Ballot.Fence, second.Ballot.Fence = 0, 0
+	fence := p.take(first).Fence
+	p.wait(second, 1)
+	p.give(first, 0)
+	if e := p.granted(second); fence == 0 || e.Fence <= fence {
+		t.Fatalf("fence %d after %d", e.Fence, fence)
 	}
 }
 

@@ -82,7 +82,11 @@ func (a *app) open() (*opened, error) {
 	}
 	switch {
 	case len(stores) > 1:
-		o.Store = quorum.Config{Longest: a.longest}.New(stores...)
+		q, err := quorum.Config{Longest: a.longest}.New(stores...)
+		if err != nil {
+			return nil, errors.Join(usageError{fmt.Errorf("--url or DIBS_URL: %w", err)}, o.close())
+		}
+		o.Store = q
 	case a.longest != 0:
 		return nil, errors.Join(usage("--longest is for a quorum: several --url"), o.close())
 	default:

@@ -43,7 +43,11 @@ func (q *independent) join() (*quorum.Store, []*redistest.Proxy) {
 		ways = append(ways, way)
 		nodes = append(nodes, q.o.Single(q.t, way.Addr()))
 	}
-	return q.config.New(nodes...), ways
+	store, err := q.config.New(nodes...)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return store, ways
 }
 
 // client returns a client of all servers once they vote.
