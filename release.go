@@ -3,6 +3,7 @@ package dibs
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -29,6 +30,11 @@ func (c *Client) giveBack(h *hold) error {
 		group.Go(func() { errs[i] = c.giveName(h, p, undo) })
 	}
 	group.Wait()
+	if h.doubtful() && slices.Contains(errs, nil) {
+		// An acquire that arrived late, when some of the names were free again, has
+		// ended the rest.
+		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) })
+	}
 	return errors.Join(errs...)
 }
 

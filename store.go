@@ -44,7 +44,8 @@ type Store interface {
 	// A fence in an answer is larger than each fence granted before for that name.
 	//
 	// A claim with further names takes all of them or none, in one step, and waits
-	// in all their queues under one ticket. It is not granted by a hand-off: a
+	// in all their queues under one ticket. If it held them and has lost one, it loses
+	// the others. It is not granted by a hand-off: a
 	// release of one of its names, where it is first in line, makes it ask.
 	Acquire(ctx context.Context, c Claim) (Answer, error)
 

@@ -34,6 +34,16 @@ func (h *hold) dispel() {
 	}
 }
 
+// doubtful reports whether an unanswered try of the lease can still take effect.
+func (h *hold) doubtful() bool {
+	for d := h.doubt; d != nil; d = d.next {
+		if mayArrive(d.until) {
+			return true
+		}
+	}
+	return false
+}
+
 // mayArrive reports whether a request that is void after until can still take effect.
 func mayArrive(until time.Time) bool {
 	return !until.IsZero() && time.Since(until) <= slack

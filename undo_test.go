@@ -148,6 +148,40 @@ func TestLateAcquireAfterClose(t *testing.T) {
 	})
 }
 
+// A try for several names arrives while some of them are unlocked, and taken by others,
+// and some are not: Unlock has succeeded all the same.
+func TestLateAcquireAmidUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := broken()
+		net := &late{faulty: f, tries: 1, delay: 300 * time.Millisecond}
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+				if r.Name != "a" {
+					time.Sleep(200 * time.Millisecond)
+				}
+				return f.Store.Release(ctx, r)
+			}
+		})
+		l, err := open(t, net).All("a", "b", "c").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rival := open(t, good)
+		time.Sleep(150 * time.Millisecond)
+		waiting := make(chan *dibs.Lease)
+		go func() { waiting <- lock(t, rival, "a") }()
+		synctest.Wait()
+		if err := l.Unlock(); err != nil {
+			t.Errorf("unlock: %v", err)
+		}
+		if err := (<-waiting).Unlock(); err != nil {
+			t.Error(err)
+		}
+		net.wantDelivered(t, 1)
+		wantNothing(t, good, "a", "b", "c")
+	})
+}
+
 // A later try is answered "busy". The holder unlocks, and the first try takes the name.
 func TestLateAcquireAfterBusy(t *testing.T) {
 	for what, options := range map[string][]dibs.Option{

@@ -329,8 +329,7 @@ func (c *checker) fifo(name string) {
 		calls = append(calls, m)
 		// A place, and what a hand-off grants, may end and be taken anew unseen: but
 		// not so soon, unless somebody broke it.
-		_, broken := c.breaks[claim{name, op.Token}]
-		if op.Ticket == 0 || broken || op.Return.At-op.Call.At >= min(dibs.ClaimTTL, op.TTL) {
+		if op.Ticket == 0 || c.broken(op) || op.Return.At-op.Call.At >= min(dibs.ClaimTTL, op.TTL) {
 			continue
 		}
 		m.at = op.Queued.Order
@@ -343,6 +342,14 @@ func (c *checker) fifo(name string) {
 	})
 	overtaken(queued, calls, false, func(a, b mark) {
 		c.report(FIFO, name, "the first queued already when the second called, and was served after it", a.op, b.op)
+	})
+}
+
+// broken reports whether somebody may have broken what a Take got, on any of its names.
+func (c *checker) broken(op *Op) bool {
+	return slices.ContainsFunc(op.Names, func(name string) bool {
+		_, broken := c.breaks[claim{name, op.Token}]
+		return broken
 	})
 }
 
@@ -368,10 +375,8 @@ func (c *checker) lost(op *Op) {
 	if op.Return.At-l.take.Call.At >= min(l.take.TTL, dibs.ClaimTTL)-rounding {
 		return
 	}
-	for _, name := range l.take.Names {
-		if _, ok := c.breaks[claim{name, l.take.Token}]; ok {
-			return
-		}
+	if c.broken(l.take) {
+		return
 	}
 	c.report(Lost, lost.Name, "it was taken away before its time, and nobody broke it", l.take, op)
 }

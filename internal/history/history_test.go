@@ -41,7 +41,7 @@ func TestMemory(t *testing.T) {
 // The same when requests, answers and events overtake each other.
 func TestFar(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
-		store := far(memstore.New(), seed, 100*time.Microsecond<<(seed%6), 0)
+		store := far(memstore.New(), seed, 100*time.Microsecond<<(seed%6), faults{})
 		wantPrompt(t, record(t, store, history.Plan{Seed: seed, Ops: 10_000}))
 	})
 }
@@ -59,10 +59,45 @@ func wantPrompt(t *testing.T, longest time.Duration) {
 // then may last until it expires.
 func TestLossy(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
-		store := far(memstore.New(), seed, time.Millisecond, 5)
+		store := far(memstore.New(), seed, time.Millisecond, faults{losses: 5})
 		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: 10_000})
 		for _, v := range history.Check(h) {
 			if v.Rule != history.Left {
+				t.Errorf("seed %d: %v", seed, v)
+			}
+		}
+	})
+}
+
+// The same when connections break, and their requests are delivered after later ones were
+// answered, some too late to have an effect. Nothing may be left.
+func TestDeliveredLate(t *testing.T) {
+	testResets(t, faults{resets: 40, refusals: 10, latest: 700 * time.Millisecond})
+}
+
+// The same when the requests are executed at once, and the tries that follow refused.
+func TestRefusedAfterAReset(t *testing.T) {
+	testResets(t, faults{resets: 40, refusals: 10})
+}
+
+func testResets(t *testing.T, f faults) {
+	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
+		store := far(memstore.New(), seed, time.Millisecond, f)
+		h, err := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: 10_000, Stay: true})
+		if err != nil {
+			t.Error(err)
+		}
+		store.late.Wait()
+		longest := time.Duration(0)
+		for _, op := range h {
+			longest = max(longest, op.Return.At-op.Call.At)
+		}
+		t.Logf("%d operations, the longest took %v", len(h), longest)
+		if longest > dibs.ClaimTTL {
+			t.Errorf("somebody waited for %v: for a lease that nobody has", longest)
+		}
+		for _, v := range history.Check(h) {
+			if v.Rule != history.Busy { // a late try is in the way until it is undone
 				t.Errorf("seed %d: %v", seed, v)
 			}
 		}

@@ -11,32 +11,76 @@ import (
 )
 
 // A network is a store far away: each request and each answer takes its time, events
-// too, and who stops waiting for an answer does not stop the request. Some of them
-// may get lost.
+// too, and who stops waiting for an answer does not stop the request. It may have faults.
 type network struct {
 	dibs.Store
+	faults faults
+	late   sync.WaitGroup // requests that are delivered late
 
 	mu     sync.Mutex
 	random *rand.Rand
-	most   time.Duration // that something takes
-	losses int           // of 1000 things sent
+	most   time.Duration   // that something takes
+	refuse map[string]bool // tokens whose next acquire is refused
 }
 
-func far(s dibs.Store, seed uint64, most time.Duration, losses int) *network {
-	return &network{Store: s, random: rand.New(rand.NewPCG(seed, 1000)), most: most, losses: losses}
+// faults says how many of 1000 requests fail, and how.
+type faults struct {
+	losses int // lost, or the answer is; events, too
+	// The caller gets an error at once, and the request is delivered within latest, when a
+	// later one was answered long ago: as after a connection that broke.
+	resets int
+	latest time.Duration
+	// Acquires that are refused and do nothing; of those that follow a reset every
+	// second one.
+	refusals int
 }
 
-// lost reports whether the next thing gets lost.
-func (n *network) lost() bool {
+func far(s dibs.Store, seed uint64, most time.Duration, f faults) *network {
+	return &network{
+		Store: s, random: rand.New(rand.NewPCG(seed, 1000)), most: most, faults: f, refuse: make(map[string]bool),
+	}
+}
+
+// of1000 reports whether the next thing is one of so many in a thousand.
+func (n *network) of1000(many int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.random.IntN(1000) < n.losses
+	return n.random.IntN(1000) < many
+}
+
+func (n *network) lost() bool { return n.of1000(n.faults.losses) }
+
+var errReset = errors.New("connection reset")
+
+// reset reports whether the connection breaks under a request, which is then delivered
+// late.
+func (n *network) reset(call func()) bool {
+	if !n.of1000(n.faults.resets) {
+		return false
+	}
+	n.mu.Lock()
+	late := time.Duration(n.random.Int64N(int64(n.faults.latest) + 1))
+	n.mu.Unlock()
+	n.late.Go(func() {
+		time.Sleep(late)
+		call()
+	})
+	return true
 }
 
 func (n *network) delay() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return time.Duration(n.random.Int64N(int64(n.most)))
+}
+
+// refuses reports whether an acquire is refused.
+func (n *network) refuses(c dibs.Claim) bool {
+	n.mu.Lock()
+	after := n.refuse[c.Token]
+	delete(n.refuse, c.Token)
+	n.mu.Unlock()
+	return after || n.of1000(n.faults.refusals)
 }
 
 // carry sends a request there and its answer back.
@@ -48,6 +92,9 @@ func carry[T any](ctx context.Context, n *network, op string, until time.Time, c
 	var none T
 	if ctx.Err() != nil {
 		return none, &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
+	}
+	if op != "inspect" && n.reset(func() { _, _ = call(context.WithoutCancel(ctx)) }) {
+		return none, &dibs.UnavailableError{Op: op, Cause: errReset}
 	}
 	came := make(chan result, 1)
 	there, back := n.delay(), n.delay()
@@ -79,7 +126,16 @@ func carry[T any](ctx context.Context, n *network, op string, until time.Time, c
 func soon() time.Time { return time.Now().Add(300 * time.Millisecond) }
 
 func (n *network) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return carry(ctx, n, "acquire", c.Until, func(ctx context.Context) (dibs.Answer, error) { return n.Store.Acquire(ctx, c) })
+	if n.refuses(c) {
+		return dibs.Answer{}, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: errors.New("too many clients"), Refused: true}
+	}
+	a, err := carry(ctx, n, "acquire", c.Until, func(ctx context.Context) (dibs.Answer, error) { return n.Store.Acquire(ctx, c) })
+	if errors.Is(err, errReset) && n.of1000(500*min(n.faults.refusals, 1)) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.refuse[c.Token] = true
+	}
+	return a, err
 }
 
 func (n *network) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {

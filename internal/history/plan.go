@@ -15,6 +15,7 @@ type Plan struct {
 	Clients int    // the default is 6
 	Workers int    // goroutines, spread over the clients; the default is 36
 	Prefix  string // of all names
+	Stay    bool   // nobody closes a client before the end, and all wait until nothing can arrive late
 }
 
 func (p Plan) withDefaults() Plan {
@@ -38,6 +39,7 @@ const (
 	mostMinHold = 10 * time.Millisecond
 	overtime    = 4 * time.Millisecond // how far work outlives its lease
 	patience    = 4 * time.Millisecond // of who gives up
+	arrived     = 2 * time.Second      // by then nothing is under way to the store
 )
 
 // Names live in three spaces. In the mixed one there is everything that holds a name
@@ -109,9 +111,12 @@ type step struct {
 	ttl       time.Duration
 	minHold   time.Duration
 	work      time.Duration
+	again     bool   // with a token that its worker has used before
+	attaches  bool   // another client extends it, too
 	looks     bool   // looks at the store while it holds
 	changes   bool   // up- or downgrades while it holds
 	during    func() // what else happens while it holds
+	token     string // instead of one that dibs makes
 	pick      int    // of the holders, whom to break
 }
 
@@ -133,9 +138,10 @@ func (p Plan) draw(r *rand.Rand, mortal bool) step {
 		p.drawMixed(r, &s)
 	}
 	s.breaks = chance(r, 2)
-	s.closes = mortal && r.IntN(1000) < 4
+	s.closes = mortal && !p.Stay && r.IntN(1000) < 4
 	s.manner = drawManner(r)
 	s.looks, s.changes = chance(r, 20), chance(r, 30)
+	s.again, s.attaches = chance(r, 30), chance(r, 5)
 	if chance(r, 4) {
 		s.minHold = upTo(r, mostMinHold)
 	}

@@ -56,6 +56,9 @@ func Record(ctx context.Context, store dibs.Store, plan Plan) (History, error) {
 		group.Go(func() { r.crowd(name) })
 	}
 	group.Wait()
+	if plan.Stay {
+		time.Sleep(arrived)
+	}
 	err := r.closeAll()
 	r.settle()
 	return r.rec.History(), err
@@ -76,12 +79,19 @@ type seat struct {
 
 	mu     sync.Mutex
 	client *dibs.Client
+	before int // clients that had the seat
 }
 
 func (s *seat) get() *dibs.Client {
+	c, _ := s.now()
+	return c
+}
+
+// now returns the client, and how many had the seat before it.
+func (s *seat) now() (*dibs.Client, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.client
+	return s.client, s.before
 }
 
 // replace gives the seat to another client, and returns the one that had it.
@@ -89,7 +99,7 @@ func (s *seat) replace(c *dibs.Client) *dibs.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.client
-	s.client = c
+	s.client, s.before = c, s.before+1
 	return old
 }
 
@@ -205,7 +215,10 @@ func (w *worker) breaks(s step, label string) {
 
 // take asks for a lease, works with it if it gets it, and gives it back.
 func (w *worker) take(s step, label string) {
-	c := w.seat.get()
+	c, before := w.seat.now()
+	if s.again { // a token belongs to one client: what that one has sent may arrive late
+		s.token = fmt.Sprintf("again:%d:w%d", before, w.id)
+	}
 	op := w.rec.Call(Op{
 		Verb: Take, Label: label, Names: s.names, Weight: s.weight, Limit: s.limit,
 		Try: s.manner == try || s.manner == attempts, TTL: max(s.ttl, s.minHold), MinHold: s.minHold,
@@ -250,6 +263,9 @@ func (w *worker) options(s step, op *Op) []dibs.Option {
 	options := []dibs.Option{dibs.TTL(s.ttl), dibs.Label(op.Label), dibs.MinHold(s.minHold)}
 	if s.expires {
 		options = append(options, dibs.NoRenew())
+	}
+	if s.token != "" && (s.manner != attempts || len(w.store.Groups(s.names)) == 1) {
+		options = append(options, dibs.Token(s.token))
 	}
 	if len(w.store.Groups(s.names)) > 1 {
 		return options // a ticket of some of the names says nothing of the others
@@ -312,6 +328,9 @@ func (a *activity) work() {
 	if a.step.during != nil {
 		a.step.during()
 	}
+	if a.step.attaches {
+		a.attach()
+	}
 	if a.step.looks {
 		a.look()
 	}
@@ -331,6 +350,15 @@ func (a *activity) begin(verb Verb) *Op {
 func (a *activity) check() {
 	op := a.begin(Probe)
 	a.rec.Return(op, a.lease.Err())
+}
+
+// attach has another client extend the lease, once.
+func (a *activity) attach() {
+	other := a.seats[a.step.pick%len(a.seats)&^1].get() // a mortal one would release it when it is closed
+	lease, err := other.Attach(a.take.Names[0], a.lease.Token(), dibs.NoRenew())
+	if err == nil {
+		_ = lease.Extend(a.ctx, a.step.ttl) // it may have ended, or the client was closed
+	}
 }
 
 // look asks the store whether it knows the lease, on each of its names.

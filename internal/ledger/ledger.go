@@ -65,7 +65,8 @@ func (l *Ledger) Acquire(c dibs.Claim, now Now) (answer dibs.Answer, mail []Mess
 // vote answers a claim, and first a ballot that is with it.
 func (l *Ledger) vote(wanted []*Entry, c dibs.Claim, now Now) (answer dibs.Answer, mail []Message, err error) {
 	if c.Ballot == nil {
-		return l.acquire(wanted, c, now), nil, nil
+		answer, mail = l.acquire(wanted, c, now)
+		return answer, mail, nil
 	}
 	for _, e := range wanted {
 		held := e.holding(c.Token) >= 0
@@ -80,12 +81,12 @@ func (l *Ledger) vote(wanted []*Entry, c dibs.Claim, now Now) (answer dibs.Answe
 			mail = append(mail, l.serve(e, now, true, c.Ballot)...)
 		}
 	}
-	answer = l.acquire(wanted, c, now)
+	answer, more := l.acquire(wanted, c, now)
 	answer.Node = l.Node
 	if !answer.Held {
 		answer.Fence = l.Fence
 	}
-	return answer, mail, nil
+	return answer, append(mail, more...), nil
 }
 
 // forgetful is how long nothing must be granted to a ballot yet: a lease may have been
@@ -99,7 +100,7 @@ func (l *Ledger) forgetful(b *dibs.Ballot, now Now) time.Duration {
 
 // acquire answers a claim once expired holders and served waiters are out of the
 // way: if there is a queue now, its head does not fit yet, or has to ask.
-func (l *Ledger) acquire(wanted []*Entry, c dibs.Claim, now Now) dibs.Answer {
+func (l *Ledger) acquire(wanted []*Entry, c dibs.Claim, now Now) (answer dibs.Answer, mail []Message) {
 	var busy dibs.Answer
 	free := true
 	for i, e := range wanted {
@@ -117,13 +118,25 @@ func (l *Ledger) acquire(wanted []*Entry, c dibs.Claim, now Now) dibs.Answer {
 		}
 		free = false
 	}
-	switch {
-	case free:
-		return l.take(wanted, c, now)
-	case c.Queue:
+	if free {
+		return l.take(wanted, c, now), nil
+	}
+	mail = l.dropRest(wanted, c, now)
+	if c.Queue {
 		busy.Ticket, busy.Position = l.queue(wanted, c, now)
 	}
-	return busy
+	return busy, mail
+}
+
+// dropRest ends what a claim on several names still holds, if it has lost one of them: a
+// waiter for several names holds none.
+func (l *Ledger) dropRest(wanted []*Entry, c dibs.Claim, now Now) (mail []Message) {
+	for _, e := range wanted {
+		if e.drop(c.Token) {
+			mail = append(mail, l.serve(e, now, true, c.Ballot)...)
+		}
+	}
+	return mail
 }
 
 // take makes a token the holder, or makes it hold longer.
