@@ -390,6 +390,21 @@ func void(t *testing.T, s dibs.Store) {
 	}
 }
 
+func voidRelease(t *testing.T, s dibs.Store) {
+	p := mute(t, s)
+	h := p.claim("n")
+	p.take(h)
+	before := time.Now().Add(-time.Second)
+	if freed, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: h.Token, Until: before}); !errors.Is(err, dibs.ErrUnavailable) || freed {
+		t.Errorf("%v, %v for a release whose time is over", freed, err)
+	}
+	late := h
+	late.Until = before
+	wantErr(t, s.Abandon(t.Context(), late), dibs.ErrUnavailable)
+	p.wantHolder("n", h.Token)
+	p.free(h, 0)
+}
+
 func keep(t *testing.T, s dibs.Store) {
 	p := join(t, s)
 	h, first := p.claim("n"), p.claim("n")

@@ -89,6 +89,7 @@ func nameCases() []Case {
 		{"try does not queue", "a claim that does not queue leaves nothing behind, and does not overtake who waits", tryDoesNotQueue},
 		{"expired with waiters", "a name whose holder expired goes to the first that waits, whoever notices", expiredWithWaiters},
 		{"void", "a claim is neither granted nor queued after its time", void},
+		{"void release", "a release or abandon changes nothing after its time", voidRelease},
 		{"keep", "a release with Keep leaves the name taken for that long, and the first waiter is told to ask again", keep},
 		{"inspect", "inspect and list tell who holds and who waits, and for how long", inspect},
 		{"bad names", "a bad name is ErrInvalid and changes nothing", badNames},
