@@ -31,7 +31,12 @@ func (c *copying) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answe
 		<-c.over // nobody may wait for it
 		return redisstore.Reply{}
 	}
-	return <-c.acks
+	select {
+	case ack := <-c.acks:
+		return ack
+	case <-ctx.Done(): // an answer is for who waits, not for who has gone
+		return redisstore.Reply{Err: ctx.Err()}
+	}
 }
 
 // copied returns a store that waits for two replicas, for an hour if need be.
@@ -193,7 +198,11 @@ func TestWaitForReplicasIsBounded(t *testing.T) {
 		failed <- err
 	}()
 	for p.inspect("n").Holding == 0 {
-		time.Sleep(time.Millisecond)
+		select {
+		case err := <-failed:
+			t.Fatalf("it does not wait for the replicas: %v", err)
+		case <-time.After(time.Millisecond): // polls
+		}
 	}
 	cancel()
 	wantShort(t, <-failed, 0, true)
@@ -239,38 +248,47 @@ func TestPushIsConfirmedByReplicas(t *testing.T) {
 	s, conn := copied(t)
 	locks := dibs.New(s)
 	defer locks.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*generous)
+	defer cancel()
 	conn.answer(2)
-	first, err := locks.Mutex("n").Lock(t.Context())
+	first, err := locks.Mutex("n").Lock(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := make(chan *dibs.Lease)
+	second := make(chan *dibs.Lease, 1)
 	go func() {
-		l, err := locks.Mutex("n").Lock(t.Context())
+		l, err := locks.Mutex("n").Lock(ctx)
 		if err != nil {
 			t.Error(err)
 		}
 		second <- l
 	}()
-	for {
-		state, err := locks.Inspect(t.Context(), "n")
+	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
+		state, err := locks.Inspect(ctx, "n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state.Waiting == 1 {
-			break
-		}
-		time.Sleep(time.Millisecond)
+		waiting = state.Waiting
 	}
+	before := conn.asked.Load()
 	if err := first.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-second:
-		t.Fatal("the waiter has it before the replicas do")
-	case <-time.After(200 * time.Millisecond):
+	for conn.asked.Load() == before {
+		select {
+		case l := <-second:
+			t.Fatalf("%+v has it, and the replicas were not asked", l)
+		case <-time.After(time.Millisecond): // polls
+		}
 	}
-	conn.answer(2)
+	select {
+	case l := <-second:
+		t.Fatalf("%+v has it before the replicas do", l)
+	default:
+	}
+	for range 10 { // it may ask more than once: an operation takes long on a busy machine
+		conn.answer(2)
+	}
 	if l := <-second; l == nil || l.Fence() <= first.Fence() {
 		t.Errorf("fence after %d: %+v", first.Fence(), l)
 	}

@@ -33,7 +33,7 @@ func WatchMachine(ctx context.Context, addr string) *Machine {
 }
 
 func (m *Machine) watch(ctx context.Context, addr string) {
-	const every = 5 * time.Millisecond
+	const every = 10 * time.Millisecond
 	proxy, err := redistest.StartProxy(addr)
 	if err != nil {
 		panic(err)

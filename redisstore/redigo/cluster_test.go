@@ -17,7 +17,7 @@ import (
 )
 
 // couple makes a cluster of two nodes. The first has all slots.
-func couple(t *testing.T) (a, b *redistest.Server, idA, idB string) {
+func couple(t *testing.T) (a, b *redistest.Server, idA string) {
 	t.Helper()
 	a, b = redistest.StartClusterNode(t), redistest.StartClusterNode(t)
 	b.MustCmd(t, "CLUSTER", "FLUSHSLOTS")
@@ -31,32 +31,41 @@ func couple(t *testing.T) (a, b *redistest.Server, idA, idB string) {
 			return strings.Count(nodes, " connected") == 2 && !strings.Contains(nodes, "handshake") && strings.Contains(state, "cluster_state:ok")
 		})
 	}
-	return a, b, fmt.Sprint(a.MustCmd(t, "CLUSTER", "MYID")), fmt.Sprint(b.MustCmd(t, "CLUSTER", "MYID"))
+	return a, b, fmt.Sprint(a.MustCmd(t, "CLUSTER", "MYID"))
 }
 
 func TestMoved(t *testing.T) {
 	t.Parallel()
-	a, b, _, idB := couple(t)
-	locks := join(t, cluster(t, []string{a.Addr()}))
-	drill.Unlock(t, drill.Lock(t, locks, "something"))
-	slot := fmt.Sprint(a.MustCmd(t, "CLUSTER", "KEYSLOT", key))
-	b.MustCmd(t, "CLUSTER", "SETSLOT", slot, "NODE", idB)
-	a.MustCmd(t, "CLUSTER", "SETSLOT", slot, "NODE", idB)
-	l, err := locks.Mutex(job).TryLock(t.Context()) // that asks once
+	c := redistest.StartCluster(t, 3, 0)
+	slot := redistest.Slot(key)
+	from, err := c.MasterOf(slot)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.MustCmd(t, "GET", key) != l.Token() {
-		t.Error("it is not where its slot is")
+	locks := join(t, cluster(t, []string{from.Addr()}), dibs.Timeout(10*time.Second))
+	drill.Unlock(t, drill.Lock(t, locks, job))
+	for _, to := range c.Nodes() {
+		if to == from {
+			continue
+		}
+		if err := c.Migrate(to, slot); err != nil {
+			t.Fatal(err)
+		}
+		l, err := locks.Mutex(job).TryLock(t.Context()) // that asks once
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to.MustCmd(t, "GET", key) != l.Token() {
+			t.Error("it is not where its slot is")
+		}
+		drill.Unlock(t, l)
 	}
-	drill.Unlock(t, l)
-	drill.Unlock(t, drill.Lock(t, locks, "something"))
 }
 
 // A node that has died is not asked for ever: another one knows who has its slots.
 func TestPromotion(t *testing.T) {
 	t.Parallel()
-	a, b, idA, _ := couple(t)
+	a, b, idA := couple(t)
 	locks := join(t, cluster(t, []string{a.Addr(), b.Addr()}), dibs.TTL(time.Minute))
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	b.MustCmd(t, "CLUSTER", "REPLICATE", idA)
@@ -70,7 +79,7 @@ func TestPromotion(t *testing.T) {
 	a.Kill()
 	b.MustCmd(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 	start := time.Now()
-	drill.Unlock(t, drill.Lock(t, locks, job+" 2"))
+	drill.Unlock(t, obtain(t, locks, job+" 2"))
 	t.Logf("the next node is found after %v", time.Since(start))
 	drill.Unlock(t, l)
 }
@@ -148,7 +157,7 @@ func TestNoClusterAnswers(t *testing.T) {
 	t.Parallel()
 	for what, addr := range map[string]string{"nothing": "127.0.0.1:1", "no cluster": redistest.Start(t).Addr()} {
 		locks := join(t, cluster(t, []string{addr}))
-		if _, err := locks.Mutex(job).Lock(drill.Within(t, time.Second)); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
+		if _, err := locks.Mutex(job).Lock(drill.Within(t, 2*time.Second)); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
 			t.Errorf("%s: have %v, want unavailable, and who was asked", what, err)
 		}
 	}

@@ -45,15 +45,26 @@ func TestClosedPool(t *testing.T) {
 			locks := join(t, c.store)
 			l := drill.Lock(t, locks, name) // which stays locked
 			c.pool.Close()
+			machine := drill.WatchMachine(t.Context(), addr)
+			machine.Measure(t, "closed pool, "+name, 500*time.Millisecond, func() time.Duration {
+				start := time.Now()
+				_, err := locks.Mutex("other").Lock(t.Context())
+				wantRefused(t, err, redisstore.ErrClosed)
+				return time.Since(start)
+			})
 			start := time.Now()
-			_, err := locks.Mutex("other").Lock(t.Context())
-			wantRefused(t, err, redisstore.ErrClosed)
 			wantRefused(t, l.Unlock(), redisstore.ErrClosed)
-			if took := time.Since(start); took > 500*time.Millisecond {
-				t.Errorf("it took %v to say so", took)
+			if took, late := time.Since(start), machine.Late(); took > 500*time.Millisecond+late {
+				t.Errorf("it took %v to say so (control %v)", took, late)
 			}
 		})
 	}
+}
+
+// obtain is drill.Obtain of a mutex.
+func obtain(t *testing.T, c *dibs.Client, name string) *dibs.Lease {
+	t.Helper()
+	return drill.Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return c.Mutex(name).Lock(ctx) })
 }
 
 func wantRefused(t *testing.T, err, cause error) {
@@ -73,22 +84,26 @@ func TestFrozenServer(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, server.Addr())
 			locks := join(t, redigo.New(kind.open(t, proxy.Addr())), dibs.TTL(time.Minute))
+			machine := drill.WatchMachine(t.Context(), server.Addr())
 			held := drill.Lock(t, locks, kind.name)
 			proxy.Freeze()
 			for i := range 8 {
-				const bar = 450 * time.Millisecond
-				start := time.Now()
-				_, err := locks.Mutex(fmt.Sprint(kind.name, i)).Lock(drill.Within(t, 300*time.Millisecond))
-				if took := time.Since(start); took > bar {
-					t.Errorf("a call with 300 ms took %v", took)
-				}
-				if !errors.Is(err, dibs.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("have %v, want unavailable: deadline exceeded", err)
-				}
+				machine.Measure(t, "frozen server: a call with 300ms", 450*time.Millisecond, func() time.Duration {
+					start := time.Now()
+					_, err := locks.Mutex(fmt.Sprint(kind.name, i)).Lock(drill.Within(t, 300*time.Millisecond))
+					took := time.Since(start)
+					if !errors.Is(err, dibs.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("have %v, want unavailable: deadline exceeded", err)
+					}
+					return took
+				})
 			}
 			proxy.Heal()
-			drill.Unlock(t, drill.Lock(t, locks, kind.name+" again"))
-			drill.Unlock(t, held)
+			drill.Unlock(t, obtain(t, locks, kind.name+" again"))
+			if err := held.Unlock(); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
+				t.Error(err)
+			}
+			drill.Unlock(t, obtain(t, locks, kind.name)) // free, with most of its minute left
 		})
 	}
 }
@@ -102,13 +117,20 @@ func TestResetUnderLoad(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, server.Addr())
 			locks := join(t, redigo.New(kind.open(t, proxy.Addr())))
-			over := time.Now().Add(time.Second)
+			over := make(chan struct{})
 			var workers sync.WaitGroup
+			var entered atomic.Int64
 			for i := range 8 {
 				workers.Go(func() {
-					for time.Now().Before(over) {
+					for {
+						select {
+						case <-over:
+							return
+						default:
+						}
 						l, err := locks.Mutex(fmt.Sprint(kind.name, i%4)).Lock(drill.Within(t, drill.Generous))
 						if err == nil {
+							entered.Add(1)
 							err = l.Unlock()
 						}
 						if err != nil && !errors.Is(err, dibs.ErrUnavailable) {
@@ -117,13 +139,15 @@ func TestResetUnderLoad(t *testing.T) {
 					}
 				})
 			}
-			for time.Now().Before(over) {
-				time.Sleep(50 * time.Millisecond) // some locks
+			for range 20 {
+				before := entered.Load()
+				drill.Eventually(t, "it goes on", func() bool { return entered.Load() > before+10 })
 				proxy.Reset()
 			}
+			close(over)
 			workers.Wait()
-			for i := range 4 {
-				drill.Unlock(t, drill.Lock(t, locks, fmt.Sprint(kind.name, i)))
+			for i := range 4 { // what was not given back for want of an answer is soon
+				drill.Unlock(t, obtain(t, locks, fmt.Sprint(kind.name, i)))
 			}
 		})
 	}
@@ -142,7 +166,7 @@ func TestWatchOverFaults(t *testing.T) {
 			drill.WantEvent(t, events, dibs.Down, drill.Generous)
 			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			proxy.Freeze()
-			drill.WantEvent(t, events, dibs.Down, 5*time.Second)
+			drill.WantEvent(t, events, dibs.Down, drill.Generous)
 			proxy.Heal()
 			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			select {
@@ -165,7 +189,7 @@ func TestWatchEndsWhileDialling(t *testing.T) {
 		return nil, errors.New("late")
 	}}
 	events := drill.Watch(t, redigo.New(p))
-	drill.WantEvent(t, events, dibs.Down, 5*time.Second)
+	drill.WantEvent(t, events, dibs.Down, drill.Generous)
 }
 
 func TestPoolWithoutDial(t *testing.T) {
@@ -197,7 +221,11 @@ func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.Acquired {
 		}
 		entered <- l
 	}()
-	<-waits
+	select {
+	case <-waits:
+	case <-entered:
+		t.Fatal("it does not wait")
+	}
 	drill.Unlock(t, l)
 	if l = <-entered; l == nil {
 		t.FailNow()
@@ -324,7 +352,7 @@ func TestFullPool(t *testing.T) {
 // at once.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	const timeout = 700 * time.Millisecond
+	const timeout = 300 * time.Millisecond
 	server, node := redistest.Start(t), redistest.StartClusterNode(t)
 	option := redigo.WithReplicas(1, timeout)
 	p := pool(t, server.Addr())
@@ -333,7 +361,7 @@ func TestReplicas(t *testing.T) {
 	} {
 		t.Run(name.Addr(), func(t *testing.T) {
 			t.Parallel()
-			locks := join(t, s)
+			locks := join(t, s, dibs.Timeout(10*time.Second))
 			for range 2 { // the second time it is known that there are too few
 				_, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
 				var few *redisstore.ReplicasError
@@ -345,13 +373,13 @@ func TestReplicas(t *testing.T) {
 				}
 			}
 			name.MustCmd(t, "SET", key, "theirs", "PX", "60000")
-			start := time.Now()
-			if _, err := locks.Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
-				t.Errorf("have %v, want busy", err)
-			}
-			if took := time.Since(start); took > timeout/2 {
-				t.Errorf("busy after %v", took)
-			}
+			drill.WatchMachine(t.Context(), name.Addr()).Measure(t, "too few replicas: busy after", timeout/2, func() time.Duration {
+				start := time.Now()
+				if _, err := locks.Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+					t.Errorf("have %v, want busy", err)
+				}
+				return time.Since(start)
+			})
 		})
 	}
 }

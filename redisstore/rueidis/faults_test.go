@@ -17,6 +17,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// obtain is drill.Obtain of a mutex.
+func obtain(t *testing.T, c *dibs.Client, name string) *dibs.Lease {
+	t.Helper()
+	return drill.Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return c.Mutex(name).Lock(ctx) })
+}
+
 func mustBe(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -38,7 +44,8 @@ func TestClosedRueidisClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := dial(t, start(t).Addr())
+			server := start(t)
+			client := dial(t, server.Addr())
 			locks := open(t, client)
 			l := drill.Lock(t, locks, job)
 			client.Close()
@@ -54,18 +61,23 @@ func TestClosedRueidisClient(t *testing.T) {
 				}
 				return true
 			})
+			machine := drill.WatchMachine(t.Context(), server.Addr())
+			machine.Measure(t, "closed client", time.Second, func() time.Duration {
+				start := time.Now()
+				_, err := locks.Mutex("other").Lock(t.Context())
+				mustBe(t, err, dibs.ErrUnavailable)
+				mustBe(t, err, redisstore.ErrClosed)
+				mustBe(t, err, rueidis.ErrClosing)
+				var u *dibs.UnavailableError
+				if !errors.As(err, &u) || !u.Refused {
+					t.Errorf("%#v: want it refused", err)
+				}
+				return time.Since(start)
+			})
 			start := time.Now()
-			_, err := locks.Mutex("other").Lock(t.Context())
-			mustBe(t, err, dibs.ErrUnavailable)
-			mustBe(t, err, redisstore.ErrClosed)
-			mustBe(t, err, rueidis.ErrClosing)
-			var u *dibs.UnavailableError
-			if !errors.As(err, &u) || !u.Refused {
-				t.Errorf("%#v: want it refused", err)
-			}
 			mustBe(t, l.Unlock(), redisstore.ErrClosed)
-			if took := time.Since(start); took > time.Second {
-				t.Errorf("it took %v", took)
+			if took, late := time.Since(start), machine.Late(); took > time.Second+late {
+				t.Errorf("it took %v (control %v)", took, late)
 			}
 		})
 	}
@@ -77,20 +89,23 @@ func TestMuteServer(t *testing.T) {
 	for name, state := range states {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+			server := redistest.Start(t)
+			machine := drill.WatchMachine(t.Context(), server.Addr())
+			proxy := redistest.NewProxy(t, server.Addr())
 			locks := open(t, dial(t, proxy.Addr(), state))
 			drill.Unlock(t, drill.Lock(t, locks, job))
 			for range 3 {
-				proxy.Freeze()
-				start := time.Now()
-				_, err := locks.Mutex(job).Lock(drill.Within(t, 300*time.Millisecond))
-				if took := time.Since(start); took > 450*time.Millisecond {
-					t.Errorf("a call with 300ms took %v", took)
-				}
-				mustBe(t, err, dibs.ErrUnavailable)
-				mustBe(t, err, context.DeadlineExceeded)
-				proxy.Thaw()
-				drill.Unlock(t, drill.Lock(t, locks, job))
+				machine.Measure(t, "mute server, "+name+": a call with 300ms", 450*time.Millisecond, func() time.Duration {
+					proxy.Freeze()
+					defer proxy.Thaw()
+					start := time.Now()
+					_, err := locks.Mutex(job).Lock(drill.Within(t, 300*time.Millisecond))
+					took := time.Since(start)
+					mustBe(t, err, dibs.ErrUnavailable)
+					mustBe(t, err, context.DeadlineExceeded)
+					return took
+				})
+				drill.Unlock(t, obtain(t, locks, job))
 			}
 		})
 	}
@@ -103,18 +118,19 @@ func TestMuteConnection(t *testing.T) {
 	for name, state := range states {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+			server := redistest.Start(t)
+			machine := drill.WatchMachine(t.Context(), server.Addr())
+			proxy := redistest.NewProxy(t, server.Addr())
 			single := func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }
-			locks := open(t, dial(t, proxy.Addr(), state, single))
+			locks := open(t, dial(t, proxy.Addr(), state, single), dibs.Timeout(time.Second))
 			held := drill.Lock(t, locks, "held", dibs.TTL(4*time.Second))
-			muted := proxy.MuteNextReply(key)
-			start := time.Now()
-			drill.Unlock(t, drill.Lock(t, locks, job))
-			<-muted
-			t.Logf("FIGURE mute connection: entry after %v", time.Since(start))
-			if took := time.Since(start); took > 3*time.Second {
-				t.Errorf("it took %v", took)
-			}
+			machine.Measure(t, "mute connection, "+name+": entry after", 3*time.Second, func() time.Duration {
+				muted := proxy.MuteNextReply(key)
+				start := time.Now()
+				drill.Unlock(t, drill.Lock(t, locks, job))
+				<-muted
+				return time.Since(start)
+			})
 			time.Sleep(6 * time.Second) // until the lease would have ended
 			drill.Unlock(t, held)
 		})
@@ -179,8 +195,8 @@ func TestSubscriptionComesBack(t *testing.T) {
 			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			for range 3 {
 				server.MustCmd(t, "CLIENT", "KILL", "TYPE", "pubsub")
-				drill.WantEvent(t, events, dibs.Down, time.Second)
-				drill.WantEvent(t, events, dibs.Up, time.Second)
+				drill.WantEvent(t, events, dibs.Down, drill.Generous)
+				drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			}
 		})
 	}
@@ -198,7 +214,7 @@ func TestSubscriptionGoesMute(t *testing.T) {
 			events := drill.Watch(t, dibsrueidis.New(dial(t, proxy.Addr(), adjust)))
 			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 			proxy.Freeze()
-			drill.WantEvent(t, events, dibs.Down, 5*time.Second)
+			drill.WantEvent(t, events, dibs.Down, drill.Generous)
 			proxy.Thaw()
 			drill.WantEvent(t, events, dibs.Up, drill.Generous)
 		})
@@ -208,8 +224,10 @@ func TestSubscriptionGoesMute(t *testing.T) {
 // Watch ends with its context also where nobody answers.
 func TestSubscriptionEnds(t *testing.T) {
 	t.Parallel()
-	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
 	client := dial(t, proxy.Addr())
+	machine := drill.WatchMachine(t.Context(), server.Addr())
 	for _, mute := range []bool{false, true} {
 		if mute {
 			proxy.Freeze()
@@ -221,13 +239,14 @@ func TestSubscriptionEnds(t *testing.T) {
 			ended <- dibsrueidis.New(client).Watch(ctx, "me", func(e dibs.Event) { up <- struct{}{} })
 		}()
 		if !mute {
-			<-up
+			drill.Eventually(t, "it is up", func() bool { return len(up) > 0 })
 		}
+		machine.Begin()
 		start := time.Now()
 		cancel()
 		mustBe(t, <-ended, context.Canceled)
-		if took := time.Since(start); took > 200*time.Millisecond {
-			t.Errorf("it took %v to leave", took)
+		if took, late := time.Since(start), machine.Late(); took > 200*time.Millisecond+late {
+			t.Errorf("it took %v to leave (control %v)", took, late)
 		}
 	}
 }
@@ -241,15 +260,17 @@ func TestNoPassword(t *testing.T) {
 	// No user has a right or a password any more, and all connections are closed.
 	server.MustCmd(t, "ACL", "SETUSER", "default", "resetpass", ">secret")
 	client.Do(t.Context(), client.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Build())
+	machine := drill.WatchMachine(t.Context(), server.Addr())
 	drill.Eventually(t, "it is refused", func() bool {
+		machine.Begin()
 		start := time.Now()
 		_, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous))
 		var refusal redisstore.ServerError
 		if !errors.As(err, &refusal) {
 			return false
 		}
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("it took %v", took)
+		if took, late := time.Since(start), machine.Late(); took > time.Second+late {
+			t.Errorf("it took %v (control %v)", took, late)
 		}
 		return strings.HasPrefix(string(refusal), "NOAUTH")
 	})
@@ -268,6 +289,7 @@ func TestNoChannels(t *testing.T) {
 		why.Store(&d.Err)
 	}}))
 	holder := open(t, dial(t, server.Addr()))
+	machine := drill.WatchMachine(t.Context(), server.Addr())
 	for range 5 {
 		l := drill.Lock(t, holder, job)
 		waits := make(chan struct{})
@@ -275,10 +297,11 @@ func TestNoChannels(t *testing.T) {
 			<-waits
 			drill.Unlock(t, l)
 		}()
+		machine.Begin()
 		start := time.Now()
 		drill.Unlock(t, drill.Lock(t, locks, job, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }})))
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("it took %v", took)
+		if took, late := time.Since(start), machine.Late(); took > time.Second+late {
+			t.Errorf("it took %v (control %v)", took, late)
 		}
 	}
 	drill.Eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
@@ -295,12 +318,12 @@ func TestTooFewReplicas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const timeout = 300 * time.Millisecond
+			const timeout, longTTL = 300 * time.Millisecond, 30 * time.Second
 			server := start(t)
 			client := dial(t, server.Addr())
-			locks := dibs.New(dibsrueidis.New(client, dibsrueidis.WithReplicas(1, timeout)), dibs.TTL(ttl))
+			locks := dibs.New(dibsrueidis.New(client, dibsrueidis.WithReplicas(1, timeout)), dibs.TTL(longTTL), dibs.Timeout(10*time.Second))
 			defer locks.Close()
-			plain := open(t, client)
+			plain := open(t, client, dibs.TTL(longTTL))
 			_, err := locks.Mutex(job).TryLock(t.Context())
 			mustBe(t, err, dibs.ErrUnavailable)
 			var short *redisstore.ReplicasError
@@ -311,12 +334,13 @@ func TestTooFewReplicas(t *testing.T) {
 			if err != nil {
 				t.Fatalf("it was not given back: %v", err)
 			}
-			start := time.Now()
-			_, err = locks.Mutex(job).TryLock(t.Context())
-			mustBe(t, err, dibs.ErrBusy)
-			if took := time.Since(start); took > timeout/3 {
-				t.Errorf("to learn that it is taken took %v", took)
-			}
+			machine := drill.WatchMachine(t.Context(), server.Addr())
+			machine.Measure(t, "too few replicas: busy after", timeout/3, func() time.Duration {
+				start := time.Now()
+				_, err := locks.Mutex(job).TryLock(t.Context())
+				mustBe(t, err, dibs.ErrBusy)
+				return time.Since(start)
+			})
 			drill.Unlock(t, l)
 		})
 	}

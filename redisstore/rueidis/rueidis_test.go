@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	ttl = 2 * time.Second
+	ttl = 10 * time.Second
 
 	job = "job" // the name that the tests contend for
 	key = "lock:job"
@@ -60,10 +60,11 @@ func lawful(t *testing.T, client rueidis.Client) {
 	})
 }
 
-// open returns a client of dibs that lives as long as the test.
+// open returns a client of dibs that lives as long as the test. It gives a busy machine
+// more time for an operation than a person would.
 func open(t *testing.T, client rueidis.Client, options ...dibs.Option) *dibs.Client {
 	t.Helper()
-	c := dibs.New(dibsrueidis.New(client), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
+	c := dibs.New(dibsrueidis.New(client), append([]dibs.Option{dibs.TTL(ttl), dibs.Timeout(5 * time.Second)}, options...)...)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
