@@ -552,7 +552,7 @@ func clients(t *testing.T, s dibs.Store) {
 	var last atomic.Uint64
 	var group sync.WaitGroup
 	for range processes {
-		c := dibs.New(s, dibs.TTL(10*time.Second))
+		c := dibs.New(s, dibs.TTL(time.Minute), dibs.Timeout(patience))
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Error(err)

@@ -573,7 +573,7 @@ func clientsOfParts(t *testing.T, s dibs.Store) {
 	var readers, writers, taken atomic.Int32
 	var group sync.WaitGroup
 	for range processes {
-		c := dibs.New(s, dibs.TTL(10*time.Second))
+		c := dibs.New(s, dibs.TTL(time.Minute), dibs.Timeout(patience))
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Error(err)

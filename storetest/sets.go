@@ -203,7 +203,7 @@ func clientsOfSets(t *testing.T, s dibs.Store) {
 	inside := make([]atomic.Int32, names)
 	var group sync.WaitGroup
 	for range processes {
-		c := dibs.New(s, dibs.TTL(10*time.Second))
+		c := dibs.New(s, dibs.TTL(time.Minute), dibs.Timeout(patience))
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Error(err)

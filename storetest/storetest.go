@@ -102,6 +102,9 @@ func nameCases() []Case {
 // ttl is short enough to wait for, and long enough for a busy machine.
 const ttl = 400 * time.Millisecond
 
+// patience is how long a busy machine may take for one operation of a client.
+const patience = 10 * time.Second
+
 // A party is a client of a store, without dibs.Client around it.
 type party struct {
 	t      *testing.T
