@@ -65,9 +65,6 @@ func (s *Set) acquire(ctx context.Context, options []Option, once bool) (*Lease,
 	if h := heldIn(ctx, s.c, all(s.names)); h != nil {
 		return h.enter(all(s.names), set.reentrant)
 	}
-	if set.token != "" && set.attempts > 0 && !once {
-		return nil, invalid("Attempts with a Token of your own on %q and others: not on names of several hash slots", s.names[0])
-	}
 	g := gathering{c: s.c, groups: groups, set: set, once: once}
 	return g.acquire(ctx)
 }
@@ -109,11 +106,8 @@ func (g *gathering) take(ctx context.Context, begin time.Duration) (*Lease, erro
 			return l, nil
 		}
 		switch {
-		case errors.Is(err, ErrLost) && g.set.token == "":
-			i-- // what it had was lost while it waited for the rest: from the start
 		case errors.Is(err, ErrLost):
-			// With the same token, what undoes this try could undo the next one.
-			return nil, &UnavailableError{Op: "acquire", Name: g.groups[0][0], Cause: err}
+			i-- // what it had was lost while it waited for the rest: from the start
 		case i >= tries || refused(err) || final(err):
 			return nil, err
 		case !g.c.sleep(ctx, g.set.every):

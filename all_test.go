@@ -897,12 +897,24 @@ func TestSetLeavesNoPlaceWhereItHeld(t *testing.T) {
 	})
 }
 
-// What undoes one attempt could undo the next one, under the same token.
-func TestSetOfSeveralStepsRefusesTokenWithAttempts(t *testing.T) {
+// What undoes one attempt does not undo the next one, under the same token.
+func TestSetOfSeveralStepsTriesAgainWithItsToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := open(t, apart{memstore.New()})
-		_, err := c.All("a", "b").Lock(t.Context(), dibs.Token("request-1"), dibs.Attempts(3, time.Second))
-		wantErr(t, err, dibs.ErrInvalid)
+		s := memstore.New()
+		c, other := open(t, apart{s}), open(t, s)
+		for range 20 {
+			b := lock(t, other, "b")
+			time.AfterFunc(5*time.Millisecond, func() { wantErr(t, b.Unlock()) })
+			l, err := c.All("a", "b").Lock(t.Context(), dibs.Token("request-1"), dibs.Attempts(10, time.Millisecond))
+			wantErr(t, err)
+			time.Sleep(time.Second)
+			for _, name := range []string{"a", "b"} {
+				if state, err := s.Inspect(t.Context(), name); err != nil || len(state.Holders) != 1 || state.Holders[0].Token != "request-1" {
+					t.Fatalf("%q is held by %+v, %v", name, state.Holders, err)
+				}
+			}
+			wantErr(t, l.Unlock())
+		}
 	})
 }
 
