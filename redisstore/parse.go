@@ -22,6 +22,16 @@ var errEarly = errors.New("the first try had no answer, and may yet arrive: the 
 // errTwice leaves it to the caller, who knows whether it held, what that means.
 var errTwice = errors.New("not held at the second asking; the first had no answer, and may have done it")
 
+// unknown makes of a server's refusal an error that leaves open what an earlier try has
+// done, which the server did not refuse.
+func unknown(err error) error {
+	var server ServerError
+	if errors.As(err, &server) || errors.Is(err, ErrClosed) {
+		return fmt.Errorf("after a try whose outcome is not known: %v", err)
+	}
+	return err
+}
+
 func unexpected(v any) error {
 	text := fmt.Sprintf("%v", v)
 	return fmt.Errorf("unexpected reply %.100q", text)

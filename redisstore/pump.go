@@ -123,7 +123,8 @@ func (r *request) voidAfter(server int64) {
 // do sends a request and returns its reply. It takes the request over. A request that
 // may change something is void after until; if it is answered, no try of it can act any
 // more. twice says that it was sent again after a first time had no answer: then a
-// reply may be that of a server which has done it already.
+// reply may be that of a server which has done it already, and a refusal says nothing of
+// the first time.
 func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
 	if !p.seize(ctx) {
 		return p.queued(ctx, r, until, false), false
@@ -133,9 +134,13 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 		requests.Put(r)
 		return reply, false
 	}
+	changes := r.void > 0
 	reply = p.queued(ctx, r, until, true)
 	if now, ok := serverTime(reply); ok && now <= void {
 		return Reply{Err: errEarly}, true
+	}
+	if changes {
+		reply.Err = unknown(reply.Err)
 	}
 	return reply, true
 }

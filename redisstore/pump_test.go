@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dibslock/dibs"
 )
 
 // These tests run in real time: the pump keeps its requests, with their channels,
@@ -743,6 +745,17 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 				t.Errorf("%+v: want that it had no answer", reply)
 			}
 			r.nothingSent()
+		}
+	})
+	t.Run("the second is refused", func(t *testing.T) {
+		r := prompt(t)
+		c := r.call(voidable("a"), time.Hour)
+		r.sent()
+		r.sent().reply(ServerError("OOM command not allowed"))
+		err := fail("acquire", "n", c.reply().Err)
+		var unavailable *dibs.UnavailableError
+		if !errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("%v: want that it is not known what the first has done", err)
 		}
 	})
 	t.Run("it changes nothing", func(t *testing.T) {

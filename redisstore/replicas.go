@@ -78,7 +78,9 @@ func (s *Store) call(ctx context.Context, r *request, until time.Time, grants fu
 	if reply.Err != nil || !grants(reply) {
 		return reply, nil
 	}
-	return s.replicate(ctx, q, until, grants)
+	again, short := s.replicate(ctx, q, until, grants)
+	again.Err = unknown(again.Err) // it is held since the first answer
+	return again, short
 }
 
 // grants reports whether an answer to a claim says that it is held.
@@ -180,7 +182,12 @@ func (s *Store) giveBack(ctx context.Context, op asking, c dibs.Claim, short err
 		return fail(string(op), c.Name, short)
 	}
 	if err := s.Abandon(context.WithoutCancel(ctx), c); err != nil {
-		return fail(string(op), c.Name, errors.Join(short, fmt.Errorf("and it could not be given back: %w", err)))
+		// It may arrive yet, and must not meet the next try with this token.
+		select {
+		case <-time.After(time.Until(c.Until)):
+		case <-ctx.Done():
+		}
+		return &dibs.UnavailableError{Op: string(op), Name: c.Name, Cause: fmt.Errorf("%w, and it could not be given back: %w", short, err)}
 	}
 	return &dibs.UnavailableError{
 		Op: string(op), Name: c.Name, Refused: true, Cause: fmt.Errorf("%w, so it was given back", short),

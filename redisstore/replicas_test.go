@@ -308,3 +308,78 @@ func TestBadReplicas(t *testing.T) {
 		}
 	}
 }
+
+// A failing server does what was asked with WAIT, and then nothing any more.
+type failing struct {
+	*copying
+	failed atomic.Bool
+}
+
+func (f *failing) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	if !f.failed.Load() {
+		f.copying.Do(ctx, cmds, replies)
+		return
+	}
+	for i := range replies {
+		replies[i].Err = errors.New("connection reset")
+	}
+}
+
+func (f *failing) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	return f.copying.Replicate(ctx, cmd, wait, func(r redisstore.Reply) bool {
+		counts := answered(r)
+		f.failed.Store(counts)
+		return counts
+	})
+}
+
+// A refusing server does not do what is asked with WAIT, once it is told so.
+type refusing struct {
+	*copying
+	refuses atomic.Bool
+}
+
+func (f *refusing) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	if f.refuses.Load() {
+		answered(redisstore.Reply{Err: redisstore.ServerError("OOM command not allowed")})
+		return redisstore.Reply{}
+	}
+	return f.copying.Replicate(ctx, cmd, wait, answered)
+}
+
+// What is held though the call fails is not told as refused: nobody would undo it.
+func TestFailuresWithReplicasAreUnknown(t *testing.T) {
+	t.Parallel()
+	t.Run("it cannot be given back", func(t *testing.T) {
+		_, conn := copied(t)
+		s := redisstore.New(&failing{copying: conn}, redisstore.WithReplicas(2, 50*time.Millisecond))
+		c := mute(t, s).claim("n")
+		c.Until = time.Now().Add(400 * time.Millisecond)
+		conn.answer(0)
+		_, err := s.Acquire(t.Context(), c)
+		wantShort(t, err, 0, false)
+		if left := time.Until(c.Until); left > 0 {
+			t.Errorf("back %v before the release is void: it could free the next try's lease", left)
+		}
+	})
+	t.Run("it is held, and refused with the question for the replicas", func(t *testing.T) {
+		_, copies := copied(t)
+		conn := &refusing{copying: copies}
+		s := redisstore.New(conn, redisstore.WithReplicas(2, time.Hour))
+		p := mute(t, s)
+		c := p.claim("m")
+		c.Until = time.Now().Add(generous)
+		conn.answer(0) // so that they are asked by holders only
+		_, err := s.Acquire(t.Context(), c)
+		wantShort(t, err, 0, true)
+		conn.refuses.Store(true)
+		_, err = s.Acquire(t.Context(), c)
+		var unavailable *dibs.UnavailableError
+		if !errors.As(err, &unavailable) || unavailable.Refused {
+			t.Fatalf("error %v, want that the outcome is not known", err)
+		}
+		if state := p.inspect("m"); state.Holding != 1 {
+			t.Errorf("%+v", state)
+		}
+	})
+}

@@ -339,6 +339,9 @@ func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, err
 	r := s.requestOn(breakScript, name)
 	r.args(s.checkArg(), strconv.FormatUint(fence, 10))
 	reply, twice := r.shard.pump.do(ctx, r, deadline(ctx))
+	if reply.Err != nil && twice {
+		return false, fail("break", name, unknown(reply.Err))
+	}
 	if reply.Err != nil {
 		return false, fail("break", name, reply.Err)
 	}
