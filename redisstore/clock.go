@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,15 +16,41 @@ type clock struct {
 
 	mu       sync.Mutex
 	known    bool
-	low, top int64     // µs: server − local
-	learnt   time.Time // when they were last true
+	guessed  *atomic.Bool // set if what is known is supposed, and turns out to be wrong
+	low, top int64        // µs: server − local
+	learnt   time.Time    // when they were last true
 }
 
-// guess returns a clock that supposes of another server what this one knows.
-func (c *clock) guess() *clock {
+const (
+	fresh = 15 * time.Second      // within this no clock has moved much, unless it was set
+	alike = 50 * time.Millisecond // servers whose clocks differ by less may stand for each other
+)
+
+// guess returns a clock that supposes of another server what this one knows, unless that
+// is old. wrong is set if it was wrong.
+func (c *clock) guess(wrong *atomic.Bool) *clock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &clock{epoch: c.epoch, known: c.known, low: c.low, top: c.top, learnt: c.learnt}
+	if !c.known || time.Since(c.learnt) > fresh {
+		return &clock{epoch: c.epoch}
+	}
+	return &clock{epoch: c.epoch, known: true, guessed: wrong, low: c.low, top: c.top, learnt: c.learnt}
+}
+
+// doubt forgets all if an error may mean that another server answers from now on. One
+// that was only slow is the same.
+func (c *clock) doubt(err error) {
+	var server ServerError
+	if err == nil || timedOut(err) || errors.As(err, &server) && !server.transient() {
+		return
+	}
+	c.forget()
+}
+
+func (c *clock) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = false
 }
 
 func (c *clock) local(t time.Time) int64 { return t.Sub(c.epoch).Microseconds() }
@@ -35,6 +63,12 @@ func (c *clock) learn(sent, received time.Time, server int64) {
 	low, top := server-c.local(received)-1, server-c.local(sent)+1
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if wrong := c.guessed; wrong != nil {
+		if away := alike.Microseconds(); low > c.top+away || top < c.low-away {
+			wrong.Store(true)
+		}
+		c.guessed, c.known = nil, false
+	}
 	if c.known && low <= c.top && top >= c.low {
 		low, top = max(low, c.low), min(top, c.top)
 	}
@@ -55,7 +89,6 @@ func (c *clock) latest(t time.Time) int64 {
 // earliest returns the server's time at a local instant, not too late; zero if nothing
 // is known, or nothing new: the server's clock may have been set since.
 func (c *clock) earliest(t time.Time) int64 {
-	const fresh = 15 * time.Second
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known || time.Since(c.learnt) > fresh {

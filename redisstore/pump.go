@@ -436,6 +436,7 @@ func (p *pump) exchange(ctx context.Context, b *batch) (left []call) {
 	p.judge(b, received.Sub(sent))
 	joined := 0
 	for i := range b.calls {
+		p.clock.doubt(b.replies[i].Err)
 		if now, ok := serverTime(b.replies[i]); ok {
 			p.clock.learn(sent, received, now)
 		}

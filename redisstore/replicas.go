@@ -145,6 +145,7 @@ func (s *Store) send(ctx context.Context, q question, within time.Duration, gran
 	sent := time.Now()
 	go func() {
 		acks <- s.conn.Replicate(context.WithoutCancel(ctx), q.cmd, wait, func(r Reply) bool {
+			q.shard.clock.doubt(r.Err)
 			if now, ok := serverTime(r); ok {
 				q.shard.clock.learn(sent, time.Now(), now)
 			}

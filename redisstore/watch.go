@@ -57,24 +57,24 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 	}
 }
 
-// refused reports whether a server will say the same again.
-func refused(err error) bool {
-	var unavailable *dibs.UnavailableError
-	var server ServerError
-	return errors.As(err, &server) && errors.As(fail("watch", "", err), &unavailable) && unavailable.Refused
-}
-
-// forbidden reports whether the server will not let this user subscribe.
+// forbidden reports whether the server will not let this user do that: subscribe, say.
 func forbidden(err error) bool {
 	var server ServerError
 	return errors.As(err, &server) && (strings.HasPrefix(string(server), "NOPERM") || strings.HasPrefix(string(server), "ERR unknown command"))
+}
+
+// epochless reports whether a server will never tell how many elections there have been.
+func epochless(err error) bool {
+	var server ServerError
+	return errors.Is(err, errNoEpoch) || forbidden(err) ||
+		errors.As(err, &server) && strings.Contains(string(server), "cluster support disabled")
 }
 
 // pulse tells of failovers in a cluster. The subscription lives on one of its servers,
 // and does not notice when another one dies that has the locks: but each election has
 // an epoch of its own. It costs the cluster one small command, five times a second.
 func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
-	const every, retry = 200 * time.Millisecond, 20 * time.Millisecond
+	const every, retry, later = 200 * time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond
 	wait := time.NewTimer(every)
 	defer wait.Stop()
 	for known, again := "", false; ; {
@@ -85,9 +85,13 @@ func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
 		}
 		wait.Reset(every)
 		epoch, err := s.epoch(ctx)
+		var server ServerError
 		switch {
-		case refused(err) || errors.Is(err, errNoEpoch):
+		case epochless(err):
 			return // it is no cluster, or we may not ask
+		case errors.As(err, &server): // too many clients, a new password: that may pass
+			wait.Reset(later)
+			continue
 		case err != nil: // that was perhaps the dead one
 			wait.Reset(retry)
 			continue
@@ -98,6 +102,7 @@ func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
 			if r, ok := s.conn.(Refresher); ok {
 				r.Refresh()
 			}
+			s.shards.forget()
 			on(dibs.Event{Kind: dibs.Changed})
 		}
 		again = changed // once more: the first time may have been before the votes were in

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,17 +13,17 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A teller is a server to which one may listen, and that gives the same reply to all
-// that it is asked.
+// A teller is a server to which one may listen, and that gives one reply after another,
+// the last one again and again.
 type teller struct {
 	Conn
-	reply Reply
-	asked atomic.Int64
+	replies []Reply
+	asked   atomic.Int64
 }
 
 func (c *teller) Do(_ context.Context, _ []Cmd, replies []Reply) {
-	c.asked.Add(1)
-	replies[0] = c.reply
+	n := c.asked.Add(1)
+	replies[0] = c.replies[min(int(n), len(c.replies))-1]
 }
 
 func (c *teller) Subscribe(ctx context.Context, _ string, on func(string)) error {
@@ -41,12 +43,15 @@ func TestElectionsAreAskedFor(t *testing.T) {
 		{"a cluster", Reply{Value: "cluster_current_epoch:6\r\n"}, 49, 51},
 		{"nobody answers", Reply{Err: errors.New("refused")}, 400, 500},
 		{"may not ask", Reply{Err: ServerError("NOPERM no permissions")}, 1, 1},
+		{"another kind of server", Reply{Err: ServerError("ERR unknown command 'CLUSTER', with args beginning with: 'INFO'")}, 1, 1},
+		{"no cluster", Reply{Err: ServerError("ERR This instance has cluster support disabled")}, 1, 1},
+		{"refused for now", Reply{Err: ServerError("ERR max number of clients reached")}, 19, 21},
 		{"no epoch", Reply{Value: "cluster_state:ok\r\n"}, 1, 1},
 		{"nonsense", Reply{Value: int64(1)}, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn := &teller{reply: c.reply}
+				conn := &teller{replies: []Reply{c.reply}}
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				changed := 0
@@ -63,5 +68,40 @@ func TestElectionsAreAskedFor(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// An election is noticed though the server refused to tell before, for a reason that has
+// passed.
+func TestElectionsAfterARefusal(t *testing.T) {
+	epoch := func(n string) Reply { return Reply{Value: "cluster_state:ok\r\ncluster_current_epoch:" + n + "\r\n"} }
+	for _, refusal := range []error{
+		ServerError("ERR max number of clients reached"),
+		ServerError("NOAUTH Authentication required."),
+		ServerError("WRONGPASS invalid username-password pair or user is disabled."),
+		ServerError("MISCONF Redis is configured to save RDB snapshots"),
+		ServerError("LOADING Redis is loading the dataset in memory"),
+		errors.New("connection reset"),
+	} {
+		for _, times := range []int{1, 5} {
+			t.Run(fmt.Sprint(times, " times ", refusal), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					conn := &teller{replies: []Reply{epoch("6")}}
+					conn.replies = append(append(conn.replies, slices.Repeat([]Reply{{Err: refusal}}, times)...), epoch("7"))
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					var changed time.Duration
+					start := time.Now()
+					_ = New(conn, Sharded()).Watch(ctx, "host:1:test", func(e dibs.Event) {
+						if e.Kind == dibs.Changed && changed == 0 {
+							changed = time.Since(start)
+						}
+					})
+					if most := time.Duration(times+1) * 500 * time.Millisecond; changed == 0 || changed > most {
+						t.Errorf("noticed after %v, want within %v", changed, most)
+					}
+				})
+			})
+		}
 	}
 }

@@ -1,0 +1,118 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// Clocks is a cluster whose servers' clocks are as the test says, and that grants all that
+// is not void.
+type clocks struct {
+	Conn
+	mu    sync.Mutex
+	ahead map[string]time.Duration // by lock key
+	fails error                    // the next request, once
+	after map[string]time.Duration // by lock key: for how long the last request was not void
+}
+
+func (c *clocks) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, cmd := range cmds {
+		now := time.Now().Add(c.ahead[cmd[3]]).UnixMicro()
+		var until int64
+		_, _ = fmt.Sscan(cmd[10], &until)
+		if c.fails != nil {
+			replies[i].Err, c.fails = c.fails, nil
+		} else if until < now {
+			replies[i].Value = []any{now, int64(0)}
+			continue
+		} else {
+			replies[i].Value = now
+		}
+		c.after[cmd[3]] = time.Duration(until-now) * time.Microsecond
+	}
+}
+
+// An acquire is not void later than its caller says, by more than 50 ms, on no server:
+// whatever the clocks of the others say, or its own said before another one took its
+// place. The first of a store whose clock differs is the exception.
+func TestClocksOfSeveralServers(t *testing.T) {
+	const left, slack = time.Second, 50 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		conn := &clocks{ahead: make(map[string]time.Duration), after: make(map[string]time.Duration)}
+		s := New(conn, Sharded(), Prefix(""))
+		ask := func(name string, ahead time.Duration) time.Duration {
+			t.Helper()
+			conn.ahead[name] = ahead
+			claim := dibs.Claim{Name: name, Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(left)}
+			if _, err := s.Acquire(t.Context(), claim); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			return conn.after[name]
+		}
+		within := func(what string, have time.Duration) {
+			t.Helper()
+			if have > left+slack || have < left-slack {
+				t.Errorf("%s: void after %v, want %v", what, have, left)
+			}
+		}
+		within("the first", ask("a", time.Hour))
+		within("the same", ask("a", time.Hour))
+		for i := range 3 {
+			within("one like it", ask(fmt.Sprint("like", i), time.Hour-20*time.Millisecond*time.Duration(i)))
+		}
+		if after := ask("odd", 0); after < time.Hour {
+			t.Errorf("a first guess: void after %v", after) // this is what the comment excepts
+		}
+		within("the odd one again", ask("odd", 0))
+		for i := range 10 {
+			within("another one", ask(fmt.Sprint("other", i), time.Duration(i%3-1)*time.Hour))
+		}
+		for _, failure := range []error{
+			errors.New("connection reset"), ServerError("MOVED 1 host:1"), ServerError("READONLY You can't write against a read only replica."),
+			ServerError("ERR CLUSTERDOWN The cluster is down"), ServerError("LOADING Redis is loading the dataset in memory"),
+		} {
+			conn.fails = failure
+			ask("a", time.Hour)
+			within(fmt.Sprint("another server in its place, after ", failure), ask("a", -time.Hour))
+			within("and again", ask("a", -time.Hour))
+		}
+		s.shards.forget()
+		within("another server after an election", ask("a", time.Minute))
+	})
+}
+
+// A server that is only slow, or refuses one request, is the same as before.
+func TestClocksAreKept(t *testing.T) {
+	c := newClock()
+	for _, err := range []error{nil, context.DeadlineExceeded, ServerError("WRONGTYPE"), ServerError("OOM command not allowed")} {
+		c.learn(time.Now(), time.Now(), now)
+		c.doubt(err)
+		if c.latest(time.Now()) == 0 {
+			t.Errorf("forgotten for %v", err)
+		}
+	}
+}
+
+// What was learnt long ago is no guess.
+func TestOldClocksAreNoGuess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock()
+		c.learn(time.Now(), time.Now(), now)
+		if c.guess(nil).latest(time.Now()) == 0 {
+			t.Error("a fresh clock is no guess")
+		}
+		time.Sleep(fresh + time.Second)
+		if c.guess(nil).latest(time.Now()) != 0 {
+			t.Error("an old clock is a guess")
+		}
+	})
+}
