@@ -13,7 +13,6 @@ import (
 
 const (
 	heartbeat  = ClaimTTL / 2           // the longest time between two signs of life
-	pollEvery  = 100 * time.Millisecond // between two questions, while the store cannot push
 	persistFor = time.Second            // beyond a TTL: to clean up after what may come late
 	slack      = 100 * time.Millisecond // between the store's clock and ours
 )
@@ -156,6 +155,7 @@ type call struct {
 	acquired Acquired      // what the hook is told of the lease
 	waiting  chan struct{} // closed when the Waiting hook has returned; nil if it was not called
 	failed   time.Duration // since when no question was answered, or zero
+	pace     pace          // while the store cannot tell of grants
 	late     time.Time     // an acquire without an answer may arrive at the store until then
 }
 
@@ -443,7 +443,7 @@ func (q *call) recheck(failed error) time.Duration {
 	turn := max(q.answer.Position, 1)
 	d := min(heartbeat, max(q.claim.TTL/2, 50*time.Millisecond))
 	if !pushing {
-		d = min(d, pollEvery*time.Duration(turn))
+		d = min(d, q.pace.next(q.answer, q.c.now()-q.sent))
 	}
 	if left := q.answer.Remaining; left >= 0 {
 		// The store rounds down to 1 ms. Who is next asks first.

@@ -3,6 +3,7 @@ package dibs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -678,4 +679,105 @@ func TestListAndInspect(t *testing.T) {
 		_, err = c.Inspect(t.Context(), "")
 		wantErr(t, err, dibs.ErrInvalid)
 	})
+}
+
+// deafen returns a client that hears of no events, of a store that counts its questions.
+func deafen(t *testing.T, f *faulty) *dibs.Client {
+	t.Helper()
+	f.set(func(f *faulty) { f.watch = func(context.Context) error { return errors.New("no permission") } })
+	return open(t, f)
+}
+
+func (f *faulty) questions() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.acquires
+}
+
+// Clients that cannot be told of their grants hand a name on quickly all the same, at
+// no great cost for the store.
+func TestPollingIsQuick(t *testing.T) {
+	for _, holds := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
+		for _, clients := range []int{2, 6, 50} {
+			t.Run(fmt.Sprint(clients, " hold for ", holds), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					const span = 20 * time.Second
+					f, _ := broken()
+					ctx, cancel := context.WithTimeout(t.Context(), span)
+					defer cancel()
+					var entries atomic.Int64
+					var group sync.WaitGroup
+					for range clients {
+						c := deafen(t, f)
+						group.Go(func() {
+							for ctx.Err() == nil {
+								l, err := c.Mutex("n").Lock(ctx)
+								if err != nil {
+									return
+								}
+								entries.Add(1)
+								time.Sleep(holds)
+								wantErr(t, l.Unlock())
+							}
+						})
+					}
+					group.Wait()
+					rate, each := float64(entries.Load())/span.Seconds(), float64(f.questions())/float64(entries.Load())
+					least := 0.35 / (pollSoon + holds).Seconds()
+					t.Logf("FIGURE %d clients, held for %v: %.0f entries/s, want %.0f; %.1f questions each", clients, holds, rate, least, each)
+					if rate < least {
+						t.Errorf("%.0f entries/s, want %.0f", rate, least)
+					}
+					if each > 25 {
+						t.Errorf("%.1f questions for each entry", each)
+					}
+				})
+			})
+		}
+	}
+}
+
+const pollSoon = 10 * time.Millisecond
+
+// However long a queue of such clients has stood still, and however many it are, each
+// finds within 100 ms that its turn has come; and while it stands still it costs little.
+func TestPollingAfterALongWait(t *testing.T) {
+	for _, waiters := range []int{1, 4, 20, 100} {
+		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const hold = 10 * time.Millisecond
+				f, good := broken()
+				l := lock(t, open(t, good), "n")
+				var free time.Time // since when it is handed on
+				var worst time.Duration
+				var group sync.WaitGroup
+				for range waiters {
+					c := deafen(t, f)
+					group.Go(func() {
+						l := lock(t, c, "n")
+						worst = max(worst, time.Since(free))
+						time.Sleep(hold)
+						free = time.Now()
+						wantErr(t, l.Unlock())
+					})
+				}
+				synctest.Wait()
+				time.Sleep(10 * time.Second)
+				before := f.questions()
+				const span = 10 * time.Second
+				time.Sleep(span)
+				asked := float64(f.questions()-before) / span.Seconds()
+				free = time.Now()
+				wantErr(t, l.Unlock())
+				group.Wait()
+				t.Logf("FIGURE %d who poll: %.0f questions/s while nothing moves, a hand-off in %v at most", waiters, asked, worst)
+				if worst > 105*time.Millisecond {
+					t.Errorf("a hand-off took %v, want 100ms", worst)
+				}
+				if most := float64(11 * waiters); asked > min(most, 280) {
+					t.Errorf("%.0f questions/s of %d who wait", asked, waiters)
+				}
+			})
+		})
+	}
 }

@@ -41,7 +41,7 @@ func (c *clock) guess(wrong *atomic.Bool) *clock {
 // that was only slow is the same.
 func (c *clock) doubt(err error) {
 	var server ServerError
-	if err == nil || timedOut(err) || errors.As(err, &server) && !server.transient() {
+	if err == nil || timedOut(err) || errors.Is(err, ErrUnsent) || errors.As(err, &server) && !server.transient() {
 		return
 	}
 	c.forget()

@@ -59,6 +59,10 @@ type ServerError string
 
 func (e ServerError) Error() string { return string(e) }
 
+// ErrUnsent is what a Conn returns for commands that it did not send, because no connection
+// is free now and it has a deadline.
+var ErrUnsent = errors.New("not sent: no connection is free")
+
 // ErrClosed is what an adapter wraps when the user's client was closed: nothing
 // was sent, and asking again is of no use.
 var ErrClosed = errors.New("redis client closed")

@@ -130,18 +130,22 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 		return p.queued(ctx, r, until, false), false
 	}
 	reply, void := p.direct(ctx, r, until)
-	if !timedOut(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) || r.void > 0 && void == 0 {
+	switch {
+	case errors.Is(reply.Err, ErrUnsent):
+		return p.queued(ctx, r, until, false), false
+	case !timedOut(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) || r.void > 0 && void == 0:
 		requests.Put(r)
 		return reply, false
 	}
 	changes := r.void > 0
 	reply = p.queued(ctx, r, until, true)
+	if !changes {
+		return reply, true
+	}
 	if now, ok := serverTime(reply); ok && now <= void {
 		return Reply{Err: errEarly}, true
 	}
-	if changes {
-		reply.Err = unknown(reply.Err)
-	}
+	reply.Err = unknown(reply.Err)
 	return reply, true
 }
 
@@ -468,7 +472,7 @@ func (p *pump) judge(b *batch, took time.Duration) {
 // that the client is closed, says nothing of another one.
 func telling(err error) error {
 	var server ServerError
-	if errors.As(err, &server) && !server.transient() || errors.Is(err, ErrClosed) {
+	if errors.As(err, &server) && !server.transient() || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsent) {
 		return nil
 	}
 	return err

@@ -762,7 +762,25 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 		r := prompt(t)
 		c := r.call(plain("a"), time.Hour)
 		r.sent()
-		r.sent().reply("done")
-		c.wantValue("done")
+		before := server(time.Now().Add(-time.Minute)) // it does not matter
+		r.sent().reply([]any{before, "1"})
+		c.wantValue([]any{before, "1"})
+	})
+	t.Run("it was not sent", func(t *testing.T) {
+		r := prompt(t)
+		for _, reply := range []any{ServerError("OOM command not allowed"), server(time.Now())} {
+			quick(r)
+			start := time.Now()
+			c := r.call(voidable("a"), time.Hour)
+			r.sent().answer <- []Reply{{Err: ErrUnsent}}
+			e := r.sent()
+			if took := time.Since(start); took >= patience {
+				t.Skipf("SKIPPED: the machine stood still for %v", took)
+			}
+			e.reply(reply)
+			if have := c.reply(); have.Value != reply && have.Err != reply {
+				t.Errorf("%+v, want %v, as if there was but one try", have, reply)
+			}
+		}
 	})
 }

@@ -93,7 +93,7 @@ func TestClocksOfSeveralServers(t *testing.T) {
 // A server that is only slow, or refuses one request, is the same as before.
 func TestClocksAreKept(t *testing.T) {
 	c := newClock()
-	for _, err := range []error{nil, context.DeadlineExceeded, ServerError("WRONGTYPE"), ServerError("OOM command not allowed")} {
+	for _, err := range []error{nil, context.DeadlineExceeded, ErrUnsent, ServerError("WRONGTYPE"), ServerError("OOM command not allowed")} {
 		c.learn(time.Now(), time.Now(), now)
 		c.doubt(err)
 		if c.latest(time.Now()) == 0 {

@@ -102,7 +102,7 @@ func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redissto
 	if _, bounded := ctx.Deadline(); bounded && c.idle() {
 		rdb = c.soon
 	} else if bounded {
-		fill(replies, context.DeadlineExceeded)
+		fill(replies, redisstore.ErrUnsent)
 		return
 	}
 	do(ctx, rdb, cmds, replies)

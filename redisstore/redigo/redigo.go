@@ -62,7 +62,7 @@ type single struct{ pool *redis.Pool }
 // Do implements redisstore.Conn. What has a deadline does not wait for a connection.
 func (s single) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	if _, bounded := ctx.Deadline(); bounded && s.pool.IdleCount() == 0 {
-		fill(replies, context.DeadlineExceeded)
+		fill(replies, redisstore.ErrUnsent)
 		return
 	}
 	do(ctx, s.pool, cmds, replies)
