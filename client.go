@@ -44,6 +44,7 @@ type Client struct {
 	leases  schedule
 	jobs    int                // running in the background
 	loops   int                // that run: scheduler and watch
+	closeBy time.Time          // all releases end by then, or zero
 	span    time.Duration      // the shortest from a scheduling to what is due, since the last tick
 	alarm   time.Duration      // when the scheduler wakes by itself
 	remains map[*hold]struct{} // sets that lost a name, and still have the others
@@ -192,9 +193,13 @@ func (c *Client) tellIdle() {
 }
 
 // Close gives back what is still held, ends waiting calls with ErrClosed, stops
-// renewal and lets clean-up in the background end, all within a few operation
-// timeouts. Leases end with ErrLost. The store and its connections stay open:
-// they are their owner's. A second Close returns nil.
+// renewal and lets clean-up in the background end. It returns within four operation
+// timeouts of the Client (as a rule at once), however many leases there are, and
+// whatever state the store is in; leases that could not be given back in the first two
+// expire by themselves. Leases end with ErrLost. The store and its connections stay
+// open: they are their owner's. A second Close returns nil.
+//
+// Close may be called in a hook, which it then waits for in vain, for one timeout.
 func (c *Client) Close() error {
 	held := c.shut()
 	if held == nil {
@@ -214,6 +219,7 @@ func (c *Client) shut() []*hold {
 		return nil
 	}
 	c.closed = true
+	c.closeBy = time.Now().Add(2 * c.defaults.timeout)
 	close(c.closing)
 	held := append(make([]*hold, 0, len(c.leases)), c.leases...)
 	ended := make([]ending, 0, len(held))
@@ -229,9 +235,10 @@ func (c *Client) shut() []*hold {
 	return held
 }
 
-// releaseAll gives the holds back side by side.
+// releaseAll gives the holds back side by side, until closeBy. It has many workers: each
+// lease on a server that does not answer keeps one of them until then.
 func (c *Client) releaseAll(held []*hold) error {
-	const workers = 64
+	const workers = 4096
 	var (
 		next   atomic.Int64
 		failed atomic.Int64
@@ -241,7 +248,7 @@ func (c *Client) releaseAll(held []*hold) error {
 	for range min(workers, len(held)) {
 		group.Go(func() {
 			for i := next.Add(1) - 1; int(i) < len(held); i = next.Add(1) - 1 {
-				if err := c.giveBack(held[i]); err != nil && !errors.Is(err, ErrLost) {
+				if err := c.giveBackInTime(held[i]); err != nil && !errors.Is(err, ErrLost) {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
 				}
@@ -254,6 +261,25 @@ func (c *Client) releaseAll(held []*hold) error {
 			failed.Load(), len(held), *err)
 	}
 	return nil
+}
+
+// giveBackInTime is giveBack, unless the time for Close is over.
+func (c *Client) giveBackInTime(h *hold) error {
+	if c.releaseBy(h.timeout).After(time.Now()) {
+		return c.giveBack(h)
+	}
+	return &UnavailableError{Op: "unlock", Name: h.name, Cause: context.DeadlineExceeded, Refused: true}
+}
+
+// releaseBy returns when a release that begins now has to end.
+func (c *Client) releaseBy(timeout time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := time.Now().Add(timeout)
+	if c.closed && c.closeBy.Before(end) {
+		return c.closeBy
+	}
+	return end
 }
 
 // finish lets clean-up and hooks run for one operation timeout, and then ends everything.

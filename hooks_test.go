@@ -125,8 +125,12 @@ func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 			}
 		})
 		next := queue(func() (*dibs.Lease, error) { return c.Mutex("n").Lock(t.Context()) })
+		begin := time.Now()
 		unlock(t, first)
 		wantIn(t, next)
+		if d := time.Since(begin); d > 0 {
+			t.Errorf("entered %v after the release", d)
+		}
 		unlock(t, next)
 		wantErr(t, c.Close())
 		time.Sleep(time.Hour)

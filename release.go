@@ -40,7 +40,7 @@ func (c *Client) giveBack(h *hold) error {
 
 func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 	r := Release{Name: p.name, Token: h.token, Fence: p.fence}
-	end := time.Now().Add(h.timeout)
+	end := c.releaseBy(h.timeout)
 	unknown := false
 	for try := 0; ; try++ {
 		r.Until = share(end)

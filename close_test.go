@@ -1,0 +1,111 @@
+package dibs_test
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// Close is bounded, however many leases there are and whatever the store does. (Before
+// it has begun to, all of it is one instant of the bubble.)
+func TestCloseIsBounded(t *testing.T) {
+	slow := func(f *faulty, d time.Duration) func(context.Context, dibs.Release) (bool, error) {
+		return func(ctx context.Context, r dibs.Release) (bool, error) {
+			select {
+			case <-time.After(d):
+				return f.Store.Release(ctx, r)
+			case <-ctx.Done():
+				return false, hang(ctx, time.Time{})
+			}
+		}
+	}
+	for what, state := range map[string]struct {
+		fault   func(f *faulty)
+		within  time.Duration // for a timeout of 1s
+		returns bool          // all leases are given back
+	}{
+		"well":     {func(*faulty) {}, 0, true},
+		"far away": {func(f *faulty) { f.release = slow(f, 100*time.Millisecond) }, 2 * time.Second, true},
+		"refusing": {func(f *faulty) {
+			f.release = func(context.Context, dibs.Release) (bool, error) {
+				return false, &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded, Refused: true}
+			}
+		}, 2 * time.Second, false},
+		"unreachable": {func(f *faulty) {
+			f.release = func(context.Context, dibs.Release) (bool, error) { return false, errReset }
+		}, 4 * time.Second, false},
+		"mute": {nil, 4 * time.Second, false},
+		"mute in part": {func(f *faulty) {
+			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+				h := fnv.New32()
+				_, _ = h.Write([]byte(r.Name))
+				if h.Sum32()%3 == 0 {
+					return false, hang(ctx, r.Until)
+				}
+				return f.Store.Release(ctx, r)
+			}
+		}, 4 * time.Second, false},
+	} {
+		for _, n := range []int{1, 1000, 4500} {
+			if n > 1000 && what != "mute" {
+				continue
+			}
+			t.Run(fmt.Sprint(what, "/", n), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					f, s := broken()
+					c := dibs.New(f)
+					lockMany(t, c, n-1)
+					long := lock(t, c, "long", dibs.Timeout(time.Minute))
+					if state.fault == nil {
+						f.mute()
+					} else {
+						f.set(state.fault)
+					}
+					begin := time.Now()
+					err := c.Close()
+					if took := time.Since(begin); took > state.within {
+						t.Errorf("Close took %v, want %v at most", took, state.within)
+					}
+					wantLost(t, long.Err(), dibs.Closed)
+					if what == "mute in part" {
+						return
+					}
+					if state.returns {
+						wantErr(t, err)
+						if left, err := s.List(t.Context(), "*"); err != nil || len(left) > 0 {
+							t.Errorf("%d names are left, %v", len(left), err)
+						}
+						return
+					}
+					wantErr(t, err, dibs.ErrUnavailable)
+					if want := fmt.Sprintf("%d of %d leases", n, n); !strings.Contains(err.Error(), want) {
+						t.Errorf("error %v, want %q in it", err, want)
+					}
+				}) // the bubble fails if a goroutine is left
+			})
+		}
+	}
+}
+
+// An Unlock that is under way is bounded by Close as well.
+func TestCloseBoundsAnUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c := dibs.New(f)
+		l := lock(t, c, "n", dibs.Timeout(time.Hour))
+		f.mute()
+		go func() { _ = l.Unlock() }()
+		synctest.Wait()
+		begin := time.Now()
+		wantErr(t, c.Close())
+		if took := time.Since(begin); took > 4*time.Second {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
