@@ -172,6 +172,7 @@ func (h *hold) absorb(o *hold) error {
 	defer c.mu.Unlock()
 	lost := o.err
 	c.unschedule(o)
+	delete(c.remains, o) // h gives its names back
 	o.over = true
 	h.more = append(append(h.more, part{o.name, o.fence}), o.more...)
 	h.least = max(h.least, o.least)
@@ -217,6 +218,7 @@ func (h *hold) undo() {
 	}
 	h.c.mu.Lock()
 	h.finish(h.name, Released, nil)
+	delete(h.c.remains, h)
 	claim := h.claim()
 	h.c.mu.Unlock()
 	h.c.abandon(claim, h.ownToken, time.Time{})

@@ -19,17 +19,18 @@ import (
 // deadlines and renewals, and one that listens to the store. Both begin with the
 // first lock and end with Close.
 type Client struct {
-	store    Store
-	defaults settings
-	id       string
-	epoch    time.Time     // now counts from here
-	slept    time.Duration // what the machine had been suspended by then
-	asleep   atomic.Int64  // what it was since, in ns
-	apart    atomic.Int64  // by how much the wall clock was ahead of the epoch's, in ns
-	seq      atomic.Uint64
-	undoings undoings    // of tokens that callers have chosen
-	shaky    atomic.Bool // an operation has failed since the last that did not
-	hooks    hookQueue
+	store     Store
+	defaults  settings
+	id        string
+	epoch     time.Time            // now counts from here
+	suspended func() time.Duration // how long the machine was, since it started
+	slept     time.Duration        // what the machine had been suspended by then
+	asleep    atomic.Int64         // what it was since, in ns
+	apart     atomic.Int64         // by how much the wall clock was ahead of the epoch's, in ns
+	seq       atomic.Uint64
+	undoings  undoings    // of tokens that callers have chosen
+	shaky     atomic.Bool // an operation has failed since the last that did not
+	hooks     hookQueue
 
 	life    context.Context // of the background work
 	end     context.CancelFunc
@@ -68,18 +69,19 @@ const (
 func New(store Store, options ...Option) *Client {
 	life, end := context.WithCancel(context.Background())
 	return &Client{
-		store:    store,
-		defaults: defaults().with(options),
-		id:       identity(),
-		epoch:    time.Now(),
-		slept:    sleptBefore(),
-		life:     life,
-		end:      end,
-		closing:  make(chan struct{}),
-		idle:     make(chan struct{}, 1),
-		wake:     make(chan struct{}, 1),
-		remains:  make(map[*hold]struct{}),
-		waiters:  make(map[string]*waiter),
+		store:     store,
+		defaults:  defaults().with(options),
+		id:        identity(),
+		epoch:     time.Now(),
+		suspended: suspended,
+		slept:     sleptBefore(),
+		life:      life,
+		end:       end,
+		closing:   make(chan struct{}),
+		idle:      make(chan struct{}, 1),
+		wake:      make(chan struct{}, 1),
+		remains:   make(map[*hold]struct{}),
+		waiters:   make(map[string]*waiter),
 	}
 }
 
@@ -94,27 +96,29 @@ func (c *Client) now() time.Duration {
 func (c *Client) look() time.Duration {
 	// Two clocks are never read at once: what differs by less was no suspension.
 	const noise = time.Millisecond
-	if !c.strayed() {
+	apart, strayed := c.strayed()
+	if !strayed {
 		return c.now()
 	}
-	if asleep := suspended() - c.slept; asleep-time.Duration(c.asleep.Load()) >= noise {
-		c.asleep.Store(int64(asleep))
+	asleep := int64(c.suspended() - c.slept)
+	for known := c.asleep.Load(); time.Duration(asleep-known) >= noise; known = c.asleep.Load() {
+		if c.asleep.CompareAndSwap(known, asleep) {
+			break
+		}
 	}
+	c.apart.Store(apart) // last: until then whoever looks asks the kernel as well
 	return c.now()
 }
 
-// strayed reports whether the wall clock has left the monotonic one since it was last
-// asked: the machine was suspended, or the clock set. To ask the kernel which of these
+// strayed reports whether the wall clock has left the monotonic one since look last
+// asked the kernel: the machine was suspended, or the clock set. To ask which of these
 // takes ten times as long, and this is part of each lock.
-func (c *Client) strayed() bool {
+func (c *Client) strayed() (apart int64, strayed bool) {
 	const noise = 300 * time.Microsecond
 	now := time.Now()
-	apart := now.UnixNano() - int64(now.Sub(c.epoch))
-	if d := time.Duration(apart - c.apart.Load()); -noise < d && d < noise {
-		return false
-	}
-	c.apart.Store(apart)
-	return true
+	apart = now.UnixNano() - int64(now.Sub(c.epoch))
+	d := time.Duration(apart - c.apart.Load())
+	return apart, d <= -noise || noise <= d
 }
 
 // sleptBefore is what suspended returns now, of a few readings the one that no

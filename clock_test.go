@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,21 +12,47 @@ import (
 func TestBootClockIsAskedWhenTheWallClockMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		if !c.strayed() {
-			t.Error("it is not asked at first")
+		asked := 0
+		c.suspended = func() time.Duration { asked++; return c.slept }
+		wantAsked := func(want int, when string) {
+			t.Helper()
+			if c.look(); asked != want {
+				t.Errorf("it was asked %d times %s, want %d", asked, when, want)
+			}
+			asked = 0
 		}
+		wantAsked(1, "at first")
 		time.Sleep(time.Hour)
-		if c.strayed() {
-			t.Error("it is asked though both clocks went on alike")
-		}
+		wantAsked(0, "though both clocks went on alike")
 		for _, moved := range []time.Duration{time.Millisecond, -time.Second, time.Hour} {
 			c.apart.Add(int64(moved))
-			if !c.strayed() {
-				t.Errorf("it is not asked after the wall clock has moved by %v", moved)
+			wantAsked(1, "after the wall clock has moved by "+moved.String())
+			wantAsked(0, "once more")
+		}
+	})
+}
+
+// Nobody reads the time before a suspension is counted, while somebody else is about to.
+func TestSuspensionIsSeenByAllAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(nil)
+		c.look()
+		const night = 8 * time.Hour
+		var inside atomic.Bool
+		c.suspended = func() time.Duration {
+			if inside.CompareAndSwap(false, true) { // another one looks just now
+				if now := c.look(); now < night {
+					t.Errorf("it is %v after a suspension of %v", now, night)
+				}
 			}
-			if c.strayed() {
-				t.Error("it is asked twice")
-			}
+			return c.slept + night
+		}
+		c.apart.Add(-int64(night)) // the wall clock went on meanwhile
+		if now := c.look(); now < night || now > night+time.Second {
+			t.Errorf("it is %v after a suspension of %v", now, night)
+		}
+		if !inside.Load() {
+			t.Error("the kernel was not asked")
 		}
 	})
 }

@@ -34,14 +34,16 @@ func do(ctx context.Context, lock func(context.Context, ...Option) (*Lease, erro
 	return lease.run(ctx, fn)
 }
 
-// run calls fn with a context that ends with ctx or the lease, and unlocks.
+// run calls fn with a context that ends with ctx or the lease, and unlocks. The context
+// ends with fn, too: the lease may last for longer, and would keep it.
 func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	h := l.h
 	h.c.mu.Lock()
-	ctx = h.derive(ctx)
+	ctx, b := h.derive(ctx)
 	h.c.mu.Unlock()
 	defer func() {
 		unlocked := l.Unlock()
+		h.cut(b)
 		switch {
 		case err == nil:
 			err = unlocked

@@ -141,17 +141,17 @@ func (e *Election) tellFailed(err error, again time.Duration, options []Option) 
 func (e *Election) Resign() bool {
 	c := e.c
 	c.mu.Lock()
-	var cancels []context.CancelCauseFunc
+	var branches []*branch
 	led := false
 	for _, h := range c.leases {
 		if h.name == e.name {
 			led = true
-			cancels = append(cancels, h.yield(ErrResigned)...)
+			branches = append(branches, h.yield(ErrResigned)...)
 		}
 	}
 	c.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel(ErrResigned)
+	for _, b := range branches {
+		b.cancel(ErrResigned)
 	}
 	return led
 }

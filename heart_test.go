@@ -17,6 +17,11 @@ func (always) Acquire(context.Context, Claim) (Answer, error) {
 
 func (always) Abandon(context.Context, Claim) error { return nil }
 
+func (always) Watch(ctx context.Context, _ string, _ func(Event)) error {
+	<-ctx.Done()
+	return nil
+}
+
 // The clock decides, not the scheduler: after a pause it may be the last to wake.
 func TestErrNeedsNoScheduler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

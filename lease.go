@@ -57,7 +57,7 @@ type hold struct {
 	announced  bool     // the Acquired hook has returned
 	parked     []func() // hooks that wait for that
 	ctx        context.Context
-	cancels    []context.CancelCauseFunc
+	branches   []*branch // contexts that end with the lease
 	renewing   bool
 	late       time.Time // a change to lateWeight may arrive at the store until then
 	lateWeight int
@@ -91,26 +91,60 @@ func (l *Lease) Context() context.Context {
 	h := l.h
 	h.c.mu.Lock()
 	if h.ctx == nil {
-		h.ctx = h.derive(context.WithoutCancel(h.parent))
+		h.ctx, _ = h.derive(context.WithoutCancel(h.parent))
 	}
 	ctx := h.ctx
 	h.c.mu.Unlock()
 	return ctx
 }
 
+// A branch is a context that ends with a lease.
+type branch struct {
+	cancel context.CancelCauseFunc
+	index  int // in the lease's branches, or -1
+}
+
 // derive returns a child of ctx that carries the lease and ends with it. The
 // caller holds c.mu.
-func (h *hold) derive(ctx context.Context) context.Context {
+func (h *hold) derive(ctx context.Context) (context.Context, *branch) {
 	ctx, cancel := context.WithCancelCause(carry(ctx, h))
+	b := &branch{cancel: cancel, index: -1}
 	switch {
 	case h.over:
 		cancel(h.err)
 	case h.yielded != nil:
 		cancel(h.yielded)
 	default:
-		h.cancels = append(h.cancels, cancel)
+		b.index = len(h.branches)
+		h.branches = append(h.branches, b)
 	}
-	return ctx
+	return ctx, b
+}
+
+// cut ends one context of the lease, unless it has ended, and forgets it.
+func (h *hold) cut(b *branch) {
+	h.c.mu.Lock()
+	if b.index >= 0 {
+		last := len(h.branches) - 1
+		h.branches[b.index] = h.branches[last]
+		h.branches[b.index].index = b.index
+		h.branches[last] = nil
+		h.branches = h.branches[:last]
+		b.index = -1
+	}
+	h.c.mu.Unlock()
+	b.cancel(context.Canceled)
+}
+
+// takeBranches removes all contexts from the lease, and returns them to be ended. The
+// caller holds c.mu.
+func (h *hold) takeBranches() []*branch {
+	taken := h.branches
+	h.branches = nil
+	for _, b := range taken {
+		b.index = -1
+	}
+	return taken
 }
 
 // Name returns the name that is held: of several, the first that was taken.
@@ -279,9 +313,10 @@ func (l *Lease) Unlock() error {
 		c.mu.Unlock()
 		e.tell()
 		if leave {
-			c.abandon(claim, h.ownToken, time.Time{})
+			c.leave(h, claim)
+		} else {
+			h.dispel()
 		}
-		h.dispel()
 		return err
 	}
 	e = h.finish(h.name, Released, nil)
@@ -362,10 +397,10 @@ func (h *hold) claim() Claim {
 
 // An ending is what is left to do, without the mutex, when a lease has ended.
 type ending struct {
-	h       *hold
-	err     error // nil if it had ended before
-	lost    bool
-	cancels []context.CancelCauseFunc
+	h        *hold
+	err      error // nil if it had ended before
+	lost     bool
+	branches []*branch
 }
 
 // finish ends the lease. The caller holds c.mu and calls tell without it.
@@ -379,8 +414,7 @@ func (h *hold) finish(name string, why Why, cause error) ending {
 	if len(h.more) > 0 && why != Released && why != Closed {
 		h.c.remains[h] = struct{}{} // until the work has ended
 	}
-	e := ending{h: h, err: h.err, lost: why != Released, cancels: h.cancels}
-	h.cancels = nil
+	e := ending{h: h, err: h.err, lost: why != Released, branches: h.takeBranches()}
 	return e
 }
 
@@ -404,10 +438,9 @@ func (h *hold) lose(name string, why Why, cause error) error {
 
 // yield ends the contexts of the lease, and what will be derived from it, but not
 // the lease: its work is to end.
-func (h *hold) yield(cause error) (cancels []context.CancelCauseFunc) {
+func (h *hold) yield(cause error) []*branch {
 	h.yielded = cause
-	cancels, h.cancels = h.cancels, nil
-	return cancels
+	return h.takeBranches()
 }
 
 // tell ends the contexts of the lease and queues its hook.
@@ -421,8 +454,8 @@ func (e ending) cancel() {
 	if !e.lost {
 		cause = context.Canceled
 	}
-	for _, cancel := range e.cancels {
-		cancel(cause)
+	for _, b := range e.branches {
+		b.cancel(cause)
 	}
 }
 

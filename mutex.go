@@ -37,8 +37,8 @@ func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) 
 }
 
 // Do runs fn while holding the name. fn's context ends with ctx, or with the
-// lease if that is lost (its cause is ErrLost then). The name is given back only
-// when fn has returned, or panicked. Do returns fn's error joined with that of
+// lease if that is lost (its cause is ErrLost then), and when fn has returned. The
+// name is given back only when fn has returned, or panicked. Do returns fn's error joined with that of
 // Unlock: an ErrLost means that fn may have run, in part, without the name.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, m.Lock, fn, options)

@@ -301,3 +301,124 @@ func TestReentrantOnce(t *testing.T) {
 		}
 	})
 }
+
+// freeAfter returns how long after begin somebody else gets the name, which is not
+// before about.
+func freeAfter(t *testing.T, s dibs.Store, name string, begin time.Time, about time.Duration) time.Duration {
+	t.Helper()
+	m := open(t, s).Mutex(name)
+	for time.Since(begin) < about*3/2 {
+		l, err := m.TryLock(t.Context())
+		if err == nil {
+			wantErr(t, l.Unlock())
+			return time.Since(begin)
+		}
+		wantErr(t, err, dibs.ErrBusy)
+		time.Sleep(about / 500)
+	}
+	t.Fatalf("%q is taken after %v", name, time.Since(begin))
+	return 0
+}
+
+// A lease is over a little before the store's TTL is: that does not free the name before
+// MinHold, or the interval, has passed.
+func TestMinHoldOutlivesALapsedLease(t *testing.T) {
+	const long = 10 * time.Minute
+	ctx := context.Background()
+	untilLost := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	work := func(d time.Duration) func(context.Context) error {
+		return func(context.Context) error { time.Sleep(d); return nil }
+	}
+	for what, do := range map[string]func(c *dibs.Client) error{
+		"Once that hangs": func(c *dibs.Client) error {
+			_, err := c.Once("n", long, dibs.MaxHold(long)).Do(ctx, untilLost)
+			return err
+		},
+		"Once without renewal": func(c *dibs.Client) error {
+			_, err := c.Once("n", long, dibs.NoRenew()).Do(ctx, work(long-10*time.Second))
+			return err
+		},
+		"Mutex": func(c *dibs.Client) error {
+			return c.Mutex("n").Do(ctx, work(long-2*time.Second), dibs.MinHold(long), dibs.NoRenew())
+		},
+		"Mutex with a token": func(c *dibs.Client) error {
+			return c.Mutex("n").Do(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew(), dibs.Token("job-1"))
+		},
+		"writer": func(c *dibs.Client) error {
+			return c.RWMutex("n").Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
+		},
+		"reader": func(c *dibs.Client) error {
+			return c.RWMutex("n").RDo(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew())
+		},
+		"Semaphore": func(c *dibs.Client) error {
+			return c.Semaphore("n", 2).Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
+		},
+		"Set": func(c *dibs.Client) error {
+			return c.All("a", "n").Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
+		},
+		"Election": func(c *dibs.Client) error {
+			return c.Election("n").Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return errors.New("over") }, dibs.MinHold(long), dibs.NoRenew())
+		},
+	} {
+		for _, trouble := range []string{"well", "reply lost", "mute"} {
+			t.Run(what+"/"+trouble, func(t *testing.T) {
+				bothWays(t, func(t *testing.T, as way) {
+					f, s := broken()
+					begin := time.Now()
+					time.AfterFunc(long-15*time.Second, func() { f.trouble(trouble) })
+					wantErr(t, do(open(t, as(f))), dibs.ErrLost)
+					synctest.Wait()
+					time.AfterFunc(2*time.Second, f.heal)
+					for _, name := range []string{"n", "a"} {
+						if name == "a" && what != "Set" {
+							break
+						}
+						within(t, freeAfter(t, s, name, begin, long), long, long+5*time.Second)
+					}
+				})
+			})
+		}
+	}
+}
+
+// trouble makes what gives a lease back fail.
+func (f *faulty) trouble(kind string) {
+	switch kind {
+	case "mute":
+		f.mute()
+	case "reply lost":
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+				_, _ = f.Store.Release(ctx, r)
+				return false, errReset
+			}
+			f.abandon = func(ctx context.Context, c dibs.Claim) error {
+				_ = f.Store.Abandon(ctx, c)
+				return errReset
+			}
+		})
+	}
+}
+
+// So it is with the names that are left of a set that lost one.
+func TestMinHoldOutlivesALostName(t *testing.T) {
+	bothWays(t, func(t *testing.T, as way) {
+		s := memstore.New()
+		c := open(t, as(s))
+		begin := time.Now()
+		err := c.All("a", "b", "n").Do(t.Context(), func(ctx context.Context) error {
+			time.Sleep(time.Minute)
+			if broken, err := s.Break(t.Context(), "b", dibs.FenceOf(ctx, "b")); !broken || err != nil {
+				t.Fatal(broken, err)
+			}
+			<-ctx.Done()
+			return nil
+		}, dibs.MinHold(10*time.Minute))
+		wantErr(t, err, dibs.ErrLost)
+		synctest.Wait()
+		free(t, s, "b")
+		for _, name := range []string{"a", "n"} {
+			within(t, freeAfter(t, s, name, begin, 10*time.Minute), 10*time.Minute, 10*time.Minute+time.Second)
+		}
+	})
+}

@@ -67,6 +67,25 @@ func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 	}
 }
 
+// leave gives back, in the background, what a lost lease may still hold. Until MinHold
+// has passed that is kept taken: the lease was over 2 % before the store's TTL is.
+func (c *Client) leave(h *hold, claim Claim) {
+	keep := h.least > c.now() && (h.lapsed || len(claim.With) > 0) // not a name that was taken
+	if !keep {
+		c.abandon(claim, h.ownToken, time.Time{})
+		h.dispel()
+		return
+	}
+	undo := c.undoings.begin(claim, h.ownToken)
+	ran := c.background(func(context.Context) {
+		defer undo.end()
+		_ = c.giveBack(h) // it is lost, and that was returned
+	})
+	if !ran {
+		undo.end()
+	}
+}
+
 // releaseLater goes on in the background until the TTL has passed.
 func (c *Client) releaseLater(h *hold, r Release) {
 	undo := c.undoings.begin(Claim{Name: r.Name, Token: r.Token}, h.ownToken)

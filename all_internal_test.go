@@ -1,0 +1,48 @@
+package dibs
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+// A group of names that is lost while the others are gathered is not remembered: undo
+// gives all of them back.
+func TestNothingRemainsOfALostGathering(t *testing.T) {
+	for _, lost := range []string{"first", "second", "both"} {
+		t.Run(lost, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := New(always{})
+				set := defaults()
+				set.token, set.part = "token", true
+				gather := func(names ...string) *hold {
+					l, err := c.acquire(t.Context(), all(names), set, once)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return l.h
+				}
+				first, second := gather("a", "b"), gather("c", "d")
+				if lost != "second" {
+					_ = first.lose("b", Taken, nil)
+				}
+				if lost != "first" {
+					_ = second.lose("c", Revoked, nil)
+				}
+				if err := first.absorb(second); err == nil {
+					t.Error("a lost group was taken for a held one")
+				}
+				first.undo()
+				synctest.Wait()
+				if n := len(c.remains); n > 0 {
+					t.Errorf("%d are remembered until Close", n)
+				}
+				if n := len(first.more); n != 3 {
+					t.Errorf("%d further names given back, want 3", n)
+				}
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package dibs_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A nested call leaves nothing in memory, however long the outer lease lives.
+func TestNestedCallsLeaveNothing(t *testing.T) {
+	const calls = 20_000
+	nothing := func(context.Context) error { return nil }
+	c := open(t, memstore.New())
+	for what, nested := range map[string]struct{ outer, inner dibs.Doer }{
+		"Mutex":     {c.Mutex("n"), c.Mutex("n", dibs.Reentrant())},
+		"Set":       {c.All("n", "m"), c.Mutex("m", dibs.Reentrant())},
+		"reader":    {c.RWMutex("n").Reading(), c.RWMutex("n", dibs.Reentrant()).Reading()},
+		"Semaphore": {c.Semaphore("n", 2), c.Semaphore("n", 2, dibs.Reentrant())},
+	} {
+		t.Run(what, func(t *testing.T) {
+			err := nested.outer.Do(t.Context(), func(ctx context.Context) error {
+				before := heap()
+				for range calls {
+					if err := nested.inner.Do(ctx, nothing); err != nil {
+						return err
+					}
+				}
+				if grown := heap() - before; grown > 50*calls {
+					t.Errorf("%d bytes more after %d calls", grown, calls)
+				}
+				return nil
+			})
+			wantErr(t, err)
+		})
+	}
+}
+
+// The context of a nested call ends with its work, and those of all others with the
+// lease.
+func TestContextsOfNestedCalls(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := open(t, s)
+		err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			var group sync.WaitGroup
+			for i := range 50 {
+				group.Go(func() {
+					var inner context.Context
+					_ = c.Mutex("n").Do(ctx, func(ctx context.Context) error {
+						inner = ctx
+						if i%3 == 0 {
+							return nil
+						}
+						<-ctx.Done()
+						wantLost(t, context.Cause(ctx), dibs.Revoked)
+						return nil
+					}, dibs.Reentrant())
+					if inner.Err() == nil {
+						t.Error("the context of a call that is over goes on")
+					}
+				})
+			}
+			synctest.Wait()
+			if err := ctx.Err(); err != nil {
+				t.Errorf("the outer context has ended with an inner one: %v", err)
+			}
+			if broken, err := s.Break(t.Context(), "n", dibs.Fence(ctx)); !broken || err != nil {
+				t.Fatal(broken, err)
+			}
+			group.Wait()
+			wantLost(t, context.Cause(ctx), dibs.Revoked)
+			return nil
+		})
+		wantLost(t, err, dibs.Revoked)
+	})
+}
