@@ -99,7 +99,7 @@ func enlist(o orders, hooks dibs.Hooks) *dibs.Client {
 	if o.Cluster {
 		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}})
 	}
-	locks := dibs.New(goredis.New(rdb), dibs.TTL(o.TTL), dibs.Observe(hooks))
+	locks := dibs.New(goredis.New(rdb), dibs.TTL(o.TTL), dibs.Observe(hooks), patient())
 	ctx, cancel := context.WithTimeout(context.Background(), generous)
 	defer cancel()
 	token, err := warm(ctx, locks)

@@ -22,6 +22,9 @@ const ttl = 2 * time.Second
 // generous bounds what must happen and is not measured, on a machine that is busy.
 const generous = 30 * time.Second
 
+// patient is for clients whose operations are not what the test measures.
+func patient() dibs.Option { return dibs.Timeout(10 * time.Second) }
+
 // job is the name that the tests contend for, and key its key in Redis.
 const (
 	job = "job"

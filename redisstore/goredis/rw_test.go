@@ -33,7 +33,7 @@ func TestReadersAndWriters(t *testing.T) {
 	b := setUp(t)
 	var locks []*dibs.Client
 	for range clients {
-		locks = append(locks, b.join(b.server.Addr()))
+		locks = append(locks, b.join(b.server.Addr(), patient()))
 	}
 	var (
 		reading, writing, overlaps, most atomic.Int64

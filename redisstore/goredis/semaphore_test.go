@@ -36,7 +36,7 @@ func TestPermitsInOrder(t *testing.T) {
 	b := setUp(t)
 	var locks []*dibs.Client
 	for range clients {
-		locks = append(locks, b.join(b.server.Addr()))
+		locks = append(locks, b.join(b.server.Addr(), patient()))
 	}
 	var (
 		held, most, over atomic.Int64

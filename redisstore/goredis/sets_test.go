@@ -228,9 +228,9 @@ func (b *bed) sets(where string, cluster bool, names []string, whole bool, lease
 	t := b.t
 	join := func() *dibs.Client {
 		if cluster {
-			return b.joinCluster(dibs.TTL(lease))
+			return b.joinCluster(dibs.TTL(lease), patient())
 		}
-		return b.join(b.server.Addr(), dibs.TTL(lease))
+		return b.join(b.server.Addr(), dibs.TTL(lease), patient())
 	}
 	var g log
 	var crews [children]*gang
