@@ -50,8 +50,12 @@ func Sharded() Option { return func(s *Store) { s.sharded = true } }
 // to others. Adapters set it.
 func Prompt() Option { return func(s *Store) { s.shards.one().pump.prompt = true } }
 
-// New returns a Store on a connection. It does no I/O.
+// New returns a Store on a connection. It does no I/O. With a nil conn each call
+// returns dibs.ErrInvalid.
 func New(conn Conn, options ...Option) *Store {
+	if conn == nil {
+		conn = Invalid("the connection is nil")
+	}
 	s := &Store{conn: conn, prefix: "lock:", shards: newShards(conn)}
 	for _, set := range options {
 		if set != nil {

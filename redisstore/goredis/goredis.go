@@ -12,12 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -34,23 +34,32 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 // redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
-// New returns a store on a client. It does no I/O. A redis.Ring is refused by each
-// call: it moves a key to another server when one does not answer, where the lock
-// is free.
+// New returns a store on a client. It does no I/O.
+//
+// The client is a *redis.Client or a *redis.ClusterClient. With any other each call
+// returns dibs.ErrInvalid: what a redis.UniversalClient of another kind does with a key
+// is not known, and a redis.Ring moves a key to another server when one does not
+// answer, where the lock is free.
 func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
-	if _, ok := rdb.(*redis.Ring); ok {
-		return redisstore.New(ring{}, options...)
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		if rdb != nil {
+			return redisstore.New(onServer(rdb), append([]Option{redisstore.Prompt()}, options...)...)
+		}
+	case *redis.ClusterClient:
+		if rdb != nil {
+			return redisstore.New(onCluster(rdb), append([]Option{redisstore.Sharded()}, options...)...)
+		}
 	}
-	single, ok := rdb.(*redis.Client)
-	if !ok {
-		cluster, _ := rdb.(*redis.ClusterClient)
-		c := &conn{rdb: rdb, soon: rdb, cluster: cluster}
-		return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
+	return redisstore.New(redisstore.Invalid(unfit(rdb)), options...)
+}
+
+// unfit says why locks cannot be kept through a client.
+func unfit(rdb redis.UniversalClient) string {
+	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return "the go-redis client is nil"
 	}
-	// The clones share the client's connections. They do not wait for a mute one for
-	// longer than any operation lasts, so that a few such cannot use up the pool.
-	c := &conn{rdb: single.WithTimeout(ioTimeout), soon: single.WithTimeout(soonTimeout), single: single}
-	return redisstore.New(c, append([]Option{redisstore.Prompt()}, options...)...)
+	return fmt.Sprintf("a %T cannot hold locks: use a *redis.Client, of one server or of Sentinel, or a *redis.ClusterClient", rdb)
 }
 
 const (
@@ -60,11 +69,25 @@ const (
 )
 
 type conn struct {
-	rdb  redis.UniversalClient
-	soon redis.UniversalClient // for what has a deadline
+	rdb    sender
+	soon   sender // for what has a deadline
+	client redis.UniversalClient
 
 	single  *redis.Client        // or
 	cluster *redis.ClusterClient // what it is
+}
+
+// onServer returns a Conn that does not wait for a mute connection for longer than any
+// operation lasts, so that a few such cannot use up the pool.
+func onServer(rdb *redis.Client) *conn {
+	return &conn{
+		rdb: bind(rdb, ioTimeout), soon: bind(rdb, soonTimeout),
+		client: rdb.WithTimeout(ioTimeout), single: rdb,
+	}
+}
+
+func onCluster(rdb *redis.ClusterClient) *conn {
+	return &conn{rdb: shown{rdb}, soon: shown{rdb}, client: rdb, cluster: rdb}
 }
 
 // once is a command that go-redis does not send twice: dibs must know whether the
@@ -74,27 +97,6 @@ type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
-
-// ring refuses to work.
-type ring struct{}
-
-var errRing = fmt.Errorf("%w: a redis.Ring cannot hold locks: use a client of one server, Sentinel or Cluster", dibs.ErrInvalid)
-
-func (ring) Do(_ context.Context, _ []redisstore.Cmd, replies []redisstore.Reply) {
-	fill(replies, errRing)
-}
-
-func (ring) Subscribe(ctx context.Context, _ string, _ func(string)) error {
-	<-ctx.Done()
-	return errRing
-}
-
-func (ring) Replicate(_ context.Context, _, _ redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	answered(redisstore.Reply{Err: errRing})
-	return redisstore.Reply{Err: errRing}
-}
-
-func (ring) Masters(context.Context, func(redisstore.Node) error) error { return errRing }
 
 // Do implements redisstore.Conn.
 func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
@@ -111,7 +113,7 @@ func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redissto
 	}
 }
 
-func do(ctx context.Context, rdb redis.UniversalClient, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func do(ctx context.Context, rdb sender, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	if len(cmds) == 1 {
 		cmd := command(ctx, cmds[0])
 		_ = rdb.Process(ctx, cmd) // the command keeps its error
@@ -124,11 +126,17 @@ func do(ctx context.Context, rdb redis.UniversalClient, cmds []redisstore.Cmd, r
 		sent[i] = command(ctx, cmd)
 		_ = pipe.Process(ctx, sent[i]) // only queues
 	}
-	_, _ = pipe.Exec(ctx) // each command keeps its own error
+	_, err := pipe.Exec(ctx) // each command keeps its own error,
 	for i, cmd := range sent {
-		replies[i] = reply(cmd)
+		if replies[i] = reply(cmd); err != nil && unsent(cmd) {
+			replies[i].Err = failure(err)
+		}
 	}
 }
+
+// unsent reports whether a command has no outcome: a hook of the user's has kept it, and
+// told why to the pipeline only. For a reply of nil go-redis has an error.
+func unsent(cmd once) bool { return cmd.Err() == nil && cmd.Val() == nil }
 
 // notice makes a cluster's client look who has which slots, after a node was not
 // reached or has sent us away. By itself go-redis does so once a minute, and until
@@ -199,25 +207,22 @@ func (t told) SetErr(err error) {
 }
 
 // serverOf returns a client of the server that has a key, which reads for long enough.
-func (c *conn) serverOf(ctx context.Context, key string, wait redisstore.Cmd) (*redis.Client, error) {
+func (c *conn) serverOf(ctx context.Context, key string, wait redisstore.Cmd) (sender, error) {
 	ms, err := strconv.Atoi(wait[2])
 	if err != nil {
 		return nil, err
 	}
 	one := c.single
-	switch {
-	case c.cluster != nil:
+	if c.cluster != nil {
 		if one, err = c.cluster.MasterForKey(ctx, key); err != nil {
 			return nil, err
 		}
-	case one == nil:
-		return nil, fmt.Errorf("%w: WithReplicas needs a *redis.Client or *redis.ClusterClient, this is a %T", dibs.ErrInvalid, c.rdb)
 	}
-	return one.WithTimeout(ioTimeout + time.Duration(ms)*time.Millisecond), nil
+	return bind(one, ioTimeout+time.Duration(ms)*time.Millisecond), nil
 }
 
 // idle reports whether a request need not wait for a connection, which could last.
-func (c *conn) idle() bool { return c.soon.PoolStats().IdleConns > 0 }
+func (c *conn) idle() bool { return c.client.PoolStats().IdleConns > 0 }
 
 func fill(replies []redisstore.Reply, err error) {
 	for i := range replies {
@@ -246,7 +251,7 @@ func reply(cmd once) redisstore.Reply {
 
 // Subscribe implements redisstore.Conn.
 func (c *conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
-	sub := c.rdb.Subscribe(ctx, channel)
+	sub := c.client.Subscribe(ctx, channel)
 	defer sub.Close()
 	// A read does not heed ctx.
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
@@ -300,11 +305,11 @@ func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) e
 	return failure(c.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		return visit(node(master, master.Options().Addr))
+		return visit(node(shown{master}, master.Options().Addr))
 	}))
 }
 
-func node(rdb redis.UniversalClient, addr string) redisstore.Node {
+func node(rdb sender, addr string) redisstore.Node {
 	return redisstore.Node{
 		Addr: addr,
 		Do: func(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {

@@ -1,0 +1,41 @@
+package drill
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// WantInvalid checks that a store which was made of something that cannot hold locks
+// says so in each call, at once.
+func WantInvalid(t *testing.T, s dibs.Store, says string) {
+	t.Helper()
+	start := time.Now()
+	locks := dibs.New(s)
+	calls := map[string]error{}
+	_, calls["Lock"] = locks.Mutex("job").Lock(t.Context())
+	_, calls["TryLock"] = locks.RWMutex("job").TryRLock(t.Context())
+	_, calls["Acquire"] = locks.Semaphore("job", 2).Acquire(t.Context(), 1)
+	_, calls["Inspect"] = locks.Inspect(t.Context(), "job")
+	_, calls["List"] = s.List(t.Context(), "*")
+	calls["Extend"] = s.Extend(t.Context(), []dibs.Hold{{Name: "job", Token: "a:1", Client: "a", TTL: time.Second, Weight: 1, Limit: 1}})[0]
+	_, calls["Release"] = s.Release(t.Context(), dibs.Release{Name: "job", Token: "a:1"})
+	calls["Close"] = locks.Close()
+	for call, err := range calls {
+		if call == "Close" {
+			if err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			continue
+		}
+		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: have %v, want ErrInvalid that says %q", call, err, says)
+		}
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v to say so", took)
+	}
+}

@@ -1,0 +1,36 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dibslock/dibs"
+)
+
+// Invalid returns a Conn for a client that cannot hold locks: nil, or of a kind that an
+// adapter does not know. Each call returns a dibs.ErrInvalid that says why.
+func Invalid(why string) Conn { return invalid{fmt.Errorf("%w: %s", dibs.ErrInvalid, why)} }
+
+type invalid struct{ err error }
+
+// Do implements Conn.
+func (c invalid) Do(_ context.Context, _ []Cmd, replies []Reply) {
+	for i := range replies {
+		replies[i] = Reply{Err: c.err}
+	}
+}
+
+// Subscribe implements Conn.
+func (c invalid) Subscribe(ctx context.Context, _ string, _ func(string)) error {
+	<-ctx.Done()
+	return c.err
+}
+
+// Replicate implements Conn.
+func (c invalid) Replicate(_ context.Context, _, _ Cmd, answered func(Reply) bool) Reply {
+	answered(Reply{Err: c.err})
+	return Reply{Err: c.err}
+}
+
+// Masters implements Conn.
+func (c invalid) Masters(context.Context, func(Node) error) error { return c.err }
