@@ -15,6 +15,9 @@ type Opener struct {
 	Single   func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store
 	Sentinel func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store
 	Cluster  func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store
+
+	// Warm is Single with a client that has this many idle connections.
+	Warm func(t testing.TB, addr string, idle int) *redisstore.Store
 }
 
 // Store checks the law of stores, on each set-up. The cases share its servers, and

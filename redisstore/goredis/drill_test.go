@@ -17,6 +17,7 @@ var drills = drill.Opener{
 	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
 		return open(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: addrs}), options)
 	},
+	Warm: warm,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
 		return open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}), options)
 	},
@@ -70,4 +71,28 @@ func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
 func TestClusterRights(t *testing.T) {
 	t.Parallel()
 	drills.ClusterRights(t, "+cluster|slots", "+command")
+}
+
+// warm returns a store on a client with idle connections.
+func warm(t testing.TB, addr string, idle int) *redisstore.Store {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: idle})
+	t.Cleanup(func() { rdb.Close() })
+	for range idle {
+		conn := rdb.Conn()
+		if err := conn.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	return goredis.New(rdb)
+}
+
+func TestStaleConnections(t *testing.T) {
+	t.Parallel()
+	drills.Stale(t)
+}
+
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	drills.Forgotten(t)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/internal/slots"
 	"github.com/gomodule/redigo/redis"
@@ -22,8 +23,16 @@ import (
 //
 // pool returns the pool for one node. It is called once for each, not concurrently,
 // and does no I/O; keep what it returns, to close it in the end, and not before.
+//
+// Without nodes, or with a nil pool, each call returns dibs.ErrInvalid.
 func NewCluster(nodes []string, pool func(addr string) *redis.Pool, options ...Option) *redisstore.Store {
-	c := &cluster{open: pool, nodes: slices.Clone(nodes), seeds: slices.Clone(nodes), pools: make(map[string]*redis.Pool)}
+	switch {
+	case len(nodes) == 0:
+		return redisstore.New(redisstore.Invalid("no node of the cluster is named"), options...)
+	case pool == nil:
+		return redisstore.New(redisstore.Invalid("the function that returns pools is nil"), options...)
+	}
+	c := &cluster{open: pool, nodes: slices.Clone(nodes), seeds: slices.Clone(nodes), pools: make(map[string]*source)}
 	return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
 }
 
@@ -40,7 +49,7 @@ type cluster struct {
 	seeds []string
 
 	mu     sync.Mutex
-	pools  map[string]*redis.Pool
+	pools  map[string]*source
 	nodes  []string      // that are known, and may be asked about the others
 	owners []slots.Range // nil until first needed
 	looked time.Time
@@ -79,7 +88,7 @@ func (c *cluster) send(ctx context.Context, addr string, which []int, cmds []red
 	for i, at := range which {
 		some[i] = cmds[at]
 	}
-	do(ctx, c.pool(addr), some, answers)
+	c.pool(addr).do(ctx, some, answers)
 	for i, at := range which {
 		replies[at] = c.follow(ctx, addr, some[i], answers[i])
 	}
@@ -99,7 +108,7 @@ func (c *cluster) follow(ctx context.Context, from string, cmd redisstore.Cmd, r
 			cmds = []redisstore.Cmd{{"ASKING"}, cmd}
 		}
 		replies := make([]redisstore.Reply, len(cmds))
-		do(ctx, c.pool(to), cmds, replies)
+		c.pool(to).do(ctx, cmds, replies)
 		reply = replies[len(cmds)-1]
 	}
 	c.notice(reply.Err)
@@ -133,7 +142,7 @@ func (c *cluster) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answe
 	}
 	for hop := 0; ; hop++ {
 		to, ask := "", false
-		acks := replicate(ctx, c.pool(addr), cmd, wait, func(r redisstore.Reply) bool {
+		acks := c.pool(addr).replicate(ctx, cmd, wait, func(r redisstore.Reply) bool {
 			c.notice(r.Err)
 			if to, ask = redirect(addr, r.Err); to != "" && !ask && hop < hops {
 				return false
@@ -155,7 +164,7 @@ func (c *cluster) Subscribe(ctx context.Context, channel string, on func(message
 	if err != nil {
 		return err
 	}
-	err = subscribe(ctx, c.pool(addr), channel, on)
+	err = c.pool(addr).subscribe(ctx, channel, on)
 	c.notice(err)
 	return err
 }
@@ -168,7 +177,7 @@ func (c *cluster) Masters(ctx context.Context, visit func(redisstore.Node) error
 	masters, err := c.masters(ctx)
 	for _, addr := range masters {
 		if err == nil {
-			err = visit(node(c.pool(addr), addr))
+			err = visit(c.pool(addr).node(addr))
 		}
 	}
 	return err
@@ -180,15 +189,20 @@ func (c *cluster) Refresh() {
 }
 
 // pool returns the pool of a node.
-func (c *cluster) pool(addr string) *redis.Pool {
+func (c *cluster) pool(addr string) *source {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	pool := c.pools[addr]
-	if pool == nil {
-		pool = c.open(addr)
-		c.pools[addr] = pool
+	known := c.pools[addr]
+	if known == nil {
+		known = &source{Pool: c.open(addr)}
+		if known.Pool == nil {
+			known.Pool = &redis.Pool{Dial: func() (redis.Conn, error) {
+				return nil, fmt.Errorf("%w: the redigo pool of %s is nil", dibs.ErrInvalid, addr)
+			}}
+		}
+		c.pools[addr] = known
 	}
-	return pool
+	return known
 }
 
 // masters returns the nodes that have slots: at least one.
@@ -306,7 +320,7 @@ func (c *cluster) learn(owners []slots.Range, nodes []string) {
 // ask returns who has which slots according to one node, and all nodes that it names.
 func (c *cluster) ask(ctx context.Context, addr string) (owners []slots.Range, nodes []string, err error) {
 	var reply [1]redisstore.Reply
-	do(ctx, c.pool(addr), []redisstore.Cmd{{"CLUSTER", "SLOTS"}}, reply[:])
+	c.pool(addr).do(ctx, []redisstore.Cmd{{"CLUSTER", "SLOTS"}}, reply[:])
 	if reply[0].Err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", addr, reply[0].Err)
 	}

@@ -22,6 +22,7 @@ var drills = drill.Opener{
 		t.Cleanup(func() { p.Close() })
 		return redigo.New(p, options...)
 	},
+	Warm:    warm,
 	Cluster: cluster,
 }
 
@@ -66,4 +67,28 @@ func TestRights(t *testing.T) {
 func TestClusterRights(t *testing.T) {
 	t.Parallel()
 	drills.ClusterRights(t, "+cluster|slots")
+}
+
+// warm returns a store on a pool with idle connections.
+func warm(t testing.TB, addr string, idle int) *redisstore.Store {
+	p := pool(t, addr)
+	p.MaxIdle = idle
+	for range idle {
+		conn := p.Get()
+		if _, err := conn.Do("PING"); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	return redigo.New(p)
+}
+
+func TestStaleConnections(t *testing.T) {
+	t.Parallel()
+	drills.Stale(t)
+}
+
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	drills.Forgotten(t)
 }

@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/redisstore"
@@ -38,12 +37,16 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 // redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
-// New returns a store on a pool. It does no I/O.
+// New returns a store on a pool. It does no I/O. With a nil pool each call returns
+// dibs.ErrInvalid.
 func New(pool *redis.Pool, options ...Option) *redisstore.Store {
+	if pool == nil {
+		return redisstore.New(redisstore.Invalid("the redigo pool is nil"), options...)
+	}
 	if prompt(pool) {
 		options = append([]Option{redisstore.Prompt()}, options...)
 	}
-	return redisstore.New(single{pool}, options...)
+	return redisstore.New(single{&source{Pool: pool}}, options...)
 }
 
 // prompt reports whether the pool is told of deadlines in all that may take time.
@@ -57,85 +60,77 @@ const (
 	nextTry   = 5 * time.Millisecond // for a place in a pool that does not wait
 )
 
-type single struct{ pool *redis.Pool }
+type single struct{ *source }
 
 // Do implements redisstore.Conn. What has a deadline does not wait for a connection.
 func (s single) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	if _, bounded := ctx.Deadline(); bounded && s.pool.IdleCount() == 0 {
+	if _, bounded := ctx.Deadline(); bounded && s.IdleCount() == 0 {
 		fill(replies, redisstore.ErrUnsent)
 		return
 	}
-	do(ctx, s.pool, cmds, replies)
+	s.do(ctx, cmds, replies)
 }
 
 // Replicate implements redisstore.Conn.
 func (s single) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	return replicate(ctx, s.pool, cmd, wait, answered)
+	return s.replicate(ctx, cmd, wait, answered)
 }
 
 // Subscribe implements redisstore.Conn.
 func (s single) Subscribe(ctx context.Context, channel string, on func(message string)) error {
-	return subscribe(ctx, s.pool, channel, on)
+	return s.subscribe(ctx, channel, func(message string) {
+		if message == "" { // other connections may still lead to who was master before
+			s.renew(ctx)
+		}
+		on(message)
+	})
 }
 
 // Masters implements redisstore.Conn.
 func (s single) Masters(_ context.Context, visit func(redisstore.Node) error) error {
-	return visit(node(s.pool, ""))
+	return visit(s.node(""))
 }
 
-func node(pool *redis.Pool, addr string) redisstore.Node {
-	return redisstore.Node{
-		Addr: addr,
-		Do: func(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-			do(ctx, pool, cmds, replies)
-		},
-	}
-}
+func (s *source) node(addr string) redisstore.Node { return redisstore.Node{Addr: addr, Do: s.do} }
 
 // do sends commands on one connection, and then reads their replies.
-func do(ctx context.Context, pool *redis.Pool, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func (s *source) do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	replies = replies[:len(cmds)]
-	conn, err := send(ctx, pool, cmds...)
+	conn, err := s.send(ctx, cmds...)
 	if err != nil {
 		fill(replies, err)
 		return
 	}
-	defer conn.Close()
 	until := limit(ctx)
-	old := false
 	for i := range replies {
-		replies[i] = receive(conn, until)
+		replies[i] = receive(conn.Conn, until)
 		if conn.Err() != nil { // it will not say more than this
 			fill(replies[i:], replies[i].Err)
-			return
+			break
 		}
-		old = old || stale(replies[i].Err)
+		conn.doubt(replies[i].Err)
 	}
-	if old {
-		discard(conn)
-	}
+	s.giveBack(ctx, conn, replies[len(replies)-1].Err)
 }
 
-func replicate(ctx context.Context, pool *redis.Pool, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+func (s *source) replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) (last redisstore.Reply) {
 	ms, err := strconv.Atoi(wait[2])
-	var conn redis.Conn
+	var conn *conn
 	if err == nil {
-		conn, err = send(ctx, pool, cmd, wait)
+		conn, err = s.send(ctx, cmd, wait)
 	}
 	if err != nil {
 		answered(redisstore.Reply{Err: err})
 		return redisstore.Reply{Err: err}
 	}
-	defer conn.Close()
-	first := receive(conn, limit(ctx))
+	defer func() { s.giveBack(ctx, conn, last.Err) }()
+	first := receive(conn.Conn, limit(ctx))
 	answered(first)
 	if conn.Err() != nil {
 		return first
 	}
-	if stale(first.Err) {
-		defer discard(conn)
-	}
-	return receive(conn, time.Now().Add(ioTimeout+time.Duration(ms)*time.Millisecond))
+	conn.doubt(first.Err)
+	return receive(conn.Conn, time.Now().Add(ioTimeout+time.Duration(ms)*time.Millisecond))
 }
 
 // limit is when a call ends that begins now.
@@ -148,8 +143,8 @@ func limit(ctx context.Context) time.Time {
 
 // send puts commands on a connection of the pool, which is the caller's then. redigo
 // sends nothing twice.
-func send(ctx context.Context, pool *redis.Pool, cmds ...redisstore.Cmd) (redis.Conn, error) {
-	conn, err := take(ctx, pool)
+func (s *source) send(ctx context.Context, cmds ...redisstore.Cmd) (*conn, error) {
+	conn, err := s.take(ctx)
 	if err != nil {
 		return nil, failure(err)
 	}
@@ -162,31 +157,10 @@ func send(ctx context.Context, pool *redis.Pool, cmds ...redisstore.Cmd) (redis.
 		err = conn.Flush()
 	}
 	if err != nil {
-		conn.Close()
+		s.giveBack(ctx, conn, err)
 		return nil, failure(err)
 	}
 	return conn, nil
-}
-
-// take gets a connection. Where the pool is full and its user does not wait, it does:
-// a place is free again as soon as an answer has come.
-func take(ctx context.Context, pool *redis.Pool) (redis.Conn, error) {
-	ctx, cancel := context.WithDeadline(ctx, limit(ctx))
-	defer cancel()
-	for {
-		if ctx.Err() != nil { // on a closed pool redigo would panic
-			return nil, ctx.Err()
-		}
-		conn, err := pool.GetContext(ctx)
-		if !errors.Is(err, redis.ErrPoolExhausted) {
-			return conn, err
-		}
-		select {
-		case <-time.After(nextTry):
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
 }
 
 func arguments(cmd redisstore.Cmd) []any {
@@ -219,20 +193,6 @@ func plain(value any) any {
 		}
 	}
 	return value
-}
-
-// stale reports whether a server says that it is not the master any more. Another
-// connection may lead to the one that is.
-func stale(err error) bool {
-	var server redisstore.ServerError
-	return errors.As(err, &server) && strings.Contains(string(server), "READONLY ") // a script may put words before it
-}
-
-// discard breaks a connection, so that its pool does not keep it.
-func discard(conn redis.Conn) {
-	past, cancel := context.WithDeadline(context.Background(), time.Time{})
-	defer cancel()
-	_, _ = redis.ReceiveContext(conn, past)
 }
 
 func fill(replies []redisstore.Reply, err error) {

@@ -6,14 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/redisstore/internal/links"
 	"github.com/gomodule/redigo/redis"
 )
 
 // subscribe listens on a connection that the pool dials but does not count: one that
 // listens for ever would be missing there, and to give it back redigo reads until the
 // server has said that it listens no more, which a mute one never does.
-func subscribe(ctx context.Context, pool *redis.Pool, channel string, on func(message string)) error {
-	conn, err := dial(ctx, pool)
+func (s *source) subscribe(ctx context.Context, channel string, on func(message string)) error {
+	conn, err := dial(ctx, s.Pool)
 	if err != nil {
 		return failure(err)
 	}
@@ -33,6 +34,9 @@ func subscribe(ctx context.Context, pool *redis.Pool, channel string, on func(me
 	err = listen(sub, on)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if links.Broken(err) {
+		s.sweep(ctx)
 	}
 	return failure(err)
 }

@@ -1,6 +1,8 @@
 package rueidis_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ var drills = drill.Opener{
 			o.Sentinel.TopologyRefreshInterval = 100 * time.Millisecond // see the package
 		}), options...)
 	},
+	Warm: warm,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
 		return dibsrueidis.New(dial(t, addrs[0], func(o *rueidis.ClientOption) { o.InitAddress = addrs }), options...)
 	},
@@ -67,4 +70,33 @@ func TestRights(t *testing.T) {
 func TestClusterRights(t *testing.T) {
 	t.Parallel()
 	drills.ClusterRights(t, "+cluster|slots", "+hello", "+client|tracking")
+}
+
+// warm returns a store on a client with idle connections of the kind that dibs uses.
+func warm(t testing.TB, addr string, idle int) *redisstore.Store {
+	client := dial(t, addr)
+	// With a deadline, and not by Dedicate: else rueidis listens from then on, and sees
+	// an end.
+	ctx, cancel := context.WithTimeout(t.Context(), drill.Generous)
+	defer cancel()
+	var busy sync.WaitGroup
+	for range idle {
+		busy.Go(func() {
+			if err := client.Do(ctx, client.B().Blpop().Key("nobody's").Timeout(0.5).Build()).Error(); !rueidis.IsRedisNil(err) {
+				t.Error(err)
+			}
+		})
+	}
+	busy.Wait()
+	return dibsrueidis.New(client)
+}
+
+func TestStaleConnections(t *testing.T) {
+	t.Parallel()
+	drills.Stale(t)
+}
+
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	drills.Forgotten(t)
 }

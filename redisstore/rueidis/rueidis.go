@@ -25,12 +25,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/internal/links"
 	"github.com/redis/rueidis"
 )
 
@@ -46,8 +48,12 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 // redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
-// New returns a store on a client. It does no I/O.
+// New returns a store on a client. It does no I/O. With a nil client each call returns
+// dibs.ErrInvalid.
 func New(client rueidis.Client, options ...Option) *redisstore.Store {
+	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return redisstore.New(redisstore.Invalid("the rueidis client is nil"), options...)
+	}
 	c := &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
 	own := redisstore.Prompt()
 	if c.sharded {
@@ -79,7 +85,11 @@ func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.
 	ctx = c.bound(ctx)
 	if len(cmds) == 1 {
 		one := command(client.B(), cmds[0])
-		replies[0] = c.reply(c.newer.Load().of(client, one).Do(ctx, one))
+		result := c.newer.Load().of(client, one).Do(ctx, one)
+		if links.Broken(result.NonRedisError()) {
+			c.sweep(ctx, client, cmds[0])
+		}
+		replies[0] = c.reply(result)
 		return
 	}
 	if c.sharded { // DoMulti panics where a slot on its way makes it ask another node
@@ -94,18 +104,52 @@ func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.
 	for i, cmd := range cmds {
 		batch[i] = command(client.B(), cmd)
 	}
-	for i, result := range client.DoMulti(ctx, batch...) {
+	results := client.DoMulti(ctx, batch...)
+	if links.Broken(results[0].NonRedisError()) {
+		c.sweep(ctx, client, cmds[0])
+	}
+	for i, result := range results {
 		replies[i] = c.reply(result)
 	}
 }
 
-// bound returns a context that ends soon after the deadline of a call, or in the usual time.
+// sweep closes connections that ended while they were idle, which rueidis does not
+// notice, until one answers. A proxy or a server that restarts ends all of them, and the
+// caller, who asks again, has no time to meet each.
+func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisstore.Cmd) {
+	for ctx.Err() == nil {
+		one := probe(client.B(), cmd)
+		if !links.Broken(c.newer.Load().of(client, one).Do(ctx, one).NonRedisError()) {
+			return
+		}
+	}
+}
+
+// probe is a command without effect that takes the way of another one.
+func probe(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
+	if key, ok := keyOf(cmd); ok {
+		return b.Arbitrary("EXISTS").Keys(key).Blocking()
+	}
+	return b.Arbitrary("PING").Blocking()
+}
+
+// bound returns a context that ends soon after the deadline of a call, or in the usual
+// time, and has the call's values.
 func (c *conn) bound(ctx context.Context) context.Context {
 	if at, ok := ctx.Deadline(); ok {
-		return c.given.by(at)
+		return valued{c.given.by(at), ctx}
 	}
-	return c.usual.by(time.Now().Add(ioTimeout))
+	return valued{c.usual.by(time.Now().Add(ioTimeout)), ctx}
 }
+
+// valued is a context with the values of another one.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+// Value implements context.Context.
+func (v valued) Value(key any) any { return v.values.Value(key) }
 
 // A bound is a context for all calls that end at about the same time: rueidis looks at
 // Deadline or at Done, depending on what its connection has been through, and a timer
@@ -134,11 +178,23 @@ func (b *bound) by(at time.Time) context.Context {
 // where a server says CROSSSLOT. It calls the command a blocking one: see the package.
 // rueidis repeats none that it has not built itself as one that only reads.
 func command(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
-	const keys = 3
-	if scripted := cmd[0] == "EVALSHA" || cmd[0] == "EVAL"; !scripted || len(cmd) <= keys || cmd[keys-1] == "0" {
+	key, ok := keyOf(cmd)
+	if !ok {
 		return b.Arbitrary(cmd...).Blocking()
 	}
-	return b.Arbitrary(cmd[:keys]...).Keys(cmd[keys]).Args(cmd[keys+1:]...).Blocking()
+	return b.Arbitrary(cmd[:keys]...).Keys(key).Args(cmd[keys+1:]...).Blocking()
+}
+
+// keys is where those of a script begin in its call.
+const keys = 3
+
+// keyOf returns the first key of a script.
+func keyOf(cmd redisstore.Cmd) (key string, ok bool) {
+	scripted := cmd[0] == "EVALSHA" || cmd[0] == "EVAL"
+	if !scripted || len(cmd) <= keys || cmd[keys-1] == "0" {
+		return "", false
+	}
+	return cmd[keys], true
 }
 
 // Replicate implements redisstore.Conn.
@@ -161,8 +217,11 @@ func (c *conn) ask(ctx context.Context, line rueidis.DedicatedClient, cmd rediss
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	result := line.Do(ctx, command(line.B(), cmd))
-	if result.NonRedisError() != nil {
+	if err := result.NonRedisError(); err != nil {
 		line.Close()
+		if links.Broken(err) {
+			c.sweep(ctx, c.client, cmd)
+		}
 	}
 	return c.reply(result)
 }

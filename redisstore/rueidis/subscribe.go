@@ -44,6 +44,7 @@ func (c *conn) listen(ctx context.Context, channel string, e *ear) error {
 		select {
 		case <-tick.C:
 		case err := <-gone:
+			c.sweep(c.bound(ctx), c.client, redisstore.Cmd{"PING"})
 			return c.lost(err)
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -1,0 +1,112 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// Stale ends all connections of a client that has many idle ones, at once, as a proxy or
+// a server does that restarts: with them all, and with those that listen or without. No
+// lease is lost, and what is locked and given back right after is, without an error.
+func (o Opener) Stale(t *testing.T) {
+	for _, c := range []struct {
+		idle int
+		ttl  time.Duration
+	}{
+		{10, 2 * time.Second}, {30, 2 * time.Second}, {60, 2 * time.Second}, {60, 5 * time.Second},
+	} {
+		for _, listens := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d idle, TTL %v, listens %v", c.idle, c.ttl, listens), func(t *testing.T) {
+				t.Parallel()
+				o.stale(t, c.idle, c.ttl, listens)
+			})
+		}
+	}
+}
+
+func (o Opener) stale(t *testing.T, idle int, ttl time.Duration, listens bool) {
+	server := redistest.Start(t)
+	if !listens { // so that the end of a subscription tells nothing
+		server.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
+	}
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := dibs.New(o.Warm(t, proxy.Addr(), idle), dibs.TTL(ttl))
+	t.Cleanup(func() { client.Close() })
+	held := []*dibs.Lease{Lock(t, client, "held 0"), Lock(t, client, "held 1"), Lock(t, client, "held 2")}
+	proxy.Reset()
+	for i := range 5 {
+		start := time.Now()
+		Unlock(t, Lock(t, client, fmt.Sprint("after ", i)))
+		if i == 0 {
+			t.Logf("FIGURE lock and unlock after the reset took %v", time.Since(start))
+		}
+	}
+	proxy.Reset()
+	Unlock(t, held[0]) // the first to use a connection after a reset
+	select {
+	case <-time.After(2 * ttl):
+	case <-held[1].Context().Done():
+	case <-held[2].Context().Done():
+	}
+	for _, l := range held[1:] {
+		if err := l.Err(); err != nil {
+			t.Errorf("%s: %v", l.Name(), err)
+		}
+		Unlock(t, l)
+	}
+}
+
+// Forgotten restarts a server without its data, and checks that the holder is told about
+// as soon as one whose client, made for tests, has no connection that it could waste its
+// time with.
+func (o Opener) Forgotten(t *testing.T) {
+	const slower = 500 * time.Millisecond
+	for _, idle := range []int{10, 30, 60} {
+		t.Run(fmt.Sprint(idle), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			plain := redistest.Dial(server.Addr())
+			t.Cleanup(plain.Close)
+			has, control := tells(t, o.Warm(t, server.Addr(), idle), "ours"), tells(t, redisstore.New(plain), "control")
+			Eventually(t, "both listen", func() bool {
+				channels, _ := server.MustCmd(t, "PUBSUB", "CHANNELS").([]any)
+				return len(channels) == 2
+			})
+			if err := server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			told := func(ended <-chan time.Time) time.Duration {
+				select {
+				case at := <-ended:
+					return at.Sub(start)
+				case <-time.After(Generous):
+					t.Fatal("the holder is not told")
+					return 0
+				}
+			}
+			have, want := told(has), told(control)
+			t.Logf("FIGURE told %v after the restart, the control %v", have, want)
+			if have > want+slower {
+				t.Errorf("told after %v, the control after %v", have, want)
+			}
+		})
+	}
+}
+
+// tells locks a name, and returns when its holder was told that the lock is gone.
+func tells(t *testing.T, s dibs.Store, name string) <-chan time.Time {
+	t.Helper()
+	client := dibs.New(s, dibs.TTL(time.Minute))
+	t.Cleanup(func() { client.Close() })
+	at := make(chan time.Time, 1)
+	l := Lock(t, client, name)
+	context.AfterFunc(l.Context(), func() { at <- time.Now() })
+	return at
+}
