@@ -22,7 +22,7 @@ var drills = drill.Opener{
 		t.Cleanup(func() { p.Close() })
 		return redigo.New(p, options...)
 	},
-	Warm:    warm,
+	Warm:    idling,
 	Cluster: cluster,
 }
 
@@ -69,8 +69,8 @@ func TestClusterRights(t *testing.T) {
 	drills.ClusterRights(t, "+cluster|slots")
 }
 
-// warm returns a store on a pool with idle connections.
-func warm(t testing.TB, addr string, idle int) *redisstore.Store {
+// idling returns a store on a pool with idle connections.
+func idling(t testing.TB, addr string, idle int) *redisstore.Store {
 	p := pool(t, addr)
 	p.MaxIdle = idle
 	for range idle {

@@ -22,7 +22,7 @@ var drills = drill.Opener{
 			o.Sentinel.TopologyRefreshInterval = 100 * time.Millisecond // see the package
 		}), options...)
 	},
-	Warm: warm,
+	Warm: idling,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
 		return dibsrueidis.New(dial(t, addrs[0], func(o *rueidis.ClientOption) { o.InitAddress = addrs }), options...)
 	},
@@ -72,8 +72,8 @@ func TestClusterRights(t *testing.T) {
 	drills.ClusterRights(t, "+cluster|slots", "+hello", "+client|tracking")
 }
 
-// warm returns a store on a client with idle connections of the kind that dibs uses.
-func warm(t testing.TB, addr string, idle int) *redisstore.Store {
+// idling returns a store on a client with idle connections of the kind that dibs uses.
+func idling(t testing.TB, addr string, idle int) *redisstore.Store {
 	client := dial(t, addr)
 	// With a deadline, and not by Dedicate: else rueidis listens from then on, and sees
 	// an end.
