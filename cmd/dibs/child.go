@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 )
@@ -54,36 +53,10 @@ func set(env []string, name string) bool {
 	return false
 }
 
-// A child is the command as it runs, in the process group of its guard.
+// A child is the command as it runs, a child of its guard, and leads a process group.
 type child struct {
-	pid     int
-	group   int
-	changes chan syscall.WaitStatus // it was stopped, or has ended: then it is the last one
-}
-
-// start runs a command in a process group, in the foreground of the terminal if there is
-// one that is nobody else's.
-func start(c command, group int, t *tty) (*child, error) {
-	sys := attributes()
-	sys.Setpgid, sys.Pgid = true, group
-	if t != nil && !t.shared() {
-		sys.Foreground, sys.Ctty = true, t.fd()
-	}
-	type result struct {
-		pid int
-		err error
-	}
-	started, changes := make(chan result), make(chan syscall.WaitStatus)
-	go func() {
-		runtime.LockOSThread() // the kernel takes this thread for the parent: see attributes
-		pid, err := spawn(c, sys)
-		started <- result{pid, err}
-		if err == nil {
-			await(pid, changes)
-		}
-	}()
-	r := <-started
-	return &child{pid: r.pid, group: group, changes: changes}, r.err
+	tree
+	all bool // that descends from it is to end
 }
 
 // spawn runs a command, and what is neither a program nor says which interpreter it is
@@ -103,31 +76,18 @@ func spawn(c command, sys *syscall.SysProcAttr) (int, error) {
 	return 0, exitWith(exitCannotRun, &os.PathError{Op: "run", Path: c.path, Err: err})
 }
 
-// await tells what becomes of a child, until it has ended.
-func await(pid int, changes chan<- syscall.WaitStatus) {
+// orphaned waits for a command whose guard is dead: this process is its parent then, if the
+// system lets it be that.
+func orphaned(pid int) syscall.WaitStatus {
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		changes <- status
-		if err != nil || !status.Stopped() {
-			return
-		}
-	}
-}
-
-// signal tells the child and all that it has started.
-func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.group, s) } // or it is gone
-
-// gone reports whether nothing of the child's group is left, which its guard has left
-// before. Orphans are children of the
-// first process of a container, which may be this one.
-func (c *child) gone() bool {
-	for {
-		if pid, err := syscall.Wait4(-c.group, nil, syscall.WNOHANG, nil); err != nil || pid <= 0 {
-			return !working(c.group)
+		_, err := syscall.Wait4(pid, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return syscall.WaitStatus(syscall.SIGKILL)
+		default:
+			return status
 		}
 	}
 }

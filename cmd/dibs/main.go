@@ -3,11 +3,12 @@ package main
 
 import (
 	"os"
+	"syscall"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == guardVerb {
-		os.Exit(guard(os.Args[2:], os.Stdin, os.Stdout))
+		syscall.Exit(guard(os.Args[2:])) // at once, and with all its files
 	}
 	a := &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,

@@ -526,18 +526,32 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// A guard that was killed is replaced, long before the lock is renewed.
+// A guard that is killed takes all with it, and dibs says so: nobody could end the command
+// if dibs were killed next.
 func TestGuardIsKilled(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := begin(t, s.URL(), "run", "--ttl", "1h", "job", "--", "sh", "-c", family)
-	pids := p.pids()
-	first := guardOf(t, p, "")
-	n, _ := strconv.Atoi(first)
-	syscall.Kill(n, syscall.SIGKILL)
-	eventually(t, "another guard", func() bool { return guardOf(t, p, first) != "" })
-	p.Process.Kill()
-	eventually(t, "all dead", func() bool { return !anyAlive(pids) })
+	onEachStore(t, func(t *testing.T, s *place) {
+		for how, argv := range map[string][]string{"family": {"sh", "-c", stubborn}, "session": {"setsid", "-w", "sh", "-c", stubborn}} {
+			p := begin(t, s.URL(), append([]string{"run", "--ttl", "1h", how, "--"}, argv...)...)
+			pids := p.pids()
+			syscall.Kill(pidOf(t, guardOf(t, p, "")), syscall.SIGKILL)
+			p.wantCode(exitLost)
+			if anyAlive(pids) {
+				t.Error("alive after dibs has ended")
+			}
+			if s.held(how) || !strings.Contains(p.stderr.String(), "guard was killed") {
+				t.Errorf("the lock is kept, or stderr says only %q", &p.stderr)
+			}
+		}
+	})
+}
+
+func pidOf(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil || n <= 1 {
+		t.Fatalf("%q is no process: %v", text, err)
+	}
+	return n
 }
 
 // guardOf returns the process id of a program's guard, if it is another one than that.
@@ -716,11 +730,11 @@ func TestGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", `echo "pids $$"; sleep 3; exit 5`)
-	p.pids()
-	group, _ := strconv.Atoi(guardOf(t, p, ""))
-	syscall.Kill(-group, syscall.SIGSTOP)
+	command, guard := pidOf(t, p.pids()[0]), pidOf(t, guardOf(t, p, ""))
+	syscall.Kill(-command, syscall.SIGSTOP)
+	syscall.Kill(guard, syscall.SIGSTOP)
 	time.Sleep(1500 * time.Millisecond) // longer than the TTL
-	syscall.Kill(-group, syscall.SIGCONT)
+	syscall.Kill(-command, syscall.SIGCONT)
 	p.wantCode(5)
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -11,8 +13,8 @@ import (
 )
 
 // The rules of a command that runs under a lock: the lock is given back when nothing of
-// its process group is left, and if the lock is about to be lost, nothing is left by
-// then.
+// its process group is left, and if the lock is about to be lost, nothing that descends from
+// it is left by then.
 type rules struct {
 	killAfter time.Duration // from being asked to end to being killed
 	onLost    loss
@@ -35,32 +37,52 @@ type running struct {
 	status syscall.WaitStatus
 	ended  time.Time // when the child had, zero: it runs
 	told   bool      // that something was left running
+
+	answers <-chan string // of the guard
+	changes chan syscall.WaitStatus
 }
 
 // supervise runs a command while the lease lasts, and returns when nothing of it is left.
 // err says why the command was asked to end, if it was.
 func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err error) {
-	guard, err := c.guard.ready()
-	if err != nil {
-		return 0, err
-	}
-	if !r.onLost.warn {
-		guard.extend(lease.Deadline())
-	}
 	t := foreground()
 	if t != nil {
-		defer t.close(guard.group) // also if the command cannot be started: it may have had it
+		defer t.close() // also if the command cannot be started: it may have had it
 	}
-	child, err := start(c, guard.group, t)
+	guard, child, err := c.start(t != nil && !t.shared(), lease, r)
 	if err != nil {
 		return 0, err
 	}
+	if t != nil {
+		t.lent = child.pid
+	}
 	s := &running{app: a, rules: r, lease: lease, child: child, guard: guard, tty: t, begun: time.Now()}
+	s.answers = guard.answers
 	if a.json {
 		a.event(event{Event: "started", Name: lease.Name(), PID: child.pid})
 	}
 	s.loop()
+	guard.end() // what is left now is on its own, whatever becomes of the lease
 	return codeOfStatus(s.status), s.reason
+}
+
+// start starts a command under a guard, which knows the deadline of the lease before. A guard
+// that was killed meanwhile is replaced by another one, a few times.
+func (c command) start(terminal bool, lease *dibs.Lease, r rules) (*guardian, *child, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		guard, err := c.guard.ready()
+		if err != nil {
+			return nil, nil, err
+		}
+		if !r.onLost.warn {
+			guard.extend(lease.Deadline())
+		}
+		child, err := guard.start(c, terminal)
+		if !errors.Is(err, errNotStarted) || try == tries {
+			return guard, child, err
+		}
+	}
 }
 
 func (r *running) loop() {
@@ -68,14 +90,22 @@ func (r *running) loop() {
 	ticks := time.NewTicker(min(max(r.ttl/20, least), most))
 	defer ticks.Stop()
 	lost := r.lease.Context().Done()
-	for r.ended.IsZero() || !r.child.gone() {
+	for r.ended.IsZero() || !r.child.gone(r.child.all) {
 		r.check()
 		select {
 		case s := <-r.caught:
 			r.pass(s)
-		case status := <-r.child.changes:
+		case answer, alive := <-r.answers:
+			if !alive {
+				r.unguarded()
+				continue
+			}
+			if n, err := strconv.Atoi(strings.TrimPrefix(answer, "changed ")); err == nil {
+				r.changed(syscall.WaitStatus(n))
+				ticks.Reset(least) // look for what it has left behind
+			}
+		case status := <-r.changes:
 			r.changed(status)
-			ticks.Reset(least) // look for what it has left behind
 		case <-lost:
 			lost = nil
 		case <-ticks.C:
@@ -95,7 +125,23 @@ func (r *running) changed(status syscall.WaitStatus) {
 	if r.reason == nil && status.Signaled() && status.Signal() == syscall.SIGKILL && r.guard.over() {
 		r.stop(errGuard, r.ended)
 	}
-	r.guard.leave() // or there would always be something left
+}
+
+// unguarded ends a command whose guard is dead: nobody could end it if dibs were killed, too.
+// What it has started belongs to this process now, and so is found from here.
+func (r *running) unguarded() {
+	r.answers = nil
+	r.child.root, r.child.apart = os.Getpid(), r.guard.apart
+	if r.ended.IsZero() {
+		r.changes = make(chan syscall.WaitStatus, 1)
+		go func() {
+			<-r.guard.reaped
+			r.changes <- orphaned(r.child.pid)
+		}()
+	}
+	if r.reason == nil {
+		r.stop(errUnguarded, time.Now())
+	}
 }
 
 // lend gives the foreground to a command that was stopped because it wants the terminal
@@ -104,7 +150,7 @@ func (r *running) lend(s syscall.Signal) bool {
 	if s != syscall.SIGTTIN && s != syscall.SIGTTOU || r.tty == nil || !r.tty.has(r.tty.own) {
 		return false
 	}
-	r.tty.give(r.child.group)
+	r.tty.give(r.child.pid)
 	r.child.signal(syscall.SIGCONT)
 	return true
 }
@@ -115,7 +161,7 @@ func (r *running) suspend() {
 	if r.tty == nil {
 		return
 	}
-	lent := r.tty.has(r.child.group)
+	lent := r.tty.has(r.child.pid)
 	if lent {
 		r.tty.give(r.tty.own)
 	}
@@ -123,7 +169,7 @@ func (r *running) suspend() {
 	r.continued()
 	// In the foreground or not.
 	if lent && r.tty.has(r.tty.own) {
-		r.tty.give(r.child.group)
+		r.tty.give(r.child.pid)
 	}
 	r.child.signal(syscall.SIGCONT)
 }
@@ -159,7 +205,6 @@ func (r *running) check() {
 	const patient = time.Second
 	deadline, now := r.lease.Deadline(), time.Now()
 	lost := r.lease.Err()
-	r.guard.keep()
 	if !r.onLost.warn {
 		r.guard.extend(deadline)
 	}
@@ -167,12 +212,12 @@ func (r *running) check() {
 	case r.ended.IsZero() || r.told || now.Sub(r.ended) < patient:
 	default:
 		r.told = true
-		r.say("the command has ended, and left something running in its process group %d: waiting for that", r.child.group)
+		r.say("the command has ended, and left something running in its process group %d: waiting for that", r.child.pid)
 	}
 	switch {
 	case r.reason != nil && (r.killAt.IsZero() || now.Before(r.killAt)):
 	case r.reason != nil:
-		r.child.signal(syscall.SIGKILL)
+		r.child.kill()
 	case lost != nil:
 		r.stop(lost, lastMoment(lost, now, r.killAfter))
 	case r.maxHold > 0 && now.Sub(r.begun) >= r.maxHold:
@@ -185,6 +230,8 @@ func (r *running) check() {
 // errGuard is for a machine that gives dibs so little time that it has renewed the lock,
 // and could not tell the guard.
 var errGuard = fmt.Errorf("%w: the guard was not told in time of a renewal: with so short a TTL, or so busy a machine, take a longer --ttl", dibs.ErrLost)
+
+var errUnguarded = fmt.Errorf("%w: the guard was killed", dibs.ErrLost)
 
 var errMaxHold = errors.New("--max-hold is over")
 
@@ -209,13 +256,13 @@ func (r *running) stop(reason error, killAt time.Time) {
 	if r.onLost.warn && !overTime {
 		return
 	}
-	r.killAt = killAt
+	r.killAt, r.child.all = killAt, true
 	if overTime {
-		r.child.signal(syscall.SIGTERM)
+		r.child.signalAll(syscall.SIGTERM)
 	} else {
-		r.child.signal(r.onLost.signal)
+		r.child.signalAll(r.onLost.signal)
 	}
-	r.child.signal(syscall.SIGCONT) // who is stopped cannot end
+	r.child.signalAll(syscall.SIGCONT) // who is stopped cannot end
 	r.check()
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 type tty struct {
 	file *os.File
 	own  int // process group
+	lent int // that of the command
 }
 
 // foreground returns the terminal, or nil if dibs is not in its foreground.
@@ -49,9 +51,10 @@ func (t *tty) give(group int) {
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) // or the terminal is gone
 }
 
-// close takes the foreground back if the command, which is gone, still has it.
-func (t *tty) close(group int) {
-	if t.has(group) {
+// close takes the foreground back if those who have it are gone.
+func (t *tty) close() {
+	now, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
+	if err == nil && now != t.own && (now == t.lent || errors.Is(syscall.Kill(-now, 0), syscall.ESRCH)) {
 		t.give(t.own)
 	}
 	t.file.Close()

@@ -1,0 +1,246 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/redistest"
+)
+
+// work is what each of these runs, in a process group, a session or a terminal of its own. The
+// script is in $WORK.
+var escapes = map[string][]string{
+	"timeout":            {"timeout", "1000", "sh", "-c", `eval "$WORK"`},
+	"timeout in a shell": {"sh", "-c", `timeout 1000 sh -c 'eval "$WORK"'; true`},
+	"setsid":             {"setsid", "-w", "sh", "-c", `eval "$WORK"`},
+	"setsid in a shell":  {"sh", "-c", `setsid -w sh -c 'eval "$WORK"'; true`},
+	"job control":        {"bash", "-c", `set -m; sh -c 'eval "$WORK"' & wait`},
+	"interactive":        {"bash", "--norc", "-ic", `sh -c 'eval "$WORK"' & wait`},
+	"script":             {"script", "-qec", `sh -c 'eval "$WORK"'`, "/dev/null"},
+	"nested":             {"dibs", "run", "--ttl", "20s", "inner", "--", "setsid", "-w", "sh", "-c", `eval "$WORK"`},
+}
+
+// escaping begins a run of one of them.
+func escaping(t *testing.T, url, how, work string, flags ...string) (p *program, pids []string) {
+	t.Helper()
+	argv := escapes[how]
+	if _, err := exec.LookPath(argv[0]); err != nil && argv[0] != "dibs" {
+		t.Skip(err)
+	}
+	p = prepare(t, url, append(append(append([]string{"run"}, flags...), "job", "--"), argv...)...)
+	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.Env = append(p.Env, "WORK="+work)
+	p.begin()
+	return p, p.pids()
+}
+
+// onEachEscape runs a test with each of them, and for each on a Redis and a file.
+func onEachEscape(t *testing.T, test func(t *testing.T, s *place, how string)) {
+	t.Helper()
+	t.Parallel()
+	for how := range escapes {
+		t.Run(how, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, s *place) { test(t, s, how) })
+		})
+	}
+}
+
+// wantNobody checks that nothing of the work is alive when the next one has the lock.
+func (s *place) wantNobody(pids []string) {
+	s.t.Helper()
+	next := begin(s.t, s.URL(), "run", "job", "--", "sh", "-c", `for p; do read -r line </proc/$p/stat && echo "$line"; done 2>/dev/null; exit 0`, "sh")
+	next.Args = append(next.Args, pids...)
+	next.wantCode(0)
+	for _, pid := range pids {
+		if alive(pid) {
+			s.t.Errorf("process %s of the command is alive when the next one has had the lock", pid)
+		}
+	}
+}
+
+// A signal reaches what has left the process group, and the lock is kept until that has ended.
+func TestEscapeIsSignalled(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *place, how string) {
+		p, pids := escaping(t, s.URL(), how, family)
+		p.Process.Signal(syscall.SIGTERM)
+		p.code()
+		if anyAlive(pids) {
+			t.Error("alive after dibs has ended")
+		}
+		if s.held("job") {
+			t.Error("the lock is kept")
+		}
+	})
+}
+
+// What has left the process group and takes its time to end is waited for, as all else is.
+func TestEscapeIsWaitedFor(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *place, how string) {
+		gate := filepath.Join(t.TempDir(), "gate")
+		asked := gate + ".asked"
+		p, pids := escaping(t, s.URL(), how, fmt.Sprintf(`trap '' HUP; trap ': >%s' TERM; echo "pids $$"; until [ -e %s ]; do sleep 0.02; done`, asked, gate))
+		p.Process.Signal(syscall.SIGTERM)
+		eventually(t, "asked", func() bool { _, err := os.Stat(asked); return err == nil })
+		time.Sleep(300 * time.Millisecond) // in which dibs must do nothing
+		if !anyAlive(pids) || !s.held("job") {
+			t.Error("it is dead, or its lock is free")
+		}
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.code()
+		if anyAlive(pids) {
+			t.Error("alive after dibs has ended")
+		}
+	})
+}
+
+// Who kills dibs kills what has left the process group, long before the lock is free.
+func TestEscapeOfAKilledWrapper(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *place, how string) {
+		p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "20s")
+		p.Process.Kill()
+		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
+	})
+}
+
+// A wrapper that is stopped: all is dead before the next one enters.
+func TestEscapeOfAStoppedWrapper(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *place, how string) {
+		p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "1s")
+		p.Process.Signal(syscall.SIGSTOP)
+		s.wantNobody(pids)
+		p.Process.Signal(syscall.SIGCONT)
+		p.wantCode(exitLost)
+	})
+}
+
+// A lock that is taken away: all is dead when dibs has ended.
+func TestEscapeFromALoss(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *place, how string) {
+		p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "200ms")
+		held := s.state("job").Holders[0]
+		if broken, err := s.store.Break(t.Context(), "job", held.Fence); err != nil || !broken && !s.deleted() {
+			t.Fatalf("break: %v, %v", broken, err)
+		}
+		p.wantCode(exitLost)
+		if anyAlive(pids) {
+			t.Error("alive after dibs has ended")
+		}
+	})
+}
+
+// deleted deletes the lock of a Redis that was not told of its fence.
+func (s *place) deleted() bool {
+	err := exec.Command("redis-cli", "-u", s.url, "del", "lock:job").Run()
+	return err == nil
+}
+
+// A store that is away: all is dead before the lease is over.
+func TestEscapeFromALostStore(t *testing.T) {
+	t.Parallel()
+	for how := range escapes {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "500ms")
+			s.Kill()
+			p.wantCode(exitLost)
+			if anyAlive(pids) {
+				t.Error("alive after dibs has ended")
+			}
+		})
+	}
+}
+
+// --max-hold ends what has left the process group.
+func TestEscapeFromMaxHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for how := range escapes {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			p, pids := escaping(t, s.URL()+"/3", how, stubborn, "--prefix", how, "--max-hold", "2s", "--kill-after", "100ms")
+			p.wantCode(exitMaxHold)
+			if anyAlive(pids) {
+				t.Error("alive after dibs has ended")
+			}
+		})
+	}
+}
+
+// Processes that go from session to session, each started by the one before, which ends at
+// once, do not outrun the guard.
+func TestEscapeOfARunner(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *place) {
+		gate := filepath.Join(t.TempDir(), "gate") // without it the runner ends
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := prepare(t, s.URL(), "run", "--ttl", "20s", "job", "--", "sh", "-c", `for i in 1 2 3; do sh -c "$RUN" "$GATE" & done; sleep 0.3; echo ready; sleep 1000`)
+		p.Env = append(p.Env, "GATE="+gate, `RUN=[ -e "$GATE" ] && setsid sh -c "$RUN" "$GATE" >/dev/null 2>&1 &`)
+		p.begin()
+		p.says("ready")
+		if !mentioned(t, gate) {
+			eventually(t, "it runs", func() bool { return mentioned(t, gate) })
+		}
+		p.Process.Kill()
+		eventually(t, "nothing runs", func() bool {
+			for range 20 { // it may be overlooked while it starts the next one
+				if mentioned(t, gate) {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}
+
+// What a command has left behind as a daemon lives on after a normal end, as ever, and dies
+// with a command that dibs has to end.
+func TestDaemon(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *place) {
+		const daemon = `(setsid sleep 1000 >/dev/null 2>&1 & echo "pids $!"); sleep 0.2; `
+		p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", daemon+`exit 4`)
+		pids := p.pids()
+		p.wantCode(4)
+		if !anyAlive(pids) || s.held("job") {
+			t.Error("the daemon is dead, or the lock is kept for it")
+		}
+		p = begin(t, s.URL(), "run", "--ttl", "20s", "job", "--", "sh", "-c", daemon+`echo ready; sleep 1000`)
+		pids = p.pids()
+		p.says("ready")
+		p.Process.Kill()
+		eventually(t, "the daemon is dead", func() bool { return !anyAlive(pids) })
+	})
+}
+
+// What was a child of the process before that became dibs is none of the command's.
+func TestInheritedChild(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := prepare(t, s.URL(), "-c", `sleep 1000 & echo "other $!"; exec dibs run --ttl 1s job -- setsid -w sh -c 'sleep 1000 & echo "pids $$ $!"; wait'`)
+	p.Path, p.Args[0] = "/bin/sh", "sh"
+	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.begin()
+	other := strings.Fields(p.says("other"))[0]
+	pids := p.pids()
+	guard := pidOf(t, guardOf(t, p, ""))
+	syscall.Kill(guard, syscall.SIGKILL) // so that dibs has to find all by itself
+	p.wantCode(exitLost)
+	if anyAlive(pids) {
+		t.Error("alive after dibs has ended")
+	}
+	if !alive(other) {
+		t.Error("a process is dead that was not of the command")
+	}
+	syscall.Kill(pidOf(t, other), syscall.SIGKILL)
+}
