@@ -189,9 +189,9 @@ func (e signalError) Error() string { return "signal: " + e.Signal.String() }
 func (a *app) patient() (ctx context.Context, stop func() error) {
 	const moment = 100 * time.Millisecond
 	ctx, cancel := context.WithCancelCause(context.Background())
-	over, done := make(chan struct{}), make(chan error, 1)
+	over, done := make(chan struct{}), make(chan *asked, 1)
 	go func() {
-		var asked error
+		asked := new(asked)
 		for {
 			select {
 			case <-over:
@@ -199,11 +199,11 @@ func (a *app) patient() (ctx context.Context, stop func() error) {
 				return
 			case s := <-a.caught:
 				switch n, _ := s.(syscall.Signal); {
-				case ends(n) && asked != nil:
-					os.Exit(exitSignal + int(n))
-				case ends(n):
-					asked = signalError{n}
-					time.AfterFunc(moment, func() { cancel(asked) })
+				case asked.again(n):
+					cancel(asked.first)
+				case asked.first == nil && ends(n):
+					asked.first, asked.at = signalError{n}, time.Now()
+					time.AfterFunc(moment, func() { cancel(asked.first) })
 				case n == syscall.SIGTSTP:
 					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // one may always
 				}
@@ -213,19 +213,38 @@ func (a *app) patient() (ctx context.Context, stop func() error) {
 	return ctx, func() error {
 		close(over)
 		cancel(nil)
-		err := <-done
-		if err != nil {
-			go a.hurry()
+		asked := <-done
+		if asked.first != nil {
+			go a.hurry(asked)
 		}
-		return err
+		return asked.first
 	}
 }
 
-// hurry ends dibs at the next signal.
-func (a *app) hurry() {
+// An asked is a dibs that a signal has asked to end.
+type asked struct {
+	first error
+	at    time.Time
+}
+
+// again reports whether a signal asks once more, and then has dibs end soon: whatever the
+// store answers, but not before it can have been told that nobody waits here any more. One
+// that comes twice in one instant has one sender: timeout(1) signals its child, and then its
+// whole group.
+func (a *asked) again(s syscall.Signal) bool {
+	const instant, soon = time.Second, 500 * time.Millisecond
+	if a.first == nil || !ends(s) || errors.Is(a.first, signalError{s}) && time.Since(a.at) < instant {
+		return false
+	}
+	time.AfterFunc(soon, func() { os.Exit(exitSignal + int(s)) })
+	return true
+}
+
+// hurry ends dibs soon if another signal comes.
+func (a *app) hurry(asked *asked) {
 	for s := range a.caught {
-		if n, _ := s.(syscall.Signal); ends(n) {
-			os.Exit(exitSignal + int(n))
+		if n, _ := s.(syscall.Signal); asked.again(n) {
+			return
 		}
 	}
 }

@@ -102,6 +102,9 @@ func quoted(names []string) string {
 
 // lock waits until the names are held, and says whom it waits for. A signal ends that.
 func (a *app) lock(locks *dibs.Client, c *claim) (*dibs.Lease, error) {
+	if err := a.nested(locks, c); err != nil {
+		return nil, err
+	}
 	ctx, stop := a.patient()
 	p := a.progress(locks, c.names[0])
 	defer p.end()

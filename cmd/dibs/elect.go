@@ -92,6 +92,9 @@ func because(err error) string {
 
 // campaign waits until this process leads, however long the store is away.
 func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, error) {
+	if err := a.nested(locks, &j.claim); err != nil {
+		return nil, err
+	}
 	ctx, stop := a.patient()
 	lease, err := a.stand(ctx, locks.Election(name, j.options()...))
 	signalled := stop()

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/redistest"
+	"golang.org/x/sys/unix"
 )
 
 // work is what each of these runs, in a process group, a session or a terminal of its own. The
@@ -243,4 +246,73 @@ func TestInheritedChild(t *testing.T) {
 		t.Error("a process is dead that was not of the command")
 	}
 	syscall.Kill(pidOf(t, other), syscall.SIGKILL)
+}
+
+// The guard's clock goes on while the machine is suspended: here it is one that is ahead of
+// the clock that stands still then.
+func TestGuardCountsSuspension(t *testing.T) {
+	t.Parallel()
+	const slept = 1000 * time.Hour
+	unshare := []string{"--time", "--boottime", fmt.Sprint(int(slept.Seconds())), "--fork", "--kill-child"}
+	if err := exec.Command("unshare", append(unshare, "true")...).Run(); err != nil {
+		t.Skip("no time namespaces here:", err)
+	}
+	in, pipe, err1 := os.Pipe()
+	answers, out, err2 := os.Pipe()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	p := prepare(t, "", append(unshare, "dibs", guardVerb, "3", "4")...)
+	p.Path, p.ExtraFiles = lookPath(t, "unshare"), []*os.File{in, out}
+	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.begin()
+	in.Close()
+	out.Close()
+	defer pipe.Close()
+	lines := linesOf(answers)
+	await := func(word string) string {
+		select {
+		case line := <-lines:
+			rest, ok := strings.CutPrefix(line, word)
+			if !ok {
+				t.Fatalf("the guard says %q, want %q", line, word)
+			}
+			return strings.TrimSpace(rest)
+		case <-time.After(patience):
+			t.Fatalf("the guard does not say %q", word)
+		}
+		return ""
+	}
+	await("ready")
+	text, _ := json.Marshal(order{Path: lookPath(t, "sleep"), Argv: rawTexts([]string{"sleep", "1000"})})
+	fmt.Fprintf(pipe, "start %s\n", text)
+	pid := await("started")
+	fmt.Fprintf(pipe, "until %d\n", sinceBoot()+slept+200*time.Millisecond)
+	await("changed")
+	if alive(pid) {
+		t.Error("the command is alive")
+	}
+}
+
+// An alarm ends a poll that would last for ever.
+func TestAlarm(t *testing.T) {
+	t.Parallel()
+	a := newAlarm()
+	defer syscall.Close(int(a))
+	for _, in := range []time.Duration{50 * time.Millisecond, 0, -time.Hour} {
+		at := sinceBoot() + in
+		a.set(at)
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(a), Events: unix.POLLIN}}, int(patience/time.Millisecond)); n != 1 || err != nil || sinceBoot() < at {
+			t.Errorf("an alarm in %v: %d, %v", in, n, err)
+		}
+	}
+}
+
+func lookPath(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -173,8 +173,11 @@ func (g *guardian) overdue() <-chan time.Time {
 	return time.After(time.Until(g.until))
 }
 
-// extend has the guard kill the command at a time, unless it is told another one before.
-func (g *guardian) extend(until time.Time) {
+// extend has the guard kill the command before a lease of this TTL ends, unless it is told
+// another time before.
+func (g *guardian) extend(until time.Time, ttl time.Duration) {
+	const most = 50 * time.Millisecond // to find and kill all, on a busy machine
+	until = until.Add(-min(most, ttl/50))
 	if apart := until.Sub(g.until); -time.Millisecond < apart && apart < time.Millisecond {
 		return
 	}

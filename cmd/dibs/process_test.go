@@ -427,6 +427,59 @@ func TestSignalWhileWaiting(t *testing.T) {
 	})
 }
 
+// A second signal while dibs waits leaves nothing in the queue either: neither two at once, as
+// timeout(1) sends them, nor others that hurry it.
+func TestTwoSignalsWhileWaiting(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *place) {
+		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
+		first.says("held")
+		for _, signals := range [][]syscall.Signal{
+			{syscall.SIGTERM, syscall.SIGTERM},
+			{syscall.SIGINT, syscall.SIGTERM},
+			{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGTERM},
+		} {
+			for range 5 {
+				p := begin(t, s.URL(), "run", "job", "--", "true")
+				eventually(t, "it queues", func() bool { return s.waiting("job") == 1 })
+				for i, n := range signals {
+					if i > 0 {
+						time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // at any moment
+					}
+					p.Process.Signal(n)
+				}
+				if code := p.code(); code <= exitSignal {
+					t.Errorf("exit code %d", code)
+				}
+				if s.waiting("job") != 0 {
+					t.Fatalf("%v: its place in the queue is left", signals)
+				}
+			}
+		}
+	})
+}
+
+// Who waits for a store that does not answer is ended by a second signal all the same.
+func TestTwoSignalsAndAMuteStore(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	first := begin(t, s.URL(), "hold", "--no-stdin", "job")
+	first.says("held")
+	p := begin(t, s.URL(), "run", "job", "--", "true")
+	look := openPlace(t, s.URL())
+	eventually(t, "it queues", func() bool { return look.waiting("job") == 1 })
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Resume()
+	began := time.Now()
+	p.Process.Signal(syscall.SIGTERM)
+	p.Process.Signal(syscall.SIGINT)
+	p.code()
+	if took := time.Since(began); took > 8*time.Second { // a --timeout, which is 10s, and more without the second one
+		t.Errorf("it ended after %v", took)
+	}
+}
+
 // Fifty processes that run one name do it one at a time, in the order in which they came.
 //
 // Not parallel: a hundred processes are enough for a machine.

@@ -80,6 +80,27 @@ func processOf(pid string) (p process, ok bool) {
 	return p, p.pid > 0
 }
 
+// descendants returns those of a process that can be found at once, which are all of them if
+// none is started or ends meanwhile, and none where the kernel does not list children. To read
+// all of /proc takes longer the more processes there are.
+func descendants(root int) (found []int) {
+	next := []int{root}
+	for len(next) > 0 {
+		dir := "/proc/" + strconv.Itoa(next[0]) + "/task/"
+		next = next[1:]
+		threads, _ := os.ReadDir(dir)
+		for _, thread := range threads {
+			text, _ := os.ReadFile(dir + thread.Name() + "/children")
+			for _, field := range bytes.Fields(text) {
+				if pid, err := strconv.Atoi(string(field)); err == nil {
+					found, next = append(found, pid), append(next, pid)
+				}
+			}
+		}
+	}
+	return found
+}
+
 // ownChildren returns the children of this process: it may have had some before it became
 // this program.
 func ownChildren() map[int]uint64 {

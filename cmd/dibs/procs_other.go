@@ -18,6 +18,8 @@ func visible() bool { return false }
 
 func processes() []process { return nil }
 
+func descendants(int) []int { return nil }
+
 func ownChildren() map[int]uint64 { return nil }
 
 func nestedGuard(int) bool { return false }

@@ -69,8 +69,8 @@ func (a *app) runVerb() *cobra.Command {
 the same NAME wait, first come, first served.
 
 The lock is renewed for as long as COMMAND takes. If that fails for so long that somebody
-else could get the lock, or if dibs itself is killed or stopped, COMMAND and all of its
-process group are dead before. What COMMAND leaves running in its group is waited for; a
+else could get the lock, or if dibs itself is killed or stopped, COMMAND and all that it has
+started are dead before. What COMMAND leaves running in its process group is waited for; a
 daemon, which leaves it, is not.
 
 COMMAND finds in its environment: DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS, and DIBS_FENCE, a
@@ -153,7 +153,7 @@ func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 	if err := lift(lease, r); err != nil {
 		return errors.Join(err, unlessLost(lease.Unlock()))
 	}
-	cmd.env = with(cmd.env, environment(lease, s.Names, r.ttl)...)
+	cmd.env = with(cmd.env, append(environment(lease, s.Names, r.ttl), a.around(lease))...)
 	code, reason := a.supervise(lease, cmd, r)
 	s.Code = code
 	err := giveBack(lease, reason)

@@ -76,7 +76,7 @@ func (c command) start(terminal bool, lease *dibs.Lease, r rules) (*guardian, *c
 			return nil, nil, err
 		}
 		if !r.onLost.warn {
-			guard.extend(lease.Deadline())
+			guard.extend(lease.Deadline(), r.ttl)
 		}
 		child, err := guard.start(c, terminal)
 		if !errors.Is(err, errNotStarted) || try == tries {
@@ -206,7 +206,7 @@ func (r *running) check() {
 	deadline, now := r.lease.Deadline(), time.Now()
 	lost := r.lease.Err()
 	if !r.onLost.warn {
-		r.guard.extend(deadline)
+		r.guard.extend(deadline, r.ttl)
 	}
 	switch {
 	case r.ended.IsZero() || r.told || now.Sub(r.ended) < patient:

@@ -132,6 +132,11 @@ func (t *tree) signalAll(s syscall.Signal) {
 // count.
 func (t *tree) kill() (left bool) {
 	left = !errors.Is(syscall.Kill(-t.pid, syscall.SIGKILL), syscall.ESRCH)
+	if len(t.apart) == 0 && visible() { // most of them, without delay
+		for _, pid := range descendants(t.root) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 	all := processes()
 	if all == nil {
 		t.signalMoved(syscall.SIGKILL)
