@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,7 @@ type Client struct {
 	spare   *waiter // to be used again
 
 	renewedAll time.Duration // when all leases were made due at once, or zero
+	reconnects throttle      // each makes all leases due
 }
 
 // flow says whether the store's events flow.
@@ -65,8 +67,12 @@ const (
 )
 
 // New returns a Client on a store. It does no I/O. The options are the defaults
-// of all its locks.
+// of all its locks. With a nil store, or a nil pointer as one, each call of the Client
+// returns ErrInvalid.
 func New(store Store, options ...Option) *Client {
+	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		store = noStore{}
+	}
 	life, end := context.WithCancel(context.Background())
 	return &Client{
 		store:     store,

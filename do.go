@@ -17,6 +17,9 @@ type Doer interface {
 // an error from fn, or from giving the lock back, the value is still fn's.
 func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T, error), options ...Option) (T, error) {
 	var value T
+	if fn == nil {
+		return value, errNoFunc
+	}
 	err := lock.Do(ctx, func(ctx context.Context) error {
 		var err error
 		value, err = fn(ctx)
@@ -27,12 +30,17 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 
 // do runs fn while holding what lock takes.
 func do(ctx context.Context, lock func(context.Context, ...Option) (*Lease, error), fn func(ctx context.Context) error, options []Option) error {
+	if fn == nil {
+		return errNoFunc
+	}
 	lease, err := lock(ctx, options...)
 	if err != nil {
 		return err
 	}
 	return lease.run(ctx, fn)
 }
+
+var errNoFunc = invalid("nil function")
 
 // run calls fn with a context that ends with ctx or the lease, and unlocks. The context
 // ends with fn, too: the lease may last for longer, and would keep it.

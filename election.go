@@ -56,6 +56,9 @@ func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, err
 //   - at once ErrInvalid, ErrForeign, ErrReentrant or ErrClosed.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
+	if fn == nil {
+		return errNoFunc
+	}
 	wait := shortest
 	for {
 		led, over, err := e.serve(ctx, fn, options)

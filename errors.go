@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -41,24 +42,21 @@ var (
 var ErrResigned = errors.New("dibs: resigned")
 
 // A BusyError says who was in the way. errors.Is finds ErrBusy in it, and the
-// context's cause if a context ended the wait.
+// context's cause if a context ended the wait. Its message shows a short form of the
+// holder's token, as host:pid:label or the quoted beginning of another value: whoever
+// knows a token can act as its owner, and messages end in logs.
 type BusyError struct {
 	Name      string
-	Holder    string        // the token that held when last seen; may be empty
+	Holder    string        // the whole token that held when last seen; may be empty
 	Remaining time.Duration // what its lease had left then; negative: never expires
 	Ahead     int           // waiters ahead of this one, when it queued
 	Cause     error         // why the wait ended, if a context did it
 }
 
 func (e *BusyError) Error() string {
-	s := fmt.Sprintf("dibs: %q is busy", e.Name)
+	s := fmt.Sprintf("dibs: acquire %q: busy", e.Name)
 	if e.Holder != "" {
-		s += ": held by " + e.Holder
-		if e.Remaining < 0 {
-			s += " (never expires)"
-		} else {
-			s += fmt.Sprintf(" for %v yet", e.Remaining.Round(time.Millisecond))
-		}
+		s = fmt.Sprintf("dibs: acquire %q: %s", e.Name, e.held())
 	}
 	if e.Ahead > 0 {
 		s += fmt.Sprintf(", %d ahead in the queue", e.Ahead)
@@ -67,6 +65,22 @@ func (e *BusyError) Error() string {
 		s += ": " + e.Cause.Error()
 	}
 	return s
+}
+
+// held says who holds, and for how long.
+func (e *BusyError) held() string {
+	verb, holder := "held", e.Holder
+	if owner, ok := strings.CutSuffix(holder, Kept); ok {
+		verb, holder = "reserved", owner
+	}
+	switch left := e.Remaining; {
+	case left < 0:
+		return fmt.Sprintf("%s by %s, never expires", verb, shortToken(holder))
+	case left >= 10*time.Second:
+		return fmt.Sprintf("%s by %s for another %v", verb, shortToken(holder), left.Round(time.Second))
+	default:
+		return fmt.Sprintf("%s by %s for another %v", verb, shortToken(holder), left.Round(time.Millisecond))
+	}
 }
 
 // Unwrap makes errors.Is find ErrBusy and the cause.

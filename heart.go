@@ -101,6 +101,9 @@ func (c *Client) beat() {
 func (c *Client) tick() time.Duration {
 	c.mu.Lock()
 	now := c.look()
+	if c.reconnects.open(now) {
+		c.renewAfresh(now)
+	}
 	ended, batch := c.due(now)
 	// A timer stands still while the machine is suspended, a lease does not.
 	c.alarm = now + time.Second
@@ -116,6 +119,7 @@ func (c *Client) tick() time.Duration {
 		c.alarm = min(c.alarm, now+max(c.span, 0))
 	}
 	c.span = never
+	c.alarm = min(c.alarm, max(c.reconnects.next(), now))
 	sleep := c.alarm - now
 	c.mu.Unlock()
 
@@ -239,24 +243,27 @@ func (c *Client) settle(h *hold, sent, ttl time.Duration, names int, name string
 // work again: the store may have forgotten them.
 func (c *Client) renewAll() {
 	c.mu.Lock()
-	c.renewedAll = c.now()
-	for _, h := range c.leases {
-		h.due = c.renewedAll
-	}
-	heap.Init(&c.leases)
+	defer c.mu.Unlock()
+	c.allDue(c.now())
 	c.rouse()
-	c.mu.Unlock()
 }
 
-// renewAfresh is renewAll, also of leases whose renewal is under way: it may be waiting
-// for a server that is no more.
-func (c *Client) renewAfresh() {
-	c.mu.Lock()
+// allDue makes all leases due for renewal. The caller holds c.mu.
+func (c *Client) allDue(now time.Duration) {
+	c.renewedAll = now
+	for _, h := range c.leases {
+		h.due = now
+	}
+	heap.Init(&c.leases)
+}
+
+// renewAfresh makes all leases due, also those whose renewal is under way: it may be
+// waiting for a server that is no more. The caller holds c.mu.
+func (c *Client) renewAfresh(now time.Duration) {
 	for _, h := range c.leases {
 		h.renewing = false
 	}
-	c.mu.Unlock()
-	c.renewAll()
+	c.allDue(now)
 }
 
 // note watches the outcomes of operations: the first success after a failure to

@@ -46,7 +46,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 
 // Inspect returns who holds a name and who waits for it, as the store sees it.
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
-	if err := CheckName(name); err != nil {
+	if err := c.defaults.checkAsk(name); err != nil {
 		return State{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
@@ -94,7 +94,7 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 // Redis store only as long as no other name of the same hash slot was taken since, and
 // not at all if its token is of the user's own making.
 func (c *Client) Break(ctx context.Context, name string, fence uint64) (bool, error) {
-	if err := CheckName(name); err != nil {
+	if err := c.defaults.checkAsk(name); err != nil {
 		return false, err
 	}
 	if fence == 0 {

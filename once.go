@@ -33,6 +33,9 @@ func (c *Client) Once(name string, every time.Duration, options ...Option) *Once
 // error. Its errors are those of Mutex.Do, and fn's. The fn's context and fence are as
 // with Mutex.Do.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) (ran bool, err error) {
+	if fn == nil {
+		return false, errNoFunc
+	}
 	if err := checkTTL(o.name, o.every); err != nil {
 		return false, err
 	}

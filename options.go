@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"math"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -14,22 +15,30 @@ type Option func(*settings)
 // settings are what options set. They are copied, never shared.
 type settings struct {
 	ttl       time.Duration
-	wait      time.Duration // negative: as long as the context lasts
+	wait      time.Duration // unbounded: as long as the context lasts
 	timeout   time.Duration
 	maxHold   time.Duration
 	minHold   time.Duration
-	attempts  int // zero: queue
+	attempts  int  // zero: queue
+	counted   bool // Attempts was given, and no nearer Wait
+	clash     bool // Attempts and Wait were given side by side
 	every     time.Duration
 	noRenew   bool
 	reentrant bool
 	label     string
 	token     string
+	named     bool // Token was given
 	hooks     *Hooks
 	part      bool // of a lease that is taken in several steps: its taker announces it
 }
 
+const (
+	unbounded = time.Duration(math.MinInt64) // a wait for as long as the context lasts
+	ages      = time.Duration(1 << 61)       // longer than any process lives; sums do not overflow
+)
+
 func defaults() settings {
-	return settings{ttl: 30 * time.Second, wait: -1, timeout: time.Second}
+	return settings{ttl: 30 * time.Second, wait: unbounded, timeout: time.Second}
 }
 
 func (s settings) with(options []Option) settings {
@@ -39,11 +48,23 @@ func (s settings) with(options []Option) settings {
 	return s.set(options)
 }
 
+// set applies the options of one level. Wait and Attempts replace each other, as the
+// nearer one; on one level they contradict each other.
 func (s settings) set(options []Option) settings {
+	outer := s
+	s.wait, s.counted, s.clash = unbounded, false, false
 	for _, set := range options {
 		if set != nil {
 			set(&s)
 		}
+	}
+	switch waits := s.wait != unbounded; {
+	case waits && s.counted:
+		s.clash = true
+	case waits:
+		s.attempts, s.every = 0, 0
+	case !s.counted:
+		s.wait, s.counted, s.clash = outer.wait, outer.counted, outer.clash
 	}
 	return s
 }
@@ -53,13 +74,16 @@ func (s settings) set(options []Option) settings {
 // With renewal on, which is the default, it does not bound the work.
 func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
-// Wait bounds how long to queue for a name. Zero tries once. The default is to
-// wait until the context ends.
-func Wait(d time.Duration) Option { return func(s *settings) { s.wait = max(d, 0) } }
+// Wait bounds how long to queue for a name. Zero tries once; less is ErrInvalid. The
+// default is to wait until the context ends. It replaces Attempts of a level above; side
+// by side they are ErrInvalid.
+func Wait(d time.Duration) Option {
+	return func(s *settings) { s.wait = min(max(d, unbounded+1), ages) }
+}
 
 // Timeout bounds one operation on the store, its retries included, whatever the
 // Redis client's own settings are. From 1 ms; the default is 1 s.
-func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = min(d, ages) } }
 
 // NoRenew makes the TTL a hard end: the lease is not renewed, only Extend
 // prolongs it.
@@ -68,7 +92,7 @@ func NoRenew() Option { return func(s *settings) { s.noRenew = true } }
 // MaxHold bounds how long a lease is renewed, so that a hung worker does not
 // hold a name for ever: after d the lease is lost and the name is free.
 // At least 10 ms; zero, the default, does not bound it.
-func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
+func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = min(d, ages) } }
 
 // MinHold keeps the name taken for at least d after it was acquired, also when it
 // is unlocked before, or its holder dies: for jobs that must not run twice on
@@ -78,9 +102,10 @@ func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d 
 func MinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d } }
 
 // Attempts tries n times, every apart, and does not queue: who comes first is
-// served first, however long others have tried.
+// served first, however long others have tried. n is at least 1. It replaces Wait of a
+// level above; side by side they are ErrInvalid.
 func Attempts(n int, every time.Duration) Option {
-	return func(s *settings) { s.attempts, s.every = n, every }
+	return func(s *settings) { s.attempts, s.every, s.counted = n, every, true }
 }
 
 // Label is shown to operators beside the token. At most 64 bytes of printable
@@ -103,7 +128,7 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // store, for at most two operation timeouts and a little, and returns ErrUnavailable if
 // that takes longer. A different Client or process must not use the token again before
 // the TTL plus a second has passed: a late request of the first one could end its lease.
-func Token(token string) Option { return func(s *settings) { s.token = token } }
+func Token(token string) Option { return func(s *settings) { s.token, s.named = token, true } }
 
 // Observe sets the hooks, which replace those of the level above. Renewed and
 // Degraded concern many leases: only those given to New are called.
@@ -127,21 +152,45 @@ func (s *settings) check(name string, more ...string) error {
 	if err := checkTTL(name, s.ttl); err != nil {
 		return err
 	}
+	if err := s.checkTimeout(name); err != nil {
+		return err
+	}
 	switch {
-	case s.timeout < time.Millisecond:
-		return invalid("Timeout %v of %q: below 1ms", s.timeout, name)
 	case s.maxHold != 0 && s.maxHold < MinTTL:
 		return invalid("MaxHold %v of %q: below %v", s.maxHold, name, MinTTL)
 	case s.minHold < 0 || s.minHold > MaxTTL:
 		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, MaxTTL)
 	case s.maxHold != 0 && s.maxHold < s.minHold:
 		return invalid("MaxHold %v of %q: below its MinHold %v", s.maxHold, name, s.minHold)
-	case s.attempts < 0 || s.every < 0:
+	case s.wait < 0 && s.wait != unbounded:
+		return invalid("Wait %v of %q: negative; leave it out to wait until the context ends", s.wait, name)
+	case s.clash:
+		return invalid("Wait and Attempts of %q: one or the other", name)
+	case s.counted && s.attempts < 1:
+		return invalid("Attempts(%d, %v) of %q: less than 1", s.attempts, s.every, name)
+	case s.counted && s.every < 0:
 		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
+	case s.named && s.token == "":
+		return invalid("Token of %q: empty", name)
 	case s.label != "" && !plain(s.label, maxLabel):
 		return invalid("Label of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxLabel)
 	case s.token != "" && !plain(s.token, maxToken):
 		return invalid("Token of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxToken)
+	}
+	return nil
+}
+
+// checkAsk finds what is wrong with a question about a name.
+func (s *settings) checkAsk(name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	return s.checkTimeout(name)
+}
+
+func (s *settings) checkTimeout(name string) error {
+	if s.timeout < time.Millisecond {
+		return invalid("Timeout %v of %q: below 1ms", s.timeout, name)
 	}
 	return nil
 }

@@ -107,6 +107,13 @@ func TestBadOptions(t *testing.T) {
 		"MinHold negative":     dibs.MinHold(-1),
 		"MinHold above a day":  dibs.MinHold(dibs.MaxTTL + 1),
 		"Attempts negative":    dibs.Attempts(-1, time.Second),
+		"Attempts 0":           dibs.Attempts(0, time.Second),
+		"no Attempts":          dibs.Attempts(0, 0),
+		"Attempts the fewest":  dibs.Attempts(math.MinInt, 0),
+		"Wait negative":        dibs.Wait(-1),
+		"Wait the shortest":    dibs.Wait(math.MinInt64),
+		"MaxHold the shortest": dibs.MaxHold(math.MinInt64),
+		"Token empty":          dibs.Token(""),
 		"Attempts in the past": dibs.Attempts(1, -time.Second),
 		"Label too long":       dibs.Label(strings.Repeat("l", 65)),
 		"Label too many bytes": dibs.Label(strings.Repeat("路", 22)),
@@ -152,19 +159,18 @@ func TestGoodOptions(t *testing.T) {
 		"the longest TTL":        {dibs.TTL(dibs.MaxTTL)},
 		"the shortest Timeout":   {dibs.Timeout(time.Millisecond)},
 		"the longest Timeout":    {dibs.Timeout(math.MaxInt64)},
-		"a negative Wait":        {dibs.Wait(-time.Second)},
+		"no Wait":                {dibs.Wait(0)},
 		"the longest Wait":       {dibs.Wait(math.MaxInt64)},
 		"the longest MaxHold":    {dibs.MaxHold(math.MaxInt64)},
 		"the shortest MaxHold":   {dibs.MaxHold(dibs.MinTTL)},
 		"no MaxHold, no MinHold": {dibs.MaxHold(0), dibs.MinHold(0)},
-		"no Attempts":            {dibs.Attempts(0, 0)},
+		"one of the Attempts":    {dibs.Attempts(1, 0)},
 		"many Attempts":          {dibs.Attempts(math.MaxInt, math.MaxInt64)},
 		"the longest Label":      {dibs.Label(strings.Repeat("l", 64))},
 		"no Label":               {dibs.Label("")},
 		"a Label with colons":    {dibs.Label(":a:b:")},
 		"a Label in UTF-8":       {dibs.Label("naïve/路/🔒")},
 		"the longest Token":      {dibs.Token(strings.Repeat("t", 256))},
-		"no Token":               {dibs.Token("")},
 		"empty hooks":            {dibs.Observe(dibs.Hooks{})},
 		"the nearer wins":        {dibs.TTL(0), dibs.TTL(time.Minute)},
 	} {
@@ -203,6 +209,151 @@ func TestNearerOptionWins(t *testing.T) {
 	}
 	if _, err := c.Mutex("n").TryLock(t.Context(), dibs.Wait(time.Minute)); !errors.Is(err, dibs.ErrInvalid) {
 		t.Errorf("a bad default: %v, want ErrInvalid", err)
+	}
+}
+
+// Wait and Attempts on one level contradict each other; on two levels the nearer one
+// replaces the other.
+func TestWaitAndAttempts(t *testing.T) {
+	wait, attempts := dibs.Wait(time.Minute), dibs.Attempts(3, time.Second)
+	for _, both := range [][]dibs.Option{{wait, attempts}, {attempts, wait}, {dibs.Wait(0), attempts}, {nil, attempts, dibs.TTL(time.Minute), wait}} {
+		wantBad := func(where string, err error) {
+			t.Helper()
+			if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), `"n"`) {
+				t.Errorf("%s: error %v, want ErrInvalid with the name", where, err)
+			}
+		}
+		_, err := open(t, untouched{t}).Mutex("n").Lock(t.Context(), both...)
+		wantBad("call", err)
+		_, err = open(t, untouched{t}).Mutex("n", both...).Lock(t.Context())
+		wantBad("mutex", err)
+		_, err = open(t, untouched{t}, both...).Mutex("n").Lock(t.Context(), dibs.TTL(time.Minute))
+		wantBad("client", err)
+		_, err = open(t, apart{untouched{t}}).All("m", "n").Lock(t.Context(), both...)
+		wantErr(t, err, dibs.ErrInvalid)
+		if _, err := open(t, memstore.New(), both...).Mutex("n").Lock(t.Context(), wait); err != nil {
+			t.Errorf("a nearer Wait does not replace both: %v", err)
+		}
+	}
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		lock(t, open(t, s), "n")
+		for what, give := range map[string]struct {
+			client, mutex, call dibs.Option
+			took                time.Duration
+		}{
+			"Attempts nearer": {wait, nil, attempts, 2 * time.Second},
+			"Wait nearer":     {attempts, nil, wait, time.Minute},
+			"at the mutex":    {attempts, wait, nil, time.Minute},
+			"three levels":    {wait, attempts, dibs.Wait(0), 0},
+			"the other way":   {attempts, wait, attempts, 2 * time.Second},
+			"no clash above":  {wait, dibs.TTL(time.Minute), attempts, 2 * time.Second},
+		} {
+			begin := time.Now()
+			_, err := open(t, s, give.client).Mutex("n", give.mutex).Lock(t.Context(), give.call)
+			wantErr(t, err, dibs.ErrBusy)
+			if took := time.Since(begin); took != give.took {
+				t.Errorf("%s: gave up after %v, want %v", what, took, give.took)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begin := time.Now()
+		_, err := open(t, s).Mutex("n").Lock(ctx)
+		wantErr(t, err, dibs.ErrBusy, context.DeadlineExceeded)
+		if took := time.Since(begin); took != time.Hour {
+			t.Errorf("without a Wait it gave up after %v, want 1h", took)
+		}
+	})
+}
+
+// What is very long is as good as endless, also where times are added.
+func TestVeryLongOptions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		time.Sleep(time.Hour)
+		first := mutex(t, s, "n")
+		c := open(t, s, dibs.MaxHold(math.MaxInt64), dibs.Wait(math.MaxInt64), dibs.Timeout(math.MaxInt64))
+		second := queue(func() (*dibs.Lease, error) { return c.Mutex("n").Lock(t.Context()) })
+		time.Sleep(time.Hour)
+		wantWaiting(t, second)
+		unlock(t, first)
+		wantIn(t, second)
+		time.Sleep(time.Hour)
+		wantErr(t, second.lease.Err())
+		unlock(t, second)
+	})
+}
+
+// A nil store is no crash in the background.
+func TestNoStore(t *testing.T) {
+	for what, store := range map[string]dibs.Store{"nil": nil, "nil pointer": (*memstore.Store)(nil), "another": (*faulty)(nil)} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := dibs.New(store, dibs.Observe(dibs.Hooks{Lost: func(dibs.Lost) { t.Error("lost") }}))
+				ctx := t.Context()
+				_, err := c.Mutex("n").Lock(ctx)
+				wantErr(t, err, dibs.ErrInvalid)
+				_, err = c.All("a", "b").Lock(ctx)
+				wantErr(t, err, dibs.ErrInvalid)
+				_, err = c.Inspect(ctx, "n")
+				wantErr(t, err, dibs.ErrInvalid)
+				_, err = c.List(ctx, "*")
+				wantErr(t, err, dibs.ErrInvalid)
+				_, err = c.Break(ctx, "n", 1)
+				wantErr(t, err, dibs.ErrInvalid)
+				err = c.Election("n").Run(ctx, func(context.Context) error { return nil })
+				wantErr(t, err, dibs.ErrInvalid)
+				l, err := c.Attach("n", "token")
+				wantErr(t, err)
+				wantErr(t, l.Extend(ctx, time.Minute), dibs.ErrInvalid)
+				wantErr(t, l.Unlock(), dibs.ErrInvalid)
+				time.Sleep(time.Minute)
+				wantErr(t, c.Close())
+			})
+		})
+	}
+}
+
+// A nil function takes no lock.
+func TestNoFunction(t *testing.T) {
+	c, ctx := open(t, untouched{t}), t.Context()
+	_, once := c.Once("n", time.Minute).Do(ctx, nil)
+	_, call := dibs.Call[int](ctx, c.Mutex("n"), nil)
+	for what, err := range map[string]error{
+		"Mutex":     c.Mutex("n").Do(ctx, nil),
+		"Set":       c.All("m", "n").Do(ctx, nil),
+		"RWMutex":   c.RWMutex("n").Do(ctx, nil),
+		"RDo":       c.RWMutex("n").RDo(ctx, nil),
+		"Reading":   c.RWMutex("n").Reading().Do(ctx, nil),
+		"Semaphore": c.Semaphore("n", 2).Do(ctx, nil),
+		"Election":  c.Election("n").Run(ctx, nil),
+		"Once":      once,
+		"Call":      call,
+	} {
+		if !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%s: error %v, want ErrInvalid", what, err)
+		}
+	}
+}
+
+// No lease is none to change.
+func TestNoLease(t *testing.T) {
+	m := open(t, untouched{t}).RWMutex("n")
+	for _, l := range []*dibs.Lease{nil, {}} {
+		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrInvalid)
+		wantErr(t, m.Downgrade(t.Context(), l), dibs.ErrInvalid)
+	}
+}
+
+// Questions to the store have the client's Timeout.
+func TestBadTimeoutOfAQuestion(t *testing.T) {
+	for _, d := range []time.Duration{0, -time.Second, math.MinInt64} {
+		c := open(t, untouched{t}, dibs.Timeout(d))
+		_, err := c.Inspect(t.Context(), "n")
+		wantErr(t, err, dibs.ErrInvalid)
+		_, err = c.Break(t.Context(), "n", 1)
+		wantErr(t, err, dibs.ErrInvalid)
 	}
 }
 

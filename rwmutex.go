@@ -102,6 +102,9 @@ func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 
 // reweigh changes how much a lease holds. busy says why it does not.
 func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *BusyError, err error) {
+	if lease == nil || lease.h == nil {
+		return nil, invalid("no lease on %q", m.name)
+	}
 	h, c := lease.h, m.c
 	if err := h.mayReweigh(m); err != nil {
 		return nil, err

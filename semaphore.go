@@ -54,9 +54,6 @@ func (s *Semaphore) acquire(ctx context.Context, n int, options []Option, once b
 
 // Do runs fn while holding one permit, as Mutex.Do does.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	lease, err := s.Acquire(ctx, 1, options...)
-	if err != nil {
-		return err
-	}
-	return lease.run(ctx, fn)
+	one := func(ctx context.Context, options ...Option) (*Lease, error) { return s.Acquire(ctx, 1, options...) }
+	return do(ctx, one, fn, options)
 }

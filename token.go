@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/base64"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -59,4 +60,18 @@ func LabelOf(token string) string {
 		return ""
 	}
 	return parts[4]
+}
+
+// shortToken returns a form of a token, or of another library's value, that is fit for
+// messages and does not make its reader an owner: host:pid and the label of one that
+// dibs made, and the beginning of any other, quoted.
+func shortToken(token string) string {
+	parts := strings.SplitN(token, ":", 5)
+	if len(parts) >= 4 && plain(token, maxToken) && len(parts[2]) >= 16 {
+		if _, err := strconv.Atoi(parts[1]); err == nil {
+			return strings.Join(append(parts[:2:2], parts[4:]...), ":")
+		}
+	}
+	runes := []rune(token[:min(len(token), 64)])
+	return fmt.Sprintf("%q…", string(runes[:min(len(runes)/2, 8)]))
 }

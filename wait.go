@@ -118,11 +118,12 @@ func (c *Client) hear(e Event) {
 		back = true
 		c.lookAgain()
 	}
+	if back {
+		c.reconnects.request(c.now()) // the store may have forgotten the leases
+		c.rouse()
+	}
 	c.mu.Unlock()
 	broken.tell()
-	if back {
-		c.renewAfresh() // the store may have forgotten them
-	}
 }
 
 // queueDegraded queues the hook for events that have stopped, or flow again. The caller

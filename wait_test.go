@@ -65,7 +65,6 @@ func TestBusy(t *testing.T) {
 			"try":      func() error { _, err := c.Mutex("n").TryLock(t.Context()); return err },
 			"no wait":  func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(0)); return err },
 			"one":      func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Attempts(1, time.Hour)); return err },
-			"negative": func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(-1)); return err },
 		} {
 			err := try()
 			var busy *dibs.BusyError
