@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
@@ -146,10 +147,11 @@ func TestStoppedFromTheTerminal(t *testing.T) {
 	}
 	p.typed(screen, "\x1a")
 	eventually(t, "dibs is stopped", stopped)
+	machine := drill.WatchMachine(t.Context(), s.Addr())
 	began := time.Now()
 	eventually(t, "the command is dead", func() bool { return !anyAlive(pids) })
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("alive for %v, want dead before the TTL of 2s", took)
+	if took, late := time.Since(began), machine.Late(); took > 2*time.Second+late {
+		t.Errorf("alive for %v, want dead before the TTL of 2s (control %v)", took, late)
 	}
 	p.Process.Signal(syscall.SIGCONT)
 	p.wantCode(exitLost)
