@@ -21,12 +21,13 @@ help: ## print this list
 
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server if it can)
-	@$(redis); go test -race -p 1 -parallel 8 -timeout=15m work
+	@# Compiled on all cores: with -p 1 go test would use one for that, too.
+	@$(redis); go list -race -test -deps -export work >/dev/null; go test -race -p 1 -parallel 8 -timeout=15m work
 
 .PHONY: test-long
 test-long: ## the same at length: DIBS_LONG=1, COUNT=5 times
 	@$(redis); DIBS_LONG=1 go test -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
-	@# The race detector has seen 2,000 of these worlds by then, and would take hours for all.
+	@# The race detector has seen 1,000 of these worlds by then, and would take hours for all.
 	@GOGC=400 go test -run='^TestSimulation$$' -timeout=80m ./quorum -seeds=1-100000
 
 .PHONY: fuzz

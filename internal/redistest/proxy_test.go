@@ -133,14 +133,19 @@ func TestDelay(t *testing.T) {
 	if far < 2*d {
 		t.Errorf("have a round trip of %v, want at least %v", far, 2*d)
 	}
-	if far > near+20*d {
-		t.Errorf("have a round trip of %v, want some %v", far, near+2*d)
+	if quick := fastestPing(t, r.client); quick > near+20*d { // which a busy machine disturbs least
+		t.Errorf("have a round trip of %v, want some %v", quick, near+2*d)
 	}
 	r.proxy.Delay(0)
 	want(t, r.client, "PONG", "PING")
 }
 
-func medianPing(t testing.TB, c *Conn) time.Duration {
+func medianPing(t testing.TB, c *Conn) time.Duration { return pings(t, c)[50] }
+
+func fastestPing(t testing.TB, c *Conn) time.Duration { return pings(t, c)[0] }
+
+// pings returns the times of 101 round trips, in their order.
+func pings(t testing.TB, c *Conn) []time.Duration {
 	t.Helper()
 	trips := make([]time.Duration, 101)
 	for i := range trips {
@@ -151,7 +156,7 @@ func medianPing(t testing.TB, c *Conn) time.Duration {
 		trips[i] = time.Since(begin)
 	}
 	slices.Sort(trips)
-	return trips[len(trips)/2]
+	return trips
 }
 
 // sendChunk returns once the proxy has read s, so that it is a chunk of its own.
@@ -176,7 +181,7 @@ func TestDelayedChunksOverlap(t *testing.T) {
 		tap.wantLine(t, "$1\r\n"+string(rune('a'+i))+"\r\n")
 	}
 	took := time.Since(begin)
-	if took < 2*d || took > 10*d {
+	if took < 2*d || took > 20*d { // one after the other they take 40
 		t.Errorf("20 requests took %v, want some %v", took, 2*d)
 	}
 }
