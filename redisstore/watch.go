@@ -23,9 +23,10 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 		defer pulse.Wait()
 		defer end()
 	}
+	look := &lookout{store: s, channel: channel + client}
 	for tries := 0; ; tries++ {
 		up := false
-		err := s.conn.Subscribe(ctx, channel+client, func(message string) {
+		err := s.subscribe(ctx, look, func(message string) {
 			if message == "" {
 				up, tries = true, 0
 				on(dibs.Event{Kind: dibs.Up})
@@ -55,6 +56,34 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// subscribe listens until the connection fails, or is found to lead to the wrong server.
+// In a cluster any server passes on what is published on another one.
+func (s *Store) subscribe(ctx context.Context, look *lookout, on func(message string)) error {
+	if s.sharded {
+		return s.conn.Subscribe(ctx, look.channel, on)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer end(nil)
+	up := false
+	err := s.conn.Subscribe(ctx, look.channel, func(message string) {
+		if message == "" && !up {
+			up = true
+			watching.Go(func() {
+				if why := look.watch(ctx); why != nil {
+					end(why)
+				}
+			})
+		}
+		on(message)
+	})
+	if why := context.Cause(ctx); why != nil {
+		return why
+	}
+	return err
 }
 
 // forbidden reports whether the server will not let this user do that: subscribe, say.

@@ -99,6 +99,33 @@ func (o Opener) SentinelLoss(t *testing.T) {
 	l.want(time.Now())
 }
 
+// SentinelWake checks the same of a master that does not die, but is frozen until
+// another one has been promoted: it wakes, and takes itself for the master until the
+// sentinels tell it otherwise.
+func (o Opener) SentinelWake(t *testing.T) {
+	s := redistest.StartSentinels(t, 2, 3)
+	master, err := s.Master()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() dibs.Store { return o.Sentinel(t, s.Addrs(), s.MasterName) }
+	l := newLoss(t, WatchMachine(t.Context(), s.Addrs()[0]), open(), open(), "order:42")
+	for _, server := range s.Servers {
+		if server != master {
+			forget(t, server)
+		}
+	}
+	if err := master.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.WaitPromoted(master)
+	promoted := time.Now()
+	if err := errors.Join(err, master.Resume()); err != nil {
+		t.Fatal(err)
+	}
+	l.want(promoted)
+}
+
 // forget makes a replica one that missed all writes so far.
 func forget(t *testing.T, replica *redistest.Server) {
 	t.Helper()

@@ -100,3 +100,8 @@ func TestForgotten(t *testing.T) {
 	t.Parallel()
 	drills.Forgotten(t)
 }
+
+func TestSentinelWake(t *testing.T) {
+	t.Parallel()
+	drills.SentinelWake(t)
+}

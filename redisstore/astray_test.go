@@ -1,0 +1,108 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A counter is a server that says how many listen, after a while.
+type counter struct {
+	Conn
+	count func(at time.Duration) (any, error, time.Duration)
+	begun time.Time
+	asked atomic.Int64
+	made  atomic.Int64 // subscriptions
+}
+
+func (c *counter) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+	c.asked.Add(1)
+	n, err, after := c.count(time.Since(c.begun))
+	time.Sleep(after)
+	replies[0] = Reply{Value: []any{cmds[0][2], n}, Err: err}
+}
+
+func (c *counter) Subscribe(ctx context.Context, _ string, on func(string)) error {
+	c.made.Add(1)
+	on("")
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// A subscription is made again where its server may not be the one that is asked, and
+// only there.
+func TestLookout(t *testing.T) {
+	const span = time.Minute
+	healthy := func(time.Duration) (any, error, time.Duration) { return int64(1), nil, time.Millisecond }
+	during := func(from, to, at time.Duration) bool { return from <= at && at < to }
+	for _, c := range []struct {
+		name     string
+		count    func(at time.Duration) (any, error, time.Duration)
+		made     int64
+		min, max int64 // times asked in that span
+	}{
+		{"healthy", healthy, 1, 55, 61},
+		{"left behind", func(at time.Duration) (any, error, time.Duration) {
+			if during(10*time.Second, 10100*time.Millisecond, at) {
+				return int64(0), nil, 0
+			}
+			return healthy(at)
+		}, 2, 55, 75},
+		{"cannot count", func(time.Duration) (any, error, time.Duration) { return int64(0), nil, 0 }, 4, 55, 90},
+		{"frozen for 3 s, then another master", func(at time.Duration) (any, error, time.Duration) {
+			if during(10*time.Second, 13*time.Second, at) {
+				return int64(1), nil, 13*time.Second - at
+			}
+			return healthy(at)
+		}, 3, 55, 90},
+		{"no connection for 3 s", func(at time.Duration) (any, error, time.Duration) {
+			if during(10*time.Second, 13*time.Second, at) {
+				return nil, errors.New("refused"), 0
+			}
+			return healthy(at)
+		}, 3, 55, 120},
+		{"a hiccup", func(at time.Duration) (any, error, time.Duration) {
+			if during(10*time.Second, 11*time.Second, at) {
+				return int64(1), nil, 300 * time.Millisecond
+			}
+			return healthy(at)
+		}, 1, 55, 61},
+		{"always slow", func(time.Duration) (any, error, time.Duration) { return int64(1), nil, 700 * time.Millisecond }, 13, 50, 300},
+		{"may not ask", func(time.Duration) (any, error, time.Duration) {
+			return nil, ServerError("NOPERM no permissions"), 0
+		}, 1, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := &counter{count: c.count, begun: time.Now()}
+				ctx, cancel := context.WithTimeout(t.Context(), span)
+				defer cancel()
+				var up, down int64
+				err := New(conn).Watch(ctx, "host:1:test", func(e dibs.Event) {
+					switch e.Kind {
+					case dibs.Up:
+						up++
+					case dibs.Down:
+						down++
+					}
+				})
+				synctest.Wait()
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error %v", err)
+				}
+				if n := conn.made.Load(); n > c.made || n < min(c.made, 4) || up != n || down != n-1 {
+					t.Errorf("%d subscriptions, %d times up, %d times down: want %d", n, up, down, c.made)
+				}
+				if n := conn.asked.Load(); n < c.min || n > c.max {
+					t.Errorf("asked %d times in %v, want %d to %d", n, span, c.min, c.max)
+				}
+				time.Sleep(time.Second) // what is under way ends
+			})
+		})
+	}
+}
