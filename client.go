@@ -31,6 +31,7 @@ type Client struct {
 	seq       atomic.Uint64
 	undoings  undoings    // of tokens that callers have chosen
 	shaky     atomic.Bool // an operation has failed since the last that did not
+	trip      trip
 	hooks     hookQueue
 
 	life    context.Context // of the background work

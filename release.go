@@ -43,10 +43,14 @@ func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 	end := c.releaseBy(h.timeout)
 	unknown := false
 	for try := 0; ; try++ {
-		r.Until = share(end)
+		sent := c.now()
+		r.Until = c.trip.share(end)
 		r.Keep = max(h.least-c.now(), 0)
 		freed, err := c.store.Release(c.life, r)
 		c.note(c.life, err)
+		if err == nil || !time.Now().Before(r.Until) {
+			c.trip.took(c.now() - sent)
+		}
 		if err == nil && (freed || unknown) {
 			return nil // if it was not held any more, an earlier try has freed it
 		}
@@ -115,7 +119,7 @@ func (c *Client) abandon(claim Claim, own bool, unanswered time.Time) {
 // that hangs does not keep the next one, on another connection, from its time. Each has
 // one operation timeout.
 func (c *Client) persist(undo *undoing, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
-	const atOnce = 4
+	const atOnce, longest = 4, 400 * time.Millisecond
 	ran := c.background(func(ctx context.Context) {
 		defer undo.end()
 		ctx, done := context.WithTimeout(ctx, life+persistFor)
@@ -123,7 +127,7 @@ func (c *Client) persist(undo *undoing, life time.Duration, try func(ctx context
 		var tries sync.WaitGroup
 		defer tries.Wait()
 		slots := make(chan struct{}, atOnce)
-		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, 400*time.Millisecond) {
+		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, longest) {
 			select {
 			case slots <- struct{}{}:
 				tries.Go(func() {
@@ -139,7 +143,7 @@ func (c *Client) persist(undo *undoing, life time.Duration, try func(ctx context
 				})
 			default:
 			}
-			pause(ctx, every)
+			pause(ctx, max(every, min(c.trip.twice(), longest)))
 		}
 	})
 	if !ran {

@@ -121,7 +121,7 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 	for try := 0; ; try++ {
 		sent := c.look()
 		ttl := h.lift(sent)
-		claim := Claim{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: share(end)}
+		claim := Claim{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.trip.share(end)}
 		answer, err := c.store.Reweigh(ctx, claim)
 		c.note(ctx, err)
 		switch {

@@ -396,12 +396,15 @@ func (q *call) ask() error {
 	end := time.Now().Add(timeout)
 	for try := 0; ; try++ {
 		sent := q.c.look()
-		q.claim.Until = share(end)
+		q.claim.Until = q.c.trip.share(end)
 		if deadline, ok := q.ctx.Deadline(); ok && deadline.Before(q.claim.Until) {
 			q.claim.Until = deadline
 		}
 		answer, err := q.c.store.Acquire(q.ctx, q.claim)
 		q.c.note(q.ctx, err)
+		if err == nil || !time.Now().Before(q.claim.Until) {
+			q.c.trip.took(q.c.now() - sent)
+		}
 		if err == nil {
 			q.sent, q.answer, q.asked, q.failed = sent, answer, true, 0
 			return nil
@@ -594,13 +597,3 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // backoff is the pause after the try-th failure: 1, 2, 4 … 64 ms.
 func backoff(try int) time.Duration { return time.Millisecond << min(try, 6) }
-
-// share is when one attempt must end so that an operation that ends at end has
-// time for another one, on another connection: half of what is left.
-func share(end time.Time) time.Time {
-	left := time.Until(end)
-	if left < 50*time.Millisecond {
-		return end
-	}
-	return end.Add(-left / 2)
-}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -21,17 +20,18 @@ type pump struct {
 	clock  *clock
 	prompt bool // the Conn returns by its context's deadline
 
-	mu      sync.Mutex
-	queue   []*request
-	flying  []*batch // with workers
-	alarm   time.Time
-	bell    *time.Timer // rings then
-	workers int
-	under   int   // requests under way with workers
-	lonely  int   // so many times in a row there was but one
-	swift   bool  // the server answered, and quickly, when it was last asked
-	apart   int   // so many batches yet are not put together
-	failed  error // when it was last asked, if it failed: see telling
+	mu       sync.Mutex
+	queue    []*request
+	flying   []*batch // with workers
+	alarm    time.Time
+	bell     *time.Timer // rings then
+	workers  int
+	under    int                 // requests under way with workers
+	lonely   int                 // so many times in a row there was but one
+	swift    bool                // the server answered, and quickly, when it was last asked
+	apart    int                 // so many batches yet are not put together
+	teaching map[*script]*lesson // on their way to the server
+	failed   error               // when it was last asked, if it failed: see telling
 }
 
 const (
@@ -478,26 +478,6 @@ func telling(err error) error {
 	return err
 }
 
-// teach sends the scripts that the server did not know whole.
-func (p *pump) teach(ctx context.Context, b *batch) {
-	var which []int
-	var cmds []Cmd
-	for i, r := range b.replies {
-		if unknownScript(r.Err) {
-			which = append(which, i)
-			cmds = append(cmds, append(Cmd{"EVAL", b.calls[i].script.text}, b.cmds[i][2:]...))
-		}
-	}
-	if len(which) == 0 {
-		return
-	}
-	replies := make([]Reply, len(cmds))
-	p.conn.Do(ctx, cmds, replies)
-	for i, at := range which {
-		b.replies[at] = replies[i]
-	}
-}
-
 // A call is one script call that serves one request, or several claims on one name, or
 // all that is in its parts.
 type call struct {
@@ -546,12 +526,4 @@ func (c *call) answer(r Reply) (left []call) {
 		}
 	}
 	return nil
-}
-
-func unknownScript(err error) bool {
-	if err == nil {
-		return false
-	}
-	var s ServerError
-	return errors.As(err, &s) && strings.HasPrefix(string(s), "NOSCRIPT")
 }

@@ -64,8 +64,21 @@ func newScript(text string) *script {
 		"--#include take.lua\n", takeLua,
 		"--#include born.lua\n", bornLua,
 	).Replace(text)
+	text = bare(text)
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// bare leaves out lines that are comments, and indentation: that is less to send to a
+// server that does not know the script.
+func bare(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // The scripts never change after this.

@@ -15,6 +15,7 @@ type flow struct {
 	src, dst *net.TCPConn
 	count    *tally
 	queue    queue
+	free     time.Time // when what has arrived so far will have passed, if throttled
 }
 
 // A chunk is what one Read gave.
@@ -41,7 +42,7 @@ func (f *flow) collect() {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := f.src.Read(buf)
-		due := time.Now().Add(time.Duration(f.link.proxy.delay.Load()))
+		due := f.pass(n).Add(time.Duration(f.link.proxy.delay.Load()))
 		if n > 0 {
 			f.arrive(chunk{data: bytes.Clone(buf[:n]), due: due})
 		}
@@ -50,6 +51,20 @@ func (f *flow) collect() {
 			return
 		}
 	}
+}
+
+// pass returns when so many bytes will have passed that arrive now.
+func (f *flow) pass(n int) time.Time {
+	now := time.Now()
+	rate := f.link.proxy.rate.Load()
+	if rate == 0 {
+		return now
+	}
+	if f.free.Before(now) {
+		f.free = now
+	}
+	f.free = f.free.Add(time.Duration(n) * time.Second / time.Duration(rate))
+	return f.free
 }
 
 // arrive queues a chunk, unless it is lost, along with the trap that it springs.

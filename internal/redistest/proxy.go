@@ -25,6 +25,7 @@ type Proxy struct {
 	running  sync.WaitGroup
 
 	delay    atomic.Int64
+	rate     atomic.Int64 // bytes a second, or 0
 	accepted atomic.Int64
 	up, down tally
 
@@ -112,6 +113,10 @@ func (p *Proxy) Stats() Stats {
 // not delay the making of a connection, which happens before the proxy learns of
 // it.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// Throttle makes each connection slow: so many bytes a second pass in each direction, one
+// after another, and what came first goes first. With 0 it is as fast as it can be.
+func (p *Proxy) Throttle(bytes int) { p.rate.Store(int64(bytes)) }
 
 // Reset ends all current connections with an RST, on both sides. A request that
 // is held stays held: it left its client before.

@@ -1,0 +1,40 @@
+package dibs
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An operation of a second has time for a second try, unless the store is so slow that
+// none of them could be answered.
+func TestShareOfASlowStore(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name  string
+		took  []time.Duration
+		first time.Duration // of a second
+	}{
+		{"nothing is known", nil, 500 * ms},
+		{"quick", []time.Duration{ms}, 500 * ms},
+		{"slow", []time.Duration{300 * ms}, 600 * ms},
+		{"very slow", []time.Duration{400 * ms}, 1000 * ms},
+		{"slower than the operation may last", []time.Duration{5000 * ms}, 1000 * ms},
+		{"one was slow, the next was not", []time.Duration{400 * ms, ms}, 500 * ms},
+		{"slow and slower", []time.Duration{200 * ms, 300 * ms, 280 * ms}, 560 * ms},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var trip trip
+			for _, took := range c.took {
+				trip.took(took)
+			}
+			end := time.Now().Add(time.Second)
+			if first := time.Until(trip.share(end)); first != c.first {
+				t.Errorf("%s: %v for the first try, want %v", c.name, first, c.first)
+			}
+			if soon := time.Now().Add(40 * ms); trip.share(soon) != soon {
+				t.Errorf("%s: 40ms are divided", c.name)
+			}
+		})
+	}
+}
