@@ -36,7 +36,7 @@ func TestStore(t *testing.T) {
 func TestSentinelFailover(t *testing.T) { drills.SentinelFailover(t, drill.Deaths()) }
 
 func TestSentinelFailoverWithReplicas(t *testing.T) {
-	drills.SentinelFailover(t, drill.Deaths(), goredis.WithReplicas(1, 200*time.Millisecond))
+	drills.SentinelFailover(t, drill.Deaths(), goredis.WithReplicas(1, time.Second))
 }
 
 func TestSentinelLoss(t *testing.T) {

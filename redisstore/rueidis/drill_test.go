@@ -34,7 +34,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestSentinelFailover(t *testing.T) {
-	drills.SentinelFailover(t, drill.Deaths(), dibsrueidis.WithReplicas(1, 200*time.Millisecond))
+	drills.SentinelFailover(t, drill.Deaths(), dibsrueidis.WithReplicas(1, time.Second))
 }
 
 func TestSentinelLoss(t *testing.T) {
