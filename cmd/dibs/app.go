@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,7 +34,11 @@ type app struct {
 	timeout   time.Duration
 	json      bool
 	quiet     bool
+	verbose   bool
 
+	opened *opened
+	store  *witness       // once a lock was asked for
+	live   atomic.Bool    // the last line of the terminal is the progress of a wait
 	caught chan os.Signal // see listen
 	ending bool           // a signal that asks to end was passed on
 }
@@ -59,35 +64,38 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dibs",
 		Short: "Locks that many machines share",
-		Long: `dibs holds locks that many machines share, in Redis, for shells, cron and operators:
+		Long: `dibs holds locks that many machines share, in Redis, for shells, cron and
+operators:
 
   dibs run --url redis://cache:6379 nightly -- ./backup.sh
 
-While backup.sh runs, no other "dibs run nightly" on that Redis runs its command, on any
-machine; it waits, in order of arrival. On one machine, with nothing installed:
+While backup.sh runs, no other "dibs run nightly" on that Redis runs its
+command, on any machine: it waits, in order of arrival. On one machine, with
+nothing installed:
 
   dibs run --local nightly -- ./backup.sh`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          arguments(cobra.NoArgs),
+		Args:          arguments(0, 0),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringArrayVar(&a.urls, "url", nil, "the store, such as redis://host:6379; several times: a quorum of several servers (default $DIBS_URL)")
-	f.BoolVar(&a.local, "local", false, "a file of this user on this host: excludes on THIS HOST ONLY")
-	f.StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default $DIBS_PREFIX, or "lock:")`)
-	f.IntVar(&a.replicas, "replicas", 0, "a lock counts when so many replicas have it, too")
-	f.DurationVar(&a.longest, "longest", 0, "longest TTL on a quorum: the same for all its users (default 1m)")
-	f.DurationVar(&a.timeout, "timeout", 0, "limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
+	f.StringArrayVar(&a.urls, "url", nil, "the store, such as redis://host:6379; repeat it for a quorum of three or more servers (default $DIBS_URL)")
+	f.BoolVar(&a.local, "local", false, "use a file of this user on this host: excludes on THIS HOST ONLY")
+	f.StringVar(&a.prefix, "prefix", "", `first part of the keys in Redis, may be empty (default $DIBS_PREFIX, or "lock:")`)
+	f.IntVar(&a.replicas, "replicas", 0, "number of replicas that must have a lock before it counts")
+	f.Var((*span)(&a.longest), "longest", "longest TTL on a quorum, the same for all its users (default 1m)")
+	f.Var((*span)(&a.timeout), "timeout", "limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but errors")
 	root.PersistentPreRunE = a.settle
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nsee: %s --help", err, c.CommandPath())}
 	})
+	narrow(root)
 	root.AddGroup(
 		&cobra.Group{ID: hold, Title: "Hold a lock:"},
-		&cobra.Group{ID: look, Title: "Look, and interfere:"},
+		&cobra.Group{ID: look, Title: "Inspect and administer:"},
 	)
 	for _, verb := range []*cobra.Command{a.runVerb(), a.electVerb(), a.holdVerb(), a.acquireVerb(), a.renewVerb(), a.releaseVerb()} {
 		verb.GroupID = hold
@@ -110,28 +118,47 @@ machine; it waits, in order of arrival. On one machine, with nothing installed:
 	return root
 }
 
-// settle reads from the environment what the flags do not say.
-func (a *app) settle(c *cobra.Command, _ []string) (err error) {
+// settle reads from the environment what the flags do not say, and checks it.
+func (a *app) settle(c *cobra.Command, _ []string) error {
+	const least = time.Millisecond
+	from := "--timeout"
 	a.prefixSet = c.Flags().Changed("prefix")
-	if c.Flags().Changed("timeout") {
-		return nil
-	}
-	a.timeout = 2 * time.Second
-	if text := a.getenv("DIBS_TIMEOUT"); text != "" {
-		if a.timeout, err = time.ParseDuration(text); err != nil {
-			return usage("DIBS_TIMEOUT: %w", err)
+	if !c.Flags().Changed("timeout") {
+		from, a.timeout = "DIBS_TIMEOUT", 2*time.Second
+		if text := a.getenv("DIBS_TIMEOUT"); text != "" {
+			if err := (*span)(&a.timeout).Set(text); err != nil {
+				return usage("DIBS_TIMEOUT %q: %w", text, err)
+			}
 		}
+	}
+	switch {
+	case a.timeout < least:
+		return usage("%s %v: want at least %v", from, a.timeout, least)
+	case a.replicas < 0:
+		return usage("--replicas %d: want 0 or more", a.replicas)
+	case c.Flags().Changed("longest") && (a.longest < dibs.MinTTL || a.longest > dibs.MaxTTL):
+		return usage("--longest %v: want %v to %v", a.longest, dibs.MinTTL, dibs.MaxTTL)
 	}
 	return nil
 }
 
-// arguments makes what cobra says of a verb's arguments an error of the command line.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+// arguments checks how many arguments a verb has.
+func arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			return usage("%w\nsee: %s --help", err, c.CommandPath())
+		text := ""
+		switch {
+		case len(args) > 0 && c.HasSubCommands():
+			text = fmt.Sprintf("no verb %q", args[0])
+		case len(args) > most && most == 0:
+			text = fmt.Sprintf("%q: want no argument", args[0])
+		case len(args) > most:
+			text = "want one argument, not " + quoted(args)
+		case len(args) < least:
+			text = "no NAME"
+		default:
+			return nil
 		}
-		return nil
+		return usage("%s: %s\nsee: %s --help", text, c.UseLine(), c.CommandPath())
 	}
 }
 
@@ -252,16 +279,52 @@ func (a *app) hurry(asked *asked) {
 // say tells a person something, on stderr.
 func (a *app) say(format string, args ...any) {
 	if !a.quiet && !a.json {
-		fmt.Fprintf(a.err, "dibs: "+format+"\n", args...)
+		fmt.Fprint(a.err, a.clear()+"dibs: "+fmt.Sprintf(format, args...)+"\n")
 	}
 }
 
-// client opens the store and makes a Client on it; close gives back what is held.
+// detail says what only --verbose wants to know.
+func (a *app) detail(format string, args ...any) {
+	if a.verbose {
+		a.store.detail(func() { a.say(format, args...) })
+	}
+}
+
+// clear is what a terminal is told before a line that is to stay.
+func (a *app) clear() string {
+	if a.live.Load() {
+		return clearLine
+	}
+	return ""
+}
+
+// client opens the store and makes a Client on it that reports when the store is away;
+// close gives back what is held.
 func (a *app) client(options ...dibs.Option) (locks *dibs.Client, closeAll func() error, err error) {
 	s, err := a.open()
 	if err != nil {
 		return nil, nil, err
 	}
-	locks = dibs.New(s.Store, append([]dibs.Option{dibs.Timeout(a.timeout)}, options...)...)
-	return locks, func() error { return errors.Join(locks.Close(), s.close()) }, nil
+	a.opened, a.store = s, a.witness(s)
+	options = append([]dibs.Option{dibs.Timeout(a.timeout), dibs.Observe(a.store.hooks())}, options...)
+	locks = dibs.New(a.store, options...)
+	return locks, func() error { return a.closed(locks, s) }, nil
+}
+
+// closed gives back what is held. A store that is away is waited for as long as for one
+// operation, and no longer: what cannot be given back expires.
+func (a *app) closed(locks *dibs.Client, s *opened) error {
+	a.store.end()
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(locks.Close(), s.close()) }()
+	var limit <-chan time.Time
+	if a.store.awayNow() > 0 {
+		limit = time.After(a.timeout)
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-limit:
+		return nil
+	}
 }

@@ -16,32 +16,32 @@ import (
 )
 
 func (a *app) benchVerb() *cobra.Command {
-	var during time.Duration
+	during := span(3 * time.Second)
 	var workers int
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what a lock costs on the store",
-		Long: `Measure what a lock costs on the store, from here: pairs of lock and unlock where nobody else
-is, and hand-offs from a holder to one who waits.
+		Long: `Measure what a lock costs on the store, from here: pairs of lock and unlock
+without contention, and hand-offs from a holder to a waiter.
 
-The names are random, under dibs:bench:, and given back. Of each worker's hash slot a number
-without a TTL stays in Redis, the same one each time.`,
+The names are random, under dibs:bench:, and released. Of each worker's hash
+slot a number without a TTL stays in Redis, the same one each time.`,
 		Example: `  dibs bench --url redis://cache:6379
   dibs bench --time 10s -c 64
   dibs bench --json | jq .pairs.p99_us`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			switch {
-			case during < time.Millisecond:
-				return usage("--time %v: below 1ms", during)
+			case time.Duration(during) < time.Millisecond:
+				return usage("--time %v: want at least 1ms", time.Duration(during))
 			case workers < 1 || workers > 10000:
 				return usage("-c %d: not within 1 to 10000", workers)
 			}
-			return a.withStore(func(ctx context.Context, s *opened) error { return a.bench(ctx, s, during, workers) })
+			return a.withStore(func(ctx context.Context, s *opened) error { return a.bench(ctx, s, time.Duration(during), workers) })
 		},
 	}
-	c.Flags().DurationVar(&during, "time", 3*time.Second, "how long each of the two is measured")
-	c.Flags().IntVarP(&workers, "concurrency", "c", 1, "how many lock and unlock at a time")
+	c.Flags().Var(&during, "time", "duration of each of the two measurements")
+	c.Flags().IntVarP(&workers, "concurrency", "c", 1, "number of concurrent workers")
 	return c
 }
 

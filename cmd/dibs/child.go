@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -25,6 +26,8 @@ func find(argv []string, env []string) (command, error) {
 	case errors.Is(err, exec.ErrDot): // what PATH says is the user's affair
 	case errors.Is(err, fs.ErrPermission):
 		return command{}, exitWith(exitCannotRun, err)
+	case err != nil && strings.ContainsAny(argv[0], " \t;&|<>$"):
+		return command{}, exitWith(exitNotFound, fmt.Errorf("%w; a command line for the shell needs -c", err))
 	case err != nil:
 		return command{}, exitWith(exitNotFound, err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/quorum"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -28,26 +30,30 @@ type claim struct {
 
 	busyCode int
 	skipOK   bool
+	verbose  bool
+
+	given func(flag string) bool
 }
 
 // flags gives a verb all flags of a claim.
 func (c *claim) flags(f *pflag.FlagSet) {
 	c.leaseFlags(f)
-	f.BoolVar(&c.shared, "shared", false, "hold it together with others that do, and alone against those that do not")
-	f.IntVar(&c.slots, "slots", 0, "let up to so many hold it at once: the same number for all")
-	f.IntVar(&c.permits, "permits", 1, "how many of the slots to take")
+	f.BoolVar(&c.shared, "shared", false, "hold NAME together with other shared holders; exclude all others")
+	f.IntVar(&c.slots, "slots", 0, "allow up to `N` concurrent holders; use the same N everywhere")
+	f.IntVar(&c.permits, "permits", 1, "take `N` of the slots")
 	f.BoolVarP(&c.try, "try", "n", false, "do not wait")
-	f.VarP(&c.wait, "wait", "w", "wait so long at most: 90s, 1m30s, or a number of seconds; 0 is --try (default: as long as it takes)")
-	f.Var(&c.minHold, "min-hold", "keep the name taken for so long at least: for cron on machines whose clocks differ")
-	f.IntVarP(&c.busyCode, "busy-code", "E", exitBusy, "exit code if the name is taken")
-	f.BoolVar(&c.skipOK, "skip-ok", false, "exit 0 if the name is taken: somebody else does it")
+	f.VarP(&c.wait, "wait", "w", "longest wait, such as 90s, 1m30s, or a number of seconds; 0 is --try (default: no limit)")
+	f.Var(&c.minHold, "min-hold", "keep NAME reserved for at least this long, for cron on hosts whose clocks differ")
+	f.IntVarP(&c.busyCode, "busy-code", "E", exitBusy, "exit code when NAME is taken")
+	f.BoolVar(&c.skipOK, "skip-ok", false, "exit with 0, and print nothing, when NAME is taken")
 }
 
 // leaseFlags are those of whatever is held.
 func (c *claim) leaseFlags(f *pflag.FlagSet) {
-	c.ttl, c.wait, c.permits, c.busyCode = span(30*time.Second), forever, 1, exitBusy
-	f.Var(&c.ttl, "ttl", "after a crash the name is free when so long has passed")
-	f.StringVar(&c.label, "label", "", "what others see of you, beside host and process")
+	c.ttl, c.wait, c.permits, c.busyCode, c.given = span(30*time.Second), forever, 1, exitBusy, f.Changed
+	f.Var(&c.ttl, "ttl", "lease duration: how long the lock survives a crash")
+	f.StringVar(&c.label, "label", "", "text that others see beside host and process id")
+	f.BoolVarP(&c.verbose, "verbose", "v", false, "also report waiting, acquired and released")
 }
 
 // options are those of the flags.
@@ -62,22 +68,47 @@ func (c *claim) options() []dibs.Option {
 	return options
 }
 
-// name reads the names, one or several with commas between.
-func (c *claim) name(arg string) error {
-	c.names = strings.Split(arg, ",")
+// check reads the names, one or several with commas between, and finds what is wrong
+// with the flags, in the words of the command line.
+func (c *claim) check(a *app, arg string) error {
+	c.names, a.verbose = strings.Split(arg, ","), c.verbose
+	minHold, ttl := time.Duration(c.minHold), time.Duration(c.ttl)
 	switch {
-	case len(c.names) > 1 && (c.shared || c.slots > 0):
-		return usage("%s: several names are held alone: --shared and --slots are for one", quoted(c.names))
-	case c.shared && c.slots > 0:
-		return usage("--shared and --slots: one of them")
-	case c.slots < 0:
-		return usage("--slots %d: want 1 or more", c.slots)
-	case c.slots == 0 && c.permits != 1:
+	case c.verbose && a.quiet:
+		return usage("--verbose and --quiet: use one of them")
+	case len(c.names) > 1 && (c.shared || c.given("slots")):
+		return usage("%s: several names are held exclusively: --shared and --slots are for one name", quoted(c.names))
+	case c.shared && c.given("slots"):
+		return usage("--shared and --slots: use one of them")
+	case c.given("slots") && (c.slots < 1 || c.slots > dibs.Unlimited):
+		return usage("--slots %d: want 1 to %d", c.slots, dibs.Unlimited)
+	case c.given("permits") && !c.given("slots"):
 		return usage("--permits is for --slots")
+	case c.slots > 0 && (c.permits < 1 || c.permits > c.slots):
+		return usage("--permits %d: want 1 to %d, the number of --slots", c.permits, c.slots)
+	case c.try && c.given("wait") && c.wait != 0:
+		return usage("--try and --wait %v: use one of them", time.Duration(c.wait))
+	case ttl < dibs.MinTTL || ttl > dibs.MaxTTL:
+		return usage("--ttl %v: want %v to %v", ttl, dibs.MinTTL, dibs.MaxTTL)
+	case minHold > dibs.MaxTTL:
+		return usage("--min-hold %v: want at most %v", minHold, dibs.MaxTTL)
 	case c.busyCode < 1 || c.busyCode > 255:
 		return usage("--busy-code %d: want 1 to 255", c.busyCode)
 	}
+	if err := a.checkLongest(max(ttl, minHold)); err != nil {
+		return err
+	}
 	return checkNames(c.names)
+}
+
+// checkLongest refuses a TTL that a quorum does not take.
+func (a *app) checkLongest(ttl time.Duration) error {
+	urls, err := a.where()
+	longest := cmp.Or(a.longest, quorum.Longest)
+	if err == nil && len(urls) > 1 && ttl > longest {
+		return usage("%v is too long for a quorum: its longest TTL is %v; a longer one needs --longest, the same for all its users", ttl, longest)
+	}
+	return err
 }
 
 func checkNames(names []string) error {
@@ -102,13 +133,18 @@ func quoted(names []string) string {
 
 // lock waits until the names are held, and says whom it waits for. A signal ends that.
 func (a *app) lock(locks *dibs.Client, c *claim) (*dibs.Lease, error) {
+	const pause = 100 * time.Millisecond // before a server that may be starting is tried again
 	if err := a.nested(locks, c); err != nil {
 		return nil, err
 	}
 	ctx, stop := a.patient()
-	p := a.progress(locks, c.names[0])
+	a.store.waits(c.names, false)
+	p := a.progress(locks, c.names)
 	defer p.end()
 	lease, err := take(ctx, locks, c, append(c.options(), dibs.Observe(p.hooks())))
+	for unsent(err) && !c.try && time.Since(p.begun) < a.timeout && sleep(ctx, pause) {
+		lease, err = take(ctx, locks, c, append(c.options(), dibs.Observe(p.hooks())))
+	}
 	signalled := stop()
 	var busy *dibs.BusyError
 	switch {
@@ -117,9 +153,13 @@ func (a *app) lock(locks *dibs.Client, c *claim) (*dibs.Lease, error) {
 	case signalled != nil:
 		return nil, signalled
 	case errors.As(err, &busy):
-		return nil, c.busy(busy)
+		return nil, c.busy(busy, a.store.awayNow())
+	case err != nil:
+		return nil, err
 	}
-	return lease, err
+	a.store.holds(lease)
+	a.detail("acquired %s after %s, fence %d", quoted(c.names), brief(time.Since(p.begun)), lease.FenceOf(c.names[0]))
+	return lease, nil
 }
 
 func take(ctx context.Context, locks *dibs.Client, c *claim, options []dibs.Option) (*dibs.Lease, error) {
@@ -135,8 +175,9 @@ func take(ctx context.Context, locks *dibs.Client, c *claim, options []dibs.Opti
 	return locks.Mutex(name).Lock(ctx, options...)
 }
 
-// busy tells who is in the way: not by a whole token, which lets others release.
-func (c *claim) busy(e *dibs.BusyError) error {
+// busy tells who is in the way: not by a whole token, which lets others release. away is
+// for how long the store has not answered.
+func (c *claim) busy(e *dibs.BusyError, away time.Duration) error {
 	if c.skipOK {
 		return codeError{}
 	}
@@ -145,15 +186,16 @@ func (c *claim) busy(e *dibs.BusyError) error {
 		text += ": held by " + ownerOf(e.Holder).String()
 	}
 	switch {
-	case e.Remaining < 0:
-		text += ", and never expires: no lock of dibs; see dibs show"
-	case e.Ahead == 1:
-		text += ", and 1 waits"
-	case e.Ahead > 1:
-		text += fmt.Sprintf(", and %d wait", e.Ahead)
+	case e.Holder != "" && e.Remaining < 0:
+		text += ", and never expires: it is not a lock of dibs; see dibs show"
+	case e.Ahead > 0:
+		text += ", " + plural(e.Ahead, "waiter", "waiters") + " ahead"
 	}
 	if c.wait > 0 && c.wait != forever {
 		text += fmt.Sprintf("; waited %v", time.Duration(c.wait))
+	}
+	if away > 0 {
+		text += fmt.Sprintf(", and the store has not answered for %s", brief(away))
 	}
 	return exitWith(c.busyCode, errors.New(text))
 }
@@ -175,10 +217,13 @@ func (s *span) String() string {
 func (s *span) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if seconds, failed := strconv.ParseFloat(text, 64); failed == nil {
-		d, err = time.Duration(seconds*float64(time.Second)), nil
+		d, err = -1, nil // unless it is a number within the range
+		if seconds >= 0 && seconds <= longestSpan.Seconds() {
+			d = time.Duration(seconds * float64(time.Second))
+		}
 	}
 	if err != nil || d < 0 || d > longestSpan {
-		return fmt.Errorf("want a duration such as 90s, 1m30s or 1.5, up to %v", longestSpan)
+		return errors.New("want a duration such as 90s, 1m30s, or a number of seconds, up to 10 years")
 	}
 	*s = span(d)
 	return nil
@@ -192,7 +237,11 @@ func (s *span) Type() string { return "duration" }
 
 // nameAndCommand takes NAME -- COMMAND apart. Flags may stand on both sides of NAME.
 func nameAndCommand(c *cobra.Command, args []string) (name string, command []string, err error) {
-	switch dash := c.ArgsLenAtDash(); {
+	dash := c.ArgsLenAtDash()
+	if dash == 0 && len(args) > 1 && args[1] == "--" { // dibs run -- -NAME -- COMMAND
+		args, dash = slices.Delete(slices.Clone(args), 1, 2), 1
+	}
+	switch {
 	case dash == 1 && len(args) > 1:
 		return args[0], args[1:], nil
 	case dash < 0 && len(args) > 1:
@@ -200,7 +249,7 @@ func nameAndCommand(c *cobra.Command, args []string) (name string, command []str
 	case len(args) == 0 || dash == 0:
 		return "", nil, usage("no NAME: %s", c.UseLine())
 	case dash > 1:
-		return "", nil, usage("one NAME, with commas for several: %s", strings.Join(args[:dash], ","))
+		return "", nil, usage("want one NAME, with commas for several: %s", strings.Join(args[:dash], ","))
 	}
 	return args[0], nil, nil
 }

@@ -22,19 +22,21 @@ const (
 func (a *app) doctorVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say whether the store is fit for locks",
-		Long: `Look at each Redis for what hurts locks: settings that drop or forget them, rights that are
-missing, clocks. On each master it tries a lock on a random name. It changes no setting, and
-touches nobody's lock. Give it the --prefix and --replicas that your locks have.
+		Short: "Check whether the store is fit for locks",
+		Long: `Check each Redis for what hurts locks: settings that drop or forget them,
+permissions that are missing, clocks. On each master it tries a lock on a random
+name. It changes no setting, and touches nobody's lock. Give it the --prefix and
+--replicas that your locks have.
 
-Of a local file it tries a lock, and says where the file is.
+Of a local file it tries a lock, and prints where the file is.
 
-Exit codes: 0 nothing, or notes; 1 warnings, or something could not be looked at; 2 critical, or
-one of several servers cannot be reached; 125 none can; 64 the command line.`,
+Exit codes: 0 nothing, or notes; 1 warnings, or something could not be checked;
+2 critical, or one of several servers cannot be reached; 125 none can be
+reached; 64 the command line.`,
 		Example: `  dibs doctor --url redis://cache:6379
   dibs doctor --url redis://a --url redis://b --url redis://c
-  dibs doctor --json | jq '.nodes[].findings[] | select(.severity == "critical")'`,
-		Args: arguments(cobra.NoArgs),
+  dibs doctor --json | jq '.nodes[].findings[] | .subject'`,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error { return a.withStore(a.doctor) },
 	}
 }

@@ -17,17 +17,19 @@ func (a *app) electVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "elect [flags] NAME [-- COMMAND [ARG…]]",
 		Short: "Run a command while leading, and stand by otherwise",
-		Long: `Of all that run dibs elect NAME, one leads, and runs COMMAND; the others stand by. When the
-leader ends, or dies, the next one leads. A leader that cannot renew its term has its COMMAND
-ended in time, as with dibs run, and stands again.
+		Long: `Of all that run dibs elect NAME, one leads, and runs COMMAND; the others stand
+by. When the leader ends, or dies, the next one leads. A leader that cannot
+renew its term has its COMMAND ended in time, as with dibs run, and stands
+again.
 
-dibs ends when COMMAND does, with its exit code, and gives the leadership up; with --restart
-it stands again, behind the others. A signal is passed on to COMMAND, or ends dibs if that
-stands by. Without COMMAND it tells who leads, and each change, until a signal comes.
+dibs ends when COMMAND does, with its exit code, and gives the leadership up;
+with --restart it stands again, behind the others. A signal is passed on to
+COMMAND, or ends dibs if that stands by. Without COMMAND it prints who leads,
+and each change, until a signal comes.
 
 COMMAND finds the number of its term in DIBS_FENCE: it grows from term to term.
 
-` + codesForHelp,
+` + codesOfElection,
 		Example: `  # one scheduler in the fleet, always
   dibs elect --restart scheduler -- ./scheduler
 
@@ -63,8 +65,11 @@ func (a *app) elect(j *job, name string, argv []string, restart bool) (err error
 	if err != nil {
 		return err
 	}
-	s := &outcome{Schema: schema, Names: j.names, Begun: time.Now()}
-	defer func() { err = a.report(j, s, errors.Join(err, closeAll())) }()
+	s := &outcome{Schema: schema, Names: j.names, Store: a.store.where, Begun: time.Now()}
+	defer func() {
+		a.store.end()
+		err = a.report(j, s, a.explain(errors.Join(err, closeAll())))
+	}()
 	for {
 		cmd.guard = startGuardSoon()
 		lease, err := a.campaign(locks, j, name)
@@ -87,7 +92,7 @@ func because(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + err.Error()
+	return ": " + clean(err)
 }
 
 // campaign waits until this process leads, however long the store is away.
@@ -96,8 +101,14 @@ func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, er
 		return nil, err
 	}
 	ctx, stop := a.patient()
-	lease, err := a.stand(ctx, locks.Election(name, j.options()...))
+	a.store.waits(j.names, true)
+	p := a.progress(locks, j.names)
+	lease, err := a.stand(ctx, locks.Election(name, append(j.options(), dibs.Observe(p.hooks()))...))
 	signalled := stop()
+	p.end()
+	if err == nil {
+		a.store.holds(lease)
+	}
 	switch {
 	case signalled != nil && err == nil:
 		return nil, errors.Join(signalled, lease.Unlock())
@@ -111,11 +122,8 @@ func (a *app) stand(ctx context.Context, e *dibs.Election) (*dibs.Lease, error) 
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for wait := shortest; sleep(ctx, wait); wait = min(2*wait, longest) {
 		lease, err := e.Campaign(ctx)
-		if !errors.Is(err, dibs.ErrUnavailable) {
+		if !errors.Is(err, dibs.ErrUnavailable) { // else it is reported, see witness
 			return lease, err
-		}
-		if wait == shortest {
-			a.say("%v; trying again", err)
 		}
 	}
 	return nil, context.Cause(ctx)
@@ -150,10 +158,10 @@ func (a *app) tellLeader(name string, leader dibs.Leader, err error) error {
 	who := ownerOf(leader.Token)
 	switch {
 	case err != nil && errors.Is(err, dibs.ErrUnavailable):
-		a.say("%v; trying again", err)
+		a.say("%s; trying again; store: %s", clean(err), a.store.where)
 		return nil
 	case err != nil:
-		return err
+		return a.explain(err)
 	case a.json:
 		return print1(a.out, stamped(event{Event: "leader", Name: name, Holder: who.short, Host: who.host, PID: who.pid, Label: who.label, Fence: leader.Term}))
 	case leader.Token == "":

@@ -23,14 +23,17 @@ const (
 	codesForHelp = `Exit codes:
 
     those of COMMAND, and 128+N if signal N ended it
-    64   the command line makes no sense
-    75   the name is taken
-    76   the lock was lost, even if COMMAND ended well
+    64   the command line is wrong
+    75   NAME is taken
+    76   the lock was lost, even if COMMAND succeeded
     124  --max-hold is over
-    125  the store, or dibs itself: COMMAND was not run
+    125  the store, or dibs itself, failed: COMMAND was not run
     126  COMMAND cannot be run
-    127  there is no COMMAND of that name`
+    127  COMMAND was not found`
 )
+
+// codesOfElection are the same without a wait that could be over.
+var codesOfElection = strings.Replace(codesForHelp, "    75   NAME is taken\n", "", 1)
 
 // A usageError is one of the command line.
 type usageError struct{ error }
@@ -85,12 +88,12 @@ func silent(err error) bool {
 }
 
 func (a *app) tell(err error) {
-	text := strings.TrimPrefix(err.Error(), "dibs: ")
+	text := clean(err)
 	if a.json {
 		a.event(event{Event: "error", Error: text, Code: codeOf(err)})
 		return
 	}
-	fmt.Fprintf(a.err, "dibs: %s\n", text)
+	fmt.Fprintf(a.err, "%sdibs: %s\n", a.clear(), text)
 }
 
 func codeOf(err error) int {

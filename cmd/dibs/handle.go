@@ -47,18 +47,22 @@ func (a *app) acquireVerb() *cobra.Command {
 	j := new(claim)
 	c := &cobra.Command{
 		Use:   "acquire [flags] NAME[,NAME…]",
-		Short: "Take a lock and leave it: for --ttl, unless it is renewed",
-		Long: `Take NAME, print how to renew and release it, and exit. Nobody renews it: it ends when --ttl
-has passed, unless dibs renew is called before. dibs run is safer wherever it can be used.
+		Short: "Acquire a lock and exit: it lasts for --ttl unless it is renewed",
+		Long: `Acquire NAME, print how to renew and release it, and exit. Nobody renews it: it
+ends when --ttl has passed, unless dibs renew is called before. Where it can be
+used, dibs run is safer.
 
-The output is for eval in a shell; it sets DIBS_NAME, DIBS_TOKEN and DIBS_FENCE, which renew
-and release then find. Write it as below: in eval "$(dibs acquire …)" the exit code is lost,
-and the script goes on without the lock. With --json it is an object.`,
+The output is for eval in a shell; it sets DIBS_NAME, DIBS_TOKEN and DIBS_FENCE,
+which renew and release then find. Write it as below: with
+eval "$(dibs acquire …)" the exit code is lost, and the script goes on without
+the lock. With --json it is an object.
+
+There is no --min-hold: dibs release frees the name at once.`,
 		Example: `  held=$(dibs acquire --ttl 10m deploy) || exit
   eval "$held"
   ./build.sh && dibs renew && ./deploy.sh
   dibs release`,
-		Args: exactlyOne,
+		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.acquire(j, args[0]) },
 	}
 	j.flags(c.Flags())
@@ -66,16 +70,21 @@ and the script goes on without the lock. With --json it is an object.`,
 }
 
 func (a *app) acquire(j *claim, name string) error {
-	if err := j.name(name); err != nil {
-		return err
+	if j.given("min-hold") {
+		return usage("--min-hold is for run and hold: dibs release frees what acquire has taken")
 	}
-	s, err := a.open()
-	if err != nil {
+	if err := j.check(a, name); err != nil {
 		return err
 	}
 	// Not closed if all goes well: that would give the lock back.
-	locks := dibs.New(s.Store, dibs.Timeout(a.timeout), dibs.NoRenew())
-	abort := func(err error) error { return errors.Join(err, locks.Close(), s.close()) }
+	locks, closeAll, err := a.client(dibs.NoRenew())
+	if err != nil {
+		return err
+	}
+	abort := func(err error) error {
+		a.store.end()
+		return a.explain(errors.Join(err, closeAll()))
+	}
 	lease, err := a.lock(locks, j)
 	if err != nil {
 		return abort(err)
@@ -93,17 +102,22 @@ func (a *app) acquire(j *claim, name string) error {
 	if err != nil { // nobody has read the token
 		return abort(err)
 	}
-	return s.close()
+	a.store.end()
+	return a.opened.close()
 }
 
 // shellQuoted is a word that every shell reads as it is.
 func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // An owned is a lock that somebody has taken before, as renew and release take it.
-type owned struct{ token string }
+type owned struct {
+	token string
+	given func(flag string) bool
+}
 
 func (o *owned) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.token, "token", "", "the owner's (default $DIBS_TOKEN, which ps does not show)")
+	o.given = f.Changed
+	f.StringVar(&o.token, "token", "", "owner token (default $DIBS_TOKEN, which ps does not show)")
 }
 
 // leases attaches to each name.
@@ -112,10 +126,12 @@ func (o *owned) leases(a *app, locks *dibs.Client, args []string, options ...dib
 	if len(args) > 0 {
 		name = args[0]
 	}
-	if token == "" {
+	if !o.given("token") {
 		token = a.getenv("DIBS_TOKEN")
 	}
 	switch {
+	case o.given("token") && token == "":
+		return nil, usage("empty --token")
 	case name == "":
 		return nil, usage("no NAME, and no DIBS_NAME")
 	case token == "":
@@ -138,19 +154,22 @@ func (a *app) renewVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "renew [flags] [NAME[,NAME…]]",
 		Short: "Prolong a lock that acquire has taken",
-		Long: `Let NAME be held for at least --ttl from now. It never shortens a lock, and never brings back
-one that has ended: exit code 76 says that it was lost.`,
-		Example: `  dibs renew --ttl 10m                   # as dibs acquire has said, in the environment
+		Long: `Let NAME be held for at least --ttl from now. It never shortens a lock, and
+never brings back one that has ended: exit code 76 says that it was lost.`,
+		Example: `  dibs renew --ttl 10m          # DIBS_NAME and DIBS_TOKEN say what
   DIBS_TOKEN=… dibs renew deploy`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if d := time.Duration(ttl); d < dibs.MinTTL || d > dibs.MaxTTL {
+				return usage("--ttl %v: want %v to %v", d, dibs.MinTTL, dibs.MaxTTL)
+			}
 			return a.onOwned(o, args, func(lease *dibs.Lease) error {
 				return lease.Extend(context.Background(), time.Duration(ttl))
 			})
 		},
 	}
 	o.flags(c.Flags())
-	c.Flags().Var(&ttl, "ttl", "for how long, from now")
+	c.Flags().Var(&ttl, "ttl", "lease duration, from now on")
 	return c
 }
 
@@ -158,12 +177,12 @@ func (a *app) releaseVerb() *cobra.Command {
 	o := new(owned)
 	c := &cobra.Command{
 		Use:   "release [flags] [NAME[,NAME…]]",
-		Short: "Give back a lock that acquire has taken",
-		Long: `Give NAME back, to the first who waits. What is not the token's is left alone: exit code 76
-says that it was lost before.`,
-		Example: `  dibs release                           # as dibs acquire has said, in the environment
+		Short: "Release a lock that acquire has taken",
+		Long: `Release NAME, to the first waiter. What is not the token's is left alone: exit
+code 76 says that the lock was lost before.`,
+		Example: `  dibs release                  # DIBS_NAME and DIBS_TOKEN say what
   DIBS_TOKEN=… dibs release deploy`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onOwned(o, args, (*dibs.Lease).Unlock)
 		},
@@ -188,5 +207,5 @@ func (a *app) onOwned(o *owned, args []string, do func(*dibs.Lease) error) error
 	for _, lease := range leases {
 		errs = append(errs, do(lease))
 	}
-	return errors.Join(append(errs, s.close())...)
+	return s.explain(errors.Join(append(errs, s.close())...))
 }

@@ -18,14 +18,20 @@ func (a *app) holdVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold [flags] NAME[,NAME…]",
 		Short: "Hold a lock until the input ends",
-		Long: `Take NAME, say so on stdout, and hold it until stdin ends, or a signal comes, or whoever
-has started dibs is gone. Meant for scripts and programs in other languages: start it, read
-the line, do the work, close the pipe. The lock is renewed until then.
+		Long: `Acquire NAME, say so on stdout, and hold it until stdin ends, or a signal comes,
+or the process that has started dibs is gone. Meant for scripts and programs in
+other languages: start it, read the line, do the work, close the pipe. The lock
+is renewed until then.
 
 The line is: held NAME TOKEN FENCE. With --json it is an object.
 
-Exit codes: 0 given back after stdin's end, 128+N after signal N, 75 busy, 76 the lock was
-lost meanwhile, which ends dibs at once, 125 the store.`,
+Exit codes:
+
+    0      stdin has ended, and NAME was released
+    75     NAME is taken
+    76     the lock was lost, which ends dibs at once
+    125    the store
+    128+N  signal N has ended it`,
 		Example: `  # a shell that holds a lock while it does several things
   coproc dibs hold nightly; read -r _ name token fence <&"${COPROC[0]}"
   ./backup.sh; ./upload.sh
@@ -33,24 +39,16 @@ lost meanwhile, which ends dibs at once, 125 the store.`,
 
   # for as long as a terminal is open: ^D gives it back
   dibs hold deploy`,
-		Args: exactlyOne,
+		Args: arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.hold(j, args[0], noStdin) },
 	}
 	j.flags(c.Flags())
-	c.Flags().BoolVar(&noStdin, "no-stdin", false, "do not read stdin: hold until a signal comes, or the parent is gone")
+	c.Flags().BoolVar(&noStdin, "no-stdin", false, "do not read stdin: hold until a signal comes, or the parent process is gone")
 	return c
 }
 
-// exactlyOne is for verbs that take one NAME.
-func exactlyOne(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usage("want one NAME: %s", c.UseLine())
-	}
-	return nil
-}
-
 func (a *app) hold(j *claim, name string, noStdin bool) (err error) {
-	if err := j.name(name); err != nil {
+	if err := j.check(a, name); err != nil {
 		return err
 	}
 	gone := parentGone()
@@ -58,7 +56,10 @@ func (a *app) hold(j *claim, name string, noStdin bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeAll()) }()
+	defer func() {
+		a.store.end()
+		err = a.explain(errors.Join(err, closeAll()))
+	}()
 	lease, err := a.lock(locks, j)
 	if err != nil {
 		return err
@@ -70,7 +71,12 @@ func (a *app) hold(j *claim, name string, noStdin bool) (err error) {
 	if !noStdin {
 		input = drained(a.in)
 	}
-	return errors.Join(a.untilEnd(lease, input, gone), unlessLost(lease.Unlock()))
+	begun := time.Now()
+	err = errors.Join(a.untilEnd(lease, input, gone), unlessLost(lease.Unlock()))
+	if !errors.Is(err, dibs.ErrLost) && !errors.Is(err, dibs.ErrUnavailable) {
+		a.detail("released %s after %s", quoted(j.names), brief(time.Since(begun)))
+	}
+	return err
 }
 
 // untilEnd returns when the lease is to be given back, or is lost.

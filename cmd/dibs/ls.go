@@ -16,16 +16,18 @@ func (a *app) lsVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls [GLOB]",
 		Short: "List the names that are held",
-		Long: `List the names that are held, and by whom. GLOB is a pattern of * ? [a-z], with \ to quote
-one of these: '*' if there is none. It looks through all keys of the Redis, unless GLOB is a
-plain name.
+		Long: `List the names that are held, and by whom. GLOB is a pattern of * ? [a-z], with
+\ to quote one of these: '*' if there is none. It looks through all keys of the
+Redis, unless GLOB is a plain name.
 
-HOLDER is who holds, or one of them; TTL is when the first holding ends if nobody renews it;
-WAIT is how many are waiting. A fence is not known before a lease was renewed once.`,
+HOLDER is the holder, or one of several; TTL is when the first lease ends if
+nobody renews it; HELD is for how long it has been held; WAIT is the number of
+waiters. HELD and FENCE are not known before a lease was renewed once. On a
+terminal, long names are shortened, and columns that do not fit are left out.`,
 		Example: `  dibs ls --url redis://cache:6379
   dibs ls 'order:*' --sort waiting
   dibs ls --json | jq -r 'select(.waiting > 10).name'`,
-		Args: arguments(cobra.MaximumNArgs(1)),
+		Args: arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			order, ok := orders[by]
 			if !ok {
@@ -34,7 +36,7 @@ WAIT is how many are waiting. A fence is not known before a lease was renewed on
 			return a.withStore(func(ctx context.Context, s *opened) error { return a.ls(ctx, s, globOf(args), order) })
 		},
 	}
-	c.Flags().StringVar(&by, "sort", "name", "order by name, ttl (what ends first) or waiting (most first)")
+	c.Flags().StringVar(&by, "sort", "name", "order: name, ttl (what ends first) or waiting (most first)")
 	return c
 }
 
@@ -60,7 +62,7 @@ func (a *app) ls(ctx context.Context, s *opened, glob string, order func(x, y na
 		a.say("nothing is held that matches %s in %s", safe(glob), s.where)
 		return nil
 	}
-	return a.put(listed(names).String())
+	return a.put(listed(names).fit(a.width(), "FENCE", "KIND", "HELD", "HOLDER").String())
 }
 
 func (a *app) eachJSON(names []nameState) error {
@@ -73,9 +75,9 @@ func (a *app) eachJSON(names []nameState) error {
 }
 
 func listed(names []nameState) (t table) {
-	t.row("NAME", "KIND", "HOLDER", "TTL", "WAIT", "FENCE")
+	t.row("NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "FENCE")
 	for _, n := range names {
-		t.row(safe(n.Name), or(n.Kind), or(n.who()), n.ttl(), strconv.Itoa(n.Waiting), number(n.Fence))
+		t.row(safe(n.Name), or(n.Kind), or(n.who()), n.ttl(), or(n.ago()), strconv.Itoa(n.Waiting), number(n.Fence))
 	}
 	return t
 }

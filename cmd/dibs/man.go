@@ -10,17 +10,17 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manVerb writes the pages for packages: it is nothing that one does every day.
+// manVerb writes the pages, for packages and for those who have none.
 func (a *app) manVerb() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
-		Use:    "man --dir DIR",
-		Short:  "Write the manual pages",
-		Long:   "Write a manual page for each verb to a directory. The same revision makes the same pages.",
-		Hidden: true,
+		Use:   "man --dir DIR",
+		Short: "Write the manual pages",
+		Long: `Write a manual page for each verb to a directory. The same revision makes the
+same pages.`,
 		Example: `  dibs man --dir /usr/local/share/man/man1
   dibs man --dir . && man ./dibs-run.1`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if dir == "" {
 				return usage("man: --dir says where to")
@@ -33,7 +33,7 @@ func (a *app) manVerb() *cobra.Command {
 			return doc.GenManTree(c.Root(), &doc.GenManHeader{Date: v.date(), Source: "dibs", Manual: "dibs"}, dir)
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", "", "where to write them")
+	c.Flags().StringVar(&dir, "dir", "", "`DIR` to write them to")
 	return c
 }
 

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // safe returns a text as it may be shown: a name is made by whoever can lock it, and must
@@ -52,6 +54,99 @@ func (t table) String() string {
 		return ""
 	}
 	return strings.Join(t.lines(), "\n") + "\n"
+}
+
+// fit returns the table with lines of at most width letters, as far as that can be. The
+// columns that may go do so first, in their order, and then names and holders that are too
+// long are shortened: whoever chooses a name cannot hide what is known of the others.
+func (t table) fit(width int, mayGo ...string) table {
+	if width <= 0 || len(t) == 0 {
+		return t
+	}
+	for _, head := range mayGo {
+		if t.least() <= width {
+			break
+		}
+		t = t.without(head)
+	}
+	limit := t.limit(width)
+	fitted := make(table, len(t))
+	for i, cells := range t {
+		fitted[i] = slices.Clone(cells)
+		for j := range cells {
+			if elastic(t[0][j]) {
+				fitted[i][j] = shorten(cells[j], limit)
+			}
+		}
+	}
+	return fitted
+}
+
+// elastic reports whether the cells below a head may be shortened.
+func elastic(head string) bool {
+	return slices.Contains([]string{"NAME", "HOLDER", "WAITER"}, strings.TrimSpace(head))
+}
+
+// shortest is how many letters are left of a name at least.
+const shortest = 12
+
+// least is how wide a table is at least.
+func (t table) least() int { return t.width(shortest) }
+
+// width is how wide a table is if no elastic column is wider than a limit.
+func (t table) width(limit int) (sum int) {
+	const gap = 2
+	for j, head := range t[0] {
+		widest := 0
+		for _, cells := range t {
+			widest = max(widest, utf8.RuneCountInString(cells[j]))
+		}
+		if elastic(head) {
+			widest = min(widest, limit)
+		}
+		sum += widest
+	}
+	return sum + gap*(len(t[0])-1)
+}
+
+// limit is the largest one for elastic columns with which a table is not too wide.
+func (t table) limit(width int) int {
+	limit := max(width, shortest)
+	for limit > shortest && t.width(limit) > width {
+		limit--
+	}
+	return limit
+}
+
+// without returns the table without a column.
+func (t table) without(head string) table {
+	at := slices.IndexFunc(t[0], func(h string) bool { return strings.TrimSpace(h) == head })
+	if at < 0 {
+		return t
+	}
+	less := make(table, len(t))
+	for i, cells := range t {
+		less[i] = slices.Delete(slices.Clone(cells), at, at+1)
+	}
+	return less
+}
+
+// shorten takes letters out of the middle of a text: names often differ at the end.
+func shorten(text string, limit int) string {
+	r := []rune(text)
+	if len(r) <= limit || limit < 2 {
+		return text
+	}
+	front := (limit - 1) / 2
+	return string(r[:front]) + "…" + string(r[len(r)-(limit-1-front):])
+}
+
+// width is how many letters fit on a line of stdout, and zero if it is no terminal.
+func (a *app) width() int {
+	if !terminal(a.out) {
+		return 0
+	}
+	return widthOf(a.out)
 }
 
 // brief is a duration as people say it: two units at most.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dibslock/dibs"
 	"golang.org/x/term"
@@ -16,7 +17,7 @@ import (
 type progress struct {
 	app   *app
 	locks *dibs.Client
-	name  string
+	names []string
 	begun time.Time
 	live  bool // on a terminal
 
@@ -24,13 +25,26 @@ type progress struct {
 	done sync.WaitGroup
 }
 
-func (a *app) progress(locks *dibs.Client, name string) *progress {
-	return &progress{app: a, locks: locks, name: name, begun: time.Now(), live: !a.quiet && !a.json && terminal(a.err)}
+func (a *app) progress(locks *dibs.Client, names []string) *progress {
+	return &progress{app: a, locks: locks, names: names, begun: time.Now(), live: !a.quiet && !a.json && terminal(a.err)}
 }
+
+// clearLine empties the line of a terminal on which the cursor is.
+const clearLine = "\r\x1b[K"
 
 func terminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// widthOf is how many letters fit on a line: of a terminal, or 80.
+func widthOf(w any) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return 80
 }
 
 func (p *progress) hooks() dibs.Hooks {
@@ -47,6 +61,7 @@ func (p *progress) waiting(w dibs.Waiting) {
 	if p.app.json {
 		p.app.event(event{Event: "waiting", Name: w.Name, Holder: ownerOf(w.Holder).short, Position: w.Position})
 	}
+	p.app.detail("%s", waitingFor(quoted(p.names), w.Holder, w.Position))
 	if p.live {
 		p.done.Go(func() { p.show(ctx, w) })
 	}
@@ -59,16 +74,43 @@ func (p *progress) show(ctx context.Context, w dibs.Waiting) {
 	for pause := soon; ; pause = every {
 		select {
 		case <-ctx.Done():
-			fmt.Fprint(p.app.err, "\r\x1b[K")
+			if p.app.live.CompareAndSwap(true, false) {
+				fmt.Fprint(p.app.err, clearLine)
+			}
 			return
 		case <-time.After(pause):
 		}
 		if state, err := p.locks.Inspect(ctx, w.Name); err == nil {
 			holder, position = now(state, w.Token, holder, position)
 		}
-		fmt.Fprintf(p.app.err, "\r\x1b[Kdibs: %q is held by %s; %d in line before you, %v",
-			w.Name, ownerOf(holder), position-1, time.Since(p.begun).Round(time.Second))
+		p.line(holder, position)
 	}
+}
+
+// line shows the wait on one line of the terminal: a longer one could not be taken back.
+func (p *progress) line(holder string, position int) {
+	width := widthOf(p.app.err)
+	rest := fmt.Sprintf(", %v", time.Since(p.begun).Round(time.Second))
+	name := quoted(p.names)
+	text := "dibs: " + waitingFor(name, holder, position) + rest
+	if over := utf8.RuneCountInString(text) - width + 1; over > 0 {
+		name = shorten(name, max(utf8.RuneCountInString(name)-over, shortest))
+		text = "dibs: " + waitingFor(name, holder, position) + rest
+	}
+	p.app.live.Store(true)
+	fmt.Fprint(p.app.err, clearLine+cut(text, width-1))
+}
+
+// waitingFor says what somebody waits for, and behind whom.
+func waitingFor(names, holder string, position int) string {
+	text := "waiting for " + names
+	if holder != "" {
+		text += ": held by " + ownerOf(holder).String()
+	}
+	if position > 1 {
+		text += ", " + plural(position-1, "waiter", "waiters") + " ahead"
+	}
+	return text
 }
 
 // now is who holds and where a token stands in line, if the state tells.

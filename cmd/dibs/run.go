@@ -28,11 +28,11 @@ type job struct {
 // commandFlags are those of what runs under a lock.
 func (j *job) commandFlags(f *pflag.FlagSet) {
 	j.killAfter, j.onLost = forever, loss{signal: syscall.SIGTERM}
-	f.StringVarP(&j.shell, "command", "c", "", "run this by /bin/sh, in place of COMMAND")
-	f.Var(&j.killAfter, "kill-after", "from being asked to end to being killed (default 5s, or a quarter of the TTL)")
-	f.Var(&j.maxHold, "max-hold", "ask the command to end after so long: exit code 124")
-	f.Var(&j.onLost, "on-lost", "what asks the command to end if the lock is about to be lost: TERM, KILL, …; or warn, to let it go on")
-	f.StringVar(&j.statusFile, "status-file", "", "when all is over, write what has happened to this file, as JSON")
+	f.StringVarP(&j.shell, "command", "c", "", "run this `TEXT` with /bin/sh, in place of COMMAND")
+	f.Var(&j.killAfter, "kill-after", "time between the signal that asks COMMAND to end and SIGKILL (default 5s, or a quarter of --ttl)")
+	f.Var(&j.maxHold, "max-hold", "ask COMMAND to end after this time; exit code 124")
+	f.Var(&j.onLost, "on-lost", "signal that asks COMMAND to end when the lock is about to be lost: TERM, KILL, …; or warn, which lets it go on")
+	f.StringVar(&j.statusFile, "status-file", "", "write the result to `FILE` when all is over, as JSON")
 }
 
 // rules checks what the flags say about time.
@@ -43,6 +43,9 @@ func (j *job) rules() (rules, error) {
 	}
 	if killAfter > ttl/2 {
 		return rules{}, usage("--kill-after %v: at most half of --ttl, which is %v: the command must be dead before the lock is free", killAfter, ttl)
+	}
+	if j.maxHold > 0 && j.maxHold < j.minHold {
+		return rules{}, usage("--max-hold %v: below --min-hold, which is %v", time.Duration(j.maxHold), time.Duration(j.minHold))
 	}
 	return rules{killAfter: killAfter, onLost: j.onLost, maxHold: time.Duration(j.maxHold), ttl: ttl}, nil
 }
@@ -65,26 +68,28 @@ func (a *app) runVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] NAME[,NAME…] -- COMMAND [ARG…]",
 		Short: "Run a command while holding a lock",
-		Long: `Run COMMAND while holding NAME, and give NAME back when it has ended. Others that run with
-the same NAME wait, first come, first served.
+		Long: `Run COMMAND while holding NAME, and release NAME when COMMAND has ended. Others
+that run with the same NAME wait, first come, first served.
 
-The lock is renewed for as long as COMMAND takes. If that fails for so long that somebody
-else could get the lock, or if dibs itself is killed or stopped, COMMAND and all that it has
-started are dead before. What COMMAND leaves running in its process group is waited for; a
-daemon, which leaves it, is not.
+The lock is renewed for as long as COMMAND takes. If renewals fail for so long
+that somebody else could get the lock, or if dibs itself is killed or stopped,
+COMMAND and all that it has started are dead before. What COMMAND leaves running
+in its process group is waited for; a daemon, which leaves it, is not.
 
-COMMAND finds in its environment: DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS, and DIBS_FENCE, a
-number that grows with each holder of the name: give it to what you write to, so that it
-can refuse older ones.
+When the store is away, dibs says so on stderr, once, and once when it is back.
+
+COMMAND finds in its environment: DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS, and
+DIBS_FENCE, a number that grows with each holder of the name: give it to what
+you write to, so that it can refuse older ones.
 
 ` + codesForHelp,
-		Example: `  # one backup at a time, on any machine; wait for the one before
+		Example: `  # one backup at a time, on any machine; wait for the previous one
   dibs run nightly -- ./backup.sh
 
-  # from cron, on every machine: who is first does it, the others do nothing
+  # from cron, on every machine: the first one runs it, the others do nothing
   dibs run -n --skip-ok --min-hold 10m report -- make report
 
-  # at most three at once; wait two minutes for a place
+  # at most three at once; wait at most two minutes
   dibs run --slots 3 -w 2m render -- ffmpeg -i in.mov out.mp4
 
   # two accounts, both or none
@@ -107,11 +112,11 @@ can refuse older ones.
 
 // check reads all that a command line says, before anything is opened for it.
 func (j *job) check(a *app, name string, argv []string) (command, rules, error) {
+	if err := j.claim.check(a, name); err != nil {
+		return command{}, rules{}, err
+	}
 	r, err := j.rules()
 	if err != nil {
-		return command{}, r, err
-	}
-	if err := j.name(name); err != nil {
 		return command{}, r, err
 	}
 	cmd, err := j.command(a, argv)
@@ -128,12 +133,13 @@ func (a *app) runJob(j *job, name string, argv []string) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &outcome{Schema: schema, Names: j.names, Begun: time.Now()}
+	s := &outcome{Schema: schema, Names: j.names, Store: a.store.where, Begun: time.Now()}
 	defer func() {
+		a.store.end()
 		if !errors.Is(err, dibs.ErrLost) { // else there is nothing left to wait for
 			err = errors.Join(err, closeAll())
 		}
-		err = a.report(j, s, err)
+		err = a.report(j, s, a.explain(err))
 	}()
 	cmd.guard = startGuardSoon()
 	defer cmd.guard.end()
@@ -158,13 +164,16 @@ func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 	s.Code = code
 	err := giveBack(lease, reason)
 	s.Held = time.Since(s.since).Milliseconds()
-	if reason == nil && err != nil && !errors.Is(err, dibs.ErrLost) {
-		a.say("%v", err) // the command has done its work: that is what counts
+	switch {
+	case reason == nil && err != nil && !errors.Is(err, dibs.ErrLost):
+		a.say("%s", clean(a.explain(err))) // the command has done its work: that is what counts
 		err = nil
+	case err == nil:
+		a.detail("released %s after %s", quoted(s.Names), brief(time.Since(s.since)))
 	}
 	switch {
 	case errors.Is(reason, errMaxHold):
-		return exitWith(exitMaxHold, fmt.Errorf("%w, the command was ended", reason))
+		return exitWith(exitMaxHold, fmt.Errorf("%s: %w, the command was ended", quoted(s.Names), reason))
 	case reason != nil && !errors.Is(reason, dibs.ErrLost):
 		return errors.Join(reason, unlessLost(err)) // it was not run
 	case reason != nil:
@@ -222,13 +231,15 @@ func environment(lease *dibs.Lease, names []string, ttl time.Duration) []string 
 type outcome struct {
 	Schema int       `json:"schema"`
 	Names  []string  `json:"names"`
+	Store  string    `json:"store"` // without credentials
 	Begun  time.Time `json:"begun"`
 	Result string    `json:"result"` // ran, busy, lost, max-hold, signal, trouble
 	Fence  uint64    `json:"fence,omitempty"`
 	Waited int64     `json:"waited_ms"`
 	Held   int64     `json:"held_ms"`
-	Code   int       `json:"code"`      // of the command, if it ran
-	Exit   int       `json:"exit_code"` // of dibs
+	Away   int64     `json:"away_ms,omitempty"` // the store has not answered for so long
+	Code   int       `json:"code"`              // of the command, if it ran
+	Exit   int       `json:"exit_code"`         // of dibs
 	Error  string    `json:"error,omitempty"`
 
 	since time.Time
@@ -242,16 +253,16 @@ func (s *outcome) acquired(lease *dibs.Lease) {
 
 // report tells what has come of a run where it is asked to.
 func (a *app) report(j *job, s *outcome, err error) error {
-	s.Exit, s.Result = 0, "ran"
+	s.Exit, s.Result, s.Away = 0, "ran", a.store.awayFor().Milliseconds()
 	if err != nil {
 		s.Exit = codeOf(err)
 		if !silent(err) {
-			s.Error = strings.TrimPrefix(err.Error(), "dibs: ")
+			s.Error = clean(err)
 		}
 		s.Result = result(err, s)
 	}
 	if a.json {
-		a.event(event{Event: "ended", Names: s.Names, Fence: s.Fence, Waited: s.Waited, Held: s.Held, Code: s.Exit})
+		a.event(event{Event: "ended", Names: s.Names, Store: s.Store, Fence: s.Fence, Waited: s.Waited, Held: s.Held, Away: s.Away, Code: s.Exit})
 	}
 	if j.statusFile == "" {
 		return err

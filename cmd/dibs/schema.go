@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -17,8 +18,8 @@ import (
 // number, and never taken away or given another meaning.
 const schema = 1
 
-// Durations are in whole milliseconds, times in RFC 3339. Tokens end after their
-// client's random part begins, unless --show-token: who has one can release the lock.
+// Durations are in whole milliseconds, times in RFC 3339. Of a token there are host and
+// process only, unless --show-token: who has a whole one can release the lock.
 
 // A nameState is what ls and show print of a name.
 type nameState struct {
@@ -31,6 +32,8 @@ type nameState struct {
 	Waiters []waiter `json:"waiters"`
 	Waiting int      `json:"waiting"`
 	Fence   uint64   `json:"fence,omitempty"` // of the holder, if there is one that holds alone
+
+	whole bool // tokens are
 }
 
 type holder struct {
@@ -87,6 +90,9 @@ type event struct {
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Label    string    `json:"label,omitempty"`
+	Store    string    `json:"store,omitempty"` // without credentials
+	Left     int64     `json:"left_ms,omitempty"`
+	Away     int64     `json:"away_ms,omitempty"`
 	Error    string    `json:"error,omitempty"`
 	Code     int       `json:"code,omitempty"`
 }
@@ -132,14 +138,14 @@ type owner struct {
 	short       string // the token, as far as anybody may know it
 }
 
-// ownerOf reads a token: host:pid:random:seq, and perhaps a label. Others are opaque.
+// ownerOf reads a token: host:pid:random:secret, and perhaps a label. Nothing of what
+// follows host and pid is shown. Others are opaque.
 func ownerOf(token string) owner {
+	const random = 16 // letters, at least
 	parts := strings.SplitN(strings.TrimSuffix(token, dibs.Kept), ":", 5)
-	var pid int
-	if len(parts) >= 4 && len(parts[2]) == 16 {
-		if _, err := fmt.Sscanf(parts[1], "%d", &pid); err == nil {
-			short := strings.Join([]string{parts[0], parts[1], parts[2][:4] + "…"}, ":")
-			return owner{host: parts[0], pid: pid, label: dibs.LabelOf(token), short: short}
+	if len(parts) >= 4 && parts[0] != "" && len(parts[2]) >= random && parts[3] != "" {
+		if pid, err := strconv.Atoi(parts[1]); err == nil && pid > 0 {
+			return owner{host: parts[0], pid: pid, label: dibs.LabelOf(token), short: parts[0] + ":" + parts[1] + ":…"}
 		}
 	}
 	const known = 8

@@ -20,25 +20,27 @@ func (a *app) showVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show who holds a name, and who waits for it",
-		Long: `Show who holds a name, and who waits for it, in the order of service.
+		Long: `Show who holds a name, and who waits for it, the next one first.
 
-A name is held as a mutex, by one who holds alone; shared, by readers or by permits of a
-semaphore, one each; as permits, where somebody holds several. It is foreign if its key is
-something else than a lock: then nobody can lock the name until the key is gone.
+A name is held as a mutex, by one holder; shared, by readers or by permits of a
+semaphore, one each; as permits, where somebody holds several. It is foreign if
+its key holds something that is no lock: then nobody can lock the name until the
+key is gone.
 
-Who has a token can release the lock: they are cut short, unless --show-token.
+Whoever has a token can release the lock: only --show-token shows tokens.
 
-Exit codes: 0 it is held; 1 it is free; 125 that is not known; 64 the command line.`,
+Exit codes: 0 it is held; 1 it is free; 125 that is not known; 64 the command
+line.`,
 		Example: `  dibs show nightly
   dibs show nightly --json | jq '.holders[0].fence'
   dibs show -q nightly; [ $? = 1 ] && echo free`,
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              arguments(1, 1),
 		ValidArgsFunction: a.completeName,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withStore(func(ctx context.Context, s *opened) error { return a.show(ctx, s, args[0], whole) })
 		},
 	}
-	c.Flags().BoolVar(&whole, "show-token", false, "show whole tokens, with which anybody can release the lock")
+	c.Flags().BoolVar(&whole, "show-token", false, "show owner tokens, with which anybody can release the lock")
 	return c
 }
 
@@ -65,19 +67,20 @@ func (a *app) putState(n nameState) error {
 	case a.quiet:
 		return nil
 	}
-	return a.put(n.text())
+	return a.put(n.text(a.width()))
 }
 
-// text is all that is known of a name, for people.
-func (n nameState) text() string {
+// text is all that is known of a name, for people, on lines of a width or, if that is
+// zero, as they are.
+func (n nameState) text(width int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is %s\n", safe(n.Name), n.meaning())
 	if len(n.Holders) > 0 {
-		b.WriteString(n.holderTable().String())
+		b.WriteString(n.holderTable().fit(width, "HELD", "FENCE").String())
 	}
 	if n.Waiting > 0 {
-		fmt.Fprintf(&b, "\n%s, in the order of service%s\n", plural(n.Waiting, "waits", "wait"), firstOf(len(n.Waiters), n.Waiting))
-		b.WriteString(n.waiterTable().String())
+		fmt.Fprintf(&b, "\n%s, the next one first%s\n", plural(n.Waiting, "waiter", "waiters"), firstOf(len(n.Waiters), n.Waiting))
+		b.WriteString(n.waiterTable().fit(width).String())
 	}
 	return b.String()
 }
@@ -85,15 +88,15 @@ func (n nameState) text() string {
 func (n nameState) meaning() string {
 	switch {
 	case n.State == "foreign":
-		return "foreign: its key is something else than a lock, and nobody can lock the name\nwhat it is: redis-cli TYPE with the prefix and the name"
+		return "foreign: its key holds something that is no lock, and nobody can lock the name\nwhat it is: redis-cli TYPE with the prefix and the name"
 	case n.State == "free":
 		return "free"
 	case n.Kind == kindMutex:
-		return "held: mutex, by one who holds alone"
+		return "held: mutex, by one holder"
 	case n.Kind == kindPermits:
 		return fmt.Sprintf("held: permits, by %s%s", plural(n.Holding, "holder", "holders"), firstOf(len(n.Holders), n.Holding))
 	}
-	return fmt.Sprintf("held: shared, by %s or permits%s", plural(n.Holding, "reader", "readers"), firstOf(len(n.Holders), n.Holding))
+	return fmt.Sprintf("held: shared, by %s%s", plural(n.Holding, "reader or permit", "readers or permits"), firstOf(len(n.Holders), n.Holding))
 }
 
 // firstOf says that a list is not whole.
@@ -101,25 +104,37 @@ func firstOf(known, all int) string {
 	if known >= all {
 		return ""
 	}
-	return fmt.Sprintf("; the first %d are", known)
+	return fmt.Sprintf(" (%d of them shown)", known)
 }
 
 func (n nameState) holderTable() (t table) {
-	t.row("HOLDER", "TTL", "HELD", "WEIGHT", "FENCE", "TOKEN")
+	t.row("HOLDER", "TTL", "HELD", "WEIGHT", "FENCE")
 	for _, h := range n.Holders {
 		weight := "all"
 		if h.Weight > 0 {
 			weight = strconv.Itoa(h.Weight)
 		}
-		t.row(h.String(), brief(h.left()), or(h.ago()), weight, number(h.Fence), safe(h.Token))
+		t.row(h.String(), brief(h.left()), or(h.ago()), weight, number(h.Fence))
+	}
+	if n.whole {
+		t[0] = append(t[0], "TOKEN")
+		for i, h := range n.Holders {
+			t[i+1] = append(t[i+1], safe(h.Token))
+		}
 	}
 	return t
 }
 
 func (n nameState) waiterTable() (t table) {
-	t.row("#", "WAITER", "WAITED", "TOKEN")
+	t.row("#", "WAITER", "WAITED")
 	for _, w := range n.Waiters {
-		t.row(strconv.Itoa(w.Position), w.String(), brief(time.Duration(w.Waited)*time.Millisecond), safe(w.Token))
+		t.row(strconv.Itoa(w.Position), w.String(), brief(time.Duration(w.Waited)*time.Millisecond))
+	}
+	if n.whole {
+		t[0] = append(t[0], "TOKEN")
+		for i, w := range n.Waiters {
+			t[i+1] = append(t[i+1], safe(w.Token))
+		}
 	}
 	return t
 }

@@ -59,6 +59,14 @@ func (a *app) where() ([]string, error) {
 	return urls, nil
 }
 
+// whence is what where has read.
+func (a *app) whence() string {
+	if len(a.urls) > 0 {
+		return "--url"
+	}
+	return "DIBS_URL"
+}
+
 // open makes the store. It waits for no server.
 func (a *app) open() (*opened, error) {
 	urls, err := a.where()
@@ -68,6 +76,9 @@ func (a *app) open() (*opened, error) {
 	o := new(opened)
 	if path, ok := localPath(urls[0]); ok && len(urls) == 1 {
 		return o, a.openLocal(o, path)
+	}
+	if len(urls) == 2 {
+		return nil, usage("two servers are no quorum: it would be lost with either of them; want one server, or three or more")
 	}
 	var stores []dibs.Store
 	for _, u := range urls {
@@ -92,12 +103,45 @@ func (a *app) open() (*opened, error) {
 	default:
 		o.Store = stores[0]
 	}
-	var all []string
-	for _, n := range o.nodes {
-		all = append(all, n.where)
+	if err := distinct(o.nodes); err != nil {
+		return nil, errors.Join(err, o.close())
 	}
-	o.where = strings.Join(all, " ")
+	o.where = listOf(o.nodes)
 	return o, nil
+}
+
+// listOf names the servers as errors of a quorum do.
+func listOf(nodes []node) string {
+	if len(nodes) == 1 {
+		return nodes[0].where
+	}
+	var all []string
+	for i, n := range nodes {
+		all = append(all, fmt.Sprintf("%s (node %d)", n.where, i))
+	}
+	return strings.Join(all, ", ")
+}
+
+// distinct refuses a server that stands twice in a quorum, whatever its database: when it
+// fails, two votes are gone.
+func distinct(nodes []node) error {
+	for i, n := range nodes {
+		for j, other := range nodes[:i] {
+			if serverOf(n.where) == serverOf(other.where) {
+				return usage("nodes %d and %d of the quorum are one server: %s", j, i, n.where)
+			}
+		}
+	}
+	return nil
+}
+
+// serverOf is a URL without its scheme and its database.
+func serverOf(where string) string {
+	_, server, _ := strings.Cut(where, "://")
+	if i := strings.LastIndexAny(server, "/?"); i >= 0 {
+		server = server[:i]
+	}
+	return server
 }
 
 // localPath reads local, or local:PATH.
@@ -111,7 +155,7 @@ func localPath(url string) (path string, ok bool) {
 func (a *app) openRedis(o *opened, raw string) (dibs.Store, error) {
 	u, err := redisurl.Parse(raw)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--url or DIBS_URL: %w", err)}
+		return nil, usageError{fmt.Errorf("%s: %w", a.whence(), err)}
 	}
 	rdb, err := u.With(redisurl.Environment(a.getenv)).Open()
 	if err != nil {
@@ -135,8 +179,12 @@ func (a *app) keyPrefix() (prefix string, set bool) {
 	if a.prefix != "" || a.prefixSet {
 		return a.prefix, true
 	}
-	prefix = a.getenv("DIBS_PREFIX")
-	return prefix, prefix != ""
+	for _, v := range a.environ {
+		if prefix, set := strings.CutPrefix(v, "DIBS_PREFIX="); set {
+			return prefix, true
+		}
+	}
+	return "", false
 }
 
 // within bounds a look at the store.

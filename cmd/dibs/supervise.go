@@ -223,7 +223,7 @@ func (r *running) check() {
 	case r.maxHold > 0 && now.Sub(r.begun) >= r.maxHold:
 		r.stop(errMaxHold, now.Add(r.killAfter))
 	case !r.onLost.warn && deadline.Sub(now) <= r.killAfter:
-		r.stop(fmt.Errorf("%w: not renewed in time", dibs.ErrLost), deadline)
+		r.stop(r.store.notRenewed(r.lease), deadline)
 	}
 }
 
@@ -268,7 +268,10 @@ func (r *running) stop(reason error, killAt time.Time) {
 
 func (r *running) lostTold(reason error) {
 	if r.json {
-		r.event(event{Event: "lost", Name: r.lease.Name(), Error: reason.Error()})
+		r.event(event{Event: "lost", Name: r.lease.Name(), Store: r.store.where, Error: clean(reason)})
+	}
+	if r.onLost.warn {
+		r.say("%s; the command goes on", clean(reason))
 	}
 }
 

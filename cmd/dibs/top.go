@@ -18,26 +18,28 @@ import (
 )
 
 func (a *app) topVerb() *cobra.Command {
-	var every time.Duration
+	var every span
 	c := &cobra.Command{
 		Use:   "top [GLOB]",
 		Short: "Watch the locks on the screen, the worst first",
-		Long: `Watch the locks on the screen: the worst first, those for which somebody has waited longest,
-and then those that never expire. GLOB is as in "dibs ls".
+		Long: `Watch the locks on the screen, the worst first: those for which somebody has
+waited longest, and then those that never expire. GLOB is as in "dibs ls".
 
-Keys: j and k, or the arrows, move; s sorts by something else; q quits.`,
+Keys: j and k, or the arrows, move; space and b, or Page Down and Page Up, move
+by a page; g and G, or Home and End, go to the first and the last name; s
+changes the order; ^Z suspends; q quits.`,
 		Example: `  dibs top
   dibs top 'order:*' --every 2s`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeName,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := checkEvery(every); err != nil {
+			if err := every.check(); err != nil {
 				return err
 			}
 			if a.json {
 				return usage("top is for people: dibs watch --json")
 			}
-			return a.top(globOf(args), every)
+			return a.top(globOf(args), time.Duration(every))
 		},
 	}
 	addEvery(c, &every)
@@ -67,22 +69,26 @@ func (a *app) top(glob string, every time.Duration) error {
 		return err
 	}
 	defer func() { _ = s.close() }() // nothing can be lost by it
-	return a.onScreen(out, func() error { return a.topLoop(s, out, glob, every) })
+	return a.onScreen(out, func(suspend func()) error { return a.topLoop(s, out, glob, every, suspend) })
 }
 
 // onScreen does something on a screen of its own, and restores what was before: also if
 // there is a panic, which is told there then.
-func (a *app) onScreen(out *os.File, do func() error) error {
+func (a *app) onScreen(out *os.File, do func(suspend func()) error) error {
 	was, err := term.MakeRaw(int(a.in.Fd()))
 	if err != nil {
 		return fmt.Errorf("top: %w", err)
 	}
-	defer func() {
+	leave := func() {
 		fmt.Fprint(out, leaveScreen)
 		_ = term.Restore(int(a.in.Fd()), was) // if it fails, there is no terminal any more
-	}()
+	}
+	defer leave()
 	fmt.Fprint(out, enterScreen)
-	return do()
+	return do(func() {
+		leave()
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // one may always
+	})
 }
 
 // A seen is what one look has found.
@@ -91,7 +97,7 @@ type seen struct {
 	err    error
 }
 
-func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration) error {
+func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration, suspend func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	looks, keys, panics := make(chan seen), make(chan string), make(chan string, 2)
@@ -119,6 +125,9 @@ func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration)
 			}
 			v.take(look, time.Now())
 		case key := <-keys:
+			if key == "\x1a" { // in raw mode ^Z is no signal
+				suspend()
+			}
 			if code, quit := v.press(key); quit {
 				return exitWith(code, nil)
 			}
@@ -126,6 +135,8 @@ func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration)
 			switch sig, _ := caught.(syscall.Signal); {
 			case ends(sig):
 				return exitWith(exitSignal+int(sig), nil)
+			case sig == syscall.SIGTSTP:
+				suspend()
 			case sig == syscall.SIGCONT: // a shell has had the terminal in between
 				_, _ = term.MakeRaw(int(a.in.Fd())) // or it was fine as it is
 				fmt.Fprint(out, enterScreen)
@@ -187,6 +198,7 @@ type board struct {
 	chosen  string // the name that is marked
 	row     int    // and where it is
 	first   int    // the first row that is shown
+	page    int    // how many rows are
 }
 
 // sortings are what the key s goes through.
@@ -255,6 +267,14 @@ func (b *board) press(key string) (code int, quit bool) {
 		b.move(1)
 	case "k", "\x1b[A", "\x1bOA":
 		b.move(-1)
+	case " ", "\x1b[6~":
+		b.move(b.page)
+	case "b", "\x1b[5~":
+		b.move(-b.page)
+	case "g", "\x1b[H", "\x1b[1~", "\x1bOH":
+		b.move(-len(b.names))
+	case "G", "\x1b[F", "\x1b[4~", "\x1bOF":
+		b.move(len(b.names))
 	case "s":
 		b.by = (b.by + 1) % len(sortings)
 		b.sort()
@@ -266,7 +286,7 @@ func (b *board) press(key string) (code int, quit bool) {
 func (b *board) draw(width, height int) string {
 	var out strings.Builder
 	out.WriteString(home)
-	lines := b.lines(height)
+	lines := b.lines(width, height)
 	for i, line := range lines[:min(len(lines), height)] {
 		if i > 0 {
 			out.WriteString("\r\n")
@@ -290,15 +310,15 @@ func cut(text string, width int) string {
 
 // lines are the head, the names, who holds and waits for the one that is marked if there
 // is room for it, and the keys.
-func (b *board) lines(height int) []styled {
+func (b *board) lines(width, height int) []styled {
 	const roomy, most = 16, 12
 	lines := b.head()
 	var detail []string
 	if height >= roomy && len(b.names) > 0 {
-		detail = strings.Split(strings.TrimSuffix(b.names[b.row].text(), "\n"), "\n")
+		detail = strings.Split(strings.TrimSuffix(b.names[b.row].text(width), "\n"), "\n")
 		detail = append([]string{""}, detail[:min(len(detail), most, height/3)]...)
 	}
-	t := b.table().lines()
+	t := b.table().fit(width, "FENCE", "KIND", "HELD", "HOLDER").lines()
 	lines = append(lines, styled{reverse, t[0]})
 	room := max(height-len(lines)-len(detail)-1, 1)
 	b.first = max(min(b.first, b.row, len(b.names)-room), b.row-room+1, 0)
@@ -315,7 +335,8 @@ func (b *board) lines(height int) []styled {
 	for _, text := range detail {
 		lines = append(lines, styled{"", text})
 	}
-	return append(lines, styled{reverse, "q quit  j k move  s sort"})
+	b.page = room
+	return append(lines, styled{reverse, "q quit  j k move  space b page  g G ends  s sort"})
 }
 
 // marked shows the mark where there are neither colours nor bold letters, too.
@@ -366,15 +387,11 @@ func clock(at time.Time) string {
 func (b *board) table() (t table) {
 	t.row("  NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "LONGEST", "FENCE")
 	for _, n := range b.names {
-		held := ""
-		if len(n.Holders) > 0 {
-			held = n.Holders[0].ago()
-		}
 		longest := ""
 		if n.Waiting > 0 {
 			longest = brief(n.longest())
 		}
-		t.row("  "+safe(n.Name), or(n.Kind), or(n.who()), n.ttl(), or(held), strconv.Itoa(n.Waiting), or(longest), number(n.Fence))
+		t.row("  "+safe(n.Name), or(n.Kind), or(n.who()), n.ttl(), or(n.ago()), strconv.Itoa(n.Waiting), or(longest), number(n.Fence))
 	}
 	return t
 }

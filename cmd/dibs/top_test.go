@@ -261,8 +261,8 @@ func TestTop(t *testing.T) {
 	v.await(t, `^held 3   waiting 1   longest wait \S+   never expiring 1   sorted by worst$`)
 	v.await(t, `^  NAME +KIND +HOLDER +TTL +HELD +WAIT +LONGEST +FENCE$`)
 	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +\S+ +1 +\S+s +\S+\n  "endless\\x1b\[2J" +mutex +sec… +never +- +0 +- +-\n  calm `)
-	v.await(t, `(?s)^busy is held: mutex, by one who holds alone$.*^1 waits, in the order of service$.*^1  \S+ \(impatient\)`)
-	v.await(t, `^q quit  j k move  s sort$`)
+	v.await(t, `(?s)^busy is held: mutex, by one holder$.*^1 waiter, the next one first$.*^1  \S+ \(impatient\)`)
+	v.await(t, `^q quit  j k move  space b page  g G ends  s sort$`)
 	t.Logf("%s", v.screen)
 
 	v.press(t, "j")
@@ -271,6 +271,14 @@ func TestTop(t *testing.T) {
 	v.await(t, `^> calm`)
 	v.press(t, "j") // there is nothing below
 	v.press(t, "k\x1bOA")
+	v.await(t, `^> busy`)
+	v.press(t, "G")
+	v.await(t, `^> calm`)
+	v.press(t, "g")
+	v.await(t, `^> busy`)
+	v.press(t, "\x1b[6~")
+	v.await(t, `^> calm`)
+	v.press(t, "b")
 	v.await(t, `^> busy`)
 	v.press(t, "s")
 	v.await(t, `sorted by name$`)
@@ -281,7 +289,7 @@ func TestTop(t *testing.T) {
 	v.await(t, `sorted by worst$`)
 
 	v.size(t, 40, 8)
-	v.await(t, `^> busy +mutex[^\n]*\n  "endless[^\n]*\n  calm[^\n]*\nq quit`)
+	v.await(t, `^  NAME +TTL +WAIT +LONGEST\n> busy +\S+ +1 +\S+s\n  "endless[^\n]*\n  calm[^\n]*\nq quit`)
 	v.size(t, 60, 6)
 	v.await(t, `^  NAME[^\n]*\n> busy[^\n]*\nq quit`)
 	v.press(t, "jj")
@@ -410,8 +418,8 @@ func topPanics(t *testing.T, glob string) {
 				t.Errorf("want the panic with its stack, have %s", text)
 			}
 		}()
-		_ = a.onScreen(theirs, func() error {
-			return a.topLoop(&opened{Store: panicking{memstore.New()}}, theirs, glob, time.Second)
+		_ = a.onScreen(theirs, func(func()) error {
+			return a.topLoop(&opened{Store: panicking{memstore.New()}}, theirs, glob, time.Second, func() {})
 		})
 	}()
 	after, err := term.GetState(int(tty.Fd()))

@@ -166,7 +166,7 @@ func TestProgress(t *testing.T) {
 	p := prepare(t, s.URL(), "run", "job", "--", "echo", "done")
 	onTerminal(t, p)
 	eventually(t, "told again and again", func() bool {
-		return strings.Count(p.stdout.String(), "(backup); 0 in line before you, ") > 1
+		return strings.Count(p.stdout.String(), "(backup), ") > 1
 	})
 	first.Process.Signal(syscall.SIGTERM)
 	eventually(t, "the line is gone", func() bool { return strings.HasSuffix(p.stdout.String(), "\r\x1b[Kdone\n") })

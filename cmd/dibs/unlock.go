@@ -31,24 +31,28 @@ func (a *app) unlockVerb() *cobra.Command {
 	var u unlocking
 	c := &cobra.Command{
 		Use:   "unlock NAME (--fence N | --token TOKEN | --force --reason TEXT)",
-		Short: "End somebody's holding of a name",
-		Long: `End somebody's holding of a name, and hand the name on to who waits.
+		Short: "End somebody's lease on a name",
+		Long: `End somebody's lease on a name, and hand the name on to the first waiter.
 
-    --fence N       the holding that has this fence ("dibs show" tells it), and no newer one
-    --token TOKEN   the holding that has this token, as its owner would
-    --force         whatever holds now: asks first, and ends what it has shown, and no newer one
+    --fence N      the lease that has this fence ("dibs show" prints it), and no
+                   newer one
+    --token TOKEN  the lease that has this token, as its owner would
+    --force        whatever is held now: asks first, and ends what it has shown,
+                   and no newer lease
 
-The holder is told at once if its fence is known, or else by its next renewal. Its work may
-go on all the same, beside that of the next one: what it writes must be stopped by the fence.
+The holder learns it at once if its fence is known, or else by its next renewal.
+Its work may go on all the same, beside that of the next holder: only the fence
+stops what it writes.
 
-Another library's lock has no fence; --force compares its whole value before it is removed.
+Another library's lock has no fence; --force compares its whole value before it
+is removed.
 
-Exit codes: 0 it was ended; 1 the name is not held; 75 somebody else holds it, or that fence
-is not known; 125 the store; 64 the command line.`,
+Exit codes: 0 it was ended; 1 the name is not held; 75 somebody else holds it,
+or that fence is not known; 125 the store; 64 the command line.`,
 		Example: `  dibs show nightly                      # who is it, and what is its fence?
   dibs unlock nightly --fence 1763788260123456
   dibs unlock nightly --force --reason "host web-7 is gone, INC-42"`,
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              arguments(1, 1),
 		ValidArgsFunction: a.completeName,
 		RunE: func(c *cobra.Command, args []string) error {
 			u.name = args[0]
@@ -59,10 +63,10 @@ is not known; 125 the store; 64 the command line.`,
 		},
 	}
 	f := c.Flags()
-	f.Uint64Var(&u.fence, "fence", 0, "end the holding that has this fence")
-	f.StringVar(&u.token, "token", "", "end the holding that has this token")
-	f.BoolVar(&u.force, "force", false, "end whatever holds now")
-	f.StringVar(&u.reason, "reason", "", "why, for the record: --force needs it")
+	f.Uint64Var(&u.fence, "fence", 0, "end the lease that has this fence, `N`")
+	f.StringVar(&u.token, "token", "", "end the lease that has this `TOKEN`")
+	f.BoolVar(&u.force, "force", false, "end whatever is held now")
+	f.StringVar(&u.reason, "reason", "", "why, for the record; --force needs it")
 	f.BoolVar(&u.yes, "yes", false, "do not ask")
 	return c
 }
@@ -104,7 +108,7 @@ type unlocked struct {
 func (a *app) unlock(ctx context.Context, s *opened, u unlocking) error {
 	seen, err := a.inspect(ctx, s, u.name)
 	if err != nil {
-		return u.explain(err)
+		return err
 	}
 	if u.force && len(seen.Holders) > 0 && !u.yes {
 		if err := a.confirm(ctx, seen); err != nil {
@@ -113,7 +117,7 @@ func (a *app) unlock(ctx context.Context, s *opened, u unlocking) error {
 	}
 	ended, failed := a.end(ctx, s, u, seen)
 	if failed != nil && len(ended) == 0 {
-		return u.explain(failed)
+		return failed
 	}
 	result := unlocked{Schema: schema, Name: u.name, Removed: len(ended) > 0, Ended: ended, Waiting: seen.Waiting, Reason: u.reason}
 	now, err := a.inspect(ctx, s, u.name)
@@ -122,13 +126,6 @@ func (a *app) unlock(ctx context.Context, s *opened, u unlocking) error {
 	}
 	result.Holders = stateOf(now, false).Holders
 	return errors.Join(a.tellUnlocked(result), failed)
-}
-
-func (u unlocking) explain(err error) error {
-	if errors.Is(err, dibs.ErrForeign) {
-		return fmt.Errorf("%w\nit is no lock, and dibs leaves it alone: look at it with redis-cli, and delete it there", err)
-	}
-	return err
 }
 
 // end ends the holding that is meant, and returns it.
@@ -213,7 +210,7 @@ func (u unlocking) meant(seen dibs.State) holder {
 
 // confirm has a person type the name.
 func (a *app) confirm(ctx context.Context, seen dibs.State) error {
-	fmt.Fprintf(a.err, "%sthe work of who holds may go on; type the name to end the holding: ", stateOf(seen, false).text())
+	fmt.Fprintf(a.err, "%sthe work of who holds may go on; type the name to end the holding: ", stateOf(seen, false).text(widthOf(a.err)))
 	typed := make(chan string, 1)
 	go func() {
 		line, err := bufio.NewReader(a.in).ReadString('\n')

@@ -13,7 +13,7 @@ func (a *app) versionVerb() *cobra.Command {
 		Short: "Say which dibs this is",
 		Example: `  dibs version
   dibs version --json | jq -r .revision`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(debug.ReadBuildInfo())
 			if a.json {

@@ -29,17 +29,6 @@ func (a *app) withStore(do func(ctx context.Context, s *opened) error) error {
 	return s.explain(err)
 }
 
-// explain adds to what a store said where it is, and what may help.
-func (o *opened) explain(err error) error {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w\nstore: %s\nif it is slow, or has very many keys, give it more time: --timeout 30s", err, o.where)
-	case errors.Is(err, dibs.ErrUnavailable):
-		return fmt.Errorf("%w\nstore: %s\nwhat ails it: dibs doctor", err, o.where)
-	}
-	return err
-}
-
 // inspect looks at one name.
 func (a *app) inspect(ctx context.Context, s dibs.Store, name string) (dibs.State, error) {
 	if err := dibs.CheckName(name); err != nil {
@@ -127,7 +116,7 @@ func (a *app) inspectAll(ctx context.Context, s dibs.Store, names []string) ([]d
 // stateOf is a name's state in the words of the schema.
 func stateOf(s dibs.State, wholeTokens bool) nameState {
 	n := nameState{
-		Schema: schema, Name: s.Name, State: "free", Kind: kindOf(s.Holders),
+		Schema: schema, Name: s.Name, State: "free", Kind: kindOf(s.Holders), whole: wholeTokens,
 		Holders: make([]holder, 0, len(s.Holders)), Holding: s.Holding,
 		Waiters: make([]waiter, 0, len(s.Waiters)), Waiting: s.Waiting,
 	}
@@ -227,6 +216,14 @@ func (h holder) ago() string {
 		return ""
 	}
 	return brief(max(time.Since(h.Since), 0))
+}
+
+// ago is the same of the first who holds.
+func (n nameState) ago() string {
+	if len(n.Holders) == 0 {
+		return ""
+	}
+	return n.Holders[0].ago()
 }
 
 // who names those who hold: the first, and how many there are besides.

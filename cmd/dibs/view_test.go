@@ -66,14 +66,17 @@ func TestBrief(t *testing.T) {
 }
 
 func TestOwnerOf(t *testing.T) {
-	const random = "AAAABBBBCCCCDDDD"
+	const random, secret = "AAAABBBBCCCCDDDD", "ABCDEFGHIJKLMNOPQRSTUVWX"
 	for token, want := range map[string]owner{
-		"web-1:42:" + random + ":1z":          {host: "web-1", pid: 42, short: "web-1:42:AAAA…"},
-		"web-1:42:" + random + ":1z:a:b":      {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:AAAA…"},
-		"web-1:42:" + random + ":1 kept":      {host: "web-1", pid: 42, short: "web-1:42:AAAA…"},
-		"a:secret:that:has:colons:of:its:own": {short: "a:secret…"},
-		"1":                                   {short: "…"},
-		"sesame":                              {short: "ses…"},
+		"web-1:42:" + random + ":1z":                    {host: "web-1", pid: 42, short: "web-1:42:…"},
+		"web-1:42:" + random + ":1z:a:b":                {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
+		"web-1:42:" + random + ":1 kept":                {host: "web-1", pid: 42, short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret:             {host: "web-1", pid: 42, short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret + ":a:b":    {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret + ":x kept": {host: "web-1", pid: 42, label: "x", short: "web-1:42:…"},
+		"a:secret:that:has:colons:of:its:own":           {short: "a:secret…"},
+		"1":                                             {short: "…"},
+		"sesame":                                        {short: "ses…"},
 	} {
 		if have := ownerOf(token); have != want {
 			t.Errorf("%s: want %+v, have %+v", token, want, have)
@@ -116,15 +119,15 @@ func TestText(t *testing.T) {
 		Holders: []holder{{Token: "t…", Host: "a", PID: 1, Weight: 2, Fence: 7, TTL: ms(2500)}},
 		Waiters: []waiter{{Token: "u…", Host: "b", PID: 2, Label: "x", Position: 1, Waited: 61000}},
 	}
-	const want = `crew is held: permits, by 150 holders; the first 1 are
-HOLDER  TTL   HELD  WEIGHT  FENCE  TOKEN
-a:1     2.5s  -     2       7      t…
+	const want = `crew is held: permits, by 150 holders (1 of them shown)
+HOLDER  TTL   HELD  WEIGHT  FENCE
+a:1     2.5s  -     2       7
 
-200 wait, in the order of service; the first 1 are
-#  WAITER   WAITED  TOKEN
-1  b:2 (x)  1m01s   u…
+200 waiters, the next one first (1 of them shown)
+#  WAITER   WAITED
+1  b:2 (x)  1m01s
 `
-	if have := n.text(); have != want {
+	if have := n.text(0); have != want {
 		t.Errorf("want\n%s\nhave\n%s", want, have)
 	}
 	if have := n.who(); have != "a:1 and 149 more" {
@@ -144,7 +147,7 @@ func (w *watcher) tell(t *testing.T, at time.Time, states ...dibs.State) string 
 		if s.Schema != schema || !s.Time.Equal(at.UTC().Truncate(time.Millisecond)) {
 			t.Errorf("want schema and time, have %+v", s)
 		}
-		s.write(&out)
+		s.write(&out, 0)
 	}
 	text := strings.ReplaceAll(out.String(), at.Local().Format("15:04:05.000")+"  ", "")
 	return regexp.MustCompile(" +").ReplaceAllString(text, " ")
@@ -171,10 +174,10 @@ func TestWatcher(t *testing.T) {
 		{"it is taken", []dibs.State{heldBy("third-token", 10*time.Second)}, "acquired n third… ttl 10s\n"},
 		{"its time is over", nil, "expired n third… held 10s\n"},
 		{"it is taken, and kept", []dibs.State{heldBy("first-token kept", 20*time.Second)}, "kept n first-to… [kept] ttl 20s\n"},
-		{"many hold", []dibs.State{many}, "changed n 101 hold, 1 waits\n"},
+		{"many hold", []dibs.State{many}, "changed n 101 holders, 1 waiter\n"},
 		{"nothing is to be told of them", []dibs.State{many}, ""},
-		{"but how many they are", []dibs.State{more}, "changed n 140 hold, 1 waits\n"},
-		{"one waits only", []dibs.State{{Name: "n", Waiting: 1, Waiters: waiting.Waiters}}, "changed n 0 hold, 1 waits\n"},
+		{"but how many they are", []dibs.State{more}, "changed n 140 holders, 1 waiter\n"},
+		{"one waits only", []dibs.State{{Name: "n", Waiting: 1, Waiters: waiting.Waiters}}, "changed n 0 holders, 1 waiter\n"},
 		{"and gives up", nil, "gone n second… waited 12s\n"},
 	} {
 		at = at.Add(10 * time.Second)

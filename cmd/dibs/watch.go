@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dibslock/dibs"
 	"github.com/spf13/cobra"
@@ -32,52 +33,51 @@ const (
 )
 
 func (a *app) watchVerb() *cobra.Command {
-	var every, during time.Duration
+	var every, during span
 	c := &cobra.Command{
 		Use:   "watch [GLOB]",
-		Short: "Tell what changes: a line for each change",
-		Long: `Tell what changes, until a signal comes: who holds a name, has given it back, waits for it,
-or has given up. GLOB is as in "dibs ls".
+		Short: "Print a line for each change",
+		Long: `Print what changes, until a signal comes: who holds a name, has released it,
+waits for it, or has given up. GLOB is as in "dibs ls".
 
-It looks now and then (--every, after the last answer), so it may miss what is over sooner.
-If the store is away it says so, and goes on asking.
+It asks now and then (--every, after the last answer), so it may miss what is
+over sooner. If the store is away it says so, and goes on asking.
 
 Exit codes: 0 --for is over; 130 or 143 a signal ended it; 64 the command line.`,
 		Example: `  dibs watch
   dibs watch 'order:*' --every 2s
   dibs watch --json --for 1h | jq -r 'select(.event == "expired").name'`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: a.completeName,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := checkEvery(every); err != nil {
+			if err := every.check(); err != nil {
 				return err
-			}
-			if during < 0 {
-				return usage("--for %v: negative", during)
 			}
 			return a.withStore(func(ctx context.Context, s *opened) error {
 				if during > 0 {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, during)
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(during))
 					defer cancel()
 				}
-				return a.watch(ctx, s, globOf(args), every)
+				return a.watch(ctx, s, globOf(args), time.Duration(every))
 			})
 		},
 	}
 	addEvery(c, &every)
-	c.Flags().DurationVar(&during, "for", 0, "end after so long; 0: never")
+	c.Flags().Var(&during, "for", "end after this time (default: never)")
 	return c
 }
 
-func addEvery(c *cobra.Command, every *time.Duration) {
-	c.Flags().DurationVar(every, "every", 500*time.Millisecond, "time from an answer to the next look")
+func addEvery(c *cobra.Command, every *span) {
+	*every = span(500 * time.Millisecond)
+	c.Flags().Var(every, "every", "time from one answer to the next question")
 }
 
-func checkEvery(every time.Duration) error {
+// check refuses to ask the store without a pause.
+func (s span) check() error {
 	const least = 10 * time.Millisecond
-	if every < least {
-		return usage("--every %v: below %v", every, least)
+	if every := time.Duration(s); every < least {
+		return usage("--every %v: want at least %v", every, least)
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (a *app) putSightings(s *opened, news []sighting) error {
 		case one.Event == seenBack:
 			fmt.Fprintf(a.err, "dibs: the store is back\n")
 		default:
-			one.write(&lines)
+			one.write(&lines, a.width())
 		}
 	}
 	if lines.Len() == 0 {
@@ -297,11 +297,19 @@ func (a *app) putSightings(s *opened, news []sighting) error {
 	return a.put(lines.String())
 }
 
-// write tells a sighting to people.
-func (s sighting) write(w io.Writer) {
+// write tells a sighting to people. A name that is too long for the width of a line is
+// shortened, unless the width is zero.
+func (s sighting) write(w io.Writer, width int) {
 	who, more := s.tell()
-	line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-9s", strings.ReplaceAll(s.Event, "_", " ")), safe(s.Name), who, more}
-	fmt.Fprintln(w, strings.TrimRight(strings.Join(line, "  "), " "))
+	name := safe(s.Name)
+	text := func() string {
+		line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-9s", strings.ReplaceAll(s.Event, "_", " ")), name, who, more}
+		return strings.TrimRight(strings.Join(line, "  "), " ")
+	}
+	if over := utf8.RuneCountInString(text()) - width; width > 0 && over > 0 {
+		name = shorten(name, max(utf8.RuneCountInString(name)-over, shortest))
+	}
+	fmt.Fprintln(w, text())
 }
 
 func (s sighting) tell() (who, more string) {
@@ -312,7 +320,7 @@ func (s sighting) tell() (who, more string) {
 	case s.Waiter != nil:
 		return s.Waiter.String(), waited
 	case s.Holder == nil:
-		return fmt.Sprintf("%s, %s", plural(s.Holding, "holds", "hold"), plural(s.Waiting, "waits", "wait")), ""
+		return fmt.Sprintf("%s, %s", plural(s.Holding, "holder", "holders"), plural(s.Waiting, "waiter", "waiters")), ""
 	case s.From != nil:
 		return s.Holder.String(), waited + ", after " + s.From.String()
 	case s.Event == seenHandedOn:

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// An outage is a store that fails at once, or does not answer, while it lasts.
+type outage struct {
+	dibs.Store
+	mu    sync.Mutex
+	cause error // nil: there is none
+	mute  bool
+	on    func(dibs.Event)
+}
+
+func (o *outage) begin(cause error, mute bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cause, o.mute = cause, mute
+}
+
+func (o *outage) end() { o.begin(nil, false) }
+
+func (o *outage) strikes(ctx context.Context, op string) error {
+	o.mu.Lock()
+	cause, mute := o.cause, o.mute
+	o.mu.Unlock()
+	if cause == nil {
+		return nil
+	}
+	if mute {
+		<-ctx.Done()
+	}
+	return &dibs.UnavailableError{Op: op, Cause: cause}
+}
+
+func (o *outage) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	ctx, cancel := context.WithDeadline(ctx, c.Until)
+	defer cancel()
+	if err := o.strikes(ctx, "acquire"); err != nil {
+		return dibs.Answer{}, err
+	}
+	return o.Store.Acquire(ctx, c)
+}
+
+func (o *outage) Extend(ctx context.Context, holds []dibs.Hold) []error {
+	if err := o.strikes(ctx, "extend"); err != nil {
+		errs := make([]error, len(holds))
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	return o.Store.Extend(ctx, holds)
+}
+
+func (o *outage) Inspect(ctx context.Context, name string) (dibs.State, error) {
+	if err := o.strikes(ctx, "inspect"); err != nil {
+		return dibs.State{}, err
+	}
+	return o.Store.Inspect(ctx, name)
+}
+
+func (o *outage) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+	o.mu.Lock()
+	o.on = on
+	o.mu.Unlock()
+	return o.Store.Watch(ctx, client, on)
+}
+
+// tell sends an event to the Client.
+func (o *outage) tell(e dibs.Event) {
+	o.mu.Lock()
+	on := o.on
+	o.mu.Unlock()
+	on(e)
+}
+
+// A reported is an app whose lines can be read.
+type reported struct {
+	*app
+	t     *testing.T
+	text  *written
+	locks *dibs.Client
+	close func() error
+}
+
+type written struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *written) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take returns what was written since the last time.
+func (b *written) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
+func newReported(t *testing.T, s dibs.Store) *reported {
+	r := &reported{t: t, text: new(written)}
+	r.app = &app{err: r.text, timeout: 2 * time.Second}
+	r.opened = &opened{Store: s, where: "redis://here"}
+	r.app.store = r.witness(r.opened)
+	r.locks = dibs.New(r.app.store, dibs.Timeout(r.timeout), dibs.Observe(r.app.store.hooks()))
+	return r
+}
+
+// wants checks that the lines written since the last time are these.
+func (r *reported) wants(what string, patterns ...string) {
+	r.t.Helper()
+	synctest.Wait()
+	text := r.text.take()
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if text == "" {
+		lines = nil
+	}
+	if len(lines) != len(patterns) {
+		r.t.Errorf("%s: want %d lines, have\n%s", what, len(patterns), text)
+		return
+	}
+	for i, line := range lines {
+		if !regexp.MustCompile("^dibs: " + patterns[i] + "$").MatchString(line) {
+			r.t.Errorf("%s: want %s, have %s", what, patterns[i], line)
+		}
+	}
+}
+
+func (r *reported) hold(name string, options ...dibs.Option) *dibs.Lease {
+	r.t.Helper()
+	r.app.store.waits([]string{name}, false)
+	lease, err := r.locks.Mutex(name).TryLock(r.t.Context(), options...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.app.store.holds(lease)
+	return lease
+}
+
+func (r *reported) end() {
+	r.locks.Close()
+	r.app.store.end()
+}
+
+// Who holds is told once that renewals fail, and once that they do not any more.
+func TestTroubleOfAHolder(t *testing.T) {
+	for name, mute := range map[string]bool{"refused": false, "mute": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &outage{Store: memstore.New()}
+				r := newReported(t, s)
+				defer r.end()
+				lease := r.hold("job")
+				time.Sleep(5 * time.Second)
+				s.begin(errors.New("no route"), mute)
+				time.Sleep(14 * time.Second)
+				r.wants("renewals fail", `holding "job": cannot renew, 1\ds left: no route; store: redis://here`)
+				time.Sleep(5 * time.Second)
+				r.wants("they fail still")
+				s.end()
+				time.Sleep(2 * time.Second)
+				r.wants("it is back", `holding "job": the store answers again, after \S+s`)
+				s.begin(errors.New("no route"), mute)
+				time.Sleep(29 * time.Second)
+				r.wants("it is away again", `holding "job": cannot renew, .*`)
+				if err := r.app.store.notRenewed(lease); !errors.Is(err, dibs.ErrLost) || err.Error() != `lease on "job" lost: not renewed in time: no route` {
+					t.Errorf("have %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A failure that is over at once is nobody's affair.
+func TestNoTroubleForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &outage{Store: memstore.New()}
+		r := newReported(t, s)
+		defer r.end()
+		r.hold("job", dibs.TTL(3*time.Second))
+		for range 20 {
+			time.Sleep(900 * time.Millisecond)
+			s.begin(errors.New("reset"), false)
+			time.Sleep(moment - 300*time.Millisecond)
+			s.end()
+		}
+		r.wants("short failures")
+	})
+}
+
+// Who waits is told, too; a question that was sent before the store was back says nothing.
+func TestTroubleOfAWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &outage{Store: memstore.New()}
+		other := dibs.New(s.Store)
+		defer other.Close()
+		held, err := other.Mutex("job").TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newReported(t, s)
+		defer r.end()
+		r.app.store.waits([]string{"job"}, false)
+		got := make(chan error, 1)
+		go func() {
+			lease, err := r.locks.Mutex("job").Lock(t.Context())
+			if err == nil {
+				r.app.store.holds(lease)
+			}
+			got <- err
+		}()
+		time.Sleep(time.Second)
+		s.begin(errors.New("no route"), true)
+		time.Sleep(10 * time.Second)
+		r.wants("the store is away", `waiting for "job": the store does not answer, trying again: no route; store: redis://here`)
+		go r.locks.Inspect(t.Context(), "job")
+		time.Sleep(100 * time.Millisecond)
+		sent := time.Now()
+		time.Sleep(time.Second)
+		s.end()
+		time.Sleep(3 * time.Second)
+		r.wants("it is back", `waiting for "job": the store answers again, after \S+s`)
+		r.app.store.saw(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
+		time.Sleep(3 * time.Second)
+		r.wants("a late failure")
+		if err := errors.Join(held.Unlock(), <-got); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Without notifications a waiter polls; a store that is away altogether is told as that.
+func TestNotificationsAreMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &outage{Store: memstore.New()}
+		r := newReported(t, s)
+		defer r.end()
+		r.hold("mine")
+		time.Sleep(time.Second)
+		down := dibs.Event{Kind: dibs.Down, Err: errors.New("NOPERM")}
+		up := dibs.Event{Kind: dibs.Up}
+		s.tell(down)
+		time.Sleep(2 * time.Second)
+		r.wants("a holder needs none")
+		s.tell(up)
+		r.app.store.waits([]string{"job"}, false)
+		s.tell(down)
+		time.Sleep(moment / 2)
+		s.tell(up)
+		time.Sleep(time.Second)
+		r.wants("they are missing for a moment")
+		s.tell(down)
+		time.Sleep(time.Second)
+		r.wants("they are missing", `waiting for "job": no notifications from the store, polling instead: NOPERM; store: redis://here`)
+		s.tell(up)
+		r.wants("they are back", `waiting for "job": notifications from the store again, after \S+s`)
+		s.begin(errors.New("refused"), false)
+		s.tell(down)
+		time.Sleep(3 * time.Second)
+		r.wants("the store is away", `waiting for "job": the store does not answer, trying again: refused; store: redis://here`)
+	})
+}
+
+// A line that nobody reads does not keep a lease from being renewed.
+func TestStuckReaderCostsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &outage{Store: memstore.New()}
+		r := newReported(t, s)
+		in, out := io.Pipe()
+		r.app.err = out
+		lease := r.hold("job", dibs.TTL(3*time.Second))
+		for range 30 {
+			s.begin(errors.New("no route"), false)
+			time.Sleep(1800 * time.Millisecond)
+			s.end()
+			time.Sleep(time.Second)
+		}
+		if err := lease.Err(); err != nil {
+			t.Errorf("want to hold still, have %v", err)
+		}
+		go io.Copy(io.Discard, in)
+		r.end()
+		in.Close()
+	})
+}
+
+// A refused connection has asked for nothing: it is an answer, and nothing is undone.
+func TestRefusedConnectionIsAnAnswer(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	read := &net.OpError{Op: "read", Err: errors.New("reset")}
+	for _, test := range []struct {
+		what  string
+		cause error
+		want  bool
+	}{
+		{"dial", dial, true},
+		{"dial, wrapped", errors.Join(dial), false},
+		{"read", read, false},
+		{"the last of several", errors.Join(read, dial), false},
+		{"none", errors.New("mute"), false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &outage{Store: memstore.New()}
+			s.begin(test.cause, false)
+			r := newReported(t, s)
+			began := time.Now()
+			_, err := r.locks.Mutex("job").TryLock(t.Context())
+			var u *dibs.UnavailableError
+			if !errors.As(err, &u) || u.Refused != test.want {
+				t.Errorf("%s: have %#v", test.what, err)
+			}
+			r.end()
+			if took := time.Since(began); test.want && took > r.timeout {
+				t.Errorf("%s: it took %v", test.what, took)
+			}
+		})
+	}
+}
