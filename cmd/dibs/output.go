@@ -64,10 +64,13 @@ func (t table) fit(width int, mayGo ...string) table {
 		return t
 	}
 	for _, head := range mayGo {
-		if t.least() <= width {
-			break
+		least := readable
+		if elastic(head) {
+			least = shortest
 		}
-		t = t.without(head)
+		if t.width(least) > width {
+			t = t.without(head)
+		}
 	}
 	limit := t.limit(width)
 	fitted := make(table, len(t))
@@ -87,11 +90,9 @@ func elastic(head string) bool {
 	return slices.Contains([]string{"NAME", "HOLDER", "WAITER"}, strings.TrimSpace(head))
 }
 
-// shortest is how many letters are left of a name at least.
-const shortest = 12
-
-// least is how wide a table is at least.
-func (t table) least() int { return t.width(shortest) }
+// Of a name as many letters are left, at least: shortest, and readable as long as there is
+// a column that may go.
+const shortest, readable = 12, 24
 
 // width is how wide a table is if no elastic column is wider than a limit.
 func (t table) width(limit int) (sum int) {

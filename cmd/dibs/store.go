@@ -77,9 +77,6 @@ func (a *app) open() (*opened, error) {
 	if path, ok := localPath(urls[0]); ok && len(urls) == 1 {
 		return o, a.openLocal(o, path)
 	}
-	if len(urls) == 2 {
-		return nil, usage("two servers are no quorum: it would be lost with either of them; want one server, or three or more")
-	}
 	var stores []dibs.Store
 	for _, u := range urls {
 		if _, ok := localPath(u); ok {
@@ -95,7 +92,7 @@ func (a *app) open() (*opened, error) {
 	case len(stores) > 1:
 		q, err := quorum.Config{Longest: a.longest}.New(stores...)
 		if err != nil {
-			return nil, errors.Join(usageError{fmt.Errorf("--url or DIBS_URL: %w", err)}, o.close())
+			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", a.whence(), err)}, o.close())
 		}
 		o.Store = q
 	case a.longest != 0:

@@ -309,6 +309,104 @@ func TestTop(t *testing.T) {
 	v.ends(t, 0)
 }
 
+// A name may have 512 letters: that hides nothing that is known of the others, nor of it.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	locks := dibs.New(goredis.New(rdb), dibs.Timeout(10*time.Second))
+	defer locks.Close()
+	long := "begin" + strings.Repeat("x", 500) + "end"
+	for _, name := range []string{long, "short", strings.Repeat("世", 150)} {
+		if _, err := locks.Mutex(name, dibs.Label(strings.Repeat("l", 60))).Lock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _, _ = locks.Mutex(long).Lock(waits) }()
+
+	v := startTop(t, server.URL(), 80, 24)
+	v.await(t, `^  NAME +HOLDER +TTL +(HELD +)?WAIT +LONGEST$`)
+	v.await(t, `^> beginx+…x+end +\S+:\d+ \(l+….*l\) +\d+s +(\S+ +)?1 +\S+s`)
+	v.await(t, `^  short +\S.*l\) +\d+s +(\S+ +)?0 +-`)
+	v.size(t, 40, 24)
+	v.await(t, `^> begi[^ ]*…x+end +\d+s +1 +\S+s$`)
+	v.await(t, `^  short +\d+s +0 +-$`)
+	v.size(t, 20, 24) // narrower than can be: it is cut
+	v.await(t, `^> beg[ix…]+end  \d+`)
+	v.press(t, "q")
+	v.ends(t, 0)
+
+	env := []string{"DIBS_URL=" + server.URL(), "TERM=xterm"}
+	for _, width := range []int{80, 60, 120} {
+		ls := startOn(t, width, 24, env, "ls")
+		ls.ends(t, 0)
+		for _, pattern := range []string{`^NAME +.*TTL +.*WAIT`, `^beginx+…x+end .* \d+s .*1`, `^short .*\d+s .*0`, `^世+…世+ .*\d+s .*0`} {
+			if !regexp.MustCompile("(?m)" + pattern).MatchString(ls.String()) {
+				t.Errorf("%d columns: want %s, have\n%s", width, pattern, ls)
+			}
+		}
+		if lines := strings.Count(strings.TrimRight(ls.String(), "\n"), "\n") + 1; lines != 4 {
+			t.Errorf("%d columns: want 4 lines, have\n%s", width, ls)
+		}
+	}
+	show := startOn(t, 80, 30, env, "show", "short")
+	show.ends(t, 0)
+	if text := show.String(); !regexp.MustCompile(`(?m)^HOLDER +TTL .*WEIGHT`).MatchString(text) || !regexp.MustCompile(`(?m)^\S+:\d+ \(l.*l\) +\d+s`).MatchString(text) {
+		t.Errorf("have\n%s", text)
+	}
+
+	// What is no terminal gets all of it.
+	all := exec.Command("dibs", "ls", "--url", server.URL())
+	text, err := all.CombinedOutput()
+	if err != nil || !strings.Contains(string(text), long) {
+		t.Errorf("want the whole name, have %s, %v", text, err)
+	}
+}
+
+// ^Z gives the terminal back to the shell, and fg goes on.
+func TestTopIsSuspended(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for what, stop := range map[string]func(v *session){
+		"^Z":   func(v *session) { v.press(t, "\x1a") },
+		"TSTP": func(v *session) { _ = v.cmd.Process.Signal(syscall.SIGTSTP) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			v := startTop(t, server.URL(), 80, 24)
+			v.await(t, `^nothing is held$`)
+			stop(v)
+			eventually(t, "it is stopped, and the terminal as it was", func() bool {
+				now, err := term.GetState(int(v.tty.Fd()))
+				return err == nil && reflect.DeepEqual(v.before, now) && !v.onAlternate() && stateOfProcess(t, v.cmd.Process.Pid) == "T"
+			})
+			_ = v.cmd.Process.Signal(syscall.SIGCONT)
+			eventually(t, "it is on the screen again", v.onAlternate)
+			v.press(t, "q")
+			v.ends(t, 0)
+		})
+	}
+}
+
+func (s *screen) onAlternate() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alternate
+}
+
+// stateOfProcess is what the kernel tells: T is stopped.
+func stateOfProcess(t *testing.T, pid int) string {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return rest[:1]
+}
+
 func TestTopEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -243,3 +243,59 @@ func TestListIsBounded(t *testing.T) {
 		time.Sleep(time.Second) // until it has ended, too
 	})
 }
+
+func TestFit(t *testing.T) {
+	var whole table
+	whole.row("NAME", "KIND", "HOLDER", "TTL", "WAIT")
+	whole.row(strings.Repeat("n", 30)+"1", "mutex", "host-with-a-long-name:4242", "28s", "3")
+	whole.row("short", "mutex", "h:1", "9s", "12")
+	for width, want := range map[int]string{
+		0:  whole.String(),
+		90: whole.String(),
+		70: "NAME KIND HOLDER TTL WAIT\n",
+		60: "NAME HOLDER TTL WAIT\n",
+		50: "NAME HOLDER TTL WAIT\n",
+		40: "NAME HOLDER TTL WAIT\n",
+		30: "NAME TTL WAIT\n",
+		10: "NAME TTL WAIT\n",
+	} {
+		fitted := whole.fit(width, "KIND", "HOLDER")
+		have := fitted.String()
+		for _, line := range fitted.lines() {
+			if width >= 30 && len([]rune(line)) > width {
+				t.Errorf("%d letters in %d: %s", len([]rune(line)), width, line)
+			}
+		}
+		if width == 0 || width == 90 {
+			if have != want {
+				t.Errorf("%d: want\n%s\nhave\n%s", width, want, have)
+			}
+			continue
+		}
+		head := strings.Fields(want[:strings.Index(want, "\n")])
+		if !slices.Equal(fitted[0], head) {
+			t.Errorf("%d: want the columns %q, have %q", width, head, fitted[0])
+		}
+		if name := fitted[1][0]; !strings.HasPrefix(name, "nn") || !strings.HasSuffix(name, "n1") {
+			t.Errorf("%d: have the name %s", width, name)
+		}
+	}
+	if len(whole[1][0]) != 31 || len(whole[0]) != 5 {
+		t.Error("fit has changed the table itself")
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for text, want := range map[string]string{
+		"":              "",
+		"ab":            "ab",
+		"abcdefgh":      "abcdefgh",
+		"abcdefghi":     "abc…fghi",
+		"世世世世世世世世世世1":   "世世世…世世世1",
+		"order:0000042": "ord…0042",
+	} {
+		if have := shorten(text, 8); have != want {
+			t.Errorf("%s: want %s, have %s", text, want, have)
+		}
+	}
+}
