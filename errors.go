@@ -55,7 +55,10 @@ type BusyError struct {
 
 func (e *BusyError) Error() string {
 	s := fmt.Sprintf("dibs: acquire %q: busy", e.Name)
-	if e.Holder != "" {
+	switch {
+	case e.Holder == "" && e.Ahead == 0 && e.Cause != nil: // nobody is known to be in the way
+		return fmt.Sprintf("dibs: acquire %q: %v", e.Name, e.Cause)
+	case e.Holder != "":
 		s = fmt.Sprintf("dibs: acquire %q: %s", e.Name, e.held())
 	}
 	if e.Ahead > 0 {
@@ -112,7 +115,13 @@ func (e *LostError) Error() string {
 	if e.Why == Unknown {
 		return fmt.Sprintf("dibs: lease on %q is not confirmed: it was attached, Extend confirms it", e.Name)
 	}
+	if e.Why == Released {
+		return fmt.Sprintf("dibs: lease on %q was released", e.Name)
+	}
 	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Why)
+	if e.Why == Taken {
+		s = fmt.Sprintf("dibs: lease on %q lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten", e.Name)
+	}
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()
 	}

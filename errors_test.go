@@ -1,6 +1,8 @@
 package dibs_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -64,16 +66,32 @@ func TestBusyMessage(t *testing.T) {
 		`dibs: acquire "order:42": reserved by web-7:211 for another 1m0s`:                  {Holder: token + dibs.Kept, Remaining: time.Minute},
 		`dibs: acquire "order:42": held by web-7:211, never expires`:                        {Holder: token, Remaining: -1},
 		`dibs: acquire "order:42": held by "\x1b[2J\n\u202e"… for another 1s`:               {Holder: "\x1b[2J\n\u202e" + "0123456", Remaining: time.Second},
-		`dibs: acquire "order:42": held by "��"… for another 1s`:                      {Holder: "\xff\xfeab", Remaining: time.Second},
+		`dibs: acquire "order:42": held by "��"… for another 1s`:                            {Holder: "\xff\xfeab", Remaining: time.Second},
 		`dibs: acquire "order:42": held by ""… for another 1s`:                              {Holder: "1", Remaining: time.Second},
 		`dibs: acquire "order:42": held by "00000000"… for another 1s`:                      {Holder: strings.Repeat("0", 1<<20), Remaining: time.Second},
 		`dibs: acquire "order:42": held by "web-7:21"… for another 1s`:                      {Holder: "web-7:21\x07:AAAABBBBCCCCDDDD:1", Remaining: time.Second},
 		`dibs: acquire "order:42": busy`:                                                    {},
+		`dibs: acquire "order:42": context canceled`:                                        {Cause: context.Canceled},
 		`dibs: acquire "order:42": busy, 1 ahead in the queue: ` + dibs.ErrClosed.Error():   {Ahead: 1, Cause: dibs.ErrClosed},
 	} {
 		e.Name = "order:42"
 		if have := e.Error(); have != want {
 			t.Errorf("message\n%s, want\n%s", have, want)
+		}
+	}
+}
+
+// A message says what has happened, and nothing that has not.
+func TestLostMessage(t *testing.T) {
+	for want, e := range map[string]dibs.LostError{
+		`dibs: lease on "n" was released`:     {Why: dibs.Released},
+		`dibs: lease on "n" lost: expired: x`: {Why: dibs.Expired, Cause: errors.New("x")},
+		`dibs: lease on "n" lost: revoked`:    {Why: dibs.Revoked},
+		`dibs: lease on "n" lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten`: {Why: dibs.Taken},
+	} {
+		e.Name = "n"
+		if have := e.Error(); have != want {
+			t.Errorf("want %s, have %s", want, have)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func ExampleClient_Attach() {
 	fmt.Println("here:", lease.Unlock())
 	// Output:
 	// there: <nil>
-	// here: dibs: lease on "import" lost: taken
+	// here: dibs: lease on "import" lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten
 }
 
 func ExampleClient_Inspect() {

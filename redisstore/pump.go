@@ -85,7 +85,7 @@ var requests = sync.Pool{New: func() any {
 
 var (
 	errLate   = errors.New("no answer in time")
-	errUnsent = errors.New("not sent in time: all connections, or the processor, are busy")
+	errUnsent = errors.New("not sent in time: no connection was free")
 )
 
 func newRequest(s *script, at *shard, keys ...string) *request {
@@ -181,7 +181,7 @@ func (p *pump) queued(ctx context.Context, r *request, until time.Time, twice bo
 		err = errUnsent
 	}
 	if failed != nil {
-		err = fmt.Errorf("%w; the request before failed: %w", err, failed)
+		err = fmt.Errorf("%w (the request before; this one: %w)", failed, err)
 	}
 	return Reply{Err: err}
 }

@@ -17,8 +17,8 @@ func (o *opened) explain(err error) error {
 	var lines []string
 	switch {
 	case errors.Is(err, dibs.ErrForeign):
-		err = retold{err, withoutReply(clean(err)) + ": the key holds no lock, and dibs leaves it alone"}
-		lines = append(lines, "what it is: redis-cli TYPE with the prefix and the name; to free the name, delete that key")
+		err = retold{err, withoutReply(clean(err)) + ": the key holds no lock of dibs, and is left alone"}
+		lines = append(lines, "what it is: redis-cli TYPE with the prefix and the name; a hash may be a lock of Redisson")
 	case errors.Is(err, dibs.ErrLost):
 	case errors.Is(err, context.DeadlineExceeded):
 		lines = append(lines, "if it is slow, or has very many keys, give it more time: --timeout 30s")

@@ -148,8 +148,11 @@ func ownerOf(token string) owner {
 			return owner{host: parts[0], pid: pid, label: dibs.LabelOf(token), short: parts[0] + ":" + parts[1] + ":…"}
 		}
 	}
-	const known = 8
+	const known, public = 8, 2 // of so few letters nothing is a secret
 	r := []rune(token)
+	if len(r) <= public {
+		return owner{short: token}
+	}
 	return owner{short: string(r[:min(known, len(r)/2)]) + "…"}
 }
 

@@ -24,8 +24,8 @@ func (a *app) showVerb() *cobra.Command {
 
 A name is held as a mutex, by one holder; shared, by readers or by permits of a
 semaphore, one each; as permits, where somebody holds several. It is foreign if
-its key holds something that is no lock: then nobody can lock the name until the
-key is gone.
+its key holds no lock of dibs, such as a hash of Redisson: then dibs cannot lock
+the name until the key is gone.
 
 Whoever has a token can release the lock: only --show-token shows tokens.
 
@@ -88,7 +88,7 @@ func (n nameState) text(width int) string {
 func (n nameState) meaning() string {
 	switch {
 	case n.State == "foreign":
-		return "foreign: its key holds something that is no lock, and nobody can lock the name\nwhat it is: redis-cli TYPE with the prefix and the name"
+		return "foreign: its key holds no lock of dibs, and dibs cannot lock the name\nwhat it is: redis-cli TYPE with the prefix and the name; a hash may be a lock of Redisson"
 	case n.State == "free":
 		return "free"
 	case n.Kind == kindMutex:

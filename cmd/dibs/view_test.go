@@ -75,7 +75,7 @@ func TestOwnerOf(t *testing.T) {
 		"web-1:42:" + random + ":" + secret + ":a:b":    {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
 		"web-1:42:" + random + ":" + secret + ":x kept": {host: "web-1", pid: 42, label: "x", short: "web-1:42:…"},
 		"a:secret:that:has:colons:of:its:own":           {short: "a:secret…"},
-		"1":                                             {short: "…"},
+		"1":                                             {short: "1"},
 		"sesame":                                        {short: "ses…"},
 	} {
 		if have := ownerOf(token); have != want {
@@ -296,6 +296,22 @@ func TestShorten(t *testing.T) {
 	} {
 		if have := shorten(text, 8); have != want {
 			t.Errorf("%s: want %s, have %s", text, want, have)
+		}
+	}
+}
+
+// Whatever error comes up, the command shows no token of somebody else.
+func TestErrorsShowNoToken(t *testing.T) {
+	const token = "web-1:42:AAAABBBBCCCCDDDD:abcdefghijklmnopqrstuvwx:label"
+	busy := &dibs.BusyError{Name: "n", Holder: token, Remaining: time.Second}
+	for _, err := range []error{busy, errors.Join(errors.New("x"), busy), exitWith(1, busy)} {
+		var out bytes.Buffer
+		for _, asJSON := range []bool{false, true} {
+			a := &app{err: &out, json: asJSON}
+			a.finish(err)
+		}
+		if text := out.String(); strings.Contains(text, "AAAA") || strings.Contains(text, "abcd") || !strings.Contains(text, "web-1:42") {
+			t.Errorf("have %s", text)
 		}
 	}
 }
