@@ -87,6 +87,7 @@ func (o *outage) tell(e dibs.Event) {
 	on := o.on
 	o.mu.Unlock()
 	on(e)
+	synctest.Wait() // until hooks are called
 }
 
 // A reported is an app whose lines can be read.
