@@ -249,7 +249,7 @@ func (c *Client) shut() []*hold {
 // releaseAll gives the holds back side by side, until closeBy. It has many workers: each
 // lease on a server that does not answer keeps one of them until then.
 func (c *Client) releaseAll(held []*hold) error {
-	const workers = 4096
+	const workers = 512 // more would keep a busy machine from sending anything in time
 	var (
 		next   atomic.Int64
 		failed atomic.Int64

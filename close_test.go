@@ -52,7 +52,7 @@ func TestCloseIsBounded(t *testing.T) {
 			}
 		}, 4 * time.Second, false},
 	} {
-		for _, n := range []int{1, 1000, 4500} {
+		for _, n := range []int{1, 1000, 2000} {
 			if n > 1000 && what != "mute" {
 				continue
 			}
