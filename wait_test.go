@@ -62,9 +62,9 @@ func TestBusy(t *testing.T) {
 		l := lock(t, holder, "n", dibs.Label("payroll"))
 		begin := time.Now()
 		for what, try := range map[string]func() error{
-			"try":      func() error { _, err := c.Mutex("n").TryLock(t.Context()); return err },
-			"no wait":  func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(0)); return err },
-			"one":      func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Attempts(1, time.Hour)); return err },
+			"try":     func() error { _, err := c.Mutex("n").TryLock(t.Context()); return err },
+			"no wait": func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(0)); return err },
+			"one":     func() error { _, err := c.Mutex("n").Lock(t.Context(), dibs.Attempts(1, time.Hour)); return err },
 		} {
 			err := try()
 			var busy *dibs.BusyError
