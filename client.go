@@ -204,10 +204,10 @@ func (c *Client) tellIdle() {
 }
 
 // Close gives back what is still held, ends waiting calls with ErrClosed, stops
-// renewal and lets clean-up in the background end. It returns within four operation
-// timeouts of the Client (as a rule at once), however many leases there are, and
-// whatever state the store is in; leases that could not be given back in the first two
-// expire by themselves. Leases end with ErrLost. The store and its connections stay
+// renewal and lets clean-up in the background end. As a rule it returns at once. It takes
+// seven operation timeouts of the Client at most, however many leases there are, and four
+// if the store fails to release one; leases that could not be released by then expire by
+// themselves. Leases end with ErrLost. The store and its connections stay
 // open: they are their owner's. A second Close returns nil.
 //
 // Close may be called in a hook, which it then waits for in vain, for one timeout.
@@ -230,7 +230,7 @@ func (c *Client) shut() []*hold {
 		return nil
 	}
 	c.closed = true
-	c.closeBy = time.Now().Add(2 * c.defaults.timeout)
+	c.closeBy = time.Now().Add(5 * c.defaults.timeout)
 	close(c.closing)
 	held := append(make([]*hold, 0, len(c.leases)), c.leases...)
 	ended := make([]ending, 0, len(held))
@@ -262,6 +262,7 @@ func (c *Client) releaseAll(held []*hold) error {
 				if err := c.giveBackInTime(held[i]); err != nil && !errors.Is(err, ErrLost) {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
+					c.hurryClose()
 				}
 			}
 		})
@@ -286,11 +287,25 @@ func (c *Client) giveBackInTime(h *hold) error {
 func (c *Client) releaseBy(timeout time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	end := time.Now().Add(timeout)
-	if c.closed && c.closeBy.Before(end) {
+	now := time.Now()
+	if !c.closed {
+		return now.Add(timeout)
+	}
+	end := now.Add(min(timeout, 2*c.defaults.timeout))
+	if c.closeBy.Before(end) {
 		return c.closeBy
 	}
 	return end
+}
+
+// hurryClose leaves what is still to be released one operation timeout: the store has
+// failed to release something. While it answers, Close takes longer.
+func (c *Client) hurryClose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if soon := time.Now().Add(c.defaults.timeout); soon.Before(c.closeBy) {
+		c.closeBy = soon
+	}
 }
 
 // finish lets clean-up and hooks run for one operation timeout, and then ends everything.

@@ -32,6 +32,7 @@ func TestCloseIsBounded(t *testing.T) {
 	}{
 		"well":     {func(*faulty) {}, 0, true},
 		"far away": {func(f *faulty) { f.release = slow(f, 100*time.Millisecond) }, 2 * time.Second, true},
+		"slow":     {func(f *faulty) { f.release = slow(f, 450*time.Millisecond) }, 2 * time.Second, true},
 		"refusing": {func(f *faulty) {
 			f.release = func(context.Context, dibs.Release) (bool, error) {
 				return false, &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded, Refused: true}
@@ -53,7 +54,7 @@ func TestCloseIsBounded(t *testing.T) {
 		}, 4 * time.Second, false},
 	} {
 		for _, n := range []int{1, 1000, 2000} {
-			if n > 1000 && what != "mute" {
+			if n > 1000 && what != "mute" && what != "slow" {
 				continue
 			}
 			t.Run(fmt.Sprint(what, "/", n), func(t *testing.T) {
