@@ -216,7 +216,7 @@ var least = strings.Fields(`reset on nopass resetkeys resetchannels
 	~lock:* ~{lock:*}:dibs:* ~dibs:fence:* &dibs:c:*
 	+eval +evalsha +subscribe +ping +time +exists +get +set +del +pttl +pexpire
 	+zadd +zcard +zcount +zscore +zrank +zrange +zrangebyscore +zrem +zpopmin
-	+hget +hset +hdel +hexists +hincrby +hkeys +publish +pubsub|numsub +scan`)
+	+hget +hset +hdel +hexists +publish +pubsub|numsub +scan`)
 
 func TestDoctorOfPermissions(t *testing.T) {
 	t.Parallel()

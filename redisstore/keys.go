@@ -13,20 +13,21 @@ import (
 // The keys of one lock. All lie in the lock key's hash slot, and are built so
 // that they do whether or not the server shards.
 const (
-	queueSuffix = ":dibs:queue"
-	signsSuffix = ":dibs:signs"
-	ownTag      = ":" // before these, so that {a} and a do not share them
-	floorPrefix = "dibs:fence:"
-	channel     = "dibs:c:"
+	queueSuffix   = ":dibs:queue"
+	signsSuffix   = ":dibs:signs"
+	holdersSuffix = ":dibs:holders"
+	ownTag        = ":" // before these, so that {a} and a do not share them
+	floorPrefix   = "dibs:fence:"
+	channel       = "dibs:c:"
 )
 
-// keys are the four keys of a lock, written one after another into one text, and
+// keys are the five keys of a lock, written one after another into one text, and
 // where each begins in it.
 type keys struct {
-	text                 []byte
-	lock, end            int // the lock key lies within the queue's
-	signs, floor, length int
-	slot                 int // of all of them
+	text                          []byte
+	lock, end                     int // the lock key lies within the queue's
+	signs, holders, floor, length int
+	slot                          int // of all of them
 }
 
 // appendKeys writes the keys of a name to b. An auxiliary key is the lock key with
@@ -47,6 +48,8 @@ func (s *Store) appendKeys(b []byte, name string) keys {
 	b = append(b, queueSuffix...)
 	k.signs = len(b)
 	b = append(append(b, b[:stem]...), signsSuffix...)
+	k.holders = len(b)
+	b = append(append(b, b[:stem]...), holdersSuffix...)
 	k.floor = len(b)
 	k.slot = slots.Of(b[k.lock:k.end])
 	b = append(b, floorPrefix+"{"...)
@@ -57,15 +60,16 @@ func (s *Store) appendKeys(b []byte, name string) keys {
 }
 
 // cut returns the keys as parts of the text that they were written to.
-func (k keys) cut(text string) (lock, queue, signs, floor string) {
-	return text[k.lock:k.end], text[:k.signs], text[k.signs:k.floor], text[k.floor:k.length]
+func (k keys) cut(text string) (lock, queue, signs, floor, holders string) {
+	return text[k.lock:k.end], text[:k.signs], text[k.signs:k.holders], text[k.floor:k.length], text[k.holders:k.floor]
 }
 
 // checkKey refuses a lock key whose auxiliary keys would lie in another slot, or
 // that is such a key itself.
 func checkKey(key string) error {
 	switch {
-	case key == born, strings.HasPrefix(key, floorPrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, signsSuffix):
+	case key == born, strings.HasPrefix(key, floorPrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, signsSuffix),
+		strings.HasSuffix(key, holdersSuffix):
 		return fmt.Errorf("%w: key %q is one of dibs' own", dibs.ErrInvalid, key)
 	case strings.Contains(key, "}") && !tagged(key):
 		return fmt.Errorf("%w: key %q: a } outside a {hash tag} cannot be placed in a cluster", dibs.ErrInvalid, key)

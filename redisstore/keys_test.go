@@ -44,11 +44,14 @@ func TestKeys(t *testing.T) {
 		{"lock:", "{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart"},
 	} {
 		k := (&Store{prefix: c.prefix}).appendKeys(nil, c.name)
-		lock, queue, signs, floor := k.cut(string(k.text))
+		lock, queue, signs, floor, holders := k.cut(string(k.text))
 		// How a key with a tag of its own goes on is left to FuzzKeys: it must
 		// differ from that of the key which is this tag.
 		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(signs, c.signs) {
 			t.Errorf("%q %q: keys %q, %q, %q", c.prefix, c.name, lock, queue, signs)
+		}
+		if want := strings.TrimSuffix(queue, queueSuffix) + ":dibs:holders"; holders != want {
+			t.Errorf("%q %q: holders %q, want %q", c.prefix, c.name, holders, want)
 		}
 		if want := fmt.Sprintf("dibs:fence:{%d}", slotTag(slots.Of(c.lock))); floor != want {
 			t.Errorf("%q %q: floor %q, want %q", c.prefix, c.name, floor, want)
@@ -72,6 +75,7 @@ func TestRefusedKeys(t *testing.T) {
 		":dibs:queue":         false,
 		"{lock:a}:dibs:queue": false,
 		"{lock:a}:dibs:signs": false,
+		"a:dibs:holders":      false,
 	} {
 		if err := checkKey(key); ok && err != nil || !ok && !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("checkKey(%q) = %v", key, err)
@@ -107,11 +111,11 @@ func wantApart(t *testing.T, s *Store, one, other string) {
 }
 
 // wantKeys checks the keys of one name that was not refused, and returns them.
-func wantKeys(t *testing.T, s *Store, name string) [4]string {
+func wantKeys(t *testing.T, s *Store, name string) [5]string {
 	t.Helper()
 	k := s.appendKeys(nil, name)
-	lock, queue, signs, floor := k.cut(string(k.text))
-	all := [4]string{lock, queue, signs, floor}
+	lock, queue, signs, floor, holders := k.cut(string(k.text))
+	all := [5]string{lock, queue, signs, floor, holders}
 	if lock != s.prefix+name {
 		t.Errorf("prefix %q, name %q: lock key %q", s.prefix, name, lock)
 	}
@@ -131,8 +135,8 @@ func wantKeys(t *testing.T, s *Store, name string) [4]string {
 	// The hot path has a buffer, and there the same must come out.
 	buf := append(make([]byte, 0, 512), "leftovers of the call before"...)
 	k = s.appendKeys(buf[:0], name)
-	l, q, g, f := k.cut(string(k.text))
-	if again := [4]string{l, q, g, f}; again != all {
+	l, q, g, f, h := k.cut(string(k.text))
+	if again := [5]string{l, q, g, f, h}; again != all {
 		t.Errorf("prefix %q, name %q: keys %q in a buffer, %q without", s.prefix, name, again, all)
 	}
 	return all

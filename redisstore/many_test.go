@@ -49,8 +49,8 @@ func TestMany(t *testing.T) {
 	set("SET", "lock:stale", "me", "PX", "60000")
 	set("ZADD", "{lock:wanted}"+queue, "1", "place")
 	set("ZADD", "{lock:queued}"+queue, "1", "place")
-	set("HSET", "{lock:signed}"+signs, "#", "1")
-	set("ZADD", "lock:shared", "99999999999999", "me")
+	set("HSET", "{lock:signed}"+signs, "=", "1 client me")
+	set("SET", "lock:shared", "dibs:shared 1", "PX", "60000")
 	set("ZADD", "lock:parts", "99999999999999", "me")
 	now, marks := many(t, server,
 		"a me"+later, "b me"+later, "again me"+later, "taken me"+later, "queued me"+later, "signed me"+later, "shared me"+later, "late me 60000 5",

@@ -37,6 +37,9 @@ var releaseLua string
 //go:embed lua/extend.lua
 var extendLua string
 
+//go:embed lua/bare.lua
+var bareLua string
+
 //go:embed lua/inspect.lua
 var inspectLua string
 
@@ -87,6 +90,7 @@ var (
 	voteScript    = newScript(voteLua)
 	releaseScript = newScript(releaseLua)
 	extendScript  = newScript(extendLua)
+	bareScript    = newScript(bareLua)
 	inspectScript = newScript(inspectLua)
 	allScript     = newScript(allLua)
 	manyScript    = newScript(manyLua)

@@ -108,7 +108,7 @@ func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, 
 	if c.Until.IsZero() {
 		c.Until = time.Now().Add(operation)
 	}
-	for range tries {
+	for voids := 0; voids < tries; {
 		reply, short := s.call(ctx, s.request(op, c), c.Until, grants)
 		if reply.Err != nil {
 			return dibs.Answer{}, fail(string(op), c.Name, reply.Err)
@@ -121,14 +121,18 @@ func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, 
 			return dibs.Answer{}, fail(string(op), c.Name, err)
 		case short != nil:
 			return dibs.Answer{}, s.giveBack(ctx, op, c, short)
-		case answer.Held:
-			return answer, nil
-		case !void:
+		case void:
+			voids++
+		case answer.Held || !unfinished(answer) || !time.Now().Before(c.Until):
 			return answer, nil
 		}
 	}
 	return dibs.Answer{}, fail(string(op), c.Name, errVoid)
 }
+
+// unfinished reports whether the script stopped before it got to the end of the queue,
+// to bound its time, and has to be called again.
+func unfinished(a dibs.Answer) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
 func parseReply(op asking, c dibs.Claim, v any) (answer dibs.Answer, void bool, err error) {
 	if op == acquire && c.Ballot != nil {
@@ -183,7 +187,20 @@ func (s *Store) checkClaim(c dibs.Claim) error {
 	case c.Token == "" || c.Client == "" || strings.ContainsAny(c.Client, " \t\r\n\v\f"):
 		return fmt.Errorf("%w: claim on %q: token %q, client %q: empty, or a client with a space", dibs.ErrInvalid, c.Name, c.Token, c.Client)
 	}
+	if err := checkToken(c.Name, c.Token); err != nil {
+		return err
+	}
 	return s.checkBallot(c)
+}
+
+// sharedMark begins what the lock key is while holders share it, and so no token.
+const sharedMark = "dibs:shared "
+
+func checkToken(name, token string) error {
+	if strings.HasPrefix(token, sharedMark) {
+		return fmt.Errorf("%w: %q: token %q: begins as the lock of shared holders does", dibs.ErrInvalid, name, token)
+	}
+	return nil
 }
 
 func (s *Store) check(name string) error {
@@ -208,8 +225,8 @@ func (s *Store) acquireRequest(c dibs.Claim) *request {
 		b = appendPlace(b, c)
 	}
 	text := string(b)
-	lock, queue, signs, floor := k.cut(text)
-	r := newRequest(acquireScript, s.shardOf(k), lock, queue, signs, floor)
+	lock, queue, signs, floor, holders := k.cut(text)
+	r := newRequest(acquireScript, s.shardOf(k), lock, queue, signs, floor, holders)
 	r.args(s.checkArg())
 	r.usual, r.merge, r.claims = c.Alone(), lock, len(r.cmd)
 	r.args(c.Token, text[ttl:place])
@@ -235,8 +252,8 @@ func (s *Store) allRequest(c dibs.Claim) *request {
 	for _, name := range append([]string{c.Name}, c.With...) {
 		k := s.appendKeys(nil, name)
 		at = s.shardOf(k)
-		lock, queue, signs, floor := k.cut(string(k.text))
-		keys = append(keys, lock, queue, signs, floor)
+		lock, queue, signs, floor, holders := k.cut(string(k.text))
+		keys = append(keys, lock, queue, signs, floor, holders)
 	}
 	place := ""
 	if c.Queue {
@@ -266,8 +283,8 @@ func (s *Store) reweighRequest(c dibs.Claim) *request {
 // requestOn begins a call of a script on one name.
 func (s *Store) requestOn(script *script, name string) *request {
 	k := s.appendKeys(nil, name)
-	lock, queue, signs, floor := k.cut(string(k.text))
-	return newRequest(script, s.shardOf(k), lock, queue, signs, floor)
+	lock, queue, signs, floor, holders := k.cut(string(k.text))
+	return newRequest(script, s.shardOf(k), lock, queue, signs, floor, holders)
 }
 
 // shardOf returns the shard of a name's keys.
@@ -372,7 +389,7 @@ func deadline(ctx context.Context) time.Time {
 
 // Release implements dibs.Store.
 func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
-	if err := s.check(r.Name); err != nil {
+	if err := errors.Join(s.check(r.Name), checkToken(r.Name, r.Token)); err != nil {
 		return false, err
 	}
 	return s.release(ctx, "release", r, "")
@@ -410,8 +427,8 @@ func (s *Store) releaseRequest(rel dibs.Release, place string) *request {
 	keep := len(b)
 	b = strconv.AppendInt(b, milliseconds(rel.Keep), 10)
 	text := string(b)
-	lock, queue, signs, floor := k.cut(text)
-	r := newRequest(releaseScript, s.shardOf(k), lock, queue, signs, floor)
+	lock, queue, signs, floor, holders := k.cut(text)
+	r := newRequest(releaseScript, s.shardOf(k), lock, queue, signs, floor, holders)
 	if rel.Ballot != nil {
 		r.key(born)
 	}
@@ -423,103 +440,6 @@ func (s *Store) releaseRequest(rel dibs.Release, place string) *request {
 	}
 	r.usual = rel.Keep <= 0 && place == "" && rel.Ballot == nil
 	return r
-}
-
-// Extend implements dibs.Store: a script call for each hundred locks, or for each
-// slot where the server shards, all in one round trip.
-func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
-	errs := make([]error, len(holds))
-	until := deadline(ctx)
-	groups := s.group(holds, errs)
-	replies := make(chan func(), len(groups))
-	for _, group := range groups {
-		go func() {
-			results := s.extend(ctx, holds, group, until)
-			replies <- func() {
-				for i, at := range group {
-					errs[at] = results[i]
-				}
-			}
-		}()
-	}
-	for range groups {
-		(<-replies)()
-	}
-	return errs
-}
-
-// group sorts holds into those that one script call extends, as indices.
-func (s *Store) group(holds []dibs.Hold, errs []error) [][]int {
-	const most = 100
-	bySlot := make(map[int][]int)
-	for i, h := range holds {
-		if errs[i] = s.check(h.Name); errs[i] != nil {
-			continue
-		}
-		at := 0
-		if s.sharded {
-			at = slots.Of(s.prefix + h.Name)
-		}
-		bySlot[at] = append(bySlot[at], i)
-	}
-	var groups [][]int
-	for _, all := range bySlot {
-		groups = slices.AppendSeq(groups, slices.Chunk(all, most))
-	}
-	return groups
-}
-
-// extend extends the holds at some indices. Its i-th result belongs to holds[group[i]].
-func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, until time.Time) []error {
-	errs := s.extendTogether(ctx, holds, group, until, false)
-	if !onItsWay(errs[0]) {
-		return errs
-	}
-	var each sync.WaitGroup
-	for i := range group {
-		each.Go(func() { errs[i] = s.extendTogether(ctx, holds, group[i:i+1], until, true)[0] })
-	}
-	each.Wait()
-	return errs
-}
-
-// extendTogether does one script call: with the lock keys alone, if bare.
-func (s *Store) extendTogether(ctx context.Context, holds []dibs.Hold, group []int, until time.Time, bare bool) []error {
-	keys := make([]string, 0, 2*len(group))
-	args := make([]string, 0, 4*len(group))
-	var buf [512]byte
-	var where *shard
-	for _, at := range group {
-		h := holds[at]
-		k := s.appendKeys(buf[:0], h.Name)
-		lock, _, signs, _ := k.cut(string(k.text))
-		where = s.shardOf(k)
-		if keys = append(keys, lock); !bare {
-			keys = append(keys, signs)
-		}
-		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client)
-	}
-	r := newRequest(extendScript, where, keys...)
-	r.args(args...)
-	reply, short := s.call(ctx, r, until, always)
-	errs := make([]error, len(group))
-	marks, ok := parseMarks(reply.Value, len(group))
-	if reply.Err == nil && !ok {
-		reply.Err = unexpected(reply.Value)
-	}
-	for i, at := range group {
-		switch {
-		case reply.Err != nil:
-			errs[i] = fail("extend", holds[at].Name, reply.Err)
-		case marks[i] == '0':
-			errs[i] = dibs.ErrLost
-		case marks[i] == '1' && short != nil:
-			errs[i] = fail("extend", holds[at].Name, short)
-		case marks[i] != '1':
-			errs[i] = fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrForeign, dibs.ErrLost, s.prefix+holds[at].Name)
-		}
-	}
-	return errs
 }
 
 // Inspect implements dibs.Store.

@@ -41,10 +41,11 @@ func (b *batch) join() {
 // joint makes one call of the batch's parts.
 func (b *batch) joint() call {
 	// Where the keys of a request are, and the arguments of its script after them.
-	const keys, args = 3, 7
-	b.cmd = append(b.cmd[:0], "EVALSHA", manyScript.sha, count(len(b.parts)*(args-keys)))
+	// It needs no holders, which are the last of the keys.
+	const keys, holders, args = 3, 7, 8
+	b.cmd = append(b.cmd[:0], "EVALSHA", manyScript.sha, count(len(b.parts)*(holders-keys)))
 	for i := range b.parts {
-		b.cmd = append(b.cmd, b.parts[i].cmd[keys:args]...)
+		b.cmd = append(b.cmd, b.parts[i].cmd[keys:holders]...)
 	}
 	for i := range b.parts {
 		c := &b.parts[i]

@@ -11,14 +11,14 @@ import (
 // These requests go together.
 
 func usualClaim(name string) *request {
-	r := newRequest(acquireScript, nil, name, name+":q", name+":s", name+":f")
+	r := newRequest(acquireScript, nil, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("check", "token", "ttl", "until", "", "")
-	r.usual, r.merge, r.claims = true, name, 8
+	r.usual, r.merge, r.claims = true, name, 9
 	return r
 }
 
 func usualRelease(name string) *request {
-	r := newRequest(releaseScript, nil, name, name+":q", name+":s", name+":f")
+	r := newRequest(releaseScript, nil, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("token", "fence", "until", "0", "check", "")
 	r.usual = true
 	return r
@@ -63,7 +63,7 @@ func TestUsualGoTogether(t *testing.T) {
 	)
 	e.reply(int64(1), []any{now, "110"})
 	alone := r.sent()
-	wantCmds(t, alone, "EVALSHA "+acquireScript.sha+" 4 c c:q c:s c:f check token ttl until  ")
+	wantCmds(t, alone, "EVALSHA "+acquireScript.sha+" 5 c c:q c:s c:f c:h check token ttl until  ")
 	alone.reply([]any{now, "7"})
 	callers[0].wantValue(now)
 	callers[1].wantValue(1)

@@ -269,6 +269,13 @@ func (c *child) waitsFor(id, what string) {
 	}
 }
 
+// isShared reports whether a lock is shared by its holders.
+func (b *bed) isShared(key string) bool {
+	b.t.Helper()
+	value, _ := b.call("GET", key).(string)
+	return strings.HasPrefix(value, "dibs:shared ")
+}
+
 // ends checks that all that is left but the floors of the fences ends by itself: locks
 // within a lease, queues within a minute, and signs within both.
 func (b *bed) ends(lease time.Duration) {
@@ -281,6 +288,8 @@ func (b *bed) ends(lease time.Duration) {
 			kind, bound = "queues", time.Minute
 		case strings.HasSuffix(left, ":dibs:signs"):
 			kind, bound = "signs", time.Minute+lease
+		case strings.HasSuffix(left, ":dibs:holders"):
+			kind, bound = "holders", time.Minute+lease
 		}
 		count[kind]++
 		ms, _ := b.call("PTTL", left).(int64)
@@ -289,5 +298,5 @@ func (b *bed) ends(lease time.Duration) {
 			b.t.Errorf("%q is left behind for %v (negative: for ever), want at most %v", left, life, bound)
 		}
 	}
-	b.t.Logf("FIGURE keys that end by themselves: %v (locks within %v, queues within 1m, signs within both)", count, lease)
+	b.t.Logf("FIGURE keys that end by themselves: %v (locks within %v, queues within 1m, signs and holders within both)", count, lease)
 }

@@ -1,29 +1,31 @@
 -- Takes the lock, or a part of it, refreshes a holding, or joins or keeps a place in
 -- the queue. Atomic; idempotent by token. Serves several claims on one name, in order.
 --
--- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
+-- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
 -- ARGV   1    check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        then for each claim:
 --        +1   token
 --        +2   TTL in ms
 --        +3   until: µs of the server's clock after which the claim is void
 --        +4   the place, without its token, or "" not to queue
---        +5   "weight/limit client" to hold a part, "" to hold alone
+--        +5   "weight/limit client" to share the lock, "" to hold it exclusively
 -- Reply  {the server's time in µs, then an answer for each claim}. An answer is
 --        "fence"                   held
 --        {ticket, position, ms until the first holder expires, its token}
 --                                  not held; ticket "0" and position 0 if not queued;
---                                  no token, and 5000 ms, if it is kept for somebody
+--                                  no token, and 5000 ms, if it is kept for somebody;
+--                                  no token, and 0 ms: ask again at once, the queue was
+--                                  too long for one call
 --        0                         void: it came too late
 --        For a single claim whose fence is the server's time: that, as an integer.
 
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
-local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local free = redis.call('EXISTS', lock, queue, signs) == 0 -- and nobody waits
 
--- The usual case, a single claim to hold alone and nobody there, makes no functions:
+-- The usual case, a single exclusive claim and nobody there, makes no functions:
 -- that would cost more than all it does.
 local usual = free and not ARGV[7] and ARGV[6] == '' and now <= tonumber(ARGV[4])
 local before = usual and redis.pcall('SET', floor, stamp, 'GET')
@@ -32,14 +34,14 @@ if usual and (not before or type(before) == 'string' and tonumber(before) < now)
   return now
 end
 
--- The usual case when somebody holds it alone: to be told so, or to join the queue.
+-- The usual case when it is held exclusively: to be told so, or to join the queue.
 local holding
 if free then
   holding = false
 elseif not ARGV[7] and now <= tonumber(ARGV[4]) then
-  holding = redis.pcall('GET', lock)
+  holding = redis.call('GET', lock)
 end
-if type(holding) == 'string' and holding ~= ARGV[2] then
+if holding and holding ~= ARGV[2] and string.sub(holding, 1, 12) ~= 'dibs:shared ' then
   if ARGV[5] == '' then return { now, { '0', 0, redis.call('PTTL', lock), holding } } end
   if redis.call('ZADD', queue, 'NX', stamp, ARGV[5] .. ' ' .. ARGV[2]) == 1 then
     local position = redis.call('ZCARD', queue)
@@ -61,6 +63,7 @@ end
 --#include place.lua
 
 local used, holder = taken(holding)
+-- Whether somebody waits who is to be served before.
 local waiting = not free and not holder and redis.call('EXISTS', queue) == 1
 local served = false
 
@@ -81,12 +84,13 @@ for i = 2, #ARGV, 5 do
       -- Something expired, or was deleted by one that does not hand on: those who
       -- wait come first, and this claim is one of them.
       if place ~= '' then stand(place, integer(now)) end
-      used, holder = serve(used, now, ARGV[1], false)
-      served, waiting = true, redis.call('EXISTS', queue) == 1
+      local front
+      used, holder, front = serve(used, now, ARGV[1], false)
+      served, waiting = true, front or more
       held, left, length, kept = nil, nil, nil, {}
     end
     if holds(token) then
-      answer = refresh(token, ttl, place, now)
+      answer = refresh(token, ttl, place, weight, now)
     elseif not waiting and used + (weight or 1) <= (limit or 1) then
       answer = take(token, ttl, weight, client, now)
       held, left = nil, nil
@@ -103,4 +107,5 @@ for i = 2, #ARGV, 5 do
   end
   reply[#reply + 1] = answer
 end
+settle(used)
 return reply

@@ -1,7 +1,7 @@
 -- Takes several locks, each alone and all together or none, or joins or keeps a place
 -- in each of their queues, the same in all. Atomic; idempotent by token.
 --
--- KEYS   for each name: lock, queue, signs, floor: see holders.lua and queue.lua
+-- KEYS   for each name: lock, queue, signs, floor, holders: see holders.lua and queue.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
@@ -16,7 +16,7 @@ if now > tonumber(ARGV[4]) then return { now, 0 } end
 
 local token, ttl, place = ARGV[2], tonumber(ARGV[3]), ARGV[5]
 if place ~= '' then place = place .. ' ' .. token end
-local lock, queue, signs, floor -- of the name that is looked at
+local lock, queue, signs, floor, holders -- of the name that is looked at
 
 --#include fence.lua
 --#include holders.lua
@@ -24,21 +24,23 @@ local lock, queue, signs, floor -- of the name that is looked at
 --#include place.lua
 
 local function look(i)
-  lock, queue, signs, floor = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]
+  lock, queue, signs, floor, holders = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4]
   length, kept = nil, {}
 end
 
+if place ~= '' then here[place] = true end
 local busy, held, left
-for i = 1, #KEYS, 4 do
+for i = 1, #KEYS, 5 do
   look(i)
   local used, holder = taken()
   if holder ~= token then
     local front
     if not holder then used, holder, front = serve(used, now, ARGV[1], false) end
-    if used > 0 or front and front ~= place then
+    settle(used)
+    if used > 0 or more or front and front ~= place then
       local who, ms = first(used, holder)
       if not busy or ms >= 0 and (left < 0 or ms < left) then
-        busy, held, left = (i + 3) / 4, who, ms
+        busy, held, left = (i + 4) / 5, who, ms
       end
     end
   end
@@ -46,8 +48,8 @@ end
 
 if not busy then
   local fence = now
-  for i = 4, #KEYS, 4 do fence = math.max(fence, tonumber(redis.call('GET', KEYS[i]) or 0) + 1) end
-  for i = 1, #KEYS, 4 do
+  for i = 4, #KEYS, 5 do fence = math.max(fence, tonumber(redis.call('GET', KEYS[i]) or 0) + 1) end
+  for i = 1, #KEYS, 5 do
     look(i)
     redis.call('SET', floor, integer(fence))
     local again = redis.call('GET', lock) == token
@@ -63,9 +65,12 @@ if place == '' then return { now, { '0', 0, left, held, busy } } end
 -- One ticket in all queues, also in one that has lost the place: if two sets stood in
 -- different orders, they would wait for each other.
 local ticket = integer(now)
-for i = 1, #KEYS, 4 do ticket = redis.call('ZSCORE', KEYS[i + 1], place) or ticket end
+for i = 1, #KEYS, 5 do
+  local score = redis.call('ZSCORE', KEYS[i + 1], place)
+  if score then ticket = integer((ticketed(score))) end
+end
 local position = 0
-for i = 1, #KEYS, 4 do
+for i = 1, #KEYS, 5 do
   look(i)
   stand(place, ticket)
   position = math.max(position, redis.call('ZRANK', queue, place) + 1)

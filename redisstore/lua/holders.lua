@@ -1,13 +1,24 @@
 -- Who holds. Included by scripts that change it; `now` is the server's time in µs.
 --
--- lock    string: the token of who holds alone, with PX
---         or zset, of those who hold a part: token → ms at which it expires
--- signs   hash: "#" → the sum of the weights in the zset
---               "=" token → "weight fence client" of one who holds a part
---               "=" → "fence client token" of who holds alone, since it was extended
---               and what queue.lua keeps there
+-- lock     string, with PX: the token of the exclusive holder; or SHARED and the sum
+--          of the weights of the shared holders, until the last of them expires
+-- holders  zset, of the shared holders: token → ms at which it expires. It counts only
+--          while the lock says SHARED: whatever else the lock is, or none, they hold
+--          no more
+-- signs    hash: "=" token → "weight fence client" of a shared holder
+--                "=" → "fence client token" of the exclusive holder, since it was extended
+--                and what queue.lua keeps there
 
-local KEEP = 60000 -- ms that the queue's keys outlive their last use
+local SHARED = 'dibs:shared ' -- no token begins with it
+local KEEP = 60000            -- ms that the other keys outlive their last use
+local MOST = 200              -- expired holders that one call removes
+
+-- more says that this call stopped before it was done, to bound its time: whoever
+-- waits has to ask again.
+local more = false
+
+-- What settle has to write: the shared holders changed, there are new ones.
+local unsettled, grown = false, false
 
 -- outlive makes a key live for so many ms at least.
 local function outlive(key, ms)
@@ -16,57 +27,78 @@ end
 
 local function integer(n) return string.format('%.0f', n) end
 
--- note records the fence and client of who holds alone; "-" is a client not known.
+-- note records the fence and client of the exclusive holder; "-" is a client not known.
 local function note(token, fence, client)
   redis.call('HSET', signs, '=', integer(fence) .. ' ' .. client .. ' ' .. token)
   outlive(signs, redis.call('PTTL', lock))
 end
 
--- drop takes out one who holds a part, of what is held, and returns what is left.
+-- drop removes a shared holder, of what is held, and returns what is left. A weight
+-- that was lost with the signs counts as the least, until nobody holds: rather too
+-- much is held than too little.
 local function drop(token, used)
-  local weight = tonumber(string.match(redis.call('HGET', signs, '=' .. token) or '0', '^%d+'))
-  redis.call('ZREM', lock, token)
-  if used > weight then
-    redis.call('HDEL', signs, '=' .. token)
-    redis.call('HINCRBY', signs, '#', -weight)
-  else
-    redis.call('HDEL', signs, '=' .. token, '#')
-  end
-  return used - weight
+  local weight = tonumber(string.match(redis.call('HGET', signs, '=' .. token) or '', '^%d+')) or 1
+  redis.call('ZREM', holders, token)
+  redis.call('HDEL', signs, '=' .. token)
+  unsettled = true
+  if used > weight and redis.call('EXISTS', holders) == 1 then return used - weight end
+  return 0
 end
 
--- taken returns how much is held: math.huge, and by whom, if somebody holds alone;
--- else the weights of those who hold a part and whose time is not over. seen is what
--- a GET has said of the lock, if it was asked already.
+-- taken returns how much is held: math.huge, and by whom, if exclusively; else the
+-- weights of the shared holders that have not expired. If these are lost, the name is
+-- taken by nobody that is known until the lock expires. seen is what a GET has said of
+-- the lock, if it was asked already.
 local function taken(seen)
-  local holder = seen
-  if holder == nil then holder = redis.pcall('GET', lock) end
-  if not holder then return 0 end
-  if type(holder) == 'string' then return math.huge, holder end
-  local used = tonumber(redis.call('HGET', signs, '#'))
-  if not used then error(holder.err, 0) end -- a key that is not ours
-  for _, token in ipairs(redis.call('ZRANGEBYSCORE', lock, '-inf', math.floor(now / 1000))) do
-    used = drop(token, used)
-  end
+  local value = seen
+  if value == nil then value = redis.call('GET', lock) end
+  if not value then return 0 end
+  if string.sub(value, 1, #SHARED) ~= SHARED then return math.huge, value end
+  local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
+  local used = tonumber(string.sub(value, #SHARED + 1))
+  if not first[1] or not used then return math.huge, value end
+  local ms = math.floor(now / 1000)
+  if tonumber(first[2]) > ms then return used end
+  local expired = redis.call('ZRANGEBYSCORE', holders, '-inf', ms, 'LIMIT', 0, MOST)
+  for _, token in ipairs(expired) do used = drop(token, used) end
+  more = more or #expired == MOST
   return used
 end
 
--- part gives a token a part of what is held in parts, and returns how much is then.
+-- clear removes the shared holders that the lock does not count: they expired with it,
+-- or it was deleted or overwritten from outside. Of very many the signs keep a few
+-- fields, which mean nothing, until they end.
+local function clear()
+  local left = redis.call('ZRANGE', holders, 0, MOST - 1)
+  if not left[1] then return end
+  for i, token in ipairs(left) do left[i] = '=' .. token end
+  redis.call('DEL', holders)
+  redis.call('HDEL', signs, unpack(left))
+end
+
+-- part makes a token a shared holder, and returns how much is held then.
 local function part(token, weight, ttl, fence, client, used)
-  if used == 0 then
-    redis.call('DEL', lock) -- who held alone is leaving
-    if redis.call('HEXISTS', signs, '#') == 1 then -- the last ones all expired
-      for _, field in ipairs(redis.call('HKEYS', signs)) do
-        if string.sub(field, 1, 1) == '=' then redis.call('HDEL', signs, field) end
-      end
-    end
-  end
-  -- `now` may be when a client sent a release, as it reckons: a part counts from when
-  -- it is granted, as a PX does.
-  local time = redis.call('TIME')
-  redis.call('ZADD', lock, time[1] * 1000 + math.ceil(time[2] / 1000) + ttl, token)
-  redis.call('HSET', signs, '#', integer(used + weight), '=' .. token, integer(weight) .. ' ' .. integer(fence) .. ' ' .. client)
-  if used == 0 then redis.call('PEXPIRE', lock, ttl) else outlive(lock, ttl) end
-  outlive(signs, ttl + KEEP)
+  if used == 0 then clear() end
+  redis.call('ZADD', holders, math.ceil(now / 1000) + ttl, token)
+  redis.call('HSET', signs, '=' .. token, integer(weight) .. ' ' .. integer(fence) .. ' ' .. client)
+  unsettled, grown = true, true
   return used + weight
+end
+
+-- settle writes to the lock what drop and part have changed, once for all of it.
+local function settle(used)
+  if not unsettled then return end
+  unsettled = false
+  if used == math.huge then return end
+  if used == 0 then
+    redis.call('DEL', lock)
+    return
+  end
+  local last = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
+  local ms = math.max(tonumber(last) - math.ceil(now / 1000), 1)
+  redis.call('SET', lock, SHARED .. integer(used), 'PX', ms)
+  if grown then
+    redis.call('PEXPIRE', holders, ms + KEEP)
+    redis.call('PEXPIRE', signs, ms + KEEP)
+  end
 end

@@ -1,46 +1,50 @@
 -- Tells the state of a lock. Writes nothing.
 --
--- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
+-- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
 -- ARGV   1  how many holders, and places, to tell at most
 -- Reply  {the server's time in µs, floor, number of holders, number of places,
 --         how many holders follow, then for each of them: token, ms until it expires,
---         weight ("0": it holds alone), fence ("0": not known),
+--         weight ("0": exclusively), fence ("0": not known),
 --         then for each place: place, ticket, sign of life or ""}
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local most = tonumber(ARGV[1])
 
-local holders, holding = {}, 0
+local PASSED = 4503599627370496 -- see queue.lua
+
+local told, holding = {}, 0
 local function holder(token, ms, weight, fence)
-  for _, field in ipairs({ token, ms, weight, fence }) do holders[#holders + 1] = field end
+  for _, field in ipairs({ token, ms, weight, fence }) do told[#told + 1] = field end
 end
 
-local token = redis.pcall('GET', lock)
-if type(token) == 'string' then
+local token = redis.call('GET', lock)
+local shared = token and string.sub(token, 1, 12) == 'dibs:shared '
+if shared and redis.call('EXISTS', holders) == 1 then
+  local ms = math.floor(now / 1000)
+  local live = '(' .. string.format('%.0f', ms)
+  holding = redis.call('ZCOUNT', holders, live, '+inf')
+  local list = redis.call('ZRANGEBYSCORE', holders, live, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+  for i = 1, #list, 2 do
+    local weight, fence = string.match(redis.call('HGET', signs, '=' .. list[i]) or '', '^(%d+) (%d+)')
+    holder(list[i], tonumber(list[i + 1]) - math.ceil(now / 1000), weight or '1', fence or '0')
+  end
+elseif token then
   local fence, whose = string.match(redis.call('HGET', signs, '=') or '', '^(%d+) %S+ (.*)$')
   if whose ~= token then fence = '0' end
   holder(token, redis.call('PTTL', lock), '0', fence)
   holding = 1
-elseif token then
-  if redis.call('HEXISTS', signs, '#') == 0 then error(token.err, 0) end -- a key that is not ours
-  local ms = math.floor(now / 1000)
-  local live = '(' .. string.format('%.0f', ms)
-  holding = redis.call('ZCOUNT', lock, live, '+inf')
-  local list = redis.call('ZRANGEBYSCORE', lock, live, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
-  for i = 1, #list, 2 do
-    local weight, fence = string.match(redis.call('HGET', signs, '=' .. list[i]) or '', '^(%d+) (%d+)')
-    holder(list[i], tonumber(list[i + 1]) - math.ceil(now / 1000), weight or '0', fence or '0')
-  end
 end
 
-local reply = { now, redis.call('GET', floor) or '0', holding, redis.call('ZCARD', queue), #holders / 4 }
-for _, field in ipairs(holders) do reply[#reply + 1] = field end
+local reply = { now, redis.call('GET', floor) or '0', holding, redis.call('ZCARD', queue), #told / 4 }
+for _, field in ipairs(told) do reply[#reply + 1] = field end
 local places = redis.call('ZRANGE', queue, 0, most - 1, 'WITHSCORES')
 for i = 1, #places, 2 do
+  local ticket = tonumber(places[i + 1])
+  if ticket >= PASSED then ticket = ticket - PASSED end
   reply[#reply + 1] = places[i]
-  reply[#reply + 1] = places[i + 1]
+  reply[#reply + 1] = string.format('%.0f', ticket)
   reply[#reply + 1] = redis.call('HGET', signs, places[i]) or ''
 end
 return reply

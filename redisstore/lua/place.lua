@@ -1,11 +1,13 @@
 -- What becomes of a claim that has to wait. Included after queue.lua.
 
 -- first returns the token that expires first, in how many ms, of what taken found.
--- A lock that nobody holds is kept for somebody who may be dead.
+-- Nobody's, in 5000 ms: the lock is kept for somebody who may be dead. In none: this
+-- call did not get to the end of the queue, and has to be repeated.
 local function first(used, holder)
+  if more then return '', 0 end
   if holder then return holder, redis.call('PTTL', lock) end
   if used == 0 then return '', 5000 end
-  local head = redis.call('ZRANGE', lock, 0, 0, 'WITHSCORES')
+  local head = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
   return head[1], tonumber(head[2]) - math.ceil(now / 1000)
 end
 
@@ -19,22 +21,30 @@ local function keep(key)
   if key == queue then redis.call('PEXPIRE', key, KEEP) else outlive(key, KEEP) end
 end
 
--- stand joins the queue, or keeps the place there, and is its sign of life.
+-- sign writes a place's sign of life.
+local function sign(place)
+  redis.call('HSET', signs, place, integer(now))
+  keep(signs)
+end
+
+-- stand joins the queue, or keeps the place there, and is its sign of life. Whoever
+-- was passed over has its place back.
 local function stand(place, ticket)
-  local position
+  here[place] = true
   if redis.call('ZADD', queue, 'NX', ticket, place) == 1 then
     length = length and length + 1 or redis.call('ZCARD', queue)
-    position = length
-    if position == 1 then keep(queue) end
-    return ticket, position
+    if length == 1 then keep(queue) end
+    return ticket, length
   end
-  ticket = redis.call('ZSCORE', queue, place)
-  position = redis.call('ZRANK', queue, place) + 1
+  local passed
+  ticket, passed = ticketed(redis.call('ZSCORE', queue, place))
   keep(queue)
-  -- The next sign comes before the ticket is too old for one.
-  if now - tonumber(ticket) > YOUNG or redis.call('HEXISTS', signs, '?' .. place) == 1 then
-    redis.call('HSET', signs, place, integer(now))
-    keep(signs)
+  if passed then
+    redis.call('ZADD', queue, integer(ticket), place)
+    redis.call('HSET', signs, '?' .. place, integer(now))
+    sign(place)
+  elseif now - ticket > YOUNG then -- the next sign comes before the ticket is too old for one
+    sign(place)
   end
-  return ticket, position
+  return integer(ticket), redis.call('ZRANK', queue, place) + 1
 end

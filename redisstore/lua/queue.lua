@@ -1,40 +1,51 @@
 -- Who is served next. Included by scripts that grant, after fence.lua and holders.lua.
 --
--- queue   zset: place → ticket (µs of the server's clock at which it joined)
+-- queue   zset: place → ticket (µs of the server's clock at which it joined); of one
+--               that was passed over, PASSED more: it stands behind all others until
+--               it gives a sign of life
 -- signs   hash: place → µs of its last sign of life after joining;
---               "?" place → µs at which it was first passed over
+--               "?" place → it was passed over, and came back
 -- A place is "seq ttl weight/limit client token": what a hand-off needs to know. With
 -- a "+" after the limit it wants more names than this one, and has to ask. With a "*"
 -- it came with a ballot (vote.lua): its ticket is by a clock of its own, and a script
 -- that does not know which store this is has it ask, too.
 
-local LIFE = 5000000   -- µs that a place lives without a sign of life: the claim TTL
-local YOUNG = LIFE / 4 -- µs for which a place needs no sign but its ticket
+local LIFE = 5000000            -- µs that a place lives without a sign of life: the claim TTL
+local YOUNG = LIFE / 4          -- µs for which a place needs no sign but its ticket
+local PASSED = 4503599627370496 -- 2^52: larger than each ticket, and the sum is exact
+local COST = 4                  -- of a grant, where that of a place that is skipped is 1
 
-local node -- which store this is, to those who came with ballots, if it may hand on to them
+local work = 400 -- what this call may yet do
+local node       -- which store this is, to those who came with ballots, if it may hand on to them
+local here = {}  -- places whose owners wait for this reply
+local heard = {} -- clients, and whether somebody listens for them
 
 local function voting(place) return string.find(place, '^%x+ %d+ %d+/%d+%*') end
 
+-- ticketed returns a ticket of a score, and whether its place was passed over.
+local function ticketed(score)
+  score = tonumber(score)
+  if score < PASSED then return score, false end
+  return score - PASSED, true
+end
+
 local function alive(place, ticket)
-  if now - tonumber(ticket) < LIFE and not voting(place) then return true end
+  if now - ticket < LIFE and not voting(place) then return true end
   local sign = redis.call('HGET', signs, place)
   return sign and now - tonumber(sign) < LIFE
 end
 
--- reached tells whether somebody listens for the client of a place. A process that
+-- reached tells whether the owner of a place would hear of a grant. A process that
 -- died closed its connection, and need not cost the others a claim TTL. A live one
--- that cannot be reached is passed over once, and served after its next sign of
--- life, so that nobody starves. It also tells whether it was passed over.
+-- that cannot be reached is passed over once, until its next sign of life, so that
+-- nobody starves.
 local function reached(place, client)
-  local ok = redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
-  if ok.err or ok[2] ~= 0 then return true end
-  local passed = redis.call('HGET', signs, '?' .. place)
-  if passed then
-    return tonumber(redis.call('HGET', signs, place) or 0) > tonumber(passed), true
+  if here[place] then return true end
+  if heard[client] == nil then
+    local ok = redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
+    heard[client] = ok.err ~= nil or ok[2] ~= 0
   end
-  redis.call('HSET', signs, '?' .. place, integer(now))
-  outlive(signs, KEEP)
-  return false
+  return heard[client] or redis.call('HEXISTS', signs, '?' .. place) == 1
 end
 
 -- tell pushes a message to a client. A user who may not publish hands on all the
@@ -49,14 +60,22 @@ local function cut(place)
   return tonumber(weight), tonumber(limit), asks, tonumber(ttl), client, token
 end
 
+-- signed tells whether the signs may know of a place.
+local function signed(place, ticket, client)
+  return now - ticket > YOUNG or heard[client] == false or voting(place)
+end
+
+-- nudge has the owner of a place ask again.
+local function nudge(place)
+  local _, _, _, _, client, token = cut(place)
+  tell(client, '0', '0', '0', token)
+end
+
 -- grant makes the owner of a place a holder, tells its client, and returns what
 -- taken would.
-local function grant(head, at, used, passed, ttl, weight, limit, client, token)
-  local place, ticket = head[1], head[2]
+local function grant(place, ticket, at, used, ttl, weight, limit, client, token)
   local fence = mint(at)
-  local votes = node and voting(place)
-  if passed or votes or now - tonumber(ticket) > YOUNG then redis.call('HDEL', signs, place, '?' .. place) end
-  tell(client, integer(fence), ticket, votes and '@' .. node or integer(now), token)
+  tell(client, integer(fence), integer(ticket), node and voting(place) and '@' .. node or integer(now), token)
   if weight == limit then
     redis.call('HDEL', signs, '=')
     redis.call('SET', lock, token, 'PX', ttl)
@@ -65,10 +84,53 @@ local function grant(head, at, used, passed, ttl, weight, limit, client, token)
   return part(token, weight, ttl, fence, client, used)
 end
 
+-- walk returns a function that returns the places of the queue and their scores, one
+-- after another, and nothing after the last. The first may be out of it already.
+local function walk(head)
+  local list, i, rank, size = head or {}, 1, 0, 1
+  return function()
+    if i > #list then
+      list, i = redis.call('ZRANGE', queue, rank, rank + size - 1, 'WITHSCORES'), 1
+      rank, size = rank + size, 32
+    end
+    i = i + 2
+    return list[i - 2], list[i - 1]
+  end
+end
+
+-- remove takes places out of the queue, and their signs with them.
+local function remove(places)
+  if not places[1] then return end
+  redis.call('ZREM', queue, unpack(places))
+  for i = 1, #places do places[#places + 1] = '?' .. places[i] end
+  redis.call('HDEL', signs, unpack(places))
+end
+
+-- sweep removes places that died after they were passed over.
+local function sweep()
+  local list, dead = redis.call('ZRANGEBYSCORE', queue, PASSED, '+inf', 'WITHSCORES', 'LIMIT', 0, 64), {}
+  for i = 1, #list, 2 do
+    if alive(list[i], ticketed(list[i + 1])) then break end
+    dead[#dead + 1] = list[i]
+  end
+  remove(dead)
+end
+
+-- hurry asks for more calls like this one, which stopped at a place: by whom it
+-- belongs to, and by the last in line, who is the most likely to live. If neither
+-- hears it, any waiter's next sign of life goes on.
+local function hurry(place)
+  more = true
+  nudge(place)
+  local passed = redis.call('ZCOUNT', queue, PASSED, '+inf')
+  local last = redis.call('ZRANGE', queue, -1 - passed, -1 - passed)[1]
+  if last and last ~= place then nudge(last) end
+end
+
 -- serve grants to those at the head of the queue that are alive, can be reached and
 -- fit: to one that holds alone, or to several. The first that does not fit blocks
--- those behind it, who would overtake it for ever. If none of them can be reached,
--- one is served all the same. It returns what taken would, and the place that blocks.
+-- those behind it, who would overtake it for ever. It returns what taken would, and
+-- the place that blocks.
 --
 -- used      what is held, 0 also if it is about to be left
 -- at        the least fence
@@ -76,41 +138,45 @@ end
 -- changed   something became free: who has to ask is told
 -- head      the first of the queue, if it was taken out already
 local function serve(used, at, check, changed, head)
-  local aside, holder, front = {}, nil, nil
-  local before = used
+  local holder, front, gone, back = nil, nil, {}, {}
+  local following = walk(head)
   while used ~= math.huge and not front do
-    head = head or redis.call('ZPOPMIN', queue)
-    local place = head[1]
+    local place, score = following()
     if not place then break end
-    local weight, limit, asks, ttl, client, token = cut(place)
-    if not alive(place, head[2]) then
-      redis.call('HDEL', signs, place, '?' .. place)
-      changed = true
+    local ticket, passed = ticketed(score)
+    if work <= 0 and not passed then
+      hurry(place)
+      break
+    end
+    local out = head and head[1] == place
+    if not alive(place, ticket) then
+      gone[#gone + 1] = place
+      changed, work = true, work - 1
+      if work <= 0 and passed then break end
+    elseif passed then -- and so are all behind it
+      if out then back = { score, place } end
+      break
     else
-      local ok, passed = true, nil
-      if check ~= '0' then ok, passed = reached(place, client) end
-      if not ok then
-        aside[#aside + 1] = head
+      local weight, limit, asks, ttl, client, token = cut(place)
+      if check ~= '0' and not reached(place, client) then
+        back[#back + 1], back[#back + 2] = integer(ticket + PASSED), place
+        work = work - 1
       elseif asks or used + weight > limit then
-        front, aside[#aside + 1] = place, head
-        if asks and used + weight <= limit and changed then tell(client, '0', '0', '0', token) end
+        front = place
+        if out then back[#back + 1], back[#back + 2] = score, place end
+        if asks and used + weight <= limit and changed then nudge(place) end
       else
-        used, holder = grant(head, at, used, passed, ttl, weight, limit, client, token)
-      end
-    end
-    head = nil
-  end
-  if used == before and not front then
-    for i, spared in ipairs(aside) do
-      local weight, limit, asks, ttl, client, token = cut(spared[1])
-      if not asks and used + weight <= limit then
-        table.remove(aside, i)
-        used, holder = grant(spared, at, used, true, ttl, weight, limit, client, token)
-        break
+        used, holder = grant(place, ticket, at, used, ttl, weight, limit, client, token)
+        work = work - COST
+        if not out or signed(place, ticket, client) then gone[#gone + 1] = place end
       end
     end
   end
-  for _, back in ipairs(aside) do redis.call('ZADD', queue, back[2], back[1]) end
-  if aside[1] then redis.call('PEXPIRE', queue, KEEP) end -- it may be a new key
+  remove(gone)
+  if back[1] then
+    redis.call('ZADD', queue, unpack(back))
+    if head then redis.call('PEXPIRE', queue, KEEP) end -- it may be a new key
+  end
+  if now % 32 == 0 then sweep() end
   return used, holder, front
 end

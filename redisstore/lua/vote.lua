@@ -2,14 +2,14 @@
 -- holding, or joins or keeps a place in the queue, by the ticket that the quorum gives.
 -- Atomic; idempotent by token.
 --
--- KEYS   1 lock, 2 queue, 3 signs, 4 floor: see holders.lua and queue.lua
---        5 born: see born.lua
+-- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
+--        6 born: see born.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the claim is void
 --        5  the place, without its token, or "" not to queue
---        6  "weight/limit client" to hold a part, "" to hold alone
+--        6  "weight/limit client" to share the lock, "" to hold it exclusively
 --        7  ticket
 --        8  the least fence
 --        9  memory: for how many µs the server must remember all, to vote
@@ -26,12 +26,12 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[4]) then return { now, 0 } end
 
-local lock, queue, signs, floor = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
--- The usual case, a claim to hold alone, nobody there, and a server that remembers,
+-- The usual case, an exclusive claim, nobody there, and a server that remembers,
 -- makes no functions: that would cost more than all it does.
 if ARGV[6] == '' and redis.call('EXISTS', lock, queue, signs) == 0 then
-  local id, saved, since = string.match(redis.call('GET', KEYS[5]) or '', '^(%S+) %S+ (%d+) (%d+)$')
+  local id, saved, since = string.match(redis.call('GET', KEYS[6]) or '', '^(%S+) %S+ (%d+) (%d+)$')
   local remembers = id and redis.call('LASTSAVE') == tonumber(saved) and now - since
   if remembers and remembers >= 0 and remembers >= tonumber(ARGV[9]) then
     local before = redis.call('GET', floor)
@@ -58,26 +58,29 @@ local used, holder = taken()
 
 --#include take.lua
 
-local id, remembers = birth(KEYS[5], ARGV[11])
+local id, remembers = birth(KEYS[6], ARGV[11])
 local young = tonumber(ARGV[9]) - remembers
-if young > 0 and not holds(token) then return { now, id, young } end
+if young > 0 and not holds(token) then
+  settle(used)
+  return { now, id, young }
+end
 if young <= 0 then node = id end
 
 -- join stands in line, and is a sign of life: the ticket is none here.
 local function join()
   stand(place, ticket)
-  redis.call('HSET', signs, place, integer(now))
-  keep(signs)
+  sign(place)
 end
 
 local function older() return redis.call('ZRANK', queue, place) > 0 end
 
+local front
 if holds(token) then
   if ARGV[10] == '1' and place ~= '' and redis.call('EXISTS', queue) == 1 then
     join()
     if older() then
       if holder then used = 0 else used = drop(token, used) end
-      used, holder = serve(used, least, ARGV[1], true)
+      used, holder, front = serve(used, least, ARGV[1], true)
       if used == 0 then redis.call('DEL', lock) end
     else
       redis.call('ZREM', queue, place)
@@ -87,17 +90,22 @@ if holds(token) then
 elseif not holder and redis.call('EXISTS', queue) == 1 then
   -- Something expired, or was deleted by one that does not hand on.
   if place ~= '' then join() end
-  used, holder = serve(used, least, ARGV[1], false)
+  used, holder, front = serve(used, least, ARGV[1], false)
 end
 
-if holds(token) then return { now, id, refresh(token, ttl, place, least) } end
-if used + (weight or 1) <= (limit or 1) and redis.call('EXISTS', queue) == 0 then
-  return { now, id, take(token, ttl, weight, client, least) }
+local answer
+if holds(token) then
+  answer = refresh(token, ttl, place, weight, least)
+elseif not front and not more and used + (weight or 1) <= (limit or 1) then
+  answer = take(token, ttl, weight, client, least)
+else
+  local held, left = first(used, holder)
+  answer = { '0', 0, left, held, redis.call('GET', floor) or '0' }
+  if place ~= '' then
+    join()
+    answer[1] = integer((ticketed(redis.call('ZSCORE', queue, place))))
+    answer[2] = redis.call('ZRANK', queue, place) + 1
+  end
 end
-local held, left = first(used, holder)
-local answer = { '0', 0, left, held, redis.call('GET', floor) or '0' }
-if place ~= '' then
-  join()
-  answer[1], answer[2] = redis.call('ZSCORE', queue, place), redis.call('ZRANK', queue, place) + 1
-end
+settle(used)
 return { now, id, answer }

@@ -1,0 +1,167 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/internal/slots"
+)
+
+// Extend implements dibs.Store: a script call for each hundred locks, or for each
+// slot where the server shards, all in one round trip.
+func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
+	errs := make([]error, len(holds))
+	until := deadline(ctx)
+	groups := s.group(holds, errs)
+	replies := make(chan func(), len(groups))
+	for _, group := range groups {
+		go func() {
+			results := s.extend(ctx, holds, group, until)
+			replies <- func() {
+				for i, at := range group {
+					errs[at] = results[i]
+				}
+			}
+		}()
+	}
+	for range groups {
+		(<-replies)()
+	}
+	return errs
+}
+
+// group sorts holds into those that one script call extends, as indices.
+func (s *Store) group(holds []dibs.Hold, errs []error) [][]int {
+	const most = 100
+	bySlot := make(map[int][]int)
+	for i, h := range holds {
+		if errs[i] = errors.Join(s.check(h.Name), checkToken(h.Name, h.Token)); errs[i] != nil {
+			continue
+		}
+		at := 0
+		if s.sharded {
+			at = slots.Of(s.prefix + h.Name)
+		}
+		bySlot[at] = append(bySlot[at], i)
+	}
+	var groups [][]int
+	for _, all := range bySlot {
+		groups = slices.AppendSeq(groups, slices.Chunk(all, most))
+	}
+	return groups
+}
+
+// extend extends the holds at some indices. Its i-th result belongs to holds[group[i]].
+// If the server refuses the call, each is extended by itself: the reason may be one of
+// them only.
+func (s *Store) extend(ctx context.Context, holds []dibs.Hold, group []int, until time.Time) []error {
+	errs := s.extendTogether(ctx, holds, group, until)
+	var refusal ServerError
+	moving := onItsWay(errs[0])
+	if !moving && (len(group) == 1 || !errors.As(errs[0], &refusal)) {
+		return errs
+	}
+	var each sync.WaitGroup
+	for i, at := range group {
+		each.Go(func() {
+			if moving {
+				errs[i] = s.extendBare(ctx, holds[at], until)
+			} else {
+				errs[i] = s.extend(ctx, holds, group[i:i+1], until)[0]
+			}
+		})
+	}
+	each.Wait()
+	return errs
+}
+
+// extendTogether does one script call.
+func (s *Store) extendTogether(ctx context.Context, holds []dibs.Hold, group []int, until time.Time) []error {
+	keys := make([]string, 0, 3*len(group))
+	args := make([]string, 0, 5*len(group))
+	var buf [512]byte
+	var where *shard
+	for _, at := range group {
+		h := holds[at]
+		k := s.appendKeys(buf[:0], h.Name)
+		lock, _, signs, _, holders := k.cut(string(k.text))
+		where = s.shardOf(k)
+		keys = append(keys, lock, signs, holders)
+		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, noted(h))
+	}
+	r := newRequest(extendScript, where, keys...)
+	r.args(args...)
+	reply, short := s.call(ctx, r, until, always)
+	errs := make([]error, len(group))
+	marks, ok := parseMarks(reply.Value, len(group))
+	if reply.Err == nil && !ok {
+		reply.Err = unexpected(reply.Value)
+	}
+	for i, at := range group {
+		if reply.Err != nil {
+			errs[i] = fail("extend", holds[at].Name, reply.Err)
+		} else {
+			errs[i] = s.judge(holds[at], marks[i], short)
+		}
+	}
+	return errs
+}
+
+// noted is the weight that the signs note of a shared holder if they have lost it: zero
+// if it is not known, or if the holder is exclusive.
+func noted(h dibs.Hold) string {
+	if h.Weight >= h.Limit {
+		return "0"
+	}
+	return count(h.Weight)
+}
+
+// judge returns what the mark of a hold in a reply means.
+func (s *Store) judge(h dibs.Hold, mark byte, short error) error {
+	switch {
+	case mark == '0':
+		return dibs.ErrLost
+	case mark == '1' && short != nil:
+		return fail("extend", h.Name, short)
+	case mark != '1':
+		return fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrForeign, dibs.ErrLost, s.prefix+h.Name)
+	}
+	return nil
+}
+
+// extendBare extends a hold in a slot that is on its way to another server, where a
+// script may have one key only: the holders first, so that the lock is not prolonged for
+// a token that is not among them, and then what goes with them.
+func (s *Store) extendBare(ctx context.Context, h dibs.Hold, until time.Time) error {
+	k := s.appendKeys(nil, h.Name)
+	lock, _, signs, _, holders := k.cut(string(k.text))
+	shared := "0"
+	steps := []struct{ key, kind string }{{holders, "holders"}, {lock, "lock"}, {signs, "signs"}}
+	for _, step := range steps {
+		r := newRequest(bareScript, s.shardOf(k), step.key)
+		r.args(step.kind, h.Token, decimal(milliseconds(h.TTL)), shared)
+		reply, short := s.call(ctx, r, until, always)
+		mark, ok := parseMarks(reply.Value, 1)
+		if reply.Err == nil && !ok {
+			reply.Err = unexpected(reply.Value)
+		}
+		if reply.Err != nil {
+			return fail("extend", h.Name, reply.Err)
+		}
+		if step.kind == "holders" {
+			shared = mark
+		}
+		if step.kind != "holders" || short != nil && mark == "1" {
+			if err := s.judge(h, mark[0], short); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
