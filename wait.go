@@ -436,6 +436,9 @@ func (q *call) patient(err error) bool {
 	return !refused(err) || q.c.now()-q.failed < ClaimTTL
 }
 
+// lastTurn is how long after the holder's end the last waiters ask.
+const lastTurn = 100 * time.Millisecond
+
 // recheck is how long to wait before asking again.
 func (q *call) recheck(failed error) time.Duration {
 	if failed != nil {
@@ -450,8 +453,9 @@ func (q *call) recheck(failed error) time.Duration {
 		d = min(d, q.pace.next(q.answer, q.c.now()-q.sent))
 	}
 	if left := q.answer.Remaining; left >= 0 {
-		// The store rounds down to 1 ms. Who is next asks first.
-		d = min(d, left+time.Duration(2*turn)*time.Millisecond)
+		// The store rounds down to 1 ms. The first waiter asks first; one far behind asks
+		// not much later, because all those before it may be dead.
+		d = min(d, left+min(time.Duration(2*turn)*time.Millisecond, lastTurn))
 	}
 	return d
 }

@@ -23,7 +23,8 @@ local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local free = redis.call('EXISTS', lock, queue, signs) == 0 -- and nobody waits
+local there = ARGV[6] == '' and redis.call('EXISTS', lock, queue, signs) or redis.call('EXISTS', lock, queue, signs, holders)
+local free = there == 0 -- and nobody waits
 
 -- The usual case, a single exclusive claim and nobody there, makes no functions:
 -- that would cost more than all it does.
@@ -50,6 +51,35 @@ if holding and holding ~= ARGV[2] and string.sub(holding, 1, 12) ~= 'dibs:shared
   end
 end
 
+-- The usual case when it is shared, or is to be: to join those who share it, if there
+-- is room even beside those who have expired and are not removed yet.
+local sum, all, weight, limit, client
+if ARGV[6] ~= '' and (free or there == 3 and holding) and redis.call('EXISTS', queue) == 0 then
+  sum = free and 0 or tonumber(string.match(holding, '^dibs:shared (%d+)$'))
+  weight, limit, client = string.match(ARGV[6], '^(%d+)/(%d+) (.*)$')
+  all = sum and sum + weight
+end
+if all and all <= tonumber(limit) and not ARGV[7] and now <= tonumber(ARGV[4]) then
+  local token, ttl, last = ARGV[2], tonumber(ARGV[3]), redis.pcall('SET', floor, stamp, 'GET')
+  local ms = time[1] * 1000 + math.ceil(time[2] / 1000) + ttl
+  if (not last or type(last) == 'string') and redis.call('ZADD', holders, 'NX', ms, token) == 1 then
+    local fence = now
+    if last and tonumber(last) >= now then
+      fence = last + 1
+      redis.call('SET', floor, fence)
+    end
+    fence = string.format('%.0f', fence)
+    redis.call('HSET', signs, '=' .. token, weight .. ' ' .. fence .. ' ' .. client)
+    if not free then ttl = math.max(ttl, redis.call('PTTL', lock)) end
+    redis.call('SET', lock, 'dibs:shared ' .. string.format('%.0f', all), 'PX', ttl)
+    if free or redis.call('PTTL', holders) < ttl + 30000 then -- see settle
+      redis.call('PEXPIRE', holders, ttl + 60000)
+      redis.call('PEXPIRE', signs, ttl + 60000)
+    end
+    return { now, fence }
+  end
+end
+
 --#include fence.lua
 
 if usual then
@@ -73,7 +103,7 @@ local reply, held, left = { now }, nil, nil
 
 for i = 2, #ARGV, 5 do
   local token, ttl, place = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3]
-  local weight, limit, client = string.match(ARGV[i + 4], '^(%d+)/(%d+) (.*)$')
+  weight, limit, client = string.match(ARGV[i + 4], '^(%d+)/(%d+) (.*)$')
   weight, limit = tonumber(weight), tonumber(limit)
   if place ~= '' then place = place .. ' ' .. token end
   local answer

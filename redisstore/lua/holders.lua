@@ -97,7 +97,9 @@ local function settle(used)
   local last = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   local ms = math.max(tonumber(last) - math.ceil(now / 1000), 1)
   redis.call('SET', lock, SHARED .. integer(used), 'PX', ms)
-  if grown then
+  -- The signs live as long as the holders, or longer. Not at each grant: that would
+  -- cost more than to look.
+  if grown and redis.call('PTTL', holders) < ms + KEEP / 2 then
     redis.call('PEXPIRE', holders, ms + KEEP)
     redis.call('PEXPIRE', signs, ms + KEEP)
   end

@@ -15,7 +15,7 @@ local YOUNG = LIFE / 4          -- µs for which a place needs no sign but its t
 local PASSED = 4503599627370496 -- 2^52: larger than each ticket, and the sum is exact
 local COST = 4                  -- of a grant, where that of a place that is skipped is 1
 
-local work = 400 -- what this call may yet do
+local work = 240 -- what this call may yet do
 local node       -- which store this is, to those who came with ballots, if it may hand on to them
 local here = {}  -- places whose owners wait for this reply
 local heard = {} -- clients, and whether somebody listens for them

@@ -33,11 +33,29 @@ local head
 if mine and ARGV[4] == '0' then
   head = redis.call('ZPOPMIN', queue)
   if not head[1] then -- the usual case: nobody waits
-    redis.call('DEL', lock, signs, holders)
+    redis.call('DEL', lock, signs)
     return 1
   end
 elseif holder and not mine and not shared or not holder and redis.call('EXISTS', queue) == 0 then
   return 0
+end
+
+-- The usual case of one who shared it: nobody waits, and none has expired.
+if shared and ARGV[4] == '0' and redis.call('EXISTS', queue) == 0 then
+  local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
+  local weight = string.match(redis.call('HGET', signs, '=' .. token) or '', '^%d+')
+  if first and weight and first * 1000 > now and redis.call('ZREM', holders, token) == 1 then
+    local sum = string.sub(holder, 13) - weight
+    local last = sum > 0 and redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
+    if last then
+      redis.call('HDEL', signs, '=' .. token)
+      local ms = last - time[1] * 1000 - math.ceil(time[2] / 1000)
+      redis.call('SET', lock, 'dibs:shared ' .. string.format('%.0f', sum), 'PX', math.max(ms, 1))
+    else
+      redis.call('DEL', lock, signs, holders)
+    end
+    return 1
+  end
 end
 
 --#include fence.lua
