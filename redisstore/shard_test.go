@@ -28,7 +28,7 @@ func (c *clocks) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 	for i, cmd := range cmds {
 		now := time.Now().Add(c.ahead[cmd[3]]).UnixMicro()
 		var until int64
-		_, _ = fmt.Sscan(cmd[10], &until)
+		_, _ = fmt.Sscan(cmd[11], &until)
 		if c.fails != nil {
 			replies[i].Err, c.fails = c.fails, nil
 		} else if until < now {

@@ -12,6 +12,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
 )
 
 // ClusterMoves lets slots move and a master die under load, and no caller may notice
@@ -172,9 +173,10 @@ func replicates(t *testing.T, node, master *redistest.Server) bool {
 	return fmt.Sprintf("%v:%v", role[1], role[2]) == master.Addr()
 }
 
-// ClusterSlotOnItsWay leaves a slot between two masters for longer than a lease lives:
-// who holds goes on holding, on this side and on the other, and a call that needs what
-// is on both sides fails within its time, or waits until the slot has arrived. On a
+// ClusterSlotOnItsWay leaves a slot between two masters for longer than a lease lives,
+// and than all that is kept of one, with its keys on this side or on the other: who holds
+// goes on holding, and a call that needs what is on both sides fails within its time, or
+// waits until the slot has arrived. What is held then is what was held before. On a
 // machine on which a lease of a slot that stays is lost, too, leases live longer.
 func (o Opener) ClusterSlotOnItsWay(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
@@ -189,6 +191,7 @@ func (o Opener) slotOnItsWay(t *testing.T, c *redistest.Cluster, ttl time.Durati
 	t.Helper()
 	const name = "order:42"
 	key := "lock:" + name
+	config, seats := "{"+key+"}:config", "{"+key+"}:seats"
 	slot := redistest.Slot(key)
 	from := shard(t, c, slot)
 	to := c.Nodes()[slices.IndexFunc(c.Nodes(), func(s *redistest.Server) bool { return s != from })]
@@ -200,9 +203,9 @@ func (o Opener) slotOnItsWay(t *testing.T, c *redistest.Cluster, ttl time.Durati
 	locks, calm := open(), open()
 	leases := []*dibs.Lease{
 		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.Mutex(name).Lock(ctx) }),
-		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) {
-			return locks.RWMutex("{" + key + "}:config").RLock(ctx)
-		}),
+		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.RWMutex(config).RLock(ctx) }),
+		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.Semaphore(seats, 4).Acquire(ctx, 2) }),
+		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.Semaphore(seats, 4).Acquire(ctx, 1) }),
 	}
 	var controls []*dibs.Lease
 	for i := 0; len(controls) < 2; i++ { // one on each side
@@ -222,8 +225,23 @@ func (o Opener) slotOnItsWay(t *testing.T, c *redistest.Cluster, ttl time.Durati
 		return err
 	}
 	useless := false
+	// The minute for which keys outlive their last use is over soon.
+	hurry := func() {
+		soon := fmt.Sprint((2 * ttl).Milliseconds())
+		for _, side := range []*redistest.Server{from, to} {
+			conn := redistest.Dial(side.Addr())
+			for _, key := range []string{"lock:" + config, "lock:" + seats} {
+				for _, suffix := range []string{"::dibs:holders", "::dibs:signs"} {
+					var replies [2]redisstore.Reply // one side has it
+					conn.Do(t.Context(), []redisstore.Cmd{{"ASKING"}, {"PEXPIRE", key + suffix, soon}}, replies[:])
+				}
+			}
+			conn.Close()
+		}
+	}
 	keep := func(where string) {
 		t.Helper()
+		hurry()
 		time.Sleep(3 * ttl)
 		switch err := ended(leases); {
 		case err != nil && ended(controls) != nil && !last:
@@ -233,10 +251,16 @@ func (o Opener) slotOnItsWay(t *testing.T, c *redistest.Cluster, ttl time.Durati
 		}
 	}
 	keep("before it moves")
-	if err := way.Move(key, "lock:{"+key+"}:config"); err != nil {
-		t.Fatal(err)
+	for _, step := range []struct{ what, suffix string }{{"the locks", ""}, {"the signs", "::dibs:signs"}, {"the holders", "::dibs:holders"}} {
+		keys := []string{"lock:" + config + step.suffix, "lock:" + seats + step.suffix}
+		if step.suffix == "" {
+			keys = append(keys, key)
+		}
+		if err := way.Move(keys...); err != nil {
+			t.Fatal(err)
+		}
+		keep("with " + step.what + " moved and the slot not")
 	}
-	keep("when it has moved and its slot has not")
 	other := locks.Mutex("{" + key + "}:other")
 	if lease, err := other.TryLock(t.Context()); err == nil {
 		t.Errorf("%v was granted on one of two sides", lease.Token())
@@ -255,12 +279,33 @@ func (o Opener) slotOnItsWay(t *testing.T, c *redistest.Cluster, ttl time.Durati
 		t.Errorf("after the slot has arrived: %v", err)
 	}
 	keep("on the other side")
+	if !useless {
+		leases = append(leases, wantWhatWasHeld(t, locks, config, seats)...)
+	}
 	for _, lease := range slices.Concat(leases, controls) {
 		if err := lease.Unlock(); err != nil && !useless {
 			t.Error(err)
 		}
 	}
 	return !useless
+}
+
+// wantWhatWasHeld checks that a reader and three of four permits are held, takes the
+// fourth, and returns its lease.
+func wantWhatWasHeld(t *testing.T, locks *dibs.Client, config, seats string) []*dibs.Lease {
+	t.Helper()
+	fourth, err := locks.Semaphore(seats, 4).TryAcquire(t.Context(), 1, dibs.Timeout(patient))
+	if err != nil {
+		t.Errorf("the last of 4 permits: %v", err)
+		return nil
+	}
+	if _, err := locks.Semaphore(seats, 4).TryAcquire(t.Context(), 1, dibs.Timeout(patient)); !errors.Is(err, dibs.ErrBusy) {
+		t.Errorf("a fifth of 4 permits: %v", err)
+	}
+	if _, err := locks.RWMutex(config).TryLock(t.Context(), dibs.Timeout(patient)); !errors.Is(err, dibs.ErrBusy) {
+		t.Errorf("a writer beside a reader: %v", err)
+	}
+	return []*dibs.Lease{fourth}
 }
 
 // ClusterDeadMaster lets a master die that has no replica: its names cannot be locked
