@@ -92,10 +92,9 @@ end
 --#include queue.lua
 --#include place.lua
 
-local used, holder = taken(holding)
--- Whether somebody waits who is to be served before.
+local used, holder = taken(holding, free)
 local waiting = not free and not holder and redis.call('EXISTS', queue) == 1
-local served = false
+local served, passed = false, false -- passed: those who wait were passed over, as yet
 
 --#include take.lua
 
@@ -116,12 +115,17 @@ for i = 2, #ARGV, 5 do
       if place ~= '' then stand(place, integer(now)) end
       local front
       used, holder, front = serve(used, now, ARGV[1], false)
-      served, waiting = true, front or more
+      served, passed = true, not front and not more
+      waiting = not passed or redis.call('EXISTS', queue) == 1
       held, left, length, kept = nil, nil, nil, {}
     end
     if holds(token) then
       answer = refresh(token, ttl, place, weight, now)
-    elseif not waiting and used + (weight or 1) <= (limit or 1) then
+    elseif (not waiting or passed and place ~= '') and used + (weight or 1) <= (limit or 1) then
+      if waiting then -- it goes before those, and may be one of them
+        redis.call('ZREM', queue, place)
+        redis.call('HDEL', signs, place, '?' .. place)
+      end
       answer = take(token, ttl, weight, client, now)
       held, left = nil, nil
     else
@@ -130,7 +134,7 @@ for i = 2, #ARGV, 5 do
         answer = { '0', 0, left, held }
       else
         local ticket, position = stand(place, integer(now))
-        waiting = true
+        waiting, passed = true, false
         answer = { ticket, position, left, held }
       end
     end

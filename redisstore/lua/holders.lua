@@ -45,14 +45,28 @@ local function drop(token, used)
   return 0
 end
 
+-- clear removes the shared holders that the lock does not count: they expired with it,
+-- or it was deleted or overwritten from outside. Of very many the signs keep a few
+-- fields, which mean nothing, until they end.
+local function clear()
+  local left = redis.call('ZRANGE', holders, 0, MOST - 1)
+  if not left[1] then return end
+  for i, token in ipairs(left) do left[i] = '=' .. token end
+  redis.call('DEL', holders)
+  redis.call('HDEL', signs, unpack(left))
+end
+
 -- taken returns how much is held: math.huge, and by whom, if exclusively; else the
 -- weights of the shared holders that have not expired. If these are lost, the name is
 -- taken by nobody that is known until the lock expires. seen is what a GET has said of
--- the lock, if it was asked already.
-local function taken(seen)
+-- the lock, if it was asked already; free says that nothing is left of shared holders.
+local function taken(seen, free)
   local value = seen
   if value == nil then value = redis.call('GET', lock) end
-  if not value then return 0 end
+  if not value then
+    if not free then clear() end
+    return 0
+  end
   if string.sub(value, 1, #SHARED) ~= SHARED then return math.huge, value end
   local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
   local used = tonumber(string.sub(value, #SHARED + 1))
@@ -63,17 +77,6 @@ local function taken(seen)
   for _, token in ipairs(expired) do used = drop(token, used) end
   more = more or #expired == MOST
   return used
-end
-
--- clear removes the shared holders that the lock does not count: they expired with it,
--- or it was deleted or overwritten from outside. Of very many the signs keep a few
--- fields, which mean nothing, until they end.
-local function clear()
-  local left = redis.call('ZRANGE', holders, 0, MOST - 1)
-  if not left[1] then return end
-  for i, token in ipairs(left) do left[i] = '=' .. token end
-  redis.call('DEL', holders)
-  redis.call('HDEL', signs, unpack(left))
 end
 
 -- part makes a token a shared holder, and returns how much is held then.

@@ -127,10 +127,31 @@ local function hurry(place)
   if last and last ~= place then nudge(last) end
 end
 
+-- spare returns the first place that was passed over and lives, if nobody holds, and
+-- it may be served: rather an owner that cannot be reached than none.
+local function spare()
+  while work > 0 do
+    local first = redis.call('ZRANGEBYSCORE', queue, PASSED, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local place = first[1]
+    if not place then return end
+    local ticket = ticketed(first[2])
+    if alive(place, ticket) then
+      local _, _, asks = cut(place)
+      if asks then return end
+      redis.call('ZREM', queue, place)
+      redis.call('HDEL', signs, place, '?' .. place)
+      return place, ticket
+    end
+    remove({ place })
+    work = work - 1
+  end
+end
+
 -- serve grants to those at the head of the queue that are alive, can be reached and
 -- fit: to one that holds alone, or to several. The first that does not fit blocks
--- those behind it, who would overtake it for ever. It returns what taken would, and
--- the place that blocks.
+-- those behind it, who would overtake it for ever. If nobody holds and none of them can
+-- be reached, one is served all the same. It returns what taken would, and the place
+-- that blocks.
 --
 -- used      what is held, 0 also if it is about to be left
 -- at        the least fence
@@ -176,6 +197,13 @@ local function serve(used, at, check, changed, head)
   if back[1] then
     redis.call('ZADD', queue, unpack(back))
     if head then redis.call('PEXPIRE', queue, KEEP) end -- it may be a new key
+  end
+  if used == 0 and not front and not more then
+    local place, ticket = spare()
+    if place then
+      local weight, limit, _, ttl, client, token = cut(place)
+      used, holder = grant(place, ticket, at, used, ttl, weight, limit, client, token)
+    end
   end
   if now % 32 == 0 then sweep() end
   return used, holder, front

@@ -28,7 +28,6 @@ local function take(token, ttl, weight, client, at)
     used = part(token, weight, ttl, fence, client, used)
   else
     redis.call('HDEL', signs, '=')
-    redis.call('DEL', holders) -- those who share it expired, or somebody deleted the lock
     redis.call('SET', lock, token, 'PX', ttl)
     used, holder = math.huge, token
   end

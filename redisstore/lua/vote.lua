@@ -96,7 +96,7 @@ end
 local answer
 if holds(token) then
   answer = refresh(token, ttl, place, weight, least)
-elseif not front and not more and used + (weight or 1) <= (limit or 1) then
+elseif not front and not more and used + (weight or 1) <= (limit or 1) and redis.call('EXISTS', queue) == 0 then
   answer = take(token, ttl, weight, client, least)
 else
   local held, left = first(used, holder)
