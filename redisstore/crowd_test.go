@@ -135,6 +135,7 @@ func TestDeadCrowdIsForgotten(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := join(t, open(t, server, redisstore.Prefix("")))
+	p.heedless()
 	holder := p.claim("n")
 	fence := p.take(holder)
 	queues(t, server, "n", "dead:1:x", "1/1", 500)
@@ -211,15 +212,7 @@ func TestReadersCrowdUntold(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server, redisstore.Prefix(""))
 	p := join(t, s)
-	go func() { // nobody heeds them
-		for {
-			select {
-			case <-p.events:
-			case <-t.Context().Done():
-				return
-			}
-		}
-	}()
+	p.heedless()
 	writer := p.claim("n")
 	fence := p.take(writer)
 	queues(t, server, "n", p.client, "1/2147483647", readers)
@@ -230,6 +223,19 @@ func TestReadersCrowdUntold(t *testing.T) {
 	if state := p.inspect("n"); state.Holding != readers || state.Waiting != 0 {
 		t.Errorf("%d hold and %d wait", state.Holding, state.Waiting)
 	}
+}
+
+// heedless lets no event of a party be heeded.
+func (p *party) heedless() {
+	go func() {
+		for {
+			select {
+			case <-p.events:
+			case <-p.t.Context().Done():
+				return
+			}
+		}
+	}()
 }
 
 // What many shared and nobody gave back takes no call long to clear up.

@@ -66,10 +66,18 @@ func TestForeignKeysAfterTheDead(t *testing.T) {
 				server.MustCmd(t, strings.Fields(key[0])...)
 				before := fmt.Sprint(server.MustCmd(t, strings.Fields(key[1])...))
 				for verb, try := range map[string]func() error{
-					"read":    func() error { _, err := p.s.Acquire(t.Context(), p.share("n", 1, dibs.Unlimited, time.Minute)); return err },
-					"permit":  func() error { _, err := p.s.Acquire(t.Context(), p.share("n", 1, 3, time.Minute)); return err },
-					"lock":    func() error { _, err := p.s.Acquire(t.Context(), p.claim("n")); return err },
-					"all":     func() error { c := p.claim("m"); c.With = []string{"n"}; _, err := p.s.Acquire(t.Context(), c); return err },
+					"read": func() error {
+						_, err := p.s.Acquire(t.Context(), p.share("n", 1, dibs.Unlimited, time.Minute))
+						return err
+					},
+					"permit": func() error { _, err := p.s.Acquire(t.Context(), p.share("n", 1, 3, time.Minute)); return err },
+					"lock":   func() error { _, err := p.s.Acquire(t.Context(), p.claim("n")); return err },
+					"all": func() error {
+						c := p.claim("m")
+						c.With = []string{"n"}
+						_, err := p.s.Acquire(t.Context(), c)
+						return err
+					},
 					"reweigh": func() error { _, err := p.s.Reweigh(t.Context(), dead); return err },
 					"release": func() error { _, err := p.release(dead); return err },
 					"abandon": func() error { dead.Until = time.Now().Add(generous); return p.s.Abandon(t.Context(), dead) },
