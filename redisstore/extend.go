@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,32 +137,58 @@ func (s *Store) judge(h dibs.Hold, mark byte, short error) error {
 }
 
 // extendBare extends a hold in a slot that is on its way to another server, where a
-// script may have one key only: the holders first, so that the lock is not prolonged for
-// a token that is not among them, and then what goes with them.
+// script may have one key only: each key by itself, all at once. Of an exclusive holder
+// the lock tells all.
 func (s *Store) extendBare(ctx context.Context, h dibs.Hold, until time.Time) error {
 	k := s.appendKeys(nil, h.Name)
 	lock, _, signs, _, holders := k.cut(string(k.text))
-	shared := "0"
-	steps := []struct{ key, kind string }{{holders, "holders"}, {lock, "lock"}, {signs, "signs"}}
-	for _, step := range steps {
-		r := newRequest(bareScript, s.shardOf(k), step.key)
-		r.args(step.kind, h.Token, decimal(milliseconds(h.TTL)), shared)
-		reply, short := s.call(ctx, r, until, always)
-		mark, ok := parseMarks(reply.Value, 1)
-		if reply.Err == nil && !ok {
-			reply.Err = unexpected(reply.Value)
-		}
-		if reply.Err != nil {
-			return fail("extend", h.Name, reply.Err)
-		}
-		if step.kind == "holders" {
-			shared = mark
-		}
-		if step.kind != "holders" || short != nil && mark == "1" {
-			if err := s.judge(h, mark[0], short); err != nil {
-				return err
-			}
-		}
+	var asked sync.WaitGroup
+	ask := func(kind, key string) *bare {
+		b := new(bare)
+		asked.Go(func() { b.mark, b.short, b.err = s.bare(ctx, s.shardOf(k), h, kind, key, until) })
+		return b
 	}
-	return nil
+	first := ask("lock", lock)
+	if noted(h) == "0" && h.Weight > 0 {
+		asked.Wait()
+		return first.judge(s, h)
+	}
+	member := ask("holders", holders)
+	ask("signs", signs) // what they have lost is noted by a later call
+	asked.Wait()
+	if first.err == nil && first.mark == sharedByAll {
+		member.short = cmp.Or(member.short, first.short)
+		return member.judge(s, h)
+	}
+	return first.judge(s, h)
+}
+
+// sharedByAll is bare.lua's mark of a lock that is shared: the holders tell by whom.
+const sharedByAll = 's'
+
+// bare is what one key tells of a hold.
+type bare struct {
+	mark       byte
+	short, err error
+}
+
+func (b *bare) judge(s *Store, h dibs.Hold) error {
+	if b.err != nil {
+		return fail("extend", h.Name, b.err)
+	}
+	return s.judge(h, b.mark, b.short)
+}
+
+func (s *Store) bare(ctx context.Context, at *shard, h dibs.Hold, kind, key string, until time.Time) (mark byte, short, err error) {
+	r := newRequest(bareScript, at, key)
+	r.args(kind, h.Token, decimal(milliseconds(h.TTL)))
+	reply, short := s.call(ctx, r, until, always)
+	marks, ok := parseMarks(reply.Value, 1)
+	switch {
+	case reply.Err != nil:
+		return 0, nil, reply.Err
+	case !ok:
+		return 0, nil, unexpected(reply.Value)
+	}
+	return marks[0], short, nil
 }

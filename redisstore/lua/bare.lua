@@ -1,15 +1,13 @@
 -- Extends one key of a holding, for a slot that is on its way to another server of a
 -- cluster: that serves what has one key, on whichever side that is, and refuses
--- (TRYAGAIN) several of which some do not exist. A client asks it of holders, of lock,
--- and of signs, in this order. Atomic; never shortens, creates nothing.
+-- (TRYAGAIN) several of which some do not exist. Atomic; never shortens, creates nothing.
 --
 -- KEYS   1 the key
--- ARGV   1  which it is: "holders", "lock" or "signs"
+-- ARGV   1  which it is: "lock", "holders" or "signs"
 --        2  token
 --        3  TTL in ms
---        4  lock: "1" if the token is among the holders, else "0"
--- Reply  {the server's time in µs, "1" the token holds as far as this key tells, "0"
---        it does not, "x" the key holds another kind of value}
+-- Reply  {the server's time in µs, "1" the token holds, "0" it does not, "s" the lock is
+--        shared, and the holders tell by whom, "x" it is another kind of value}
 
 local key, kind, token, ttl = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
@@ -19,21 +17,23 @@ local function prolong(ms) redis.call('PEXPIRE', key, math.max(ms, redis.call('P
 
 local look = {}
 
+-- A shared lock is prolonged for whoever asks: at most once for one who holds no more,
+-- since the holders tell that.
+function look.lock()
+  local holder = redis.pcall('GET', key)
+  if type(holder) == 'table' then return 'x' end
+  local shared = holder and string.sub(holder, 1, 12) == 'dibs:shared '
+  if holder ~= token and not shared then return '0' end
+  prolong(ttl)
+  return shared and 's' or '1'
+end
+
 function look.holders()
   local expires = tonumber(redis.call('ZSCORE', key, token) or 0)
   if expires <= math.floor(now / 1000) then return '0' end
   prolong(ttl + 60000)
   local later = math.ceil(now / 1000) + ttl
   if later > expires then redis.call('ZADD', key, later, token) end
-  return '1'
-end
-
-function look.lock()
-  local holder = redis.pcall('GET', key)
-  if type(holder) == 'table' then return 'x' end
-  local shared = holder and string.sub(holder, 1, 12) == 'dibs:shared '
-  if holder ~= token and not (shared and ARGV[4] == '1') then return '0' end
-  prolong(ttl)
   return '1'
 end
 
