@@ -143,9 +143,9 @@ func (s *Store) extendBare(ctx context.Context, h dibs.Hold, until time.Time) er
 	k := s.appendKeys(nil, h.Name)
 	lock, _, signs, _, holders := k.cut(string(k.text))
 	var asked sync.WaitGroup
-	ask := func(kind, key string) *bare {
-		b := new(bare)
-		asked.Go(func() { b.mark, b.short, b.err = s.bare(ctx, s.shardOf(k), h, kind, key, until) })
+	ask := func(kind, key string) *oneKey {
+		b := new(oneKey)
+		asked.Go(func() { b.mark, b.short, b.err = s.extendKey(ctx, s.shardOf(k), h, kind, key, until) })
 		return b
 	}
 	first := ask("lock", lock)
@@ -166,20 +166,20 @@ func (s *Store) extendBare(ctx context.Context, h dibs.Hold, until time.Time) er
 // sharedByAll is bare.lua's mark of a lock that is shared: the holders tell by whom.
 const sharedByAll = 's'
 
-// bare is what one key tells of a hold.
-type bare struct {
+// oneKey is what one key tells of a hold.
+type oneKey struct {
 	mark       byte
 	short, err error
 }
 
-func (b *bare) judge(s *Store, h dibs.Hold) error {
+func (b *oneKey) judge(s *Store, h dibs.Hold) error {
 	if b.err != nil {
 		return fail("extend", h.Name, b.err)
 	}
 	return s.judge(h, b.mark, b.short)
 }
 
-func (s *Store) bare(ctx context.Context, at *shard, h dibs.Hold, kind, key string, until time.Time) (mark byte, short, err error) {
+func (s *Store) extendKey(ctx context.Context, at *shard, h dibs.Hold, kind, key string, until time.Time) (mark byte, short, err error) {
 	r := newRequest(bareScript, at, key)
 	r.args(kind, h.Token, decimal(milliseconds(h.TTL)))
 	reply, short := s.call(ctx, r, until, always)
