@@ -51,7 +51,7 @@ func yields(c dibs.Claim) dibs.Claim {
 // give releases with a ballot.
 func (p *party) give(c dibs.Claim, fence uint64) {
 	p.t.Helper()
-	r := dibs.Release{Name: c.Name, Token: c.Token, Until: time.Now().Add(10 * time.Second), Ballot: &dibs.Ballot{Fence: fence}}
+	r := dibs.Release{Name: c.Name, Token: c.Token, Until: time.Now().Add(patience), Ballot: &dibs.Ballot{Fence: fence}}
 	if freed, err := p.s.Release(p.t.Context(), r); !freed || err != nil {
 		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
 	}
@@ -232,7 +232,7 @@ func ballotReweigh(t *testing.T, s dibs.Store) {
 	p.take(c)
 	for i, weight := range []int{dibs.Unlimited, 1} {
 		c.Weight = weight
-		c.Until = time.Now().Add(10 * time.Second)
+		c.Until = time.Now().Add(patience)
 		least := uint64(ahead + 1000*(i+1))
 		c.Ballot = &dibs.Ballot{Fence: least}
 		if a, err := s.Reweigh(t.Context(), c); err != nil || !a.Held || a.Fence != least {

@@ -20,7 +20,7 @@ func exclusion(t *testing.T, s dibs.Store) {
 	var group sync.WaitGroup
 	for range claims {
 		c := p.claim("n")
-		c.Queue, c.Until = false, time.Now().Add(10*time.Second)
+		c.Queue, c.Until = false, time.Now().Add(patience)
 		group.Go(func() {
 			a, err := s.Acquire(t.Context(), c)
 			if err != nil {
@@ -46,7 +46,7 @@ func idempotent(t *testing.T, s dibs.Store) {
 	if again.Fence < first.Fence {
 		t.Errorf("fence %d after %d", again.Fence, first.Fence)
 	}
-	state, err := s.Inspect(t.Context(), "n")
+	state, err := s.Inspect(within(t), "n")
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining < time.Minute/2 {
 		t.Errorf("after asking again with a shorter TTL: %+v, %v: want most of a minute left", state, err)
 	}
@@ -235,7 +235,7 @@ func abandon(t *testing.T, s dibs.Store) {
 	if err := s.Abandon(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := s.Inspect(t.Context(), "n"); err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
+	if state, err := s.Inspect(within(t), "n"); err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
 		t.Errorf("left behind: %+v, %v", state, err)
 	}
 }
@@ -259,7 +259,7 @@ func extend(t *testing.T, s dibs.Store) {
 			p.take(other)
 		}
 	}
-	for i, err := range s.Extend(t.Context(), holds) {
+	for i, err := range s.Extend(within(t), holds) {
 		if held := i%3 == 0; held && err != nil || !held && !errors.Is(err, dibs.ErrLost) {
 			t.Fatalf("hold %d: %v", i, err)
 		}
@@ -270,7 +270,7 @@ func extend(t *testing.T, s dibs.Store) {
 	if err := p.extend(claims[0], time.Second); err != nil {
 		t.Fatal(err)
 	}
-	state, err := s.Inspect(t.Context(), "n0")
+	state, err := s.Inspect(within(t), "n0")
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining < 30*time.Second {
 		t.Errorf("%+v, %v: an extension for a second has shortened a minute", state, err)
 	}
@@ -384,7 +384,7 @@ func void(t *testing.T, s dibs.Store) {
 	if a, err := s.Acquire(t.Context(), c); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
 		t.Errorf("%+v, %v for a claim whose time is over", a, err)
 	}
-	if state, err := s.Inspect(t.Context(), "n"); err != nil || state.Waiting != 0 {
+	if state, err := s.Inspect(within(t), "n"); err != nil || state.Waiting != 0 {
 		t.Errorf("%+v, %v: it queues", state, err)
 	}
 }
@@ -447,7 +447,7 @@ func wantOver(p *party, c dibs.Claim, kept time.Time) {
 
 func inspect(t *testing.T, s dibs.Store) {
 	p := mute(t, s)
-	if state, err := s.Inspect(t.Context(), "n"); err != nil || len(state.Holders) != 0 || state.Waiting != 0 || state.Name != "n" {
+	if state, err := s.Inspect(within(t), "n"); err != nil || len(state.Holders) != 0 || state.Waiting != 0 || state.Name != "n" {
 		t.Errorf("of a free name: %+v, %v", state, err)
 	}
 	h := p.claim("n")
@@ -456,7 +456,7 @@ func inspect(t *testing.T, s dibs.Store) {
 	first, second := p.claim("n"), p.claim("n")
 	p.wait(first, 1)
 	p.wait(second, 2)
-	state, err := s.Inspect(t.Context(), "n")
+	state, err := s.Inspect(within(t), "n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func badNames(t *testing.T, s dibs.Store) {
 		c := p.claim(name)
 		_, err := s.Acquire(t.Context(), c)
 		wantErr(t, err, dibs.ErrInvalid)
-		_, err = s.Inspect(t.Context(), name)
+		_, err = s.Inspect(within(t), name)
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 	for _, bad := range []func(*dibs.Claim){
@@ -531,7 +531,7 @@ func endedContext(t *testing.T, s dibs.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := p.claim("n")
-	c.Until = time.Now().Add(10 * time.Second)
+	c.Until = time.Now().Add(patience)
 	begin := time.Now()
 	_, err := s.Acquire(ctx, c)
 	wantErr(t, err, dibs.ErrUnavailable)

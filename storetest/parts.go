@@ -38,7 +38,7 @@ func partCases() []Case {
 func counts(t *testing.T, s dibs.Store) {
 	t.Helper()
 	c := mute(t, s).claim("permits")
-	c.Limit, c.Queue, c.Until = 2, false, time.Now().Add(10*time.Second)
+	c.Limit, c.Queue, c.Until = 2, false, time.Now().Add(patience)
 	if _, err := s.Acquire(t.Context(), c); errors.Is(err, dibs.ErrInvalid) {
 		t.Skipf("the store does not count: %v", err)
 	}
@@ -76,7 +76,7 @@ func (p *party) abandon(c dibs.Claim) {
 
 func (p *party) reweigh(c dibs.Claim, weight, limit int) dibs.Answer {
 	p.t.Helper()
-	c.Weight, c.Limit, c.Until = weight, limit, time.Now().Add(10*time.Second)
+	c.Weight, c.Limit, c.Until = weight, limit, time.Now().Add(patience)
 	a, err := p.s.Reweigh(p.t.Context(), c)
 	if err != nil {
 		p.t.Fatalf("reweigh %q: %v", c.Name, err)
@@ -86,7 +86,7 @@ func (p *party) reweigh(c dibs.Claim, weight, limit int) dibs.Answer {
 
 func (p *party) state(name string) dibs.State {
 	p.t.Helper()
-	state, err := p.s.Inspect(p.t.Context(), name)
+	state, err := p.s.Inspect(within(p.t), name)
 	if err != nil {
 		p.t.Fatalf("inspect %q: %v", name, err)
 	}
@@ -100,7 +100,7 @@ func limit(t *testing.T, s dibs.Store) {
 	var group sync.WaitGroup
 	for i := range 60 {
 		c := p.share("n", i%4+1, 10)
-		c.Queue, c.Until = false, time.Now().Add(10*time.Second)
+		c.Queue, c.Until = false, time.Now().Add(patience)
 		group.Go(func() {
 			a, err := s.Acquire(t.Context(), c)
 			if err != nil {
@@ -480,7 +480,7 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	old.Token = "req-1" // the store cannot read the client in it
 	fence = p.take(old).Fence
 	hold := dibs.Hold{Name: "o", Token: old.Token, Client: old.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(t.Context(), []dibs.Hold{hold})[0]; err != nil {
+	if err := s.Extend(within(t), []dibs.Hold{hold})[0]; err != nil {
 		t.Fatal(err)
 	}
 	if h := p.state("o").Holders[0]; h.Fence != fence {
@@ -500,7 +500,7 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	fence = p.take(asked).Fence
 	newer := p.take(asked).Fence
 	hold = dibs.Hold{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(t.Context(), []dibs.Hold{hold})[0]; err != nil { // sent before it was asked again
+	if err := s.Extend(within(t), []dibs.Hold{hold})[0]; err != nil { // sent before it was asked again
 		t.Fatal(err)
 	}
 	if newer > fence && end("q", fence) {
@@ -513,7 +513,7 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	turned := p.write("r")
 	fence = p.take(turned).Fence
 	hold = dibs.Hold{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(t.Context(), []dibs.Hold{hold})[0]; err != nil {
+	if err := s.Extend(within(t), []dibs.Hold{hold})[0]; err != nil {
 		t.Fatal(err)
 	}
 	p.reweigh(turned, 1, dibs.Unlimited)

@@ -102,8 +102,16 @@ func nameCases() []Case {
 // ttl is short enough to wait for, and long enough for a busy machine.
 const ttl = 400 * time.Millisecond
 
-// patience is how long a busy machine may take for one operation of a client.
-const patience = 10 * time.Second
+// patience is how long a busy machine may take for one operation.
+const patience = 30 * time.Second
+
+// within returns a context for one operation that has no deadline of its own.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // A party is a client of a store, without dibs.Client around it.
 type party struct {
@@ -151,7 +159,7 @@ func (p *party) claim(name string) dibs.Claim {
 
 func (p *party) ask(c dibs.Claim) dibs.Answer {
 	p.t.Helper()
-	c.Until = time.Now().Add(10 * time.Second)
+	c.Until = time.Now().Add(patience)
 	a, err := p.s.Acquire(p.t.Context(), c)
 	if err != nil {
 		p.t.Fatalf("acquire %q: %v", c.Name, err)
@@ -189,7 +197,7 @@ func (p *party) wait(c dibs.Claim, position int) dibs.Answer {
 
 func (p *party) release(c dibs.Claim, fence uint64) bool {
 	p.t.Helper()
-	r := dibs.Release{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(10 * time.Second)}
+	r := dibs.Release{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(patience)}
 	freed, err := p.s.Release(p.t.Context(), r)
 	if errors.Is(err, dibs.ErrUnavailable) && p.holder(c.Name) != c.Token {
 		return true // its outcome was unknown, and is not now
@@ -226,7 +234,7 @@ func (p *party) free(c dibs.Claim, fence uint64) {
 
 // extend extends by one who does not know the fence.
 func (p *party) extend(c dibs.Claim, d time.Duration) error {
-	return p.s.Extend(p.t.Context(), []dibs.Hold{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
+	return p.s.Extend(within(p.t), []dibs.Hold{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
 }
 
 // event returns the next event.
@@ -235,8 +243,8 @@ func (p *party) event() dibs.Event {
 	select {
 	case e := <-p.events:
 		return e
-	case <-time.After(10 * time.Second):
-		p.t.Fatal("no event within 10s")
+	case <-time.After(patience):
+		p.t.Fatalf("no event within %v", patience)
 		return dibs.Event{}
 	}
 }
@@ -281,7 +289,7 @@ func (p *party) silent(d time.Duration) {
 // holder returns the token that holds a name, or "".
 func (p *party) holder(name string) string {
 	p.t.Helper()
-	state, err := p.s.Inspect(p.t.Context(), name)
+	state, err := p.s.Inspect(within(p.t), name)
 	if err != nil {
 		p.t.Fatalf("inspect %q: %v", name, err)
 	}

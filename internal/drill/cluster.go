@@ -244,7 +244,9 @@ func (o Opener) slotOnItsWay(t *testing.T, c *redistest.Cluster, ttl time.Durati
 		hurry()
 		time.Sleep(3 * ttl)
 		switch err := ended(leases); {
-		case err != nil && ended(controls) != nil && !last:
+		case err != nil && ended(controls) != nil && last:
+			t.Skipf("SKIPPED: a lease of %v is lost where nothing moves, too", ttl)
+		case err != nil && ended(controls) != nil:
 			useless = true
 		case err != nil:
 			t.Errorf("%s: %v", where, err)
