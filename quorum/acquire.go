@@ -286,12 +286,10 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 func (s *Store) releasing(c *claim, l *lane, r dibs.Release, asked bool, say func(answer, error)) *errand {
 	keep := time.Now().Add(r.Keep)
 	var freed, released, abandons bool
-	var q dibs.Claim
+	q := c.Claim
+	q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: r.Ballot.Fence, Memory: s.memory}
 	begin := func() bool {
 		abandons = asked && (l.state != held || released)
-		if abandons {
-			q = s.abandoned(c)
-		}
 		r.Until = time.Now().Add(operation) // of this delivery
 		q.Until = r.Until
 		return true

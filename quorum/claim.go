@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -391,7 +392,7 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 	}
 	e.end = func(err error) (tell func()) {
 		l.undone(q.Until, err)
-		if mayPass(err) && len(l.next) == 0 {
+		if errors.Is(err, dibs.ErrUnavailable) && len(l.next) == 0 {
 			l.undo = e
 		}
 		all := e.undo

@@ -54,6 +54,7 @@ type errand struct {
 	lane  *lane
 	round uint64    // of the claim: it is void in a later one,
 	until time.Time // and then
+	sent  time.Time
 
 	begin func() bool                   // whether it is still wanted, now that its turn has come; nil: it is
 	send  func() error                  // without the mutex
@@ -95,6 +96,7 @@ func (s *Store) turn(l *lane) *errand {
 			l.undo = nil
 		}
 		if !e.void() && (e.begin == nil || e.begin()) {
+			e.sent = time.Now()
 			return e
 		}
 		e.report(true)
@@ -112,7 +114,7 @@ func (s *Store) run(l *lane, e *errand) {
 		if e.end != nil {
 			tell = e.end(err)
 		}
-		again := mayPass(err)
+		again := mayPass(err) || e.ends && errors.Is(err, dibs.ErrUnavailable) // a refusal may pass, too
 		switch e.report(!again); {
 		case again:
 			s.owe(e)
@@ -172,12 +174,12 @@ func (l *lane) settled() bool {
 	return !l.busy && len(l.next) == 0 && l.owed == 0 && !time.Now().Before(l.late)
 }
 
-// repeat sends what ended a claim last once more, if a question may arrive yet that was
-// not answered: it must be the last that the node hears of the claim. The caller holds
-// s.mu.
+// repeat sends what ended a claim last once more, if a question that was not answered may
+// have arrived after it, or may yet: it must be the last that the node hears of the claim.
+// The caller holds s.mu.
 func (s *Store) repeat(e *errand) {
 	l := e.lane
-	if time.Until(l.late) <= 0 {
+	if !e.sent.Before(l.late) {
 		return
 	}
 	if l.final == nil {
@@ -189,7 +191,7 @@ func (s *Store) repeat(e *errand) {
 
 // await sends a lane's final errand when no question can arrive after it.
 func (s *Store) await(l *lane) {
-	time.AfterFunc(time.Until(l.late)+l.claim.spread(), func() {
+	time.AfterFunc(max(time.Until(l.late), 0)+l.claim.spread(), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if time.Until(l.late) > 0 {

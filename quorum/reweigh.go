@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -67,50 +66,27 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 	q.Ballot = &dibs.Ballot{Fence: fence, Memory: s.memory}
 	poll := s.poll()
 	poll.strict = true
-	answers := make([]dibs.Answer, len(s.nodes))
-	var mu sync.Mutex
-	decided := make(chan bool, 1)
+	answers := make([]dibs.Answer, len(s.nodes)) // guarded by s.mu
 	s.mu.Lock()
-	lanes := s.at(q.Name, q.Token).lanes
-	for i := range s.nodes {
+	for i, l := range s.at(q.Name, q.Token).lanes {
 		if known[i] >= fence {
 			answers[i] = dibs.Answer{Held: true, Fence: known[i]}
 			poll.say(i, yes, nil)
 			continue
 		}
-		l := lanes[i]
-		var swings bool
-		begin := func() bool {
-			swings = time.Now().Before(l.swing) && l.swung != q.Weight
-			return true
-		}
-		send := func() error {
-			var a dibs.Answer
-			err := error(&dibs.UnavailableError{Op: "reweigh", Name: q.Name, Cause: errSwing})
-			if !swings {
-				a, err = s.reweighAt(l, q)
-			}
-			mu.Lock()
+		s.weigh(l, q, func(a dibs.Answer, err error) (tell func()) {
 			answers[i] = a
-			mu.Unlock()
-			poll.say(i, says(a.Held), err)
-			yes := <-decided
-			decided <- yes
-			if writes := q.Alone() && q.Limit == dibs.Unlimited; !yes && writes && (a.Held || err != nil) {
-				back := q
-				back.Weight, back.Until = 1, time.Now().Add(operation)
-				_, _ = s.reweighAt(l, back) // or its TTL ends it: most others did not let it write
-			}
-			return nil // whoever asked for it asks again, or not
-		}
-		s.put(l, operation, &errand{begin: begin, send: send}) // one that overtook the one before would be undone by it
+			return func() { poll.say(i, says(a.Held), err) }
+		})
 	}
 	s.mu.Unlock()
-	yes, err := poll.result(ctx, "reweigh", q.Name, q.Until)
-	decided <- yes
-	mu.Lock()
-	defer mu.Unlock()
-	c := change{held: yes, known: make([]uint64, len(answers))}
+	held, err := poll.result(ctx, "reweigh", q.Name, q.Until)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if writes := q.Alone() && q.Limit == dibs.Unlimited; writes && !held {
+		s.readAgain(answers, q)
+	}
+	c := change{held: held, known: make([]uint64, len(answers))}
 	for i, a := range answers {
 		s.clock.saw(a.Fence)
 		if a.Held {
@@ -122,22 +98,59 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 	return c, err
 }
 
+// readAgain has a reader that most nodes did not let write be a reader again at the others.
+// Where that is not answered, the node keeps other readers out: most others did not let it
+// write. The caller holds s.mu.
+func (s *Store) readAgain(answers []dibs.Answer, q dibs.Claim) {
+	q.Weight, q.Until = 1, time.Time{}
+	for i, l := range s.at(q.Name, q.Token).lanes {
+		if refused := answers[i].Name != ""; !refused {
+			s.weigh(l, q, func(dibs.Answer, error) func() { return func() {} })
+		}
+	}
+}
+
 var errSwing = errors.New("an earlier change to another weight was not answered, and may still arrive")
 
-// reweighAt changes how much a token holds at one node.
-func (s *Store) reweighAt(l *lane, q dibs.Claim) (dibs.Answer, error) {
-	ctx, cancel := within(q.Until)
-	defer cancel()
-	a, err := l.node.Reweigh(ctx, q)
-	if mayPass(err) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if time.Now().Before(l.swing) && l.swung != q.Weight {
-			l.swung = 0 // either may arrive
-		} else {
-			l.swung = q.Weight
+// weigh changes how much a token holds at one node, once what is under way there is
+// answered: a change that overtook the one before would be undone by it. heard takes the
+// answer with the mutex, and returns what to do without. Nothing is repeated: whoever
+// asked for it asks again, or not. The caller holds s.mu.
+func (s *Store) weigh(l *lane, q dibs.Claim, heard func(dibs.Answer, error) (tell func())) {
+	var a dibs.Answer
+	var err error
+	begin := func() bool {
+		if q.Until.IsZero() {
+			q.Until = time.Now().Add(operation)
 		}
-		l.swing = later(l.swing, q.Until.Add(slack))
+		if time.Now().Before(l.swing) && l.swung != q.Weight {
+			err = &dibs.UnavailableError{Op: "reweigh", Name: q.Name, Cause: errSwing}
+		}
+		return true
 	}
-	return a, err
+	send := func() error {
+		if err != nil {
+			return nil
+		}
+		ctx, cancel := within(q.Until)
+		defer cancel()
+		if a, err = l.node.Reweigh(ctx, q); mayPass(err) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			l.swings(q)
+		}
+		return nil
+	}
+	end := func(error) (tell func()) { return heard(a, err) }
+	s.put(l, operation, &errand{begin: begin, send: send, end: end})
+}
+
+// swings notes that a change of weight was not answered. The caller holds s.mu.
+func (l *lane) swings(q dibs.Claim) {
+	if time.Now().Before(l.swing) && l.swung != q.Weight {
+		l.swung = 0 // either may arrive
+	} else {
+		l.swung = q.Weight
+	}
+	l.swing = later(l.swing, q.Until.Add(slack))
 }

@@ -21,9 +21,11 @@ import (
 )
 
 // The simulation: clients of a quorum of stores in memory, in virtual time. Messages are
-// late, overtake each other and are lost; nodes stop, and come back with or without their
-// memory; links are cut; processes stand still; clocks drift. A seed decides on all that,
-// so that a run can be had again: go test -run TestSimulation -seed 42 -v.
+// late, overtake each other and are lost; connections are reset, and what was sent arrives
+// all the same; requests are refused; nodes stop, and come back with or without their
+// memory; links are cut; processes stand still; clocks drift. Clients lock, read, write,
+// upgrade, use a token again, and hand a lease to another process. A seed decides on all
+// that, so that a run can be had again: go test -run TestSimulation -seed 42 -v.
 //
 // Nothing decides which of two goroutines is first that can run in the same moment of
 // virtual time. So no two messages arrive in one nanosecond (see link.own), what a message
@@ -39,16 +41,26 @@ var (
 // A weather is what the simulated world is like.
 type weather struct {
 	nodes   int
-	drift   float64      // of a node's clock, at most, to either side
-	amnesia bool         // nodes forget everything when they stop
+	drift   float64 // of a node's clock, at most, to either side
+	amnesia bool    // nodes forget everything when they stop
+	ttl     time.Duration
 	change  func(*Store) // breaks the quorum, to see that it is noticed
 	config  Config
 }
 
 const simTTL = 2 * time.Second
 
+// fair is the weather that a quorum is made for. In every other world leases are so long
+// that none ends by itself: there what is left behind is seen.
 func fair(seed uint64) weather {
-	return weather{nodes: []int{3, 5, 4, 5, 1}[seed%5], drift: 0.01, amnesia: true, config: Config{Longest: simTTL}}
+	w := weather{nodes: []int{3, 5, 4, 5, 1}[seed%5], drift: 0.01}
+	if seed%2 == 0 {
+		w.ttl = 30 * time.Second
+	} else {
+		w.ttl, w.amnesia = simTTL, true
+	}
+	w.config.Longest = w.ttl
+	return w
 }
 
 // A world is one run.
@@ -61,8 +73,9 @@ type world struct {
 	links   []*link
 
 	mu     sync.Mutex
-	live   map[string][]*dibs.Lease // by name
-	fences map[string]uint64
+	live   map[string][]*grant // by name
+	fences map[string]uint64   // the largest,
+	alone  map[string]uint64   // and of those who held alone
 	grants int
 	found  []string // what must not be
 	loud   bool     // keeps a log
@@ -117,16 +130,28 @@ type link struct {
 
 	mu     sync.Mutex
 	times  map[string]uint64      // that such a message was sent
+	resets map[string]bool        // the last one was reset
 	taken  map[time.Duration]bool // then something arrives
 	cut    bool
 	late   time.Duration // beside the usual
 	frozen time.Time     // the process stands still until then
 }
 
-var errCut = errors.New("connection refused")
+var (
+	errCut   = errors.New("connection refused")
+	errReset = errors.New("connection reset")
+	errFull  = errors.New("out of memory")
+)
 
-// trip is how long a message travels; it may be lost.
-func (l *link) trip(what, name, token string) (d time.Duration, lost bool) {
+// A trip is what a message suffers.
+type trip struct {
+	takes   time.Duration
+	lost    bool
+	reset   time.Duration // if not zero, its sender is told then that the connection was reset
+	refused bool
+}
+
+func (l *link) trip(what, name, token string) (t trip) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	what += " " + name + token
@@ -135,12 +160,19 @@ func (l *link) trip(what, name, token string) (d time.Duration, lost bool) {
 	h.Write([]byte(what))
 	rng := rand.New(rand.NewPCG(l.w.seed<<8+uint64(l.number)+l.times[what]<<32, h.Sum64()))
 	const one = time.Millisecond
-	d = one/5 + time.Duration(rng.ExpFloat64()*float64(one)) + l.late
+	t.takes = one/5 + time.Duration(rng.ExpFloat64()*float64(one)) + l.late
 	if rng.IntN(50) == 0 {
-		d += time.Duration(rng.IntN(1000)) * one
+		t.takes += time.Duration(rng.IntN(1000)) * one
 	}
-	d += max(time.Until(l.frozen), 0)
-	return d, l.cut || rng.IntN(200) == 0
+	t.takes += max(time.Until(l.frozen), 0)
+	t.lost = l.cut || rng.IntN(200) == 0
+	again := l.resets[what]
+	if t.refused = rng.IntN(100) == 0 || again && rng.IntN(3) == 0; !t.refused && rng.IntN(30) == 0 {
+		t.reset = one + time.Duration(rng.IntN(20_000_000))
+		t.takes += t.reset + time.Duration(rng.IntN(700))*one
+	}
+	l.resets[what] = t.reset > 0
+	return t
 }
 
 // own is the first time after d in which nothing else arrives. What one link sends in one
@@ -165,39 +197,45 @@ func (l *link) own(d time.Duration, token string) time.Duration {
 // ask has a request travel to the server, be served there, and the answer come back.
 // Whoever asked may have left meanwhile: what is on its way arrives all the same.
 func ask[T any](ctx context.Context, l *link, what, name, token string, serve func() (T, error)) (T, error) {
+	there, back := l.trip(what, name, token), l.trip("back "+what, name, token)
 	arrive := func(d time.Duration) (value T, err error) {
 		time.Sleep(d)
-		if l.server.isDown() {
+		switch {
+		case l.server.isDown():
 			err = &dibs.UnavailableError{Op: "simulated", Cause: errCut}
-		} else {
+		case there.refused:
+			err = &dibs.UnavailableError{Op: "simulated", Refused: true, Cause: errFull}
+		default:
 			value, err = serve()
 		}
 		l.w.note("link %d: %s %q %s: %+v, %v", l.number, what, name, token, value, err)
 		return value, err
 	}
-	there, lost := l.trip(what, name, token)
-	back, lostBack := l.trip("back "+what, name, token)
 	deadline, _ := ctx.Deadline()
-	impatience := there % (50 * time.Microsecond) // or who was asked in one moment is left in the order of the links
-	leave := func() (none T, err error) {
-		time.Sleep(l.own(max(time.Until(deadline), 0)+impatience, token))
-		l.w.note("link %d: %s %q %s: no answer", l.number, what, name, token)
-		return none, &dibs.UnavailableError{Op: "simulated", Cause: context.DeadlineExceeded}
+	impatience := there.takes % (50 * time.Microsecond) // or who was asked in one moment is left in the order of the links
+	leave := func(after time.Duration, cause error) (none T, err error) {
+		time.Sleep(l.own(after+impatience, token))
+		l.w.note("link %d: %s %q %s: %v", l.number, what, name, token, cause)
+		return none, &dibs.UnavailableError{Op: "simulated", Cause: cause}
 	}
-	there = l.own(there, token)
+	patience := max(time.Until(deadline), 0)
+	takes := l.own(there.takes, token)
 	switch {
-	case lost:
-		return leave()
-	case time.Until(deadline) < there:
-		go arrive(there)
-		return leave()
+	case there.lost:
+		return leave(patience, context.DeadlineExceeded)
+	case there.reset > 0 && there.reset < patience:
+		go arrive(takes)
+		return leave(there.reset, errReset)
+	case patience < takes:
+		go arrive(takes)
+		return leave(patience, context.DeadlineExceeded)
 	}
-	value, err := arrive(there)
-	back = l.own(back, token)
-	if lostBack || time.Until(deadline) < back {
-		return leave()
+	value, err := arrive(takes)
+	takes = l.own(back.takes, token)
+	if patience = time.Until(deadline); back.lost || patience < takes {
+		return leave(max(patience, 0), context.DeadlineExceeded)
 	}
-	time.Sleep(back)
+	time.Sleep(takes)
 	return value, err
 }
 
@@ -225,17 +263,31 @@ func (l *link) Extend(ctx context.Context, holds []dibs.Hold) []error {
 	return errs
 }
 
+func (l *link) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+	return ask(ctx, l, "reweigh", c.Name, c.Token, func() (dibs.Answer, error) { return l.server.Store.Reweigh(context.Background(), c) })
+}
+
+func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
+	l.mu.Lock()
+	cut := l.cut
+	l.mu.Unlock()
+	if cut || l.server.isDown() {
+		return dibs.State{}, &dibs.UnavailableError{Op: "simulated", Cause: errCut}
+	}
+	return l.server.Store.Inspect(ctx, name)
+}
+
 func (l *link) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
 	var mu sync.Mutex
 	var last time.Time // when the last push arrives: they keep their order
 	return l.server.Store.Watch(ctx, client, func(e dibs.Event) {
-		d, lost := l.trip("event", "", e.Token)
-		if lost {
+		t := l.trip("event", "", e.Token)
+		if t.lost {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		d = l.own(max(d, time.Until(last)), cmp.Or(e.Token, "0"))
+		d := l.own(max(t.takes, time.Until(last)), cmp.Or(e.Token, "0"))
 		last = time.Now().Add(d)
 		time.AfterFunc(d, func() {
 			if ctx.Err() == nil {
@@ -247,7 +299,7 @@ func (l *link) Watch(ctx context.Context, client string, on func(dibs.Event)) er
 
 // simulate lets clients work in a world for a while, and returns it.
 func simulate(t *testing.T, seed uint64, sky weather, loud bool) *world {
-	w := &world{weather: sky, t: t, seed: seed, loud: loud, live: make(map[string][]*dibs.Lease), fences: make(map[string]uint64)}
+	w := &world{weather: sky, t: t, seed: seed, loud: loud, live: make(map[string][]*grant), fences: make(map[string]uint64), alone: make(map[string]uint64)}
 	synctest.Test(t, func(*testing.T) { w.run() })
 	return w
 }
@@ -270,7 +322,7 @@ func (w *world) run() {
 	for i := range clients {
 		nodes := make([]dibs.Store, w.nodes)
 		for j, s := range w.servers {
-			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64), taken: make(map[time.Duration]bool)}
+			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64), resets: make(map[string]bool), taken: make(map[time.Duration]bool)}
 			nodes[j], w.links = l, append(w.links, l)
 		}
 		store, err := w.config.New(nodes...)
@@ -280,8 +332,10 @@ func (w *world) run() {
 		if w.change != nil {
 			w.change(store)
 		}
-		p := &person{w: w, locks: dibs.New(store, dibs.TTL(simTTL)), name: fmt.Sprint("client-", i)}
-		people = append(people, p)
+		people = append(people, &person{w: w, locks: dibs.New(store, dibs.TTL(w.ttl)), name: fmt.Sprint("client-", i), moment: time.Duration(2 + i), again: make(map[string]string)})
+	}
+	for i, p := range people {
+		p.other = people[(i+1)%clients]
 		group.Go(func() { p.work(ctx, w.rng(uint64(100+i))) })
 	}
 	group.Go(func() { w.storm(chance, span) })
@@ -298,42 +352,72 @@ func (w *world) run() {
 	for _, p := range people {
 		p.calm()
 	}
+	w.leftovers()
 	for _, p := range people {
 		_ = p.locks.Close() // what a cut left unknown is told here
 	}
 	time.Sleep(time.Minute) // what is late arrives
 }
 
+// leftovers checks that what was given back is nowhere any more, once a place in a queue
+// that nobody keeps is gone, and what is late has arrived.
+func (w *world) leftovers() {
+	time.Sleep(dibs.ClaimTTL + 3*time.Second)
+	for i, s := range w.servers {
+		for _, name := range simNames {
+			state, _ := s.memory.Inspect(context.Background(), name)
+			for _, h := range state.Holders {
+				w.mu.Lock()
+				w.find("node %d still has %q for %s, who has given it back", i, name, h.Token)
+				w.mu.Unlock()
+			}
+		}
+	}
+}
+
 // A person is who uses a client.
 type person struct {
-	w     *world
-	locks *dibs.Client
-	name  string
-	turns int
+	w      *world
+	locks  *dibs.Client
+	name   string
+	other  *person       // to whom leases are handed
+	moment time.Duration // in which nobody else acts
+	turns  int
+	again  map[string]string // by name: the token of a call that is over, and may be repeated
+}
+
+// token is a new one, or that of the last call for a name once more.
+func (p *person) token(name string, repeat bool) string {
+	if last := p.again[name]; repeat && last != "" {
+		return last
+	}
+	p.turns++
+	p.again[name] = fmt.Sprint(p.name, ":", p.turns)
+	return p.again[name]
 }
 
 // lock takes a name.
-func (p *person) lock(ctx context.Context, name string, wait time.Duration) (*dibs.Lease, error) {
+func (p *person) lock(name, token string, lock locking, wait time.Duration, options ...dibs.Option) (*grant, error) {
 	time.Sleep(time.Nanosecond) // what he has left to the background has begun
-	p.turns++
-	token := fmt.Sprint(p.name, ":", p.turns)
-	l, err := p.locks.Mutex(name).Lock(ctx, dibs.Wait(wait), dibs.Token(token))
+	l, shares, err := lock(p.locks, name, append(options, dibs.Wait(wait), dibs.Token(token))...)
 	if err != nil {
 		p.w.note("%s: %q: %v", token, name, err)
 		return nil, err
 	}
-	p.w.took(name, l)
-	return l, nil
+	return p.w.took(name, l, shares), nil
 }
+
+// A locking takes a name, and says whether others may share it.
+type locking func(*dibs.Client, string, ...dibs.Option) (l *dibs.Lease, shares bool, err error)
 
 // calm checks that nothing is stuck once all is well again.
 func (p *person) calm() {
-	const soon = 4*simTTL + 2*dibs.ClaimTTL
+	const soon = 4*simTTL + 2*dibs.ClaimTTL // also where leases are long: none is left to end by itself
 	for _, name := range simNames {
 		start := time.Now()
-		l, err := p.lock(context.Background(), name, soon)
+		l, err := p.lock(name, p.token(name, false), alone, soon)
 		for err != nil && time.Since(start) < soon { // messages may still be lost
-			l, err = p.lock(context.Background(), name, soon)
+			l, err = p.lock(name, p.token(name, false), alone, soon)
 		}
 		if err != nil {
 			p.w.mu.Lock()
@@ -341,7 +425,7 @@ func (p *person) calm() {
 			p.w.mu.Unlock()
 			continue
 		}
-		_ = l.Unlock()
+		_ = p.frees(l)
 	}
 }
 
@@ -360,40 +444,234 @@ func (p *person) work(ctx context.Context, chance *rand.Rand) {
 		if chance.IntN(8) == 0 {
 			hold = time.Duration(chance.Int64N(int64(3 * simTTL)))
 		}
-		l, err := p.lock(ctx, name, wait)
-		if err != nil {
-			continue
+		does, repeat := chance.IntN(10), chance.IntN(3) == 0
+		token := p.token(name, repeat && does != 9)
+		var err error
+		switch does {
+		case 0, 1, 2, 3:
+			err = p.holds(name, token, alone, wait, hold)
+		case 4:
+			err = p.holds(name, token, writing, wait, hold)
+		case 5, 6:
+			err = p.holds(name, token, reading, wait, hold)
+		case 7, 8:
+			err = p.upgrades(name, token, wait, hold)
+		case 9:
+			err = p.hands(name, token, wait, hold)
 		}
-		select {
-		case <-time.After(hold):
-		case <-l.Context().Done():
+		if err == nil && chance.IntN(2) == 0 { // it is finished, and not repeated
+			delete(p.again, name)
 		}
-		err = l.Unlock()
-		p.w.note("%s: unlocked %q: %v", l.Token(), name, err)
 	}
 }
 
+// holds works alone, or reads.
+func (p *person) holds(name, token string, lock locking, wait, hold time.Duration) error {
+	g, err := p.lock(name, token, lock, wait)
+	if err != nil {
+		return err
+	}
+	p.works(g, hold)
+	if p.turns%2 == 0 { // some nodes answer that when the lease is given back
+		_ = g.lease.Extend(context.Background(), p.w.ttl)
+	}
+	return p.frees(g)
+}
+
+// upgrades reads, writes if it can, and reads again.
+func (p *person) upgrades(name, token string, wait, hold time.Duration) error {
+	g, err := p.lock(name, token, reading, wait)
+	if err != nil {
+		return err
+	}
+	m := p.locks.RWMutex(name)
+	for range 2 {
+		p.works(g, hold/4)
+		if err := m.TryUpgrade(context.Background(), g.lease); err == nil {
+			p.w.turned(g, false)
+			p.works(g, hold/4)
+			p.w.turned(g, true)
+			err := m.Downgrade(context.Background(), g.lease)
+			p.w.note("%s: downgraded %q: %v", token, name, err)
+		}
+	}
+	return p.frees(g)
+}
+
+// hands gives a lease to another process, which renews and releases it: once what was
+// sent for it cannot arrive any more, which that process knows nothing of.
+func (p *person) hands(name, token string, wait, hold time.Duration) error {
+	lock := []locking{alone, writing, reading}[len(token)%3]
+	g, err := p.lock(name, token, lock, wait, dibs.NoRenew())
+	if err != nil {
+		return err
+	}
+	defer g.lease.Unlock()
+	p.works(g, 1200*time.Millisecond)
+	delete(p.again, name) // it is the other one's by now
+	hold = max(hold, p.w.ttl/4) // the other one renews
+	p.w.ended(g)
+	l, err := p.other.locks.Attach(name, token)
+	if err != nil {
+		return err
+	}
+	if err = l.Extend(context.Background(), p.w.ttl); err == nil {
+		g = p.w.took(name, l, g.shared)
+		for range 3 {
+			p.works(g, hold/3)
+			_ = l.Extend(context.Background(), p.w.ttl)
+		}
+		p.w.whole(g)
+		return p.frees(g)
+	}
+	p.w.note("%s: attached to %q: %v", token, name, err)
+	return l.Unlock()
+}
+
+// works lets time pass while a lease is held.
+func (p *person) works(g *grant, hold time.Duration) {
+	select {
+	case <-time.After(hold):
+	case <-g.lease.Context().Done():
+		time.Sleep(p.moment) // two leases of one client, which were renewed together, end together
+		p.w.lost(g)
+	}
+}
+
+func (p *person) frees(g *grant) error {
+	p.w.ended(g)
+	err := g.lease.Unlock()
+	p.w.note("%s: unlocked %q: %v", g.lease.Token(), g.lease.Name(), err)
+	return err
+}
+
+func alone(c *dibs.Client, name string, o ...dibs.Option) (*dibs.Lease, bool, error) {
+	l, err := c.Mutex(name).Lock(context.Background(), o...)
+	return l, false, err
+}
+
+func writing(c *dibs.Client, name string, o ...dibs.Option) (*dibs.Lease, bool, error) {
+	l, err := c.RWMutex(name).Lock(context.Background(), o...)
+	return l, false, err
+}
+
+func reading(c *dibs.Client, name string, o ...dibs.Option) (*dibs.Lease, bool, error) {
+	l, err := c.RWMutex(name).RLock(context.Background(), o...)
+	return l, true, err
+}
+
+// A grant is a lease that was told.
+type grant struct {
+	lease  *dibs.Lease
+	shared bool
+	ended  bool
+}
+
 // took notes a lease, and whether it should have been granted.
-func (w *world) took(name string, l *dibs.Lease) {
-	w.note("%s: has %q, fence %d", l.Token(), name, l.Fence())
+func (w *world) took(name string, l *dibs.Lease, shared bool) *grant {
+	w.note("%s: has %q, fence %d, shared: %v", l.Token(), name, l.Fence(), shared)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants++
+	g := &grant{lease: l, shared: shared}
 	if l.Err() != nil {
-		return // it was over before it was told
+		return g // it was over before it was told
 	}
-	var live []*dibs.Lease
-	for _, other := range w.live[name] {
-		if other.Err() == nil {
-			w.find("%q is held by %s and %s", name, other.Token(), l.Token())
-			live = append(live, other)
+	w.live[name] = append(w.live[name], g)
+	w.beside(g)
+	if l.Fence() == 0 {
+		return g // attached
+	}
+	if last := w.least(name, shared); l.Fence() <= last {
+		w.find("fence %d of %q after %d", l.Fence(), name, last)
+	}
+	w.minted(g)
+	return g
+}
+
+// least is the largest fence that a new one must be beyond. Those of readers that hold at
+// the same time are in no order. The caller holds w.mu.
+func (w *world) least(name string, shared bool) uint64 {
+	if shared {
+		return w.alone[name]
+	}
+	return w.fences[name]
+}
+
+// minted notes a fence. The caller holds w.mu.
+func (w *world) minted(g *grant) {
+	name, fence := g.lease.Name(), g.lease.Fence()
+	w.fences[name] = max(w.fences[name], fence)
+	if !g.shared {
+		w.alone[name] = max(w.alone[name], fence)
+	}
+}
+
+// beside checks that nobody holds beside a grant who must not. The caller holds w.mu.
+func (w *world) beside(g *grant) {
+	name := g.lease.Name()
+	w.live[name] = slices.DeleteFunc(w.live[name], func(o *grant) bool { return o.ended || o.lease.Err() != nil })
+	for _, o := range w.live[name] {
+		if o != g && !(o.shared && g.shared) {
+			w.find("%q is held by %s and %s", name, o.lease.Token(), g.lease.Token())
 		}
 	}
-	w.live[name] = append(live, l)
-	if l.Fence() <= w.fences[name] {
-		w.find("fence %d of %q after %d", l.Fence(), name, w.fences[name])
+}
+
+// turned notes that a reader has become a writer, or is about to become a reader.
+func (w *world) turned(g *grant, shared bool) {
+	w.note("%s: turned %q, fence %d, shared: %v", g.lease.Token(), g.lease.Name(), g.lease.Fence(), shared)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g.shared = shared
+	if !shared && g.lease.Err() == nil {
+		w.beside(g)
+		w.minted(g)
 	}
-	w.fences[name] = max(w.fences[name], l.Fence())
+}
+
+// ended notes that a grant is given back, or handed to another process.
+func (w *world) ended(g *grant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g.ended = true
+}
+
+// whole checks that no node believes that others may share what is held alone.
+func (w *world) whole(g *grant) {
+	if g.shared || g.lease.Err() != nil {
+		return
+	}
+	for i, s := range w.servers {
+		state, _ := s.memory.Inspect(context.Background(), g.lease.Name())
+		for _, h := range state.Holders {
+			if h.Token == g.lease.Token() && h.Weight != 0 {
+				w.mu.Lock()
+				w.find("node %d has %q for %s as a reader's", i, g.lease.Name(), g.lease.Token())
+				w.mu.Unlock()
+			}
+		}
+	}
+}
+
+// lost checks that somebody can have taken a lease of which that is told.
+func (w *world) lost(g *grant) {
+	var lost *dibs.LostError
+	if !errors.As(g.lease.Err(), &lost) || lost.Why != dibs.Taken {
+		return
+	}
+	votes := 0
+	for _, s := range w.servers {
+		state, _ := s.memory.Inspect(context.Background(), lost.Name)
+		if slices.ContainsFunc(state.Holders, func(h dibs.Holder) bool { return h.Token == lost.Token }) {
+			votes++
+		}
+	}
+	if votes > len(w.servers)/2 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.find("%s is told that %q was taken, and %d of %d nodes hold it for him", lost.Token, lost.Name, votes, len(w.servers))
+	}
 }
 
 // storm is what goes wrong. It ends a moment later than the work, or chance would decide
@@ -508,16 +786,27 @@ func TestSimulationSees(t *testing.T) {
 	}
 }
 
-// TestSimulationRepeats: a seed that fails can be had again, each message of it.
+// TestSimulationRepeats: a seed that fails can be had again, each message of it. What a
+// Client does in the background for one lease in one moment, to release it and to undo an
+// acquire that was not answered, has no order: then it may take a few runs.
 func TestSimulationRepeats(t *testing.T) {
+	const runs = 8
 	for seed := uint64(1); seed <= *twiceFlag; seed++ {
-		a, b := simulate(t, seed, fair(seed), true).history(), simulate(t, seed, fair(seed), true).history()
-		if !slices.Equal(a, b) {
-			same := 0
-			for same < min(len(a), len(b)) && a[same] == b[same] {
-				same++
+		var before [][]string
+		for {
+			now := simulate(t, seed, fair(seed), true).history()
+			if slices.ContainsFunc(before, func(h []string) bool { return slices.Equal(h, now) }) {
+				break
 			}
-			t.Errorf("seed %d went differently the second time: %q, and then %q", seed, a[same:min(same+1, len(a))], b[same:min(same+1, len(b))])
+			if before = append(before, now); len(before) == runs {
+				a, b := before[0], now
+				same := 0
+				for same < min(len(a), len(b)) && a[same] == b[same] {
+					same++
+				}
+				t.Errorf("seed %d went differently each time: %q, and then %q", seed, a[same:min(same+1, len(a))], b[same:min(same+1, len(b))])
+				break
+			}
 		}
 	}
 }
