@@ -307,8 +307,9 @@ func (s *Store) releasing(c *claim, l *lane, r dibs.Release, asked bool, say fun
 		freed, err = l.node.Release(ctx, r)
 		return err
 	}
-	end := func(err error) (tell func()) {
-		l.undone(r.Until, err)
+	e := &errand{begin: begin, send: send, ends: true}
+	e.end = func(err error) (tell func()) {
+		l.undone(e.sent, r.Until, err)
 		released = released || err == nil
 		said := no
 		switch {
@@ -319,7 +320,7 @@ func (s *Store) releasing(c *claim, l *lane, r dibs.Release, asked bool, say fun
 		}
 		return func() { say(said, err) }
 	}
-	return &errand{begin: begin, send: send, end: end, ends: true}
+	return e
 }
 
 // Break implements dibs.Store.

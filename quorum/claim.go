@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -131,12 +132,14 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 	var q dibs.Claim
 	var answer dibs.Answer
 	var sent time.Time
+	var clashes bool
 	begin := func() bool {
 		told := c.fence != 0 && l.state == held && l.round == round && l.fence >= c.fence
 		if !c.open || told && !yield { // to ask again would raise the fence for ever
 			return false
 		}
 		q, sent = c.question(s.memory, yield), time.Now()
+		clashes = l.clashes(share{q.Weight, q.Limit})
 		if yield {
 			l.state, l.round = unknown, 0 // it may be giving the name away, whatever a push says
 		}
@@ -145,6 +148,11 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 	send := func() (err error) {
 		ctx, cancel := within(q.Until)
 		defer cancel()
+		if clashes {
+			if err := s.yieldShare(ctx, l, q); err != nil {
+				return err
+			}
+		}
 		answer, err = l.node.Acquire(ctx, q)
 		return err
 	}
@@ -160,6 +168,18 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 	}
 	l.undo = nil // that is to come after
 	s.put(l, dibs.ClaimTTL, &errand{begin: begin, send: send, end: end})
+}
+
+// yieldShare has a node forget a token that it may have for another weight.
+func (s *Store) yieldShare(ctx context.Context, l *lane, q dibs.Claim) error {
+	sent := time.Now()
+	err := l.node.Abandon(ctx, q)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.undone(sent, q.Until, err); l.share == (share{}) {
+		l.share = share{q.Weight, q.Limit}
+	}
+	return err
 }
 
 // question is what a node is asked.
@@ -391,7 +411,7 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 		return l.node.Abandon(ctx, q)
 	}
 	e.end = func(err error) (tell func()) {
-		l.undone(q.Until, err)
+		l.undone(e.sent, q.Until, err)
 		if errors.Is(err, dibs.ErrUnavailable) && len(l.next) == 0 {
 			l.undo = e
 		}

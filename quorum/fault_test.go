@@ -506,3 +506,113 @@ func TestLateReweigh(t *testing.T) {
 		nothingLeft(t, stores, "n")
 	})
 }
+
+// A token that is used again for another weight holds that weight, also at a node that was
+// not told of its release.
+func TestTokenOfAnotherWeight(t *testing.T) {
+	type locking = func(*dibs.RWMutex, context.Context, ...dibs.Option) (*dibs.Lease, error)
+	for name, c := range map[string]struct {
+		first, second locking
+		want          int
+	}{
+		"reader, then writer": {(*dibs.RWMutex).RLock, (*dibs.RWMutex).Lock, 0},
+		"writer, then reader": {(*dibs.RWMutex).Lock, (*dibs.RWMutex).RLock, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
+				m := locks.RWMutex("n")
+				token := dibs.Token("request-42")
+				l, err := c.first(m, t.Context(), token)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Millisecond) // all nodes have voted
+				for _, n := range nodes[:2] {
+					n.set(func() { n.fault = reset("release", 0) })
+				}
+				if err := l.Unlock(); err != nil {
+					t.Fatal(err)
+				}
+				if l, err = c.second(m, t.Context(), token); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(100 * time.Millisecond)
+				wantWeights(t, "used again", stores, "n", "request-42", c.want, c.want, c.want, c.want, c.want)
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(2 * time.Second)
+				nothingLeft(t, stores, "n")
+			})
+		})
+	}
+}
+
+// A node that refuses a release, or an abandon, is told again.
+func TestRefusedRelease(t *testing.T) {
+	for _, verb := range []string{"release", "abandon"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
+				if verb == "abandon" {
+					nodes[0].fault = reset("acquire", time.Millisecond)
+				}
+				l, err := locks.Mutex("n").Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Millisecond)
+				var refused atomic.Int32
+				nodes[0].set(func() {
+					nodes[0].fault = func(v string, _ func()) error {
+						if v == verb && refused.Add(1) <= 3 {
+							return errRefused
+						}
+						return nil
+					}
+				})
+				if err := l.Unlock(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(400 * time.Millisecond)
+				nothingLeft(t, stores, "n")
+			})
+		})
+	}
+}
+
+// lateAnswers is a store whose answer to an abandon comes late.
+type lateAnswers struct {
+	dibs.Store
+	by time.Duration
+}
+
+func (s *lateAnswers) Abandon(ctx context.Context, c dibs.Claim) error {
+	err := s.Store.Abandon(ctx, c)
+	time.Sleep(s.by)
+	return err
+}
+
+// An acquire that arrives between an abandon and its answer leaves nothing.
+func TestLateAcquireBeforeTheAnswer(t *testing.T) {
+	for _, by := range []time.Duration{350 * time.Millisecond, 900 * time.Millisecond} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
+				nodes[0].Store = &lateAnswers{stores[0], by}
+				nodes[0].fault = reset("acquire", 300*time.Millisecond)
+				l, err := locks.Mutex("n").Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Millisecond)
+				if err := l.Unlock(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+				nothingLeft(t, stores, "n")
+			})
+		})
+	}
+}

@@ -34,11 +34,17 @@ type lane struct {
 	doubt time.Time // until then what was sent may yet arrive, and take the vote away
 	swing time.Time // until then a reweigh that was not answered may yet arrive,
 	swung int       // to this weight
+	share share     // as which the node may have the token
 
 	holder    string
 	remaining time.Duration
 	position  int
 }
+
+// A share is how much a token holds.
+type share struct{ weight, limit int }
+
+var unclear = share{-1, -1}
 
 type state int
 
@@ -155,13 +161,34 @@ func (l *lane) missed(until time.Time) { l.late = later(l.late, until.Add(slack)
 // s.mu.
 func (l *lane) distrust(until time.Time) { l.doubt = later(l.doubt, until) }
 
-// undone notes that what ends the claim was sent, and what became of it. What was not
-// answered may arrive when the token is in use again. The caller holds s.mu.
-func (l *lane) undone(until time.Time, err error) {
-	if err != nil {
+// undone notes that what ends the claim was sent, valid until then, and what became of it.
+// What was not answered may arrive when the token is in use again. The caller holds s.mu.
+func (l *lane) undone(sent, until time.Time, err error) {
+	switch {
+	case err != nil:
 		l.distrust(until.Add(slack))
+		if l.share == (share{}) {
+			l.share = unclear
+		}
+	case !sent.Before(l.late):
+		l.share = share{}
 	}
 	l.distrust(l.swing)
+}
+
+// clashes reports whether a node may have a token for another weight than is wanted now,
+// because the token was in use before. It would go on with that: a reader's vote is none
+// for a writer. The caller holds s.mu.
+func (l *lane) clashes(wanted share) bool {
+	if l.share == wanted {
+		return false
+	}
+	l.distrust(l.late)
+	if l.share == (share{}) && !time.Now().Before(l.late) {
+		l.share = wanted
+		return false
+	}
+	return true
 }
 
 // doubtful reports whether a node's vote does not count: what was sent before may have

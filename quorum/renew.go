@@ -85,8 +85,8 @@ func (s *Store) renew(holds []dibs.Hold) *renewal {
 func (r *renewal) say(node int, errs []error) {
 	r.s.mu.Lock()
 	for i, h := range r.holds {
-		if errors.Is(errs[i], dibs.ErrLost) && r.stale[lanekey{key{h.Name, h.Token}, node}] {
-			errs[i] = errUnderWay
+		if errors.Is(errs[i], dibs.ErrLost) {
+			errs[i] = r.lost(h, node)
 		}
 	}
 	r.s.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *renewal) say(node int, errs []error) {
 			continue
 		}
 		for n, errs := range r.errs {
-			if len(errs) > i && errors.Is(errs[i], dibs.ErrLost) {
+			if len(errs) > i && (errors.Is(errs[i], dibs.ErrLost) || errors.Is(errs[i], errNoVote)) {
 				errs[i] = errRepaired
 				r.repair(h, n)
 			}
@@ -115,7 +115,20 @@ func (r *renewal) say(node int, errs []error) {
 	}
 }
 
+// lost is what it means that a node does not know a lease. The caller holds s.mu.
+func (r *renewal) lost(h dibs.Hold, node int) error {
+	at := key{h.Name, h.Token}
+	if r.stale[lanekey{at, node}] {
+		return errUnderWay
+	}
+	if c := r.s.claims[at]; c != nil && c.won && c.lanes[node].state != held {
+		return errNoVote
+	}
+	return dibs.ErrLost
+}
+
 var (
+	errNoVote   = errors.New("it has not voted for the lease so far")
 	errRepaired = errors.New("it did not know the lease, and was asked to vote again")
 	errUnderWay = errors.New("it did not know the lease, while something else was under way for it")
 )
@@ -194,7 +207,8 @@ func (r *renewal) repair(h dibs.Hold, node int) {
 		until = time.Now().Add(operation)
 		return !c.open && l.last == e
 	}
-	e.send = func() error {
+	var a dibs.Answer
+	e.send = func() (err error) {
 		ctx, cancel := within(until)
 		defer cancel()
 		q, known := s.claimOf(ctx, h)
@@ -202,13 +216,16 @@ func (r *renewal) repair(h dibs.Hold, node int) {
 			return nil
 		}
 		q.Until = until
-		a, err := l.node.Acquire(ctx, q)
+		a, err = l.node.Acquire(ctx, q)
 		s.clock.saw(a.Fence)
 		return err
 	}
 	e.end = func(err error) (tell func()) {
 		if mayPass(err) {
 			l.missed(until)
+		}
+		if a.Held {
+			l.state = held
 		}
 		return func() {}
 	}

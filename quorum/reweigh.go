@@ -123,6 +123,7 @@ func (s *Store) weigh(l *lane, q dibs.Claim, heard func(dibs.Answer, error) (tel
 		if q.Until.IsZero() {
 			q.Until = time.Now().Add(operation)
 		}
+		l.share = unclear
 		if time.Now().Before(l.swing) && l.swung != q.Weight {
 			err = &dibs.UnavailableError{Op: "reweigh", Name: q.Name, Cause: errSwing}
 		}

@@ -130,11 +130,12 @@ type link struct {
 
 	mu     sync.Mutex
 	times  map[string]uint64      // that such a message was sent
-	resets map[string]bool        // the last one was reset
+	failed map[string]bool        // the last one was reset
 	taken  map[time.Duration]bool // then something arrives
 	cut    bool
 	late   time.Duration // beside the usual
 	frozen time.Time     // the process stands still until then
+	resets time.Time     // each connection is reset until then
 }
 
 var (
@@ -166,12 +167,12 @@ func (l *link) trip(what, name, token string) (t trip) {
 	}
 	t.takes += max(time.Until(l.frozen), 0)
 	t.lost = l.cut || rng.IntN(200) == 0
-	again := l.resets[what]
-	if t.refused = rng.IntN(100) == 0 || again && rng.IntN(3) == 0; !t.refused && rng.IntN(30) == 0 {
-		t.reset = one + time.Duration(rng.IntN(20_000_000))
-		t.takes += t.reset + time.Duration(rng.IntN(700))*one
+	again := l.failed[what]
+	if t.refused = rng.IntN(100) == 0 || again && rng.IntN(3) == 0; !t.refused && (rng.IntN(30) == 0 || time.Now().Before(l.resets)) {
+		t.reset = one + time.Duration(rng.IntN(5_000_000))
+		t.takes += t.reset + time.Duration(rng.IntN(400))*one
 	}
-	l.resets[what] = t.reset > 0
+	l.failed[what] = t.reset > 0
 	return t
 }
 
@@ -322,7 +323,7 @@ func (w *world) run() {
 	for i := range clients {
 		nodes := make([]dibs.Store, w.nodes)
 		for j, s := range w.servers {
-			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64), resets: make(map[string]bool), taken: make(map[time.Duration]bool)}
+			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64), failed: make(map[string]bool), taken: make(map[time.Duration]bool)}
 			nodes[j], w.links = l, append(w.links, l)
 		}
 		store, err := w.config.New(nodes...)
@@ -429,7 +430,7 @@ func (p *person) calm() {
 	}
 }
 
-var simNames = []string{"a", "b"}
+var simNames = []string{"a", "b", "c"}
 
 // work takes names and gives them back.
 func (p *person) work(ctx context.Context, chance *rand.Rand) {
@@ -446,22 +447,29 @@ func (p *person) work(ctx context.Context, chance *rand.Rand) {
 		}
 		does, repeat := chance.IntN(10), chance.IntN(3) == 0
 		token := p.token(name, repeat && does != 9)
-		var err error
-		switch does {
-		case 0, 1, 2, 3:
-			err = p.holds(name, token, alone, wait, hold)
-		case 4:
-			err = p.holds(name, token, writing, wait, hold)
-		case 5, 6:
-			err = p.holds(name, token, reading, wait, hold)
-		case 7, 8:
-			err = p.upgrades(name, token, wait, hold)
-		case 9:
-			err = p.hands(name, token, wait, hold)
+		err := p.does(does, name, token, wait, hold)
+		for try := 0; err != nil && does != 9 && try < 2 && chance.IntN(2) == 0; try++ { // at once
+			err = p.does(does, name, token, wait, hold)
 		}
 		if err == nil && chance.IntN(2) == 0 { // it is finished, and not repeated
 			delete(p.again, name)
 		}
+	}
+}
+
+// does one of several things with a name.
+func (p *person) does(what int, name, token string, wait, hold time.Duration) error {
+	switch what {
+	case 0, 1, 2, 3:
+		return p.holds(name, token, alone, wait, hold)
+	case 4:
+		return p.holds(name, token, writing, wait, hold)
+	case 5, 6:
+		return p.holds(name, token, reading, wait, hold)
+	case 7, 8:
+		return p.upgrades(name, token, wait, hold)
+	default:
+		return p.hands(name, token, wait, hold)
 	}
 }
 
@@ -508,7 +516,7 @@ func (p *person) hands(name, token string, wait, hold time.Duration) error {
 	}
 	defer g.lease.Unlock()
 	p.works(g, 1200*time.Millisecond)
-	delete(p.again, name) // it is the other one's by now
+	delete(p.again, name)       // it is the other one's by now
 	hold = max(hold, p.w.ttl/4) // the other one renews
 	p.w.ended(g)
 	l, err := p.other.locks.Attach(name, token)
@@ -680,10 +688,10 @@ func (w *world) storm(chance *rand.Rand, span time.Duration) {
 	left := func() time.Duration { return span + 1 - time.Since(w.begin) }
 	sleep := func(most time.Duration) { time.Sleep(min(time.Duration(chance.Int64N(int64(most))), left())) }
 	for left() > 0 {
-		sleep(800 * time.Millisecond)
+		sleep(400 * time.Millisecond)
 		at := chance.IntN(len(w.servers))
 		s := w.servers[at]
-		switch chance.IntN(5) {
+		switch chance.IntN(8) {
 		case 0:
 			w.note("node %d stops", at)
 			s.turn(true)
@@ -714,6 +722,13 @@ func (w *world) storm(chance *rand.Rand, span time.Duration) {
 			late := time.Duration(chance.IntN(300)) * time.Millisecond
 			w.note("link %d is slower by %v", i, late)
 			w.links[i].set(func(l *link) { l.late = late })
+		default:
+			client := chance.IntN(len(w.links) / len(w.servers))
+			most := time.Duration(chance.Int64N(int64(200 * time.Millisecond)))
+			w.note("connections of client-%d are reset for %v", client, most)
+			for _, l := range w.links[client*len(w.servers):][:len(w.servers)] {
+				l.set(func(l *link) { l.resets = time.Now().Add(most) })
+			}
 		}
 	}
 }
