@@ -76,7 +76,7 @@ func (s *Store) put(l *lane, patience time.Duration, e *errand) {
 	e.lane, e.round, e.until = l, l.claim.round, time.Now().Add(patience)
 	l.last = e
 	for r := range s.renewals {
-		r.stale[l.at] = true
+		r.notes[l.at] = errUnderWay
 	}
 	s.line(e)
 }

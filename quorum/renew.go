@@ -49,7 +49,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 type renewal struct {
 	s     *Store
 	holds []dibs.Hold
-	stale map[lanekey]bool // something else was under way there meanwhile; guarded by s.mu
+	notes map[lanekey]error // why a node has lost nothing if it does not know a lease; guarded by s.mu
 
 	mu   sync.Mutex
 	errs [][]error // by node and hold, nil until it has answered
@@ -61,7 +61,7 @@ type renewal struct {
 // answered for example, may be served before or after it.
 func (s *Store) renew(holds []dibs.Hold) *renewal {
 	r := &renewal{
-		s: s, holds: slices.Clone(holds), stale: make(map[lanekey]bool),
+		s: s, holds: slices.Clone(holds), notes: make(map[lanekey]error),
 		errs: make([][]error, len(s.nodes)), done: make(chan struct{}),
 	}
 	s.mu.Lock()
@@ -69,8 +69,11 @@ func (s *Store) renew(holds []dibs.Hold) *renewal {
 	for _, h := range holds {
 		if c := s.claims[key{h.Name, h.Token}]; c != nil {
 			for _, l := range c.lanes {
-				if !l.settled() {
-					r.stale[l.at] = true
+				switch {
+				case !l.settled():
+					r.notes[l.at] = errUnderWay
+				case c.won && l.state != held:
+					r.notes[l.at] = errNoVote
 				}
 			}
 		}
@@ -80,13 +83,14 @@ func (s *Store) renew(holds []dibs.Hold) *renewal {
 }
 
 // say notes what a node says of each hold, and has the votes repaired that it lacks. That
-// it does not know a lease says nothing if something else was under way for it there: it
-// may have its vote by now, and if it was released it is not to have it again.
+// it does not know a lease is no loss if something else was under way for it there, or if
+// it had not voted for it: it may vote by now. And if the lease was released it is not to
+// have that vote again.
 func (r *renewal) say(node int, errs []error) {
 	r.s.mu.Lock()
 	for i, h := range r.holds {
 		if errors.Is(errs[i], dibs.ErrLost) {
-			errs[i] = r.lost(h, node)
+			errs[i] = cmp.Or(r.notes[lanekey{key{h.Name, h.Token}, node}], errs[i])
 		}
 	}
 	r.s.mu.Unlock()
@@ -113,18 +117,6 @@ func (r *renewal) say(node int, errs []error) {
 			}
 		}
 	}
-}
-
-// lost is what it means that a node does not know a lease. The caller holds s.mu.
-func (r *renewal) lost(h dibs.Hold, node int) error {
-	at := key{h.Name, h.Token}
-	if r.stale[lanekey{at, node}] {
-		return errUnderWay
-	}
-	if c := r.s.claims[at]; c != nil && c.won && c.lanes[node].state != held {
-		return errNoVote
-	}
-	return dibs.ErrLost
 }
 
 var (
@@ -193,7 +185,7 @@ func (r *renewal) repair(h dibs.Hold, node int) {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.stale[lanekey{key{h.Name, h.Token}, node}] {
+	if errors.Is(r.notes[lanekey{key{h.Name, h.Token}, node}], errUnderWay) {
 		return // or the next renewal repairs it
 	}
 	c := s.at(h.Name, h.Token)
