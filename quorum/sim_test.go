@@ -44,6 +44,7 @@ type weather struct {
 	drift   float64 // of a node's clock, at most, to either side
 	amnesia bool    // nodes forget everything when they stop
 	ttl     time.Duration
+	lapse   bool         // leases are held until their TTL ends
 	change  func(*Store) // breaks the quorum, to see that it is noticed
 	config  Config
 }
@@ -400,6 +401,9 @@ func (p *person) token(name string, repeat bool) string {
 // lock takes a name.
 func (p *person) lock(name, token string, lock locking, wait time.Duration, options ...dibs.Option) (*grant, error) {
 	time.Sleep(time.Nanosecond) // what he has left to the background has begun
+	if p.w.lapse {
+		options = append(options, dibs.NoRenew())
+	}
 	l, shares, err := lock(p.locks, name, append(options, dibs.Wait(wait), dibs.Token(token))...)
 	if err != nil {
 		p.w.note("%s: %q: %v", token, name, err)
@@ -478,6 +482,9 @@ func (p *person) holds(name, token string, lock locking, wait, hold time.Duratio
 	g, err := p.lock(name, token, lock, wait)
 	if err != nil {
 		return err
+	}
+	if p.w.lapse {
+		hold += p.w.ttl
 	}
 	p.works(g, hold)
 	if p.turns%2 == 0 { // some nodes answer that when the lease is given back
@@ -784,7 +791,7 @@ func TestSimulationSees(t *testing.T) {
 	for name, broken := range map[string]func(*weather){
 		"no guard":                              func(w *weather) { w.config.Trusting = true },
 		"one vote less than most":               func(w *weather) { w.change = func(s *Store) { s.need = max(s.need-1, 1) } },
-		"clocks drift more than is allowed for": func(w *weather) { w.drift = 0.05 },
+		"clocks drift more than is allowed for": func(w *weather) { w.drift, w.lapse, w.ttl, w.config.Longest = 0.05, true, simTTL, simTTL },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
