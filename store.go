@@ -112,6 +112,7 @@ type Claim struct {
 	Weight int           // how much of Limit the claim takes
 	Limit  int           // how much may be held at once
 	Queue  bool          // join the queue if the name is taken
+	Keep   time.Duration // the name stays taken for this long, also if its owner dies: see MinHold
 	Until  time.Time     // the claim is void after this instant, on this process' clock
 	Ballot *Ballot       // what a quorum asks of its nodes, nil of a store alone
 }

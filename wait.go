@@ -246,7 +246,7 @@ func (c *Client) claim(w want, set *settings) Claim {
 	}
 	claim := Claim{
 		Name: w.name, With: w.with, Token: set.token, Client: c.id, Seq: seq,
-		TTL: ttl, Weight: w.weight, Limit: w.limit,
+		TTL: ttl, Keep: set.minHold, Weight: w.weight, Limit: w.limit,
 	}
 	claim.Queue = set.attempts == 0 && set.wait != 0
 	if claim.Token == "" {

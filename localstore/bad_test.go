@@ -40,7 +40,7 @@ func TestUnusable(t *testing.T) {
 		}, "not a file of dibs"},
 		{"a newer version", func(t *testing.T, path string) {
 			must(t, openAt(t, path).Close())
-			alter(t, path, "pragma user_version = 2")
+			alter(t, path, "pragma user_version = 3")
 		}, "update this program"},
 		{"tables that are gone", func(t *testing.T, path string) {
 			must(t, openAt(t, path).Close())

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 var roles = map[string]func(path string, in *bufio.Reader) error{
 	"crowd":  crowd,
 	"once":   queueOnce,
-	"holder": holder,
+	"keeper": keeper,
 	"mill":   mill,
 	"middle": middle,
 	"write":  writeOnce,
@@ -53,6 +53,8 @@ type child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
+
+	said []string // of a keeper: fence, token, and the process that it has started, or 0
 }
 
 func start(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
@@ -270,55 +272,162 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// holder holds until it is killed.
-func holder(path string, _ *bufio.Reader) error {
-	s, err := Open(path)
+// keeper holds in the way that it is told, until it is killed or told to give it back.
+func keeper(path string, in *bufio.Reader) error {
+	line, err := in.ReadString('\n')
 	if err != nil {
 		return err
 	}
-	lease, err := dibs.New(s, patient()).Mutex("n").Lock(context.Background(), dibs.TTL(shortTTL))
+	ttl, how, _ := strings.Cut(strings.TrimSpace(line), " ")
+	d, err := time.ParseDuration(ttl)
 	if err != nil {
 		return err
 	}
-	fmt.Println("holds", lease.Fence())
-	select {}
+	lock := []dibs.Option{dibs.TTL(d)}
+	var options []Option
+	switch how {
+	case "outlives":
+		options = append(options, Outlive())
+	case "at least":
+		lock = append(lock, dibs.MinHold(d))
+	}
+	s, err := Open(path, options...)
+	if err != nil {
+		return err
+	}
+	lease, err := dibs.New(s).Mutex("n").Lock(context.Background(), lock...)
+	if err != nil {
+		return err
+	}
+	started := 0
+	if how == "starts another" {
+		alive, err := s.Alive()
+		if err != nil {
+			return err
+		}
+		sleep := exec.Command("sleep", "1000")
+		sleep.ExtraFiles = []*os.File{alive}
+		if err := sleep.Start(); err != nil {
+			return err
+		}
+		started = sleep.Process.Pid
+	}
+	fmt.Println("holds", lease.Fence(), lease.Token(), started)
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	err = lease.Unlock()
+	fmt.Println("released")
+	_, _ = in.ReadString('\n')
+	return err
 }
 
-const shortTTL = 500 * time.Millisecond
+// keep starts a keeper, and returns when it holds.
+func keep(t *testing.T, path, how string) *child {
+	t.Helper()
+	c := start(t, "keeper", path)
+	c.tell(how)
+	c.said = strings.Fields(c.says("holds"))
+	return c
+}
 
-// What a killed process held is free when its TTL is over, and not before.
+// What a killed process held is free at once, and not while it is merely stopped; who waits
+// is told.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
-	s := openAt(t, path)
-	killed := start(t, "holder", path)
-	fence, err := strconv.ParseUint(strings.TrimSpace(killed.says("holds")), 10, 64)
+	c := client(t, openAt(t, path))
+	killed := keep(t, path, "1h")
+	fence, err := strconv.ParseUint(killed.said[0], 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
+	must(t, killed.cmd.Process.Signal(syscall.SIGSTOP))
+	if _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(300*time.Millisecond)); !errors.Is(err, dibs.ErrBusy) {
+		t.Fatalf("of one that is stopped: %v", err)
+	}
+	type result struct {
+		lease *dibs.Lease
+		err   error
+	}
+	waits, got := make(chan struct{}, 1), make(chan result, 1)
+	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { waits <- struct{}{} }}
+	go func() {
+		lease, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(time.Minute), dibs.Observe(hooks))
+		got <- result{lease, err}
+	}()
+	<-waits
+	begin := time.Now()
 	killed.kill()
-	state, err := s.Inspect(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
+	r := <-got
+	if r.err != nil {
+		t.Fatal(r.err)
 	}
-	begin, left := time.Now(), time.Duration(0)
-	for _, h := range state.Holders { // none if this machine was very slow
-		left = h.Remaining
-	}
-	lease, err := client(t, s).Mutex("n").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(begin); took < left-20*time.Millisecond || left > shortTTL {
-		t.Errorf("free after %v, with %v left", took, left)
-	}
-	if lease.Fence() <= fence {
-		t.Errorf("fence %d after %d", lease.Fence(), fence)
+	t.Logf("free after %v", time.Since(begin))
+	if r.lease.Fence() <= fence {
+		t.Errorf("fence %d after %d", r.lease.Fence(), fence)
 	}
 }
 
-// A killed process that waited is passed over when it has given no sign of life for long
-// enough, and a hand-off to it ends as soon.
+// A lease lasts beyond its process where that is asked for, where another process works under
+// it, or where nobody can see whether its owner lives.
+func TestOutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		how    string
+		before func(t *testing.T, c *child, path string)
+	}{
+		"asked for":       {"1h outlives", nil},
+		"for a time":      {"1h at least", nil},
+		"another process": {"1h starts another", nil},
+		"shared": {"1h", func(t *testing.T, c *child, path string) {
+			h := dibs.Hold{Name: "n", Token: c.said[1], TTL: time.Hour}
+			must(t, openAt(t, path).Extend(t.Context(), []dibs.Hold{h})[0])
+		}},
+		"nobody can see": {"1h", func(t *testing.T, c *child, path string) { must(t, os.Remove(path+".alive")) }},
+		"another file": {"1h", func(t *testing.T, c *child, path string) {
+			must(t, os.Remove(path+".alive"))
+			takeAndFree(t, openAt(t, path), "m", 0)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := newFile(t)
+			killed := keep(t, path, test.how)
+			if test.before != nil {
+				test.before(t, killed, path)
+			}
+			killed.kill()
+			c := client(t, openAt(t, path))
+			if _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(500*time.Millisecond)); !errors.Is(err, dibs.ErrBusy) {
+				t.Fatalf("want it to be held: %v", err)
+			}
+			other, err := strconv.Atoi(killed.said[2])
+			if err != nil || other == 0 {
+				return
+			}
+			must(t, syscall.Kill(other, syscall.SIGKILL))
+			if _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(20*time.Second)); err != nil {
+				t.Errorf("when all are dead: %v", err)
+			}
+		})
+	}
+}
+
+// A store that is closed while something is held keeps that: its owner lives.
+func TestClosedWhileHeld(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	s := openAt(t, path)
+	_, err := s.Acquire(t.Context(), claimOn("n", "holder"))
+	must(t, err)
+	must(t, s.Close())
+	if st := state(t, openAt(t, path), "n"); st.Holding != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A killed process that waited is passed over at once, and a hand-off to it ends as soon.
 func TestWaiterIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)

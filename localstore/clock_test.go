@@ -30,32 +30,131 @@ func state(t *testing.T, s *Store, name string) dibs.State {
 	return state
 }
 
-// After a restart of the machine nobody holds and nobody waits, whatever its clock says
-// now, and fences go on growing.
+// otherBoot is the clock of a machine that was started a second ago.
+func otherBoot() (clock, *time.Duration) {
+	soon := time.Second
+	return at("two", &soon), &soon
+}
+
+// After a restart of the machine nobody holds and nobody waits of those that have ended with
+// it, whatever its clock says now, and fences go on growing.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
-	up := 100 * time.Hour
-	before := openBy(t, path, at("one", &up))
-	answer, err := before.Acquire(t.Context(), claimOn("n", "holder"))
+	killed := keep(t, path, "1h")
+	_, err := openAt(t, path).Acquire(t.Context(), claimOn("other", "mine"))
 	must(t, err)
-	_, err = before.Acquire(t.Context(), claimOn("n", "waiter"))
-	must(t, err)
-	must(t, before.Close())
-
-	same := openBy(t, path, at("one", &up))
-	if st := state(t, same, "n"); st.Holding != 1 || st.Waiting != 1 {
-		t.Fatalf("another process of this boot sees %+v", st)
+	before := state(t, openAt(t, path), "n")
+	killed.kill()
+	s := openAt(t, path)
+	if _, err := s.Release(t.Context(), dibs.Release{Name: "other", Token: "mine"}); err != nil {
+		t.Fatal(err)
 	}
-	soon := time.Second // by this clock the lease would have 100 hours left
-	after := openBy(t, path, at("two", &soon))
-	if st := state(t, after, "n"); st.Holding != 0 || st.Waiting != 0 || st.Fence != answer.Fence {
+	c, _ := otherBoot()
+	after := openBy(t, path, c)
+	if st := state(t, after, "n"); st.Holding != 0 || st.Waiting != 0 || st.Fence < before.Fence {
 		t.Fatalf("after a restart: %+v", st)
 	}
-	takeAndFree(t, after, "n", answer.Fence)
-	// If a process of the other boot is alive, it is on another machine.
-	_, err = same.Acquire(t.Context(), claimOn("n", "far"))
-	wantRefused(t, err, path, "one machine only")
+	takeAndFree(t, after, "n", before.Fence)
+}
+
+// A lease that does not end with its process outlives a restart of the machine, too, until
+// its TTL is over.
+func TestRebootKeepsWhatOutlives(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	s, err := Open(path, Outlive())
+	must(t, err)
+	_, err = s.Acquire(t.Context(), claimOn("n", "holder"))
+	must(t, err)
+	must(t, s.Close())
+	c, now := otherBoot()
+	after := openBy(t, path, c)
+	st := state(t, after, "n")
+	if st.Holding != 1 || st.Holders[0].Remaining > time.Minute || st.Holders[0].Remaining < time.Second {
+		t.Fatalf("after a restart: %+v", st)
+	}
+	*now += st.Holders[0].Remaining
+	if st := state(t, after, "n"); st.Holding != 0 {
+		t.Errorf("%+v when its TTL is over", st)
+	}
+}
+
+// Who opens the file under another boot id deletes nothing that is alive: neither where the
+// clock is the same, as in some containers, nor where it is another one, as on another machine.
+func TestOtherBootID(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]func() clock{
+		"the same clock": func() clock { c, _ := bootClock(); return clock{"container", c.now} },
+		"another clock":  func() clock { c, _ := otherBoot(); return c },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := newFile(t)
+			holder := keep(t, path, "1h")
+			first := openAt(t, path)
+			for range 3 {
+				s, err := open(path, other())
+				if err != nil {
+					wantRefusedOpen(t, err, path)
+				} else {
+					answer, err := s.Acquire(t.Context(), claimOn("n", "other"))
+					if err != nil || answer.Held {
+						t.Fatalf("%+v, %v: want it to be taken", answer, err)
+					}
+					must(t, s.Abandon(t.Context(), claimOn("n", "other")))
+					must(t, s.Close())
+				}
+				if st := state(t, first, "n"); st.Holding != 1 {
+					t.Fatalf("the holder's lease is gone: %+v", st)
+				}
+				takeAndFree(t, first, "another", 0)
+			}
+			holder.tell("release")
+			holder.says("released")
+			takeAndFree(t, openBy(t, path, other()), "n", 0)
+		})
+	}
+}
+
+func wantRefusedOpen(t *testing.T, err error, path string) {
+	t.Helper()
+	if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "one machine only") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What another machine's process holds, whose file locks cannot be seen here, lasts until its
+// TTL is over.
+func TestOtherMachine(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	killed := keep(t, path, "1h")
+	killed.kill()
+	must(t, openAt(t, path).file.exec("update state set machine = 'far'"))
+	c, now := otherBoot()
+	s := openBy(t, path, c)
+	if st := state(t, s, "n"); st.Holding != 1 {
+		t.Fatalf("%+v: its lease was deleted", st)
+	}
+	*now += time.Hour
+	takeAndFree(t, s, "n", 0)
+}
+
+// A file of the first format goes on to be used.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	s := openAt(t, path)
+	s.file.outlive = true
+	_, err := s.Acquire(t.Context(), claimOn("n", "holder"))
+	must(t, err)
+	must(t, s.Close())
+	alter(t, path, "alter table state drop column since; alter table state drop column machine; pragma user_version = 1")
+	if st := state(t, openAt(t, path), "n"); st.Holding != 1 {
+		t.Errorf("%+v", st)
+	}
+	takeAndFree(t, openAt(t, path), "m", 0)
 }
 
 // Fences grow though the wall clock was ahead when the last one was given out, and though

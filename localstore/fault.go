@@ -37,7 +37,7 @@ const (
 	occupied  = "it was busy until the deadline: see which process that uses it is stopped, or hangs in the middle of an operation"
 	trouble   = "it cannot be read or written"
 	moved     = "it was moved, deleted or replaced since it was opened: start this program again"
-	elsewhere = "another machine, or another boot of this one, uses it too: these locks exclude on one machine only: name a file that is not shared"
+	elsewhere = "another machine, or a container with a clock of its own, uses it too: these locks exclude on one machine only: name a file that is not shared"
 	closed    = "the store was closed"
 	newer     = "a newer version of dibs made it: update this program, or name another file"
 )

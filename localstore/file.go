@@ -30,11 +30,13 @@ type file struct {
 	db       *sql.DB
 	conn     *sql.Conn
 	prepared map[string]*sql.Stmt
+	life     *liveness
+	outlive  bool // what is taken is not to end with this process
 }
 
 const (
 	appID   = 0x64696273 // "dibs"
-	format  = 1
+	format  = 2
 	opening = 5 * time.Second // who creates the file lets it reach the disk
 )
 
@@ -42,12 +44,19 @@ const (
 // processes left behind can be found. The log makes a kill at any instant harmless, and a
 // loss of power, too: the last changes may be gone then, and with them no lease that lives.
 const schema = `
-create table state (id integer primary key check (id = 1), boot text not null, fence integer not null, ticket integer not null);
+create table state (id integer primary key check (id = 1), boot text not null, fence integer not null, ticket integer not null, since integer not null default 0, machine text not null default '');
 create table entries (name blob primary key, ends integer not null, entry text not null) without rowid;
 create index entries_ends on entries (ends);
-insert into state values (1, '', 0, 0);
+insert into state (id, boot, fence, ticket) values (1, '', 0, 0);
 pragma application_id = 0x64696273;
-pragma user_version = 1;
+pragma user_version = 2;
+`
+
+// upgrade makes a file of format 1 one of format 2.
+const upgrade = `
+alter table state add column since integer not null default 0;
+alter table state add column machine text not null default '';
+pragma user_version = 2;
 `
 
 func openFile(path string, c clock) (*file, error) {
@@ -55,7 +64,7 @@ func openFile(path string, c clock) (*file, error) {
 	if err := f.locate(); err != nil {
 		return nil, f.explain(err)
 	}
-	f.gate = newGate(f.path)
+	f.gate, f.life = newGate(f.path), &liveness{path: f.path + ".alive", boot: short(c.boot)[:8]}
 	if err := f.connect(); err != nil {
 		_ = f.close() // nothing was done
 		return nil, f.explain(err)
@@ -118,9 +127,14 @@ func (f *file) connect() (err error) {
 
 // prepare makes sure that the file is what it has to be.
 func (f *file) prepare(until time.Time) error {
-	fresh, err := f.known()
+	fresh, older, err := f.known()
 	if err != nil {
 		return err
+	}
+	if older {
+		if err := f.upgrade(until); err != nil {
+			return err
+		}
 	}
 	if fresh {
 		if err := f.create(until); err != nil {
@@ -134,22 +148,31 @@ func (f *file) prepare(until time.Time) error {
 }
 
 // known reports whether the file is empty, and an error if it is not ours.
-func (f *file) known() (fresh bool, err error) {
+func (f *file) known() (fresh, older bool, err error) {
 	var app, version, tables int
 	err = f.conn.QueryRowContext(context.Background(),
 		"select a.*, v.*, (select count(*) from sqlite_schema) from pragma_application_id a, pragma_user_version v",
 	).Scan(&app, &version, &tables)
 	switch {
 	case err != nil:
-		return false, err
+		return false, false, err
 	case app == 0 && version == 0 && tables == 0:
-		return true, nil
+		return true, false, nil
 	case app != appID:
-		return false, f.fault(foreign, nil)
+		return false, false, f.fault(foreign, nil)
 	case version > format:
-		return false, f.fault(newer, nil)
+		return false, false, f.fault(newer, nil)
 	}
-	return false, nil
+	return false, version < format, nil
+}
+
+func (f *file) upgrade(until time.Time) error {
+	return f.transact(context.Background(), until, writing, func() error {
+		if _, older, err := f.known(); !older || err != nil {
+			return err
+		}
+		return f.script(upgrade)
+	})
 }
 
 // create makes an empty database ours. Others may be about to do the same.
@@ -162,28 +185,37 @@ func (f *file) create(until time.Time) error {
 		return f.fault(trouble, errors.New("its file system knows no shared memory"))
 	}
 	return f.transact(context.Background(), until, writing, func() error {
-		if fresh, err := f.known(); !fresh || err != nil {
+		if fresh, _, err := f.known(); !fresh || err != nil {
 			return err
 		}
 		return f.script(schema)
 	})
 }
 
-// reboot drops what another boot has left behind: none of its processes lives.
+// reboot settles a file that was of another era when it is opened.
 func (f *file) reboot(until time.Time) error {
-	boot, _, err := f.state()
-	if err != nil || boot == f.clock.boot {
+	before, _, err := f.state()
+	if err != nil || before.same(f.clock.current()) {
 		return err
 	}
-	return f.transact(context.Background(), until, writing, func() error {
-		if boot, _, err := f.state(); err != nil || boot == f.clock.boot {
-			return err
-		}
-		if err := f.exec("delete from entries"); err != nil {
-			return err
-		}
-		return f.exec("update state set boot = ?", f.clock.boot)
-	})
+	return f.transact(context.Background(), until, writing, f.current)
+}
+
+// current makes sure that the file is of this era.
+func (f *file) current() error {
+	const drift = 100 * time.Millisecond // somebody sets the wall clock
+	before, _, err := f.state()
+	if err != nil {
+		return err
+	}
+	here := f.clock.current()
+	switch {
+	case !before.same(here):
+		return f.settle(before)
+	case before.boot == here.boot && before.apart(here) > drift:
+		return f.setEra(here)
+	}
+	return nil
 }
 
 func (f *file) close() error {
@@ -193,6 +225,9 @@ func (f *file) close() error {
 		return nil
 	}
 	f.shut = true
+	if !f.holds() {
+		f.life.close()
+	}
 	f.gate.close()
 	var errs []error
 	for _, s := range f.prepared {
@@ -204,10 +239,23 @@ func (f *file) close() error {
 	return errors.Join(append(errs, f.db.Close())...)
 }
 
+// holds reports whether something may belong to this process yet.
+func (f *file) holds() bool {
+	if f.life.name == "" || f.conn == nil {
+		return false
+	}
+	var some bool
+	err := f.conn.QueryRowContext(context.Background(), "select exists (select 1 from entries where instr(entry, ?))", f.life.name).Scan(&some)
+	return err != nil || some
+}
+
 // change has the ledger decide on some names, and writes what has changed. It writes
 // nothing if op fails, or after until.
 func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*ledger.Ledger, ledger.Now) error) error {
 	return f.run(ctx, until, writing, func() error {
+		if err := f.current(); err != nil {
+			return err
+		}
 		now := f.now()
 		if err := f.exec("delete from entries where ends <= ?", int64(now.At)); err != nil {
 			return err
@@ -215,6 +263,9 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 		l, before, err := f.load(names)
 		if err != nil {
 			return err
+		}
+		if !f.outlive {
+			l.Owner = f.life.owner()
 		}
 		fence, ticket := l.Fence, l.Ticket
 		if err := op(l, now); err != nil {
@@ -239,7 +290,20 @@ var errLate = errors.New("it came too late, and nothing was done")
 
 // read has the ledger tell of some names, or of all if names is nil.
 func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*ledger.Ledger, ledger.Now) error) error {
-	return f.run(ctx, until, reading, func() error {
+	err := f.run(ctx, until, reading, func() error {
+		l, _, err := f.load(names)
+		if err != nil {
+			return err
+		}
+		return op(l, f.now())
+	})
+	if !errors.Is(err, errEra) {
+		return err
+	}
+	return f.run(ctx, until, writing, func() error {
+		if err := f.current(); err != nil {
+			return err
+		}
 		l, _, err := f.load(names)
 		if err != nil {
 			return err
@@ -247,6 +311,8 @@ func (f *file) read(ctx context.Context, until time.Time, names []string, op fun
 		return op(l, f.now())
 	})
 }
+
+var errEra = errors.New("the entries are of another boot")
 
 func (f *file) now() ledger.Now { return ledger.Now{At: f.clock.now(), Wall: time.Now()} }
 
@@ -323,12 +389,12 @@ func (f *file) late() error { return &fault{f.path, occupied, nil, false} }
 // load reads the entries of some names, or of all if names is nil, and returns what they
 // were beside the ledger.
 func (f *file) load(names []string) (*ledger.Ledger, map[string][]byte, error) {
-	boot, l, err := f.state()
+	last, l, err := f.state()
 	if err != nil {
 		return nil, nil, err
 	}
-	if boot != f.clock.boot {
-		return nil, nil, f.fault(elsewhere, nil)
+	if !last.same(f.clock.current()) {
+		return nil, nil, errEra
 	}
 	before := make(map[string][]byte)
 	if names == nil {
@@ -361,6 +427,7 @@ func (f *file) each(query string, args []any, l *ledger.Ledger, before map[strin
 		if err != nil {
 			return f.fault(damaged, err)
 		}
+		e.Bury(f.life.dead, f.clock.now())
 		l.Names[string(name)], before[string(name)] = e, text
 	}
 	return rows.Err()
@@ -393,20 +460,20 @@ func (f *file) save(l *ledger.Ledger, before map[string][]byte) error {
 }
 
 // state reads what is known beside the entries, into a ledger without them.
-func (f *file) state() (boot string, l *ledger.Ledger, err error) {
-	rows, err := f.query("select boot, fence, ticket from state")
+func (f *file) state() (e era, l *ledger.Ledger, err error) {
+	rows, err := f.query("select boot, since, machine, fence, ticket from state")
 	if err != nil {
-		return "", nil, err
+		return e, nil, err
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		return "", nil, cmp.Or(rows.Err(), f.fault(damaged, nil))
+		return e, nil, cmp.Or(rows.Err(), f.fault(damaged, nil))
 	}
 	l = ledger.New()
-	if err := rows.Scan(&boot, &l.Fence, &l.Ticket); err != nil {
-		return "", nil, f.fault(damaged, err)
+	if err := rows.Scan(&e.boot, &e.since, &e.machine, &l.Fence, &l.Ticket); err != nil {
+		return e, nil, f.fault(damaged, err)
 	}
-	return boot, l, nil
+	return e, l, nil
 }
 
 // An operation is not interrupted once it has begun, or its outcome would be unknown:

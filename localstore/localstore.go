@@ -4,22 +4,31 @@
 // IT EXCLUDES ON THIS MACHINE ONLY. Two machines that share the file, over NFS, SMB or a
 // cluster's volume, do not exclude each other, and may damage it: what must not happen
 // twice on two machines needs redisstore or quorum. Nor do two processes exclude each
-// other that use two files; see Path. Containers share a lock if they share the
-// directory of the file, the kernel and its clocks (no time namespace of their own).
+// other that use two files; see Path. Containers share a lock if they share the directory of
+// the file, the kernel and its clocks (no time namespace of their own); a boot id of their own
+// does not matter.
 //
 // The file is an SQLite database. Next to it lie its log and index (-wal, -shm), the queue
 // of those who write (.turn), and a directory of sockets (.push) by which processes tell
 // each other that a lock was handed on; that one is in /tmp if its path would be too long.
-// All of them belong together: move, copy or delete them only while nobody uses them.
-// A process may be killed at any instant: what it held ends with its TTL, what it did not
-// finish never was. All leases end when the machine is restarted, and fences grow across
-// that, also after a loss of power.
+// A file of locks shows which processes live (.alive). All of them belong together: move, copy
+// or delete them only while nobody uses them.
+//
+// A process may be killed at any instant: what it held and did not ask to outlive it is free
+// at once on Linux, and else when its TTL is over; what it did not finish never was. A restart
+// of the machine ends leases in the same way.
+//
+// Fences grow across that, and after a loss of power if the wall clock goes on: a machine
+// without a clock of its own may lose the last commits and the time, and give out a fence
+// twice. Two copies of one virtual machine that were made while a program ran are two machines
+// with the same locks: a lease that was held then is held in both.
 package localstore
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -31,8 +40,9 @@ import (
 // A Store is a dibs.Store in a file. It has no goroutine and no timer: what has expired
 // is found by whoever looks next. It is safe for concurrent use.
 type Store struct {
-	file *file
-	post post
+	file  *file
+	post  post
+	waits waits
 }
 
 var _ dibs.Store = (*Store)(nil)
@@ -40,13 +50,34 @@ var _ dibs.Store = (*Store)(nil)
 // Open opens the file, and makes it (0600) and its directories (0700) if they are not
 // there. It waits for other processes that open it at the same time, for seconds at most.
 // An error names the file and says what to do.
-func Open(path string) (*Store, error) {
+func Open(path string, options ...Option) (*Store, error) {
 	clock, err := bootClock()
 	if err != nil {
 		return nil, fmt.Errorf("dibs: open %s: %w", path, err)
 	}
-	return open(path, clock)
+	s, err := open(path, clock)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range options {
+		o(s)
+	}
+	return s, nil
 }
+
+// An Option adjusts a Store.
+type Option func(*Store)
+
+// Outlive lets what this store takes last until its TTL, also after the end of the process:
+// for a program that takes a lock, ends, and leaves it to another one, which attaches to it by
+// its token. The default is that everything is free at once when its process has ended.
+func Outlive() Option { return func(s *Store) { s.file.outlive = true } }
+
+// Alive returns an open file that shows to others that the owner of this store's leases lives:
+// they end at once when no process has it open any more. A program that starts others which
+// work under its leases lets them inherit it, as by ExtraFiles of os/exec. It is nil on systems
+// other than Linux, where leases of a killed process end with their TTL. The caller closes it.
+func (s *Store) Alive() (*os.File, error) { return s.file.life.file() }
 
 func open(path string, c clock) (*Store, error) {
 	f, err := openFile(path, c)
@@ -57,7 +88,8 @@ func open(path string, c clock) (*Store, error) {
 }
 
 // Close closes the file, after the operation that is under way; those that come later are
-// refused. A Watch ends with its context, as before. What is held stays held. The last
+// refused. A Watch ends with its context, as before. What is held stays held, until its TTL or
+// the end of the process. The last
 // process to close the file waits for the disk, some milliseconds; one that ends need not
 // close it.
 func (s *Store) Close() error { return s.file.close() }
@@ -84,6 +116,7 @@ func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (answer dibs.Answer, 
 	t := task{"acquire", c.Name, c.Until, ledger.Names(c)}
 	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
 		answer, mail, err = l.Acquire(c, now)
+		s.waits.note(c, answer, l)
 		return mail, err
 	})
 	if err != nil {
@@ -128,6 +161,7 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 	if err := noBallot(c.Ballot); err != nil {
 		return err
 	}
+	s.waits.forget(c.Token)
 	t := task{"abandon", c.Name, c.Until, ledger.Names(c)}
 	return s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) ([]ledger.Message, error) {
 		return l.Abandon(c, now), nil
@@ -152,6 +186,7 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (held bool, err err
 	if err := noBallot(r.Ballot); err != nil {
 		return false, err
 	}
+	s.waits.forget(r.Token)
 	t := task{"release", r.Name, r.Until, []string{r.Name}}
 	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
 		held, mail = l.Release(r, now)

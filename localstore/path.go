@@ -7,10 +7,12 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
-// Path returns the file of a user's locks: $XDG_STATE_HOME/dibs/locks.db, else
-// $HOME/.local/state/dibs/locks.db. Where there is no HOME, as in some cron jobs, it is the
+// Path returns the file of a user's locks on this host: $XDG_STATE_HOME/dibs/HOST.db, else
+// $HOME/.local/state/dibs/HOST.db, where HOST is the host's name: hosts may share a home.
+// Where there is no HOME, as in some cron jobs, it is the
 // home directory that the system knows of the user of this process. getenv is os.Getenv,
 // or stands for it.
 //
@@ -20,7 +22,7 @@ func Path(getenv func(string) string) (string, error) {
 	// The standard has relative paths ignored, and they would name another file in each
 	// directory.
 	if state := getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
-		return filepath.Join(state, "dibs", "locks.db"), nil
+		return filepath.Join(state, "dibs", hostFile()), nil
 	}
 	home := getenv("HOME")
 	if !filepath.IsAbs(home) {
@@ -29,7 +31,24 @@ func Path(getenv func(string) string) (string, error) {
 			return "", fmt.Errorf("dibs: no place for local locks: set HOME or XDG_STATE_HOME, or name a file: %w", err)
 		}
 	}
-	return filepath.Join(home, ".local", "state", "dibs", "locks.db"), nil
+	return filepath.Join(home, ".local", "state", "dibs", hostFile()), nil
+}
+
+// hostFile is the name of this host's file.
+func hostFile() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	plain := func(r rune) rune {
+		if r == '-' || r == '.' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}
+	const longest = 64
+	host = strings.TrimLeft(strings.Map(plain, host), ".")
+	return host[:min(len(host), longest)] + ".db"
 }
 
 var errNoHome = errors.New("the user of this process has no home directory")

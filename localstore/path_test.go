@@ -11,12 +11,13 @@ import (
 
 func TestPath(t *testing.T) {
 	t.Parallel()
-	const tail = "/.local/state/dibs/locks.db"
+	file := "/dibs/" + hostFile() // of its own for each host that shares a home
+	tail := "/.local/state" + file
 	for _, c := range []struct {
 		env  map[string]string
 		want string
 	}{
-		{map[string]string{"XDG_STATE_HOME": "/state", "HOME": "/home"}, "/state/dibs/locks.db"},
+		{map[string]string{"XDG_STATE_HOME": "/state", "HOME": "/home"}, "/state" + file},
 		{map[string]string{"XDG_STATE_HOME": "state", "HOME": "/home"}, "/home" + tail},
 		{map[string]string{"HOME": "/home"}, "/home" + tail},
 	} {
@@ -31,6 +32,9 @@ func TestPath(t *testing.T) {
 		}
 	} else if err == nil || !strings.Contains(err.Error(), "set HOME") {
 		t.Errorf("%v: want to be told what to set", err)
+	}
+	if host, _ := os.Hostname(); hostFile() != host+".db" && !strings.ContainsAny(host, " /:") {
+		t.Errorf("the file of %q is %s", host, hostFile())
 	}
 	if _, err := homeOf(987654321); err == nil {
 		t.Error("nobody has a home")

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,13 +126,18 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 		}
 		_ = conn.Close()
 	}()
+	defer s.waits.watch(client, func() { _ = conn.SetReadDeadline(time.Now()) })()
 	on(dibs.Event{Kind: dibs.Up})
 	s.post.tidy()
 	buf := make([]byte, 1<<16)
 	for {
+		s.lookAround(client, conn, on)
 		n, _, err := conn.ReadFromUnix(buf)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
 		}
 		if err != nil {
 			return err
@@ -139,6 +145,20 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 		for _, e := range unpack(buf[:n]) {
 			on(e)
 		}
+	}
+}
+
+// lookAround has claims ask whose holder is dead, and sees to it that this is looked for again
+// while there are others that wait.
+func (s *Store) lookAround(client string, conn *net.UnixConn, on func(dibs.Event)) {
+	const every = 200 * time.Millisecond
+	_ = conn.SetReadDeadline(time.Time{}) // before others can set it, or their wake would be lost
+	tokens, others := s.waits.over(client, s.file.life.dead)
+	if others {
+		_ = conn.SetReadDeadline(time.Now().Add(every))
+	}
+	for _, token := range tokens {
+		on(dibs.Event{Kind: dibs.Look, Token: token})
 	}
 }
 

@@ -41,6 +41,9 @@ type app struct {
 	live   atomic.Bool    // the last line of the terminal is the progress of a wait
 	caught chan os.Signal // see listen
 	ending bool           // a signal that asks to end was passed on
+
+	outlive bool // what is taken is to last when this process has ended
+	runs    bool // a command, which works under what is taken
 }
 
 // run carries out a command line, and returns the exit code.

@@ -61,6 +61,7 @@ func (a *app) elect(j *job, name string, argv []string, restart bool) (err error
 	if err != nil {
 		return err
 	}
+	a.runs = true
 	locks, closeAll, err := a.client()
 	if err != nil {
 		return err

@@ -76,6 +76,7 @@ func (a *app) acquire(j *claim, name string) error {
 	if err := j.check(a, name); err != nil {
 		return err
 	}
+	a.outlive = true
 	// Not closed if all goes well: that would give the lock back.
 	locks, closeAll, err := a.client(dibs.NoRenew())
 	if err != nil {
@@ -194,6 +195,7 @@ code 76 says that the lock was lost before.`,
 // onOwned does something to each name of an owner. The client is not closed: that would
 // give back what renew has prolonged.
 func (a *app) onOwned(o *owned, args []string, do func(*dibs.Lease) error) error {
+	a.outlive = true
 	s, err := a.open()
 	if err != nil {
 		return err

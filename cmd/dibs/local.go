@@ -12,11 +12,30 @@ func (a *app) openLocal(o *opened, path string) (err error) {
 			return err
 		}
 	}
-	s, err := localstore.Open(path)
+	var options []localstore.Option
+	if a.outlive {
+		options = append(options, localstore.Outlive())
+	}
+	s, err := localstore.Open(path, options...)
 	if err != nil {
 		return err
 	}
 	o.Store, o.where = s, "local:"+path
 	o.closes = append(o.closes, s.Close)
+	if a.runs {
+		return bequeath(s)
+	}
 	return nil
+}
+
+// bequeath lets the guard and the command inherit the file that shows that the owner of the
+// lock lives: the lock of a killed dibs is free when nothing of them is left, and not before.
+func bequeath(s *localstore.Store) error {
+	f, err := s.Alive()
+	if f == nil || err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = inherited(f)
+	return err
 }

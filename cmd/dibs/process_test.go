@@ -242,12 +242,66 @@ func TestWrapperIsKilled(t *testing.T) {
 			p := begin(t, s.URL(), "run", "--ttl", "20s", name, "--", "sh", "-c", script)
 			pids := p.pids()
 			p.Process.Kill()
-			eventually(t, "all dead", func() bool { return !anyAlive(pids) })
-			if !s.held(name) {
-				t.Error("the lock is free")
-			}
+			s.wantKilled(name, pids)
 		}
 	})
+}
+
+// wantKilled waits until the command of a killed dibs is dead. The lock is not free before: on
+// a Redis not until its TTL is over, in a file as soon as nothing of it is left.
+func (s *place) wantKilled(name string, pids []string) {
+	s.t.Helper()
+	if !strings.HasPrefix(s.url, "local:") {
+		eventually(s.t, "all dead", func() bool { return !anyAlive(pids) })
+		if !s.held(name) {
+			s.t.Error("the lock is free")
+		}
+		return
+	}
+	began := time.Now()
+	eventually(s.t, "the lock is free", func() bool { return !s.held(name) })
+	if anyAlive(pids) {
+		s.t.Error("the lock is free, and the command is alive")
+	}
+	s.t.Logf("%s is free after %v", name, time.Since(began))
+}
+
+// A file's lock stays while something of the command lives that nobody could kill.
+func TestCommandOutlivesBoth(t *testing.T) {
+	t.Parallel()
+	s := openPlace(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
+	p := begin(t, s.URL(), "run", "--ttl", "1h", "job", "--", "sh", "-c", family)
+	pids := p.pids()
+	guard := pidOf(t, guardOf(t, p, ""))
+	syscall.Kill(guard, syscall.SIGSTOP)
+	syscall.Kill(guard, syscall.SIGKILL)
+	p.Process.Kill() // the kernel kills the shell, and not what that has started
+	p.code()
+	next := begin(t, s.URL(), "run", "job", "--", "echo", "entered")
+	eventually(t, "it queues", func() bool { return s.waiting("job") == 1 || !anyAlive(pids) })
+	for range 20 {
+		entered, lives := next.stdout.String() != "", alive(pids[1])
+		if entered && lives {
+			t.Fatal("entered beside a process of the command")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	syscall.Kill(pidOf(t, pids[1]), syscall.SIGKILL)
+	next.wantCode(0)
+}
+
+// What acquire leaves in a file lasts until its TTL, and another process renews and releases it.
+func TestAcquireOutlivesItself(t *testing.T) {
+	t.Parallel()
+	s := openPlace(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
+	p := prepare(t, s.URL(), "-c", `held=$(dibs acquire --ttl 1m job) && eval "$held" && dibs renew && dibs run -n job -- true; echo "code $?"; dibs release && dibs run -n job -- echo "entered"`)
+	p.Path, p.Args[0] = "/bin/sh", "sh"
+	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.begin()
+	if code := p.says("code"); code != "75" {
+		t.Errorf("code %s", code)
+	}
+	p.says("entered")
 }
 
 // A wrapper that is killed at any moment leaves nothing that runs under a free lock.
@@ -540,10 +594,8 @@ func TestNested(t *testing.T) {
 			t.Errorf("the commands see %v and %v", outer, inner)
 		}
 		p.Process.Kill()
-		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
-		if !s.held("outer") || !s.held("inner") {
-			t.Error("a lock was free too early")
-		}
+		s.wantKilled("inner", pids)
+		s.wantKilled("outer", pids)
 	})
 }
 

@@ -129,6 +129,7 @@ func (a *app) runJob(j *job, name string, argv []string) (err error) {
 	if err != nil {
 		return err
 	}
+	a.runs = true
 	locks, closeAll, err := a.client()
 	if err != nil {
 		return err

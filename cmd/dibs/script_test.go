@@ -109,8 +109,12 @@ func newWorld(env *testscript.Env, url string) error {
 	if err != nil {
 		return err
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
 	// The race detector sleeps for a second at the end of each process, for stragglers.
-	env.Vars = append(env.Vars, "URL="+url, "DIBS_URL="+url, "DIBS_PASSWORD=", "DIBS_TIMEOUT=10s", "GORACE=atexit_sleep_ms=0")
+	env.Vars = append(env.Vars, "HOST="+host, "URL="+url, "DIBS_URL="+url, "DIBS_PASSWORD=", "DIBS_TIMEOUT=10s", "GORACE=atexit_sleep_ms=0")
 	w := &world{
 		env: env.Vars, rdb: redis.NewClient(options), clients: make(map[string]*dibs.Client),
 		running: make(map[string]*background), servers: make(map[string]*redistest.Server), claims: make(map[string]*claimed),

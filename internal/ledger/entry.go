@@ -23,6 +23,10 @@ type Holder struct {
 	Alone   bool          `json:"a,omitempty"`
 	Fence   uint64        `json:"f"`
 	Expires time.Duration `json:"x"`
+
+	Owner string        `json:"o,omitempty"` // see Ledger
+	Least time.Duration `json:"m,omitempty"` // until when it is held though its owner is dead
+	gone  bool          // its owner is
 }
 
 // A Place is a claim that waits.
@@ -36,6 +40,10 @@ type Place struct {
 	Ticket  uint64        `json:"n"`
 	Joined  time.Duration `json:"j"`
 	Seen    time.Duration `json:"x"` // its last sign of life
+
+	Owner string        `json:"o,omitempty"`
+	Keep  time.Duration `json:"m,omitempty"` // see dibs.Claim
+	gone  bool
 
 	Ballot *dibs.Ballot `json:"-"` // nodes of a quorum only
 }
@@ -61,9 +69,9 @@ func (e *Entry) expire(now time.Duration) bool {
 	return len(e.Holders)+len(e.Queue) < before
 }
 
-func (h Holder) over(now time.Duration) bool { return now >= h.Expires }
+func (h Holder) over(now time.Duration) bool { return h.gone || now >= h.Expires }
 
-func (p Place) dead(now time.Duration) bool { return now-p.Seen >= dibs.ClaimTTL }
+func (p Place) dead(now time.Duration) bool { return p.gone || now-p.Seen >= dibs.ClaimTTL }
 
 // before reports whether a place comes before another one: in each store the same, if
 // they have their tickets from a quorum.
@@ -90,8 +98,41 @@ func (e *Entry) fits(weight, limit int) bool {
 	return used <= limit-weight
 }
 
-func (e *Entry) hold(token, client string, weight, limit int, fence uint64, expires time.Duration) {
-	e.Holders = append(e.Holders, Holder{token, client, weight, weight == limit, fence, expires})
+// Bury ends what belongs to owners that are dead: they neither hold nor wait any more. It
+// looks at all that hold, and from the head of the queue on at those who are dead.
+func (e *Entry) Bury(dead func(owner string) bool, now time.Duration) {
+	for i, h := range e.Holders {
+		if h.Owner != "" && dead(h.Owner) {
+			e.Holders[i].gone = h.Least <= now
+			e.Holders[i].Expires = min(h.Expires, max(now, h.Least))
+		}
+	}
+	for i, p := range e.Queue {
+		if p.Owner == "" || !dead(p.Owner) {
+			break
+		}
+		e.Queue[i].gone = true
+	}
+}
+
+// belong notes for whom a holding is.
+func (h *Holder) belong(owner string, now, keep time.Duration) {
+	h.Owner = owner
+	if owner != "" && keep > 0 {
+		h.Least = now + keep
+	}
+}
+
+// share notes who works with a holding: it ends with its owner only while that is the only one.
+func (h *Holder) share(owner string) {
+	if h.Owner != owner {
+		h.Owner = ""
+	}
+}
+
+func (e *Entry) hold(token, client string, weight, limit int, fence uint64, expires time.Duration) *Holder {
+	e.Holders = append(e.Holders, Holder{Token: token, Client: client, Weight: weight, Alone: weight == limit, Fence: fence, Expires: expires})
+	return &e.Holders[len(e.Holders)-1]
 }
 
 // join gives a claim its place, and returns its index.
@@ -138,4 +179,18 @@ func (e *Entry) drop(token string) bool {
 	}
 	e.Holders = slices.Delete(e.Holders, i, i+1)
 	return true
+}
+
+// Owners returns the owners of what a waiting token waits for: of those who hold, and of the
+// one before it in the queue.
+func (e *Entry) Owners(token string) (owners []string) {
+	for _, h := range e.Holders {
+		if h.Owner != "" {
+			owners = append(owners, h.Owner)
+		}
+	}
+	if i := e.waiting(token); i > 0 && e.Queue[i-1].Owner != "" {
+		owners = append(owners, e.Queue[i-1].Owner)
+	}
+	return owners
 }

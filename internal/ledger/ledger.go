@@ -29,6 +29,7 @@ type Ledger struct {
 	Ticket uint64        // the largest so far
 	Node   string        // which store it is, to a quorum
 	Since  time.Duration // when it last forgot everything, as Now.At
+	Owner  string        // for whom this operation is, if what it takes is to end with it; or ""
 }
 
 // Now is the time of one operation, by two clocks.
@@ -147,9 +148,11 @@ func (l *Ledger) take(wanted []*Entry, c dibs.Claim, now Now) dibs.Answer {
 		if i := e.holding(c.Token); i >= 0 {
 			h := &e.Holders[i]
 			h.Expires, h.Fence = max(h.Expires, now.At+c.TTL), fence
+			h.share(l.Owner)
 			continue
 		}
-		e.hold(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
+		h := e.hold(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
+		h.belong(l.Owner, now.At, c.Keep)
 	}
 	return dibs.Answer{Held: true, Fence: fence}
 }
@@ -174,7 +177,7 @@ func (l *Ledger) queue(wanted []*Entry, c dibs.Claim, now Now) (ticket uint64, p
 		if i < 0 {
 			i = e.join(c, ticket, now.At)
 		}
-		e.Queue[i].Seen = now.At
+		e.Queue[i].Seen, e.Queue[i].Owner, e.Queue[i].Keep = now.At, l.Owner, c.Keep
 		position = max(position, i+1)
 	}
 	return ticket, position
@@ -200,7 +203,9 @@ func (l *Ledger) Reweigh(c dibs.Claim, now Now) (answer dibs.Answer, mail []Mess
 			return false
 		}
 		answer = dibs.Answer{Held: true, Fence: l.mint(now, c.Ballot)}
-		e.hold(c.Token, c.Client, c.Weight, c.Limit, answer.Fence, max(h.Expires, now.At+c.TTL))
+		again := e.hold(c.Token, c.Client, c.Weight, c.Limit, answer.Fence, max(h.Expires, now.At+c.TTL))
+		again.Owner, again.Least = h.Owner, h.Least
+		again.share(l.Owner)
 		return true
 	})
 	return answer, mail
@@ -242,6 +247,7 @@ func (l *Ledger) Release(r dibs.Release, now Now) (held bool, mail []Message) {
 			return e.drop(r.Token)
 		}
 		e.Holders[i].Token += dibs.Kept
+		e.Holders[i].Owner = ""
 		e.Holders[i].Expires = now.At + r.Keep
 		if len(e.Queue) > 0 { // the first asks, to learn when the name is free
 			told = append(told, look(e.Queue[0]))
@@ -271,10 +277,11 @@ func (l *Ledger) Extend(holds []dibs.Hold, now Now) []error {
 		if e == nil {
 			continue
 		}
-		if j := e.holding(hold.Token); j >= 0 && now.At < e.Holders[j].Expires {
+		if j := e.holding(hold.Token); j >= 0 && !e.Holders[j].over(now.At) {
 			h := &e.Holders[j]
 			h.Client = cmp.Or(hold.Client, h.Client)
 			h.Expires = max(h.Expires, now.At+hold.TTL)
+			h.share(l.Owner)
 			errs[i] = nil
 		}
 	}
@@ -385,7 +392,8 @@ func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.Ballot) []Messag
 		}
 		e.Queue = slices.Delete(e.Queue, 0, 1)
 		fence := l.mint(now, cmp.Or(b, p.Ballot))
-		e.hold(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
+		h := e.hold(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
+		h.belong(p.Owner, now.At, p.Keep)
 		granted := dibs.Event{Kind: dibs.Granted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
 		if p.Ballot != nil {
 			granted.Node = l.Node
