@@ -384,9 +384,9 @@ func TestOutlivesItsProcess(t *testing.T) {
 			h := dibs.Hold{Name: "n", Token: c.said[1], TTL: time.Hour}
 			must(t, openAt(t, path).Extend(t.Context(), []dibs.Hold{h})[0])
 		}},
-		"nobody can see": {"1h", func(t *testing.T, c *child, path string) { must(t, os.Remove(path+".alive")) }},
+		"nobody can see": {"1h", func(t *testing.T, c *child, path string) { removeAlive(t, path) }},
 		"another file": {"1h", func(t *testing.T, c *child, path string) {
-			must(t, os.Remove(path+".alive"))
+			removeAlive(t, path)
 			takeAndFree(t, openAt(t, path), "m", 0)
 		}},
 	} {
@@ -412,6 +412,16 @@ func TestOutlivesItsProcess(t *testing.T) {
 			}
 		})
 	}
+}
+
+// removeAlive removes the file that shows who lives, while somebody has it open: its inode is
+// not given to the next one.
+func removeAlive(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Open(path + ".alive")
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	must(t, os.Remove(f.Name()))
 }
 
 // A store that is closed while something is held keeps that: its owner lives.
