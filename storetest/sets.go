@@ -19,6 +19,7 @@ func setCases() []Case {
 	return []Case{
 		{"groups", "Groups has each name once, the same in whatever order they are given", groups},
 		{"all or none", "a claim on several names takes all or none, under one fence", allOrNone},
+		{"rest of a set", "a set that has lost one of its names and asks again holds none of the others while it waits", restOfASet},
 		{"set waits", "a set that waits holds nothing, is not overtaken, and is asked to look when its turn comes", setWaits},
 		{"sets in a circle", "sets that overlap in a circle are all served, in the order in which they asked", setsInACircle},
 		{"set gives up", "a set that gives up leaves all its places, and lets those behind it in", setGivesUp},
@@ -103,6 +104,39 @@ func allOrNone(t *testing.T, s dibs.Store) {
 		p.free(c, again.Fence)
 		if f := p.take(p.claim(name)).Fence; f <= again.Fence || again.Fence < a.Fence {
 			t.Errorf("%q: fence %d after %d after %d", name, f, again.Fence, a.Fence)
+		}
+	}
+}
+
+func restOfASet(t *testing.T, s dibs.Store) {
+	p := join(t, s)
+	set := p.together(x, y, z)
+	p.take(set)
+	if freed, err := s.Release(t.Context(), dibs.Release{Name: y, Token: set.Token}); !freed || err != nil {
+		t.Fatal(freed, err)
+	}
+	next := p.claim(x)
+	p.wait(next, 1)
+	other := p.claim(y)
+	p.take(other)
+	set.Queue = true
+	if a := p.ask(set); a.Held || a.Name != y || a.Holder != other.Token {
+		t.Fatalf("%+v while %q is held by another one", a, y)
+	}
+	p.granted(next)
+	p.wantHolder(z, "")
+	p.free(next, 0)
+	p.free(other, 0)
+	for _, name := range []string{x, y, z} {
+		p.wantHolder(name, "")
+	}
+	if a := p.ask(set); !a.Held {
+		t.Fatalf("%+v when all names are free", a)
+	}
+	for _, name := range []string{x, y, z} {
+		p.wantHolder(name, set.Token)
+		if freed, err := s.Release(t.Context(), dibs.Release{Name: name, Token: set.Token}); !freed || err != nil {
+			t.Fatal(freed, err)
 		}
 	}
 }

@@ -60,6 +60,20 @@ if not busy then
   return { now, integer(fence) }
 end
 
+-- A waiter for several names holds none: if it held them and has lost one, it loses the
+-- others, which are handed on.
+for i = 1, #KEYS, 5 do
+  look(i)
+  if redis.call('GET', lock) == token then
+    local used = serve(0, now, ARGV[1], true)
+    settle(used)
+    if used == 0 then
+      redis.call('DEL', lock)
+      if redis.call('EXISTS', queue) == 0 then redis.call('DEL', signs, holders) end
+    end
+  end
+end
+
 if place == '' then return { now, { '0', 0, left, held, busy } } end
 
 -- One ticket in all queues, also in one that has lost the place: if two sets stood in
