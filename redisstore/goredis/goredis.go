@@ -82,7 +82,7 @@ type conn struct {
 func onServer(rdb *redis.Client) *conn {
 	return &conn{
 		rdb: bind(rdb, ioTimeout), soon: bind(rdb, soonTimeout),
-		client: rdb.WithTimeout(ioTimeout), single: rdb,
+		client: clone(rdb, ioTimeout), single: rdb,
 	}
 }
 

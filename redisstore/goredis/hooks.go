@@ -36,7 +36,18 @@ type path struct {
 const fresh = time.Second
 
 func bind(user *redis.Client, timeout time.Duration) sender {
-	return shown{&bounded{user: user, by: user.WithTimeout(timeout)}}
+	return shown{&bounded{user: user, by: clone(user, timeout)}}
+}
+
+// clone returns a client with other timeouts on the same connections, which makes no
+// second try of its own. That a command is not to be sent again does not reach the
+// handshake on a new connection: go-redis would go on with it on a connection that has
+// ended, MaxRetries times with a pause before each. The options are the clone's own
+// copy, which nobody else has seen yet.
+func clone(user *redis.Client, timeout time.Duration) *redis.Client {
+	c := user.WithTimeout(timeout)
+	c.Options().MaxRetries = 0
+	return c
 }
 
 // Process implements sender.
