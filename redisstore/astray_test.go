@@ -14,7 +14,7 @@ import (
 // A counter is a server that says how many listen, after a while.
 type counter struct {
 	Conn
-	count func(at time.Duration) (any, error, time.Duration)
+	count func(at time.Duration) (any, time.Duration, error)
 	begun time.Time
 	asked atomic.Int64
 	made  atomic.Int64 // subscriptions
@@ -22,7 +22,7 @@ type counter struct {
 
 func (c *counter) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 	c.asked.Add(1)
-	n, err, after := c.count(time.Since(c.begun))
+	n, after, err := c.count(time.Since(c.begun))
 	time.Sleep(after)
 	replies[0] = Reply{Value: []any{cmds[0][2], n}, Err: err}
 }
@@ -38,43 +38,43 @@ func (c *counter) Subscribe(ctx context.Context, _ string, on func(string)) erro
 // only there.
 func TestLookout(t *testing.T) {
 	const span = time.Minute
-	healthy := func(time.Duration) (any, error, time.Duration) { return int64(1), nil, time.Millisecond }
+	healthy := func(time.Duration) (any, time.Duration, error) { return int64(1), time.Millisecond, nil }
 	during := func(from, to, at time.Duration) bool { return from <= at && at < to }
 	for _, c := range []struct {
 		name     string
-		count    func(at time.Duration) (any, error, time.Duration)
+		count    func(at time.Duration) (any, time.Duration, error)
 		made     int64
 		min, max int64 // times asked in that span
 	}{
 		{"healthy", healthy, 1, 55, 61},
-		{"left behind", func(at time.Duration) (any, error, time.Duration) {
+		{"left behind", func(at time.Duration) (any, time.Duration, error) {
 			if during(10*time.Second, 10100*time.Millisecond, at) {
-				return int64(0), nil, 0
+				return int64(0), 0, nil
 			}
 			return healthy(at)
 		}, 2, 55, 75},
-		{"cannot count", func(time.Duration) (any, error, time.Duration) { return int64(0), nil, 0 }, 4, 55, 90},
-		{"frozen for 3 s, then another master", func(at time.Duration) (any, error, time.Duration) {
+		{"cannot count", func(time.Duration) (any, time.Duration, error) { return int64(0), 0, nil }, 4, 55, 90},
+		{"frozen for 3 s, then another master", func(at time.Duration) (any, time.Duration, error) {
 			if during(10*time.Second, 13*time.Second, at) {
-				return int64(1), nil, 13*time.Second - at
+				return int64(1), 13*time.Second - at, nil
 			}
 			return healthy(at)
 		}, 3, 55, 90},
-		{"no connection for 3 s", func(at time.Duration) (any, error, time.Duration) {
+		{"no connection for 3 s", func(at time.Duration) (any, time.Duration, error) {
 			if during(10*time.Second, 13*time.Second, at) {
-				return nil, errors.New("refused"), 0
+				return nil, 0, errors.New("refused")
 			}
 			return healthy(at)
 		}, 3, 55, 120},
-		{"a hiccup", func(at time.Duration) (any, error, time.Duration) {
+		{"a hiccup", func(at time.Duration) (any, time.Duration, error) {
 			if during(10*time.Second, 11*time.Second, at) {
-				return int64(1), nil, 300 * time.Millisecond
+				return int64(1), 300 * time.Millisecond, nil
 			}
 			return healthy(at)
 		}, 1, 55, 61},
-		{"always slow", func(time.Duration) (any, error, time.Duration) { return int64(1), nil, 700 * time.Millisecond }, 13, 50, 300},
-		{"may not ask", func(time.Duration) (any, error, time.Duration) {
-			return nil, ServerError("NOPERM no permissions"), 0
+		{"always slow", func(time.Duration) (any, time.Duration, error) { return int64(1), 700 * time.Millisecond, nil }, 13, 50, 300},
+		{"may not ask", func(time.Duration) (any, time.Duration, error) {
+			return nil, 0, ServerError("NOPERM no permissions")
 		}, 1, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
