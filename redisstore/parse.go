@@ -27,7 +27,7 @@ var errTwice = errors.New("not held at the second asking; the first had no answe
 func unknown(err error) error {
 	var server ServerError
 	if errors.As(err, &server) || errors.Is(err, ErrClosed) {
-		return fmt.Errorf("after a try whose outcome is not known: %v", err)
+		return errors.New("after a try whose outcome is not known: " + err.Error())
 	}
 	return err
 }
