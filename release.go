@@ -42,11 +42,12 @@ func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 	r := Release{Name: p.name, Token: h.token, Fence: p.fence}
 	end := c.releaseBy(h.timeout)
 	unknown := false
+	ctx := borrow(c.life, h.parent)
 	for try := 0; ; try++ {
 		sent := c.now()
 		r.Until = c.trip.share(end)
 		r.Keep = max(h.least-c.now(), 0)
-		freed, err := c.store.Release(c.life, r)
+		freed, err := c.store.Release(ctx, r)
 		c.note(c.life, err)
 		if err == nil || !time.Now().Before(r.Until) {
 			c.trip.took(c.now() - sent)

@@ -442,3 +442,33 @@ func TestTokensAreUnguessable(t *testing.T) {
 }
 
 func spaced(token string) string { return strings.ReplaceAll(token, ":", " ") }
+
+// A release has the values of the context that was given to Lock, and not its end.
+func TestReleaseHasTheValuesOfItsCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		type key struct{}
+		f, _ := broken()
+		seen := 0
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+				seen++
+				if ctx.Value(key{}) != "trace 7" || ctx.Err() != nil {
+					t.Errorf("value %v, error %v", ctx.Value(key{}), ctx.Err())
+				}
+				within, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				return f.Store.Release(within, r)
+			}
+		})
+		c := open(t, f)
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "trace 7"))
+		l, err := c.Mutex("n").Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := l.Unlock(); err != nil || seen != 1 {
+			t.Errorf("%v after %d releases", err, seen)
+		}
+	})
+}

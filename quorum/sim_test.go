@@ -627,7 +627,7 @@ func (w *world) beside(g *grant) {
 	name := g.lease.Name()
 	w.live[name] = slices.DeleteFunc(w.live[name], func(o *grant) bool { return o.ended || o.lease.Err() != nil })
 	for _, o := range w.live[name] {
-		if o != g && !(o.shared && g.shared) {
+		if o != g && (!o.shared || !g.shared) {
 			w.find("%q is held by %s and %s", name, o.lease.Token(), g.lease.Token())
 		}
 	}

@@ -148,7 +148,7 @@ func (a *app) settle(c *cobra.Command, _ []string) error {
 // arguments checks how many arguments a verb has.
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		text := ""
+		var text string
 		switch {
 		case len(args) > 0 && c.HasSubCommands():
 			text = fmt.Sprintf("no verb %q", args[0])

@@ -74,12 +74,18 @@ func forkGuard(in, out *os.File) (pid int, err error) {
 		}
 	}
 	args := []string{"dibs", guardVerb}
+	var fds []int
+	defer func() {
+		for _, fd := range fds {
+			_ = syscall.Close(fd)
+		}
+	}()
 	for _, f := range []*os.File{in, out} {
 		fd, err := inherited(f)
 		if err != nil {
 			return 0, err
 		}
-		defer syscall.Close(fd)
+		fds = append(fds, fd)
 		args = append(args, strconv.Itoa(fd))
 	}
 	return syscall.ForkExec(self, args, &syscall.ProcAttr{

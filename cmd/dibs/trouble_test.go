@@ -96,7 +96,6 @@ type reported struct {
 	t     *testing.T
 	text  *written
 	locks *dibs.Client
-	close func() error
 }
 
 type written struct {

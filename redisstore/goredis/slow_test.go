@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,10 @@ func TestSlowLinks(t *testing.T) {
 	t.Parallel()
 	const rate = 20_000 // bytes a second of each connection, each way
 	const processes, callers, rounds = 6, 4, 3
+	script, err := os.ReadFile("testdata/unlock.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := setUp(t)
 	done := func(enter func(process int) bool) (took time.Duration) {
 		start := time.Now()
@@ -65,7 +70,7 @@ func TestSlowLinks(t *testing.T) {
 		if err != nil || !ok {
 			return false
 		}
-		return plain[i].Eval(t.Context(), `return redis.call("del",KEYS[1])`, []string{"control"}).Err() == nil
+		return plain[i].Eval(t.Context(), string(script), []string{"control"}, i).Err() == nil
 	})
 	t.Logf("FIGURE %d entries over links of %d B/s took %v (control: %v); %d failures, %.1f scripts each, %d of them whole",
 		entries.Load(), rate, round(took), round(control), failed.Load(), float64(b.scripts())/float64(entries.Load()), whole)
