@@ -126,6 +126,10 @@ func (r *request) voidAfter(server int64) {
 // reply may be that of a server which has done it already, and a refusal says nothing of
 // the first time.
 func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
+	if ctx.Err() != nil {
+		requests.Put(r)
+		return Reply{Err: context.Cause(ctx)}, false
+	}
 	if !p.seize(ctx) {
 		return p.queued(ctx, r, until, false), false
 	}

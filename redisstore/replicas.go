@@ -116,7 +116,11 @@ func (s *Store) replicate(ctx context.Context, q question, until time.Time, gran
 		select {
 		case reply = <-first:
 		case <-ctx.Done():
-			return Reply{Err: context.Cause(ctx)}, nil
+			select {
+			case reply = <-first: // came in time, too
+			default:
+				return Reply{Err: context.Cause(ctx)}, nil
+			}
 		case <-limit.C:
 			return Reply{Err: errLate}, nil
 		}

@@ -19,6 +19,7 @@ type copying struct {
 	acks  chan redisstore.Reply // what WAIT answers, when it does
 	asked atomic.Int64          // how often it was asked
 	waits atomic.Value          // how it was asked last
+	heard atomic.Int64          // answers that the store waits for replicas of
 	over  chan struct{}         // the test is
 }
 
@@ -31,6 +32,7 @@ func (c *copying) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answe
 		<-c.over // nobody may wait for it
 		return redisstore.Reply{}
 	}
+	c.heard.Add(1)
 	select {
 	case ack := <-c.acks:
 		return ack
@@ -197,7 +199,7 @@ func TestWaitForReplicasIsBounded(t *testing.T) {
 		_, err := s.Acquire(ctx, c)
 		failed <- err
 	}()
-	for p.inspect("n").Holding == 0 {
+	for conn.heard.Load() == 0 {
 		select {
 		case err := <-failed:
 			t.Fatalf("it does not wait for the replicas: %v", err)
