@@ -40,8 +40,8 @@ func (t *tree) living(all []process) []process {
 func (t *tree) members(all []process) []process {
 	return t.below(all, func(p process) bool {
 		start, asked := t.asked[p.pid]
-		return p.pid == t.pid || p.group == t.pid || asked && start == p.start
-	}, func(p process) bool { return p.group == t.pid || !nestedGuard(p.pid) })
+		return p.pid == t.pid || t.leads(p) || asked && start == p.start
+	}, func(p process) bool { return t.leads(p) || !nestedGuard(p.pid) })
 }
 
 // below returns the processes that first picks, and those below them, unless with says no:
@@ -71,14 +71,26 @@ func (t *tree) below(all []process, first, with func(process) bool) (found []pro
 	return found
 }
 
+// leads reports whether a process is in the command's group.
+func (t *tree) leads(p process) bool { return t.pid > 1 && p.group == t.pid }
+
+// signalGroup tells the command's group. Before the command was started there is none: its
+// number, 0, would be that of this process' own group, and all who started dibs with it.
+func (t *tree) signalGroup(s syscall.Signal) error {
+	if t.pid <= 1 {
+		return syscall.ESRCH
+	}
+	return syscall.Kill(-t.pid, s)
+}
+
 // signal tells the members, each of them once. Who they are is found out before the first one
 // can have ended, of which the others may lose their parents. Those that are asked to end
 // belong to the command from then on.
 func (t *tree) signal(s syscall.Signal) {
 	told := make(map[int]bool)
 	members := t.members(processes())
-	_ = syscall.Kill(-t.pid, s) // all of the group in one step, or it is gone
-	for more := true; more; {   // one of them may have started another one meanwhile
+	_ = t.signalGroup(s)      // all of the group in one step, or it is gone
+	for more := true; more; { // one of them may have started another one meanwhile
 		more = false
 		for _, p := range members {
 			if told[p.pid] || p.group == t.pid {
@@ -118,7 +130,7 @@ func (t *tree) remember(p process) {
 
 // signalAll tells all that descends from the command.
 func (t *tree) signalAll(s syscall.Signal) {
-	_ = syscall.Kill(-t.pid, s)
+	_ = t.signalGroup(s)
 	for _, p := range t.living(processes()) {
 		if p.group != t.pid {
 			_ = syscall.Kill(p.pid, s)
@@ -131,7 +143,7 @@ func (t *tree) signalAll(s syscall.Signal) {
 // a process may have started another one in this moment. What cannot be killed does not
 // count.
 func (t *tree) kill() (left bool) {
-	left = !errors.Is(syscall.Kill(-t.pid, syscall.SIGKILL), syscall.ESRCH)
+	left = !errors.Is(t.signalGroup(syscall.SIGKILL), syscall.ESRCH)
 	if len(t.apart) == 0 && visible() { // most of them, without delay
 		for _, pid := range descendants(t.root) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -162,13 +174,13 @@ func (t *tree) kill() (left bool) {
 // gone reports whether nothing is left of the command that it has to be waited for: of its
 // group, of what was asked to end, or of all that descends from it.
 func (t *tree) gone(all bool) bool {
-	if !all && len(t.asked) == 0 && errors.Is(syscall.Kill(-t.pid, 0), syscall.ESRCH) {
+	if !all && len(t.asked) == 0 && errors.Is(t.signalGroup(0), syscall.ESRCH) {
 		return true
 	}
 	every := processes()
 	switch {
 	case every == nil:
-		return errors.Is(syscall.Kill(-t.pid, 0), syscall.ESRCH)
+		return errors.Is(t.signalGroup(0), syscall.ESRCH)
 	case all:
 		return len(t.living(every)) == 0
 	}
