@@ -194,7 +194,7 @@ func (c *claim) busy(e *dibs.BusyError, away time.Duration) error {
 	if c.wait > 0 && c.wait != forever {
 		text += fmt.Sprintf("; waited %v", time.Duration(c.wait))
 	}
-	if away > 0 {
+	if away >= moment { // it may just be asking
 		text += fmt.Sprintf(", and the store has not answered for %s", brief(away))
 	}
 	return exitWith(c.busyCode, errors.New(text))

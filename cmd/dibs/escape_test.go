@@ -189,22 +189,34 @@ func TestEscapeOfARunner(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := prepare(t, s.URL(), "run", "--ttl", "20s", "job", "--", "sh", "-c", `for i in 1 2 3; do sh -c "$RUN" "$GATE" & done; sleep 0.3; echo ready; sleep 1000`)
-		p.Env = append(p.Env, "GATE="+gate, `RUN=[ -e "$GATE" ] && setsid sh -c "$RUN" "$GATE" >/dev/null 2>&1 &`)
+		p.Env = append(p.Env, "GATE="+gate, `RUN=[ -e "$GATE" ] && echo >>"$GATE" && setsid sh -c "$RUN" "$GATE" >/dev/null 2>&1 &`)
 		p.begin()
 		p.says("ready")
-		if !mentioned(t, gate) {
-			eventually(t, "it runs", func() bool { return mentioned(t, gate) })
-		}
-		p.Process.Kill()
-		eventually(t, "nothing runs", func() bool {
-			for range 20 { // it may be overlooked while it starts the next one
-				if mentioned(t, gate) {
-					return false
+		// A process lives too short to be seen: each one leaves a line.
+		runs := func(within time.Duration) bool {
+			before := lines(t, gate)
+			for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if lines(t, gate) > before {
+					return true
 				}
 			}
-			return true
-		})
+			return false
+		}
+		if !runs(20 * time.Second) {
+			t.Fatal("it does not run")
+		}
+		p.Process.Kill()
+		eventually(t, "nothing runs", func() bool { return !runs(time.Second) })
 	})
+}
+
+func lines(t *testing.T, file string) int64 {
+	t.Helper()
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }
 
 // What a command has left behind as a daemon lives on after a normal end, as ever, and dies
