@@ -20,6 +20,7 @@ import (
 type guardian struct {
 	pid     int
 	pipe    *os.File
+	in      *os.File       // the guard's end of it: what a guard that was killed has not read
 	answers <-chan string  // closed when the guard is gone
 	apart   map[int]uint64 // children that this process has had before
 	until   time.Time      // when it is to kill the command; zero: never
@@ -38,16 +39,15 @@ func startGuard() (*guardian, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
 	answers, out, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(err, pipe.Close())
+		return nil, errors.Join(err, pipe.Close(), in.Close())
 	}
 	defer out.Close()
-	g := &guardian{pipe: pipe, apart: ownChildren(), reaped: make(chan struct{})}
+	g := &guardian{pipe: pipe, in: in, apart: ownChildren(), reaped: make(chan struct{})}
 	adopt(true)
 	if g.pid, err = forkGuard(in, out); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the guard: %w", err), pipe.Close(), answers.Close())
+		return nil, errors.Join(fmt.Errorf("start the guard: %w", err), pipe.Close(), in.Close(), answers.Close())
 	}
 	g.answers = linesOf(answers)
 	go g.watch()
@@ -156,8 +156,13 @@ func (g *guardian) start(c command, terminal bool) (*child, error) {
 			tree.kill()
 			overdue = time.After(10 * time.Millisecond)
 		case line, ok := <-g.answers:
+			if !ok && g.unread() {
+				_ = syscall.Kill(g.pid, syscall.SIGKILL)
+				<-g.reaped // or the next try would take it for alive
+				return nil, errNotStarted
+			}
 			if !ok {
-				return nil, errors.New("the guard is gone")
+				return nil, errors.New("the guard was killed while it started the command")
 			}
 			word, rest, _ := strings.Cut(line, " ")
 			if word != "started" {
@@ -169,6 +174,20 @@ func (g *guardian) start(c command, terminal bool) (*child, error) {
 			return &child{tree: tree}, err
 		}
 	}
+}
+
+// unread reports whether the guard has not read all that it was told.
+func (g *guardian) unread() (unread bool) {
+	raw, err := g.in.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		unread = err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0
+	})
+	return unread
 }
 
 // overdue returns a channel that speaks when the time of the guard is over.
@@ -216,6 +235,7 @@ func (g *guardian) end() {
 		_ = g.pipe.SetWriteDeadline(time.Now().Add(time.Second))
 		fmt.Fprintln(g.pipe, "done")
 		g.pipe.Close()
+		g.in.Close()
 		if g.lives() {
 			_ = syscall.Kill(g.pid, syscall.SIGKILL) // if it does not read
 		}

@@ -34,7 +34,7 @@ func inBubble(t *testing.T, seeds uint64, run func(t *testing.T, seed uint64)) {
 // The store in memory keeps its word, and so do its clients.
 func TestMemory(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
-		wantPrompt(t, record(t, memstore.New(), history.Plan{Seed: seed, Ops: 10_000}))
+		wantPrompt(t, record(t, memstore.New(), history.Plan{Seed: seed, Ops: 10_000, Again: true}))
 	})
 }
 
@@ -42,7 +42,7 @@ func TestMemory(t *testing.T) {
 func TestFar(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		store := far(memstore.New(), seed, 100*time.Microsecond<<(seed%6), faults{})
-		wantPrompt(t, record(t, store, history.Plan{Seed: seed, Ops: 10_000}))
+		wantPrompt(t, record(t, store, history.Plan{Seed: seed, Ops: 10_000, Again: true}))
 	})
 }
 
@@ -60,7 +60,7 @@ func wantPrompt(t *testing.T, longest time.Duration) {
 func TestLossy(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		store := far(memstore.New(), seed, time.Millisecond, faults{losses: 5})
-		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: 10_000})
+		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: 10_000, Again: true})
 		for _, v := range history.Check(h) {
 			if v.Rule != history.Left {
 				t.Errorf("seed %d: %v", seed, v)
@@ -83,7 +83,7 @@ func TestRefusedAfterAReset(t *testing.T) {
 func testResets(t *testing.T, f faults) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		store := far(memstore.New(), seed, time.Millisecond, f)
-		h, err := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: 10_000, Stay: true})
+		h, err := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: 10_000, Again: true, Stay: true})
 		if err != nil {
 			t.Error(err)
 		}

@@ -15,6 +15,7 @@ type Plan struct {
 	Clients int    // the default is 6
 	Workers int    // goroutines, spread over the clients; the default is 36
 	Prefix  string // of all names
+	Again   bool   // workers use tokens again, and clients extend the leases of others
 	Stay    bool   // nobody closes a client before the end, and all wait until nothing can arrive late
 }
 
@@ -141,7 +142,7 @@ func (p Plan) draw(r *rand.Rand, mortal bool) step {
 	s.closes = mortal && !p.Stay && r.IntN(1000) < 4
 	s.manner = drawManner(r)
 	s.looks, s.changes = chance(r, 20), chance(r, 30)
-	s.again, s.attaches = chance(r, 30), chance(r, 5)
+	s.again, s.attaches = p.Again && chance(r, 30), p.Again && chance(r, 5)
 	if chance(r, 4) {
 		s.minHold = upTo(r, mostMinHold)
 	}

@@ -90,7 +90,7 @@ type bug struct {
 
 	mu     sync.Mutex
 	calls  int
-	queued map[string]dibs.Claim // the last question of each token that queues
+	queued map[string]dibs.Claim // the last acquire of each name and token that queues
 }
 
 // every reports whether this is the n-th time that it is asked.
@@ -110,11 +110,11 @@ func (b *bug) fence(c dibs.Claim) uint64 {
 	return a.Fence
 }
 
-// last returns the last question of a token that queues.
-func (b *bug) last(token string) dibs.Claim {
+// last returns the last acquire of a token that queues for a name.
+func (b *bug) last(name, token string) dibs.Claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.queued[token]
+	c := b.queued[name+" "+token]
 	c.Until = time.Time{}
 	return c
 }
@@ -228,7 +228,7 @@ type lifo struct{ *bug }
 func (s lifo) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
 	if c.Queue {
 		s.mu.Lock()
-		s.queued[c.Token] = c
+		s.queued[c.Name+" "+c.Token] = c
 		s.mu.Unlock()
 	}
 	return s.Store.Acquire(ctx, c)
@@ -241,7 +241,7 @@ func (s lifo) Release(ctx context.Context, r dibs.Release) (bool, error) {
 		return false, err
 	}
 	for _, w := range state.Waiters[:max(len(state.Waiters)-1, 0)] {
-		c := s.last(w.Token)
+		c := s.last(r.Name, w.Token)
 		_ = s.Store.Abandon(ctx, c)
 		_, _ = s.Store.Acquire(ctx, c)
 	}
@@ -260,7 +260,7 @@ func (s pushedBack) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, err
 	if err != nil || state.Waiting == 0 || !s.every(20) {
 		return lifo(s).Acquire(ctx, c)
 	}
-	first := s.last(state.Waiters[0].Token)
+	first := s.last(c.Name, state.Waiters[0].Token)
 	if first.Token == "" || first.Token == c.Token {
 		return lifo(s).Acquire(ctx, c)
 	}
