@@ -20,6 +20,8 @@ type pump struct {
 	clock  *clock
 	prompt bool // the Conn returns by its context's deadline
 
+	requests recycled
+
 	mu       sync.Mutex
 	queue    []*request
 	flying   []*batch // with workers
@@ -79,9 +81,18 @@ type batch struct {
 	stuck   bool // all have left: the worker is not counted any more
 }
 
-var requests = sync.Pool{New: func() any {
+// recycled are the requests of one pump that may be used again. They are not shared with
+// other stores: what a request waits on may belong to a test's bubble.
+type recycled struct{ pool sync.Pool }
+
+func (r *recycled) get() *request {
+	if old, ok := r.pool.Get().(*request); ok {
+		return old
+	}
 	return &request{done: make(chan struct{}, 1)}
-}}
+}
+
+func (r *recycled) put(old *request) { r.pool.Put(old) }
 
 var (
 	errLate   = errors.New("no answer in time")
@@ -89,7 +100,7 @@ var (
 )
 
 func newRequest(s *script, at *shard, keys ...string) *request {
-	r := requests.Get().(*request)
+	r := at.pump.requests.get()
 	r.script, r.shard = s, at
 	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
 	r.cmd = append(r.cmd, keys...)
@@ -127,7 +138,7 @@ func (r *request) voidAfter(server int64) {
 // the first time.
 func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
 	if ctx.Err() != nil {
-		requests.Put(r)
+		p.requests.put(r)
 		return Reply{Err: context.Cause(ctx)}, false
 	}
 	if !p.seize(ctx) {
@@ -138,7 +149,7 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 	case errors.Is(reply.Err, ErrUnsent):
 		return p.queued(ctx, r, until, false), false
 	case !timedOut(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) || r.void > 0 && void == 0:
-		requests.Put(r)
+		p.requests.put(r)
 		return reply, false
 	}
 	changes := r.void > 0
@@ -173,7 +184,7 @@ func (p *pump) queued(ctx context.Context, r *request, until time.Time, twice bo
 		if !r.late {
 			reply := r.reply
 			r.ctx = nil
-			requests.Put(r)
+			p.requests.put(r)
 			return reply
 		}
 		err = errLate

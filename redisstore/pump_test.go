@@ -191,14 +191,14 @@ func (c *caller) wantErr(want error) {
 
 // plain is a request that does not merge.
 func plain(arg string) *request {
-	r := newRequest(releaseScript, nil, "key")
+	r := newRequest(releaseScript, &shard{pump: new(pump)}, "key")
 	r.args(arg)
 	return r
 }
 
 // claimOn is a request as acquire makes it.
 func claimOn(name, token string) *request {
-	r := newRequest(acquireScript, nil, name, name+":q")
+	r := newRequest(acquireScript, &shard{pump: new(pump)}, name, name+":q")
 	r.args("check")
 	r.merge, r.claims = name, len(r.cmd)
 	r.args(token, "ttl", "until", "place")

@@ -69,7 +69,7 @@ func (s *Store) call(ctx context.Context, r *request, until time.Time, grants fu
 	r.voidAfter(r.shard.clock.latest(until))
 	q := question{script: r.script, shard: r.shard, cmd: slices.Clone(r.cmd)}
 	if !s.copies.silent.Load() {
-		requests.Put(r)
+		r.shard.pump.requests.put(r)
 		return s.replicate(ctx, q, until, grants)
 	}
 	// Nobody would answer WAIT before its time: only who is granted something asks

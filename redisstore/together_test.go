@@ -11,14 +11,14 @@ import (
 // These requests go together.
 
 func usualClaim(name string) *request {
-	r := newRequest(acquireScript, nil, name, name+":q", name+":s", name+":f", name+":h")
+	r := newRequest(acquireScript, &shard{pump: new(pump)}, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("check", "token", "ttl", "until", "", "")
 	r.usual, r.merge, r.claims = true, name, 9
 	return r
 }
 
 func usualRelease(name string) *request {
-	r := newRequest(releaseScript, nil, name, name+":q", name+":s", name+":f", name+":h")
+	r := newRequest(releaseScript, &shard{pump: new(pump)}, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("token", "fence", "until", "0", "check", "")
 	r.usual = true
 	return r
