@@ -80,7 +80,7 @@ func TestSlowLinks(t *testing.T) {
 	if most := int64(3 * processes); whole > most { // to lock, to unlock, and one that was not answered in time
 		t.Errorf("%d scripts were sent whole, want %d at most", whole, most)
 	}
-	if each := float64(b.scripts()) / float64(entries.Load()); each > 4 {
+	if each := float64(b.scripts()) / float64(entries.Load()); each > 6 { // 2, and what a busy machine makes them repeat
 		t.Errorf("%.1f scripts for each entry", each)
 	}
 }
