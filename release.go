@@ -72,7 +72,7 @@ func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 	}
 }
 
-// leave gives back, in the background, what a lost lease may still hold. Until MinHold
+// leave releases, in the background, what a lost lease may still hold. Until MinHold
 // has passed that is kept taken: the lease was over 2 % before the store's TTL is.
 func (c *Client) leave(h *hold, claim Claim) {
 	keep := h.least > c.now() && (h.lapsed || len(claim.With) > 0) // not a name that was taken

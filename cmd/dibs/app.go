@@ -302,7 +302,7 @@ func (a *app) clear() string {
 }
 
 // client opens the store and makes a Client on it that reports when the store is away;
-// close gives back what is held.
+// close releases what is held.
 func (a *app) client(options ...dibs.Option) (locks *dibs.Client, closeAll func() error, err error) {
 	s, err := a.open()
 	if err != nil {
@@ -314,8 +314,8 @@ func (a *app) client(options ...dibs.Option) (locks *dibs.Client, closeAll func(
 	return locks, func() error { return a.closed(locks, s) }, nil
 }
 
-// closed gives back what is held. A store that is away is waited for as long as for one
-// operation, and no longer: what cannot be given back expires.
+// closed releases what is held. A store that is away is waited for as long as for one
+// operation, and no longer: what cannot be released expires.
 func (a *app) closed(locks *dibs.Client, s *opened) error {
 	a.store.end()
 	done := make(chan error, 1)

@@ -175,7 +175,7 @@ func take(ctx context.Context, locks *dibs.Client, c *claim, options []dibs.Opti
 	return locks.Mutex(name).Lock(ctx, options...)
 }
 
-// busy tells who is in the way: not by a whole token, which lets others release. away is
+// busy says who holds the name: not by a whole token, which lets others release. away is
 // for how long the store has not answered.
 func (c *claim) busy(e *dibs.BusyError, away time.Duration) error {
 	if c.skipOK {

@@ -75,21 +75,28 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 	}
 }
 
-// SentinelLoss checks that a holder is told soon after a failover to a replica that
-// never heard of the lock, that who waited gets it, and that his fence is larger.
-func (o Opener) SentinelLoss(t *testing.T) {
-	s := redistest.StartSentinels(t, 2, 3)
+// unreplicated starts a master with two replicas and three sentinels. A lock is held and
+// waited for, and the replicas have never heard of it.
+func (o Opener) unreplicated(t *testing.T) (s *redistest.Sentinels, master *redistest.Server, l *loss) {
+	s = redistest.StartSentinels(t, 2, 3)
 	master, err := s.Master()
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := func() dibs.Store { return o.Sentinel(t, s.Addrs(), s.MasterName) }
-	l := newLoss(t, WatchMachine(t.Context(), s.Addrs()[0]), open(), open(), "order:42")
+	l = newLoss(t, WatchMachine(t.Context(), s.Addrs()[0]), open(), open(), "order:42")
 	for _, server := range s.Servers {
 		if server != master {
 			forget(t, server)
 		}
 	}
+	return s, master, l
+}
+
+// SentinelLoss checks that a holder is told soon after a failover to a replica that
+// never heard of the lock, that who waited gets it, and that his fence is larger.
+func (o Opener) SentinelLoss(t *testing.T) {
+	s, master, l := o.unreplicated(t)
 	if _, err := s.KillMaster(); err != nil {
 		t.Fatal(err)
 	}
@@ -103,22 +110,11 @@ func (o Opener) SentinelLoss(t *testing.T) {
 // another one has been promoted: it wakes, and takes itself for the master until the
 // sentinels tell it otherwise.
 func (o Opener) SentinelWake(t *testing.T) {
-	s := redistest.StartSentinels(t, 2, 3)
-	master, err := s.Master()
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := func() dibs.Store { return o.Sentinel(t, s.Addrs(), s.MasterName) }
-	l := newLoss(t, WatchMachine(t.Context(), s.Addrs()[0]), open(), open(), "order:42")
-	for _, server := range s.Servers {
-		if server != master {
-			forget(t, server)
-		}
-	}
+	s, master, l := o.unreplicated(t)
 	if err := master.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.WaitPromoted(master)
+	_, err := s.WaitPromoted(master)
 	promoted := time.Now()
 	if err := errors.Join(err, master.Resume()); err != nil {
 		t.Fatal(err)
