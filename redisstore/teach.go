@@ -10,14 +10,13 @@ import (
 // link that is all that the link does. So of all that wait for the same server one sends
 // it, and the others ask again when that has been answered.
 
-// teach has the scripts done that the server did not know.
+// teach has the scripts done that the server did not know. The last step is for calls that
+// overtook the one with the text, as they can where a Conn sends each over a connection of
+// its own, and for a lesson that failed.
 func (p *pump) teach(ctx context.Context, b *batch) {
 	mine, others := p.lessons(ctx, b)
 	p.again(ctx, b, mine, true)
 	p.endLessons(b, mine)
-	if len(others) == 0 {
-		return
-	}
 	var asked []int
 	for i, lesson := range others {
 		<-lesson

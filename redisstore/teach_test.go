@@ -73,6 +73,31 @@ func TestScriptsAreTaughtOnce(t *testing.T) {
 	}
 }
 
+// A call may overtake the one with the text of its script, where each goes over a
+// connection of its own.
+func TestScriptIsOvertaken(t *testing.T) {
+	r := newRig(t)
+	busy, hanging := r.engage()
+	callers := []*caller{r.call(plain("a"), time.Hour), r.call(plain("b"), time.Hour)}
+	hanging[0].reply("done")
+	e := r.sent()
+	e.reply(errUnknownScript, errUnknownScript)
+	e = r.sent()
+	e.reply("a", errUnknownScript)
+	e = r.sent()
+	wantCmds(t, e, "EVAL "+releaseScript.text+" 1 key b")
+	e.reply("b")
+	for i, want := range []string{"a", "b"} {
+		callers[i].wantValue(want)
+	}
+	for i := range busy {
+		if i > 0 {
+			hanging[i].reply("done")
+		}
+		busy[i].wantValue("done")
+	}
+}
+
 // What is sent whole has no comments: they are most of it.
 func TestScriptsAreBare(t *testing.T) {
 	for _, s := range []*script{acquireScript, voteScript, releaseScript, extendScript, inspectScript, allScript, manyScript, reweighScript, breakScript} {
