@@ -11,6 +11,9 @@ type borrowed struct {
 
 // borrow returns a context that ends with life and has the values of another.
 func borrow(life, values context.Context) context.Context {
+	if values == context.Background() {
+		return life
+	}
 	return borrowed{life, context.WithoutCancel(values)}
 }
 

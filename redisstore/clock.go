@@ -40,8 +40,11 @@ func (c *clock) guess(wrong *atomic.Bool) *clock {
 // doubt forgets all if an error may mean that another server answers from now on. One
 // that was only slow is the same.
 func (c *clock) doubt(err error) {
+	if err == nil {
+		return
+	}
 	var server ServerError
-	if err == nil || timedOut(err) || errors.Is(err, ErrUnsent) || errors.As(err, &server) && !server.transient() {
+	if timedOut(err) || errors.Is(err, ErrUnsent) || errors.As(err, &server) && !server.transient() {
 		return
 	}
 	c.forget()

@@ -486,6 +486,9 @@ func (p *pump) judge(b *batch, took time.Duration) {
 // connection, or of a server that may serve soon. That a server refuses a request, or
 // that the client is closed, says nothing of another one.
 func telling(err error) error {
+	if err == nil {
+		return nil
+	}
 	var server ServerError
 	if errors.As(err, &server) && !server.transient() || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsent) {
 		return nil

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,9 @@ import (
 // its own, and for a lesson that failed.
 func (p *pump) teach(ctx context.Context, b *batch) {
 	mine, others := p.lessons(ctx, b)
+	if len(mine)+len(others) == 0 {
+		return
+	}
 	p.again(ctx, b, mine, true)
 	p.endLessons(b, mine)
 	var asked []int
@@ -23,14 +27,14 @@ func (p *pump) teach(ctx context.Context, b *batch) {
 		asked = append(asked, i)
 	}
 	p.again(ctx, b, asked, false)
-	p.again(ctx, b, b.unknown(), true)
+	p.again(ctx, b, b.unknown(append(b.byHash(mine), asked...)), true)
 }
 
 // lessons divides the calls of unknown scripts into those that this worker sends whole,
 // or after one that does, and those whose script another worker is sending. A caller that
 // does a worker's part waits for nobody.
 func (p *pump) lessons(ctx context.Context, b *batch) (mine []int, others map[int]<-chan struct{}) {
-	unknown := b.unknown()
+	unknown := b.unknown(nil)
 	if len(unknown) == 0 {
 		return nil, nil
 	}
@@ -100,14 +104,29 @@ func (p *pump) again(ctx context.Context, b *batch, which []int, whole bool) {
 	}
 }
 
-// unknown returns which calls the server did not know the script of.
-func (b *batch) unknown() (which []int) {
+// unknown returns which of these calls, or of all for nil, the server did not know the
+// script of.
+func (b *batch) unknown(of []int) (which []int) {
 	for i, r := range b.replies {
-		if unknownScript(r.Err) {
+		if unknownScript(r.Err) && (of == nil || slices.Contains(of, i)) {
 			which = append(which, i)
 		}
 	}
 	return which
+}
+
+// byHash returns which of these calls again sends by hash: all but the first of each script.
+func (b *batch) byHash(of []int) []int {
+	sent := make(map[*script]bool)
+	rest := make([]int, 0, len(of))
+	for _, i := range of {
+		if s := b.calls[i].script; sent[s] {
+			rest = append(rest, i)
+		} else {
+			sent[s] = true
+		}
+	}
+	return rest
 }
 
 func unknownScript(err error) bool {

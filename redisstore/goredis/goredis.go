@@ -175,7 +175,7 @@ func (c *conn) Refresh() {
 
 // Replicate implements redisstore.Conn.
 func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	first := told{once: command(ctx, cmd)}
+	first := told{legible: legible{command(ctx, cmd)}}
 	first.tell = sync.OnceFunc(func() { answered(reply(first.once)) })
 	acks := command(ctx, wait)
 	rdb, err := c.serverOf(ctx, cmd[3], wait)
@@ -196,7 +196,7 @@ func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered
 // told is a command that tells when it was answered: go-redis sets its error, or nil,
 // as soon as it has read the reply, before it reads that of the next one.
 type told struct {
-	once
+	legible
 	tell func()
 }
 

@@ -97,7 +97,7 @@ type shown struct{ sender }
 
 // Process implements sender.
 func (s shown) Process(ctx context.Context, cmd redis.Cmder) error {
-	return s.sender.Process(ctx, legible{cmd})
+	return s.sender.Process(ctx, show(cmd))
 }
 
 // Pipeline implements sender.
@@ -107,16 +107,23 @@ type shownPipeline struct{ redis.Pipeliner }
 
 // Process implements redis.Pipeliner.
 func (p shownPipeline) Process(ctx context.Context, cmd redis.Cmder) error {
-	return p.Pipeliner.Process(ctx, legible{cmd})
+	return p.Pipeliner.Process(ctx, show(cmd))
 }
 
 // legible is a command whose arguments are strings. Those of the command itself are
 // pointers to strings, which cost no allocation, and which print as addresses.
-type legible struct{ redis.Cmder }
+type legible struct{ once } // as large as a pointer: to pass it costs no allocation, either
+
+func show(cmd redis.Cmder) redis.Cmder {
+	if c, ok := cmd.(once); ok {
+		return legible{c}
+	}
+	return cmd
+}
 
 // Args implements redis.Cmder.
 func (l legible) Args() []any {
-	args := append([]any(nil), l.Cmder.Args()...)
+	args := append([]any(nil), l.once.Args()...)
 	for i := range args {
 		if text, ok := args[i].(*string); ok {
 			args[i] = *text
@@ -137,7 +144,7 @@ func (l legible) String() string {
 // bare returns the command itself, or what a hook has put in its place.
 func bare(cmd redis.Cmder) redis.Cmder {
 	if l, ok := cmd.(legible); ok {
-		return l.Cmder
+		return l.once
 	}
 	return cmd
 }
