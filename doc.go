@@ -1,7 +1,7 @@
 // Package dibs takes locks that many processes share. Call dibs on a name; while
 // you hold it, nobody else does.
 //
-//	locks := dibs.New(goredis.New(rdb))
+//	locks := dibs.New(goredisstore.New(rdb))
 //	defer locks.Close()
 //
 //	err := locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error {

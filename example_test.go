@@ -13,7 +13,7 @@ import (
 
 // The examples run on memory. On Redis the first line is
 //
-//	locks := dibs.New(goredis.New(rdb))
+//	locks := dibs.New(goredisstore.New(rdb))
 //
 // and the rest is the same.
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/redisstore/goredis"
+	"github.com/dibslock/dibs/goredisstore"
 	redsync "github.com/go-redsync/redsync/v4/redis"
 	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
@@ -47,5 +47,5 @@ func (g onGoredis) unlock(ctx context.Context, name, token string) (int64, error
 	return unlockScript.Run(ctx, g.rdb, []string{name}, token).Int64()
 }
 
-func (g onGoredis) store() dibs.Store  { return goredis.New(g.rdb) }
+func (g onGoredis) store() dibs.Store  { return goredisstore.New(g.rdb) }
 func (g onGoredis) pool() redsync.Pool { return redsyncgoredis.NewPool(g.rdb) }

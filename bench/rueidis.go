@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	dibsrueidis "github.com/dibslock/dibs/redisstore/rueidis"
+	"github.com/dibslock/dibs/rueidisstore"
 	redsync "github.com/go-redsync/redsync/v4/redis"
 	"github.com/redis/rueidis"
 )
@@ -33,7 +33,7 @@ func (r onRueidis) unlock(ctx context.Context, name, token string) (int64, error
 	return r.script.Exec(ctx, r.client, []string{name}, []string{token}).AsInt64()
 }
 
-func (r onRueidis) store() dibs.Store  { return dibsrueidis.New(r.client) }
+func (r onRueidis) store() dibs.Store  { return rueidisstore.New(r.client) }
 func (r onRueidis) pool() redsync.Pool { return redsyncPool{r} }
 
 // redsyncPool puts redsync on the client itself: its own driver goes by way of

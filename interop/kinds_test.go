@@ -11,8 +11,8 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/redisstore/goredis"
 	"github.com/go-redsync/redsync/v4"
 	pool "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
@@ -50,7 +50,7 @@ func open(t *testing.T) site {
 	t.Helper()
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
-	locks := dibs.New(goredis.New(rdb, goredis.Prefix("")), dibs.Timeout(5*time.Second)) // of a busy machine
+	locks := dibs.New(goredisstore.New(rdb, goredisstore.Prefix("")), dibs.Timeout(5*time.Second)) // of a busy machine
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)

@@ -6,7 +6,7 @@ import (
 )
 
 // A Conn is all that this package asks of a Redis client library. It is safe
-// for concurrent use. An adapter (package goredis, say) wraps the user's own
+// for concurrent use. An adapter (package goredisstore, for example) wraps the user's own
 // client; it never builds or closes one.
 type Conn interface {
 	// Do sends the commands in order in one round trip and sets the reply to each.

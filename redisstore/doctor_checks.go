@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/redisstore/internal/slots"
+	"github.com/dibslock/dibs/internal/slots"
 )
 
 // The checks, in the order in which they are done and told.

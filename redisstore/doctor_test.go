@@ -664,7 +664,7 @@ func TestSeverity(t *testing.T) {
 
 // A program may look before it begins, or a command whenever somebody asks.
 func ExampleStore_Doctor() {
-	locks := redisstore.New(redistest.Dial("localhost:6379")) // or goredis.New(rdb)
+	locks := redisstore.New(redistest.Dial("localhost:6379")) // or goredisstore.New(rdb)
 	found, err := locks.Doctor(context.Background())
 	if err != nil {
 		fmt.Println("no Redis:", err)

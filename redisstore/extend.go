@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/redisstore/internal/slots"
+	"github.com/dibslock/dibs/internal/slots"
 )
 
 // Extend implements dibs.Store: a script call for each hundred locks, or for each

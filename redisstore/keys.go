@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/redisstore/internal/slots"
+	"github.com/dibslock/dibs/internal/slots"
 )
 
 // The keys of one lock. All lie in the lock key's hash slot, and are built so

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/redisstore/internal/slots"
+	"github.com/dibslock/dibs/internal/slots"
 )
 
 func TestTagged(t *testing.T) {

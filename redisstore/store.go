@@ -1,8 +1,8 @@
 // Package redisstore keeps claims on one Redis: standalone, replicated or
 // clustered. docs/spec.md describes the keys and scripts.
 //
-// It knows no client library, only a small Conn: use an adapter, redisstore/goredis,
-// redisstore/rueidis or redisstore/redigo, which makes a Store of the client that you
+// It knows no client library, only a small Conn: use an adapter, goredisstore,
+// rueidisstore or redigostore, which makes a Store of the client that you
 // have. docs/redis.md says how, on which set-ups, and what it costs.
 package redisstore
 
@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/redisstore/internal/slots"
+	"github.com/dibslock/dibs/internal/slots"
 )
 
 // A Store is a dibs.Store on Redis. It is safe for concurrent use.

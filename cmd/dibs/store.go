@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/redisstore"
-	"github.com/dibslock/dibs/redisstore/goredis"
-	"github.com/dibslock/dibs/redisstore/goredis/redisurl"
 )
 
 // An opened store is what the flags and the environment name.
@@ -159,14 +159,14 @@ func (a *app) openRedis(o *opened, raw string) (dibs.Store, error) {
 		return nil, err
 	}
 	o.closes = append(o.closes, rdb.Close)
-	var options []goredis.Option
+	var options []goredisstore.Option
 	if prefix, set := a.keyPrefix(); set {
-		options = append(options, goredis.Prefix(prefix))
+		options = append(options, goredisstore.Prefix(prefix))
 	}
 	if a.replicas > 0 {
-		options = append(options, goredis.WithReplicas(a.replicas, a.timeout/2))
+		options = append(options, goredisstore.WithReplicas(a.replicas, a.timeout/2))
 	}
-	s := goredis.New(rdb, options...)
+	s := goredisstore.New(rdb, options...)
 	o.nodes = append(o.nodes, node{u.String(), s})
 	return s, nil
 }

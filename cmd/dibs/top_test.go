@@ -17,9 +17,9 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/memstore"
-	"github.com/dibslock/dibs/redisstore/goredis"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/term"
 )
@@ -237,7 +237,7 @@ func TestTop(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	locks := dibs.New(goredis.New(rdb))
+	locks := dibs.New(goredisstore.New(rdb))
 	defer locks.Close()
 	hold := func(name, label string) *dibs.Lease {
 		t.Helper()
@@ -315,7 +315,7 @@ func TestLongNames(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	locks := dibs.New(goredis.New(rdb), dibs.Timeout(10*time.Second))
+	locks := dibs.New(goredisstore.New(rdb), dibs.Timeout(10*time.Second))
 	defer locks.Close()
 	long := "begin" + strings.Repeat("x", 500) + "end"
 	for _, name := range []string{long, "short", strings.Repeat("世", 150)} {
@@ -446,7 +446,7 @@ func TestUnlockInterrupted(t *testing.T) {
 func TestUnlockEndsNothingNewer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	locks := dibs.New(goredis.New(redis.NewClient(&redis.Options{Addr: server.Addr()})))
+	locks := dibs.New(goredisstore.New(redis.NewClient(&redis.Options{Addr: server.Addr()})))
 	defer locks.Close()
 	for _, noted := range []bool{false, true} {
 		lock := func() *dibs.Lease {

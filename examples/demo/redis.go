@@ -10,7 +10,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/examples/internal/place"
-	"github.com/dibslock/dibs/redisstore/goredis"
+	"github.com/dibslock/dibs/goredisstore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -36,7 +36,7 @@ func openServer(ctx context.Context, url, prefix string) (*server, error) {
 	}
 	// The hash tag puts all locks of all demos in one slot. dibs keeps one number
 	// for each slot it has seen, for ever: so the demo adds one key in all.
-	store := goredis.New(rdb, goredis.Prefix(prefix+"{demo}:"))
+	store := goredisstore.New(rdb, goredisstore.Prefix(prefix+"{demo}:"))
 	return &server{rdb: rdb, name: name, prefix: prefix, store: store}, nil
 }
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/memstore"
-	"github.com/dibslock/dibs/redisstore/goredis"
-	"github.com/dibslock/dibs/redisstore/goredis/redisurl"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -38,7 +38,7 @@ func Open(ctx context.Context, rawURL string) (*Place, error) {
 		return nil, err
 	}
 	// A prefix of its own: an example must not meet the locks of a real program.
-	return &Place{Store: goredis.New(rdb, goredis.Prefix("dibs:example:")), Name: name, rdb: rdb}, nil
+	return &Place{Store: goredisstore.New(rdb, goredisstore.Prefix("dibs:example:")), Name: name, rdb: rdb}, nil
 }
 
 // Shared reports whether other processes can come to the place too.

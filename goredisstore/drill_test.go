@@ -1,0 +1,103 @@
+package goredisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+var drills = drill.Opener{
+	Single: func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store {
+		return open(t, redis.NewClient(&redis.Options{Addr: addr}), options)
+	},
+	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
+		return open(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: addrs}), options)
+	},
+	Warm: idling,
+	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
+		return open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}), options)
+	},
+}
+
+func open(t testing.TB, rdb redis.UniversalClient, options []redisstore.Option) *redisstore.Store {
+	t.Cleanup(func() { rdb.Close() })
+	return goredisstore.New(rdb, options...)
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	drills.Store(t)
+}
+
+func TestSentinelFailover(t *testing.T) { drills.SentinelFailover(t, drill.Deaths()) }
+
+func TestSentinelFailoverWithReplicas(t *testing.T) {
+	drills.SentinelFailover(t, drill.Deaths(), goredisstore.WithReplicas(1, time.Second))
+}
+
+func TestSentinelLoss(t *testing.T) {
+	t.Parallel()
+	drills.SentinelLoss(t)
+}
+
+func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
+
+func TestClusterLoss(t *testing.T) {
+	t.Parallel()
+	drills.ClusterLoss(t)
+}
+
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	drills.Replicas(t, 2)
+}
+
+func TestClusterSlotOnItsWay(t *testing.T) {
+	t.Parallel()
+	drills.ClusterSlotOnItsWay(t)
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	drills.Rights(t)
+}
+
+func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
+
+func TestClusterRights(t *testing.T) {
+	t.Parallel()
+	drills.ClusterRights(t, "+cluster|slots", "+command")
+}
+
+// idling returns a store on a client with idle connections.
+func idling(t testing.TB, addr string, idle int) *redisstore.Store {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: idle})
+	t.Cleanup(func() { rdb.Close() })
+	for range idle {
+		conn := rdb.Conn()
+		if err := conn.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	return goredisstore.New(rdb)
+}
+
+func TestStaleConnections(t *testing.T) {
+	t.Parallel()
+	drills.Stale(t)
+}
+
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	drills.Forgotten(t)
+}
+
+func TestSentinelWake(t *testing.T) {
+	t.Parallel()
+	drills.SentinelWake(t)
+}

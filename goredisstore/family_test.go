@@ -1,0 +1,302 @@
+//go:build linux
+
+package goredisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// What the tests of the whole family of primitives share.
+
+// pick returns the shorter of two lengths of a test, or the longer with DIBS_LONG=1.
+func pick[T any](short, long T) T {
+	if os.Getenv("DIBS_LONG") == "1" {
+		return long
+	}
+	return short
+}
+
+// setUpCluster is setUp with a node of a cluster.
+func setUpCluster(t *testing.T) *bed {
+	t.Helper()
+	server := redistest.StartClusterNode(t)
+	direct := redistest.Dial(server.Addr())
+	t.Cleanup(direct.Close)
+	return &bed{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
+}
+
+// joinCluster is join with a client of a cluster.
+func (b *bed) joinCluster(options ...dibs.Option) *dibs.Client {
+	b.t.Helper()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{b.server.Addr()}})
+	b.t.Cleanup(func() { rdb.Close() })
+	c := dibs.New(goredisstore.New(rdb), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
+	b.t.Cleanup(func() { c.Close() })
+	token, err := warm(deadline(b.t, generous), c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.listening(token)
+	return c
+}
+
+// far returns the address of a server that is 1 ms away in each direction, and what
+// measures a round trip to it.
+func (b *bed) far() (addr string, roundTrip func() time.Duration) {
+	b.t.Helper()
+	proxy := b.proxy()
+	proxy.Delay(time.Millisecond)
+	rdb := dial(b.t, &redis.Options{Addr: proxy.Addr()})
+	return proxy.Addr(), func() time.Duration {
+		b.t.Helper()
+		var trips []time.Duration
+		for range 11 { // the first may have to connect
+			start := time.Now()
+			if err := rdb.Ping(b.t.Context()).Err(); err != nil {
+				b.t.Fatal(err)
+			}
+			trips = append(trips, time.Since(start))
+		}
+		return median(trips)
+	}
+}
+
+func median(of []time.Duration) time.Duration {
+	if len(of) == 0 {
+		return 0
+	}
+	of = slices.Clone(of)
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+func mean(of []time.Duration) time.Duration {
+	var sum time.Duration
+	for _, d := range of {
+		sum += d
+	}
+	return sum / time.Duration(max(len(of), 1))
+}
+
+func longest(of []time.Duration) time.Duration {
+	if len(of) == 0 {
+		return 0
+	}
+	return slices.Max(of)
+}
+
+// take acquires one of the family: "lock NAME", "write NAME", "read NAME",
+// "permits NAME N LIMIT", "all NAME…" or "lead NAME".
+func take(ctx context.Context, c *dibs.Client, what string, options ...dibs.Option) (*dibs.Lease, error) {
+	f := strings.Fields(what)
+	switch f[0] {
+	case "lock":
+		return c.Mutex(f[1]).Lock(ctx, options...)
+	case "write":
+		return c.RWMutex(f[1]).Lock(ctx, options...)
+	case "read":
+		return c.RWMutex(f[1]).RLock(ctx, options...)
+	case "permits":
+		n, err1 := strconv.Atoi(f[2])
+		limit, err2 := strconv.Atoi(f[3])
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		return c.Semaphore(f[1], limit).Acquire(ctx, n, options...)
+	case "all":
+		return c.All(f[1:]...).Lock(ctx, options...)
+	case "lead":
+		return c.Election(f[1]).Campaign(ctx, options...)
+	}
+	return nil, fmt.Errorf("%q?", what)
+}
+
+func (b *bed) take(c *dibs.Client, what string, options ...dibs.Option) *dibs.Lease {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
+	defer cancel()
+	l, err := take(ctx, c, what, options...)
+	if err != nil {
+		b.standstill(ttl / 4)
+		b.t.Fatalf("%s: %v", what, err)
+	}
+	return l
+}
+
+// warm has the server learn the scripts of all verbs, so that the first request of a
+// test is no other than the rest.
+func (b *bed) warm(c *dibs.Client) {
+	b.t.Helper()
+	rw := c.RWMutex("warm")
+	l := b.take(c, "write warm")
+	for _, err := range []error{rw.Downgrade(b.t.Context(), l), rw.TryUpgrade(b.t.Context(), l), l.Extend(b.t.Context(), ttl)} {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.inspect(c, "warm")
+	if broke, err := c.Break(b.t.Context(), "warm", l.Fence()); err != nil || !broke {
+		b.t.Fatalf("break: %t, %v", broke, err)
+	}
+	b.happens("it is told", l.Context().Done())
+	b.unlock(b.take(c, "all warm warm2"))
+	b.nothingLeft()
+}
+
+// queueFor is queue for any of the family.
+func (b *bed) queueFor(c *dibs.Client, what string) <-chan entry {
+	b.t.Helper()
+	waits := make(chan struct{})
+	entered := make(chan entry, 1)
+	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
+	go func() {
+		defer cancel()
+		l, err := take(ctx, c, what, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
+		entered <- entry{l, err, time.Now()}
+	}()
+	select {
+	case <-waits:
+	case e := <-entered:
+		b.t.Fatalf("%s: it does not wait: %+v", what, e)
+	}
+	return entered
+}
+
+func (b *bed) inspect(c *dibs.Client, name string) dibs.State {
+	b.t.Helper()
+	state, err := c.Inspect(b.t.Context(), name)
+	if err != nil {
+		b.standstill(ttl / 4)
+		b.t.Fatalf("inspect %q: %v", name, err)
+	}
+	return state
+}
+
+// keep is a child that takes and frees what it is told, by an id each: "take ID WHAT",
+// "once ID NAME EVERY" and "free ID". It reports "waits ID", "held ID TIME FENCE LATE",
+// "told ID TIME WHY" and "freed ID TIME".
+func keep(o orders, commands <-chan string) {
+	locks := enlist(o, dibs.Hooks{Renewed: func(dibs.Renewed) { say("renewed %d", mono()) }})
+	machine := watchMachine(context.Background(), o.Control)
+	var mu sync.Mutex
+	held := make(map[string]*dibs.Lease)
+	say("ready")
+	for command := range commands {
+		verb, rest, _ := strings.Cut(command, " ")
+		id, what, _ := strings.Cut(rest, " ")
+		switch verb {
+		case "take":
+			machine.begin()
+			go func() {
+				hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { say("waits %s", id) }}
+				l, err := take(context.Background(), locks, what, dibs.Observe(hooks))
+				at := mono()
+				if err != nil {
+					say("broken %v", err)
+					return
+				}
+				mu.Lock()
+				held[id] = l
+				mu.Unlock()
+				say("held %s %d %d %d", id, at, l.Fence(), machine.late())
+				<-l.Context().Done()
+				at = mono()
+				var lost *dibs.LostError
+				if errors.As(context.Cause(l.Context()), &lost) {
+					say("told %s %d %s", id, at, lost.Why)
+				}
+			}()
+		case "once":
+			name, every, _ := strings.Cut(what, " ")
+			d, _ := time.ParseDuration(every)
+			go func() {
+				ran, err := locks.Once(name, d).Do(context.Background(), func(ctx context.Context) error {
+					say("held %s %d %d %d", id, mono(), dibs.Fence(ctx), machine.late())
+					<-ctx.Done()
+					return nil
+				})
+				say("ran %s %t %v", id, ran, err)
+			}()
+		case "free":
+			mu.Lock()
+			l := held[id]
+			mu.Unlock()
+			if err := l.Unlock(); err != nil && !errors.Is(err, dibs.ErrLost) {
+				say("broken %v", err)
+			}
+			say("freed %s %d", id, mono())
+		}
+	}
+}
+
+// takes tells a child to take something, and waits until it has it.
+func (c *child) takes(id, what string) taking {
+	c.t.Helper()
+	c.tell("take " + id + " " + what)
+	return c.has(id)
+}
+
+// has waits for the report that a child holds something.
+func (c *child) has(id string) taking {
+	c.t.Helper()
+	f := c.expect("held")
+	if f[0] != id {
+		c.t.Fatalf("held %q, want %s", f, id)
+	}
+	return taking{at: number(c.t, f[1]), fence: uint64(number(c.t, f[2])), late: number(c.t, f[3])}
+}
+
+// waitsFor tells a child to take something, and returns once it queues for it.
+func (c *child) waitsFor(id, what string) {
+	c.t.Helper()
+	c.tell("take " + id + " " + what)
+	if f := c.expect("waits"); f[0] != id {
+		c.t.Fatalf("waits %q, want %s", f, id)
+	}
+}
+
+// isShared reports whether a lock is shared by its holders.
+func (b *bed) isShared(key string) bool {
+	b.t.Helper()
+	value, _ := b.call("GET", key).(string)
+	return strings.HasPrefix(value, "dibs:shared ")
+}
+
+// ends checks that all that is left but the floors of the fences ends by itself: locks
+// within a lease, queues within a minute, and signs within both.
+func (b *bed) ends(lease time.Duration) {
+	b.t.Helper()
+	count := make(map[string]int)
+	for _, left := range b.left() {
+		kind, bound := "locks", lease
+		switch {
+		case strings.HasSuffix(left, ":dibs:queue"):
+			kind, bound = "queues", time.Minute
+		case strings.HasSuffix(left, ":dibs:signs"):
+			kind, bound = "signs", time.Minute+lease
+		case strings.HasSuffix(left, ":dibs:holders"):
+			kind, bound = "holders", time.Minute+lease
+		}
+		count[kind]++
+		ms, _ := b.call("PTTL", left).(int64)
+		life := time.Duration(ms) * time.Millisecond
+		if life > bound || ms == -1 {
+			b.t.Errorf("%q is left behind for %v (negative: for ever), want at most %v", left, life, bound)
+		}
+	}
+	b.t.Logf("FIGURE keys that end by themselves: %v (locks within %v, queues within 1m, signs and holders within both)", count, lease)
+}

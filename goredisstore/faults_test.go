@@ -1,0 +1,815 @@
+package goredisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// ttl is T, the TTL in which docs/guarantees.md gives its figures.
+const ttl = 2 * time.Second
+
+// generous bounds what must happen and is not measured, on a machine that is busy.
+const generous = 30 * time.Second
+
+// patient is for clients whose operations are not what the test measures.
+func patient() dibs.Option { return dibs.Timeout(10 * time.Second) }
+
+// job is the name that the tests contend for, and key its key in Redis.
+const (
+	job = "job"
+	key = "lock:job"
+)
+
+// A bed is one server, and what a test needs around it.
+type bed struct {
+	control
+	t      *testing.T
+	server *redistest.Server
+	direct *redistest.Conn // to the server, whatever is done to a proxy
+}
+
+func setUp(t *testing.T, args ...string) *bed {
+	t.Helper()
+	server := redistest.Start(t, args...)
+	direct := redistest.Dial(server.Addr())
+	t.Cleanup(direct.Close)
+	return &bed{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
+}
+
+// standstill ends a test on a machine that stood still for so long that a lease of
+// ttl may have been lost for that alone: nothing can be learnt there.
+func (b *bed) standstill(most time.Duration) {
+	b.t.Helper()
+	standstill(b.t, b.late(), most)
+}
+
+func standstill(t *testing.T, late, most time.Duration) {
+	t.Helper()
+	if late > most {
+		t.Skipf("SKIPPED: the machine stood still for %v", late)
+	}
+}
+
+// A control is drill.Machine, by the names that these tests have for it.
+type control struct{ *drill.Machine }
+
+func watchMachine(ctx context.Context, addr string) control {
+	return control{drill.WatchMachine(ctx, addr)}
+}
+
+func (c control) begin() { c.Begin() }
+
+func (c control) late() time.Duration { return c.Late() }
+
+// within checks a figure against its bar.
+func (b *bed) within(what string, have, bar time.Duration) {
+	b.t.Helper()
+	within(b.t, what, have, bar, b.late())
+}
+
+func within(t *testing.T, what string, have, bar, late time.Duration) {
+	t.Helper()
+	t.Logf("FIGURE %-46s %10v   bar %v   control %v", what, round(have), bar, round(late))
+	if have > bar+late {
+		standstill(t, late, ttl/4)
+		t.Errorf("%s: %v, want at most %v (and %v for the busy machine)", what, have, bar, round(late))
+	}
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+
+// join returns a client that has talked to the server before, and listens.
+func (b *bed) join(addr string, options ...dibs.Option) *dibs.Client {
+	b.t.Helper()
+	c := dibs.New(goredisstore.New(dial(b.t, &redis.Options{Addr: addr})), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
+	b.t.Cleanup(func() { c.Close() })
+	token, err := warm(deadline(b.t, generous), c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.listening(token)
+	return c
+}
+
+// warm takes a name and gives it back, however long a busy machine takes for a first
+// connection. It returns the token that it had.
+func warm(ctx context.Context, c *dibs.Client) (token string, err error) {
+	for {
+		var l *dibs.Lease
+		if l, err = c.Mutex("warm").Lock(ctx); err == nil {
+			token, err = l.Token(), l.Unlock()
+		}
+		if !errors.Is(err, dibs.ErrUnavailable) || ctx.Err() != nil {
+			return token, err
+		}
+	}
+}
+
+// listening waits until the server has the subscription of the client that made
+// a token.
+func (b *bed) listening(token string) {
+	b.t.Helper()
+	b.eventually("the client listens", func() bool {
+		list, _ := b.call("PUBSUB", "NUMSUB", channelOf(token)).([]any)
+		return len(list) == 2 && list[1] == int64(1)
+	})
+}
+
+// channelOf is where the client listens that made a token: docs/spec.md.
+func channelOf(token string) string {
+	parts := strings.SplitN(token, ":", 4)
+	return "dibs:c:" + strings.Join(parts[:3], ":")
+}
+
+func (b *bed) call(args ...string) any {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
+	defer cancel()
+	value, err := b.direct.Call(ctx, args...)
+	if err != nil {
+		b.t.Fatalf("%q: %v", args, err)
+	}
+	return value
+}
+
+func (b *bed) lock(c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
+	defer cancel()
+	l, err := c.Mutex(name).Lock(ctx, options...)
+	if err != nil {
+		b.standstill(ttl / 4)
+		b.t.Fatalf("lock %q: %v", name, err)
+	}
+	return l
+}
+
+func (b *bed) unlock(l *dibs.Lease) {
+	b.t.Helper()
+	if err := l.Unlock(); err != nil {
+		b.standstill(ttl / 4)
+		b.t.Fatalf("unlock %q: %v", l.Name(), err)
+	}
+}
+
+// An entry is how a Lock in the background ended.
+type entry struct {
+	lease *dibs.Lease
+	err   error
+	at    time.Time
+}
+
+// queue locks the job in the background, and returns once that waits in line.
+// then, if any, is called at the entry, as the first thing.
+func (b *bed) queue(c *dibs.Client, then func()) <-chan entry {
+	b.t.Helper()
+	waits := make(chan struct{})
+	entered := make(chan entry, 1)
+	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
+	go func() {
+		defer cancel()
+		hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}
+		l, err := c.Mutex(job).Lock(ctx, dibs.Observe(hooks))
+		e := entry{l, err, time.Now()}
+		if then != nil {
+			then()
+		}
+		entered <- e
+	}()
+	select {
+	case <-waits:
+	case e := <-entered:
+		b.t.Fatalf("it does not wait: %+v", e)
+	}
+	return entered
+}
+
+// entered returns the entry of a Lock in the background, which must succeed.
+func (b *bed) entered(entered <-chan entry) entry {
+	b.t.Helper()
+	e := <-entered
+	if e.err != nil {
+		b.t.Fatalf("lock in the background: %v", e.err)
+	}
+	return e
+}
+
+// free asks until the job can be had, and returns when that was.
+func (b *bed) free(c *dibs.Client) time.Time {
+	b.t.Helper()
+	var at time.Time
+	b.eventually("the name is free", func() bool {
+		l, err := c.Mutex(job).TryLock(b.t.Context())
+		if err != nil {
+			b.mustBe(err, dibs.ErrBusy)
+			return false
+		}
+		at = time.Now()
+		b.unlock(l)
+		return true
+	})
+	return at
+}
+
+func (b *bed) mustBe(err, want error) {
+	b.t.Helper()
+	if !errors.Is(err, want) {
+		b.t.Fatalf("have error %v, want %v", err, want)
+	}
+}
+
+// eventually asks every millisecond until a condition holds.
+func (b *bed) eventually(what string, holds func() bool) {
+	b.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(generous); !holds(); <-tick.C {
+		if time.Now().After(end) {
+			b.t.Fatalf("still waiting that %s", what)
+		}
+	}
+}
+
+func (b *bed) happens(what string, done <-chan struct{}) {
+	b.t.Helper()
+	select {
+	case <-done:
+	case <-time.After(generous):
+		b.t.Fatalf("still waiting that %s", what)
+	}
+}
+
+// nothingLeft wants no key in Redis but the floors of the fences.
+func (b *bed) nothingLeft() {
+	b.t.Helper()
+	if left := b.left(); len(left) > 0 {
+		b.t.Errorf("left behind: %q", left)
+	}
+}
+
+func (b *bed) left() []string {
+	b.t.Helper()
+	var left []string
+	keys, _ := b.server.MustCmd(b.t, "KEYS", "*").([]any)
+	for _, k := range keys {
+		if name := fmt.Sprint(k); !strings.HasPrefix(name, "dibs:fence:") {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// deadline bounds a call under test.
+func deadline(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (b *bed) proxy() *redistest.Proxy {
+	b.t.Helper()
+	return redistest.NewProxy(b.t, b.server.Addr())
+}
+
+const rounds = 5
+
+// Of an acquire whose reply is lost with its connection, nobody knows whether it
+// holds. It asks again, with the same token.
+func TestAcquireReplyReset(t *testing.T) {
+	b := setUp(t)
+	proxy := b.proxy()
+	locks := b.join(proxy.Addr())
+	for range rounds { // not parallel, like all that are about a few ms
+		b.begin()
+		cut := proxy.CutNextReply(key)
+		start := time.Now()
+		l := b.lock(locks, job)
+		took := time.Since(start)
+		b.happens("the reply is cut", cut)
+		b.within("acquire reply reset: entry", took, 50*time.Millisecond)
+		b.unlock(l)
+		b.nothingLeft()
+	}
+}
+
+// The same happens to one that was told to wait: it keeps its place.
+func TestQueueReplyReset(t *testing.T) {
+	b := setUp(t)
+	proxy := b.proxy()
+	holder, locks := b.join(b.server.Addr()), b.join(proxy.Addr())
+	for range rounds {
+		l := b.lock(holder, job)
+		cut := proxy.CutNextReply(key)
+		waiter := b.queue(locks, nil)
+		b.happens("the reply is cut", cut)
+		if n := b.call("ZCARD", "{"+key+"}:dibs:queue"); n != int64(1) {
+			t.Fatalf("%v places in the queue, want one", n)
+		}
+		b.begin()
+		freed := time.Now()
+		b.unlock(l)
+		e := b.entered(waiter)
+		b.within("queue reply reset: entry after release", e.at.Sub(freed), 50*time.Millisecond)
+		b.unlock(e.lease)
+		b.nothingLeft()
+	}
+}
+
+// A connection that goes mute takes the time of the call, but no more of it, and
+// leaves nothing behind.
+func TestAcquireReplyMute(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	proxy := b.proxy()
+	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	for range 3 {
+		b.begin()
+		muted := proxy.MuteNextReply(key)
+		start := time.Now()
+		l, err := locks.Mutex(job).Lock(deadline(t, 500*time.Millisecond))
+		returned := time.Now()
+		b.happens("the reply is swallowed", muted)
+		b.within("acquire reply mute: call with 500ms", returned.Sub(start), 550*time.Millisecond)
+		if err == nil { // a second try, in the last moment
+			b.unlock(l)
+			proxy.Thaw()
+			continue
+		}
+		b.mustBe(err, dibs.ErrUnavailable)
+		b.mustBe(err, context.DeadlineExceeded)
+		b.within("acquire reply mute: free after", b.free(rival).Sub(returned), 600*time.Millisecond)
+		proxy.Thaw()
+	}
+	b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+}
+
+// A call that has more time takes another connection, within its operation timeout.
+func TestAcquireReplyMuteSecondTry(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	proxy := b.proxy()
+	locks := b.join(proxy.Addr())
+	for range 3 {
+		b.begin()
+		muted := proxy.MuteNextReply(key)
+		ctx := deadline(t, 10*time.Second)
+		start := time.Now()
+		l, err := locks.Mutex(job).Lock(ctx)
+		took := time.Since(start)
+		b.happens("the reply is swallowed", muted)
+		if err != nil {
+			b.standstill(ttl / 4)
+			t.Fatal(err)
+		}
+		b.within("acquire reply mute: entry by the second try", took, time.Second)
+		b.unlock(l)
+		b.nothingLeft()
+		proxy.Thaw()
+	}
+}
+
+// An Unlock whose reply is lost asks again, and says nil although the second
+// answer is that it does not hold.
+func TestReleaseReplyReset(t *testing.T) {
+	b := setUp(t)
+	proxy := b.proxy()
+	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	for i := range 2 * rounds {
+		l := b.lock(locks, job)
+		var waiter <-chan entry
+		if i%2 == 1 {
+			waiter = b.queue(rival, nil)
+		}
+		b.begin()
+		cut := proxy.CutNextReply(key)
+		start := time.Now()
+		if err := l.Unlock(); err != nil {
+			t.Fatalf("unlock: %v, want nil", err)
+		}
+		took := time.Since(start)
+		b.happens("the reply is cut", cut)
+		b.within("release reply reset: Unlock", took, time.Second)
+		if waiter == nil {
+			b.within("release reply reset: free after", b.free(rival).Sub(start), 50*time.Millisecond)
+		} else {
+			e := b.entered(waiter)
+			b.within("release reply reset: waiter enters after", e.at.Sub(start), 50*time.Millisecond)
+			b.unlock(e.lease)
+		}
+		b.nothingLeft()
+	}
+}
+
+// An Unlock that is cut off says so within its budget, and goes on trying: the
+// TTL of 20 s plays no part.
+func TestReleaseRequestLost(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []struct {
+		name string
+		off  func(*redistest.Proxy)
+	}{
+		{"freeze", func(p *redistest.Proxy) {
+			p.LoseNextRequest(key) // the others arrive after the Thaw
+			p.Freeze()
+		}},
+		{"drop", (*redistest.Proxy).Drop},
+	} {
+		t.Run(cut.name, func(t *testing.T) {
+			t.Parallel()
+			b := setUp(t)
+			proxy := b.proxy()
+			locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+			for range 2 {
+				l := b.lock(locks, job)
+				b.begin()
+				cut.off(proxy)
+				start := time.Now()
+				err := l.Unlock()
+				b.within("release request lost: Unlock", time.Since(start), 1050*time.Millisecond)
+				b.mustBe(err, dibs.ErrUnavailable)
+				var u *dibs.UnavailableError
+				if !errors.As(err, &u) || !u.Unknown {
+					t.Fatalf("unlock: %v, want one that says that the outcome is unknown", err)
+				}
+				if b.call("GET", key) == nil {
+					t.Fatal("it is free before the network heals: nothing was lost")
+				}
+				healed := time.Now()
+				proxy.Thaw()
+				b.within("release request lost: free after heal", b.free(rival).Sub(healed), 600*time.Millisecond)
+			}
+		})
+	}
+}
+
+// A waiter that loses all its connections, before, while or after the name is
+// handed to it, enters all the same.
+func TestWaiterReset(t *testing.T) {
+	b := setUp(t)
+	proxy := b.proxy()
+	holder, locks := b.join(b.server.Addr()), b.join(proxy.Addr())
+	w := b.lock(locks, "who")
+	here := w.Token()
+	b.unlock(w)
+	for _, round := range []struct {
+		name string
+		do   func(l *dibs.Lease) time.Time // returns when it was released
+	}{
+		{"then release", func(l *dibs.Lease) time.Time {
+			proxy.Reset()
+			freed := time.Now()
+			b.unlock(l)
+			return freed
+		}},
+		{"release once it listens again", func(l *dibs.Lease) time.Time {
+			before := proxy.Stats().Accepted
+			proxy.Reset()
+			b.eventually("it connects again", func() bool { return proxy.Stats().Accepted > before })
+			freed := time.Now()
+			b.unlock(l)
+			return freed
+		}},
+		{"release at the same time", func(l *dibs.Lease) time.Time {
+			go proxy.Reset()
+			freed := time.Now()
+			b.unlock(l)
+			return freed
+		}},
+		{"after the release", func(l *dibs.Lease) time.Time {
+			freed := time.Now()
+			b.unlock(l)
+			proxy.Reset()
+			return freed
+		}},
+	} {
+		for range 3 {
+			l := b.lock(holder, job)
+			b.listening(here) // again
+			waiter := b.queue(locks, nil)
+			b.begin()
+			freed := round.do(l)
+			e := b.entered(waiter)
+			b.within("waiter reset, "+round.name, e.at.Sub(freed), 100*time.Millisecond)
+			b.unlock(e.lease)
+		}
+	}
+	b.nothingLeft()
+}
+
+// A holder that is cut off is told before anybody else can enter.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	const lasts = 5 * time.Second
+	for _, cut := range []struct {
+		name string
+		off  func(*redistest.Proxy)
+	}{
+		{"freeze", (*redistest.Proxy).Freeze},
+		{"drop", (*redistest.Proxy).Drop},
+	} {
+		for _, when := range []struct {
+			name    string
+			renewed bool
+			work    time.Duration
+		}{
+			{"at once", false, 0},
+			{"after a renewal", true, 0},
+			{"between two renewals", true, ttl / 6},
+		} {
+			t.Run(cut.name+" "+when.name, func(t *testing.T) {
+				t.Parallel()
+				b := setUp(t)
+				proxy := b.proxy()
+				renewed := make(chan struct{}, 100)
+				holder, rival := b.join(proxy.Addr(), renewals(renewed)), b.join(b.server.Addr())
+				l := b.lock(holder, job)
+				told := make(chan time.Time, 1)
+				go func() {
+					<-l.Context().Done()
+					told <- time.Now()
+				}()
+				var then error
+				waiter := b.queue(rival, func() { then = l.Err() })
+				if when.renewed {
+					select {
+					case <-renewed:
+					case <-told:
+						b.standstill(ttl / 4)
+						t.Fatalf("lost before the partition: %v", l.Err())
+					}
+				}
+				time.Sleep(when.work)
+				b.begin()
+				start := time.Now()
+				cut.off(proxy)
+				healed := time.AfterFunc(lasts, proxy.Thaw)
+				defer healed.Stop()
+				e := b.entered(waiter)
+				at := <-told
+				ahead := e.at.Sub(at)
+				t.Logf("FIGURE partition: told after %v, rival after %v: %v ahead (bar 20ms, control %v)",
+					round(at.Sub(start)), round(e.at.Sub(start)), round(ahead), round(b.late()))
+				b.mustBe(then, dibs.ErrLost) // in the instant in which the rival entered
+				if ahead < 20*time.Millisecond-b.late() {
+					t.Errorf("told %v ahead, want 20ms (control %v)", ahead, b.late())
+				}
+				b.mustBe(context.Cause(l.Context()), dibs.ErrLost)
+				b.mustBe(l.Unlock(), dibs.ErrLost)
+				if e.lease.Fence() <= l.Fence() {
+					t.Errorf("the rival's fence %d is not above %d", e.lease.Fence(), l.Fence())
+				}
+				// What was sent in vain arrives now, and must not disturb the rival.
+				b.eventually("the network has healed", func() bool { return time.Since(start) > lasts })
+				late, err := holder.Mutex(job).TryLock(t.Context())
+				if err == nil {
+					t.Fatalf("%+v although the rival holds", late)
+				}
+				b.unlock(e.lease)
+				b.nothingLeft()
+			})
+		}
+	}
+}
+
+// renewals tells of each batch that is renewed.
+func renewals(renewed chan<- struct{}) dibs.Option {
+	return dibs.Observe(dibs.Hooks{Renewed: func(dibs.Renewed) {
+		select {
+		case renewed <- struct{}{}:
+		default:
+		}
+	}})
+}
+
+// An acquire that is delivered when its caller has gone does not take the name,
+// or not for long.
+func TestLateAcquire(t *testing.T) {
+	t.Parallel()
+	for _, late := range []struct {
+		name     string
+		ctx      func(t *testing.T) context.Context
+		deliver  time.Duration // after the start
+		stuck    time.Duration // the bar
+		explains error
+	}{
+		{"2s, ctx 500ms", func(t *testing.T) context.Context { return deadline(t, 500*time.Millisecond) },
+			2 * time.Second, 50 * time.Millisecond, context.DeadlineExceeded},
+		{"300ms, cancelled at 100ms", func(t *testing.T) context.Context {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			return ctx
+		}, 300 * time.Millisecond, 600 * time.Millisecond, context.Canceled},
+	} {
+		t.Run(late.name, func(t *testing.T) {
+			t.Parallel()
+			for range 3 {
+				b := setUp(t)
+				proxy := b.proxy()
+				locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+				held, release := proxy.HoldNextRequest(key)
+				frozen := make(chan struct{})
+				go func() { // or the call would succeed on another connection
+					defer close(frozen)
+					<-held
+					proxy.Freeze()
+				}()
+				ctx := late.ctx(t)
+				start := time.Now()
+				l, err := locks.Mutex(job).Lock(ctx)
+				if err == nil {
+					t.Fatalf("it holds: %+v", l)
+				}
+				b.mustBe(err, late.explains)
+				b.happens("the request is held", held)
+				b.happens("all else is", frozen)
+				proxy.Thaw()
+				b.begin()
+				b.eventually("the request is late", func() bool { return time.Since(start) >= late.deliver })
+				if v := b.call("GET", key); v != nil {
+					t.Fatalf("held by %v before the request is delivered", v)
+				}
+				release()
+				delivered := time.Now()
+				var last time.Duration // for so long it was seen held
+				for time.Since(delivered) < time.Second {
+					if b.call("GET", key) != nil {
+						last = time.Since(delivered)
+					}
+				}
+				b.within("late acquire, "+late.name+": stuck", last, late.stuck)
+				b.free(rival)
+				b.nothingLeft()
+			}
+		})
+	}
+}
+
+// A Redis that comes back empty has forgotten the lease; its holder is told.
+func TestRestartEmpty(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		b := setUp(t)
+		locks := b.join(b.server.Addr(), dibs.TTL(20*time.Second)) // so that it does not just expire
+		l := b.lock(locks, job)
+		told := make(chan time.Time, 1)
+		go func() {
+			<-l.Context().Done()
+			told <- time.Now()
+		}()
+		b.server.Kill()
+		answers := b.answers()
+		b.begin()
+		if err := b.server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		back := <-answers
+		b.within("restart empty: told after it answers", (<-told).Sub(back), 100*time.Millisecond)
+		var lost *dibs.LostError
+		if err := l.Err(); !errors.As(err, &lost) || lost.Why != dibs.Taken {
+			t.Fatalf("%v, want a LostError that says taken", err)
+		}
+		b.mustBe(l.Unlock(), dibs.ErrLost)
+	}
+}
+
+// answers tells when the server first answers.
+func (b *bed) answers() <-chan time.Time {
+	at := make(chan time.Time, 1)
+	go func() {
+		conn := redistest.Dial(b.server.Addr())
+		defer conn.Close()
+		for b.t.Context().Err() == nil {
+			ctx, cancel := context.WithTimeout(b.t.Context(), 100*time.Millisecond)
+			_, err := conn.Call(ctx, "PING")
+			cancel()
+			if err == nil {
+				at <- time.Now()
+				return
+			}
+			time.Sleep(time.Millisecond) // between two tries
+		}
+	}()
+	return at
+}
+
+// A Redis that keeps what it has confirmed loses neither the lease nor the queue.
+func TestRestartAOF(t *testing.T) {
+	t.Parallel()
+	b := setUp(t, "--appendonly", "yes", "--appendfsync", "always")
+	renewed := make(chan struct{}, 100)
+	locks := b.join(b.server.Addr(), dibs.TTL(10*time.Second), renewals(renewed))
+	rival := b.join(b.server.Addr(), dibs.TTL(10*time.Second))
+	var fence uint64
+	for range 3 {
+		l := b.lock(locks, job)
+		if l.Fence() <= fence {
+			t.Errorf("fence %d after %d", l.Fence(), fence)
+		}
+		waiter := b.queue(rival, nil)
+		for len(renewed) > 0 {
+			<-renewed
+		}
+		b.server.Kill()
+		if err := b.server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		b.begin()
+		<-renewed
+		if err := l.Err(); err != nil {
+			t.Fatalf("lost: %v", err)
+		}
+		freed := time.Now()
+		b.unlock(l)
+		e := b.entered(waiter)
+		// The waiter may not listen again yet: go-redis pauses for 100 ms between its
+		// own tries to connect, and dibs for 50 ms between two of its connections.
+		b.within("restart with AOF: waiter enters after release", e.at.Sub(freed), 250*time.Millisecond)
+		if e.lease.Fence() <= l.Fence() {
+			t.Errorf("fence %d after %d", e.lease.Fence(), l.Fence())
+		}
+		fence = e.lease.Fence()
+		b.unlock(e.lease)
+	}
+	b.nothingLeft()
+}
+
+// dibs waits for locks of libraries that know nothing of its queue.
+func TestForeignHolder(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("testdata/unlock.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock := string(script)
+	t.Run("released", func(t *testing.T) {
+		t.Parallel()
+		for _, d := range []time.Duration{ttl, 30 * time.Second} { // the longer, the rarer it looks
+			b := setUp(t)
+			locks := b.join(b.server.Addr(), dibs.TTL(d))
+			b.call("SET", key, "theirs", "NX", "PX", "20000")
+			waiter := b.queue(locks, nil)
+			b.begin()
+			freed := time.Now()
+			if b.call("EVAL", unlock, "1", key, "theirs") != int64(1) {
+				t.Fatal("the foreign unlock did not")
+			}
+			e := b.entered(waiter)
+			b.within(fmt.Sprintf("foreign release, TTL %v: entry after", d), e.at.Sub(freed), 2600*time.Millisecond)
+			b.unlock(e.lease)
+			b.nothingLeft()
+		}
+	})
+	t.Run("expired", func(t *testing.T) {
+		t.Parallel()
+		b := setUp(t)
+		locks := b.join(b.server.Addr())
+		for _, ms := range []string{"300", "1400", "3300"} {
+			life, _ := time.ParseDuration(ms + "ms")
+			b.call("SET", key, "theirs", "NX", "PX", ms)
+			over := time.Now().Add(life) // at the latest
+			b.begin()
+			e := b.entered(b.queue(locks, nil))
+			b.within("foreign expiry after "+ms+"ms: entry after", e.at.Sub(over), 50*time.Millisecond)
+			if e.at.Before(over.Add(-50 * time.Millisecond)) {
+				t.Errorf("entered %v before it expired", over.Sub(e.at))
+			}
+			b.unlock(e.lease)
+			b.nothingLeft()
+		}
+	})
+	t.Run("refuses", func(t *testing.T) {
+		t.Parallel()
+		b := setUp(t)
+		locks := b.join(b.server.Addr())
+		l := b.lock(locks, job)
+		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != nil {
+			t.Fatalf("SET NX on a name that is held: %v", v)
+		}
+		if v := b.call("EVAL", unlock, "1", key, "theirs"); v != int64(0) {
+			t.Fatalf("a foreign unlock with a wrong token: %v", v)
+		}
+		if v := b.call("EVAL", unlock, "1", key, l.Token()); v != int64(1) {
+			t.Fatalf("a foreign unlock with the token: %v", v)
+		}
+		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != "OK" {
+			t.Fatalf("SET NX on a name that is free: %v", v)
+		}
+		b.happens("the holder is told", l.Context().Done())
+		b.mustBe(l.Unlock(), dibs.ErrLost)
+		if v := b.call("GET", key); v != "theirs" && v != nil { // or expired
+			t.Fatalf("held by %v", v)
+		}
+	})
+}

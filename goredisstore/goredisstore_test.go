@@ -1,0 +1,14 @@
+package goredisstore_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// dial returns a client that lives as long as the test.
+func dial(t testing.TB, o *redis.Options) *redis.Client {
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}

@@ -1,0 +1,79 @@
+package goredisstore_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// A client whose subscription stays mute, though the server counts it, polls. It takes its
+// turns, and costs the others little.
+func TestMuteSubscription(t *testing.T) {
+	t.Parallel()
+	const others, hold, span = 5, 10 * time.Millisecond, 3 * time.Second
+	b := setUp(t)
+	rate := func(clients ...*dibs.Client) (entries float64, last int64) {
+		ctx, cancel := context.WithTimeout(t.Context(), span)
+		defer cancel()
+		each := make([]atomic.Int64, len(clients))
+		var group sync.WaitGroup
+		for i, c := range clients {
+			group.Go(func() {
+				for {
+					l, err := c.Mutex(job).Lock(ctx)
+					if err != nil {
+						return
+					}
+					each[i].Add(1)
+					time.Sleep(hold) // it is what the work takes
+					_ = l.Unlock()
+				}
+			})
+		}
+		group.Wait()
+		for i := range each {
+			last = each[i].Load()
+			entries += float64(last)
+		}
+		return entries / span.Seconds(), last
+	}
+	clients := make([]*dibs.Client, others)
+	for i := range clients {
+		clients[i] = b.join(b.server.Addr())
+	}
+
+	proxy := b.proxy()
+	over, degraded := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	go func() { // as often as it subscribes
+		for {
+			select {
+			case <-proxy.MuteNextReply("subscribe"):
+			case <-over:
+				return
+			}
+		}
+	}()
+	once := sync.OnceFunc(func() { close(degraded) })
+	mute := dibs.New(goredisstore.New(dial(t, &redis.Options{Addr: proxy.Addr()})), dibs.TTL(ttl),
+		dibs.Observe(dibs.Hooks{Degraded: func(dibs.Degraded) { once() }}))
+	t.Cleanup(func() { mute.Close() })
+	b.unlock(b.lock(mute, "warm"))
+	b.happens("its subscription is found to be mute", degraded)
+
+	control, _ := rate(append(clients, b.join(b.server.Addr()))...)
+	with, turns := rate(append(clients, mute)...)
+	t.Logf("FIGURE of %d clients one is mute: %.0f entries/s, %d of them its own; without: %.0f", others+1, with, turns, control)
+	if with < control/3 {
+		t.Errorf("%.0f entries/s, without it %.0f", with, control)
+	}
+	if fair := with * span.Seconds() / (others + 1); float64(turns) < fair/2 {
+		t.Errorf("%d turns, want some %.0f", turns, fair)
+	}
+}

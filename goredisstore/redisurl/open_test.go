@@ -1,0 +1,104 @@
+package redisurl_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/goredisstore/redisurl"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// open returns a client that lives as long as the test.
+func open(t *testing.T, rawURL string, c redisurl.Credentials) redis.UniversalClient {
+	t.Helper()
+	u, err := redisurl.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb, err := u.With(c).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// password has all signs that mean something in a URL.
+const password = "p:a/s?s#w%o@r&d+=ü"
+
+const encoded = "p:a%2Fs%3Fs%23w%25o@r&d+=ü"
+
+func TestServer(t *testing.T) {
+	s := redistest.Start(t, "--requirepass", password)
+	s.MustCmd(t, "ACL", "SETUSER", "ann:1", "on", ">"+password, "~*", "&*", "+@all")
+	for _, c := range []struct {
+		rawURL string
+		given  redisurl.Credentials
+		whoami string
+	}{
+		{"redis://:" + encoded + "@" + s.Addr() + "/3?client_name=me", redisurl.Credentials{}, "default"},
+		{"redis://ann%3A1:" + encoded + "@" + s.Addr() + "?db=3&protocol=2&client_name=me", redisurl.Credentials{}, "ann:1"},
+		{"redis://" + s.Addr() + "/3?client_name=me", redisurl.Credentials{Username: "ann:1", Password: password}, "ann:1"},
+		{"redis://ann%3A1@" + s.Addr() + "/3?client_name=me", redisurl.Credentials{Username: "bob", Password: password}, "ann:1"},
+	} {
+		rdb := open(t, c.rawURL, c.given)
+		if have, err := rdb.Do(t.Context(), "ACL", "WHOAMI").Text(); err != nil || have != c.whoami {
+			t.Errorf("%s: want to be %s, have %s, %v", c.rawURL, c.whoami, have, err)
+		}
+		info, err := rdb.Do(t.Context(), "CLIENT", "INFO").Text()
+		if err != nil || !strings.Contains(info, " db=3 ") || !strings.Contains(info, " name=me ") {
+			t.Errorf("%s: want database 3 and the name me, have %s, %v", c.rawURL, info, err)
+		}
+		lockOn(t, rdb)
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	s := redistest.Start(t, "--requirepass", password)
+	rdb := open(t, "redis://:wr0ng@"+s.Addr(), redisurl.Credentials{Password: password})
+	err := rdb.Ping(t.Context()).Err()
+	if err == nil || !strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "wr0ng") {
+		t.Errorf("want the URL's password to be refused, have %v", err)
+	}
+}
+
+func TestSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "dibs") // a test's own directory may be too long for the path of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "a socket")
+	redistest.Start(t, "--unixsocket", path, "--requirepass", password)
+	rdb := open(t, "unix://:"+encoded+"@"+strings.ReplaceAll(path, " ", "%20")+"?db=2", redisurl.Credentials{})
+	info, err := rdb.Do(t.Context(), "CLIENT", "INFO").Text()
+	if err != nil || !strings.Contains(info, path) || !strings.Contains(info, " db=2 ") {
+		t.Errorf("want a client of the socket in database 2, have %s, %v", info, err)
+	}
+	lockOn(t, rdb)
+}
+
+func TestClusterOfOne(t *testing.T) {
+	s := redistest.StartClusterNode(t)
+	lockOn(t, open(t, "redis+cluster://"+s.Addr(), redisurl.Credentials{}))
+}
+
+// lockOn takes a lock and gives it back.
+func lockOn(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	locks := dibs.New(goredisstore.New(rdb))
+	defer locks.Close()
+	lease, err := locks.Mutex("job").TryLock(t.Context())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if err := lease.Unlock(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,279 @@
+//go:build linux
+
+package goredisstore_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A tally collects durations from many goroutines.
+type tally struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (y *tally) add(d time.Duration) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.all = append(y.all, d)
+}
+
+// A hundred readers that come back at once do not starve three writers, nor these
+// them. Not parallel: it is about throughput.
+func TestReadersAndWriters(t *testing.T) {
+	const readers, writers, clients = 100, 3, 5
+	lasts := pick(2*time.Second, 10*time.Second)
+	b := setUp(t)
+	var locks []*dibs.Client
+	for range clients {
+		locks = append(locks, b.join(b.server.Addr(), patient()))
+	}
+	var (
+		reading, writing, overlaps, most atomic.Int64
+		holds, writes                    tally // from the grant until it was given back
+		readWaits, writeWaits            tally
+		workers                          sync.WaitGroup
+	)
+	b.begin()
+	start := time.Now()
+	ctx := deadline(t, lasts+generous)
+	for i := range readers {
+		workers.Go(func() {
+			lock := locks[i%clients].RWMutex(job)
+			for time.Since(start) < lasts && ctx.Err() == nil {
+				var begun, called time.Time
+				called = time.Now()
+				// Its hold begins when the server was asked to hand on, as far as
+				// that is known.
+				hooks := dibs.Hooks{Acquired: func(a dibs.Acquired) { begun = time.Now().Add(-a.Handoff) }}
+				err := lock.RDo(ctx, func(context.Context) error {
+					readWaits.add(time.Since(called))
+					n := reading.Add(1)
+					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+					}
+					alone := writing.Load() == 0
+					time.Sleep(rand.N(5 * time.Millisecond)) // work
+					alone = alone && writing.Load() == 0
+					reading.Add(-1)
+					if !alone {
+						overlaps.Add(1)
+					}
+					return nil
+				}, dibs.Observe(hooks))
+				if err != nil {
+					t.Errorf("read: %v", err)
+					return
+				}
+				holds.add(time.Since(begun))
+			}
+		})
+	}
+	for i := range writers {
+		workers.Go(func() {
+			lock := locks[i%clients].RWMutex(job)
+			for time.Since(start) < lasts && ctx.Err() == nil {
+				var begun time.Time
+				called := time.Now()
+				hooks := dibs.Hooks{Acquired: func(a dibs.Acquired) { begun = time.Now().Add(-a.Handoff) }}
+				err := lock.Do(ctx, func(context.Context) error {
+					writeWaits.add(time.Since(called))
+					alone := writing.Add(1) == 1 && reading.Load() == 0
+					time.Sleep(100 * time.Microsecond) // work
+					alone = writing.Load() == 1 && reading.Load() == 0 && alone
+					writing.Add(-1)
+					if !alone {
+						overlaps.Add(1)
+					}
+					return nil
+				}, dibs.Observe(hooks))
+				if err != nil {
+					t.Errorf("write: %v", err)
+					return
+				}
+				writes.add(time.Since(begun))
+			}
+		})
+	}
+	workers.Wait()
+	t.Logf("FIGURE readers and writers: %d reads, up to %d at once, %d writes, %d overlaps (bar 0)", len(readWaits.all), most.Load(), len(writeWaits.all), overlaps.Load())
+	t.Logf("FIGURE readers and writers: waits of readers: mean %v, longest %v; of writers: mean %v, longest %v; holds of readers: mean %v, longest %v",
+		round(mean(readWaits.all)), round(longest(readWaits.all)), round(mean(writeWaits.all)), round(longest(writeWaits.all)), round(mean(holds.all)), round(longest(holds.all)))
+	if overlaps.Load() != 0 {
+		t.Errorf("%d overlaps", overlaps.Load())
+	}
+	if most.Load() < 2 || len(writeWaits.all) < writers {
+		t.Errorf("%d readers at once, %d writes: nothing was shared", most.Load(), len(writeWaits.all))
+	}
+	// In strict order it stands behind the two others at most, with readers before each
+	// and before it. The others work for 0.1 ms: what they hold longer is the machine's.
+	wait, read, write := longest(writeWaits.all), longest(holds.all), longest(writes.all)
+	t.Logf("FIGURE readers and writers: longest wait of a writer %.2f times the longest hold of a reader (bar 3), %.2f times without the longest hold of a writer, %v, twice",
+		wait.Seconds()/read.Seconds(), max(wait-2*write, 0).Seconds()/read.Seconds(), round(write))
+	b.within("readers and writers: longest wait of a writer", wait, 3*read)
+	b.nothingLeft()
+}
+
+// A writer waits for the readers that were there before it, and for none that came
+// after; readers that wait side by side enter together.
+func TestReadersBehindAWriter(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	locks, rival := b.join(b.server.Addr()), b.join(b.server.Addr())
+	for range rounds {
+		first := b.take(locks, "read "+job)
+		writer := b.queueFor(rival, "write "+job)
+		var behind []<-chan entry
+		for range 3 {
+			behind = append(behind, b.queueFor(locks, "read "+job))
+		}
+		last := b.queueFor(locks, "write "+job)
+		b.unlock(first)
+		w := b.entered(writer)
+		if s := b.inspect(locks, job); s.Holding != 1 || s.Waiting != 4 {
+			t.Fatalf("%d hold, %d wait, want the writer and four", s.Holding, s.Waiting)
+		}
+		b.unlock(w.lease)
+		fence := w.lease.Fence()
+		var entries []entry
+		for _, r := range behind {
+			e := b.entered(r) // none of them has left
+			if e.lease.Fence() <= fence {
+				t.Errorf("fence %d after %d", e.lease.Fence(), fence)
+			}
+			fence = e.lease.Fence()
+			entries = append(entries, e)
+		}
+		for _, e := range entries {
+			select {
+			case e := <-last:
+				t.Fatalf("the last writer entered beside readers: %+v", e)
+			default:
+			}
+			b.unlock(e.lease)
+		}
+		b.unlock(b.entered(last).lease)
+		b.nothingLeft()
+	}
+}
+
+// A reader that dies leaves by its own expiry, while others renew.
+func TestReaderIsKilled(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	renewed := make(chan struct{}, 100)
+	locks, observer := b.join(b.server.Addr(), renewals(renewed)), b.join(b.server.Addr())
+	for i := range 2 {
+		l := b.take(locks, "read "+job)
+		dead := b.spawn(orders{Role: "keep", TTL: ttl})
+		dead.takes("r", "read "+job)
+		if i > 0 {
+			dead.expect("renewed")
+		}
+		if s := b.inspect(observer, job); s.Holding != 2 {
+			t.Fatalf("%d hold, want two", s.Holding)
+		}
+		b.begin()
+		killed := time.Now()
+		dead.kill()
+		for len(renewed) > 0 {
+			<-renewed
+		}
+		b.eventually("the dead has left", func() bool { return b.inspect(observer, job).Holding == 1 })
+		b.within("reader killed: it has left after", time.Since(killed), ttl+20*time.Millisecond)
+		if err := locks.RWMutex(job).TryUpgrade(t.Context(), l); err != nil {
+			t.Errorf("the one that lives, alone now, upgrades: %v", err)
+		}
+		b.happens("the other one renews", renewed)
+		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Token != l.Token() || s.Holders[0].Weight != 0 {
+			t.Errorf("%+v, want %s to hold alone", s, l.Token())
+		}
+		b.unlock(l)
+		b.nothingLeft()
+	}
+}
+
+// A writer behind a dead reader enters when that has expired, if the others are gone.
+func TestWriterBehindADeadReader(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	locks, rival := b.join(b.server.Addr()), b.join(b.server.Addr())
+	l := b.take(locks, "read "+job)
+	dead := b.spawn(orders{Role: "keep", TTL: ttl})
+	dead.takes("r", "read "+job)
+	writer := b.queueFor(rival, "write "+job)
+	b.begin()
+	killed := time.Now()
+	dead.kill()
+	b.unlock(l)
+	e := b.entered(writer)
+	b.within("writer behind a dead reader: entry after the kill", e.at.Sub(killed), ttl+20*time.Millisecond)
+	b.unlock(e.lease)
+	b.nothingLeft()
+}
+
+// A release that comes late grants for no less time than the new holders count on,
+// however they hold.
+func TestLateReleaseGrants(t *testing.T) {
+	t.Parallel()
+	for _, what := range []struct{ holds, waits, behind string }{
+		{"write job", "read job", "write job"},
+		{"write job", "permits job 2 3", "write job"},
+		{"read job", "write job", "read job"},
+		{"permits job 3 3", "permits job 2 3", "write job"},
+	} {
+		t.Run(what.holds+", "+what.waits, func(t *testing.T) {
+			t.Parallel()
+			b := setUp(t)
+			proxy := b.proxy()
+			// With so much time its release is not void when it comes.
+			holder, locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second), dibs.Timeout(4*ttl)), b.join(b.server.Addr()), b.join(b.server.Addr())
+			b.warm(rival)
+			l := b.take(holder, what.holds)
+			held, deliver := proxy.HoldNextRequest(key)
+			go l.Unlock()
+			b.happens("the release is held", held)
+			proxy.Drop() // and no other one arrives
+			late := time.NewTimer(ttl + ttl/4)
+			defer late.Stop()
+			<-late.C
+			waiter := b.queueFor(locks, what.waits)
+			behind := b.queueFor(rival, what.behind)
+			b.begin()
+			deliver()
+			e := b.entered(waiter)
+			s := b.inspect(rival, job)
+			left := time.Until(e.lease.Deadline())
+			var has time.Duration
+			for _, h := range s.Holders {
+				if h.Token == e.lease.Token() {
+					has = h.Remaining
+				}
+			}
+			t.Logf("FIGURE late release, %s, then %s: the new holder counts on %v, and has %v (bar: no less)", what.holds, what.waits, round(left), round(has))
+			if has < left {
+				b.standstill(ttl / 4)
+				t.Errorf("the new holder counts on %v, but has %v: %+v", left, has, s)
+			}
+			// Whoever looks now must not find it expired.
+			_, _ = rival.RWMutex(job).TryLock(t.Context())
+			select {
+			case x := <-behind:
+				if err := e.lease.Err(); err == nil {
+					t.Errorf("two hold: %s with fence %d, %s with fence %d", what.waits, e.lease.Fence(), what.behind, x.lease.Fence())
+				}
+				b.unlock(x.lease)
+				return
+			case <-time.After(50 * time.Millisecond): // it has not entered, as far as one can see
+			}
+			b.unlock(e.lease)
+			b.unlock(b.entered(behind).lease)
+		})
+	}
+}

@@ -1,0 +1,195 @@
+//go:build linux
+
+package goredisstore_test
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A permit is one stay with permits of a semaphore.
+type permit struct {
+	weight int
+	called time.Duration
+	joined time.Duration // told to wait, or zero
+	ticket uint64        // zero: it never waited
+	begun  time.Duration // the server was asked to hand on, as far as that is known
+	enter  time.Duration
+	exit   time.Duration // Unlock has returned
+	fence  uint64
+}
+
+// Claims of different weights are served in the order of their tickets: those that
+// want many are not starved by those that want few. Not parallel: it is about
+// throughput.
+func TestPermitsInOrder(t *testing.T) {
+	const permits, claimants, heaviest, clients = 10, 200, 4, 4
+	each := pick(6, 30)
+	b := setUp(t)
+	var locks []*dibs.Client
+	for range clients {
+		locks = append(locks, b.join(b.server.Addr(), patient()))
+	}
+	var (
+		held, most, over atomic.Int64
+		workers          sync.WaitGroup
+	)
+	stays := make([][]permit, claimants)
+	ctx := deadline(t, 2*generous)
+	b.begin()
+	for i := range claimants {
+		workers.Go(func() {
+			s := locks[i%clients].Semaphore(job, permits)
+			for range each {
+				p := permit{weight: 1 + i/clients%heaviest, called: mono()}
+				hooks := dibs.Hooks{
+					Waiting:  func(w dibs.Waiting) { p.joined, p.ticket = mono(), w.Ticket },
+					Acquired: func(a dibs.Acquired) { p.begun = mono() - a.Handoff },
+				}
+				l, err := s.Acquire(ctx, p.weight, dibs.Observe(hooks))
+				p.enter = mono()
+				if err != nil {
+					t.Errorf("not served: %v", err)
+					return
+				}
+				n := held.Add(int64(p.weight))
+				if n > permits {
+					over.Add(1)
+				}
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				time.Sleep(rand.N(5 * time.Millisecond)) // work
+				held.Add(int64(-p.weight))
+				p.fence = l.Fence()
+				if err := l.Unlock(); err != nil {
+					t.Errorf("unlock: %v", err)
+				}
+				p.exit = mono()
+				stays[i] = append(stays[i], p)
+			}
+		})
+	}
+	workers.Wait()
+	late := b.late()
+	all := slices.Concat(stays...)
+	slices.SortFunc(all, func(x, y permit) int { return cmp.Compare(x.fence, y.fence) }) // the order of service
+	t.Logf("FIGURE permits: %d stays, up to %d of %d held, %d times more (bar 0)", len(all), most.Load(), permits, over.Load())
+	if over.Load() != 0 || len(all) != claimants*each {
+		t.Errorf("%d times more than there are, %d of %d served", over.Load(), len(all), claimants*each)
+	}
+	wrong, waited := outOfTurn(all)
+	t.Logf("FIGURE permits: %d of %d that waited were served out of their turn (bar 0)", wrong, waited)
+	if wrong != 0 || waited == 0 {
+		t.Errorf("%d of %d out of their turn", wrong, waited)
+	}
+	var waits [heaviest + 1][]time.Duration
+	for _, p := range all {
+		waits[p.weight] = append(waits[p.weight], p.enter-p.called)
+	}
+	for w := 1; w <= heaviest; w++ {
+		t.Logf("FIGURE permits: waits of weight %d: mean %v, longest %v", w, round(mean(waits[w])), round(longest(waits[w])))
+	}
+	// In strict order the wait of anybody is that of everybody: each worker is behind
+	// all the others. What differs is the end of the run.
+	b.within("permits: longest wait of weight 4, bar: 1.5 of 1", longest(waits[heaviest]), 3*longest(waits[1])/2)
+	idle := wasted(all, permits-heaviest+1)
+	within(t, "permits: longest wait while too little is held", idle, 10*time.Millisecond, late)
+	b.nothingLeft()
+}
+
+// outOfTurn counts, of stays in the order of service, those that were served before
+// one that the server had put in line earlier: by their tickets, or, of one that never
+// waited, before one that knew that it waits when this one called.
+func outOfTurn(inOrder []permit) (wrong, waited int) {
+	const never = time.Duration(1<<63 - 1)
+	ticket, joined := ^uint64(0), never // the earliest of those served later
+	for _, p := range slices.Backward(inOrder) {
+		if p.ticket > ticket || p.ticket == 0 && p.called > joined {
+			wrong++
+		}
+		if p.ticket != 0 {
+			waited++
+			ticket, joined = min(ticket, p.ticket), min(joined, p.joined)
+		}
+	}
+	return wrong, waited
+}
+
+// wasted returns for how long somebody waited at most although less was held than
+// must be while anybody waits, by the clients' clocks: strict order is no excuse to
+// leave permits unused that the first in line could have.
+func wasted(all []permit, least int) (worst time.Duration) {
+	type change struct {
+		at           time.Duration
+		held, inLine int
+	}
+	var changes []change
+	for _, p := range all {
+		changes = append(changes, change{p.begun, p.weight, 0}, change{p.exit, -p.weight, 0})
+		if p.joined > 0 && p.begun > p.joined {
+			changes = append(changes, change{p.joined, 0, 1}, change{p.begun, 0, -1})
+		}
+	}
+	slices.SortStableFunc(changes, func(x, y change) int { return cmp.Compare(x.at, y.at) })
+	held, inLine := 0, 0
+	since := time.Duration(-1)
+	for _, c := range changes {
+		if since >= 0 {
+			worst = max(worst, c.at-since)
+		}
+		held, inLine = held+c.held, inLine+c.inLine
+		switch {
+		case inLine == 0 || held >= least:
+			since = -1
+		case since < 0:
+			since = c.at
+		}
+	}
+	return worst
+}
+
+// A holder of permits that dies gives them back by its own expiry, while others renew.
+func TestPermitHolderIsKilled(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	renewed := make(chan struct{}, 100)
+	locks, rival := b.join(b.server.Addr(), renewals(renewed)), b.join(b.server.Addr())
+	for i := range 2 {
+		l := b.take(locks, "permits job 1 3")
+		dead := b.spawn(orders{Role: "keep", TTL: ttl})
+		dead.takes("p", "permits job 2 3")
+		if i > 0 {
+			dead.expect("renewed")
+		}
+		waiter := b.queueFor(rival, "permits job 2 3")
+		b.begin()
+		killed := time.Now()
+		dead.kill()
+		for len(renewed) > 0 {
+			<-renewed
+		}
+		e := b.entered(waiter)
+		b.within("permit holder killed: next entry", e.at.Sub(killed), ttl+20*time.Millisecond)
+		b.happens("the other one renews", renewed)
+		if s := b.inspect(rival, job); s.Holding != 2 {
+			t.Errorf("%+v, want two to hold", s)
+		}
+		if _, err := rival.Semaphore(job, 3).TryAcquire(t.Context(), 1); err == nil {
+			t.Error("a fourth permit of three")
+		}
+		if err := context.Cause(l.Context()); err != nil {
+			t.Errorf("the one that renews: %v", err)
+		}
+		b.unlock(l)
+		b.unlock(e.lease)
+		b.nothingLeft()
+	}
+}

@@ -1,0 +1,440 @@
+//go:build linux
+
+package goredisstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+)
+
+// The network fails under the verbs that a mutex does not have.
+
+// holding checks what the server has of a lease, and that this is what it believes.
+func (b *bed) holding(observer *dibs.Client, l *dibs.Lease, weight int) {
+	b.t.Helper()
+	if err := l.Err(); err != nil {
+		b.standstill(ttl / 4)
+		b.t.Fatalf("the lease: %v", err)
+	}
+	s := b.inspect(observer, l.Name())
+	if s.Holding != 1 || s.Holders[0].Token != l.Token() || s.Holders[0].Weight != weight || s.Holders[0].Remaining <= 0 {
+		b.t.Errorf("%+v, want %s to hold with weight %d", s, l.Token(), weight)
+	}
+	if have := s.Holders[0].Fence; s.Fence < l.Fence() || have != l.Fence() && (have != 0 || weight != 0) {
+		b.t.Errorf("%+v, want fence %d", s, l.Fence())
+	}
+}
+
+// A change of weight whose reply is lost with its connection is asked for again.
+func TestReweighReplyReset(t *testing.T) {
+	b := setUp(t)
+	proxy := b.proxy()
+	locks, observer := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+	b.warm(observer)
+	rw := locks.RWMutex(job)
+	for range 3 { // each upgrade awaits that the downgrade before it is void
+		l := b.take(locks, "write job")
+		reader := b.queueFor(observer, "read job")
+		written := l.Fence()
+		b.begin()
+		cut := proxy.CutNextReply(key)
+		start := time.Now()
+		if err := rw.Downgrade(t.Context(), l); err != nil {
+			t.Fatalf("downgrade: %v", err)
+		}
+		took := time.Since(start)
+		b.happens("the reply is cut", cut)
+		b.within("downgrade reply reset: done after", took, 50*time.Millisecond)
+		e := b.entered(reader)
+		b.within("downgrade reply reset: the reader behind it enters after", e.at.Sub(start), 50*time.Millisecond)
+		if l.Fence() <= written {
+			t.Errorf("fence %d after %d", l.Fence(), written)
+		}
+		if s := b.inspect(observer, job); s.Holding != 2 || s.Holders[0].Weight != 1 || s.Holders[1].Weight != 1 {
+			t.Errorf("%+v, want two readers", s)
+		}
+
+		// It is not alone: no outcome is unknown, and it reads on.
+		cut = proxy.CutNextReply(key)
+		b.mustBe(rw.TryUpgrade(t.Context(), l), dibs.ErrBusy)
+		b.happens("the reply is cut", cut)
+		b.unlock(e.lease)
+		b.holding(observer, l, 1)
+
+		read := l.Fence()
+		b.begin()
+		cut = proxy.CutNextReply(key)
+		start = time.Now()
+		if err := rw.TryUpgrade(t.Context(), l); err != nil {
+			t.Fatalf("upgrade: %v", err)
+		}
+		took = time.Since(start)
+		b.happens("the reply is cut", cut)
+		b.within("upgrade reply reset: done after", took, 50*time.Millisecond)
+		if l.Fence() <= read {
+			t.Errorf("fence %d after %d", l.Fence(), read)
+		}
+		b.holding(observer, l, 0)
+		if _, err := observer.RWMutex(job).TryRLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+			t.Errorf("a reader beside the writer: %v", err)
+		}
+		b.unlock(l)
+		b.nothingLeft()
+	}
+}
+
+// One whose reply never comes is asked for again on another connection.
+func TestReweighReplyMute(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	proxy := b.proxy()
+	locks, observer := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+	b.warm(observer)
+	rw := locks.RWMutex(job)
+	for range 2 {
+		l := b.take(locks, "write job")
+		for _, change := range []struct {
+			name   string
+			do     func(context.Context, *dibs.Lease) error
+			weight int
+		}{{"downgrade", rw.Downgrade, 1}, {"upgrade", rw.TryUpgrade, 0}} {
+			b.begin()
+			muted := proxy.MuteNextReply(key)
+			start := time.Now()
+			err := change.do(t.Context(), l)
+			took := time.Since(start)
+			b.happens("the reply is swallowed", muted)
+			if err != nil {
+				b.standstill(ttl / 4)
+				t.Fatalf("%s: %v", change.name, err)
+			}
+			b.within(change.name+" reply mute: done by the second try", took, time.Second)
+			b.holding(observer, l, change.weight)
+			proxy.Thaw()
+		}
+		b.unlock(l)
+		b.nothingLeft()
+	}
+}
+
+// One that never reaches the server says so within its budget, and when it arrives
+// after all it changes nothing: the lease is what it was.
+func TestReweighRequestLate(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	proxy := b.proxy()
+	const longTTL = 20 * time.Second
+	locks, observer := b.join(proxy.Addr(), dibs.TTL(longTTL)), b.join(b.server.Addr())
+	b.warm(observer)
+	rw := locks.RWMutex(job)
+	for _, change := range []struct {
+		name, take string
+		do, back   func(context.Context, *dibs.Lease) error
+		is, then   int // weights
+	}{
+		{"upgrade", "read job", rw.TryUpgrade, rw.Downgrade, 1, 1},
+		{"downgrade", "write job", rw.Downgrade, rw.Downgrade, 0, 1},
+	} {
+		l := b.take(locks, change.take)
+		fence := l.Fence()
+		b.begin()
+		proxy.Freeze()
+		start := time.Now()
+		err := change.do(t.Context(), l)
+		b.within(change.name+" while frozen: says so after", time.Since(start), 1050*time.Millisecond)
+		b.mustBe(err, dibs.ErrUnavailable)
+		if l.Err() != nil || l.Fence() != fence {
+			t.Errorf("%s: %v, fence %d: want the lease as it was, with %d", change.name, l.Err(), l.Fence(), fence)
+		}
+		proxy.Thaw() // what was sent arrives now, too late
+		b.eventually("it renews again", func() bool { return l.Extend(t.Context(), longTTL) == nil })
+		b.holding(observer, l, change.is)
+		if err := change.back(t.Context(), l); err != nil { // and it still can
+			t.Fatalf("%s: and again: %v", change.name, err)
+		}
+		b.holding(observer, l, change.then)
+		b.unlock(l)
+		b.nothingLeft()
+	}
+}
+
+// The server has made the reader a writer, and nobody can tell: the lease goes on as a
+// reader's, and leaves nothing behind.
+func TestUpgradeUnknown(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	proxy := b.proxy()
+	locks, observer := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+	b.warm(observer)
+	for _, then := range []string{"unlock", "downgrade", "upgrade"} {
+		l := b.take(locks, "read job")
+		fence := l.Fence()
+		b.begin()
+		muted := proxy.MuteNextReply(key)
+		failed := make(chan error, 1)
+		go func() { failed <- locks.RWMutex(job).TryUpgrade(t.Context(), l) }()
+		b.happens("the reply is swallowed", muted)
+		proxy.Drop() // before there is another try
+		b.mustBe(<-failed, dibs.ErrUnavailable)
+		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Weight != 0 {
+			t.Fatalf("%+v, want it upgraded", s)
+		}
+		if err := l.Err(); err != nil || l.Fence() != fence {
+			t.Errorf("%v, fence %d: want the lease to go on with %d", err, l.Fence(), fence)
+		}
+		proxy.Thaw()
+		b.eventually("it renews again", func() bool { return l.Extend(t.Context(), 20*time.Second) == nil })
+		switch then {
+		case "downgrade":
+			if err := locks.RWMutex(job).Downgrade(t.Context(), l); err != nil {
+				t.Fatalf("downgrade: %v", err)
+			}
+			b.holding(observer, l, 1)
+		case "upgrade":
+			if err := locks.RWMutex(job).TryUpgrade(t.Context(), l); err != nil {
+				t.Fatalf("upgrade: %v", err)
+			}
+			b.holding(observer, l, 0)
+		}
+		reader := b.queueOrTake(observer, "read job")
+		b.unlock(l)
+		b.unlock(b.entered(reader).lease)
+		b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+	}
+}
+
+// What an operator sees of a lease that has changed its weight is what breaks it, and
+// what he saw before does not.
+func TestBreakAfterReweigh(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	locks, operator := b.join(b.server.Addr()), b.join(b.server.Addr())
+	rw := locks.RWMutex(job)
+	for _, changes := range [][]func(context.Context, *dibs.Lease) error{
+		{rw.Downgrade},
+		{rw.Downgrade, rw.TryUpgrade},
+		{rw.TryUpgrade},
+		{rw.Downgrade, rw.TryUpgrade, rw.Downgrade},
+	} {
+		l := b.take(locks, "write job")
+		if err := l.Extend(t.Context(), ttl); err != nil { // the server knows the fence of this
+			t.Fatal(err)
+		}
+		seen := b.inspect(operator, job).Holders[0].Fence
+		if seen != l.Fence() {
+			t.Errorf("%d changes: the operator sees fence %d, it is %d", len(changes), seen, l.Fence())
+		}
+		for _, change := range changes {
+			if err := change(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if have := b.inspect(operator, job).Holders[0].Fence; have != l.Fence() && have != 0 {
+			t.Errorf("%d changes: the operator sees fence %d, it is %d", len(changes), have, l.Fence())
+		}
+		if broke, err := operator.Break(t.Context(), job, seen); err != nil || broke {
+			t.Errorf("%d changes: break of the fence before them: %t, %v", len(changes), broke, err)
+		}
+		if broke, err := operator.Break(t.Context(), job, l.Fence()); err != nil || !broke {
+			t.Errorf("%d changes: break of the fence after them: %t, %v", len(changes), broke, err)
+		}
+		b.mustBe(l.Unlock(), dibs.ErrLost)
+		b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+	}
+}
+
+// queueOrTake takes something in the background.
+func (b *bed) queueOrTake(c *dibs.Client, what string) <-chan entry {
+	entered := make(chan entry, 1)
+	ctx := deadline(b.t, generous)
+	go func() {
+		l, err := take(ctx, c, what)
+		entered <- entry{l, err, time.Now()}
+	}()
+	return entered
+}
+
+// Of an acquire of any of the family whose reply is lost with its connection, nobody
+// knows whether it holds. It asks again, and counts once.
+func TestFamilyReplyReset(t *testing.T) {
+	b := setUp(t)
+	proxy := b.proxy()
+	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	b.warm(rival)
+	for _, what := range []struct{ name, takes, fits, more string }{
+		{"read", "read job", "read job", "write job"},
+		{"permits", "permits job 2 3", "permits job 1 3", "permits job 3 3"},
+		{"all", "all job k1 k2", "all k3 k4", "all k2 k3"},
+		{"write", "write job", "all k3 k4", "read job"},
+	} {
+		for range 3 {
+			b.begin()
+			cut := proxy.CutNextReply(key)
+			start := time.Now()
+			l := b.take(locks, what.takes)
+			took := time.Since(start)
+			b.happens("the reply is cut", cut)
+			b.within(what.name+" reply reset: entry", took, 50*time.Millisecond)
+			fits := b.take(rival, what.fits)
+			waiter := b.queueFor(rival, what.more)
+
+			b.begin()
+			cut = proxy.CutNextReply(key)
+			start = time.Now()
+			if err := l.Unlock(); err != nil {
+				t.Fatalf("%s: unlock: %v", what.name, err)
+			}
+			took = time.Since(start)
+			b.happens("the reply is cut", cut)
+			b.within(what.name+" release reply reset: Unlock", took, time.Second)
+			b.unlock(fits)
+			e := b.entered(waiter)
+			b.within(what.name+" release reply reset: waiter enters after", e.at.Sub(start), time.Second)
+
+			// It waits in line, once.
+			behind := b.queueFor(rival, what.takes)
+			cut = proxy.CutNextReply(key)
+			mine := b.queueFor(locks, what.takes)
+			b.happens("the reply is cut", cut)
+			if n := b.call("ZCARD", "{"+key+"}:dibs:queue"); n != int64(2) {
+				t.Errorf("%s: %v places in the queue, want two", what.name, n)
+			}
+			b.unlock(e.lease)
+			last := b.entered(behind)
+			if what.name != "read" {
+				b.unlock(last.lease)
+				b.unlock(b.entered(mine).lease)
+			} else {
+				b.unlock(b.entered(mine).lease)
+				b.unlock(last.lease)
+			}
+			b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+		}
+	}
+}
+
+// A set whose connection goes mute takes the time of the call, but no more of it, and
+// leaves none of its names taken.
+func TestFamilyReplyMute(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	proxy := b.proxy()
+	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	b.warm(rival)
+	for _, what := range []struct{ name, takes, then string }{
+		{"all", "all job k1 k2", "all job k1 k2"},
+		{"read", "read job", "write job"},
+		{"permits", "permits job 2 3", "permits job 3 3"},
+	} {
+		b.begin()
+		muted := proxy.MuteNextReply(key)
+		start := time.Now()
+		l, err := take(deadline(t, 500*time.Millisecond), locks, what.takes)
+		returned := time.Now()
+		b.happens("the reply is swallowed", muted)
+		b.within(what.name+" reply mute: call with 500ms", returned.Sub(start), 550*time.Millisecond)
+		if err == nil { // a second try, in the last moment
+			b.unlock(l)
+		} else {
+			b.mustBe(err, dibs.ErrUnavailable)
+			l = b.take(rival, what.then)
+			b.within(what.name+" reply mute: free after", time.Since(returned), 600*time.Millisecond)
+			b.unlock(l)
+		}
+		proxy.Thaw()
+		b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+	}
+}
+
+// A set that is cut off while it holds is told before anybody has one of its names.
+func TestSetIsCutOff(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	proxy := b.proxy()
+	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	b.warm(rival)
+	for _, cut := range []struct {
+		name string
+		off  func(*redistest.Proxy)
+	}{{"freeze", (*redistest.Proxy).Freeze}, {"drop", (*redistest.Proxy).Drop}} {
+		l := b.take(locks, "all job k1 k2")
+		told := make(chan time.Time, 1)
+		go func() {
+			<-l.Context().Done()
+			told <- time.Now()
+		}()
+		b.begin()
+		cut.off(proxy)
+		e := b.entered(b.queueFor(rival, "all k1 k2 k3"))
+		ahead := e.at.Sub(<-told)
+		t.Logf("FIGURE set cut off, %s: told %v before another one holds two of its names (bar 20ms, control %v)", cut.name, round(ahead), round(b.late()))
+		if ahead < 20*time.Millisecond-b.late() {
+			t.Errorf("told %v ahead", ahead)
+		}
+		b.mustBe(l.Unlock(), dibs.ErrLost)
+		proxy.Thaw()
+		b.eventually("its clean-up touches nothing", func() bool { return b.call("GET", key) == nil })
+		if s := b.inspect(rival, "k1"); s.Holding != 1 || s.Holders[0].Token != e.lease.Token() {
+			t.Errorf("%+v, want %s to hold", s, e.lease.Token())
+		}
+		b.unlock(e.lease)
+		b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+	}
+}
+
+// A Break whose reply is lost says so, or that it broke, and has done it once.
+func TestBreakReplyLost(t *testing.T) {
+	t.Parallel()
+	b := setUp(t)
+	proxy := b.proxy()
+	const longTTL = 20 * time.Second
+	operator := b.join(proxy.Addr(), dibs.TTL(longTTL))
+	locks, rival := b.join(b.server.Addr(), dibs.TTL(longTTL)), b.join(b.server.Addr(), dibs.TTL(longTTL))
+	b.warm(rival)
+	for _, lose := range []struct {
+		name string
+		arm  func(*redistest.Proxy) <-chan struct{}
+		bar  time.Duration
+	}{
+		{"reset", func(p *redistest.Proxy) <-chan struct{} { return p.CutNextReply(key) }, 50 * time.Millisecond},
+		{"mute", func(p *redistest.Proxy) <-chan struct{} { return p.MuteNextReply(key) }, 1050 * time.Millisecond},
+	} {
+		for _, what := range []struct{ holds, waits string }{
+			{"lock job", "lock job"}, {"read job", "write job"}, {"permits job 3 3", "permits job 1 3"}, {"all job k1", "all job k2"},
+		} {
+			l := b.take(locks, what.holds)
+			waiter := b.queueFor(rival, what.waits)
+			b.begin()
+			lost := lose.arm(proxy)
+			start := time.Now()
+			broke, err := operator.Break(t.Context(), job, l.Fence())
+			took := time.Since(start)
+			b.happens("the reply is lost", lost)
+			b.within("break reply "+lose.name+", "+what.holds+": done after", took, lose.bar)
+			if err == nil && !broke {
+				t.Errorf("%s: it says that there was nothing to break", what.holds)
+			} else if err != nil {
+				b.mustBe(err, dibs.ErrUnavailable)
+			}
+			b.happens("the holder is told", l.Context().Done())
+			var gone *dibs.LostError
+			if !errors.As(context.Cause(l.Context()), &gone) || gone.Why != dibs.Revoked {
+				t.Errorf("%s: %v, want it revoked", what.holds, context.Cause(l.Context()))
+			}
+			e := b.entered(waiter)
+			b.within("break reply "+lose.name+", "+what.holds+": next entry", e.at.Sub(start), 50*time.Millisecond)
+			b.mustBe(l.Unlock(), dibs.ErrLost)
+			proxy.Thaw()
+			if err := e.lease.Err(); err != nil {
+				t.Errorf("%s: the next holder: %v", what.holds, err)
+			}
+			b.unlock(e.lease)
+			b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+		}
+	}
+}

@@ -1,0 +1,458 @@
+package layers_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// A rule is one sentence about the repository, and the check that enforces it.
+type rule struct {
+	name   string
+	reason string
+	check  func(*tree) []string // the violations, each "file:line: what"
+	breaks []sample
+	keeps  []sample
+}
+
+var rules = []rule{
+	{
+		name:   "imports go down only",
+		reason: "each layer can be read, tested and deleted alone, and importing the root adds no dependency",
+		check:  upwardImports,
+		breaks: []sample{
+			{"a.go", `package dibs; import _ "github.com/redis/go-redis/v9"`},
+			{"a.go", `package dibs; import _ "github.com/dibslock/dibs/memstore"`},
+			{"a_test.go", `package dibs; import _ "github.com/stretchr/testify"`},
+			{"a_test.go", `package dibs; import _ "github.com/dibslock/dibs/bench"`},
+			{"memstore/a.go", `package memstore; import _ "github.com/dibslock/dibs/redisstore"`},
+			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs/internal/history"`},
+			{"storetest/a.go", `package storetest; import _ "github.com/dibslock/dibs/memstore"`},
+			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/goredisstore"`},
+			{"goredisstore/a.go", `package goredisstore; import _ "github.com/dibslock/dibs/rueidisstore"`},
+			{"dashboard/a.go", `package dashboard; import _ "github.com/dibslock/dibs/redisstore"`},
+			{"internal/history/a.go", `package history; import _ "github.com/dibslock/dibs/redisstore"`},
+			{"internal/history/a.go", `package history; import _ "github.com/anishathalye/porcupine"`},
+			{"internal/linear/a.go", `package linear; import _ "github.com/dibslock/dibs/memstore"`},
+			{"internal/ledger/a.go", `package ledger; import _ "github.com/dibslock/dibs/memstore"`},
+			{"localstore/a.go", `package localstore; import _ "github.com/dibslock/dibs/memstore"`},
+			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs/internal/ledger"`},
+		},
+		keeps: []sample{
+			{"a.go", `package dibs; import _ "crypto/rand"`},
+			{"a_test.go", `package dibs_test; import _ "github.com/dibslock/dibs/memstore"`},
+			{"memstore/a.go", `package memstore; import ("github.com/dibslock/dibs"; "github.com/dibslock/dibs/internal/ledger")`},
+			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/internal/ledger"; "modernc.org/sqlite")`},
+			{"memstore/a_test.go", `package memstore; import _ "github.com/dibslock/dibs/storetest"`},
+			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/slots"`},
+			{"goredisstore/a.go", `package goredisstore; import ("github.com/dibslock/dibs/redisstore"; "github.com/redis/go-redis/v9")`},
+			{"internal/redistest/a.go", `package redistest; import _ "github.com/dibslock/dibs/redisstore"`},
+			{"internal/linear/a.go", `package linear; import ("github.com/anishathalye/porcupine"; "github.com/dibslock/dibs")`},
+			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/quorum"`},
+		},
+	},
+	{
+		name:   "libraries read no environment and no flags, and do not log",
+		reason: "programs pass settings to a library, and hooks report events to the program",
+		check:  loudLibraries,
+		breaks: []sample{
+			{"a.go", `package dibs; import _ "log/slog"`},
+			{"a.go", `package dibs; import _ "flag"`},
+			{"a.go", `package dibs; import "os"; var x = os.Getenv("X")`},
+			{"a.go", `package dibs; import env "os"; var look = env.LookupEnv`},
+			{"a.go", `package dibs; import "fmt"; func f() { fmt.Println() }`},
+			{"memstore/a.go", `package memstore; import ("fmt"; "os"); func f() { fmt.Fprint(os.Stderr) }`},
+			{"goredisstore/a.go", `package goredisstore; import _ "log"`},
+		},
+		keeps: []sample{
+			{"a.go", `package dibs; import ("fmt"; "os"); func f() { fmt.Sprint(os.Getpid()) }`},
+			{"a.go", `package dibs; type T struct{}; func (T) Getenv() {}; func f() { var os T; os.Getenv() }`},
+			{"example_test.go", `package dibs_test; import "fmt"; func Example() { fmt.Println() }`},
+			{"bench/main.go", `package main; import ("flag"; "fmt"); func main() { flag.Parse(); fmt.Println() }`},
+			{"internal/redistest/a.go", `package redistest; import "os"; var require = os.Getenv("DIBS_REQUIRE_REDIS")`},
+		},
+	},
+	{
+		name:   "the root requires nothing, and no module replaces anything",
+		reason: "users inherit every dependency, and `go install module@version` rejects a module with replace directives",
+		check:  moduleFiles,
+		breaks: []sample{
+			{"go.mod", "module m\nrequire example.org/x v1.0.0\n"},
+			{"go.mod", "module m\n\nrequire (\n\texample.org/x v1.0.0 // indirect\n)\n"},
+			{"go.mod", "module m\ntool example.org/x\n"},
+			{"goredisstore/go.mod", "module m\nreplace github.com/dibslock/dibs => ../..\n"},
+			{"bench/go.mod", "module m\nreplace (\n\texample.org/x => ./x\n)\n"},
+		},
+		keeps: []sample{
+			{"go.mod", "module m // require nothing\n\n// replace nothing\ngo 1.26\n"},
+			{"bench/go.mod", "module m\nrequire example.org/x v1.0.0\n"},
+			{"go.work", "use .\nreplace github.com/dibslock/dibs v0.0.0 => .\n"}, // no user of a module sees it
+		},
+	},
+	{
+		name:   "every package and every exported name has a comment",
+		reason: "people read the documentation that stands beside a name; a method needs none only if an exported interface documents it",
+		check:  undocumented,
+		breaks: []sample{
+			{"a.go", "package dibs"},
+			{"a.go", "//go:build linux\n\npackage dibs"},
+			{"cmd/dibs/main.go", "package main"},
+			{"internal/history/a.go", "package history"},
+			{"a.go", "// Package dibs.\npackage dibs\nfunc F() {}"},
+			{"a.go", "// Package dibs.\npackage dibs\n//go:noinline\nfunc F() {}"},
+			{"a.go", "// Package dibs.\npackage dibs\ntype T struct{}"},
+			{"a.go", "// Package dibs.\npackage dibs\n// Both.\ntype (\n// T is.\nT struct{}\nU struct{}\n)"},
+			{"a.go", "// Package dibs.\npackage dibs\nconst C = 1"},
+			{"a.go", "// Package dibs.\npackage dibs\nvar v, V = 1, 2"},
+			{"a.go", "// Package dibs.\npackage dibs\n// T is.\ntype T[P any] struct{}\nfunc (*T[P]) M() {}"},
+		},
+		keeps: []sample{
+			{"a.go", "// Package dibs.\npackage dibs\n// F is.\nfunc F() {}\nfunc f() {}"},
+			{"a.go", "// Package dibs.\npackage dibs\n// The bounds.\nconst (\nA = 1\nB = 2\n)"},
+			{"a.go", "// Package dibs.\npackage dibs\nconst (\nA = 1 // the first\nb = 2\n)"},
+			{"a.go", "// Package dibs.\npackage dibs\ntype t struct{}\nfunc (t) M() {}"},
+			{"a.go", "// Package dibs.\npackage dibs\n// E is.\ntype E struct{}\nfunc (E) Error() string { return \"\" }"},
+			{"a.go", "// Package dibs.\npackage dibs\n// I is.\ntype I interface{ M() }\n// T is.\ntype T struct{}\nfunc (T) M() {}"},
+			{"a_test.go", "package dibs_test\nfunc F() {}"},
+			{"internal/history/a.go", "// Package history.\npackage history\nfunc F() {}"},
+		},
+	},
+	{
+		name:   "Lua lives in files",
+		reason: "the scripts are the wire format: other languages, redis-cli --eval and the reader of docs/spec.md use the same files",
+		check:  luaInGo,
+		breaks: []sample{
+			{"redisstore/a.go", "package redisstore; const s = `return redis.call('GET', KEYS[1])`"},
+			{"redisstore/a_test.go", `package redisstore; const s = "redis.pcall('GET')"`},
+			{"goredisstore/a.go", `package goredisstore; const s = "redis.call('GET')"`},
+		},
+		keeps: []sample{
+			{"redisstore/a.go", "package redisstore // a redis.call costs a microsecond"},
+			{"bench/peer.go", `package main; const s = "redis.call('GET')"`},
+		},
+	},
+	{
+		name:   "no init functions",
+		reason: "importing a package must have no effect",
+		check:  initFunctions,
+		breaks: []sample{
+			{"a.go", "package dibs; func init() {}"},
+			{"cmd/dibs/main.go", "package main; func init() {}"},
+		},
+		keeps: []sample{
+			{"a.go", "package dibs; type t struct{}; func (t) init() {}"},
+			{"a_test.go", "package dibs; func init() {}"},
+		},
+	},
+	{
+		name:   "no path of one machine",
+		reason: "a path that exists on one machine only is broken on all others",
+		check:  machinePaths,
+		breaks: []sample{ // split, so that this file keeps the rule itself
+			{"README.md", "see /" + "work/main/README.md"},
+			{"Makefile", "X=/" + "root/go/bin"},
+			{"testdata/a.json", `{"path": "/` + `home/somebody/x"}`},
+			{"docs/a.md", "file:///" + "Users/somebody/x"},
+		},
+		keeps: []sample{
+			{"README.md", "https://example.org/work/of/others, ~/work/here, ../root/x, /homework/"},
+			{"logo.bin", "\x00 /" + "root/"},
+		},
+	},
+}
+
+// A sample is a repository of one file.
+type sample struct{ path, text string }
+
+func (s sample) load(t *testing.T) *tree {
+	t.Helper()
+	repo, err := load(fstest.MapFS{s.path: {Data: []byte(s.text)}})
+	if err != nil {
+		t.Fatalf("sample %s: %v\n%s", s.path, err, s.text)
+	}
+	return repo
+}
+
+func TestRepository(t *testing.T) {
+	repo, err := load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(repo.files, func(f file) bool { return f.path == "go.mod" }) {
+		t.Fatal("this is not the repository: no go.mod at its root")
+	}
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			if found := r.check(repo); len(found) > 0 {
+				t.Errorf("%s\nThe rule: %s,\nbecause %s.", strings.Join(found, "\n"), r.name, r.reason)
+			}
+		})
+	}
+}
+
+func TestRulesDetectViolations(t *testing.T) {
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			if len(r.breaks) == 0 || len(r.keeps) == 0 {
+				t.Error("a rule needs samples that break it and samples that keep it")
+			}
+			for _, s := range r.breaks {
+				found := r.check(s.load(t))
+				if len(found) != 1 || !strings.HasPrefix(found[0], s.path+":") {
+					t.Errorf("%s breaks the rule once, the check found %q\n%s", s.path, found, s.text)
+				}
+			}
+			for _, s := range r.keeps {
+				if found := r.check(s.load(t)); len(found) > 0 {
+					t.Errorf("%s keeps the rule, the check found %q\n%s", s.path, found, s.text)
+				}
+			}
+		})
+	}
+}
+
+func upwardImports(t *tree) (found []string) {
+	for f := range t.goFiles(true) {
+		here := layerOf(f.dir())
+		for _, spec := range f.syntax.Imports {
+			name := imported(spec)
+			dir, ours := inProject(name)
+			there := layerOf(dir)
+			switch {
+			case here.program, inStdlib(name), ours && there.dir == here.dir:
+			case !ours && !here.external:
+				found = append(found, t.at(spec, "%s imports %s, and may import only the standard library and this project", here.dir, name))
+			case !ours:
+			case there.program:
+				found = append(found, t.at(spec, "%s is a program, and only programs import it", name))
+			case !f.test && !slices.Contains(here.imports, there.dir):
+				found = append(found, t.at(spec, "%s imports %s, and may import only the standard library and %q", here.dir, name, here.imports))
+			}
+		}
+	}
+	return found
+}
+
+// loud lists what speaks to the world around a program. An empty list stands for
+// the whole package.
+var loud = map[string][]string{
+	"flag":     {},
+	"log":      {},
+	"log/slog": {},
+	"fmt":      {"Print", "Printf", "Println"},
+	"os":       {"Args", "Environ", "ExpandEnv", "Getenv", "LookupEnv", "Stderr", "Stdin", "Stdout"},
+	"syscall":  {"Environ", "Getenv"},
+}
+
+func loudLibraries(t *tree) (found []string) {
+	for f := range t.goFiles(false) {
+		if here := layerOf(f.dir()); here.program || here.dir == "internal/redistest" {
+			continue
+		}
+		names := map[string]string{} // by which this file knows the packages above
+		for _, spec := range f.syntax.Imports {
+			pkg := imported(spec)
+			members, ok := loud[pkg]
+			switch {
+			case !ok:
+			case len(members) == 0:
+				found = append(found, t.at(spec, "imports %s", pkg))
+			case spec.Name != nil:
+				names[spec.Name.Name] = pkg
+			default:
+				names[path.Base(pkg)] = pkg
+			}
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			// An identifier with an object is a variable of this file, not a package.
+			if x, ok := selector.X.(*ast.Ident); ok && x.Obj == nil {
+				if pkg := names[x.Name]; slices.Contains(loud[pkg], selector.Sel.Name) {
+					found = append(found, t.at(selector, "uses %s.%s", pkg, selector.Sel.Name))
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// directive matches the start of what a go.mod may not hold, block or line.
+var directive = regexp.MustCompile(`^\s*(require|replace|tool)\b`)
+
+func moduleFiles(t *tree) (found []string) {
+	for _, f := range t.files {
+		if path.Base(f.path) != "go.mod" {
+			continue
+		}
+		for i, line := range strings.Split(string(f.text), "\n") {
+			match := directive.FindStringSubmatch(line)
+			if match != nil && (match[1] == "replace" || f.path == "go.mod") {
+				found = append(found, fmt.Sprintf("%s:%d: has a %s directive", f.path, i+1, match[1]))
+			}
+		}
+	}
+	return found
+}
+
+func undocumented(t *tree) (found []string) {
+	documented := documentedMethods(t)
+	packages := map[string]*ast.File{} // by directory: the file with a package comment, or any
+	for f := range t.goFiles(false) {
+		if packages[f.dir()] == nil || hasText(f.syntax.Doc) {
+			packages[f.dir()] = f.syntax
+		}
+		if !layerOf(f.dir()).library || slices.Contains(strings.Split(f.path, "/"), "internal") {
+			continue
+		}
+		for _, decl := range f.syntax.Decls {
+			for _, id := range unhasText(decl, documented) {
+				found = append(found, t.at(id, "%s has no comment", id.Name))
+			}
+		}
+	}
+	for _, syntax := range packages {
+		if !hasText(syntax.Doc) {
+			found = append(found, t.at(syntax, "package %s has no package comment", syntax.Name.Name))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// hasText reports whether a comment has text other than directives.
+func hasText(comment *ast.CommentGroup) bool {
+	return strings.TrimSpace(comment.Text()) != ""
+}
+
+// documentedMethods returns the methods that are documented elsewhere: by conventions of
+// the standard library, or by an exported interface of this project.
+func documentedMethods(t *tree) map[string]bool {
+	documented := map[string]bool{"Error": true, "Unwrap": true, "Is": true, "As": true, "String": true}
+	for f := range t.goFiles(false) {
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || !spec.Name.IsExported() {
+				return true
+			}
+			if contract, ok := spec.Type.(*ast.InterfaceType); ok {
+				for _, method := range contract.Methods.List {
+					for _, id := range method.Names {
+						documented[id.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	return documented
+}
+
+// uncommented returns the exported names of a declaration that have no comment.
+// Constants and variables may share the one of their group.
+func unhasText(decl ast.Decl, documented map[string]bool) (names []*ast.Ident) {
+	add := func(id *ast.Ident, comments ...*ast.CommentGroup) {
+		if id.IsExported() && !slices.ContainsFunc(comments, hasText) {
+			names = append(names, id)
+		}
+	}
+	switch decl := decl.(type) {
+	case *ast.FuncDecl:
+		if decl.Recv == nil || ast.IsExported(receiver(decl)) && !documented[decl.Name.Name] {
+			add(decl.Name, decl.Doc)
+		}
+	case *ast.GenDecl:
+		for _, spec := range decl.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				if decl.Lparen.IsValid() {
+					add(spec.Name, spec.Doc, spec.Comment)
+				} else {
+					add(spec.Name, decl.Doc)
+				}
+			case *ast.ValueSpec:
+				for _, id := range spec.Names {
+					add(id, spec.Doc, spec.Comment, decl.Doc)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver returns the name of the type that a method belongs to.
+func receiver(method *ast.FuncDecl) string {
+	for expr := method.Recv.List[0].Type; ; {
+		switch e := expr.(type) {
+		case *ast.StarExpr:
+			expr = e.X
+		case *ast.ParenExpr:
+			expr = e.X
+		case *ast.IndexExpr:
+			expr = e.X
+		case *ast.IndexListExpr:
+			expr = e.X
+		case *ast.Ident:
+			return e.Name
+		default:
+			return ""
+		}
+	}
+}
+
+func luaInGo(t *tree) (found []string) {
+	for f := range t.goFiles(true) {
+		if !strings.HasSuffix(layerOf(f.dir()).dir, "store") {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			literal, ok := n.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(literal.Value)
+			if err == nil && (strings.Contains(text, "redis.call") || strings.Contains(text, "redis.pcall")) {
+				found = append(found, t.at(literal, "holds a script: move it to a .lua file and embed that"))
+			}
+			return true
+		})
+	}
+	return found
+}
+
+func initFunctions(t *tree) (found []string) {
+	for f := range t.goFiles(false) {
+		for _, decl := range f.syntax.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+				found = append(found, t.at(f, "has an init function"))
+			}
+		}
+	}
+	return found
+}
+
+// machinePath matches the start of an absolute path that only one machine has:
+// a relative one, or one within a URL, has something before its first slash.
+var machinePath = regexp.MustCompile(`(?:^|[^\w.~*$})-])/(?:work|root|home/\w+|Users/\w+)/`)
+
+func machinePaths(t *tree) (found []string) {
+	for _, f := range t.files {
+		for i, line := range strings.Split(string(f.text), "\n") {
+			if match := machinePath.FindString(line); match != "" {
+				found = append(found, fmt.Sprintf("%s:%d: has the path %q", f.path, i+1, strings.TrimSpace(match)))
+			}
+		}
+	}
+	return found
+}

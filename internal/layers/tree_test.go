@@ -1,0 +1,167 @@
+package layers_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// module is the root module's path, and the prefix of every other one's.
+const module = "github.com/dibslock/dibs"
+
+// A tree is a repository as the rules see it: its text files, the Go ones parsed.
+type tree struct {
+	fset  *token.FileSet
+	files []file
+}
+
+type file struct {
+	path   string // from the repository's root, with slashes
+	text   []byte
+	syntax *ast.File // nil unless it is Go that the go command would build
+	test   bool
+}
+
+func (f file) dir() string { return path.Dir(f.path) }
+
+// load reads a repository, tracked or not: what is not tracked yet is about to be.
+func load(fsys fs.FS) (*tree, error) {
+	t := &tree{fset: token.NewFileSet()}
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // gone since its directory was listed
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == ".git":
+			return fs.SkipDir
+		case !entry.Type().IsRegular() || entry.Name() == ".git": // a worktree's .git is a file
+			return nil
+		}
+		text, err := fs.ReadFile(fsys, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if bytes.IndexByte(text, 0) >= 0 {
+			return nil // binary
+		}
+		f := file{path: name, text: text, test: strings.HasSuffix(name, "_test.go")}
+		if built(name) {
+			f.syntax, err = parser.ParseFile(t.fset, name, text, parser.ParseComments)
+			if err != nil {
+				return err
+			}
+		}
+		t.files = append(t.files, f)
+		return nil
+	})
+	return t, err
+}
+
+// built reports whether the go command looks at a file at all.
+func built(name string) bool {
+	if path.Ext(name) != ".go" {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "testdata" || part == "vendor" || part[0] == '.' || part[0] == '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// goFiles yields the Go files, those of tests only if asked for.
+func (t *tree) goFiles(tests bool) func(yield func(file) bool) {
+	return func(yield func(file) bool) {
+		for _, f := range t.files {
+			if f.syntax != nil && (tests || !f.test) && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// at formats a violation: the position, then the text.
+func (t *tree) at(node ast.Node, format string, args ...any) string {
+	pos := t.fset.Position(node.Pos())
+	return fmt.Sprintf("%s:%d: %s", pos.Filename, pos.Line, fmt.Sprintf(format, args...))
+}
+
+// imported returns the path of an import as a plain string.
+func imported(spec *ast.ImportSpec) string {
+	name, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		return spec.Path.Value // the parser accepts no such import
+	}
+	return name
+}
+
+// inProject returns the directory of a package of this repository.
+func inProject(importPath string) (dir string, ok bool) {
+	if importPath == module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// inStdlib relies on what the go command promises: no standard package has a
+// dot in its first element, and every package to be fetched has one.
+func inStdlib(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+// A layer is a top-level directory, or one below internal, with everything in it.
+type layer struct {
+	dir      string
+	program  bool     // may import everything, read its environment, print
+	external bool     // may import what its own go.mod requires
+	imports  []string // the layers that it may import, outside tests
+	library  bool     // users import it, so each exported name needs a comment
+}
+
+// layerOf returns the layer of a directory. A directory without a case of its own is an
+// adapter, which imports the root only.
+func layerOf(dir string) layer {
+	parts := strings.Split(dir, "/")
+	root := []string{"."}
+	switch parts[0] {
+	case ".":
+		return layer{dir: ".", library: true}
+	case "cmd", "examples", "bench", "interop":
+		return layer{dir: parts[0], program: true, external: true}
+	case "memstore":
+		return layer{dir: parts[0], imports: []string{".", "internal/ledger"}, library: true}
+	case "localstore":
+		return layer{dir: parts[0], imports: []string{".", "internal/ledger"}, external: true, library: true}
+	case "quorum", "storetest":
+		return layer{dir: parts[0], imports: root, library: true}
+	case "redisstore":
+		return layer{dir: parts[0], imports: []string{".", "internal/slots"}, library: true}
+	case "goredisstore", "rueidisstore", "redigostore":
+		return layer{dir: parts[0], imports: []string{".", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
+	case "internal":
+		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: root}
+		switch l.dir {
+		case "internal/redistest":
+			l.imports = []string{".", "redisstore"}
+		case "internal/drill":
+			l.imports = []string{".", "quorum", "redisstore", "storetest", "internal/history", "internal/redistest"}
+		case "internal/linear":
+			l.external = true
+		}
+		return l
+	}
+	return layer{dir: parts[0], imports: root, external: true, library: true}
+}

@@ -1,0 +1,99 @@
+package redigostore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/redigostore"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/gomodule/redigo/redis"
+)
+
+var drills = drill.Opener{
+	Single: func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store {
+		return redigostore.New(pool(t, addr), options...)
+	},
+	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
+		p := &redis.Pool{MaxIdle: 10, DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return dialMaster(ctx, addrs, master)
+		}}
+		t.Cleanup(func() { p.Close() })
+		return redigostore.New(p, options...)
+	},
+	Warm:    idling,
+	Cluster: cluster,
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	drills.Store(t)
+}
+
+func TestSentinelFailover(t *testing.T) {
+	drills.SentinelFailover(t, drill.Deaths(), redigostore.WithReplicas(1, time.Second))
+}
+
+func TestSentinelLoss(t *testing.T) {
+	t.Parallel()
+	drills.SentinelLoss(t)
+}
+
+func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
+
+func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
+
+func TestClusterLoss(t *testing.T) {
+	t.Parallel()
+	drills.ClusterLoss(t)
+}
+
+func TestClusterSlotOnItsWay(t *testing.T) {
+	t.Parallel()
+	drills.ClusterSlotOnItsWay(t)
+}
+
+func TestReplicated(t *testing.T) {
+	t.Parallel()
+	drills.Replicas(t, 2)
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	drills.Rights(t)
+}
+
+func TestClusterRights(t *testing.T) {
+	t.Parallel()
+	drills.ClusterRights(t, "+cluster|slots")
+}
+
+// idling returns a store on a pool with idle connections.
+func idling(t testing.TB, addr string, idle int) *redisstore.Store {
+	p := pool(t, addr)
+	p.MaxIdle = idle
+	for range idle {
+		conn := p.Get()
+		if _, err := conn.Do("PING"); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	return redigostore.New(p)
+}
+
+func TestStaleConnections(t *testing.T) {
+	t.Parallel()
+	drills.Stale(t)
+}
+
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	drills.Forgotten(t)
+}
+
+func TestSentinelWake(t *testing.T) {
+	t.Parallel()
+	drills.SentinelWake(t)
+}

@@ -1,0 +1,90 @@
+package redigostore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redigostore"
+	"github.com/gomodule/redigo/redis"
+)
+
+// With Sentinel, a pool asks who is master for each connection that it makes.
+func Example_sentinel() {
+	sentinels := []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"}
+	pool := &redis.Pool{
+		MaxIdle: 10,
+		DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return dialMaster(ctx, sentinels, "mymaster")
+		},
+	}
+	defer pool.Close()
+	locks := dibs.New(redigostore.New(pool))
+	defer locks.Close()
+}
+
+// dialMaster connects to the master that the first sentinel which answers names.
+func dialMaster(ctx context.Context, sentinels []string, name string) (redis.Conn, error) {
+	var errs []error
+	for _, sentinel := range sentinels {
+		conn, err := dialMasterBy(ctx, sentinel, name)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func dialMasterBy(ctx context.Context, sentinel, name string) (redis.Conn, error) {
+	// The store waits a second for a connection: time to ask the next one.
+	s, err := dial(ctx, sentinel, 200*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	at, err := redis.Strings(s.Do("SENTINEL", "get-master-addr-by-name", name))
+	if err != nil || len(at) != 2 {
+		return nil, fmt.Errorf("%s knows no master %s: %w", sentinel, name, err)
+	}
+	conn, err := dial(ctx, net.JoinHostPort(at[0], at[1]), 500*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	role, err := redis.Values(conn.Do("ROLE")) // a sentinel may be behind
+	if err == nil && string(role[0].([]byte)) != "master" {
+		err = fmt.Errorf("%v is a %s", at, role[0])
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func dial(ctx context.Context, addr string, timeout time.Duration) (redis.Conn, error) {
+	return redis.DialContext(ctx, "tcp", addr,
+		redis.DialConnectTimeout(timeout), redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
+}
+
+// With Redis Cluster there is a pool for each node.
+func ExampleNewCluster() {
+	var pools []*redis.Pool
+	locks := dibs.New(redigostore.NewCluster([]string{"10.0.0.1:6379", "10.0.0.2:6379"}, func(addr string) *redis.Pool {
+		pool := &redis.Pool{
+			MaxIdle: 10,
+			DialContext: func(ctx context.Context) (redis.Conn, error) {
+				return dial(ctx, addr, time.Second)
+			},
+		}
+		pools = append(pools, pool)
+		return pool
+	}))
+	locks.Close()
+	for _, pool := range pools {
+		pool.Close()
+	}
+}

@@ -1,0 +1,437 @@
+package redigostore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redigostore"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/gomodule/redigo/redis"
+)
+
+// pools are the two kinds: with the short way to the server, and without.
+var pools = []struct {
+	name string
+	open func(t testing.TB, addr string) *redis.Pool
+}{
+	{"prompt", func(t testing.TB, addr string) *redis.Pool { return pool(t, addr) }},
+	{"plain", plain},
+}
+
+func TestClosedPool(t *testing.T) {
+	t.Parallel()
+	addr, node := redistest.Start(t).Addr(), redistest.StartClusterNode(t).Addr()
+	p, w, n := pool(t, addr), pool(t, addr), pool(t, node)
+	w.Wait, w.MaxActive = true, 2
+	for name, c := range map[string]struct {
+		pool  *redis.Pool
+		store *redisstore.Store
+	}{
+		"pool": {p, redigostore.New(p)}, "waits": {w, redigostore.New(w)},
+		"cluster": {n, redigostore.NewCluster([]string{node}, func(string) *redis.Pool { return n })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks := join(t, c.store)
+			l := drill.Lock(t, locks, name) // which stays locked
+			c.pool.Close()
+			machine := drill.WatchMachine(t.Context(), addr)
+			machine.Measure(t, "closed pool, "+name, 500*time.Millisecond, func() time.Duration {
+				start := time.Now()
+				_, err := locks.Mutex("other").Lock(t.Context())
+				wantRefused(t, err, redisstore.ErrClosed)
+				return time.Since(start)
+			})
+			start := time.Now()
+			wantRefused(t, l.Unlock(), redisstore.ErrClosed)
+			if took, late := time.Since(start), machine.Late(); took > 500*time.Millisecond+late {
+				t.Errorf("it took %v to say so (control %v)", took, late)
+			}
+		})
+	}
+}
+
+// obtain is drill.Obtain of a mutex.
+func obtain(t *testing.T, c *dibs.Client, name string) *dibs.Lease {
+	t.Helper()
+	return drill.Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return c.Mutex(name).Lock(ctx) })
+}
+
+func wantRefused(t *testing.T, err, cause error) {
+	t.Helper()
+	var u *dibs.UnavailableError
+	if !errors.As(err, &u) || !u.Refused || !errors.Is(err, cause) {
+		t.Errorf("have %v, want it refused because of %v", err, cause)
+	}
+}
+
+// A server that says nothing cannot keep a caller.
+func TestFrozenServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, kind := range pools {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, server.Addr())
+			locks := join(t, redigostore.New(kind.open(t, proxy.Addr())), dibs.TTL(time.Minute))
+			machine := drill.WatchMachine(t.Context(), server.Addr())
+			held := drill.Lock(t, locks, kind.name)
+			proxy.Freeze()
+			for i := range 8 {
+				machine.Measure(t, "frozen server: a call with 300ms", 450*time.Millisecond, func() time.Duration {
+					start := time.Now()
+					_, err := locks.Mutex(fmt.Sprint(kind.name, i)).Lock(drill.Within(t, 300*time.Millisecond))
+					took := time.Since(start)
+					if !errors.Is(err, dibs.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("have %v, want unavailable: deadline exceeded", err)
+					}
+					return took
+				})
+			}
+			proxy.Heal()
+			drill.Unlock(t, obtain(t, locks, kind.name+" again"))
+			if err := held.Unlock(); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
+				t.Error(err)
+			}
+			drill.Unlock(t, obtain(t, locks, kind.name)) // free, with most of its minute left
+		})
+	}
+}
+
+// Connections that break under load cost some calls an error, at most.
+func TestResetUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, kind := range pools {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, server.Addr())
+			locks := join(t, redigostore.New(kind.open(t, proxy.Addr())))
+			over := make(chan struct{})
+			var workers sync.WaitGroup
+			var entered atomic.Int64
+			for i := range 8 {
+				workers.Go(func() {
+					for {
+						select {
+						case <-over:
+							return
+						default:
+						}
+						l, err := locks.Mutex(fmt.Sprint(kind.name, i%4)).Lock(drill.Within(t, drill.Generous))
+						if err == nil {
+							entered.Add(1)
+							err = l.Unlock()
+						}
+						if err != nil && !errors.Is(err, dibs.ErrUnavailable) {
+							t.Errorf("under load: %v", err)
+						}
+					}
+				})
+			}
+			for range 20 {
+				before := entered.Load()
+				drill.Eventually(t, "it goes on", func() bool { return entered.Load() > before+10 })
+				proxy.Reset()
+			}
+			close(over)
+			workers.Wait()
+			for i := range 4 { // what was not given back for want of an answer is soon
+				drill.Unlock(t, obtain(t, locks, fmt.Sprint(kind.name, i)))
+			}
+		})
+	}
+}
+
+func TestWatchOverFaults(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, kind := range pools {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, server.Addr())
+			events := drill.Watch(t, redigostore.New(kind.open(t, proxy.Addr())))
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			proxy.Reset()
+			drill.WantEvent(t, events, dibs.Down, drill.Generous)
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			proxy.Freeze()
+			drill.WantEvent(t, events, dibs.Down, drill.Generous)
+			proxy.Heal()
+			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			select {
+			case e := <-events:
+				t.Errorf("event %+v on an idle connection", e)
+			case <-time.After(3 * time.Second): // more than a ping takes
+			}
+			proxy.Freeze() // so that the end is that of a mute one
+		})
+	}
+}
+
+// A dial that hangs is told of, and does not keep the end of Watch.
+func TestWatchEndsWhileDialling(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	defer close(hang)
+	p := &redis.Pool{Dial: func() (redis.Conn, error) {
+		<-hang
+		return nil, errors.New("late")
+	}}
+	events := drill.Watch(t, redigostore.New(p))
+	drill.WantEvent(t, events, dibs.Down, drill.Generous)
+}
+
+func TestPoolWithoutDial(t *testing.T) {
+	t.Parallel()
+	s := redigostore.New(&redis.Pool{})
+	drill.WantEvent(t, drill.Watch(t, s), dibs.Down, drill.Generous)
+	if _, err := join(t, s).Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
+		t.Errorf("have %v, want unavailable", err)
+	}
+}
+
+// handOver has a waiter on one client enter after a holder on another one, and
+// returns how.
+func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.Acquired {
+	t.Helper()
+	l := drill.Lock(t, holder, job)
+	waits := make(chan struct{})
+	how := make(chan dibs.Acquired, 1)
+	entered := make(chan *dibs.Lease, 1)
+	go func() {
+		defer close(entered)
+		l, err := waiter.Mutex(job).Lock(drill.Within(t, drill.Generous), dibs.Observe(dibs.Hooks{
+			Waiting:  func(dibs.Waiting) { close(waits) },
+			Acquired: func(a dibs.Acquired) { how <- a },
+		}))
+		if err != nil {
+			t.Errorf("waiter: %v", err)
+			return
+		}
+		entered <- l
+	}()
+	select {
+	case <-waits:
+	case <-entered:
+		t.Fatal("it does not wait")
+	}
+	drill.Unlock(t, l)
+	if l = <-entered; l == nil {
+		t.FailNow()
+	}
+	drill.Unlock(t, l)
+	return <-how
+}
+
+func TestHandOffIsPushed(t *testing.T) {
+	t.Parallel()
+	p, node := pool(t, redistest.Start(t).Addr()), redistest.StartClusterNode(t).Addr()
+	for name, s := range map[string]*redisstore.Store{"pool": redigostore.New(p), "cluster": cluster(t, []string{node})} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			holder, waiter := join(t, s), join(t, s)
+			pushed := 0
+			for range 20 { // a client listens only after its first call
+				if handOver(t, holder, waiter).Pushed {
+					pushed++
+				}
+			}
+			if pushed < 10 {
+				t.Errorf("%d of 20 hand-offs were pushed", pushed)
+			}
+		})
+	}
+}
+
+// A user who may not use channels locks all the same: its waiters ask.
+func TestNoChannels(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.MustCmd(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all")
+	s := redigostore.New(pool(t, server.Addr(), redis.DialUsername("app"), redis.DialPassword("secret")))
+	var degraded atomic.Int64
+	var why atomic.Pointer[error]
+	hooks := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) { degraded.Add(1); why.Store(&d.Err) }})
+	holder, waiter := join(t, s), join(t, s, hooks)
+	for range 5 {
+		handOver(t, holder, waiter)
+	}
+	drill.Eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
+	if n := degraded.Load(); n != 1 || !strings.Contains((*why.Load()).Error(), "NOPERM") {
+		t.Errorf("Degraded was called %d times, with %v: want once, with NOPERM", n, *why.Load())
+	}
+}
+
+func TestScriptsForgotten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, kind := range pools {
+		locks := join(t, redigostore.New(kind.open(t, server.Addr())))
+		for range 5 {
+			l := drill.Lock(t, locks, job)
+			server.MustCmd(t, "SCRIPT", "FLUSH")
+			drill.Unlock(t, l)
+			server.MustCmd(t, "SCRIPT", "FLUSH")
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	p, node := pool(t, redistest.Start(t).Addr()), redistest.StartClusterNode(t).Addr()
+	for name, s := range map[string]*redisstore.Store{"pool": redigostore.New(p), "cluster": cluster(t, []string{node})} {
+		locks := join(t, s)
+		for _, n := range []string{"a1", "a2", "b"} {
+			defer drill.Lock(t, locks, n).Unlock()
+		}
+		have, err := s.List(drill.Within(t, drill.Generous), "a*")
+		slices.Sort(have)
+		if err != nil || !slices.Equal(have, []string{"a1", "a2"}) {
+			t.Errorf("%s: have %q, %v", name, have, err)
+		}
+	}
+}
+
+func TestPassword(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--requirepass", "secret")
+	locks := join(t, redigostore.New(pool(t, server.Addr(), redis.DialPassword("secret"))))
+	drill.Unlock(t, drill.Lock(t, locks, job))
+	for word, options := range map[string][]redis.DialOption{"NOAUTH": nil, "WRONGPASS": {redis.DialPassword("wrong")}} {
+		_, err := join(t, redigostore.New(pool(t, server.Addr(), options...))).Mutex(job).Lock(t.Context())
+		var says redisstore.ServerError
+		if !errors.As(err, &says) || !strings.HasPrefix(string(says), word) {
+			t.Errorf("have %v, want %s", err, word)
+		}
+		wantRefused(t, err, says)
+	}
+}
+
+// Fifty who want something else each get by with two connections.
+func TestFullPool(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, wait := range []bool{true, false} {
+		for _, kind := range pools {
+			t.Run(fmt.Sprintf("%s wait %v", kind.name, wait), func(t *testing.T) {
+				p := kind.open(t, server.Addr())
+				p.MaxActive, p.Wait = 2, wait
+				locks := join(t, redigostore.New(p))
+				var callers sync.WaitGroup
+				for i := range 50 {
+					callers.Go(func() {
+						for range 5 {
+							l, err := locks.Mutex(fmt.Sprint(i)).TryLock(drill.Within(t, drill.Generous))
+							if err == nil {
+								err = l.Unlock()
+							}
+							if err != nil {
+								t.Errorf("%d: %v", i, err)
+							}
+						}
+					})
+				}
+				callers.Wait()
+			})
+		}
+	}
+}
+
+// Where nobody replicates nothing is granted, and who finds a name taken learns it
+// at once.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	const timeout = 300 * time.Millisecond
+	server, node := redistest.Start(t), redistest.StartClusterNode(t)
+	option := redigostore.WithReplicas(1, timeout)
+	p := pool(t, server.Addr())
+	for name, s := range map[*redistest.Server]*redisstore.Store{
+		server: redigostore.New(p, option), node: cluster(t, []string{node.Addr()}, option),
+	} {
+		t.Run(name.Addr(), func(t *testing.T) {
+			t.Parallel()
+			locks := join(t, s, dibs.Timeout(10*time.Second))
+			for range 2 { // the second time it is known that there are too few
+				_, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
+				var few *redisstore.ReplicasError
+				if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &few) || few.Have != 0 || few.Want != 1 {
+					t.Fatalf("have %v, want 0 of 1 replicas", err)
+				}
+				if held := name.MustCmd(t, "GET", key); held != nil {
+					t.Fatalf("held by %v", held)
+				}
+			}
+			name.MustCmd(t, "SET", key, "theirs", "PX", "60000")
+			drill.WatchMachine(t.Context(), name.Addr()).Measure(t, "too few replicas: busy after", timeout/2, func() time.Duration {
+				start := time.Now()
+				if _, err := locks.Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+					t.Errorf("have %v, want busy", err)
+				}
+				return time.Since(start)
+			})
+		})
+	}
+}
+
+// A pool whose connections lead to one that is no master any more makes new ones.
+func TestDemotion(t *testing.T) {
+	t.Parallel()
+	old, master := redistest.Start(t), redistest.Start(t)
+	var addr atomic.Pointer[string]
+	to := func(s *redistest.Server) { a := s.Addr(); addr.Store(&a) }
+	to(old)
+	p := &redis.Pool{MaxIdle: 3, DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", *addr.Load(), timeouts...)
+	}}
+	t.Cleanup(func() { p.Close() })
+	locks := join(t, redigostore.New(p))
+	drill.Unlock(t, drill.Lock(t, locks, job))
+	old.MustCmd(t, "REPLICAOF", "127.0.0.1", "1")
+	to(master)
+	drill.Eventually(t, "it finds the new master", func() bool {
+		l, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
+		return err == nil && l.Unlock() == nil
+	})
+}
+
+// Not parallel: it counts.
+func TestNoGoroutineIsLeft(t *testing.T) {
+	server, node := redistest.Start(t), redistest.StartClusterNode(t)
+	before := runtime.NumGoroutine()
+	for _, target := range []*redistest.Server{server, node} {
+		proxy, err := redistest.StartProxy(target.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := pool(t, proxy.Addr())
+		s := redigostore.New(p)
+		if target == node {
+			s = redigostore.NewCluster([]string{proxy.Addr()}, func(string) *redis.Pool { return p })
+		}
+		locks := dibs.New(s)
+		drill.Unlock(t, drill.Lock(t, locks, job))
+		handOver(t, locks, locks)
+		proxy.Freeze()
+		_, _ = locks.Mutex(job).Lock(drill.Within(t, 100*time.Millisecond))
+		locks.Close()
+		p.Close()
+		proxy.Close()
+	}
+	for end := time.Now().Add(drill.Generous); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) { // polls
+		if time.Now().After(end) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package redigostore_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redigostore"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/storetest"
+	"github.com/gomodule/redigo/redis"
+)
+
+// job is the name that the tests contend for, and key its key in Redis.
+const (
+	job = "job"
+	key = "lock:job"
+)
+
+var timeouts = []redis.DialOption{
+	redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second), redis.DialWriteTimeout(time.Second),
+}
+
+// pool returns one that lives as long as the test, and is told of deadlines.
+func pool(t testing.TB, addr string, options ...redis.DialOption) *redis.Pool {
+	options = append(options, timeouts...)
+	p := &redis.Pool{
+		MaxIdle: 10,
+		DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", addr, options...)
+		},
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// plain returns one as most people have it.
+func plain(t testing.TB, addr string) *redis.Pool {
+	p := &redis.Pool{
+		MaxIdle: 3,
+		Dial:    func() (redis.Conn, error) { return redis.Dial("tcp", addr, timeouts...) },
+		TestOnBorrow: func(c redis.Conn, _ time.Time) error {
+			_, err := c.Do("PING")
+			return err
+		},
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// cluster returns a store on the cluster that has some nodes.
+func cluster(t testing.TB, nodes []string, options ...redigostore.Option) *redisstore.Store {
+	return redigostore.NewCluster(nodes, func(addr string) *redis.Pool { return pool(t, addr) }, options...)
+}
+
+// join returns a client of a store that lives as long as the test. It gives a busy machine
+// more time for an operation than a person would.
+func join(t testing.TB, s dibs.Store, options ...dibs.Option) *dibs.Client {
+	c := dibs.New(s, append([]dibs.Option{dibs.Timeout(5 * time.Second)}, options...)...)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// lawful runs the conformance suite on a store for each case, which has the names
+// that begin with a prefix of its own.
+func lawful(t *testing.T, open func(redigostore.Option) *redisstore.Store) {
+	t.Helper()
+	var stores atomic.Int64
+	storetest.Run(t, func(*testing.T) dibs.Store {
+		return open(redigostore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
+	})
+}
+
+func TestStoreOnPlainPool(t *testing.T) {
+	t.Parallel()
+	p := plain(t, redistest.Start(t).Addr())
+	lawful(t, func(o redigostore.Option) *redisstore.Store { return redigostore.New(p, o) })
+}

@@ -1,5 +1,0 @@
-module github.com/dibslock/dibs/redisstore/goredis
-
-go 1.26
-
-require github.com/redis/go-redis/v9 v9.23.0

@@ -1,5 +1,0 @@
-module github.com/dibslock/dibs/redisstore/rueidis
-
-go 1.26
-
-require github.com/redis/rueidis v1.0.79

@@ -1,0 +1,107 @@
+package rueidisstore_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/rueidisstore"
+	"github.com/redis/rueidis"
+)
+
+var drills = drill.Opener{
+	Single: func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store {
+		return rueidisstore.New(dial(t, addr), options...)
+	},
+	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
+		return rueidisstore.New(dial(t, addrs[0], func(o *rueidis.ClientOption) {
+			o.InitAddress, o.Sentinel.MasterSet = addrs, master
+			o.Sentinel.TopologyRefreshInterval = 100 * time.Millisecond // see the package
+		}), options...)
+	},
+	Warm: idling,
+	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
+		return rueidisstore.New(dial(t, addrs[0], func(o *rueidis.ClientOption) { o.InitAddress = addrs }), options...)
+	},
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	drills.Store(t)
+}
+
+func TestSentinelFailover(t *testing.T) {
+	drills.SentinelFailover(t, drill.Deaths(), rueidisstore.WithReplicas(1, time.Second))
+}
+
+func TestSentinelLoss(t *testing.T) {
+	t.Parallel()
+	drills.SentinelLoss(t)
+}
+
+func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
+
+func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
+
+func TestClusterLoss(t *testing.T) {
+	t.Parallel()
+	drills.ClusterLoss(t)
+}
+
+func TestClusterSlotOnItsWay(t *testing.T) {
+	t.Parallel()
+	drills.ClusterSlotOnItsWay(t)
+}
+
+// A lock takes two round trips with a replica: see the package.
+func TestReplicated(t *testing.T) {
+	t.Parallel()
+	drills.Replicas(t, 3)
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	drills.Rights(t, "+hello", "+client|tracking")
+}
+
+func TestClusterRights(t *testing.T) {
+	t.Parallel()
+	drills.ClusterRights(t, "+cluster|slots", "+hello", "+client|tracking")
+}
+
+// idling returns a store on a client with idle connections of the kind that dibs uses.
+func idling(t testing.TB, addr string, idle int) *redisstore.Store {
+	client := dial(t, addr)
+	// With a deadline, and not by Dedicate: else rueidis listens from then on, and sees
+	// an end.
+	ctx, cancel := context.WithTimeout(t.Context(), drill.Generous)
+	defer cancel()
+	var busy sync.WaitGroup
+	for range idle {
+		busy.Go(func() {
+			if err := client.Do(ctx, client.B().Blpop().Key("nobody's").Timeout(0.5).Build()).Error(); !rueidis.IsRedisNil(err) {
+				t.Error(err)
+			}
+		})
+	}
+	busy.Wait()
+	return rueidisstore.New(client)
+}
+
+func TestStaleConnections(t *testing.T) {
+	t.Parallel()
+	drills.Stale(t)
+}
+
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	drills.Forgotten(t)
+}
+
+func TestSentinelWake(t *testing.T) {
+	t.Parallel()
+	drills.SentinelWake(t)
+}

@@ -1,0 +1,98 @@
+package rueidisstore_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/rueidisstore"
+	"github.com/redis/rueidis"
+)
+
+// Names of all slots are served at once, and a slot may move while its name is held.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	client := dial(t, cluster.Addrs()[0])
+	locks := open(t, client)
+	var names []string
+	for i := range 60 {
+		names = append(names, fmt.Sprintf("name-%d", i))
+	}
+	inAll := func(f func(name string)) {
+		var group sync.WaitGroup
+		for _, name := range names {
+			group.Go(func() { f(name) })
+		}
+		group.Wait()
+	}
+	inAll(func(name string) { drill.Unlock(t, drill.Lock(t, locks, name)) })
+	list, err := rueidisstore.New(client).List(t.Context(), "*")
+	if err != nil || len(list) > 0 {
+		t.Errorf("%q, %v, want none", list, err)
+	}
+	held := drill.Lock(t, locks, job)
+	slot := redistest.Slot(key)
+	from, err := cluster.MasterOf(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := cluster.Nodes()[0]
+	if to == from {
+		to = cluster.Nodes()[1]
+	}
+	if err := cluster.Migrate(to, slot); err != nil {
+		t.Fatal(err)
+	}
+	drill.Unlock(t, held)
+	inAll(func(name string) { drill.Lock(t, locks, name) })
+	list, err = rueidisstore.New(client).List(t.Context(), "*")
+	slices.Sort(list)
+	slices.Sort(names)
+	if err != nil || !slices.Equal(list, names) {
+		t.Errorf("%q, %v, want all of %q", list, err, names)
+	}
+}
+
+// Only masters are visited, also where a replica is down.
+func TestListWithReplicas(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	client := dial(t, cluster.Addrs()[0])
+	drill.Lock(t, open(t, client), job)
+	var replica *redistest.Server
+	for _, s := range cluster.Nodes() {
+		if role, _ := s.MustCmd(t, "ROLE").([]any); role[0] == "slave" {
+			replica = s
+		}
+	}
+	replica.Kill()
+	list, err := rueidisstore.New(client).List(drill.Within(t, drill.Generous), "*")
+	if err != nil || !slices.Equal(list, []string{job}) {
+		t.Errorf("%q, %v, want the one", list, err)
+	}
+}
+
+// After a failover locks go on with the new master.
+func TestPlannedFailover(t *testing.T) {
+	t.Parallel()
+	group := redistest.StartSentinels(t, 1, 3)
+	client := dial(t, "", func(o *rueidis.ClientOption) {
+		o.InitAddress, o.Sentinel.MasterSet = group.Addrs(), group.MasterName
+	})
+	if client.Mode() != rueidis.ClientModeSentinel {
+		t.Fatalf("the client is for %s", client.Mode())
+	}
+	locks := open(t, client)
+	drill.Unlock(t, drill.Lock(t, locks, job))
+	if _, err := group.Failover(); err != nil {
+		t.Fatal(err)
+	}
+	drill.Eventually(t, "it locks again", func() bool {
+		l, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous))
+		return err == nil && l.Unlock() == nil
+	})
+}

@@ -1,0 +1,144 @@
+package rueidisstore_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/rueidisstore"
+	"github.com/dibslock/dibs/storetest"
+	"github.com/redis/rueidis"
+)
+
+const (
+	ttl = 10 * time.Second
+
+	job = "job" // the name that the tests contend for
+	key = "lock:job"
+)
+
+// dial returns a client that lives as long as the test, with small buffers: tests make
+// many.
+func dial(t testing.TB, addr string, adjust ...func(*rueidis.ClientOption)) rueidis.Client {
+	t.Helper()
+	o := rueidis.ClientOption{
+		InitAddress: []string{addr}, RingScaleEachConn: 8,
+		ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12,
+	}
+	for _, set := range adjust {
+		set(&o)
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// A server of old speaks RESP2 only, and listens on connections apart.
+func TestStoreInRESP2(t *testing.T) {
+	t.Parallel()
+	client := dial(t, redistest.Start(t).Addr(), func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
+	lawful(t, client)
+}
+
+// lawful runs the conformance suite on one client that all cases share.
+func lawful(t *testing.T, client rueidis.Client) {
+	t.Helper()
+	var stores atomic.Int32
+	t.Run("law", func(t *testing.T) {
+		storetest.Run(t, func(*testing.T) dibs.Store {
+			return rueidisstore.New(client, rueidisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
+		})
+	})
+}
+
+// open returns a client of dibs that lives as long as the test. It gives a busy machine
+// more time for an operation than a person would.
+func open(t *testing.T, client rueidis.Client, options ...dibs.Option) *dibs.Client {
+	t.Helper()
+	c := dibs.New(rueidisstore.New(client), append([]dibs.Option{dibs.TTL(ttl), dibs.Timeout(5 * time.Second)}, options...)...)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A waiter gets its turn by push, on both kinds of server.
+func TestPushedHandOff(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{
+		"standalone": redistest.Start, "cluster": redistest.StartClusterNode,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := start(t)
+			holder, waiter := open(t, dial(t, server.Addr())), open(t, dial(t, server.Addr()))
+			listening(t, server, waiter)
+			l := drill.Lock(t, holder, job)
+			waits, pushed := make(chan struct{}), make(chan bool, 1)
+			go func() {
+				<-waits
+				drill.Unlock(t, l)
+			}()
+			drill.Unlock(t, drill.Lock(t, waiter, job, dibs.Observe(dibs.Hooks{
+				Waiting:  func(dibs.Waiting) { close(waits) },
+				Acquired: func(a dibs.Acquired) { pushed <- a.Pushed },
+			})))
+			if !<-pushed {
+				t.Error("it was not pushed")
+			}
+		})
+	}
+}
+
+// listening locks once with a client, and waits until the server has its subscription.
+func listening(t *testing.T, server *redistest.Server, c *dibs.Client) {
+	t.Helper()
+	l := drill.Lock(t, c, "warm")
+	drill.Unlock(t, l)
+	channel := "dibs:c:" + strings.Join(strings.SplitN(l.Token(), ":", 4)[:3], ":")
+	drill.Eventually(t, "the client listens", func() bool {
+		list, _ := server.MustCmd(t, "PUBSUB", "NUMSUB", channel).([]any)
+		return len(list) == 2 && list[1] == int64(1)
+	})
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{
+		"standalone": redistest.Start, "cluster": redistest.StartClusterNode,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := dial(t, start(t).Addr())
+			locks := open(t, client)
+			for _, name := range []string{"a1", "a2", "b"} {
+				drill.Lock(t, locks, name)
+			}
+			names, err := rueidisstore.New(client).List(t.Context(), "a*")
+			slices.Sort(names)
+			if want := []string{"a1", "a2"}; err != nil || !slices.Equal(names, want) {
+				t.Errorf("%q, %v, want %q", names, err, want)
+			}
+		})
+	}
+}
+
+// A server that has forgotten the scripts learns them again.
+func TestScriptFlush(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locks := open(t, dial(t, server.Addr()))
+	for range 3 {
+		l := drill.Lock(t, locks, job)
+		server.MustCmd(t, "SCRIPT", "FLUSH")
+		drill.Unlock(t, l)
+		server.MustCmd(t, "SCRIPT", "FLUSH")
+	}
+}
