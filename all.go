@@ -12,7 +12,7 @@ import (
 //
 // Sets that overlap, in whatever order their names are given, never wait for each
 // other in a circle. While a set waits it stands in the line of each of its names.
-type Set struct {
+type MultiMutex struct {
 	c     *Client
 	names []string
 }
@@ -25,33 +25,33 @@ type Set struct {
 // a cluster), a set that waits holds nothing, and one whose process dies leaves
 // nothing but places. On a cluster, names of several slots are taken slot after slot,
 // in one order for all, and given back if the rest cannot be had.
-func (c *Client) All(names ...string) *Set {
+func (c *Client) All(names ...string) *MultiMutex {
 	names = slices.Clone(names)
 	slices.Sort(names)
-	return &Set{c: c, names: slices.Compact(names)}
+	return &MultiMutex{c: c, names: slices.Compact(names)}
 }
 
 // Lock takes all names in one lease, which is lost if one of them is; Lease.FenceOf
 // tells the fence for each. All else is as with Mutex.Lock.
-func (s *Set) Lock(ctx context.Context, options ...Option) (*Lease, error) {
+func (s *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 	return s.acquire(ctx, options, patiently)
 }
 
 // TryLock takes all names if they are free and nobody is waiting for any of them, and
 // returns ErrBusy at once if not.
-func (s *Set) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
+func (s *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return s.acquire(ctx, options, once)
 }
 
 // Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) is the
 // fence for one of them.
-func (s *Set) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
+func (s *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, s.Lock, fn, options)
 }
 
-func (s *Set) acquire(ctx context.Context, options []Option, once bool) (*Lease, error) {
-	if n := len(s.names); n == 0 || n > MaxTogether {
-		return nil, invalid("a set of %d names: not within 1 to %d", n, MaxTogether)
+func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (*Lease, error) {
+	if n := len(s.names); n == 0 || n > MaxNames {
+		return nil, invalid("a set of %d names: not within 1 to %d", n, MaxNames)
 	}
 	set := s.c.defaults.with(options)
 	groups := s.c.store.Groups(s.names)
@@ -217,7 +217,7 @@ func (h *hold) undo() {
 		return
 	}
 	h.c.mu.Lock()
-	h.finish(h.name, Released, nil)
+	h.finish(h.name, ReasonReleased, nil)
 	delete(h.c.remains, h)
 	claim := h.claim()
 	h.c.mu.Unlock()

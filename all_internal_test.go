@@ -23,10 +23,10 @@ func TestNothingRemainsOfALostGathering(t *testing.T) {
 				}
 				first, second := gather("a", "b"), gather("c", "d")
 				if lost != "second" {
-					_ = first.lose("b", Taken, nil)
+					_ = first.lose("b", ReasonTaken, nil)
 				}
 				if lost != "first" {
-					_ = second.lose("c", Revoked, nil)
+					_ = second.lose("c", ReasonRevoked, nil)
 				}
 				if err := first.absorb(second); err == nil {
 					t.Error("a lost group was taken for a held one")

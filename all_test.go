@@ -197,7 +197,7 @@ func TestASetCountsANameOnce(t *testing.T) {
 		wantErr(t, l.Unlock())
 		allFree(t, s, "a", "b")
 
-		wantErr(t, open(t, as(s)).All(slices.Repeat([]string{"a"}, dibs.MaxTogether+1)...).Do(t.Context(), func(context.Context) error {
+		wantErr(t, open(t, as(s)).All(slices.Repeat([]string{"a"}, dibs.MaxNames+1)...).Do(t.Context(), func(context.Context) error {
 			busy(t, s, "a")
 			return nil
 		}))
@@ -207,12 +207,12 @@ func TestASetCountsANameOnce(t *testing.T) {
 
 func TestBadSet(t *testing.T) {
 	var many []string
-	for i := range dibs.MaxTogether + 1 {
+	for i := range dibs.MaxNames + 1 {
 		many = append(many, fmt.Sprint(i))
 	}
 	for _, s := range []dibs.Store{untouched{t}, apart{untouched{t}}} {
 		c := open(t, s)
-		for what, set := range map[string]*dibs.Set{
+		for what, set := range map[string]*dibs.MultiMutex{
 			"no name":       c.All(),
 			"many names":    c.All(many...),
 			"an empty name": c.All("a", "", "b"),
@@ -279,38 +279,38 @@ func TestASetIsLostWithOneName(t *testing.T) {
 			wantErr(t, err)
 			ctx := l.Context()
 			synctest.Wait() // until it listens
-			broken, err := open(t, s).Break(t.Context(), name, l.FenceOf(name))
+			broken, err := open(t, s).Revoke(t.Context(), name, l.FenceOf(name))
 			if !broken || err != nil {
 				t.Fatal(broken, err)
 			}
-			wantLost(t, l.Err(), dibs.Revoked)
-			wantLost(t, context.Cause(ctx), dibs.Revoked)
+			wantLost(t, l.Err(), dibs.ReasonRevoked)
+			wantLost(t, context.Cause(ctx), dibs.ReasonRevoked)
 			free(t, s, name)
-			wantLost(t, l.Unlock(), dibs.Revoked)
+			wantLost(t, l.Unlock(), dibs.ReasonRevoked)
 			allFree(t, s, "a", "b", "c")
 
 			// The same without a message: at the next renewal.
 			l, err = c.All("a", "b", "c").Lock(t.Context(), dibs.TTL(3*time.Second))
 			wantErr(t, err)
 			begin := time.Now()
-			_, err = s.Release(t.Context(), dibs.Release{Name: name, Token: l.Token()})
+			_, err = s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: l.Token()})
 			wantErr(t, err)
 			<-l.Context().Done()
 			within(t, time.Since(begin), 0, time.Second)
-			wantLost(t, l.Err(), dibs.Taken)
+			wantLost(t, l.Err(), dibs.ReasonTaken)
 			var lost *dibs.LostError
 			if errors.As(l.Err(), &lost); lost.Name != name {
 				t.Errorf("%v, want %q", lost, name)
 			}
-			wantLost(t, l.Unlock(), dibs.Taken)
+			wantLost(t, l.Unlock(), dibs.ReasonTaken)
 			allFree(t, s, "a", "b", "c")
 
 			// And by Unlock, if that is first to see it.
 			l, err = c.All("a", "b", "c").Lock(t.Context())
 			wantErr(t, err)
-			_, err = s.Release(t.Context(), dibs.Release{Name: name, Token: l.Token()})
+			_, err = s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: l.Token()})
 			wantErr(t, err)
-			wantLost(t, l.Unlock(), dibs.Taken)
+			wantLost(t, l.Unlock(), dibs.ReasonTaken)
 			allFree(t, s, "a", "b", "c")
 		})
 	}
@@ -468,8 +468,8 @@ func TestMaxHoldOfASet(t *testing.T) {
 		<-next.done
 		wantIn(t, next)
 		within(t, time.Since(begin), 9900*time.Millisecond, 10*time.Second+50*time.Millisecond)
-		wantLost(t, l.lease.Err(), dibs.MaxHeld)
-		wantLost(t, l.lease.Unlock(), dibs.MaxHeld)
+		wantLost(t, l.lease.Err(), dibs.ReasonMaxHold)
+		wantLost(t, l.lease.Unlock(), dibs.ReasonMaxHold)
 		wantErr(t, next.lease.Err())
 	})
 }
@@ -547,12 +547,12 @@ func TestASetWithoutRenewal(t *testing.T) {
 		begin := time.Now()
 		<-l.lease.Context().Done()
 		within(t, time.Since(begin), 9700*time.Millisecond, 10*time.Second)
-		wantLost(t, l.lease.Err(), dibs.Expired)
+		wantLost(t, l.lease.Err(), dibs.ReasonExpired)
 		next := together(t, s, []string{"a", "b"})
 		<-next.done
 		wantIn(t, next)
 		within(t, time.Since(begin), 10*time.Second, 10*time.Second+10*time.Millisecond)
-		wantLost(t, l.lease.Unlock(), dibs.Expired)
+		wantLost(t, l.lease.Unlock(), dibs.ReasonExpired)
 		unlock(t, next)
 		allFree(t, s, "a", "b")
 	})
@@ -646,7 +646,7 @@ func TestAWaitingSetDies(t *testing.T) {
 		a := mutex(t, s, "a")
 		<-a.done
 		wantIn(t, a)
-		within(t, time.Since(begin), 0, dibs.ClaimTTL+dibs.ClaimTTL/2)
+		within(t, time.Since(begin), 0, dibs.WaiterTTL+dibs.WaiterTTL/2)
 		other := mutex(t, s, "b")
 		unlock(t, b)
 		wantIn(t, other)
@@ -672,7 +672,7 @@ func TestASetDiesAtTheHead(t *testing.T) {
 		wantWaiting(t, set, single)
 		<-set.done
 		wantIn(t, set)
-		within(t, time.Since(begin), 0, dibs.ClaimTTL+dibs.ClaimTTL/2)
+		within(t, time.Since(begin), 0, dibs.WaiterTTL+dibs.WaiterTTL/2)
 		wantWaiting(t, single)
 		unlock(t, set)
 		wantIn(t, single)
@@ -750,12 +750,12 @@ func TestGatheredLeaseEndsWithItsFirstPart(t *testing.T) {
 		unlock(t, b)
 		wantIn(t, set)
 		<-set.lease.Context().Done()
-		wantLost(t, set.lease.Err(), dibs.Expired)
+		wantLost(t, set.lease.Err(), dibs.ReasonExpired)
 		wantWaiting(t, rival)
 		<-rival.done
 		wantIn(t, rival)
 		f.heal()
-		wantLost(t, set.lease.Unlock(), dibs.Expired)
+		wantLost(t, set.lease.Unlock(), dibs.ReasonExpired)
 		allFree(t, s, "a")
 	})
 }
@@ -769,7 +769,7 @@ func TestRenewalOfFewerPartsDoesNotProlongAll(t *testing.T) {
 		rival := mutex(t, s, "b")
 		renewing := make(chan struct{})
 		f.set(func(f *faulty) {
-			f.extend = func(ctx context.Context, holds []dibs.Hold) []error {
+			f.extend = func(ctx context.Context, holds []dibs.ExtendRequest) []error {
 				f.mute() // all that come after this one
 				if len(holds) != 1 {
 					t.Errorf("renews %+v, want one part", holds)
@@ -783,7 +783,7 @@ func TestRenewalOfFewerPartsDoesNotProlongAll(t *testing.T) {
 		unlock(t, b)
 		wantIn(t, set)
 		<-set.lease.Context().Done()
-		wantLost(t, set.lease.Err(), dibs.Expired)
+		wantLost(t, set.lease.Err(), dibs.ReasonExpired)
 		wantWaiting(t, rival)
 		<-rival.done
 		wantIn(t, rival)
@@ -800,7 +800,7 @@ func TestAPartIsLostInGathering(t *testing.T) {
 		set := together(t, apart{s}, []string{"a", "b", "c"}, dibs.TTL(3*time.Second))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
-		broken, err := open(t, s).Break(t.Context(), "a", state.Holders[0].Fence)
+		broken, err := open(t, s).Revoke(t.Context(), "a", state.Holders[0].Fence)
 		if !broken || err != nil {
 			t.Fatal(broken, err)
 		}
@@ -866,9 +866,9 @@ func TestSetClosedBetweenAttempts(t *testing.T) {
 func TestSetLeavesNoPlaceWhereItHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		x := dibs.Claim{Name: "a", With: []string{"b"}, Token: "x", Client: "x", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-		y := dibs.Claim{Name: "b", Token: "y", Client: "y", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-		ask := func(c dibs.Claim, held bool) uint64 {
+		x := dibs.AcquireRequest{Name: "a", With: []string{"b"}, Token: "x", Client: "x", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+		y := dibs.AcquireRequest{Name: "b", Token: "y", Client: "y", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+		ask := func(c dibs.AcquireRequest, held bool) uint64 {
 			t.Helper()
 			a, err := s.Acquire(t.Context(), c)
 			if err != nil || a.Held != held {
@@ -877,12 +877,12 @@ func TestSetLeavesNoPlaceWhereItHeld(t *testing.T) {
 			return a.Fence
 		}
 		fence := ask(x, true) // its reply is lost
-		if broken, err := s.Break(t.Context(), "b", fence); !broken || err != nil {
+		if broken, err := s.Revoke(t.Context(), "b", fence); !broken || err != nil {
 			t.Fatalf("break: %v, %v", broken, err)
 		}
 		ask(y, true)
 		ask(x, false) // waits, though it holds a
-		if freed, err := s.Release(t.Context(), dibs.Release{Name: "b", Token: "y"}); !freed || err != nil {
+		if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "b", Token: "y"}); !freed || err != nil {
 			t.Fatalf("release: %v, %v", freed, err)
 		}
 		ask(x, true)
@@ -929,7 +929,7 @@ func TestSetTellsNoLossBeforeItBegins(t *testing.T) {
 		}))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
-		if broken, err := s.Break(t.Context(), "a", state.Holders[0].Fence); !broken || err != nil {
+		if broken, err := s.Revoke(t.Context(), "a", state.Holders[0].Fence); !broken || err != nil {
 			t.Fatalf("break: %v, %v", broken, err)
 		}
 		unlock(t, c)

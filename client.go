@@ -235,7 +235,7 @@ func (c *Client) shut() []*hold {
 	held := append(make([]*hold, 0, len(c.leases)), c.leases...)
 	ended := make([]ending, 0, len(held))
 	for _, h := range held {
-		ended = append(ended, h.finish(h.name, Closed, nil))
+		ended = append(ended, h.finish(h.name, ReasonClosed, nil))
 	}
 	held = slices.AppendSeq(held, maps.Keys(c.remains))
 	clear(c.remains)

@@ -124,7 +124,7 @@ func (l *Lease) ended() error {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	var lost *LostError
-	if errors.As(h.err, &lost) && lost.Why != Released {
+	if errors.As(h.err, &lost) && lost.Reason != ReasonReleased {
 		return h.err
 	}
 	return h.yielded

@@ -122,7 +122,7 @@ func TestLeaderKnowsBeforeAnotherLeads(t *testing.T) {
 			}
 			<-ctx.Done()
 			ended = time.Now()
-			wantLost(t, context.Cause(ctx), dibs.Expired)
+			wantLost(t, context.Cause(ctx), dibs.ReasonExpired)
 			return nil // in a term that is lost
 		})
 		follower := run(t, open(t, good).Election("n"), func(ctx context.Context) error {
@@ -308,7 +308,7 @@ func TestErrorsOfATermThatIsOver(t *testing.T) {
 			"lost": func(t *testing.T, s dibs.Store, e *dibs.Election) {
 				leader, err := e.Leader(t.Context())
 				wantErr(t, err)
-				_, err = s.Break(t.Context(), "n", leader.Term)
+				_, err = s.Revoke(t.Context(), "n", leader.Term)
 				wantErr(t, err)
 			},
 		} {
@@ -354,8 +354,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		never := func(context.Context) error { t.Error("it leads"); return nil }
 		waits := run(t, open(t, s).Election("n"), never)
 		f.set(func(f *faulty) {
-			f.acquire = func(context.Context, dibs.Claim) (dibs.Answer, error) {
-				return dibs.Answer{}, &dibs.UnavailableError{Op: "test", Refused: true}
+			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
+				return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
 			}
 		})
 		pauses := run(t, open(t, f).Election("n"), never)
@@ -396,8 +396,8 @@ func TestRunOutlastsTheStore(t *testing.T) {
 		f, _ := broken()
 		why := errors.New("READONLY")
 		refuse := func(f *faulty) {
-			f.acquire = func(context.Context, dibs.Claim) (dibs.Answer, error) {
-				return dibs.Answer{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
+				return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
 			}
 		}
 		f.set(refuse)
@@ -456,11 +456,11 @@ func TestRunThatCannotSucceed(t *testing.T) {
 
 		f, s := broken()
 		f.set(func(f *faulty) {
-			f.acquire = func(context.Context, dibs.Claim) (dibs.Answer, error) {
-				return dibs.Answer{}, fmt.Errorf("%w: a list", dibs.ErrForeign)
+			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
+				return dibs.AcquireReply{}, fmt.Errorf("%w: a list", dibs.ErrWrongType)
 			}
 		})
-		wantErr(t, open(t, f).Election("n").Run(t.Context(), never), dibs.ErrForeign)
+		wantErr(t, open(t, f).Election("n").Run(t.Context(), never), dibs.ErrWrongType)
 
 		c := open(t, s)
 		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
@@ -479,7 +479,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 		c, other := open(t, s), open(t, s)
 		r := run(t, c.Election("n"), func(ctx context.Context) error {
 			<-ctx.Done()
-			wantLost(t, context.Cause(ctx), dibs.Closed)
+			wantLost(t, context.Cause(ctx), dibs.ReasonClosed)
 			return context.Cause(ctx)
 		})
 		waits := run(t, other.Election("n"), untilEnd)

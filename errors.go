@@ -20,7 +20,7 @@ var (
 	// ErrInvalid: the request can never be served as it is. Nothing was sent.
 	ErrInvalid = errors.New("dibs: invalid")
 	// ErrForeign: the key holds another kind of value, put there by something else.
-	ErrForeign = errors.New("dibs: key holds a foreign value")
+	ErrWrongType = errors.New("dibs: key holds a foreign value")
 
 	// Holding.
 
@@ -90,36 +90,36 @@ func (e *BusyError) held() string {
 func (e *BusyError) Unwrap() []error { return both(ErrBusy, e.Cause) }
 
 // Why says how a lease ended.
-type Why string
+type Reason string
 
 // The ways in which a lease ends before, or by, its Unlock.
 const (
-	Expired  Why = "expired"         // not renewed in time
-	Taken    Why = "taken"           // the store says that it is not ours: deleted, forgotten or broken
-	Revoked  Why = "revoked"         // an operator broke it
-	MaxHeld  Why = "held too long"   // MaxHold has passed
-	Closed   Why = "client closed"   // the Client gave it back
-	Released Why = "released"        // Unlock gave it back
-	Unknown  Why = "never confirmed" // attached, and not yet extended
+	ReasonExpired  Reason = "expired"         // not renewed in time
+	ReasonTaken    Reason = "taken"           // the store says that it is not ours: deleted, forgotten or broken
+	ReasonRevoked  Reason = "revoked"         // an operator broke it
+	ReasonMaxHold  Reason = "held too long"   // MaxHold has passed
+	ReasonClosed   Reason = "client closed"   // the Client gave it back
+	ReasonReleased Reason = "released"        // Unlock gave it back
+	ReasonUnconfirmed  Reason = "never confirmed" // attached, and not yet extended
 )
 
 // A LostError says which lease ended and why. errors.Is finds ErrLost in it.
 type LostError struct {
 	Name  string // of several names the one that is known to be lost, or the first
 	Token string
-	Why   Why
+	Reason   Reason
 	Cause error // the last failure of a renewal, if that is why it expired
 }
 
 func (e *LostError) Error() string {
-	if e.Why == Unknown {
+	if e.Reason == ReasonUnconfirmed {
 		return fmt.Sprintf("dibs: lease on %q is not confirmed: it was attached, Extend confirms it", e.Name)
 	}
-	if e.Why == Released {
+	if e.Reason == ReasonReleased {
 		return fmt.Sprintf("dibs: lease on %q was released", e.Name)
 	}
-	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Why)
-	if e.Why == Taken {
+	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Reason)
+	if e.Reason == ReasonTaken {
 		s = fmt.Sprintf("dibs: lease on %q lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten", e.Name)
 	}
 	if e.Cause != nil {
@@ -161,13 +161,13 @@ func (e *UnavailableError) Unwrap() []error { return both(ErrUnavailable, e.Caus
 
 // A RestartedError is why a node of a quorum does not vote: it may have forgotten a lease
 // that has not ended yet.
-type RestartedError struct {
+type RecoveringError struct {
 	Node string        // which store it is
-	Left time.Duration // until it votes
+	Remaining time.Duration // until it votes
 }
 
-func (e *RestartedError) Error() string {
-	return fmt.Sprintf("node %s was restarted, or is new, and votes again in %v: it may have forgotten a lease", e.Node, e.Left.Round(time.Millisecond))
+func (e *RecoveringError) Error() string {
+	return fmt.Sprintf("node %s was restarted, or is new, and votes again in %v: it may have forgotten a lease", e.Node, e.Remaining.Round(time.Millisecond))
 }
 
 func both(kind, cause error) []error {
@@ -199,7 +199,7 @@ func refused(err error) bool {
 
 // final reports whether asking again can never help.
 func final(err error) bool {
-	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrForeign) || errors.Is(err, ErrClosed)
+	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed)
 }
 
 func cause(ctx context.Context) error {

@@ -84,10 +84,10 @@ func TestBusyMessage(t *testing.T) {
 // A message says what has happened, and nothing that has not.
 func TestLostMessage(t *testing.T) {
 	for want, e := range map[string]dibs.LostError{
-		`dibs: lease on "n" was released`:     {Why: dibs.Released},
-		`dibs: lease on "n" lost: expired: x`: {Why: dibs.Expired, Cause: errors.New("x")},
-		`dibs: lease on "n" lost: revoked`:    {Why: dibs.Revoked},
-		`dibs: lease on "n" lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten`: {Why: dibs.Taken},
+		`dibs: lease on "n" was released`:     {Reason: dibs.ReasonReleased},
+		`dibs: lease on "n" lost: expired: x`: {Reason: dibs.ReasonExpired, Cause: errors.New("x")},
+		`dibs: lease on "n" lost: revoked`:    {Reason: dibs.ReasonRevoked},
+		`dibs: lease on "n" lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten`: {Reason: dibs.ReasonTaken},
 	} {
 		e.Name = "n"
 		if have := e.Error(); have != want {

@@ -188,7 +188,7 @@ func ExampleOnce() {
 	// west false <nil>
 }
 
-func ExampleClient_Break() {
+func ExampleClient_Revoke() {
 	ctx := context.Background()
 	store := memstore.New()
 	worker := dibs.New(store, dibs.Label("worker-3"))
@@ -209,7 +209,7 @@ func ExampleClient_Break() {
 		return
 	}
 	for _, h := range state.Holders {
-		broken, err := operator.Break(ctx, "import", h.Fence)
+		broken, err := operator.Revoke(ctx, "import", h.Fence)
 		fmt.Println(h.Label, "is in the way; broken:", broken, err)
 	}
 	_, err = operator.Mutex("import").TryLock(ctx)

@@ -17,11 +17,11 @@ type faulty struct {
 	dibs.Store
 
 	mu      sync.Mutex
-	acquire func(ctx context.Context, c dibs.Claim) (dibs.Answer, error)
-	release func(ctx context.Context, r dibs.Release) (bool, error)
-	abandon func(ctx context.Context, c dibs.Claim) error
-	extend  func(ctx context.Context, holds []dibs.Hold) []error
-	reweigh func(ctx context.Context, c dibs.Claim) (dibs.Answer, error)
+	acquire func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error)
+	release func(ctx context.Context, r dibs.ReleaseRequest) (bool, error)
+	abandon func(ctx context.Context, c dibs.AcquireRequest) error
+	extend  func(ctx context.Context, holds []dibs.ExtendRequest) []error
+	reweigh func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error)
 	inspect func(ctx context.Context, name string) (dibs.State, error)
 	event   func(e dibs.Event, on func(dibs.Event))
 	watch   func(ctx context.Context) error
@@ -58,12 +58,12 @@ func (f *faulty) heal() {
 // mute makes every verb but Watch hang until its context or deadline ends.
 func (f *faulty) mute() {
 	f.set(func(f *faulty) {
-		f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-			return dibs.Answer{}, hang(ctx, c.Until)
+		f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			return dibs.AcquireReply{}, hang(ctx, c.Until)
 		}
-		f.release = func(ctx context.Context, r dibs.Release) (bool, error) { return false, hang(ctx, r.Until) }
-		f.abandon = func(ctx context.Context, c dibs.Claim) error { return hang(ctx, c.Until) }
-		f.extend = func(ctx context.Context, holds []dibs.Hold) []error {
+		f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) { return false, hang(ctx, r.Until) }
+		f.abandon = func(ctx context.Context, c dibs.AcquireRequest) error { return hang(ctx, c.Until) }
+		f.extend = func(ctx context.Context, holds []dibs.ExtendRequest) []error {
 			errs := make([]error, len(holds))
 			err := hang(ctx, time.Time{})
 			for i := range errs {
@@ -71,8 +71,8 @@ func (f *faulty) mute() {
 			}
 			return errs
 		}
-		f.reweigh = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-			return dibs.Answer{}, hang(ctx, c.Until)
+		f.reweigh = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			return dibs.AcquireReply{}, hang(ctx, c.Until)
 		}
 		f.inspect = func(ctx context.Context, _ string) (dibs.State, error) {
 			return dibs.State{}, hang(ctx, time.Time{})
@@ -92,7 +92,7 @@ func hang(ctx context.Context, until time.Time) error {
 
 var errReset = &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded}
 
-func (f *faulty) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (f *faulty) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	f.mu.Lock()
 	f.acquires++
 	fault := f.acquire
@@ -103,7 +103,7 @@ func (f *faulty) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error)
 	return f.Store.Acquire(ctx, c)
 }
 
-func (f *faulty) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (f *faulty) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	f.mu.Lock()
 	fault := f.release
 	f.mu.Unlock()
@@ -113,17 +113,17 @@ func (f *faulty) Release(ctx context.Context, r dibs.Release) (bool, error) {
 	return f.Store.Release(ctx, r)
 }
 
-func (f *faulty) Abandon(ctx context.Context, c dibs.Claim) error {
+func (f *faulty) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
 	f.mu.Lock()
 	fault := f.abandon
 	f.mu.Unlock()
 	if fault != nil {
 		return fault(ctx, c)
 	}
-	return f.Store.Abandon(ctx, c)
+	return f.Store.Cancel(ctx, c)
 }
 
-func (f *faulty) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (f *faulty) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	f.mu.Lock()
 	f.extends++
 	f.extended += len(holds)
@@ -135,14 +135,14 @@ func (f *faulty) Extend(ctx context.Context, holds []dibs.Hold) []error {
 	return f.Store.Extend(ctx, holds)
 }
 
-func (f *faulty) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (f *faulty) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	f.mu.Lock()
 	fault := f.reweigh
 	f.mu.Unlock()
 	if fault != nil {
 		return fault(ctx, c)
 	}
-	return f.Store.Reweigh(ctx, c)
+	return f.Store.Resize(ctx, c)
 }
 
 func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {

@@ -164,7 +164,7 @@ func (h *hold) early() time.Duration {
 // renew extends a batch in one call of the store.
 func (c *Client) renew(ctx context.Context, batch []*hold) {
 	sent := c.look()
-	holds := make([]Hold, 0, len(batch))
+	holds := make([]ExtendRequest, 0, len(batch))
 	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
 	left := c.defaults.timeout
 	c.mu.Lock()
@@ -211,7 +211,7 @@ func (h *hold) reach(now time.Duration) time.Duration {
 // failed.
 func (c *Client) settle(h *hold, sent, ttl time.Duration, names int, name string, err error) bool {
 	if errors.Is(err, ErrLost) {
-		_ = h.lose(name, Taken, nil) // told by its context and hook
+		_ = h.lose(name, ReasonTaken, nil) // told by its context and hook
 		return false
 	}
 	c.mu.Lock()

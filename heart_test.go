@@ -11,11 +11,11 @@ import (
 // always grants.
 type always struct{ Store }
 
-func (always) Acquire(context.Context, Claim) (Answer, error) {
-	return Answer{Held: true, Fence: 1}, nil
+func (always) Acquire(context.Context, AcquireRequest) (AcquireReply, error) {
+	return AcquireReply{Held: true, Fence: 1}, nil
 }
 
-func (always) Abandon(context.Context, Claim) error { return nil }
+func (always) Cancel(context.Context, AcquireRequest) error { return nil }
 
 func (always) Watch(ctx context.Context, _ string, _ func(Event)) error {
 	<-ctx.Done()

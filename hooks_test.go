@@ -17,7 +17,7 @@ import (
 // unreachable makes renewals fail at once.
 func (f *faulty) unreachable() {
 	f.set(func(f *faulty) {
-		f.extend = func(_ context.Context, holds []dibs.Hold) []error {
+		f.extend = func(_ context.Context, holds []dibs.ExtendRequest) []error {
 			return slices.Repeat([]error{errReset}, len(holds))
 		}
 	})
@@ -85,7 +85,7 @@ func TestSlowLostHookCostsNoOtherLease(t *testing.T) {
 		}}))
 		held := lockMany(t, c, 100)
 		for _, l := range held[:3] {
-			freed, err := s.Release(t.Context(), dibs.Release{Name: l.Name(), Token: l.Token()})
+			freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: l.Name(), Token: l.Token()})
 			if !freed || err != nil {
 				t.Fatal(freed, err)
 			}
@@ -118,9 +118,9 @@ func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 				subscription <- struct{}{}
 				defer func() { <-subscription }()
 				on(e)
-				if e.Kind == dibs.Up { // the subscription breaks, and comes back
-					on(dibs.Event{Kind: dibs.Down, Err: errReset})
-					on(dibs.Event{Kind: dibs.Up})
+				if e.Kind == dibs.EventConnected { // the subscription breaks, and comes back
+					on(dibs.Event{Kind: dibs.EventDisconnected, Err: errReset})
+					on(dibs.Event{Kind: dibs.EventConnected})
 				}
 			}
 		})
@@ -336,7 +336,7 @@ func TestCloseInDo(t *testing.T) {
 					}
 					group.Wait()
 					<-ctx.Done()
-					wantLost(t, context.Cause(ctx), dibs.Closed)
+					wantLost(t, context.Cause(ctx), dibs.ReasonClosed)
 					return nil
 				})
 				if !errors.Is(err, dibs.ErrLost) && !errors.Is(err, dibs.ErrClosed) {
@@ -357,7 +357,7 @@ func TestCloseInAnOperationOfTheStore(t *testing.T) {
 		f, _ := broken()
 		c := dibs.New(f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, claim dibs.Claim) (dibs.Answer, error) {
+			f.acquire = func(ctx context.Context, claim dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				wantErr(t, c.Close())
 				return f.Store.Acquire(ctx, claim)
 			}

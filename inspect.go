@@ -33,7 +33,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.vague = 1
-	h.err = &LostError{Name: name, Token: token, Why: Unknown}
+	h.err = &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed}
 	if set.noRenew {
 		h.rule = fixed
 	}
@@ -66,7 +66,7 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 	states := make([]State, 0, len(names))
 	for _, name := range names {
 		state, err := c.Inspect(ctx, name)
-		if errors.Is(err, ErrForeign) {
+		if errors.Is(err, ErrWrongType) {
 			continue
 		}
 		if err != nil {
@@ -93,7 +93,7 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 // The fence of a young lease, which was not renewed since it was granted, is known to a
 // Redis store only as long as no other name of the same hash slot was taken since, and
 // not at all if its token is of the user's own making.
-func (c *Client) Break(ctx context.Context, name string, fence uint64) (bool, error) {
+func (c *Client) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
 	if err := c.defaults.checkAsk(name); err != nil {
 		return false, err
 	}
@@ -102,7 +102,7 @@ func (c *Client) Break(ctx context.Context, name string, fence uint64) (bool, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
 	defer cancel()
-	return c.store.Break(ctx, name, fence)
+	return c.store.Revoke(ctx, name, fence)
 }
 
 // broken ends the lease that an event says was broken, all of it if it holds several
@@ -114,7 +114,7 @@ func (c *Client) broken(e Event) ending {
 		}
 		for _, p := range append([]part{{h.name, h.fence}}, h.more...) {
 			if p.fence <= e.Fence { // not if an earlier holding of the token was broken
-				return h.finish(p.name, Revoked, nil)
+				return h.finish(p.name, ReasonRevoked, nil)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func TestBreakEndsTheHolding(t *testing.T) {
 		ctx := l.Context()
 		next, third := mutex(t, s, "n"), mutex(t, s, "n")
 		begin := time.Now()
-		broken, err := operator.Break(t.Context(), "n", l.Fence())
+		broken, err := operator.Revoke(t.Context(), "n", l.Fence())
 		if !broken || err != nil {
 			t.Fatal(broken, err)
 		}
@@ -32,14 +32,14 @@ func TestBreakEndsTheHolding(t *testing.T) {
 		if d := time.Since(begin); d != 0 {
 			t.Errorf("it took %v", d)
 		}
-		wantLost(t, context.Cause(ctx), dibs.Revoked)
-		wantLost(t, l.Err(), dibs.Revoked)
+		wantLost(t, context.Cause(ctx), dibs.ReasonRevoked)
+		wantLost(t, l.Err(), dibs.ReasonRevoked)
 		if len(told) != 1 {
 			t.Errorf("told %v, want one loss", told)
 		}
-		wantLost(t, l.Unlock(), dibs.Revoked)
+		wantLost(t, l.Unlock(), dibs.ReasonRevoked)
 		wantErr(t, l.Unlock())
-		wantLost(t, l.Extend(t.Context(), time.Minute), dibs.Revoked)
+		wantLost(t, l.Extend(t.Context(), time.Minute), dibs.ReasonRevoked)
 		time.Sleep(time.Minute)
 		wantErr(t, next.lease.Err()) // untouched by all that
 		unlock(t, next)
@@ -56,14 +56,14 @@ func TestBreakEndsTheWork(t *testing.T) {
 		operator := open(t, s)
 		err := open(t, s).Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 			synctest.Wait() // until it listens
-			broken, err := operator.Break(t.Context(), "n", dibs.Fence(ctx))
+			broken, err := operator.Revoke(t.Context(), "n", dibs.Fence(ctx))
 			if !broken || err != nil {
 				t.Error(broken, err)
 			}
 			<-ctx.Done()
 			return nil
 		})
-		wantLost(t, err, dibs.Revoked)
+		wantLost(t, err, dibs.ReasonRevoked)
 		free(t, s, "n")
 	})
 }
@@ -81,12 +81,12 @@ func TestBreakOfAnotherFence(t *testing.T) {
 		was, err := s.Inspect(t.Context(), "n")
 		wantErr(t, err)
 		for _, fence := range []uint64{1, before.Fence(), l.Fence() - 1, l.Fence() + 1, elsewhere.Fence(), 1<<64 - 1} {
-			broken, err := operator.Break(t.Context(), "n", fence)
+			broken, err := operator.Revoke(t.Context(), "n", fence)
 			if broken || err != nil {
 				t.Errorf("break of %d, it is %d: %v, %v", fence, l.Fence(), broken, err)
 			}
 		}
-		broken, err := operator.Break(t.Context(), "nobody", l.Fence())
+		broken, err := operator.Revoke(t.Context(), "nobody", l.Fence())
 		if broken || err != nil {
 			t.Errorf("break of a name that is free: %v, %v", broken, err)
 		}
@@ -99,7 +99,7 @@ func TestBreakOfAnotherFence(t *testing.T) {
 		}
 		free(t, s, "nobody")
 		wantErr(t, l.Unlock())
-		broken, err = operator.Break(t.Context(), "n", l.Fence()) // it is over
+		broken, err = operator.Revoke(t.Context(), "n", l.Fence()) // it is over
 		if broken || err != nil {
 			t.Errorf("break of what is over: %v, %v", broken, err)
 		}
@@ -111,7 +111,7 @@ func TestBreakOfAnotherFence(t *testing.T) {
 func TestBadBreak(t *testing.T) {
 	c := open(t, untouched{t})
 	for name, fence := range map[string]uint64{"n": 0, "": 1, "\xff": 1} {
-		if broken, err := c.Break(t.Context(), name, fence); broken || !errors.Is(err, dibs.ErrInvalid) {
+		if broken, err := c.Revoke(t.Context(), name, fence); broken || !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("break of %q, %d: %v, %v", name, fence, broken, err)
 		}
 	}
@@ -125,22 +125,22 @@ func TestBreakOfOnePermit(t *testing.T) {
 		a, b := permits(t, s, 1, 3), permits(t, s, 2, 3)
 		next, after := permits(t, s, 1, 3), permits(t, s, 2, 3)
 		wantWaiting(t, next, after)
-		broken, err := operator.Break(t.Context(), "n", a.lease.Fence())
+		broken, err := operator.Revoke(t.Context(), "n", a.lease.Fence())
 		if !broken || err != nil {
 			t.Fatal(broken, err)
 		}
 		wantIn(t, next)
 		wantWaiting(t, after)
-		wantLost(t, a.lease.Err(), dibs.Revoked)
+		wantLost(t, a.lease.Err(), dibs.ReasonRevoked)
 		wantErr(t, b.lease.Err())
-		broken, err = operator.Break(t.Context(), "n", b.lease.Fence())
+		broken, err = operator.Revoke(t.Context(), "n", b.lease.Fence())
 		if !broken || err != nil {
 			t.Fatal(broken, err)
 		}
 		wantIn(t, after)
-		wantLost(t, b.lease.Err(), dibs.Revoked)
+		wantLost(t, b.lease.Err(), dibs.ReasonRevoked)
 		wantErr(t, next.lease.Err())
-		wantLost(t, a.lease.Unlock(), dibs.Revoked)
+		wantLost(t, a.lease.Unlock(), dibs.ReasonRevoked)
 		unlock(t, next, after)
 		free(t, s, "n")
 	})
@@ -156,23 +156,23 @@ func TestBreakOfReadersAndWriters(t *testing.T) {
 		r := queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
 		stuck := reading(t, s, "n")
 		w := writing(t, s, "n")
-		broken, err := operator.Break(t.Context(), "n", stuck.lease.Fence())
+		broken, err := operator.Revoke(t.Context(), "n", stuck.lease.Fence())
 		if !broken || err != nil {
 			t.Fatal(broken, err)
 		}
-		wantLost(t, stuck.lease.Err(), dibs.Revoked)
+		wantLost(t, stuck.lease.Err(), dibs.ReasonRevoked)
 		wantWaiting(t, w)
 		old := r.lease.Fence()
 		wantErr(t, m.TryUpgrade(t.Context(), r.lease))
-		if broken, err := operator.Break(t.Context(), "n", old); broken || err != nil {
+		if broken, err := operator.Revoke(t.Context(), "n", old); broken || err != nil {
 			t.Errorf("break of the fence before the upgrade: %v, %v", broken, err)
 		}
 		wantErr(t, r.lease.Err())
-		if broken, err := operator.Break(t.Context(), "n", r.lease.Fence()); !broken || err != nil {
+		if broken, err := operator.Revoke(t.Context(), "n", r.lease.Fence()); !broken || err != nil {
 			t.Errorf("break after the upgrade: %v, %v", broken, err)
 		}
 		wantIn(t, w)
-		wantLost(t, r.lease.Err(), dibs.Revoked)
+		wantLost(t, r.lease.Err(), dibs.ReasonRevoked)
 	})
 }
 
@@ -185,12 +185,12 @@ func TestBreakOfASharedLease(t *testing.T) {
 		inner, err := c.Mutex("n").Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
 		synctest.Wait()
-		broken, err := operator.Break(t.Context(), "n", inner.Fence())
+		broken, err := operator.Revoke(t.Context(), "n", inner.Fence())
 		if !broken || err != nil {
 			t.Fatal(broken, err)
 		}
-		wantLost(t, inner.Unlock(), dibs.Revoked)
-		wantLost(t, l.Unlock(), dibs.Revoked)
+		wantLost(t, inner.Unlock(), dibs.ReasonRevoked)
+		wantLost(t, l.Unlock(), dibs.ReasonRevoked)
 		free(t, s, "n")
 	})
 }
@@ -201,7 +201,7 @@ func TestBreakWhoseMessageIsLost(t *testing.T) {
 		f, s := broken()
 		f.set(func(f *faulty) {
 			f.event = func(e dibs.Event, on func(dibs.Event)) {
-				if e.Kind != dibs.Broken {
+				if e.Kind != dibs.EventRevoked {
 					on(e)
 				}
 			}
@@ -209,13 +209,13 @@ func TestBreakWhoseMessageIsLost(t *testing.T) {
 		l := lock(t, open(t, f, dibs.TTL(3*time.Second)), "n")
 		synctest.Wait()
 		begin := time.Now()
-		broken, err := open(t, s).Break(t.Context(), "n", l.Fence())
+		broken, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
 		if !broken || err != nil {
 			t.Fatal(broken, err)
 		}
 		<-l.Context().Done()
 		within(t, time.Since(begin), 0, time.Second)
-		wantLost(t, l.Err(), dibs.Taken)
+		wantLost(t, l.Err(), dibs.ReasonTaken)
 	})
 }
 
@@ -227,7 +227,7 @@ func TestBreakWhoseMessageIsLate(t *testing.T) {
 		var late []func()
 		f.set(func(f *faulty) {
 			f.event = func(e dibs.Event, on func(dibs.Event)) {
-				if e.Kind == dibs.Broken {
+				if e.Kind == dibs.EventRevoked {
 					late = append(late, func() { on(e) })
 					return
 				}
@@ -237,11 +237,11 @@ func TestBreakWhoseMessageIsLate(t *testing.T) {
 		c := open(t, f, dibs.Token("request-1"))
 		l := lock(t, c, "n")
 		synctest.Wait()
-		broken, err := open(t, s).Break(t.Context(), "n", l.Fence())
+		broken, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
 		if !broken || err != nil || len(late) != 1 {
 			t.Fatalf("%v, %v, %d messages", broken, err, len(late))
 		}
-		wantLost(t, l.Unlock(), dibs.Taken)
+		wantLost(t, l.Unlock(), dibs.ReasonTaken)
 		l = lock(t, c, "n")
 		late[0]()
 		wantErr(t, l.Err())
@@ -258,11 +258,11 @@ func TestBreakTellsWhoExtendedLast(t *testing.T) {
 		wantErr(t, err)
 		wantErr(t, at.Extend(t.Context(), time.Minute))
 		synctest.Wait()
-		ok, err := open(t, s).Break(t.Context(), "n", l.Fence())
+		ok, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		synctest.Wait()
-		wantLost(t, at.Err(), dibs.Revoked)
+		wantLost(t, at.Err(), dibs.ReasonRevoked)
 	})
 }

@@ -240,7 +240,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		case err == nil:
 			return h.confirm(sent, ttl, d)
 		case errors.Is(err, ErrLost):
-			return h.lose(name, Taken, nil)
+			return h.lose(name, ReasonTaken, nil)
 		case refused(err) || final(err):
 			return err
 		}
@@ -251,8 +251,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 }
 
 // holds appends what the store is asked to extend. The caller holds c.mu.
-func (h *hold) holds(to []Hold, ttl time.Duration) []Hold {
-	one := Hold{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl}
+func (h *hold) holds(to []ExtendRequest, ttl time.Duration) []ExtendRequest {
+	one := ExtendRequest{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl}
 	if h.vague == 0 {
 		one.Weight, one.Limit = h.weight, h.limit
 	}
@@ -319,7 +319,7 @@ func (l *Lease) Unlock() error {
 		}
 		return err
 	}
-	e = h.finish(h.name, Released, nil)
+	e = h.finish(h.name, ReasonReleased, nil)
 	c.jobs++ // Close waits for it
 	c.mu.Unlock()
 	e.tell()
@@ -336,7 +336,7 @@ func (l *Lease) Unlock() error {
 // may hold for it what most have lost. The caller holds c.mu.
 func (h *hold) leftovers() bool {
 	var lost *LostError
-	return h.lapsed || len(h.more) > 0 || errors.As(h.err, &lost) && lost.Why == Taken
+	return h.lapsed || len(h.more) > 0 || errors.As(h.err, &lost) && lost.Reason == ReasonTaken
 }
 
 // alive returns why the lease cannot be extended, or nil.
@@ -387,8 +387,8 @@ func (h *hold) prolong(sent, ttl time.Duration) {
 
 // claim is what the lease was acquired with, as far as undoing it needs. The caller
 // holds c.mu.
-func (h *hold) claim() Claim {
-	c := Claim{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
+func (h *hold) claim() AcquireRequest {
+	c := AcquireRequest{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
 	for _, p := range h.more {
 		c.With = append(c.With, p.name)
 	}
@@ -404,17 +404,17 @@ type ending struct {
 }
 
 // finish ends the lease. The caller holds c.mu and calls tell without it.
-func (h *hold) finish(name string, why Why, cause error) ending {
+func (h *hold) finish(name string, why Reason, cause error) ending {
 	if h.over {
 		return ending{err: h.err}
 	}
 	h.over = true
-	h.err = &LostError{Name: name, Token: h.token, Why: why, Cause: cause}
+	h.err = &LostError{Name: name, Token: h.token, Reason: why, Cause: cause}
 	h.c.unschedule(h)
-	if len(h.more) > 0 && why != Released && why != Closed {
+	if len(h.more) > 0 && why != ReasonReleased && why != ReasonClosed {
 		h.c.remains[h] = struct{}{} // until the work has ended
 	}
-	e := ending{h: h, err: h.err, lost: why != Released, branches: h.takeBranches()}
+	e := ending{h: h, err: h.err, lost: why != ReasonReleased, branches: h.takeBranches()}
 	return e
 }
 
@@ -422,13 +422,13 @@ func (h *hold) finish(name string, why Why, cause error) ending {
 func (h *hold) expire() ending {
 	h.lapsed = true
 	if h.capped {
-		return h.finish(h.name, MaxHeld, nil)
+		return h.finish(h.name, ReasonMaxHold, nil)
 	}
-	return h.finish(h.name, Expired, h.failure)
+	return h.finish(h.name, ReasonExpired, h.failure)
 }
 
 // lose ends the lease, because of one of its names, and tells it.
-func (h *hold) lose(name string, why Why, cause error) error {
+func (h *hold) lose(name string, why Reason, cause error) error {
 	h.c.mu.Lock()
 	e := h.finish(name, why, cause)
 	h.c.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-func wantLost(t *testing.T, err error, why dibs.Why) {
+func wantLost(t *testing.T, err error, why dibs.Reason) {
 	t.Helper()
 	var lost *dibs.LostError
-	if !errors.Is(err, dibs.ErrLost) || !errors.As(err, &lost) || lost.Why != why {
+	if !errors.Is(err, dibs.ErrLost) || !errors.As(err, &lost) || lost.Reason != why {
 		t.Fatalf("error %v, want lost: %s", err, why)
 	}
 }
@@ -41,12 +41,12 @@ func TestHolderKnowsFirst(t *testing.T) {
 		}()
 		<-l.Context().Done()
 		told := time.Now()
-		wantLost(t, context.Cause(l.Context()), dibs.Expired)
-		wantLost(t, l.Err(), dibs.Expired)
+		wantLost(t, context.Cause(l.Context()), dibs.ReasonExpired)
+		wantLost(t, l.Err(), dibs.ReasonExpired)
 		if ahead := (<-entered).Sub(told); ahead < 40*time.Millisecond {
 			t.Errorf("told %v before the next one entered, want 40ms", ahead)
 		}
-		wantLost(t, l.Unlock(), dibs.Expired)
+		wantLost(t, l.Unlock(), dibs.ReasonExpired)
 		f.heal()
 	})
 }
@@ -58,7 +58,7 @@ func TestDeadlineCountsFromSending(t *testing.T) {
 		c := open(t, f, dibs.TTL(2*time.Second))
 		slow := 300 * time.Millisecond
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				a, err := f.Store.Acquire(ctx, c)
 				time.Sleep(slow)
 				return a, err
@@ -106,7 +106,7 @@ func TestRenewalFailureIsNotLoss(t *testing.T) {
 		}))
 		l := lock(t, c, "n")
 		f.set(func(f *faulty) {
-			f.extend = func(context.Context, []dibs.Hold) []error { return []error{errReset} }
+			f.extend = func(context.Context, []dibs.ExtendRequest) []error { return []error{errReset} }
 		})
 		time.Sleep(2900 * time.Millisecond)
 		f.heal()
@@ -125,16 +125,16 @@ func TestTakenIsToldAtTheNextRenewal(t *testing.T) {
 		l := lock(t, c, "n")
 		begin := time.Now()
 		ctx := l.Context()
-		if freed, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: l.Token()}); !freed || err != nil {
+		if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
 			t.Fatal(freed, err)
 		}
 		<-ctx.Done()
 		if d := time.Since(begin); d > time.Second {
 			t.Errorf("told after %v, want a third of the TTL at most", d)
 		}
-		wantLost(t, context.Cause(ctx), dibs.Taken)
-		wantLost(t, l.Unlock(), dibs.Taken)
-		wantLost(t, <-told, dibs.Taken)
+		wantLost(t, context.Cause(ctx), dibs.ReasonTaken)
+		wantLost(t, l.Unlock(), dibs.ReasonTaken)
+		wantLost(t, <-told, dibs.ReasonTaken)
 		if err := l.Unlock(); err != nil {
 			t.Errorf("second unlock: %v", err)
 		}
@@ -154,14 +154,14 @@ func TestLossIsToldOnReconnect(t *testing.T) {
 		fixed := lock(t, c, "fixed", dibs.NoRenew())
 		synctest.Wait()
 		for _, l := range []*dibs.Lease{l, fixed} {
-			if freed, err := good.Release(t.Context(), dibs.Release{Name: l.Name(), Token: l.Token()}); !freed || err != nil {
+			if freed, err := good.Release(t.Context(), dibs.ReleaseRequest{Name: l.Name(), Token: l.Token()}); !freed || err != nil {
 				t.Fatal(freed, err)
 			}
 		}
-		on(dibs.Event{Kind: dibs.Up})
+		on(dibs.Event{Kind: dibs.EventConnected})
 		synctest.Wait()
-		wantLost(t, l.Err(), dibs.Taken)
-		wantLost(t, fixed.Err(), dibs.Taken)
+		wantLost(t, l.Err(), dibs.ReasonTaken)
+		wantLost(t, fixed.Err(), dibs.ReasonTaken)
 	})
 }
 
@@ -185,7 +185,7 @@ func TestNoRenewAndExtend(t *testing.T) {
 		if calls, _ := f.asked(); calls != 2 {
 			t.Errorf("%d extensions, want the two that were asked for", calls)
 		}
-		wantLost(t, l.Extend(t.Context(), time.Second), dibs.Expired)
+		wantLost(t, l.Extend(t.Context(), time.Second), dibs.ReasonExpired)
 	})
 }
 
@@ -204,7 +204,7 @@ func TestHandoffIsLifted(t *testing.T) {
 				}
 			}()
 			got := lock(t, second, "n", options...)
-			if left := time.Until(got.Deadline()); left > dibs.ClaimTTL {
+			if left := time.Until(got.Deadline()); left > dibs.WaiterTTL {
 				t.Errorf("%v left of a hand-off", left)
 			}
 			time.Sleep(50 * time.Second)
@@ -213,7 +213,7 @@ func TestHandoffIsLifted(t *testing.T) {
 			}
 			if len(options) == 2 {
 				time.Sleep(10 * time.Second)
-				wantLost(t, got.Err(), dibs.Expired)
+				wantLost(t, got.Err(), dibs.ReasonExpired)
 			}
 		})
 	}
@@ -229,8 +229,8 @@ func TestMaxHold(t *testing.T) {
 		if d := time.Since(begin); d < 10*time.Second || d > 10*time.Second+50*time.Millisecond {
 			t.Errorf("the next one entered after %v, want 10s", d)
 		}
-		wantLost(t, l.Err(), dibs.MaxHeld)
-		wantLost(t, l.Unlock(), dibs.MaxHeld)
+		wantLost(t, l.Err(), dibs.ReasonMaxHold)
+		wantLost(t, l.Unlock(), dibs.ReasonMaxHold)
 	})
 }
 
@@ -277,7 +277,7 @@ func TestContextOfLockBoundsWaitingOnly(t *testing.T) {
 		if err := context.Cause(l.Context()); !errors.Is(err, context.Canceled) {
 			t.Errorf("cause %v after Unlock", err)
 		}
-		wantLost(t, l.Err(), dibs.Released)
+		wantLost(t, l.Err(), dibs.ReasonReleased)
 		if err := l.Unlock(); err != nil {
 			t.Errorf("second unlock: %v", err)
 		}
@@ -324,7 +324,7 @@ func TestAttach(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantLost(t, taken.Err(), dibs.Unknown)
+		wantLost(t, taken.Err(), dibs.ReasonUnconfirmed)
 		if !taken.Deadline().IsZero() {
 			t.Error("a deadline before it was confirmed")
 		}
@@ -335,7 +335,7 @@ func TestAttach(t *testing.T) {
 		if err := taken.Err(); err != nil {
 			t.Errorf("not renewed: %v", err)
 		}
-		wantLost(t, l.Err(), dibs.Expired) // the first owner has left it to the second
+		wantLost(t, l.Err(), dibs.ReasonExpired) // the first owner has left it to the second
 		if _, err := rival.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
 			t.Errorf("try: %v", err)
 		}
@@ -348,12 +348,12 @@ func TestAttach(t *testing.T) {
 		}
 		lock(t, rival, "n")
 		time.Sleep(time.Second)
-		wantLost(t, taken.Unlock(), dibs.Taken)
+		wantLost(t, taken.Unlock(), dibs.ReasonTaken)
 		stranger, err := second.Attach("n", "nobody")
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantLost(t, stranger.Extend(t.Context(), time.Second), dibs.Taken)
+		wantLost(t, stranger.Extend(t.Context(), time.Second), dibs.ReasonTaken)
 	})
 }
 
@@ -362,7 +362,7 @@ func TestCloseWaitsForUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := broken()
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 				select { // on its way
 				case <-time.After(100 * time.Millisecond):
 				case <-ctx.Done():

@@ -175,7 +175,7 @@ func TestOnceWithMaxHold(t *testing.T) {
 		go func() {
 			_, err := job.Do(t.Context(), func(ctx context.Context) error {
 				<-ctx.Done()
-				wantLost(t, context.Cause(ctx), dibs.MaxHeld)
+				wantLost(t, context.Cause(ctx), dibs.ReasonMaxHold)
 				within(t, time.Since(begin), 118*time.Second, 2*time.Minute)
 				return nil
 			})
@@ -223,7 +223,7 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 		lock(t, open(t, s), "n")
 		ctx, cancel = context.WithCancelCause(t.Context())
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				defer cancel(why)
 				return f.Store.Acquire(ctx, c)
 			}
@@ -388,12 +388,12 @@ func (f *faulty) trouble(kind string) {
 		f.mute()
 	case "reply lost":
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 				_, _ = f.Store.Release(ctx, r)
 				return false, errReset
 			}
-			f.abandon = func(ctx context.Context, c dibs.Claim) error {
-				_ = f.Store.Abandon(ctx, c)
+			f.abandon = func(ctx context.Context, c dibs.AcquireRequest) error {
+				_ = f.Store.Cancel(ctx, c)
 				return errReset
 			}
 		})
@@ -408,7 +408,7 @@ func TestMinHoldOutlivesALostName(t *testing.T) {
 		begin := time.Now()
 		err := c.All("a", "b", "n").Do(t.Context(), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
-			if broken, err := s.Break(t.Context(), "b", dibs.FenceOf(ctx, "b")); !broken || err != nil {
+			if broken, err := s.Revoke(t.Context(), "b", dibs.FenceOf(ctx, "b")); !broken || err != nil {
 				t.Fatal(broken, err)
 			}
 			<-ctx.Done()

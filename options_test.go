@@ -18,7 +18,7 @@ import (
 type untouched struct{ t testing.TB }
 
 // Nobody asks again after that.
-var errTouched = fmt.Errorf("%w: the store was asked", dibs.ErrForeign)
+var errTouched = fmt.Errorf("%w: the store was asked", dibs.ErrWrongType)
 
 func (u untouched) touch(format string, args ...any) error {
 	u.t.Helper()
@@ -26,21 +26,21 @@ func (u untouched) touch(format string, args ...any) error {
 	return errTouched
 }
 
-func (u untouched) Acquire(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return dibs.Answer{}, u.touch("acquire %+v", c)
+func (u untouched) Acquire(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	return dibs.AcquireReply{}, u.touch("acquire %+v", c)
 }
 func (u untouched) Groups(names []string) [][]string { return [][]string{names} }
-func (u untouched) Reweigh(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return dibs.Answer{}, u.touch("reweigh %+v", c)
+func (u untouched) Resize(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	return dibs.AcquireReply{}, u.touch("reweigh %+v", c)
 }
-func (u untouched) Break(_ context.Context, name string, fence uint64) (bool, error) {
+func (u untouched) Revoke(_ context.Context, name string, fence uint64) (bool, error) {
 	return false, u.touch("break %q %d", name, fence)
 }
-func (u untouched) Abandon(_ context.Context, c dibs.Claim) error { return u.touch("abandon %+v", c) }
-func (u untouched) Release(_ context.Context, r dibs.Release) (bool, error) {
+func (u untouched) Cancel(_ context.Context, c dibs.AcquireRequest) error { return u.touch("abandon %+v", c) }
+func (u untouched) Release(_ context.Context, r dibs.ReleaseRequest) (bool, error) {
 	return false, u.touch("release %+v", r)
 }
-func (u untouched) Extend(_ context.Context, holds []dibs.Hold) []error {
+func (u untouched) Extend(_ context.Context, holds []dibs.ExtendRequest) []error {
 	errs := make([]error, len(holds))
 	for i, h := range holds {
 		errs[i] = u.touch("extend %+v", h)
@@ -300,7 +300,7 @@ func TestNoStore(t *testing.T) {
 				wantErr(t, err, dibs.ErrInvalid)
 				_, err = c.List(ctx, "*")
 				wantErr(t, err, dibs.ErrInvalid)
-				_, err = c.Break(ctx, "n", 1)
+				_, err = c.Revoke(ctx, "n", 1)
 				wantErr(t, err, dibs.ErrInvalid)
 				err = c.Election("n").Run(ctx, func(context.Context) error { return nil })
 				wantErr(t, err, dibs.ErrInvalid)
@@ -352,7 +352,7 @@ func TestBadTimeoutOfAQuestion(t *testing.T) {
 		c := open(t, untouched{t}, dibs.Timeout(d))
 		_, err := c.Inspect(t.Context(), "n")
 		wantErr(t, err, dibs.ErrInvalid)
-		_, err = c.Break(t.Context(), "n", 1)
+		_, err = c.Revoke(t.Context(), "n", 1)
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 }

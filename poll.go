@@ -20,7 +20,7 @@ const (
 
 // next is how long to wait before asking again after an answer that took a while to
 // come. A store that answers slowly is not asked more often for that.
-func (p *pace) next(a Answer, took time.Duration) time.Duration {
+func (p *pace) next(a AcquireReply, took time.Duration) time.Duration {
 	least := min(max(pollSoon, took), pollEvery)
 	if a.Holder != p.holder || a.Position != p.position {
 		p.every = least

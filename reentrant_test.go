@@ -65,7 +65,7 @@ func TestContextsOfNestedCalls(t *testing.T) {
 							return nil
 						}
 						<-ctx.Done()
-						wantLost(t, context.Cause(ctx), dibs.Revoked)
+						wantLost(t, context.Cause(ctx), dibs.ReasonRevoked)
 						return nil
 					}, dibs.Reentrant())
 					if inner.Err() == nil {
@@ -77,13 +77,13 @@ func TestContextsOfNestedCalls(t *testing.T) {
 			if err := ctx.Err(); err != nil {
 				t.Errorf("the outer context has ended with an inner one: %v", err)
 			}
-			if broken, err := s.Break(t.Context(), "n", dibs.Fence(ctx)); !broken || err != nil {
+			if broken, err := s.Revoke(t.Context(), "n", dibs.Fence(ctx)); !broken || err != nil {
 				t.Fatal(broken, err)
 			}
 			group.Wait()
-			wantLost(t, context.Cause(ctx), dibs.Revoked)
+			wantLost(t, context.Cause(ctx), dibs.ReasonRevoked)
 			return nil
 		})
-		wantLost(t, err, dibs.Revoked)
+		wantLost(t, err, dibs.ReasonRevoked)
 	})
 }

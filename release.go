@@ -39,14 +39,14 @@ func (c *Client) giveBack(h *hold) error {
 }
 
 func (c *Client) giveName(h *hold, p part, undo *undoing) error {
-	r := Release{Name: p.name, Token: h.token, Fence: p.fence}
+	r := ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence}
 	end := c.releaseBy(h.timeout)
 	unknown := false
 	ctx := borrow(c.life, h.parent)
 	for try := 0; ; try++ {
 		sent := c.now()
 		r.Until = c.trip.share(end)
-		r.Keep = max(h.least-c.now(), 0)
+		r.Reserve = max(h.least-c.now(), 0)
 		freed, err := c.store.Release(ctx, r)
 		c.note(c.life, err)
 		if err == nil || !time.Now().Before(r.Until) {
@@ -56,7 +56,7 @@ func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 			return nil // if it was not held any more, an earlier try has freed it
 		}
 		if err == nil {
-			return &LostError{Name: p.name, Token: h.token, Why: Taken}
+			return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
 		}
 		if final(err) {
 			return err
@@ -74,7 +74,7 @@ func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 
 // leave releases, in the background, what a lost lease may still hold. Until MinHold
 // has passed that is kept taken: the lease was over 2 % before the store's TTL is.
-func (c *Client) leave(h *hold, claim Claim) {
+func (c *Client) leave(h *hold, claim AcquireRequest) {
 	keep := h.least > c.now() && (h.lapsed || len(claim.With) > 0) // not a name that was taken
 	if !keep {
 		c.abandon(claim, h.ownToken, time.Time{})
@@ -92,12 +92,12 @@ func (c *Client) leave(h *hold, claim Claim) {
 }
 
 // releaseLater goes on in the background until the TTL has passed.
-func (c *Client) releaseLater(h *hold, r Release) {
-	undo := c.undoings.begin(Claim{Name: r.Name, Token: r.Token}, h.ownToken)
+func (c *Client) releaseLater(h *hold, r ReleaseRequest) {
+	undo := c.undoings.begin(AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
 	c.persist(undo, max(h.ttl, h.least-c.now()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
 		r.Until = until
-		r.Keep = max(h.least-c.now(), 0)
+		r.Reserve = max(h.least-c.now(), 0)
 		_, err := c.store.Release(ctx, r)
 		return err == nil, err
 	})
@@ -105,13 +105,13 @@ func (c *Client) releaseLater(h *hold, r Release) {
 
 // abandon undoes a claim in the background. If a try of it was not answered, that may
 // still arrive until unanswered, unless that is zero: abandon goes on until then.
-func (c *Client) abandon(claim Claim, own bool, unanswered time.Time) {
+func (c *Client) abandon(claim AcquireRequest, own bool, unanswered time.Time) {
 	undo := c.undoings.begin(claim, own)
-	c.persist(undo, max(claim.TTL, ClaimTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
+	c.persist(undo, max(claim.TTL, WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
 		last := !mayArrive(unanswered)
 		claim := claim
 		claim.Until = until
-		err := c.store.Abandon(ctx, claim)
+		err := c.store.Cancel(ctx, claim)
 		return err == nil && last, err
 	})
 }

@@ -79,7 +79,7 @@ func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 	busy, err := m.reweigh(ctx, lease, m.read())
 	if err == nil && busy != nil {
-		return lease.h.lose(m.name, Taken, nil)
+		return lease.h.lose(m.name, ReasonTaken, nil)
 	}
 	return err
 }
@@ -121,8 +121,8 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 	for try := 0; ; try++ {
 		sent := c.look()
 		ttl := h.lift(sent)
-		claim := Claim{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.trip.share(end)}
-		answer, err := c.store.Reweigh(ctx, claim)
+		claim := AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.trip.share(end)}
+		answer, err := c.store.Resize(ctx, claim)
 		c.note(ctx, err)
 		switch {
 		case err == nil && answer.Held:

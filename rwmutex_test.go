@@ -215,7 +215,7 @@ func TestDeadReaderLeavesByItsOwnExpiry(t *testing.T) {
 		w := writing(t, good, "n")
 		f.mute()
 		<-dead.lease.Context().Done()
-		wantLost(t, dead.lease.Err(), dibs.Expired)
+		wantLost(t, dead.lease.Err(), dibs.ReasonExpired)
 		holding := func() int {
 			state, err := good.Inspect(t.Context(), "n")
 			wantErr(t, err)
@@ -342,24 +342,24 @@ func TestReweighOfALostLease(t *testing.T) {
 		m := open(t, f).RWMutex("n", dibs.TTL(2*time.Second))
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
-		_, err = good.Release(t.Context(), dibs.Release{Name: "n", Token: l.Token()}) // it does not know yet
+		_, err = good.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}) // it does not know yet
 		wantErr(t, err)
 		ctx := l.Context()
-		wantLost(t, m.Downgrade(t.Context(), l), dibs.Taken)
-		wantLost(t, l.Err(), dibs.Taken)
-		wantLost(t, context.Cause(ctx), dibs.Taken)
-		wantLost(t, m.Downgrade(t.Context(), l), dibs.Taken)
-		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.Taken)
+		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonTaken)
+		wantLost(t, l.Err(), dibs.ReasonTaken)
+		wantLost(t, context.Cause(ctx), dibs.ReasonTaken)
+		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonTaken)
+		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.ReasonTaken)
 
 		l, err = m.Lock(t.Context(), dibs.NoRenew())
 		wantErr(t, err)
 		time.Sleep(2 * time.Second)
-		wantLost(t, m.Downgrade(t.Context(), l), dibs.Expired)
+		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonExpired)
 
 		l, err = m.RLock(t.Context())
 		wantErr(t, err)
 		wantErr(t, l.Unlock())
-		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.Released)
+		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.ReasonReleased)
 		free(t, good, "n")
 	})
 }
@@ -377,9 +377,9 @@ func TestReweighOfAnotherLease(t *testing.T) {
 			"a set":          of(c.All("k", "l").Lock(t.Context())),
 		}
 		f.set(func(f *faulty) {
-			f.reweigh = func(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.reweigh = func(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				t.Errorf("the store was asked to reweigh %+v", c)
-				return dibs.Answer{}, errTouched
+				return dibs.AcquireReply{}, errTouched
 			}
 		})
 		for what, l := range leases {
@@ -488,12 +488,12 @@ func TestReweighReplyLost(t *testing.T) {
 		wantErr(t, err)
 		lose := func() {
 			f.set(func(f *faulty) {
-				f.reweigh = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+				f.reweigh = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 					f.set(func(f *faulty) { f.reweigh = nil })
-					if a, err := f.Store.Reweigh(ctx, c); err != nil || !a.Held {
+					if a, err := f.Store.Resize(ctx, c); err != nil || !a.Held {
 						t.Errorf("%+v, %v", a, err)
 					}
-					return dibs.Answer{}, errReset
+					return dibs.AcquireReply{}, errReset
 				}
 			})
 		}
@@ -541,8 +541,8 @@ func TestReweighUnavailable(t *testing.T) {
 				t.Errorf("%s took %v, its context ended after 10ms", what, d)
 			}
 			f.set(func(f *faulty) {
-				f.reweigh = func(context.Context, dibs.Claim) (dibs.Answer, error) {
-					return dibs.Answer{}, &dibs.UnavailableError{Op: "test", Refused: true}
+				f.reweigh = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
+					return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
 				}
 			})
 			begin = time.Now()
@@ -577,7 +577,7 @@ func TestReweighKeepsMaxHold(t *testing.T) {
 		if d := time.Since(begin); d < 9900*time.Millisecond || d > 10*time.Second+50*time.Millisecond {
 			t.Errorf("the next one entered after %v, want 10s", d)
 		}
-		wantLost(t, l.Err(), dibs.MaxHeld)
+		wantLost(t, l.Err(), dibs.ReasonMaxHold)
 	})
 }
 
@@ -669,11 +669,11 @@ func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
-			f.reweigh = func(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.reweigh = func(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				f.set(func(f *faulty) { f.reweigh = nil })
 				// The connection is cut, the request is on its way; it arrives before its Until.
-				time.AfterFunc(100*time.Millisecond, func() { _, _ = s.Reweigh(context.Background(), c) })
-				return dibs.Answer{}, errReset
+				time.AfterFunc(100*time.Millisecond, func() { _, _ = s.Resize(context.Background(), c) })
+				return dibs.AcquireReply{}, errReset
 			}
 		})
 		wantErr(t, m.Downgrade(t.Context(), l))

@@ -7,7 +7,7 @@ import (
 
 // ClaimTTL is how long a place in a queue lives without a sign of life, and the
 // longest that a hand-off grants before the new holder's own TTL takes over.
-const ClaimTTL = 5 * time.Second
+const WaiterTTL = 5 * time.Second
 
 // MaxName is the longest name that a store accepts, in bytes.
 const MaxName = 512
@@ -17,7 +17,7 @@ const MaxName = 512
 const Unlimited = 1<<31 - 1
 
 // MaxTogether is how many names may be held by one lease.
-const MaxTogether = 100
+const MaxNames = 100
 
 // The bounds of a TTL. Below MinTTL the margin for clocks and timers would be
 // most of the lease; above MaxTTL a crash would be found on another day.
@@ -47,7 +47,7 @@ type Store interface {
 	// in all their queues under one ticket. If it held them and has lost one, it loses
 	// the others. It is not granted by a hand-off: a
 	// release of one of its names, where it is first in line, makes it ask.
-	Acquire(ctx context.Context, c Claim) (Answer, error)
+	Acquire(ctx context.Context, c AcquireRequest) (AcquireReply, error)
 
 	// Groups sorts names into groups that one Acquire can take, in an order that is
 	// the same for all clients of the store: whoever takes several groups does it in
@@ -58,29 +58,29 @@ type Store interface {
 	// the claim neither holds nor queues. What it held is handed on. Here c.Until is
 	// the limit of this request, not of the Acquire: as with Release, it has no effect
 	// when it is delivered later.
-	Abandon(ctx context.Context, c Claim) error
+	Cancel(ctx context.Context, c AcquireRequest) error
 
 	// Reweigh changes how much of the limit a token holds, and lifts its TTL to the
 	// claim's. It answers not Held, and changes nothing, if the token does not hold or
 	// if others hold too much. Less makes room: who fits then is served.
-	Reweigh(ctx context.Context, c Claim) (Answer, error)
+	Resize(ctx context.Context, c AcquireRequest) (AcquireReply, error)
 
 	// Break ends the holding that has this fence, whoever asks, and hands the name
 	// on. It tells the holder's client with Broken. It reports false, and changes
 	// nothing, if no holding is known to have it.
-	Break(ctx context.Context, name string, fence uint64) (bool, error)
+	Revoke(ctx context.Context, name string, fence uint64) (bool, error)
 
 	// Release ends the holding of r.Token and hands the name to the first live
 	// waiters that fit in the same atomic step. It reports false if the token did
 	// not hold. It has no effect when it is delivered after r.Until: the token may be
 	// in use again by then.
-	Release(ctx context.Context, r Release) (bool, error)
+	Release(ctx context.Context, r ReleaseRequest) (bool, error)
 
 	// Extend lifts the remaining life of each hold to its TTL, in as few round trips
 	// as the store can. The i-th result is nil if the i-th token held the
 	// name, ErrLost if it cleanly did not, and any other error if that is unknown.
 	// It never brings back a lease that has ended.
-	Extend(ctx context.Context, holds []Hold) []error
+	Extend(ctx context.Context, holds []ExtendRequest) []error
 
 	// Watch calls on with the events for one client until ctx ends, and returns. It may
 	// call on from several goroutines.
@@ -102,7 +102,7 @@ type Store interface {
 // not more than its own limit. Who weighs as much as his limit holds alone: a mutex
 // is 1 of 1, a reader 1 of Unlimited, a writer Unlimited of Unlimited, and a writer
 // and a mutex are the same to a store.
-type Claim struct {
+type AcquireRequest struct {
 	Name   string
 	With   []string      // further names, to be held alone and all together
 	Token  string        // the owner's identity
@@ -112,31 +112,31 @@ type Claim struct {
 	Weight int           // how much of Limit the claim takes
 	Limit  int           // how much may be held at once
 	Queue  bool          // join the queue if the name is taken
-	Keep   time.Duration // the name stays taken for this long, also if its owner dies: see MinHold
+	MinHold   time.Duration // the name stays taken for this long, also if its owner dies: see MinHold
 	Until  time.Time     // the claim is void after this instant, on this process' clock
-	Ballot *Ballot       // what a quorum asks of its nodes, nil of a store alone
+	Vote *VoteRequest       // what a quorum asks of its nodes, nil of a store alone
 }
 
 // A Ballot is what one store is asked beside the claim or release itself when it is a
 // node of a quorum, which needs the votes of most. A store that cannot be one says
 // ErrInvalid to it.
-type Ballot struct {
+type VoteRequest struct {
 	Ticket uint64        // the place in the queue: the smaller is served first, on all nodes
 	Fence  uint64        // the least fence for whom this grants, or hands on to
-	Memory time.Duration // grant nothing before everything of so long ago is remembered
-	Yield  bool          // if the claim holds and an older one waits, that one is to have it
+	RecoveryWindow time.Duration // grant nothing before everything of so long ago is remembered
+	Relinquish  bool          // if the claim holds and an older one waits, that one is to have it
 }
 
 // Alone reports whether the claim tolerates no other holder.
-func (c Claim) Alone() bool { return c.Weight == c.Limit }
+func (c AcquireRequest) Exclusive() bool { return c.Weight == c.Limit }
 
 // HandoffTTL is how long a hand-off grants this claim: the new holder's first
 // renewal, off its critical path, lifts it to TTL. It is short so that a waiter
 // who died in the queue does not cost the others a whole lease.
-func (c Claim) HandoffTTL() time.Duration { return min(ClaimTTL, c.TTL) }
+func (c AcquireRequest) HandoffTTL() time.Duration { return min(WaiterTTL, c.TTL) }
 
 // An Answer is what Acquire found.
-type Answer struct {
+type AcquireReply struct {
 	Held  bool
 	Fence uint64 // if Held. Else, to a ballot: no fence granted so far is larger
 	Node  string // to a ballot: which store this is. One that forgets everything is another
@@ -155,19 +155,19 @@ type Answer struct {
 const Kept = " kept"
 
 // A Release ends a holding.
-type Release struct {
+type ReleaseRequest struct {
 	Name  string
 	Token string
 	Fence uint64        // the holder's fence, zero if unknown
-	Keep  time.Duration // keep the name taken for so long yet, by the token and Kept
+	Reserve  time.Duration // keep the name taken for so long yet, by the token and Kept
 	Until time.Time     // the release is void after this instant, on this process' clock; zero: soon
 
-	Ballot *Ballot // see Claim
+	Vote *VoteRequest // see Claim
 }
 
 // A Hold names a holding to be extended. The store may note its fence and client,
 // for Inspect and Break.
-type Hold struct {
+type ExtendRequest struct {
 	Name   string
 	Token  string
 	Client string
@@ -183,18 +183,18 @@ type EventKind int
 const (
 	// Granted: the claim with Event.Token holds the name since its place with
 	// Event.Ticket came up.
-	Granted EventKind = iota + 1
+	EventGranted EventKind = iota + 1
 	// Look: ask again for Event.Token, something changed.
-	Look
+	EventRetry
 	// Broken: the holding with Event.Token and Event.Fence is no more.
-	Broken
+	EventRevoked
 	// Up: events flow from now on; what happened before may have been missed.
-	Up
+	EventConnected
 	// Down: events stopped, Event.Err says why. The store tries again.
-	Down
+	EventDisconnected
 	// Changed: another server has taken over, which may have forgotten claims. Events
 	// flow as before.
-	Changed
+	EventFailover
 )
 
 // An Event is pushed to a client by Watch.

@@ -21,8 +21,8 @@ func reconnecting() (f *faulty, s dibs.Store, again func()) {
 		}
 	})
 	return f, s, func() {
-		hear(dibs.Event{Kind: dibs.Down, Err: errReset})
-		hear(dibs.Event{Kind: dibs.Up})
+		hear(dibs.Event{Kind: dibs.EventDisconnected, Err: errReset})
+		hear(dibs.Event{Kind: dibs.EventConnected})
 	}
 }
 
@@ -65,7 +65,7 @@ func TestLossIsToldOnEachReconnect(t *testing.T) {
 			t.Helper()
 			l := lock(t, c, "n")
 			synctest.Wait()
-			if _, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: l.Token()}); err != nil {
+			if _, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}); err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()

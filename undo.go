@@ -10,7 +10,7 @@ import (
 // A doubt is an acquire that was not answered: it may still arrive at the store, and
 // take the name again after its lease was released.
 type doubt struct {
-	claim Claim
+	claim AcquireRequest
 	until time.Time // it is void afterwards
 	next  *doubt
 }
@@ -87,7 +87,7 @@ type undoing struct {
 }
 
 // begin lists an undoing of a claim, if the token is the caller's own.
-func (u *undoings) begin(c Claim, own bool) *undoing {
+func (u *undoings) begin(c AcquireRequest, own bool) *undoing {
 	if !own {
 		return nil
 	}
@@ -190,4 +190,4 @@ func (q *call) stillUndoing(ended error) error {
 	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(errUndoing, ended), Refused: true}
 }
 
-func (c Claim) names() []string { return append([]string{c.Name}, c.With...) }
+func (c AcquireRequest) names() []string { return append([]string{c.Name}, c.With...) }

@@ -26,7 +26,7 @@ type late struct {
 	group     sync.WaitGroup
 }
 
-func (l *late) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (l *late) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	l.mu.Lock()
 	l.tries--
 	resets := l.tries >= 0
@@ -42,7 +42,7 @@ func (l *late) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
 			l.delivered++
 		}
 	})
-	return dibs.Answer{}, errReset
+	return dibs.AcquireReply{}, errReset
 }
 
 // wantDelivered fails the test unless so many late tries had an effect.
@@ -124,11 +124,11 @@ func TestLateAcquireAfterALoss(t *testing.T) {
 		f, good := broken()
 		net := &late{faulty: f, tries: 1, delay: 400 * time.Millisecond}
 		l := lock(t, open(t, net), "n", dibs.TTL(20*time.Second))
-		if freed, err := good.Release(t.Context(), dibs.Release{Name: "n", Token: l.Token()}); !freed || err != nil {
+		if freed, err := good.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
 			t.Fatal(freed, err)
 		}
 		_ = l.Extend(t.Context(), 20*time.Second)
-		wantLost(t, l.Unlock(), dibs.Taken)
+		wantLost(t, l.Unlock(), dibs.ReasonTaken)
 		net.wantDelivered(t, 1)
 		wantNothing(t, good, "n")
 	})
@@ -155,7 +155,7 @@ func TestLateAcquireAmidUnlock(t *testing.T) {
 		f, good := broken()
 		net := &late{faulty: f, tries: 1, delay: 300 * time.Millisecond}
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 				if r.Name != "a" {
 					time.Sleep(200 * time.Millisecond)
 				}
@@ -216,14 +216,14 @@ func TestRefusedRetryLeavesNothing(t *testing.T) {
 				f, good := broken()
 				tries := 0
 				f.set(func(f *faulty) {
-					f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+					f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 						if tries++; tries > 1 {
-							return dibs.Answer{}, refusal
+							return dibs.AcquireReply{}, refusal
 						}
 						if a, err := f.Store.Acquire(ctx, c); err != nil || !a.Held {
 							t.Errorf("%+v, %v", a, err)
 						}
-						return dibs.Answer{}, errReset
+						return dibs.AcquireReply{}, errReset
 					}
 				})
 				_, err := call(t.Context(), open(t, f), dibs.TTL(20*time.Second))
@@ -241,10 +241,10 @@ func TestRefusalAloneUndoesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := broken()
 		f.set(func(f *faulty) {
-			f.acquire = func(context.Context, dibs.Claim) (dibs.Answer, error) {
-				return dibs.Answer{}, &dibs.UnavailableError{Op: "test", Refused: true}
+			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
+				return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
 			}
-			f.abandon = func(context.Context, dibs.Claim) error {
+			f.abandon = func(context.Context, dibs.AcquireRequest) error {
 				t.Error("an abandon was sent")
 				return nil
 			}
@@ -293,9 +293,9 @@ func TestTokenAgainWhileUndone(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f, good := broken()
 				f.set(func(f *faulty) {
-					f.abandon = func(ctx context.Context, c dibs.Claim) error {
+					f.abandon = func(ctx context.Context, c dibs.AcquireRequest) error {
 						time.Sleep(delay)
-						return f.Store.Abandon(context.WithoutCancel(ctx), c)
+						return f.Store.Cancel(context.WithoutCancel(ctx), c)
 					}
 				})
 				c, rival := open(t, f), open(t, good)
@@ -308,10 +308,10 @@ func TestTokenAgainWhileUndone(t *testing.T) {
 					}
 					l := lock(t, c, "n", dibs.Token("request-1"))
 					time.Sleep(2 * time.Second)
-					if freed, err := good.Release(t.Context(), dibs.Release{Name: "n", Token: l.Token()}); !freed || err != nil {
+					if freed, err := good.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
 						t.Fatalf("%v, %v: the call before ended the lease", freed, err)
 					}
-					wantLost(t, l.Extend(t.Context(), time.Minute), dibs.Taken)
+					wantLost(t, l.Extend(t.Context(), time.Minute), dibs.ReasonTaken)
 					_ = l.Unlock()
 				}
 			})
@@ -325,7 +325,7 @@ func TestTokenAgainAfterALateRelease(t *testing.T) {
 		f, good := broken()
 		releases := 0
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 				if releases++; releases > 1 {
 					return f.Store.Release(ctx, r)
 				}
@@ -382,12 +382,12 @@ func TestTokenAgainAfterALateUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := broken()
 		f.set(func(f *faulty) {
-			f.reweigh = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.reweigh = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				go func() {
 					time.Sleep(time.Until(c.Until))
-					_, _ = f.Store.Reweigh(context.WithoutCancel(ctx), c)
+					_, _ = f.Store.Resize(context.WithoutCancel(ctx), c)
 				}()
-				return dibs.Answer{}, hang(ctx, c.Until)
+				return dibs.AcquireReply{}, hang(ctx, c.Until)
 			}
 		})
 		c := open(t, f)
@@ -450,7 +450,7 @@ func TestReleaseHasTheValuesOfItsCall(t *testing.T) {
 		f, _ := broken()
 		seen := 0
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 				seen++
 				if ctx.Value(key{}) != "trace 7" || ctx.Err() != nil {
 					t.Errorf("value %v, error %v", ctx.Value(key{}), ctx.Err())

@@ -12,7 +12,7 @@ import (
 // grant whose message went missing.
 
 const (
-	heartbeat  = ClaimTTL / 2           // the longest time between two signs of life
+	heartbeat  = WaiterTTL / 2           // the longest time between two signs of life
 	persistFor = time.Second            // beyond a TTL: to clean up after what may come late
 	slack      = 100 * time.Millisecond // between the store's clock and ours
 )
@@ -69,7 +69,7 @@ func (c *Client) unlisten(token string, w *waiter) {
 func (w *waiter) tell(e Event) {
 	select {
 	case old := <-w.event:
-		if old.Kind == Granted && e.Kind != Granted {
+		if old.Kind == EventGranted && e.Kind != EventGranted {
 			e = old
 		}
 	default:
@@ -84,7 +84,7 @@ func (c *Client) watch() {
 		if c.life.Err() != nil {
 			return
 		}
-		c.hear(Event{Kind: Down, Err: err})
+		c.hear(Event{Kind: EventDisconnected, Err: err})
 		if !pause(c.life, 10*time.Second) {
 			return
 		}
@@ -97,24 +97,24 @@ func (c *Client) hear(e Event) {
 	back := false
 	var broken ending
 	switch e.Kind {
-	case Broken:
+	case EventRevoked:
 		broken = c.broken(e)
-	case Granted, Look:
+	case EventGranted, EventRetry:
 		for w := c.waiters[e.Token]; w != nil; w = w.next {
 			w.tell(e)
 		}
-	case Up, Down:
+	case EventConnected, EventDisconnected:
 		before := c.events
 		c.events = flowing
-		if e.Kind == Down {
+		if e.Kind == EventDisconnected {
 			c.events = cut
 		}
 		if c.events != before && (c.events == cut || before == cut) {
 			c.queueDegraded(e.Err)
 		}
-		back = e.Kind == Up && before != unknown
+		back = e.Kind == EventConnected && before != unknown
 		c.lookAgain()
-	case Changed:
+	case EventFailover:
 		back = true
 		c.lookAgain()
 	}
@@ -138,7 +138,7 @@ func (c *Client) queueDegraded(err error) {
 func (c *Client) lookAgain() {
 	for _, first := range c.waiters {
 		for w := first; w != nil; w = w.next {
-			w.tell(Event{Kind: Look})
+			w.tell(Event{Kind: EventRetry})
 		}
 	}
 }
@@ -148,10 +148,10 @@ type call struct {
 	c        *Client
 	ctx      context.Context
 	set      settings
-	claim    Claim
+	claim    AcquireRequest
 	begin    time.Duration
 	sent     time.Duration // when the last question was sent
-	answer   Answer        // to the last question that was answered
+	answer   AcquireReply        // to the last question that was answered
 	asked    bool          // there is one
 	acquired Acquired      // what the hook is told of the lease
 	waiting  chan struct{} // closed when the Waiting hook has returned; nil if it was not called
@@ -238,15 +238,15 @@ func (q *call) undo() {
 // ownToken reports whether the caller has chosen the token, and may use it again.
 func (q *call) ownToken() bool { return q.set.token != "" }
 
-func (c *Client) claim(w want, set *settings) Claim {
+func (c *Client) claim(w want, set *settings) AcquireRequest {
 	seq := c.seq.Add(1)
 	ttl := max(set.ttl, set.minHold) // so that MinHold outlives a crash
 	if set.maxHold > 0 {
 		ttl = min(ttl, set.maxHold)
 	}
-	claim := Claim{
+	claim := AcquireRequest{
 		Name: w.name, With: w.with, Token: set.token, Client: c.id, Seq: seq,
-		TTL: ttl, Keep: set.minHold, Weight: w.weight, Limit: w.limit,
+		TTL: ttl, MinHold: set.minHold, Weight: w.weight, Limit: w.limit,
 	}
 	claim.Queue = set.attempts == 0 && set.wait != 0
 	if claim.Token == "" {
@@ -356,7 +356,7 @@ func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 				return nil, ErrClosed
 			}
 		}
-		if e.Kind != Granted {
+		if e.Kind != EventGranted {
 			return nil, nil
 		}
 		// The grant is older than its message, but not older than the last
@@ -433,7 +433,7 @@ func (q *call) patient(err error) bool {
 	if q.failed == 0 {
 		q.failed = q.c.now()
 	}
-	return !refused(err) || q.c.now()-q.failed < ClaimTTL
+	return !refused(err) || q.c.now()-q.failed < WaiterTTL
 }
 
 // lastTurn is how long after the holder's end the last waiters ask.

@@ -156,9 +156,9 @@ func TestGrantAtTheLastMoment(t *testing.T) {
 			holder, c := open(t, good), open(t, f)
 			held, err := holder.Mutex("n").Lock(t.Context())
 			wantErr(t, err)
-			const again, wait = dibs.ClaimTTL / 2, dibs.ClaimTTL/2 + 100*time.Millisecond
+			const again, wait = dibs.WaiterTTL / 2, dibs.WaiterTTL/2 + 100*time.Millisecond
 			start := time.Now()
-			f.acquire = func(ctx context.Context, q dibs.Claim) (dibs.Answer, error) {
+			f.acquire = func(ctx context.Context, q dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				answer, err := f.Store.Acquire(ctx, q)
 				if time.Since(start) >= again {
 					time.Sleep(2 * (wait - again))
@@ -208,7 +208,7 @@ func TestLostPush(t *testing.T) {
 		f, good := broken()
 		f.set(func(f *faulty) {
 			f.event = func(e dibs.Event, on func(dibs.Event)) {
-				if e.Kind != dibs.Granted {
+				if e.Kind != dibs.EventGranted {
 					on(e)
 				}
 			}
@@ -218,7 +218,7 @@ func TestLostPush(t *testing.T) {
 		var freed time.Time
 		time.AfterFunc(10*time.Second+time.Millisecond, func() { freed = time.Now(); _ = l.Unlock() })
 		lock(t, deaf, "n")
-		if d := time.Since(freed); d > dibs.ClaimTTL/2 {
+		if d := time.Since(freed); d > dibs.WaiterTTL/2 {
 			t.Errorf("entered %v after the release", d)
 		}
 	})
@@ -263,7 +263,7 @@ func TestStalePush(t *testing.T) {
 		var stale []func()
 		f.set(func(f *faulty) {
 			f.event = func(e dibs.Event, on func(dibs.Event)) {
-				if e.Kind == dibs.Granted {
+				if e.Kind == dibs.EventGranted {
 					stale = append(stale, func() { on(e) })
 					return
 				}
@@ -283,10 +283,10 @@ func TestStalePush(t *testing.T) {
 		// has died, and the message of the grant after that.
 		begin := time.Now()
 		f.set(func(f *faulty) {
-			f.acquire = func(_ context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.acquire = func(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				if lost := 1300*time.Millisecond - time.Since(begin); lost > 0 {
 					time.Sleep(lost)
-					return dibs.Answer{}, errReset
+					return dibs.AcquireReply{}, errReset
 				}
 				time.Sleep(300 * time.Millisecond)
 				c.Until = time.Time{}
@@ -320,10 +320,10 @@ func TestAcquireReplyLost(t *testing.T) {
 		f, s := broken()
 		c := open(t, f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				f.set(func(f *faulty) { f.acquire = nil })
 				_, _ = f.Store.Acquire(ctx, c)
-				return dibs.Answer{}, errReset
+				return dibs.AcquireReply{}, errReset
 			}
 		})
 		begin := time.Now()
@@ -345,9 +345,9 @@ func TestAcquireSilence(t *testing.T) {
 		lock(t, c, "warm")
 		f.mute()
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				_, _ = f.Store.Acquire(ctx, c)
-				return dibs.Answer{}, hang(ctx, c.Until)
+				return dibs.AcquireReply{}, hang(ctx, c.Until)
 			}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -378,9 +378,9 @@ func TestAcquireDeliveredLate(t *testing.T) {
 		f, s := broken()
 		c := open(t, f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 				time.AfterFunc(300*time.Millisecond, func() { _, _ = f.Store.Acquire(context.Background(), c) })
-				return dibs.Answer{}, hang(ctx, c.Until)
+				return dibs.AcquireReply{}, hang(ctx, c.Until)
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -401,7 +401,7 @@ func TestReleaseReplyLost(t *testing.T) {
 		c := open(t, f)
 		l := lock(t, c, "n")
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.Release) (bool, error) {
+			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 				f.set(func(f *faulty) { f.release = nil })
 				_, _ = f.Store.Release(ctx, r)
 				return false, errReset
@@ -459,8 +459,8 @@ func TestRefusalIsToldAtOnce(t *testing.T) {
 		f, _ := broken()
 		why := errors.New("READONLY")
 		f.set(func(f *faulty) {
-			f.acquire = func(context.Context, dibs.Claim) (dibs.Answer, error) {
-				return dibs.Answer{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
+				return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
 			}
 		})
 		c := open(t, f)
@@ -545,7 +545,7 @@ func TestDo(t *testing.T) {
 
 		err = m.Do(t.Context(), func(ctx context.Context) error {
 			state, _ := s.Inspect(t.Context(), "n")
-			_, _ = s.Release(t.Context(), dibs.Release{Name: "n", Token: state.Holders[0].Token})
+			_, _ = s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: state.Holders[0].Token})
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -575,8 +575,8 @@ func TestClose(t *testing.T) {
 		wantErr(t, <-waiting, dibs.ErrClosed)
 		wantErr(t, c.Close())
 		free(t, s, "held")
-		wantLost(t, held.Err(), dibs.Closed)
-		wantLost(t, held.Unlock(), dibs.Closed)
+		wantLost(t, held.Err(), dibs.ReasonClosed)
+		wantLost(t, held.Unlock(), dibs.ReasonClosed)
 		_, err := c.Mutex("held").Lock(t.Context())
 		wantErr(t, err, dibs.ErrClosed)
 		if state, _ := s.Inspect(t.Context(), "taken"); state.Waiting != 0 {

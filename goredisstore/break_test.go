@@ -49,7 +49,7 @@ func TestBreak(t *testing.T) {
 				before := b.late()
 				b.begin()
 				begun := mono()
-				broke, err := operator.Break(t.Context(), job, held.fence)
+				broke, err := operator.Revoke(t.Context(), job, held.fence)
 				ours = append(ours, mono()-begun)
 				if err != nil || !broke {
 					standstill(t, max(before, b.late()), time.Second/4) // it may have been lost for that
@@ -59,8 +59,8 @@ func TestBreak(t *testing.T) {
 				e := b.entered(waiter)
 				f := holder.expect("told")
 				lates = append(lates, b.late())
-				if f[2] != string(dibs.Revoked) {
-					t.Errorf("the holder is told %q, want %q", f[2], dibs.Revoked)
+				if f[2] != string(dibs.ReasonRevoked) {
+					t.Errorf("the holder is told %q, want %q", f[2], dibs.ReasonRevoked)
 				}
 				told = append(told, number(t, f[1])-begun)
 				entries = append(entries, monoOf(e.at)-begun)
@@ -68,7 +68,7 @@ func TestBreak(t *testing.T) {
 					t.Errorf("fence %d after %d", e.lease.Fence(), held.fence)
 				}
 				// The old fence does not hurt who has it now.
-				if broke, err := operator.Break(t.Context(), job, held.fence); broke || err != nil {
+				if broke, err := operator.Revoke(t.Context(), job, held.fence); broke || err != nil {
 					b.standstill(time.Second / 4) // it may have had to ask twice
 					t.Errorf("break of the old fence: %t, %v (control %v)", broke, err, b.late())
 				}
@@ -110,12 +110,12 @@ func TestBreakOneOfMany(t *testing.T) {
 		first, second := b.take(locks, what), b.take(locks, what)
 		theirs := other.takes("o", what)
 		for _, l := range []*dibs.Lease{second, first} {
-			if broke, err := operator.Break(t.Context(), job, l.Fence()); err != nil || !broke {
+			if broke, err := operator.Revoke(t.Context(), job, l.Fence()); err != nil || !broke {
 				t.Fatalf("%s: break: %t, %v", what, broke, err)
 			}
 			b.happens("the holder is told", l.Context().Done())
 			var lost *dibs.LostError
-			if !errors.As(context.Cause(l.Context()), &lost) || lost.Why != dibs.Revoked {
+			if !errors.As(context.Cause(l.Context()), &lost) || lost.Reason != dibs.ReasonRevoked {
 				t.Errorf("%s: %v, want it revoked", what, context.Cause(l.Context()))
 			}
 			if l == second {
@@ -151,7 +151,7 @@ func TestBreakOfOneThatIsStopped(t *testing.T) {
 	waiter := b.queueFor(operator, "lock job")
 	b.begin()
 	start := time.Now()
-	if broke, err := operator.Break(t.Context(), job, held.fence); err != nil || !broke {
+	if broke, err := operator.Revoke(t.Context(), job, held.fence); err != nil || !broke {
 		t.Fatalf("break: %t, %v", broke, err)
 	}
 	e := b.entered(waiter)
@@ -160,7 +160,7 @@ func TestBreakOfOneThatIsStopped(t *testing.T) {
 	holder.cont()
 	f := holder.expect("told")
 	b.within("break of one that is stopped: told after it goes on", number(t, f[1])-woken, 100*time.Millisecond)
-	if !strings.HasPrefix(f[2], string(dibs.Revoked)) {
+	if !strings.HasPrefix(f[2], string(dibs.ReasonRevoked)) {
 		t.Errorf("told %q", f)
 	}
 	holder.tell("free h")

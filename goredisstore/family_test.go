@@ -149,7 +149,7 @@ func (b *bed) warm(c *dibs.Client) {
 		}
 	}
 	b.inspect(c, "warm")
-	if broke, err := c.Break(b.t.Context(), "warm", l.Fence()); err != nil || !broke {
+	if broke, err := c.Revoke(b.t.Context(), "warm", l.Fence()); err != nil || !broke {
 		b.t.Fatalf("break: %t, %v", broke, err)
 	}
 	b.happens("it is told", l.Context().Done())
@@ -217,7 +217,7 @@ func keep(o orders, commands <-chan string) {
 				at = mono()
 				var lost *dibs.LostError
 				if errors.As(context.Cause(l.Context()), &lost) {
-					say("told %s %d %s", id, at, lost.Why)
+					say("told %s %d %s", id, at, lost.Reason)
 				}
 			}()
 		case "once":

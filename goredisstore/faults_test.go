@@ -677,7 +677,7 @@ func TestRestartEmpty(t *testing.T) {
 		back := <-answers
 		b.within("restart empty: told after it answers", (<-told).Sub(back), 100*time.Millisecond)
 		var lost *dibs.LostError
-		if err := l.Err(); !errors.As(err, &lost) || lost.Why != dibs.Taken {
+		if err := l.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonTaken {
 			t.Fatalf("%v, want a LostError that says taken", err)
 		}
 		b.mustBe(l.Unlock(), dibs.ErrLost)

@@ -56,7 +56,7 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 
 			for _, what := range []string{"lock job", "read job", "permits job 1 3"} {
 				l = b.take(locks, what)
-				if broke, err := rival.Break(t.Context(), job, l.Fence()); err != nil || !broke {
+				if broke, err := rival.Revoke(t.Context(), job, l.Fence()); err != nil || !broke {
 					t.Fatalf("break %s: %t, %v", what, broke, err)
 				}
 				b.nothingLeft()

@@ -55,7 +55,7 @@ func together(locks *dibs.Client, who string, names []string, goOn func() bool, 
 }
 
 // triple holds a set once. One time in five it gives up, before or while it holds.
-func triple(set *dibs.Set, token string, tell func(step)) (held bool, err error) {
+func triple(set *dibs.MultiMutex, token string, tell func(step)) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*generous) // each process that dies may cost it seconds
 	defer cancel()
 	if rand.N(5) == 0 {
@@ -207,8 +207,8 @@ func TestSetsInACrowd(t *testing.T) {
 		{"one server", false, single, true, lease + 100*time.Millisecond},
 		// A cluster cannot tell who listens: the dead in line are passed over when their
 		// places end, and who waits behind them looks again each half of a lease.
-		{"one slot", true, tagged, true, dibs.ClaimTTL + lease/2 + 100*time.Millisecond},
-		{"many slots", true, single, false, dibs.ClaimTTL + lease + lease/2 + 100*time.Millisecond},
+		{"one slot", true, tagged, true, dibs.WaiterTTL + lease/2 + 100*time.Millisecond},
+		{"many slots", true, single, false, dibs.WaiterTTL + lease + lease/2 + 100*time.Millisecond},
 	} {
 		t.Run(where.name, func(t *testing.T) {
 			t.Parallel()

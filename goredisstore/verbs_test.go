@@ -237,10 +237,10 @@ func TestBreakAfterReweigh(t *testing.T) {
 		if have := b.inspect(operator, job).Holders[0].Fence; have != l.Fence() && have != 0 {
 			t.Errorf("%d changes: the operator sees fence %d, it is %d", len(changes), have, l.Fence())
 		}
-		if broke, err := operator.Break(t.Context(), job, seen); err != nil || broke {
+		if broke, err := operator.Revoke(t.Context(), job, seen); err != nil || broke {
 			t.Errorf("%d changes: break of the fence before them: %t, %v", len(changes), broke, err)
 		}
-		if broke, err := operator.Break(t.Context(), job, l.Fence()); err != nil || !broke {
+		if broke, err := operator.Revoke(t.Context(), job, l.Fence()); err != nil || !broke {
 			t.Errorf("%d changes: break of the fence after them: %t, %v", len(changes), broke, err)
 		}
 		b.mustBe(l.Unlock(), dibs.ErrLost)
@@ -412,7 +412,7 @@ func TestBreakReplyLost(t *testing.T) {
 			b.begin()
 			lost := lose.arm(proxy)
 			start := time.Now()
-			broke, err := operator.Break(t.Context(), job, l.Fence())
+			broke, err := operator.Revoke(t.Context(), job, l.Fence())
 			took := time.Since(start)
 			b.happens("the reply is lost", lost)
 			b.within("break reply "+lose.name+", "+what.holds+": done after", took, lose.bar)
@@ -423,7 +423,7 @@ func TestBreakReplyLost(t *testing.T) {
 			}
 			b.happens("the holder is told", l.Context().Done())
 			var gone *dibs.LostError
-			if !errors.As(context.Cause(l.Context()), &gone) || gone.Why != dibs.Revoked {
+			if !errors.As(context.Cause(l.Context()), &gone) || gone.Reason != dibs.ReasonRevoked {
 				t.Errorf("%s: %v, want it revoked", what.holds, context.Cause(l.Context()))
 			}
 			e := b.entered(waiter)

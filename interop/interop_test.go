@@ -20,7 +20,7 @@ const (
 
 	// Within this dibs finds out that somebody else has released a name: half a
 	// claim TTL, and what a busy machine takes.
-	recheck = dibs.ClaimTTL / 2
+	recheck = dibs.WaiterTTL / 2
 	slack   = 5 * time.Second
 )
 
@@ -364,8 +364,8 @@ func TestALeaseFreedByHandIsToldSoon(t *testing.T) {
 	select {
 	case <-lease.Context().Done():
 		lost, ok := errors.AsType[*dibs.LostError](context.Cause(lease.Context()))
-		if !ok || lost.Why != dibs.Taken {
-			t.Errorf("lost: %v, want %s", lost, dibs.Taken)
+		if !ok || lost.Reason != dibs.ReasonTaken {
+			t.Errorf("lost: %v, want %s", lost, dibs.ReasonTaken)
 		}
 	case <-time.After(ttl + slack):
 		t.Error("not told")

@@ -237,7 +237,7 @@ func TestFullDisk(t *testing.T) {
 	if f := takeAndFree(t, s, "n", answer.Fence); f <= answer.Fence {
 		t.Errorf("fence %d after %d", f, answer.Fence)
 	}
-	if held, err := s.Release(t.Context(), dibs.Release{Name: "held", Token: held.Token}); !held || err != nil {
+	if held, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "held", Token: held.Token}); !held || err != nil {
 		t.Errorf("release: %v, %v", held, err)
 	}
 }

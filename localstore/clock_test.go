@@ -47,7 +47,7 @@ func TestReboot(t *testing.T) {
 	before := state(t, openAt(t, path), "n")
 	killed.kill()
 	s := openAt(t, path)
-	if _, err := s.Release(t.Context(), dibs.Release{Name: "other", Token: "mine"}); err != nil {
+	if _, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "other", Token: "mine"}); err != nil {
 		t.Fatal(err)
 	}
 	c, _ := otherBoot()
@@ -102,7 +102,7 @@ func TestOtherBootID(t *testing.T) {
 					if err != nil || answer.Held {
 						t.Fatalf("%+v, %v: want it to be taken", answer, err)
 					}
-					must(t, s.Abandon(t.Context(), claimOn("n", "other")))
+					must(t, s.Cancel(t.Context(), claimOn("n", "other")))
 					must(t, s.Close())
 				}
 				if st := state(t, first, "n"); st.Holding != 1 {

@@ -28,7 +28,7 @@ func decode(text []byte) (*ledger.Entry, error) {
 		switch {
 		case p.Token == "" || p.Weight < 1 || p.Weight > p.Limit || p.Limit > dibs.Unlimited:
 			return nil, errPlace
-		case p.TTL <= 0 || p.TTL > dibs.ClaimTTL || p.Seen < 0 || p.Joined < 0 || p.Joined > p.Seen:
+		case p.TTL <= 0 || p.TTL > dibs.WaiterTTL || p.Seen < 0 || p.Joined < 0 || p.Joined > p.Seen:
 			return nil, errPlace
 		case i > 0 && e.Queue[i-1].Ticket > p.Ticket:
 			return nil, errOrder

@@ -63,11 +63,11 @@ func work(t *testing.T, e *ledger.Entry) {
 		t.Fatal(err)
 	}
 	l.Inspect("n", now)
-	l.Reweigh(c, now)
-	l.Extend([]dibs.Hold{{Name: "n", Token: "a", TTL: time.Minute}}, now)
-	l.Release(dibs.Release{Name: "n", Token: "a", Keep: time.Second}, now)
-	l.Break("n", 7, now)
-	l.Abandon(c, now)
+	l.Resize(c, now)
+	l.Extend([]dibs.ExtendRequest{{Name: "n", Token: "a", TTL: time.Minute}}, now)
+	l.Release(dibs.ReleaseRequest{Name: "n", Token: "a", Reserve: time.Second}, now)
+	l.Revoke("n", 7, now)
+	l.Cancel(c, now)
 	for _, e := range l.Names {
 		text, err := encode(e)
 		must(t, err)
@@ -83,7 +83,7 @@ func FuzzNotes(f *testing.F) {
 	f.Add([]byte(`[{"k":4}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, e := range unpack(text) {
-			if e.Kind != dibs.Granted && e.Kind != dibs.Look && e.Kind != dibs.Broken || e.Err != nil {
+			if e.Kind != dibs.EventGranted && e.Kind != dibs.EventRetry && e.Kind != dibs.EventRevoked || e.Err != nil {
 				t.Errorf("%+v", e)
 			}
 		}

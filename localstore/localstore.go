@@ -109,9 +109,9 @@ type task struct {
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
 // Acquire implements dibs.Store.
-func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (answer dibs.Answer, err error) {
+func (s *Store) Acquire(ctx context.Context, c dibs.AcquireRequest) (answer dibs.AcquireReply, err error) {
 	if err := check(c); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	t := task{"acquire", c.Name, c.Until, ledger.Names(c)}
 	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
@@ -120,36 +120,36 @@ func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (answer dibs.Answer, 
 		return mail, err
 	})
 	if err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	return answer, nil
 }
 
 // Reweigh implements dibs.Store.
-func (s *Store) Reweigh(ctx context.Context, c dibs.Claim) (answer dibs.Answer, err error) {
+func (s *Store) Resize(ctx context.Context, c dibs.AcquireRequest) (answer dibs.AcquireReply, err error) {
 	if err := check(c); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	t := task{"reweigh", c.Name, c.Until, []string{c.Name}}
 	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
-		answer, mail = l.Reweigh(c, now)
+		answer, mail = l.Resize(c, now)
 		return mail, nil
 	})
 	if err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	return answer, nil
 }
 
 // check refuses what cannot be served, or be written down and read again.
-func check(c dibs.Claim) error {
+func check(c dibs.AcquireRequest) error {
 	if c.Token == "" || !utf8.ValidString(c.Token) || !utf8.ValidString(c.Client) {
 		return fmt.Errorf("%w: claim on %q: its token is empty, or it or the client is not UTF-8", dibs.ErrInvalid, c.Name)
 	}
-	return errors.Join(ledger.Check(c), noBallot(c.Ballot))
+	return errors.Join(ledger.Check(c), noBallot(c.Vote))
 }
 
-func noBallot(b *dibs.Ballot) error {
+func noBallot(b *dibs.VoteRequest) error {
 	if b == nil {
 		return nil
 	}
@@ -157,33 +157,33 @@ func noBallot(b *dibs.Ballot) error {
 }
 
 // Abandon implements dibs.Store.
-func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
-	if err := noBallot(c.Ballot); err != nil {
+func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+	if err := noBallot(c.Vote); err != nil {
 		return err
 	}
 	s.waits.forget(c.Token)
 	t := task{"abandon", c.Name, c.Until, ledger.Names(c)}
 	return s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) ([]ledger.Message, error) {
-		return l.Abandon(c, now), nil
+		return l.Cancel(c, now), nil
 	})
 }
 
 // Break implements dibs.Store.
-func (s *Store) Break(ctx context.Context, name string, fence uint64) (broken bool, err error) {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken bool, err error) {
 	if err := dibs.CheckName(name); err != nil {
 		return false, err
 	}
 	t := task{"break", name, time.Time{}, []string{name}}
 	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
-		broken, mail = l.Break(name, fence, now)
+		broken, mail = l.Revoke(name, fence, now)
 		return mail, nil
 	})
 	return broken && err == nil, err
 }
 
 // Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r dibs.Release) (held bool, err error) {
-	if err := noBallot(r.Ballot); err != nil {
+func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (held bool, err error) {
+	if err := noBallot(r.Vote); err != nil {
 		return false, err
 	}
 	s.waits.forget(r.Token)
@@ -196,7 +196,7 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (held bool, err err
 }
 
 // Extend implements dibs.Store.
-func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) (errs []error) {
+func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) (errs []error) {
 	t := task{op: "extend", names: []string{}}
 	for _, h := range holds {
 		t.names = append(t.names, h.Name)

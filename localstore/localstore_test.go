@@ -40,12 +40,12 @@ func TestHistory(t *testing.T) {
 func TestNoBallots(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "locks.db"))
-	b := &dibs.Ballot{Ticket: 1, Fence: 1}
-	c := dibs.Claim{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Ballot: b}
+	b := &dibs.VoteRequest{Ticket: 1, Fence: 1}
+	c := dibs.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Vote: b}
 	_, acquire := s.Acquire(t.Context(), c)
-	_, reweigh := s.Reweigh(t.Context(), c)
-	_, release := s.Release(t.Context(), dibs.Release{Name: "n", Token: "t", Ballot: b})
-	for _, err := range []error{acquire, reweigh, release, s.Abandon(t.Context(), c)} {
+	_, reweigh := s.Resize(t.Context(), c)
+	_, release := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: "t", Vote: b})
+	for _, err := range []error{acquire, reweigh, release, s.Cancel(t.Context(), c)} {
 		if !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}

@@ -127,7 +127,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 		_ = conn.Close()
 	}()
 	defer s.waits.watch(client, func() { _ = conn.SetReadDeadline(time.Now()) })()
-	on(dibs.Event{Kind: dibs.Up})
+	on(dibs.Event{Kind: dibs.EventConnected})
 	s.post.tidy()
 	buf := make([]byte, 1<<16)
 	for {
@@ -158,7 +158,7 @@ func (s *Store) lookAround(client string, conn *net.UnixConn, on func(dibs.Event
 		_ = conn.SetReadDeadline(time.Now().Add(every))
 	}
 	for _, token := range tokens {
-		on(dibs.Event{Kind: dibs.Look, Token: token})
+		on(dibs.Event{Kind: dibs.EventRetry, Token: token})
 	}
 }
 
@@ -169,7 +169,7 @@ func unpack(text []byte) (events []dibs.Event) {
 		return nil
 	}
 	for _, n := range notes {
-		if n.Kind == dibs.Granted || n.Kind == dibs.Look || n.Kind == dibs.Broken {
+		if n.Kind == dibs.EventGranted || n.Kind == dibs.EventRetry || n.Kind == dibs.EventRevoked {
 			events = append(events, dibs.Event{Kind: n.Kind, Token: n.Token, Fence: n.Fence, Ticket: n.Ticket})
 		}
 	}

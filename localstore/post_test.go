@@ -25,14 +25,14 @@ func listening(t *testing.T, s *Store, client string, pending int) (events chan 
 	}()
 	end = func() { cancel(); <-ended }
 	t.Cleanup(end)
-	if e := <-events; e.Kind != dibs.Up {
+	if e := <-events; e.Kind != dibs.EventConnected {
 		t.Fatalf("%+v, want Up", e)
 	}
 	return events, end
 }
 
 func grant(client, token string) ledger.Message {
-	return ledger.Message{Client: client, Event: dibs.Event{Kind: dibs.Granted, Token: token, Fence: 7, Ticket: 9}}
+	return ledger.Message{Client: client, Event: dibs.Event{Kind: dibs.EventGranted, Token: token, Fence: 7, Ticket: 9}}
 }
 
 // A file whose path is too long for a socket beside it has them elsewhere, the same place

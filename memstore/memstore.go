@@ -64,9 +64,9 @@ func (s *Store) now() ledger.Now {
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
 // Acquire implements dibs.Store.
-func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (answer dibs.Answer, err error) {
+func (s *Store) Acquire(ctx context.Context, c dibs.AcquireRequest) (answer dibs.AcquireReply, err error) {
 	if err := valid(ctx, c); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
 		l.Sweep(now)
@@ -77,18 +77,18 @@ func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (answer dibs.Answer, 
 }
 
 // Reweigh implements dibs.Store.
-func (s *Store) Reweigh(ctx context.Context, c dibs.Claim) (answer dibs.Answer, err error) {
+func (s *Store) Resize(ctx context.Context, c dibs.AcquireRequest) (answer dibs.AcquireReply, err error) {
 	if err := valid(ctx, c); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
-		answer, mail = l.Reweigh(c, now)
+		answer, mail = l.Resize(c, now)
 		return mail
 	})
 	return answer, nil
 }
 
-func valid(ctx context.Context, c dibs.Claim) error {
+func valid(ctx context.Context, c dibs.AcquireRequest) error {
 	if err := ledger.Check(c); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func late(op, name string, until time.Time) error {
 var errLate = errors.New("the request is void: it came too late")
 
 // Break implements dibs.Store.
-func (s *Store) Break(ctx context.Context, name string, fence uint64) (broken bool, err error) {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken bool, err error) {
 	if err := dibs.CheckName(name); err != nil {
 		return false, err
 	}
@@ -117,26 +117,26 @@ func (s *Store) Break(ctx context.Context, name string, fence uint64) (broken bo
 		return false, err
 	}
 	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
-		broken, mail = l.Break(name, fence, now)
+		broken, mail = l.Revoke(name, fence, now)
 		return mail
 	})
 	return broken, nil
 }
 
 // Abandon implements dibs.Store.
-func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
+func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
 	if err := ledger.Ended(ctx, "abandon", c.Name); err != nil {
 		return err
 	}
 	if err := late("abandon", c.Name, c.Until); err != nil {
 		return err
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) []ledger.Message { return l.Abandon(c, now) })
+	s.do(func(l *ledger.Ledger, now ledger.Now) []ledger.Message { return l.Cancel(c, now) })
 	return nil
 }
 
 // Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r dibs.Release) (held bool, err error) {
+func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (held bool, err error) {
 	if err := ledger.Ended(ctx, "release", r.Name); err != nil {
 		return false, err
 	}
@@ -151,7 +151,7 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (held bool, err err
 }
 
 // Extend implements dibs.Store.
-func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) (errs []error) {
+func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) (errs []error) {
 	if err := ledger.Ended(ctx, "extend", ""); err != nil {
 		return slices.Repeat([]error{err}, len(holds))
 	}
@@ -211,7 +211,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 	s.mu.Lock()
 	s.watchers[client] = append(s.watchers[client], w)
 	s.mu.Unlock()
-	on(dibs.Event{Kind: dibs.Up})
+	on(dibs.Event{Kind: dibs.EventConnected})
 	<-ctx.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,15 +16,15 @@ const straggle = 50 * time.Millisecond
 
 // Acquire implements dibs.Store: all nodes are asked at once, and the answer is there
 // when most have said the same, or cannot any more.
-func (s *Store) Acquire(ctx context.Context, q dibs.Claim) (dibs.Answer, error) {
+func (s *Store) Acquire(ctx context.Context, q dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	if err := s.check(q); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	if q.Until.IsZero() {
 		q.Until = time.Now().Add(operation)
 	}
 	if err := firstErr(gone(ctx, "acquire", q.Name), late("acquire", q.Name, q.Until)); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	s.mu.Lock()
 	c := s.begin(q)
@@ -54,7 +54,7 @@ func (s *Store) Acquire(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 			c.asking = false
 			s.giveUp(c)
 			s.mu.Unlock()
-			return dibs.Answer{}, gone(ctx, "acquire", q.Name)
+			return dibs.AcquireReply{}, gone(ctx, "acquire", q.Name)
 		}
 	}
 }
@@ -66,13 +66,13 @@ var (
 	errDoubt = errors.New("its vote does not count: an earlier release was not answered, and may still arrive")
 )
 
-func (s *Store) check(q dibs.Claim) error {
+func (s *Store) check(q dibs.AcquireRequest) error {
 	switch {
-	case q.Ballot != nil:
+	case q.Vote != nil:
 		return fmt.Errorf("%w: a quorum is no node of another one", dibs.ErrInvalid)
 	case q.Weight < 1 || q.Weight > q.Limit || q.Limit > dibs.Unlimited:
 		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, q.Name, q.Weight, q.Limit)
-	case !q.Alone() && q.Limit != dibs.Unlimited && len(s.nodes) > 1:
+	case !q.Exclusive() && q.Limit != dibs.Unlimited && len(s.nodes) > 1:
 		return fmt.Errorf("%w: %q: a quorum cannot count permits: two majorities may each see room for the last one", dibs.ErrInvalid, q.Name)
 	case len(q.With) > 0:
 		return fmt.Errorf("%w: claim on %q and others: a quorum takes one name at a time", dibs.ErrInvalid, q.Name)
@@ -100,13 +100,13 @@ func late(op, name string, until time.Time) error {
 }
 
 // begin begins to ask for a claim. The caller holds s.mu.
-func (s *Store) begin(q dibs.Claim) *claim {
+func (s *Store) begin(q dibs.AcquireRequest) *claim {
 	c := s.at(q.Name, q.Token)
 	s.latest[q.Token] = c
 	if !c.open || c.won { // it has no place to keep
 		c.ticket = s.clock.tick()
 	}
-	c.Claim, c.open, c.try, c.late = q, true, !q.Queue, false
+	c.AcquireRequest, c.open, c.try, c.late = q, true, !q.Queue, false
 	s.again(c, false)
 	return c
 }
@@ -121,7 +121,7 @@ func (s *Store) again(c *claim, yield bool) {
 }
 
 // decide returns the answer to a round, if there is one. over says that it must be now.
-func (s *Store) decide(c *claim, over bool) (answer dibs.Answer, done bool, err error) {
+func (s *Store) decide(c *claim, over bool) (answer dibs.AcquireReply, done bool, err error) {
 	tell := func() {}
 	defer func() { tell() }()
 	s.mu.Lock()
@@ -129,7 +129,7 @@ func (s *Store) decide(c *claim, over bool) (answer dibs.Answer, done bool, err 
 	if err := s.twins(); err != nil {
 		c.asking = false
 		s.giveUp(c)
-		return dibs.Answer{}, true, err
+		return dibs.AcquireReply{}, true, err
 	}
 	n := s.count(c)
 	enough := n.said >= s.need
@@ -139,7 +139,7 @@ func (s *Store) decide(c *claim, over bool) (answer dibs.Answer, done bool, err 
 		c.asking, c.won = false, true
 		c.rest()
 		s.forget(c)
-		return dibs.Answer{Held: true, Fence: c.fence}, true, nil
+		return dibs.AcquireReply{Held: true, Fence: c.fence}, true, nil
 	case over && !enough, n.said+n.pending < s.need:
 		c.asking = false
 		err := s.unavailable("acquire", c.Name, c.errs())
@@ -147,7 +147,7 @@ func (s *Store) decide(c *claim, over bool) (answer dibs.Answer, done bool, err 
 		if c.try || errors.As(err, &u) && u.Refused || !errors.As(err, &u) {
 			s.giveUp(c)
 		}
-		return dibs.Answer{}, true, err
+		return dibs.AcquireReply{}, true, err
 	case n.held >= s.need && !agreed && !over:
 	case agreed && !over: // some by a hand-off, which is short
 		s.again(c, false)
@@ -169,7 +169,7 @@ func (s *Store) decide(c *claim, over bool) (answer dibs.Answer, done bool, err 
 // attempt decides on a claim that does not want to wait. If others want the name in the same
 // moment, each may have the votes of a few nodes: then it stands in line with them until
 // the oldest has them all. The caller holds s.mu.
-func (s *Store) attempt(c *claim, n count) (answer dibs.Answer, done bool, err error) {
+func (s *Store) attempt(c *claim, n count) (answer dibs.AcquireReply, done bool, err error) {
 	const enough = 3 // offers: whoever seemed to have most has kept it, or gone
 	none := n.held+n.pending < s.need
 	lost := n.another >= s.need || none && n.held == 0
@@ -208,8 +208,8 @@ func (c *claim) errs() []error {
 }
 
 // busy is the answer to a claim that has not the votes of most. The caller holds s.mu.
-func (s *Store) busy(c *claim) dibs.Answer {
-	a := dibs.Answer{Name: c.Name}
+func (s *Store) busy(c *claim) dibs.AcquireReply {
+	a := dibs.AcquireReply{Name: c.Name}
 	votes := make(map[string]int)
 	var positions []int
 	for _, l := range c.lanes {
@@ -229,7 +229,7 @@ func (s *Store) busy(c *claim) dibs.Answer {
 		}
 	}
 	if a.Holder == "" {
-		a.Remaining = dibs.ClaimTTL
+		a.Remaining = dibs.WaiterTTL
 	}
 	return a
 }
@@ -237,7 +237,7 @@ func (s *Store) busy(c *claim) dibs.Answer {
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // Abandon implements dibs.Store. Nodes that are mute are told in the background.
-func (s *Store) Abandon(ctx context.Context, q dibs.Claim) error {
+func (s *Store) Cancel(ctx context.Context, q dibs.AcquireRequest) error {
 	if q.Until.IsZero() {
 		q.Until = deadline(ctx)
 	}
@@ -247,7 +247,7 @@ func (s *Store) Abandon(ctx context.Context, q dibs.Claim) error {
 	poll := s.poll()
 	s.mu.Lock()
 	c := s.at(q.Name, q.Token)
-	c.Claim = q
+	c.AcquireRequest = q
 	c.rest()
 	for i, l := range c.lanes {
 		s.leave(c, l, func(err error) { poll.say(i, yes, err) })
@@ -258,7 +258,7 @@ func (s *Store) Abandon(ctx context.Context, q dibs.Claim) error {
 }
 
 // Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	if r.Until.IsZero() {
 		r.Until = time.Now().Add(operation)
 	}
@@ -266,7 +266,7 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 		return false, err
 	}
 	s.clock.saw(r.Fence)
-	r.Ballot = &dibs.Ballot{Fence: s.clock.tick(), Memory: s.memory}
+	r.Vote = &dibs.VoteRequest{Fence: s.clock.tick(), RecoveryWindow: s.memory}
 	poll := s.poll()
 	s.mu.Lock()
 	c := s.at(r.Name, r.Token)
@@ -283,11 +283,11 @@ func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
 // releasing is what releases a claim at one node. If it may wait there, or is to be sent once
 // more because an earlier question may arrive after it, it is an abandon: a release
 // leaves the place in the queue. The caller holds s.mu.
-func (s *Store) releasing(c *claim, l *lane, r dibs.Release, asked bool, say func(answer, error)) *errand {
-	keep := time.Now().Add(r.Keep)
+func (s *Store) releasing(c *claim, l *lane, r dibs.ReleaseRequest, asked bool, say func(answer, error)) *errand {
+	keep := time.Now().Add(r.Reserve)
 	var freed, released, abandons bool
-	q := c.Claim
-	q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: r.Ballot.Fence, Memory: s.memory}
+	q := c.AcquireRequest
+	q.Vote = &dibs.VoteRequest{Ticket: c.ticket, Fence: r.Vote.Fence, RecoveryWindow: s.memory}
 	begin := func() bool {
 		abandons = asked && (l.state != held || released)
 		r.Until = time.Now().Add(operation) // of this delivery
@@ -298,11 +298,11 @@ func (s *Store) releasing(c *claim, l *lane, r dibs.Release, asked bool, say fun
 		ctx, cancel := within(r.Until)
 		defer cancel()
 		if abandons {
-			return l.node.Abandon(ctx, q)
+			return l.node.Cancel(ctx, q)
 		}
 		r := r
-		if r.Keep > 0 { // until then, however late it is delivered
-			r.Keep = max(time.Until(keep), 0)
+		if r.Reserve > 0 { // until then, however late it is delivered
+			r.Reserve = max(time.Until(keep), 0)
 		}
 		freed, err = l.node.Release(ctx, r)
 		return err
@@ -324,7 +324,7 @@ func (s *Store) releasing(c *claim, l *lane, r dibs.Release, asked bool, say fun
 }
 
 // Break implements dibs.Store.
-func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, error) {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
 	if err := firstErr(dibs.CheckName(name), gone(ctx, "break", name)); err != nil {
 		return false, err
 	}
@@ -335,7 +335,7 @@ func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, err
 		go func() {
 			ctx, cancel := within(until)
 			defer cancel()
-			broken, err := n.Break(ctx, name, fence)
+			broken, err := n.Revoke(ctx, name, fence)
 			poll.say(i, says(broken), err)
 		}()
 	}

@@ -12,7 +12,7 @@ import (
 // A claim is what a quorum knows of one token while questions about it are under way, or
 // while it waits: what each node has said. Its fields are guarded by the Store's mutex.
 type claim struct {
-	dibs.Claim
+	dibs.AcquireRequest
 	key      key
 	ticket   uint64  // its place in the queues
 	lanes    []*lane // by node
@@ -60,7 +60,7 @@ func (s *Store) at(name, token string) *claim {
 // sweep drops a few claims that nobody has touched for so long that their places in the
 // queues are gone. The caller holds s.mu.
 func (s *Store) sweep() {
-	const forgotten = 2 * dibs.ClaimTTL
+	const forgotten = 2 * dibs.WaiterTTL
 	looks := 2
 	for _, c := range s.claims {
 		if looks--; looks < 0 {
@@ -129,8 +129,8 @@ func (s *Store) forget(c *claim) {
 // ask puts the question to a node. The caller holds s.mu.
 func (s *Store) ask(c *claim, l *lane, yield bool) {
 	round := c.round
-	var q dibs.Claim
-	var answer dibs.Answer
+	var q dibs.AcquireRequest
+	var answer dibs.AcquireReply
 	var sent time.Time
 	var clashes bool
 	begin := func() bool {
@@ -167,13 +167,13 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 		return s.heard(c, l, answer, err, round)
 	}
 	l.undo = nil // that is to come after
-	s.put(l, dibs.ClaimTTL, &errand{begin: begin, send: send, end: end})
+	s.put(l, dibs.WaiterTTL, &errand{begin: begin, send: send, end: end})
 }
 
 // yieldShare has a node forget a token that it may have for another weight.
-func (s *Store) yieldShare(ctx context.Context, l *lane, q dibs.Claim) error {
+func (s *Store) yieldShare(ctx context.Context, l *lane, q dibs.AcquireRequest) error {
 	sent := time.Now()
-	err := l.node.Abandon(ctx, q)
+	err := l.node.Cancel(ctx, q)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.undone(sent, q.Until, err); l.share == (share{}) {
@@ -183,11 +183,11 @@ func (s *Store) yieldShare(ctx context.Context, l *lane, q dibs.Claim) error {
 }
 
 // question is what a node is asked.
-func (c *claim) question(memory time.Duration, yield bool) dibs.Claim {
-	q := c.Claim
-	q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: c.fence, Memory: memory, Yield: yield}
-	if q.Ballot.Fence == 0 {
-		q.Ballot.Fence = c.round
+func (c *claim) question(memory time.Duration, yield bool) dibs.AcquireRequest {
+	q := c.AcquireRequest
+	q.Vote = &dibs.VoteRequest{Ticket: c.ticket, Fence: c.fence, RecoveryWindow: memory, Relinquish: yield}
+	if q.Vote.Fence == 0 {
+		q.Vote.Fence = c.round
 	}
 	if !c.asking { // it is the quorum's own question: the client may be dead
 		q.TTL, q.Until = q.HandoffTTL(), time.Now().Add(operation)
@@ -197,7 +197,7 @@ func (c *claim) question(memory time.Duration, yield bool) dibs.Claim {
 
 // heard notes a node's answer, and returns what to do without the mutex. The caller holds
 // s.mu.
-func (s *Store) heard(c *claim, l *lane, a dibs.Answer, err error, round uint64) (tell func()) {
+func (s *Store) heard(c *claim, l *lane, a dibs.AcquireReply, err error, round uint64) (tell func()) {
 	l.round, l.err, l.push = round, err, false
 	s.identify(l.node, a.Node)
 	switch {
@@ -307,7 +307,7 @@ func (s *Store) settle(c *claim) (tell func()) {
 func (s *Store) grant(c *claim) (tell func()) {
 	c.won = true
 	c.rest()
-	return s.to(c.Client, dibs.Event{Kind: dibs.Granted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.round})
+	return s.to(c.Client, dibs.Event{Kind: dibs.EventGranted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.round})
 }
 
 // agree sees to it that most nodes know the fence of a claim that has most votes, so that
@@ -395,11 +395,11 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 		l.undo.undo = append(l.undo.undo, done)
 		return
 	}
-	var q dibs.Claim
+	var q dibs.AcquireRequest
 	e := &errand{ends: true, undo: []func(error){done}}
 	l.undo = e
 	e.begin = func() bool {
-		if q.Ballot == nil {
+		if q.Vote == nil {
 			q = s.abandoned(c)
 		}
 		q.Until = time.Now().Add(operation) // of this delivery
@@ -408,7 +408,7 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 	e.send = func() error {
 		ctx, cancel := within(q.Until)
 		defer cancel()
-		return l.node.Abandon(ctx, q)
+		return l.node.Cancel(ctx, q)
 	}
 	e.end = func(err error) (tell func()) {
 		l.undone(e.sent, q.Until, err)
@@ -426,8 +426,8 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 }
 
 // abandoned is a claim that is to be undone. The caller holds s.mu.
-func (s *Store) abandoned(c *claim) dibs.Claim {
-	q := c.Claim
-	q.Ballot = &dibs.Ballot{Ticket: c.ticket, Fence: s.clock.tick(), Memory: s.memory}
+func (s *Store) abandoned(c *claim) dibs.AcquireRequest {
+	q := c.AcquireRequest
+	q.Vote = &dibs.VoteRequest{Ticket: c.ticket, Fence: s.clock.tick(), RecoveryWindow: s.memory}
 	return q
 }

@@ -588,8 +588,8 @@ type lateAnswers struct {
 	by time.Duration
 }
 
-func (s *lateAnswers) Abandon(ctx context.Context, c dibs.Claim) error {
-	err := s.Store.Abandon(ctx, c)
+func (s *lateAnswers) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+	err := s.Store.Cancel(ctx, c)
 	time.Sleep(s.by)
 	return err
 }

@@ -222,7 +222,7 @@ func (s *Store) unavailable(op, name string, errs []error) error {
 		case err == nil:
 			u.Refused = false
 			continue
-		case errors.Is(err, dibs.ErrInvalid) || errors.Is(err, dibs.ErrForeign):
+		case errors.Is(err, dibs.ErrInvalid) || errors.Is(err, dibs.ErrWrongType):
 			return err
 		}
 		var of *dibs.UnavailableError

@@ -117,24 +117,24 @@ func send[T any](ctx context.Context, n *node, verb string, serve func(context.C
 	return value, err
 }
 
-func (n *node) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return send(ctx, n, "acquire", func(ctx context.Context) (dibs.Answer, error) { return n.Store.Acquire(ctx, c) })
+func (n *node) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	return send(ctx, n, "acquire", func(ctx context.Context) (dibs.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
 }
 
-func (n *node) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (n *node) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	return send(ctx, n, "release", func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
 }
 
-func (n *node) Abandon(ctx context.Context, c dibs.Claim) error {
-	_, err := send(ctx, n, "abandon", func(ctx context.Context) (bool, error) { return true, n.Store.Abandon(ctx, c) })
+func (n *node) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+	_, err := send(ctx, n, "abandon", func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
 	return err
 }
 
-func (n *node) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return send(ctx, n, "reweigh", func(ctx context.Context) (dibs.Answer, error) { return n.Store.Reweigh(ctx, c) })
+func (n *node) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	return send(ctx, n, "reweigh", func(ctx context.Context) (dibs.AcquireReply, error) { return n.Store.Resize(ctx, c) })
 }
 
-func (n *node) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (n *node) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	errs, err := send(ctx, n, "extend", func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
 	if err != nil {
 		errs = make([]error, len(holds))
@@ -381,8 +381,8 @@ func TestRestartGuard(t *testing.T) {
 		}
 		start := time.Now()
 		_, err := locks.Mutex("n").TryLock(t.Context())
-		var young *dibs.RestartedError
-		if !errors.As(err, &young) || young.Left <= 0 || young.Left > ttl {
+		var young *dibs.RecoveringError
+		if !errors.As(err, &young) || young.Remaining <= 0 || young.Remaining > ttl {
 			t.Fatalf("error %v, want that nodes were restarted", err)
 		}
 		for err != nil {
@@ -535,16 +535,16 @@ type mover struct {
 	to atomic.Pointer[memstore.Store]
 }
 
-func (m *mover) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (m *mover) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	return m.to.Load().Acquire(ctx, c)
 }
 
-func (m *mover) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (m *mover) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	return m.to.Load().Release(ctx, r)
 }
 
-func (m *mover) Abandon(ctx context.Context, c dibs.Claim) error {
-	return m.to.Load().Abandon(ctx, c)
+func (m *mover) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+	return m.to.Load().Cancel(ctx, c)
 }
 
 func TestNameMovesToAnotherNode(t *testing.T) {

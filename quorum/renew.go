@@ -15,7 +15,7 @@ import (
 
 // Extend implements dibs.Store: each node extends all, and what most have extended is. A
 // node that does not know a lease that most do is asked for its vote again.
-func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	if err := gone(ctx, "extend", ""); err != nil {
 		return slices.Repeat([]error{err}, len(holds))
 	}
@@ -48,7 +48,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.Hold) []error {
 // A renewal is one Extend of all nodes.
 type renewal struct {
 	s     *Store
-	holds []dibs.Hold
+	holds []dibs.ExtendRequest
 	notes map[lanekey]error // why a node has lost nothing if it does not know a lease; guarded by s.mu
 
 	mu   sync.Mutex
@@ -59,7 +59,7 @@ type renewal struct {
 
 // renew begins a renewal. What is under way for its leases, an acquire that a node has not
 // answered for example, may be served before or after it.
-func (s *Store) renew(holds []dibs.Hold) *renewal {
+func (s *Store) renew(holds []dibs.ExtendRequest) *renewal {
 	r := &renewal{
 		s: s, holds: slices.Clone(holds), notes: make(map[lanekey]error),
 		errs: make([][]error, len(s.nodes)), done: make(chan struct{}),
@@ -181,7 +181,7 @@ var errForgot = errors.New("it does not know the lease")
 // that was restarted a short while ago. Nothing else may have been under way there since
 // the renewal began, nor be put after it: a lease that was released would be taken for
 // nobody, and one that is a writer's by now would be a reader's there.
-func (r *renewal) repair(h dibs.Hold, node int) {
+func (r *renewal) repair(h dibs.ExtendRequest, node int) {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (r *renewal) repair(h dibs.Hold, node int) {
 		until = time.Now().Add(operation)
 		return !c.open && l.last == e
 	}
-	var a dibs.Answer
+	var a dibs.AcquireReply
 	e.send = func() (err error) {
 		ctx, cancel := within(until)
 		defer cancel()
@@ -227,9 +227,9 @@ func (r *renewal) repair(h dibs.Hold, node int) {
 // claimOf is the claim by which a lease is repaired. What an attached lease weighs is not
 // known here, and most nodes are asked. It is repaired only if it holds alone: a reader may
 // become a writer meanwhile, at its first owner's.
-func (s *Store) claimOf(ctx context.Context, h dibs.Hold) (q dibs.Claim, known bool) {
-	q = dibs.Claim{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
-	q.Ballot = &dibs.Ballot{Fence: h.Fence, Memory: s.memory}
+func (s *Store) claimOf(ctx context.Context, h dibs.ExtendRequest) (q dibs.AcquireRequest, known bool) {
+	q = dibs.AcquireRequest{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
+	q.Vote = &dibs.VoteRequest{Fence: h.Fence, RecoveryWindow: s.memory}
 	if h.Weight == 0 {
 		state, err := s.Inspect(ctx, h.Name)
 		i := slices.IndexFunc(state.Holders, func(o dibs.Holder) bool { return o.Token == h.Token && o.Weight == 0 })
@@ -237,10 +237,10 @@ func (s *Store) claimOf(ctx context.Context, h dibs.Hold) (q dibs.Claim, known b
 			return q, false
 		}
 		q.Weight, q.Limit = 1, 1
-		q.Ballot.Fence = cmp.Or(state.Holders[i].Fence, state.Fence)
+		q.Vote.Fence = cmp.Or(state.Holders[i].Fence, state.Fence)
 	}
-	if q.Ballot.Fence == 0 {
-		q.Ballot.Fence = s.clock.tick()
+	if q.Vote.Fence == 0 {
+		q.Vote.Fence = s.clock.tick()
 	}
 	return q, true
 }

@@ -11,9 +11,9 @@ import (
 
 // Reweigh implements dibs.Store. Where a reader has become a writer, and most others
 // refuse that, he becomes a reader again.
-func (s *Store) Reweigh(ctx context.Context, q dibs.Claim) (dibs.Answer, error) {
+func (s *Store) Resize(ctx context.Context, q dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	if err := firstErr(s.check(q), gone(ctx, "reweigh", q.Name)); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	if q.Until.IsZero() {
 		q.Until = deadline(ctx)
@@ -26,7 +26,7 @@ func (s *Store) Reweigh(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 		r, err := s.reweigh(ctx, q, fence, known)
 		switch {
 		case err != nil:
-			return dibs.Answer{}, err
+			return dibs.AcquireReply{}, err
 		case !r.held && try == tries:
 			return r.refusal, nil
 		case !r.held:
@@ -38,7 +38,7 @@ func (s *Store) Reweigh(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 		// Most nodes must know the fence.
 		want = max(want, slices.Max(r.known))
 		if r.know(want) >= s.need {
-			return dibs.Answer{Held: true, Fence: want}, nil
+			return dibs.AcquireReply{Held: true, Fence: want}, nil
 		}
 		fence, known = want, r.known
 	}
@@ -47,7 +47,7 @@ func (s *Store) Reweigh(ctx context.Context, q dibs.Claim) (dibs.Answer, error) 
 // A change is what nodes say to Reweigh.
 type change struct {
 	held    bool
-	refusal dibs.Answer
+	refusal dibs.AcquireReply
 	known   []uint64 // the fence that each has
 }
 
@@ -62,19 +62,19 @@ func (c change) know(fence uint64) (n int) {
 }
 
 // reweigh asks the nodes, but for those that are known to have such a fence.
-func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known []uint64) (change, error) {
-	q.Ballot = &dibs.Ballot{Fence: fence, Memory: s.memory}
+func (s *Store) reweigh(ctx context.Context, q dibs.AcquireRequest, fence uint64, known []uint64) (change, error) {
+	q.Vote = &dibs.VoteRequest{Fence: fence, RecoveryWindow: s.memory}
 	poll := s.poll()
 	poll.strict = true
-	answers := make([]dibs.Answer, len(s.nodes)) // guarded by s.mu
+	answers := make([]dibs.AcquireReply, len(s.nodes)) // guarded by s.mu
 	s.mu.Lock()
 	for i, l := range s.at(q.Name, q.Token).lanes {
 		if known[i] >= fence {
-			answers[i] = dibs.Answer{Held: true, Fence: known[i]}
+			answers[i] = dibs.AcquireReply{Held: true, Fence: known[i]}
 			poll.say(i, yes, nil)
 			continue
 		}
-		s.weigh(l, q, func(a dibs.Answer, err error) (tell func()) {
+		s.weigh(l, q, func(a dibs.AcquireReply, err error) (tell func()) {
 			answers[i] = a
 			return func() { poll.say(i, says(a.Held), err) }
 		})
@@ -83,7 +83,7 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 	held, err := poll.result(ctx, "reweigh", q.Name, q.Until)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if writes := q.Alone() && q.Limit == dibs.Unlimited; writes && !held {
+	if writes := q.Exclusive() && q.Limit == dibs.Unlimited; writes && !held {
 		s.readAgain(answers, q)
 	}
 	c := change{held: held, known: make([]uint64, len(answers))}
@@ -101,11 +101,11 @@ func (s *Store) reweigh(ctx context.Context, q dibs.Claim, fence uint64, known [
 // readAgain has a reader that most nodes did not let write be a reader again at the others.
 // Where that is not answered, the node keeps other readers out: most others did not let it
 // write. The caller holds s.mu.
-func (s *Store) readAgain(answers []dibs.Answer, q dibs.Claim) {
+func (s *Store) readAgain(answers []dibs.AcquireReply, q dibs.AcquireRequest) {
 	q.Weight, q.Until = 1, time.Time{}
 	for i, l := range s.at(q.Name, q.Token).lanes {
 		if refused := answers[i].Name != ""; !refused {
-			s.weigh(l, q, func(dibs.Answer, error) func() { return func() {} })
+			s.weigh(l, q, func(dibs.AcquireReply, error) func() { return func() {} })
 		}
 	}
 }
@@ -116,8 +116,8 @@ var errSwing = errors.New("an earlier change to another weight was not answered,
 // answered: a change that overtook the one before would be undone by it. heard takes the
 // answer with the mutex, and returns what to do without. Nothing is repeated: whoever
 // asked for it asks again, or not. The caller holds s.mu.
-func (s *Store) weigh(l *lane, q dibs.Claim, heard func(dibs.Answer, error) (tell func())) {
-	var a dibs.Answer
+func (s *Store) weigh(l *lane, q dibs.AcquireRequest, heard func(dibs.AcquireReply, error) (tell func())) {
+	var a dibs.AcquireReply
 	var err error
 	begin := func() bool {
 		if q.Until.IsZero() {
@@ -135,7 +135,7 @@ func (s *Store) weigh(l *lane, q dibs.Claim, heard func(dibs.Answer, error) (tel
 		}
 		ctx, cancel := within(q.Until)
 		defer cancel()
-		if a, err = l.node.Reweigh(ctx, q); mayPass(err) {
+		if a, err = l.node.Resize(ctx, q); mayPass(err) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			l.swings(q)
@@ -147,7 +147,7 @@ func (s *Store) weigh(l *lane, q dibs.Claim, heard func(dibs.Answer, error) (tel
 }
 
 // swings notes that a change of weight was not answered. The caller holds s.mu.
-func (l *lane) swings(q dibs.Claim) {
+func (l *lane) swings(q dibs.AcquireRequest) {
 	if time.Now().Before(l.swing) && l.swung != q.Weight {
 		l.swung = 0 // either may arrive
 	} else {

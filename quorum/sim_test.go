@@ -241,20 +241,20 @@ func ask[T any](ctx context.Context, l *link, what, name, token string, serve fu
 	return value, err
 }
 
-func (l *link) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return ask(ctx, l, "acquire", c.Name, c.Token, func() (dibs.Answer, error) { return l.server.Store.Acquire(context.Background(), c) })
+func (l *link) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	return ask(ctx, l, "acquire", c.Name, c.Token, func() (dibs.AcquireReply, error) { return l.server.Store.Acquire(context.Background(), c) })
 }
 
-func (l *link) Abandon(ctx context.Context, c dibs.Claim) error {
-	_, err := ask(ctx, l, "abandon", c.Name, c.Token, func() (bool, error) { return true, l.server.Store.Abandon(context.Background(), c) })
+func (l *link) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+	_, err := ask(ctx, l, "abandon", c.Name, c.Token, func() (bool, error) { return true, l.server.Store.Cancel(context.Background(), c) })
 	return err
 }
 
-func (l *link) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (l *link) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	return ask(ctx, l, "release", r.Name, r.Token, func() (bool, error) { return l.server.Store.Release(context.Background(), r) })
 }
 
-func (l *link) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (l *link) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	errs, err := ask(ctx, l, "extend", holds[0].Name, holds[0].Token, func() ([]error, error) { return l.server.Store.Extend(context.Background(), holds), nil })
 	if err != nil {
 		errs = make([]error, len(holds))
@@ -265,8 +265,8 @@ func (l *link) Extend(ctx context.Context, holds []dibs.Hold) []error {
 	return errs
 }
 
-func (l *link) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return ask(ctx, l, "reweigh", c.Name, c.Token, func() (dibs.Answer, error) { return l.server.Store.Reweigh(context.Background(), c) })
+func (l *link) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	return ask(ctx, l, "reweigh", c.Name, c.Token, func() (dibs.AcquireReply, error) { return l.server.Store.Resize(context.Background(), c) })
 }
 
 func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
@@ -364,7 +364,7 @@ func (w *world) run() {
 // leftovers checks that what was given back is nowhere any more, once a place in a queue
 // that nobody keeps is gone, and what is late has arrived.
 func (w *world) leftovers() {
-	time.Sleep(dibs.ClaimTTL + 3*time.Second)
+	time.Sleep(dibs.WaiterTTL + 3*time.Second)
 	for i, s := range w.servers {
 		for _, name := range simNames {
 			state, _ := s.memory.Inspect(context.Background(), name)
@@ -417,7 +417,7 @@ type locking func(*dibs.Client, string, ...dibs.Option) (l *dibs.Lease, shares b
 
 // calm checks that nothing is stuck once all is well again.
 func (p *person) calm() {
-	const soon = 4*simTTL + 2*dibs.ClaimTTL // also where leases are long: none is left to end by itself
+	const soon = 4*simTTL + 2*dibs.WaiterTTL // also where leases are long: none is left to end by itself
 	for _, name := range simNames {
 		start := time.Now()
 		l, err := p.lock(name, p.token(name, false), alone, soon)
@@ -672,7 +672,7 @@ func (w *world) whole(g *grant) {
 // lost checks that somebody can have taken a lease of which that is told.
 func (w *world) lost(g *grant) {
 	var lost *dibs.LostError
-	if !errors.As(g.lease.Err(), &lost) || lost.Why != dibs.Taken {
+	if !errors.As(g.lease.Err(), &lost) || lost.Reason != dibs.ReasonTaken {
 		return
 	}
 	votes := 0

@@ -43,7 +43,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 	for i, node := range s.nodes {
 		group.Go(func() {
 			errs[i] = node.Watch(ctx, client, func(e dibs.Event) { w.hear(i, e) })
-			w.hear(i, dibs.Event{Kind: dibs.Down, Err: errs[i]})
+			w.hear(i, dibs.Event{Kind: dibs.EventDisconnected, Err: errs[i]})
 		})
 	}
 	group.Wait()
@@ -56,17 +56,17 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 // hear takes one event of a node.
 func (w *watcher) hear(node int, e dibs.Event) {
 	switch e.Kind {
-	case dibs.Granted:
+	case dibs.EventGranted:
 		w.s.pushed(node, e)
-	case dibs.Look:
+	case dibs.EventRetry:
 		if w.most(node, e.Token) {
 			w.on(e)
 		}
-	case dibs.Broken:
+	case dibs.EventRevoked:
 		if w.most(node, fmt.Sprint(e.Fence, " ", e.Token)) {
 			w.on(e)
 		}
-	case dibs.Up, dibs.Down:
+	case dibs.EventConnected, dibs.EventDisconnected:
 		w.turn(node, e)
 	default:
 		w.on(e)
@@ -117,8 +117,8 @@ func (w *watcher) most(node int, hint string) bool {
 // turn notes that a node is heard, or not any more.
 func (w *watcher) turn(node int, e dibs.Event) {
 	w.mu.Lock()
-	back := e.Kind == dibs.Up && w.was[node]
-	w.up[node] = e.Kind == dibs.Up
+	back := e.Kind == dibs.EventConnected && w.was[node]
+	w.up[node] = e.Kind == dibs.EventConnected
 	w.was[node] = w.was[node] || w.up[node]
 	before := w.flows
 	w.flows = number(w.up) >= w.s.need
@@ -128,7 +128,7 @@ func (w *watcher) turn(node int, e dibs.Event) {
 	case now != before:
 		w.on(e)
 	case now && back: // it may have forgotten claims
-		w.on(dibs.Event{Kind: dibs.Changed})
+		w.on(dibs.Event{Kind: dibs.EventFailover})
 	}
 }
 

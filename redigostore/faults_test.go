@@ -161,14 +161,14 @@ func TestWatchOverFaults(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, server.Addr())
 			events := drill.Watch(t, redigostore.New(kind.open(t, proxy.Addr())))
-			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
 			proxy.Reset()
-			drill.WantEvent(t, events, dibs.Down, drill.Generous)
-			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
 			proxy.Freeze()
-			drill.WantEvent(t, events, dibs.Down, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
 			proxy.Heal()
-			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
 			select {
 			case e := <-events:
 				t.Errorf("event %+v on an idle connection", e)
@@ -189,13 +189,13 @@ func TestWatchEndsWhileDialling(t *testing.T) {
 		return nil, errors.New("late")
 	}}
 	events := drill.Watch(t, redigostore.New(p))
-	drill.WantEvent(t, events, dibs.Down, drill.Generous)
+	drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
 }
 
 func TestPoolWithoutDial(t *testing.T) {
 	t.Parallel()
 	s := redigostore.New(&redis.Pool{})
-	drill.WantEvent(t, drill.Watch(t, s), dibs.Down, drill.Generous)
+	drill.WantEvent(t, drill.Watch(t, s), dibs.EventDisconnected, drill.Generous)
 	if _, err := join(t, s).Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
 		t.Errorf("have %v, want unavailable", err)
 	}

@@ -85,9 +85,9 @@ func TestLookout(t *testing.T) {
 				var up, down int64
 				err := New(conn).Watch(ctx, "host:1:test", func(e dibs.Event) {
 					switch e.Kind {
-					case dibs.Up:
+					case dibs.EventConnected:
 						up++
-					case dibs.Down:
+					case dibs.EventDisconnected:
 						down++
 					}
 				})

@@ -173,13 +173,13 @@ func TestReadersCrowd(t *testing.T) {
 	held, asked := make(map[string]bool), 0
 	for len(held) < readers {
 		e := p.event()
-		if e.Kind == dibs.Granted {
+		if e.Kind == dibs.EventGranted {
 			if held[e.Token] || e.Token == behind.Token {
 				t.Fatalf("%s is granted what it holds, or what readers hold", e.Token)
 			}
 			held[e.Token] = true
 		}
-		if e.Kind == dibs.Look && e.Token != behind.Token {
+		if e.Kind == dibs.EventRetry && e.Token != behind.Token {
 			each, _ := calledBy(t, server, func() { p.look(e.Token) })
 			if asked++; each > most {
 				t.Errorf("a sign of life: %d commands", each)
@@ -193,9 +193,9 @@ func TestReadersCrowd(t *testing.T) {
 }
 
 // look asks again for a reader that was put into the queue of n by hand.
-func (p *party) look(token string) dibs.Answer {
+func (p *party) look(token string) dibs.AcquireReply {
 	p.t.Helper()
-	c := dibs.Claim{Name: "n", Token: token, Client: p.client, TTL: dibs.ClaimTTL, Weight: 1, Limit: dibs.Unlimited, Queue: true}
+	c := dibs.AcquireRequest{Name: "n", Token: token, Client: p.client, TTL: dibs.WaiterTTL, Weight: 1, Limit: dibs.Unlimited, Queue: true}
 	_, seq, _ := strings.Cut(token, p.client+":w")
 	var err error
 	if c.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {

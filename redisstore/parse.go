@@ -58,7 +58,7 @@ func fail(op, name string, err error) error {
 		err = ServerError("NOAUTH Authentication required: " + text)
 	}
 	if strings.Contains(text, "WRONGTYPE") {
-		return fmt.Errorf("%w: %s %q: %w", dibs.ErrForeign, op, name, err)
+		return fmt.Errorf("%w: %s %q: %w", dibs.ErrWrongType, op, name, err)
 	}
 	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.transient()}
 }
@@ -82,9 +82,9 @@ func onItsWay(err error) bool {
 
 // parseAnswer reads acquire's reply to one claim: the fence, if it is held and that
 // is the server's time, or the server's time and an answer.
-func parseAnswer(v any) (answer dibs.Answer, void bool, err error) {
+func parseAnswer(v any) (answer dibs.AcquireReply, void bool, err error) {
 	if fence, ok := v.(int64); ok && fence > 0 {
-		return dibs.Answer{Held: true, Fence: uint64(fence)}, false, nil
+		return dibs.AcquireReply{Held: true, Fence: uint64(fence)}, false, nil
 	}
 	list, ok := v.([]any)
 	if !ok || len(list) != 2 {
@@ -110,11 +110,11 @@ func parseAnswer(v any) (answer dibs.Answer, void bool, err error) {
 			return answer, false, nil
 		}
 	}
-	return dibs.Answer{}, false, unexpected(v)
+	return dibs.AcquireReply{}, false, unexpected(v)
 }
 
 // waiting reads what is told to a claim that does not hold.
-func (r *reader) waiting() (a dibs.Answer) {
+func (r *reader) waiting() (a dibs.AcquireReply) {
 	a.Ticket = r.uint()
 	a.Position = int(r.int())
 	a.Remaining = remaining(r.int())
@@ -125,7 +125,7 @@ func (r *reader) waiting() (a dibs.Answer) {
 
 // takenName returns which of a claim's names is taken: an answer to a claim on several
 // ends with its number, from 1.
-func takenName(c dibs.Claim, v any) string {
+func takenName(c dibs.AcquireRequest, v any) string {
 	list, _ := v.([]any)
 	if len(list) == 2 && len(c.With) > 0 {
 		fields, _ := list[1].([]any)
@@ -194,7 +194,7 @@ func parseState(name string, v any) (dibs.State, error) {
 		if sign := r.string(); sign != "" {
 			seen, _ = strconv.ParseInt(sign, 10, 64)
 		}
-		if now-seen >= dibs.ClaimTTL.Microseconds() {
+		if now-seen >= dibs.WaiterTTL.Microseconds() {
 			state.Waiting-- // dead, and not yet found by whoever serves
 			continue
 		}
@@ -234,12 +234,12 @@ func (s *Store) parseMessage(text string) (dibs.Event, bool) {
 		return dibs.Event{}, false
 	}
 	if fence == 0 && ticket != 0 {
-		return dibs.Event{Kind: dibs.Broken, Token: parts[3], Fence: ticket}, true
+		return dibs.Event{Kind: dibs.EventRevoked, Token: parts[3], Fence: ticket}, true
 	}
 	if fence == 0 || s.copies != nil { // asking again is what waits for the replicas
-		return dibs.Event{Kind: dibs.Look, Token: parts[3]}, true
+		return dibs.Event{Kind: dibs.EventRetry, Token: parts[3]}, true
 	}
-	e := dibs.Event{Kind: dibs.Granted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}
+	e := dibs.Event{Kind: dibs.EventGranted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}
 	if s.sharded {
 		return e, true // nobody tells by whose clock it was sent
 	}

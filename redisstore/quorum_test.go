@@ -57,7 +57,7 @@ func TestFirstFence(t *testing.T) {
 		t.Run(fmt.Sprint(handOn), func(t *testing.T) {
 			server := redistest.Start(t)
 			store := open(t, server)
-			claim := dibs.Claim{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Ballot: &dibs.Ballot{Ticket: 1}}
+			claim := dibs.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &dibs.VoteRequest{Ticket: 1}}
 			for want := uint64(1); want <= 2; want++ {
 				if handOn { // the floor is found by another script
 					server.MustCmd(t, "DEL", "lock:n")
@@ -80,19 +80,19 @@ type voter struct {
 const memory = time.Minute
 
 // ask asks for a name, with a token of its own.
-func (v *voter) ask(name string) (dibs.Answer, error) {
+func (v *voter) ask(name string) (dibs.AcquireReply, error) {
 	v.t.Helper()
 	v.seq++
 	return v.again(name, v.seq)
 }
 
-func (v *voter) again(name string, seq uint64) (dibs.Answer, error) {
+func (v *voter) again(name string, seq uint64) (dibs.AcquireReply, error) {
 	v.t.Helper()
 	for {
-		a, err := v.store.Acquire(v.t.Context(), dibs.Claim{
+		a, err := v.store.Acquire(v.t.Context(), dibs.AcquireRequest{
 			Name: name, Token: fmt.Sprint("token:", seq), Client: "client", Seq: seq, TTL: time.Hour,
 			Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(generous),
-			Ballot: &dibs.Ballot{Ticket: seq, Fence: seq, Memory: memory},
+			Vote: &dibs.VoteRequest{Ticket: seq, Fence: seq, RecoveryWindow: memory},
 		})
 		var u *dibs.UnavailableError
 		if !errors.As(err, &u) || u.Refused { // else the connection was to the process before
@@ -105,12 +105,12 @@ func (v *voter) again(name string, seq uint64) (dibs.Answer, error) {
 func (v *voter) young() string {
 	v.t.Helper()
 	_, err := v.ask(fmt.Sprint("n", v.seq))
-	var of *dibs.RestartedError
+	var of *dibs.RecoveringError
 	if !errors.As(err, &of) || !errors.Is(err, dibs.ErrUnavailable) {
 		v.t.Fatalf("error %v, want that it may have forgotten something", err)
 	}
-	if of.Left <= memory-generous || of.Left > memory {
-		v.t.Errorf("%v left, want nearly %v", of.Left, memory)
+	if of.Remaining <= memory-generous || of.Remaining > memory {
+		v.t.Errorf("%v left, want nearly %v", of.Remaining, memory)
 	}
 	return of.Node
 }
@@ -189,9 +189,9 @@ func TestYoungHandsOnToNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	give := func(seq int) (bool, error) {
-		return v.store.Release(t.Context(), dibs.Release{
+		return v.store.Release(t.Context(), dibs.ReleaseRequest{
 			Name: "n", Token: fmt.Sprint("token:", seq), Until: time.Now().Add(generous),
-			Ballot: &dibs.Ballot{Fence: 1000, Memory: memory},
+			Vote: &dibs.VoteRequest{Fence: 1000, RecoveryWindow: memory},
 		})
 	}
 	v.young()

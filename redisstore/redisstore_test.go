@@ -159,7 +159,7 @@ func join(t *testing.T, s dibs.Store) *party {
 	var watch sync.WaitGroup
 	watch.Go(func() { _ = s.Watch(ctx, p.client, func(e dibs.Event) { p.events <- e }) })
 	t.Cleanup(func() { cancel(); watch.Wait() })
-	if e := p.event(); e.Kind != dibs.Up {
+	if e := p.event(); e.Kind != dibs.EventConnected {
 		t.Fatalf("first event %+v, want Up", e)
 	}
 	return p
@@ -176,24 +176,24 @@ func (p *party) event() dibs.Event {
 	}
 }
 
-func (p *party) granted(c dibs.Claim) uint64 {
+func (p *party) granted(c dibs.AcquireRequest) uint64 {
 	p.t.Helper()
 	e := p.event()
-	if e.Kind != dibs.Granted || e.Token != c.Token {
+	if e.Kind != dibs.EventGranted || e.Token != c.Token {
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 	}
 	return e.Fence
 }
 
-func (p *party) claim(name string) dibs.Claim {
+func (p *party) claim(name string) dibs.AcquireRequest {
 	p.seq++
-	return dibs.Claim{
+	return dibs.AcquireRequest{
 		Name: name, Token: fmt.Sprintf("%s:%d", p.client, p.seq), Client: p.client, Seq: p.seq,
 		TTL: time.Minute, Weight: 1, Limit: 1, Queue: true,
 	}
 }
 
-func (p *party) ask(c dibs.Claim) dibs.Answer {
+func (p *party) ask(c dibs.AcquireRequest) dibs.AcquireReply {
 	p.t.Helper()
 	c.Until = time.Now().Add(generous)
 	a, err := p.s.Acquire(p.t.Context(), c)
@@ -203,7 +203,7 @@ func (p *party) ask(c dibs.Claim) dibs.Answer {
 	return a
 }
 
-func (p *party) take(c dibs.Claim) uint64 {
+func (p *party) take(c dibs.AcquireRequest) uint64 {
 	p.t.Helper()
 	a := p.ask(c)
 	if !a.Held || a.Fence == 0 {
@@ -212,7 +212,7 @@ func (p *party) take(c dibs.Claim) uint64 {
 	return a.Fence
 }
 
-func (p *party) wait(c dibs.Claim) dibs.Answer {
+func (p *party) wait(c dibs.AcquireRequest) dibs.AcquireReply {
 	p.t.Helper()
 	a := p.ask(c)
 	if a.Held || a.Ticket == 0 {
@@ -221,9 +221,9 @@ func (p *party) wait(c dibs.Claim) dibs.Answer {
 	return a
 }
 
-func (p *party) free(c dibs.Claim, fence uint64) {
+func (p *party) free(c dibs.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	freed, err := p.s.Release(p.t.Context(), dibs.Release{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(generous)})
+	freed, err := p.s.Release(p.t.Context(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(generous)})
 	if err != nil || !freed {
 		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
 	}
@@ -250,7 +250,7 @@ func TestKeysOfWaitersEnd(t *testing.T) {
 	wantKeysThatEnd(t, server)
 	p.wait(second)
 	// A young place needs no sign of life; in time there is one.
-	for end := time.Now().Add(dibs.ClaimTTL / 2); len(keysOf(t, server)) < 4; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(dibs.WaiterTTL / 2); len(keysOf(t, server)) < 4; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("keys %q, want lock, queue, signs and floor", keysOf(t, server))
 		}
@@ -259,10 +259,10 @@ func TestKeysOfWaitersEnd(t *testing.T) {
 	wantKeysThatEnd(t, server)
 	p.free(h, fence)
 	wantKeysThatEnd(t, server)
-	if err := s.Abandon(t.Context(), first); err != nil {
+	if err := s.Cancel(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Abandon(t.Context(), second); err != nil {
+	if err := s.Cancel(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	wantKeysThatEnd(t, server)
@@ -511,9 +511,9 @@ func TestForeignKeys(t *testing.T) {
 		server.MustCmd(t, "LPUSH", key, "x")
 		c := p.claim("n")
 		_, err := s.Acquire(t.Context(), c)
-		wantIs(t, "acquire with "+key, err, dibs.ErrForeign)
+		wantIs(t, "acquire with "+key, err, dibs.ErrWrongType)
 		_, err = s.Inspect(t.Context(), "n")
-		wantIs(t, "inspect with "+key, err, dibs.ErrForeign)
+		wantIs(t, "inspect with "+key, err, dibs.ErrWrongType)
 		if n := server.MustCmd(t, "LLEN", key); n != int64(1) {
 			t.Errorf("%q has %v items now", key, n)
 		}
@@ -522,10 +522,10 @@ func TestForeignKeys(t *testing.T) {
 	server.MustCmd(t, "LPUSH", "lock:n", "x")
 	c, other := p.claim("n"), p.claim("other")
 	p.take(other)
-	_, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: c.Token})
-	wantIs(t, "release", err, dibs.ErrForeign)
-	errs := s.Extend(t.Context(), []dibs.Hold{{Name: "n", Token: c.Token, TTL: time.Minute}, {Name: "other", Token: other.Token, TTL: time.Minute}})
-	wantIs(t, "extend", errs[0], dibs.ErrForeign)
+	_, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: c.Token})
+	wantIs(t, "release", err, dibs.ErrWrongType)
+	errs := s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}, {Name: "other", Token: other.Token, TTL: time.Minute}})
+	wantIs(t, "extend", errs[0], dibs.ErrWrongType)
 	wantIs(t, "extend", errs[0], dibs.ErrLost)
 	if errs[1] != nil {
 		t.Errorf("extend: %v of another name", errs[1])
@@ -561,41 +561,41 @@ func TestBadClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, spoil := range map[string]func(*dibs.Claim){
-		"no token":           func(c *dibs.Claim) { c.Token = "" },
-		"no client":          func(c *dibs.Claim) { c.Client = "" },
-		"client with space":  func(c *dibs.Claim) { c.Client = "a b" },
-		"client with tab":    func(c *dibs.Claim) { c.Client = "a\tb" },
-		"client with \\n":    func(c *dibs.Claim) { c.Client = "a\n" },
-		"client with \\r":    func(c *dibs.Claim) { c.Client = "\ra" },
-		"client with \\v":    func(c *dibs.Claim) { c.Client = "a\vb" },
-		"client with \\f":    func(c *dibs.Claim) { c.Client = "a\fb" },
-		"no TTL":             func(c *dibs.Claim) { c.TTL = 0 },
-		"negative TTL":       func(c *dibs.Claim) { c.TTL = -time.Second },
-		"a TTL below 1ms":    func(c *dibs.Claim) { c.TTL = time.Millisecond - 1 },
-		"no weight":          func(c *dibs.Claim) { c.Weight = 0 },
-		"a limit too low":    func(c *dibs.Claim) { c.Weight = 2 },
-		"a limit too high":   func(c *dibs.Claim) { c.Limit = dibs.Unlimited + 1 },
-		"parts of a set":     func(c *dibs.Claim) { c.Limit, c.With = 2, []string{"m"} },
-		"a bad second name":  func(c *dibs.Claim) { c.With = []string{"m", "a}"} },
-		"no name":            func(c *dibs.Claim) { c.Name = "" },
-		"a stray brace":      func(c *dibs.Claim) { c.Name = "a}" },
-		"a queue's name":     func(c *dibs.Claim) { c.Name = "a:dibs:queue" },
-		"a name of 513":      func(c *dibs.Claim) { c.Name = strings.Repeat("n", 513) },
-		"a name not of UTF8": func(c *dibs.Claim) { c.Name = "\xff" },
+	for what, spoil := range map[string]func(*dibs.AcquireRequest){
+		"no token":           func(c *dibs.AcquireRequest) { c.Token = "" },
+		"no client":          func(c *dibs.AcquireRequest) { c.Client = "" },
+		"client with space":  func(c *dibs.AcquireRequest) { c.Client = "a b" },
+		"client with tab":    func(c *dibs.AcquireRequest) { c.Client = "a\tb" },
+		"client with \\n":    func(c *dibs.AcquireRequest) { c.Client = "a\n" },
+		"client with \\r":    func(c *dibs.AcquireRequest) { c.Client = "\ra" },
+		"client with \\v":    func(c *dibs.AcquireRequest) { c.Client = "a\vb" },
+		"client with \\f":    func(c *dibs.AcquireRequest) { c.Client = "a\fb" },
+		"no TTL":             func(c *dibs.AcquireRequest) { c.TTL = 0 },
+		"negative TTL":       func(c *dibs.AcquireRequest) { c.TTL = -time.Second },
+		"a TTL below 1ms":    func(c *dibs.AcquireRequest) { c.TTL = time.Millisecond - 1 },
+		"no weight":          func(c *dibs.AcquireRequest) { c.Weight = 0 },
+		"a limit too low":    func(c *dibs.AcquireRequest) { c.Weight = 2 },
+		"a limit too high":   func(c *dibs.AcquireRequest) { c.Limit = dibs.Unlimited + 1 },
+		"parts of a set":     func(c *dibs.AcquireRequest) { c.Limit, c.With = 2, []string{"m"} },
+		"a bad second name":  func(c *dibs.AcquireRequest) { c.With = []string{"m", "a}"} },
+		"no name":            func(c *dibs.AcquireRequest) { c.Name = "" },
+		"a stray brace":      func(c *dibs.AcquireRequest) { c.Name = "a}" },
+		"a queue's name":     func(c *dibs.AcquireRequest) { c.Name = "a:dibs:queue" },
+		"a name of 513":      func(c *dibs.AcquireRequest) { c.Name = strings.Repeat("n", 513) },
+		"a name not of UTF8": func(c *dibs.AcquireRequest) { c.Name = "\xff" },
 	} {
 		c := mute(t, s).claim("n")
 		spoil(&c)
 		_, err := s.Acquire(t.Context(), c)
 		wantIs(t, "acquire, "+what, err, dibs.ErrInvalid)
-		wantIs(t, "abandon, "+what, s.Abandon(t.Context(), c), dibs.ErrInvalid)
+		wantIs(t, "abandon, "+what, s.Cancel(t.Context(), c), dibs.ErrInvalid)
 	}
 	for _, name := range []string{"", "a}", strings.Repeat("n", 513), "\xff", "a:dibs:signs"} {
-		_, err := s.Release(t.Context(), dibs.Release{Name: name, Token: "t"})
+		_, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: "t"})
 		wantIs(t, fmt.Sprintf("release %q", name), err, dibs.ErrInvalid)
 		_, err = s.Inspect(t.Context(), name)
 		wantIs(t, fmt.Sprintf("inspect %q", name), err, dibs.ErrInvalid)
-		wantIs(t, fmt.Sprintf("extend %q", name), s.Extend(t.Context(), []dibs.Hold{{Name: name, Token: "t", TTL: time.Minute}})[0], dibs.ErrInvalid)
+		wantIs(t, fmt.Sprintf("extend %q", name), s.Extend(t.Context(), []dibs.ExtendRequest{{Name: name, Token: "t", TTL: time.Minute}})[0], dibs.ErrInvalid)
 	}
 	after, err := server.Commands()
 	if err != nil || after != before+1 {
@@ -617,7 +617,7 @@ func TestScriptsAreTaught(t *testing.T) {
 		flush()
 		p.wait(next)
 		flush()
-		if err := s.Extend(t.Context(), []dibs.Hold{{Name: "n", Token: h.Token, TTL: time.Minute}})[0]; err != nil {
+		if err := s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "n", Token: h.Token, TTL: time.Minute}})[0]; err != nil {
 			t.Fatal(err)
 		}
 		flush()
@@ -651,7 +651,7 @@ func TestNotesOfTheDeadGo(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := mute(t, open(t, server, redisstore.Prefix("")))
-	share := func(ttl time.Duration) dibs.Claim {
+	share := func(ttl time.Duration) dibs.AcquireRequest {
 		c := p.claim("n")
 		c.Weight, c.Limit, c.TTL = 1, 50, ttl
 		return c
@@ -716,37 +716,37 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	p.take(reader)
 	waiter := p.claim("n")
 	ticket := p.wait(waiter).Ticket
-	release := func(c dibs.Claim, keep time.Duration) func(until time.Time) (dibs.Answer, error) {
-		return func(until time.Time) (dibs.Answer, error) {
-			held, err := s.Release(t.Context(), dibs.Release{Name: c.Name, Token: c.Token, Keep: keep, Until: until})
-			return dibs.Answer{Held: held}, err
+	release := func(c dibs.AcquireRequest, keep time.Duration) func(until time.Time) (dibs.AcquireReply, error) {
+		return func(until time.Time) (dibs.AcquireReply, error) {
+			held, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Reserve: keep, Until: until})
+			return dibs.AcquireReply{Held: held}, err
 		}
 	}
-	for what, ask := range map[string]func(until time.Time) (dibs.Answer, error){
+	for what, ask := range map[string]func(until time.Time) (dibs.AcquireReply, error){
 		"release":           release(writer, 0),
 		"release to keep":   release(writer, time.Minute),
 		"release of a part": release(reader, 0),
-		"abandon": func(until time.Time) (dibs.Answer, error) {
+		"abandon": func(until time.Time) (dibs.AcquireReply, error) {
 			c := waiter
 			c.Until = until
-			return dibs.Answer{}, s.Abandon(t.Context(), c)
+			return dibs.AcquireReply{}, s.Cancel(t.Context(), c)
 		},
-		"acquire": func(until time.Time) (dibs.Answer, error) {
+		"acquire": func(until time.Time) (dibs.AcquireReply, error) {
 			c := p.claim("free")
 			c.Until = until
 			return s.Acquire(t.Context(), c)
 		},
-		"queue": func(until time.Time) (dibs.Answer, error) {
+		"queue": func(until time.Time) (dibs.AcquireReply, error) {
 			queued.Until = until
 			return s.Acquire(t.Context(), queued)
 		},
-		"set": func(until time.Time) (dibs.Answer, error) {
+		"set": func(until time.Time) (dibs.AcquireReply, error) {
 			set.Until = until
 			return s.Acquire(t.Context(), set)
 		},
-		"reweigh": func(until time.Time) (dibs.Answer, error) {
+		"reweigh": func(until time.Time) (dibs.AcquireReply, error) {
 			part.Until = until
-			return s.Reweigh(t.Context(), part)
+			return s.Resize(t.Context(), part)
 		},
 	} {
 		if a, err := ask(time.Now().Add(30 * time.Millisecond)); !errors.Is(err, dibs.ErrUnavailable) {
@@ -809,15 +809,15 @@ func TestFreshStoresRelease(t *testing.T) {
 	p := mute(t, open(t, server))
 	warm := p.claim("the server knows the script")
 	p.free(warm, p.take(warm))
-	for what, undo := range map[string]func(s *redisstore.Store, c dibs.Claim) error{
-		"release": func(s *redisstore.Store, c dibs.Claim) error {
-			freed, err := s.Release(t.Context(), dibs.Release{Name: c.Name, Token: c.Token})
+	for what, undo := range map[string]func(s *redisstore.Store, c dibs.AcquireRequest) error{
+		"release": func(s *redisstore.Store, c dibs.AcquireRequest) error {
+			freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token})
 			if err == nil && !freed {
 				err = dibs.ErrLost
 			}
 			return err
 		},
-		"abandon": func(s *redisstore.Store, c dibs.Claim) error { return s.Abandon(t.Context(), c) },
+		"abandon": func(s *redisstore.Store, c dibs.AcquireRequest) error { return s.Cancel(t.Context(), c) },
 	} {
 		c := p.claim(what)
 		p.take(c)

@@ -182,11 +182,11 @@ func (c *copies) judge(acks Reply, within time.Duration) error {
 }
 
 // giveBack undoes a claim that was granted and that too few replicas have.
-func (s *Store) giveBack(ctx context.Context, op asking, c dibs.Claim, short error) error {
+func (s *Store) giveBack(ctx context.Context, op asking, c dibs.AcquireRequest, short error) error {
 	if op == reweigh { // what was held before is held still
 		return fail(string(op), c.Name, short)
 	}
-	if err := s.Abandon(context.WithoutCancel(ctx), c); err != nil {
+	if err := s.Cancel(context.WithoutCancel(ctx), c); err != nil {
 		// It may arrive yet, and must not meet the next try with this token.
 		select {
 		case <-time.After(time.Until(c.Until)):

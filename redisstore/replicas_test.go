@@ -71,7 +71,7 @@ func TestReplicasHaveIt(t *testing.T) {
 	c := p.claim("n")
 	fence := p.take(c)
 	conn.answer(3)
-	if err := p.s.Extend(t.Context(), []dibs.Hold{{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute}})[0]; err != nil {
+	if err := p.s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute}})[0]; err != nil {
 		t.Errorf("extend: %v", err)
 	}
 	before := conn.asked.Load()
@@ -120,7 +120,7 @@ func TestTooFewReplicasOfARenewal(t *testing.T) {
 	c := p.claim("n")
 	p.take(c)
 	conn.answer(0)
-	errs := s.Extend(t.Context(), []dibs.Hold{
+	errs := s.Extend(t.Context(), []dibs.ExtendRequest{
 		{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute},
 		{Name: "m", Token: c.Token, Client: c.Client, TTL: time.Minute},
 	})

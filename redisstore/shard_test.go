@@ -52,7 +52,7 @@ func TestClocksOfSeveralServers(t *testing.T) {
 		ask := func(name string, ahead time.Duration) time.Duration {
 			t.Helper()
 			conn.ahead[name] = ahead
-			claim := dibs.Claim{Name: name, Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(left)}
+			claim := dibs.AcquireRequest{Name: name, Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(left)}
 			if _, err := s.Acquire(t.Context(), claim); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
 				t.Fatal(err)
 			}

@@ -14,20 +14,20 @@ import (
 )
 
 // share is a claim on a part of a name.
-func (p *party) share(name string, weight, limit int, ttl time.Duration) dibs.Claim {
+func (p *party) share(name string, weight, limit int, ttl time.Duration) dibs.AcquireRequest {
 	c := p.claim(name)
 	c.Weight, c.Limit, c.TTL, c.Queue = weight, limit, ttl, false
 	return c
 }
 
-func (p *party) release(c dibs.Claim) (bool, error) {
-	return p.s.Release(p.t.Context(), dibs.Release{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)})
+func (p *party) release(c dibs.AcquireRequest) (bool, error) {
+	return p.s.Release(p.t.Context(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)})
 }
 
-func (p *party) extend(claims ...dibs.Claim) []error {
-	holds := make([]dibs.Hold, len(claims))
+func (p *party) extend(claims ...dibs.AcquireRequest) []error {
+	holds := make([]dibs.ExtendRequest, len(claims))
 	for i, c := range claims {
-		holds[i] = dibs.Hold{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
+		holds[i] = dibs.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
 	}
 	return p.s.Extend(p.t.Context(), holds)
 }
@@ -45,10 +45,10 @@ var foreign = map[string][2]string{
 func TestForeignKeysAfterTheDead(t *testing.T) {
 	t.Parallel()
 	const short = 30 * time.Millisecond
-	kinds := map[string]func(p *party) dibs.Claim{
-		"reader": func(p *party) dibs.Claim { return p.share("n", 1, dibs.Unlimited, short) },
-		"permit": func(p *party) dibs.Claim { return p.share("n", 2, 3, short) },
-		"mutex":  func(p *party) dibs.Claim { c := p.share("n", 1, 1, short); return c },
+	kinds := map[string]func(p *party) dibs.AcquireRequest{
+		"reader": func(p *party) dibs.AcquireRequest { return p.share("n", 1, dibs.Unlimited, short) },
+		"permit": func(p *party) dibs.AcquireRequest { return p.share("n", 2, 3, short) },
+		"mutex":  func(p *party) dibs.AcquireRequest { c := p.share("n", 1, 1, short); return c },
 	}
 	for kind, died := range kinds {
 		for what, key := range foreign {
@@ -78,14 +78,14 @@ func TestForeignKeysAfterTheDead(t *testing.T) {
 						_, err := p.s.Acquire(t.Context(), c)
 						return err
 					},
-					"reweigh": func() error { _, err := p.s.Reweigh(t.Context(), dead); return err },
+					"reweigh": func() error { _, err := p.s.Resize(t.Context(), dead); return err },
 					"release": func() error { _, err := p.release(dead); return err },
-					"abandon": func() error { dead.Until = time.Now().Add(generous); return p.s.Abandon(t.Context(), dead) },
-					"break":   func() error { _, err := p.s.Break(t.Context(), "n", 1); return err },
+					"abandon": func() error { dead.Until = time.Now().Add(generous); return p.s.Cancel(t.Context(), dead) },
+					"break":   func() error { _, err := p.s.Revoke(t.Context(), "n", 1); return err },
 					"inspect": func() error { _, err := p.s.Inspect(t.Context(), "n"); return err },
 					"extend":  func() error { return p.extend(dead)[0] },
 				} {
-					wantIs(t, verb, try(), dibs.ErrForeign)
+					wantIs(t, verb, try(), dibs.ErrWrongType)
 				}
 				if after := fmt.Sprint(server.MustCmd(t, strings.Fields(key[1])...)); after != before {
 					t.Errorf("%s is now %s", before, after)
@@ -128,7 +128,7 @@ func TestTheLockKeyDecides(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
 				p := mute(t, open(t, server, redisstore.Prefix("")))
-				old := []dibs.Claim{p.share("n", 1, limit, time.Minute), p.share("n", 2, limit, time.Hour)}
+				old := []dibs.AcquireRequest{p.share("n", 1, limit, time.Minute), p.share("n", 2, limit, time.Hour)}
 				for _, c := range old {
 					p.take(c)
 				}
@@ -147,7 +147,7 @@ func TestTheLockKeyDecides(t *testing.T) {
 				}
 				mutex := p.claim("n")
 				p.free(mutex, p.take(mutex))
-				fresh := []dibs.Claim{p.share("n", 2, limit, time.Minute), p.share("n", 1, limit, time.Minute)}
+				fresh := []dibs.AcquireRequest{p.share("n", 2, limit, time.Minute), p.share("n", 1, limit, time.Minute)}
 				for _, c := range fresh {
 					p.take(c)
 				}
@@ -175,7 +175,7 @@ func TestHoldersAreLost(t *testing.T) {
 	c := p.share("n", 2, 4, time.Minute)
 	p.take(c)
 	server.MustCmd(t, "DEL", "{n}"+shared)
-	for _, next := range []dibs.Claim{p.share("n", 1, 4, time.Minute), p.share("n", 1, dibs.Unlimited, time.Minute), p.share("n", 1, 1, time.Minute)} {
+	for _, next := range []dibs.AcquireRequest{p.share("n", 1, 4, time.Minute), p.share("n", 1, dibs.Unlimited, time.Minute), p.share("n", 1, 1, time.Minute)} {
 		if a := p.ask(next); a.Held || a.Remaining <= 0 || a.Remaining > time.Minute {
 			t.Errorf("%+v where the holders are not known", a)
 		}
@@ -221,7 +221,7 @@ func TestSignsAreLost(t *testing.T) {
 			if a := p.ask(room); a.Held != renewed {
 				t.Errorf("3 of 6 permits, 3 held, weights known %v: held %v", renewed, a.Held)
 			}
-			for _, c := range []dibs.Claim{two, one, room} {
+			for _, c := range []dibs.AcquireRequest{two, one, room} {
 				if _, err := p.release(c); err != nil {
 					t.Error(err)
 				}
@@ -274,11 +274,11 @@ func TestSharedIsNoToken(t *testing.T) {
 		c.Token = token
 		_, err := p.s.Acquire(t.Context(), c)
 		wantIs(t, "acquire", err, dibs.ErrInvalid)
-		_, err = p.s.Reweigh(t.Context(), c)
+		_, err = p.s.Resize(t.Context(), c)
 		wantIs(t, "reweigh", err, dibs.ErrInvalid)
 		_, err = p.release(c)
 		wantIs(t, "release", err, dibs.ErrInvalid)
-		wantIs(t, "abandon", p.s.Abandon(t.Context(), c), dibs.ErrInvalid)
+		wantIs(t, "abandon", p.s.Cancel(t.Context(), c), dibs.ErrInvalid)
 		wantIs(t, "extend", p.extend(c)[0], dibs.ErrInvalid)
 	}
 	if state := p.inspect("n"); state.Holding != 1 {
@@ -304,7 +304,7 @@ func TestOutOfMemory(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			p := join(t, open(t, server, redisstore.Prefix("")))
-			claims := []dibs.Claim{p.claim("mutex"), p.share("read", 1, dibs.Unlimited, time.Minute), p.share("permits", 2, 4, time.Minute), p.share("gone", 1, 2, time.Minute), p.claim("long")}
+			claims := []dibs.AcquireRequest{p.claim("mutex"), p.share("read", 1, dibs.Unlimited, time.Minute), p.share("permits", 2, 4, time.Minute), p.share("gone", 1, 2, time.Minute), p.claim("long")}
 			for _, c := range claims {
 				p.take(c)
 			}
@@ -314,7 +314,7 @@ func TestOutOfMemory(t *testing.T) {
 				claims[i].TTL = time.Hour
 			}
 			claims[4].TTL = time.Second // shorter than what is left
-			waiters := []dibs.Claim{p.claim("mutex"), p.share("read", dibs.Unlimited, dibs.Unlimited, time.Minute), p.share("permits", 4, 5, time.Minute)}
+			waiters := []dibs.AcquireRequest{p.claim("mutex"), p.share("read", dibs.Unlimited, dibs.Unlimited, time.Minute), p.share("permits", 4, 5, time.Minute)}
 			for i := range waiters {
 				waiters[i].Queue = true
 				p.wait(waiters[i])
@@ -333,14 +333,14 @@ func TestOutOfMemory(t *testing.T) {
 				if ms, _ := server.MustCmd(t, "PTTL", c.Name).(int64); ms < 3_000_000 {
 					t.Errorf("%s ends in %d ms", c.Name, ms)
 				}
-				r := dibs.Release{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)}
+				r := dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)}
 				if first%2 == 0 {
-					r.Keep = time.Minute
+					r.Reserve = time.Minute
 				}
 				if ok, err := p.s.Release(t.Context(), r); !ok || err != nil {
-					t.Errorf("release %s, kept for %v: %v, %v", c.Name, r.Keep, ok, err)
+					t.Errorf("release %s, kept for %v: %v, %v", c.Name, r.Reserve, ok, err)
 				}
-				if r.Keep == 0 {
+				if r.Reserve == 0 {
 					p.granted(waiters[i])
 				} else if state := p.inspect(c.Name); len(state.Holders) != 1 || state.Holders[0].Token != c.Token+dibs.Kept {
 					t.Errorf("%s is kept, and %+v holds", c.Name, state.Holders)
@@ -359,13 +359,13 @@ func TestOneRefusesTheBatch(t *testing.T) {
 	server := redistest.Start(t)
 	p := mute(t, open(t, server, redisstore.Prefix("")))
 	a, bad, b := p.share("a", 1, 2, time.Minute), p.share("bad", 1, 2, time.Minute), p.claim("b")
-	for _, c := range []dibs.Claim{a, bad, b} {
+	for _, c := range []dibs.AcquireRequest{a, bad, b} {
 		p.take(c)
 	}
 	server.MustCmd(t, "DEL", "{bad}"+shared)
 	server.MustCmd(t, "LPUSH", "{bad}"+shared, "x")
 	errs := p.extend(a, bad, b)
-	wantIs(t, "extend", errs[1], dibs.ErrForeign)
+	wantIs(t, "extend", errs[1], dibs.ErrWrongType)
 	if err := errors.Join(errs[0], errs[2]); err != nil {
 		t.Error(err)
 	}

@@ -92,18 +92,18 @@ func (s *Store) Groups(names []string) [][]string {
 }
 
 // Acquire implements dibs.Store.
-func (s *Store) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s *Store) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	return s.ask(ctx, acquire, c)
 }
 
 // Reweigh implements dibs.Store.
-func (s *Store) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s *Store) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	return s.ask(ctx, reweigh, c)
 }
 
-func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, error) {
+func (s *Store) ask(ctx context.Context, op asking, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	if err := s.checkClaim(c); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	if c.Until.IsZero() {
 		c.Until = time.Now().Add(operation)
@@ -111,31 +111,31 @@ func (s *Store) ask(ctx context.Context, op asking, c dibs.Claim) (dibs.Answer, 
 	for voids := 0; voids < tries; {
 		reply, short := s.call(ctx, s.request(op, c), c.Until, grants)
 		if reply.Err != nil {
-			return dibs.Answer{}, fail(string(op), c.Name, reply.Err)
+			return dibs.AcquireReply{}, fail(string(op), c.Name, reply.Err)
 		}
 		answer, void, err := parseReply(op, c, reply.Value)
 		switch {
 		case errors.Is(err, dibs.ErrUnavailable):
-			return dibs.Answer{}, err
+			return dibs.AcquireReply{}, err
 		case err != nil:
-			return dibs.Answer{}, fail(string(op), c.Name, err)
+			return dibs.AcquireReply{}, fail(string(op), c.Name, err)
 		case short != nil:
-			return dibs.Answer{}, s.giveBack(ctx, op, c, short)
+			return dibs.AcquireReply{}, s.giveBack(ctx, op, c, short)
 		case void:
 			voids++
 		case answer.Held || !unfinished(answer) || !time.Now().Before(c.Until):
 			return answer, nil
 		}
 	}
-	return dibs.Answer{}, fail(string(op), c.Name, errVoid)
+	return dibs.AcquireReply{}, fail(string(op), c.Name, errVoid)
 }
 
 // unfinished reports whether the script stopped before it got to the end of the queue,
 // to bound its time, and has to be called again.
-func unfinished(a dibs.Answer) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
+func unfinished(a dibs.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
-func parseReply(op asking, c dibs.Claim, v any) (answer dibs.Answer, void bool, err error) {
-	if op == acquire && c.Ballot != nil {
+func parseReply(op asking, c dibs.AcquireRequest, v any) (answer dibs.AcquireReply, void bool, err error) {
+	if op == acquire && c.Vote != nil {
 		return parseVote(c, v)
 	}
 	answer, void, err = parseAnswer(v)
@@ -153,11 +153,11 @@ const (
 	reweigh asking = "reweigh"
 )
 
-func (s *Store) request(op asking, c dibs.Claim) *request {
+func (s *Store) request(op asking, c dibs.AcquireRequest) *request {
 	switch {
 	case op == reweigh:
 		return s.reweighRequest(c)
-	case c.Ballot != nil:
+	case c.Vote != nil:
 		return s.voteRequest(c)
 	case len(c.With) > 0:
 		return s.allRequest(c)
@@ -165,7 +165,7 @@ func (s *Store) request(op asking, c dibs.Claim) *request {
 	return s.acquireRequest(c)
 }
 
-func (s *Store) checkClaim(c dibs.Claim) error {
+func (s *Store) checkClaim(c dibs.AcquireRequest) error {
 	if err := s.copies.check(); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (s *Store) checkClaim(c dibs.Claim) error {
 	switch {
 	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > dibs.Unlimited:
 		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
-	case len(c.With) > 0 && !c.Alone():
+	case len(c.With) > 0 && !c.Exclusive():
 		return fmt.Errorf("%w: claim on %q and others does not hold alone", dibs.ErrInvalid, c.Name)
 	case c.TTL < time.Millisecond:
 		return fmt.Errorf("%w: claim on %q for %v: below 1ms", dibs.ErrInvalid, c.Name, c.TTL)
@@ -214,7 +214,7 @@ func (s *Store) check(name string) error {
 }
 
 // acquireRequest writes all that the script needs into one string, and cuts that.
-func (s *Store) acquireRequest(c dibs.Claim) *request {
+func (s *Store) acquireRequest(c dibs.AcquireRequest) *request {
 	var buf [512]byte
 	k := s.appendKeys(buf[:0], c.Name)
 	b := k.text
@@ -228,7 +228,7 @@ func (s *Store) acquireRequest(c dibs.Claim) *request {
 	lock, queue, signs, floor, holders := k.cut(text)
 	r := newRequest(acquireScript, s.shardOf(k), lock, queue, signs, floor, holders)
 	r.args(s.checkArg())
-	r.usual, r.merge, r.claims = c.Alone(), lock, len(r.cmd)
+	r.usual, r.merge, r.claims = c.Exclusive(), lock, len(r.cmd)
 	r.args(c.Token, text[ttl:place])
 	r.untilArg()
 	r.args(text[place:], share(c))
@@ -236,17 +236,17 @@ func (s *Store) acquireRequest(c dibs.Claim) *request {
 }
 
 // share is what the scripts need to know of a claim that holds a part.
-func share(c dibs.Claim) string {
-	if c.Alone() {
+func share(c dibs.AcquireRequest) string {
+	if c.Exclusive() {
 		return ""
 	}
 	return weighs(c)
 }
 
-func weighs(c dibs.Claim) string { return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client) }
+func weighs(c dibs.AcquireRequest) string { return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client) }
 
 // allRequest asks for several names at once.
-func (s *Store) allRequest(c dibs.Claim) *request {
+func (s *Store) allRequest(c dibs.AcquireRequest) *request {
 	var keys []string
 	var at *shard
 	for _, name := range append([]string{c.Name}, c.With...) {
@@ -266,16 +266,16 @@ func (s *Store) allRequest(c dibs.Claim) *request {
 	return r
 }
 
-func (s *Store) reweighRequest(c dibs.Claim) *request {
+func (s *Store) reweighRequest(c dibs.AcquireRequest) *request {
 	r := s.requestOn(reweighScript, c.Name)
-	if c.Ballot != nil {
+	if c.Vote != nil {
 		r.key(born)
 	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
 	r.args(weighs(c))
-	if c.Ballot != nil {
-		r.args(serving(c.Ballot)...)
+	if c.Vote != nil {
+		r.args(serving(c.Vote)...)
 	}
 	return r
 }
@@ -296,7 +296,7 @@ func (s *Store) shardOf(k keys) *shard {
 }
 
 // appendPlace writes a place in the queue without its token.
-func appendPlace(b []byte, c dibs.Claim) []byte {
+func appendPlace(b []byte, c dibs.AcquireRequest) []byte {
 	const digits = 16
 	var hex [digits]byte
 	seq := strconv.AppendUint(hex[:0], c.Seq, 16)
@@ -311,7 +311,7 @@ func appendPlace(b []byte, c dibs.Claim) []byte {
 	switch {
 	case len(c.With) > 0:
 		b = append(b, '+')
-	case c.Ballot != nil:
+	case c.Vote != nil:
 		b = append(b, '*')
 	}
 	b = append(b, ' ')
@@ -327,7 +327,7 @@ func (s *Store) checkArg() string {
 }
 
 // Abandon implements dibs.Store.
-func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
+func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
 	if err := s.checkClaim(c); err != nil {
 		return err
 	}
@@ -347,13 +347,13 @@ func (s *Store) Abandon(ctx context.Context, c dibs.Claim) error {
 	return nil
 }
 
-func (s *Store) leave(ctx context.Context, c dibs.Claim, name, place string) error {
-	_, err := s.release(ctx, "abandon", dibs.Release{Name: name, Token: c.Token, Until: c.Until, Ballot: c.Ballot}, place)
+func (s *Store) leave(ctx context.Context, c dibs.AcquireRequest, name, place string) error {
+	_, err := s.release(ctx, "abandon", dibs.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, place)
 	return err
 }
 
 // Break implements dibs.Store.
-func (s *Store) Break(ctx context.Context, name string, fence uint64) (bool, error) {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
 	if err := s.check(name); err != nil {
 		return false, err
 	}
@@ -388,14 +388,14 @@ func deadline(ctx context.Context) time.Time {
 }
 
 // Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	if err := errors.Join(s.check(r.Name), checkToken(r.Name, r.Token)); err != nil {
 		return false, err
 	}
 	return s.release(ctx, "release", r, "")
 }
 
-func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place string) (bool, error) {
+func (s *Store) release(ctx context.Context, op string, rel dibs.ReleaseRequest, place string) (bool, error) {
 	if rel.Until.IsZero() {
 		rel.Until = time.Now().Add(operation)
 	}
@@ -418,27 +418,27 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.Release, place 
 	return false, fail(op, rel.Name, errVoid)
 }
 
-func (s *Store) releaseRequest(rel dibs.Release, place string) *request {
+func (s *Store) releaseRequest(rel dibs.ReleaseRequest, place string) *request {
 	var buf [512]byte
 	k := s.appendKeys(buf[:0], rel.Name)
 	b := k.text
 	fence := len(b)
 	b = strconv.AppendUint(b, rel.Fence, 10)
 	keep := len(b)
-	b = strconv.AppendInt(b, milliseconds(rel.Keep), 10)
+	b = strconv.AppendInt(b, milliseconds(rel.Reserve), 10)
 	text := string(b)
 	lock, queue, signs, floor, holders := k.cut(text)
 	r := newRequest(releaseScript, s.shardOf(k), lock, queue, signs, floor, holders)
-	if rel.Ballot != nil {
+	if rel.Vote != nil {
 		r.key(born)
 	}
 	r.args(rel.Token, text[fence:keep])
 	r.untilArg()
 	r.args(text[keep:], s.checkArg(), place)
-	if rel.Ballot != nil {
-		r.args(serving(rel.Ballot)...)
+	if rel.Vote != nil {
+		r.args(serving(rel.Vote)...)
 	}
-	r.usual = rel.Keep <= 0 && place == "" && rel.Ballot == nil
+	r.usual = rel.Reserve <= 0 && place == "" && rel.Vote == nil
 	return r
 }
 

@@ -15,9 +15,9 @@ import (
 // born is the key that says which store a server is.
 const born = "dibs:born"
 
-func (s *Store) checkBallot(c dibs.Claim) error {
+func (s *Store) checkBallot(c dibs.AcquireRequest) error {
 	switch {
-	case c.Ballot == nil:
+	case c.Vote == nil:
 		return nil
 	case s.sharded:
 		return fmt.Errorf("%w: claim on %q: a cluster cannot be a node of a quorum: its masters forget one by one, when their replicas take over", dibs.ErrInvalid, c.Name)
@@ -27,36 +27,36 @@ func (s *Store) checkBallot(c dibs.Claim) error {
 	return nil
 }
 
-func (s *Store) voteRequest(c dibs.Claim) *request {
+func (s *Store) voteRequest(c dibs.AcquireRequest) *request {
 	r := s.requestOn(voteScript, c.Name)
 	r.key(born)
 	place, yield := "", "0"
 	if c.Queue {
 		place = string(appendPlace(nil, c))
 	}
-	if c.Ballot.Yield {
+	if c.Vote.Relinquish {
 		yield = "1"
 	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
 	r.args(place, share(c))
-	r.args(strconv.FormatUint(c.Ballot.Ticket, 10), least(c.Ballot), memory(c.Ballot), yield, rand.Text())
+	r.args(strconv.FormatUint(c.Vote.Ticket, 10), least(c.Vote), memory(c.Vote), yield, rand.Text())
 	return r
 }
 
 // serving is what a script needs to know to serve by a ballot.
-func serving(b *dibs.Ballot) []string {
+func serving(b *dibs.VoteRequest) []string {
 	return []string{least(b), memory(b), rand.Text()}
 }
 
 // least is the least fence that is granted. None is zero: that means unknown.
-func least(b *dibs.Ballot) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
+func least(b *dibs.VoteRequest) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
 
 // memory is for how long the server must remember all, in µs.
-func memory(b *dibs.Ballot) string { return decimal(b.Memory.Microseconds()) }
+func memory(b *dibs.VoteRequest) string { return decimal(b.RecoveryWindow.Microseconds()) }
 
 // parseVote reads vote's reply. A server that does not vote is an error.
-func parseVote(c dibs.Claim, v any) (answer dibs.Answer, void bool, err error) {
+func parseVote(c dibs.AcquireRequest, v any) (answer dibs.AcquireReply, void bool, err error) {
 	list, _ := v.([]any)
 	if len(list) == 2 {
 		n, ok := list[1].(int64)
@@ -74,7 +74,7 @@ func parseVote(c dibs.Claim, v any) (answer dibs.Answer, void bool, err error) {
 	case int64:
 		if a > 0 {
 			return answer, false, &dibs.UnavailableError{
-				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RestartedError{Node: node, Left: time.Duration(a) * time.Microsecond},
+				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RecoveringError{Node: node, Remaining: time.Duration(a) * time.Microsecond},
 			}
 		}
 		in.bad = true
@@ -91,7 +91,7 @@ func parseVote(c dibs.Claim, v any) (answer dibs.Answer, void bool, err error) {
 		in.bad = true
 	}
 	if answer.Node = node; in.bad || node == "" {
-		return dibs.Answer{}, false, unexpected(v)
+		return dibs.AcquireReply{}, false, unexpected(v)
 	}
 	return answer, false, nil
 }

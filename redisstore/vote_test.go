@@ -12,23 +12,23 @@ func TestParseVote(t *testing.T) {
 	waits := func(fields ...any) []any { return []any{now, "ID", fields} }
 	for _, c := range []struct {
 		reply any
-		want  dibs.Answer
+		want  dibs.AcquireReply
 		void  bool
 	}{
-		{[]any{now, "ID", "7"}, dibs.Answer{Held: true, Fence: 7, Node: "ID"}, false},
-		{[]any{now, int64(0)}, dibs.Answer{}, true},
+		{[]any{now, "ID", "7"}, dibs.AcquireReply{Held: true, Fence: 7, Node: "ID"}, false},
+		{[]any{now, int64(0)}, dibs.AcquireReply{}, true},
 		{
 			waits("5", int64(3), int64(1500), "h:1:x:9", "42"),
-			dibs.Answer{Fence: 42, Node: "ID", Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
+			dibs.AcquireReply{Fence: 42, Node: "ID", Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
 		},
 	} {
-		if have, void, err := parseVote(dibs.Claim{}, c.reply); err != nil || void != c.void || have != c.want {
+		if have, void, err := parseVote(dibs.AcquireRequest{}, c.reply); err != nil || void != c.void || have != c.want {
 			t.Errorf("%v: %+v, %v, %v; want %+v, %v", c.reply, have, void, err, c.want, c.void)
 		}
 	}
-	_, _, err := parseVote(dibs.Claim{Name: "n"}, []any{now, "ID", int64(1_500_000)})
-	var young *dibs.RestartedError
-	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &young) || *young != (dibs.RestartedError{Node: "ID", Left: 1500 * time.Millisecond}) {
+	_, _, err := parseVote(dibs.AcquireRequest{Name: "n"}, []any{now, "ID", int64(1_500_000)})
+	var young *dibs.RecoveringError
+	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &young) || *young != (dibs.RecoveringError{Node: "ID", Remaining: 1500 * time.Millisecond}) {
 		t.Errorf("error %v, want that it was restarted", err)
 	}
 	for _, reply := range []any{
@@ -37,7 +37,7 @@ func TestParseVote(t *testing.T) {
 		[]any{now, "ID", nil}, []any{now, "ID", "7", "8"}, waits(), waits("5", int64(3), int64(1), "h"), waits("5", int64(3), int64(1), "h", "x"),
 		waits("5", int64(-3), int64(1), "h", "42"), waits("5", int64(3), int64(1), "h", "42", "43"), waits("5", "3", int64(1), "h", "42"),
 	} {
-		if a, void, err := parseVote(dibs.Claim{}, reply); err == nil {
+		if a, void, err := parseVote(dibs.AcquireRequest{}, reply); err == nil {
 			t.Errorf("%v: %+v, %v, want an error", reply, a, void)
 		}
 	}

@@ -29,7 +29,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 		err := s.subscribe(ctx, look, func(message string) {
 			if message == "" {
 				up, tries = true, 0
-				on(dibs.Event{Kind: dibs.Up})
+				on(dibs.Event{Kind: dibs.EventConnected})
 				return
 			}
 			if e, ok := s.parseMessage(message); ok {
@@ -44,7 +44,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 			return err
 		}
 		if up || tries == 0 {
-			on(dibs.Event{Kind: dibs.Down, Err: err})
+			on(dibs.Event{Kind: dibs.EventDisconnected, Err: err})
 		}
 		wait := later
 		if tries < few {
@@ -132,7 +132,7 @@ func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
 				r.Refresh()
 			}
 			s.shards.forget()
-			on(dibs.Event{Kind: dibs.Changed})
+			on(dibs.Event{Kind: dibs.EventFailover})
 		}
 		again = changed // once more: the first time may have been before the votes were in
 	}

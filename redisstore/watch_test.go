@@ -56,7 +56,7 @@ func TestElectionsAreAskedFor(t *testing.T) {
 				defer cancel()
 				changed := 0
 				err := New(conn, Sharded()).Watch(ctx, "host:1:test", func(e dibs.Event) {
-					if e.Kind == dibs.Changed {
+					if e.Kind == dibs.EventFailover {
 						changed++
 					}
 				})
@@ -93,7 +93,7 @@ func TestElectionsAfterARefusal(t *testing.T) {
 					var changed time.Duration
 					start := time.Now()
 					_ = New(conn, Sharded()).Watch(ctx, "host:1:test", func(e dibs.Event) {
-						if e.Kind == dibs.Changed && changed == 0 {
+						if e.Kind == dibs.EventFailover && changed == 0 {
 							changed = time.Since(start)
 						}
 					})

@@ -192,11 +192,11 @@ func TestSubscriptionComesBack(t *testing.T) {
 			server := start(t)
 			client := dial(t, server.Addr())
 			events := drill.Watch(t, rueidisstore.New(client))
-			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
 			for range 3 {
 				server.MustCmd(t, "CLIENT", "KILL", "TYPE", "pubsub")
-				drill.WantEvent(t, events, dibs.Down, drill.Generous)
-				drill.WantEvent(t, events, dibs.Up, drill.Generous)
+				drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
+				drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
 			}
 		})
 	}
@@ -212,11 +212,11 @@ func TestSubscriptionGoesMute(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 			events := drill.Watch(t, rueidisstore.New(dial(t, proxy.Addr(), adjust)))
-			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
 			proxy.Freeze()
-			drill.WantEvent(t, events, dibs.Down, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
 			proxy.Thaw()
-			drill.WantEvent(t, events, dibs.Up, drill.Generous)
+			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
 		})
 	}
 }

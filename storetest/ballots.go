@@ -33,25 +33,25 @@ func RunBallotsInBubble(t *testing.T, open func(t *testing.T) dibs.Store) {
 }
 
 // ballot returns a new claim with a ballot. Its fence is far ahead of any clock's.
-func (p *party) ballot(name string, ticket uint64) dibs.Claim {
+func (p *party) ballot(name string, ticket uint64) dibs.AcquireRequest {
 	c := p.claim(name)
-	c.Ballot = &dibs.Ballot{Ticket: ticket, Fence: ahead + p.seq}
+	c.Vote = &dibs.VoteRequest{Ticket: ticket, Fence: ahead + p.seq}
 	return c
 }
 
 const ahead = 3_000_000_000_000_000 // µs: in 2065
 
-func yields(c dibs.Claim) dibs.Claim {
-	b := *c.Ballot
-	b.Yield = true
-	c.Ballot = &b
+func yields(c dibs.AcquireRequest) dibs.AcquireRequest {
+	b := *c.Vote
+	b.Relinquish = true
+	c.Vote = &b
 	return c
 }
 
 // give releases with a ballot.
-func (p *party) give(c dibs.Claim, fence uint64) {
+func (p *party) give(c dibs.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	r := dibs.Release{Name: c.Name, Token: c.Token, Until: time.Now().Add(patience), Ballot: &dibs.Ballot{Fence: fence}}
+	r := dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(patience), Vote: &dibs.VoteRequest{Fence: fence}}
 	if freed, err := p.s.Release(p.t.Context(), r); !freed || err != nil {
 		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
 	}
@@ -62,7 +62,7 @@ func ballotOrder(t *testing.T, s dibs.Store) {
 	first := p.ballot("n", 50)
 	p.take(first)
 	tickets := []uint64{300, 100, 200, ahead, 1}
-	claims := make(map[uint64]dibs.Claim)
+	claims := make(map[uint64]dibs.AcquireRequest)
 	for i, ticket := range tickets {
 		claims[ticket] = p.ballot("n", ticket)
 		before := 1
@@ -102,15 +102,15 @@ func ballotIdentity(t *testing.T, s dibs.Store) {
 func ballotFence(t *testing.T, s dibs.Store) {
 	p := join(t, s)
 	c := p.ballot("n", 1)
-	if a := p.take(c); a.Fence != c.Ballot.Fence {
-		t.Fatalf("fence %d, want the proposed one, %d", a.Fence, c.Ballot.Fence)
+	if a := p.take(c); a.Fence != c.Vote.Fence {
+		t.Fatalf("fence %d, want the proposed one, %d", a.Fence, c.Vote.Fence)
 	}
 	again := p.take(c)
-	if again.Fence <= c.Ballot.Fence {
-		t.Fatalf("fence %d at the second asking, want a larger one than %d", again.Fence, c.Ballot.Fence)
+	if again.Fence <= c.Vote.Fence {
+		t.Fatalf("fence %d at the second asking, want a larger one than %d", again.Fence, c.Vote.Fence)
 	}
 	low := p.ballot("n", 2)
-	low.Ballot.Fence = 1
+	low.Vote.Fence = 1
 	if a := p.wait(low, 1); a.Fence < again.Fence {
 		t.Fatalf("largest fence %d, want %d", a.Fence, again.Fence)
 	}
@@ -123,7 +123,7 @@ func ballotFence(t *testing.T, s dibs.Store) {
 func ballotWithoutFence(t *testing.T, s dibs.Store) {
 	p := join(t, s)
 	first, second := p.ballot("n", 1), p.ballot("n", 2)
-	first.Ballot.Fence, second.Ballot.Fence = 0, 0
+	first.Vote.Fence, second.Vote.Fence = 0, 0
 	fence := p.take(first).Fence
 	p.wait(second, 1)
 	p.give(first, 0)
@@ -159,17 +159,17 @@ func ballotYield(t *testing.T, s dibs.Store) {
 func ballotLife(t *testing.T, s dibs.Store) {
 	p := join(t, s)
 	holder := p.claim("n")
-	holder.TTL = 2 * dibs.ClaimTTL
-	holder.Ballot = &dibs.Ballot{Ticket: 1, Fence: 1}
+	holder.TTL = 2 * dibs.WaiterTTL
+	holder.Vote = &dibs.VoteRequest{Ticket: 1, Fence: 1}
 	p.take(holder)
 	dead, live := p.ballot("n", ahead), p.ballot("n", ahead+1) // neither has come yet, by any clock
 	p.wait(dead, 1)
 	p.wait(live, 2)
 	ancient := p.ballot("n", 2)
-	time.Sleep(dibs.ClaimTTL * 3 / 4)
+	time.Sleep(dibs.WaiterTTL * 3 / 4)
 	p.wait(live, 2)
 	p.wait(ancient, 1)
-	time.Sleep(dibs.ClaimTTL * 3 / 4)
+	time.Sleep(dibs.WaiterTTL * 3 / 4)
 	p.give(holder, ahead)
 	p.granted(ancient)
 	p.give(ancient, ahead)
@@ -182,8 +182,8 @@ func ballotAbandon(t *testing.T, s dibs.Store) {
 	p.take(first)
 	p.wait(second, 1)
 	p.wait(third, 2)
-	for _, c := range []dibs.Claim{second, first} {
-		if err := s.Abandon(t.Context(), c); err != nil {
+	for _, c := range []dibs.AcquireRequest{second, first} {
+		if err := s.Cancel(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,12 +194,12 @@ func ballotAbandon(t *testing.T, s dibs.Store) {
 
 func ballotReaders(t *testing.T, s dibs.Store) {
 	p := join(t, s)
-	writer := func(ticket uint64) dibs.Claim {
+	writer := func(ticket uint64) dibs.AcquireRequest {
 		c := p.ballot("n", ticket)
 		c.Weight, c.Limit = dibs.Unlimited, dibs.Unlimited
 		return c
 	}
-	reader := func(ticket uint64) dibs.Claim {
+	reader := func(ticket uint64) dibs.AcquireRequest {
 		c := p.ballot("n", ticket)
 		c.Weight, c.Limit = 1, dibs.Unlimited
 		return c
@@ -234,8 +234,8 @@ func ballotReweigh(t *testing.T, s dibs.Store) {
 		c.Weight = weight
 		c.Until = time.Now().Add(patience)
 		least := uint64(ahead + 1000*(i+1))
-		c.Ballot = &dibs.Ballot{Fence: least}
-		if a, err := s.Reweigh(t.Context(), c); err != nil || !a.Held || a.Fence != least {
+		c.Vote = &dibs.VoteRequest{Fence: least}
+		if a, err := s.Resize(t.Context(), c); err != nil || !a.Held || a.Fence != least {
 			t.Fatalf("reweigh to %d: %+v, %v, want fence %d", weight, a, err, least)
 		}
 	}

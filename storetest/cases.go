@@ -117,7 +117,7 @@ func fifo(t *testing.T, s dibs.Store) {
 	holder := mute(t, s)
 	c := holder.claim("n")
 	fence := holder.take(c).Fence
-	claims := make([]dibs.Claim, waiters)
+	claims := make([]dibs.AcquireRequest, waiters)
 	for i := range claims {
 		claims[i] = crowd[i%len(crowd)].claim("n")
 		crowd[i%len(crowd)].wait(claims[i], i+1)
@@ -141,7 +141,7 @@ func deadWaiter(t *testing.T, s dibs.Store) {
 	dead.wait(d, 1)
 	live.wait(l, 2)
 	for range 6 { // the live one shows that it is, beyond the claim TTL
-		time.Sleep(dibs.ClaimTTL / 5)
+		time.Sleep(dibs.WaiterTTL / 5)
 		live.ask(l)
 	}
 	holder.free(h, fence)
@@ -159,8 +159,8 @@ func deadHead(t *testing.T, s dibs.Store) {
 	begin := time.Now()
 	holder.free(h, fence)
 	dead.granted(d) // and does nothing with it
-	live.becomes(l, time.Now().Add(dibs.ClaimTTL))
-	if took := time.Since(begin); took < dibs.ClaimTTL-100*time.Millisecond {
+	live.becomes(l, time.Now().Add(dibs.WaiterTTL))
+	if took := time.Since(begin); took < dibs.WaiterTTL-100*time.Millisecond {
 		t.Errorf("free after %v, before the claim TTL", took)
 	}
 }
@@ -170,7 +170,7 @@ func oneWakes(t *testing.T, s dibs.Store) {
 	h := holder.claim("n")
 	fence := holder.take(h).Fence
 	crowd := []*party{join(t, s), join(t, s), join(t, s)}
-	var claims []dibs.Claim
+	var claims []dibs.AcquireRequest
 	for i, p := range crowd {
 		claims = append(claims, p.claim("n"))
 		p.wait(claims[i], i+1)
@@ -204,7 +204,7 @@ func fencesGrow(t *testing.T, s dibs.Store) {
 		p.wait(third, 1)
 		p.free(next, 0) // by one who does not know the fence
 		grew("handed on by a stranger to the fence", p.granted(third).Fence)
-		if err := p.s.Abandon(t.Context(), third); err != nil {
+		if err := p.s.Cancel(t.Context(), third); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,18 +221,18 @@ func abandon(t *testing.T, s dibs.Store) {
 	p.take(held)
 	p.wait(first, 1)
 	p.wait(second, 2)
-	for _, c := range []dibs.Claim{first, held, held} { // also twice
-		if err := s.Abandon(t.Context(), c); err != nil {
+	for _, c := range []dibs.AcquireRequest{first, held, held} { // also twice
+		if err := s.Cancel(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.granted(second)
 	p.wantHolder("n", second.Token)
-	if err := s.Abandon(t.Context(), first); err != nil {
+	if err := s.Cancel(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	p.wantHolder("n", second.Token)
-	if err := s.Abandon(t.Context(), second); err != nil {
+	if err := s.Cancel(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	if state, err := s.Inspect(within(t), "n"); err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
@@ -242,12 +242,12 @@ func abandon(t *testing.T, s dibs.Store) {
 
 func extend(t *testing.T, s dibs.Store) {
 	p := mute(t, s)
-	var holds []dibs.Hold
-	var claims []dibs.Claim
+	var holds []dibs.ExtendRequest
+	var claims []dibs.AcquireRequest
 	for i := range 250 {
 		c := p.claim(fmt.Sprintf("n%d", i))
 		claims = append(claims, c)
-		holds = append(holds, dibs.Hold{Name: c.Name, Token: c.Token, TTL: time.Minute})
+		holds = append(holds, dibs.ExtendRequest{Name: c.Name, Token: c.Token, TTL: time.Minute})
 	}
 	for i, c := range claims {
 		switch i % 3 {
@@ -394,12 +394,12 @@ func voidRelease(t *testing.T, s dibs.Store) {
 	h := p.claim("n")
 	p.take(h)
 	before := time.Now().Add(-time.Second)
-	if freed, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: h.Token, Until: before}); !errors.Is(err, dibs.ErrUnavailable) || freed {
+	if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: h.Token, Until: before}); !errors.Is(err, dibs.ErrUnavailable) || freed {
 		t.Errorf("%v, %v for a release whose time is over", freed, err)
 	}
 	late := h
 	late.Until = before
-	wantErr(t, s.Abandon(t.Context(), late), dibs.ErrUnavailable)
+	wantErr(t, s.Cancel(t.Context(), late), dibs.ErrUnavailable)
 	p.wantHolder("n", h.Token)
 	p.free(h, 0)
 }
@@ -422,13 +422,13 @@ func keepOn(t *testing.T, s dibs.Store, name string) bool {
 	fence := p.take(h).Fence
 	p.wait(first, 1)
 	begin := time.Now()
-	freed, err := s.Release(t.Context(), dibs.Release{Name: name, Token: h.Token, Fence: fence, Keep: ttl})
+	freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: h.Token, Fence: fence, Reserve: ttl})
 	if err != nil || !freed {
 		t.Fatalf("release: %v, %v", freed, err)
 	}
 	select {
 	case e := <-p.events:
-		if e.Kind != dibs.Look || e.Token != first.Token {
+		if e.Kind != dibs.EventRetry || e.Token != first.Token {
 			t.Fatalf("event %+v, want Look", e)
 		}
 	case <-time.After(2 * time.Second):
@@ -449,7 +449,7 @@ func keepOn(t *testing.T, s dibs.Store, name string) bool {
 
 // wantOver checks that a claim that was released with Keep holds no more: a renewal
 // that was under way must not prolong it. Its name is kept until a certain time.
-func wantOver(p *party, c dibs.Claim, kept time.Time) {
+func wantOver(p *party, c dibs.AcquireRequest, kept time.Time) {
 	p.t.Helper()
 	wantErr(p.t, p.extend(c, time.Hour), dibs.ErrLost)
 	if p.reweigh(c, c.Weight, c.Limit).Held {
@@ -509,10 +509,10 @@ func badNames(t *testing.T, s dibs.Store) {
 		_, err = s.Inspect(within(t), name)
 		wantErr(t, err, dibs.ErrInvalid)
 	}
-	for _, bad := range []func(*dibs.Claim){
-		func(c *dibs.Claim) { c.Weight = 0 },
-		func(c *dibs.Claim) { c.Weight = 2 },
-		func(c *dibs.Claim) { c.TTL = 0 },
+	for _, bad := range []func(*dibs.AcquireRequest){
+		func(c *dibs.AcquireRequest) { c.Weight = 0 },
+		func(c *dibs.AcquireRequest) { c.Weight = 2 },
+		func(c *dibs.AcquireRequest) { c.TTL = 0 },
 	} {
 		c := p.claim("n")
 		bad(&c)
@@ -524,7 +524,7 @@ func badNames(t *testing.T, s dibs.Store) {
 
 func anyName(t *testing.T, s dibs.Store) {
 	p := join(t, s)
-	claims := make(map[string]dibs.Claim)
+	claims := make(map[string]dibs.AcquireRequest)
 	for _, name := range oddNames() {
 		c := p.claim(name)
 		p.take(c)
@@ -553,10 +553,10 @@ func endedContext(t *testing.T, s dibs.Store) {
 	begin := time.Now()
 	_, err := s.Acquire(ctx, c)
 	wantErr(t, err, dibs.ErrUnavailable)
-	_, err = s.Release(ctx, dibs.Release{Name: "n", Token: c.Token, Until: c.Until})
+	_, err = s.Release(ctx, dibs.ReleaseRequest{Name: "n", Token: c.Token, Until: c.Until})
 	wantErr(t, err, dibs.ErrUnavailable)
-	wantErr(t, s.Abandon(ctx, c), dibs.ErrUnavailable)
-	for _, err := range s.Extend(ctx, []dibs.Hold{{Name: "n", Token: c.Token, TTL: time.Minute}}) {
+	wantErr(t, s.Cancel(ctx, c), dibs.ErrUnavailable)
+	for _, err := range s.Extend(ctx, []dibs.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}}) {
 		wantErr(t, err, dibs.ErrUnavailable)
 	}
 	if took := time.Since(begin); took > 5*time.Second { // who waits does so until its time is over

@@ -42,13 +42,13 @@ func counts(t *testing.T, s dibs.Store) {
 	if _, err := s.Acquire(t.Context(), c); errors.Is(err, dibs.ErrInvalid) {
 		t.Skipf("the store does not count: %v", err)
 	}
-	if err := s.Abandon(t.Context(), c); err != nil {
+	if err := s.Cancel(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // share returns a claim for a part.
-func (p *party) share(name string, weight, limit int) dibs.Claim {
+func (p *party) share(name string, weight, limit int) dibs.AcquireRequest {
 	if limit != dibs.Unlimited && weight < limit && !p.counts {
 		counts(p.t, p.s)
 		p.counts = true
@@ -58,26 +58,26 @@ func (p *party) share(name string, weight, limit int) dibs.Claim {
 	return c
 }
 
-func (p *party) read(name string) dibs.Claim  { return p.share(name, 1, dibs.Unlimited) }
-func (p *party) write(name string) dibs.Claim { return p.share(name, dibs.Unlimited, dibs.Unlimited) }
+func (p *party) read(name string) dibs.AcquireRequest  { return p.share(name, 1, dibs.Unlimited) }
+func (p *party) write(name string) dibs.AcquireRequest { return p.share(name, dibs.Unlimited, dibs.Unlimited) }
 
-func (p *party) try(c dibs.Claim) bool {
+func (p *party) try(c dibs.AcquireRequest) bool {
 	p.t.Helper()
 	c.Queue = false
 	return p.ask(c).Held
 }
 
-func (p *party) abandon(c dibs.Claim) {
+func (p *party) abandon(c dibs.AcquireRequest) {
 	p.t.Helper()
-	if err := p.s.Abandon(p.t.Context(), c); err != nil {
+	if err := p.s.Cancel(p.t.Context(), c); err != nil {
 		p.t.Fatalf("abandon %q: %v", c.Name, err)
 	}
 }
 
-func (p *party) reweigh(c dibs.Claim, weight, limit int) dibs.Answer {
+func (p *party) reweigh(c dibs.AcquireRequest, weight, limit int) dibs.AcquireReply {
 	p.t.Helper()
 	c.Weight, c.Limit, c.Until = weight, limit, time.Now().Add(patience)
-	a, err := p.s.Reweigh(p.t.Context(), c)
+	a, err := p.s.Resize(p.t.Context(), c)
 	if err != nil {
 		p.t.Fatalf("reweigh %q: %v", c.Name, err)
 	}
@@ -120,9 +120,9 @@ func limit(t *testing.T, s dibs.Store) {
 func holdsAlone(t *testing.T, s dibs.Store) {
 	p := mute(t, s)
 	reader, writer, mutex, permit := p.read("n"), p.write("n"), p.claim("n"), p.share("n", 1, 9)
-	for _, alone := range []dibs.Claim{writer, mutex, p.share("n", 9, 9)} {
+	for _, alone := range []dibs.AcquireRequest{writer, mutex, p.share("n", 9, 9)} {
 		fence := p.take(alone).Fence
-		for _, other := range []dibs.Claim{reader, permit, p.write("n"), p.claim("n")} {
+		for _, other := range []dibs.AcquireRequest{reader, permit, p.write("n"), p.claim("n")} {
 			if p.try(other) {
 				t.Fatalf("%d of %d entered beside %d of %d", other.Weight, other.Limit, alone.Weight, alone.Limit)
 			}
@@ -131,7 +131,7 @@ func holdsAlone(t *testing.T, s dibs.Store) {
 	}
 	p.take(reader)
 	p.take(permit)
-	for _, alone := range []dibs.Claim{writer, mutex} {
+	for _, alone := range []dibs.AcquireRequest{writer, mutex} {
 		if p.try(alone) {
 			t.Fatalf("%d of %d entered beside parts", alone.Weight, alone.Limit)
 		}
@@ -145,7 +145,7 @@ func holdsAlone(t *testing.T, s dibs.Store) {
 
 func ownLimit(t *testing.T, s dibs.Store) {
 	p := mute(t, s)
-	old := []dibs.Claim{p.share("n", 1, 2), p.share("n", 1, 2)}
+	old := []dibs.AcquireRequest{p.share("n", 1, 2), p.share("n", 1, 2)}
 	for _, c := range old {
 		p.take(c)
 	}
@@ -265,7 +265,7 @@ func enterTogether(t *testing.T, s dibs.Store) {
 	h := holder.write("n")
 	fence := holder.take(h).Fence
 	var crowd []*party
-	var claims []dibs.Claim
+	var claims []dibs.AcquireRequest
 	for i := range 8 {
 		crowd = append(crowd, join(t, s))
 		c := crowd[i].read("n")
@@ -300,7 +300,7 @@ func enterTogether(t *testing.T, s dibs.Store) {
 
 func heavyHead(t *testing.T, s dibs.Store) {
 	p := join(t, s)
-	held := []dibs.Claim{p.share("n", 1, 4), p.share("n", 1, 4), p.share("n", 1, 4)}
+	held := []dibs.AcquireRequest{p.share("n", 1, 4), p.share("n", 1, 4), p.share("n", 1, 4)}
 	for _, c := range held {
 		p.take(c)
 	}
@@ -332,7 +332,7 @@ func heavyHeadLeaves(t *testing.T, s dibs.Store) {
 	dead := mute(t, s)
 	writer, reader = dead.write("n"), p.read("n")
 	dead.wait(writer, 1)
-	p.becomes(reader, time.Now().Add(dibs.ClaimTTL))
+	p.becomes(reader, time.Now().Add(dibs.WaiterTTL))
 }
 
 func keepPart(t *testing.T, s dibs.Store) {
@@ -343,7 +343,7 @@ func keepPart(t *testing.T, s dibs.Store) {
 	next := p.share("n", 2, 3)
 	p.wait(next, 1)
 	begin := time.Now()
-	freed, err := s.Release(t.Context(), dibs.Release{Name: "n", Token: mine.Token, Keep: ttl})
+	freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: mine.Token, Reserve: ttl})
 	if err != nil || !freed {
 		t.Fatalf("release: %v, %v", freed, err)
 	}
@@ -417,7 +417,7 @@ func reweigh(t *testing.T, s dibs.Store) {
 func reweighTakesNothing(t *testing.T, s dibs.Store) {
 	p := mute(t, s)
 	p.take(p.claim("warm-up"))
-	for _, c := range []dibs.Claim{p.read("n"), p.write("n")} {
+	for _, c := range []dibs.AcquireRequest{p.read("n"), p.write("n")} {
 		if a := p.reweigh(c, c.Weight, c.Limit); a.Held {
 			t.Errorf("a free name: %+v", a)
 		}
@@ -429,7 +429,7 @@ func reweighTakesNothing(t *testing.T, s dibs.Store) {
 	}
 	late := other
 	late.Weight, late.Until = 1, time.Now().Add(-time.Second)
-	if a, err := s.Reweigh(t.Context(), late); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
+	if a, err := s.Resize(t.Context(), late); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
 		t.Errorf("%+v, %v for a claim whose time is over", a, err)
 	}
 	if state := p.state("n"); state.Holding != 1 || state.Holders[0].Weight != 0 {
@@ -441,15 +441,15 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	p, other := join(t, s), join(t, s)
 	end := func(name string, fence uint64) bool {
 		t.Helper()
-		broken, err := s.Break(t.Context(), name, fence)
+		broken, err := s.Revoke(t.Context(), name, fence)
 		if err != nil {
 			t.Fatalf("break: %v", err)
 		}
 		return broken
 	}
-	wantBroken := func(c dibs.Claim, fence uint64) {
+	wantBroken := func(c dibs.AcquireRequest, fence uint64) {
 		t.Helper()
-		if e := p.event(); e.Kind != dibs.Broken || e.Token != c.Token || e.Fence != fence {
+		if e := p.event(); e.Kind != dibs.EventRevoked || e.Token != c.Token || e.Fence != fence {
 			t.Fatalf("event %+v, want that %s with fence %d was broken", e, c.Token, fence)
 		}
 	}
@@ -479,8 +479,8 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	old := p.claim("o")
 	old.Token = "req-1" // the store cannot read the client in it
 	fence = p.take(old).Fence
-	hold := dibs.Hold{Name: "o", Token: old.Token, Client: old.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(within(t), []dibs.Hold{hold})[0]; err != nil {
+	hold := dibs.ExtendRequest{Name: "o", Token: old.Token, Client: old.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(within(t), []dibs.ExtendRequest{hold})[0]; err != nil {
 		t.Fatal(err)
 	}
 	if h := p.state("o").Holders[0]; h.Fence != fence {
@@ -499,8 +499,8 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	asked := p.claim("q")
 	fence = p.take(asked).Fence
 	newer := p.take(asked).Fence
-	hold = dibs.Hold{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(within(t), []dibs.Hold{hold})[0]; err != nil { // sent before it was asked again
+	hold = dibs.ExtendRequest{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(within(t), []dibs.ExtendRequest{hold})[0]; err != nil { // sent before it was asked again
 		t.Fatal(err)
 	}
 	if newer > fence && end("q", fence) {
@@ -512,8 +512,8 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	wantBroken(asked, newer)
 	turned := p.write("r")
 	fence = p.take(turned).Fence
-	hold = dibs.Hold{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(within(t), []dibs.Hold{hold})[0]; err != nil {
+	hold = dibs.ExtendRequest{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(within(t), []dibs.ExtendRequest{hold})[0]; err != nil {
 		t.Fatal(err)
 	}
 	p.reweigh(turned, 1, dibs.Unlimited)

@@ -30,7 +30,7 @@ func setCases() []Case {
 
 // together returns a claim of the party on names of one group, or skips the test if
 // the store cannot take two names in one step.
-func (p *party) together(names ...string) dibs.Claim {
+func (p *party) together(names ...string) dibs.AcquireRequest {
 	p.t.Helper()
 	if g := p.s.Groups(names); len(g) > 1 {
 		p.t.Skipf("the store takes %q apart", g)
@@ -112,7 +112,7 @@ func restOfASet(t *testing.T, s dibs.Store) {
 	p := join(t, s)
 	set := p.together(x, y, z)
 	p.take(set)
-	if freed, err := s.Release(t.Context(), dibs.Release{Name: y, Token: set.Token}); !freed || err != nil {
+	if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: y, Token: set.Token}); !freed || err != nil {
 		t.Fatal(freed, err)
 	}
 	next := p.claim(x)
@@ -135,7 +135,7 @@ func restOfASet(t *testing.T, s dibs.Store) {
 	}
 	for _, name := range []string{x, y, z} {
 		p.wantHolder(name, set.Token)
-		if freed, err := s.Release(t.Context(), dibs.Release{Name: name, Token: set.Token}); !freed || err != nil {
+		if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: set.Token}); !freed || err != nil {
 			t.Fatal(freed, err)
 		}
 	}
@@ -150,7 +150,7 @@ func setWaits(t *testing.T, s dibs.Store) {
 	behind := q.claim(x)
 	q.wait(behind, 2)
 	q.free(onX, 0)
-	if e := p.event(); e.Kind != dibs.Look || e.Token != set.Token {
+	if e := p.event(); e.Kind != dibs.EventRetry || e.Token != set.Token {
 		t.Fatalf("event %+v, want Look", e)
 	}
 	if again := p.wait(set, 1); again.Ticket != first.Ticket || again.Name != y || again.Holder != onY.Token {
@@ -165,7 +165,7 @@ func setWaits(t *testing.T, s dibs.Store) {
 	}
 	p.silent(30 * time.Millisecond) // or two sets would ask each other to ask, for ever
 	q.free(onY, 0)
-	if e := p.event(); e.Kind != dibs.Look || e.Token != set.Token {
+	if e := p.event(); e.Kind != dibs.EventRetry || e.Token != set.Token {
 		t.Fatalf("event %+v, want Look", e)
 	}
 	fence := p.take(set).Fence
@@ -179,7 +179,7 @@ func setsInACircle(t *testing.T, s dibs.Store) {
 	p := join(t, s)
 	holder := p.together(x, y, z)
 	p.take(holder)
-	sets := []dibs.Claim{p.together(x, y), p.together(y, z), p.together(z, x)}
+	sets := []dibs.AcquireRequest{p.together(x, y), p.together(y, z), p.together(z, x)}
 	for _, c := range sets {
 		if a := p.ask(c); a.Held || a.Ticket == 0 {
 			t.Fatalf("%+v", a)
@@ -229,7 +229,7 @@ func deadSet(t *testing.T, s dibs.Store) {
 	p.take(onY)
 	dead.wait(dead.together(x, y), 1)
 	c := p.claim(x)
-	p.becomes(c, time.Now().Add(dibs.ClaimTTL))
+	p.becomes(c, time.Now().Add(dibs.WaiterTTL))
 }
 
 func clientsOfSets(t *testing.T, s dibs.Store) {

@@ -137,7 +137,7 @@ func join(t *testing.T, s dibs.Store) *party {
 		_ = s.Watch(ctx, p.client, func(e dibs.Event) { p.events <- e })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	if e := p.event(); e.Kind != dibs.Up {
+	if e := p.event(); e.Kind != dibs.EventConnected {
 		t.Fatalf("first event %+v, want Up", e)
 	}
 	return p
@@ -149,15 +149,15 @@ func mute(t *testing.T, s dibs.Store) *party {
 }
 
 // claim returns a new claim of the party, which queues.
-func (p *party) claim(name string) dibs.Claim {
+func (p *party) claim(name string) dibs.AcquireRequest {
 	p.seq++
-	return dibs.Claim{
+	return dibs.AcquireRequest{
 		Name: name, Token: fmt.Sprintf("%s:%d", p.client, p.seq), Client: p.client, Seq: p.seq,
 		TTL: time.Minute, Weight: 1, Limit: 1, Queue: true,
 	}
 }
 
-func (p *party) ask(c dibs.Claim) dibs.Answer {
+func (p *party) ask(c dibs.AcquireRequest) dibs.AcquireReply {
 	p.t.Helper()
 	c.Until = time.Now().Add(patience)
 	a, err := p.s.Acquire(p.t.Context(), c)
@@ -167,7 +167,7 @@ func (p *party) ask(c dibs.Claim) dibs.Answer {
 	return a
 }
 
-func (p *party) take(c dibs.Claim) dibs.Answer {
+func (p *party) take(c dibs.AcquireRequest) dibs.AcquireReply {
 	p.t.Helper()
 	a := p.ask(c)
 	if !a.Held || a.Fence == 0 {
@@ -178,7 +178,7 @@ func (p *party) take(c dibs.Claim) dibs.Answer {
 
 // obtain takes a free name and returns the fence. A store that is made of several may not
 // have freed it in all of them yet: then it is granted a moment later.
-func (p *party) obtain(c dibs.Claim) uint64 {
+func (p *party) obtain(c dibs.AcquireRequest) uint64 {
 	p.t.Helper()
 	if a := p.ask(c); a.Held {
 		return a.Fence
@@ -186,7 +186,7 @@ func (p *party) obtain(c dibs.Claim) uint64 {
 	return p.granted(c).Fence
 }
 
-func (p *party) wait(c dibs.Claim, position int) dibs.Answer {
+func (p *party) wait(c dibs.AcquireRequest, position int) dibs.AcquireReply {
 	p.t.Helper()
 	a := p.ask(c)
 	if a.Held || a.Ticket == 0 || a.Position != position {
@@ -195,9 +195,9 @@ func (p *party) wait(c dibs.Claim, position int) dibs.Answer {
 	return a
 }
 
-func (p *party) release(c dibs.Claim, fence uint64) bool {
+func (p *party) release(c dibs.AcquireRequest, fence uint64) bool {
 	p.t.Helper()
-	r := dibs.Release{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(patience)}
+	r := dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(patience)}
 	freed, err := p.s.Release(p.t.Context(), r)
 	if errors.Is(err, dibs.ErrUnavailable) && p.holder(c.Name) != c.Token {
 		return true // its outcome was unknown, and is not now
@@ -210,7 +210,7 @@ func (p *party) release(c dibs.Claim, fence uint64) bool {
 
 // becomes asks until a claim holds, which it must from a certain time on: a request that
 // is sent a good while later is not refused, however long a busy machine takes for it.
-func (p *party) becomes(c dibs.Claim, due time.Time) {
+func (p *party) becomes(c dibs.AcquireRequest, due time.Time) {
 	p.t.Helper()
 	const grace = 2 * time.Second
 	for {
@@ -225,7 +225,7 @@ func (p *party) becomes(c dibs.Claim, due time.Time) {
 	}
 }
 
-func (p *party) free(c dibs.Claim, fence uint64) {
+func (p *party) free(c dibs.AcquireRequest, fence uint64) {
 	p.t.Helper()
 	if !p.release(c, fence) {
 		p.t.Fatalf("release %q by its holder: not held", c.Name)
@@ -233,8 +233,8 @@ func (p *party) free(c dibs.Claim, fence uint64) {
 }
 
 // extend extends by one who does not know the fence.
-func (p *party) extend(c dibs.Claim, d time.Duration) error {
-	return p.s.Extend(within(p.t), []dibs.Hold{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
+func (p *party) extend(c dibs.AcquireRequest, d time.Duration) error {
+	return p.s.Extend(within(p.t), []dibs.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
 }
 
 // event returns the next event.
@@ -250,22 +250,22 @@ func (p *party) event() dibs.Event {
 }
 
 // granted returns the next event, which must be the grant of a claim.
-func (p *party) granted(c dibs.Claim) dibs.Event {
+func (p *party) granted(c dibs.AcquireRequest) dibs.Event {
 	p.t.Helper()
 	e := p.event()
-	if e.Kind != dibs.Granted || e.Token != c.Token {
+	if e.Kind != dibs.EventGranted || e.Token != c.Token {
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 	}
 	return e
 }
 
 // served waits until a claim is served, or told that it may ask, and returns its fence.
-func (p *party) served(c dibs.Claim) uint64 {
+func (p *party) served(c dibs.AcquireRequest) uint64 {
 	p.t.Helper()
 	switch e := p.event(); {
-	case e.Kind == dibs.Granted && e.Token == c.Token:
+	case e.Kind == dibs.EventGranted && e.Token == c.Token:
 		return e.Fence
-	case e.Kind == dibs.Look && e.Token == c.Token:
+	case e.Kind == dibs.EventRetry && e.Token == c.Token:
 		return p.take(c).Fence
 	default:
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)

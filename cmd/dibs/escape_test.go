@@ -131,7 +131,7 @@ func TestEscapeFromALoss(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *place, how string) {
 		p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "200ms")
 		held := s.state("job").Holders[0]
-		if broken, err := s.store.Break(t.Context(), "job", held.Fence); err != nil || !broken && !s.deleted() {
+		if broken, err := s.store.Revoke(t.Context(), "job", held.Fence); err != nil || !broken && !s.deleted() {
 			t.Fatalf("break: %v, %v", broken, err)
 		}
 		p.wantCode(exitLost)

@@ -16,7 +16,7 @@ func (o *opened) explain(err error) error {
 	}
 	var lines []string
 	switch {
-	case errors.Is(err, dibs.ErrForeign):
+	case errors.Is(err, dibs.ErrWrongType):
 		err = retold{err, withoutReply(clean(err)) + ": the key holds no lock of dibs, and is left alone"}
 		lines = append(lines, "what it is: redis-cli TYPE with the prefix and the name; a hash may be a lock of Redisson")
 	case errors.Is(err, dibs.ErrLost):
@@ -62,7 +62,7 @@ func (r retold) Unwrap() error { return r.error }
 // withoutReply cuts off what Redis has said of a key of the wrong type: it is about a
 // script.
 func withoutReply(text string) string {
-	text = strings.TrimPrefix(text, clean(dibs.ErrForeign)+": ")
+	text = strings.TrimPrefix(text, clean(dibs.ErrWrongType)+": ")
 	for _, reply := range []string{": ERR ", ": WRONGTYPE"} {
 		text, _, _ = strings.Cut(text, reply)
 	}

@@ -46,7 +46,7 @@ line.`,
 
 func (a *app) show(ctx context.Context, s *opened, name string, whole bool) error {
 	state, err := a.inspect(ctx, s, name)
-	if err != nil && !errors.Is(err, dibs.ErrForeign) {
+	if err != nil && !errors.Is(err, dibs.ErrWrongType) {
 		return err
 	}
 	n := stateOf(state, whole)

@@ -240,7 +240,7 @@ var errMaxHold = errors.New("--max-hold is over")
 // it, or deletes its key, leaves the command the time to clean up.
 func lastMoment(lost error, now time.Time, killAfter time.Duration) time.Time {
 	var e *dibs.LostError
-	if errors.As(lost, &e) && (e.Why == dibs.Revoked || e.Why == dibs.Taken) {
+	if errors.As(lost, &e) && (e.Reason == dibs.ReasonRevoked || e.Reason == dibs.ReasonTaken) {
 		return now.Add(killAfter)
 	}
 	return now

@@ -119,7 +119,7 @@ func (w *witness) detail(line func()) {
 // Acquire implements dibs.Store. Until the store has answered once, a connection that
 // cannot be made is known to have asked for nothing: so there is nothing to undo, which
 // would take as long again.
-func (w *witness) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (w *witness) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	const pause = 50 * time.Millisecond
 	for {
 		sent := time.Now()
@@ -136,7 +136,7 @@ func (w *witness) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error
 }
 
 // Extend implements dibs.Store.
-func (w *witness) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (w *witness) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	sent := time.Now()
 	w.sent(sent)
 	errs := w.Store.Extend(ctx, holds)
@@ -152,7 +152,7 @@ func (w *witness) Extend(ctx context.Context, holds []dibs.Hold) []error {
 }
 
 // Release implements dibs.Store.
-func (w *witness) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (w *witness) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	sent := time.Now()
 	done, err := w.Store.Release(ctx, r)
 	w.saw(ctx, sent, err)

@@ -47,16 +47,16 @@ func (o *outage) strikes(ctx context.Context, op string) error {
 	return &dibs.UnavailableError{Op: op, Cause: cause}
 }
 
-func (o *outage) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (o *outage) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	ctx, cancel := context.WithDeadline(ctx, c.Until)
 	defer cancel()
 	if err := o.strikes(ctx, "acquire"); err != nil {
-		return dibs.Answer{}, err
+		return dibs.AcquireReply{}, err
 	}
 	return o.Store.Acquire(ctx, c)
 }
 
-func (o *outage) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (o *outage) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	if err := o.strikes(ctx, "extend"); err != nil {
 		errs := make([]error, len(holds))
 		for i := range errs {
@@ -257,8 +257,8 @@ func TestNotificationsAreMissing(t *testing.T) {
 		defer r.end()
 		r.hold("mine")
 		time.Sleep(time.Second)
-		down := dibs.Event{Kind: dibs.Down, Err: errors.New("NOPERM")}
-		up := dibs.Event{Kind: dibs.Up}
+		down := dibs.Event{Kind: dibs.EventDisconnected, Err: errors.New("NOPERM")}
+		up := dibs.Event{Kind: dibs.EventConnected}
 		s.tell(down)
 		time.Sleep(2 * time.Second)
 		r.wants("a holder needs none")

@@ -137,7 +137,7 @@ func (a *app) end(ctx context.Context, s *opened, u unlocking, seen dibs.State) 
 	}
 	var done bool
 	if u.fence != 0 {
-		done, err = locks.Break(ctx, u.name, u.fence)
+		done, err = locks.Revoke(ctx, u.name, u.fence)
 	} else {
 		done, err = unlockToken(locks, u)
 	}
@@ -171,14 +171,14 @@ func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen d
 		fence = seen.Fence
 	}
 	if fence != 0 {
-		done, err := locks.Break(ctx, seen.Name, fence)
+		done, err := locks.Revoke(ctx, seen.Name, fence)
 		if done || err != nil || h.Fence != 0 {
 			return done, err
 		}
 	}
 	ctx, cancel := a.within(ctx)
 	defer cancel()
-	return s.Release(ctx, dibs.Release{Name: seen.Name, Token: h.Token, Until: time.Now().Add(a.timeout)})
+	return s.Release(ctx, dibs.ReleaseRequest{Name: seen.Name, Token: h.Token, Until: time.Now().Add(a.timeout)})
 }
 
 func unlockToken(locks *dibs.Client, u unlocking) (done bool, err error) {

@@ -106,7 +106,7 @@ func (a *app) inspectAll(ctx context.Context, s dibs.Store, names []string) ([]d
 		panic(<-panics)
 	}
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, dibs.ErrForeign) {
+		if err != nil && !errors.Is(err, dibs.ErrWrongType) {
 			return nil, err
 		}
 	}

@@ -176,7 +176,7 @@ func (d *desk) open(ctx context.Context, mutex *dibs.Mutex) error {
 // Watch implements dibs.Store.
 func (d *desk) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
 	return d.Store.Watch(ctx, client, func(e dibs.Event) {
-		if e.Kind == dibs.Up {
+		if e.Kind == dibs.EventConnected {
 			d.once.Do(func() { close(d.heard) })
 		}
 		on(e)
@@ -184,7 +184,7 @@ func (d *desk) Watch(ctx context.Context, client string, on func(dibs.Event)) er
 }
 
 // Acquire implements dibs.Store.
-func (d *desk) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (d *desk) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	a, err := d.Store.Acquire(ctx, c)
 	if a.Ticket != 0 {
 		d.mu.Lock()

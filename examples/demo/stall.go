@@ -220,7 +220,7 @@ func silence(ctx context.Context, op string) error {
 }
 
 // Extend implements dibs.Store.
-func (l *link) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (l *link) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	if !l.isCut.Load() {
 		return l.Store.Extend(ctx, holds)
 	}
@@ -229,7 +229,7 @@ func (l *link) Extend(ctx context.Context, holds []dibs.Hold) []error {
 }
 
 // Release implements dibs.Store.
-func (l *link) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (l *link) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	if !l.isCut.Load() {
 		return l.Store.Release(ctx, r)
 	}

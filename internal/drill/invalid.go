@@ -21,8 +21,8 @@ func WantInvalid(t *testing.T, s dibs.Store, says string) {
 	_, calls["Acquire"] = locks.Semaphore("job", 2).Acquire(t.Context(), 1)
 	_, calls["Inspect"] = locks.Inspect(t.Context(), "job")
 	_, calls["List"] = s.List(t.Context(), "*")
-	calls["Extend"] = s.Extend(t.Context(), []dibs.Hold{{Name: "job", Token: "a:1", Client: "a", TTL: time.Second, Weight: 1, Limit: 1}})[0]
-	_, calls["Release"] = s.Release(t.Context(), dibs.Release{Name: "job", Token: "a:1"})
+	calls["Extend"] = s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "job", Token: "a:1", Client: "a", TTL: time.Second, Weight: 1, Limit: 1}})[0]
+	_, calls["Release"] = s.Release(t.Context(), dibs.ReleaseRequest{Name: "job", Token: "a:1"})
 	calls["Close"] = locks.Close()
 	for call, err := range calls {
 		if call == "Close" {

@@ -168,11 +168,11 @@ func (o Opener) QuorumRestart(t *testing.T) {
 		restarted := time.Now()
 		err := q.abstained(c, start.Add(longestLease))
 		q.ready(c)
-		var young *dibs.RestartedError
+		var young *dibs.RecoveringError
 		switch {
 		case !errors.As(err, &young) && try < tries:
 			continue
-		case young == nil || young.Node == "" || young.Left <= 0 || young.Left > longestLease:
+		case young == nil || young.Node == "" || young.Remaining <= 0 || young.Remaining > longestLease:
 			t.Fatalf("error %v, want that servers were restarted", err)
 		}
 		if took := time.Since(start); took < longestLease {
@@ -191,7 +191,7 @@ func (q *independent) abstained(c *dibs.Client, until time.Time) (err error) {
 		if l, err = c.Mutex("n").TryLock(q.t.Context()); err == nil {
 			Unlock(q.t, l)
 		}
-		if errors.As(err, new(*dibs.RestartedError)) {
+		if errors.As(err, new(*dibs.RecoveringError)) {
 			break
 		}
 		time.Sleep(time.Millisecond) // polls

@@ -182,7 +182,7 @@ func (l *loss) want(promoted time.Time) {
 		l.t.Fatal("the holder is not told that his lock is gone")
 	}
 	var lost *dibs.LostError
-	if err := l.first.Err(); !errors.As(err, &lost) || lost.Why != dibs.Taken {
+	if err := l.first.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonTaken {
 		l.t.Errorf("the holder is told %v, want that it was taken", err)
 	}
 	select {

@@ -78,7 +78,7 @@ func (c *checker) stay(op *Op) (s stay, ok bool) {
 	}
 	switch {
 	case l == nil || l.free.Err != nil:
-		s.until.At += op.TTL + dibs.ClaimTTL + underway
+		s.until.At += op.TTL + dibs.WaiterTTL + underway
 	case op.MinHold > 0:
 		s.until.At += op.MinHold + underway
 	}

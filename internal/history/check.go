@@ -329,7 +329,7 @@ func (c *checker) fifo(name string) {
 		calls = append(calls, m)
 		// A place, and what a hand-off grants, may end and be taken anew unseen: but
 		// not so soon, unless somebody broke it.
-		if op.Ticket == 0 || c.broken(op) || op.Return.At-op.Call.At >= min(dibs.ClaimTTL, op.TTL) {
+		if op.Ticket == 0 || c.broken(op) || op.Return.At-op.Call.At >= min(dibs.WaiterTTL, op.TTL) {
 			continue
 		}
 		m.at = op.Queued.Order
@@ -367,12 +367,12 @@ func (c *checker) known(op *Op) {
 // lost checks that the store takes nothing away before its time.
 func (c *checker) lost(op *Op) {
 	var lost *dibs.LostError
-	if op.Of == 0 || !errors.As(op.Err, &lost) || lost.Why != dibs.Taken {
+	if op.Of == 0 || !errors.As(op.Err, &lost) || lost.Reason != dibs.ReasonTaken {
 		return
 	}
 	const rounding = 2 * time.Millisecond
 	l := c.leases[op.Of]
-	if op.Return.At-l.take.Call.At >= min(l.take.TTL, dibs.ClaimTTL)-rounding {
+	if op.Return.At-l.take.Call.At >= min(l.take.TTL, dibs.WaiterTTL)-rounding {
 		return
 	}
 	if c.broken(l.take) {

@@ -84,7 +84,7 @@ func (s *script) refused(call, ret, weight, limit int) *history.Op {
 	return op
 }
 
-func taken(name string) error { return &dibs.LostError{Name: name, Why: dibs.Taken} }
+func taken(name string) error { return &dibs.LostError{Name: name, Reason: dibs.ReasonTaken} }
 
 const many = dibs.Unlimited
 
@@ -188,7 +188,7 @@ var written = []struct {
 	}, nil},
 	{"overtaken after a place may have ended", func(s *script) {
 		a := queue(s.use(1, 9, 12, 2), 3, 2)
-		a.Call.At -= dibs.ClaimTTL
+		a.Call.At -= dibs.WaiterTTL
 		s.use(4, 5, 7, 1)
 	}, nil},
 	{"refused while it was held", func(s *script) { s.use(1, 2, 10, 1); s.refused(4, 5, 1, 1) }, nil},

@@ -50,7 +50,7 @@ func TestFar(t *testing.T) {
 // it when asking again. Only virtual time is exact enough for that.
 func wantPrompt(t *testing.T, longest time.Duration) {
 	t.Helper()
-	if longest >= dibs.ClaimTTL/2 {
+	if longest >= dibs.WaiterTTL/2 {
 		t.Errorf("somebody waited for %v", longest)
 	}
 }
@@ -93,7 +93,7 @@ func testResets(t *testing.T, f faults) {
 			longest = max(longest, op.Return.At-op.Call.At)
 		}
 		t.Logf("%d operations, the longest took %v", len(h), longest)
-		if longest > dibs.ClaimTTL {
+		if longest > dibs.WaiterTTL {
 			t.Errorf("somebody waited for %v: for a lease that nobody has", longest)
 		}
 		for _, v := range history.Check(h) {

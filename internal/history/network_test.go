@@ -75,7 +75,7 @@ func (n *network) delay() time.Duration {
 }
 
 // refuses reports whether an acquire is refused.
-func (n *network) refuses(c dibs.Claim) bool {
+func (n *network) refuses(c dibs.AcquireRequest) bool {
 	n.mu.Lock()
 	after := n.refuse[c.Token]
 	delete(n.refuse, c.Token)
@@ -125,11 +125,11 @@ func carry[T any](ctx context.Context, n *network, op string, until time.Time, c
 // soon is when to give up on calls that do not say it.
 func soon() time.Time { return time.Now().Add(300 * time.Millisecond) }
 
-func (n *network) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (n *network) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	if n.refuses(c) {
-		return dibs.Answer{}, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: errors.New("too many clients"), Refused: true}
+		return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: errors.New("too many clients"), Refused: true}
 	}
-	a, err := carry(ctx, n, "acquire", c.Until, func(ctx context.Context) (dibs.Answer, error) { return n.Store.Acquire(ctx, c) })
+	a, err := carry(ctx, n, "acquire", c.Until, func(ctx context.Context) (dibs.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
 	if errors.Is(err, errReset) && n.of1000(500*min(n.faults.refusals, 1)) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -138,28 +138,28 @@ func (n *network) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error
 	return a, err
 }
 
-func (n *network) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	return carry(ctx, n, "reweigh", soon(), func(ctx context.Context) (dibs.Answer, error) { return n.Store.Reweigh(ctx, c) })
+func (n *network) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	return carry(ctx, n, "reweigh", soon(), func(ctx context.Context) (dibs.AcquireReply, error) { return n.Store.Resize(ctx, c) })
 }
 
-func (n *network) Abandon(ctx context.Context, c dibs.Claim) error {
-	_, err := carry(ctx, n, "abandon", soon(), func(ctx context.Context) (bool, error) { return true, n.Store.Abandon(ctx, c) })
+func (n *network) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+	_, err := carry(ctx, n, "abandon", soon(), func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
 	return err
 }
 
-func (n *network) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (n *network) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	return carry(ctx, n, "release", r.Until, func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
 }
 
-func (n *network) Break(ctx context.Context, name string, fence uint64) (bool, error) {
-	return carry(ctx, n, "break", soon(), func(ctx context.Context) (bool, error) { return n.Store.Break(ctx, name, fence) })
+func (n *network) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
+	return carry(ctx, n, "break", soon(), func(ctx context.Context) (bool, error) { return n.Store.Revoke(ctx, name, fence) })
 }
 
 func (n *network) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	return carry(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Store.Inspect(ctx, name) })
 }
 
-func (n *network) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (n *network) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	errs, err := carry(ctx, n, "extend", soon(), func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
 	if err == nil {
 		return errs
@@ -193,7 +193,7 @@ func (n *network) Watch(ctx context.Context, client string, on func(dibs.Event))
 	})
 	defer group.Wait()
 	return n.Store.Watch(ctx, client, func(e dibs.Event) {
-		if e.Kind == dibs.Up || !n.lost() {
+		if e.Kind == dibs.EventConnected || !n.lost() {
 			parcels <- parcel{e, time.Now().Add(n.delay())}
 		}
 	})

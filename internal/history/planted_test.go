@@ -72,7 +72,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 // found reports whether so many operations are enough to find a bug.
 func found(t *testing.T, plant func(*bug) dibs.Store, rules []history.Rule, seed uint64, ops int) (enough bool) {
 	synctest.Test(t, func(t *testing.T) {
-		store := plant(&bug{Store: memstore.New(), queued: make(map[string]dibs.Claim)})
+		store := plant(&bug{Store: memstore.New(), queued: make(map[string]dibs.AcquireRequest)})
 		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: ops})
 		by := make(map[history.Rule]int)
 		for _, v := range history.Check(h) {
@@ -90,7 +90,7 @@ type bug struct {
 
 	mu     sync.Mutex
 	calls  int
-	queued map[string]dibs.Claim // the last acquire of each name and token that queues
+	queued map[string]dibs.AcquireRequest // the last acquire of each name and token that queues
 }
 
 // every reports whether this is the n-th time that it is asked.
@@ -102,16 +102,16 @@ func (b *bug) every(n int) bool {
 }
 
 // fence returns a fence that is larger than all before.
-func (b *bug) fence(c dibs.Claim) uint64 {
+func (b *bug) fence(c dibs.AcquireRequest) uint64 {
 	c.Name, c.With, c.Queue = "elsewhere", nil, false
 	c.Weight, c.Limit = 1, dibs.Unlimited
 	a, _ := b.Store.Acquire(context.Background(), c)
-	_, _ = b.Store.Release(context.Background(), dibs.Release{Name: c.Name, Token: c.Token})
+	_, _ = b.Store.Release(context.Background(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token})
 	return a.Fence
 }
 
 // last returns the last acquire of a token that queues for a name.
-func (b *bug) last(name, token string) dibs.Claim {
+func (b *bug) last(name, token string) dibs.AcquireRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.queued[name+" "+token]
@@ -119,27 +119,27 @@ func (b *bug) last(name, token string) dibs.Claim {
 	return c
 }
 
-func everybody(dibs.Claim) bool { return true }
-func reads(c dibs.Claim) bool   { return c.Limit == dibs.Unlimited && !c.Alone() }
+func everybody(dibs.AcquireRequest) bool { return true }
+func reads(c dibs.AcquireRequest) bool   { return c.Limit == dibs.Unlimited && !c.Exclusive() }
 
 type twoHold struct {
 	*bug
-	who func(dibs.Claim) bool
+	who func(dibs.AcquireRequest) bool
 }
 
-func (s twoHold) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s twoHold) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	a, err := s.Store.Acquire(ctx, c)
 	if err != nil || a.Held || !s.who(c) || !s.every(50) {
 		return a, err
 	}
-	_ = s.Store.Abandon(ctx, c)
-	return dibs.Answer{Held: true, Fence: s.fence(c)}, nil
+	_ = s.Store.Cancel(ctx, c)
+	return dibs.AcquireReply{Held: true, Fence: s.fence(c)}, nil
 }
 
 type oneMore struct{ *bug }
 
-func (s oneMore) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	if !c.Alone() && c.Limit < dibs.Unlimited {
+func (s oneMore) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	if !c.Exclusive() && c.Limit < dibs.Unlimited {
 		c.Limit++
 	}
 	return s.Store.Acquire(ctx, c)
@@ -147,7 +147,7 @@ func (s oneMore) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error)
 
 type partOfSet struct{ *bug }
 
-func (s partOfSet) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s partOfSet) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	if n := len(c.With); n > 0 {
 		c.With = c.With[:n-1]
 	}
@@ -156,7 +156,7 @@ func (s partOfSet) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, erro
 
 type stranger struct{ *bug }
 
-func (s stranger) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (s stranger) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	freed, err := s.Store.Release(ctx, r)
 	if err != nil || freed {
 		return freed, err
@@ -164,8 +164,8 @@ func (s stranger) Release(ctx context.Context, r dibs.Release) (bool, error) {
 	return s.free(ctx, r.Name)
 }
 
-func (s stranger) Abandon(ctx context.Context, c dibs.Claim) error {
-	if err := s.Store.Abandon(ctx, c); err != nil {
+func (s stranger) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+	if err := s.Store.Cancel(ctx, c); err != nil {
 		return err
 	}
 	_, err := s.free(ctx, c.Name)
@@ -177,27 +177,27 @@ func (s stranger) free(ctx context.Context, name string) (bool, error) {
 	if err != nil || len(state.Holders) == 0 {
 		return false, err
 	}
-	return s.Store.Release(ctx, dibs.Release{Name: name, Token: state.Holders[0].Token})
+	return s.Store.Release(ctx, dibs.ReleaseRequest{Name: name, Token: state.Holders[0].Token})
 }
 
 type upgrade struct{ *bug }
 
-func (s upgrade) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	a, err := s.Store.Reweigh(ctx, c)
+func (s upgrade) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	a, err := s.Store.Resize(ctx, c)
 	if err == nil && !a.Held {
-		a = dibs.Answer{Held: true, Fence: s.fence(c)}
+		a = dibs.AcquireReply{Held: true, Fence: s.fence(c)}
 	}
 	return a, err
 }
 
 type early struct{ *bug }
 
-func (s early) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s early) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	c.TTL /= 2
 	return s.Store.Acquire(ctx, c)
 }
 
-func (s early) Extend(ctx context.Context, holds []dibs.Hold) []error {
+func (s early) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	holds = slices.Clone(holds)
 	for i := range holds {
 		holds[i].TTL /= 2
@@ -207,8 +207,8 @@ func (s early) Extend(ctx context.Context, holds []dibs.Hold) []error {
 
 type noKeep struct{ *bug }
 
-func (s noKeep) Release(ctx context.Context, r dibs.Release) (bool, error) {
-	r.Keep = 0
+func (s noKeep) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+	r.Reserve = 0
 	return s.Store.Release(ctx, r)
 }
 
@@ -216,7 +216,7 @@ type oldFence struct{ *bug }
 
 func (s oldFence) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
 	return s.Store.Watch(ctx, client, func(e dibs.Event) {
-		if e.Kind == dibs.Granted && s.every(20) {
+		if e.Kind == dibs.EventGranted && s.every(20) {
 			e.Fence -= 5000 // microseconds
 		}
 		on(e)
@@ -225,7 +225,7 @@ func (s oldFence) Watch(ctx context.Context, client string, on func(dibs.Event))
 
 type lifo struct{ *bug }
 
-func (s lifo) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s lifo) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	if c.Queue {
 		s.mu.Lock()
 		s.queued[c.Name+" "+c.Token] = c
@@ -235,14 +235,14 @@ func (s lifo) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
 }
 
 // Release sends all waiters but the last to the end of the queue first.
-func (s lifo) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (s lifo) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	state, err := s.Inspect(ctx, r.Name)
 	if err != nil {
 		return false, err
 	}
 	for _, w := range state.Waiters[:max(len(state.Waiters)-1, 0)] {
 		c := s.last(r.Name, w.Token)
-		_ = s.Store.Abandon(ctx, c)
+		_ = s.Store.Cancel(ctx, c)
 		_, _ = s.Store.Acquire(ctx, c)
 	}
 	return s.Store.Release(ctx, r)
@@ -252,7 +252,7 @@ type pushedBack struct{ *bug }
 
 // Acquire lets who does not queue go before the first waiter, by sending that one to
 // the end of the queue while the new one takes its place.
-func (s pushedBack) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s pushedBack) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	if !c.Queue || len(c.With) > 0 {
 		return s.Store.Acquire(ctx, c)
 	}
@@ -264,7 +264,7 @@ func (s pushedBack) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, err
 	if first.Token == "" || first.Token == c.Token {
 		return lifo(s).Acquire(ctx, c)
 	}
-	_ = s.Store.Abandon(ctx, first)
+	_ = s.Store.Cancel(ctx, first)
 	a, err := lifo(s).Acquire(ctx, c)
 	_, _ = s.Store.Acquire(ctx, first)
 	return a, err
@@ -272,20 +272,20 @@ func (s pushedBack) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, err
 
 type refusing struct{ *bug }
 
-func (s refusing) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s refusing) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	if !c.Queue && s.every(50) {
-		return dibs.Answer{Name: c.Name, Remaining: time.Second}, nil
+		return dibs.AcquireReply{Name: c.Name, Remaining: time.Second}, nil
 	}
 	return s.Store.Acquire(ctx, c)
 }
 
 type noAbandon struct{ *bug }
 
-func (noAbandon) Abandon(context.Context, dibs.Claim) error { return nil }
+func (noAbandon) Cancel(context.Context, dibs.AcquireRequest) error { return nil }
 
 type notReleased struct{ *bug }
 
-func (s notReleased) Release(ctx context.Context, r dibs.Release) (bool, error) {
+func (s notReleased) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
 	if s.every(50) {
 		return true, nil
 	}

@@ -208,7 +208,7 @@ func (w *worker) breaks(s step, label string) {
 		return // the store does not know it
 	}
 	op := w.rec.Call(Op{Verb: Break, Label: label, Names: []string{name}, Token: victim.Token, Fences: []uint64{victim.Fence}})
-	broke, err := c.Break(w.ctx, name, victim.Fence)
+	broke, err := c.Revoke(w.ctx, name, victim.Fence)
 	w.rec.Return(op, err)
 	op.Broke = broke
 }

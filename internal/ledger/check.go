@@ -8,10 +8,10 @@ import (
 )
 
 // Names returns all names of a claim.
-func Names(c dibs.Claim) []string { return append([]string{c.Name}, c.With...) }
+func Names(c dibs.AcquireRequest) []string { return append([]string{c.Name}, c.With...) }
 
 // Check returns ErrInvalid for a claim that can never be served.
-func Check(c dibs.Claim) error {
+func Check(c dibs.AcquireRequest) error {
 	for _, name := range Names(c) {
 		if err := dibs.CheckName(name); err != nil {
 			return err
@@ -20,7 +20,7 @@ func Check(c dibs.Claim) error {
 	if c.Weight < 1 || c.Weight > c.Limit || c.Limit > dibs.Unlimited {
 		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
 	}
-	if len(c.With) > 0 && !c.Alone() {
+	if len(c.With) > 0 && !c.Exclusive() {
 		return fmt.Errorf("%w: claim on %q and others does not hold alone", dibs.ErrInvalid, c.Name)
 	}
 	if c.TTL <= 0 {

@@ -51,7 +51,7 @@ func New() *Ledger {
 }
 
 // Acquire answers a claim that Check has passed.
-func (l *Ledger) Acquire(c dibs.Claim, now Now) (answer dibs.Answer, mail []Message, err error) {
+func (l *Ledger) Acquire(c dibs.AcquireRequest, now Now) (answer dibs.AcquireReply, mail []Message, err error) {
 	var wanted []*Entry
 	for _, name := range Names(c) {
 		e := l.entry(name)
@@ -64,22 +64,22 @@ func (l *Ledger) Acquire(c dibs.Claim, now Now) (answer dibs.Answer, mail []Mess
 }
 
 // vote answers a claim, and first a ballot that is with it.
-func (l *Ledger) vote(wanted []*Entry, c dibs.Claim, now Now) (answer dibs.Answer, mail []Message, err error) {
-	if c.Ballot == nil {
+func (l *Ledger) vote(wanted []*Entry, c dibs.AcquireRequest, now Now) (answer dibs.AcquireReply, mail []Message, err error) {
+	if c.Vote == nil {
 		answer, mail = l.acquire(wanted, c, now)
 		return answer, mail, nil
 	}
 	for _, e := range wanted {
 		held := e.holding(c.Token) >= 0
-		if left := l.forgetful(c.Ballot, now); left > 0 && !held {
+		if left := l.forgetful(c.Vote, now); left > 0 && !held {
 			return answer, nil, &dibs.UnavailableError{
-				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RestartedError{Node: l.Node, Left: left},
+				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RecoveringError{Node: l.Node, Remaining: left},
 			}
 		}
-		if c.Ballot.Yield && held && c.Queue && len(e.Queue) > 0 && e.Queue[0].before(c.Ballot.Ticket, c.Token) {
+		if c.Vote.Relinquish && held && c.Queue && len(e.Queue) > 0 && e.Queue[0].before(c.Vote.Ticket, c.Token) {
 			e.drop(c.Token)
 			l.queue([]*Entry{e}, c, now)
-			mail = append(mail, l.serve(e, now, true, c.Ballot)...)
+			mail = append(mail, l.serve(e, now, true, c.Vote)...)
 		}
 	}
 	answer, more := l.acquire(wanted, c, now)
@@ -92,30 +92,30 @@ func (l *Ledger) vote(wanted []*Entry, c dibs.Claim, now Now) (answer dibs.Answe
 
 // forgetful is how long nothing must be granted to a ballot yet: a lease may have been
 // forgotten.
-func (l *Ledger) forgetful(b *dibs.Ballot, now Now) time.Duration {
+func (l *Ledger) forgetful(b *dibs.VoteRequest, now Now) time.Duration {
 	if b == nil {
 		return 0
 	}
-	return b.Memory - (now.At - l.Since)
+	return b.RecoveryWindow - (now.At - l.Since)
 }
 
 // acquire answers a claim once expired holders and served waiters are out of the
 // way: if there is a queue now, its head does not fit yet, or has to ask.
-func (l *Ledger) acquire(wanted []*Entry, c dibs.Claim, now Now) (answer dibs.Answer, mail []Message) {
-	var busy dibs.Answer
+func (l *Ledger) acquire(wanted []*Entry, c dibs.AcquireRequest, now Now) (answer dibs.AcquireReply, mail []Message) {
+	var busy dibs.AcquireReply
 	free := true
 	for i, e := range wanted {
 		if e.open(c) {
 			continue
 		}
-		name, left := Names(c)[i], dibs.ClaimTTL // a head that died may block it for so long
+		name, left := Names(c)[i], dibs.WaiterTTL // a head that died may block it for so long
 		holder := ""
 		if len(e.Holders) > 0 {
 			first := e.first()
 			holder, left = first.Token, first.Expires-now.At
 		}
 		if free || left < busy.Remaining {
-			busy = dibs.Answer{Name: name, Holder: holder, Remaining: left}
+			busy = dibs.AcquireReply{Name: name, Holder: holder, Remaining: left}
 		}
 		free = false
 	}
@@ -131,18 +131,18 @@ func (l *Ledger) acquire(wanted []*Entry, c dibs.Claim, now Now) (answer dibs.An
 
 // dropRest ends what a claim on several names still holds, if it has lost one of them: a
 // waiter for several names holds none.
-func (l *Ledger) dropRest(wanted []*Entry, c dibs.Claim, now Now) (mail []Message) {
+func (l *Ledger) dropRest(wanted []*Entry, c dibs.AcquireRequest, now Now) (mail []Message) {
 	for _, e := range wanted {
 		if e.drop(c.Token) {
-			mail = append(mail, l.serve(e, now, true, c.Ballot)...)
+			mail = append(mail, l.serve(e, now, true, c.Vote)...)
 		}
 	}
 	return mail
 }
 
 // take makes a token the holder, or makes it hold longer.
-func (l *Ledger) take(wanted []*Entry, c dibs.Claim, now Now) dibs.Answer {
-	fence := l.mint(now, c.Ballot)
+func (l *Ledger) take(wanted []*Entry, c dibs.AcquireRequest, now Now) dibs.AcquireReply {
+	fence := l.mint(now, c.Vote)
 	for _, e := range wanted {
 		e.leave(c.Token)
 		if i := e.holding(c.Token); i >= 0 {
@@ -152,13 +152,13 @@ func (l *Ledger) take(wanted []*Entry, c dibs.Claim, now Now) dibs.Answer {
 			continue
 		}
 		h := e.hold(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
-		h.belong(l.Owner, now.At, c.Keep)
+		h.belong(l.Owner, now.At, c.MinHold)
 	}
-	return dibs.Answer{Held: true, Fence: fence}
+	return dibs.AcquireReply{Held: true, Fence: fence}
 }
 
 // queue gives a claim its place in each queue, the same in all, or keeps it.
-func (l *Ledger) queue(wanted []*Entry, c dibs.Claim, now Now) (ticket uint64, position int) {
+func (l *Ledger) queue(wanted []*Entry, c dibs.AcquireRequest, now Now) (ticket uint64, position int) {
 	for _, e := range wanted {
 		if i := e.waiting(c.Token); i >= 0 {
 			ticket = e.Queue[i].Ticket
@@ -166,8 +166,8 @@ func (l *Ledger) queue(wanted []*Entry, c dibs.Claim, now Now) (ticket uint64, p
 	}
 	switch {
 	case ticket != 0:
-	case c.Ballot != nil:
-		ticket = c.Ballot.Ticket
+	case c.Vote != nil:
+		ticket = c.Vote.Ticket
 	default:
 		l.Ticket = max(l.Ticket+1, uint64(now.Wall.UnixMicro()))
 		ticket = l.Ticket
@@ -177,15 +177,15 @@ func (l *Ledger) queue(wanted []*Entry, c dibs.Claim, now Now) (ticket uint64, p
 		if i < 0 {
 			i = e.join(c, ticket, now.At)
 		}
-		e.Queue[i].Seen, e.Queue[i].Owner, e.Queue[i].Keep = now.At, l.Owner, c.Keep
+		e.Queue[i].Seen, e.Queue[i].Owner, e.Queue[i].Keep = now.At, l.Owner, c.MinHold
 		position = max(position, i+1)
 	}
 	return ticket, position
 }
 
 // Reweigh changes how much a token holds; of a claim that Check has passed.
-func (l *Ledger) Reweigh(c dibs.Claim, now Now) (answer dibs.Answer, mail []Message) {
-	_, mail = l.change(c.Name, now, c.Ballot, func(e *Entry) bool {
+func (l *Ledger) Resize(c dibs.AcquireRequest, now Now) (answer dibs.AcquireReply, mail []Message) {
+	_, mail = l.change(c.Name, now, c.Vote, func(e *Entry) bool {
 		i := e.holding(c.Token)
 		var h Holder
 		if i >= 0 {
@@ -202,7 +202,7 @@ func (l *Ledger) Reweigh(c dibs.Claim, now Now) (answer dibs.Answer, mail []Mess
 			}
 			return false
 		}
-		answer = dibs.Answer{Held: true, Fence: l.mint(now, c.Ballot)}
+		answer = dibs.AcquireReply{Held: true, Fence: l.mint(now, c.Vote)}
 		again := e.hold(c.Token, c.Client, c.Weight, c.Limit, answer.Fence, max(h.Expires, now.At+c.TTL))
 		again.Owner, again.Least = h.Owner, h.Least
 		again.share(l.Owner)
@@ -212,7 +212,7 @@ func (l *Ledger) Reweigh(c dibs.Claim, now Now) (answer dibs.Answer, mail []Mess
 }
 
 // Break ends the holding that has this fence.
-func (l *Ledger) Break(name string, fence uint64, now Now) (broken bool, mail []Message) {
+func (l *Ledger) Revoke(name string, fence uint64, now Now) (broken bool, mail []Message) {
 	var told []Message
 	broken, mail = l.change(name, now, nil, func(e *Entry) bool {
 		i := slices.IndexFunc(e.Holders, func(h Holder) bool { return fence != 0 && h.Fence == fence })
@@ -220,16 +220,16 @@ func (l *Ledger) Break(name string, fence uint64, now Now) (broken bool, mail []
 			return false
 		}
 		h := e.Holders[i]
-		told = append(told, Message{h.Client, dibs.Event{Kind: dibs.Broken, Token: h.Token, Fence: fence}})
+		told = append(told, Message{h.Client, dibs.Event{Kind: dibs.EventRevoked, Token: h.Token, Fence: fence}})
 		return e.drop(h.Token)
 	})
 	return broken, append(mail, told...)
 }
 
 // Abandon takes the claim's token out of holders and queues.
-func (l *Ledger) Abandon(c dibs.Claim, now Now) (mail []Message) {
+func (l *Ledger) Cancel(c dibs.AcquireRequest, now Now) (mail []Message) {
 	for _, name := range Names(c) {
-		_, more := l.change(name, now, c.Ballot, func(e *Entry) bool {
+		_, more := l.change(name, now, c.Vote, func(e *Entry) bool {
 			left, dropped := e.leave(c.Token), e.drop(c.Token)
 			return left || dropped
 		})
@@ -239,16 +239,16 @@ func (l *Ledger) Abandon(c dibs.Claim, now Now) (mail []Message) {
 }
 
 // Release ends a holding, and reports false if there was none.
-func (l *Ledger) Release(r dibs.Release, now Now) (held bool, mail []Message) {
+func (l *Ledger) Release(r dibs.ReleaseRequest, now Now) (held bool, mail []Message) {
 	var told []Message
-	held, mail = l.change(r.Name, now, r.Ballot, func(e *Entry) bool {
+	held, mail = l.change(r.Name, now, r.Vote, func(e *Entry) bool {
 		i := e.holding(r.Token)
-		if r.Keep <= 0 || i < 0 {
+		if r.Reserve <= 0 || i < 0 {
 			return e.drop(r.Token)
 		}
 		e.Holders[i].Token += dibs.Kept
 		e.Holders[i].Owner = ""
-		e.Holders[i].Expires = now.At + r.Keep
+		e.Holders[i].Expires = now.At + r.Reserve
 		if len(e.Queue) > 0 { // the first asks, to learn when the name is free
 			told = append(told, look(e.Queue[0]))
 		}
@@ -258,7 +258,7 @@ func (l *Ledger) Release(r dibs.Release, now Now) (held bool, mail []Message) {
 }
 
 // change runs f, which may end something, and serves who fits then.
-func (l *Ledger) change(name string, now Now, b *dibs.Ballot, f func(*Entry) bool) (changed bool, mail []Message) {
+func (l *Ledger) change(name string, now Now, b *dibs.VoteRequest, f func(*Entry) bool) (changed bool, mail []Message) {
 	e := l.entry(name)
 	expired := e.expire(now.At)
 	changed = f(e)
@@ -269,7 +269,7 @@ func (l *Ledger) change(name string, now Now, b *dibs.Ballot, f func(*Entry) boo
 
 // Extend lifts the life of each hold to its TTL: nil, or ErrLost if there is no such
 // holding.
-func (l *Ledger) Extend(holds []dibs.Hold, now Now) []error {
+func (l *Ledger) Extend(holds []dibs.ExtendRequest, now Now) []error {
 	errs := make([]error, len(holds))
 	for i, hold := range holds {
 		errs[i] = dibs.ErrLost
@@ -377,7 +377,7 @@ func (l *Ledger) forget(names ...string) {
 // room. The first that does not fit blocks those behind it, or they would overtake it
 // again and again; so does one that wants more names. That one is asked to look, if
 // something has changed.
-func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.Ballot) []Message {
+func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.VoteRequest) []Message {
 	var mail []Message
 	for len(e.Queue) > 0 && e.fits(e.Queue[0].Weight, e.Queue[0].Limit) {
 		p := e.Queue[0]
@@ -394,7 +394,7 @@ func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.Ballot) []Messag
 		fence := l.mint(now, cmp.Or(b, p.Ballot))
 		h := e.hold(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
 		h.belong(p.Owner, now.At, p.Keep)
-		granted := dibs.Event{Kind: dibs.Granted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
+		granted := dibs.Event{Kind: dibs.EventGranted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
 		if p.Ballot != nil {
 			granted.Node = l.Node
 		}
@@ -405,12 +405,12 @@ func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.Ballot) []Messag
 }
 
 func look(p Place) Message {
-	return Message{p.Client, dibs.Event{Kind: dibs.Look, Token: p.Token}}
+	return Message{p.Client, dibs.Event{Kind: dibs.EventRetry, Token: p.Token}}
 }
 
 // mint makes a fence: it grows with the clock, and also when the clock does not. That of
 // a ballot has the clock of a quorum.
-func (l *Ledger) mint(now Now, b *dibs.Ballot) uint64 {
+func (l *Ledger) mint(now Now, b *dibs.VoteRequest) uint64 {
 	at := uint64(now.Wall.UnixMicro())
 	if b != nil {
 		at = b.Fence

@@ -38,7 +38,7 @@ const (
 type (
 	question struct {
 		verb  verb
-		claim dibs.Claim
+		claim dibs.AcquireRequest
 	}
 	reply struct {
 		held   bool
@@ -102,7 +102,7 @@ func step(s state, q question, r reply) (bool, state) {
 		case holds: // a token that holds is told so again, and holds what it did
 			return r.held && r.fence >= own.fence, s.with(holder{c.Token, own.weight, own.alone, r.fence})
 		case s.fits(c):
-			return r.held && r.fence > s.fence, s.with(holder{c.Token, c.Weight, c.Alone(), r.fence})
+			return r.held && r.fence > s.fence, s.with(holder{c.Token, c.Weight, c.Exclusive(), r.fence})
 		}
 		return s.refuses(r), s
 	}
@@ -111,14 +111,14 @@ func step(s state, q question, r reply) (bool, state) {
 	case !holds:
 		return !r.held, s
 	case others.fits(c):
-		larger := r.fence > s.fence || !c.Alone() && r.fence >= own.fence
-		return r.held && larger, s.with(holder{c.Token, c.Weight, c.Alone(), r.fence})
+		larger := r.fence > s.fence || !c.Exclusive() && r.fence >= own.fence
+		return r.held && larger, s.with(holder{c.Token, c.Weight, c.Exclusive(), r.fence})
 	}
 	return others.refuses(r), s
 }
 
 // fits reports whether there is room for a claim.
-func (s state) fits(c dibs.Claim) bool {
+func (s state) fits(c dibs.AcquireRequest) bool {
 	used := 0
 	for _, h := range s.holders {
 		if h.alone {
@@ -210,7 +210,7 @@ func draw(r *rand.Rand, prefix string) question {
 	const names, tokens = 3, 6
 	q := question{verb: verb(r.IntN(3))}
 	token := r.IntN(tokens)
-	q.claim = dibs.Claim{
+	q.claim = dibs.AcquireRequest{
 		Name:   fmt.Sprintf("%slinear-%d", prefix, r.IntN(names)),
 		Token:  fmt.Sprintf("host:1:client:%d", token),
 		Client: "host:1:client",
@@ -241,13 +241,13 @@ func ask(ctx context.Context, store dibs.Store, q question) (reply, error) {
 	c.Until = until
 	switch q.verb {
 	case release:
-		held, err := store.Release(ctx, dibs.Release{Name: c.Name, Token: c.Token, Until: until})
+		held, err := store.Release(ctx, dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Until: until})
 		return reply{held: held}, err
 	case acquire:
 		a, err := store.Acquire(ctx, c)
 		return reply{a.Held, a.Fence, a.Holder}, err
 	}
-	a, err := store.Reweigh(ctx, c)
+	a, err := store.Resize(ctx, c)
 	return reply{a.Held, a.Fence, a.Holder}, err
 }
 

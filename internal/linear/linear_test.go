@@ -94,7 +94,7 @@ func (b *bug) now() bool { return b.calls.Add(1)%5 == 0 }
 
 type twoHold struct{ *bug }
 
-func (s twoHold) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s twoHold) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	a, err := s.Store.Acquire(ctx, c)
 	if err == nil && !a.Held && s.now() {
 		c.Name = "elsewhere"
@@ -105,8 +105,8 @@ func (s twoHold) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error)
 
 type oneTooMany struct{ *bug }
 
-func (s oneTooMany) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	if !c.Alone() && c.Limit < dibs.Unlimited {
+func (s oneTooMany) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	if !c.Exclusive() && c.Limit < dibs.Unlimited {
 		c.Limit++
 	}
 	return s.Store.Acquire(ctx, c)
@@ -114,8 +114,8 @@ func (s oneTooMany) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, err
 
 type deaf struct{ *bug }
 
-func (s deaf) Release(ctx context.Context, r dibs.Release) (bool, error) {
-	hold := []dibs.Hold{{Name: r.Name, Token: r.Token, TTL: time.Minute}}
+func (s deaf) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+	hold := []dibs.ExtendRequest{{Name: r.Name, Token: r.Token, TTL: time.Minute}}
 	if s.Extend(ctx, hold)[0] == nil && s.now() {
 		return true, nil
 	}
@@ -124,8 +124,8 @@ func (s deaf) Release(ctx context.Context, r dibs.Release) (bool, error) {
 
 type heavy struct{ *bug }
 
-func (s heavy) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
-	a, err := s.Store.Reweigh(ctx, c)
+func (s heavy) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+	a, err := s.Store.Resize(ctx, c)
 	if err == nil && !a.Held && a.Holder != "" && s.now() {
 		return s.Store.Acquire(ctx, c) // it holds, and is told so again
 	}
@@ -134,7 +134,7 @@ func (s heavy) Reweigh(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
 
 type oldFence struct{ *bug }
 
-func (s oldFence) Acquire(ctx context.Context, c dibs.Claim) (dibs.Answer, error) {
+func (s oldFence) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
 	a, err := s.Store.Acquire(ctx, c)
 	if err == nil && a.Held && s.now() {
 		a.Fence -= 1000 // microseconds
