@@ -17,22 +17,11 @@ var (
 	ErrBusy = errors.New("dibs: busy")
 	// ErrReentrant: the context already holds the name. Waiting would be for ever.
 	ErrReentrant = errors.New("dibs: already held in this context")
-	// ErrInvalid: the request can never be served as it is. Nothing was sent.
-	ErrInvalid = errors.New("dibs: invalid")
-	// ErrForeign: the key holds another kind of value, put there by something else.
-	ErrWrongType = errors.New("dibs: key holds a foreign value")
 
 	// Holding.
 
-	// ErrLost: the lease has ended before it was given back. It comes as a
-	// *LostError, which says why.
-	ErrLost = errors.New("dibs: lease lost")
-
 	// Any time.
 
-	// ErrUnavailable: the store could not be reached, did not answer in time, or
-	// refused to serve. It comes as an *UnavailableError with the cause.
-	ErrUnavailable = errors.New("dibs: store unavailable")
 	// ErrClosed: the Client was closed.
 	ErrClosed = errors.New("dibs: client closed")
 )
@@ -94,21 +83,21 @@ type Reason string
 
 // The ways in which a lease ends before, or by, its Unlock.
 const (
-	ReasonExpired  Reason = "expired"         // not renewed in time
-	ReasonTaken    Reason = "taken"           // the store says that it is not ours: deleted, forgotten or broken
-	ReasonRevoked  Reason = "revoked"         // an operator broke it
-	ReasonMaxHold  Reason = "held too long"   // MaxHold has passed
-	ReasonClosed   Reason = "client closed"   // the Client gave it back
-	ReasonReleased Reason = "released"        // Unlock gave it back
-	ReasonUnconfirmed  Reason = "never confirmed" // attached, and not yet extended
+	ReasonExpired     Reason = "expired"         // not renewed in time
+	ReasonTaken       Reason = "taken"           // the store says that it is not ours: deleted, forgotten or broken
+	ReasonRevoked     Reason = "revoked"         // an operator broke it
+	ReasonMaxHold     Reason = "held too long"   // MaxHold has passed
+	ReasonClosed      Reason = "client closed"   // the Client gave it back
+	ReasonReleased    Reason = "released"        // Unlock gave it back
+	ReasonUnconfirmed Reason = "never confirmed" // attached, and not yet extended
 )
 
 // A LostError says which lease ended and why. errors.Is finds ErrLost in it.
 type LostError struct {
-	Name  string // of several names the one that is known to be lost, or the first
-	Token string
-	Reason   Reason
-	Cause error // the last failure of a renewal, if that is why it expired
+	Name   string // of several names the one that is known to be lost, or the first
+	Token  string
+	Reason Reason
+	Cause  error // the last failure of a renewal, if that is why it expired
 }
 
 func (e *LostError) Error() string {
@@ -130,45 +119,6 @@ func (e *LostError) Error() string {
 
 // Unwrap makes errors.Is find ErrLost and the cause.
 func (e *LostError) Unwrap() []error { return both(ErrLost, e.Cause) }
-
-// An UnavailableError is a store's trouble. errors.Is finds ErrUnavailable and
-// the cause in it.
-type UnavailableError struct {
-	Op      string // acquire, release, extend, …
-	Name    string // empty if it concerns many
-	Cause   error
-	Refused bool // the store answered, and did nothing: no outcome is unknown
-	Unknown bool // set by Unlock: the name may or may not be free; dibs goes on trying
-}
-
-func (e *UnavailableError) Error() string {
-	s := "dibs: " + e.Op
-	if e.Name != "" {
-		s += fmt.Sprintf(" %q", e.Name)
-	}
-	s += ": store unavailable"
-	if e.Unknown {
-		s += " (outcome unknown, free at the latest when the TTL has passed)"
-	}
-	if e.Cause != nil {
-		s += ": " + e.Cause.Error()
-	}
-	return s
-}
-
-// Unwrap makes errors.Is find ErrUnavailable and the cause.
-func (e *UnavailableError) Unwrap() []error { return both(ErrUnavailable, e.Cause) }
-
-// A RestartedError is why a node of a quorum does not vote: it may have forgotten a lease
-// that has not ended yet.
-type RecoveringError struct {
-	Node string        // which store it is
-	Remaining time.Duration // until it votes
-}
-
-func (e *RecoveringError) Error() string {
-	return fmt.Sprintf("node %s was restarted, or is new, and votes again in %v: it may have forgotten a lease", e.Node, e.Remaining.Round(time.Millisecond))
-}
 
 func both(kind, cause error) []error {
 	if cause == nil {

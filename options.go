@@ -195,20 +195,6 @@ func (s *settings) checkTimeout(name string) error {
 	return nil
 }
 
-// CheckName returns an ErrInvalid if no store accepts the name: it must be
-// non-empty UTF-8 of at most MaxName bytes.
-func CheckName(name string) error {
-	switch {
-	case name == "":
-		return invalid("empty name")
-	case len(name) > MaxName:
-		return invalid("name %q… of %d bytes: more than %d", name[:16], len(name), MaxName)
-	case !utf8.ValidString(name):
-		return invalid("name %q: not UTF-8", name)
-	}
-	return nil
-}
-
 func checkTTL(name string, ttl time.Duration) error {
 	if ttl < MinTTL || ttl > MaxTTL {
 		return invalid("TTL %v of %q: not within %v to %v", ttl, name, MinTTL, MaxTTL)

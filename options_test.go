@@ -36,7 +36,9 @@ func (u untouched) Resize(_ context.Context, c dibs.AcquireRequest) (dibs.Acquir
 func (u untouched) Revoke(_ context.Context, name string, fence uint64) (bool, error) {
 	return false, u.touch("break %q %d", name, fence)
 }
-func (u untouched) Cancel(_ context.Context, c dibs.AcquireRequest) error { return u.touch("abandon %+v", c) }
+func (u untouched) Cancel(_ context.Context, c dibs.AcquireRequest) error {
+	return u.touch("abandon %+v", c)
+}
 func (u untouched) Release(_ context.Context, r dibs.ReleaseRequest) (bool, error) {
 	return false, u.touch("release %+v", r)
 }

@@ -103,28 +103,28 @@ type Store interface {
 // is 1 of 1, a reader 1 of Unlimited, a writer Unlimited of Unlimited, and a writer
 // and a mutex are the same to a store.
 type AcquireRequest struct {
-	Name   string
-	With   []string      // further names, to be held alone and all together
-	Token  string        // the owner's identity
-	Client string        // where Watch listens for this claim's events
-	Seq    uint64        // orders the claims of one client that arrive in one instant
-	TTL    time.Duration // how long the store keeps the lease unrenewed
-	Weight int           // how much of Limit the claim takes
-	Limit  int           // how much may be held at once
-	Queue  bool          // join the queue if the name is taken
-	MinHold   time.Duration // the name stays taken for this long, also if its owner dies: see MinHold
-	Until  time.Time     // the claim is void after this instant, on this process' clock
-	Vote *VoteRequest       // what a quorum asks of its nodes, nil of a store alone
+	Name    string
+	With    []string      // further names, to be held alone and all together
+	Token   string        // the owner's identity
+	Client  string        // where Watch listens for this claim's events
+	Seq     uint64        // orders the claims of one client that arrive in one instant
+	TTL     time.Duration // how long the store keeps the lease unrenewed
+	Weight  int           // how much of Limit the claim takes
+	Limit   int           // how much may be held at once
+	Queue   bool          // join the queue if the name is taken
+	MinHold time.Duration // the name stays taken for this long, also if its owner dies: see MinHold
+	Until   time.Time     // the claim is void after this instant, on this process' clock
+	Vote    *VoteRequest  // what a quorum asks of its nodes, nil of a store alone
 }
 
 // A Ballot is what one store is asked beside the claim or release itself when it is a
 // node of a quorum, which needs the votes of most. A store that cannot be one says
 // ErrInvalid to it.
 type VoteRequest struct {
-	Ticket uint64        // the place in the queue: the smaller is served first, on all nodes
-	Fence  uint64        // the least fence for whom this grants, or hands on to
+	Ticket         uint64        // the place in the queue: the smaller is served first, on all nodes
+	Fence          uint64        // the least fence for whom this grants, or hands on to
 	RecoveryWindow time.Duration // grant nothing before everything of so long ago is remembered
-	Relinquish  bool          // if the claim holds and an older one waits, that one is to have it
+	Relinquish     bool          // if the claim holds and an older one waits, that one is to have it
 }
 
 // Alone reports whether the claim tolerates no other holder.
@@ -156,11 +156,11 @@ const Kept = " kept"
 
 // A Release ends a holding.
 type ReleaseRequest struct {
-	Name  string
-	Token string
-	Fence uint64        // the holder's fence, zero if unknown
-	Reserve  time.Duration // keep the name taken for so long yet, by the token and Kept
-	Until time.Time     // the release is void after this instant, on this process' clock; zero: soon
+	Name    string
+	Token   string
+	Fence   uint64        // the holder's fence, zero if unknown
+	Reserve time.Duration // keep the name taken for so long yet, by the token and Kept
+	Until   time.Time     // the release is void after this instant, on this process' clock; zero: soon
 
 	Vote *VoteRequest // see Claim
 }

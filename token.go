@@ -53,15 +53,6 @@ func newToken(client, label string) string {
 // lettersAndDigits encodes 5 bits a character: 15 bytes need no padding.
 var lettersAndDigits = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// LabelOf returns the label in a token that dibs made, or "".
-func LabelOf(token string) string {
-	parts := strings.SplitN(strings.TrimSuffix(token, Kept), ":", 5)
-	if len(parts) < 5 {
-		return ""
-	}
-	return parts[4]
-}
-
 // shortToken returns a form of a token, or of another library's value, that is fit for
 // messages and does not make its reader an owner: host:pid and the label of one that
 // dibs made, and the beginning of any other, quoted.

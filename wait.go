@@ -12,7 +12,7 @@ import (
 // grant whose message went missing.
 
 const (
-	heartbeat  = WaiterTTL / 2           // the longest time between two signs of life
+	heartbeat  = WaiterTTL / 2          // the longest time between two signs of life
 	persistFor = time.Second            // beyond a TTL: to clean up after what may come late
 	slack      = 100 * time.Millisecond // between the store's clock and ours
 )
@@ -151,7 +151,7 @@ type call struct {
 	claim    AcquireRequest
 	begin    time.Duration
 	sent     time.Duration // when the last question was sent
-	answer   AcquireReply        // to the last question that was answered
+	answer   AcquireReply  // to the last question that was answered
 	asked    bool          // there is one
 	acquired Acquired      // what the hook is told of the lease
 	waiting  chan struct{} // closed when the Waiting hook has returned; nil if it was not called
