@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Set is several names that are held together or not at all. It holds no state,
@@ -50,8 +52,8 @@ func (s *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error,
 }
 
 func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (*Lease, error) {
-	if n := len(s.names); n == 0 || n > MaxNames {
-		return nil, invalid("a set of %d names: not within 1 to %d", n, MaxNames)
+	if n := len(s.names); n == 0 || n > driver.MaxNames {
+		return nil, invalid("a set of %d names: not within 1 to %d", n, driver.MaxNames)
 	}
 	set := s.c.defaults.with(options)
 	groups := s.c.store.Groups(s.names)

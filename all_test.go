@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // An apart store takes one name in one step, as a cluster does where each name is in
 // a slot of its own.
-type apart struct{ dibs.Store }
+type apart struct{ driver.Store }
 
 func (apart) Groups(names []string) [][]string {
 	names = slices.Sorted(slices.Values(names))
@@ -30,15 +31,15 @@ func (apart) Groups(names []string) [][]string {
 }
 
 // A way makes a store take sets in one way or another.
-type way func(dibs.Store) dibs.Store
+type way func(driver.Store) driver.Store
 
 // bothWays runs a test in virtual time where a set is taken in one step, and where its
 // names are gathered one by one.
 func bothWays(t *testing.T, test func(t *testing.T, as way)) {
 	t.Helper()
 	for what, as := range map[string]way{
-		"in one step": func(s dibs.Store) dibs.Store { return s },
-		"one by one":  func(s dibs.Store) dibs.Store { return apart{s} },
+		"in one step": func(s driver.Store) driver.Store { return s },
+		"one by one":  func(s driver.Store) driver.Store { return apart{s} },
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { test(t, as) })
@@ -47,19 +48,19 @@ func bothWays(t *testing.T, test func(t *testing.T, as way)) {
 }
 
 // together queues for names in a client of its own.
-func together(t *testing.T, s dibs.Store, names []string, options ...dibs.Option) *turn {
+func together(t *testing.T, s driver.Store, names []string, options ...dibs.Option) *turn {
 	set := open(t, s).All(names...)
 	return queue(func() (*dibs.Lease, error) { return set.Lock(t.Context(), options...) })
 }
 
 // mutex queues for one name in a client of its own.
-func mutex(t *testing.T, s dibs.Store, name string, options ...dibs.Option) *turn {
+func mutex(t *testing.T, s driver.Store, name string, options ...dibs.Option) *turn {
 	m := open(t, s).Mutex(name)
 	return queue(func() (*dibs.Lease, error) { return m.Lock(t.Context(), options...) })
 }
 
 // busy wants that nobody can take any of the names.
-func busy(t *testing.T, s dibs.Store, names ...string) {
+func busy(t *testing.T, s driver.Store, names ...string) {
 	t.Helper()
 	c := open(t, s)
 	for _, name := range names {
@@ -70,7 +71,7 @@ func busy(t *testing.T, s dibs.Store, names ...string) {
 }
 
 // allFree wants that nothing is left of any of the names.
-func allFree(t *testing.T, s dibs.Store, names ...string) {
+func allFree(t *testing.T, s driver.Store, names ...string) {
 	t.Helper()
 	synctest.Wait()
 	for _, name := range names {
@@ -197,7 +198,7 @@ func TestASetCountsANameOnce(t *testing.T) {
 		wantErr(t, l.Unlock())
 		allFree(t, s, "a", "b")
 
-		wantErr(t, open(t, as(s)).All(slices.Repeat([]string{"a"}, dibs.MaxNames+1)...).Do(t.Context(), func(context.Context) error {
+		wantErr(t, open(t, as(s)).All(slices.Repeat([]string{"a"}, driver.MaxNames+1)...).Do(t.Context(), func(context.Context) error {
 			busy(t, s, "a")
 			return nil
 		}))
@@ -207,16 +208,16 @@ func TestASetCountsANameOnce(t *testing.T) {
 
 func TestBadSet(t *testing.T) {
 	var many []string
-	for i := range dibs.MaxNames + 1 {
+	for i := range driver.MaxNames + 1 {
 		many = append(many, fmt.Sprint(i))
 	}
-	for _, s := range []dibs.Store{untouched{t}, apart{untouched{t}}} {
+	for _, s := range []driver.Store{untouched{t}, apart{untouched{t}}} {
 		c := open(t, s)
 		for what, set := range map[string]*dibs.MultiMutex{
 			"no name":       c.All(),
 			"many names":    c.All(many...),
 			"an empty name": c.All("a", "", "b"),
-			"a long name":   c.All("a", strings.Repeat("n", dibs.MaxName+1)),
+			"a long name":   c.All("a", strings.Repeat("n", driver.MaxName+1)),
 			"not UTF-8":     c.All("a", "\xff"),
 			"a bad default": open(t, s, dibs.TTL(0)).All("a", "b"),
 		} {
@@ -293,7 +294,7 @@ func TestASetIsLostWithOneName(t *testing.T) {
 			l, err = c.All("a", "b", "c").Lock(t.Context(), dibs.TTL(3*time.Second))
 			wantErr(t, err)
 			begin := time.Now()
-			_, err = s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: l.Token()})
+			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: l.Token()})
 			wantErr(t, err)
 			<-l.Context().Done()
 			within(t, time.Since(begin), 0, time.Second)
@@ -308,7 +309,7 @@ func TestASetIsLostWithOneName(t *testing.T) {
 			// And by Unlock, if that is first to see it.
 			l, err = c.All("a", "b", "c").Lock(t.Context())
 			wantErr(t, err)
-			_, err = s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: l.Token()})
+			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: l.Token()})
 			wantErr(t, err)
 			wantLost(t, l.Unlock(), dibs.ReasonTaken)
 			allFree(t, s, "a", "b", "c")
@@ -646,7 +647,7 @@ func TestAWaitingSetDies(t *testing.T) {
 		a := mutex(t, s, "a")
 		<-a.done
 		wantIn(t, a)
-		within(t, time.Since(begin), 0, dibs.WaiterTTL+dibs.WaiterTTL/2)
+		within(t, time.Since(begin), 0, driver.WaiterTTL+driver.WaiterTTL/2)
 		other := mutex(t, s, "b")
 		unlock(t, b)
 		wantIn(t, other)
@@ -672,7 +673,7 @@ func TestASetDiesAtTheHead(t *testing.T) {
 		wantWaiting(t, set, single)
 		<-set.done
 		wantIn(t, set)
-		within(t, time.Since(begin), 0, dibs.WaiterTTL+dibs.WaiterTTL/2)
+		within(t, time.Since(begin), 0, driver.WaiterTTL+driver.WaiterTTL/2)
 		wantWaiting(t, single)
 		unlock(t, set)
 		wantIn(t, single)
@@ -769,7 +770,7 @@ func TestRenewalOfFewerPartsDoesNotProlongAll(t *testing.T) {
 		rival := mutex(t, s, "b")
 		renewing := make(chan struct{})
 		f.set(func(f *faulty) {
-			f.extend = func(ctx context.Context, holds []dibs.ExtendRequest) []error {
+			f.extend = func(ctx context.Context, holds []driver.ExtendRequest) []error {
 				f.mute() // all that come after this one
 				if len(holds) != 1 {
 					t.Errorf("renews %+v, want one part", holds)
@@ -866,9 +867,9 @@ func TestSetClosedBetweenAttempts(t *testing.T) {
 func TestSetLeavesNoPlaceWhereItHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		x := dibs.AcquireRequest{Name: "a", With: []string{"b"}, Token: "x", Client: "x", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-		y := dibs.AcquireRequest{Name: "b", Token: "y", Client: "y", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-		ask := func(c dibs.AcquireRequest, held bool) uint64 {
+		x := driver.AcquireRequest{Name: "a", With: []string{"b"}, Token: "x", Client: "x", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+		y := driver.AcquireRequest{Name: "b", Token: "y", Client: "y", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+		ask := func(c driver.AcquireRequest, held bool) uint64 {
 			t.Helper()
 			a, err := s.Acquire(t.Context(), c)
 			if err != nil || a.Held != held {
@@ -882,7 +883,7 @@ func TestSetLeavesNoPlaceWhereItHeld(t *testing.T) {
 		}
 		ask(y, true)
 		ask(x, false) // waits, though it holds a
-		if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "b", Token: "y"}); !freed || err != nil {
+		if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "b", Token: "y"}); !freed || err != nil {
 			t.Fatalf("release: %v, %v", freed, err)
 		}
 		ask(x, true)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Client hands out locks on one Store under one identity, and keeps the leases
@@ -20,7 +22,7 @@ import (
 // deadlines and renewals, and one that listens to the store. Both begin with the
 // first lock and end with Close.
 type Client struct {
-	store     Store
+	store     driver.Store
 	defaults  settings
 	id        string
 	epoch     time.Time            // now counts from here
@@ -70,7 +72,7 @@ const (
 // New returns a Client on a store. It does no I/O. The options are the defaults
 // of all its locks. With a nil store, or a nil pointer as one, each call of the Client
 // returns ErrInvalid.
-func New(store Store, options ...Option) *Client {
+func New(store driver.Store, options ...Option) *Client {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		store = noStore{}
 	}

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Close is bounded, however many leases there are and whatever the store does. (Before
 // it has begun to, all of it is one instant of the bubble.)
 func TestCloseIsBounded(t *testing.T) {
-	slow := func(f *faulty, d time.Duration) func(context.Context, dibs.ReleaseRequest) (bool, error) {
-		return func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+	slow := func(f *faulty, d time.Duration) func(context.Context, driver.ReleaseRequest) (bool, error) {
+		return func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 			select {
 			case <-time.After(d):
 				return f.Store.Release(ctx, r)
@@ -34,16 +35,16 @@ func TestCloseIsBounded(t *testing.T) {
 		"far away": {func(f *faulty) { f.release = slow(f, 100*time.Millisecond) }, 2 * time.Second, true},
 		"slow":     {func(f *faulty) { f.release = slow(f, 450*time.Millisecond) }, 2 * time.Second, true},
 		"refusing": {func(f *faulty) {
-			f.release = func(context.Context, dibs.ReleaseRequest) (bool, error) {
+			f.release = func(context.Context, driver.ReleaseRequest) (bool, error) {
 				return false, &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded, Refused: true}
 			}
 		}, 2 * time.Second, false},
 		"unreachable": {func(f *faulty) {
-			f.release = func(context.Context, dibs.ReleaseRequest) (bool, error) { return false, errReset }
+			f.release = func(context.Context, driver.ReleaseRequest) (bool, error) { return false, errReset }
 		}, 4 * time.Second, false},
 		"mute": {nil, 4 * time.Second, false},
 		"mute in part": {func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				h := fnv.New32()
 				_, _ = h.Write([]byte(r.Name))
 				if h.Sum32()%3 == 0 {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // An Election makes one of many processes the leader: it is a Mutex that one keeps,
@@ -162,7 +164,7 @@ func (e *Election) Resign() bool {
 // Leader returns who leads now, and a Leader without a token if nobody does.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	state, err := e.c.Inspect(ctx, e.name)
-	if err != nil || len(state.Holders) == 0 || strings.HasSuffix(state.Holders[0].Token, Kept) {
+	if err != nil || len(state.Holders) == 0 || strings.HasSuffix(state.Holders[0].Token, driver.Kept) {
 		return Leader{}, err
 	}
 	h := state.Holders[0]

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -303,9 +304,9 @@ func TestErrorsOfATermThatIsOver(t *testing.T) {
 		"a failure as well": {func(ctx context.Context) error { return errors.Join(ctx.Err(), failed) }, true},
 		"a failure, caused": {func(ctx context.Context) error { return fmt.Errorf("%w: %w", failed, context.Cause(ctx)) }, true},
 	} {
-		for how, stop := range map[string]func(t *testing.T, s dibs.Store, e *dibs.Election){
-			"resigned": func(t *testing.T, _ dibs.Store, e *dibs.Election) { e.Resign() },
-			"lost": func(t *testing.T, s dibs.Store, e *dibs.Election) {
+		for how, stop := range map[string]func(t *testing.T, s driver.Store, e *dibs.Election){
+			"resigned": func(t *testing.T, _ driver.Store, e *dibs.Election) { e.Resign() },
+			"lost": func(t *testing.T, s driver.Store, e *dibs.Election) {
 				leader, err := e.Leader(t.Context())
 				wantErr(t, err)
 				_, err = s.Revoke(t.Context(), "n", leader.Term)
@@ -354,8 +355,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		never := func(context.Context) error { t.Error("it leads"); return nil }
 		waits := run(t, open(t, s).Election("n"), never)
 		f.set(func(f *faulty) {
-			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
-				return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
+			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
 			}
 		})
 		pauses := run(t, open(t, f).Election("n"), never)
@@ -396,8 +397,8 @@ func TestRunOutlastsTheStore(t *testing.T) {
 		f, _ := broken()
 		why := errors.New("READONLY")
 		refuse := func(f *faulty) {
-			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
-				return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
 			}
 		}
 		f.set(refuse)
@@ -456,8 +457,8 @@ func TestRunThatCannotSucceed(t *testing.T) {
 
 		f, s := broken()
 		f.set(func(f *faulty) {
-			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
-				return dibs.AcquireReply{}, fmt.Errorf("%w: a list", dibs.ErrWrongType)
+			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, fmt.Errorf("%w: a list", dibs.ErrWrongType)
 			}
 		})
 		wantErr(t, open(t, f).Election("n").Run(t.Context(), never), dibs.ErrWrongType)

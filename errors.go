@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // Decisions to make with errors.Is.
@@ -62,7 +64,7 @@ func (e *BusyError) Error() string {
 // held says who holds, and for how long.
 func (e *BusyError) held() string {
 	verb, holder := "held", e.Holder
-	if owner, ok := strings.CutSuffix(holder, Kept); ok {
+	if owner, ok := strings.CutSuffix(holder, driver.Kept); ok {
 		verb, holder = "reserved", owner
 	}
 	switch left := e.Remaining; {

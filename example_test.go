@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -69,7 +70,7 @@ func ExampleMutex_TryLock() {
 	_, err = locks.Mutex("report").TryLock(ctx)
 	var busy *dibs.BusyError
 	if errors.As(err, &busy) {
-		fmt.Println("busy with the", dibs.LabelOf(busy.Holder), "one")
+		fmt.Println("busy with the", driver.LabelOf(busy.Holder), "one")
 	}
 	// Output:
 	// busy with the nightly one

@@ -8,29 +8,30 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // faulty is a store behind a bad network: each fault, if set, stands in the way
 // of one verb. It sees the call and may pass it on, late, twice or never.
 type faulty struct {
-	dibs.Store
+	driver.Store
 
 	mu      sync.Mutex
-	acquire func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error)
-	release func(ctx context.Context, r dibs.ReleaseRequest) (bool, error)
-	abandon func(ctx context.Context, c dibs.AcquireRequest) error
-	extend  func(ctx context.Context, holds []dibs.ExtendRequest) []error
-	reweigh func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error)
+	acquire func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
+	release func(ctx context.Context, r driver.ReleaseRequest) (bool, error)
+	abandon func(ctx context.Context, c driver.AcquireRequest) error
+	extend  func(ctx context.Context, holds []driver.ExtendRequest) []error
+	reweigh func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
 	inspect func(ctx context.Context, name string) (dibs.State, error)
-	event   func(e dibs.Event, on func(dibs.Event))
+	event   func(e driver.Event, on func(driver.Event))
 	watch   func(ctx context.Context) error
 
 	acquires, extends, extended int
 }
 
 // broken returns a faulty store that works, and a good client of the same names.
-func broken() (*faulty, dibs.Store) {
+func broken() (*faulty, driver.Store) {
 	s := memstore.New()
 	return &faulty{Store: s}, s
 }
@@ -58,12 +59,12 @@ func (f *faulty) heal() {
 // mute makes every verb but Watch hang until its context or deadline ends.
 func (f *faulty) mute() {
 	f.set(func(f *faulty) {
-		f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-			return dibs.AcquireReply{}, hang(ctx, c.Until)
+		f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			return driver.AcquireReply{}, hang(ctx, c.Until)
 		}
-		f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) { return false, hang(ctx, r.Until) }
-		f.abandon = func(ctx context.Context, c dibs.AcquireRequest) error { return hang(ctx, c.Until) }
-		f.extend = func(ctx context.Context, holds []dibs.ExtendRequest) []error {
+		f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) { return false, hang(ctx, r.Until) }
+		f.abandon = func(ctx context.Context, c driver.AcquireRequest) error { return hang(ctx, c.Until) }
+		f.extend = func(ctx context.Context, holds []driver.ExtendRequest) []error {
 			errs := make([]error, len(holds))
 			err := hang(ctx, time.Time{})
 			for i := range errs {
@@ -71,8 +72,8 @@ func (f *faulty) mute() {
 			}
 			return errs
 		}
-		f.reweigh = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-			return dibs.AcquireReply{}, hang(ctx, c.Until)
+		f.reweigh = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			return driver.AcquireReply{}, hang(ctx, c.Until)
 		}
 		f.inspect = func(ctx context.Context, _ string) (dibs.State, error) {
 			return dibs.State{}, hang(ctx, time.Time{})
@@ -92,7 +93,7 @@ func hang(ctx context.Context, until time.Time) error {
 
 var errReset = &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded}
 
-func (f *faulty) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (f *faulty) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	f.mu.Lock()
 	f.acquires++
 	fault := f.acquire
@@ -103,7 +104,7 @@ func (f *faulty) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Acqui
 	return f.Store.Acquire(ctx, c)
 }
 
-func (f *faulty) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (f *faulty) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	f.mu.Lock()
 	fault := f.release
 	f.mu.Unlock()
@@ -113,7 +114,7 @@ func (f *faulty) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, erro
 	return f.Store.Release(ctx, r)
 }
 
-func (f *faulty) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (f *faulty) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	f.mu.Lock()
 	fault := f.abandon
 	f.mu.Unlock()
@@ -123,7 +124,7 @@ func (f *faulty) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
 	return f.Store.Cancel(ctx, c)
 }
 
-func (f *faulty) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (f *faulty) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	f.mu.Lock()
 	f.extends++
 	f.extended += len(holds)
@@ -135,7 +136,7 @@ func (f *faulty) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error
 	return f.Store.Extend(ctx, holds)
 }
 
-func (f *faulty) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (f *faulty) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	f.mu.Lock()
 	fault := f.reweigh
 	f.mu.Unlock()
@@ -155,14 +156,14 @@ func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	return f.Store.Inspect(ctx, name)
 }
 
-func (f *faulty) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+func (f *faulty) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	f.mu.Lock()
 	fault := f.watch
 	f.mu.Unlock()
 	if fault != nil {
 		return fault(ctx)
 	}
-	return f.Store.Watch(ctx, client, func(e dibs.Event) {
+	return f.Store.Watch(ctx, client, func(e driver.Event) {
 		f.mu.Lock()
 		fault := f.event
 		f.mu.Unlock()
@@ -181,7 +182,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 }
 
 // open returns a client that is closed with the test.
-func open(t *testing.T, s dibs.Store, options ...dibs.Option) *dibs.Client {
+func open(t *testing.T, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, options...)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // The heart of a Client: one goroutine that ends leases at their deadlines and
@@ -164,7 +166,7 @@ func (h *hold) early() time.Duration {
 // renew extends a batch in one call of the store.
 func (c *Client) renew(ctx context.Context, batch []*hold) {
 	sent := c.look()
-	holds := make([]ExtendRequest, 0, len(batch))
+	holds := make([]driver.ExtendRequest, 0, len(batch))
 	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
 	left := c.defaults.timeout
 	c.mu.Lock()

@@ -6,18 +6,20 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // always grants.
-type always struct{ Store }
+type always struct{ driver.Store }
 
-func (always) Acquire(context.Context, AcquireRequest) (AcquireReply, error) {
-	return AcquireReply{Held: true, Fence: 1}, nil
+func (always) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{Held: true, Fence: 1}, nil
 }
 
-func (always) Cancel(context.Context, AcquireRequest) error { return nil }
+func (always) Cancel(context.Context, driver.AcquireRequest) error { return nil }
 
-func (always) Watch(ctx context.Context, _ string, _ func(Event)) error {
+func (always) Watch(ctx context.Context, _ string, _ func(driver.Event)) error {
 	<-ctx.Done()
 	return nil
 }

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // unreachable makes renewals fail at once.
 func (f *faulty) unreachable() {
 	f.set(func(f *faulty) {
-		f.extend = func(_ context.Context, holds []dibs.ExtendRequest) []error {
+		f.extend = func(_ context.Context, holds []driver.ExtendRequest) []error {
 			return slices.Repeat([]error{errReset}, len(holds))
 		}
 	})
@@ -85,7 +86,7 @@ func TestSlowLostHookCostsNoOtherLease(t *testing.T) {
 		}}))
 		held := lockMany(t, c, 100)
 		for _, l := range held[:3] {
-			freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: l.Name(), Token: l.Token()})
+			freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: l.Token()})
 			if !freed || err != nil {
 				t.Fatal(freed, err)
 			}
@@ -114,13 +115,13 @@ func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 		first := mutex(t, s, "n")
 		subscription := make(chan struct{}, 1) // one event after another
 		f.set(func(f *faulty) {
-			f.event = func(e dibs.Event, on func(dibs.Event)) {
+			f.event = func(e driver.Event, on func(driver.Event)) {
 				subscription <- struct{}{}
 				defer func() { <-subscription }()
 				on(e)
-				if e.Kind == dibs.EventConnected { // the subscription breaks, and comes back
-					on(dibs.Event{Kind: dibs.EventDisconnected, Err: errReset})
-					on(dibs.Event{Kind: dibs.EventConnected})
+				if e.Kind == driver.EventConnected { // the subscription breaks, and comes back
+					on(driver.Event{Kind: driver.EventDisconnected, Err: errReset})
+					on(driver.Event{Kind: driver.EventConnected})
 				}
 			}
 		})
@@ -228,7 +229,7 @@ func TestHooksOfALeaseKeepTheirOrder(t *testing.T) {
 }
 
 // trouble provokes each hook of a client whose store is f, one after another.
-func trouble(t *testing.T, f *faulty, s dibs.Store, c *dibs.Client) {
+func trouble(t *testing.T, f *faulty, s driver.Store, c *dibs.Client) {
 	l, err := c.Mutex("fine").Lock(t.Context(), dibs.TTL(3*time.Second))
 	if err != nil {
 		return
@@ -357,7 +358,7 @@ func TestCloseInAnOperationOfTheStore(t *testing.T) {
 		f, _ := broken()
 		c := dibs.New(f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, claim dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, claim driver.AcquireRequest) (driver.AcquireReply, error) {
 				wantErr(t, c.Close())
 				return f.Store.Acquire(ctx, claim)
 			}

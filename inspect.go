@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // Attach returns a handle of a lease that was acquired elsewhere, in another
@@ -29,7 +31,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	}
 	h := &hold{
 		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
-		ownToken: true, weight: 1, limit: Unlimited, // for all that is known
+		ownToken: true, weight: 1, limit: driver.Unlimited, // for all that is known
 		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.vague = 1
@@ -107,7 +109,7 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64) (bool, e
 
 // broken ends the lease that an event says was broken, all of it if it holds several
 // names. The caller holds c.mu, and calls tell without it.
-func (c *Client) broken(e Event) ending {
+func (c *Client) broken(e driver.Event) ending {
 	for _, h := range c.leases {
 		if h.token != e.Token {
 			continue

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -200,8 +201,8 @@ func TestBreakWhoseMessageIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := broken()
 		f.set(func(f *faulty) {
-			f.event = func(e dibs.Event, on func(dibs.Event)) {
-				if e.Kind != dibs.EventRevoked {
+			f.event = func(e driver.Event, on func(driver.Event)) {
+				if e.Kind != driver.EventRevoked {
 					on(e)
 				}
 			}
@@ -226,8 +227,8 @@ func TestBreakWhoseMessageIsLate(t *testing.T) {
 		f, s := broken()
 		var late []func()
 		f.set(func(f *faulty) {
-			f.event = func(e dibs.Event, on func(dibs.Event)) {
-				if e.Kind == dibs.EventRevoked {
+			f.event = func(e driver.Event, on func(driver.Event)) {
+				if e.Kind == driver.EventRevoked {
 					late = append(late, func() { on(e) })
 					return
 				}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Lease is a name held, or a part of it, or several names together. It is safe
@@ -251,8 +253,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 }
 
 // holds appends what the store is asked to extend. The caller holds c.mu.
-func (h *hold) holds(to []ExtendRequest, ttl time.Duration) []ExtendRequest {
-	one := ExtendRequest{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl}
+func (h *hold) holds(to []driver.ExtendRequest, ttl time.Duration) []driver.ExtendRequest {
+	one := driver.ExtendRequest{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl}
 	if h.vague == 0 {
 		one.Weight, one.Limit = h.weight, h.limit
 	}
@@ -387,8 +389,8 @@ func (h *hold) prolong(sent, ttl time.Duration) {
 
 // claim is what the lease was acquired with, as far as undoing it needs. The caller
 // holds c.mu.
-func (h *hold) claim() AcquireRequest {
-	c := AcquireRequest{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
+func (h *hold) claim() driver.AcquireRequest {
+	c := driver.AcquireRequest{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
 	for _, p := range h.more {
 		c.With = append(c.With, p.name)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -58,7 +59,7 @@ func TestDeadlineCountsFromSending(t *testing.T) {
 		c := open(t, f, dibs.TTL(2*time.Second))
 		slow := 300 * time.Millisecond
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				a, err := f.Store.Acquire(ctx, c)
 				time.Sleep(slow)
 				return a, err
@@ -106,7 +107,7 @@ func TestRenewalFailureIsNotLoss(t *testing.T) {
 		}))
 		l := lock(t, c, "n")
 		f.set(func(f *faulty) {
-			f.extend = func(context.Context, []dibs.ExtendRequest) []error { return []error{errReset} }
+			f.extend = func(context.Context, []driver.ExtendRequest) []error { return []error{errReset} }
 		})
 		time.Sleep(2900 * time.Millisecond)
 		f.heal()
@@ -125,7 +126,7 @@ func TestTakenIsToldAtTheNextRenewal(t *testing.T) {
 		l := lock(t, c, "n")
 		begin := time.Now()
 		ctx := l.Context()
-		if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
+		if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
 			t.Fatal(freed, err)
 		}
 		<-ctx.Done()
@@ -145,20 +146,20 @@ func TestTakenIsToldAtTheNextRenewal(t *testing.T) {
 func TestLossIsToldOnReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := broken()
-		var on func(dibs.Event)
+		var on func(driver.Event)
 		f.set(func(f *faulty) {
-			f.event = func(e dibs.Event, to func(dibs.Event)) { on = to; to(e) }
+			f.event = func(e driver.Event, to func(driver.Event)) { on = to; to(e) }
 		})
 		c := open(t, f)
 		l := lock(t, c, "n")
 		fixed := lock(t, c, "fixed", dibs.NoRenew())
 		synctest.Wait()
 		for _, l := range []*dibs.Lease{l, fixed} {
-			if freed, err := good.Release(t.Context(), dibs.ReleaseRequest{Name: l.Name(), Token: l.Token()}); !freed || err != nil {
+			if freed, err := good.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: l.Token()}); !freed || err != nil {
 				t.Fatal(freed, err)
 			}
 		}
-		on(dibs.Event{Kind: dibs.EventConnected})
+		on(driver.Event{Kind: driver.EventConnected})
 		synctest.Wait()
 		wantLost(t, l.Err(), dibs.ReasonTaken)
 		wantLost(t, fixed.Err(), dibs.ReasonTaken)
@@ -204,7 +205,7 @@ func TestHandoffIsLifted(t *testing.T) {
 				}
 			}()
 			got := lock(t, second, "n", options...)
-			if left := time.Until(got.Deadline()); left > dibs.WaiterTTL {
+			if left := time.Until(got.Deadline()); left > driver.WaiterTTL {
 				t.Errorf("%v left of a hand-off", left)
 			}
 			time.Sleep(50 * time.Second)
@@ -362,7 +363,7 @@ func TestCloseWaitsForUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := broken()
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				select { // on its way
 				case <-time.After(100 * time.Millisecond):
 				case <-ctx.Done():

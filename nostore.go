@@ -2,25 +2,29 @@ package dibs
 
 import "context"
 
+import "github.com/dibslock/dibs/driver"
+
 // noStore stands in for a nil Store: a panic in the background would say less.
 type noStore struct{}
 
 var errNoStore = invalid("dibs.New was given a nil Store")
 
-func (noStore) Acquire(context.Context, AcquireRequest) (AcquireReply, error) {
-	return AcquireReply{}, errNoStore
+func (noStore) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{}, errNoStore
 }
-func (noStore) Groups(names []string) [][]string             { return [][]string{names} }
-func (noStore) Cancel(context.Context, AcquireRequest) error { return errNoStore }
-func (noStore) Resize(context.Context, AcquireRequest) (AcquireReply, error) {
-	return AcquireReply{}, errNoStore
+func (noStore) Groups(names []string) [][]string                    { return [][]string{names} }
+func (noStore) Cancel(context.Context, driver.AcquireRequest) error { return errNoStore }
+func (noStore) Resize(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{}, errNoStore
 }
-func (noStore) Revoke(context.Context, string, uint64) (bool, error)  { return false, errNoStore }
-func (noStore) Release(context.Context, ReleaseRequest) (bool, error) { return false, errNoStore }
-func (noStore) Watch(context.Context, string, func(Event)) error      { return errNoStore }
-func (noStore) Inspect(context.Context, string) (State, error)        { return State{}, errNoStore }
-func (noStore) List(context.Context, string) ([]string, error)        { return nil, errNoStore }
-func (noStore) Extend(_ context.Context, holds []ExtendRequest) []error {
+func (noStore) Revoke(context.Context, string, uint64) (bool, error) { return false, errNoStore }
+func (noStore) Release(context.Context, driver.ReleaseRequest) (bool, error) {
+	return false, errNoStore
+}
+func (noStore) Watch(context.Context, string, func(driver.Event)) error { return errNoStore }
+func (noStore) Inspect(context.Context, string) (State, error)          { return State{}, errNoStore }
+func (noStore) List(context.Context, string) ([]string, error)          { return nil, errNoStore }
+func (noStore) Extend(_ context.Context, holds []driver.ExtendRequest) []error {
 	errs := make([]error, len(holds))
 	for i := range errs {
 		errs[i] = errNoStore

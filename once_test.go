@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // ranAgainAfter tries every 10 ms until another replica runs the job, and returns when
 // that was, from begin on.
-func ranAgainAfter(t *testing.T, s dibs.Store, every time.Duration, begin time.Time) time.Duration {
+func ranAgainAfter(t *testing.T, s driver.Store, every time.Duration, begin time.Time) time.Duration {
 	t.Helper()
 	job := open(t, s).Once("n", every)
 	for {
@@ -223,7 +224,7 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 		lock(t, open(t, s), "n")
 		ctx, cancel = context.WithCancelCause(t.Context())
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				defer cancel(why)
 				return f.Store.Acquire(ctx, c)
 			}
@@ -258,12 +259,12 @@ func TestBadOnce(t *testing.T) {
 	for what, job := range map[string]*dibs.Once{
 		"interval 0":           c.Once("n", 0),
 		"negative interval":    c.Once("n", -time.Minute),
-		"too short interval":   c.Once("n", dibs.MinTTL-1),
-		"too long interval":    c.Once("n", dibs.MaxTTL+1),
+		"too short interval":   c.Once("n", driver.MinTTL-1),
+		"too long interval":    c.Once("n", driver.MaxTTL+1),
 		"the longest interval": c.Once("n", math.MaxInt64),
 		"name":                 c.Once("", time.Minute),
 		"TTL":                  c.Once("n", time.Minute, dibs.TTL(0)),
-		"MinHold":              c.Once("n", time.Minute, dibs.MinHold(dibs.MaxTTL+1)),
+		"MinHold":              c.Once("n", time.Minute, dibs.MinHold(driver.MaxTTL+1)),
 		"MaxHold":              c.Once("n", time.Minute, dibs.MaxHold(time.Minute-1)),
 	} {
 		ran, err := job.Do(t.Context(), func(context.Context) error { t.Errorf("%s: it runs", what); return nil })
@@ -271,7 +272,7 @@ func TestBadOnce(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, ran, err)
 		}
 	}
-	for _, every := range []time.Duration{dibs.MinTTL, dibs.MaxTTL} {
+	for _, every := range []time.Duration{driver.MinTTL, driver.MaxTTL} {
 		ran, err := open(t, memstore.New()).Once("n", every).Do(t.Context(), func(context.Context) error { return nil })
 		if !ran || err != nil && !errors.Is(err, dibs.ErrLost) {
 			t.Errorf("interval %v: %v, %v", every, ran, err)
@@ -304,7 +305,7 @@ func TestReentrantOnce(t *testing.T) {
 
 // freeAfter returns how long after begin somebody else gets the name, which is not
 // before about.
-func freeAfter(t *testing.T, s dibs.Store, name string, begin time.Time, about time.Duration) time.Duration {
+func freeAfter(t *testing.T, s driver.Store, name string, begin time.Time, about time.Duration) time.Duration {
 	t.Helper()
 	m := open(t, s).Mutex(name)
 	for time.Since(begin) < about*3/2 {
@@ -388,11 +389,11 @@ func (f *faulty) trouble(kind string) {
 		f.mute()
 	case "reply lost":
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				_, _ = f.Store.Release(ctx, r)
 				return false, errReset
 			}
-			f.abandon = func(ctx context.Context, c dibs.AcquireRequest) error {
+			f.abandon = func(ctx context.Context, c driver.AcquireRequest) error {
 				_ = f.Store.Cancel(ctx, c)
 				return errReset
 			}

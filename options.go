@@ -5,6 +5,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // An Option adjusts how a name is held. It may be given to New for all names, to
@@ -141,11 +143,11 @@ const (
 
 // check finds what is wrong with a request before anything is sent.
 func (s *settings) check(name string, more ...string) error {
-	if err := CheckName(name); err != nil {
+	if err := driver.CheckName(name); err != nil {
 		return err
 	}
 	for _, name := range more {
-		if err := CheckName(name); err != nil {
+		if err := driver.CheckName(name); err != nil {
 			return err
 		}
 	}
@@ -156,10 +158,10 @@ func (s *settings) check(name string, more ...string) error {
 		return err
 	}
 	switch {
-	case s.maxHold != 0 && s.maxHold < MinTTL:
-		return invalid("MaxHold %v of %q: below %v", s.maxHold, name, MinTTL)
-	case s.minHold < 0 || s.minHold > MaxTTL:
-		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, MaxTTL)
+	case s.maxHold != 0 && s.maxHold < driver.MinTTL:
+		return invalid("MaxHold %v of %q: below %v", s.maxHold, name, driver.MinTTL)
+	case s.minHold < 0 || s.minHold > driver.MaxTTL:
+		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, driver.MaxTTL)
 	case s.maxHold != 0 && s.maxHold < s.minHold:
 		return invalid("MaxHold %v of %q: below its MinHold %v", s.maxHold, name, s.minHold)
 	case s.wait < 0 && s.wait != unbounded:
@@ -182,7 +184,7 @@ func (s *settings) check(name string, more ...string) error {
 
 // checkAsk finds what is wrong with a question about a name.
 func (s *settings) checkAsk(name string) error {
-	if err := CheckName(name); err != nil {
+	if err := driver.CheckName(name); err != nil {
 		return err
 	}
 	return s.checkTimeout(name)
@@ -196,8 +198,8 @@ func (s *settings) checkTimeout(name string) error {
 }
 
 func checkTTL(name string, ttl time.Duration) error {
-	if ttl < MinTTL || ttl > MaxTTL {
-		return invalid("TTL %v of %q: not within %v to %v", ttl, name, MinTTL, MaxTTL)
+	if ttl < driver.MinTTL || ttl > driver.MaxTTL {
+		return invalid("TTL %v of %q: not within %v to %v", ttl, name, driver.MinTTL, driver.MaxTTL)
 	}
 	return nil
 }

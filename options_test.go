@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -26,30 +27,30 @@ func (u untouched) touch(format string, args ...any) error {
 	return errTouched
 }
 
-func (u untouched) Acquire(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	return dibs.AcquireReply{}, u.touch("acquire %+v", c)
+func (u untouched) Acquire(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{}, u.touch("acquire %+v", c)
 }
 func (u untouched) Groups(names []string) [][]string { return [][]string{names} }
-func (u untouched) Resize(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	return dibs.AcquireReply{}, u.touch("reweigh %+v", c)
+func (u untouched) Resize(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{}, u.touch("reweigh %+v", c)
 }
 func (u untouched) Revoke(_ context.Context, name string, fence uint64) (bool, error) {
 	return false, u.touch("break %q %d", name, fence)
 }
-func (u untouched) Cancel(_ context.Context, c dibs.AcquireRequest) error {
+func (u untouched) Cancel(_ context.Context, c driver.AcquireRequest) error {
 	return u.touch("abandon %+v", c)
 }
-func (u untouched) Release(_ context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (u untouched) Release(_ context.Context, r driver.ReleaseRequest) (bool, error) {
 	return false, u.touch("release %+v", r)
 }
-func (u untouched) Extend(_ context.Context, holds []dibs.ExtendRequest) []error {
+func (u untouched) Extend(_ context.Context, holds []driver.ExtendRequest) []error {
 	errs := make([]error, len(holds))
 	for i, h := range holds {
 		errs[i] = u.touch("extend %+v", h)
 	}
 	return errs
 }
-func (u untouched) Watch(_ context.Context, client string, _ func(dibs.Event)) error {
+func (u untouched) Watch(_ context.Context, client string, _ func(driver.Event)) error {
 	return u.touch("watch for %s", client)
 }
 func (u untouched) Inspect(_ context.Context, name string) (dibs.State, error) {
@@ -98,16 +99,16 @@ func TestBadOptions(t *testing.T) {
 	for what, option := range map[string]dibs.Option{
 		"TTL 0":                dibs.TTL(0),
 		"TTL negative":         dibs.TTL(-time.Second),
-		"TTL below 10ms":       dibs.TTL(dibs.MinTTL - 1),
-		"TTL above a day":      dibs.TTL(dibs.MaxTTL + 1),
+		"TTL below 10ms":       dibs.TTL(driver.MinTTL - 1),
+		"TTL above a day":      dibs.TTL(driver.MaxTTL + 1),
 		"TTL the longest":      dibs.TTL(math.MaxInt64),
 		"Timeout 0":            dibs.Timeout(0),
 		"Timeout negative":     dibs.Timeout(-time.Second),
 		"Timeout below 1ms":    dibs.Timeout(time.Millisecond - 1),
 		"MaxHold negative":     dibs.MaxHold(-1),
-		"MaxHold below 10ms":   dibs.MaxHold(dibs.MinTTL - 1),
+		"MaxHold below 10ms":   dibs.MaxHold(driver.MinTTL - 1),
 		"MinHold negative":     dibs.MinHold(-1),
-		"MinHold above a day":  dibs.MinHold(dibs.MaxTTL + 1),
+		"MinHold above a day":  dibs.MinHold(driver.MaxTTL + 1),
 		"Attempts negative":    dibs.Attempts(-1, time.Second),
 		"Attempts 0":           dibs.Attempts(0, time.Second),
 		"no Attempts":          dibs.Attempts(0, 0),
@@ -157,14 +158,14 @@ func TestGoodOptions(t *testing.T) {
 		"none":                   nil,
 		"nil":                    {nil, nil},
 		"nil among others":       {nil, dibs.TTL(time.Minute), nil},
-		"the shortest TTL":       {dibs.TTL(dibs.MinTTL)},
-		"the longest TTL":        {dibs.TTL(dibs.MaxTTL)},
+		"the shortest TTL":       {dibs.TTL(driver.MinTTL)},
+		"the longest TTL":        {dibs.TTL(driver.MaxTTL)},
 		"the shortest Timeout":   {dibs.Timeout(time.Millisecond)},
 		"the longest Timeout":    {dibs.Timeout(math.MaxInt64)},
 		"no Wait":                {dibs.Wait(0)},
 		"the longest Wait":       {dibs.Wait(math.MaxInt64)},
 		"the longest MaxHold":    {dibs.MaxHold(math.MaxInt64)},
-		"the shortest MaxHold":   {dibs.MaxHold(dibs.MinTTL)},
+		"the shortest MaxHold":   {dibs.MaxHold(driver.MinTTL)},
 		"no MaxHold, no MinHold": {dibs.MaxHold(0), dibs.MinHold(0)},
 		"one of the Attempts":    {dibs.Attempts(1, 0)},
 		"many Attempts":          {dibs.Attempts(math.MaxInt, math.MaxInt64)},
@@ -289,7 +290,7 @@ func TestVeryLongOptions(t *testing.T) {
 
 // A nil store is no crash in the background.
 func TestNoStore(t *testing.T) {
-	for what, store := range map[string]dibs.Store{"nil": nil, "nil pointer": (*memstore.Store)(nil), "another": (*faulty)(nil)} {
+	for what, store := range map[string]driver.Store{"nil": nil, "nil pointer": (*memstore.Store)(nil), "another": (*faulty)(nil)} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := dibs.New(store, dibs.Observe(dibs.Hooks{Lost: func(dibs.Lost) { t.Error("lost") }}))
@@ -388,9 +389,9 @@ func TestNearerTimeoutHoldsForTheWholeLease(t *testing.T) {
 func TestBadNames(t *testing.T) {
 	for what, name := range map[string]string{
 		"empty":           "",
-		"too long":        strings.Repeat("n", dibs.MaxName+1),
+		"too long":        strings.Repeat("n", driver.MaxName+1),
 		"far too long":    strings.Repeat("🔒", 1<<18),
-		"too many bytes":  strings.Repeat("🔒", dibs.MaxName/4+1),
+		"too many bytes":  strings.Repeat("🔒", driver.MaxName/4+1),
 		"not UTF-8":       "a\xff",
 		"cut UTF-8":       "🔒"[:3],
 		"a surrogate":     "\xed\xa0\x80",
@@ -420,7 +421,7 @@ func TestBadExtend(t *testing.T) {
 	f, _ := broken()
 	c := open(t, f)
 	l := lock(t, c, "n")
-	for _, d := range []time.Duration{0, -time.Second, dibs.MinTTL - 1, dibs.MaxTTL + 1, math.MaxInt64, math.MinInt64} {
+	for _, d := range []time.Duration{0, -time.Second, driver.MinTTL - 1, driver.MaxTTL + 1, math.MaxInt64, math.MinInt64} {
 		if err := l.Extend(t.Context(), d); !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("Extend by %v: %v, want ErrInvalid", d, err)
 		}
@@ -440,7 +441,7 @@ func TestLabelOf(t *testing.T) {
 	c := open(t, memstore.New())
 	for _, label := range []string{"", "a", ":", ":a:b:", "naïve/路/🔒", strings.Repeat("l", 64)} {
 		l := lock(t, c, "n", dibs.Label(label))
-		if have := dibs.LabelOf(l.Token()); have != label {
+		if have := driver.LabelOf(l.Token()); have != label {
 			t.Errorf("label %q of token %q, want %q", have, l.Token(), label)
 		}
 		state, err := c.Inspect(t.Context(), "n")
@@ -452,7 +453,7 @@ func TestLabelOf(t *testing.T) {
 		}
 	}
 	for _, token := range []string{"", ":", "a:b:c", "a:b:c:d", "::::", "x"} {
-		if have := dibs.LabelOf(token); have != "" {
+		if have := driver.LabelOf(token); have != "" {
 			t.Errorf("label %q of %q, want none", have, token)
 		}
 	}
@@ -467,14 +468,14 @@ func quote(name string) string {
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{
 		"", "a", " ", "order:42", "{user:7}:cart", "naïve/路/🔒", "a\x00b", "\r\n", `*?[a-z]\`, "[", "\\", "%s%d%n", "\xff", "a\xc3", "\xed\xa0\x80",
-		strings.Repeat("n", dibs.MaxName), strings.Repeat("n", dibs.MaxName+1), "}{", "{}", "dibs:fence:{1}", "\ufeff", "\ufffd",
+		strings.Repeat("n", driver.MaxName), strings.Repeat("n", driver.MaxName+1), "}{", "{}", "dibs:fence:{1}", "\ufeff", "\ufffd",
 	} {
 		f.Add(name, "label")
 		f.Add(name, name)
 	}
 	f.Fuzz(func(t *testing.T, name, label string) {
-		good := name != "" && len(name) <= dibs.MaxName && utf8.ValidString(name)
-		if err := dibs.CheckName(name); good != (err == nil) || err != nil && !errors.Is(err, dibs.ErrInvalid) {
+		good := name != "" && len(name) <= driver.MaxName && utf8.ValidString(name)
+		if err := driver.CheckName(name); good != (err == nil) || err != nil && !errors.Is(err, dibs.ErrInvalid) {
 			t.Fatalf("CheckName(%q) = %v, want good: %v", name, err, good)
 		}
 		if !good {
@@ -491,7 +492,7 @@ func FuzzNames(f *testing.F) {
 		}
 		c = open(t, s)
 		l := lock(t, c, name, dibs.Label(label))
-		if have := dibs.LabelOf(l.Token()); l.Name() != name || have != label || strings.ContainsAny(l.Token(), " \t\r\n\x00") {
+		if have := driver.LabelOf(l.Token()); l.Name() != name || have != label || strings.ContainsAny(l.Token(), " \t\r\n\x00") {
 			t.Errorf("name %q, token %q: label %q, want %q", l.Name(), l.Token(), have, label)
 		}
 		var busy *dibs.BusyError

@@ -2,6 +2,8 @@ package dibs
 
 import "time"
 
+import "github.com/dibslock/dibs/driver"
+
 // A pace is how often a waiter asks while the store cannot tell it of its grant. A
 // queue that moves is asked often, and one that stands still every 100 ms; those further
 // back ask less often, in time for their turn if each one ahead of them holds for 10 ms.
@@ -20,7 +22,7 @@ const (
 
 // next is how long to wait before asking again after an answer that took a while to
 // come. A store that answers slowly is not asked more often for that.
-func (p *pace) next(a AcquireReply, took time.Duration) time.Duration {
+func (p *pace) next(a driver.AcquireReply, took time.Duration) time.Duration {
 	least := min(max(pollSoon, took), pollEvery)
 	if a.Holder != p.holder || a.Position != p.position {
 		p.every = least

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // How a claim is undone. Both ways go on in the background where the outcome is
@@ -39,7 +41,7 @@ func (c *Client) giveBack(h *hold) error {
 }
 
 func (c *Client) giveName(h *hold, p part, undo *undoing) error {
-	r := ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence}
+	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence}
 	end := c.releaseBy(h.timeout)
 	unknown := false
 	ctx := borrow(c.life, h.parent)
@@ -74,7 +76,7 @@ func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 
 // leave releases, in the background, what a lost lease may still hold. Until MinHold
 // has passed that is kept taken: the lease was over 2 % before the store's TTL is.
-func (c *Client) leave(h *hold, claim AcquireRequest) {
+func (c *Client) leave(h *hold, claim driver.AcquireRequest) {
 	keep := h.least > c.now() && (h.lapsed || len(claim.With) > 0) // not a name that was taken
 	if !keep {
 		c.abandon(claim, h.ownToken, time.Time{})
@@ -92,8 +94,8 @@ func (c *Client) leave(h *hold, claim AcquireRequest) {
 }
 
 // releaseLater goes on in the background until the TTL has passed.
-func (c *Client) releaseLater(h *hold, r ReleaseRequest) {
-	undo := c.undoings.begin(AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
+func (c *Client) releaseLater(h *hold, r driver.ReleaseRequest) {
+	undo := c.undoings.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
 	c.persist(undo, max(h.ttl, h.least-c.now()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
 		r.Until = until
@@ -105,9 +107,9 @@ func (c *Client) releaseLater(h *hold, r ReleaseRequest) {
 
 // abandon undoes a claim in the background. If a try of it was not answered, that may
 // still arrive until unanswered, unless that is zero: abandon goes on until then.
-func (c *Client) abandon(claim AcquireRequest, own bool, unanswered time.Time) {
+func (c *Client) abandon(claim driver.AcquireRequest, own bool, unanswered time.Time) {
 	undo := c.undoings.begin(claim, own)
-	c.persist(undo, max(claim.TTL, WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
+	c.persist(undo, max(claim.TTL, driver.WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
 		last := !mayArrive(unanswered)
 		claim := claim
 		claim.Until = until

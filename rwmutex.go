@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // An RWMutex is a name that many readers or one writer may have. It holds no state,
@@ -26,8 +28,10 @@ func (c *Client) RWMutex(name string, options ...Option) *RWMutex {
 	return &RWMutex{c: c, name: name, set: c.defaults.with(options)}
 }
 
-func (m *RWMutex) write() want { return want{name: m.name, weight: Unlimited, limit: Unlimited} }
-func (m *RWMutex) read() want  { return want{name: m.name, weight: 1, limit: Unlimited} }
+func (m *RWMutex) write() want {
+	return want{name: m.name, weight: driver.Unlimited, limit: driver.Unlimited}
+}
+func (m *RWMutex) read() want { return want{name: m.name, weight: 1, limit: driver.Unlimited} }
 
 // Lock takes the name for writing: alone. All else is as with Mutex.Lock.
 func (m *RWMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
@@ -121,7 +125,7 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 	for try := 0; ; try++ {
 		sent := c.look()
 		ttl := h.lift(sent)
-		claim := AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.trip.share(end)}
+		claim := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.trip.share(end)}
 		answer, err := c.store.Resize(ctx, claim)
 		c.note(ctx, err)
 		switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -72,12 +73,12 @@ func unlock(t *testing.T, turns ...*turn) {
 }
 
 // reading and writing queue for a name in a client of their own.
-func reading(t *testing.T, s dibs.Store, name string, options ...dibs.Option) *turn {
+func reading(t *testing.T, s driver.Store, name string, options ...dibs.Option) *turn {
 	m := open(t, s).RWMutex(name, options...)
 	return queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
 }
 
-func writing(t *testing.T, s dibs.Store, name string, options ...dibs.Option) *turn {
+func writing(t *testing.T, s driver.Store, name string, options ...dibs.Option) *turn {
 	m := open(t, s).RWMutex(name, options...)
 	return queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
 }
@@ -342,7 +343,7 @@ func TestReweighOfALostLease(t *testing.T) {
 		m := open(t, f).RWMutex("n", dibs.TTL(2*time.Second))
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
-		_, err = good.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}) // it does not know yet
+		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}) // it does not know yet
 		wantErr(t, err)
 		ctx := l.Context()
 		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonTaken)
@@ -377,9 +378,9 @@ func TestReweighOfAnotherLease(t *testing.T) {
 			"a set":          of(c.All("k", "l").Lock(t.Context())),
 		}
 		f.set(func(f *faulty) {
-			f.reweigh = func(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.reweigh = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				t.Errorf("the store was asked to reweigh %+v", c)
-				return dibs.AcquireReply{}, errTouched
+				return driver.AcquireReply{}, errTouched
 			}
 		})
 		for what, l := range leases {
@@ -488,12 +489,12 @@ func TestReweighReplyLost(t *testing.T) {
 		wantErr(t, err)
 		lose := func() {
 			f.set(func(f *faulty) {
-				f.reweigh = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+				f.reweigh = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 					f.set(func(f *faulty) { f.reweigh = nil })
 					if a, err := f.Store.Resize(ctx, c); err != nil || !a.Held {
 						t.Errorf("%+v, %v", a, err)
 					}
-					return dibs.AcquireReply{}, errReset
+					return driver.AcquireReply{}, errReset
 				}
 			})
 		}
@@ -541,8 +542,8 @@ func TestReweighUnavailable(t *testing.T) {
 				t.Errorf("%s took %v, its context ended after 10ms", what, d)
 			}
 			f.set(func(f *faulty) {
-				f.reweigh = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
-					return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
+				f.reweigh = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+					return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
 				}
 			})
 			begin = time.Now()
@@ -669,11 +670,11 @@ func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
-			f.reweigh = func(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.reweigh = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				f.set(func(f *faulty) { f.reweigh = nil })
 				// The connection is cut, the request is on its way; it arrives before its Until.
 				time.AfterFunc(100*time.Millisecond, func() { _, _ = s.Resize(context.Background(), c) })
-				return dibs.AcquireReply{}, errReset
+				return driver.AcquireReply{}, errReset
 			}
 		})
 		wantErr(t, m.Downgrade(t.Context(), l))

@@ -2,6 +2,8 @@ package dibs
 
 import "context"
 
+import "github.com/dibslock/dibs/driver"
+
 // A Semaphore is a name with a number of permits, of which each holder has some.
 // Each permit is a lease: it is renewed, it has a deadline, and it comes back by
 // itself when its holder dies. It holds no state, and is safe for concurrent use.
@@ -44,8 +46,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, options ...Option) (*
 
 func (s *Semaphore) acquire(ctx context.Context, n int, options []Option, once bool) (*Lease, error) {
 	switch {
-	case s.permits < 1 || s.permits > Unlimited:
-		return nil, invalid("semaphore %q of %d permits: not within 1 to %d", s.name, s.permits, Unlimited)
+	case s.permits < 1 || s.permits > driver.Unlimited:
+		return nil, invalid("semaphore %q of %d permits: not within 1 to %d", s.name, s.permits, driver.Unlimited)
 	case n < 1 || n > s.permits:
 		return nil, invalid("%d permits of semaphore %q: not within 1 to its %d", n, s.name, s.permits)
 	}

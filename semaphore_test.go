@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // permits queues for n of so many permits, in a client of its own.
-func permits(t *testing.T, s dibs.Store, n, of int, options ...dibs.Option) *turn {
+func permits(t *testing.T, s driver.Store, n, of int, options ...dibs.Option) *turn {
 	sem := open(t, s).Semaphore("n", of, options...)
 	return queue(func() (*dibs.Lease, error) { return sem.Acquire(t.Context(), n) })
 }
@@ -114,7 +115,7 @@ func TestBadSemaphore(t *testing.T) {
 	}{
 		{name: "n", permits: 3, n: 0}, {name: "n", permits: 3, n: -1}, {name: "n", permits: 3, n: 4},
 		{name: "n", permits: 0, n: 1}, {name: "n", permits: -1, n: 1}, {name: "n", permits: 0, n: 0}, {name: "n", permits: -1, n: -1},
-		{name: "n", permits: dibs.Unlimited + 1, n: 1},
+		{name: "n", permits: driver.Unlimited + 1, n: 1},
 		{name: "", permits: 3, n: 1}, {name: "n", permits: 3, n: 1, option: dibs.TTL(0)},
 	} {
 		sem := c.Semaphore(bad.name, bad.permits, bad.option)
@@ -123,11 +124,11 @@ func TestBadSemaphore(t *testing.T) {
 				t.Errorf("%s of %+v: %v, %v", what, bad, l, err)
 			}
 		}
-		if bad.permits < 1 || bad.permits > dibs.Unlimited || bad.name == "" || bad.option != nil {
+		if bad.permits < 1 || bad.permits > driver.Unlimited || bad.name == "" || bad.option != nil {
 			wantErr(t, sem.Do(t.Context(), fn), dibs.ErrInvalid)
 		}
 	}
-	wantErr(t, open(t, memstore.New()).Semaphore("n", dibs.Unlimited).Do(t.Context(), func(context.Context) error { return nil }))
+	wantErr(t, open(t, memstore.New()).Semaphore("n", driver.Unlimited).Do(t.Context(), func(context.Context) error { return nil }))
 }
 
 func TestPermitsAreRenewed(t *testing.T) {

@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // reconnecting returns a store whose subscription can be made to come back.
-func reconnecting() (f *faulty, s dibs.Store, again func()) {
+func reconnecting() (f *faulty, s driver.Store, again func()) {
 	f, s = broken()
-	var hear func(dibs.Event)
+	var hear func(driver.Event)
 	f.set(func(f *faulty) {
-		f.event = func(e dibs.Event, on func(dibs.Event)) {
+		f.event = func(e driver.Event, on func(driver.Event)) {
 			hear = on
 			on(e)
 		}
 	})
 	return f, s, func() {
-		hear(dibs.Event{Kind: dibs.EventDisconnected, Err: errReset})
-		hear(dibs.Event{Kind: dibs.EventConnected})
+		hear(driver.Event{Kind: driver.EventDisconnected, Err: errReset})
+		hear(driver.Event{Kind: driver.EventConnected})
 	}
 }
 
@@ -65,7 +66,7 @@ func TestLossIsToldOnEachReconnect(t *testing.T) {
 			t.Helper()
 			l := lock(t, c, "n")
 			synctest.Wait()
-			if _, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}); err != nil {
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A doubt is an acquire that was not answered: it may still arrive at the store, and
 // take the name again after its lease was released.
 type doubt struct {
-	claim AcquireRequest
+	claim driver.AcquireRequest
 	until time.Time // it is void afterwards
 	next  *doubt
 }
@@ -87,11 +89,11 @@ type undoing struct {
 }
 
 // begin lists an undoing of a claim, if the token is the caller's own.
-func (u *undoings) begin(c AcquireRequest, own bool) *undoing {
+func (u *undoings) begin(c driver.AcquireRequest, own bool) *undoing {
 	if !own {
 		return nil
 	}
-	d := &undoing{all: u, names: c.names(), token: c.Token}
+	d := &undoing{all: u, names: c.Names(), token: c.Token}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, name := range d.names {
@@ -168,7 +170,7 @@ func (q *call) awaitUndone() error {
 	}
 	limit := time.NewTimer(2*q.set.timeout + slack)
 	defer limit.Stop()
-	names := q.claim.names()
+	names := q.claim.Names()
 	for {
 		w := q.c.undoings.first(names, q.claim.Token)
 		if w == nil {
@@ -189,5 +191,3 @@ func (q *call) awaitUndone() error {
 func (q *call) stillUndoing(ended error) error {
 	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(errUndoing, ended), Refused: true}
 }
-
-func (c AcquireRequest) names() []string { return append([]string{c.Name}, c.With...) }

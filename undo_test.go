@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A late network answers an acquire with an error at once, as a connection that was
@@ -26,7 +27,7 @@ type late struct {
 	group     sync.WaitGroup
 }
 
-func (l *late) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (l *late) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	l.mu.Lock()
 	l.tries--
 	resets := l.tries >= 0
@@ -42,7 +43,7 @@ func (l *late) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Acquire
 			l.delivered++
 		}
 	})
-	return dibs.AcquireReply{}, errReset
+	return driver.AcquireReply{}, errReset
 }
 
 // wantDelivered fails the test unless so many late tries had an effect.
@@ -58,7 +59,7 @@ func (l *late) wantDelivered(t *testing.T, want int) {
 
 // wantNothing checks that nobody holds a name or waits for it, soon after the last try
 // can have arrived, and long before a TTL would end what is left.
-func wantNothing(t *testing.T, s dibs.Store, names ...string) {
+func wantNothing(t *testing.T, s driver.Store, names ...string) {
 	t.Helper()
 	time.Sleep(1500 * time.Millisecond)
 	synctest.Wait()
@@ -124,7 +125,7 @@ func TestLateAcquireAfterALoss(t *testing.T) {
 		f, good := broken()
 		net := &late{faulty: f, tries: 1, delay: 400 * time.Millisecond}
 		l := lock(t, open(t, net), "n", dibs.TTL(20*time.Second))
-		if freed, err := good.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
+		if freed, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
 			t.Fatal(freed, err)
 		}
 		_ = l.Extend(t.Context(), 20*time.Second)
@@ -155,7 +156,7 @@ func TestLateAcquireAmidUnlock(t *testing.T) {
 		f, good := broken()
 		net := &late{faulty: f, tries: 1, delay: 300 * time.Millisecond}
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				if r.Name != "a" {
 					time.Sleep(200 * time.Millisecond)
 				}
@@ -216,14 +217,14 @@ func TestRefusedRetryLeavesNothing(t *testing.T) {
 				f, good := broken()
 				tries := 0
 				f.set(func(f *faulty) {
-					f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+					f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 						if tries++; tries > 1 {
-							return dibs.AcquireReply{}, refusal
+							return driver.AcquireReply{}, refusal
 						}
 						if a, err := f.Store.Acquire(ctx, c); err != nil || !a.Held {
 							t.Errorf("%+v, %v", a, err)
 						}
-						return dibs.AcquireReply{}, errReset
+						return driver.AcquireReply{}, errReset
 					}
 				})
 				_, err := call(t.Context(), open(t, f), dibs.TTL(20*time.Second))
@@ -241,10 +242,10 @@ func TestRefusalAloneUndoesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := broken()
 		f.set(func(f *faulty) {
-			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
-				return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
+			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
 			}
-			f.abandon = func(context.Context, dibs.AcquireRequest) error {
+			f.abandon = func(context.Context, driver.AcquireRequest) error {
 				t.Error("an abandon was sent")
 				return nil
 			}
@@ -293,7 +294,7 @@ func TestTokenAgainWhileUndone(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f, good := broken()
 				f.set(func(f *faulty) {
-					f.abandon = func(ctx context.Context, c dibs.AcquireRequest) error {
+					f.abandon = func(ctx context.Context, c driver.AcquireRequest) error {
 						time.Sleep(delay)
 						return f.Store.Cancel(context.WithoutCancel(ctx), c)
 					}
@@ -308,7 +309,7 @@ func TestTokenAgainWhileUndone(t *testing.T) {
 					}
 					l := lock(t, c, "n", dibs.Token("request-1"))
 					time.Sleep(2 * time.Second)
-					if freed, err := good.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
+					if freed, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
 						t.Fatalf("%v, %v: the call before ended the lease", freed, err)
 					}
 					wantLost(t, l.Extend(t.Context(), time.Minute), dibs.ReasonTaken)
@@ -325,7 +326,7 @@ func TestTokenAgainAfterALateRelease(t *testing.T) {
 		f, good := broken()
 		releases := 0
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				if releases++; releases > 1 {
 					return f.Store.Release(ctx, r)
 				}
@@ -382,12 +383,12 @@ func TestTokenAgainAfterALateUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := broken()
 		f.set(func(f *faulty) {
-			f.reweigh = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.reweigh = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				go func() {
 					time.Sleep(time.Until(c.Until))
 					_, _ = f.Store.Resize(context.WithoutCancel(ctx), c)
 				}()
-				return dibs.AcquireReply{}, hang(ctx, c.Until)
+				return driver.AcquireReply{}, hang(ctx, c.Until)
 			}
 		})
 		c := open(t, f)
@@ -450,7 +451,7 @@ func TestReleaseHasTheValuesOfItsCall(t *testing.T) {
 		f, _ := broken()
 		seen := 0
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				seen++
 				if ctx.Value(key{}) != "trace 7" || ctx.Err() != nil {
 					t.Errorf("value %v, error %v", ctx.Value(key{}), ctx.Err())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // How a call comes by a lease: it asks the store, and if the name is taken it
@@ -12,14 +14,14 @@ import (
 // grant whose message went missing.
 
 const (
-	heartbeat  = WaiterTTL / 2          // the longest time between two signs of life
+	heartbeat  = driver.WaiterTTL / 2   // the longest time between two signs of life
 	persistFor = time.Second            // beyond a TTL: to clean up after what may come late
 	slack      = 100 * time.Millisecond // between the store's clock and ours
 )
 
 // A waiter is where a call hears of the events for its token.
 type waiter struct {
-	event chan Event
+	event chan driver.Event
 	next  *waiter // another call with the same token
 }
 
@@ -34,7 +36,7 @@ func (c *Client) listen(token string) (*waiter, error) {
 	c.start()
 	w := c.spare
 	if w == nil {
-		w = &waiter{event: make(chan Event, 1)}
+		w = &waiter{event: make(chan driver.Event, 1)}
 	} else {
 		c.spare = w.next
 	}
@@ -66,10 +68,10 @@ func (c *Client) unlisten(token string, w *waiter) {
 
 // tell gives a waiter an event, instead of one that it has not taken yet. A
 // question to ask again does not push a grant aside. The caller holds c.mu.
-func (w *waiter) tell(e Event) {
+func (w *waiter) tell(e driver.Event) {
 	select {
 	case old := <-w.event:
-		if old.Kind == EventGranted && e.Kind != EventGranted {
+		if old.Kind == driver.EventGranted && e.Kind != driver.EventGranted {
 			e = old
 		}
 	default:
@@ -84,7 +86,7 @@ func (c *Client) watch() {
 		if c.life.Err() != nil {
 			return
 		}
-		c.hear(Event{Kind: EventDisconnected, Err: err})
+		c.hear(driver.Event{Kind: driver.EventDisconnected, Err: err})
 		if !pause(c.life, 10*time.Second) {
 			return
 		}
@@ -92,29 +94,29 @@ func (c *Client) watch() {
 }
 
 // hear takes one event of the store.
-func (c *Client) hear(e Event) {
+func (c *Client) hear(e driver.Event) {
 	c.mu.Lock()
 	back := false
 	var broken ending
 	switch e.Kind {
-	case EventRevoked:
+	case driver.EventRevoked:
 		broken = c.broken(e)
-	case EventGranted, EventRetry:
+	case driver.EventGranted, driver.EventRetry:
 		for w := c.waiters[e.Token]; w != nil; w = w.next {
 			w.tell(e)
 		}
-	case EventConnected, EventDisconnected:
+	case driver.EventConnected, driver.EventDisconnected:
 		before := c.events
 		c.events = flowing
-		if e.Kind == EventDisconnected {
+		if e.Kind == driver.EventDisconnected {
 			c.events = cut
 		}
 		if c.events != before && (c.events == cut || before == cut) {
 			c.queueDegraded(e.Err)
 		}
-		back = e.Kind == EventConnected && before != unknown
+		back = e.Kind == driver.EventConnected && before != unknown
 		c.lookAgain()
-	case EventFailover:
+	case driver.EventFailover:
 		back = true
 		c.lookAgain()
 	}
@@ -138,7 +140,7 @@ func (c *Client) queueDegraded(err error) {
 func (c *Client) lookAgain() {
 	for _, first := range c.waiters {
 		for w := first; w != nil; w = w.next {
-			w.tell(Event{Kind: EventRetry})
+			w.tell(driver.Event{Kind: driver.EventRetry})
 		}
 	}
 }
@@ -148,16 +150,16 @@ type call struct {
 	c        *Client
 	ctx      context.Context
 	set      settings
-	claim    AcquireRequest
+	claim    driver.AcquireRequest
 	begin    time.Duration
-	sent     time.Duration // when the last question was sent
-	answer   AcquireReply  // to the last question that was answered
-	asked    bool          // there is one
-	acquired Acquired      // what the hook is told of the lease
-	waiting  chan struct{} // closed when the Waiting hook has returned; nil if it was not called
-	failed   time.Duration // since when no question was answered, or zero
-	pace     pace          // while the store cannot tell of grants
-	late     time.Time     // an acquire without an answer may arrive at the store until then
+	sent     time.Duration       // when the last question was sent
+	answer   driver.AcquireReply // to the last question that was answered
+	asked    bool                // there is one
+	acquired Acquired            // what the hook is told of the lease
+	waiting  chan struct{}       // closed when the Waiting hook has returned; nil if it was not called
+	failed   time.Duration       // since when no question was answered, or zero
+	pace     pace                // while the store cannot tell of grants
+	late     time.Time           // an acquire without an answer may arrive at the store until then
 }
 
 // How acquire goes about it: as the settings say, or once whatever they say.
@@ -238,13 +240,13 @@ func (q *call) undo() {
 // ownToken reports whether the caller has chosen the token, and may use it again.
 func (q *call) ownToken() bool { return q.set.token != "" }
 
-func (c *Client) claim(w want, set *settings) AcquireRequest {
+func (c *Client) claim(w want, set *settings) driver.AcquireRequest {
 	seq := c.seq.Add(1)
 	ttl := max(set.ttl, set.minHold) // so that MinHold outlives a crash
 	if set.maxHold > 0 {
 		ttl = min(ttl, set.maxHold)
 	}
-	claim := AcquireRequest{
+	claim := driver.AcquireRequest{
 		Name: w.name, With: w.with, Token: set.token, Client: c.id, Seq: seq,
 		TTL: ttl, MinHold: set.minHold, Weight: w.weight, Limit: w.limit,
 	}
@@ -340,7 +342,7 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 // time to ask again (neither).
 func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 	for {
-		var e Event
+		var e driver.Event
 		select {
 		case e = <-w.event: // what has come counts, though the wait may be over by now
 		default:
@@ -356,7 +358,7 @@ func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 				return nil, ErrClosed
 			}
 		}
-		if e.Kind != EventGranted {
+		if e.Kind != driver.EventGranted {
 			return nil, nil
 		}
 		// The grant is older than its message, but not older than the last
@@ -371,7 +373,7 @@ func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 
 // pushed takes the lease that the store handed on. If too little is left of the
 // hand-off's TTL, neither a lease nor an error: asking again confirms it.
-func (q *call) pushed(e Event) (*Lease, error) {
+func (q *call) pushed(e driver.Event) (*Lease, error) {
 	ttl := q.claim.HandoffTTL()
 	if q.sent+ttl-margin(ttl)-q.c.look() < ttl/4 {
 		return nil, nil
@@ -433,7 +435,7 @@ func (q *call) patient(err error) bool {
 	if q.failed == 0 {
 		q.failed = q.c.now()
 	}
-	return !refused(err) || q.c.now()-q.failed < WaiterTTL
+	return !refused(err) || q.c.now()-q.failed < driver.WaiterTTL
 }
 
 // lastTurn is how long after the holder's end the last waiters ask.
@@ -462,7 +464,7 @@ func (q *call) recheck(failed error) time.Duration {
 
 // granted makes the lease, whose ttl began not before sent, unless that is over
 // already.
-func (q *call) granted(sent, ttl time.Duration, push *Event) (*Lease, error) {
+func (q *call) granted(sent, ttl time.Duration, push *driver.Event) (*Lease, error) {
 	c := q.c
 	h := &hold{
 		c: c, parent: q.ctx, name: q.claim.Name, token: q.claim.Token, fence: q.answer.Fence, hooks: q.set.hooks, timeout: q.set.timeout,

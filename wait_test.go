@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -28,7 +29,7 @@ func wantErr(t *testing.T, err error, want ...error) {
 }
 
 // free fails the test unless the name is free for others now.
-func free(t *testing.T, s dibs.Store, name string) {
+func free(t *testing.T, s driver.Store, name string) {
 	t.Helper()
 	state, err := s.Inspect(t.Context(), name)
 	if err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
@@ -37,7 +38,7 @@ func free(t *testing.T, s dibs.Store, name string) {
 }
 
 // eventually waits until the name is free, and returns how long that took.
-func eventually(t *testing.T, s dibs.Store, name string) time.Duration {
+func eventually(t *testing.T, s driver.Store, name string) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for {
@@ -156,9 +157,9 @@ func TestGrantAtTheLastMoment(t *testing.T) {
 			holder, c := open(t, good), open(t, f)
 			held, err := holder.Mutex("n").Lock(t.Context())
 			wantErr(t, err)
-			const again, wait = dibs.WaiterTTL / 2, dibs.WaiterTTL/2 + 100*time.Millisecond
+			const again, wait = driver.WaiterTTL / 2, driver.WaiterTTL/2 + 100*time.Millisecond
 			start := time.Now()
-			f.acquire = func(ctx context.Context, q dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 				answer, err := f.Store.Acquire(ctx, q)
 				if time.Since(start) >= again {
 					time.Sleep(2 * (wait - again))
@@ -207,8 +208,8 @@ func TestLostPush(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := broken()
 		f.set(func(f *faulty) {
-			f.event = func(e dibs.Event, on func(dibs.Event)) {
-				if e.Kind != dibs.EventGranted {
+			f.event = func(e driver.Event, on func(driver.Event)) {
+				if e.Kind != driver.EventGranted {
 					on(e)
 				}
 			}
@@ -218,7 +219,7 @@ func TestLostPush(t *testing.T) {
 		var freed time.Time
 		time.AfterFunc(10*time.Second+time.Millisecond, func() { freed = time.Now(); _ = l.Unlock() })
 		lock(t, deaf, "n")
-		if d := time.Since(freed); d > dibs.WaiterTTL/2 {
+		if d := time.Since(freed); d > driver.WaiterTTL/2 {
 			t.Errorf("entered %v after the release", d)
 		}
 	})
@@ -262,8 +263,8 @@ func TestStalePush(t *testing.T) {
 		f, good := broken()
 		var stale []func()
 		f.set(func(f *faulty) {
-			f.event = func(e dibs.Event, on func(dibs.Event)) {
-				if e.Kind == dibs.EventGranted {
+			f.event = func(e driver.Event, on func(driver.Event)) {
+				if e.Kind == driver.EventGranted {
 					stale = append(stale, func() { on(e) })
 					return
 				}
@@ -283,10 +284,10 @@ func TestStalePush(t *testing.T) {
 		// has died, and the message of the grant after that.
 		begin := time.Now()
 		f.set(func(f *faulty) {
-			f.acquire = func(_ context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.acquire = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				if lost := 1300*time.Millisecond - time.Since(begin); lost > 0 {
 					time.Sleep(lost)
-					return dibs.AcquireReply{}, errReset
+					return driver.AcquireReply{}, errReset
 				}
 				time.Sleep(300 * time.Millisecond)
 				c.Until = time.Time{}
@@ -320,10 +321,10 @@ func TestAcquireReplyLost(t *testing.T) {
 		f, s := broken()
 		c := open(t, f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				f.set(func(f *faulty) { f.acquire = nil })
 				_, _ = f.Store.Acquire(ctx, c)
-				return dibs.AcquireReply{}, errReset
+				return driver.AcquireReply{}, errReset
 			}
 		})
 		begin := time.Now()
@@ -345,9 +346,9 @@ func TestAcquireSilence(t *testing.T) {
 		lock(t, c, "warm")
 		f.mute()
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				_, _ = f.Store.Acquire(ctx, c)
-				return dibs.AcquireReply{}, hang(ctx, c.Until)
+				return driver.AcquireReply{}, hang(ctx, c.Until)
 			}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -378,9 +379,9 @@ func TestAcquireDeliveredLate(t *testing.T) {
 		f, s := broken()
 		c := open(t, f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				time.AfterFunc(300*time.Millisecond, func() { _, _ = f.Store.Acquire(context.Background(), c) })
-				return dibs.AcquireReply{}, hang(ctx, c.Until)
+				return driver.AcquireReply{}, hang(ctx, c.Until)
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -401,7 +402,7 @@ func TestReleaseReplyLost(t *testing.T) {
 		c := open(t, f)
 		l := lock(t, c, "n")
 		f.set(func(f *faulty) {
-			f.release = func(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				f.set(func(f *faulty) { f.release = nil })
 				_, _ = f.Store.Release(ctx, r)
 				return false, errReset
@@ -459,8 +460,8 @@ func TestRefusalIsToldAtOnce(t *testing.T) {
 		f, _ := broken()
 		why := errors.New("READONLY")
 		f.set(func(f *faulty) {
-			f.acquire = func(context.Context, dibs.AcquireRequest) (dibs.AcquireReply, error) {
-				return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
 			}
 		})
 		c := open(t, f)
@@ -545,7 +546,7 @@ func TestDo(t *testing.T) {
 
 		err = m.Do(t.Context(), func(ctx context.Context) error {
 			state, _ := s.Inspect(t.Context(), "n")
-			_, _ = s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: state.Holders[0].Token})
+			_, _ = s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: state.Holders[0].Token})
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	redsync "github.com/go-redsync/redsync/v4/redis"
 	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
@@ -19,7 +19,7 @@ type library interface {
 	setNX(ctx context.Context, name, token string, ttl time.Duration) (bool, error)
 	unlock(ctx context.Context, name, token string) (deleted int64, err error)
 
-	store() dibs.Store
+	store() driver.Store
 	pool() redsync.Pool // what redsync calls its adapters
 }
 
@@ -47,5 +47,5 @@ func (g onGoredis) unlock(ctx context.Context, name, token string) (int64, error
 	return unlockScript.Run(ctx, g.rdb, []string{name}, token).Int64()
 }
 
-func (g onGoredis) store() dibs.Store  { return goredisstore.New(g.rdb) }
-func (g onGoredis) pool() redsync.Pool { return redsyncgoredis.NewPool(g.rdb) }
+func (g onGoredis) store() driver.Store { return goredisstore.New(g.rdb) }
+func (g onGoredis) pool() redsync.Pool  { return redsyncgoredis.NewPool(g.rdb) }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
@@ -65,11 +65,11 @@ func newSite(addrs []string, ttl time.Duration) site {
 }
 
 // store is what dibs works on. New servers may vote at once: they have nothing to forget.
-func (s site) store() dibs.Store {
+func (s site) store() driver.Store {
 	if len(s.more) == 0 {
 		return s.lib.store()
 	}
-	nodes := []dibs.Store{s.lib.store()}
+	nodes := []driver.Store{s.lib.store()}
 	for _, lib := range s.more {
 		nodes = append(nodes, lib.store())
 	}

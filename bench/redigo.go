@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redigostore"
 	redsync "github.com/go-redsync/redsync/v4/redis"
 	redsyncredigo "github.com/go-redsync/redsync/v4/redis/redigo"
@@ -50,5 +50,5 @@ func (r onRedigo) unlock(ctx context.Context, name, token string) (int64, error)
 	return redis.Int64(r.script.Do(conn, name, token))
 }
 
-func (r onRedigo) store() dibs.Store  { return redigostore.New(r.conns) }
-func (r onRedigo) pool() redsync.Pool { return redsyncredigo.NewPool(r.conns) }
+func (r onRedigo) store() driver.Store { return redigostore.New(r.conns) }
+func (r onRedigo) pool() redsync.Pool  { return redsyncredigo.NewPool(r.conns) }

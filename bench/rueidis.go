@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/rueidisstore"
 	redsync "github.com/go-redsync/redsync/v4/redis"
 	"github.com/redis/rueidis"
@@ -33,8 +33,8 @@ func (r onRueidis) unlock(ctx context.Context, name, token string) (int64, error
 	return r.script.Exec(ctx, r.client, []string{name}, []string{token}).AsInt64()
 }
 
-func (r onRueidis) store() dibs.Store  { return rueidisstore.New(r.client) }
-func (r onRueidis) pool() redsync.Pool { return redsyncPool{r} }
+func (r onRueidis) store() driver.Store { return rueidisstore.New(r.client) }
+func (r onRueidis) pool() redsync.Pool  { return redsyncPool{r} }
 
 // redsyncPool puts redsync on the client itself: its own driver goes by way of
 // rueidis' imitation of go-redis, which costs more.

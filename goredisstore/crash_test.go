@@ -19,6 +19,7 @@ import (
 	"unsafe"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -371,7 +372,7 @@ func TestWaiterIsKilled(t *testing.T) {
 		b.begin()
 		start := time.Now()
 		l = b.lock(locks, job)
-		b.within("only the dead in line: newcomer enters after", time.Since(start), dibs.WaiterTTL+20*time.Millisecond)
+		b.within("only the dead in line: newcomer enters after", time.Since(start), driver.WaiterTTL+20*time.Millisecond)
 		b.unlock(l)
 		b.eventually("the dead are forgotten", func() bool { return len(b.left()) == 0 })
 	}
@@ -399,7 +400,7 @@ func TestWaiterIsStopped(t *testing.T) {
 	freed := mono()
 	b.unlock(l)
 	first := next.held()
-	within(t, "3 stopped waiters: next entry after release", first.at-freed, dibs.WaiterTTL+20*time.Millisecond, first.late)
+	within(t, "3 stopped waiters: next entry after release", first.at-freed, driver.WaiterTTL+20*time.Millisecond, first.late)
 	for _, w := range still {
 		w.cont()
 	}

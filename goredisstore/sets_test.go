@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A step is what a worker reports of one set, by its token.
@@ -207,8 +208,8 @@ func TestSetsInACrowd(t *testing.T) {
 		{"one server", false, single, true, lease + 100*time.Millisecond},
 		// A cluster cannot tell who listens: the dead in line are passed over when their
 		// places end, and who waits behind them looks again each half of a lease.
-		{"one slot", true, tagged, true, dibs.WaiterTTL + lease/2 + 100*time.Millisecond},
-		{"many slots", true, single, false, dibs.WaiterTTL + lease + lease/2 + 100*time.Millisecond},
+		{"one slot", true, tagged, true, driver.WaiterTTL + lease/2 + 100*time.Millisecond},
+		{"many slots", true, single, false, driver.WaiterTTL + lease + lease/2 + 100*time.Millisecond},
 	} {
 		t.Run(where.name, func(t *testing.T) {
 			t.Parallel()

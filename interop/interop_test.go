@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 
 	// Within this dibs finds out that somebody else has released a name: half a
 	// claim TTL, and what a busy machine takes.
-	recheck = dibs.WaiterTTL / 2
+	recheck = driver.WaiterTTL / 2
 	slack   = 5 * time.Second
 )
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A file that cannot be used is refused with its name and with what to do about it, and is
@@ -237,7 +238,7 @@ func TestFullDisk(t *testing.T) {
 	if f := takeAndFree(t, s, "n", answer.Fence); f <= answer.Fence {
 		t.Errorf("fence %d after %d", f, answer.Fence)
 	}
-	if held, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "held", Token: held.Token}); !held || err != nil {
+	if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "held", Token: held.Token}); !held || err != nil {
 		t.Errorf("release: %v, %v", held, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/ledger"
 )
 
@@ -381,8 +382,8 @@ func TestOutlivesItsProcess(t *testing.T) {
 		"for a time":      {"1h at least", nil},
 		"another process": {"1h starts another", nil},
 		"shared": {"1h", func(t *testing.T, c *child, path string) {
-			h := dibs.ExtendRequest{Name: "n", Token: c.said[1], TTL: time.Hour}
-			must(t, openAt(t, path).Extend(t.Context(), []dibs.ExtendRequest{h})[0])
+			h := driver.ExtendRequest{Name: "n", Token: c.said[1], TTL: time.Hour}
+			must(t, openAt(t, path).Extend(t.Context(), []driver.ExtendRequest{h})[0])
 		}},
 		"nobody can see": {"1h", func(t *testing.T, c *child, path string) { removeAlive(t, path) }},
 		"another file": {"1h", func(t *testing.T, c *child, path string) {
@@ -457,7 +458,7 @@ func TestWaiterIsKilled(t *testing.T) {
 	if _, err = c.Mutex("n").Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begin); took > 3*dibs.WaiterTTL { // much less than the killed one's lease would last
+	if took := time.Since(begin); took > 3*driver.WaiterTTL { // much less than the killed one's lease would last
 		t.Errorf("served after %v", took)
 	}
 }
@@ -471,7 +472,7 @@ func mill(path string, _ *bufio.Reader) error {
 	fmt.Println("grinds")
 	for i := uint64(1); ; i++ {
 		me := fmt.Sprintf("mill:%d:%d", os.Getpid(), i)
-		claim := dibs.AcquireRequest{
+		claim := driver.AcquireRequest{
 			Name: "all", With: []string{fmt.Sprint("own:", i%7), fmt.Sprint("more:", i%5)}, Token: me, Client: "mill",
 			TTL: 100 * time.Millisecond, Weight: 1, Limit: 1, Queue: i%3 == 0,
 		}
@@ -522,14 +523,14 @@ func takeAndFree(t *testing.T, s *Store, name string, last uint64) uint64 {
 	if err != nil || !answer.Held || answer.Fence <= last {
 		t.Fatalf("%+v, %v after fence %d", answer, err, last)
 	}
-	if held, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until}); !held || err != nil {
+	if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until}); !held || err != nil {
 		t.Fatalf("release: %v, %v", held, err)
 	}
 	return answer.Fence
 }
 
-func claimOn(name, token string) dibs.AcquireRequest {
-	return dibs.AcquireRequest{
+func claimOn(name, token string) driver.AcquireRequest {
+	return driver.AcquireRequest{
 		Name: name, Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(20 * time.Second),
 	}
 }
@@ -597,7 +598,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			return err
 		},
 		"release": func() error {
-			_, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: "me", Until: time.Now().Add(limit)})
+			_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "me", Until: time.Now().Add(limit)})
 			return err
 		},
 		"abandon": func() error {
@@ -608,7 +609,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			return s.Cancel(ctx, left)
 		},
 		"extend": func() error { // no deadline of its own
-			return s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "n", Token: "me", TTL: time.Minute}})[0]
+			return s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "me", TTL: time.Minute}})[0]
 		},
 	} {
 		begin := time.Now()

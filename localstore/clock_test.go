@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // at returns a clock that a test sets.
@@ -47,7 +48,7 @@ func TestReboot(t *testing.T) {
 	before := state(t, openAt(t, path), "n")
 	killed.kill()
 	s := openAt(t, path)
-	if _, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "other", Token: "mine"}); err != nil {
+	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "other", Token: "mine"}); err != nil {
 		t.Fatal(err)
 	}
 	c, _ := otherBoot()

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/ledger"
 )
 
@@ -20,15 +20,15 @@ func decode(text []byte) (*ledger.Entry, error) {
 		return nil, err
 	}
 	for _, h := range e.Holders {
-		if h.Token == "" || h.Weight < 1 || h.Weight > dibs.Unlimited || h.Expires < 0 {
+		if h.Token == "" || h.Weight < 1 || h.Weight > driver.Unlimited || h.Expires < 0 {
 			return nil, errHolder
 		}
 	}
 	for i, p := range e.Queue {
 		switch {
-		case p.Token == "" || p.Weight < 1 || p.Weight > p.Limit || p.Limit > dibs.Unlimited:
+		case p.Token == "" || p.Weight < 1 || p.Weight > p.Limit || p.Limit > driver.Unlimited:
 			return nil, errPlace
-		case p.TTL <= 0 || p.TTL > dibs.WaiterTTL || p.Seen < 0 || p.Joined < 0 || p.Joined > p.Seen:
+		case p.TTL <= 0 || p.TTL > driver.WaiterTTL || p.Seen < 0 || p.Joined < 0 || p.Joined > p.Seen:
 			return nil, errPlace
 		case i > 0 && e.Queue[i-1].Ticket > p.Ticket:
 			return nil, errOrder

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/ledger"
 )
 
@@ -64,8 +64,8 @@ func work(t *testing.T, e *ledger.Entry) {
 	}
 	l.Inspect("n", now)
 	l.Resize(c, now)
-	l.Extend([]dibs.ExtendRequest{{Name: "n", Token: "a", TTL: time.Minute}}, now)
-	l.Release(dibs.ReleaseRequest{Name: "n", Token: "a", Reserve: time.Second}, now)
+	l.Extend([]driver.ExtendRequest{{Name: "n", Token: "a", TTL: time.Minute}}, now)
+	l.Release(driver.ReleaseRequest{Name: "n", Token: "a", Reserve: time.Second}, now)
 	l.Revoke("n", 7, now)
 	l.Cancel(c, now)
 	for _, e := range l.Names {
@@ -83,7 +83,7 @@ func FuzzNotes(f *testing.F) {
 	f.Add([]byte(`[{"k":4}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, e := range unpack(text) {
-			if e.Kind != dibs.EventGranted && e.Kind != dibs.EventRetry && e.Kind != dibs.EventRevoked || e.Err != nil {
+			if e.Kind != driver.EventGranted && e.Kind != driver.EventRetry && e.Kind != driver.EventRevoked || e.Err != nil {
 				t.Errorf("%+v", e)
 			}
 		}

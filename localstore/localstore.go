@@ -33,7 +33,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/ledger"
 )
 
@@ -45,7 +45,7 @@ type Store struct {
 	waits waits
 }
 
-var _ dibs.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // Open opens the file, and makes it (0600) and its directories (0700) if they are not
 // there. It waits for other processes that open it at the same time, for seconds at most.
@@ -109,9 +109,9 @@ type task struct {
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
 // Acquire implements dibs.Store.
-func (s *Store) Acquire(ctx context.Context, c dibs.AcquireRequest) (answer dibs.AcquireReply, err error) {
+func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
 	if err := check(c); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	t := task{"acquire", c.Name, c.Until, ledger.Names(c)}
 	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
@@ -120,15 +120,15 @@ func (s *Store) Acquire(ctx context.Context, c dibs.AcquireRequest) (answer dibs
 		return mail, err
 	})
 	if err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	return answer, nil
 }
 
 // Reweigh implements dibs.Store.
-func (s *Store) Resize(ctx context.Context, c dibs.AcquireRequest) (answer dibs.AcquireReply, err error) {
+func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
 	if err := check(c); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	t := task{"reweigh", c.Name, c.Until, []string{c.Name}}
 	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
@@ -136,28 +136,28 @@ func (s *Store) Resize(ctx context.Context, c dibs.AcquireRequest) (answer dibs.
 		return mail, nil
 	})
 	if err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	return answer, nil
 }
 
 // check refuses what cannot be served, or be written down and read again.
-func check(c dibs.AcquireRequest) error {
+func check(c driver.AcquireRequest) error {
 	if c.Token == "" || !utf8.ValidString(c.Token) || !utf8.ValidString(c.Client) {
-		return fmt.Errorf("%w: claim on %q: its token is empty, or it or the client is not UTF-8", dibs.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: claim on %q: its token is empty, or it or the client is not UTF-8", driver.ErrInvalid, c.Name)
 	}
 	return errors.Join(ledger.Check(c), noBallot(c.Vote))
 }
 
-func noBallot(b *dibs.VoteRequest) error {
+func noBallot(b *driver.VoteRequest) error {
 	if b == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: a file of one machine is no node of a quorum", dibs.ErrInvalid)
+	return fmt.Errorf("%w: a file of one machine is no node of a quorum", driver.ErrInvalid)
 }
 
 // Abandon implements dibs.Store.
-func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	if err := noBallot(c.Vote); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
 
 // Break implements dibs.Store.
 func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken bool, err error) {
-	if err := dibs.CheckName(name); err != nil {
+	if err := driver.CheckName(name); err != nil {
 		return false, err
 	}
 	t := task{"break", name, time.Time{}, []string{name}}
@@ -182,7 +182,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken b
 }
 
 // Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (held bool, err error) {
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
 	if err := noBallot(r.Vote); err != nil {
 		return false, err
 	}
@@ -196,7 +196,7 @@ func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (held bool, 
 }
 
 // Extend implements dibs.Store.
-func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) (errs []error) {
+func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs []error) {
 	t := task{op: "extend", names: []string{}}
 	for _, h := range holds {
 		t.names = append(t.names, h.Name)
@@ -212,9 +212,9 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) (errs []
 }
 
 // Inspect implements dibs.Store.
-func (s *Store) Inspect(ctx context.Context, name string) (state dibs.State, err error) {
-	if err := dibs.CheckName(name); err != nil {
-		return dibs.State{}, err
+func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, err error) {
+	if err := driver.CheckName(name); err != nil {
+		return driver.State{}, err
 	}
 	t := task{"inspect", name, time.Time{}, []string{name}}
 	err = s.read(ctx, t, func(l *ledger.Ledger, now ledger.Now) error {
@@ -262,12 +262,12 @@ func (s *Store) read(ctx context.Context, t task, op func(*ledger.Ledger, ledger
 
 // failed says that the file was in trouble, unless the operation itself says otherwise.
 func (s *Store) failed(t task, err error) error {
-	if errors.Is(err, dibs.ErrInvalid) {
+	if errors.Is(err, driver.ErrInvalid) {
 		return err
 	}
 	var f *fault
 	refused := errors.As(err, &f) && f.refused
-	return &dibs.UnavailableError{Op: t.op, Name: t.name, Cause: err, Refused: refused}
+	return &driver.UnavailableError{Op: t.op, Name: t.name, Cause: err, Refused: refused}
 }
 
 // deadline is when an operation has to be over: until, or what the context says if that

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/localstore"
 	"github.com/dibslock/dibs/storetest"
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) dibs.Store { return open(t, filepath.Join(t.TempDir(), "locks.db")) })
+	storetest.Run(t, func(t *testing.T) driver.Store { return open(t, filepath.Join(t.TempDir(), "locks.db")) })
 }
 
 func open(t *testing.T, path string) *localstore.Store {
@@ -40,11 +41,11 @@ func TestHistory(t *testing.T) {
 func TestNoBallots(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "locks.db"))
-	b := &dibs.VoteRequest{Ticket: 1, Fence: 1}
-	c := dibs.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Vote: b}
+	b := &driver.VoteRequest{Ticket: 1, Fence: 1}
+	c := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Vote: b}
 	_, acquire := s.Acquire(t.Context(), c)
 	_, reweigh := s.Resize(t.Context(), c)
-	_, release := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: "t", Vote: b})
+	_, release := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "t", Vote: b})
 	for _, err := range []error{acquire, reweigh, release, s.Cancel(t.Context(), c)} {
 		if !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)

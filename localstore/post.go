@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/ledger"
 )
 
@@ -53,10 +53,10 @@ func short(s string) string {
 
 // A note is an event on its way.
 type note struct {
-	Kind   dibs.EventKind `json:"k"`
-	Token  string         `json:"t"`
-	Fence  uint64         `json:"f,omitempty"`
-	Ticket uint64         `json:"n,omitempty"`
+	Kind   driver.EventKind `json:"k"`
+	Token  string           `json:"t"`
+	Fence  uint64           `json:"f,omitempty"`
+	Ticket uint64           `json:"n,omitempty"`
 }
 
 // send sends each client its messages, several in one datagram: a socket's queue may be
@@ -108,7 +108,7 @@ func (p post) tidy() {
 var errNoPost = errors.New("there is no private directory for sockets, so that waiters have to ask")
 
 // Watch implements dibs.Store. If two watch for one client, the later one has its events.
-func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	if s.post.dir == "" {
 		return errNoPost
 	}
@@ -127,7 +127,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 		_ = conn.Close()
 	}()
 	defer s.waits.watch(client, func() { _ = conn.SetReadDeadline(time.Now()) })()
-	on(dibs.Event{Kind: dibs.EventConnected})
+	on(driver.Event{Kind: driver.EventConnected})
 	s.post.tidy()
 	buf := make([]byte, 1<<16)
 	for {
@@ -150,7 +150,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 
 // lookAround has claims ask whose holder is dead, and sees to it that this is looked for again
 // while there are others that wait.
-func (s *Store) lookAround(client string, conn *net.UnixConn, on func(dibs.Event)) {
+func (s *Store) lookAround(client string, conn *net.UnixConn, on func(driver.Event)) {
 	const every = 200 * time.Millisecond
 	_ = conn.SetReadDeadline(time.Time{}) // before others can set it, or their wake would be lost
 	tokens, others := s.waits.over(client, s.file.life.dead)
@@ -158,19 +158,19 @@ func (s *Store) lookAround(client string, conn *net.UnixConn, on func(dibs.Event
 		_ = conn.SetReadDeadline(time.Now().Add(every))
 	}
 	for _, token := range tokens {
-		on(dibs.Event{Kind: dibs.EventRetry, Token: token})
+		on(driver.Event{Kind: driver.EventRetry, Token: token})
 	}
 }
 
 // unpack reads a datagram. What is not one of ours says nothing.
-func unpack(text []byte) (events []dibs.Event) {
+func unpack(text []byte) (events []driver.Event) {
 	var notes []note
 	if json.Unmarshal(text, &notes) != nil {
 		return nil
 	}
 	for _, n := range notes {
-		if n.Kind == dibs.EventGranted || n.Kind == dibs.EventRetry || n.Kind == dibs.EventRevoked {
-			events = append(events, dibs.Event{Kind: n.Kind, Token: n.Token, Fence: n.Fence, Ticket: n.Ticket})
+		if n.Kind == driver.EventGranted || n.Kind == driver.EventRetry || n.Kind == driver.EventRevoked {
+			events = append(events, driver.Event{Kind: n.Kind, Token: n.Token, Fence: n.Fence, Ticket: n.Ticket})
 		}
 	}
 	return events

@@ -10,29 +10,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/ledger"
 )
 
 // listening watches, and returns the events once they flow, and what ends the watch.
-func listening(t *testing.T, s *Store, client string, pending int) (events chan dibs.Event, end func()) {
+func listening(t *testing.T, s *Store, client string, pending int) (events chan driver.Event, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	events, ended := make(chan dibs.Event, pending), make(chan struct{})
+	events, ended := make(chan driver.Event, pending), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Watch(ctx, client, func(e dibs.Event) { events <- e })
+		_ = s.Watch(ctx, client, func(e driver.Event) { events <- e })
 	}()
 	end = func() { cancel(); <-ended }
 	t.Cleanup(end)
-	if e := <-events; e.Kind != dibs.EventConnected {
+	if e := <-events; e.Kind != driver.EventConnected {
 		t.Fatalf("%+v, want Up", e)
 	}
 	return events, end
 }
 
 func grant(client, token string) ledger.Message {
-	return ledger.Message{Client: client, Event: dibs.Event{Kind: dibs.EventGranted, Token: token, Fence: 7, Ticket: 9}}
+	return ledger.Message{Client: client, Event: driver.Event{Kind: driver.EventGranted, Token: token, Fence: 7, Ticket: 9}}
 }
 
 // A file whose path is too long for a socket beside it has them elsewhere, the same place
@@ -59,7 +59,7 @@ func TestOpenDirectory(t *testing.T) {
 	must(t, os.MkdirAll(path+".push", 0o700))
 	must(t, os.Chmod(path+".push", 0o755))
 	s := openAt(t, path)
-	if err := s.Watch(t.Context(), "client", func(dibs.Event) {}); err == nil {
+	if err := s.Watch(t.Context(), "client", func(driver.Event) {}); err == nil {
 		t.Error("it is watched")
 	}
 	takeAndFree(t, s, "n", 0)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/ledger"
 )
 
@@ -24,7 +24,7 @@ type waitFor struct {
 }
 
 // note notes what became of a claim.
-func (w *waits) note(c dibs.AcquireRequest, answer dibs.AcquireReply, l *ledger.Ledger) {
+func (w *waits) note(c driver.AcquireRequest, answer driver.AcquireReply, l *ledger.Ledger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.all, c.Token)
@@ -78,7 +78,7 @@ func (w *waits) over(client string, dead func(owner string) bool) (tokens []stri
 	for token, wait := range w.all {
 		switch {
 		case wait.client != client:
-		case time.Since(wait.asked) > dibs.WaiterTTL:
+		case time.Since(wait.asked) > driver.WaiterTTL:
 			delete(w.all, token)
 		case slices.ContainsFunc(wait.owners, dead):
 			tokens = append(tokens, token)

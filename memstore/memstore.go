@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/ledger"
 )
 
@@ -25,9 +25,9 @@ type Store struct {
 	watchers map[string][]*watcher // by client
 }
 
-var _ dibs.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
-type watcher struct{ on func(dibs.Event) }
+type watcher struct{ on func(driver.Event) }
 
 // An Option adjusts a store.
 type Option func(*Store)
@@ -64,9 +64,9 @@ func (s *Store) now() ledger.Now {
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
 // Acquire implements dibs.Store.
-func (s *Store) Acquire(ctx context.Context, c dibs.AcquireRequest) (answer dibs.AcquireReply, err error) {
+func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
 	if err := valid(ctx, c); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
 		l.Sweep(now)
@@ -77,9 +77,9 @@ func (s *Store) Acquire(ctx context.Context, c dibs.AcquireRequest) (answer dibs
 }
 
 // Reweigh implements dibs.Store.
-func (s *Store) Resize(ctx context.Context, c dibs.AcquireRequest) (answer dibs.AcquireReply, err error) {
+func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
 	if err := valid(ctx, c); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
 		answer, mail = l.Resize(c, now)
@@ -88,7 +88,7 @@ func (s *Store) Resize(ctx context.Context, c dibs.AcquireRequest) (answer dibs.
 	return answer, nil
 }
 
-func valid(ctx context.Context, c dibs.AcquireRequest) error {
+func valid(ctx context.Context, c driver.AcquireRequest) error {
 	if err := ledger.Check(c); err != nil {
 		return err
 	}
@@ -103,14 +103,14 @@ func late(op, name string, until time.Time) error {
 	if until.IsZero() || !time.Now().After(until) {
 		return nil
 	}
-	return &dibs.UnavailableError{Op: op, Name: name, Cause: errLate}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: errLate}
 }
 
 var errLate = errors.New("the request is void: it came too late")
 
 // Break implements dibs.Store.
 func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken bool, err error) {
-	if err := dibs.CheckName(name); err != nil {
+	if err := driver.CheckName(name); err != nil {
 		return false, err
 	}
 	if err := ledger.Ended(ctx, "break", name); err != nil {
@@ -124,7 +124,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken b
 }
 
 // Abandon implements dibs.Store.
-func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	if err := ledger.Ended(ctx, "abandon", c.Name); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
 }
 
 // Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (held bool, err error) {
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
 	if err := ledger.Ended(ctx, "release", r.Name); err != nil {
 		return false, err
 	}
@@ -151,7 +151,7 @@ func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (held bool, 
 }
 
 // Extend implements dibs.Store.
-func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) (errs []error) {
+func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs []error) {
 	if err := ledger.Ended(ctx, "extend", ""); err != nil {
 		return slices.Repeat([]error{err}, len(holds))
 	}
@@ -163,12 +163,12 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) (errs []
 }
 
 // Inspect implements dibs.Store.
-func (s *Store) Inspect(ctx context.Context, name string) (state dibs.State, err error) {
-	if err := dibs.CheckName(name); err != nil {
-		return dibs.State{}, err
+func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, err error) {
+	if err := driver.CheckName(name); err != nil {
+		return driver.State{}, err
 	}
 	if err := ledger.Ended(ctx, "inspect", name); err != nil {
-		return dibs.State{}, err
+		return driver.State{}, err
 	}
 	s.do(func(l *ledger.Ledger, now ledger.Now) []ledger.Message {
 		state = l.Inspect(name, now)
@@ -206,12 +206,12 @@ func (s *Store) do(op func(*ledger.Ledger, ledger.Now) []ledger.Message) {
 }
 
 // Watch implements dibs.Store.
-func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	w := &watcher{on: on}
 	s.mu.Lock()
 	s.watchers[client] = append(s.watchers[client], w)
 	s.mu.Unlock()
-	on(dibs.Event{Kind: dibs.EventConnected})
+	on(driver.Event{Kind: driver.EventConnected})
 	<-ctx.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()

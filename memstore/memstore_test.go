@@ -3,15 +3,15 @@ package memstore_test
 import (
 	"testing"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/storetest"
 )
 
 func TestStore(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) dibs.Store { return memstore.New() })
+	storetest.RunInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
 }
 
 func TestBallots(t *testing.T) {
-	storetest.RunBallotsInBubble(t, func(*testing.T) dibs.Store { return memstore.New() })
+	storetest.RunBallotsInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // straggle is how long an answer waits for nodes that have not said anything yet, once
@@ -16,15 +16,15 @@ const straggle = 50 * time.Millisecond
 
 // Acquire implements dibs.Store: all nodes are asked at once, and the answer is there
 // when most have said the same, or cannot any more.
-func (s *Store) Acquire(ctx context.Context, q dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if err := s.check(q); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	if q.Until.IsZero() {
 		q.Until = time.Now().Add(operation)
 	}
 	if err := firstErr(gone(ctx, "acquire", q.Name), late("acquire", q.Name, q.Until)); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	s.mu.Lock()
 	c := s.begin(q)
@@ -54,7 +54,7 @@ func (s *Store) Acquire(ctx context.Context, q dibs.AcquireRequest) (dibs.Acquir
 			c.asking = false
 			s.giveUp(c)
 			s.mu.Unlock()
-			return dibs.AcquireReply{}, gone(ctx, "acquire", q.Name)
+			return driver.AcquireReply{}, gone(ctx, "acquire", q.Name)
 		}
 	}
 }
@@ -66,29 +66,29 @@ var (
 	errDoubt = errors.New("its vote does not count: an earlier release was not answered, and may still arrive")
 )
 
-func (s *Store) check(q dibs.AcquireRequest) error {
+func (s *Store) check(q driver.AcquireRequest) error {
 	switch {
 	case q.Vote != nil:
-		return fmt.Errorf("%w: a quorum is no node of another one", dibs.ErrInvalid)
-	case q.Weight < 1 || q.Weight > q.Limit || q.Limit > dibs.Unlimited:
-		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, q.Name, q.Weight, q.Limit)
-	case !q.Exclusive() && q.Limit != dibs.Unlimited && len(s.nodes) > 1:
-		return fmt.Errorf("%w: %q: a quorum cannot count permits: two majorities may each see room for the last one", dibs.ErrInvalid, q.Name)
+		return fmt.Errorf("%w: a quorum is no node of another one", driver.ErrInvalid)
+	case q.Weight < 1 || q.Weight > q.Limit || q.Limit > driver.Unlimited:
+		return fmt.Errorf("%w: claim on %q weighs %d of %d", driver.ErrInvalid, q.Name, q.Weight, q.Limit)
+	case !q.Exclusive() && q.Limit != driver.Unlimited && len(s.nodes) > 1:
+		return fmt.Errorf("%w: %q: a quorum cannot count permits: two majorities may each see room for the last one", driver.ErrInvalid, q.Name)
 	case len(q.With) > 0:
-		return fmt.Errorf("%w: claim on %q and others: a quorum takes one name at a time", dibs.ErrInvalid, q.Name)
+		return fmt.Errorf("%w: claim on %q and others: a quorum takes one name at a time", driver.ErrInvalid, q.Name)
 	case q.TTL <= 0:
-		return fmt.Errorf("%w: claim on %q for %v", dibs.ErrInvalid, q.Name, q.TTL)
+		return fmt.Errorf("%w: claim on %q for %v", driver.ErrInvalid, q.Name, q.TTL)
 	case s.memory > 0 && q.TTL > s.memory:
-		return fmt.Errorf("%w: %q for %v: the longest lease of this quorum is %v: set Config.Longest, the same for all clients", dibs.ErrInvalid, q.Name, q.TTL, s.memory)
+		return fmt.Errorf("%w: %q for %v: the longest lease of this quorum is %v: set Config.Longest, the same for all clients", driver.ErrInvalid, q.Name, q.TTL, s.memory)
 	}
-	return dibs.CheckName(q.Name)
+	return driver.CheckName(q.Name)
 }
 
 func gone(ctx context.Context, op, name string) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return &dibs.UnavailableError{Op: op, Name: name, Cause: context.Cause(ctx)}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: context.Cause(ctx)}
 }
 
 // late refuses a request that is void by now.
@@ -96,11 +96,11 @@ func late(op, name string, until time.Time) error {
 	if time.Now().Before(until) {
 		return nil
 	}
-	return &dibs.UnavailableError{Op: op, Name: name, Cause: errLate}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: errLate}
 }
 
 // begin begins to ask for a claim. The caller holds s.mu.
-func (s *Store) begin(q dibs.AcquireRequest) *claim {
+func (s *Store) begin(q driver.AcquireRequest) *claim {
 	c := s.at(q.Name, q.Token)
 	s.latest[q.Token] = c
 	if !c.open || c.won { // it has no place to keep
@@ -121,7 +121,7 @@ func (s *Store) again(c *claim, yield bool) {
 }
 
 // decide returns the answer to a round, if there is one. over says that it must be now.
-func (s *Store) decide(c *claim, over bool) (answer dibs.AcquireReply, done bool, err error) {
+func (s *Store) decide(c *claim, over bool) (answer driver.AcquireReply, done bool, err error) {
 	tell := func() {}
 	defer func() { tell() }()
 	s.mu.Lock()
@@ -129,7 +129,7 @@ func (s *Store) decide(c *claim, over bool) (answer dibs.AcquireReply, done bool
 	if err := s.twins(); err != nil {
 		c.asking = false
 		s.giveUp(c)
-		return dibs.AcquireReply{}, true, err
+		return driver.AcquireReply{}, true, err
 	}
 	n := s.count(c)
 	enough := n.said >= s.need
@@ -139,15 +139,15 @@ func (s *Store) decide(c *claim, over bool) (answer dibs.AcquireReply, done bool
 		c.asking, c.won = false, true
 		c.rest()
 		s.forget(c)
-		return dibs.AcquireReply{Held: true, Fence: c.fence}, true, nil
+		return driver.AcquireReply{Held: true, Fence: c.fence}, true, nil
 	case over && !enough, n.said+n.pending < s.need:
 		c.asking = false
 		err := s.unavailable("acquire", c.Name, c.errs())
-		var u *dibs.UnavailableError
+		var u *driver.UnavailableError
 		if c.try || errors.As(err, &u) && u.Refused || !errors.As(err, &u) {
 			s.giveUp(c)
 		}
-		return dibs.AcquireReply{}, true, err
+		return driver.AcquireReply{}, true, err
 	case n.held >= s.need && !agreed && !over:
 	case agreed && !over: // some by a hand-off, which is short
 		s.again(c, false)
@@ -169,7 +169,7 @@ func (s *Store) decide(c *claim, over bool) (answer dibs.AcquireReply, done bool
 // attempt decides on a claim that does not want to wait. If others want the name in the same
 // moment, each may have the votes of a few nodes: then it stands in line with them until
 // the oldest has them all. The caller holds s.mu.
-func (s *Store) attempt(c *claim, n count) (answer dibs.AcquireReply, done bool, err error) {
+func (s *Store) attempt(c *claim, n count) (answer driver.AcquireReply, done bool, err error) {
 	const enough = 3 // offers: whoever seemed to have most has kept it, or gone
 	none := n.held+n.pending < s.need
 	lost := n.another >= s.need || none && n.held == 0
@@ -208,8 +208,8 @@ func (c *claim) errs() []error {
 }
 
 // busy is the answer to a claim that has not the votes of most. The caller holds s.mu.
-func (s *Store) busy(c *claim) dibs.AcquireReply {
-	a := dibs.AcquireReply{Name: c.Name}
+func (s *Store) busy(c *claim) driver.AcquireReply {
+	a := driver.AcquireReply{Name: c.Name}
 	votes := make(map[string]int)
 	var positions []int
 	for _, l := range c.lanes {
@@ -229,7 +229,7 @@ func (s *Store) busy(c *claim) dibs.AcquireReply {
 		}
 	}
 	if a.Holder == "" {
-		a.Remaining = dibs.WaiterTTL
+		a.Remaining = driver.WaiterTTL
 	}
 	return a
 }
@@ -237,7 +237,7 @@ func (s *Store) busy(c *claim) dibs.AcquireReply {
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // Abandon implements dibs.Store. Nodes that are mute are told in the background.
-func (s *Store) Cancel(ctx context.Context, q dibs.AcquireRequest) error {
+func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 	if q.Until.IsZero() {
 		q.Until = deadline(ctx)
 	}
@@ -258,7 +258,7 @@ func (s *Store) Cancel(ctx context.Context, q dibs.AcquireRequest) error {
 }
 
 // Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if r.Until.IsZero() {
 		r.Until = time.Now().Add(operation)
 	}
@@ -266,7 +266,7 @@ func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error
 		return false, err
 	}
 	s.clock.saw(r.Fence)
-	r.Vote = &dibs.VoteRequest{Fence: s.clock.tick(), RecoveryWindow: s.memory}
+	r.Vote = &driver.VoteRequest{Fence: s.clock.tick(), RecoveryWindow: s.memory}
 	poll := s.poll()
 	s.mu.Lock()
 	c := s.at(r.Name, r.Token)
@@ -283,11 +283,11 @@ func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error
 // releasing is what releases a claim at one node. If it may wait there, or is to be sent once
 // more because an earlier question may arrive after it, it is an abandon: a release
 // leaves the place in the queue. The caller holds s.mu.
-func (s *Store) releasing(c *claim, l *lane, r dibs.ReleaseRequest, asked bool, say func(answer, error)) *errand {
+func (s *Store) releasing(c *claim, l *lane, r driver.ReleaseRequest, asked bool, say func(answer, error)) *errand {
 	keep := time.Now().Add(r.Reserve)
 	var freed, released, abandons bool
 	q := c.AcquireRequest
-	q.Vote = &dibs.VoteRequest{Ticket: c.ticket, Fence: r.Vote.Fence, RecoveryWindow: s.memory}
+	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: r.Vote.Fence, RecoveryWindow: s.memory}
 	begin := func() bool {
 		abandons = asked && (l.state != held || released)
 		r.Until = time.Now().Add(operation) // of this delivery
@@ -325,7 +325,7 @@ func (s *Store) releasing(c *claim, l *lane, r dibs.ReleaseRequest, asked bool, 
 
 // Break implements dibs.Store.
 func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
-	if err := firstErr(dibs.CheckName(name), gone(ctx, "break", name)); err != nil {
+	if err := firstErr(driver.CheckName(name), gone(ctx, "break", name)); err != nil {
 		return false, err
 	}
 	poll := s.poll()

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A claim is what a quorum knows of one token while questions about it are under way, or
 // while it waits: what each node has said. Its fields are guarded by the Store's mutex.
 type claim struct {
-	dibs.AcquireRequest
+	driver.AcquireRequest
 	key      key
 	ticket   uint64  // its place in the queues
 	lanes    []*lane // by node
@@ -60,7 +60,7 @@ func (s *Store) at(name, token string) *claim {
 // sweep drops a few claims that nobody has touched for so long that their places in the
 // queues are gone. The caller holds s.mu.
 func (s *Store) sweep() {
-	const forgotten = 2 * dibs.WaiterTTL
+	const forgotten = 2 * driver.WaiterTTL
 	looks := 2
 	for _, c := range s.claims {
 		if looks--; looks < 0 {
@@ -129,8 +129,8 @@ func (s *Store) forget(c *claim) {
 // ask puts the question to a node. The caller holds s.mu.
 func (s *Store) ask(c *claim, l *lane, yield bool) {
 	round := c.round
-	var q dibs.AcquireRequest
-	var answer dibs.AcquireReply
+	var q driver.AcquireRequest
+	var answer driver.AcquireReply
 	var sent time.Time
 	var clashes bool
 	begin := func() bool {
@@ -167,11 +167,11 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 		return s.heard(c, l, answer, err, round)
 	}
 	l.undo = nil // that is to come after
-	s.put(l, dibs.WaiterTTL, &errand{begin: begin, send: send, end: end})
+	s.put(l, driver.WaiterTTL, &errand{begin: begin, send: send, end: end})
 }
 
 // yieldShare has a node forget a token that it may have for another weight.
-func (s *Store) yieldShare(ctx context.Context, l *lane, q dibs.AcquireRequest) error {
+func (s *Store) yieldShare(ctx context.Context, l *lane, q driver.AcquireRequest) error {
 	sent := time.Now()
 	err := l.node.Cancel(ctx, q)
 	s.mu.Lock()
@@ -183,9 +183,9 @@ func (s *Store) yieldShare(ctx context.Context, l *lane, q dibs.AcquireRequest) 
 }
 
 // question is what a node is asked.
-func (c *claim) question(memory time.Duration, yield bool) dibs.AcquireRequest {
+func (c *claim) question(memory time.Duration, yield bool) driver.AcquireRequest {
 	q := c.AcquireRequest
-	q.Vote = &dibs.VoteRequest{Ticket: c.ticket, Fence: c.fence, RecoveryWindow: memory, Relinquish: yield}
+	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: c.fence, RecoveryWindow: memory, Relinquish: yield}
 	if q.Vote.Fence == 0 {
 		q.Vote.Fence = c.round
 	}
@@ -197,7 +197,7 @@ func (c *claim) question(memory time.Duration, yield bool) dibs.AcquireRequest {
 
 // heard notes a node's answer, and returns what to do without the mutex. The caller holds
 // s.mu.
-func (s *Store) heard(c *claim, l *lane, a dibs.AcquireReply, err error, round uint64) (tell func()) {
+func (s *Store) heard(c *claim, l *lane, a driver.AcquireReply, err error, round uint64) (tell func()) {
 	l.round, l.err, l.push = round, err, false
 	s.identify(l.node, a.Node)
 	switch {
@@ -307,7 +307,7 @@ func (s *Store) settle(c *claim) (tell func()) {
 func (s *Store) grant(c *claim) (tell func()) {
 	c.won = true
 	c.rest()
-	return s.to(c.Client, dibs.Event{Kind: dibs.EventGranted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.round})
+	return s.to(c.Client, driver.Event{Kind: driver.EventGranted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.round})
 }
 
 // agree sees to it that most nodes know the fence of a claim that has most votes, so that
@@ -395,7 +395,7 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 		l.undo.undo = append(l.undo.undo, done)
 		return
 	}
-	var q dibs.AcquireRequest
+	var q driver.AcquireRequest
 	e := &errand{ends: true, undo: []func(error){done}}
 	l.undo = e
 	e.begin = func() bool {
@@ -412,7 +412,7 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 	}
 	e.end = func(err error) (tell func()) {
 		l.undone(e.sent, q.Until, err)
-		if errors.Is(err, dibs.ErrUnavailable) && len(l.next) == 0 {
+		if errors.Is(err, driver.ErrUnavailable) && len(l.next) == 0 {
 			l.undo = e
 		}
 		all := e.undo
@@ -426,8 +426,8 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 }
 
 // abandoned is a claim that is to be undone. The caller holds s.mu.
-func (s *Store) abandoned(c *claim) dibs.AcquireRequest {
+func (s *Store) abandoned(c *claim) driver.AcquireRequest {
 	q := c.AcquireRequest
-	q.Vote = &dibs.VoteRequest{Ticket: c.ticket, Fence: s.clock.tick(), RecoveryWindow: s.memory}
+	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: s.clock.tick(), RecoveryWindow: s.memory}
 	return q
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/quorum"
 )
@@ -47,7 +48,7 @@ func stall(verb string, goes <-chan struct{}) func(string, func()) error {
 }
 
 // weightAt is what a token holds on a node: 0 if alone, -1 if nothing.
-func weightAt(t *testing.T, s dibs.Store, name, token string) int {
+func weightAt(t *testing.T, s driver.Store, name, token string) int {
 	t.Helper()
 	state, err := s.Inspect(t.Context(), name)
 	if err != nil {
@@ -584,11 +585,11 @@ func TestRefusedRelease(t *testing.T) {
 
 // lateAnswers is a store whose answer to an abandon comes late.
 type lateAnswers struct {
-	dibs.Store
+	driver.Store
 	by time.Duration
 }
 
-func (s *lateAnswers) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (s *lateAnswers) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	err := s.Store.Cancel(ctx, c)
 	time.Sleep(s.by)
 	return err

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A lane is one node's side of a claim. What is sent down a lane goes one after another:
@@ -120,7 +120,7 @@ func (s *Store) run(l *lane, e *errand) {
 		if e.end != nil {
 			tell = e.end(err)
 		}
-		again := mayPass(err) || e.ends && errors.Is(err, dibs.ErrUnavailable) // a refusal may pass, too
+		again := mayPass(err) || e.ends && errors.Is(err, driver.ErrUnavailable) // a refusal may pass, too
 		switch e.report(!again); {
 		case again:
 			s.owe(e)
@@ -147,7 +147,7 @@ func (e *errand) void() bool {
 
 // mayPass reports whether a node did not answer, and may later.
 func mayPass(err error) bool {
-	var u *dibs.UnavailableError
+	var u *driver.UnavailableError
 	return errors.As(err, &u) && !u.Refused
 }
 

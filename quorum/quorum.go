@@ -26,7 +26,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Store is a dibs.Store made of others, its nodes. It is safe for concurrent use.
@@ -44,11 +44,11 @@ type Store struct {
 	renewals map[*renewal]struct{} // that are under way
 }
 
-var _ dibs.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // A node is one of the stores.
 type node struct {
-	dibs.Store
+	driver.Store
 
 	// Guarded by the Store's mutex:
 	debts  []*errand
@@ -77,10 +77,10 @@ type Config struct {
 // It returns ErrInvalid if a node is nil, appears twice, or is a quorum itself, and if there
 // are two nodes, which fail when either does. One server behind two clients is seen when
 // both have voted: then Acquire returns ErrInvalid.
-func New(nodes ...dibs.Store) (*Store, error) { return Config{}.New(nodes...) }
+func New(nodes ...driver.Store) (*Store, error) { return Config{}.New(nodes...) }
 
 // New returns a store made of nodes, as the package's New does.
-func (c Config) New(nodes ...dibs.Store) (*Store, error) {
+func (c Config) New(nodes ...driver.Store) (*Store, error) {
 	s := &Store{
 		need: len(nodes)/2 + 1, longest: cmp.Or(c.Longest, Longest),
 		claims: make(map[key]*claim), latest: make(map[string]*claim),
@@ -98,32 +98,32 @@ func (c Config) New(nodes ...dibs.Store) (*Store, error) {
 	return s, nil
 }
 
-func check(nodes []dibs.Store, longest time.Duration) error {
+func check(nodes []driver.Store, longest time.Duration) error {
 	switch {
 	case len(nodes) == 0:
-		return fmt.Errorf("%w: a quorum without nodes", dibs.ErrInvalid)
+		return fmt.Errorf("%w: a quorum without nodes", driver.ErrInvalid)
 	case len(nodes) == 2:
-		return fmt.Errorf("%w: a quorum of two nodes fails when either does: use one, or three", dibs.ErrInvalid)
-	case longest < dibs.MinTTL || longest > dibs.MaxTTL:
-		return fmt.Errorf("%w: longest TTL %v of a quorum: %v to %v", dibs.ErrInvalid, longest, dibs.MinTTL, dibs.MaxTTL)
+		return fmt.Errorf("%w: a quorum of two nodes fails when either does: use one, or three", driver.ErrInvalid)
+	case longest < driver.MinTTL || longest > driver.MaxTTL:
+		return fmt.Errorf("%w: longest TTL %v of a quorum: %v to %v", driver.ErrInvalid, longest, driver.MinTTL, driver.MaxTTL)
 	}
 	for i, n := range nodes {
 		if isNil(n) {
-			return fmt.Errorf("%w: node %d of a quorum is nil", dibs.ErrInvalid, i)
+			return fmt.Errorf("%w: node %d of a quorum is nil", driver.ErrInvalid, i)
 		}
 		if _, is := n.(*Store); is {
-			return fmt.Errorf("%w: node %d of a quorum is a quorum", dibs.ErrInvalid, i)
+			return fmt.Errorf("%w: node %d of a quorum is a quorum", driver.ErrInvalid, i)
 		}
 		for j, other := range nodes[:i] {
 			if reflect.ValueOf(n).Comparable() && n == other {
-				return fmt.Errorf("%w: nodes %d and %d of a quorum are the same store: its vote would count twice", dibs.ErrInvalid, j, i)
+				return fmt.Errorf("%w: nodes %d and %d of a quorum are the same store: its vote would count twice", driver.ErrInvalid, j, i)
 			}
 		}
 	}
 	return nil
 }
 
-func isNil(n dibs.Store) bool {
+func isNil(n driver.Store) bool {
 	if n == nil {
 		return true
 	}
@@ -153,7 +153,7 @@ func (s *Store) twins() error {
 	for i, n := range s.nodes {
 		if n.twin != nil && n.twin.id == n.id {
 			return fmt.Errorf("%w: nodes %d and %d of the quorum are the same server: its vote would count twice",
-				dibs.ErrInvalid, slices.Index(s.nodes, n.twin), i)
+				driver.ErrInvalid, slices.Index(s.nodes, n.twin), i)
 		}
 	}
 	return nil
@@ -215,17 +215,17 @@ func (s *Store) Groups(names []string) [][]string {
 
 // unavailable tells that too few nodes have answered, and why.
 func (s *Store) unavailable(op, name string, errs []error) error {
-	u := &dibs.UnavailableError{Op: op, Name: name, Refused: true}
+	u := &driver.UnavailableError{Op: op, Name: name, Refused: true}
 	var causes []error
 	for i, err := range errs {
 		switch {
 		case err == nil:
 			u.Refused = false
 			continue
-		case errors.Is(err, dibs.ErrInvalid) || errors.Is(err, dibs.ErrWrongType):
+		case errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrWrongType):
 			return err
 		}
-		var of *dibs.UnavailableError
+		var of *driver.UnavailableError
 		if errors.As(err, &of) {
 			u.Refused = u.Refused && of.Refused
 			err = of.Cause

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/storetest"
@@ -19,7 +20,7 @@ import (
 
 const ttl = 10 * time.Second
 
-func memories(n int) (nodes []dibs.Store, stores []*memstore.Store) {
+func memories(n int) (nodes []driver.Store, stores []*memstore.Store) {
 	for range n {
 		m := memstore.New()
 		nodes, stores = append(nodes, m), append(stores, m)
@@ -27,7 +28,7 @@ func memories(n int) (nodes []dibs.Store, stores []*memstore.Store) {
 	return nodes, stores
 }
 
-func newQuorum(t *testing.T, c quorum.Config, nodes ...dibs.Store) *quorum.Store {
+func newQuorum(t *testing.T, c quorum.Config, nodes ...driver.Store) *quorum.Store {
 	t.Helper()
 	s, err := c.New(nodes...)
 	if err != nil {
@@ -42,7 +43,7 @@ func TestStore(t *testing.T) {
 			t.Run(fmt.Sprint(n, "/", c.Name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, _ := memories(n)
-					c.Run(t, newQuorum(t, quorum.Config{Longest: dibs.MaxTTL}, nodes...))
+					c.Run(t, newQuorum(t, quorum.Config{Longest: driver.MaxTTL}, nodes...))
 				})
 			})
 		}
@@ -51,7 +52,7 @@ func TestStore(t *testing.T) {
 
 // A node is a store that may be mute, dead or slow.
 type node struct {
-	dibs.Store
+	driver.Store
 	mu   sync.Mutex
 	dead error
 	mute bool
@@ -117,24 +118,24 @@ func send[T any](ctx context.Context, n *node, verb string, serve func(context.C
 	return value, err
 }
 
-func (n *node) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	return send(ctx, n, "acquire", func(ctx context.Context) (dibs.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
+func (n *node) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return send(ctx, n, "acquire", func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
 }
 
-func (n *node) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (n *node) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	return send(ctx, n, "release", func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
 }
 
-func (n *node) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (n *node) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	_, err := send(ctx, n, "abandon", func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
 	return err
 }
 
-func (n *node) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	return send(ctx, n, "reweigh", func(ctx context.Context) (dibs.AcquireReply, error) { return n.Store.Resize(ctx, c) })
+func (n *node) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return send(ctx, n, "reweigh", func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Resize(ctx, c) })
 }
 
-func (n *node) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (n *node) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	errs, err := send(ctx, n, "extend", func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
 	if err != nil {
 		errs = make([]error, len(holds))
@@ -145,8 +146,8 @@ func (n *node) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	return errs
 }
 
-func (n *node) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
-	return n.Store.Watch(ctx, client, func(e dibs.Event) {
+func (n *node) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	return n.Store.Watch(ctx, client, func(e driver.Event) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		time.AfterFunc(n.slow, func() {
@@ -168,7 +169,7 @@ func rig(t *testing.T, c quorum.Config) (nodes []*node, stores []*memstore.Store
 // join returns a client of the quorum of some stores, and its own way to each of them.
 func join(t *testing.T, c quorum.Config, stores ...*memstore.Store) (nodes []*node, locks *dibs.Client) {
 	t.Helper()
-	var all []dibs.Store
+	var all []driver.Store
 	for _, s := range stores {
 		n := &node{Store: s}
 		nodes, all = append(nodes, n), append(all, n)
@@ -282,7 +283,7 @@ func TestContention(t *testing.T) {
 		var holders atomic.Int32
 		_, stores := memories(5)
 		for range clients {
-			nodes := make([]dibs.Store, len(stores))
+			nodes := make([]driver.Store, len(stores))
 			for i, s := range stores {
 				nodes[i] = &node{Store: s, slow: trip / 2}
 			}
@@ -326,10 +327,10 @@ func TestBadQuorums(t *testing.T) {
 	one, other, third := memstore.New(), memstore.New(), memstore.New()
 	var none *memstore.Store
 	inner := newQuorum(t, quorum.Config{}, one)
-	of := func(nodes ...dibs.Store) []dibs.Store { return nodes }
+	of := func(nodes ...driver.Store) []driver.Store { return nodes }
 	for name, bad := range map[string]struct {
 		config quorum.Config
-		nodes  []dibs.Store
+		nodes  []driver.Store
 		says   string
 	}{
 		"no nodes":      {nodes: of(), says: "without nodes"},
@@ -381,7 +382,7 @@ func TestRestartGuard(t *testing.T) {
 		}
 		start := time.Now()
 		_, err := locks.Mutex("n").TryLock(t.Context())
-		var young *dibs.RecoveringError
+		var young *driver.RecoveringError
 		if !errors.As(err, &young) || young.Remaining <= 0 || young.Remaining > ttl {
 			t.Fatalf("error %v, want that nodes were restarted", err)
 		}
@@ -505,7 +506,7 @@ func TestOneServerTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, stores := memories(len(same))
-				var nodes []dibs.Store
+				var nodes []driver.Store
 				for _, i := range same {
 					nodes = append(nodes, &node{Store: stores[i]})
 				}
@@ -531,19 +532,19 @@ func TestOneServerTwice(t *testing.T) {
 
 // A mover is a node whose name comes to lead to another server.
 type mover struct {
-	dibs.Store
+	driver.Store
 	to atomic.Pointer[memstore.Store]
 }
 
-func (m *mover) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (m *mover) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return m.to.Load().Acquire(ctx, c)
 }
 
-func (m *mover) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (m *mover) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	return m.to.Load().Release(ctx, r)
 }
 
-func (m *mover) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (m *mover) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return m.to.Load().Cancel(ctx, c)
 }
 

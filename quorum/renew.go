@@ -10,12 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Extend implements dibs.Store: each node extends all, and what most have extended is. A
 // node that does not know a lease that most do is asked for its vote again.
-func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	if err := gone(ctx, "extend", ""); err != nil {
 		return slices.Repeat([]error{err}, len(holds))
 	}
@@ -48,7 +48,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error 
 // A renewal is one Extend of all nodes.
 type renewal struct {
 	s     *Store
-	holds []dibs.ExtendRequest
+	holds []driver.ExtendRequest
 	notes map[lanekey]error // why a node has lost nothing if it does not know a lease; guarded by s.mu
 
 	mu   sync.Mutex
@@ -59,7 +59,7 @@ type renewal struct {
 
 // renew begins a renewal. What is under way for its leases, an acquire that a node has not
 // answered for example, may be served before or after it.
-func (s *Store) renew(holds []dibs.ExtendRequest) *renewal {
+func (s *Store) renew(holds []driver.ExtendRequest) *renewal {
 	r := &renewal{
 		s: s, holds: slices.Clone(holds), notes: make(map[lanekey]error),
 		errs: make([][]error, len(s.nodes)), done: make(chan struct{}),
@@ -89,7 +89,7 @@ func (s *Store) renew(holds []dibs.ExtendRequest) *renewal {
 func (r *renewal) say(node int, errs []error) {
 	r.s.mu.Lock()
 	for i, h := range r.holds {
-		if errors.Is(errs[i], dibs.ErrLost) {
+		if errors.Is(errs[i], driver.ErrLost) {
 			errs[i] = cmp.Or(r.notes[lanekey{key{h.Name, h.Token}, node}], errs[i])
 		}
 	}
@@ -111,7 +111,7 @@ func (r *renewal) say(node int, errs []error) {
 			continue
 		}
 		for n, errs := range r.errs {
-			if len(errs) > i && (errors.Is(errs[i], dibs.ErrLost) || errors.Is(errs[i], errNoVote)) {
+			if len(errs) > i && (errors.Is(errs[i], driver.ErrLost) || errors.Is(errs[i], errNoVote)) {
 				errs[i] = errRepaired
 				r.repair(h, n)
 			}
@@ -134,7 +134,7 @@ func (r *renewal) outcome(i int) (err error, decided bool) { //nolint:revive // 
 		case errs == nil:
 		case errs[i] == nil:
 			ok++
-		case errors.Is(errs[i], dibs.ErrLost) || errors.Is(errs[i], errRepaired):
+		case errors.Is(errs[i], driver.ErrLost) || errors.Is(errs[i], errRepaired):
 			lost++
 		default:
 			failed++
@@ -145,7 +145,7 @@ func (r *renewal) outcome(i int) (err error, decided bool) { //nolint:revive // 
 	case ok >= r.s.need:
 		return nil, true
 	case lost > spare:
-		return dibs.ErrLost, true
+		return driver.ErrLost, true
 	}
 	return errMute, ok+lost+failed == len(r.errs)
 }
@@ -156,7 +156,7 @@ func (r *renewal) results() []error {
 	results := make([]error, len(r.holds))
 	for i, h := range r.holds {
 		err, _ := r.outcome(i)
-		if err == nil || errors.Is(err, dibs.ErrLost) {
+		if err == nil || errors.Is(err, driver.ErrLost) {
 			results[i] = err
 			continue
 		}
@@ -166,7 +166,7 @@ func (r *renewal) results() []error {
 			if errs != nil {
 				causes[n] = errs[i]
 			}
-			if errors.Is(causes[n], dibs.ErrLost) {
+			if errors.Is(causes[n], driver.ErrLost) {
 				causes[n] = errForgot
 			}
 		}
@@ -181,7 +181,7 @@ var errForgot = errors.New("it does not know the lease")
 // that was restarted a short while ago. Nothing else may have been under way there since
 // the renewal began, nor be put after it: a lease that was released would be taken for
 // nobody, and one that is a writer's by now would be a reader's there.
-func (r *renewal) repair(h dibs.ExtendRequest, node int) {
+func (r *renewal) repair(h driver.ExtendRequest, node int) {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (r *renewal) repair(h dibs.ExtendRequest, node int) {
 		until = time.Now().Add(operation)
 		return !c.open && l.last == e
 	}
-	var a dibs.AcquireReply
+	var a driver.AcquireReply
 	e.send = func() (err error) {
 		ctx, cancel := within(until)
 		defer cancel()
@@ -227,12 +227,12 @@ func (r *renewal) repair(h dibs.ExtendRequest, node int) {
 // claimOf is the claim by which a lease is repaired. What an attached lease weighs is not
 // known here, and most nodes are asked. It is repaired only if it holds alone: a reader may
 // become a writer meanwhile, at its first owner's.
-func (s *Store) claimOf(ctx context.Context, h dibs.ExtendRequest) (q dibs.AcquireRequest, known bool) {
-	q = dibs.AcquireRequest{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
-	q.Vote = &dibs.VoteRequest{Fence: h.Fence, RecoveryWindow: s.memory}
+func (s *Store) claimOf(ctx context.Context, h driver.ExtendRequest) (q driver.AcquireRequest, known bool) {
+	q = driver.AcquireRequest{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
+	q.Vote = &driver.VoteRequest{Fence: h.Fence, RecoveryWindow: s.memory}
 	if h.Weight == 0 {
 		state, err := s.Inspect(ctx, h.Name)
-		i := slices.IndexFunc(state.Holders, func(o dibs.Holder) bool { return o.Token == h.Token && o.Weight == 0 })
+		i := slices.IndexFunc(state.Holders, func(o driver.Holder) bool { return o.Token == h.Token && o.Weight == 0 })
 		if err != nil || i < 0 {
 			return q, false
 		}
@@ -255,20 +255,20 @@ func firstErr(errs ...error) error {
 }
 
 // Inspect implements dibs.Store: who has the votes of most nodes holds.
-func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
-	states, err := gather(ctx, s, "inspect", name, func(ctx context.Context, n *node) (dibs.State, error) { return n.Inspect(ctx, name) })
+func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
+	states, err := gather(ctx, s, "inspect", name, func(ctx context.Context, n *node) (driver.State, error) { return n.Inspect(ctx, name) })
 	if err != nil {
-		return dibs.State{}, err
+		return driver.State{}, err
 	}
 	return s.merge(name, states), nil
 }
 
 // merge makes one state of those of most nodes. Who holds a few of them only waits for
 // the rest.
-func (s *Store) merge(name string, states []dibs.State) dibs.State {
-	out := dibs.State{Name: name}
+func (s *Store) merge(name string, states []driver.State) driver.State {
+	out := driver.State{Name: name}
 	votes := make(map[string]int)
-	holdings := make(map[string][]dibs.Holder)
+	holdings := make(map[string][]driver.Holder)
 	for _, state := range states {
 		out.Fence = max(out.Fence, state.Fence)
 		for _, h := range state.Holders {
@@ -282,17 +282,17 @@ func (s *Store) merge(name string, states []dibs.State) dibs.State {
 			out.Holders = append(out.Holders, s.lasts(on))
 		}
 	}
-	slices.SortFunc(out.Holders, func(a, b dibs.Holder) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	slices.SortFunc(out.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	type line struct {
-		dibs.Waiter
+		driver.Waiter
 		ahead, lists int // in all lists together, and in how many it is
 	}
 	lines := make(map[string]*line)
 	for _, state := range states {
-		var all []dibs.Waiter
+		var all []driver.Waiter
 		for _, h := range state.Holders {
 			if votes[h.Token] < s.need {
-				all = append(all, dibs.Waiter{Token: h.Token, Label: h.Label})
+				all = append(all, driver.Waiter{Token: h.Token, Label: h.Label})
 			}
 		}
 		for i, w := range append(all, state.Waiters...) {
@@ -321,8 +321,8 @@ func (s *Store) merge(name string, states []dibs.State) dibs.State {
 }
 
 // lasts is what one holds on several nodes: while he has the votes of most.
-func (s *Store) lasts(on []dibs.Holder) dibs.Holder {
-	slices.SortFunc(on, func(a, b dibs.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
+func (s *Store) lasts(on []driver.Holder) driver.Holder {
+	slices.SortFunc(on, func(a, b driver.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
 	h := on[s.need-1]
 	h.Fence = commonest(on)
 	return h
@@ -330,7 +330,7 @@ func (s *Store) lasts(on []dibs.Holder) dibs.Holder {
 
 // commonest is the fence that most know a holding by: a node may have given a larger one,
 // which is not the lease's, and by which the others could not break it.
-func commonest(on []dibs.Holder) (fence uint64) {
+func commonest(on []driver.Holder) (fence uint64) {
 	known := make(map[uint64]int)
 	for _, h := range on {
 		known[h.Fence]++

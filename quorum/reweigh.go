@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Reweigh implements dibs.Store. Where a reader has become a writer, and most others
 // refuse that, he becomes a reader again.
-func (s *Store) Resize(ctx context.Context, q dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if err := firstErr(s.check(q), gone(ctx, "reweigh", q.Name)); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	if q.Until.IsZero() {
 		q.Until = deadline(ctx)
@@ -26,7 +26,7 @@ func (s *Store) Resize(ctx context.Context, q dibs.AcquireRequest) (dibs.Acquire
 		r, err := s.reweigh(ctx, q, fence, known)
 		switch {
 		case err != nil:
-			return dibs.AcquireReply{}, err
+			return driver.AcquireReply{}, err
 		case !r.held && try == tries:
 			return r.refusal, nil
 		case !r.held:
@@ -38,7 +38,7 @@ func (s *Store) Resize(ctx context.Context, q dibs.AcquireRequest) (dibs.Acquire
 		// Most nodes must know the fence.
 		want = max(want, slices.Max(r.known))
 		if r.know(want) >= s.need {
-			return dibs.AcquireReply{Held: true, Fence: want}, nil
+			return driver.AcquireReply{Held: true, Fence: want}, nil
 		}
 		fence, known = want, r.known
 	}
@@ -47,7 +47,7 @@ func (s *Store) Resize(ctx context.Context, q dibs.AcquireRequest) (dibs.Acquire
 // A change is what nodes say to Reweigh.
 type change struct {
 	held    bool
-	refusal dibs.AcquireReply
+	refusal driver.AcquireReply
 	known   []uint64 // the fence that each has
 }
 
@@ -62,19 +62,19 @@ func (c change) know(fence uint64) (n int) {
 }
 
 // reweigh asks the nodes, but for those that are known to have such a fence.
-func (s *Store) reweigh(ctx context.Context, q dibs.AcquireRequest, fence uint64, known []uint64) (change, error) {
-	q.Vote = &dibs.VoteRequest{Fence: fence, RecoveryWindow: s.memory}
+func (s *Store) reweigh(ctx context.Context, q driver.AcquireRequest, fence uint64, known []uint64) (change, error) {
+	q.Vote = &driver.VoteRequest{Fence: fence, RecoveryWindow: s.memory}
 	poll := s.poll()
 	poll.strict = true
-	answers := make([]dibs.AcquireReply, len(s.nodes)) // guarded by s.mu
+	answers := make([]driver.AcquireReply, len(s.nodes)) // guarded by s.mu
 	s.mu.Lock()
 	for i, l := range s.at(q.Name, q.Token).lanes {
 		if known[i] >= fence {
-			answers[i] = dibs.AcquireReply{Held: true, Fence: known[i]}
+			answers[i] = driver.AcquireReply{Held: true, Fence: known[i]}
 			poll.say(i, yes, nil)
 			continue
 		}
-		s.weigh(l, q, func(a dibs.AcquireReply, err error) (tell func()) {
+		s.weigh(l, q, func(a driver.AcquireReply, err error) (tell func()) {
 			answers[i] = a
 			return func() { poll.say(i, says(a.Held), err) }
 		})
@@ -83,7 +83,7 @@ func (s *Store) reweigh(ctx context.Context, q dibs.AcquireRequest, fence uint64
 	held, err := poll.result(ctx, "reweigh", q.Name, q.Until)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if writes := q.Exclusive() && q.Limit == dibs.Unlimited; writes && !held {
+	if writes := q.Exclusive() && q.Limit == driver.Unlimited; writes && !held {
 		s.readAgain(answers, q)
 	}
 	c := change{held: held, known: make([]uint64, len(answers))}
@@ -101,11 +101,11 @@ func (s *Store) reweigh(ctx context.Context, q dibs.AcquireRequest, fence uint64
 // readAgain has a reader that most nodes did not let write be a reader again at the others.
 // Where that is not answered, the node keeps other readers out: most others did not let it
 // write. The caller holds s.mu.
-func (s *Store) readAgain(answers []dibs.AcquireReply, q dibs.AcquireRequest) {
+func (s *Store) readAgain(answers []driver.AcquireReply, q driver.AcquireRequest) {
 	q.Weight, q.Until = 1, time.Time{}
 	for i, l := range s.at(q.Name, q.Token).lanes {
 		if refused := answers[i].Name != ""; !refused {
-			s.weigh(l, q, func(dibs.AcquireReply, error) func() { return func() {} })
+			s.weigh(l, q, func(driver.AcquireReply, error) func() { return func() {} })
 		}
 	}
 }
@@ -116,8 +116,8 @@ var errSwing = errors.New("an earlier change to another weight was not answered,
 // answered: a change that overtook the one before would be undone by it. heard takes the
 // answer with the mutex, and returns what to do without. Nothing is repeated: whoever
 // asked for it asks again, or not. The caller holds s.mu.
-func (s *Store) weigh(l *lane, q dibs.AcquireRequest, heard func(dibs.AcquireReply, error) (tell func())) {
-	var a dibs.AcquireReply
+func (s *Store) weigh(l *lane, q driver.AcquireRequest, heard func(driver.AcquireReply, error) (tell func())) {
+	var a driver.AcquireReply
 	var err error
 	begin := func() bool {
 		if q.Until.IsZero() {
@@ -125,7 +125,7 @@ func (s *Store) weigh(l *lane, q dibs.AcquireRequest, heard func(dibs.AcquireRep
 		}
 		l.share = unclear
 		if time.Now().Before(l.swing) && l.swung != q.Weight {
-			err = &dibs.UnavailableError{Op: "reweigh", Name: q.Name, Cause: errSwing}
+			err = &driver.UnavailableError{Op: "reweigh", Name: q.Name, Cause: errSwing}
 		}
 		return true
 	}
@@ -147,7 +147,7 @@ func (s *Store) weigh(l *lane, q dibs.AcquireRequest, heard func(dibs.AcquireRep
 }
 
 // swings notes that a change of weight was not answered. The caller holds s.mu.
-func (l *lane) swings(q dibs.AcquireRequest) {
+func (l *lane) swings(q driver.AcquireRequest) {
 	if time.Now().Before(l.swing) && l.swung != q.Weight {
 		l.swung = 0 // either may arrive
 	} else {

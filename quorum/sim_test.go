@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -104,7 +105,7 @@ func (w *world) find(format string, args ...any) {
 
 // A server is a node, which may be down.
 type server struct {
-	dibs.Store
+	driver.Store
 	memory *memstore.Store
 	mu     sync.Mutex
 	down   bool
@@ -124,10 +125,10 @@ func (s *server) turn(down bool) {
 
 // A link is what one client sees of one node.
 type link struct {
-	dibs.Store // the server
-	server     *server
-	w          *world
-	number     int
+	driver.Store // the server
+	server       *server
+	w            *world
+	number       int
 
 	mu     sync.Mutex
 	times  map[string]uint64      // that such a message was sent
@@ -241,20 +242,20 @@ func ask[T any](ctx context.Context, l *link, what, name, token string, serve fu
 	return value, err
 }
 
-func (l *link) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	return ask(ctx, l, "acquire", c.Name, c.Token, func() (dibs.AcquireReply, error) { return l.server.Store.Acquire(context.Background(), c) })
+func (l *link) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return ask(ctx, l, "acquire", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Store.Acquire(context.Background(), c) })
 }
 
-func (l *link) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (l *link) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	_, err := ask(ctx, l, "abandon", c.Name, c.Token, func() (bool, error) { return true, l.server.Store.Cancel(context.Background(), c) })
 	return err
 }
 
-func (l *link) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	return ask(ctx, l, "release", r.Name, r.Token, func() (bool, error) { return l.server.Store.Release(context.Background(), r) })
 }
 
-func (l *link) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (l *link) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	errs, err := ask(ctx, l, "extend", holds[0].Name, holds[0].Token, func() ([]error, error) { return l.server.Store.Extend(context.Background(), holds), nil })
 	if err != nil {
 		errs = make([]error, len(holds))
@@ -265,8 +266,8 @@ func (l *link) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 	return errs
 }
 
-func (l *link) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	return ask(ctx, l, "reweigh", c.Name, c.Token, func() (dibs.AcquireReply, error) { return l.server.Store.Resize(context.Background(), c) })
+func (l *link) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return ask(ctx, l, "reweigh", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Store.Resize(context.Background(), c) })
 }
 
 func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
@@ -279,10 +280,10 @@ func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	return l.server.Store.Inspect(ctx, name)
 }
 
-func (l *link) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+func (l *link) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	var mu sync.Mutex
 	var last time.Time // when the last push arrives: they keep their order
-	return l.server.Store.Watch(ctx, client, func(e dibs.Event) {
+	return l.server.Store.Watch(ctx, client, func(e driver.Event) {
 		t := l.trip("event", "", e.Token)
 		if t.lost {
 			return
@@ -322,7 +323,7 @@ func (w *world) run() {
 	var people []*person
 	var group sync.WaitGroup
 	for i := range clients {
-		nodes := make([]dibs.Store, w.nodes)
+		nodes := make([]driver.Store, w.nodes)
 		for j, s := range w.servers {
 			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, times: make(map[string]uint64), failed: make(map[string]bool), taken: make(map[time.Duration]bool)}
 			nodes[j], w.links = l, append(w.links, l)
@@ -364,7 +365,7 @@ func (w *world) run() {
 // leftovers checks that what was given back is nowhere any more, once a place in a queue
 // that nobody keeps is gone, and what is late has arrived.
 func (w *world) leftovers() {
-	time.Sleep(dibs.WaiterTTL + 3*time.Second)
+	time.Sleep(driver.WaiterTTL + 3*time.Second)
 	for i, s := range w.servers {
 		for _, name := range simNames {
 			state, _ := s.memory.Inspect(context.Background(), name)
@@ -417,7 +418,7 @@ type locking func(*dibs.Client, string, ...dibs.Option) (l *dibs.Lease, shares b
 
 // calm checks that nothing is stuck once all is well again.
 func (p *person) calm() {
-	const soon = 4*simTTL + 2*dibs.WaiterTTL // also where leases are long: none is left to end by itself
+	const soon = 4*simTTL + 2*driver.WaiterTTL // also where leases are long: none is left to end by itself
 	for _, name := range simNames {
 		start := time.Now()
 		l, err := p.lock(name, p.token(name, false), alone, soon)

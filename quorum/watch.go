@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A watcher is one client that listens to all nodes.
 type watcher struct {
 	s  *Store
-	on func(dibs.Event)
+	on func(driver.Event)
 
 	mu    sync.Mutex
 	up    []bool            // by node
@@ -24,7 +24,7 @@ type watcher struct {
 
 // Watch implements dibs.Store. What a node tells is a vote, or a hint: events flow while
 // they do from most nodes.
-func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	n := len(s.nodes)
 	w := &watcher{s: s, on: on, up: make([]bool, n), was: make([]bool, n), heard: make(map[string][]bool)}
 	s.mu.Lock()
@@ -42,8 +42,8 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 	var group sync.WaitGroup
 	for i, node := range s.nodes {
 		group.Go(func() {
-			errs[i] = node.Watch(ctx, client, func(e dibs.Event) { w.hear(i, e) })
-			w.hear(i, dibs.Event{Kind: dibs.EventDisconnected, Err: errs[i]})
+			errs[i] = node.Watch(ctx, client, func(e driver.Event) { w.hear(i, e) })
+			w.hear(i, driver.Event{Kind: driver.EventDisconnected, Err: errs[i]})
 		})
 	}
 	group.Wait()
@@ -54,19 +54,19 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 }
 
 // hear takes one event of a node.
-func (w *watcher) hear(node int, e dibs.Event) {
+func (w *watcher) hear(node int, e driver.Event) {
 	switch e.Kind {
-	case dibs.EventGranted:
+	case driver.EventGranted:
 		w.s.pushed(node, e)
-	case dibs.EventRetry:
+	case driver.EventRetry:
 		if w.most(node, e.Token) {
 			w.on(e)
 		}
-	case dibs.EventRevoked:
+	case driver.EventRevoked:
 		if w.most(node, fmt.Sprint(e.Fence, " ", e.Token)) {
 			w.on(e)
 		}
-	case dibs.EventConnected, dibs.EventDisconnected:
+	case driver.EventConnected, driver.EventDisconnected:
 		w.turn(node, e)
 	default:
 		w.on(e)
@@ -74,7 +74,7 @@ func (w *watcher) hear(node int, e dibs.Event) {
 }
 
 // pushed notes that a node has handed on to a claim.
-func (s *Store) pushed(node int, e dibs.Event) {
+func (s *Store) pushed(node int, e driver.Event) {
 	s.mu.Lock()
 	c := s.latest[e.Token] // who wants several names has one token for all, and asks one by one
 	if c == nil || e.Ticket != c.ticket {
@@ -115,10 +115,10 @@ func (w *watcher) most(node int, hint string) bool {
 }
 
 // turn notes that a node is heard, or not any more.
-func (w *watcher) turn(node int, e dibs.Event) {
+func (w *watcher) turn(node int, e driver.Event) {
 	w.mu.Lock()
-	back := e.Kind == dibs.EventConnected && w.was[node]
-	w.up[node] = e.Kind == dibs.EventConnected
+	back := e.Kind == driver.EventConnected && w.was[node]
+	w.up[node] = e.Kind == driver.EventConnected
 	w.was[node] = w.was[node] || w.up[node]
 	before := w.flows
 	w.flows = number(w.up) >= w.s.need
@@ -128,7 +128,7 @@ func (w *watcher) turn(node int, e dibs.Event) {
 	case now != before:
 		w.on(e)
 	case now && back: // it may have forgotten claims
-		w.on(dibs.Event{Kind: dibs.EventFailover})
+		w.on(driver.Event{Kind: driver.EventFailover})
 	}
 }
 
@@ -142,7 +142,7 @@ func number(set []bool) (n int) {
 }
 
 // to returns what tells a client of an event. The caller holds s.mu.
-func (s *Store) to(client string, e dibs.Event) func() {
+func (s *Store) to(client string, e driver.Event) func() {
 	all := s.watchers[client]
 	return func() {
 		for _, w := range all {

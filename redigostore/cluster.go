@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/gomodule/redigo/redis"
@@ -197,7 +197,7 @@ func (c *cluster) pool(addr string) *source {
 		known = &source{Pool: c.open(addr)}
 		if known.Pool == nil {
 			known.Pool = &redis.Pool{Dial: func() (redis.Conn, error) {
-				return nil, fmt.Errorf("%w: the redigo pool of %s is nil", dibs.ErrInvalid, addr)
+				return nil, fmt.Errorf("%w: the redigo pool of %s is nil", driver.ErrInvalid, addr)
 			}}
 		}
 		c.pools[addr] = known

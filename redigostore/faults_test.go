@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
@@ -161,14 +162,14 @@ func TestWatchOverFaults(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, server.Addr())
 			events := drill.Watch(t, redigostore.New(kind.open(t, proxy.Addr())))
-			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventConnected, drill.Generous)
 			proxy.Reset()
-			drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
-			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventDisconnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventConnected, drill.Generous)
 			proxy.Freeze()
-			drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventDisconnected, drill.Generous)
 			proxy.Heal()
-			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventConnected, drill.Generous)
 			select {
 			case e := <-events:
 				t.Errorf("event %+v on an idle connection", e)
@@ -189,13 +190,13 @@ func TestWatchEndsWhileDialling(t *testing.T) {
 		return nil, errors.New("late")
 	}}
 	events := drill.Watch(t, redigostore.New(p))
-	drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
+	drill.WantEvent(t, events, driver.EventDisconnected, drill.Generous)
 }
 
 func TestPoolWithoutDial(t *testing.T) {
 	t.Parallel()
 	s := redigostore.New(&redis.Pool{})
-	drill.WantEvent(t, drill.Watch(t, s), dibs.EventDisconnected, drill.Generous)
+	drill.WantEvent(t, drill.Watch(t, s), driver.EventDisconnected, drill.Generous)
 	if _, err := join(t, s).Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
 		t.Errorf("have %v, want unavailable", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
 	"github.com/dibslock/dibs/redisstore"
@@ -59,7 +60,7 @@ func cluster(t testing.TB, nodes []string, options ...redigostore.Option) *redis
 
 // join returns a client of a store that lives as long as the test. It gives a busy machine
 // more time for an operation than a person would.
-func join(t testing.TB, s dibs.Store, options ...dibs.Option) *dibs.Client {
+func join(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, append([]dibs.Option{dibs.Timeout(5 * time.Second)}, options...)...)
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -70,7 +71,7 @@ func join(t testing.TB, s dibs.Store, options ...dibs.Option) *dibs.Client {
 func lawful(t *testing.T, open func(redigostore.Option) *redisstore.Store) {
 	t.Helper()
 	var stores atomic.Int64
-	storetest.Run(t, func(*testing.T) dibs.Store {
+	storetest.Run(t, func(*testing.T) driver.Store {
 		return open(redigostore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
@@ -20,7 +20,7 @@ func TestUnfitPools(t *testing.T) {
 	nodes := []string{redistest.StartClusterNode(t).Addr()}
 	none := func(string) *redis.Pool { return nil }
 	for name, c := range map[string]struct {
-		store dibs.Store
+		store driver.Store
 		says  string
 	}{
 		"nil":             {redigostore.New(nil), "nil"},

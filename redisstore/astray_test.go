@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A counter is a server that says how many listen, after a while.
@@ -83,11 +83,11 @@ func TestLookout(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				var up, down int64
-				err := New(conn).Watch(ctx, "host:1:test", func(e dibs.Event) {
+				err := New(conn).Watch(ctx, "host:1:test", func(e driver.Event) {
 					switch e.Kind {
-					case dibs.EventConnected:
+					case driver.EventConnected:
 						up++
-					case dibs.EventDisconnected:
+					case driver.EventDisconnected:
 						down++
 					}
 				})

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
@@ -107,10 +107,10 @@ func TestDeadCrowdBesideReaders(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			p := join(t, open(t, server, redisstore.Prefix("")))
-			p.take(p.share("n", 1, dibs.Unlimited, time.Minute))
+			p.take(p.share("n", 1, driver.Unlimited, time.Minute))
 			queues(t, server, "n", "dead:1:x", share, 2000)
 			for range 20 {
-				reader := p.share("n", 1, dibs.Unlimited, time.Minute)
+				reader := p.share("n", 1, driver.Unlimited, time.Minute)
 				each, runs := calledBy(t, server, func() { p.ask(reader) })
 				if each > most || runs > 2000/100+5 {
 					t.Errorf("a try: %d runs of %d commands", runs, each)
@@ -118,7 +118,7 @@ func TestDeadCrowdBesideReaders(t *testing.T) {
 			}
 			each, _ := calledBy(t, server, func() {
 				for range 20 {
-					reader := p.share("n", 1, dibs.Unlimited, time.Minute)
+					reader := p.share("n", 1, driver.Unlimited, time.Minute)
 					reader.Queue = true
 					p.take(reader)
 				}
@@ -173,13 +173,13 @@ func TestReadersCrowd(t *testing.T) {
 	held, asked := make(map[string]bool), 0
 	for len(held) < readers {
 		e := p.event()
-		if e.Kind == dibs.EventGranted {
+		if e.Kind == driver.EventGranted {
 			if held[e.Token] || e.Token == behind.Token {
 				t.Fatalf("%s is granted what it holds, or what readers hold", e.Token)
 			}
 			held[e.Token] = true
 		}
-		if e.Kind == dibs.EventRetry && e.Token != behind.Token {
+		if e.Kind == driver.EventRetry && e.Token != behind.Token {
 			each, _ := calledBy(t, server, func() { p.look(e.Token) })
 			if asked++; each > most {
 				t.Errorf("a sign of life: %d commands", each)
@@ -193,9 +193,9 @@ func TestReadersCrowd(t *testing.T) {
 }
 
 // look asks again for a reader that was put into the queue of n by hand.
-func (p *party) look(token string) dibs.AcquireReply {
+func (p *party) look(token string) driver.AcquireReply {
 	p.t.Helper()
-	c := dibs.AcquireRequest{Name: "n", Token: token, Client: p.client, TTL: dibs.WaiterTTL, Weight: 1, Limit: dibs.Unlimited, Queue: true}
+	c := driver.AcquireRequest{Name: "n", Token: token, Client: p.client, TTL: driver.WaiterTTL, Weight: 1, Limit: driver.Unlimited, Queue: true}
 	_, seq, _ := strings.Cut(token, p.client+":w")
 	var err error
 	if c.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
@@ -244,7 +244,7 @@ func TestDeadReaders(t *testing.T) {
 	const readers = 5000
 	server := redistest.Start(t)
 	p := mute(t, open(t, server, redisstore.Prefix("")))
-	p.take(p.share("n", 1, dibs.Unlimited, time.Minute))
+	p.take(p.share("n", 1, driver.Unlimited, time.Minute))
 	for first := 0; first < readers; first += 1000 {
 		add, set := []string{"ZADD", "{n}" + shared}, []string{"HSET", "{n}" + signs}
 		for i := first; i < first+1000; i++ {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
 )
 
@@ -307,7 +307,7 @@ func (e *exam) someKeys() []string {
 	var keys []string
 	err := scan(ctx, node, quote(prefix)+"*", func(key string) {
 		name, ok := strings.CutPrefix(key, prefix)
-		if ok && dibs.CheckName(name) == nil && checkKey(key) == nil {
+		if ok && driver.CheckName(name) == nil && checkKey(key) == nil {
 			keys = append(keys, key)
 		}
 		if len(keys) == most {

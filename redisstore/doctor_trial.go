@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A duty is what a user needs rights for, and what happens without them. A probe is a
@@ -113,8 +113,8 @@ type trial struct {
 	*exam
 	name   string
 	own    string // the channel of the client
-	holder dibs.AcquireRequest
-	waiter dibs.AcquireRequest
+	holder driver.AcquireRequest
+	waiter driver.AcquireRequest
 	pushes chan string
 	ended  chan error // why nothing is heard any more
 }
@@ -126,10 +126,10 @@ func (e *exam) tryALock() {
 		return
 	}
 	client := "doctor:0:" + rand.Text()
-	claim := func(seq uint64) dibs.AcquireRequest {
-		return dibs.AcquireRequest{
+	claim := func(seq uint64) driver.AcquireRequest {
+		return driver.AcquireRequest{
 			Name: name, Token: fmt.Sprintf("%s:%d", client, seq), Client: client, Seq: seq,
-			TTL: dibs.WaiterTTL, Weight: 1, Limit: 1, Queue: true,
+			TTL: driver.WaiterTTL, Weight: 1, Limit: 1, Queue: true,
 		}
 	}
 	t := &trial{exam: e, name: name, own: channel + client, holder: claim(1), waiter: claim(2), pushes: make(chan string, 16), ended: make(chan error, 1)}
@@ -193,7 +193,7 @@ func (t *trial) handOn() error {
 	return t.release(t.waiter)
 }
 
-func (t *trial) acquire(c dibs.AcquireRequest, held bool) error {
+func (t *trial) acquire(c driver.AcquireRequest, held bool) error {
 	answer, err := t.store.Acquire(t.ctx, c)
 	if err == nil && answer.Held != held {
 		err = fmt.Errorf("a claim was answered %v to whether it holds, instead of %v", answer.Held, held)
@@ -204,11 +204,11 @@ func (t *trial) acquire(c dibs.AcquireRequest, held bool) error {
 func (t *trial) extend() error {
 	ctx, cancel := context.WithTimeout(t.ctx, operation)
 	defer cancel()
-	return t.store.Extend(ctx, []dibs.ExtendRequest{{Name: t.name, Token: t.holder.Token, Client: t.holder.Client, TTL: t.holder.TTL}})[0]
+	return t.store.Extend(ctx, []driver.ExtendRequest{{Name: t.name, Token: t.holder.Token, Client: t.holder.Client, TTL: t.holder.TTL}})[0]
 }
 
-func (t *trial) release(c dibs.AcquireRequest) error {
-	held, err := t.store.Release(t.ctx, dibs.ReleaseRequest{Name: t.name, Token: c.Token})
+func (t *trial) release(c driver.AcquireRequest) error {
+	held, err := t.store.Release(t.ctx, driver.ReleaseRequest{Name: t.name, Token: c.Token})
 	if err == nil && !held {
 		err = errors.New("a lock that was just taken is not held any more")
 	}
@@ -238,7 +238,7 @@ func (t *trial) tell(err error) {
 
 // cleanUp undoes the claims, also when ctx has ended: nobody waits for it then.
 func (t *trial) cleanUp() {
-	for _, c := range []dibs.AcquireRequest{t.waiter, t.holder} {
+	for _, c := range []driver.AcquireRequest{t.waiter, t.holder} {
 		c.Until = time.Now().Add(operation)
 		_ = t.store.Cancel(context.WithoutCancel(t.ctx), c) // else they end by themselves
 	}

@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
 )
 
 // Extend implements dibs.Store: a script call for each hundred locks, or for each
 // slot where the server shards, all in one round trip.
-func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	errs := make([]error, len(holds))
 	until := deadline(ctx)
 	groups := s.group(holds, errs)
@@ -38,7 +38,7 @@ func (s *Store) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error 
 }
 
 // group sorts holds into those that one script call extends, as indices.
-func (s *Store) group(holds []dibs.ExtendRequest, errs []error) [][]int {
+func (s *Store) group(holds []driver.ExtendRequest, errs []error) [][]int {
 	const most = 100
 	bySlot := make(map[int][]int)
 	for i, h := range holds {
@@ -61,7 +61,7 @@ func (s *Store) group(holds []dibs.ExtendRequest, errs []error) [][]int {
 // extend extends the holds at some indices. Its i-th result belongs to holds[group[i]].
 // If the server refuses the call, each is extended by itself: the reason may be one of
 // them only.
-func (s *Store) extend(ctx context.Context, holds []dibs.ExtendRequest, group []int, until time.Time) []error {
+func (s *Store) extend(ctx context.Context, holds []driver.ExtendRequest, group []int, until time.Time) []error {
 	errs := s.extendTogether(ctx, holds, group, until)
 	var refusal ServerError
 	moving := onItsWay(errs[0])
@@ -83,7 +83,7 @@ func (s *Store) extend(ctx context.Context, holds []dibs.ExtendRequest, group []
 }
 
 // extendTogether does one script call.
-func (s *Store) extendTogether(ctx context.Context, holds []dibs.ExtendRequest, group []int, until time.Time) []error {
+func (s *Store) extendTogether(ctx context.Context, holds []driver.ExtendRequest, group []int, until time.Time) []error {
 	keys := make([]string, 0, 3*len(group))
 	args := make([]string, 0, 5*len(group))
 	var buf [512]byte
@@ -116,7 +116,7 @@ func (s *Store) extendTogether(ctx context.Context, holds []dibs.ExtendRequest, 
 
 // noted is the weight that the signs note of a shared holder if they have lost it: zero
 // if it is not known, or if the holder is exclusive.
-func noted(h dibs.ExtendRequest) string {
+func noted(h driver.ExtendRequest) string {
 	if h.Weight >= h.Limit {
 		return "0"
 	}
@@ -124,14 +124,14 @@ func noted(h dibs.ExtendRequest) string {
 }
 
 // judge returns what the mark of a hold in a reply means.
-func (s *Store) judge(h dibs.ExtendRequest, mark byte, short error) error {
+func (s *Store) judge(h driver.ExtendRequest, mark byte, short error) error {
 	switch {
 	case mark == '0':
-		return dibs.ErrLost
+		return driver.ErrLost
 	case mark == '1' && short != nil:
 		return fail("extend", h.Name, short)
 	case mark != '1':
-		return fmt.Errorf("%w and not a lease: %w: key %q", dibs.ErrWrongType, dibs.ErrLost, s.prefix+h.Name)
+		return fmt.Errorf("%w and not a lease: %w: key %q", driver.ErrWrongType, driver.ErrLost, s.prefix+h.Name)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (s *Store) judge(h dibs.ExtendRequest, mark byte, short error) error {
 // extendBare extends a hold in a slot that is on its way to another server, where a
 // script may have one key only: each key by itself, all at once. Of an exclusive holder
 // the lock tells all.
-func (s *Store) extendBare(ctx context.Context, h dibs.ExtendRequest, until time.Time) error {
+func (s *Store) extendBare(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
 	k := s.appendKeys(nil, h.Name)
 	lock, _, signs, _, holders := k.cut(string(k.text))
 	var asked sync.WaitGroup
@@ -172,14 +172,14 @@ type oneKey struct {
 	short, err error
 }
 
-func (b *oneKey) judge(s *Store, h dibs.ExtendRequest) error {
+func (b *oneKey) judge(s *Store, h driver.ExtendRequest) error {
 	if b.err != nil {
 		return fail("extend", h.Name, b.err)
 	}
 	return s.judge(h, b.mark, b.short)
 }
 
-func (s *Store) extendKey(ctx context.Context, at *shard, h dibs.ExtendRequest, kind, key string, until time.Time) (mark byte, short, err error) {
+func (s *Store) extendKey(ctx context.Context, at *shard, h driver.ExtendRequest, kind, key string, until time.Time) (mark byte, short, err error) {
 	r := newRequest(bareScript, at, key)
 	r.args(kind, h.Token, decimal(milliseconds(h.TTL)))
 	reply, short := s.call(ctx, r, until, always)

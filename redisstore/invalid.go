@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Invalid returns a Conn for a client that cannot hold locks: nil, or of a kind that an
 // adapter does not know. Each call returns a dibs.ErrInvalid that says why.
-func Invalid(why string) Conn { return invalid{fmt.Errorf("%w: %s", dibs.ErrInvalid, why)} }
+func Invalid(why string) Conn { return invalid{fmt.Errorf("%w: %s", driver.ErrInvalid, why)} }
 
 type invalid struct{ err error }
 

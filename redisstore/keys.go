@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
 )
 
@@ -70,9 +70,9 @@ func checkKey(key string) error {
 	switch {
 	case key == born, strings.HasPrefix(key, floorPrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, signsSuffix),
 		strings.HasSuffix(key, holdersSuffix):
-		return fmt.Errorf("%w: key %q is one of dibs' own", dibs.ErrInvalid, key)
+		return fmt.Errorf("%w: key %q is one of dibs' own", driver.ErrInvalid, key)
 	case strings.Contains(key, "}") && !tagged(key):
-		return fmt.Errorf("%w: key %q: a } outside a {hash tag} cannot be placed in a cluster", dibs.ErrInvalid, key)
+		return fmt.Errorf("%w: key %q: a } outside a {hash tag} cannot be placed in a cluster", driver.ErrInvalid, key)
 	}
 	return nil
 }

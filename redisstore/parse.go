@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // What the server sends is checked before it is believed: a proxy or another
@@ -44,13 +44,13 @@ var passing = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY
 // fail tells a failure in the words of dibs. A server that answered with an error
 // has done nothing; else the outcome is unknown.
 func fail(op, name string, err error) error {
-	if errors.Is(err, dibs.ErrInvalid) {
+	if errors.Is(err, driver.ErrInvalid) {
 		return fmt.Errorf("%s %q: %w", op, name, err)
 	}
 	var server ServerError
 	if !errors.As(err, &server) {
 		unsent := errors.Is(err, ErrClosed)
-		return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: unsent}
+		return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: unsent}
 	}
 	text := string(server)
 	if strings.HasPrefix(text, "ERR Protocol error: unauthenticated") {
@@ -58,9 +58,9 @@ func fail(op, name string, err error) error {
 		err = ServerError("NOAUTH Authentication required: " + text)
 	}
 	if strings.Contains(text, "WRONGTYPE") {
-		return fmt.Errorf("%w: %s %q: %w", dibs.ErrWrongType, op, name, err)
+		return fmt.Errorf("%w: %s %q: %w", driver.ErrWrongType, op, name, err)
 	}
-	return &dibs.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.transient()}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.transient()}
 }
 
 // transient reports whether it makes sense to ask again soon. What a script has caught
@@ -82,9 +82,9 @@ func onItsWay(err error) bool {
 
 // parseAnswer reads acquire's reply to one claim: the fence, if it is held and that
 // is the server's time, or the server's time and an answer.
-func parseAnswer(v any) (answer dibs.AcquireReply, void bool, err error) {
+func parseAnswer(v any) (answer driver.AcquireReply, void bool, err error) {
 	if fence, ok := v.(int64); ok && fence > 0 {
-		return dibs.AcquireReply{Held: true, Fence: uint64(fence)}, false, nil
+		return driver.AcquireReply{Held: true, Fence: uint64(fence)}, false, nil
 	}
 	list, ok := v.([]any)
 	if !ok || len(list) != 2 {
@@ -110,11 +110,11 @@ func parseAnswer(v any) (answer dibs.AcquireReply, void bool, err error) {
 			return answer, false, nil
 		}
 	}
-	return dibs.AcquireReply{}, false, unexpected(v)
+	return driver.AcquireReply{}, false, unexpected(v)
 }
 
 // waiting reads what is told to a claim that does not hold.
-func (r *reader) waiting() (a dibs.AcquireReply) {
+func (r *reader) waiting() (a driver.AcquireReply) {
 	a.Ticket = r.uint()
 	a.Position = int(r.int())
 	a.Remaining = remaining(r.int())
@@ -125,7 +125,7 @@ func (r *reader) waiting() (a dibs.AcquireReply) {
 
 // takenName returns which of a claim's names is taken: an answer to a claim on several
 // ends with its number, from 1.
-func takenName(c dibs.AcquireRequest, v any) string {
+func takenName(c driver.AcquireRequest, v any) string {
 	list, _ := v.([]any)
 	if len(list) == 2 && len(c.With) > 0 {
 		fields, _ := list[1].([]any)
@@ -175,16 +175,16 @@ func remaining(ms int64) time.Duration {
 }
 
 // parseState reads inspect's reply.
-func parseState(name string, v any) (dibs.State, error) {
+func parseState(name string, v any) (driver.State, error) {
 	list, _ := v.([]any)
 	r := reader{fields: list}
 	now := r.int()
-	state := dibs.State{Name: name, Fence: r.uint(), Holding: int(r.int()), Waiting: int(r.int())}
+	state := driver.State{Name: name, Fence: r.uint(), Holding: int(r.int()), Waiting: int(r.int())}
 	for range r.int() {
-		h := dibs.Holder{Token: r.string(), Remaining: remaining(r.int()), Weight: int(r.uint()), Fence: r.uint()}
-		h.Label = dibs.LabelOf(h.Token)
+		h := driver.Holder{Token: r.string(), Remaining: remaining(r.int()), Weight: int(r.uint()), Fence: r.uint()}
+		h.Label = driver.LabelOf(h.Token)
 		if r.bad {
-			return dibs.State{}, unexpected(v)
+			return driver.State{}, unexpected(v)
 		}
 		state.Holders = append(state.Holders, h)
 	}
@@ -194,18 +194,18 @@ func parseState(name string, v any) (dibs.State, error) {
 		if sign := r.string(); sign != "" {
 			seen, _ = strconv.ParseInt(sign, 10, 64)
 		}
-		if now-seen >= dibs.WaiterTTL.Microseconds() {
+		if now-seen >= driver.WaiterTTL.Microseconds() {
 			state.Waiting-- // dead, and not yet found by whoever serves
 			continue
 		}
 		token, ok := placeToken(place)
 		r.must(ok)
-		state.Waiters = append(state.Waiters, dibs.Waiter{
-			Token: token, Label: dibs.LabelOf(token), Waited: time.Duration(max(now-ticket, 0)) * time.Microsecond,
+		state.Waiters = append(state.Waiters, driver.Waiter{
+			Token: token, Label: driver.LabelOf(token), Waited: time.Duration(max(now-ticket, 0)) * time.Microsecond,
 		})
 	}
 	if r.bad || len(r.fields) > 0 {
-		return dibs.State{}, unexpected(v)
+		return driver.State{}, unexpected(v)
 	}
 	return state, nil
 }
@@ -222,24 +222,24 @@ func placeToken(place string) (string, bool) {
 // parseMessage reads a push: fence, ticket, origin, token. A fence of zero asks the waiter
 // to ask again; with a ticket, that is the fence of a holding of the token which was
 // broken.
-func (s *Store) parseMessage(text string) (dibs.Event, bool) {
+func (s *Store) parseMessage(text string) (driver.Event, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
-		return dibs.Event{}, false
+		return driver.Event{}, false
 	}
 	fence, err1 := strconv.ParseUint(parts[0], 10, 64)
 	ticket, err2 := strconv.ParseUint(parts[1], 10, 64)
 	sent, node, err3 := origin(parts[2])
 	if errors.Join(err1, err2, err3) != nil {
-		return dibs.Event{}, false
+		return driver.Event{}, false
 	}
 	if fence == 0 && ticket != 0 {
-		return dibs.Event{Kind: dibs.EventRevoked, Token: parts[3], Fence: ticket}, true
+		return driver.Event{Kind: driver.EventRevoked, Token: parts[3], Fence: ticket}, true
 	}
 	if fence == 0 || s.copies != nil { // asking again is what waits for the replicas
-		return dibs.Event{Kind: dibs.EventRetry, Token: parts[3]}, true
+		return driver.Event{Kind: driver.EventRetry, Token: parts[3]}, true
 	}
-	e := dibs.Event{Kind: dibs.EventGranted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}
+	e := driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}
 	if s.sharded {
 		return e, true // nobody tells by whose clock it was sent
 	}

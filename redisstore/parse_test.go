@@ -12,30 +12,31 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // now is some server's time in µs.
 const now int64 = 1_700_000_000_000_000
 
 func TestParseAnswer(t *testing.T) {
-	held := func(fence uint64) dibs.AcquireReply { return dibs.AcquireReply{Held: true, Fence: fence} }
+	held := func(fence uint64) driver.AcquireReply { return driver.AcquireReply{Held: true, Fence: fence} }
 	for _, c := range []struct {
 		reply any
-		want  dibs.AcquireReply
+		want  driver.AcquireReply
 		void  bool
 	}{
 		{int64(1_700_000_000_000_001), held(1_700_000_000_000_001), false},
 		{[]any{now, "7"}, held(7), false},
-		{[]any{now, int64(0)}, dibs.AcquireReply{}, true},
+		{[]any{now, int64(0)}, driver.AcquireReply{}, true},
 		{
 			[]any{now, []any{"5", int64(3), int64(1500), "h:1:x:9"}},
-			dibs.AcquireReply{Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
+			driver.AcquireReply{Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
 		},
 		{ // not queued, behind a foreign key without a TTL
-			[]any{now, []any{"0", int64(0), int64(-1), "x"}}, dibs.AcquireReply{Remaining: -1, Holder: "x"}, false,
+			[]any{now, []any{"0", int64(0), int64(-1), "x"}}, driver.AcquireReply{Remaining: -1, Holder: "x"}, false,
 		},
 		{ // between two owners
-			[]any{now, []any{"5", int64(1), int64(-2), ""}}, dibs.AcquireReply{Ticket: 5, Position: 1}, false,
+			[]any{now, []any{"5", int64(1), int64(-2), ""}}, driver.AcquireReply{Ticket: 5, Position: 1}, false,
 		},
 	} {
 		have, void, err := parseAnswer(c.reply)
@@ -52,7 +53,7 @@ func TestParseAnswer(t *testing.T) {
 		[]any{now, []any{"5", int64(-1), int64(1), "t"}}, []any{now, []any{"x", int64(1), int64(1), "t"}},
 		[]any{now, []any{"5", int64(1), nil, "t"}}, []any{now, []any{"5", int64(1), int64(1), nil}},
 	} {
-		if have, void, err := parseAnswer(reply); err == nil || void || have != (dibs.AcquireReply{}) {
+		if have, void, err := parseAnswer(reply); err == nil || void || have != (driver.AcquireReply{}) {
 			t.Errorf("%v: %+v, %v, %v; want an error and nothing else", reply, have, void, err)
 		}
 	}
@@ -153,14 +154,14 @@ func TestParseState(t *testing.T) {
 
 func TestParseMessage(t *testing.T) {
 	s := New(nil)
-	for text, want := range map[string]dibs.Event{
-		"7 5 9 tok":    {Kind: dibs.EventGranted, Token: "tok", Fence: 7, Ticket: 5},
-		"7 5 9 t o k":  {Kind: dibs.EventGranted, Token: "t o k", Fence: 7, Ticket: 5},
-		"7 5 0 tok":    {Kind: dibs.EventGranted, Token: "tok", Fence: 7, Ticket: 5},
-		"7 5 @ID tok":  {Kind: dibs.EventGranted, Token: "tok", Fence: 7, Ticket: 5, Node: "ID"},
-		"0 0 0 tok":    {Kind: dibs.EventRetry, Token: "tok"},
-		"0 5 9 tok":    {Kind: dibs.EventRevoked, Token: "tok", Fence: 5},
-		"7 5 9 路\r\n🔒": {Kind: dibs.EventGranted, Token: "路\r\n🔒", Fence: 7, Ticket: 5},
+	for text, want := range map[string]driver.Event{
+		"7 5 9 tok":    {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5},
+		"7 5 9 t o k":  {Kind: driver.EventGranted, Token: "t o k", Fence: 7, Ticket: 5},
+		"7 5 0 tok":    {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5},
+		"7 5 @ID tok":  {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5, Node: "ID"},
+		"0 0 0 tok":    {Kind: driver.EventRetry, Token: "tok"},
+		"0 5 9 tok":    {Kind: driver.EventRevoked, Token: "tok", Fence: 5},
+		"7 5 9 路\r\n🔒": {Kind: driver.EventGranted, Token: "路\r\n🔒", Fence: 7, Ticket: 5},
 	} {
 		if have, ok := s.parseMessage(text); !ok || have != want {
 			t.Errorf("%q: %+v, %v; want %+v", text, have, ok, want)
@@ -282,9 +283,9 @@ func FuzzReplies(f *testing.F) {
 			switch {
 			case answer.Held && (answer.Fence == 0 || err != nil || void):
 				t.Errorf("%v: %+v, %v, %v", v, answer, void, err)
-			case (err != nil || void) && answer != (dibs.AcquireReply{}):
+			case (err != nil || void) && answer != (driver.AcquireReply{}):
 				t.Errorf("%v: %+v beside %v, void %v", v, answer, err, void)
-			case answer.Held && answer != (dibs.AcquireReply{Held: true, Fence: answer.Fence}), answer.Position < 0:
+			case answer.Held && answer != (driver.AcquireReply{Held: true, Fence: answer.Fence}), answer.Position < 0:
 				t.Errorf("%v: %+v", v, answer)
 			}
 			if state, err := parseState("n", v); err == nil && state.Name != "n" {
@@ -305,7 +306,7 @@ func FuzzReplies(f *testing.F) {
 func wantSoundMessage(t *testing.T, s *Store, text string) {
 	t.Helper()
 	e, ok := s.parseMessage(text)
-	if ok && (e.Token == "" || e.Kind == dibs.EventGranted && e.Fence == 0 || e.Kind != dibs.EventGranted && e.Kind != dibs.EventRetry && e.Kind != dibs.EventRevoked || e.Age < 0) {
+	if ok && (e.Token == "" || e.Kind == driver.EventGranted && e.Fence == 0 || e.Kind != driver.EventGranted && e.Kind != driver.EventRetry && e.Kind != driver.EventRevoked || e.Age < 0) {
 		t.Errorf("message %q: %+v", text, e)
 	}
 }
@@ -331,7 +332,7 @@ func wantWholeCall(t *testing.T, v any) {
 
 // A claim on several names is told which one is taken.
 func TestTakenName(t *testing.T) {
-	c := dibs.AcquireRequest{Name: "a", With: []string{"b", "c"}}
+	c := driver.AcquireRequest{Name: "a", With: []string{"b", "c"}}
 	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {
 		reply := []any{now, []any{"5", int64(1), int64(30), "tok", n}}
 		answer, _, err := parseAnswer(reply)
@@ -349,7 +350,7 @@ func TestTakenName(t *testing.T) {
 func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left int64) {
 	t.Helper()
 	if number > 0 {
-		want := dibs.AcquireReply{Held: true, Fence: number}
+		want := driver.AcquireReply{Held: true, Fence: number}
 		for _, reply := range []any{int64(number), []any{now, fmt.Sprint(number)}} {
 			if have, void, err := parseAnswer(reply); have != want || void || err != nil {
 				t.Errorf("%v: %+v, %v, %v; want %+v", reply, have, void, err, want)
@@ -358,7 +359,7 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	}
 	position := int64(number >> 32)
 	answer, void, err := parseAnswer([]any{now, []any{fmt.Sprint(number), position, left, token}})
-	want := dibs.AcquireReply{Ticket: number, Position: int(position), Remaining: remaining(left), Holder: token}
+	want := driver.AcquireReply{Ticket: number, Position: int(position), Remaining: remaining(left), Holder: token}
 	if answer != want || void || err != nil {
 		t.Errorf("%+v, %v, %v; want %+v", answer, void, err, want)
 	}
@@ -367,10 +368,10 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	}
 	// As the scripts write it, and read the place: its token is all that follows.
 	e, ok := s.parseMessage(fmt.Sprintf("%d %d %d %s", number, number/2, now, token))
-	if !ok || e.Token != token || e.Fence != number || e.Kind == dibs.EventGranted && e.Ticket != number/2 {
+	if !ok || e.Token != token || e.Fence != number || e.Kind == driver.EventGranted && e.Ticket != number/2 {
 		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
 	}
-	place := string(appendPlace(nil, dibs.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
+	place := string(appendPlace(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
 	if have, ok := placeToken(place); !ok || have != token || !strings.HasPrefix(place, fmt.Sprintf("%016x 5000 1/1 ", number)) {
 		t.Errorf("place %q: token %q, %v", place, have, ok)
 	}

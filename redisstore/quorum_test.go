@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/redisstore"
@@ -20,7 +21,7 @@ func TestBallots(t *testing.T) {
 	server := redistest.Start(t)
 	var stores atomic.Int32
 	t.Run("law", func(t *testing.T) {
-		storetest.RunBallots(t, func(t *testing.T) dibs.Store {
+		storetest.RunBallots(t, func(t *testing.T) driver.Store {
 			return open(t, server, redisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 		})
 	})
@@ -32,9 +33,9 @@ func TestQuorum(t *testing.T) {
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 	var stores atomic.Int32
 	t.Run("law", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) dibs.Store {
+		storetest.Run(t, func(t *testing.T) driver.Store {
 			prefix := fmt.Sprintf("%d:", stores.Add(1))
-			var nodes []dibs.Store
+			var nodes []driver.Store
 			for _, server := range servers {
 				nodes = append(nodes, open(t, server, redisstore.Prefix(prefix)))
 			}
@@ -57,7 +58,7 @@ func TestFirstFence(t *testing.T) {
 		t.Run(fmt.Sprint(handOn), func(t *testing.T) {
 			server := redistest.Start(t)
 			store := open(t, server)
-			claim := dibs.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &dibs.VoteRequest{Ticket: 1}}
+			claim := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &driver.VoteRequest{Ticket: 1}}
 			for want := uint64(1); want <= 2; want++ {
 				if handOn { // the floor is found by another script
 					server.MustCmd(t, "DEL", "lock:n")
@@ -80,19 +81,19 @@ type voter struct {
 const memory = time.Minute
 
 // ask asks for a name, with a token of its own.
-func (v *voter) ask(name string) (dibs.AcquireReply, error) {
+func (v *voter) ask(name string) (driver.AcquireReply, error) {
 	v.t.Helper()
 	v.seq++
 	return v.again(name, v.seq)
 }
 
-func (v *voter) again(name string, seq uint64) (dibs.AcquireReply, error) {
+func (v *voter) again(name string, seq uint64) (driver.AcquireReply, error) {
 	v.t.Helper()
 	for {
-		a, err := v.store.Acquire(v.t.Context(), dibs.AcquireRequest{
+		a, err := v.store.Acquire(v.t.Context(), driver.AcquireRequest{
 			Name: name, Token: fmt.Sprint("token:", seq), Client: "client", Seq: seq, TTL: time.Hour,
 			Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(generous),
-			Vote: &dibs.VoteRequest{Ticket: seq, Fence: seq, RecoveryWindow: memory},
+			Vote: &driver.VoteRequest{Ticket: seq, Fence: seq, RecoveryWindow: memory},
 		})
 		var u *dibs.UnavailableError
 		if !errors.As(err, &u) || u.Refused { // else the connection was to the process before
@@ -105,7 +106,7 @@ func (v *voter) again(name string, seq uint64) (dibs.AcquireReply, error) {
 func (v *voter) young() string {
 	v.t.Helper()
 	_, err := v.ask(fmt.Sprint("n", v.seq))
-	var of *dibs.RecoveringError
+	var of *driver.RecoveringError
 	if !errors.As(err, &of) || !errors.Is(err, dibs.ErrUnavailable) {
 		v.t.Fatalf("error %v, want that it may have forgotten something", err)
 	}
@@ -189,9 +190,9 @@ func TestYoungHandsOnToNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	give := func(seq int) (bool, error) {
-		return v.store.Release(t.Context(), dibs.ReleaseRequest{
+		return v.store.Release(t.Context(), driver.ReleaseRequest{
 			Name: "n", Token: fmt.Sprint("token:", seq), Until: time.Now().Add(generous),
-			Vote: &dibs.VoteRequest{Fence: 1000, RecoveryWindow: memory},
+			Vote: &driver.VoteRequest{Fence: 1000, RecoveryWindow: memory},
 		})
 	}
 	v.young()

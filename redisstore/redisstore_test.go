@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/storetest"
@@ -51,7 +52,7 @@ func lawful(t *testing.T, server *redistest.Server, options ...redisstore.Option
 	})
 	var stores atomic.Int32
 	t.Run("law", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) dibs.Store {
+		storetest.Run(t, func(t *testing.T) driver.Store {
 			prefix := fmt.Sprintf("%d:", stores.Add(1))
 			return open(t, server, append(options, redisstore.Prefix(prefix))...)
 		})
@@ -137,63 +138,63 @@ func wantOnlyFloors(t *testing.T, server *redistest.Server, most int) {
 // A party makes claims on a store.
 type party struct {
 	t      *testing.T
-	s      dibs.Store
+	s      driver.Store
 	client string
 	seq    uint64
-	events chan dibs.Event
+	events chan driver.Event
 }
 
 var parties atomic.Uint64
 
 // mute returns a party that does not listen.
-func mute(t *testing.T, s dibs.Store) *party {
+func mute(t *testing.T, s driver.Store) *party {
 	return &party{t: t, s: s, client: fmt.Sprintf("host:%d:test", parties.Add(1))}
 }
 
 // join returns a party that listens.
-func join(t *testing.T, s dibs.Store) *party {
+func join(t *testing.T, s driver.Store) *party {
 	t.Helper()
 	p := mute(t, s)
-	p.events = make(chan dibs.Event, 100)
+	p.events = make(chan driver.Event, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
-	watch.Go(func() { _ = s.Watch(ctx, p.client, func(e dibs.Event) { p.events <- e }) })
+	watch.Go(func() { _ = s.Watch(ctx, p.client, func(e driver.Event) { p.events <- e }) })
 	t.Cleanup(func() { cancel(); watch.Wait() })
-	if e := p.event(); e.Kind != dibs.EventConnected {
+	if e := p.event(); e.Kind != driver.EventConnected {
 		t.Fatalf("first event %+v, want Up", e)
 	}
 	return p
 }
 
-func (p *party) event() dibs.Event {
+func (p *party) event() driver.Event {
 	p.t.Helper()
 	select {
 	case e := <-p.events:
 		return e
 	case <-time.After(generous):
 		p.t.Fatal("no event")
-		return dibs.Event{}
+		return driver.Event{}
 	}
 }
 
-func (p *party) granted(c dibs.AcquireRequest) uint64 {
+func (p *party) granted(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
 	e := p.event()
-	if e.Kind != dibs.EventGranted || e.Token != c.Token {
+	if e.Kind != driver.EventGranted || e.Token != c.Token {
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 	}
 	return e.Fence
 }
 
-func (p *party) claim(name string) dibs.AcquireRequest {
+func (p *party) claim(name string) driver.AcquireRequest {
 	p.seq++
-	return dibs.AcquireRequest{
+	return driver.AcquireRequest{
 		Name: name, Token: fmt.Sprintf("%s:%d", p.client, p.seq), Client: p.client, Seq: p.seq,
 		TTL: time.Minute, Weight: 1, Limit: 1, Queue: true,
 	}
 }
 
-func (p *party) ask(c dibs.AcquireRequest) dibs.AcquireReply {
+func (p *party) ask(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
 	c.Until = time.Now().Add(generous)
 	a, err := p.s.Acquire(p.t.Context(), c)
@@ -203,7 +204,7 @@ func (p *party) ask(c dibs.AcquireRequest) dibs.AcquireReply {
 	return a
 }
 
-func (p *party) take(c dibs.AcquireRequest) uint64 {
+func (p *party) take(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
 	a := p.ask(c)
 	if !a.Held || a.Fence == 0 {
@@ -212,7 +213,7 @@ func (p *party) take(c dibs.AcquireRequest) uint64 {
 	return a.Fence
 }
 
-func (p *party) wait(c dibs.AcquireRequest) dibs.AcquireReply {
+func (p *party) wait(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
 	a := p.ask(c)
 	if a.Held || a.Ticket == 0 {
@@ -221,9 +222,9 @@ func (p *party) wait(c dibs.AcquireRequest) dibs.AcquireReply {
 	return a
 }
 
-func (p *party) free(c dibs.AcquireRequest, fence uint64) {
+func (p *party) free(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	freed, err := p.s.Release(p.t.Context(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(generous)})
+	freed, err := p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(generous)})
 	if err != nil || !freed {
 		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
 	}
@@ -250,7 +251,7 @@ func TestKeysOfWaitersEnd(t *testing.T) {
 	wantKeysThatEnd(t, server)
 	p.wait(second)
 	// A young place needs no sign of life; in time there is one.
-	for end := time.Now().Add(dibs.WaiterTTL / 2); len(keysOf(t, server)) < 4; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(driver.WaiterTTL / 2); len(keysOf(t, server)) < 4; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("keys %q, want lock, queue, signs and floor", keysOf(t, server))
 		}
@@ -335,7 +336,7 @@ func TestNothingIsLeft(t *testing.T) {
 			default:
 				t.Error(err)
 			}
-			if _, err := c.Mutex(name).TryLock(t.Context(), dibs.MaxHold(dibs.MinTTL)); err != nil && !errors.Is(err, dibs.ErrBusy) && !errors.Is(err, dibs.ErrUnavailable) {
+			if _, err := c.Mutex(name).TryLock(t.Context(), dibs.MaxHold(driver.MinTTL)); err != nil && !errors.Is(err, dibs.ErrBusy) && !errors.Is(err, dibs.ErrUnavailable) {
 				t.Error(err)
 			}
 		})
@@ -522,9 +523,9 @@ func TestForeignKeys(t *testing.T) {
 	server.MustCmd(t, "LPUSH", "lock:n", "x")
 	c, other := p.claim("n"), p.claim("other")
 	p.take(other)
-	_, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: c.Token})
+	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: c.Token})
 	wantIs(t, "release", err, dibs.ErrWrongType)
-	errs := s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}, {Name: "other", Token: other.Token, TTL: time.Minute}})
+	errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}, {Name: "other", Token: other.Token, TTL: time.Minute}})
 	wantIs(t, "extend", errs[0], dibs.ErrWrongType)
 	wantIs(t, "extend", errs[0], dibs.ErrLost)
 	if errs[1] != nil {
@@ -561,28 +562,28 @@ func TestBadClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, spoil := range map[string]func(*dibs.AcquireRequest){
-		"no token":           func(c *dibs.AcquireRequest) { c.Token = "" },
-		"no client":          func(c *dibs.AcquireRequest) { c.Client = "" },
-		"client with space":  func(c *dibs.AcquireRequest) { c.Client = "a b" },
-		"client with tab":    func(c *dibs.AcquireRequest) { c.Client = "a\tb" },
-		"client with \\n":    func(c *dibs.AcquireRequest) { c.Client = "a\n" },
-		"client with \\r":    func(c *dibs.AcquireRequest) { c.Client = "\ra" },
-		"client with \\v":    func(c *dibs.AcquireRequest) { c.Client = "a\vb" },
-		"client with \\f":    func(c *dibs.AcquireRequest) { c.Client = "a\fb" },
-		"no TTL":             func(c *dibs.AcquireRequest) { c.TTL = 0 },
-		"negative TTL":       func(c *dibs.AcquireRequest) { c.TTL = -time.Second },
-		"a TTL below 1ms":    func(c *dibs.AcquireRequest) { c.TTL = time.Millisecond - 1 },
-		"no weight":          func(c *dibs.AcquireRequest) { c.Weight = 0 },
-		"a limit too low":    func(c *dibs.AcquireRequest) { c.Weight = 2 },
-		"a limit too high":   func(c *dibs.AcquireRequest) { c.Limit = dibs.Unlimited + 1 },
-		"parts of a set":     func(c *dibs.AcquireRequest) { c.Limit, c.With = 2, []string{"m"} },
-		"a bad second name":  func(c *dibs.AcquireRequest) { c.With = []string{"m", "a}"} },
-		"no name":            func(c *dibs.AcquireRequest) { c.Name = "" },
-		"a stray brace":      func(c *dibs.AcquireRequest) { c.Name = "a}" },
-		"a queue's name":     func(c *dibs.AcquireRequest) { c.Name = "a:dibs:queue" },
-		"a name of 513":      func(c *dibs.AcquireRequest) { c.Name = strings.Repeat("n", 513) },
-		"a name not of UTF8": func(c *dibs.AcquireRequest) { c.Name = "\xff" },
+	for what, spoil := range map[string]func(*driver.AcquireRequest){
+		"no token":           func(c *driver.AcquireRequest) { c.Token = "" },
+		"no client":          func(c *driver.AcquireRequest) { c.Client = "" },
+		"client with space":  func(c *driver.AcquireRequest) { c.Client = "a b" },
+		"client with tab":    func(c *driver.AcquireRequest) { c.Client = "a\tb" },
+		"client with \\n":    func(c *driver.AcquireRequest) { c.Client = "a\n" },
+		"client with \\r":    func(c *driver.AcquireRequest) { c.Client = "\ra" },
+		"client with \\v":    func(c *driver.AcquireRequest) { c.Client = "a\vb" },
+		"client with \\f":    func(c *driver.AcquireRequest) { c.Client = "a\fb" },
+		"no TTL":             func(c *driver.AcquireRequest) { c.TTL = 0 },
+		"negative TTL":       func(c *driver.AcquireRequest) { c.TTL = -time.Second },
+		"a TTL below 1ms":    func(c *driver.AcquireRequest) { c.TTL = time.Millisecond - 1 },
+		"no weight":          func(c *driver.AcquireRequest) { c.Weight = 0 },
+		"a limit too low":    func(c *driver.AcquireRequest) { c.Weight = 2 },
+		"a limit too high":   func(c *driver.AcquireRequest) { c.Limit = driver.Unlimited + 1 },
+		"parts of a set":     func(c *driver.AcquireRequest) { c.Limit, c.With = 2, []string{"m"} },
+		"a bad second name":  func(c *driver.AcquireRequest) { c.With = []string{"m", "a}"} },
+		"no name":            func(c *driver.AcquireRequest) { c.Name = "" },
+		"a stray brace":      func(c *driver.AcquireRequest) { c.Name = "a}" },
+		"a queue's name":     func(c *driver.AcquireRequest) { c.Name = "a:dibs:queue" },
+		"a name of 513":      func(c *driver.AcquireRequest) { c.Name = strings.Repeat("n", 513) },
+		"a name not of UTF8": func(c *driver.AcquireRequest) { c.Name = "\xff" },
 	} {
 		c := mute(t, s).claim("n")
 		spoil(&c)
@@ -591,11 +592,11 @@ func TestBadClaims(t *testing.T) {
 		wantIs(t, "abandon, "+what, s.Cancel(t.Context(), c), dibs.ErrInvalid)
 	}
 	for _, name := range []string{"", "a}", strings.Repeat("n", 513), "\xff", "a:dibs:signs"} {
-		_, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: "t"})
+		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: "t"})
 		wantIs(t, fmt.Sprintf("release %q", name), err, dibs.ErrInvalid)
 		_, err = s.Inspect(t.Context(), name)
 		wantIs(t, fmt.Sprintf("inspect %q", name), err, dibs.ErrInvalid)
-		wantIs(t, fmt.Sprintf("extend %q", name), s.Extend(t.Context(), []dibs.ExtendRequest{{Name: name, Token: "t", TTL: time.Minute}})[0], dibs.ErrInvalid)
+		wantIs(t, fmt.Sprintf("extend %q", name), s.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Token: "t", TTL: time.Minute}})[0], dibs.ErrInvalid)
 	}
 	after, err := server.Commands()
 	if err != nil || after != before+1 {
@@ -617,7 +618,7 @@ func TestScriptsAreTaught(t *testing.T) {
 		flush()
 		p.wait(next)
 		flush()
-		if err := s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "n", Token: h.Token, TTL: time.Minute}})[0]; err != nil {
+		if err := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: h.Token, TTL: time.Minute}})[0]; err != nil {
 			t.Fatal(err)
 		}
 		flush()
@@ -651,7 +652,7 @@ func TestNotesOfTheDeadGo(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := mute(t, open(t, server, redisstore.Prefix("")))
-	share := func(ttl time.Duration) dibs.AcquireRequest {
+	share := func(ttl time.Duration) driver.AcquireRequest {
 		c := p.claim("n")
 		c.Weight, c.Limit, c.TTL = 1, 50, ttl
 		return c
@@ -716,35 +717,35 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	p.take(reader)
 	waiter := p.claim("n")
 	ticket := p.wait(waiter).Ticket
-	release := func(c dibs.AcquireRequest, keep time.Duration) func(until time.Time) (dibs.AcquireReply, error) {
-		return func(until time.Time) (dibs.AcquireReply, error) {
-			held, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Reserve: keep, Until: until})
-			return dibs.AcquireReply{Held: held}, err
+	release := func(c driver.AcquireRequest, keep time.Duration) func(until time.Time) (driver.AcquireReply, error) {
+		return func(until time.Time) (driver.AcquireReply, error) {
+			held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Reserve: keep, Until: until})
+			return driver.AcquireReply{Held: held}, err
 		}
 	}
-	for what, ask := range map[string]func(until time.Time) (dibs.AcquireReply, error){
+	for what, ask := range map[string]func(until time.Time) (driver.AcquireReply, error){
 		"release":           release(writer, 0),
 		"release to keep":   release(writer, time.Minute),
 		"release of a part": release(reader, 0),
-		"abandon": func(until time.Time) (dibs.AcquireReply, error) {
+		"abandon": func(until time.Time) (driver.AcquireReply, error) {
 			c := waiter
 			c.Until = until
-			return dibs.AcquireReply{}, s.Cancel(t.Context(), c)
+			return driver.AcquireReply{}, s.Cancel(t.Context(), c)
 		},
-		"acquire": func(until time.Time) (dibs.AcquireReply, error) {
+		"acquire": func(until time.Time) (driver.AcquireReply, error) {
 			c := p.claim("free")
 			c.Until = until
 			return s.Acquire(t.Context(), c)
 		},
-		"queue": func(until time.Time) (dibs.AcquireReply, error) {
+		"queue": func(until time.Time) (driver.AcquireReply, error) {
 			queued.Until = until
 			return s.Acquire(t.Context(), queued)
 		},
-		"set": func(until time.Time) (dibs.AcquireReply, error) {
+		"set": func(until time.Time) (driver.AcquireReply, error) {
 			set.Until = until
 			return s.Acquire(t.Context(), set)
 		},
-		"reweigh": func(until time.Time) (dibs.AcquireReply, error) {
+		"reweigh": func(until time.Time) (driver.AcquireReply, error) {
 			part.Until = until
 			return s.Resize(t.Context(), part)
 		},
@@ -809,15 +810,15 @@ func TestFreshStoresRelease(t *testing.T) {
 	p := mute(t, open(t, server))
 	warm := p.claim("the server knows the script")
 	p.free(warm, p.take(warm))
-	for what, undo := range map[string]func(s *redisstore.Store, c dibs.AcquireRequest) error{
-		"release": func(s *redisstore.Store, c dibs.AcquireRequest) error {
-			freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token})
+	for what, undo := range map[string]func(s *redisstore.Store, c driver.AcquireRequest) error{
+		"release": func(s *redisstore.Store, c driver.AcquireRequest) error {
+			freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token})
 			if err == nil && !freed {
 				err = dibs.ErrLost
 			}
 			return err
 		},
-		"abandon": func(s *redisstore.Store, c dibs.AcquireRequest) error { return s.Cancel(t.Context(), c) },
+		"abandon": func(s *redisstore.Store, c driver.AcquireRequest) error { return s.Cancel(t.Context(), c) },
 	} {
 		c := p.claim(what)
 		p.take(c)

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Replication. A master that dies takes with it what no replica has: a lock granted in
@@ -36,7 +36,7 @@ type copies struct {
 func (c *copies) check() error {
 	const most = 1000
 	if c != nil && (c.want < 1 || c.want > most || c.within < time.Millisecond) {
-		return fmt.Errorf("%w: WithReplicas(%d, %v): 1 to %d replicas, 1ms or more", dibs.ErrInvalid, c.want, c.within, most)
+		return fmt.Errorf("%w: WithReplicas(%d, %v): 1 to %d replicas, 1ms or more", driver.ErrInvalid, c.want, c.within, most)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (c *copies) judge(acks Reply, within time.Duration) error {
 }
 
 // giveBack undoes a claim that was granted and that too few replicas have.
-func (s *Store) giveBack(ctx context.Context, op asking, c dibs.AcquireRequest, short error) error {
+func (s *Store) giveBack(ctx context.Context, op asking, c driver.AcquireRequest, short error) error {
 	if op == reweigh { // what was held before is held still
 		return fail(string(op), c.Name, short)
 	}
@@ -192,9 +192,9 @@ func (s *Store) giveBack(ctx context.Context, op asking, c dibs.AcquireRequest, 
 		case <-time.After(time.Until(c.Until)):
 		case <-ctx.Done():
 		}
-		return &dibs.UnavailableError{Op: string(op), Name: c.Name, Cause: fmt.Errorf("%w, and it could not be given back: %w", short, err)}
+		return &driver.UnavailableError{Op: string(op), Name: c.Name, Cause: fmt.Errorf("%w, and it could not be given back: %w", short, err)}
 	}
-	return &dibs.UnavailableError{
+	return &driver.UnavailableError{
 		Op: string(op), Name: c.Name, Refused: true, Cause: fmt.Errorf("%w, so it was given back", short),
 	}
 }

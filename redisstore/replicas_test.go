@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
@@ -71,7 +72,7 @@ func TestReplicasHaveIt(t *testing.T) {
 	c := p.claim("n")
 	fence := p.take(c)
 	conn.answer(3)
-	if err := p.s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute}})[0]; err != nil {
+	if err := p.s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute}})[0]; err != nil {
 		t.Errorf("extend: %v", err)
 	}
 	before := conn.asked.Load()
@@ -120,7 +121,7 @@ func TestTooFewReplicasOfARenewal(t *testing.T) {
 	c := p.claim("n")
 	p.take(c)
 	conn.answer(0)
-	errs := s.Extend(t.Context(), []dibs.ExtendRequest{
+	errs := s.Extend(t.Context(), []driver.ExtendRequest{
 		{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute},
 		{Name: "m", Token: c.Token, Client: c.Client, TTL: time.Minute},
 	})

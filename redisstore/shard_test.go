@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Clocks is a cluster whose servers' clocks are as the test says, and that grants all that
@@ -52,7 +53,7 @@ func TestClocksOfSeveralServers(t *testing.T) {
 		ask := func(name string, ahead time.Duration) time.Duration {
 			t.Helper()
 			conn.ahead[name] = ahead
-			claim := dibs.AcquireRequest{Name: name, Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(left)}
+			claim := driver.AcquireRequest{Name: name, Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(left)}
 			if _, err := s.Acquire(t.Context(), claim); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
 				t.Fatal(err)
 			}

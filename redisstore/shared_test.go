@@ -9,25 +9,26 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
 
 // share is a claim on a part of a name.
-func (p *party) share(name string, weight, limit int, ttl time.Duration) dibs.AcquireRequest {
+func (p *party) share(name string, weight, limit int, ttl time.Duration) driver.AcquireRequest {
 	c := p.claim(name)
 	c.Weight, c.Limit, c.TTL, c.Queue = weight, limit, ttl, false
 	return c
 }
 
-func (p *party) release(c dibs.AcquireRequest) (bool, error) {
-	return p.s.Release(p.t.Context(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)})
+func (p *party) release(c driver.AcquireRequest) (bool, error) {
+	return p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)})
 }
 
-func (p *party) extend(claims ...dibs.AcquireRequest) []error {
-	holds := make([]dibs.ExtendRequest, len(claims))
+func (p *party) extend(claims ...driver.AcquireRequest) []error {
+	holds := make([]driver.ExtendRequest, len(claims))
 	for i, c := range claims {
-		holds[i] = dibs.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
+		holds[i] = driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
 	}
 	return p.s.Extend(p.t.Context(), holds)
 }
@@ -45,10 +46,10 @@ var foreign = map[string][2]string{
 func TestForeignKeysAfterTheDead(t *testing.T) {
 	t.Parallel()
 	const short = 30 * time.Millisecond
-	kinds := map[string]func(p *party) dibs.AcquireRequest{
-		"reader": func(p *party) dibs.AcquireRequest { return p.share("n", 1, dibs.Unlimited, short) },
-		"permit": func(p *party) dibs.AcquireRequest { return p.share("n", 2, 3, short) },
-		"mutex":  func(p *party) dibs.AcquireRequest { c := p.share("n", 1, 1, short); return c },
+	kinds := map[string]func(p *party) driver.AcquireRequest{
+		"reader": func(p *party) driver.AcquireRequest { return p.share("n", 1, driver.Unlimited, short) },
+		"permit": func(p *party) driver.AcquireRequest { return p.share("n", 2, 3, short) },
+		"mutex":  func(p *party) driver.AcquireRequest { c := p.share("n", 1, 1, short); return c },
 	}
 	for kind, died := range kinds {
 		for what, key := range foreign {
@@ -67,7 +68,7 @@ func TestForeignKeysAfterTheDead(t *testing.T) {
 				before := fmt.Sprint(server.MustCmd(t, strings.Fields(key[1])...))
 				for verb, try := range map[string]func() error{
 					"read": func() error {
-						_, err := p.s.Acquire(t.Context(), p.share("n", 1, dibs.Unlimited, time.Minute))
+						_, err := p.s.Acquire(t.Context(), p.share("n", 1, driver.Unlimited, time.Minute))
 						return err
 					},
 					"permit": func() error { _, err := p.s.Acquire(t.Context(), p.share("n", 1, 3, time.Minute)); return err },
@@ -101,7 +102,7 @@ func TestNobodyJoinsByHand(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := mute(t, open(t, server, redisstore.Prefix("")))
-	for _, limit := range []int{2, dibs.Unlimited} {
+	for _, limit := range []int{2, driver.Unlimited} {
 		c := p.share("n", 1, limit, time.Minute)
 		p.take(c)
 		if _, err := server.Cmd("ZADD", "n", "99999999999999", "qLLh3S+GTuCp8g7G3Fvl"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
@@ -122,13 +123,13 @@ func TestNobodyJoinsByHand(t *testing.T) {
 // overwritten, and counts neither for the next who share it, nor after them.
 func TestTheLockKeyDecides(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int{3, dibs.Unlimited} {
+	for _, limit := range []int{3, driver.Unlimited} {
 		for _, by := range []string{"DEL n", "SET n somebody", "SET n somebody PX 60000"} {
 			t.Run(fmt.Sprintf("%d/%s", limit, by), func(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
 				p := mute(t, open(t, server, redisstore.Prefix("")))
-				old := []dibs.AcquireRequest{p.share("n", 1, limit, time.Minute), p.share("n", 2, limit, time.Hour)}
+				old := []driver.AcquireRequest{p.share("n", 1, limit, time.Minute), p.share("n", 2, limit, time.Hour)}
 				for _, c := range old {
 					p.take(c)
 				}
@@ -147,7 +148,7 @@ func TestTheLockKeyDecides(t *testing.T) {
 				}
 				mutex := p.claim("n")
 				p.free(mutex, p.take(mutex))
-				fresh := []dibs.AcquireRequest{p.share("n", 2, limit, time.Minute), p.share("n", 1, limit, time.Minute)}
+				fresh := []driver.AcquireRequest{p.share("n", 2, limit, time.Minute), p.share("n", 1, limit, time.Minute)}
 				for _, c := range fresh {
 					p.take(c)
 				}
@@ -175,7 +176,7 @@ func TestHoldersAreLost(t *testing.T) {
 	c := p.share("n", 2, 4, time.Minute)
 	p.take(c)
 	server.MustCmd(t, "DEL", "{n}"+shared)
-	for _, next := range []dibs.AcquireRequest{p.share("n", 1, 4, time.Minute), p.share("n", 1, dibs.Unlimited, time.Minute), p.share("n", 1, 1, time.Minute)} {
+	for _, next := range []driver.AcquireRequest{p.share("n", 1, 4, time.Minute), p.share("n", 1, driver.Unlimited, time.Minute), p.share("n", 1, 1, time.Minute)} {
 		if a := p.ask(next); a.Held || a.Remaining <= 0 || a.Remaining > time.Minute {
 			t.Errorf("%+v where the holders are not known", a)
 		}
@@ -221,7 +222,7 @@ func TestSignsAreLost(t *testing.T) {
 			if a := p.ask(room); a.Held != renewed {
 				t.Errorf("3 of 6 permits, 3 held, weights known %v: held %v", renewed, a.Held)
 			}
-			for _, c := range []dibs.AcquireRequest{two, one, room} {
+			for _, c := range []driver.AcquireRequest{two, one, room} {
 				if _, err := p.release(c); err != nil {
 					t.Error(err)
 				}
@@ -304,7 +305,7 @@ func TestOutOfMemory(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			p := join(t, open(t, server, redisstore.Prefix("")))
-			claims := []dibs.AcquireRequest{p.claim("mutex"), p.share("read", 1, dibs.Unlimited, time.Minute), p.share("permits", 2, 4, time.Minute), p.share("gone", 1, 2, time.Minute), p.claim("long")}
+			claims := []driver.AcquireRequest{p.claim("mutex"), p.share("read", 1, driver.Unlimited, time.Minute), p.share("permits", 2, 4, time.Minute), p.share("gone", 1, 2, time.Minute), p.claim("long")}
 			for _, c := range claims {
 				p.take(c)
 			}
@@ -314,7 +315,7 @@ func TestOutOfMemory(t *testing.T) {
 				claims[i].TTL = time.Hour
 			}
 			claims[4].TTL = time.Second // shorter than what is left
-			waiters := []dibs.AcquireRequest{p.claim("mutex"), p.share("read", dibs.Unlimited, dibs.Unlimited, time.Minute), p.share("permits", 4, 5, time.Minute)}
+			waiters := []driver.AcquireRequest{p.claim("mutex"), p.share("read", driver.Unlimited, driver.Unlimited, time.Minute), p.share("permits", 4, 5, time.Minute)}
 			for i := range waiters {
 				waiters[i].Queue = true
 				p.wait(waiters[i])
@@ -333,7 +334,7 @@ func TestOutOfMemory(t *testing.T) {
 				if ms, _ := server.MustCmd(t, "PTTL", c.Name).(int64); ms < 3_000_000 {
 					t.Errorf("%s ends in %d ms", c.Name, ms)
 				}
-				r := dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)}
+				r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)}
 				if first%2 == 0 {
 					r.Reserve = time.Minute
 				}
@@ -342,7 +343,7 @@ func TestOutOfMemory(t *testing.T) {
 				}
 				if r.Reserve == 0 {
 					p.granted(waiters[i])
-				} else if state := p.inspect(c.Name); len(state.Holders) != 1 || state.Holders[0].Token != c.Token+dibs.Kept {
+				} else if state := p.inspect(c.Name); len(state.Holders) != 1 || state.Holders[0].Token != c.Token+driver.Kept {
 					t.Errorf("%s is kept, and %+v holds", c.Name, state.Holders)
 				}
 			}
@@ -359,7 +360,7 @@ func TestOneRefusesTheBatch(t *testing.T) {
 	server := redistest.Start(t)
 	p := mute(t, open(t, server, redisstore.Prefix("")))
 	a, bad, b := p.share("a", 1, 2, time.Minute), p.share("bad", 1, 2, time.Minute), p.claim("b")
-	for _, c := range []dibs.AcquireRequest{a, bad, b} {
+	for _, c := range []driver.AcquireRequest{a, bad, b} {
 		p.take(c)
 	}
 	server.MustCmd(t, "DEL", "{bad}"+shared)

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
 )
 
@@ -30,7 +30,7 @@ type Store struct {
 	copies  *copies // that a write must have, or nil
 }
 
-var _ dibs.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // An Option adjusts a Store.
 type Option func(*Store)
@@ -92,18 +92,18 @@ func (s *Store) Groups(names []string) [][]string {
 }
 
 // Acquire implements dibs.Store.
-func (s *Store) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return s.ask(ctx, acquire, c)
 }
 
 // Reweigh implements dibs.Store.
-func (s *Store) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return s.ask(ctx, reweigh, c)
 }
 
-func (s *Store) ask(ctx context.Context, op asking, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s *Store) ask(ctx context.Context, op asking, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if err := s.checkClaim(c); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	if c.Until.IsZero() {
 		c.Until = time.Now().Add(operation)
@@ -111,30 +111,30 @@ func (s *Store) ask(ctx context.Context, op asking, c dibs.AcquireRequest) (dibs
 	for voids := 0; voids < tries; {
 		reply, short := s.call(ctx, s.request(op, c), c.Until, grants)
 		if reply.Err != nil {
-			return dibs.AcquireReply{}, fail(string(op), c.Name, reply.Err)
+			return driver.AcquireReply{}, fail(string(op), c.Name, reply.Err)
 		}
 		answer, void, err := parseReply(op, c, reply.Value)
 		switch {
-		case errors.Is(err, dibs.ErrUnavailable):
-			return dibs.AcquireReply{}, err
+		case errors.Is(err, driver.ErrUnavailable):
+			return driver.AcquireReply{}, err
 		case err != nil:
-			return dibs.AcquireReply{}, fail(string(op), c.Name, err)
+			return driver.AcquireReply{}, fail(string(op), c.Name, err)
 		case short != nil:
-			return dibs.AcquireReply{}, s.giveBack(ctx, op, c, short)
+			return driver.AcquireReply{}, s.giveBack(ctx, op, c, short)
 		case void:
 			voids++
 		case answer.Held || !unfinished(answer) || !time.Now().Before(c.Until):
 			return answer, nil
 		}
 	}
-	return dibs.AcquireReply{}, fail(string(op), c.Name, errVoid)
+	return driver.AcquireReply{}, fail(string(op), c.Name, errVoid)
 }
 
 // unfinished reports whether the script stopped before it got to the end of the queue,
 // to bound its time, and has to be called again.
-func unfinished(a dibs.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
+func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
-func parseReply(op asking, c dibs.AcquireRequest, v any) (answer dibs.AcquireReply, void bool, err error) {
+func parseReply(op asking, c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
 	if op == acquire && c.Vote != nil {
 		return parseVote(c, v)
 	}
@@ -153,7 +153,7 @@ const (
 	reweigh asking = "reweigh"
 )
 
-func (s *Store) request(op asking, c dibs.AcquireRequest) *request {
+func (s *Store) request(op asking, c driver.AcquireRequest) *request {
 	switch {
 	case op == reweigh:
 		return s.reweighRequest(c)
@@ -165,7 +165,7 @@ func (s *Store) request(op asking, c dibs.AcquireRequest) *request {
 	return s.acquireRequest(c)
 }
 
-func (s *Store) checkClaim(c dibs.AcquireRequest) error {
+func (s *Store) checkClaim(c driver.AcquireRequest) error {
 	if err := s.copies.check(); err != nil {
 		return err
 	}
@@ -178,14 +178,14 @@ func (s *Store) checkClaim(c dibs.AcquireRequest) error {
 		}
 	}
 	switch {
-	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > dibs.Unlimited:
-		return fmt.Errorf("%w: claim on %q weighs %d of %d", dibs.ErrInvalid, c.Name, c.Weight, c.Limit)
+	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > driver.Unlimited:
+		return fmt.Errorf("%w: claim on %q weighs %d of %d", driver.ErrInvalid, c.Name, c.Weight, c.Limit)
 	case len(c.With) > 0 && !c.Exclusive():
-		return fmt.Errorf("%w: claim on %q and others does not hold alone", dibs.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: claim on %q and others does not hold alone", driver.ErrInvalid, c.Name)
 	case c.TTL < time.Millisecond:
-		return fmt.Errorf("%w: claim on %q for %v: below 1ms", dibs.ErrInvalid, c.Name, c.TTL)
+		return fmt.Errorf("%w: claim on %q for %v: below 1ms", driver.ErrInvalid, c.Name, c.TTL)
 	case c.Token == "" || c.Client == "" || strings.ContainsAny(c.Client, " \t\r\n\v\f"):
-		return fmt.Errorf("%w: claim on %q: token %q, client %q: empty, or a client with a space", dibs.ErrInvalid, c.Name, c.Token, c.Client)
+		return fmt.Errorf("%w: claim on %q: token %q, client %q: empty, or a client with a space", driver.ErrInvalid, c.Name, c.Token, c.Client)
 	}
 	if err := checkToken(c.Name, c.Token); err != nil {
 		return err
@@ -198,13 +198,13 @@ const sharedMark = "dibs:shared "
 
 func checkToken(name, token string) error {
 	if strings.HasPrefix(token, sharedMark) {
-		return fmt.Errorf("%w: %q: token %q: begins as the lock of shared holders does", dibs.ErrInvalid, name, token)
+		return fmt.Errorf("%w: %q: token %q: begins as the lock of shared holders does", driver.ErrInvalid, name, token)
 	}
 	return nil
 }
 
 func (s *Store) check(name string) error {
-	if err := dibs.CheckName(name); err != nil {
+	if err := driver.CheckName(name); err != nil {
 		return err
 	}
 	if s.prefix == "" {
@@ -214,7 +214,7 @@ func (s *Store) check(name string) error {
 }
 
 // acquireRequest writes all that the script needs into one string, and cuts that.
-func (s *Store) acquireRequest(c dibs.AcquireRequest) *request {
+func (s *Store) acquireRequest(c driver.AcquireRequest) *request {
 	var buf [512]byte
 	k := s.appendKeys(buf[:0], c.Name)
 	b := k.text
@@ -236,17 +236,19 @@ func (s *Store) acquireRequest(c dibs.AcquireRequest) *request {
 }
 
 // share is what the scripts need to know of a claim that holds a part.
-func share(c dibs.AcquireRequest) string {
+func share(c driver.AcquireRequest) string {
 	if c.Exclusive() {
 		return ""
 	}
 	return weighs(c)
 }
 
-func weighs(c dibs.AcquireRequest) string { return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client) }
+func weighs(c driver.AcquireRequest) string {
+	return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client)
+}
 
 // allRequest asks for several names at once.
-func (s *Store) allRequest(c dibs.AcquireRequest) *request {
+func (s *Store) allRequest(c driver.AcquireRequest) *request {
 	var keys []string
 	var at *shard
 	for _, name := range append([]string{c.Name}, c.With...) {
@@ -266,7 +268,7 @@ func (s *Store) allRequest(c dibs.AcquireRequest) *request {
 	return r
 }
 
-func (s *Store) reweighRequest(c dibs.AcquireRequest) *request {
+func (s *Store) reweighRequest(c driver.AcquireRequest) *request {
 	r := s.requestOn(reweighScript, c.Name)
 	if c.Vote != nil {
 		r.key(born)
@@ -296,7 +298,7 @@ func (s *Store) shardOf(k keys) *shard {
 }
 
 // appendPlace writes a place in the queue without its token.
-func appendPlace(b []byte, c dibs.AcquireRequest) []byte {
+func appendPlace(b []byte, c driver.AcquireRequest) []byte {
 	const digits = 16
 	var hex [digits]byte
 	seq := strconv.AppendUint(hex[:0], c.Seq, 16)
@@ -327,7 +329,7 @@ func (s *Store) checkArg() string {
 }
 
 // Abandon implements dibs.Store.
-func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	if err := s.checkClaim(c); err != nil {
 		return err
 	}
@@ -347,8 +349,8 @@ func (s *Store) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
 	return nil
 }
 
-func (s *Store) leave(ctx context.Context, c dibs.AcquireRequest, name, place string) error {
-	_, err := s.release(ctx, "abandon", dibs.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, place)
+func (s *Store) leave(ctx context.Context, c driver.AcquireRequest, name, place string) error {
+	_, err := s.release(ctx, "abandon", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, place)
 	return err
 }
 
@@ -388,14 +390,14 @@ func deadline(ctx context.Context) time.Time {
 }
 
 // Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if err := errors.Join(s.check(r.Name), checkToken(r.Name, r.Token)); err != nil {
 		return false, err
 	}
 	return s.release(ctx, "release", r, "")
 }
 
-func (s *Store) release(ctx context.Context, op string, rel dibs.ReleaseRequest, place string) (bool, error) {
+func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, place string) (bool, error) {
 	if rel.Until.IsZero() {
 		rel.Until = time.Now().Add(operation)
 	}
@@ -418,7 +420,7 @@ func (s *Store) release(ctx context.Context, op string, rel dibs.ReleaseRequest,
 	return false, fail(op, rel.Name, errVoid)
 }
 
-func (s *Store) releaseRequest(rel dibs.ReleaseRequest, place string) *request {
+func (s *Store) releaseRequest(rel driver.ReleaseRequest, place string) *request {
 	var buf [512]byte
 	k := s.appendKeys(buf[:0], rel.Name)
 	b := k.text
@@ -443,20 +445,20 @@ func (s *Store) releaseRequest(rel dibs.ReleaseRequest, place string) *request {
 }
 
 // Inspect implements dibs.Store.
-func (s *Store) Inspect(ctx context.Context, name string) (dibs.State, error) {
+func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	const most = 100
 	if err := s.check(name); err != nil {
-		return dibs.State{}, err
+		return driver.State{}, err
 	}
 	r := s.requestOn(inspectScript, name)
 	r.args(count(most))
 	reply, _ := r.shard.pump.do(ctx, r, deadline(ctx))
 	if reply.Err != nil {
-		return dibs.State{}, fail("inspect", name, reply.Err)
+		return driver.State{}, fail("inspect", name, reply.Err)
 	}
 	state, err := parseState(name, reply.Value)
 	if err != nil {
-		return dibs.State{}, fail("inspect", name, err)
+		return driver.State{}, fail("inspect", name, err)
 	}
 	return state, nil
 }
@@ -467,7 +469,7 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	err := s.conn.Masters(ctx, func(n Node) error {
 		return scan(ctx, n, quote(s.prefix)+pattern, func(key string) {
 			name := key[len(s.prefix):]
-			if dibs.CheckName(name) == nil && checkKey(key) == nil {
+			if driver.CheckName(name) == nil && checkKey(key) == nil {
 				found[name] = true
 			}
 		})

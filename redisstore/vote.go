@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Redis server may be a node of a quorum: package quorum asks it for its vote with a
@@ -15,19 +15,19 @@ import (
 // born is the key that says which store a server is.
 const born = "dibs:born"
 
-func (s *Store) checkBallot(c dibs.AcquireRequest) error {
+func (s *Store) checkBallot(c driver.AcquireRequest) error {
 	switch {
 	case c.Vote == nil:
 		return nil
 	case s.sharded:
-		return fmt.Errorf("%w: claim on %q: a cluster cannot be a node of a quorum: its masters forget one by one, when their replicas take over", dibs.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: claim on %q: a cluster cannot be a node of a quorum: its masters forget one by one, when their replicas take over", driver.ErrInvalid, c.Name)
 	case len(c.With) > 0:
-		return fmt.Errorf("%w: claim on %q and others: a vote is for one name", dibs.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: claim on %q and others: a vote is for one name", driver.ErrInvalid, c.Name)
 	}
 	return nil
 }
 
-func (s *Store) voteRequest(c dibs.AcquireRequest) *request {
+func (s *Store) voteRequest(c driver.AcquireRequest) *request {
 	r := s.requestOn(voteScript, c.Name)
 	r.key(born)
 	place, yield := "", "0"
@@ -45,18 +45,18 @@ func (s *Store) voteRequest(c dibs.AcquireRequest) *request {
 }
 
 // serving is what a script needs to know to serve by a ballot.
-func serving(b *dibs.VoteRequest) []string {
+func serving(b *driver.VoteRequest) []string {
 	return []string{least(b), memory(b), rand.Text()}
 }
 
 // least is the least fence that is granted. None is zero: that means unknown.
-func least(b *dibs.VoteRequest) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
+func least(b *driver.VoteRequest) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
 
 // memory is for how long the server must remember all, in µs.
-func memory(b *dibs.VoteRequest) string { return decimal(b.RecoveryWindow.Microseconds()) }
+func memory(b *driver.VoteRequest) string { return decimal(b.RecoveryWindow.Microseconds()) }
 
 // parseVote reads vote's reply. A server that does not vote is an error.
-func parseVote(c dibs.AcquireRequest, v any) (answer dibs.AcquireReply, void bool, err error) {
+func parseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
 	list, _ := v.([]any)
 	if len(list) == 2 {
 		n, ok := list[1].(int64)
@@ -73,8 +73,8 @@ func parseVote(c dibs.AcquireRequest, v any) (answer dibs.AcquireReply, void boo
 	switch a := in.next().(type) {
 	case int64:
 		if a > 0 {
-			return answer, false, &dibs.UnavailableError{
-				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RecoveringError{Node: node, Remaining: time.Duration(a) * time.Microsecond},
+			return answer, false, &driver.UnavailableError{
+				Op: "acquire", Name: c.Name, Refused: true, Cause: &driver.RecoveringError{Node: node, Remaining: time.Duration(a) * time.Microsecond},
 			}
 		}
 		in.bad = true
@@ -91,7 +91,7 @@ func parseVote(c dibs.AcquireRequest, v any) (answer dibs.AcquireReply, void boo
 		in.bad = true
 	}
 	if answer.Node = node; in.bad || node == "" {
-		return dibs.AcquireReply{}, false, unexpected(v)
+		return driver.AcquireReply{}, false, unexpected(v)
 	}
 	return answer, false, nil
 }

@@ -6,29 +6,30 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 func TestParseVote(t *testing.T) {
 	waits := func(fields ...any) []any { return []any{now, "ID", fields} }
 	for _, c := range []struct {
 		reply any
-		want  dibs.AcquireReply
+		want  driver.AcquireReply
 		void  bool
 	}{
-		{[]any{now, "ID", "7"}, dibs.AcquireReply{Held: true, Fence: 7, Node: "ID"}, false},
-		{[]any{now, int64(0)}, dibs.AcquireReply{}, true},
+		{[]any{now, "ID", "7"}, driver.AcquireReply{Held: true, Fence: 7, Node: "ID"}, false},
+		{[]any{now, int64(0)}, driver.AcquireReply{}, true},
 		{
 			waits("5", int64(3), int64(1500), "h:1:x:9", "42"),
-			dibs.AcquireReply{Fence: 42, Node: "ID", Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
+			driver.AcquireReply{Fence: 42, Node: "ID", Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
 		},
 	} {
-		if have, void, err := parseVote(dibs.AcquireRequest{}, c.reply); err != nil || void != c.void || have != c.want {
+		if have, void, err := parseVote(driver.AcquireRequest{}, c.reply); err != nil || void != c.void || have != c.want {
 			t.Errorf("%v: %+v, %v, %v; want %+v, %v", c.reply, have, void, err, c.want, c.void)
 		}
 	}
-	_, _, err := parseVote(dibs.AcquireRequest{Name: "n"}, []any{now, "ID", int64(1_500_000)})
-	var young *dibs.RecoveringError
-	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &young) || *young != (dibs.RecoveringError{Node: "ID", Remaining: 1500 * time.Millisecond}) {
+	_, _, err := parseVote(driver.AcquireRequest{Name: "n"}, []any{now, "ID", int64(1_500_000)})
+	var young *driver.RecoveringError
+	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &young) || *young != (driver.RecoveringError{Node: "ID", Remaining: 1500 * time.Millisecond}) {
 		t.Errorf("error %v, want that it was restarted", err)
 	}
 	for _, reply := range []any{
@@ -37,7 +38,7 @@ func TestParseVote(t *testing.T) {
 		[]any{now, "ID", nil}, []any{now, "ID", "7", "8"}, waits(), waits("5", int64(3), int64(1), "h"), waits("5", int64(3), int64(1), "h", "x"),
 		waits("5", int64(-3), int64(1), "h", "42"), waits("5", int64(3), int64(1), "h", "42", "43"), waits("5", "3", int64(1), "h", "42"),
 	} {
-		if a, void, err := parseVote(dibs.AcquireRequest{}, reply); err == nil {
+		if a, void, err := parseVote(driver.AcquireRequest{}, reply); err == nil {
 			t.Errorf("%v: %+v, %v, want an error", reply, a, void)
 		}
 	}

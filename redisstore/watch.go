@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Watch implements dibs.Store: one subscription for one client.
-func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	// A server that has come back is found within 50 ms: leases that it forgot are
 	// told of at once, and waiters ask again.
 	const soon, later, few = 10 * time.Millisecond, 50 * time.Millisecond, 5
@@ -29,7 +29,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 		err := s.subscribe(ctx, look, func(message string) {
 			if message == "" {
 				up, tries = true, 0
-				on(dibs.Event{Kind: dibs.EventConnected})
+				on(driver.Event{Kind: driver.EventConnected})
 				return
 			}
 			if e, ok := s.parseMessage(message); ok {
@@ -44,7 +44,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(dibs.Event)) e
 			return err
 		}
 		if up || tries == 0 {
-			on(dibs.Event{Kind: dibs.EventDisconnected, Err: err})
+			on(driver.Event{Kind: driver.EventDisconnected, Err: err})
 		}
 		wait := later
 		if tries < few {
@@ -102,7 +102,7 @@ func epochless(err error) bool {
 // pulse tells of failovers in a cluster. The subscription lives on one of its servers,
 // and does not notice when another one dies that has the locks: but each election has
 // an epoch of its own. It costs the cluster one small command, five times a second.
-func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
+func (s *Store) pulse(ctx context.Context, on func(driver.Event)) {
 	const every, retry, later = 200 * time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond
 	wait := time.NewTimer(every)
 	defer wait.Stop()
@@ -132,7 +132,7 @@ func (s *Store) pulse(ctx context.Context, on func(dibs.Event)) {
 				r.Refresh()
 			}
 			s.shards.forget()
-			on(dibs.Event{Kind: dibs.EventFailover})
+			on(driver.Event{Kind: driver.EventFailover})
 		}
 		again = changed // once more: the first time may have been before the votes were in
 	}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A teller is a server to which one may listen, and that gives one reply after another,
@@ -55,8 +55,8 @@ func TestElectionsAreAskedFor(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				changed := 0
-				err := New(conn, Sharded()).Watch(ctx, "host:1:test", func(e dibs.Event) {
-					if e.Kind == dibs.EventFailover {
+				err := New(conn, Sharded()).Watch(ctx, "host:1:test", func(e driver.Event) {
+					if e.Kind == driver.EventFailover {
 						changed++
 					}
 				})
@@ -92,8 +92,8 @@ func TestElectionsAfterARefusal(t *testing.T) {
 					defer cancel()
 					var changed time.Duration
 					start := time.Now()
-					_ = New(conn, Sharded()).Watch(ctx, "host:1:test", func(e dibs.Event) {
-						if e.Kind == dibs.EventFailover && changed == 0 {
+					_ = New(conn, Sharded()).Watch(ctx, "host:1:test", func(e driver.Event) {
+						if e.Kind == driver.EventFailover && changed == 0 {
 							changed = time.Since(start)
 						}
 					})

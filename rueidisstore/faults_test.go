@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
@@ -192,11 +193,11 @@ func TestSubscriptionComesBack(t *testing.T) {
 			server := start(t)
 			client := dial(t, server.Addr())
 			events := drill.Watch(t, rueidisstore.New(client))
-			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventConnected, drill.Generous)
 			for range 3 {
 				server.MustCmd(t, "CLIENT", "KILL", "TYPE", "pubsub")
-				drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
-				drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
+				drill.WantEvent(t, events, driver.EventDisconnected, drill.Generous)
+				drill.WantEvent(t, events, driver.EventConnected, drill.Generous)
 			}
 		})
 	}
@@ -212,11 +213,11 @@ func TestSubscriptionGoesMute(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 			events := drill.Watch(t, rueidisstore.New(dial(t, proxy.Addr(), adjust)))
-			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventConnected, drill.Generous)
 			proxy.Freeze()
-			drill.WantEvent(t, events, dibs.EventDisconnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventDisconnected, drill.Generous)
 			proxy.Thaw()
-			drill.WantEvent(t, events, dibs.EventConnected, drill.Generous)
+			drill.WantEvent(t, events, driver.EventConnected, drill.Generous)
 		})
 	}
 }
@@ -236,7 +237,7 @@ func TestSubscriptionEnds(t *testing.T) {
 		up := make(chan struct{}, 10)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- rueidisstore.New(client).Watch(ctx, "me", func(e dibs.Event) { up <- struct{}{} })
+			ended <- rueidisstore.New(client).Watch(ctx, "me", func(e driver.Event) { up <- struct{}{} })
 		}()
 		if !mute {
 			drill.Eventually(t, "it is up", func() bool { return len(up) > 0 })

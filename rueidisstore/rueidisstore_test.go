@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/rueidisstore"
@@ -54,7 +55,7 @@ func lawful(t *testing.T, client rueidis.Client) {
 	t.Helper()
 	var stores atomic.Int32
 	t.Run("law", func(t *testing.T) {
-		storetest.Run(t, func(*testing.T) dibs.Store {
+		storetest.Run(t, func(*testing.T) driver.Store {
 			return rueidisstore.New(client, rueidisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 		})
 	})

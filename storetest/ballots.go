@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // BallotCases returns the laws of a store that can be a node of a quorum.
@@ -25,23 +25,23 @@ func BallotCases() []Case {
 }
 
 // RunBallots runs BallotCases, each on a store of its own, side by side.
-func RunBallots(t *testing.T, open func(t *testing.T) dibs.Store) { run(t, BallotCases(), open) }
+func RunBallots(t *testing.T, open func(t *testing.T) driver.Store) { run(t, BallotCases(), open) }
 
 // RunBallotsInBubble runs BallotCases, each in a testing/synctest bubble.
-func RunBallotsInBubble(t *testing.T, open func(t *testing.T) dibs.Store) {
+func RunBallotsInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
 	runInBubble(t, BallotCases(), open)
 }
 
 // ballot returns a new claim with a ballot. Its fence is far ahead of any clock's.
-func (p *party) ballot(name string, ticket uint64) dibs.AcquireRequest {
+func (p *party) ballot(name string, ticket uint64) driver.AcquireRequest {
 	c := p.claim(name)
-	c.Vote = &dibs.VoteRequest{Ticket: ticket, Fence: ahead + p.seq}
+	c.Vote = &driver.VoteRequest{Ticket: ticket, Fence: ahead + p.seq}
 	return c
 }
 
 const ahead = 3_000_000_000_000_000 // µs: in 2065
 
-func yields(c dibs.AcquireRequest) dibs.AcquireRequest {
+func yields(c driver.AcquireRequest) driver.AcquireRequest {
 	b := *c.Vote
 	b.Relinquish = true
 	c.Vote = &b
@@ -49,20 +49,20 @@ func yields(c dibs.AcquireRequest) dibs.AcquireRequest {
 }
 
 // give releases with a ballot.
-func (p *party) give(c dibs.AcquireRequest, fence uint64) {
+func (p *party) give(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	r := dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(patience), Vote: &dibs.VoteRequest{Fence: fence}}
+	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(patience), Vote: &driver.VoteRequest{Fence: fence}}
 	if freed, err := p.s.Release(p.t.Context(), r); !freed || err != nil {
 		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
 	}
 }
 
-func ballotOrder(t *testing.T, s dibs.Store) {
+func ballotOrder(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	first := p.ballot("n", 50)
 	p.take(first)
 	tickets := []uint64{300, 100, 200, ahead, 1}
-	claims := make(map[uint64]dibs.AcquireRequest)
+	claims := make(map[uint64]driver.AcquireRequest)
 	for i, ticket := range tickets {
 		claims[ticket] = p.ballot("n", ticket)
 		before := 1
@@ -86,7 +86,7 @@ func ballotOrder(t *testing.T, s dibs.Store) {
 	}
 }
 
-func ballotIdentity(t *testing.T, s dibs.Store) {
+func ballotIdentity(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	first, second := p.ballot("n", 1), p.ballot("n", 2)
 	id := p.take(first).Node
@@ -99,7 +99,7 @@ func ballotIdentity(t *testing.T, s dibs.Store) {
 	}
 }
 
-func ballotFence(t *testing.T, s dibs.Store) {
+func ballotFence(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	c := p.ballot("n", 1)
 	if a := p.take(c); a.Fence != c.Vote.Fence {
@@ -120,7 +120,7 @@ func ballotFence(t *testing.T, s dibs.Store) {
 	}
 }
 
-func ballotWithoutFence(t *testing.T, s dibs.Store) {
+func ballotWithoutFence(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	first, second := p.ballot("n", 1), p.ballot("n", 2)
 	first.Vote.Fence, second.Vote.Fence = 0, 0
@@ -132,7 +132,7 @@ func ballotWithoutFence(t *testing.T, s dibs.Store) {
 	}
 }
 
-func ballotYield(t *testing.T, s dibs.Store) {
+func ballotYield(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	old, young, mid := p.ballot("n", 10), p.ballot("n", 30), p.ballot("n", 20)
 	p.take(mid)
@@ -156,33 +156,33 @@ func ballotYield(t *testing.T, s dibs.Store) {
 	p.granted(mid)
 }
 
-func ballotLife(t *testing.T, s dibs.Store) {
+func ballotLife(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	holder := p.claim("n")
-	holder.TTL = 2 * dibs.WaiterTTL
-	holder.Vote = &dibs.VoteRequest{Ticket: 1, Fence: 1}
+	holder.TTL = 2 * driver.WaiterTTL
+	holder.Vote = &driver.VoteRequest{Ticket: 1, Fence: 1}
 	p.take(holder)
 	dead, live := p.ballot("n", ahead), p.ballot("n", ahead+1) // neither has come yet, by any clock
 	p.wait(dead, 1)
 	p.wait(live, 2)
 	ancient := p.ballot("n", 2)
-	time.Sleep(dibs.WaiterTTL * 3 / 4)
+	time.Sleep(driver.WaiterTTL * 3 / 4)
 	p.wait(live, 2)
 	p.wait(ancient, 1)
-	time.Sleep(dibs.WaiterTTL * 3 / 4)
+	time.Sleep(driver.WaiterTTL * 3 / 4)
 	p.give(holder, ahead)
 	p.granted(ancient)
 	p.give(ancient, ahead)
 	p.granted(live)
 }
 
-func ballotAbandon(t *testing.T, s dibs.Store) {
+func ballotAbandon(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	first, second, third := p.ballot("n", 1), p.ballot("n", 2), p.ballot("n", 3)
 	p.take(first)
 	p.wait(second, 1)
 	p.wait(third, 2)
-	for _, c := range []dibs.AcquireRequest{second, first} {
+	for _, c := range []driver.AcquireRequest{second, first} {
 		if err := s.Cancel(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -192,16 +192,16 @@ func ballotAbandon(t *testing.T, s dibs.Store) {
 	p.wantHolder("n", "")
 }
 
-func ballotReaders(t *testing.T, s dibs.Store) {
+func ballotReaders(t *testing.T, s driver.Store) {
 	p := join(t, s)
-	writer := func(ticket uint64) dibs.AcquireRequest {
+	writer := func(ticket uint64) driver.AcquireRequest {
 		c := p.ballot("n", ticket)
-		c.Weight, c.Limit = dibs.Unlimited, dibs.Unlimited
+		c.Weight, c.Limit = driver.Unlimited, driver.Unlimited
 		return c
 	}
-	reader := func(ticket uint64) dibs.AcquireRequest {
+	reader := func(ticket uint64) driver.AcquireRequest {
 		c := p.ballot("n", ticket)
-		c.Weight, c.Limit = 1, dibs.Unlimited
+		c.Weight, c.Limit = 1, driver.Unlimited
 		return c
 	}
 	first, second := writer(1), writer(30)
@@ -225,23 +225,23 @@ func ballotReaders(t *testing.T, s dibs.Store) {
 	p.granted(late)
 }
 
-func ballotReweigh(t *testing.T, s dibs.Store) {
+func ballotReweigh(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	c := p.ballot("n", 1)
-	c.Weight, c.Limit = 1, dibs.Unlimited
+	c.Weight, c.Limit = 1, driver.Unlimited
 	p.take(c)
-	for i, weight := range []int{dibs.Unlimited, 1} {
+	for i, weight := range []int{driver.Unlimited, 1} {
 		c.Weight = weight
 		c.Until = time.Now().Add(patience)
 		least := uint64(ahead + 1000*(i+1))
-		c.Vote = &dibs.VoteRequest{Fence: least}
+		c.Vote = &driver.VoteRequest{Fence: least}
 		if a, err := s.Resize(t.Context(), c); err != nil || !a.Held || a.Fence != least {
 			t.Fatalf("reweigh to %d: %+v, %v, want fence %d", weight, a, err, least)
 		}
 	}
 }
 
-func noBallot(t *testing.T, s dibs.Store) {
+func noBallot(t *testing.T, s driver.Store) {
 	p, other := join(t, s), join(t, s)
 	plain, voter, last := other.claim("n"), p.ballot("n", ahead), other.claim("n")
 	fence := other.take(plain).Fence

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
-func exclusion(t *testing.T, s dibs.Store) {
+func exclusion(t *testing.T, s driver.Store) {
 	const claims = 50
 	p := mute(t, s)
 	var held atomic.Int32
@@ -37,7 +38,7 @@ func exclusion(t *testing.T, s dibs.Store) {
 	}
 }
 
-func idempotent(t *testing.T, s dibs.Store) {
+func idempotent(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	c := p.claim("n")
 	first := p.take(c)
@@ -64,7 +65,7 @@ func idempotent(t *testing.T, s dibs.Store) {
 	}
 }
 
-func ownerOnly(t *testing.T, s dibs.Store) {
+func ownerOnly(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	mine, other := p.claim("n"), p.claim("n")
 	fence := p.take(mine).Fence
@@ -87,7 +88,7 @@ func ownerOnly(t *testing.T, s dibs.Store) {
 	}
 }
 
-func expiry(t *testing.T, s dibs.Store) {
+func expiry(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	mine, other := p.claim("n"), p.claim("n")
 	mine.TTL, other.Queue = ttl, false
@@ -108,7 +109,7 @@ func expiry(t *testing.T, s dibs.Store) {
 	p.wantHolder("n", other.Token)
 }
 
-func fifo(t *testing.T, s dibs.Store) {
+func fifo(t *testing.T, s driver.Store) {
 	const waiters = 100
 	var crowd []*party
 	for range 4 {
@@ -117,7 +118,7 @@ func fifo(t *testing.T, s dibs.Store) {
 	holder := mute(t, s)
 	c := holder.claim("n")
 	fence := holder.take(c).Fence
-	claims := make([]dibs.AcquireRequest, waiters)
+	claims := make([]driver.AcquireRequest, waiters)
 	for i := range claims {
 		claims[i] = crowd[i%len(crowd)].claim("n")
 		crowd[i%len(crowd)].wait(claims[i], i+1)
@@ -134,14 +135,14 @@ func fifo(t *testing.T, s dibs.Store) {
 	holder.wantHolder("n", "")
 }
 
-func deadWaiter(t *testing.T, s dibs.Store) {
+func deadWaiter(t *testing.T, s driver.Store) {
 	holder, dead, live := mute(t, s), join(t, s), join(t, s)
 	h, d, l := holder.claim("n"), dead.claim("n"), live.claim("n")
 	fence := holder.take(h).Fence
 	dead.wait(d, 1)
 	live.wait(l, 2)
 	for range 6 { // the live one shows that it is, beyond the claim TTL
-		time.Sleep(dibs.WaiterTTL / 5)
+		time.Sleep(driver.WaiterTTL / 5)
 		live.ask(l)
 	}
 	holder.free(h, fence)
@@ -150,7 +151,7 @@ func deadWaiter(t *testing.T, s dibs.Store) {
 	holder.wantHolder("n", l.Token)
 }
 
-func deadHead(t *testing.T, s dibs.Store) {
+func deadHead(t *testing.T, s driver.Store) {
 	holder, dead, live := mute(t, s), join(t, s), mute(t, s)
 	h, d, l := holder.claim("n"), dead.claim("n"), live.claim("n")
 	d.TTL, l.Queue = time.Hour, false
@@ -159,18 +160,18 @@ func deadHead(t *testing.T, s dibs.Store) {
 	begin := time.Now()
 	holder.free(h, fence)
 	dead.granted(d) // and does nothing with it
-	live.becomes(l, time.Now().Add(dibs.WaiterTTL))
-	if took := time.Since(begin); took < dibs.WaiterTTL-100*time.Millisecond {
+	live.becomes(l, time.Now().Add(driver.WaiterTTL))
+	if took := time.Since(begin); took < driver.WaiterTTL-100*time.Millisecond {
 		t.Errorf("free after %v, before the claim TTL", took)
 	}
 }
 
-func oneWakes(t *testing.T, s dibs.Store) {
+func oneWakes(t *testing.T, s driver.Store) {
 	holder := mute(t, s)
 	h := holder.claim("n")
 	fence := holder.take(h).Fence
 	crowd := []*party{join(t, s), join(t, s), join(t, s)}
-	var claims []dibs.AcquireRequest
+	var claims []driver.AcquireRequest
 	for i, p := range crowd {
 		claims = append(claims, p.claim("n"))
 		p.wait(claims[i], i+1)
@@ -183,7 +184,7 @@ func oneWakes(t *testing.T, s dibs.Store) {
 	}
 }
 
-func fencesGrow(t *testing.T, s dibs.Store) {
+func fencesGrow(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	var last uint64
 	grew := func(how string, fence uint64) {
@@ -215,13 +216,13 @@ func fencesGrow(t *testing.T, s dibs.Store) {
 	grew("expired", p.take(p.claim("n")).Fence)
 }
 
-func abandon(t *testing.T, s dibs.Store) {
+func abandon(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	held, first, second := p.claim("n"), p.claim("n"), p.claim("n")
 	p.take(held)
 	p.wait(first, 1)
 	p.wait(second, 2)
-	for _, c := range []dibs.AcquireRequest{first, held, held} { // also twice
+	for _, c := range []driver.AcquireRequest{first, held, held} { // also twice
 		if err := s.Cancel(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -240,14 +241,14 @@ func abandon(t *testing.T, s dibs.Store) {
 	}
 }
 
-func extend(t *testing.T, s dibs.Store) {
+func extend(t *testing.T, s driver.Store) {
 	p := mute(t, s)
-	var holds []dibs.ExtendRequest
-	var claims []dibs.AcquireRequest
+	var holds []driver.ExtendRequest
+	var claims []driver.AcquireRequest
 	for i := range 250 {
 		c := p.claim(fmt.Sprintf("n%d", i))
 		claims = append(claims, c)
-		holds = append(holds, dibs.ExtendRequest{Name: c.Name, Token: c.Token, TTL: time.Minute})
+		holds = append(holds, driver.ExtendRequest{Name: c.Name, Token: c.Token, TTL: time.Minute})
 	}
 	for i, c := range claims {
 		switch i % 3 {
@@ -282,7 +283,7 @@ func extend(t *testing.T, s dibs.Store) {
 	p.take(p.claim("expires"))
 }
 
-func missedPush(t *testing.T, s dibs.Store) {
+func missedPush(t *testing.T, s driver.Store) {
 	holder, deaf := mute(t, s), mute(t, s)
 	h, d := holder.claim("n"), deaf.claim("n")
 	fence := holder.take(h).Fence
@@ -294,7 +295,7 @@ func missedPush(t *testing.T, s dibs.Store) {
 	deaf.wantHolder("n", d.Token)
 }
 
-func ticket(t *testing.T, s dibs.Store) {
+func ticket(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	h, first, second := p.claim("n"), p.claim("n"), p.claim("n")
 	fence := p.take(h).Fence
@@ -312,7 +313,7 @@ func ticket(t *testing.T, s dibs.Store) {
 	}
 }
 
-func newPlace(t *testing.T, s dibs.Store) {
+func newPlace(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	h, c := p.claim("n"), p.claim("n")
 	fence := p.take(h).Fence
@@ -328,7 +329,7 @@ func newPlace(t *testing.T, s dibs.Store) {
 	}
 }
 
-func tryDoesNotQueue(t *testing.T, s dibs.Store) {
+func tryDoesNotQueue(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	h, try, first := p.claim("n"), p.claim("n"), p.claim("n")
 	try.Queue = false
@@ -344,7 +345,7 @@ func tryDoesNotQueue(t *testing.T, s dibs.Store) {
 	}
 }
 
-func expiredWithWaiters(t *testing.T, s dibs.Store) {
+func expiredWithWaiters(t *testing.T, s driver.Store) {
 	p, q := join(t, s), join(t, s)
 	for try := 1; ; try++ {
 		name := fmt.Sprintf("n%d", try)
@@ -371,7 +372,7 @@ func expiredWithWaiters(t *testing.T, s dibs.Store) {
 	}
 }
 
-func void(t *testing.T, s dibs.Store) {
+func void(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	p.take(p.claim("warm-up")) // a store may learn a server's clock by it
 	c := p.claim("n")
@@ -389,12 +390,12 @@ func void(t *testing.T, s dibs.Store) {
 	}
 }
 
-func voidRelease(t *testing.T, s dibs.Store) {
+func voidRelease(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	h := p.claim("n")
 	p.take(h)
 	before := time.Now().Add(-time.Second)
-	if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: h.Token, Until: before}); !errors.Is(err, dibs.ErrUnavailable) || freed {
+	if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: h.Token, Until: before}); !errors.Is(err, dibs.ErrUnavailable) || freed {
 		t.Errorf("%v, %v for a release whose time is over", freed, err)
 	}
 	late := h
@@ -404,7 +405,7 @@ func voidRelease(t *testing.T, s dibs.Store) {
 	p.free(h, 0)
 }
 
-func keep(t *testing.T, s dibs.Store) {
+func keep(t *testing.T, s driver.Store) {
 	// A store of several nodes may lose an event: the waiter's entry may reach some of
 	// them after the release. It does not lose three in a row.
 	for _, name := range []string{"n", "o", "p"} {
@@ -416,19 +417,19 @@ func keep(t *testing.T, s dibs.Store) {
 }
 
 // keepOn reports whether the first waiter was told to ask again.
-func keepOn(t *testing.T, s dibs.Store, name string) bool {
+func keepOn(t *testing.T, s driver.Store, name string) bool {
 	p := join(t, s)
 	h, first := p.claim(name), p.claim(name)
 	fence := p.take(h).Fence
 	p.wait(first, 1)
 	begin := time.Now()
-	freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: h.Token, Fence: fence, Reserve: ttl})
+	freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: h.Token, Fence: fence, Reserve: ttl})
 	if err != nil || !freed {
 		t.Fatalf("release: %v, %v", freed, err)
 	}
 	select {
 	case e := <-p.events:
-		if e.Kind != dibs.EventRetry || e.Token != first.Token {
+		if e.Kind != driver.EventRetry || e.Token != first.Token {
 			t.Fatalf("event %+v, want Look", e)
 		}
 	case <-time.After(2 * time.Second):
@@ -449,7 +450,7 @@ func keepOn(t *testing.T, s dibs.Store, name string) bool {
 
 // wantOver checks that a claim that was released with Keep holds no more: a renewal
 // that was under way must not prolong it. Its name is kept until a certain time.
-func wantOver(p *party, c dibs.AcquireRequest, kept time.Time) {
+func wantOver(p *party, c driver.AcquireRequest, kept time.Time) {
 	p.t.Helper()
 	wantErr(p.t, p.extend(c, time.Hour), dibs.ErrLost)
 	if p.reweigh(c, c.Weight, c.Limit).Held {
@@ -463,7 +464,7 @@ func wantOver(p *party, c dibs.AcquireRequest, kept time.Time) {
 	}
 }
 
-func inspect(t *testing.T, s dibs.Store) {
+func inspect(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	if state, err := s.Inspect(within(t), "n"); err != nil || len(state.Holders) != 0 || state.Waiting != 0 || state.Name != "n" {
 		t.Errorf("of a free name: %+v, %v", state, err)
@@ -500,19 +501,19 @@ func inspect(t *testing.T, s dibs.Store) {
 	}
 }
 
-func badNames(t *testing.T, s dibs.Store) {
+func badNames(t *testing.T, s driver.Store) {
 	p := mute(t, s)
-	for _, name := range []string{"", strings.Repeat("n", dibs.MaxName+1), "not\xffutf8"} {
+	for _, name := range []string{"", strings.Repeat("n", driver.MaxName+1), "not\xffutf8"} {
 		c := p.claim(name)
 		_, err := s.Acquire(t.Context(), c)
 		wantErr(t, err, dibs.ErrInvalid)
 		_, err = s.Inspect(within(t), name)
 		wantErr(t, err, dibs.ErrInvalid)
 	}
-	for _, bad := range []func(*dibs.AcquireRequest){
-		func(c *dibs.AcquireRequest) { c.Weight = 0 },
-		func(c *dibs.AcquireRequest) { c.Weight = 2 },
-		func(c *dibs.AcquireRequest) { c.TTL = 0 },
+	for _, bad := range []func(*driver.AcquireRequest){
+		func(c *driver.AcquireRequest) { c.Weight = 0 },
+		func(c *driver.AcquireRequest) { c.Weight = 2 },
+		func(c *driver.AcquireRequest) { c.TTL = 0 },
 	} {
 		c := p.claim("n")
 		bad(&c)
@@ -522,9 +523,9 @@ func badNames(t *testing.T, s dibs.Store) {
 	p.wantHolder("n", "")
 }
 
-func anyName(t *testing.T, s dibs.Store) {
+func anyName(t *testing.T, s driver.Store) {
 	p := join(t, s)
-	claims := make(map[string]dibs.AcquireRequest)
+	claims := make(map[string]driver.AcquireRequest)
 	for _, name := range oddNames() {
 		c := p.claim(name)
 		p.take(c)
@@ -544,7 +545,7 @@ func anyName(t *testing.T, s dibs.Store) {
 	}
 }
 
-func endedContext(t *testing.T, s dibs.Store) {
+func endedContext(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -553,10 +554,10 @@ func endedContext(t *testing.T, s dibs.Store) {
 	begin := time.Now()
 	_, err := s.Acquire(ctx, c)
 	wantErr(t, err, dibs.ErrUnavailable)
-	_, err = s.Release(ctx, dibs.ReleaseRequest{Name: "n", Token: c.Token, Until: c.Until})
+	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "n", Token: c.Token, Until: c.Until})
 	wantErr(t, err, dibs.ErrUnavailable)
 	wantErr(t, s.Cancel(ctx, c), dibs.ErrUnavailable)
-	for _, err := range s.Extend(ctx, []dibs.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}}) {
+	for _, err := range s.Extend(ctx, []driver.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}}) {
 		wantErr(t, err, dibs.ErrUnavailable)
 	}
 	if took := time.Since(begin); took > 5*time.Second { // who waits does so until its time is over
@@ -564,7 +565,7 @@ func endedContext(t *testing.T, s dibs.Store) {
 	}
 }
 
-func clients(t *testing.T, s dibs.Store) {
+func clients(t *testing.T, s driver.Store) {
 	const processes, workers, rounds = 4, 8, 10
 	var inside, total atomic.Int32
 	var last atomic.Uint64

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // The laws of names that are held in parts: by readers, and by who has permits of a
@@ -35,7 +36,7 @@ func partCases() []Case {
 }
 
 // counts skips the test if the store cannot count permits.
-func counts(t *testing.T, s dibs.Store) {
+func counts(t *testing.T, s driver.Store) {
 	t.Helper()
 	c := mute(t, s).claim("permits")
 	c.Limit, c.Queue, c.Until = 2, false, time.Now().Add(patience)
@@ -48,8 +49,8 @@ func counts(t *testing.T, s dibs.Store) {
 }
 
 // share returns a claim for a part.
-func (p *party) share(name string, weight, limit int) dibs.AcquireRequest {
-	if limit != dibs.Unlimited && weight < limit && !p.counts {
+func (p *party) share(name string, weight, limit int) driver.AcquireRequest {
+	if limit != driver.Unlimited && weight < limit && !p.counts {
 		counts(p.t, p.s)
 		p.counts = true
 	}
@@ -58,23 +59,25 @@ func (p *party) share(name string, weight, limit int) dibs.AcquireRequest {
 	return c
 }
 
-func (p *party) read(name string) dibs.AcquireRequest  { return p.share(name, 1, dibs.Unlimited) }
-func (p *party) write(name string) dibs.AcquireRequest { return p.share(name, dibs.Unlimited, dibs.Unlimited) }
+func (p *party) read(name string) driver.AcquireRequest { return p.share(name, 1, driver.Unlimited) }
+func (p *party) write(name string) driver.AcquireRequest {
+	return p.share(name, driver.Unlimited, driver.Unlimited)
+}
 
-func (p *party) try(c dibs.AcquireRequest) bool {
+func (p *party) try(c driver.AcquireRequest) bool {
 	p.t.Helper()
 	c.Queue = false
 	return p.ask(c).Held
 }
 
-func (p *party) abandon(c dibs.AcquireRequest) {
+func (p *party) abandon(c driver.AcquireRequest) {
 	p.t.Helper()
 	if err := p.s.Cancel(p.t.Context(), c); err != nil {
 		p.t.Fatalf("abandon %q: %v", c.Name, err)
 	}
 }
 
-func (p *party) reweigh(c dibs.AcquireRequest, weight, limit int) dibs.AcquireReply {
+func (p *party) reweigh(c driver.AcquireRequest, weight, limit int) driver.AcquireReply {
 	p.t.Helper()
 	c.Weight, c.Limit, c.Until = weight, limit, time.Now().Add(patience)
 	a, err := p.s.Resize(p.t.Context(), c)
@@ -93,7 +96,7 @@ func (p *party) state(name string) dibs.State {
 	return state
 }
 
-func limit(t *testing.T, s dibs.Store) {
+func limit(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	p.take(p.claim("warm-up"))
 	var held atomic.Int32
@@ -117,12 +120,12 @@ func limit(t *testing.T, s dibs.Store) {
 	}
 }
 
-func holdsAlone(t *testing.T, s dibs.Store) {
+func holdsAlone(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	reader, writer, mutex, permit := p.read("n"), p.write("n"), p.claim("n"), p.share("n", 1, 9)
-	for _, alone := range []dibs.AcquireRequest{writer, mutex, p.share("n", 9, 9)} {
+	for _, alone := range []driver.AcquireRequest{writer, mutex, p.share("n", 9, 9)} {
 		fence := p.take(alone).Fence
-		for _, other := range []dibs.AcquireRequest{reader, permit, p.write("n"), p.claim("n")} {
+		for _, other := range []driver.AcquireRequest{reader, permit, p.write("n"), p.claim("n")} {
 			if p.try(other) {
 				t.Fatalf("%d of %d entered beside %d of %d", other.Weight, other.Limit, alone.Weight, alone.Limit)
 			}
@@ -131,7 +134,7 @@ func holdsAlone(t *testing.T, s dibs.Store) {
 	}
 	p.take(reader)
 	p.take(permit)
-	for _, alone := range []dibs.AcquireRequest{writer, mutex} {
+	for _, alone := range []driver.AcquireRequest{writer, mutex} {
 		if p.try(alone) {
 			t.Fatalf("%d of %d entered beside parts", alone.Weight, alone.Limit)
 		}
@@ -143,9 +146,9 @@ func holdsAlone(t *testing.T, s dibs.Store) {
 	}
 }
 
-func ownLimit(t *testing.T, s dibs.Store) {
+func ownLimit(t *testing.T, s driver.Store) {
 	p := mute(t, s)
-	old := []dibs.AcquireRequest{p.share("n", 1, 2), p.share("n", 1, 2)}
+	old := []driver.AcquireRequest{p.share("n", 1, 2), p.share("n", 1, 2)}
 	for _, c := range old {
 		p.take(c)
 	}
@@ -163,7 +166,7 @@ func ownLimit(t *testing.T, s dibs.Store) {
 	}
 }
 
-func partsExpire(t *testing.T, s dibs.Store) {
+func partsExpire(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	for try := 1; !onePartExpires(p, fmt.Sprintf("n%d", try), try == tries); try++ {
 		t.Logf("the machine stood still for %v", ttl)
@@ -225,7 +228,7 @@ func onePartExpires(p *party, name string, last bool) bool {
 	return true
 }
 
-func partsAreOwned(t *testing.T, s dibs.Store) {
+func partsAreOwned(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	mine, other := p.share("n", 2, 4), p.share("n", 2, 4)
 	first := p.take(mine)
@@ -260,12 +263,12 @@ func partsAreOwned(t *testing.T, s dibs.Store) {
 	}
 }
 
-func enterTogether(t *testing.T, s dibs.Store) {
+func enterTogether(t *testing.T, s driver.Store) {
 	holder := mute(t, s)
 	h := holder.write("n")
 	fence := holder.take(h).Fence
 	var crowd []*party
-	var claims []dibs.AcquireRequest
+	var claims []driver.AcquireRequest
 	for i := range 8 {
 		crowd = append(crowd, join(t, s))
 		c := crowd[i].read("n")
@@ -298,9 +301,9 @@ func enterTogether(t *testing.T, s dibs.Store) {
 	}
 }
 
-func heavyHead(t *testing.T, s dibs.Store) {
+func heavyHead(t *testing.T, s driver.Store) {
 	p := join(t, s)
-	held := []dibs.AcquireRequest{p.share("n", 1, 4), p.share("n", 1, 4), p.share("n", 1, 4)}
+	held := []driver.AcquireRequest{p.share("n", 1, 4), p.share("n", 1, 4), p.share("n", 1, 4)}
 	for _, c := range held {
 		p.take(c)
 	}
@@ -320,7 +323,7 @@ func heavyHead(t *testing.T, s dibs.Store) {
 	p.granted(light)
 }
 
-func heavyHeadLeaves(t *testing.T, s dibs.Store) {
+func heavyHeadLeaves(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	p.take(p.read("n"))
 	writer, reader := p.write("n"), p.read("n")
@@ -332,10 +335,10 @@ func heavyHeadLeaves(t *testing.T, s dibs.Store) {
 	dead := mute(t, s)
 	writer, reader = dead.write("n"), p.read("n")
 	dead.wait(writer, 1)
-	p.becomes(reader, time.Now().Add(dibs.WaiterTTL))
+	p.becomes(reader, time.Now().Add(driver.WaiterTTL))
 }
 
-func keepPart(t *testing.T, s dibs.Store) {
+func keepPart(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	mine, other := p.share("n", 2, 3), p.share("n", 1, 3)
 	p.take(mine)
@@ -343,7 +346,7 @@ func keepPart(t *testing.T, s dibs.Store) {
 	next := p.share("n", 2, 3)
 	p.wait(next, 1)
 	begin := time.Now()
-	freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: "n", Token: mine.Token, Reserve: ttl})
+	freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: mine.Token, Reserve: ttl})
 	if err != nil || !freed {
 		t.Fatalf("release: %v, %v", freed, err)
 	}
@@ -357,33 +360,33 @@ func keepPart(t *testing.T, s dibs.Store) {
 	}
 }
 
-func reweigh(t *testing.T, s dibs.Store) {
+func reweigh(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	mine, reader, writer := p.write("n"), p.read("n"), p.write("n")
 	fence := p.take(mine).Fence
 	p.wait(reader, 1)
 	p.wait(writer, 2)
-	down := p.reweigh(mine, 1, dibs.Unlimited)
+	down := p.reweigh(mine, 1, driver.Unlimited)
 	if !down.Held || down.Fence <= fence {
 		t.Fatalf("downgrade: %+v after fence %d", down, fence)
 	}
 	p.granted(reader)
 	p.silent(30 * time.Millisecond)
-	if again := p.reweigh(mine, 1, dibs.Unlimited); !again.Held {
+	if again := p.reweigh(mine, 1, driver.Unlimited); !again.Held {
 		t.Errorf("asked again: %+v", again)
 	}
-	if up := p.reweigh(mine, dibs.Unlimited, dibs.Unlimited); up.Held || up.Holder != reader.Token {
+	if up := p.reweigh(mine, driver.Unlimited, driver.Unlimited); up.Held || up.Holder != reader.Token {
 		t.Fatalf("upgrade beside a reader: %+v, want to be told of it", up)
 	}
 	if n := p.state("n").Holding; n != 2 {
 		t.Fatalf("%d hold after an upgrade that was refused, want 2", n)
 	}
 	p.free(reader, 0)
-	up := p.reweigh(mine, dibs.Unlimited, dibs.Unlimited)
+	up := p.reweigh(mine, driver.Unlimited, driver.Unlimited)
 	if !up.Held || up.Fence <= down.Fence {
 		t.Fatalf("upgrade: %+v after fence %d", up, down.Fence)
 	}
-	if again := p.reweigh(mine, dibs.Unlimited, dibs.Unlimited); !again.Held {
+	if again := p.reweigh(mine, driver.Unlimited, driver.Unlimited); !again.Held {
 		t.Errorf("asked again: %+v", again)
 	}
 	if p.try(p.read("n")) {
@@ -414,17 +417,17 @@ func reweigh(t *testing.T, s dibs.Store) {
 	}
 }
 
-func reweighTakesNothing(t *testing.T, s dibs.Store) {
+func reweighTakesNothing(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	p.take(p.claim("warm-up"))
-	for _, c := range []dibs.AcquireRequest{p.read("n"), p.write("n")} {
+	for _, c := range []driver.AcquireRequest{p.read("n"), p.write("n")} {
 		if a := p.reweigh(c, c.Weight, c.Limit); a.Held {
 			t.Errorf("a free name: %+v", a)
 		}
 	}
 	other := p.write("n")
 	p.take(other)
-	if a := p.reweigh(p.read("n"), 1, dibs.Unlimited); a.Held || a.Holder != other.Token {
+	if a := p.reweigh(p.read("n"), 1, driver.Unlimited); a.Held || a.Holder != other.Token {
 		t.Errorf("a name that another one holds: %+v", a)
 	}
 	late := other
@@ -437,7 +440,7 @@ func reweighTakesNothing(t *testing.T, s dibs.Store) {
 	}
 }
 
-func breakHolding(t *testing.T, s dibs.Store) {
+func breakHolding(t *testing.T, s driver.Store) {
 	p, other := join(t, s), join(t, s)
 	end := func(name string, fence uint64) bool {
 		t.Helper()
@@ -447,9 +450,9 @@ func breakHolding(t *testing.T, s dibs.Store) {
 		}
 		return broken
 	}
-	wantBroken := func(c dibs.AcquireRequest, fence uint64) {
+	wantBroken := func(c driver.AcquireRequest, fence uint64) {
 		t.Helper()
-		if e := p.event(); e.Kind != dibs.EventRevoked || e.Token != c.Token || e.Fence != fence {
+		if e := p.event(); e.Kind != driver.EventRevoked || e.Token != c.Token || e.Fence != fence {
 			t.Fatalf("event %+v, want that %s with fence %d was broken", e, c.Token, fence)
 		}
 	}
@@ -479,8 +482,8 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	old := p.claim("o")
 	old.Token = "req-1" // the store cannot read the client in it
 	fence = p.take(old).Fence
-	hold := dibs.ExtendRequest{Name: "o", Token: old.Token, Client: old.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(within(t), []dibs.ExtendRequest{hold})[0]; err != nil {
+	hold := driver.ExtendRequest{Name: "o", Token: old.Token, Client: old.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(within(t), []driver.ExtendRequest{hold})[0]; err != nil {
 		t.Fatal(err)
 	}
 	if h := p.state("o").Holders[0]; h.Fence != fence {
@@ -499,8 +502,8 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	asked := p.claim("q")
 	fence = p.take(asked).Fence
 	newer := p.take(asked).Fence
-	hold = dibs.ExtendRequest{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(within(t), []dibs.ExtendRequest{hold})[0]; err != nil { // sent before it was asked again
+	hold = driver.ExtendRequest{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(within(t), []driver.ExtendRequest{hold})[0]; err != nil { // sent before it was asked again
 		t.Fatal(err)
 	}
 	if newer > fence && end("q", fence) {
@@ -512,12 +515,12 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	wantBroken(asked, newer)
 	turned := p.write("r")
 	fence = p.take(turned).Fence
-	hold = dibs.ExtendRequest{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(within(t), []dibs.ExtendRequest{hold})[0]; err != nil {
+	hold = driver.ExtendRequest{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(within(t), []driver.ExtendRequest{hold})[0]; err != nil {
 		t.Fatal(err)
 	}
-	p.reweigh(turned, 1, dibs.Unlimited)
-	newer = p.reweigh(turned, dibs.Unlimited, dibs.Unlimited).Fence
+	p.reweigh(turned, 1, driver.Unlimited)
+	newer = p.reweigh(turned, driver.Unlimited, driver.Unlimited).Fence
 	if end("r", fence) {
 		t.Error("the fence before a change broke it")
 	}
@@ -542,7 +545,7 @@ func breakHolding(t *testing.T, s dibs.Store) {
 	}
 }
 
-func partsAreTold(t *testing.T, s dibs.Store) {
+func partsAreTold(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	one, two := p.share("n", 1, 9), p.share("n", 3, 9)
 	two.TTL = time.Hour
@@ -567,7 +570,7 @@ func partsAreTold(t *testing.T, s dibs.Store) {
 	}
 }
 
-func clientsOfParts(t *testing.T, s dibs.Store) {
+func clientsOfParts(t *testing.T, s driver.Store) {
 	counts(t, s)
 	const processes, workers, rounds, permits = 3, 6, 8, 3
 	var readers, writers, taken atomic.Int32

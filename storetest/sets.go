@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // The laws of several names that are held together.
@@ -30,7 +31,7 @@ func setCases() []Case {
 
 // together returns a claim of the party on names of one group, or skips the test if
 // the store cannot take two names in one step.
-func (p *party) together(names ...string) dibs.AcquireRequest {
+func (p *party) together(names ...string) driver.AcquireRequest {
 	p.t.Helper()
 	if g := p.s.Groups(names); len(g) > 1 {
 		p.t.Skipf("the store takes %q apart", g)
@@ -40,7 +41,7 @@ func (p *party) together(names ...string) dibs.AcquireRequest {
 	return c
 }
 
-func groups(t *testing.T, s dibs.Store) {
+func groups(t *testing.T, s driver.Store) {
 	names := []string{"a", "b", "{x}1", "c", "{x}2", "d", "e"}
 	want := s.Groups(slices.Sorted(slices.Values(names)))
 	seen := make(map[string]int)
@@ -65,7 +66,7 @@ func groups(t *testing.T, s dibs.Store) {
 
 const x, y, z = "{set}x", "{set}y", "{set}z"
 
-func allOrNone(t *testing.T, s dibs.Store) {
+func allOrNone(t *testing.T, s driver.Store) {
 	p := mute(t, s)
 	set, other := p.together(x, y, z), p.claim(y)
 	last := p.take(other).Fence
@@ -108,11 +109,11 @@ func allOrNone(t *testing.T, s dibs.Store) {
 	}
 }
 
-func restOfASet(t *testing.T, s dibs.Store) {
+func restOfASet(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	set := p.together(x, y, z)
 	p.take(set)
-	if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: y, Token: set.Token}); !freed || err != nil {
+	if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: y, Token: set.Token}); !freed || err != nil {
 		t.Fatal(freed, err)
 	}
 	next := p.claim(x)
@@ -135,13 +136,13 @@ func restOfASet(t *testing.T, s dibs.Store) {
 	}
 	for _, name := range []string{x, y, z} {
 		p.wantHolder(name, set.Token)
-		if freed, err := s.Release(t.Context(), dibs.ReleaseRequest{Name: name, Token: set.Token}); !freed || err != nil {
+		if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: set.Token}); !freed || err != nil {
 			t.Fatal(freed, err)
 		}
 	}
 }
 
-func setWaits(t *testing.T, s dibs.Store) {
+func setWaits(t *testing.T, s driver.Store) {
 	p, q := join(t, s), join(t, s)
 	onX, onY, set := q.claim(x), q.claim(y), p.together(x, y)
 	q.take(onX)
@@ -150,7 +151,7 @@ func setWaits(t *testing.T, s dibs.Store) {
 	behind := q.claim(x)
 	q.wait(behind, 2)
 	q.free(onX, 0)
-	if e := p.event(); e.Kind != dibs.EventRetry || e.Token != set.Token {
+	if e := p.event(); e.Kind != driver.EventRetry || e.Token != set.Token {
 		t.Fatalf("event %+v, want Look", e)
 	}
 	if again := p.wait(set, 1); again.Ticket != first.Ticket || again.Name != y || again.Holder != onY.Token {
@@ -165,7 +166,7 @@ func setWaits(t *testing.T, s dibs.Store) {
 	}
 	p.silent(30 * time.Millisecond) // or two sets would ask each other to ask, for ever
 	q.free(onY, 0)
-	if e := p.event(); e.Kind != dibs.EventRetry || e.Token != set.Token {
+	if e := p.event(); e.Kind != driver.EventRetry || e.Token != set.Token {
 		t.Fatalf("event %+v, want Look", e)
 	}
 	fence := p.take(set).Fence
@@ -175,11 +176,11 @@ func setWaits(t *testing.T, s dibs.Store) {
 	p.wantHolder(y, set.Token)
 }
 
-func setsInACircle(t *testing.T, s dibs.Store) {
+func setsInACircle(t *testing.T, s driver.Store) {
 	p := join(t, s)
 	holder := p.together(x, y, z)
 	p.take(holder)
-	sets := []dibs.AcquireRequest{p.together(x, y), p.together(y, z), p.together(z, x)}
+	sets := []driver.AcquireRequest{p.together(x, y), p.together(y, z), p.together(z, x)}
 	for _, c := range sets {
 		if a := p.ask(c); a.Held || a.Ticket == 0 {
 			t.Fatalf("%+v", a)
@@ -200,7 +201,7 @@ func setsInACircle(t *testing.T, s dibs.Store) {
 	}
 }
 
-func setGivesUp(t *testing.T, s dibs.Store) {
+func setGivesUp(t *testing.T, s driver.Store) {
 	p, q := join(t, s), join(t, s)
 	onY := q.claim(y)
 	q.take(onY)
@@ -223,16 +224,16 @@ func setGivesUp(t *testing.T, s dibs.Store) {
 	p.wantHolder(y, "")
 }
 
-func deadSet(t *testing.T, s dibs.Store) {
+func deadSet(t *testing.T, s driver.Store) {
 	dead, p := mute(t, s), mute(t, s)
 	onY := p.claim(y)
 	p.take(onY)
 	dead.wait(dead.together(x, y), 1)
 	c := p.claim(x)
-	p.becomes(c, time.Now().Add(dibs.WaiterTTL))
+	p.becomes(c, time.Now().Add(driver.WaiterTTL))
 }
 
-func clientsOfSets(t *testing.T, s dibs.Store) {
+func clientsOfSets(t *testing.T, s driver.Store) {
 	const processes, workers, rounds, names = 3, 5, 10, 5
 	inside := make([]atomic.Int32, names)
 	var group sync.WaitGroup

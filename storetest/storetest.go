@@ -22,22 +22,23 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Case checks one law on an empty store, or on names that nobody else uses.
 type Case struct {
 	Name string
 	Law  string
-	Run  func(t *testing.T, s dibs.Store)
+	Run  func(t *testing.T, s driver.Store)
 }
 
 // Run runs all cases, each on a store of its own, side by side.
-func Run(t *testing.T, open func(t *testing.T) dibs.Store) { run(t, Cases(), open) }
+func Run(t *testing.T, open func(t *testing.T) driver.Store) { run(t, Cases(), open) }
 
 // RunInBubble runs all cases, each in a testing/synctest bubble.
-func RunInBubble(t *testing.T, open func(t *testing.T) dibs.Store) { runInBubble(t, Cases(), open) }
+func RunInBubble(t *testing.T, open func(t *testing.T) driver.Store) { runInBubble(t, Cases(), open) }
 
-func run(t *testing.T, cases []Case, open func(t *testing.T) dibs.Store) {
+func run(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -47,14 +48,14 @@ func run(t *testing.T, cases []Case, open func(t *testing.T) dibs.Store) {
 	}
 }
 
-func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) dibs.Store) {
+func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
 	for i, c := range cases {
 		check := c.Run
-		cases[i].Run = func(t *testing.T, _ dibs.Store) {
+		cases[i].Run = func(t *testing.T, _ driver.Store) {
 			synctest.Test(t, func(t *testing.T) { check(t, open(t)) })
 		}
 	}
-	run(t, cases, func(*testing.T) dibs.Store { return nil })
+	run(t, cases, func(*testing.T) driver.Store { return nil })
 }
 
 func explain(t *testing.T, c Case) {
@@ -116,48 +117,48 @@ func within(t *testing.T) context.Context {
 // A party is a client of a store, without dibs.Client around it.
 type party struct {
 	t      *testing.T
-	s      dibs.Store
+	s      driver.Store
 	client string
 	seq    uint64
-	events chan dibs.Event
+	events chan driver.Event
 	counts bool // the store does, as was tried
 }
 
 var parties atomic.Uint64
 
 // join returns a party that hears its events.
-func join(t *testing.T, s dibs.Store) *party {
+func join(t *testing.T, s driver.Store) *party {
 	t.Helper()
 	p := mute(t, s)
-	p.events = make(chan dibs.Event, 1000)
+	p.events = make(chan driver.Event, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Watch(ctx, p.client, func(e dibs.Event) { p.events <- e })
+		_ = s.Watch(ctx, p.client, func(e driver.Event) { p.events <- e })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	if e := p.event(); e.Kind != dibs.EventConnected {
+	if e := p.event(); e.Kind != driver.EventConnected {
 		t.Fatalf("first event %+v, want Up", e)
 	}
 	return p
 }
 
 // mute returns a party that does not listen.
-func mute(t *testing.T, s dibs.Store) *party {
+func mute(t *testing.T, s driver.Store) *party {
 	return &party{t: t, s: s, client: fmt.Sprintf("host:%d:storetest", parties.Add(1))}
 }
 
 // claim returns a new claim of the party, which queues.
-func (p *party) claim(name string) dibs.AcquireRequest {
+func (p *party) claim(name string) driver.AcquireRequest {
 	p.seq++
-	return dibs.AcquireRequest{
+	return driver.AcquireRequest{
 		Name: name, Token: fmt.Sprintf("%s:%d", p.client, p.seq), Client: p.client, Seq: p.seq,
 		TTL: time.Minute, Weight: 1, Limit: 1, Queue: true,
 	}
 }
 
-func (p *party) ask(c dibs.AcquireRequest) dibs.AcquireReply {
+func (p *party) ask(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
 	c.Until = time.Now().Add(patience)
 	a, err := p.s.Acquire(p.t.Context(), c)
@@ -167,7 +168,7 @@ func (p *party) ask(c dibs.AcquireRequest) dibs.AcquireReply {
 	return a
 }
 
-func (p *party) take(c dibs.AcquireRequest) dibs.AcquireReply {
+func (p *party) take(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
 	a := p.ask(c)
 	if !a.Held || a.Fence == 0 {
@@ -178,7 +179,7 @@ func (p *party) take(c dibs.AcquireRequest) dibs.AcquireReply {
 
 // obtain takes a free name and returns the fence. A store that is made of several may not
 // have freed it in all of them yet: then it is granted a moment later.
-func (p *party) obtain(c dibs.AcquireRequest) uint64 {
+func (p *party) obtain(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
 	if a := p.ask(c); a.Held {
 		return a.Fence
@@ -186,7 +187,7 @@ func (p *party) obtain(c dibs.AcquireRequest) uint64 {
 	return p.granted(c).Fence
 }
 
-func (p *party) wait(c dibs.AcquireRequest, position int) dibs.AcquireReply {
+func (p *party) wait(c driver.AcquireRequest, position int) driver.AcquireReply {
 	p.t.Helper()
 	a := p.ask(c)
 	if a.Held || a.Ticket == 0 || a.Position != position {
@@ -195,9 +196,9 @@ func (p *party) wait(c dibs.AcquireRequest, position int) dibs.AcquireReply {
 	return a
 }
 
-func (p *party) release(c dibs.AcquireRequest, fence uint64) bool {
+func (p *party) release(c driver.AcquireRequest, fence uint64) bool {
 	p.t.Helper()
-	r := dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(patience)}
+	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(patience)}
 	freed, err := p.s.Release(p.t.Context(), r)
 	if errors.Is(err, dibs.ErrUnavailable) && p.holder(c.Name) != c.Token {
 		return true // its outcome was unknown, and is not now
@@ -210,7 +211,7 @@ func (p *party) release(c dibs.AcquireRequest, fence uint64) bool {
 
 // becomes asks until a claim holds, which it must from a certain time on: a request that
 // is sent a good while later is not refused, however long a busy machine takes for it.
-func (p *party) becomes(c dibs.AcquireRequest, due time.Time) {
+func (p *party) becomes(c driver.AcquireRequest, due time.Time) {
 	p.t.Helper()
 	const grace = 2 * time.Second
 	for {
@@ -225,7 +226,7 @@ func (p *party) becomes(c dibs.AcquireRequest, due time.Time) {
 	}
 }
 
-func (p *party) free(c dibs.AcquireRequest, fence uint64) {
+func (p *party) free(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
 	if !p.release(c, fence) {
 		p.t.Fatalf("release %q by its holder: not held", c.Name)
@@ -233,39 +234,39 @@ func (p *party) free(c dibs.AcquireRequest, fence uint64) {
 }
 
 // extend extends by one who does not know the fence.
-func (p *party) extend(c dibs.AcquireRequest, d time.Duration) error {
-	return p.s.Extend(within(p.t), []dibs.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
+func (p *party) extend(c driver.AcquireRequest, d time.Duration) error {
+	return p.s.Extend(within(p.t), []driver.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
 }
 
 // event returns the next event.
-func (p *party) event() dibs.Event {
+func (p *party) event() driver.Event {
 	p.t.Helper()
 	select {
 	case e := <-p.events:
 		return e
 	case <-time.After(patience):
 		p.t.Fatalf("no event within %v", patience)
-		return dibs.Event{}
+		return driver.Event{}
 	}
 }
 
 // granted returns the next event, which must be the grant of a claim.
-func (p *party) granted(c dibs.AcquireRequest) dibs.Event {
+func (p *party) granted(c driver.AcquireRequest) driver.Event {
 	p.t.Helper()
 	e := p.event()
-	if e.Kind != dibs.EventGranted || e.Token != c.Token {
+	if e.Kind != driver.EventGranted || e.Token != c.Token {
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 	}
 	return e
 }
 
 // served waits until a claim is served, or told that it may ask, and returns its fence.
-func (p *party) served(c dibs.AcquireRequest) uint64 {
+func (p *party) served(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
 	switch e := p.event(); {
-	case e.Kind == dibs.EventGranted && e.Token == c.Token:
+	case e.Kind == driver.EventGranted && e.Token == c.Token:
 		return e.Fence
-	case e.Kind == dibs.EventRetry && e.Token == c.Token:
+	case e.Kind == driver.EventRetry && e.Token == c.Token:
 		return p.take(c).Fence
 	default:
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
@@ -317,6 +318,6 @@ func wantErr(t *testing.T, err, want error) {
 func oddNames() []string {
 	return []string{
 		" ", "a", "a b", "order:42", "{user:7}:cart", "x{y}z", "{{a}}", "naïve/路/🔒", "a\x00b", "a\r\nb", "*", "?[a-z]\\",
-		"$1", "'; return 1 --", `"quoted"`, strings.Repeat("n", dibs.MaxName), "lock:lock:", "%s%d%n", "-inf", "+", "(1", "0", "nil", "a{",
+		"$1", "'; return 1 --", `"quoted"`, strings.Repeat("n", driver.MaxName), "lock:lock:", "%s%d%n", "-inf", "+", "(1", "0", "nil", "a{",
 	}
 }

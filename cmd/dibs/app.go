@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 )
@@ -139,8 +140,8 @@ func (a *app) settle(c *cobra.Command, _ []string) error {
 		return usage("%s %v: want at least %v", from, a.timeout, least)
 	case a.replicas < 0:
 		return usage("--replicas %d: want 0 or more", a.replicas)
-	case c.Flags().Changed("longest") && (a.longest < dibs.MinTTL || a.longest > dibs.MaxTTL):
-		return usage("--longest %v: want %v to %v", a.longest, dibs.MinTTL, dibs.MaxTTL)
+	case c.Flags().Changed("longest") && (a.longest < driver.MinTTL || a.longest > driver.MaxTTL):
+		return usage("--longest %v: want %v to %v", a.longest, driver.MinTTL, driver.MaxTTL)
 	}
 	return nil
 }

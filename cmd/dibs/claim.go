@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -80,18 +81,18 @@ func (c *claim) check(a *app, arg string) error {
 		return usage("%s: several names are held exclusively: --shared and --slots are for one name", quoted(c.names))
 	case c.shared && c.given("slots"):
 		return usage("--shared and --slots: use one of them")
-	case c.given("slots") && (c.slots < 1 || c.slots > dibs.Unlimited):
-		return usage("--slots %d: want 1 to %d", c.slots, dibs.Unlimited)
+	case c.given("slots") && (c.slots < 1 || c.slots > driver.Unlimited):
+		return usage("--slots %d: want 1 to %d", c.slots, driver.Unlimited)
 	case c.given("permits") && !c.given("slots"):
 		return usage("--permits is for --slots")
 	case c.slots > 0 && (c.permits < 1 || c.permits > c.slots):
 		return usage("--permits %d: want 1 to %d, the number of --slots", c.permits, c.slots)
 	case c.try && c.given("wait") && c.wait != 0:
 		return usage("--try and --wait %v: use one of them", time.Duration(c.wait))
-	case ttl < dibs.MinTTL || ttl > dibs.MaxTTL:
-		return usage("--ttl %v: want %v to %v", ttl, dibs.MinTTL, dibs.MaxTTL)
-	case minHold > dibs.MaxTTL:
-		return usage("--min-hold %v: want at most %v", minHold, dibs.MaxTTL)
+	case ttl < driver.MinTTL || ttl > driver.MaxTTL:
+		return usage("--ttl %v: want %v to %v", ttl, driver.MinTTL, driver.MaxTTL)
+	case minHold > driver.MaxTTL:
+		return usage("--min-hold %v: want at most %v", minHold, driver.MaxTTL)
 	case c.busyCode < 1 || c.busyCode > 255:
 		return usage("--busy-code %d: want 1 to 255", c.busyCode)
 	}
@@ -113,7 +114,7 @@ func (a *app) checkLongest(ttl time.Duration) error {
 
 func checkNames(names []string) error {
 	for i, name := range names {
-		if err := dibs.CheckName(name); err != nil {
+		if err := driver.CheckName(name); err != nil {
 			return err
 		}
 		if slices.Contains(names[:i], name) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -161,8 +162,8 @@ never brings back one that has ended: exit code 76 says that it was lost.`,
   DIBS_TOKEN=… dibs renew deploy`,
 		Args: arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if d := time.Duration(ttl); d < dibs.MinTTL || d > dibs.MaxTTL {
-				return usage("--ttl %v: want %v to %v", d, dibs.MinTTL, dibs.MaxTTL)
+			if d := time.Duration(ttl); d < driver.MinTTL || d > driver.MaxTTL {
+				return usage("--ttl %v: want %v to %v", d, driver.MinTTL, driver.MaxTTL)
 			}
 			return a.onOwned(o, args, func(lease *dibs.Lease) error {
 				return lease.Extend(context.Background(), time.Duration(ttl))

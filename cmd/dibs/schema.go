@@ -11,7 +11,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // schema is the version of all that --json prints: fields are added to it without a new
@@ -142,10 +142,10 @@ type owner struct {
 // follows host and pid is shown. Others are opaque.
 func ownerOf(token string) owner {
 	const random = 16 // letters, at least
-	parts := strings.SplitN(strings.TrimSuffix(token, dibs.Kept), ":", 5)
+	parts := strings.SplitN(strings.TrimSuffix(token, driver.Kept), ":", 5)
 	if len(parts) >= 4 && parts[0] != "" && len(parts[2]) >= random && parts[3] != "" {
 		if pid, err := strconv.Atoi(parts[1]); err == nil && pid > 0 {
-			return owner{host: parts[0], pid: pid, label: dibs.LabelOf(token), short: parts[0] + ":" + parts[1] + ":…"}
+			return owner{host: parts[0], pid: pid, label: driver.LabelOf(token), short: parts[0] + ":" + parts[1] + ":…"}
 		}
 	}
 	const known, public = 8, 2 // of so few letters nothing is a secret

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/quorum"
@@ -15,7 +15,7 @@ import (
 
 // An opened store is what the flags and the environment name.
 type opened struct {
-	dibs.Store
+	driver.Store
 	where  string // without credentials
 	nodes  []node // the servers of a quorum, or the one
 	closes []func() error
@@ -77,7 +77,7 @@ func (a *app) open() (*opened, error) {
 	if path, ok := localPath(urls[0]); ok && len(urls) == 1 {
 		return o, a.openLocal(o, path)
 	}
-	var stores []dibs.Store
+	var stores []driver.Store
 	for _, u := range urls {
 		if _, ok := localPath(u); ok {
 			return nil, usage("a local file is no node of a quorum")
@@ -149,7 +149,7 @@ func localPath(url string) (path string, ok bool) {
 	return strings.CutPrefix(url, "local:")
 }
 
-func (a *app) openRedis(o *opened, raw string) (dibs.Store, error) {
+func (a *app) openRedis(o *opened, raw string) (driver.Store, error) {
 	u, err := redisurl.Parse(raw)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", a.whence(), err)}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/memstore"
@@ -487,7 +488,7 @@ func TestColours(t *testing.T) {
 }
 
 // panicking is a store that is broken.
-type panicking struct{ dibs.Store }
+type panicking struct{ driver.Store }
 
 func (panicking) List(context.Context, string) ([]string, error)      { panic("broken") }
 func (panicking) Inspect(context.Context, string) (dibs.State, error) { panic("broken") }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A witness is a store whose failures are reported: one line when the store cannot be
@@ -19,7 +20,7 @@ import (
 // A failure is reported when it has lasted for a moment: a connection that is reset, and
 // made again, is nobody's affair.
 type witness struct {
-	dibs.Store
+	driver.Store
 	app   *app
 	where string
 
@@ -119,7 +120,7 @@ func (w *witness) detail(line func()) {
 // Acquire implements dibs.Store. Until the store has answered once, a connection that
 // cannot be made is known to have asked for nothing: so there is nothing to undo, which
 // would take as long again.
-func (w *witness) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (w *witness) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	const pause = 50 * time.Millisecond
 	for {
 		sent := time.Now()
@@ -136,7 +137,7 @@ func (w *witness) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Acqu
 }
 
 // Extend implements dibs.Store.
-func (w *witness) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (w *witness) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	sent := time.Now()
 	w.sent(sent)
 	errs := w.Store.Extend(ctx, holds)
@@ -152,7 +153,7 @@ func (w *witness) Extend(ctx context.Context, holds []dibs.ExtendRequest) []erro
 }
 
 // Release implements dibs.Store.
-func (w *witness) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (w *witness) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	sent := time.Now()
 	done, err := w.Store.Release(ctx, r)
 	w.saw(ctx, sent, err)

@@ -14,16 +14,17 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // An outage is a store that fails at once, or does not answer, while it lasts.
 type outage struct {
-	dibs.Store
+	driver.Store
 	mu    sync.Mutex
 	cause error // nil: there is none
 	mute  bool
-	on    func(dibs.Event)
+	on    func(driver.Event)
 }
 
 func (o *outage) begin(cause error, mute bool) {
@@ -47,16 +48,16 @@ func (o *outage) strikes(ctx context.Context, op string) error {
 	return &dibs.UnavailableError{Op: op, Cause: cause}
 }
 
-func (o *outage) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (o *outage) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	ctx, cancel := context.WithDeadline(ctx, c.Until)
 	defer cancel()
 	if err := o.strikes(ctx, "acquire"); err != nil {
-		return dibs.AcquireReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	return o.Store.Acquire(ctx, c)
 }
 
-func (o *outage) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (o *outage) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	if err := o.strikes(ctx, "extend"); err != nil {
 		errs := make([]error, len(holds))
 		for i := range errs {
@@ -74,7 +75,7 @@ func (o *outage) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	return o.Store.Inspect(ctx, name)
 }
 
-func (o *outage) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+func (o *outage) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	o.mu.Lock()
 	o.on = on
 	o.mu.Unlock()
@@ -82,7 +83,7 @@ func (o *outage) Watch(ctx context.Context, client string, on func(dibs.Event)) 
 }
 
 // tell sends an event to the Client.
-func (o *outage) tell(e dibs.Event) {
+func (o *outage) tell(e driver.Event) {
 	o.mu.Lock()
 	on := o.on
 	o.mu.Unlock()
@@ -117,7 +118,7 @@ func (b *written) take() string {
 	return b.text.String()
 }
 
-func newReported(t *testing.T, s dibs.Store) *reported {
+func newReported(t *testing.T, s driver.Store) *reported {
 	r := &reported{t: t, text: new(written)}
 	r.app = &app{err: r.text, timeout: 2 * time.Second}
 	r.opened = &opened{Store: s, where: "redis://here"}
@@ -257,8 +258,8 @@ func TestNotificationsAreMissing(t *testing.T) {
 		defer r.end()
 		r.hold("mine")
 		time.Sleep(time.Second)
-		down := dibs.Event{Kind: dibs.EventDisconnected, Err: errors.New("NOPERM")}
-		up := dibs.Event{Kind: dibs.EventConnected}
+		down := driver.Event{Kind: driver.EventDisconnected, Err: errors.New("NOPERM")}
+		up := driver.Event{Kind: driver.EventConnected}
 		s.tell(down)
 		time.Sleep(2 * time.Second)
 		r.wants("a holder needs none")

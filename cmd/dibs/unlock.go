@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/spf13/cobra"
 )
 
@@ -178,7 +179,7 @@ func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen d
 	}
 	ctx, cancel := a.within(ctx)
 	defer cancel()
-	return s.Release(ctx, dibs.ReleaseRequest{Name: seen.Name, Token: h.Token, Until: time.Now().Add(a.timeout)})
+	return s.Release(ctx, driver.ReleaseRequest{Name: seen.Name, Token: h.Token, Until: time.Now().Add(a.timeout)})
 }
 
 func unlockToken(locks *dibs.Client, u unlocking) (done bool, err error) {

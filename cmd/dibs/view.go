@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // withStore opens the store for what a verb does, until it is done or a signal ends it.
@@ -30,8 +31,8 @@ func (a *app) withStore(do func(ctx context.Context, s *opened) error) error {
 }
 
 // inspect looks at one name.
-func (a *app) inspect(ctx context.Context, s dibs.Store, name string) (dibs.State, error) {
-	if err := dibs.CheckName(name); err != nil {
+func (a *app) inspect(ctx context.Context, s driver.Store, name string) (dibs.State, error) {
+	if err := driver.CheckName(name); err != nil {
 		return dibs.State{}, err
 	}
 	ctx, cancel := a.within(ctx)
@@ -41,7 +42,7 @@ func (a *app) inspect(ctx context.Context, s dibs.Store, name string) (dibs.Stat
 
 // survey looks at all names that match a glob, and at some others, in the order of the
 // names. What is free, or not a lock, is left out.
-func (a *app) survey(ctx context.Context, s dibs.Store, glob string, others ...string) ([]dibs.State, error) {
+func (a *app) survey(ctx context.Context, s driver.Store, glob string, others ...string) ([]dibs.State, error) {
 	names, err := a.names(ctx, s, glob)
 	if err != nil {
 		return nil, err
@@ -53,9 +54,9 @@ func (a *app) survey(ctx context.Context, s dibs.Store, glob string, others ...s
 }
 
 // names lists what matches a glob. A name that is none is not looked for among all others.
-func (a *app) names(ctx context.Context, s dibs.Store, glob string) ([]string, error) {
+func (a *app) names(ctx context.Context, s driver.Store, glob string) ([]string, error) {
 	if !strings.ContainsAny(glob, `*?[\`) {
-		return []string{glob}, dibs.CheckName(glob)
+		return []string{glob}, driver.CheckName(glob)
 	}
 	type listing struct {
 		names []string
@@ -89,7 +90,7 @@ func guarded(panics chan<- string, do func()) {
 }
 
 // inspectAll looks at several names at a time, so that what it sees is nearly of one moment.
-func (a *app) inspectAll(ctx context.Context, s dibs.Store, names []string) ([]dibs.State, error) {
+func (a *app) inspectAll(ctx context.Context, s driver.Store, names []string) ([]dibs.State, error) {
 	const atOnce = 32
 	states, errs := make([]dibs.State, len(names)), make([]error, len(names))
 	free, panics := make(chan struct{}, atOnce), make(chan string, len(names))
@@ -141,7 +142,7 @@ func holderOf(h dibs.Holder, wholeToken bool) holder {
 	o := ownerOf(h.Token)
 	one := holder{
 		Token: o.token(h.Token, wholeToken), Host: o.host, PID: o.pid, Label: o.label,
-		Fence: h.Fence, Since: sinceOf(h.Fence), Weight: h.Weight, Kept: strings.HasSuffix(h.Token, dibs.Kept),
+		Fence: h.Fence, Since: sinceOf(h.Fence), Weight: h.Weight, Kept: strings.HasSuffix(h.Token, driver.Kept),
 	}
 	if h.Remaining >= 0 {
 		ms := h.Remaining.Milliseconds()

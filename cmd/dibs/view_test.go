@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -226,7 +227,7 @@ func TestDoctorOfAFile(t *testing.T) {
 }
 
 // slow is a store that heeds no context.
-type slow struct{ dibs.Store }
+type slow struct{ driver.Store }
 
 func (slow) List(context.Context, string) ([]string, error) {
 	time.Sleep(2 * time.Second)

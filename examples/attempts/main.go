@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/examples/internal/place"
 )
 
@@ -99,7 +100,7 @@ func begin(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
 }
 
 // finish does the rest of the work, and gives the lock back by its token.
-func finish(ctx context.Context, store dibs.Store, token string, ready func()) error {
+func finish(ctx context.Context, store driver.Store, token string, ready func()) error {
 	locks := dibs.New(store) // knows nothing of the one that took the lock
 	defer locks.Close()
 	lease, err := locks.Attach(name, token)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/examples/internal/place"
 )
 
@@ -141,7 +142,7 @@ func newLocal(s site) *local { return &local{site: s, locks: newClient(s.locks()
 
 // newClient returns a client that has the patience of a play: a service would
 // rather fail than wait for so long on a machine that is overloaded.
-func newClient(s dibs.Store, options ...dibs.Option) *dibs.Client {
+func newClient(s driver.Store, options ...dibs.Option) *dibs.Client {
 	return dibs.New(s, append(options, dibs.Timeout(5*time.Second))...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Scene 3. All workers want the same lock, all the time. A release hands it to
@@ -143,7 +144,7 @@ func takeTurn(ctx context.Context, mutex *dibs.Mutex) (takenTurn, error) {
 
 // A desk is a store that notes down the tickets it gives out.
 type desk struct {
-	dibs.Store
+	driver.Store
 	once  sync.Once
 	heard chan struct{} // events flow
 
@@ -151,7 +152,7 @@ type desk struct {
 	tickets map[string]uint64 // by token
 }
 
-func newDesk(s dibs.Store) *desk {
+func newDesk(s driver.Store) *desk {
 	return &desk{Store: s, heard: make(chan struct{}), tickets: make(map[string]uint64)}
 }
 
@@ -174,9 +175,9 @@ func (d *desk) open(ctx context.Context, mutex *dibs.Mutex) error {
 }
 
 // Watch implements dibs.Store.
-func (d *desk) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
-	return d.Store.Watch(ctx, client, func(e dibs.Event) {
-		if e.Kind == dibs.EventConnected {
+func (d *desk) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	return d.Store.Watch(ctx, client, func(e driver.Event) {
+		if e.Kind == driver.EventConnected {
 			d.once.Do(func() { close(d.heard) })
 		}
 		on(e)
@@ -184,7 +185,7 @@ func (d *desk) Watch(ctx context.Context, client string, on func(dibs.Event)) er
 }
 
 // Acquire implements dibs.Store.
-func (d *desk) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (d *desk) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := d.Store.Acquire(ctx, c)
 	if a.Ticket != 0 {
 		d.mu.Lock()

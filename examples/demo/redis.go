@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/examples/internal/place"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/redis/go-redis/v9"
@@ -19,7 +19,7 @@ type server struct {
 	rdb    redis.UniversalClient
 	name   string // for people
 	prefix string
-	store  dibs.Store
+	store  driver.Store
 }
 
 // dataTTL is when Redis forgets the data of a demo that was killed.
@@ -40,7 +40,7 @@ func openServer(ctx context.Context, url, prefix string) (*server, error) {
 	return &server{rdb: rdb, name: name, prefix: prefix, store: store}, nil
 }
 
-func (s *server) locks() dibs.Store         { return s.store }
+func (s *server) locks() driver.Store       { return s.store }
 func (s *server) number(name string) number { return &redisNumber{s.rdb, s.prefix + name} }
 func (s *server) register() register        { return &redisRegister{s.rdb, s.prefix + "register"} }
 

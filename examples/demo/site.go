@@ -5,14 +5,14 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // A site is what the workers share: a store of locks, and data that nothing
 // guards but these locks.
 type site interface {
-	locks() dibs.Store
+	locks() driver.Store
 	number(name string) number
 	register() register
 }
@@ -43,8 +43,8 @@ func newMemory() *memory {
 	return &memory{store: memstore.New(), numbers: make(map[string]*memoryNumber)}
 }
 
-func (m *memory) locks() dibs.Store  { return m.store }
-func (m *memory) register() register { return &m.entry }
+func (m *memory) locks() driver.Store { return m.store }
+func (m *memory) register() register  { return &m.entry }
 
 func (m *memory) number(name string) number {
 	m.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Scene 4. A holder is cut off: its renewals do not get through. It is told
@@ -206,7 +207,7 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 // A link is a store that one can be cut off from: renewals and releases get no
 // answer then.
 type link struct {
-	dibs.Store
+	driver.Store
 	isCut atomic.Bool
 }
 
@@ -220,7 +221,7 @@ func silence(ctx context.Context, op string) error {
 }
 
 // Extend implements dibs.Store.
-func (l *link) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (l *link) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	if !l.isCut.Load() {
 		return l.Store.Extend(ctx, holds)
 	}
@@ -229,7 +230,7 @@ func (l *link) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 }
 
 // Release implements dibs.Store.
-func (l *link) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if !l.isCut.Load() {
 		return l.Store.Release(ctx, r)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -35,7 +36,7 @@ func checkTwoPayers(t *testing.T, url string) {
 }
 
 // newCashier returns a cashier of its own client on a store.
-func newCashier(t *testing.T, store dibs.Store, o *orders) *cashier {
+func newCashier(t *testing.T, store driver.Store, o *orders) *cashier {
 	locks := dibs.New(store)
 	t.Cleanup(func() { locks.Close() })
 	return &cashier{locks: locks, orders: o, charge: bank}

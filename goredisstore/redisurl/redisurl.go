@@ -43,7 +43,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -65,7 +65,7 @@ func Parse(rawURL string) (*URL, error) {
 	return u, nil
 }
 
-func invalid(err error) error { return fmt.Errorf("%w Redis URL: %w", dibs.ErrInvalid, err) }
+func invalid(err error) error { return fmt.Errorf("%w Redis URL: %w", driver.ErrInvalid, err) }
 
 // Credentials are who a program is to a Redis, and to the sentinels that know
 // where it is.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
@@ -51,7 +52,7 @@ func (o Opener) ClusterMoves(t *testing.T) {
 			slots = append(slots, slot)
 		}
 	}
-	var stores []dibs.Store
+	var stores []driver.Store
 	for range 3 {
 		stores = append(stores, o.Cluster(t, c.Addrs()))
 	}
@@ -141,7 +142,7 @@ func (o Opener) ClusterLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := redistest.StartCluster(t, 3, 1)
-			open := func() dibs.Store { return o.Cluster(t, c.Addrs()) }
+			open := func() driver.Store { return o.Cluster(t, c.Addrs()) }
 			slot := redistest.Slot("lock:" + name)
 			master := shard(t, c, slot)
 			lives := shard(t, c, (slot+8192)%16384)
@@ -325,7 +326,7 @@ func (o Opener) ClusterDeadMaster(t *testing.T) {
 		}
 	}
 	store := o.Cluster(t, c.Addrs())
-	begin := func(store dibs.Store, names []string) *history.Weather {
+	begin := func(store driver.Store, names []string) *history.Weather {
 		return history.Storm{Workers: 8, Names: names, Hold: func(*rand.Rand) time.Duration { return 0 }}.Start(store)
 	}
 	// The control is a store that nobody asks for what is dead.

@@ -3,7 +3,7 @@ package drill
 import (
 	"testing"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/storetest"
@@ -24,7 +24,7 @@ type Opener struct {
 // one client of the library.
 func (o Opener) Store(t *testing.T) {
 	lawful := func(t *testing.T, open func(options ...redisstore.Option) *redisstore.Store) {
-		storetest.Run(t, func(t *testing.T) dibs.Store { return open(redisstore.Prefix(t.Name() + ":")) })
+		storetest.Run(t, func(t *testing.T) driver.Store { return open(redisstore.Prefix(t.Name() + ":")) })
 	}
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()

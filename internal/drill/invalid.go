@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // WantInvalid checks that a store which was made of something that cannot hold locks
 // says so in each call, at once.
-func WantInvalid(t *testing.T, s dibs.Store, says string) {
+func WantInvalid(t *testing.T, s driver.Store, says string) {
 	t.Helper()
 	start := time.Now()
 	locks := dibs.New(s)
@@ -21,8 +22,8 @@ func WantInvalid(t *testing.T, s dibs.Store, says string) {
 	_, calls["Acquire"] = locks.Semaphore("job", 2).Acquire(t.Context(), 1)
 	_, calls["Inspect"] = locks.Inspect(t.Context(), "job")
 	_, calls["List"] = s.List(t.Context(), "*")
-	calls["Extend"] = s.Extend(t.Context(), []dibs.ExtendRequest{{Name: "job", Token: "a:1", Client: "a", TTL: time.Second, Weight: 1, Limit: 1}})[0]
-	_, calls["Release"] = s.Release(t.Context(), dibs.ReleaseRequest{Name: "job", Token: "a:1"})
+	calls["Extend"] = s.Extend(t.Context(), []driver.ExtendRequest{{Name: "job", Token: "a:1", Client: "a", TTL: time.Second, Weight: 1, Limit: 1}})[0]
+	_, calls["Release"] = s.Release(t.Context(), driver.ReleaseRequest{Name: "job", Token: "a:1"})
 	calls["Close"] = locks.Close()
 	for call, err := range calls {
 		if call == "Close" {

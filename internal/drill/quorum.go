@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/quorum"
@@ -36,7 +37,7 @@ func (o Opener) independent(t *testing.T, n int) *independent {
 // join returns a store of its own, and its ways to the servers.
 func (q *independent) join() (*quorum.Store, []*redistest.Proxy) {
 	q.t.Helper()
-	var nodes []dibs.Store
+	var nodes []driver.Store
 	var ways []*redistest.Proxy
 	for _, s := range q.servers {
 		way := redistest.NewProxy(q.t, s.Addr())
@@ -168,7 +169,7 @@ func (o Opener) QuorumRestart(t *testing.T) {
 		restarted := time.Now()
 		err := q.abstained(c, start.Add(longestLease))
 		q.ready(c)
-		var young *dibs.RecoveringError
+		var young *driver.RecoveringError
 		switch {
 		case !errors.As(err, &young) && try < tries:
 			continue
@@ -191,7 +192,7 @@ func (q *independent) abstained(c *dibs.Client, until time.Time) (err error) {
 		if l, err = c.Mutex("n").TryLock(q.t.Context()); err == nil {
 			Unlock(q.t, l)
 		}
-		if errors.As(err, new(*dibs.RecoveringError)) {
+		if errors.As(err, new(*driver.RecoveringError)) {
 			break
 		}
 		time.Sleep(time.Millisecond) // polls
@@ -213,7 +214,7 @@ func (o Opener) QuorumSplit(t *testing.T) {
 		Workers: 4, Pace: 2 * time.Millisecond, Names: []string{"a", "b", "c"}, Hold: work,
 		Options: []dibs.Option{dibs.TTL(longestLease), dibs.Timeout(patient)},
 	}
-	var stores []dibs.Store
+	var stores []driver.Store
 	var ways [][]*redistest.Proxy
 	for range 3 {
 		store, w := q.join()

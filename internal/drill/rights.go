@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/storetest"
@@ -23,7 +23,7 @@ func (o Opener) Rights(t *testing.T, more ...string) {
 	server := redistest.Start(t)
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, strings.Fields(rights)...)...)
 	t.Run("law", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) dibs.Store {
+		storetest.Run(t, func(t *testing.T) driver.Store {
 			return o.Single(t, server.Addr(), redisstore.Prefix("lock:"+t.Name()+":"))
 		})
 	})
@@ -49,7 +49,7 @@ func (o Opener) ClusterRights(t *testing.T, more ...string) {
 		node.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, rights...)...)
 	}
 	t.Run("law", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) dibs.Store {
+		storetest.Run(t, func(t *testing.T) driver.Store {
 			return o.Cluster(t, c.Addrs(), redisstore.Prefix("lock:"+t.Name()+":"))
 		})
 	})
@@ -64,7 +64,7 @@ func (o Opener) VoteRights(t *testing.T, more ...string) {
 	server := redistest.Start(t)
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, strings.Fields(strings.Join(append(more, least(t), vote), " "))...)...)
 	t.Run("law", func(t *testing.T) {
-		storetest.RunBallots(t, func(t *testing.T) dibs.Store {
+		storetest.RunBallots(t, func(t *testing.T) driver.Store {
 			return o.Single(t, server.Addr(), redisstore.Prefix("lock:"+t.Name()+":"))
 		})
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
@@ -33,7 +34,7 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 	for i := range 60 {
 		storm.Names = append(storm.Names, fmt.Sprintf("order:%d", i))
 	}
-	var stores []dibs.Store
+	var stores []driver.Store
 	for range 3 {
 		stores = append(stores, o.Sentinel(t, s.Addrs(), s.MasterName, options...))
 	}
@@ -83,7 +84,7 @@ func (o Opener) unreplicated(t *testing.T) (s *redistest.Sentinels, master *redi
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := func() dibs.Store { return o.Sentinel(t, s.Addrs(), s.MasterName) }
+	open := func() driver.Store { return o.Sentinel(t, s.Addrs(), s.MasterName) }
 	l = newLoss(t, WatchMachine(t.Context(), s.Addrs()[0]), open(), open(), "order:42")
 	for _, server := range s.Servers {
 		if server != master {
@@ -146,7 +147,7 @@ type entry struct {
 }
 
 // newLoss lets two clients hold a name and wait for it.
-func newLoss(t *testing.T, machine *Machine, holder, waiter dibs.Store, name string) *loss {
+func newLoss(t *testing.T, machine *Machine, holder, waiter driver.Store, name string) *loss {
 	t.Helper()
 	l := &loss{t: t, machine: machine, told: make(chan time.Time, 1), second: make(chan entry, 1)}
 	first, second := dibs.New(holder), dibs.New(waiter)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
@@ -102,7 +103,7 @@ func (o Opener) Forgotten(t *testing.T) {
 }
 
 // tells locks a name, and returns when its holder was told that the lock is gone.
-func tells(t *testing.T, s dibs.Store, name string) <-chan time.Time {
+func tells(t *testing.T, s driver.Store, name string) <-chan time.Time {
 	t.Helper()
 	client := dibs.New(s, dibs.TTL(time.Minute))
 	t.Cleanup(func() { client.Close() })

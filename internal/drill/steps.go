@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Generous bounds what must happen and is not measured, on a machine that is busy.
@@ -68,12 +69,12 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // Watch returns what a store tells one client, until the test ends.
-func Watch(t *testing.T, s dibs.Store) <-chan dibs.Event {
+func Watch(t *testing.T, s driver.Store) <-chan driver.Event {
 	t.Helper()
-	events := make(chan dibs.Event, 100)
+	events := make(chan driver.Event, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { _ = s.Watch(ctx, "host:1:test", func(e dibs.Event) { events <- e }) })
+	watching.Go(func() { _ = s.Watch(ctx, "host:1:test", func(e driver.Event) { events <- e }) })
 	t.Cleanup(func() {
 		const soon = 500 * time.Millisecond
 		measured, over := context.WithCancel(context.Background())
@@ -90,7 +91,7 @@ func Watch(t *testing.T, s dibs.Store) <-chan dibs.Event {
 }
 
 // WantEvent checks what is told next, and that it is told soon enough.
-func WantEvent(t *testing.T, events <-chan dibs.Event, kind dibs.EventKind, within time.Duration) {
+func WantEvent(t *testing.T, events <-chan driver.Event, kind driver.EventKind, within time.Duration) {
 	t.Helper()
 	select {
 	case e := <-events:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A stay is the longest time for which a Take may have been in the way of others.
@@ -78,7 +79,7 @@ func (c *checker) stay(op *Op) (s stay, ok bool) {
 	}
 	switch {
 	case l == nil || l.free.Err != nil:
-		s.until.At += op.TTL + dibs.WaiterTTL + underway
+		s.until.At += op.TTL + driver.WaiterTTL + underway
 	case op.MinHold > 0:
 		s.until.At += op.MinHold + underway
 	}

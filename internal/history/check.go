@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Rule is what a history must not contradict.
@@ -131,7 +132,7 @@ func (c *checker) file(op *Op) {
 	case Free:
 		l.free = op
 	case Break:
-		key := claim{op.Names[0], strings.TrimSuffix(op.Token, dibs.Kept)}
+		key := claim{op.Names[0], strings.TrimSuffix(op.Token, driver.Kept)}
 		if first, ok := c.breaks[key]; op.may() && (!ok || op.Call.Before(first)) {
 			c.breaks[key] = op.Call
 		}
@@ -287,7 +288,7 @@ func (c *checker) fences(name string) {
 				continue
 			}
 			fence := grant.Fences[i]
-			if fence == last && grant.Limit == dibs.Unlimited && !grant.Alone() {
+			if fence == last && grant.Limit == driver.Unlimited && !grant.Alone() {
 				continue // a downgrade need not bring a new one
 			}
 			if fence <= last {
@@ -329,7 +330,7 @@ func (c *checker) fifo(name string) {
 		calls = append(calls, m)
 		// A place, and what a hand-off grants, may end and be taken anew unseen: but
 		// not so soon, unless somebody broke it.
-		if op.Ticket == 0 || c.broken(op) || op.Return.At-op.Call.At >= min(dibs.WaiterTTL, op.TTL) {
+		if op.Ticket == 0 || c.broken(op) || op.Return.At-op.Call.At >= min(driver.WaiterTTL, op.TTL) {
 			continue
 		}
 		m.at = op.Queued.Order
@@ -372,7 +373,7 @@ func (c *checker) lost(op *Op) {
 	}
 	const rounding = 2 * time.Millisecond
 	l := c.leases[op.Of]
-	if op.Return.At-l.take.Call.At >= min(l.take.TTL, dibs.WaiterTTL)-rounding {
+	if op.Return.At-l.take.Call.At >= min(l.take.TTL, driver.WaiterTTL)-rounding {
 		return
 	}
 	if c.broken(l.take) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/history"
 )
 
@@ -43,7 +44,7 @@ func (s *script) lock(call, ret int, fence uint64, names ...string) *history.Op 
 }
 
 func (s *script) read(call, ret int, fence uint64) *history.Op {
-	return s.take(call, ret, 1, dibs.Unlimited, fence)
+	return s.take(call, ret, 1, driver.Unlimited, fence)
 }
 
 // held says that a lease holds at a moment.
@@ -86,7 +87,7 @@ func (s *script) refused(call, ret, weight, limit int) *history.Op {
 
 func taken(name string) error { return &dibs.LostError{Name: name, Reason: dibs.ReasonTaken} }
 
-const many = dibs.Unlimited
+const many = driver.Unlimited
 
 var written = []struct {
 	name  string
@@ -188,7 +189,7 @@ var written = []struct {
 	}, nil},
 	{"overtaken after a place may have ended", func(s *script) {
 		a := queue(s.use(1, 9, 12, 2), 3, 2)
-		a.Call.At -= dibs.WaiterTTL
+		a.Call.At -= driver.WaiterTTL
 		s.use(4, 5, 7, 1)
 	}, nil},
 	{"refused while it was held", func(s *script) { s.use(1, 2, 10, 1); s.refused(4, 5, 1, 1) }, nil},

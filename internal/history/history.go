@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Verb says what an operation is.
@@ -107,7 +107,7 @@ func weight(weight, limit int) string {
 	switch {
 	case weight == limit:
 		return "alone"
-	case limit == dibs.Unlimited:
+	case limit == driver.Unlimited:
 		return "reading"
 	}
 	return fmt.Sprintf("%d of %d", weight, limit)

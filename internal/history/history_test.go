@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -50,7 +51,7 @@ func TestFar(t *testing.T) {
 // it when asking again. Only virtual time is exact enough for that.
 func wantPrompt(t *testing.T, longest time.Duration) {
 	t.Helper()
-	if longest >= dibs.WaiterTTL/2 {
+	if longest >= driver.WaiterTTL/2 {
 		t.Errorf("somebody waited for %v", longest)
 	}
 }
@@ -93,7 +94,7 @@ func testResets(t *testing.T, f faults) {
 			longest = max(longest, op.Return.At-op.Call.At)
 		}
 		t.Logf("%d operations, the longest took %v", len(h), longest)
-		if longest > dibs.WaiterTTL {
+		if longest > driver.WaiterTTL {
 			t.Errorf("somebody waited for %v: for a lease that nobody has", longest)
 		}
 		for _, v := range history.Check(h) {
@@ -106,7 +107,7 @@ func testResets(t *testing.T, f faults) {
 
 // record runs the plan, and checks that what came of it was worth checking. It returns
 // the longest wait.
-func record(t *testing.T, store dibs.Store, plan history.Plan) (longest time.Duration) {
+func record(t *testing.T, store driver.Store, plan history.Plan) (longest time.Duration) {
 	t.Helper()
 	begin := time.Now()
 	h := history.Run(t, store, plan)

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A network is a store far away: each request and each answer takes its time, events
 // too, and who stops waiting for an answer does not stop the request. It may have faults.
 type network struct {
-	dibs.Store
+	driver.Store
 	faults faults
 	late   sync.WaitGroup // requests that are delivered late
 
@@ -35,7 +36,7 @@ type faults struct {
 	refusals int
 }
 
-func far(s dibs.Store, seed uint64, most time.Duration, f faults) *network {
+func far(s driver.Store, seed uint64, most time.Duration, f faults) *network {
 	return &network{
 		Store: s, random: rand.New(rand.NewPCG(seed, 1000)), most: most, faults: f, refuse: make(map[string]bool),
 	}
@@ -75,7 +76,7 @@ func (n *network) delay() time.Duration {
 }
 
 // refuses reports whether an acquire is refused.
-func (n *network) refuses(c dibs.AcquireRequest) bool {
+func (n *network) refuses(c driver.AcquireRequest) bool {
 	n.mu.Lock()
 	after := n.refuse[c.Token]
 	delete(n.refuse, c.Token)
@@ -125,11 +126,11 @@ func carry[T any](ctx context.Context, n *network, op string, until time.Time, c
 // soon is when to give up on calls that do not say it.
 func soon() time.Time { return time.Now().Add(300 * time.Millisecond) }
 
-func (n *network) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (n *network) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if n.refuses(c) {
-		return dibs.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: errors.New("too many clients"), Refused: true}
+		return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: errors.New("too many clients"), Refused: true}
 	}
-	a, err := carry(ctx, n, "acquire", c.Until, func(ctx context.Context) (dibs.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
+	a, err := carry(ctx, n, "acquire", c.Until, func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
 	if errors.Is(err, errReset) && n.of1000(500*min(n.faults.refusals, 1)) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -138,16 +139,16 @@ func (n *network) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Acqu
 	return a, err
 }
 
-func (n *network) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	return carry(ctx, n, "reweigh", soon(), func(ctx context.Context) (dibs.AcquireReply, error) { return n.Store.Resize(ctx, c) })
+func (n *network) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return carry(ctx, n, "reweigh", soon(), func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Resize(ctx, c) })
 }
 
-func (n *network) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (n *network) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	_, err := carry(ctx, n, "abandon", soon(), func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
 	return err
 }
 
-func (n *network) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (n *network) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	return carry(ctx, n, "release", r.Until, func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
 }
 
@@ -159,7 +160,7 @@ func (n *network) Inspect(ctx context.Context, name string) (dibs.State, error) 
 	return carry(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Store.Inspect(ctx, name) })
 }
 
-func (n *network) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (n *network) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	errs, err := carry(ctx, n, "extend", soon(), func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
 	if err == nil {
 		return errs
@@ -172,10 +173,10 @@ func (n *network) Extend(ctx context.Context, holds []dibs.ExtendRequest) []erro
 }
 
 // Watch delivers events late, and in their order.
-func (n *network) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
+func (n *network) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	const plenty = 10_000
 	type parcel struct {
-		event dibs.Event
+		event driver.Event
 		due   time.Time
 	}
 	parcels := make(chan parcel, plenty)
@@ -192,8 +193,8 @@ func (n *network) Watch(ctx context.Context, client string, on func(dibs.Event))
 		}
 	})
 	defer group.Wait()
-	return n.Store.Watch(ctx, client, func(e dibs.Event) {
-		if e.Kind == dibs.EventConnected || !n.lost() {
+	return n.Store.Watch(ctx, client, func(e driver.Event) {
+		if e.Kind == driver.EventConnected || !n.lost() {
 			parcels <- parcel{e, time.Now().Add(n.delay())}
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Plan says what a run does. Fields that are zero get their defaults.
@@ -198,9 +198,9 @@ func (p Plan) drawMixed(r *rand.Rand, s *step) {
 func share(p primitive) (weight, limit int) {
 	switch p {
 	case reader:
-		return 1, dibs.Unlimited
+		return 1, driver.Unlimited
 	case writer:
-		return dibs.Unlimited, dibs.Unlimited
+		return driver.Unlimited, driver.Unlimited
 	}
 	return 1, 1
 }

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -35,23 +35,23 @@ import (
 //   - not released: a release now and then does nothing
 var planted = []struct {
 	name  string
-	plant func(*bug) dibs.Store
+	plant func(*bug) driver.Store
 	rules []history.Rule // any of them
 }{
-	{"two hold", func(b *bug) dibs.Store { return twoHold{b, everybody} }, rules(history.Exclusion)},
-	{"reader beside writer", func(b *bug) dibs.Store { return twoHold{b, reads} }, rules(history.Exclusion)},
-	{"one permit more", func(b *bug) dibs.Store { return oneMore{b} }, rules(history.Limit)},
-	{"part of a set", func(b *bug) dibs.Store { return partOfSet{b} }, rules(history.Exclusion, history.Known, history.Lost)},
-	{"stranger's release", func(b *bug) dibs.Store { return stranger{b} }, rules(history.Exclusion, history.Limit)},
-	{"upgrade beside readers", func(b *bug) dibs.Store { return upgrade{b} }, rules(history.Exclusion)},
-	{"early end", func(b *bug) dibs.Store { return early{b} }, rules(history.Exclusion)},
-	{"no MinHold", func(b *bug) dibs.Store { return noKeep{b} }, rules(history.Exclusion)},
-	{"old fence", func(b *bug) dibs.Store { return oldFence{b} }, rules(history.Fences)},
-	{"last come, first served", func(b *bug) dibs.Store { return lifo{b} }, rules(history.FIFO)},
-	{"to the end of the queue", func(b *bug) dibs.Store { return pushedBack{b} }, rules(history.FIFO)},
-	{"false refusal", func(b *bug) dibs.Store { return refusing{b} }, rules(history.Busy)},
-	{"nothing abandoned", func(b *bug) dibs.Store { return noAbandon{b} }, rules(history.Left)},
-	{"not released", func(b *bug) dibs.Store { return notReleased{b} }, rules(history.Left, history.Busy)},
+	{"two hold", func(b *bug) driver.Store { return twoHold{b, everybody} }, rules(history.Exclusion)},
+	{"reader beside writer", func(b *bug) driver.Store { return twoHold{b, reads} }, rules(history.Exclusion)},
+	{"one permit more", func(b *bug) driver.Store { return oneMore{b} }, rules(history.Limit)},
+	{"part of a set", func(b *bug) driver.Store { return partOfSet{b} }, rules(history.Exclusion, history.Known, history.Lost)},
+	{"stranger's release", func(b *bug) driver.Store { return stranger{b} }, rules(history.Exclusion, history.Limit)},
+	{"upgrade beside readers", func(b *bug) driver.Store { return upgrade{b} }, rules(history.Exclusion)},
+	{"early end", func(b *bug) driver.Store { return early{b} }, rules(history.Exclusion)},
+	{"no MinHold", func(b *bug) driver.Store { return noKeep{b} }, rules(history.Exclusion)},
+	{"old fence", func(b *bug) driver.Store { return oldFence{b} }, rules(history.Fences)},
+	{"last come, first served", func(b *bug) driver.Store { return lifo{b} }, rules(history.FIFO)},
+	{"to the end of the queue", func(b *bug) driver.Store { return pushedBack{b} }, rules(history.FIFO)},
+	{"false refusal", func(b *bug) driver.Store { return refusing{b} }, rules(history.Busy)},
+	{"nothing abandoned", func(b *bug) driver.Store { return noAbandon{b} }, rules(history.Left)},
+	{"not released", func(b *bug) driver.Store { return notReleased{b} }, rules(history.Left, history.Busy)},
 }
 
 func rules(r ...history.Rule) []history.Rule { return r }
@@ -70,9 +70,9 @@ func TestPlantedBugsAreFound(t *testing.T) {
 }
 
 // found reports whether so many operations are enough to find a bug.
-func found(t *testing.T, plant func(*bug) dibs.Store, rules []history.Rule, seed uint64, ops int) (enough bool) {
+func found(t *testing.T, plant func(*bug) driver.Store, rules []history.Rule, seed uint64, ops int) (enough bool) {
 	synctest.Test(t, func(t *testing.T) {
-		store := plant(&bug{Store: memstore.New(), queued: make(map[string]dibs.AcquireRequest)})
+		store := plant(&bug{Store: memstore.New(), queued: make(map[string]driver.AcquireRequest)})
 		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: ops})
 		by := make(map[history.Rule]int)
 		for _, v := range history.Check(h) {
@@ -86,11 +86,11 @@ func found(t *testing.T, plant func(*bug) dibs.Store, rules []history.Rule, seed
 
 // A bug is what the planted ones share.
 type bug struct {
-	dibs.Store
+	driver.Store
 
 	mu     sync.Mutex
 	calls  int
-	queued map[string]dibs.AcquireRequest // the last acquire of each name and token that queues
+	queued map[string]driver.AcquireRequest // the last acquire of each name and token that queues
 }
 
 // every reports whether this is the n-th time that it is asked.
@@ -102,16 +102,16 @@ func (b *bug) every(n int) bool {
 }
 
 // fence returns a fence that is larger than all before.
-func (b *bug) fence(c dibs.AcquireRequest) uint64 {
+func (b *bug) fence(c driver.AcquireRequest) uint64 {
 	c.Name, c.With, c.Queue = "elsewhere", nil, false
-	c.Weight, c.Limit = 1, dibs.Unlimited
+	c.Weight, c.Limit = 1, driver.Unlimited
 	a, _ := b.Store.Acquire(context.Background(), c)
-	_, _ = b.Store.Release(context.Background(), dibs.ReleaseRequest{Name: c.Name, Token: c.Token})
+	_, _ = b.Store.Release(context.Background(), driver.ReleaseRequest{Name: c.Name, Token: c.Token})
 	return a.Fence
 }
 
 // last returns the last acquire of a token that queues for a name.
-func (b *bug) last(name, token string) dibs.AcquireRequest {
+func (b *bug) last(name, token string) driver.AcquireRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.queued[name+" "+token]
@@ -119,27 +119,27 @@ func (b *bug) last(name, token string) dibs.AcquireRequest {
 	return c
 }
 
-func everybody(dibs.AcquireRequest) bool { return true }
-func reads(c dibs.AcquireRequest) bool   { return c.Limit == dibs.Unlimited && !c.Exclusive() }
+func everybody(driver.AcquireRequest) bool { return true }
+func reads(c driver.AcquireRequest) bool   { return c.Limit == driver.Unlimited && !c.Exclusive() }
 
 type twoHold struct {
 	*bug
-	who func(dibs.AcquireRequest) bool
+	who func(driver.AcquireRequest) bool
 }
 
-func (s twoHold) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s twoHold) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := s.Store.Acquire(ctx, c)
 	if err != nil || a.Held || !s.who(c) || !s.every(50) {
 		return a, err
 	}
 	_ = s.Store.Cancel(ctx, c)
-	return dibs.AcquireReply{Held: true, Fence: s.fence(c)}, nil
+	return driver.AcquireReply{Held: true, Fence: s.fence(c)}, nil
 }
 
 type oneMore struct{ *bug }
 
-func (s oneMore) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	if !c.Exclusive() && c.Limit < dibs.Unlimited {
+func (s oneMore) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	if !c.Exclusive() && c.Limit < driver.Unlimited {
 		c.Limit++
 	}
 	return s.Store.Acquire(ctx, c)
@@ -147,7 +147,7 @@ func (s oneMore) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Acqui
 
 type partOfSet struct{ *bug }
 
-func (s partOfSet) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s partOfSet) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if n := len(c.With); n > 0 {
 		c.With = c.With[:n-1]
 	}
@@ -156,7 +156,7 @@ func (s partOfSet) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Acq
 
 type stranger struct{ *bug }
 
-func (s stranger) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (s stranger) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	freed, err := s.Store.Release(ctx, r)
 	if err != nil || freed {
 		return freed, err
@@ -164,7 +164,7 @@ func (s stranger) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, err
 	return s.free(ctx, r.Name)
 }
 
-func (s stranger) Cancel(ctx context.Context, c dibs.AcquireRequest) error {
+func (s stranger) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	if err := s.Store.Cancel(ctx, c); err != nil {
 		return err
 	}
@@ -177,27 +177,27 @@ func (s stranger) free(ctx context.Context, name string) (bool, error) {
 	if err != nil || len(state.Holders) == 0 {
 		return false, err
 	}
-	return s.Store.Release(ctx, dibs.ReleaseRequest{Name: name, Token: state.Holders[0].Token})
+	return s.Store.Release(ctx, driver.ReleaseRequest{Name: name, Token: state.Holders[0].Token})
 }
 
 type upgrade struct{ *bug }
 
-func (s upgrade) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s upgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := s.Store.Resize(ctx, c)
 	if err == nil && !a.Held {
-		a = dibs.AcquireReply{Held: true, Fence: s.fence(c)}
+		a = driver.AcquireReply{Held: true, Fence: s.fence(c)}
 	}
 	return a, err
 }
 
 type early struct{ *bug }
 
-func (s early) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s early) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	c.TTL /= 2
 	return s.Store.Acquire(ctx, c)
 }
 
-func (s early) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
+func (s early) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	holds = slices.Clone(holds)
 	for i := range holds {
 		holds[i].TTL /= 2
@@ -207,16 +207,16 @@ func (s early) Extend(ctx context.Context, holds []dibs.ExtendRequest) []error {
 
 type noKeep struct{ *bug }
 
-func (s noKeep) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (s noKeep) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	r.Reserve = 0
 	return s.Store.Release(ctx, r)
 }
 
 type oldFence struct{ *bug }
 
-func (s oldFence) Watch(ctx context.Context, client string, on func(dibs.Event)) error {
-	return s.Store.Watch(ctx, client, func(e dibs.Event) {
-		if e.Kind == dibs.EventGranted && s.every(20) {
+func (s oldFence) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	return s.Store.Watch(ctx, client, func(e driver.Event) {
+		if e.Kind == driver.EventGranted && s.every(20) {
 			e.Fence -= 5000 // microseconds
 		}
 		on(e)
@@ -225,7 +225,7 @@ func (s oldFence) Watch(ctx context.Context, client string, on func(dibs.Event))
 
 type lifo struct{ *bug }
 
-func (s lifo) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s lifo) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if c.Queue {
 		s.mu.Lock()
 		s.queued[c.Name+" "+c.Token] = c
@@ -235,7 +235,7 @@ func (s lifo) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireR
 }
 
 // Release sends all waiters but the last to the end of the queue first.
-func (s lifo) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (s lifo) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	state, err := s.Inspect(ctx, r.Name)
 	if err != nil {
 		return false, err
@@ -252,7 +252,7 @@ type pushedBack struct{ *bug }
 
 // Acquire lets who does not queue go before the first waiter, by sending that one to
 // the end of the queue while the new one takes its place.
-func (s pushedBack) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s pushedBack) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if !c.Queue || len(c.With) > 0 {
 		return s.Store.Acquire(ctx, c)
 	}
@@ -272,20 +272,20 @@ func (s pushedBack) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Ac
 
 type refusing struct{ *bug }
 
-func (s refusing) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s refusing) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if !c.Queue && s.every(50) {
-		return dibs.AcquireReply{Name: c.Name, Remaining: time.Second}, nil
+		return driver.AcquireReply{Name: c.Name, Remaining: time.Second}, nil
 	}
 	return s.Store.Acquire(ctx, c)
 }
 
 type noAbandon struct{ *bug }
 
-func (noAbandon) Cancel(context.Context, dibs.AcquireRequest) error { return nil }
+func (noAbandon) Cancel(context.Context, driver.AcquireRequest) error { return nil }
 
 type notReleased struct{ *bug }
 
-func (s notReleased) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
+func (s notReleased) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if s.every(50) {
 		return true, nil
 	}

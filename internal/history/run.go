@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // Run lets clients of the store do what the plan says, and fails the test for each
 // contradiction in what they were told. It returns the history.
-func Run(t testing.TB, store dibs.Store, plan Plan) History {
+func Run(t testing.TB, store driver.Store, plan Plan) History {
 	t.Helper()
 	h, err := Record(t.Context(), store, plan)
 	if err != nil {
@@ -39,7 +40,7 @@ func report(t testing.TB, plan Plan, violations []Violation) {
 // Record lets clients of the store do what the plan says, and returns what came of
 // it. Its error is a client that could not be closed. The store has to be at nobody
 // else's service as far as the plan's names go.
-func Record(ctx context.Context, store dibs.Store, plan Plan) (History, error) {
+func Record(ctx context.Context, store driver.Store, plan Plan) (History, error) {
 	plan = plan.withDefaults()
 	r := &runner{ctx: ctx, store: store, plan: plan, rec: NewRecorder()}
 	for i := range plan.Clients {
@@ -67,7 +68,7 @@ func Record(ctx context.Context, store dibs.Store, plan Plan) (History, error) {
 // A runner carries out a plan.
 type runner struct {
 	ctx   context.Context
-	store dibs.Store
+	store driver.Store
 	plan  Plan
 	rec   *Recorder
 	seats []*seat

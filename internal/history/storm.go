@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Storm is work that goes on while servers fail: workers take one of some names for
@@ -34,7 +35,7 @@ type Weather struct {
 }
 
 // Start begins the storm, with one client on each store.
-func (s Storm) Start(stores ...dibs.Store) *Weather {
+func (s Storm) Start(stores ...driver.Store) *Weather {
 	if s.Name == nil {
 		s.Name = func(r *rand.Rand, names []string) string { return names[r.IntN(len(names))] }
 	}

@@ -2,8 +2,8 @@
 //
 // The repository has four layers, and imports go down only:
 //
-//  1. the root package, which imports the standard library only;
-//  2. stores, which import the root;
+//  1. package driver, the contract, which imports the standard library only;
+//  2. the root package and the stores, which import driver, and not each other;
 //  3. adapters and stores with a module of their own, which import one external library
 //     each;
 //  4. programs, which may import everything.

@@ -135,33 +135,39 @@ type layer struct {
 // adapter, which imports the root only.
 func layerOf(dir string) layer {
 	parts := strings.Split(dir, "/")
-	root := []string{"."}
+	client, contract := []string{".", "driver"}, []string{"driver"}
 	switch parts[0] {
+	case "driver":
+		return layer{dir: parts[0], library: true}
 	case ".":
-		return layer{dir: ".", library: true}
+		return layer{dir: ".", imports: contract, library: true}
 	case "cmd", "examples", "bench", "interop":
 		return layer{dir: parts[0], program: true, external: true}
 	case "memstore":
-		return layer{dir: parts[0], imports: []string{".", "internal/ledger"}, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/ledger"}, library: true}
 	case "localstore":
-		return layer{dir: parts[0], imports: []string{".", "internal/ledger"}, external: true, library: true}
-	case "quorum", "storetest":
-		return layer{dir: parts[0], imports: root, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/ledger"}, external: true, library: true}
+	case "quorum":
+		return layer{dir: parts[0], imports: contract, library: true}
+	case "storetest":
+		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":
-		return layer{dir: parts[0], imports: []string{".", "internal/slots"}, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/slots"}, library: true}
 	case "goredisstore", "rueidisstore", "redigostore":
-		return layer{dir: parts[0], imports: []string{".", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
 	case "internal":
-		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: root}
+		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client}
 		switch l.dir {
+		case "internal/ledger":
+			l.imports = contract
 		case "internal/redistest":
-			l.imports = []string{".", "redisstore"}
+			l.imports = []string{"redisstore"}
 		case "internal/drill":
-			l.imports = []string{".", "quorum", "redisstore", "storetest", "internal/history", "internal/redistest"}
+			l.imports = []string{".", "driver", "quorum", "redisstore", "storetest", "internal/history", "internal/redistest"}
 		case "internal/linear":
 			l.external = true
 		}
 		return l
 	}
-	return layer{dir: parts[0], imports: root, external: true, library: true}
+	return layer{dir: parts[0], imports: client, external: true, library: true}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // An Entry is what is known of one name. Its times are those of Now.At. The names of
@@ -45,7 +45,7 @@ type Place struct {
 	Keep  time.Duration `json:"m,omitempty"` // see dibs.Claim
 	gone  bool
 
-	Ballot *dibs.VoteRequest `json:"-"` // nodes of a quorum only
+	Ballot *driver.VoteRequest `json:"-"` // nodes of a quorum only
 }
 
 // Ends is when all that the entry says is over, unless somebody acts on it: it can be
@@ -55,7 +55,7 @@ func (e *Entry) Ends() (end time.Duration) {
 		end = max(end, h.Expires)
 	}
 	for _, p := range e.Queue {
-		end = max(end, p.Seen+dibs.WaiterTTL)
+		end = max(end, p.Seen+driver.WaiterTTL)
 	}
 	return end
 }
@@ -71,7 +71,7 @@ func (e *Entry) expire(now time.Duration) bool {
 
 func (h Holder) over(now time.Duration) bool { return h.gone || now >= h.Expires }
 
-func (p Place) dead(now time.Duration) bool { return p.gone || now-p.Seen >= dibs.WaiterTTL }
+func (p Place) dead(now time.Duration) bool { return p.gone || now-p.Seen >= driver.WaiterTTL }
 
 // before reports whether a place comes before another one: in each store the same, if
 // they have their tickets from a quorum.
@@ -80,7 +80,7 @@ func (p Place) before(ticket uint64, token string) bool {
 }
 
 // open reports whether a claim may have the name now, or has it.
-func (e *Entry) open(c dibs.AcquireRequest) bool {
+func (e *Entry) open(c driver.AcquireRequest) bool {
 	if e.holding(c.Token) >= 0 {
 		return true
 	}
@@ -136,7 +136,7 @@ func (e *Entry) hold(token, client string, weight, limit int, fence uint64, expi
 }
 
 // join gives a claim its place, and returns its index.
-func (e *Entry) join(c dibs.AcquireRequest, ticket uint64, now time.Duration) int {
+func (e *Entry) join(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
 	i, _ := slices.BinarySearchFunc(e.Queue, true, func(p Place, _ bool) int {
 		if p.before(ticket, c.Token) {
 			return -1

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Ledger is the state of all names, or of those that are concerned. It is not safe
@@ -41,7 +41,7 @@ type Now struct {
 // A Message is an event for a client.
 type Message struct {
 	Client string
-	Event  dibs.Event
+	Event  driver.Event
 }
 
 // New returns an empty ledger that has never forgotten anything.
@@ -51,7 +51,7 @@ func New() *Ledger {
 }
 
 // Acquire answers a claim that Check has passed.
-func (l *Ledger) Acquire(c dibs.AcquireRequest, now Now) (answer dibs.AcquireReply, mail []Message, err error) {
+func (l *Ledger) Acquire(c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Message, err error) {
 	var wanted []*Entry
 	for _, name := range Names(c) {
 		e := l.entry(name)
@@ -64,7 +64,7 @@ func (l *Ledger) Acquire(c dibs.AcquireRequest, now Now) (answer dibs.AcquireRep
 }
 
 // vote answers a claim, and first a ballot that is with it.
-func (l *Ledger) vote(wanted []*Entry, c dibs.AcquireRequest, now Now) (answer dibs.AcquireReply, mail []Message, err error) {
+func (l *Ledger) vote(wanted []*Entry, c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Message, err error) {
 	if c.Vote == nil {
 		answer, mail = l.acquire(wanted, c, now)
 		return answer, mail, nil
@@ -72,8 +72,8 @@ func (l *Ledger) vote(wanted []*Entry, c dibs.AcquireRequest, now Now) (answer d
 	for _, e := range wanted {
 		held := e.holding(c.Token) >= 0
 		if left := l.forgetful(c.Vote, now); left > 0 && !held {
-			return answer, nil, &dibs.UnavailableError{
-				Op: "acquire", Name: c.Name, Refused: true, Cause: &dibs.RecoveringError{Node: l.Node, Remaining: left},
+			return answer, nil, &driver.UnavailableError{
+				Op: "acquire", Name: c.Name, Refused: true, Cause: &driver.RecoveringError{Node: l.Node, Remaining: left},
 			}
 		}
 		if c.Vote.Relinquish && held && c.Queue && len(e.Queue) > 0 && e.Queue[0].before(c.Vote.Ticket, c.Token) {
@@ -92,7 +92,7 @@ func (l *Ledger) vote(wanted []*Entry, c dibs.AcquireRequest, now Now) (answer d
 
 // forgetful is how long nothing must be granted to a ballot yet: a lease may have been
 // forgotten.
-func (l *Ledger) forgetful(b *dibs.VoteRequest, now Now) time.Duration {
+func (l *Ledger) forgetful(b *driver.VoteRequest, now Now) time.Duration {
 	if b == nil {
 		return 0
 	}
@@ -101,21 +101,21 @@ func (l *Ledger) forgetful(b *dibs.VoteRequest, now Now) time.Duration {
 
 // acquire answers a claim once expired holders and served waiters are out of the
 // way: if there is a queue now, its head does not fit yet, or has to ask.
-func (l *Ledger) acquire(wanted []*Entry, c dibs.AcquireRequest, now Now) (answer dibs.AcquireReply, mail []Message) {
-	var busy dibs.AcquireReply
+func (l *Ledger) acquire(wanted []*Entry, c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Message) {
+	var busy driver.AcquireReply
 	free := true
 	for i, e := range wanted {
 		if e.open(c) {
 			continue
 		}
-		name, left := Names(c)[i], dibs.WaiterTTL // a head that died may block it for so long
+		name, left := Names(c)[i], driver.WaiterTTL // a head that died may block it for so long
 		holder := ""
 		if len(e.Holders) > 0 {
 			first := e.first()
 			holder, left = first.Token, first.Expires-now.At
 		}
 		if free || left < busy.Remaining {
-			busy = dibs.AcquireReply{Name: name, Holder: holder, Remaining: left}
+			busy = driver.AcquireReply{Name: name, Holder: holder, Remaining: left}
 		}
 		free = false
 	}
@@ -131,7 +131,7 @@ func (l *Ledger) acquire(wanted []*Entry, c dibs.AcquireRequest, now Now) (answe
 
 // dropRest ends what a claim on several names still holds, if it has lost one of them: a
 // waiter for several names holds none.
-func (l *Ledger) dropRest(wanted []*Entry, c dibs.AcquireRequest, now Now) (mail []Message) {
+func (l *Ledger) dropRest(wanted []*Entry, c driver.AcquireRequest, now Now) (mail []Message) {
 	for _, e := range wanted {
 		if e.drop(c.Token) {
 			mail = append(mail, l.serve(e, now, true, c.Vote)...)
@@ -141,7 +141,7 @@ func (l *Ledger) dropRest(wanted []*Entry, c dibs.AcquireRequest, now Now) (mail
 }
 
 // take makes a token the holder, or makes it hold longer.
-func (l *Ledger) take(wanted []*Entry, c dibs.AcquireRequest, now Now) dibs.AcquireReply {
+func (l *Ledger) take(wanted []*Entry, c driver.AcquireRequest, now Now) driver.AcquireReply {
 	fence := l.mint(now, c.Vote)
 	for _, e := range wanted {
 		e.leave(c.Token)
@@ -154,11 +154,11 @@ func (l *Ledger) take(wanted []*Entry, c dibs.AcquireRequest, now Now) dibs.Acqu
 		h := e.hold(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
 		h.belong(l.Owner, now.At, c.MinHold)
 	}
-	return dibs.AcquireReply{Held: true, Fence: fence}
+	return driver.AcquireReply{Held: true, Fence: fence}
 }
 
 // queue gives a claim its place in each queue, the same in all, or keeps it.
-func (l *Ledger) queue(wanted []*Entry, c dibs.AcquireRequest, now Now) (ticket uint64, position int) {
+func (l *Ledger) queue(wanted []*Entry, c driver.AcquireRequest, now Now) (ticket uint64, position int) {
 	for _, e := range wanted {
 		if i := e.waiting(c.Token); i >= 0 {
 			ticket = e.Queue[i].Ticket
@@ -184,7 +184,7 @@ func (l *Ledger) queue(wanted []*Entry, c dibs.AcquireRequest, now Now) (ticket 
 }
 
 // Reweigh changes how much a token holds; of a claim that Check has passed.
-func (l *Ledger) Resize(c dibs.AcquireRequest, now Now) (answer dibs.AcquireReply, mail []Message) {
+func (l *Ledger) Resize(c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Message) {
 	_, mail = l.change(c.Name, now, c.Vote, func(e *Entry) bool {
 		i := e.holding(c.Token)
 		var h Holder
@@ -202,7 +202,7 @@ func (l *Ledger) Resize(c dibs.AcquireRequest, now Now) (answer dibs.AcquireRepl
 			}
 			return false
 		}
-		answer = dibs.AcquireReply{Held: true, Fence: l.mint(now, c.Vote)}
+		answer = driver.AcquireReply{Held: true, Fence: l.mint(now, c.Vote)}
 		again := e.hold(c.Token, c.Client, c.Weight, c.Limit, answer.Fence, max(h.Expires, now.At+c.TTL))
 		again.Owner, again.Least = h.Owner, h.Least
 		again.share(l.Owner)
@@ -220,14 +220,14 @@ func (l *Ledger) Revoke(name string, fence uint64, now Now) (broken bool, mail [
 			return false
 		}
 		h := e.Holders[i]
-		told = append(told, Message{h.Client, dibs.Event{Kind: dibs.EventRevoked, Token: h.Token, Fence: fence}})
+		told = append(told, Message{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence}})
 		return e.drop(h.Token)
 	})
 	return broken, append(mail, told...)
 }
 
 // Abandon takes the claim's token out of holders and queues.
-func (l *Ledger) Cancel(c dibs.AcquireRequest, now Now) (mail []Message) {
+func (l *Ledger) Cancel(c driver.AcquireRequest, now Now) (mail []Message) {
 	for _, name := range Names(c) {
 		_, more := l.change(name, now, c.Vote, func(e *Entry) bool {
 			left, dropped := e.leave(c.Token), e.drop(c.Token)
@@ -239,14 +239,14 @@ func (l *Ledger) Cancel(c dibs.AcquireRequest, now Now) (mail []Message) {
 }
 
 // Release ends a holding, and reports false if there was none.
-func (l *Ledger) Release(r dibs.ReleaseRequest, now Now) (held bool, mail []Message) {
+func (l *Ledger) Release(r driver.ReleaseRequest, now Now) (held bool, mail []Message) {
 	var told []Message
 	held, mail = l.change(r.Name, now, r.Vote, func(e *Entry) bool {
 		i := e.holding(r.Token)
 		if r.Reserve <= 0 || i < 0 {
 			return e.drop(r.Token)
 		}
-		e.Holders[i].Token += dibs.Kept
+		e.Holders[i].Token += driver.Kept
 		e.Holders[i].Owner = ""
 		e.Holders[i].Expires = now.At + r.Reserve
 		if len(e.Queue) > 0 { // the first asks, to learn when the name is free
@@ -258,7 +258,7 @@ func (l *Ledger) Release(r dibs.ReleaseRequest, now Now) (held bool, mail []Mess
 }
 
 // change runs f, which may end something, and serves who fits then.
-func (l *Ledger) change(name string, now Now, b *dibs.VoteRequest, f func(*Entry) bool) (changed bool, mail []Message) {
+func (l *Ledger) change(name string, now Now, b *driver.VoteRequest, f func(*Entry) bool) (changed bool, mail []Message) {
 	e := l.entry(name)
 	expired := e.expire(now.At)
 	changed = f(e)
@@ -269,10 +269,10 @@ func (l *Ledger) change(name string, now Now, b *dibs.VoteRequest, f func(*Entry
 
 // Extend lifts the life of each hold to its TTL: nil, or ErrLost if there is no such
 // holding.
-func (l *Ledger) Extend(holds []dibs.ExtendRequest, now Now) []error {
+func (l *Ledger) Extend(holds []driver.ExtendRequest, now Now) []error {
 	errs := make([]error, len(holds))
 	for i, hold := range holds {
-		errs[i] = dibs.ErrLost
+		errs[i] = driver.ErrLost
 		e := l.Names[hold.Name]
 		if e == nil {
 			continue
@@ -289,9 +289,9 @@ func (l *Ledger) Extend(holds []dibs.ExtendRequest, now Now) []error {
 }
 
 // Inspect returns the state of a name.
-func (l *Ledger) Inspect(name string, now Now) dibs.State {
+func (l *Ledger) Inspect(name string, now Now) driver.State {
 	const most = 100
-	state := dibs.State{Name: name, Fence: l.Fence}
+	state := driver.State{Name: name, Fence: l.Fence}
 	e := l.Names[name]
 	if e == nil {
 		return state
@@ -304,8 +304,8 @@ func (l *Ledger) Inspect(name string, now Now) dibs.State {
 		if h.Alone {
 			weight = 0
 		}
-		state.Holders = append(state.Holders, dibs.Holder{
-			Token: h.Token, Label: dibs.LabelOf(h.Token), Weight: weight, Fence: h.Fence, Remaining: h.Expires - now.At,
+		state.Holders = append(state.Holders, driver.Holder{
+			Token: h.Token, Label: driver.LabelOf(h.Token), Weight: weight, Fence: h.Fence, Remaining: h.Expires - now.At,
 		})
 	}
 	for _, p := range e.Queue {
@@ -313,8 +313,8 @@ func (l *Ledger) Inspect(name string, now Now) dibs.State {
 			continue
 		}
 		if state.Waiting++; state.Waiting <= most {
-			state.Waiters = append(state.Waiters, dibs.Waiter{
-				Token: p.Token, Label: dibs.LabelOf(p.Token), Waited: now.At - p.Joined,
+			state.Waiters = append(state.Waiters, driver.Waiter{
+				Token: p.Token, Label: driver.LabelOf(p.Token), Waited: now.At - p.Joined,
 			})
 		}
 	}
@@ -330,7 +330,7 @@ func (l *Ledger) List(pattern string, now Now) ([]string, error) {
 	for name, e := range l.Names {
 		matches, err := path.Match(pattern, flat.Replace(name))
 		if err != nil {
-			return nil, fmt.Errorf("%w: pattern %q: %w", dibs.ErrInvalid, pattern, err)
+			return nil, fmt.Errorf("%w: pattern %q: %w", driver.ErrInvalid, pattern, err)
 		}
 		if matches && slices.ContainsFunc(e.Holders, func(h Holder) bool { return !h.over(now.At) }) {
 			names = append(names, name)
@@ -377,7 +377,7 @@ func (l *Ledger) forget(names ...string) {
 // room. The first that does not fit blocks those behind it, or they would overtake it
 // again and again; so does one that wants more names. That one is asked to look, if
 // something has changed.
-func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.VoteRequest) []Message {
+func (l *Ledger) serve(e *Entry, now Now, changed bool, b *driver.VoteRequest) []Message {
 	var mail []Message
 	for len(e.Queue) > 0 && e.fits(e.Queue[0].Weight, e.Queue[0].Limit) {
 		p := e.Queue[0]
@@ -394,7 +394,7 @@ func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.VoteRequest) []M
 		fence := l.mint(now, cmp.Or(b, p.Ballot))
 		h := e.hold(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
 		h.belong(p.Owner, now.At, p.Keep)
-		granted := dibs.Event{Kind: dibs.EventGranted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
+		granted := driver.Event{Kind: driver.EventGranted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
 		if p.Ballot != nil {
 			granted.Node = l.Node
 		}
@@ -405,12 +405,12 @@ func (l *Ledger) serve(e *Entry, now Now, changed bool, b *dibs.VoteRequest) []M
 }
 
 func look(p Place) Message {
-	return Message{p.Client, dibs.Event{Kind: dibs.EventRetry, Token: p.Token}}
+	return Message{p.Client, driver.Event{Kind: driver.EventRetry, Token: p.Token}}
 }
 
 // mint makes a fence: it grows with the clock, and also when the clock does not. That of
 // a ballot has the clock of a quorum.
-func (l *Ledger) mint(now Now, b *dibs.VoteRequest) uint64 {
+func (l *Ledger) mint(now Now, b *driver.VoteRequest) uint64 {
 	at := uint64(now.Wall.UnixMicro())
 	if b != nil {
 		at = b.Fence

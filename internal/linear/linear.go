@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A verb is what is asked of the store.
@@ -38,7 +38,7 @@ const (
 type (
 	question struct {
 		verb  verb
-		claim dibs.AcquireRequest
+		claim driver.AcquireRequest
 	}
 	reply struct {
 		held   bool
@@ -118,7 +118,7 @@ func step(s state, q question, r reply) (bool, state) {
 }
 
 // fits reports whether there is room for a claim.
-func (s state) fits(c dibs.AcquireRequest) bool {
+func (s state) fits(c driver.AcquireRequest) bool {
 	used := 0
 	for _, h := range s.holders {
 		if h.alone {
@@ -175,7 +175,7 @@ func describe(q question, r reply) string {
 // Record asks a store so many random questions from many goroutines at once, and
 // returns what was answered. The seed decides what each goroutine asks. The names,
 // which begin with the prefix, must be nobody else's. Nothing may fail.
-func Record(t testing.TB, store dibs.Store, prefix string, seed uint64, questions int) []porcupine.Operation {
+func Record(t testing.TB, store driver.Store, prefix string, seed uint64, questions int) []porcupine.Operation {
 	t.Helper()
 	const workers = 8
 	var (
@@ -210,7 +210,7 @@ func draw(r *rand.Rand, prefix string) question {
 	const names, tokens = 3, 6
 	q := question{verb: verb(r.IntN(3))}
 	token := r.IntN(tokens)
-	q.claim = dibs.AcquireRequest{
+	q.claim = driver.AcquireRequest{
 		Name:   fmt.Sprintf("%slinear-%d", prefix, r.IntN(names)),
 		Token:  fmt.Sprintf("host:1:client:%d", token),
 		Client: "host:1:client",
@@ -228,20 +228,20 @@ func share(r *rand.Rand) (weight, limit int) {
 	case 0:
 		return 1, 1
 	case 1:
-		return dibs.Unlimited, dibs.Unlimited
+		return driver.Unlimited, driver.Unlimited
 	case 2:
-		return 1, dibs.Unlimited
+		return 1, driver.Unlimited
 	}
 	return 1 + r.IntN(permits), permits
 }
 
-func ask(ctx context.Context, store dibs.Store, q question) (reply, error) {
+func ask(ctx context.Context, store driver.Store, q question) (reply, error) {
 	until := time.Now().Add(10 * time.Second)
 	c := q.claim
 	c.Until = until
 	switch q.verb {
 	case release:
-		held, err := store.Release(ctx, dibs.ReleaseRequest{Name: c.Name, Token: c.Token, Until: until})
+		held, err := store.Release(ctx, driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: until})
 		return reply{held: held}, err
 	case acquire:
 		a, err := store.Acquire(ctx, c)

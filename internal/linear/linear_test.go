@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/linear"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/localstore"
@@ -25,7 +25,7 @@ func seeds() uint64 {
 	return 3
 }
 
-func run(t *testing.T, store dibs.Store) {
+func run(t *testing.T, store driver.Store) {
 	t.Helper()
 	for seed := range seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -61,13 +61,13 @@ func TestRedis(t *testing.T) {
 //   - old fence: a fence is now and then the one before
 var planted = []struct {
 	name  string
-	plant func(*bug) dibs.Store
+	plant func(*bug) driver.Store
 }{
-	{"two hold", func(b *bug) dibs.Store { return twoHold{b} }},
-	{"one too many", func(b *bug) dibs.Store { return oneTooMany{b} }},
-	{"deaf release", func(b *bug) dibs.Store { return deaf{b} }},
-	{"heavy upgrade", func(b *bug) dibs.Store { return heavy{b} }},
-	{"old fence", func(b *bug) dibs.Store { return oldFence{b} }},
+	{"two hold", func(b *bug) driver.Store { return twoHold{b} }},
+	{"one too many", func(b *bug) driver.Store { return oneTooMany{b} }},
+	{"deaf release", func(b *bug) driver.Store { return deaf{b} }},
+	{"heavy upgrade", func(b *bug) driver.Store { return heavy{b} }},
+	{"old fence", func(b *bug) driver.Store { return oldFence{b} }},
 }
 
 func TestPlantedBugsAreFound(t *testing.T) {
@@ -85,7 +85,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 
 // A bug is what the planted ones share.
 type bug struct {
-	dibs.Store
+	driver.Store
 	calls atomic.Int64
 }
 
@@ -94,7 +94,7 @@ func (b *bug) now() bool { return b.calls.Add(1)%5 == 0 }
 
 type twoHold struct{ *bug }
 
-func (s twoHold) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s twoHold) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := s.Store.Acquire(ctx, c)
 	if err == nil && !a.Held && s.now() {
 		c.Name = "elsewhere"
@@ -105,8 +105,8 @@ func (s twoHold) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Acqui
 
 type oneTooMany struct{ *bug }
 
-func (s oneTooMany) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
-	if !c.Exclusive() && c.Limit < dibs.Unlimited {
+func (s oneTooMany) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	if !c.Exclusive() && c.Limit < driver.Unlimited {
 		c.Limit++
 	}
 	return s.Store.Acquire(ctx, c)
@@ -114,8 +114,8 @@ func (s oneTooMany) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.Ac
 
 type deaf struct{ *bug }
 
-func (s deaf) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) {
-	hold := []dibs.ExtendRequest{{Name: r.Name, Token: r.Token, TTL: time.Minute}}
+func (s deaf) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	hold := []driver.ExtendRequest{{Name: r.Name, Token: r.Token, TTL: time.Minute}}
 	if s.Extend(ctx, hold)[0] == nil && s.now() {
 		return true, nil
 	}
@@ -124,7 +124,7 @@ func (s deaf) Release(ctx context.Context, r dibs.ReleaseRequest) (bool, error) 
 
 type heavy struct{ *bug }
 
-func (s heavy) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s heavy) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := s.Store.Resize(ctx, c)
 	if err == nil && !a.Held && a.Holder != "" && s.now() {
 		return s.Store.Acquire(ctx, c) // it holds, and is told so again
@@ -134,7 +134,7 @@ func (s heavy) Resize(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireR
 
 type oldFence struct{ *bug }
 
-func (s oldFence) Acquire(ctx context.Context, c dibs.AcquireRequest) (dibs.AcquireReply, error) {
+func (s oldFence) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := s.Store.Acquire(ctx, c)
 	if err == nil && a.Held && s.now() {
 		a.Fence -= 1000 // microseconds

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/memstore"
@@ -22,7 +22,7 @@ const Memory = "the embedded store"
 
 // A Place is a store, and what is under it.
 type Place struct {
-	dibs.Store
+	driver.Store
 	Name string // for people
 	rdb  redis.UniversalClient
 }
