@@ -22,19 +22,19 @@ import (
 // deadlines and renewals, and one that listens to the store. Both begin with the
 // first lock and end with Close.
 type Client struct {
-	store     driver.Store
-	defaults  settings
-	id        string
-	epoch     time.Time            // now counts from here
-	suspended func() time.Duration // how long the machine was, since it started
-	slept     time.Duration        // what the machine had been suspended by then
-	asleep    atomic.Int64         // what it was since, in ns
-	apart     atomic.Int64         // by how much the wall clock was ahead of the epoch's, in ns
-	seq       atomic.Uint64
-	undoings  undoings    // of tokens that callers have chosen
-	shaky     atomic.Bool // an operation has failed since the last that did not
-	trip      trip
-	hooks     hookQueue
+	store         driver.Store
+	defaults      settings
+	id            string
+	epoch         time.Time            // now counts from here
+	suspended     func() time.Duration // how long the machine was, since it started
+	slept         time.Duration        // what the machine had been suspended by then
+	asleep        atomic.Int64         // what it was since, in ns
+	apart         atomic.Int64         // by how much the wall clock was ahead of the epoch's, in ns
+	seq           atomic.Uint64
+	cancellations cancellations // of tokens that callers have chosen
+	shaky         atomic.Bool   // an operation has failed since the last that did not
+	rtt           roundTrip
+	hooks         hookQueue
 
 	life    context.Context // of the background work
 	end     context.CancelFunc
@@ -47,12 +47,12 @@ type Client struct {
 	started bool // scheduler and watch run
 	events  flow
 	leases  schedule
-	jobs    int                // running in the background
-	loops   int                // that run: scheduler and watch
-	closeBy time.Time          // all releases end by then, or zero
-	span    time.Duration      // the shortest from a scheduling to what is due, since the last tick
-	alarm   time.Duration      // when the scheduler wakes by itself
-	remains map[*hold]struct{} // sets that lost a name, and still have the others
+	jobs    int                      // running in the background
+	loops   int                      // that run: scheduler and watch
+	closeBy time.Time                // all releases end by then, or zero
+	span    time.Duration            // the shortest from a scheduling to what is due, since the last tick
+	alarm   time.Duration            // when the scheduler wakes by itself
+	remains map[*leaseState]struct{} // sets that lost a name, and still have the others
 	waiters map[string]*waiter
 	spare   *waiter // to be used again
 
@@ -89,7 +89,7 @@ func New(store driver.Store, options ...Option) *Client {
 		closing:   make(chan struct{}),
 		idle:      make(chan struct{}, 1),
 		wake:      make(chan struct{}, 1),
-		remains:   make(map[*hold]struct{}),
+		remains:   make(map[*leaseState]struct{}),
 		waiters:   make(map[string]*waiter),
 	}
 }
@@ -102,10 +102,10 @@ func (c *Client) now() time.Duration {
 
 // look is now, and notices whether the machine was suspended: where a deadline
 // begins, and where it is checked.
-func (c *Client) look() time.Duration {
+func (c *Client) checkClock() time.Duration {
 	// Two clocks are never read at once: what differs by less was no suspension.
 	const noise = time.Millisecond
-	apart, strayed := c.strayed()
+	apart, strayed := c.wallClockJumped()
 	if !strayed {
 		return c.now()
 	}
@@ -122,7 +122,7 @@ func (c *Client) look() time.Duration {
 // strayed reports whether the wall clock has left the monotonic one since look last
 // asked the kernel: the machine was suspended, or the clock set. To ask which of these
 // takes ten times as long, and this is part of each lock.
-func (c *Client) strayed() (apart int64, strayed bool) {
+func (c *Client) wallClockJumped() (apart int64, strayed bool) {
 	const noise = 300 * time.Microsecond
 	now := time.Now()
 	apart = now.UnixNano() - int64(now.Sub(c.epoch))
@@ -143,7 +143,7 @@ func (c *Client) start() {
 	}
 	c.started = true
 	c.alarm, c.span = never, never
-	c.loop(c.beat)
+	c.loop(c.runRenewer)
 	c.loop(c.watch)
 }
 
@@ -155,7 +155,7 @@ func (c *Client) loop(f func()) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.loops--
-		c.tellIdle()
+		c.notifyIdle()
 	}()
 }
 
@@ -192,11 +192,11 @@ func (c *Client) jobDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs--
-	c.tellIdle()
+	c.notifyIdle()
 }
 
 // tellIdle lets Close look again. The caller holds c.mu.
-func (c *Client) tellIdle() {
+func (c *Client) notifyIdle() {
 	if c.closed {
 		select {
 		case c.idle <- struct{}{}:
@@ -225,7 +225,7 @@ func (c *Client) Close() error {
 
 // shut refuses further work and takes all leases from the scheduler. It returns
 // nil if the client was closed before.
-func (c *Client) shut() []*hold {
+func (c *Client) shut() []*leaseState {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -234,23 +234,23 @@ func (c *Client) shut() []*hold {
 	c.closed = true
 	c.closeBy = time.Now().Add(5 * c.defaults.timeout)
 	close(c.closing)
-	held := append(make([]*hold, 0, len(c.leases)), c.leases...)
-	ended := make([]ending, 0, len(held))
+	held := append(make([]*leaseState, 0, len(c.leases)), c.leases...)
+	ended := make([]leaseEnd, 0, len(held))
 	for _, h := range held {
-		ended = append(ended, h.finish(h.name, ReasonClosed, nil))
+		ended = append(ended, h.end(h.name, ReasonClosed, nil))
 	}
 	held = slices.AppendSeq(held, maps.Keys(c.remains))
 	clear(c.remains)
 	c.mu.Unlock()
 	for _, e := range ended {
-		e.tell()
+		e.notify()
 	}
 	return held
 }
 
 // releaseAll gives the holds back side by side, until closeBy. It has many workers: each
 // lease on a server that does not answer keeps one of them until then.
-func (c *Client) releaseAll(held []*hold) error {
+func (c *Client) releaseAll(held []*leaseState) error {
 	const workers = 512 // more would keep a busy machine from sending anything in time
 	var (
 		next   atomic.Int64
@@ -278,9 +278,9 @@ func (c *Client) releaseAll(held []*hold) error {
 }
 
 // giveBackInTime is giveBack, unless the time for Close is over.
-func (c *Client) giveBackInTime(h *hold) error {
+func (c *Client) giveBackInTime(h *leaseState) error {
 	if c.releaseBy(h.timeout).After(time.Now()) {
-		return c.giveBack(h)
+		return c.releaseLease(h)
 	}
 	return &UnavailableError{Op: "unlock", Name: h.name, Cause: context.DeadlineExceeded, Refused: true}
 }

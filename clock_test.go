@@ -16,7 +16,7 @@ func TestBootClockIsAskedWhenTheWallClockMoves(t *testing.T) {
 		c.suspended = func() time.Duration { asked++; return c.slept }
 		wantAsked := func(want int, when string) {
 			t.Helper()
-			if c.look(); asked != want {
+			if c.checkClock(); asked != want {
 				t.Errorf("it was asked %d times %s, want %d", asked, when, want)
 			}
 			asked = 0
@@ -36,19 +36,19 @@ func TestBootClockIsAskedWhenTheWallClockMoves(t *testing.T) {
 func TestSuspensionIsSeenByAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		c.look()
+		c.checkClock()
 		const night = 8 * time.Hour
 		var inside atomic.Bool
 		c.suspended = func() time.Duration {
 			if inside.CompareAndSwap(false, true) { // another one looks just now
-				if now := c.look(); now < night {
+				if now := c.checkClock(); now < night {
 					t.Errorf("it is %v after a suspension of %v", now, night)
 				}
 			}
 			return c.slept + night
 		}
 		c.apart.Add(-int64(night)) // the wall clock went on meanwhile
-		if now := c.look(); now < night || now > night+time.Second {
+		if now := c.checkClock(); now < night || now > night+time.Second {
 			t.Errorf("it is %v after a suspension of %v", now, night)
 		}
 		if !inside.Load() {

@@ -51,7 +51,7 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 	h.c.mu.Unlock()
 	defer func() {
 		unlocked := l.Unlock()
-		h.cut(b)
+		h.removeContext(b)
 		switch {
 		case err == nil:
 			err = unlocked
@@ -65,7 +65,7 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 // Fence returns the fence of the lease that the context of Do, or of a lease,
 // carries: of the innermost if there are several. It is zero without one.
 func Fence(ctx context.Context) uint64 {
-	if in, ok := ctx.Value(carried{}).(*held); ok {
+	if in, ok := ctx.Value(carried{}).(*carriedLease); ok {
 		return in.h.first.Fence()
 	}
 	return 0
@@ -74,7 +74,7 @@ func Fence(ctx context.Context) uint64 {
 // FenceOf returns the fence for one name, of the innermost lease on it that the
 // context carries. It is zero without one.
 func FenceOf(ctx context.Context, name string) uint64 {
-	in, _ := ctx.Value(carried{}).(*held)
+	in, _ := ctx.Value(carried{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
 		if fence := in.h.fenceOf(name); fence != 0 {
 			return fence
@@ -87,20 +87,20 @@ func FenceOf(ctx context.Context, name string) uint64 {
 type carried struct{}
 
 // held is one lease that a context carries, and the further ones outside it.
-type held struct {
-	h     *hold
-	outer *held
+type carriedLease struct {
+	h     *leaseState
+	outer *carriedLease
 }
 
-func carry(ctx context.Context, h *hold) context.Context {
-	outer, _ := ctx.Value(carried{}).(*held)
-	return context.WithValue(ctx, carried{}, &held{h: h, outer: outer})
+func carry(ctx context.Context, h *leaseState) context.Context {
+	outer, _ := ctx.Value(carried{}).(*carriedLease)
+	return context.WithValue(ctx, carried{}, &carriedLease{h: h, outer: outer})
 }
 
 // heldIn returns the live lease that the context carries on something wanted, or
 // nil.
-func heldIn(ctx context.Context, c *Client, w want) *hold {
-	in, _ := ctx.Value(carried{}).(*held)
+func leaseIn(ctx context.Context, c *Client, w want) *leaseState {
+	in, _ := ctx.Value(carried{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
 		if in.h.c == c && in.h.covers(w) > 0 && in.h.first.Err() == nil {
 			return in.h
@@ -110,15 +110,15 @@ func heldIn(ctx context.Context, c *Client, w want) *hold {
 }
 
 // covers returns how many of the wanted names the lease holds.
-func (h *hold) covers(w want) int {
+func (h *leaseState) covers(w want) int {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	n := 0
-	if h.has(w.name) {
+	if h.holdsName(w.name) {
 		n++
 	}
 	for _, name := range w.with {
-		if h.has(name) {
+		if h.holdsName(name) {
 			n++
 		}
 	}
@@ -126,13 +126,13 @@ func (h *hold) covers(w want) int {
 }
 
 // has reports whether a name is one of the lease's. The caller holds c.mu.
-func (h *hold) has(name string) bool {
-	return name == h.name || slices.ContainsFunc(h.more, func(p part) bool { return p.name == name })
+func (h *leaseState) holdsName(name string) bool {
+	return name == h.name || slices.ContainsFunc(h.moreNames, func(p fencedName) bool { return p.name == name })
 }
 
 // enter gives a nested call its own handle of the lease, if the lease holds all that
 // the call wants.
-func (h *hold) enter(w want, reentrant bool) (*Lease, error) {
+func (h *leaseState) enter(w want, reentrant bool) (*Lease, error) {
 	whole := h.covers(w) == 1+len(w.with)
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()

@@ -37,9 +37,9 @@ func (c *Client) Election(name string, options ...Option) *Election {
 // Campaign waits until this process leads, and returns the term. Unlock resigns, and
 // hands over to the next candidate at once. All else is as with Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
-	lease, err := e.c.acquire(ctx, alone(e.name), e.set.with(options), patiently)
+	lease, err := e.c.acquire(ctx, exclusive(e.name), e.set.with(options), patiently)
 	if err == nil {
-		e.c.hurry(lease.h) // so that the store can tell others the term's number
+		e.c.renewNow(lease.h) // so that the store can tell others the term's number
 	}
 	return lease, err
 }
@@ -72,7 +72,7 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 		case led:
 			wait = shortest
 		}
-		e.tellFailed(err, wait, options)
+		e.callTermFailed(err, wait, options)
 		if !pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
@@ -129,10 +129,10 @@ func (l *Lease) ended() error {
 	if errors.As(h.err, &lost) && lost.Reason != ReasonReleased {
 		return h.err
 	}
-	return h.yielded
+	return h.resigned
 }
 
-func (e *Election) tellFailed(err error, again time.Duration, options []Option) {
+func (e *Election) callTermFailed(err error, again time.Duration, options []Option) {
 	hooks := e.set.with(options).hooks
 	if err != nil && hooks != nil && hooks.Campaign != nil {
 		hooks.Campaign(Campaign{Name: e.name, Again: again, Err: err})
@@ -146,12 +146,12 @@ func (e *Election) tellFailed(err error, again time.Duration, options []Option) 
 func (e *Election) Resign() bool {
 	c := e.c
 	c.mu.Lock()
-	var branches []*branch
+	var branches []*derivedContext
 	led := false
 	for _, h := range c.leases {
 		if h.name == e.name {
 			led = true
-			branches = append(branches, h.yield(ErrResigned)...)
+			branches = append(branches, h.resign(ErrResigned)...)
 		}
 	}
 	c.mu.Unlock()
@@ -202,7 +202,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 }
 
 // hurry makes a lease due for renewal now.
-func (c *Client) hurry(h *hold) {
+func (c *Client) renewNow(h *leaseState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.index >= 0 && h.rule == renewed {

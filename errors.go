@@ -50,7 +50,7 @@ func (e *BusyError) Error() string {
 	case e.Holder == "" && e.Ahead == 0 && e.Cause != nil: // nobody is known to be in the way
 		return fmt.Sprintf("dibs: acquire %q: %v", e.Name, e.Cause)
 	case e.Holder != "":
-		s = fmt.Sprintf("dibs: acquire %q: %s", e.Name, e.held())
+		s = fmt.Sprintf("dibs: acquire %q: %s", e.Name, e.heldBy())
 	}
 	if e.Ahead > 0 {
 		s += fmt.Sprintf(", %d ahead in the queue", e.Ahead)
@@ -62,7 +62,7 @@ func (e *BusyError) Error() string {
 }
 
 // held says who holds, and for how long.
-func (e *BusyError) held() string {
+func (e *BusyError) heldBy() string {
 	verb, holder := "held", e.Holder
 	if owner, ok := strings.CutSuffix(holder, driver.Kept); ok {
 		verb, holder = "reserved", owner

@@ -77,23 +77,23 @@ func (q *hookQueue) wait(ctx context.Context) {
 
 // announce calls the Acquired hook of a lease, if there is one. Other hooks of the lease
 // are called after it.
-func (h *hold) announce(a Acquired) {
+func (h *leaseState) announce(a Acquired) {
 	if h.hooks != nil && h.hooks.Acquired != nil {
 		h.hooks.Acquired(a)
 	}
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	h.announced = true
-	for _, call := range h.parked {
+	for _, call := range h.pendingHooks {
 		h.c.hooks.add(true, call)
 	}
-	h.parked = nil
+	h.pendingHooks = nil
 }
 
 // queueHook queues a hook of a lease, or returns false. The caller holds c.mu.
-func (h *hold) queueHook(important bool, call func()) bool {
+func (h *leaseState) queueHook(important bool, call func()) bool {
 	if !h.announced {
-		h.parked = append(h.parked, call) // one loss and one failure at most
+		h.pendingHooks = append(h.pendingHooks, call) // one loss and one failure at most
 		return true
 	}
 	return h.c.hooks.add(important, call)
@@ -101,7 +101,7 @@ func (h *hold) queueHook(important bool, call func()) bool {
 
 // queueRenewFailed queues the hook for the failure of a renewal, once until it is
 // called. The caller holds c.mu.
-func (h *hold) queueRenewFailed() {
+func (h *leaseState) queueRenewFailed() {
 	if h.hooks == nil || h.hooks.RenewFailed == nil || h.failing {
 		return
 	}

@@ -29,18 +29,18 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	h := &hold{
+	h := &leaseState{
 		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
 		ownToken: true, weight: 1, limit: driver.Unlimited, // for all that is known
-		since: c.now(), until: never, due: never, ttl: set.ttl, index: -1, handles: 1,
+		since: c.now(), maxHoldUntil: never, due: never, ttl: set.ttl, index: -1, handles: 1,
 	}
-	h.vague = 1
+	h.resizing = 1
 	h.err = &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed}
 	if set.noRenew {
 		h.rule = fixed
 	}
 	if set.maxHold > 0 {
-		h.until = h.since + set.maxHold
+		h.maxHoldUntil = h.since + set.maxHold
 	}
 	h.first.h, h.announced = h, true
 	return &h.first, nil
@@ -48,7 +48,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 
 // Inspect returns who holds a name and who waits for it, as the store sees it.
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
-	if err := c.defaults.checkAsk(name); err != nil {
+	if err := c.defaults.checkInspect(name); err != nil {
 		return State{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
@@ -96,7 +96,7 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 // Redis store only as long as no other name of the same hash slot was taken since, and
 // not at all if its token is of the user's own making.
 func (c *Client) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
-	if err := c.defaults.checkAsk(name); err != nil {
+	if err := c.defaults.checkInspect(name); err != nil {
 		return false, err
 	}
 	if fence == 0 {
@@ -109,16 +109,16 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64) (bool, e
 
 // broken ends the lease that an event says was broken, all of it if it holds several
 // names. The caller holds c.mu, and calls tell without it.
-func (c *Client) broken(e driver.Event) ending {
+func (c *Client) broken(e driver.Event) leaseEnd {
 	for _, h := range c.leases {
 		if h.token != e.Token {
 			continue
 		}
-		for _, p := range append([]part{{h.name, h.fence}}, h.more...) {
+		for _, p := range append([]fencedName{{h.name, h.fence}}, h.moreNames...) {
 			if p.fence <= e.Fence { // not if an earlier holding of the token was broken
-				return h.finish(p.name, ReasonRevoked, nil)
+				return h.end(p.name, ReasonRevoked, nil)
 			}
 		}
 	}
-	return ending{}
+	return leaseEnd{}
 }

@@ -15,59 +15,59 @@ import (
 // lost if that fails. The holder knows first: Err tells the loss, and Context
 // ends, before the store may give the name to anyone else.
 type Lease struct {
-	h    *hold
+	h    *leaseState
 	done bool // guarded by h.c.mu: this handle was unlocked
 }
 
 // hold is the state that the handles of one lease share: a reentrant call gets
 // a second handle. Fields without a note never change after it was made.
-type hold struct {
-	c       *Client
-	parent  context.Context // of the call, for its values
-	first   Lease           // kept here to save an allocation
-	name    string
-	token   string
-	doubt   *doubt // acquires of this lease that were not answered; absorb adds some
-	hooks   *Hooks
-	timeout time.Duration // of one operation
+type leaseState struct {
+	c          *Client
+	parent     context.Context // of the call, for its values
+	first      Lease           // kept here to save an allocation
+	name       string
+	token      string
+	unanswered *unansweredTry // acquires of this lease that were not answered; absorb adds some
+	hooks      *Hooks
+	timeout    time.Duration // of one operation
 
 	// In the client's time:
-	since time.Duration
-	until time.Duration // MaxHold ends it then, or never
-	least time.Duration // MinHold keeps the name taken until then
-	rule  renewal
+	since        time.Duration
+	maxHoldUntil time.Duration // MaxHold ends it then, or never
+	minHoldUntil time.Duration // MinHold keeps the name taken until then
+	rule         renewal
 
 	ownToken bool // the caller has chosen the token, and may use it again
 
 	// Guarded by c.mu:
-	fence      uint64
-	more       []part // further names, held together with the first
-	weight     int    // of limit
-	limit      int
-	vague      int // not zero: the store may know another weight
-	ttl        time.Duration
-	deadline   time.Duration // the lease is lost then
-	due        time.Duration // the next renewal, or never
-	index      int           // in c.leases, or -1
-	handles    int
-	err        error // why it is over, or not yet begun
-	over       bool
-	lapsed     bool     // over by the clock, not by the store's word
-	capped     bool     // MaxHold allows no further renewal
-	failure    error    // of the last renewal, nil if it went well
-	failing    bool     // the hook for that is queued
-	announced  bool     // the Acquired hook has returned
-	parked     []func() // hooks that wait for that
-	ctx        context.Context
-	branches   []*branch // contexts that end with the lease
-	renewing   bool
-	late       time.Time // a change to lateWeight may arrive at the store until then
-	lateWeight int
-	yielded    error // the work was asked to end, though the name is held
+	fence        uint64
+	moreNames    []fencedName // further names, held together with the first
+	weight       int          // of limit
+	limit        int
+	resizing     int // not zero: the store may know another weight
+	ttl          time.Duration
+	deadline     time.Duration // the lease is lost then
+	due          time.Duration // the next renewal, or never
+	index        int           // in c.leases, or -1
+	handles      int
+	err          error // why it is over, or not yet begun
+	over         bool
+	lapsed       bool     // over by the clock, not by the store's word
+	capped       bool     // MaxHold allows no further renewal
+	failure      error    // of the last renewal, nil if it went well
+	failing      bool     // the hook for that is queued
+	announced    bool     // the Acquired hook has returned
+	pendingHooks []func() // hooks that wait for that
+	ctx          context.Context
+	contexts     []*derivedContext // contexts that end with the lease
+	renewing     bool
+	lateResize   time.Time // a change to lateWeight may arrive at the store until then
+	lateWeight   int
+	resigned     error // the work was asked to end, though the name is held
 }
 
 // A part is one of several names that a lease holds.
-type part struct {
+type fencedName struct {
 	name  string
 	fence uint64
 }
@@ -76,9 +76,9 @@ type part struct {
 type renewal uint8
 
 const (
-	renewed  renewal = iota // again and again
-	liftOnce                // once, from the TTL of a hand-off to its own
-	fixed                   // not at all
+	renewed    renewal = iota // again and again
+	extendOnce                // once, from the TTL of a hand-off to its own
+	fixed                     // not at all
 )
 
 // margin is how long before the server's TTL ends a lease counts as lost: 2 % of
@@ -101,37 +101,37 @@ func (l *Lease) Context() context.Context {
 }
 
 // A branch is a context that ends with a lease.
-type branch struct {
+type derivedContext struct {
 	cancel context.CancelCauseFunc
 	index  int // in the lease's branches, or -1
 }
 
 // derive returns a child of ctx that carries the lease and ends with it. The
 // caller holds c.mu.
-func (h *hold) derive(ctx context.Context) (context.Context, *branch) {
+func (h *leaseState) derive(ctx context.Context) (context.Context, *derivedContext) {
 	ctx, cancel := context.WithCancelCause(carry(ctx, h))
-	b := &branch{cancel: cancel, index: -1}
+	b := &derivedContext{cancel: cancel, index: -1}
 	switch {
 	case h.over:
 		cancel(h.err)
-	case h.yielded != nil:
-		cancel(h.yielded)
+	case h.resigned != nil:
+		cancel(h.resigned)
 	default:
-		b.index = len(h.branches)
-		h.branches = append(h.branches, b)
+		b.index = len(h.contexts)
+		h.contexts = append(h.contexts, b)
 	}
 	return ctx, b
 }
 
 // cut ends one context of the lease, unless it has ended, and forgets it.
-func (h *hold) cut(b *branch) {
+func (h *leaseState) removeContext(b *derivedContext) {
 	h.c.mu.Lock()
 	if b.index >= 0 {
-		last := len(h.branches) - 1
-		h.branches[b.index] = h.branches[last]
-		h.branches[b.index].index = b.index
-		h.branches[last] = nil
-		h.branches = h.branches[:last]
+		last := len(h.contexts) - 1
+		h.contexts[b.index] = h.contexts[last]
+		h.contexts[b.index].index = b.index
+		h.contexts[last] = nil
+		h.contexts = h.contexts[:last]
 		b.index = -1
 	}
 	h.c.mu.Unlock()
@@ -140,9 +140,9 @@ func (h *hold) cut(b *branch) {
 
 // takeBranches removes all contexts from the lease, and returns them to be ended. The
 // caller holds c.mu.
-func (h *hold) takeBranches() []*branch {
-	taken := h.branches
-	h.branches = nil
+func (h *leaseState) removeContexts() []*derivedContext {
+	taken := h.contexts
+	h.contexts = nil
 	for _, b := range taken {
 		b.index = -1
 	}
@@ -168,13 +168,13 @@ func (l *Lease) Fence() uint64 {
 // for any other name.
 func (l *Lease) FenceOf(name string) uint64 { return l.h.fenceOf(name) }
 
-func (h *hold) fenceOf(name string) uint64 {
+func (h *leaseState) fenceOf(name string) uint64 {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	if name == h.name {
 		return h.fence
 	}
-	for _, p := range h.more {
+	for _, p := range h.moreNames {
 		if p.name == name {
 			return p.fence
 		}
@@ -205,13 +205,13 @@ func (l *Lease) Deadline() time.Time {
 func (l *Lease) Err() error {
 	h := l.h
 	h.c.mu.Lock()
-	if h.err != nil || h.c.look() < h.deadline {
+	if h.err != nil || h.c.checkClock() < h.deadline {
 		defer h.c.mu.Unlock()
 		return h.err
 	}
 	e := h.expire()
 	h.c.mu.Unlock()
-	e.tell()
+	e.notify()
 	return e.err
 }
 
@@ -225,19 +225,19 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := checkTTL(h.name, d); err != nil {
 		return err
 	}
-	if err := h.alive(); err != nil {
+	if err := h.checkExtendable(); err != nil {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	for try := 0; ; try++ {
-		sent := h.c.look()
-		ttl := h.cap(sent, d)
+		sent := h.c.checkClock()
+		ttl := h.capTTL(sent, d)
 		h.c.mu.Lock()
-		holds := h.holds(nil, ttl)
+		holds := h.extendRequests(nil, ttl)
 		h.c.mu.Unlock()
-		name, err := h.outcome(h.c.store.Extend(within, holds))
-		h.c.note(ctx, err)
+		name, err := h.extendResult(h.c.store.Extend(within, holds))
+		h.c.observeHealth(ctx, err)
 		switch {
 		case err == nil:
 			return h.confirm(sent, ttl, d)
@@ -253,13 +253,13 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 }
 
 // holds appends what the store is asked to extend. The caller holds c.mu.
-func (h *hold) holds(to []driver.ExtendRequest, ttl time.Duration) []driver.ExtendRequest {
+func (h *leaseState) extendRequests(to []driver.ExtendRequest, ttl time.Duration) []driver.ExtendRequest {
 	one := driver.ExtendRequest{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl}
-	if h.vague == 0 {
+	if h.resizing == 0 {
 		one.Weight, one.Limit = h.weight, h.limit
 	}
 	to = append(to, one)
-	for _, p := range h.more {
+	for _, p := range h.moreNames {
 		one.Name, one.Fence = p.name, p.fence
 		to = append(to, one)
 	}
@@ -268,14 +268,14 @@ func (h *hold) holds(to []driver.ExtendRequest, ttl time.Duration) []driver.Exte
 
 // outcome sums up what the store said of each name of a lease: one that is lost
 // decides, and which; else one that is unknown.
-func (h *hold) outcome(errs []error) (name string, err error) {
+func (h *leaseState) extendResult(errs []error) (name string, err error) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	for i, e := range errs {
 		if e != nil && !errors.Is(err, ErrLost) {
 			err, name = e, h.name
 			if i > 0 {
-				name = h.more[i-1].name
+				name = h.moreNames[i-1].name
 			}
 		}
 	}
@@ -305,27 +305,27 @@ func (l *Lease) Unlock() error {
 		c.mu.Unlock()
 		return err
 	}
-	var e ending
+	var e leaseEnd
 	if h.err == nil && c.now() >= h.deadline {
 		e = h.expire()
 	}
 	if h.over {
-		err, leave, claim := h.err, h.leftovers(), h.claim()
+		err, leave, claim := h.err, h.mayRemainInStore(), h.acquireRequest()
 		delete(c.remains, h)
 		c.mu.Unlock()
-		e.tell()
+		e.notify()
 		if leave {
-			c.leave(h, claim)
+			c.releaseLost(h, claim)
 		} else {
-			h.dispel()
+			h.cancelUnanswered()
 		}
 		return err
 	}
-	e = h.finish(h.name, ReasonReleased, nil)
+	e = h.end(h.name, ReasonReleased, nil)
 	c.jobs++ // Close waits for it
 	c.mu.Unlock()
-	e.tell()
-	err := c.giveBack(h)
+	e.notify()
+	err := c.releaseLease(h)
 	c.jobDone()
 	if h.hooks != nil && h.hooks.Released != nil {
 		h.hooks.Released(Freed{Name: h.name, Token: h.token, Held: c.now() - h.since, Err: err})
@@ -336,13 +336,13 @@ func (l *Lease) Unlock() error {
 // leftovers reports whether the store may still have something of a lease that is over:
 // it may have renewed it after all, other names may be left, and a few nodes of a quorum
 // may hold for it what most have lost. The caller holds c.mu.
-func (h *hold) leftovers() bool {
+func (h *leaseState) mayRemainInStore() bool {
 	var lost *LostError
-	return h.lapsed || len(h.more) > 0 || errors.As(h.err, &lost) && lost.Reason == ReasonTaken
+	return h.lapsed || len(h.moreNames) > 0 || errors.As(h.err, &lost) && lost.Reason == ReasonTaken
 }
 
 // alive returns why the lease cannot be extended, or nil.
-func (h *hold) alive() error {
+func (h *leaseState) checkExtendable() error {
 	err := h.first.Err()
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
@@ -353,12 +353,12 @@ func (h *hold) alive() error {
 }
 
 // cap bounds the TTL of a renewal that is sent now by MaxHold.
-func (h *hold) cap(now, ttl time.Duration) time.Duration {
-	return max(min(ttl, h.until-now), time.Millisecond)
+func (h *leaseState) capTTL(now, ttl time.Duration) time.Duration {
+	return max(min(ttl, h.maxHoldUntil-now), time.Millisecond)
 }
 
 // confirm records that the store has prolonged the lease by ttl, not before sent.
-func (h *hold) confirm(sent, ttl, next time.Duration) error {
+func (h *leaseState) confirm(sent, ttl, next time.Duration) error {
 	c := h.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -371,17 +371,17 @@ func (h *hold) confirm(sent, ttl, next time.Duration) error {
 	c.start()
 	h.err, h.failure = nil, nil
 	h.ttl = next
-	h.prolong(sent, ttl)
+	h.extendDeadline(sent, ttl)
 	c.schedule(h)
 	return nil
 }
 
 // prolong sets the deadline and the next renewal after the store has confirmed
 // ttl for a request sent then. The caller holds c.mu.
-func (h *hold) prolong(sent, ttl time.Duration) {
+func (h *leaseState) extendDeadline(sent, ttl time.Duration) {
 	h.deadline = max(h.deadline, sent+ttl-margin(ttl))
 	h.due = never
-	h.capped = h.capped || sent+ttl >= h.until
+	h.capped = h.capped || sent+ttl >= h.maxHoldUntil
 	if h.rule == renewed && !h.capped {
 		h.due = sent + min(ttl, h.ttl)/3 // MinHold may have the longer ttl
 	}
@@ -389,80 +389,80 @@ func (h *hold) prolong(sent, ttl time.Duration) {
 
 // claim is what the lease was acquired with, as far as undoing it needs. The caller
 // holds c.mu.
-func (h *hold) claim() driver.AcquireRequest {
+func (h *leaseState) acquireRequest() driver.AcquireRequest {
 	c := driver.AcquireRequest{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
-	for _, p := range h.more {
+	for _, p := range h.moreNames {
 		c.With = append(c.With, p.name)
 	}
 	return c
 }
 
 // An ending is what is left to do, without the mutex, when a lease has ended.
-type ending struct {
-	h        *hold
+type leaseEnd struct {
+	h        *leaseState
 	err      error // nil if it had ended before
 	lost     bool
-	branches []*branch
+	contexts []*derivedContext
 }
 
 // finish ends the lease. The caller holds c.mu and calls tell without it.
-func (h *hold) finish(name string, why Reason, cause error) ending {
+func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 	if h.over {
-		return ending{err: h.err}
+		return leaseEnd{err: h.err}
 	}
 	h.over = true
 	h.err = &LostError{Name: name, Token: h.token, Reason: why, Cause: cause}
 	h.c.unschedule(h)
-	if len(h.more) > 0 && why != ReasonReleased && why != ReasonClosed {
+	if len(h.moreNames) > 0 && why != ReasonReleased && why != ReasonClosed {
 		h.c.remains[h] = struct{}{} // until the work has ended
 	}
-	e := ending{h: h, err: h.err, lost: why != ReasonReleased, branches: h.takeBranches()}
+	e := leaseEnd{h: h, err: h.err, lost: why != ReasonReleased, contexts: h.removeContexts()}
 	return e
 }
 
 // expire ends a lease whose deadline has passed. The caller holds c.mu.
-func (h *hold) expire() ending {
+func (h *leaseState) expire() leaseEnd {
 	h.lapsed = true
 	if h.capped {
-		return h.finish(h.name, ReasonMaxHold, nil)
+		return h.end(h.name, ReasonMaxHold, nil)
 	}
-	return h.finish(h.name, ReasonExpired, h.failure)
+	return h.end(h.name, ReasonExpired, h.failure)
 }
 
 // lose ends the lease, because of one of its names, and tells it.
-func (h *hold) lose(name string, why Reason, cause error) error {
+func (h *leaseState) lose(name string, why Reason, cause error) error {
 	h.c.mu.Lock()
-	e := h.finish(name, why, cause)
+	e := h.end(name, why, cause)
 	h.c.mu.Unlock()
-	e.tell()
+	e.notify()
 	return e.err
 }
 
 // yield ends the contexts of the lease, and what will be derived from it, but not
 // the lease: its work is to end.
-func (h *hold) yield(cause error) []*branch {
-	h.yielded = cause
-	return h.takeBranches()
+func (h *leaseState) resign(cause error) []*derivedContext {
+	h.resigned = cause
+	return h.removeContexts()
 }
 
 // tell ends the contexts of the lease and queues its hook.
-func (e ending) tell() {
+func (e leaseEnd) notify() {
 	e.cancel()
-	e.report()
+	e.queueLostHook()
 }
 
-func (e ending) cancel() {
+func (e leaseEnd) cancel() {
 	cause := e.err
 	if !e.lost {
 		cause = context.Canceled
 	}
-	for _, b := range e.branches {
+	for _, b := range e.contexts {
 		b.cancel(cause)
 	}
 }
 
 // report queues the hook for a loss.
-func (e ending) report() {
+func (e leaseEnd) queueLostHook() {
 	h := e.h
 	if h == nil || !e.lost || h.hooks == nil || h.hooks.Lost == nil {
 		return

@@ -27,13 +27,13 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // the store does not answer within the operation timeout it returns
 // ErrUnavailable; once it is in the queue it outlasts outages.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, alone(m.name), m.set.with(options), patiently)
+	return m.c.acquire(ctx, exclusive(m.name), m.set.with(options), patiently)
 }
 
 // TryLock takes the name if it is free and nobody is waiting for it, and returns
 // ErrBusy at once if not.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, alone(m.name), m.set.with(options), once)
+	return m.c.acquire(ctx, exclusive(m.name), m.set.with(options), once)
 }
 
 // Do runs fn while holding the name. fn's context ends with ctx, or with the

@@ -43,7 +43,7 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 	if set.minHold >= 0 { // else it is refused, below
 		set.minHold = max(set.minHold, o.every)
 	}
-	lease, err := o.c.acquire(ctx, alone(o.name), set, once)
+	lease, err := o.c.acquire(ctx, exclusive(o.name), set, once)
 	switch {
 	case err == nil:
 		return true, lease.run(ctx, fn)

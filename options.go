@@ -16,22 +16,22 @@ type Option func(*settings)
 
 // settings are what options set. They are copied, never shared.
 type settings struct {
-	ttl       time.Duration
-	wait      time.Duration // unbounded: as long as the context lasts
-	timeout   time.Duration
-	maxHold   time.Duration
-	minHold   time.Duration
-	attempts  int  // zero: queue
-	counted   bool // Attempts was given, and no nearer Wait
-	clash     bool // Attempts and Wait were given side by side
-	every     time.Duration
-	noRenew   bool
-	reentrant bool
-	label     string
-	token     string
-	named     bool // Token was given
-	hooks     *Hooks
-	part      bool // of a lease that is taken in several steps: its taker announces it
+	ttl         time.Duration
+	wait        time.Duration // unbounded: as long as the context lasts
+	timeout     time.Duration
+	maxHold     time.Duration
+	minHold     time.Duration
+	attempts    int  // zero: queue
+	hasAttempts bool // Attempts was given, and no nearer Wait
+	conflicting bool // Attempts and Wait were given side by side
+	every       time.Duration
+	noRenew     bool
+	reentrant   bool
+	label       string
+	token       string
+	hasToken    bool // Token was given
+	hooks       *Hooks
+	partial     bool // of a lease that is taken in several steps: its taker announces it
 }
 
 const (
@@ -54,19 +54,19 @@ func (s settings) with(options []Option) settings {
 // nearer one; on one level they contradict each other.
 func (s settings) set(options []Option) settings {
 	outer := s
-	s.wait, s.counted, s.clash = unbounded, false, false
+	s.wait, s.hasAttempts, s.conflicting = unbounded, false, false
 	for _, set := range options {
 		if set != nil {
 			set(&s)
 		}
 	}
 	switch waits := s.wait != unbounded; {
-	case waits && s.counted:
-		s.clash = true
+	case waits && s.hasAttempts:
+		s.conflicting = true
 	case waits:
 		s.attempts, s.every = 0, 0
-	case !s.counted:
-		s.wait, s.counted, s.clash = outer.wait, outer.counted, outer.clash
+	case !s.hasAttempts:
+		s.wait, s.hasAttempts, s.conflicting = outer.wait, outer.hasAttempts, outer.conflicting
 	}
 	return s
 }
@@ -107,7 +107,7 @@ func MinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d 
 // served first, however long others have tried. n is at least 1. It replaces Wait of a
 // level above; side by side they are ErrInvalid.
 func Attempts(n int, every time.Duration) Option {
-	return func(s *settings) { s.attempts, s.every, s.counted = n, every, true }
+	return func(s *settings) { s.attempts, s.every, s.hasAttempts = n, every, true }
 }
 
 // Label is shown to operators beside the token. At most 64 bytes of printable
@@ -130,7 +130,7 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // store, for at most two operation timeouts and a little, and returns ErrUnavailable if
 // that takes longer. A different Client or process must not use the token again before
 // the TTL plus a second has passed: a late request of the first one could end its lease.
-func Token(token string) Option { return func(s *settings) { s.token, s.named = token, true } }
+func Token(token string) Option { return func(s *settings) { s.token, s.hasToken = token, true } }
 
 // Observe sets the hooks, which replace those of the level above. Renewed and
 // Degraded concern many leases: only those given to New are called.
@@ -166,13 +166,13 @@ func (s *settings) check(name string, more ...string) error {
 		return invalid("MaxHold %v of %q: below its MinHold %v", s.maxHold, name, s.minHold)
 	case s.wait < 0 && s.wait != unbounded:
 		return invalid("Wait %v of %q: negative; leave it out to wait until the context ends", s.wait, name)
-	case s.clash:
+	case s.conflicting:
 		return invalid("Wait and Attempts of %q: one or the other", name)
-	case s.counted && s.attempts < 1:
+	case s.hasAttempts && s.attempts < 1:
 		return invalid("Attempts(%d, %v) of %q: less than 1", s.attempts, s.every, name)
-	case s.counted && s.every < 0:
+	case s.hasAttempts && s.every < 0:
 		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
-	case s.named && s.token == "":
+	case s.hasToken && s.token == "":
 		return invalid("Token of %q: empty", name)
 	case s.label != "" && !plain(s.label, maxLabel):
 		return invalid("Label of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxLabel)
@@ -183,7 +183,7 @@ func (s *settings) check(name string, more ...string) error {
 }
 
 // checkAsk finds what is wrong with a question about a name.
-func (s *settings) checkAsk(name string) error {
+func (s *settings) checkInspect(name string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}

@@ -14,25 +14,25 @@ import (
 // unknown, until nothing can be left of it.
 
 // giveBack releases a lease within the operation timeout: all its names at once.
-func (c *Client) giveBack(h *hold) error {
+func (c *Client) releaseLease(h *leaseState) error {
 	c.mu.Lock()
-	first, more := part{h.name, h.fence}, h.more
-	undo := c.undoings.begin(h.claim(), h.ownToken)
-	undo.unanswered(h.late) // a change that arrives late would change the next lease
+	first, more := fencedName{h.name, h.fence}, h.moreNames
+	undo := c.cancellations.begin(h.acquireRequest(), h.ownToken)
+	undo.unanswered(h.lateResize) // a change that arrives late would change the next lease
 	c.mu.Unlock()
 	defer undo.end()
-	defer h.dispel()
+	defer h.cancelUnanswered()
 	if len(more) == 0 {
-		return c.giveName(h, first, undo)
+		return c.releaseName(h, first, undo)
 	}
-	parts := append([]part{first}, more...)
+	parts := append([]fencedName{first}, more...)
 	errs := make([]error, len(parts))
 	var group sync.WaitGroup
 	for i, p := range parts {
-		group.Go(func() { errs[i] = c.giveName(h, p, undo) })
+		group.Go(func() { errs[i] = c.releaseName(h, p, undo) })
 	}
 	group.Wait()
-	if h.doubtful() && slices.Contains(errs, nil) {
+	if h.mayStillAcquire() && slices.Contains(errs, nil) {
 		// An acquire that arrived late, when some of the names were free again, has
 		// ended the rest.
 		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) })
@@ -40,19 +40,19 @@ func (c *Client) giveBack(h *hold) error {
 	return errors.Join(errs...)
 }
 
-func (c *Client) giveName(h *hold, p part, undo *undoing) error {
+func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) error {
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence}
 	end := c.releaseBy(h.timeout)
 	unknown := false
 	ctx := borrow(c.life, h.parent)
 	for try := 0; ; try++ {
 		sent := c.now()
-		r.Until = c.trip.share(end)
-		r.Reserve = max(h.least-c.now(), 0)
+		r.Until = c.rtt.attemptDeadline(end)
+		r.Reserve = max(h.minHoldUntil-c.now(), 0)
 		freed, err := c.store.Release(ctx, r)
-		c.note(c.life, err)
+		c.observeHealth(c.life, err)
 		if err == nil || !time.Now().Before(r.Until) {
-			c.trip.took(c.now() - sent)
+			c.rtt.observe(c.now() - sent)
 		}
 		if err == nil && (freed || unknown) {
 			return nil // if it was not held any more, an earlier try has freed it
@@ -76,17 +76,17 @@ func (c *Client) giveName(h *hold, p part, undo *undoing) error {
 
 // leave releases, in the background, what a lost lease may still hold. Until MinHold
 // has passed that is kept taken: the lease was over 2 % before the store's TTL is.
-func (c *Client) leave(h *hold, claim driver.AcquireRequest) {
-	keep := h.least > c.now() && (h.lapsed || len(claim.With) > 0) // not a name that was taken
+func (c *Client) releaseLost(h *leaseState, claim driver.AcquireRequest) {
+	keep := h.minHoldUntil > c.now() && (h.lapsed || len(claim.With) > 0) // not a name that was taken
 	if !keep {
-		c.abandon(claim, h.ownToken, time.Time{})
-		h.dispel()
+		c.cancel(claim, h.ownToken, time.Time{})
+		h.cancelUnanswered()
 		return
 	}
-	undo := c.undoings.begin(claim, h.ownToken)
+	undo := c.cancellations.begin(claim, h.ownToken)
 	ran := c.background(func(context.Context) {
 		defer undo.end()
-		_ = c.giveBack(h) // it is lost, and that was returned
+		_ = c.releaseLease(h) // it is lost, and that was returned
 	})
 	if !ran {
 		undo.end()
@@ -94,12 +94,12 @@ func (c *Client) leave(h *hold, claim driver.AcquireRequest) {
 }
 
 // releaseLater goes on in the background until the TTL has passed.
-func (c *Client) releaseLater(h *hold, r driver.ReleaseRequest) {
-	undo := c.undoings.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
-	c.persist(undo, max(h.ttl, h.least-c.now()), func(ctx context.Context, until time.Time) (bool, error) {
+func (c *Client) releaseLater(h *leaseState, r driver.ReleaseRequest) {
+	undo := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
+	c.retryUntilDone(undo, max(h.ttl, h.minHoldUntil-c.now()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
 		r.Until = until
-		r.Reserve = max(h.least-c.now(), 0)
+		r.Reserve = max(h.minHoldUntil-c.now(), 0)
 		_, err := c.store.Release(ctx, r)
 		return err == nil, err
 	})
@@ -107,9 +107,9 @@ func (c *Client) releaseLater(h *hold, r driver.ReleaseRequest) {
 
 // abandon undoes a claim in the background. If a try of it was not answered, that may
 // still arrive until unanswered, unless that is zero: abandon goes on until then.
-func (c *Client) abandon(claim driver.AcquireRequest, own bool, unanswered time.Time) {
-	undo := c.undoings.begin(claim, own)
-	c.persist(undo, max(claim.TTL, driver.WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
+func (c *Client) cancel(claim driver.AcquireRequest, own bool, unanswered time.Time) {
+	undo := c.cancellations.begin(claim, own)
+	c.retryUntilDone(undo, max(claim.TTL, driver.WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
 		last := !mayArrive(unanswered)
 		claim := claim
 		claim.Until = until
@@ -121,7 +121,7 @@ func (c *Client) abandon(claim driver.AcquireRequest, own bool, unanswered time.
 // persist tries in the background until it is done, or has become needless. A try
 // that hangs does not keep the next one, on another connection, from its time. Each has
 // one operation timeout.
-func (c *Client) persist(undo *undoing, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
+func (c *Client) retryUntilDone(undo *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
 	const atOnce, longest = 4, 400 * time.Millisecond
 	ran := c.background(func(ctx context.Context) {
 		defer undo.end()
@@ -146,7 +146,7 @@ func (c *Client) persist(undo *undoing, life time.Duration, try func(ctx context
 				})
 			default:
 			}
-			pause(ctx, max(every, min(c.trip.twice(), longest)))
+			pause(ctx, max(every, min(c.rtt.twice(), longest)))
 		}
 	})
 	if !ran {

@@ -81,7 +81,7 @@ func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 // store does not answer: the lease then holds for writing or for reading, and may be
 // downgraded again.
 func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
-	busy, err := m.reweigh(ctx, lease, m.read())
+	busy, err := m.resize(ctx, lease, m.read())
 	if err == nil && busy != nil {
 		return lease.h.lose(m.name, ReasonTaken, nil)
 	}
@@ -97,7 +97,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 // it for a writer's, and keep readers out, until Unlock, Downgrade or another
 // TryUpgrade.
 func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
-	busy, err := m.reweigh(ctx, lease, m.write())
+	busy, err := m.resize(ctx, lease, m.write())
 	if err == nil && busy != nil {
 		return busy
 	}
@@ -105,38 +105,38 @@ func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 }
 
 // reweigh changes how much a lease holds. busy says why it does not.
-func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *BusyError, err error) {
+func (m *RWMutex) resize(ctx context.Context, lease *Lease, w want) (busy *BusyError, err error) {
 	if lease == nil || lease.h == nil {
 		return nil, invalid("no lease on %q", m.name)
 	}
 	h, c := lease.h, m.c
-	if err := h.mayReweigh(m); err != nil {
+	if err := h.checkResize(m); err != nil {
 		return nil, err
 	}
-	if err := h.alive(); err != nil {
+	if err := h.checkExtendable(); err != nil {
 		return nil, err
 	}
 	end := time.Now().Add(h.timeout)
-	if err := h.awaitOther(ctx, w); err != nil {
+	if err := h.awaitLateResize(ctx, w); err != nil {
 		return nil, err
 	}
-	h.blur(1)
-	defer h.blur(-1)
+	h.setResizing(1)
+	defer h.setResizing(-1)
 	for try := 0; ; try++ {
-		sent := c.look()
-		ttl := h.lift(sent)
-		claim := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.trip.share(end)}
+		sent := c.checkClock()
+		ttl := h.resizeTTL(sent)
+		claim := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.rtt.attemptDeadline(end)}
 		answer, err := c.store.Resize(ctx, claim)
-		c.note(ctx, err)
+		c.observeHealth(ctx, err)
 		switch {
 		case err == nil && answer.Held:
-			return nil, h.reweighed(w, answer.Fence, sent, ttl)
+			return nil, h.resized(w, answer.Fence, sent, ttl)
 		case err == nil:
 			return &BusyError{Name: m.name, Holder: answer.Holder, Remaining: answer.Remaining}, nil
 		case refused(err) || final(err):
 			return nil, err
 		}
-		h.unanswered(w, claim.Until)
+		h.noteLateResize(w, claim.Until)
 		if ctx.Err() != nil || !time.Now().Before(end) || !pause(ctx, backoff(try)) {
 			return nil, err
 		}
@@ -144,24 +144,24 @@ func (m *RWMutex) reweigh(ctx context.Context, lease *Lease, w want) (busy *Busy
 }
 
 // blur has renewals not tell the store what the lease weighs, while that changes.
-func (h *hold) blur(by int) {
+func (h *leaseState) setResizing(by int) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	h.vague += by
+	h.resizing += by
 }
 
 // unanswered notes that a change may still arrive at the store, until then.
-func (h *hold) unanswered(w want, until time.Time) {
+func (h *leaseState) noteLateResize(w want, until time.Time) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	h.late, h.lateWeight = until.Add(slack), w.weight
+	h.lateResize, h.lateWeight = until.Add(slack), w.weight
 }
 
 // awaitOther waits until no earlier change to another weight, whose outcome is
 // unknown, can arrive after the one that is wanted now.
-func (h *hold) awaitOther(ctx context.Context, w want) error {
+func (h *leaseState) awaitLateResize(ctx context.Context, w want) error {
 	h.c.mu.Lock()
-	left := time.Until(h.late)
+	left := time.Until(h.lateResize)
 	if h.lateWeight == w.weight {
 		left = 0
 	}
@@ -173,19 +173,19 @@ func (h *hold) awaitOther(ctx context.Context, w want) error {
 }
 
 // lift is the TTL that a change asks for: what a renewal would.
-func (h *hold) lift(now time.Duration) time.Duration {
+func (h *leaseState) resizeTTL(now time.Duration) time.Duration {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	return h.cap(now, h.reach(now))
+	return h.capTTL(now, h.renewalTTL(now))
 }
 
 // mayReweigh refuses leases of another name or client, and those that a nested call
 // relies on.
-func (h *hold) mayReweigh(m *RWMutex) error {
+func (h *leaseState) checkResize(m *RWMutex) error {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	switch {
-	case h.c != m.c || h.name != m.name || len(h.more) > 0:
+	case h.c != m.c || h.name != m.name || len(h.moreNames) > 0:
 		return invalid("lease on %q is not one of RWMutex %q of this Client", h.name, m.name)
 	case h.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", h.name))
@@ -194,7 +194,7 @@ func (h *hold) mayReweigh(m *RWMutex) error {
 }
 
 // reweighed records what a lease holds now.
-func (h *hold) reweighed(w want, fence uint64, sent, ttl time.Duration) error {
+func (h *leaseState) resized(w want, fence uint64, sent, ttl time.Duration) error {
 	h.c.mu.Lock()
 	h.weight, h.limit, h.fence = w.weight, w.limit, fence
 	keep := h.ttl

@@ -19,7 +19,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // The tests run this binary again, as other processes on the same file.
@@ -538,7 +538,7 @@ func claimOn(name, token string) driver.AcquireRequest {
 // wantWhole checks that sets of names are held as a whole.
 func wantWhole(t *testing.T, s *Store) {
 	t.Helper()
-	err := s.read(t.Context(), task{op: "test", until: time.Now().Add(20 * time.Second)}, func(l *ledger.Ledger, now ledger.Now) error {
+	err := s.read(t.Context(), task{op: "test", until: time.Now().Add(20 * time.Second)}, func(l *locktable.Table, now locktable.Now) error {
 		holds := make(map[string]int)
 		for _, e := range l.Names {
 			for _, h := range e.Holders {
@@ -565,7 +565,7 @@ func middle(path string, in *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	return s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *ledger.Ledger, now ledger.Now) error {
+	return s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *locktable.Table, now locktable.Now) error {
 		for _, name := range []string{"n", "m"} {
 			if _, _, err := l.Acquire(claimOn(name, "killed"), now); err != nil {
 				return err

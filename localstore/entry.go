@@ -5,17 +5,17 @@ import (
 	"errors"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // An entry lies in the file as JSON: names have few holders and waiters, and whoever
 // looks into the file with sqlite3 can read it.
 
-func encode(e *ledger.Entry) ([]byte, error) { return json.Marshal(e) }
+func encode(e *locktable.Lock) ([]byte, error) { return json.Marshal(e) }
 
 // decode reads an entry, and believes nothing that encode cannot have written of a claim.
-func decode(text []byte) (*ledger.Entry, error) {
-	e := new(ledger.Entry)
+func decode(text []byte) (*locktable.Lock, error) {
+	e := new(locktable.Lock)
 	if err := json.Unmarshal(text, e); err != nil {
 		return nil, err
 	}

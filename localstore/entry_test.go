@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // What is written is read again as it was.
@@ -53,11 +53,11 @@ func FuzzEntry(f *testing.F) {
 }
 
 // work runs each operation on an entry.
-func work(t *testing.T, e *ledger.Entry) {
+func work(t *testing.T, e *locktable.Lock) {
 	t.Helper()
-	l := ledger.New()
+	l := locktable.New()
 	l.Names["n"] = e
-	now := ledger.Now{At: time.Minute, Wall: time.Now()}
+	now := locktable.Now{At: time.Minute, Wall: time.Now()}
 	c := claimOn("n", "me")
 	if _, _, err := l.Acquire(c, now); err != nil {
 		t.Fatal(err)

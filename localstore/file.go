@@ -14,11 +14,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // A file is the database: one connection, used by one operation at a time. An operation
-// is a transaction. It reads the entries concerned, has the ledger decide, and writes
+// is a transaction. It reads the entries concerned, has the lock table decide, and writes
 // what has changed.
 type file struct {
 	path     string      // without symbolic links
@@ -249,9 +249,9 @@ func (f *file) holds() bool {
 	return err != nil || some
 }
 
-// change has the ledger decide on some names, and writes what has changed. It writes
+// change has the lock table decide on some names, and writes what has changed. It writes
 // nothing if op fails, or after until.
-func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*ledger.Ledger, ledger.Now) error) error {
+func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) error) error {
 	return f.run(ctx, until, writing, func() error {
 		if err := f.current(); err != nil {
 			return err
@@ -288,8 +288,8 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 
 var errLate = errors.New("it came too late, and nothing was done")
 
-// read has the ledger tell of some names, or of all if names is nil.
-func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*ledger.Ledger, ledger.Now) error) error {
+// read has the lock table tell of some names, or of all if names is nil.
+func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) error) error {
 	err := f.run(ctx, until, reading, func() error {
 		l, _, err := f.load(names)
 		if err != nil {
@@ -314,7 +314,7 @@ func (f *file) read(ctx context.Context, until time.Time, names []string, op fun
 
 var errEra = errors.New("the entries are of another boot")
 
-func (f *file) now() ledger.Now { return ledger.Now{At: f.clock.now(), Wall: time.Now()} }
+func (f *file) now() locktable.Now { return locktable.Now{At: f.clock.now(), Wall: time.Now()} }
 
 // How a transaction begins. Who reads waits for nobody.
 const (
@@ -387,8 +387,8 @@ func (f *file) insist(ctx context.Context, until time.Time, do func() error) err
 func (f *file) late() error { return &fault{f.path, occupied, nil, false} }
 
 // load reads the entries of some names, or of all if names is nil, and returns what they
-// were beside the ledger.
-func (f *file) load(names []string) (*ledger.Ledger, map[string][]byte, error) {
+// were beside the lock table.
+func (f *file) load(names []string) (*locktable.Table, map[string][]byte, error) {
 	last, l, err := f.state()
 	if err != nil {
 		return nil, nil, err
@@ -412,7 +412,7 @@ func (f *file) load(names []string) (*ledger.Ledger, map[string][]byte, error) {
 }
 
 // each reads the entries that a query finds.
-func (f *file) each(query string, args []any, l *ledger.Ledger, before map[string][]byte) error {
+func (f *file) each(query string, args []any, l *locktable.Table, before map[string][]byte) error {
 	rows, err := f.query(query, args...)
 	if err != nil {
 		return err
@@ -427,7 +427,7 @@ func (f *file) each(query string, args []any, l *ledger.Ledger, before map[strin
 		if err != nil {
 			return f.fault(damaged, err)
 		}
-		e.Bury(f.life.dead, f.clock.now())
+		e.RemoveDead(f.life.dead, f.clock.now())
 		l.Names[string(name)], before[string(name)] = e, text
 	}
 	return rows.Err()
@@ -435,7 +435,7 @@ func (f *file) each(query string, args []any, l *ledger.Ledger, before map[strin
 
 // save writes the entries that are not what they were. A name of which nothing is known
 // has none.
-func (f *file) save(l *ledger.Ledger, before map[string][]byte) error {
+func (f *file) save(l *locktable.Table, before map[string][]byte) error {
 	for name := range before {
 		if l.Names[name] != nil {
 			continue
@@ -452,15 +452,15 @@ func (f *file) save(l *ledger.Ledger, before map[string][]byte) error {
 		if bytes.Equal(text, before[name]) {
 			continue
 		}
-		if err := f.exec("insert or replace into entries values (?, ?, ?)", []byte(name), int64(e.Ends()), string(text)); err != nil {
+		if err := f.exec("insert or replace into entries values (?, ?, ?)", []byte(name), int64(e.Expires()), string(text)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// state reads what is known beside the entries, into a ledger without them.
-func (f *file) state() (e era, l *ledger.Ledger, err error) {
+// state reads what is known beside the entries, into a lock table without them.
+func (f *file) state() (e era, l *locktable.Table, err error) {
 	rows, err := f.query("select boot, since, machine, fence, ticket from state")
 	if err != nil {
 		return e, nil, err
@@ -469,7 +469,7 @@ func (f *file) state() (e era, l *ledger.Ledger, err error) {
 	if !rows.Next() {
 		return e, nil, cmp.Or(rows.Err(), f.fault(damaged, nil))
 	}
-	l = ledger.New()
+	l = locktable.New()
 	if err := rows.Scan(&e.boot, &e.since, &e.machine, &l.Fence, &l.Ticket); err != nil {
 		return e, nil, f.fault(damaged, err)
 	}

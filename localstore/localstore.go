@@ -34,7 +34,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // A Store is a dibs.Store in a file. It has no goroutine and no timer: what has expired
@@ -113,8 +113,8 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer dr
 	if err := check(c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	t := task{"acquire", c.Name, c.Until, ledger.Names(c)}
-	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
+	t := task{"acquire", c.Name, c.Until, locktable.Names(c)}
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
 		answer, mail, err = l.Acquire(c, now)
 		s.waits.note(c, answer, l)
 		return mail, err
@@ -131,7 +131,7 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer dri
 		return driver.AcquireReply{}, err
 	}
 	t := task{"reweigh", c.Name, c.Until, []string{c.Name}}
-	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
 		answer, mail = l.Resize(c, now)
 		return mail, nil
 	})
@@ -146,7 +146,7 @@ func check(c driver.AcquireRequest) error {
 	if c.Token == "" || !utf8.ValidString(c.Token) || !utf8.ValidString(c.Client) {
 		return fmt.Errorf("%w: claim on %q: its token is empty, or it or the client is not UTF-8", driver.ErrInvalid, c.Name)
 	}
-	return errors.Join(ledger.Check(c), noBallot(c.Vote))
+	return errors.Join(locktable.CheckRequest(c), noBallot(c.Vote))
 }
 
 func noBallot(b *driver.VoteRequest) error {
@@ -162,8 +162,8 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 		return err
 	}
 	s.waits.forget(c.Token)
-	t := task{"abandon", c.Name, c.Until, ledger.Names(c)}
-	return s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) ([]ledger.Message, error) {
+	t := task{"abandon", c.Name, c.Until, locktable.Names(c)}
+	return s.change(ctx, t, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
 		return l.Cancel(c, now), nil
 	})
 }
@@ -174,7 +174,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken b
 		return false, err
 	}
 	t := task{"break", name, time.Time{}, []string{name}}
-	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
 		broken, mail = l.Revoke(name, fence, now)
 		return mail, nil
 	})
@@ -188,7 +188,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	}
 	s.waits.forget(r.Token)
 	t := task{"release", r.Name, r.Until, []string{r.Name}}
-	err = s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message, err error) {
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
 		held, mail = l.Release(r, now)
 		return mail, nil
 	})
@@ -201,7 +201,7 @@ func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs 
 	for _, h := range holds {
 		t.names = append(t.names, h.Name)
 	}
-	err := s.change(ctx, t, func(l *ledger.Ledger, now ledger.Now) ([]ledger.Message, error) {
+	err := s.change(ctx, t, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
 		errs = l.Extend(holds, now)
 		return nil, nil
 	})
@@ -217,7 +217,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 		return driver.State{}, err
 	}
 	t := task{"inspect", name, time.Time{}, []string{name}}
-	err = s.read(ctx, t, func(l *ledger.Ledger, now ledger.Now) error {
+	err = s.read(ctx, t, func(l *locktable.Table, now locktable.Now) error {
 		state = l.Inspect(name, now)
 		return nil
 	})
@@ -226,7 +226,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 
 // List implements dibs.Store.
 func (s *Store) List(ctx context.Context, pattern string) (names []string, err error) {
-	err = s.read(ctx, task{op: "list"}, func(l *ledger.Ledger, now ledger.Now) (err error) {
+	err = s.read(ctx, task{op: "list"}, func(l *locktable.Table, now locktable.Now) (err error) {
 		names, err = l.List(pattern, now)
 		return err
 	})
@@ -234,12 +234,12 @@ func (s *Store) List(ctx context.Context, pattern string) (names []string, err e
 }
 
 // change runs an operation, keeps what it changed, and then sends its messages.
-func (s *Store) change(ctx context.Context, t task, op func(*ledger.Ledger, ledger.Now) ([]ledger.Message, error)) error {
-	if err := ledger.Ended(ctx, t.op, t.name); err != nil {
+func (s *Store) change(ctx context.Context, t task, op func(*locktable.Table, locktable.Now) ([]locktable.Notification, error)) error {
+	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
 		return err
 	}
-	var mail []ledger.Message
-	err := s.file.change(ctx, deadline(ctx, t.until), t.names, func(l *ledger.Ledger, now ledger.Now) (err error) {
+	var mail []locktable.Notification
+	err := s.file.change(ctx, deadline(ctx, t.until), t.names, func(l *locktable.Table, now locktable.Now) (err error) {
 		mail, err = op(l, now)
 		return err
 	})
@@ -250,8 +250,8 @@ func (s *Store) change(ctx context.Context, t task, op func(*ledger.Ledger, ledg
 	return nil
 }
 
-func (s *Store) read(ctx context.Context, t task, op func(*ledger.Ledger, ledger.Now) error) error {
-	if err := ledger.Ended(ctx, t.op, t.name); err != nil {
+func (s *Store) read(ctx context.Context, t task, op func(*locktable.Table, locktable.Now) error) error {
+	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
 		return err
 	}
 	if err := s.file.read(ctx, deadline(ctx, t.until), t.names, op); err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // machine tells one machine from another, and stays the same when it is restarted.
@@ -46,13 +46,13 @@ func (e era) same(other era) bool {
 // by the restart. Of all others the wall clock says when their leases end.
 func (f *file) settle(before era) error {
 	here := f.clock.current()
-	old := ledger.New()
+	old := locktable.New()
 	if err := f.each("select name, entry from entries", nil, old, make(map[string][]byte)); err != nil {
 		return err
 	}
 	now := f.now()
 	for name, e := range old.Names {
-		var holders []ledger.Holder
+		var holders []locktable.Holder
 		for _, p := range e.Queue {
 			if f.life.of(p.Owner) == alive {
 				return f.fault(elsewhere, nil)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // A post carries events between the processes: each Watch has a socket in one directory,
@@ -61,7 +61,7 @@ type note struct {
 
 // send sends each client its messages, several in one datagram: a socket's queue may be
 // as short as ten.
-func (p post) send(mail []ledger.Message) {
+func (p post) send(mail []locktable.Notification) {
 	const together = 32
 	if p.dir == "" {
 		return

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // listening watches, and returns the events once they flow, and what ends the watch.
@@ -31,8 +31,8 @@ func listening(t *testing.T, s *Store, client string, pending int) (events chan 
 	return events, end
 }
 
-func grant(client, token string) ledger.Message {
-	return ledger.Message{Client: client, Event: driver.Event{Kind: driver.EventGranted, Token: token, Fence: 7, Ticket: 9}}
+func grant(client, token string) locktable.Notification {
+	return locktable.Notification{Client: client, Event: driver.Event{Kind: driver.EventGranted, Token: token, Fence: 7, Ticket: 9}}
 }
 
 // A file whose path is too long for a socket beside it has them elsewhere, the same place
@@ -46,7 +46,7 @@ func TestLongPath(t *testing.T) {
 		t.Fatalf("%q and %q", s.post.dir, other.post.dir)
 	}
 	events, _ := listening(t, s, "client", 10)
-	other.post.send([]ledger.Message{grant("client", "token")})
+	other.post.send([]locktable.Notification{grant("client", "token")})
 	if e := <-events; e != grant("client", "token").Event {
 		t.Errorf("%+v", e)
 	}
@@ -72,7 +72,7 @@ func TestFullQueue(t *testing.T) {
 	events, _ := listening(t, s, "client", 1) // the second one blocks the watch
 	begin := time.Now()
 	for range 2000 {
-		s.post.send([]ledger.Message{grant("client", "token")})
+		s.post.send([]locktable.Notification{grant("client", "token")})
 	}
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("2000 events to who does not read took %v", took)
@@ -92,7 +92,7 @@ func TestManyAtOnce(t *testing.T) {
 	const many = 300
 	s := openAt(t, newFile(t))
 	events, _ := listening(t, s, "client", many)
-	var mail []ledger.Message
+	var mail []locktable.Notification
 	for range many {
 		mail = append(mail, grant("client", strings.Repeat("t", 200)))
 	}
@@ -109,7 +109,7 @@ func TestSocketsGo(t *testing.T) {
 	_, endFirst := listening(t, s, "client", 10)
 	events, endSecond := listening(t, s, "client", 10)
 	endFirst()
-	s.post.send([]ledger.Message{grant("client", "token")})
+	s.post.send([]locktable.Notification{grant("client", "token")})
 	<-events
 	endSecond()
 	if left, err := os.ReadDir(s.post.dir); err != nil || len(left) > 0 {
@@ -124,7 +124,7 @@ func TestDeadSockets(t *testing.T) {
 	s := openAt(t, newFile(t))
 	events, _ := listening(t, s, "alive", 10)
 	find := map[string]func(){
-		"by a message":  func() { s.post.send([]ledger.Message{grant("dead", "token")}) },
+		"by a message":  func() { s.post.send([]locktable.Notification{grant("dead", "token")}) },
 		"by a newcomer": func() { s.post.tidy() },
 	}
 	for how, find := range find {
@@ -145,6 +145,6 @@ func TestDeadSockets(t *testing.T) {
 			t.Errorf("found %s: still there", how)
 		}
 	}
-	s.post.send([]ledger.Message{grant("alive", "token")})
+	s.post.send([]locktable.Notification{grant("alive", "token")})
 	<-events
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // waits are the claims of this process that wait, and for whom: so that it can be seen soon
@@ -24,7 +24,7 @@ type waitFor struct {
 }
 
 // note notes what became of a claim.
-func (w *waits) note(c driver.AcquireRequest, answer driver.AcquireReply, l *ledger.Ledger) {
+func (w *waits) note(c driver.AcquireRequest, answer driver.AcquireReply, l *locktable.Table) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.all, c.Token)
@@ -32,7 +32,7 @@ func (w *waits) note(c driver.AcquireRequest, answer driver.AcquireReply, l *led
 		return
 	}
 	var owners []string
-	for _, name := range ledger.Names(c) {
+	for _, name := range locktable.Names(c) {
 		if e := l.Names[name]; e != nil {
 			owners = append(owners, e.Owners(c.Token)...)
 		}

@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/ledger"
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // A Store is a dibs.Store in memory. It has no goroutine and no timer: what has
 // expired is found by whoever looks next. It is safe for concurrent use.
 type Store struct {
 	clock    func() time.Time
-	epoch    time.Time // the ledger's time counts from here
+	epoch    time.Time // the lock table's time counts from here
 	mu       sync.Mutex
-	ledger   *ledger.Ledger
+	table    *locktable.Table
 	watchers map[string][]*watcher // by client
 }
 
@@ -38,8 +38,8 @@ func Clock(now func() time.Time) Option { return func(s *Store) { s.clock = now 
 
 // New returns an empty store.
 func New(options ...Option) *Store {
-	s := &Store{clock: time.Now, epoch: time.Now(), ledger: ledger.New(), watchers: make(map[string][]*watcher)}
-	s.ledger.Node = rand.Text()
+	s := &Store{clock: time.Now, epoch: time.Now(), table: locktable.New(), watchers: make(map[string][]*watcher)}
+	s.table.Node = rand.Text()
 	for _, o := range options {
 		o(s)
 	}
@@ -51,13 +51,13 @@ func New(options ...Option) *Store {
 func (s *Store) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger = ledger.New()
-	s.ledger.Node, s.ledger.Since = rand.Text(), s.now().At
+	s.table = locktable.New()
+	s.table.Node, s.table.Since = rand.Text(), s.now().At
 }
 
-func (s *Store) now() ledger.Now {
+func (s *Store) now() locktable.Now {
 	now := s.clock()
-	return ledger.Now{At: now.Sub(s.epoch), Wall: now}
+	return locktable.Now{At: now.Sub(s.epoch), Wall: now}
 }
 
 // Groups implements dibs.Store: this one can take any names in one step.
@@ -68,7 +68,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer dr
 	if err := valid(ctx, c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
+	s.do(func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification) {
 		l.Sweep(now)
 		answer, mail, err = l.Acquire(c, now)
 		return mail
@@ -81,7 +81,7 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer dri
 	if err := valid(ctx, c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
+	s.do(func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification) {
 		answer, mail = l.Resize(c, now)
 		return mail
 	})
@@ -89,10 +89,10 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer dri
 }
 
 func valid(ctx context.Context, c driver.AcquireRequest) error {
-	if err := ledger.Check(c); err != nil {
+	if err := locktable.CheckRequest(c); err != nil {
 		return err
 	}
-	if err := ledger.Ended(ctx, "acquire", c.Name); err != nil {
+	if err := locktable.ContextEnded(ctx, "acquire", c.Name); err != nil {
 		return err
 	}
 	return late("acquire", c.Name, c.Until)
@@ -113,10 +113,10 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken b
 	if err := driver.CheckName(name); err != nil {
 		return false, err
 	}
-	if err := ledger.Ended(ctx, "break", name); err != nil {
+	if err := locktable.ContextEnded(ctx, "break", name); err != nil {
 		return false, err
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
+	s.do(func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification) {
 		broken, mail = l.Revoke(name, fence, now)
 		return mail
 	})
@@ -125,25 +125,25 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken b
 
 // Abandon implements dibs.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := ledger.Ended(ctx, "abandon", c.Name); err != nil {
+	if err := locktable.ContextEnded(ctx, "abandon", c.Name); err != nil {
 		return err
 	}
 	if err := late("abandon", c.Name, c.Until); err != nil {
 		return err
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) []ledger.Message { return l.Cancel(c, now) })
+	s.do(func(l *locktable.Table, now locktable.Now) []locktable.Notification { return l.Cancel(c, now) })
 	return nil
 }
 
 // Release implements dibs.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
-	if err := ledger.Ended(ctx, "release", r.Name); err != nil {
+	if err := locktable.ContextEnded(ctx, "release", r.Name); err != nil {
 		return false, err
 	}
 	if err := late("release", r.Name, r.Until); err != nil {
 		return false, err
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) (mail []ledger.Message) {
+	s.do(func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification) {
 		held, mail = l.Release(r, now)
 		return mail
 	})
@@ -152,10 +152,10 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 
 // Extend implements dibs.Store.
 func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs []error) {
-	if err := ledger.Ended(ctx, "extend", ""); err != nil {
+	if err := locktable.ContextEnded(ctx, "extend", ""); err != nil {
 		return slices.Repeat([]error{err}, len(holds))
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) []ledger.Message {
+	s.do(func(l *locktable.Table, now locktable.Now) []locktable.Notification {
 		errs = l.Extend(holds, now)
 		return nil
 	})
@@ -167,10 +167,10 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 	if err := driver.CheckName(name); err != nil {
 		return driver.State{}, err
 	}
-	if err := ledger.Ended(ctx, "inspect", name); err != nil {
+	if err := locktable.ContextEnded(ctx, "inspect", name); err != nil {
 		return driver.State{}, err
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) []ledger.Message {
+	s.do(func(l *locktable.Table, now locktable.Now) []locktable.Notification {
 		state = l.Inspect(name, now)
 		return nil
 	})
@@ -179,10 +179,10 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 
 // List implements dibs.Store.
 func (s *Store) List(ctx context.Context, pattern string) (names []string, err error) {
-	if err := ledger.Ended(ctx, "list", ""); err != nil {
+	if err := locktable.ContextEnded(ctx, "list", ""); err != nil {
 		return nil, err
 	}
-	s.do(func(l *ledger.Ledger, now ledger.Now) []ledger.Message {
+	s.do(func(l *locktable.Table, now locktable.Now) []locktable.Notification {
 		names, err = l.List(pattern, now)
 		return nil
 	})
@@ -190,9 +190,9 @@ func (s *Store) List(ctx context.Context, pattern string) (names []string, err e
 }
 
 // do runs an operation, and sends its messages without the mutex.
-func (s *Store) do(op func(*ledger.Ledger, ledger.Now) []ledger.Message) {
+func (s *Store) do(op func(*locktable.Table, locktable.Now) []locktable.Notification) {
 	s.mu.Lock()
-	mail := op(s.ledger, s.now())
+	mail := op(s.table, s.now())
 	to := make([][]*watcher, len(mail))
 	for i, m := range mail {
 		to[i] = s.watchers[m.Client]

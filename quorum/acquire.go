@@ -41,7 +41,7 @@ func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.Ac
 		case <-patience.C:
 			s.mu.Lock()
 			c.late = true
-			tell := s.settle(c)
+			tell := s.decideNow(c)
 			s.mu.Unlock()
 			tell()
 		case <-end.C:
@@ -100,7 +100,7 @@ func late(op, name string, until time.Time) error {
 }
 
 // begin begins to ask for a claim. The caller holds s.mu.
-func (s *Store) begin(q driver.AcquireRequest) *claim {
+func (s *Store) begin(q driver.AcquireRequest) *acquisition {
 	c := s.at(q.Name, q.Token)
 	s.latest[q.Token] = c
 	if !c.open || c.won { // it has no place to keep
@@ -112,21 +112,21 @@ func (s *Store) begin(q driver.AcquireRequest) *claim {
 }
 
 // again asks all nodes. The caller holds s.mu.
-func (s *Store) again(c *claim, yield bool) {
+func (s *Store) again(c *acquisition, yield bool) {
 	c.round = s.clock.tick()
 	c.asking, c.won, c.fence, c.offers, c.offering = true, false, 0, 0, false
 	for _, l := range c.lanes {
-		s.ask(c, l, yield)
+		s.sendVoteRequest(c, l, yield)
 	}
 }
 
 // decide returns the answer to a round, if there is one. over says that it must be now.
-func (s *Store) decide(c *claim, over bool) (answer driver.AcquireReply, done bool, err error) {
+func (s *Store) decide(c *acquisition, over bool) (answer driver.AcquireReply, done bool, err error) {
 	tell := func() {}
 	defer func() { tell() }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.twins(); err != nil {
+	if err := s.checkDuplicateNodes(); err != nil {
 		c.asking = false
 		s.giveUp(c)
 		return driver.AcquireReply{}, true, err
@@ -159,7 +159,7 @@ func (s *Store) decide(c *claim, over bool) (answer driver.AcquireReply, done bo
 		if c.try {
 			s.giveUp(c)
 		} else {
-			tell = s.settle(c) // what follows is the quorum's own affair from now on
+			tell = s.decideNow(c) // what follows is the quorum's own affair from now on
 		}
 		return answer, true, nil
 	}
@@ -169,7 +169,7 @@ func (s *Store) decide(c *claim, over bool) (answer driver.AcquireReply, done bo
 // attempt decides on a claim that does not want to wait. If others want the name in the same
 // moment, each may have the votes of a few nodes: then it stands in line with them until
 // the oldest has them all. The caller holds s.mu.
-func (s *Store) attempt(c *claim, n count) (answer driver.AcquireReply, done bool, err error) {
+func (s *Store) attempt(c *acquisition, n tally) (answer driver.AcquireReply, done bool, err error) {
 	const enough = 3 // offers: whoever seemed to have most has kept it, or gone
 	none := n.held+n.pending < s.need
 	lost := n.another >= s.need || none && n.held == 0
@@ -187,7 +187,7 @@ func (s *Store) attempt(c *claim, n count) (answer driver.AcquireReply, done boo
 }
 
 // errs is why each node has not answered, in this round.
-func (c *claim) errs() []error {
+func (c *acquisition) errs() []error {
 	errs := make([]error, len(c.lanes))
 	seen := make(map[string]bool)
 	for i, l := range c.lanes {
@@ -196,7 +196,7 @@ func (c *claim) errs() []error {
 			errs[i] = errMute
 		case l.state == unknown:
 			errs[i] = l.err
-		case l.doubtful():
+		case l.isDoubtful():
 			errs[i] = errDoubt
 		case l.id != "" && seen[l.id]:
 			errs[i] = errBoth
@@ -208,7 +208,7 @@ func (c *claim) errs() []error {
 }
 
 // busy is the answer to a claim that has not the votes of most. The caller holds s.mu.
-func (s *Store) busy(c *claim) driver.AcquireReply {
+func (s *Store) busy(c *acquisition) driver.AcquireReply {
 	a := driver.AcquireReply{Name: c.Name}
 	votes := make(map[string]int)
 	var positions []int
@@ -250,7 +250,7 @@ func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 	c.AcquireRequest = q
 	c.rest()
 	for i, l := range c.lanes {
-		s.leave(c, l, func(err error) { poll.say(i, yes, err) })
+		s.cancelOn(c, l, func(err error) { poll.record(i, yes, err) })
 	}
 	s.mu.Unlock()
 	_, err := poll.result(ctx, "abandon", q.Name, q.Until)
@@ -274,7 +274,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	c.rest()
 	c.won = false
 	for i, l := range c.lanes {
-		s.put(l, s.longest, s.releasing(c, l, r, asked, func(a answer, err error) { poll.say(i, a, err) }))
+		s.enqueue(l, s.longest, s.releasing(c, l, r, asked, func(a nodeAnswer, err error) { poll.record(i, a, err) }))
 	}
 	s.mu.Unlock()
 	return poll.result(ctx, "release", r.Name, r.Until)
@@ -283,7 +283,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 // releasing is what releases a claim at one node. If it may wait there, or is to be sent once
 // more because an earlier question may arrive after it, it is an abandon: a release
 // leaves the place in the queue. The caller holds s.mu.
-func (s *Store) releasing(c *claim, l *lane, r driver.ReleaseRequest, asked bool, say func(answer, error)) *errand {
+func (s *Store) releasing(c *acquisition, l *nodeQueue, r driver.ReleaseRequest, asked bool, say func(nodeAnswer, error)) *delivery {
 	keep := time.Now().Add(r.Reserve)
 	var freed, released, abandons bool
 	q := c.AcquireRequest
@@ -307,9 +307,9 @@ func (s *Store) releasing(c *claim, l *lane, r driver.ReleaseRequest, asked bool
 		freed, err = l.node.Release(ctx, r)
 		return err
 	}
-	e := &errand{begin: begin, send: send, ends: true}
+	e := &delivery{begin: begin, send: send, ends: true}
 	e.end = func(err error) (tell func()) {
-		l.undone(e.sent, r.Until, err)
+		l.recordCancel(e.sent, r.Until, err)
 		released = released || err == nil
 		said := no
 		switch {
@@ -336,7 +336,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, er
 			ctx, cancel := within(until)
 			defer cancel()
 			broken, err := n.Revoke(ctx, name, fence)
-			poll.say(i, says(broken), err)
+			poll.record(i, toAnswer(broken), err)
 		}()
 	}
 	return poll.result(ctx, "break", name, until)

@@ -26,15 +26,15 @@ func (s *Store) poll() *poll {
 }
 
 // An answer is what a node says.
-type answer int
+type nodeAnswer int
 
 const (
-	yes  answer = iota
-	no          // it had nothing to do
-	none        // it has done it, and nobody knows whether there was something to do
+	yes  nodeAnswer = iota
+	no              // it had nothing to do
+	none            // it has done it, and nobody knows whether there was something to do
 )
 
-func says(done bool) answer {
+func toAnswer(done bool) nodeAnswer {
 	if done {
 		return yes
 	}
@@ -42,7 +42,7 @@ func says(done bool) answer {
 }
 
 // say notes a node's answer.
-func (p *poll) say(node int, a answer, err error) {
+func (p *poll) record(node int, a nodeAnswer, err error) {
 	p.mu.Lock()
 	if p.errs[node] == nil {
 		p.mu.Unlock()

@@ -38,10 +38,10 @@ type Store struct {
 	clock   clock
 
 	mu       sync.Mutex
-	claims   map[key]*claim        // that are under way
-	latest   map[string]*claim     // by token
-	watchers map[string][]*watcher // by client
-	renewals map[*renewal]struct{} // that are under way
+	claims   map[claimKey]*acquisition // that are under way
+	latest   map[string]*acquisition   // by token
+	watchers map[string][]*watcher     // by client
+	renewals map[*renewal]struct{}     // that are under way
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -51,7 +51,7 @@ type node struct {
 	driver.Store
 
 	// Guarded by the Store's mutex:
-	debts  []*errand
+	debts  []*delivery
 	paying bool
 	id     string // which store its last vote came from, empty before the first
 	twin   *node  // that was the same store when this one first voted
@@ -83,7 +83,7 @@ func New(nodes ...driver.Store) (*Store, error) { return Config{}.New(nodes...) 
 func (c Config) New(nodes ...driver.Store) (*Store, error) {
 	s := &Store{
 		need: len(nodes)/2 + 1, longest: cmp.Or(c.Longest, Longest),
-		claims: make(map[key]*claim), latest: make(map[string]*claim),
+		claims: make(map[claimKey]*acquisition), latest: make(map[string]*acquisition),
 		watchers: make(map[string][]*watcher), renewals: make(map[*renewal]struct{}),
 	}
 	if err := check(nodes, s.longest); err != nil {
@@ -149,7 +149,7 @@ func (s *Store) identify(n *node, id string) {
 // mistake in the configuration. A name that comes to lead to another node's server later
 // is a failure of one node: its vote does not count, and the others go on. The caller
 // holds s.mu.
-func (s *Store) twins() error {
+func (s *Store) checkDuplicateNodes() error {
 	for i, n := range s.nodes {
 		if n.twin != nil && n.twin.id == n.id {
 			return fmt.Errorf("%w: nodes %d and %d of the quorum are the same server: its vote would count twice",

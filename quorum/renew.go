@@ -26,7 +26,7 @@ func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []erro
 		nodes.Go(func() {
 			ctx, cancel := within(until)
 			defer cancel()
-			r.say(i, n.Extend(ctx, holds))
+			r.record(i, n.Extend(ctx, holds))
 		})
 	}
 	go func() {
@@ -67,10 +67,10 @@ func (s *Store) renew(holds []driver.ExtendRequest) *renewal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range holds {
-		if c := s.claims[key{h.Name, h.Token}]; c != nil {
+		if c := s.claims[claimKey{h.Name, h.Token}]; c != nil {
 			for _, l := range c.lanes {
 				switch {
-				case !l.settled():
+				case !l.isSettled():
 					r.notes[l.at] = errUnderWay
 				case c.won && l.state != held:
 					r.notes[l.at] = errNoVote
@@ -86,11 +86,11 @@ func (s *Store) renew(holds []driver.ExtendRequest) *renewal {
 // it does not know a lease is no loss if something else was under way for it there, or if
 // it had not voted for it: it may vote by now. And if the lease was released it is not to
 // have that vote again.
-func (r *renewal) say(node int, errs []error) {
+func (r *renewal) record(node int, errs []error) {
 	r.s.mu.Lock()
 	for i, h := range r.holds {
 		if errors.Is(errs[i], driver.ErrLost) {
-			errs[i] = cmp.Or(r.notes[lanekey{key{h.Name, h.Token}, node}], errs[i])
+			errs[i] = cmp.Or(r.notes[lanekey{claimKey{h.Name, h.Token}, node}], errs[i])
 		}
 	}
 	r.s.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *renewal) repair(h driver.ExtendRequest, node int) {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if errors.Is(r.notes[lanekey{key{h.Name, h.Token}, node}], errUnderWay) {
+	if errors.Is(r.notes[lanekey{claimKey{h.Name, h.Token}, node}], errUnderWay) {
 		return // or the next renewal repairs it
 	}
 	c := s.at(h.Name, h.Token)
@@ -193,7 +193,7 @@ func (r *renewal) repair(h driver.ExtendRequest, node int) {
 		return
 	}
 	l := c.lanes[node]
-	e := new(errand)
+	e := new(delivery)
 	var until time.Time
 	e.begin = func() bool {
 		until = time.Now().Add(operation)
@@ -203,7 +203,7 @@ func (r *renewal) repair(h driver.ExtendRequest, node int) {
 	e.send = func() (err error) {
 		ctx, cancel := within(until)
 		defer cancel()
-		q, known := s.claimOf(ctx, h)
+		q, known := s.requestOf(ctx, h)
 		if !known {
 			return nil
 		}
@@ -214,20 +214,20 @@ func (r *renewal) repair(h driver.ExtendRequest, node int) {
 	}
 	e.end = func(err error) (tell func()) {
 		if mayPass(err) {
-			l.missed(until)
+			l.recordUnanswered(until)
 		}
 		if a.Held {
 			l.state = held
 		}
 		return func() {}
 	}
-	s.put(l, operation, e)
+	s.enqueue(l, operation, e)
 }
 
 // claimOf is the claim by which a lease is repaired. What an attached lease weighs is not
 // known here, and most nodes are asked. It is repaired only if it holds alone: a reader may
 // become a writer meanwhile, at its first owner's.
-func (s *Store) claimOf(ctx context.Context, h driver.ExtendRequest) (q driver.AcquireRequest, known bool) {
+func (s *Store) requestOf(ctx context.Context, h driver.ExtendRequest) (q driver.AcquireRequest, known bool) {
 	q = driver.AcquireRequest{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
 	q.Vote = &driver.VoteRequest{Fence: h.Fence, RecoveryWindow: s.memory}
 	if h.Weight == 0 {
@@ -256,7 +256,7 @@ func firstErr(errs ...error) error {
 
 // Inspect implements dibs.Store: who has the votes of most nodes holds.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
-	states, err := gather(ctx, s, "inspect", name, func(ctx context.Context, n *node) (driver.State, error) { return n.Inspect(ctx, name) })
+	states, err := askNodes(ctx, s, "inspect", name, func(ctx context.Context, n *node) (driver.State, error) { return n.Inspect(ctx, name) })
 	if err != nil {
 		return driver.State{}, err
 	}
@@ -345,7 +345,7 @@ func commonest(on []driver.Holder) (fence uint64) {
 
 // List implements dibs.Store: names that are held on most nodes.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
-	lists, err := gather(ctx, s, "list", "", func(ctx context.Context, n *node) ([]string, error) { return n.List(ctx, pattern) })
+	lists, err := askNodes(ctx, s, "list", "", func(ctx context.Context, n *node) ([]string, error) { return n.List(ctx, pattern) })
 	if err != nil {
 		return nil, err
 	}
@@ -363,7 +363,7 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 
 // gather asks all nodes, and returns the answers of those that give one soon enough:
 // most of them at least.
-func gather[T any](ctx context.Context, s *Store, op, name string, ask func(context.Context, *node) (T, error)) ([]T, error) {
+func askNodes[T any](ctx context.Context, s *Store, op, name string, ask func(context.Context, *node) (T, error)) ([]T, error) {
 	if err := gone(ctx, op, name); err != nil {
 		return nil, err
 	}

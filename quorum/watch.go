@@ -42,8 +42,8 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	var group sync.WaitGroup
 	for i, node := range s.nodes {
 		group.Go(func() {
-			errs[i] = node.Watch(ctx, client, func(e driver.Event) { w.hear(i, e) })
-			w.hear(i, driver.Event{Kind: driver.EventDisconnected, Err: errs[i]})
+			errs[i] = node.Watch(ctx, client, func(e driver.Event) { w.handleEvent(i, e) })
+			w.handleEvent(i, driver.Event{Kind: driver.EventDisconnected, Err: errs[i]})
 		})
 	}
 	group.Wait()
@@ -54,27 +54,27 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 }
 
 // hear takes one event of a node.
-func (w *watcher) hear(node int, e driver.Event) {
+func (w *watcher) handleEvent(node int, e driver.Event) {
 	switch e.Kind {
 	case driver.EventGranted:
-		w.s.pushed(node, e)
+		w.s.handleGrant(node, e)
 	case driver.EventRetry:
-		if w.most(node, e.Token) {
+		if w.reportedByMajority(node, e.Token) {
 			w.on(e)
 		}
 	case driver.EventRevoked:
-		if w.most(node, fmt.Sprint(e.Fence, " ", e.Token)) {
+		if w.reportedByMajority(node, fmt.Sprint(e.Fence, " ", e.Token)) {
 			w.on(e)
 		}
 	case driver.EventConnected, driver.EventDisconnected:
-		w.turn(node, e)
+		w.handleConnection(node, e)
 	default:
 		w.on(e)
 	}
 }
 
 // pushed notes that a node has handed on to a claim.
-func (s *Store) pushed(node int, e driver.Event) {
+func (s *Store) handleGrant(node int, e driver.Event) {
 	s.mu.Lock()
 	c := s.latest[e.Token] // who wants several names has one token for all, and asks one by one
 	if c == nil || e.Ticket != c.ticket {
@@ -83,15 +83,15 @@ func (s *Store) pushed(node int, e driver.Event) {
 	}
 	s.clock.saw(e.Fence)
 	s.identify(s.nodes[node], e.Node)
-	c.lanes[node].granted(e.Fence, e.Node)
-	tell := s.settle(c)
+	c.lanes[node].recordGrant(e.Fence, e.Node)
+	tell := s.decideNow(c)
 	s.mu.Unlock()
 	tell()
 }
 
 // most notes a hint of one node, and reports whether it is the one with which most have
 // given it. What few nodes said is forgotten some day: it costs latency.
-func (w *watcher) most(node int, hint string) bool {
+func (w *watcher) reportedByMajority(node int, hint string) bool {
 	const kept = 1000
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +115,7 @@ func (w *watcher) most(node int, hint string) bool {
 }
 
 // turn notes that a node is heard, or not any more.
-func (w *watcher) turn(node int, e driver.Event) {
+func (w *watcher) handleConnection(node int, e driver.Event) {
 	w.mu.Lock()
 	back := e.Kind == driver.EventConnected && w.was[node]
 	w.up[node] = e.Kind == driver.EventConnected

@@ -39,7 +39,7 @@ func (c *clock) guess(wrong *atomic.Bool) *clock {
 
 // doubt forgets all if an error may mean that another server answers from now on. One
 // that was only slow is the same.
-func (c *clock) doubt(err error) {
+func (c *clock) observeError(err error) {
 	if err == nil {
 		return
 	}

@@ -190,7 +190,7 @@ type exam struct {
 	facts   map[string]string   // what INFO, CONFIG GET and CLUSTER INFO tell
 	failed  map[string]error    // why one of these, or another source, tells nothing
 	missing map[string][]string // what it should have told
-	began   pulse
+	began   timeSample
 	user    string
 	mute    bool // the user may not publish, which is told
 }
@@ -213,11 +213,11 @@ func (e *exam) examine() {
 		return
 	}
 	e.readSettings()
-	e.began = e.feelPulse()
+	e.began = e.readServerTime()
 	for _, look := range checks {
 		look(e)
 	}
-	e.tellMissing()
+	e.reportMissing()
 }
 
 func (e *exam) readSettings() {
@@ -341,7 +341,7 @@ func (e *exam) atLeast(name string) int64 {
 }
 
 // tellMissing makes one finding of all that one source did not tell.
-func (e *exam) tellMissing() {
+func (e *exam) reportMissing() {
 	for _, source := range slices.Sorted(maps.Keys(e.missing)) {
 		names := strings.Join(slices.Compact(slices.Sorted(slices.Values(e.missing[source]))), ", ")
 		what := fmt.Sprintf("%s does not tell %s", source, names)

@@ -17,16 +17,16 @@ import (
 
 // The checks, in the order in which they are done and told.
 var checks = []func(*exam){
-	(*exam).lookAtRole,
-	(*exam).lookAtVersion,
-	(*exam).lookAtMemory,
-	(*exam).lookAtPersistence,
-	(*exam).lookAtReplication,
-	(*exam).lookAtCluster,
+	(*exam).checkRole,
+	(*exam).checkVersion,
+	(*exam).checkMemory,
+	(*exam).checkPersistence,
+	(*exam).checkReplication,
+	(*exam).checkCluster,
 	(*exam).tryPermissions,
 	(*exam).tryALock,
-	(*exam).lookAtKeys,
-	(*exam).lookAtClock,
+	(*exam).checkKeys,
+	(*exam).checkClock,
 }
 
 // set is a remedy.
@@ -34,7 +34,7 @@ func set(setting string) string {
 	return fmt.Sprintf("CONFIG SET %s; CONFIG REWRITE keeps it", setting)
 }
 
-func (e *exam) lookAtRole() {
+func (e *exam) checkRole() {
 	role, known := e.fact("role")
 	master := net.JoinHostPort(e.facts["master_host"], e.facts["master_port"])
 	e.first(
@@ -52,7 +52,7 @@ func (e *exam) lookAtRole() {
 	)
 }
 
-func (e *exam) lookAtVersion() {
+func (e *exam) checkVersion() {
 	others := []string{"dragonfly_version", "garnet_version", "kvrocks_version", "rlec_version", "mvcc_depth"}
 	other := slices.IndexFunc(others, func(field string) bool { return e.facts[field] != "" })
 	text := e.facts["redis_version"]
@@ -73,7 +73,7 @@ func (e *exam) lookAtVersion() {
 	)
 }
 
-func (e *exam) lookAtMemory() {
+func (e *exam) checkMemory() {
 	most, ok1 := e.number("maxmemory")
 	policy, ok2 := e.fact("maxmemory_policy")
 	used, ok3 := e.number("used_memory")
@@ -107,7 +107,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/mebi)
 }
 
-func (e *exam) lookAtPersistence() {
+func (e *exam) checkPersistence() {
 	const disk = "free or repair the disk: the server's log says what is wrong with it"
 	save, known := e.facts["save"]
 	failed := e.facts["rdb_last_bgsave_status"] == "err" && (!known || save != "")
@@ -127,14 +127,14 @@ func (e *exam) lookAtPersistence() {
 	)
 	switch aof, ok := e.number("aof_enabled"); {
 	case ok && aof != 0:
-		e.lookAtFile()
+		e.checkAppendOnlyFile()
 	case ok:
-		e.lookAtSnapshots()
+		e.checkSnapshots()
 	}
 }
 
 // lookAtFile tells what the append-only file may lack after a restart.
-func (e *exam) lookAtFile() {
+func (e *exam) checkAppendOnlyFile() {
 	fsync, _ := e.fact("appendfsync")
 	late, _ := e.fact("no-appendfsync-on-rewrite")
 	forgets := func(span string) string {
@@ -154,7 +154,7 @@ func (e *exam) lookAtFile() {
 }
 
 // lookAtSnapshots tells what a restart forgets where there is no append-only file.
-func (e *exam) lookAtSnapshots() {
+func (e *exam) checkSnapshots() {
 	const file = "CONFIG SET appendonly yes; CONFIG SET appendfsync always; CONFIG REWRITE keeps it (everysec is faster, and may forget a second); a Fence guards what must not happen twice"
 	save, known := e.fact("save")
 	copied := ""
@@ -171,7 +171,7 @@ func (e *exam) lookAtSnapshots() {
 	)
 }
 
-func (e *exam) lookAtReplication() {
+func (e *exam) checkReplication() {
 	connected, ok := e.number("connected_slaves")
 	if !ok || e.facts["role"] != "master" {
 		return
@@ -181,7 +181,7 @@ func (e *exam) lookAtReplication() {
 		if !ok {
 			break
 		}
-		e.lookAtReplica(text)
+		e.checkReplica(text)
 	}
 	_, bound := e.facts["min_slaves_good_slaves"]
 	good := e.atLeast("min_slaves_good_slaves")
@@ -201,7 +201,7 @@ func (e *exam) lookAtReplication() {
 }
 
 // lookAtReplica reads ip=127.0.0.1,port=6380,state=online,offset=14,lag=1.
-func (e *exam) lookAtReplica(text string) {
+func (e *exam) checkReplica(text string) {
 	const long = 3 // seconds: a replica tells once a second how far it is
 	r := infoFields(strings.NewReplacer(",", "\n", "=", ":").Replace(text))
 	addr := net.JoinHostPort(r["ip"], r["port"])
@@ -218,7 +218,7 @@ func (e *exam) lookAtReplica(text string) {
 	)
 }
 
-func (e *exam) lookAtCluster() {
+func (e *exam) checkCluster() {
 	enabled, ok := e.fact("cluster_enabled")
 	if ok && enabled != "1" || !ok && !e.store.sharded {
 		return
@@ -252,10 +252,10 @@ func (e *exam) lookAtCluster() {
 			"if it stops, no name of its slots can be locked until it is back, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster add-node NEW:PORT " + addr + " --cluster-slave"},
 	)
-	e.lookAtMigration(addr)
+	e.checkMigration(addr)
 }
 
-func (e *exam) lookAtMigration(addr string) {
+func (e *exam) checkMigration(addr string) {
 	nodes := e.text("CLUSTER", "NODES")
 	if nodes == "" {
 		e.miss("CLUSTER NODES", "slots that are on their way")
@@ -268,7 +268,7 @@ func (e *exam) lookAtMigration(addr string) {
 
 // lookAtKeys takes a sample of the keys with the prefix: one that never expires is a
 // name that nobody will have.
-func (e *exam) lookAtKeys() {
+func (e *exam) checkKeys() {
 	const page = 1000
 	if e.store.prefix == "" {
 		e.find(Note, "prefix", "the prefix is empty",
@@ -323,10 +323,10 @@ func (e *exam) someKeys() []string {
 }
 
 // A pulse is one look at the server's clock.
-type pulse struct{ sent, received, server time.Time }
+type timeSample struct{ sent, received, server time.Time }
 
-func (e *exam) feelPulse() pulse {
-	p := pulse{sent: time.Now()}
+func (e *exam) readServerTime() timeSample {
+	p := timeSample{sent: time.Now()}
 	reply := e.ask("TIME")
 	p.received, p.server = time.Now(), parseTime(reply.Value)
 	e.failed["TIME"] = reply.Err
@@ -346,8 +346,8 @@ func parseTime(v any) (at time.Time) {
 }
 
 // lookAtClock compares the server's clock with ours, and with itself at the beginning.
-func (e *exam) lookAtClock() {
-	now := e.feelPulse()
+func (e *exam) checkClock() {
+	now := e.readServerTime()
 	if now.server.IsZero() || e.began.server.IsZero() {
 		e.miss("TIME", "the clock")
 		return
@@ -372,7 +372,7 @@ func (e *exam) lookAtClock() {
 }
 
 // ahead is how far the server's clock is, at the least, from this machine's.
-func (p pulse) ahead() time.Duration {
+func (p timeSample) ahead() time.Duration {
 	if low := p.server.Sub(p.received); low > 0 {
 		return low
 	}
@@ -380,7 +380,7 @@ func (p pulse) ahead() time.Duration {
 }
 
 // jumped is by how much the server's clock went on otherwise than ours since then.
-func (p pulse) jumped(then pulse) time.Duration {
+func (p timeSample) jumped(then timeSample) time.Duration {
 	const slack = 50 * time.Millisecond
 	server := p.server.Sub(then.server)
 	least, most := p.sent.Sub(then.received), p.received.Sub(then.sent)

@@ -212,7 +212,7 @@ func TestDoctorOfReplicas(t *testing.T) {
 }
 
 // least is what docs/spec.md gives a user.
-var least = strings.Fields(`reset on nopass resetkeys resetchannels
+var leastFence = strings.Fields(`reset on nopass resetkeys resetchannels
 	~lock:* ~{lock:*}:dibs:* ~dibs:fence:* &dibs:c:*
 	+eval +evalsha +subscribe +ping +time +exists +get +set +del +pttl +pexpire
 	+zadd +zcard +zcount +zscore +zrank +zrange +zrangebyscore +zrem +zpopmin
@@ -241,7 +241,7 @@ func TestDoctorOfPermissions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			server.MustCmd(t, append(append([]string{"ACL", "SETUSER", "default"}, least...), c.rights...)...)
+			server.MustCmd(t, append(append([]string{"ACL", "SETUSER", "default"}, leastFence...), c.rights...)...)
 			found := doctor(t, open(t, server))
 			want(t, found, c.severity, "acl", c.says...)
 			want(t, found, redisstore.Unchecked, "info", "NOPERM", "aof_enabled", "+info")
@@ -253,7 +253,7 @@ func TestDoctorOfPermissions(t *testing.T) {
 func TestDoctorOfLeastPermissions(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, least...)...)
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastFence...)...)
 	found := doctor(t, open(t, server))
 	for _, f := range found {
 		if f.Severity != redisstore.Unchecked {
@@ -287,7 +287,7 @@ func TestDoctorOfAClusterNode(t *testing.T) {
 func TestDoctorOfPermissionsOnACluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
-	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, least...)...)
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastFence...)...)
 	found := doctor(t, open(t, server, redisstore.Sharded()))
 	want(t, found, redisstore.Warning, "acl", "+cluster|info", "failover")
 	want(t, found, redisstore.Unchecked, "cluster nodes", "NOPERM", "+cluster|nodes")

@@ -17,15 +17,15 @@ import (
 // command that shows whether the user may send it, and changes nothing: a server looks
 // at the rights before it looks at the arguments. In it, lock, queue, signs and floor
 // stand for the keys of a name that nobody uses, channel for one that nobody hears.
-type duty struct {
+type permission struct {
 	severity    Severity
 	consequence string
 	probes      []string
 }
 
 // duties are all commands of the scripts, and those around them.
-func (s *Store) duties() []duty {
-	locking := duty{Critical, "names cannot be locked, or handed on, or released", []string{
+func (s *Store) permissions() []permission {
+	locking := permission{Critical, "names cannot be locked, or handed on, or released", []string{
 		"EVAL return 0", "EVALSHA none 0", "TIME",
 		"EXISTS lock", "GET lock", "SET lock x none", "DEL lock", "PTTL lock", "PEXPIRE lock none",
 		"ZADD queue none m", "ZCARD queue", "ZCOUNT queue 0 0", "ZSCORE queue m", "ZRANK queue m", "ZRANGE queue 0 0",
@@ -36,11 +36,11 @@ func (s *Store) duties() []duty {
 	if s.copies != nil {
 		locking.probes = append(locking.probes, "WAIT 0 1")
 	}
-	watching := duty{Warning, "waiters whose process is dead are not passed over: each costs the others up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
+	watching := permission{Warning, "waiters whose process is dead are not passed over: each costs the others up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
 	if s.sharded {
-		watching = duty{Warning, "a failover is not noticed by itself: who holds a lock that it forgot learns of it at the next renewal, and who waits on that server may ask late", []string{"CLUSTER|INFO"}}
+		watching = permission{Warning, "a failover is not noticed by itself: who holds a lock that it forgot learns of it at the next renewal, and who waits on that server may ask late", []string{"CLUSTER|INFO"}}
 	}
-	return []duty{
+	return []permission{
 		locking,
 		watching,
 		{Warning, "nobody is told of a hand-off: each waiter has to find out by asking", []string{publish}},
@@ -58,8 +58,8 @@ func (e *exam) tryPermissions() {
 	k := e.store.appendKeys(nil, "dibs:doctor:"+rand.Text()) // without a hash tag, so that its keys differ in form
 	lock, queue, signs, floor, _ := k.cut(string(k.text))
 	stands := map[string]string{"lock": lock, "queue": queue, "signs": signs, "floor": floor, "channel": channel + "doctor"}
-	patterns := map[string]string{"lock": prefix + "*", "queue": "{" + prefix + "*}:dibs:*", "signs": "{" + prefix + "*}:dibs:*", "floor": floorPrefix + "*"}
-	for _, d := range e.store.duties() {
+	patterns := map[string]string{"lock": prefix + "*", "queue": "{" + prefix + "*}:dibs:*", "signs": "{" + prefix + "*}:dibs:*", "floor": fencePrefix + "*"}
+	for _, d := range e.store.permissions() {
 		cmds := make([]Cmd, len(d.probes))
 		for i, probe := range d.probes {
 			command, args, _ := strings.Cut(probe, " ")
@@ -143,8 +143,8 @@ func (e *exam) tryALock() {
 			}
 		})
 	}()
-	if err := t.handOn(); err != nil {
-		t.tell(err)
+	if err := t.handOff(); err != nil {
+		t.reportFailure(err)
 		t.cleanUp()
 	}
 }
@@ -172,7 +172,7 @@ func (e *exam) trialName() (string, bool) {
 }
 
 // handOn does all that happens to a lock, and says what failed.
-func (t *trial) handOn() error {
+func (t *trial) handOff() error {
 	listens := t.listens()
 	for _, step := range []func() error{
 		func() error { return t.acquire(t.holder, true) },
@@ -185,7 +185,7 @@ func (t *trial) handOn() error {
 		}
 	}
 	if listens && !t.mute {
-		t.hear()
+		t.subscribe()
 	}
 	if err := t.acquire(t.waiter, true); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (t *trial) release(c driver.AcquireRequest) error {
 }
 
 // tell makes a finding of a trial that has failed.
-func (t *trial) tell(err error) {
+func (t *trial) reportFailure(err error) {
 	if t.ctx.Err() != nil {
 		return // that Doctor was cut short is told
 	}
@@ -290,7 +290,7 @@ func (t *trial) countListeners() {
 }
 
 // hear waits for the message that the waiter has been granted the name.
-func (t *trial) hear() {
+func (t *trial) subscribe() {
 	err := t.await(func(text string) bool {
 		event, ok := t.store.parseMessage(text)
 		return ok && event.Token == t.waiter.Token

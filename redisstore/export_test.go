@@ -1,4 +1,4 @@
 package redisstore
 
 // ManyLua is what is sent for requests that go together.
-var ManyLua = manyScript.text
+var ManyLua = coalescedScript.text

@@ -62,9 +62,9 @@ func (s *Store) group(holds []driver.ExtendRequest, errs []error) [][]int {
 // If the server refuses the call, each is extended by itself: the reason may be one of
 // them only.
 func (s *Store) extend(ctx context.Context, holds []driver.ExtendRequest, group []int, until time.Time) []error {
-	errs := s.extendTogether(ctx, holds, group, until)
+	errs := s.extendBatch(ctx, holds, group, until)
 	var refusal ServerError
-	moving := onItsWay(errs[0])
+	moving := slotIsMigrating(errs[0])
 	if !moving && (len(group) == 1 || !errors.As(errs[0], &refusal)) {
 		return errs
 	}
@@ -72,7 +72,7 @@ func (s *Store) extend(ctx context.Context, holds []driver.ExtendRequest, group 
 	for i, at := range group {
 		each.Go(func() {
 			if moving {
-				errs[i] = s.extendBare(ctx, holds[at], until)
+				errs[i] = s.extendByKey(ctx, holds[at], until)
 			} else {
 				errs[i] = s.extend(ctx, holds, group[i:i+1], until)[0]
 			}
@@ -83,18 +83,18 @@ func (s *Store) extend(ctx context.Context, holds []driver.ExtendRequest, group 
 }
 
 // extendTogether does one script call.
-func (s *Store) extendTogether(ctx context.Context, holds []driver.ExtendRequest, group []int, until time.Time) []error {
+func (s *Store) extendBatch(ctx context.Context, holds []driver.ExtendRequest, group []int, until time.Time) []error {
 	keys := make([]string, 0, 3*len(group))
 	args := make([]string, 0, 5*len(group))
 	var buf [512]byte
-	var where *shard
+	var where *slotState
 	for _, at := range group {
 		h := holds[at]
 		k := s.appendKeys(buf[:0], h.Name)
 		lock, _, signs, _, holders := k.cut(string(k.text))
-		where = s.shardOf(k)
+		where = s.slotOf(k)
 		keys = append(keys, lock, signs, holders)
-		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, noted(h))
+		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, extendArgument(h))
 	}
 	r := newRequest(extendScript, where, keys...)
 	r.args(args...)
@@ -108,7 +108,7 @@ func (s *Store) extendTogether(ctx context.Context, holds []driver.ExtendRequest
 		if reply.Err != nil {
 			errs[i] = fail("extend", holds[at].Name, reply.Err)
 		} else {
-			errs[i] = s.judge(holds[at], marks[i], short)
+			errs[i] = s.extendResult(holds[at], marks[i], short)
 		}
 	}
 	return errs
@@ -116,7 +116,7 @@ func (s *Store) extendTogether(ctx context.Context, holds []driver.ExtendRequest
 
 // noted is the weight that the signs note of a shared holder if they have lost it: zero
 // if it is not known, or if the holder is exclusive.
-func noted(h driver.ExtendRequest) string {
+func extendArgument(h driver.ExtendRequest) string {
 	if h.Weight >= h.Limit {
 		return "0"
 	}
@@ -124,7 +124,7 @@ func noted(h driver.ExtendRequest) string {
 }
 
 // judge returns what the mark of a hold in a reply means.
-func (s *Store) judge(h driver.ExtendRequest, mark byte, short error) error {
+func (s *Store) extendResult(h driver.ExtendRequest, mark byte, short error) error {
 	switch {
 	case mark == '0':
 		return driver.ErrLost
@@ -139,48 +139,48 @@ func (s *Store) judge(h driver.ExtendRequest, mark byte, short error) error {
 // extendBare extends a hold in a slot that is on its way to another server, where a
 // script may have one key only: each key by itself, all at once. Of an exclusive holder
 // the lock tells all.
-func (s *Store) extendBare(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
+func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
 	k := s.appendKeys(nil, h.Name)
 	lock, _, signs, _, holders := k.cut(string(k.text))
 	var asked sync.WaitGroup
-	ask := func(kind, key string) *oneKey {
-		b := new(oneKey)
-		asked.Go(func() { b.mark, b.short, b.err = s.extendKey(ctx, s.shardOf(k), h, kind, key, until) })
+	ask := func(kind, key string) *keyResult {
+		b := new(keyResult)
+		asked.Go(func() { b.mark, b.short, b.err = s.extendKey(ctx, s.slotOf(k), h, kind, key, until) })
 		return b
 	}
 	first := ask("lock", lock)
-	if noted(h) == "0" && h.Weight > 0 {
+	if extendArgument(h) == "0" && h.Weight > 0 {
 		asked.Wait()
-		return first.judge(s, h)
+		return first.result(s, h)
 	}
 	member := ask("holders", holders)
 	ask("signs", signs) // what they have lost is noted by a later call
 	asked.Wait()
 	if first.err == nil && first.mark == sharedByAll {
 		member.short = cmp.Or(member.short, first.short)
-		return member.judge(s, h)
+		return member.result(s, h)
 	}
-	return first.judge(s, h)
+	return first.result(s, h)
 }
 
-// sharedByAll is bare.lua's mark of a lock that is shared: the holders tell by whom.
+// sharedByAll is extend_key.lua's mark of a lock that is shared: the holders tell by whom.
 const sharedByAll = 's'
 
 // oneKey is what one key tells of a hold.
-type oneKey struct {
+type keyResult struct {
 	mark       byte
 	short, err error
 }
 
-func (b *oneKey) judge(s *Store, h driver.ExtendRequest) error {
+func (b *keyResult) result(s *Store, h driver.ExtendRequest) error {
 	if b.err != nil {
 		return fail("extend", h.Name, b.err)
 	}
-	return s.judge(h, b.mark, b.short)
+	return s.extendResult(h, b.mark, b.short)
 }
 
-func (s *Store) extendKey(ctx context.Context, at *shard, h driver.ExtendRequest, kind, key string, until time.Time) (mark byte, short, err error) {
-	r := newRequest(bareScript, at, key)
+func (s *Store) extendKey(ctx context.Context, at *slotState, h driver.ExtendRequest, kind, key string, until time.Time) (mark byte, short, err error) {
+	r := newRequest(extendKeyScript, at, key)
 	r.args(kind, h.Token, decimal(milliseconds(h.TTL)))
 	reply, short := s.call(ctx, r, until, always)
 	marks, ok := parseMarks(reply.Value, 1)

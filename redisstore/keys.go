@@ -14,10 +14,10 @@ import (
 // that they do whether or not the server shards.
 const (
 	queueSuffix   = ":dibs:queue"
-	signsSuffix   = ":dibs:signs"
+	metaSuffix    = ":dibs:signs"
 	holdersSuffix = ":dibs:holders"
 	ownTag        = ":" // before these, so that {a} and a do not share them
-	floorPrefix   = "dibs:fence:"
+	fencePrefix   = "dibs:fence:"
 	channel       = "dibs:c:"
 )
 
@@ -47,12 +47,12 @@ func (s *Store) appendKeys(b []byte, name string) keys {
 	stem := len(b)
 	b = append(b, queueSuffix...)
 	k.signs = len(b)
-	b = append(append(b, b[:stem]...), signsSuffix...)
+	b = append(append(b, b[:stem]...), metaSuffix...)
 	k.holders = len(b)
 	b = append(append(b, b[:stem]...), holdersSuffix...)
 	k.floor = len(b)
 	k.slot = slots.Of(b[k.lock:k.end])
-	b = append(b, floorPrefix+"{"...)
+	b = append(b, fencePrefix+"{"...)
 	b = strconv.AppendUint(b, uint64(slotTag(k.slot)), 10)
 	b = append(b, '}')
 	k.length, k.text = len(b), b
@@ -68,7 +68,7 @@ func (k keys) cut(text string) (lock, queue, signs, floor, holders string) {
 // that is such a key itself.
 func checkKey(key string) error {
 	switch {
-	case key == born, strings.HasPrefix(key, floorPrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, signsSuffix),
+	case key == born, strings.HasPrefix(key, fencePrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, metaSuffix),
 		strings.HasSuffix(key, holdersSuffix):
 		return fmt.Errorf("%w: key %q is one of dibs' own", driver.ErrInvalid, key)
 	case strings.Contains(key, "}") && !tagged(key):

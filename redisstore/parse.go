@@ -75,14 +75,14 @@ func (e ServerError) transient() bool {
 }
 
 // onItsWay reports whether a slot is being moved to another server.
-func onItsWay(err error) bool {
+func slotIsMigrating(err error) bool {
 	var server ServerError
 	return errors.As(err, &server) && strings.HasPrefix(string(server), "TRYAGAIN")
 }
 
 // parseAnswer reads acquire's reply to one claim: the fence, if it is held and that
 // is the server's time, or the server's time and an answer.
-func parseAnswer(v any) (answer driver.AcquireReply, void bool, err error) {
+func parseAcquireReply(v any) (answer driver.AcquireReply, void bool, err error) {
 	if fence, ok := v.(int64); ok && fence > 0 {
 		return driver.AcquireReply{Held: true, Fence: uint64(fence)}, false, nil
 	}
@@ -198,7 +198,7 @@ func parseState(name string, v any) (driver.State, error) {
 			state.Waiting-- // dead, and not yet found by whoever serves
 			continue
 		}
-		token, ok := placeToken(place)
+		token, ok := entryToken(place)
 		r.must(ok)
 		state.Waiters = append(state.Waiters, driver.Waiter{
 			Token: token, Label: driver.LabelOf(token), Waited: time.Duration(max(now-ticket, 0)) * time.Microsecond,
@@ -211,7 +211,7 @@ func parseState(name string, v any) (driver.State, error) {
 }
 
 // placeToken returns the token of a place: what follows four fields.
-func placeToken(place string) (string, bool) {
+func entryToken(place string) (string, bool) {
 	parts := strings.SplitN(place, " ", 5)
 	if len(parts) != 5 {
 		return "", false
@@ -243,7 +243,7 @@ func (s *Store) parseMessage(text string) (driver.Event, bool) {
 	if s.sharded {
 		return e, true // nobody tells by whose clock it was sent
 	}
-	if now := s.shards.one().clock.earliest(time.Now()); sent > 0 && now > sent {
+	if now := s.slots.one().clock.earliest(time.Now()); sent > 0 && now > sent {
 		e.Age = time.Duration(now-sent) * time.Microsecond
 	}
 	return e, true

@@ -39,7 +39,7 @@ func TestParseAnswer(t *testing.T) {
 			[]any{now, []any{"5", int64(1), int64(-2), ""}}, driver.AcquireReply{Ticket: 5, Position: 1}, false,
 		},
 	} {
-		have, void, err := parseAnswer(c.reply)
+		have, void, err := parseAcquireReply(c.reply)
 		if err != nil || void != c.void || have != c.want {
 			t.Errorf("%v: %+v, %v, %v; want %+v, %v", c.reply, have, void, err, c.want, c.void)
 		}
@@ -53,7 +53,7 @@ func TestParseAnswer(t *testing.T) {
 		[]any{now, []any{"5", int64(-1), int64(1), "t"}}, []any{now, []any{"x", int64(1), int64(1), "t"}},
 		[]any{now, []any{"5", int64(1), nil, "t"}}, []any{now, []any{"5", int64(1), int64(1), nil}},
 	} {
-		if have, void, err := parseAnswer(reply); err == nil || void || have != (driver.AcquireReply{}) {
+		if have, void, err := parseAcquireReply(reply); err == nil || void || have != (driver.AcquireReply{}) {
 			t.Errorf("%v: %+v, %v, %v; want an error and nothing else", reply, have, void, err)
 		}
 	}
@@ -182,7 +182,7 @@ func TestParseMessage(t *testing.T) {
 func TestMessageAge(t *testing.T) {
 	s := New(nil)
 	begin := time.Now()
-	s.shards.one().clock.learn(begin, begin, now)
+	s.slots.one().clock.learn(begin, begin, now)
 	time.Sleep(time.Millisecond)
 	sent := now - time.Second.Microseconds()
 	e, ok := s.parseMessage(fmt.Sprintf("7 5 %d tok", sent))
@@ -275,11 +275,11 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte("\x14\x0e7 5 9 tok"), "a b", uint64(now), int64(-2), int64(math.MinInt64))
 	f.Fuzz(func(t *testing.T, data []byte, token string, number uint64, left, clock int64) {
 		s := New(nil)
-		s.shards.one().clock.learn(time.Now(), time.Now(), clock)
+		s.slots.one().clock.learn(time.Now(), time.Now(), clock)
 		rest := data
 		for len(rest) > 0 {
 			v := tree(&rest, 4)
-			answer, void, err := parseAnswer(v)
+			answer, void, err := parseAcquireReply(v)
 			switch {
 			case answer.Held && (answer.Fence == 0 || err != nil || void):
 				t.Errorf("%v: %+v, %v, %v", v, answer, void, err)
@@ -317,13 +317,13 @@ func wantWholeCall(t *testing.T, v any) {
 	t.Helper()
 	first, second := new(request), new(request)
 	c := call{first: first, more: []*request{second}}
-	c.answer(Reply{Value: v})
+	c.distribute(Reply{Value: v})
 	list, _ := v.([]any)
 	for i, r := range []*request{first, second} {
 		if r.reply.Err != nil {
 			continue
 		}
-		answer, _, err := parseAnswer(r.reply.Value)
+		answer, _, err := parseAcquireReply(r.reply.Value)
 		if err == nil && (len(list) != 3 || !reflect.DeepEqual(r.reply.Value, []any{list[0], list[i+1]})) {
 			t.Errorf("claim %d of two: %+v by the reply %#v", i, answer, v)
 		}
@@ -335,7 +335,7 @@ func TestTakenName(t *testing.T) {
 	c := driver.AcquireRequest{Name: "a", With: []string{"b", "c"}}
 	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {
 		reply := []any{now, []any{"5", int64(1), int64(30), "tok", n}}
-		answer, _, err := parseAnswer(reply)
+		answer, _, err := parseAcquireReply(reply)
 		if have := takenName(c, reply); have != want || err != nil || answer.Ticket != 5 {
 			t.Errorf("%d: %q, %+v, %v; want %q", n, have, answer, err, want)
 		}
@@ -352,13 +352,13 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	if number > 0 {
 		want := driver.AcquireReply{Held: true, Fence: number}
 		for _, reply := range []any{int64(number), []any{now, fmt.Sprint(number)}} {
-			if have, void, err := parseAnswer(reply); have != want || void || err != nil {
+			if have, void, err := parseAcquireReply(reply); have != want || void || err != nil {
 				t.Errorf("%v: %+v, %v, %v; want %+v", reply, have, void, err, want)
 			}
 		}
 	}
 	position := int64(number >> 32)
-	answer, void, err := parseAnswer([]any{now, []any{fmt.Sprint(number), position, left, token}})
+	answer, void, err := parseAcquireReply([]any{now, []any{fmt.Sprint(number), position, left, token}})
 	want := driver.AcquireReply{Ticket: number, Position: int(position), Remaining: remaining(left), Holder: token}
 	if answer != want || void || err != nil {
 		t.Errorf("%+v, %v, %v; want %+v", answer, void, err, want)
@@ -371,8 +371,8 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	if !ok || e.Token != token || e.Fence != number || e.Kind == driver.EventGranted && e.Ticket != number/2 {
 		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
 	}
-	place := string(appendPlace(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
-	if have, ok := placeToken(place); !ok || have != token || !strings.HasPrefix(place, fmt.Sprintf("%016x 5000 1/1 ", number)) {
+	place := string(appendEntry(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
+	if have, ok := entryToken(place); !ok || have != token || !strings.HasPrefix(place, fmt.Sprintf("%016x 5000 1/1 ", number)) {
 		t.Errorf("place %q: token %q, %v", place, have, ok)
 	}
 	state, err := parseState("n", []any{now, fmt.Sprint(number), int64(1), int64(1), int64(1), token, left, "0", "7", place, fmt.Sprint(now), ""})

@@ -78,7 +78,7 @@ type voter struct {
 	seq   uint64
 }
 
-const memory = time.Minute
+const recoveryArgument = time.Minute
 
 // ask asks for a name, with a token of its own.
 func (v *voter) ask(name string) (driver.AcquireReply, error) {
@@ -93,7 +93,7 @@ func (v *voter) again(name string, seq uint64) (driver.AcquireReply, error) {
 		a, err := v.store.Acquire(v.t.Context(), driver.AcquireRequest{
 			Name: name, Token: fmt.Sprint("token:", seq), Client: "client", Seq: seq, TTL: time.Hour,
 			Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(generous),
-			Vote: &driver.VoteRequest{Ticket: seq, Fence: seq, RecoveryWindow: memory},
+			Vote: &driver.VoteRequest{Ticket: seq, Fence: seq, RecoveryWindow: recoveryArgument},
 		})
 		var u *dibs.UnavailableError
 		if !errors.As(err, &u) || u.Refused { // else the connection was to the process before
@@ -110,8 +110,8 @@ func (v *voter) young() string {
 	if !errors.As(err, &of) || !errors.Is(err, dibs.ErrUnavailable) {
 		v.t.Fatalf("error %v, want that it may have forgotten something", err)
 	}
-	if of.Remaining <= memory-generous || of.Remaining > memory {
-		v.t.Errorf("%v left, want nearly %v", of.Remaining, memory)
+	if of.Remaining <= recoveryArgument-generous || of.Remaining > recoveryArgument {
+		v.t.Errorf("%v left, want nearly %v", of.Remaining, recoveryArgument)
 	}
 	return of.Node
 }
@@ -120,7 +120,7 @@ func (v *voter) young() string {
 func grow(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	mark := strings.Fields(server.MustCmd(t, "GET", "dibs:born").(string))
-	mark[3] = fmt.Sprint(time.Now().Add(-2 * memory).UnixMicro())
+	mark[3] = fmt.Sprint(time.Now().Add(-2 * recoveryArgument).UnixMicro())
 	server.MustCmd(t, "SET", "dibs:born", strings.Join(mark, " "))
 }
 
@@ -192,7 +192,7 @@ func TestYoungHandsOnToNobody(t *testing.T) {
 	give := func(seq int) (bool, error) {
 		return v.store.Release(t.Context(), driver.ReleaseRequest{
 			Name: "n", Token: fmt.Sprint("token:", seq), Until: time.Now().Add(generous),
-			Vote: &driver.VoteRequest{Fence: 1000, RecoveryWindow: memory},
+			Vote: &driver.VoteRequest{Fence: 1000, RecoveryWindow: recoveryArgument},
 		})
 	}
 	v.young()

@@ -23,17 +23,17 @@ import (
 // docs/replicas.md says what this narrows and what it cannot close. n is 1 to 1,000,
 // timeout at least 1 ms; it is shortened to the time that an operation has.
 func WithReplicas(n int, timeout time.Duration) Option {
-	return func(s *Store) { s.copies = &copies{want: n, within: timeout} }
+	return func(s *Store) { s.copies = &replication{want: n, within: timeout} }
 }
 
 // copies is how many replicas must have a write.
-type copies struct {
+type replication struct {
 	want   int
 	within time.Duration
 	silent atomic.Bool // they had not, when they were last asked
 }
 
-func (c *copies) check() error {
+func (c *replication) check() error {
 	const most = 1000
 	if c != nil && (c.want < 1 || c.want > most || c.within < time.Millisecond) {
 		return fmt.Errorf("%w: WithReplicas(%d, %v): 1 to %d replicas, 1ms or more", driver.ErrInvalid, c.want, c.within, most)
@@ -63,18 +63,18 @@ func (e *ReplicasError) Unwrap() error { return e.Cause }
 // so.
 func (s *Store) call(ctx context.Context, r *request, until time.Time, grants func(Reply) bool) (reply Reply, short error) {
 	if s.copies == nil {
-		reply, _ = r.shard.pump.do(ctx, r, until)
+		reply, _ = r.slot.pipeliner.do(ctx, r, until)
 		return reply, nil
 	}
-	r.voidAfter(r.shard.clock.latest(until))
-	q := question{script: r.script, shard: r.shard, cmd: slices.Clone(r.cmd)}
+	r.voidAfter(r.slot.clock.latest(until))
+	q := question{script: r.script, shard: r.slot, cmd: slices.Clone(r.cmd)}
 	if !s.copies.silent.Load() {
-		r.shard.pump.requests.put(r)
+		r.slot.pipeliner.requests.put(r)
 		return s.replicate(ctx, q, until, grants)
 	}
 	// Nobody would answer WAIT before its time: only who is granted something asks
 	// it. To ask again for what is held changes nothing.
-	reply, _ = r.shard.pump.do(ctx, r, until)
+	reply, _ = r.slot.pipeliner.do(ctx, r, until)
 	if reply.Err != nil || !grants(reply) {
 		return reply, nil
 	}
@@ -89,7 +89,7 @@ func grants(r Reply) bool {
 		_, held := list[2].(string)
 		return held
 	}
-	answer, _, err := parseAnswer(r.Value)
+	answer, _, err := parseAcquireReply(r.Value)
 	return err == nil && answer.Held
 }
 
@@ -99,7 +99,7 @@ func always(Reply) bool { return true }
 // A question is a script call that may be sent again.
 type question struct {
 	script *script
-	shard  *shard
+	shard  *slotState
 	cmd    Cmd
 }
 
@@ -134,11 +134,11 @@ func (s *Store) replicate(ctx context.Context, q question, until time.Time, gran
 		}
 		select {
 		case acks := <-last:
-			return reply, s.copies.judge(acks, within)
+			return reply, s.copies.result(acks, within)
 		case <-ctx.Done():
 		case <-limit.C:
 		}
-		return reply, s.copies.judge(Reply{Err: errSilent}, within)
+		return reply, s.copies.result(Reply{Err: errSilent}, within)
 	}
 }
 
@@ -149,7 +149,7 @@ func (s *Store) send(ctx context.Context, q question, within time.Duration, gran
 	sent := time.Now()
 	go func() {
 		acks <- s.conn.Replicate(context.WithoutCancel(ctx), q.cmd, wait, func(r Reply) bool {
-			q.shard.clock.doubt(r.Err)
+			q.shard.clock.observeError(r.Err)
 			if now, ok := serverTime(r); ok {
 				q.shard.clock.learn(sent, time.Now(), now)
 			}
@@ -162,12 +162,12 @@ func (s *Store) send(ctx context.Context, q question, within time.Duration, gran
 
 // bound is how long to wait for replicas in a call that has so much time: some of it
 // is left to give back what they have not confirmed.
-func (c *copies) bound(left time.Duration) time.Duration {
+func (c *replication) bound(left time.Duration) time.Duration {
 	return max(min(c.within, left*3/4).Truncate(time.Millisecond), time.Millisecond)
 }
 
 // judge returns nil if WAIT's reply says that enough replicas have the write.
-func (c *copies) judge(acks Reply, within time.Duration) error {
+func (c *replication) result(acks Reply, within time.Duration) error {
 	have, ok := acks.Value.(int64)
 	err := &ReplicasError{Have: int(have), Want: c.want, Within: within, Cause: acks.Err}
 	if !ok && acks.Err == nil {
@@ -182,7 +182,7 @@ func (c *copies) judge(acks Reply, within time.Duration) error {
 }
 
 // giveBack undoes a claim that was granted and that too few replicas have.
-func (s *Store) giveBack(ctx context.Context, op asking, c driver.AcquireRequest, short error) error {
+func (s *Store) undoGrant(ctx context.Context, op acquireOp, c driver.AcquireRequest, short error) error {
 	if op == reweigh { // what was held before is held still
 		return fail(string(op), c.Name, short)
 	}

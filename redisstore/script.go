@@ -16,14 +16,14 @@ var holdersLua string
 //go:embed lua/queue.lua
 var queueLua string
 
-//go:embed lua/place.lua
-var placeLua string
+//go:embed lua/entry.lua
+var entryLua string
 
-//go:embed lua/take.lua
-var takeLua string
+//go:embed lua/grant.lua
+var grantLua string
 
-//go:embed lua/born.lua
-var bornLua string
+//go:embed lua/node.lua
+var nodeLua string
 
 //go:embed lua/vote.lua
 var voteLua string
@@ -37,23 +37,23 @@ var releaseLua string
 //go:embed lua/extend.lua
 var extendLua string
 
-//go:embed lua/bare.lua
-var bareLua string
+//go:embed lua/extend_key.lua
+var extendKeyLua string
 
 //go:embed lua/inspect.lua
 var inspectLua string
 
-//go:embed lua/all.lua
-var allLua string
+//go:embed lua/acquire_all.lua
+var acquireAllLua string
 
-//go:embed lua/many.lua
-var manyLua string
+//go:embed lua/coalesced.lua
+var coalescedLua string
 
-//go:embed lua/reweigh.lua
-var reweighLua string
+//go:embed lua/resize.lua
+var resizeLua string
 
-//go:embed lua/break.lua
-var breakLua string
+//go:embed lua/revoke.lua
+var revokeLua string
 
 // A script is sent by its hash, and whole if the server does not know it.
 type script struct{ text, sha string }
@@ -63,18 +63,18 @@ func newScript(text string) *script {
 		"--#include fence.lua\n", fenceLua,
 		"--#include holders.lua\n", holdersLua,
 		"--#include queue.lua\n", queueLua,
-		"--#include place.lua\n", placeLua,
-		"--#include take.lua\n", takeLua,
-		"--#include born.lua\n", bornLua,
+		"--#include entry.lua\n", entryLua,
+		"--#include grant.lua\n", grantLua,
+		"--#include node.lua\n", nodeLua,
 	).Replace(text)
-	text = bare(text)
+	text = stripComments(text)
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
 // bare leaves out lines that are comments, and indentation: that is less to send to a
 // server that does not know the script.
-func bare(text string) string {
+func stripComments(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
@@ -86,14 +86,14 @@ func bare(text string) string {
 
 // The scripts never change after this.
 var (
-	acquireScript = newScript(acquireLua)
-	voteScript    = newScript(voteLua)
-	releaseScript = newScript(releaseLua)
-	extendScript  = newScript(extendLua)
-	bareScript    = newScript(bareLua)
-	inspectScript = newScript(inspectLua)
-	allScript     = newScript(allLua)
-	manyScript    = newScript(manyLua)
-	reweighScript = newScript(reweighLua)
-	breakScript   = newScript(breakLua)
+	acquireScript    = newScript(acquireLua)
+	voteScript       = newScript(voteLua)
+	releaseScript    = newScript(releaseLua)
+	extendScript     = newScript(extendLua)
+	extendKeyScript  = newScript(extendKeyLua)
+	inspectScript    = newScript(inspectLua)
+	acquireAllScript = newScript(acquireAllLua)
+	coalescedScript  = newScript(coalescedLua)
+	resizeScript     = newScript(resizeLua)
+	revokeScript     = newScript(revokeLua)
 )

@@ -26,8 +26,8 @@ type Store struct {
 	conn    Conn
 	prefix  string
 	sharded bool
-	shards  *shards
-	copies  *copies // that a write must have, or nil
+	slots   *slotStates
+	copies  *replication // that a write must have, or nil
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -48,7 +48,7 @@ func Sharded() Option { return func(s *Store) { s.sharded = true } }
 // Prompt says that the Conn returns from Do soon after its context's Deadline, which
 // it must look at (Done does not tell it), so that callers need not leave the waiting
 // to others. Adapters set it.
-func Prompt() Option { return func(s *Store) { s.shards.one().pump.prompt = true } }
+func Prompt() Option { return func(s *Store) { s.slots.one().pipeliner.prompt = true } }
 
 // New returns a Store on a connection. It does no I/O. With a nil conn each call
 // returns dibs.ErrInvalid.
@@ -56,7 +56,7 @@ func New(conn Conn, options ...Option) *Store {
 	if conn == nil {
 		conn = Invalid("the connection is nil")
 	}
-	s := &Store{conn: conn, prefix: "lock:", shards: newShards(conn)}
+	s := &Store{conn: conn, prefix: "lock:", slots: newSlotStates(conn)}
 	for _, set := range options {
 		if set != nil {
 			set(s)
@@ -93,16 +93,16 @@ func (s *Store) Groups(names []string) [][]string {
 
 // Acquire implements dibs.Store.
 func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.ask(ctx, acquire, c)
+	return s.acquire(ctx, acquire, c)
 }
 
 // Reweigh implements dibs.Store.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.ask(ctx, reweigh, c)
+	return s.acquire(ctx, reweigh, c)
 }
 
-func (s *Store) ask(ctx context.Context, op asking, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if err := s.checkClaim(c); err != nil {
+func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	if err := s.checkRequest(c); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	if c.Until.IsZero() {
@@ -120,7 +120,7 @@ func (s *Store) ask(ctx context.Context, op asking, c driver.AcquireRequest) (dr
 		case err != nil:
 			return driver.AcquireReply{}, fail(string(op), c.Name, err)
 		case short != nil:
-			return driver.AcquireReply{}, s.giveBack(ctx, op, c, short)
+			return driver.AcquireReply{}, s.undoGrant(ctx, op, c, short)
 		case void:
 			voids++
 		case answer.Held || !unfinished(answer) || !time.Now().Before(c.Until):
@@ -134,11 +134,11 @@ func (s *Store) ask(ctx context.Context, op asking, c driver.AcquireRequest) (dr
 // to bound its time, and has to be called again.
 func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
-func parseReply(op asking, c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
+func parseReply(op acquireOp, c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
 	if op == acquire && c.Vote != nil {
 		return parseVote(c, v)
 	}
-	answer, void, err = parseAnswer(v)
+	answer, void, err = parseAcquireReply(v)
 	if err == nil && !answer.Held && !void {
 		answer.Name = takenName(c, v)
 	}
@@ -146,17 +146,17 @@ func parseReply(op asking, c driver.AcquireRequest, v any) (answer driver.Acquir
 }
 
 // An asking is a verb that is answered with an Answer.
-type asking string
+type acquireOp string
 
 const (
-	acquire asking = "acquire"
-	reweigh asking = "reweigh"
+	acquire acquireOp = "acquire"
+	reweigh acquireOp = "reweigh"
 )
 
-func (s *Store) request(op asking, c driver.AcquireRequest) *request {
+func (s *Store) request(op acquireOp, c driver.AcquireRequest) *request {
 	switch {
 	case op == reweigh:
-		return s.reweighRequest(c)
+		return s.resizeRequest(c)
 	case c.Vote != nil:
 		return s.voteRequest(c)
 	case len(c.With) > 0:
@@ -165,7 +165,7 @@ func (s *Store) request(op asking, c driver.AcquireRequest) *request {
 	return s.acquireRequest(c)
 }
 
-func (s *Store) checkClaim(c driver.AcquireRequest) error {
+func (s *Store) checkRequest(c driver.AcquireRequest) error {
 	if err := s.copies.check(); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (s *Store) checkClaim(c driver.AcquireRequest) error {
 	if err := checkToken(c.Name, c.Token); err != nil {
 		return err
 	}
-	return s.checkBallot(c)
+	return s.checkVote(c)
 }
 
 // sharedMark begins what the lock key is while holders share it, and so no token.
@@ -222,60 +222,60 @@ func (s *Store) acquireRequest(c driver.AcquireRequest) *request {
 	b = strconv.AppendInt(b, milliseconds(c.TTL), 10)
 	place := len(b)
 	if c.Queue {
-		b = appendPlace(b, c)
+		b = appendEntry(b, c)
 	}
 	text := string(b)
 	lock, queue, signs, floor, holders := k.cut(text)
-	r := newRequest(acquireScript, s.shardOf(k), lock, queue, signs, floor, holders)
+	r := newRequest(acquireScript, s.slotOf(k), lock, queue, signs, floor, holders)
 	r.args(s.checkArg())
-	r.usual, r.merge, r.claims = c.Exclusive(), lock, len(r.cmd)
+	r.coalescable, r.merge, r.claims = c.Exclusive(), lock, len(r.cmd)
 	r.args(c.Token, text[ttl:place])
 	r.untilArg()
-	r.args(text[place:], share(c))
+	r.args(text[place:], sharedArgument(c))
 	return r
 }
 
 // share is what the scripts need to know of a claim that holds a part.
-func share(c driver.AcquireRequest) string {
+func sharedArgument(c driver.AcquireRequest) string {
 	if c.Exclusive() {
 		return ""
 	}
-	return weighs(c)
+	return weightArgument(c)
 }
 
-func weighs(c driver.AcquireRequest) string {
+func weightArgument(c driver.AcquireRequest) string {
 	return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client)
 }
 
 // allRequest asks for several names at once.
 func (s *Store) allRequest(c driver.AcquireRequest) *request {
 	var keys []string
-	var at *shard
+	var at *slotState
 	for _, name := range append([]string{c.Name}, c.With...) {
 		k := s.appendKeys(nil, name)
-		at = s.shardOf(k)
+		at = s.slotOf(k)
 		lock, queue, signs, floor, holders := k.cut(string(k.text))
 		keys = append(keys, lock, queue, signs, floor, holders)
 	}
 	place := ""
 	if c.Queue {
-		place = string(appendPlace(nil, c))
+		place = string(appendEntry(nil, c))
 	}
-	r := newRequest(allScript, at, keys...)
+	r := newRequest(acquireAllScript, at, keys...)
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
 	r.args(place)
 	return r
 }
 
-func (s *Store) reweighRequest(c driver.AcquireRequest) *request {
-	r := s.requestOn(reweighScript, c.Name)
+func (s *Store) resizeRequest(c driver.AcquireRequest) *request {
+	r := s.requestOn(resizeScript, c.Name)
 	if c.Vote != nil {
 		r.key(born)
 	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
-	r.args(weighs(c))
+	r.args(weightArgument(c))
 	if c.Vote != nil {
 		r.args(serving(c.Vote)...)
 	}
@@ -286,19 +286,19 @@ func (s *Store) reweighRequest(c driver.AcquireRequest) *request {
 func (s *Store) requestOn(script *script, name string) *request {
 	k := s.appendKeys(nil, name)
 	lock, queue, signs, floor, holders := k.cut(string(k.text))
-	return newRequest(script, s.shardOf(k), lock, queue, signs, floor, holders)
+	return newRequest(script, s.slotOf(k), lock, queue, signs, floor, holders)
 }
 
 // shardOf returns the shard of a name's keys.
-func (s *Store) shardOf(k keys) *shard {
+func (s *Store) slotOf(k keys) *slotState {
 	if !s.sharded {
-		return s.shards.one()
+		return s.slots.one()
 	}
-	return s.shards.of(k.slot)
+	return s.slots.of(k.slot)
 }
 
 // appendPlace writes a place in the queue without its token.
-func appendPlace(b []byte, c driver.AcquireRequest) []byte {
+func appendEntry(b []byte, c driver.AcquireRequest) []byte {
 	const digits = 16
 	var hex [digits]byte
 	seq := strconv.AppendUint(hex[:0], c.Seq, 16)
@@ -330,16 +330,16 @@ func (s *Store) checkArg() string {
 
 // Abandon implements dibs.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := s.checkClaim(c); err != nil {
+	if err := s.checkRequest(c); err != nil {
 		return err
 	}
-	place := string(appendPlace(nil, c)) + " " + c.Token
+	place := string(appendEntry(nil, c)) + " " + c.Token
 	errs := make([]error, 1+len(c.With))
 	var group sync.WaitGroup
 	for i, name := range c.With {
-		group.Go(func() { errs[i+1] = s.leave(ctx, c, name, place) })
+		group.Go(func() { errs[i+1] = s.cancel(ctx, c, name, place) })
 	}
-	errs[0] = s.leave(ctx, c, c.Name, place)
+	errs[0] = s.cancel(ctx, c, c.Name, place)
 	group.Wait()
 	for _, err := range errs {
 		if err != nil {
@@ -349,7 +349,7 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return nil
 }
 
-func (s *Store) leave(ctx context.Context, c driver.AcquireRequest, name, place string) error {
+func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, name, place string) error {
 	_, err := s.release(ctx, "abandon", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, place)
 	return err
 }
@@ -359,9 +359,9 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, er
 	if err := s.check(name); err != nil {
 		return false, err
 	}
-	r := s.requestOn(breakScript, name)
+	r := s.requestOn(revokeScript, name)
 	r.args(s.checkArg(), strconv.FormatUint(fence, 10))
-	reply, twice := r.shard.pump.do(ctx, r, deadline(ctx))
+	reply, twice := r.slot.pipeliner.do(ctx, r, deadline(ctx))
 	if reply.Err != nil && twice {
 		return false, fail("break", name, unknown(reply.Err))
 	}
@@ -403,7 +403,7 @@ func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseReques
 	}
 	for range tries {
 		r := s.releaseRequest(rel, place)
-		reply, twice := r.shard.pump.do(ctx, r, rel.Until)
+		reply, twice := r.slot.pipeliner.do(ctx, r, rel.Until)
 		if reply.Err != nil {
 			return false, fail(op, rel.Name, reply.Err)
 		}
@@ -430,7 +430,7 @@ func (s *Store) releaseRequest(rel driver.ReleaseRequest, place string) *request
 	b = strconv.AppendInt(b, milliseconds(rel.Reserve), 10)
 	text := string(b)
 	lock, queue, signs, floor, holders := k.cut(text)
-	r := newRequest(releaseScript, s.shardOf(k), lock, queue, signs, floor, holders)
+	r := newRequest(releaseScript, s.slotOf(k), lock, queue, signs, floor, holders)
 	if rel.Vote != nil {
 		r.key(born)
 	}
@@ -440,7 +440,7 @@ func (s *Store) releaseRequest(rel driver.ReleaseRequest, place string) *request
 	if rel.Vote != nil {
 		r.args(serving(rel.Vote)...)
 	}
-	r.usual = rel.Reserve <= 0 && place == "" && rel.Vote == nil
+	r.coalescable = rel.Reserve <= 0 && place == "" && rel.Vote == nil
 	return r
 }
 
@@ -452,7 +452,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	}
 	r := s.requestOn(inspectScript, name)
 	r.args(count(most))
-	reply, _ := r.shard.pump.do(ctx, r, deadline(ctx))
+	reply, _ := r.slot.pipeliner.do(ctx, r, deadline(ctx))
 	if reply.Err != nil {
 		return driver.State{}, fail("inspect", name, reply.Err)
 	}
@@ -487,7 +487,7 @@ func scan(ctx context.Context, n Node, match string, on func(key string)) error 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		reply := ask(ctx, n, "SCAN", cursor, "MATCH", match, "COUNT", count(page))
+		reply := doOne(ctx, n, "SCAN", cursor, "MATCH", match, "COUNT", count(page))
 		if reply.Err != nil {
 			return reply.Err
 		}
@@ -510,7 +510,7 @@ func scan(ctx context.Context, n Node, match string, on func(key string)) error 
 }
 
 // ask puts one command to one server.
-func ask(ctx context.Context, n Node, cmd ...string) Reply {
+func doOne(ctx context.Context, n Node, cmd ...string) Reply {
 	var reply [1]Reply
 	n.Do(ctx, []Cmd{cmd}, reply[:])
 	return reply[0]

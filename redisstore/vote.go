@@ -15,7 +15,7 @@ import (
 // born is the key that says which store a server is.
 const born = "dibs:born"
 
-func (s *Store) checkBallot(c driver.AcquireRequest) error {
+func (s *Store) checkVote(c driver.AcquireRequest) error {
 	switch {
 	case c.Vote == nil:
 		return nil
@@ -32,28 +32,28 @@ func (s *Store) voteRequest(c driver.AcquireRequest) *request {
 	r.key(born)
 	place, yield := "", "0"
 	if c.Queue {
-		place = string(appendPlace(nil, c))
+		place = string(appendEntry(nil, c))
 	}
 	if c.Vote.Relinquish {
 		yield = "1"
 	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
-	r.args(place, share(c))
-	r.args(strconv.FormatUint(c.Vote.Ticket, 10), least(c.Vote), memory(c.Vote), yield, rand.Text())
+	r.args(place, sharedArgument(c))
+	r.args(strconv.FormatUint(c.Vote.Ticket, 10), leastFence(c.Vote), recoveryArgument(c.Vote), yield, rand.Text())
 	return r
 }
 
 // serving is what a script needs to know to serve by a ballot.
 func serving(b *driver.VoteRequest) []string {
-	return []string{least(b), memory(b), rand.Text()}
+	return []string{leastFence(b), recoveryArgument(b), rand.Text()}
 }
 
 // least is the least fence that is granted. None is zero: that means unknown.
-func least(b *driver.VoteRequest) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
+func leastFence(b *driver.VoteRequest) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
 
 // memory is for how long the server must remember all, in µs.
-func memory(b *driver.VoteRequest) string { return decimal(b.RecoveryWindow.Microseconds()) }
+func recoveryArgument(b *driver.VoteRequest) string { return decimal(b.RecoveryWindow.Microseconds()) }
 
 // parseVote reads vote's reply. A server that does not vote is an error.
 func parseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {

@@ -19,11 +19,11 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	if s.sharded {
 		ctx, end := context.WithCancel(ctx)
 		var pulse sync.WaitGroup
-		pulse.Go(func() { s.pulse(ctx, on) })
+		pulse.Go(func() { s.watchEpoch(ctx, on) })
 		defer pulse.Wait()
 		defer end()
 	}
-	look := &lookout{store: s, channel: channel + client}
+	look := &masterWatch{store: s, channel: channel + client}
 	for tries := 0; ; tries++ {
 		up := false
 		err := s.subscribe(ctx, look, func(message string) {
@@ -60,7 +60,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 
 // subscribe listens until the connection fails, or is found to lead to the wrong server.
 // In a cluster any server passes on what is published on another one.
-func (s *Store) subscribe(ctx context.Context, look *lookout, on func(message string)) error {
+func (s *Store) subscribe(ctx context.Context, look *masterWatch, on func(message string)) error {
 	if s.sharded {
 		return s.conn.Subscribe(ctx, look.channel, on)
 	}
@@ -102,7 +102,7 @@ func epochless(err error) bool {
 // pulse tells of failovers in a cluster. The subscription lives on one of its servers,
 // and does not notice when another one dies that has the locks: but each election has
 // an epoch of its own. It costs the cluster one small command, five times a second.
-func (s *Store) pulse(ctx context.Context, on func(driver.Event)) {
+func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 	const every, retry, later = 200 * time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond
 	wait := time.NewTimer(every)
 	defer wait.Stop()
@@ -131,7 +131,7 @@ func (s *Store) pulse(ctx context.Context, on func(driver.Event)) {
 			if r, ok := s.conn.(Refresher); ok {
 				r.Refresh()
 			}
-			s.shards.forget()
+			s.slots.forget()
 			on(driver.Event{Kind: driver.EventFailover})
 		}
 		again = changed // once more: the first time may have been before the votes were in

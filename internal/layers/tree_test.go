@@ -144,9 +144,9 @@ func layerOf(dir string) layer {
 	case "cmd", "examples", "bench", "interop":
 		return layer{dir: parts[0], program: true, external: true}
 	case "memstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/ledger"}, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, library: true}
 	case "localstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/ledger"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, external: true, library: true}
 	case "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "storetest":
@@ -158,7 +158,7 @@ func layerOf(dir string) layer {
 	case "internal":
 		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client}
 		switch l.dir {
-		case "internal/ledger":
+		case "internal/locktable":
 			l.imports = contract
 		case "internal/redistest":
 			l.imports = []string{"redisstore"}

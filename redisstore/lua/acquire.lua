@@ -90,13 +90,13 @@ end
 
 --#include holders.lua
 --#include queue.lua
---#include place.lua
+--#include entry.lua
 
 local used, holder = taken(holding, free)
 local waiting = not free and not holder and redis.call('EXISTS', queue) == 1
 local served, passed = false, false -- passed: those who wait were passed over, as yet
 
---#include take.lua
+--#include grant.lua
 
 local reply, held, left = { now }, nil, nil
 

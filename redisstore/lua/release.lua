@@ -10,7 +10,7 @@
 --           free it
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        6  the place to leave, token included, or ""
---        7… with the sixth key, a ballot: see serving in born.lua
+--        7… with the sixth key, a ballot: see serving in node.lua
 -- Reply  1 the token held, 0 it did not; else the server's time in µs: it came too late
 
 local time = redis.call('TIME')
@@ -61,7 +61,7 @@ end
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
---#include born.lua
+--#include node.lua
 
 local used = 0
 if shared then

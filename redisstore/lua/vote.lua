@@ -3,7 +3,7 @@
 -- Atomic; idempotent by token.
 --
 -- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
---        6 born: see born.lua
+--        6 born: see node.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
@@ -51,12 +51,12 @@ if place ~= '' then place = place .. ' ' .. token end
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
---#include place.lua
---#include born.lua
+--#include entry.lua
+--#include node.lua
 
 local used, holder = taken()
 
---#include take.lua
+--#include grant.lua
 
 local id, remembers = birth(KEYS[6], ARGV[11])
 local young = tonumber(ARGV[9]) - remembers

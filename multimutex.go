@@ -64,7 +64,7 @@ func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (
 	if err := set.check(s.names[0], s.names[1:]...); err != nil {
 		return nil, err
 	}
-	if h := heldIn(ctx, s.c, all(s.names)); h != nil {
+	if h := leaseIn(ctx, s.c, all(s.names)); h != nil {
 		return h.enter(all(s.names), set.reentrant)
 	}
 	g := gathering{c: s.c, groups: groups, set: set, once: once}
@@ -141,8 +141,8 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)
 	}
-	set.noRenew, set.maxHold, set.part = false, 0, true
-	var whole *hold
+	set.noRenew, set.maxHold, set.partial = false, 0, true
+	var whole *leaseState
 	for _, names := range g.groups {
 		if g.set.wait > 0 {
 			set.wait = max(begin+g.set.wait-c.now(), 0)
@@ -152,15 +152,15 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 		case err == nil && whole == nil:
 			whole = l.h
 		case err == nil:
-			err = whole.absorb(l.h)
+			err = whole.merge(l.h)
 		}
 		if err != nil {
-			whole.undo()
+			whole.cancel()
 			return nil, err
 		}
 	}
-	if err := whole.settleDown(&g.set); err != nil {
-		whole.undo()
+	if err := whole.beginWhole(&g.set); err != nil {
+		whole.cancel()
 		return nil, err
 	}
 	return &whole.first, nil
@@ -168,7 +168,7 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 
 // absorb adds the names of another lease of the same token. If that, or h, is lost
 // already it says so; then, too, undo gives all of them back.
-func (h *hold) absorb(o *hold) error {
+func (h *leaseState) merge(o *leaseState) error {
 	c := h.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,9 +176,9 @@ func (h *hold) absorb(o *hold) error {
 	c.unschedule(o)
 	delete(c.remains, o) // h gives its names back
 	o.over = true
-	h.more = append(append(h.more, part{o.name, o.fence}), o.more...)
-	h.least = max(h.least, o.least)
-	h.doubt = h.doubt.and(o.doubt)
+	h.moreNames = append(append(h.moreNames, fencedName{o.name, o.fence}), o.moreNames...)
+	h.minHoldUntil = max(h.minHoldUntil, o.minHoldUntil)
+	h.unanswered = h.unanswered.merge(o.unanswered)
 	h.deadline, h.due = min(h.deadline, o.deadline), min(h.due, o.due)
 	if h.over {
 		return h.err
@@ -188,7 +188,7 @@ func (h *hold) absorb(o *hold) error {
 }
 
 // settleDown begins the lease as a whole: from now on the user's settings count.
-func (h *hold) settleDown(set *settings) error {
+func (h *leaseState) beginWhole(set *settings) error {
 	c := h.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,15 +198,15 @@ func (h *hold) settleDown(set *settings) error {
 	now := c.now()
 	h.since = now
 	if set.minHold > 0 {
-		h.least = now + set.minHold
+		h.minHoldUntil = now + set.minHold
 	}
 	if set.maxHold > 0 {
-		h.until = now + set.maxHold
-		h.deadline = min(h.deadline, h.until)
-		h.capped = h.deadline == h.until
+		h.maxHoldUntil = now + set.maxHold
+		h.deadline = min(h.deadline, h.maxHoldUntil)
+		h.capped = h.deadline == h.maxHoldUntil
 	}
 	if set.noRenew {
-		h.rule, h.due = liftOnce, now
+		h.rule, h.due = extendOnce, now
 	}
 	c.schedule(h)
 	return nil
@@ -214,15 +214,15 @@ func (h *hold) settleDown(set *settings) error {
 
 // undo ends a lease that was never given to anybody, and gives its names back in the
 // background.
-func (h *hold) undo() {
+func (h *leaseState) cancel() {
 	if h == nil {
 		return
 	}
 	h.c.mu.Lock()
-	h.finish(h.name, ReasonReleased, nil)
+	h.end(h.name, ReasonReleased, nil)
 	delete(h.c.remains, h)
-	claim := h.claim()
+	claim := h.acquireRequest()
 	h.c.mu.Unlock()
-	h.c.abandon(claim, h.ownToken, time.Time{})
-	h.dispel()
+	h.c.cancel(claim, h.ownToken, time.Time{})
+	h.cancelUnanswered()
 }

@@ -15,25 +15,25 @@ import (
 // the waiting; and while workers are busy, requests gather and go as one pipeline.
 // Claims on one name that gather become one script call. Under load that is fewer
 // and fuller packets: most of what a lock costs a server is reading from sockets.
-type pump struct {
+type pipeliner struct {
 	conn   Conn
 	clock  *clock
 	prompt bool // the Conn returns by its context's deadline
 
-	requests recycled
+	requests requestPool
 
-	mu       sync.Mutex
-	queue    []*request
-	flying   []*batch // with workers
-	alarm    time.Time
-	bell     *time.Timer // rings then
-	workers  int
-	under    int                 // requests under way with workers
-	lonely   int                 // so many times in a row there was but one
-	swift    bool                // the server answered, and quickly, when it was last asked
-	apart    int                 // so many batches yet are not put together
-	teaching map[*script]*lesson // on their way to the server
-	failed   error               // when it was last asked, if it failed: see telling
+	mu      sync.Mutex
+	queue   []*request
+	flying  []*batch // with workers
+	alarm   time.Time
+	bell    *time.Timer // rings then
+	workers int
+	under   int                     // requests under way with workers
+	lonely  int                     // so many times in a row there was but one
+	swift   bool                    // the server answered, and quickly, when it was last asked
+	apart   int                     // so many batches yet are not put together
+	loading map[*script]*scriptLoad // on their way to the server
+	failed  error                   // when it was last asked, if it failed: see telling
 }
 
 const (
@@ -47,17 +47,17 @@ const (
 
 // A request is one script call. Its owner recycles it only after done.
 type request struct {
-	ctx    context.Context // of its caller, for its values
-	script *script
-	shard  *shard // of its keys
-	cmd    Cmd    // EVALSHA, sha, number of keys, keys, arguments
-	usual  bool   // of a kind that can go together with others
-	merge  string // requests with the same may become one, or ""
-	claims int    // where the claims begin in cmd, for these
-	void   int    // where cmd says when it is void, or 0
-	reply  Reply
-	done   chan struct{}
-	until  time.Time // the caller waits no longer
+	ctx         context.Context // of its caller, for its values
+	script      *script
+	slot        *slotState // of its keys
+	cmd         Cmd        // EVALSHA, sha, number of keys, keys, arguments
+	coalescable bool       // of a kind that can go together with others
+	merge       string     // requests with the same may become one, or ""
+	claims      int        // where the claims begin in cmd, for these
+	void        int        // where cmd says when it is void, or 0
+	reply       Reply
+	done        chan struct{}
+	until       time.Time // the caller waits no longer
 
 	// Guarded by the pump's mutex:
 	sent   bool
@@ -83,28 +83,28 @@ type batch struct {
 
 // recycled are the requests of one pump that may be used again. They are not shared with
 // other stores: what a request waits on may belong to a test's bubble.
-type recycled struct{ pool sync.Pool }
+type requestPool struct{ pool sync.Pool }
 
-func (r *recycled) get() *request {
+func (r *requestPool) get() *request {
 	if old, ok := r.pool.Get().(*request); ok {
 		return old
 	}
 	return &request{done: make(chan struct{}, 1)}
 }
 
-func (r *recycled) put(old *request) { r.pool.Put(old) }
+func (r *requestPool) put(old *request) { r.pool.Put(old) }
 
 var (
 	errLate   = errors.New("no answer in time")
 	errUnsent = errors.New("not sent in time: no connection was free")
 )
 
-func newRequest(s *script, at *shard, keys ...string) *request {
-	r := at.pump.requests.get()
-	r.script, r.shard = s, at
+func newRequest(s *script, at *slotState, keys ...string) *request {
+	r := at.pipeliner.requests.get()
+	r.script, r.slot = s, at
 	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
 	r.cmd = append(r.cmd, keys...)
-	r.usual, r.merge, r.void, r.reply = false, "", 0, Reply{}
+	r.coalescable, r.merge, r.void, r.reply = false, "", 0, Reply{}
 	r.sent, r.gone, r.late, r.failed, r.batch = false, false, false, nil, nil
 	return r
 }
@@ -136,12 +136,12 @@ func (r *request) voidAfter(server int64) {
 // more. twice says that it was sent again after a first time had no answer: then a
 // reply may be that of a server which has done it already, and a refusal says nothing of
 // the first time.
-func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
+func (p *pipeliner) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
 	if ctx.Err() != nil {
 		p.requests.put(r)
 		return Reply{Err: context.Cause(ctx)}, false
 	}
-	if !p.seize(ctx) {
+	if !p.reserveWorker(ctx) {
 		return p.queued(ctx, r, until, false), false
 	}
 	reply, void := p.direct(ctx, r, until)
@@ -165,7 +165,7 @@ func (p *pump) do(ctx context.Context, r *request, until time.Time) (reply Reply
 }
 
 // queued has a worker send a request.
-func (p *pump) queued(ctx context.Context, r *request, until time.Time, twice bool) Reply {
+func (p *pipeliner) queued(ctx context.Context, r *request, until time.Time, twice bool) Reply {
 	p.mu.Lock()
 	hire := p.workers < maxWorkers
 	if hire {
@@ -203,7 +203,7 @@ func (p *pump) queued(ctx context.Context, r *request, until time.Time, twice bo
 
 // wakeAt sees to it that somebody's time will be noticed to be over. There is one timer
 // for all: most requests are answered long before. The caller holds p.mu.
-func (p *pump) wakeAt(at time.Time) {
+func (p *pipeliner) wakeAt(at time.Time) {
 	switch {
 	case !p.alarm.IsZero() && !at.Before(p.alarm):
 		return
@@ -216,7 +216,7 @@ func (p *pump) wakeAt(at time.Time) {
 }
 
 // wake tells those whose time is over.
-func (p *pump) wake() {
+func (p *pipeliner) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.alarm = time.Time{}
@@ -239,7 +239,7 @@ func (p *pump) wake() {
 }
 
 // seize takes a worker's place for a caller that can do a worker's part itself.
-func (p *pump) seize(ctx context.Context) bool {
+func (p *pipeliner) reserveWorker(ctx context.Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.prompt || !p.swift || p.lonely < quiet || p.workers == maxWorkers || len(p.queue) > 0 || ctx.Err() != nil {
@@ -275,7 +275,7 @@ func timedOut(err error) bool {
 // cancelled context. do then sends the request again by way of a worker, if that is
 // safe: void is the server's time after which this first try can do nothing, or 0 if
 // the server's clock is not known well enough, and it can as long as the caller has.
-func (p *pump) direct(ctx context.Context, r *request, until time.Time) (reply Reply, void int64) {
+func (p *pipeliner) direct(ctx context.Context, r *request, until time.Time) (reply Reply, void int64) {
 	b := batches.Get().(*batch)
 	b.requests = append(b.requests, r)
 	at := time.Now().Add(patience)
@@ -308,7 +308,7 @@ func (p *pump) direct(ctx context.Context, r *request, until time.Time) (reply R
 // leave notes that a caller does not wait any more. It reports whether its request
 // has been sent, and how the connection failed the one before, if it did: that is
 // often why this one had no answer.
-func (p *pump) leave(r *request) (sent bool, failed error) {
+func (p *pipeliner) leave(r *request) (sent bool, failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !r.gone {
@@ -319,7 +319,7 @@ func (p *pump) leave(r *request) (sent bool, failed error) {
 
 // drop takes a request out. A worker whose callers have all left may hang for long:
 // another one may take its place. The caller holds p.mu.
-func (p *pump) drop(r *request) {
+func (p *pipeliner) drop(r *request) {
 	r.gone, r.failed = true, p.failed
 	if i := slices.Index(p.queue, r); i >= 0 {
 		p.queue = slices.Delete(p.queue, i, i+1)
@@ -341,9 +341,9 @@ func (p *pump) drop(r *request) {
 }
 
 // work sends what has gathered until nothing is left.
-func (p *pump) work() {
+func (p *pipeliner) work() {
 	b := batches.Get().(*batch)
-	for gather(); p.take(b); gather() {
+	for yieldToCallers(); p.fillBatch(b); yieldToCallers() {
 		p.send(b.values(), b)
 		if !p.deliver(b) {
 			return // callers that have left may still look at b
@@ -371,12 +371,12 @@ func (b *batch) reset() {
 }
 
 // gather lets those who are about to ask do so: their requests go together then.
-func gather() { runtime.Gosched() }
+func yieldToCallers() { runtime.Gosched() }
 
 // take fills the batch with a worker's share of what has gathered: while the server does
 // one part, the client gets the next one ready. If there is nothing, the worker is no
 // more.
-func (p *pump) take(b *batch) bool {
+func (p *pipeliner) fillBatch(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	share := (len(p.queue) + p.under + maxWorkers - 1) / maxWorkers
@@ -402,7 +402,7 @@ func (p *pump) take(b *batch) bool {
 }
 
 // deliver wakes the callers, and reports whether the worker is still counted.
-func (p *pump) deliver(b *batch) bool {
+func (p *pipeliner) deliver(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.under -= len(b.requests)
@@ -418,12 +418,12 @@ func (p *pump) deliver(b *batch) bool {
 }
 
 // send does one round trip, and a second one for what could not be done together.
-func (p *pump) send(ctx context.Context, b *batch) {
+func (p *pipeliner) send(ctx context.Context, b *batch) {
 	for _, r := range b.requests {
 		b.add(r)
 	}
-	if p.together() {
-		b.join()
+	if p.mayCoalesce() {
+		b.coalesce()
 	}
 	if left := p.exchange(ctx, b); len(left) > 0 {
 		b.calls = append(b.calls[:0], left...)
@@ -432,7 +432,7 @@ func (p *pump) send(ctx context.Context, b *batch) {
 }
 
 // together reports whether it makes sense to put calls together.
-func (p *pump) together() bool {
+func (p *pipeliner) mayCoalesce() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.apart = max(p.apart-1, 0)
@@ -442,7 +442,7 @@ func (p *pump) together() bool {
 // exchange does one round trip, and a second one for scripts that the server does not
 // know. It returns the calls that are not answered yet. Requests that became one call
 // share its reply.
-func (p *pump) exchange(ctx context.Context, b *batch) (left []call) {
+func (p *pipeliner) exchange(ctx context.Context, b *batch) (left []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {
 		b.cmds = append(b.cmds, b.calls[i].cmd)
@@ -450,16 +450,16 @@ func (p *pump) exchange(ctx context.Context, b *batch) (left []call) {
 	}
 	sent := time.Now()
 	p.conn.Do(ctx, b.cmds, b.replies)
-	p.teach(ctx, b)
+	p.loadScripts(ctx, b)
 	received := time.Now()
-	p.judge(b, received.Sub(sent))
+	p.recordExchange(b, received.Sub(sent))
 	joined := 0
 	for i := range b.calls {
-		p.clock.doubt(b.replies[i].Err)
+		p.clock.observeError(b.replies[i].Err)
 		if now, ok := serverTime(b.replies[i]); ok {
 			p.clock.learn(sent, received, now)
 		}
-		left = append(left, b.calls[i].answer(b.replies[i])...)
+		left = append(left, b.calls[i].distribute(b.replies[i])...)
 		joined += len(b.calls[i].parts)
 	}
 	if len(left) > joined/2 {
@@ -471,21 +471,21 @@ func (p *pump) exchange(ctx context.Context, b *batch) (left []call) {
 }
 
 // judge decides whether the next requests may go directly.
-func (p *pump) judge(b *batch, took time.Duration) {
+func (p *pipeliner) recordExchange(b *batch, took time.Duration) {
 	ok := took < swift && b.replies[0].Err == nil
 	p.mu.Lock()
 	if p.lonely++; len(b.requests) > 1 {
 		p.lonely = 0
 	}
 	p.swift = ok
-	p.failed = telling(b.replies[0].Err)
+	p.failed = explainsNext(b.replies[0].Err)
 	p.mu.Unlock()
 }
 
 // telling returns an error that says why the next request may have no answer: of the
 // connection, or of a server that may serve soon. That a server refuses a request, or
 // that the client is closed, says nothing of another one.
-func telling(err error) error {
+func explainsNext(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -525,9 +525,9 @@ func (b *batch) add(r *request) {
 
 // answer gives each request its part of the reply: the server's time and one answer. It
 // returns the parts that have to be asked by themselves.
-func (c *call) answer(r Reply) (left []call) {
+func (c *call) distribute(r Reply) (left []call) {
 	if c.parts != nil {
-		return c.share(r)
+		return c.distributeCoalesced(r)
 	}
 	c.first.reply = r
 	if len(c.more) == 0 {

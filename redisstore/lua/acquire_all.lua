@@ -39,7 +39,7 @@ local lock, queue, signs, floor, holders -- of the name that is looked at
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
---#include place.lua
+--#include entry.lua
 
 local function look(i)
   lock, queue, signs, floor, holders = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4]

@@ -63,12 +63,12 @@ func (c *Client) unlisten(token string, w *waiter) {
 	default:
 	}
 	c.spare, w.next = w, c.spare
-	c.tellIdle()
+	c.notifyIdle()
 }
 
 // tell gives a waiter an event, instead of one that it has not taken yet. A
 // question to ask again does not push a grant aside. The caller holds c.mu.
-func (w *waiter) tell(e driver.Event) {
+func (w *waiter) notify(e driver.Event) {
 	select {
 	case old := <-w.event:
 		if old.Kind == driver.EventGranted && e.Kind != driver.EventGranted {
@@ -82,11 +82,11 @@ func (w *waiter) tell(e driver.Event) {
 // watch listens to the store for as long as the client lives.
 func (c *Client) watch() {
 	for {
-		err := c.store.Watch(c.life, c.id, c.hear)
+		err := c.store.Watch(c.life, c.id, c.handleEvent)
 		if c.life.Err() != nil {
 			return
 		}
-		c.hear(driver.Event{Kind: driver.EventDisconnected, Err: err})
+		c.handleEvent(driver.Event{Kind: driver.EventDisconnected, Err: err})
 		if !pause(c.life, 10*time.Second) {
 			return
 		}
@@ -94,16 +94,16 @@ func (c *Client) watch() {
 }
 
 // hear takes one event of the store.
-func (c *Client) hear(e driver.Event) {
+func (c *Client) handleEvent(e driver.Event) {
 	c.mu.Lock()
 	back := false
-	var broken ending
+	var broken leaseEnd
 	switch e.Kind {
 	case driver.EventRevoked:
 		broken = c.broken(e)
 	case driver.EventGranted, driver.EventRetry:
 		for w := c.waiters[e.Token]; w != nil; w = w.next {
-			w.tell(e)
+			w.notify(e)
 		}
 	case driver.EventConnected, driver.EventDisconnected:
 		before := c.events
@@ -115,17 +115,17 @@ func (c *Client) hear(e driver.Event) {
 			c.queueDegraded(e.Err)
 		}
 		back = e.Kind == driver.EventConnected && before != unknown
-		c.lookAgain()
+		c.retryWaiters()
 	case driver.EventFailover:
 		back = true
-		c.lookAgain()
+		c.retryWaiters()
 	}
 	if back {
 		c.reconnects.request(c.now()) // the store may have forgotten the leases
-		c.rouse()
+		c.wakeRenewer()
 	}
 	c.mu.Unlock()
-	broken.tell()
+	broken.notify()
 }
 
 // queueDegraded queues the hook for events that have stopped, or flow again. The caller
@@ -137,29 +137,29 @@ func (c *Client) queueDegraded(err error) {
 }
 
 // lookAgain makes all waiters ask. The caller holds c.mu.
-func (c *Client) lookAgain() {
+func (c *Client) retryWaiters() {
 	for _, first := range c.waiters {
 		for w := first; w != nil; w = w.next {
-			w.tell(driver.Event{Kind: driver.EventRetry})
+			w.notify(driver.Event{Kind: driver.EventRetry})
 		}
 	}
 }
 
 // A call is one Lock on its way.
 type call struct {
-	c        *Client
-	ctx      context.Context
-	set      settings
-	claim    driver.AcquireRequest
-	begin    time.Duration
-	sent     time.Duration       // when the last question was sent
-	answer   driver.AcquireReply // to the last question that was answered
-	asked    bool                // there is one
-	acquired Acquired            // what the hook is told of the lease
-	waiting  chan struct{}       // closed when the Waiting hook has returned; nil if it was not called
-	failed   time.Duration       // since when no question was answered, or zero
-	pace     pace                // while the store cannot tell of grants
-	late     time.Time           // an acquire without an answer may arrive at the store until then
+	c               *Client
+	ctx             context.Context
+	set             settings
+	request         driver.AcquireRequest
+	begin           time.Duration
+	sent            time.Duration       // when the last question was sent
+	answer          driver.AcquireReply // to the last question that was answered
+	answered        bool                // there is one
+	acquired        Acquired            // what the hook is told of the lease
+	waiting         chan struct{}       // closed when the Waiting hook has returned; nil if it was not called
+	failed          time.Duration       // since when no question was answered, or zero
+	pace            pollInterval        // while the store cannot tell of grants
+	unansweredUntil time.Time           // an acquire without an answer may arrive at the store until then
 }
 
 // How acquire goes about it: as the settings say, or once whatever they say.
@@ -176,7 +176,7 @@ type want struct {
 }
 
 // alone wants a name to itself.
-func alone(name string) want { return want{name: name, weight: 1, limit: 1} }
+func exclusive(name string) want { return want{name: name, weight: 1, limit: 1} }
 
 // acquire takes what is wanted, or queues for it.
 func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (*Lease, error) {
@@ -186,15 +186,15 @@ func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (
 	if once {
 		set.wait, set.attempts = 0, 0
 	}
-	if h := heldIn(ctx, c, w); h != nil {
+	if h := leaseIn(ctx, c, w); h != nil {
 		return h.enter(w, set.reentrant)
 	}
 	if ctx.Err() != nil {
 		return nil, &BusyError{Name: w.name, Cause: context.Cause(ctx)}
 	}
 	q := call{c: c, ctx: ctx, set: set, begin: c.now()}
-	q.claim = c.claim(w, &set)
-	if err := q.awaitUndone(); err != nil {
+	q.request = c.newRequest(w, &set)
+	if err := q.awaitCancelled(); err != nil {
 		return nil, err
 	}
 	lease, err := q.take()
@@ -202,7 +202,7 @@ func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (
 	if q.waiting != nil {
 		<-q.waiting
 	}
-	if lease != nil && set.hooks != nil && !set.part {
+	if lease != nil && set.hooks != nil && !set.partial {
 		lease.h.announce(q.acquired)
 	}
 	return lease, err
@@ -210,14 +210,14 @@ func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (
 
 // take acquires, and leaves nothing behind if it cannot.
 func (q *call) take() (*Lease, error) {
-	w, err := q.c.listen(q.claim.Token)
+	w, err := q.c.listen(q.request.Token)
 	if err != nil {
 		return nil, err
 	}
-	defer q.c.unlisten(q.claim.Token, w)
+	defer q.c.unlisten(q.request.Token, w)
 	lease, err := q.run(w)
 	if lease == nil {
-		q.undo()
+		q.cancel()
 	}
 	return lease, err
 }
@@ -231,16 +231,16 @@ func (q *call) run(w *waiter) (*Lease, error) {
 
 // undo removes what a call without a lease may have left at the store: a queue entry,
 // the lock itself, or a try that was not answered and arrives later.
-func (q *call) undo() {
-	if q.asked && (q.claim.Queue || q.answer.Held) || !q.late.IsZero() {
-		q.c.abandon(q.claim, q.ownToken(), q.late)
+func (q *call) cancel() {
+	if q.answered && (q.request.Queue || q.answer.Held) || !q.unansweredUntil.IsZero() {
+		q.c.cancel(q.request, q.ownToken(), q.unansweredUntil)
 	}
 }
 
 // ownToken reports whether the caller has chosen the token, and may use it again.
 func (q *call) ownToken() bool { return q.set.token != "" }
 
-func (c *Client) claim(w want, set *settings) driver.AcquireRequest {
+func (c *Client) newRequest(w want, set *settings) driver.AcquireRequest {
 	seq := c.seq.Add(1)
 	ttl := max(set.ttl, set.minHold) // so that MinHold outlives a crash
 	if set.maxHold > 0 {
@@ -278,13 +278,13 @@ func (q *call) attempt() (*Lease, error) {
 
 // try asks once, and returns the lease or why there is none.
 func (q *call) try() (*Lease, error) {
-	if err := q.ask(); err != nil {
+	if err := q.tryAcquire(); err != nil {
 		return nil, err
 	}
 	if !q.answer.Held {
 		return nil, q.busy()
 	}
-	return q.granted(q.sent, q.claim.TTL, nil)
+	return q.granted(q.sent, q.request.TTL, nil)
 }
 
 // ended says why a call is over before its time.
@@ -321,18 +321,18 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 			return l, nil
 		case !busy && !q.patient(err):
 			return nil, q.explain(err)
-		case !q.claim.Queue:
+		case !q.request.Queue:
 			return nil, err
 		}
 		if busy {
 			err = nil
 		}
-		q.tellWaiting()
+		q.callQueuedHook()
 		if q.set.wait >= 0 && limit.c == nil {
 			limit.set(q.set.wait - (q.c.now() - q.begin))
 		}
-		again.set(q.recheck(err))
-		if l, err = q.sit(w, again.c, limit.c); l != nil || err != nil {
+		again.set(q.retryDelay(err))
+		if l, err = q.await(w, again.c, limit.c); l != nil || err != nil {
 			return l, err
 		}
 	}
@@ -340,7 +340,7 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 
 // sit waits until the lease is granted, the wait is over (an error), or it is
 // time to ask again (neither).
-func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
+func (q *call) await(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 	for {
 		var e driver.Event
 		select {
@@ -365,17 +365,17 @@ func (q *call) sit(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 		// answer that said "not yet": not before its question was sent. The
 		// ticket shows that it is that place which came up, and not one that
 		// was lost and taken anew since.
-		if e.Ticket == q.answer.Ticket && e.Round == q.answer.Round && q.claim.Queue {
-			return q.pushed(e)
+		if e.Ticket == q.answer.Ticket && e.Round == q.answer.Round && q.request.Queue {
+			return q.acceptGrant(e)
 		}
 	}
 }
 
 // pushed takes the lease that the store handed on. If too little is left of the
 // hand-off's TTL, neither a lease nor an error: asking again confirms it.
-func (q *call) pushed(e driver.Event) (*Lease, error) {
-	ttl := q.claim.HandoffTTL()
-	if q.sent+ttl-margin(ttl)-q.c.look() < ttl/4 {
+func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
+	ttl := q.request.HandoffTTL()
+	if q.sent+ttl-margin(ttl)-q.c.checkClock() < ttl/4 {
 		return nil, nil
 	}
 	q.answer.Fence = e.Fence
@@ -390,31 +390,31 @@ var errLate = errors.New("the store's answer came when the lease was over: its T
 
 // ask puts one question, again while its outcome is unknown and the time for one
 // operation is not over.
-func (q *call) ask() error {
+func (q *call) tryAcquire() error {
 	timeout := q.set.timeout
-	if q.asked && q.set.wait > 0 {
+	if q.answered && q.set.wait > 0 {
 		timeout = min(timeout, max(q.begin+q.set.wait-q.c.now(), time.Millisecond))
 	}
 	end := time.Now().Add(timeout)
 	for try := 0; ; try++ {
-		sent := q.c.look()
-		q.claim.Until = q.c.trip.share(end)
-		if deadline, ok := q.ctx.Deadline(); ok && deadline.Before(q.claim.Until) {
-			q.claim.Until = deadline
+		sent := q.c.checkClock()
+		q.request.Until = q.c.rtt.attemptDeadline(end)
+		if deadline, ok := q.ctx.Deadline(); ok && deadline.Before(q.request.Until) {
+			q.request.Until = deadline
 		}
-		answer, err := q.c.store.Acquire(q.ctx, q.claim)
-		q.c.note(q.ctx, err)
-		if err == nil || !time.Now().Before(q.claim.Until) {
-			q.c.trip.took(q.c.now() - sent)
+		answer, err := q.c.store.Acquire(q.ctx, q.request)
+		q.c.observeHealth(q.ctx, err)
+		if err == nil || !time.Now().Before(q.request.Until) {
+			q.c.rtt.observe(q.c.now() - sent)
 		}
 		if err == nil {
-			q.sent, q.answer, q.asked, q.failed = sent, answer, true, 0
+			q.sent, q.answer, q.answered, q.failed = sent, answer, true, 0
 			return nil
 		}
 		if refused(err) || final(err) {
 			return err
 		}
-		q.late = later(q.late, q.claim.Until)
+		q.unansweredUntil = later(q.unansweredUntil, q.request.Until)
 		if q.ctx.Err() != nil || !time.Now().Before(end) {
 			return err
 		}
@@ -429,7 +429,7 @@ func (q *call) ask() error {
 // must be answered; after that an outage costs a waiter its place at most, unless
 // the store refuses for so long that the place is gone anyway.
 func (q *call) patient(err error) bool {
-	if !q.asked || final(err) || q.ctx.Err() != nil || !q.claim.Queue {
+	if !q.answered || final(err) || q.ctx.Err() != nil || !q.request.Queue {
 		return false
 	}
 	if q.failed == 0 {
@@ -442,7 +442,7 @@ func (q *call) patient(err error) bool {
 const lastTurn = 100 * time.Millisecond
 
 // recheck is how long to wait before asking again.
-func (q *call) recheck(failed error) time.Duration {
+func (q *call) retryDelay(failed error) time.Duration {
 	if failed != nil {
 		return 50 * time.Millisecond
 	}
@@ -450,7 +450,7 @@ func (q *call) recheck(failed error) time.Duration {
 	pushing := q.c.events == flowing
 	q.c.mu.Unlock()
 	turn := max(q.answer.Position, 1)
-	d := min(heartbeat, max(q.claim.TTL/2, 50*time.Millisecond))
+	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
 	if !pushing {
 		d = min(d, q.pace.next(q.answer, q.c.now()-q.sent))
 	}
@@ -466,25 +466,25 @@ func (q *call) recheck(failed error) time.Duration {
 // already.
 func (q *call) granted(sent, ttl time.Duration, push *driver.Event) (*Lease, error) {
 	c := q.c
-	h := &hold{
-		c: c, parent: q.ctx, name: q.claim.Name, token: q.claim.Token, fence: q.answer.Fence, hooks: q.set.hooks, timeout: q.set.timeout,
-		ownToken: q.ownToken(), weight: q.claim.Weight, limit: q.claim.Limit,
-		since: sent, until: never, ttl: min(q.claim.TTL, q.set.ttl), index: -1, handles: 1,
+	h := &leaseState{
+		c: c, parent: q.ctx, name: q.request.Name, token: q.request.Token, fence: q.answer.Fence, hooks: q.set.hooks, timeout: q.set.timeout,
+		ownToken: q.ownToken(), weight: q.request.Weight, limit: q.request.Limit,
+		since: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.set.ttl), index: -1, handles: 1,
 	}
-	for _, name := range q.claim.With {
-		h.more = append(h.more, part{name, q.answer.Fence})
+	for _, name := range q.request.With {
+		h.moreNames = append(h.moreNames, fencedName{name, q.answer.Fence})
 	}
-	if !q.late.IsZero() {
-		h.doubt = &doubt{claim: q.claim, until: q.late}
+	if !q.unansweredUntil.IsZero() {
+		h.unanswered = &unansweredTry{claim: q.request, until: q.unansweredUntil}
 	}
 	if q.set.maxHold > 0 {
-		h.until = sent + q.set.maxHold
+		h.maxHoldUntil = sent + q.set.maxHold
 	}
 	if q.set.minHold > 0 {
-		h.least = c.now() + q.set.minHold
+		h.minHoldUntil = c.now() + q.set.minHold
 	}
 	h.first.h = h
-	h.begin(q.set.noRenew, sent, ttl, ttl < q.claim.TTL)
+	h.begin(q.set.noRenew, sent, ttl, ttl < q.request.TTL)
 
 	now := c.now()
 	c.mu.Lock()
@@ -507,12 +507,12 @@ func (q *call) granted(sent, ttl time.Duration, push *driver.Event) (*Lease, err
 
 // begin sets the times of a new lease whose first ttl began not before sent. lift says
 // that it is shorter than what was claimed.
-func (h *hold) begin(noRenew bool, sent, ttl time.Duration, lift bool) {
+func (h *leaseState) begin(noRenew bool, sent, ttl time.Duration, lift bool) {
 	h.rule = renewed
 	if noRenew {
 		h.rule = fixed
 	}
-	h.prolong(sent, ttl)
+	h.extendDeadline(sent, ttl)
 	if lift || h.due != never {
 		// Off the critical path, and not at all for work shorter than that. After
 		// a long wait sent is long ago, but the lease is no reason to hurry.
@@ -520,12 +520,12 @@ func (h *hold) begin(noRenew bool, sent, ttl time.Duration, lift bool) {
 		h.due = now + max(h.deadline-now, 0)/3
 	}
 	if noRenew && lift {
-		h.rule = liftOnce
+		h.rule = extendOnce
 	}
 }
 
 func (q *call) busy() error {
-	name := q.claim.Name
+	name := q.request.Name
 	if q.answer.Name != "" {
 		name = q.answer.Name
 	}
@@ -542,25 +542,25 @@ func (q *call) explain(err error) error {
 	if ended == nil || refused(err) || final(err) {
 		return err
 	}
-	if q.asked {
+	if q.answered {
 		return q.busy()
 	}
 	if errors.Is(err, ended) {
 		return err
 	}
-	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(ended, root(err))}
+	return &UnavailableError{Op: "acquire", Name: q.request.Name, Cause: errors.Join(ended, root(err))}
 }
 
 // tellWaiting calls the hook, once, beside the call: it may be slow, and the call has to
 // keep its place in the queue.
-func (q *call) tellWaiting() {
+func (q *call) callQueuedHook() {
 	if q.waiting != nil || q.set.hooks == nil || q.set.hooks.Waiting == nil {
 		return
 	}
 	returned := make(chan struct{})
 	q.waiting = returned
 	hook, w := q.set.hooks.Waiting, Waiting{
-		Name: q.claim.Name, Token: q.claim.Token, Holder: q.answer.Holder, Position: q.answer.Position, Ticket: q.answer.Ticket,
+		Name: q.request.Name, Token: q.request.Token, Holder: q.answer.Holder, Position: q.answer.Position, Ticket: q.answer.Ticket,
 	}
 	go func() {
 		defer close(returned)

@@ -8,7 +8,7 @@
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the request is void
 --        5  "weight/limit client", to hold alone if these are equal
---        6… with the sixth key, a ballot: see serving in born.lua
+--        6… with the sixth key, a ballot: see serving in node.lua
 -- Reply  {the server's time in µs, answer}, as in acquire.lua, never queued
 
 local time = redis.call('TIME')
@@ -23,8 +23,8 @@ local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
---#include place.lua
---#include born.lua
+--#include entry.lua
+--#include node.lua
 
 -- leave takes the token out, and returns what is held by others, and what its
 -- holding had left (nothing if it did not hold), and what taken has found.

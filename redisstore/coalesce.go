@@ -11,13 +11,13 @@ import "errors"
 const apart = 64
 
 // usual tells of a call whether it can go together with others.
-func (c *call) usual() bool { return c.first.usual && len(c.more) == 0 }
+func (c *call) coalescable() bool { return c.first.coalescable && len(c.more) == 0 }
 
 // join puts what is usual together.
-func (b *batch) join() {
+func (b *batch) coalesce() {
 	n := 0
 	for i := range b.calls {
-		if b.calls[i].usual() {
+		if b.calls[i].coalescable() {
 			n++
 		}
 	}
@@ -27,23 +27,23 @@ func (b *batch) join() {
 	rest := b.calls[:0]
 	b.parts = b.parts[:0]
 	for _, c := range b.calls {
-		if c.usual() {
+		if c.coalescable() {
 			b.parts = append(b.parts, c)
 		} else {
 			rest = append(rest, c)
 		}
 	}
 	clear(b.calls[len(rest):])
-	rest = append(rest, b.joint())
+	rest = append(rest, b.coalescedCall())
 	b.calls = rest
 }
 
 // joint makes one call of the batch's parts.
-func (b *batch) joint() call {
+func (b *batch) coalescedCall() call {
 	// Where the keys of a request are, and the arguments of its script after them.
 	// It needs no holders, which are the last of the keys.
 	const keys, holders, args = 3, 7, 8
-	b.cmd = append(b.cmd[:0], "EVALSHA", manyScript.sha, count(len(b.parts)*(holders-keys)))
+	b.cmd = append(b.cmd[:0], "EVALSHA", coalescedScript.sha, count(len(b.parts)*(holders-keys)))
 	for i := range b.parts {
 		b.cmd = append(b.cmd, b.parts[i].cmd[keys:holders]...)
 	}
@@ -55,12 +55,12 @@ func (b *batch) joint() call {
 			b.cmd = append(b.cmd, c.cmd[args], "0", c.cmd[args+2])
 		}
 	}
-	return call{script: manyScript, cmd: b.cmd, parts: b.parts}
+	return call{script: coalescedScript, cmd: b.cmd, parts: b.parts}
 }
 
 // share gives each part of a joint call its answer, and returns those that have to ask
 // by themselves: all of them, if the server has refused the call because of one.
-func (c *call) share(r Reply) (left []call) {
+func (c *call) distributeCoalesced(r Reply) (left []call) {
 	var refusal ServerError
 	if errors.As(r.Err, &refusal) {
 		return c.parts

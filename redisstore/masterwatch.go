@@ -19,7 +19,7 @@ var (
 // A lookout asks the server how many listen on a client's channel: once a second, and ten
 // times in the second after the subscription was made again, while the library may be
 // about to learn of another server.
-type lookout struct {
+type masterWatch struct {
 	store   *Store
 	channel string
 	made    int       // subscriptions, so far
@@ -29,7 +29,7 @@ type lookout struct {
 }
 
 // A sighting is what a server says, and when: how many listen.
-type sighting struct {
+type masterState struct {
 	listen int64
 	err    error
 	took   time.Duration
@@ -40,9 +40,9 @@ const late = 500 * time.Millisecond
 
 // watch returns when a new subscription has to be made, and why: the one that there is
 // may be on the wrong server. It returns nil if it cannot know.
-func (l *lookout) watch(ctx context.Context) error {
+func (l *masterWatch) watch(ctx context.Context) error {
 	const every, often, most, first = time.Second, 100 * time.Millisecond, 3, 10
-	seen := make(chan sighting, most)
+	seen := make(chan masterState, most)
 	under, paused := 0, false
 	l.made++
 	for n := 0; ; n++ {
@@ -59,7 +59,7 @@ func (l *lookout) watch(ctx context.Context) error {
 			under++
 			go func() {
 				start := time.Now()
-				c := l.ask(ctx)
+				c := l.inspect(ctx)
 				c.took = time.Since(start)
 				seen <- c
 			}()
@@ -67,7 +67,7 @@ func (l *lookout) watch(ctx context.Context) error {
 		select {
 		case c := <-seen:
 			under--
-			switch why := l.judge(c, paused || c.took >= late); {
+			switch why := l.compare(c, paused || c.took >= late); {
 			case forbidden(c.err):
 				return nil
 			case why != nil:
@@ -85,27 +85,27 @@ func (l *lookout) watch(ctx context.Context) error {
 	}
 }
 
-func (l *lookout) ask(ctx context.Context) sighting {
+func (l *masterWatch) inspect(ctx context.Context) masterState {
 	var reply [1]Reply
 	l.store.conn.Do(context.WithoutCancel(ctx), []Cmd{{"PUBSUB", "NUMSUB", l.channel}}, reply[:])
 	if reply[0].Err != nil {
-		return sighting{err: reply[0].Err}
+		return masterState{err: reply[0].Err}
 	}
 	pair, _ := reply[0].Value.([]any)
 	in := reader{fields: pair}
 	in.string()
 	n := in.int()
 	if in.bad || len(in.fields) > 0 {
-		return sighting{err: unexpected(reply[0].Value)}
+		return masterState{err: unexpected(reply[0].Value)}
 	}
-	return sighting{listen: n}
+	return masterState{listen: n}
 }
 
 // judge decides whether to listen anew. A server that has not answered for a while may
 // have been replaced meanwhile: who connects now is told who is master. That is done
 // once more a little later, when all sentinels know. A server that counts nobody, again
 // and again, cannot count.
-func (l *lookout) judge(c sighting, paused bool) error {
+func (l *masterWatch) compare(c masterState, paused bool) error {
 	const rest, settled, enough = 10 * time.Second, 2 * time.Second, 3
 	now := time.Now()
 	switch {

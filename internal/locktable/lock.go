@@ -1,4 +1,4 @@
-package ledger
+package locktable
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 
 // An Entry is what is known of one name. Its times are those of Now.At. The names of
 // the fields in JSON are the format of localstore's files.
-type Entry struct {
+type Lock struct {
 	Holders []Holder `json:"h,omitempty"`
-	Queue   []Place  `json:"q,omitempty"` // in the order of service
+	Queue   []Waiter `json:"q,omitempty"` // in the order of service
 }
 
 // A Holder holds the name, or a part of it.
@@ -30,7 +30,7 @@ type Holder struct {
 }
 
 // A Place is a claim that waits.
-type Place struct {
+type Waiter struct {
 	Token   string        `json:"t"`
 	Client  string        `json:"c"`
 	Weight  int           `json:"w"`
@@ -50,7 +50,7 @@ type Place struct {
 
 // Ends is when all that the entry says is over, unless somebody acts on it: it can be
 // deleted then.
-func (e *Entry) Ends() (end time.Duration) {
+func (e *Lock) Expires() (end time.Duration) {
 	for _, h := range e.Holders {
 		end = max(end, h.Expires)
 	}
@@ -62,32 +62,32 @@ func (e *Entry) Ends() (end time.Duration) {
 
 // expire drops the holders whose time is over, and the waiters that gave no sign
 // of life for too long. It reports whether there were any.
-func (e *Entry) expire(now time.Duration) bool {
+func (e *Lock) expire(now time.Duration) bool {
 	before := len(e.Holders) + len(e.Queue)
 	e.Holders = slices.DeleteFunc(e.Holders, func(h Holder) bool { return h.over(now) })
-	e.Queue = slices.DeleteFunc(e.Queue, func(p Place) bool { return p.dead(now) })
+	e.Queue = slices.DeleteFunc(e.Queue, func(p Waiter) bool { return p.dead(now) })
 	return len(e.Holders)+len(e.Queue) < before
 }
 
 func (h Holder) over(now time.Duration) bool { return h.gone || now >= h.Expires }
 
-func (p Place) dead(now time.Duration) bool { return p.gone || now-p.Seen >= driver.WaiterTTL }
+func (p Waiter) dead(now time.Duration) bool { return p.gone || now-p.Seen >= driver.WaiterTTL }
 
 // before reports whether a place comes before another one: in each store the same, if
 // they have their tickets from a quorum.
-func (p Place) before(ticket uint64, token string) bool {
+func (p Waiter) before(ticket uint64, token string) bool {
 	return p.Ticket < ticket || p.Ticket == ticket && p.Token < token
 }
 
 // open reports whether a claim may have the name now, or has it.
-func (e *Entry) open(c driver.AcquireRequest) bool {
-	if e.holding(c.Token) >= 0 {
+func (e *Lock) open(c driver.AcquireRequest) bool {
+	if e.holderIndex(c.Token) >= 0 {
 		return true
 	}
 	return e.fits(c.Weight, c.Limit) && (len(e.Queue) == 0 || e.Queue[0].Token == c.Token)
 }
 
-func (e *Entry) fits(weight, limit int) bool {
+func (e *Lock) fits(weight, limit int) bool {
 	used := 0
 	for _, h := range e.Holders {
 		if h.Alone {
@@ -100,7 +100,7 @@ func (e *Entry) fits(weight, limit int) bool {
 
 // Bury ends what belongs to owners that are dead: they neither hold nor wait any more. It
 // looks at all that hold, and from the head of the queue on at those who are dead.
-func (e *Entry) Bury(dead func(owner string) bool, now time.Duration) {
+func (e *Lock) RemoveDead(dead func(owner string) bool, now time.Duration) {
 	for i, h := range e.Holders {
 		if h.Owner != "" && dead(h.Owner) {
 			e.Holders[i].gone = h.Least <= now
@@ -130,41 +130,41 @@ func (h *Holder) share(owner string) {
 	}
 }
 
-func (e *Entry) hold(token, client string, weight, limit int, fence uint64, expires time.Duration) *Holder {
+func (e *Lock) addHolder(token, client string, weight, limit int, fence uint64, expires time.Duration) *Holder {
 	e.Holders = append(e.Holders, Holder{Token: token, Client: client, Weight: weight, Alone: weight == limit, Fence: fence, Expires: expires})
 	return &e.Holders[len(e.Holders)-1]
 }
 
 // join gives a claim its place, and returns its index.
-func (e *Entry) join(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
-	i, _ := slices.BinarySearchFunc(e.Queue, true, func(p Place, _ bool) int {
+func (e *Lock) join(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
+	i, _ := slices.BinarySearchFunc(e.Queue, true, func(p Waiter, _ bool) int {
 		if p.before(ticket, c.Token) {
 			return -1
 		}
 		return 1
 	})
-	e.Queue = slices.Insert(e.Queue, i, Place{
+	e.Queue = slices.Insert(e.Queue, i, Waiter{
 		Token: c.Token, Client: c.Client, Weight: c.Weight, Limit: c.Limit, TTL: c.HandoffTTL(),
 		Several: len(c.With) > 0, Ticket: ticket, Joined: now, Ballot: c.Vote,
 	})
 	return i
 }
 
-func (e *Entry) holding(token string) int {
+func (e *Lock) holderIndex(token string) int {
 	return slices.IndexFunc(e.Holders, func(h Holder) bool { return h.Token == token })
 }
 
-func (e *Entry) waiting(token string) int {
-	return slices.IndexFunc(e.Queue, func(p Place) bool { return p.Token == token })
+func (e *Lock) waiterIndex(token string) int {
+	return slices.IndexFunc(e.Queue, func(p Waiter) bool { return p.Token == token })
 }
 
 // first returns the holder that expires first.
-func (e *Entry) first() Holder {
+func (e *Lock) first() Holder {
 	return slices.MinFunc(e.Holders, func(a, b Holder) int { return cmp.Compare(a.Expires, b.Expires) })
 }
 
-func (e *Entry) leave(token string) bool {
-	i := e.waiting(token)
+func (e *Lock) removeWaiter(token string) bool {
+	i := e.waiterIndex(token)
 	if i < 0 {
 		return false
 	}
@@ -172,8 +172,8 @@ func (e *Entry) leave(token string) bool {
 	return true
 }
 
-func (e *Entry) drop(token string) bool {
-	i := e.holding(token)
+func (e *Lock) removeHolder(token string) bool {
+	i := e.holderIndex(token)
 	if i < 0 {
 		return false
 	}
@@ -183,13 +183,13 @@ func (e *Entry) drop(token string) bool {
 
 // Owners returns the owners of what a waiting token waits for: of those who hold, and of the
 // one before it in the queue.
-func (e *Entry) Owners(token string) (owners []string) {
+func (e *Lock) Owners(token string) (owners []string) {
 	for _, h := range e.Holders {
 		if h.Owner != "" {
 			owners = append(owners, h.Owner)
 		}
 	}
-	if i := e.waiting(token); i > 0 && e.Queue[i-1].Owner != "" {
+	if i := e.waiterIndex(token); i > 0 && e.Queue[i-1].Owner != "" {
 		owners = append(owners, e.Queue[i-1].Owner)
 	}
 	return owners

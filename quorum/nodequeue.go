@@ -10,17 +10,17 @@ import (
 // A lane is one node's side of a claim. What is sent down a lane goes one after another:
 // a release that overtook an acquire would leave the node taken, and one that came late
 // would free it for somebody else. Its fields are guarded by the Store's mutex.
-type lane struct {
+type nodeQueue struct {
 	node  *node
-	claim *claim
+	claim *acquisition
 	at    lanekey
 	busy  bool
-	next  []*errand // to be done after what is under way
-	last  *errand   // that was put there
-	owed  int       // debts
-	undo  *errand   // that is to undo the claim, and has not begun
-	late  time.Time // until then a question that was not answered may yet arrive,
-	final *errand   // and then this is to follow it
+	next  []*delivery // to be done after what is under way
+	last  *delivery   // that was put there
+	owed  int         // debts
+	undo  *delivery   // that is to undo the claim, and has not begun
+	late  time.Time   // until then a question that was not answered may yet arrive,
+	final *delivery   // and then this is to follow it
 
 	state state
 	err   error     // of the last question, if it failed
@@ -34,7 +34,7 @@ type lane struct {
 	doubt time.Time // until then what was sent may yet arrive, and take the vote away
 	swing time.Time // until then a reweigh that was not answered may yet arrive,
 	swung int       // to this weight
-	share share     // as which the node may have the token
+	share mode      // as which the node may have the token
 
 	holder    string
 	remaining time.Duration
@@ -42,9 +42,9 @@ type lane struct {
 }
 
 // A share is how much a token holds.
-type share struct{ weight, limit int }
+type mode struct{ weight, limit int }
 
-var unclear = share{-1, -1}
+var unclear = mode{-1, -1}
 
 type state int
 
@@ -56,8 +56,8 @@ const (
 
 // An errand is something sent down a lane. What follows from its answer, and whether the
 // next one is still wanted, is decided in one step: nobody comes between.
-type errand struct {
-	lane  *lane
+type delivery struct {
+	lane  *nodeQueue
 	round uint64    // of the claim: it is void in a later one,
 	until time.Time // and then
 	sent  time.Time
@@ -72,30 +72,30 @@ type errand struct {
 
 // put sends something down a lane, after what is under way there: now, or when the node
 // can be reached, but not after so long. The caller holds s.mu.
-func (s *Store) put(l *lane, patience time.Duration, e *errand) {
+func (s *Store) enqueue(l *nodeQueue, patience time.Duration, e *delivery) {
 	e.lane, e.round, e.until = l, l.claim.round, time.Now().Add(patience)
 	l.last = e
 	for r := range s.renewals {
 		r.notes[l.at] = errUnderWay
 	}
-	s.line(e)
+	s.insert(e)
 }
 
 // line puts an errand at the end of its lane. The caller holds s.mu.
-func (s *Store) line(e *errand) {
+func (s *Store) insert(e *delivery) {
 	l := e.lane
 	l.next = append(l.next, e)
 	if l.busy {
 		return
 	}
-	if first := s.turn(l); first != nil {
+	if first := s.next(l); first != nil {
 		l.busy = true
 		go s.run(l, first)
 	}
 }
 
 // turn returns what is sent down a lane next, or nil. The caller holds s.mu.
-func (s *Store) turn(l *lane) *errand {
+func (s *Store) next(l *nodeQueue) *delivery {
 	for len(l.next) > 0 {
 		e := l.next[0]
 		if l.next = l.next[1:]; l.undo == e {
@@ -112,7 +112,7 @@ func (s *Store) turn(l *lane) *errand {
 	return nil
 }
 
-func (s *Store) run(l *lane, e *errand) {
+func (s *Store) run(l *nodeQueue, e *delivery) {
 	for e != nil {
 		err := e.send()
 		tell := func() {}
@@ -123,17 +123,17 @@ func (s *Store) run(l *lane, e *errand) {
 		again := mayPass(err) || e.ends && errors.Is(err, driver.ErrUnavailable) // a refusal may pass, too
 		switch e.report(!again); {
 		case again:
-			s.owe(e)
+			s.deliverLater(e)
 		case e.ends:
 			s.repeat(e)
 		}
-		e = s.turn(l)
+		e = s.next(l)
 		s.mu.Unlock()
 		tell()
 	}
 }
 
-func (e *errand) report(answered bool) {
+func (e *delivery) report(answered bool) {
 	if e.paid != nil {
 		e.paid(answered)
 		e.paid = nil
@@ -141,7 +141,7 @@ func (e *errand) report(answered bool) {
 }
 
 // void reports whether nobody wants an errand any more. The caller holds s.mu.
-func (e *errand) void() bool {
+func (e *delivery) void() bool {
 	return e.round != e.lane.claim.round || !time.Now().Before(e.until)
 }
 
@@ -155,36 +155,36 @@ func mayPass(err error) bool {
 const slack = 100 * time.Millisecond
 
 // missed notes that a question was not answered. The caller holds s.mu.
-func (l *lane) missed(until time.Time) { l.late = later(l.late, until.Add(slack)) }
+func (l *nodeQueue) recordUnanswered(until time.Time) { l.late = later(l.late, until.Add(slack)) }
 
 // distrust has a node's vote not count if it was asked for before then. The caller holds
 // s.mu.
-func (l *lane) distrust(until time.Time) { l.doubt = later(l.doubt, until) }
+func (l *nodeQueue) distrustUntil(until time.Time) { l.doubt = later(l.doubt, until) }
 
 // undone notes that what ends the claim was sent, valid until then, and what became of it.
 // What was not answered may arrive when the token is in use again. The caller holds s.mu.
-func (l *lane) undone(sent, until time.Time, err error) {
+func (l *nodeQueue) recordCancel(sent, until time.Time, err error) {
 	switch {
 	case err != nil:
-		l.distrust(until.Add(slack))
-		if l.share == (share{}) {
+		l.distrustUntil(until.Add(slack))
+		if l.share == (mode{}) {
 			l.share = unclear
 		}
 	case !sent.Before(l.late):
-		l.share = share{}
+		l.share = mode{}
 	}
-	l.distrust(l.swing)
+	l.distrustUntil(l.swing)
 }
 
 // clashes reports whether a node may have a token for another weight than is wanted now,
 // because the token was in use before. It would go on with that: a reader's vote is none
 // for a writer. The caller holds s.mu.
-func (l *lane) clashes(wanted share) bool {
+func (l *nodeQueue) clashes(wanted mode) bool {
 	if l.share == wanted {
 		return false
 	}
-	l.distrust(l.late)
-	if l.share == (share{}) && !time.Now().Before(l.late) {
+	l.distrustUntil(l.late)
+	if l.share == (mode{}) && !time.Now().Before(l.late) {
 		l.share = wanted
 		return false
 	}
@@ -193,18 +193,18 @@ func (l *lane) clashes(wanted share) bool {
 
 // doubtful reports whether a node's vote does not count: what was sent before may have
 // arrived after it, and taken it away.
-func (l *lane) doubtful() bool { return l.asked.Before(l.doubt) }
+func (l *nodeQueue) isDoubtful() bool { return l.asked.Before(l.doubt) }
 
 // settled reports whether the node has answered all, and nothing can arrive any more. The
 // caller holds s.mu.
-func (l *lane) settled() bool {
+func (l *nodeQueue) isSettled() bool {
 	return !l.busy && len(l.next) == 0 && l.owed == 0 && !time.Now().Before(l.late)
 }
 
 // repeat sends what ended a claim last once more, if a question that was not answered may
 // have arrived after it, or may yet: it must be the last that the node hears of the claim.
 // The caller holds s.mu.
-func (s *Store) repeat(e *errand) {
+func (s *Store) repeat(e *delivery) {
 	l := e.lane
 	if !e.sent.Before(l.late) {
 		return
@@ -217,7 +217,7 @@ func (s *Store) repeat(e *errand) {
 }
 
 // await sends a lane's final errand when no question can arrive after it.
-func (s *Store) await(l *lane) {
+func (s *Store) await(l *nodeQueue) {
 	time.AfterFunc(max(time.Until(l.late), 0)+l.claim.spread(), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -228,6 +228,6 @@ func (s *Store) await(l *lane) {
 		e := l.final
 		l.owed--
 		l.final, e.until = nil, later(e.until, time.Now().Add(operation))
-		s.line(e)
+		s.insert(e)
 	})
 }

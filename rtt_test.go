@@ -24,15 +24,15 @@ func TestShareOfASlowStore(t *testing.T) {
 		{"slow and slower", []time.Duration{200 * ms, 300 * ms, 280 * ms}, 560 * ms},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var trip trip
+			var trip roundTrip
 			for _, took := range c.took {
-				trip.took(took)
+				trip.observe(took)
 			}
 			end := time.Now().Add(time.Second)
-			if first := time.Until(trip.share(end)); first != c.first {
+			if first := time.Until(trip.attemptDeadline(end)); first != c.first {
 				t.Errorf("%s: %v for the first try, want %v", c.name, first, c.first)
 			}
-			if soon := time.Now().Add(40 * ms); trip.share(soon) != soon {
+			if soon := time.Now().Add(40 * ms); trip.attemptDeadline(soon) != soon {
 				t.Errorf("%s: 40ms are divided", c.name)
 			}
 		})

@@ -100,7 +100,7 @@ func TestScriptIsOvertaken(t *testing.T) {
 
 // What is sent whole has no comments: they are most of it.
 func TestScriptsAreBare(t *testing.T) {
-	for _, s := range []*script{acquireScript, voteScript, releaseScript, extendScript, inspectScript, allScript, manyScript, reweighScript, breakScript} {
+	for _, s := range []*script{acquireScript, voteScript, releaseScript, extendScript, inspectScript, acquireAllScript, coalescedScript, resizeScript, revokeScript} {
 		for line := range strings.Lines(s.text) {
 			if strings.HasPrefix(line, "--") || strings.HasPrefix(line, " ") || line == "\n" {
 				t.Fatalf("it is sent with %q", line)

@@ -8,7 +8,7 @@ import "time"
 // too many.
 
 // owe keeps an errand until the node can be reached. The caller holds s.mu.
-func (s *Store) owe(e *errand) {
+func (s *Store) deliverLater(e *delivery) {
 	const most = 10_000 // more are ended by their TTL
 	n := e.lane.node
 	if len(n.debts) == most {
@@ -18,12 +18,12 @@ func (s *Store) owe(e *errand) {
 	n.debts = append(n.debts, e)
 	if !n.paying {
 		n.paying = true
-		go s.pay(n, e.lane.claim.spread())
+		go s.redeliver(n, e.lane.claim.spread())
 	}
 }
 
 // pay tells a node what it is owed: it tries one, and then many at once.
-func (s *Store) pay(n *node, spread time.Duration) {
+func (s *Store) redeliver(n *node, spread time.Duration) {
 	const next, soon, later, lot = time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 64
 	for pause, size := soon, 1; ; {
 		time.Sleep(pause + spread)
@@ -31,7 +31,7 @@ func (s *Store) pay(n *node, spread time.Duration) {
 		if len(due) == 0 {
 			return
 		}
-		if s.payAll(due) {
+		if s.redeliverAll(due) {
 			pause, size = next, lot
 		} else {
 			pause, size = min(2*max(pause, soon), later), 1
@@ -41,7 +41,7 @@ func (s *Store) pay(n *node, spread time.Duration) {
 
 // due takes a few debts of a node, and drops what has become needless. If there is none,
 // nobody pays any more.
-func (s *Store) due(n *node, size int) (due []*errand) {
+func (s *Store) due(n *node, size int) (due []*delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(n.debts) > 0 && len(due) < size {
@@ -59,13 +59,13 @@ func (s *Store) due(n *node, size int) (due []*errand) {
 }
 
 // payAll reports whether the node has answered to all.
-func (s *Store) payAll(due []*errand) bool {
+func (s *Store) redeliverAll(due []*delivery) bool {
 	answers := make(chan bool, len(due))
 	s.mu.Lock()
 	for _, e := range due {
 		e.paid = func(answered bool) { answers <- answered }
 		e.lane.owed--
-		s.line(e)
+		s.insert(e)
 	}
 	s.mu.Unlock()
 	all := true

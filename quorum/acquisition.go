@@ -11,44 +11,44 @@ import (
 
 // A claim is what a quorum knows of one token while questions about it are under way, or
 // while it waits: what each node has said. Its fields are guarded by the Store's mutex.
-type claim struct {
+type acquisition struct {
 	driver.AcquireRequest
-	key      key
-	ticket   uint64  // its place in the queues
-	lanes    []*lane // by node
-	round    uint64  // the last Acquire: a vote counts if it was asked for since then
-	open     bool    // wanted still
-	try      bool    // its caller does not wait
-	asking   bool    // Acquire has not returned yet
-	late     bool    // nodes that have not answered yet are not waited for, if enough have
-	won      bool    // it was told that it holds, in this round
-	fence    uint64  // that most nodes must know before it holds, or zero
-	offers   int     // how often it has offered what it holds to older ones, in this round
-	offering bool    // it is about to, again
+	key      claimKey
+	ticket   uint64       // its place in the queues
+	lanes    []*nodeQueue // by node
+	round    uint64       // the last Acquire: a vote counts if it was asked for since then
+	open     bool         // wanted still
+	try      bool         // its caller does not wait
+	asking   bool         // Acquire has not returned yet
+	late     bool         // nodes that have not answered yet are not waited for, if enough have
+	won      bool         // it was told that it holds, in this round
+	fence    uint64       // that most nodes must know before it holds, or zero
+	offers   int          // how often it has offered what it holds to older ones, in this round
+	offering bool         // it is about to, again
 	offered  *time.Timer
 	touched  time.Time
 	changed  chan struct{} // tells Acquire to look again
 }
 
 // A key is what claims are known by: the names of a set have one token.
-type key struct{ name, token string }
+type claimKey struct{ name, token string }
 
 // A lanekey is what lanes are known by, also when their claims are forgotten.
 type lanekey struct {
-	key
+	claimKey
 	node int
 }
 
 // at returns the claim of a token on a name, a new one if there is none. The caller
 // holds s.mu.
-func (s *Store) at(name, token string) *claim {
-	at := key{name, token}
+func (s *Store) at(name, token string) *acquisition {
+	at := claimKey{name, token}
 	c := s.claims[at]
 	if c == nil {
-		c = &claim{key: at, changed: make(chan struct{}, 1)}
+		c = &acquisition{key: at, changed: make(chan struct{}, 1)}
 		c.Name, c.Token = name, token
 		for i, n := range s.nodes {
-			c.lanes = append(c.lanes, &lane{node: n, claim: c, at: lanekey{at, i}})
+			c.lanes = append(c.lanes, &nodeQueue{node: n, claim: c, at: lanekey{at, i}})
 		}
 		s.sweep()
 		s.claims[at] = c
@@ -73,7 +73,7 @@ func (s *Store) sweep() {
 	}
 }
 
-func (c *claim) busy() bool {
+func (c *acquisition) busy() bool {
 	for _, l := range c.lanes {
 		if l.busy || l.owed > 0 {
 			return true
@@ -84,7 +84,7 @@ func (c *claim) busy() bool {
 
 // unsure reports whether something that was sent for a claim, and not answered, may still
 // arrive: who forgot that would let it be the last that a node hears.
-func (c *claim) unsure() bool {
+func (c *acquisition) unsure() bool {
 	now := time.Now()
 	for _, l := range c.lanes {
 		if now.Before(l.late) || now.Before(l.doubt) || now.Before(l.swing) {
@@ -95,9 +95,11 @@ func (c *claim) unsure() bool {
 }
 
 // spread is how much later than others this one does what several do in one moment.
-func (c *claim) spread() time.Duration { return time.Duration(1+c.ticket%1000) * time.Microsecond }
+func (c *acquisition) spread() time.Duration {
+	return time.Duration(1+c.ticket%1000) * time.Microsecond
+}
 
-func (s *Store) drop(c *claim) {
+func (s *Store) drop(c *acquisition) {
 	delete(s.claims, c.key)
 	if s.latest[c.Token] == c {
 		delete(s.latest, c.Token)
@@ -105,7 +107,7 @@ func (s *Store) drop(c *claim) {
 }
 
 // rest stops what goes on by itself.
-func (c *claim) rest() {
+func (c *acquisition) rest() {
 	c.open = false
 	if c.offered != nil {
 		c.offered.Stop()
@@ -114,7 +116,7 @@ func (c *claim) rest() {
 
 // forget drops a claim of which nothing has to be known any more. One that holds has to
 // be known while it may still have a place in some queue. The caller holds s.mu.
-func (s *Store) forget(c *claim) {
+func (s *Store) forget(c *acquisition) {
 	if c.open || c.busy() || c.unsure() || s.claims[c.key] != c {
 		return
 	}
@@ -127,7 +129,7 @@ func (s *Store) forget(c *claim) {
 }
 
 // ask puts the question to a node. The caller holds s.mu.
-func (s *Store) ask(c *claim, l *lane, yield bool) {
+func (s *Store) sendVoteRequest(c *acquisition, l *nodeQueue, yield bool) {
 	round := c.round
 	var q driver.AcquireRequest
 	var answer driver.AcquireReply
@@ -138,8 +140,8 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 		if !c.open || told && !yield { // to ask again would raise the fence for ever
 			return false
 		}
-		q, sent = c.question(s.memory, yield), time.Now()
-		clashes = l.clashes(share{q.Weight, q.Limit})
+		q, sent = c.voteRequest(s.memory, yield), time.Now()
+		clashes = l.clashes(mode{q.Weight, q.Limit})
 		if yield {
 			l.state, l.round = unknown, 0 // it may be giving the name away, whatever a push says
 		}
@@ -149,7 +151,7 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 		ctx, cancel := within(q.Until)
 		defer cancel()
 		if clashes {
-			if err := s.yieldShare(ctx, l, q); err != nil {
+			if err := s.relinquishShared(ctx, l, q); err != nil {
 				return err
 			}
 		}
@@ -158,32 +160,32 @@ func (s *Store) ask(c *claim, l *lane, yield bool) {
 	}
 	end := func(err error) (tell func()) {
 		if mayPass(err) {
-			l.missed(q.Until)
+			l.recordUnanswered(q.Until)
 		}
 		if yield && err != nil {
-			l.distrust(q.Until.Add(slack))
+			l.distrustUntil(q.Until.Add(slack))
 		}
 		l.asked = sent
-		return s.heard(c, l, answer, err, round)
+		return s.handleReply(c, l, answer, err, round)
 	}
 	l.undo = nil // that is to come after
-	s.put(l, driver.WaiterTTL, &errand{begin: begin, send: send, end: end})
+	s.enqueue(l, driver.WaiterTTL, &delivery{begin: begin, send: send, end: end})
 }
 
 // yieldShare has a node forget a token that it may have for another weight.
-func (s *Store) yieldShare(ctx context.Context, l *lane, q driver.AcquireRequest) error {
+func (s *Store) relinquishShared(ctx context.Context, l *nodeQueue, q driver.AcquireRequest) error {
 	sent := time.Now()
 	err := l.node.Cancel(ctx, q)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.undone(sent, q.Until, err); l.share == (share{}) {
-		l.share = share{q.Weight, q.Limit}
+	if l.recordCancel(sent, q.Until, err); l.share == (mode{}) {
+		l.share = mode{q.Weight, q.Limit}
 	}
 	return err
 }
 
 // question is what a node is asked.
-func (c *claim) question(memory time.Duration, yield bool) driver.AcquireRequest {
+func (c *acquisition) voteRequest(memory time.Duration, yield bool) driver.AcquireRequest {
 	q := c.AcquireRequest
 	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: c.fence, RecoveryWindow: memory, Relinquish: yield}
 	if q.Vote.Fence == 0 {
@@ -197,7 +199,7 @@ func (c *claim) question(memory time.Duration, yield bool) driver.AcquireRequest
 
 // heard notes a node's answer, and returns what to do without the mutex. The caller holds
 // s.mu.
-func (s *Store) heard(c *claim, l *lane, a driver.AcquireReply, err error, round uint64) (tell func()) {
+func (s *Store) handleReply(c *acquisition, l *nodeQueue, a driver.AcquireReply, err error, round uint64) (tell func()) {
 	l.round, l.err, l.push = round, err, false
 	s.identify(l.node, a.Node)
 	switch {
@@ -209,16 +211,16 @@ func (s *Store) heard(c *claim, l *lane, a driver.AcquireReply, err error, round
 	default:
 		l.state, l.fence, l.id = waits, a.Fence, a.Node
 		l.holder, l.remaining, l.position = a.Holder, a.Remaining, a.Position
-		l.granted(l.grant, l.by)
+		l.recordGrant(l.grant, l.by)
 	}
 	l.grant = 0
-	return s.settle(c)
+	return s.decideNow(c)
 }
 
 // granted notes a push. It is true only if it is younger than the answer that said "not
 // yet", which names the largest fence until then: one from a place that was lost since
 // would be counted with a lease that has ended.
-func (l *lane) granted(fence uint64, by string) {
+func (l *nodeQueue) recordGrant(fence uint64, by string) {
 	if l.busy {
 		l.grant, l.by = fence, by
 	}
@@ -228,7 +230,7 @@ func (l *lane) granted(fence uint64, by string) {
 }
 
 // A count is how the nodes have voted, in this round.
-type count struct {
+type tally struct {
 	held    int // for the claim
 	direct  int // of these in answer to a question, not by a push
 	agreed  int // of these, that know its fence
@@ -238,7 +240,7 @@ type count struct {
 }
 
 // count counts the votes. A store that answers for two nodes has one.
-func (s *Store) count(c *claim) (n count) {
+func (s *Store) count(c *acquisition) (n tally) {
 	voted := make(map[string]bool, len(c.lanes))
 	others := make(map[string]int, 1)
 	for _, l := range c.lanes {
@@ -246,7 +248,7 @@ func (s *Store) count(c *claim) (n count) {
 		case l.round != c.round:
 			n.pending++
 			continue
-		case l.state == unknown, l.doubtful():
+		case l.state == unknown, l.isDoubtful():
 			continue
 		}
 		if l.id != "" && voted[l.id] {
@@ -272,7 +274,7 @@ func (s *Store) count(c *claim) (n count) {
 	if c.late && n.said >= s.need {
 		n.pending = 0
 	}
-	if c.pushed() {
+	if c.notified() {
 		n.another = 0
 	}
 	return n
@@ -280,7 +282,7 @@ func (s *Store) count(c *claim) (n count) {
 
 // settle does what follows from the votes, and returns what to do without the mutex.
 // The caller holds s.mu.
-func (s *Store) settle(c *claim) (tell func()) {
+func (s *Store) decideNow(c *acquisition) (tell func()) {
 	nothing := func() {}
 	n := s.count(c)
 	if n.said >= s.need || n.said+n.pending < s.need { // else there is nothing to decide
@@ -297,14 +299,14 @@ func (s *Store) settle(c *claim) (tell func()) {
 	case n.held >= s.need && !c.asking && !c.won:
 		return s.grant(c)
 	case n.held < s.need && n.pending == 0 && c.Queue && (c.try || !c.asking && n.held > 0 && n.another < s.need):
-		s.offer(c)
+		s.scheduleRelinquish(c)
 	}
 	return nothing
 }
 
 // grant tells the client of a claim that it holds, since its round began. The caller
 // holds s.mu.
-func (s *Store) grant(c *claim) (tell func()) {
+func (s *Store) grant(c *acquisition) (tell func()) {
 	c.won = true
 	c.rest()
 	return s.to(c.Client, driver.Event{Kind: driver.EventGranted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.round})
@@ -313,13 +315,13 @@ func (s *Store) grant(c *claim) (tell func()) {
 // agree sees to it that most nodes know the fence of a claim that has most votes, so that
 // the next one, who has the vote of one of them, has a larger one. In the usual case
 // they have all taken the one that was proposed. The caller holds s.mu.
-func (s *Store) agree(c *claim) bool {
+func (s *Store) agree(c *acquisition) bool {
 	if s.agrees(c) {
 		return true
 	}
 	for _, l := range c.lanes {
 		if l.state == held && l.fence < c.fence && len(l.next) == 0 {
-			s.ask(c, l, false)
+			s.sendVoteRequest(c, l, false)
 		}
 	}
 	return false
@@ -327,7 +329,7 @@ func (s *Store) agree(c *claim) bool {
 
 // agrees reports whether most nodes know the fence, which is the largest of all that
 // count.
-func (s *Store) agrees(c *claim) bool {
+func (s *Store) agrees(c *acquisition) bool {
 	for _, l := range c.lanes {
 		if l.state == held && l.round == c.round {
 			c.fence = max(c.fence, l.fence)
@@ -339,14 +341,14 @@ func (s *Store) agrees(c *claim) bool {
 // offer lets older claims have what this one holds, since nobody has the votes of most:
 // each node knows whether one waits there. All nodes end with the oldest. The caller
 // holds s.mu.
-func (s *Store) offer(c *claim) {
+func (s *Store) scheduleRelinquish(c *acquisition) {
 	const first, most = 5 * time.Millisecond, 500 * time.Millisecond
 	if c.offering {
 		return
 	}
 	c.offers++
-	if c.offers == 1 && !c.pushed() {
-		s.offerNow(c)
+	if c.offers == 1 && !c.notified() {
+		s.relinquish(c)
 		return
 	}
 	wait := min(first<<min(c.offers, 10), most)
@@ -360,47 +362,47 @@ func (s *Store) offer(c *claim) {
 			return
 		}
 		if c.offering = false; s.count(c).held < s.need {
-			s.offerNow(c)
+			s.relinquish(c)
 		}
 	})
 }
 
 // pushed tells whether the name is being handed on to a claim: what other nodes said of
 // its holder is old, and their votes are on their way.
-func (c *claim) pushed() bool {
-	return slices.ContainsFunc(c.lanes, func(l *lane) bool { return l.push && l.state == held })
+func (c *acquisition) notified() bool {
+	return slices.ContainsFunc(c.lanes, func(l *nodeQueue) bool { return l.push && l.state == held })
 }
 
-func (s *Store) offerNow(c *claim) {
+func (s *Store) relinquish(c *acquisition) {
 	for _, l := range c.lanes {
 		if (l.state == held || c.try) && len(l.next) == 0 { // a try may have nobody who listens
-			s.ask(c, l, true)
+			s.sendVoteRequest(c, l, true)
 		}
 	}
 }
 
 // giveUp undoes a claim everywhere, in the background. The caller holds s.mu.
-func (s *Store) giveUp(c *claim) {
+func (s *Store) giveUp(c *acquisition) {
 	c.rest()
 	for _, l := range c.lanes {
-		s.leave(c, l, func(error) {})
+		s.cancelOn(c, l, func(error) {})
 	}
 }
 
 // leave undoes a claim at one node. If that is to be done already, once is enough: who
 // tries again and again must not fill the lane of a node that is mute. The caller holds
 // s.mu.
-func (s *Store) leave(c *claim, l *lane, done func(error)) {
+func (s *Store) cancelOn(c *acquisition, l *nodeQueue, done func(error)) {
 	if l.undo != nil {
 		l.undo.undo = append(l.undo.undo, done)
 		return
 	}
 	var q driver.AcquireRequest
-	e := &errand{ends: true, undo: []func(error){done}}
+	e := &delivery{ends: true, undo: []func(error){done}}
 	l.undo = e
 	e.begin = func() bool {
 		if q.Vote == nil {
-			q = s.abandoned(c)
+			q = s.cancelRequest(c)
 		}
 		q.Until = time.Now().Add(operation) // of this delivery
 		return true
@@ -411,7 +413,7 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 		return l.node.Cancel(ctx, q)
 	}
 	e.end = func(err error) (tell func()) {
-		l.undone(e.sent, q.Until, err)
+		l.recordCancel(e.sent, q.Until, err)
 		if errors.Is(err, driver.ErrUnavailable) && len(l.next) == 0 {
 			l.undo = e
 		}
@@ -422,11 +424,11 @@ func (s *Store) leave(c *claim, l *lane, done func(error)) {
 			}
 		}
 	}
-	s.put(l, s.longest, e)
+	s.enqueue(l, s.longest, e)
 }
 
 // abandoned is a claim that is to be undone. The caller holds s.mu.
-func (s *Store) abandoned(c *claim) driver.AcquireRequest {
+func (s *Store) cancelRequest(c *acquisition) driver.AcquireRequest {
 	q := c.AcquireRequest
 	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: s.clock.tick(), RecoveryWindow: s.memory}
 	return q

@@ -11,34 +11,34 @@ import (
 
 // A doubt is an acquire that was not answered: it may still arrive at the store, and
 // take the name again after its lease was released.
-type doubt struct {
+type unansweredTry struct {
 	claim driver.AcquireRequest
 	until time.Time // it is void afterwards
-	next  *doubt
+	next  *unansweredTry
 }
 
 // and returns the doubts of both.
-func (d *doubt) and(o *doubt) *doubt {
+func (d *unansweredTry) merge(o *unansweredTry) *unansweredTry {
 	if d == nil {
 		return o
 	}
-	d.next = d.next.and(o)
+	d.next = d.next.merge(o)
 	return d
 }
 
 // dispel removes, in the background, what the unanswered tries of a lease that has
 // ended may still leave at the store.
-func (h *hold) dispel() {
-	for d := h.doubt; d != nil; d = d.next {
+func (h *leaseState) cancelUnanswered() {
+	for d := h.unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
-			h.c.abandon(d.claim, h.ownToken, d.until)
+			h.c.cancel(d.claim, h.ownToken, d.until)
 		}
 	}
 }
 
 // doubtful reports whether an unanswered try of the lease can still take effect.
-func (h *hold) doubtful() bool {
-	for d := h.doubt; d != nil; d = d.next {
+func (h *leaseState) mayStillAcquire() bool {
+	for d := h.unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
 			return true
 		}
@@ -63,7 +63,7 @@ func later(a, b time.Time) time.Time {
 // caller. Such a token may be used again, and a request of the earlier call would end
 // the lease of the later one. So a later call waits until none is under way and none
 // can arrive any more. Tokens that dibs makes are never used twice, and not listed.
-type undoings struct {
+type cancellations struct {
 	mu sync.Mutex
 	of map[owned]*underway
 }
@@ -79,8 +79,8 @@ type underway struct {
 
 // An undoing is one request, or a series of them, that ends what one token holds. A nil
 // undoing, of a token that is never used again, does nothing.
-type undoing struct {
-	all   *undoings
+type cancellation struct {
+	all   *cancellations
 	names []string
 	token string
 
@@ -89,11 +89,11 @@ type undoing struct {
 }
 
 // begin lists an undoing of a claim, if the token is the caller's own.
-func (u *undoings) begin(c driver.AcquireRequest, own bool) *undoing {
+func (u *cancellations) begin(c driver.AcquireRequest, own bool) *cancellation {
 	if !own {
 		return nil
 	}
-	d := &undoing{all: u, names: c.Names(), token: c.Token}
+	d := &cancellation{all: u, names: c.Names(), token: c.Token}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, name := range d.names {
@@ -110,7 +110,7 @@ func (u *undoings) begin(c driver.AcquireRequest, own bool) *undoing {
 }
 
 // unanswered notes that a request may arrive until then.
-func (d *undoing) unanswered(until time.Time) {
+func (d *cancellation) unanswered(until time.Time) {
 	if d == nil {
 		return
 	}
@@ -120,7 +120,7 @@ func (d *undoing) unanswered(until time.Time) {
 }
 
 // end unlists the undoing, once nothing of it can arrive any more.
-func (d *undoing) end() {
+func (d *cancellation) end() {
 	if d == nil {
 		return
 	}
@@ -134,7 +134,7 @@ func (d *undoing) end() {
 	d.unlist()
 }
 
-func (d *undoing) unlist() {
+func (d *cancellation) unlist() {
 	u := d.all
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -149,7 +149,7 @@ func (d *undoing) unlist() {
 }
 
 // first returns an undoing of one of these names that is under way, or nil.
-func (u *undoings) first(names []string, token string) *underway {
+func (u *cancellations) first(names []string, token string) *underway {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, name := range names {
@@ -160,34 +160,34 @@ func (u *undoings) first(names []string, token string) *underway {
 	return nil
 }
 
-var errUndoing = errors.New("an earlier call with this token is still being undone: try again, or use another token")
+var errCancelling = errors.New("an earlier call with this token is still being undone: try again, or use another token")
 
 // awaitUndone waits until no earlier call with the caller's own token is being undone:
 // for as long as two operations may take.
-func (q *call) awaitUndone() error {
+func (q *call) awaitCancelled() error {
 	if !q.ownToken() {
 		return nil
 	}
 	limit := time.NewTimer(2*q.set.timeout + slack)
 	defer limit.Stop()
-	names := q.claim.Names()
+	names := q.request.Names()
 	for {
-		w := q.c.undoings.first(names, q.claim.Token)
+		w := q.c.cancellations.first(names, q.request.Token)
 		if w == nil {
 			return nil
 		}
 		select {
 		case <-w.over:
 		case <-limit.C:
-			return q.stillUndoing(nil)
+			return q.stillCancelling(nil)
 		case <-q.ctx.Done():
-			return q.stillUndoing(context.Cause(q.ctx))
+			return q.stillCancelling(context.Cause(q.ctx))
 		case <-q.c.closing:
 			return ErrClosed
 		}
 	}
 }
 
-func (q *call) stillUndoing(ended error) error {
-	return &UnavailableError{Op: "acquire", Name: q.claim.Name, Cause: errors.Join(errUndoing, ended), Refused: true}
+func (q *call) stillCancelling(ended error) error {
+	return &UnavailableError{Op: "acquire", Name: q.request.Name, Cause: errors.Join(errCancelling, ended), Refused: true}
 }

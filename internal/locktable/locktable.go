@@ -1,13 +1,13 @@
-// Package ledger is what a store on one machine knows of claims, and what becomes of
+// Package locktable is what a store on one machine knows of claims, and what becomes of
 // them: who holds a name, who waits for it, who is served next, with which fence. It
-// is the one home of these rules; memstore keeps a ledger in memory, localstore one in
+// is the one home of these rules; memstore keeps a lock table in memory, localstore one in
 // a file.
 //
 // It has no mutex, no clock and no I/O. An operation is told the time, and returns its
 // answer and the messages that are to be sent once the change is kept. It looks at the
 // entries of the names that it is given, and at no others, so that whoever keeps the
 // entries elsewhere need not load more.
-package ledger
+package locktable
 
 import (
 	"cmp"
@@ -23,8 +23,8 @@ import (
 
 // A Ledger is the state of all names, or of those that are concerned. It is not safe
 // for concurrent use.
-type Ledger struct {
-	Names  map[string]*Entry
+type Table struct {
+	Names  map[string]*Lock
 	Fence  uint64        // the largest so far, of all names
 	Ticket uint64        // the largest so far
 	Node   string        // which store it is, to a quorum
@@ -39,20 +39,20 @@ type Now struct {
 }
 
 // A Message is an event for a client.
-type Message struct {
+type Notification struct {
 	Client string
 	Event  driver.Event
 }
 
-// New returns an empty ledger that has never forgotten anything.
-func New() *Ledger {
+// New returns an empty lock table that has never forgotten anything.
+func New() *Table {
 	const ever = math.MinInt64 / 2 // so that no difference overflows
-	return &Ledger{Names: make(map[string]*Entry), Since: ever}
+	return &Table{Names: make(map[string]*Lock), Since: ever}
 }
 
 // Acquire answers a claim that Check has passed.
-func (l *Ledger) Acquire(c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Message, err error) {
-	var wanted []*Entry
+func (l *Table) Acquire(c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Notification, err error) {
+	var wanted []*Lock
 	for _, name := range Names(c) {
 		e := l.entry(name)
 		mail = append(mail, l.serve(e, now, e.expire(now.At), nil)...)
@@ -64,21 +64,21 @@ func (l *Ledger) Acquire(c driver.AcquireRequest, now Now) (answer driver.Acquir
 }
 
 // vote answers a claim, and first a ballot that is with it.
-func (l *Ledger) vote(wanted []*Entry, c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Message, err error) {
+func (l *Table) vote(wanted []*Lock, c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Notification, err error) {
 	if c.Vote == nil {
 		answer, mail = l.acquire(wanted, c, now)
 		return answer, mail, nil
 	}
 	for _, e := range wanted {
-		held := e.holding(c.Token) >= 0
-		if left := l.forgetful(c.Vote, now); left > 0 && !held {
+		held := e.holderIndex(c.Token) >= 0
+		if left := l.inRecoveryWindow(c.Vote, now); left > 0 && !held {
 			return answer, nil, &driver.UnavailableError{
 				Op: "acquire", Name: c.Name, Refused: true, Cause: &driver.RecoveringError{Node: l.Node, Remaining: left},
 			}
 		}
 		if c.Vote.Relinquish && held && c.Queue && len(e.Queue) > 0 && e.Queue[0].before(c.Vote.Ticket, c.Token) {
-			e.drop(c.Token)
-			l.queue([]*Entry{e}, c, now)
+			e.removeHolder(c.Token)
+			l.queue([]*Lock{e}, c, now)
 			mail = append(mail, l.serve(e, now, true, c.Vote)...)
 		}
 	}
@@ -92,7 +92,7 @@ func (l *Ledger) vote(wanted []*Entry, c driver.AcquireRequest, now Now) (answer
 
 // forgetful is how long nothing must be granted to a ballot yet: a lease may have been
 // forgotten.
-func (l *Ledger) forgetful(b *driver.VoteRequest, now Now) time.Duration {
+func (l *Table) inRecoveryWindow(b *driver.VoteRequest, now Now) time.Duration {
 	if b == nil {
 		return 0
 	}
@@ -101,7 +101,7 @@ func (l *Ledger) forgetful(b *driver.VoteRequest, now Now) time.Duration {
 
 // acquire answers a claim once expired holders and served waiters are out of the
 // way: if there is a queue now, its head does not fit yet, or has to ask.
-func (l *Ledger) acquire(wanted []*Entry, c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Message) {
+func (l *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Notification) {
 	var busy driver.AcquireReply
 	free := true
 	for i, e := range wanted {
@@ -120,9 +120,9 @@ func (l *Ledger) acquire(wanted []*Entry, c driver.AcquireRequest, now Now) (ans
 		free = false
 	}
 	if free {
-		return l.take(wanted, c, now), nil
+		return l.grant(wanted, c, now), nil
 	}
-	mail = l.dropRest(wanted, c, now)
+	mail = l.releaseRest(wanted, c, now)
 	if c.Queue {
 		busy.Ticket, busy.Position = l.queue(wanted, c, now)
 	}
@@ -131,9 +131,9 @@ func (l *Ledger) acquire(wanted []*Entry, c driver.AcquireRequest, now Now) (ans
 
 // dropRest ends what a claim on several names still holds, if it has lost one of them: a
 // waiter for several names holds none.
-func (l *Ledger) dropRest(wanted []*Entry, c driver.AcquireRequest, now Now) (mail []Message) {
+func (l *Table) releaseRest(wanted []*Lock, c driver.AcquireRequest, now Now) (mail []Notification) {
 	for _, e := range wanted {
-		if e.drop(c.Token) {
+		if e.removeHolder(c.Token) {
 			mail = append(mail, l.serve(e, now, true, c.Vote)...)
 		}
 	}
@@ -141,26 +141,26 @@ func (l *Ledger) dropRest(wanted []*Entry, c driver.AcquireRequest, now Now) (ma
 }
 
 // take makes a token the holder, or makes it hold longer.
-func (l *Ledger) take(wanted []*Entry, c driver.AcquireRequest, now Now) driver.AcquireReply {
+func (l *Table) grant(wanted []*Lock, c driver.AcquireRequest, now Now) driver.AcquireReply {
 	fence := l.mint(now, c.Vote)
 	for _, e := range wanted {
-		e.leave(c.Token)
-		if i := e.holding(c.Token); i >= 0 {
+		e.removeWaiter(c.Token)
+		if i := e.holderIndex(c.Token); i >= 0 {
 			h := &e.Holders[i]
 			h.Expires, h.Fence = max(h.Expires, now.At+c.TTL), fence
 			h.share(l.Owner)
 			continue
 		}
-		h := e.hold(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
+		h := e.addHolder(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
 		h.belong(l.Owner, now.At, c.MinHold)
 	}
 	return driver.AcquireReply{Held: true, Fence: fence}
 }
 
 // queue gives a claim its place in each queue, the same in all, or keeps it.
-func (l *Ledger) queue(wanted []*Entry, c driver.AcquireRequest, now Now) (ticket uint64, position int) {
+func (l *Table) queue(wanted []*Lock, c driver.AcquireRequest, now Now) (ticket uint64, position int) {
 	for _, e := range wanted {
-		if i := e.waiting(c.Token); i >= 0 {
+		if i := e.waiterIndex(c.Token); i >= 0 {
 			ticket = e.Queue[i].Ticket
 		}
 	}
@@ -173,7 +173,7 @@ func (l *Ledger) queue(wanted []*Entry, c driver.AcquireRequest, now Now) (ticke
 		ticket = l.Ticket
 	}
 	for _, e := range wanted {
-		i := e.waiting(c.Token)
+		i := e.waiterIndex(c.Token)
 		if i < 0 {
 			i = e.join(c, ticket, now.At)
 		}
@@ -184,13 +184,13 @@ func (l *Ledger) queue(wanted []*Entry, c driver.AcquireRequest, now Now) (ticke
 }
 
 // Reweigh changes how much a token holds; of a claim that Check has passed.
-func (l *Ledger) Resize(c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Message) {
-	_, mail = l.change(c.Name, now, c.Vote, func(e *Entry) bool {
-		i := e.holding(c.Token)
+func (l *Table) Resize(c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Notification) {
+	_, mail = l.change(c.Name, now, c.Vote, func(e *Lock) bool {
+		i := e.holderIndex(c.Token)
 		var h Holder
 		if i >= 0 {
 			h = e.Holders[i]
-			e.drop(c.Token)
+			e.removeHolder(c.Token)
 		}
 		if i < 0 || !e.fits(c.Weight, c.Limit) {
 			answer.Name = c.Name
@@ -203,7 +203,7 @@ func (l *Ledger) Resize(c driver.AcquireRequest, now Now) (answer driver.Acquire
 			return false
 		}
 		answer = driver.AcquireReply{Held: true, Fence: l.mint(now, c.Vote)}
-		again := e.hold(c.Token, c.Client, c.Weight, c.Limit, answer.Fence, max(h.Expires, now.At+c.TTL))
+		again := e.addHolder(c.Token, c.Client, c.Weight, c.Limit, answer.Fence, max(h.Expires, now.At+c.TTL))
 		again.Owner, again.Least = h.Owner, h.Least
 		again.share(l.Owner)
 		return true
@@ -212,25 +212,25 @@ func (l *Ledger) Resize(c driver.AcquireRequest, now Now) (answer driver.Acquire
 }
 
 // Break ends the holding that has this fence.
-func (l *Ledger) Revoke(name string, fence uint64, now Now) (broken bool, mail []Message) {
-	var told []Message
-	broken, mail = l.change(name, now, nil, func(e *Entry) bool {
+func (l *Table) Revoke(name string, fence uint64, now Now) (broken bool, mail []Notification) {
+	var told []Notification
+	broken, mail = l.change(name, now, nil, func(e *Lock) bool {
 		i := slices.IndexFunc(e.Holders, func(h Holder) bool { return fence != 0 && h.Fence == fence })
 		if i < 0 {
 			return false
 		}
 		h := e.Holders[i]
-		told = append(told, Message{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence}})
-		return e.drop(h.Token)
+		told = append(told, Notification{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence}})
+		return e.removeHolder(h.Token)
 	})
 	return broken, append(mail, told...)
 }
 
 // Abandon takes the claim's token out of holders and queues.
-func (l *Ledger) Cancel(c driver.AcquireRequest, now Now) (mail []Message) {
+func (l *Table) Cancel(c driver.AcquireRequest, now Now) (mail []Notification) {
 	for _, name := range Names(c) {
-		_, more := l.change(name, now, c.Vote, func(e *Entry) bool {
-			left, dropped := e.leave(c.Token), e.drop(c.Token)
+		_, more := l.change(name, now, c.Vote, func(e *Lock) bool {
+			left, dropped := e.removeWaiter(c.Token), e.removeHolder(c.Token)
 			return left || dropped
 		})
 		mail = append(mail, more...)
@@ -239,18 +239,18 @@ func (l *Ledger) Cancel(c driver.AcquireRequest, now Now) (mail []Message) {
 }
 
 // Release ends a holding, and reports false if there was none.
-func (l *Ledger) Release(r driver.ReleaseRequest, now Now) (held bool, mail []Message) {
-	var told []Message
-	held, mail = l.change(r.Name, now, r.Vote, func(e *Entry) bool {
-		i := e.holding(r.Token)
+func (l *Table) Release(r driver.ReleaseRequest, now Now) (held bool, mail []Notification) {
+	var told []Notification
+	held, mail = l.change(r.Name, now, r.Vote, func(e *Lock) bool {
+		i := e.holderIndex(r.Token)
 		if r.Reserve <= 0 || i < 0 {
-			return e.drop(r.Token)
+			return e.removeHolder(r.Token)
 		}
 		e.Holders[i].Token += driver.Kept
 		e.Holders[i].Owner = ""
 		e.Holders[i].Expires = now.At + r.Reserve
 		if len(e.Queue) > 0 { // the first asks, to learn when the name is free
-			told = append(told, look(e.Queue[0]))
+			told = append(told, retry(e.Queue[0]))
 		}
 		return true
 	})
@@ -258,7 +258,7 @@ func (l *Ledger) Release(r driver.ReleaseRequest, now Now) (held bool, mail []Me
 }
 
 // change runs f, which may end something, and serves who fits then.
-func (l *Ledger) change(name string, now Now, b *driver.VoteRequest, f func(*Entry) bool) (changed bool, mail []Message) {
+func (l *Table) change(name string, now Now, b *driver.VoteRequest, f func(*Lock) bool) (changed bool, mail []Notification) {
 	e := l.entry(name)
 	expired := e.expire(now.At)
 	changed = f(e)
@@ -269,7 +269,7 @@ func (l *Ledger) change(name string, now Now, b *driver.VoteRequest, f func(*Ent
 
 // Extend lifts the life of each hold to its TTL: nil, or ErrLost if there is no such
 // holding.
-func (l *Ledger) Extend(holds []driver.ExtendRequest, now Now) []error {
+func (l *Table) Extend(holds []driver.ExtendRequest, now Now) []error {
 	errs := make([]error, len(holds))
 	for i, hold := range holds {
 		errs[i] = driver.ErrLost
@@ -277,7 +277,7 @@ func (l *Ledger) Extend(holds []driver.ExtendRequest, now Now) []error {
 		if e == nil {
 			continue
 		}
-		if j := e.holding(hold.Token); j >= 0 && !e.Holders[j].over(now.At) {
+		if j := e.holderIndex(hold.Token); j >= 0 && !e.Holders[j].over(now.At) {
 			h := &e.Holders[j]
 			h.Client = cmp.Or(hold.Client, h.Client)
 			h.Expires = max(h.Expires, now.At+hold.TTL)
@@ -289,7 +289,7 @@ func (l *Ledger) Extend(holds []driver.ExtendRequest, now Now) []error {
 }
 
 // Inspect returns the state of a name.
-func (l *Ledger) Inspect(name string, now Now) driver.State {
+func (l *Table) Inspect(name string, now Now) driver.State {
 	const most = 100
 	state := driver.State{Name: name, Fence: l.Fence}
 	e := l.Names[name]
@@ -322,7 +322,7 @@ func (l *Ledger) Inspect(name string, now Now) driver.State {
 }
 
 // List returns the names that match a glob and are held.
-func (l *Ledger) List(pattern string, now Now) ([]string, error) {
+func (l *Table) List(pattern string, now Now) ([]string, error) {
 	// A slash is no separator in names.
 	flat := strings.NewReplacer("/", "\x00")
 	pattern = flat.Replace(pattern)
@@ -341,13 +341,13 @@ func (l *Ledger) List(pattern string, now Now) ([]string, error) {
 
 // Sweep looks at a few names, so that those whose owners are gone do not pile up.
 // Who still waits there finds out by asking.
-func (l *Ledger) Sweep(now Now) {
+func (l *Table) Sweep(now Now) {
 	looks := 2
 	for name, e := range l.Names {
 		if looks--; looks < 0 {
 			return
 		}
-		if !slices.ContainsFunc(e.Queue, func(p Place) bool { return !p.dead(now.At) }) {
+		if !slices.ContainsFunc(e.Queue, func(p Waiter) bool { return !p.dead(now.At) }) {
 			e.expire(now.At)
 			l.forget(name)
 		}
@@ -355,17 +355,17 @@ func (l *Ledger) Sweep(now Now) {
 }
 
 // entry returns the entry of a name, a new one that is kept if it is used.
-func (l *Ledger) entry(name string) *Entry {
+func (l *Table) entry(name string) *Lock {
 	e := l.Names[name]
 	if e == nil {
-		e = new(Entry)
+		e = new(Lock)
 		l.Names[name] = e
 	}
 	return e
 }
 
 // forget drops entries that say nothing.
-func (l *Ledger) forget(names ...string) {
+func (l *Table) forget(names ...string) {
 	for _, name := range names {
 		if e := l.Names[name]; e != nil && len(e.Holders) == 0 && len(e.Queue) == 0 {
 			delete(l.Names, name)
@@ -377,40 +377,40 @@ func (l *Ledger) forget(names ...string) {
 // room. The first that does not fit blocks those behind it, or they would overtake it
 // again and again; so does one that wants more names. That one is asked to look, if
 // something has changed.
-func (l *Ledger) serve(e *Entry, now Now, changed bool, b *driver.VoteRequest) []Message {
-	var mail []Message
+func (l *Table) serve(e *Lock, now Now, changed bool, b *driver.VoteRequest) []Notification {
+	var mail []Notification
 	for len(e.Queue) > 0 && e.fits(e.Queue[0].Weight, e.Queue[0].Limit) {
 		p := e.Queue[0]
-		if l.forgetful(p.Ballot, now) > 0 {
+		if l.inRecoveryWindow(p.Ballot, now) > 0 {
 			break
 		}
 		if p.Several {
 			if changed {
-				mail = append(mail, look(p))
+				mail = append(mail, retry(p))
 			}
 			break
 		}
 		e.Queue = slices.Delete(e.Queue, 0, 1)
 		fence := l.mint(now, cmp.Or(b, p.Ballot))
-		h := e.hold(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
+		h := e.addHolder(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
 		h.belong(p.Owner, now.At, p.Keep)
 		granted := driver.Event{Kind: driver.EventGranted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
 		if p.Ballot != nil {
 			granted.Node = l.Node
 		}
-		mail = append(mail, Message{p.Client, granted})
+		mail = append(mail, Notification{p.Client, granted})
 		changed = true
 	}
 	return mail
 }
 
-func look(p Place) Message {
-	return Message{p.Client, driver.Event{Kind: driver.EventRetry, Token: p.Token}}
+func retry(p Waiter) Notification {
+	return Notification{p.Client, driver.Event{Kind: driver.EventRetry, Token: p.Token}}
 }
 
 // mint makes a fence: it grows with the clock, and also when the clock does not. That of
 // a ballot has the clock of a quorum.
-func (l *Ledger) mint(now Now, b *driver.VoteRequest) uint64 {
+func (l *Table) mint(now Now, b *driver.VoteRequest) uint64 {
 	at := uint64(now.Wall.UnixMicro())
 	if b != nil {
 		at = b.Fence

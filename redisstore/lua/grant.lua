@@ -1,4 +1,4 @@
--- What becomes of a claim that holds, or may. Included after place.lua; `used` and
+-- What becomes of a claim that holds, or may. Included after entry.lua; `used` and
 -- `holder` are what taken has found, `at` is the least fence.
 
 -- holds tells whether a token does, exclusively or shared.

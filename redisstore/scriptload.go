@@ -14,43 +14,43 @@ import (
 // teach has the scripts done that the server did not know. The last step is for calls that
 // overtook the one with the text, as they can where a Conn sends each over a connection of
 // its own, and for a lesson that failed.
-func (p *pump) teach(ctx context.Context, b *batch) {
-	mine, others := p.lessons(ctx, b)
+func (p *pipeliner) loadScripts(ctx context.Context, b *batch) {
+	mine, others := p.divideUnknown(ctx, b)
 	if len(mine)+len(others) == 0 {
 		return
 	}
-	p.again(ctx, b, mine, true)
-	p.endLessons(b, mine)
+	p.resend(ctx, b, mine, true)
+	p.endLoads(b, mine)
 	var asked []int
 	for i, lesson := range others {
 		<-lesson
 		asked = append(asked, i)
 	}
-	p.again(ctx, b, asked, false)
-	p.again(ctx, b, b.unknown(append(b.byHash(mine), asked...)), true)
+	p.resend(ctx, b, asked, false)
+	p.resend(ctx, b, b.unknown(append(b.byHash(mine), asked...)), true)
 }
 
 // lessons divides the calls of unknown scripts into those that this worker sends whole,
 // or after one that does, and those whose script another worker is sending. A caller that
 // does a worker's part waits for nobody.
-func (p *pump) lessons(ctx context.Context, b *batch) (mine []int, others map[int]<-chan struct{}) {
+func (p *pipeliner) divideUnknown(ctx context.Context, b *batch) (mine []int, others map[int]<-chan struct{}) {
 	unknown := b.unknown(nil)
 	if len(unknown) == 0 {
 		return nil, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.teaching == nil {
-		p.teaching = make(map[*script]*lesson)
+	if p.loading == nil {
+		p.loading = make(map[*script]*scriptLoad)
 	}
 	others = make(map[int]<-chan struct{})
 	_, hurries := ctx.Deadline()
 	for _, i := range unknown {
 		s := b.calls[i].script
-		under := p.teaching[s]
+		under := p.loading[s]
 		if under == nil {
-			under = &lesson{by: b, over: make(chan struct{})}
-			p.teaching[s] = under
+			under = &scriptLoad{by: b, over: make(chan struct{})}
+			p.loading[s] = under
 		}
 		if under.by == b || hurries {
 			mine = append(mine, i)
@@ -62,28 +62,28 @@ func (p *pump) lessons(ctx context.Context, b *batch) (mine []int, others map[in
 }
 
 // A lesson is a script that is on its way to the server.
-type lesson struct {
+type scriptLoad struct {
 	by   *batch
 	over chan struct{} // closed
 }
 
-func (p *pump) endLessons(b *batch, mine []int) {
+func (p *pipeliner) endLoads(b *batch, mine []int) {
 	if len(mine) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for s, l := range p.teaching {
+	for s, l := range p.loading {
 		if l.by == b {
 			close(l.over)
-			delete(p.teaching, s)
+			delete(p.loading, s)
 		}
 	}
 }
 
 // again sends some calls once more. If whole, the first of each script is sent with its
 // text, from which the server knows it for those behind it.
-func (p *pump) again(ctx context.Context, b *batch, which []int, whole bool) {
+func (p *pipeliner) resend(ctx context.Context, b *batch, which []int, whole bool) {
 	if len(which) == 0 {
 		return
 	}

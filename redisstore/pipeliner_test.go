@@ -71,13 +71,13 @@ func (c *tap) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 // A rig is a pump on a tap.
 type rig struct {
 	t *testing.T
-	*pump
+	*pipeliner
 	tap *tap
 }
 
 func newRig(t *testing.T) *rig {
 	c := &tap{exchanges: make(chan *exchange, 1000)}
-	r := &rig{t, &pump{conn: c, clock: newClock()}, c}
+	r := &rig{t, &pipeliner{conn: c, clock: newClock()}, c}
 	t.Cleanup(func() {
 		r.eventually("the workers go home", func() bool { return r.workers == 0 })
 	})
@@ -191,14 +191,14 @@ func (c *caller) wantErr(want error) {
 
 // plain is a request that does not merge.
 func plain(arg string) *request {
-	r := newRequest(releaseScript, &shard{pump: new(pump)}, "key")
+	r := newRequest(releaseScript, &slotState{pipeliner: new(pipeliner)}, "key")
 	r.args(arg)
 	return r
 }
 
 // claimOn is a request as acquire makes it.
 func claimOn(name, token string) *request {
-	r := newRequest(acquireScript, &shard{pump: new(pump)}, name, name+":q")
+	r := newRequest(acquireScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q")
 	r.args("check")
 	r.merge, r.claims = name, len(r.cmd)
 	r.args(token, "ttl", "until", "place")
@@ -337,7 +337,7 @@ func TestPumpDoubtsMergedReplies(t *testing.T) {
 		r.sent().reply(reply)
 		for i, c := range callers {
 			have := c.reply()
-			if answer, void, err := parseAnswer(have.Value); have.Err == nil && err == nil {
+			if answer, void, err := parseAcquireReply(have.Value); have.Err == nil && err == nil {
 				t.Errorf("%#v becomes, for claim %d, %+v, void %v", reply, i, answer, void)
 			}
 		}
@@ -615,7 +615,7 @@ func TestPumpUnderLoad(t *testing.T) {
 func underLoad(t *testing.T, prompt bool) {
 	const callers, rounds = 200, 100
 	conn := new(echo)
-	p := &pump{conn: conn, clock: newClock(), prompt: prompt}
+	p := &pipeliner{conn: conn, clock: newClock(), prompt: prompt}
 	var group sync.WaitGroup
 	for i := range callers {
 		group.Go(func() {

@@ -1,4 +1,4 @@
-package ledger
+package locktable
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 func Names(c driver.AcquireRequest) []string { return append([]string{c.Name}, c.With...) }
 
 // Check returns ErrInvalid for a claim that can never be served.
-func Check(c driver.AcquireRequest) error {
+func CheckRequest(c driver.AcquireRequest) error {
 	for _, name := range Names(c) {
 		if err := driver.CheckName(name); err != nil {
 			return err
@@ -30,7 +30,7 @@ func Check(c driver.AcquireRequest) error {
 }
 
 // Ended returns an UnavailableError if the context of an operation has ended.
-func Ended(ctx context.Context, op, name string) error {
+func ContextEnded(ctx context.Context, op, name string) error {
 	if ctx.Err() == nil {
 		return nil
 	}

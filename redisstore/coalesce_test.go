@@ -11,16 +11,16 @@ import (
 // These requests go together.
 
 func usualClaim(name string) *request {
-	r := newRequest(acquireScript, &shard{pump: new(pump)}, name, name+":q", name+":s", name+":f", name+":h")
+	r := newRequest(acquireScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("check", "token", "ttl", "until", "", "")
-	r.usual, r.merge, r.claims = true, name, 9
+	r.coalescable, r.merge, r.claims = true, name, 9
 	return r
 }
 
 func usualRelease(name string) *request {
-	r := newRequest(releaseScript, &shard{pump: new(pump)}, name, name+":q", name+":s", name+":f", name+":h")
+	r := newRequest(releaseScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("token", "fence", "until", "0", "check", "")
-	r.usual = true
+	r.coalescable = true
 	return r
 }
 
@@ -49,7 +49,7 @@ func many(names, args string) string {
 	for name := range strings.FieldsSeq(names) {
 		keys = append(keys, fmt.Sprintf(manyKeys, name))
 	}
-	return fmt.Sprintf("EVALSHA %s %d %s %s", manyScript.sha, 4*len(keys), strings.Join(keys, " "), args)
+	return fmt.Sprintf("EVALSHA %s %d %s %s", coalescedScript.sha, 4*len(keys), strings.Join(keys, " "), args)
 }
 
 // What is usual goes as one call, and what is not, beside it. Who was left out by the

@@ -23,7 +23,7 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 	fence := s.clock.tick()
 	known, want := make([]uint64, len(s.nodes)), uint64(0) // fences
 	for try := 1; ; try++ {
-		r, err := s.reweigh(ctx, q, fence, known)
+		r, err := s.resize(ctx, q, fence, known)
 		switch {
 		case err != nil:
 			return driver.AcquireReply{}, err
@@ -45,14 +45,14 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 }
 
 // A change is what nodes say to Reweigh.
-type change struct {
+type resizeResult struct {
 	held    bool
 	refusal driver.AcquireReply
 	known   []uint64 // the fence that each has
 }
 
 // know is how many nodes know a fence, or a larger one.
-func (c change) know(fence uint64) (n int) {
+func (c resizeResult) know(fence uint64) (n int) {
 	for _, known := range c.known {
 		if known >= fence {
 			n++
@@ -62,7 +62,7 @@ func (c change) know(fence uint64) (n int) {
 }
 
 // reweigh asks the nodes, but for those that are known to have such a fence.
-func (s *Store) reweigh(ctx context.Context, q driver.AcquireRequest, fence uint64, known []uint64) (change, error) {
+func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint64, known []uint64) (resizeResult, error) {
 	q.Vote = &driver.VoteRequest{Fence: fence, RecoveryWindow: s.memory}
 	poll := s.poll()
 	poll.strict = true
@@ -71,12 +71,12 @@ func (s *Store) reweigh(ctx context.Context, q driver.AcquireRequest, fence uint
 	for i, l := range s.at(q.Name, q.Token).lanes {
 		if known[i] >= fence {
 			answers[i] = driver.AcquireReply{Held: true, Fence: known[i]}
-			poll.say(i, yes, nil)
+			poll.record(i, yes, nil)
 			continue
 		}
-		s.weigh(l, q, func(a driver.AcquireReply, err error) (tell func()) {
+		s.resizeOn(l, q, func(a driver.AcquireReply, err error) (tell func()) {
 			answers[i] = a
-			return func() { poll.say(i, says(a.Held), err) }
+			return func() { poll.record(i, toAnswer(a.Held), err) }
 		})
 	}
 	s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Store) reweigh(ctx context.Context, q driver.AcquireRequest, fence uint
 	if writes := q.Exclusive() && q.Limit == driver.Unlimited; writes && !held {
 		s.readAgain(answers, q)
 	}
-	c := change{held: held, known: make([]uint64, len(answers))}
+	c := resizeResult{held: held, known: make([]uint64, len(answers))}
 	for i, a := range answers {
 		s.clock.saw(a.Fence)
 		if a.Held {
@@ -105,7 +105,7 @@ func (s *Store) readAgain(answers []driver.AcquireReply, q driver.AcquireRequest
 	q.Weight, q.Until = 1, time.Time{}
 	for i, l := range s.at(q.Name, q.Token).lanes {
 		if refused := answers[i].Name != ""; !refused {
-			s.weigh(l, q, func(driver.AcquireReply, error) func() { return func() {} })
+			s.resizeOn(l, q, func(driver.AcquireReply, error) func() { return func() {} })
 		}
 	}
 }
@@ -116,7 +116,7 @@ var errSwing = errors.New("an earlier change to another weight was not answered,
 // answered: a change that overtook the one before would be undone by it. heard takes the
 // answer with the mutex, and returns what to do without. Nothing is repeated: whoever
 // asked for it asks again, or not. The caller holds s.mu.
-func (s *Store) weigh(l *lane, q driver.AcquireRequest, heard func(driver.AcquireReply, error) (tell func())) {
+func (s *Store) resizeOn(l *nodeQueue, q driver.AcquireRequest, heard func(driver.AcquireReply, error) (tell func())) {
 	var a driver.AcquireReply
 	var err error
 	begin := func() bool {
@@ -138,16 +138,16 @@ func (s *Store) weigh(l *lane, q driver.AcquireRequest, heard func(driver.Acquir
 		if a, err = l.node.Resize(ctx, q); mayPass(err) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			l.swings(q)
+			l.recordResize(q)
 		}
 		return nil
 	}
 	end := func(error) (tell func()) { return heard(a, err) }
-	s.put(l, operation, &errand{begin: begin, send: send, end: end})
+	s.enqueue(l, operation, &delivery{begin: begin, send: send, end: end})
 }
 
 // swings notes that a change of weight was not answered. The caller holds s.mu.
-func (l *lane) swings(q driver.AcquireRequest) {
+func (l *nodeQueue) recordResize(q driver.AcquireRequest) {
 	if time.Now().Before(l.swing) && l.swung != q.Weight {
 		l.swung = 0 // either may arrive
 	} else {

@@ -48,7 +48,7 @@ func bothWays(t *testing.T, test func(t *testing.T, as way)) {
 }
 
 // together queues for names in a client of its own.
-func together(t *testing.T, s driver.Store, names []string, options ...dibs.Option) *turn {
+func renewWindow(t *testing.T, s driver.Store, names []string, options ...dibs.Option) *turn {
 	set := open(t, s).All(names...)
 	return queue(func() (*dibs.Lease, error) { return set.Lock(t.Context(), options...) })
 }
@@ -108,7 +108,7 @@ func TestAllOrNone(t *testing.T) {
 func TestASetIsRenewedAsAWhole(t *testing.T) {
 	bothWays(t, func(t *testing.T, as way) {
 		s := memstore.New()
-		l := together(t, as(s), []string{"a", "b", "c"}, dibs.TTL(2*time.Second))
+		l := renewWindow(t, as(s), []string{"a", "b", "c"}, dibs.TTL(2*time.Second))
 		wantIn(t, l)
 		time.Sleep(time.Hour)
 		wantErr(t, l.lease.Err())
@@ -352,8 +352,8 @@ func TestASetWaits(t *testing.T) {
 	bothWays(t, func(t *testing.T, as way) {
 		s := memstore.New()
 		a, b := mutex(t, s, "a"), mutex(t, s, "b")
-		set := together(t, as(s), []string{"a", "b", "c"})
-		behind := together(t, as(s), []string{"c", "a"})
+		set := renewWindow(t, as(s), []string{"a", "b", "c"})
+		behind := renewWindow(t, as(s), []string{"c", "a"})
 		time.Sleep(time.Minute)
 		unlock(t, a)
 		wantWaiting(t, set, behind)
@@ -462,10 +462,10 @@ func TestCloseWhileASetWaits(t *testing.T) {
 func TestMaxHoldOfASet(t *testing.T) {
 	bothWays(t, func(t *testing.T, as way) {
 		s := memstore.New()
-		l := together(t, as(s), []string{"a", "b"}, dibs.TTL(3*time.Second), dibs.MaxHold(10*time.Second))
+		l := renewWindow(t, as(s), []string{"a", "b"}, dibs.TTL(3*time.Second), dibs.MaxHold(10*time.Second))
 		wantIn(t, l)
 		begin := time.Now()
-		next := together(t, as(s), []string{"a", "b"})
+		next := renewWindow(t, as(s), []string{"a", "b"})
 		<-next.done
 		wantIn(t, next)
 		within(t, time.Since(begin), 9900*time.Millisecond, 10*time.Second+50*time.Millisecond)
@@ -481,7 +481,7 @@ func TestMaxHoldOfASetBelowItsTTL(t *testing.T) {
 		for what, crash := range map[string]func(*faulty){"it hangs": func(*faulty) {}, "it dies": (*faulty).mute} {
 			f, s := broken()
 			begin := time.Now()
-			l := together(t, as(f), []string{"a", "b"}, dibs.TTL(time.Minute), dibs.MaxHold(5*time.Second))
+			l := renewWindow(t, as(f), []string{"a", "b"}, dibs.TTL(time.Minute), dibs.MaxHold(5*time.Second))
 			wantIn(t, l)
 			crash(f)
 			<-l.lease.Context().Done()
@@ -489,7 +489,7 @@ func TestMaxHoldOfASetBelowItsTTL(t *testing.T) {
 				t.Errorf("%s: lost after %v, want 5s", what, d)
 			}
 			wantErr(t, l.lease.Err(), dibs.ErrLost)
-			next := together(t, s, []string{"a", "b"})
+			next := renewWindow(t, s, []string{"a", "b"})
 			<-next.done
 			wantIn(t, next)
 			within(t, time.Since(begin), 4900*time.Millisecond, 5*time.Second+50*time.Millisecond)
@@ -503,7 +503,7 @@ func TestMinHoldOfASetThatDies(t *testing.T) {
 	bothWays(t, func(t *testing.T, as way) {
 		f, s := broken()
 		b := mutex(t, s, "b")
-		set := together(t, as(f), []string{"a", "b"}, dibs.TTL(3*time.Second), dibs.MinHold(20*time.Second))
+		set := renewWindow(t, as(f), []string{"a", "b"}, dibs.TTL(3*time.Second), dibs.MinHold(20*time.Second))
 		time.Sleep(time.Minute)
 		unlock(t, b)
 		wantIn(t, set)
@@ -524,7 +524,7 @@ func TestMinHoldOfASetThatDies(t *testing.T) {
 func TestMinHoldOfASet(t *testing.T) {
 	bothWays(t, func(t *testing.T, as way) {
 		s := memstore.New()
-		l := together(t, as(s), []string{"a", "b"}, dibs.MinHold(10*time.Second))
+		l := renewWindow(t, as(s), []string{"a", "b"}, dibs.MinHold(10*time.Second))
 		wantIn(t, l)
 		begin := time.Now()
 		unlock(t, l)
@@ -543,13 +543,13 @@ func TestMinHoldOfASet(t *testing.T) {
 func TestASetWithoutRenewal(t *testing.T) {
 	bothWays(t, func(t *testing.T, as way) {
 		f, s := broken()
-		l := together(t, as(f), []string{"a", "b"}, dibs.TTL(10*time.Second), dibs.NoRenew())
+		l := renewWindow(t, as(f), []string{"a", "b"}, dibs.TTL(10*time.Second), dibs.NoRenew())
 		wantIn(t, l)
 		begin := time.Now()
 		<-l.lease.Context().Done()
 		within(t, time.Since(begin), 9700*time.Millisecond, 10*time.Second)
 		wantLost(t, l.lease.Err(), dibs.ReasonExpired)
-		next := together(t, s, []string{"a", "b"})
+		next := renewWindow(t, s, []string{"a", "b"})
 		<-next.done
 		wantIn(t, next)
 		within(t, time.Since(begin), 10*time.Second, 10*time.Second+10*time.Millisecond)
@@ -578,7 +578,7 @@ func TestHooksOfASet(t *testing.T) {
 			Lost:     func(l dibs.Lost) { note("lost", l.Name) },
 		})
 		b := mutex(t, s, "b")
-		l := together(t, as(s), []string{"a", "b", "c"}, hooks)
+		l := renewWindow(t, as(s), []string{"a", "b", "c"}, hooks)
 		time.Sleep(time.Minute)
 		unlock(t, b)
 		wantIn(t, l)
@@ -620,7 +620,7 @@ func TestAWaitingSetHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		b := mutex(t, s, "b")
-		set := together(t, s, []string{"a", "b"})
+		set := renewWindow(t, s, []string{"a", "b"})
 		state, err := s.Inspect(t.Context(), "a")
 		if err != nil || len(state.Holders) != 0 || state.Waiting != 1 {
 			t.Errorf("%+v, %v; want one that waits", state, err)
@@ -641,7 +641,7 @@ func TestAWaitingSetDies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := broken()
 		b := mutex(t, s, "b")
-		dead := together(t, f, []string{"a", "b"})
+		dead := renewWindow(t, f, []string{"a", "b"})
 		f.mute()
 		begin := time.Now()
 		a := mutex(t, s, "a")
@@ -665,8 +665,8 @@ func TestASetDiesAtTheHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := broken()
 		b := mutex(t, s, "b")
-		dead := together(t, f, []string{"a", "b"})
-		set, single := together(t, s, []string{"b", "a"}), mutex(t, s, "a")
+		dead := renewWindow(t, f, []string{"a", "b"})
+		set, single := renewWindow(t, s, []string{"b", "a"}), mutex(t, s, "a")
 		f.mute()
 		begin := time.Now()
 		unlock(t, b)
@@ -717,7 +717,7 @@ func TestGatheredLeaseBeginsWhenItIsComplete(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := memstore.New()
 				b := mutex(t, s, "b")
-				set := together(t, apart{s}, []string{"a", "b"}, dibs.TTL(10*time.Second), option)
+				set := renewWindow(t, apart{s}, []string{"a", "b"}, dibs.TTL(10*time.Second), option)
 				time.Sleep(time.Minute + 777*time.Millisecond)
 				unlock(t, b)
 				wantIn(t, set)
@@ -745,7 +745,7 @@ func TestGatheredLeaseEndsWithItsFirstPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := broken()
 		b := mutex(t, s, "b")
-		set := together(t, apart{f}, []string{"a", "b"}, dibs.TTL(time.Minute))
+		set := renewWindow(t, apart{f}, []string{"a", "b"}, dibs.TTL(time.Minute))
 		rival := mutex(t, s, "b")
 		f.mute()
 		unlock(t, b)
@@ -766,7 +766,7 @@ func TestRenewalOfFewerPartsDoesNotProlongAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := broken()
 		b := mutex(t, s, "b")
-		set := together(t, apart{f}, []string{"a", "b"}, dibs.TTL(time.Minute))
+		set := renewWindow(t, apart{f}, []string{"a", "b"}, dibs.TTL(time.Minute))
 		rival := mutex(t, s, "b")
 		renewing := make(chan struct{})
 		f.set(func(f *faulty) {
@@ -798,7 +798,7 @@ func TestAPartIsLostInGathering(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := mutex(t, s, "c")
-		set := together(t, apart{s}, []string{"a", "b", "c"}, dibs.TTL(3*time.Second))
+		set := renewWindow(t, apart{s}, []string{"a", "b", "c"}, dibs.TTL(3*time.Second))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
 		broken, err := open(t, s).Revoke(t.Context(), "a", state.Holders[0].Fence)
@@ -924,7 +924,7 @@ func TestSetTellsNoLossBeforeItBegins(t *testing.T) {
 		s := memstore.New()
 		c := mutex(t, s, "c")
 		lost, acquired := 0, 0
-		set := together(t, apart{s}, []string{"a", "c"}, dibs.Observe(dibs.Hooks{
+		set := renewWindow(t, apart{s}, []string{"a", "c"}, dibs.Observe(dibs.Hooks{
 			Lost:     func(dibs.Lost) { lost++ },
 			Acquired: func(dibs.Acquired) { acquired++ },
 		}))

@@ -9,7 +9,7 @@ import "github.com/dibslock/dibs/driver"
 // back ask less often, in time for their turn if each one ahead of them holds for 10 ms.
 // So a name costs its store some 20 questions a second for the first two who wait, and
 // some 250 for the first hundred.
-type pace struct {
+type pollInterval struct {
 	holder   string // what the last answer told
 	position int
 	every    time.Duration
@@ -22,7 +22,7 @@ const (
 
 // next is how long to wait before asking again after an answer that took a while to
 // come. A store that answers slowly is not asked more often for that.
-func (p *pace) next(a driver.AcquireReply, took time.Duration) time.Duration {
+func (p *pollInterval) next(a driver.AcquireReply, took time.Duration) time.Duration {
 	least := min(max(pollSoon, took), pollEvery)
 	if a.Holder != p.holder || a.Position != p.position {
 		p.every = least

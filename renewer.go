@@ -18,12 +18,12 @@ import (
 const never = time.Duration(math.MaxInt64)
 
 const (
-	maxBatch = 512                    // leases in one renewal
-	together = 100 * time.Millisecond // renewals due within this go together
+	maxBatch    = 512                    // leases in one renewal
+	renewWindow = 100 * time.Millisecond // renewals due within this go together
 )
 
 // schedule is a heap of leases by the time at which each needs attention.
-type schedule []*hold
+type schedule []*leaseState
 
 func (s schedule) Len() int           { return len(s) }
 func (s schedule) Less(i, j int) bool { return s[i].next() < s[j].next() }
@@ -33,7 +33,7 @@ func (s schedule) Swap(i, j int) {
 }
 
 func (s *schedule) Push(x any) {
-	h := x.(*hold)
+	h := x.(*leaseState)
 	h.index = len(*s)
 	*s = append(*s, h)
 }
@@ -48,7 +48,7 @@ func (s *schedule) Pop() any {
 }
 
 // next is when the lease needs attention: a renewal, or its end.
-func (h *hold) next() time.Duration {
+func (h *leaseState) next() time.Duration {
 	if h.renewing {
 		return h.deadline
 	}
@@ -56,7 +56,7 @@ func (h *hold) next() time.Duration {
 }
 
 // schedule puts a lease where its times belong. The caller holds c.mu.
-func (c *Client) schedule(h *hold) {
+func (c *Client) schedule(h *leaseState) {
 	if h.index < 0 {
 		heap.Push(&c.leases, h)
 	} else {
@@ -65,11 +65,11 @@ func (c *Client) schedule(h *hold) {
 	next := h.next()
 	c.span = min(c.span, next-c.now())
 	if next < c.alarm {
-		c.rouse()
+		c.wakeRenewer()
 	}
 }
 
-func (c *Client) unschedule(h *hold) {
+func (c *Client) unschedule(h *leaseState) {
 	if h.index >= 0 {
 		heap.Remove(&c.leases, h.index)
 	}
@@ -77,7 +77,7 @@ func (c *Client) unschedule(h *hold) {
 
 // rouse makes the scheduler look again. It stays quiet while nothing is due
 // before the alarm that is set already, which is the usual case.
-func (c *Client) rouse() {
+func (c *Client) wakeRenewer() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -85,7 +85,7 @@ func (c *Client) rouse() {
 }
 
 // beat is the scheduler.
-func (c *Client) beat() {
+func (c *Client) runRenewer() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -102,9 +102,9 @@ func (c *Client) beat() {
 // tick does what is due and returns how long to sleep.
 func (c *Client) tick() time.Duration {
 	c.mu.Lock()
-	now := c.look()
+	now := c.checkClock()
 	if c.reconnects.open(now) {
-		c.renewAfresh(now)
+		c.renewAllAnew(now)
 	}
 	ended, batch := c.due(now)
 	// A timer stands still while the machine is suspended, a lease does not.
@@ -126,7 +126,7 @@ func (c *Client) tick() time.Duration {
 	c.mu.Unlock()
 
 	for _, e := range ended {
-		e.tell()
+		e.notify()
 	}
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), maxBatch)]
@@ -137,7 +137,7 @@ func (c *Client) tick() time.Duration {
 }
 
 // due ends the leases whose deadline has come, and returns those to be renewed.
-func (c *Client) due(now time.Duration) (ended []ending, batch []*hold) {
+func (c *Client) due(now time.Duration) (ended []leaseEnd, batch []*leaseState) {
 	for len(c.leases) > 0 {
 		h := c.leases[0]
 		switch {
@@ -156,25 +156,25 @@ func (c *Client) due(now time.Duration) (ended []ending, batch []*hold) {
 
 // early is how long before it is due a renewal may go, to go with others. One that
 // has failed waits for its time, or it would be repeated without a pause.
-func (h *hold) early() time.Duration {
+func (h *leaseState) early() time.Duration {
 	if h.failure != nil {
 		return 0
 	}
-	return min(together, h.ttl/10)
+	return min(renewWindow, h.ttl/10)
 }
 
 // renew extends a batch in one call of the store.
-func (c *Client) renew(ctx context.Context, batch []*hold) {
-	sent := c.look()
+func (c *Client) renew(ctx context.Context, batch []*leaseState) {
+	sent := c.checkClock()
 	holds := make([]driver.ExtendRequest, 0, len(batch))
 	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
 	left := c.defaults.timeout
 	c.mu.Lock()
 	for i, h := range batch {
-		ttls[i] = h.cap(sent, h.reach(sent))
+		ttls[i] = h.capTTL(sent, h.renewalTTL(sent))
 		left = min(left, h.deadline-sent)
 		before := len(holds)
-		holds = h.holds(holds, ttls[i])
+		holds = h.extendRequests(holds, ttls[i])
 		names[i] = len(holds) - before
 	}
 	c.mu.Unlock()
@@ -185,9 +185,9 @@ func (c *Client) renew(ctx context.Context, batch []*hold) {
 	took := c.now() - sent
 	renewed := 0
 	for i, h := range batch {
-		name, err := h.outcome(errs[:names[i]])
-		c.note(c.life, err)
-		if c.settle(h, sent, ttls[i], names[i], name, err) {
+		name, err := h.extendResult(errs[:names[i]])
+		c.observeHealth(c.life, err)
+		if c.recordRenewal(h, sent, ttls[i], names[i], name, err) {
 			renewed++
 		}
 		errs = errs[names[i]:]
@@ -198,20 +198,20 @@ func (c *Client) renew(ctx context.Context, batch []*hold) {
 }
 
 // reach is the TTL that a renewal asks for.
-func (h *hold) reach(now time.Duration) time.Duration {
+func (h *leaseState) renewalTTL(now time.Duration) time.Duration {
 	switch h.rule {
-	case liftOnce:
-		return max(h.since+h.ttl, h.least) - now
+	case extendOnce:
+		return max(h.since+h.ttl, h.minHoldUntil) - now
 	case fixed:
 		return time.Millisecond // only asks whether it is held: Extend never shortens
 	default:
-		return max(h.ttl, h.least-now)
+		return max(h.ttl, h.minHoldUntil-now)
 	}
 }
 
 // settle records the outcome of one renewal, of so many names; name is the one that
 // failed.
-func (c *Client) settle(h *hold, sent, ttl time.Duration, names int, name string, err error) bool {
+func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int, name string, err error) bool {
 	if errors.Is(err, ErrLost) {
 		_ = h.lose(name, ReasonTaken, nil) // told by its context and hook
 		return false
@@ -225,13 +225,13 @@ func (c *Client) settle(h *hold, sent, ttl time.Duration, names int, name string
 	h.failure = err
 	now := c.now()
 	switch {
-	case err == nil && names <= len(h.more):
+	case err == nil && names <= len(h.moreNames):
 		h.due = now // it holds more by now than what was renewed
 	case err == nil:
-		if h.rule == liftOnce {
+		if h.rule == extendOnce {
 			h.rule = fixed
 		}
-		h.prolong(sent, ttl)
+		h.extendDeadline(sent, ttl)
 	default:
 		again := min(h.ttl/20, (h.deadline-now)/4, 250*time.Millisecond)
 		h.due = now + max(again, 10*time.Millisecond)
@@ -247,7 +247,7 @@ func (c *Client) renewAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.allDue(c.now())
-	c.rouse()
+	c.wakeRenewer()
 }
 
 // allDue makes all leases due for renewal. The caller holds c.mu.
@@ -259,9 +259,9 @@ func (c *Client) allDue(now time.Duration) {
 	heap.Init(&c.leases)
 }
 
-// renewAfresh makes all leases due, also those whose renewal is under way: it may be
+// renewAllAnew makes all leases due, also those whose renewal is under way: it may be
 // waiting for a server that is no more. The caller holds c.mu.
-func (c *Client) renewAfresh(now time.Duration) {
+func (c *Client) renewAllAnew(now time.Duration) {
 	for _, h := range c.leases {
 		h.renewing = false
 	}
@@ -271,7 +271,7 @@ func (c *Client) renewAfresh(now time.Duration) {
 // note watches the outcomes of operations: the first success after a failure to
 // reach the store means that it is back, perhaps without its memory. That a caller's
 // own context has ended says nothing of the store.
-func (c *Client) note(ctx context.Context, err error) {
+func (c *Client) observeHealth(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		if !refused(err) && ctx.Err() == nil {

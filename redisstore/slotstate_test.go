@@ -86,7 +86,7 @@ func TestClocksOfSeveralServers(t *testing.T) {
 			within(fmt.Sprint("another server in its place, after ", failure), ask("a", -time.Hour))
 			within("and again", ask("a", -time.Hour))
 		}
-		s.shards.forget()
+		s.slots.forget()
 		within("another server after an election", ask("a", time.Minute))
 	})
 }
@@ -96,7 +96,7 @@ func TestClocksAreKept(t *testing.T) {
 	c := newClock()
 	for _, err := range []error{nil, context.DeadlineExceeded, ErrUnsent, ServerError("WRONGTYPE"), ServerError("OOM command not allowed")} {
 		c.learn(time.Now(), time.Now(), now)
-		c.doubt(err)
+		c.observeError(err)
 		if c.latest(time.Now()) == 0 {
 			t.Errorf("forgotten for %v", err)
 		}

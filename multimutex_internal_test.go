@@ -13,8 +13,8 @@ func TestNothingRemainsOfALostGathering(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := New(always{})
 				set := defaults()
-				set.token, set.part = "token", true
-				gather := func(names ...string) *hold {
+				set.token, set.partial = "token", true
+				gather := func(names ...string) *leaseState {
 					l, err := c.acquire(t.Context(), all(names), set, once)
 					if err != nil {
 						t.Fatal(err)
@@ -28,15 +28,15 @@ func TestNothingRemainsOfALostGathering(t *testing.T) {
 				if lost != "first" {
 					_ = second.lose("c", ReasonRevoked, nil)
 				}
-				if err := first.absorb(second); err == nil {
+				if err := first.merge(second); err == nil {
 					t.Error("a lost group was taken for a held one")
 				}
-				first.undo()
+				first.cancel()
 				synctest.Wait()
 				if n := len(c.remains); n > 0 {
 					t.Errorf("%d are remembered until Close", n)
 				}
-				if n := len(first.more); n != 3 {
+				if n := len(first.moreNames); n != 3 {
 					t.Errorf("%d further names given back, want 3", n)
 				}
 				if err := c.Close(); err != nil {
