@@ -3,6 +3,7 @@ package dibs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -189,8 +190,11 @@ func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (
 	if h := leaseIn(ctx, c, w); h != nil {
 		return h.enter(w, set.reentrant)
 	}
+	if err := set.checkOnce(w.name, once); err != nil {
+		return nil, err
+	}
 	if ctx.Err() != nil {
-		return nil, &BusyError{Name: w.name, Cause: context.Cause(ctx)}
+		return nil, fmt.Errorf("dibs: acquire %q: %w", w.name, context.Cause(ctx))
 	}
 	q := call{c: c, ctx: ctx, set: set, begin: c.now()}
 	q.request = c.newRequest(w, &set)

@@ -79,7 +79,7 @@ func New(store driver.Store, options ...Option) *Client {
 	life, end := context.WithCancel(context.Background())
 	return &Client{
 		store:     store,
-		defaults:  defaults().with(options),
+		defaults:  clientDefaults(options),
 		id:        identity(),
 		epoch:     time.Now(),
 		suspended: suspended,

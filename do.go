@@ -28,6 +28,50 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 	return value, err
 }
 
+// Wrap returns a function that runs fn under the lock of its argument, as Do does:
+//
+//	pay := dibs.Wrap(func(o Order) dibs.Doer { return locks.Mutex("order:" + o.ID) }, svc.Pay)
+//	err := pay(ctx, order)
+//
+// A nil fn, or a nil function or result of lock, makes each call return ErrInvalid.
+func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, options ...Option) func(ctx context.Context, arg A) error {
+	return func(ctx context.Context, arg A) error {
+		doer, err := doerFor(lock, arg)
+		if err != nil {
+			return err
+		}
+		if fn == nil {
+			return errNoFunc
+		}
+		return doer.Do(ctx, func(ctx context.Context) error { return fn(ctx, arg) }, options...)
+	}
+}
+
+// WrapCall is Wrap for a function with a result.
+func WrapCall[A, R any](lock func(A) Doer, fn func(ctx context.Context, arg A) (R, error), options ...Option) func(ctx context.Context, arg A) (R, error) {
+	return func(ctx context.Context, arg A) (result R, err error) {
+		doer, err := doerFor(lock, arg)
+		if err != nil {
+			return result, err
+		}
+		if fn == nil {
+			return result, errNoFunc
+		}
+		return Call(ctx, doer, func(ctx context.Context) (R, error) { return fn(ctx, arg) }, options...)
+	}
+}
+
+func doerFor[A any](lock func(A) Doer, arg A) (Doer, error) {
+	if lock == nil {
+		return nil, invalid("nil function for the lock")
+	}
+	doer := lock(arg)
+	if doer == nil {
+		return nil, invalid("nil lock for a %T", arg)
+	}
+	return doer, nil
+}
+
 // do runs fn while holding what lock takes.
 func do(ctx context.Context, lock func(context.Context, ...Option) (*Lease, error), fn func(ctx context.Context) error, options []Option) error {
 	if fn == nil {

@@ -39,7 +39,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(e.name), e.set.with(options), patiently)
 	if err == nil {
-		e.c.renewNow(lease.h) // so that the store can tell others the term's number
+		e.c.beginTerm(lease.h) // so that the store can tell others the term's number
 	}
 	return lease, err
 }
@@ -126,7 +126,7 @@ func (l *Lease) ended() error {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	var lost *LostError
-	if errors.As(h.err, &lost) && lost.Reason != ReasonReleased {
+	if errors.As(h.err, &lost) {
 		return h.err
 	}
 	return h.resigned
@@ -141,15 +141,15 @@ func (e *Election) callTermFailed(err error, again time.Duration, options []Opti
 
 // Resign asks the term that this Client serves to end: the contexts of its lease end
 // with cause ErrResigned, and when the work has returned the next candidate leads. It
-// does not wait for that. It reports whether there was a term; any other lease that
-// this Client has on the name counts as one.
+// does not wait for that. It reports whether there was a term: a lease that Campaign or
+// Run acquired, through any Election of this Client with this name.
 func (e *Election) Resign() bool {
 	c := e.c
 	c.mu.Lock()
 	var branches []*derivedContext
 	led := false
 	for _, h := range c.leases {
-		if h.name == e.name {
+		if h.term && h.name == e.name {
 			led = true
 			branches = append(branches, h.resign(ErrResigned)...)
 		}
@@ -201,10 +201,11 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// hurry makes a lease due for renewal now.
-func (c *Client) renewNow(h *leaseState) {
+// beginTerm marks a lease as the term of an election, and makes it due for renewal now.
+func (c *Client) beginTerm(h *leaseState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	h.term = true
 	if h.index >= 0 && h.rule == renewed {
 		h.due = c.now()
 		c.schedule(h)

@@ -10,21 +10,18 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Decisions to make with errors.Is.
+// The errors of this package, for errors.Is.
 var (
-	// Asking.
-
-	// ErrBusy: the name is taken, and the try or the wait is over. It comes as a
-	// *BusyError, which also wraps the cause if a context ended the wait.
+	// ErrBusy means that the name is held, or reserved, and that the try or the wait is
+	// over. It is wrapped in a *BusyError, which names the holder. If a context ended the
+	// wait, errors.Is finds its cause, too.
 	ErrBusy = errors.New("dibs: busy")
-	// ErrReentrant: the context already holds the name. Waiting would be for ever.
+	// ErrReleased means that the lease was used after its own Unlock.
+	ErrReleased = errors.New("dibs: lease released")
+	// ErrReentrant means that the context already carries a lease on the name, so that
+	// waiting would never end. See [Reentrant].
 	ErrReentrant = errors.New("dibs: already held in this context")
-
-	// Holding.
-
-	// Any time.
-
-	// ErrClosed: the Client was closed.
+	// ErrClosed means that the Client was closed.
 	ErrClosed = errors.New("dibs: client closed")
 )
 
@@ -80,34 +77,31 @@ func (e *BusyError) heldBy() string {
 // Unwrap makes errors.Is find ErrBusy and the cause.
 func (e *BusyError) Unwrap() []error { return both(ErrBusy, e.Cause) }
 
-// Why says how a lease ended.
+// A Reason is why a lease ended before its Unlock.
 type Reason string
 
-// The ways in which a lease ends before, or by, its Unlock.
+// The reasons of a LostError.
 const (
 	ReasonExpired     Reason = "expired"         // not renewed in time
-	ReasonTaken       Reason = "taken"           // the store says that it is not ours: deleted, forgotten or broken
-	ReasonRevoked     Reason = "revoked"         // an operator broke it
+	ReasonTaken       Reason = "taken"           // the store no longer has it: deleted, or forgotten
+	ReasonRevoked     Reason = "revoked"         // released by an operator
 	ReasonMaxHold     Reason = "held too long"   // MaxHold has passed
-	ReasonClosed      Reason = "client closed"   // the Client gave it back
-	ReasonReleased    Reason = "released"        // Unlock gave it back
-	ReasonUnconfirmed Reason = "never confirmed" // attached, and not yet extended
+	ReasonClosed      Reason = "client closed"   // released by Client.Close
+	ReasonUnconfirmed Reason = "never confirmed" // attached, and not extended yet
 )
 
-// A LostError says which lease ended and why. errors.Is finds ErrLost in it.
+// A LostError is a lease that ended before its Unlock. errors.Is finds ErrLost and the
+// cause in it.
 type LostError struct {
-	Name   string // of several names the one that is known to be lost, or the first
+	Name   string // of several names, the one that is known to be lost, or the first
 	Token  string
 	Reason Reason
-	Cause  error // the last failure of a renewal, if that is why it expired
+	Cause  error // the last error of a renewal, if the lease expired because of it
 }
 
 func (e *LostError) Error() string {
 	if e.Reason == ReasonUnconfirmed {
 		return fmt.Sprintf("dibs: lease on %q is not confirmed: it was attached, Extend confirms it", e.Name)
-	}
-	if e.Reason == ReasonReleased {
-		return fmt.Sprintf("dibs: lease on %q was released", e.Name)
 	}
 	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Reason)
 	if e.Reason == ReasonTaken {
@@ -121,6 +115,14 @@ func (e *LostError) Error() string {
 
 // Unwrap makes errors.Is find ErrLost and the cause.
 func (e *LostError) Unwrap() []error { return both(ErrLost, e.Cause) }
+
+// A releasedError is the state of a lease after its Unlock.
+type releasedError struct{ name string }
+
+func (e releasedError) Error() string { return fmt.Sprintf("%v: %q", ErrReleased, e.name) }
+
+// Unwrap makes errors.Is find ErrReleased.
+func (e releasedError) Unwrap() error { return ErrReleased }
 
 func both(kind, cause error) []error {
 	if cause == nil {

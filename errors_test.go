@@ -85,7 +85,6 @@ func TestBusyMessage(t *testing.T) {
 // A message says what has happened, and nothing that has not.
 func TestLostMessage(t *testing.T) {
 	for want, e := range map[string]dibs.LostError{
-		`dibs: lease on "n" was released`:     {Reason: dibs.ReasonReleased},
 		`dibs: lease on "n" lost: expired: x`: {Reason: dibs.ReasonExpired, Cause: errors.New("x")},
 		`dibs: lease on "n" lost: revoked`:    {Reason: dibs.ReasonRevoked},
 		`dibs: lease on "n" lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten`: {Reason: dibs.ReasonTaken},

@@ -56,6 +56,18 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	return c.store.Inspect(ctx, name)
 }
 
+// Check returns nil if the store answers, and ErrClosed after Close: for readiness probes.
+// It asks for the state of a name, changes nothing, and takes one operation timeout at most.
+func (c *Client) Check(ctx context.Context) error {
+	select {
+	case <-c.closing:
+		return ErrClosed
+	default:
+	}
+	_, err := c.Inspect(ctx, "dibs:check")
+	return err
+}
+
 // List returns the state of each name that matches a glob (*, ?, [a-z], and \ to
 // quote one of these) and is held, in the order of the names. It
 // looks at one name after another, so the whole is not of one moment. A name whose

@@ -235,8 +235,8 @@ func TestBreakWhoseMessageIsLate(t *testing.T) {
 				on(e)
 			}
 		})
-		c := open(t, f, dibs.Token("request-1"))
-		l := lock(t, c, "n")
+		c := open(t, f)
+		l := lock(t, c, "n", dibs.Token("request-1"))
 		synctest.Wait()
 		broken, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
 		if !broken || err != nil || len(late) != 1 {

@@ -53,6 +53,7 @@ type leaseState struct {
 	err          error // why it is over, or not yet begun
 	over         bool
 	lapsed       bool     // over by the clock, not by the store's word
+	term         bool     // of an election
 	capped       bool     // MaxHold allows no further renewal
 	failure      error    // of the last renewal, nil if it went well
 	failing      bool     // the hook for that is queued
@@ -321,7 +322,7 @@ func (l *Lease) Unlock() error {
 		}
 		return err
 	}
-	e = h.end(h.name, ReasonReleased, nil)
+	e = h.endReleased()
 	c.jobs++ // Close waits for it
 	c.mu.Unlock()
 	e.notify()
@@ -405,7 +406,19 @@ type leaseEnd struct {
 	contexts []*derivedContext
 }
 
-// finish ends the lease. The caller holds c.mu and calls tell without it.
+// endReleased ends the lease at its Unlock. The caller holds c.mu and calls notify
+// without it.
+func (h *leaseState) endReleased() leaseEnd {
+	if h.over {
+		return leaseEnd{err: h.err}
+	}
+	h.over = true
+	h.err = releasedError{h.name}
+	h.c.unschedule(h)
+	return leaseEnd{h: h, err: h.err, contexts: h.removeContexts()}
+}
+
+// end ends the lease before its Unlock. The caller holds c.mu and calls tell without it.
 func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 	if h.over {
 		return leaseEnd{err: h.err}
@@ -413,10 +426,10 @@ func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 	h.over = true
 	h.err = &LostError{Name: name, Token: h.token, Reason: why, Cause: cause}
 	h.c.unschedule(h)
-	if len(h.moreNames) > 0 && why != ReasonReleased && why != ReasonClosed {
+	if len(h.moreNames) > 0 && why != ReasonClosed {
 		h.c.remains[h] = struct{}{} // until the work has ended
 	}
-	e := leaseEnd{h: h, err: h.err, lost: why != ReasonReleased, contexts: h.removeContexts()}
+	e := leaseEnd{h: h, err: h.err, lost: true, contexts: h.removeContexts()}
 	return e
 }
 

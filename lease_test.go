@@ -278,7 +278,7 @@ func TestContextOfLockBoundsWaitingOnly(t *testing.T) {
 		if err := context.Cause(l.Context()); !errors.Is(err, context.Canceled) {
 			t.Errorf("cause %v after Unlock", err)
 		}
-		wantLost(t, l.Err(), dibs.ReasonReleased)
+		wantErr(t, l.Err(), dibs.ErrReleased)
 		if err := l.Unlock(); err != nil {
 			t.Errorf("second unlock: %v", err)
 		}

@@ -64,6 +64,9 @@ func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (
 	if err := set.check(s.names[0], s.names[1:]...); err != nil {
 		return nil, err
 	}
+	if err := set.checkOnce(s.names[0], once); err != nil {
+		return nil, err
+	}
 	if h := leaseIn(ctx, s.c, all(s.names)); h != nil {
 		return h.enter(all(s.names), set.reentrant)
 	}
@@ -141,7 +144,7 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)
 	}
-	set.noRenew, set.maxHold, set.partial = false, 0, true
+	set.noRenew, set.maxHold, set.partial, set.waits = false, 0, true, false
 	var whole *leaseState
 	for _, names := range g.groups {
 		if g.set.wait > 0 {
@@ -219,7 +222,7 @@ func (h *leaseState) cancel() {
 		return
 	}
 	h.c.mu.Lock()
-	h.end(h.name, ReasonReleased, nil)
+	h.endReleased()
 	delete(h.c.remains, h)
 	claim := h.acquireRequest()
 	h.c.mu.Unlock()

@@ -30,6 +30,8 @@ type settings struct {
 	label       string
 	token       string
 	hasToken    bool // Token was given
+	clientToken bool // and to New, where it would be that of all leases
+	waits       bool // Wait or Attempts was given at the nearest level
 	hooks       *Hooks
 	partial     bool // of a lease that is taken in several steps: its taker announces it
 }
@@ -43,8 +45,15 @@ func defaults() settings {
 	return settings{ttl: 30 * time.Second, wait: unbounded, timeout: time.Second}
 }
 
+func clientDefaults(options []Option) settings {
+	s := defaults().with(options)
+	s.clientToken = s.hasToken
+	return s
+}
+
 func (s settings) with(options []Option) settings {
 	if len(options) == 0 {
+		s.waits = false
 		return s // and not by way of the heap
 	}
 	return s.set(options)
@@ -60,6 +69,7 @@ func (s settings) set(options []Option) settings {
 			set(&s)
 		}
 	}
+	s.waits = s.wait != unbounded || s.hasAttempts
 	switch waits := s.wait != unbounded; {
 	case waits && s.hasAttempts:
 		s.conflicting = true
@@ -141,6 +151,15 @@ const (
 	maxLabel = 64
 )
 
+// checkOnce rejects Wait and Attempts that were given to a call that tries once. Those of
+// an outer level do not concern it.
+func (s *settings) checkOnce(name string, once bool) error {
+	if once && s.waits {
+		return invalid("Wait or Attempts given to a call on %q that tries once", name)
+	}
+	return nil
+}
+
 // check finds what is wrong with a request before anything is sent.
 func (s *settings) check(name string, more ...string) error {
 	if err := driver.CheckName(name); err != nil {
@@ -172,6 +191,8 @@ func (s *settings) check(name string, more ...string) error {
 		return invalid("Attempts(%d, %v) of %q: less than 1", s.attempts, s.every, name)
 	case s.hasAttempts && s.every < 0:
 		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
+	case s.clientToken:
+		return invalid("Token given to New: it identifies one lease; give it to the call")
 	case s.hasToken && s.token == "":
 		return invalid("Token of %q: empty", name)
 	case s.label != "" && !plain(s.label, maxLabel):

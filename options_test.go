@@ -173,7 +173,6 @@ func TestGoodOptions(t *testing.T) {
 		"no Label":               {dibs.Label("")},
 		"a Label with colons":    {dibs.Label(":a:b:")},
 		"a Label in UTF-8":       {dibs.Label("naïve/路/🔒")},
-		"the longest Token":      {dibs.Token(strings.Repeat("t", 256))},
 		"empty hooks":            {dibs.Observe(dibs.Hooks{})},
 		"the nearer wins":        {dibs.TTL(0), dibs.TTL(time.Minute)},
 	} {

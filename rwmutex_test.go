@@ -360,7 +360,7 @@ func TestReweighOfALostLease(t *testing.T) {
 		l, err = m.RLock(t.Context())
 		wantErr(t, err)
 		wantErr(t, l.Unlock())
-		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.ReasonReleased)
+		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrReleased)
 		free(t, good, "n")
 	})
 }

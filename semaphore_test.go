@@ -56,7 +56,7 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 			group.Go(func() {
 				for range 20 {
 					n := 1 + r.IntN(permits)
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(400))*time.Millisecond)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+r.IntN(400))*time.Millisecond)
 					l, err := sem.Acquire(ctx, n)
 					cancel()
 					if err != nil {

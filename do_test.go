@@ -1,0 +1,147 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+func TestWrap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, other := open(t, memstore.New()), context.Background()
+		type order struct{ id string }
+		lock := func(o order) dibs.Doer { return c.Mutex("order:" + o.id) }
+		failed := errors.New("failed")
+		pay := dibs.Wrap(lock, func(ctx context.Context, o order) error {
+			if _, err := c.Mutex("order:" + o.id).TryLock(other); !errors.Is(err, dibs.ErrBusy) {
+				t.Errorf("the lock of %q: %v, want ErrBusy", o.id, err)
+			}
+			if dibs.Fence(ctx) == 0 {
+				t.Error("no fence")
+			}
+			if o.id == "bad" {
+				return failed
+			}
+			return nil
+		}, dibs.Wait(0))
+		wantErr(t, pay(t.Context(), order{"42"}))
+		wantErr(t, pay(t.Context(), order{"bad"}), failed)
+
+		count := dibs.WrapCall(lock, func(_ context.Context, o order) (int, error) { return len(o.id), nil })
+		if n, err := count(t.Context(), order{"42"}); n != 2 || err != nil {
+			t.Errorf("%d, %v, want 2", n, err)
+		}
+		held := lock(order{"7"})
+		wantErr(t, held.Do(t.Context(), func(context.Context) error { return pay(other, order{"7"}) }), dibs.ErrBusy)
+
+		none := func(order) dibs.Doer { return nil }
+		for name, call := range map[string]func() error{
+			"nil function": func() error { return dibs.Wrap[order](lock, nil)(t.Context(), order{}) },
+			"nil lock": func() error {
+				return dibs.Wrap(none, func(context.Context, order) error { return nil })(t.Context(), order{})
+			},
+			"no lock": func() error {
+				return dibs.Wrap(nil, func(context.Context, order) error { return nil })(t.Context(), order{})
+			},
+			"nil call": func() error {
+				_, err := dibs.WrapCall[order, int](lock, nil)(t.Context(), order{"1"})
+				return err
+			},
+		} {
+			if err := call(); !errors.Is(err, dibs.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+	})
+}
+
+// Wait and Attempts of an outer level do not concern a call that tries once; given to that
+// call they are a mistake.
+func TestOptionsOfTry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New(), dibs.Wait(5))
+		for name, try := range map[string]func(options ...dibs.Option) (*dibs.Lease, error){
+			"mutex": func(o ...dibs.Option) (*dibs.Lease, error) {
+				return c.Mutex("a", dibs.Attempts(3, 0)).TryLock(t.Context(), o...)
+			},
+			"reader": func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("b").TryRLock(t.Context(), o...) },
+			"writer": func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("c").TryLock(t.Context(), o...) },
+			"semaphore": func(o ...dibs.Option) (*dibs.Lease, error) {
+				return c.Semaphore("d", 2).TryAcquire(t.Context(), 1, o...)
+			},
+			"multi": func(o ...dibs.Option) (*dibs.Lease, error) { return c.All("e", "f").TryLock(t.Context(), o...) },
+		} {
+			l, err := try()
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			wantErr(t, l.Unlock())
+			for _, o := range []dibs.Option{dibs.Wait(0), dibs.Wait(1), dibs.Attempts(2, 0)} {
+				_, err := try(o)
+				if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "tries once") {
+					t.Errorf("%s: %v, want ErrInvalid", name, err)
+				}
+			}
+		}
+	})
+}
+
+func TestTokenGivenToNew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New(), dibs.Token("one for all"))
+		_, err := c.Mutex("a").Lock(t.Context())
+		wantErr(t, err, dibs.ErrInvalid)
+		l, err := open(t, memstore.New()).Mutex("a").Lock(t.Context(), dibs.Token(strings.Repeat("t", 256)))
+		wantErr(t, err)
+		wantErr(t, l.Unlock())
+	})
+}
+
+func TestEndedContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		why := errors.New("shutting down")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		_, err := c.Mutex("a").Lock(ctx)
+		wantErr(t, err, why)
+		if errors.Is(err, dibs.ErrBusy) || !strings.Contains(err.Error(), `"a"`) {
+			t.Errorf("error %v: nothing was asked, so nobody is known to hold it", err)
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := broken()
+		c := open(t, f)
+		wantErr(t, c.Check(t.Context()))
+		f.mute()
+		wantErr(t, c.Check(t.Context()), dibs.ErrUnavailable)
+		f.heal()
+		wantErr(t, c.Close())
+		wantErr(t, c.Check(t.Context()), dibs.ErrClosed)
+	})
+}
+
+func TestResignTouchesItsOwnLeasesOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		l := lock(t, c, "a")
+		if c.Election("a").Resign() || l.Context().Err() != nil {
+			t.Error("a mutex of that name resigned")
+		}
+		wantErr(t, l.Unlock())
+		term, err := c.Election("a").Campaign(t.Context())
+		wantErr(t, err)
+		if !c.Election("a").Resign() || context.Cause(term.Context()) != dibs.ErrResigned {
+			t.Errorf("the term did not end: %v", context.Cause(term.Context()))
+		}
+		wantErr(t, term.Unlock())
+	})
+}
