@@ -11,11 +11,11 @@ import (
 
 // How a call comes by a lease: it asks the store, and if the name is taken it
 // waits in the store's queue until it is told, or until it is time to ask again.
-// Asking is idempotent, so it is also the sign of life and the way to learn of a
+// Asking is idempotent, so it is also the heartbeat and the way to learn of a
 // grant whose message went missing.
 
 const (
-	heartbeat  = driver.WaiterTTL / 2   // the longest time between two signs of life
+	heartbeat  = driver.WaiterTTL / 2   // the longest time between two heartbeats
 	persistFor = time.Second            // beyond a TTL: to clean up after what may come late
 	slack      = 100 * time.Millisecond // between the store's clock and ours
 )

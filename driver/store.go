@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ClaimTTL is how long a place in a queue lives without a sign of life, and the
+// ClaimTTL is how long a place in a queue lives without a heartbeat, and the
 // longest that a hand-off grants before the new holder's own TTL takes over.
 const WaiterTTL = 5 * time.Second
 
@@ -39,7 +39,7 @@ type Store interface {
 	// Acquire takes the name for the claim's token, or joins its queue. It is
 	// idempotent by token: asking again with the token that holds answers Held
 	// and lifts the TTL to the claim's; asking again from the queue keeps the place
-	// and is its sign of life. It neither grants nor queues after c.Until, also when
+	// and is its heartbeat. It neither grants nor queues after c.Until, also when
 	// the request is delivered later than that, and it has returned by then.
 	// A fence in an answer is larger than each fence granted before for that name.
 	//

@@ -286,8 +286,8 @@ func (b *bed) ends(lease time.Duration) {
 		switch {
 		case strings.HasSuffix(left, ":dibs:queue"):
 			kind, bound = "queues", time.Minute
-		case strings.HasSuffix(left, ":dibs:signs"):
-			kind, bound = "signs", time.Minute+lease
+		case strings.HasSuffix(left, ":dibs:meta"):
+			kind, bound = "meta", time.Minute+lease
 		case strings.HasSuffix(left, ":dibs:holders"):
 			kind, bound = "holders", time.Minute+lease
 		}

@@ -118,7 +118,7 @@ func TestKeptNamesEnd(t *testing.T) {
 		b.unlock(first)
 		b.unlock(b.entered(waiter).lease)
 		lock, _ := b.call("PTTL", key).(int64)
-		signs, _ := b.call("PTTL", "{"+key+"}:dibs:signs").(int64)
+		signs, _ := b.call("PTTL", "{"+key+"}:dibs:meta").(int64)
 		if lock < keep.Milliseconds()-int64(generous/time.Millisecond) || lock > keep.Milliseconds() {
 			t.Errorf("%s: kept for %d ms, want %v", what, lock, keep)
 		}
@@ -156,7 +156,7 @@ func TestCrashesLeaveNothingForEver(t *testing.T) {
 			b.begin()
 			killed := time.Now()
 			holder.kill()
-			b.eventually("the leases are over", func() bool { return len(b.leftBut(":dibs:signs", ":dibs:holders")) == 0 })
+			b.eventually("the leases are over", func() bool { return len(b.leftBut(":dibs:meta", ":dibs:holders")) == 0 })
 			b.within("holders killed: only signs are left after", time.Since(killed), lease+20*time.Millisecond)
 			b.ends(lease)
 
@@ -171,9 +171,9 @@ func TestCrashesLeaveNothingForEver(t *testing.T) {
 			waiter.kill()
 			holder.kill()
 			b.ends(lease)
-			b.eventually("the leases are over", func() bool { return len(b.leftBut(":dibs:signs", ":dibs:holders", ":dibs:queue")) == 0 })
+			b.eventually("the leases are over", func() bool { return len(b.leftBut(":dibs:meta", ":dibs:holders", ":dibs:queue")) == 0 })
 			b.ends(lease)
-			if len(b.leftBut(":dibs:signs", ":dibs:holders")) == 0 {
+			if len(b.leftBut(":dibs:meta", ":dibs:holders")) == 0 {
 				t.Error("no queue is left: nothing was seen of what the dead leave")
 			}
 

@@ -165,7 +165,7 @@ func barged(inOrder []visit) (barged, proofs int) {
 
 // A thousand arrive at once, from four processes, at a name that is free: all are
 // served in turn, and nobody asks in vain. How long it takes is logged, and judged by
-// the benchmark. Not parallel: signs of life go by the clock.
+// the benchmark. Not parallel: heartbeats go by the clock.
 func TestThousandArrive(t *testing.T) {
 	const work = 2 * time.Millisecond
 	server := setUpQuiet(t)

@@ -62,7 +62,7 @@ func waiting(t *testing.T, server *redistest.Server, name string) int {
 }
 
 // However many died in line, no call takes long for them, and the first living one behind
-// them enters: by the release, or by its next sign of life, if all messages are lost.
+// them enters: by the release, or by its next heartbeat, if all messages are lost.
 func TestDeadCrowd(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestDeadCrowd(t *testing.T) {
 			})
 			t.Logf("FIGURE %d dead: %d further runs of %d commands", c.n, runs, each)
 			if each > most || runs > c.n/100+5 {
-				t.Errorf("a sign of life: %d runs of %d commands", runs, each)
+				t.Errorf("a heartbeat: %d runs of %d commands", runs, each)
 			}
 			if each, _ := calledBy(t, server, func() { p.free(live, 0) }); each > most {
 				t.Errorf("the next release: %d commands", each)
@@ -182,7 +182,7 @@ func TestReadersCrowd(t *testing.T) {
 		if e.Kind == driver.EventRetry && e.Token != behind.Token {
 			each, _ := calledBy(t, server, func() { p.look(e.Token) })
 			if asked++; each > most {
-				t.Errorf("a sign of life: %d commands", each)
+				t.Errorf("a heartbeat: %d commands", each)
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func (p *party) look(token string) driver.AcquireReply {
 	return p.ask(c)
 }
 
-// If all messages are lost, the signs of life that readers give anyway let them in: one of
+// If all messages are lost, the heartbeats that readers give anyway let them in: one of
 // each is enough, in whichever order.
 func TestReadersCrowdUntold(t *testing.T) {
 	t.Parallel()
@@ -246,7 +246,7 @@ func TestDeadReaders(t *testing.T) {
 	p := mute(t, open(t, server, redisstore.Prefix("")))
 	p.take(p.share("n", 1, driver.Unlimited, time.Minute))
 	for first := 0; first < readers; first += 1000 {
-		add, set := []string{"ZADD", "{n}" + shared}, []string{"HSET", "{n}" + signs}
+		add, set := []string{"ZADD", "{n}" + shared}, []string{"HSET", "{n}" + meta}
 		for i := first; i < first+1000; i++ {
 			add = append(add, "1000", fmt.Sprint("dead:", i)) // 1970
 			set = append(set, fmt.Sprint("=dead:", i), "1 1 dead")

@@ -19,14 +19,14 @@ import (
 // for it, and hands it on, on each master of a cluster.
 //
 // It changes no setting, and touches nobody's lock. Its own keys are gone when it
-// returns, or end by themselves if it is interrupted, but for one [floor] on each
+// returns, or end by themselves if it is interrupted, but for one [highwater] on each
 // master, a number that stays.
 //
 // What could not be looked at is a finding too. The error is for a store that could
 // not be reached at all. Doctor ends soon after ctx does, and within half a minute.
 // docs/doctor.md lists what it finds.
 //
-// [floor]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
+// [highwater]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
 func (s *Store) Doctor(ctx context.Context) (Findings, error) {
 	const longest = 30 * time.Second
 	if err := s.copies.check(); err != nil {

@@ -82,9 +82,9 @@ func (e *exam) checkMemory() {
 	}
 	used = max(used-e.atLeast("mem_not_counted_for_evict"), 0)
 	share := fmt.Sprintf("%s of maxmemory %s are used", size(used), size(most))
-	evicts, drops := policy != "noeviction", "locks that are held, queues and fence floors"
+	evicts, drops := policy != "noeviction", "locks that are held, queues and fence highwaters"
 	if strings.HasPrefix(policy, "volatile-") {
-		drops = "locks that are held, queues and signs: they have a TTL, and are what is dropped"
+		drops = "locks that are held, queues and meta: they have a TTL, and are what is dropped"
 	}
 	keep := set("maxmemory-policy noeviction") + "; or give locks a server of their own"
 	const more = "free memory, or CONFIG SET maxmemory to more; or give locks a server of their own"
@@ -163,7 +163,7 @@ func (e *exam) checkSnapshots() {
 	}
 	e.first(
 		row{known && save == "", Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
-			"a restart forgets all locks, queues and floors, and a second holder enters beside each one that believes in its lease until its connection is back" + copied,
+			"a restart forgets all locks, queues and highwaters, and a second holder enters beside each one that believes in its lease until its connection is back" + copied,
 			file},
 		row{true, Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes that are in none: %d", save, e.atLeast("rdb_changes_since_last_save")),
 			"a restart forgets what was locked since the last snapshot, and brings back what was released: a second holder enters beside the first, or a name stays taken for what its TTL was",

@@ -80,8 +80,8 @@ func TestDoctorFindsNothing(t *testing.T) {
 	if len(found) > 0 || found.String() != "nothing found\n" || found.Worst() != redisstore.Note {
 		t.Errorf("have:\n%v", found)
 	}
-	if keys := keysOf(t, server); len(keys) != 1 || !strings.HasPrefix(keys[0], floors) {
-		t.Errorf("left: %q, want one floor", keys)
+	if keys := keysOf(t, server); len(keys) != 1 || !strings.HasPrefix(keys[0], highwaters) {
+		t.Errorf("left: %q, want one highwater", keys)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestDoctorOfSettings(t *testing.T) {
 		subject  string
 		says     []string
 	}{
-		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, redisstore.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "floors"}},
+		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, redisstore.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "highwaters"}},
 		{"evicts what ends", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "volatile-ttl"}}, redisstore.Critical, "eviction", []string{"volatile-ttl", "noeviction"}},
 		{"would evict", [][2]string{{"maxmemory-policy", "allkeys-lfu"}}, redisstore.Note, "eviction", []string{"maxmemory 0"}},
 		{"is full", [][2]string{{"maxmemory", "1kb"}}, redisstore.Critical, "memory", []string{"OOM"}},
@@ -228,7 +228,7 @@ func TestDoctorOfPermissions(t *testing.T) {
 	}{
 		{"a command", []string{"-zpopmin"}, redisstore.Critical, []string{"ACL SETUSER USER +zpopmin"}},
 		{"all commands", []string{"-@all"}, redisstore.Critical, []string{"+eval +evalsha +time +exists +get +set +del"}},
-		{"floors", []string{"resetkeys", "~lock:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~dibs:fence:*,"}},
+		{"highwaters", []string{"resetkeys", "~lock:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~dibs:fence:*,"}},
 		{"queues", []string{"resetkeys", "~lock:*", "~dibs:fence:*"}, redisstore.Critical, []string{"lacks ~{lock:*}:dibs:*,"}},
 		{"locks", []string{"resetkeys", "~dibs:fence:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~lock:*,"}},
 		{"channels", []string{"resetchannels"}, redisstore.Warning, []string{"&dibs:c:*", "asking"}},

@@ -15,7 +15,7 @@ import (
 
 // A duty is what a user needs rights for, and what happens without them. A probe is a
 // command that shows whether the user may send it, and changes nothing: a server looks
-// at the rights before it looks at the arguments. In it, lock, queue, signs and floor
+// at the rights before it looks at the arguments. In it, lock, queue, meta and highwater
 // stand for the keys of a name that nobody uses, channel for one that nobody hears.
 type permission struct {
 	severity    Severity
@@ -30,8 +30,8 @@ func (s *Store) permissions() []permission {
 		"EXISTS lock", "GET lock", "SET lock x none", "DEL lock", "PTTL lock", "PEXPIRE lock none",
 		"ZADD queue none m", "ZCARD queue", "ZCOUNT queue 0 0", "ZSCORE queue m", "ZRANK queue m", "ZRANGE queue 0 0",
 		"ZRANGEBYSCORE queue 0 0", "ZREM queue m", "ZPOPMIN queue",
-		"HGET signs f", "HSET signs f x none", "HDEL signs f", "HEXISTS signs f",
-		"GET floor", "SET floor x none",
+		"HGET meta f", "HSET meta f x none", "HDEL meta f", "HEXISTS meta f",
+		"GET highwater", "SET highwater x none",
 	}}
 	if s.copies != nil {
 		locking.probes = append(locking.probes, "WAIT 0 1")
@@ -56,9 +56,9 @@ func (e *exam) tryPermissions() {
 	}
 	prefix := quote(e.store.prefix)
 	k := e.store.appendKeys(nil, "dibs:doctor:"+rand.Text()) // without a hash tag, so that its keys differ in form
-	lock, queue, signs, floor, _ := k.cut(string(k.text))
-	stands := map[string]string{"lock": lock, "queue": queue, "signs": signs, "floor": floor, "channel": channel + "doctor"}
-	patterns := map[string]string{"lock": prefix + "*", "queue": "{" + prefix + "*}:dibs:*", "signs": "{" + prefix + "*}:dibs:*", "floor": fencePrefix + "*"}
+	lock, queue, meta, highwater, _ := k.cut(string(k.text))
+	stands := map[string]string{"lock": lock, "queue": queue, "meta": meta, "highwater": highwater, "channel": channel + "doctor"}
+	patterns := map[string]string{"lock": prefix + "*", "queue": "{" + prefix + "*}:dibs:*", "meta": "{" + prefix + "*}:dibs:*", "highwater": fencePrefix + "*"}
 	for _, d := range e.store.permissions() {
 		cmds := make([]Cmd, len(d.probes))
 		for i, probe := range d.probes {
@@ -150,7 +150,7 @@ func (e *exam) tryALock() {
 }
 
 // trialName returns a name of this node, random but for its slot: each slot that a
-// lock was ever in keeps a floor, and this makes it the same one each time.
+// lock was ever in keeps a highwater, and this makes it the same one each time.
 func (e *exam) trialName() (string, bool) {
 	const enough = 256 // to meet a master that has its share of the slots
 	names, cmds := make([]string, enough), make([]Cmd, enough)

@@ -91,9 +91,9 @@ func (s *Store) extendBatch(ctx context.Context, holds []driver.ExtendRequest, g
 	for _, at := range group {
 		h := holds[at]
 		k := s.appendKeys(buf[:0], h.Name)
-		lock, _, signs, _, holders := k.cut(string(k.text))
+		lock, _, meta, _, holders := k.cut(string(k.text))
 		where = s.slotOf(k)
-		keys = append(keys, lock, signs, holders)
+		keys = append(keys, lock, meta, holders)
 		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, extendArgument(h))
 	}
 	r := newRequest(extendScript, where, keys...)
@@ -114,7 +114,7 @@ func (s *Store) extendBatch(ctx context.Context, holds []driver.ExtendRequest, g
 	return errs
 }
 
-// noted is the weight that the signs note of a shared holder if they have lost it: zero
+// noted is the weight that the meta note of a shared holder if they have lost it: zero
 // if it is not known, or if the holder is exclusive.
 func extendArgument(h driver.ExtendRequest) string {
 	if h.Weight >= h.Limit {
@@ -141,7 +141,7 @@ func (s *Store) extendResult(h driver.ExtendRequest, mark byte, short error) err
 // the lock tells all.
 func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
 	k := s.appendKeys(nil, h.Name)
-	lock, _, signs, _, holders := k.cut(string(k.text))
+	lock, _, meta, _, holders := k.cut(string(k.text))
 	var asked sync.WaitGroup
 	ask := func(kind, key string) *keyResult {
 		b := new(keyResult)
@@ -154,7 +154,7 @@ func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until t
 		return first.result(s, h)
 	}
 	member := ask("holders", holders)
-	ask("signs", signs) // what they have lost is noted by a later call
+	ask("meta", meta) // what they have lost is noted by a later call
 	asked.Wait()
 	if first.err == nil && first.mark == sharedByAll {
 		member.short = cmp.Or(member.short, first.short)

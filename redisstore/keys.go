@@ -14,7 +14,7 @@ import (
 // that they do whether or not the server shards.
 const (
 	queueSuffix   = ":dibs:queue"
-	metaSuffix    = ":dibs:signs"
+	metaSuffix    = ":dibs:meta"
 	holdersSuffix = ":dibs:holders"
 	ownTag        = ":" // before these, so that {a} and a do not share them
 	fencePrefix   = "dibs:fence:"
@@ -24,10 +24,10 @@ const (
 // keys are the five keys of a lock, written one after another into one text, and
 // where each begins in it.
 type keys struct {
-	text                          []byte
-	lock, end                     int // the lock key lies within the queue's
-	signs, holders, floor, length int
-	slot                          int // of all of them
+	text                             []byte
+	lock, end                        int // the lock key lies within the queue's
+	meta, holders, highwater, length int
+	slot                             int // of all of them
 }
 
 // appendKeys writes the keys of a name to b. An auxiliary key is the lock key with
@@ -46,11 +46,11 @@ func (s *Store) appendKeys(b []byte, name string) keys {
 	}
 	stem := len(b)
 	b = append(b, queueSuffix...)
-	k.signs = len(b)
+	k.meta = len(b)
 	b = append(append(b, b[:stem]...), metaSuffix...)
 	k.holders = len(b)
 	b = append(append(b, b[:stem]...), holdersSuffix...)
-	k.floor = len(b)
+	k.highwater = len(b)
 	k.slot = slots.Of(b[k.lock:k.end])
 	b = append(b, fencePrefix+"{"...)
 	b = strconv.AppendUint(b, uint64(slotTag(k.slot)), 10)
@@ -60,15 +60,15 @@ func (s *Store) appendKeys(b []byte, name string) keys {
 }
 
 // cut returns the keys as parts of the text that they were written to.
-func (k keys) cut(text string) (lock, queue, signs, floor, holders string) {
-	return text[k.lock:k.end], text[:k.signs], text[k.signs:k.holders], text[k.floor:k.length], text[k.holders:k.floor]
+func (k keys) cut(text string) (lock, queue, meta, highwater, holders string) {
+	return text[k.lock:k.end], text[:k.meta], text[k.meta:k.holders], text[k.highwater:k.length], text[k.holders:k.highwater]
 }
 
 // checkKey refuses a lock key whose auxiliary keys would lie in another slot, or
 // that is such a key itself.
 func checkKey(key string) error {
 	switch {
-	case key == born, strings.HasPrefix(key, fencePrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, metaSuffix),
+	case key == nodeKey, strings.HasPrefix(key, fencePrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, metaSuffix),
 		strings.HasSuffix(key, holdersSuffix):
 		return fmt.Errorf("%w: key %q is one of dibs' own", driver.ErrInvalid, key)
 	case strings.Contains(key, "}") && !tagged(key):
@@ -81,7 +81,7 @@ func checkKey(key string) error {
 func tagged[T slots.Text](key T) bool { return len(slots.Hashed(key)) < len(key) }
 
 // slotTag names a slot by the smallest number whose decimal digits hash to it: the
-// tag of the slot's fence floor, the same in every implementation.
+// tag of the slot's fence highwater, the same in every implementation.
 func slotTag(slot int) uint32 { return slotTags()[slot] - 1 }
 
 var slotTags = sync.OnceValue(func() *[slots.Count]uint32 {

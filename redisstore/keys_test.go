@@ -36,25 +36,25 @@ func TestSlotTags(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	for _, c := range []struct{ prefix, name, lock, queue, signs string }{
-		{"lock:", "a", "lock:a", "{lock:a}:dibs:queue", "{lock:a}:dibs:signs"},
-		{"", "a", "a", "{a}:dibs:queue", "{a}:dibs:signs"},
-		{"", "a{", "a{", "{a{}:dibs:queue", "{a{}:dibs:signs"},
+	for _, c := range []struct{ prefix, name, lock, queue, meta string }{
+		{"lock:", "a", "lock:a", "{lock:a}:dibs:queue", "{lock:a}:dibs:meta"},
+		{"", "a", "a", "{a}:dibs:queue", "{a}:dibs:meta"},
+		{"", "a{", "a{", "{a{}:dibs:queue", "{a{}:dibs:meta"},
 		{"{shop}:", "a", "{shop}:a", "{shop}:a", "{shop}:a"},
 		{"lock:", "{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart"},
 	} {
 		k := (&Store{prefix: c.prefix}).appendKeys(nil, c.name)
-		lock, queue, signs, floor, holders := k.cut(string(k.text))
+		lock, queue, meta, highwater, holders := k.cut(string(k.text))
 		// How a key with a tag of its own goes on is left to FuzzKeys: it must
 		// differ from that of the key which is this tag.
-		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(signs, c.signs) {
-			t.Errorf("%q %q: keys %q, %q, %q", c.prefix, c.name, lock, queue, signs)
+		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(meta, c.meta) {
+			t.Errorf("%q %q: keys %q, %q, %q", c.prefix, c.name, lock, queue, meta)
 		}
 		if want := strings.TrimSuffix(queue, queueSuffix) + ":dibs:holders"; holders != want {
 			t.Errorf("%q %q: holders %q, want %q", c.prefix, c.name, holders, want)
 		}
-		if want := fmt.Sprintf("dibs:fence:{%d}", slotTag(slots.Of(c.lock))); floor != want {
-			t.Errorf("%q %q: floor %q, want %q", c.prefix, c.name, floor, want)
+		if want := fmt.Sprintf("dibs:fence:{%d}", slotTag(slots.Of(c.lock))); highwater != want {
+			t.Errorf("%q %q: highwater %q, want %q", c.prefix, c.name, highwater, want)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestRefusedKeys(t *testing.T) {
 		"dibs:fence:{1}":      false,
 		":dibs:queue":         false,
 		"{lock:a}:dibs:queue": false,
-		"{lock:a}:dibs:signs": false,
+		"{lock:a}:dibs:meta":  false,
 		"a:dibs:holders":      false,
 	} {
 		if err := checkKey(key); ok && err != nil || !ok && !errors.Is(err, dibs.ErrInvalid) {
@@ -94,7 +94,7 @@ func TestKeysOfTwoNames(t *testing.T) {
 	wantApart(t, &Store{prefix: "{"}, "x", "{x}")
 }
 
-// wantApart checks that two names share no key but the floor.
+// wantApart checks that two names share no key but the highwater.
 func wantApart(t *testing.T, s *Store, one, other string) {
 	t.Helper()
 	if one == other || s.check(one) != nil || s.check(other) != nil {
@@ -114,8 +114,8 @@ func wantApart(t *testing.T, s *Store, one, other string) {
 func wantKeys(t *testing.T, s *Store, name string) [5]string {
 	t.Helper()
 	k := s.appendKeys(nil, name)
-	lock, queue, signs, floor, holders := k.cut(string(k.text))
-	all := [5]string{lock, queue, signs, floor, holders}
+	lock, queue, meta, highwater, holders := k.cut(string(k.text))
+	all := [5]string{lock, queue, meta, highwater, holders}
 	if lock != s.prefix+name {
 		t.Errorf("prefix %q, name %q: lock key %q", s.prefix, name, lock)
 	}
@@ -142,7 +142,7 @@ func wantKeys(t *testing.T, s *Store, name string) [5]string {
 	return all
 }
 
-// Each key is refused or well placed, and no two names share any but the floor.
+// Each key is refused or well placed, and no two names share any but the highwater.
 func FuzzKeys(f *testing.F) {
 	for _, names := range [][2]string{
 		{"a", "{a}"}, {"a", "{a}:"}, {"foo{}{bar}", "foo{{bar}}zap"}, {"a}", "}{"}, {"{a", "{{a}"},

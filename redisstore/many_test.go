@@ -21,7 +21,7 @@ func many(t *testing.T, server *redistest.Server, asked ...string) (now int64, m
 	for _, ask := range asked {
 		parts := strings.Split(ask, " ")
 		name := parts[0]
-		keys = append(keys, "lock:"+name, "{lock:"+name+"}"+queue, "{lock:"+name+"}"+signs, floors+"{"+name[:1]+"}")
+		keys = append(keys, "lock:"+name, "{lock:"+name+"}"+queue, "{lock:"+name+"}"+meta, highwaters+"{"+name[:1]+"}")
 		args = append(args, parts[1:]...)
 	}
 	cmd := append([]string{"EVAL", redisstore.ManyLua, strconv.Itoa(len(keys))}, keys...)
@@ -44,12 +44,12 @@ func TestMany(t *testing.T) {
 	set := func(args ...string) { server.MustCmd(t, args...) }
 	set("SET", "lock:taken", "other", "PX", "60000")
 	set("SET", "lock:mine", "me", "PX", "60000")
-	set("HSET", "{lock:mine}"+signs, "=", "1 client me")
+	set("HSET", "{lock:mine}"+meta, "=", "1 client me")
 	set("SET", "lock:wanted", "me", "PX", "60000")
 	set("SET", "lock:stale", "me", "PX", "60000")
 	set("ZADD", "{lock:wanted}"+queue, "1", "place")
 	set("ZADD", "{lock:queued}"+queue, "1", "place")
-	set("HSET", "{lock:signed}"+signs, "=", "1 client me")
+	set("HSET", "{lock:signed}"+meta, "=", "1 client me")
 	set("SET", "lock:shared", "dibs:shared 1", "PX", "60000")
 	set("ZADD", "lock:parts", "99999999999999", "me")
 	now, marks := many(t, server,
@@ -65,30 +65,30 @@ func TestMany(t *testing.T) {
 	for key, want := range map[string]any{
 		"lock:a": "me", "lock:b": "me", "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me", "lock:stale": "me",
 		"lock:queued": nil, "lock:signed": nil, "lock:late": nil, "lock:again": "me",
-		floors + "{a}": strconv.FormatInt(now+1, 10), // again's, too, floors + "{b}": strconv.FormatInt(now, 10),
+		highwaters + "{a}": strconv.FormatInt(now+1, 10), // again's, too, highwaters + "{b}": strconv.FormatInt(now, 10),
 	} {
 		if have := server.MustCmd(t, "GET", key); have != want {
 			t.Errorf("%s is %v, want %v", key, have, want)
 		}
 	}
-	for _, key := range []string{"lock:shared", "lock:parts", "{lock:wanted}" + queue, "{lock:queued}" + queue, "{lock:signed}" + signs} {
+	for _, key := range []string{"lock:shared", "lock:parts", "{lock:wanted}" + queue, "{lock:queued}" + queue, "{lock:signed}" + meta} {
 		if server.MustCmd(t, "EXISTS", key) != int64(1) {
 			t.Errorf("%s is gone", key)
 		}
 	}
-	if server.MustCmd(t, "EXISTS", "{lock:mine}"+signs) != int64(0) {
-		t.Error("signs are left of what was released")
+	if server.MustCmd(t, "EXISTS", "{lock:mine}"+meta) != int64(0) {
+		t.Error("meta are left of what was released")
 	}
 	if ms, _ := server.MustCmd(t, "PTTL", "lock:a").(int64); ms <= 0 || ms > 60000 {
 		t.Errorf("it was taken for %d ms", ms)
 	}
-	set("SET", floors+"{c}", "9000000000000000") // the clock has gone back since
-	if _, marks := many(t, server, "c me"+later); marks != "0" || server.MustCmd(t, "GET", floors+"{c}") != "9000000000000000" {
-		t.Errorf("mark %s with a floor ahead of the time, which is %v now", marks, server.MustCmd(t, "GET", floors+"{c}"))
+	set("SET", highwaters+"{c}", "9000000000000000") // the clock has gone back since
+	if _, marks := many(t, server, "c me"+later); marks != "0" || server.MustCmd(t, "GET", highwaters+"{c}") != "9000000000000000" {
+		t.Errorf("mark %s with a highwater ahead of the time, which is %v now", marks, server.MustCmd(t, "GET", highwaters+"{c}"))
 	}
-	set("LPUSH", floors+"{e}", "not a floor")
+	set("LPUSH", highwaters+"{e}", "not a highwater")
 	if _, marks := many(t, server, "e me"+later); marks != "0" || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
-		t.Errorf("mark %s without a floor", marks)
+		t.Errorf("mark %s without a highwater", marks)
 	}
 }
 

@@ -131,8 +131,8 @@ func TestParseState(t *testing.T) {
 			t.Errorf("a key with %q that never expires: %+v, %v", token, state, err)
 		}
 	}
-	head := func(floor, holding, waiting, told any, more ...any) []any {
-		return append([]any{now, floor, holding, waiting, told}, more...)
+	head := func(highwater, holding, waiting, told any, more ...any) []any {
+		return append([]any{now, highwater, holding, waiting, told}, more...)
 	}
 	none, one := int64(0), int64(1)
 	for _, reply := range []any{

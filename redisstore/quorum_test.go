@@ -60,7 +60,7 @@ func TestFirstFence(t *testing.T) {
 			store := open(t, server)
 			claim := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &driver.VoteRequest{Ticket: 1}}
 			for want := uint64(1); want <= 2; want++ {
-				if handOn { // the floor is found by another script
+				if handOn { // the highwater is found by another script
 					server.MustCmd(t, "DEL", "lock:n")
 				}
 				if a, err := store.Acquire(t.Context(), claim); err != nil || !a.Held || a.Fence != want {
@@ -119,9 +119,9 @@ func (v *voter) young() string {
 // grow has the server believe that it remembers for longer.
 func grow(t *testing.T, server *redistest.Server) {
 	t.Helper()
-	mark := strings.Fields(server.MustCmd(t, "GET", "dibs:born").(string))
+	mark := strings.Fields(server.MustCmd(t, "GET", "dibs:node").(string))
 	mark[3] = fmt.Sprint(time.Now().Add(-2 * recoveryArgument).UnixMicro())
-	server.MustCmd(t, "SET", "dibs:born", strings.Join(mark, " "))
+	server.MustCmd(t, "SET", "dibs:node", strings.Join(mark, " "))
 }
 
 // A server does not vote for those who may have held what it has forgotten: when it is
@@ -166,10 +166,10 @@ func TestBirthMark(t *testing.T) {
 		t.Error("it is the same store, and has forgotten everything")
 	}
 	// Its clock went back: nobody knows for how long it remembers.
-	mark := strings.Fields(server.MustCmd(t, "GET", "dibs:born").(string))
+	mark := strings.Fields(server.MustCmd(t, "GET", "dibs:node").(string))
 	mark[2] = fmt.Sprint(server.MustCmd(t, "LASTSAVE"))
 	mark[3] = fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())
-	server.MustCmd(t, "SET", "dibs:born", strings.Join(mark, " "))
+	server.MustCmd(t, "SET", "dibs:node", strings.Join(mark, " "))
 	v.young()
 }
 

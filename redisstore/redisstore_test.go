@@ -81,13 +81,13 @@ func keysOf(t *testing.T, server *redistest.Server) (all []string) {
 }
 
 const (
-	floors = "dibs:fence:"
-	queue  = ":dibs:queue"
-	signs  = ":dibs:signs"
-	shared = ":dibs:holders"
+	highwaters = "dibs:fence:"
+	queue      = ":dibs:queue"
+	meta       = ":dibs:meta"
+	shared     = ":dibs:holders"
 )
 
-// wantKeysThatEnd checks that each key goes away by itself, but the floors.
+// wantKeysThatEnd checks that each key goes away by itself, but the highwaters.
 func wantKeysThatEnd(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	conn := redistest.Dial(server.Addr())
@@ -102,12 +102,12 @@ func wantKeysThatEnd(t *testing.T, server *redistest.Server) {
 		switch {
 		case strings.HasSuffix(key, queue):
 			most = time.Minute.Milliseconds()
-		case strings.HasSuffix(key, signs), strings.HasSuffix(key, shared): // a minute longer than what they tell of
+		case strings.HasSuffix(key, meta), strings.HasSuffix(key, shared): // a minute longer than what they tell of
 			most = (longest + time.Minute).Milliseconds()
 		}
 		switch ms, _ := ttl.(int64); {
 		case ms == -2: // gone by now
-		case strings.HasPrefix(key, floors), key == "dibs:born":
+		case strings.HasPrefix(key, highwaters), key == "dibs:node":
 			if ms != -1 {
 				t.Errorf("%q ends in %d ms", key, ms)
 			}
@@ -119,19 +119,19 @@ func wantKeysThatEnd(t *testing.T, server *redistest.Server) {
 	}
 }
 
-// wantOnlyFloors checks that nothing is left, but signs of life. To remove these
+// wantOnlyFloors checks that nothing is left, but heartbeats. To remove these
 // at each hand-off would cost more than to let them end, within a minute, by
 // themselves.
 func wantOnlyFloors(t *testing.T, server *redistest.Server, most int) {
 	t.Helper()
 	keys := keysOf(t, server)
-	left := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasPrefix(key, floors) || strings.HasSuffix(key, signs) })
+	left := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasPrefix(key, highwaters) || strings.HasSuffix(key, meta) })
 	if len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	keys = slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, floors) })
+	keys = slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, highwaters) })
 	if len(keys) > most {
-		t.Errorf("floors %q, want at most %d", keys, most)
+		t.Errorf("highwaters %q, want at most %d", keys, most)
 	}
 }
 
@@ -250,10 +250,10 @@ func TestKeysOfWaitersEnd(t *testing.T) {
 	p.wait(first)
 	wantKeysThatEnd(t, server)
 	p.wait(second)
-	// A young place needs no sign of life; in time there is one.
+	// A young place needs no heartbeat; in time there is one.
 	for end := time.Now().Add(driver.WaiterTTL / 2); len(keysOf(t, server)) < 4; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("keys %q, want lock, queue, signs and floor", keysOf(t, server))
+			t.Fatalf("keys %q, want lock, queue, meta and highwater", keysOf(t, server))
 		}
 		p.wait(first)
 	}
@@ -305,7 +305,7 @@ func TestKeysOfTheUnreachableEnd(t *testing.T) {
 	})
 }
 
-// Clients that are done leave floors, one for each slot at most, and nothing else.
+// Clients that are done leave highwaters, one for each slot at most, and nothing else.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	const names, workers = 5, 40
@@ -361,11 +361,11 @@ func floorOf(t *testing.T, server *redistest.Server, p *party, name string) stri
 	c := p.claim(name)
 	p.free(c, p.take(c))
 	for _, key := range keysOf(t, server) {
-		if strings.HasPrefix(key, floors) {
+		if strings.HasPrefix(key, highwaters) {
 			return key
 		}
 	}
-	t.Fatal("no floor")
+	t.Fatal("no highwater")
 	return ""
 }
 
@@ -375,17 +375,17 @@ func TestFencesAreExact(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := join(t, open(t, server))
-	floor := floorOf(t, server, p, "n")
+	highwater := floorOf(t, server, p, "n")
 	for _, last := range []uint64{1<<51 - 1, 1<<52 + 1, 1<<53 - 100, 4_999_999_999_999_999, 8_999_999_999_999_998} {
-		server.MustCmd(t, "SET", floor, strconv.FormatUint(last, 10))
+		server.MustCmd(t, "SET", highwater, strconv.FormatUint(last, 10))
 		grew := func(how string, fence uint64) {
 			t.Helper()
 			if fence != last+1 {
 				t.Errorf("fence %d after %d, %s", fence, last, how)
 			}
 			last++
-			if have := server.MustCmd(t, "GET", floor); have != strconv.FormatUint(last, 10) {
-				t.Errorf("floor %v after %s, want %d", have, how, last)
+			if have := server.MustCmd(t, "GET", highwater); have != strconv.FormatUint(last, 10) {
+				t.Errorf("highwater %v after %s, want %d", have, how, last)
 			}
 			if state := p.inspect("n"); state.Fence != last {
 				t.Errorf("inspect tells fence %d after %d, %s", state.Fence, last, how)
@@ -420,10 +420,10 @@ func TestFencesOutliveTheClock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := mute(t, open(t, server))
-	floor := floorOf(t, server, p, "n")
+	highwater := floorOf(t, server, p, "n")
 	for _, ahead := range []time.Duration{time.Second, time.Hour, 100 * 365 * 24 * time.Hour} {
 		last := uint64(time.Now().Add(ahead).UnixMicro())
-		server.MustCmd(t, "SET", floor, strconv.FormatUint(last, 10))
+		server.MustCmd(t, "SET", highwater, strconv.FormatUint(last, 10))
 		for range 5 {
 			c := p.claim("n")
 			fence := p.take(c)
@@ -434,20 +434,20 @@ func TestFencesOutliveTheClock(t *testing.T) {
 			last = fence
 		}
 	}
-	server.MustCmd(t, "SET", floor, "7")
+	server.MustCmd(t, "SET", highwater, "7")
 	before := uint64(time.Now().Add(-time.Minute).UnixMicro())
 	c := p.claim("n")
 	if fence := p.take(c); fence < before {
-		t.Errorf("fence %d with a floor far below the clock, want the clock's time", fence)
+		t.Errorf("fence %d with a highwater far below the clock, want the clock's time", fence)
 	}
-	// Names of one slot share a floor, and so do those of two prefixes.
+	// Names of one slot share a highwater, and so do those of two prefixes.
 	q := mute(t, open(t, server, redisstore.Prefix("other:{lock:n}:")))
 	last := p.inspect("n").Fence
 	if fence := q.take(q.claim("x")); fence <= last {
 		t.Errorf("fence %d after %d in the same slot", fence, last)
 	}
 	if keys := keysOf(t, server); len(keys) != 3 {
-		t.Errorf("keys %q, want two locks and one floor", keys)
+		t.Errorf("keys %q, want two locks and one highwater", keys)
 	}
 }
 
@@ -493,7 +493,7 @@ func TestListKeepsToItsPrefix(t *testing.T) {
 			t.Errorf("prefix %q: %q, %v", prefix, names, err)
 		}
 		for _, name := range names {
-			if strings.HasPrefix(name, floors) || strings.Contains(name, ":dibs:") {
+			if strings.HasPrefix(name, highwaters) || strings.Contains(name, ":dibs:") {
 				t.Errorf("prefix %q: lists %q", prefix, name)
 			}
 		}
@@ -591,7 +591,7 @@ func TestBadClaims(t *testing.T) {
 		wantIs(t, "acquire, "+what, err, dibs.ErrInvalid)
 		wantIs(t, "abandon, "+what, s.Cancel(t.Context(), c), dibs.ErrInvalid)
 	}
-	for _, name := range []string{"", "a}", strings.Repeat("n", 513), "\xff", "a:dibs:signs"} {
+	for _, name := range []string{"", "a}", strings.Repeat("n", 513), "\xff", "a:dibs:meta"} {
 		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: "t"})
 		wantIs(t, fmt.Sprintf("release %q", name), err, dibs.ErrInvalid)
 		_, err = s.Inspect(t.Context(), name)
@@ -669,12 +669,12 @@ func TestNotesOfTheDeadGo(t *testing.T) {
 	}
 	last := share(time.Minute)
 	fence := p.take(last)
-	if n := server.MustCmd(t, "HLEN", "{n}"+signs); n != int64(1) { // its own
-		t.Errorf("%v notes are left, want 1: %v", n, server.MustCmd(t, "HKEYS", "{n}"+signs))
+	if n := server.MustCmd(t, "HLEN", "{n}"+meta); n != int64(1) { // its own
+		t.Errorf("%v notes are left, want 1: %v", n, server.MustCmd(t, "HKEYS", "{n}"+meta))
 	}
 	p.free(last, fence)
 	wantOnlyFloors(t, server, 1)
-	if n := server.MustCmd(t, "EXISTS", "{n}"+signs); n != int64(0) {
+	if n := server.MustCmd(t, "EXISTS", "{n}"+meta); n != int64(0) {
 		t.Error("notes are left after the last part")
 	}
 }
@@ -772,7 +772,7 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	}
 }
 
-// The fence of a set is larger than the floor of each of its names, and so are the
+// The fence of a set is larger than the highwater of each of its names, and so are the
 // fences after it.
 func TestFenceOfASetIsAboveAllFloors(t *testing.T) {
 	t.Parallel()
@@ -798,7 +798,7 @@ func TestFenceOfASetIsAboveAllFloors(t *testing.T) {
 	}
 	for _, name := range names {
 		if f := p.inspect(name).Fence; f != fence {
-			t.Errorf("floor of %q: %d, want %d", name, f, fence)
+			t.Errorf("highwater of %q: %d, want %d", name, f, fence)
 		}
 	}
 }

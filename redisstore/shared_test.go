@@ -194,7 +194,7 @@ func TestHoldersAreLost(t *testing.T) {
 	p.eventually("it ends", func() bool { return p.ask(waiter).Held })
 }
 
-// If the signs are lost, what is held goes on, and never is more granted than fits.
+// If the meta are lost, what is held goes on, and never is more granted than fits.
 // The renewals bring the weights back; of who is not renewed, the least is supposed.
 func TestSignsAreLost(t *testing.T) {
 	t.Parallel()
@@ -206,7 +206,7 @@ func TestSignsAreLost(t *testing.T) {
 			three, two := p.share("n", 3, 6, time.Minute), p.share("n", 2, 6, time.Minute)
 			p.take(three)
 			p.take(two)
-			server.MustCmd(t, "DEL", "{n}"+signs)
+			server.MustCmd(t, "DEL", "{n}"+meta)
 			if renewed {
 				if err := errors.Join(p.extend(three, two)...); err != nil {
 					t.Fatal(err)

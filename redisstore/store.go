@@ -37,7 +37,7 @@ type Option func(*Store)
 
 // Prefix is put before each name to make its key. The default is "lock:"; it may
 // be empty, so that names are keys, as most other libraries have it. Queues lie at
-// {key}:dibs:… and fence floors at dibs:fence:…, whatever the prefix: an ACL must
+// {key}:dibs:… and fence highwaters at dibs:fence:…, whatever the prefix: an ACL must
 // grant these too.
 func Prefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
 
@@ -225,8 +225,8 @@ func (s *Store) acquireRequest(c driver.AcquireRequest) *request {
 		b = appendEntry(b, c)
 	}
 	text := string(b)
-	lock, queue, signs, floor, holders := k.cut(text)
-	r := newRequest(acquireScript, s.slotOf(k), lock, queue, signs, floor, holders)
+	lock, queue, meta, highwater, holders := k.cut(text)
+	r := newRequest(acquireScript, s.slotOf(k), lock, queue, meta, highwater, holders)
 	r.args(s.checkArg())
 	r.coalescable, r.merge, r.claims = c.Exclusive(), lock, len(r.cmd)
 	r.args(c.Token, text[ttl:place])
@@ -254,8 +254,8 @@ func (s *Store) allRequest(c driver.AcquireRequest) *request {
 	for _, name := range append([]string{c.Name}, c.With...) {
 		k := s.appendKeys(nil, name)
 		at = s.slotOf(k)
-		lock, queue, signs, floor, holders := k.cut(string(k.text))
-		keys = append(keys, lock, queue, signs, floor, holders)
+		lock, queue, meta, highwater, holders := k.cut(string(k.text))
+		keys = append(keys, lock, queue, meta, highwater, holders)
 	}
 	place := ""
 	if c.Queue {
@@ -271,7 +271,7 @@ func (s *Store) allRequest(c driver.AcquireRequest) *request {
 func (s *Store) resizeRequest(c driver.AcquireRequest) *request {
 	r := s.requestOn(resizeScript, c.Name)
 	if c.Vote != nil {
-		r.key(born)
+		r.key(nodeKey)
 	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
@@ -285,8 +285,8 @@ func (s *Store) resizeRequest(c driver.AcquireRequest) *request {
 // requestOn begins a call of a script on one name.
 func (s *Store) requestOn(script *script, name string) *request {
 	k := s.appendKeys(nil, name)
-	lock, queue, signs, floor, holders := k.cut(string(k.text))
-	return newRequest(script, s.slotOf(k), lock, queue, signs, floor, holders)
+	lock, queue, meta, highwater, holders := k.cut(string(k.text))
+	return newRequest(script, s.slotOf(k), lock, queue, meta, highwater, holders)
 }
 
 // shardOf returns the shard of a name's keys.
@@ -429,10 +429,10 @@ func (s *Store) releaseRequest(rel driver.ReleaseRequest, place string) *request
 	keep := len(b)
 	b = strconv.AppendInt(b, milliseconds(rel.Reserve), 10)
 	text := string(b)
-	lock, queue, signs, floor, holders := k.cut(text)
-	r := newRequest(releaseScript, s.slotOf(k), lock, queue, signs, floor, holders)
+	lock, queue, meta, highwater, holders := k.cut(text)
+	r := newRequest(releaseScript, s.slotOf(k), lock, queue, meta, highwater, holders)
 	if rel.Vote != nil {
-		r.key(born)
+		r.key(nodeKey)
 	}
 	r.args(rel.Token, text[fence:keep])
 	r.untilArg()

@@ -12,8 +12,8 @@ import (
 // A Redis server may be a node of a quorum: package quorum asks it for its vote with a
 // dibs.Ballot.
 
-// born is the key that says which store a server is.
-const born = "dibs:born"
+// nodeKey is the key that says which store a server is.
+const nodeKey = "dibs:node"
 
 func (s *Store) checkVote(c driver.AcquireRequest) error {
 	switch {
@@ -29,7 +29,7 @@ func (s *Store) checkVote(c driver.AcquireRequest) error {
 
 func (s *Store) voteRequest(c driver.AcquireRequest) *request {
 	r := s.requestOn(voteScript, c.Name)
-	r.key(born)
+	r.key(nodeKey)
 	place, yield := "", "0"
 	if c.Queue {
 		place = string(appendEntry(nil, c))

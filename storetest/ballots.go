@@ -16,7 +16,7 @@ func BallotCases() []Case {
 		{"ballot fence", "a ballot's fence is granted as it is, or a larger one if it has to be; who waits is told the largest so far", ballotFence},
 		{"ballot fence unknown", "a ballot without a fence is granted one all the same", ballotWithoutFence},
 		{"ballot yield", "who yields gives the name to an older claim that waits, and keeps it from younger ones", ballotYield},
-		{"ballot life", "a place with a ticket lives by its signs of life, whatever clock the ticket is from", ballotLife},
+		{"ballot life", "a place with a ticket lives by its heartbeats, whatever clock the ticket is from", ballotLife},
 		{"ballot abandon", "an abandoned ballot leaves nothing, and the name is handed on", ballotAbandon},
 		{"ballot readers", "readers that stand next to each other by their tickets enter together, and wait behind an older writer", ballotReaders},
 		{"ballot reweigh", "who holds more or less has a fence that is not below the ballot's", ballotReweigh},

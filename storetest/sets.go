@@ -24,7 +24,7 @@ func setCases() []Case {
 		{"set waits", "a set that waits holds nothing, is not overtaken, and is asked to look when its turn comes", setWaits},
 		{"sets in a circle", "sets that overlap in a circle are all served, in the order in which they asked", setsInACircle},
 		{"set gives up", "a set that gives up leaves all its places, and lets those behind it in", setGivesUp},
-		{"dead set", "a set that gives no sign of life blocks its names for a claim TTL at most", deadSet},
+		{"dead set", "a set that gives no heartbeat blocks its names for a claim TTL at most", deadSet},
 		{"clients of sets", "many clients take sets of names in any order, each name is held by one at a time", clientsOfSets},
 	}
 }

@@ -232,7 +232,7 @@ func (o Opener) slotOnItsWay(t *testing.T, c *redistest.Cluster, ttl time.Durati
 		for _, side := range []*redistest.Server{from, to} {
 			conn := redistest.Dial(side.Addr())
 			for _, key := range []string{"lock:" + config, "lock:" + seats} {
-				for _, suffix := range []string{"::dibs:holders", "::dibs:signs"} {
+				for _, suffix := range []string{"::dibs:holders", "::dibs:meta"} {
 					var replies [2]redisstore.Reply // one side has it
 					conn.Do(t.Context(), []redisstore.Cmd{{"ASKING"}, {"PEXPIRE", key + suffix, soon}}, replies[:])
 				}
@@ -254,7 +254,7 @@ func (o Opener) slotOnItsWay(t *testing.T, c *redistest.Cluster, ttl time.Durati
 		}
 	}
 	keep("before it moves")
-	for _, step := range []struct{ what, suffix string }{{"the locks", ""}, {"the signs", "::dibs:signs"}, {"the holders", "::dibs:holders"}} {
+	for _, step := range []struct{ what, suffix string }{{"the locks", ""}, {"the signs", "::dibs:meta"}, {"the holders", "::dibs:holders"}} {
 		keys := []string{"lock:" + config + step.suffix, "lock:" + seats + step.suffix}
 		if step.suffix == "" {
 			keys = append(keys, key)

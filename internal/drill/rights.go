@@ -57,7 +57,7 @@ func (o Opener) ClusterRights(t *testing.T, more ...string) {
 
 // VoteRights checks what a node of a quorum has to allow besides.
 func (o Opener) VoteRights(t *testing.T, more ...string) {
-	const vote = "~dibs:born +info +lastsave"
+	const vote = "~dibs:node +info +lastsave"
 	if text := spec(t); !strings.Contains(text, "`"+vote+"`") {
 		t.Errorf("docs/spec.md does not list %s", vote)
 	}

@@ -39,7 +39,7 @@ type Waiter struct {
 	Several bool          `json:"s,omitempty"` // it wants other names too, and has to ask
 	Ticket  uint64        `json:"n"`
 	Joined  time.Duration `json:"j"`
-	Seen    time.Duration `json:"x"` // its last sign of life
+	Seen    time.Duration `json:"x"` // its last heartbeat
 
 	Owner string        `json:"o,omitempty"`
 	Keep  time.Duration `json:"m,omitempty"` // see dibs.Claim

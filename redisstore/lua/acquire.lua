@@ -1,7 +1,7 @@
 -- Takes the lock, or a part of it, refreshes a holding, or joins or keeps a place in
 -- the queue. Atomic; idempotent by token. Serves several claims on one name, in order.
 --
--- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
+-- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 -- ARGV   1    check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        then for each claim:
 --        +1   token
@@ -22,14 +22,14 @@
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
-local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local there = ARGV[6] == '' and redis.call('EXISTS', lock, queue, signs) or redis.call('EXISTS', lock, queue, signs, holders)
+local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local there = ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) or redis.call('EXISTS', lock, queue, meta, holders)
 local free = there == 0 -- and nobody waits
 
 -- The usual case, a single exclusive claim and nobody there, makes no functions:
 -- that would cost more than all it does.
 local usual = free and not ARGV[7] and ARGV[6] == '' and now <= tonumber(ARGV[4])
-local before = usual and redis.pcall('SET', floor, stamp, 'GET')
+local before = usual and redis.pcall('SET', highwater, stamp, 'GET')
 if usual and (not before or type(before) == 'string' and tonumber(before) < now) then
   redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
   return now
@@ -60,21 +60,21 @@ if ARGV[6] ~= '' and (free or there == 3 and holding) and redis.call('EXISTS', q
   all = sum and sum + weight
 end
 if all and all <= tonumber(limit) and not ARGV[7] and now <= tonumber(ARGV[4]) then
-  local token, ttl, last = ARGV[2], tonumber(ARGV[3]), redis.pcall('SET', floor, stamp, 'GET')
+  local token, ttl, last = ARGV[2], tonumber(ARGV[3]), redis.pcall('SET', highwater, stamp, 'GET')
   local ms = time[1] * 1000 + math.ceil(time[2] / 1000) + ttl
   if (not last or type(last) == 'string') and redis.call('ZADD', holders, 'NX', ms, token) == 1 then
     local fence = now
     if last and tonumber(last) >= now then
       fence = last + 1
-      redis.call('SET', floor, fence)
+      redis.call('SET', highwater, fence)
     end
     fence = string.format('%.0f', fence)
-    redis.call('HSET', signs, '=' .. token, weight .. ' ' .. fence .. ' ' .. client)
+    redis.call('HSET', meta, '=' .. token, weight .. ' ' .. fence .. ' ' .. client)
     if not free then ttl = math.max(ttl, redis.call('PTTL', lock)) end
     redis.call('SET', lock, 'dibs:shared ' .. string.format('%.0f', all), 'PX', ttl)
     if free or redis.call('PTTL', holders) < ttl + 30000 then -- see settle
       redis.call('PEXPIRE', holders, ttl + 60000)
-      redis.call('PEXPIRE', signs, ttl + 60000)
+      redis.call('PEXPIRE', meta, ttl + 60000)
     end
     return { now, fence }
   end
@@ -124,7 +124,7 @@ for i = 2, #ARGV, 5 do
     elseif (not waiting or passed and place ~= '') and used + (weight or 1) <= (limit or 1) then
       if waiting then -- it goes before those, and may be one of them
         redis.call('ZREM', queue, place)
-        redis.call('HDEL', signs, place, '?' .. place)
+        redis.call('HDEL', meta, place, '?' .. place)
       end
       answer = take(token, ttl, weight, client, now)
       held, left = nil, nil

@@ -1,7 +1,7 @@
 -- Takes several locks, each alone and all together or none, or joins or keeps a place
 -- in each of their queues, the same in all. Atomic; idempotent by token.
 --
--- KEYS   for each name: lock, queue, signs, floor, holders: see holders.lua and queue.lua
+-- KEYS   for each name: lock, queue, meta, highwater, holders: see holders.lua and queue.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
@@ -34,7 +34,7 @@ if #rest <= 4000 and redis.call('EXISTS', unpack(rest)) == 0 then
   return { now, fence }
 end
 
-local lock, queue, signs, floor, holders -- of the name that is looked at
+local lock, queue, meta, highwater, holders -- of the name that is looked at
 
 --#include fence.lua
 --#include holders.lua
@@ -42,7 +42,7 @@ local lock, queue, signs, floor, holders -- of the name that is looked at
 --#include entry.lua
 
 local function look(i)
-  lock, queue, signs, floor, holders = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4]
+  lock, queue, meta, highwater, holders = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4]
   length, kept = nil, {}
 end
 
@@ -69,11 +69,11 @@ if not busy then
   for i = 4, #KEYS, 5 do fence = math.max(fence, tonumber(redis.call('GET', KEYS[i]) or 0) + 1) end
   for i = 1, #KEYS, 5 do
     look(i)
-    redis.call('SET', floor, integer(fence))
+    redis.call('SET', highwater, integer(fence))
     local again = redis.call('GET', lock) == token
     redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
-    if again then note(token, fence, '-') else redis.call('HDEL', signs, '=') end
-    if place ~= '' and redis.call('ZREM', queue, place) == 1 then redis.call('HDEL', signs, place, '?' .. place) end
+    if again then note(token, fence, '-') else redis.call('HDEL', meta, '=') end
+    if place ~= '' and redis.call('ZREM', queue, place) == 1 then redis.call('HDEL', meta, place, '?' .. place) end
   end
   return { now, integer(fence) }
 end
@@ -87,7 +87,7 @@ for i = 1, #KEYS, 5 do
     settle(used)
     if used == 0 then
       redis.call('DEL', lock)
-      if redis.call('EXISTS', queue) == 0 then redis.call('DEL', signs, holders) end
+      if redis.call('EXISTS', queue) == 0 then redis.call('DEL', meta, holders) end
     end
   end
 end

@@ -2,7 +2,7 @@
 -- nobody waits, each held alone: in one call what acquire.lua and release.lua do in
 -- many, whose cost is mostly that of a call. Whichever is not so is left as it is.
 --
--- KEYS   for each: lock, queue, signs, floor: see holders.lua and queue.lua
+-- KEYS   for each: lock, queue, meta, highwater: see holders.lua and queue.lua
 -- ARGV   for each: token, TTL in ms, until, as in acquire.lua; to release: token, "0", until
 -- Reply  {the server's time in µs, a string with a character for each: "0" ask by
 --         itself; "1" it was released, or taken, and its fence is that time, "2" one
@@ -16,26 +16,26 @@ local now = tonumber(stamp)
 
 local reply = {}
 for i = 1, #KEYS, 4 do
-  local lock, queue, signs, floor = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]
+  local lock, queue, meta, highwater = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]
   local n = (i + 3) / 4
   local token, ttl = ARGV[3 * n - 2], ARGV[3 * n - 1]
   local done, void = '0', now > tonumber(ARGV[3 * n])
   if ttl == '0' and not void then
     if redis.pcall('GET', lock) == token and redis.call('EXISTS', queue) == 0 then
-      redis.call('DEL', lock, signs)
+      redis.call('DEL', lock, meta)
       done = '1'
     end
-  elseif not void and redis.call('EXISTS', lock, queue, signs) == 0 then
-    local before = redis.pcall('SET', floor, stamp, 'GET')
+  elseif not void and redis.call('EXISTS', lock, queue, meta) == 0 then
+    local before = redis.pcall('SET', highwater, stamp, 'GET')
     if not before or type(before) == 'string' and tonumber(before) < now then
       redis.call('SET', lock, token, 'PX', ttl)
       done = '1'
     elseif type(before) == 'string' then
       local more = tonumber(before) + 1 - now
       if more > MOST then
-        redis.call('SET', floor, before) -- the clock went back
+        redis.call('SET', highwater, before) -- the clock went back
       else
-        redis.call('SET', floor, string.format('%.0f', now + more))
+        redis.call('SET', highwater, string.format('%.0f', now + more))
         redis.call('SET', lock, token, 'PX', ttl)
         done = string.char(49 + more)
       end

@@ -21,13 +21,13 @@ local function keep(key)
   if key == queue then redis.call('PEXPIRE', key, KEEP) else outlive(key, KEEP) end
 end
 
--- sign writes a place's sign of life.
+-- sign writes a place's heartbeat.
 local function sign(place)
-  redis.call('HSET', signs, place, integer(now))
-  keep(signs)
+  redis.call('HSET', meta, place, integer(now))
+  keep(meta)
 end
 
--- stand joins the queue, or keeps the place there, and is its sign of life. Whoever
+-- stand joins the queue, or keeps the place there, and is its heartbeat. Whoever
 -- was passed over has its place back.
 local function stand(place, ticket)
   here[place] = true
@@ -41,7 +41,7 @@ local function stand(place, ticket)
   keep(queue)
   if passed then
     redis.call('ZADD', queue, integer(ticket), place)
-    redis.call('HSET', signs, '?' .. place, integer(now))
+    redis.call('HSET', meta, '?' .. place, integer(now))
     sign(place)
   elseif now - ticket > YOUNG then -- the next sign comes before the ticket is too old for one
     sign(place)

@@ -3,7 +3,7 @@
 -- (TRYAGAIN) several of which some do not exist. Atomic; never shortens, creates nothing.
 --
 -- KEYS   1 the key
--- ARGV   1  which it is: "lock", "holders" or "signs"
+-- ARGV   1  which it is: "lock", "holders" or "meta"
 --        2  token
 --        3  TTL in ms
 -- Reply  {the server's time in µs, "1" the token holds, "0" it does not, "s" the lock is
@@ -37,7 +37,7 @@ function look.holders()
   return '1'
 end
 
-function look.signs()
+function look.meta()
   prolong(ttl + 60000)
   return '1'
 end

@@ -15,7 +15,7 @@ local function refresh(token, ttl, place, weight, at)
     note(token, fence, string.match(place, '^%x+ %d+ %S+ (%S+)') or '-')
     return integer(fence)
   end
-  local noted, client = string.match(redis.call('HGET', signs, '=' .. token) or '', '^(%d+) %d+ (.*)$')
+  local noted, client = string.match(redis.call('HGET', meta, '=' .. token) or '', '^(%d+) %d+ (.*)$')
   ttl = math.max(ttl, tonumber(redis.call('ZSCORE', holders, token)) - math.ceil(now / 1000))
   part(token, tonumber(noted or weight or 1), ttl, fence, client or '-', used)
   return integer(fence)
@@ -27,7 +27,7 @@ local function take(token, ttl, weight, client, at)
   if weight then
     used = part(token, weight, ttl, fence, client, used)
   else
-    redis.call('HDEL', signs, '=')
+    redis.call('HDEL', meta, '=')
     redis.call('SET', lock, token, 'PX', ttl)
     used, holder = math.huge, token
   end

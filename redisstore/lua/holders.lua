@@ -5,7 +5,7 @@
 -- holders  zset, of the shared holders: token → ms at which it expires. It counts only
 --          while the lock says SHARED: whatever else the lock is, or none, they hold
 --          no more
--- signs    hash: "=" token → "weight fence client" of a shared holder
+-- meta    hash: "=" token → "weight fence client" of a shared holder
 --                "=" → "fence client token" of the exclusive holder, since it was extended
 --                and what queue.lua keeps there
 
@@ -29,31 +29,31 @@ local function integer(n) return string.format('%.0f', n) end
 
 -- note records the fence and client of the exclusive holder; "-" is a client not known.
 local function note(token, fence, client)
-  redis.call('HSET', signs, '=', integer(fence) .. ' ' .. client .. ' ' .. token)
-  outlive(signs, redis.call('PTTL', lock))
+  redis.call('HSET', meta, '=', integer(fence) .. ' ' .. client .. ' ' .. token)
+  outlive(meta, redis.call('PTTL', lock))
 end
 
 -- drop removes a shared holder, of what is held, and returns what is left. A weight
--- that was lost with the signs counts as the least, until nobody holds: rather too
+-- that was lost with the meta counts as the least, until nobody holds: rather too
 -- much is held than too little.
 local function drop(token, used)
-  local weight = tonumber(string.match(redis.call('HGET', signs, '=' .. token) or '', '^%d+')) or 1
+  local weight = tonumber(string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+')) or 1
   redis.call('ZREM', holders, token)
-  redis.call('HDEL', signs, '=' .. token)
+  redis.call('HDEL', meta, '=' .. token)
   unsettled = true
   if used > weight and redis.call('EXISTS', holders) == 1 then return used - weight end
   return 0
 end
 
 -- clear removes the shared holders that the lock does not count: they expired with it,
--- or it was deleted or overwritten from outside. Of very many the signs keep a few
+-- or it was deleted or overwritten from outside. Of very many the meta keep a few
 -- fields, which mean nothing, until they end.
 local function clear()
   local left = redis.call('ZRANGE', holders, 0, MOST - 1)
   if not left[1] then return end
   for i, token in ipairs(left) do left[i] = '=' .. token end
   redis.call('DEL', holders)
-  redis.call('HDEL', signs, unpack(left))
+  redis.call('HDEL', meta, unpack(left))
 end
 
 -- taken returns how much is held: math.huge, and by whom, if exclusively; else the
@@ -83,7 +83,7 @@ end
 local function part(token, weight, ttl, fence, client, used)
   if used == 0 then clear() end
   redis.call('ZADD', holders, math.ceil(now / 1000) + ttl, token)
-  redis.call('HSET', signs, '=' .. token, integer(weight) .. ' ' .. integer(fence) .. ' ' .. client)
+  redis.call('HSET', meta, '=' .. token, integer(weight) .. ' ' .. integer(fence) .. ' ' .. client)
   unsettled, grown = true, true
   return used + weight
 end
@@ -100,10 +100,10 @@ local function settle(used)
   local last = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   local ms = math.max(tonumber(last) - math.ceil(now / 1000), 1)
   redis.call('SET', lock, SHARED .. integer(used), 'PX', ms)
-  -- The signs live as long as the holders, or longer. Not at each grant: that would
+  -- The meta live as long as the holders, or longer. Not at each grant: that would
   -- cost more than to look.
   if grown and redis.call('PTTL', holders) < ms + KEEP / 2 then
     redis.call('PEXPIRE', holders, ms + KEEP)
-    redis.call('PEXPIRE', signs, ms + KEEP)
+    redis.call('PEXPIRE', meta, ms + KEEP)
   end
 end

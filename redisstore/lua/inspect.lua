@@ -1,15 +1,15 @@
 -- Tells the state of a lock. Writes nothing.
 --
--- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
+-- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 -- ARGV   1  how many holders, and places, to tell at most
--- Reply  {the server's time in µs, floor, number of holders, number of places,
+-- Reply  {the server's time in µs, highwater, number of holders, number of places,
 --         how many holders follow, then for each of them: token, ms until it expires,
 --         weight ("0": exclusively), fence ("0": not known),
---         then for each place: place, ticket, sign of life or ""}
+--         then for each place: place, ticket, heartbeat or ""}
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local most = tonumber(ARGV[1])
 
 local PASSED = 4503599627370496 -- see queue.lua
@@ -27,17 +27,17 @@ if shared and redis.call('EXISTS', holders) == 1 then
   holding = redis.call('ZCOUNT', holders, live, '+inf')
   local list = redis.call('ZRANGEBYSCORE', holders, live, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #list, 2 do
-    local weight, fence = string.match(redis.call('HGET', signs, '=' .. list[i]) or '', '^(%d+) (%d+)')
+    local weight, fence = string.match(redis.call('HGET', meta, '=' .. list[i]) or '', '^(%d+) (%d+)')
     holder(list[i], tonumber(list[i + 1]) - math.ceil(now / 1000), weight or '1', fence or '0')
   end
 elseif token then
-  local fence, whose = string.match(redis.call('HGET', signs, '=') or '', '^(%d+) %S+ (.*)$')
+  local fence, whose = string.match(redis.call('HGET', meta, '=') or '', '^(%d+) %S+ (.*)$')
   if whose ~= token then fence = '0' end
   holder(token, redis.call('PTTL', lock), '0', fence)
   holding = 1
 end
 
-local reply = { now, redis.call('GET', floor) or '0', holding, redis.call('ZCARD', queue), #told / 4 }
+local reply = { now, redis.call('GET', highwater) or '0', holding, redis.call('ZCARD', queue), #told / 4 }
 for _, field in ipairs(told) do reply[#reply + 1] = field end
 local places = redis.call('ZRANGE', queue, 0, most - 1, 'WITHSCORES')
 for i = 1, #places, 2 do
@@ -45,6 +45,6 @@ for i = 1, #places, 2 do
   if ticket >= PASSED then ticket = ticket - PASSED end
   reply[#reply + 1] = places[i]
   reply[#reply + 1] = string.format('%.0f', ticket)
-  reply[#reply + 1] = redis.call('HGET', signs, places[i]) or ''
+  reply[#reply + 1] = redis.call('HGET', meta, places[i]) or ''
 end
 return reply

@@ -2,15 +2,15 @@
 --
 -- queue   zset: place → ticket (µs of the server's clock at which it joined); of one
 --               that was passed over, PASSED more: it stands behind all others until
---               it gives a sign of life
--- signs   hash: place → µs of its last sign of life after joining;
+--               it gives a heartbeat
+-- meta   hash: place → µs of its last heartbeat after joining;
 --               "?" place → it was passed over, and came back
 -- A place is "seq ttl weight/limit client token": what a hand-off needs to know. With
 -- a "+" after the limit it wants more names than this one, and has to ask. With a "*"
 -- it came with a ballot (vote.lua): its ticket is by a clock of its own, and a script
 -- that does not know which store this is has it ask, too.
 
-local LIFE = 5000000            -- µs that a place lives without a sign of life: the claim TTL
+local LIFE = 5000000            -- µs that a place lives without a heartbeat: the claim TTL
 local YOUNG = LIFE / 4          -- µs for which a place needs no sign but its ticket
 local PASSED = 4503599627370496 -- 2^52: larger than each ticket, and the sum is exact
 local COST = 4                  -- of a grant, where that of a place that is skipped is 1
@@ -31,13 +31,13 @@ end
 
 local function alive(place, ticket)
   if now - ticket < LIFE and not voting(place) then return true end
-  local sign = redis.call('HGET', signs, place)
+  local sign = redis.call('HGET', meta, place)
   return sign and now - tonumber(sign) < LIFE
 end
 
 -- reached tells whether the owner of a place would hear of a grant. A process that
 -- died closed its connection, and need not cost the others a claim TTL. A live one
--- that cannot be reached is passed over once, until its next sign of life, so that
+-- that cannot be reached is passed over once, until its next heartbeat, so that
 -- nobody starves.
 local function reached(place, client)
   if here[place] then return true end
@@ -45,7 +45,7 @@ local function reached(place, client)
     local ok = redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
     heard[client] = ok.err ~= nil or ok[2] ~= 0
   end
-  return heard[client] or redis.call('HEXISTS', signs, '?' .. place) == 1
+  return heard[client] or redis.call('HEXISTS', meta, '?' .. place) == 1
 end
 
 -- tell pushes a message to a client. A user who may not publish hands on all the
@@ -60,7 +60,7 @@ local function cut(place)
   return tonumber(weight), tonumber(limit), asks, tonumber(ttl), client, token
 end
 
--- signed tells whether the signs may know of a place.
+-- signed tells whether the meta may know of a place.
 local function signed(place, ticket, client)
   return now - ticket > YOUNG or heard[client] == false or voting(place)
 end
@@ -77,7 +77,7 @@ local function grant(place, ticket, at, used, ttl, weight, limit, client, token)
   local fence = mint(at)
   tell(client, integer(fence), integer(ticket), node and voting(place) and '@' .. node or integer(now), token)
   if weight == limit then
-    redis.call('HDEL', signs, '=')
+    redis.call('HDEL', meta, '=')
     redis.call('SET', lock, token, 'PX', ttl)
     return math.huge, token
   end
@@ -98,12 +98,12 @@ local function walk(head)
   end
 end
 
--- remove takes places out of the queue, and their signs with them.
+-- remove takes places out of the queue, and their meta with them.
 local function remove(places)
   if not places[1] then return end
   redis.call('ZREM', queue, unpack(places))
   for i = 1, #places do places[#places + 1] = '?' .. places[i] end
-  redis.call('HDEL', signs, unpack(places))
+  redis.call('HDEL', meta, unpack(places))
 end
 
 -- sweep removes places that died after they were passed over.
@@ -118,7 +118,7 @@ end
 
 -- hurry asks for more calls like this one, which stopped at a place: by whom it
 -- belongs to, and by the last in line, who is the most likely to live. If neither
--- hears it, any waiter's next sign of life goes on.
+-- hears it, any waiter's next heartbeat goes on.
 local function hurry(place)
   more = true
   nudge(place)
@@ -139,7 +139,7 @@ local function spare()
       local _, _, asks = cut(place)
       if asks then return end
       redis.call('ZREM', queue, place)
-      redis.call('HDEL', signs, place, '?' .. place)
+      redis.call('HDEL', meta, place, '?' .. place)
       return place, ticket
     end
     remove({ place })

@@ -1,8 +1,8 @@
 -- Ends a holding and hands the lock to the first waiters that fit, in one step.
 -- Compares the whole value before it deletes. With a place it also leaves the queue.
 --
--- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
---        6 born, or none
+-- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
+--        6 node, or none
 -- ARGV   1  token
 --        2  the holder's fence, "0" if unknown
 --        3  until: µs of the server's clock after which the release is void
@@ -18,11 +18,11 @@ local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[3]) then return now end
 
 local token, place = ARGV[1], ARGV[6]
-local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 if place ~= '' then
   redis.call('ZREM', queue, place)
-  redis.call('HDEL', signs, place, '?' .. place)
+  redis.call('HDEL', meta, place, '?' .. place)
 end
 
 -- What a server without memory refuses is never written first: a release needs none.
@@ -33,7 +33,7 @@ local head
 if mine and ARGV[4] == '0' then
   head = redis.call('ZPOPMIN', queue)
   if not head[1] then -- the usual case: nobody waits
-    redis.call('DEL', lock, signs)
+    redis.call('DEL', lock, meta)
     return 1
   end
 elseif holder and not mine and not shared or not holder and redis.call('EXISTS', queue) == 0 then
@@ -43,16 +43,16 @@ end
 -- The usual case of one who shared it: nobody waits, and none has expired.
 if shared and ARGV[4] == '0' and redis.call('EXISTS', queue) == 0 then
   local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
-  local weight = string.match(redis.call('HGET', signs, '=' .. token) or '', '^%d+')
+  local weight = string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+')
   if first and weight and first * 1000 > now and redis.call('ZREM', holders, token) == 1 then
     local sum = string.sub(holder, 13) - weight
     local last = sum > 0 and redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
     if last then
-      redis.call('HDEL', signs, '=' .. token)
+      redis.call('HDEL', meta, '=' .. token)
       local ms = last - time[1] * 1000 - math.ceil(time[2] / 1000)
       redis.call('SET', lock, 'dibs:shared ' .. string.format('%.0f', sum), 'PX', math.max(ms, 1))
     else
-      redis.call('DEL', lock, signs, holders)
+      redis.call('DEL', lock, meta, holders)
     end
     return 1
   end
@@ -74,7 +74,7 @@ if mine and ARGV[4] ~= '0' then
   -- The token holds no more, or a renewal that is under way would prolong it.
   local ms, kept = tonumber(ARGV[4]), token .. ' kept'
   if shared then
-    local weight, fence, client = string.match(redis.call('HGET', signs, '=' .. token) or '1 0 -', '^(%d+) (%d+) (.*)$')
+    local weight, fence, client = string.match(redis.call('HGET', meta, '=' .. token) or '1 0 -', '^(%d+) (%d+) (.*)$')
     used = drop(token, used)
     used = part(kept, tonumber(weight), ms, tonumber(fence), client, used)
     settle(used)
@@ -93,6 +93,6 @@ used = serve(used, least, ARGV[5], true, head)
 settle(used)
 if used == 0 then
   redis.call('DEL', lock)
-  if redis.call('EXISTS', queue) == 0 then redis.call('DEL', signs, holders) end
+  if redis.call('EXISTS', queue) == 0 then redis.call('DEL', meta, holders) end
 end
 return mine and 1 or 0

@@ -1,8 +1,8 @@
 -- Changes how much of the lock a token holds, and lifts its TTL. Atomic; idempotent.
 -- Never takes what the token does not hold.
 --
--- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
---        6 born, or none
+-- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
+--        6 node, or none
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
@@ -18,7 +18,7 @@ if now > tonumber(ARGV[4]) then return { now, 0 } end
 local token, ttl = ARGV[2], tonumber(ARGV[3])
 local weight, limit, client = string.match(ARGV[5], '^(%d+)/(%d+) (.*)$')
 weight, limit = tonumber(weight), tonumber(limit)
-local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 --#include fence.lua
 --#include holders.lua
@@ -33,7 +33,7 @@ local function leave()
   if holder == token then return 0, redis.call('PTTL', lock), used, holder end
   local expires = used > 0 and not holder and redis.call('ZSCORE', holders, token)
   if not expires then return nil, nil, used, holder end
-  local mine = tonumber(string.match(redis.call('HGET', signs, '=' .. token) or '', '^%d+')) or 1
+  local mine = tonumber(string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+')) or 1
   if redis.call('ZCARD', holders) == 1 then mine = used end
   return used - mine, tonumber(expires) - math.ceil(now / 1000), used, holder
 end

@@ -2,8 +2,8 @@
 -- holding, or joins or keeps a place in the queue, by the ticket that the quorum gives.
 -- Atomic; idempotent by token.
 --
--- KEYS   1 lock, 2 queue, 3 signs, 4 floor, 5 holders: see holders.lua and queue.lua
---        6 born: see node.lua
+-- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
+--        6 node: see node.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
@@ -18,25 +18,25 @@
 -- Reply  {the server's time in µs, 0}: void, it came too late. Else {the server's time,
 --        id of this store, answer}. An answer is
 --        "fence"  held
---        {ticket, position, ms until the first holder expires, its token, floor}
---                 not held, as in acquire.lua. No fence so far is larger than floor
+--        {ticket, position, ms until the first holder expires, its token, highwater}
+--                 not held, as in acquire.lua. No fence so far is larger than highwater
 --        integer  for so many µs it does not vote: it may have forgotten something
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[4]) then return { now, 0 } end
 
-local lock, queue, signs, floor, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 -- The usual case, an exclusive claim, nobody there, and a server that remembers,
 -- makes no functions: that would cost more than all it does.
-if ARGV[6] == '' and redis.call('EXISTS', lock, queue, signs) == 0 then
+if ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) == 0 then
   local id, saved, since = string.match(redis.call('GET', KEYS[6]) or '', '^(%S+) %S+ (%d+) (%d+)$')
   local remembers = id and redis.call('LASTSAVE') == tonumber(saved) and now - since
   if remembers and remembers >= 0 and remembers >= tonumber(ARGV[9]) then
-    local before = redis.call('GET', floor)
+    local before = redis.call('GET', highwater)
     if not before or tonumber(before) < tonumber(ARGV[8]) then
-      redis.call('SET', floor, ARGV[8])
+      redis.call('SET', highwater, ARGV[8])
       redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
       return { now, id, ARGV[8] }
     end
@@ -58,7 +58,7 @@ local used, holder = taken()
 
 --#include grant.lua
 
-local id, remembers = birth(KEYS[6], ARGV[11])
+local id, remembers = identity(KEYS[6], ARGV[11])
 local young = tonumber(ARGV[9]) - remembers
 if young > 0 and not holds(token) then
   settle(used)
@@ -66,7 +66,7 @@ if young > 0 and not holds(token) then
 end
 if young <= 0 then node = id end
 
--- join stands in line, and is a sign of life: the ticket is none here.
+-- join stands in line, and is a heartbeat: the ticket is none here.
 local function join()
   stand(place, ticket)
   sign(place)
@@ -84,7 +84,7 @@ if holds(token) then
       if used == 0 then redis.call('DEL', lock) end
     else
       redis.call('ZREM', queue, place)
-      redis.call('HDEL', signs, place)
+      redis.call('HDEL', meta, place)
     end
   end
 elseif not holder and redis.call('EXISTS', queue) == 1 then
@@ -100,7 +100,7 @@ elseif not front and not more and used + (weight or 1) <= (limit or 1) and redis
   answer = take(token, ttl, weight, client, least)
 else
   local held, left = first(used, holder)
-  answer = { '0', 0, left, held, redis.call('GET', floor) or '0' }
+  answer = { '0', 0, left, held, redis.call('GET', highwater) or '0' }
   if place ~= '' then
     join()
     answer[1] = integer((ticketed(redis.call('ZSCORE', queue, place))))
