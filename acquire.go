@@ -15,9 +15,9 @@ import (
 // grant whose message went missing.
 
 const (
-	heartbeat  = driver.WaiterTTL / 2   // the longest time between two heartbeats
-	persistFor = time.Second            // beyond a TTL: to clean up after what may come late
-	slack      = 100 * time.Millisecond // between the store's clock and ours
+	heartbeat   = driver.WaiterTTL / 2   // the longest time between two heartbeats
+	cancelGrace = time.Second            // beyond a TTL: to clean up after what may come late
+	clockSlack  = 100 * time.Millisecond // between the store's clock and ours
 )
 
 // A waiter is where a call hears of the events for its token.
@@ -35,11 +35,11 @@ func (c *Client) listen(token string) (*waiter, error) {
 		return nil, ErrClosed
 	}
 	c.start()
-	w := c.spare
+	w := c.spareWaiters
 	if w == nil {
 		w = &waiter{event: make(chan driver.Event, 1)}
 	} else {
-		c.spare = w.next
+		c.spareWaiters = w.next
 	}
 	w.next = c.waiters[token]
 	c.waiters[token] = w
@@ -63,7 +63,7 @@ func (c *Client) unlisten(token string, w *waiter) {
 	case <-w.event: // came too late
 	default:
 	}
-	c.spare, w.next = w, c.spare
+	c.spareWaiters, w.next = w, c.spareWaiters
 	c.notifyIdle()
 }
 
@@ -101,21 +101,21 @@ func (c *Client) handleEvent(e driver.Event) {
 	var broken leaseEnd
 	switch e.Kind {
 	case driver.EventRevoked:
-		broken = c.broken(e)
+		broken = c.revokedLease(e)
 	case driver.EventGranted, driver.EventRetry:
 		for w := c.waiters[e.Token]; w != nil; w = w.next {
 			w.notify(e)
 		}
 	case driver.EventConnected, driver.EventDisconnected:
 		before := c.events
-		c.events = flowing
+		c.events = eventsFlowing
 		if e.Kind == driver.EventDisconnected {
-			c.events = cut
+			c.events = eventsStopped
 		}
-		if c.events != before && (c.events == cut || before == cut) {
+		if c.events != before && (c.events == eventsStopped || before == eventsStopped) {
 			c.queueDegraded(e.Err)
 		}
-		back = e.Kind == driver.EventConnected && before != unknown
+		back = e.Kind == driver.EventConnected && before != eventsUnknown
 		c.retryWaiters()
 	case driver.EventFailover:
 		back = true
@@ -150,37 +150,37 @@ func (c *Client) retryWaiters() {
 type call struct {
 	c               *Client
 	ctx             context.Context
-	set             settings
+	settings        settings
 	request         driver.AcquireRequest
 	begin           time.Duration
 	sent            time.Duration       // when the last question was sent
-	answer          driver.AcquireReply // to the last question that was answered
-	answered        bool                // there is one
+	reply           driver.AcquireReply // to the last question that was answered
+	replied         bool                // there is one
 	acquired        Acquired            // what the hook is told of the lease
 	waiting         chan struct{}       // closed when the Waiting hook has returned; nil if it was not called
 	failed          time.Duration       // since when no question was answered, or zero
-	pace            pollInterval        // while the store cannot tell of grants
+	poll            pollInterval        // while the store cannot tell of grants
 	unansweredUntil time.Time           // an acquire without an answer may arrive at the store until then
 }
 
 // How acquire goes about it: as the settings say, or once whatever they say.
 const (
-	patiently = false
-	once      = true
+	queueing = false
+	tryOnce  = true
 )
 
 // A want is what a call asks for: one name, in part or alone, or several alone.
-type want struct {
+type lockSpec struct {
 	name          string
 	with          []string
 	weight, limit int
 }
 
 // alone wants a name to itself.
-func exclusive(name string) want { return want{name: name, weight: 1, limit: 1} }
+func exclusive(name string) lockSpec { return lockSpec{name: name, weight: 1, limit: 1} }
 
 // acquire takes what is wanted, or queues for it.
-func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (*Lease, error) {
+func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once bool) (*Lease, error) {
 	if err := set.check(w.name, w.with...); err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (
 		set.wait, set.attempts = 0, 0
 	}
 	if h := leaseIn(ctx, c, w); h != nil {
-		return h.enter(w, set.reentrant)
+		return h.reenter(w, set.reentrant)
 	}
 	if err := set.checkOnce(w.name, once); err != nil {
 		return nil, err
@@ -196,24 +196,24 @@ func (c *Client) acquire(ctx context.Context, w want, set settings, once bool) (
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("dibs: acquire %q: %w", w.name, context.Cause(ctx))
 	}
-	q := call{c: c, ctx: ctx, set: set, begin: c.now()}
+	q := call{c: c, ctx: ctx, settings: set, begin: c.now()}
 	q.request = c.newRequest(w, &set)
 	if err := q.awaitCancelled(); err != nil {
 		return nil, err
 	}
-	lease, err := q.take()
+	lease, err := q.acquire()
 	// From here on Close does not wait for this call, so that a hook may call it.
 	if q.waiting != nil {
 		<-q.waiting
 	}
-	if lease != nil && set.hooks != nil && !set.partial {
-		lease.h.announce(q.acquired)
+	if lease != nil && set.hooks != nil && !set.partOfMulti {
+		lease.h.callAcquiredHook(q.acquired)
 	}
 	return lease, err
 }
 
 // take acquires, and leaves nothing behind if it cannot.
-func (q *call) take() (*Lease, error) {
+func (q *call) acquire() (*Lease, error) {
 	w, err := q.c.listen(q.request.Token)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (q *call) take() (*Lease, error) {
 }
 
 func (q *call) run(w *waiter) (*Lease, error) {
-	if q.set.attempts > 0 {
+	if q.settings.attempts > 0 {
 		return q.attempt()
 	}
 	return q.wait(w)
@@ -236,15 +236,15 @@ func (q *call) run(w *waiter) (*Lease, error) {
 // undo removes what a call without a lease may have left at the store: a queue entry,
 // the lock itself, or a try that was not answered and arrives later.
 func (q *call) cancel() {
-	if q.answered && (q.request.Queue || q.answer.Held) || !q.unansweredUntil.IsZero() {
+	if q.replied && (q.request.Queue || q.reply.Held) || !q.unansweredUntil.IsZero() {
 		q.c.cancel(q.request, q.ownToken(), q.unansweredUntil)
 	}
 }
 
 // ownToken reports whether the caller has chosen the token, and may use it again.
-func (q *call) ownToken() bool { return q.set.token != "" }
+func (q *call) ownToken() bool { return q.settings.token != "" }
 
-func (c *Client) newRequest(w want, set *settings) driver.AcquireRequest {
+func (c *Client) newRequest(w lockSpec, set *settings) driver.AcquireRequest {
 	seq := c.seq.Add(1)
 	ttl := max(set.ttl, set.minHold) // so that MinHold outlives a crash
 	if set.maxHold > 0 {
@@ -264,8 +264,8 @@ func (c *Client) newRequest(w want, set *settings) driver.AcquireRequest {
 // attempt tries a fixed number of times without queueing.
 func (q *call) attempt() (*Lease, error) {
 	var err error
-	for i := 0; i < q.set.attempts; i++ {
-		if i > 0 && !q.c.sleep(q.ctx, q.set.every) {
+	for i := 0; i < q.settings.attempts; i++ {
+		if i > 0 && !q.c.sleep(q.ctx, q.settings.every) {
 			err = q.ended()
 			break
 		}
@@ -273,11 +273,11 @@ func (q *call) attempt() (*Lease, error) {
 		if l, err = q.try(); l != nil {
 			return l, nil
 		}
-		if refused(err) || final(err) {
+		if refused(err) || permanent(err) {
 			break
 		}
 	}
-	return nil, q.explain(err)
+	return nil, q.withContextCause(err)
 }
 
 // try asks once, and returns the lease or why there is none.
@@ -285,7 +285,7 @@ func (q *call) try() (*Lease, error) {
 	if err := q.tryAcquire(); err != nil {
 		return nil, err
 	}
-	if !q.answer.Held {
+	if !q.reply.Held {
 		return nil, q.busy()
 	}
 	return q.granted(q.sent, q.request.TTL, nil)
@@ -323,8 +323,8 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 		switch {
 		case l != nil:
 			return l, nil
-		case !busy && !q.patient(err):
-			return nil, q.explain(err)
+		case !busy && !q.keepsWaiting(err):
+			return nil, q.withContextCause(err)
 		case !q.request.Queue:
 			return nil, err
 		}
@@ -332,8 +332,8 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 			err = nil
 		}
 		q.callQueuedHook()
-		if q.set.wait >= 0 && limit.c == nil {
-			limit.set(q.set.wait - (q.c.now() - q.begin))
+		if q.settings.wait >= 0 && limit.c == nil {
+			limit.set(q.settings.wait - (q.c.now() - q.begin))
 		}
 		again.set(q.retryDelay(err))
 		if l, err = q.await(w, again.c, limit.c); l != nil || err != nil {
@@ -369,7 +369,7 @@ func (q *call) await(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 		// answer that said "not yet": not before its question was sent. The
 		// ticket shows that it is that place which came up, and not one that
 		// was lost and taken anew since.
-		if e.Ticket == q.answer.Ticket && e.Round == q.answer.Round && q.request.Queue {
+		if e.Ticket == q.reply.Ticket && e.Round == q.reply.Round && q.request.Queue {
 			return q.acceptGrant(e)
 		}
 	}
@@ -382,7 +382,7 @@ func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	if q.sent+ttl-margin(ttl)-q.c.checkClock() < ttl/4 {
 		return nil, nil
 	}
-	q.answer.Fence = e.Fence
+	q.reply.Fence = e.Fence
 	l, err := q.granted(q.sent, ttl, &e)
 	if errors.Is(err, errLate) {
 		return nil, nil
@@ -395,9 +395,9 @@ var errLate = errors.New("the store's answer came when the lease was over: its T
 // ask puts one question, again while its outcome is unknown and the time for one
 // operation is not over.
 func (q *call) tryAcquire() error {
-	timeout := q.set.timeout
-	if q.answered && q.set.wait > 0 {
-		timeout = min(timeout, max(q.begin+q.set.wait-q.c.now(), time.Millisecond))
+	timeout := q.settings.timeout
+	if q.replied && q.settings.wait > 0 {
+		timeout = min(timeout, max(q.begin+q.settings.wait-q.c.now(), time.Millisecond))
 	}
 	end := time.Now().Add(timeout)
 	for try := 0; ; try++ {
@@ -412,10 +412,10 @@ func (q *call) tryAcquire() error {
 			q.c.rtt.observe(q.c.now() - sent)
 		}
 		if err == nil {
-			q.sent, q.answer, q.answered, q.failed = sent, answer, true, 0
+			q.sent, q.reply, q.replied, q.failed = sent, answer, true, 0
 			return nil
 		}
-		if refused(err) || final(err) {
+		if refused(err) || permanent(err) {
 			return err
 		}
 		q.unansweredUntil = later(q.unansweredUntil, q.request.Until)
@@ -432,8 +432,8 @@ func (q *call) tryAcquire() error {
 // patient reports whether a waiter goes on after a failure. The first question
 // must be answered; after that an outage costs a waiter its place at most, unless
 // the store refuses for so long that the place is gone anyway.
-func (q *call) patient(err error) bool {
-	if !q.answered || final(err) || q.ctx.Err() != nil || !q.request.Queue {
+func (q *call) keepsWaiting(err error) bool {
+	if !q.replied || permanent(err) || q.ctx.Err() != nil || !q.request.Queue {
 		return false
 	}
 	if q.failed == 0 {
@@ -443,7 +443,7 @@ func (q *call) patient(err error) bool {
 }
 
 // lastTurn is how long after the holder's end the last waiters ask.
-const lastTurn = 100 * time.Millisecond
+const lastRetry = 100 * time.Millisecond
 
 // recheck is how long to wait before asking again.
 func (q *call) retryDelay(failed error) time.Duration {
@@ -451,17 +451,17 @@ func (q *call) retryDelay(failed error) time.Duration {
 		return 50 * time.Millisecond
 	}
 	q.c.mu.Lock()
-	pushing := q.c.events == flowing
+	pushing := q.c.events == eventsFlowing
 	q.c.mu.Unlock()
-	turn := max(q.answer.Position, 1)
+	turn := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
 	if !pushing {
-		d = min(d, q.pace.next(q.answer, q.c.now()-q.sent))
+		d = min(d, q.poll.next(q.reply, q.c.now()-q.sent))
 	}
-	if left := q.answer.Remaining; left >= 0 {
+	if left := q.reply.Remaining; left >= 0 {
 		// The store rounds down to 1 ms. The first waiter asks first; one far behind asks
 		// not much later, because all those before it may be dead.
-		d = min(d, left+min(time.Duration(2*turn)*time.Millisecond, lastTurn))
+		d = min(d, left+min(time.Duration(2*turn)*time.Millisecond, lastRetry))
 	}
 	return d
 }
@@ -471,24 +471,24 @@ func (q *call) retryDelay(failed error) time.Duration {
 func (q *call) granted(sent, ttl time.Duration, push *driver.Event) (*Lease, error) {
 	c := q.c
 	h := &leaseState{
-		c: c, parent: q.ctx, name: q.request.Name, token: q.request.Token, fence: q.answer.Fence, hooks: q.set.hooks, timeout: q.set.timeout,
+		c: c, parent: q.ctx, name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, hooks: q.settings.hooks, timeout: q.settings.timeout,
 		ownToken: q.ownToken(), weight: q.request.Weight, limit: q.request.Limit,
-		since: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.set.ttl), index: -1, handles: 1,
+		acquiredAt: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.settings.ttl), index: -1, handles: 1,
 	}
 	for _, name := range q.request.With {
-		h.moreNames = append(h.moreNames, fencedName{name, q.answer.Fence})
+		h.moreNames = append(h.moreNames, fencedName{name, q.reply.Fence})
 	}
 	if !q.unansweredUntil.IsZero() {
-		h.unanswered = &unansweredTry{claim: q.request, until: q.unansweredUntil}
+		h.unanswered = &unansweredTry{request: q.request, until: q.unansweredUntil}
 	}
-	if q.set.maxHold > 0 {
-		h.maxHoldUntil = sent + q.set.maxHold
+	if q.settings.maxHold > 0 {
+		h.maxHoldUntil = sent + q.settings.maxHold
 	}
-	if q.set.minHold > 0 {
-		h.minHoldUntil = c.now() + q.set.minHold
+	if q.settings.minHold > 0 {
+		h.minHoldUntil = c.now() + q.settings.minHold
 	}
 	h.first.h = h
-	h.begin(q.set.noRenew, sent, ttl, ttl < q.request.TTL)
+	h.initTimes(q.settings.noRenew, sent, ttl, ttl < q.request.TTL)
 
 	now := c.now()
 	c.mu.Lock()
@@ -502,7 +502,7 @@ func (q *call) granted(sent, ttl time.Duration, push *driver.Event) (*Lease, err
 	}
 	c.schedule(h)
 	c.mu.Unlock()
-	q.acquired = Acquired{Name: h.name, Token: h.token, Fence: q.answer.Fence, Waited: now - q.begin}
+	q.acquired = Acquired{Name: h.name, Token: h.token, Fence: q.reply.Fence, Waited: now - q.begin}
 	if push != nil {
 		q.acquired.Pushed, q.acquired.Handoff = true, push.Age
 	}
@@ -511,17 +511,17 @@ func (q *call) granted(sent, ttl time.Duration, push *driver.Event) (*Lease, err
 
 // begin sets the times of a new lease whose first ttl began not before sent. lift says
 // that it is shorter than what was claimed.
-func (h *leaseState) begin(noRenew bool, sent, ttl time.Duration, lift bool) {
+func (h *leaseState) initTimes(noRenew bool, sent, ttl time.Duration, lift bool) {
 	h.rule = renewed
 	if noRenew {
 		h.rule = fixed
 	}
 	h.extendDeadline(sent, ttl)
-	if lift || h.due != never {
+	if lift || h.renewAt != never {
 		// Off the critical path, and not at all for work shorter than that. After
 		// a long wait sent is long ago, but the lease is no reason to hurry.
 		now := h.c.now()
-		h.due = now + max(h.deadline-now, 0)/3
+		h.renewAt = now + max(h.deadline-now, 0)/3
 	}
 	if noRenew && lift {
 		h.rule = extendOnce
@@ -530,41 +530,41 @@ func (h *leaseState) begin(noRenew bool, sent, ttl time.Duration, lift bool) {
 
 func (q *call) busy() error {
 	name := q.request.Name
-	if q.answer.Name != "" {
-		name = q.answer.Name
+	if q.reply.Name != "" {
+		name = q.reply.Name
 	}
 	return &BusyError{
-		Name: name, Holder: q.answer.Holder, Remaining: q.answer.Remaining,
-		Ahead: max(q.answer.Position-1, 0), Cause: cause(q.ctx),
+		Name: name, Holder: q.reply.Holder, Remaining: q.reply.Remaining,
+		Ahead: max(q.reply.Position-1, 0), Cause: cause(q.ctx),
 	}
 }
 
 // explain adds to a failure that the context has ended too, or takes the place
 // of one that only says so.
-func (q *call) explain(err error) error {
+func (q *call) withContextCause(err error) error {
 	ended := cause(q.ctx)
-	if ended == nil || refused(err) || final(err) {
+	if ended == nil || refused(err) || permanent(err) {
 		return err
 	}
-	if q.answered {
+	if q.replied {
 		return q.busy()
 	}
 	if errors.Is(err, ended) {
 		return err
 	}
-	return &UnavailableError{Op: "acquire", Name: q.request.Name, Cause: errors.Join(ended, root(err))}
+	return &UnavailableError{Op: "acquire", Name: q.request.Name, Cause: errors.Join(ended, rootCause(err))}
 }
 
 // tellWaiting calls the hook, once, beside the call: it may be slow, and the call has to
 // keep its place in the queue.
 func (q *call) callQueuedHook() {
-	if q.waiting != nil || q.set.hooks == nil || q.set.hooks.Waiting == nil {
+	if q.waiting != nil || q.settings.hooks == nil || q.settings.hooks.Waiting == nil {
 		return
 	}
 	returned := make(chan struct{})
 	q.waiting = returned
-	hook, w := q.set.hooks.Waiting, Waiting{
-		Name: q.request.Name, Token: q.request.Token, Holder: q.answer.Holder, Position: q.answer.Position, Ticket: q.answer.Ticket,
+	hook, w := q.settings.hooks.Waiting, Waiting{
+		Name: q.request.Name, Token: q.request.Token, Holder: q.reply.Holder, Position: q.reply.Position, Ticket: q.reply.Ticket,
 	}
 	go func() {
 		defer close(returned)

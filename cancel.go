@@ -12,9 +12,9 @@ import (
 // A doubt is an acquire that was not answered: it may still arrive at the store, and
 // take the name again after its lease was released.
 type unansweredTry struct {
-	claim driver.AcquireRequest
-	until time.Time // it is void afterwards
-	next  *unansweredTry
+	request driver.AcquireRequest
+	until   time.Time // it is void afterwards
+	next    *unansweredTry
 }
 
 // and returns the doubts of both.
@@ -31,7 +31,7 @@ func (d *unansweredTry) merge(o *unansweredTry) *unansweredTry {
 func (h *leaseState) cancelUnanswered() {
 	for d := h.unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
-			h.c.cancel(d.claim, h.ownToken, d.until)
+			h.c.cancel(d.request, h.ownToken, d.until)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (h *leaseState) mayStillAcquire() bool {
 
 // mayArrive reports whether a request that is void after until can still take effect.
 func mayArrive(until time.Time) bool {
-	return !until.IsZero() && time.Since(until) <= slack
+	return !until.IsZero() && time.Since(until) <= clockSlack
 }
 
 // later returns the later of two times.
@@ -64,15 +64,15 @@ func later(a, b time.Time) time.Time {
 // the lease of the later one. So a later call waits until none is under way and none
 // can arrive any more. Tokens that dibs makes are never used twice, and not listed.
 type cancellations struct {
-	mu sync.Mutex
-	of map[owned]*underway
+	mu      sync.Mutex
+	pending map[ownedName]*pendingCancel
 }
 
 // owned is a name with the token that holds it.
-type owned struct{ name, token string }
+type ownedName struct{ name, token string }
 
 // underway counts the undoings of one name and token.
-type underway struct {
+type pendingCancel struct {
 	count int
 	over  chan struct{} // closed when count is zero
 }
@@ -84,8 +84,8 @@ type cancellation struct {
 	names []string
 	token string
 
-	mu   sync.Mutex
-	late time.Time // a request without an answer may arrive until then
+	mu        sync.Mutex
+	lateUntil time.Time // a request without an answer may arrive until then
 }
 
 // begin lists an undoing of a claim, if the token is the caller's own.
@@ -97,14 +97,14 @@ func (u *cancellations) begin(c driver.AcquireRequest, own bool) *cancellation {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, name := range d.names {
-		key := owned{name, d.token}
-		if u.of[key] == nil {
-			if u.of == nil {
-				u.of = make(map[owned]*underway)
+		key := ownedName{name, d.token}
+		if u.pending[key] == nil {
+			if u.pending == nil {
+				u.pending = make(map[ownedName]*pendingCancel)
 			}
-			u.of[key] = &underway{over: make(chan struct{})}
+			u.pending[key] = &pendingCancel{over: make(chan struct{})}
 		}
-		u.of[key].count++
+		u.pending[key].count++
 	}
 	return d
 }
@@ -116,7 +116,7 @@ func (d *cancellation) unanswered(until time.Time) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.late = later(d.late, until)
+	d.lateUntil = later(d.lateUntil, until)
 }
 
 // end unlists the undoing, once nothing of it can arrive any more.
@@ -125,10 +125,10 @@ func (d *cancellation) end() {
 		return
 	}
 	d.mu.Lock()
-	late := d.late
+	late := d.lateUntil
 	d.mu.Unlock()
 	if mayArrive(late) {
-		time.AfterFunc(time.Until(late)+slack, d.unlist)
+		time.AfterFunc(time.Until(late)+clockSlack, d.unlist)
 		return
 	}
 	d.unlist()
@@ -139,21 +139,21 @@ func (d *cancellation) unlist() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, name := range d.names {
-		key := owned{name, d.token}
-		w := u.of[key]
+		key := ownedName{name, d.token}
+		w := u.pending[key]
 		if w.count--; w.count == 0 {
 			close(w.over)
-			delete(u.of, key)
+			delete(u.pending, key)
 		}
 	}
 }
 
 // first returns an undoing of one of these names that is under way, or nil.
-func (u *cancellations) first(names []string, token string) *underway {
+func (u *cancellations) first(names []string, token string) *pendingCancel {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, name := range names {
-		if w := u.of[owned{name, token}]; w != nil {
+		if w := u.pending[ownedName{name, token}]; w != nil {
 			return w
 		}
 	}
@@ -168,7 +168,7 @@ func (q *call) awaitCancelled() error {
 	if !q.ownToken() {
 		return nil
 	}
-	limit := time.NewTimer(2*q.set.timeout + slack)
+	limit := time.NewTimer(2*q.settings.timeout + clockSlack)
 	defer limit.Stop()
 	names := q.request.Names()
 	for {

@@ -22,19 +22,19 @@ import (
 // deadlines and renewals, and one that listens to the store. Both begin with the
 // first lock and end with Close.
 type Client struct {
-	store         driver.Store
-	defaults      settings
-	id            string
-	epoch         time.Time            // now counts from here
-	suspended     func() time.Duration // how long the machine was, since it started
-	slept         time.Duration        // what the machine had been suspended by then
-	asleep        atomic.Int64         // what it was since, in ns
-	apart         atomic.Int64         // by how much the wall clock was ahead of the epoch's, in ns
-	seq           atomic.Uint64
-	cancellations cancellations // of tokens that callers have chosen
-	shaky         atomic.Bool   // an operation has failed since the last that did not
-	rtt           roundTrip
-	hooks         hookQueue
+	store           driver.Store
+	defaults        settings
+	id              string
+	epoch           time.Time            // now counts from here
+	suspended       func() time.Duration // how long the machine was, since it started
+	suspendedBefore time.Duration        // what the machine had been suspended by then
+	suspendedFor    atomic.Int64         // what it was since, in ns
+	wallOffset      atomic.Int64         // by how much the wall clock was ahead of the epoch's, in ns
+	seq             atomic.Uint64
+	cancellations   cancellations // of tokens that callers have chosen
+	unhealthy       atomic.Bool   // an operation has failed since the last that did not
+	rtt             roundTrip
+	hooks           hookQueue
 
 	life    context.Context // of the background work
 	end     context.CancelFunc
@@ -42,31 +42,31 @@ type Client struct {
 	wake    chan struct{} // the scheduler looks again
 	idle    chan struct{} // the last job in the background has ended
 
-	mu      sync.Mutex // guards what follows and the state of each hold
-	closed  bool
-	started bool // scheduler and watch run
-	events  flow
-	leases  schedule
-	jobs    int                      // running in the background
-	loops   int                      // that run: scheduler and watch
-	closeBy time.Time                // all releases end by then, or zero
-	span    time.Duration            // the shortest from a scheduling to what is due, since the last tick
-	alarm   time.Duration            // when the scheduler wakes by itself
-	remains map[*leaseState]struct{} // sets that lost a name, and still have the others
-	waiters map[string]*waiter
-	spare   *waiter // to be used again
+	mu           sync.Mutex // guards what follows and the state of each hold
+	closed       bool
+	started      bool // scheduler and watch run
+	events       eventState
+	leases       schedule
+	jobs         int                      // running in the background
+	loops        int                      // that run: scheduler and watch
+	closeBy      time.Time                // all releases end by then, or zero
+	shortestWait time.Duration            // the shortest from a scheduling to what is due, since the last tick
+	wakeAt       time.Duration            // when the scheduler wakes by itself
+	partlyLost   map[*leaseState]struct{} // sets that lost a name, and still have the others
+	waiters      map[string]*waiter
+	spareWaiters *waiter // to be used again
 
-	renewedAll time.Duration // when all leases were made due at once, or zero
-	reconnects throttle      // each makes all leases due
+	renewedAllAt time.Duration // when all leases were made due at once, or zero
+	reconnects   throttle      // each makes all leases due
 }
 
 // flow says whether the store's events flow.
-type flow uint8
+type eventState uint8
 
 const (
-	unknown flow = iota
-	flowing
-	cut
+	eventsUnknown eventState = iota
+	eventsFlowing
+	eventsStopped
 )
 
 // New returns a Client on a store. It does no I/O. The options are the defaults
@@ -78,26 +78,26 @@ func New(store driver.Store, options ...Option) *Client {
 	}
 	life, end := context.WithCancel(context.Background())
 	return &Client{
-		store:     store,
-		defaults:  clientDefaults(options),
-		id:        identity(),
-		epoch:     time.Now(),
-		suspended: suspended,
-		slept:     sleptBefore(),
-		life:      life,
-		end:       end,
-		closing:   make(chan struct{}),
-		idle:      make(chan struct{}, 1),
-		wake:      make(chan struct{}, 1),
-		remains:   make(map[*leaseState]struct{}),
-		waiters:   make(map[string]*waiter),
+		store:           store,
+		defaults:        clientDefaults(options),
+		id:              identity(),
+		epoch:           time.Now(),
+		suspended:       suspended,
+		suspendedBefore: sleptBefore(),
+		life:            life,
+		end:             end,
+		closing:         make(chan struct{}),
+		idle:            make(chan struct{}, 1),
+		wake:            make(chan struct{}, 1),
+		partlyLost:      make(map[*leaseState]struct{}),
+		waiters:         make(map[string]*waiter),
 	}
 }
 
 // now is the time since the client was made, that of a suspended machine
 // included, as far as look has noticed it. Deadlines are kept in it.
 func (c *Client) now() time.Duration {
-	return time.Since(c.epoch) + time.Duration(c.asleep.Load())
+	return time.Since(c.epoch) + time.Duration(c.suspendedFor.Load())
 }
 
 // look is now, and notices whether the machine was suspended: where a deadline
@@ -109,13 +109,13 @@ func (c *Client) checkClock() time.Duration {
 	if !strayed {
 		return c.now()
 	}
-	asleep := int64(c.suspended() - c.slept)
-	for known := c.asleep.Load(); time.Duration(asleep-known) >= noise; known = c.asleep.Load() {
-		if c.asleep.CompareAndSwap(known, asleep) {
+	asleep := int64(c.suspended() - c.suspendedBefore)
+	for known := c.suspendedFor.Load(); time.Duration(asleep-known) >= noise; known = c.suspendedFor.Load() {
+		if c.suspendedFor.CompareAndSwap(known, asleep) {
 			break
 		}
 	}
-	c.apart.Store(apart) // last: until then whoever looks asks the kernel as well
+	c.wallOffset.Store(apart) // last: until then whoever looks asks the kernel as well
 	return c.now()
 }
 
@@ -126,7 +126,7 @@ func (c *Client) wallClockJumped() (apart int64, strayed bool) {
 	const noise = 300 * time.Microsecond
 	now := time.Now()
 	apart = now.UnixNano() - int64(now.Sub(c.epoch))
-	d := time.Duration(apart - c.apart.Load())
+	d := time.Duration(apart - c.wallOffset.Load())
 	return apart, d <= -noise || noise <= d
 }
 
@@ -142,7 +142,7 @@ func (c *Client) start() {
 		return
 	}
 	c.started = true
-	c.alarm, c.span = never, never
+	c.wakeAt, c.shortestWait = never, never
 	c.loop(c.runRenewer)
 	c.loop(c.watch)
 }
@@ -178,7 +178,7 @@ func (c *Client) background(f func(ctx context.Context)) bool {
 
 // engage lets Close wait for the caller, who calls jobDone soon after closing is
 // closed. It returns false after Close.
-func (c *Client) engage() bool {
+func (c *Client) beginJob() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -239,8 +239,8 @@ func (c *Client) shut() []*leaseState {
 	for _, h := range held {
 		ended = append(ended, h.end(h.name, ReasonClosed, nil))
 	}
-	held = slices.AppendSeq(held, maps.Keys(c.remains))
-	clear(c.remains)
+	held = slices.AppendSeq(held, maps.Keys(c.partlyLost))
+	clear(c.partlyLost)
 	c.mu.Unlock()
 	for _, e := range ended {
 		e.notify()
@@ -261,10 +261,10 @@ func (c *Client) releaseAll(held []*leaseState) error {
 	for range min(workers, len(held)) {
 		group.Go(func() {
 			for i := next.Add(1) - 1; int(i) < len(held); i = next.Add(1) - 1 {
-				if err := c.giveBackInTime(held[i]); err != nil && !errors.Is(err, ErrLost) {
+				if err := c.releaseInTime(held[i]); err != nil && !errors.Is(err, ErrLost) {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
-					c.hurryClose()
+					c.shortenClose()
 				}
 			}
 		})
@@ -278,7 +278,7 @@ func (c *Client) releaseAll(held []*leaseState) error {
 }
 
 // giveBackInTime is giveBack, unless the time for Close is over.
-func (c *Client) giveBackInTime(h *leaseState) error {
+func (c *Client) releaseInTime(h *leaseState) error {
 	if c.releaseBy(h.timeout).After(time.Now()) {
 		return c.releaseLease(h)
 	}
@@ -302,7 +302,7 @@ func (c *Client) releaseBy(timeout time.Duration) time.Time {
 
 // hurryClose leaves what is still to be released one operation timeout: the store has
 // failed to release something. While it answers, Close takes longer.
-func (c *Client) hurryClose() {
+func (c *Client) shortenClose() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if soon := time.Now().Add(c.defaults.timeout); soon.Before(c.closeBy) {
@@ -316,16 +316,16 @@ func (c *Client) hurryClose() {
 func (c *Client) finish() {
 	grace, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
-	c.rest(grace, func() bool { return c.jobs+len(c.waiters) > 0 })
+	c.waitWhile(grace, func() bool { return c.jobs+len(c.waiters) > 0 })
 	c.end()
 	limit, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
-	c.rest(limit, func() bool { return c.jobs+len(c.waiters)+c.loops > 0 })
+	c.waitWhile(limit, func() bool { return c.jobs+len(c.waiters)+c.loops > 0 })
 	c.hooks.wait(limit)
 }
 
 // rest waits until the client is not busy, or until ctx ends.
-func (c *Client) rest(ctx context.Context, busy func() bool) {
+func (c *Client) waitWhile(ctx context.Context, busy func() bool) {
 	for {
 		c.mu.Lock()
 		done := !busy()

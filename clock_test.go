@@ -13,7 +13,7 @@ func TestBootClockIsAskedWhenTheWallClockMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
 		asked := 0
-		c.suspended = func() time.Duration { asked++; return c.slept }
+		c.suspended = func() time.Duration { asked++; return c.suspendedBefore }
 		wantAsked := func(want int, when string) {
 			t.Helper()
 			if c.checkClock(); asked != want {
@@ -25,7 +25,7 @@ func TestBootClockIsAskedWhenTheWallClockMoves(t *testing.T) {
 		time.Sleep(time.Hour)
 		wantAsked(0, "though both clocks went on alike")
 		for _, moved := range []time.Duration{time.Millisecond, -time.Second, time.Hour} {
-			c.apart.Add(int64(moved))
+			c.wallOffset.Add(int64(moved))
 			wantAsked(1, "after the wall clock has moved by "+moved.String())
 			wantAsked(0, "once more")
 		}
@@ -45,9 +45,9 @@ func TestSuspensionIsSeenByAllAtOnce(t *testing.T) {
 					t.Errorf("it is %v after a suspension of %v", now, night)
 				}
 			}
-			return c.slept + night
+			return c.suspendedBefore + night
 		}
-		c.apart.Add(-int64(night)) // the wall clock went on meanwhile
+		c.wallOffset.Add(-int64(night)) // the wall clock went on meanwhile
 		if now := c.checkClock(); now < night || now > night+time.Second {
 			t.Errorf("it is %v after a suspension of %v", now, night)
 		}

@@ -143,10 +143,10 @@ func carry(ctx context.Context, h *leaseState) context.Context {
 
 // heldIn returns the live lease that the context carries on something wanted, or
 // nil.
-func leaseIn(ctx context.Context, c *Client, w want) *leaseState {
+func leaseIn(ctx context.Context, c *Client, w lockSpec) *leaseState {
 	in, _ := ctx.Value(carried{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
-		if in.h.c == c && in.h.covers(w) > 0 && in.h.first.Err() == nil {
+		if in.h.c == c && in.h.countHeld(w) > 0 && in.h.first.Err() == nil {
 			return in.h
 		}
 	}
@@ -154,7 +154,7 @@ func leaseIn(ctx context.Context, c *Client, w want) *leaseState {
 }
 
 // covers returns how many of the wanted names the lease holds.
-func (h *leaseState) covers(w want) int {
+func (h *leaseState) countHeld(w lockSpec) int {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	n := 0
@@ -176,8 +176,8 @@ func (h *leaseState) holdsName(name string) bool {
 
 // enter gives a nested call its own handle of the lease, if the lease holds all that
 // the call wants.
-func (h *leaseState) enter(w want, reentrant bool) (*Lease, error) {
-	whole := h.covers(w) == 1+len(w.with)
+func (h *leaseState) reenter(w lockSpec, reentrant bool) (*Lease, error) {
+	whole := h.countHeld(w) == 1+len(w.with)
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	enough := whole && (h.weight == h.limit || w.weight < w.limit && w.weight <= h.weight)

@@ -15,9 +15,9 @@ import (
 // and the others wait for. A term is a lease, and its number is the lease's fence. It
 // holds no state, and is safe for concurrent use.
 type Election struct {
-	c    *Client
-	name string
-	set  settings
+	c        *Client
+	name     string
+	settings settings
 }
 
 // A Leader is who leads, as the store sees it.
@@ -31,13 +31,13 @@ type Leader struct {
 // Election returns the election of a name. It does no I/O; a bad name or option is
 // told by the calls that use it.
 func (c *Client) Election(name string, options ...Option) *Election {
-	return &Election{c: c, name: name, set: c.defaults.with(options)}
+	return &Election{c: c, name: name, settings: c.defaults.with(options)}
 }
 
 // Campaign waits until this process leads, and returns the term. Unlock resigns, and
 // hands over to the next candidate at once. All else is as with Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
-	lease, err := e.c.acquire(ctx, exclusive(e.name), e.set.with(options), patiently)
+	lease, err := e.c.acquire(ctx, exclusive(e.name), e.settings.with(options), queueing)
 	if err == nil {
 		e.c.beginTerm(lease.h) // so that the store can tell others the term's number
 	}
@@ -63,7 +63,7 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 	}
 	wait := shortest
 	for {
-		led, over, err := e.serve(ctx, fn, options)
+		led, over, err := e.runTerm(ctx, fn, options)
 		switch {
 		case over:
 			return err
@@ -83,7 +83,7 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 }
 
 // serve campaigns once, and serves the term. over says that Run returns err.
-func (e *Election) serve(ctx context.Context, fn func(ctx context.Context) error, options []Option) (led, over bool, err error) {
+func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) error, options []Option) (led, over bool, err error) {
 	lease, err := e.Campaign(ctx, options...)
 	if err != nil {
 		again := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBusy)
@@ -92,36 +92,36 @@ func (e *Election) serve(ctx context.Context, fn func(ctx context.Context) error
 	var said error // by fn, without what giving the name back adds
 	err = lease.run(ctx, func(ctx context.Context) error { said = fn(ctx); return said })
 	switch {
-	case said != nil && !stopped(said):
+	case said != nil && !onlyContextEnded(said):
 		return true, true, err
-	case lease.ended() != nil || ctx.Err() != nil:
+	case lease.endedEarly() != nil || ctx.Err() != nil:
 		return true, false, nil
 	}
 	return true, true, err
 }
 
 // stopped reports whether all that an error says is that its context has ended.
-func stopped(err error) bool {
+func onlyContextEnded(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it goes through what is wrapped by itself
 	case nil:
 		return false
 	case *LostError:
 		return true
 	case *BusyError:
-		return stopped(e.Cause)
+		return onlyContextEnded(e.Cause)
 	case *UnavailableError:
-		return stopped(e.Cause)
+		return onlyContextEnded(e.Cause)
 	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !stopped(err) })
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !onlyContextEnded(err) })
 	case interface{ Unwrap() error }:
-		return stopped(e.Unwrap())
+		return onlyContextEnded(e.Unwrap())
 	}
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, ErrResigned) || errors.Is(err, ErrLost)
 }
 
 // ended returns why a lease that is over was over before its work, or nil.
-func (l *Lease) ended() error {
+func (l *Lease) endedEarly() error {
 	h := l.h
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
@@ -133,7 +133,7 @@ func (l *Lease) ended() error {
 }
 
 func (e *Election) callTermFailed(err error, again time.Duration, options []Option) {
-	hooks := e.set.with(options).hooks
+	hooks := e.settings.with(options).hooks
 	if err != nil && hooks != nil && hooks.Campaign != nil {
 		hooks.Campaign(Campaign{Name: e.name, Again: again, Err: err})
 	}
@@ -164,7 +164,7 @@ func (e *Election) Resign() bool {
 // Leader returns who leads now, and a Leader without a token if nobody does.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	state, err := e.c.Inspect(ctx, e.name)
-	if err != nil || len(state.Holders) == 0 || strings.HasSuffix(state.Holders[0].Token, driver.Kept) {
+	if err != nil || len(state.Holders) == 0 || strings.HasSuffix(state.Holders[0].Token, driver.ReservedSuffix) {
 		return Leader{}, err
 	}
 	h := state.Holders[0]
@@ -207,7 +207,7 @@ func (c *Client) beginTerm(h *leaseState) {
 	defer c.mu.Unlock()
 	h.term = true
 	if h.index >= 0 && h.rule == renewed {
-		h.due = c.now()
+		h.renewAt = c.now()
 		c.schedule(h)
 	}
 }

@@ -61,7 +61,7 @@ func (e *BusyError) Error() string {
 // held says who holds, and for how long.
 func (e *BusyError) heldBy() string {
 	verb, holder := "held", e.Holder
-	if owner, ok := strings.CutSuffix(holder, driver.Kept); ok {
+	if owner, ok := strings.CutSuffix(holder, driver.ReservedSuffix); ok {
 		verb, holder = "reserved", owner
 	}
 	switch left := e.Remaining; {
@@ -75,7 +75,7 @@ func (e *BusyError) heldBy() string {
 }
 
 // Unwrap makes errors.Is find ErrBusy and the cause.
-func (e *BusyError) Unwrap() []error { return both(ErrBusy, e.Cause) }
+func (e *BusyError) Unwrap() []error { return joined(ErrBusy, e.Cause) }
 
 // A Reason is why a lease ended before its Unlock.
 type Reason string
@@ -114,7 +114,7 @@ func (e *LostError) Error() string {
 }
 
 // Unwrap makes errors.Is find ErrLost and the cause.
-func (e *LostError) Unwrap() []error { return both(ErrLost, e.Cause) }
+func (e *LostError) Unwrap() []error { return joined(ErrLost, e.Cause) }
 
 // A releasedError is the state of a lease after its Unlock.
 type releasedError struct{ name string }
@@ -124,7 +124,7 @@ func (e releasedError) Error() string { return fmt.Sprintf("%v: %q", ErrReleased
 // Unwrap makes errors.Is find ErrReleased.
 func (e releasedError) Unwrap() error { return ErrReleased }
 
-func both(kind, cause error) []error {
+func joined(kind, cause error) []error {
 	if cause == nil {
 		return []error{kind}
 	}
@@ -136,7 +136,7 @@ func invalid(format string, args ...any) error {
 }
 
 // root returns the cause of a store's failure, or the failure itself.
-func root(err error) error {
+func rootCause(err error) error {
 	var u *UnavailableError
 	if errors.As(err, &u) && u.Cause != nil {
 		return u.Cause
@@ -152,7 +152,7 @@ func refused(err error) bool {
 }
 
 // final reports whether asking again can never help.
-func final(err error) bool {
+func permanent(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed)
 }
 

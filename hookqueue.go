@@ -77,13 +77,13 @@ func (q *hookQueue) wait(ctx context.Context) {
 
 // announce calls the Acquired hook of a lease, if there is one. Other hooks of the lease
 // are called after it.
-func (h *leaseState) announce(a Acquired) {
+func (h *leaseState) callAcquiredHook(a Acquired) {
 	if h.hooks != nil && h.hooks.Acquired != nil {
 		h.hooks.Acquired(a)
 	}
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	h.announced = true
+	h.acquiredHookDone = true
 	for _, call := range h.pendingHooks {
 		h.c.hooks.add(true, call)
 	}
@@ -92,7 +92,7 @@ func (h *leaseState) announce(a Acquired) {
 
 // queueHook queues a hook of a lease, or returns false. The caller holds c.mu.
 func (h *leaseState) queueHook(important bool, call func()) bool {
-	if !h.announced {
+	if !h.acquiredHookDone {
 		h.pendingHooks = append(h.pendingHooks, call) // one loss and one failure at most
 		return true
 	}
@@ -102,14 +102,14 @@ func (h *leaseState) queueHook(important bool, call func()) bool {
 // queueRenewFailed queues the hook for the failure of a renewal, once until it is
 // called. The caller holds c.mu.
 func (h *leaseState) queueRenewFailed() {
-	if h.hooks == nil || h.hooks.RenewFailed == nil || h.failing {
+	if h.hooks == nil || h.hooks.RenewFailed == nil || h.failureQueued {
 		return
 	}
-	h.failing = h.queueHook(false, func() {
+	h.failureQueued = h.queueHook(false, func() {
 		h.c.mu.Lock()
-		h.failing = false
-		over := h.over
-		failed := RenewFailed{Name: h.name, Token: h.token, Left: h.deadline - h.c.now(), Err: h.failure}
+		h.failureQueued = false
+		over := h.ended
+		failed := RenewFailed{Name: h.name, Token: h.token, Left: h.deadline - h.c.now(), Err: h.renewErr}
 		h.c.mu.Unlock()
 		if !over && failed.Err != nil {
 			h.hooks.RenewFailed(failed)

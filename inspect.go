@@ -32,7 +32,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	h := &leaseState{
 		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
 		ownToken: true, weight: 1, limit: driver.Unlimited, // for all that is known
-		since: c.now(), maxHoldUntil: never, due: never, ttl: set.ttl, index: -1, handles: 1,
+		acquiredAt: c.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.resizing = 1
 	h.err = &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed}
@@ -40,9 +40,9 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 		h.rule = fixed
 	}
 	if set.maxHold > 0 {
-		h.maxHoldUntil = h.since + set.maxHold
+		h.maxHoldUntil = h.acquiredAt + set.maxHold
 	}
-	h.first.h, h.announced = h, true
+	h.first.h, h.acquiredHookDone = h, true
 	return &h.first, nil
 }
 
@@ -121,7 +121,7 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64) (bool, e
 
 // broken ends the lease that an event says was broken, all of it if it holds several
 // names. The caller holds c.mu, and calls tell without it.
-func (c *Client) broken(e driver.Event) leaseEnd {
+func (c *Client) revokedLease(e driver.Event) leaseEnd {
 	for _, h := range c.leases {
 		if h.token != e.Token {
 			continue

@@ -32,7 +32,7 @@ type leaseState struct {
 	timeout    time.Duration // of one operation
 
 	// In the client's time:
-	since        time.Duration
+	acquiredAt   time.Duration
 	maxHoldUntil time.Duration // MaxHold ends it then, or never
 	minHoldUntil time.Duration // MinHold keeps the name taken until then
 	rule         renewal
@@ -40,31 +40,31 @@ type leaseState struct {
 	ownToken bool // the caller has chosen the token, and may use it again
 
 	// Guarded by c.mu:
-	fence        uint64
-	moreNames    []fencedName // further names, held together with the first
-	weight       int          // of limit
-	limit        int
-	resizing     int // not zero: the store may know another weight
-	ttl          time.Duration
-	deadline     time.Duration // the lease is lost then
-	due          time.Duration // the next renewal, or never
-	index        int           // in c.leases, or -1
-	handles      int
-	err          error // why it is over, or not yet begun
-	over         bool
-	lapsed       bool     // over by the clock, not by the store's word
-	term         bool     // of an election
-	capped       bool     // MaxHold allows no further renewal
-	failure      error    // of the last renewal, nil if it went well
-	failing      bool     // the hook for that is queued
-	announced    bool     // the Acquired hook has returned
-	pendingHooks []func() // hooks that wait for that
-	ctx          context.Context
-	contexts     []*derivedContext // contexts that end with the lease
-	renewing     bool
-	lateResize   time.Time // a change to lateWeight may arrive at the store until then
-	lateWeight   int
-	resigned     error // the work was asked to end, though the name is held
+	fence            uint64
+	moreNames        []fencedName // further names, held together with the first
+	weight           int          // of limit
+	limit            int
+	resizing         int // not zero: the store may know another weight
+	ttl              time.Duration
+	deadline         time.Duration // the lease is lost then
+	renewAt          time.Duration // the next renewal, or never
+	index            int           // in c.leases, or -1
+	handles          int
+	err              error // why it is over, or not yet begun
+	ended            bool
+	expiredLocally   bool     // over by the clock, not by the store's word
+	term             bool     // of an election
+	maxHoldReached   bool     // MaxHold allows no further renewal
+	renewErr         error    // of the last renewal, nil if it went well
+	failureQueued    bool     // the hook for that is queued
+	acquiredHookDone bool     // the Acquired hook has returned
+	pendingHooks     []func() // hooks that wait for that
+	ctx              context.Context
+	contexts         []*derivedContext // contexts that end with the lease
+	renewing         bool
+	lateResize       time.Time // a change to lateWeight may arrive at the store until then
+	lateWeight       int
+	resigned         error // the work was asked to end, though the name is held
 }
 
 // A part is one of several names that a lease holds.
@@ -113,7 +113,7 @@ func (h *leaseState) derive(ctx context.Context) (context.Context, *derivedConte
 	ctx, cancel := context.WithCancelCause(carry(ctx, h))
 	b := &derivedContext{cancel: cancel, index: -1}
 	switch {
-	case h.over:
+	case h.ended:
 		cancel(h.err)
 	case h.resigned != nil:
 		cancel(h.resigned)
@@ -241,10 +241,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		h.c.observeHealth(ctx, err)
 		switch {
 		case err == nil:
-			return h.confirm(sent, ttl, d)
+			return h.recordExtension(sent, ttl, d)
 		case errors.Is(err, ErrLost):
 			return h.lose(name, ReasonTaken, nil)
-		case refused(err) || final(err):
+		case refused(err) || permanent(err):
 			return err
 		}
 		if !pause(within, backoff(try)) {
@@ -310,9 +310,9 @@ func (l *Lease) Unlock() error {
 	if h.err == nil && c.now() >= h.deadline {
 		e = h.expire()
 	}
-	if h.over {
+	if h.ended {
 		err, leave, claim := h.err, h.mayRemainInStore(), h.acquireRequest()
-		delete(c.remains, h)
+		delete(c.partlyLost, h)
 		c.mu.Unlock()
 		e.notify()
 		if leave {
@@ -329,7 +329,7 @@ func (l *Lease) Unlock() error {
 	err := c.releaseLease(h)
 	c.jobDone()
 	if h.hooks != nil && h.hooks.Released != nil {
-		h.hooks.Released(Freed{Name: h.name, Token: h.token, Held: c.now() - h.since, Err: err})
+		h.hooks.Released(Freed{Name: h.name, Token: h.token, Held: c.now() - h.acquiredAt, Err: err})
 	}
 	return err
 }
@@ -339,7 +339,7 @@ func (l *Lease) Unlock() error {
 // may hold for it what most have lost. The caller holds c.mu.
 func (h *leaseState) mayRemainInStore() bool {
 	var lost *LostError
-	return h.lapsed || len(h.moreNames) > 0 || errors.As(h.err, &lost) && lost.Reason == ReasonTaken
+	return h.expiredLocally || len(h.moreNames) > 0 || errors.As(h.err, &lost) && lost.Reason == ReasonTaken
 }
 
 // alive returns why the lease cannot be extended, or nil.
@@ -347,7 +347,7 @@ func (h *leaseState) checkExtendable() error {
 	err := h.first.Err()
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	if h.over {
+	if h.ended {
 		return err
 	}
 	return nil
@@ -359,18 +359,18 @@ func (h *leaseState) capTTL(now, ttl time.Duration) time.Duration {
 }
 
 // confirm records that the store has prolonged the lease by ttl, not before sent.
-func (h *leaseState) confirm(sent, ttl, next time.Duration) error {
+func (h *leaseState) recordExtension(sent, ttl, next time.Duration) error {
 	c := h.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.over {
+	if h.ended {
 		return h.err
 	}
 	if c.closed {
 		return ErrClosed
 	}
 	c.start()
-	h.err, h.failure = nil, nil
+	h.err, h.renewErr = nil, nil
 	h.ttl = next
 	h.extendDeadline(sent, ttl)
 	c.schedule(h)
@@ -381,10 +381,10 @@ func (h *leaseState) confirm(sent, ttl, next time.Duration) error {
 // ttl for a request sent then. The caller holds c.mu.
 func (h *leaseState) extendDeadline(sent, ttl time.Duration) {
 	h.deadline = max(h.deadline, sent+ttl-margin(ttl))
-	h.due = never
-	h.capped = h.capped || sent+ttl >= h.maxHoldUntil
-	if h.rule == renewed && !h.capped {
-		h.due = sent + min(ttl, h.ttl)/3 // MinHold may have the longer ttl
+	h.renewAt = never
+	h.maxHoldReached = h.maxHoldReached || sent+ttl >= h.maxHoldUntil
+	if h.rule == renewed && !h.maxHoldReached {
+		h.renewAt = sent + min(ttl, h.ttl)/3 // MinHold may have the longer ttl
 	}
 }
 
@@ -409,10 +409,10 @@ type leaseEnd struct {
 // endReleased ends the lease at its Unlock. The caller holds c.mu and calls notify
 // without it.
 func (h *leaseState) endReleased() leaseEnd {
-	if h.over {
+	if h.ended {
 		return leaseEnd{err: h.err}
 	}
-	h.over = true
+	h.ended = true
 	h.err = releasedError{h.name}
 	h.c.unschedule(h)
 	return leaseEnd{h: h, err: h.err, contexts: h.removeContexts()}
@@ -420,14 +420,14 @@ func (h *leaseState) endReleased() leaseEnd {
 
 // end ends the lease before its Unlock. The caller holds c.mu and calls tell without it.
 func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
-	if h.over {
+	if h.ended {
 		return leaseEnd{err: h.err}
 	}
-	h.over = true
+	h.ended = true
 	h.err = &LostError{Name: name, Token: h.token, Reason: why, Cause: cause}
 	h.c.unschedule(h)
 	if len(h.moreNames) > 0 && why != ReasonClosed {
-		h.c.remains[h] = struct{}{} // until the work has ended
+		h.c.partlyLost[h] = struct{}{} // until the work has ended
 	}
 	e := leaseEnd{h: h, err: h.err, lost: true, contexts: h.removeContexts()}
 	return e
@@ -435,11 +435,11 @@ func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 
 // expire ends a lease whose deadline has passed. The caller holds c.mu.
 func (h *leaseState) expire() leaseEnd {
-	h.lapsed = true
-	if h.capped {
+	h.expiredLocally = true
+	if h.maxHoldReached {
 		return h.end(h.name, ReasonMaxHold, nil)
 	}
-	return h.end(h.name, ReasonExpired, h.failure)
+	return h.end(h.name, ReasonExpired, h.renewErr)
 }
 
 // lose ends the lease, because of one of its names, and tells it.

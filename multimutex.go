@@ -36,13 +36,13 @@ func (c *Client) All(names ...string) *MultiMutex {
 // Lock takes all names in one lease, which is lost if one of them is; Lease.FenceOf
 // tells the fence for each. All else is as with Mutex.Lock.
 func (s *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, options, patiently)
+	return s.acquire(ctx, options, queueing)
 }
 
 // TryLock takes all names if they are free and nobody is waiting for any of them, and
 // returns ErrBusy at once if not.
 func (s *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, options, once)
+	return s.acquire(ctx, options, tryOnce)
 }
 
 // Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) is the
@@ -68,61 +68,63 @@ func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (
 		return nil, err
 	}
 	if h := leaseIn(ctx, s.c, all(s.names)); h != nil {
-		return h.enter(all(s.names), set.reentrant)
+		return h.reenter(all(s.names), set.reentrant)
 	}
-	g := gathering{c: s.c, groups: groups, set: set, once: once}
+	g := multiAcquire{c: s.c, groups: groups, settings: set, once: once}
 	return g.acquire(ctx)
 }
 
 // all wants several names, each to itself.
-func all(names []string) want { return want{name: names[0], with: names[1:], weight: 1, limit: 1} }
-
-// A gathering takes groups of names one after another, into one lease.
-type gathering struct {
-	c      *Client
-	groups [][]string
-	set    settings
-	once   bool
+func all(names []string) lockSpec {
+	return lockSpec{name: names[0], with: names[1:], weight: 1, limit: 1}
 }
 
-func (g *gathering) acquire(ctx context.Context) (*Lease, error) {
+// A gathering takes groups of names one after another, into one lease.
+type multiAcquire struct {
+	c        *Client
+	groups   [][]string
+	settings settings
+	once     bool
+}
+
+func (g *multiAcquire) acquire(ctx context.Context) (*Lease, error) {
 	begin := g.c.now()
-	l, err := g.take(ctx, begin)
+	l, err := g.acquireWithRetries(ctx, begin)
 	if err != nil {
 		return nil, err
 	}
 	h := l.h
-	h.announce(Acquired{Name: h.name, Token: h.token, Fence: l.Fence(), Waited: g.c.now() - begin})
+	h.callAcquiredHook(Acquired{Name: h.name, Token: h.token, Fence: l.Fence(), Waited: g.c.now() - begin})
 	return l, nil
 }
 
-func (g *gathering) take(ctx context.Context, begin time.Duration) (*Lease, error) {
-	if !g.c.engage() {
+func (g *multiAcquire) acquireWithRetries(ctx context.Context, begin time.Duration) (*Lease, error) {
+	if !g.c.beginJob() {
 		return nil, ErrClosed
 	}
 	defer g.c.jobDone() // so that Close lets undo begin
 	tries := 1
-	if g.set.attempts > 0 && !g.once {
-		tries, g.once = g.set.attempts, true
+	if g.settings.attempts > 0 && !g.once {
+		tries, g.once = g.settings.attempts, true
 	}
 	for i := 1; ; i++ {
-		l, err := g.gather(ctx, begin)
+		l, err := g.acquireGroups(ctx, begin)
 		if err == nil {
 			return l, nil
 		}
 		switch {
 		case errors.Is(err, ErrLost):
 			i-- // what it had was lost while it waited for the rest: from the start
-		case i >= tries || refused(err) || final(err):
+		case i >= tries || refused(err) || permanent(err):
 			return nil, err
-		case !g.c.sleep(ctx, g.set.every):
+		case !g.c.sleep(ctx, g.settings.every):
 			return nil, g.ended(ctx, err)
 		}
 	}
 }
 
 // ended says why there is no further attempt.
-func (g *gathering) ended(ctx context.Context, err error) error {
+func (g *multiAcquire) ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return ErrClosed
 	}
@@ -131,24 +133,24 @@ func (g *gathering) ended(ctx context.Context, err error) error {
 		busy.Cause = context.Cause(ctx)
 		return busy
 	}
-	return &UnavailableError{Op: "acquire", Name: g.groups[0][0], Cause: errors.Join(context.Cause(ctx), root(err))}
+	return &UnavailableError{Op: "acquire", Name: g.groups[0][0], Cause: errors.Join(context.Cause(ctx), rootCause(err))}
 }
 
 // gather takes all groups once, in order, or none. While it waits for the next one,
 // what it has is renewed whatever the settings say: they are for the whole.
-func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, error) {
-	c, set := g.c, g.set
+func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (*Lease, error) {
+	c, set := g.c, g.settings
 	if set.token == "" {
 		set.token = newToken(c.id, set.label)
 	}
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)
 	}
-	set.noRenew, set.maxHold, set.partial, set.waits = false, 0, true, false
+	set.noRenew, set.maxHold, set.partOfMulti, set.hasWaitOption = false, 0, true, false
 	var whole *leaseState
 	for _, names := range g.groups {
-		if g.set.wait > 0 {
-			set.wait = max(begin+g.set.wait-c.now(), 0)
+		if g.settings.wait > 0 {
+			set.wait = max(begin+g.settings.wait-c.now(), 0)
 		}
 		l, err := c.acquire(ctx, all(names), set, g.once)
 		switch {
@@ -162,7 +164,7 @@ func (g *gathering) gather(ctx context.Context, begin time.Duration) (*Lease, er
 			return nil, err
 		}
 	}
-	if err := whole.beginWhole(&g.set); err != nil {
+	if err := whole.beginWhole(&g.settings); err != nil {
 		whole.cancel()
 		return nil, err
 	}
@@ -177,13 +179,13 @@ func (h *leaseState) merge(o *leaseState) error {
 	defer c.mu.Unlock()
 	lost := o.err
 	c.unschedule(o)
-	delete(c.remains, o) // h gives its names back
-	o.over = true
+	delete(c.partlyLost, o) // h gives its names back
+	o.ended = true
 	h.moreNames = append(append(h.moreNames, fencedName{o.name, o.fence}), o.moreNames...)
 	h.minHoldUntil = max(h.minHoldUntil, o.minHoldUntil)
 	h.unanswered = h.unanswered.merge(o.unanswered)
-	h.deadline, h.due = min(h.deadline, o.deadline), min(h.due, o.due)
-	if h.over {
+	h.deadline, h.renewAt = min(h.deadline, o.deadline), min(h.renewAt, o.renewAt)
+	if h.ended {
 		return h.err
 	}
 	c.schedule(h)
@@ -195,21 +197,21 @@ func (h *leaseState) beginWhole(set *settings) error {
 	c := h.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.over {
+	if h.ended {
 		return h.err
 	}
 	now := c.now()
-	h.since = now
+	h.acquiredAt = now
 	if set.minHold > 0 {
 		h.minHoldUntil = now + set.minHold
 	}
 	if set.maxHold > 0 {
 		h.maxHoldUntil = now + set.maxHold
 		h.deadline = min(h.deadline, h.maxHoldUntil)
-		h.capped = h.deadline == h.maxHoldUntil
+		h.maxHoldReached = h.deadline == h.maxHoldUntil
 	}
 	if set.noRenew {
-		h.rule, h.due = extendOnce, now
+		h.rule, h.renewAt = extendOnce, now
 	}
 	c.schedule(h)
 	return nil
@@ -223,7 +225,7 @@ func (h *leaseState) cancel() {
 	}
 	h.c.mu.Lock()
 	h.endReleased()
-	delete(h.c.remains, h)
+	delete(h.c.partlyLost, h)
 	claim := h.acquireRequest()
 	h.c.mu.Unlock()
 	h.c.cancel(claim, h.ownToken, time.Time{})

@@ -13,9 +13,9 @@ func TestNothingRemainsOfALostGathering(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := New(always{})
 				set := defaults()
-				set.token, set.partial = "token", true
+				set.token, set.partOfMulti = "token", true
 				gather := func(names ...string) *leaseState {
-					l, err := c.acquire(t.Context(), all(names), set, once)
+					l, err := c.acquire(t.Context(), all(names), set, tryOnce)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -33,7 +33,7 @@ func TestNothingRemainsOfALostGathering(t *testing.T) {
 				}
 				first.cancel()
 				synctest.Wait()
-				if n := len(c.remains); n > 0 {
+				if n := len(c.partlyLost); n > 0 {
 					t.Errorf("%d are remembered until Close", n)
 				}
 				if n := len(first.moreNames); n != 3 {

@@ -8,15 +8,15 @@ import (
 // A Mutex is a name that one holder at a time may have. It holds no state: it is
 // cheap to make, safe for concurrent use, and two of the same name are the same.
 type Mutex struct {
-	c    *Client
-	name string
-	set  settings
+	c        *Client
+	name     string
+	settings settings
 }
 
 // Mutex returns the mutex of a name. It does no I/O; a bad name or option is told
 // by the calls that use it.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
-	return &Mutex{c: c, name: name, set: c.defaults.with(options)}
+	return &Mutex{c: c, name: name, settings: c.defaults.with(options)}
 }
 
 // Lock takes the name, waiting in line until ctx ends or Wait has passed. The
@@ -27,13 +27,13 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // the store does not answer within the operation timeout it returns
 // ErrUnavailable; once it is in the queue it outlasts outages.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(m.name), m.set.with(options), patiently)
+	return m.c.acquire(ctx, exclusive(m.name), m.settings.with(options), queueing)
 }
 
 // TryLock takes the name if it is free and nobody is waiting for it, and returns
 // ErrBusy at once if not.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(m.name), m.set.with(options), once)
+	return m.c.acquire(ctx, exclusive(m.name), m.settings.with(options), tryOnce)
 }
 
 // Do runs fn while holding the name. fn's context ends with ctx, or with the

@@ -10,10 +10,10 @@ import (
 // one of them is to run: at most once in an interval. It holds no state, and is safe
 // for concurrent use.
 type Once struct {
-	c     *Client
-	name  string
-	every time.Duration
-	set   settings
+	c        *Client
+	name     string
+	every    time.Duration
+	settings settings
 }
 
 // Once returns the job of a name. For every, from its start, nobody else runs it:
@@ -25,7 +25,7 @@ type Once struct {
 // bounds that: the job's context ends then. TTL is what a crash costs beyond the
 // interval.
 func (c *Client) Once(name string, every time.Duration, options ...Option) *Once {
-	return &Once{c: c, name: name, every: every, set: c.defaults.with(options)}
+	return &Once{c: c, name: name, every: every, settings: c.defaults.with(options)}
 }
 
 // Do runs fn if nobody has run the job within the interval and nobody runs it now. It
@@ -39,11 +39,11 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 	if err := checkTTL(o.name, o.every); err != nil {
 		return false, err
 	}
-	set := o.set.with(options)
+	set := o.settings.with(options)
 	if set.minHold >= 0 { // else it is refused, below
 		set.minHold = max(set.minHold, o.every)
 	}
-	lease, err := o.c.acquire(ctx, exclusive(o.name), set, once)
+	lease, err := o.c.acquire(ctx, exclusive(o.name), set, tryOnce)
 	switch {
 	case err == nil:
 		return true, lease.run(ctx, fn)

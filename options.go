@@ -16,29 +16,29 @@ type Option func(*settings)
 
 // settings are what options set. They are copied, never shared.
 type settings struct {
-	ttl         time.Duration
-	wait        time.Duration // unbounded: as long as the context lasts
-	timeout     time.Duration
-	maxHold     time.Duration
-	minHold     time.Duration
-	attempts    int  // zero: queue
-	hasAttempts bool // Attempts was given, and no nearer Wait
-	conflicting bool // Attempts and Wait were given side by side
-	every       time.Duration
-	noRenew     bool
-	reentrant   bool
-	label       string
-	token       string
-	hasToken    bool // Token was given
-	clientToken bool // and to New, where it would be that of all leases
-	waits       bool // Wait or Attempts was given at the nearest level
-	hooks       *Hooks
-	partial     bool // of a lease that is taken in several steps: its taker announces it
+	ttl           time.Duration
+	wait          time.Duration // unbounded: as long as the context lasts
+	timeout       time.Duration
+	maxHold       time.Duration
+	minHold       time.Duration
+	attempts      int  // zero: queue
+	hasAttempts   bool // Attempts was given, and no nearer Wait
+	conflicting   bool // Attempts and Wait were given side by side
+	every         time.Duration
+	noRenew       bool
+	reentrant     bool
+	label         string
+	token         string
+	hasToken      bool // Token was given
+	clientToken   bool // and to New, where it would be that of all leases
+	hasWaitOption bool // Wait or Attempts was given at the nearest level
+	hooks         *Hooks
+	partOfMulti   bool // of a lease that is taken in several steps: its taker announces it
 }
 
 const (
 	unbounded = time.Duration(math.MinInt64) // a wait for as long as the context lasts
-	ages      = time.Duration(1 << 61)       // longer than any process lives; sums do not overflow
+	farFuture = time.Duration(1 << 61)       // longer than any process lives; sums do not overflow
 )
 
 func defaults() settings {
@@ -53,15 +53,15 @@ func clientDefaults(options []Option) settings {
 
 func (s settings) with(options []Option) settings {
 	if len(options) == 0 {
-		s.waits = false
+		s.hasWaitOption = false
 		return s // and not by way of the heap
 	}
-	return s.set(options)
+	return s.apply(options)
 }
 
 // set applies the options of one level. Wait and Attempts replace each other, as the
 // nearer one; on one level they contradict each other.
-func (s settings) set(options []Option) settings {
+func (s settings) apply(options []Option) settings {
 	outer := s
 	s.wait, s.hasAttempts, s.conflicting = unbounded, false, false
 	for _, set := range options {
@@ -69,7 +69,7 @@ func (s settings) set(options []Option) settings {
 			set(&s)
 		}
 	}
-	s.waits = s.wait != unbounded || s.hasAttempts
+	s.hasWaitOption = s.wait != unbounded || s.hasAttempts
 	switch waits := s.wait != unbounded; {
 	case waits && s.hasAttempts:
 		s.conflicting = true
@@ -90,12 +90,12 @@ func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 // default is to wait until the context ends. It replaces Attempts of a level above; side
 // by side they are ErrInvalid.
 func Wait(d time.Duration) Option {
-	return func(s *settings) { s.wait = min(max(d, unbounded+1), ages) }
+	return func(s *settings) { s.wait = min(max(d, unbounded+1), farFuture) }
 }
 
 // Timeout bounds one operation on the store, its retries included, whatever the
 // Redis client's own settings are. From 1 ms; the default is 1 s.
-func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = min(d, ages) } }
+func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = min(d, farFuture) } }
 
 // NoRenew makes the TTL a hard end: the lease is not renewed, only Extend
 // prolongs it.
@@ -104,7 +104,7 @@ func NoRenew() Option { return func(s *settings) { s.noRenew = true } }
 // MaxHold bounds how long a lease is renewed, so that a hung worker does not
 // hold a name for ever: after d the lease is lost and the name is free.
 // At least 10 ms; zero, the default, does not bound it.
-func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = min(d, ages) } }
+func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = min(d, farFuture) } }
 
 // MinHold keeps the name taken for at least d after it was acquired, also when it
 // is unlocked before, or its holder dies: for jobs that must not run twice on
@@ -154,7 +154,7 @@ const (
 // checkOnce rejects Wait and Attempts that were given to a call that tries once. Those of
 // an outer level do not concern it.
 func (s *settings) checkOnce(name string, once bool) error {
-	if once && s.waits {
+	if once && s.hasWaitOption {
 		return invalid("Wait or Attempts given to a call on %q that tries once", name)
 	}
 	return nil

@@ -44,7 +44,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) er
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence}
 	end := c.releaseBy(h.timeout)
 	unknown := false
-	ctx := borrow(c.life, h.parent)
+	ctx := detach(c.life, h.parent)
 	for try := 0; ; try++ {
 		sent := c.now()
 		r.Until = c.rtt.attemptDeadline(end)
@@ -60,7 +60,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) er
 		if err == nil {
 			return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
 		}
-		if final(err) {
+		if permanent(err) {
 			return err
 		}
 		if !refused(err) {
@@ -69,7 +69,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) er
 		}
 		if refused(err) || !time.Now().Before(end) || !pause(c.life, backoff(try)) {
 			c.releaseLater(h, r)
-			return &UnavailableError{Op: "unlock", Name: p.name, Cause: root(err), Refused: !unknown, Unknown: unknown}
+			return &UnavailableError{Op: "unlock", Name: p.name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) er
 // leave releases, in the background, what a lost lease may still hold. Until MinHold
 // has passed that is kept taken: the lease was over 2 % before the store's TTL is.
 func (c *Client) releaseLost(h *leaseState, claim driver.AcquireRequest) {
-	keep := h.minHoldUntil > c.now() && (h.lapsed || len(claim.With) > 0) // not a name that was taken
+	keep := h.minHoldUntil > c.now() && (h.expiredLocally || len(claim.With) > 0) // not a name that was taken
 	if !keep {
 		c.cancel(claim, h.ownToken, time.Time{})
 		h.cancelUnanswered()
@@ -125,7 +125,7 @@ func (c *Client) retryUntilDone(undo *cancellation, life time.Duration, try func
 	const atOnce, longest = 4, 400 * time.Millisecond
 	ran := c.background(func(ctx context.Context) {
 		defer undo.end()
-		ctx, done := context.WithTimeout(ctx, life+persistFor)
+		ctx, done := context.WithTimeout(ctx, life+cancelGrace)
 		defer done()
 		var tries sync.WaitGroup
 		defer tries.Wait()
@@ -140,7 +140,7 @@ func (c *Client) retryUntilDone(undo *cancellation, life time.Duration, try func
 					if err != nil && !refused(err) {
 						undo.unanswered(until)
 					}
-					if finished || final(err) {
+					if finished || permanent(err) {
 						done()
 					}
 				})

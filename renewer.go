@@ -26,7 +26,7 @@ const (
 type schedule []*leaseState
 
 func (s schedule) Len() int           { return len(s) }
-func (s schedule) Less(i, j int) bool { return s[i].next() < s[j].next() }
+func (s schedule) Less(i, j int) bool { return s[i].nextAction() < s[j].nextAction() }
 func (s schedule) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
 	s[i].index, s[j].index = i, j
@@ -48,11 +48,11 @@ func (s *schedule) Pop() any {
 }
 
 // next is when the lease needs attention: a renewal, or its end.
-func (h *leaseState) next() time.Duration {
+func (h *leaseState) nextAction() time.Duration {
 	if h.renewing {
 		return h.deadline
 	}
-	return min(h.due, h.deadline)
+	return min(h.renewAt, h.deadline)
 }
 
 // schedule puts a lease where its times belong. The caller holds c.mu.
@@ -62,9 +62,9 @@ func (c *Client) schedule(h *leaseState) {
 	} else {
 		heap.Fix(&c.leases, h.index)
 	}
-	next := h.next()
-	c.span = min(c.span, next-c.now())
-	if next < c.alarm {
+	next := h.nextAction()
+	c.shortestWait = min(c.shortestWait, next-c.now())
+	if next < c.wakeAt {
 		c.wakeRenewer()
 	}
 }
@@ -106,23 +106,23 @@ func (c *Client) tick() time.Duration {
 	if c.reconnects.open(now) {
 		c.renewAllAnew(now)
 	}
-	ended, batch := c.due(now)
+	ended, batch := c.collectDue(now)
 	// A timer stands still while the machine is suspended, a lease does not.
-	c.alarm = now + time.Second
+	c.wakeAt = now + time.Second
 	switch {
 	case len(c.leases) > 0:
-		c.alarm = min(c.alarm, c.leases[0].next())
-	case c.span == never: // none since the last tick
-		c.alarm = now + time.Hour
+		c.wakeAt = min(c.wakeAt, c.leases[0].nextAction())
+	case c.shortestWait == never: // none since the last tick
+		c.wakeAt = now + time.Hour
 	}
-	if c.span < never {
+	if c.shortestWait < never {
 		// More like those will come, and be gone before the scheduler could look at
 		// them: they need not wake it each time.
-		c.alarm = min(c.alarm, now+max(c.span, 0))
+		c.wakeAt = min(c.wakeAt, now+max(c.shortestWait, 0))
 	}
-	c.span = never
-	c.alarm = min(c.alarm, max(c.reconnects.next(), now))
-	sleep := c.alarm - now
+	c.shortestWait = never
+	c.wakeAt = min(c.wakeAt, max(c.reconnects.next(), now))
+	sleep := c.wakeAt - now
 	c.mu.Unlock()
 
 	for _, e := range ended {
@@ -137,13 +137,13 @@ func (c *Client) tick() time.Duration {
 }
 
 // due ends the leases whose deadline has come, and returns those to be renewed.
-func (c *Client) due(now time.Duration) (ended []leaseEnd, batch []*leaseState) {
+func (c *Client) collectDue(now time.Duration) (ended []leaseEnd, batch []*leaseState) {
 	for len(c.leases) > 0 {
 		h := c.leases[0]
 		switch {
 		case h.deadline <= now:
 			ended = append(ended, h.expire())
-		case h.next() == h.due && !h.renewing && h.due <= now+h.early():
+		case h.nextAction() == h.renewAt && !h.renewing && h.renewAt <= now+h.renewEarlyBy():
 			h.renewing = true
 			heap.Fix(&c.leases, 0)
 			batch = append(batch, h)
@@ -156,8 +156,8 @@ func (c *Client) due(now time.Duration) (ended []leaseEnd, batch []*leaseState) 
 
 // early is how long before it is due a renewal may go, to go with others. One that
 // has failed waits for its time, or it would be repeated without a pause.
-func (h *leaseState) early() time.Duration {
-	if h.failure != nil {
+func (h *leaseState) renewEarlyBy() time.Duration {
+	if h.renewErr != nil {
 		return 0
 	}
 	return min(renewWindow, h.ttl/10)
@@ -201,7 +201,7 @@ func (c *Client) renew(ctx context.Context, batch []*leaseState) {
 func (h *leaseState) renewalTTL(now time.Duration) time.Duration {
 	switch h.rule {
 	case extendOnce:
-		return max(h.since+h.ttl, h.minHoldUntil) - now
+		return max(h.acquiredAt+h.ttl, h.minHoldUntil) - now
 	case fixed:
 		return time.Millisecond // only asks whether it is held: Extend never shortens
 	default:
@@ -219,14 +219,14 @@ func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.renewing = false
-	if h.over {
+	if h.ended {
 		return false
 	}
-	h.failure = err
+	h.renewErr = err
 	now := c.now()
 	switch {
 	case err == nil && names <= len(h.moreNames):
-		h.due = now // it holds more by now than what was renewed
+		h.renewAt = now // it holds more by now than what was renewed
 	case err == nil:
 		if h.rule == extendOnce {
 			h.rule = fixed
@@ -234,7 +234,7 @@ func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int
 		h.extendDeadline(sent, ttl)
 	default:
 		again := min(h.ttl/20, (h.deadline-now)/4, 250*time.Millisecond)
-		h.due = now + max(again, 10*time.Millisecond)
+		h.renewAt = now + max(again, 10*time.Millisecond)
 		h.queueRenewFailed()
 	}
 	c.schedule(h)
@@ -252,9 +252,9 @@ func (c *Client) renewAll() {
 
 // allDue makes all leases due for renewal. The caller holds c.mu.
 func (c *Client) allDue(now time.Duration) {
-	c.renewedAll = now
+	c.renewedAllAt = now
 	for _, h := range c.leases {
-		h.due = now
+		h.renewAt = now
 	}
 	heap.Init(&c.leases)
 }
@@ -275,17 +275,17 @@ func (c *Client) observeHealth(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		if !refused(err) && ctx.Err() == nil {
-			c.shaky.Store(true)
+			c.unhealthy.Store(true)
 		}
-	case c.shaky.Load() && c.calm() && c.shaky.CompareAndSwap(true, false):
+	case c.unhealthy.Load() && c.renewedAllLongAgo() && c.unhealthy.CompareAndSwap(true, false):
 		c.renewAll()
 	}
 }
 
 // calm reports whether all was renewed long enough ago. Of several servers one may be
 // down for long: then what fails and what does not take turns.
-func (c *Client) calm() bool {
+func (c *Client) renewedAllLongAgo() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.renewedAll == 0 || c.now()-c.renewedAll >= time.Second
+	return c.renewedAllAt == 0 || c.now()-c.renewedAllAt >= time.Second
 }

@@ -17,43 +17,43 @@ import (
 //
 // Its writer is the same as the holder of a Mutex of the name.
 type RWMutex struct {
-	c    *Client
-	name string
-	set  settings
+	c        *Client
+	name     string
+	settings settings
 }
 
 // RWMutex returns the read-write mutex of a name. It does no I/O; a bad name or
 // option is told by the calls that use it.
 func (c *Client) RWMutex(name string, options ...Option) *RWMutex {
-	return &RWMutex{c: c, name: name, set: c.defaults.with(options)}
+	return &RWMutex{c: c, name: name, settings: c.defaults.with(options)}
 }
 
-func (m *RWMutex) write() want {
-	return want{name: m.name, weight: driver.Unlimited, limit: driver.Unlimited}
+func (m *RWMutex) write() lockSpec {
+	return lockSpec{name: m.name, weight: driver.Unlimited, limit: driver.Unlimited}
 }
-func (m *RWMutex) read() want { return want{name: m.name, weight: 1, limit: driver.Unlimited} }
+func (m *RWMutex) read() lockSpec { return lockSpec{name: m.name, weight: 1, limit: driver.Unlimited} }
 
 // Lock takes the name for writing: alone. All else is as with Mutex.Lock.
 func (m *RWMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.write(), m.set.with(options), patiently)
+	return m.c.acquire(ctx, m.write(), m.settings.with(options), queueing)
 }
 
 // TryLock takes the name for writing if nobody holds it or waits for it, and returns
 // ErrBusy at once if not.
 func (m *RWMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.write(), m.set.with(options), once)
+	return m.c.acquire(ctx, m.write(), m.settings.with(options), tryOnce)
 }
 
 // RLock takes the name for reading: beside other readers, after a writer that waits
 // already. All else is as with Mutex.Lock.
 func (m *RWMutex) RLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.read(), m.set.with(options), patiently)
+	return m.c.acquire(ctx, m.read(), m.settings.with(options), queueing)
 }
 
 // TryRLock takes the name for reading if no writer holds it or waits for it, and
 // returns ErrBusy at once if not.
 func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.read(), m.set.with(options), once)
+	return m.c.acquire(ctx, m.read(), m.settings.with(options), tryOnce)
 }
 
 // Do runs fn while holding the name for writing, as Mutex.Do does.
@@ -105,7 +105,7 @@ func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 }
 
 // reweigh changes how much a lease holds. busy says why it does not.
-func (m *RWMutex) resize(ctx context.Context, lease *Lease, w want) (busy *BusyError, err error) {
+func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *BusyError, err error) {
 	if lease == nil || lease.h == nil {
 		return nil, invalid("no lease on %q", m.name)
 	}
@@ -133,7 +133,7 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w want) (busy *BusyE
 			return nil, h.resized(w, answer.Fence, sent, ttl)
 		case err == nil:
 			return &BusyError{Name: m.name, Holder: answer.Holder, Remaining: answer.Remaining}, nil
-		case refused(err) || final(err):
+		case refused(err) || permanent(err):
 			return nil, err
 		}
 		h.noteLateResize(w, claim.Until)
@@ -151,15 +151,15 @@ func (h *leaseState) setResizing(by int) {
 }
 
 // unanswered notes that a change may still arrive at the store, until then.
-func (h *leaseState) noteLateResize(w want, until time.Time) {
+func (h *leaseState) noteLateResize(w lockSpec, until time.Time) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	h.lateResize, h.lateWeight = until.Add(slack), w.weight
+	h.lateResize, h.lateWeight = until.Add(clockSlack), w.weight
 }
 
 // awaitOther waits until no earlier change to another weight, whose outcome is
 // unknown, can arrive after the one that is wanted now.
-func (h *leaseState) awaitLateResize(ctx context.Context, w want) error {
+func (h *leaseState) awaitLateResize(ctx context.Context, w lockSpec) error {
 	h.c.mu.Lock()
 	left := time.Until(h.lateResize)
 	if h.lateWeight == w.weight {
@@ -194,10 +194,10 @@ func (h *leaseState) checkResize(m *RWMutex) error {
 }
 
 // reweighed records what a lease holds now.
-func (h *leaseState) resized(w want, fence uint64, sent, ttl time.Duration) error {
+func (h *leaseState) resized(w lockSpec, fence uint64, sent, ttl time.Duration) error {
 	h.c.mu.Lock()
 	h.weight, h.limit, h.fence = w.weight, w.limit, fence
 	keep := h.ttl
 	h.c.mu.Unlock()
-	return h.confirm(sent, ttl, keep)
+	return h.recordExtension(sent, ttl, keep)
 }

@@ -14,10 +14,10 @@ import "github.com/dibslock/dibs/driver"
 // Fences of a semaphore grow like others, but its holders are many at a time: a
 // resource that refuses smaller fences would refuse rightful ones.
 type Semaphore struct {
-	c       *Client
-	name    string
-	permits int
-	set     settings
+	c        *Client
+	name     string
+	permits  int
+	settings settings
 }
 
 // Semaphore returns the semaphore of a name with so many permits, from 1 to
@@ -28,20 +28,20 @@ type Semaphore struct {
 // the new ones see the same permits taken, and each enters if that leaves room by its
 // own count: never more are held than the larger of the two numbers.
 func (c *Client) Semaphore(name string, permits int, options ...Option) *Semaphore {
-	return &Semaphore{c: c, name: name, permits: permits, set: c.defaults.with(options)}
+	return &Semaphore{c: c, name: name, permits: permits, settings: c.defaults.with(options)}
 }
 
 // Acquire takes n permits in one lease, or none, waiting in line until ctx ends or
 // Wait has passed. More than there are is ErrInvalid at once. All else is as with
 // Mutex.Lock; who takes all permits holds the name as a Mutex of it would.
 func (s *Semaphore) Acquire(ctx context.Context, n int, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, n, options, patiently)
+	return s.acquire(ctx, n, options, queueing)
 }
 
 // TryAcquire takes n permits if they are free and nobody is waiting for the name, and
 // returns ErrBusy at once if not.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, n, options, once)
+	return s.acquire(ctx, n, options, tryOnce)
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, options []Option, once bool) (*Lease, error) {
@@ -51,7 +51,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, options []Option, once b
 	case n < 1 || n > s.permits:
 		return nil, invalid("%d permits of semaphore %q: not within 1 to its %d", n, s.name, s.permits)
 	}
-	return s.c.acquire(ctx, want{name: s.name, weight: n, limit: s.permits}, s.set.with(options), once)
+	return s.c.acquire(ctx, lockSpec{name: s.name, weight: n, limit: s.permits}, s.settings.with(options), once)
 }
 
 // Do runs fn while holding one permit, as Mutex.Do does.

@@ -6,11 +6,11 @@ import "time"
 // once. Events that follow soon count together, after a pause that grows while they go
 // on. The zero throttle is ready for use; it needs a lock of its user's.
 type throttle struct {
-	used  bool
-	last  time.Duration // when it opened last
-	pause time.Duration // from then until it opens again
-	waits bool
-	due   time.Duration // when it opens for the events that wait
+	used    bool
+	last    time.Duration // when it opened last
+	pause   time.Duration // from then until it opens again
+	pending bool
+	due     time.Duration // when it opens for the events that wait
 }
 
 const (
@@ -21,7 +21,7 @@ const (
 
 // request notes an event.
 func (t *throttle) request(now time.Duration) {
-	if t.waits {
+	if t.pending {
 		return
 	}
 	if t.used && now-t.last < quiet {
@@ -29,12 +29,12 @@ func (t *throttle) request(now time.Duration) {
 	} else {
 		t.due, t.pause = now, 0
 	}
-	t.waits = true
+	t.pending = true
 }
 
 // next is when the throttle opens, or never.
 func (t *throttle) next() time.Duration {
-	if !t.waits {
+	if !t.pending {
 		return never
 	}
 	return t.due
@@ -42,10 +42,10 @@ func (t *throttle) next() time.Duration {
 
 // open reports whether an event waits, and is due.
 func (t *throttle) open(now time.Duration) bool {
-	if !t.waits || now < t.due {
+	if !t.pending || now < t.due {
 		return false
 	}
-	t.used, t.waits = true, false
+	t.used, t.pending = true, false
 	t.last, t.pause = now, min(max(2*t.pause, shortestPause), longestPause)
 	return true
 }

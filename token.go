@@ -19,11 +19,11 @@ func identity() string {
 	}
 	var random [12]byte
 	rand.Read(random[:]) // never fails: the runtime would crash first
-	return clean(host) + ":" + strconv.Itoa(os.Getpid()) + ":" + base64.RawURLEncoding.EncodeToString(random[:])
+	return cleanHost(host) + ":" + strconv.Itoa(os.Getpid()) + ":" + base64.RawURLEncoding.EncodeToString(random[:])
 }
 
 // clean keeps a host name from breaking the token's form.
-func clean(host string) string {
+func cleanHost(host string) string {
 	const limit = 64
 	host = strings.Map(func(r rune) rune {
 		if r <= ' ' || r == ':' || r > '~' {

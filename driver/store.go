@@ -155,7 +155,7 @@ type AcquireReply struct {
 
 // Kept follows the token of a holding that is over, while its name is kept taken: so
 // that a renewal that was under way cannot prolong it.
-const Kept = " kept"
+const ReservedSuffix = " reserved"
 
 // A Release ends a holding.
 type ReleaseRequest struct {

@@ -28,7 +28,7 @@ func decode(text []byte) (*locktable.Lock, error) {
 		switch {
 		case p.Token == "" || p.Weight < 1 || p.Weight > p.Limit || p.Limit > driver.Unlimited:
 			return nil, errPlace
-		case p.TTL <= 0 || p.TTL > driver.WaiterTTL || p.Seen < 0 || p.Joined < 0 || p.Joined > p.Seen:
+		case p.TTL <= 0 || p.TTL > driver.WaiterTTL || p.Heartbeat < 0 || p.Joined < 0 || p.Joined > p.Heartbeat:
 			return nil, errPlace
 		case i > 0 && e.Queue[i-1].Ticket > p.Ticket:
 			return nil, errOrder

@@ -64,10 +64,10 @@ func (f *file) settle(before era) error {
 				return f.fault(elsewhere, nil)
 			}
 			h.Expires += before.since - here.since
-			if h.Least != 0 {
-				h.Least += before.since - here.since
+			if h.MinHoldUntil != 0 {
+				h.MinHoldUntil += before.since - here.since
 			}
-			over := lives == ended && before.machine == here.machine && h.Least <= now.At
+			over := lives == ended && before.machine == here.machine && h.MinHoldUntil <= now.At
 			if !over && h.Expires > now.At {
 				holders = append(holders, h)
 			}

@@ -52,7 +52,7 @@ func (s *Store) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table = locktable.New()
-	s.table.Node, s.table.Since = rand.Text(), s.now().At
+	s.table.Node, s.table.RestartedAt = rand.Text(), s.now().At
 }
 
 func (s *Store) now() locktable.Now {

@@ -270,7 +270,7 @@ func TestSharedIsNoToken(t *testing.T) {
 	server := redistest.Start(t)
 	p := mute(t, open(t, server, redisstore.Prefix("")))
 	p.take(p.share("n", 1, 2, time.Minute))
-	for _, token := range []string{"dibs:shared 1", "dibs:shared 2", "dibs:shared x kept"} {
+	for _, token := range []string{"dibs:shared 1", "dibs:shared 2", "dibs:shared x reserved"} {
 		c := p.share("n", 1, 2, time.Minute)
 		c.Token = token
 		_, err := p.s.Acquire(t.Context(), c)
@@ -343,7 +343,7 @@ func TestOutOfMemory(t *testing.T) {
 				}
 				if r.Reserve == 0 {
 					p.granted(waiters[i])
-				} else if state := p.inspect(c.Name); len(state.Holders) != 1 || state.Holders[0].Token != c.Token+driver.Kept {
+				} else if state := p.inspect(c.Name); len(state.Holders) != 1 || state.Holders[0].Token != c.Token+driver.ReservedSuffix {
 					t.Errorf("%s is kept, and %+v holds", c.Name, state.Holders)
 				}
 			}

@@ -142,7 +142,7 @@ func holderOf(h dibs.Holder, wholeToken bool) holder {
 	o := ownerOf(h.Token)
 	one := holder{
 		Token: o.token(h.Token, wholeToken), Host: o.host, PID: o.pid, Label: o.label,
-		Fence: h.Fence, Since: sinceOf(h.Fence), Weight: h.Weight, Kept: strings.HasSuffix(h.Token, driver.Kept),
+		Fence: h.Fence, Since: sinceOf(h.Fence), Weight: h.Weight, Kept: strings.HasSuffix(h.Token, driver.ReservedSuffix),
 	}
 	if h.Remaining >= 0 {
 		ms := h.Remaining.Milliseconds()

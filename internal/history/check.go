@@ -132,7 +132,7 @@ func (c *checker) file(op *Op) {
 	case Free:
 		l.free = op
 	case Break:
-		key := claim{op.Names[0], strings.TrimSuffix(op.Token, driver.Kept)}
+		key := claim{op.Names[0], strings.TrimSuffix(op.Token, driver.ReservedSuffix)}
 		if first, ok := c.breaks[key]; op.may() && (!ok || op.Call.Before(first)) {
 			c.breaks[key] = op.Call
 		}

@@ -17,35 +17,35 @@ type Lock struct {
 
 // A Holder holds the name, or a part of it.
 type Holder struct {
-	Token   string        `json:"t"`
-	Client  string        `json:"c"`
-	Weight  int           `json:"w"`
-	Alone   bool          `json:"a,omitempty"`
-	Fence   uint64        `json:"f"`
-	Expires time.Duration `json:"x"`
+	Token     string        `json:"t"`
+	Client    string        `json:"c"`
+	Weight    int           `json:"w"`
+	Exclusive bool          `json:"a,omitempty"`
+	Fence     uint64        `json:"f"`
+	Expires   time.Duration `json:"x"`
 
-	Owner string        `json:"o,omitempty"` // see Ledger
-	Least time.Duration `json:"m,omitempty"` // until when it is held though its owner is dead
-	gone  bool          // its owner is
+	Owner        string        `json:"o,omitempty"` // see Ledger
+	MinHoldUntil time.Duration `json:"m,omitempty"` // until when it is held though its owner is dead
+	ownerDead    bool          // its owner is
 }
 
 // A Place is a claim that waits.
 type Waiter struct {
-	Token   string        `json:"t"`
-	Client  string        `json:"c"`
-	Weight  int           `json:"w"`
-	Limit   int           `json:"l"`
-	TTL     time.Duration `json:"d"`           // of a hand-off
-	Several bool          `json:"s,omitempty"` // it wants other names too, and has to ask
-	Ticket  uint64        `json:"n"`
-	Joined  time.Duration `json:"j"`
-	Seen    time.Duration `json:"x"` // its last heartbeat
+	Token     string        `json:"t"`
+	Client    string        `json:"c"`
+	Weight    int           `json:"w"`
+	Limit     int           `json:"l"`
+	TTL       time.Duration `json:"d"`           // of a hand-off
+	MultiLock bool          `json:"s,omitempty"` // it wants other names too, and has to ask
+	Ticket    uint64        `json:"n"`
+	Joined    time.Duration `json:"j"`
+	Heartbeat time.Duration `json:"x"` // its last heartbeat
 
-	Owner string        `json:"o,omitempty"`
-	Keep  time.Duration `json:"m,omitempty"` // see dibs.Claim
-	gone  bool
+	Owner     string        `json:"o,omitempty"`
+	MinHold   time.Duration `json:"m,omitempty"` // see dibs.Claim
+	ownerDead bool
 
-	Ballot *driver.VoteRequest `json:"-"` // nodes of a quorum only
+	Vote *driver.VoteRequest `json:"-"` // nodes of a quorum only
 }
 
 // Ends is when all that the entry says is over, unless somebody acts on it: it can be
@@ -55,7 +55,7 @@ func (e *Lock) Expires() (end time.Duration) {
 		end = max(end, h.Expires)
 	}
 	for _, p := range e.Queue {
-		end = max(end, p.Seen+driver.WaiterTTL)
+		end = max(end, p.Heartbeat+driver.WaiterTTL)
 	}
 	return end
 }
@@ -64,14 +64,16 @@ func (e *Lock) Expires() (end time.Duration) {
 // of life for too long. It reports whether there were any.
 func (e *Lock) expire(now time.Duration) bool {
 	before := len(e.Holders) + len(e.Queue)
-	e.Holders = slices.DeleteFunc(e.Holders, func(h Holder) bool { return h.over(now) })
-	e.Queue = slices.DeleteFunc(e.Queue, func(p Waiter) bool { return p.dead(now) })
+	e.Holders = slices.DeleteFunc(e.Holders, func(h Holder) bool { return h.expired(now) })
+	e.Queue = slices.DeleteFunc(e.Queue, func(p Waiter) bool { return p.expired(now) })
 	return len(e.Holders)+len(e.Queue) < before
 }
 
-func (h Holder) over(now time.Duration) bool { return h.gone || now >= h.Expires }
+func (h Holder) expired(now time.Duration) bool { return h.ownerDead || now >= h.Expires }
 
-func (p Waiter) dead(now time.Duration) bool { return p.gone || now-p.Seen >= driver.WaiterTTL }
+func (p Waiter) expired(now time.Duration) bool {
+	return p.ownerDead || now-p.Heartbeat >= driver.WaiterTTL
+}
 
 // before reports whether a place comes before another one: in each store the same, if
 // they have their tickets from a quorum.
@@ -80,7 +82,7 @@ func (p Waiter) before(ticket uint64, token string) bool {
 }
 
 // open reports whether a claim may have the name now, or has it.
-func (e *Lock) open(c driver.AcquireRequest) bool {
+func (e *Lock) admits(c driver.AcquireRequest) bool {
 	if e.holderIndex(c.Token) >= 0 {
 		return true
 	}
@@ -90,7 +92,7 @@ func (e *Lock) open(c driver.AcquireRequest) bool {
 func (e *Lock) fits(weight, limit int) bool {
 	used := 0
 	for _, h := range e.Holders {
-		if h.Alone {
+		if h.Exclusive {
 			return false
 		}
 		used += h.Weight
@@ -103,40 +105,40 @@ func (e *Lock) fits(weight, limit int) bool {
 func (e *Lock) RemoveDead(dead func(owner string) bool, now time.Duration) {
 	for i, h := range e.Holders {
 		if h.Owner != "" && dead(h.Owner) {
-			e.Holders[i].gone = h.Least <= now
-			e.Holders[i].Expires = min(h.Expires, max(now, h.Least))
+			e.Holders[i].ownerDead = h.MinHoldUntil <= now
+			e.Holders[i].Expires = min(h.Expires, max(now, h.MinHoldUntil))
 		}
 	}
 	for i, p := range e.Queue {
 		if p.Owner == "" || !dead(p.Owner) {
 			break
 		}
-		e.Queue[i].gone = true
+		e.Queue[i].ownerDead = true
 	}
 }
 
 // belong notes for whom a holding is.
-func (h *Holder) belong(owner string, now, keep time.Duration) {
+func (h *Holder) setOwner(owner string, now, keep time.Duration) {
 	h.Owner = owner
 	if owner != "" && keep > 0 {
-		h.Least = now + keep
+		h.MinHoldUntil = now + keep
 	}
 }
 
 // share notes who works with a holding: it ends with its owner only while that is the only one.
-func (h *Holder) share(owner string) {
+func (h *Holder) keepOwnerOnlyIf(owner string) {
 	if h.Owner != owner {
 		h.Owner = ""
 	}
 }
 
 func (e *Lock) addHolder(token, client string, weight, limit int, fence uint64, expires time.Duration) *Holder {
-	e.Holders = append(e.Holders, Holder{Token: token, Client: client, Weight: weight, Alone: weight == limit, Fence: fence, Expires: expires})
+	e.Holders = append(e.Holders, Holder{Token: token, Client: client, Weight: weight, Exclusive: weight == limit, Fence: fence, Expires: expires})
 	return &e.Holders[len(e.Holders)-1]
 }
 
 // join gives a claim its place, and returns its index.
-func (e *Lock) join(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
+func (e *Lock) enqueue(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
 	i, _ := slices.BinarySearchFunc(e.Queue, true, func(p Waiter, _ bool) int {
 		if p.before(ticket, c.Token) {
 			return -1
@@ -145,7 +147,7 @@ func (e *Lock) join(c driver.AcquireRequest, ticket uint64, now time.Duration) i
 	})
 	e.Queue = slices.Insert(e.Queue, i, Waiter{
 		Token: c.Token, Client: c.Client, Weight: c.Weight, Limit: c.Limit, TTL: c.HandoffTTL(),
-		Several: len(c.With) > 0, Ticket: ticket, Joined: now, Ballot: c.Vote,
+		MultiLock: len(c.With) > 0, Ticket: ticket, Joined: now, Vote: c.Vote,
 	})
 	return i
 }
@@ -159,7 +161,7 @@ func (e *Lock) waiterIndex(token string) int {
 }
 
 // first returns the holder that expires first.
-func (e *Lock) first() Holder {
+func (e *Lock) firstToExpire() Holder {
 	return slices.MinFunc(e.Holders, func(a, b Holder) int { return cmp.Compare(a.Expires, b.Expires) })
 }
 

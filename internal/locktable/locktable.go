@@ -24,12 +24,12 @@ import (
 // A Ledger is the state of all names, or of those that are concerned. It is not safe
 // for concurrent use.
 type Table struct {
-	Names  map[string]*Lock
-	Fence  uint64        // the largest so far, of all names
-	Ticket uint64        // the largest so far
-	Node   string        // which store it is, to a quorum
-	Since  time.Duration // when it last forgot everything, as Now.At
-	Owner  string        // for whom this operation is, if what it takes is to end with it; or ""
+	Names       map[string]*Lock
+	Fence       uint64        // the largest so far, of all names
+	Ticket      uint64        // the largest so far
+	Node        string        // which store it is, to a quorum
+	RestartedAt time.Duration // when it last forgot everything, as Now.At
+	Owner       string        // for whom this operation is, if what it takes is to end with it; or ""
 }
 
 // Now is the time of one operation, by two clocks.
@@ -47,19 +47,19 @@ type Notification struct {
 // New returns an empty lock table that has never forgotten anything.
 func New() *Table {
 	const ever = math.MinInt64 / 2 // so that no difference overflows
-	return &Table{Names: make(map[string]*Lock), Since: ever}
+	return &Table{Names: make(map[string]*Lock), RestartedAt: ever}
 }
 
 // Acquire answers a claim that Check has passed.
 func (l *Table) Acquire(c driver.AcquireRequest, now Now) (answer driver.AcquireReply, mail []Notification, err error) {
 	var wanted []*Lock
 	for _, name := range Names(c) {
-		e := l.entry(name)
+		e := l.lock(name)
 		mail = append(mail, l.serve(e, now, e.expire(now.At), nil)...)
 		wanted = append(wanted, e)
 	}
 	answer, more, err := l.vote(wanted, c, now)
-	l.forget(Names(c)...)
+	l.removeUnused(Names(c)...)
 	return answer, append(mail, more...), err
 }
 
@@ -96,7 +96,7 @@ func (l *Table) inRecoveryWindow(b *driver.VoteRequest, now Now) time.Duration {
 	if b == nil {
 		return 0
 	}
-	return b.RecoveryWindow - (now.At - l.Since)
+	return b.RecoveryWindow - (now.At - l.RestartedAt)
 }
 
 // acquire answers a claim once expired holders and served waiters are out of the
@@ -105,13 +105,13 @@ func (l *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (answe
 	var busy driver.AcquireReply
 	free := true
 	for i, e := range wanted {
-		if e.open(c) {
+		if e.admits(c) {
 			continue
 		}
 		name, left := Names(c)[i], driver.WaiterTTL // a head that died may block it for so long
 		holder := ""
 		if len(e.Holders) > 0 {
-			first := e.first()
+			first := e.firstToExpire()
 			holder, left = first.Token, first.Expires-now.At
 		}
 		if free || left < busy.Remaining {
@@ -142,17 +142,17 @@ func (l *Table) releaseRest(wanted []*Lock, c driver.AcquireRequest, now Now) (m
 
 // take makes a token the holder, or makes it hold longer.
 func (l *Table) grant(wanted []*Lock, c driver.AcquireRequest, now Now) driver.AcquireReply {
-	fence := l.mint(now, c.Vote)
+	fence := l.nextFence(now, c.Vote)
 	for _, e := range wanted {
 		e.removeWaiter(c.Token)
 		if i := e.holderIndex(c.Token); i >= 0 {
 			h := &e.Holders[i]
 			h.Expires, h.Fence = max(h.Expires, now.At+c.TTL), fence
-			h.share(l.Owner)
+			h.keepOwnerOnlyIf(l.Owner)
 			continue
 		}
 		h := e.addHolder(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
-		h.belong(l.Owner, now.At, c.MinHold)
+		h.setOwner(l.Owner, now.At, c.MinHold)
 	}
 	return driver.AcquireReply{Held: true, Fence: fence}
 }
@@ -175,9 +175,9 @@ func (l *Table) queue(wanted []*Lock, c driver.AcquireRequest, now Now) (ticket 
 	for _, e := range wanted {
 		i := e.waiterIndex(c.Token)
 		if i < 0 {
-			i = e.join(c, ticket, now.At)
+			i = e.enqueue(c, ticket, now.At)
 		}
-		e.Queue[i].Seen, e.Queue[i].Owner, e.Queue[i].Keep = now.At, l.Owner, c.MinHold
+		e.Queue[i].Heartbeat, e.Queue[i].Owner, e.Queue[i].MinHold = now.At, l.Owner, c.MinHold
 		position = max(position, i+1)
 	}
 	return ticket, position
@@ -195,17 +195,17 @@ func (l *Table) Resize(c driver.AcquireRequest, now Now) (answer driver.AcquireR
 		if i < 0 || !e.fits(c.Weight, c.Limit) {
 			answer.Name = c.Name
 			if len(e.Holders) > 0 {
-				answer.Holder, answer.Remaining = e.first().Token, e.first().Expires-now.At
+				answer.Holder, answer.Remaining = e.firstToExpire().Token, e.firstToExpire().Expires-now.At
 			}
 			if i >= 0 {
 				e.Holders = append(e.Holders, h)
 			}
 			return false
 		}
-		answer = driver.AcquireReply{Held: true, Fence: l.mint(now, c.Vote)}
+		answer = driver.AcquireReply{Held: true, Fence: l.nextFence(now, c.Vote)}
 		again := e.addHolder(c.Token, c.Client, c.Weight, c.Limit, answer.Fence, max(h.Expires, now.At+c.TTL))
-		again.Owner, again.Least = h.Owner, h.Least
-		again.share(l.Owner)
+		again.Owner, again.MinHoldUntil = h.Owner, h.MinHoldUntil
+		again.keepOwnerOnlyIf(l.Owner)
 		return true
 	})
 	return answer, mail
@@ -246,7 +246,7 @@ func (l *Table) Release(r driver.ReleaseRequest, now Now) (held bool, mail []Not
 		if r.Reserve <= 0 || i < 0 {
 			return e.removeHolder(r.Token)
 		}
-		e.Holders[i].Token += driver.Kept
+		e.Holders[i].Token += driver.ReservedSuffix
 		e.Holders[i].Owner = ""
 		e.Holders[i].Expires = now.At + r.Reserve
 		if len(e.Queue) > 0 { // the first asks, to learn when the name is free
@@ -259,11 +259,11 @@ func (l *Table) Release(r driver.ReleaseRequest, now Now) (held bool, mail []Not
 
 // change runs f, which may end something, and serves who fits then.
 func (l *Table) change(name string, now Now, b *driver.VoteRequest, f func(*Lock) bool) (changed bool, mail []Notification) {
-	e := l.entry(name)
+	e := l.lock(name)
 	expired := e.expire(now.At)
 	changed = f(e)
 	mail = l.serve(e, now, expired || changed, b)
-	l.forget(name)
+	l.removeUnused(name)
 	return changed, mail
 }
 
@@ -277,11 +277,11 @@ func (l *Table) Extend(holds []driver.ExtendRequest, now Now) []error {
 		if e == nil {
 			continue
 		}
-		if j := e.holderIndex(hold.Token); j >= 0 && !e.Holders[j].over(now.At) {
+		if j := e.holderIndex(hold.Token); j >= 0 && !e.Holders[j].expired(now.At) {
 			h := &e.Holders[j]
 			h.Client = cmp.Or(hold.Client, h.Client)
 			h.Expires = max(h.Expires, now.At+hold.TTL)
-			h.share(l.Owner)
+			h.keepOwnerOnlyIf(l.Owner)
 			errs[i] = nil
 		}
 	}
@@ -296,12 +296,12 @@ func (l *Table) Inspect(name string, now Now) driver.State {
 	if e == nil {
 		return state
 	}
-	live := slices.DeleteFunc(slices.Clone(e.Holders), func(h Holder) bool { return h.over(now.At) })
+	live := slices.DeleteFunc(slices.Clone(e.Holders), func(h Holder) bool { return h.expired(now.At) })
 	slices.SortStableFunc(live, func(a, b Holder) int { return cmp.Compare(a.Expires, b.Expires) })
 	state.Holding = len(live)
 	for _, h := range live[:min(most, len(live))] {
 		weight := h.Weight
-		if h.Alone {
+		if h.Exclusive {
 			weight = 0
 		}
 		state.Holders = append(state.Holders, driver.Holder{
@@ -309,7 +309,7 @@ func (l *Table) Inspect(name string, now Now) driver.State {
 		})
 	}
 	for _, p := range e.Queue {
-		if p.dead(now.At) {
+		if p.expired(now.At) {
 			continue
 		}
 		if state.Waiting++; state.Waiting <= most {
@@ -332,7 +332,7 @@ func (l *Table) List(pattern string, now Now) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: pattern %q: %w", driver.ErrInvalid, pattern, err)
 		}
-		if matches && slices.ContainsFunc(e.Holders, func(h Holder) bool { return !h.over(now.At) }) {
+		if matches && slices.ContainsFunc(e.Holders, func(h Holder) bool { return !h.expired(now.At) }) {
 			names = append(names, name)
 		}
 	}
@@ -347,15 +347,15 @@ func (l *Table) Sweep(now Now) {
 		if looks--; looks < 0 {
 			return
 		}
-		if !slices.ContainsFunc(e.Queue, func(p Waiter) bool { return !p.dead(now.At) }) {
+		if !slices.ContainsFunc(e.Queue, func(p Waiter) bool { return !p.expired(now.At) }) {
 			e.expire(now.At)
-			l.forget(name)
+			l.removeUnused(name)
 		}
 	}
 }
 
 // entry returns the entry of a name, a new one that is kept if it is used.
-func (l *Table) entry(name string) *Lock {
+func (l *Table) lock(name string) *Lock {
 	e := l.Names[name]
 	if e == nil {
 		e = new(Lock)
@@ -365,7 +365,7 @@ func (l *Table) entry(name string) *Lock {
 }
 
 // forget drops entries that say nothing.
-func (l *Table) forget(names ...string) {
+func (l *Table) removeUnused(names ...string) {
 	for _, name := range names {
 		if e := l.Names[name]; e != nil && len(e.Holders) == 0 && len(e.Queue) == 0 {
 			delete(l.Names, name)
@@ -381,21 +381,21 @@ func (l *Table) serve(e *Lock, now Now, changed bool, b *driver.VoteRequest) []N
 	var mail []Notification
 	for len(e.Queue) > 0 && e.fits(e.Queue[0].Weight, e.Queue[0].Limit) {
 		p := e.Queue[0]
-		if l.inRecoveryWindow(p.Ballot, now) > 0 {
+		if l.inRecoveryWindow(p.Vote, now) > 0 {
 			break
 		}
-		if p.Several {
+		if p.MultiLock {
 			if changed {
 				mail = append(mail, retry(p))
 			}
 			break
 		}
 		e.Queue = slices.Delete(e.Queue, 0, 1)
-		fence := l.mint(now, cmp.Or(b, p.Ballot))
+		fence := l.nextFence(now, cmp.Or(b, p.Vote))
 		h := e.addHolder(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
-		h.belong(p.Owner, now.At, p.Keep)
+		h.setOwner(p.Owner, now.At, p.MinHold)
 		granted := driver.Event{Kind: driver.EventGranted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
-		if p.Ballot != nil {
+		if p.Vote != nil {
 			granted.Node = l.Node
 		}
 		mail = append(mail, Notification{p.Client, granted})
@@ -410,7 +410,7 @@ func retry(p Waiter) Notification {
 
 // mint makes a fence: it grows with the clock, and also when the clock does not. That of
 // a ballot has the clock of a quorum.
-func (l *Table) mint(now Now, b *driver.VoteRequest) uint64 {
+func (l *Table) nextFence(now Now, b *driver.VoteRequest) uint64 {
 	at := uint64(now.Wall.UnixMicro())
 	if b != nil {
 		at = b.Fence

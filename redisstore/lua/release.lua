@@ -6,7 +6,7 @@
 -- ARGV   1  token
 --        2  the holder's fence, "0" if unknown
 --        3  until: µs of the server's clock after which the release is void
---        4  keep: ms for which the lock stays taken, by the token and " kept", "0" to
+--        4  keep: ms for which the lock stays taken, by the token and " reserved", "0" to
 --           free it
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        6  the place to leave, token included, or ""
@@ -72,7 +72,7 @@ if shared then
 end
 if mine and ARGV[4] ~= '0' then
   -- The token holds no more, or a renewal that is under way would prolong it.
-  local ms, kept = tonumber(ARGV[4]), token .. ' kept'
+  local ms, kept = tonumber(ARGV[4]), token .. ' reserved'
   if shared then
     local weight, fence, client = string.match(redis.call('HGET', meta, '=' .. token) or '1 0 -', '^(%d+) (%d+) (.*)$')
     used = drop(token, used)
