@@ -1,10 +1,58 @@
-// Package goredisstore keeps claims on Redis through a go-redis client that you have:
+// Package goredisstore stores locks in Redis through your go-redis client:
 //
+//	rdb := redis.NewClient(&redis.Options{Addr: "10.0.0.1:6379"})
 //	locks := dibs.New(goredisstore.New(rdb))
 //
-// It neither builds nor closes the client, and works with its settings as they
-// are: standalone, Sentinel, Cluster, TLS. dibs bounds each call itself, also
-// where go-redis would not heed a context.
+// The client remains yours: the store never closes it. Close the dibs.Client first, then
+// the go-redis client.
+//
+// # One server, Sentinel, Cluster
+//
+// [New] takes the go-redis client of any of these setups:
+//   - One server, with or without replicas: redis.NewClient. TLS (Options.TLSConfig) and
+//     Unix sockets (Options.Network "unix") work as usual.
+//   - Sentinel: redis.NewFailoverClient. Do not use redis.NewFailoverClusterClient: dibs
+//     treats its client as a cluster and does not detect a failover there.
+//   - Redis Cluster: redis.NewClusterClient.
+//
+// Package [github.com/dibslock/dibs/goredisstore/redisurl] creates each of these clients
+// from one URL. The examples below show each setup.
+//
+// # Connections
+//
+// Locking and unlocking normally use up to 4 connections of the client's pool at a time,
+// however many goroutines lock. On a cluster they use up to 4 for each hash slot that has
+// requests in flight, from the pool of that slot's node. With [WithReplicas] each call
+// uses one connection until the replicas have acknowledged. One more connection, outside
+// the pool, is a subscription for notifications.
+//
+// A pool without a free connection delays requests. It does not delay callers beyond
+// their own time limits. Pipelines use go-redis' pool for pipelines
+// (Options.PipelinePoolSize).
+//
+// # Hooks
+//
+// Hooks of the client (redis.Hook, for tracing, metrics or circuit breakers) see every
+// command of dibs once, with the context values of the caller. A pipeline of several
+// callers' commands has the values of the first caller. Renewals and retries in the
+// background have none. A hook that is added later takes effect within a second.
+//
+// On a cluster, the commands of [WithReplicas] run the hooks of the nodes
+// (redis.ClusterClient.OnNewNode), not those of the cluster client. A subscription runs
+// only DialHook; go-redis has no other hook for it.
+//
+// # Timeouts and retries
+//
+// dibs bounds each call itself, because a read of go-redis does not end with its context.
+// On one server and with Sentinel, the store replaces ReadTimeout and WriteTimeout by 1 s
+// (by 100 ms for the first attempt while there is little traffic), plus the timeout of
+// [WithReplicas]. On a cluster your ReadTimeout and WriteTimeout apply. A connection that
+// does not answer is lost to the pool for that time; the caller does not wait for it.
+// DialTimeout and PoolTimeout are always yours.
+//
+// MaxRetries does not apply to the commands of dibs: dibs retries them itself, because it
+// must know whether the first attempt may have been executed. On one server and with
+// Sentinel, it does not apply to the handshake of the connections that dibs opens either.
 package goredisstore
 
 import (
@@ -25,123 +73,126 @@ import (
 // An Option adjusts the store.
 type Option = redisstore.Option
 
-// Prefix is put before each name to make its key. The default is "lock:"; it may
-// be empty, so that names are keys, as most other libraries have it. See
-// redisstore.Prefix for the keys beside these.
+// Prefix sets the text before each name in its key. The default is "lock:". It may be
+// empty; then the name is the key, as in most other lock libraries. See redisstore.Prefix
+// for the other keys that dibs uses.
 func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 
-// WithReplicas makes acquiring and renewing wait until n replicas have the write. See
-// redisstore.WithReplicas.
+// WithReplicas makes acquire and renewal wait until n replicas have acknowledged the
+// write, for at most timeout. See redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
-// New returns a store on a client. It does no I/O.
+// New returns a store on a go-redis client. It performs no I/O.
 //
-// The client is a *redis.Client or a *redis.ClusterClient. With any other each call
-// returns dibs.ErrInvalid: what a redis.UniversalClient of another kind does with a key
-// is not known, and a redis.Ring moves a key to another server when one does not
-// answer, where the lock is free.
+// rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type,
+// every call of the store returns dibs.ErrInvalid. A redis.Ring is unsafe for locks: when
+// a server does not answer, it moves the key to another one, where the lock is free.
+// Other implementations of redis.UniversalClient are rejected because their routing of
+// keys is unknown.
 func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if rdb != nil {
-			return redisstore.New(onServer(rdb), append([]Option{redisstore.Prompt()}, options...)...)
+			return redisstore.New(newServerConn(rdb), append([]Option{redisstore.Prompt()}, options...)...)
 		}
 	case *redis.ClusterClient:
 		if rdb != nil {
-			return redisstore.New(onCluster(rdb), append([]Option{redisstore.Sharded()}, options...)...)
+			return redisstore.New(newClusterConn(rdb), append([]Option{redisstore.Sharded()}, options...)...)
 		}
 	}
-	return redisstore.New(redisstore.Invalid(unfit(rdb)), options...)
+	return redisstore.New(redisstore.Invalid(unsupported(rdb)), options...)
 }
 
-// unfit says why locks cannot be kept through a client.
-func unfit(rdb redis.UniversalClient) string {
+// unsupported returns the reason why a client cannot be used for locks.
+func unsupported(rdb redis.UniversalClient) string {
 	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return "the go-redis client is nil"
 	}
-	return fmt.Sprintf("a %T cannot hold locks: use a *redis.Client, of one server or of Sentinel, or a *redis.ClusterClient", rdb)
+	return fmt.Sprintf("the client has the unsupported type %T: use a *redis.Client (one server or Sentinel) or a *redis.ClusterClient", rdb)
 }
 
 const (
-	ioTimeout   = time.Second            // of one read or write
-	soonTimeout = 100 * time.Millisecond // of one that has a deadline
-	pingEvery   = time.Second            // on an idle subscription
+	ioTimeout    = time.Second            // of one read or write
+	shortTimeout = 100 * time.Millisecond // of one read or write of a call with a deadline
+	pingInterval = time.Second            // on an idle subscription
 )
 
 type conn struct {
 	rdb    sender
-	soon   sender // for what has a deadline
+	short  sender // for calls with a deadline
 	client redis.UniversalClient
 
-	single  *redis.Client        // or
-	cluster *redis.ClusterClient // what it is
+	single  *redis.Client        // nil on a cluster
+	cluster *redis.ClusterClient // nil off a cluster
 }
 
-// onServer returns a Conn that does not wait for a mute connection for longer than any
-// operation lasts, so that a few such cannot use up the pool.
-func onServer(rdb *redis.Client) *conn {
+// newServerConn returns a Conn for one server or Sentinel. Its I/O timeout is no longer
+// than one store operation, so that a few unresponsive connections cannot exhaust the
+// pool.
+func newServerConn(rdb *redis.Client) *conn {
 	return &conn{
-		rdb: bind(rdb, ioTimeout), soon: bind(rdb, soonTimeout),
+		rdb: withTimeout(rdb, ioTimeout), short: withTimeout(rdb, shortTimeout),
 		client: clone(rdb, ioTimeout), single: rdb,
 	}
 }
 
-func onCluster(rdb *redis.ClusterClient) *conn {
-	return &conn{rdb: shown{rdb}, soon: shown{rdb}, client: rdb, cluster: rdb}
+func newClusterConn(rdb *redis.ClusterClient) *conn {
+	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, client: rdb, cluster: rdb}
 }
 
-// once is a command that go-redis does not send twice: dibs must know whether the
-// first one was lost. A release that was executed, and repeated behind its back,
-// would seem to have been somebody else's.
-type once struct{ *redis.Cmd }
+// command is a command that go-redis sends at most once: dibs must know whether an
+// earlier attempt may have been executed. If go-redis silently repeated a release, the
+// second reply would say that the lock is not held.
+type command struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
-func (once) NoRetry() bool { return true }
+func (command) NoRetry() bool { return true }
 
 // Do implements redisstore.Conn.
 func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	rdb := c.rdb
-	if _, bounded := ctx.Deadline(); bounded && c.idle() {
-		rdb = c.soon
+	if _, bounded := ctx.Deadline(); bounded && c.hasIdleConn() {
+		rdb = c.short
 	} else if bounded {
 		fill(replies, redisstore.ErrUnsent)
 		return
 	}
 	do(ctx, rdb, cmds, replies)
 	for _, r := range replies {
-		c.notice(r.Err)
+		c.reloadAfter(r.Err)
 	}
 }
 
 func do(ctx context.Context, rdb sender, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	if len(cmds) == 1 {
-		cmd := command(ctx, cmds[0])
-		_ = rdb.Process(ctx, cmd) // the command keeps its error
+		cmd := newCommand(ctx, cmds[0])
+		_ = rdb.Process(ctx, cmd) // the error is also in cmd
 		replies[0] = reply(cmd)
 		return
 	}
-	sent := make([]once, len(cmds))
+	sent := make([]command, len(cmds))
 	pipe := rdb.Pipeline()
 	for i, cmd := range cmds {
-		sent[i] = command(ctx, cmd)
+		sent[i] = newCommand(ctx, cmd)
 		_ = pipe.Process(ctx, sent[i]) // only queues
 	}
-	_, err := pipe.Exec(ctx) // each command keeps its own error,
+	_, err := pipe.Exec(ctx) // the error of one command is also in that command
 	for i, cmd := range sent {
-		if replies[i] = reply(cmd); err != nil && unsent(cmd) {
-			replies[i].Err = failure(err)
+		if replies[i] = reply(cmd); err != nil && withoutOutcome(cmd) {
+			replies[i].Err = convertError(err)
 		}
 	}
 }
 
-// unsent reports whether a command has no outcome: a hook of the user's has kept it, and
-// told why to the pipeline only. For a reply of nil go-redis has an error.
-func unsent(cmd once) bool { return cmd.Err() == nil && cmd.Val() == nil }
+// withoutOutcome reports whether a command has neither a reply nor an error. Then a hook
+// of the user stopped the pipeline, and only the pipeline has the error. A nil reply has
+// the error redis.Nil.
+func withoutOutcome(cmd command) bool { return cmd.Err() == nil && cmd.Val() == nil }
 
-// notice makes a cluster's client look who has which slots, after a node was not
-// reached or has sent us away. By itself go-redis does so once a minute, and until
-// then asks the dead one (redis/go-redis#3979). It looks five times a second at most.
-func (c *conn) notice(err error) {
+// reloadAfter makes a cluster client reload the slot map after a connection error or a
+// MOVED reply. go-redis reloads it by itself only once a minute, and keeps sending to a
+// dead node until then (redis/go-redis#3979). It reloads at most five times a second.
+func (c *conn) reloadAfter(err error) {
 	if err == nil || c.cluster == nil {
 		return
 	}
@@ -151,34 +202,34 @@ func (c *conn) notice(err error) {
 	}
 }
 
-// Refresh implements redisstore.Refresher: it looks at once, and asks another node too if
-// the first one does not answer soon.
+// Refresh implements redisstore.Refresher. It reloads the slot map at once, and tries
+// again, on any node, each time 100 ms have passed without an answer.
 func (c *conn) Refresh() {
-	const tries, soon = 5, 100 * time.Millisecond
+	const tries, patience = 5, 100 * time.Millisecond
 	if c.cluster == nil {
 		return
 	}
-	looked := make(chan error, tries)
+	reloaded := make(chan error, tries)
 	for range tries {
 		go func() {
-			looked <- c.cluster.ForEachMaster(context.Background(), func(context.Context, *redis.Client) error { return nil })
+			reloaded <- c.cluster.ForEachMaster(context.Background(), func(context.Context, *redis.Client) error { return nil })
 		}()
 		select {
-		case err := <-looked:
+		case err := <-reloaded:
 			if err == nil {
 				return
 			}
-		case <-time.After(soon):
+		case <-time.After(patience):
 		}
 	}
 }
 
 // Replicate implements redisstore.Conn.
 func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	first := told{legible: legible{command(ctx, cmd)}}
-	first.tell = sync.OnceFunc(func() { answered(reply(first.once)) })
-	acks := command(ctx, wait)
-	rdb, err := c.serverOf(ctx, cmd[3], wait)
+	first := notifyingCmd{printable: printable{newCommand(ctx, cmd)}}
+	first.answered = sync.OnceFunc(func() { answered(reply(first.command)) })
+	acks := newCommand(ctx, wait)
+	rdb, err := c.masterFor(ctx, cmd[3], wait)
 	if err != nil {
 		first.SetErr(err)
 		acks.SetErr(err)
@@ -186,43 +237,46 @@ func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered
 		pipe := rdb.Pipeline()
 		_ = pipe.Process(ctx, first) // only queues
 		_ = pipe.Process(ctx, acks)
-		_, _ = pipe.Exec(ctx) // each command keeps its own error
-		first.tell()          // a hook of the user's may have left it out
+		_, _ = pipe.Exec(ctx) // the error of one command is also in that command
+		first.answered()      // in case a hook of the user dropped the command
 	}
-	c.notice(reply(first.once).Err)
+	c.reloadAfter(reply(first.command).Err)
 	return reply(acks)
 }
 
-// told is a command that tells when it was answered: go-redis sets its error, or nil,
-// as soon as it has read the reply, before it reads that of the next one.
-type told struct {
-	legible
-	tell func()
+// notifyingCmd is a command that calls answered when its reply has arrived. go-redis
+// calls SetErr, with nil or an error, as soon as it has read the reply, and before it
+// reads the reply to the next command.
+type notifyingCmd struct {
+	printable
+	answered func()
 }
 
 // SetErr implements redis.Cmder.
-func (t told) SetErr(err error) {
-	t.once.SetErr(err)
-	t.tell()
+func (n notifyingCmd) SetErr(err error) {
+	n.command.SetErr(err)
+	n.answered()
 }
 
-// serverOf returns a client of the server that has a key, which reads for long enough.
-func (c *conn) serverOf(ctx context.Context, key string, wait redisstore.Cmd) (sender, error) {
+// masterFor returns a client of the master that has a key. Its read timeout includes the
+// time that WAIT may take.
+func (c *conn) masterFor(ctx context.Context, key string, wait redisstore.Cmd) (sender, error) {
 	ms, err := strconv.Atoi(wait[2])
 	if err != nil {
 		return nil, err
 	}
-	one := c.single
+	master := c.single
 	if c.cluster != nil {
-		if one, err = c.cluster.MasterForKey(ctx, key); err != nil {
+		if master, err = c.cluster.MasterForKey(ctx, key); err != nil {
 			return nil, err
 		}
 	}
-	return bind(one, ioTimeout+time.Duration(ms)*time.Millisecond), nil
+	return withTimeout(master, ioTimeout+time.Duration(ms)*time.Millisecond), nil
 }
 
-// idle reports whether a request need not wait for a connection, which could last.
-func (c *conn) idle() bool { return c.client.PoolStats().IdleConns > 0 }
+// hasIdleConn reports whether a request gets a connection at once. Waiting for one is not
+// bounded by the deadline of the request.
+func (c *conn) hasIdleConn() bool { return c.client.PoolStats().IdleConns > 0 }
 
 func fill(replies []redisstore.Reply, err error) {
 	for i := range replies {
@@ -230,15 +284,15 @@ func fill(replies []redisstore.Reply, err error) {
 	}
 }
 
-func command(ctx context.Context, cmd redisstore.Cmd) once {
+func newCommand(ctx context.Context, cmd redisstore.Cmd) command {
 	args := make([]any, len(cmd))
 	for i := range cmd {
 		args[i] = &cmd[i] // a pointer costs no allocation
 	}
-	return once{redis.NewCmd(ctx, args...)}
+	return command{redis.NewCmd(ctx, args...)}
 }
 
-func reply(cmd once) redisstore.Reply {
+func reply(cmd command) redisstore.Reply {
 	value, err := cmd.Result()
 	if err == nil {
 		return redisstore.Reply{Value: value}
@@ -246,36 +300,36 @@ func reply(cmd once) redisstore.Reply {
 	if errors.Is(err, redis.Nil) {
 		return redisstore.Reply{}
 	}
-	return redisstore.Reply{Err: failure(err)}
+	return redisstore.Reply{Err: convertError(err)}
 }
 
 // Subscribe implements redisstore.Conn.
 func (c *conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
 	sub := c.client.Subscribe(ctx, channel)
 	defer sub.Close()
-	// A read does not heed ctx.
+	// A read does not end with ctx, so close the connection.
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
-	for mute := false; ; {
-		message, err := sub.ReceiveTimeout(ctx, pingEvery)
-		var slow net.Error
+	for pinged := false; ; {
+		message, err := sub.ReceiveTimeout(ctx, pingInterval)
+		var timeout net.Error
 		switch {
 		case err == nil:
-			mute = false
-			tell(message, on)
+			pinged = false
+			deliver(message, on)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.As(err, &slow) && slow.Timeout() && !mute:
-			mute = true
+		case errors.As(err, &timeout) && timeout.Timeout() && !pinged:
+			pinged = true
 			if err := sub.Ping(ctx); err != nil {
 				return err
 			}
 		default:
-			return failure(err)
+			return convertError(err)
 		}
 	}
 }
 
-func tell(message any, on func(string)) {
+func deliver(message any, on func(string)) {
 	switch m := message.(type) {
 	case *redis.Subscription:
 		on("")
@@ -284,8 +338,8 @@ func tell(message any, on func(string)) {
 	}
 }
 
-// failure tells errors of go-redis in the words of redisstore.
-func failure(err error) error {
+// convertError converts an error of go-redis to one that redisstore recognizes.
+func convertError(err error) error {
 	var server redis.Error
 	switch {
 	case errors.Is(err, redis.ErrClosed):
@@ -302,10 +356,10 @@ func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) e
 		return visit(node(c.rdb, ""))
 	}
 	var mu sync.Mutex
-	return failure(c.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+	return convertError(c.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		return visit(node(shown{master}, master.Options().Addr))
+		return visit(node(printingSender{master}, master.Options().Addr))
 	}))
 }
 

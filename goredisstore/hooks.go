@@ -10,40 +10,41 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A sender is a client of go-redis, or something through whose hooks commands go.
+// sender sends commands: a go-redis client, or a wrapper that runs hooks or sets
+// timeouts.
 type sender interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
-// A bounded is a user's client with other timeouts, on the same connections and with
-// the same hooks. What WithTimeout returns has none of the hooks (go-redis 9.23). So
-// each command goes through a copy of the user's hooks, and the last one sends it by
-// the client that has the timeouts.
-type bounded struct {
-	user *redis.Client
-	by   *redis.Client // without hooks
-	path atomic.Pointer[path]
+// timedClient is a user's client with other timeouts, on the same connections and with
+// the same hooks. redis.Client.WithTimeout returns a client without the hooks (go-redis
+// 9.23). So each command runs a copy of the user's hooks, and the last hook sends it
+// through the client that has the timeouts.
+type timedClient struct {
+	user  *redis.Client
+	timed *redis.Client // has the timeouts and no hooks
+	hooks atomic.Pointer[hooksCopy]
 }
 
-// A path is a copy of a client's hooks. It never takes a connection.
-type path struct {
+// hooksCopy is a copy of a client's hooks. It never uses a connection.
+type hooksCopy struct {
 	sender
-	until time.Time
+	until time.Time // when it must be copied again
 }
 
-// fresh is how long copied hooks count: others may have been added since.
-const fresh = time.Second
+// hooksMaxAge bounds the age of copied hooks: the user may have added others since.
+const hooksMaxAge = time.Second
 
-func bind(user *redis.Client, timeout time.Duration) sender {
-	return shown{&bounded{user: user, by: clone(user, timeout)}}
+func withTimeout(user *redis.Client, timeout time.Duration) sender {
+	return printingSender{&timedClient{user: user, timed: clone(user, timeout)}}
 }
 
-// clone returns a client with other timeouts on the same connections, which makes no
-// second try of its own. That a command is not to be sent again does not reach the
-// handshake on a new connection: go-redis would go on with it on a connection that has
-// ended, MaxRetries times with a pause before each. The options are the clone's own
-// copy, which nobody else has seen yet.
+// clone returns a client with other timeouts, on the same connections, that does not
+// retry. NoRetry of a command is not enough, because it does not apply to the handshake
+// of a new connection. go-redis would repeat the handshake MaxRetries times, each after a
+// pause, on a connection that has ended. The options belong to the clone alone, which
+// nothing else uses yet.
 func clone(user *redis.Client, timeout time.Duration) *redis.Client {
 	c := user.WithTimeout(timeout)
 	c.Options().MaxRetries = 0
@@ -51,79 +52,80 @@ func clone(user *redis.Client, timeout time.Duration) *redis.Client {
 }
 
 // Process implements sender.
-func (b *bounded) Process(ctx context.Context, cmd redis.Cmder) error {
-	return b.hooks().Process(ctx, cmd)
+func (c *timedClient) Process(ctx context.Context, cmd redis.Cmder) error {
+	return c.withHooks().Process(ctx, cmd)
 }
 
 // Pipeline implements sender.
-func (b *bounded) Pipeline() redis.Pipeliner { return b.hooks().Pipeline() }
+func (c *timedClient) Pipeline() redis.Pipeliner { return c.withHooks().Pipeline() }
 
-func (b *bounded) hooks() sender {
+func (c *timedClient) withHooks() sender {
 	now := time.Now()
-	if p := b.path.Load(); p != nil && now.Before(p.until) {
-		return p.sender
+	if h := c.hooks.Load(); h != nil && now.Before(h.until) {
+		return h.sender
 	}
-	copied := b.user.Conn()
-	copied.AddHook(detour{b.by})
-	b.path.Store(&path{copied, now.Add(fresh)})
+	copied := c.user.Conn()
+	copied.AddHook(redirectHook{c.timed})
+	c.hooks.Store(&hooksCopy{copied, now.Add(hooksMaxAge)})
 	return copied
 }
 
-// A detour is the last hook: it sends by another client.
-type detour struct{ by *redis.Client }
+// redirectHook is the last hook: it sends commands through another client.
+type redirectHook struct{ to *redis.Client }
 
 // DialHook implements redis.Hook. The user's client makes the connections.
-func (detour) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (redirectHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
-func (d detour) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return d.by.Process(ctx, bare(cmd)) }
+func (r redirectHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return r.to.Process(ctx, unwrap(cmd)) }
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (d detour) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (r redirectHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		pipe := d.by.Pipeline()
+		pipe := r.to.Pipeline()
 		for _, cmd := range cmds {
-			_ = pipe.Process(ctx, bare(cmd)) // only queues
+			_ = pipe.Process(ctx, unwrap(cmd)) // only queues
 		}
 		_, err := pipe.Exec(ctx)
 		return err
 	}
 }
 
-// shown shows commands to hooks with arguments that they can print.
-type shown struct{ sender }
+// printingSender passes commands to hooks with arguments that they can print.
+type printingSender struct{ sender }
 
 // Process implements sender.
-func (s shown) Process(ctx context.Context, cmd redis.Cmder) error {
-	return s.sender.Process(ctx, show(cmd))
+func (s printingSender) Process(ctx context.Context, cmd redis.Cmder) error {
+	return s.sender.Process(ctx, toPrintable(cmd))
 }
 
 // Pipeline implements sender.
-func (s shown) Pipeline() redis.Pipeliner { return shownPipeline{s.sender.Pipeline()} }
+func (s printingSender) Pipeline() redis.Pipeliner { return printingPipeline{s.sender.Pipeline()} }
 
-type shownPipeline struct{ redis.Pipeliner }
+type printingPipeline struct{ redis.Pipeliner }
 
 // Process implements redis.Pipeliner.
-func (p shownPipeline) Process(ctx context.Context, cmd redis.Cmder) error {
-	return p.Pipeliner.Process(ctx, show(cmd))
+func (p printingPipeline) Process(ctx context.Context, cmd redis.Cmder) error {
+	return p.Pipeliner.Process(ctx, toPrintable(cmd))
 }
 
-// legible is a command whose arguments are strings. Those of the command itself are
-// pointers to strings, which cost no allocation, and which print as addresses.
-type legible struct{ once } // as large as a pointer: to pass it costs no allocation, either
+// printable is a command whose Args are strings. The arguments of command itself are
+// pointers to strings: they cost no allocation, but print as addresses. A printable has
+// the size of a pointer, so that converting it to an interface does not allocate either.
+type printable struct{ command }
 
-func show(cmd redis.Cmder) redis.Cmder {
-	if c, ok := cmd.(once); ok {
-		return legible{c}
+func toPrintable(cmd redis.Cmder) redis.Cmder {
+	if c, ok := cmd.(command); ok {
+		return printable{c}
 	}
 	return cmd
 }
 
 // Args implements redis.Cmder.
-func (l legible) Args() []any {
-	args := append([]any(nil), l.once.Args()...)
+func (p printable) Args() []any {
+	args := append([]any(nil), p.command.Args()...)
 	for i := range args {
 		if text, ok := args[i].(*string); ok {
 			args[i] = *text
@@ -133,18 +135,19 @@ func (l legible) Args() []any {
 }
 
 // String implements redis.Cmder.
-func (l legible) String() string {
-	text := strings.TrimSuffix(fmt.Sprintln(l.Args()...), "\n")
-	if err := l.Err(); err != nil {
+func (p printable) String() string {
+	text := strings.TrimSuffix(fmt.Sprintln(p.Args()...), "\n")
+	if err := p.Err(); err != nil {
 		return text + ": " + err.Error()
 	}
 	return text
 }
 
-// bare returns the command itself, or what a hook has put in its place.
-func bare(cmd redis.Cmder) redis.Cmder {
-	if l, ok := cmd.(legible); ok {
-		return l.once
+// unwrap returns the command of a printable. Any other Cmder, such as one that a hook put
+// in its place, is returned as it is.
+func unwrap(cmd redis.Cmder) redis.Cmder {
+	if p, ok := cmd.(printable); ok {
+		return p.command
 	}
 	return cmd
 }
