@@ -25,7 +25,7 @@ func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) e
 	for _, addr := range masters {
 		client, ok := nodes[addr]
 		if !ok {
-			return fmt.Errorf("the client does not know the master %s yet", addr)
+			return fmt.Errorf("rueidis does not know the master %s yet", addr)
 		}
 		if err := visit(c.node(client, addr)); err != nil {
 			return err
@@ -34,7 +34,7 @@ func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) e
 	return nil
 }
 
-// masters returns the addresses of the nodes that have slots of their own.
+// masters returns the addresses of the nodes that own slots.
 func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) ([]string, error) {
 	ranges, err := c.ranges(ctx, nodes)
 	found := make(map[string]bool)
@@ -44,11 +44,10 @@ func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) ([]
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// ranges asks the nodes, until one answers, who has which slots. It does not ask for
-// roles, which a user who may lock need not be allowed to see, nor need replicas that
-// are down.
+// ranges returns the slot map of the first node that answers. It does not query roles: a
+// user that may lock need not have that permission, and a replica may be down.
 func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]slots.Range, error) {
-	err := fmt.Errorf("the client knows no node")
+	err := fmt.Errorf("rueidis knows no node of the cluster")
 	for addr, client := range nodes {
 		var replies [1]redisstore.Reply
 		c.do(ctx, client, []redisstore.Cmd{{"CLUSTER", "SLOTS"}}, replies[:])
@@ -63,34 +62,34 @@ func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]s
 	return nil, err
 }
 
-// Refresh implements redisstore.Refresher: rueidis itself looks once a second who has
-// which slots. What is found here counts until it has done so.
+// Refresh implements redisstore.Refresher. rueidis itself reloads the slot map only once
+// a second. The map that Refresh loads is used until then.
 func (c *conn) Refresh() {
-	const within, counts = 200 * time.Millisecond, 2 * time.Second
+	const within, maxAge = 200 * time.Millisecond, 2 * time.Second
 	if !c.sharded {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if ranges, err := c.ranges(ctx, c.client.Nodes()); err == nil {
-		c.newer.Store(&owners{ranges, time.Now().Add(counts)})
+		c.newer.Store(&slotMap{ranges, time.Now().Add(maxAge)})
 	}
 }
 
-// owners is who had which slots, until a time.
-type owners struct {
+// slotMap is the owners of all slots. It is used until a time.
+type slotMap struct {
 	ranges []slots.Range
 	until  time.Time
 }
 
-// of returns the client of the node that has a command's slot, if that is known better
-// than by the client of all.
-func (o *owners) of(all rueidis.Client, cmd rueidis.Completed) rueidis.Client {
-	if o == nil || time.Now().After(o.until) {
+// of returns the client of the node that owns a command's slot, or all if m has expired
+// or does not have that node.
+func (m *slotMap) of(all rueidis.Client, cmd rueidis.Completed) rueidis.Client {
+	if m == nil || time.Now().After(m.until) {
 		return all
 	}
 	slot := int(cmd.Slot())
-	for _, r := range o.ranges {
+	for _, r := range m.ranges {
 		if r.First <= slot && slot <= r.Last {
 			if node, ok := all.Nodes()[r.Master()]; ok {
 				return node

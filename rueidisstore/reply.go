@@ -8,8 +8,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// value turns a message into what a server says that speaks RESP2: only nil, int64,
-// string, and lists of these. An error within a list is one of the whole.
+// value converts a message to the value that RESP2 has for it: nil, int64, string, or a
+// list of these. An error within a list is returned as the error of the whole list.
 func value(m *rueidis.RedisMessage) (any, error) {
 	switch {
 	case m.IsNil():
@@ -44,7 +44,8 @@ func values(list []rueidis.RedisMessage) (any, error) {
 	return all, nil
 }
 
-// pairs makes a map a list of keys and values. Their order is lost in rueidis.
+// pairs converts a map to a list of keys and values, sorted by key: rueidis does not keep
+// the order of the server.
 func pairs(m *rueidis.RedisMessage) (any, error) {
 	fields, err := m.ToMap()
 	if err != nil {
@@ -62,19 +63,19 @@ func pairs(m *rueidis.RedisMessage) (any, error) {
 	return all, nil
 }
 
-// text reads what is left: strings, doubles and big numbers as they are written,
-// verbatim strings, which begin with three letters for their kind, and errors. The text
-// of these is whole here; the error's own lacks its ERR.
+// text converts the remaining types. Strings, doubles and big numbers are returned as
+// they are written. A verbatim string loses its prefix, such as "txt:". An error reply is
+// returned as a ServerError with its whole text; the error of rueidis lacks "ERR".
 func text(m *rueidis.RedisMessage) (any, error) {
-	const kind = len("txt:")
+	const prefix = len("txt:")
 	s, err := m.ToString()
 	switch _, refused := rueidis.IsRedisErr(err); {
 	case refused:
 		return nil, redisstore.ServerError(s)
 	case err != nil:
 		return nil, err
-	case !m.IsString() && !m.IsFloat64() && len(s) >= kind && s[kind-1] == ':':
-		return s[kind:], nil
+	case !m.IsString() && !m.IsFloat64() && len(s) >= prefix && s[prefix-1] == ':':
+		return s[prefix:], nil
 	}
 	return s, nil
 }

@@ -1,24 +1,59 @@
-// Package rueidisstore keeps claims on Redis through a rueidis client that you have:
+// Package rueidisstore stores locks in Redis through your rueidis client:
 //
+//	client, err := rueidis.NewClient(rueidis.ClientOption{
+//		InitAddress: []string{"10.0.0.1:6379"},
+//	})
+//	// …
 //	locks := dibs.New(rueidisstore.New(client))
 //
-// It neither builds nor closes the client, and works with its settings as they are:
-// standalone, Sentinel, Cluster, TLS, RESP2 or RESP3.
+// The client remains yours: the store never closes it. Close the dibs.Client first, then
+// the rueidis client. RESP2 and RESP3 both work.
 //
-// It sends over connections from the client's pool for blocking commands, four as a rule,
-// and not over those on which rueidis gathers the commands of all. dibs gathers its own;
-// and when a call has had no answer in time its connection is closed, which would take
-// the commands of others with it, or, once rueidis gathers, is not done for eleven seconds,
-// longer than many a lease lasts. Leave room in BlockingPoolSize, for a connection to
-// listen on too.
+// # One server, Sentinel, Cluster
 //
-// With Sentinel set SentinelOption.TopologyRefreshInterval, to 100 ms say. Without it
-// rueidis waits for what the one sentinel tells that it listens to, which may learn of a
-// promotion a second or two after it.
+// [New] takes the client that rueidis.NewClient returns for any of these setups:
+//   - One server, with or without replicas: its address as the only InitAddress. TLS
+//     (ClientOption.TLSConfig) and Unix sockets (rueidis.ParseURL) work as usual.
+//   - Sentinel: the sentinels as InitAddress, and SentinelOption.MasterSet. Also set
+//     SentinelOption.TopologyRefreshInterval, for example to 100 ms. Without it rueidis
+//     listens to one sentinel only, which may learn of a promotion 1 to 2 s late.
+//   - Redis Cluster: some of its nodes as InitAddress; rueidis finds the others.
 //
-// WithReplicas takes a connection for each write, and asks it twice: rueidis tells
-// the replies of one pipeline only when it has all of them, and who is refused would
-// wait for the replicas too.
+// If you set SendToReplicas, it must return false for EVAL and EVALSHA, because replicas
+// reject the scripts. The examples below show each setup.
+//
+// # Connections
+//
+// The store uses the client's pool for blocking commands (BlockingPoolSize), not the
+// connections on which rueidis pipelines the commands of all callers. dibs pipelines its
+// own commands. If a call on a shared connection times out, rueidis closes that
+// connection, which fails other callers' commands. On a connection that has begun to
+// pipeline it returns only after 11 s instead, which is longer than many leases last.
+//
+// The pool needs room for up to 4 connections for locking and unlocking, and one for the
+// subscription for notifications. On a cluster each request of a batch uses a connection
+// of its own, from the pool of its node.
+//
+// [WithReplicas] uses one more connection for each call, and two round trips instead of
+// one. rueidis returns the replies of a pipeline only when it has all of them. In one
+// round trip, a caller that finds the lock held would also wait for the replicas.
+//
+// # Hooks
+//
+// A client that wraps another one, such as those of rueidishook and rueidisotel, sees
+// every command with the context values of the caller. A batch of several callers'
+// commands has the values of the first caller. Renewals and retries in the background
+// have none.
+//
+// # Timeouts
+//
+// Each command ends shortly after the deadline of the call, or after 3 s if it has none.
+// ClientOption.ConnWriteTimeout does not apply to these commands, because they are marked
+// as blocking. Dialer.Timeout applies to connecting.
+//
+// Taking a connection for the subscription or for [WithReplicas] cannot be cancelled,
+// because rueidis accepts no context there. Callers do not wait for it beyond their own
+// time limits. Closing an unresponsive subscription takes a second.
 package rueidisstore
 
 import (
@@ -39,41 +74,41 @@ import (
 // An Option adjusts the store.
 type Option = redisstore.Option
 
-// Prefix is put before each name to make its key. The default is "lock:"; it may
-// be empty, so that names are keys, as most other libraries have it. See
-// redisstore.Prefix for the keys beside these.
+// Prefix sets the text before each name in its key. The default is "lock:". It may be
+// empty; then the name is the key, as in most other lock libraries. See redisstore.Prefix
+// for the other keys that dibs uses.
 func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 
-// WithReplicas makes acquiring and renewing wait until n replicas have the write. See
-// redisstore.WithReplicas.
+// WithReplicas makes acquire and renewal wait until n replicas have acknowledged the
+// write, for at most timeout. See redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
-// New returns a store on a client. It does no I/O. With a nil client each call returns
-// dibs.ErrInvalid.
+// New returns a store on a rueidis client. It performs no I/O. With a nil client, every
+// call of the store returns dibs.ErrInvalid.
 func New(client rueidis.Client, options ...Option) *redisstore.Store {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return redisstore.New(redisstore.Invalid("the rueidis client is nil"), options...)
 	}
 	c := &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
-	own := redisstore.Prompt()
+	kind := redisstore.Prompt()
 	if c.sharded {
-		own = redisstore.Sharded() // and not prompt: it may stop to look for the owner of a slot
+		kind = redisstore.Sharded() // and not Prompt: Do may reload the slot map first
 	}
-	return redisstore.New(c, append([]Option{own}, options...)...)
+	return redisstore.New(c, append([]Option{kind}, options...)...)
 }
 
 const (
-	ioTimeout   = 3 * time.Second // of one round trip, with the time to connect
-	pingEvery   = time.Second     // on a subscription
-	pingTimeout = time.Second
+	ioTimeout    = 3 * time.Second // of one round trip, including the time to connect
+	pingInterval = time.Second     // on a subscription
+	pingTimeout  = time.Second
 )
 
 type conn struct {
 	client  rueidis.Client
 	sharded bool
-	newer   atomic.Pointer[owners] // after a failover
-	given   bound                  // for calls that have a deadline
-	usual   bound                  // for those that have none
+	newer   atomic.Pointer[slotMap] // loaded after a failover
+	given   contextCache            // for calls with a deadline
+	usual   contextCache            // for calls without one
 }
 
 // Do implements redisstore.Conn.
@@ -82,7 +117,7 @@ func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redissto
 }
 
 func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	ctx = c.bound(ctx)
+	ctx = c.bounded(ctx)
 	if len(cmds) == 1 {
 		one := command(client.B(), cmds[0])
 		result := c.newer.Load().of(client, one).Do(ctx, one)
@@ -92,7 +127,7 @@ func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.
 		replies[0] = c.reply(result)
 		return
 	}
-	if c.sharded { // DoMulti panics where a slot on its way makes it ask another node
+	if c.sharded { // DoMulti panics if a migrating slot redirects it to another node
 		var each sync.WaitGroup
 		for i, cmd := range cmds {
 			each.Go(func() { c.do(ctx, client, []redisstore.Cmd{cmd}, replies[i:i+1]) })
@@ -113,9 +148,9 @@ func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.
 	}
 }
 
-// sweep closes connections that ended while they were idle, which rueidis does not
-// notice, until one answers. A proxy or a server that restarts ends all of them, and the
-// caller, who asks again, has no time to meet each.
+// sweep sends probes until one is answered, which closes connections that ended while
+// they were idle. rueidis does not detect these. A restarted proxy or server ends all
+// idle connections; a caller that retries has no time to fail once on each.
 func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisstore.Cmd) {
 	for ctx.Err() == nil {
 		one := probe(client.B(), cmd)
@@ -125,7 +160,7 @@ func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisstore.
 	}
 }
 
-// probe is a command without effect that takes the way of another one.
+// probe returns a command without effect that is routed to the same node as cmd.
 func probe(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
 	if key, ok := keyOf(cmd); ok {
 		return b.Arbitrary("EXISTS").Keys(key).Blocking()
@@ -133,50 +168,56 @@ func probe(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
 	return b.Arbitrary("PING").Blocking()
 }
 
-// bound returns a context that ends soon after the deadline of a call, or in the usual
-// time, and has the call's values.
-func (c *conn) bound(ctx context.Context) context.Context {
+// bounded returns a context with the values of ctx. It ends up to 20 ms after the
+// deadline of ctx, or after ioTimeout if ctx has none.
+func (c *conn) bounded(ctx context.Context) context.Context {
 	if at, ok := ctx.Deadline(); ok {
-		return valued{c.given.by(at), ctx}
+		return withValues{c.given.until(at), ctx}
 	}
-	return valued{c.usual.by(time.Now().Add(ioTimeout)), ctx}
+	return withValues{c.usual.until(time.Now().Add(ioTimeout)), ctx}
 }
 
-// valued is a context with the values of another one.
-type valued struct {
+// withValues is a context with the values of another one.
+type withValues struct {
 	context.Context
 	values context.Context
 }
 
 // Value implements context.Context.
-func (v valued) Value(key any) any { return v.values.Value(key) }
+func (c withValues) Value(key any) any { return c.values.Value(key) }
 
-// A bound is a context for all calls that end at about the same time: rueidis looks at
-// Deadline or at Done, depending on what its connection has been through, and a timer
-// for each call, set and stopped again, would be a good part of what a lock costs.
-type bound struct{ last atomic.Pointer[moment] }
+// contextCache holds one context for all calls with about the same deadline. rueidis uses
+// Deadline or Done, depending on the state of its connection, so the context needs a
+// timer. Starting and stopping a timer for each call would be a large part of the cost of
+// a lock.
+type contextCache struct{ last atomic.Pointer[timedContext] }
 
-type moment struct {
+type timedContext struct {
 	at     time.Time
 	ctx    context.Context
-	cancel context.CancelFunc // not called: it ends soon, and others may have it
+	cancel context.CancelFunc // not called: other calls may use ctx, and it ends soon
 }
 
-func (b *bound) by(at time.Time) context.Context {
-	const soon = 20 * time.Millisecond
-	if m := b.last.Load(); m != nil && !m.at.Before(at) && m.at.Sub(at) <= soon {
-		return m.ctx
+// until returns a context that ends at the given time, or up to 20 ms later.
+func (b *contextCache) until(at time.Time) context.Context {
+	const tolerance = 20 * time.Millisecond
+	if c := b.last.Load(); c != nil && !c.at.Before(at) && c.at.Sub(at) <= tolerance {
+		return c.ctx
 	}
-	m := &moment{at: at.Add(soon)}
-	m.ctx, m.cancel = context.WithDeadline(context.Background(), m.at)
-	b.last.Store(m)
-	return m.ctx
+	c := &timedContext{at: at.Add(tolerance)}
+	c.ctx, c.cancel = context.WithDeadline(context.Background(), c.at)
+	b.last.Store(c)
+	return c.ctx
 }
 
-// command names the key of a script, which leads to its server; all else may go to any
-// one. One key is enough: they are of one slot, and the builder would panic if not,
-// where a server says CROSSSLOT. It calls the command a blocking one: see the package.
-// rueidis repeats none that it has not built itself as one that only reads.
+// command builds a rueidis command. For a script it passes the first key, which
+// determines the node; other commands may go to any node. One key is enough, because all
+// are in one slot. If they were not, the builder would panic, while a server replies
+// CROSSSLOT.
+//
+// The command is marked as blocking, so that rueidis uses the pool of the package
+// comment. rueidis retries only commands that its builder marked as read-only, so it
+// never retries this one.
 func command(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
 	key, ok := keyOf(cmd)
 	if !ok {
@@ -185,7 +226,7 @@ func command(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
 	return b.Arbitrary(cmd[:keys]...).Keys(key).Args(cmd[keys+1:]...).Blocking()
 }
 
-// keys is where those of a script begin in its call.
+// keys is the index of the first key in the call of a script.
 const keys = 3
 
 // keyOf returns the first key of a script.
@@ -199,26 +240,26 @@ func keyOf(cmd redisstore.Cmd) (key string, ok bool) {
 
 // Replicate implements redisstore.Conn.
 func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	line, release := c.client.Dedicate()
+	dedicated, release := c.client.Dedicate()
 	defer release()
 	ms, err := strconv.Atoi(wait[2])
 	if err != nil {
 		return redisstore.Reply{Err: err}
 	}
-	reply := c.ask(ctx, line, cmd, ioTimeout)
+	reply := c.doOn(ctx, dedicated, cmd, ioTimeout)
 	if !answered(reply) {
 		return reply
 	}
-	return c.ask(ctx, line, wait, ioTimeout+time.Duration(ms)*time.Millisecond)
+	return c.doOn(ctx, dedicated, wait, ioTimeout+time.Duration(ms)*time.Millisecond)
 }
 
-// ask sends a command down one line, and closes that if it does not answer.
-func (c *conn) ask(ctx context.Context, line rueidis.DedicatedClient, cmd redisstore.Cmd, within time.Duration) redisstore.Reply {
+// doOn sends a command on a dedicated connection, and closes it if no reply arrives.
+func (c *conn) doOn(ctx context.Context, dedicated rueidis.DedicatedClient, cmd redisstore.Cmd, within time.Duration) redisstore.Reply {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	result := line.Do(ctx, command(line.B(), cmd))
+	result := dedicated.Do(ctx, command(dedicated.B(), cmd))
 	if err := result.NonRedisError(); err != nil {
-		line.Close()
+		dedicated.Close()
 		if links.Broken(err) {
 			c.sweep(ctx, c.client, cmd)
 		}
@@ -228,17 +269,18 @@ func (c *conn) ask(ctx context.Context, line rueidis.DedicatedClient, cmd rediss
 
 func (c *conn) reply(result rueidis.RedisResult) redisstore.Reply {
 	if err := result.NonRedisError(); err != nil {
-		return redisstore.Reply{Err: c.failure(err)}
+		return redisstore.Reply{Err: c.convertError(err)}
 	}
-	message, _ := result.ToMessage() // its error is part of it
+	message, _ := result.ToMessage() // an error reply is part of the message
 	v, err := value(&message)
 	return redisstore.Reply{Value: v, Err: err}
 }
 
-// failure tells errors of rueidis in the words of redisstore. A server that lets nobody
-// connect is told of by each call. Of a connection that it has replaced, after a failover
-// say, rueidis says what it says of a closed client, so that is asked a few times more.
-func (c *conn) failure(err error) error {
+// convertError converts an error of rueidis to one that redisstore recognizes. A server
+// that rejects connections is reported by each call. rueidis returns ErrClosing for a
+// closed client and also for a connection that it replaced, for example after a failover.
+// A few pings tell the two apart.
+func (c *conn) convertError(err error) error {
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
 		return redisstore.ServerError(refusal.Error())
 	}
@@ -248,9 +290,9 @@ func (c *conn) failure(err error) error {
 	const tries, pause = 5, 20 * time.Millisecond
 	for range tries {
 		if !errors.Is(c.ping(), rueidis.ErrClosing) {
-			return fmt.Errorf("a connection was replaced: %w", err)
+			return fmt.Errorf("rueidis replaced the connection: %w", err)
 		}
-		time.Sleep(pause) // the new master may be about to take its place
+		time.Sleep(pause) // the connection to the new master may not be ready
 	}
 	return fmt.Errorf("%w: %w", redisstore.ErrClosed, err)
 }

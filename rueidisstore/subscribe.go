@@ -10,14 +10,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Subscribe implements redisstore.Conn. It has a connection of its own: on the one that
-// all share, rueidis would subscribe again by itself after a failure, and not tell that
-// messages may have been missed. To take that connection may last, and heeds no context.
+// Subscribe implements redisstore.Conn. It uses a dedicated connection. On the shared
+// one, rueidis would silently subscribe again after a failure, although messages may have
+// been missed. Taking a dedicated connection may block and accepts no context, so it
+// happens in a goroutine of its own.
 func (c *conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
-	e := ear{on: on}
-	defer e.close()
+	s := subscriber{on: on}
+	defer s.close()
 	ended := make(chan error, 1)
-	go func() { ended <- c.listen(ctx, channel, &e) }()
+	go func() { ended <- c.listen(ctx, channel, &s) }()
 	select {
 	case err := <-ended:
 		return err
@@ -26,75 +27,76 @@ func (c *conn) Subscribe(ctx context.Context, channel string, on func(message st
 	}
 }
 
-// listen subscribes, and again every second: that is the ping of a subscription, which
-// goes where it is, in RESP2 too, where rueidis has another connection for it.
-func (c *conn) listen(ctx context.Context, channel string, e *ear) error {
-	line, _ := c.client.Dedicate()
-	defer line.Close() // takes a second if it is mute
-	gone := line.SetPubSubHooks(rueidis.PubSubHooks{
-		OnSubscription: func(rueidis.PubSubSubscription) { e.confirm() },
-		OnMessage:      func(m rueidis.PubSubMessage) { e.tell(m.Message) },
+// listen subscribes, and subscribes again every second in place of a ping. A SUBSCRIBE
+// uses the connection of the subscription; with RESP2, rueidis sends a PING on another
+// one.
+func (c *conn) listen(ctx context.Context, channel string, s *subscriber) error {
+	dedicated, _ := c.client.Dedicate()
+	defer dedicated.Close() // takes a second if the connection is unresponsive
+	closed := dedicated.SetPubSubHooks(rueidis.PubSubHooks{
+		OnSubscription: func(rueidis.PubSubSubscription) { s.confirm() },
+		OnMessage:      func(m rueidis.PubSubMessage) { s.deliver(m.Message) },
 	})
-	tick := time.NewTicker(pingEvery)
+	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
-		if err := c.subscribe(ctx, line, channel); err != nil {
+		if err := c.subscribe(ctx, dedicated, channel); err != nil {
 			return err
 		}
 		select {
 		case <-tick.C:
-		case err := <-gone:
-			c.sweep(c.bound(ctx), c.client, redisstore.Cmd{"PING"})
-			return c.lost(err)
+		case err := <-closed:
+			c.sweep(c.bounded(ctx), c.client, redisstore.Cmd{"PING"})
+			return c.subscriptionError(err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-func (c *conn) subscribe(ctx context.Context, line rueidis.DedicatedClient, channel string) error {
+func (c *conn) subscribe(ctx context.Context, dedicated rueidis.DedicatedClient, channel string) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	return c.reply(line.Do(ctx, line.B().Subscribe().Channel(channel).Build())).Err
+	return c.reply(dedicated.Do(ctx, dedicated.B().Subscribe().Channel(channel).Build())).Err
 }
 
-func (c *conn) lost(err error) error {
+func (c *conn) subscriptionError(err error) error {
 	if err == nil {
-		return fmt.Errorf("subscription lost")
+		return fmt.Errorf("rueidis ended the subscription")
 	}
-	return c.failure(err)
+	return c.convertError(err)
 }
 
-// An ear passes on what rueidis hears, in its reader's goroutine, to a listener that
-// hears nothing before it is confirmed or after it has left.
-type ear struct {
+// subscriber passes messages from rueidis' reader goroutine to on. It passes none before
+// the subscription is confirmed or after close.
+type subscriber struct {
 	mu        sync.Mutex
 	on        func(message string)
 	confirmed bool
 	closed    bool
 }
 
-func (e *ear) confirm() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.confirmed && !e.closed {
-		e.confirmed = true
-		e.on("")
+func (s *subscriber) confirm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.confirmed && !s.closed {
+		s.confirmed = true
+		s.on("")
 	}
 }
 
-func (e *ear) tell(message string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.closed {
-		e.on(message)
+func (s *subscriber) deliver(message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.on(message)
 	}
 }
 
-func (e *ear) close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.closed = true
+func (s *subscriber) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
 }
 
 var _ redisstore.Conn = (*conn)(nil)
