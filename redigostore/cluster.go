@@ -17,20 +17,22 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// NewCluster returns a store on a Redis Cluster, of which it must know some nodes:
-// host:port each. It asks these for the others, follows MOVED and ASK, and looks
-// again who has which slots when a node does not answer.
+// NewCluster returns a store on a Redis Cluster. nodes are the addresses (host:port) of
+// some of its nodes. The store gets the other nodes from these, follows MOVED and ASK,
+// and reloads the slot map when a node does not answer, at most five times a second.
+// NewCluster itself performs no I/O.
 //
-// pool returns the pool for one node. It is called once for each, not concurrently,
-// and does no I/O; keep what it returns, to close it in the end, and not before.
+// pool returns the pool for the node with an address. It is called once for each node,
+// not concurrently, and must not block. Keep the pools that it returns, and close them
+// after the dibs.Client.
 //
-// Without nodes, or with a nil pool, each call returns dibs.ErrInvalid.
+// Without nodes, or if pool is nil, every call of the store returns dibs.ErrInvalid.
 func NewCluster(nodes []string, pool func(addr string) *redis.Pool, options ...Option) *redisstore.Store {
 	switch {
 	case len(nodes) == 0:
-		return redisstore.New(redisstore.Invalid("no node of the cluster is named"), options...)
+		return redisstore.New(redisstore.Invalid("no node of the cluster is given"), options...)
 	case pool == nil:
-		return redisstore.New(redisstore.Invalid("the function that returns pools is nil"), options...)
+		return redisstore.New(redisstore.Invalid("the function that returns the pool of a node is nil"), options...)
 	}
 	c := &cluster{open: pool, nodes: slices.Clone(nodes), seeds: slices.Clone(nodes), pools: make(map[string]*source)}
 	return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
@@ -39,27 +41,27 @@ func NewCluster(nodes []string, pool func(addr string) *redis.Pool, options ...O
 var _ redisstore.Refresher = (*cluster)(nil)
 
 const (
-	lookEvery = 200 * time.Millisecond // at most, while nodes fail
-	hops      = 3                      // that one command is sent on
-	witnesses = 5                      // are asked who has which slots
+	reloadPause  = 200 * time.Millisecond // between reloads of the slot map while nodes fail
+	maxRedirects = 3                      // of one command
+	maxQueried   = 5                      // nodes, for one reload of the slot map
 )
 
 type cluster struct {
 	open  func(addr string) *redis.Pool
 	seeds []string
 
-	mu     sync.Mutex
-	pools  map[string]*source
-	nodes  []string      // that are known, and may be asked about the others
-	owners []slots.Range // nil until first needed
-	looked time.Time
+	mu       sync.Mutex
+	pools    map[string]*source
+	nodes    []string      // all known nodes; the slot map is loaded from them
+	slotMap  []slots.Range // nil until first needed
+	reloaded time.Time
 }
 
 // Do implements redisstore.Conn: one round trip to each node, all at once.
 func (c *cluster) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	byNode := make(map[string][]int)
 	for i, cmd := range cmds {
-		addr, err := c.place(ctx, cmd)
+		addr, err := c.nodeFor(ctx, cmd)
 		if err != nil {
 			replies[i] = redisstore.Reply{Err: err}
 			continue
@@ -73,31 +75,33 @@ func (c *cluster) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redis
 	group.Wait()
 }
 
-// place returns the address of the node that a command is for: any, if it has no key.
-func (c *cluster) place(ctx context.Context, cmd redisstore.Cmd) (string, error) {
+// nodeFor returns the address of the node that a command is for: any master if the
+// command has no key.
+func (c *cluster) nodeFor(ctx context.Context, cmd redisstore.Cmd) (string, error) {
 	if strings.HasPrefix(cmd[0], "EVAL") {
 		return c.owner(ctx, slots.Of(cmd[3]))
 	}
 	return c.anyNode(ctx)
 }
 
-// send asks one node some of the commands, and follows where it sends them.
+// send sends some of the commands to one node, and follows its redirects.
 func (c *cluster) send(ctx context.Context, addr string, which []int, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	some := make([]redisstore.Cmd, len(which))
-	answers := make([]redisstore.Reply, len(which))
+	nodeCmds := make([]redisstore.Cmd, len(which))
+	nodeReplies := make([]redisstore.Reply, len(which))
 	for i, at := range which {
-		some[i] = cmds[at]
+		nodeCmds[i] = cmds[at]
 	}
-	c.pool(addr).do(ctx, some, answers)
+	c.pool(addr).do(ctx, nodeCmds, nodeReplies)
 	for i, at := range which {
-		replies[at] = c.follow(ctx, addr, some[i], answers[i])
+		replies[at] = c.follow(ctx, addr, nodeCmds[i], nodeReplies[i])
 	}
 }
 
-// follow sends a command on while it is redirected, and returns the last answer.
+// follow sends a command to the node that the reply redirects to, up to maxRedirects
+// times, and returns the last reply.
 func (c *cluster) follow(ctx context.Context, from string, cmd redisstore.Cmd, reply redisstore.Reply) redisstore.Reply {
-	for range hops {
-		c.notice(reply.Err)
+	for range maxRedirects {
+		c.reloadAfter(reply.Err)
 		to, ask := redirect(from, reply.Err)
 		if to == "" {
 			return reply
@@ -111,12 +115,12 @@ func (c *cluster) follow(ctx context.Context, from string, cmd redisstore.Cmd, r
 		c.pool(to).do(ctx, cmds, replies)
 		reply = replies[len(cmds)-1]
 	}
-	c.notice(reply.Err)
+	c.reloadAfter(reply.Err)
 	return reply
 }
 
-// redirect returns where a command must go, if the node that it came from says so;
-// ask means for this once.
+// redirect returns the address in a MOVED or ASK error of the node from, or "". ask
+// reports an ASK, which applies to one command only.
 func redirect(from string, err error) (to string, ask bool) {
 	var server redisstore.ServerError
 	if !errors.As(err, &server) {
@@ -135,16 +139,16 @@ func redirect(from string, err error) (to string, ask bool) {
 
 // Replicate implements redisstore.Conn.
 func (c *cluster) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	addr, err := c.place(ctx, cmd)
+	addr, err := c.nodeFor(ctx, cmd)
 	if err != nil {
 		answered(redisstore.Reply{Err: err})
 		return redisstore.Reply{Err: err}
 	}
-	for hop := 0; ; hop++ {
+	for redirects := 0; ; redirects++ {
 		to, ask := "", false
 		acks := c.pool(addr).replicate(ctx, cmd, wait, func(r redisstore.Reply) bool {
-			c.notice(r.Err)
-			if to, ask = redirect(addr, r.Err); to != "" && !ask && hop < hops {
+			c.reloadAfter(r.Err)
+			if to, ask = redirect(addr, r.Err); to != "" && !ask && redirects < maxRedirects {
 				return false
 			}
 			to = ""
@@ -157,21 +161,21 @@ func (c *cluster) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answe
 	}
 }
 
-// Subscribe implements redisstore.Conn. Any node passes on what is published on any
-// other one.
+// Subscribe implements redisstore.Conn. Any node will do: the cluster forwards a
+// published message to all of them.
 func (c *cluster) Subscribe(ctx context.Context, channel string, on func(message string)) error {
 	addr, err := c.anyNode(ctx)
 	if err != nil {
 		return err
 	}
 	err = c.pool(addr).subscribe(ctx, channel, on)
-	c.notice(err)
+	c.reloadAfter(err)
 	return err
 }
 
 // Masters implements redisstore.Conn.
 func (c *cluster) Masters(ctx context.Context, visit func(redisstore.Node) error) error {
-	if err := c.look(ctx); err != nil {
+	if err := c.reload(ctx); err != nil {
 		return err
 	}
 	masters, err := c.masters(ctx)
@@ -185,41 +189,41 @@ func (c *cluster) Masters(ctx context.Context, visit func(redisstore.Node) error
 
 // Refresh implements redisstore.Refresher.
 func (c *cluster) Refresh() {
-	go func() { _ = c.look(context.Background()) }() // or the next failure does
+	go func() { _ = c.reload(context.Background()) }() // if it fails, the next error reloads
 }
 
 // pool returns the pool of a node.
 func (c *cluster) pool(addr string) *source {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.pools[addr]
-	if known == nil {
-		known = &source{Pool: c.open(addr)}
-		if known.Pool == nil {
-			known.Pool = &redis.Pool{Dial: func() (redis.Conn, error) {
-				return nil, fmt.Errorf("%w: the redigo pool of %s is nil", driver.ErrInvalid, addr)
+	pool := c.pools[addr]
+	if pool == nil {
+		pool = &source{Pool: c.open(addr)}
+		if pool.Pool == nil {
+			pool.Pool = &redis.Pool{Dial: func() (redis.Conn, error) {
+				return nil, fmt.Errorf("%w: the redigo pool for %s is nil", driver.ErrInvalid, addr)
 			}}
 		}
-		c.pools[addr] = known
+		c.pools[addr] = pool
 	}
-	return known
+	return pool
 }
 
-// masters returns the nodes that have slots: at least one.
+// masters returns the addresses of the nodes that own slots: at least one.
 func (c *cluster) masters(ctx context.Context) ([]string, error) {
-	owners, err := c.known(ctx)
+	slotMap, err := c.loadedSlotMap(ctx)
 	if err != nil {
 		return nil, err
 	}
-	addrs := make([]string, len(owners))
-	for i, o := range owners {
-		addrs[i] = o.Master()
+	addrs := make([]string, len(slotMap))
+	for i, r := range slotMap {
+		addrs[i] = r.Master()
 	}
 	slices.Sort(addrs)
 	return slices.Compact(addrs), nil
 }
 
-// anyNode returns the address of some master.
+// anyNode returns the address of a random master.
 func (c *cluster) anyNode(ctx context.Context) (string, error) {
 	masters, err := c.masters(ctx)
 	if err != nil {
@@ -228,105 +232,105 @@ func (c *cluster) anyNode(ctx context.Context) (string, error) {
 	return masters[rand.IntN(len(masters))], nil
 }
 
-// owner returns the address of the node that has a slot.
+// owner returns the address of the node that owns a slot.
 func (c *cluster) owner(ctx context.Context, slot int) (string, error) {
-	owners, err := c.known(ctx)
+	slotMap, err := c.loadedSlotMap(ctx)
 	if err != nil {
 		return "", err
 	}
-	for _, o := range owners {
-		if o.First <= slot && slot <= o.Last {
-			return o.Master(), nil
+	for _, r := range slotMap {
+		if r.First <= slot && slot <= r.Last {
+			return r.Master(), nil
 		}
 	}
-	err = fmt.Errorf("no node of the cluster has slot %d", slot)
-	c.notice(err)
+	err = fmt.Errorf("no node of the cluster owns slot %d", slot)
+	c.reloadAfter(err)
 	return "", err
 }
 
-// known returns who has which slots, as far as is known, and asks if nothing is.
-func (c *cluster) known(ctx context.Context) ([]slots.Range, error) {
+// loadedSlotMap returns the slot map, and loads it first if there is none.
+func (c *cluster) loadedSlotMap(ctx context.Context) ([]slots.Range, error) {
 	c.mu.Lock()
-	owners := c.owners
+	slotMap := c.slotMap
 	c.mu.Unlock()
-	if owners != nil {
-		return owners, nil
+	if slotMap != nil {
+		return slotMap, nil
 	}
-	if err := c.look(ctx); err != nil {
+	if err := c.reload(ctx); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.owners, nil
+	return c.slotMap, nil
 }
 
-// notice looks again, in the background, after a node was not reached or has sent us
-// away.
-func (c *cluster) notice(err error) {
+// reloadAfter reloads the slot map in the background after a connection error or a MOVED
+// reply.
+func (c *cluster) reloadAfter(err error) {
 	var server redisstore.ServerError
 	if err == nil || errors.Is(err, redisstore.ErrClosed) || errors.As(err, &server) && !strings.HasPrefix(string(server), "MOVED") {
 		return
 	}
 	c.mu.Lock()
-	again := time.Since(c.looked) >= lookEvery
-	if again {
-		c.looked = time.Now()
+	due := time.Since(c.reloaded) >= reloadPause
+	if due {
+		c.reloaded = time.Now()
 	}
 	c.mu.Unlock()
-	if again {
+	if due {
 		c.Refresh()
 	}
 }
 
-// look asks some nodes who has which slots, and believes the first that answers: one
-// that does not costs no time.
-func (c *cluster) look(ctx context.Context) error {
+// reload loads the slot map from the first of some random nodes that answers. It queries
+// them all at once, so a node that does not answer costs no time.
+func (c *cluster) reload(ctx context.Context) error {
 	c.mu.Lock()
-	c.looked = time.Now()
+	c.reloaded = time.Now()
 	nodes := slices.Clone(c.nodes)
 	c.mu.Unlock()
 	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
-	nodes = nodes[:min(len(nodes), witnesses)]
-	answers := make(chan error, len(nodes))
+	nodes = nodes[:min(len(nodes), maxQueried)]
+	replies := make(chan error, len(nodes))
 	var once sync.Once
 	for _, addr := range nodes {
 		go func() {
-			owners, all, err := c.ask(ctx, addr)
+			slotMap, all, err := c.query(ctx, addr)
 			if err == nil {
-				once.Do(func() { c.learn(owners, all) })
+				once.Do(func() { c.set(slotMap, all) })
 			}
-			answers <- err
+			replies <- err
 		}()
 	}
 	errs := make([]error, 0, len(nodes))
 	for range nodes {
-		err := <-answers
+		err := <-replies
 		if err == nil {
 			return nil
 		}
 		errs = append(errs, err)
 	}
-	return fmt.Errorf("no node of the cluster says who has which slots: %w", errors.Join(errs...))
+	return fmt.Errorf("load the slot map of the cluster: all queried nodes failed: %w", errors.Join(errs...))
 }
 
-func (c *cluster) learn(owners []slots.Range, nodes []string) {
+func (c *cluster) set(slotMap []slots.Range, nodes []string) {
 	nodes = append(nodes, c.seeds...)
 	slices.Sort(nodes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owners, c.nodes = owners, slices.Compact(nodes)
+	c.slotMap, c.nodes = slotMap, slices.Compact(nodes)
 }
 
-// ask returns who has which slots according to one node, and all nodes that it names.
-func (c *cluster) ask(ctx context.Context, addr string) (owners []slots.Range, nodes []string, err error) {
+// query returns the slot map of one node, and all nodes in it.
+func (c *cluster) query(ctx context.Context, addr string) (slotMap []slots.Range, nodes []string, err error) {
 	var reply [1]redisstore.Reply
 	c.pool(addr).do(ctx, []redisstore.Cmd{{"CLUSTER", "SLOTS"}}, reply[:])
 	if reply[0].Err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", addr, reply[0].Err)
 	}
-	owners, err = slots.Parse(reply[0].Value, addr)
-	for _, o := range owners {
-		nodes = append(nodes, o.Nodes...)
+	slotMap, err = slots.Parse(reply[0].Value, addr)
+	for _, r := range slotMap {
+		nodes = append(nodes, r.Nodes...)
 	}
-	return owners, nodes, err
+	return slotMap, nodes, err
 }

@@ -12,7 +12,28 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// With Sentinel, a pool asks who is master for each connection that it makes.
+// One server.
+func Example() {
+	pool := &redis.Pool{
+		MaxIdle: 10,
+		DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return dial(ctx, "10.0.0.1:6379", time.Second)
+		},
+	}
+	defer pool.Close()
+	locks := dibs.New(redigostore.New(pool))
+	defer locks.Close()
+
+	err := locks.Mutex("order:42").Do(context.Background(), func(ctx context.Context) error {
+		return nil // the work; ctx ends if the lease is lost
+	}, dibs.Wait(3*time.Second))
+	if err != nil {
+		fmt.Println(err)
+	}
+}
+
+// With Sentinel, the pool queries the sentinels for the master whenever it opens a
+// connection.
 func Example_sentinel() {
 	sentinels := []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"}
 	pool := &redis.Pool{
@@ -26,11 +47,11 @@ func Example_sentinel() {
 	defer locks.Close()
 }
 
-// dialMaster connects to the master that the first sentinel which answers names.
+// dialMaster connects to the master that the first available sentinel names.
 func dialMaster(ctx context.Context, sentinels []string, name string) (redis.Conn, error) {
 	var errs []error
 	for _, sentinel := range sentinels {
-		conn, err := dialMasterBy(ctx, sentinel, name)
+		conn, err := dialMasterVia(ctx, sentinel, name)
 		if err == nil {
 			return conn, nil
 		}
@@ -39,24 +60,24 @@ func dialMaster(ctx context.Context, sentinels []string, name string) (redis.Con
 	return nil, errors.Join(errs...)
 }
 
-func dialMasterBy(ctx context.Context, sentinel, name string) (redis.Conn, error) {
-	// The store waits a second for a connection: time to ask the next one.
+func dialMasterVia(ctx context.Context, sentinel, name string) (redis.Conn, error) {
+	// The store waits 1 s for a connection, so a short timeout leaves time for the others.
 	s, err := dial(ctx, sentinel, 200*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	at, err := redis.Strings(s.Do("SENTINEL", "get-master-addr-by-name", name))
-	if err != nil || len(at) != 2 {
+	addr, err := redis.Strings(s.Do("SENTINEL", "get-master-addr-by-name", name))
+	if err != nil || len(addr) != 2 {
 		return nil, fmt.Errorf("%s knows no master %s: %w", sentinel, name, err)
 	}
-	conn, err := dial(ctx, net.JoinHostPort(at[0], at[1]), 500*time.Millisecond)
+	conn, err := dial(ctx, net.JoinHostPort(addr[0], addr[1]), 500*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}
-	role, err := redis.Values(conn.Do("ROLE")) // a sentinel may be behind
+	role, err := redis.Values(conn.Do("ROLE")) // the sentinel may not know of a promotion yet
 	if err == nil && string(role[0].([]byte)) != "master" {
-		err = fmt.Errorf("%v is a %s", at, role[0])
+		err = fmt.Errorf("%v is a %s", addr, role[0])
 	}
 	if err != nil {
 		conn.Close()
@@ -70,7 +91,7 @@ func dial(ctx context.Context, addr string, timeout time.Duration) (redis.Conn, 
 		redis.DialConnectTimeout(timeout), redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
 }
 
-// With Redis Cluster there is a pool for each node.
+// In a Redis Cluster, the store needs a pool for each node.
 func ExampleNewCluster() {
 	var pools []*redis.Pool
 	locks := dibs.New(redigostore.NewCluster([]string{"10.0.0.1:6379", "10.0.0.2:6379"}, func(addr string) *redis.Pool {

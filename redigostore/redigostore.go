@@ -1,17 +1,53 @@
-// Package redigostore keeps claims on Redis through a redigo pool that you have:
+// Package redigostore stores locks in Redis through your redigo pool:
 //
+//	pool := &redis.Pool{
+//		MaxIdle: 10,
+//		DialContext: func(ctx context.Context) (redis.Conn, error) {
+//			return redis.DialContext(ctx, "tcp", "10.0.0.1:6379", timeouts...)
+//		},
+//	}
 //	locks := dibs.New(redigostore.New(pool))
 //
-// It neither builds nor closes the pool. With Sentinel the pool's DialContext asks
-// the sentinels who is master (see the example); NewCluster is for Redis Cluster,
-// which redigo itself does not know.
+// The pool remains yours: the store never closes it. Close the dibs.Client first, then
+// the pool.
 //
-// Give the connections redis.DialConnectTimeout, DialReadTimeout and
-// DialWriteTimeout: dibs bounds its callers and its own reads, but not a write or a
-// Dial that hangs, and these keep a place in the pool. Calls are quickest, by some
-// changes of goroutine, on a pool that keeps idle connections (MaxIdle) and is told
-// of contexts: DialContext in place of Dial, TestOnBorrowContext of TestOnBorrow.
-// Close the dibs.Client before the pool.
+// # One server, Sentinel, Cluster
+//
+//   - One server, with or without replicas: [New] with a pool that dials it, over TCP,
+//     TLS (redis.DialUseTLS) or a Unix socket.
+//   - Sentinel: [New] with a pool whose DialContext queries the sentinels for the master.
+//     redigo does not support Sentinel; the Sentinel example below has the whole code. The
+//     store drops connections to a server that is no longer the master.
+//   - Redis Cluster: [NewCluster] with some of the nodes, and a function that returns a
+//     pool for each node. redigo does not support Cluster; NewCluster follows MOVED and
+//     ASK.
+//
+// # Connections
+//
+// Locking and unlocking normally use up to 4 connections of the pool at a time, however
+// many goroutines lock. On a cluster they use up to 4 for each hash slot that has
+// requests in flight, from the pool of that slot's node. With [WithReplicas] each call
+// uses one connection until the replicas have acknowledged. Set MaxIdle to at least 4,
+// otherwise connections are opened and closed all the time. If the pool is full
+// (MaxActive) and does not Wait, the store tries every 5 ms for up to 1 s to get a
+// connection.
+//
+// The subscription for notifications uses a connection that the store dials as the pool
+// does. It does not count in the pool.
+//
+// A lone caller sends its requests without a change of goroutine, which is faster, if the
+// pool keeps idle connections and honours contexts. For this set MaxIdle, use DialContext
+// instead of Dial, and TestOnBorrowContext instead of TestOnBorrow.
+//
+// # Hooks and timeouts
+//
+// redigo has no hooks. DialContext receives the context values of the caller whose
+// request needs a connection.
+//
+// Set redis.DialConnectTimeout, DialReadTimeout and DialWriteTimeout on the connections,
+// for example to 1 s. The store bounds its callers itself, and the reads of a request:
+// these end at the deadline of the call, or after 1 s. It cannot bound a write or a Dial
+// that hangs. Such a call occupies its connection of the pool until it returns.
 package redigostore
 
 import (
@@ -28,41 +64,42 @@ import (
 // An Option adjusts the store.
 type Option = redisstore.Option
 
-// Prefix is put before each name to make its key. The default is "lock:"; it may
-// be empty, so that names are keys, as most other libraries have it. See
-// redisstore.Prefix for the keys beside these.
+// Prefix sets the text before each name in its key. The default is "lock:". It may be
+// empty; then the name is the key, as in most other lock libraries. See redisstore.Prefix
+// for the other keys that dibs uses.
 func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 
-// WithReplicas makes acquiring and renewing wait until n replicas have the write. See
-// redisstore.WithReplicas.
+// WithReplicas makes acquire and renewal wait until n replicas have acknowledged the
+// write, for at most timeout. See redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
-// New returns a store on a pool. It does no I/O. With a nil pool each call returns
+// New returns a store on a pool of connections to one server, or to the master that
+// sentinels name. It performs no I/O. With a nil pool, every call of the store returns
 // dibs.ErrInvalid.
 func New(pool *redis.Pool, options ...Option) *redisstore.Store {
 	if pool == nil {
 		return redisstore.New(redisstore.Invalid("the redigo pool is nil"), options...)
 	}
-	if prompt(pool) {
+	if honoursContexts(pool) {
 		options = append([]Option{redisstore.Prompt()}, options...)
 	}
 	return redisstore.New(single{&source{Pool: pool}}, options...)
 }
 
-// prompt reports whether the pool is told of deadlines in all that may take time.
-func prompt(pool *redis.Pool) bool {
+// honoursContexts reports whether the pool passes a context to everything that may block.
+func honoursContexts(pool *redis.Pool) bool {
 	return pool.MaxIdle > 0 && pool.DialContext != nil && pool.TestOnBorrow == nil
 }
 
 const (
-	ioTimeout = time.Second          // to get a connection, and again for all replies
-	pingEvery = time.Second          // on a subscription
-	nextTry   = 5 * time.Millisecond // for a place in a pool that does not wait
+	ioTimeout    = time.Second          // to get a connection, and again for all replies
+	pingInterval = time.Second          // on a subscription
+	fullPause    = 5 * time.Millisecond // between tries on a full pool that does not wait
 )
 
 type single struct{ *source }
 
-// Do implements redisstore.Conn. What has a deadline does not wait for a connection.
+// Do implements redisstore.Conn. A call with a deadline does not wait for a connection.
 func (s single) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	if _, bounded := ctx.Deadline(); bounded && s.IdleCount() == 0 {
 		fill(replies, redisstore.ErrUnsent)
@@ -79,8 +116,8 @@ func (s single) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answere
 // Subscribe implements redisstore.Conn.
 func (s single) Subscribe(ctx context.Context, channel string, on func(message string)) error {
 	return s.subscribe(ctx, channel, func(message string) {
-		if message == "" { // other connections may still lead to who was master before
-			s.renew(ctx)
+		if message == "" { // idle connections may still lead to the previous master
+			s.dropConns(ctx)
 		}
 		on(message)
 	})
@@ -101,16 +138,16 @@ func (s *source) do(ctx context.Context, cmds []redisstore.Cmd, replies []rediss
 		fill(replies, err)
 		return
 	}
-	until := limit(ctx)
+	until := deadline(ctx)
 	for i := range replies {
 		replies[i] = receive(conn.Conn, until)
-		if conn.Err() != nil { // it will not say more than this
+		if conn.Err() != nil { // no more replies will arrive
 			fill(replies[i:], replies[i].Err)
 			break
 		}
-		conn.doubt(replies[i].Err)
+		conn.checkMaster(replies[i].Err)
 	}
-	s.giveBack(ctx, conn, replies[len(replies)-1].Err)
+	s.put(ctx, conn, replies[len(replies)-1].Err)
 }
 
 func (s *source) replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) (last redisstore.Reply) {
@@ -123,30 +160,30 @@ func (s *source) replicate(ctx context.Context, cmd, wait redisstore.Cmd, answer
 		answered(redisstore.Reply{Err: err})
 		return redisstore.Reply{Err: err}
 	}
-	defer func() { s.giveBack(ctx, conn, last.Err) }()
-	first := receive(conn.Conn, limit(ctx))
+	defer func() { s.put(ctx, conn, last.Err) }()
+	first := receive(conn.Conn, deadline(ctx))
 	answered(first)
 	if conn.Err() != nil {
 		return first
 	}
-	conn.doubt(first.Err)
+	conn.checkMaster(first.Err)
 	return receive(conn.Conn, time.Now().Add(ioTimeout+time.Duration(ms)*time.Millisecond))
 }
 
-// limit is when a call ends that begins now.
-func limit(ctx context.Context) time.Time {
+// deadline returns the time by which a call that starts now must end.
+func deadline(ctx context.Context) time.Time {
 	if at, ok := ctx.Deadline(); ok {
 		return at
 	}
 	return time.Now().Add(ioTimeout)
 }
 
-// send puts commands on a connection of the pool, which is the caller's then. redigo
-// sends nothing twice.
+// send sends commands on a connection of the pool and returns the connection. The caller
+// must put it back. redigo never sends a command twice.
 func (s *source) send(ctx context.Context, cmds ...redisstore.Cmd) (*conn, error) {
-	conn, err := s.take(ctx)
+	conn, err := s.get(ctx)
 	if err != nil {
-		return nil, failure(err)
+		return nil, convertError(err)
 	}
 	for _, cmd := range cmds {
 		if err == nil {
@@ -157,8 +194,8 @@ func (s *source) send(ctx context.Context, cmds ...redisstore.Cmd) (*conn, error
 		err = conn.Flush()
 	}
 	if err != nil {
-		s.giveBack(ctx, conn, err)
-		return nil, failure(err)
+		s.put(ctx, conn, err)
+		return nil, convertError(err)
 	}
 	return conn, nil
 }
@@ -172,16 +209,17 @@ func arguments(cmd redisstore.Cmd) []any {
 }
 
 func receive(conn redis.Conn, until time.Time) redisstore.Reply {
-	// To redigo, zero is for ever.
+	// redigo waits without limit if the timeout is 0.
 	value, err := redis.ReceiveWithTimeout(conn, max(time.Until(until), time.Nanosecond))
 	if err != nil {
-		return redisstore.Reply{Err: failure(err)}
+		return redisstore.Reply{Err: convertError(err)}
 	}
-	return redisstore.Reply{Value: plain(value)}
+	return redisstore.Reply{Value: convertValue(value)}
 }
 
-// plain makes a value of redigo one of redisstore, in place.
-func plain(value any) any {
+// convertValue converts a value of redigo to one of redisstore. It changes lists in
+// place.
+func convertValue(value any) any {
 	switch v := value.(type) {
 	case []byte:
 		return string(v)
@@ -189,7 +227,7 @@ func plain(value any) any {
 		return redisstore.ServerError(v)
 	case []any:
 		for i := range v {
-			v[i] = plain(v[i])
+			v[i] = convertValue(v[i])
 		}
 	}
 	return value
@@ -201,9 +239,9 @@ func fill(replies []redisstore.Reply, err error) {
 	}
 }
 
-// failure tells errors of redigo in the words of redisstore.
-func failure(err error) error {
-	const closed = "redigo: get on closed pool" // it has no name
+// convertError converts an error of redigo to one that redisstore recognizes.
+func convertError(err error) error {
+	const closed = "redigo: get on closed pool" // redigo does not export this error
 	var server redis.Error
 	switch {
 	case err.Error() == closed:

@@ -58,8 +58,8 @@ func cluster(t testing.TB, nodes []string, options ...redigostore.Option) *redis
 	return redigostore.NewCluster(nodes, func(addr string) *redis.Pool { return pool(t, addr) }, options...)
 }
 
-// join returns a client of a store that lives as long as the test. It gives a busy machine
-// more time for an operation than a person would.
+// join returns a client of a store that lives as long as the test. It gives a busy
+// machine more time for an operation than a person would.
 func join(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, append([]dibs.Option{dibs.Timeout(5 * time.Second)}, options...)...)
 	t.Cleanup(func() { c.Close() })

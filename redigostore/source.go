@@ -12,48 +12,49 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A source is a pool whose idle connections are not believed in: redigo gives out one
-// that has ended, or that leads to who was master once.
+// source is a pool that drops stale connections. redigo itself also returns an idle
+// connection that has ended, or that leads to a server that is no longer the master.
 type source struct {
 	*redis.Pool
-	age atomic.Uint64 // of what it has: connections from before are not kept
+	generation atomic.Uint64 // connections of an earlier one are dropped
 }
 
-// A conn is a connection on loan.
+// conn is a connection that was taken from the pool.
 type conn struct {
 	redis.Conn
-	age uint64
-	old bool // its server is no master any more
+	generation uint64
+	demoted    bool // its server is no longer the master
 }
 
-// take gets a connection. Where the pool is full and its user does not wait, it does:
-// a place is free again as soon as an answer has come.
-func (s *source) take(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithDeadline(ctx, limit(ctx))
+// get takes a connection from the pool. If the pool is full and does not wait, get itself
+// waits: a connection is free again as soon as a reply has arrived.
+func (s *source) get(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline(ctx))
 	defer cancel()
 	for {
-		if ctx.Err() != nil { // on a closed pool redigo would panic
+		if ctx.Err() != nil { // redigo would panic if the pool is closed
 			return nil, ctx.Err()
 		}
-		age := s.age.Load()
+		generation := s.generation.Load()
 		c, err := s.GetContext(ctx)
 		if err == nil {
-			return &conn{Conn: c, age: age}, nil
+			return &conn{Conn: c, generation: generation}, nil
 		}
 		if !errors.Is(err, redis.ErrPoolExhausted) {
 			return nil, err
 		}
 		select {
-		case <-time.After(nextTry):
+		case <-time.After(fullPause):
 		case <-ctx.Done():
 			return nil, err
 		}
 	}
 }
 
-// giveBack returns a connection after its last reply.
-func (s *source) giveBack(ctx context.Context, c *conn, err error) {
-	if c.old || c.age != s.age.Load() {
+// put returns a connection to the pool after its last reply. err is the error of that
+// reply.
+func (s *source) put(ctx context.Context, c *conn, err error) {
+	if c.demoted || c.generation != s.generation.Load() {
 		c.discard()
 	}
 	c.Close()
@@ -62,13 +63,13 @@ func (s *source) giveBack(ctx context.Context, c *conn, err error) {
 	}
 }
 
-// sweep closes connections that ended while they were idle, until one answers. A proxy
-// or a server that restarts ends all of them, and the caller, who asks again, has no time
-// to meet each.
+// sweep pings idle connections until one answers, which closes those that have ended. A
+// restarted proxy or server ends all of them; a caller that retries has no time to fail
+// once on each.
 func (s *source) sweep(ctx context.Context) {
-	until := limit(ctx)
+	until := deadline(ctx)
 	for s.IdleCount() > 0 && time.Now().Before(until) {
-		c, err := s.take(ctx)
+		c, err := s.get(ctx)
 		if err != nil {
 			return
 		}
@@ -80,13 +81,13 @@ func (s *source) sweep(ctx context.Context) {
 	}
 }
 
-// renew closes all idle connections, and later those on loan.
-func (s *source) renew(ctx context.Context) {
-	s.age.Add(1)
+// dropConns closes all idle connections, and those in use when they are put back.
+func (s *source) dropConns(ctx context.Context) {
+	s.generation.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, ioTimeout)
 	defer cancel()
 	for range s.IdleCount() {
-		c, err := s.take(ctx)
+		c, err := s.get(ctx)
 		if err != nil {
 			return
 		}
@@ -95,16 +96,16 @@ func (s *source) renew(ctx context.Context) {
 	}
 }
 
-// doubt notes that a server says that it is not the master any more. Another connection
-// may lead to the one that is.
-func (c *conn) doubt(err error) {
+// checkMaster marks the connection as demoted if err says that its server is a read-only
+// replica. A new connection may lead to the master.
+func (c *conn) checkMaster(err error) {
 	var server redisstore.ServerError
-	if errors.As(err, &server) && strings.Contains(string(server), "READONLY ") { // a script may put words before it
-		c.old = true
+	if errors.As(err, &server) && strings.Contains(string(server), "READONLY ") { // a script may add a prefix
+		c.demoted = true
 	}
 }
 
-// discard breaks a connection, so that its pool does not keep it.
+// discard makes a connection fail, so that its pool does not keep it.
 func (c *conn) discard() {
 	past, cancel := context.WithDeadline(context.Background(), time.Time{})
 	defer cancel()

@@ -10,27 +10,28 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// subscribe listens on a connection that the pool dials but does not count: one that
-// listens for ever would be missing there, and to give it back redigo reads until the
-// server has said that it listens no more, which a mute one never does.
+// subscribe subscribes on a connection that is dialled as the pool does, but does not
+// belong to it. A connection of the pool would be occupied permanently. To put it back,
+// redigo would wait for the reply to UNSUBSCRIBE, which an unresponsive server never
+// sends.
 func (s *source) subscribe(ctx context.Context, channel string, on func(message string)) error {
 	conn, err := dial(ctx, s.Pool)
 	if err != nil {
-		return failure(err)
+		return convertError(err)
 	}
 	var pings sync.WaitGroup
 	defer pings.Wait()
-	listening, cancel := context.WithCancel(ctx)
+	pinging, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	sub := redis.PubSubConn{Conn: conn}
 	if err := sub.Subscribe(channel); err != nil {
-		return failure(err)
+		return convertError(err)
 	}
-	// One may write while another one reads. A read that has timed out breaks the
-	// connection, so a ping must come before that.
-	pings.Go(func() { ping(listening, sub) })
+	// redigo allows one concurrent writer and reader. A read that times out breaks the
+	// connection, so a ping must make the server reply before that.
+	pings.Go(func() { ping(pinging, sub) })
 	err = listen(sub, on)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -38,12 +39,12 @@ func (s *source) subscribe(ctx context.Context, channel string, on func(message 
 	if links.Broken(err) {
 		s.sweep(ctx)
 	}
-	return failure(err)
+	return convertError(err)
 }
 
 func listen(sub redis.PubSubConn, on func(message string)) error {
 	for {
-		switch m := sub.ReceiveWithTimeout(2 * pingEvery).(type) {
+		switch m := sub.ReceiveWithTimeout(2 * pingInterval).(type) {
 		case redis.Subscription:
 			on("")
 		case redis.Message:
@@ -54,15 +55,15 @@ func listen(sub redis.PubSubConn, on func(message string)) error {
 	}
 }
 
-// ping has the server say something from time to time.
+// ping pings the server every second, so that its replies show that it is alive.
 func ping(ctx context.Context, sub redis.PubSubConn) {
-	tick := time.NewTicker(pingEvery)
+	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			if sub.Ping("") != nil {
-				return // the reader sees it too
+				return // the reader gets an error, too
 			}
 		case <-ctx.Done():
 			return
@@ -70,10 +71,10 @@ func ping(ctx context.Context, sub redis.PubSubConn) {
 	}
 }
 
-var errNoDial = errors.New("the pool has neither Dial nor DialContext")
+var errNoDial = errors.New("the redigo pool has neither Dial nor DialContext")
 
-// dial makes a connection as the pool does. It leaves a Dial that does not return in
-// time, and closes what comes of it.
+// dial opens a connection as the pool does. It abandons a Dial that does not return in
+// time, and closes the connection that it returns later.
 func dial(ctx context.Context, pool *redis.Pool) (redis.Conn, error) {
 	connect := pool.DialContext
 	switch {
