@@ -16,8 +16,8 @@
 //   - One server, with or without replicas: [New] with a pool that dials it, over TCP,
 //     TLS (redis.DialUseTLS) or a Unix socket.
 //   - Sentinel: [New] with a pool whose DialContext queries the sentinels for the master.
-//     redigo does not support Sentinel; the Sentinel example below has the whole code. The
-//     store drops connections to a server that is no longer the master.
+//     redigo does not support Sentinel; the Sentinel example below has the whole code.
+//     The store drops connections to a server that is no longer the master.
 //   - Redis Cluster: [NewCluster] with some of the nodes, and a function that returns a
 //     pool for each node. redigo does not support Cluster; NewCluster follows MOVED and
 //     ASK.

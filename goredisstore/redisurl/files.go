@@ -9,17 +9,17 @@ import (
 	"os"
 )
 
-// files are the paths of what TLS needs, each in PEM.
+// files are the paths of the PEM files for TLS.
 type files struct{ ca, cert, key string }
 
 func (f files) check() error {
 	if (f.cert == "") != (f.key == "") {
-		return errors.New("cert and key come together, or not at all")
+		return errors.New("cert and key must be given together")
 	}
 	return nil
 }
 
-// load returns the configuration with the content of the files.
+// load returns a copy of the configuration with the content of the files.
 func (f files) load(config *tls.Config) (*tls.Config, error) {
 	config = config.Clone()
 	if f.ca != "" {
@@ -51,7 +51,7 @@ func (f files) load(config *tls.Config) (*tls.Config, error) {
 	return config, nil
 }
 
-// read quotes the path, which may have a line's end in it.
+// read reads a file. Its errors quote the path, which may contain a line break.
 func read(what, path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	var failed *fs.PathError

@@ -55,19 +55,19 @@ func write(t *testing.T, dir, name, text string) string {
 
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	cert, key := writePair(t, dir, "a + b") // what a path may have, and what a query makes of it
+	cert, key := writePair(t, dir, "a + b") // characters that are special in a query
 	for _, prefix := range []string{"rediss://h?", "rediss+sentinel://h/m?", "rediss+cluster://h?"} {
 		u := mustParse(t, prefix+"ca="+url.PathEscape(cert)+"&cert="+url.PathEscape(cert)+"&key="+url.PathEscape(key))
 		config := options(t, u).TLSConfig
 		if config.RootCAs == nil || len(config.Certificates) != 1 || config.MinVersion != tls.VersionTLS12 {
-			t.Errorf("%s: want an authority and a certificate, have %+v", prefix, config)
+			t.Errorf("%s: want a CA and a certificate, have %+v", prefix, config)
 		}
 		if before := u.options.TLSConfig; before.RootCAs != nil || before.Certificates != nil {
-			t.Errorf("%s: Open has changed the URL", prefix)
+			t.Errorf("%s: Open changed the URL", prefix)
 		}
 	}
 	if config := options(t, mustParse(t, "rediss://h")).TLSConfig; config.RootCAs != nil || config.Certificates != nil {
-		t.Errorf("without files: want the system's authorities and no certificate, have %+v", config)
+		t.Errorf("without files: want the system's CAs and no certificate, have %+v", config)
 	}
 }
 

@@ -28,7 +28,7 @@ func open(t *testing.T, rawURL string, c redisurl.Credentials) redis.UniversalCl
 	return rdb
 }
 
-// password has all signs that mean something in a URL.
+// password has all characters that are special in a URL.
 const password = "p:a/s?s#w%o@r&d+=ü"
 
 const encoded = "p:a%2Fs%3Fs%23w%25o@r&d+=ü"
@@ -48,7 +48,7 @@ func TestServer(t *testing.T) {
 	} {
 		rdb := open(t, c.rawURL, c.given)
 		if have, err := rdb.Do(t.Context(), "ACL", "WHOAMI").Text(); err != nil || have != c.whoami {
-			t.Errorf("%s: want to be %s, have %s, %v", c.rawURL, c.whoami, have, err)
+			t.Errorf("%s: want user %s, have %s, %v", c.rawURL, c.whoami, have, err)
 		}
 		info, err := rdb.Do(t.Context(), "CLIENT", "INFO").Text()
 		if err != nil || !strings.Contains(info, " db=3 ") || !strings.Contains(info, " name=me ") {
@@ -63,12 +63,12 @@ func TestWrongPassword(t *testing.T) {
 	rdb := open(t, "redis://:wr0ng@"+s.Addr(), redisurl.Credentials{Password: password})
 	err := rdb.Ping(t.Context()).Err()
 	if err == nil || !strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "wr0ng") {
-		t.Errorf("want the URL's password to be refused, have %v", err)
+		t.Errorf("want the URL's password to be rejected, have %v", err)
 	}
 }
 
 func TestSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "dibs") // a test's own directory may be too long for the path of a socket
+	dir, err := os.MkdirTemp("", "dibs") // t.TempDir may be too long for a socket path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,12 +83,12 @@ func TestSocket(t *testing.T) {
 	lockOn(t, rdb)
 }
 
-func TestClusterOfOne(t *testing.T) {
+func TestClusterOfOneNode(t *testing.T) {
 	s := redistest.StartClusterNode(t)
 	lockOn(t, open(t, "redis+cluster://"+s.Addr(), redisurl.Credentials{}))
 }
 
-// lockOn takes a lock and gives it back.
+// lockOn acquires a lock and releases it.
 func lockOn(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	locks := dibs.New(goredisstore.New(rdb))

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A parameter is a setting behind the question mark.
+// parameter is a setting after the question mark.
 type parameter struct {
-	name string
-	fits func(scheme) bool
-	set  func(u *URL, value string) error
+	name      string
+	isAllowed func(scheme) bool
+	set       func(u *URL, value string) error
 }
 
 var parameters = []parameter{
@@ -33,8 +33,8 @@ var parameters = []parameter{
 	{"sentinel_password", hasSentinels, func(u *URL, value string) error { u.options.SentinelPassword = value; return nil }},
 }
 
-// mostConns is more than one client can have to one server: it runs out of ports.
-// go-redis makes room for all of them at once.
+// mostConns is more than one client can open to one server, because it runs out of ports.
+// There is a limit because go-redis allocates room for all of them at once.
 const mostConns = 1<<16 - 1
 
 func always(scheme) bool         { return true }
@@ -51,7 +51,7 @@ func (u *URL) setParameters(query string) error {
 		name, value, _ := strings.Cut(part, "=")
 		p, err := u.scheme.parameter(name)
 		if err != nil && seen["sentinel_password"] {
-			return errors.New("an unknown parameter behind sentinel_password: write an & in that as %26")
+			return errors.New("unknown parameter after sentinel_password: write & in a password as %26")
 		}
 		if err != nil {
 			return err
@@ -73,18 +73,18 @@ func (u *URL) setParameters(query string) error {
 	return u.files.check()
 }
 
-// parameter finds one by its name.
+// parameter returns the parameter with a name, if the scheme has it.
 func (s scheme) parameter(name string) (parameter, error) {
 	var names []string
 	for _, p := range parameters {
 		switch {
-		case p.fits(s):
+		case p.isAllowed(s):
 			if p.name == name {
 				return p, nil
 			}
 			names = append(names, p.name)
 		case p.name == name:
-			return parameter{}, fmt.Errorf("%s is not for %s://, only for %s", name, s.name, list(p.fits))
+			return parameter{}, fmt.Errorf("%s is not valid for %s://, only for %s", name, s.name, list(p.isAllowed))
 		}
 	}
 	if nameLike(name) {
@@ -92,11 +92,11 @@ func (s scheme) parameter(name string) (parameter, error) {
 	} else {
 		name = ""
 	}
-	return parameter{}, fmt.Errorf("unknown parameter%s; %s:// has %s", name, s.name, strings.Join(names, ", "))
+	return parameter{}, fmt.Errorf("unknown parameter%s; %s:// accepts %s", name, s.name, strings.Join(names, ", "))
 }
 
-// nameLike reports whether somebody meant this to be a name. If not, it may be
-// what somebody wants to keep to himself.
+// nameLike reports whether text looks like the name of a parameter. Other text may be a
+// part of a password, so errors do not repeat it.
 func nameLike(text string) bool {
 	const long = 30
 	return text != "" && len(text) <= long && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz_-") == ""
@@ -107,22 +107,22 @@ func setNumber(to *int, value string, least, most int) (err error) {
 	return err
 }
 
-// setDuration refuses zero and less, which go-redis takes for "no limit": who
-// waits for a server that is mute, and for ever, keeps no lease.
+// setDuration rejects zero and negative durations, which mean "no limit" to go-redis: a
+// lease is lost while a renewal waits without limit for an unresponsive server.
 func setDuration(to *time.Duration, value string) error {
 	d, err := time.ParseDuration(value)
 	if err != nil || d <= 0 {
-		return errors.New("not a duration above zero, such as 500ms or 5s")
+		return errors.New("not a positive duration such as 500ms or 5s")
 	}
 	*to = d
 	return nil
 }
 
-// setClientName refuses what the server would refuse on every new connection.
+// setClientName rejects a name that the server would reject on every new connection.
 func (u *URL) setClientName(name string) error {
 	for _, c := range []byte(name) {
 		if c < '!' || c > '~' {
-			return errors.New("not ASCII without spaces")
+			return errors.New("not printable ASCII without spaces")
 		}
 	}
 	u.options.ClientName = name
@@ -131,7 +131,7 @@ func (u *URL) setClientName(name string) error {
 
 func (u *URL) setInsecure(value string) error {
 	if value != "true" && value != "false" {
-		return errors.New("neither true nor false")
+		return errors.New("not true or false")
 	}
 	u.options.TLSConfig.InsecureSkipVerify = value == "true"
 	return nil

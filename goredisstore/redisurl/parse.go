@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A kind is what stands at the other end.
+// kind is the kind of setup that a URL leads to.
 type kind int
 
 const (
@@ -24,7 +24,7 @@ const (
 	cluster
 )
 
-// A scheme is how a URL begins, and what that means.
+// scheme is the first part of a URL and its meaning.
 type scheme struct {
 	name string
 	kind kind
@@ -41,7 +41,7 @@ var schemes = []scheme{
 	{"rediss+cluster", cluster, true},
 }
 
-// form is what a URL of the scheme looks like.
+// form returns the syntax of a URL of the scheme.
 func (s scheme) form() string {
 	const hosts = "host[:port][,host[:port]…]"
 	rest := map[kind]string{
@@ -53,20 +53,20 @@ func (s scheme) form() string {
 	return s.name + "://[user:password@]" + rest[s.kind]
 }
 
-// list names the schemes that meet a condition.
-func list(meets func(scheme) bool) string {
+// list returns the names of the schemes that match.
+func list(match func(scheme) bool) string {
 	var names []string
 	for _, s := range schemes {
-		if meets(s) {
+		if match(s) {
 			names = append(names, s.name+"://")
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// parse is not net/url's: that refuses a list of hosts with ports, and repeats in
-// its errors what it was given. These here repeat nothing but the name of a
-// parameter, because in a URL that is wrong anything may be a password.
+// parse parses a URL. It does not use net/url, which rejects a list of hosts with ports,
+// and repeats its input in errors. The errors here repeat only names of parameters,
+// because in an invalid URL any part may be a password.
 func parse(rawURL string) (*URL, error) {
 	s, rest, err := cutScheme(rawURL)
 	if err != nil {
@@ -80,7 +80,7 @@ func parse(rawURL string) (*URL, error) {
 	if s.tls {
 		u.options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	if err := u.setPlace(p); err != nil {
+	if err := u.setAddress(p); err != nil {
 		return nil, fmt.Errorf("%w; want %s", err, s.form())
 	}
 	if err := u.setParameters(p.query); err != nil {
@@ -96,20 +96,21 @@ func cutScheme(rawURL string) (s scheme, rest string, err error) {
 			return s, rest, nil
 		}
 	}
-	return scheme{}, "", fmt.Errorf("it begins with none of %s", list(func(scheme) bool { return true }))
+	return scheme{}, "", fmt.Errorf("unknown scheme; want one of %s", list(func(scheme) bool { return true }))
 }
 
-// parts are what follows the scheme, as it was written.
+// parts are the parts after the scheme, still escaped.
 type parts struct{ user, hosts, path, query string }
 
-// split finds the parts. It is strict about the signs that separate them: if one
-// is left over, then most likely a part of a password was taken for something else.
+// split splits a URL into its parts. It is strict about the characters that separate
+// them: an unexpected one most likely means that part of a password was taken for another
+// part.
 func split(rest string) (p parts, err error) {
 	if strings.IndexFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f }) >= 0 {
-		return p, errors.New("it has a space or a control character: write a space as %20")
+		return p, errors.New("space or control character: write a space as %20")
 	}
 	if strings.Contains(rest, "#") {
-		return p, errors.New("it has a #: write that as %23")
+		return p, errors.New("unescaped #: write it as %23")
 	}
 	rest, p.query, _ = strings.Cut(rest, "?")
 	authority, path, slash := strings.Cut(rest, "/")
@@ -117,9 +118,9 @@ func split(rest string) (p parts, err error) {
 		p.path = "/" + path
 	}
 	if strings.Contains(p.path+p.query, "@") {
-		return p, errors.New("it has an @ behind a / or a ?: write these in a user or password as %2F and %3F, and elsewhere an @ as %40")
+		return p, errors.New("@ after a / or ?: in a user or password write / as %2F and ? as %3F; elsewhere write @ as %40")
 	}
-	// The last @ ends the password: no host has one.
+	// The last @ ends the password, because no host contains one.
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		p.user, authority = authority[:at], authority[at+1:]
 	}
@@ -127,8 +128,8 @@ func split(rest string) (p parts, err error) {
 	return p, nil
 }
 
-// setPlace fills in what stands before the parameters.
-func (u *URL) setPlace(p parts) error {
+// setAddress sets the options from everything before the parameters.
+func (u *URL) setAddress(p parts) error {
 	if err := u.setUser(p.user); err != nil {
 		return err
 	}
@@ -142,17 +143,18 @@ func (u *URL) setUser(text string) error {
 	username, password, _ := strings.Cut(text, ":")
 	var err error
 	if u.options.Username, err = unescape(username); err != nil {
-		return fmt.Errorf("the user: %w", err)
+		return fmt.Errorf("user: %w", err)
 	}
 	if u.options.Password, err = unescape(password); err != nil {
-		return fmt.Errorf("the password: %w", err)
+		return fmt.Errorf("password: %w", err)
 	}
 	return nil
 }
 
-var errEscape = errors.New("a % without two hexadecimal digits behind it: write the sign itself as %25")
+var errEscape = errors.New("% without two hexadecimal digits: write % itself as %25")
 
-// unescape undoes percent-encoding. The error of net/url would tell what is wrong.
+// unescape decodes percent-encoding. It replaces the error of net/url, which contains a
+// part of text.
 func unescape(text string) (string, error) {
 	plain, err := url.PathUnescape(text)
 	if err != nil {
@@ -164,7 +166,7 @@ func unescape(text string) (string, error) {
 func (u *URL) setHosts(list string) error {
 	if u.scheme.kind == socket {
 		if list != "" {
-			return errors.New("the path does not begin with a /")
+			return errors.New("the socket path must begin with /")
 		}
 		return nil
 	}
@@ -189,16 +191,16 @@ func (u *URL) setHosts(list string) error {
 	return nil
 }
 
-// address reads host[:port]. There is no default host: a variable that was empty
-// when the URL was put together must not lock on another server.
+// address parses host[:port]. There is no default host: if a program builds the URL from
+// an empty variable, it must not lock on another server.
 func address(text, defaultPort string) (string, error) {
 	host, port, hasPort := strings.Cut(text, ":")
 	if strings.HasPrefix(text, "[") {
-		inside, behind, closed := strings.Cut(text[1:], "]")
+		inside, after, closed := strings.Cut(text[1:], "]")
 		var colon string
-		colon, port, hasPort = strings.Cut(behind, ":")
+		colon, port, hasPort = strings.Cut(after, ":")
 		if !closed || colon != "" {
-			return "", errors.New("an IPv6 address stands in brackets, and a colon before the port")
+			return "", errors.New("malformed IPv6 address: want [address] or [address]:port")
 		}
 		var err error
 		if host, err = ipv6(inside); err != nil {
@@ -211,16 +213,16 @@ func address(text, defaultPort string) (string, error) {
 		return net.JoinHostPort(host, defaultPort), nil
 	}
 	if strings.Contains(port, ":") {
-		return "", errors.New("more than one colon: an IPv6 address stands in brackets")
+		return "", errors.New("more than one colon: put an IPv6 address in brackets")
 	}
 	n, err := number(port, 1, math.MaxUint16)
 	if err != nil {
-		return "", fmt.Errorf("the port: %w", err)
+		return "", fmt.Errorf("port: %w", err)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
 
-// ipv6 reads an address, which may have a zone.
+// ipv6 parses an IPv6 address, which may have a zone.
 func ipv6(text string) (string, error) {
 	text, err := unescape(text)
 	if err != nil {
@@ -228,20 +230,20 @@ func ipv6(text string) (string, error) {
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil || !addr.Is6() || addr.Zone() != "" && checkName(addr.Zone()) != nil {
-		return "", errors.New("in the brackets is no IPv6 address")
+		return "", errors.New("no IPv6 address in the brackets")
 	}
 	return text, nil
 }
 
-// checkName accepts the names of hosts and IPv4 addresses, and what container
-// networks have for names.
+// checkName accepts host names, IPv4 addresses, and names in container networks, which
+// may contain underscores.
 func checkName(host string) error {
 	if host == "" {
 		return errors.New("no host")
 	}
 	for _, c := range []byte(host) {
 		if !alphanumeric(c) && c != '-' && c != '_' && c != '.' {
-			return errors.New("a host has letters, digits, dots, hyphens and underscores only")
+			return errors.New("a host may contain only letters, digits, dots, hyphens and underscores")
 		}
 	}
 	return nil
@@ -258,17 +260,17 @@ func (u *URL) setPath(path string) error {
 		return u.setSocket(path)
 	case cluster:
 		if db != "" {
-			return errors.New("a cluster has one database only, and a path is not for it")
+			return errors.New("unexpected path: a cluster has only one database")
 		}
 	case sentinel:
 		var master string
 		var err error
 		master, db, _ = strings.Cut(db, "/")
 		if u.options.MasterName, err = unescape(master); err != nil {
-			return fmt.Errorf("the master's name: %w", err)
+			return fmt.Errorf("master name: %w", err)
 		}
 		if master == "" {
-			return errors.New("no name of a master behind the sentinels")
+			return errors.New("no master name after the sentinels")
 		}
 	case standalone:
 	}
@@ -281,10 +283,10 @@ func (u *URL) setPath(path string) error {
 func (u *URL) setSocket(path string) error {
 	path, err := unescape(path)
 	if err != nil {
-		return fmt.Errorf("the path: %w", err)
+		return fmt.Errorf("path: %w", err)
 	}
 	if strings.Trim(path, "/") == "" {
-		return errors.New("no path of a socket")
+		return errors.New("no socket path")
 	}
 	u.options.Addrs = []string{path}
 	return nil
@@ -292,17 +294,17 @@ func (u *URL) setSocket(path string) error {
 
 func (u *URL) setDB(text string) error {
 	if u.hasDB {
-		return errors.New("the database stands in the path already")
+		return errors.New("the path already names a database")
 	}
 	n, err := number(text, 0, math.MaxInt32)
 	if err != nil {
-		return fmt.Errorf("the database: %w", err)
+		return fmt.Errorf("database: %w", err)
 	}
 	u.options.DB, u.hasDB = n, true
 	return nil
 }
 
-// number reads digits, and nothing else.
+// number parses a number of digits only, from least to most.
 func number(text string, least, most int) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n < uint64(least) || n > uint64(most) {

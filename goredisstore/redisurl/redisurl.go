@@ -1,39 +1,39 @@
-// Package redisurl makes a go-redis client of one URL, so that every program that
-// uses dibs reaches a Redis in the same way:
+// Package redisurl creates a go-redis client from one URL, so that all programs that use
+// dibs accept the same URLs:
 //
 //	redis://[user:password@]host[:port][/db]
 //	unix://[user:password@]/path/of/the/socket[?db=n]
 //	redis+sentinel://[user:password@]host[:port][,host[:port]…]/master[/db]
 //	redis+cluster://[user:password@]host[:port][,host[:port]…]
 //
-// With rediss in place of redis it is the same over TLS, to sentinels too. The port is 6379 if there
-// is none, and 26379 for sentinels. An IPv6 address stands in brackets.
+// The schemes rediss, rediss+sentinel and rediss+cluster use TLS, also to the sentinels.
+// The default port is 6379, and 26379 for sentinels. An IPv6 address is in brackets.
 //
-// A user has a password; for one that needs none any will do. A password without
-// a user is that of the user default. In both, write / as %2F, ? as %3F, # as %23,
-// % as %25, and a : in the user as %3A. With sentinels they are those of the
-// master and its replicas, not those of the sentinels.
+// A user needs a password; if the server needs none, use any. A password without a user
+// belongs to the user "default". In user and password, write / as %2F, ? as %3F, # as %23
+// and % as %25, and in the user : as %3A. With Sentinel, user and password are those of
+// the master and its replicas, not those of the sentinels.
 //
-// Settings follow after a ?, separated by &, each at most once. What is not set is
-// as go-redis has it. A + in them is a plus, not a space.
+// Parameters follow after a ?, separated by &, each at most once. A parameter that is not
+// given has the default of go-redis. A + in a value is a plus, not a space.
 //
-//	db                    as in the path
-//	client_name           which CLIENT LIST shows
-//	protocol              2 or 3
-//	pool_size             connections to one server
-//	min_idle_conns        how many of these are kept open
-//	pool_timeout          the wait for one, such as 500ms or 5s
+//	db                    database number, as in the path
+//	client_name           name in CLIENT LIST
+//	protocol              RESP version, 2 or 3
+//	pool_size             connections per server
+//	min_idle_conns        idle connections that are kept open
+//	pool_timeout          time to wait for a free connection, such as 500ms or 5s
 //	dial_timeout, read_timeout, write_timeout
-//	ca                    file with the certificates to trust, in place of the system's
-//	cert, key             files with this program's certificate and its key
-//	server_name           whom the servers' certificates have to name, if not their hosts
-//	insecure_skip_verify  true: believe any certificate
+//	ca                    file with the trusted certificates, instead of the system's
+//	cert, key             files with the client's certificate and its key
+//	server_name           name expected in the servers' certificates, instead of the host
+//	insecure_skip_verify  true: accept any certificate
 //	sentinel_username, sentinel_password
 //
-// In sentinel_username and sentinel_password, write also @ as %40 and & as %26.
+// In sentinel_username and sentinel_password, also write @ as %40 and & as %26.
 //
-// An error of this package is one line. It repeats nothing of the URL but names of
-// parameters and files: so it tells no user and no password, whatever is wrong.
+// An error of this package is one line. Of the URL it repeats only names of parameters
+// and files, so it contains no user and no password, whatever is wrong with the URL.
 package redisurl
 
 import (
@@ -47,16 +47,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A URL says where a Redis is, and how to talk to it. It does not change, and
+// A URL is the parsed address of a Redis, with its settings. It is immutable, and
 // printing it shows no credentials.
 type URL struct {
 	scheme  scheme
-	hasDB   bool                    // the URL names one
-	options *redis.UniversalOptions // behind a pointer, where printing does not look
+	hasDB   bool                    // the URL names a database
+	options *redis.UniversalOptions // a pointer, because fmt does not print what it points to
 	files   files
 }
 
-// Parse reads a URL. It does no I/O. Its errors are dibs.ErrInvalid.
+// Parse parses a URL. It performs no I/O. Its errors match dibs.ErrInvalid.
 func Parse(rawURL string) (*URL, error) {
 	u, err := parse(rawURL)
 	if err != nil {
@@ -67,16 +67,15 @@ func Parse(rawURL string) (*URL, error) {
 
 func invalid(err error) error { return fmt.Errorf("%w Redis URL: %w", driver.ErrInvalid, err) }
 
-// Credentials are who a program is to a Redis, and to the sentinels that know
-// where it is.
+// Credentials are the users and passwords of a program for a Redis and for its sentinels.
 type Credentials struct {
 	Username, Password                 string
 	SentinelUsername, SentinelPassword string
 }
 
-// Environment looks the credentials up under the names that all programs of dibs
-// have for them, with os.Getenv or the like: DIBS_USERNAME, DIBS_PASSWORD,
-// DIBS_SENTINEL_USERNAME and DIBS_SENTINEL_PASSWORD.
+// Environment returns the credentials that lookup, such as os.Getenv, has for the names
+// DIBS_USERNAME, DIBS_PASSWORD, DIBS_SENTINEL_USERNAME and DIBS_SENTINEL_PASSWORD. All
+// programs of dibs use these names.
 func Environment(lookup func(name string) string) Credentials {
 	return Credentials{
 		Username:         lookup("DIBS_USERNAME"),
@@ -86,9 +85,10 @@ func Environment(lookup func(name string) string) Credentials {
 	}
 }
 
-// With returns the URL with credentials for where it has none. What stands in the
-// URL wins: with a password there, neither password nor user are taken from c, as
-// a password is one user's; with a user only, the password is.
+// With returns a copy of the URL that uses c where the URL has no credentials. If the URL
+// has a password, neither user nor password of c are used, because a password belongs to
+// one user. If the URL has only a user, the password of c is used. The same applies to
+// the credentials for the sentinels.
 func (u *URL) With(c Credentials) *URL {
 	options := *u.options
 	fill(&options.Username, &options.Password, c.Username, c.Password)
@@ -110,9 +110,10 @@ func fill(username, password *string, otherUsername, otherPassword string) {
 	}
 }
 
-// Open returns a client, which the caller closes. It reads the files that the URL
-// names, once, and fails if they are not as they should be. It waits for no
-// server; only with min_idle_conns the client begins to connect by itself.
+// Open returns a new client, which the caller must close. It reads the certificate files
+// once, and returns an error that matches dibs.ErrInvalid if they are unusable. It does
+// not wait for a server. With min_idle_conns the client starts to connect in the
+// background.
 func (u *URL) Open() (redis.UniversalClient, error) {
 	options, err := u.complete()
 	if err != nil {
@@ -121,15 +122,16 @@ func (u *URL) Open() (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(options), nil
 }
 
-// complete returns the options with what Parse could not know.
+// complete returns the options with the content of the files. It also checks the
+// credentials, which Parse cannot, because With may add some.
 func (u *URL) complete() (*redis.UniversalOptions, error) {
 	options := *u.options
-	// go-redis would say nothing, and not authenticate at all.
+	// go-redis would not authenticate at all, without an error.
 	if options.Username != "" && options.Password == "" {
-		return nil, errors.New("a user without a password; want user:password@, or :password@ for the user default")
+		return nil, errors.New("user without a password: want user:password@, or :password@ for the default user")
 	}
 	if options.SentinelUsername != "" && options.SentinelPassword == "" {
-		return nil, errors.New("a sentinel_username without a sentinel_password")
+		return nil, errors.New("sentinel_username without sentinel_password")
 	}
 	if u.scheme.tls {
 		config, err := u.files.load(options.TLSConfig)
@@ -141,11 +143,11 @@ func (u *URL) complete() (*redis.UniversalOptions, error) {
 	return &options, nil
 }
 
-// String returns what can be shown to anybody: the scheme, where the servers are,
-// and the database. Parse accepts it.
+// String returns the scheme, the servers and the database, without credentials. Parse
+// accepts the result.
 func (u *URL) String() string {
 	o, prefix := u.options, u.scheme.name+"://"
-	// The percent sign is that of an IPv6 zone.
+	// A percent sign is part of an IPv6 zone.
 	hosts := strings.ReplaceAll(strings.Join(o.Addrs, ","), "%", "%25")
 	db := strconv.Itoa(o.DB)
 	switch u.scheme.kind {
@@ -161,5 +163,5 @@ func (u *URL) String() string {
 	}
 }
 
-// escapeAt does what net/url leaves: to it an @ in a path is one as any other sign.
+// escapeAt escapes each @, which net/url does not escape in a path.
 func escapeAt(path string) string { return strings.ReplaceAll(path, "@", "%40") }

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// options is what Open gives to go-redis.
+// options returns the options that Open passes to go-redis.
 func options(t *testing.T, u *URL) *redis.UniversalOptions {
 	t.Helper()
 	o, err := u.complete()
@@ -150,27 +150,27 @@ func TestRefused(t *testing.T) {
 		wantSentinel = "; want redis+sentinel://[user:password@]host[:port][,host[:port]…]/master[/db]"
 		wantCluster  = "; want redis+cluster://[user:password@]host[:port][,host[:port]…]"
 
-		scheme  = "it begins with none of redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster://, rediss+cluster://"
-		space   = "it has a space or a control character: write a space as %20" + wantRedis
-		hash    = "it has a #: write that as %23" + wantRedis
-		at      = "it has an @ behind a / or a ?: write these in a user or password as %2F and %3F, and elsewhere an @ as %40"
-		escape  = "a % without two hexadecimal digits behind it: write the sign itself as %25"
-		name    = "a host has letters, digits, dots, hyphens and underscores only" + wantRedis
-		port    = "the port: not a number from 1 to 65535"
-		colons  = "more than one colon: an IPv6 address stands in brackets" + wantRedis
-		closing = "an IPv6 address stands in brackets, and a colon before the port" + wantRedis
-		ipv6    = "in the brackets is no IPv6 address" + wantRedis
-		db      = "the database: not a number from 0 to 2147483647"
-		twoDBs  = "db: the database stands in the path already"
-		noDB    = "a cluster has one database only, and a path is not for it" + wantCluster
-		master  = "no name of a master behind the sentinels" + wantSentinel
+		scheme  = "unknown scheme; want one of redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster://, rediss+cluster://"
+		space   = "space or control character: write a space as %20" + wantRedis
+		hash    = "unescaped #: write it as %23" + wantRedis
+		at      = "@ after a / or ?: in a user or password write / as %2F and ? as %3F; elsewhere write @ as %40"
+		escape  = "% without two hexadecimal digits: write % itself as %25"
+		name    = "a host may contain only letters, digits, dots, hyphens and underscores" + wantRedis
+		port    = "port: not a number from 1 to 65535"
+		colons  = "more than one colon: put an IPv6 address in brackets" + wantRedis
+		closing = "malformed IPv6 address: want [address] or [address]:port" + wantRedis
+		ipv6    = "no IPv6 address in the brackets" + wantRedis
+		db      = "database: not a number from 0 to 2147483647"
+		twoDBs  = "db: the path already names a database"
+		noDB    = "unexpected path: a cluster has only one database" + wantCluster
+		master  = "no master name after the sentinels" + wantSentinel
 		conns   = "pool_size: not a number from 1 to 65535"
 		nothing = "client_name: no value"
-		time    = "not a duration above zero, such as 500ms or 5s"
-		pair    = "cert and key come together, or not at all"
+		time    = "not a positive duration such as 500ms or 5s"
+		pair    = "cert and key must be given together"
 
-		plain = "; redis:// has db, client_name, protocol, pool_size, min_idle_conns, pool_timeout, dial_timeout, read_timeout, write_timeout"
-		onTLS = " is not for redis://, only for rediss://, rediss+sentinel://, rediss+cluster://"
+		plain = "; redis:// accepts db, client_name, protocol, pool_size, min_idle_conns, pool_timeout, dial_timeout, read_timeout, write_timeout"
+		onTLS = " is not valid for redis://, only for rediss://, rediss+sentinel://, rediss+cluster://"
 	)
 	for _, c := range []struct{ rawURL, want string }{
 		{"", scheme},
@@ -188,8 +188,8 @@ func TestRefused(t *testing.T) {
 		{"redis://:a?b@h", at + wantRedis},
 		{"redis://h?client_name=a@b", at + wantRedis},
 		{"unix:///a@b", at + wantUnix},
-		{"redis://a%@h", "the user: " + escape + wantRedis},
-		{"redis://:a%zz@h", "the password: " + escape + wantRedis},
+		{"redis://a%@h", "user: " + escape + wantRedis},
+		{"redis://:a%zz@h", "password: " + escape + wantRedis},
 		{"redis://", "no host" + wantRedis},
 		{"redis:///1", "no host" + wantRedis},
 		{"redis://:1", "no host" + wantRedis},
@@ -218,20 +218,20 @@ func TestRefused(t *testing.T) {
 		{"redis://h/-1", db + wantRedis},
 		{"redis://h/1/2", db + wantRedis},
 		{"redis://h/2147483648", db + wantRedis},
-		{"unix://", "no path of a socket" + wantUnix},
-		{"unix:///", "no path of a socket" + wantUnix},
-		{"unix://run/redis.sock", "the path does not begin with a /" + wantUnix},
-		{"unix:///a%", "the path: " + escape + wantUnix},
+		{"unix://", "no socket path" + wantUnix},
+		{"unix:///", "no socket path" + wantUnix},
+		{"unix://run/redis.sock", "the socket path must begin with /" + wantUnix},
+		{"unix:///a%", "path: " + escape + wantUnix},
 		{"redis+sentinel://a", master},
 		{"redis+sentinel://a/", master},
 		{"redis+sentinel://a//1", master},
-		{"redis+sentinel://a/m%", "the master's name: " + escape + wantSentinel},
+		{"redis+sentinel://a/m%", "master name: " + escape + wantSentinel},
 		{"redis+sentinel://a/m/x", db + wantSentinel},
 		{"redis+sentinel://a,/m", "host 2 of 2: no host" + wantSentinel},
 		{"redis+sentinel://a:1,b:x,c/m", "host 2 of 3: " + port + wantSentinel},
 		{"redis+cluster://a/0", noDB},
 		{"redis+cluster://,a", "host 1 of 2: no host" + wantCluster},
-		{"redis+cluster://a?db=0", "db is not for redis+cluster://, only for redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://"},
+		{"redis+cluster://a?db=0", "db is not valid for redis+cluster://, only for redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://"},
 		{"redis://h/1?db=1", twoDBs},
 		{"redis://h?db=x", "db: " + db},
 		{"redis://h?db=1&db=1", "db is given twice"},
@@ -243,7 +243,7 @@ func TestRefused(t *testing.T) {
 		{"redis://h?client_name", nothing},
 		{"redis://h?client_name=", nothing},
 		{"redis://h?client_name=a%", "client_name: " + escape},
-		{"redis://h?client_name=a%20b", "client_name: not ASCII without spaces"},
+		{"redis://h?client_name=a%20b", "client_name: not printable ASCII without spaces"},
 		{"redis://h?protocol=1", "protocol: not a number from 2 to 3"},
 		{"redis://h?pool_size=0", conns},
 		{"redis://h?pool_size=65536", conns},
@@ -255,11 +255,11 @@ func TestRefused(t *testing.T) {
 		{"redis://h?pool_timeout=soon", "pool_timeout: " + time},
 		{"redis://h?ca=/f", "ca" + onTLS},
 		{"redis://h?insecure_skip_verify=true", "insecure_skip_verify" + onTLS},
-		{"rediss://h?insecure_skip_verify=1", "insecure_skip_verify: neither true nor false"},
+		{"rediss://h?insecure_skip_verify=1", "insecure_skip_verify: not true or false"},
 		{"rediss://h?cert=/f", pair},
 		{"rediss://h?key=/f", pair},
-		{"redis+sentinel://h/m?sentinel_password=a&b", "an unknown parameter behind sentinel_password: write an & in that as %26"},
-		{"redis://h?sentinel_password=x", "sentinel_password is not for redis://, only for redis+sentinel://, rediss+sentinel://"},
+		{"redis+sentinel://h/m?sentinel_password=a&b", "unknown parameter after sentinel_password: write & in a password as %26"},
+		{"redis://h?sentinel_password=x", "sentinel_password is not valid for redis://, only for redis+sentinel://, rediss+sentinel://"},
 	} {
 		_, err := Parse(c.rawURL)
 		if want := "dibs: invalid Redis URL: " + c.want; err == nil || err.Error() != want {
@@ -272,7 +272,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestUserWithoutPassword(t *testing.T) {
-	const want = "dibs: invalid Redis URL: a user without a password; want user:password@, or :password@ for the user default"
+	const want = "dibs: invalid Redis URL: user without a password: want user:password@, or :password@ for the default user"
 	for _, rawURL := range []string{"redis://s3cret@h", "redis+cluster://s3cret:@h"} {
 		_, err := mustParse(t, rawURL).Open()
 		if err == nil || err.Error() != want || !errors.Is(err, dibs.ErrInvalid) {
@@ -280,8 +280,8 @@ func TestUserWithoutPassword(t *testing.T) {
 		}
 	}
 	_, err := mustParse(t, "redis+sentinel://h/m?sentinel_username=s3cret").Open()
-	if err == nil || !strings.HasSuffix(err.Error(), ": a sentinel_username without a sentinel_password") {
-		t.Errorf("want a complaint about the password of the sentinels, have %v", err)
+	if err == nil || !strings.HasSuffix(err.Error(), ": sentinel_username without sentinel_password") {
+		t.Errorf("want an error about the password of the sentinels, have %v", err)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestWith(t *testing.T) {
 			t.Errorf("%s with %+v:\nwant %+v\nhave %+v", c.rawURL, c.given, c.want, have)
 		}
 		if !reflect.DeepEqual(before, *u.options) {
-			t.Errorf("%s: With has changed the URL", c.rawURL)
+			t.Errorf("%s: With changed the URL", c.rawURL)
 		}
 	}
 }
@@ -336,14 +336,14 @@ func TestString(t *testing.T) {
 		for _, v := range []any{u, struct{ where *URL }{u}} {
 			for _, form := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d"} {
 				if text := fmt.Sprintf(form, v); strings.Contains(text, "s3cret") {
-					t.Errorf("%s of %T tells the password: %s", form, v, text)
+					t.Errorf("%s of %T shows the password: %s", form, v, text)
 				}
 			}
 		}
 	}
 }
 
-func TestErrorsTellNoPassword(t *testing.T) {
+func TestErrorsShowNoPassword(t *testing.T) {
 	for _, rawURL := range []string{
 		"http://:s3cret@host:6379",
 		"s3cret://host:6379",
@@ -390,8 +390,8 @@ func TestErrorsTellNoPassword(t *testing.T) {
 	}
 }
 
-// Whatever is in a URL: if it is wrong, the error is one line and repeats no word
-// of it; if it is good, its String is one line, tells no password, and is good too.
+// An error of Parse is one line and repeats nothing of the URL. The String of a valid URL
+// is one line, shows no password, and is a valid URL itself.
 func FuzzURL(f *testing.F) {
 	for _, form := range []string{
 		"redis://:%s@host:6379/x", "http://u:%s@h", "redis://%s@h/?a=b", "%s", "redis://h/%s@", "::%s@",

@@ -22,15 +22,15 @@ func TestTLS(t *testing.T) {
 	handOver(t, open(t, at+"insecure_skip_verify=true", redisurl.Credentials{}))
 	err := open(t, at, redisurl.Credentials{}).Ping(t.Context()).Err()
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a server whose authority nobody knows: %v", err)
+		t.Errorf("a server with an unknown CA: %v", err)
 	}
 	err = open(t, at+"server_name=example.org&ca="+url.QueryEscape(s.CAFile()), redisurl.Credentials{}).Ping(t.Context()).Err()
 	if err == nil || !strings.Contains(err.Error(), "example.org") {
-		t.Errorf("a server of another name: %v", err)
+		t.Errorf("a server with another name: %v", err)
 	}
 }
 
-// A server that wants to see certificates of its clients.
+// The server requires client certificates.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	s, _ := redistest.StartTLS(t, "--tls-auth-clients", "yes")
@@ -39,7 +39,7 @@ func TestMutualTLS(t *testing.T) {
 	files.Del("cert")
 	files.Del("key")
 	if err := open(t, "rediss://"+s.TLSAddr()+"?"+files.Encode(), redisurl.Credentials{}).Ping(t.Context()).Err(); err == nil {
-		t.Error("a client without a certificate is let in")
+		t.Error("a client without a certificate is accepted")
 	}
 }
 
@@ -55,12 +55,12 @@ func TestCluster(t *testing.T) {
 	handOver(t, open(t, "redis+cluster://"+strings.Join(c.Addrs(), ","), redisurl.Credentials{Password: password}))
 }
 
-// handOver lets one wait for another until he has it by push, so that the subscription
-// is seen to work, too: it takes a moment.
+// handOver repeats a hand-off until the waiter is notified. The first ones may come
+// before the subscription works.
 func handOver(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	pushed := make(chan bool, 2)
-	locks := dibs.New(goredisstore.New(rdb), dibs.Observe(dibs.Hooks{Acquired: func(a dibs.Acquired) { pushed <- a.Pushed }}))
+	notified := make(chan bool, 2)
+	locks := dibs.New(goredisstore.New(rdb), dibs.Observe(dibs.Hooks{Acquired: func(a dibs.Acquired) { notified <- a.Pushed }}))
 	defer locks.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -70,7 +70,7 @@ func handOver(t *testing.T, rdb redis.UniversalClient) {
 			t.Error(err)
 			return
 		}
-		<-pushed
+		<-notified
 		second := make(chan error)
 		go func() {
 			second <- locks.Mutex("job").Do(ctx, func(context.Context) error { return nil })
@@ -89,7 +89,7 @@ func handOver(t *testing.T, rdb redis.UniversalClient) {
 			t.Error(err)
 			return
 		}
-		if <-pushed {
+		if <-notified {
 			return
 		}
 	}
