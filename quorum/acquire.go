@@ -10,12 +10,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// straggle is how long an answer waits for nodes that have not said anything yet, once
-// enough others have.
+// stragglerTimeout is how long an operation waits for the remaining nodes once a majority
+// has answered.
 const straggle = 50 * time.Millisecond
 
-// Acquire implements dibs.Store: all nodes are asked at once, and the answer is there
-// when most have said the same, or cannot any more.
+// Acquire implements driver.Store. It sends the request to all nodes at once, and returns
+// when a majority has given the same answer or no longer can.
 func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if err := s.check(q); err != nil {
 		return driver.AcquireReply{}, err
@@ -48,7 +48,7 @@ func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.Ac
 			over = true
 		case <-ctx.Done():
 			if over = !time.Now().Before(q.Until); over {
-				continue // both ends are one
+				continue // both deadlines are the same
 			}
 			s.mu.Lock()
 			c.asking = false
@@ -60,26 +60,26 @@ func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.Ac
 }
 
 var (
-	errLate  = errors.New("the request is void: it came too late")
-	errMute  = errors.New("no answer so far")
-	errBoth  = errors.New("it answers for another node, too: one server is named twice")
-	errDoubt = errors.New("its vote does not count: an earlier release was not answered, and may still arrive")
+	errLate  = errors.New("the request expired before it was served")
+	errMute  = errors.New("no answer yet")
+	errBoth  = errors.New("another node has the same store ID: one server is configured twice")
+	errDoubt = errors.New("its vote is not counted: an earlier release got no answer and may still arrive")
 )
 
 func (s *Store) check(q driver.AcquireRequest) error {
 	switch {
 	case q.Vote != nil:
-		return fmt.Errorf("%w: a quorum is no node of another one", driver.ErrInvalid)
+		return fmt.Errorf("%w: a quorum cannot be a node of another quorum", driver.ErrInvalid)
 	case q.Weight < 1 || q.Weight > q.Limit || q.Limit > driver.Unlimited:
-		return fmt.Errorf("%w: claim on %q weighs %d of %d", driver.ErrInvalid, q.Name, q.Weight, q.Limit)
+		return fmt.Errorf("%w: acquire %q: weight %d is not between 1 and its limit %d", driver.ErrInvalid, q.Name, q.Weight, q.Limit)
 	case !q.Exclusive() && q.Limit != driver.Unlimited && len(s.nodes) > 1:
-		return fmt.Errorf("%w: %q: a quorum cannot count permits: two majorities may each see room for the last one", driver.ErrInvalid, q.Name)
+		return fmt.Errorf("%w: acquire %q: a quorum does not support semaphore permits, because two majorities may each see room for the last one", driver.ErrInvalid, q.Name)
 	case len(q.With) > 0:
-		return fmt.Errorf("%w: claim on %q and others: a quorum takes one name at a time", driver.ErrInvalid, q.Name)
+		return fmt.Errorf("%w: acquire %q and others: a quorum acquires one name at a time", driver.ErrInvalid, q.Name)
 	case q.TTL <= 0:
-		return fmt.Errorf("%w: claim on %q for %v", driver.ErrInvalid, q.Name, q.TTL)
+		return fmt.Errorf("%w: acquire %q: TTL %v is not positive", driver.ErrInvalid, q.Name, q.TTL)
 	case s.memory > 0 && q.TTL > s.memory:
-		return fmt.Errorf("%w: %q for %v: the longest lease of this quorum is %v: set Config.Longest, the same for all clients", driver.ErrInvalid, q.Name, q.TTL, s.memory)
+		return fmt.Errorf("%w: acquire %q: TTL %v is longer than the %v of this quorum; set Config.Longest to the same larger value in all clients", driver.ErrInvalid, q.Name, q.TTL, s.memory)
 	}
 	return driver.CheckName(q.Name)
 }
@@ -91,7 +91,7 @@ func gone(ctx context.Context, op, name string) error {
 	return &driver.UnavailableError{Op: op, Name: name, Cause: context.Cause(ctx)}
 }
 
-// late refuses a request that is void by now.
+// checkUntil returns an error if the request has expired.
 func late(op, name string, until time.Time) error {
 	if time.Now().Before(until) {
 		return nil
@@ -99,11 +99,11 @@ func late(op, name string, until time.Time) error {
 	return &driver.UnavailableError{Op: op, Name: name, Cause: errLate}
 }
 
-// begin begins to ask for a claim. The caller holds s.mu.
+// beginAcquire starts an Acquire for a token. The caller holds s.mu.
 func (s *Store) begin(q driver.AcquireRequest) *acquisition {
 	c := s.at(q.Name, q.Token)
 	s.latest[q.Token] = c
-	if !c.open || c.won { // it has no place to keep
+	if !c.open || c.won { // it has no queue entry to keep
 		c.ticket = s.clock.tick()
 	}
 	c.AcquireRequest, c.open, c.try, c.late = q, true, !q.Queue, false
@@ -111,7 +111,7 @@ func (s *Store) begin(q driver.AcquireRequest) *acquisition {
 	return c
 }
 
-// again asks all nodes. The caller holds s.mu.
+// startRound sends a vote request to all nodes. The caller holds s.mu.
 func (s *Store) again(c *acquisition, yield bool) {
 	c.round = s.clock.tick()
 	c.asking, c.won, c.fence, c.offers, c.offering = true, false, 0, 0, false
@@ -120,7 +120,8 @@ func (s *Store) again(c *acquisition, yield bool) {
 	}
 }
 
-// decide returns the answer to a round, if there is one. over says that it must be now.
+// decide returns the reply of Acquire if the votes decide it. expired forces a decision
+// now.
 func (s *Store) decide(c *acquisition, over bool) (answer driver.AcquireReply, done bool, err error) {
 	tell := func() {}
 	defer func() { tell() }()
@@ -149,7 +150,7 @@ func (s *Store) decide(c *acquisition, over bool) (answer driver.AcquireReply, d
 		}
 		return driver.AcquireReply{}, true, err
 	case n.held >= s.need && !agreed && !over:
-	case agreed && !over: // some by a hand-off, which is short
+	case agreed && !over: // some votes come from a hand-off, whose TTL is short
 		s.again(c, false)
 	case c.try && enough && !over:
 		return s.attempt(c, n)
@@ -159,18 +160,18 @@ func (s *Store) decide(c *acquisition, over bool) (answer driver.AcquireReply, d
 		if c.try {
 			s.giveUp(c)
 		} else {
-			tell = s.decideNow(c) // what follows is the quorum's own affair from now on
+			tell = s.decideNow(c) // from now on nodes are queried without a caller
 		}
 		return answer, true, nil
 	}
 	return answer, false, nil
 }
 
-// attempt decides on a claim that does not want to wait. If others want the name in the same
-// moment, each may have the votes of a few nodes: then it stands in line with them until
-// the oldest has them all. The caller holds s.mu.
+// decideTry decides on a request that does not wait. If several requests arrive at once,
+// each may have the votes of a few nodes. Then this request queues with the others until
+// the oldest has all votes. The caller holds s.mu.
 func (s *Store) attempt(c *acquisition, n tally) (answer driver.AcquireReply, done bool, err error) {
-	const enough = 3 // offers: whoever seemed to have most has kept it, or gone
+	const enough = 3 // attempts to relinquish; by then the request with the most votes holds the lock, or was cancelled
 	none := n.held+n.pending < s.need
 	lost := n.another >= s.need || none && n.held == 0
 	switch {
@@ -186,7 +187,8 @@ func (s *Store) attempt(c *acquisition, n tally) (answer driver.AcquireReply, do
 	return answer, false, nil
 }
 
-// errs is why each node has not answered, in this round.
+// nodeErrors returns why each node has no vote in this round, or nil for a node that
+// voted.
 func (c *acquisition) errs() []error {
 	errs := make([]error, len(c.lanes))
 	seen := make(map[string]bool)
@@ -207,7 +209,7 @@ func (c *acquisition) errs() []error {
 	return errs
 }
 
-// busy is the answer to a claim that has not the votes of most. The caller holds s.mu.
+// busyReply is the reply to a request without a majority of votes. The caller holds s.mu.
 func (s *Store) busy(c *acquisition) driver.AcquireReply {
 	a := driver.AcquireReply{Name: c.Name}
 	votes := make(map[string]int)
@@ -225,7 +227,7 @@ func (s *Store) busy(c *acquisition) driver.AcquireReply {
 	if !c.try {
 		a.Ticket, a.Round, a.Position = c.ticket, c.round, 1
 		if slices.Sort(positions); len(positions) >= s.need {
-			a.Position = positions[s.need-1] // a few may not have heard of the last release
+			a.Position = positions[s.need-1] // a few nodes may not have received the last release yet
 		}
 	}
 	if a.Holder == "" {
@@ -236,7 +238,8 @@ func (s *Store) busy(c *acquisition) driver.AcquireReply {
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
-// Abandon implements dibs.Store. Nodes that are mute are told in the background.
+// Cancel implements driver.Store. Nodes that do not answer get the cancel later, in the
+// background.
 func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 	if q.Until.IsZero() {
 		q.Until = deadline(ctx)
@@ -257,7 +260,7 @@ func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 	return err
 }
 
-// Release implements dibs.Store.
+// Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if r.Until.IsZero() {
 		r.Until = time.Now().Add(operation)
@@ -270,7 +273,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	poll := s.poll()
 	s.mu.Lock()
 	c := s.at(r.Name, r.Token)
-	asked := c.Client != "" // here, and not by another process: where it does not hold, it may wait
+	asked := c.Client != "" // by this client, not by another process; where it does not hold the lock, it may be queued
 	c.rest()
 	c.won = false
 	for i, l := range c.lanes {
@@ -280,9 +283,10 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	return poll.result(ctx, "release", r.Name, r.Until)
 }
 
-// releasing is what releases a claim at one node. If it may wait there, or is to be sent once
-// more because an earlier question may arrive after it, it is an abandon: a release
-// leaves the place in the queue. The caller holds s.mu.
+// newRelease returns the delivery of a release to one node. A release does not remove a
+// queue entry. So it sends a cancel instead if the token may be queued on the node, or if
+// the delivery is repeated because an earlier request may arrive after it. The caller
+// holds s.mu.
 func (s *Store) releasing(c *acquisition, l *nodeQueue, r driver.ReleaseRequest, asked bool, say func(nodeAnswer, error)) *delivery {
 	keep := time.Now().Add(r.Reserve)
 	var freed, released, abandons bool
@@ -301,7 +305,7 @@ func (s *Store) releasing(c *acquisition, l *nodeQueue, r driver.ReleaseRequest,
 			return l.node.Cancel(ctx, q)
 		}
 		r := r
-		if r.Reserve > 0 { // until then, however late it is delivered
+		if r.Reserve > 0 { // reserved until then, however late the release is delivered
 			r.Reserve = max(time.Until(keep), 0)
 		}
 		freed, err = l.node.Release(ctx, r)
@@ -323,13 +327,13 @@ func (s *Store) releasing(c *acquisition, l *nodeQueue, r driver.ReleaseRequest,
 	return e
 }
 
-// Break implements dibs.Store.
+// Revoke implements driver.Store.
 func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
 	if err := firstErr(driver.CheckName(name), gone(ctx, "break", name)); err != nil {
 		return false, err
 	}
 	poll := s.poll()
-	poll.strict = true // a few may know it by a fence that it had before
+	poll.strict = true // a few nodes may know the lease by an older fence
 	until := deadline(ctx)
 	for i, n := range s.nodes {
 		go func() {

@@ -9,38 +9,39 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A claim is what a quorum knows of one token while questions about it are under way, or
-// while it waits: what each node has said. Its fields are guarded by the Store's mutex.
+// An acquisition is the state of one token on one name while requests for it are pending,
+// or while it is queued: mainly what each node has answered. The Store's mutex guards its
+// fields.
 type acquisition struct {
 	driver.AcquireRequest
 	key      claimKey
-	ticket   uint64       // its place in the queues
+	ticket   uint64       // position in the queues of all nodes: the smallest is served first
 	lanes    []*nodeQueue // by node
-	round    uint64       // the last Acquire: a vote counts if it was asked for since then
-	open     bool         // wanted still
-	try      bool         // its caller does not wait
-	asking   bool         // Acquire has not returned yet
-	late     bool         // nodes that have not answered yet are not waited for, if enough have
-	won      bool         // it was told that it holds, in this round
-	fence    uint64       // that most nodes must know before it holds, or zero
-	offers   int          // how often it has offered what it holds to older ones, in this round
-	offering bool         // it is about to, again
+	round    uint64       // of the latest Acquire; a vote counts only if it was requested since then
+	open     bool         // the lock is still wanted
+	try      bool         // the caller does not wait in the queue
+	asking   bool         // Acquire has not returned
+	late     bool         // do not wait for the remaining nodes if a majority has answered
+	won      bool         // in this round, and the client was told
+	fence    uint64       // a majority must know it before the lock is granted; 0: none yet
+	offers   int          // how often this round relinquished its votes to older requests
+	offering bool         // relinquishTimer is running
 	offered  *time.Timer
 	touched  time.Time
-	changed  chan struct{} // tells Acquire to look again
+	changed  chan struct{} // wakes Acquire
 }
 
-// A key is what claims are known by: the names of a set have one token.
+// An acquisitionKey identifies an acquisition. The names of a multi-lock share one token.
 type claimKey struct{ name, token string }
 
-// A lanekey is what lanes are known by, also when their claims are forgotten.
+// A queueKey identifies a nodeQueue, also after its acquisition was removed.
 type lanekey struct {
 	claimKey
 	node int
 }
 
-// at returns the claim of a token on a name, a new one if there is none. The caller
-// holds s.mu.
+// acquisitionFor returns the acquisition of a token on a name, and creates it if there is
+// none. The caller holds s.mu.
 func (s *Store) at(name, token string) *acquisition {
 	at := claimKey{name, token}
 	c := s.claims[at]
@@ -57,8 +58,8 @@ func (s *Store) at(name, token string) *acquisition {
 	return c
 }
 
-// sweep drops a few claims that nobody has touched for so long that their places in the
-// queues are gone. The caller holds s.mu.
+// evictUnused removes a few acquisitions that were unused for so long that their queue
+// entries have expired. The caller holds s.mu.
 func (s *Store) sweep() {
 	const forgotten = 2 * driver.WaiterTTL
 	looks := 2
@@ -82,8 +83,9 @@ func (c *acquisition) busy() bool {
 	return false
 }
 
-// unsure reports whether something that was sent for a claim, and not answered, may still
-// arrive: who forgot that would let it be the last that a node hears.
+// hasLateMessages reports whether a message without an answer may still arrive at a node.
+// Without this state, such a message could be the last that the node receives for the
+// token.
 func (c *acquisition) unsure() bool {
 	now := time.Now()
 	for _, l := range c.lanes {
@@ -94,7 +96,7 @@ func (c *acquisition) unsure() bool {
 	return false
 }
 
-// spread is how much later than others this one does what several do in one moment.
+// jitter is a small delay that separates acquisitions that do the same thing at once.
 func (c *acquisition) spread() time.Duration {
 	return time.Duration(1+c.ticket%1000) * time.Microsecond
 }
@@ -106,7 +108,7 @@ func (s *Store) drop(c *acquisition) {
 	}
 }
 
-// rest stops what goes on by itself.
+// deactivate stops the timer of an acquisition, and with it all activity of its own.
 func (c *acquisition) rest() {
 	c.open = false
 	if c.offered != nil {
@@ -114,21 +116,22 @@ func (c *acquisition) rest() {
 	}
 }
 
-// forget drops a claim of which nothing has to be known any more. One that holds has to
-// be known while it may still have a place in some queue. The caller holds s.mu.
+// removeIfDone removes an acquisition whose state is no longer needed. A granted one is
+// needed while it may still have an entry in a node's queue. The caller holds s.mu.
 func (s *Store) forget(c *acquisition) {
 	if c.open || c.busy() || c.unsure() || s.claims[c.key] != c {
 		return
 	}
 	for _, l := range c.lanes {
 		if c.won && l.state != held {
-			return // until sweep
+			return // evictUnused removes it
 		}
 	}
 	s.drop(c)
 }
 
-// ask puts the question to a node. The caller holds s.mu.
+// sendVoteRequest queues a vote request for a node. If relinquish is set, the node gives
+// the vote to an older waiter, if it has one. The caller holds s.mu.
 func (s *Store) sendVoteRequest(c *acquisition, l *nodeQueue, yield bool) {
 	round := c.round
 	var q driver.AcquireRequest
@@ -137,13 +140,13 @@ func (s *Store) sendVoteRequest(c *acquisition, l *nodeQueue, yield bool) {
 	var clashes bool
 	begin := func() bool {
 		told := c.fence != 0 && l.state == held && l.round == round && l.fence >= c.fence
-		if !c.open || told && !yield { // to ask again would raise the fence for ever
+		if !c.open || told && !yield { // another request would raise the fence again and again
 			return false
 		}
 		q, sent = c.voteRequest(s.memory, yield), time.Now()
 		clashes = l.clashes(mode{q.Weight, q.Limit})
 		if yield {
-			l.state, l.round = unknown, 0 // it may be giving the name away, whatever a push says
+			l.state, l.round = unknown, 0 // the node may be relinquishing the vote, whatever a notification says
 		}
 		return true
 	}
@@ -168,11 +171,11 @@ func (s *Store) sendVoteRequest(c *acquisition, l *nodeQueue, yield bool) {
 		l.asked = sent
 		return s.handleReply(c, l, answer, err, round)
 	}
-	l.undo = nil // that is to come after
+	l.undo = nil // a pending cancel must be sent before this request, and a later one after it
 	s.enqueue(l, driver.WaiterTTL, &delivery{begin: begin, send: send, end: end})
 }
 
-// yieldShare has a node forget a token that it may have for another weight.
+// cancelOtherMode cancels a token on a node that may hold it with another weight.
 func (s *Store) relinquishShared(ctx context.Context, l *nodeQueue, q driver.AcquireRequest) error {
 	sent := time.Now()
 	err := l.node.Cancel(ctx, q)
@@ -184,21 +187,21 @@ func (s *Store) relinquishShared(ctx context.Context, l *nodeQueue, q driver.Acq
 	return err
 }
 
-// question is what a node is asked.
+// newVoteRequest returns the request that is sent to a node.
 func (c *acquisition) voteRequest(memory time.Duration, yield bool) driver.AcquireRequest {
 	q := c.AcquireRequest
 	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: c.fence, RecoveryWindow: memory, Relinquish: yield}
 	if q.Vote.Fence == 0 {
 		q.Vote.Fence = c.round
 	}
-	if !c.asking { // it is the quorum's own question: the client may be dead
+	if !c.asking { // sent without a caller: the client may be dead
 		q.TTL, q.Until = q.HandoffTTL(), time.Now().Add(operation)
 	}
 	return q
 }
 
-// heard notes a node's answer, and returns what to do without the mutex. The caller holds
-// s.mu.
+// handleReply records a node's reply. It returns a function to be called without the
+// mutex. The caller holds s.mu.
 func (s *Store) handleReply(c *acquisition, l *nodeQueue, a driver.AcquireReply, err error, round uint64) (tell func()) {
 	l.round, l.err, l.push = round, err, false
 	s.identify(l.node, a.Node)
@@ -217,9 +220,10 @@ func (s *Store) handleReply(c *acquisition, l *nodeQueue, a driver.AcquireReply,
 	return s.decideNow(c)
 }
 
-// granted notes a push. It is true only if it is younger than the answer that said "not
-// yet", which names the largest fence until then: one from a place that was lost since
-// would be counted with a lease that has ended.
+// recordGrant records a notification of a grant. It counts only if its fence is larger
+// than the one in the last "not granted" reply, which is the largest that the node had
+// issued. A smaller fence belongs to an earlier queue entry, and counting it would count
+// a lease that has ended.
 func (l *nodeQueue) recordGrant(fence uint64, by string) {
 	if l.busy {
 		l.grant, l.by = fence, by
@@ -229,17 +233,18 @@ func (l *nodeQueue) recordGrant(fence uint64, by string) {
 	}
 }
 
-// A count is how the nodes have voted, in this round.
+// A tally counts the votes of one round.
 type tally struct {
-	held    int // for the claim
-	direct  int // of these in answer to a question, not by a push
-	agreed  int // of these, that know its fence
-	said    int // that have answered
-	pending int // that may yet
-	another int // for another claim, at most, as far as is known
+	held    int // votes for this acquisition
+	direct  int // votes that answer a request and are no notification
+	agreed  int // votes from nodes that know the fence
+	said    int // nodes that have answered
+	pending int // nodes that may still answer
+	another int // known votes for the strongest rival
 }
 
-// count counts the votes. A store that answers for two nodes has one.
+// countVotes counts the votes of this round. A store that is configured as two nodes has
+// one vote.
 func (s *Store) count(c *acquisition) (n tally) {
 	voted := make(map[string]bool, len(c.lanes))
 	others := make(map[string]int, 1)
@@ -280,12 +285,12 @@ func (s *Store) count(c *acquisition) (n tally) {
 	return n
 }
 
-// settle does what follows from the votes, and returns what to do without the mutex.
-// The caller holds s.mu.
+// evaluate acts on the votes. It returns a function to be called without the mutex. The
+// caller holds s.mu.
 func (s *Store) decideNow(c *acquisition) (tell func()) {
 	nothing := func() {}
 	n := s.count(c)
-	if n.said >= s.need || n.said+n.pending < s.need { // else there is nothing to decide
+	if n.said >= s.need || n.said+n.pending < s.need { // otherwise nothing can be decided
 		select {
 		case c.changed <- struct{}{}:
 		default:
@@ -304,7 +309,7 @@ func (s *Store) decideNow(c *acquisition) (tell func()) {
 	return nothing
 }
 
-// grant tells the client of a claim that it holds, since its round began. The caller
+// notifyGranted returns a function that notifies the client of its grant. The caller
 // holds s.mu.
 func (s *Store) grant(c *acquisition) (tell func()) {
 	c.won = true
@@ -312,9 +317,10 @@ func (s *Store) grant(c *acquisition) (tell func()) {
 	return s.to(c.Client, driver.Event{Kind: driver.EventGranted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.round})
 }
 
-// agree sees to it that most nodes know the fence of a claim that has most votes, so that
-// the next one, who has the vote of one of them, has a larger one. In the usual case
-// they have all taken the one that was proposed. The caller holds s.mu.
+// ensureFenceKnown makes a majority of the nodes know the fence of an acquisition that
+// has a majority of the votes. The next holder has the vote of at least one of these
+// nodes, so it gets a larger fence. Usually all nodes have accepted the proposed fence,
+// and nothing is sent. The caller holds s.mu.
 func (s *Store) agree(c *acquisition) bool {
 	if s.agrees(c) {
 		return true
@@ -327,8 +333,8 @@ func (s *Store) agree(c *acquisition) bool {
 	return false
 }
 
-// agrees reports whether most nodes know the fence, which is the largest of all that
-// count.
+// fenceKnown reports whether a majority knows the fence, which is the largest of all
+// counted votes.
 func (s *Store) agrees(c *acquisition) bool {
 	for _, l := range c.lanes {
 		if l.state == held && l.round == c.round {
@@ -338,9 +344,10 @@ func (s *Store) agrees(c *acquisition) bool {
 	return s.count(c).agreed >= s.need
 }
 
-// offer lets older claims have what this one holds, since nobody has the votes of most:
-// each node knows whether one waits there. All nodes end with the oldest. The caller
-// holds s.mu.
+// scheduleRelinquish resolves a split vote: no acquisition has a majority. It
+// relinquishes the votes of this one to older waiters; each node knows whether it has
+// one. All nodes use the same order, so they converge on the oldest. The caller holds
+// s.mu.
 func (s *Store) scheduleRelinquish(c *acquisition) {
 	const first, most = 5 * time.Millisecond, 500 * time.Millisecond
 	if c.offering {
@@ -352,7 +359,7 @@ func (s *Store) scheduleRelinquish(c *acquisition) {
 		return
 	}
 	wait := min(first<<min(c.offers, 10), most)
-	wait += time.Duration(c.ticket) % wait // not all at once
+	wait += time.Duration(c.ticket) % wait // jitter
 	round := c.round
 	c.offering = true
 	c.offered = time.AfterFunc(wait, func() {
@@ -367,21 +374,22 @@ func (s *Store) scheduleRelinquish(c *acquisition) {
 	})
 }
 
-// pushed tells whether the name is being handed on to a claim: what other nodes said of
-// its holder is old, and their votes are on their way.
+// isNotified reports whether a node has notified the acquisition of a hand-off. Then the
+// other nodes' replies about the holder are old, and their votes are on their way.
 func (c *acquisition) notified() bool {
 	return slices.ContainsFunc(c.lanes, func(l *nodeQueue) bool { return l.push && l.state == held })
 }
 
 func (s *Store) relinquish(c *acquisition) {
 	for _, l := range c.lanes {
-		if (l.state == held || c.try) && len(l.next) == 0 { // a try may have nobody who listens
+		if (l.state == held || c.try) && len(l.next) == 0 { // the client of a try may not listen for notifications
 			s.sendVoteRequest(c, l, true)
 		}
 	}
 }
 
-// giveUp undoes a claim everywhere, in the background. The caller holds s.mu.
+// cancelAll cancels an acquisition on all nodes, in the background. The caller holds
+// s.mu.
 func (s *Store) giveUp(c *acquisition) {
 	c.rest()
 	for _, l := range c.lanes {
@@ -389,9 +397,9 @@ func (s *Store) giveUp(c *acquisition) {
 	}
 }
 
-// leave undoes a claim at one node. If that is to be done already, once is enough: who
-// tries again and again must not fill the lane of a node that is mute. The caller holds
-// s.mu.
+// cancelOn cancels an acquisition on one node. It joins a cancel that is already pending,
+// so that repeated tries do not fill the queue of a node that does not answer. The caller
+// holds s.mu.
 func (s *Store) cancelOn(c *acquisition, l *nodeQueue, done func(error)) {
 	if l.undo != nil {
 		l.undo.undo = append(l.undo.undo, done)
@@ -427,7 +435,8 @@ func (s *Store) cancelOn(c *acquisition, l *nodeQueue, done func(error)) {
 	s.enqueue(l, s.longest, e)
 }
 
-// abandoned is a claim that is to be undone. The caller holds s.mu.
+// newCancelRequest returns the request that cancels an acquisition. The caller holds
+// s.mu.
 func (s *Store) cancelRequest(c *acquisition) driver.AcquireRequest {
 	q := c.AcquireRequest
 	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: s.clock.tick(), RecoveryWindow: s.memory}

@@ -7,41 +7,43 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A lane is one node's side of a claim. What is sent down a lane goes one after another:
-// a release that overtook an acquire would leave the node taken, and one that came late
-// would free it for somebody else. Its fields are guarded by the Store's mutex.
+// A nodeQueue is one node's part of an acquisition: its deliveries and the node's last
+// answer. Deliveries are sent one after another. A release that overtook an acquire would
+// leave the node locked, and a late release could release the lock of another owner. The
+// Store's mutex guards its fields.
 type nodeQueue struct {
 	node  *node
 	claim *acquisition
 	at    lanekey
 	busy  bool
-	next  []*delivery // to be done after what is under way
-	last  *delivery   // that was put there
-	owed  int         // debts
-	undo  *delivery   // that is to undo the claim, and has not begun
-	late  time.Time   // until then a question that was not answered may yet arrive,
-	final *delivery   // and then this is to follow it
+	next  []*delivery // waiting for the one that is being sent
+	last  *delivery   // the last one enqueued
+	owed  int         // number of deliveries to be redelivered
+	undo  *delivery   // a queued delivery that cancels the acquisition
+	late  time.Time   // until then a request without an answer may still arrive
+	final *delivery   // to be repeated after that
 
 	state state
-	err   error     // of the last question, if it failed
-	round uint64    // in which that was put
-	fence uint64    // if held; if it waits, the largest that the node knew of
-	id    string    // which store it is
-	grant uint64    // the fence of a push that came while a question was under way
-	by    string    // and which store sent it
-	push  bool      // it is held by a push: for as long as a hand-off only
-	asked time.Time // when the last answer was asked for
-	doubt time.Time // until then what was sent may yet arrive, and take the vote away
-	swing time.Time // until then a reweigh that was not answered may yet arrive,
-	swung int       // to this weight
-	share mode      // as which the node may have the token
+	err   error     // of the last request, nil if it succeeded
+	round uint64    // in which the last request was sent
+	fence uint64    // of the vote if held; if waiting, the largest that the node had issued
+	id    string    // store ID of the node
+	grant uint64    // of a notification that came while a request was being sent
+	by    string    // store ID in that notification
+	push  bool      // the vote came as a notification, so its TTL is that of a hand-off
+	asked time.Time // when the request of the last answer was sent
+	doubt time.Time // until then a message may still arrive and remove the vote
+	swing time.Time // until then a resize without an answer may still arrive
+	swung int       // weight in that resize; 0 if there are several
+	share mode      // how the node may hold the token
 
 	holder    string
 	remaining time.Duration
 	position  int
 }
 
-// A share is how much a token holds.
+// A mode is the weight and limit of a token. The zero mode means that the node does not
+// know the token.
 type mode struct{ weight, limit int }
 
 var unclear = mode{-1, -1}
@@ -54,24 +56,24 @@ const (
 	waits
 )
 
-// An errand is something sent down a lane. What follows from its answer, and whether the
-// next one is still wanted, is decided in one step: nobody comes between.
+// A delivery is one message in a nodeQueue. Its answer is processed and the next delivery
+// is started in one step under the mutex, so nothing happens in between.
 type delivery struct {
 	lane  *nodeQueue
-	round uint64    // of the claim: it is void in a later one,
-	until time.Time // and then
+	round uint64    // of the acquisition; the delivery expires when a later round starts
+	until time.Time // it also expires at this time
 	sent  time.Time
 
-	begin func() bool                   // whether it is still wanted, now that its turn has come; nil: it is
-	send  func() error                  // without the mutex
-	end   func(err error) (tell func()) // notes the answer; returns what to do without the mutex; or nil
-	ends  bool                          // it ends the claim
-	undo  []func(error)                 // whom it tells, if it undoes the claim
-	paid  func(answered bool)           // tells who pays a debt; or nil
+	begin func() bool                   // reports whether the message is still wanted when its turn comes; nil: it is
+	send  func() error                  // runs without the mutex
+	end   func(err error) (tell func()) // records the answer, or nil; calls what it returns without the mutex
+	ends  bool                          // it ends the acquisition
+	undo  []func(error)                 // called after a cancel
+	paid  func(answered bool)           // reports to redeliver; nil if this is not a redelivery
 }
 
-// put sends something down a lane, after what is under way there: now, or when the node
-// can be reached, but not after so long. The caller holds s.mu.
+// enqueue adds a delivery behind those that are pending for the node. If the node cannot
+// be reached, it is redelivered later, but expires after maxAge. The caller holds s.mu.
 func (s *Store) enqueue(l *nodeQueue, patience time.Duration, e *delivery) {
 	e.lane, e.round, e.until = l, l.claim.round, time.Now().Add(patience)
 	l.last = e
@@ -81,7 +83,8 @@ func (s *Store) enqueue(l *nodeQueue, patience time.Duration, e *delivery) {
 	s.insert(e)
 }
 
-// line puts an errand at the end of its lane. The caller holds s.mu.
+// insert appends a delivery to its queue, and starts the queue if it is idle. The caller
+// holds s.mu.
 func (s *Store) insert(e *delivery) {
 	l := e.lane
 	l.next = append(l.next, e)
@@ -94,7 +97,8 @@ func (s *Store) insert(e *delivery) {
 	}
 }
 
-// turn returns what is sent down a lane next, or nil. The caller holds s.mu.
+// nextDelivery removes and returns the next delivery that is still wanted, or nil. The
+// caller holds s.mu.
 func (s *Store) next(l *nodeQueue) *delivery {
 	for len(l.next) > 0 {
 		e := l.next[0]
@@ -120,7 +124,7 @@ func (s *Store) run(l *nodeQueue, e *delivery) {
 		if e.end != nil {
 			tell = e.end(err)
 		}
-		again := mayPass(err) || e.ends && errors.Is(err, driver.ErrUnavailable) // a refusal may pass, too
+		again := mayPass(err) || e.ends && errors.Is(err, driver.ErrUnavailable) // a refusal may be temporary, too
 		switch e.report(!again); {
 		case again:
 			s.deliverLater(e)
@@ -140,29 +144,31 @@ func (e *delivery) report(answered bool) {
 	}
 }
 
-// void reports whether nobody wants an errand any more. The caller holds s.mu.
+// expired reports whether a delivery is obsolete. The caller holds s.mu.
 func (e *delivery) void() bool {
 	return e.round != e.lane.claim.round || !time.Now().Before(e.until)
 }
 
-// mayPass reports whether a node did not answer, and may later.
+// unanswered reports whether err means that the node gave no answer, and may give one
+// later.
 func mayPass(err error) bool {
 	var u *driver.UnavailableError
 	return errors.As(err, &u) && !u.Refused
 }
 
-// slack is how much later than its Until a question may still be served.
+// slack is how long after its Until a request may still be served.
 const slack = 100 * time.Millisecond
 
-// missed notes that a question was not answered. The caller holds s.mu.
+// recordUnanswered records that a request got no answer. The caller holds s.mu.
 func (l *nodeQueue) recordUnanswered(until time.Time) { l.late = later(l.late, until.Add(slack)) }
 
-// distrust has a node's vote not count if it was asked for before then. The caller holds
+// distrustUntil invalidates votes that were requested before until. The caller holds
 // s.mu.
 func (l *nodeQueue) distrustUntil(until time.Time) { l.doubt = later(l.doubt, until) }
 
-// undone notes that what ends the claim was sent, valid until then, and what became of it.
-// What was not answered may arrive when the token is in use again. The caller holds s.mu.
+// recordCancel records the result of a message that ends the acquisition and is valid
+// until then. A message without an answer may arrive when the token is in use again. The
+// caller holds s.mu.
 func (l *nodeQueue) recordCancel(sent, until time.Time, err error) {
 	switch {
 	case err != nil:
@@ -176,9 +182,9 @@ func (l *nodeQueue) recordCancel(sent, until time.Time, err error) {
 	l.distrustUntil(l.swing)
 }
 
-// clashes reports whether a node may have a token for another weight than is wanted now,
-// because the token was in use before. It would go on with that: a reader's vote is none
-// for a writer. The caller holds s.mu.
+// mayHaveOtherMode reports whether a node may hold a token with another weight than
+// wanted, because the token was used before. The node would keep that weight, and a
+// reader's vote is no vote for a writer. The caller holds s.mu.
 func (l *nodeQueue) clashes(wanted mode) bool {
 	if l.share == wanted {
 		return false
@@ -191,19 +197,19 @@ func (l *nodeQueue) clashes(wanted mode) bool {
 	return true
 }
 
-// doubtful reports whether a node's vote does not count: what was sent before may have
-// arrived after it, and taken it away.
+// isUncertain reports whether a node's vote does not count, because an earlier message
+// may have arrived after it and removed it.
 func (l *nodeQueue) isDoubtful() bool { return l.asked.Before(l.doubt) }
 
-// settled reports whether the node has answered all, and nothing can arrive any more. The
-// caller holds s.mu.
+// isIdle reports whether the node has answered everything and no earlier message can
+// still arrive. The caller holds s.mu.
 func (l *nodeQueue) isSettled() bool {
 	return !l.busy && len(l.next) == 0 && l.owed == 0 && !time.Now().Before(l.late)
 }
 
-// repeat sends what ended a claim last once more, if a question that was not answered may
-// have arrived after it, or may yet: it must be the last that the node hears of the claim.
-// The caller holds s.mu.
+// repeatLater sends a delivery that ended the acquisition once more, if a request without
+// an answer may have arrived after it or may still arrive. The end must be the last
+// message that the node receives for the acquisition. The caller holds s.mu.
 func (s *Store) repeat(e *delivery) {
 	l := e.lane
 	if !e.sent.Before(l.late) {
@@ -216,7 +222,8 @@ func (s *Store) repeat(e *delivery) {
 	l.final = e
 }
 
-// await sends a lane's final errand when no question can arrive after it.
+// scheduleRepeat inserts the delivery to be repeated when no earlier request can arrive
+// after it.
 func (s *Store) await(l *nodeQueue) {
 	time.AfterFunc(max(time.Until(l.late), 0)+l.claim.spread(), func() {
 		s.mu.Lock()

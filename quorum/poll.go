@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// A poll asks all nodes something that most must have done, or not done.
+// A poll collects the nodes' answers to an operation that a majority must have done, or
+// not done.
 type poll struct {
 	s       *Store
-	strict  bool // it is yes only if most say so
+	strict  bool // the result is yes only if a majority answers yes
 	mu      sync.Mutex
-	errs    []error // errMute until a node has answered
+	errs    []error // errNoAnswer until the node has answered
 	said    [none + 1]int
 	changed chan struct{}
 }
@@ -25,13 +26,13 @@ func (s *Store) poll() *poll {
 	return p
 }
 
-// An answer is what a node says.
+// A nodeAnswer is the answer of one node.
 type nodeAnswer int
 
 const (
 	yes  nodeAnswer = iota
-	no              // it had nothing to do
-	none            // it has done it, and nobody knows whether there was something to do
+	no              // there was nothing to do
+	none            // done, but it is unknown whether there was anything to do
 )
 
 func toAnswer(done bool) nodeAnswer {
@@ -41,12 +42,12 @@ func toAnswer(done bool) nodeAnswer {
 	return no
 }
 
-// say notes a node's answer.
+// record stores a node's answer.
 func (p *poll) record(node int, a nodeAnswer, err error) {
 	p.mu.Lock()
 	if p.errs[node] == nil {
 		p.mu.Unlock()
-		return // it was told once more, to be sure
+		return // a repeated delivery
 	}
 	if p.errs[node] = err; err == nil {
 		p.said[a]++
@@ -59,7 +60,7 @@ func (p *poll) record(node int, a nodeAnswer, err error) {
 	}
 	p.mu.Unlock()
 	if few := len(p.errs) - p.s.need; heard <= few {
-		return // nothing can be known yet
+		return // too few answers for a result
 	}
 	select {
 	case p.changed <- struct{}{}:
@@ -67,9 +68,9 @@ func (p *poll) record(node int, a nodeAnswer, err error) {
 	}
 }
 
-// result waits until it is known what most nodes say: yes, or no if so many have not done
-// it that most cannot. If neither will be known, some yes is enough, unless strict: most
-// have answered, and none of them has it to do any more.
+// result waits for the answer of a majority: yes, or no if a majority of yes is
+// impossible. If neither is reached, one yes suffices unless needMajority is set: a
+// majority has answered, and none of these nodes still has it to do.
 func (p *poll) result(ctx context.Context, op, name string, until time.Time) (done bool, err error) {
 	patience, end := time.NewTimer(straggle), time.NewTimer(time.Until(until))
 	defer patience.Stop()

@@ -1,18 +1,18 @@
-// Package quorum makes one store of several independent ones: who has the votes of most
-// of them holds, so that a minority may die, hang, or be cut off, and nobody notices.
+// Package quorum combines several independent stores into one. A lock is held by the
+// owner that has votes from a majority of the nodes, so a minority may crash, hang or be
+// partitioned without effect.
 //
 //	store, err := quorum.New(a, b, c, d, e)
 //	…
 //	locks := dibs.New(store)
 //
-// It is the Redlock algorithm, and names no Redis: its nodes are any stores that know
-// ballots, such as redisstore, on a server that is no cluster, and memstore.
-// docs/quorum.md says what is assumed of clocks and delays, and what breaks if that is
+// It is the Redlock algorithm, but independent of Redis. A node is any store that serves
+// vote requests: redisstore on a server that is not a cluster, or memstore.
+// docs/quorum.md lists the assumptions about clocks and delays, and what breaks if one is
 // wrong.
 //
-// All works on it that holds a name alone, or reads it beside a writer. It refuses what
-// most of the nodes cannot decide: permits of a semaphore, because two majorities may
-// each see room for the last one.
+// Exclusive locks and reader/writer locks are supported. Semaphores are rejected, because
+// two majorities may each see room for the last permit.
 package quorum
 
 import (
@@ -29,19 +29,20 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Store is a dibs.Store made of others, its nodes. It is safe for concurrent use.
+// A Store is a driver.Store made of several stores, its nodes. It is safe for concurrent
+// use.
 type Store struct {
 	nodes   []*node
-	need    int           // so many votes are most
-	memory  time.Duration // that a node must have, to vote
-	longest time.Duration // TTL
+	need    int           // number of votes that are a majority
+	memory  time.Duration // minimum uptime of a node before it votes
+	longest time.Duration // longest TTL of a lease
 	clock   clock
 
 	mu       sync.Mutex
-	claims   map[claimKey]*acquisition // that are under way
-	latest   map[string]*acquisition   // by token
+	claims   map[claimKey]*acquisition // in progress
+	latest   map[string]*acquisition   // the newest of each token
 	watchers map[string][]*watcher     // by client
-	renewals map[*renewal]struct{}     // that are under way
+	renewals map[*renewal]struct{}     // in progress
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -50,36 +51,38 @@ var _ driver.Store = (*Store)(nil)
 type node struct {
 	driver.Store
 
-	// Guarded by the Store's mutex:
+	// The Store's mutex guards these fields:
 	debts  []*delivery
 	paying bool
-	id     string // which store its last vote came from, empty before the first
-	twin   *node  // that was the same store when this one first voted
+	id     string // store ID in the last vote; empty before the first
+	twin   *node  // node with the same store ID when this node first voted
 }
 
-// Longest is the longest TTL of a lease, unless it is set.
+// Longest is the default of Config.Longest.
 const Longest = time.Minute
 
-// A Config is how a quorum differs from the usual.
+// A Config holds the options of a quorum. The zero value is the default.
 type Config struct {
-	// Longest is the longest TTL of a lease, the default is the constant Longest. A node
-	// that was restarted, or is new, does not vote for so long: it may have forgotten
-	// such a lease. All clients of the nodes must have the same.
+	// Longest is the longest TTL of a lease. The default is the constant Longest. A node
+	// that is new or was restarted may have lost such a lease, so it does not vote for
+	// this long. All clients of the nodes must use the same value.
 	Longest time.Duration
-	// Trusting lets such a node vote at once. It is for nodes that forget nothing.
+	// Trusting lets a new or restarted node vote at once. Use it only for nodes that
+	// never lose data.
 	Trusting bool
 }
 
 // New returns a store made of nodes. It does no I/O. The nodes must be independent
-// servers: one, three or more. An odd number is best: the fourth of four nodes is one more
-// that may fail, and makes two failures no more bearable.
+// servers: one, three or more. An odd number is best: a fourth node is one more that may
+// fail, but four nodes still tolerate only one failure.
 //
-// It returns ErrInvalid if a node is nil, appears twice, or is a quorum itself, and if there
-// are two nodes, which fail when either does. One server behind two clients is seen when
-// both have voted: then Acquire returns ErrInvalid.
+// New returns ErrInvalid if a node is nil, appears twice, or is itself a quorum. It also
+// rejects two nodes, because the quorum would fail when either of them does. One server
+// behind two clients is detected only when both have voted; then Acquire returns
+// ErrInvalid.
 func New(nodes ...driver.Store) (*Store, error) { return Config{}.New(nodes...) }
 
-// New returns a store made of nodes, as the package's New does.
+// New returns a store made of nodes, like the function New, with the options of c.
 func (c Config) New(nodes ...driver.Store) (*Store, error) {
 	s := &Store{
 		need: len(nodes)/2 + 1, longest: cmp.Or(c.Longest, Longest),
@@ -101,11 +104,11 @@ func (c Config) New(nodes ...driver.Store) (*Store, error) {
 func check(nodes []driver.Store, longest time.Duration) error {
 	switch {
 	case len(nodes) == 0:
-		return fmt.Errorf("%w: a quorum without nodes", driver.ErrInvalid)
+		return fmt.Errorf("%w: quorum has no nodes; pass one, three or more", driver.ErrInvalid)
 	case len(nodes) == 2:
-		return fmt.Errorf("%w: a quorum of two nodes fails when either does: use one, or three", driver.ErrInvalid)
+		return fmt.Errorf("%w: quorum of two nodes fails when either node fails; use one or three", driver.ErrInvalid)
 	case longest < driver.MinTTL || longest > driver.MaxTTL:
-		return fmt.Errorf("%w: longest TTL %v of a quorum: %v to %v", driver.ErrInvalid, longest, driver.MinTTL, driver.MaxTTL)
+		return fmt.Errorf("%w: longest TTL %v of a quorum is out of range; use %v to %v", driver.ErrInvalid, longest, driver.MinTTL, driver.MaxTTL)
 	}
 	for i, n := range nodes {
 		if isNil(n) {
@@ -116,7 +119,7 @@ func check(nodes []driver.Store, longest time.Duration) error {
 		}
 		for j, other := range nodes[:i] {
 			if reflect.ValueOf(n).Comparable() && n == other {
-				return fmt.Errorf("%w: nodes %d and %d of a quorum are the same store: its vote would count twice", driver.ErrInvalid, j, i)
+				return fmt.Errorf("%w: nodes %d and %d of a quorum are the same store, whose vote would count twice", driver.ErrInvalid, j, i)
 			}
 		}
 	}
@@ -131,7 +134,7 @@ func isNil(n driver.Store) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// identify notes which store a node's vote came from. The caller holds s.mu.
+// recordStoreID records which store a node's vote came from. The caller holds s.mu.
 func (s *Store) identify(n *node, id string) {
 	if id == "" {
 		return
@@ -145,21 +148,21 @@ func (s *Store) identify(n *node, id string) {
 	}
 }
 
-// twins returns ErrInvalid while two nodes are one server, as they were from the first: a
-// mistake in the configuration. A name that comes to lead to another node's server later
-// is a failure of one node: its vote does not count, and the others go on. The caller
-// holds s.mu.
+// checkDuplicateNodes returns ErrInvalid while two nodes are one server and were so from
+// their first vote: that is a mistake in the configuration. An address that later
+// resolves to another node's server is a failure of one node: its vote does not count,
+// and the other nodes continue. The caller holds s.mu.
 func (s *Store) checkDuplicateNodes() error {
 	for i, n := range s.nodes {
 		if n.twin != nil && n.twin.id == n.id {
-			return fmt.Errorf("%w: nodes %d and %d of the quorum are the same server: its vote would count twice",
+			return fmt.Errorf("%w: nodes %d and %d of the quorum are the same server, whose vote would count twice",
 				driver.ErrInvalid, slices.Index(s.nodes, n.twin), i)
 		}
 	}
 	return nil
 }
 
-// operation bounds what has no deadline of its own.
+// operationTimeout bounds an operation without a deadline of its own.
 const operation = time.Second
 
 func deadline(ctx context.Context) time.Time {
@@ -169,8 +172,8 @@ func deadline(ctx context.Context) time.Time {
 	return time.Now().Add(operation)
 }
 
-// within returns a context for one node's part of what has to be done by some time. It
-// ends a little earlier, so that why nodes have not answered is known by then.
+// nodeContext returns a context for one node's part of an operation that ends at until.
+// It ends slightly earlier, so that the errors of slow nodes are known by then.
 func within(until time.Time) (context.Context, context.CancelFunc) {
 	const least = 5 * time.Millisecond
 	return context.WithDeadline(context.Background(), until.Add(-min(time.Until(until)/20, least)))
@@ -183,9 +186,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// A clock makes numbers that only grow: by the time in µs, and beyond those that were
-// seen. Tickets and fences are such numbers, so that a process whose clock is late is
-// neither served first for ever nor makes others write its fences twice.
+// A clock issues numbers that only grow. A number is the time in µs, and larger than all
+// numbers that the clock issued or observed. Tickets and fences are such numbers. So a
+// process with a slow clock is not always served first, and does not force the nodes to
+// issue a second fence.
 type clock struct {
 	mu   sync.Mutex
 	last uint64
@@ -204,7 +208,7 @@ func (c *clock) saw(n uint64) {
 	c.last = max(c.last, n)
 }
 
-// Groups implements dibs.Store: names are taken one after another, in order.
+// Groups implements driver.Store. Each name is a group of its own, in sorted order.
 func (s *Store) Groups(names []string) [][]string {
 	groups := make([][]string, len(names))
 	for i, name := range sorted(names) {
@@ -213,7 +217,8 @@ func (s *Store) Groups(names []string) [][]string {
 	return groups
 }
 
-// unavailable tells that too few nodes have answered, and why.
+// unavailable returns an error that says how many nodes answered, and why the others did
+// not.
 func (s *Store) unavailable(op, name string, errs []error) error {
 	u := &driver.UnavailableError{Op: op, Name: name, Refused: true}
 	var causes []error
@@ -238,7 +243,7 @@ func (s *Store) unavailable(op, name string, errs []error) error {
 	return u
 }
 
-// reasons are several errors, told in one line.
+// An errorList formats several errors on one line.
 type reasons []error
 
 func (r reasons) Error() string {

@@ -2,14 +2,14 @@ package quorum
 
 import "time"
 
-// A node's debts are the errands that it has not been told of, because it could not be
-// reached. It is told when it can: else all others would wait there for what was given
-// back long ago, until its TTL is over, and with two such nodes of five one more is one
-// too many.
+// Operations that a node did not receive are kept and redelivered when the node is
+// reachable again (hinted hand-off). Otherwise a released lock would block the other
+// clients on that node until its TTL ends. With two such nodes of five, the failure of
+// one more would stop the quorum.
 
-// owe keeps an errand until the node can be reached. The caller holds s.mu.
+// redeliverLater keeps a delivery until the node is reachable. The caller holds s.mu.
 func (s *Store) deliverLater(e *delivery) {
-	const most = 10_000 // more are ended by their TTL
+	const most = 10_000 // the rest end by their TTL
 	n := e.lane.node
 	if len(n.debts) == most {
 		return
@@ -22,7 +22,8 @@ func (s *Store) deliverLater(e *delivery) {
 	}
 }
 
-// pay tells a node what it is owed: it tries one, and then many at once.
+// redeliver repeats the deliveries of a node: first one at a time, and once it answers,
+// many at once.
 func (s *Store) redeliver(n *node, spread time.Duration) {
 	const next, soon, later, lot = time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 64
 	for pause, size := soon, 1; ; {
@@ -39,8 +40,8 @@ func (s *Store) redeliver(n *node, spread time.Duration) {
 	}
 }
 
-// due takes a few debts of a node, and drops what has become needless. If there is none,
-// nobody pays any more.
+// due removes up to size deliveries of a node and drops expired ones. If none is left,
+// redelivery for the node ends.
 func (s *Store) due(n *node, size int) (due []*delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *Store) due(n *node, size int) (due []*delivery) {
 	return due
 }
 
-// payAll reports whether the node has answered to all.
+// redeliverAll reports whether the node answered all deliveries.
 func (s *Store) redeliverAll(due []*delivery) bool {
 	answers := make(chan bool, len(due))
 	s.mu.Lock()

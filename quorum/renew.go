@@ -13,8 +13,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Extend implements dibs.Store: each node extends all, and what most have extended is. A
-// node that does not know a lease that most do is asked for its vote again.
+// Extend implements driver.Store. Each node extends all leases; a lease is extended if a
+// majority has extended it. A node that does not know a lease which a majority knows is
+// asked to vote for it again.
 func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	if err := gone(ctx, "extend", ""); err != nil {
 		return slices.Repeat([]error{err}, len(holds))
@@ -45,20 +46,20 @@ func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []erro
 	return r.results()
 }
 
-// A renewal is one Extend of all nodes.
+// A renewal is one Extend on all nodes.
 type renewal struct {
 	s     *Store
 	holds []driver.ExtendRequest
-	notes map[lanekey]error // why a node has lost nothing if it does not know a lease; guarded by s.mu
+	notes map[lanekey]error // why a node that does not know a lease has not lost it; guarded by s.mu
 
 	mu   sync.Mutex
-	errs [][]error // by node and hold, nil until it has answered
+	errs [][]error // by node and request; nil until the node has answered
 	done chan struct{}
 	over bool
 }
 
-// renew begins a renewal. What is under way for its leases, an acquire that a node has not
-// answered for example, may be served before or after it.
+// newRenewal starts a renewal. A delivery that is pending for one of its leases may be
+// served before or after it, for example an acquire without an answer.
 func (s *Store) renew(holds []driver.ExtendRequest) *renewal {
 	r := &renewal{
 		s: s, holds: slices.Clone(holds), notes: make(map[lanekey]error),
@@ -82,10 +83,10 @@ func (s *Store) renew(holds []driver.ExtendRequest) *renewal {
 	return r
 }
 
-// say notes what a node says of each hold, and has the votes repaired that it lacks. That
-// it does not know a lease is no loss if something else was under way for it there, or if
-// it had not voted for it: it may vote by now. And if the lease was released it is not to
-// have that vote again.
+// record stores a node's results and repairs missing votes. A node that does not know a
+// lease has not lost it in two cases: another delivery for the lease was pending there,
+// or the node had not voted for the lease, and may have voted since. A lease that was
+// released must not get the vote again.
 func (r *renewal) record(node int, errs []error) {
 	r.s.mu.Lock()
 	for i, h := range r.holds {
@@ -120,13 +121,13 @@ func (r *renewal) record(node int, errs []error) {
 }
 
 var (
-	errNoVote   = errors.New("it has not voted for the lease so far")
-	errRepaired = errors.New("it did not know the lease, and was asked to vote again")
-	errUnderWay = errors.New("it did not know the lease, while something else was under way for it")
+	errNoVote   = errors.New("it has not voted for the lease yet")
+	errRepaired = errors.New("it did not know the lease and was asked to vote again")
+	errUnderWay = errors.New("it did not know the lease while another operation on it was pending")
 )
 
-// outcome sums up what the nodes say of one hold, if that is decided. The caller holds
-// r.mu.
+// outcome returns the result of one request, if the nodes' answers decide it. The caller
+// holds r.mu.
 func (r *renewal) outcome(i int) (err error, decided bool) { //nolint:revive // the error is not the call's
 	ok, lost, failed := 0, 0, 0
 	for _, errs := range r.errs {
@@ -177,16 +178,16 @@ func (r *renewal) results() []error {
 
 var errForgot = errors.New("it does not know the lease")
 
-// repair asks a node for its vote for a lease that most others know. It is refused by one
-// that was restarted a short while ago. Nothing else may have been under way there since
-// the renewal began, nor be put after it: a lease that was released would be taken for
-// nobody, and one that is a writer's by now would be a reader's there.
+// repair asks a node for its vote for a lease that a majority knows. A recently restarted
+// node refuses. No other delivery may have been pending there since the renewal began,
+// and none may follow it. Otherwise the node would grant a lease that was released, or
+// grant a reader's lock to a lease that is now a writer's.
 func (r *renewal) repair(h driver.ExtendRequest, node int) {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(r.notes[lanekey{claimKey{h.Name, h.Token}, node}], errUnderWay) {
-		return // or the next renewal repairs it
+		return // the next renewal can repair it
 	}
 	c := s.at(h.Name, h.Token)
 	if c.open {
@@ -224,9 +225,9 @@ func (r *renewal) repair(h driver.ExtendRequest, node int) {
 	s.enqueue(l, operation, e)
 }
 
-// claimOf is the claim by which a lease is repaired. What an attached lease weighs is not
-// known here, and most nodes are asked. It is repaired only if it holds alone: a reader may
-// become a writer meanwhile, at its first owner's.
+// repairRequest returns the request that repairs a lease. The weight of an attached lease
+// is unknown here, so the nodes are queried. Such a lease is repaired only if it is
+// exclusive: the process that acquired it may upgrade a reader meanwhile.
 func (s *Store) requestOf(ctx context.Context, h driver.ExtendRequest) (q driver.AcquireRequest, known bool) {
 	q = driver.AcquireRequest{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
 	q.Vote = &driver.VoteRequest{Fence: h.Fence, RecoveryWindow: s.memory}
@@ -254,7 +255,7 @@ func firstErr(errs ...error) error {
 	return nil
 }
 
-// Inspect implements dibs.Store: who has the votes of most nodes holds.
+// Inspect implements driver.Store. A token with the votes of a majority is a holder.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	states, err := askNodes(ctx, s, "inspect", name, func(ctx context.Context, n *node) (driver.State, error) { return n.Inspect(ctx, name) })
 	if err != nil {
@@ -263,8 +264,8 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return s.merge(name, states), nil
 }
 
-// merge makes one state of those of most nodes. Who holds a few of them only waits for
-// the rest.
+// merge combines the states of a majority of the nodes into one. A token that holds the
+// lock on fewer nodes is reported as a waiter.
 func (s *Store) merge(name string, states []driver.State) driver.State {
 	out := driver.State{Name: name}
 	votes := make(map[string]int)
@@ -285,7 +286,7 @@ func (s *Store) merge(name string, states []driver.State) driver.State {
 	slices.SortFunc(out.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	type line struct {
 		driver.Waiter
-		ahead, lists int // in all lists together, and in how many it is
+		ahead, lists int // sum of its positions in all lists, and the number of those lists
 	}
 	lines := make(map[string]*line)
 	for _, state := range states {
@@ -320,7 +321,8 @@ func (s *Store) merge(name string, states []driver.State) driver.State {
 	return out
 }
 
-// lasts is what one holds on several nodes: while he has the votes of most.
+// mergeHolder combines the entries of one holder on several nodes. Its remaining time is
+// how long it has a majority of votes.
 func (s *Store) lasts(on []driver.Holder) driver.Holder {
 	slices.SortFunc(on, func(a, b driver.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
 	h := on[s.need-1]
@@ -328,8 +330,9 @@ func (s *Store) lasts(on []driver.Holder) driver.Holder {
 	return h
 }
 
-// commonest is the fence that most know a holding by: a node may have given a larger one,
-// which is not the lease's, and by which the others could not break it.
+// commonFence returns the fence that most nodes have for a lease. One node may have
+// issued a larger fence, which is not the lease's; Revoke with that fence would miss the
+// other nodes.
 func commonest(on []driver.Holder) (fence uint64) {
 	known := make(map[uint64]int)
 	for _, h := range on {
@@ -343,7 +346,8 @@ func commonest(on []driver.Holder) (fence uint64) {
 	return fence
 }
 
-// List implements dibs.Store: names that are held on most nodes.
+// List implements driver.Store. It returns the names that are held on a majority of the
+// nodes.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	lists, err := askNodes(ctx, s, "list", "", func(ctx context.Context, n *node) ([]string, error) { return n.List(ctx, pattern) })
 	if err != nil {
@@ -361,8 +365,8 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	return names, nil
 }
 
-// gather asks all nodes, and returns the answers of those that give one soon enough:
-// most of them at least.
+// queryNodes calls query for all nodes and returns the values of those that answer in
+// time: at least a majority.
 func askNodes[T any](ctx context.Context, s *Store, op, name string, ask func(context.Context, *node) (T, error)) ([]T, error) {
 	if err := gone(ctx, op, name); err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Reweigh implements dibs.Store. Where a reader has become a writer, and most others
-// refuse that, he becomes a reader again.
+// Resize implements driver.Store. If a majority refuses to upgrade a reader to a writer,
+// the nodes that have upgraded it downgrade it again.
 func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if err := firstErr(s.check(q), gone(ctx, "reweigh", q.Name)); err != nil {
 		return driver.AcquireReply{}, err
@@ -18,7 +18,7 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 	if q.Until.IsZero() {
 		q.Until = deadline(ctx)
 	}
-	// A node that has not heard of the last release yet refuses for a moment only.
+	// A node that has not yet received the last release refuses only for a moment.
 	const tries, pause = 3, 3 * time.Millisecond
 	fence := s.clock.tick()
 	known, want := make([]uint64, len(s.nodes)), uint64(0) // fences
@@ -35,7 +35,7 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 		if !r.held {
 			continue
 		}
-		// Most nodes must know the fence.
+		// A majority must know the fence.
 		want = max(want, slices.Max(r.known))
 		if r.know(want) >= s.need {
 			return driver.AcquireReply{Held: true, Fence: want}, nil
@@ -44,14 +44,14 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 	}
 }
 
-// A change is what nodes say to Reweigh.
+// A resizeResult is the nodes' answer to one Resize.
 type resizeResult struct {
 	held    bool
 	refusal driver.AcquireReply
-	known   []uint64 // the fence that each has
+	known   []uint64 // by node: its fence for the lease
 }
 
-// know is how many nodes know a fence, or a larger one.
+// countKnown returns how many nodes know this fence or a larger one.
 func (c resizeResult) know(fence uint64) (n int) {
 	for _, known := range c.known {
 		if known >= fence {
@@ -61,7 +61,7 @@ func (c resizeResult) know(fence uint64) (n int) {
 	return n
 }
 
-// reweigh asks the nodes, but for those that are known to have such a fence.
+// resize sends the request to all nodes except those that already know the fence.
 func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint64, known []uint64) (resizeResult, error) {
 	q.Vote = &driver.VoteRequest{Fence: fence, RecoveryWindow: s.memory}
 	poll := s.poll()
@@ -98,9 +98,9 @@ func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint6
 	return c, err
 }
 
-// readAgain has a reader that most nodes did not let write be a reader again at the others.
-// Where that is not answered, the node keeps other readers out: most others did not let it
-// write. The caller holds s.mu.
+// revertToReader makes a token a reader again on all nodes that did not refuse the
+// upgrade to a writer. A node that does not answer keeps other readers out, but a
+// majority refused the upgrade and does not. The caller holds s.mu.
 func (s *Store) readAgain(answers []driver.AcquireReply, q driver.AcquireRequest) {
 	q.Weight, q.Until = 1, time.Time{}
 	for i, l := range s.at(q.Name, q.Token).lanes {
@@ -110,12 +110,12 @@ func (s *Store) readAgain(answers []driver.AcquireReply, q driver.AcquireRequest
 	}
 }
 
-var errSwing = errors.New("an earlier change to another weight was not answered, and may still arrive")
+var errSwing = errors.New("an earlier resize to another weight got no answer and may still arrive")
 
-// weigh changes how much a token holds at one node, once what is under way there is
-// answered: a change that overtook the one before would be undone by it. heard takes the
-// answer with the mutex, and returns what to do without. Nothing is repeated: whoever
-// asked for it asks again, or not. The caller holds s.mu.
+// resizeOn changes the weight of a token at one node, after the pending deliveries there:
+// an overtaken change would undo it. onReply is called with s.mu held; the function it
+// returns is called without it. A failed resize is not repeated: the caller decides. The
+// caller holds s.mu.
 func (s *Store) resizeOn(l *nodeQueue, q driver.AcquireRequest, heard func(driver.AcquireReply, error) (tell func())) {
 	var a driver.AcquireReply
 	var err error
@@ -146,10 +146,10 @@ func (s *Store) resizeOn(l *nodeQueue, q driver.AcquireRequest, heard func(drive
 	s.enqueue(l, operation, &delivery{begin: begin, send: send, end: end})
 }
 
-// swings notes that a change of weight was not answered. The caller holds s.mu.
+// recordResize records that a resize got no answer. The caller holds s.mu.
 func (l *nodeQueue) recordResize(q driver.AcquireRequest) {
 	if time.Now().Before(l.swing) && l.swung != q.Weight {
-		l.swung = 0 // either may arrive
+		l.swung = 0 // either of the two weights may arrive
 	} else {
 		l.swung = q.Weight
 	}

@@ -10,20 +10,20 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A watcher is one client that listens to all nodes.
+// A watcher forwards the events of all nodes to one client.
 type watcher struct {
 	s  *Store
 	on func(driver.Event)
 
 	mu    sync.Mutex
 	up    []bool            // by node
-	was   []bool            // it has been
-	flows bool              // most are up
-	heard map[string][]bool // by which nodes a hint has come, until most have said so
+	was   []bool            // by node: it was up before
+	flows bool              // a majority is up
+	heard map[string][]bool // by hint: which nodes sent it, until all have
 }
 
-// Watch implements dibs.Store. What a node tells is a vote, or a hint: events flow while
-// they do from most nodes.
+// Watch implements driver.Store. An event of a node is a vote or a hint. The client is
+// connected while a majority of the nodes is.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	n := len(s.nodes)
 	w := &watcher{s: s, on: on, up: make([]bool, n), was: make([]bool, n), heard: make(map[string][]bool)}
@@ -53,7 +53,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	return errors.Join(errs...)
 }
 
-// hear takes one event of a node.
+// handleEvent processes one event of a node.
 func (w *watcher) handleEvent(node int, e driver.Event) {
 	switch e.Kind {
 	case driver.EventGranted:
@@ -73,10 +73,10 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 	}
 }
 
-// pushed notes that a node has handed on to a claim.
+// handleGrant records a node's notification that it has granted the lock to a waiter.
 func (s *Store) handleGrant(node int, e driver.Event) {
 	s.mu.Lock()
-	c := s.latest[e.Token] // who wants several names has one token for all, and asks one by one
+	c := s.latest[e.Token] // a multi-lock has one token for all names and acquires them one by one
 	if c == nil || e.Ticket != c.ticket {
 		s.mu.Unlock()
 		return
@@ -89,8 +89,9 @@ func (s *Store) handleGrant(node int, e driver.Event) {
 	tell()
 }
 
-// most notes a hint of one node, and reports whether it is the one with which most have
-// given it. What few nodes said is forgotten some day: it costs latency.
+// reportedByMajority records a node's hint, and reports whether this node completes a
+// majority for it. Hints of a few nodes are dropped when there are too many: that costs
+// latency only.
 func (w *watcher) reportedByMajority(node int, hint string) bool {
 	const kept = 1000
 	w.mu.Lock()
@@ -114,7 +115,7 @@ func (w *watcher) reportedByMajority(node int, hint string) bool {
 	return n == w.s.need
 }
 
-// turn notes that a node is heard, or not any more.
+// handleConnection records whether the connection to a node is up.
 func (w *watcher) handleConnection(node int, e driver.Event) {
 	w.mu.Lock()
 	back := e.Kind == driver.EventConnected && w.was[node]
@@ -127,7 +128,7 @@ func (w *watcher) handleConnection(node int, e driver.Event) {
 	switch {
 	case now != before:
 		w.on(e)
-	case now && back: // it may have forgotten claims
+	case now && back: // the node may have lost queue entries
 		w.on(driver.Event{Kind: driver.EventFailover})
 	}
 }
@@ -141,7 +142,8 @@ func number(set []bool) (n int) {
 	return n
 }
 
-// to returns what tells a client of an event. The caller holds s.mu.
+// notifierOf returns a function that sends an event to all watchers of a client. The
+// caller holds s.mu.
 func (s *Store) to(client string, e driver.Event) func() {
 	all := s.watchers[client]
 	return func() {
