@@ -13,5 +13,5 @@ func TestStore(t *testing.T) {
 }
 
 func TestBallots(t *testing.T) {
-	storetest.RunBallotsInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
+	storetest.RunVotesInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
 }

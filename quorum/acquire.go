@@ -12,61 +12,61 @@ import (
 
 // stragglerTimeout is how long an operation waits for the remaining nodes once a majority
 // has answered.
-const straggle = 50 * time.Millisecond
+const stragglerTimeout = 50 * time.Millisecond
 
 // Acquire implements driver.Store. It sends the request to all nodes at once, and returns
 // when a majority has given the same answer or no longer can.
 func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
-	if err := s.check(q); err != nil {
+	if err := s.checkRequest(q); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	if q.Until.IsZero() {
-		q.Until = time.Now().Add(operation)
+		q.Until = time.Now().Add(operationTimeout)
 	}
-	if err := firstErr(gone(ctx, "acquire", q.Name), late("acquire", q.Name, q.Until)); err != nil {
+	if err := firstErr(contextEnded(ctx, "acquire", q.Name), checkUntil("acquire", q.Name, q.Until)); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	s.mu.Lock()
-	c := s.begin(q)
+	c := s.beginAcquire(q)
 	s.mu.Unlock()
-	patience, end := time.NewTimer(straggle), time.NewTimer(time.Until(q.Until))
-	defer patience.Stop()
+	stragglers, end := time.NewTimer(stragglerTimeout), time.NewTimer(time.Until(q.Until))
+	defer stragglers.Stop()
 	defer end.Stop()
-	for over := false; ; {
-		if answer, done, err := s.decide(c, over); done {
+	for expired := false; ; {
+		if answer, done, err := s.decide(c, expired); done {
 			return answer, err
 		}
 		select {
 		case <-c.changed:
-		case <-patience.C:
+		case <-stragglers.C:
 			s.mu.Lock()
-			c.late = true
-			tell := s.decideNow(c)
+			c.skipStragglers = true
+			notify := s.evaluate(c)
 			s.mu.Unlock()
-			tell()
+			notify()
 		case <-end.C:
-			over = true
+			expired = true
 		case <-ctx.Done():
-			if over = !time.Now().Before(q.Until); over {
+			if expired = !time.Now().Before(q.Until); expired {
 				continue // both deadlines are the same
 			}
 			s.mu.Lock()
-			c.asking = false
-			s.giveUp(c)
+			c.inAcquire = false
+			s.cancelAll(c)
 			s.mu.Unlock()
-			return driver.AcquireReply{}, gone(ctx, "acquire", q.Name)
+			return driver.AcquireReply{}, contextEnded(ctx, "acquire", q.Name)
 		}
 	}
 }
 
 var (
-	errLate  = errors.New("the request expired before it was served")
-	errMute  = errors.New("no answer yet")
-	errBoth  = errors.New("another node has the same store ID: one server is configured twice")
-	errDoubt = errors.New("its vote is not counted: an earlier release got no answer and may still arrive")
+	errExpired       = errors.New("the request expired before it was served")
+	errNoAnswer      = errors.New("no answer yet")
+	errDuplicateNode = errors.New("another node has the same store ID: one server is configured twice")
+	errUncertainVote = errors.New("its vote is not counted: an earlier release got no answer and may still arrive")
 )
 
-func (s *Store) check(q driver.AcquireRequest) error {
+func (s *Store) checkRequest(q driver.AcquireRequest) error {
 	switch {
 	case q.Vote != nil:
 		return fmt.Errorf("%w: a quorum cannot be a node of another quorum", driver.ErrInvalid)
@@ -78,13 +78,13 @@ func (s *Store) check(q driver.AcquireRequest) error {
 		return fmt.Errorf("%w: acquire %q and others: a quorum acquires one name at a time", driver.ErrInvalid, q.Name)
 	case q.TTL <= 0:
 		return fmt.Errorf("%w: acquire %q: TTL %v is not positive", driver.ErrInvalid, q.Name, q.TTL)
-	case s.memory > 0 && q.TTL > s.memory:
-		return fmt.Errorf("%w: acquire %q: TTL %v is longer than the %v of this quorum; set Config.Longest to the same larger value in all clients", driver.ErrInvalid, q.Name, q.TTL, s.memory)
+	case s.recoveryWindow > 0 && q.TTL > s.recoveryWindow:
+		return fmt.Errorf("%w: acquire %q: TTL %v exceeds the longest TTL %v of this quorum; set Config.Longest to the same larger value in all clients", driver.ErrInvalid, q.Name, q.TTL, s.recoveryWindow)
 	}
 	return driver.CheckName(q.Name)
 }
 
-func gone(ctx context.Context, op, name string) error {
+func contextEnded(ctx context.Context, op, name string) error {
 	if ctx.Err() == nil {
 		return nil
 	}
@@ -92,75 +92,75 @@ func gone(ctx context.Context, op, name string) error {
 }
 
 // checkUntil returns an error if the request has expired.
-func late(op, name string, until time.Time) error {
+func checkUntil(op, name string, until time.Time) error {
 	if time.Now().Before(until) {
 		return nil
 	}
-	return &driver.UnavailableError{Op: op, Name: name, Cause: errLate}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: errExpired}
 }
 
 // beginAcquire starts an Acquire for a token. The caller holds s.mu.
-func (s *Store) begin(q driver.AcquireRequest) *acquisition {
-	c := s.at(q.Name, q.Token)
-	s.latest[q.Token] = c
-	if !c.open || c.won { // it has no queue entry to keep
-		c.ticket = s.clock.tick()
+func (s *Store) beginAcquire(q driver.AcquireRequest) *acquisition {
+	c := s.acquisitionFor(q.Name, q.Token)
+	s.byToken[q.Token] = c
+	if !c.active || c.granted { // it has no queue entry to keep
+		c.ticket = s.clock.next()
 	}
-	c.AcquireRequest, c.open, c.try, c.late = q, true, !q.Queue, false
-	s.again(c, false)
+	c.AcquireRequest, c.active, c.noWait, c.skipStragglers = q, true, !q.Queue, false
+	s.startRound(c, false)
 	return c
 }
 
 // startRound sends a vote request to all nodes. The caller holds s.mu.
-func (s *Store) again(c *acquisition, yield bool) {
-	c.round = s.clock.tick()
-	c.asking, c.won, c.fence, c.offers, c.offering = true, false, 0, 0, false
-	for _, l := range c.lanes {
-		s.sendVoteRequest(c, l, yield)
+func (s *Store) startRound(c *acquisition, relinquish bool) {
+	c.voteRound = s.clock.next()
+	c.inAcquire, c.granted, c.fence, c.relinquished, c.relinquishing = true, false, 0, 0, false
+	for _, nq := range c.queues {
+		s.sendVoteRequest(c, nq, relinquish)
 	}
 }
 
 // decide returns the reply of Acquire if the votes decide it. expired forces a decision
 // now.
-func (s *Store) decide(c *acquisition, over bool) (answer driver.AcquireReply, done bool, err error) {
-	tell := func() {}
-	defer func() { tell() }()
+func (s *Store) decide(c *acquisition, expired bool) (answer driver.AcquireReply, done bool, err error) {
+	notify := func() {}
+	defer func() { notify() }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.checkDuplicateNodes(); err != nil {
-		c.asking = false
-		s.giveUp(c)
+		c.inAcquire = false
+		s.cancelAll(c)
 		return driver.AcquireReply{}, true, err
 	}
-	n := s.count(c)
-	enough := n.said >= s.need
-	agreed := n.held >= s.need && s.agrees(c)
+	n := s.countVotes(c)
+	answered := n.answered >= s.majority
+	agreed := n.votes >= s.majority && s.fenceKnown(c)
 	switch {
-	case n.direct >= s.need && agreed:
-		c.asking, c.won = false, true
-		c.rest()
-		s.forget(c)
+	case n.confirmed >= s.majority && agreed:
+		c.inAcquire, c.granted = false, true
+		c.deactivate()
+		s.removeIfDone(c)
 		return driver.AcquireReply{Held: true, Fence: c.fence}, true, nil
-	case over && !enough, n.said+n.pending < s.need:
-		c.asking = false
-		err := s.unavailable("acquire", c.Name, c.errs())
+	case expired && !answered, n.answered+n.pending < s.majority:
+		c.inAcquire = false
+		err := s.unavailable("acquire", c.Name, c.nodeErrors())
 		var u *driver.UnavailableError
-		if c.try || errors.As(err, &u) && u.Refused || !errors.As(err, &u) {
-			s.giveUp(c)
+		if c.noWait || errors.As(err, &u) && u.Refused || !errors.As(err, &u) {
+			s.cancelAll(c)
 		}
 		return driver.AcquireReply{}, true, err
-	case n.held >= s.need && !agreed && !over:
-	case agreed && !over: // some votes come from a hand-off, whose TTL is short
-		s.again(c, false)
-	case c.try && enough && !over:
-		return s.attempt(c, n)
-	case over, enough && n.pending == 0:
-		c.asking = false
-		answer = s.busy(c)
-		if c.try {
-			s.giveUp(c)
+	case n.votes >= s.majority && !agreed && !expired:
+	case agreed && !expired: // some votes come from a hand-off, whose TTL is short
+		s.startRound(c, false)
+	case c.noWait && answered && !expired:
+		return s.decideTry(c, n)
+	case expired, answered && n.pending == 0:
+		c.inAcquire = false
+		answer = s.busyReply(c)
+		if c.noWait {
+			s.cancelAll(c)
 		} else {
-			tell = s.decideNow(c) // from now on nodes are queried without a caller
+			notify = s.evaluate(c) // from now on nodes are queried without a caller
 		}
 		return answer, true, nil
 	}
@@ -170,64 +170,64 @@ func (s *Store) decide(c *acquisition, over bool) (answer driver.AcquireReply, d
 // decideTry decides on a request that does not wait. If several requests arrive at once,
 // each may have the votes of a few nodes. Then this request queues with the others until
 // the oldest has all votes. The caller holds s.mu.
-func (s *Store) attempt(c *acquisition, n tally) (answer driver.AcquireReply, done bool, err error) {
+func (s *Store) decideTry(c *acquisition, n tally) (answer driver.AcquireReply, done bool, err error) {
 	const enough = 3 // attempts to relinquish; by then the request with the most votes holds the lock, or was cancelled
-	none := n.held+n.pending < s.need
-	lost := n.another >= s.need || none && n.held == 0
+	none := n.votes+n.pending < s.majority
+	lost := n.topRival >= s.majority || none && n.votes == 0
 	switch {
-	case !c.Queue && lost, c.Queue && lost && n.pending == 0 && c.offers > enough:
-		c.asking = false
-		answer = s.busy(c)
-		s.giveUp(c)
+	case !c.Queue && lost, c.Queue && lost && n.pending == 0 && c.relinquished > enough:
+		c.inAcquire = false
+		answer = s.busyReply(c)
+		s.cancelAll(c)
 		return answer, true, nil
 	case !c.Queue && none:
 		c.Queue = true
-		s.again(c, true)
+		s.startRound(c, true)
 	}
 	return answer, false, nil
 }
 
 // nodeErrors returns why each node has no vote in this round, or nil for a node that
 // voted.
-func (c *acquisition) errs() []error {
-	errs := make([]error, len(c.lanes))
+func (c *acquisition) nodeErrors() []error {
+	errs := make([]error, len(c.queues))
 	seen := make(map[string]bool)
-	for i, l := range c.lanes {
+	for i, nq := range c.queues {
 		switch {
-		case l.round != c.round:
-			errs[i] = errMute
-		case l.state == unknown:
-			errs[i] = l.err
-		case l.isDoubtful():
-			errs[i] = errDoubt
-		case l.id != "" && seen[l.id]:
-			errs[i] = errBoth
+		case nq.voteRound != c.voteRound:
+			errs[i] = errNoAnswer
+		case nq.state == unknown:
+			errs[i] = nq.err
+		case nq.isUncertain():
+			errs[i] = errUncertainVote
+		case nq.storeID != "" && seen[nq.storeID]:
+			errs[i] = errDuplicateNode
 		default:
-			seen[l.id] = true
+			seen[nq.storeID] = true
 		}
 	}
 	return errs
 }
 
 // busyReply is the reply to a request without a majority of votes. The caller holds s.mu.
-func (s *Store) busy(c *acquisition) driver.AcquireReply {
+func (s *Store) busyReply(c *acquisition) driver.AcquireReply {
 	a := driver.AcquireReply{Name: c.Name}
 	votes := make(map[string]int)
 	var positions []int
-	for _, l := range c.lanes {
-		if l.state != waits || l.round != c.round {
+	for _, nq := range c.queues {
+		if nq.state != waiting || nq.voteRound != c.voteRound {
 			continue
 		}
-		votes[l.holder]++
-		if a.Holder == "" || votes[l.holder] > votes[a.Holder] {
-			a.Holder, a.Remaining = l.holder, l.remaining
+		votes[nq.holder]++
+		if a.Holder == "" || votes[nq.holder] > votes[a.Holder] {
+			a.Holder, a.Remaining = nq.holder, nq.remaining
 		}
-		positions = append(positions, l.position)
+		positions = append(positions, nq.position)
 	}
-	if !c.try {
-		a.Ticket, a.Round, a.Position = c.ticket, c.round, 1
-		if slices.Sort(positions); len(positions) >= s.need {
-			a.Position = positions[s.need-1] // a few nodes may not have received the last release yet
+	if !c.noWait {
+		a.Ticket, a.Round, a.Position = c.ticket, c.voteRound, 1
+		if slices.Sort(positions); len(positions) >= s.majority {
+			a.Position = positions[s.majority-1] // a few nodes may not have received the last release yet
 		}
 	}
 	if a.Holder == "" {
@@ -236,48 +236,48 @@ func (s *Store) busy(c *acquisition) driver.AcquireReply {
 	return a
 }
 
-func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+func sortedNames(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // Cancel implements driver.Store. Nodes that do not answer get the cancel later, in the
 // background.
 func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 	if q.Until.IsZero() {
-		q.Until = deadline(ctx)
+		q.Until = deadlineOf(ctx)
 	}
-	if err := firstErr(gone(ctx, "abandon", q.Name), late("abandon", q.Name, q.Until)); err != nil {
+	if err := firstErr(contextEnded(ctx, "cancel", q.Name), checkUntil("cancel", q.Name, q.Until)); err != nil {
 		return err
 	}
-	poll := s.poll()
+	poll := s.newPoll()
 	s.mu.Lock()
-	c := s.at(q.Name, q.Token)
+	c := s.acquisitionFor(q.Name, q.Token)
 	c.AcquireRequest = q
-	c.rest()
-	for i, l := range c.lanes {
-		s.cancelOn(c, l, func(err error) { poll.record(i, yes, err) })
+	c.deactivate()
+	for i, nq := range c.queues {
+		s.cancelOn(c, nq, func(err error) { poll.record(i, yes, err) })
 	}
 	s.mu.Unlock()
-	_, err := poll.result(ctx, "abandon", q.Name, q.Until)
+	_, err := poll.result(ctx, "cancel", q.Name, q.Until)
 	return err
 }
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if r.Until.IsZero() {
-		r.Until = time.Now().Add(operation)
+		r.Until = time.Now().Add(operationTimeout)
 	}
-	if err := firstErr(gone(ctx, "release", r.Name), late("release", r.Name, r.Until)); err != nil {
+	if err := firstErr(contextEnded(ctx, "release", r.Name), checkUntil("release", r.Name, r.Until)); err != nil {
 		return false, err
 	}
-	s.clock.saw(r.Fence)
-	r.Vote = &driver.VoteRequest{Fence: s.clock.tick(), RecoveryWindow: s.memory}
-	poll := s.poll()
+	s.clock.observe(r.Fence)
+	r.Vote = &driver.VoteRequest{Fence: s.clock.next(), RecoveryWindow: s.recoveryWindow}
+	poll := s.newPoll()
 	s.mu.Lock()
-	c := s.at(r.Name, r.Token)
-	asked := c.Client != "" // by this client, not by another process; where it does not hold the lock, it may be queued
-	c.rest()
-	c.won = false
-	for i, l := range c.lanes {
-		s.enqueue(l, s.longest, s.releasing(c, l, r, asked, func(a nodeAnswer, err error) { poll.record(i, a, err) }))
+	c := s.acquisitionFor(r.Name, r.Token)
+	wasQueued := c.Client != "" // by this client, not by another process; where it does not hold the lock, it may be queued
+	c.deactivate()
+	c.granted = false
+	for i, nq := range c.queues {
+		s.enqueue(nq, s.longest, s.newRelease(c, nq, r, wasQueued, func(a nodeAnswer, err error) { poll.record(i, a, err) }))
 	}
 	s.mu.Unlock()
 	return poll.result(ctx, "release", r.Name, r.Until)
@@ -287,61 +287,61 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 // queue entry. So it sends a cancel instead if the token may be queued on the node, or if
 // the delivery is repeated because an earlier request may arrive after it. The caller
 // holds s.mu.
-func (s *Store) releasing(c *acquisition, l *nodeQueue, r driver.ReleaseRequest, asked bool, say func(nodeAnswer, error)) *delivery {
-	keep := time.Now().Add(r.Reserve)
-	var freed, released, abandons bool
+func (s *Store) newRelease(c *acquisition, nq *nodeQueue, r driver.ReleaseRequest, wasQueued bool, onAnswer func(nodeAnswer, error)) *delivery {
+	reservedUntil := time.Now().Add(r.Reserve)
+	var freed, released, cancels bool
 	q := c.AcquireRequest
-	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: r.Vote.Fence, RecoveryWindow: s.memory}
+	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: r.Vote.Fence, RecoveryWindow: s.recoveryWindow}
 	begin := func() bool {
-		abandons = asked && (l.state != held || released)
-		r.Until = time.Now().Add(operation) // of this delivery
+		cancels = wasQueued && (nq.state != held || released)
+		r.Until = time.Now().Add(operationTimeout) // of this delivery
 		q.Until = r.Until
 		return true
 	}
 	send := func() (err error) {
-		ctx, cancel := within(r.Until)
+		ctx, cancel := nodeContext(r.Until)
 		defer cancel()
-		if abandons {
-			return l.node.Cancel(ctx, q)
+		if cancels {
+			return nq.node.Cancel(ctx, q)
 		}
 		r := r
 		if r.Reserve > 0 { // reserved until then, however late the release is delivered
-			r.Reserve = max(time.Until(keep), 0)
+			r.Reserve = max(time.Until(reservedUntil), 0)
 		}
-		freed, err = l.node.Release(ctx, r)
+		freed, err = nq.node.Release(ctx, r)
 		return err
 	}
-	e := &delivery{begin: begin, send: send, ends: true}
-	e.end = func(err error) (tell func()) {
-		l.recordCancel(e.sent, r.Until, err)
+	d := &delivery{begin: begin, send: send, endsAcquisition: true}
+	d.end = func(err error) (notify func()) {
+		nq.recordCancel(d.sentAt, r.Until, err)
 		released = released || err == nil
-		said := no
+		answer := no
 		switch {
-		case abandons:
-			said = none
+		case cancels:
+			answer = doneUnclear
 		case freed:
-			said = yes
+			answer = yes
 		}
-		return func() { say(said, err) }
+		return func() { onAnswer(answer, err) }
 	}
-	return e
+	return d
 }
 
 // Revoke implements driver.Store.
 func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
-	if err := firstErr(driver.CheckName(name), gone(ctx, "break", name)); err != nil {
+	if err := firstErr(driver.CheckName(name), contextEnded(ctx, "revoke", name)); err != nil {
 		return false, err
 	}
-	poll := s.poll()
-	poll.strict = true // a few nodes may know the lease by an older fence
-	until := deadline(ctx)
+	poll := s.newPoll()
+	poll.needMajority = true // a few nodes may know the lease by an older fence
+	until := deadlineOf(ctx)
 	for i, n := range s.nodes {
 		go func() {
-			ctx, cancel := within(until)
+			ctx, cancel := nodeContext(until)
 			defer cancel()
-			broken, err := n.Revoke(ctx, name, fence)
-			poll.record(i, toAnswer(broken), err)
+			revoked, err := n.Revoke(ctx, name, fence)
+			poll.record(i, toAnswer(revoked), err)
 		}()
 	}
-	return poll.result(ctx, "break", name, until)
+	return poll.result(ctx, "revoke", name, until)
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/dibslock/dibs/quorum"
 )
 
-// Faults of one message: it arrives late, after a later one, or is refused.
+// Faults of single messages: a message is late, overtaken by a later one, or refused.
 
 var (
 	errReset   = &dibs.UnavailableError{Op: "test", Cause: errors.New("connection reset")}
 	errRefused = &dibs.UnavailableError{Op: "test", Refused: true, Cause: errors.New("OOM")}
 )
 
-// reset has the first message of a verb be reported as lost, and arrive after d all the
-// same; or never, if d is zero.
-func reset(verb string, d time.Duration) func(string, func()) error {
+// resetOnce reports the first message of a verb as lost, and delivers it after d; or
+// never, if d is zero.
+func resetOnce(verb string, d time.Duration) func(string, func()) error {
 	var done atomic.Bool
 	return func(v string, deliver func()) error {
 		if v != verb || done.Swap(true) {
@@ -37,17 +37,18 @@ func reset(verb string, d time.Duration) func(string, func()) error {
 	}
 }
 
-// stall holds messages of a verb up: all that come before go is closed.
-func stall(verb string, goes <-chan struct{}) func(string, func()) error {
+// stall delays messages of a verb until release is closed.
+func stall(verb string, release <-chan struct{}) func(string, func()) error {
 	return func(v string, _ func()) error {
 		if v == verb {
-			<-goes
+			<-release
 		}
 		return nil
 	}
 }
 
-// weightAt is what a token holds on a node: 0 if alone, -1 if nothing.
+// weightAt returns the weight of a token on a node: 0 if it is exclusive, -1 if it holds
+// nothing.
 func weightAt(t *testing.T, s driver.Store, name, token string) int {
 	t.Helper()
 	state, err := s.Inspect(t.Context(), name)
@@ -66,13 +67,13 @@ func wantWeights(t *testing.T, when string, stores []*memstore.Store, name, toke
 	t.Helper()
 	for i, s := range stores {
 		if got := weightAt(t, s, name, token); got != want[i] {
-			t.Errorf("%s: node %d: %q holds %d, want %d (0: alone, -1: nothing)", when, i, token, got, want[i])
+			t.Errorf("%s: node %d: %q has weight %d, want %d (0: exclusive, -1: not held)", when, i, token, got, want[i])
 		}
 	}
 }
 
-// Who renews an attached lease does not know what it weighs: a node that lacks its vote is
-// asked to give the same as the others.
+// The process that renews an attached lease does not know its weight. A node that lacks
+// its vote is asked for the same weight as the others have.
 func TestRepairOfAnAttachedLease(t *testing.T) {
 	lockers := map[string]func(*dibs.Client, context.Context, ...dibs.Option) (*dibs.Lease, error){
 		"mutex": func(c *dibs.Client, ctx context.Context, o ...dibs.Option) (*dibs.Lease, error) {
@@ -88,10 +89,10 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const longest = ttl
 					config := quorum.Config{Longest: longest}
-					_, stores := memories(3)
-					nodes, first := join(t, config, stores...)
-					_, second := join(t, config, stores...)
-					_, rival := join(t, config, stores...)
+					_, stores := newNodes(3)
+					nodes, first := newClientOf(t, config, stores...)
+					_, second := newClientOf(t, config, stores...)
+					_, rival := newClientOf(t, config, stores...)
 					nodes[2].set(func() { nodes[2].dead = errors.New("refused") })
 					options := []dibs.Option{dibs.NoRenew()}
 					if token != "" {
@@ -113,27 +114,27 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 					for i := range stores {
 						stores[i].Restart()
 						time.Sleep(2 * longest)
-						wantWeights(t, fmt.Sprintf("node %d has forgotten it", i), stores, "n", l.Token(), 0, 0, 0)
+						wantWeights(t, fmt.Sprintf("node %d was restarted", i), stores, "n", l.Token(), 0, 0, 0)
 						if _, err := rival.RWMutex("n").TryRLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
-							t.Errorf("a reader beside it: error %v", err)
+							t.Errorf("concurrent reader: error %v, want ErrBusy", err)
 						}
 					}
 					if err := attached.Unlock(); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(time.Second)
-					nothingLeft(t, stores, "n")
+					wantEmpty(t, stores, "n")
 				})
 			})
 		}
 	}
 }
 
-// A reader who is attached is not repaired: he may become a writer at any moment.
+// An attached reader is not repaired: it may become a writer at any time.
 func TestNoRepairOfAnAttachedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, stores, first := rig(t, quorum.Config{Trusting: true})
-		_, second := join(t, quorum.Config{Trusting: true}, stores...)
+		_, stores, first := newClient(t, quorum.Config{Trusting: true})
+		_, second := newClientOf(t, quorum.Config{Trusting: true}, stores...)
 		l, err := first.RWMutex("n").RLock(t.Context(), dibs.NoRenew())
 		if err != nil {
 			t.Fatal(err)
@@ -153,11 +154,11 @@ func TestNoRepairOfAnAttachedReader(t *testing.T) {
 	})
 }
 
-// What a node says late of a lease that was released, or is being upgraded, repairs
+// A node's late answer about a lease that was released, or is being upgraded, repairs
 // nothing.
-func TestLateWordRepairsNothing(t *testing.T) {
+func TestLateAnswerRepairsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		take func(*dibs.RWMutex, context.Context, ...dibs.Option) (*dibs.Lease, error)
+		lock func(*dibs.RWMutex, context.Context, ...dibs.Option) (*dibs.Lease, error)
 		then func(*testing.T, *dibs.RWMutex, *dibs.Lease)
 		want int
 	}{
@@ -179,46 +180,46 @@ func TestLateWordRepairsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
 				m := locks.RWMutex("n")
-				l, err := c.take(m, t.Context(), dibs.NoRenew())
+				l, err := c.lock(m, t.Context(), dibs.NoRenew())
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(100 * time.Millisecond)
 				stores[2].Restart()
-				word := make(chan struct{})
-				nodes[2].set(func() { nodes[2].fault = stall("extend", word) })
+				answer := make(chan struct{})
+				nodes[2].set(func() { nodes[2].fault = stall("extend", answer) })
 				if err := l.Extend(t.Context(), ttl); err != nil {
 					t.Fatal(err)
 				}
 				c.then(t, m, l)
-				close(word)
+				close(answer)
 				time.Sleep(500 * time.Millisecond)
 				if got := weightAt(t, stores[2], "n", l.Token()); got != c.want {
-					t.Errorf("the node that had forgotten it: the token holds %d, want %d (0: alone, -1: nothing)", got, c.want)
+					t.Errorf("restarted node: the token has weight %d, want %d (0: exclusive, -1: not held)", got, c.want)
 				}
 				l.Unlock()
 				time.Sleep(500 * time.Millisecond)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// A repair that was not answered is not repeated behind the release.
+// A repair that got no answer is not repeated after the release.
 func TestRepairIsNotRepeated(t *testing.T) {
 	for _, arrives := range []time.Duration{0, 300 * time.Millisecond} {
 		t.Run(arrives.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
 				l, err := locks.Mutex("n").Lock(t.Context(), dibs.NoRenew())
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(100 * time.Millisecond)
 				stores[2].Restart()
-				nodes[2].set(func() { nodes[2].fault = reset("acquire", arrives) })
+				nodes[2].set(func() { nodes[2].fault = resetOnce("acquire", arrives) })
 				if err := l.Extend(t.Context(), ttl); err != nil {
 					t.Fatal(err)
 				}
@@ -226,18 +227,18 @@ func TestRepairIsNotRepeated(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(1500 * time.Millisecond)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// A node that has not answered the acquire yet has not lost the lease.
-func TestAcquireUnderWayIsNoLoss(t *testing.T) {
+// A node that has not answered the acquire has not lost the lease.
+func TestPendingAcquireIsNoLoss(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{Longest: ttl})
+				nodes, stores, locks := newClient(t, quorum.Config{Longest: ttl})
 				for _, n := range nodes[3:] {
 					wake := make(chan struct{})
 					time.AfterFunc(after, func() { close(wake) })
@@ -250,7 +251,7 @@ func TestAcquireUnderWayIsNoLoss(t *testing.T) {
 				stores[2].Restart()
 				time.Sleep(time.Millisecond)
 				if err := l.Extend(t.Context(), ttl); err != nil {
-					t.Errorf("error %v, want it extended when the acquire has arrived", err)
+					t.Errorf("error %v, want the lease extended once the acquire has arrived", err)
 				}
 				time.Sleep(2 * ttl)
 				if err := l.Err(); err != nil {
@@ -261,18 +262,18 @@ func TestAcquireUnderWayIsNoLoss(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(time.Second)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// A lease that most nodes have lost is given back where it is left.
+// A lease that a majority lost is released on the nodes that still have it.
 func TestUnlockOfALostLease(t *testing.T) {
 	for restarted := 3; restarted <= 5; restarted++ {
 		t.Run(fmt.Sprint(restarted), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, stores, locks := rig(t, quorum.Config{Longest: ttl})
+				_, stores, locks := newClient(t, quorum.Config{Longest: ttl})
 				l, err := locks.Mutex("n").Lock(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -282,22 +283,22 @@ func TestUnlockOfALostLease(t *testing.T) {
 					s.Restart()
 				}
 				if err := l.Extend(t.Context(), ttl); !errors.Is(err, dibs.ErrLost) {
-					t.Fatalf("error %v, want that it is lost", err)
+					t.Fatalf("error %v, want ErrLost", err)
 				}
 				if err := l.Unlock(); !errors.Is(err, dibs.ErrLost) {
-					t.Errorf("unlock: error %v, want that it was lost", err)
+					t.Errorf("unlock: error %v, want ErrLost", err)
 				}
 				time.Sleep(time.Second)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// Unlock of a lease that is held is no loss, also where a few nodes do not know it.
+// Unlock of a valid lease reports no loss, even if a few nodes do not know the lease.
 func TestUnlockWithFewVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes, stores, locks := rig(t, quorum.Config{Longest: ttl})
+		nodes, stores, locks := newClient(t, quorum.Config{Longest: ttl})
 		for _, n := range nodes[3:] {
 			n.fault = func(verb string, _ func()) error {
 				if verb == "acquire" {
@@ -312,15 +313,15 @@ func TestUnlockWithFewVotes(t *testing.T) {
 		}
 		stores[2].Restart()
 		if err := l.Unlock(); err != nil {
-			t.Errorf("error %v, want none: nobody else can have had it", err)
+			t.Errorf("error %v, want none: no other owner can have held it", err)
 		}
 		time.Sleep(2 * time.Second)
-		nothingLeft(t, stores, "n")
+		wantEmpty(t, stores, "n")
 	})
 }
 
-// An acquire that a node did not answer, and that arrives after a later one was answered
-// and the lease released, leaves nothing.
+// A late acquire leaves nothing behind, even if it arrives after a later acquire was
+// answered and the lease was released.
 func TestLateAcquireAfterALaterOne(t *testing.T) {
 	rivals := map[string]bool{"free": false, "taken by then": true}
 	kinds := map[string]func(*dibs.Client) (*dibs.Lease, error){
@@ -334,14 +335,14 @@ func TestLateAcquireAfterALaterOne(t *testing.T) {
 		for name, rival := range rivals {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
-					_, others := join(t, quorum.Config{Trusting: true}, stores...)
-					for i, n := range nodes { // the first round fails at most of them
+					nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+					_, others := newClientOf(t, quorum.Config{Trusting: true}, stores...)
+					for i, n := range nodes { // the first round fails on a majority
 						switch {
 						case i < 2:
-							n.fault = reset("acquire", 300*time.Millisecond)
+							n.fault = resetOnce("acquire", 300*time.Millisecond)
 						case i < 4:
-							n.fault = reset("acquire", 0)
+							n.fault = resetOnce("acquire", 0)
 						}
 					}
 					l, err := lock(locks)
@@ -377,14 +378,14 @@ func TestLateAcquireAfterALaterOne(t *testing.T) {
 	}
 }
 
-// The same where the later one was refused.
+// The same if the later acquire was refused.
 func TestLateAcquireAfterARefusal(t *testing.T) {
 	for _, refusing := range []int{3, 4, 5} {
 		t.Run(fmt.Sprint(refusing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
 				for _, n := range nodes[:refusing] {
-					first := reset("acquire", 300*time.Millisecond)
+					first := resetOnce("acquire", 300*time.Millisecond)
 					n.fault = func(verb string, deliver func()) error {
 						if err := first(verb, deliver); err != nil || verb != "acquire" {
 							return err
@@ -393,27 +394,27 @@ func TestLateAcquireAfterARefusal(t *testing.T) {
 					}
 				}
 				if l, err := locks.Mutex("n").Lock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
-					t.Fatalf("%v, error %v, want that it is refused", l, err)
+					t.Fatalf("%v, error %v, want ErrUnavailable", l, err)
 				}
 				time.Sleep(2 * time.Second)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// A release that arrives when the token is in use again does not end the new lease: the
-// node's vote does not count before it cannot come any more.
+// A late release that arrives when the token is in use again does not end the new lease:
+// the node's vote does not count until the release can no longer arrive.
 func TestLateReleaseOfATokenInUse(t *testing.T) {
-	for _, verb := range []string{"release", "abandon"} {
+	for _, verb := range []string{"release", "cancel"} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, stores := memories(3)
+				_, stores := newNodes(3)
 				config := quorum.Config{Trusting: true}
-				nodes, locks := join(t, config, stores...)
-				_, others := join(t, config, stores...)
-				if verb == "abandon" { // what the node has not answered is abandoned, not released
-					nodes[0].fault = reset("acquire", time.Millisecond)
+				nodes, locks := newClientOf(t, config, stores...)
+				_, others := newClientOf(t, config, stores...)
+				if verb == "cancel" { // an unanswered acquire is cancelled, not released
+					nodes[0].fault = resetOnce("acquire", time.Millisecond)
 				}
 				token := dibs.Token("request-42")
 				l, err := locks.Mutex("n").Lock(t.Context(), token)
@@ -421,7 +422,7 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Millisecond)
-				nodes[0].set(func() { nodes[0].fault = reset(verb, 400*time.Millisecond) })
+				nodes[0].set(func() { nodes[0].fault = resetOnce(verb, 400*time.Millisecond) })
 				if err := l.Unlock(); err != nil {
 					t.Fatal(err)
 				}
@@ -441,7 +442,7 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 					time.Sleep(time.Second)
 					select {
 					case l := <-again:
-						t.Errorf("two hold: %v beside fence %d", l, rival.Fence())
+						t.Errorf("two holders: %v and fence %d", l, rival.Fence())
 						again <- l
 					default:
 					}
@@ -449,20 +450,19 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 				}
 				(<-again).Unlock()
 				time.Sleep(3 * time.Second)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// A change to a reader that arrives when the lease has become a writer's does not let
-// readers in.
-func TestLateReweigh(t *testing.T) {
+// A late downgrade that arrives after the lease became a writer's admits no readers.
+func TestLateResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := quorum.Config{Trusting: true}
-		nodes, stores, locks := rig(t, config)
-		few, other := join(t, config, stores...)
-		_, rivals := join(t, config, stores...)
+		nodes, stores, locks := newClient(t, config)
+		few, other := newClientOf(t, config, stores...)
+		_, rivals := newClientOf(t, config, stores...)
 		m := locks.RWMutex("n")
 		l, err := m.RLock(t.Context())
 		if err != nil {
@@ -478,7 +478,7 @@ func TestLateReweigh(t *testing.T) {
 		var seen atomic.Int32
 		nodes[0].set(func() {
 			nodes[0].fault = func(verb string, deliver func()) error {
-				if verb != "reweigh" || seen.Add(1) != 2 { // to a writer, and back
+				if verb != "resize" || seen.Add(1) != 2 { // to a writer, and back
 					return nil
 				}
 				time.AfterFunc(300*time.Millisecond, deliver)
@@ -498,18 +498,18 @@ func TestLateReweigh(t *testing.T) {
 			n.set(func() { n.dead = nil })
 		}
 		if r, err := rivals.RWMutex("n").TryRLock(t.Context()); err == nil && upgraded == nil && l.Err() == nil {
-			t.Errorf("a reader, fence %d, beside the writer", r.Fence())
+			t.Errorf("a reader, fence %d, beside a writer", r.Fence())
 		} else if err == nil {
 			r.Unlock()
 		}
 		l.Unlock()
 		time.Sleep(3 * time.Second)
-		nothingLeft(t, stores, "n")
+		wantEmpty(t, stores, "n")
 	})
 }
 
-// A token that is used again for another weight holds that weight, also at a node that was
-// not told of its release.
+// A token that is reused with another weight gets that weight, even on a node that did
+// not receive its release.
 func TestTokenOfAnotherWeight(t *testing.T) {
 	type locking = func(*dibs.RWMutex, context.Context, ...dibs.Option) (*dibs.Lease, error)
 	for name, c := range map[string]struct {
@@ -521,7 +521,7 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
 				m := locks.RWMutex("n")
 				token := dibs.Token("request-42")
 				l, err := c.first(m, t.Context(), token)
@@ -530,7 +530,7 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond) // all nodes have voted
 				for _, n := range nodes[:2] {
-					n.set(func() { n.fault = reset("release", 0) })
+					n.set(func() { n.fault = resetOnce("release", 0) })
 				}
 				if err := l.Unlock(); err != nil {
 					t.Fatal(err)
@@ -544,20 +544,20 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(2 * time.Second)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// A node that refuses a release, or an abandon, is told again.
+// A release or cancel that a node refuses is repeated.
 func TestRefusedRelease(t *testing.T) {
-	for _, verb := range []string{"release", "abandon"} {
+	for _, verb := range []string{"release", "cancel"} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
-				if verb == "abandon" {
-					nodes[0].fault = reset("acquire", time.Millisecond)
+				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+				if verb == "cancel" {
+					nodes[0].fault = resetOnce("acquire", time.Millisecond)
 				}
 				l, err := locks.Mutex("n").Lock(t.Context())
 				if err != nil {
@@ -577,32 +577,32 @@ func TestRefusedRelease(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(400 * time.Millisecond)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// lateAnswers is a store whose answer to an abandon comes late.
-type lateAnswers struct {
+// A slowCancel is a store whose reply to Cancel is late.
+type slowCancel struct {
 	driver.Store
-	by time.Duration
+	delay time.Duration
 }
 
-func (s *lateAnswers) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+func (s *slowCancel) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	err := s.Store.Cancel(ctx, c)
-	time.Sleep(s.by)
+	time.Sleep(s.delay)
 	return err
 }
 
-// An acquire that arrives between an abandon and its answer leaves nothing.
+// An acquire that arrives between a cancel and its reply leaves nothing behind.
 func TestLateAcquireBeforeTheAnswer(t *testing.T) {
 	for _, by := range []time.Duration{350 * time.Millisecond, 900 * time.Millisecond} {
 		t.Run(by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{Trusting: true})
-				nodes[0].Store = &lateAnswers{stores[0], by}
-				nodes[0].fault = reset("acquire", 300*time.Millisecond)
+				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+				nodes[0].Store = &slowCancel{stores[0], by}
+				nodes[0].fault = resetOnce("acquire", 300*time.Millisecond)
 				l, err := locks.Mutex("n").Lock(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -612,7 +612,7 @@ func TestLateAcquireBeforeTheAnswer(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}

@@ -12,30 +12,30 @@ import (
 // leave the node locked, and a late release could release the lock of another owner. The
 // Store's mutex guards its fields.
 type nodeQueue struct {
-	node  *node
-	claim *acquisition
-	at    lanekey
-	busy  bool
-	next  []*delivery // waiting for the one that is being sent
-	last  *delivery   // the last one enqueued
-	owed  int         // number of deliveries to be redelivered
-	undo  *delivery   // a queued delivery that cancels the acquisition
-	late  time.Time   // until then a request without an answer may still arrive
-	final *delivery   // to be repeated after that
+	node          *node
+	acquisition   *acquisition
+	key           queueKey
+	sending       bool
+	pending       []*delivery // waiting for the one that is being sent
+	newest        *delivery   // the last one enqueued
+	undelivered   int         // number of deliveries to be redelivered
+	pendingCancel *delivery   // a queued delivery that cancels the acquisition
+	lateUntil     time.Time   // until then a request without an answer may still arrive
+	toRepeat      *delivery   // to be repeated after that
 
-	state state
-	err   error     // of the last request, nil if it succeeded
-	round uint64    // in which the last request was sent
-	fence uint64    // of the vote if held; if waiting, the largest that the node had issued
-	id    string    // store ID of the node
-	grant uint64    // of a notification that came while a request was being sent
-	by    string    // store ID in that notification
-	push  bool      // the vote came as a notification, so its TTL is that of a hand-off
-	asked time.Time // when the request of the last answer was sent
-	doubt time.Time // until then a message may still arrive and remove the vote
-	swing time.Time // until then a resize without an answer may still arrive
-	swung int       // weight in that resize; 0 if there are several
-	share mode      // how the node may hold the token
+	state          state
+	err            error     // of the last request, nil if it succeeded
+	voteRound      uint64    // in which the last request was sent
+	fence          uint64    // of the vote if held; if waiting, the largest that the node had issued
+	storeID        string    // store ID of the node
+	notifiedFence  uint64    // of a notification that came while a request was being sent
+	notifiedBy     string    // store ID in that notification
+	byNotification bool      // the vote came as a notification, so its TTL is that of a hand-off
+	requestedAt    time.Time // when the request of the last answer was sent
+	uncertainUntil time.Time // until then a message may still arrive and remove the vote
+	resizeUntil    time.Time // until then a resize without an answer may still arrive
+	resizeWeight   int       // weight in that resize; 0 if there are several
+	mode           mode      // how the node may hold the token
 
 	holder    string
 	remaining time.Duration
@@ -46,112 +46,112 @@ type nodeQueue struct {
 // know the token.
 type mode struct{ weight, limit int }
 
-var unclear = mode{-1, -1}
+var unknownMode = mode{-1, -1}
 
 type state int
 
 const (
 	unknown state = iota
 	held
-	waits
+	waiting
 )
 
 // A delivery is one message in a nodeQueue. Its answer is processed and the next delivery
 // is started in one step under the mutex, so nothing happens in between.
 type delivery struct {
-	lane  *nodeQueue
-	round uint64    // of the acquisition; the delivery expires when a later round starts
-	until time.Time // it also expires at this time
-	sent  time.Time
+	queue     *nodeQueue
+	voteRound uint64    // of the acquisition; the delivery expires when a later round starts
+	until     time.Time // it also expires at this time
+	sentAt    time.Time
 
-	begin func() bool                   // reports whether the message is still wanted when its turn comes; nil: it is
-	send  func() error                  // runs without the mutex
-	end   func(err error) (tell func()) // records the answer, or nil; calls what it returns without the mutex
-	ends  bool                          // it ends the acquisition
-	undo  []func(error)                 // called after a cancel
-	paid  func(answered bool)           // reports to redeliver; nil if this is not a redelivery
+	begin           func() bool                     // reports whether the message is still wanted when its turn comes; nil: it is
+	send            func() error                    // runs without the mutex
+	end             func(err error) (notify func()) // records the answer, or nil; calls what it returns without the mutex
+	endsAcquisition bool                            // it ends the acquisition
+	onCancelled     []func(error)                   // called after a cancel
+	onRedelivered   func(answered bool)             // reports to redeliver; nil if this is not a redelivery
 }
 
 // enqueue adds a delivery behind those that are pending for the node. If the node cannot
 // be reached, it is redelivered later, but expires after maxAge. The caller holds s.mu.
-func (s *Store) enqueue(l *nodeQueue, patience time.Duration, e *delivery) {
-	e.lane, e.round, e.until = l, l.claim.round, time.Now().Add(patience)
-	l.last = e
+func (s *Store) enqueue(nq *nodeQueue, maxAge time.Duration, d *delivery) {
+	d.queue, d.voteRound, d.until = nq, nq.acquisition.voteRound, time.Now().Add(maxAge)
+	nq.newest = d
 	for r := range s.renewals {
-		r.notes[l.at] = errUnderWay
+		r.notLost[nq.key] = errUnderWay
 	}
-	s.insert(e)
+	s.insert(d)
 }
 
 // insert appends a delivery to its queue, and starts the queue if it is idle. The caller
 // holds s.mu.
-func (s *Store) insert(e *delivery) {
-	l := e.lane
-	l.next = append(l.next, e)
-	if l.busy {
+func (s *Store) insert(d *delivery) {
+	nq := d.queue
+	nq.pending = append(nq.pending, d)
+	if nq.sending {
 		return
 	}
-	if first := s.next(l); first != nil {
-		l.busy = true
-		go s.run(l, first)
+	if first := s.nextDelivery(nq); first != nil {
+		nq.sending = true
+		go s.deliver(nq, first)
 	}
 }
 
 // nextDelivery removes and returns the next delivery that is still wanted, or nil. The
 // caller holds s.mu.
-func (s *Store) next(l *nodeQueue) *delivery {
-	for len(l.next) > 0 {
-		e := l.next[0]
-		if l.next = l.next[1:]; l.undo == e {
-			l.undo = nil
+func (s *Store) nextDelivery(nq *nodeQueue) *delivery {
+	for len(nq.pending) > 0 {
+		d := nq.pending[0]
+		if nq.pending = nq.pending[1:]; nq.pendingCancel == d {
+			nq.pendingCancel = nil
 		}
-		if !e.void() && (e.begin == nil || e.begin()) {
-			e.sent = time.Now()
-			return e
+		if !d.expired() && (d.begin == nil || d.begin()) {
+			d.sentAt = time.Now()
+			return d
 		}
-		e.report(true)
+		d.report(true)
 	}
-	l.busy = false
-	s.forget(l.claim)
+	nq.sending = false
+	s.removeIfDone(nq.acquisition)
 	return nil
 }
 
-func (s *Store) run(l *nodeQueue, e *delivery) {
-	for e != nil {
-		err := e.send()
-		tell := func() {}
+func (s *Store) deliver(nq *nodeQueue, d *delivery) {
+	for d != nil {
+		err := d.send()
+		notify := func() {}
 		s.mu.Lock()
-		if e.end != nil {
-			tell = e.end(err)
+		if d.end != nil {
+			notify = d.end(err)
 		}
-		again := mayPass(err) || e.ends && errors.Is(err, driver.ErrUnavailable) // a refusal may be temporary, too
-		switch e.report(!again); {
+		again := unanswered(err) || d.endsAcquisition && errors.Is(err, driver.ErrUnavailable) // a refusal may be temporary, too
+		switch d.report(!again); {
 		case again:
-			s.deliverLater(e)
-		case e.ends:
-			s.repeat(e)
+			s.redeliverLater(d)
+		case d.endsAcquisition:
+			s.repeatLater(d)
 		}
-		e = s.next(l)
+		d = s.nextDelivery(nq)
 		s.mu.Unlock()
-		tell()
+		notify()
 	}
 }
 
-func (e *delivery) report(answered bool) {
-	if e.paid != nil {
-		e.paid(answered)
-		e.paid = nil
+func (d *delivery) report(answered bool) {
+	if d.onRedelivered != nil {
+		d.onRedelivered(answered)
+		d.onRedelivered = nil
 	}
 }
 
 // expired reports whether a delivery is obsolete. The caller holds s.mu.
-func (e *delivery) void() bool {
-	return e.round != e.lane.claim.round || !time.Now().Before(e.until)
+func (d *delivery) expired() bool {
+	return d.voteRound != d.queue.acquisition.voteRound || !time.Now().Before(d.until)
 }
 
 // unanswered reports whether err means that the node gave no answer, and may give one
 // later.
-func mayPass(err error) bool {
+func unanswered(err error) bool {
 	var u *driver.UnavailableError
 	return errors.As(err, &u) && !u.Refused
 }
@@ -160,38 +160,42 @@ func mayPass(err error) bool {
 const slack = 100 * time.Millisecond
 
 // recordUnanswered records that a request got no answer. The caller holds s.mu.
-func (l *nodeQueue) recordUnanswered(until time.Time) { l.late = later(l.late, until.Add(slack)) }
+func (nq *nodeQueue) recordUnanswered(until time.Time) {
+	nq.lateUntil = later(nq.lateUntil, until.Add(slack))
+}
 
 // distrustUntil invalidates votes that were requested before until. The caller holds
 // s.mu.
-func (l *nodeQueue) distrustUntil(until time.Time) { l.doubt = later(l.doubt, until) }
+func (nq *nodeQueue) distrustUntil(until time.Time) {
+	nq.uncertainUntil = later(nq.uncertainUntil, until)
+}
 
 // recordCancel records the result of a message that ends the acquisition and is valid
 // until then. A message without an answer may arrive when the token is in use again. The
 // caller holds s.mu.
-func (l *nodeQueue) recordCancel(sent, until time.Time, err error) {
+func (nq *nodeQueue) recordCancel(sent, until time.Time, err error) {
 	switch {
 	case err != nil:
-		l.distrustUntil(until.Add(slack))
-		if l.share == (mode{}) {
-			l.share = unclear
+		nq.distrustUntil(until.Add(slack))
+		if nq.mode == (mode{}) {
+			nq.mode = unknownMode
 		}
-	case !sent.Before(l.late):
-		l.share = mode{}
+	case !sent.Before(nq.lateUntil):
+		nq.mode = mode{}
 	}
-	l.distrustUntil(l.swing)
+	nq.distrustUntil(nq.resizeUntil)
 }
 
 // mayHaveOtherMode reports whether a node may hold a token with another weight than
 // wanted, because the token was used before. The node would keep that weight, and a
 // reader's vote is no vote for a writer. The caller holds s.mu.
-func (l *nodeQueue) clashes(wanted mode) bool {
-	if l.share == wanted {
+func (nq *nodeQueue) mayHaveOtherMode(wanted mode) bool {
+	if nq.mode == wanted {
 		return false
 	}
-	l.distrustUntil(l.late)
-	if l.share == (mode{}) && !time.Now().Before(l.late) {
-		l.share = wanted
+	nq.distrustUntil(nq.lateUntil)
+	if nq.mode == (mode{}) && !time.Now().Before(nq.lateUntil) {
+		nq.mode = wanted
 		return false
 	}
 	return true
@@ -199,42 +203,42 @@ func (l *nodeQueue) clashes(wanted mode) bool {
 
 // isUncertain reports whether a node's vote does not count, because an earlier message
 // may have arrived after it and removed it.
-func (l *nodeQueue) isDoubtful() bool { return l.asked.Before(l.doubt) }
+func (nq *nodeQueue) isUncertain() bool { return nq.requestedAt.Before(nq.uncertainUntil) }
 
 // isIdle reports whether the node has answered everything and no earlier message can
 // still arrive. The caller holds s.mu.
-func (l *nodeQueue) isSettled() bool {
-	return !l.busy && len(l.next) == 0 && l.owed == 0 && !time.Now().Before(l.late)
+func (nq *nodeQueue) isIdle() bool {
+	return !nq.sending && len(nq.pending) == 0 && nq.undelivered == 0 && !time.Now().Before(nq.lateUntil)
 }
 
 // repeatLater sends a delivery that ended the acquisition once more, if a request without
 // an answer may have arrived after it or may still arrive. The end must be the last
 // message that the node receives for the acquisition. The caller holds s.mu.
-func (s *Store) repeat(e *delivery) {
-	l := e.lane
-	if !e.sent.Before(l.late) {
+func (s *Store) repeatLater(d *delivery) {
+	nq := d.queue
+	if !d.sentAt.Before(nq.lateUntil) {
 		return
 	}
-	if l.final == nil {
-		l.owed++
-		s.await(l)
+	if nq.toRepeat == nil {
+		nq.undelivered++
+		s.scheduleRepeat(nq)
 	}
-	l.final = e
+	nq.toRepeat = d
 }
 
 // scheduleRepeat inserts the delivery to be repeated when no earlier request can arrive
 // after it.
-func (s *Store) await(l *nodeQueue) {
-	time.AfterFunc(max(time.Until(l.late), 0)+l.claim.spread(), func() {
+func (s *Store) scheduleRepeat(nq *nodeQueue) {
+	time.AfterFunc(max(time.Until(nq.lateUntil), 0)+nq.acquisition.jitter(), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if time.Until(l.late) > 0 {
-			s.await(l)
+		if time.Until(nq.lateUntil) > 0 {
+			s.scheduleRepeat(nq)
 			return
 		}
-		e := l.final
-		l.owed--
-		l.final, e.until = nil, later(e.until, time.Now().Add(operation))
-		s.insert(e)
+		d := nq.toRepeat
+		nq.undelivered--
+		nq.toRepeat, d.until = nil, later(d.until, time.Now().Add(operationTimeout))
+		s.insert(d)
 	})
 }

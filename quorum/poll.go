@@ -10,18 +10,18 @@ import (
 // A poll collects the nodes' answers to an operation that a majority must have done, or
 // not done.
 type poll struct {
-	s       *Store
-	strict  bool // the result is yes only if a majority answers yes
-	mu      sync.Mutex
-	errs    []error // errNoAnswer until the node has answered
-	said    [none + 1]int
-	changed chan struct{}
+	s            *Store
+	needMajority bool // the result is yes only if a majority answers yes
+	mu           sync.Mutex
+	errs         []error // errNoAnswer until the node has answered
+	counts       [doneUnclear + 1]int
+	changed      chan struct{}
 }
 
-func (s *Store) poll() *poll {
+func (s *Store) newPoll() *poll {
 	p := &poll{s: s, errs: make([]error, len(s.nodes)), changed: make(chan struct{}, 1)}
 	for i := range p.errs {
-		p.errs[i] = errMute
+		p.errs[i] = errNoAnswer
 	}
 	return p
 }
@@ -30,9 +30,9 @@ func (s *Store) poll() *poll {
 type nodeAnswer int
 
 const (
-	yes  nodeAnswer = iota
-	no              // there was nothing to do
-	none            // done, but it is unknown whether there was anything to do
+	yes         nodeAnswer = iota
+	no                     // there was nothing to do
+	doneUnclear            // done, but it is unknown whether there was anything to do
 )
 
 func toAnswer(done bool) nodeAnswer {
@@ -50,16 +50,16 @@ func (p *poll) record(node int, a nodeAnswer, err error) {
 		return // a repeated delivery
 	}
 	if p.errs[node] = err; err == nil {
-		p.said[a]++
+		p.counts[a]++
 	}
-	heard := 0
+	answered := 0
 	for _, err := range p.errs {
-		if !errors.Is(err, errMute) {
-			heard++
+		if !errors.Is(err, errNoAnswer) {
+			answered++
 		}
 	}
 	p.mu.Unlock()
-	if few := len(p.errs) - p.s.need; heard <= few {
+	if minority := len(p.errs) - p.s.majority; answered <= minority {
 		return // too few answers for a result
 	}
 	select {
@@ -72,49 +72,49 @@ func (p *poll) record(node int, a nodeAnswer, err error) {
 // impossible. If neither is reached, one yes suffices unless needMajority is set: a
 // majority has answered, and none of these nodes still has it to do.
 func (p *poll) result(ctx context.Context, op, name string, until time.Time) (done bool, err error) {
-	patience, end := time.NewTimer(straggle), time.NewTimer(time.Until(until))
-	defer patience.Stop()
+	stragglers, end := time.NewTimer(stragglerTimeout), time.NewTimer(time.Until(until))
+	defer stragglers.Stop()
 	defer end.Stop()
-	for late, over := false, false; ; {
-		if done, decided, err := p.verdict(op, name, late, over); decided {
+	for skipStragglers, expired := false, false; ; {
+		if done, decided, err := p.verdict(op, name, skipStragglers, expired); decided {
 			return done, err
 		}
 		select {
 		case <-p.changed:
-		case <-patience.C:
-			late = true
+		case <-stragglers.C:
+			skipStragglers = true
 		case <-end.C:
-			over = true
+			expired = true
 		case <-ctx.Done():
-			return false, gone(ctx, op, name)
+			return false, contextEnded(ctx, op, name)
 		}
 	}
 }
 
-func (p *poll) verdict(op, name string, late, over bool) (done, decided bool, err error) {
+func (p *poll) verdict(op, name string, skipStragglers, expired bool) (done, decided bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mute, failed := 0, 0
+	missing, failed := 0, 0
 	for _, err := range p.errs {
 		switch {
-		case errors.Is(err, errMute):
-			mute++
+		case errors.Is(err, errNoAnswer):
+			missing++
 		case err != nil:
 			failed++
 		}
 	}
-	all, need := len(p.errs), p.s.need
-	answered := all - mute - failed
+	all, need := len(p.errs), p.s.majority
+	answered := all - missing - failed
 	switch {
-	case p.said[yes] >= need:
+	case p.counts[yes] >= need:
 		return true, true, nil
-	case p.said[no] > all-need:
+	case p.counts[no] > all-need:
 		return false, true, nil
-	case !p.strict && p.said[yes] > 0 && answered >= need && (mute == 0 || late || over):
+	case !p.needMajority && p.counts[yes] > 0 && answered >= need && (missing == 0 || skipStragglers || expired):
 		return true, true, nil
-	case !p.strict && answered == all:
+	case !p.needMajority && answered == all:
 		return false, true, nil
-	case over, failed > all-need:
+	case expired, failed > all-need:
 		return false, true, p.s.unavailable(op, name, append([]error(nil), p.errs...))
 	}
 	return false, false, nil

@@ -32,17 +32,17 @@ import (
 // A Store is a driver.Store made of several stores, its nodes. It is safe for concurrent
 // use.
 type Store struct {
-	nodes   []*node
-	need    int           // number of votes that are a majority
-	memory  time.Duration // minimum uptime of a node before it votes
-	longest time.Duration // longest TTL of a lease
-	clock   clock
+	nodes          []*node
+	majority       int           // number of votes that are a majority
+	recoveryWindow time.Duration // minimum uptime of a node before it votes
+	longest        time.Duration // longest TTL of a lease
+	clock          clock
 
-	mu       sync.Mutex
-	claims   map[claimKey]*acquisition // in progress
-	latest   map[string]*acquisition   // the newest of each token
-	watchers map[string][]*watcher     // by client
-	renewals map[*renewal]struct{}     // in progress
+	mu           sync.Mutex
+	acquisitions map[acquisitionKey]*acquisition // in progress
+	byToken      map[string]*acquisition         // the newest of each token
+	watchers     map[string][]*watcher           // by client
+	renewals     map[*renewal]struct{}           // in progress
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -52,10 +52,10 @@ type node struct {
 	driver.Store
 
 	// The Store's mutex guards these fields:
-	debts  []*delivery
-	paying bool
-	id     string // store ID in the last vote; empty before the first
-	twin   *node  // node with the same store ID when this node first voted
+	undelivered  []*delivery
+	redelivering bool
+	storeID      string // store ID in the last vote; empty before the first
+	duplicateOf  *node  // node with the same store ID when this node first voted
 }
 
 // Longest is the default of Config.Longest.
@@ -85,15 +85,15 @@ func New(nodes ...driver.Store) (*Store, error) { return Config{}.New(nodes...) 
 // New returns a store made of nodes, like the function New, with the options of c.
 func (c Config) New(nodes ...driver.Store) (*Store, error) {
 	s := &Store{
-		need: len(nodes)/2 + 1, longest: cmp.Or(c.Longest, Longest),
-		claims: make(map[claimKey]*acquisition), latest: make(map[string]*acquisition),
+		majority: len(nodes)/2 + 1, longest: cmp.Or(c.Longest, Longest),
+		acquisitions: make(map[acquisitionKey]*acquisition), byToken: make(map[string]*acquisition),
 		watchers: make(map[string][]*watcher), renewals: make(map[*renewal]struct{}),
 	}
-	if err := check(nodes, s.longest); err != nil {
+	if err := checkNodes(nodes, s.longest); err != nil {
 		return nil, err
 	}
 	if !c.Trusting {
-		s.memory = s.longest
+		s.recoveryWindow = s.longest
 	}
 	for _, n := range nodes {
 		s.nodes = append(s.nodes, &node{Store: n})
@@ -101,17 +101,17 @@ func (c Config) New(nodes ...driver.Store) (*Store, error) {
 	return s, nil
 }
 
-func check(nodes []driver.Store, longest time.Duration) error {
+func checkNodes(nodes []driver.Store, longest time.Duration) error {
 	switch {
 	case len(nodes) == 0:
 		return fmt.Errorf("%w: quorum has no nodes; pass one, three or more", driver.ErrInvalid)
 	case len(nodes) == 2:
-		return fmt.Errorf("%w: quorum of two nodes fails when either node fails; use one or three", driver.ErrInvalid)
+		return fmt.Errorf("%w: a quorum of two nodes fails when either node fails; use one or three", driver.ErrInvalid)
 	case longest < driver.MinTTL || longest > driver.MaxTTL:
 		return fmt.Errorf("%w: longest TTL %v of a quorum is out of range; use %v to %v", driver.ErrInvalid, longest, driver.MinTTL, driver.MaxTTL)
 	}
 	for i, n := range nodes {
-		if isNil(n) {
+		if isNilStore(n) {
 			return fmt.Errorf("%w: node %d of a quorum is nil", driver.ErrInvalid, i)
 		}
 		if _, is := n.(*Store); is {
@@ -126,7 +126,7 @@ func check(nodes []driver.Store, longest time.Duration) error {
 	return nil
 }
 
-func isNil(n driver.Store) bool {
+func isNilStore(n driver.Store) bool {
 	if n == nil {
 		return true
 	}
@@ -135,15 +135,15 @@ func isNil(n driver.Store) bool {
 }
 
 // recordStoreID records which store a node's vote came from. The caller holds s.mu.
-func (s *Store) identify(n *node, id string) {
+func (s *Store) recordStoreID(n *node, id string) {
 	if id == "" {
 		return
 	}
-	first := n.id == ""
-	n.id = id
+	first := n.storeID == ""
+	n.storeID = id
 	for _, other := range s.nodes {
-		if first && other != n && other.id == id {
-			n.twin = other
+		if first && other != n && other.storeID == id {
+			n.duplicateOf = other
 		}
 	}
 }
@@ -154,27 +154,27 @@ func (s *Store) identify(n *node, id string) {
 // and the other nodes continue. The caller holds s.mu.
 func (s *Store) checkDuplicateNodes() error {
 	for i, n := range s.nodes {
-		if n.twin != nil && n.twin.id == n.id {
+		if n.duplicateOf != nil && n.duplicateOf.storeID == n.storeID {
 			return fmt.Errorf("%w: nodes %d and %d of the quorum are the same server, whose vote would count twice",
-				driver.ErrInvalid, slices.Index(s.nodes, n.twin), i)
+				driver.ErrInvalid, slices.Index(s.nodes, n.duplicateOf), i)
 		}
 	}
 	return nil
 }
 
 // operationTimeout bounds an operation without a deadline of its own.
-const operation = time.Second
+const operationTimeout = time.Second
 
-func deadline(ctx context.Context) time.Time {
+func deadlineOf(ctx context.Context) time.Time {
 	if at, ok := ctx.Deadline(); ok {
 		return at
 	}
-	return time.Now().Add(operation)
+	return time.Now().Add(operationTimeout)
 }
 
 // nodeContext returns a context for one node's part of an operation that ends at until.
 // It ends slightly earlier, so that the errors of slow nodes are known by then.
-func within(until time.Time) (context.Context, context.CancelFunc) {
+func nodeContext(until time.Time) (context.Context, context.CancelFunc) {
 	const least = 5 * time.Millisecond
 	return context.WithDeadline(context.Background(), until.Add(-min(time.Until(until)/20, least)))
 }
@@ -195,14 +195,14 @@ type clock struct {
 	last uint64
 }
 
-func (c *clock) tick() uint64 {
+func (c *clock) next() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last+1, uint64(time.Now().UnixMicro()))
 	return c.last
 }
 
-func (c *clock) saw(n uint64) {
+func (c *clock) observe(n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last, n)
@@ -211,7 +211,7 @@ func (c *clock) saw(n uint64) {
 // Groups implements driver.Store. Each name is a group of its own, in sorted order.
 func (s *Store) Groups(names []string) [][]string {
 	groups := make([][]string, len(names))
-	for i, name := range sorted(names) {
+	for i, name := range sortedNames(names) {
 		groups[i] = []string{name}
 	}
 	return groups
@@ -239,14 +239,14 @@ func (s *Store) unavailable(op, name string, errs []error) error {
 		}
 		causes = append(causes, fmt.Errorf("node %d: %w", i, err))
 	}
-	u.Cause = fmt.Errorf("%d of %d nodes are not enough: %w", len(errs)-len(causes), len(errs), reasons(causes))
+	u.Cause = fmt.Errorf("%d of %d nodes are not enough: %w", len(errs)-len(causes), len(errs), errorList(causes))
 	return u
 }
 
 // An errorList formats several errors on one line.
-type reasons []error
+type errorList []error
 
-func (r reasons) Error() string {
+func (r errorList) Error() string {
 	var all []string
 	for _, err := range r {
 		all = append(all, err.Error())
@@ -254,4 +254,4 @@ func (r reasons) Error() string {
 	return strings.Join(all, "; ")
 }
 
-func (r reasons) Unwrap() []error { return r }
+func (r errorList) Unwrap() []error { return r }

@@ -20,7 +20,7 @@ import (
 
 const ttl = 10 * time.Second
 
-func memories(n int) (nodes []driver.Store, stores []*memstore.Store) {
+func newNodes(n int) (nodes []driver.Store, stores []*memstore.Store) {
 	for range n {
 		m := memstore.New()
 		nodes, stores = append(nodes, m), append(stores, m)
@@ -42,7 +42,7 @@ func TestStore(t *testing.T) {
 		for _, c := range storetest.Cases() {
 			t.Run(fmt.Sprint(n, "/", c.Name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					nodes, _ := memories(n)
+					nodes, _ := newNodes(n)
 					c.Run(t, newQuorum(t, quorum.Config{Longest: driver.MaxTTL}, nodes...))
 				})
 			})
@@ -50,16 +50,16 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// A node is a store that may be mute, dead or slow.
+// A node is a store that can hang, fail or be slow.
 type node struct {
 	driver.Store
-	mu   sync.Mutex
-	dead error
-	mute bool
-	slow time.Duration // so long is each message under way
+	mu    sync.Mutex
+	dead  error
+	hangs bool
+	delay time.Duration // of each message, one way
 
-	// fault, if set, is called first. If it returns an error, that is the answer, and the
-	// message arrives when it calls deliver, or never.
+	// fault, if set, is called first. If it returns an error, the call returns that
+	// error, and the message arrives when fault calls deliver, or never.
 	fault func(verb string, deliver func()) error
 }
 
@@ -71,33 +71,33 @@ func (n *node) set(change func()) {
 
 func (n *node) wait(ctx context.Context) error {
 	n.mu.Lock()
-	dead, mute, delay := n.dead, n.mute, n.slow
+	dead, hangs, delay := n.dead, n.hangs, n.delay
 	n.mu.Unlock()
 	if dead != nil {
 		return &dibs.UnavailableError{Op: "test", Cause: dead}
 	}
-	if mute {
+	if hangs {
 		delay = time.Hour
 	}
-	if delay == 0 { // a timer that is due at once crashes the race detector now and then: go.dev/issue/78156
-		return gone(ctx)
+	if delay == 0 { // a timer that is due at once sometimes crashes the race detector: go.dev/issue/78156
+		return contextEnded(ctx)
 	}
 	select {
 	case <-time.After(delay):
 		return nil
 	case <-ctx.Done():
-		return gone(ctx)
+		return contextEnded(ctx)
 	}
 }
 
-func gone(ctx context.Context) error {
+func contextEnded(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
 	return &dibs.UnavailableError{Op: "test", Cause: context.Cause(ctx)}
 }
 
-// send has a question travel to the node, and the answer back.
+// send transmits a request to the node, and the reply back.
 func send[T any](ctx context.Context, n *node, verb string, serve func(context.Context) (T, error)) (T, error) {
 	var none T
 	n.mu.Lock()
@@ -127,12 +127,12 @@ func (n *node) Release(ctx context.Context, r driver.ReleaseRequest) (bool, erro
 }
 
 func (n *node) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := send(ctx, n, "abandon", func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
+	_, err := send(ctx, n, "cancel", func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
 	return err
 }
 
 func (n *node) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return send(ctx, n, "reweigh", func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Resize(ctx, c) })
+	return send(ctx, n, "resize", func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Resize(ctx, c) })
 }
 
 func (n *node) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
@@ -150,7 +150,7 @@ func (n *node) Watch(ctx context.Context, client string, on func(driver.Event)) 
 	return n.Store.Watch(ctx, client, func(e driver.Event) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		time.AfterFunc(n.slow, func() {
+		time.AfterFunc(n.delay, func() {
 			if ctx.Err() == nil {
 				on(e)
 			}
@@ -158,16 +158,17 @@ func (n *node) Watch(ctx context.Context, client string, on func(driver.Event)) 
 	})
 }
 
-// rig is five nodes, and a client of their quorum.
-func rig(t *testing.T, c quorum.Config) (nodes []*node, stores []*memstore.Store, locks *dibs.Client) {
+// newClient returns a client of a quorum of five nodes.
+func newClient(t *testing.T, c quorum.Config) (nodes []*node, stores []*memstore.Store, locks *dibs.Client) {
 	t.Helper()
-	_, stores = memories(5)
-	nodes, locks = join(t, c, stores...)
+	_, stores = newNodes(5)
+	nodes, locks = newClientOf(t, c, stores...)
 	return nodes, stores, locks
 }
 
-// join returns a client of the quorum of some stores, and its own way to each of them.
-func join(t *testing.T, c quorum.Config, stores ...*memstore.Store) (nodes []*node, locks *dibs.Client) {
+// newClientOf returns a client of a quorum of stores, with its own connection to each of
+// them.
+func newClientOf(t *testing.T, c quorum.Config, stores ...*memstore.Store) (nodes []*node, locks *dibs.Client) {
 	t.Helper()
 	var all []driver.Store
 	for _, s := range stores {
@@ -177,13 +178,13 @@ func join(t *testing.T, c quorum.Config, stores ...*memstore.Store) (nodes []*no
 	locks = dibs.New(newQuorum(t, c, all...), dibs.TTL(ttl))
 	t.Cleanup(func() {
 		locks.Close()
-		time.Sleep(2 * quorum.Longest) // what goes on in the background ends
+		time.Sleep(2 * quorum.Longest) // background deliveries end
 	})
 	return nodes, locks
 }
 
-// nothingLeft checks that all nodes have forgotten all about a name.
-func nothingLeft(t *testing.T, stores []*memstore.Store, name string) {
+// wantEmpty checks that no node has a holder or waiter for a name.
+func wantEmpty(t *testing.T, stores []*memstore.Store, name string) {
 	t.Helper()
 	for i, s := range stores {
 		if state, err := s.Inspect(t.Context(), name); err != nil || state.Holding+state.Waiting > 0 {
@@ -192,20 +193,20 @@ func nothingLeft(t *testing.T, stores []*memstore.Store, name string) {
 	}
 }
 
-var illnesses = map[string]func(*node){
-	"dead": func(n *node) { n.dead = errors.New("refused") },
-	"mute": func(n *node) { n.mute = true },
-	"slow": func(n *node) { n.slow = 500 * time.Millisecond },
+var failures = map[string]func(*node){
+	"dead":  func(n *node) { n.dead = errors.New("refused") },
+	"hangs": func(n *node) { n.hangs = true },
+	"slow":  func(n *node) { n.delay = 500 * time.Millisecond },
 }
 
-// Nobody notices that two of five are ill.
+// Two failed nodes of five have no effect.
 func TestMinority(t *testing.T) {
-	for name, fall := range illnesses {
+	for name, breakNode := range failures {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{})
+				nodes, stores, locks := newClient(t, quorum.Config{})
 				for _, n := range nodes[:2] {
-					n.set(func() { fall(n) })
+					n.set(func() { breakNode(n) })
 				}
 				m, start := locks.Mutex("n"), time.Now()
 				for range 100 {
@@ -218,7 +219,7 @@ func TestMinority(t *testing.T) {
 					}
 				}
 				if took := time.Since(start); took > 10*time.Millisecond {
-					t.Errorf("100 locks took %v, want that nobody waits for those that are ill", took)
+					t.Errorf("100 locks took %v, want no wait for the failed nodes", took)
 				}
 				l, err := m.TryLock(t.Context())
 				if err != nil {
@@ -226,54 +227,55 @@ func TestMinority(t *testing.T) {
 				}
 				time.Sleep(3 * ttl)
 				if err := l.Err(); err != nil {
-					t.Errorf("error %v, want that it was renewed", err)
+					t.Errorf("error %v, want the lease renewed", err)
 				}
 				for _, n := range nodes[:2] {
-					n.set(func() { n.dead, n.mute, n.slow = nil, false, 0 })
+					n.set(func() { n.dead, n.hangs, n.delay = nil, false, 0 })
 				}
 				if err := l.Unlock(); err != nil {
 					t.Error(err)
 				}
-				time.Sleep(2 * time.Second) // what is late arrives
-				nothingLeft(t, stores, "n")
+				time.Sleep(2 * time.Second) // late messages arrive
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// If most are ill, that is said in time, and what each of them suffers from.
+// If a majority fails, the error arrives in time and names the failure of each node.
 func TestMajorityFails(t *testing.T) {
-	for name, fall := range illnesses {
+	for name, breakNode := range failures {
 		if name == "slow" {
-			continue // is late, and no more
+			continue // a slow majority only delays
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{})
+				nodes, stores, locks := newClient(t, quorum.Config{})
 				for _, n := range nodes[:3] {
-					n.set(func() { fall(n) })
+					n.set(func() { breakNode(n) })
 				}
 				start := time.Now()
 				_, err := locks.Mutex("n").TryLock(t.Context())
 				if took := time.Since(start); took > time.Second {
-					t.Errorf("it took %v, want no more than an operation may", took)
+					t.Errorf("took %v, want at most 1s", took)
 				}
 				if !errors.Is(err, dibs.ErrUnavailable) {
-					t.Fatalf("error %v, want that it is unavailable", err)
+					t.Fatalf("error %v, want ErrUnavailable", err)
 				}
 				for i := range 3 {
 					if !strings.Contains(err.Error(), fmt.Sprintf("node %d: ", i)) {
-						t.Errorf("error %q, want a word on node %d", err, i)
+						t.Errorf("error %q, want it to mention node %d", err, i)
 					}
 				}
-				time.Sleep(2 * ttl) // what had been granted is given back, or over
-				nothingLeft(t, stores, "n")
+				time.Sleep(2 * ttl) // granted votes were cancelled, or have expired
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// Many want one name: each has his turn, and none waits for longer than all turns take.
+// Many clients contend for one name: each gets its turns, and none waits longer than all
+// turns together take.
 func TestContention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, contenders, turns = 4, 64, 3
@@ -281,16 +283,16 @@ func TestContention(t *testing.T) {
 		const longest = contenders * (work + 3*trip) * 3 / 2
 		var group sync.WaitGroup
 		var holders atomic.Int32
-		_, stores := memories(5)
+		_, stores := newNodes(5)
 		for range clients {
 			nodes := make([]driver.Store, len(stores))
 			for i, s := range stores {
-				nodes[i] = &node{Store: s, slow: trip / 2}
+				nodes[i] = &node{Store: s, delay: trip / 2}
 			}
 			locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
 			t.Cleanup(func() {
 				locks.Close()
-				time.Sleep(2 * quorum.Longest) // what goes on in the background ends
+				time.Sleep(2 * quorum.Longest) // what release on in the background ends
 			})
 			for range contenders / clients {
 				group.Go(func() {
@@ -302,10 +304,10 @@ func TestContention(t *testing.T) {
 							return
 						}
 						if waited := time.Since(start); waited > longest {
-							t.Errorf("one waited for %v, want at most %v", waited, longest)
+							t.Errorf("a waiter waited %v, want at most %v", waited, longest)
 						}
 						if n := holders.Add(1); n > 1 {
-							t.Errorf("%d hold at the same time", n)
+							t.Errorf("%d concurrent holders", n)
 						}
 						time.Sleep(work)
 						holders.Add(-1)
@@ -318,65 +320,65 @@ func TestContention(t *testing.T) {
 		}
 		group.Wait()
 		time.Sleep(2 * quorum.Longest)
-		nothingLeft(t, stores, "n")
+		wantEmpty(t, stores, "n")
 	})
 }
 
-// What can be known to be wrong is refused by the constructor.
-func TestBadQuorums(t *testing.T) {
+// The constructor rejects every invalid configuration that it can detect.
+func TestInvalidConfig(t *testing.T) {
 	one, other, third := memstore.New(), memstore.New(), memstore.New()
 	var none *memstore.Store
 	inner := newQuorum(t, quorum.Config{}, one)
 	of := func(nodes ...driver.Store) []driver.Store { return nodes }
 	for name, bad := range map[string]struct {
-		config quorum.Config
-		nodes  []driver.Store
-		says   string
+		config  quorum.Config
+		nodes   []driver.Store
+		message string
 	}{
-		"no nodes":      {nodes: of(), says: "without nodes"},
-		"two nodes":     {nodes: of(one, other), says: "two nodes"},
-		"nil":           {nodes: of(one, other, nil), says: "node 2 of a quorum is nil"},
-		"nil pointer":   {nodes: of(one, none, other), says: "node 1 of a quorum is nil"},
-		"one twice":     {nodes: of(one, other, one), says: "nodes 0 and 2 of a quorum are the same store"},
-		"four, one two": {nodes: of(third, one, other, other), says: "nodes 2 and 3"},
-		"of quorums":    {nodes: of(inner), says: "is a quorum"},
-		"longest":       {config: quorum.Config{Longest: time.Millisecond}, nodes: of(one), says: "longest TTL 1ms"},
-		"negative":      {config: quorum.Config{Longest: -time.Second}, nodes: of(one), says: "longest TTL -1s"},
-		"too long":      {config: quorum.Config{Longest: 25 * time.Hour}, nodes: of(one), says: "longest TTL 25h"},
+		"no nodes":      {nodes: of(), message: "has no nodes"},
+		"two nodes":     {nodes: of(one, other), message: "two nodes"},
+		"nil":           {nodes: of(one, other, nil), message: "node 2 of a quorum is nil"},
+		"nil pointer":   {nodes: of(one, none, other), message: "node 1 of a quorum is nil"},
+		"one twice":     {nodes: of(one, other, one), message: "nodes 0 and 2 of a quorum are the same store"},
+		"four, one two": {nodes: of(third, one, other, other), message: "nodes 2 and 3"},
+		"of quorums":    {nodes: of(inner), message: "is a quorum"},
+		"longest":       {config: quorum.Config{Longest: time.Millisecond}, nodes: of(one), message: "longest TTL 1ms"},
+		"negative":      {config: quorum.Config{Longest: -time.Second}, nodes: of(one), message: "longest TTL -1s"},
+		"too long":      {config: quorum.Config{Longest: 25 * time.Hour}, nodes: of(one), message: "longest TTL 25h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := bad.config.New(bad.nodes...)
-			if s != nil || !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), bad.says) {
-				t.Errorf("%v, error %v, want that it is invalid: %s", s, err, bad.says)
+			if s != nil || !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), bad.message) {
+				t.Errorf("%v, error %v, want ErrInvalid with %q", s, err, bad.message)
 			}
 		})
 	}
 }
 
-// A lease that is longer than the longest is refused.
+// A lease longer than Config.Longest is rejected.
 func TestTooLong(t *testing.T) {
 	for longest, d := range map[time.Duration]time.Duration{0: quorum.Longest + time.Second, ttl - 1: ttl} {
 		locks := dibs.New(newQuorum(t, quorum.Config{Longest: longest}, memstore.New()), dibs.TTL(d))
 		defer locks.Close()
 		if _, err := locks.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "longest") {
-			t.Errorf("error %v, want that %v is too long", err, d)
+			t.Errorf("error %v, want %v rejected as too long", err, d)
 		}
 	}
 }
 
-func TestNoPermits(t *testing.T) {
+func TestSemaphoreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, _, locks := rig(t, quorum.Config{})
+		_, _, locks := newClient(t, quorum.Config{})
 		if _, err := locks.Semaphore("n", 3).TryAcquire(t.Context(), 1); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "permits") {
-			t.Errorf("error %v, want that a quorum cannot count permits", err)
+			t.Errorf("error %v, want semaphore permits rejected", err)
 		}
 	})
 }
 
-// Who has forgotten votes when the longest lease it may have forgotten is over.
-func TestRestartGuard(t *testing.T) {
+// A restarted node votes again when the longest lease that it may have lost has ended.
+func TestRecoveryWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, stores, locks := rig(t, quorum.Config{Longest: ttl})
+		_, stores, locks := newClient(t, quorum.Config{Longest: ttl})
 		for _, s := range stores[:3] {
 			s.Restart()
 		}
@@ -384,14 +386,14 @@ func TestRestartGuard(t *testing.T) {
 		_, err := locks.Mutex("n").TryLock(t.Context())
 		var young *driver.RecoveringError
 		if !errors.As(err, &young) || young.Remaining <= 0 || young.Remaining > ttl {
-			t.Fatalf("error %v, want that nodes were restarted", err)
+			t.Fatalf("error %v, want RecoveringError", err)
 		}
 		for err != nil {
 			time.Sleep(100 * time.Millisecond)
 			_, err = locks.Mutex("n").TryLock(t.Context())
 		}
 		if took := time.Since(start); took < ttl || took > ttl+time.Second {
-			t.Errorf("they voted after %v, want %v", took, ttl)
+			t.Errorf("the nodes voted after %v, want %v", took, ttl)
 		}
 	})
 }
@@ -399,7 +401,7 @@ func TestRestartGuard(t *testing.T) {
 // A node that lacks the vote for a lease is asked for it at the next renewal.
 func TestRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes, stores, locks := rig(t, quorum.Config{Longest: ttl})
+		nodes, stores, locks := newClient(t, quorum.Config{Longest: ttl})
 		nodes[0].dead = errors.New("refused")
 		l, err := locks.Mutex("n").Lock(t.Context())
 		if err != nil {
@@ -415,15 +417,15 @@ func TestRepair(t *testing.T) {
 	})
 }
 
-// A hand-off takes as long as most nodes need to tell, also where the others are dead:
-// its first vote is not offered to others, as one of a split vote would be.
-func TestHandoffBesideTheDead(t *testing.T) {
+// A hand-off takes as long as a majority needs for its notifications, even if the other
+// nodes are dead. Its first vote is not relinquished, as a split vote would be.
+func TestHandoffWithDeadNodes(t *testing.T) {
 	for dead := range 3 {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, _, locks := rig(t, quorum.Config{Trusting: true})
+				nodes, _, locks := newClient(t, quorum.Config{Trusting: true})
 				for i, n := range nodes {
-					n.slow = time.Duration(i+1) * time.Millisecond
+					n.delay = time.Duration(i+1) * time.Millisecond
 					if i >= len(nodes)-dead {
 						n.dead = errors.New("refused")
 					}
@@ -442,25 +444,25 @@ func TestHandoffBesideTheDead(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(given); took != 2*nodes[2].slow {
-					t.Errorf("the hand-off took %v, want %v: there and back, for the third node", took, 2*nodes[2].slow)
+				if took := time.Since(given); took != 2*nodes[2].delay {
+					t.Errorf("the hand-off took %v, want %v: a round trip to the third node", took, 2*nodes[2].delay)
 				}
 				second.Unlock()
 				for _, n := range nodes {
-					n.set(func() { n.dead = nil }) // so that they can be told what was given back
+					n.set(func() { n.dead = nil }) // so that the releases can be redelivered
 				}
 			})
 		})
 	}
 }
 
-// What nodes were not told while they were dead, they are told when they are back; and
-// nobody tries for ever.
-func TestToldLater(t *testing.T) {
+// Nodes that were dead during a release get it when they are back. Redelivery ends if
+// they do not come back.
+func TestRedelivery(t *testing.T) {
 	for _, recovers := range []bool{true, false} {
 		t.Run(fmt.Sprint(recovers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := rig(t, quorum.Config{})
+				nodes, stores, locks := newClient(t, quorum.Config{})
 				var leases []*dibs.Lease
 				for i := range 100 {
 					l, err := locks.Mutex(fmt.Sprint(i)).Lock(t.Context())
@@ -497,22 +499,22 @@ func TestToldLater(t *testing.T) {
 	}
 }
 
-// One server behind several clients is seen when they have voted, and refused; a name that
-// comes to lead to another node's server later costs that node's vote, and no more.
-func TestOneServerTwice(t *testing.T) {
+// One server behind several clients is detected when they have voted, and rejected. An
+// address that later resolves to another node's server costs that node's vote only.
+func TestDuplicateServer(t *testing.T) {
 	for name, same := range map[string][]int{
 		"all": {0, 0, 0}, "first two": {0, 0, 1}, "last two": {0, 1, 1}, "two of five": {0, 1, 2, 3, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, stores := memories(len(same))
+				_, stores := newNodes(len(same))
 				var nodes []driver.Store
 				for _, i := range same {
 					nodes = append(nodes, &node{Store: stores[i]})
 				}
 				locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
 				var err error
-				for range 2 { // when the first is decided, not all have voted
+				for range 2 { // when the first is decided, not all nodes have voted
 					var l *dibs.Lease
 					if l, err = locks.Mutex("n").TryLock(t.Context()); err == nil {
 						l.Unlock()
@@ -520,38 +522,38 @@ func TestOneServerTwice(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "the same server") {
-					t.Errorf("error %v, want that a server is named twice", err)
+					t.Errorf("error %v, want a duplicate server rejected", err)
 				}
 				locks.Close()
 				time.Sleep(2 * quorum.Longest)
-				nothingLeft(t, stores, "n")
+				wantEmpty(t, stores, "n")
 			})
 		})
 	}
 }
 
-// A mover is a node whose name comes to lead to another server.
-type mover struct {
+// A movingNode is a node whose address can be changed to another server.
+type movingNode struct {
 	driver.Store
 	to atomic.Pointer[memstore.Store]
 }
 
-func (m *mover) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (m *movingNode) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return m.to.Load().Acquire(ctx, c)
 }
 
-func (m *mover) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+func (m *movingNode) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	return m.to.Load().Release(ctx, r)
 }
 
-func (m *mover) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+func (m *movingNode) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return m.to.Load().Cancel(ctx, c)
 }
 
 func TestNameMovesToAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes, stores := memories(3)
-		m := &mover{Store: nodes[2]}
+		nodes, stores := newNodes(3)
+		m := &movingNode{Store: nodes[2]}
 		m.to.Store(stores[2])
 		nodes[2] = m
 		locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
@@ -561,7 +563,7 @@ func TestNameMovesToAnotherNode(t *testing.T) {
 			for range 3 {
 				l, err := locks.Mutex("n").TryLock(t.Context())
 				if err != nil {
-					t.Fatalf("node 2 leads to server %d: error %v, want that the others are enough", to, err)
+					t.Fatalf("node 2 resolves to server %d: error %v, want the other nodes to suffice", to, err)
 				}
 				if err := l.Unlock(); err != nil {
 					t.Error(err)

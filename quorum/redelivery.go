@@ -8,32 +8,32 @@ import "time"
 // one more would stop the quorum.
 
 // redeliverLater keeps a delivery until the node is reachable. The caller holds s.mu.
-func (s *Store) deliverLater(e *delivery) {
+func (s *Store) redeliverLater(d *delivery) {
 	const most = 10_000 // the rest end by their TTL
-	n := e.lane.node
-	if len(n.debts) == most {
+	n := d.queue.node
+	if len(n.undelivered) == most {
 		return
 	}
-	e.lane.owed++
-	n.debts = append(n.debts, e)
-	if !n.paying {
-		n.paying = true
-		go s.redeliver(n, e.lane.claim.spread())
+	d.queue.undelivered++
+	n.undelivered = append(n.undelivered, d)
+	if !n.redelivering {
+		n.redelivering = true
+		go s.redeliver(n, d.queue.acquisition.jitter())
 	}
 }
 
 // redeliver repeats the deliveries of a node: first one at a time, and once it answers,
 // many at once.
-func (s *Store) redeliver(n *node, spread time.Duration) {
-	const next, soon, later, lot = time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 64
+func (s *Store) redeliver(n *node, jitter time.Duration) {
+	const next, soon, later, batch = time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 64
 	for pause, size := soon, 1; ; {
-		time.Sleep(pause + spread)
+		time.Sleep(pause + jitter)
 		due := s.due(n, size)
 		if len(due) == 0 {
 			return
 		}
 		if s.redeliverAll(due) {
-			pause, size = next, lot
+			pause, size = next, batch
 		} else {
 			pause, size = min(2*max(pause, soon), later), 1
 		}
@@ -45,17 +45,17 @@ func (s *Store) redeliver(n *node, spread time.Duration) {
 func (s *Store) due(n *node, size int) (due []*delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(n.debts) > 0 && len(due) < size {
-		e := n.debts[0]
-		n.debts = n.debts[1:]
-		if e.void() {
-			e.lane.owed--
-			s.forget(e.lane.claim)
+	for len(n.undelivered) > 0 && len(due) < size {
+		d := n.undelivered[0]
+		n.undelivered = n.undelivered[1:]
+		if d.expired() {
+			d.queue.undelivered--
+			s.removeIfDone(d.queue.acquisition)
 			continue
 		}
-		due = append(due, e)
+		due = append(due, d)
 	}
-	n.paying = len(due) > 0
+	n.redelivering = len(due) > 0
 	return due
 }
 
@@ -63,10 +63,10 @@ func (s *Store) due(n *node, size int) (due []*delivery) {
 func (s *Store) redeliverAll(due []*delivery) bool {
 	answers := make(chan bool, len(due))
 	s.mu.Lock()
-	for _, e := range due {
-		e.paid = func(answered bool) { answers <- answered }
-		e.lane.owed--
-		s.insert(e)
+	for _, d := range due {
+		d.onRedelivered = func(answered bool) { answers <- answered }
+		d.queue.undelivered--
+		s.insert(d)
 	}
 	s.mu.Unlock()
 	all := true

@@ -16,18 +16,18 @@ import (
 // Extend implements driver.Store. Each node extends all leases; a lease is extended if a
 // majority has extended it. A node that does not know a lease which a majority knows is
 // asked to vote for it again.
-func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
-	if err := gone(ctx, "extend", ""); err != nil {
-		return slices.Repeat([]error{err}, len(holds))
+func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	if err := contextEnded(ctx, "extend", ""); err != nil {
+		return slices.Repeat([]error{err}, len(requests))
 	}
-	r := s.renew(holds)
-	until := deadline(ctx)
+	r := s.newRenewal(requests)
+	until := deadlineOf(ctx)
 	var nodes sync.WaitGroup
 	for i, n := range s.nodes {
 		nodes.Go(func() {
-			ctx, cancel := within(until)
+			ctx, cancel := nodeContext(until)
 			defer cancel()
-			r.record(i, n.Extend(ctx, holds))
+			r.record(i, n.Extend(ctx, requests))
 		})
 	}
 	go func() {
@@ -48,33 +48,33 @@ func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []erro
 
 // A renewal is one Extend on all nodes.
 type renewal struct {
-	s     *Store
-	holds []driver.ExtendRequest
-	notes map[lanekey]error // why a node that does not know a lease has not lost it; guarded by s.mu
+	s        *Store
+	requests []driver.ExtendRequest
+	notLost  map[queueKey]error // why a node that does not know a lease has not lost it; guarded by s.mu
 
-	mu   sync.Mutex
-	errs [][]error // by node and request; nil until the node has answered
-	done chan struct{}
-	over bool
+	mu     sync.Mutex
+	errs   [][]error // by node and request; nil until the node has answered
+	done   chan struct{}
+	closed bool
 }
 
 // newRenewal starts a renewal. A delivery that is pending for one of its leases may be
 // served before or after it, for example an acquire without an answer.
-func (s *Store) renew(holds []driver.ExtendRequest) *renewal {
+func (s *Store) newRenewal(requests []driver.ExtendRequest) *renewal {
 	r := &renewal{
-		s: s, holds: slices.Clone(holds), notes: make(map[lanekey]error),
+		s: s, requests: slices.Clone(requests), notLost: make(map[queueKey]error),
 		errs: make([][]error, len(s.nodes)), done: make(chan struct{}),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range holds {
-		if c := s.claims[claimKey{h.Name, h.Token}]; c != nil {
-			for _, l := range c.lanes {
+	for _, h := range requests {
+		if c := s.acquisitions[acquisitionKey{h.Name, h.Token}]; c != nil {
+			for _, nq := range c.queues {
 				switch {
-				case !l.isSettled():
-					r.notes[l.at] = errUnderWay
-				case c.won && l.state != held:
-					r.notes[l.at] = errNoVote
+				case !nq.isIdle():
+					r.notLost[nq.key] = errUnderWay
+				case c.granted && nq.state != held:
+					r.notLost[nq.key] = errNoVote
 				}
 			}
 		}
@@ -89,9 +89,9 @@ func (s *Store) renew(holds []driver.ExtendRequest) *renewal {
 // released must not get the vote again.
 func (r *renewal) record(node int, errs []error) {
 	r.s.mu.Lock()
-	for i, h := range r.holds {
+	for i, h := range r.requests {
 		if errors.Is(errs[i], driver.ErrLost) {
-			errs[i] = cmp.Or(r.notes[lanekey{claimKey{h.Name, h.Token}, node}], errs[i])
+			errs[i] = cmp.Or(r.notLost[queueKey{acquisitionKey{h.Name, h.Token}, node}], errs[i])
 		}
 	}
 	r.s.mu.Unlock()
@@ -99,15 +99,15 @@ func (r *renewal) record(node int, errs []error) {
 	defer r.mu.Unlock()
 	r.errs[node] = errs
 	known := true
-	for i := range r.holds {
+	for i := range r.requests {
 		_, done := r.outcome(i)
 		known = known && done
 	}
-	if known && !r.over {
-		r.over = true
+	if known && !r.closed {
+		r.closed = true
 		close(r.done)
 	}
-	for i, h := range r.holds {
+	for i, h := range r.requests {
 		if err, _ := r.outcome(i); err != nil {
 			continue
 		}
@@ -141,21 +141,21 @@ func (r *renewal) outcome(i int) (err error, decided bool) { //nolint:revive // 
 			failed++
 		}
 	}
-	spare := len(r.errs) - r.s.need
+	spare := len(r.errs) - r.s.majority
 	switch {
-	case ok >= r.s.need:
+	case ok >= r.s.majority:
 		return nil, true
 	case lost > spare:
 		return driver.ErrLost, true
 	}
-	return errMute, ok+lost+failed == len(r.errs)
+	return errNoAnswer, ok+lost+failed == len(r.errs)
 }
 
 func (r *renewal) results() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	results := make([]error, len(r.holds))
-	for i, h := range r.holds {
+	results := make([]error, len(r.requests))
+	for i, h := range r.requests {
 		err, _ := r.outcome(i)
 		if err == nil || errors.Is(err, driver.ErrLost) {
 			results[i] = err
@@ -163,12 +163,12 @@ func (r *renewal) results() []error {
 		}
 		causes := make([]error, len(r.errs))
 		for n, errs := range r.errs {
-			causes[n] = errMute
+			causes[n] = errNoAnswer
 			if errs != nil {
 				causes[n] = errs[i]
 			}
 			if errors.Is(causes[n], driver.ErrLost) {
-				causes[n] = errForgot
+				causes[n] = errUnknownLease
 			}
 		}
 		results[i] = r.s.unavailable("extend", h.Name, causes)
@@ -176,7 +176,7 @@ func (r *renewal) results() []error {
 	return results
 }
 
-var errForgot = errors.New("it does not know the lease")
+var errUnknownLease = errors.New("it does not know the lease")
 
 // repair asks a node for its vote for a lease that a majority knows. A recently restarted
 // node refuses. No other delivery may have been pending there since the renewal began,
@@ -186,51 +186,51 @@ func (r *renewal) repair(h driver.ExtendRequest, node int) {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if errors.Is(r.notes[lanekey{claimKey{h.Name, h.Token}, node}], errUnderWay) {
+	if errors.Is(r.notLost[queueKey{acquisitionKey{h.Name, h.Token}, node}], errUnderWay) {
 		return // the next renewal can repair it
 	}
-	c := s.at(h.Name, h.Token)
-	if c.open {
+	c := s.acquisitionFor(h.Name, h.Token)
+	if c.active {
 		return
 	}
-	l := c.lanes[node]
-	e := new(delivery)
+	nq := c.queues[node]
+	d := new(delivery)
 	var until time.Time
-	e.begin = func() bool {
-		until = time.Now().Add(operation)
-		return !c.open && l.last == e
+	d.begin = func() bool {
+		until = time.Now().Add(operationTimeout)
+		return !c.active && nq.newest == d
 	}
 	var a driver.AcquireReply
-	e.send = func() (err error) {
-		ctx, cancel := within(until)
+	d.send = func() (err error) {
+		ctx, cancel := nodeContext(until)
 		defer cancel()
-		q, known := s.requestOf(ctx, h)
+		q, known := s.repairRequest(ctx, h)
 		if !known {
 			return nil
 		}
 		q.Until = until
-		a, err = l.node.Acquire(ctx, q)
-		s.clock.saw(a.Fence)
+		a, err = nq.node.Acquire(ctx, q)
+		s.clock.observe(a.Fence)
 		return err
 	}
-	e.end = func(err error) (tell func()) {
-		if mayPass(err) {
-			l.recordUnanswered(until)
+	d.end = func(err error) (notify func()) {
+		if unanswered(err) {
+			nq.recordUnanswered(until)
 		}
 		if a.Held {
-			l.state = held
+			nq.state = held
 		}
 		return func() {}
 	}
-	s.enqueue(l, operation, e)
+	s.enqueue(nq, operationTimeout, d)
 }
 
 // repairRequest returns the request that repairs a lease. The weight of an attached lease
 // is unknown here, so the nodes are queried. Such a lease is repaired only if it is
 // exclusive: the process that acquired it may upgrade a reader meanwhile.
-func (s *Store) requestOf(ctx context.Context, h driver.ExtendRequest) (q driver.AcquireRequest, known bool) {
+func (s *Store) repairRequest(ctx context.Context, h driver.ExtendRequest) (q driver.AcquireRequest, known bool) {
 	q = driver.AcquireRequest{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
-	q.Vote = &driver.VoteRequest{Fence: h.Fence, RecoveryWindow: s.memory}
+	q.Vote = &driver.VoteRequest{Fence: h.Fence, RecoveryWindow: s.recoveryWindow}
 	if h.Weight == 0 {
 		state, err := s.Inspect(ctx, h.Name)
 		i := slices.IndexFunc(state.Holders, func(o driver.Holder) bool { return o.Token == h.Token && o.Weight == 0 })
@@ -241,7 +241,7 @@ func (s *Store) requestOf(ctx context.Context, h driver.ExtendRequest) (q driver
 		q.Vote.Fence = cmp.Or(state.Holders[i].Fence, state.Fence)
 	}
 	if q.Vote.Fence == 0 {
-		q.Vote.Fence = s.clock.tick()
+		q.Vote.Fence = s.clock.next()
 	}
 	return q, true
 }
@@ -257,7 +257,7 @@ func firstErr(errs ...error) error {
 
 // Inspect implements driver.Store. A token with the votes of a majority is a holder.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
-	states, err := askNodes(ctx, s, "inspect", name, func(ctx context.Context, n *node) (driver.State, error) { return n.Inspect(ctx, name) })
+	states, err := queryNodes(ctx, s, "inspect", name, func(ctx context.Context, n *node) (driver.State, error) { return n.Inspect(ctx, name) })
 	if err != nil {
 		return driver.State{}, err
 	}
@@ -269,52 +269,52 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 func (s *Store) merge(name string, states []driver.State) driver.State {
 	out := driver.State{Name: name}
 	votes := make(map[string]int)
-	holdings := make(map[string][]driver.Holder)
+	entries := make(map[string][]driver.Holder)
 	for _, state := range states {
 		out.Fence = max(out.Fence, state.Fence)
 		for _, h := range state.Holders {
 			votes[h.Token]++
-			holdings[h.Token] = append(holdings[h.Token], h)
+			entries[h.Token] = append(entries[h.Token], h)
 		}
-		s.clock.saw(state.Fence)
+		s.clock.observe(state.Fence)
 	}
-	for token, on := range holdings {
-		if votes[token] >= s.need {
-			out.Holders = append(out.Holders, s.lasts(on))
+	for token, on := range entries {
+		if votes[token] >= s.majority {
+			out.Holders = append(out.Holders, s.mergeHolder(on))
 		}
 	}
 	slices.SortFunc(out.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Remaining, b.Remaining) })
-	type line struct {
+	type entry struct {
 		driver.Waiter
-		ahead, lists int // sum of its positions in all lists, and the number of those lists
+		positions, lists int // sum of its positions in all lists, and the number of those lists
 	}
-	lines := make(map[string]*line)
+	waiters := make(map[string]*entry)
 	for _, state := range states {
 		var all []driver.Waiter
 		for _, h := range state.Holders {
-			if votes[h.Token] < s.need {
+			if votes[h.Token] < s.majority {
 				all = append(all, driver.Waiter{Token: h.Token, Label: h.Label})
 			}
 		}
 		for i, w := range append(all, state.Waiters...) {
-			if votes[w.Token] >= s.need {
+			if votes[w.Token] >= s.majority {
 				continue
 			}
-			l := lines[w.Token]
-			if l == nil {
-				l = &line{Waiter: w}
-				lines[w.Token] = l
+			e := waiters[w.Token]
+			if e == nil {
+				e = &entry{Waiter: w}
+				waiters[w.Token] = e
 			}
-			l.Waited = max(l.Waited, w.Waited)
-			l.ahead, l.lists = l.ahead+i, l.lists+1
+			e.Waited = max(e.Waited, w.Waited)
+			e.positions, e.lists = e.positions+i, e.lists+1
 		}
 	}
-	order := slices.SortedFunc(maps.Values(lines), func(a, b *line) int {
-		return cmp.Or(cmp.Compare(a.ahead*b.lists, b.ahead*a.lists), cmp.Compare(a.Token, b.Token))
+	order := slices.SortedFunc(maps.Values(waiters), func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.positions*b.lists, b.positions*a.lists), cmp.Compare(a.Token, b.Token))
 	})
-	for _, l := range order {
-		if l.lists >= s.need {
-			out.Waiters = append(out.Waiters, l.Waiter)
+	for _, e := range order {
+		if e.lists >= s.majority {
+			out.Waiters = append(out.Waiters, e.Waiter)
 		}
 	}
 	out.Holding, out.Waiting = len(out.Holders), len(out.Waiters)
@@ -323,17 +323,17 @@ func (s *Store) merge(name string, states []driver.State) driver.State {
 
 // mergeHolder combines the entries of one holder on several nodes. Its remaining time is
 // how long it has a majority of votes.
-func (s *Store) lasts(on []driver.Holder) driver.Holder {
+func (s *Store) mergeHolder(on []driver.Holder) driver.Holder {
 	slices.SortFunc(on, func(a, b driver.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
-	h := on[s.need-1]
-	h.Fence = commonest(on)
+	h := on[s.majority-1]
+	h.Fence = commonFence(on)
 	return h
 }
 
 // commonFence returns the fence that most nodes have for a lease. One node may have
 // issued a larger fence, which is not the lease's; Revoke with that fence would miss the
 // other nodes.
-func commonest(on []driver.Holder) (fence uint64) {
+func commonFence(on []driver.Holder) (fence uint64) {
 	known := make(map[uint64]int)
 	for _, h := range on {
 		known[h.Fence]++
@@ -349,7 +349,7 @@ func commonest(on []driver.Holder) (fence uint64) {
 // List implements driver.Store. It returns the names that are held on a majority of the
 // nodes.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
-	lists, err := askNodes(ctx, s, "list", "", func(ctx context.Context, n *node) ([]string, error) { return n.List(ctx, pattern) })
+	lists, err := queryNodes(ctx, s, "list", "", func(ctx context.Context, n *node) ([]string, error) { return n.List(ctx, pattern) })
 	if err != nil {
 		return nil, err
 	}
@@ -357,7 +357,7 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	var names []string
 	for _, list := range lists {
 		for _, name := range list {
-			if votes[name]++; votes[name] == s.need {
+			if votes[name]++; votes[name] == s.majority {
 				names = append(names, name)
 			}
 		}
@@ -367,8 +367,8 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 
 // queryNodes calls query for all nodes and returns the values of those that answer in
 // time: at least a majority.
-func askNodes[T any](ctx context.Context, s *Store, op, name string, ask func(context.Context, *node) (T, error)) ([]T, error) {
-	if err := gone(ctx, op, name); err != nil {
+func queryNodes[T any](ctx context.Context, s *Store, op, name string, query func(context.Context, *node) (T, error)) ([]T, error) {
+	if err := contextEnded(ctx, op, name); err != nil {
 		return nil, err
 	}
 	type reply struct {
@@ -377,36 +377,36 @@ func askNodes[T any](ctx context.Context, s *Store, op, name string, ask func(co
 		err   error
 	}
 	replies := make(chan reply, len(s.nodes))
-	ctx, cancel := context.WithDeadline(ctx, deadline(ctx))
+	ctx, cancel := context.WithDeadline(ctx, deadlineOf(ctx))
 	defer cancel()
 	for i, n := range s.nodes {
 		go func() {
-			v, err := ask(ctx, n)
+			v, err := query(ctx, n)
 			replies <- reply{i, v, err}
 		}()
 	}
 	errs := make([]error, len(s.nodes))
 	for i := range errs {
-		errs[i] = errMute
+		errs[i] = errNoAnswer
 	}
 	var values []T
-	var patience <-chan time.Time
+	var stragglers <-chan time.Time
 	for range s.nodes {
 		select {
 		case r := <-replies:
 			if errs[r.node] = r.err; r.err == nil {
 				values = append(values, r.value)
 			}
-		case <-patience:
+		case <-stragglers:
 			return values, nil
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w", s.unavailable(op, name, errs))
 		}
-		if len(values) == s.need {
-			patience = time.After(straggle)
+		if len(values) == s.majority {
+			stragglers = time.After(stragglerTimeout)
 		}
 	}
-	if len(values) < s.need {
+	if len(values) < s.majority {
 		return nil, s.unavailable(op, name, errs)
 	}
 	return values, nil

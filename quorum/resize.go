@@ -12,15 +12,15 @@ import (
 // Resize implements driver.Store. If a majority refuses to upgrade a reader to a writer,
 // the nodes that have upgraded it downgrade it again.
 func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
-	if err := firstErr(s.check(q), gone(ctx, "reweigh", q.Name)); err != nil {
+	if err := firstErr(s.checkRequest(q), contextEnded(ctx, "resize", q.Name)); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	if q.Until.IsZero() {
-		q.Until = deadline(ctx)
+		q.Until = deadlineOf(ctx)
 	}
 	// A node that has not yet received the last release refuses only for a moment.
 	const tries, pause = 3, 3 * time.Millisecond
-	fence := s.clock.tick()
+	fence := s.clock.next()
 	known, want := make([]uint64, len(s.nodes)), uint64(0) // fences
 	for try := 1; ; try++ {
 		r, err := s.resize(ctx, q, fence, known)
@@ -37,7 +37,7 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 		}
 		// A majority must know the fence.
 		want = max(want, slices.Max(r.known))
-		if r.know(want) >= s.need {
+		if r.countKnown(want) >= s.majority {
 			return driver.AcquireReply{Held: true, Fence: want}, nil
 		}
 		fence, known = want, r.known
@@ -52,7 +52,7 @@ type resizeResult struct {
 }
 
 // countKnown returns how many nodes know this fence or a larger one.
-func (c resizeResult) know(fence uint64) (n int) {
+func (c resizeResult) countKnown(fence uint64) (n int) {
 	for _, known := range c.known {
 		if known >= fence {
 			n++
@@ -63,69 +63,69 @@ func (c resizeResult) know(fence uint64) (n int) {
 
 // resize sends the request to all nodes except those that already know the fence.
 func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint64, known []uint64) (resizeResult, error) {
-	q.Vote = &driver.VoteRequest{Fence: fence, RecoveryWindow: s.memory}
-	poll := s.poll()
-	poll.strict = true
+	q.Vote = &driver.VoteRequest{Fence: fence, RecoveryWindow: s.recoveryWindow}
+	poll := s.newPoll()
+	poll.needMajority = true
 	answers := make([]driver.AcquireReply, len(s.nodes)) // guarded by s.mu
 	s.mu.Lock()
-	for i, l := range s.at(q.Name, q.Token).lanes {
+	for i, nq := range s.acquisitionFor(q.Name, q.Token).queues {
 		if known[i] >= fence {
 			answers[i] = driver.AcquireReply{Held: true, Fence: known[i]}
 			poll.record(i, yes, nil)
 			continue
 		}
-		s.resizeOn(l, q, func(a driver.AcquireReply, err error) (tell func()) {
+		s.resizeOn(nq, q, func(a driver.AcquireReply, err error) (notify func()) {
 			answers[i] = a
 			return func() { poll.record(i, toAnswer(a.Held), err) }
 		})
 	}
 	s.mu.Unlock()
-	held, err := poll.result(ctx, "reweigh", q.Name, q.Until)
+	held, err := poll.result(ctx, "resize", q.Name, q.Until)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if writes := q.Exclusive() && q.Limit == driver.Unlimited; writes && !held {
-		s.readAgain(answers, q)
+	if upgrades := q.Exclusive() && q.Limit == driver.Unlimited; upgrades && !held {
+		s.revertToReader(answers, q)
 	}
-	c := resizeResult{held: held, known: make([]uint64, len(answers))}
+	result := resizeResult{held: held, known: make([]uint64, len(answers))}
 	for i, a := range answers {
-		s.clock.saw(a.Fence)
+		s.clock.observe(a.Fence)
 		if a.Held {
-			c.known[i] = a.Fence
-		} else if a.Name != "" && (c.refusal.Name == "" || c.refusal.Holder == "") {
-			c.refusal = a
+			result.known[i] = a.Fence
+		} else if a.Name != "" && (result.refusal.Name == "" || result.refusal.Holder == "") {
+			result.refusal = a
 		}
 	}
-	return c, err
+	return result, err
 }
 
 // revertToReader makes a token a reader again on all nodes that did not refuse the
 // upgrade to a writer. A node that does not answer keeps other readers out, but a
 // majority refused the upgrade and does not. The caller holds s.mu.
-func (s *Store) readAgain(answers []driver.AcquireReply, q driver.AcquireRequest) {
+func (s *Store) revertToReader(answers []driver.AcquireReply, q driver.AcquireRequest) {
 	q.Weight, q.Until = 1, time.Time{}
-	for i, l := range s.at(q.Name, q.Token).lanes {
+	for i, nq := range s.acquisitionFor(q.Name, q.Token).queues {
 		if refused := answers[i].Name != ""; !refused {
-			s.resizeOn(l, q, func(driver.AcquireReply, error) func() { return func() {} })
+			s.resizeOn(nq, q, func(driver.AcquireReply, error) func() { return func() {} })
 		}
 	}
 }
 
-var errSwing = errors.New("an earlier resize to another weight got no answer and may still arrive")
+var errResizePending = errors.New("an earlier resize to another weight got no answer and may still arrive")
 
 // resizeOn changes the weight of a token at one node, after the pending deliveries there:
 // an overtaken change would undo it. onReply is called with s.mu held; the function it
 // returns is called without it. A failed resize is not repeated: the caller decides. The
 // caller holds s.mu.
-func (s *Store) resizeOn(l *nodeQueue, q driver.AcquireRequest, heard func(driver.AcquireReply, error) (tell func())) {
+func (s *Store) resizeOn(nq *nodeQueue, q driver.AcquireRequest, onReply func(driver.AcquireReply, error) (notify func())) {
 	var a driver.AcquireReply
 	var err error
 	begin := func() bool {
 		if q.Until.IsZero() {
-			q.Until = time.Now().Add(operation)
+			q.Until = time.Now().Add(operationTimeout)
 		}
-		l.share = unclear
-		if time.Now().Before(l.swing) && l.swung != q.Weight {
-			err = &driver.UnavailableError{Op: "reweigh", Name: q.Name, Cause: errSwing}
+		nq.mode = unknownMode
+		if time.Now().Before(nq.resizeUntil) && nq.resizeWeight != q.Weight {
+			err = &driver.UnavailableError{Op: "resize", Name: q.Name, Cause: errResizePending}
 		}
 		return true
 	}
@@ -133,25 +133,25 @@ func (s *Store) resizeOn(l *nodeQueue, q driver.AcquireRequest, heard func(drive
 		if err != nil {
 			return nil
 		}
-		ctx, cancel := within(q.Until)
+		ctx, cancel := nodeContext(q.Until)
 		defer cancel()
-		if a, err = l.node.Resize(ctx, q); mayPass(err) {
+		if a, err = nq.node.Resize(ctx, q); unanswered(err) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			l.recordResize(q)
+			nq.recordResize(q)
 		}
 		return nil
 	}
-	end := func(error) (tell func()) { return heard(a, err) }
-	s.enqueue(l, operation, &delivery{begin: begin, send: send, end: end})
+	end := func(error) (notify func()) { return onReply(a, err) }
+	s.enqueue(nq, operationTimeout, &delivery{begin: begin, send: send, end: end})
 }
 
 // recordResize records that a resize got no answer. The caller holds s.mu.
-func (l *nodeQueue) recordResize(q driver.AcquireRequest) {
-	if time.Now().Before(l.swing) && l.swung != q.Weight {
-		l.swung = 0 // either of the two weights may arrive
+func (nq *nodeQueue) recordResize(q driver.AcquireRequest) {
+	if time.Now().Before(nq.resizeUntil) && nq.resizeWeight != q.Weight {
+		nq.resizeWeight = 0 // either of the two weights may arrive
 	} else {
-		l.swung = q.Weight
+		nq.resizeWeight = q.Weight
 	}
-	l.swing = later(l.swing, q.Until.Add(slack))
+	nq.resizeUntil = later(nq.resizeUntil, q.Until.Add(slack))
 }

@@ -12,21 +12,21 @@ import (
 
 // A watcher forwards the events of all nodes to one client.
 type watcher struct {
-	s  *Store
-	on func(driver.Event)
+	s      *Store
+	notify func(driver.Event)
 
-	mu    sync.Mutex
-	up    []bool            // by node
-	was   []bool            // by node: it was up before
-	flows bool              // a majority is up
-	heard map[string][]bool // by hint: which nodes sent it, until all have
+	mu         sync.Mutex
+	up         []bool            // by node
+	wasUp      []bool            // by node: it was up before
+	majorityUp bool              // a majority is up
+	hints      map[string][]bool // by hint: which nodes sent it, until all have
 }
 
 // Watch implements driver.Store. An event of a node is a vote or a hint. The client is
 // connected while a majority of the nodes is.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	n := len(s.nodes)
-	w := &watcher{s: s, on: on, up: make([]bool, n), was: make([]bool, n), heard: make(map[string][]bool)}
+	w := &watcher{s: s, notify: on, up: make([]bool, n), wasUp: make([]bool, n), hints: make(map[string][]bool)}
 	s.mu.Lock()
 	s.watchers[client] = append(s.watchers[client], w)
 	s.mu.Unlock()
@@ -60,33 +60,33 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 		w.s.handleGrant(node, e)
 	case driver.EventRetry:
 		if w.reportedByMajority(node, e.Token) {
-			w.on(e)
+			w.notify(e)
 		}
 	case driver.EventRevoked:
 		if w.reportedByMajority(node, fmt.Sprint(e.Fence, " ", e.Token)) {
-			w.on(e)
+			w.notify(e)
 		}
 	case driver.EventConnected, driver.EventDisconnected:
 		w.handleConnection(node, e)
 	default:
-		w.on(e)
+		w.notify(e)
 	}
 }
 
 // handleGrant records a node's notification that it has granted the lock to a waiter.
 func (s *Store) handleGrant(node int, e driver.Event) {
 	s.mu.Lock()
-	c := s.latest[e.Token] // a multi-lock has one token for all names and acquires them one by one
+	c := s.byToken[e.Token] // a multi-lock has one token for all names and acquires them one by one
 	if c == nil || e.Ticket != c.ticket {
 		s.mu.Unlock()
 		return
 	}
-	s.clock.saw(e.Fence)
-	s.identify(s.nodes[node], e.Node)
-	c.lanes[node].recordGrant(e.Fence, e.Node)
-	tell := s.decideNow(c)
+	s.clock.observe(e.Fence)
+	s.recordStoreID(s.nodes[node], e.Node)
+	c.queues[node].recordGrant(e.Fence, e.Node)
+	notify := s.evaluate(c)
 	s.mu.Unlock()
-	tell()
+	notify()
 }
 
 // reportedByMajority records a node's hint, and reports whether this node completes a
@@ -96,44 +96,44 @@ func (w *watcher) reportedByMajority(node int, hint string) bool {
 	const kept = 1000
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	by := w.heard[hint]
+	by := w.hints[hint]
 	if by == nil {
-		if len(w.heard) >= kept {
-			clear(w.heard)
+		if len(w.hints) >= kept {
+			clear(w.hints)
 		}
 		by = make([]bool, len(w.up))
-		w.heard[hint] = by
+		w.hints[hint] = by
 	}
 	if by[node] {
 		return false
 	}
 	by[node] = true
-	n := number(by)
+	n := countTrue(by)
 	if n == len(by) {
-		delete(w.heard, hint)
+		delete(w.hints, hint)
 	}
-	return n == w.s.need
+	return n == w.s.majority
 }
 
 // handleConnection records whether the connection to a node is up.
 func (w *watcher) handleConnection(node int, e driver.Event) {
 	w.mu.Lock()
-	back := e.Kind == driver.EventConnected && w.was[node]
+	back := e.Kind == driver.EventConnected && w.wasUp[node]
 	w.up[node] = e.Kind == driver.EventConnected
-	w.was[node] = w.was[node] || w.up[node]
-	before := w.flows
-	w.flows = number(w.up) >= w.s.need
-	now := w.flows
+	w.wasUp[node] = w.wasUp[node] || w.up[node]
+	before := w.majorityUp
+	w.majorityUp = countTrue(w.up) >= w.s.majority
+	now := w.majorityUp
 	w.mu.Unlock()
 	switch {
 	case now != before:
-		w.on(e)
+		w.notify(e)
 	case now && back: // the node may have lost queue entries
-		w.on(driver.Event{Kind: driver.EventFailover})
+		w.notify(driver.Event{Kind: driver.EventFailover})
 	}
 }
 
-func number(set []bool) (n int) {
+func countTrue(set []bool) (n int) {
 	for _, is := range set {
 		if is {
 			n++
@@ -144,11 +144,11 @@ func number(set []bool) (n int) {
 
 // notifierOf returns a function that sends an event to all watchers of a client. The
 // caller holds s.mu.
-func (s *Store) to(client string, e driver.Event) func() {
+func (s *Store) notifierOf(client string, e driver.Event) func() {
 	all := s.watchers[client]
 	return func() {
 		for _, w := range all {
-			w.on(e)
+			w.notify(e)
 		}
 	}
 }

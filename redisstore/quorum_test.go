@@ -21,7 +21,7 @@ func TestBallots(t *testing.T) {
 	server := redistest.Start(t)
 	var stores atomic.Int32
 	t.Run("law", func(t *testing.T) {
-		storetest.RunBallots(t, func(t *testing.T) driver.Store {
+		storetest.RunVotes(t, func(t *testing.T) driver.Store {
 			return open(t, server, redisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 		})
 	})

@@ -16,12 +16,12 @@ import (
 
 func exclusion(t *testing.T, s driver.Store) {
 	const claims = 50
-	p := mute(t, s)
+	p := newSilentClient(t, s)
 	var held atomic.Int32
 	var group sync.WaitGroup
 	for range claims {
-		c := p.claim("n")
-		c.Queue, c.Until = false, time.Now().Add(patience)
+		c := p.newRequest("n")
+		c.Queue, c.Until = false, time.Now().Add(operationTimeout)
 		group.Go(func() {
 			a, err := s.Acquire(t.Context(), c)
 			if err != nil {
@@ -39,36 +39,36 @@ func exclusion(t *testing.T, s driver.Store) {
 }
 
 func idempotent(t *testing.T, s driver.Store) {
-	p := mute(t, s)
-	c := p.claim("n")
-	first := p.take(c)
+	p := newSilentClient(t, s)
+	c := p.newRequest("n")
+	first := p.mustAcquire(c)
 	c.TTL = ttl
-	again := p.take(c)
+	again := p.mustAcquire(c)
 	if again.Fence < first.Fence {
 		t.Errorf("fence %d after %d", again.Fence, first.Fence)
 	}
-	state, err := s.Inspect(within(t), "n")
+	state, err := s.Inspect(operationContext(t), "n")
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining < time.Minute/2 {
 		t.Errorf("after asking again with a shorter TTL: %+v, %v: want most of a minute left", state, err)
 	}
-	p.free(c, again.Fence)
+	p.mustRelease(c, again.Fence)
 	if h := p.holder("n"); h != "" {
 		t.Errorf("still held by %s: one release frees however many acquires", h)
 	}
 	// A place in the queue is kept, too.
-	holder := p.claim("n")
-	p.take(holder)
-	first = p.wait(c, 1)
-	p.wait(p.claim("n"), 2)
-	if again := p.wait(c, 1); again.Ticket != first.Ticket {
+	holder := p.newRequest("n")
+	p.mustAcquire(holder)
+	first = p.mustQueue(c, 1)
+	p.mustQueue(p.newRequest("n"), 2)
+	if again := p.mustQueue(c, 1); again.Ticket != first.Ticket {
 		t.Errorf("ticket %d after %d: asking again lost the place", again.Ticket, first.Ticket)
 	}
 }
 
 func ownerOnly(t *testing.T, s driver.Store) {
-	p := mute(t, s)
-	mine, other := p.claim("n"), p.claim("n")
-	fence := p.take(mine).Fence
+	p := newSilentClient(t, s)
+	mine, other := p.newRequest("n"), p.newRequest("n")
+	fence := p.mustAcquire(mine).Fence
 	if p.release(other, fence) {
 		t.Error("a stranger's release reports true")
 	}
@@ -82,24 +82,24 @@ func ownerOnly(t *testing.T, s driver.Store) {
 	if err := p.extend(mine, time.Minute); err != nil {
 		t.Errorf("extend by the holder: %v", err)
 	}
-	p.free(mine, fence)
+	p.mustRelease(mine, fence)
 	if p.release(mine, fence) {
 		t.Error("a second release reports true")
 	}
 }
 
 func expiry(t *testing.T, s driver.Store) {
-	p := mute(t, s)
-	mine, other := p.claim("n"), p.claim("n")
+	p := newSilentClient(t, s)
+	mine, other := p.newRequest("n"), p.newRequest("n")
 	mine.TTL, other.Queue = ttl, false
 	begin := time.Now()
-	p.take(mine)
+	p.mustAcquire(mine)
 	due := time.Now().Add(ttl)
-	a := p.ask(other)
+	a := p.acquire(other)
 	if time.Since(begin) < ttl && (a.Held || a.Holder != mine.Token) || a.Remaining > ttl {
 		t.Fatalf("%+v while another holds", a)
 	}
-	p.becomes(other, due)
+	p.acquireBy(other, due)
 	if took := time.Since(begin); took < ttl {
 		t.Errorf("free after %v, want the TTL of %v", took, ttl)
 	}
@@ -111,81 +111,81 @@ func expiry(t *testing.T, s driver.Store) {
 
 func fifo(t *testing.T, s driver.Store) {
 	const waiters = 100
-	var crowd []*party
+	var crowd []*testClient
 	for range 4 {
-		crowd = append(crowd, join(t, s))
+		crowd = append(crowd, newClient(t, s))
 	}
-	holder := mute(t, s)
-	c := holder.claim("n")
-	fence := holder.take(c).Fence
+	holder := newSilentClient(t, s)
+	c := holder.newRequest("n")
+	fence := holder.mustAcquire(c).Fence
 	claims := make([]driver.AcquireRequest, waiters)
 	for i := range claims {
-		claims[i] = crowd[i%len(crowd)].claim("n")
-		crowd[i%len(crowd)].wait(claims[i], i+1)
+		claims[i] = crowd[i%len(crowd)].newRequest("n")
+		crowd[i%len(crowd)].mustQueue(claims[i], i+1)
 	}
 	for i, next := range claims {
-		holder.free(c, fence)
-		e := crowd[i%len(crowd)].granted(next)
+		holder.mustRelease(c, fence)
+		e := crowd[i%len(crowd)].wantGranted(next)
 		if e.Fence <= fence {
 			t.Fatalf("fence %d after %d", e.Fence, fence)
 		}
 		c, fence = next, e.Fence
 	}
-	holder.free(c, fence)
+	holder.mustRelease(c, fence)
 	holder.wantHolder("n", "")
 }
 
 func deadWaiter(t *testing.T, s driver.Store) {
-	holder, dead, live := mute(t, s), join(t, s), join(t, s)
-	h, d, l := holder.claim("n"), dead.claim("n"), live.claim("n")
-	fence := holder.take(h).Fence
-	dead.wait(d, 1)
-	live.wait(l, 2)
+	holder, dead, live := newSilentClient(t, s), newClient(t, s), newClient(t, s)
+	h, d, l := holder.newRequest("n"), dead.newRequest("n"), live.newRequest("n")
+	fence := holder.mustAcquire(h).Fence
+	dead.mustQueue(d, 1)
+	live.mustQueue(l, 2)
 	for range 6 { // the live one shows that it is, beyond the claim TTL
 		time.Sleep(driver.WaiterTTL / 5)
-		live.ask(l)
+		live.acquire(l)
 	}
-	holder.free(h, fence)
-	live.granted(l)
-	dead.silent(50 * time.Millisecond)
+	holder.mustRelease(h, fence)
+	live.wantGranted(l)
+	dead.wantNoEvent(50 * time.Millisecond)
 	holder.wantHolder("n", l.Token)
 }
 
 func deadHead(t *testing.T, s driver.Store) {
-	holder, dead, live := mute(t, s), join(t, s), mute(t, s)
-	h, d, l := holder.claim("n"), dead.claim("n"), live.claim("n")
+	holder, dead, live := newSilentClient(t, s), newClient(t, s), newSilentClient(t, s)
+	h, d, l := holder.newRequest("n"), dead.newRequest("n"), live.newRequest("n")
 	d.TTL, l.Queue = time.Hour, false
-	fence := holder.take(h).Fence
-	dead.wait(d, 1)
+	fence := holder.mustAcquire(h).Fence
+	dead.mustQueue(d, 1)
 	begin := time.Now()
-	holder.free(h, fence)
-	dead.granted(d) // and does nothing with it
-	live.becomes(l, time.Now().Add(driver.WaiterTTL))
+	holder.mustRelease(h, fence)
+	dead.wantGranted(d) // and does nothing with it
+	live.acquireBy(l, time.Now().Add(driver.WaiterTTL))
 	if took := time.Since(begin); took < driver.WaiterTTL-100*time.Millisecond {
 		t.Errorf("free after %v, before the claim TTL", took)
 	}
 }
 
-func oneWakes(t *testing.T, s driver.Store) {
-	holder := mute(t, s)
-	h := holder.claim("n")
-	fence := holder.take(h).Fence
-	crowd := []*party{join(t, s), join(t, s), join(t, s)}
+func oneGrant(t *testing.T, s driver.Store) {
+	holder := newSilentClient(t, s)
+	h := holder.newRequest("n")
+	fence := holder.mustAcquire(h).Fence
+	crowd := []*testClient{newClient(t, s), newClient(t, s), newClient(t, s)}
 	var claims []driver.AcquireRequest
 	for i, p := range crowd {
-		claims = append(claims, p.claim("n"))
-		p.wait(claims[i], i+1)
+		claims = append(claims, p.newRequest("n"))
+		p.mustQueue(claims[i], i+1)
 	}
-	holder.free(h, fence)
-	crowd[0].granted(claims[0])
+	holder.mustRelease(h, fence)
+	crowd[0].wantGranted(claims[0])
 	holder.wantHolder("n", claims[0].Token)
 	for _, p := range crowd[1:] {
-		p.silent(50 * time.Millisecond)
+		p.wantNoEvent(50 * time.Millisecond)
 	}
 }
 
 func fencesGrow(t *testing.T, s driver.Store) {
-	p := join(t, s)
+	p := newClient(t, s)
 	var last uint64
 	grew := func(how string, fence uint64) {
 		t.Helper()
@@ -195,39 +195,39 @@ func fencesGrow(t *testing.T, s driver.Store) {
 		last = fence
 	}
 	for range 20 {
-		c := p.claim("n")
-		grew("acquired", p.obtain(c))
-		next := p.claim("n")
-		p.wait(next, 1)
-		p.free(c, last)
-		grew("handed on", p.granted(next).Fence)
-		third := p.claim("n")
-		p.wait(third, 1)
-		p.free(next, 0) // by one who does not know the fence
-		grew("handed on by a stranger to the fence", p.granted(third).Fence)
+		c := p.newRequest("n")
+		grew("acquired", p.acquireSoon(c))
+		next := p.newRequest("n")
+		p.mustQueue(next, 1)
+		p.mustRelease(c, last)
+		grew("handed on", p.wantGranted(next).Fence)
+		third := p.newRequest("n")
+		p.mustQueue(third, 1)
+		p.mustRelease(next, 0) // by one who does not know the fence
+		grew("handed on by a stranger to the fence", p.wantGranted(third).Fence)
 		if err := p.s.Cancel(t.Context(), third); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c := p.claim("n")
+	c := p.newRequest("n")
 	c.TTL = ttl
-	grew("acquired", p.take(c).Fence)
+	grew("acquired", p.mustAcquire(c).Fence)
 	time.Sleep(ttl + 20*time.Millisecond)
-	grew("expired", p.take(p.claim("n")).Fence)
+	grew("expired", p.mustAcquire(p.newRequest("n")).Fence)
 }
 
-func abandon(t *testing.T, s driver.Store) {
-	p := join(t, s)
-	held, first, second := p.claim("n"), p.claim("n"), p.claim("n")
-	p.take(held)
-	p.wait(first, 1)
-	p.wait(second, 2)
+func cancel(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	held, first, second := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
+	p.mustAcquire(held)
+	p.mustQueue(first, 1)
+	p.mustQueue(second, 2)
 	for _, c := range []driver.AcquireRequest{first, held, held} { // also twice
 		if err := s.Cancel(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.granted(second)
+	p.wantGranted(second)
 	p.wantHolder("n", second.Token)
 	if err := s.Cancel(t.Context(), first); err != nil {
 		t.Fatal(err)
@@ -236,17 +236,17 @@ func abandon(t *testing.T, s driver.Store) {
 	if err := s.Cancel(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := s.Inspect(within(t), "n"); err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
+	if state, err := s.Inspect(operationContext(t), "n"); err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
 		t.Errorf("left behind: %+v, %v", state, err)
 	}
 }
 
 func extend(t *testing.T, s driver.Store) {
-	p := mute(t, s)
+	p := newSilentClient(t, s)
 	var holds []driver.ExtendRequest
 	var claims []driver.AcquireRequest
 	for i := range 250 {
-		c := p.claim(fmt.Sprintf("n%d", i))
+		c := p.newRequest(fmt.Sprintf("n%d", i))
 		claims = append(claims, c)
 		holds = append(holds, driver.ExtendRequest{Name: c.Name, Token: c.Token, TTL: time.Minute})
 	}
@@ -254,13 +254,13 @@ func extend(t *testing.T, s driver.Store) {
 		switch i % 3 {
 		case 0:
 			c.TTL = 25 * time.Second
-			p.take(c)
+			p.mustAcquire(c)
 		case 1:
-			other := p.claim(c.Name)
-			p.take(other)
+			other := p.newRequest(c.Name)
+			p.mustAcquire(other)
 		}
 	}
-	for i, err := range s.Extend(within(t), holds) {
+	for i, err := range s.Extend(operationContext(t), holds) {
 		if held := i%3 == 0; held && err != nil || !held && !errors.Is(err, dibs.ErrLost) {
 			t.Fatalf("hold %d: %v", i, err)
 		}
@@ -271,89 +271,89 @@ func extend(t *testing.T, s driver.Store) {
 	if err := p.extend(claims[0], time.Second); err != nil {
 		t.Fatal(err)
 	}
-	state, err := s.Inspect(within(t), "n0")
+	state, err := s.Inspect(operationContext(t), "n0")
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining < 30*time.Second {
 		t.Errorf("%+v, %v: an extension for a second has shortened a minute", state, err)
 	}
-	c := p.claim("expires")
+	c := p.newRequest("expires")
 	c.TTL = ttl
-	p.take(c)
+	p.mustAcquire(c)
 	time.Sleep(ttl + 20*time.Millisecond)
 	wantErr(t, p.extend(c, time.Minute), dibs.ErrLost)
-	p.take(p.claim("expires"))
+	p.mustAcquire(p.newRequest("expires"))
 }
 
-func missedPush(t *testing.T, s driver.Store) {
-	holder, deaf := mute(t, s), mute(t, s)
-	h, d := holder.claim("n"), deaf.claim("n")
-	fence := holder.take(h).Fence
-	deaf.wait(d, 1)
-	holder.free(h, fence)
-	if a := deaf.take(d); a.Fence <= fence {
+func missedNotification(t *testing.T, s driver.Store) {
+	holder, deaf := newSilentClient(t, s), newSilentClient(t, s)
+	h, d := holder.newRequest("n"), deaf.newRequest("n")
+	fence := holder.mustAcquire(h).Fence
+	deaf.mustQueue(d, 1)
+	holder.mustRelease(h, fence)
+	if a := deaf.mustAcquire(d); a.Fence <= fence {
 		t.Errorf("fence %d after %d", a.Fence, fence)
 	}
 	deaf.wantHolder("n", d.Token)
 }
 
 func ticket(t *testing.T, s driver.Store) {
-	p := join(t, s)
-	h, first, second := p.claim("n"), p.claim("n"), p.claim("n")
-	fence := p.take(h).Fence
-	a := p.wait(first, 1)
-	p.wait(second, 2)
-	p.free(h, fence)
-	e := p.granted(first)
+	p := newClient(t, s)
+	h, first, second := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
+	fence := p.mustAcquire(h).Fence
+	a := p.mustQueue(first, 1)
+	p.mustQueue(second, 2)
+	p.mustRelease(h, fence)
+	e := p.wantGranted(first)
 	if e.Ticket != a.Ticket {
 		t.Errorf("granted with ticket %d, asked with %d", e.Ticket, a.Ticket)
 	}
-	b := p.wait(second, 1)
-	p.free(first, e.Fence)
-	if e := p.granted(second); e.Ticket != b.Ticket {
+	b := p.mustQueue(second, 1)
+	p.mustRelease(first, e.Fence)
+	if e := p.wantGranted(second); e.Ticket != b.Ticket {
 		t.Errorf("granted with ticket %d, asked with %d", e.Ticket, b.Ticket)
 	}
 }
 
-func newPlace(t *testing.T, s driver.Store) {
-	p := join(t, s)
-	h, c := p.claim("n"), p.claim("n")
-	fence := p.take(h).Fence
+func newTicket(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	h, c := p.newRequest("n"), p.newRequest("n")
+	fence := p.mustAcquire(h).Fence
 	c.TTL = 50 * time.Millisecond // so that a hand-off is soon over
-	before := p.wait(c, 1)
-	p.free(h, fence)
-	p.granted(c)
-	next := p.claim("n")
+	before := p.mustQueue(c, 1)
+	p.mustRelease(h, fence)
+	p.wantGranted(c)
+	next := p.newRequest("n")
 	next.Queue = false
-	p.becomes(next, time.Now().Add(c.TTL))
-	if after := p.wait(c, 1); after.Ticket <= before.Ticket {
+	p.acquireBy(next, time.Now().Add(c.TTL))
+	if after := p.mustQueue(c, 1); after.Ticket <= before.Ticket {
 		t.Errorf("ticket %d after %d", after.Ticket, before.Ticket)
 	}
 }
 
 func tryDoesNotQueue(t *testing.T, s driver.Store) {
-	p := join(t, s)
-	h, try, first := p.claim("n"), p.claim("n"), p.claim("n")
+	p := newClient(t, s)
+	h, try, first := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
 	try.Queue = false
-	fence := p.take(h).Fence
-	if a := p.ask(try); a.Held || a.Ticket != 0 || a.Position != 0 || a.Holder != h.Token {
+	fence := p.mustAcquire(h).Fence
+	if a := p.acquire(try); a.Held || a.Ticket != 0 || a.Position != 0 || a.Holder != h.Token {
 		t.Errorf("%+v while %s holds", a, h.Token)
 	}
-	p.wait(first, 1)
-	p.free(h, fence)
-	p.granted(first)
-	if a := p.ask(try); a.Held {
+	p.mustQueue(first, 1)
+	p.mustRelease(h, fence)
+	p.wantGranted(first)
+	if a := p.acquire(try); a.Held {
 		t.Error("a try overtook")
 	}
 }
 
 func expiredWithWaiters(t *testing.T, s driver.Store) {
-	p, q := join(t, s), join(t, s)
+	p, q := newClient(t, s), newClient(t, s)
 	for try := 1; ; try++ {
 		name := fmt.Sprintf("n%d", try)
-		h, first, late := p.claim(name), p.claim(name), q.claim(name)
+		h, first, late := p.newRequest(name), p.newRequest(name), q.newRequest(name)
 		h.TTL = ttl / 2
 		begin := time.Now()
-		fence := p.take(h).Fence
-		a := p.ask(first)
+		fence := p.mustAcquire(h).Fence
+		a := p.acquire(first)
 		if a.Held && time.Since(begin) >= h.TTL && try < tries {
 			continue
 		}
@@ -361,10 +361,10 @@ func expiredWithWaiters(t *testing.T, s driver.Store) {
 			t.Fatalf("%+v, want to wait", a)
 		}
 		time.Sleep(h.TTL + 50*time.Millisecond)
-		if a := q.ask(late); a.Held {
+		if a := q.acquire(late); a.Held {
 			t.Fatal("a newcomer overtook who waited")
 		}
-		if e := p.granted(first); e.Fence <= fence || e.Ticket != a.Ticket {
+		if e := p.wantGranted(first); e.Fence <= fence || e.Ticket != a.Ticket {
 			t.Errorf("%+v after fence %d with ticket %d", e, fence, a.Ticket)
 		}
 		p.wantHolder(name, first.Token)
@@ -372,28 +372,28 @@ func expiredWithWaiters(t *testing.T, s driver.Store) {
 	}
 }
 
-func void(t *testing.T, s driver.Store) {
-	p := mute(t, s)
-	p.take(p.claim("warm-up")) // a store may learn a server's clock by it
-	c := p.claim("n")
+func expiredRequest(t *testing.T, s driver.Store) {
+	p := newSilentClient(t, s)
+	p.mustAcquire(p.newRequest("warm-up")) // a store may learn a server's clock by it
+	c := p.newRequest("n")
 	c.Until = time.Now().Add(-time.Second)
 	if a, err := s.Acquire(t.Context(), c); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
 		t.Errorf("%+v, %v for a claim whose time is over", a, err)
 	}
-	h := p.claim("n")
-	p.take(h)
+	h := p.newRequest("n")
+	p.mustAcquire(h)
 	if a, err := s.Acquire(t.Context(), c); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
 		t.Errorf("%+v, %v for a claim whose time is over", a, err)
 	}
-	if state, err := s.Inspect(within(t), "n"); err != nil || state.Waiting != 0 {
+	if state, err := s.Inspect(operationContext(t), "n"); err != nil || state.Waiting != 0 {
 		t.Errorf("%+v, %v: it queues", state, err)
 	}
 }
 
-func voidRelease(t *testing.T, s driver.Store) {
-	p := mute(t, s)
-	h := p.claim("n")
-	p.take(h)
+func expiredRelease(t *testing.T, s driver.Store) {
+	p := newSilentClient(t, s)
+	h := p.newRequest("n")
+	p.mustAcquire(h)
 	before := time.Now().Add(-time.Second)
 	if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: h.Token, Until: before}); !errors.Is(err, dibs.ErrUnavailable) || freed {
 		t.Errorf("%v, %v for a release whose time is over", freed, err)
@@ -402,14 +402,14 @@ func voidRelease(t *testing.T, s driver.Store) {
 	late.Until = before
 	wantErr(t, s.Cancel(t.Context(), late), dibs.ErrUnavailable)
 	p.wantHolder("n", h.Token)
-	p.free(h, 0)
+	p.mustRelease(h, 0)
 }
 
-func keep(t *testing.T, s driver.Store) {
+func reserve(t *testing.T, s driver.Store) {
 	// A store of several nodes may lose an event: the waiter's entry may reach some of
 	// them after the release. It does not lose three in a row.
 	for _, name := range []string{"n", "o", "p"} {
-		if keepOn(t, s, name) {
+		if reserveOn(t, s, name) {
 			return
 		}
 	}
@@ -417,11 +417,11 @@ func keep(t *testing.T, s driver.Store) {
 }
 
 // keepOn reports whether the first waiter was told to ask again.
-func keepOn(t *testing.T, s driver.Store, name string) bool {
-	p := join(t, s)
-	h, first := p.claim(name), p.claim(name)
-	fence := p.take(h).Fence
-	p.wait(first, 1)
+func reserveOn(t *testing.T, s driver.Store, name string) bool {
+	p := newClient(t, s)
+	h, first := p.newRequest(name), p.newRequest(name)
+	fence := p.mustAcquire(h).Fence
+	p.mustQueue(first, 1)
 	begin := time.Now()
 	freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: h.Token, Fence: fence, Reserve: ttl})
 	if err != nil || !freed {
@@ -436,12 +436,12 @@ func keepOn(t *testing.T, s driver.Store, name string) bool {
 		return false
 	}
 	due := time.Now().Add(ttl)
-	wantOver(p, h, begin.Add(ttl))
-	a := p.ask(first)
+	wantReserved(p, h, begin.Add(ttl))
+	a := p.acquire(first)
 	if a.Held && time.Since(begin) < ttl || a.Remaining > ttl {
 		t.Fatalf("%+v just after a release with Keep", a)
 	}
-	p.becomes(first, due)
+	p.acquireBy(first, due)
 	if took := time.Since(begin); took < ttl-10*time.Millisecond {
 		t.Errorf("free after %v, want %v", took, ttl)
 	}
@@ -450,10 +450,10 @@ func keepOn(t *testing.T, s driver.Store, name string) bool {
 
 // wantOver checks that a claim that was released with Keep holds no more: a renewal
 // that was under way must not prolong it. Its name is kept until a certain time.
-func wantOver(p *party, c driver.AcquireRequest, kept time.Time) {
+func wantReserved(p *testClient, c driver.AcquireRequest, kept time.Time) {
 	p.t.Helper()
 	wantErr(p.t, p.extend(c, time.Hour), dibs.ErrLost)
-	if p.reweigh(c, c.Weight, c.Limit).Held {
+	if p.mustResize(c, c.Weight, c.Limit).Held {
 		p.t.Error("reweigh: held after a release with Keep")
 	}
 	if p.release(c, 0) {
@@ -465,17 +465,17 @@ func wantOver(p *party, c driver.AcquireRequest, kept time.Time) {
 }
 
 func inspect(t *testing.T, s driver.Store) {
-	p := mute(t, s)
-	if state, err := s.Inspect(within(t), "n"); err != nil || len(state.Holders) != 0 || state.Waiting != 0 || state.Name != "n" {
+	p := newSilentClient(t, s)
+	if state, err := s.Inspect(operationContext(t), "n"); err != nil || len(state.Holders) != 0 || state.Waiting != 0 || state.Name != "n" {
 		t.Errorf("of a free name: %+v, %v", state, err)
 	}
-	h := p.claim("n")
+	h := p.newRequest("n")
 	h.Token += ":backup"
-	fence := p.take(h).Fence
-	first, second := p.claim("n"), p.claim("n")
-	p.wait(first, 1)
-	p.wait(second, 2)
-	state, err := s.Inspect(within(t), "n")
+	fence := p.mustAcquire(h).Fence
+	first, second := p.newRequest("n"), p.newRequest("n")
+	p.mustQueue(first, 1)
+	p.mustQueue(second, 2)
+	state, err := s.Inspect(operationContext(t), "n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -491,7 +491,7 @@ func inspect(t *testing.T, s driver.Store) {
 		t.Errorf("fence %d, granted %d", state.Fence, fence)
 	}
 	for _, name := range []string{"m*", "m1"} {
-		p.take(p.claim(name))
+		p.mustAcquire(p.newRequest(name))
 	}
 	for pattern, want := range map[string]int{"*": 3, "m*": 2, `m\*`: 1, "m?": 2, "[n-z]": 1, "x*": 0} {
 		names, err := s.List(t.Context(), pattern)
@@ -502,12 +502,12 @@ func inspect(t *testing.T, s driver.Store) {
 }
 
 func badNames(t *testing.T, s driver.Store) {
-	p := mute(t, s)
+	p := newSilentClient(t, s)
 	for _, name := range []string{"", strings.Repeat("n", driver.MaxName+1), "not\xffutf8"} {
-		c := p.claim(name)
+		c := p.newRequest(name)
 		_, err := s.Acquire(t.Context(), c)
 		wantErr(t, err, dibs.ErrInvalid)
-		_, err = s.Inspect(within(t), name)
+		_, err = s.Inspect(operationContext(t), name)
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 	for _, bad := range []func(*driver.AcquireRequest){
@@ -515,7 +515,7 @@ func badNames(t *testing.T, s driver.Store) {
 		func(c *driver.AcquireRequest) { c.Weight = 2 },
 		func(c *driver.AcquireRequest) { c.TTL = 0 },
 	} {
-		c := p.claim("n")
+		c := p.newRequest("n")
 		bad(&c)
 		_, err := s.Acquire(t.Context(), c)
 		wantErr(t, err, dibs.ErrInvalid)
@@ -524,11 +524,11 @@ func badNames(t *testing.T, s driver.Store) {
 }
 
 func anyName(t *testing.T, s driver.Store) {
-	p := join(t, s)
+	p := newClient(t, s)
 	claims := make(map[string]driver.AcquireRequest)
 	for _, name := range oddNames() {
-		c := p.claim(name)
-		p.take(c)
+		c := p.newRequest(name)
+		p.mustAcquire(c)
 		claims[name] = c
 	}
 	for name, c := range claims {
@@ -536,21 +536,21 @@ func anyName(t *testing.T, s driver.Store) {
 		if err := p.extend(c, time.Minute); err != nil {
 			t.Errorf("extend %q: %v", name, err)
 		}
-		next := p.claim(name)
-		p.wait(next, 1)
-		p.free(c, 0)
-		p.granted(next)
-		p.free(next, 0)
+		next := p.newRequest(name)
+		p.mustQueue(next, 1)
+		p.mustRelease(c, 0)
+		p.wantGranted(next)
+		p.mustRelease(next, 0)
 		p.wantHolder(name, "")
 	}
 }
 
 func endedContext(t *testing.T, s driver.Store) {
-	p := mute(t, s)
+	p := newSilentClient(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := p.claim("n")
-	c.Until = time.Now().Add(patience)
+	c := p.newRequest("n")
+	c.Until = time.Now().Add(operationTimeout)
 	begin := time.Now()
 	_, err := s.Acquire(ctx, c)
 	wantErr(t, err, dibs.ErrUnavailable)
@@ -571,7 +571,7 @@ func clients(t *testing.T, s driver.Store) {
 	var last atomic.Uint64
 	var group sync.WaitGroup
 	for range processes {
-		c := dibs.New(s, dibs.TTL(time.Minute), dibs.Timeout(patience))
+		c := dibs.New(s, dibs.TTL(time.Minute), dibs.Timeout(operationTimeout))
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Error(err)

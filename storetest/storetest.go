@@ -27,9 +27,9 @@ import (
 
 // A Case checks one law on an empty store, or on names that nobody else uses.
 type Case struct {
-	Name string
-	Law  string
-	Run  func(t *testing.T, s driver.Store)
+	Name        string
+	Requirement string
+	Run         func(t *testing.T, s driver.Store)
 }
 
 // Run runs all cases, each on a store of its own, side by side.
@@ -42,7 +42,7 @@ func run(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			explain(t, c)
+			logRequirement(t, c)
 			c.Run(t, open(t))
 		})
 	}
@@ -58,17 +58,17 @@ func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) driver.Stor
 	run(t, cases, func(*testing.T) driver.Store { return nil })
 }
 
-func explain(t *testing.T, c Case) {
+func logRequirement(t *testing.T, c Case) {
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the law: %s", c.Law)
+			t.Logf("the law: %s", c.Requirement)
 		}
 	})
 }
 
 // Cases returns all cases.
 func Cases() []Case {
-	return slices.Concat(nameCases(), partCases(), setCases())
+	return slices.Concat(nameCases(), sharedCases(), multiCases())
 }
 
 func nameCases() []Case {
@@ -80,18 +80,18 @@ func nameCases() []Case {
 		{"fifo", "100 waiters are served in the order in which they asked", fifo},
 		{"dead waiter", "a waiter that gives no heartbeat for a claim TTL is not served", deadWaiter},
 		{"dead head", "a waiter that died after it was served costs a claim TTL at most, not its lease", deadHead},
-		{"one wakes", "a release tells exactly one waiter, which already holds", oneWakes},
+		{"one wakes", "a release tells exactly one waiter, which already holds", oneGrant},
 		{"fences grow", "a fence is larger than all before it for that name, whichever way the name changed hands", fencesGrow},
-		{"abandon", "an abandoned claim neither holds nor queues, and its name is handed on", abandon},
+		{"abandon", "an abandoned claim neither holds nor queues, and its name is handed on", cancel},
 		{"extend", "an extension never resurrects, never shortens, and answers for each lease by itself", extend},
-		{"missed push", "a waiter whose message is lost finds its lease by asking again", missedPush},
+		{"missed push", "a waiter whose message is lost finds its lease by asking again", missedNotification},
 		{"ticket", "the event of a grant bears the ticket of the last answer to that place", ticket},
-		{"new place", "a waiter that has lost its place gets a new ticket, so that an old event cannot pass for a new one", newPlace},
+		{"new place", "a waiter that has lost its place gets a new ticket, so that an old event cannot pass for a new one", newTicket},
 		{"try does not queue", "a claim that does not queue leaves nothing behind, and does not overtake who waits", tryDoesNotQueue},
 		{"expired with waiters", "a name whose holder expired goes to the first that waits, whoever notices", expiredWithWaiters},
-		{"void", "a claim is neither granted nor queued after its time", void},
-		{"void release", "a release or abandon changes nothing after its time", voidRelease},
-		{"keep", "a release with Keep leaves the name taken for that long, and the first waiter is told to ask again", keep},
+		{"void", "a claim is neither granted nor queued after its time", expiredRequest},
+		{"void release", "a release or abandon changes nothing after its time", expiredRelease},
+		{"keep", "a release with Keep leaves the name taken for that long, and the first waiter is told to ask again", reserve},
 		{"inspect", "inspect and list tell who holds and who waits, and for how long", inspect},
 		{"bad names", "a bad name is ErrInvalid and changes nothing", badNames},
 		{"any name", "each name of up to 512 bytes of UTF-8 without stray braces is a name of its own", anyName},
@@ -104,32 +104,32 @@ func nameCases() []Case {
 const ttl = 400 * time.Millisecond
 
 // patience is how long a busy machine may take for one operation.
-const patience = 30 * time.Second
+const operationTimeout = 30 * time.Second
 
 // within returns a context for one operation that has no deadline of its own.
-func within(t *testing.T) context.Context {
+func operationContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), operationTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // A party is a client of a store, without dibs.Client around it.
-type party struct {
-	t      *testing.T
-	s      driver.Store
-	client string
-	seq    uint64
-	events chan driver.Event
-	counts bool // the store does, as was tried
+type testClient struct {
+	t              *testing.T
+	s              driver.Store
+	client         string
+	seq            uint64
+	events         chan driver.Event
+	permitsChecked bool // the store does, as was tried
 }
 
-var parties atomic.Uint64
+var clientCount atomic.Uint64
 
 // join returns a party that hears its events.
-func join(t *testing.T, s driver.Store) *party {
+func newClient(t *testing.T, s driver.Store) *testClient {
 	t.Helper()
-	p := mute(t, s)
+	p := newSilentClient(t, s)
 	p.events = make(chan driver.Event, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -138,19 +138,19 @@ func join(t *testing.T, s driver.Store) *party {
 		_ = s.Watch(ctx, p.client, func(e driver.Event) { p.events <- e })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	if e := p.event(); e.Kind != driver.EventConnected {
+	if e := p.nextEvent(); e.Kind != driver.EventConnected {
 		t.Fatalf("first event %+v, want Up", e)
 	}
 	return p
 }
 
 // mute returns a party that does not listen.
-func mute(t *testing.T, s driver.Store) *party {
-	return &party{t: t, s: s, client: fmt.Sprintf("host:%d:storetest", parties.Add(1))}
+func newSilentClient(t *testing.T, s driver.Store) *testClient {
+	return &testClient{t: t, s: s, client: fmt.Sprintf("host:%d:storetest", clientCount.Add(1))}
 }
 
 // claim returns a new claim of the party, which queues.
-func (p *party) claim(name string) driver.AcquireRequest {
+func (p *testClient) newRequest(name string) driver.AcquireRequest {
 	p.seq++
 	return driver.AcquireRequest{
 		Name: name, Token: fmt.Sprintf("%s:%d", p.client, p.seq), Client: p.client, Seq: p.seq,
@@ -158,9 +158,9 @@ func (p *party) claim(name string) driver.AcquireRequest {
 	}
 }
 
-func (p *party) ask(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) acquire(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	c.Until = time.Now().Add(patience)
+	c.Until = time.Now().Add(operationTimeout)
 	a, err := p.s.Acquire(p.t.Context(), c)
 	if err != nil {
 		p.t.Fatalf("acquire %q: %v", c.Name, err)
@@ -168,9 +168,9 @@ func (p *party) ask(c driver.AcquireRequest) driver.AcquireReply {
 	return a
 }
 
-func (p *party) take(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) mustAcquire(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	a := p.ask(c)
+	a := p.acquire(c)
 	if !a.Held || a.Fence == 0 {
 		p.t.Fatalf("acquire %q: %+v, want held", c.Name, a)
 	}
@@ -179,26 +179,26 @@ func (p *party) take(c driver.AcquireRequest) driver.AcquireReply {
 
 // obtain takes a free name and returns the fence. A store that is made of several may not
 // have freed it in all of them yet: then it is granted a moment later.
-func (p *party) obtain(c driver.AcquireRequest) uint64 {
+func (p *testClient) acquireSoon(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
-	if a := p.ask(c); a.Held {
+	if a := p.acquire(c); a.Held {
 		return a.Fence
 	}
-	return p.granted(c).Fence
+	return p.wantGranted(c).Fence
 }
 
-func (p *party) wait(c driver.AcquireRequest, position int) driver.AcquireReply {
+func (p *testClient) mustQueue(c driver.AcquireRequest, position int) driver.AcquireReply {
 	p.t.Helper()
-	a := p.ask(c)
+	a := p.acquire(c)
 	if a.Held || a.Ticket == 0 || a.Position != position {
 		p.t.Fatalf("acquire %q: %+v, want to wait at position %d", c.Name, a, position)
 	}
 	return a
 }
 
-func (p *party) release(c driver.AcquireRequest, fence uint64) bool {
+func (p *testClient) release(c driver.AcquireRequest, fence uint64) bool {
 	p.t.Helper()
-	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(patience)}
+	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(operationTimeout)}
 	freed, err := p.s.Release(p.t.Context(), r)
 	if errors.Is(err, dibs.ErrUnavailable) && p.holder(c.Name) != c.Token {
 		return true // its outcome was unknown, and is not now
@@ -211,12 +211,12 @@ func (p *party) release(c driver.AcquireRequest, fence uint64) bool {
 
 // becomes asks until a claim holds, which it must from a certain time on: a request that
 // is sent a good while later is not refused, however long a busy machine takes for it.
-func (p *party) becomes(c driver.AcquireRequest, due time.Time) {
+func (p *testClient) acquireBy(c driver.AcquireRequest, due time.Time) {
 	p.t.Helper()
 	const grace = 2 * time.Second
 	for {
 		asked := time.Now()
-		if p.ask(c).Held {
+		if p.acquire(c).Held {
 			return
 		}
 		if late := asked.Sub(due); late > grace {
@@ -226,7 +226,7 @@ func (p *party) becomes(c driver.AcquireRequest, due time.Time) {
 	}
 }
 
-func (p *party) free(c driver.AcquireRequest, fence uint64) {
+func (p *testClient) mustRelease(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
 	if !p.release(c, fence) {
 		p.t.Fatalf("release %q by its holder: not held", c.Name)
@@ -234,26 +234,26 @@ func (p *party) free(c driver.AcquireRequest, fence uint64) {
 }
 
 // extend extends by one who does not know the fence.
-func (p *party) extend(c driver.AcquireRequest, d time.Duration) error {
-	return p.s.Extend(within(p.t), []driver.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
+func (p *testClient) extend(c driver.AcquireRequest, d time.Duration) error {
+	return p.s.Extend(operationContext(p.t), []driver.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
 }
 
 // event returns the next event.
-func (p *party) event() driver.Event {
+func (p *testClient) nextEvent() driver.Event {
 	p.t.Helper()
 	select {
 	case e := <-p.events:
 		return e
-	case <-time.After(patience):
-		p.t.Fatalf("no event within %v", patience)
+	case <-time.After(operationTimeout):
+		p.t.Fatalf("no event within %v", operationTimeout)
 		return driver.Event{}
 	}
 }
 
 // granted returns the next event, which must be the grant of a claim.
-func (p *party) granted(c driver.AcquireRequest) driver.Event {
+func (p *testClient) wantGranted(c driver.AcquireRequest) driver.Event {
 	p.t.Helper()
-	e := p.event()
+	e := p.nextEvent()
 	if e.Kind != driver.EventGranted || e.Token != c.Token {
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 	}
@@ -261,13 +261,13 @@ func (p *party) granted(c driver.AcquireRequest) driver.Event {
 }
 
 // served waits until a claim is served, or told that it may ask, and returns its fence.
-func (p *party) served(c driver.AcquireRequest) uint64 {
+func (p *testClient) wantServed(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
-	switch e := p.event(); {
+	switch e := p.nextEvent(); {
 	case e.Kind == driver.EventGranted && e.Token == c.Token:
 		return e.Fence
 	case e.Kind == driver.EventRetry && e.Token == c.Token:
-		return p.take(c).Fence
+		return p.mustAcquire(c).Fence
 	default:
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 		return 0
@@ -278,7 +278,7 @@ func (p *party) served(c driver.AcquireRequest) uint64 {
 // that stood still for so long.
 const tries = 10
 
-func (p *party) silent(d time.Duration) {
+func (p *testClient) wantNoEvent(d time.Duration) {
 	p.t.Helper()
 	select {
 	case e := <-p.events:
@@ -288,9 +288,9 @@ func (p *party) silent(d time.Duration) {
 }
 
 // holder returns the token that holds a name, or "".
-func (p *party) holder(name string) string {
+func (p *testClient) holder(name string) string {
 	p.t.Helper()
-	state, err := p.s.Inspect(within(p.t), name)
+	state, err := p.s.Inspect(operationContext(p.t), name)
 	if err != nil {
 		p.t.Fatalf("inspect %q: %v", name, err)
 	}
@@ -300,7 +300,7 @@ func (p *party) holder(name string) string {
 	return state.Holders[0].Token
 }
 
-func (p *party) wantHolder(name, token string) {
+func (p *testClient) wantHolder(name, token string) {
 	p.t.Helper()
 	if h := p.holder(name); h != token {
 		p.t.Fatalf("%q is held by %q, want %q", name, h, token)

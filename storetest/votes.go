@@ -1,0 +1,260 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// BallotCases returns the laws of a store that can be a node of a quorum.
+func VoteCases() []Case {
+	return []Case{
+		{"ballot order", "who comes with a ballot is served by its ticket, whenever it came", voteOrder},
+		{"ballot identity", "the answer to a ballot, and the event of its grant, name the store", voteNode},
+		{"ballot fence", "a ballot's fence is granted as it is, or a larger one if it has to be; who waits is told the largest so far", voteFence},
+		{"ballot fence unknown", "a ballot without a fence is granted one all the same", voteWithoutFence},
+		{"ballot yield", "who yields gives the name to an older claim that waits, and keeps it from younger ones", voteRelinquish},
+		{"ballot life", "a place with a ticket lives by its heartbeats, whatever clock the ticket is from", voteHeartbeat},
+		{"ballot abandon", "an abandoned ballot leaves nothing, and the name is handed on", voteCancel},
+		{"ballot readers", "readers that stand next to each other by their tickets enter together, and wait behind an older writer", voteReaders},
+		{"ballot reweigh", "who holds more or less has a fence that is not below the ballot's", voteResize},
+		{"no ballot", "who comes without a ballot has to do with the same queue: who waits with one is served, or told to ask", withoutVote},
+	}
+}
+
+// RunBallots runs BallotCases, each on a store of its own, side by side.
+func RunVotes(t *testing.T, open func(t *testing.T) driver.Store) { run(t, VoteCases(), open) }
+
+// RunBallotsInBubble runs BallotCases, each in a testing/synctest bubble.
+func RunVotesInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
+	runInBubble(t, VoteCases(), open)
+}
+
+// ballot returns a new claim with a ballot. Its fence is far ahead of any clock's.
+func (p *testClient) newVoteRequest(name string, ticket uint64) driver.AcquireRequest {
+	c := p.newRequest(name)
+	c.Vote = &driver.VoteRequest{Ticket: ticket, Fence: farFuture + p.seq}
+	return c
+}
+
+const farFuture = 3_000_000_000_000_000 // µs: in 2065
+
+func withRelinquish(c driver.AcquireRequest) driver.AcquireRequest {
+	b := *c.Vote
+	b.Relinquish = true
+	c.Vote = &b
+	return c
+}
+
+// give releases with a ballot.
+func (p *testClient) releaseVote(c driver.AcquireRequest, fence uint64) {
+	p.t.Helper()
+	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(operationTimeout), Vote: &driver.VoteRequest{Fence: fence}}
+	if freed, err := p.s.Release(p.t.Context(), r); !freed || err != nil {
+		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
+	}
+}
+
+func voteOrder(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	first := p.newVoteRequest("n", 50)
+	p.mustAcquire(first)
+	tickets := []uint64{300, 100, 200, farFuture, 1}
+	claims := make(map[uint64]driver.AcquireRequest)
+	for i, ticket := range tickets {
+		claims[ticket] = p.newVoteRequest("n", ticket)
+		before := 1
+		for _, other := range tickets[:i] {
+			if other < ticket {
+				before++
+			}
+		}
+		if a := p.mustQueue(claims[ticket], before); a.Ticket != ticket {
+			t.Fatalf("ticket %d, want %d", a.Ticket, ticket)
+		}
+	}
+	slices.Sort(tickets)
+	for i, ticket := range tickets {
+		least := uint64(farFuture + 100*(i+1))
+		p.releaseVote(first, least)
+		first = claims[ticket]
+		if e := p.wantGranted(first); e.Ticket != ticket || e.Fence != least {
+			t.Fatalf("event %+v, want ticket %d and fence %d", e, ticket, least)
+		}
+	}
+}
+
+func voteNode(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
+	id := p.mustAcquire(first).Node
+	if id == "" || p.mustAcquire(first).Node != id || p.mustQueue(second, 1).Node != id {
+		t.Fatalf("store %q, and another one at the next question", id)
+	}
+	p.releaseVote(first, farFuture)
+	if e := p.wantGranted(second); e.Node != id {
+		t.Fatalf("event %+v, want store %q", e, id)
+	}
+}
+
+func voteFence(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	c := p.newVoteRequest("n", 1)
+	if a := p.mustAcquire(c); a.Fence != c.Vote.Fence {
+		t.Fatalf("fence %d, want the proposed one, %d", a.Fence, c.Vote.Fence)
+	}
+	again := p.mustAcquire(c)
+	if again.Fence <= c.Vote.Fence {
+		t.Fatalf("fence %d at the second asking, want a larger one than %d", again.Fence, c.Vote.Fence)
+	}
+	low := p.newVoteRequest("n", 2)
+	low.Vote.Fence = 1
+	if a := p.mustQueue(low, 1); a.Fence < again.Fence {
+		t.Fatalf("largest fence %d, want %d", a.Fence, again.Fence)
+	}
+	p.releaseVote(c, 1)
+	if e := p.wantGranted(low); e.Fence <= again.Fence {
+		t.Fatalf("fence %d after %d", e.Fence, again.Fence)
+	}
+}
+
+func voteWithoutFence(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
+	first.Vote.Fence, second.Vote.Fence = 0, 0
+	fence := p.mustAcquire(first).Fence
+	p.mustQueue(second, 1)
+	p.releaseVote(first, 0)
+	if e := p.wantGranted(second); fence == 0 || e.Fence <= fence {
+		t.Fatalf("fence %d after %d", e.Fence, fence)
+	}
+}
+
+func voteRelinquish(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	old, young, mid := p.newVoteRequest("n", 10), p.newVoteRequest("n", 30), p.newVoteRequest("n", 20)
+	p.mustAcquire(mid)
+	if a := p.acquire(withRelinquish(mid)); !a.Held {
+		t.Fatalf("%+v: it yielded to nobody", a)
+	}
+	p.mustQueue(young, 1)
+	if a := p.acquire(withRelinquish(mid)); !a.Held {
+		t.Fatalf("%+v: it yielded to a younger one", a)
+	}
+	p.wantNoEvent(0)
+	p.mustQueue(old, 1)
+	if a := p.acquire(withRelinquish(mid)); a.Held || a.Holder != old.Token || a.Position != 1 || a.Ticket != 20 {
+		t.Fatalf("%+v, want it to wait behind %s, before the younger one", a, old.Token)
+	}
+	p.wantGranted(old)
+	if a := p.acquire(withRelinquish(old)); !a.Held {
+		t.Fatalf("%+v: the oldest yielded", a)
+	}
+	p.releaseVote(old, farFuture)
+	p.wantGranted(mid)
+}
+
+func voteHeartbeat(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	holder := p.newRequest("n")
+	holder.TTL = 2 * driver.WaiterTTL
+	holder.Vote = &driver.VoteRequest{Ticket: 1, Fence: 1}
+	p.mustAcquire(holder)
+	dead, live := p.newVoteRequest("n", farFuture), p.newVoteRequest("n", farFuture+1) // neither has come yet, by any clock
+	p.mustQueue(dead, 1)
+	p.mustQueue(live, 2)
+	ancient := p.newVoteRequest("n", 2)
+	time.Sleep(driver.WaiterTTL * 3 / 4)
+	p.mustQueue(live, 2)
+	p.mustQueue(ancient, 1)
+	time.Sleep(driver.WaiterTTL * 3 / 4)
+	p.releaseVote(holder, farFuture)
+	p.wantGranted(ancient)
+	p.releaseVote(ancient, farFuture)
+	p.wantGranted(live)
+}
+
+func voteCancel(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	first, second, third := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2), p.newVoteRequest("n", 3)
+	p.mustAcquire(first)
+	p.mustQueue(second, 1)
+	p.mustQueue(third, 2)
+	for _, c := range []driver.AcquireRequest{second, first} {
+		if err := s.Cancel(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.wantGranted(third)
+	p.releaseVote(third, farFuture)
+	p.wantHolder("n", "")
+}
+
+func voteReaders(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	writer := func(ticket uint64) driver.AcquireRequest {
+		c := p.newVoteRequest("n", ticket)
+		c.Weight, c.Limit = driver.Unlimited, driver.Unlimited
+		return c
+	}
+	reader := func(ticket uint64) driver.AcquireRequest {
+		c := p.newVoteRequest("n", ticket)
+		c.Weight, c.Limit = 1, driver.Unlimited
+		return c
+	}
+	first, second := writer(1), writer(30)
+	p.mustAcquire(first)
+	one, two, late := reader(10), reader(20), reader(40)
+	p.mustQueue(late, 1)
+	p.mustQueue(second, 1)
+	p.mustQueue(two, 1)
+	p.mustQueue(one, 1)
+	p.releaseVote(first, farFuture)
+	p.wantGranted(one)
+	p.wantGranted(two)
+	p.wantNoEvent(0)
+	p.releaseVote(one, farFuture)
+	p.releaseVote(two, farFuture)
+	p.wantGranted(second)
+	if a := p.acquire(withRelinquish(second)); !a.Held {
+		t.Fatalf("%+v: the writer yielded to a younger reader", a)
+	}
+	p.releaseVote(second, farFuture)
+	p.wantGranted(late)
+}
+
+func voteResize(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	c := p.newVoteRequest("n", 1)
+	c.Weight, c.Limit = 1, driver.Unlimited
+	p.mustAcquire(c)
+	for i, weight := range []int{driver.Unlimited, 1} {
+		c.Weight = weight
+		c.Until = time.Now().Add(operationTimeout)
+		least := uint64(farFuture + 1000*(i+1))
+		c.Vote = &driver.VoteRequest{Fence: least}
+		if a, err := s.Resize(t.Context(), c); err != nil || !a.Held || a.Fence != least {
+			t.Fatalf("reweigh to %d: %+v, %v, want fence %d", weight, a, err, least)
+		}
+	}
+}
+
+func withoutVote(t *testing.T, s driver.Store) {
+	p, other := newClient(t, s), newClient(t, s)
+	plain, voter, last := other.newRequest("n"), p.newVoteRequest("n", farFuture), other.newRequest("n")
+	fence := other.mustAcquire(plain).Fence
+	p.mustQueue(voter, 1)
+	if a := other.acquire(last); a.Held || a.Ticket == 0 { // a ticket of today. Its position is reckoned as if all were
+		t.Fatalf("%+v, want it to wait", a)
+	}
+	other.mustRelease(plain, fence)
+	fence = other.wantGranted(last).Fence
+	other.mustRelease(last, fence)
+	p.wantServed(voter)
+	p.wantHolder("n", voter.Token)
+	other.mustQueue(plain, 1)
+	p.releaseVote(voter, farFuture)
+	other.wantGranted(plain)
+}
