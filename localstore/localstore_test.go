@@ -38,7 +38,7 @@ func TestHistory(t *testing.T) {
 }
 
 // Nobody who knows only the interface can make it a node of a quorum.
-func TestNoBallots(t *testing.T) {
+func TestVoteRejected(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "locks.db"))
 	b := &driver.VoteRequest{Ticket: 1, Fence: 1}

@@ -12,6 +12,6 @@ func TestStore(t *testing.T) {
 	storetest.RunInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
 }
 
-func TestBallots(t *testing.T) {
+func TestVotes(t *testing.T) {
 	storetest.RunVotesInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
 }

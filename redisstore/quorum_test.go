@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/storetest"
 )
 
-func TestBallots(t *testing.T) {
+func TestVotes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var stores atomic.Int32

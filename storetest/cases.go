@@ -15,11 +15,11 @@ import (
 )
 
 func exclusion(t *testing.T, s driver.Store) {
-	const claims = 50
+	const requests = 50
 	p := newSilentClient(t, s)
 	var held atomic.Int32
 	var group sync.WaitGroup
-	for range claims {
+	for range requests {
 		c := p.newRequest("n")
 		c.Queue, c.Until = false, time.Now().Add(operationTimeout)
 		group.Go(func() {
@@ -34,7 +34,7 @@ func exclusion(t *testing.T, s driver.Store) {
 	}
 	group.Wait()
 	if n := held.Load(); n != 1 {
-		t.Fatalf("%d of %d claims were granted, want 1", n, claims)
+		t.Fatalf("%d of %d requests were granted, want 1", n, requests)
 	}
 }
 
@@ -49,19 +49,19 @@ func idempotent(t *testing.T, s driver.Store) {
 	}
 	state, err := s.Inspect(operationContext(t), "n")
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining < time.Minute/2 {
-		t.Errorf("after asking again with a shorter TTL: %+v, %v: want most of a minute left", state, err)
+		t.Errorf("after a repeated acquire with a shorter TTL: %+v, %v: want most of a minute left", state, err)
 	}
 	p.mustRelease(c, again.Fence)
 	if h := p.holder("n"); h != "" {
-		t.Errorf("still held by %s: one release frees however many acquires", h)
+		t.Errorf("still held by %s: one release must undo all repeated acquires", h)
 	}
-	// A place in the queue is kept, too.
+	// A repeated acquire keeps the queue entry, too.
 	holder := p.newRequest("n")
 	p.mustAcquire(holder)
 	first = p.mustQueue(c, 1)
 	p.mustQueue(p.newRequest("n"), 2)
 	if again := p.mustQueue(c, 1); again.Ticket != first.Ticket {
-		t.Errorf("ticket %d after %d: asking again lost the place", again.Ticket, first.Ticket)
+		t.Errorf("ticket %d after %d: a repeated acquire lost the queue entry", again.Ticket, first.Ticket)
 	}
 }
 
@@ -70,7 +70,7 @@ func ownerOnly(t *testing.T, s driver.Store) {
 	mine, other := p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(mine).Fence
 	if p.release(other, fence) {
-		t.Error("a stranger's release reports true")
+		t.Error("a release with another token reports true")
 	}
 	wantErr(t, p.extend(other, time.Hour), dibs.ErrLost)
 	part := mine
@@ -97,7 +97,7 @@ func expiry(t *testing.T, s driver.Store) {
 	due := time.Now().Add(ttl)
 	a := p.acquire(other)
 	if time.Since(begin) < ttl && (a.Held || a.Holder != mine.Token) || a.Remaining > ttl {
-		t.Fatalf("%+v while another holds", a)
+		t.Fatalf("%+v while another token holds", a)
 	}
 	p.acquireBy(other, due)
 	if took := time.Since(begin); took < ttl {
@@ -111,21 +111,21 @@ func expiry(t *testing.T, s driver.Store) {
 
 func fifo(t *testing.T, s driver.Store) {
 	const waiters = 100
-	var crowd []*testClient
+	var clients []*testClient
 	for range 4 {
-		crowd = append(crowd, newClient(t, s))
+		clients = append(clients, newClient(t, s))
 	}
 	holder := newSilentClient(t, s)
 	c := holder.newRequest("n")
 	fence := holder.mustAcquire(c).Fence
-	claims := make([]driver.AcquireRequest, waiters)
-	for i := range claims {
-		claims[i] = crowd[i%len(crowd)].newRequest("n")
-		crowd[i%len(crowd)].mustQueue(claims[i], i+1)
+	requests := make([]driver.AcquireRequest, waiters)
+	for i := range requests {
+		requests[i] = clients[i%len(clients)].newRequest("n")
+		clients[i%len(clients)].mustQueue(requests[i], i+1)
 	}
-	for i, next := range claims {
+	for i, next := range requests {
 		holder.mustRelease(c, fence)
-		e := crowd[i%len(crowd)].wantGranted(next)
+		e := clients[i%len(clients)].wantGranted(next)
 		if e.Fence <= fence {
 			t.Fatalf("fence %d after %d", e.Fence, fence)
 		}
@@ -141,7 +141,7 @@ func deadWaiter(t *testing.T, s driver.Store) {
 	fence := holder.mustAcquire(h).Fence
 	dead.mustQueue(d, 1)
 	live.mustQueue(l, 2)
-	for range 6 { // the live one shows that it is, beyond the claim TTL
+	for range 6 { // heartbeats beyond the waiter TTL
 		time.Sleep(driver.WaiterTTL / 5)
 		live.acquire(l)
 	}
@@ -151,7 +151,7 @@ func deadWaiter(t *testing.T, s driver.Store) {
 	holder.wantHolder("n", l.Token)
 }
 
-func deadHead(t *testing.T, s driver.Store) {
+func deadFirstWaiter(t *testing.T, s driver.Store) {
 	holder, dead, live := newSilentClient(t, s), newClient(t, s), newSilentClient(t, s)
 	h, d, l := holder.newRequest("n"), dead.newRequest("n"), live.newRequest("n")
 	d.TTL, l.Queue = time.Hour, false
@@ -162,7 +162,7 @@ func deadHead(t *testing.T, s driver.Store) {
 	dead.wantGranted(d) // and does nothing with it
 	live.acquireBy(l, time.Now().Add(driver.WaiterTTL))
 	if took := time.Since(begin); took < driver.WaiterTTL-100*time.Millisecond {
-		t.Errorf("free after %v, before the claim TTL", took)
+		t.Errorf("free after %v, before the waiter TTL", took)
 	}
 }
 
@@ -170,16 +170,16 @@ func oneGrant(t *testing.T, s driver.Store) {
 	holder := newSilentClient(t, s)
 	h := holder.newRequest("n")
 	fence := holder.mustAcquire(h).Fence
-	crowd := []*testClient{newClient(t, s), newClient(t, s), newClient(t, s)}
-	var claims []driver.AcquireRequest
-	for i, p := range crowd {
-		claims = append(claims, p.newRequest("n"))
-		p.mustQueue(claims[i], i+1)
+	clients := []*testClient{newClient(t, s), newClient(t, s), newClient(t, s)}
+	var requests []driver.AcquireRequest
+	for i, p := range clients {
+		requests = append(requests, p.newRequest("n"))
+		p.mustQueue(requests[i], i+1)
 	}
 	holder.mustRelease(h, fence)
-	crowd[0].wantGranted(claims[0])
-	holder.wantHolder("n", claims[0].Token)
-	for _, p := range crowd[1:] {
+	clients[0].wantGranted(requests[0])
+	holder.wantHolder("n", requests[0].Token)
+	for _, p := range clients[1:] {
 		p.wantNoEvent(50 * time.Millisecond)
 	}
 }
@@ -200,11 +200,11 @@ func fencesGrow(t *testing.T, s driver.Store) {
 		next := p.newRequest("n")
 		p.mustQueue(next, 1)
 		p.mustRelease(c, last)
-		grew("handed on", p.wantGranted(next).Fence)
+		grew("handed off", p.wantGranted(next).Fence)
 		third := p.newRequest("n")
 		p.mustQueue(third, 1)
-		p.mustRelease(next, 0) // by one who does not know the fence
-		grew("handed on by a stranger to the fence", p.wantGranted(third).Fence)
+		p.mustRelease(next, 0) // without the fence
+		grew("handed off by a release without the fence", p.wantGranted(third).Fence)
 		if err := p.s.Cancel(t.Context(), third); err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func cancel(t *testing.T, s driver.Store) {
 	p.mustAcquire(held)
 	p.mustQueue(first, 1)
 	p.mustQueue(second, 2)
-	for _, c := range []driver.AcquireRequest{first, held, held} { // also twice
+	for _, c := range []driver.AcquireRequest{first, held, held} { // cancel twice, too
 		if err := s.Cancel(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -244,13 +244,13 @@ func cancel(t *testing.T, s driver.Store) {
 func extend(t *testing.T, s driver.Store) {
 	p := newSilentClient(t, s)
 	var holds []driver.ExtendRequest
-	var claims []driver.AcquireRequest
+	var requests []driver.AcquireRequest
 	for i := range 250 {
 		c := p.newRequest(fmt.Sprintf("n%d", i))
-		claims = append(claims, c)
+		requests = append(requests, c)
 		holds = append(holds, driver.ExtendRequest{Name: c.Name, Token: c.Token, TTL: time.Minute})
 	}
-	for i, c := range claims {
+	for i, c := range requests {
 		switch i % 3 {
 		case 0:
 			c.TTL = 25 * time.Second
@@ -262,18 +262,18 @@ func extend(t *testing.T, s driver.Store) {
 	}
 	for i, err := range s.Extend(operationContext(t), holds) {
 		if held := i%3 == 0; held && err != nil || !held && !errors.Is(err, dibs.ErrLost) {
-			t.Fatalf("hold %d: %v", i, err)
+			t.Fatalf("lease %d: %v", i, err)
 		}
 	}
 	if h := p.holder("n2"); h != "" {
-		t.Errorf("an extension made %s a holder", h)
+		t.Errorf("an extension granted a lease to %s", h)
 	}
-	if err := p.extend(claims[0], time.Second); err != nil {
+	if err := p.extend(requests[0], time.Second); err != nil {
 		t.Fatal(err)
 	}
 	state, err := s.Inspect(operationContext(t), "n0")
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining < 30*time.Second {
-		t.Errorf("%+v, %v: an extension for a second has shortened a minute", state, err)
+		t.Errorf("%+v, %v: an extension by a second shortened a lease of a minute", state, err)
 	}
 	c := p.newRequest("expires")
 	c.TTL = ttl
@@ -284,15 +284,15 @@ func extend(t *testing.T, s driver.Store) {
 }
 
 func missedNotification(t *testing.T, s driver.Store) {
-	holder, deaf := newSilentClient(t, s), newSilentClient(t, s)
-	h, d := holder.newRequest("n"), deaf.newRequest("n")
+	holder, silent := newSilentClient(t, s), newSilentClient(t, s)
+	h, d := holder.newRequest("n"), silent.newRequest("n")
 	fence := holder.mustAcquire(h).Fence
-	deaf.mustQueue(d, 1)
+	silent.mustQueue(d, 1)
 	holder.mustRelease(h, fence)
-	if a := deaf.mustAcquire(d); a.Fence <= fence {
+	if a := silent.mustAcquire(d); a.Fence <= fence {
 		t.Errorf("fence %d after %d", a.Fence, fence)
 	}
-	deaf.wantHolder("n", d.Token)
+	silent.wantHolder("n", d.Token)
 }
 
 func ticket(t *testing.T, s driver.Store) {
@@ -304,12 +304,12 @@ func ticket(t *testing.T, s driver.Store) {
 	p.mustRelease(h, fence)
 	e := p.wantGranted(first)
 	if e.Ticket != a.Ticket {
-		t.Errorf("granted with ticket %d, asked with %d", e.Ticket, a.Ticket)
+		t.Errorf("granted with ticket %d, queued with %d", e.Ticket, a.Ticket)
 	}
 	b := p.mustQueue(second, 1)
 	p.mustRelease(first, e.Fence)
 	if e := p.wantGranted(second); e.Ticket != b.Ticket {
-		t.Errorf("granted with ticket %d, asked with %d", e.Ticket, b.Ticket)
+		t.Errorf("granted with ticket %d, queued with %d", e.Ticket, b.Ticket)
 	}
 }
 
@@ -317,7 +317,7 @@ func newTicket(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	h, c := p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(h).Fence
-	c.TTL = 50 * time.Millisecond // so that a hand-off is soon over
+	c.TTL = 50 * time.Millisecond // so that a hand-off ends soon
 	before := p.mustQueue(c, 1)
 	p.mustRelease(h, fence)
 	p.wantGranted(c)
@@ -341,7 +341,7 @@ func tryDoesNotQueue(t *testing.T, s driver.Store) {
 	p.mustRelease(h, fence)
 	p.wantGranted(first)
 	if a := p.acquire(try); a.Held {
-		t.Error("a try overtook")
+		t.Error("a try overtook a waiter")
 	}
 }
 
@@ -358,11 +358,11 @@ func expiredWithWaiters(t *testing.T, s driver.Store) {
 			continue
 		}
 		if a.Held || a.Ticket == 0 || a.Position != 1 {
-			t.Fatalf("%+v, want to wait", a)
+			t.Fatalf("%+v, want it queued", a)
 		}
 		time.Sleep(h.TTL + 50*time.Millisecond)
 		if a := q.acquire(late); a.Held {
-			t.Fatal("a newcomer overtook who waited")
+			t.Fatal("a new request overtook a waiter")
 		}
 		if e := p.wantGranted(first); e.Fence <= fence || e.Ticket != a.Ticket {
 			t.Errorf("%+v after fence %d with ticket %d", e, fence, a.Ticket)
@@ -374,19 +374,19 @@ func expiredWithWaiters(t *testing.T, s driver.Store) {
 
 func expiredRequest(t *testing.T, s driver.Store) {
 	p := newSilentClient(t, s)
-	p.mustAcquire(p.newRequest("warm-up")) // a store may learn a server's clock by it
+	p.mustAcquire(p.newRequest("warm-up")) // a store may read a server's clock with it
 	c := p.newRequest("n")
 	c.Until = time.Now().Add(-time.Second)
 	if a, err := s.Acquire(t.Context(), c); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
-		t.Errorf("%+v, %v for a claim whose time is over", a, err)
+		t.Errorf("%+v, %v for an expired request", a, err)
 	}
 	h := p.newRequest("n")
 	p.mustAcquire(h)
 	if a, err := s.Acquire(t.Context(), c); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
-		t.Errorf("%+v, %v for a claim whose time is over", a, err)
+		t.Errorf("%+v, %v for an expired request", a, err)
 	}
 	if state, err := s.Inspect(operationContext(t), "n"); err != nil || state.Waiting != 0 {
-		t.Errorf("%+v, %v: it queues", state, err)
+		t.Errorf("%+v, %v: it queued", state, err)
 	}
 }
 
@@ -396,7 +396,7 @@ func expiredRelease(t *testing.T, s driver.Store) {
 	p.mustAcquire(h)
 	before := time.Now().Add(-time.Second)
 	if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: h.Token, Until: before}); !errors.Is(err, dibs.ErrUnavailable) || freed {
-		t.Errorf("%v, %v for a release whose time is over", freed, err)
+		t.Errorf("%v, %v for an expired release", freed, err)
 	}
 	late := h
 	late.Until = before
@@ -406,17 +406,17 @@ func expiredRelease(t *testing.T, s driver.Store) {
 }
 
 func reserve(t *testing.T, s driver.Store) {
-	// A store of several nodes may lose an event: the waiter's entry may reach some of
-	// them after the release. It does not lose three in a row.
+	// A store with several nodes may lose an event, because the waiter's queue entry may
+	// reach some of them after the release. It does not lose three in a row.
 	for _, name := range []string{"n", "o", "p"} {
 		if reserveOn(t, s, name) {
 			return
 		}
 	}
-	t.Error("three times no event: the first waiter is not told to ask again")
+	t.Error("no event in three tries: the first waiter is not notified to retry")
 }
 
-// keepOn reports whether the first waiter was told to ask again.
+// reserveOn reports whether the first waiter was notified to retry.
 func reserveOn(t *testing.T, s driver.Store, name string) bool {
 	p := newClient(t, s)
 	h, first := p.newRequest(name), p.newRequest(name)
@@ -430,7 +430,7 @@ func reserveOn(t *testing.T, s driver.Store, name string) bool {
 	select {
 	case e := <-p.events:
 		if e.Kind != driver.EventRetry || e.Token != first.Token {
-			t.Fatalf("event %+v, want Look", e)
+			t.Fatalf("event %+v, want EventRetry", e)
 		}
 	case <-time.After(2 * time.Second):
 		return false
@@ -439,7 +439,7 @@ func reserveOn(t *testing.T, s driver.Store, name string) bool {
 	wantReserved(p, h, begin.Add(ttl))
 	a := p.acquire(first)
 	if a.Held && time.Since(begin) < ttl || a.Remaining > ttl {
-		t.Fatalf("%+v just after a release with Keep", a)
+		t.Fatalf("%+v just after a release with Reserve", a)
 	}
 	p.acquireBy(first, due)
 	if took := time.Since(begin); took < ttl-10*time.Millisecond {
@@ -448,19 +448,19 @@ func reserveOn(t *testing.T, s driver.Store, name string) bool {
 	return true
 }
 
-// wantOver checks that a claim that was released with Keep holds no more: a renewal
-// that was under way must not prolong it. Its name is kept until a certain time.
+// wantReserved checks that c, released with Reserve, no longer holds: a renewal in flight
+// must not extend it. The name is reserved until the given time.
 func wantReserved(p *testClient, c driver.AcquireRequest, kept time.Time) {
 	p.t.Helper()
 	wantErr(p.t, p.extend(c, time.Hour), dibs.ErrLost)
 	if p.mustResize(c, c.Weight, c.Limit).Held {
-		p.t.Error("reweigh: held after a release with Keep")
+		p.t.Error("resize: held after a release with Reserve")
 	}
 	if p.release(c, 0) {
 		p.t.Error("a second release reports true")
 	}
 	if h := p.holder(c.Name); h == c.Token || h == "" && time.Now().Before(kept) {
-		p.t.Errorf("held by %q, want to see that %s is kept", h, c.Token)
+		p.t.Errorf("held by %q, want the name of %s reserved", h, c.Token)
 	}
 }
 
@@ -501,7 +501,7 @@ func inspect(t *testing.T, s driver.Store) {
 	}
 }
 
-func badNames(t *testing.T, s driver.Store) {
+func invalidNames(t *testing.T, s driver.Store) {
 	p := newSilentClient(t, s)
 	for _, name := range []string{"", strings.Repeat("n", driver.MaxName+1), "not\xffutf8"} {
 		c := p.newRequest(name)
@@ -525,13 +525,13 @@ func badNames(t *testing.T, s driver.Store) {
 
 func anyName(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
-	claims := make(map[string]driver.AcquireRequest)
+	requests := make(map[string]driver.AcquireRequest)
 	for _, name := range oddNames() {
 		c := p.newRequest(name)
 		p.mustAcquire(c)
-		claims[name] = c
+		requests[name] = c
 	}
-	for name, c := range claims {
+	for name, c := range requests {
 		p.wantHolder(name, c.Token)
 		if err := p.extend(c, time.Minute); err != nil {
 			t.Errorf("extend %q: %v", name, err)
@@ -560,7 +560,7 @@ func endedContext(t *testing.T, s driver.Store) {
 	for _, err := range s.Extend(ctx, []driver.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}}) {
 		wantErr(t, err, dibs.ErrUnavailable)
 	}
-	if took := time.Since(begin); took > 5*time.Second { // who waits does so until its time is over
+	if took := time.Since(begin); took > 5*time.Second { // the calls waited until their deadline
 		t.Errorf("took %v", took)
 	}
 }
@@ -582,10 +582,10 @@ func clients(t *testing.T, s driver.Store) {
 				for range rounds {
 					err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 						if inside.Add(1) != 1 {
-							t.Error("two inside")
+							t.Error("two concurrent holders")
 						}
 						if f := dibs.Fence(ctx); f <= last.Swap(f) {
-							t.Error("a fence went back")
+							t.Error("a fence did not grow")
 						}
 						total.Add(1)
 						inside.Add(-1)

@@ -1,13 +1,13 @@
-// Package storetest checks that a dibs.Store keeps the law. Each case says which
-// law it checks, so that an author of a store learns what was promised from what
-// fails.
+// Package storetest is the conformance suite of driver.Store. Each case names the
+// requirement that it checks, so that a failure tells the author of a store what the
+// contract requires.
 //
 //	func TestStore(t *testing.T) {
-//		storetest.Run(t, func(t *testing.T) dibs.Store { return mystore.New(…) })
+//		storetest.Run(t, func(t *testing.T) driver.Store { return mystore.New(…) })
 //	}
 //
-// A store that keeps time in this process alone runs faster, and exactly, with
-// RunInBubble.
+// Use RunInBubble for a store whose only clock is that of this process: it runs faster,
+// and time is exact.
 package storetest
 
 import (
@@ -25,14 +25,15 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Case checks one law on an empty store, or on names that nobody else uses.
+// A Case checks one requirement. It needs an empty store, or names that no other test
+// uses.
 type Case struct {
 	Name        string
 	Requirement string
 	Run         func(t *testing.T, s driver.Store)
 }
 
-// Run runs all cases, each on a store of its own, side by side.
+// Run runs all cases in parallel, each on a store of its own.
 func Run(t *testing.T, open func(t *testing.T) driver.Store) { run(t, Cases(), open) }
 
 // RunInBubble runs all cases, each in a testing/synctest bubble.
@@ -61,52 +62,52 @@ func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) driver.Stor
 func logRequirement(t *testing.T, c Case) {
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the law: %s", c.Requirement)
+			t.Logf("requirement: %s", c.Requirement)
 		}
 	})
 }
 
-// Cases returns all cases.
+// Cases returns all cases of driver.Store. VoteCases returns those of a quorum node.
 func Cases() []Case {
 	return slices.Concat(nameCases(), sharedCases(), multiCases())
 }
 
 func nameCases() []Case {
 	return []Case{
-		{"exclusion", "never two unexpired leases on one name", exclusion},
-		{"idempotent acquire", "a token that holds is answered Held again, with a fence that is not smaller, and its life is not shortened", idempotent},
-		{"owner only", "a release or an extension with another token changes nothing and says so", ownerOnly},
-		{"expiry", "a lease that nobody renews ends with its TTL, not before and not long after", expiry},
-		{"fifo", "100 waiters are served in the order in which they asked", fifo},
-		{"dead waiter", "a waiter that gives no heartbeat for a claim TTL is not served", deadWaiter},
-		{"dead head", "a waiter that died after it was served costs a claim TTL at most, not its lease", deadHead},
-		{"one wakes", "a release tells exactly one waiter, which already holds", oneGrant},
-		{"fences grow", "a fence is larger than all before it for that name, whichever way the name changed hands", fencesGrow},
-		{"abandon", "an abandoned claim neither holds nor queues, and its name is handed on", cancel},
-		{"extend", "an extension never resurrects, never shortens, and answers for each lease by itself", extend},
-		{"missed push", "a waiter whose message is lost finds its lease by asking again", missedNotification},
-		{"ticket", "the event of a grant bears the ticket of the last answer to that place", ticket},
-		{"new place", "a waiter that has lost its place gets a new ticket, so that an old event cannot pass for a new one", newTicket},
-		{"try does not queue", "a claim that does not queue leaves nothing behind, and does not overtake who waits", tryDoesNotQueue},
-		{"expired with waiters", "a name whose holder expired goes to the first that waits, whoever notices", expiredWithWaiters},
-		{"void", "a claim is neither granted nor queued after its time", expiredRequest},
-		{"void release", "a release or abandon changes nothing after its time", expiredRelease},
-		{"keep", "a release with Keep leaves the name taken for that long, and the first waiter is told to ask again", reserve},
-		{"inspect", "inspect and list tell who holds and who waits, and for how long", inspect},
-		{"bad names", "a bad name is ErrInvalid and changes nothing", badNames},
-		{"any name", "each name of up to 512 bytes of UTF-8 without stray braces is a name of its own", anyName},
-		{"ended context", "a call whose context has ended fails at once, as unavailable", endedContext},
-		{"clients", "many clients, each with many goroutines, hold one name one at a time", clients},
+		{"exclusion", "a name never has two unexpired exclusive leases", exclusion},
+		{"idempotent acquire", "a repeated acquire of a held token returns Held, with a fence that is not smaller, and does not shorten the lease", idempotent},
+		{"owner only", "a release or extension with another token changes nothing and reports that", ownerOnly},
+		{"expiry", "a lease that is not renewed ends at its TTL, not before and not much later", expiry},
+		{"fifo", "100 waiters are served in the order of their requests", fifo},
+		{"dead waiter", "a waiter without a heartbeat for a waiter TTL is not served", deadWaiter},
+		{"dead first waiter", "a waiter that died before it was granted the lock costs at most a waiter TTL, not its lease TTL", deadFirstWaiter},
+		{"one grant", "a release notifies exactly one waiter, which already holds the lock", oneGrant},
+		{"fences grow", "a fence is larger than all earlier fences of that name, however the lock changed owners", fencesGrow},
+		{"cancel", "a cancelled request neither holds nor queues, and its lock is handed off", cancel},
+		{"extend", "an extension never restores or shortens a lease, and returns a result for each lease", extend},
+		{"missed notification", "a waiter whose notification is lost gets its lease by a repeated acquire", missedNotification},
+		{"ticket", "the event of a grant has the ticket of the last reply to that waiter", ticket},
+		{"new ticket", "a waiter that lost its queue entry gets a new ticket, so that an old event cannot be mistaken for a new one", newTicket},
+		{"try does not queue", "a request that does not queue leaves nothing behind, and does not overtake waiters", tryDoesNotQueue},
+		{"expired with waiters", "when a lease expires, the lock goes to the first waiter, whichever request detects it", expiredWithWaiters},
+		{"expired request", "a request is neither granted nor queued after its Until", expiredRequest},
+		{"expired release", "a release or cancel changes nothing after its Until", expiredRelease},
+		{"reserve", "a release with Reserve keeps the name unavailable for that long, and notifies the first waiter to retry", reserve},
+		{"inspect", "Inspect and List return holders, waiters and their times", inspect},
+		{"invalid names", "an invalid name returns ErrInvalid and changes nothing", invalidNames},
+		{"any name", "names of up to 512 bytes of UTF-8 without stray braces are distinct", anyName},
+		{"ended context", "a call with an ended context fails at once with ErrUnavailable", endedContext},
+		{"clients", "many clients with many goroutines hold one lock one at a time", clients},
 	}
 }
 
 // ttl is short enough to wait for, and long enough for a busy machine.
 const ttl = 400 * time.Millisecond
 
-// patience is how long a busy machine may take for one operation.
+// operationTimeout allows for a busy machine.
 const operationTimeout = 30 * time.Second
 
-// within returns a context for one operation that has no deadline of its own.
+// operationContext returns a context for one operation without a deadline of its own.
 func operationContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), operationTimeout)
@@ -114,19 +115,19 @@ func operationContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// A party is a client of a store, without dibs.Client around it.
+// A testClient is a client of a store without a dibs.Client.
 type testClient struct {
 	t              *testing.T
 	s              driver.Store
 	client         string
 	seq            uint64
 	events         chan driver.Event
-	permitsChecked bool // the store does, as was tried
+	permitsChecked bool // the store supports permits
 }
 
 var clientCount atomic.Uint64
 
-// join returns a party that hears its events.
+// newClient returns a client that receives events.
 func newClient(t *testing.T, s driver.Store) *testClient {
 	t.Helper()
 	p := newSilentClient(t, s)
@@ -139,17 +140,17 @@ func newClient(t *testing.T, s driver.Store) *testClient {
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	if e := p.nextEvent(); e.Kind != driver.EventConnected {
-		t.Fatalf("first event %+v, want Up", e)
+		t.Fatalf("first event %+v, want EventConnected", e)
 	}
 	return p
 }
 
-// mute returns a party that does not listen.
+// newSilentClient returns a client that does not watch events.
 func newSilentClient(t *testing.T, s driver.Store) *testClient {
 	return &testClient{t: t, s: s, client: fmt.Sprintf("host:%d:storetest", clientCount.Add(1))}
 }
 
-// claim returns a new claim of the party, which queues.
+// newRequest returns a new request of the client, which queues.
 func (p *testClient) newRequest(name string) driver.AcquireRequest {
 	p.seq++
 	return driver.AcquireRequest{
@@ -177,8 +178,8 @@ func (p *testClient) mustAcquire(c driver.AcquireRequest) driver.AcquireReply {
 	return a
 }
 
-// obtain takes a free name and returns the fence. A store that is made of several may not
-// have freed it in all of them yet: then it is granted a moment later.
+// acquireSoon acquires a free name and returns the fence. A store with several nodes may
+// not have released the name on all of them; then the grant arrives as an event.
 func (p *testClient) acquireSoon(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
 	if a := p.acquire(c); a.Held {
@@ -191,7 +192,7 @@ func (p *testClient) mustQueue(c driver.AcquireRequest, position int) driver.Acq
 	p.t.Helper()
 	a := p.acquire(c)
 	if a.Held || a.Ticket == 0 || a.Position != position {
-		p.t.Fatalf("acquire %q: %+v, want to wait at position %d", c.Name, a, position)
+		p.t.Fatalf("acquire %q: %+v, want it queued at position %d", c.Name, a, position)
 	}
 	return a
 }
@@ -201,7 +202,7 @@ func (p *testClient) release(c driver.AcquireRequest, fence uint64) bool {
 	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(operationTimeout)}
 	freed, err := p.s.Release(p.t.Context(), r)
 	if errors.Is(err, dibs.ErrUnavailable) && p.holder(c.Name) != c.Token {
-		return true // its outcome was unknown, and is not now
+		return true // the outcome was unknown; the name is released now
 	}
 	if err != nil {
 		p.t.Fatalf("release %q: %v", c.Name, err)
@@ -209,8 +210,8 @@ func (p *testClient) release(c driver.AcquireRequest, fence uint64) bool {
 	return freed
 }
 
-// becomes asks until a claim holds, which it must from a certain time on: a request that
-// is sent a good while later is not refused, however long a busy machine takes for it.
+// acquireBy repeats an acquire until it succeeds, which it must from due on. A request
+// sent well after due must not be refused, however long a busy machine takes for it.
 func (p *testClient) acquireBy(c driver.AcquireRequest, due time.Time) {
 	p.t.Helper()
 	const grace = 2 * time.Second
@@ -220,7 +221,7 @@ func (p *testClient) acquireBy(c driver.AcquireRequest, due time.Time) {
 			return
 		}
 		if late := asked.Sub(due); late > grace {
-			p.t.Fatalf("acquire %q: refused %v after it was due", c.Name, late)
+			p.t.Fatalf("acquire %q: refused %v after the lock was due", c.Name, late)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -233,12 +234,12 @@ func (p *testClient) mustRelease(c driver.AcquireRequest, fence uint64) {
 	}
 }
 
-// extend extends by one who does not know the fence.
+// extend sends an extension without the fence.
 func (p *testClient) extend(c driver.AcquireRequest, d time.Duration) error {
 	return p.s.Extend(operationContext(p.t), []driver.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
 }
 
-// event returns the next event.
+// nextEvent returns the next event.
 func (p *testClient) nextEvent() driver.Event {
 	p.t.Helper()
 	select {
@@ -250,7 +251,7 @@ func (p *testClient) nextEvent() driver.Event {
 	}
 }
 
-// granted returns the next event, which must be the grant of a claim.
+// wantGranted returns the next event, which must be the grant of c.
 func (p *testClient) wantGranted(c driver.AcquireRequest) driver.Event {
 	p.t.Helper()
 	e := p.nextEvent()
@@ -260,7 +261,8 @@ func (p *testClient) wantGranted(c driver.AcquireRequest) driver.Event {
 	return e
 }
 
-// served waits until a claim is served, or told that it may ask, and returns its fence.
+// wantServed waits until c is granted, or notified to retry and then acquired. It returns
+// the fence.
 func (p *testClient) wantServed(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
 	switch e := p.nextEvent(); {
@@ -274,8 +276,8 @@ func (p *testClient) wantServed(c driver.AcquireRequest) uint64 {
 	}
 }
 
-// A case that needs what lasts for ttl only begins again, with another name, on a machine
-// that stood still for so long.
+// tries is how often a case starts again with another name because the machine was
+// suspended for longer than ttl.
 const tries = 10
 
 func (p *testClient) wantNoEvent(d time.Duration) {
@@ -287,7 +289,7 @@ func (p *testClient) wantNoEvent(d time.Duration) {
 	}
 }
 
-// holder returns the token that holds a name, or "".
+// holder returns the token of the holder of a name, or "".
 func (p *testClient) holder(name string) string {
 	p.t.Helper()
 	state, err := p.s.Inspect(operationContext(p.t), name)
@@ -314,7 +316,7 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-// oddNames are names that a store might stumble on.
+// oddNames returns names that a store may handle wrongly.
 func oddNames() []string {
 	return []string{
 		" ", "a", "a b", "order:42", "{user:7}:cart", "x{y}z", "{{a}}", "naïve/路/🔒", "a\x00b", "a\r\nb", "*", "?[a-z]\\",

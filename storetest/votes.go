@@ -8,38 +8,38 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// BallotCases returns the laws of a store that can be a node of a quorum.
+// VoteCases returns the cases of a store that can be a node of a quorum.
 func VoteCases() []Case {
 	return []Case{
-		{"ballot order", "who comes with a ballot is served by its ticket, whenever it came", voteOrder},
-		{"ballot identity", "the answer to a ballot, and the event of its grant, name the store", voteNode},
-		{"ballot fence", "a ballot's fence is granted as it is, or a larger one if it has to be; who waits is told the largest so far", voteFence},
-		{"ballot fence unknown", "a ballot without a fence is granted one all the same", voteWithoutFence},
-		{"ballot yield", "who yields gives the name to an older claim that waits, and keeps it from younger ones", voteRelinquish},
-		{"ballot life", "a place with a ticket lives by its heartbeats, whatever clock the ticket is from", voteHeartbeat},
-		{"ballot abandon", "an abandoned ballot leaves nothing, and the name is handed on", voteCancel},
-		{"ballot readers", "readers that stand next to each other by their tickets enter together, and wait behind an older writer", voteReaders},
-		{"ballot reweigh", "who holds more or less has a fence that is not below the ballot's", voteResize},
-		{"no ballot", "who comes without a ballot has to do with the same queue: who waits with one is served, or told to ask", withoutVote},
+		{"vote order", "vote requests are served in the order of their tickets, whenever they arrive", voteOrder},
+		{"vote node", "the reply to a vote request, and the event of its grant, name the store", voteNode},
+		{"vote fence", "a vote is granted with the proposed fence, or a larger one if necessary; a waiter is told the largest fence so far", voteFence},
+		{"vote without fence", "a vote request without a fence is granted one", voteWithoutFence},
+		{"vote relinquish", "a relinquished vote goes to an older waiter, and not to a younger one", voteRelinquish},
+		{"vote heartbeat", "a queue entry with a ticket lives by its heartbeats, whatever clock issued the ticket", voteHeartbeat},
+		{"vote cancel", "a cancelled vote request leaves nothing behind, and its vote is handed off", voteCancel},
+		{"vote readers", "readers with adjacent tickets are granted together, and wait behind an older writer", voteReaders},
+		{"vote resize", "a resized lease has a fence that is not below the proposed one", voteResize},
+		{"without vote", "requests with and without a vote share one queue: a waiter with one is granted, or notified to retry", withoutVote},
 	}
 }
 
-// RunBallots runs BallotCases, each on a store of its own, side by side.
+// RunVotes runs VoteCases in parallel, each on a store of its own.
 func RunVotes(t *testing.T, open func(t *testing.T) driver.Store) { run(t, VoteCases(), open) }
 
-// RunBallotsInBubble runs BallotCases, each in a testing/synctest bubble.
+// RunVotesInBubble runs VoteCases, each in a testing/synctest bubble.
 func RunVotesInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
 	runInBubble(t, VoteCases(), open)
 }
 
-// ballot returns a new claim with a ballot. Its fence is far ahead of any clock's.
+// newVoteRequest returns a new vote request. Its fence is far ahead of every clock.
 func (p *testClient) newVoteRequest(name string, ticket uint64) driver.AcquireRequest {
 	c := p.newRequest(name)
 	c.Vote = &driver.VoteRequest{Ticket: ticket, Fence: farFuture + p.seq}
 	return c
 }
 
-const farFuture = 3_000_000_000_000_000 // µs: in 2065
+const farFuture = 3_000_000_000_000_000 // in µs: the year 2065
 
 func withRelinquish(c driver.AcquireRequest) driver.AcquireRequest {
 	b := *c.Vote
@@ -48,7 +48,7 @@ func withRelinquish(c driver.AcquireRequest) driver.AcquireRequest {
 	return c
 }
 
-// give releases with a ballot.
+// releaseVote releases with a vote request.
 func (p *testClient) releaseVote(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
 	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(operationTimeout), Vote: &driver.VoteRequest{Fence: fence}}
@@ -62,16 +62,16 @@ func voteOrder(t *testing.T, s driver.Store) {
 	first := p.newVoteRequest("n", 50)
 	p.mustAcquire(first)
 	tickets := []uint64{300, 100, 200, farFuture, 1}
-	claims := make(map[uint64]driver.AcquireRequest)
+	requests := make(map[uint64]driver.AcquireRequest)
 	for i, ticket := range tickets {
-		claims[ticket] = p.newVoteRequest("n", ticket)
+		requests[ticket] = p.newVoteRequest("n", ticket)
 		before := 1
 		for _, other := range tickets[:i] {
 			if other < ticket {
 				before++
 			}
 		}
-		if a := p.mustQueue(claims[ticket], before); a.Ticket != ticket {
+		if a := p.mustQueue(requests[ticket], before); a.Ticket != ticket {
 			t.Fatalf("ticket %d, want %d", a.Ticket, ticket)
 		}
 	}
@@ -79,7 +79,7 @@ func voteOrder(t *testing.T, s driver.Store) {
 	for i, ticket := range tickets {
 		least := uint64(farFuture + 100*(i+1))
 		p.releaseVote(first, least)
-		first = claims[ticket]
+		first = requests[ticket]
 		if e := p.wantGranted(first); e.Ticket != ticket || e.Fence != least {
 			t.Fatalf("event %+v, want ticket %d and fence %d", e, ticket, least)
 		}
@@ -91,7 +91,7 @@ func voteNode(t *testing.T, s driver.Store) {
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
 	id := p.mustAcquire(first).Node
 	if id == "" || p.mustAcquire(first).Node != id || p.mustQueue(second, 1).Node != id {
-		t.Fatalf("store %q, and another one at the next question", id)
+		t.Fatalf("store %q, and another one in the next reply", id)
 	}
 	p.releaseVote(first, farFuture)
 	if e := p.wantGranted(second); e.Node != id {
@@ -107,7 +107,7 @@ func voteFence(t *testing.T, s driver.Store) {
 	}
 	again := p.mustAcquire(c)
 	if again.Fence <= c.Vote.Fence {
-		t.Fatalf("fence %d at the second asking, want a larger one than %d", again.Fence, c.Vote.Fence)
+		t.Fatalf("fence %d of the repeated request, want more than %d", again.Fence, c.Vote.Fence)
 	}
 	low := p.newVoteRequest("n", 2)
 	low.Vote.Fence = 1
@@ -137,20 +137,20 @@ func voteRelinquish(t *testing.T, s driver.Store) {
 	old, young, mid := p.newVoteRequest("n", 10), p.newVoteRequest("n", 30), p.newVoteRequest("n", 20)
 	p.mustAcquire(mid)
 	if a := p.acquire(withRelinquish(mid)); !a.Held {
-		t.Fatalf("%+v: it yielded to nobody", a)
+		t.Fatalf("%+v: relinquished without a waiter", a)
 	}
 	p.mustQueue(young, 1)
 	if a := p.acquire(withRelinquish(mid)); !a.Held {
-		t.Fatalf("%+v: it yielded to a younger one", a)
+		t.Fatalf("%+v: relinquished to a younger request", a)
 	}
 	p.wantNoEvent(0)
 	p.mustQueue(old, 1)
 	if a := p.acquire(withRelinquish(mid)); a.Held || a.Holder != old.Token || a.Position != 1 || a.Ticket != 20 {
-		t.Fatalf("%+v, want it to wait behind %s, before the younger one", a, old.Token)
+		t.Fatalf("%+v, want it queued behind %s and before the younger request", a, old.Token)
 	}
 	p.wantGranted(old)
 	if a := p.acquire(withRelinquish(old)); !a.Held {
-		t.Fatalf("%+v: the oldest yielded", a)
+		t.Fatalf("%+v: the oldest request relinquished", a)
 	}
 	p.releaseVote(old, farFuture)
 	p.wantGranted(mid)
@@ -162,7 +162,7 @@ func voteHeartbeat(t *testing.T, s driver.Store) {
 	holder.TTL = 2 * driver.WaiterTTL
 	holder.Vote = &driver.VoteRequest{Ticket: 1, Fence: 1}
 	p.mustAcquire(holder)
-	dead, live := p.newVoteRequest("n", farFuture), p.newVoteRequest("n", farFuture+1) // neither has come yet, by any clock
+	dead, live := p.newVoteRequest("n", farFuture), p.newVoteRequest("n", farFuture+1) // both tickets are in the future by any clock
 	p.mustQueue(dead, 1)
 	p.mustQueue(live, 2)
 	ancient := p.newVoteRequest("n", 2)
@@ -219,7 +219,7 @@ func voteReaders(t *testing.T, s driver.Store) {
 	p.releaseVote(two, farFuture)
 	p.wantGranted(second)
 	if a := p.acquire(withRelinquish(second)); !a.Held {
-		t.Fatalf("%+v: the writer yielded to a younger reader", a)
+		t.Fatalf("%+v: the writer relinquished to a younger reader", a)
 	}
 	p.releaseVote(second, farFuture)
 	p.wantGranted(late)
@@ -236,7 +236,7 @@ func voteResize(t *testing.T, s driver.Store) {
 		least := uint64(farFuture + 1000*(i+1))
 		c.Vote = &driver.VoteRequest{Fence: least}
 		if a, err := s.Resize(t.Context(), c); err != nil || !a.Held || a.Fence != least {
-			t.Fatalf("reweigh to %d: %+v, %v, want fence %d", weight, a, err, least)
+			t.Fatalf("resize to %d: %+v, %v, want fence %d", weight, a, err, least)
 		}
 	}
 }
@@ -246,8 +246,8 @@ func withoutVote(t *testing.T, s driver.Store) {
 	plain, voter, last := other.newRequest("n"), p.newVoteRequest("n", farFuture), other.newRequest("n")
 	fence := other.mustAcquire(plain).Fence
 	p.mustQueue(voter, 1)
-	if a := other.acquire(last); a.Held || a.Ticket == 0 { // a ticket of today. Its position is reckoned as if all were
-		t.Fatalf("%+v, want it to wait", a)
+	if a := other.acquire(last); a.Held || a.Ticket == 0 { // its ticket is from the current time. Its position counts all entries as equal
+		t.Fatalf("%+v, want it queued", a)
 	}
 	other.mustRelease(plain, fence)
 	fence = other.wantGranted(last).Fence

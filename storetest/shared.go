@@ -13,42 +13,41 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The laws of names that are held in parts: by readers, and by who has permits of a
-// semaphore.
+// The cases of shared leases: those of readers and of semaphore permits.
 
 func sharedCases() []Case {
 	return []Case{
-		{"limit", "the weights that are held are never more than the limit", limit},
-		{"alone", "who holds all holds alone: no part beside it, and it beside no part", exclusive},
-		{"own limit", "each claim goes by its own limit, whatever those had who hold", ownLimit},
-		{"parts expire", "each part ends with its own TTL, while others are extended", sharesExpire},
-		{"parts are owned", "a part is released, extended and asked for again by its own token only", sharesAreOwned},
-		{"enter together", "a release serves all at the head of the line that fit, in order", enterTogether},
-		{"heavy head", "who does not fit yet is not overtaken by those behind it", heavyHead},
-		{"heavy head leaves", "when a head that does not fit gives up or dies, those behind it are served", heavyHeadLeaves},
-		{"keep a part", "a release with Keep leaves the part taken for that long", reserveShare},
-		{"reweigh", "a holding gets smaller and serves who fits, and larger only if there is room", resize},
-		{"reweigh takes nothing", "reweigh takes nothing that the token does not hold, and nothing after its time", resizeNeedsLease},
-		{"break", "the holding with a fence ends, its client and the next in line are told; no other holding does", revoke},
-		{"parts are told", "inspect tells each part: token, weight, fence, time left", inspectShared},
-		{"clients of parts", "many clients read and write a name, and share permits, within its limits", sharedClients},
+		{"limit", "the sum of the held weights never exceeds the limit", limit},
+		{"exclusive", "an exclusive lease and any other lease on its name exclude each other", exclusive},
+		{"own limit", "a request is checked against its own limit, whatever the limits of the holders", ownLimit},
+		{"shared expiry", "each shared lease ends at its own TTL, while others are extended", sharedExpiry},
+		{"shared owner only", "a shared lease is released, extended and acquired again only with its own token", sharedOwnerOnly},
+		{"grant together", "a release grants to all waiters at the head of the queue that fit, in order", grantTogether},
+		{"heavy first waiter", "a waiter that does not fit is not overtaken by later ones", heavyFirstWaiter},
+		{"heavy first waiter leaves", "when a first waiter that does not fit cancels or dies, later ones are served", heavyFirstWaiterLeaves},
+		{"reserve shared", "a release with Reserve keeps the weight of a shared lease unavailable for that long", reserveShared},
+		{"resize", "a lease can shrink, which serves the waiters that fit, and grows only if there is room", resize},
+		{"resize needs a lease", "a resize changes nothing if the token does not ext the name, or after its Until", resizeNeedsLease},
+		{"revoke", "the lease with the fence ends, and its client and the next waiter are notified; no other lease ends", revoke},
+		{"inspect shared", "Inspect returns each shared lease: token, weight, fence, remaining time", inspectShared},
+		{"shared clients", "many clients read and write a name, and use permits, within the limits", sharedClients},
 	}
 }
 
-// counts skips the test if the store cannot count permits.
+// skipWithoutPermits skips the test if the store does not support permits.
 func skipWithoutPermits(t *testing.T, s driver.Store) {
 	t.Helper()
 	c := newSilentClient(t, s).newRequest("permits")
 	c.Limit, c.Queue, c.Until = 2, false, time.Now().Add(operationTimeout)
 	if _, err := s.Acquire(t.Context(), c); errors.Is(err, dibs.ErrInvalid) {
-		t.Skipf("the store does not count: %v", err)
+		t.Skipf("the store does not support permits: %v", err)
 	}
 	if err := s.Cancel(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// share returns a claim for a part.
+// newShared returns a request for a shared lease.
 func (p *testClient) newShared(name string, weight, limit int) driver.AcquireRequest {
 	if limit != driver.Unlimited && weight < limit && !p.permitsChecked {
 		skipWithoutPermits(p.t, p.s)
@@ -75,7 +74,7 @@ func (p *testClient) try(c driver.AcquireRequest) bool {
 func (p *testClient) mustCancel(c driver.AcquireRequest) {
 	p.t.Helper()
 	if err := p.s.Cancel(p.t.Context(), c); err != nil {
-		p.t.Fatalf("abandon %q: %v", c.Name, err)
+		p.t.Fatalf("cancel %q: %v", c.Name, err)
 	}
 }
 
@@ -84,7 +83,7 @@ func (p *testClient) mustResize(c driver.AcquireRequest, weight, limit int) driv
 	c.Weight, c.Limit, c.Until = weight, limit, time.Now().Add(operationTimeout)
 	a, err := p.s.Resize(p.t.Context(), c)
 	if err != nil {
-		p.t.Fatalf("reweigh %q: %v", c.Name, err)
+		p.t.Fatalf("resize %q: %v", c.Name, err)
 	}
 	return a
 }
@@ -117,34 +116,34 @@ func limit(t *testing.T, s driver.Store) {
 		})
 	}
 	group.Wait()
-	if n := held.Load(); n > 10 || n < 7 { // what did not fit was heavier than what was left
-		t.Fatalf("%d of 10 are held", n)
+	if n := held.Load(); n > 10 || n < 7 { // a request that did not fit was heavier than the rest
+		t.Fatalf("%d of 10 held", n)
 	}
 }
 
 func exclusive(t *testing.T, s driver.Store) {
 	p := newSilentClient(t, s)
 	reader, writer, mutex, permit := p.newReader("n"), p.newWriter("n"), p.newRequest("n"), p.newShared("n", 1, 9)
-	for _, alone := range []driver.AcquireRequest{writer, mutex, p.newShared("n", 9, 9)} {
-		fence := p.mustAcquire(alone).Fence
+	for _, exclusive := range []driver.AcquireRequest{writer, mutex, p.newShared("n", 9, 9)} {
+		fence := p.mustAcquire(exclusive).Fence
 		for _, other := range []driver.AcquireRequest{reader, permit, p.newWriter("n"), p.newRequest("n")} {
 			if p.try(other) {
-				t.Fatalf("%d of %d entered beside %d of %d", other.Weight, other.Limit, alone.Weight, alone.Limit)
+				t.Fatalf("%d of %d granted beside %d of %d", other.Weight, other.Limit, exclusive.Weight, exclusive.Limit)
 			}
 		}
-		p.mustRelease(alone, fence)
+		p.mustRelease(exclusive, fence)
 	}
 	p.mustAcquire(reader)
 	p.mustAcquire(permit)
-	for _, alone := range []driver.AcquireRequest{writer, mutex} {
-		if p.try(alone) {
-			t.Fatalf("%d of %d entered beside parts", alone.Weight, alone.Limit)
+	for _, exclusive := range []driver.AcquireRequest{writer, mutex} {
+		if p.try(exclusive) {
+			t.Fatalf("%d of %d granted beside shared leases", exclusive.Weight, exclusive.Limit)
 		}
 	}
 	p.mustRelease(reader, 0)
 	p.mustRelease(permit, 0)
 	if !p.try(mutex) {
-		t.Error("the name is not free after the last part was released")
+		t.Error("the name is not free after the last shared lease was released")
 	}
 }
 
@@ -155,25 +154,25 @@ func ownLimit(t *testing.T, s driver.Store) {
 		p.mustAcquire(c)
 	}
 	if p.try(p.newShared("n", 1, 2)) {
-		t.Error("three of two")
+		t.Error("weight 3 of limit 2")
 	}
 	more := p.newShared("n", 2, 4)
 	p.mustAcquire(more)
 	p.mustRelease(old[0], 0)
 	if p.try(p.newShared("n", 1, 2)) {
-		t.Error("an old limit of two, with three held")
+		t.Error("limit 2 granted with 3 held")
 	}
 	if !p.try(p.newShared("n", 1, 4)) {
-		t.Error("a new limit of four, with three held, has no room")
+		t.Error("limit 4 refused with 3 held")
 	}
 }
 
-func sharesExpire(t *testing.T, s driver.Store) {
+func sharedExpiry(t *testing.T, s driver.Store) {
 	p := newSilentClient(t, s)
-	for try := 1; !oneShareExpires(p, fmt.Sprintf("n%d", try), try == tries); try++ {
-		t.Logf("the machine stood still for %v", ttl)
+	for try := 1; !oneSharedExpires(p, fmt.Sprintf("n%d", try), try == tries); try++ {
+		t.Logf("the machine was suspended for %v", ttl)
 	}
-	// As many parts as may be, all dead, hinder nobody, nor does what they leave.
+	// A full set of expired leases, and what they leave in the store, block no request.
 	for range 20 {
 		c := p.newShared("n", 1, 20)
 		c.TTL = 20 * time.Millisecond
@@ -182,28 +181,28 @@ func sharesExpire(t *testing.T, s driver.Store) {
 	time.Sleep(60 * time.Millisecond)
 	p.mustAcquire(p.newShared("n", 19, 20))
 	if p.try(p.newShared("n", 2, 20)) {
-		t.Error("21 of 20")
+		t.Error("weight 21 of limit 20")
 	}
 	if !p.try(p.newShared("n", 1, 20)) {
-		t.Error("dead parts are counted")
+		t.Error("expired leases are counted")
 	}
 }
 
-// onePartExpires returns false if the other one may have expired because the machine
-// stood still.
-func oneShareExpires(p *testClient, name string, last bool) bool {
+// oneSharedExpires returns false if the other lease may have expired, because the machine
+// was suspended.
+func oneSharedExpires(p *testClient, name string, last bool) bool {
 	p.t.Helper()
 	dies, lives, writer := p.newReader(name), p.newReader(name), p.newWriter(name)
 	dies.TTL, lives.TTL = ttl, ttl
 	p.mustAcquire(dies)
 	over := time.Now().Add(ttl + 50*time.Millisecond)
 	extended := time.Now()
-	stoodStill := func() bool { return !last && time.Since(extended) >= ttl }
+	suspended := func() bool { return !last && time.Since(extended) >= ttl }
 	p.mustAcquire(lives)
 	for time.Now().Before(over) {
 		asked := time.Now()
 		switch err := p.extend(lives, ttl); {
-		case err != nil && stoodStill():
+		case err != nil && suspended():
 			return false
 		case err != nil:
 			p.t.Fatalf("extend: %v", err)
@@ -214,28 +213,28 @@ func oneShareExpires(p *testClient, name string, last bool) bool {
 	state := p.state(name)
 	wantErr(p.t, p.extend(dies, time.Minute), dibs.ErrLost)
 	if p.release(dies, 0) {
-		p.t.Error("the release of an expired part reports true")
+		p.t.Error("the release of an expired lease reports true")
 	}
 	a := p.acquire(writer)
-	if stoodStill() {
+	if suspended() {
 		return false
 	}
 	if state.Holding != 1 || len(state.Holders) != 1 || state.Holders[0].Token != lives.Token {
-		p.t.Fatalf("%+v: want only the one that was extended", state)
+		p.t.Fatalf("%+v: want only the extended lease", state)
 	}
 	if a.Held || a.Position != 1 || a.Holder != lives.Token || a.Remaining <= 0 || a.Remaining > ttl {
-		p.t.Errorf("%+v, want to wait, and to be told of %s and its time", a, lives.Token)
+		p.t.Errorf("%+v, want it queued, with holder %s and its remaining time", a, lives.Token)
 	}
 	p.acquireBy(writer, time.Now().Add(ttl))
 	return true
 }
 
-func sharesAreOwned(t *testing.T, s driver.Store) {
+func sharedOwnerOnly(t *testing.T, s driver.Store) {
 	p := newSilentClient(t, s)
 	mine, other := p.newShared("n", 2, 4), p.newShared("n", 2, 4)
 	first := p.mustAcquire(mine)
 	if p.release(other, first.Fence) {
-		t.Error("a stranger's release reports true")
+		t.Error("a release with another token reports true")
 	}
 	wantErr(t, p.extend(other, time.Hour), dibs.ErrLost)
 	mine.TTL = ttl
@@ -247,11 +246,11 @@ func sharesAreOwned(t *testing.T, s driver.Store) {
 	}
 	state := p.state("n")
 	if state.Holding != 1 || state.Holders[0].Weight != 2 || state.Holders[0].Remaining < time.Minute/2 {
-		t.Errorf("after asking again, and extending, with a shorter TTL: %+v", state)
+		t.Errorf("after a repeated acquire and an extension with a shorter TTL: %+v", state)
 	}
 	p.mustAcquire(other)
 	if p.try(p.newShared("n", 1, 4)) {
-		t.Error("asking again made room")
+		t.Error("a repeated acquire made room")
 	}
 	p.mustRelease(mine, 0)
 	if p.release(mine, 0) {
@@ -265,45 +264,45 @@ func sharesAreOwned(t *testing.T, s driver.Store) {
 	}
 }
 
-func enterTogether(t *testing.T, s driver.Store) {
+func grantTogether(t *testing.T, s driver.Store) {
 	holder := newSilentClient(t, s)
 	h := holder.newWriter("n")
 	fence := holder.mustAcquire(h).Fence
-	var crowd []*testClient
-	var claims []driver.AcquireRequest
+	var clients []*testClient
+	var requests []driver.AcquireRequest
 	for i := range 8 {
-		crowd = append(crowd, newClient(t, s))
-		c := crowd[i].newReader("n")
+		clients = append(clients, newClient(t, s))
+		c := clients[i].newReader("n")
 		if i == 5 {
-			c = crowd[i].newWriter("n")
+			c = clients[i].newWriter("n")
 		}
-		claims = append(claims, c)
-		crowd[i].mustQueue(c, i+1)
+		requests = append(requests, c)
+		clients[i].mustQueue(c, i+1)
 	}
 	holder.mustRelease(h, fence)
 	for i := range 5 {
-		if e := crowd[i].wantGranted(claims[i]); e.Fence <= fence {
+		if e := clients[i].wantGranted(requests[i]); e.Fence <= fence {
 			t.Errorf("fence %d after %d", e.Fence, fence)
 		}
 	}
 	for i := 5; i < 8; i++ {
-		crowd[i].wantNoEvent(30 * time.Millisecond)
+		clients[i].wantNoEvent(30 * time.Millisecond)
 	}
 	for i := range 5 {
-		crowd[5].wantNoEvent(0)
-		crowd[i].mustRelease(claims[i], 0)
+		clients[5].wantNoEvent(0)
+		clients[i].mustRelease(requests[i], 0)
 	}
-	fence = crowd[5].wantGranted(claims[5]).Fence
-	crowd[6].wantNoEvent(30 * time.Millisecond)
-	crowd[5].mustRelease(claims[5], fence)
-	crowd[6].wantGranted(claims[6])
-	crowd[7].wantGranted(claims[7])
+	fence = clients[5].wantGranted(requests[5]).Fence
+	clients[6].wantNoEvent(30 * time.Millisecond)
+	clients[5].mustRelease(requests[5], fence)
+	clients[6].wantGranted(requests[6])
+	clients[7].wantGranted(requests[7])
 	if n := holder.state("n").Holding; n != 2 {
-		t.Errorf("%d hold, want 2", n)
+		t.Errorf("%d holders, want 2", n)
 	}
 }
 
-func heavyHead(t *testing.T, s driver.Store) {
+func heavyFirstWaiter(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	held := []driver.AcquireRequest{p.newShared("n", 1, 4), p.newShared("n", 1, 4), p.newShared("n", 1, 4)}
 	for _, c := range held {
@@ -313,19 +312,19 @@ func heavyHead(t *testing.T, s driver.Store) {
 	p.mustQueue(heavy, 1)
 	p.mustQueue(light, 2)
 	if p.try(p.newShared("n", 1, 4)) {
-		t.Error("a try overtook")
+		t.Error("a try overtook a waiter")
 	}
 	p.mustRelease(held[0], 0)
 	p.wantNoEvent(30 * time.Millisecond)
-	p.mustQueue(light, 2) // asks again, and still does not overtake
+	p.mustQueue(light, 2) // a heartbeat, which still does not overtake
 	p.mustRelease(held[1], 0)
 	p.wantGranted(heavy)
-	p.wantNoEvent(30 * time.Millisecond) // one and three are four
+	p.wantNoEvent(30 * time.Millisecond) // 1 + 3 = 4
 	p.mustRelease(held[2], 0)
 	p.wantGranted(light)
 }
 
-func heavyHeadLeaves(t *testing.T, s driver.Store) {
+func heavyFirstWaiterLeaves(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	p.mustAcquire(p.newReader("n"))
 	writer, reader := p.newWriter("n"), p.newReader("n")
@@ -340,7 +339,7 @@ func heavyHeadLeaves(t *testing.T, s driver.Store) {
 	p.acquireBy(reader, time.Now().Add(driver.WaiterTTL))
 }
 
-func reserveShare(t *testing.T, s driver.Store) {
+func reserveShared(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	mine, other := p.newShared("n", 2, 3), p.newShared("n", 1, 3)
 	p.mustAcquire(mine)
@@ -375,13 +374,13 @@ func resize(t *testing.T, s driver.Store) {
 	p.wantGranted(reader)
 	p.wantNoEvent(30 * time.Millisecond)
 	if again := p.mustResize(mine, 1, driver.Unlimited); !again.Held {
-		t.Errorf("asked again: %+v", again)
+		t.Errorf("repeated: %+v", again)
 	}
 	if up := p.mustResize(mine, driver.Unlimited, driver.Unlimited); up.Held || up.Holder != reader.Token {
-		t.Fatalf("upgrade beside a reader: %+v, want to be told of it", up)
+		t.Fatalf("upgrade beside a reader: %+v, want the reader as holder", up)
 	}
 	if n := p.state("n").Holding; n != 2 {
-		t.Fatalf("%d hold after an upgrade that was refused, want 2", n)
+		t.Fatalf("%d holders after a refused upgrade, want 2", n)
 	}
 	p.mustRelease(reader, 0)
 	up := p.mustResize(mine, driver.Unlimited, driver.Unlimited)
@@ -389,13 +388,13 @@ func resize(t *testing.T, s driver.Store) {
 		t.Fatalf("upgrade: %+v after fence %d", up, down.Fence)
 	}
 	if again := p.mustResize(mine, driver.Unlimited, driver.Unlimited); !again.Held {
-		t.Errorf("asked again: %+v", again)
+		t.Errorf("repeated: %+v", again)
 	}
 	if p.try(p.newReader("n")) {
-		t.Error("a reader entered beside an upgraded one")
+		t.Error("a reader was granted beside an upgraded lease")
 	}
 	if left := p.state("n").Holders[0].Remaining; left < time.Minute/2 {
-		t.Errorf("%v left of a minute", left)
+		t.Errorf("%v remaining of a minute", left)
 	}
 	p.mustRelease(mine, up.Fence)
 	p.wantGranted(writer)
@@ -405,17 +404,17 @@ func resize(t *testing.T, s driver.Store) {
 	p.mustAcquire(permits)
 	p.mustAcquire(p.newShared("n", 2, 4))
 	if a := p.mustResize(permits, 3, 4); a.Held {
-		t.Error("five of four")
+		t.Error("weight 5 of limit 4")
 	}
 	if a := p.mustResize(permits, 2, 4); !a.Held {
-		t.Error("four of four is refused")
+		t.Error("weight 4 of limit 4 refused")
 	}
 	if p.try(p.newShared("n", 1, 4)) {
-		t.Error("what was added is not counted")
+		t.Error("the added weight is not counted")
 	}
 	p.mustResize(permits, 1, 4)
 	if !p.try(p.newShared("n", 1, 4)) {
-		t.Error("what was given up is counted")
+		t.Error("the released weight is counted")
 	}
 }
 
@@ -430,120 +429,120 @@ func resizeNeedsLease(t *testing.T, s driver.Store) {
 	other := p.newWriter("n")
 	p.mustAcquire(other)
 	if a := p.mustResize(p.newReader("n"), 1, driver.Unlimited); a.Held || a.Holder != other.Token {
-		t.Errorf("a name that another one holds: %+v", a)
+		t.Errorf("a name held by another token: %+v", a)
 	}
 	late := other
 	late.Weight, late.Until = 1, time.Now().Add(-time.Second)
 	if a, err := s.Resize(t.Context(), late); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
-		t.Errorf("%+v, %v for a claim whose time is over", a, err)
+		t.Errorf("%+v, %v for an expired request", a, err)
 	}
 	if state := p.state("n"); state.Holding != 1 || state.Holders[0].Weight != 0 {
-		t.Errorf("%+v: want one who holds alone", state)
+		t.Errorf("%+v: want one exclusive holder", state)
 	}
 }
 
 func revoke(t *testing.T, s driver.Store) {
 	p, other := newClient(t, s), newClient(t, s)
-	end := func(name string, fence uint64) bool {
+	revoke := func(name string, fence uint64) bool {
 		t.Helper()
-		broken, err := s.Revoke(t.Context(), name, fence)
+		revoked, err := s.Revoke(t.Context(), name, fence)
 		if err != nil {
-			t.Fatalf("break: %v", err)
+			t.Fatalf("revoke: %v", err)
 		}
-		return broken
+		return revoked
 	}
-	wantBroken := func(c driver.AcquireRequest, fence uint64) {
+	wantRevoked := func(c driver.AcquireRequest, fence uint64) {
 		t.Helper()
 		if e := p.nextEvent(); e.Kind != driver.EventRevoked || e.Token != c.Token || e.Fence != fence {
-			t.Fatalf("event %+v, want that %s with fence %d was broken", e, c.Token, fence)
+			t.Fatalf("event %+v, want EventRevoked for %s with fence %d", e, c.Token, fence)
 		}
 	}
-	if end("n", 7) {
-		t.Error("a free name was broken")
+	if revoke("n", 7) {
+		t.Error("a free name was revoked")
 	}
 	mine, next := p.newRequest("n"), other.newRequest("n")
 	fence := p.mustAcquire(mine).Fence
 	other.mustQueue(next, 1)
-	if end("n", fence-1) || end("n", fence+1) || end("m", fence) {
-		t.Fatal("another fence broke it")
+	if revoke("n", fence-1) || revoke("n", fence+1) || revoke("m", fence) {
+		t.Fatal("another fence revoked the lease")
 	}
-	if !end("n", fence) {
-		t.Fatal("the holding's fence did not break it")
+	if !revoke("n", fence) {
+		t.Fatal("the lease's fence did not revoke it")
 	}
-	wantBroken(mine, fence)
+	wantRevoked(mine, fence)
 	second := other.wantServed(next)
 	wantErr(t, p.extend(mine, time.Minute), dibs.ErrLost)
-	if p.release(mine, fence) || end("n", fence) {
-		t.Error("broken twice")
+	if p.release(mine, fence) || revoke("n", fence) {
+		t.Error("revoked twice")
 	}
 	p.wantHolder("n", next.Token)
 	other.mustRelease(next, second)
 	p.wantHolder("n", "")
 
-	// A holding that was extended is known by its fence, whatever else was taken.
+	// An extended lease keeps its fence, whatever else is acquired.
 	old := p.newRequest("o")
-	old.Token = "req-1" // the store cannot read the client in it
+	old.Token = "req-1" // the store cannot derive the client from it
 	fence = p.mustAcquire(old).Fence
-	hold := driver.ExtendRequest{Name: "o", Token: old.Token, Client: old.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(operationContext(t), []driver.ExtendRequest{hold})[0]; err != nil {
+	ext := driver.ExtendRequest{Name: "o", Token: old.Token, Client: old.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(operationContext(t), []driver.ExtendRequest{ext})[0]; err != nil {
 		t.Fatal(err)
 	}
 	if h := p.state("o").Holders[0]; h.Fence != fence {
 		t.Errorf("holder %+v, want fence %d", h, fence)
 	}
-	if end("o", fence-1) || end("o", fence+1) {
-		t.Fatal("another fence broke an extended holding")
+	if revoke("o", fence-1) || revoke("o", fence+1) {
+		t.Fatal("another fence revoked an extended lease")
 	}
-	if !end("o", fence) {
-		t.Error("an extended holding was not broken")
+	if !revoke("o", fence) {
+		t.Error("an extended lease was not revoked")
 	}
-	wantBroken(old, fence)
+	wantRevoked(old, fence)
 	p.wantHolder("o", "")
 
-	// Nor is it known any more by one that it had before.
+	// A lease does not match the fence that it had before.
 	asked := p.newRequest("q")
 	fence = p.mustAcquire(asked).Fence
 	newer := p.mustAcquire(asked).Fence
-	hold = driver.ExtendRequest{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(operationContext(t), []driver.ExtendRequest{hold})[0]; err != nil { // sent before it was asked again
+	ext = driver.ExtendRequest{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(operationContext(t), []driver.ExtendRequest{ext})[0]; err != nil { // sent before the repeated acquire
 		t.Fatal(err)
 	}
-	if newer > fence && end("q", fence) {
-		t.Error("an older fence broke it")
+	if newer > fence && revoke("q", fence) {
+		t.Error("an older fence revoked the lease")
 	}
-	if !end("q", newer) {
-		t.Error("the newer fence did not break it")
+	if !revoke("q", newer) {
+		t.Error("the newer fence did not revoke the lease")
 	}
-	wantBroken(asked, newer)
+	wantRevoked(asked, newer)
 	turned := p.newWriter("r")
 	fence = p.mustAcquire(turned).Fence
-	hold = driver.ExtendRequest{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}
-	if err := s.Extend(operationContext(t), []driver.ExtendRequest{hold})[0]; err != nil {
+	ext = driver.ExtendRequest{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}
+	if err := s.Extend(operationContext(t), []driver.ExtendRequest{ext})[0]; err != nil {
 		t.Fatal(err)
 	}
 	p.mustResize(turned, 1, driver.Unlimited)
 	newer = p.mustResize(turned, driver.Unlimited, driver.Unlimited).Fence
-	if end("r", fence) {
-		t.Error("the fence before a change broke it")
+	if revoke("r", fence) {
+		t.Error("the fence before a resize revoked the lease")
 	}
-	if !end("r", newer) {
-		t.Error("the fence after a change did not break it")
+	if !revoke("r", newer) {
+		t.Error("the fence after a resize did not revoke the lease")
 	}
-	wantBroken(turned, newer)
+	wantRevoked(turned, newer)
 
-	// Of several parts, the one.
+	// Of several shared leases, only the one with the fence ends.
 	one, two := p.newShared("p", 1, 2), p.newShared("p", 1, 2)
 	p.mustAcquire(one)
 	fence = p.mustAcquire(two).Fence
 	third := other.newShared("p", 1, 2)
 	other.mustQueue(third, 1)
-	if !end("p", fence) {
-		t.Fatal("a part was not broken")
+	if !revoke("p", fence) {
+		t.Fatal("a shared lease was not revoked")
 	}
-	wantBroken(two, fence)
+	wantRevoked(two, fence)
 	other.wantGranted(third)
 	if err := p.extend(one, time.Minute); err != nil {
-		t.Errorf("the other part: %v", err)
+		t.Errorf("the other shared lease: %v", err)
 	}
 }
 
@@ -563,7 +562,7 @@ func inspectShared(t *testing.T, s driver.Store) {
 		left := have.Remaining
 		have.Remaining = 0
 		if have != want || left <= 0 || left > time.Hour {
-			t.Errorf("holder %d: %+v, %v left; want %+v", i, have, left, want)
+			t.Errorf("holder %d: %+v, %v remaining; want %+v", i, have, left, want)
 		}
 	}
 	names, err := s.List(t.Context(), "*")
@@ -599,7 +598,7 @@ func sharedClients(t *testing.T, s driver.Store) {
 					err = errors.Join(err, rw.Do(t.Context(), func(context.Context) error {
 						defer writers.Add(-1)
 						if writers.Add(1) > 1 || readers.Load() > 0 {
-							t.Error("a writer beside others")
+							t.Error("a writer beside other holders")
 						}
 						return nil
 					}))

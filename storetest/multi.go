@@ -14,27 +14,27 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The laws of several names that are held together.
+// The cases of multi-locks: several names held together.
 
 func multiCases() []Case {
 	return []Case{
-		{"groups", "Groups has each name once, the same in whatever order they are given", groups},
-		{"all or none", "a claim on several names takes all or none, under one fence", allOrNone},
-		{"rest of a set", "a set that has lost one of its names and asks again holds none of the others while it waits", partialLoss},
-		{"set waits", "a set that waits holds nothing, is not overtaken, and is asked to look when its turn comes", multiWaits},
-		{"sets in a circle", "sets that overlap in a circle are all served, in the order in which they asked", multiCycle},
-		{"set gives up", "a set that gives up leaves all its places, and lets those behind it in", multiCancel},
-		{"dead set", "a set that gives no heartbeat blocks its names for a claim TTL at most", multiDead},
-		{"clients of sets", "many clients take sets of names in any order, each name is held by one at a time", multiClients},
+		{"groups", "Groups returns each name once, and the same groups for any order of the names", groups},
+		{"all or none", "a request for several names acquires all or none, with one fence", allOrNone},
+		{"partial loss", "a multi-lock that lost one of its names holds none of the others while a repeated acquire waits", partialLoss},
+		{"multi-lock waits", "a waiting multi-lock holds nothing, is not overtaken, and is notified to retry when it is first", multiWaits},
+		{"multi-lock cycle", "multi-locks that overlap in a cycle are all served, in the order of their requests", multiCycle},
+		{"multi-lock cancel", "a cancelled multi-lock leaves all its queues, and later waiters are served", multiCancel},
+		{"dead multi-lock", "a waiting multi-lock without a heartbeat blocks its names for at most a waiter TTL", multiDead},
+		{"multi-lock clients", "many clients acquire several names in any order, and each name has one holder at a time", multiClients},
 	}
 }
 
-// together returns a claim of the party on names of one group, or skips the test if
-// the store cannot take two names in one step.
+// newMulti returns a request for several names of one group. It skips the test if the
+// store cannot acquire two names in one step.
 func (p *testClient) newMulti(names ...string) driver.AcquireRequest {
 	p.t.Helper()
 	if g := p.s.Groups(names); len(g) > 1 {
-		p.t.Skipf("the store takes %q apart", g)
+		p.t.Skipf("the store splits the names into %q", g)
 	}
 	c := p.newRequest(names[0])
 	c.With = names[1:]
@@ -52,7 +52,7 @@ func groups(t *testing.T, s driver.Store) {
 	}
 	for _, name := range names {
 		if seen[name] != 1 {
-			t.Errorf("%q comes %d times in %q", name, seen[name], want)
+			t.Errorf("%q appears %d times in %q", name, seen[name], want)
 		}
 	}
 	slices.Reverse(names)
@@ -64,14 +64,14 @@ func groups(t *testing.T, s driver.Store) {
 	}
 }
 
-const x, y, z = "{set}x", "{set}y", "{set}z"
+const x, y, z = "{multi}x", "{multi}y", "{multi}z"
 
 func allOrNone(t *testing.T, s driver.Store) {
 	p := newSilentClient(t, s)
-	set, other := p.newMulti(x, y, z), p.newRequest(y)
+	multi, other := p.newMulti(x, y, z), p.newRequest(y)
 	last := p.mustAcquire(other).Fence
-	set.Queue = false
-	if a := p.acquire(set); a.Held || a.Name != y || a.Holder != other.Token || a.Remaining <= 0 || a.Remaining > other.TTL {
+	multi.Queue = false
+	if a := p.acquire(multi); a.Held || a.Name != y || a.Holder != other.Token || a.Remaining <= 0 || a.Remaining > other.TTL {
 		t.Fatalf("%+v while %q is held", a, y)
 	}
 	for _, name := range []string{x, z} {
@@ -80,24 +80,24 @@ func allOrNone(t *testing.T, s driver.Store) {
 	reader := p.newReader(z)
 	last = max(last, p.mustAcquire(reader).Fence)
 	p.mustRelease(other, 0)
-	if p.try(set) {
-		t.Fatal("taken beside a reader")
+	if p.try(multi) {
+		t.Fatal("granted beside a reader")
 	}
 	p.wantHolder(x, "")
 	p.mustRelease(reader, 0)
-	late := set
+	late := multi
 	late.Until = time.Now().Add(-time.Second)
 	if a, err := s.Acquire(t.Context(), late); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
-		t.Errorf("%+v, %v for a claim whose time is over", a, err)
+		t.Errorf("%+v, %v for an expired request", a, err)
 	}
-	a := p.mustAcquire(set)
+	a := p.mustAcquire(multi)
 	if a.Fence <= last {
 		t.Errorf("fence %d after %d", a.Fence, last)
 	}
-	again := p.mustAcquire(set)
+	again := p.mustAcquire(multi)
 	for _, name := range []string{x, y, z} {
-		p.wantHolder(name, set.Token)
-		c := set
+		p.wantHolder(name, multi.Token)
+		c := multi
 		c.Name = name
 		if err := p.extend(c, time.Hour); err != nil {
 			t.Errorf("extend %q: %v", name, err)
@@ -111,18 +111,18 @@ func allOrNone(t *testing.T, s driver.Store) {
 
 func partialLoss(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
-	set := p.newMulti(x, y, z)
-	p.mustAcquire(set)
-	if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: y, Token: set.Token}); !freed || err != nil {
+	multi := p.newMulti(x, y, z)
+	p.mustAcquire(multi)
+	if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: y, Token: multi.Token}); !freed || err != nil {
 		t.Fatal(freed, err)
 	}
 	next := p.newRequest(x)
 	p.mustQueue(next, 1)
 	other := p.newRequest(y)
 	p.mustAcquire(other)
-	set.Queue = true
-	if a := p.acquire(set); a.Held || a.Name != y || a.Holder != other.Token {
-		t.Fatalf("%+v while %q is held by another one", a, y)
+	multi.Queue = true
+	if a := p.acquire(multi); a.Held || a.Name != y || a.Holder != other.Token {
+		t.Fatalf("%+v while %q is held by another token", a, y)
 	}
 	p.wantGranted(next)
 	p.wantHolder(z, "")
@@ -131,12 +131,12 @@ func partialLoss(t *testing.T, s driver.Store) {
 	for _, name := range []string{x, y, z} {
 		p.wantHolder(name, "")
 	}
-	if a := p.acquire(set); !a.Held {
+	if a := p.acquire(multi); !a.Held {
 		t.Fatalf("%+v when all names are free", a)
 	}
 	for _, name := range []string{x, y, z} {
-		p.wantHolder(name, set.Token)
-		if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: set.Token}); !freed || err != nil {
+		p.wantHolder(name, multi.Token)
+		if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: multi.Token}); !freed || err != nil {
 			t.Fatal(freed, err)
 		}
 	}
@@ -144,51 +144,51 @@ func partialLoss(t *testing.T, s driver.Store) {
 
 func multiWaits(t *testing.T, s driver.Store) {
 	p, q := newClient(t, s), newClient(t, s)
-	onX, onY, set := q.newRequest(x), q.newRequest(y), p.newMulti(x, y)
+	onX, onY, multi := q.newRequest(x), q.newRequest(y), p.newMulti(x, y)
 	q.mustAcquire(onX)
 	q.mustAcquire(onY)
-	first := p.mustQueue(set, 1)
+	first := p.mustQueue(multi, 1)
 	behind := q.newRequest(x)
 	q.mustQueue(behind, 2)
 	q.mustRelease(onX, 0)
-	if e := p.nextEvent(); e.Kind != driver.EventRetry || e.Token != set.Token {
-		t.Fatalf("event %+v, want Look", e)
+	if e := p.nextEvent(); e.Kind != driver.EventRetry || e.Token != multi.Token {
+		t.Fatalf("event %+v, want EventRetry", e)
 	}
-	if again := p.mustQueue(set, 1); again.Ticket != first.Ticket || again.Name != y || again.Holder != onY.Token {
-		t.Errorf("%+v after %+v, want to wait for %q", again, first, y)
+	if again := p.mustQueue(multi, 1); again.Ticket != first.Ticket || again.Name != y || again.Holder != onY.Token {
+		t.Errorf("%+v after %+v, want it to wait for %q", again, first, y)
 	}
 	p.wantHolder(x, "") // it waits for y, and holds nothing
 	if q.try(q.newRequest(x)) {
-		t.Fatal("a try overtook")
+		t.Fatal("a try overtook a waiter")
 	}
 	if a := q.mustQueue(behind, 2); a.Remaining < time.Second {
-		t.Errorf("%+v: would ask again at once, and again", a)
+		t.Errorf("%+v: would retry at once in a loop", a)
 	}
-	p.wantNoEvent(30 * time.Millisecond) // or two sets would ask each other to ask, for ever
+	p.wantNoEvent(30 * time.Millisecond) // otherwise two multi-locks would notify each other forever
 	q.mustRelease(onY, 0)
-	if e := p.nextEvent(); e.Kind != driver.EventRetry || e.Token != set.Token {
-		t.Fatalf("event %+v, want Look", e)
+	if e := p.nextEvent(); e.Kind != driver.EventRetry || e.Token != multi.Token {
+		t.Fatalf("event %+v, want EventRetry", e)
 	}
-	fence := p.mustAcquire(set).Fence
+	fence := p.mustAcquire(multi).Fence
 	q.wantNoEvent(30 * time.Millisecond)
-	p.mustRelease(set, fence)
+	p.mustRelease(multi, fence)
 	q.wantGranted(behind)
-	p.wantHolder(y, set.Token)
+	p.wantHolder(y, multi.Token)
 }
 
 func multiCycle(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	holder := p.newMulti(x, y, z)
 	p.mustAcquire(holder)
-	sets := []driver.AcquireRequest{p.newMulti(x, y), p.newMulti(y, z), p.newMulti(z, x)}
-	for _, c := range sets {
+	multis := []driver.AcquireRequest{p.newMulti(x, y), p.newMulti(y, z), p.newMulti(z, x)}
+	for _, c := range multis {
 		if a := p.acquire(c); a.Held || a.Ticket == 0 {
 			t.Fatalf("%+v", a)
 		}
 	}
 	p.mustCancel(holder)
-	for i, c := range sets {
-		for _, later := range sets[i+1:] {
+	for i, c := range multis {
+		for _, later := range multis[i+1:] {
 			if a := p.acquire(later); a.Held {
 				t.Fatalf("%s was overtaken by %s", c.Token, later.Token)
 			}
@@ -205,11 +205,11 @@ func multiCancel(t *testing.T, s driver.Store) {
 	p, q := newClient(t, s), newClient(t, s)
 	onY := q.newRequest(y)
 	q.mustAcquire(onY)
-	set := p.newMulti(x, y)
-	p.mustQueue(set, 1)
+	multi := p.newMulti(x, y)
+	p.mustQueue(multi, 1)
 	behind := q.newRequest(x)
 	q.mustQueue(behind, 2)
-	p.mustCancel(set)
+	p.mustCancel(multi)
 	q.wantGranted(behind)
 	q.mustRelease(onY, 0)
 	for _, name := range []string{x, y} {
@@ -218,8 +218,8 @@ func multiCancel(t *testing.T, s driver.Store) {
 		}
 	}
 	q.mustRelease(behind, 0)
-	p.mustAcquire(set)
-	p.mustCancel(set)
+	p.mustAcquire(multi)
+	p.mustCancel(multi)
 	p.wantHolder(x, "")
 	p.wantHolder(y, "")
 }
@@ -250,15 +250,15 @@ func multiClients(t *testing.T, s driver.Store) {
 					mine := []int{(i + r) % names, (i*2 + r + 1) % names, (i + 3*r) % names}
 					slices.Sort(mine)
 					mine = slices.Compact(mine)
-					var set []string
+					var multi []string
 					for _, n := range mine {
-						set = append(set, fmt.Sprintf("n%d", n))
+						multi = append(multi, fmt.Sprintf("n%d", n))
 					}
-					slices.Reverse(set)
-					err := c.All(set...).Do(t.Context(), func(ctx context.Context) error {
+					slices.Reverse(multi)
+					err := c.All(multi...).Do(t.Context(), func(ctx context.Context) error {
 						for _, n := range mine {
 							if inside[n].Add(1) != 1 {
-								t.Errorf("two hold n%d", n)
+								t.Errorf("n%d has two holders", n)
 							}
 							if dibs.FenceOf(ctx, fmt.Sprintf("n%d", n)) == 0 {
 								t.Errorf("no fence for n%d", n)
@@ -269,9 +269,9 @@ func multiClients(t *testing.T, s driver.Store) {
 						}
 						return nil
 					})
-					single := c.Mutex(set[0]).Do(t.Context(), func(context.Context) error {
+					single := c.Mutex(multi[0]).Do(t.Context(), func(context.Context) error {
 						if inside[mine[len(mine)-1]].Add(1) != 1 {
-							t.Errorf("two hold %s", set[0])
+							t.Errorf("%s has two holders", multi[0])
 						}
 						inside[mine[len(mine)-1]].Add(-1)
 						return nil
