@@ -1,78 +1,80 @@
--- Takes the lock, or a part of it, refreshes a holding, or joins or keeps a place in
--- the queue. Atomic; idempotent by token. Serves several claims on one name, in order.
+-- Acquires the lock, exclusive or shared; refreshes a lease; or joins the queue, or keeps
+-- the queue entry alive. Atomic; idempotent by token. Serves several requests on one
+-- name, in order.
 --
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 -- ARGV   1    check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
---        then for each claim:
+--        then for each request:
 --        +1   token
 --        +2   TTL in ms
---        +3   until: µs of the server's clock after which the claim is void
---        +4   the place, without its token, or "" not to queue
---        +5   "weight/limit client" to share the lock, "" to hold it exclusively
--- Reply  {the server's time in µs, then an answer for each claim}. An answer is
+--        +3   until: µs of the server's clock after which the request is void
+--        +4   the queue entry without its token, or "" not to queue
+--        +5   "weight/limit client" for a shared lease, "" for an exclusive one
+-- Reply  {the server's time in µs, then an answer for each request}. An answer is
 --        "fence"                   held
 --        {ticket, position, ms until the first holder expires, its token}
 --                                  not held; ticket "0" and position 0 if not queued;
---                                  no token, and 5000 ms, if it is kept for somebody;
---                                  no token, and 0 ms: ask again at once, the queue was
---                                  too long for one call
---        0                         void: it came too late
---        For a single claim whose fence is the server's time: that, as an integer.
+--                                  no token and 5000 ms if nobody holds and waiters
+--                                  come first;
+--                                  no token and 0 ms: retry at once, the queue was too
+--                                  long for one call
+--        0                         void: the request arrived too late
+--        For a single request whose fence is the server's time: that, as an integer.
 
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local there = ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) or redis.call('EXISTS', lock, queue, meta, holders)
-local free = there == 0 -- and nobody waits
+local existing = ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) or redis.call('EXISTS', lock, queue, meta, holders)
+local free = existing == 0 -- and nobody waits
 
--- The usual case, a single exclusive claim and nobody there, makes no functions:
--- that would cost more than all it does.
-local usual = free and not ARGV[7] and ARGV[6] == '' and now <= tonumber(ARGV[4])
-local before = usual and redis.pcall('SET', highwater, stamp, 'GET')
-if usual and (not before or type(before) == 'string' and tonumber(before) < now) then
+-- Fast path: a single exclusive request on a free name. It creates no functions, which
+-- would cost more than all its commands.
+local uncontended = free and not ARGV[7] and ARGV[6] == '' and now <= tonumber(ARGV[4])
+local previous = uncontended and redis.pcall('SET', highwater, stamp, 'GET')
+if uncontended and (not previous or type(previous) == 'string' and tonumber(previous) < now) then
   redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
   return now
 end
 
--- The usual case when it is held exclusively: to be told so, or to join the queue.
-local holding
+-- Fast path when the lock is held exclusively: answer that, or join the queue.
+local lock_value
 if free then
-  holding = false
+  lock_value = false
 elseif not ARGV[7] and now <= tonumber(ARGV[4]) then
-  holding = redis.call('GET', lock)
+  lock_value = redis.call('GET', lock)
 end
-if holding and holding ~= ARGV[2] and string.sub(holding, 1, 12) ~= 'dibs:shared ' then
-  if ARGV[5] == '' then return { now, { '0', 0, redis.call('PTTL', lock), holding } } end
+if lock_value and lock_value ~= ARGV[2] and string.sub(lock_value, 1, 12) ~= 'dibs:shared ' then
+  if ARGV[5] == '' then return { now, { '0', 0, redis.call('PTTL', lock), lock_value } } end
   if redis.call('ZADD', queue, 'NX', stamp, ARGV[5] .. ' ' .. ARGV[2]) == 1 then
     local position = redis.call('ZCARD', queue)
     if position == 1 then redis.call('PEXPIRE', queue, 60000) end
-    return { now, { stamp, position, redis.call('PTTL', lock), holding } }
+    return { now, { stamp, position, redis.call('PTTL', lock), lock_value } }
   end
 end
 
--- The usual case when it is shared, or is to be: to join those who share it, if there
--- is room even beside those who have expired and are not removed yet.
-local sum, all, weight, limit, client
-if ARGV[6] ~= '' and (free or there == 3 and holding) and redis.call('EXISTS', queue) == 0 then
-  sum = free and 0 or tonumber(string.match(holding, '^dibs:shared (%d+)$'))
+-- Fast path for a shared lease: join the shared holders, if there is room even beside
+-- holders that have expired and are not removed yet.
+local sum, total, weight, limit, client
+if ARGV[6] ~= '' and (free or existing == 3 and lock_value) and redis.call('EXISTS', queue) == 0 then
+  sum = free and 0 or tonumber(string.match(lock_value, '^dibs:shared (%d+)$'))
   weight, limit, client = string.match(ARGV[6], '^(%d+)/(%d+) (.*)$')
-  all = sum and sum + weight
+  total = sum and sum + weight
 end
-if all and all <= tonumber(limit) and not ARGV[7] and now <= tonumber(ARGV[4]) then
-  local token, ttl, last = ARGV[2], tonumber(ARGV[3]), redis.pcall('SET', highwater, stamp, 'GET')
+if total and total <= tonumber(limit) and not ARGV[7] and now <= tonumber(ARGV[4]) then
+  local token, ttl, last_fence = ARGV[2], tonumber(ARGV[3]), redis.pcall('SET', highwater, stamp, 'GET')
   local ms = time[1] * 1000 + math.ceil(time[2] / 1000) + ttl
-  if (not last or type(last) == 'string') and redis.call('ZADD', holders, 'NX', ms, token) == 1 then
+  if (not last_fence or type(last_fence) == 'string') and redis.call('ZADD', holders, 'NX', ms, token) == 1 then
     local fence = now
-    if last and tonumber(last) >= now then
-      fence = last + 1
+    if last_fence and tonumber(last_fence) >= now then
+      fence = last_fence + 1
       redis.call('SET', highwater, fence)
     end
     fence = string.format('%.0f', fence)
     redis.call('HSET', meta, '=' .. token, weight .. ' ' .. fence .. ' ' .. client)
     if not free then ttl = math.max(ttl, redis.call('PTTL', lock)) end
-    redis.call('SET', lock, 'dibs:shared ' .. string.format('%.0f', all), 'PX', ttl)
-    if free or redis.call('PTTL', holders) < ttl + 30000 then -- see settle
+    redis.call('SET', lock, 'dibs:shared ' .. string.format('%.0f', total), 'PX', ttl)
+    if free or redis.call('PTTL', holders) < ttl + 30000 then -- see flush_shared
       redis.call('PEXPIRE', holders, ttl + 60000)
       redis.call('PEXPIRE', meta, ttl + 60000)
     end
@@ -82,8 +84,8 @@ end
 
 --#include fence.lua
 
-if usual then
-  local fence = raised(before, now)
+if uncontended then
+  local fence = resolve_fence(previous, now)
   redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
   return { now, string.format('%.0f', fence) }
 end
@@ -92,54 +94,54 @@ end
 --#include queue.lua
 --#include entry.lua
 
-local used, holder = taken(holding, free)
-local waiting = not free and not holder and redis.call('EXISTS', queue) == 1
-local served, passed = false, false -- passed: those who wait were passed over, as yet
+local used, holder = read_usage(lock_value, free)
+local has_waiters = not free and not holder and redis.call('EXISTS', queue) == 1
+local served, all_passed_over = false, false -- all_passed_over: all waiters were passed over
 
 --#include grant.lua
 
-local reply, held, left = { now }, nil, nil
+local reply, first_holder, first_ms = { now }, nil, nil
 
 for i = 2, #ARGV, 5 do
-  local token, ttl, place = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3]
+  local token, ttl, entry = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3]
   weight, limit, client = string.match(ARGV[i + 4], '^(%d+)/(%d+) (.*)$')
   weight, limit = tonumber(weight), tonumber(limit)
-  if place ~= '' then place = place .. ' ' .. token end
+  if entry ~= '' then entry = entry .. ' ' .. token end
   local answer
   if now > tonumber(ARGV[i + 2]) then
     answer = 0
   else
-    if waiting and not served and not holder and not holds(token) then
-      -- Something expired, or was deleted by one that does not hand on: those who
-      -- wait come first, and this claim is one of them.
-      if place ~= '' then stand(place, integer(now)) end
-      local front
-      used, holder, front = serve(used, now, ARGV[1], false)
-      served, passed = true, not front and not more
-      waiting = not passed or redis.call('EXISTS', queue) == 1
-      held, left, length, kept = nil, nil, nil, {}
+    if has_waiters and not served and not holder and not is_holder(token) then
+      -- A lease expired, or another library deleted the key without a hand-off. The
+      -- waiters come first, and this request is one of them.
+      if entry ~= '' then join_queue(entry, integer(now)) end
+      local blocker
+      used, holder, blocker = serve_queue(used, now, ARGV[1], false)
+      served, all_passed_over = true, not blocker and not incomplete
+      has_waiters = not all_passed_over or redis.call('EXISTS', queue) == 1
+      first_holder, first_ms, queue_length, ttl_set = nil, nil, nil, {}
     end
-    if holds(token) then
-      answer = refresh(token, ttl, place, weight, now)
-    elseif (not waiting or passed and place ~= '') and used + (weight or 1) <= (limit or 1) then
-      if waiting then -- it goes before those, and may be one of them
-        redis.call('ZREM', queue, place)
-        redis.call('HDEL', meta, place, '?' .. place)
+    if is_holder(token) then
+      answer = refresh(token, ttl, entry, weight, now)
+    elseif (not has_waiters or all_passed_over and entry ~= '') and used + (weight or 1) <= (limit or 1) then
+      if has_waiters then -- it overtakes the passed-over waiters, and may be one of them
+        redis.call('ZREM', queue, entry)
+        redis.call('HDEL', meta, entry, '?' .. entry)
       end
-      answer = take(token, ttl, weight, client, now)
-      held, left = nil, nil
+      answer = make_holder(token, ttl, weight, client, now)
+      first_holder, first_ms = nil, nil
     else
-      if not held then held, left = first(used, holder) end
-      if place == '' then
-        answer = { '0', 0, left, held }
+      if not first_holder then first_holder, first_ms = first_expiry(used, holder) end
+      if entry == '' then
+        answer = { '0', 0, first_ms, first_holder }
       else
-        local ticket, position = stand(place, integer(now))
-        waiting, passed = true, false
-        answer = { ticket, position, left, held }
+        local ticket, position = join_queue(entry, integer(now))
+        has_waiters, all_passed_over = true, false
+        answer = { ticket, position, first_ms, first_holder }
       end
     end
   end
   reply[#reply + 1] = answer
 end
-settle(used)
+flush_shared(used)
 return reply

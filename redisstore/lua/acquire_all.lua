@@ -1,29 +1,30 @@
--- Takes several locks, each alone and all together or none, or joins or keeps a place
--- in each of their queues, the same in all. Atomic; idempotent by token.
+-- Acquires several locks, all exclusive, all or none; or joins the queue of each, or
+-- keeps the queue entries alive. The entry is the same in all queues. Atomic; idempotent
+-- by token.
 --
 -- KEYS   for each name: lock, queue, meta, highwater, holders: see holders.lua and queue.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
---        4  until: µs of the server's clock after which the claim is void
---        5  the place, without its token, or "" not to queue
--- Reply  {the server's time in µs, answer}. The answer is as in acquire.lua; if it is
---        not held, with a fifth field: which of the names, from 1, is taken.
+--        4  until: µs of the server's clock after which the request is void
+--        5  the queue entry without its token, or "" not to queue
+-- Reply  {the server's time in µs, answer}. The answer is as in acquire.lua. If not held,
+--        it has a fifth field: the index, from 1, of a name that is held by another token.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[4]) then return { now, 0 } end
 
-local token, ttl, place = ARGV[2], tonumber(ARGV[3]), ARGV[5]
-if place ~= '' then place = place .. ' ' .. token end
+local token, ttl, entry = ARGV[2], tonumber(ARGV[3]), ARGV[5]
+if entry ~= '' then entry = entry .. ' ' .. token end
 
--- The usual case, that nobody holds any of them or waits, makes no functions: that would
--- cost more than all it does. unpack takes so many at most.
-local rest = {}
+-- Fast path: nobody holds or waits for any of the names. It creates no functions, which
+-- would cost more than all its commands. unpack takes about this many values at most.
+local checked = {}
 for i = 1, #KEYS, 5 do
-  rest[#rest + 1], rest[#rest + 2], rest[#rest + 3], rest[#rest + 4] = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 4]
+  checked[#checked + 1], checked[#checked + 2], checked[#checked + 3], checked[#checked + 4] = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 4]
 end
-if #rest <= 4000 and redis.call('EXISTS', unpack(rest)) == 0 then
+if #checked <= 4000 and redis.call('EXISTS', unpack(checked)) == 0 then
   local fence = now
   for i = 4, #KEYS, 5 do fence = math.max(fence, (tonumber(redis.call('GET', KEYS[i]) or 0)) + 1) end
   fence = string.format('%.0f', fence)
@@ -34,57 +35,57 @@ if #rest <= 4000 and redis.call('EXISTS', unpack(rest)) == 0 then
   return { now, fence }
 end
 
-local lock, queue, meta, highwater, holders -- of the name that is looked at
+local lock, queue, meta, highwater, holders -- of the selected name
 
 --#include fence.lua
 --#include holders.lua
 --#include queue.lua
 --#include entry.lua
 
-local function look(i)
+local function select_name(i)
   lock, queue, meta, highwater, holders = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4]
-  length, kept = nil, {}
+  queue_length, ttl_set = nil, {}
 end
 
-if place ~= '' then here[place] = true end
-local busy, held, left
+if entry ~= '' then callers[entry] = true end
+local busy_index, first_holder, first_ms
 for i = 1, #KEYS, 5 do
-  look(i)
-  local used, holder = taken()
+  select_name(i)
+  local used, holder = read_usage()
   if holder ~= token then
-    local front
-    if not holder then used, holder, front = serve(used, now, ARGV[1], false) end
-    settle(used)
-    if used > 0 or more or front and front ~= place then
-      local who, ms = first(used, holder)
-      if not busy or ms >= 0 and (left < 0 or ms < left) then
-        busy, held, left = (i + 4) / 5, who, ms
+    local blocker
+    if not holder then used, holder, blocker = serve_queue(used, now, ARGV[1], false) end
+    flush_shared(used)
+    if used > 0 or incomplete or blocker and blocker ~= entry then
+      local holder_token, ms = first_expiry(used, holder)
+      if not busy_index or ms >= 0 and (first_ms < 0 or ms < first_ms) then
+        busy_index, first_holder, first_ms = (i + 4) / 5, holder_token, ms
       end
     end
   end
 end
 
-if not busy then
+if not busy_index then
   local fence = now
   for i = 4, #KEYS, 5 do fence = math.max(fence, tonumber(redis.call('GET', KEYS[i]) or 0) + 1) end
   for i = 1, #KEYS, 5 do
-    look(i)
+    select_name(i)
     redis.call('SET', highwater, integer(fence))
-    local again = redis.call('GET', lock) == token
+    local already_held = redis.call('GET', lock) == token
     redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
-    if again then note(token, fence, '-') else redis.call('HDEL', meta, '=') end
-    if place ~= '' and redis.call('ZREM', queue, place) == 1 then redis.call('HDEL', meta, place, '?' .. place) end
+    if already_held then record_exclusive(token, fence, '-') else redis.call('HDEL', meta, '=') end
+    if entry ~= '' and redis.call('ZREM', queue, entry) == 1 then redis.call('HDEL', meta, entry, '?' .. entry) end
   end
   return { now, integer(fence) }
 end
 
--- A waiter for several names holds none: if it held them and has lost one, it loses the
--- others, which are handed on.
+-- A multi-lock holds nothing while it waits. If the token held all names and has lost
+-- one, it loses the others, which are handed off.
 for i = 1, #KEYS, 5 do
-  look(i)
+  select_name(i)
   if redis.call('GET', lock) == token then
-    local used = serve(0, now, ARGV[1], true)
-    settle(used)
+    local used = serve_queue(0, now, ARGV[1], true)
+    flush_shared(used)
     if used == 0 then
       redis.call('DEL', lock)
       if redis.call('EXISTS', queue) == 0 then redis.call('DEL', meta, holders) end
@@ -92,19 +93,19 @@ for i = 1, #KEYS, 5 do
   end
 end
 
-if place == '' then return { now, { '0', 0, left, held, busy } } end
+if entry == '' then return { now, { '0', 0, first_ms, first_holder, busy_index } } end
 
--- One ticket in all queues, also in one that has lost the place: if two sets stood in
--- different orders, they would wait for each other.
+-- One ticket in all queues, also in a queue that lost the entry. If two multi-locks were
+-- in different orders, they would wait for each other.
 local ticket = integer(now)
 for i = 1, #KEYS, 5 do
-  local score = redis.call('ZSCORE', KEYS[i + 1], place)
-  if score then ticket = integer((ticketed(score))) end
+  local score = redis.call('ZSCORE', KEYS[i + 1], entry)
+  if score then ticket = integer((decode_score(score))) end
 end
 local position = 0
 for i = 1, #KEYS, 5 do
-  look(i)
-  stand(place, ticket)
-  position = math.max(position, redis.call('ZRANK', queue, place) + 1)
+  select_name(i)
+  join_queue(entry, ticket)
+  position = math.max(position, redis.call('ZRANK', queue, entry) + 1)
 end
-return { now, { ticket, position, left, held, busy } }
+return { now, { ticket, position, first_ms, first_holder, busy_index } }

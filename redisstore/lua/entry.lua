@@ -1,50 +1,51 @@
--- What becomes of a claim that has to wait. Included after queue.lua.
+-- Answers to requests that have to wait. Included after queue.lua.
 
--- first returns the token that expires first, in how many ms, of what taken found.
--- Nobody's, in 5000 ms: the lock is kept for somebody who may be dead. In none: this
--- call did not get to the end of the queue, and has to be repeated.
-local function first(used, holder)
-  if more then return '', 0 end
+-- first_expiry returns the holder that expires first, and in how many ms, from the
+-- results of read_usage. The result is '' and 5000 if nobody holds: a waiter, which may
+-- be dead, comes first. It is '' and 0 if this call did not get to the end of the queue
+-- and has to be repeated.
+local function first_expiry(used, holder)
+  if incomplete then return '', 0 end
   if holder then return holder, redis.call('PTTL', lock) end
   if used == 0 then return '', 5000 end
-  local head = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
-  return head[1], tonumber(head[2]) - math.ceil(now / 1000)
+  local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
+  return first[1], tonumber(first[2]) - math.ceil(now / 1000)
 end
 
--- What this call knows of a queue, until it serves somebody: its length, and which
--- of its keys it has prolonged.
-local length, kept = nil, {}
+-- What this call knows of a queue until it serves an entry: the queue's length, and the
+-- keys whose TTL it has raised already.
+local queue_length, ttl_set = nil, {}
 
-local function keep(key)
-  if kept[key] then return end
-  kept[key] = true
-  if key == queue then redis.call('PEXPIRE', key, KEEP) else outlive(key, KEEP) end
+local function ensure_aux_ttl(key)
+  if ttl_set[key] then return end
+  ttl_set[key] = true
+  if key == queue then redis.call('PEXPIRE', key, AUX_TTL) else ensure_ttl(key, AUX_TTL) end
 end
 
--- sign writes a place's heartbeat.
-local function sign(place)
-  redis.call('HSET', meta, place, integer(now))
-  keep(meta)
+-- heartbeat records the heartbeat of an entry.
+local function heartbeat(entry)
+  redis.call('HSET', meta, entry, integer(now))
+  ensure_aux_ttl(meta)
 end
 
--- stand joins the queue, or keeps the place there, and is its heartbeat. Whoever
--- was passed over has its place back.
-local function stand(place, ticket)
-  here[place] = true
-  if redis.call('ZADD', queue, 'NX', ticket, place) == 1 then
-    length = length and length + 1 or redis.call('ZCARD', queue)
-    if length == 1 then keep(queue) end
-    return ticket, length
+-- join_queue adds an entry to the queue, or keeps its position; a repeated call is the
+-- heartbeat. An entry that was passed over returns to its former position.
+local function join_queue(entry, ticket)
+  callers[entry] = true
+  if redis.call('ZADD', queue, 'NX', ticket, entry) == 1 then
+    queue_length = queue_length and queue_length + 1 or redis.call('ZCARD', queue)
+    if queue_length == 1 then ensure_aux_ttl(queue) end
+    return ticket, queue_length
   end
-  local passed
-  ticket, passed = ticketed(redis.call('ZSCORE', queue, place))
-  keep(queue)
-  if passed then
-    redis.call('ZADD', queue, integer(ticket), place)
-    redis.call('HSET', meta, '?' .. place, integer(now))
-    sign(place)
-  elseif now - ticket > YOUNG then -- the next sign comes before the ticket is too old for one
-    sign(place)
+  local passed_over
+  ticket, passed_over = decode_score(redis.call('ZSCORE', queue, entry))
+  ensure_aux_ttl(queue)
+  if passed_over then
+    redis.call('ZADD', queue, integer(ticket), entry)
+    redis.call('HSET', meta, '?' .. entry, integer(now))
+    heartbeat(entry)
+  elseif now - ticket > FRESH then -- until then the ticket replaces a heartbeat
+    heartbeat(entry)
   end
-  return integer(ticket), redis.call('ZRANK', queue, place) + 1
+  return integer(ticket), redis.call('ZRANK', queue, entry) + 1
 end

@@ -1,31 +1,32 @@
--- What becomes of a claim that holds, or may. Included after entry.lua; `used` and
--- `holder` are what taken has found, `at` is the least fence.
+-- Answers to requests that hold the lock, or may hold it. Included after entry.lua;
+-- `used` and `holder` are the results of read_usage.
 
--- holds tells whether a token does, exclusively or shared.
-local function holds(token)
+-- is_holder reports whether a token holds the lock, exclusive or shared.
+local function is_holder(token)
   if holder then return holder == token end
   return used > 0 and redis.call('ZSCORE', holders, token)
 end
 
--- refresh answers a claim whose token holds already. It never shortens.
-local function refresh(token, ttl, place, weight, at)
-  local fence = mint(at)
+-- refresh answers a request whose token already holds. It never shortens the TTL.
+local function refresh(token, ttl, entry, weight, min_fence)
+  local fence = next_fence(min_fence)
   if holder then
-    outlive(lock, ttl)
-    note(token, fence, string.match(place, '^%x+ %d+ %S+ (%S+)') or '-')
+    ensure_ttl(lock, ttl)
+    record_exclusive(token, fence, string.match(entry, '^%x+ %d+ %S+ (%S+)') or '-')
     return integer(fence)
   end
-  local noted, client = string.match(redis.call('HGET', meta, '=' .. token) or '', '^(%d+) %d+ (.*)$')
+  local recorded, client = string.match(redis.call('HGET', meta, '=' .. token) or '', '^(%d+) %d+ (.*)$')
   ttl = math.max(ttl, tonumber(redis.call('ZSCORE', holders, token)) - math.ceil(now / 1000))
-  part(token, tonumber(noted or weight or 1), ttl, fence, client or '-', used)
+  add_shared(token, tonumber(recorded or weight or 1), ttl, fence, client or '-', used)
   return integer(fence)
 end
 
--- take makes a token a holder, exclusive or, with a weight, a shared one.
-local function take(token, ttl, weight, client, at)
-  local fence = mint(at)
+-- make_holder makes a token a holder: a shared one if weight is given, else the exclusive
+-- one.
+local function make_holder(token, ttl, weight, client, min_fence)
+  local fence = next_fence(min_fence)
   if weight then
-    used = part(token, weight, ttl, fence, client, used)
+    used = add_shared(token, weight, ttl, fence, client, used)
   else
     redis.call('HDEL', meta, '=')
     redis.call('SET', lock, token, 'PX', ttl)

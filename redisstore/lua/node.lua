@@ -1,34 +1,36 @@
--- Which store this is, and since when it remembers everything. Included by scripts that
--- vote; `now` is the server's time in µs.
+-- Identity and uptime of this store. Included by scripts that vote; `now` is the server's
+-- time in µs.
 
--- record is a string: "id run saved since".
---         id     of this store. One that has forgotten this key is another one
---         run    the server process that it was when this was written
---         saved  LASTSAVE at that time: it changes when the server starts, so that
---                INFO is asked only then; 0 if another start may tell the same second
---         since  µs of the server's clock before which something may be forgotten
+-- node_key is the key of a string "id run saved since":
+--         id     of this store; a store that has lost this key gets a new one
+--         run    run_id of the server process that wrote the record
+--         saved  LASTSAVE at that time. It changes when the server starts, so INFO is
+--                read only if it differs. 0 if a restart in the same second would
+--                give the same LASTSAVE
+--         since  server time in µs; the server may have lost locks from before it
 
--- identity returns the id of this store, and for how many µs it remembers everything.
--- fresh is its id if it is new.
-local function identity(record, fresh)
-  local id, run, saved, since = string.match(redis.call('GET', record) or '', '^(%S+) (%S+) (%d+) (%d+)$')
-  local last = redis.call('LASTSAVE')
+-- identity returns the id of this store and its uptime: for how many µs it has lost
+-- nothing. new_id becomes its id if it has none.
+local function identity(node_key, new_id)
+  local id, run, saved, since = string.match(redis.call('GET', node_key) or '', '^(%S+) (%S+) (%d+) (%d+)$')
+  local last_save = redis.call('LASTSAVE')
   since = tonumber(since or 0)
-  if id and tonumber(saved) == last and since <= now then return id, now - since end
-  local current = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-  if not current then error('a node of a quorum must tell its run_id', 0) end
-  if run ~= current or since > now then since = now end
-  if last >= math.floor(now / 1000000) then last = 0 end
-  id = id or fresh
-  redis.call('SET', record, string.format('%s %s %.0f %.0f', id, current, last, since))
+  if id and tonumber(saved) == last_save and since <= now then return id, now - since end
+  local current_run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  if not current_run then error('a node of a quorum must tell its run_id', 0) end
+  if run ~= current_run or since > now then since = now end
+  if last_save >= math.floor(now / 1000000) then last_save = 0 end
+  id = id or new_id
+  redis.call('SET', node_key, string.format('%s %s %.0f %.0f', id, current_run, last_save, since))
   return id, now - since
 end
 
--- serving reads how a ballot has its script serve: by which least fence, and as which
--- store, if that remembers enough to hand on. ARGV from i: the least fence, for how many
--- µs it must remember all, its id if it is new.
-local function serving(record, i)
-  local id, remembers = identity(record, ARGV[i + 2])
-  if remembers >= tonumber(ARGV[i + 1]) then node = id end
+-- read_vote_args reads the arguments of a vote request, from ARGV[i] on: the least fence,
+-- the recovery window in µs, an id for a new store. It returns the least fence. It sets
+-- node_id if the store's uptime covers the recovery window, so that it may grant to
+-- entries of vote requests.
+local function read_vote_args(node_key, i)
+  local id, uptime = identity(node_key, ARGV[i + 2])
+  if uptime >= tonumber(ARGV[i + 1]) then node_id = id end
   return tonumber(ARGV[i])
 end

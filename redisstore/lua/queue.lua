@@ -1,93 +1,97 @@
--- Who is served next. Included by scripts that grant, after fence.lua and holders.lua.
+-- Which waiter is served next. Included by scripts that grant, after fence.lua and
+-- holders.lua.
 --
--- queue   zset: place → ticket (µs of the server's clock at which it joined); of one
---               that was passed over, PASSED more: it stands behind all others until
---               it gives a heartbeat
--- meta   hash: place → µs of its last heartbeat after joining;
---               "?" place → it was passed over, and came back
--- A place is "seq ttl weight/limit client token": what a hand-off needs to know. With
--- a "+" after the limit it wants more names than this one, and has to ask. With a "*"
--- it came with a ballot (vote.lua): its ticket is by a clock of its own, and a script
--- that does not know which store this is has it ask, too.
+-- queue  zset: entry → ticket (µs of the server's clock at which it joined). An entry
+--              that was passed over has PASSED_OVER added: it comes behind all
+--              others until its next heartbeat
+-- meta   hash: entry → µs of its last heartbeat after joining;
+--              "?" entry → it was passed over and came back
+--
+-- An entry is "seq ttl weight/limit client token", which is all that a hand-off needs. A
+-- "+" after the limit means that the waiter wants further names: it is notified to retry,
+-- and never granted here. A "*" means that the entry belongs to a vote request
+-- (vote.lua): its ticket comes from the quorum's clock. A script that does not know the
+-- identity of this store notifies it to retry as well.
 
-local LIFE = 5000000            -- µs that a place lives without a heartbeat: the claim TTL
-local YOUNG = LIFE / 4          -- µs for which a place needs no sign but its ticket
-local PASSED = 4503599627370496 -- 2^52: larger than each ticket, and the sum is exact
-local COST = 4                  -- of a grant, where that of a place that is skipped is 1
+local WAITER_TTL = 5000000           -- µs for which an entry lives without a heartbeat
+local FRESH = WAITER_TTL / 4         -- µs for which the ticket replaces a heartbeat
+local PASSED_OVER = 4503599627370496 -- 2^52: larger than every ticket, and the sum is exact
+local GRANT_COST = 4                 -- cost of a grant; an entry that is skipped costs 1
 
-local work = 240 -- what this call may yet do
-local node       -- which store this is, to those who came with ballots, if it may hand on to them
-local here = {}  -- places whose owners wait for this reply
-local heard = {} -- clients, and whether somebody listens for them
+local budget = 240    -- what is left of this call's budget
+local node_id         -- id of this store, for vote requests; nil if it may not grant to them
+local callers = {}    -- entries whose owners wait for this reply
+local subscribed = {} -- client → whether its channel has a subscriber
 
-local function voting(place) return string.find(place, '^%x+ %d+ %d+/%d+%*') end
+local function is_vote(entry) return string.find(entry, '^%x+ %d+ %d+/%d+%*') end
 
--- ticketed returns a ticket of a score, and whether its place was passed over.
-local function ticketed(score)
+-- decode_score returns the ticket in a score, and whether the entry was passed over.
+local function decode_score(score)
   score = tonumber(score)
-  if score < PASSED then return score, false end
-  return score - PASSED, true
+  if score < PASSED_OVER then return score, false end
+  return score - PASSED_OVER, true
 end
 
-local function alive(place, ticket)
-  if now - ticket < LIFE and not voting(place) then return true end
-  local sign = redis.call('HGET', meta, place)
-  return sign and now - tonumber(sign) < LIFE
+local function is_alive(entry, ticket)
+  if now - ticket < WAITER_TTL and not is_vote(entry) then return true end
+  local last_heartbeat = redis.call('HGET', meta, entry)
+  return last_heartbeat and now - tonumber(last_heartbeat) < WAITER_TTL
 end
 
--- reached tells whether the owner of a place would hear of a grant. A process that
--- died closed its connection, and need not cost the others a claim TTL. A live one
--- that cannot be reached is passed over once, until its next heartbeat, so that
--- nobody starves.
-local function reached(place, client)
-  if here[place] then return true end
-  if heard[client] == nil then
+-- is_reachable reports whether the owner of an entry would receive a notification. The
+-- connection of a dead process is closed, so its entry need not delay the others for a
+-- whole waiter TTL. A live owner that cannot be reached is passed over only once, until
+-- its next heartbeat, so that it does not starve.
+local function is_reachable(entry, client)
+  if callers[entry] then return true end
+  if subscribed[client] == nil then
     local ok = redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
-    heard[client] = ok.err ~= nil or ok[2] ~= 0
+    subscribed[client] = ok.err ~= nil or ok[2] ~= 0
   end
-  return heard[client] or redis.call('HEXISTS', meta, '?' .. place) == 1
+  return subscribed[client] or redis.call('HEXISTS', meta, '?' .. entry) == 1
 end
 
--- tell pushes a message to a client. A user who may not publish hands on all the
--- same: the waiter asks.
-local function tell(client, fence, ticket, sent, token)
+-- publish sends a notification to a client. It ignores errors: a user that may not
+-- PUBLISH still hands off, and the waiter finds its grant when it retries.
+local function publish(client, fence, ticket, sent, token)
   redis.pcall('PUBLISH', 'dibs:c:' .. client, fence .. ' ' .. ticket .. ' ' .. sent .. ' ' .. token)
 end
 
-local function cut(place)
-  local ttl, weight, limit, mark, client, token = string.match(place, '^%x+ (%d+) (%d+)/(%d+)([+*]?) (%S+) (.*)$')
-  local asks = mark == '+' or mark == '*' and not node
-  return tonumber(weight), tonumber(limit), asks, tonumber(ttl), client, token
+local function parse_entry(entry)
+  local ttl, weight, limit, flag, client, token = string.match(entry, '^%x+ (%d+) (%d+)/(%d+)([+*]?) (%S+) (.*)$')
+  local must_retry = flag == '+' or flag == '*' and not node_id
+  return tonumber(weight), tonumber(limit), must_retry, tonumber(ttl), client, token
 end
 
--- signed tells whether the meta may know of a place.
-local function signed(place, ticket, client)
-  return now - ticket > YOUNG or heard[client] == false or voting(place)
+-- may_have_meta reports whether the metadata may have fields of an entry.
+local function may_have_meta(entry, ticket, client)
+  return now - ticket > FRESH or subscribed[client] == false or is_vote(entry)
 end
 
--- nudge has the owner of a place ask again.
-local function nudge(place)
-  local _, _, _, _, client, token = cut(place)
-  tell(client, '0', '0', '0', token)
+-- notify_retry notifies the owner of an entry to retry.
+local function notify_retry(entry)
+  local _, _, _, _, client, token = parse_entry(entry)
+  publish(client, '0', '0', '0', token)
 end
 
--- grant makes the owner of a place a holder, tells its client, and returns what
--- taken would.
-local function grant(place, ticket, at, used, ttl, weight, limit, client, token)
-  local fence = mint(at)
-  tell(client, integer(fence), integer(ticket), node and voting(place) and '@' .. node or integer(now), token)
+-- grant_entry makes the owner of an entry a holder, notifies its client, and returns the
+-- same as read_usage.
+local function grant_entry(entry, ticket, min_fence, used, ttl, weight, limit, client, token)
+  local fence = next_fence(min_fence)
+  publish(client, integer(fence), integer(ticket), node_id and is_vote(entry) and '@' .. node_id or integer(now), token)
   if weight == limit then
     redis.call('HDEL', meta, '=')
     redis.call('SET', lock, token, 'PX', ttl)
     return math.huge, token
   end
-  return part(token, weight, ttl, fence, client, used)
+  return add_shared(token, weight, ttl, fence, client, used)
 end
 
--- walk returns a function that returns the places of the queue and their scores, one
--- after another, and nothing after the last. The first may be out of it already.
-local function walk(head)
-  local list, i, rank, size = head or {}, 1, 0, 1
+-- iterate_queue returns an iterator over the entries of the queue and their scores. It
+-- returns nothing after the last. popped_head is the first entry and its score if it was
+-- popped from the queue already.
+local function iterate_queue(popped_head)
+  local list, i, rank, size = popped_head or {}, 1, 0, 1
   return function()
     if i > #list then
       list, i = redis.call('ZRANGE', queue, rank, rank + size - 1, 'WITHSCORES'), 1
@@ -98,113 +102,115 @@ local function walk(head)
   end
 end
 
--- remove takes places out of the queue, and their meta with them.
-local function remove(places)
-  if not places[1] then return end
-  redis.call('ZREM', queue, unpack(places))
-  for i = 1, #places do places[#places + 1] = '?' .. places[i] end
-  redis.call('HDEL', meta, unpack(places))
+-- remove_entries removes entries from the queue, and their metadata.
+local function remove_entries(entries)
+  if not entries[1] then return end
+  redis.call('ZREM', queue, unpack(entries))
+  for i = 1, #entries do entries[#entries + 1] = '?' .. entries[i] end
+  redis.call('HDEL', meta, unpack(entries))
 end
 
--- sweep removes places that died after they were passed over.
+-- sweep removes entries that died after they were passed over.
 local function sweep()
-  local list, dead = redis.call('ZRANGEBYSCORE', queue, PASSED, '+inf', 'WITHSCORES', 'LIMIT', 0, 64), {}
+  local list, dead = redis.call('ZRANGEBYSCORE', queue, PASSED_OVER, '+inf', 'WITHSCORES', 'LIMIT', 0, 64), {}
   for i = 1, #list, 2 do
-    if alive(list[i], ticketed(list[i + 1])) then break end
+    if is_alive(list[i], decode_score(list[i + 1])) then break end
     dead[#dead + 1] = list[i]
   end
-  remove(dead)
+  remove_entries(dead)
 end
 
--- hurry asks for more calls like this one, which stopped at a place: by whom it
--- belongs to, and by the last in line, who is the most likely to live. If neither
--- hears it, any waiter's next heartbeat goes on.
-local function hurry(place)
-  more = true
-  nudge(place)
-  local passed = redis.call('ZCOUNT', queue, PASSED, '+inf')
-  local last = redis.call('ZRANGE', queue, -1 - passed, -1 - passed)[1]
-  if last and last ~= place then nudge(last) end
+-- request_continuation has the queue served further by later calls, after this call ran
+-- out of its budget at an entry. It notifies the entry's owner and the last waiter, which
+-- is the most likely to be alive. If neither receives it, the next heartbeat of any
+-- waiter continues.
+local function request_continuation(entry)
+  incomplete = true
+  notify_retry(entry)
+  local passed_over = redis.call('ZCOUNT', queue, PASSED_OVER, '+inf')
+  local last = redis.call('ZRANGE', queue, -1 - passed_over, -1 - passed_over)[1]
+  if last and last ~= entry then notify_retry(last) end
 end
 
--- spare returns the first place that was passed over and lives, if nobody holds, and
--- it may be served: rather an owner that cannot be reached than none.
-local function spare()
-  while work > 0 do
-    local first = redis.call('ZRANGEBYSCORE', queue, PASSED, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    local place = first[1]
-    if not place then return end
-    local ticket = ticketed(first[2])
-    if alive(place, ticket) then
-      local _, _, asks = cut(place)
-      if asks then return end
-      redis.call('ZREM', queue, place)
-      redis.call('HDEL', meta, place, '?' .. place)
-      return place, ticket
+-- pop_passed_over removes and returns the first live entry that was passed over, unless
+-- it must retry. It is used when nobody holds: a waiter that cannot be reached is better
+-- than none.
+local function pop_passed_over()
+  while budget > 0 do
+    local first = redis.call('ZRANGEBYSCORE', queue, PASSED_OVER, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local entry = first[1]
+    if not entry then return end
+    local ticket = decode_score(first[2])
+    if is_alive(entry, ticket) then
+      local _, _, must_retry = parse_entry(entry)
+      if must_retry then return end
+      redis.call('ZREM', queue, entry)
+      redis.call('HDEL', meta, entry, '?' .. entry)
+      return entry, ticket
     end
-    remove({ place })
-    work = work - 1
+    remove_entries({ entry })
+    budget = budget - 1
   end
 end
 
--- serve grants to those at the head of the queue that are alive, can be reached and
--- fit: to one that holds alone, or to several. The first that does not fit blocks
--- those behind it, who would overtake it for ever. If nobody holds and none of them can
--- be reached, one is served all the same. It returns what taken would, and the place
--- that blocks.
+-- serve_queue grants to the entries at the head of the queue that are alive, reachable
+-- and fit: to one exclusive entry, or to several shared ones. The first entry that does
+-- not fit blocks those behind it, which could otherwise overtake it for ever. If nobody
+-- holds and no entry is reachable, one entry is served nevertheless. It returns the
+-- results of read_usage, and the entry that blocks.
 --
--- used      what is held, 0 also if it is about to be left
--- at        the least fence
--- check     "1" if PUBSUB NUMSUB sees all subscribers, else "0"
--- changed   something became free: who has to ask is told
--- head      the first of the queue, if it was taken out already
-local function serve(used, at, check, changed, head)
-  local holder, front, gone, back = nil, nil, {}, {}
-  local following = walk(head)
-  while used ~= math.huge and not front do
-    local place, score = following()
-    if not place then break end
-    local ticket, passed = ticketed(score)
-    if work <= 0 and not passed then
-      hurry(place)
+-- used         weight held; 0 also if the holder is being released
+-- min_fence    the least fence
+-- check        "1" if PUBSUB NUMSUB sees all subscribers, else "0"
+-- freed        capacity was freed: an entry that must retry is notified
+-- popped_head  the first entry and its score, if it was popped already
+local function serve_queue(used, min_fence, check, freed, popped_head)
+  local holder, blocker, removals, reinserts = nil, nil, {}, {}
+  local next_entry = iterate_queue(popped_head)
+  while used ~= math.huge and not blocker do
+    local entry, score = next_entry()
+    if not entry then break end
+    local ticket, passed_over = decode_score(score)
+    if budget <= 0 and not passed_over then
+      request_continuation(entry)
       break
     end
-    local out = head and head[1] == place
-    if not alive(place, ticket) then
-      gone[#gone + 1] = place
-      changed, work = true, work - 1
-      if work <= 0 and passed then break end
-    elseif passed then -- and so are all behind it
-      if out then back = { score, place } end
+    local was_popped = popped_head and popped_head[1] == entry
+    if not is_alive(entry, ticket) then
+      removals[#removals + 1] = entry
+      freed, budget = true, budget - 1
+      if budget <= 0 and passed_over then break end
+    elseif passed_over then -- and so are all behind it
+      if was_popped then reinserts = { score, entry } end
       break
     else
-      local weight, limit, asks, ttl, client, token = cut(place)
-      if check ~= '0' and not reached(place, client) then
-        back[#back + 1], back[#back + 2] = integer(ticket + PASSED), place
-        work = work - 1
-      elseif asks or used + weight > limit then
-        front = place
-        if out then back[#back + 1], back[#back + 2] = score, place end
-        if asks and used + weight <= limit and changed then nudge(place) end
+      local weight, limit, must_retry, ttl, client, token = parse_entry(entry)
+      if check ~= '0' and not is_reachable(entry, client) then
+        reinserts[#reinserts + 1], reinserts[#reinserts + 2] = integer(ticket + PASSED_OVER), entry
+        budget = budget - 1
+      elseif must_retry or used + weight > limit then
+        blocker = entry
+        if was_popped then reinserts[#reinserts + 1], reinserts[#reinserts + 2] = score, entry end
+        if must_retry and used + weight <= limit and freed then notify_retry(entry) end
       else
-        used, holder = grant(place, ticket, at, used, ttl, weight, limit, client, token)
-        work = work - COST
-        if not out or signed(place, ticket, client) then gone[#gone + 1] = place end
+        used, holder = grant_entry(entry, ticket, min_fence, used, ttl, weight, limit, client, token)
+        budget = budget - GRANT_COST
+        if not was_popped or may_have_meta(entry, ticket, client) then removals[#removals + 1] = entry end
       end
     end
   end
-  remove(gone)
-  if back[1] then
-    redis.call('ZADD', queue, unpack(back))
-    if head then redis.call('PEXPIRE', queue, KEEP) end -- it may be a new key
+  remove_entries(removals)
+  if reinserts[1] then
+    redis.call('ZADD', queue, unpack(reinserts))
+    if popped_head then redis.call('PEXPIRE', queue, AUX_TTL) end -- the key may be new
   end
-  if used == 0 and not front and not more then
-    local place, ticket = spare()
-    if place then
-      local weight, limit, _, ttl, client, token = cut(place)
-      used, holder = grant(place, ticket, at, used, ttl, weight, limit, client, token)
+  if used == 0 and not blocker and not incomplete then
+    local entry, ticket = pop_passed_over()
+    if entry then
+      local weight, limit, _, ttl, client, token = parse_entry(entry)
+      used, holder = grant_entry(entry, ticket, min_fence, used, ttl, weight, limit, client, token)
     end
   end
   if now % 32 == 0 then sweep() end
-  return used, holder, front
+  return used, holder, blocker
 end

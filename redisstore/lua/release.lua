@@ -1,55 +1,56 @@
--- Ends a holding and hands the lock to the first waiters that fit, in one step.
--- Compares the whole value before it deletes. With a place it also leaves the queue.
+-- Releases a lease and hands the lock off to the first waiters that fit, in one step.
+-- Compares the whole value before it deletes. With an entry it also leaves the queue.
 --
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 --        6 node, or none
 -- ARGV   1  token
 --        2  the holder's fence, "0" if unknown
 --        3  until: µs of the server's clock after which the release is void
---        4  keep: ms for which the lock stays taken, by the token and " reserved", "0" to
---           free it
+--        4  reserve: ms for which the lock stays reserved, "0" to free it. Its holder
+--           is then the token with " reserved" after it
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
---        6  the place to leave, token included, or ""
---        7… with the sixth key, a ballot: see serving in node.lua
--- Reply  1 the token held, 0 it did not; else the server's time in µs: it came too late
+--        6  the queue entry to remove, token included, or ""
+--        7… with the sixth key, a vote request: see read_vote_args in node.lua
+-- Reply  1 the token held, 0 it did not; else the server's time in µs: void, too late
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[3]) then return now end
 
-local token, place = ARGV[1], ARGV[6]
+local token, entry = ARGV[1], ARGV[6]
 local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
-if place ~= '' then
-  redis.call('ZREM', queue, place)
-  redis.call('HDEL', meta, place, '?' .. place)
+if entry ~= '' then
+  redis.call('ZREM', queue, entry)
+  redis.call('HDEL', meta, entry, '?' .. entry)
 end
 
--- What a server without memory refuses is never written first: a release needs none.
+-- Commands that an out-of-memory server refuses never come first: a release needs no
+-- memory.
 local holder = redis.call('GET', lock)
-local mine = holder == token
-local shared = holder and not mine and string.sub(holder, 1, 12) == 'dibs:shared '
-local head
-if mine and ARGV[4] == '0' then
-  head = redis.call('ZPOPMIN', queue)
-  if not head[1] then -- the usual case: nobody waits
+local is_held = holder == token
+local shared = holder and not is_held and string.sub(holder, 1, 12) == 'dibs:shared '
+local popped_head
+if is_held and ARGV[4] == '0' then
+  popped_head = redis.call('ZPOPMIN', queue)
+  if not popped_head[1] then -- fast path: nobody waits
     redis.call('DEL', lock, meta)
     return 1
   end
-elseif holder and not mine and not shared or not holder and redis.call('EXISTS', queue) == 0 then
+elseif holder and not is_held and not shared or not holder and redis.call('EXISTS', queue) == 0 then
   return 0
 end
 
--- The usual case of one who shared it: nobody waits, and none has expired.
+-- Fast path of a shared holder: nobody waits, and no holder has expired.
 if shared and ARGV[4] == '0' and redis.call('EXISTS', queue) == 0 then
   local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
   local weight = string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+')
   if first and weight and first * 1000 > now and redis.call('ZREM', holders, token) == 1 then
     local sum = string.sub(holder, 13) - weight
-    local last = sum > 0 and redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
-    if last then
+    local last_expiry = sum > 0 and redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
+    if last_expiry then
       redis.call('HDEL', meta, '=' .. token)
-      local ms = last - time[1] * 1000 - math.ceil(time[2] / 1000)
+      local ms = last_expiry - time[1] * 1000 - math.ceil(time[2] / 1000)
       redis.call('SET', lock, 'dibs:shared ' .. string.format('%.0f', sum), 'PX', math.max(ms, 1))
     else
       redis.call('DEL', lock, meta, holders)
@@ -66,33 +67,34 @@ end
 local used = 0
 if shared then
   local unknown
-  used, unknown = taken(holder)
+  used, unknown = read_usage(holder)
   if unknown then return 0 end
-  mine = used > 0 and redis.call('ZSCORE', holders, token) ~= false
+  is_held = used > 0 and redis.call('ZSCORE', holders, token) ~= false
 end
-if mine and ARGV[4] ~= '0' then
-  -- The token holds no more, or a renewal that is under way would prolong it.
-  local ms, kept = tonumber(ARGV[4]), token .. ' reserved'
+if is_held and ARGV[4] ~= '0' then
+  -- The lease ends now. Under the same token, a renewal in flight would extend the
+  -- reservation.
+  local ms, reserved_token = tonumber(ARGV[4]), token .. ' reserved'
   if shared then
     local weight, fence, client = string.match(redis.call('HGET', meta, '=' .. token) or '1 0 -', '^(%d+) (%d+) (.*)$')
-    used = drop(token, used)
-    used = part(kept, tonumber(weight), ms, tonumber(fence), client, used)
-    settle(used)
+    used = remove_shared(token, used)
+    used = add_shared(reserved_token, tonumber(weight), ms, tonumber(fence), client, used)
+    flush_shared(used)
   else
     redis.call('PEXPIRE', lock, ms)
-    redis.call('SET', lock, kept, 'PX', ms)
-    if ARGV[2] ~= '0' then note(kept, tonumber(ARGV[2]), '-') end
+    redis.call('SET', lock, reserved_token, 'PX', ms)
+    if ARGV[2] ~= '0' then record_exclusive(reserved_token, tonumber(ARGV[2]), '-') end
   end
-  local front = redis.call('ZRANGE', queue, 0, 0)[1]
-  if front then nudge(front) end -- it asks again, to learn when the lock ends now
+  local waiter = redis.call('ZRANGE', queue, 0, 0)[1]
+  if waiter then notify_retry(waiter) end -- it retries, and learns when the lock expires now
   return 1
 end
-if mine and shared then used = drop(token, used) end
-local least = KEYS[6] and serving(KEYS[6], 7) or math.max(tonumber(ARGV[2]) + 1, now)
-used = serve(used, least, ARGV[5], true, head)
-settle(used)
+if is_held and shared then used = remove_shared(token, used) end
+local min_fence = KEYS[6] and read_vote_args(KEYS[6], 7) or math.max(tonumber(ARGV[2]) + 1, now)
+used = serve_queue(used, min_fence, ARGV[5], true, popped_head)
+flush_shared(used)
 if used == 0 then
   redis.call('DEL', lock)
   if redis.call('EXISTS', queue) == 0 then redis.call('DEL', meta, holders) end
 end
-return mine and 1 or 0
+return is_held and 1 or 0

@@ -1,5 +1,5 @@
--- Changes how much of the lock a token holds, and lifts its TTL. Atomic; idempotent.
--- Never takes what the token does not hold.
+-- Changes the weight that a token holds, and raises its TTL. Atomic; idempotent. Never
+-- grants to a token that does not hold.
 --
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 --        6 node, or none
@@ -7,8 +7,8 @@
 --        2  token
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the request is void
---        5  "weight/limit client", to hold alone if these are equal
---        6… with the sixth key, a ballot: see serving in node.lua
+--        5  "weight/limit client"; exclusive if weight and limit are equal
+--        6… with the sixth key, a vote request: see read_vote_args in node.lua
 -- Reply  {the server's time in µs, answer}, as in acquire.lua, never queued
 
 local time = redis.call('TIME')
@@ -26,37 +26,37 @@ local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include entry.lua
 --#include node.lua
 
--- leave takes the token out, and returns what is held by others, and what its
--- holding had left (nothing if it did not hold), and what taken has found.
-local function leave()
-  local used, holder = taken()
+-- usage_of_others returns the weight held by others and the remaining ms of the token's
+-- lease, both nil if the token does not hold; then the results of read_usage.
+local function usage_of_others()
+  local used, holder = read_usage()
   if holder == token then return 0, redis.call('PTTL', lock), used, holder end
   local expires = used > 0 and not holder and redis.call('ZSCORE', holders, token)
   if not expires then return nil, nil, used, holder end
-  local mine = tonumber(string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+')) or 1
-  if redis.call('ZCARD', holders) == 1 then mine = used end
-  return used - mine, tonumber(expires) - math.ceil(now / 1000), used, holder
+  local own_weight = tonumber(string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+')) or 1
+  if redis.call('ZCARD', holders) == 1 then own_weight = used end
+  return used - own_weight, tonumber(expires) - math.ceil(now / 1000), used, holder
 end
 
-local others, left, used, holder = leave()
+local others, remaining, used, holder = usage_of_others()
 if not others or others + weight > limit then
-  local who, ms = first(used, holder)
-  if who == token then -- another one is in the way
-    local two = redis.call('ZRANGE', holders, 0, 1, 'WITHSCORES')
-    if two[3] then who, ms = two[3], tonumber(two[4]) - math.ceil(now / 1000) end
+  local first_holder, ms = first_expiry(used, holder)
+  if first_holder == token then -- the conflict is with another holder
+    local first_two = redis.call('ZRANGE', holders, 0, 1, 'WITHSCORES')
+    if first_two[3] then first_holder, ms = first_two[3], tonumber(first_two[4]) - math.ceil(now / 1000) end
   end
-  settle(used)
-  return { now, { '0', 0, ms, who } }
+  flush_shared(used)
+  return { now, { '0', 0, ms, first_holder } }
 end
 
-ttl = math.max(ttl, left)
-local fence = mint(KEYS[6] and serving(KEYS[6], 6) or now)
-if not holder then drop(token, used) end
+ttl = math.max(ttl, remaining)
+local fence = next_fence(KEYS[6] and read_vote_args(KEYS[6], 6) or now)
+if not holder then remove_shared(token, used) end
 if weight < limit then
-  used = part(token, weight, ttl, fence, client, others)
-  settle((serve(used, fence, ARGV[1], true)))
+  used = add_shared(token, weight, ttl, fence, client, others)
+  flush_shared((serve_queue(used, fence, ARGV[1], true)))
 else
   redis.call('SET', lock, token, 'PX', ttl)
-  note(token, fence, client)
+  record_exclusive(token, fence, client)
 end
 return { now, integer(fence) }

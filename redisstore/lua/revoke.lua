@@ -1,5 +1,5 @@
--- Ends the holding that has a fence, whoever asks, and hands the lock on. Tells the
--- holder's client. Atomic; changes nothing if no holding is known to have the fence.
+-- Ends the lease that has a fence, for any caller, and hands the lock off. Notifies the
+-- holder's client. Atomic; changes nothing if no lease is known to have the fence.
 --
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
@@ -15,39 +15,39 @@ local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include holders.lua
 --#include queue.lua
 
--- alone returns the client of a token that holds exclusively, if it has the fence. The
--- store was told so when the holding was extended. Before that, if the fence is the
--- last that was minted in this slot, it is this holding's; the client is in the token.
-local function alone(token)
-  local noted, client, whose = string.match(redis.call('HGET', meta, '=') or '', '^(%d+) (%S+) (.*)$')
-  if whose == token then return noted == fence and client end
+-- exclusive_client returns the client of the exclusive holder if its lease has the fence.
+-- The metadata contain the fence once the lease was extended. Before that, the last fence
+-- issued in this slot counts as this lease's, and the client is read from the token.
+local function exclusive_client(token)
+  local recorded, client, owner = string.match(redis.call('HGET', meta, '=') or '', '^(%d+) (%S+) (.*)$')
+  if owner == token then return recorded == fence and client end
   return redis.call('GET', highwater) == fence and string.match(token, '^([^:%s]+:%d+:[^:%s]+):%w+')
 end
 
--- one returns the token and client of the shared holder with the fence.
-local function one()
+-- find_shared returns token and client of the shared holder with the fence.
+local function find_shared()
   for _, token in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
-    local noted, client = string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+ (%d+) (.*)$')
-    if noted == fence then return token, client end
+    local recorded, client = string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+ (%d+) (.*)$')
+    if recorded == fence then return token, client end
   end
 end
 
-local used, token = taken()
+local used, token = read_usage()
 local client
 if token then
-  client = alone(token)
+  client = exclusive_client(token)
 elseif used > 0 then
-  token, client = one()
+  token, client = find_shared()
 end
 if not client then
-  settle(used)
+  flush_shared(used)
   return { now, 0 }
 end
 
-if used == math.huge then used = 0 else used = drop(token, used) end
-tell(client, '0', fence, '0', token)
-used = serve(used, now, ARGV[1], true)
-settle(used)
+if used == math.huge then used = 0 else used = remove_shared(token, used) end
+publish(client, '0', fence, '0', token)
+used = serve_queue(used, now, ARGV[1], true)
+flush_shared(used)
 if used == 0 then
   redis.call('DEL', lock)
   if redis.call('EXISTS', queue) == 0 then redis.call('DEL', meta, holders) end

@@ -1,26 +1,27 @@
--- Votes for a claim as a node of a quorum: takes the lock or a part of it, refreshes a
--- holding, or joins or keeps a place in the queue, by the ticket that the quorum gives.
--- Atomic; idempotent by token.
+-- Votes on a request as a node of a quorum: acquires the lock, exclusive or shared;
+-- refreshes a lease; or joins the queue, or keeps the queue entry alive. The quorum gives
+-- the ticket. Atomic; idempotent by token.
 --
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 --        6 node: see node.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  token
 --        3  TTL in ms
---        4  until: µs of the server's clock after which the claim is void
---        5  the place, without its token, or "" not to queue
---        6  "weight/limit client" to share the lock, "" to hold it exclusively
+--        4  until: µs of the server's clock after which the request is void
+--        5  the queue entry without its token, or "" not to queue
+--        6  "weight/limit client" for a shared lease, "" for an exclusive one
 --        7  ticket
 --        8  the least fence
---        9  memory: for how many µs the server must remember all, to vote
---        10 "1" to yield: if the token holds and an older one waits, that is to have it
---        11 the id of this store, if it is new
--- Reply  {the server's time in µs, 0}: void, it came too late. Else {the server's time,
---        id of this store, answer}. An answer is
+--        9  recovery window: uptime in µs that the server needs to vote
+--        10 "1" to relinquish: if the token holds and an older entry waits, the lock is
+--           handed off to that
+--        11 an id for this store, if it has none
+-- Reply  {the server's time in µs, 0}: void, too late. Else {the server's time, id of
+--        this store, answer}. An answer is
 --        "fence"  held
 --        {ticket, position, ms until the first holder expires, its token, highwater}
 --                 not held, as in acquire.lua. No fence so far is larger than highwater
---        integer  for so many µs it does not vote: it may have forgotten something
+--        integer  abstains for this many µs: the server may have lost locks
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -28,14 +29,14 @@ if now > tonumber(ARGV[4]) then return { now, 0 } end
 
 local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
--- The usual case, an exclusive claim, nobody there, and a server that remembers,
--- makes no functions: that would cost more than all it does.
+-- Fast path: an exclusive request on a free name, and a server that is not in its
+-- recovery window. It creates no functions, which would cost more than all its commands.
 if ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) == 0 then
   local id, saved, since = string.match(redis.call('GET', KEYS[6]) or '', '^(%S+) %S+ (%d+) (%d+)$')
-  local remembers = id and redis.call('LASTSAVE') == tonumber(saved) and now - since
-  if remembers and remembers >= 0 and remembers >= tonumber(ARGV[9]) then
-    local before = redis.call('GET', highwater)
-    if not before or tonumber(before) < tonumber(ARGV[8]) then
+  local uptime = id and redis.call('LASTSAVE') == tonumber(saved) and now - since
+  if uptime and uptime >= 0 and uptime >= tonumber(ARGV[9]) then
+    local previous = redis.call('GET', highwater)
+    if not previous or tonumber(previous) < tonumber(ARGV[8]) then
       redis.call('SET', highwater, ARGV[8])
       redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
       return { now, id, ARGV[8] }
@@ -43,10 +44,10 @@ if ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) == 0 then
   end
 end
 
-local token, ttl, place, ticket, least = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[7], tonumber(ARGV[8])
+local token, ttl, entry, ticket, min_fence = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[7], tonumber(ARGV[8])
 local weight, limit, client = string.match(ARGV[6], '^(%d+)/(%d+) (.*)$')
 weight, limit = tonumber(weight), tonumber(limit)
-if place ~= '' then place = place .. ' ' .. token end
+if entry ~= '' then entry = entry .. ' ' .. token end
 
 --#include fence.lua
 --#include holders.lua
@@ -54,58 +55,59 @@ if place ~= '' then place = place .. ' ' .. token end
 --#include entry.lua
 --#include node.lua
 
-local used, holder = taken()
+local used, holder = read_usage()
 
 --#include grant.lua
 
-local id, remembers = identity(KEYS[6], ARGV[11])
-local young = tonumber(ARGV[9]) - remembers
-if young > 0 and not holds(token) then
-  settle(used)
-  return { now, id, young }
+local id, uptime = identity(KEYS[6], ARGV[11])
+local abstains = tonumber(ARGV[9]) - uptime
+if abstains > 0 and not is_holder(token) then
+  flush_shared(used)
+  return { now, id, abstains }
 end
-if young <= 0 then node = id end
+if abstains <= 0 then node_id = id end
 
--- join stands in line, and is a heartbeat: the ticket is none here.
-local function join()
-  stand(place, ticket)
-  sign(place)
+-- join_with_ticket joins the queue and writes a heartbeat: the ticket does not replace
+-- one here, since it is not from this server's clock.
+local function join_with_ticket()
+  join_queue(entry, ticket)
+  heartbeat(entry)
 end
 
-local function older() return redis.call('ZRANK', queue, place) > 0 end
+local function has_older() return redis.call('ZRANK', queue, entry) > 0 end
 
-local front
-if holds(token) then
-  if ARGV[10] == '1' and place ~= '' and redis.call('EXISTS', queue) == 1 then
-    join()
-    if older() then
-      if holder then used = 0 else used = drop(token, used) end
-      used, holder, front = serve(used, least, ARGV[1], true)
+local blocker
+if is_holder(token) then
+  if ARGV[10] == '1' and entry ~= '' and redis.call('EXISTS', queue) == 1 then
+    join_with_ticket()
+    if has_older() then
+      if holder then used = 0 else used = remove_shared(token, used) end
+      used, holder, blocker = serve_queue(used, min_fence, ARGV[1], true)
       if used == 0 then redis.call('DEL', lock) end
     else
-      redis.call('ZREM', queue, place)
-      redis.call('HDEL', meta, place)
+      redis.call('ZREM', queue, entry)
+      redis.call('HDEL', meta, entry)
     end
   end
 elseif not holder and redis.call('EXISTS', queue) == 1 then
-  -- Something expired, or was deleted by one that does not hand on.
-  if place ~= '' then join() end
-  used, holder, front = serve(used, least, ARGV[1], false)
+  -- A lease expired, or another library deleted the key without a hand-off.
+  if entry ~= '' then join_with_ticket() end
+  used, holder, blocker = serve_queue(used, min_fence, ARGV[1], false)
 end
 
 local answer
-if holds(token) then
-  answer = refresh(token, ttl, place, weight, least)
-elseif not front and not more and used + (weight or 1) <= (limit or 1) and redis.call('EXISTS', queue) == 0 then
-  answer = take(token, ttl, weight, client, least)
+if is_holder(token) then
+  answer = refresh(token, ttl, entry, weight, min_fence)
+elseif not blocker and not incomplete and used + (weight or 1) <= (limit or 1) and redis.call('EXISTS', queue) == 0 then
+  answer = make_holder(token, ttl, weight, client, min_fence)
 else
-  local held, left = first(used, holder)
-  answer = { '0', 0, left, held, redis.call('GET', highwater) or '0' }
-  if place ~= '' then
-    join()
-    answer[1] = integer((ticketed(redis.call('ZSCORE', queue, place))))
-    answer[2] = redis.call('ZRANK', queue, place) + 1
+  local first_holder, first_ms = first_expiry(used, holder)
+  answer = { '0', 0, first_ms, first_holder, redis.call('GET', highwater) or '0' }
+  if entry ~= '' then
+    join_with_ticket()
+    answer[1] = integer((decode_score(redis.call('ZSCORE', queue, entry))))
+    answer[2] = redis.call('ZRANK', queue, entry) + 1
   end
 end
-settle(used)
+flush_shared(used)
 return { now, id, answer }
