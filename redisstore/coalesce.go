@@ -2,18 +2,19 @@ package redisstore
 
 import "errors"
 
-// Locks that nobody else wants, taken or given back by many at once, are the usual load
-// of a busy process. Most of what each costs a server is the call of its script, so the
-// requests that have gathered in the pump go as one call. One that turns out not to be
-// so usual is left alone by it, and asked again by itself.
+// The usual load of a busy process is uncontended locks, acquired and released by many
+// goroutines. Most of the server's cost is that of a script call, so queued requests of
+// this kind are sent as one call of coalesced.lua. It leaves a contended request
+// unchanged, and that request is sent again alone.
 
-// apart is how many batches go by themselves, after one of which most were not usual.
-const apart = 64
+// coalescePause is how many batches are not coalesced, after a batch in which most
+// requests were contended.
+const coalescePause = 64
 
-// usual tells of a call whether it can go together with others.
+// coalescable reports whether a call can be coalesced with others.
 func (c *call) coalescable() bool { return c.first.coalescable && len(c.more) == 0 }
 
-// join puts what is usual together.
+// coalesce replaces the coalescable calls by one.
 func (b *batch) coalesce() {
 	n := 0
 	for i := range b.calls {
@@ -38,10 +39,10 @@ func (b *batch) coalesce() {
 	b.calls = rest
 }
 
-// joint makes one call of the batch's parts.
+// coalescedCall makes one call of the batch's parts.
 func (b *batch) coalescedCall() call {
-	// Where the keys of a request are, and the arguments of its script after them.
-	// It needs no holders, which are the last of the keys.
+	// Offsets of the keys in a request, and of its arguments. The holders are the last
+	// key, and coalesced.lua does not need them.
 	const keys, holders, args = 3, 7, 8
 	b.cmd = append(b.cmd[:0], "EVALSHA", coalescedScript.sha, count(len(b.parts)*(holders-keys)))
 	for i := range b.parts {
@@ -58,8 +59,9 @@ func (b *batch) coalescedCall() call {
 	return call{script: coalescedScript, cmd: b.cmd, parts: b.parts}
 }
 
-// share gives each part of a joint call its answer, and returns those that have to ask
-// by themselves: all of them, if the server has refused the call because of one.
+// distributeCoalesced gives each part of a coalesced call its answer. It returns the
+// parts that have to be sent alone: all of them if the server refused the call, since one
+// part may be the reason.
 func (c *call) distributeCoalesced(r Reply) (left []call) {
 	var refusal ServerError
 	if errors.As(r.Err, &refusal) {
@@ -67,22 +69,22 @@ func (c *call) distributeCoalesced(r Reply) (left []call) {
 	}
 	list, _ := r.Value.([]any)
 	in := reader{fields: list}
-	now, marks := in.int(), in.string()
-	if r.Err == nil && (in.bad || len(in.fields) > 0 || len(marks) != len(c.parts)) {
+	now, statuses := in.int(), in.string()
+	if r.Err == nil && (in.bad || len(in.fields) > 0 || len(statuses) != len(c.parts)) {
 		r = Reply{Err: unexpected(r.Value)}
 	}
 	for i, part := range c.parts {
 		switch {
 		case r.Err != nil:
 			part.first.reply = r
-		case marks[i] < '1':
+		case statuses[i] < '1':
 			left = append(left, part)
 		case part.script == releaseScript:
 			part.first.reply = Reply{Value: int64(1)}
-		case marks[i] == '1':
-			part.first.reply = Reply{Value: list[0]} // already on the heap
+		case statuses[i] == '1':
+			part.first.reply = Reply{Value: list[0]} // avoids an allocation
 		default:
-			part.first.reply = Reply{Value: now + int64(marks[i]-'1')}
+			part.first.reply = Reply{Value: now + int64(statuses[i]-'1')}
 		}
 	}
 	return left

@@ -13,7 +13,7 @@ import (
 func usualClaim(name string) *request {
 	r := newRequest(acquireScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("check", "token", "ttl", "until", "", "")
-	r.coalescable, r.merge, r.claims = true, name, 9
+	r.coalescable, r.mergeKey, r.argsStart = true, name, 9
 	return r
 }
 

@@ -29,23 +29,23 @@ import (
 // [highwater]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
 func (s *Store) Doctor(ctx context.Context) (Findings, error) {
 	const longest = 30 * time.Second
-	if err := s.copies.check(); err != nil {
+	if err := s.replicas.check(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	d := new(diagnosis)
+	d := new(report)
 	return d.findings(s.visit(ctx, d))
 }
 
 // visit examines the masters. It does not outlast ctx, though the client may.
-func (s *Store) visit(ctx context.Context, d *diagnosis) error {
+func (s *Store) visit(ctx context.Context, d *report) error {
 	const grace = 200 * time.Millisecond // for what has been cut short to be told
 	ended := make(chan error, 1)
 	go func() {
 		ended <- s.conn.Masters(ctx, func(n Node) error {
-			e := &exam{
-				store: s, ctx: ctx, node: n, diagnosis: d, user: "USER",
+			e := &nodeCheck{
+				store: s, ctx: ctx, node: n, report: d, user: "USER",
 				failed: make(map[string]error), missing: make(map[string][]string),
 			}
 			e.examine()
@@ -140,28 +140,28 @@ func (f Findings) String() string {
 
 // A diagnosis is what is found so far, so that Doctor can leave with it while a client
 // that heeds no context is still at it.
-type diagnosis struct {
+type report struct {
 	mu      sync.Mutex
 	found   Findings
 	reached bool  // a server answered something
 	dead    error // why others did not
 }
 
-func (d *diagnosis) add(f Finding) {
+func (d *report) add(f Finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.found = append(d.found, f)
 }
 
 // visited notes whether a server answered, or why it did not.
-func (d *diagnosis) visited(err error) {
+func (d *report) visited(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reached, d.dead = d.reached || err == nil, errors.Join(d.dead, err)
 }
 
 // findings is what Doctor returns, given what cut the visits short.
-func (d *diagnosis) findings(cut error) (Findings, error) {
+func (d *report) findings(cut error) (Findings, error) {
 	if cut != nil {
 		d.add(Finding{
 			Severity: Unchecked, Subject: "unvisited", What: fmt.Sprintf("not all servers were visited, or not to the end: %v", cut),
@@ -172,7 +172,7 @@ func (d *diagnosis) findings(cut error) (Findings, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.reached {
-		return nil, fail("doctor", "", cmp.Or(errors.Join(cut, d.dead), errors.New("the client knows no server")))
+		return nil, wrapError("doctor", "", cmp.Or(errors.Join(cut, d.dead), errors.New("the client knows no server")))
 	}
 	return slices.SortedStableFunc(slices.Values(d.found), func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Node, b.Node))
@@ -180,94 +180,94 @@ func (d *diagnosis) findings(cut error) (Findings, error) {
 }
 
 // An exam is what Doctor does with one server, and what it knows of it.
-type exam struct {
-	*diagnosis
-	store  *Store
-	ctx    context.Context
-	node   Node
-	silent error // why the server is not asked any more
+type nodeCheck struct {
+	*report
+	store       *Store
+	ctx         context.Context
+	node        Node
+	unreachable error // why the server is not asked any more
 
-	facts   map[string]string   // what INFO, CONFIG GET and CLUSTER INFO tell
-	failed  map[string]error    // why one of these, or another source, tells nothing
-	missing map[string][]string // what it should have told
-	began   timeSample
-	user    string
-	mute    bool // the user may not publish, which is told
+	facts         map[string]string   // what INFO, CONFIG GET and CLUSTER INFO tell
+	failed        map[string]error    // why one of these, or another source, tells nothing
+	missing       map[string][]string // what it should have told
+	startTime     timeSample
+	user          string
+	cannotPublish bool // the user may not publish, which is told
 }
 
 // The settings that are looked at; INFO tells the others.
-var settings = []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error", "min-replicas-to-write"}
+var checkedSettings = []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error", "min-replicas-to-write"}
 
-func (e *exam) examine() {
+func (e *nodeCheck) examine() {
 	e.facts = infoFields(e.text("INFO"))
 	switch {
-	case e.silent == nil:
+	case e.unreachable == nil:
 		e.visited(nil)
 	case e.ctx.Err() != nil:
 		return // the visit is cut short, which is told once
 	default:
-		e.visited(e.silent)
-		e.find(Critical, "unreachable", fmt.Sprintf("no answer: %v", e.silent),
+		e.visited(e.unreachable)
+		e.find(Critical, "unreachable", fmt.Sprintf("no answer: %v", e.unreachable),
 			"its names cannot be locked, nor renewed",
 			"see that it runs, and that the network lets this machine through")
 		return
 	}
 	e.readSettings()
-	e.began = e.readServerTime()
+	e.startTime = e.readServerTime()
 	for _, look := range checks {
 		look(e)
 	}
 	e.reportMissing()
 }
 
-func (e *exam) readSettings() {
-	cmds := make([]Cmd, len(settings))
-	for i, name := range settings {
+func (e *nodeCheck) readSettings() {
+	cmds := make([]Cmd, len(checkedSettings))
+	for i, name := range checkedSettings {
 		cmds[i] = Cmd{"CONFIG", "GET", name} // each alone: before Redis 7 it takes no more
 	}
 	for i, r := range e.do(cmds...) {
 		if r.Err != nil {
 			e.failed["CONFIG GET"] = r.Err
-			e.miss("CONFIG GET", settings[i])
+			e.markMissing("CONFIG GET", checkedSettings[i])
 		}
 		maps.Copy(e.facts, pairs(r.Value))
 	}
 }
 
-func (e *exam) find(severity Severity, subject, what, consequence, remedy string) {
+func (e *nodeCheck) find(severity Severity, subject, what, consequence, remedy string) {
 	e.add(Finding{severity, e.node.Addr, subject, what, consequence, remedy})
 }
 
 // A row is a finding, and whether it is one.
-type row struct {
-	so                                 bool
+type candidate struct {
+	applies                            bool
 	severity                           Severity
 	subject, what, consequence, remedy string
 }
 
 // each finds all rows that are so.
-func (e *exam) each(rows ...row) {
+func (e *nodeCheck) addAll(rows ...candidate) {
 	for _, r := range rows {
-		if r.so {
+		if r.applies {
 			e.find(r.severity, r.subject, r.what, r.consequence, r.remedy)
 		}
 	}
 }
 
 // first finds the first row that is so.
-func (e *exam) first(rows ...row) {
-	if i := slices.IndexFunc(rows, func(r row) bool { return r.so }); i >= 0 {
-		e.each(rows[i])
+func (e *nodeCheck) addFirst(rows ...candidate) {
+	if i := slices.IndexFunc(rows, func(r candidate) bool { return r.applies }); i >= 0 {
+		e.addAll(rows[i])
 	}
 }
 
 // do is Do of the node. A server that did not answer is not asked again: that could
 // take seconds each time.
-func (e *exam) do(cmds ...Cmd) []Reply {
+func (e *nodeCheck) do(cmds ...Cmd) []Reply {
 	replies := make([]Reply, len(cmds))
-	if e.silent = cmp.Or(e.silent, context.Cause(e.ctx)); e.silent != nil {
+	if e.unreachable = cmp.Or(e.unreachable, context.Cause(e.ctx)); e.unreachable != nil {
 		for i := range replies {
-			replies[i].Err = e.silent
+			replies[i].Err = e.unreachable
 		}
 		return replies
 	}
@@ -275,17 +275,17 @@ func (e *exam) do(cmds ...Cmd) []Reply {
 	for _, r := range replies {
 		var server ServerError
 		if r.Err != nil && !errors.As(r.Err, &server) {
-			e.silent = r.Err
+			e.unreachable = r.Err
 		}
 	}
 	return replies
 }
 
-func (e *exam) ask(cmd ...string) Reply { return e.do(cmd)[0] }
+func (e *nodeCheck) doOne(cmd ...string) Reply { return e.do(cmd)[0] }
 
 // text is the reply of a source that tells text.
-func (e *exam) text(cmd ...string) string {
-	reply := e.ask(cmd...)
+func (e *nodeCheck) text(cmd ...string) string {
+	reply := e.doOne(cmd...)
 	text, ok := reply.Value.(string)
 	if !ok {
 		e.failed[strings.Join(cmd, " ")] = cmp.Or(reply.Err, unexpected(reply.Value))
@@ -309,39 +309,41 @@ func pairs(v any) map[string]string {
 }
 
 // miss notes what a source should have told.
-func (e *exam) miss(source, name string) { e.missing[source] = append(e.missing[source], name) }
+func (e *nodeCheck) markMissing(source, name string) {
+	e.missing[source] = append(e.missing[source], name)
+}
 
-func (e *exam) fact(name string) (string, bool) {
+func (e *nodeCheck) info(name string) (string, bool) {
 	value, ok := e.facts[name]
 	if !ok {
-		e.miss(sourceOf(name), name)
+		e.markMissing(sourceOf(name), name)
 	}
 	return value, ok
 }
 
-func (e *exam) number(name string) (int64, bool) {
+func (e *nodeCheck) infoNumber(name string) (int64, bool) {
 	n, err := strconv.ParseInt(e.facts[name], 10, 64)
 	if err != nil {
-		e.miss(sourceOf(name), name)
+		e.markMissing(sourceOf(name), name)
 	}
 	return n, err == nil
 }
 
 func sourceOf(fact string) string {
-	if slices.Contains(settings, fact) {
+	if slices.Contains(checkedSettings, fact) {
 		return "CONFIG GET"
 	}
 	return "INFO"
 }
 
 // atLeast returns a number that not every server tells, or 0.
-func (e *exam) atLeast(name string) int64 {
+func (e *nodeCheck) optionalNumber(name string) int64 {
 	n, _ := strconv.ParseInt(e.facts[name], 10, 64)
 	return n
 }
 
 // tellMissing makes one finding of all that one source did not tell.
-func (e *exam) reportMissing() {
+func (e *nodeCheck) reportMissing() {
 	for _, source := range slices.Sorted(maps.Keys(e.missing)) {
 		names := strings.Join(slices.Compact(slices.Sorted(slices.Values(e.missing[source]))), ", ")
 		what := fmt.Sprintf("%s does not tell %s", source, names)

@@ -16,88 +16,88 @@ import (
 )
 
 // The checks, in the order in which they are done and told.
-var checks = []func(*exam){
-	(*exam).checkRole,
-	(*exam).checkVersion,
-	(*exam).checkMemory,
-	(*exam).checkPersistence,
-	(*exam).checkReplication,
-	(*exam).checkCluster,
-	(*exam).tryPermissions,
-	(*exam).tryALock,
-	(*exam).checkKeys,
-	(*exam).checkClock,
+var checks = []func(*nodeCheck){
+	(*nodeCheck).checkRole,
+	(*nodeCheck).checkVersion,
+	(*nodeCheck).checkMemory,
+	(*nodeCheck).checkPersistence,
+	(*nodeCheck).checkReplication,
+	(*nodeCheck).checkCluster,
+	(*nodeCheck).checkPermissions,
+	(*nodeCheck).checkLocking,
+	(*nodeCheck).checkKeys,
+	(*nodeCheck).checkClock,
 }
 
 // set is a remedy.
-func set(setting string) string {
+func configSet(setting string) string {
 	return fmt.Sprintf("CONFIG SET %s; CONFIG REWRITE keeps it", setting)
 }
 
-func (e *exam) checkRole() {
-	role, known := e.fact("role")
+func (e *nodeCheck) checkRole() {
+	role, known := e.info("role")
 	master := net.JoinHostPort(e.facts["master_host"], e.facts["master_port"])
-	e.first(
-		row{e.facts["redis_mode"] == "sentinel", Critical, "role", "it is a Sentinel, not a server of data",
+	e.addFirst(
+		candidate{e.facts["redis_mode"] == "sentinel", Critical, "role", "it is a Sentinel, not a server of data",
 			"nothing can be locked", "give the client the Sentinels' addresses as such, with the name of the master"},
-		row{role == "slave" && e.facts["slave_read_only"] == "0", Critical, "role", "it is a replica of " + master + " that takes writes",
+		candidate{role == "slave" && e.facts["slave_read_only"] == "0", Critical, "role", "it is a replica of " + master + " that takes writes",
 			"a lock that is taken here excludes nobody there, and is gone when the replica synchronizes",
-			"connect to the master, or by way of Sentinel; and here: " + set("replica-read-only yes")},
-		row{role == "slave", Critical, "role", "it is a replica, of " + master,
+			"connect to the master, or by way of Sentinel; and here: " + configSet("replica-read-only yes")},
+		candidate{role == "slave", Critical, "role", "it is a replica, of " + master,
 			"each acquire and release is refused",
 			"connect to the master, or by way of Sentinel, so that the client follows a failover"},
-		row{known && role != "master", Critical, "role", fmt.Sprintf("its role is %q", role), // KeyDB's active replicas
+		candidate{known && role != "master", Critical, "role", fmt.Sprintf("its role is %q", role), // KeyDB's active replicas
 			"where more servers than one take writes for a name, each of them grants it",
 			"give locks a server that is the only master"},
 	)
 }
 
-func (e *exam) checkVersion() {
+func (e *nodeCheck) checkVersion() {
 	others := []string{"dragonfly_version", "garnet_version", "kvrocks_version", "rlec_version", "mvcc_depth"}
 	other := slices.IndexFunc(others, func(field string) bool { return e.facts[field] != "" })
 	text := e.facts["redis_version"]
 	version := make([]int, 2)
 	if _, err := fmt.Sscanf(text, "%d.%d", &version[0], &version[1]); err != nil {
-		e.miss("INFO", "redis_version")
+		e.markMissing("INFO", "redis_version")
 		return
 	}
-	e.each(row{other >= 0, Warning, "server", "it is neither Redis nor Valkey, though it calls itself Redis " + text,
+	e.addAll(candidate{other >= 0, Warning, "server", "it is neither Redis nor Valkey, though it calls itself Redis " + text,
 		"dibs is tested on these two; another may keep other promises about scripts and expiry",
 		"run package storetest against it, and read what it says about atomic scripts"})
-	e.first(
-		row{version[0] < 5, Critical, "version", "Redis " + text,
+	e.addFirst(
+		candidate{version[0] < 5, Critical, "version", "Redis " + text,
 			"a script cannot read the time and write: each acquire fails", "upgrade to Redis 6.2 or later"},
-		row{slices.Compare(version, []int{6, 2}) < 0, Warning, "version", "Redis " + text,
+		candidate{slices.Compare(version, []int{6, 2}) < 0, Warning, "version", "Redis " + text,
 			"dibs is tested on 6.2 and later; each grant tries SET with GET, which fails here, before it does without",
 			"upgrade to Redis 6.2 or later"},
 	)
 }
 
-func (e *exam) checkMemory() {
-	most, ok1 := e.number("maxmemory")
-	policy, ok2 := e.fact("maxmemory_policy")
-	used, ok3 := e.number("used_memory")
+func (e *nodeCheck) checkMemory() {
+	most, ok1 := e.infoNumber("maxmemory")
+	policy, ok2 := e.info("maxmemory_policy")
+	used, ok3 := e.infoNumber("used_memory")
 	if !ok1 || !ok2 || !ok3 {
 		return
 	}
-	used = max(used-e.atLeast("mem_not_counted_for_evict"), 0)
+	used = max(used-e.optionalNumber("mem_not_counted_for_evict"), 0)
 	share := fmt.Sprintf("%s of maxmemory %s are used", size(used), size(most))
 	evicts, drops := policy != "noeviction", "locks that are held, queues and fence highwaters"
 	if strings.HasPrefix(policy, "volatile-") {
 		drops = "locks that are held, queues and meta: they have a TTL, and are what is dropped"
 	}
-	keep := set("maxmemory-policy noeviction") + "; or give locks a server of their own"
+	keep := configSet("maxmemory-policy noeviction") + "; or give locks a server of their own"
 	const more = "free memory, or CONFIG SET maxmemory to more; or give locks a server of their own"
-	e.first(
-		row{evicts && most == 0, Note, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory 0", policy),
+	e.addFirst(
+		candidate{evicts && most == 0, Note, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory 0", policy),
 			"nothing is dropped as long as maxmemory is not set; then it may be " + drops,
 			keep},
-		row{evicts, Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; keys that were evicted: %d", policy, share, e.atLeast("evicted_keys")),
+		candidate{evicts, Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; keys that were evicted: %d", policy, share, e.optionalNumber("evicted_keys")),
 			"when memory is full the server drops " + drops + "; a second holder enters, and the first learns of it at its next renewal",
 			keep},
-		row{most > 0 && used >= most, Critical, "memory", share,
+		candidate{most > 0 && used >= most, Critical, "memory", share,
 			"each acquire is refused with OOM, and so are renewals: leases are lost", more},
-		row{most > 0 && used >= most-most/10, Warning, "memory", share,
+		candidate{most > 0 && used >= most-most/10, Warning, "memory", share,
 			"when it is full each acquire is refused with OOM, and so are renewals: leases are lost", more},
 	)
 }
@@ -107,25 +107,25 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/mebi)
 }
 
-func (e *exam) checkPersistence() {
+func (e *nodeCheck) checkPersistence() {
 	const disk = "free or repair the disk: the server's log says what is wrong with it"
 	save, known := e.facts["save"]
 	failed := e.facts["rdb_last_bgsave_status"] == "err" && (!known || save != "")
 	stops := e.facts["stop-writes-on-bgsave-error"] != "no"
-	e.each(
-		row{e.facts["loading"] == "1" || e.facts["async_loading"] == "1", Critical, "loading",
-			fmt.Sprintf("it is loading its data, for %d s more by its reckoning", e.atLeast("loading_eta_seconds")),
+	e.addAll(
+		candidate{e.facts["loading"] == "1" || e.facts["async_loading"] == "1", Critical, "loading",
+			fmt.Sprintf("it is loading its data, for %d s more by its reckoning", e.optionalNumber("loading_eta_seconds")),
 			"each request is refused until it is done; leases that end meanwhile are lost", "wait"},
-		row{e.facts["aof_last_write_status"] == "err", Critical, "disk", "the last write to the append-only file failed",
+		candidate{e.facts["aof_last_write_status"] == "err", Critical, "disk", "the last write to the append-only file failed",
 			"each acquire is refused with MISCONF, and so are renewals", disk},
-		row{e.facts["aof_last_bgrewrite_status"] == "err", Warning, "disk", "the last rewrite of the append-only file failed",
+		candidate{e.facts["aof_last_bgrewrite_status"] == "err", Warning, "disk", "the last rewrite of the append-only file failed",
 			"the file grows until the disk is full, and then nothing can be locked", disk},
-		row{failed && stops, Critical, "disk", "the last snapshot failed, and stop-writes-on-bgsave-error is on",
+		candidate{failed && stops, Critical, "disk", "the last snapshot failed, and stop-writes-on-bgsave-error is on",
 			"each acquire is refused with MISCONF, and so are renewals", disk + ", then BGSAVE"},
-		row{failed && !stops, Warning, "disk", "the last snapshot failed",
+		candidate{failed && !stops, Warning, "disk", "the last snapshot failed",
 			"a restart without an append-only file forgets locks of any age", disk},
 	)
-	switch aof, ok := e.number("aof_enabled"); {
+	switch aof, ok := e.infoNumber("aof_enabled"); {
 	case ok && aof != 0:
 		e.checkAppendOnlyFile()
 	case ok:
@@ -134,141 +134,141 @@ func (e *exam) checkPersistence() {
 }
 
 // lookAtFile tells what the append-only file may lack after a restart.
-func (e *exam) checkAppendOnlyFile() {
-	fsync, _ := e.fact("appendfsync")
-	late, _ := e.fact("no-appendfsync-on-rewrite")
+func (e *nodeCheck) checkAppendOnlyFile() {
+	fsync, _ := e.info("appendfsync")
+	late, _ := e.info("no-appendfsync-on-rewrite")
 	forgets := func(span string) string {
 		return "if the machine stops, what was locked and released in the last " + span + " is forgotten: a second holder may enter beside one that believes in its lease until its connection is back"
 	}
-	e.first(
-		row{fsync == "always" && late == "yes", Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite yes",
+	e.addFirst(
+		candidate{fsync == "always" && late == "yes", Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite yes",
 			forgets("half a minute") + ", while the file is rewritten",
-			set("no-appendfsync-on-rewrite no")},
-		row{fsync == "everysec", Note, "persistence", "the append-only file is synced every second",
+			configSet("no-appendfsync-on-rewrite no")},
+		candidate{fsync == "everysec", Note, "persistence", "the append-only file is synced every second",
 			forgets("second, or two where the disk is slow,"),
-			set("appendfsync always") + "; or guard with a Fence what must not happen twice"},
-		row{fsync == "no", Warning, "persistence", "the append-only file is synced when the system likes",
+			configSet("appendfsync always") + "; or guard with a Fence what must not happen twice"},
+		candidate{fsync == "no", Warning, "persistence", "the append-only file is synced when the system likes",
 			forgets("half a minute"),
-			set("appendfsync everysec") + ", or always"},
+			configSet("appendfsync everysec") + ", or always"},
 	)
 }
 
 // lookAtSnapshots tells what a restart forgets where there is no append-only file.
-func (e *exam) checkSnapshots() {
+func (e *nodeCheck) checkSnapshots() {
 	const file = "CONFIG SET appendonly yes; CONFIG SET appendfsync always; CONFIG REWRITE keeps it (everysec is faster, and may forget a second); a Fence guards what must not happen twice"
-	save, known := e.fact("save")
+	save, known := e.info("save")
 	copied := ""
-	if e.atLeast("connected_slaves") > 0 {
+	if e.optionalNumber("connected_slaves") > 0 {
 		copied = "; its replicas copy the empty server, if it is back before a failover"
 	}
-	e.first(
-		row{known && save == "", Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
+	e.addFirst(
+		candidate{known && save == "", Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
 			"a restart forgets all locks, queues and highwaters, and a second holder enters beside each one that believes in its lease until its connection is back" + copied,
 			file},
-		row{true, Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes that are in none: %d", save, e.atLeast("rdb_changes_since_last_save")),
+		candidate{true, Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes that are in none: %d", save, e.optionalNumber("rdb_changes_since_last_save")),
 			"a restart forgets what was locked since the last snapshot, and brings back what was released: a second holder enters beside the first, or a name stays taken for what its TTL was",
 			file},
 	)
 }
 
-func (e *exam) checkReplication() {
-	connected, ok := e.number("connected_slaves")
+func (e *nodeCheck) checkReplication() {
+	connected, ok := e.infoNumber("connected_slaves")
 	if !ok || e.facts["role"] != "master" {
 		return
 	}
 	for i := range connected {
-		text, ok := e.fact("slave" + decimal(i))
+		text, ok := e.info("slave" + decimal(i))
 		if !ok {
 			break
 		}
 		e.checkReplica(text)
 	}
 	_, bound := e.facts["min_slaves_good_slaves"]
-	good := e.atLeast("min_slaves_good_slaves")
-	least, _ := e.number("min-replicas-to-write")
-	alone := e.store.copies == nil && connected > 0 // what WithReplicas asks for is tried
-	e.each(
-		row{bound && good < least, Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas that keep up: %d", least, good),
+	good := e.optionalNumber("min_slaves_good_slaves")
+	least, _ := e.infoNumber("min-replicas-to-write")
+	alone := e.store.replicas == nil && connected > 0 // what WithReplicas asks for is tried
+	e.addAll(
+		candidate{bound && good < least, Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas that keep up: %d", least, good),
 			"each acquire is refused with NOREPLICAS, and so are renewals",
 			"bring the replicas back, or CONFIG SET min-replicas-to-write to fewer"},
-		row{alone, Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
+		candidate{alone, Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
 			"a failover forgets the locks and renewals of the last moment, and a second holder enters",
 			"use WithReplicas(1, 200*time.Millisecond); a Fence guards what must not happen twice"},
-		row{alone && least == 0, Note, "split", "min-replicas-to-write is 0",
+		candidate{alone && least == 0, Note, "split", "min-replicas-to-write is 0",
 			"a master that is cut off from its replicas goes on granting beside the one that takes its place",
-			set("min-replicas-to-write 1") + "; or use WithReplicas, which does the same for locks"},
+			configSet("min-replicas-to-write 1") + "; or use WithReplicas, which does the same for locks"},
 	)
 }
 
 // lookAtReplica reads ip=127.0.0.1,port=6380,state=online,offset=14,lag=1.
-func (e *exam) checkReplica(text string) {
+func (e *nodeCheck) checkReplica(text string) {
 	const long = 3 // seconds: a replica tells once a second how far it is
 	r := infoFields(strings.NewReplacer(",", "\n", "=", ":").Replace(text))
 	addr := net.JoinHostPort(r["ip"], r["port"])
 	offset, _ := strconv.ParseInt(r["offset"], 10, 64)
 	lag, _ := strconv.ParseInt(r["lag"], 10, 64)
 	consequence := "a failover to it forgets the locks of that time, and a second holder enters"
-	if c := e.store.copies; c != nil {
-		consequence = fmt.Sprintf("if fewer than %d replicas answer, each acquire and renewal waits for %v and is given back", c.want, c.within)
+	if c := e.store.replicas; c != nil {
+		consequence = fmt.Sprintf("if fewer than %d replicas answer, each acquire and renewal waits for %v and is given back", c.count, c.timeout)
 	}
 	const remedy = "see that it runs and that its network and disk keep up, with INFO replication on both sides"
-	e.first(
-		row{r["state"] != "online", Warning, "replica", fmt.Sprintf("replica %s is not online: %s", addr, r["state"]), consequence, remedy},
-		row{lag >= long, Warning, "replica", fmt.Sprintf("replica %s was last heard of %d s ago, and is %d bytes behind", addr, lag, max(e.atLeast("master_repl_offset")-offset, 0)), consequence, remedy},
+	e.addFirst(
+		candidate{r["state"] != "online", Warning, "replica", fmt.Sprintf("replica %s is not online: %s", addr, r["state"]), consequence, remedy},
+		candidate{lag >= long, Warning, "replica", fmt.Sprintf("replica %s was last heard of %d s ago, and is %d bytes behind", addr, lag, max(e.optionalNumber("master_repl_offset")-offset, 0)), consequence, remedy},
 	)
 }
 
-func (e *exam) checkCluster() {
-	enabled, ok := e.fact("cluster_enabled")
+func (e *nodeCheck) checkCluster() {
+	enabled, ok := e.info("cluster_enabled")
 	if ok && enabled != "1" || !ok && !e.store.sharded {
 		return
 	}
 	maps.Copy(e.facts, infoFields(e.text("CLUSTER", "INFO")))
 	state, ok := e.facts["cluster_state"]
 	if !ok {
-		e.miss("CLUSTER INFO", "the cluster's state")
+		e.markMissing("CLUSTER INFO", "the cluster's state")
 	}
 	mismatch := Warning
-	if e.atLeast("cluster_size") > 1 {
+	if e.optionalNumber("cluster_size") > 1 {
 		mismatch = Critical
 	}
 	_, counted := e.facts["cluster_slots_assigned"]
-	nobodys := slots.Count - e.atLeast("cluster_slots_assigned")
-	absent := e.atLeast("cluster_slots_pfail") + e.atLeast("cluster_slots_fail")
+	nobodys := slots.Count - e.optionalNumber("cluster_slots_assigned")
+	absent := e.optionalNumber("cluster_slots_pfail") + e.optionalNumber("cluster_slots_fail")
 	addr := cmp.Or(e.node.Addr, "HOST:PORT")
-	e.each(
-		row{!e.store.sharded, mismatch, "sharded", "the server is a node of a cluster, and the store takes it for a single one",
+	e.addAll(
+		candidate{!e.store.sharded, mismatch, "sharded", "the server is a node of a cluster, and the store takes it for a single one",
 			"names of other nodes are refused with MOVED, and waiters who listen on other nodes are passed over",
 			"use a cluster client, and Sharded() where the adapter does not say so"},
-		row{ok && state != "ok", Critical, "cluster", "cluster_state is " + state,
+		candidate{ok && state != "ok", Critical, "cluster", "cluster_state is " + state,
 			"nothing can be locked by way of this node", "redis-cli --cluster check " + addr},
-		row{counted && nobodys > 0, Critical, "slots", fmt.Sprintf("%d of %d slots belong to nobody", nobodys, slots.Count),
+		candidate{counted && nobodys > 0, Critical, "slots", fmt.Sprintf("%d of %d slots belong to nobody", nobodys, slots.Count),
 			"no name in them can be locked, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster fix " + addr},
-		row{absent > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not answer the others", absent),
+		candidate{absent > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not answer the others", absent),
 			"no name in them can be locked until they are back or a replica has taken over",
 			"start them again, or CLUSTER FAILOVER TAKEOVER on a replica of each"},
-		row{e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", Warning, "spare", "this master has no replica",
+		candidate{e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", Warning, "spare", "this master has no replica",
 			"if it stops, no name of its slots can be locked until it is back, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster add-node NEW:PORT " + addr + " --cluster-slave"},
 	)
 	e.checkMigration(addr)
 }
 
-func (e *exam) checkMigration(addr string) {
+func (e *nodeCheck) checkMigration(addr string) {
 	nodes := e.text("CLUSTER", "NODES")
 	if nodes == "" {
-		e.miss("CLUSTER NODES", "slots that are on their way")
+		e.markMissing("CLUSTER NODES", "slots that are on their way")
 	}
 	moving := slices.DeleteFunc(strings.Fields(nodes), func(field string) bool { return !strings.HasPrefix(field, "[") })
-	e.each(row{len(moving) > 0, Warning, "migration", fmt.Sprintf("slots that are on their way: %d, %.100s", len(moving), strings.Join(moving, " ")),
+	e.addAll(candidate{len(moving) > 0, Warning, "migration", fmt.Sprintf("slots that are on their way: %d, %.100s", len(moving), strings.Join(moving, " ")),
 		"a name in them that is new here, or has not moved whole, is refused with TRYAGAIN until its slot has arrived: dibs asks again, and leases that cannot be renewed are lost",
 		"let the resharding end; if none is under way: redis-cli --cluster fix " + addr})
 }
 
 // lookAtKeys takes a sample of the keys with the prefix: one that never expires is a
 // name that nobody will have.
-func (e *exam) checkKeys() {
+func (e *nodeCheck) checkKeys() {
 	const page = 1000
 	if e.store.prefix == "" {
 		e.find(Note, "prefix", "the prefix is empty",
@@ -276,7 +276,7 @@ func (e *exam) checkKeys() {
 			"use a Prefix, unless names are shared with another library")
 		return
 	}
-	keys := e.someKeys()
+	keys := e.sampleKeys()
 	var endless []string
 	for part := range slices.Chunk(keys, page) {
 		cmds := make([]Cmd, len(part))
@@ -298,7 +298,7 @@ func (e *exam) checkKeys() {
 }
 
 // someKeys returns the lock keys that are found in half a second, or the first so many.
-func (e *exam) someKeys() []string {
+func (e *nodeCheck) sampleKeys() []string {
 	const long, most = 500 * time.Millisecond, 5000
 	ctx, cancel := context.WithTimeout(e.ctx, long)
 	defer cancel()
@@ -316,7 +316,7 @@ func (e *exam) someKeys() []string {
 	})
 	if err != nil && (ctx.Err() == nil || e.ctx.Err() != nil) {
 		e.failed["SCAN"] = err
-		e.miss("SCAN", "the keys")
+		e.markMissing("SCAN", "the keys")
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys) // a scan may tell a key twice
@@ -325,9 +325,9 @@ func (e *exam) someKeys() []string {
 // A pulse is one look at the server's clock.
 type timeSample struct{ sent, received, server time.Time }
 
-func (e *exam) readServerTime() timeSample {
+func (e *nodeCheck) readServerTime() timeSample {
 	p := timeSample{sent: time.Now()}
-	reply := e.ask("TIME")
+	reply := e.doOne("TIME")
 	p.received, p.server = time.Now(), parseTime(reply.Value)
 	e.failed["TIME"] = reply.Err
 	return p
@@ -346,10 +346,10 @@ func parseTime(v any) (at time.Time) {
 }
 
 // lookAtClock compares the server's clock with ours, and with itself at the beginning.
-func (e *exam) checkClock() {
+func (e *nodeCheck) checkClock() {
 	now := e.readServerTime()
-	if now.server.IsZero() || e.began.server.IsZero() {
-		e.miss("TIME", "the clock")
+	if now.server.IsZero() || e.startTime.server.IsZero() {
+		e.markMissing("TIME", "the clock")
 		return
 	}
 	away, way := now.ahead(), "ahead of"
@@ -360,12 +360,12 @@ func (e *exam) checkClock() {
 	if away >= 10*time.Second {
 		differs = Warning
 	}
-	jump := now.jumped(e.began)
-	e.each(
-		row{away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s this machine's", away.Round(time.Millisecond), way),
+	jump := now.jumped(e.startTime)
+	e.addAll(
+		candidate{away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s this machine's", away.Round(time.Millisecond), way),
 			"none as it is: dibs compares no two clocks. But when somebody sets the server's, a jump forward ends leases early by as much, and one back leaves names of the dead taken for longer; fences are its time",
 			"timedatectl, or chronyc tracking, on both; let a time service slew the clock, not step it"},
-		row{jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor looked", jump.Round(time.Millisecond)),
+		candidate{jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor looked", jump.Round(time.Millisecond)),
 			"a jump forward ends leases early by as much, and their holders learn of it at the next renewal; one back leaves names of the dead taken for longer",
 			"let a time service slew the clock, not step it, and see that only one does: chronyc tracking"},
 	)

@@ -184,7 +184,7 @@ func TestDoctorOfReplicas(t *testing.T) {
 
 	two := redisstore.WithReplicas(2, 50*time.Millisecond)
 	found = doctor(t, open(t, r.Master, two))
-	want(t, found, redisstore.Critical, "replicas", "1 of 2 replicas had it")
+	want(t, found, redisstore.Critical, "replicas", "1 of 2 replicas had the write")
 
 	found = doctor(t, open(t, r.Replicas[0]))
 	want(t, found, redisstore.Critical, "role", "a replica, of "+r.Master.Addr())

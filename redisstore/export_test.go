@@ -1,4 +1,4 @@
 package redisstore
 
-// ManyLua is what is sent for requests that go together.
-var ManyLua = coalescedScript.text
+// CoalescedLua is the script for coalesced requests.
+var CoalescedLua = coalescedScript.text

@@ -14,16 +14,16 @@ import (
 	"github.com/dibslock/dibs/internal/slots"
 )
 
-// Extend implements dibs.Store: a script call for each hundred locks, or for each
-// slot where the server shards, all in one round trip.
-func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
-	errs := make([]error, len(holds))
+// Extend implements driver.Store. It makes a script call for each hundred locks, on a
+// cluster for each slot; all run concurrently.
+func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	errs := make([]error, len(requests))
 	until := deadline(ctx)
-	groups := s.group(holds, errs)
+	groups := s.group(requests, errs)
 	replies := make(chan func(), len(groups))
 	for _, group := range groups {
 		go func() {
-			results := s.extend(ctx, holds, group, until)
+			results := s.extend(ctx, requests, group, until)
 			replies <- func() {
 				for i, at := range group {
 					errs[at] = results[i]
@@ -37,11 +37,12 @@ func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) []erro
 	return errs
 }
 
-// group sorts holds into those that one script call extends, as indices.
-func (s *Store) group(holds []driver.ExtendRequest, errs []error) [][]int {
+// group divides requests into those that one script call extends, as indices. It sets
+// errs of invalid requests.
+func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
 	const most = 100
 	bySlot := make(map[int][]int)
-	for i, h := range holds {
+	for i, h := range requests {
 		if errs[i] = errors.Join(s.check(h.Name), checkToken(h.Name, h.Token)); errs[i] != nil {
 			continue
 		}
@@ -58,23 +59,23 @@ func (s *Store) group(holds []driver.ExtendRequest, errs []error) [][]int {
 	return groups
 }
 
-// extend extends the holds at some indices. Its i-th result belongs to holds[group[i]].
-// If the server refuses the call, each is extended by itself: the reason may be one of
-// them only.
-func (s *Store) extend(ctx context.Context, holds []driver.ExtendRequest, group []int, until time.Time) []error {
-	errs := s.extendBatch(ctx, holds, group, until)
+// extend extends the requests at some indices. Its i-th result belongs to
+// requests[group[i]]. If the server refuses the call, each is extended alone, since one
+// of them may be the reason.
+func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
+	errs := s.extendBatch(ctx, requests, group, until)
 	var refusal ServerError
-	moving := slotIsMigrating(errs[0])
-	if !moving && (len(group) == 1 || !errors.As(errs[0], &refusal)) {
+	migrating := slotIsMigrating(errs[0])
+	if !migrating && (len(group) == 1 || !errors.As(errs[0], &refusal)) {
 		return errs
 	}
 	var each sync.WaitGroup
 	for i, at := range group {
 		each.Go(func() {
-			if moving {
-				errs[i] = s.extendByKey(ctx, holds[at], until)
+			if migrating {
+				errs[i] = s.extendByKey(ctx, requests[at], until)
 			} else {
-				errs[i] = s.extend(ctx, holds, group[i:i+1], until)[0]
+				errs[i] = s.extend(ctx, requests, group[i:i+1], until)[0]
 			}
 		})
 	}
@@ -82,40 +83,41 @@ func (s *Store) extend(ctx context.Context, holds []driver.ExtendRequest, group 
 	return errs
 }
 
-// extendTogether does one script call.
-func (s *Store) extendBatch(ctx context.Context, holds []driver.ExtendRequest, group []int, until time.Time) []error {
+// extendBatch does one script call.
+func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
 	keys := make([]string, 0, 3*len(group))
 	args := make([]string, 0, 5*len(group))
 	var buf [512]byte
 	var where *slotState
 	for _, at := range group {
-		h := holds[at]
+		h := requests[at]
 		k := s.appendKeys(buf[:0], h.Name)
-		lock, _, meta, _, holders := k.cut(string(k.text))
+		lock, _, meta, _, holders := k.split(string(k.text))
 		where = s.slotOf(k)
 		keys = append(keys, lock, meta, holders)
 		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, extendArgument(h))
 	}
 	r := newRequest(extendScript, where, keys...)
 	r.args(args...)
-	reply, short := s.call(ctx, r, until, always)
+	reply, replicaErr := s.call(ctx, r, until, anyReply)
 	errs := make([]error, len(group))
-	marks, ok := parseMarks(reply.Value, len(group))
+	statuses, ok := parseStatuses(reply.Value, len(group))
 	if reply.Err == nil && !ok {
 		reply.Err = unexpected(reply.Value)
 	}
 	for i, at := range group {
 		if reply.Err != nil {
-			errs[i] = fail("extend", holds[at].Name, reply.Err)
+			errs[i] = wrapError("extend", requests[at].Name, reply.Err)
 		} else {
-			errs[i] = s.extendResult(holds[at], marks[i], short)
+			errs[i] = s.extendResult(requests[at], statuses[i], replicaErr)
 		}
 	}
 	return errs
 }
 
-// noted is the weight that the meta note of a shared holder if they have lost it: zero
-// if it is not known, or if the holder is exclusive.
+// extendArgument is the weight of a shared holder, which extend writes to the metadata if
+// it was lost there. It is zero if the weight is not known, or if the holder is
+// exclusive.
 func extendArgument(h driver.ExtendRequest) string {
 	if h.Weight >= h.Limit {
 		return "0"
@@ -123,72 +125,73 @@ func extendArgument(h driver.ExtendRequest) string {
 	return count(h.Weight)
 }
 
-// judge returns what the mark of a hold in a reply means.
-func (s *Store) extendResult(h driver.ExtendRequest, mark byte, short error) error {
+// extendResult converts the status of one request in a reply.
+func (s *Store) extendResult(h driver.ExtendRequest, status byte, replicaErr error) error {
 	switch {
-	case mark == '0':
+	case status == '0':
 		return driver.ErrLost
-	case mark == '1' && short != nil:
-		return fail("extend", h.Name, short)
-	case mark != '1':
-		return fmt.Errorf("%w and not a lease: %w: key %q", driver.ErrWrongType, driver.ErrLost, s.prefix+h.Name)
+	case status == '1' && replicaErr != nil:
+		return wrapError("extend", h.Name, replicaErr)
+	case status != '1':
+		return fmt.Errorf("%w: %w: key %q", driver.ErrWrongType, driver.ErrLost, s.prefix+h.Name)
 	}
 	return nil
 }
 
-// extendBare extends a hold in a slot that is on its way to another server, where a
-// script may have one key only: each key by itself, all at once. Of an exclusive holder
-// the lock tells all.
+// extendByKey extends a lease in a slot that is migrating to another server, where a
+// script may have one key only. It extends each key in a call of its own, concurrently.
+// For an exclusive holder the lock key alone decides.
 func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
 	k := s.appendKeys(nil, h.Name)
-	lock, _, meta, _, holders := k.cut(string(k.text))
-	var asked sync.WaitGroup
-	ask := func(kind, key string) *keyResult {
+	lock, _, meta, _, holders := k.split(string(k.text))
+	var pending sync.WaitGroup
+	extendOne := func(kind, key string) *keyResult {
 		b := new(keyResult)
-		asked.Go(func() { b.mark, b.short, b.err = s.extendKey(ctx, s.slotOf(k), h, kind, key, until) })
+		pending.Go(func() { b.status, b.replicaErr, b.err = s.extendKey(ctx, s.slotOf(k), h, kind, key, until) })
 		return b
 	}
-	first := ask("lock", lock)
+	inLock := extendOne("lock", lock)
 	if extendArgument(h) == "0" && h.Weight > 0 {
-		asked.Wait()
-		return first.result(s, h)
+		pending.Wait()
+		return inLock.result(s, h)
 	}
-	member := ask("holders", holders)
-	ask("meta", meta) // what they have lost is noted by a later call
-	asked.Wait()
-	if first.err == nil && first.mark == sharedByAll {
-		member.short = cmp.Or(member.short, first.short)
-		return member.result(s, h)
+	inHolders := extendOne("holders", holders)
+	extendOne("meta", meta) // a later call restores what the metadata lost
+	pending.Wait()
+	if inLock.err == nil && inLock.status == statusShared {
+		inHolders.replicaErr = cmp.Or(inHolders.replicaErr, inLock.replicaErr)
+		return inHolders.result(s, h)
 	}
-	return first.result(s, h)
+	return inLock.result(s, h)
 }
 
-// sharedByAll is extend_key.lua's mark of a lock that is shared: the holders tell by whom.
-const sharedByAll = 's'
+// statusShared is the status in extend_key.lua of a lock that is shared: the holders key
+// decides.
+const statusShared = 's'
 
-// oneKey is what one key tells of a hold.
+// A keyResult is the result for one key of a lease.
 type keyResult struct {
-	mark       byte
-	short, err error
+	status          byte
+	replicaErr, err error
 }
 
 func (b *keyResult) result(s *Store, h driver.ExtendRequest) error {
 	if b.err != nil {
-		return fail("extend", h.Name, b.err)
+		return wrapError("extend", h.Name, b.err)
 	}
-	return s.extendResult(h, b.mark, b.short)
+	return s.extendResult(h, b.status, b.replicaErr)
 }
 
-func (s *Store) extendKey(ctx context.Context, at *slotState, h driver.ExtendRequest, kind, key string, until time.Time) (mark byte, short, err error) {
+func (s *Store) extendKey(ctx context.Context, at *slotState, h driver.ExtendRequest, kind, key string, until time.Time) (status byte, replicaErr, err error) {
 	r := newRequest(extendKeyScript, at, key)
 	r.args(kind, h.Token, decimal(milliseconds(h.TTL)))
-	reply, short := s.call(ctx, r, until, always)
-	marks, ok := parseMarks(reply.Value, 1)
+	reply, replicaErr := s.call(ctx, r, until, anyReply)
+	statuses, ok := parseStatuses(reply.Value, 1)
 	switch {
 	case reply.Err != nil:
 		return 0, nil, reply.Err
 	case !ok:
 		return 0, nil, unexpected(reply.Value)
 	}
-	return marks[0], short, nil
+	return statuses[0], replicaErr, nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Invalid returns a Conn for a client that cannot hold locks: nil, or of a kind that an
-// adapter does not know. Each call returns a dibs.ErrInvalid that says why.
+// adapter does not support. Each call returns driver.ErrInvalid with the reason why.
 func Invalid(why string) Conn { return invalid{fmt.Errorf("%w: %s", driver.ErrInvalid, why)} }
 
 type invalid struct{ err error }

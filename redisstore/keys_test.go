@@ -44,7 +44,7 @@ func TestKeys(t *testing.T) {
 		{"lock:", "{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart"},
 	} {
 		k := (&Store{prefix: c.prefix}).appendKeys(nil, c.name)
-		lock, queue, meta, highwater, holders := k.cut(string(k.text))
+		lock, queue, meta, highwater, holders := k.split(string(k.text))
 		// How a key with a tag of its own goes on is left to FuzzKeys: it must
 		// differ from that of the key which is this tag.
 		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(meta, c.meta) {
@@ -114,7 +114,7 @@ func wantApart(t *testing.T, s *Store, one, other string) {
 func wantKeys(t *testing.T, s *Store, name string) [5]string {
 	t.Helper()
 	k := s.appendKeys(nil, name)
-	lock, queue, meta, highwater, holders := k.cut(string(k.text))
+	lock, queue, meta, highwater, holders := k.split(string(k.text))
 	all := [5]string{lock, queue, meta, highwater, holders}
 	if lock != s.prefix+name {
 		t.Errorf("prefix %q, name %q: lock key %q", s.prefix, name, lock)
@@ -135,7 +135,7 @@ func wantKeys(t *testing.T, s *Store, name string) [5]string {
 	// The hot path has a buffer, and there the same must come out.
 	buf := append(make([]byte, 0, 512), "leftovers of the call before"...)
 	k = s.appendKeys(buf[:0], name)
-	l, q, g, f, h := k.cut(string(k.text))
+	l, q, g, f, h := k.split(string(k.text))
 	if again := [5]string{l, q, g, f, h}; again != all {
 		t.Errorf("prefix %q, name %q: keys %q in a buffer, %q without", s.prefix, name, again, all)
 	}

@@ -6,48 +6,48 @@ import (
 	"time"
 )
 
-// A subscription can stay behind: after a failover its connection may go on leading to
-// who was master before, which may not know it yet, while requests go to the new one, or
-// will with the next connection that is made. Whoever lost his lock by that failover is
-// told when the subscription is made again, so that must be soon.
+// A subscription can be on the wrong server. After a failover its connection may still
+// lead to the former master, which may not know that yet, while requests go to the new
+// one, or will with the next connection. A holder that lost its lock by that failover
+// learns of it when the subscription is made again, so this must happen soon.
 
 var (
-	errAstray = errors.New("the subscription is not on the server that is asked")
-	errPaused = errors.New("the server did not answer for a while: it may be no master any more")
+	errWrongServer  = errors.New("the subscription is on another server than the requests")
+	errServerPaused = errors.New("the server did not reply for a while, and may not be the master any more")
 )
 
-// A lookout asks the server how many listen on a client's channel: once a second, and ten
-// times in the second after the subscription was made again, while the library may be
-// about to learn of another server.
+// A masterWatch asks the server how many subscribers a client's channel has: once a
+// second, and ten times in the second after the subscription was made again, while the
+// library may be about to discover another server.
 type masterWatch struct {
-	store   *Store
-	channel string
-	made    int       // subscriptions, so far
-	zeros   int       // subscriptions in a row of which the server counted none
-	paused  time.Time // when the subscription was last given up after a pause
-	again   time.Time // when it is to be made once more
+	store         *Store
+	channel       string
+	subscriptions int       // made so far
+	zeroCounts    int       // consecutive replies that counted no subscriber
+	lastPause     time.Time // when a subscription was last given up after a pause
+	resubscribeAt time.Time // when to make it once more; zero if never
 }
 
-// A sighting is what a server says, and when: how many listen.
+// A masterState is one reply: the number of subscribers, and how long it took.
 type masterState struct {
-	listen int64
-	err    error
-	took   time.Duration
+	subscribers int64
+	err         error
+	took        time.Duration
 }
 
-// late is when an answer makes it seem that the server was frozen.
-const late = 500 * time.Millisecond
+// pauseThreshold is the reply time from which a server counts as having been frozen.
+const pauseThreshold = 500 * time.Millisecond
 
-// watch returns when a new subscription has to be made, and why: the one that there is
-// may be on the wrong server. It returns nil if it cannot know.
+// watch returns when a new subscription has to be made, and the reason: the present one
+// may be on the wrong server. It returns nil if it cannot find out.
 func (l *masterWatch) watch(ctx context.Context) error {
 	const every, often, most, first = time.Second, 100 * time.Millisecond, 3, 10
 	seen := make(chan masterState, most)
 	under, paused := 0, false
-	l.made++
+	l.subscriptions++
 	for n := 0; ; n++ {
 		wait := every
-		if paused || l.made > 1 && n < first {
+		if paused || l.subscriptions > 1 && n < first {
 			wait = often
 		}
 		select {
@@ -67,17 +67,17 @@ func (l *masterWatch) watch(ctx context.Context) error {
 		select {
 		case c := <-seen:
 			under--
-			switch why := l.compare(c, paused || c.took >= late); {
+			switch reason := l.compare(c, paused || c.took >= pauseThreshold); {
 			case forbidden(c.err):
 				return nil
-			case why != nil:
-				return why
+			case reason != nil:
+				return reason
 			case c.err != nil:
 				paused = true
 			default:
 				paused = false
 			}
-		case <-time.After(late):
+		case <-time.After(pauseThreshold):
 			paused = true
 		case <-ctx.Done():
 			return nil
@@ -98,33 +98,33 @@ func (l *masterWatch) inspect(ctx context.Context) masterState {
 	if in.bad || len(in.fields) > 0 {
 		return masterState{err: unexpected(reply[0].Value)}
 	}
-	return masterState{listen: n}
+	return masterState{subscribers: n}
 }
 
-// judge decides whether to listen anew. A server that has not answered for a while may
-// have been replaced meanwhile: who connects now is told who is master. That is done
-// once more a little later, when all sentinels know. A server that counts nobody, again
-// and again, cannot count.
+// compare decides whether to subscribe again. A server that did not reply for a while may
+// have been replaced meanwhile; a new connection leads to the current master. This is
+// done once more a little later, when all Sentinels agree. A server that repeatedly
+// counts no subscriber cannot count them.
 func (l *masterWatch) compare(c masterState, paused bool) error {
-	const rest, settled, enough = 10 * time.Second, 2 * time.Second, 3
+	const minInterval, delay, maxZeroCounts = 10 * time.Second, 2 * time.Second, 3
 	now := time.Now()
 	switch {
 	case c.err != nil:
 		return nil
-	case c.listen == 0:
-		if l.zeros++; l.zeros <= enough {
-			return errAstray
+	case c.subscribers == 0:
+		if l.zeroCounts++; l.zeroCounts <= maxZeroCounts {
+			return errWrongServer
 		}
 	default:
-		l.zeros = 0
+		l.zeroCounts = 0
 	}
 	switch {
-	case paused && now.Sub(l.paused) >= rest:
-		l.paused, l.again = now, now.Add(settled)
-		return errPaused
-	case !l.again.IsZero() && !now.Before(l.again):
-		l.again = time.Time{}
-		return errPaused
+	case paused && now.Sub(l.lastPause) >= minInterval:
+		l.lastPause, l.resubscribeAt = now, now.Add(delay)
+		return errServerPaused
+	case !l.resubscribeAt.IsZero() && !now.Before(l.resubscribeAt):
+		l.resubscribeAt = time.Time{}
+		return errServerPaused
 	}
 	return nil
 }

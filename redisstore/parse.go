@@ -11,23 +11,24 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// What the server sends is checked before it is believed: a proxy or another
-// implementation may answer something else.
+// Replies are checked before use: a proxy or another implementation of Redis may send
+// something else.
 
-var errVoid = errors.New("the request came too late for the server's clock, again and again: its clock may be running wild")
+var errExpired = errors.New("request expired on arrival 3 times: the server's clock may be unstable")
 
-// errEarly is of a second try that was answered before the first one became void.
-var errEarly = errors.New("the first try had no answer, and may yet arrive: the server's clock was set back")
+// errFirstTryPending: the reply to a second try came before the first try became void.
+var errFirstTryPending = errors.New("outcome unknown: the first attempt had no reply and may still arrive: the server's clock was set back")
 
-// errTwice leaves it to the caller, who knows whether it held, what that means.
-var errTwice = errors.New("not held at the second asking; the first had no answer, and may have done it")
+// errOutcomeUnknown leaves the interpretation to the caller, which knows whether it held
+// the lock.
+var errOutcomeUnknown = errors.New("outcome unknown: the first attempt timed out, and the retry found the lock not held")
 
-// unknown makes of a server's refusal an error that leaves open what an earlier try has
-// done, which the server did not refuse.
-func unknown(err error) error {
+// unknownOutcome replaces a server's refusal of a retry by an error that leaves the
+// outcome open: the server refused the retry only, not the first try.
+func unknownOutcome(err error) error {
 	var server ServerError
 	if errors.As(err, &server) || errors.Is(err, ErrClosed) {
-		return errors.New("after a try whose outcome is not known: " + err.Error())
+		return errors.New("outcome unknown: an earlier attempt had no reply, and the retry failed: " + err.Error())
 	}
 	return err
 }
@@ -37,13 +38,13 @@ func unexpected(v any) error {
 	return fmt.Errorf("unexpected reply %.100q", text)
 }
 
-// passing are the codes of errors that may be over soon. The last four are what a
-// failover, or a slot on its way, looks like.
-var passing = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
+// transientCodes are the codes of errors that may be over soon. The last four mean a
+// failover or a slot migration.
+var transientCodes = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
 
-// fail tells a failure in the words of dibs. A server that answered with an error
-// has done nothing; else the outcome is unknown.
-func fail(op, name string, err error) error {
+// wrapError turns err into a driver error. A server that replied with an error has done
+// nothing; otherwise the outcome is unknown.
+func wrapError(op, name string, err error) error {
 	if errors.Is(err, driver.ErrInvalid) {
 		return fmt.Errorf("%s %q: %w", op, name, err)
 	}
@@ -54,7 +55,7 @@ func fail(op, name string, err error) error {
 	}
 	text := string(server)
 	if strings.HasPrefix(text, "ERR Protocol error: unauthenticated") {
-		// Redis looks at the length of a request before it looks at the user.
+		// Redis checks the length of a request before it checks the user.
 		err = ServerError("NOAUTH Authentication required: " + text)
 	}
 	if strings.Contains(text, "WRONGTYPE") {
@@ -63,25 +64,25 @@ func fail(op, name string, err error) error {
 	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.transient()}
 }
 
-// transient reports whether it makes sense to ask again soon. What a script has caught
-// and raised again has ERR before its code; before Redis 7 an error inside a script is
-// told in the middle of another.
+// transient reports whether a retry may succeed soon. An error that a script has caught
+// and raised again has ERR before its code. Before Redis 7, an error inside a script is
+// in the middle of another error's text.
 func (e ServerError) transient() bool {
 	text := string(e)
 	bare := strings.TrimPrefix(text, "ERR ")
-	return slices.ContainsFunc(passing, func(code string) bool {
+	return slices.ContainsFunc(transientCodes, func(code string) bool {
 		return strings.HasPrefix(bare, code) || strings.Contains(text, "-"+code+" ")
 	})
 }
 
-// onItsWay reports whether a slot is being moved to another server.
+// slotIsMigrating reports whether a slot is being moved to another server.
 func slotIsMigrating(err error) bool {
 	var server ServerError
 	return errors.As(err, &server) && strings.HasPrefix(string(server), "TRYAGAIN")
 }
 
-// parseAnswer reads acquire's reply to one claim: the fence, if it is held and that
-// is the server's time, or the server's time and an answer.
+// parseAcquireReply reads acquire's reply to one request: the fence as an integer, if the
+// request holds and the fence is the server's time; else the server's time and an answer.
 func parseAcquireReply(v any) (answer driver.AcquireReply, void bool, err error) {
 	if fence, ok := v.(int64); ok && fence > 0 {
 		return driver.AcquireReply{Held: true, Fence: uint64(fence)}, false, nil
@@ -102,7 +103,7 @@ func parseAcquireReply(v any) (answer driver.AcquireReply, void bool, err error)
 		}
 	case []any:
 		r := reader{fields: a}
-		answer = r.waiting()
+		answer = r.waitingReply()
 		if len(r.fields) > 0 {
 			r.int() // see takenName
 		}
@@ -113,8 +114,8 @@ func parseAcquireReply(v any) (answer driver.AcquireReply, void bool, err error)
 	return driver.AcquireReply{}, false, unexpected(v)
 }
 
-// waiting reads what is told to a claim that does not hold.
-func (r *reader) waiting() (a driver.AcquireReply) {
+// waitingReply reads the answer to a request that does not hold.
+func (r *reader) waitingReply() (a driver.AcquireReply) {
 	a.Ticket = r.uint()
 	a.Position = int(r.int())
 	a.Remaining = remaining(r.int())
@@ -123,9 +124,9 @@ func (r *reader) waiting() (a driver.AcquireReply) {
 	return a
 }
 
-// takenName returns which of a claim's names is taken: an answer to a claim on several
-// ends with its number, from 1.
-func takenName(c driver.AcquireRequest, v any) string {
+// busyName returns which of a request's names another token holds. The answer to a
+// request for several names ends with an index, from 1.
+func busyName(c driver.AcquireRequest, v any) string {
 	list, _ := v.([]any)
 	if len(list) == 2 && len(c.With) > 0 {
 		fields, _ := list[1].([]any)
@@ -138,21 +139,21 @@ func takenName(c driver.AcquireRequest, v any) string {
 	return c.Name
 }
 
-// parseMarks reads extend's reply: a mark for each of so many.
-func parseMarks(v any, n int) (marks string, ok bool) {
+// parseStatuses reads extend's reply: n status characters.
+func parseStatuses(v any, n int) (marks string, ok bool) {
 	list, _ := v.([]any)
 	in := reader{fields: list}
-	in.int() // the time
+	in.int() // the server's time
 	marks = in.string()
 	return marks, !in.bad && len(marks) == n
 }
 
-// serverTime finds the server's time in a reply: to each script but release, unless
-// that came too late.
+// serverTime finds the server's time in a reply. Each script returns it, except release,
+// which returns it only if the request was void.
 func serverTime(r Reply) (int64, bool) {
 	switch v := r.Value.(type) {
 	case int64:
-		return v, v > 1 // release answers 0 or 1
+		return v, v > 1 // release returns 0 or 1
 	case []any:
 		if len(v) > 0 {
 			now, ok := v[0].(int64)
@@ -162,7 +163,8 @@ func serverTime(r Reply) (int64, bool) {
 	return 0, false
 }
 
-// remaining reads a PTTL: −1 never expires, −2 is not there.
+// remaining converts a PTTL: −1 means that the key never expires, −2 that it does not
+// exist.
 func remaining(ms int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	switch {
@@ -189,16 +191,16 @@ func parseState(name string, v any) (driver.State, error) {
 		state.Holders = append(state.Holders, h)
 	}
 	for len(r.fields) >= 3 && !r.bad {
-		place, ticket := r.string(), int64(r.uint())
+		entry, ticket := r.string(), int64(r.uint())
 		seen := ticket
-		if sign := r.string(); sign != "" {
-			seen, _ = strconv.ParseInt(sign, 10, 64)
+		if heartbeat := r.string(); heartbeat != "" {
+			seen, _ = strconv.ParseInt(heartbeat, 10, 64)
 		}
 		if now-seen >= driver.WaiterTTL.Microseconds() {
-			state.Waiting-- // dead, and not yet found by whoever serves
+			state.Waiting-- // a dead waiter that no script has removed yet
 			continue
 		}
-		token, ok := entryToken(place)
+		token, ok := entryToken(entry)
 		r.must(ok)
 		state.Waiters = append(state.Waiters, driver.Waiter{
 			Token: token, Label: driver.LabelOf(token), Waited: time.Duration(max(now-ticket, 0)) * time.Microsecond,
@@ -210,18 +212,18 @@ func parseState(name string, v any) (driver.State, error) {
 	return state, nil
 }
 
-// placeToken returns the token of a place: what follows four fields.
-func entryToken(place string) (string, bool) {
-	parts := strings.SplitN(place, " ", 5)
+// entryToken returns the token of a queue entry: the text after the first four fields.
+func entryToken(entry string) (string, bool) {
+	parts := strings.SplitN(entry, " ", 5)
 	if len(parts) != 5 {
 		return "", false
 	}
 	return parts[4], true
 }
 
-// parseMessage reads a push: fence, ticket, origin, token. A fence of zero asks the waiter
-// to ask again; with a ticket, that is the fence of a holding of the token which was
-// broken.
+// parseMessage reads a notification: fence, ticket, origin, token. A fence of zero tells
+// the waiter to retry. With a fence of zero and a ticket, the ticket is the fence of a
+// lease of this token that was revoked.
 func (s *Store) parseMessage(text string) (driver.Event, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
@@ -229,28 +231,29 @@ func (s *Store) parseMessage(text string) (driver.Event, bool) {
 	}
 	fence, err1 := strconv.ParseUint(parts[0], 10, 64)
 	ticket, err2 := strconv.ParseUint(parts[1], 10, 64)
-	sent, node, err3 := origin(parts[2])
+	sent, node, err3 := parseOrigin(parts[2])
 	if errors.Join(err1, err2, err3) != nil {
 		return driver.Event{}, false
 	}
 	if fence == 0 && ticket != 0 {
 		return driver.Event{Kind: driver.EventRevoked, Token: parts[3], Fence: ticket}, true
 	}
-	if fence == 0 || s.copies != nil { // asking again is what waits for the replicas
+	if fence == 0 || s.replicas != nil { // a retry waits for the replicas
 		return driver.Event{Kind: driver.EventRetry, Token: parts[3]}, true
 	}
 	e := driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}
 	if s.sharded {
-		return e, true // nobody tells by whose clock it was sent
+		return e, true // the message does not say whose clock sent is from
 	}
-	if now := s.slots.one().clock.earliest(time.Now()); sent > 0 && now > sent {
+	if now := s.slots.single().clock.earliest(time.Now()); sent > 0 && now > sent {
 		e.Age = time.Duration(now-sent) * time.Microsecond
 	}
 	return e, true
 }
 
-// origin reads when a push was sent, in µs, or to who came with a ballot by which store.
-func origin(field string) (sent int64, node string, err error) {
+// parseOrigin reads when a notification was sent, in µs; for a vote request, the id of
+// the store that sent it.
+func parseOrigin(field string) (sent int64, node string, err error) {
 	if node, voted := strings.CutPrefix(field, "@"); voted {
 		return 0, node, nil
 	}
@@ -258,8 +261,8 @@ func origin(field string) (sent int64, node string, err error) {
 	return sent, "", err
 }
 
-// A reader takes typed fields from a reply. The first of another type makes it
-// bad, and the rest zero.
+// A reader reads typed fields of a reply. The first field of another type makes it bad;
+// from then on it returns zero values.
 type reader struct {
 	fields []any
 	bad    bool

@@ -182,7 +182,7 @@ func TestParseMessage(t *testing.T) {
 func TestMessageAge(t *testing.T) {
 	s := New(nil)
 	begin := time.Now()
-	s.slots.one().clock.learn(begin, begin, now)
+	s.slots.single().clock.learn(begin, begin, now)
 	time.Sleep(time.Millisecond)
 	sent := now - time.Second.Microseconds()
 	e, ok := s.parseMessage(fmt.Sprintf("7 5 %d tok", sent))
@@ -215,7 +215,7 @@ func TestFail(t *testing.T) {
 		{fmt.Errorf("adapter: %w", ErrClosed), dibs.ErrUnavailable, true, false},
 		{fmt.Errorf("wrapped: %w", ServerError("NOAUTH")), dibs.ErrUnavailable, true, false},
 	} {
-		err := fail("op", "n", c.err)
+		err := wrapError("op", "n", c.err)
 		if !errors.Is(err, c.kind) || !errors.Is(err, c.err) {
 			t.Errorf("%v becomes %v, want %v", c.err, err, c.kind)
 		}
@@ -275,7 +275,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte("\x14\x0e7 5 9 tok"), "a b", uint64(now), int64(-2), int64(math.MinInt64))
 	f.Fuzz(func(t *testing.T, data []byte, token string, number uint64, left, clock int64) {
 		s := New(nil)
-		s.slots.one().clock.learn(time.Now(), time.Now(), clock)
+		s.slots.single().clock.learn(time.Now(), time.Now(), clock)
 		rest := data
 		for len(rest) > 0 {
 			v := tree(&rest, 4)
@@ -336,12 +336,12 @@ func TestTakenName(t *testing.T) {
 	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {
 		reply := []any{now, []any{"5", int64(1), int64(30), "tok", n}}
 		answer, _, err := parseAcquireReply(reply)
-		if have := takenName(c, reply); have != want || err != nil || answer.Ticket != 5 {
+		if have := busyName(c, reply); have != want || err != nil || answer.Ticket != 5 {
 			t.Errorf("%d: %q, %+v, %v; want %q", n, have, answer, err, want)
 		}
 	}
 	for _, reply := range []any{nil, int64(7), []any{now, int64(0)}, []any{now, []any{"5", int64(1), int64(30), "tok", "2"}}} {
-		if have := takenName(c, reply); have != "a" {
+		if have := busyName(c, reply); have != "a" {
 			t.Errorf("%v: %q", reply, have)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A pump carries requests to the server. It bounds each caller by its context and
-// its deadline, whatever the client library underneath does, because a worker does
-// the waiting; and while workers are busy, requests gather and go as one pipeline.
-// Claims on one name that gather become one script call. Under load that is fewer
-// and fuller packets: most of what a lock costs a server is reading from sockets.
+// A pipeliner sends requests to the server. It bounds each caller by its context and its
+// deadline, whatever the client library does, because a worker does the waiting. While
+// all workers are busy, requests accumulate and are sent as one pipeline. Requests on one
+// name become one script call. Under load there are fewer and fuller packets: most of a
+// lock's cost to the server is reading from sockets.
 type pipeliner struct {
 	conn   Conn
 	clock  *clock
@@ -22,67 +22,68 @@ type pipeliner struct {
 
 	requests requestPool
 
-	mu      sync.Mutex
-	queue   []*request
-	flying  []*batch // with workers
-	alarm   time.Time
-	bell    *time.Timer // rings then
-	workers int
-	under   int                     // requests under way with workers
-	lonely  int                     // so many times in a row there was but one
-	swift   bool                    // the server answered, and quickly, when it was last asked
-	apart   int                     // so many batches yet are not put together
-	loading map[*script]*scriptLoad // on their way to the server
-	failed  error                   // when it was last asked, if it failed: see telling
+	mu               sync.Mutex
+	queue            []*request
+	inFlight         []*batch // batches of workers
+	timerAt          time.Time
+	timer            *time.Timer // fires at timerAt
+	workers          int
+	inFlightRequests int                     // requests of batches in flight
+	singles          int                     // consecutive exchanges of a single request
+	fast             bool                    // the last exchange succeeded, within fastReply
+	skipCoalescing   int                     // batches left that are not coalesced
+	loading          map[*script]*scriptLoad // scripts being sent to the server
+	lastErr          error                   // why the last exchange failed: see explainsNext
 }
 
 const (
-	maxWorkers = 4
-	maxBatch   = 128
-	minBatch   = 4
-	quiet      = 16                     // exchanges of one request in a row: nobody else is about
-	swift      = 10 * time.Millisecond  // a server that answers within this is quick
-	patience   = 100 * time.Millisecond // of a caller that waits for one by itself
+	maxWorkers    = 4
+	maxBatch      = 128
+	minBatch      = 4
+	minSingles    = 16                     // consecutive single requests after which callers send directly
+	fastReply     = 10 * time.Millisecond  // a server that replies within this is fast
+	directTimeout = 100 * time.Millisecond // of a caller that sends its own request
 )
 
-// A request is one script call. Its owner recycles it only after done.
+// A request is one script call. Its owner recycles it only after it was received from
+// done.
 type request struct {
-	ctx         context.Context // of its caller, for its values
+	ctx         context.Context // the caller's, for its values
 	script      *script
 	slot        *slotState // of its keys
 	cmd         Cmd        // EVALSHA, sha, number of keys, keys, arguments
-	coalescable bool       // of a kind that can go together with others
-	merge       string     // requests with the same may become one, or ""
-	claims      int        // where the claims begin in cmd, for these
-	void        int        // where cmd says when it is void, or 0
+	coalescable bool       // of a kind that can be coalesced
+	mergeKey    string     // requests with the same key may become one call; or ""
+	argsStart   int        // index in cmd where the arguments to merge begin
+	untilIndex  int        // index in cmd of the until argument, or 0
 	reply       Reply
 	done        chan struct{}
-	until       time.Time // the caller waits no longer
+	until       time.Time // when the caller stops waiting
 
-	// Guarded by the pump's mutex:
-	sent   bool
-	gone   bool // the caller has left,
-	late   bool // because his time was over
-	failed error
-	batch  *batch
+	// Guarded by the pipeliner's mutex:
+	sent      bool
+	abandoned bool // the caller does not wait any longer
+	timedOut  bool // because until has passed
+	connErr   error
+	batch     *batch
 }
 
-// A batch is what one worker has under way, and what it needs for that.
+// A batch is what one worker is sending, with its buffers.
 type batch struct {
 	requests []*request
 	calls    []call
-	parts    []call // of a joint call,
-	cmd      Cmd    // and its command
+	parts    []call // of a coalesced call
+	cmd      Cmd    // command of the coalesced call
 	cmds     []Cmd
 	replies  []Reply
 
-	// Guarded by the pump's mutex:
-	callers int  // that still wait
-	stuck   bool // all have left: the worker is not counted any more
+	// Guarded by the pipeliner's mutex:
+	callers   int  // that still wait
+	abandoned bool // all callers have left; the worker does not count any longer
 }
 
-// recycled are the requests of one pump that may be used again. They are not shared with
-// other stores: what a request waits on may belong to a test's bubble.
+// requestPool holds requests of one pipeliner for reuse. Stores do not share a pool: the
+// channel of a request may belong to a test's synctest bubble.
 type requestPool struct{ pool sync.Pool }
 
 func (r *requestPool) get() *request {
@@ -95,8 +96,8 @@ func (r *requestPool) get() *request {
 func (r *requestPool) put(old *request) { r.pool.Put(old) }
 
 var (
-	errLate   = errors.New("no answer in time")
-	errUnsent = errors.New("not sent in time: no connection was free")
+	errNoReply = errors.New("no reply in time")
+	errNotSent = errors.New("timed out before sending: no connection was free")
 )
 
 func newRequest(s *script, at *slotState, keys ...string) *request {
@@ -104,12 +105,12 @@ func newRequest(s *script, at *slotState, keys ...string) *request {
 	r.script, r.slot = s, at
 	r.cmd = append(r.cmd[:0], "EVALSHA", s.sha, count(len(keys)))
 	r.cmd = append(r.cmd, keys...)
-	r.coalescable, r.merge, r.void, r.reply = false, "", 0, Reply{}
-	r.sent, r.gone, r.late, r.failed, r.batch = false, false, false, nil, nil
+	r.coalescable, r.mergeKey, r.untilIndex, r.reply = false, "", 0, Reply{}
+	r.sent, r.abandoned, r.timedOut, r.connErr, r.batch = false, false, false, nil, nil
 	return r
 }
 
-// key adds a key, before there are arguments.
+// key adds a key. It must be called before args.
 func (r *request) key(key string) {
 	r.cmd = append(r.cmd, key)
 	r.cmd[2] = count(len(r.cmd) - 3)
@@ -117,148 +118,148 @@ func (r *request) key(key string) {
 
 func (r *request) args(args ...string) { r.cmd = append(r.cmd, args...) }
 
-// untilArg adds the argument after which the request is void. It is written when the
-// request is sent, by what is known of the server's clock then.
+// untilArg adds the argument after which the request is void. Its value is written when
+// the request is sent, from the bounds of the server's clock at that time.
 func (r *request) untilArg() {
-	r.void = len(r.cmd)
+	r.untilIndex = len(r.cmd)
 	r.cmd = append(r.cmd, "0")
 }
 
 // voidAfter writes that argument, if there is one: µs of the server's clock.
 func (r *request) voidAfter(server int64) {
-	if r.void > 0 {
-		r.cmd[r.void] = decimal(server)
+	if r.untilIndex > 0 {
+		r.cmd[r.untilIndex] = decimal(server)
 	}
 }
 
-// do sends a request and returns its reply. It takes the request over. A request that
-// may change something is void after until; if it is answered, no try of it can act any
-// more. twice says that it was sent again after a first time had no answer: then a
-// reply may be that of a server which has done it already, and a refusal says nothing of
-// the first time.
-func (p *pipeliner) do(ctx context.Context, r *request, until time.Time) (reply Reply, twice bool) {
+// do sends a request and returns its reply. It takes ownership of r. A request that
+// changes something is void after until: once it is answered, no try of it can act any
+// more. retried reports that the request was sent again after a first try without reply.
+// Then the reply may come after the first try has done the work already, and a refusal
+// does not tell the outcome of the first try.
+func (p *pipeliner) do(ctx context.Context, r *request, until time.Time) (reply Reply, retried bool) {
 	if ctx.Err() != nil {
 		p.requests.put(r)
 		return Reply{Err: context.Cause(ctx)}, false
 	}
 	if !p.reserveWorker(ctx) {
-		return p.queued(ctx, r, until, false), false
+		return p.enqueue(ctx, r, until, false), false
 	}
-	reply, void := p.direct(ctx, r, until)
+	reply, untilServer := p.sendDirect(ctx, r, until)
 	switch {
 	case errors.Is(reply.Err, ErrUnsent):
-		return p.queued(ctx, r, until, false), false
-	case !timedOut(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) || r.void > 0 && void == 0:
+		return p.enqueue(ctx, r, until, false), false
+	case !timedOut(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) || r.untilIndex > 0 && untilServer == 0:
 		p.requests.put(r)
 		return reply, false
 	}
-	changes := r.void > 0
-	reply = p.queued(ctx, r, until, true)
+	changes := r.untilIndex > 0
+	reply = p.enqueue(ctx, r, until, true)
 	if !changes {
 		return reply, true
 	}
-	if now, ok := serverTime(reply); ok && now <= void {
-		return Reply{Err: errEarly}, true
+	if now, ok := serverTime(reply); ok && now <= untilServer {
+		return Reply{Err: errFirstTryPending}, true
 	}
-	reply.Err = unknown(reply.Err)
+	reply.Err = unknownOutcome(reply.Err)
 	return reply, true
 }
 
-// queued has a worker send a request.
-func (p *pipeliner) queued(ctx context.Context, r *request, until time.Time, twice bool) Reply {
+// enqueue has a worker send a request.
+func (p *pipeliner) enqueue(ctx context.Context, r *request, until time.Time, retried bool) Reply {
 	p.mu.Lock()
-	hire := p.workers < maxWorkers
-	if hire {
+	newWorker := p.workers < maxWorkers
+	if newWorker {
 		p.workers++
 	}
 	r.ctx, r.until = ctx, until
 	p.queue = append(p.queue, r)
-	p.wakeAt(until)
+	p.setTimer(until)
 	p.mu.Unlock()
-	if hire {
+	if newWorker {
 		go p.work()
 	}
 	var err error
 	select {
 	case <-r.done:
-		if !r.late {
+		if !r.timedOut {
 			reply := r.reply
 			r.ctx = nil
 			p.requests.put(r)
 			return reply
 		}
-		err = errLate
+		err = errNoReply
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	sent, failed := p.leave(r)
-	if !sent && !twice {
-		err = errUnsent
+	sent, failed := p.abandon(r)
+	if !sent && !retried {
+		err = errNotSent
 	}
 	if failed != nil {
-		err = fmt.Errorf("%w (the request before; this one: %w)", failed, err)
+		err = fmt.Errorf("%w (on the previous request; this one: %w)", failed, err)
 	}
 	return Reply{Err: err}
 }
 
-// wakeAt sees to it that somebody's time will be noticed to be over. There is one timer
-// for all: most requests are answered long before. The caller holds p.mu.
-func (p *pipeliner) wakeAt(at time.Time) {
+// setTimer makes sure that a caller's timeout is noticed. All callers share one timer,
+// since most requests are answered long before. The caller holds p.mu.
+func (p *pipeliner) setTimer(at time.Time) {
 	switch {
-	case !p.alarm.IsZero() && !at.Before(p.alarm):
+	case !p.timerAt.IsZero() && !at.Before(p.timerAt):
 		return
-	case p.bell == nil:
-		p.bell = time.AfterFunc(time.Until(at), p.wake)
+	case p.timer == nil:
+		p.timer = time.AfterFunc(time.Until(at), p.expireCallers)
 	default:
-		p.bell.Reset(time.Until(at))
+		p.timer.Reset(time.Until(at))
 	}
-	p.alarm = at
+	p.timerAt = at
 }
 
-// wake tells those whose time is over.
-func (p *pipeliner) wake() {
+// expireCallers wakes the callers whose time is over.
+func (p *pipeliner) expireCallers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.alarm = time.Time{}
+	p.timerAt = time.Time{}
 	now := time.Now()
 	all := slices.Clone(p.queue)
-	for _, b := range p.flying {
+	for _, b := range p.inFlight {
 		all = append(all, b.requests...)
 	}
 	for _, r := range all {
 		switch {
-		case r.gone:
+		case r.abandoned:
 		case r.until.After(now):
-			p.wakeAt(r.until)
+			p.setTimer(r.until)
 		default:
-			p.drop(r)
-			r.late = true
+			p.detach(r)
+			r.timedOut = true
 			r.done <- struct{}{}
 		}
 	}
 }
 
-// seize takes a worker's place for a caller that can do a worker's part itself.
+// reserveWorker reserves a worker's slot for a caller that can send its own request.
 func (p *pipeliner) reserveWorker(ctx context.Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.prompt || !p.swift || p.lonely < quiet || p.workers == maxWorkers || len(p.queue) > 0 || ctx.Err() != nil {
+	if !p.prompt || !p.fast || p.singles < minSingles || p.workers == maxWorkers || len(p.queue) > 0 || ctx.Err() != nil {
 		return false
 	}
 	p.workers++
 	return true
 }
 
-// limit is a context with a deadline that a prompt Conn keeps by itself. It has no
-// timer, and its Done does not tell it: a timer for each request, set and stopped
-// again, costs more than the request.
-type limit struct {
+// A deadlineContext has a deadline that a prompt Conn enforces by itself. It has no
+// timer, and Done is not closed at the deadline: to set and stop a timer for each request
+// costs more than the request.
+type deadlineContext struct {
 	context.Context
 	at time.Time
 }
 
 // Deadline implements context.Context.
-func (l limit) Deadline() (time.Time, bool) { return l.at, true }
+func (l deadlineContext) Deadline() (time.Time, bool) { return l.at, true }
 
 // timedOut reports whether a Conn gave up waiting.
 func timedOut(err error) bool {
@@ -269,27 +270,27 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
 
-// direct is the worker's part done by the caller itself: without two changes of
-// goroutine, which cost more than all else that dibs does for a lock. It is for
-// servers that answer quickly, and gives up early, because a read may not heed a
-// cancelled context. do then sends the request again by way of a worker, if that is
-// safe: void is the server's time after which this first try can do nothing, or 0 if
-// the server's clock is not known well enough, and it can as long as the caller has.
-func (p *pipeliner) direct(ctx context.Context, r *request, until time.Time) (reply Reply, void int64) {
+// sendDirect sends a request from the caller's own goroutine. This avoids two goroutine
+// switches, which cost more than everything else that dibs does for a lock. It is for
+// fast servers, and gives up early, because a read may ignore a cancelled context. do
+// then repeats the request through a worker, if that is safe. untilServer is the server's
+// time after which this first try can do nothing. It is 0 if the server's clock is not
+// known well enough; then the try can act until the caller's deadline.
+func (p *pipeliner) sendDirect(ctx context.Context, r *request, until time.Time) (reply Reply, untilServer int64) {
 	b := batches.Get().(*batch)
 	b.requests = append(b.requests, r)
-	at := time.Now().Add(patience)
+	at := time.Now().Add(directTimeout)
 	if until.Before(at) {
 		at = until
 	} else {
-		void = p.clock.earliest(at)
+		untilServer = p.clock.earliest(at)
 	}
-	if void > 0 {
-		r.voidAfter(void)
+	if untilServer > 0 {
+		r.voidAfter(untilServer)
 	} else {
 		r.voidAfter(p.clock.latest(until))
 	}
-	p.send(limit{ctx, at}, b)
+	p.send(deadlineContext{ctx, at}, b)
 	b.reset()
 	batches.Put(b)
 	reply = r.reply
@@ -302,25 +303,25 @@ func (p *pipeliner) direct(ctx context.Context, r *request, until time.Time) (re
 	if more {
 		go p.work()
 	}
-	return reply, void
+	return reply, untilServer
 }
 
-// leave notes that a caller does not wait any more. It reports whether its request
-// has been sent, and how the connection failed the one before, if it did: that is
-// often why this one had no answer.
-func (p *pipeliner) leave(r *request) (sent bool, failed error) {
+// abandon records that a caller does not wait any longer. It reports whether its request
+// was sent, and why the exchange before failed, if it did: that is often why this one got
+// no reply.
+func (p *pipeliner) abandon(r *request) (sent bool, failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !r.gone {
-		p.drop(r)
+	if !r.abandoned {
+		p.detach(r)
 	}
-	return r.sent, r.failed
+	return r.sent, r.connErr
 }
 
-// drop takes a request out. A worker whose callers have all left may hang for long:
-// another one may take its place. The caller holds p.mu.
-func (p *pipeliner) drop(r *request) {
-	r.gone, r.failed = true, p.failed
+// detach removes a request. A worker whose callers have all left may hang for long, so
+// another worker may replace it. The caller holds p.mu.
+func (p *pipeliner) detach(r *request) {
+	r.abandoned, r.connErr = true, p.lastErr
 	if i := slices.Index(p.queue, r); i >= 0 {
 		p.queue = slices.Delete(p.queue, i, i+1)
 	}
@@ -329,10 +330,10 @@ func (p *pipeliner) drop(r *request) {
 		return
 	}
 	b.callers--
-	if b.callers > 0 || b.stuck {
+	if b.callers > 0 || b.abandoned {
 		return
 	}
-	b.stuck = true
+	b.abandoned = true
 	p.workers--
 	if len(p.queue) > 0 {
 		p.workers++
@@ -340,23 +341,23 @@ func (p *pipeliner) drop(r *request) {
 	}
 }
 
-// work sends what has gathered until nothing is left.
+// work sends queued requests until none is left.
 func (p *pipeliner) work() {
 	b := batches.Get().(*batch)
 	for yieldToCallers(); p.fillBatch(b); yieldToCallers() {
-		p.send(b.values(), b)
+		p.send(b.valuesContext(), b)
 		if !p.deliver(b) {
-			return // callers that have left may still look at b
+			return // callers that have left may still read b
 		}
 		b.reset()
 	}
 	batches.Put(b)
 }
 
-// values is a context with the values of the caller who asked first, such as a trace,
-// and with no end: a batch is one call of the library, which cannot be part of several
+// valuesContext returns a context with the values of the first caller, such as a trace,
+// and without an end. A batch is one call of the library: it cannot be part of several
 // traces, nor end with one of its callers.
-func (b *batch) values() context.Context { return context.WithoutCancel(b.requests[0].ctx) }
+func (b *batch) valuesContext() context.Context { return context.WithoutCancel(b.requests[0].ctx) }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
@@ -370,34 +371,35 @@ func (b *batch) reset() {
 	b.requests, b.calls, b.cmds, b.replies = b.requests[:0], b.calls[:0], b.cmds[:0], b.replies[:0]
 }
 
-// gather lets those who are about to ask do so: their requests go together then.
+// yieldToCallers lets other goroutines enqueue their requests first, so that they go into
+// one batch.
 func yieldToCallers() { runtime.Gosched() }
 
-// take fills the batch with a worker's share of what has gathered: while the server does
-// one part, the client gets the next one ready. If there is nothing, the worker is no
-// more.
+// fillBatch fills the batch with a worker's share of the queue: while the server
+// processes one batch, the client prepares the next. It reports false if the queue is
+// empty; then the worker is not counted any longer.
 func (p *pipeliner) fillBatch(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	share := (len(p.queue) + p.under + maxWorkers - 1) / maxWorkers
+	share := (len(p.queue) + p.inFlightRequests + maxWorkers - 1) / maxWorkers
 	n := min(len(p.queue), max(share, minBatch), maxBatch)
 	if n < len(p.queue) && p.workers < maxWorkers {
 		p.workers++
 		go p.work()
 	}
-	p.under += n
+	p.inFlightRequests += n
 	for _, r := range p.queue[:n] {
 		r.sent, r.batch = true, b
 		r.voidAfter(p.clock.latest(r.until))
 		b.requests = append(b.requests, r)
 	}
 	p.queue = slices.Delete(p.queue, 0, n)
-	b.callers, b.stuck = len(b.requests), false
+	b.callers, b.abandoned = len(b.requests), false
 	if b.callers == 0 {
 		p.workers--
 		return false
 	}
-	p.flying = append(p.flying, b)
+	p.inFlight = append(p.inFlight, b)
 	return true
 }
 
@@ -405,19 +407,19 @@ func (p *pipeliner) fillBatch(b *batch) bool {
 func (p *pipeliner) deliver(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.under -= len(b.requests)
-	at := slices.Index(p.flying, b)
-	p.flying = slices.Delete(p.flying, at, at+1)
+	p.inFlightRequests -= len(b.requests)
+	at := slices.Index(p.inFlight, b)
+	p.inFlight = slices.Delete(p.inFlight, at, at+1)
 	for _, r := range b.requests {
 		r.batch = nil
-		if !r.gone {
+		if !r.abandoned {
 			r.done <- struct{}{}
 		}
 	}
-	return !b.stuck
+	return !b.abandoned
 }
 
-// send does one round trip, and a second one for what could not be done together.
+// send does one round trip, and a second one for calls that could not be coalesced.
 func (p *pipeliner) send(ctx context.Context, b *batch) {
 	for _, r := range b.requests {
 		b.add(r)
@@ -431,16 +433,16 @@ func (p *pipeliner) send(ctx context.Context, b *batch) {
 	}
 }
 
-// together reports whether it makes sense to put calls together.
+// mayCoalesce reports whether calls are coalesced at present.
 func (p *pipeliner) mayCoalesce() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.apart = max(p.apart-1, 0)
-	return p.apart == 0
+	p.skipCoalescing = max(p.skipCoalescing-1, 0)
+	return p.skipCoalescing == 0
 }
 
-// exchange does one round trip, and a second one for scripts that the server does not
-// know. It returns the calls that are not answered yet. Requests that became one call
+// exchange does one round trip, and more for scripts that the server does not know. It
+// returns the calls that are not answered yet. Requests that were merged into one call
 // share its reply.
 func (p *pipeliner) exchange(ctx context.Context, b *batch) (left []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
@@ -464,27 +466,27 @@ func (p *pipeliner) exchange(ctx context.Context, b *batch) (left []call) {
 	}
 	if len(left) > joined/2 {
 		p.mu.Lock()
-		p.apart = apart
+		p.skipCoalescing = coalescePause
 		p.mu.Unlock()
 	}
 	return left
 }
 
-// judge decides whether the next requests may go directly.
+// recordExchange updates what decides whether the next requests may be sent directly.
 func (p *pipeliner) recordExchange(b *batch, took time.Duration) {
-	ok := took < swift && b.replies[0].Err == nil
+	ok := took < fastReply && b.replies[0].Err == nil
 	p.mu.Lock()
-	if p.lonely++; len(b.requests) > 1 {
-		p.lonely = 0
+	if p.singles++; len(b.requests) > 1 {
+		p.singles = 0
 	}
-	p.swift = ok
-	p.failed = explainsNext(b.replies[0].Err)
+	p.fast = ok
+	p.lastErr = explainsNext(b.replies[0].Err)
 	p.mu.Unlock()
 }
 
-// telling returns an error that says why the next request may have no answer: of the
-// connection, or of a server that may serve soon. That a server refuses a request, or
-// that the client is closed, says nothing of another one.
+// explainsNext returns err if it may be the reason why the next request gets no reply: an
+// error of the connection, or of a server that may serve soon. A refused request or a
+// closed client is no such reason.
 func explainsNext(err error) error {
 	if err == nil {
 		return nil
@@ -496,8 +498,8 @@ func explainsNext(err error) error {
 	return err
 }
 
-// A call is one script call that serves one request, or several claims on one name, or
-// all that is in its parts.
+// A call is one script call. It serves one request, several requests on one name, or all
+// requests in parts.
 type call struct {
 	script *script
 	cmd    Cmd
@@ -506,25 +508,25 @@ type call struct {
 	parts  []call
 }
 
-// add makes a request a call of its own, or part of one on the same name.
+// add makes a request a call of its own, or merges it into a call on the same name.
 func (b *batch) add(r *request) {
 	for i := range b.calls {
 		c := &b.calls[i]
-		if r.merge == "" || c.first.merge != r.merge {
+		if r.mergeKey == "" || c.first.mergeKey != r.mergeKey {
 			continue
 		}
 		if c.more == nil {
 			c.cmd = append(Cmd(nil), c.cmd...)
 		}
 		c.more = append(c.more, r)
-		c.cmd = append(c.cmd, r.cmd[r.claims:]...)
+		c.cmd = append(c.cmd, r.cmd[r.argsStart:]...)
 		return
 	}
 	b.calls = append(b.calls, call{script: r.script, first: r, cmd: r.cmd})
 }
 
-// answer gives each request its part of the reply: the server's time and one answer. It
-// returns the parts that have to be asked by themselves.
+// distribute gives each request its part of the reply: the server's time and one answer.
+// It returns the parts that have to be sent alone.
 func (c *call) distribute(r Reply) (left []call) {
 	if c.parts != nil {
 		return c.distributeCoalesced(r)

@@ -159,7 +159,7 @@ func (r *rig) call(req *request, until time.Duration) *caller {
 		c.back <- reply
 	}()
 	r.eventually("the request is queued or sent", func() bool {
-		return slices.Contains(r.queue, req) || req.sent || req.gone || len(r.tap.exchanges) > sent
+		return slices.Contains(r.queue, req) || req.sent || req.abandoned || len(r.tap.exchanges) > sent
 	})
 	return c
 }
@@ -200,7 +200,7 @@ func plain(arg string) *request {
 func claimOn(name, token string) *request {
 	r := newRequest(acquireScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q")
 	r.args("check")
-	r.merge, r.claims = name, len(r.cmd)
+	r.mergeKey, r.argsStart = name, len(r.cmd)
 	r.args(token, "ttl", "until", "place")
 	return r
 }
@@ -385,9 +385,9 @@ func TestPumpCallersLeave(t *testing.T) {
 	cause := errors.New("no patience")
 	gone.leave(cause)
 	gone.wantErr(cause)
-	late.wantErr(errLate)
+	late.wantErr(errNoReply)
 	past := r.call(plain("past"), -time.Hour)
-	if err := past.reply().Err; !errors.Is(err, errLate) && !errors.Is(err, errUnsent) {
+	if err := past.reply().Err; !errors.Is(err, errNoReply) && !errors.Is(err, errNotSent) {
 		t.Errorf("error %v from a call whose time was over", err)
 	}
 	stays := r.call(plain("stays"), time.Hour)
@@ -495,7 +495,7 @@ func TestPumpDoesNotTrustASwiftServer(t *testing.T) {
 			quick()
 			late := r.call(plain("late"), 20*time.Millisecond)
 			hang()
-			if err := late.reply().Err; !errors.Is(err, errLate) && !errors.Is(err, context.DeadlineExceeded) {
+			if err := late.reply().Err; !errors.Is(err, errNoReply) && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want that it was late", err)
 			}
 			quick()
@@ -528,8 +528,8 @@ func TestPumpForgetsWhatWasNotSent(t *testing.T) {
 	engaged, hanging := r.engage()
 	gone, late, stays := r.call(claimOn("n", "gone"), time.Hour), r.call(plain("late"), 20*time.Millisecond), r.call(claimOn("n", "stays"), time.Hour)
 	gone.leave(nil)
-	gone.wantErr(errUnsent)
-	late.wantErr(errUnsent)
+	gone.wantErr(errNotSent)
+	late.wantErr(errNotSent)
 	hanging[0].reply("done")
 	e := r.sent()
 	wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check stays ttl until place")
@@ -556,7 +556,7 @@ func TestPumpFindsTheLivingBehindTheGone(t *testing.T) {
 		stays := r.call(plain("stays"), time.Hour)
 		for _, c := range gone {
 			c.leave(nil)
-			c.wantErr(errUnsent)
+			c.wantErr(errNotSent)
 		}
 		hanging[0].reply("done")
 		select {
@@ -567,7 +567,7 @@ func TestPumpFindsTheLivingBehindTheGone(t *testing.T) {
 		case <-time.After(time.Second):
 			t.Errorf("not sent behind %d that have left, with a worker to spare", many)
 			stays.leave(nil)
-			stays.wantErr(errUnsent)
+			stays.wantErr(errNotSent)
 		}
 		for _, e := range hanging[1:] {
 			e.reply("done")
@@ -680,7 +680,7 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 	server := func(local time.Time) int64 { return local.Add(ahead).UnixMicro() }
 	quick := func(r *rig) {
 		r.t.Helper()
-		for range 2 * quiet {
+		for range 2 * minSingles {
 			c := r.call(plain("quick"), time.Hour)
 			r.sent().answer <- []Reply{{Value: server(time.Now())}}
 			if reply := c.reply(); reply.Err != nil {
@@ -688,7 +688,7 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 			}
 		}
 		r.mu.Lock()
-		swift := r.swift
+		swift := r.fast
 		r.mu.Unlock()
 		if !swift {
 			r.t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
@@ -705,7 +705,7 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 		before := time.Now()
 		c := r.call(voidable("a"), time.Hour)
 		first := voidOf(t, r.sent())
-		if latest := server(time.Now().Add(patience)); first > latest || first < server(before) {
+		if latest := server(time.Now().Add(directTimeout)); first > latest || first < server(before) {
 			t.Errorf("void after %d, want from %d to %d", first, server(before), latest)
 		}
 		e := r.sent()
@@ -727,13 +727,13 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 			c := r.call(voidable("a"), time.Hour)
 			first := voidOf(t, r.sent())
 			r.sent().reply(reply(first))
-			c.wantErr(errEarly)
+			c.wantErr(errFirstTryPending)
 		}
 	})
 	t.Run("nobody knows, for the clock is not known", func(t *testing.T) {
 		for _, forget := range []func(c *clock){
 			func(c *clock) { c.known = false },
-			func(c *clock) { c.learnt = c.learnt.Add(-time.Minute) },
+			func(c *clock) { c.learned = c.learned.Add(-time.Minute) },
 		} {
 			r := prompt(t)
 			forget(r.clock)
@@ -752,7 +752,7 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 		c := r.call(voidable("a"), time.Hour)
 		r.sent()
 		r.sent().reply(ServerError("OOM command not allowed"))
-		err := fail("acquire", "n", c.reply().Err)
+		err := wrapError("acquire", "n", c.reply().Err)
 		var unavailable *dibs.UnavailableError
 		if !errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("%v: want that it is not known what the first has done", err)
@@ -774,7 +774,7 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 			c := r.call(voidable("a"), time.Hour)
 			r.sent().answer <- []Reply{{Err: ErrUnsent}}
 			e := r.sent()
-			if took := time.Since(start); took >= patience {
+			if took := time.Since(start); took >= directTimeout {
 				t.Skipf("SKIPPED: the machine stood still for %v", took)
 			}
 			e.reply(reply)

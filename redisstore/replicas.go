@@ -11,80 +11,82 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Replication. A master that dies takes with it what no replica has: a lock granted in
-// that moment is granted again by the next master. WithReplicas narrows this.
+// Replication is asynchronous: a master that dies loses what no replica has. A lock
+// granted in that moment is granted again by the next master. WithReplicas narrows this
+// window.
 
-// WithReplicas makes acquiring and renewing wait, for timeout at most, until n replicas
-// have the write: on the same connection and, where the adapter can, in the same round
-// trip. It waits for n, not for all. If fewer have it, what was acquired is given back,
-// and the error is dibs.ErrUnavailable and says how many answered; a renewal counts as
-// not answered. Those who find a name taken do not wait.
+// WithReplicas makes acquire and extend wait until n replicas have the write, for timeout
+// at most. It uses WAIT on the same connection and, where the adapter can, in the same
+// round trip. If fewer replicas have the write, the acquired lock is released, and the
+// error is driver.ErrUnavailable with a *ReplicasError; the outcome of a renewal counts
+// as unknown. A request that finds the name busy does not wait.
 //
-// docs/replicas.md says what this narrows and what it cannot close. n is 1 to 1,000,
-// timeout at least 1 ms; it is shortened to the time that an operation has.
+// docs/replicas.md describes what this narrows and what it cannot rule out. n is 1 to
+// 1,000, timeout at least 1 ms. The timeout is shortened to the time that an operation
+// has.
 func WithReplicas(n int, timeout time.Duration) Option {
-	return func(s *Store) { s.copies = &replication{want: n, within: timeout} }
+	return func(s *Store) { s.replicas = &replication{count: n, timeout: timeout} }
 }
 
-// copies is how many replicas must have a write.
+// replication configures how many replicas must have a write.
 type replication struct {
-	want   int
-	within time.Duration
-	silent atomic.Bool // they had not, when they were last asked
+	count        int
+	timeout      time.Duration
+	lastTimedOut atomic.Bool // too few had it the last time
 }
 
 func (c *replication) check() error {
 	const most = 1000
-	if c != nil && (c.want < 1 || c.want > most || c.within < time.Millisecond) {
-		return fmt.Errorf("%w: WithReplicas(%d, %v): 1 to %d replicas, 1ms or more", driver.ErrInvalid, c.want, c.within, most)
+	if c != nil && (c.count < 1 || c.count > most || c.timeout < time.Millisecond) {
+		return fmt.Errorf("%w: WithReplicas(%d, %v): 1 to %d replicas, 1ms or more", driver.ErrInvalid, c.count, c.timeout, most)
 	}
 	return nil
 }
 
-// A ReplicasError says that too few replicas had a write, and is the cause of a
-// dibs.ErrUnavailable.
+// A ReplicasError reports that too few replicas had a write. It is the cause of a
+// driver.ErrUnavailable.
 type ReplicasError struct {
 	Have, Want int
 	Within     time.Duration
-	Cause      error // why it is not known how many; nil if it is
+	Cause      error // why Have is not known; nil if it is
 }
 
 func (e *ReplicasError) Error() string {
 	if e.Cause != nil {
-		return fmt.Sprintf("not known whether %d of the replicas have it: %v", e.Want, e.Cause)
+		return fmt.Sprintf("unknown whether %d replicas have the write: %v", e.Want, e.Cause)
 	}
-	return fmt.Sprintf("%d of %d replicas had it within %v", e.Have, e.Want, e.Within)
+	return fmt.Sprintf("%d of %d replicas had the write within %v", e.Have, e.Want, e.Within)
 }
 
 // Unwrap returns Cause.
 func (e *ReplicasError) Unwrap() error { return e.Cause }
 
-// call runs a script. If replicas must have what it grants, and too few do, short says
+// call runs a script. If its grant needs replicas and too few have it, replicaErr says
 // so.
-func (s *Store) call(ctx context.Context, r *request, until time.Time, grants func(Reply) bool) (reply Reply, short error) {
-	if s.copies == nil {
+func (s *Store) call(ctx context.Context, r *request, until time.Time, grants func(Reply) bool) (reply Reply, replicaErr error) {
+	if s.replicas == nil {
 		reply, _ = r.slot.pipeliner.do(ctx, r, until)
 		return reply, nil
 	}
 	r.voidAfter(r.slot.clock.latest(until))
-	q := question{script: r.script, shard: r.slot, cmd: slices.Clone(r.cmd)}
-	if !s.copies.silent.Load() {
+	q := scriptCall{script: r.script, slot: r.slot, cmd: slices.Clone(r.cmd)}
+	if !s.replicas.lastTimedOut.Load() {
 		r.slot.pipeliner.requests.put(r)
 		return s.replicate(ctx, q, until, grants)
 	}
-	// Nobody would answer WAIT before its time: only who is granted something asks
-	// it. To ask again for what is held changes nothing.
+	// WAIT would only time out, so it is sent only after a grant. A repeated acquire by
+	// the holder changes nothing.
 	reply, _ = r.slot.pipeliner.do(ctx, r, until)
 	if reply.Err != nil || !grants(reply) {
 		return reply, nil
 	}
-	again, short := s.replicate(ctx, q, until, grants)
-	again.Err = unknown(again.Err) // it is held since the first answer
-	return again, short
+	repeated, replicaErr := s.replicate(ctx, q, until, grants)
+	repeated.Err = unknownOutcome(repeated.Err) // the first reply granted it
+	return repeated, replicaErr
 }
 
-// grants reports whether an answer to a claim says that it is held.
-func grants(r Reply) bool {
+// isGrant reports whether the reply to an acquire says that the lock is held.
+func isGrant(r Reply) bool {
 	if list, _ := r.Value.([]any); len(list) == 3 { // see parseVote
 		_, held := list[2].(string)
 		return held
@@ -93,23 +95,23 @@ func grants(r Reply) bool {
 	return err == nil && answer.Held
 }
 
-// always is for what is not claimed: whoever extends holds.
-func always(Reply) bool { return true }
+// anyReply is for extend, which is sent by holders only.
+func anyReply(Reply) bool { return true }
 
-// A question is a script call that may be sent again.
-type question struct {
+// A scriptCall is a script call that may be sent again.
+type scriptCall struct {
 	script *script
-	shard  *slotState
+	slot   *slotState
 	cmd    Cmd
 }
 
-// replicate puts a question with WAIT behind it, whole if the server does not know
-// the script. It bounds the caller as the pump does, and has no part in its batches:
-// one who waits for replicas keeps a connection busy for others.
-func (s *Store) replicate(ctx context.Context, q question, until time.Time, grants func(Reply) bool) (Reply, error) {
+// replicate sends a script call with WAIT behind it, and repeats it as text if the server
+// does not know the script. It bounds the caller as the pipeliner does, but does not use
+// its batches: a caller that waits for replicas would delay the others on the connection.
+func (s *Store) replicate(ctx context.Context, q scriptCall, until time.Time, grants func(Reply) bool) (Reply, error) {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
-	within := s.copies.bound(time.Until(until))
+	within := s.replicas.waitTime(time.Until(until))
 	first, last := s.send(ctx, q, within, grants)
 	for whole := false; ; whole = true {
 		var reply Reply
@@ -117,12 +119,12 @@ func (s *Store) replicate(ctx context.Context, q question, until time.Time, gran
 		case reply = <-first:
 		case <-ctx.Done():
 			select {
-			case reply = <-first: // came in time, too
+			case reply = <-first: // it arrived in time, too
 			default:
 				return Reply{Err: context.Cause(ctx)}, nil
 			}
 		case <-limit.C:
-			return Reply{Err: errLate}, nil
+			return Reply{Err: errNoReply}, nil
 		}
 		if unknownScript(reply.Err) && !whole {
 			q.cmd = append(Cmd{"EVAL", q.script.text}, q.cmd[2:]...)
@@ -134,24 +136,24 @@ func (s *Store) replicate(ctx context.Context, q question, until time.Time, gran
 		}
 		select {
 		case acks := <-last:
-			return reply, s.copies.result(acks, within)
+			return reply, s.replicas.result(acks, within)
 		case <-ctx.Done():
 		case <-limit.C:
 		}
-		return reply, s.copies.result(Reply{Err: errSilent}, within)
+		return reply, s.replicas.result(Reply{Err: errNoAcks}, within)
 	}
 }
 
-// send puts a question, and returns where its answer and WAIT's come.
-func (s *Store) send(ctx context.Context, q question, within time.Duration, grants func(Reply) bool) (first, last <-chan Reply) {
+// send sends a script call, and returns channels for its reply and for that of WAIT.
+func (s *Store) send(ctx context.Context, q scriptCall, within time.Duration, grants func(Reply) bool) (first, last <-chan Reply) {
 	answer, acks := make(chan Reply, 1), make(chan Reply, 1)
-	wait := Cmd{"WAIT", count(s.copies.want), decimal(milliseconds(within))}
+	wait := Cmd{"WAIT", count(s.replicas.count), decimal(milliseconds(within))}
 	sent := time.Now()
 	go func() {
 		acks <- s.conn.Replicate(context.WithoutCancel(ctx), q.cmd, wait, func(r Reply) bool {
-			q.shard.clock.observeError(r.Err)
+			q.slot.clock.observeError(r.Err)
 			if now, ok := serverTime(r); ok {
-				q.shard.clock.learn(sent, time.Now(), now)
+				q.slot.clock.learn(sent, time.Now(), now)
 			}
 			answer <- r
 			return r.Err == nil && grants(r)
@@ -160,43 +162,43 @@ func (s *Store) send(ctx context.Context, q question, within time.Duration, gran
 	return answer, acks
 }
 
-// bound is how long to wait for replicas in a call that has so much time: some of it
-// is left to give back what they have not confirmed.
-func (c *replication) bound(left time.Duration) time.Duration {
-	return max(min(c.within, left*3/4).Truncate(time.Millisecond), time.Millisecond)
+// waitTime returns how long to wait for replicas in a call with this much time left. Some
+// of it is reserved for the release of an unconfirmed lock.
+func (c *replication) waitTime(left time.Duration) time.Duration {
+	return max(min(c.timeout, left*3/4).Truncate(time.Millisecond), time.Millisecond)
 }
 
-// judge returns nil if WAIT's reply says that enough replicas have the write.
+// result returns nil if WAIT's reply says that enough replicas have the write.
 func (c *replication) result(acks Reply, within time.Duration) error {
 	have, ok := acks.Value.(int64)
-	err := &ReplicasError{Have: int(have), Want: c.want, Within: within, Cause: acks.Err}
+	err := &ReplicasError{Have: int(have), Want: c.count, Within: within, Cause: acks.Err}
 	if !ok && acks.Err == nil {
 		err.Cause = unexpected(acks.Value)
 	}
-	enough := err.Cause == nil && err.Have >= c.want
-	c.silent.Store(!enough)
+	enough := err.Cause == nil && err.Have >= c.count
+	c.lastTimedOut.Store(!enough)
 	if enough {
 		return nil
 	}
 	return err
 }
 
-// giveBack undoes a claim that was granted and that too few replicas have.
-func (s *Store) undoGrant(ctx context.Context, op acquireOp, c driver.AcquireRequest, short error) error {
-	if op == reweigh { // what was held before is held still
-		return fail(string(op), c.Name, short)
+// undoGrant cancels an acquire that was granted and that too few replicas have.
+func (s *Store) undoGrant(ctx context.Context, op acquireOp, c driver.AcquireRequest, replicaErr error) error {
+	if op == resize { // the former lease is still held
+		return wrapError(string(op), c.Name, replicaErr)
 	}
 	if err := s.Cancel(context.WithoutCancel(ctx), c); err != nil {
-		// It may arrive yet, and must not meet the next try with this token.
+		// The cancel may still arrive, and must not meet the next try with this token.
 		select {
 		case <-time.After(time.Until(c.Until)):
 		case <-ctx.Done():
 		}
-		return &driver.UnavailableError{Op: string(op), Name: c.Name, Cause: fmt.Errorf("%w, and it could not be given back: %w", short, err)}
+		return &driver.UnavailableError{Op: string(op), Name: c.Name, Cause: fmt.Errorf("%w, and the lock could not be released: %w", replicaErr, err)}
 	}
 	return &driver.UnavailableError{
-		Op: string(op), Name: c.Name, Refused: true, Cause: fmt.Errorf("%w, so it was given back", short),
+		Op: string(op), Name: c.Name, Refused: true, Cause: fmt.Errorf("%w, so the lock was released", replicaErr),
 	}
 }
 
-var errSilent = errors.New("no answer from the replicas in time")
+var errNoAcks = errors.New("no reply to WAIT in time")

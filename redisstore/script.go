@@ -55,7 +55,7 @@ var resizeLua string
 //go:embed lua/revoke.lua
 var revokeLua string
 
-// A script is sent by its hash, and whole if the server does not know it.
+// A script is sent by its hash, and as text if the server does not know the hash.
 type script struct{ text, sha string }
 
 func newScript(text string) *script {
@@ -72,8 +72,8 @@ func newScript(text string) *script {
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// bare leaves out lines that are comments, and indentation: that is less to send to a
-// server that does not know the script.
+// stripComments removes comment lines and indentation, so that less is sent to a server
+// that does not know the script.
 func stripComments(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

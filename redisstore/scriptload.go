@@ -7,34 +7,34 @@ import (
 	"strings"
 )
 
-// A script is some 10 kB, and each request that finds it unknown could send it: on a slow
-// link that is all that the link does. So of all that wait for the same server one sends
-// it, and the others ask again when that has been answered.
+// A script is about 10 kB. If each request that gets NOSCRIPT sent the text, a slow link
+// would be saturated. So one of the workers that wait for the same script sends it; the
+// others retry by hash when that reply has arrived.
 
-// teach has the scripts done that the server did not know. The last step is for calls that
-// overtook the one with the text, as they can where a Conn sends each over a connection of
-// its own, and for a lesson that failed.
+// loadScripts repeats the calls whose script the server did not know. The last step is
+// for two cases: calls that overtook the one with the text, which is possible if a Conn
+// sends each batch over a connection of its own, and loads that failed.
 func (p *pipeliner) loadScripts(ctx context.Context, b *batch) {
-	mine, others := p.divideUnknown(ctx, b)
-	if len(mine)+len(others) == 0 {
+	own, others := p.divideUnknown(ctx, b)
+	if len(own)+len(others) == 0 {
 		return
 	}
-	p.resend(ctx, b, mine, true)
-	p.endLoads(b, mine)
+	p.resend(ctx, b, own, true)
+	p.endLoads(b, own)
 	var asked []int
-	for i, lesson := range others {
-		<-lesson
+	for i, loaded := range others {
+		<-loaded
 		asked = append(asked, i)
 	}
 	p.resend(ctx, b, asked, false)
-	p.resend(ctx, b, b.unknown(append(b.byHash(mine), asked...)), true)
+	p.resend(ctx, b, b.unknownScripts(append(b.byHash(own), asked...)), true)
 }
 
-// lessons divides the calls of unknown scripts into those that this worker sends whole,
-// or after one that does, and those whose script another worker is sending. A caller that
-// does a worker's part waits for nobody.
-func (p *pipeliner) divideUnknown(ctx context.Context, b *batch) (mine []int, others map[int]<-chan struct{}) {
-	unknown := b.unknown(nil)
+// divideUnknown divides the calls of unknown scripts into those that this worker sends as
+// text, or after one that it sends as text, and those whose script another worker is
+// sending. A caller that sends its own request does not wait for a worker.
+func (p *pipeliner) divideUnknown(ctx context.Context, b *batch) (own []int, others map[int]<-chan struct{}) {
+	unknown := b.unknownScripts(nil)
 	if len(unknown) == 0 {
 		return nil, nil
 	}
@@ -44,45 +44,45 @@ func (p *pipeliner) divideUnknown(ctx context.Context, b *batch) (mine []int, ot
 		p.loading = make(map[*script]*scriptLoad)
 	}
 	others = make(map[int]<-chan struct{})
-	_, hurries := ctx.Deadline()
+	_, isDirect := ctx.Deadline()
 	for _, i := range unknown {
 		s := b.calls[i].script
-		under := p.loading[s]
-		if under == nil {
-			under = &scriptLoad{by: b, over: make(chan struct{})}
-			p.loading[s] = under
+		load := p.loading[s]
+		if load == nil {
+			load = &scriptLoad{by: b, done: make(chan struct{})}
+			p.loading[s] = load
 		}
-		if under.by == b || hurries {
-			mine = append(mine, i)
+		if load.by == b || isDirect {
+			own = append(own, i)
 		} else {
-			others[i] = under.over
+			others[i] = load.done
 		}
 	}
-	return mine, others
+	return own, others
 }
 
-// A lesson is a script that is on its way to the server.
+// A scriptLoad is a script that is being sent to the server.
 type scriptLoad struct {
 	by   *batch
-	over chan struct{} // closed
+	done chan struct{} // closed when the reply has arrived
 }
 
-func (p *pipeliner) endLoads(b *batch, mine []int) {
-	if len(mine) == 0 {
+func (p *pipeliner) endLoads(b *batch, own []int) {
+	if len(own) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s, l := range p.loading {
 		if l.by == b {
-			close(l.over)
+			close(l.done)
 			delete(p.loading, s)
 		}
 	}
 }
 
-// again sends some calls once more. If whole, the first of each script is sent with its
-// text, from which the server knows it for those behind it.
+// resend sends some calls again. If whole, the first call of each script is sent as text,
+// so that the server knows the script for the calls after it.
 func (p *pipeliner) resend(ctx context.Context, b *batch, which []int, whole bool) {
 	if len(which) == 0 {
 		return
@@ -104,9 +104,9 @@ func (p *pipeliner) resend(ctx context.Context, b *batch, which []int, whole boo
 	}
 }
 
-// unknown returns which of these calls, or of all for nil, the server did not know the
-// script of.
-func (b *batch) unknown(of []int) (which []int) {
+// unknownScripts returns those of the given calls, or of all if nil, whose script the
+// server did not know.
+func (b *batch) unknownScripts(of []int) (which []int) {
 	for i, r := range b.replies {
 		if unknownScript(r.Err) && (of == nil || slices.Contains(of, i)) {
 			which = append(which, i)
@@ -115,7 +115,8 @@ func (b *batch) unknown(of []int) (which []int) {
 	return which
 }
 
-// byHash returns which of these calls again sends by hash: all but the first of each script.
+// byHash returns those of the given calls that resend sends by hash: all but the first of
+// each script.
 func (b *batch) byHash(of []int) []int {
 	sent := make(map[*script]bool)
 	rest := make([]int, 0, len(of))

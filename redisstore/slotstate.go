@@ -5,21 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// A shard is what has to be kept apart for each server: its clock, and the requests
-// that wait for it. Nobody tells which slot of a cluster is on which server, and that
-// changes: so each slot is a shard of its own. A server that is dead holds up its own
-// slots only.
+// slotState holds the clock and the pipeliner of one hash slot. Slots move between the
+// servers of a cluster, and replies do not say which server sent them, so state is kept
+// per slot, not per server. A dead server delays only its own slots.
 type slotState struct {
 	pipeliner *pipeliner
 	clock     *clock
 }
 
-// shards are those of one store. Without sharding there is one.
+// slotStates are the slot states of one store. A store that is not sharded has one.
 type slotStates struct {
-	mu     sync.Mutex
-	bySlot map[int]*slotState
-	last   *slotState  // that was asked for
-	differ atomic.Bool // the servers' clocks do
+	mu           sync.Mutex
+	bySlot       map[int]*slotState
+	last         *slotState  // the last one returned
+	clocksDiffer atomic.Bool // the servers' clocks differ
 }
 
 func newSlotStates(conn Conn) *slotStates {
@@ -27,20 +26,21 @@ func newSlotStates(conn Conn) *slotStates {
 	return &slotStates{bySlot: make(map[int]*slotState), last: &slotState{clock: c, pipeliner: &pipeliner{conn: conn, clock: c}}}
 }
 
-// one returns the shard of a server that does not shard.
-func (s *slotStates) one() *slotState { return s.last }
+// single returns the state of a store that is not sharded.
+func (s *slotStates) single() *slotState { return s.last }
 
-// of returns the shard of a slot. A new one supposes that its server's clock is like
-// that of the last one, until that was wrong once: then each learns it by a request that
-// is void. If its clock is behind, that one request is void too late.
+// of returns the state of a slot. A new one assumes that its server's clock equals that
+// of the last one, until this was wrong once. From then on each new one starts with a
+// void request, which returns the time. If the assumption is wrong and the server's clock
+// is behind, that one request becomes void too late.
 func (s *slotStates) of(slot int) *slotState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.bySlot[slot]
 	if found == nil {
 		c := &clock{epoch: s.last.clock.epoch}
-		if !s.differ.Load() {
-			c = s.last.clock.guess(&s.differ)
+		if !s.clocksDiffer.Load() {
+			c = s.last.clock.guess(&s.clocksDiffer)
 		}
 		found = &slotState{clock: c, pipeliner: &pipeliner{conn: s.last.pipeliner.conn, clock: c}}
 		s.bySlot[slot] = found
@@ -49,7 +49,7 @@ func (s *slotStates) of(slot int) *slotState {
 	return found
 }
 
-// forget forgets all clocks: other servers may answer from now on.
+// forget clears all clocks, when other servers may reply from now on.
 func (s *slotStates) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package redisstore keeps claims on one Redis: standalone, replicated or
-// clustered. docs/spec.md describes the keys and scripts.
+// Package redisstore stores locks on one Redis: standalone, replicated or a cluster.
+// docs/spec.md describes the keys and scripts.
 //
-// It knows no client library, only a small Conn: use an adapter, goredisstore,
-// rueidisstore or redigostore, which makes a Store of the client that you
-// have. docs/redis.md says how, on which set-ups, and what it costs.
+// The package imports no client library. It needs only a small Conn. Use an adapter,
+// goredisstore, rueidisstore or redigostore, which makes a Store from your own client.
+// docs/redis.md describes set-up, topologies and costs.
 package redisstore
 
 import (
@@ -21,37 +21,37 @@ import (
 	"github.com/dibslock/dibs/internal/slots"
 )
 
-// A Store is a dibs.Store on Redis. It is safe for concurrent use.
+// A Store is a driver.Store on Redis. It is safe for concurrent use.
 type Store struct {
-	conn    Conn
-	prefix  string
-	sharded bool
-	slots   *slotStates
-	copies  *replication // that a write must have, or nil
+	conn     Conn
+	prefix   string
+	sharded  bool
+	slots    *slotStates
+	replicas *replication // replicas that must have a write, or nil
 }
 
 var _ driver.Store = (*Store)(nil)
 
-// An Option adjusts a Store.
+// An Option configures a Store.
 type Option func(*Store)
 
-// Prefix is put before each name to make its key. The default is "lock:"; it may
-// be empty, so that names are keys, as most other libraries have it. Queues lie at
-// {key}:dibs:… and fence highwaters at dibs:fence:…, whatever the prefix: an ACL must
-// grant these too.
+// Prefix is put before each name to make its key. The default is "lock:". The prefix may
+// be empty, so that names are keys, as in most other libraries. Queues are at
+// {key}:dibs:… and fence high-water marks at dibs:fence:…, whatever the prefix: an ACL
+// must allow these too.
 func Prefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
 
-// Sharded says that the server is a cluster: keys of different slots do not meet
-// in one script, and subscribers may be on other nodes. Adapters set it.
+// Sharded declares that the server is a cluster: one script cannot use keys of different
+// slots, and subscribers may be on other nodes. Adapters set it.
 func Sharded() Option { return func(s *Store) { s.sharded = true } }
 
-// Prompt says that the Conn returns from Do soon after its context's Deadline, which
-// it must look at (Done does not tell it), so that callers need not leave the waiting
-// to others. Adapters set it.
-func Prompt() Option { return func(s *Store) { s.slots.one().pipeliner.prompt = true } }
+// Prompt declares that the Conn's Do returns soon after its context's Deadline, even
+// though Done is not closed then. Callers may then call Do themselves, without a worker.
+// Adapters set it.
+func Prompt() Option { return func(s *Store) { s.slots.single().pipeliner.prompt = true } }
 
-// New returns a Store on a connection. It does no I/O. With a nil conn each call
-// returns dibs.ErrInvalid.
+// New returns a Store on a connection. It does no I/O. With a nil conn each call returns
+// driver.ErrInvalid.
 func New(conn Conn, options ...Option) *Store {
 	if conn == nil {
 		conn = Invalid("the connection is nil")
@@ -66,15 +66,16 @@ func New(conn Conn, options ...Option) *Store {
 }
 
 const (
-	// operation bounds what has no deadline of its own.
-	operation = time.Second
-	// The first request on a fresh store knows no server time, so it is void, and
-	// learns it. So does one after the server's clock was set. More tries are no use.
-	tries = 3
+	// defaultTimeout bounds calls without a deadline of their own.
+	defaultTimeout = time.Second
+	// The first request on a new store does not know the server's time: it is void, and
+	// its reply contains the time. The same happens after the server's clock was set.
+	// More tries would not help.
+	maxTries = 3
 )
 
-// Groups implements dibs.Store: a server that shards takes the names of one slot in
-// one step, any other one takes all.
+// Groups implements driver.Store. A cluster takes the names of one slot in one step; any
+// other server takes all names.
 func (s *Store) Groups(names []string) [][]string {
 	if !s.sharded {
 		return [][]string{names}
@@ -91,14 +92,14 @@ func (s *Store) Groups(names []string) [][]string {
 	return groups
 }
 
-// Acquire implements dibs.Store.
+// Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return s.acquire(ctx, acquire, c)
 }
 
-// Reweigh implements dibs.Store.
+// Resize implements driver.Store.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.acquire(ctx, reweigh, c)
+	return s.acquire(ctx, resize, c)
 }
 
 func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -106,32 +107,32 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireReque
 		return driver.AcquireReply{}, err
 	}
 	if c.Until.IsZero() {
-		c.Until = time.Now().Add(operation)
+		c.Until = time.Now().Add(defaultTimeout)
 	}
-	for voids := 0; voids < tries; {
-		reply, short := s.call(ctx, s.request(op, c), c.Until, grants)
+	for voids := 0; voids < maxTries; {
+		reply, replicaErr := s.call(ctx, s.request(op, c), c.Until, isGrant)
 		if reply.Err != nil {
-			return driver.AcquireReply{}, fail(string(op), c.Name, reply.Err)
+			return driver.AcquireReply{}, wrapError(string(op), c.Name, reply.Err)
 		}
 		answer, void, err := parseReply(op, c, reply.Value)
 		switch {
 		case errors.Is(err, driver.ErrUnavailable):
 			return driver.AcquireReply{}, err
 		case err != nil:
-			return driver.AcquireReply{}, fail(string(op), c.Name, err)
-		case short != nil:
-			return driver.AcquireReply{}, s.undoGrant(ctx, op, c, short)
+			return driver.AcquireReply{}, wrapError(string(op), c.Name, err)
+		case replicaErr != nil:
+			return driver.AcquireReply{}, s.undoGrant(ctx, op, c, replicaErr)
 		case void:
 			voids++
 		case answer.Held || !unfinished(answer) || !time.Now().Before(c.Until):
 			return answer, nil
 		}
 	}
-	return driver.AcquireReply{}, fail(string(op), c.Name, errVoid)
+	return driver.AcquireReply{}, wrapError(string(op), c.Name, errExpired)
 }
 
-// unfinished reports whether the script stopped before it got to the end of the queue,
-// to bound its time, and has to be called again.
+// unfinished reports whether the script stopped before the end of the queue, to bound its
+// time. It has to be called again.
 func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
 func parseReply(op acquireOp, c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
@@ -140,22 +141,22 @@ func parseReply(op acquireOp, c driver.AcquireRequest, v any) (answer driver.Acq
 	}
 	answer, void, err = parseAcquireReply(v)
 	if err == nil && !answer.Held && !void {
-		answer.Name = takenName(c, v)
+		answer.Name = busyName(c, v)
 	}
 	return answer, void, err
 }
 
-// An asking is a verb that is answered with an Answer.
+// An acquireOp is an operation whose reply is a driver.AcquireReply.
 type acquireOp string
 
 const (
 	acquire acquireOp = "acquire"
-	reweigh acquireOp = "reweigh"
+	resize  acquireOp = "reweigh"
 )
 
 func (s *Store) request(op acquireOp, c driver.AcquireRequest) *request {
 	switch {
-	case op == reweigh:
+	case op == resize:
 		return s.resizeRequest(c)
 	case c.Vote != nil:
 		return s.voteRequest(c)
@@ -166,7 +167,7 @@ func (s *Store) request(op acquireOp, c driver.AcquireRequest) *request {
 }
 
 func (s *Store) checkRequest(c driver.AcquireRequest) error {
-	if err := s.copies.check(); err != nil {
+	if err := s.replicas.check(); err != nil {
 		return err
 	}
 	if err := s.check(c.Name); err != nil {
@@ -179,13 +180,13 @@ func (s *Store) checkRequest(c driver.AcquireRequest) error {
 	}
 	switch {
 	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > driver.Unlimited:
-		return fmt.Errorf("%w: claim on %q weighs %d of %d", driver.ErrInvalid, c.Name, c.Weight, c.Limit)
+		return fmt.Errorf("%w: %q: weight %d of limit %d is out of range", driver.ErrInvalid, c.Name, c.Weight, c.Limit)
 	case len(c.With) > 0 && !c.Exclusive():
-		return fmt.Errorf("%w: claim on %q and others does not hold alone", driver.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: %q and others: several names must be held exclusively", driver.ErrInvalid, c.Name)
 	case c.TTL < time.Millisecond:
-		return fmt.Errorf("%w: claim on %q for %v: below 1ms", driver.ErrInvalid, c.Name, c.TTL)
+		return fmt.Errorf("%w: %q: TTL %v is below 1ms", driver.ErrInvalid, c.Name, c.TTL)
 	case c.Token == "" || c.Client == "" || strings.ContainsAny(c.Client, " \t\r\n\v\f"):
-		return fmt.Errorf("%w: claim on %q: token %q, client %q: empty, or a client with a space", driver.ErrInvalid, c.Name, c.Token, c.Client)
+		return fmt.Errorf("%w: %q: token %q or client %q is empty, or the client contains white space", driver.ErrInvalid, c.Name, c.Token, c.Client)
 	}
 	if err := checkToken(c.Name, c.Token); err != nil {
 		return err
@@ -193,12 +194,13 @@ func (s *Store) checkRequest(c driver.AcquireRequest) error {
 	return s.checkVote(c)
 }
 
-// sharedMark begins what the lock key is while holders share it, and so no token.
+// sharedMark begins the value of the lock key while it is shared. No token may begin with
+// it.
 const sharedMark = "dibs:shared "
 
 func checkToken(name, token string) error {
 	if strings.HasPrefix(token, sharedMark) {
-		return fmt.Errorf("%w: %q: token %q: begins as the lock of shared holders does", driver.ErrInvalid, name, token)
+		return fmt.Errorf("%w: %q: token %q begins with the mark of a shared lock", driver.ErrInvalid, name, token)
 	}
 	return nil
 }
@@ -213,29 +215,30 @@ func (s *Store) check(name string) error {
 	return checkKey(s.prefix + name)
 }
 
-// acquireRequest writes all that the script needs into one string, and cuts that.
+// acquireRequest writes keys and numbers into one string and slices it, to save
+// allocations.
 func (s *Store) acquireRequest(c driver.AcquireRequest) *request {
 	var buf [512]byte
 	k := s.appendKeys(buf[:0], c.Name)
 	b := k.text
 	ttl := len(b)
 	b = strconv.AppendInt(b, milliseconds(c.TTL), 10)
-	place := len(b)
+	entry := len(b)
 	if c.Queue {
 		b = appendEntry(b, c)
 	}
 	text := string(b)
-	lock, queue, meta, highwater, holders := k.cut(text)
+	lock, queue, meta, highwater, holders := k.split(text)
 	r := newRequest(acquireScript, s.slotOf(k), lock, queue, meta, highwater, holders)
 	r.args(s.checkArg())
-	r.coalescable, r.merge, r.claims = c.Exclusive(), lock, len(r.cmd)
-	r.args(c.Token, text[ttl:place])
+	r.coalescable, r.mergeKey, r.argsStart = c.Exclusive(), lock, len(r.cmd)
+	r.args(c.Token, text[ttl:entry])
 	r.untilArg()
-	r.args(text[place:], sharedArgument(c))
+	r.args(text[entry:], sharedArgument(c))
 	return r
 }
 
-// share is what the scripts need to know of a claim that holds a part.
+// sharedArgument is the script argument of a shared request, "" for an exclusive one.
 func sharedArgument(c driver.AcquireRequest) string {
 	if c.Exclusive() {
 		return ""
@@ -247,24 +250,24 @@ func weightArgument(c driver.AcquireRequest) string {
 	return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client)
 }
 
-// allRequest asks for several names at once.
+// allRequest acquires several names in one step.
 func (s *Store) allRequest(c driver.AcquireRequest) *request {
 	var keys []string
 	var at *slotState
 	for _, name := range append([]string{c.Name}, c.With...) {
 		k := s.appendKeys(nil, name)
 		at = s.slotOf(k)
-		lock, queue, meta, highwater, holders := k.cut(string(k.text))
+		lock, queue, meta, highwater, holders := k.split(string(k.text))
 		keys = append(keys, lock, queue, meta, highwater, holders)
 	}
-	place := ""
+	entry := ""
 	if c.Queue {
-		place = string(appendEntry(nil, c))
+		entry = string(appendEntry(nil, c))
 	}
 	r := newRequest(acquireAllScript, at, keys...)
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
-	r.args(place)
+	r.args(entry)
 	return r
 }
 
@@ -277,7 +280,7 @@ func (s *Store) resizeRequest(c driver.AcquireRequest) *request {
 	r.untilArg()
 	r.args(weightArgument(c))
 	if c.Vote != nil {
-		r.args(serving(c.Vote)...)
+		r.args(voteArguments(c.Vote)...)
 	}
 	return r
 }
@@ -285,19 +288,19 @@ func (s *Store) resizeRequest(c driver.AcquireRequest) *request {
 // requestOn begins a call of a script on one name.
 func (s *Store) requestOn(script *script, name string) *request {
 	k := s.appendKeys(nil, name)
-	lock, queue, meta, highwater, holders := k.cut(string(k.text))
+	lock, queue, meta, highwater, holders := k.split(string(k.text))
 	return newRequest(script, s.slotOf(k), lock, queue, meta, highwater, holders)
 }
 
-// shardOf returns the shard of a name's keys.
+// slotOf returns the slot state of a name's keys.
 func (s *Store) slotOf(k keys) *slotState {
 	if !s.sharded {
-		return s.slots.one()
+		return s.slots.single()
 	}
 	return s.slots.of(k.slot)
 }
 
-// appendPlace writes a place in the queue without its token.
+// appendEntry writes a queue entry without its token.
 func appendEntry(b []byte, c driver.AcquireRequest) []byte {
 	const digits = 16
 	var hex [digits]byte
@@ -320,7 +323,7 @@ func appendEntry(b []byte, c driver.AcquireRequest) []byte {
 	return append(b, c.Client...)
 }
 
-// checkArg tells the scripts whether PUBSUB NUMSUB sees all subscribers.
+// checkArg is "1" if PUBSUB NUMSUB sees all subscribers, else "0".
 func (s *Store) checkArg() string {
 	if s.sharded {
 		return "0"
@@ -328,18 +331,18 @@ func (s *Store) checkArg() string {
 	return "1"
 }
 
-// Abandon implements dibs.Store.
+// Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	if err := s.checkRequest(c); err != nil {
 		return err
 	}
-	place := string(appendEntry(nil, c)) + " " + c.Token
+	entry := string(appendEntry(nil, c)) + " " + c.Token
 	errs := make([]error, 1+len(c.With))
 	var group sync.WaitGroup
 	for i, name := range c.With {
-		group.Go(func() { errs[i+1] = s.cancel(ctx, c, name, place) })
+		group.Go(func() { errs[i+1] = s.cancel(ctx, c, name, entry) })
 	}
-	errs[0] = s.cancel(ctx, c, c.Name, place)
+	errs[0] = s.cancel(ctx, c, c.Name, entry)
 	group.Wait()
 	for _, err := range errs {
 		if err != nil {
@@ -349,47 +352,47 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return nil
 }
 
-func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, name, place string) error {
-	_, err := s.release(ctx, "abandon", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, place)
+func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, name, entry string) error {
+	_, err := s.release(ctx, "cancel", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, entry)
 	return err
 }
 
-// Break implements dibs.Store.
+// Revoke implements driver.Store.
 func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
 	if err := s.check(name); err != nil {
 		return false, err
 	}
 	r := s.requestOn(revokeScript, name)
 	r.args(s.checkArg(), strconv.FormatUint(fence, 10))
-	reply, twice := r.slot.pipeliner.do(ctx, r, deadline(ctx))
-	if reply.Err != nil && twice {
-		return false, fail("break", name, unknown(reply.Err))
+	reply, retried := r.slot.pipeliner.do(ctx, r, deadline(ctx))
+	if reply.Err != nil && retried {
+		return false, wrapError("revoke", name, unknownOutcome(reply.Err))
 	}
 	if reply.Err != nil {
-		return false, fail("break", name, reply.Err)
+		return false, wrapError("revoke", name, reply.Err)
 	}
 	list, _ := reply.Value.([]any)
 	in := reader{fields: list}
 	in.int()
 	switch n := in.int(); {
 	case in.bad || len(in.fields) > 0 || n != 0 && n != 1:
-		return false, fail("break", name, unexpected(reply.Value))
-	case n == 0 && twice:
-		return false, fail("break", name, errTwice)
+		return false, wrapError("revoke", name, unexpected(reply.Value))
+	case n == 0 && retried:
+		return false, wrapError("revoke", name, errOutcomeUnknown)
 	default:
 		return n == 1, nil
 	}
 }
 
-// deadline is when a call with this context ends at the latest.
+// deadline returns when a call with this context ends at the latest.
 func deadline(ctx context.Context) time.Time {
 	if at, ok := ctx.Deadline(); ok {
 		return at
 	}
-	return time.Now().Add(operation)
+	return time.Now().Add(defaultTimeout)
 }
 
-// Release implements dibs.Store.
+// Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if err := errors.Join(s.check(r.Name), checkToken(r.Name, r.Token)); err != nil {
 		return false, err
@@ -397,54 +400,54 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	return s.release(ctx, "release", r, "")
 }
 
-func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, place string) (bool, error) {
+func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, entry string) (bool, error) {
 	if rel.Until.IsZero() {
-		rel.Until = time.Now().Add(operation)
+		rel.Until = time.Now().Add(defaultTimeout)
 	}
-	for range tries {
-		r := s.releaseRequest(rel, place)
-		reply, twice := r.slot.pipeliner.do(ctx, r, rel.Until)
+	for range maxTries {
+		r := s.releaseRequest(rel, entry)
+		reply, retried := r.slot.pipeliner.do(ctx, r, rel.Until)
 		if reply.Err != nil {
-			return false, fail(op, rel.Name, reply.Err)
+			return false, wrapError(op, rel.Name, reply.Err)
 		}
 		switch n, ok := reply.Value.(int64); {
 		case !ok || n < 0:
-			return false, fail(op, rel.Name, unexpected(reply.Value))
+			return false, wrapError(op, rel.Name, unexpected(reply.Value))
 		case n > 1: // void
-		case n == 0 && twice && place == "":
-			return false, fail(op, rel.Name, errTwice)
+		case n == 0 && retried && entry == "":
+			return false, wrapError(op, rel.Name, errOutcomeUnknown)
 		default:
 			return n == 1, nil
 		}
 	}
-	return false, fail(op, rel.Name, errVoid)
+	return false, wrapError(op, rel.Name, errExpired)
 }
 
-func (s *Store) releaseRequest(rel driver.ReleaseRequest, place string) *request {
+func (s *Store) releaseRequest(rel driver.ReleaseRequest, entry string) *request {
 	var buf [512]byte
 	k := s.appendKeys(buf[:0], rel.Name)
 	b := k.text
 	fence := len(b)
 	b = strconv.AppendUint(b, rel.Fence, 10)
-	keep := len(b)
+	reserve := len(b)
 	b = strconv.AppendInt(b, milliseconds(rel.Reserve), 10)
 	text := string(b)
-	lock, queue, meta, highwater, holders := k.cut(text)
+	lock, queue, meta, highwater, holders := k.split(text)
 	r := newRequest(releaseScript, s.slotOf(k), lock, queue, meta, highwater, holders)
 	if rel.Vote != nil {
 		r.key(nodeKey)
 	}
-	r.args(rel.Token, text[fence:keep])
+	r.args(rel.Token, text[fence:reserve])
 	r.untilArg()
-	r.args(text[keep:], s.checkArg(), place)
+	r.args(text[reserve:], s.checkArg(), entry)
 	if rel.Vote != nil {
-		r.args(serving(rel.Vote)...)
+		r.args(voteArguments(rel.Vote)...)
 	}
-	r.coalescable = rel.Reserve <= 0 && place == "" && rel.Vote == nil
+	r.coalescable = rel.Reserve <= 0 && entry == "" && rel.Vote == nil
 	return r
 }
 
-// Inspect implements dibs.Store.
+// Inspect implements driver.Store.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	const most = 100
 	if err := s.check(name); err != nil {
@@ -454,18 +457,18 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	r.args(count(most))
 	reply, _ := r.slot.pipeliner.do(ctx, r, deadline(ctx))
 	if reply.Err != nil {
-		return driver.State{}, fail("inspect", name, reply.Err)
+		return driver.State{}, wrapError("inspect", name, reply.Err)
 	}
 	state, err := parseState(name, reply.Value)
 	if err != nil {
-		return driver.State{}, fail("inspect", name, err)
+		return driver.State{}, wrapError("inspect", name, err)
 	}
 	return state, nil
 }
 
-// List implements dibs.Store. It scans the whole keyspace.
+// List implements driver.Store. It scans the whole keyspace.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
-	found := make(map[string]bool) // a scan may tell a key twice
+	found := make(map[string]bool) // SCAN may return a key twice
 	err := s.conn.Masters(ctx, func(n Node) error {
 		return scan(ctx, n, quote(s.prefix)+pattern, func(key string) {
 			name := key[len(s.prefix):]
@@ -475,12 +478,12 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 		})
 	})
 	if err != nil {
-		return nil, fail("list", pattern, err)
+		return nil, wrapError("list", pattern, err)
 	}
 	return slices.Collect(maps.Keys(found)), nil
 }
 
-// scan calls on with the keys of one server that match a glob.
+// scan calls on for each key of one server that matches a glob.
 func scan(ctx context.Context, n Node, match string, on func(key string)) error {
 	const page = 1000
 	for cursor := "0"; ; {
@@ -509,14 +512,14 @@ func scan(ctx context.Context, n Node, match string, on func(key string)) error 
 	}
 }
 
-// ask puts one command to one server.
+// doOne sends one command to one server.
 func doOne(ctx context.Context, n Node, cmd ...string) Reply {
 	var reply [1]Reply
 	n.Do(ctx, []Cmd{cmd}, reply[:])
 	return reply[0]
 }
 
-// quote makes a text match itself in a glob.
+// quote escapes a text so that it matches itself in a glob.
 func quote(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
 }

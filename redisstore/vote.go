@@ -9,10 +9,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Redis server may be a node of a quorum: package quorum asks it for its vote with a
-// dibs.Ballot.
+// A Redis server may be a node of a quorum: package quorum sends it requests with a
+// driver.VoteRequest.
 
-// nodeKey is the key that says which store a server is.
+// nodeKey is the key that identifies a store.
 const nodeKey = "dibs:node"
 
 func (s *Store) checkVote(c driver.AcquireRequest) error {
@@ -20,9 +20,9 @@ func (s *Store) checkVote(c driver.AcquireRequest) error {
 	case c.Vote == nil:
 		return nil
 	case s.sharded:
-		return fmt.Errorf("%w: claim on %q: a cluster cannot be a node of a quorum: its masters forget one by one, when their replicas take over", driver.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: %q: a cluster cannot be a quorum node: its masters lose data one by one, in failovers", driver.ErrInvalid, c.Name)
 	case len(c.With) > 0:
-		return fmt.Errorf("%w: claim on %q and others: a vote is for one name", driver.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: %q and others: a vote request is for one name", driver.ErrInvalid, c.Name)
 	}
 	return nil
 }
@@ -30,32 +30,32 @@ func (s *Store) checkVote(c driver.AcquireRequest) error {
 func (s *Store) voteRequest(c driver.AcquireRequest) *request {
 	r := s.requestOn(voteScript, c.Name)
 	r.key(nodeKey)
-	place, yield := "", "0"
+	entry, relinquish := "", "0"
 	if c.Queue {
-		place = string(appendEntry(nil, c))
+		entry = string(appendEntry(nil, c))
 	}
 	if c.Vote.Relinquish {
-		yield = "1"
+		relinquish = "1"
 	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
-	r.args(place, sharedArgument(c))
-	r.args(strconv.FormatUint(c.Vote.Ticket, 10), leastFence(c.Vote), recoveryArgument(c.Vote), yield, rand.Text())
+	r.args(entry, sharedArgument(c))
+	r.args(strconv.FormatUint(c.Vote.Ticket, 10), leastFence(c.Vote), recoveryArgument(c.Vote), relinquish, rand.Text())
 	return r
 }
 
-// serving is what a script needs to know to serve by a ballot.
-func serving(b *driver.VoteRequest) []string {
+// voteArguments are the arguments of release and resize for a vote request.
+func voteArguments(b *driver.VoteRequest) []string {
 	return []string{leastFence(b), recoveryArgument(b), rand.Text()}
 }
 
-// least is the least fence that is granted. None is zero: that means unknown.
+// leastFence is the least fence that is granted. It is never zero, which means unknown.
 func leastFence(b *driver.VoteRequest) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
 
-// memory is for how long the server must remember all, in µs.
+// recoveryArgument is the recovery window in µs.
 func recoveryArgument(b *driver.VoteRequest) string { return decimal(b.RecoveryWindow.Microseconds()) }
 
-// parseVote reads vote's reply. A server that does not vote is an error.
+// parseVote reads vote's reply. A server that abstains is an error.
 func parseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
 	list, _ := v.([]any)
 	if len(list) == 2 {
@@ -80,7 +80,7 @@ func parseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void
 		in.bad = true
 	case []any:
 		fields := reader{fields: a}
-		answer = fields.waiting()
+		answer = fields.waitingReply()
 		answer.Fence = fields.uint()
 		in.must(!fields.bad && len(fields.fields) == 0)
 	case string:

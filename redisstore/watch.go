@@ -11,22 +11,22 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Watch implements dibs.Store: one subscription for one client.
+// Watch implements driver.Store, by one subscription for one client.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	// A server that has come back is found within 50 ms: leases that it forgot are
-	// told of at once, and waiters ask again.
+	// A server that is back is detected within 50 ms. Leases that it lost are then
+	// reported at once, and waiters retry.
 	const soon, later, few = 10 * time.Millisecond, 50 * time.Millisecond, 5
 	if s.sharded {
 		ctx, end := context.WithCancel(ctx)
-		var pulse sync.WaitGroup
-		pulse.Go(func() { s.watchEpoch(ctx, on) })
-		defer pulse.Wait()
+		var epochs sync.WaitGroup
+		epochs.Go(func() { s.watchEpoch(ctx, on) })
+		defer epochs.Wait()
 		defer end()
 	}
-	look := &masterWatch{store: s, channel: channel + client}
+	master := &masterWatch{store: s, channel: channelPrefix + client}
 	for tries := 0; ; tries++ {
 		up := false
-		err := s.subscribe(ctx, look, func(message string) {
+		err := s.subscribe(ctx, master, func(message string) {
 			if message == "" {
 				up, tries = true, 0
 				on(driver.Event{Kind: driver.EventConnected})
@@ -39,7 +39,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		err = fail("watch", "", err)
+		err = wrapError("watch", "", err)
 		if forbidden(err) {
 			return err
 		}
@@ -60,48 +60,49 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 
 // subscribe listens until the connection fails, or is found to lead to the wrong server.
 // In a cluster any server passes on what is published on another one.
-func (s *Store) subscribe(ctx context.Context, look *masterWatch, on func(message string)) error {
+func (s *Store) subscribe(ctx context.Context, master *masterWatch, on func(message string)) error {
 	if s.sharded {
-		return s.conn.Subscribe(ctx, look.channel, on)
+		return s.conn.Subscribe(ctx, master.channel, on)
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer end(nil)
 	up := false
-	err := s.conn.Subscribe(ctx, look.channel, func(message string) {
+	err := s.conn.Subscribe(ctx, master.channel, func(message string) {
 		if message == "" && !up {
 			up = true
 			watching.Go(func() {
-				if why := look.watch(ctx); why != nil {
-					end(why)
+				if reason := master.watch(ctx); reason != nil {
+					end(reason)
 				}
 			})
 		}
 		on(message)
 	})
-	if why := context.Cause(ctx); why != nil {
-		return why
+	if reason := context.Cause(ctx); reason != nil {
+		return reason
 	}
 	return err
 }
 
-// forbidden reports whether the server will not let this user do that: subscribe, say.
+// forbidden reports whether the user has no right to a command, or the server does not
+// have it.
 func forbidden(err error) bool {
 	var server ServerError
 	return errors.As(err, &server) && (strings.HasPrefix(string(server), "NOPERM") || strings.HasPrefix(string(server), "ERR unknown command"))
 }
 
-// epochless reports whether a server will never tell how many elections there have been.
+// epochless reports whether a server will never return the cluster's epoch.
 func epochless(err error) bool {
 	var server ServerError
 	return errors.Is(err, errNoEpoch) || forbidden(err) ||
 		errors.As(err, &server) && strings.Contains(string(server), "cluster support disabled")
 }
 
-// pulse tells of failovers in a cluster. The subscription lives on one of its servers,
-// and does not notice when another one dies that has the locks: but each election has
-// an epoch of its own. It costs the cluster one small command, five times a second.
+// watchEpoch reports failovers in a cluster. The subscription is on one of its servers
+// and does not notice the death of another, which has the locks. But each election has an
+// epoch of its own. It costs the cluster one small command, five times a second.
 func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 	const every, retry, later = 200 * time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond
 	wait := time.NewTimer(every)
@@ -117,11 +118,11 @@ func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 		var server ServerError
 		switch {
 		case epochless(err):
-			return // it is no cluster, or we may not ask
-		case errors.As(err, &server): // too many clients, a new password: that may pass
+			return // no cluster, or no permission
+		case errors.As(err, &server): // too many clients, or a new password: this may pass
 			wait.Reset(later)
 			continue
-		case err != nil: // that was perhaps the dead one
+		case err != nil: // perhaps this was the dead node
 			wait.Reset(retry)
 			continue
 		}
@@ -134,12 +135,11 @@ func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 			s.slots.forget()
 			on(driver.Event{Kind: driver.EventFailover})
 		}
-		again = changed // once more: the first time may have been before the votes were in
+		again = changed // once more: the first time may have been too early
 	}
 }
 
-// epoch asks any node of the cluster, which has a tenth of a second, for how many
-// elections there have been.
+// epoch returns the cluster's current epoch, from any node, within 100 ms.
 func (s *Store) epoch(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
@@ -153,7 +153,7 @@ func (s *Store) epoch(ctx context.Context) (string, error) {
 	return epoch, reply[0].Err
 }
 
-var errNoEpoch = errors.New("the cluster does not count its elections")
+var errNoEpoch = errors.New("CLUSTER INFO has no current epoch")
 
 // infoFields reads the lines "name:value" of an INFO reply.
 func infoFields(info string) map[string]string {

@@ -17,7 +17,7 @@ local function identity(node_key, new_id)
   since = tonumber(since or 0)
   if id and tonumber(saved) == last_save and since <= now then return id, now - since end
   local current_run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-  if not current_run then error('a node of a quorum must tell its run_id', 0) end
+  if not current_run then error('INFO server has no run_id: not a quorum node', 0) end
   if run ~= current_run or since > now then since = now end
   if last_save >= math.floor(now / 1000000) then last_save = 0 end
   id = id or new_id
