@@ -151,7 +151,7 @@ type acquireOp string
 
 const (
 	acquire acquireOp = "acquire"
-	resize  acquireOp = "reweigh"
+	resize  acquireOp = "resize"
 )
 
 func (s *Store) request(op acquireOp, c driver.AcquireRequest) *request {
