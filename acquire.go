@@ -9,25 +9,25 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// How a call comes by a lease: it asks the store, and if the name is taken it
-// waits in the store's queue until it is told, or until it is time to ask again.
-// Asking is idempotent, so it is also the heartbeat and the way to learn of a
-// grant whose message went missing.
+// An acquire sends a request to the store. If the name is not free, it joins the store's
+// wait queue, until a notification arrives or the next heartbeat is due. The request is
+// idempotent. So the same request is also the heartbeat, and detects a grant whose
+// notification was lost.
 
 const (
 	heartbeat   = driver.WaiterTTL / 2   // the longest time between two heartbeats
-	cancelGrace = time.Second            // beyond a TTL: to clean up after what may come late
-	clockSlack  = 100 * time.Millisecond // between the store's clock and ours
+	cancelGrace = time.Second            // how long after a TTL a cancel goes on, for requests that arrive late
+	clockSlack  = 100 * time.Millisecond // between the clocks of the store and this process
 )
 
-// A waiter is where a call hears of the events for its token.
+// A waiter receives the events for one token.
 type waiter struct {
 	event chan driver.Event
 	next  *waiter // another call with the same token
 }
 
-// listen registers a waiter, before the first question, so that no event for its
-// token is missed.
+// listen registers a waiter. A call does this before its first request, so that it misses
+// no event for its token.
 func (c *Client) listen(token string) (*waiter, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,15 +60,15 @@ func (c *Client) unlisten(token string, w *waiter) {
 		delete(c.waiters, token)
 	}
 	select {
-	case <-w.event: // came too late
+	case <-w.event: // arrived too late
 	default:
 	}
 	c.spareWaiters, w.next = w, c.spareWaiters
 	c.notifyIdle()
 }
 
-// tell gives a waiter an event, instead of one that it has not taken yet. A
-// question to ask again does not push a grant aside. The caller holds c.mu.
+// notify gives an event to a waiter. It replaces an event that the waiter has not
+// received, but EventRetry does not replace EventGranted. The caller holds c.mu.
 func (w *waiter) notify(e driver.Event) {
 	select {
 	case old := <-w.event:
@@ -80,7 +80,7 @@ func (w *waiter) notify(e driver.Event) {
 	w.event <- e
 }
 
-// watch listens to the store for as long as the client lives.
+// watch receives the store's events for as long as the client lives.
 func (c *Client) watch() {
 	for {
 		err := c.store.Watch(c.life, c.id, c.handleEvent)
@@ -94,14 +94,14 @@ func (c *Client) watch() {
 	}
 }
 
-// hear takes one event of the store.
+// handleEvent handles one event of the store.
 func (c *Client) handleEvent(e driver.Event) {
 	c.mu.Lock()
 	back := false
-	var broken leaseEnd
+	var revoked leaseEnd
 	switch e.Kind {
 	case driver.EventRevoked:
-		broken = c.revokedLease(e)
+		revoked = c.revokedLease(e)
 	case driver.EventGranted, driver.EventRetry:
 		for w := c.waiters[e.Token]; w != nil; w = w.next {
 			w.notify(e)
@@ -122,22 +122,22 @@ func (c *Client) handleEvent(e driver.Event) {
 		c.retryWaiters()
 	}
 	if back {
-		c.reconnects.request(c.now()) // the store may have forgotten the leases
+		c.reconnects.request(c.now()) // the store may have lost the leases
 		c.wakeRenewer()
 	}
 	c.mu.Unlock()
-	broken.notify()
+	revoked.notify()
 }
 
-// queueDegraded queues the hook for events that have stopped, or flow again. The caller
-// holds c.mu.
+// queueDegraded queues the Degraded hook when events stop or resume. The caller holds
+// c.mu.
 func (c *Client) queueDegraded(err error) {
 	if hooks := c.defaults.hooks; hooks != nil && hooks.Degraded != nil {
 		c.hooks.add(false, func() { hooks.Degraded(Degraded{Err: err}) })
 	}
 }
 
-// lookAgain makes all waiters ask. The caller holds c.mu.
+// retryWaiters makes all waiters repeat their requests. The caller holds c.mu.
 func (c *Client) retryWaiters() {
 	for _, first := range c.waiters {
 		for w := first; w != nil; w = w.next {
@@ -146,40 +146,41 @@ func (c *Client) retryWaiters() {
 	}
 }
 
-// A call is one Lock on its way.
+// A call is one acquire in progress.
 type call struct {
 	c               *Client
 	ctx             context.Context
 	settings        settings
 	request         driver.AcquireRequest
 	begin           time.Duration
-	sent            time.Duration       // when the last question was sent
-	reply           driver.AcquireReply // to the last question that was answered
-	replied         bool                // there is one
-	acquired        Acquired            // what the hook is told of the lease
+	sent            time.Duration       // when the last answered request was sent
+	reply           driver.AcquireReply // to the last request that was answered
+	replied         bool                // reply is set
+	acquired        Acquired            // argument of the Acquired hook
 	waiting         chan struct{}       // closed when the Waiting hook has returned; nil if it was not called
-	failed          time.Duration       // since when no question was answered, or zero
-	poll            pollInterval        // while the store cannot tell of grants
-	unansweredUntil time.Time           // an acquire without an answer may arrive at the store until then
+	failed          time.Duration       // since when no request was answered, or zero
+	poll            pollInterval        // while the store cannot notify waiters
+	unansweredUntil time.Time           // an unanswered acquire may arrive at the store until then
 }
 
-// How acquire goes about it: as the settings say, or once whatever they say.
+// Modes of acquire: queueing follows the options, tryOnce overrides them.
 const (
 	queueing = false
 	tryOnce  = true
 )
 
-// A want is what a call asks for: one name, in part or alone, or several alone.
+// A lockSpec is what a call requests: one name, shared or exclusive, or several names,
+// all exclusive.
 type lockSpec struct {
 	name          string
 	with          []string
 	weight, limit int
 }
 
-// alone wants a name to itself.
+// exclusive requests one name exclusively.
 func exclusive(name string) lockSpec { return lockSpec{name: name, weight: 1, limit: 1} }
 
-// acquire takes what is wanted, or queues for it.
+// acquire acquires what w requests, and queues for it if it has to.
 func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once bool) (*Lease, error) {
 	if err := set.check(w.name, w.with...); err != nil {
 		return nil, err
@@ -202,7 +203,7 @@ func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once boo
 		return nil, err
 	}
 	lease, err := q.acquire()
-	// From here on Close does not wait for this call, so that a hook may call it.
+	// From here on Close does not wait for this call, so that a hook may call Close.
 	if q.waiting != nil {
 		<-q.waiting
 	}
@@ -212,7 +213,7 @@ func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once boo
 	return lease, err
 }
 
-// take acquires, and leaves nothing behind if it cannot.
+// acquire runs the call, and leaves nothing at the store if it fails.
 func (q *call) acquire() (*Lease, error) {
 	w, err := q.c.listen(q.request.Token)
 	if err != nil {
@@ -233,15 +234,15 @@ func (q *call) run(w *waiter) (*Lease, error) {
 	return q.wait(w)
 }
 
-// undo removes what a call without a lease may have left at the store: a queue entry,
-// the lock itself, or a try that was not answered and arrives later.
+// cancel removes what a call without a lease may have left at the store: a queue entry,
+// the lock itself, or an unanswered request that arrives later.
 func (q *call) cancel() {
 	if q.replied && (q.request.Queue || q.reply.Held) || !q.unansweredUntil.IsZero() {
 		q.c.cancel(q.request, q.ownToken(), q.unansweredUntil)
 	}
 }
 
-// ownToken reports whether the caller has chosen the token, and may use it again.
+// ownToken reports whether the caller has chosen the token and may use it again.
 func (q *call) ownToken() bool { return q.settings.token != "" }
 
 func (c *Client) newRequest(w lockSpec, set *settings) driver.AcquireRequest {
@@ -250,15 +251,15 @@ func (c *Client) newRequest(w lockSpec, set *settings) driver.AcquireRequest {
 	if set.maxHold > 0 {
 		ttl = min(ttl, set.maxHold)
 	}
-	claim := driver.AcquireRequest{
+	request := driver.AcquireRequest{
 		Name: w.name, With: w.with, Token: set.token, Client: c.id, Seq: seq,
 		TTL: ttl, MinHold: set.minHold, Weight: w.weight, Limit: w.limit,
 	}
-	claim.Queue = set.attempts == 0 && set.wait != 0
-	if claim.Token == "" {
-		claim.Token = newToken(c.id, set.label)
+	request.Queue = set.attempts == 0 && set.wait != 0
+	if request.Token == "" {
+		request.Token = newToken(c.id, set.label)
 	}
-	return claim
+	return request
 }
 
 // attempt tries a fixed number of times without queueing.
@@ -266,7 +267,7 @@ func (q *call) attempt() (*Lease, error) {
 	var err error
 	for i := 0; i < q.settings.attempts; i++ {
 		if i > 0 && !q.c.sleep(q.ctx, q.settings.every) {
-			err = q.ended()
+			err = q.abortErr()
 			break
 		}
 		var l *Lease
@@ -280,7 +281,7 @@ func (q *call) attempt() (*Lease, error) {
 	return nil, q.withContextCause(err)
 }
 
-// try asks once, and returns the lease or why there is none.
+// try sends one request, and returns the lease or the reason why there is none.
 func (q *call) try() (*Lease, error) {
 	if err := q.tryAcquire(); err != nil {
 		return nil, err
@@ -291,15 +292,15 @@ func (q *call) try() (*Lease, error) {
 	return q.granted(q.sent, q.request.TTL, nil)
 }
 
-// ended says why a call is over before its time.
-func (q *call) ended() error {
+// abortErr returns why a call ended before its last attempt.
+func (q *call) abortErr() error {
 	if q.ctx.Err() == nil {
 		return ErrClosed
 	}
 	return q.busy()
 }
 
-// sleep waits between two attempts.
+// sleep waits for d between two attempts, or returns false if ctx or the client ends.
 func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -312,7 +313,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// wait asks, and waits for its turn.
+// wait sends requests and waits in the queue until the lease is granted.
 func (q *call) wait(w *waiter) (*Lease, error) {
 	var again, limit timer
 	defer again.stop()
@@ -342,13 +343,13 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 	}
 }
 
-// sit waits until the lease is granted, the wait is over (an error), or it is
-// time to ask again (neither).
+// await waits until the lease is granted, the waiting is over (an error), or the next
+// request is due (neither).
 func (q *call) await(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 	for {
 		var e driver.Event
 		select {
-		case e = <-w.event: // what has come counts, though the wait may be over by now
+		case e = <-w.event: // an event that has arrived counts, even if the waiting is over by now
 		default:
 			select {
 			case e = <-w.event:
@@ -365,18 +366,18 @@ func (q *call) await(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 		if e.Kind != driver.EventGranted {
 			return nil, nil
 		}
-		// The grant is older than its message, but not older than the last
-		// answer that said "not yet": not before its question was sent. The
-		// ticket shows that it is that place which came up, and not one that
-		// was lost and taken anew since.
+		// The grant is older than its notification, but not older than the request that
+		// was last answered "not granted". So the lease is counted from the sending of
+		// that request. The ticket shows that the grant is for the current queue entry,
+		// not for an earlier one that was lost and replaced.
 		if e.Ticket == q.reply.Ticket && e.Round == q.reply.Round && q.request.Queue {
 			return q.acceptGrant(e)
 		}
 	}
 }
 
-// pushed takes the lease that the store handed on. If too little is left of the
-// hand-off's TTL, neither a lease nor an error: asking again confirms it.
+// acceptGrant makes a lease of a grant by hand-off. If too little of the hand-off TTL is
+// left, it returns neither a lease nor an error: the next request confirms the grant.
 func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	ttl := q.request.HandoffTTL()
 	if q.sent+ttl-margin(ttl)-q.c.checkClock() < ttl/4 {
@@ -390,10 +391,10 @@ func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	return l, err
 }
 
-var errLate = errors.New("the store's answer came when the lease was over: its TTL is too short for this network")
+var errLate = errors.New("the store answered after the lease had expired: use a longer TTL on this network")
 
-// ask puts one question, again while its outcome is unknown and the time for one
-// operation is not over.
+// tryAcquire sends one request. It repeats it while the outcome is unknown and the
+// operation timeout has not passed.
 func (q *call) tryAcquire() error {
 	timeout := q.settings.timeout
 	if q.replied && q.settings.wait > 0 {
@@ -406,13 +407,13 @@ func (q *call) tryAcquire() error {
 		if deadline, ok := q.ctx.Deadline(); ok && deadline.Before(q.request.Until) {
 			q.request.Until = deadline
 		}
-		answer, err := q.c.store.Acquire(q.ctx, q.request)
+		reply, err := q.c.store.Acquire(q.ctx, q.request)
 		q.c.observeHealth(q.ctx, err)
 		if err == nil || !time.Now().Before(q.request.Until) {
 			q.c.rtt.observe(q.c.now() - sent)
 		}
 		if err == nil {
-			q.sent, q.reply, q.replied, q.failed = sent, answer, true, 0
+			q.sent, q.reply, q.replied, q.failed = sent, reply, true, 0
 			return nil
 		}
 		if refused(err) || permanent(err) {
@@ -422,16 +423,18 @@ func (q *call) tryAcquire() error {
 		if q.ctx.Err() != nil || !time.Now().Before(end) {
 			return err
 		}
-		// A try that has hardly any time would say so, and not what is wrong.
+		// A try with almost no time left would report only its own timeout and hide the
+		// cause.
 		if d := backoff(try); time.Until(end) <= 2*d || !pause(q.ctx, d) || !time.Now().Before(end) {
 			return err
 		}
 	}
 }
 
-// patient reports whether a waiter goes on after a failure. The first question
-// must be answered; after that an outage costs a waiter its place at most, unless
-// the store refuses for so long that the place is gone anyway.
+// keepsWaiting reports whether a waiter continues after a failure. Its first request must
+// be answered. After that, an outage costs a waiter at most its queue position. A store
+// that rejects requests ends the waiting after WaiterTTL, when the queue entry has
+// expired anyway.
 func (q *call) keepsWaiting(err error) bool {
 	if !q.replied || permanent(err) || q.ctx.Err() != nil || !q.request.Queue {
 		return false
@@ -442,33 +445,32 @@ func (q *call) keepsWaiting(err error) bool {
 	return !refused(err) || q.c.now()-q.failed < driver.WaiterTTL
 }
 
-// lastTurn is how long after the holder's end the last waiters ask.
+// lastRetry is how long after the holder's expiry the last waiters retry.
 const lastRetry = 100 * time.Millisecond
 
-// recheck is how long to wait before asking again.
+// retryDelay returns how long to wait before the next request.
 func (q *call) retryDelay(failed error) time.Duration {
 	if failed != nil {
 		return 50 * time.Millisecond
 	}
 	q.c.mu.Lock()
-	pushing := q.c.events == eventsFlowing
+	eventsFlow := q.c.events == eventsFlowing
 	q.c.mu.Unlock()
-	turn := max(q.reply.Position, 1)
+	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
-	if !pushing {
+	if !eventsFlow {
 		d = min(d, q.poll.next(q.reply, q.c.now()-q.sent))
 	}
 	if left := q.reply.Remaining; left >= 0 {
-		// The store rounds down to 1 ms. The first waiter asks first; one far behind asks
-		// not much later, because all those before it may be dead.
-		d = min(d, left+min(time.Duration(2*turn)*time.Millisecond, lastRetry))
+		// The store rounds down to 1 ms. The first waiter retries first. Waiters far
+		// behind retry only a little later, because all those before them may be dead.
+		d = min(d, left+min(time.Duration(2*position)*time.Millisecond, lastRetry))
 	}
 	return d
 }
 
-// granted makes the lease, whose ttl began not before sent, unless that is over
-// already.
-func (q *call) granted(sent, ttl time.Duration, push *driver.Event) (*Lease, error) {
+// granted makes the lease, unless it has expired already. Its TTL began at sent or later.
+func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, error) {
 	c := q.c
 	h := &leaseState{
 		c: c, parent: q.ctx, name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, hooks: q.settings.hooks, timeout: q.settings.timeout,
@@ -503,14 +505,14 @@ func (q *call) granted(sent, ttl time.Duration, push *driver.Event) (*Lease, err
 	c.schedule(h)
 	c.mu.Unlock()
 	q.acquired = Acquired{Name: h.name, Token: h.token, Fence: q.reply.Fence, Waited: now - q.begin}
-	if push != nil {
-		q.acquired.Pushed, q.acquired.Handoff = true, push.Age
+	if handoff != nil {
+		q.acquired.Pushed, q.acquired.Handoff = true, handoff.Age
 	}
 	return &h.first, nil
 }
 
-// begin sets the times of a new lease whose first ttl began not before sent. lift says
-// that it is shorter than what was claimed.
+// initTimes sets the times of a new lease whose TTL began at sent or later. lift means
+// that ttl is shorter than the requested TTL, as after a hand-off.
 func (h *leaseState) initTimes(noRenew bool, sent, ttl time.Duration, lift bool) {
 	h.rule = renewed
 	if noRenew {
@@ -518,8 +520,8 @@ func (h *leaseState) initTimes(noRenew bool, sent, ttl time.Duration, lift bool)
 	}
 	h.extendDeadline(sent, ttl)
 	if lift || h.renewAt != never {
-		// Off the critical path, and not at all for work shorter than that. After
-		// a long wait sent is long ago, but the lease is no reason to hurry.
+		// The first renewal is off the critical path, and short work needs none. After a
+		// long wait sent is long ago, but that does not make the renewal urgent.
 		now := h.c.now()
 		h.renewAt = now + max(h.deadline-now, 0)/3
 	}
@@ -539,8 +541,8 @@ func (q *call) busy() error {
 	}
 }
 
-// explain adds to a failure that the context has ended too, or takes the place
-// of one that only says so.
+// withContextCause joins the context's cause to err, or replaces err if err only reports
+// the cancellation.
 func (q *call) withContextCause(err error) error {
 	ended := cause(q.ctx)
 	if ended == nil || refused(err) || permanent(err) {
@@ -555,8 +557,8 @@ func (q *call) withContextCause(err error) error {
 	return &UnavailableError{Op: "acquire", Name: q.request.Name, Cause: errors.Join(ended, rootCause(err))}
 }
 
-// tellWaiting calls the hook, once, beside the call: it may be slow, and the call has to
-// keep its place in the queue.
+// callQueuedHook calls the Waiting hook once, in a goroutine of its own: the hook may be
+// slow, and the call must send its heartbeats.
 func (q *call) callQueuedHook() {
 	if q.waiting != nil || q.settings.hooks == nil || q.settings.hooks.Waiting == nil {
 		return
@@ -572,7 +574,7 @@ func (q *call) callQueuedHook() {
 	}()
 }
 
-// A timer is a time.Timer that is made when it is first needed.
+// A timer is a time.Timer that is created when it is first needed.
 type timer struct {
 	t *time.Timer
 	c <-chan time.Time
@@ -593,7 +595,7 @@ func (t *timer) stop() {
 	}
 }
 
-// pause sleeps for d, or returns false when ctx ends before.
+// pause sleeps for d, or returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -9,15 +9,15 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A doubt is an acquire that was not answered: it may still arrive at the store, and
-// take the name again after its lease was released.
+// An unansweredTry is an acquire without an answer. It may still arrive at the store and
+// acquire the name again after its lease was released.
 type unansweredTry struct {
 	request driver.AcquireRequest
-	until   time.Time // it is void afterwards
+	until   time.Time // the request has no effect after this time
 	next    *unansweredTry
 }
 
-// and returns the doubts of both.
+// merge returns the tries of both lists.
 func (d *unansweredTry) merge(o *unansweredTry) *unansweredTry {
 	if d == nil {
 		return o
@@ -26,8 +26,8 @@ func (d *unansweredTry) merge(o *unansweredTry) *unansweredTry {
 	return d
 }
 
-// dispel removes, in the background, what the unanswered tries of a lease that has
-// ended may still leave at the store.
+// cancelUnanswered cancels, in the background, the unanswered tries of a lease that has
+// ended.
 func (h *leaseState) cancelUnanswered() {
 	for d := h.unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
@@ -36,7 +36,7 @@ func (h *leaseState) cancelUnanswered() {
 	}
 }
 
-// doubtful reports whether an unanswered try of the lease can still take effect.
+// mayStillAcquire reports whether an unanswered try of the lease can still take effect.
 func (h *leaseState) mayStillAcquire() bool {
 	for d := h.unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
@@ -46,7 +46,8 @@ func (h *leaseState) mayStillAcquire() bool {
 	return false
 }
 
-// mayArrive reports whether a request that is void after until can still take effect.
+// mayArrive reports whether a request that has no effect after until can still take
+// effect.
 func mayArrive(until time.Time) bool {
 	return !until.IsZero() && time.Since(until) <= clockSlack
 }
@@ -59,26 +60,27 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// undoings are the requests that undo an earlier call whose token was chosen by the
-// caller. Such a token may be used again, and a request of the earlier call would end
-// the lease of the later one. So a later call waits until none is under way and none
-// can arrive any more. Tokens that dibs makes are never used twice, and not listed.
+// cancellations lists the requests in progress that release or cancel earlier calls with
+// tokens of the caller's choice. Such a token may be used again, and a late cancel of the
+// earlier call would end the lease of the later one. So a later call waits until no such
+// request is in progress and none can arrive any more. Tokens that dibs makes are never
+// reused and not listed.
 type cancellations struct {
 	mu      sync.Mutex
 	pending map[ownedName]*pendingCancel
 }
 
-// owned is a name with the token that holds it.
+// ownedName is a name with the token that holds it.
 type ownedName struct{ name, token string }
 
-// underway counts the undoings of one name and token.
+// pendingCancel counts the cancellations of one name and token.
 type pendingCancel struct {
 	count int
-	over  chan struct{} // closed when count is zero
+	done  chan struct{} // closed when count is zero
 }
 
-// An undoing is one request, or a series of them, that ends what one token holds. A nil
-// undoing, of a token that is never used again, does nothing.
+// A cancellation is one request, or a series of them, that ends what one token holds. A
+// nil cancellation belongs to a token that is never reused, and does nothing.
 type cancellation struct {
 	all   *cancellations
 	names []string
@@ -88,7 +90,7 @@ type cancellation struct {
 	lateUntil time.Time // a request without an answer may arrive until then
 }
 
-// begin lists an undoing of a claim, if the token is the caller's own.
+// begin lists a cancellation of a request, if the token is the caller's own.
 func (u *cancellations) begin(c driver.AcquireRequest, own bool) *cancellation {
 	if !own {
 		return nil
@@ -102,14 +104,14 @@ func (u *cancellations) begin(c driver.AcquireRequest, own bool) *cancellation {
 			if u.pending == nil {
 				u.pending = make(map[ownedName]*pendingCancel)
 			}
-			u.pending[key] = &pendingCancel{over: make(chan struct{})}
+			u.pending[key] = &pendingCancel{done: make(chan struct{})}
 		}
 		u.pending[key].count++
 	}
 	return d
 }
 
-// unanswered notes that a request may arrive until then.
+// unanswered records that a request may arrive at the store until then.
 func (d *cancellation) unanswered(until time.Time) {
 	if d == nil {
 		return
@@ -119,7 +121,7 @@ func (d *cancellation) unanswered(until time.Time) {
 	d.lateUntil = later(d.lateUntil, until)
 }
 
-// end unlists the undoing, once nothing of it can arrive any more.
+// end removes the cancellation from the list as soon as none of its requests can arrive.
 func (d *cancellation) end() {
 	if d == nil {
 		return
@@ -142,13 +144,13 @@ func (d *cancellation) unlist() {
 		key := ownedName{name, d.token}
 		w := u.pending[key]
 		if w.count--; w.count == 0 {
-			close(w.over)
+			close(w.done)
 			delete(u.pending, key)
 		}
 	}
 }
 
-// first returns an undoing of one of these names that is under way, or nil.
+// first returns a cancellation in progress for one of these names, or nil.
 func (u *cancellations) first(names []string, token string) *pendingCancel {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -160,10 +162,10 @@ func (u *cancellations) first(names []string, token string) *pendingCancel {
 	return nil
 }
 
-var errCancelling = errors.New("an earlier call with this token is still being undone: try again, or use another token")
+var errCancelling = errors.New("an earlier call with this token is still being cancelled: retry later, or use another token")
 
-// awaitUndone waits until no earlier call with the caller's own token is being undone:
-// for as long as two operations may take.
+// awaitCancelled waits until no earlier call with the caller's own token is being
+// cancelled. Its limit is the time of two operations.
 func (q *call) awaitCancelled() error {
 	if !q.ownToken() {
 		return nil
@@ -177,7 +179,7 @@ func (q *call) awaitCancelled() error {
 			return nil
 		}
 		select {
-		case <-w.over:
+		case <-w.done:
 		case <-limit.C:
 			return q.stillCancelling(nil)
 		case <-q.ctx.Done():

@@ -14,53 +14,53 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Client hands out locks on one Store under one identity, and keeps the leases
-// it was given alive. It is safe for concurrent use; a process needs one per
-// store.
+// A Client creates locks on one store and renews their leases. All its leases share one
+// client identity, which is part of their tokens. It is safe for concurrent use; a
+// process needs one per store.
 //
-// However many leases it holds, a Client runs one scheduler goroutine for their
-// deadlines and renewals, and one that listens to the store. Both begin with the
-// first lock and end with Close.
+// A Client runs two goroutines, however many leases it holds: one for deadlines and
+// renewals, one that receives events from the store. Both start with the first lock and
+// end with Close.
 type Client struct {
 	store           driver.Store
 	defaults        settings
 	id              string
-	epoch           time.Time            // now counts from here
-	suspended       func() time.Duration // how long the machine was, since it started
-	suspendedBefore time.Duration        // what the machine had been suspended by then
-	suspendedFor    atomic.Int64         // what it was since, in ns
-	wallOffset      atomic.Int64         // by how much the wall clock was ahead of the epoch's, in ns
+	epoch           time.Time            // origin of now
+	suspended       func() time.Duration // how long the machine has been suspended since it booted
+	suspendedBefore time.Duration        // the result of suspended at epoch
+	suspendedFor    atomic.Int64         // how long the machine has been suspended since epoch, in ns
+	wallOffset      atomic.Int64         // how far the wall clock was ahead of the monotonic one, in ns
 	seq             atomic.Uint64
 	cancellations   cancellations // of tokens that callers have chosen
-	unhealthy       atomic.Bool   // an operation has failed since the last that did not
+	unhealthy       atomic.Bool   // the last operation could not reach the store
 	rtt             roundTrip
 	hooks           hookQueue
 
 	life    context.Context // of the background work
 	end     context.CancelFunc
 	closing chan struct{}
-	wake    chan struct{} // the scheduler looks again
-	idle    chan struct{} // the last job in the background has ended
+	wake    chan struct{} // wakes the scheduler
+	idle    chan struct{} // signals that a background job or loop has ended
 
-	mu           sync.Mutex // guards what follows and the state of each hold
+	mu           sync.Mutex // guards the fields below and the state of each lease
 	closed       bool
-	started      bool // scheduler and watch run
+	started      bool // the scheduler and the watch run
 	events       eventState
 	leases       schedule
 	jobs         int                      // running in the background
-	loops        int                      // that run: scheduler and watch
+	loops        int                      // running: scheduler and watch
 	closeBy      time.Time                // all releases end by then, or zero
-	shortestWait time.Duration            // the shortest from a scheduling to what is due, since the last tick
-	wakeAt       time.Duration            // when the scheduler wakes by itself
-	partlyLost   map[*leaseState]struct{} // sets that lost a name, and still have the others
+	shortestWait time.Duration            // since the last tick, the shortest time from a schedule call to the next action
+	wakeAt       time.Duration            // when the scheduler wakes without a signal
+	partlyLost   map[*leaseState]struct{} // multi-locks that lost one name and still hold others
 	waiters      map[string]*waiter
-	spareWaiters *waiter // to be used again
+	spareWaiters *waiter // free list
 
-	renewedAllAt time.Duration // when all leases were made due at once, or zero
-	reconnects   throttle      // each makes all leases due
+	renewedAllAt time.Duration // when all leases were last made due together, or zero
+	reconnects   throttle      // each reconnect makes all leases due
 }
 
-// flow says whether the store's events flow.
+// eventState is whether the store delivers events.
 type eventState uint8
 
 const (
@@ -69,9 +69,8 @@ const (
 	eventsStopped
 )
 
-// New returns a Client on a store. It does no I/O. The options are the defaults
-// of all its locks. With a nil store, or a nil pointer as one, each call of the Client
-// returns ErrInvalid.
+// New returns a Client on a store. It does no I/O. The options are the defaults of all
+// its locks. If the store is nil, or a nil pointer, each call returns ErrInvalid.
 func New(store driver.Store, options ...Option) *Client {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		store = noStore{}
@@ -94,49 +93,52 @@ func New(store driver.Store, options ...Option) *Client {
 	}
 }
 
-// now is the time since the client was made, that of a suspended machine
-// included, as far as look has noticed it. Deadlines are kept in it.
+// now returns the time since the client was created. It includes the time for which the
+// machine was suspended, as far as checkClock has detected it. Deadlines are in this
+// time.
 func (c *Client) now() time.Duration {
 	return time.Since(c.epoch) + time.Duration(c.suspendedFor.Load())
 }
 
-// look is now, and notices whether the machine was suspended: where a deadline
-// begins, and where it is checked.
+// checkClock returns now, after a check whether the machine was suspended. Deadlines are
+// computed from it and compared with it.
 func (c *Client) checkClock() time.Duration {
-	// Two clocks are never read at once: what differs by less was no suspension.
+	// Two clocks cannot be read at the same instant: a smaller difference is no
+	// suspension.
 	const noise = time.Millisecond
-	apart, strayed := c.wallClockJumped()
-	if !strayed {
+	offset, jumped := c.wallClockJumped()
+	if !jumped {
 		return c.now()
 	}
-	asleep := int64(c.suspended() - c.suspendedBefore)
-	for known := c.suspendedFor.Load(); time.Duration(asleep-known) >= noise; known = c.suspendedFor.Load() {
-		if c.suspendedFor.CompareAndSwap(known, asleep) {
+	total := int64(c.suspended() - c.suspendedBefore)
+	for before := c.suspendedFor.Load(); time.Duration(total-before) >= noise; before = c.suspendedFor.Load() {
+		if c.suspendedFor.CompareAndSwap(before, total) {
 			break
 		}
 	}
-	c.wallOffset.Store(apart) // last: until then whoever looks asks the kernel as well
+	c.wallOffset.Store(offset) // last: until then, concurrent calls also ask the kernel
 	return c.now()
 }
 
-// strayed reports whether the wall clock has left the monotonic one since look last
-// asked the kernel: the machine was suspended, or the clock set. To ask which of these
-// takes ten times as long, and this is part of each lock.
-func (c *Client) wallClockJumped() (apart int64, strayed bool) {
+// wallClockJumped reports whether the wall clock has moved against the monotonic one
+// since checkClock last asked the kernel. Then the machine was suspended, or the clock
+// was set. Only the kernel can distinguish the two; to ask it takes ten times as long,
+// and each lock runs this check.
+func (c *Client) wallClockJumped() (offset int64, jumped bool) {
 	const noise = 300 * time.Microsecond
 	now := time.Now()
-	apart = now.UnixNano() - int64(now.Sub(c.epoch))
-	d := time.Duration(apart - c.wallOffset.Load())
-	return apart, d <= -noise || noise <= d
+	offset = now.UnixNano() - int64(now.Sub(c.epoch))
+	d := time.Duration(offset - c.wallOffset.Load())
+	return offset, d <= -noise || noise <= d
 }
 
-// sleptBefore is what suspended returns now, of a few readings the one that no
-// preemption has spoilt.
+// sleptBefore returns the current result of suspended. A preemption between its two clock
+// readings makes it too small, so the largest of three is used.
 func sleptBefore() time.Duration {
 	return max(suspended(), suspended(), suspended())
 }
 
-// start begins the scheduler and the watch. The caller holds c.mu.
+// start starts the scheduler and the watch. The caller holds c.mu.
 func (c *Client) start() {
 	if c.started {
 		return
@@ -147,7 +149,7 @@ func (c *Client) start() {
 	c.loop(c.watch)
 }
 
-// loop runs f until the client has ended. The caller holds c.mu.
+// loop runs f in a goroutine until the client has ended. The caller holds c.mu.
 func (c *Client) loop(f func()) {
 	c.loops++
 	go func() {
@@ -159,9 +161,9 @@ func (c *Client) loop(f func()) {
 	}()
 }
 
-// background runs f, which ends soon after its context, and lets Close wait for
-// it. After Close it does nothing, and returns false: what f would have cleaned up
-// expires.
+// background runs f in a goroutine that Close waits for. f must return soon after its
+// context ends. After Close background does nothing and returns false: the state that f
+// would have removed from the store expires there.
 func (c *Client) background(f func(ctx context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +178,7 @@ func (c *Client) background(f func(ctx context.Context)) bool {
 	return true
 }
 
-// engage lets Close wait for the caller, who calls jobDone soon after closing is
+// beginJob makes Close wait for the caller, who must call jobDone soon after c.closing is
 // closed. It returns false after Close.
 func (c *Client) beginJob() bool {
 	c.mu.Lock()
@@ -195,7 +197,7 @@ func (c *Client) jobDone() {
 	c.notifyIdle()
 }
 
-// tellIdle lets Close look again. The caller holds c.mu.
+// notifyIdle makes Close check again whether all work has ended. The caller holds c.mu.
 func (c *Client) notifyIdle() {
 	if c.closed {
 		select {
@@ -205,14 +207,17 @@ func (c *Client) notifyIdle() {
 	}
 }
 
-// Close gives back what is still held, ends waiting calls with ErrClosed, stops
-// renewal and lets clean-up in the background end. As a rule it returns at once. It takes
-// seven operation timeouts of the Client at most, however many leases there are, and four
-// if the store fails to release one; leases that could not be released by then expire by
-// themselves. Leases end with ErrLost. The store and its connections stay
-// open: they are their owner's. A second Close returns nil.
+// Close releases all leases, ends waiting calls with ErrClosed, stops renewal, and waits
+// for background work. Contexts of leases end with ErrLost. The store and its connections
+// stay open; their owner closes them. A second Close returns nil.
 //
-// Close may be called in a hook, which it then waits for in vain, for one timeout.
+// Close normally returns at once. It takes at most seven operation timeouts of the
+// Client, however many leases it holds, and at most four if the store fails to release
+// one of them. It returns an error if leases could not be released in that time; they
+// expire at the store.
+//
+// A hook may call Close. Close then waits for that hook in vain, for one operation
+// timeout.
 func (c *Client) Close() error {
 	held := c.shut()
 	if held == nil {
@@ -223,8 +228,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// shut refuses further work and takes all leases from the scheduler. It returns
-// nil if the client was closed before.
+// shut rejects further work and takes all leases from the scheduler. It returns nil if
+// the client was already closed.
 func (c *Client) shut() []*leaseState {
 	c.mu.Lock()
 	if c.closed {
@@ -248,10 +253,10 @@ func (c *Client) shut() []*leaseState {
 	return held
 }
 
-// releaseAll gives the holds back side by side, until closeBy. It has many workers: each
-// lease on a server that does not answer keeps one of them until then.
+// releaseAll releases leases concurrently, until closeBy. It uses many workers, because
+// each lease on an unresponsive server occupies one of them until then.
 func (c *Client) releaseAll(held []*leaseState) error {
-	const workers = 512 // more would keep a busy machine from sending anything in time
+	const workers = 512 // with more, a busy machine could not send its requests in time
 	var (
 		next   atomic.Int64
 		failed atomic.Int64
@@ -271,13 +276,13 @@ func (c *Client) releaseAll(held []*leaseState) error {
 	}
 	group.Wait()
 	if err := first.Load(); err != nil {
-		return fmt.Errorf("dibs: close: %d of %d leases not given back, they expire by themselves; the first: %w",
+		return fmt.Errorf("dibs: close: %d of %d leases not released, they expire with their TTLs; first error: %w",
 			failed.Load(), len(held), *err)
 	}
 	return nil
 }
 
-// giveBackInTime is giveBack, unless the time for Close is over.
+// releaseInTime releases a lease, or fails if the time limit of Close has passed.
 func (c *Client) releaseInTime(h *leaseState) error {
 	if c.releaseBy(h.timeout).After(time.Now()) {
 		return c.releaseLease(h)
@@ -285,7 +290,7 @@ func (c *Client) releaseInTime(h *leaseState) error {
 	return &UnavailableError{Op: "unlock", Name: h.name, Cause: context.DeadlineExceeded, Refused: true}
 }
 
-// releaseBy returns when a release that begins now has to end.
+// releaseBy returns the time limit of a release that begins now.
 func (c *Client) releaseBy(timeout time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,8 +305,8 @@ func (c *Client) releaseBy(timeout time.Duration) time.Time {
 	return end
 }
 
-// hurryClose leaves what is still to be released one operation timeout: the store has
-// failed to release something. While it answers, Close takes longer.
+// shortenClose leaves one operation timeout for the remaining releases: the store has
+// failed to release a lease. While the store answers, Close may take longer.
 func (c *Client) shortenClose() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -310,9 +315,9 @@ func (c *Client) shortenClose() {
 	}
 }
 
-// finish lets clean-up and hooks run for one operation timeout, and then ends everything.
-// What does not end then is not waited for: it may be what called Close, in a hook of
-// dibs or of the store's own client.
+// finish gives clean-up and hooks one operation timeout, and then ends all background
+// work. It does not wait for what still runs after a second timeout: that may be the
+// caller of Close itself, in a hook of dibs or of the store's own client.
 func (c *Client) finish() {
 	grace, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
@@ -324,7 +329,7 @@ func (c *Client) finish() {
 	c.hooks.wait(limit)
 }
 
-// rest waits until the client is not busy, or until ctx ends.
+// waitWhile waits until the client is not busy, or until ctx ends.
 func (c *Client) waitWhile(ctx context.Context, busy func() bool) {
 	for {
 		c.mu.Lock()

@@ -4,6 +4,6 @@ package dibs
 
 import "time"
 
-// suspended is zero where the monotonic clock goes on during suspend, or where
-// the two cannot be told apart.
+// suspended returns zero: the monotonic clock runs during a suspend here, or the two
+// clocks cannot be distinguished.
 func suspended() time.Duration { return 0 }

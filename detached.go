@@ -2,14 +2,14 @@ package dibs
 
 import "context"
 
-// borrowed is the context of work that outlives its call: it ends with the client, and
-// has the values of the call's context, such as the parent of a trace.
+// A detachedContext is the context of work that outlives its call. It ends with the
+// client, and has the values of the call's context, such as the parent of a trace.
 type detachedContext struct {
 	context.Context // ends with the client
 	values          context.Context
 }
 
-// borrow returns a context that ends with life and has the values of another.
+// detach returns a context that ends with life and has the values of another context.
 func detach(life, values context.Context) context.Context {
 	if values == context.Background() {
 		return life
@@ -19,7 +19,7 @@ func detach(life, values context.Context) context.Context {
 
 func (b detachedContext) Value(key any) any { return b.values.Value(key) }
 
-// AfterFunc spares contexts that are derived from this one a goroutine.
+// AfterFunc saves a goroutine for each context that is derived from this one.
 func (b detachedContext) AfterFunc(f func()) (stop func() bool) {
 	return context.AfterFunc(b.Context, f)
 }

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// A Doer runs work under a lock: a Mutex, a Set, a Semaphore, an RWMutex for writing
-// and what its Reading returns.
+// A Doer runs a function under a lock. Mutex, MultiMutex, Semaphore (one permit) and
+// RWMutex (as the writer) are Doers, and so is the result of RWMutex.Reading.
 type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error
 }
 
-// Call runs fn while holding the lock, as Do does, and returns fn's value. With
-// an error from fn, or from giving the lock back, the value is still fn's.
+// Call runs fn while holding the lock, as Do does, and returns the value of fn. It
+// returns that value also when fn or the release of the lock fails.
 func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T, error), options ...Option) (T, error) {
 	var value T
 	if fn == nil {
@@ -28,12 +28,12 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 	return value, err
 }
 
-// Wrap returns a function that runs fn under the lock of its argument, as Do does:
+// Wrap returns a function that runs fn under the lock for its argument, as Do does:
 //
 //	pay := dibs.Wrap(func(o Order) dibs.Doer { return locks.Mutex("order:" + o.ID) }, svc.Pay)
 //	err := pay(ctx, order)
 //
-// A nil fn, or a nil function or result of lock, makes each call return ErrInvalid.
+// A nil fn, a nil lock function or a nil result of it makes each call return ErrInvalid.
 func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, options ...Option) func(ctx context.Context, arg A) error {
 	return func(ctx context.Context, arg A) error {
 		doer, err := doerFor(lock, arg)
@@ -47,7 +47,7 @@ func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, o
 	}
 }
 
-// WrapCall is Wrap for a function with a result.
+// WrapCall is Wrap for a function that returns a value.
 func WrapCall[A, R any](lock func(A) Doer, fn func(ctx context.Context, arg A) (R, error), options ...Option) func(ctx context.Context, arg A) (R, error) {
 	return func(ctx context.Context, arg A) (result R, err error) {
 		doer, err := doerFor(lock, arg)
@@ -72,7 +72,7 @@ func doerFor[A any](lock func(A) Doer, arg A) (Doer, error) {
 	return doer, nil
 }
 
-// do runs fn while holding what lock takes.
+// do acquires a lease with lock and runs fn while holding it.
 func do(ctx context.Context, lock func(context.Context, ...Option) (*Lease, error), fn func(ctx context.Context) error, options []Option) error {
 	if fn == nil {
 		return errNoFunc
@@ -86,8 +86,9 @@ func do(ctx context.Context, lock func(context.Context, ...Option) (*Lease, erro
 
 var errNoFunc = invalid("nil function")
 
-// run calls fn with a context that ends with ctx or the lease, and unlocks. The context
-// ends with fn, too: the lease may last for longer, and would keep it.
+// run calls fn with a context that ends with ctx or the lease, and then unlocks. The
+// context also ends when fn returns. Otherwise a lease with other handles would keep it
+// alive.
 func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	h := l.h
 	h.c.mu.Lock()
@@ -106,8 +107,9 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(ctx)
 }
 
-// Fence returns the fence of the lease that the context of Do, or of a lease,
-// carries: of the innermost if there are several. It is zero without one.
+// Fence returns the fence of the lease that ctx carries: a context of Do or of
+// Lease.Context. If ctx carries several leases, it is that of the innermost one. Without
+// a lease it is zero.
 func Fence(ctx context.Context) uint64 {
 	if in, ok := ctx.Value(carried{}).(*carriedLease); ok {
 		return in.h.first.Fence()
@@ -115,8 +117,8 @@ func Fence(ctx context.Context) uint64 {
 	return 0
 }
 
-// FenceOf returns the fence for one name, of the innermost lease on it that the
-// context carries. It is zero without one.
+// FenceOf returns the fence for one name: that of the innermost lease on the name that
+// ctx carries. Without one it is zero.
 func FenceOf(ctx context.Context, name string) uint64 {
 	in, _ := ctx.Value(carried{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
@@ -127,10 +129,10 @@ func FenceOf(ctx context.Context, name string) uint64 {
 	return 0
 }
 
-// carried is the key under which a context carries what it holds.
+// carried is the key of the leases in a context.
 type carried struct{}
 
-// held is one lease that a context carries, and the further ones outside it.
+// carriedLease is one lease in a context, with a link to the next outer one.
 type carriedLease struct {
 	h     *leaseState
 	outer *carriedLease
@@ -141,8 +143,7 @@ func carry(ctx context.Context, h *leaseState) context.Context {
 	return context.WithValue(ctx, carried{}, &carriedLease{h: h, outer: outer})
 }
 
-// heldIn returns the live lease that the context carries on something wanted, or
-// nil.
+// leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.
 func leaseIn(ctx context.Context, c *Client, w lockSpec) *leaseState {
 	in, _ := ctx.Value(carried{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
@@ -153,7 +154,7 @@ func leaseIn(ctx context.Context, c *Client, w lockSpec) *leaseState {
 	return nil
 }
 
-// covers returns how many of the wanted names the lease holds.
+// countHeld returns how many of the requested names the lease holds.
 func (h *leaseState) countHeld(w lockSpec) int {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
@@ -169,25 +170,25 @@ func (h *leaseState) countHeld(w lockSpec) int {
 	return n
 }
 
-// has reports whether a name is one of the lease's. The caller holds c.mu.
+// holdsName reports whether the lease holds the name. The caller holds c.mu.
 func (h *leaseState) holdsName(name string) bool {
 	return name == h.name || slices.ContainsFunc(h.moreNames, func(p fencedName) bool { return p.name == name })
 }
 
-// enter gives a nested call its own handle of the lease, if the lease holds all that
-// the call wants.
+// reenter returns a new handle of the lease to a nested call, if the lease holds all that
+// the call requests.
 func (h *leaseState) reenter(w lockSpec, reentrant bool) (*Lease, error) {
-	whole := h.countHeld(w) == 1+len(w.with)
+	all := h.countHeld(w) == 1+len(w.with)
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	enough := whole && (h.weight == h.limit || w.weight < w.limit && w.weight <= h.weight)
+	enough := all && (h.weight == h.limit || w.weight < w.limit && w.weight <= h.weight)
 	switch {
 	case h.err != nil:
 		return nil, h.err
 	case !enough:
-		return nil, fmt.Errorf("%w: %q, but less of it than is wanted now: the call would wait for itself", ErrReentrant, h.name)
+		return nil, fmt.Errorf("%w: %q, with less weight than requested: waiting would deadlock", ErrReentrant, h.name)
 	case !reentrant:
-		return nil, fmt.Errorf("%w: %q; Reentrant() lets it enter again", ErrReentrant, h.name)
+		return nil, fmt.Errorf("%w: %q; use Reentrant() to enter it again", ErrReentrant, h.name)
 	}
 	h.handles++
 	return &Lease{h: h}, nil

@@ -1,5 +1,5 @@
-// Package dibs takes locks that many processes share. Call dibs on a name; while
-// you hold it, nobody else does.
+// Package dibs provides distributed locks. Call dibs on a name; while you hold it,
+// nobody else does.
 //
 //	locks := dibs.New(goredisstore.New(rdb))
 //	defer locks.Close()
@@ -8,35 +8,59 @@
 //		return repo.Save(ctx, order, dibs.Fence(ctx))
 //	}, dibs.Wait(3*time.Second))
 //
-// Beside [Mutex] there are [RWMutex], [Semaphore], several names at once
-// ([Client.All]), [Election] and [Once]. They are one idea: a lease weighs something
-// of what a name bears. docs/guide.md says which to choose.
+// A [Client] creates locks on one store: package redisstore, with adapters for go-redis,
+// rueidis and redigo, or package memstore for tests and single processes. The locks are
+// [Mutex], [RWMutex], [Semaphore], [MultiMutex] (several names together), [Election] and
+// [Once] (a periodic job). All of them are weighted semaphores with a FIFO wait queue.
+// Holding one is a [Lease]. docs/guide.md helps to choose.
 //
-// # What it promises
+// # Guarantees
 //
-// Leases live in a [Store]: Redis (package redisstore and its adapters for
-// go-redis, rueidis and redigo; docs/redis.md), or memory for tests and single
-// processes (package memstore). On one store the unexpired leases on a name are
-// never more than it bears: one of a mutex. Who holds a lease learns that it is
-// lost before anyone else can have it: its context ends, and [Lease.Err] compares
-// the clock itself. Waiters are served in the order in which the store saw them,
-// and a release hands the lock to the first of them, or to those that fit, in the
-// same step. A failed or cancelled call leaves no lock behind. Fences only grow.
+//   - Exclusion: on one store, the unexpired leases on a name never exceed its limit,
+//     which is one for a mutex.
+//   - The holder knows first: the context of a lost lease ends before the store can grant
+//     the name to anyone else. [Lease.Err] also compares the clock itself.
+//   - FIFO: waiters are served in the order in which the store received them. A release
+//     grants the lock to the first waiter, or to those that fit, in the same atomic step.
+//   - A call that fails or is cancelled leaves no lock behind.
+//   - Fences only grow: each grant on a name has a larger number than the one before.
 //
-// # What it cannot promise
+// # Limits
 //
-// A process that is stopped between looking at the clock and writing may write
-// with a lease that is over. Only the resource can refuse that, by remembering
-// the largest fence it has seen. A Redis that loses its data, or fails over to a
-// replica that missed a write, forgets the lease; its holder is told when the
-// connection comes back, and at the next renewal at the latest. docs/replicas.md says
-// which failovers that are, docs/guarantees.md has the whole list, with the test of
-// each.
+// A process can be stopped between a check of its lease and a write, and then write with
+// a lost lease. Only the written resource can prevent that: it must store the largest
+// fence that it has seen and reject smaller ones.
 //
-// # Three clocks
+// A Redis server that loses its data, or fails over to a replica that missed a write,
+// loses leases. The holder detects this when its connection is back, and at its next
+// renewal at the latest. docs/replicas.md lists the failovers in which this happens.
+// docs/guarantees.md lists all guarantees, each with its test.
 //
-// [Wait] is how long to queue, [TTL] how long the store keeps a lease that nobody
-// renews, [Timeout] how long one operation on the store may take. None stands in
-// for another. Leases are renewed by default, so TTL does not bound the work;
-// [NoRenew] and [MaxHold] do.
+// # Time limits
+//
+// Three independent time limits apply to every lock:
+//
+//   - [Wait] is how long a call queues. By default it queues until its context ends.
+//   - [TTL] is how long the store keeps a lease that is not renewed: a crash of the holder
+//     blocks the others for this long. The default is 30 s.
+//   - [Timeout] is how long one store operation may take, its retries included. The
+//     default is 1 s.
+//
+// The Client renews leases by default, so TTL does not limit the work. [NoRenew] and
+// [MaxHold] do.
+//
+// # Contexts
+//
+// The context given to Lock limits the waiting only; the lease lasts until Unlock. The
+// context that Do passes to its function ends with the caller's context or with the
+// lease, whichever ends first; its cause is [ErrLost] if the lease was lost. Only the end
+// of the function releases the lock. [Lease.Unlock] takes no context: it has its own time
+// limit, so a cancelled request cannot leak a lock.
+//
+// # Errors
+//
+// Use errors.Is with [ErrBusy], [ErrLost], [ErrReleased], [ErrUnavailable],
+// [ErrWrongType], [ErrReentrant], [ErrInvalid] and [ErrClosed]. [BusyError], [LostError]
+// and [UnavailableError] have the details. A context that has ended before anything was
+// sent to the store yields its cause and not ErrBusy.
 package dibs

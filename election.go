@@ -11,51 +11,54 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An Election makes one of many processes the leader: it is a Mutex that one keeps,
-// and the others wait for. A term is a lease, and its number is the lease's fence. It
-// holds no state, and is safe for concurrent use.
+// An Election makes one of many processes the leader. It is a Mutex that its holder keeps
+// while the other candidates wait. A term is a lease; its number is the fence of the
+// lease. The value holds no state, and is safe for concurrent use.
 type Election struct {
 	c        *Client
 	name     string
 	settings settings
 }
 
-// A Leader is who leads, as the store sees it.
+// A Leader is the current leader according to the store.
 type Leader struct {
-	Token     string // empty: nobody
+	Token     string // empty if there is no leader
 	Label     string
-	Term      uint64        // the fence; zero if the store was not told of it yet
-	Remaining time.Duration // unless the leader renews
+	Term      uint64        // the fence; zero if the store does not have it
+	Remaining time.Duration // time until the term ends, unless the leader renews
 }
 
-// Election returns the election of a name. It does no I/O; a bad name or option is
-// told by the calls that use it.
+// Election returns the election of a name. It does no I/O. A bad name or option makes the
+// methods of the Election return ErrInvalid.
 func (c *Client) Election(name string, options ...Option) *Election {
 	return &Election{c: c, name: name, settings: c.defaults.with(options)}
 }
 
-// Campaign waits until this process leads, and returns the term. Unlock resigns, and
-// hands over to the next candidate at once. All else is as with Mutex.Lock.
+// Campaign waits until this process is the leader, and returns the term. Unlock resigns:
+// the next candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(e.name), e.settings.with(options), queueing)
 	if err == nil {
-		e.c.beginTerm(lease.h) // so that the store can tell others the term's number
+		e.c.beginTerm(lease.h) // so that the store has the number of the term
 	}
 	return lease, err
 }
 
-// Run campaigns until ctx ends, and runs fn as the leader, term after term. fn's
-// context ends with ctx, or with the term: with cause ErrLost if it is lost, before
-// anybody else can lead, and with ErrResigned after Resign. A term is given back only
-// when fn has returned; Fence(ctx) is its number.
+// Run campaigns until ctx ends, and runs fn in each term. The context of fn ends with ctx
+// or with the term. The cause is ErrLost if the term is lost; it ends before another
+// process can lead. After Resign the cause is ErrResigned. The term is released only
+// after fn has returned. Fence(ctx) is its number.
 //
-// After a term that was lost or resigned Run campaigns again, behind those who wait,
-// 50 ms later. So it does when a campaign fails, because of the store or because Wait is
-// over, with longer and longer pauses, up to 5 s (the hook Campaign tells). Run returns
+// After a term that was lost or resigned, Run waits 50 ms and campaigns again, behind the
+// other candidates. It also campaigns again after a campaign that failed because of the
+// store or because Wait has passed. The pauses then grow to 5 s, and the hook Campaign is
+// called. Run returns
+//
 //   - nil when fn returns nil in a term that was neither lost nor resigned,
-//   - fn's error, unless the term or ctx has ended and it only says so,
-//   - ctx's cause when ctx ends,
-//   - at once ErrInvalid, ErrForeign, ErrReentrant or ErrClosed.
+//   - the error of fn, unless the term or ctx has ended and the error only reports
+//     that,
+//   - the cause of ctx when ctx ends,
+//   - ErrInvalid, ErrWrongType, ErrReentrant or ErrClosed at once.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
 	if fn == nil {
@@ -63,9 +66,9 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 	}
 	wait := shortest
 	for {
-		led, over, err := e.runTerm(ctx, fn, options)
+		led, done, err := e.runTerm(ctx, fn, options)
 		switch {
-		case over:
+		case done:
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -82,17 +85,17 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 	}
 }
 
-// serve campaigns once, and serves the term. over says that Run returns err.
-func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) error, options []Option) (led, over bool, err error) {
+// runTerm campaigns once and serves the term. done means that Run returns err.
+func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) error, options []Option) (led, done bool, err error) {
 	lease, err := e.Campaign(ctx, options...)
 	if err != nil {
-		again := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBusy)
-		return false, !again, err
+		retry := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBusy)
+		return false, !retry, err
 	}
-	var said error // by fn, without what giving the name back adds
-	err = lease.run(ctx, func(ctx context.Context) error { said = fn(ctx); return said })
+	var workErr error // the error of fn, without that of the release
+	err = lease.run(ctx, func(ctx context.Context) error { workErr = fn(ctx); return workErr })
 	switch {
-	case said != nil && !onlyContextEnded(said):
+	case workErr != nil && !onlyContextEnded(workErr):
 		return true, true, err
 	case lease.endedEarly() != nil || ctx.Err() != nil:
 		return true, false, nil
@@ -100,9 +103,9 @@ func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) err
 	return true, true, err
 }
 
-// stopped reports whether all that an error says is that its context has ended.
+// onlyContextEnded reports whether an error means nothing but the end of a context.
 func onlyContextEnded(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // it goes through what is wrapped by itself
+	switch e := err.(type) { // the function unwraps the error itself
 	case nil:
 		return false
 	case *LostError:
@@ -120,7 +123,7 @@ func onlyContextEnded(err error) bool {
 		errors.Is(err, ErrResigned) || errors.Is(err, ErrLost)
 }
 
-// ended returns why a lease that is over was over before its work, or nil.
+// endedEarly returns why the lease was lost or its work was asked to end, or nil.
 func (l *Lease) endedEarly() error {
 	h := l.h
 	h.c.mu.Lock()
@@ -132,36 +135,36 @@ func (l *Lease) endedEarly() error {
 	return h.resigned
 }
 
-func (e *Election) callTermFailed(err error, again time.Duration, options []Option) {
+func (e *Election) callTermFailed(err error, retryIn time.Duration, options []Option) {
 	hooks := e.settings.with(options).hooks
 	if err != nil && hooks != nil && hooks.Campaign != nil {
-		hooks.Campaign(Campaign{Name: e.name, Again: again, Err: err})
+		hooks.Campaign(Campaign{Name: e.name, Again: retryIn, Err: err})
 	}
 }
 
-// Resign asks the term that this Client serves to end: the contexts of its lease end
-// with cause ErrResigned, and when the work has returned the next candidate leads. It
-// does not wait for that. It reports whether there was a term: a lease that Campaign or
-// Run acquired, through any Election of this Client with this name.
+// Resign ends the contexts of this Client's current term, with cause ErrResigned. When
+// the work has returned, the next candidate leads; Resign does not wait for that. It
+// reports whether there was a term: a lease that Campaign or Run acquired, through any
+// Election of this Client with this name.
 func (e *Election) Resign() bool {
 	c := e.c
 	c.mu.Lock()
-	var branches []*derivedContext
+	var contexts []*derivedContext
 	led := false
 	for _, h := range c.leases {
 		if h.term && h.name == e.name {
 			led = true
-			branches = append(branches, h.resign(ErrResigned)...)
+			contexts = append(contexts, h.resign(ErrResigned)...)
 		}
 	}
 	c.mu.Unlock()
-	for _, b := range branches {
+	for _, b := range contexts {
 		b.cancel(ErrResigned)
 	}
 	return led
 }
 
-// Leader returns who leads now, and a Leader without a token if nobody does.
+// Leader returns the current leader, or a Leader with an empty token if there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	state, err := e.c.Inspect(ctx, e.name)
 	if err != nil || len(state.Holders) == 0 || strings.HasSuffix(state.Holders[0].Token, driver.ReservedSuffix) {
@@ -171,29 +174,30 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Token: h.Token, Label: h.Label, Term: h.Fence, Remaining: h.Remaining}, nil
 }
 
-// Observe tells who leads, and each change of it, until ctx ends or the loop is left:
+// Observe yields the current leader, and each change of it, until ctx ends or the loop
+// ends:
 //
 //	for leader, err := range election.Observe(ctx) { … }
 //
-// It looks twice a second, so that a term shorter than that may go unseen. A Leader
-// without a token says that nobody leads. An error says that the store cannot be
-// asked; it is told once, and the next leader when the store is back.
+// It reads the store twice a second, so it can miss a shorter term. A Leader with an
+// empty token means that there is no leader. If the store cannot be read, Observe yields
+// the error once, and the next leader when the store is available again.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	const every = 500 * time.Millisecond
 	return func(yield func(Leader, error) bool) {
 		var last Leader
-		told, failing := false, false
+		yielded, failing := false, false
 		for ctx.Err() == nil {
 			leader, err := e.Leader(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			news := err != nil && !failing || err == nil && (!told || failing || leader.Token != last.Token || leader.Term != last.Term)
+			changed := err != nil && !failing || err == nil && (!yielded || failing || leader.Token != last.Token || leader.Term != last.Term)
 			if err == nil {
-				last, told = leader, true
+				last, yielded = leader, true
 			}
 			failing = err != nil
-			if news && !yield(leader, err) {
+			if changed && !yield(leader, err) {
 				return
 			}
 			pause(ctx, every)
@@ -201,7 +205,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// beginTerm marks a lease as the term of an election, and makes it due for renewal now.
+// beginTerm marks a lease as the term of an election, and makes its renewal due now.
 func (c *Client) beginTerm(h *leaseState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

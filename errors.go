@@ -10,11 +10,11 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The errors of this package, for errors.Is.
+// Errors of this package, for errors.Is.
 var (
-	// ErrBusy means that the name is held, or reserved, and that the try or the wait is
-	// over. It is wrapped in a *BusyError, which names the holder. If a context ended the
-	// wait, errors.Is finds its cause, too.
+	// ErrBusy means that the name is held or reserved, and that the try or the wait is
+	// over. It is wrapped in a *BusyError, which has the holder. If a context ended the
+	// wait, errors.Is also finds its cause.
 	ErrBusy = errors.New("dibs: busy")
 	// ErrReleased means that the lease was used after its own Unlock.
 	ErrReleased = errors.New("dibs: lease released")
@@ -25,26 +25,28 @@ var (
 	ErrClosed = errors.New("dibs: client closed")
 )
 
-// ErrResigned is the cause with which a leader's context ends after Resign. It is no
-// loss: until the work has ended, and the name is given back, nobody else leads.
+// ErrResigned is the cause with which the context of a leader ends after Resign. The term
+// is not lost: nobody else leads until the work has ended and the lock is released.
 var ErrResigned = errors.New("dibs: resigned")
 
-// A BusyError says who was in the way. errors.Is finds ErrBusy in it, and the
-// context's cause if a context ended the wait. Its message shows a short form of the
-// holder's token, as host:pid:label or the quoted beginning of another value: whoever
-// knows a token can act as its owner, and messages end in logs.
+// A BusyError has the holder of a name that could not be acquired. errors.Is finds
+// ErrBusy in it, and the context's cause if a context ended the wait.
+//
+// Its message shows a short form of the holder's token: host:pid:label, or the quoted
+// beginning of another library's value. A process that has a token can act as its owner,
+// and messages end in logs.
 type BusyError struct {
 	Name      string
-	Holder    string        // the whole token that held when last seen; may be empty
-	Remaining time.Duration // what its lease had left then; negative: never expires
-	Ahead     int           // waiters ahead of this one, when it queued
-	Cause     error         // why the wait ended, if a context did it
+	Holder    string        // the whole token of the last known holder; may be empty
+	Remaining time.Duration // of the holder's lease at that time; negative: it never expires
+	Ahead     int           // waiters ahead of this one when it queued
+	Cause     error         // why the wait ended, if a context ended it
 }
 
 func (e *BusyError) Error() string {
 	s := fmt.Sprintf("dibs: acquire %q: busy", e.Name)
 	switch {
-	case e.Holder == "" && e.Ahead == 0 && e.Cause != nil: // nobody is known to be in the way
+	case e.Holder == "" && e.Ahead == 0 && e.Cause != nil: // no holder and no waiter is known
 		return fmt.Sprintf("dibs: acquire %q: %v", e.Name, e.Cause)
 	case e.Holder != "":
 		s = fmt.Sprintf("dibs: acquire %q: %s", e.Name, e.heldBy())
@@ -58,7 +60,7 @@ func (e *BusyError) Error() string {
 	return s
 }
 
-// held says who holds, and for how long.
+// heldBy formats the holder and the remaining time of its lease.
 func (e *BusyError) heldBy() string {
 	verb, holder := "held", e.Holder
 	if owner, ok := strings.CutSuffix(holder, driver.ReservedSuffix); ok {
@@ -77,21 +79,21 @@ func (e *BusyError) heldBy() string {
 // Unwrap makes errors.Is find ErrBusy and the cause.
 func (e *BusyError) Unwrap() []error { return joined(ErrBusy, e.Cause) }
 
-// A Reason is why a lease ended before its Unlock.
+// A Reason is the cause for which a lease ended before its Unlock.
 type Reason string
 
-// The reasons of a LostError.
+// Reasons of a LostError.
 const (
 	ReasonExpired     Reason = "expired"         // not renewed in time
-	ReasonTaken       Reason = "taken"           // the store no longer has it: deleted, or forgotten
-	ReasonRevoked     Reason = "revoked"         // released by an operator
+	ReasonTaken       Reason = "taken"           // the store no longer has it: deleted or lost
+	ReasonRevoked     Reason = "revoked"         // an operator released it
 	ReasonMaxHold     Reason = "held too long"   // MaxHold has passed
-	ReasonClosed      Reason = "client closed"   // released by Client.Close
-	ReasonUnconfirmed Reason = "never confirmed" // attached, and not extended yet
+	ReasonClosed      Reason = "client closed"   // Client.Close released it
+	ReasonUnconfirmed Reason = "never confirmed" // attached, and not extended so far
 )
 
-// A LostError is a lease that ended before its Unlock. errors.Is finds ErrLost and the
-// cause in it.
+// A LostError is the error of a lease that ended before its Unlock. errors.Is finds
+// ErrLost in it, and the cause.
 type LostError struct {
 	Name   string // of several names, the one that is known to be lost, or the first
 	Token  string
@@ -105,7 +107,7 @@ func (e *LostError) Error() string {
 	}
 	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Reason)
 	if e.Reason == ReasonTaken {
-		s = fmt.Sprintf("dibs: lease on %q lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten", e.Name)
+		s = fmt.Sprintf("dibs: lease on %q lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store", e.Name)
 	}
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()
@@ -135,7 +137,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// root returns the cause of a store's failure, or the failure itself.
+// rootCause returns the cause of a store's failure, or the failure itself.
 func rootCause(err error) error {
 	var u *UnavailableError
 	if errors.As(err, &u) && u.Cause != nil {
@@ -144,14 +146,14 @@ func rootCause(err error) error {
 	return err
 }
 
-// refused reports whether the store answered that it will not serve, so that
-// asking again at once is of no use and nothing is left behind.
+// refused reports whether the store answered and rejected the request. Then an immediate
+// retry is useless and nothing is left at the store.
 func refused(err error) bool {
 	var u *UnavailableError
 	return errors.As(err, &u) && u.Refused
 }
 
-// final reports whether asking again can never help.
+// permanent reports whether a retry can never succeed.
 func permanent(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed)
 }

@@ -87,7 +87,7 @@ func TestLostMessage(t *testing.T) {
 	for want, e := range map[string]dibs.LostError{
 		`dibs: lease on "n" lost: expired: x`: {Reason: dibs.ReasonExpired, Cause: errors.New("x")},
 		`dibs: lease on "n" lost: revoked`:    {Reason: dibs.ReasonRevoked},
-		`dibs: lease on "n" lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten`: {Reason: dibs.ReasonTaken},
+		`dibs: lease on "n" lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store`: {Reason: dibs.ReasonTaken},
 	} {
 		e.Name = "n"
 		if have := e.Error(); have != want {

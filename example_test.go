@@ -116,7 +116,7 @@ func ExampleClient_Attach() {
 	fmt.Println("here:", lease.Unlock())
 	// Output:
 	// there: <nil>
-	// here: dibs: lease on "import" lost: the store no longer has it: released elsewhere, expired, deleted, or forgotten
+	// here: dibs: lease on "import" lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store
 }
 
 func ExampleClient_Inspect() {

@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// maxQueued is how many hooks may wait for one that is slow.
+// maxQueued is how many hooks may wait for a slow one.
 const maxQueued = 10_000
 
-// A hookQueue calls the hooks of what happens in the background: one after another, in
-// a goroutine that exists only while there is one to call. So a hook that is slow, or
-// that never returns, keeps nothing but other hooks.
+// A hookQueue calls the hooks of background events one after another, in a goroutine that
+// exists only while there is one to call. So a hook that is slow, or that never returns,
+// delays only other hooks.
 type hookQueue struct {
 	mu    sync.Mutex
 	calls []func()
 	idle  chan struct{} // closed when all calls have returned; nil while there is none
 }
 
-// add queues a call. While too many wait it drops the call, unless it is important, and
+// add queues a call. If too many calls wait, it drops a call that is not important and
 // returns false.
 func (q *hookQueue) add(important bool, call func()) bool {
 	q.mu.Lock()
@@ -36,7 +36,7 @@ func (q *hookQueue) add(important bool, call func()) bool {
 func (q *hookQueue) run() {
 	exits := true
 	defer func() {
-		if exits { // a hook has called runtime.Goexit: the others are still to be called
+		if exits { // a hook has called runtime.Goexit: the others must still be called
 			go q.run()
 		}
 	}()
@@ -46,7 +46,7 @@ func (q *hookQueue) run() {
 	exits = false
 }
 
-// next returns the first call, or nil when there is none left.
+// next returns the first call, or nil if there is none.
 func (q *hookQueue) next() func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,7 +61,7 @@ func (q *hookQueue) next() func() {
 	return call
 }
 
-// wait returns when all calls have returned, or ctx has ended.
+// wait waits until all calls have returned, or ctx has ended.
 func (q *hookQueue) wait(ctx context.Context) {
 	q.mu.Lock()
 	idle := q.idle
@@ -75,8 +75,8 @@ func (q *hookQueue) wait(ctx context.Context) {
 	}
 }
 
-// announce calls the Acquired hook of a lease, if there is one. Other hooks of the lease
-// are called after it.
+// callAcquiredHook calls the Acquired hook of a lease, if there is one, and then queues
+// the hooks of the lease that had to wait for it.
 func (h *leaseState) callAcquiredHook(a Acquired) {
 	if h.hooks != nil && h.hooks.Acquired != nil {
 		h.hooks.Acquired(a)
@@ -93,14 +93,14 @@ func (h *leaseState) callAcquiredHook(a Acquired) {
 // queueHook queues a hook of a lease, or returns false. The caller holds c.mu.
 func (h *leaseState) queueHook(important bool, call func()) bool {
 	if !h.acquiredHookDone {
-		h.pendingHooks = append(h.pendingHooks, call) // one loss and one failure at most
+		h.pendingHooks = append(h.pendingHooks, call) // at most one Lost and one RenewFailed
 		return true
 	}
 	return h.c.hooks.add(important, call)
 }
 
-// queueRenewFailed queues the hook for the failure of a renewal, once until it is
-// called. The caller holds c.mu.
+// queueRenewFailed queues the RenewFailed hook, unless it is queued already. The caller
+// holds c.mu.
 func (h *leaseState) queueRenewFailed() {
 	if h.hooks == nil || h.hooks.RenewFailed == nil || h.failureQueued {
 		return
@@ -108,10 +108,10 @@ func (h *leaseState) queueRenewFailed() {
 	h.failureQueued = h.queueHook(false, func() {
 		h.c.mu.Lock()
 		h.failureQueued = false
-		over := h.ended
+		ended := h.ended
 		failed := RenewFailed{Name: h.name, Token: h.token, Left: h.deadline - h.c.now(), Err: h.renewErr}
 		h.c.mu.Unlock()
-		if !over && failed.Err != nil {
+		if !ended && failed.Err != nil {
 			h.hooks.RenewFailed(failed)
 		}
 	})

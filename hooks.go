@@ -2,84 +2,85 @@ package dibs
 
 import "time"
 
-// Hooks tell what happens, for logs, metrics and traces. Each may be nil and
-// then costs nothing. No mutex is held while one runs, and no renewal waits for it:
-// a hook may call the Client, Close included.
+// Hooks are functions that the Client calls on events, for logs, metrics and traces. Each
+// may be nil. No mutex is held while a hook runs, and renewals do not wait for it: a hook
+// may call the Client, Close included.
 //
-// Acquired, Released and Campaign run in the goroutine of the call that they
-// concern, which goes on when they have returned. Waiting runs beside its call, which
-// returns after it. All others run one after another, in the order in which things
-// happened, in a goroutine that exists only while there is a hook to call. The hooks
-// of one lease keep their order: Acquired first, Lost or Released last.
+// Acquired, Released and Campaign run in the goroutine of the call that they concern,
+// which continues when they have returned. Waiting runs in a goroutine of its own; its
+// call returns after it. All other hooks run one after another, in the order of the
+// events, in a goroutine that exists only while there is a hook to call. The hooks of one
+// lease keep their order: Acquired first, Lost or Released last.
 //
-// So a slow hook delays other hooks. Events that wait for one that does not return
-// are bounded: RenewFailed is queued once for each lease, and while 10,000 events
-// wait no further one is queued, except Lost. Close waits one operation timeout for
-// hooks, and not longer: those that are left run after it.
+// So a slow hook delays other hooks only. The events that wait for a slow hook are
+// bounded: RenewFailed is queued once for each lease, and while 10,000 events wait, no
+// further event is queued except Lost. Close waits one operation timeout for hooks. Those
+// that are left run after it.
 type Hooks struct {
 	Acquired    func(Acquired)
 	Waiting     func(Waiting)
 	Renewed     func(Renewed)
-	RenewFailed func(RenewFailed) // unknown, and tried again until the deadline
+	RenewFailed func(RenewFailed) // the outcome is unknown; the renewal is repeated until the deadline
 	Lost        func(Lost)
 	Released    func(Freed)
 	Degraded    func(Degraded)
 	Campaign    func(Campaign)
 }
 
-// Acquired: a lease begins.
+// Acquired is the event of a new lease.
 type Acquired struct {
 	Name, Token string
 	Fence       uint64
-	Waited      time.Duration // since the call
-	Pushed      bool          // by hand-off: the store granted it and told us
-	Handoff     time.Duration // how long ago the store was asked to hand it on, zero if unknown
+	Waited      time.Duration // since the call began
+	Pushed      bool          // the lease came from a hand-off, with a notification
+	Handoff     time.Duration // how long ago the hand-off was requested; zero if unknown
 }
 
-// Waiting: a call has joined a queue.
+// Waiting is the event of a call that has joined a wait queue.
 type Waiting struct {
 	Name, Token string
 	Holder      string
 	Position    int    // 1 is served next
-	Ticket      uint64 // who has the smaller one is served first
+	Ticket      uint64 // waiters with a smaller ticket are served first
 }
 
-// Renewed: a batch of leases was renewed in one call of the store.
+// Renewed is the event of a batch of leases that one store call has renewed.
 type Renewed struct {
 	Leases int
 	Took   time.Duration
 }
 
-// RenewFailed: the outcome of a renewal is unknown. A lease that was renewed, or has
-// ended, before the hook could be called is left out.
+// RenewFailed is the event of a renewal whose outcome is unknown. It is dropped if the
+// lease was renewed, or has ended, before the hook could be called.
 type RenewFailed struct {
 	Name, Token string
 	Left        time.Duration // until the lease is lost
 	Err         error
 }
 
-// Lost: a lease has ended before it was unlocked.
+// Lost is the event of a lease that ended before it was unlocked.
 type Lost struct {
 	Name, Token string
 	Err         error // a *LostError
 }
 
-// Freed: a lease was unlocked. Err is what Unlock returned.
+// Freed is the event of a lease that was unlocked. Err is the result of Unlock.
 type Freed struct {
 	Name, Token string
 	Held        time.Duration
 	Err         error
 }
 
-// Degraded: the store cannot push just now (Err says why), so waiters poll. It
-// is told once for each time that it begins; Err is nil when it is over.
+// Degraded is the event of a store that cannot notify waiters at the moment, so that they
+// poll. The hook is called once when that begins, with the reason in Err, and once with a
+// nil Err when it ends.
 type Degraded struct {
 	Err error
 }
 
-// Campaign: an Election's Run did not come to lead, and tries again.
+// Campaign is the event of a campaign that failed and that Election.Run repeats.
 type Campaign struct {
 	Name  string
-	Again time.Duration // until then
+	Again time.Duration // time until the next campaign
 	Err   error
 }

@@ -9,12 +9,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Attach returns a handle of a lease that was acquired elsewhere, in another
-// process or call, by its name and token. It does no I/O: the lease counts as not
-// held until Extend has confirmed it, and is renewed from then on (unless with
-// NoRenew); Unlock releases it, confirmed or not. The first owner does not notice
-// that another one renews: agree who does. If the other one releases it, the first
-// owner's Unlock says ErrLost; and a Client that is closed releases its leases.
+// Attach returns a handle of a lease that another process or call has acquired, by its
+// name and token. It does no I/O. The lease counts as not held until Extend has confirmed
+// it; from then on it is renewed, unless NoRenew is set. Unlock releases it, confirmed or
+// not.
+//
+// The first owner is not notified of an attached handle, so the two must agree which of
+// them renews and releases. If the attached handle is unlocked, or its Client is closed,
+// Unlock of the first owner returns ErrLost.
 func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	set := c.defaults.with(options)
 	set.token = token
@@ -31,7 +33,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	}
 	h := &leaseState{
 		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
-		ownToken: true, weight: 1, limit: driver.Unlimited, // for all that is known
+		ownToken: true, weight: 1, limit: driver.Unlimited, // the real weight is unknown
 		acquiredAt: c.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.resizing = 1
@@ -46,7 +48,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	return &h.first, nil
 }
 
-// Inspect returns who holds a name and who waits for it, as the store sees it.
+// Inspect returns the state of a name in the store: its holders and its waiters.
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	if err := c.defaults.checkInspect(name); err != nil {
 		return State{}, err
@@ -56,8 +58,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	return c.store.Inspect(ctx, name)
 }
 
-// Check returns nil if the store answers, and ErrClosed after Close: for readiness probes.
-// It asks for the state of a name, changes nothing, and takes one operation timeout at most.
+// Check returns nil if the store answers, and ErrClosed after Close. It is for readiness
+// probes: it inspects one name, changes nothing, and takes at most one operation timeout.
 func (c *Client) Check(ctx context.Context) error {
 	select {
 	case <-c.closing:
@@ -68,10 +70,10 @@ func (c *Client) Check(ctx context.Context) error {
 	return err
 }
 
-// List returns the state of each name that matches a glob (*, ?, [a-z], and \ to
-// quote one of these) and is held, in the order of the names. It
-// looks at one name after another, so the whole is not of one moment. A name whose
-// key holds another kind of value is left out.
+// List returns the state of each held name that matches a glob, sorted by name. The glob
+// may contain *, ?, [a-z], and \ to quote one of these. List inspects one name after
+// another, so the states are not of one moment. It leaves out names whose keys hold a
+// value of another type.
 func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 	names, err := c.store.List(ctx, pattern)
 	if err != nil {
@@ -94,40 +96,40 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 	return states, nil
 }
 
-// Break ends the holding of a name that has this fence, whoever has it, and hands
-// the name on: for an operator who has seen in Inspect, or in a log, who is in the
-// way. Being conditional on the fence, it cannot end a newer holding than the one
-// that was seen. It reports false, and changes nothing, if no holding is known to
-// have the fence. Other libraries' holdings have none.
+// Revoke ends the lease on a name that has this fence, and grants the name to the next
+// waiter. It is for an operator who has found the lease with Inspect or in a log. The
+// fence makes sure that Revoke cannot end a newer lease than the one that was found. It
+// returns false, and changes nothing, if the store has no lease with this fence. Leases
+// of other libraries have no fence.
 //
-// The holder's context ends with ErrLost, why Revoked, as soon as the message
-// arrives. The next in line holds at once, while the old holder's work may still be
-// running: only the fence stops its writes.
+// The context of the holder ends with ErrLost and ReasonRevoked when the notification
+// arrives. The next waiter holds the lock at once, while the work of the old holder may
+// still run: only the fence stops its writes.
 //
-// The fence of a young lease, which was not renewed since it was granted, is known to a
-// Redis store only as long as no other name of the same hash slot was taken since, and
-// not at all if its token is of the user's own making.
+// The fence of a lease that was not renewed so far is known to a Redis store only until
+// another name of the same hash slot is acquired. If the token was set with Token, it is
+// not known at all before the first renewal.
 func (c *Client) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
 	if err := c.defaults.checkInspect(name); err != nil {
 		return false, err
 	}
 	if fence == 0 {
-		return false, invalid("break %q: fence 0", name)
+		return false, invalid("revoke %q: fence 0", name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
 	defer cancel()
 	return c.store.Revoke(ctx, name, fence)
 }
 
-// broken ends the lease that an event says was broken, all of it if it holds several
-// names. The caller holds c.mu, and calls tell without it.
+// revokedLease ends the lease that an event reports as revoked, with all its names. The
+// caller holds c.mu, and calls notify after unlocking it.
 func (c *Client) revokedLease(e driver.Event) leaseEnd {
 	for _, h := range c.leases {
 		if h.token != e.Token {
 			continue
 		}
 		for _, p := range append([]fencedName{{h.name, h.fence}}, h.moreNames...) {
-			if p.fence <= e.Fence { // not if an earlier holding of the token was broken
+			if p.fence <= e.Fence { // not if an earlier lease with this token was revoked
 				return h.end(p.name, ReasonRevoked, nil)
 			}
 		}

@@ -8,88 +8,87 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Lease is a name held, or a part of it, or several names together. It is safe
+// A Lease is a held lock: a name, a share of it, or several names together. It is safe
 // for concurrent use.
 //
-// It is renewed until Unlock, unless NoRenew or MaxHold say otherwise, and is
-// lost if that fails. The holder knows first: Err tells the loss, and Context
-// ends, before the store may give the name to anyone else.
+// The Client renews it until Unlock, unless NoRenew or MaxHold is set. A lease that is
+// not renewed in time is lost. The holder knows first: Err reports the loss, and Context
+// ends, before the store can grant the name to anyone else.
 type Lease struct {
 	h    *leaseState
 	done bool // guarded by h.c.mu: this handle was unlocked
 }
 
-// hold is the state that the handles of one lease share: a reentrant call gets
-// a second handle. Fields without a note never change after it was made.
+// leaseState is the state that the handles of one lease share: a reentrant call gets a
+// second handle. A field never changes after its creation unless a comment says so.
 type leaseState struct {
 	c          *Client
-	parent     context.Context // of the call, for its values
-	first      Lease           // kept here to save an allocation
+	parent     context.Context // the context of the call, for its values
+	first      Lease           // a field, to save an allocation
 	name       string
 	token      string
-	unanswered *unansweredTry // acquires of this lease that were not answered; absorb adds some
+	unanswered *unansweredTry // unanswered acquires of this lease; merge adds some
 	hooks      *Hooks
 	timeout    time.Duration // of one operation
 
-	// In the client's time:
+	// In the time of Client.now:
 	acquiredAt   time.Duration
-	maxHoldUntil time.Duration // MaxHold ends it then, or never
-	minHoldUntil time.Duration // MinHold keeps the name taken until then
+	maxHoldUntil time.Duration // end of MaxHold, or never
+	minHoldUntil time.Duration // end of MinHold, or zero
 	rule         renewal
 
-	ownToken bool // the caller has chosen the token, and may use it again
+	ownToken bool // the caller has chosen the token and may use it again
 
 	// Guarded by c.mu:
 	fence            uint64
 	moreNames        []fencedName // further names, held together with the first
 	weight           int          // of limit
 	limit            int
-	resizing         int // not zero: the store may know another weight
+	resizing         int // not zero: the store may have another weight
 	ttl              time.Duration
-	deadline         time.Duration // the lease is lost then
-	renewAt          time.Duration // the next renewal, or never
+	deadline         time.Duration // the lease is lost at this time
+	renewAt          time.Duration // time of the next renewal, or never
 	index            int           // in c.leases, or -1
 	handles          int
-	err              error // why it is over, or not yet begun
+	err              error // why the lease has ended, or is not confirmed
 	ended            bool
-	expiredLocally   bool     // over by the clock, not by the store's word
-	term             bool     // of an election
+	expiredLocally   bool     // the clock ended it, not an answer of the store
+	term             bool     // the lease is a term of an election
 	maxHoldReached   bool     // MaxHold allows no further renewal
-	renewErr         error    // of the last renewal, nil if it went well
-	failureQueued    bool     // the hook for that is queued
+	renewErr         error    // of the last renewal; nil if it succeeded
+	failureQueued    bool     // the RenewFailed hook is queued
 	acquiredHookDone bool     // the Acquired hook has returned
-	pendingHooks     []func() // hooks that wait for that
+	pendingHooks     []func() // hooks that must run after the Acquired hook
 	ctx              context.Context
 	contexts         []*derivedContext // contexts that end with the lease
 	renewing         bool
 	lateResize       time.Time // a change to lateWeight may arrive at the store until then
 	lateWeight       int
-	resigned         error // the work was asked to end, though the name is held
+	resigned         error // the work must end, though the lease is held
 }
 
-// A part is one of several names that a lease holds.
+// A fencedName is one of several names that a lease holds, with its fence.
 type fencedName struct {
 	name  string
 	fence uint64
 }
 
-// renewal says how a lease is kept alive.
+// renewal is how a lease is renewed.
 type renewal uint8
 
 const (
 	renewed    renewal = iota // again and again
-	extendOnce                // once, from the TTL of a hand-off to its own
-	fixed                     // not at all
+	extendOnce                // once, from a short first TTL to its own TTL
+	fixed                     // never
 )
 
-// margin is how long before the server's TTL ends a lease counts as lost: 2 % of
-// the TTL for clocks that run at different rates and timers that are late, and
-// at least 2 ms.
+// margin returns how long before the server's expiry a lease counts as lost. It is 2 % of
+// the TTL, for clocks of different rates and late timers, and at least 2 ms.
 func margin(ttl time.Duration) time.Duration { return max(ttl/50, 2*time.Millisecond) }
 
-// Context ends with the lease: with cause ErrLost if it was lost. It keeps the
-// values of the context given to Lock, not its deadline or cancellation, which
-// bound the waiting only.
+// Context returns a context that ends with the lease, with cause ErrLost if the lease was
+// lost. It has the values of the context given to Lock, but not its deadline or
+// cancellation, which limit the waiting only.
 func (l *Lease) Context() context.Context {
 	h := l.h
 	h.c.mu.Lock()
@@ -101,14 +100,14 @@ func (l *Lease) Context() context.Context {
 	return ctx
 }
 
-// A branch is a context that ends with a lease.
+// A derivedContext is a context that ends with a lease.
 type derivedContext struct {
 	cancel context.CancelCauseFunc
-	index  int // in the lease's branches, or -1
+	index  int // in the lease's contexts, or -1
 }
 
-// derive returns a child of ctx that carries the lease and ends with it. The
-// caller holds c.mu.
+// derive returns a child of ctx that carries the lease and ends with it. The caller holds
+// c.mu.
 func (h *leaseState) derive(ctx context.Context) (context.Context, *derivedContext) {
 	ctx, cancel := context.WithCancelCause(carry(ctx, h))
 	b := &derivedContext{cancel: cancel, index: -1}
@@ -124,7 +123,7 @@ func (h *leaseState) derive(ctx context.Context) (context.Context, *derivedConte
 	return ctx, b
 }
 
-// cut ends one context of the lease, unless it has ended, and forgets it.
+// removeContext ends one context of the lease and removes it from the lease.
 func (h *leaseState) removeContext(b *derivedContext) {
 	h.c.mu.Lock()
 	if b.index >= 0 {
@@ -139,8 +138,8 @@ func (h *leaseState) removeContext(b *derivedContext) {
 	b.cancel(context.Canceled)
 }
 
-// takeBranches removes all contexts from the lease, and returns them to be ended. The
-// caller holds c.mu.
+// removeContexts removes all contexts from the lease and returns them; the caller ends
+// them. The caller holds c.mu.
 func (h *leaseState) removeContexts() []*derivedContext {
 	taken := h.contexts
 	h.contexts = nil
@@ -150,13 +149,13 @@ func (h *leaseState) removeContexts() []*derivedContext {
 	return taken
 }
 
-// Name returns the name that is held: of several, the first that was taken.
+// Name returns the name that is held; of several, the one that was acquired first.
 func (l *Lease) Name() string { return l.h.name }
 
-// Fence returns the lease's fence: larger than that of each earlier lease on the
-// name. A resource that refuses writes with a smaller fence than it has seen is
-// safe from holders that do not know yet that they lost. It is zero for an
-// attached lease, whose fence only its first owner knows. For several names see
+// Fence returns the fence of the lease. It is larger than the fence of each earlier lease
+// on the name. A resource that rejects writes with a smaller fence than it has seen is
+// safe from holders that have not detected their loss. The fence of an attached lease is
+// zero, because only the call that acquired it received its fence. For several names see
 // FenceOf.
 func (l *Lease) Fence() uint64 {
 	h := l.h
@@ -165,8 +164,8 @@ func (l *Lease) Fence() uint64 {
 	return h.fence
 }
 
-// FenceOf returns the fence for one of the names that the lease holds, and zero
-// for any other name.
+// FenceOf returns the fence for one of the names that the lease holds. For any other name
+// it returns zero.
 func (l *Lease) FenceOf(name string) uint64 { return l.h.fenceOf(name) }
 
 func (h *leaseState) fenceOf(name string) uint64 {
@@ -183,11 +182,11 @@ func (h *leaseState) fenceOf(name string) uint64 {
 	return 0
 }
 
-// Token returns the owner's identity, by which another process can Attach.
+// Token returns the owner token, with which another process can Attach.
 func (l *Lease) Token() string { return l.h.token }
 
-// Deadline returns when the lease is lost unless it is renewed before. It is the
-// zero time for an attached lease that was not extended yet.
+// Deadline returns the time at which the lease is lost if it is not renewed. For an
+// attached lease it is the zero time until Extend has confirmed the lease.
 func (l *Lease) Deadline() time.Time {
 	h := l.h
 	h.c.mu.Lock()
@@ -198,11 +197,10 @@ func (l *Lease) Deadline() time.Time {
 	return time.Now().Add(h.deadline - h.c.now())
 }
 
-// Err returns nil while the name is held, and a *LostError afterwards: also after
-// Unlock, with Why Released. It compares the clock itself, so that the first
-// instruction after the process was stopped sees the truth; ask it just before
-// a write that must not come late. (A write that is under way already, only the
-// fence can stop.)
+// Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease
+// was unlocked, and a *LostError if it was lost. It compares the clock itself, so it is
+// correct even directly after the process was stopped. Call it just before a write that
+// must not come late. (Only the fence can stop a write that is already in progress.)
 func (l *Lease) Err() error {
 	h := l.h
 	h.c.mu.Lock()
@@ -216,11 +214,14 @@ func (l *Lease) Err() error {
 	return e.err
 }
 
-// Extend prolongs the lease to at least d from now, and makes d the TTL of later
-// renewals. It never shortens a lease and never brings back one that is lost. If
-// the outcome stays unknown until ctx or the operation timeout ends, it returns
-// ErrUnavailable and the lease is as it was, or longer. On an attached lease it is
-// what takes the lease over: it confirms the lease and begins to renew it.
+// Extend sets the remaining time of the lease to at least d, and makes d the TTL of later
+// renewals. It never shortens a lease and never restores a lost one. d is from 10 ms to
+// 24 h.
+//
+// Extend returns ErrLost if the lease is lost. If the outcome is unknown when ctx or the
+// operation timeout ends, it returns ErrUnavailable, and the lease lasts as long as
+// before or longer. On an attached lease, Extend confirms the lease and starts its
+// renewal.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	h := l.h
 	if err := checkTTL(h.name, d); err != nil {
@@ -235,9 +236,9 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		sent := h.c.checkClock()
 		ttl := h.capTTL(sent, d)
 		h.c.mu.Lock()
-		holds := h.extendRequests(nil, ttl)
+		requests := h.extendRequests(nil, ttl)
 		h.c.mu.Unlock()
-		name, err := h.extendResult(h.c.store.Extend(within, holds))
+		name, err := h.extendResult(h.c.store.Extend(within, requests))
 		h.c.observeHealth(ctx, err)
 		switch {
 		case err == nil:
@@ -253,7 +254,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// holds appends what the store is asked to extend. The caller holds c.mu.
+// extendRequests appends the requests that extend the lease by ttl. The caller holds
+// c.mu.
 func (h *leaseState) extendRequests(to []driver.ExtendRequest, ttl time.Duration) []driver.ExtendRequest {
 	one := driver.ExtendRequest{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl}
 	if h.resizing == 0 {
@@ -267,8 +269,8 @@ func (h *leaseState) extendRequests(to []driver.ExtendRequest, ttl time.Duration
 	return to
 }
 
-// outcome sums up what the store said of each name of a lease: one that is lost
-// decides, and which; else one that is unknown.
+// extendResult combines the results of the names of one lease. The first name that is
+// lost decides; else a name with an unknown outcome.
 func (h *leaseState) extendResult(errs []error) (name string, err error) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
@@ -283,14 +285,14 @@ func (h *leaseState) extendResult(errs []error) (name string, err error) {
 	return name, err
 }
 
-// Unlock gives the name back, to the first waiter if there is one. It needs no
-// context: it has its own time budget, the operation timeout, so that a cancelled
-// request cannot leak a lock.
+// Unlock releases the lock. The store grants it to the first waiter in the same step.
+// Unlock takes no context: it has its own time limit, the operation timeout, so a
+// cancelled request cannot leak a lock.
 //
-// It returns ErrLost if the lease was lost before, and nil if it was unlocked
-// before. If the store does not answer in time it returns an ErrUnavailable that
-// says that the outcome is unknown, and goes on trying in the background until
-// the TTL has passed. A reentrant lease is given back by its last Unlock.
+// Unlock returns ErrLost if the lease was lost before, and nil if it was already
+// unlocked. If the store does not answer in time, it returns an ErrUnavailable with an
+// unknown outcome, and retries in the background until the TTL has passed. The last
+// Unlock of a reentrant lease releases it.
 func (l *Lease) Unlock() error {
 	h := l.h
 	c := h.c
@@ -311,12 +313,12 @@ func (l *Lease) Unlock() error {
 		e = h.expire()
 	}
 	if h.ended {
-		err, leave, claim := h.err, h.mayRemainInStore(), h.acquireRequest()
+		err, remains, request := h.err, h.mayRemainInStore(), h.acquireRequest()
 		delete(c.partlyLost, h)
 		c.mu.Unlock()
 		e.notify()
-		if leave {
-			c.releaseLost(h, claim)
+		if remains {
+			c.releaseLost(h, request)
 		} else {
 			h.cancelUnanswered()
 		}
@@ -334,15 +336,15 @@ func (l *Lease) Unlock() error {
 	return err
 }
 
-// leftovers reports whether the store may still have something of a lease that is over:
-// it may have renewed it after all, other names may be left, and a few nodes of a quorum
-// may hold for it what most have lost. The caller holds c.mu.
+// mayRemainInStore reports whether the store may still have some of an ended lease. There
+// are three cases: a late renewal succeeded, other names are left, or a minority of
+// quorum nodes still has what the majority has lost. The caller holds c.mu.
 func (h *leaseState) mayRemainInStore() bool {
 	var lost *LostError
 	return h.expiredLocally || len(h.moreNames) > 0 || errors.As(h.err, &lost) && lost.Reason == ReasonTaken
 }
 
-// alive returns why the lease cannot be extended, or nil.
+// checkExtendable returns why the lease cannot be extended, or nil.
 func (h *leaseState) checkExtendable() error {
 	err := h.first.Err()
 	h.c.mu.Lock()
@@ -353,12 +355,13 @@ func (h *leaseState) checkExtendable() error {
 	return nil
 }
 
-// cap bounds the TTL of a renewal that is sent now by MaxHold.
+// capTTL limits the TTL of a renewal that is sent now to the end of MaxHold.
 func (h *leaseState) capTTL(now, ttl time.Duration) time.Duration {
 	return max(min(ttl, h.maxHoldUntil-now), time.Millisecond)
 }
 
-// confirm records that the store has prolonged the lease by ttl, not before sent.
+// recordExtension records that the store has extended the lease by ttl, from sent or
+// later.
 func (h *leaseState) recordExtension(sent, ttl, next time.Duration) error {
 	c := h.c
 	c.mu.Lock()
@@ -377,19 +380,19 @@ func (h *leaseState) recordExtension(sent, ttl, next time.Duration) error {
 	return nil
 }
 
-// prolong sets the deadline and the next renewal after the store has confirmed
-// ttl for a request sent then. The caller holds c.mu.
+// extendDeadline sets the deadline and the next renewal. The store has confirmed ttl for
+// a request that was sent at sent. The caller holds c.mu.
 func (h *leaseState) extendDeadline(sent, ttl time.Duration) {
 	h.deadline = max(h.deadline, sent+ttl-margin(ttl))
 	h.renewAt = never
 	h.maxHoldReached = h.maxHoldReached || sent+ttl >= h.maxHoldUntil
 	if h.rule == renewed && !h.maxHoldReached {
-		h.renewAt = sent + min(ttl, h.ttl)/3 // MinHold may have the longer ttl
+		h.renewAt = sent + min(ttl, h.ttl)/3 // with MinHold, ttl may be longer than h.ttl
 	}
 }
 
-// claim is what the lease was acquired with, as far as undoing it needs. The caller
-// holds c.mu.
+// acquireRequest returns the request of the lease, as far as a cancel needs it. The
+// caller holds c.mu.
 func (h *leaseState) acquireRequest() driver.AcquireRequest {
 	c := driver.AcquireRequest{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
 	for _, p := range h.moreNames {
@@ -398,16 +401,16 @@ func (h *leaseState) acquireRequest() driver.AcquireRequest {
 	return c
 }
 
-// An ending is what is left to do, without the mutex, when a lease has ended.
+// A leaseEnd is the work that follows the end of a lease and must not hold c.mu.
 type leaseEnd struct {
 	h        *leaseState
-	err      error // nil if it had ended before
+	err      error // why the lease has ended
 	lost     bool
 	contexts []*derivedContext
 }
 
-// endReleased ends the lease at its Unlock. The caller holds c.mu and calls notify
-// without it.
+// endReleased ends the lease at its Unlock. The caller holds c.mu, and calls notify after
+// unlocking it.
 func (h *leaseState) endReleased() leaseEnd {
 	if h.ended {
 		return leaseEnd{err: h.err}
@@ -418,7 +421,8 @@ func (h *leaseState) endReleased() leaseEnd {
 	return leaseEnd{h: h, err: h.err, contexts: h.removeContexts()}
 }
 
-// end ends the lease before its Unlock. The caller holds c.mu and calls tell without it.
+// end ends the lease before its Unlock. The caller holds c.mu, and calls notify after
+// unlocking it.
 func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 	if h.ended {
 		return leaseEnd{err: h.err}
@@ -442,7 +446,7 @@ func (h *leaseState) expire() leaseEnd {
 	return h.end(h.name, ReasonExpired, h.renewErr)
 }
 
-// lose ends the lease, because of one of its names, and tells it.
+// lose ends the lease because one of its names is lost.
 func (h *leaseState) lose(name string, why Reason, cause error) error {
 	h.c.mu.Lock()
 	e := h.end(name, why, cause)
@@ -451,14 +455,14 @@ func (h *leaseState) lose(name string, why Reason, cause error) error {
 	return e.err
 }
 
-// yield ends the contexts of the lease, and what will be derived from it, but not
-// the lease: its work is to end.
+// resign ends the contexts of the lease, and all that will be derived from it, but not
+// the lease itself: the work must end first.
 func (h *leaseState) resign(cause error) []*derivedContext {
 	h.resigned = cause
 	return h.removeContexts()
 }
 
-// tell ends the contexts of the lease and queues its hook.
+// notify ends the contexts of the lease and queues its Lost hook.
 func (e leaseEnd) notify() {
 	e.cancel()
 	e.queueLostHook()
@@ -474,7 +478,7 @@ func (e leaseEnd) cancel() {
 	}
 }
 
-// report queues the hook for a loss.
+// queueLostHook queues the Lost hook.
 func (e leaseEnd) queueLostHook() {
 	h := e.h
 	if h == nil || !e.lost || h.hooks == nil || h.hooks.Lost == nil {

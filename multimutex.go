@@ -9,58 +9,60 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Set is several names that are held together or not at all. It holds no state,
-// and is safe for concurrent use.
+// A MultiMutex is a lock on several names, which are held together or not at all. The
+// value holds no state, and is safe for concurrent use.
 //
-// Sets that overlap, in whatever order their names are given, never wait for each
-// other in a circle. While a set waits it stands in the line of each of its names.
+// MultiMutexes with common names never deadlock, whatever the order of their names. While
+// a MultiMutex waits, it is in the wait queue of each of its names.
 type MultiMutex struct {
 	c     *Client
 	names []string
 }
 
-// All returns the set of these names: at least one, at most MaxTogether, in any order;
-// a name that is given twice counts once. It does no I/O; bad names are told by the
-// calls that use it.
+// All returns the MultiMutex of these names: 1 to 100, in any order. A repeated name
+// counts once. All does no I/O; bad names make the methods of the MultiMutex return
+// ErrInvalid.
 //
-// Where the store can take all names in one step (memory, one Redis, one hash slot of
-// a cluster), a set that waits holds nothing, and one whose process dies leaves
-// nothing but places. On a cluster, names of several slots are taken slot after slot,
-// in one order for all, and given back if the rest cannot be had.
+// If the store can acquire all names in one step (memory, one Redis server, one hash slot
+// of a cluster), a waiting MultiMutex holds none of them, and a crash of its process
+// leaves only queue entries. On a cluster, the names of several slots are acquired slot
+// by slot, in an order that is the same for all clients. They are released if the rest
+// cannot be acquired.
 func (c *Client) All(names ...string) *MultiMutex {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return &MultiMutex{c: c, names: slices.Compact(names)}
 }
 
-// Lock takes all names in one lease, which is lost if one of them is; Lease.FenceOf
-// tells the fence for each. All else is as with Mutex.Lock.
+// Lock acquires all names in one lease. The lease is lost if one of the names is lost.
+// Lease.FenceOf returns the fence of each name. Errors and limits are those of
+// Mutex.Lock.
 func (s *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 	return s.acquire(ctx, options, queueing)
 }
 
-// TryLock takes all names if they are free and nobody is waiting for any of them, and
-// returns ErrBusy at once if not.
+// TryLock acquires all names if they are free and no one waits for any of them. Otherwise
+// it returns ErrBusy at once.
 func (s *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return s.acquire(ctx, options, tryOnce)
 }
 
-// Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) is the
-// fence for one of them.
+// Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) returns the
+// fence of one of them.
 func (s *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, s.Lock, fn, options)
 }
 
 func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (*Lease, error) {
 	if n := len(s.names); n == 0 || n > driver.MaxNames {
-		return nil, invalid("a set of %d names: not within 1 to %d", n, driver.MaxNames)
+		return nil, invalid("multi-lock on %d names: not within 1 to %d", n, driver.MaxNames)
 	}
 	set := s.c.defaults.with(options)
 	groups := s.c.store.Groups(s.names)
 	if len(groups) == 1 {
 		return s.c.acquire(ctx, all(groups[0]), set, once)
 	}
-	// Of all names, before the first group is taken.
+	// Validate all names before the first group is acquired.
 	if err := set.check(s.names[0], s.names[1:]...); err != nil {
 		return nil, err
 	}
@@ -74,12 +76,12 @@ func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (
 	return g.acquire(ctx)
 }
 
-// all wants several names, each to itself.
+// all requests several names, each exclusively.
 func all(names []string) lockSpec {
 	return lockSpec{name: names[0], with: names[1:], weight: 1, limit: 1}
 }
 
-// A gathering takes groups of names one after another, into one lease.
+// A multiAcquire acquires groups of names one after another, into one lease.
 type multiAcquire struct {
 	c        *Client
 	groups   [][]string
@@ -102,7 +104,7 @@ func (g *multiAcquire) acquireWithRetries(ctx context.Context, begin time.Durati
 	if !g.c.beginJob() {
 		return nil, ErrClosed
 	}
-	defer g.c.jobDone() // so that Close lets undo begin
+	defer g.c.jobDone() // so that cancel can start its background work before Close ends
 	tries := 1
 	if g.settings.attempts > 0 && !g.once {
 		tries, g.once = g.settings.attempts, true
@@ -114,17 +116,17 @@ func (g *multiAcquire) acquireWithRetries(ctx context.Context, begin time.Durati
 		}
 		switch {
 		case errors.Is(err, ErrLost):
-			i-- // what it had was lost while it waited for the rest: from the start
+			i-- // a part was lost while the call waited for the rest: start again
 		case i >= tries || refused(err) || permanent(err):
 			return nil, err
 		case !g.c.sleep(ctx, g.settings.every):
-			return nil, g.ended(ctx, err)
+			return nil, g.abortErr(ctx, err)
 		}
 	}
 }
 
-// ended says why there is no further attempt.
-func (g *multiAcquire) ended(ctx context.Context, err error) error {
+// abortErr returns why there is no further attempt.
+func (g *multiAcquire) abortErr(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return ErrClosed
 	}
@@ -136,8 +138,9 @@ func (g *multiAcquire) ended(ctx context.Context, err error) error {
 	return &UnavailableError{Op: "acquire", Name: g.groups[0][0], Cause: errors.Join(context.Cause(ctx), rootCause(err))}
 }
 
-// gather takes all groups once, in order, or none. While it waits for the next one,
-// what it has is renewed whatever the settings say: they are for the whole.
+// acquireGroups acquires all groups once, in order, or none. While it waits for the next
+// group, it renews the names that it holds. The caller's NoRenew, MaxHold and so on apply
+// to the whole lease only.
 func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (*Lease, error) {
 	c, set := g.c, g.settings
 	if set.token == "" {
@@ -147,39 +150,40 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 		set.ttl = min(set.ttl, set.maxHold)
 	}
 	set.noRenew, set.maxHold, set.partOfMulti, set.hasWaitOption = false, 0, true, false
-	var whole *leaseState
+	var combined *leaseState
 	for _, names := range g.groups {
 		if g.settings.wait > 0 {
 			set.wait = max(begin+g.settings.wait-c.now(), 0)
 		}
 		l, err := c.acquire(ctx, all(names), set, g.once)
 		switch {
-		case err == nil && whole == nil:
-			whole = l.h
+		case err == nil && combined == nil:
+			combined = l.h
 		case err == nil:
-			err = whole.merge(l.h)
+			err = combined.merge(l.h)
 		}
 		if err != nil {
-			whole.cancel()
+			combined.cancel()
 			return nil, err
 		}
 	}
-	if err := whole.beginWhole(&g.settings); err != nil {
-		whole.cancel()
+	if err := combined.beginWhole(&g.settings); err != nil {
+		combined.cancel()
 		return nil, err
 	}
-	return &whole.first, nil
+	return &combined.first, nil
 }
 
-// absorb adds the names of another lease of the same token. If that, or h, is lost
-// already it says so; then, too, undo gives all of them back.
+// merge adds the names of another lease with the same token. It returns an error if that
+// lease, or h, is lost already. The names belong to h even then, so that cancel releases
+// all of them.
 func (h *leaseState) merge(o *leaseState) error {
 	c := h.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lost := o.err
 	c.unschedule(o)
-	delete(c.partlyLost, o) // h gives its names back
+	delete(c.partlyLost, o) // h releases its names
 	o.ended = true
 	h.moreNames = append(append(h.moreNames, fencedName{o.name, o.fence}), o.moreNames...)
 	h.minHoldUntil = max(h.minHoldUntil, o.minHoldUntil)
@@ -192,7 +196,7 @@ func (h *leaseState) merge(o *leaseState) error {
 	return lost
 }
 
-// settleDown begins the lease as a whole: from now on the user's settings count.
+// beginWhole starts the lease as a whole: from now on the caller's settings apply.
 func (h *leaseState) beginWhole(set *settings) error {
 	c := h.c
 	c.mu.Lock()
@@ -217,7 +221,7 @@ func (h *leaseState) beginWhole(set *settings) error {
 	return nil
 }
 
-// undo ends a lease that was never given to anybody, and gives its names back in the
+// cancel ends a lease that no caller has received, and releases its names in the
 // background.
 func (h *leaseState) cancel() {
 	if h == nil {
@@ -226,8 +230,8 @@ func (h *leaseState) cancel() {
 	h.c.mu.Lock()
 	h.endReleased()
 	delete(h.c.partlyLost, h)
-	claim := h.acquireRequest()
+	request := h.acquireRequest()
 	h.c.mu.Unlock()
-	h.c.cancel(claim, h.ownToken, time.Time{})
+	h.c.cancel(request, h.ownToken, time.Time{})
 	h.cancelUnanswered()
 }

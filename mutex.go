@@ -5,48 +5,51 @@ import (
 	"sync"
 )
 
-// A Mutex is a name that one holder at a time may have. It holds no state: it is
-// cheap to make, safe for concurrent use, and two of the same name are the same.
+// A Mutex is a lock with one holder at a time. The value holds no state: it is cheap to
+// create, safe for concurrent use, and two Mutexes of one name are the same lock.
 type Mutex struct {
 	c        *Client
 	name     string
 	settings settings
 }
 
-// Mutex returns the mutex of a name. It does no I/O; a bad name or option is told
-// by the calls that use it.
+// Mutex returns the mutex of a name. It does no I/O. A bad name or option makes the
+// methods of the Mutex return ErrInvalid.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
 	return &Mutex{c: c, name: name, settings: c.defaults.with(options)}
 }
 
-// Lock takes the name, waiting in line until ctx ends or Wait has passed. The
-// context bounds the waiting only; the lease lives until Unlock.
+// Lock acquires the mutex. It queues until the lock is granted, ctx ends, or Wait has
+// passed. The context limits the waiting only; the lease lasts until Unlock.
 //
-// If it must give up it returns ErrBusy (which wraps the context's cause), and
-// leaves nothing behind: a lock that is granted in this moment is handed on. If
-// the store does not answer within the operation timeout it returns
-// ErrUnavailable; once it is in the queue it outlasts outages.
+// Lock returns ErrBusy if the waiting is over; errors.Is also finds the context's cause
+// if the context ended it. It leaves nothing behind: a lock that is granted at that
+// moment is released again. Lock returns ErrUnavailable if the store does not answer its
+// first request within the operation timeout. A queued call survives outages, but a store
+// that rejects its requests for 5 s ends it.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.c.acquire(ctx, exclusive(m.name), m.settings.with(options), queueing)
 }
 
-// TryLock takes the name if it is free and nobody is waiting for it, and returns
-// ErrBusy at once if not.
+// TryLock acquires the mutex if it is free and no one waits for it. Otherwise it returns
+// ErrBusy at once.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.c.acquire(ctx, exclusive(m.name), m.settings.with(options), tryOnce)
 }
 
-// Do runs fn while holding the name. fn's context ends with ctx, or with the
-// lease if that is lost (its cause is ErrLost then), and when fn has returned. The
-// name is given back only when fn has returned, or panicked. Do returns fn's error joined with that of
-// Unlock: an ErrLost means that fn may have run, in part, without the name.
+// Do runs fn while holding the mutex. The context of fn ends with ctx, when the lease is
+// lost (with cause ErrLost), and when fn has returned. Do releases the lock only after fn
+// has returned or panicked.
+//
+// Do returns the error of fn joined with that of Unlock. ErrLost means that part of fn
+// may have run without the lock.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, m.Lock, fn, options)
 }
 
-// Locker returns the mutex as a sync.Locker, for code that wants one. A Locker
-// cannot return errors: Lock panics if ctx ends or the request is invalid, and
-// Unlock panics if the lease was lost. Each Locker is held once at a time.
+// Locker returns the mutex as a sync.Locker, for code that requires one. A Locker cannot
+// return errors: Lock panics if ctx ends or the request is invalid, and Unlock panics if
+// the lease was lost. A Locker holds one lease at a time.
 func (m *Mutex) Locker(ctx context.Context, options ...Option) sync.Locker {
 	return &locker{m: m, ctx: ctx, options: options}
 }

@@ -4,10 +4,10 @@ import "context"
 
 import "github.com/dibslock/dibs/driver"
 
-// noStore stands in for a nil Store: a panic in the background would say less.
+// noStore replaces a nil Store: a panic in a background goroutine would explain less.
 type noStore struct{}
 
-var errNoStore = invalid("dibs.New was given a nil Store")
+var errNoStore = invalid("nil Store given to dibs.New")
 
 func (noStore) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 	return driver.AcquireReply{}, errNoStore

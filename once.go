@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A Once is a job that many replicas are told to run, by their own clocks, and that
-// one of them is to run: at most once in an interval. It holds no state, and is safe
-// for concurrent use.
+// A Once is a periodic job that many replicas start by their own clocks and that one of
+// them runs: at most once per interval. The value holds no state, and is safe for
+// concurrent use.
 type Once struct {
 	c        *Client
 	name     string
@@ -16,22 +16,23 @@ type Once struct {
 	settings settings
 }
 
-// Once returns the job of a name. For every, from its start, nobody else runs it:
-// whether it ends before, fails, or its process dies. That has to be longer than the
-// replicas' clocks and schedules differ, and shorter than the time to the next run;
-// from 10 ms to 24 h. It does no I/O; a bad name or option is told by Do.
+// Once returns the periodic job of a name. After a run has started, no other run starts
+// for the duration every, even if the first one ends early, fails, or its process
+// crashes. The interval must be longer than the differences between the clocks of the
+// replicas, and shorter than the time to the next run. It is from 10 ms to 24 h. Once
+// does no I/O; a bad name or option makes Do return ErrInvalid.
 //
-// A job that takes longer keeps the name for as long as it runs, by renewal. MaxHold
-// bounds that: the job's context ends then. TTL is what a crash costs beyond the
-// interval.
+// A job that runs longer than the interval keeps the name by renewal until it ends.
+// MaxHold limits that: it ends the context of the job. After a crash the name stays
+// unavailable for the rest of the interval, or of the TTL if that is longer.
 func (c *Client) Once(name string, every time.Duration, options ...Option) *Once {
 	return &Once{c: c, name: name, every: every, settings: c.defaults.with(options)}
 }
 
-// Do runs fn if nobody has run the job within the interval and nobody runs it now. It
-// does not wait: if the job is somebody else's this time, it returns false and no
-// error. Its errors are those of Mutex.Do, and fn's. The fn's context and fence are as
-// with Mutex.Do.
+// Do runs fn unless the job runs now or was run within the interval. It does not wait: if
+// another replica has the job this time, Do returns false and no error. Otherwise it
+// returns true with the error of fn or of the release, or false with an error of the
+// acquire, as Mutex.Do. The context and the fence of fn are those of Mutex.Do.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) (ran bool, err error) {
 	if fn == nil {
 		return false, errNoFunc
@@ -40,7 +41,7 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 		return false, err
 	}
 	set := o.settings.with(options)
-	if set.minHold >= 0 { // else it is refused, below
+	if set.minHold >= 0 { // otherwise acquire rejects it
 		set.minHold = max(set.minHold, o.every)
 	}
 	lease, err := o.c.acquire(ctx, exclusive(o.name), set, tryOnce)

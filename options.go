@@ -9,35 +9,36 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An Option adjusts how a name is held. It may be given to New for all names, to
-// Client.Mutex and the like for one name, and to Lock, TryLock, Do or Call for one call; the
-// nearer wins.
+// An Option configures a lock. There are three levels: New sets it for all locks of the
+// Client, Client.Mutex and the like for one lock, and Lock, TryLock, Do and Call for one
+// call. The nearest level wins. An option with a bad value, or at a level where it makes
+// no sense, makes the call return ErrInvalid.
 type Option func(*settings)
 
-// settings are what options set. They are copied, never shared.
+// settings are the values that options set. They are copied, never shared.
 type settings struct {
 	ttl           time.Duration
-	wait          time.Duration // unbounded: as long as the context lasts
+	wait          time.Duration // unbounded: until the context ends
 	timeout       time.Duration
 	maxHold       time.Duration
 	minHold       time.Duration
-	attempts      int  // zero: queue
-	hasAttempts   bool // Attempts was given, and no nearer Wait
-	conflicting   bool // Attempts and Wait were given side by side
+	attempts      int  // zero: the call queues
+	hasAttempts   bool // Attempts was given, and no Wait at a nearer level
+	conflicting   bool // Attempts and Wait were given at the same level
 	every         time.Duration
 	noRenew       bool
 	reentrant     bool
 	label         string
 	token         string
 	hasToken      bool // Token was given
-	clientToken   bool // and to New, where it would be that of all leases
+	clientToken   bool // Token was given to New, where it would apply to all leases
 	hasWaitOption bool // Wait or Attempts was given at the nearest level
 	hooks         *Hooks
-	partOfMulti   bool // of a lease that is taken in several steps: its taker announces it
+	partOfMulti   bool // a step of a multi-lock acquisition, which calls the Acquired hook once for all names
 }
 
 const (
-	unbounded = time.Duration(math.MinInt64) // a wait for as long as the context lasts
+	unbounded = time.Duration(math.MinInt64) // wait until the context ends
 	farFuture = time.Duration(1 << 61)       // longer than any process lives; sums do not overflow
 )
 
@@ -54,13 +55,13 @@ func clientDefaults(options []Option) settings {
 func (s settings) with(options []Option) settings {
 	if len(options) == 0 {
 		s.hasWaitOption = false
-		return s // and not by way of the heap
+		return s // without a heap allocation
 	}
 	return s.apply(options)
 }
 
-// set applies the options of one level. Wait and Attempts replace each other, as the
-// nearer one; on one level they contradict each other.
+// apply applies the options of one level. Wait and Attempts replace each other if they
+// come from different levels. At the same level they conflict.
 func (s settings) apply(options []Option) settings {
 	outer := s
 	s.wait, s.hasAttempts, s.conflicting = unbounded, false, false
@@ -81,69 +82,71 @@ func (s settings) apply(options []Option) settings {
 	return s
 }
 
-// TTL is how long the store keeps a lease that nobody renews: a crash of the
-// holder costs the others that much. From 10 ms to 24 h; the default is 30 s.
-// With renewal on, which is the default, it does not bound the work.
+// TTL sets how long the store keeps a lease that is not renewed: a crash of the holder
+// blocks the others for this long. It is from 10 ms to 24 h; the default is 30 s. It does
+// not limit the work while renewal is on, which is the default.
 func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
-// Wait bounds how long to queue for a name. Zero tries once; less is ErrInvalid. The
-// default is to wait until the context ends. It replaces Attempts of a level above; side
-// by side they are ErrInvalid.
+// Wait limits how long a call queues. Zero tries once; a negative value is ErrInvalid. By
+// default a call queues until its context ends. Wait replaces Attempts of an outer level.
+// Wait and Attempts at the same level are ErrInvalid, and so is Wait given to a Try call.
 func Wait(d time.Duration) Option {
 	return func(s *settings) { s.wait = min(max(d, unbounded+1), farFuture) }
 }
 
-// Timeout bounds one operation on the store, its retries included, whatever the
-// Redis client's own settings are. From 1 ms; the default is 1 s.
+// Timeout limits one store operation, its retries included, whatever the settings of the
+// Redis client are. It is at least 1 ms; the default is 1 s.
 func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = min(d, farFuture) } }
 
-// NoRenew makes the TTL a hard end: the lease is not renewed, only Extend
+// NoRenew turns renewal off: the lease ends when its TTL has passed, unless Extend
 // prolongs it.
 func NoRenew() Option { return func(s *settings) { s.noRenew = true } }
 
-// MaxHold bounds how long a lease is renewed, so that a hung worker does not
-// hold a name for ever: after d the lease is lost and the name is free.
-// At least 10 ms; zero, the default, does not bound it.
+// MaxHold limits how long a lease is renewed, so that a hung worker cannot hold a name
+// for ever. After d the lease is lost and the name is free. It is at least 10 ms; zero,
+// the default, means no limit.
 func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = min(d, farFuture) } }
 
-// MinHold keeps the name taken for at least d after it was acquired, also when it
-// is unlocked before, or its holder dies: for jobs that must not run twice on
-// machines whose clocks differ. At most 24 h. Where it is longer than the TTL, it is
-// the TTL that the lease begins with; that of a lease that was handed on, with its
-// first renewal, within 2 s.
+// MinHold keeps the name unavailable for at least d after the lock was acquired, even if
+// it is unlocked earlier or its holder crashes. It is for jobs that must not run twice on
+// machines whose clocks differ. It is at most 24 h.
+//
+// If MinHold is longer than the TTL, the lease starts with MinHold as its TTL. A lease
+// from a hand-off gets that TTL with its first renewal, within 2 s.
 func MinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d } }
 
-// Attempts tries n times, every apart, and does not queue: who comes first is
-// served first, however long others have tried. n is at least 1. It replaces Wait of a
-// level above; side by side they are ErrInvalid.
+// Attempts tries n times, with a pause of every between the tries, and does not queue. So
+// the first try that finds the name free wins, however long others have tried. n is at
+// least 1. Attempts replaces Wait of an outer level. At the same level they are
+// ErrInvalid, and so is Attempts given to a Try call.
 func Attempts(n int, every time.Duration) Option {
 	return func(s *settings) { s.attempts, s.every, s.hasAttempts = n, every, true }
 }
 
-// Label is shown to operators beside the token. At most 64 bytes of printable
-// UTF-8 without spaces.
+// Label sets a text that Inspect shows with the token, for operators. It is at most 64
+// bytes of printable UTF-8 without spaces.
 func Label(text string) Option { return func(s *settings) { s.label = text } }
 
-// Reentrant lets a call whose context already holds the name enter again, if that
-// lease holds at least what the call asks for: a reader does not become a writer by
-// it (see RWMutex.TryUpgrade). The name is free when as many Unlocks as Locks were
-// called. Without it such a call returns ErrReentrant.
+// Reentrant lets a call use the lease that its context already carries, if that lease
+// holds at least what the call requests. A reader does not become a writer in this way
+// (see RWMutex.TryUpgrade). The name is free after as many Unlocks as Locks. Without this
+// option such a call returns ErrReentrant.
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
-// Token sets the owner's identity for one call, such as a request id, so that
-// another process can attach to the lease by it. Whoever uses the same token on
-// the same name is the same owner: it must be unique to one piece of work and
-// hard to guess. 1 to 256 bytes of printable UTF-8 without spaces.
+// Token sets the owner token for one call, such as a request id, so that another process
+// can attach to the lease. All calls with the same token on the same name are the same
+// owner. So a token must be unique to one piece of work and hard to guess. It is 1 to 256
+// bytes of printable UTF-8 without spaces. Token given to New is ErrInvalid.
 //
-// The same Client may use a token again after an error or after Unlock, to retry
-// that piece of work: such a call first waits until the earlier one is undone at the
-// store, for at most two operation timeouts and a little, and returns ErrUnavailable if
-// that takes longer. A different Client or process must not use the token again before
-// the TTL plus a second has passed: a late request of the first one could end its lease.
+// The same Client may use a token again after an error or after Unlock, to retry that
+// piece of work. The new call first waits until the earlier one is cancelled at the store:
+// at most two operation timeouts plus 100 ms. If that takes longer it returns
+// ErrUnavailable. A different Client or process must not use the token again until the
+// TTL plus one second has passed: a late request of the first one could end its lease.
 func Token(token string) Option { return func(s *settings) { s.token, s.hasToken = token, true } }
 
-// Observe sets the hooks, which replace those of the level above. Renewed and
-// Degraded concern many leases: only those given to New are called.
+// Observe sets the hooks. They replace the hooks of outer levels. Renewed and Degraded
+// concern many leases: they are called only if they were given to New.
 func Observe(h Hooks) Option { return func(s *settings) { s.hooks = &h } }
 
 const (
@@ -151,8 +154,8 @@ const (
 	maxLabel = 64
 )
 
-// checkOnce rejects Wait and Attempts that were given to a call that tries once. Those of
-// an outer level do not concern it.
+// checkOnce rejects Wait and Attempts that were given directly to a call that tries once.
+// Those of an outer level are ignored.
 func (s *settings) checkOnce(name string, once bool) error {
 	if once && s.hasWaitOption {
 		return invalid("Wait or Attempts given to a call on %q that tries once", name)
@@ -160,7 +163,7 @@ func (s *settings) checkOnce(name string, once bool) error {
 	return nil
 }
 
-// check finds what is wrong with a request before anything is sent.
+// check validates the name and the settings of a request before anything is sent.
 func (s *settings) check(name string, more ...string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -203,7 +206,7 @@ func (s *settings) check(name string, more ...string) error {
 	return nil
 }
 
-// checkAsk finds what is wrong with a question about a name.
+// checkInspect validates a name and the settings of Inspect and Revoke.
 func (s *settings) checkInspect(name string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -225,7 +228,7 @@ func checkTTL(name string, ttl time.Duration) error {
 	return nil
 }
 
-// plain reports whether s can stand in a line of text between spaces.
+// plain reports whether s is at most limit bytes of printable UTF-8 without spaces.
 func plain(s string, limit int) bool {
 	if len(s) > limit || !utf8.ValidString(s) {
 		return false

@@ -4,24 +4,24 @@ import "time"
 
 import "github.com/dibslock/dibs/driver"
 
-// A pace is how often a waiter asks while the store cannot tell it of its grant. A
-// queue that moves is asked often, and one that stands still every 100 ms; those further
-// back ask less often, in time for their turn if each one ahead of them holds for 10 ms.
-// So a name costs its store some 20 questions a second for the first two who wait, and
-// some 250 for the first hundred.
+// A pollInterval is how often a waiter repeats its request while the store cannot notify
+// it. Waiters poll often while the queue moves, and every 100 ms while it does not. Each
+// position further back adds 10 ms, early enough for a turn if each waiter ahead holds
+// the lock for 10 ms. So one name costs its store about 20 requests a second for the
+// first two waiters, and about 250 for the first hundred.
 type pollInterval struct {
-	holder   string // what the last answer told
+	holder   string // of the last answer
 	position int
 	every    time.Duration
 }
 
 const (
-	pollSoon  = 10 * time.Millisecond  // between two questions at the front of a queue that moves,
-	pollEvery = 100 * time.Millisecond // and of one that does not
+	pollSoon  = 10 * time.Millisecond  // at the front of a queue that moves
+	pollEvery = 100 * time.Millisecond // at the front of a queue that does not move
 )
 
-// next is how long to wait before asking again after an answer that took a while to
-// come. A store that answers slowly is not asked more often for that.
+// next returns the pause before the next request, after an answer that took this long. A
+// store that answers slowly is not polled faster than it answers.
 func (p *pollInterval) next(a driver.AcquireReply, took time.Duration) time.Duration {
 	least := min(max(pollSoon, took), pollEvery)
 	if a.Holder != p.holder || a.Position != p.position {

@@ -10,37 +10,36 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// How a claim is undone. Both ways go on in the background where the outcome is
-// unknown, until nothing can be left of it.
+// There are two ways to remove a lease or a request from the store: release and cancel.
+// Both continue in the background if the outcome is unknown, until nothing can be left.
 
-// giveBack releases a lease within the operation timeout: all its names at once.
+// releaseLease releases all names of a lease, concurrently, within the operation timeout.
 func (c *Client) releaseLease(h *leaseState) error {
 	c.mu.Lock()
 	first, more := fencedName{h.name, h.fence}, h.moreNames
-	undo := c.cancellations.begin(h.acquireRequest(), h.ownToken)
-	undo.unanswered(h.lateResize) // a change that arrives late would change the next lease
+	cancelling := c.cancellations.begin(h.acquireRequest(), h.ownToken)
+	cancelling.unanswered(h.lateResize) // a late change would change the next lease with this token
 	c.mu.Unlock()
-	defer undo.end()
+	defer cancelling.end()
 	defer h.cancelUnanswered()
 	if len(more) == 0 {
-		return c.releaseName(h, first, undo)
+		return c.releaseName(h, first, cancelling)
 	}
 	parts := append([]fencedName{first}, more...)
 	errs := make([]error, len(parts))
 	var group sync.WaitGroup
 	for i, p := range parts {
-		group.Go(func() { errs[i] = c.releaseName(h, p, undo) })
+		group.Go(func() { errs[i] = c.releaseName(h, p, cancelling) })
 	}
 	group.Wait()
 	if h.mayStillAcquire() && slices.Contains(errs, nil) {
-		// An acquire that arrived late, when some of the names were free again, has
-		// ended the rest.
+		// A late acquire found some of the names free again, and ended the others.
 		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) })
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) error {
+func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellation) error {
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence}
 	end := c.releaseBy(h.timeout)
 	unknown := false
@@ -49,13 +48,13 @@ func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) er
 		sent := c.now()
 		r.Until = c.rtt.attemptDeadline(end)
 		r.Reserve = max(h.minHoldUntil-c.now(), 0)
-		freed, err := c.store.Release(ctx, r)
+		released, err := c.store.Release(ctx, r)
 		c.observeHealth(c.life, err)
 		if err == nil || !time.Now().Before(r.Until) {
 			c.rtt.observe(c.now() - sent)
 		}
-		if err == nil && (freed || unknown) {
-			return nil // if it was not held any more, an earlier try has freed it
+		if err == nil && (released || unknown) {
+			return nil // if it was not held, an earlier try has released it
 		}
 		if err == nil {
 			return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
@@ -65,7 +64,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) er
 		}
 		if !refused(err) {
 			unknown = true
-			undo.unanswered(r.Until)
+			cancelling.unanswered(r.Until)
 		}
 		if refused(err) || !time.Now().Before(end) || !pause(c.life, backoff(try)) {
 			c.releaseLater(h, r)
@@ -74,29 +73,30 @@ func (c *Client) releaseName(h *leaseState, p fencedName, undo *cancellation) er
 	}
 }
 
-// leave releases, in the background, what a lost lease may still hold. Until MinHold
-// has passed that is kept taken: the lease was over 2 % before the store's TTL is.
-func (c *Client) releaseLost(h *leaseState, claim driver.AcquireRequest) {
-	keep := h.minHoldUntil > c.now() && (h.expiredLocally || len(claim.With) > 0) // not a name that was taken
-	if !keep {
-		c.cancel(claim, h.ownToken, time.Time{})
+// releaseLost releases, in the background, what a lost lease may still hold in the store.
+// Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
+// the TTL in the store.
+func (c *Client) releaseLost(h *leaseState, request driver.AcquireRequest) {
+	reserve := h.minHoldUntil > c.now() && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
+	if !reserve {
+		c.cancel(request, h.ownToken, time.Time{})
 		h.cancelUnanswered()
 		return
 	}
-	undo := c.cancellations.begin(claim, h.ownToken)
+	cancelling := c.cancellations.begin(request, h.ownToken)
 	ran := c.background(func(context.Context) {
-		defer undo.end()
-		_ = c.releaseLease(h) // it is lost, and that was returned
+		defer cancelling.end()
+		_ = c.releaseLease(h) // the lease is lost, and its caller has that error
 	})
 	if !ran {
-		undo.end()
+		cancelling.end()
 	}
 }
 
-// releaseLater goes on in the background until the TTL has passed.
+// releaseLater retries in the background until the TTL has passed.
 func (c *Client) releaseLater(h *leaseState, r driver.ReleaseRequest) {
-	undo := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
-	c.retryUntilDone(undo, max(h.ttl, h.minHoldUntil-c.now()), func(ctx context.Context, until time.Time) (bool, error) {
+	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
+	c.retryUntilDone(cancelling, max(h.ttl, h.minHoldUntil-c.now()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
 		r.Until = until
 		r.Reserve = max(h.minHoldUntil-c.now(), 0)
@@ -105,26 +105,26 @@ func (c *Client) releaseLater(h *leaseState, r driver.ReleaseRequest) {
 	})
 }
 
-// abandon undoes a claim in the background. If a try of it was not answered, that may
-// still arrive until unanswered, unless that is zero: abandon goes on until then.
-func (c *Client) cancel(claim driver.AcquireRequest, own bool, unanswered time.Time) {
-	undo := c.cancellations.begin(claim, own)
-	c.retryUntilDone(undo, max(claim.TTL, driver.WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
+// cancel cancels a request in the background. If unanswered is not zero, a try of the
+// request had no answer and may arrive until then: cancel continues until then.
+func (c *Client) cancel(request driver.AcquireRequest, own bool, unanswered time.Time) {
+	cancelling := c.cancellations.begin(request, own)
+	c.retryUntilDone(cancelling, max(request.TTL, driver.WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
 		last := !mayArrive(unanswered)
-		claim := claim
-		claim.Until = until
-		err := c.store.Cancel(ctx, claim)
+		request := request
+		request.Until = until
+		err := c.store.Cancel(ctx, request)
 		return err == nil && last, err
 	})
 }
 
-// persist tries in the background until it is done, or has become needless. A try
-// that hangs does not keep the next one, on another connection, from its time. Each has
-// one operation timeout.
-func (c *Client) retryUntilDone(undo *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
+// retryUntilDone runs tries in the background until one is done or life has passed. A try
+// that hangs does not delay the next one, which may use another connection. Each has one
+// operation timeout.
+func (c *Client) retryUntilDone(cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
 	const atOnce, longest = 4, 400 * time.Millisecond
 	ran := c.background(func(ctx context.Context) {
-		defer undo.end()
+		defer cancelling.end()
 		ctx, done := context.WithTimeout(ctx, life+cancelGrace)
 		defer done()
 		var tries sync.WaitGroup
@@ -138,7 +138,7 @@ func (c *Client) retryUntilDone(undo *cancellation, life time.Duration, try func
 					until := time.Now().Add(c.defaults.timeout)
 					finished, err := try(ctx, until)
 					if err != nil && !refused(err) {
-						undo.unanswered(until)
+						cancelling.unanswered(until)
 					}
 					if finished || permanent(err) {
 						done()
@@ -150,6 +150,6 @@ func (c *Client) retryUntilDone(undo *cancellation, life time.Duration, try func
 		}
 	})
 	if !ran {
-		undo.end()
+		cancelling.end()
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The heart of a Client: one goroutine that ends leases at their deadlines and
-// sends their renewals off in batches. It never waits for the store itself, so a
-// store that hangs delays no deadline.
+// The renewer of a Client is one goroutine that ends leases at their deadlines and starts
+// their renewals in batches. It never waits for the store, so a store that hangs delays
+// no deadline.
 
-// never is a time that does not come.
+// never is a time in the infinite future.
 const never = time.Duration(math.MaxInt64)
 
 const (
 	maxBatch    = 512                    // leases in one renewal
-	renewWindow = 100 * time.Millisecond // renewals due within this go together
+	renewWindow = 100 * time.Millisecond // renewals due within this time are sent together
 )
 
-// schedule is a heap of leases by the time at which each needs attention.
+// schedule is a heap of leases, sorted by the time of the next action.
 type schedule []*leaseState
 
 func (s schedule) Len() int           { return len(s) }
@@ -47,7 +47,7 @@ func (s *schedule) Pop() any {
 	return h
 }
 
-// next is when the lease needs attention: a renewal, or its end.
+// nextAction returns the time of the next renewal, or of the deadline if that is earlier.
 func (h *leaseState) nextAction() time.Duration {
 	if h.renewing {
 		return h.deadline
@@ -55,7 +55,7 @@ func (h *leaseState) nextAction() time.Duration {
 	return min(h.renewAt, h.deadline)
 }
 
-// schedule puts a lease where its times belong. The caller holds c.mu.
+// schedule puts a lease into the heap, or moves it. The caller holds c.mu.
 func (c *Client) schedule(h *leaseState) {
 	if h.index < 0 {
 		heap.Push(&c.leases, h)
@@ -75,8 +75,8 @@ func (c *Client) unschedule(h *leaseState) {
 	}
 }
 
-// rouse makes the scheduler look again. It stays quiet while nothing is due
-// before the alarm that is set already, which is the usual case.
+// wakeRenewer wakes the scheduler. Callers use it only if a lease is due before c.wakeAt,
+// which is rare.
 func (c *Client) wakeRenewer() {
 	select {
 	case c.wake <- struct{}{}:
@@ -84,7 +84,7 @@ func (c *Client) wakeRenewer() {
 	}
 }
 
-// beat is the scheduler.
+// runRenewer is the loop of the scheduler.
 func (c *Client) runRenewer() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -107,17 +107,17 @@ func (c *Client) tick() time.Duration {
 		c.renewAllAnew(now)
 	}
 	ended, batch := c.collectDue(now)
-	// A timer stands still while the machine is suspended, a lease does not.
+	// A timer stops while the machine is suspended; the TTL of a lease does not.
 	c.wakeAt = now + time.Second
 	switch {
 	case len(c.leases) > 0:
 		c.wakeAt = min(c.wakeAt, c.leases[0].nextAction())
-	case c.shortestWait == never: // none since the last tick
+	case c.shortestWait == never: // no lease was scheduled since the last tick
 		c.wakeAt = now + time.Hour
 	}
 	if c.shortestWait < never {
-		// More like those will come, and be gone before the scheduler could look at
-		// them: they need not wake it each time.
+		// More leases like these will probably come and end before their first action. An
+		// early tick spares each of them the wake-up.
 		c.wakeAt = min(c.wakeAt, now+max(c.shortestWait, 0))
 	}
 	c.shortestWait = never
@@ -136,7 +136,7 @@ func (c *Client) tick() time.Duration {
 	return sleep
 }
 
-// due ends the leases whose deadline has come, and returns those to be renewed.
+// collectDue ends the leases whose deadline has passed, and returns those to be renewed.
 func (c *Client) collectDue(now time.Duration) (ended []leaseEnd, batch []*leaseState) {
 	for len(c.leases) > 0 {
 		h := c.leases[0]
@@ -154,8 +154,9 @@ func (c *Client) collectDue(now time.Duration) (ended []leaseEnd, batch []*lease
 	return ended, batch
 }
 
-// early is how long before it is due a renewal may go, to go with others. One that
-// has failed waits for its time, or it would be repeated without a pause.
+// renewEarlyBy returns how long before its due time a renewal may be sent, to share a
+// batch. A renewal that has failed waits for its due time. Otherwise it would be repeated
+// without a pause.
 func (h *leaseState) renewEarlyBy() time.Duration {
 	if h.renewErr != nil {
 		return 0
@@ -163,25 +164,25 @@ func (h *leaseState) renewEarlyBy() time.Duration {
 	return min(renewWindow, h.ttl/10)
 }
 
-// renew extends a batch in one call of the store.
+// renew extends a batch of leases in one store call.
 func (c *Client) renew(ctx context.Context, batch []*leaseState) {
 	sent := c.checkClock()
-	holds := make([]driver.ExtendRequest, 0, len(batch))
+	requests := make([]driver.ExtendRequest, 0, len(batch))
 	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
 	left := c.defaults.timeout
 	c.mu.Lock()
 	for i, h := range batch {
 		ttls[i] = h.capTTL(sent, h.renewalTTL(sent))
 		left = min(left, h.deadline-sent)
-		before := len(holds)
-		holds = h.extendRequests(holds, ttls[i])
-		names[i] = len(holds) - before
+		before := len(requests)
+		requests = h.extendRequests(requests, ttls[i])
+		names[i] = len(requests) - before
 	}
 	c.mu.Unlock()
 	// A call that hangs must leave time for another one, on another connection.
 	ctx, cancel := context.WithTimeout(ctx, max(left/2, 5*time.Millisecond))
 	defer cancel()
-	errs := c.store.Extend(ctx, holds)
+	errs := c.store.Extend(ctx, requests)
 	took := c.now() - sent
 	renewed := 0
 	for i, h := range batch {
@@ -197,23 +198,23 @@ func (c *Client) renew(ctx context.Context, batch []*leaseState) {
 	}
 }
 
-// reach is the TTL that a renewal asks for.
+// renewalTTL returns the TTL of a renewal.
 func (h *leaseState) renewalTTL(now time.Duration) time.Duration {
 	switch h.rule {
 	case extendOnce:
 		return max(h.acquiredAt+h.ttl, h.minHoldUntil) - now
 	case fixed:
-		return time.Millisecond // only asks whether it is held: Extend never shortens
+		return time.Millisecond // only checks whether it is held: Extend never shortens a lease
 	default:
 		return max(h.ttl, h.minHoldUntil-now)
 	}
 }
 
-// settle records the outcome of one renewal, of so many names; name is the one that
-// failed.
+// recordRenewal records the outcome of one renewal of this many names; name is the one
+// that failed.
 func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int, name string, err error) bool {
 	if errors.Is(err, ErrLost) {
-		_ = h.lose(name, ReasonTaken, nil) // told by its context and hook
+		_ = h.lose(name, ReasonTaken, nil) // the context and the hook of the lease report it
 		return false
 	}
 	c.mu.Lock()
@@ -226,23 +227,23 @@ func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int
 	now := c.now()
 	switch {
 	case err == nil && names <= len(h.moreNames):
-		h.renewAt = now // it holds more by now than what was renewed
+		h.renewAt = now // names were added during the renewal
 	case err == nil:
 		if h.rule == extendOnce {
 			h.rule = fixed
 		}
 		h.extendDeadline(sent, ttl)
 	default:
-		again := min(h.ttl/20, (h.deadline-now)/4, 250*time.Millisecond)
-		h.renewAt = now + max(again, 10*time.Millisecond)
+		retryIn := min(h.ttl/20, (h.deadline-now)/4, 250*time.Millisecond)
+		h.renewAt = now + max(retryIn, 10*time.Millisecond)
 		h.queueRenewFailed()
 	}
 	c.schedule(h)
 	return err == nil
 }
 
-// renewAll makes all leases due at once, after events or operations failed and
-// work again: the store may have forgotten them.
+// renewAll makes all leases due now. The store may have lost them: it is available again
+// after a failure.
 func (c *Client) renewAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,8 +260,8 @@ func (c *Client) allDue(now time.Duration) {
 	heap.Init(&c.leases)
 }
 
-// renewAllAnew makes all leases due, also those whose renewal is under way: it may be
-// waiting for a server that is no more. The caller holds c.mu.
+// renewAllAnew makes all leases due, even those with a renewal in progress: that may be
+// waiting for a server that no longer exists. The caller holds c.mu.
 func (c *Client) renewAllAnew(now time.Duration) {
 	for _, h := range c.leases {
 		h.renewing = false
@@ -268,9 +269,9 @@ func (c *Client) renewAllAnew(now time.Duration) {
 	c.allDue(now)
 }
 
-// note watches the outcomes of operations: the first success after a failure to
-// reach the store means that it is back, perhaps without its memory. That a caller's
-// own context has ended says nothing of the store.
+// observeHealth records the outcomes of store operations. The first success after a
+// failure to reach the store means that the store is back, perhaps without its data. A
+// failure with an ended ctx is ignored: it says nothing about the store.
 func (c *Client) observeHealth(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
@@ -282,8 +283,8 @@ func (c *Client) observeHealth(ctx context.Context, err error) {
 	}
 }
 
-// calm reports whether all was renewed long enough ago. Of several servers one may be
-// down for long: then what fails and what does not take turns.
+// renewedAllLongAgo reports whether all leases were last made due at least 1 s ago. If
+// one of several servers is down for long, successes and failures alternate.
 func (c *Client) renewedAllLongAgo() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

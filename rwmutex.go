@@ -8,22 +8,22 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An RWMutex is a name that many readers or one writer may have. It holds no state,
-// and is safe for concurrent use.
+// An RWMutex is a lock with many readers or one writer. The value holds no state, and is
+// safe for concurrent use.
 //
-// It is strictly fair: who asks first is served first, so that neither side starves
-// the other. Readers that stand next to each other in line enter together. Each
-// reader has a lease of its own, and leaves by its own expiry if it dies.
+// It is strictly fair: readers and writers are served in the order of their requests, so
+// neither side starves the other. Readers that are next to each other in the queue enter
+// together. Each reader has a lease of its own, which expires if its process crashes.
 //
-// Its writer is the same as the holder of a Mutex of the name.
+// A writer is equivalent to the holder of a Mutex of the same name.
 type RWMutex struct {
 	c        *Client
 	name     string
 	settings settings
 }
 
-// RWMutex returns the read-write mutex of a name. It does no I/O; a bad name or
-// option is told by the calls that use it.
+// RWMutex returns the read-write mutex of a name. It does no I/O. A bad name or option
+// makes the methods of the RWMutex return ErrInvalid.
 func (c *Client) RWMutex(name string, options ...Option) *RWMutex {
 	return &RWMutex{c: c, name: name, settings: c.defaults.with(options)}
 }
@@ -33,40 +33,41 @@ func (m *RWMutex) write() lockSpec {
 }
 func (m *RWMutex) read() lockSpec { return lockSpec{name: m.name, weight: 1, limit: driver.Unlimited} }
 
-// Lock takes the name for writing: alone. All else is as with Mutex.Lock.
+// Lock acquires the lock exclusively, for writing. Errors and limits are those of
+// Mutex.Lock.
 func (m *RWMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.c.acquire(ctx, m.write(), m.settings.with(options), queueing)
 }
 
-// TryLock takes the name for writing if nobody holds it or waits for it, and returns
-// ErrBusy at once if not.
+// TryLock acquires the lock for writing if it is free and no one waits for it. Otherwise
+// it returns ErrBusy at once.
 func (m *RWMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.c.acquire(ctx, m.write(), m.settings.with(options), tryOnce)
 }
 
-// RLock takes the name for reading: beside other readers, after a writer that waits
-// already. All else is as with Mutex.Lock.
+// RLock acquires the lock shared, for reading, beside other readers. It queues behind a
+// writer that already waits. Errors and limits are those of Mutex.Lock.
 func (m *RWMutex) RLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.c.acquire(ctx, m.read(), m.settings.with(options), queueing)
 }
 
-// TryRLock takes the name for reading if no writer holds it or waits for it, and
-// returns ErrBusy at once if not.
+// TryRLock acquires the lock for reading if no writer holds it and no one waits for it.
+// Otherwise it returns ErrBusy at once.
 func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.c.acquire(ctx, m.read(), m.settings.with(options), tryOnce)
 }
 
-// Do runs fn while holding the name for writing, as Mutex.Do does.
+// Do runs fn while holding the lock for writing, as Mutex.Do does.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, m.Lock, fn, options)
 }
 
-// RDo runs fn while holding the name for reading, as Mutex.Do does.
+// RDo runs fn while holding the lock for reading, as Mutex.Do does.
 func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, m.RLock, fn, options)
 }
 
-// Reading returns the mutex as a Doer that reads, for Call.
+// Reading returns the mutex as a Doer that holds the lock for reading, for Call and Wrap.
 func (m *RWMutex) Reading() Doer { return reading{m} }
 
 type reading struct{ m *RWMutex }
@@ -75,11 +76,12 @@ func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 	return r.m.RDo(ctx, fn, options...)
 }
 
-// Downgrade makes a writer a reader, without letting another writer in between. The
-// readers that wait at the head of the line enter with it. It returns ErrLost if the
-// lease is lost, ErrReentrant if a nested call shares it, and ErrUnavailable if the
-// store does not answer: the lease then holds for writing or for reading, and may be
-// downgraded again.
+// Downgrade makes a writer a reader; no other writer can hold the lock in between. The
+// readers at the head of the queue enter with it.
+//
+// Downgrade returns ErrLost if the lease is lost, ErrReentrant if a nested call uses the
+// lease, and ErrUnavailable if the store does not answer. After ErrUnavailable the lease
+// is held for writing or for reading, and Downgrade may be called again.
 func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 	busy, err := m.resize(ctx, lease, m.read())
 	if err == nil && busy != nil {
@@ -88,14 +90,13 @@ func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 	return err
 }
 
-// TryUpgrade makes a reader the writer if it is the only reader, and returns ErrBusy
-// at once if not: to wait would be for ever if two readers did. It goes before those
-// who wait, because nobody can have written since it began to read. The lease's fence
-// is a new and larger one afterwards.
+// TryUpgrade makes a reader the writer if it is the only reader. Otherwise it returns
+// ErrBusy at once: two readers that waited for each other would wait for ever. The
+// upgrade goes before the waiters, because nobody can have written since this reader
+// began. The lease then has a new and larger fence.
 //
-// On any error the lease goes on as a reader's. After ErrUnavailable the store may take
-// it for a writer's, and keep readers out, until Unlock, Downgrade or another
-// TryUpgrade.
+// After any error the lease is still held for reading. After ErrUnavailable the store may
+// keep other readers out until Unlock, Downgrade or another TryUpgrade.
 func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 	busy, err := m.resize(ctx, lease, m.write())
 	if err == nil && busy != nil {
@@ -104,7 +105,8 @@ func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 	return err
 }
 
-// reweigh changes how much a lease holds. busy says why it does not.
+// resize changes the weight of a lease. A non-nil busy means that other holders prevent
+// it.
 func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *BusyError, err error) {
 	if lease == nil || lease.h == nil {
 		return nil, invalid("no lease on %q", m.name)
@@ -125,40 +127,41 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 	for try := 0; ; try++ {
 		sent := c.checkClock()
 		ttl := h.resizeTTL(sent)
-		claim := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.rtt.attemptDeadline(end)}
-		answer, err := c.store.Resize(ctx, claim)
+		request := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.rtt.attemptDeadline(end)}
+		reply, err := c.store.Resize(ctx, request)
 		c.observeHealth(ctx, err)
 		switch {
-		case err == nil && answer.Held:
-			return nil, h.resized(w, answer.Fence, sent, ttl)
+		case err == nil && reply.Held:
+			return nil, h.resized(w, reply.Fence, sent, ttl)
 		case err == nil:
-			return &BusyError{Name: m.name, Holder: answer.Holder, Remaining: answer.Remaining}, nil
+			return &BusyError{Name: m.name, Holder: reply.Holder, Remaining: reply.Remaining}, nil
 		case refused(err) || permanent(err):
 			return nil, err
 		}
-		h.noteLateResize(w, claim.Until)
+		h.noteLateResize(w, request.Until)
 		if ctx.Err() != nil || !time.Now().Before(end) || !pause(ctx, backoff(try)) {
 			return nil, err
 		}
 	}
 }
 
-// blur has renewals not tell the store what the lease weighs, while that changes.
+// setResizing counts the changes in progress: during a change, renewals leave out the
+// weight of the lease.
 func (h *leaseState) setResizing(by int) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	h.resizing += by
 }
 
-// unanswered notes that a change may still arrive at the store, until then.
+// noteLateResize records that a change may still arrive at the store until then.
 func (h *leaseState) noteLateResize(w lockSpec, until time.Time) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	h.lateResize, h.lateWeight = until.Add(clockSlack), w.weight
 }
 
-// awaitOther waits until no earlier change to another weight, whose outcome is
-// unknown, can arrive after the one that is wanted now.
+// awaitLateResize waits until no earlier change to another weight, with an unknown
+// outcome, can arrive after this one.
 func (h *leaseState) awaitLateResize(ctx context.Context, w lockSpec) error {
 	h.c.mu.Lock()
 	left := time.Until(h.lateResize)
@@ -167,20 +170,20 @@ func (h *leaseState) awaitLateResize(ctx context.Context, w lockSpec) error {
 	}
 	h.c.mu.Unlock()
 	if left > 0 && !pause(ctx, left) {
-		return &UnavailableError{Op: "reweigh", Name: h.name, Cause: context.Cause(ctx)}
+		return &UnavailableError{Op: "resize", Name: h.name, Cause: context.Cause(ctx)}
 	}
 	return nil
 }
 
-// lift is the TTL that a change asks for: what a renewal would.
+// resizeTTL returns the TTL of a change: that of a renewal.
 func (h *leaseState) resizeTTL(now time.Duration) time.Duration {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	return h.capTTL(now, h.renewalTTL(now))
 }
 
-// mayReweigh refuses leases of another name or client, and those that a nested call
-// relies on.
+// checkResize rejects leases of another name or client, and those that a nested call
+// uses.
 func (h *leaseState) checkResize(m *RWMutex) error {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
@@ -193,11 +196,11 @@ func (h *leaseState) checkResize(m *RWMutex) error {
 	return nil
 }
 
-// reweighed records what a lease holds now.
+// resized records the new weight of the lease.
 func (h *leaseState) resized(w lockSpec, fence uint64, sent, ttl time.Duration) error {
 	h.c.mu.Lock()
 	h.weight, h.limit, h.fence = w.weight, w.limit, fence
-	keep := h.ttl
+	ttlAfter := h.ttl
 	h.c.mu.Unlock()
-	return h.recordExtension(sent, ttl, keep)
+	return h.recordExtension(sent, ttl, ttlAfter)
 }

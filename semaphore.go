@@ -4,15 +4,15 @@ import "context"
 
 import "github.com/dibslock/dibs/driver"
 
-// A Semaphore is a name with a number of permits, of which each holder has some.
-// Each permit is a lease: it is renewed, it has a deadline, and it comes back by
-// itself when its holder dies. It holds no state, and is safe for concurrent use.
+// A Semaphore is a lock with a number of permits that its holders share. The permits of
+// one Acquire are one lease: it is renewed, has a deadline, and expires if its process
+// crashes. The value holds no state, and is safe for concurrent use.
 //
-// Who asks first is served first, also if it wants many: those behind it do not
-// overtake it, even if there would be room for them.
+// Requests are served in their order, also large ones: later requests do not overtake a
+// large request, even if there are enough permits for them.
 //
-// Fences of a semaphore grow like others, but its holders are many at a time: a
-// resource that refuses smaller fences would refuse rightful ones.
+// The fences of a semaphore grow, too. But a resource must not reject smaller fences,
+// because several holders are valid at the same time.
 type Semaphore struct {
 	c        *Client
 	name     string
@@ -20,26 +20,27 @@ type Semaphore struct {
 	settings settings
 }
 
-// Semaphore returns the semaphore of a name with so many permits, from 1 to
-// Unlimited. It does no I/O; a bad name, number or option is told by the calls that
-// use it.
+// Semaphore returns the semaphore of a name with this many permits, from 1 to 2^31-1. It
+// does no I/O. A bad name, number or option makes the methods of the Semaphore return
+// ErrInvalid.
 //
-// Each call goes by its own number. While a deployment changes it, the old ones and
-// the new ones see the same permits taken, and each enters if that leaves room by its
-// own count: never more are held than the larger of the two numbers.
+// Each call uses its own number of permits. While a deployment changes the number, old
+// and new processes count the same held permits, and each compares them with its own
+// number. So the held permits never exceed the larger number.
 func (c *Client) Semaphore(name string, permits int, options ...Option) *Semaphore {
 	return &Semaphore{c: c, name: name, permits: permits, settings: c.defaults.with(options)}
 }
 
-// Acquire takes n permits in one lease, or none, waiting in line until ctx ends or
-// Wait has passed. More than there are is ErrInvalid at once. All else is as with
-// Mutex.Lock; who takes all permits holds the name as a Mutex of it would.
+// Acquire acquires n permits in one lease, or none. It queues until they are granted, ctx
+// ends, or Wait has passed. More permits than the semaphore has are ErrInvalid. A holder
+// of all permits holds the name exclusively, as a Mutex does. Errors and limits are those
+// of Mutex.Lock.
 func (s *Semaphore) Acquire(ctx context.Context, n int, options ...Option) (*Lease, error) {
 	return s.acquire(ctx, n, options, queueing)
 }
 
-// TryAcquire takes n permits if they are free and nobody is waiting for the name, and
-// returns ErrBusy at once if not.
+// TryAcquire acquires n permits if they are free and no one waits for the name. Otherwise
+// it returns ErrBusy at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, options ...Option) (*Lease, error) {
 	return s.acquire(ctx, n, options, tryOnce)
 }

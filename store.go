@@ -2,25 +2,26 @@ package dibs
 
 import "github.com/dibslock/dibs/driver"
 
-// The errors that stores return.
+// Errors that stores return.
 var (
-	// ErrInvalid means that the request can never succeed as it is. Nothing was sent.
+	// ErrInvalid means that the request can never succeed. Nothing was sent.
 	ErrInvalid = driver.ErrInvalid
 	// ErrWrongType means that the key holds a value that is not a lock.
 	ErrWrongType = driver.ErrWrongType
 	// ErrLost means that the lease ended before it was released. It is wrapped in a
 	// *LostError, which has the reason.
 	ErrLost = driver.ErrLost
-	// ErrUnavailable means that the store could not be reached, did not answer in time, or
-	// refused to serve. It is wrapped in an *UnavailableError, which has the cause.
+	// ErrUnavailable means that the store could not be reached, did not answer in time,
+	// or rejected the request. It is wrapped in an *UnavailableError, which has the
+	// cause.
 	ErrUnavailable = driver.ErrUnavailable
 )
 
-// An UnavailableError is the error of a store that could not be reached, did not answer in
-// time, or refused to serve. errors.Is finds ErrUnavailable and the cause in it.
+// An UnavailableError is the error of a store that could not be reached, did not answer
+// in time, or rejected the request. errors.Is finds ErrUnavailable and the cause in it.
 type UnavailableError = driver.UnavailableError
 
-// A State is what a store returns about one name: its holders and its waiters.
+// A State is the state of one name in the store: its holders and its waiters.
 type State = driver.State
 
 // A Holder is one holder of a name, in a State.

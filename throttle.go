@@ -2,24 +2,24 @@ package dibs
 
 import "time"
 
-// A throttle spaces out what each of many events asks for. The first event counts at
-// once. Events that follow soon count together, after a pause that grows while they go
-// on. The zero throttle is ready for use; it needs a lock of its user's.
+// A throttle limits how often events take effect. The first event takes effect at once.
+// Events that follow soon take effect together, after a pause that grows while they
+// continue. The zero throttle is ready for use. It is not safe for concurrent use.
 type throttle struct {
 	used    bool
-	last    time.Duration // when it opened last
-	pause   time.Duration // from then until it opens again
+	last    time.Duration // when an event last took effect
+	pause   time.Duration // the shortest time from last to the next effect
 	pending bool
-	due     time.Duration // when it opens for the events that wait
+	due     time.Duration // when the pending events take effect
 }
 
 const (
 	shortestPause = 250 * time.Millisecond
 	longestPause  = 4 * time.Second
-	quiet         = 10 * time.Second // without an event that long the pause is forgotten
+	quiet         = 10 * time.Second // without an event for this long, the pause is reset
 )
 
-// request notes an event.
+// request records an event.
 func (t *throttle) request(now time.Duration) {
 	if t.pending {
 		return
@@ -32,7 +32,7 @@ func (t *throttle) request(now time.Duration) {
 	t.pending = true
 }
 
-// next is when the throttle opens, or never.
+// next returns when the pending events take effect, or never.
 func (t *throttle) next() time.Duration {
 	if !t.pending {
 		return never
@@ -40,7 +40,7 @@ func (t *throttle) next() time.Duration {
 	return t.due
 }
 
-// open reports whether an event waits, and is due.
+// open reports whether events are pending and due, and takes them.
 func (t *throttle) open(now time.Duration) bool {
 	if !t.pending || now < t.due {
 		return false

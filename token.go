@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// identity is the part of a token that all leases of a Client share:
-// host:pid:client, the last part 96 bits from crypto/rand.
+// identity returns the part that the tokens of all leases of a Client share:
+// host:pid:client. The last part is 96 bits from crypto/rand.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -22,7 +22,7 @@ func identity() string {
 	return cleanHost(host) + ":" + strconv.Itoa(os.Getpid()) + ":" + base64.RawURLEncoding.EncodeToString(random[:])
 }
 
-// clean keeps a host name from breaking the token's form.
+// cleanHost replaces the characters of a host name that would break the token format.
 func cleanHost(host string) string {
 	const limit = 64
 	host = strings.Map(func(r rune) rune {
@@ -34,8 +34,8 @@ func cleanHost(host string) string {
 	return host[:min(len(host), limit)]
 }
 
-// newToken returns the owner token of one acquisition: client:random, then :label. The
-// random part is 120 bits of its own: a token leads to no other of its process.
+// newToken returns the owner token of one acquire: client:random, then :label. The random
+// part has 120 bits, so one token does not reveal the others of its process.
 func newToken(client, label string) string {
 	var random [15]byte
 	rand.Read(random[:])
@@ -50,12 +50,12 @@ func newToken(client, label string) string {
 	return string(b)
 }
 
-// lettersAndDigits encodes 5 bits a character: 15 bytes need no padding.
+// lettersAndDigits encodes 5 bits per character: 15 bytes need no padding.
 var lettersAndDigits = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// shortToken returns a form of a token, or of another library's value, that is fit for
-// messages and does not make its reader an owner: host:pid and the label of one that
-// dibs made, and the beginning of any other, quoted.
+// shortToken returns a short form of a token for messages. It does not let the reader act
+// as the owner. A token that dibs made becomes host:pid and its label. Any other value
+// becomes its quoted beginning.
 func shortToken(token string) string {
 	parts := strings.SplitN(token, ":", 5)
 	if len(parts) >= 4 && plain(token, maxToken) && len(parts[2]) >= 16 {

@@ -1,4 +1,4 @@
 // Package driver is the contract between a dibs.Client and the store that keeps its
-// locks. Programs that use locks do not need it; a new store implements [Store] and
-// passes the tests of package storetest.
+// locks. Programs that only use locks do not need it. A new store implements [Store] and
+// passes the conformance suite, package storetest.
 package driver

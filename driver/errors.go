@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// The errors that a store returns.
+// Errors that a store returns.
 var (
-	// ErrInvalid means that the request can never succeed as it is. Nothing was sent.
+	// ErrInvalid means that the request can never succeed. Nothing was sent.
 	ErrInvalid = errors.New("dibs: invalid")
 	// ErrWrongType means that the key holds a value that is not a lock.
-	ErrWrongType = errors.New("dibs: key holds a foreign value")
+	ErrWrongType = errors.New("dibs: key holds a value that is not a lock")
 	// ErrLost means that the token does not hold the name.
 	ErrLost = errors.New("dibs: lease lost")
-	// ErrUnavailable means that the store could not be reached, did not answer in time, or
-	// refused to serve. It is wrapped in an *UnavailableError.
+	// ErrUnavailable means that the store could not be reached, did not answer in time,
+	// or rejected the request. It is wrapped in an *UnavailableError.
 	ErrUnavailable = errors.New("dibs: store unavailable")
 )
 
-// An UnavailableError is a store's trouble. errors.Is finds ErrUnavailable and
-// the cause in it.
+// An UnavailableError is a failure of the store. errors.Is finds ErrUnavailable in it,
+// and the cause.
 type UnavailableError struct {
 	Op      string // acquire, release, extend, …
-	Name    string // empty if it concerns many
+	Name    string // empty if the operation concerns several names
 	Cause   error
-	Refused bool // the store answered, and did nothing: no outcome is unknown
-	Unknown bool // set by Unlock: the name may or may not be free; dibs goes on trying
+	Refused bool // the store answered and did nothing: the outcome is known
+	Unknown bool // set by Unlock: the name may or may not be free; dibs retries in the background
 }
 
 func (e *UnavailableError) Error() string {
@@ -36,7 +36,7 @@ func (e *UnavailableError) Error() string {
 	}
 	s += ": store unavailable"
 	if e.Unknown {
-		s += " (outcome unknown, free at the latest when the TTL has passed)"
+		s += " (outcome unknown; the name is free when the TTL has passed, at the latest)"
 	}
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()
@@ -47,15 +47,15 @@ func (e *UnavailableError) Error() string {
 // Unwrap makes errors.Is find ErrUnavailable and the cause.
 func (e *UnavailableError) Unwrap() []error { return joined(ErrUnavailable, e.Cause) }
 
-// A RestartedError is why a node of a quorum does not vote: it may have forgotten a lease
-// that has not ended yet.
+// A RecoveringError is the reason why a node of a quorum does not vote: it may have lost
+// a lease that has not expired.
 type RecoveringError struct {
-	Node      string        // which store it is
+	Node      string        // the incarnation of the store's memory
 	Remaining time.Duration // until it votes
 }
 
 func (e *RecoveringError) Error() string {
-	return fmt.Sprintf("node %s was restarted, or is new, and votes again in %v: it may have forgotten a lease", e.Node, e.Remaining.Round(time.Millisecond))
+	return fmt.Sprintf("node %s is new or was restarted and may have lost a lease; it votes again in %v", e.Node, e.Remaining.Round(time.Millisecond))
 }
 
 func joined(kind, cause error) []error {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckName returns an ErrInvalid if no store accepts the name: it must be
-// non-empty UTF-8 of at most MaxName bytes.
+// CheckName returns an ErrInvalid unless the name is valid: non-empty UTF-8 of at most
+// MaxName bytes.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -1,6 +1,6 @@
-// Package memstore keeps claims in memory: for tests, where it is exact and
-// instant inside a testing/synctest bubble, for examples, and for programs of one
-// process. It excludes nobody outside the process.
+// Package memstore is a store in memory: for tests, where it is exact and instant inside
+// a testing/synctest bubble, for examples, and for programs of one process. Its locks are
+// not visible outside the process.
 package memstore
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// A Store is a dibs.Store in memory. It has no goroutine and no timer: what has
-// expired is found by whoever looks next. It is safe for concurrent use.
+// A Store is a driver.Store in memory. It has no goroutine and no timer: the next
+// operation on a name removes what has expired. It is safe for concurrent use.
 type Store struct {
 	clock    func() time.Time
-	epoch    time.Time // the lock table's time counts from here
+	epoch    time.Time // origin of the lock table's time
 	mu       sync.Mutex
 	table    *locktable.Table
 	watchers map[string][]*watcher // by client
@@ -29,11 +29,11 @@ var _ driver.Store = (*Store)(nil)
 
 type watcher struct{ on func(driver.Event) }
 
-// An Option adjusts a store.
+// An Option configures a Store.
 type Option func(*Store)
 
-// Clock makes the store keep time by another clock than time.Now: to see what one that
-// drifts or jumps does to those who hold.
+// Clock sets the clock of the store; the default is time.Now. Tests can use it to let the
+// store's clock drift or jump.
 func Clock(now func() time.Time) Option { return func(s *Store) { s.clock = now } }
 
 // New returns an empty store.
@@ -46,8 +46,8 @@ func New(options ...Option) *Store {
 	return s
 }
 
-// Restart makes the store forget everything, as a server does that comes back without
-// its data. Who watches goes on.
+// Restart makes the store lose all data, like a server that restarts without persistence.
+// Watch calls continue.
 func (s *Store) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,32 +60,32 @@ func (s *Store) now() locktable.Now {
 	return locktable.Now{At: now.Sub(s.epoch), Wall: now}
 }
 
-// Groups implements dibs.Store: this one can take any names in one step.
+// Groups implements driver.Store: this store can acquire any names in one step.
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
-// Acquire implements dibs.Store.
-func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
+// Acquire implements driver.Store.
+func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
 	if err := valid(ctx, c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	s.do(func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification) {
-		l.Sweep(now)
-		answer, mail, err = l.Acquire(c, now)
-		return mail
+	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
+		t.Sweep(now)
+		reply, notifications, err = t.Acquire(c, now)
+		return notifications
 	})
-	return answer, err
+	return reply, err
 }
 
-// Reweigh implements dibs.Store.
-func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
+// Resize implements driver.Store.
+func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
 	if err := valid(ctx, c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	s.do(func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification) {
-		answer, mail = l.Resize(c, now)
-		return mail
+	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
+		reply, notifications = t.Resize(c, now)
+		return notifications
 	})
-	return answer, nil
+	return reply, nil
 }
 
 func valid(ctx context.Context, c driver.AcquireRequest) error {
@@ -98,7 +98,7 @@ func valid(ctx context.Context, c driver.AcquireRequest) error {
 	return late("acquire", c.Name, c.Until)
 }
 
-// late refuses a request that is void by now.
+// late rejects a request whose time limit has passed.
 func late(op, name string, until time.Time) error {
 	if until.IsZero() || !time.Now().After(until) {
 		return nil
@@ -106,36 +106,36 @@ func late(op, name string, until time.Time) error {
 	return &driver.UnavailableError{Op: op, Name: name, Cause: errLate}
 }
 
-var errLate = errors.New("the request is void: it came too late")
+var errLate = errors.New("the request arrived after its time limit")
 
-// Break implements dibs.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken bool, err error) {
+// Revoke implements driver.Store.
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (revoked bool, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return false, err
 	}
-	if err := locktable.ContextEnded(ctx, "break", name); err != nil {
+	if err := locktable.ContextEnded(ctx, "revoke", name); err != nil {
 		return false, err
 	}
-	s.do(func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification) {
-		broken, mail = l.Revoke(name, fence, now)
-		return mail
+	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
+		revoked, notifications = t.Revoke(name, fence, now)
+		return notifications
 	})
-	return broken, nil
+	return revoked, nil
 }
 
-// Abandon implements dibs.Store.
+// Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := locktable.ContextEnded(ctx, "abandon", c.Name); err != nil {
+	if err := locktable.ContextEnded(ctx, "cancel", c.Name); err != nil {
 		return err
 	}
-	if err := late("abandon", c.Name, c.Until); err != nil {
+	if err := late("cancel", c.Name, c.Until); err != nil {
 		return err
 	}
-	s.do(func(l *locktable.Table, now locktable.Now) []locktable.Notification { return l.Cancel(c, now) })
+	s.do(func(t *locktable.Table, now locktable.Now) []locktable.Notification { return t.Cancel(c, now) })
 	return nil
 }
 
-// Release implements dibs.Store.
+// Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
 	if err := locktable.ContextEnded(ctx, "release", r.Name); err != nil {
 		return false, err
@@ -143,26 +143,26 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	if err := late("release", r.Name, r.Until); err != nil {
 		return false, err
 	}
-	s.do(func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification) {
-		held, mail = l.Release(r, now)
-		return mail
+	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
+		held, notifications = t.Release(r, now)
+		return notifications
 	})
 	return held, nil
 }
 
-// Extend implements dibs.Store.
-func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs []error) {
+// Extend implements driver.Store.
+func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) (errs []error) {
 	if err := locktable.ContextEnded(ctx, "extend", ""); err != nil {
-		return slices.Repeat([]error{err}, len(holds))
+		return slices.Repeat([]error{err}, len(requests))
 	}
-	s.do(func(l *locktable.Table, now locktable.Now) []locktable.Notification {
-		errs = l.Extend(holds, now)
+	s.do(func(t *locktable.Table, now locktable.Now) []locktable.Notification {
+		errs = t.Extend(requests, now)
 		return nil
 	})
 	return errs
 }
 
-// Inspect implements dibs.Store.
+// Inspect implements driver.Store.
 func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return driver.State{}, err
@@ -170,42 +170,42 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 	if err := locktable.ContextEnded(ctx, "inspect", name); err != nil {
 		return driver.State{}, err
 	}
-	s.do(func(l *locktable.Table, now locktable.Now) []locktable.Notification {
-		state = l.Inspect(name, now)
+	s.do(func(t *locktable.Table, now locktable.Now) []locktable.Notification {
+		state = t.Inspect(name, now)
 		return nil
 	})
 	return state, nil
 }
 
-// List implements dibs.Store.
+// List implements driver.Store.
 func (s *Store) List(ctx context.Context, pattern string) (names []string, err error) {
 	if err := locktable.ContextEnded(ctx, "list", ""); err != nil {
 		return nil, err
 	}
-	s.do(func(l *locktable.Table, now locktable.Now) []locktable.Notification {
-		names, err = l.List(pattern, now)
+	s.do(func(t *locktable.Table, now locktable.Now) []locktable.Notification {
+		names, err = t.List(pattern, now)
 		return nil
 	})
 	return names, err
 }
 
-// do runs an operation, and sends its messages without the mutex.
+// do runs an operation, and delivers its notifications without holding the mutex.
 func (s *Store) do(op func(*locktable.Table, locktable.Now) []locktable.Notification) {
 	s.mu.Lock()
-	mail := op(s.table, s.now())
-	to := make([][]*watcher, len(mail))
-	for i, m := range mail {
+	notifications := op(s.table, s.now())
+	to := make([][]*watcher, len(notifications))
+	for i, m := range notifications {
 		to[i] = s.watchers[m.Client]
 	}
 	s.mu.Unlock()
-	for i, m := range mail {
+	for i, m := range notifications {
 		for _, w := range to[i] {
 			w.on(m.Event)
 		}
 	}
 }
 
-// Watch implements dibs.Store.
+// Watch implements driver.Store.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	w := &watcher{on: on}
 	s.mu.Lock()

@@ -69,15 +69,15 @@ func TestBrief(t *testing.T) {
 func TestOwnerOf(t *testing.T) {
 	const random, secret = "AAAABBBBCCCCDDDD", "ABCDEFGHIJKLMNOPQRSTUVWX"
 	for token, want := range map[string]owner{
-		"web-1:42:" + random + ":1z":                    {host: "web-1", pid: 42, short: "web-1:42:…"},
-		"web-1:42:" + random + ":1z:a:b":                {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
+		"web-1:42:" + random + ":1z":                        {host: "web-1", pid: 42, short: "web-1:42:…"},
+		"web-1:42:" + random + ":1z:a:b":                    {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
 		"web-1:42:" + random + ":1 reserved":                {host: "web-1", pid: 42, short: "web-1:42:…"},
-		"web-1:42:" + random + ":" + secret:             {host: "web-1", pid: 42, short: "web-1:42:…"},
-		"web-1:42:" + random + ":" + secret + ":a:b":    {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret:                 {host: "web-1", pid: 42, short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret + ":a:b":        {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
 		"web-1:42:" + random + ":" + secret + ":x reserved": {host: "web-1", pid: 42, label: "x", short: "web-1:42:…"},
-		"a:secret:that:has:colons:of:its:own":           {short: "a:secret…"},
-		"1":                                             {short: "1"},
-		"sesame":                                        {short: "ses…"},
+		"a:secret:that:has:colons:of:its:own":               {short: "a:secret…"},
+		"1":                                                 {short: "1"},
+		"sesame":                                            {short: "ses…"},
 	} {
 		if have := ownerOf(token); have != want {
 			t.Errorf("%s: want %+v, have %+v", token, want, have)

@@ -7,10 +7,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Names returns all names of a claim.
+// Names returns all names of a request.
 func Names(c driver.AcquireRequest) []string { return append([]string{c.Name}, c.With...) }
 
-// Check returns ErrInvalid for a claim that can never be served.
+// CheckRequest returns ErrInvalid for a request that can never succeed.
 func CheckRequest(c driver.AcquireRequest) error {
 	for _, name := range Names(c) {
 		if err := driver.CheckName(name); err != nil {
@@ -18,18 +18,18 @@ func CheckRequest(c driver.AcquireRequest) error {
 		}
 	}
 	if c.Weight < 1 || c.Weight > c.Limit || c.Limit > driver.Unlimited {
-		return fmt.Errorf("%w: claim on %q weighs %d of %d", driver.ErrInvalid, c.Name, c.Weight, c.Limit)
+		return fmt.Errorf("%w: request for %q with weight %d of limit %d", driver.ErrInvalid, c.Name, c.Weight, c.Limit)
 	}
 	if len(c.With) > 0 && !c.Exclusive() {
-		return fmt.Errorf("%w: claim on %q and others does not hold alone", driver.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: request for %q and other names is not exclusive", driver.ErrInvalid, c.Name)
 	}
 	if c.TTL <= 0 {
-		return fmt.Errorf("%w: claim on %q for %v", driver.ErrInvalid, c.Name, c.TTL)
+		return fmt.Errorf("%w: request for %q with TTL %v", driver.ErrInvalid, c.Name, c.TTL)
 	}
 	return nil
 }
 
-// Ended returns an UnavailableError if the context of an operation has ended.
+// ContextEnded returns an UnavailableError if the context of an operation has ended.
 func ContextEnded(ctx context.Context, op, name string) error {
 	if ctx.Err() == nil {
 		return nil
