@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// wantErr wants an error that is each of these, or none.
+// wantErr requires an error that matches each of these, or no error.
 func wantErr(t *testing.T, err error, want ...error) {
 	t.Helper()
 	if len(want) == 0 && err != nil {
@@ -28,8 +28,8 @@ func wantErr(t *testing.T, err error, want ...error) {
 	}
 }
 
-// free fails the test unless the name is free for others now.
-func free(t *testing.T, s driver.Store, name string) {
+// wantFree fails the test unless the name has no holders and no waiters.
+func wantFree(t *testing.T, s driver.Store, name string) {
 	t.Helper()
 	state, err := s.Inspect(t.Context(), name)
 	if err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
@@ -37,8 +37,8 @@ func free(t *testing.T, s driver.Store, name string) {
 	}
 }
 
-// eventually waits until the name is free, and returns how long that took.
-func eventually(t *testing.T, s driver.Store, name string) time.Duration {
+// waitUntilFree waits until the name is free, and returns how long that took.
+func waitUntilFree(t *testing.T, s driver.Store, name string) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for {
@@ -85,14 +85,14 @@ func TestBusy(t *testing.T) {
 		_, err = c.Mutex("n").Lock(t.Context(), dibs.Wait(7*time.Second))
 		wantErr(t, err, dibs.ErrBusy)
 		if errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a wait limit is no deadline of the context: %v", err)
+			t.Errorf("the end of Wait was reported as a context deadline: %v", err)
 		}
 		if d := time.Since(begin); d != 7900*time.Millisecond {
 			t.Errorf("a wait of 7s took %v", d-900*time.Millisecond)
 		}
 		synctest.Wait()
 		if state, _ := s.Inspect(t.Context(), "n"); state.Waiting != 0 {
-			t.Errorf("%d still queue after they gave up", state.Waiting)
+			t.Errorf("%d queue entries left after the calls returned", state.Waiting)
 		}
 	})
 }
@@ -114,11 +114,11 @@ func TestContextEndsTheWait(t *testing.T) {
 		wantErr(t, err, dibs.ErrBusy, why)
 		_, err = c.Mutex("free").Lock(ctx)
 		wantErr(t, err, why)
-		free(t, s, "free")
+		wantFree(t, s, "free")
 	})
 }
 
-// A grant that comes in the moment of giving up is handed on.
+// A grant that arrives when the caller has just given up goes to the next waiter.
 func TestGrantAfterGivingUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -144,16 +144,17 @@ func TestGrantAfterGivingUp(t *testing.T) {
 			group.Go(func() { wantErr(t, l.Unlock()) })
 			group.Wait()
 			synctest.Wait()
-			free(t, s, "n")
+			wantFree(t, s, "n")
 		}
 	})
 }
 
-// A grant that came while the last question was out is taken, though time is up by then.
+// A grant that arrives during the last request is accepted, even if the wait time has
+// passed.
 func TestGrantAtTheLastMoment(t *testing.T) {
-	for range 20 { // or chance decides
+	for range 20 { // one run would depend on chance
 		bubble(t, func(t *testing.T) {
-			f, good := broken()
+			f, good := newFaulty()
 			holder, c := open(t, good), open(t, f)
 			held, err := holder.Mutex("n").Lock(t.Context())
 			wantErr(t, err)
@@ -174,7 +175,7 @@ func TestGrantAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// Many waiters on one name, in one client and in many, are served in order.
+// Many waiters on one name, in one client and in several, are served in order.
 func TestFirstComeFirstServed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -203,10 +204,10 @@ func TestFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// A lost message costs latency: half a claim TTL, not more.
-func TestLostPush(t *testing.T) {
+// A lost notification costs latency: at most half a waiter TTL.
+func TestLostNotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		f.set(func(f *faulty) {
 			f.event = func(e driver.Event, on func(driver.Event)) {
 				if e.Kind != driver.EventGranted {
@@ -216,51 +217,51 @@ func TestLostPush(t *testing.T) {
 		})
 		holder, deaf := open(t, good), open(t, f)
 		l := lock(t, holder, "n")
-		var freed time.Time
-		time.AfterFunc(10*time.Second+time.Millisecond, func() { freed = time.Now(); _ = l.Unlock() })
+		var released time.Time
+		time.AfterFunc(10*time.Second+time.Millisecond, func() { released = time.Now(); _ = l.Unlock() })
 		lock(t, deaf, "n")
-		if d := time.Since(freed); d > driver.WaiterTTL/2 {
+		if d := time.Since(released); d > driver.WaiterTTL/2 {
 			t.Errorf("entered %v after the release", d)
 		}
 	})
 }
 
-// Without push, waiters poll; that is told once, and when it is over.
+// Without notifications, waiters poll. The hook reports that once, and once when it ends.
 func TestPolling(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		denied := errors.New("no permission")
 		f.set(func(f *faulty) { f.watch = func(context.Context) error { return denied } })
-		var told atomic.Int32
+		var reports atomic.Int32
 		holder := open(t, good)
 		deaf := open(t, f, dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) {
-			if told.Add(1) == 1 && !errors.Is(d.Err, denied) {
+			if reports.Add(1) == 1 && !errors.Is(d.Err, denied) {
 				t.Errorf("degraded: %v", d.Err)
 			}
 		}}))
 		l := lock(t, holder, "n")
-		var freed time.Time
-		time.AfterFunc(time.Minute, func() { freed = time.Now(); _ = l.Unlock() })
+		var released time.Time
+		time.AfterFunc(time.Minute, func() { released = time.Now(); _ = l.Unlock() })
 		lock(t, deaf, "n")
-		if d := time.Since(freed); d > 100*time.Millisecond {
+		if d := time.Since(released); d > 100*time.Millisecond {
 			t.Errorf("entered %v after the release", d)
 		}
-		if told.Load() != 1 {
-			t.Errorf("told %d times that it is degraded", told.Load())
+		if reports.Load() != 1 {
+			t.Errorf("Degraded called %d times, want once", reports.Load())
 		}
 		f.heal()
 		time.Sleep(time.Minute)
-		if told.Load() != 2 {
-			t.Errorf("told %d times, want once more that it is over", told.Load())
+		if reports.Load() != 2 {
+			t.Errorf("Degraded called %d times, want 2", reports.Load())
 		}
 	})
 }
 
-// A message that was under way for longer than its grant lived must not pass for
-// a new one, though the waiter was told "not yet" in between.
-func TestStalePush(t *testing.T) {
+// A notification that was delayed for longer than its grant lived must not count as a new
+// one, even if the waiter was answered "not granted" in between.
+func TestStaleNotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		var stale []func()
 		f.set(func(f *faulty) {
 			f.event = func(e driver.Event, on func(driver.Event)) {
@@ -280,8 +281,8 @@ func TestStalePush(t *testing.T) {
 			entered <- l
 		}()
 		synctest.Wait()
-		// A question is lost while the grant lives, the next one arrives after it
-		// has died, and the message of the grant after that.
+		// A request is lost while the grant lives. The next request arrives after the
+		// grant has expired, and the notification of the grant after that.
 		begin := time.Now()
 		f.set(func(f *faulty) {
 			f.acquire = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -295,18 +296,18 @@ func TestStalePush(t *testing.T) {
 			}
 		})
 		time.Sleep(400 * time.Millisecond)
-		wantErr(t, l.Unlock()) // grants to slow, for a second
+		wantErr(t, l.Unlock()) // grants the name to slow, for a second
 		time.Sleep(1050 * time.Millisecond)
 		other := lock(t, third, "n")       // after that second
-		time.Sleep(250 * time.Millisecond) // slow is told "not yet"
+		time.Sleep(250 * time.Millisecond) // slow is answered "not granted"
 		if len(stale) != 1 {
-			t.Fatalf("%d grants are under way, want 1", len(stale))
+			t.Fatalf("%d delayed grants, want 1", len(stale))
 		}
 		stale[0]()
 		synctest.Wait()
 		select {
 		case l := <-entered:
-			t.Fatalf("two hold: %v, %v", l.Err(), other.Err())
+			t.Fatalf("two holders: %v, %v", l.Err(), other.Err())
 		default:
 		}
 		f.heal()
@@ -315,10 +316,10 @@ func TestStalePush(t *testing.T) {
 	})
 }
 
-// The lost reply of an acquire: the second question finds the lock.
+// The reply of an acquire is lost: the second request finds the lock.
 func TestAcquireReplyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		c := open(t, f)
 		f.set(func(f *faulty) {
 			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -333,18 +334,18 @@ func TestAcquireReplyLost(t *testing.T) {
 			t.Errorf("took %v", d)
 		}
 		wantErr(t, l.Unlock())
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// The store takes the lock and goes mute: the call ends with its context, and the
-// name is free soon after the store speaks again.
-func TestAcquireSilence(t *testing.T) {
+// The store grants the lock and then hangs. The call ends with its context, and the name
+// is free soon after the store answers again.
+func TestAcquireWhileStoreHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		c := open(t, f)
 		lock(t, c, "warm")
-		f.mute()
+		f.hangAll()
 		f.set(func(f *faulty) {
 			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				_, _ = f.Store.Acquire(ctx, c)
@@ -362,21 +363,21 @@ func TestAcquireSilence(t *testing.T) {
 		_, err = c.Mutex("m").Lock(t.Context())
 		wantErr(t, err, dibs.ErrUnavailable)
 		if d := time.Since(begin); d > 1300*time.Millisecond {
-			t.Errorf("no answer within %v, want the operation timeout of 1s", d-300*time.Millisecond)
+			t.Errorf("returned after %v, want the operation timeout of 1s", d-300*time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
 		f.heal()
-		if d := eventually(t, s, "n") + eventually(t, s, "m"); d > 600*time.Millisecond {
+		if d := waitUntilFree(t, s, "n") + waitUntilFree(t, s, "m"); d > 600*time.Millisecond {
 			t.Errorf("free %v after the store is back", d)
 		}
 	})
 }
 
-// A request that was not answered arrives after the caller has left: whatever it
-// takes is given back.
+// A request without an answer arrives after the caller has left: what it acquires is
+// released.
 func TestAcquireDeliveredLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		c := open(t, f)
 		f.set(func(f *faulty) {
 			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -390,7 +391,7 @@ func TestAcquireDeliveredLate(t *testing.T) {
 		wantErr(t, err, dibs.ErrUnavailable, context.Canceled)
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		if d := eventually(t, s, "n"); d > 600*time.Millisecond {
+		if d := waitUntilFree(t, s, "n"); d > 600*time.Millisecond {
 			t.Errorf("free %v after it arrived", d)
 		}
 	})
@@ -398,7 +399,7 @@ func TestAcquireDeliveredLate(t *testing.T) {
 
 func TestReleaseReplyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		c := open(t, f)
 		l := lock(t, c, "n")
 		f.set(func(f *faulty) {
@@ -409,42 +410,42 @@ func TestReleaseReplyLost(t *testing.T) {
 			}
 		})
 		wantErr(t, l.Unlock())
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
 func TestReleaseRequestLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		c := open(t, f)
 		l := lock(t, c, "n")
-		f.mute()
+		f.hangAll()
 		begin := time.Now()
 		err := l.Unlock()
 		wantErr(t, err, dibs.ErrUnavailable)
 		var u *dibs.UnavailableError
 		if !errors.As(err, &u) || !u.Unknown {
-			t.Errorf("%v does not say that the outcome is unknown", err)
+			t.Errorf("%v does not report an unknown outcome", err)
 		}
 		if d := time.Since(begin); d > time.Second {
 			t.Errorf("unlock took %v", d)
 		}
 		time.Sleep(5 * time.Second)
 		f.heal()
-		if d := eventually(t, s, "n"); d > 600*time.Millisecond {
+		if d := waitUntilFree(t, s, "n"); d > 600*time.Millisecond {
 			t.Errorf("free %v after the store is back", d)
 		}
 		wantErr(t, l.Unlock())
 	})
 }
 
-// Once in the queue, a waiter outlasts an outage.
-func TestWaiterOutlastsOutage(t *testing.T) {
+// A queued waiter survives an outage.
+func TestWaiterSurvivesOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		holder, c := open(t, good), open(t, f)
 		l := lock(t, holder, "n")
-		time.AfterFunc(time.Second, f.mute)
+		time.AfterFunc(time.Second, f.hangAll)
 		time.AfterFunc(20*time.Second, f.heal)
 		time.AfterFunc(30*time.Second, func() { _ = l.Unlock() })
 		begin := time.Now()
@@ -455,9 +456,9 @@ func TestWaiterOutlastsOutage(t *testing.T) {
 	})
 }
 
-func TestRefusalIsToldAtOnce(t *testing.T) {
+func TestRejectionIsReturnedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		why := errors.New("READONLY")
 		f.set(func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -469,7 +470,7 @@ func TestRefusalIsToldAtOnce(t *testing.T) {
 		_, err := c.Mutex("n").Lock(t.Context())
 		wantErr(t, err, dibs.ErrUnavailable, why)
 		if d := time.Since(begin); d != 0 {
-			t.Errorf("told after %v", d)
+			t.Errorf("returned after %v", d)
 		}
 	})
 }
@@ -500,11 +501,11 @@ func TestReentrant(t *testing.T) {
 			return nil
 		})
 		wantErr(t, err)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 		l := lock(t, c, "n")
 		ctx := l.Context()
 		wantErr(t, l.Unlock())
-		again, err := m.Lock(ctx) // what the context held is over, and so is the context
+		again, err := m.Lock(ctx) // the lease of the context has ended, and so has the context
 		if err == nil || again != nil {
 			t.Errorf("locked with an ended context: %v", err)
 		}
@@ -522,27 +523,27 @@ func TestDo(t *testing.T) {
 
 		failed := errors.New("failed")
 		wantErr(t, m.Do(t.Context(), func(context.Context) error { return failed }), failed)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 
 		func() {
 			defer func() { _ = recover() }()
 			_ = m.Do(t.Context(), func(context.Context) error { panic("work") })
 		}()
-		free(t, s, "n")
+		wantFree(t, s, "n")
 
-		// Cancelling ends the work; the end of the work releases.
+		// The cancellation ends the work; the end of the work releases the lock.
 		ctx, cancel := context.WithCancel(t.Context())
 		err := m.Do(ctx, func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
 			time.Sleep(time.Minute)
 			if _, err := c.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
-				t.Errorf("free while the work goes on: %v", err)
+				t.Errorf("free while the work runs: %v", err)
 			}
 			return ctx.Err()
 		})
 		wantErr(t, err, context.Canceled)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 
 		err = m.Do(t.Context(), func(ctx context.Context) error {
 			state, _ := s.Inspect(t.Context(), "n")
@@ -575,24 +576,24 @@ func TestClose(t *testing.T) {
 		wantErr(t, c.Close())
 		wantErr(t, <-waiting, dibs.ErrClosed)
 		wantErr(t, c.Close())
-		free(t, s, "held")
+		wantFree(t, s, "held")
 		wantLost(t, held.Err(), dibs.ReasonClosed)
 		wantLost(t, held.Unlock(), dibs.ReasonClosed)
 		_, err := c.Mutex("held").Lock(t.Context())
 		wantErr(t, err, dibs.ErrClosed)
 		if state, _ := s.Inspect(t.Context(), "taken"); state.Waiting != 0 {
-			t.Error("still in the queue")
+			t.Error("queue entry left")
 		}
 	})
 }
 
-// A closed client leaves nothing running, though its store is mute.
-func TestCloseWhileMute(t *testing.T) {
+// A closed client leaves nothing running, even if its store hangs.
+func TestCloseWhileStoreHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := dibs.New(f)
 		lock(t, c, "n")
-		f.mute()
+		f.hangAll()
 		begin := time.Now()
 		wantErr(t, c.Close(), dibs.ErrUnavailable)
 		if d := time.Since(begin); d > 3*time.Second {
@@ -681,34 +682,34 @@ func TestListAndInspect(t *testing.T) {
 	})
 }
 
-// deafen returns a client that hears of no events, of a store that counts its questions.
-func deafen(t *testing.T, f *faulty) *dibs.Client {
+// withoutEvents returns a client that receives no events, and a counter of its requests.
+func withoutEvents(t *testing.T, f *faulty) *dibs.Client {
 	t.Helper()
 	f.set(func(f *faulty) { f.watch = func(context.Context) error { return errors.New("no permission") } })
 	return open(t, f)
 }
 
-func (f *faulty) questions() int {
+func (f *faulty) requests() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.acquires
 }
 
-// Clients that cannot be told of their grants hand a name on quickly all the same, at
-// no great cost for the store.
+// Clients without notifications get the lock quickly after a release, at a low cost for
+// the store.
 func TestPollingIsQuick(t *testing.T) {
 	for _, holds := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
 		for _, clients := range []int{2, 6, 50} {
 			t.Run(fmt.Sprint(clients, " hold for ", holds), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					const span = 20 * time.Second
-					f, _ := broken()
+					f, _ := newFaulty()
 					ctx, cancel := context.WithTimeout(t.Context(), span)
 					defer cancel()
 					var entries atomic.Int64
 					var group sync.WaitGroup
 					for range clients {
-						c := deafen(t, f)
+						c := withoutEvents(t, f)
 						group.Go(func() {
 							for ctx.Err() == nil {
 								l, err := c.Mutex("n").Lock(ctx)
@@ -722,14 +723,14 @@ func TestPollingIsQuick(t *testing.T) {
 						})
 					}
 					group.Wait()
-					rate, each := float64(entries.Load())/span.Seconds(), float64(f.questions())/float64(entries.Load())
+					rate, each := float64(entries.Load())/span.Seconds(), float64(f.requests())/float64(entries.Load())
 					least := 0.35 / (pollSoon + holds).Seconds()
-					t.Logf("FIGURE %d clients, held for %v: %.0f entries/s, want %.0f; %.1f questions each", clients, holds, rate, least, each)
+					t.Logf("FIGURE %d clients, held for %v: %.0f entries/s, want %.0f; %.1f requests each", clients, holds, rate, least, each)
 					if rate < least {
 						t.Errorf("%.0f entries/s, want %.0f", rate, least)
 					}
 					if each > 25 {
-						t.Errorf("%.1f questions for each entry", each)
+						t.Errorf("%.1f requests for each entry", each)
 					}
 				})
 			})
@@ -739,20 +740,20 @@ func TestPollingIsQuick(t *testing.T) {
 
 const pollSoon = 10 * time.Millisecond
 
-// However long a queue of such clients has stood still, and however many it are, each
-// finds within 100 ms that its turn has come; and while it stands still it costs little.
+// However long the queue has not moved, and however many waiters poll, each finds its
+// turn within 100 ms. A queue that does not move causes few requests.
 func TestPollingAfterALongWait(t *testing.T) {
 	for _, waiters := range []int{1, 4, 20, 100} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				const hold = 10 * time.Millisecond
-				f, good := broken()
+				f, good := newFaulty()
 				l := lock(t, open(t, good), "n")
-				var free time.Time // since when it is handed on
+				var free time.Time // when it is released
 				var worst time.Duration
 				var group sync.WaitGroup
 				for range waiters {
-					c := deafen(t, f)
+					c := withoutEvents(t, f)
 					group.Go(func() {
 						l := lock(t, c, "n")
 						worst = max(worst, time.Since(free))
@@ -763,19 +764,19 @@ func TestPollingAfterALongWait(t *testing.T) {
 				}
 				synctest.Wait()
 				time.Sleep(10 * time.Second)
-				before := f.questions()
+				before := f.requests()
 				const span = 10 * time.Second
 				time.Sleep(span)
-				asked := float64(f.questions()-before) / span.Seconds()
+				perSecond := float64(f.requests()-before) / span.Seconds()
 				free = time.Now()
 				wantErr(t, l.Unlock())
 				group.Wait()
-				t.Logf("FIGURE %d who poll: %.0f questions/s while nothing moves, a hand-off in %v at most", waiters, asked, worst)
+				t.Logf("FIGURE %d polling waiters: %.0f requests/s while the queue does not move, a hand-off in %v at most", waiters, perSecond, worst)
 				if worst > 105*time.Millisecond {
 					t.Errorf("a hand-off took %v, want 100ms", worst)
 				}
-				if most := float64(11 * waiters); asked > min(most, 280) {
-					t.Errorf("%.0f questions/s of %d who wait", asked, waiters)
+				if most := float64(11 * waiters); perSecond > min(most, 280) {
+					t.Errorf("%.0f requests/s of %d waiters", perSecond, waiters)
 				}
 			})
 		})

@@ -14,20 +14,20 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A late network answers an acquire with an error at once, as a connection that was
-// reset does, and delivers it to the store after a delay. It does so to the first tries,
-// and executes all others.
-type late struct {
+// A lateStore answers an acquire with an error at once, like a reset connection, and
+// delivers it to the store after a delay. It does so with the first tries, and executes
+// all others.
+type lateStore struct {
 	*faulty
 	tries int
 	delay time.Duration
 
 	mu        sync.Mutex
-	delivered int // late ones that had an effect
+	delivered int // late tries that had an effect
 	group     sync.WaitGroup
 }
 
-func (l *late) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (l *lateStore) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	l.mu.Lock()
 	l.tries--
 	resets := l.tries >= 0
@@ -46,19 +46,19 @@ func (l *late) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.Acq
 	return driver.AcquireReply{}, errReset
 }
 
-// wantDelivered fails the test unless so many late tries had an effect.
-func (l *late) wantDelivered(t *testing.T, want int) {
+// wantDelivered fails the test unless this many late tries had an effect.
+func (l *lateStore) wantDelivered(t *testing.T, want int) {
 	t.Helper()
 	l.group.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.delivered != want {
-		t.Errorf("%d late tries had an effect, want %d: this proves nothing", l.delivered, want)
+		t.Errorf("%d late tries had an effect, want %d: the test proves nothing", l.delivered, want)
 	}
 }
 
-// wantNothing checks that nobody holds a name or waits for it, soon after the last try
-// can have arrived, and long before a TTL would end what is left.
+// wantNothing checks that a name has no holders and no waiters. It checks soon after the
+// last try can have arrived, and long before a TTL would remove leftovers.
 func wantNothing(t *testing.T, s driver.Store, names ...string) {
 	t.Helper()
 	time.Sleep(1500 * time.Millisecond)
@@ -71,7 +71,7 @@ func wantNothing(t *testing.T, s driver.Store, names ...string) {
 	}
 }
 
-// ways to come by a lease, or not to, while an earlier try is still on its way.
+// ways are calls that get a lease, or do not, while an earlier try has not arrived.
 var calls = map[string]func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error){
 	"mutex": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
 		return c.Mutex("n").Lock(ctx, options...)
@@ -93,16 +93,16 @@ var calls = map[string]func(ctx context.Context, c *dibs.Client, options ...dibs
 	},
 }
 
-// An acquire that was not answered is delivered after a later one was granted and the
-// lease unlocked: nothing must be left of it.
+// An unanswered acquire is delivered after a later one was granted and the lease
+// unlocked: nothing must be left of it.
 func TestLateAcquireAfterUnlock(t *testing.T) {
 	for what, call := range calls {
 		for _, tries := range []int{1, 2} {
 			for _, delay := range []time.Duration{10 * time.Millisecond, 300 * time.Millisecond, 490 * time.Millisecond} {
 				t.Run(fmt.Sprint(what, tries, delay), func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
-						f, good := broken()
-						net := &late{faulty: f, tries: tries, delay: delay}
+						f, good := newFaulty()
+						net := &lateStore{faulty: f, tries: tries, delay: delay}
 						l, err := call(t.Context(), open(t, net), dibs.TTL(20*time.Second))
 						if err != nil {
 							t.Fatal(err)
@@ -119,14 +119,14 @@ func TestLateAcquireAfterUnlock(t *testing.T) {
 	}
 }
 
-// The same after a lease that was lost, and after the client was closed.
+// The same after a lease that was lost, and after Client.Close.
 func TestLateAcquireAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
-		net := &late{faulty: f, tries: 1, delay: 400 * time.Millisecond}
+		f, good := newFaulty()
+		net := &lateStore{faulty: f, tries: 1, delay: 400 * time.Millisecond}
 		l := lock(t, open(t, net), "n", dibs.TTL(20*time.Second))
-		if freed, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
-			t.Fatal(freed, err)
+		if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !released || err != nil {
+			t.Fatal(released, err)
 		}
 		_ = l.Extend(t.Context(), 20*time.Second)
 		wantLost(t, l.Unlock(), dibs.ReasonTaken)
@@ -137,8 +137,8 @@ func TestLateAcquireAfterALoss(t *testing.T) {
 
 func TestLateAcquireAfterClose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
-		net := &late{faulty: f, tries: 1, delay: 400 * time.Millisecond}
+		f, good := newFaulty()
+		net := &lateStore{faulty: f, tries: 1, delay: 400 * time.Millisecond}
 		c := dibs.New(net)
 		lock(t, c, "n")
 		if err := c.Close(); err != nil {
@@ -149,12 +149,12 @@ func TestLateAcquireAfterClose(t *testing.T) {
 	})
 }
 
-// A try for several names arrives while some of them are unlocked, and taken by others,
-// and some are not: Unlock has succeeded all the same.
-func TestLateAcquireAmidUnlock(t *testing.T) {
+// A try for several names arrives while some of them are unlocked, and held by others,
+// and some are not. Unlock still succeeds.
+func TestLateAcquireDuringUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
-		net := &late{faulty: f, tries: 1, delay: 300 * time.Millisecond}
+		f, good := newFaulty()
+		net := &lateStore{faulty: f, tries: 1, delay: 300 * time.Millisecond}
 		f.set(func(f *faulty) {
 			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				if r.Name != "a" {
@@ -183,7 +183,7 @@ func TestLateAcquireAmidUnlock(t *testing.T) {
 	})
 }
 
-// A later try is answered "busy". The holder unlocks, and the first try takes the name.
+// A later try is answered "busy". The holder unlocks, and the first try gets the name.
 func TestLateAcquireAfterBusy(t *testing.T) {
 	for what, options := range map[string][]dibs.Option{
 		"try":      {dibs.Wait(0)},
@@ -192,9 +192,9 @@ func TestLateAcquireAfterBusy(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f, good := broken()
+				f, good := newFaulty()
 				holder := lock(t, open(t, good), "n")
-				net := &late{faulty: f, tries: 1, delay: 300 * time.Millisecond}
+				net := &lateStore{faulty: f, tries: 1, delay: 300 * time.Millisecond}
 				_, err := open(t, net).Mutex("n").Lock(t.Context(), options...)
 				wantErr(t, err, dibs.ErrBusy)
 				if err := holder.Unlock(); err != nil {
@@ -207,14 +207,14 @@ func TestLateAcquireAfterBusy(t *testing.T) {
 	}
 }
 
-// The first try is executed and its reply lost; the retry is refused: the call fails,
-// and the lock that the first try took must go.
-func TestRefusedRetryLeavesNothing(t *testing.T) {
+// The first try is executed and its reply lost; the retry is rejected. The call fails,
+// and the lock of the first try must be released.
+func TestRejectedRetryLeavesNothing(t *testing.T) {
 	refusal := &dibs.UnavailableError{Op: "test", Cause: errors.New("ERR max number of clients reached"), Refused: true}
 	for what, call := range calls {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f, good := broken()
+				f, good := newFaulty()
 				tries := 0
 				f.set(func(f *faulty) {
 					f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -229,7 +229,7 @@ func TestRefusedRetryLeavesNothing(t *testing.T) {
 				})
 				_, err := call(t.Context(), open(t, f), dibs.TTL(20*time.Second))
 				if !errors.Is(err, refusal.Cause) {
-					t.Errorf("error %v, want the refusal", err)
+					t.Errorf("error %v, want the rejection", err)
 				}
 				wantNothing(t, good, "n", "o")
 			})
@@ -237,16 +237,16 @@ func TestRefusedRetryLeavesNothing(t *testing.T) {
 	}
 }
 
-// A refusal of the only try leaves nothing, and asks for nothing to be undone.
-func TestRefusalAloneUndoesNothing(t *testing.T) {
+// If the only try is rejected, nothing is left and no cancel is sent.
+func TestRejectionCancelsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		f.set(func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
 			}
-			f.abandon = func(context.Context, driver.AcquireRequest) error {
-				t.Error("an abandon was sent")
+			f.cancel = func(context.Context, driver.AcquireRequest) error {
+				t.Error("a cancel was sent")
 				return nil
 			}
 		})
@@ -257,15 +257,15 @@ func TestRefusalAloneUndoesNothing(t *testing.T) {
 	})
 }
 
-// A Token is used again after an error: what undoes the first call must not end the
+// A Token is used again after an error: the cancel of the first call must not end the
 // lease of the second.
-func TestTokenAgainAfterSilence(t *testing.T) {
+func TestTokenReuseAfterTimeout(t *testing.T) {
 	for what, call := range calls {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f, good := broken()
+				f, good := newFaulty()
 				c := open(t, f, dibs.TTL(20*time.Second))
-				f.mute()
+				f.hangAll()
 				_, err := call(t.Context(), c, dibs.Token("request-1"))
 				wantErr(t, err, dibs.ErrUnavailable)
 				f.heal()
@@ -275,7 +275,7 @@ func TestTokenAgainAfterSilence(t *testing.T) {
 				}
 				time.Sleep(25 * time.Second)
 				if err := l.Err(); err != nil {
-					t.Errorf("the call before ended it: %v", err)
+					t.Errorf("the earlier call ended it: %v", err)
 				}
 				if err := l.Unlock(); err != nil {
 					t.Error(err)
@@ -286,15 +286,15 @@ func TestTokenAgainAfterSilence(t *testing.T) {
 	}
 }
 
-// Requests that undo a call are delivered as late as they may be, while the token is
-// used again and again.
-func TestTokenAgainWhileUndone(t *testing.T) {
+// Cancel requests are delivered as late as possible, while the token is reused again and
+// again.
+func TestTokenReuseWhileCancelling(t *testing.T) {
 	for _, delay := range []time.Duration{time.Millisecond, 30 * time.Millisecond, 700 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f, good := broken()
+				f, good := newFaulty()
 				f.set(func(f *faulty) {
-					f.abandon = func(ctx context.Context, c driver.AcquireRequest) error {
+					f.cancel = func(ctx context.Context, c driver.AcquireRequest) error {
 						time.Sleep(delay)
 						return f.Store.Cancel(context.WithoutCancel(ctx), c)
 					}
@@ -309,8 +309,8 @@ func TestTokenAgainWhileUndone(t *testing.T) {
 					}
 					l := lock(t, c, "n", dibs.Token("request-1"))
 					time.Sleep(2 * time.Second)
-					if freed, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
-						t.Fatalf("%v, %v: the call before ended the lease", freed, err)
+					if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !released || err != nil {
+						t.Fatalf("%v, %v: the earlier call ended the lease", released, err)
 					}
 					wantLost(t, l.Extend(t.Context(), time.Minute), dibs.ReasonTaken)
 					_ = l.Unlock()
@@ -320,10 +320,10 @@ func TestTokenAgainWhileUndone(t *testing.T) {
 	}
 }
 
-// A release that was not answered may arrive when the next call with the token holds.
-func TestTokenAgainAfterALateRelease(t *testing.T) {
+// A late release may arrive when the next call with the token holds the lock.
+func TestTokenReuseAfterLateRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		releases := 0
 		f.set(func(f *faulty) {
 			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
@@ -344,7 +344,7 @@ func TestTokenAgainAfterALateRelease(t *testing.T) {
 		l := lock(t, c, "n", dibs.Token("request-1"))
 		time.Sleep(2 * time.Second)
 		if state, err := good.Inspect(t.Context(), "n"); err != nil || len(state.Holders) != 1 {
-			t.Errorf("held by %v, %v: the release before ended the lease", state.Holders, err)
+			t.Errorf("held by %v, %v: the earlier release ended the lease", state.Holders, err)
 		}
 		if err := l.Unlock(); err != nil {
 			t.Error(err)
@@ -352,12 +352,12 @@ func TestTokenAgainAfterALateRelease(t *testing.T) {
 	})
 }
 
-// A store that stays mute bounds how long a call waits for the one before.
-func TestTokenAgainOnAMuteStore(t *testing.T) {
+// While the store hangs, a call waits for the earlier one for a limited time.
+func TestTokenReuseWhileStoreHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := open(t, f)
-		f.mute()
+		f.hangAll()
 		_, err := c.Mutex("n").TryLock(t.Context(), dibs.Token("request-1"))
 		wantErr(t, err, dibs.ErrUnavailable)
 		begin := time.Now()
@@ -371,19 +371,19 @@ func TestTokenAgainOnAMuteStore(t *testing.T) {
 		_, err = c.Mutex("n").Lock(ctx, dibs.Token("request-1"))
 		wantErr(t, err, dibs.ErrUnavailable, context.DeadlineExceeded)
 		if _, err := c.Mutex("other").TryLock(ctx, dibs.Token("request-2")); err == nil {
-			t.Error("a mute store granted")
+			t.Error("a store that hangs granted the lock")
 		}
 		f.heal()
 	})
 }
 
-// A change of a reader's weight that was not answered may arrive when the next call
-// with the token reads.
-func TestTokenAgainAfterALateUpgrade(t *testing.T) {
+// A change of a reader's weight without an answer may arrive when the next call with the
+// token holds the lock for reading.
+func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		f.set(func(f *faulty) {
-			f.reweigh = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				go func() {
 					time.Sleep(time.Until(c.Until))
 					_, _ = f.Store.Resize(context.WithoutCancel(ctx), c)
@@ -418,10 +418,10 @@ func TestTokenAgainAfterALateUpgrade(t *testing.T) {
 	})
 }
 
-// Each lease has a token of its own, which leads to no other.
+// Each lease has its own token, from which no other can be derived.
 func TestTokensAreUnguessable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		_, good := broken()
+		_, good := newFaulty()
 		c := open(t, good)
 		seen := make(map[string]bool)
 		for range 1000 {
@@ -444,11 +444,12 @@ func TestTokensAreUnguessable(t *testing.T) {
 
 func spaced(token string) string { return strings.ReplaceAll(token, ":", " ") }
 
-// A release has the values of the context that was given to Lock, and not its end.
-func TestReleaseHasTheValuesOfItsCall(t *testing.T) {
+// A release has the values of the context that was given to Lock, but does not end with
+// it.
+func TestReleaseHasContextValuesOfItsCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		type key struct{}
-		f, _ := broken()
+		f, _ := newFaulty()
 		seen := 0
 		f.set(func(f *faulty) {
 			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// The kernel is asked whether the machine was suspended at first, and when the wall clock
-// has left the monotonic one, and not for each lock.
-func TestBootClockIsAskedWhenTheWallClockMoves(t *testing.T) {
+// The kernel is asked whether the machine was suspended at the start and when the wall
+// clock has moved against the monotonic one, not for each lock.
+func TestBootClockIsReadWhenTheWallClockMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
-		asked := 0
-		c.suspended = func() time.Duration { asked++; return c.suspendedBefore }
+		reads := 0
+		c.suspended = func() time.Duration { reads++; return c.suspendedBefore }
 		wantAsked := func(want int, when string) {
 			t.Helper()
-			if c.checkClock(); asked != want {
-				t.Errorf("it was asked %d times %s, want %d", asked, when, want)
+			if c.checkClock(); reads != want {
+				t.Errorf("%d reads %s, want %d", reads, when, want)
 			}
-			asked = 0
+			reads = 0
 		}
 		wantAsked(1, "at first")
 		time.Sleep(time.Hour)
@@ -32,7 +32,8 @@ func TestBootClockIsAskedWhenTheWallClockMoves(t *testing.T) {
 	})
 }
 
-// Nobody reads the time before a suspension is counted, while somebody else is about to.
+// No goroutine reads the time before a suspension is counted, while another is about to
+// count it.
 func TestSuspensionIsSeenByAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -40,19 +41,19 @@ func TestSuspensionIsSeenByAllAtOnce(t *testing.T) {
 		const night = 8 * time.Hour
 		var inside atomic.Bool
 		c.suspended = func() time.Duration {
-			if inside.CompareAndSwap(false, true) { // another one looks just now
+			if inside.CompareAndSwap(false, true) { // another goroutine reads the clock now
 				if now := c.checkClock(); now < night {
-					t.Errorf("it is %v after a suspension of %v", now, night)
+					t.Errorf("now is %v after a suspension of %v", now, night)
 				}
 			}
 			return c.suspendedBefore + night
 		}
-		c.wallOffset.Add(-int64(night)) // the wall clock went on meanwhile
+		c.wallOffset.Add(-int64(night)) // the wall clock ran on during the suspension
 		if now := c.checkClock(); now < night || now > night+time.Second {
-			t.Errorf("it is %v after a suspension of %v", now, night)
+			t.Errorf("now is %v after a suspension of %v", now, night)
 		}
 		if !inside.Load() {
-			t.Error("the kernel was not asked")
+			t.Error("the boot clock was not read")
 		}
 	})
 }

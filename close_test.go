@@ -13,8 +13,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Close is bounded, however many leases there are and whatever the store does. (Before
-// it has begun to, all of it is one instant of the bubble.)
+// The time of Close is bounded, however many leases there are and whatever the store
+// does. (In the bubble, Close starts at one instant.)
 func TestCloseIsBounded(t *testing.T) {
 	slow := func(f *faulty, d time.Duration) func(context.Context, driver.ReleaseRequest) (bool, error) {
 		return func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
@@ -29,7 +29,7 @@ func TestCloseIsBounded(t *testing.T) {
 	for what, state := range map[string]struct {
 		fault   func(f *faulty)
 		within  time.Duration // for a timeout of 1s
-		returns bool          // all leases are given back
+		returns bool          // all leases are released
 	}{
 		"well":     {func(*faulty) {}, 0, true},
 		"far away": {func(f *faulty) { f.release = slow(f, 100*time.Millisecond) }, 2 * time.Second, true},
@@ -42,8 +42,8 @@ func TestCloseIsBounded(t *testing.T) {
 		"unreachable": {func(f *faulty) {
 			f.release = func(context.Context, driver.ReleaseRequest) (bool, error) { return false, errReset }
 		}, 4 * time.Second, false},
-		"mute": {nil, 4 * time.Second, false},
-		"mute in part": {func(f *faulty) {
+		"hangs": {nil, 4 * time.Second, false},
+		"hangs in part": {func(f *faulty) {
 			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				h := fnv.New32()
 				_, _ = h.Write([]byte(r.Name))
@@ -55,17 +55,17 @@ func TestCloseIsBounded(t *testing.T) {
 		}, 4 * time.Second, false},
 	} {
 		for _, n := range []int{1, 1000, 2000} {
-			if n > 1000 && what != "mute" && what != "slow" {
+			if n > 1000 && what != "hangs" && what != "slow" {
 				continue
 			}
 			t.Run(fmt.Sprint(what, "/", n), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					f, s := broken()
+					f, s := newFaulty()
 					c := dibs.New(f)
 					lockMany(t, c, n-1)
 					long := lock(t, c, "long", dibs.Timeout(time.Minute))
 					if state.fault == nil {
-						f.mute()
+						f.hangAll()
 					} else {
 						f.set(state.fault)
 					}
@@ -75,7 +75,7 @@ func TestCloseIsBounded(t *testing.T) {
 						t.Errorf("Close took %v, want %v at most", took, state.within)
 					}
 					wantLost(t, long.Err(), dibs.ReasonClosed)
-					if what == "mute in part" {
+					if what == "hangs in part" {
 						return
 					}
 					if state.returns {
@@ -95,13 +95,13 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// An Unlock that is under way is bounded by Close as well.
+// Close also limits an Unlock in progress.
 func TestCloseBoundsAnUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := dibs.New(f)
 		l := lock(t, c, "n", dibs.Timeout(time.Hour))
-		f.mute()
+		f.hangAll()
 		go func() { _ = l.Unlock() }()
 		synctest.Wait()
 		begin := time.Now()

@@ -59,8 +59,8 @@ func TestWrap(t *testing.T) {
 	})
 }
 
-// Wait and Attempts of an outer level do not concern a call that tries once; given to that
-// call they are a mistake.
+// A call that tries once ignores Wait and Attempts of an outer level. Given directly to
+// that call, they are an error.
 func TestOptionsOfTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New(), dibs.Wait(5))
@@ -111,17 +111,17 @@ func TestEndedContext(t *testing.T) {
 		_, err := c.Mutex("a").Lock(ctx)
 		wantErr(t, err, why)
 		if errors.Is(err, dibs.ErrBusy) || !strings.Contains(err.Error(), `"a"`) {
-			t.Errorf("error %v: nothing was asked, so nobody is known to hold it", err)
+			t.Errorf("error %v: no request was sent, so no holder is known", err)
 		}
 	})
 }
 
 func TestCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := open(t, f)
 		wantErr(t, c.Check(t.Context()))
-		f.mute()
+		f.hangAll()
 		wantErr(t, c.Check(t.Context()), dibs.ErrUnavailable)
 		f.heal()
 		wantErr(t, c.Close())
@@ -129,7 +129,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-func TestResignTouchesItsOwnLeasesOnly(t *testing.T) {
+func TestResignEndsOwnTermsOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New())
 		l := lock(t, c, "a")

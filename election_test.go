@@ -16,14 +16,14 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A campaign is a Run on its way.
+// A campaign is a Run in progress.
 type campaign struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	err    error
 }
 
-// run campaigns in the background, until the test ends if not before.
+// run campaigns in the background, at most until the test ends.
 func run(t *testing.T, e *dibs.Election, fn func(ctx context.Context) error, options ...dibs.Option) *campaign {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r := &campaign{cancel: cancel, done: make(chan struct{})}
@@ -35,13 +35,13 @@ func run(t *testing.T, e *dibs.Election, fn func(ctx context.Context) error, opt
 	return r
 }
 
-// stop ends the campaign, and returns when it has ended.
+// stop ends the campaign, and waits for its end.
 func (r *campaign) stop() {
 	r.cancel(nil)
 	<-r.done
 }
 
-func (r *campaign) over() bool {
+func (r *campaign) returned() bool {
 	synctest.Wait()
 	select {
 	case <-r.done:
@@ -51,14 +51,15 @@ func (r *campaign) over() bool {
 	}
 }
 
-// untilEnd is work that ends with its context, and says so.
+// untilEnd is work that runs until its context ends, and returns the context's error.
 func untilEnd(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// Each leads in turn, alone, and stands behind the others afterwards; the terms grow.
-func TestOneLeadsAtATime(t *testing.T) {
+// The candidates lead one after another, one at a time, and then queue behind the others.
+// The numbers of the terms grow.
+func TestOneLeaderAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		var mu sync.Mutex
@@ -70,7 +71,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 			all = append(all, run(t, e, func(ctx context.Context) error {
 				mu.Lock()
 				if leading++; leading > 1 {
-					t.Errorf("%d lead", leading)
+					t.Errorf("%d leaders", leading)
 				}
 				if dibs.Fence(ctx) <= last {
 					t.Errorf("term %d after %d", dibs.Fence(ctx), last)
@@ -80,10 +81,10 @@ func TestOneLeadsAtATime(t *testing.T) {
 				mu.Unlock()
 				time.Sleep(10 * time.Second)
 				if !e.Resign() {
-					t.Error("it resigned from nothing")
+					t.Error("Resign reported a term after its end")
 				}
 				<-ctx.Done()
-				time.Sleep(time.Second) // to put things in order
+				time.Sleep(time.Second) // work that takes a while
 				mu.Lock()
 				leading--
 				mu.Unlock()
@@ -95,7 +96,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 		mu.Lock()
 		for i, got := range order {
 			if got != i%4 {
-				t.Fatalf("led in the order %v, want one after another", order)
+				t.Fatalf("order of leaders %v, want each in turn", order)
 			}
 		}
 		if len(order) != 16 {
@@ -111,10 +112,10 @@ func TestOneLeadsAtATime(t *testing.T) {
 	})
 }
 
-// A leader that cannot reach the store knows it before another one leads.
-func TestLeaderKnowsBeforeAnotherLeads(t *testing.T) {
+// A leader that cannot reach the store loses its term before another one leads.
+func TestLeaderLosesTermBeforeAnotherLeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		var ended, led time.Time
 		terms := 0
 		leader := run(t, open(t, f, dibs.TTL(2*time.Second)).Election("n"), func(ctx context.Context) error {
@@ -124,50 +125,50 @@ func TestLeaderKnowsBeforeAnotherLeads(t *testing.T) {
 			<-ctx.Done()
 			ended = time.Now()
 			wantLost(t, context.Cause(ctx), dibs.ReasonExpired)
-			return nil // in a term that is lost
+			return nil // in a lost term
 		})
 		follower := run(t, open(t, good).Election("n"), func(ctx context.Context) error {
 			led = time.Now()
 			return untilEnd(ctx)
 		})
 		time.Sleep(time.Minute)
-		f.mute()
+		f.hangAll()
 		dead := time.Now()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if ended.IsZero() || led.IsZero() || led.Sub(ended) < 40*time.Millisecond {
 			t.Errorf("ended at %v, the next one led at %v; want 40ms between", ended, led)
 		}
-		within(t, led.Sub(dead), time.Second, 2*time.Second+10*time.Millisecond)
+		wantWithin(t, led.Sub(dead), time.Second, 2*time.Second+10*time.Millisecond)
 		f.heal()
-		if leader.over() {
-			t.Errorf("it does not campaign again: %v", leader.err)
+		if leader.returned() {
+			t.Errorf("no further campaign: %v", leader.err)
 		}
 		time.Sleep(time.Minute)
 		follower.stop()
 		synctest.Wait()
 		if terms != 2 {
-			t.Errorf("%d terms of the first, want that it leads again", terms)
+			t.Errorf("%d terms of the first candidate, want more", terms)
 		}
 		leader.stop()
 	})
 }
 
-// A moment is noted by one goroutine and read by another.
+// A moment is a time that one goroutine sets and another one reads.
 type moment struct{ at atomic.Int64 }
 
-func (m *moment) note()       { m.at.Store(time.Now().UnixNano()) }
-func (m *moment) noted() bool { return m.at.Load() != 0 }
+func (m *moment) record()        { m.at.Store(time.Now().UnixNano()) }
+func (m *moment) recorded() bool { return m.at.Load() != 0 }
 
-// Resign ends the work's context; the next one leads in the moment when the work has
-// returned. Who resigned campaigns again, behind those who wait.
+// Resign ends the context of the work. The next candidate leads as soon as the work has
+// returned. The process that resigned campaigns again, behind the waiting ones.
 func TestResign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
 		e := c.Election("n")
 		if e.Resign() {
-			t.Error("resigned from nothing")
+			t.Error("Resign reported a term without one")
 		}
 		var returned, led moment
 		var terms atomic.Int32
@@ -178,41 +179,41 @@ func TestResign(t *testing.T) {
 				t.Errorf("cause %v, want ErrResigned", context.Cause(ctx))
 			}
 			time.Sleep(3 * time.Second)
-			returned.note()
+			returned.record()
 			return nil // in a term that was resigned
 		})
 		second := open(t, s).Election("n")
-		next := run(t, second, func(ctx context.Context) error { led.note(); return untilEnd(ctx) })
+		next := run(t, second, func(ctx context.Context) error { led.record(); return untilEnd(ctx) })
 		if second.Resign() {
-			t.Error("resigned while another one leads")
+			t.Error("Resign reported a term while another candidate leads")
 		}
 		if !e.Resign() {
 			t.Error("no term to resign from")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if led.noted() {
-			t.Error("the next one leads before the work has returned")
+		if led.recorded() {
+			t.Error("the next candidate leads before the work has returned")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if !led.noted() || led.at.Load() != returned.at.Load() {
-			t.Errorf("the next one did not begin to lead in the moment when the work returned")
+		if !led.recorded() || led.at.Load() != returned.at.Load() {
+			t.Errorf("the next candidate did not lead as soon as the work returned")
 		}
-		if first.over() {
-			t.Fatalf("it does not campaign again: %v", first.err)
+		if first.returned() {
+			t.Fatalf("no further campaign: %v", first.err)
 		}
 		next.stop()
 		synctest.Wait()
 		if terms.Load() != 2 {
-			t.Errorf("%d terms, want that it leads again", terms.Load())
+			t.Errorf("%d terms, want more", terms.Load())
 		}
 		first.stop()
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// A term is a lease: to resign ends its contexts, also those made later, and not the
+// Resign ends the contexts of the lease of a term, even those created later, but not the
 // lease.
 func TestResignFromACampaign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -230,26 +231,26 @@ func TestResignFromACampaign(t *testing.T) {
 			t.Errorf("causes %v, %v, want ErrResigned", context.Cause(ctx), context.Cause(l.Context()))
 		}
 		time.Sleep(time.Minute)
-		wantErr(t, l.Err()) // renewed until it is given back
+		wantErr(t, l.Err()) // renewed until it is released
 		wantErr(t, other.Err())
-		busy(t, s, "n")
+		wantBusy(t, s, "n")
 		wantErr(t, l.Unlock())
-		free(t, s, "n")
+		wantFree(t, s, "n")
 		if e.Resign() {
-			t.Error("resigned from nothing")
+			t.Error("Resign reported a term without one")
 		}
 	})
 }
 
-// The store is told of the term at once, so that others can learn its number.
-func TestTermIsKnownAtOnce(t *testing.T) {
+// The store gets the term at once, so that others can read its number.
+func TestTermIsStoredAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		e := open(t, f).Election("n")
 		l, err := e.Campaign(t.Context())
 		wantErr(t, err)
 		synctest.Wait()
-		if calls, _ := f.asked(); calls != 1 {
+		if calls, _ := f.extendCalls(); calls != 1 {
 			t.Errorf("%d renewals at once, want 1", calls)
 		}
 		wantErr(t, l.Unlock())
@@ -273,21 +274,21 @@ func TestRunEndsWithItsWork(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := memstore.New()
 				r := run(t, open(t, s).Election("n"), end.fn)
-				if !r.over() {
-					t.Fatal("it goes on")
+				if !r.returned() {
+					t.Fatal("Run has not returned")
 				}
 				if !errors.Is(r.err, end.want) {
 					t.Errorf("error %v, want %v", r.err, end.want)
 				}
-				free(t, s, "n")
+				wantFree(t, s, "n")
 			})
 		})
 	}
 }
 
-// An error that says more than that the context has ended ends Run, also in a term
-// that is over; one that says no more does not.
-func TestErrorsOfATermThatIsOver(t *testing.T) {
+// An error that reports more than the end of its context ends Run, even in a term that
+// has ended. An error that reports only that does not.
+func TestErrorsOfAnEndedTerm(t *testing.T) {
 	failed := errors.New("failed")
 	for what, end := range map[string]struct {
 		err  func(ctx context.Context) error
@@ -327,8 +328,8 @@ func TestErrorsOfATermThatIsOver(t *testing.T) {
 					})
 					stop(t, s, e)
 					time.Sleep(time.Second)
-					if over := r.over(); over != end.over || (terms == 2) == end.over {
-						t.Errorf("over: %v after %d terms, want over: %v", over, terms, end.over)
+					if over := r.returned(); over != end.over || (terms == 2) == end.over {
+						t.Errorf("returned: %v after %d terms, want %v", over, terms, end.over)
 					}
 					if end.over {
 						wantErr(t, r.err, failed)
@@ -340,11 +341,11 @@ func TestErrorsOfATermThatIsOver(t *testing.T) {
 	}
 }
 
-// Run ends with the cause of its context, whatever it is doing.
+// Run ends with the cause of its context, at any point.
 func TestRunEndsWithItsContext(t *testing.T) {
 	why := errors.New("shut down")
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		leads := run(t, open(t, s).Election("n"), func(ctx context.Context) error {
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), why) {
@@ -352,7 +353,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		never := func(context.Context) error { t.Error("it leads"); return nil }
+		never := func(context.Context) error { t.Error("fn was called"); return nil }
 		waits := run(t, open(t, s).Election("n"), never)
 		f.set(func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -360,24 +361,24 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			}
 		})
 		pauses := run(t, open(t, f).Election("n"), never)
-		f.mute()
-		asks := run(t, open(t, f).Election("n"), never)
+		f.hangAll()
+		inRequest := run(t, open(t, f).Election("n"), never)
 		begin := time.Now()
-		for what, r := range map[string]*campaign{"waits": waits, "pauses": pauses, "asks": asks, "leads": leads} {
-			if r.over() {
+		for what, r := range map[string]*campaign{"waits": waits, "pauses": pauses, "requests": inRequest, "leads": leads} {
+			if r.returned() {
 				t.Errorf("one that %s: %v", what, r.err)
 			}
 		}
-		for _, r := range []*campaign{waits, pauses, asks, leads} {
+		for _, r := range []*campaign{waits, pauses, inRequest, leads} {
 			r.cancel(why)
 			<-r.done
 			if !errors.Is(r.err, why) {
 				t.Errorf("%v, want %v", r.err, why)
 			}
 		}
-		within(t, time.Since(begin), 0, 0)
+		wantWithin(t, time.Since(begin), 0, 0)
 		f.heal()
-		eventually(t, s, "n")
+		waitUntilFree(t, s, "n")
 
 		ended := run(t, open(t, s).Election("n"), untilEnd)
 		ended.cancel(why)
@@ -390,11 +391,11 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// After failures of the store the pauses grow from 50 ms to 5 s; the hook tells. When
-// it has led for long, they begin anew.
-func TestRunOutlastsTheStore(t *testing.T) {
+// After failures of the store the pauses grow from 50 ms to 5 s, and the hook is called.
+// After a long term they start at 50 ms again.
+func TestRunSurvivesStoreFailures(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		why := errors.New("READONLY")
 		refuse := func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -402,29 +403,29 @@ func TestRunOutlastsTheStore(t *testing.T) {
 			}
 		}
 		f.set(refuse)
-		var told []time.Duration
+		var pauses []time.Duration
 		var at []time.Time
 		e := open(t, f).Election("n", dibs.Observe(dibs.Hooks{Campaign: func(c dibs.Campaign) {
 			if c.Name != "n" || !errors.Is(c.Err, dibs.ErrUnavailable) || !errors.Is(c.Err, why) {
 				t.Errorf("%+v", c)
 			}
-			told, at = append(told, c.Again), append(at, time.Now())
+			pauses, at = append(pauses, c.Again), append(at, time.Now())
 		}}))
 		led := 0
 		r := run(t, e, func(ctx context.Context) error { led++; return untilEnd(ctx) })
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		for i, again := range told {
+		for i, again := range pauses {
 			if want := min(50*time.Millisecond<<i, 5*time.Second); again != want {
-				t.Errorf("pauses %v, want 50ms, and twice as long each time, to 5s", told)
+				t.Errorf("pauses %v, want 50ms, and twice as long each time, to 5s", pauses)
 				break
 			}
-			if i > 0 && at[i].Sub(at[i-1]) != told[i-1] {
-				t.Errorf("told %v, and asked again after %v", told[i-1], at[i].Sub(at[i-1]))
+			if i > 0 && at[i].Sub(at[i-1]) != pauses[i-1] {
+				t.Errorf("pause reported %v, measured %v", pauses[i-1], at[i].Sub(at[i-1]))
 			}
 		}
-		if led != 0 || len(told) < 10 {
-			t.Errorf("%d terms, %d failures", led, len(told))
+		if led != 0 || len(pauses) < 10 {
+			t.Errorf("%d terms, %d failures", led, len(pauses))
 		}
 		f.heal()
 		time.Sleep(time.Minute)
@@ -432,30 +433,30 @@ func TestRunOutlastsTheStore(t *testing.T) {
 		if led != 1 {
 			t.Errorf("%d terms when the store is back", led)
 		}
-		told = nil
+		pauses = nil
 		f.set(refuse)
 		e.Resign()
 		time.Sleep(70 * time.Millisecond)
 		synctest.Wait()
-		if len(told) == 0 || told[0] > 100*time.Millisecond {
-			t.Errorf("pauses %v after a long term, want short ones again", told)
+		if len(pauses) == 0 || pauses[0] > 100*time.Millisecond {
+			t.Errorf("pauses %v after a long term, want short ones again", pauses)
 		}
 		f.heal()
 		r.stop()
 	})
 }
 
-// What asking again cannot help ends Run at once, and fn is not called.
+// Errors that no retry can fix end Run at once, and fn is not called.
 func TestRunThatCannotSucceed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		never := func(context.Context) error { t.Error("it leads"); return nil }
+		never := func(context.Context) error { t.Error("fn was called"); return nil }
 		begin := time.Now()
-		bad := open(t, untouched{t})
+		bad := open(t, unusedStore{t})
 		wantErr(t, bad.Election("").Run(t.Context(), never), dibs.ErrInvalid)
 		wantErr(t, bad.Election("n", dibs.TTL(0)).Run(t.Context(), never), dibs.ErrInvalid)
 		wantErr(t, bad.Election("n").Run(t.Context(), never, dibs.TTL(0)), dibs.ErrInvalid)
 
-		f, s := broken()
+		f, s := newFaulty()
 		f.set(func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 				return driver.AcquireReply{}, fmt.Errorf("%w: a list", dibs.ErrWrongType)
@@ -469,7 +470,7 @@ func TestRunThatCannotSucceed(t *testing.T) {
 		}), dibs.ErrReentrant)
 		wantErr(t, c.Close())
 		wantErr(t, c.Election("n").Run(t.Context(), never), dibs.ErrClosed)
-		within(t, time.Since(begin), 0, 0)
+		wantWithin(t, time.Since(begin), 0, 0)
 	})
 }
 
@@ -490,7 +491,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 		wantErr(t, other.Close())
 		<-waits.done
 		wantErr(t, waits.err, dibs.ErrClosed)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
@@ -503,13 +504,13 @@ func TestReentrantElection(t *testing.T) {
 			_, err := c.Election("n").Campaign(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
 			err = c.Election("n").Run(ctx, func(context.Context) error { led = true; return nil }, dibs.Reentrant())
-			busy(t, s, "n")
+			wantBusy(t, s, "n")
 			return err
 		}))
 		if !led {
 			t.Error("fn was not called")
 		}
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
@@ -520,7 +521,7 @@ func TestLeader(t *testing.T) {
 		other := open(t, s).Election("n")
 		leader, err := other.Leader(t.Context())
 		if err != nil || leader != (dibs.Leader{}) {
-			t.Errorf("%+v, %v, want nobody", leader, err)
+			t.Errorf("%+v, %v, want no leader", leader, err)
 		}
 		l, err := e.Campaign(t.Context())
 		wantErr(t, err)
@@ -530,32 +531,32 @@ func TestLeader(t *testing.T) {
 			t.Errorf("%+v, %v, want %+v", leader, err, want)
 		}
 		wantErr(t, l.Unlock())
-		_, err = open(t, untouched{t}).Election("").Leader(t.Context())
+		_, err = open(t, unusedStore{t}).Election("").Leader(t.Context())
 		wantErr(t, err, dibs.ErrInvalid)
 	})
 }
 
-// A sight is what Observe told, and when.
-type sight struct {
+// An observation is a leader or an error that Observe yielded, with its time.
+type observation struct {
 	leader dibs.Leader
 	err    error
 	at     time.Time
 }
 
-func observe(t *testing.T, ctx context.Context, e *dibs.Election) (seen func() []sight, done <-chan struct{}) {
+func observe(t *testing.T, ctx context.Context, e *dibs.Election) (seen func() []observation, done <-chan struct{}) {
 	t.Helper()
 	var mu sync.Mutex
-	var all []sight
+	var all []observation
 	end := make(chan struct{})
 	go func() {
 		defer close(end)
 		for leader, err := range e.Observe(ctx) {
 			mu.Lock()
-			all = append(all, sight{leader, err, time.Now()})
+			all = append(all, observation{leader, err, time.Now()})
 			mu.Unlock()
 		}
 	}()
-	return func() []sight {
+	return func() []observation {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
@@ -563,7 +564,7 @@ func observe(t *testing.T, ctx context.Context, e *dibs.Election) (seen func() [
 	}, end
 }
 
-func TestObserveTellsEachChange(t *testing.T) {
+func TestObserveYieldsEachChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -573,41 +574,41 @@ func TestObserveTellsEachChange(t *testing.T) {
 			time.Sleep(time.Minute)
 			begin := time.Now()
 			if got := seen(); len(got) != 1+2*i || got[2*i].leader.Token != "" || got[2*i].err != nil {
-				t.Fatalf("told %+v, want that nobody leads, once", got)
+				t.Fatalf("yielded %+v, want no leader, once", got)
 			}
 			l, err := open(t, s).Election("n", dibs.Label(fmt.Sprint(i))).Campaign(t.Context())
 			wantErr(t, err)
 			time.Sleep(time.Minute)
 			got := seen()
 			if len(got) != 2+2*i {
-				t.Fatalf("told %+v, want %d changes", got, 2+2*i)
+				t.Fatalf("yielded %+v, want %d changes", got, 2+2*i)
 			}
 			last := got[len(got)-1]
 			if last.leader.Token != l.Token() || last.leader.Term != l.Fence() || last.leader.Label != fmt.Sprint(i) || last.err != nil {
-				t.Errorf("told %+v, want %s in term %d", last, l.Token(), l.Fence())
+				t.Errorf("yielded %+v, want %s in term %d", last, l.Token(), l.Fence())
 			}
-			within(t, last.at.Sub(begin), 0, 500*time.Millisecond)
+			wantWithin(t, last.at.Sub(begin), 0, 500*time.Millisecond)
 			terms = append(terms, last.leader.Term)
 			wantErr(t, l.Unlock())
 		}
 		if !slices.IsSorted(terms) || terms[0] == terms[1] || terms[1] == terms[2] {
-			t.Errorf("terms %d, want that they grow", terms)
+			t.Errorf("terms %d, want growing numbers", terms)
 		}
 		cancel()
 		synctest.Wait()
 		select {
 		case <-done:
 		default:
-			t.Error("it observes on after its context has ended")
+			t.Error("Observe has not ended with its context")
 		}
-		for range open(t, untouched{t}).Election("n").Observe(ctx) {
-			t.Error("told with an ended context")
+		for range open(t, unusedStore{t}).Election("n").Observe(ctx) {
+			t.Error("yielded with an ended context")
 		}
 	})
 }
 
-// A term of the same leader is another term.
-func TestObserveTellsANewTermOfTheSameLeader(t *testing.T) {
+// A new term of the same leader is a change.
+func TestObserveYieldsNewTermOfSameLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		e := open(t, s).Election("n", dibs.Token("always-me"))
@@ -619,22 +620,22 @@ func TestObserveTellsANewTermOfTheSameLeader(t *testing.T) {
 			time.Sleep(time.Minute)
 			wantErr(t, l.Unlock())
 		}
-		got := slices.DeleteFunc(seen(), func(x sight) bool { return x.leader.Token == "" }) // between the terms, perhaps
+		got := slices.DeleteFunc(seen(), func(x observation) bool { return x.leader.Token == "" }) // there may be no leader between the terms
 		if len(got) != 2 || got[0].leader.Token != got[1].leader.Token || got[0].leader.Term >= got[1].leader.Term {
-			t.Errorf("told %+v, want a second term", got)
+			t.Errorf("yielded %+v, want a second term", got)
 		}
 		cancel()
 		<-done
 	})
 }
 
-func TestObserveEndsWhenTheLoopIsLeft(t *testing.T) {
+func TestObserveEndsWithTheLoop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
-		asked := 0
+		f, _ := newFaulty()
+		requests := 0
 		f.set(func(f *faulty) {
 			f.inspect = func(ctx context.Context, name string) (dibs.State, error) {
-				asked++
+				requests++
 				return f.Store.Inspect(ctx, name)
 			}
 		})
@@ -642,60 +643,60 @@ func TestObserveEndsWhenTheLoopIsLeft(t *testing.T) {
 			break
 		}
 		time.Sleep(time.Minute)
-		if asked != 1 {
-			t.Errorf("asked %d times, want once", asked)
+		if requests != 1 {
+			t.Errorf("%d requests, want 1", requests)
 		}
 	})
 }
 
-// An outage is told once, and then who leads when it is over, be it the same.
-func TestObserveTellsAnOutageOnce(t *testing.T) {
+// An outage is yielded once, and then the leader when it is over, even if it is the same.
+func TestObserveYieldsAnOutageOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		l, err := open(t, s).Election("n").Campaign(t.Context())
 		wantErr(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		seen, done := observe(t, ctx, open(t, f).Election("n"))
 		for range 2 {
 			time.Sleep(time.Minute)
-			f.mute()
+			f.hangAll()
 			time.Sleep(time.Minute)
 			f.heal()
 		}
 		time.Sleep(time.Minute)
 		got := seen()
 		if len(got) != 5 {
-			t.Fatalf("told %+v, want 5", got)
+			t.Fatalf("yielded %+v, want 5", got)
 		}
 		for i, x := range got {
 			switch {
 			case i%2 == 1 && (!errors.Is(x.err, dibs.ErrUnavailable) || x.leader != dibs.Leader{}):
-				t.Errorf("told %+v, want an error", x)
+				t.Errorf("yielded %+v, want an error", x)
 			case i%2 == 0 && (x.err != nil || x.leader.Token != l.Token()):
-				t.Errorf("told %+v, want %s", x, l.Token())
+				t.Errorf("yielded %+v, want %s", x, l.Token())
 			}
 		}
-		f.mute()
+		f.hangAll()
 		time.Sleep(600 * time.Millisecond)
-		cancel() // while a question is on its way, and told no more
+		cancel() // during a request; nothing more is yielded
 		synctest.Wait()
 		select {
 		case <-done:
 		default:
-			t.Error("it observes on after its context has ended")
+			t.Error("Observe has not ended with its context")
 		}
 		if n := len(seen()); n != 5 {
-			t.Errorf("told %d after the end", n-5)
+			t.Errorf("%d yielded after the end", n-5)
 		}
 		f.heal()
 		wantErr(t, l.Unlock())
 	})
 }
 
-// That the store does not answer is no reason to leave the election.
+// A store that does not answer does not end the participation in the election.
 func TestResignWithoutStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		e := open(t, f, dibs.TTL(2*time.Second)).Election("n")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -704,14 +705,14 @@ func TestResignWithoutStore(t *testing.T) {
 			done <- e.Run(ctx, func(ctx context.Context) error { terms++; <-ctx.Done(); return ctx.Err() })
 		}()
 		synctest.Wait()
-		f.mute()
+		f.hangAll()
 		e.Resign()
 		time.Sleep(3 * time.Second)
 		f.heal()
 		time.Sleep(time.Minute)
 		select {
 		case err := <-done:
-			t.Errorf("Run is over after %d terms: %v", terms, err)
+			t.Errorf("Run returned after %d terms: %v", terms, err)
 		default:
 			cancel()
 			<-done
@@ -725,23 +726,23 @@ func TestResignWithoutStore(t *testing.T) {
 
 func TestCancelWithoutStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		e := open(t, f, dibs.TTL(2*time.Second)).Election("n")
 		why := errors.New("shut down")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }) }()
 		synctest.Wait()
-		f.mute()
+		f.hangAll()
 		cancel(why)
 		if err := <-done; !errors.Is(err, why) {
-			t.Errorf("Run: %v, want ctx's cause", err)
+			t.Errorf("Run: %v, want the cause of ctx", err)
 		}
 		f.heal()
 	})
 }
 
-// What only says that the term has ended is not a failure of the work.
+// An error that only reports the end of the term is not a failure of the work.
 func TestBusyBecauseTheTermEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -762,7 +763,7 @@ func TestBusyBecauseTheTermEnded(t *testing.T) {
 		time.Sleep(time.Minute)
 		select {
 		case err := <-done:
-			t.Errorf("Run is over after %d terms: %v", terms, err)
+			t.Errorf("Run returned after %d terms: %v", terms, err)
 		default:
 			cancel()
 			<-done
@@ -774,8 +775,8 @@ func TestBusyBecauseTheTermEnded(t *testing.T) {
 	})
 }
 
-// A failure is not swallowed because the term has ended as well.
-func TestFailureBesideTheEndOfTheTerm(t *testing.T) {
+// A failure is returned even if the term has ended, too.
+func TestFailureAtTheEndOfTheTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		failed := errors.New("disk full")
 		e := open(t, memstore.New()).Election("n")
@@ -787,8 +788,8 @@ func TestFailureBesideTheEndOfTheTerm(t *testing.T) {
 		})
 		e.Resign()
 		time.Sleep(time.Second)
-		if !r.over() {
-			t.Error("Run campaigns again, and nobody hears of the failure")
+		if !r.returned() {
+			t.Error("Run campaigns again and hides the failure")
 		}
 		r.stop()
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// Messages name the holder, and do not make their readers owners.
+// Messages name the holder, but do not let their readers act as the owner.
 func TestMessagesShowNoToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -82,7 +82,7 @@ func TestBusyMessage(t *testing.T) {
 	}
 }
 
-// A message says what has happened, and nothing that has not.
+// A message reports what has happened, and nothing else.
 func TestLostMessage(t *testing.T) {
 	for want, e := range map[string]dibs.LostError{
 		`dibs: lease on "n" lost: expired: x`: {Reason: dibs.ReasonExpired, Cause: errors.New("x")},

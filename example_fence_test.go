@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A document refuses writes with an older fence than it has seen. Only the
-// resource can do that: a lock cannot stop a write that is on its way.
+// A document rejects writes with an older fence than it has seen. Only the resource can
+// do that: a lock cannot stop a write in progress.
 type document struct {
 	text  string
 	fence uint64
@@ -18,7 +18,7 @@ type document struct {
 
 func (d *document) save(text string, fence uint64) error {
 	if fence < d.fence {
-		return errors.New("refused: an older fence")
+		return errors.New("rejected: older fence")
 	}
 	d.text, d.fence = text, fence
 	return nil
@@ -30,7 +30,7 @@ func ExampleFence() {
 	defer locks.Close()
 	mutex, doc := locks.Mutex("document"), new(document)
 
-	// One holder is slow: its write is still on its way when its lease is over.
+	// One holder is slow: it writes after its lease has ended.
 	var late uint64
 	first := mutex.Do(ctx, func(ctx context.Context) error {
 		late = dibs.Fence(ctx)
@@ -44,6 +44,6 @@ func ExampleFence() {
 	fmt.Println(doc.text)
 	// Output:
 	// <nil> <nil>
-	// refused: an older fence
+	// rejected: older fence
 	// new
 }

@@ -17,21 +17,21 @@ func ExampleRWMutex() {
 	defer locks.Close()
 	catalogue := locks.RWMutex("catalogue")
 
-	// Whoever serves a page reads, beside others.
+	// Page views read, beside other readers.
 	show := func(ctx context.Context) (string, error) { return "page 1", nil }
 	page, err := dibs.Call(ctx, catalogue.Reading(), show)
 	fmt.Println(page, err)
 
-	// Whoever imports goods writes, alone.
+	// The import writes, exclusively.
 	err = catalogue.Do(ctx, func(context.Context) error {
-		_, err := catalogue.TryRLock(context.Background()) // a page, at the same time
-		fmt.Println("no page meanwhile:", errors.Is(err, dibs.ErrBusy))
+		_, err := catalogue.TryRLock(context.Background()) // a page view at the same time
+		fmt.Println("no page view during the import:", errors.Is(err, dibs.ErrBusy))
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
 	// page 1 <nil>
-	// no page meanwhile: true
+	// no page view during the import: true
 	// <nil>
 }
 
@@ -49,8 +49,8 @@ func ExampleRWMutex_Downgrade() {
 	defer lease.Unlock()
 	fmt.Println("prices are set")
 
-	// They are read back for the report: beside other readers, and before anybody
-	// can set others.
+	// The report reads them beside other readers, and before another writer can change
+	// them.
 	if err := prices.Downgrade(ctx, lease); err != nil {
 		fmt.Println(err)
 		return
@@ -58,12 +58,12 @@ func ExampleRWMutex_Downgrade() {
 	reader, err := prices.TryRLock(ctx)
 	fmt.Println("another reader:", err)
 	_, err = prices.TryLock(ctx)
-	fmt.Println("another writer is kept out:", errors.Is(err, dibs.ErrBusy))
+	fmt.Println("another writer is busy:", errors.Is(err, dibs.ErrBusy))
 	reader.Unlock()
 	// Output:
 	// prices are set
 	// another reader: <nil>
-	// another writer is kept out: true
+	// another writer is busy: true
 }
 
 func ExampleSemaphore() {
@@ -71,8 +71,8 @@ func ExampleSemaphore() {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
 
-	// All machines together may make four requests to the partner at a time. An
-	// upload counts for three.
+	// All machines together may send four requests to the partner at a time. An upload
+	// counts as three.
 	partner := locks.Semaphore("api:partner", 4)
 	upload, err := partner.Acquire(ctx, 3)
 	if err != nil {
@@ -81,13 +81,13 @@ func ExampleSemaphore() {
 	}
 	err = partner.Do(ctx, func(ctx context.Context) error {
 		_, err := partner.TryAcquire(context.Background(), 1)
-		fmt.Println("no fifth:", errors.Is(err, dibs.ErrBusy))
+		fmt.Println("no fifth permit:", errors.Is(err, dibs.ErrBusy))
 		return nil
 	}, dibs.Wait(time.Second))
 	fmt.Println(err)
 	fmt.Println(upload.Unlock())
 	// Output:
-	// no fifth: true
+	// no fifth permit: true
 	// <nil>
 	// <nil>
 }
@@ -98,8 +98,7 @@ func ExampleClient_All() {
 	defer locks.Close()
 	balance := map[string]int{"alice": 100, "bob": 100}
 
-	// Whatever the order of the names, two transfers never wait for each other in a
-	// circle.
+	// Whatever the order of the names, two transfers never deadlock.
 	transfer := func(from, to string, amount int) error {
 		return locks.All("account:"+from, "account:"+to).Do(ctx, func(context.Context) error {
 			balance[from] -= amount
@@ -123,22 +122,22 @@ func ExampleElection_Run() {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
 
-	// Every replica does this; one at a time is in the function. When its ctx ends it
-	// leads no longer, and has to stop.
+	// Every replica calls Run, and fn runs in one of them at a time. When ctx ends, the
+	// process is no longer the leader and fn must return.
 	err := locks.Election("scheduler").Run(ctx, func(ctx context.Context) error {
 		for job := 1; ctx.Err() == nil; job++ {
 			if job > 3 {
-				return nil // nothing is left to do
+				return nil // no work is left
 			}
-			fmt.Println("job", job, "in a term with a number:", dibs.Fence(ctx) > 0)
+			fmt.Println("job", job, "in a term with a fence:", dibs.Fence(ctx) > 0)
 		}
 		return ctx.Err()
 	})
 	fmt.Println(err)
 	// Output:
-	// job 1 in a term with a number: true
-	// job 2 in a term with a number: true
-	// job 3 in a term with a number: true
+	// job 1 in a term with a fence: true
+	// job 2 in a term with a fence: true
+	// job 3 in a term with a fence: true
 	// <nil>
 }
 
@@ -157,22 +156,22 @@ func ExampleElection_Observe() {
 		case err != nil:
 			fmt.Println("unknown:", err)
 		case leader.Token == "":
-			fmt.Println("nobody leads")
+			fmt.Println("no leader")
 			return
 		default:
-			fmt.Println(leader.Label, "leads, and resigns:", term.Unlock())
+			fmt.Println(leader.Label, "leads and resigns:", term.Unlock())
 		}
 	}
 	// Output:
-	// east leads, and resigns: <nil>
-	// nobody leads
+	// east leads and resigns: <nil>
+	// no leader
 }
 
 func ExampleOnce() {
 	ctx := context.Background()
 	store := memstore.New()
 
-	// Cron starts the job on each machine, at about the same time.
+	// Cron starts the job on each machine at about the same time.
 	for _, machine := range []string{"east", "west"} {
 		locks := dibs.New(store)
 		defer locks.Close()
@@ -199,8 +198,8 @@ func ExampleClient_Revoke() {
 		return
 	}
 
-	// It hangs. An operator looks who is in the way, and ends that holding and no
-	// later one.
+	// The worker hangs. An operator finds its lease and revokes it, and cannot revoke a
+	// later one by mistake.
 	operator := dibs.New(store)
 	defer operator.Close()
 	state, err := operator.Inspect(ctx, "import")
@@ -209,14 +208,14 @@ func ExampleClient_Revoke() {
 		return
 	}
 	for _, h := range state.Holders {
-		broken, err := operator.Revoke(ctx, "import", h.Fence)
-		fmt.Println(h.Label, "is in the way; broken:", broken, err)
+		revoked, err := operator.Revoke(ctx, "import", h.Fence)
+		fmt.Println(h.Label, "holds it; revoked:", revoked, err)
 	}
 	_, err = operator.Mutex("import").TryLock(ctx)
 	fmt.Println("free:", err == nil)
-	fmt.Println("the worker is told:", errors.Is(lease.Unlock(), dibs.ErrLost))
+	fmt.Println("the worker gets ErrLost:", errors.Is(lease.Unlock(), dibs.ErrLost))
 	// Output:
-	// worker-3 is in the way; broken: true <nil>
+	// worker-3 holds it; revoked: true <nil>
 	// free: true
-	// the worker is told: true
+	// the worker gets ErrLost: true
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The examples run on memory. On Redis the first line is
+// The examples use the memory store. With Redis the first line is
 //
 //	locks := dibs.New(goredisstore.New(rdb))
 //
@@ -25,12 +25,12 @@ func ExampleMutex_Do() {
 
 	err := locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error {
 		// ctx ends if the lease is lost.
-		fmt.Println("alone with order 42, with a fence:", dibs.Fence(ctx) > 0)
+		fmt.Println("order 42 is locked, with a fence:", dibs.Fence(ctx) > 0)
 		return nil
 	}, dibs.Wait(3*time.Second))
 	fmt.Println(err)
 	// Output:
-	// alone with order 42, with a fence: true
+	// order 42 is locked, with a fence: true
 	// <nil>
 }
 
@@ -38,7 +38,7 @@ func ExampleMutex_Lock() {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
 
-	// The named result carries out what Unlock says: whether the lease was lost.
+	// The named result returns the error of Unlock: ErrLost if the lease was lost.
 	pay := func(ctx context.Context, order string) (err error) {
 		lease, err := locks.Mutex("order:pay:"+order).Lock(ctx, dibs.Wait(10*time.Second), dibs.TTL(30*time.Second))
 		if err != nil {
@@ -70,10 +70,10 @@ func ExampleMutex_TryLock() {
 	_, err = locks.Mutex("report").TryLock(ctx)
 	var busy *dibs.BusyError
 	if errors.As(err, &busy) {
-		fmt.Println("busy with the", driver.LabelOf(busy.Holder), "one")
+		fmt.Println("held by", driver.LabelOf(busy.Holder))
 	}
 	// Output:
-	// busy with the nightly one
+	// held by nightly
 }
 
 func ExampleCall() {
@@ -95,7 +95,7 @@ func ExampleClient_Attach() {
 	ctx := context.Background()
 	store := memstore.New()
 
-	// One process takes the lock, under an id that it can pass on.
+	// One process acquires the lock with a token that it can pass to another one.
 	here := dibs.New(store)
 	defer here.Close()
 	lease, err := here.Mutex("import").Lock(ctx, dibs.Token("req-5f0c9b72e1"))
@@ -104,7 +104,7 @@ func ExampleClient_Attach() {
 		return
 	}
 
-	// Another one knows the name and the id, and gives it back.
+	// Another process has the name and the token, and releases the lock.
 	there := dibs.New(store)
 	defer there.Close()
 	attached, err := there.Attach("import", "req-5f0c9b72e1")
@@ -143,17 +143,17 @@ func ExampleClient_Inspect() {
 	state, err := locks.Inspect(ctx, "deploy")
 	fmt.Println(err)
 	for _, h := range state.Holders {
-		fmt.Println(h.Label, "holds it for", h.Remaining.Round(time.Second), "yet")
+		fmt.Println(h.Label, "holds it for another", h.Remaining.Round(time.Second))
 	}
 	for i, w := range state.Waiters {
-		fmt.Println(w.Label, "waits, as number", i+1, "of", state.Waiting)
+		fmt.Println(w.Label, "waits at position", i+1, "of", state.Waiting)
 	}
 	lease.Unlock()
 	bob.Wait()
 	// Output:
 	// <nil>
-	// alice holds it for 30s yet
-	// bob waits, as number 1 of 1
+	// alice holds it for another 30s
+	// bob waits at position 1 of 1
 }
 
 func ExampleReentrant() {
@@ -166,7 +166,7 @@ func ExampleReentrant() {
 		return account.Do(ctx, func(context.Context) error { return nil }, options...)
 	}
 	err := account.Do(ctx, func(ctx context.Context) error {
-		// The context says that the account is held already.
+		// The context already carries the lease on the account.
 		err := withdraw(ctx)
 		fmt.Println("without:", errors.Is(err, dibs.ErrReentrant))
 		fmt.Println("with:", withdraw(ctx, dibs.Reentrant()))
@@ -199,22 +199,22 @@ func ExampleMinHold() {
 	ctx := context.Background()
 	store := memstore.New()
 
-	// Two machines want to run the same job at midnight, and their clocks differ.
+	// Two machines start the same job at midnight, and their clocks differ.
 	for _, machine := range []string{"east", "west"} {
 		locks := dibs.New(store)
 		defer locks.Close()
 		lease, err := locks.Mutex("job:midnight").TryLock(ctx, dibs.MinHold(time.Minute))
 		if errors.Is(err, dibs.ErrBusy) {
-			fmt.Println(machine, "leaves it to the other")
+			fmt.Println(machine, "does not run it")
 			continue
 		}
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(machine, "runs it, and is done at once:", lease.Unlock())
+		fmt.Println(machine, "runs it and unlocks at once:", lease.Unlock())
 	}
 	// Output:
-	// east runs it, and is done at once: <nil>
-	// west leaves it to the other
+	// east runs it and unlocks at once: <nil>
+	// west does not run it
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// faulty is a store behind a bad network: each fault, if set, stands in the way
-// of one verb. It sees the call and may pass it on, late, twice or never.
+// faulty is a store behind an unreliable network. Each fault, if set, replaces one
+// operation. It receives the call and may forward it late, twice or never.
 type faulty struct {
 	driver.Store
 
 	mu      sync.Mutex
 	acquire func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
 	release func(ctx context.Context, r driver.ReleaseRequest) (bool, error)
-	abandon func(ctx context.Context, c driver.AcquireRequest) error
-	extend  func(ctx context.Context, holds []driver.ExtendRequest) []error
-	reweigh func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
+	cancel  func(ctx context.Context, c driver.AcquireRequest) error
+	extend  func(ctx context.Context, requests []driver.ExtendRequest) []error
+	resize  func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
 	inspect func(ctx context.Context, name string) (dibs.State, error)
 	event   func(e driver.Event, on func(driver.Event))
 	watch   func(ctx context.Context) error
@@ -30,8 +30,8 @@ type faulty struct {
 	acquires, extends, extended int
 }
 
-// broken returns a faulty store that works, and a good client of the same names.
-func broken() (*faulty, driver.Store) {
+// newFaulty returns a faulty store without faults, and the reliable store behind it.
+func newFaulty() (*faulty, driver.Store) {
 	s := memstore.New()
 	return &faulty{Store: s}, s
 }
@@ -42,8 +42,8 @@ func (f *faulty) set(change func(f *faulty)) {
 	change(f)
 }
 
-// asked returns how often Extend was called, and for how many leases in all.
-func (f *faulty) asked() (calls, leases int) {
+// extendCalls returns how often Extend was called, and for how many leases in total.
+func (f *faulty) extendCalls() (calls, leases int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.extends, f.extended
@@ -51,28 +51,28 @@ func (f *faulty) asked() (calls, leases int) {
 
 func (f *faulty) heal() {
 	f.set(func(f *faulty) {
-		f.acquire, f.release, f.abandon, f.extend, f.event, f.watch = nil, nil, nil, nil, nil, nil
-		f.reweigh, f.inspect = nil, nil
+		f.acquire, f.release, f.cancel, f.extend, f.event, f.watch = nil, nil, nil, nil, nil, nil
+		f.resize, f.inspect = nil, nil
 	})
 }
 
-// mute makes every verb but Watch hang until its context or deadline ends.
-func (f *faulty) mute() {
+// hangAll makes all operations but Watch hang until their context or time limit ends.
+func (f *faulty) hangAll() {
 	f.set(func(f *faulty) {
 		f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 			return driver.AcquireReply{}, hang(ctx, c.Until)
 		}
 		f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) { return false, hang(ctx, r.Until) }
-		f.abandon = func(ctx context.Context, c driver.AcquireRequest) error { return hang(ctx, c.Until) }
-		f.extend = func(ctx context.Context, holds []driver.ExtendRequest) []error {
-			errs := make([]error, len(holds))
+		f.cancel = func(ctx context.Context, c driver.AcquireRequest) error { return hang(ctx, c.Until) }
+		f.extend = func(ctx context.Context, requests []driver.ExtendRequest) []error {
+			errs := make([]error, len(requests))
 			err := hang(ctx, time.Time{})
 			for i := range errs {
 				errs[i] = err
 			}
 			return errs
 		}
-		f.reweigh = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+		f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 			return driver.AcquireReply{}, hang(ctx, c.Until)
 		}
 		f.inspect = func(ctx context.Context, _ string) (dibs.State, error) {
@@ -116,7 +116,7 @@ func (f *faulty) Release(ctx context.Context, r driver.ReleaseRequest) (bool, er
 
 func (f *faulty) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	f.mu.Lock()
-	fault := f.abandon
+	fault := f.cancel
 	f.mu.Unlock()
 	if fault != nil {
 		return fault(ctx, c)
@@ -124,21 +124,21 @@ func (f *faulty) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return f.Store.Cancel(ctx, c)
 }
 
-func (f *faulty) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
+func (f *faulty) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	f.mu.Lock()
 	f.extends++
-	f.extended += len(holds)
+	f.extended += len(requests)
 	fault := f.extend
 	f.mu.Unlock()
 	if fault != nil {
-		return fault(ctx, holds)
+		return fault(ctx, requests)
 	}
-	return f.Store.Extend(ctx, holds)
+	return f.Store.Extend(ctx, requests)
 }
 
 func (f *faulty) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	f.mu.Lock()
-	fault := f.reweigh
+	fault := f.resize
 	f.mu.Unlock()
 	if fault != nil {
 		return fault(ctx, c)
@@ -181,7 +181,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// open returns a client that is closed with the test.
+// open returns a client that the test closes at its end.
 func open(t *testing.T, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, options...)
 	t.Cleanup(func() {

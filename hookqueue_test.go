@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// A hook that does not return keeps a bounded number of others, and all losses.
+// A hook that does not return delays a bounded number of others, and all losses.
 func TestHookQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q hookQueue
@@ -36,12 +36,13 @@ func TestHookQueueIsBounded(t *testing.T) {
 		}
 		q.wait(context.Background())
 		if q.calls != nil || q.idle != nil {
-			t.Error("something is left of an empty queue")
+			t.Error("the empty queue is not reset")
 		}
 	})
 }
 
-// A hook that ends its goroutine, such as one that fails a test, ends no other hook.
+// A hook that ends its goroutine, such as one that fails a test, does not stop other
+// hooks.
 func TestHookThatExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q hookQueue

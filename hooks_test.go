@@ -15,11 +15,11 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// unreachable makes renewals fail at once.
-func (f *faulty) unreachable() {
+// failExtends makes renewals fail at once.
+func (f *faulty) failExtends() {
 	f.set(func(f *faulty) {
-		f.extend = func(_ context.Context, holds []driver.ExtendRequest) []error {
-			return slices.Repeat([]error{errReset}, len(holds))
+		f.extend = func(_ context.Context, requests []driver.ExtendRequest) []error {
+			return slices.Repeat([]error{errReset}, len(requests))
 		}
 	})
 }
@@ -43,7 +43,7 @@ func lost(leases []*dibs.Lease) (n int) {
 	return n
 }
 
-// An outage that is shorter than the TTL costs no lease, however slow the hooks are.
+// An outage that is shorter than the TTL loses no lease, however slow the hooks are.
 func TestSlowHooksCostNoLeaseInAnOutage(t *testing.T) {
 	for what, hooks := range map[string]dibs.Hooks{
 		"RenewFailed": {RenewFailed: func(dibs.RenewFailed) { time.Sleep(50 * time.Millisecond) }},
@@ -56,49 +56,49 @@ func TestSlowHooksCostNoLeaseInAnOutage(t *testing.T) {
 		for _, leases := range []int{1, 100, 512, 1100} {
 			t.Run(fmt.Sprint(what, "/", leases), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					f, _ := broken()
+					f, _ := newFaulty()
 					c := dibs.New(f, dibs.Observe(hooks)) // TTL 30s
 					held := lockMany(t, c, leases)
 					time.Sleep(9 * time.Second)
-					f.unreachable()
-					time.Sleep(2 * time.Second) // all are due for renewal in it
+					f.failExtends()
+					time.Sleep(2 * time.Second) // the renewals of all leases are due in this time
 					f.heal()
 					time.Sleep(time.Minute)
 					if n := lost(held); n > 0 {
 						t.Errorf("%d of %d leases lost: %v", n, leases, held[len(held)-1].Err())
 					}
 					wantErr(t, c.Close())
-					time.Sleep(time.Hour) // for the hooks that are left
+					time.Sleep(time.Hour) // for the remaining hooks
 				})
 			})
 		}
 	}
 }
 
-// One lease that is lost costs no other one, though its hook takes most of a TTL.
+// A lost lease costs no other lease, even if its hook takes most of a TTL.
 func TestSlowLostHookCostsNoOtherLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		var told journal
+		var reported journal
 		c := dibs.New(s, dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) {
 			time.Sleep(25 * time.Second)
-			told.note(l.Name)
+			reported.record(l.Name)
 		}}))
 		held := lockMany(t, c, 100)
 		for _, l := range held[:3] {
-			freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: l.Token()})
-			if !freed || err != nil {
-				t.Fatal(freed, err)
+			released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: l.Token()})
+			if !released || err != nil {
+				t.Fatal(released, err)
 			}
 		}
 		time.Sleep(2 * time.Minute)
 		if n := lost(held); n != 3 {
 			t.Errorf("%d leases lost, want 3", n)
 		}
-		names := strings.Fields(told.String())
+		names := strings.Fields(reported.String())
 		slices.Sort(names)
 		if want := []string{"n0", "n1", "n2"}; !slices.Equal(names, want) {
-			t.Errorf("the hook was told of %q, want %q", names, want)
+			t.Errorf("hook called for %q, want %q", names, want)
 		}
 		for _, l := range held {
 			_ = l.Unlock()
@@ -107,19 +107,19 @@ func TestSlowLostHookCostsNoOtherLease(t *testing.T) {
 	})
 }
 
-// A slow Degraded hook does not keep the client from hearing of its grants.
+// A slow Degraded hook does not delay the client's grants.
 func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		c := dibs.New(f, dibs.Observe(dibs.Hooks{Degraded: func(dibs.Degraded) { time.Sleep(time.Minute) }}))
 		first := mutex(t, s, "n")
-		subscription := make(chan struct{}, 1) // one event after another
+		subscription := make(chan struct{}, 1) // one event at a time
 		f.set(func(f *faulty) {
 			f.event = func(e driver.Event, on func(driver.Event)) {
 				subscription <- struct{}{}
 				defer func() { <-subscription }()
 				on(e)
-				if e.Kind == driver.EventConnected { // the subscription breaks, and comes back
+				if e.Kind == driver.EventConnected { // the subscription breaks, and is restored
 					on(driver.Event{Kind: driver.EventDisconnected, Err: errReset})
 					on(driver.Event{Kind: driver.EventConnected})
 				}
@@ -128,7 +128,7 @@ func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 		next := queue(func() (*dibs.Lease, error) { return c.Mutex("n").Lock(t.Context()) })
 		begin := time.Now()
 		unlock(t, first)
-		wantIn(t, next)
+		wantHeld(t, next)
 		if d := time.Since(begin); d > 0 {
 			t.Errorf("entered %v after the release", d)
 		}
@@ -138,9 +138,9 @@ func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 	})
 }
 
-// A call keeps its place in the queue while its Waiting hook runs, and takes what is
-// granted meanwhile.
-func TestSlowWaitingHookKeepsThePlace(t *testing.T) {
+// A call keeps its queue position while its Waiting hook runs, and accepts a grant in
+// that time.
+func TestSlowWaitingHookKeepsTheQueuePosition(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		first := mutex(t, s, "n")
@@ -149,22 +149,22 @@ func TestSlowWaitingHookKeepsThePlace(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		unlock(t, first)
 		time.Sleep(39 * time.Second)
-		wantWaiting(t, third, slow) // slow holds, and is not told before its hook has returned
+		wantWaiting(t, third, slow) // slow holds the lock; its call returns only after its hook
 		time.Sleep(time.Second)
-		wantIn(t, slow)
+		wantHeld(t, slow)
 		unlock(t, slow)
-		wantIn(t, third)
+		wantHeld(t, third)
 		unlock(t, third)
 	})
 }
 
-// A journal notes what hooks were told, in order.
+// A journal records the hook calls in order.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (j *journal) note(what string) {
+func (j *journal) record(what string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, what)
@@ -179,7 +179,7 @@ func (j *journal) String() string {
 func (j *journal) hooks(slow map[string]time.Duration) dibs.Option {
 	note := func(what string) {
 		time.Sleep(slow[what])
-		j.note(what)
+		j.record(what)
 	}
 	return dibs.Observe(dibs.Hooks{
 		Acquired:    func(dibs.Acquired) { note("acquired") },
@@ -190,7 +190,7 @@ func (j *journal) hooks(slow map[string]time.Duration) dibs.Option {
 	})
 }
 
-// The hooks of one lease come in their order, whichever is slow.
+// The hooks of one lease are called in order, whichever is slow.
 func TestHooksOfALeaseKeepTheirOrder(t *testing.T) {
 	const long = 10 * time.Second
 	for what, slow := range map[string]map[string]time.Duration{
@@ -201,16 +201,16 @@ func TestHooksOfALeaseKeepTheirOrder(t *testing.T) {
 		"all but lost": {"acquired": long, "waiting": long, "failed": long},
 	} {
 		t.Run(what, func(t *testing.T) {
-			bothWays(t, func(t *testing.T, as way) {
-				f, s := broken()
+			bothModes(t, func(t *testing.T, wrap storeWrapper) {
+				f, s := newFaulty()
 				var j journal
-				c := open(t, as(f), dibs.TTL(3*time.Second), j.hooks(slow))
+				c := open(t, wrap(f), dibs.TTL(3*time.Second), j.hooks(slow))
 				first := mutex(t, s, "b")
 				next := queue(func() (*dibs.Lease, error) { return c.All("a", "b").Lock(t.Context()) })
-				f.unreachable()
+				f.failExtends()
 				unlock(t, first)
 				time.Sleep(2 * long)
-				wantIn(t, next)
+				wantHeld(t, next)
 				time.Sleep(2 * long)
 				if err := next.lease.Err(); !errors.Is(err, dibs.ErrLost) {
 					t.Errorf("error %v, want ErrLost", err)
@@ -228,8 +228,8 @@ func TestHooksOfALeaseKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// trouble provokes each hook of a client whose store is f, one after another.
-func trouble(t *testing.T, f *faulty, s driver.Store, c *dibs.Client) {
+// provokeHooks causes each hook of a client whose store is f, one after another.
+func provokeHooks(t *testing.T, f *faulty, s driver.Store, c *dibs.Client) {
 	l, err := c.Mutex("fine").Lock(t.Context(), dibs.TTL(3*time.Second))
 	if err != nil {
 		return
@@ -239,7 +239,7 @@ func trouble(t *testing.T, f *faulty, s driver.Store, c *dibs.Client) {
 	if l, err = c.Mutex("gone").Lock(t.Context(), dibs.TTL(3*time.Second)); err != nil {
 		return
 	}
-	f.unreachable()
+	f.failExtends()
 	time.Sleep(5 * time.Second) // failed and lost
 	f.heal()
 	_ = l.Unlock()
@@ -251,12 +251,12 @@ func trouble(t *testing.T, f *faulty, s driver.Store, c *dibs.Client) {
 	_ = c.Election("led").Run(t.Context(), func(context.Context) error { return nil }, dibs.Wait(time.Second))
 }
 
-// Close may be called in any hook: it returns, and so does what the hook was part of.
+// Close may be called in any hook: it returns, and so does the call of the hook.
 func TestCloseInAHook(t *testing.T) {
 	for _, what := range []string{"Acquired", "Waiting", "Renewed", "RenewFailed", "Lost", "Released", "Degraded", "Campaign"} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f, s := broken()
+				f, s := newFaulty()
 				var c *dibs.Client
 				closed := make(chan time.Duration, 1)
 				var once sync.Once
@@ -289,7 +289,7 @@ func TestCloseInAHook(t *testing.T) {
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					trouble(t, f, s, c)
+					provokeHooks(t, f, s, c)
 				}()
 				select {
 				case took := <-closed:
@@ -312,7 +312,7 @@ func TestCloseInAHook(t *testing.T) {
 	}
 }
 
-// Close may be called in the work that a lock protects, and by several at once.
+// Close may be called in the work under a lock, and by several goroutines at once.
 func TestCloseInDo(t *testing.T) {
 	ctx := context.Background()
 	for what, do := range map[string]func(c *dibs.Client, fn func(context.Context) error) error{
@@ -352,15 +352,15 @@ func nested(c *dibs.Client, fn func(context.Context) error) func(context.Context
 	return func(ctx context.Context) error { return c.Mutex("n").Do(ctx, fn, dibs.Reentrant()) }
 }
 
-// The store's own client may have hooks as well, which run inside of each operation.
+// The store's own client may have hooks, too, which run inside each operation.
 func TestCloseInAnOperationOfTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := dibs.New(f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, claim driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, request driver.AcquireRequest) (driver.AcquireReply, error) {
 				wantErr(t, c.Close())
-				return f.Store.Acquire(ctx, claim)
+				return f.Store.Acquire(ctx, request)
 			}
 		})
 		begin := time.Now()

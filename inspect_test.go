@@ -12,22 +12,22 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The holder's context ends, and the next one holds, in the same step.
-func TestBreakEndsTheHolding(t *testing.T) {
+// The context of the holder ends, and the next waiter holds the lock, in the same step.
+func TestRevokeEndsTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		var told []error
+		var losses []error
 		operator := open(t, s)
-		holder := open(t, s, dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { told = append(told, l.Err) }}))
+		holder := open(t, s, dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { losses = append(losses, l.Err) }}))
 		l := lock(t, holder, "n")
 		ctx := l.Context()
 		next, third := mutex(t, s, "n"), mutex(t, s, "n")
 		begin := time.Now()
-		broken, err := operator.Revoke(t.Context(), "n", l.Fence())
-		if !broken || err != nil {
-			t.Fatal(broken, err)
+		revoked, err := operator.Revoke(t.Context(), "n", l.Fence())
+		if !revoked || err != nil {
+			t.Fatal(revoked, err)
 		}
-		wantIn(t, next)
+		wantHeld(t, next)
 		wantWaiting(t, third)
 		<-ctx.Done()
 		if d := time.Since(begin); d != 0 {
@@ -35,42 +35,42 @@ func TestBreakEndsTheHolding(t *testing.T) {
 		}
 		wantLost(t, context.Cause(ctx), dibs.ReasonRevoked)
 		wantLost(t, l.Err(), dibs.ReasonRevoked)
-		if len(told) != 1 {
-			t.Errorf("told %v, want one loss", told)
+		if len(losses) != 1 {
+			t.Errorf("losses %v, want one", losses)
 		}
 		wantLost(t, l.Unlock(), dibs.ReasonRevoked)
 		wantErr(t, l.Unlock())
 		wantLost(t, l.Extend(t.Context(), time.Minute), dibs.ReasonRevoked)
 		time.Sleep(time.Minute)
-		wantErr(t, next.lease.Err()) // untouched by all that
+		wantErr(t, next.lease.Err()) // not affected
 		unlock(t, next)
-		wantIn(t, third)
+		wantHeld(t, third)
 		if next.lease.Fence() <= l.Fence() {
 			t.Errorf("fence %d after %d", next.lease.Fence(), l.Fence())
 		}
 	})
 }
 
-func TestBreakEndsTheWork(t *testing.T) {
+func TestRevokeEndsTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		operator := open(t, s)
 		err := open(t, s).Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-			synctest.Wait() // until it listens
-			broken, err := operator.Revoke(t.Context(), "n", dibs.Fence(ctx))
-			if !broken || err != nil {
-				t.Error(broken, err)
+			synctest.Wait() // until it receives events
+			revoked, err := operator.Revoke(t.Context(), "n", dibs.Fence(ctx))
+			if !revoked || err != nil {
+				t.Error(revoked, err)
 			}
 			<-ctx.Done()
 			return nil
 		})
 		wantLost(t, err, dibs.ReasonRevoked)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// Who has seen one holding cannot end another.
-func TestBreakOfAnotherFence(t *testing.T) {
+// The fence of one lease cannot revoke another one.
+func TestRevokeWithAnotherFence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		operator := open(t, s)
@@ -82,14 +82,14 @@ func TestBreakOfAnotherFence(t *testing.T) {
 		was, err := s.Inspect(t.Context(), "n")
 		wantErr(t, err)
 		for _, fence := range []uint64{1, before.Fence(), l.Fence() - 1, l.Fence() + 1, elsewhere.Fence(), 1<<64 - 1} {
-			broken, err := operator.Revoke(t.Context(), "n", fence)
-			if broken || err != nil {
-				t.Errorf("break of %d, it is %d: %v, %v", fence, l.Fence(), broken, err)
+			revoked, err := operator.Revoke(t.Context(), "n", fence)
+			if revoked || err != nil {
+				t.Errorf("revoke of fence %d, the lease has %d: %v, %v", fence, l.Fence(), revoked, err)
 			}
 		}
-		broken, err := operator.Revoke(t.Context(), "nobody", l.Fence())
-		if broken || err != nil {
-			t.Errorf("break of a name that is free: %v, %v", broken, err)
+		revoked, err := operator.Revoke(t.Context(), "nobody", l.Fence())
+		if revoked || err != nil {
+			t.Errorf("revoke of a free name: %v, %v", revoked, err)
 		}
 		synctest.Wait()
 		wantErr(t, errors.Join(l.Err(), elsewhere.Err()))
@@ -98,58 +98,58 @@ func TestBreakOfAnotherFence(t *testing.T) {
 		if err != nil || is.Holders[0] != was.Holders[0] || is.Waiting != was.Waiting {
 			t.Errorf("%+v, %v, want %+v", is, err, was)
 		}
-		free(t, s, "nobody")
+		wantFree(t, s, "nobody")
 		wantErr(t, l.Unlock())
-		broken, err = operator.Revoke(t.Context(), "n", l.Fence()) // it is over
-		if broken || err != nil {
-			t.Errorf("break of what is over: %v, %v", broken, err)
+		revoked, err = operator.Revoke(t.Context(), "n", l.Fence()) // it has ended
+		if revoked || err != nil {
+			t.Errorf("revoke of an ended lease: %v, %v", revoked, err)
 		}
-		wantIn(t, next)
+		wantHeld(t, next)
 		wantErr(t, next.lease.Err())
 	})
 }
 
-func TestBadBreak(t *testing.T) {
-	c := open(t, untouched{t})
+func TestInvalidRevoke(t *testing.T) {
+	c := open(t, unusedStore{t})
 	for name, fence := range map[string]uint64{"n": 0, "": 1, "\xff": 1} {
-		if broken, err := c.Revoke(t.Context(), name, fence); broken || !errors.Is(err, dibs.ErrInvalid) {
-			t.Errorf("break of %q, %d: %v, %v", name, fence, broken, err)
+		if revoked, err := c.Revoke(t.Context(), name, fence); revoked || !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("revoke of %q, fence %d: %v, %v", name, fence, revoked, err)
 		}
 	}
 }
 
-// Of many holders, one is meant; who fits then enters.
-func TestBreakOfOnePermit(t *testing.T) {
+// One of several holders is revoked; the waiters that fit then enter.
+func TestRevokeOfOnePermit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		operator := open(t, s)
 		a, b := permits(t, s, 1, 3), permits(t, s, 2, 3)
 		next, after := permits(t, s, 1, 3), permits(t, s, 2, 3)
 		wantWaiting(t, next, after)
-		broken, err := operator.Revoke(t.Context(), "n", a.lease.Fence())
-		if !broken || err != nil {
-			t.Fatal(broken, err)
+		revoked, err := operator.Revoke(t.Context(), "n", a.lease.Fence())
+		if !revoked || err != nil {
+			t.Fatal(revoked, err)
 		}
-		wantIn(t, next)
+		wantHeld(t, next)
 		wantWaiting(t, after)
 		wantLost(t, a.lease.Err(), dibs.ReasonRevoked)
 		wantErr(t, b.lease.Err())
-		broken, err = operator.Revoke(t.Context(), "n", b.lease.Fence())
-		if !broken || err != nil {
-			t.Fatal(broken, err)
+		revoked, err = operator.Revoke(t.Context(), "n", b.lease.Fence())
+		if !revoked || err != nil {
+			t.Fatal(revoked, err)
 		}
-		wantIn(t, after)
+		wantHeld(t, after)
 		wantLost(t, b.lease.Err(), dibs.ReasonRevoked)
 		wantErr(t, next.lease.Err())
 		wantLost(t, a.lease.Unlock(), dibs.ReasonRevoked)
 		unlock(t, next, after)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// A reader that is in the way of a writer, and a writer after an upgrade, whose fence
-// is a new one.
-func TestBreakOfReadersAndWriters(t *testing.T) {
+// Revoke ends a reader that blocks a writer, and a writer after an upgrade, which has a
+// new fence.
+func TestRevokeOfReadersAndWriters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		operator := open(t, s)
@@ -157,28 +157,28 @@ func TestBreakOfReadersAndWriters(t *testing.T) {
 		r := queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
 		stuck := reading(t, s, "n")
 		w := writing(t, s, "n")
-		broken, err := operator.Revoke(t.Context(), "n", stuck.lease.Fence())
-		if !broken || err != nil {
-			t.Fatal(broken, err)
+		revoked, err := operator.Revoke(t.Context(), "n", stuck.lease.Fence())
+		if !revoked || err != nil {
+			t.Fatal(revoked, err)
 		}
 		wantLost(t, stuck.lease.Err(), dibs.ReasonRevoked)
 		wantWaiting(t, w)
 		old := r.lease.Fence()
 		wantErr(t, m.TryUpgrade(t.Context(), r.lease))
-		if broken, err := operator.Revoke(t.Context(), "n", old); broken || err != nil {
-			t.Errorf("break of the fence before the upgrade: %v, %v", broken, err)
+		if revoked, err := operator.Revoke(t.Context(), "n", old); revoked || err != nil {
+			t.Errorf("revoke of the fence before the upgrade: %v, %v", revoked, err)
 		}
 		wantErr(t, r.lease.Err())
-		if broken, err := operator.Revoke(t.Context(), "n", r.lease.Fence()); !broken || err != nil {
-			t.Errorf("break after the upgrade: %v, %v", broken, err)
+		if revoked, err := operator.Revoke(t.Context(), "n", r.lease.Fence()); !revoked || err != nil {
+			t.Errorf("revoke after the upgrade: %v, %v", revoked, err)
 		}
-		wantIn(t, w)
+		wantHeld(t, w)
 		wantLost(t, r.lease.Err(), dibs.ReasonRevoked)
 	})
 }
 
-// A nested call shares the loss.
-func TestBreakOfASharedLease(t *testing.T) {
+// A nested call detects the loss of the lease, too.
+func TestRevokeOfAReentrantLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		operator, c := open(t, s), open(t, s)
@@ -186,20 +186,20 @@ func TestBreakOfASharedLease(t *testing.T) {
 		inner, err := c.Mutex("n").Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
 		synctest.Wait()
-		broken, err := operator.Revoke(t.Context(), "n", inner.Fence())
-		if !broken || err != nil {
-			t.Fatal(broken, err)
+		revoked, err := operator.Revoke(t.Context(), "n", inner.Fence())
+		if !revoked || err != nil {
+			t.Fatal(revoked, err)
 		}
 		wantLost(t, inner.Unlock(), dibs.ReasonRevoked)
 		wantLost(t, l.Unlock(), dibs.ReasonRevoked)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// The message is a hint: without it the next renewal tells.
-func TestBreakWhoseMessageIsLost(t *testing.T) {
+// The notification is a hint: without it, the next renewal detects the loss.
+func TestRevokeWithLostNotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		f.set(func(f *faulty) {
 			f.event = func(e driver.Event, on func(driver.Event)) {
 				if e.Kind != driver.EventRevoked {
@@ -210,21 +210,21 @@ func TestBreakWhoseMessageIsLost(t *testing.T) {
 		l := lock(t, open(t, f, dibs.TTL(3*time.Second)), "n")
 		synctest.Wait()
 		begin := time.Now()
-		broken, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
-		if !broken || err != nil {
-			t.Fatal(broken, err)
+		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
+		if !revoked || err != nil {
+			t.Fatal(revoked, err)
 		}
 		<-l.Context().Done()
-		within(t, time.Since(begin), 0, time.Second)
+		wantWithin(t, time.Since(begin), 0, time.Second)
 		wantLost(t, l.Err(), dibs.ReasonTaken)
 	})
 }
 
-// A message that comes late means the holding that it names, not a later one of the
-// same token.
-func TestBreakWhoseMessageIsLate(t *testing.T) {
+// A late notification concerns the lease that it names, not a later one with the same
+// token.
+func TestRevokeWithLateNotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		var late []func()
 		f.set(func(f *faulty) {
 			f.event = func(e driver.Event, on func(driver.Event)) {
@@ -238,9 +238,9 @@ func TestBreakWhoseMessageIsLate(t *testing.T) {
 		c := open(t, f)
 		l := lock(t, c, "n", dibs.Token("request-1"))
 		synctest.Wait()
-		broken, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
-		if !broken || err != nil || len(late) != 1 {
-			t.Fatalf("%v, %v, %d messages", broken, err, len(late))
+		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
+		if !revoked || err != nil || len(late) != 1 {
+			t.Fatalf("%v, %v, %d notifications", revoked, err, len(late))
 		}
 		wantLost(t, l.Unlock(), dibs.ReasonTaken)
 		l = lock(t, c, "n")
@@ -250,7 +250,7 @@ func TestBreakWhoseMessageIsLate(t *testing.T) {
 	})
 }
 
-func TestBreakTellsWhoExtendedLast(t *testing.T) {
+func TestRevokeNotifiesLastExtender(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		a, b := open(t, s), open(t, s)

@@ -23,39 +23,39 @@ func wantLost(t *testing.T, err error, why dibs.Reason) {
 	}
 }
 
-// The holder knows first: the context ends 2 % of the TTL before anyone else can
-// have the name, though the store hangs.
+// The holder knows first: the context ends 2 % of the TTL before anyone else can hold the
+// name, even if the store hangs.
 func TestHolderKnowsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		holder, rival := open(t, f, dibs.TTL(2*time.Second)), open(t, good)
 		l := lock(t, holder, "n")
-		time.Sleep(10 * time.Second) // renewed all the while
+		time.Sleep(10 * time.Second) // renewed several times
 		if err := l.Err(); err != nil {
 			t.Fatal(err)
 		}
-		f.mute()
+		f.hangAll()
 		entered := make(chan time.Time)
 		go func() {
 			lock(t, rival, "n")
 			entered <- time.Now()
 		}()
 		<-l.Context().Done()
-		told := time.Now()
+		lostAt := time.Now()
 		wantLost(t, context.Cause(l.Context()), dibs.ReasonExpired)
 		wantLost(t, l.Err(), dibs.ReasonExpired)
-		if ahead := (<-entered).Sub(told); ahead < 40*time.Millisecond {
-			t.Errorf("told %v before the next one entered, want 40ms", ahead)
+		if ahead := (<-entered).Sub(lostAt); ahead < 40*time.Millisecond {
+			t.Errorf("context ended %v before the next holder entered, want 40ms", ahead)
 		}
 		wantLost(t, l.Unlock(), dibs.ReasonExpired)
 		f.heal()
 	})
 }
 
-// The deadline counts from when a request was sent, not from its answer.
+// The deadline counts from the sending of a request, not from its answer.
 func TestDeadlineCountsFromSending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := open(t, f, dibs.TTL(2*time.Second))
 		slow := 300 * time.Millisecond
 		f.set(func(f *faulty) {
@@ -79,14 +79,14 @@ func TestDeadlineCountsFromSending(t *testing.T) {
 
 func TestRenewedForADay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := open(t, f)
 		l := lock(t, c, "n")
 		time.Sleep(24 * time.Hour)
 		if err := l.Err(); err != nil {
 			t.Fatal(err)
 		}
-		calls, _ := f.asked()
+		calls, _ := f.extendCalls()
 		if most := 24*360 + 1; calls > most || calls < most*9/10 {
 			t.Errorf("%d renewals in a day, want about %d", calls, most)
 		}
@@ -96,10 +96,11 @@ func TestRenewedForADay(t *testing.T) {
 	})
 }
 
-// A failed renewal is unknown, not a loss; the first that gets through saves the lease.
+// After a failed renewal the outcome is unknown, which is not a loss. The first renewal
+// that succeeds keeps the lease.
 func TestRenewalFailureIsNotLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		var failures, lost atomic.Int32
 		c := open(t, f, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{
 			RenewFailed: func(dibs.RenewFailed) { failures.Add(1) },
@@ -113,39 +114,40 @@ func TestRenewalFailureIsNotLoss(t *testing.T) {
 		f.heal()
 		time.Sleep(10 * time.Second)
 		if err := l.Err(); err != nil || failures.Load() < 5 || lost.Load() != 0 {
-			t.Errorf("%v after %d failed renewals, hook told %d losses", err, failures.Load(), lost.Load())
+			t.Errorf("%v after %d failed renewals, %d calls of the Lost hook", err, failures.Load(), lost.Load())
 		}
 	})
 }
 
-func TestTakenIsToldAtTheNextRenewal(t *testing.T) {
+func TestTakenIsDetectedAtTheNextRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		told := make(chan error, 1)
-		c := open(t, s, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { told <- l.Err }}))
+		losses := make(chan error, 1)
+		c := open(t, s, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { losses <- l.Err }}))
 		l := lock(t, c, "n")
 		begin := time.Now()
 		ctx := l.Context()
-		if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !freed || err != nil {
-			t.Fatal(freed, err)
+		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !released || err != nil {
+			t.Fatal(released, err)
 		}
 		<-ctx.Done()
 		if d := time.Since(begin); d > time.Second {
-			t.Errorf("told after %v, want a third of the TTL at most", d)
+			t.Errorf("detected after %v, want a third of the TTL at most", d)
 		}
 		wantLost(t, context.Cause(ctx), dibs.ReasonTaken)
 		wantLost(t, l.Unlock(), dibs.ReasonTaken)
-		wantLost(t, <-told, dibs.ReasonTaken)
+		wantLost(t, <-losses, dibs.ReasonTaken)
 		if err := l.Unlock(); err != nil {
 			t.Errorf("second unlock: %v", err)
 		}
 	})
 }
 
-// When events flow again, the store may have forgotten everything: all is asked at once.
-func TestLossIsToldOnReconnect(t *testing.T) {
+// When events flow again, the store may have lost everything: all leases are renewed at
+// once.
+func TestLossIsDetectedOnReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		var on func(driver.Event)
 		f.set(func(f *faulty) {
 			f.event = func(e driver.Event, to func(driver.Event)) { on = to; to(e) }
@@ -155,8 +157,8 @@ func TestLossIsToldOnReconnect(t *testing.T) {
 		fixed := lock(t, c, "fixed", dibs.NoRenew())
 		synctest.Wait()
 		for _, l := range []*dibs.Lease{l, fixed} {
-			if freed, err := good.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: l.Token()}); !freed || err != nil {
-				t.Fatal(freed, err)
+			if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: l.Token()}); !released || err != nil {
+				t.Fatal(released, err)
 			}
 		}
 		on(driver.Event{Kind: driver.EventConnected})
@@ -168,7 +170,7 @@ func TestLossIsToldOnReconnect(t *testing.T) {
 
 func TestNoRenewAndExtend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := open(t, f)
 		begin := time.Now()
 		l := lock(t, c, "n", dibs.NoRenew(), dibs.TTL(10*time.Second))
@@ -176,23 +178,22 @@ func TestNoRenewAndExtend(t *testing.T) {
 		if err := l.Extend(t.Context(), 10*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Extend(t.Context(), time.Second); err != nil { // never shortens
+		if err := l.Extend(t.Context(), time.Second); err != nil { // does not shorten the lease
 			t.Fatal(err)
 		}
 		<-l.Context().Done()
 		if d := time.Since(begin); d != 14800*time.Millisecond {
 			t.Errorf("lost after %v, want 14.8s", d)
 		}
-		if calls, _ := f.asked(); calls != 2 {
-			t.Errorf("%d extensions, want the two that were asked for", calls)
+		if calls, _ := f.extendCalls(); calls != 2 {
+			t.Errorf("%d extensions, want the two requested ones", calls)
 		}
 		wantLost(t, l.Extend(t.Context(), time.Second), dibs.ReasonExpired)
 	})
 }
 
-// A hand-off grants five seconds; the first renewal lifts that, also where there
-// is no other.
-func TestHandoffIsLifted(t *testing.T) {
+// A hand-off has a TTL of 5 s. The first renewal extends it, even if no other follows.
+func TestHandoffTTLIsExtended(t *testing.T) {
 	for _, options := range [][]dibs.Option{{dibs.TTL(time.Minute)}, {dibs.TTL(time.Minute), dibs.NoRenew()}} {
 		bubble(t, func(t *testing.T) {
 			s := memstore.New()
@@ -228,7 +229,7 @@ func TestMaxHold(t *testing.T) {
 		l := lock(t, c, "n", dibs.TTL(3*time.Second), dibs.MaxHold(10*time.Second))
 		lock(t, rival, "n")
 		if d := time.Since(begin); d < 10*time.Second || d > 10*time.Second+50*time.Millisecond {
-			t.Errorf("the next one entered after %v, want 10s", d)
+			t.Errorf("the next holder entered after %v, want 10s", d)
 		}
 		wantLost(t, l.Err(), dibs.ReasonMaxHold)
 		wantLost(t, l.Unlock(), dibs.ReasonMaxHold)
@@ -246,12 +247,12 @@ func TestMinHold(t *testing.T) {
 		}
 		lock(t, rival, "n")
 		if d := time.Since(begin); d < 4*time.Second || d > 4*time.Second+10*time.Millisecond {
-			t.Errorf("the next one entered after %v, want 4s", d)
+			t.Errorf("the next holder entered after %v, want 4s", d)
 		}
 	})
 }
 
-// The context given to Lock bounds the waiting only.
+// The context given to Lock limits the waiting only.
 func TestContextOfLockBoundsWaitingOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New())
@@ -270,7 +271,7 @@ func TestContextOfLockBoundsWaitingOnly(t *testing.T) {
 			t.Errorf("value %v", v)
 		}
 		if _, ok := l.Context().Deadline(); ok {
-			t.Error("the deadline was kept")
+			t.Error("the context of the lease has a deadline")
 		}
 		if err := l.Unlock(); err != nil {
 			t.Error(err)
@@ -285,11 +286,11 @@ func TestContextOfLockBoundsWaitingOnly(t *testing.T) {
 	})
 }
 
-// One goroutine and few bytes, however many leases; renewals go in batches.
+// Many leases need one goroutine and few bytes; their renewals are sent in batches.
 func TestManyLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const leases = 20000
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := open(t, f)
 		lock(t, c, "first")
 		before := runtime.NumGoroutine()
@@ -309,7 +310,7 @@ func TestManyLeases(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		calls, renewed := f.asked()
+		calls, renewed := f.extendCalls()
 		if batch := renewed / calls; batch < 50 {
 			t.Errorf("%d leases in a renewal, want 50", batch)
 		}
@@ -327,7 +328,7 @@ func TestAttach(t *testing.T) {
 		}
 		wantLost(t, taken.Err(), dibs.ReasonUnconfirmed)
 		if !taken.Deadline().IsZero() {
-			t.Error("a deadline before it was confirmed")
+			t.Error("deadline set before Extend")
 		}
 		if err := taken.Extend(t.Context(), 2*time.Second); err != nil {
 			t.Fatal(err)
@@ -336,7 +337,7 @@ func TestAttach(t *testing.T) {
 		if err := taken.Err(); err != nil {
 			t.Errorf("not renewed: %v", err)
 		}
-		wantLost(t, l.Err(), dibs.ReasonExpired) // the first owner has left it to the second
+		wantLost(t, l.Err(), dibs.ReasonExpired) // the first owner has left the renewal to the second one
 		if _, err := rival.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
 			t.Errorf("try: %v", err)
 		}
@@ -358,13 +359,13 @@ func TestAttach(t *testing.T) {
 	})
 }
 
-// Close lets an Unlock that is under way end, or its name would stay taken.
+// Close waits for an Unlock in progress; otherwise its name would stay locked.
 func TestCloseWaitsForUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		f.set(func(f *faulty) {
 			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-				select { // on its way
+				select { // in progress
 				case <-time.After(100 * time.Millisecond):
 				case <-ctx.Done():
 					return false, &dibs.UnavailableError{Op: "release", Cause: ctx.Err()}

@@ -5,13 +5,13 @@ import (
 	"testing/synctest"
 )
 
-// A group of names that is lost while the others are gathered is not remembered: undo
-// gives all of them back.
-func TestNothingRemainsOfALostGathering(t *testing.T) {
+// A group of names that is lost during the acquire of the others is removed from the
+// client: cancel releases all of them.
+func TestNothingRemainsOfALostPart(t *testing.T) {
 	for _, lost := range []string{"first", "second", "both"} {
 		t.Run(lost, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := New(always{})
+				c := New(alwaysGrants{})
 				set := defaults()
 				set.token, set.partOfMulti = "token", true
 				gather := func(names ...string) *leaseState {
@@ -29,15 +29,15 @@ func TestNothingRemainsOfALostGathering(t *testing.T) {
 					_ = second.lose("c", ReasonRevoked, nil)
 				}
 				if err := first.merge(second); err == nil {
-					t.Error("a lost group was taken for a held one")
+					t.Error("a lost group was reported as held")
 				}
 				first.cancel()
 				synctest.Wait()
 				if n := len(c.partlyLost); n > 0 {
-					t.Errorf("%d are remembered until Close", n)
+					t.Errorf("%d leases kept until Close", n)
 				}
 				if n := len(first.moreNames); n != 3 {
-					t.Errorf("%d further names given back, want 3", n)
+					t.Errorf("%d further names released, want 3", n)
 				}
 				if err := c.Close(); err != nil {
 					t.Error(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// ranAgainAfter tries every 10 ms until another replica runs the job, and returns when
-// that was, from begin on.
+// ranAgainAfter tries every 10 ms until another replica runs the job. It returns the time
+// from begin until then.
 func ranAgainAfter(t *testing.T, s driver.Store, every time.Duration, begin time.Time) time.Duration {
 	t.Helper()
 	job := open(t, s).Once("n", every)
@@ -25,13 +25,13 @@ func ranAgainAfter(t *testing.T, s driver.Store, every time.Duration, begin time
 			return time.Since(begin)
 		}
 		if time.Since(begin) > 24*time.Hour {
-			t.Fatal("never again")
+			t.Fatal("the job never runs again")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-func within(t *testing.T, d, from, to time.Duration) {
+func wantWithin(t *testing.T, d, from, to time.Duration) {
 	t.Helper()
 	if d < from || d > to {
 		t.Errorf("after %v, want %v to %v", d, from, to)
@@ -47,7 +47,7 @@ func TestOnceIsSkippedByTheOthers(t *testing.T) {
 				t.Error("no fence in the context")
 			}
 			ran, err := open(t, s).Once("n", time.Minute).Do(t.Context(), func(context.Context) error {
-				t.Error("it runs twice at a time")
+				t.Error("two concurrent runs")
 				return nil
 			})
 			if ran || err != nil {
@@ -59,19 +59,19 @@ func TestOnceIsSkippedByTheOthers(t *testing.T) {
 			t.Errorf("%v, %v", ran, err)
 		}
 		ran, err = open(t, s).Once("n", time.Minute).Do(t.Context(), func(context.Context) error {
-			t.Error("it runs twice in the interval")
+			t.Error("two runs in the interval")
 			return nil
 		})
 		if ran || err != nil {
 			t.Errorf("after it ran: %v, %v", ran, err)
 		}
 		if d := time.Since(begin); d != 0 {
-			t.Errorf("it took %v to learn that it is somebody else's", d)
+			t.Errorf("Do took %v to return without a run", d)
 		}
 	})
 }
 
-// Nobody runs it for the interval, from its start, however it ended.
+// The job does not run again in the interval, from its start, however it ended.
 func TestOnceInTheInterval(t *testing.T) {
 	failed := errors.New("failed")
 	for what, job := range map[string]func(context.Context) error{
@@ -86,42 +86,42 @@ func TestOnceInTheInterval(t *testing.T) {
 				if !ran || what == "success" && err != nil || what == "error" && !errors.Is(err, failed) {
 					t.Errorf("%v, %v", ran, err)
 				}
-				within(t, ranAgainAfter(t, s, time.Minute, begin), time.Minute, time.Minute+20*time.Millisecond)
+				wantWithin(t, ranAgainAfter(t, s, time.Minute, begin), time.Minute, time.Minute+20*time.Millisecond)
 			})
 		})
 	}
 }
 
-// The interval is kept also if the process dies at once, though its TTL is shorter.
+// The interval lasts even if the process crashes at once and the TTL is shorter.
 func TestOnceAfterACrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		begin := time.Now()
 		job := open(t, f, dibs.TTL(2*time.Second)).Once("n", time.Minute)
 		crashed := make(chan struct{})
 		go func() {
 			defer close(crashed)
 			ran, err := job.Do(t.Context(), func(ctx context.Context) error {
-				f.mute()
+				f.hangAll()
 				<-ctx.Done()
 				return context.Cause(ctx)
 			})
 			if !ran {
-				t.Error("it did not run")
+				t.Error("no run")
 			}
 			wantErr(t, err, dibs.ErrLost)
 		}()
 		synctest.Wait()
-		within(t, ranAgainAfter(t, good, time.Minute, begin), time.Minute, time.Minute+20*time.Millisecond)
+		wantWithin(t, ranAgainAfter(t, good, time.Minute, begin), time.Minute, time.Minute+20*time.Millisecond)
 		<-crashed
 		f.heal()
 	})
 }
 
-// After a crash beyond the interval, the TTL is what it costs.
+// After a crash later than the interval, the name is free after the TTL.
 func TestOnceAfterALateCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		job := open(t, f, dibs.TTL(2*time.Second)).Once("n", time.Minute)
 		var died time.Time
 		crashed := make(chan struct{})
@@ -129,7 +129,7 @@ func TestOnceAfterALateCrash(t *testing.T) {
 			defer close(crashed)
 			_, err := job.Do(t.Context(), func(ctx context.Context) error {
 				time.Sleep(3 * time.Minute)
-				f.mute()
+				f.hangAll()
 				died = time.Now()
 				<-ctx.Done()
 				return context.Cause(ctx)
@@ -139,14 +139,13 @@ func TestOnceAfterALateCrash(t *testing.T) {
 		synctest.Wait()
 		again := ranAgainAfter(t, good, time.Minute, time.Now())
 		<-crashed
-		within(t, time.Since(died), time.Second, 2*time.Second+20*time.Millisecond)
-		within(t, again, 3*time.Minute, 3*time.Minute+3*time.Second)
+		wantWithin(t, time.Since(died), time.Second, 2*time.Second+20*time.Millisecond)
+		wantWithin(t, again, 3*time.Minute, 3*time.Minute+3*time.Second)
 		f.heal()
 	})
 }
 
-// A job that takes longer than the interval keeps the name while it runs, and not
-// for longer.
+// A job that takes longer than the interval keeps the name while it runs, and not longer.
 func TestOnceThatTakesLonger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -161,12 +160,12 @@ func TestOnceThatTakesLonger(t *testing.T) {
 			ran <- err
 		}()
 		synctest.Wait()
-		within(t, ranAgainAfter(t, s, 10*time.Second, begin), time.Minute, time.Minute+20*time.Millisecond)
+		wantWithin(t, ranAgainAfter(t, s, 10*time.Second, begin), time.Minute, time.Minute+20*time.Millisecond)
 		wantErr(t, <-ran)
 	})
 }
 
-// A job that hangs is bounded by MaxHold.
+// MaxHold limits a job that hangs.
 func TestOnceWithMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -177,18 +176,18 @@ func TestOnceWithMaxHold(t *testing.T) {
 			_, err := job.Do(t.Context(), func(ctx context.Context) error {
 				<-ctx.Done()
 				wantLost(t, context.Cause(ctx), dibs.ReasonMaxHold)
-				within(t, time.Since(begin), 118*time.Second, 2*time.Minute)
+				wantWithin(t, time.Since(begin), 118*time.Second, 2*time.Minute)
 				return nil
 			})
 			ran <- err
 		}()
 		synctest.Wait()
 		go func() { wantErr(t, <-ran, dibs.ErrLost) }()
-		within(t, ranAgainAfter(t, s, time.Minute, begin), 118*time.Second, 2*time.Minute+20*time.Millisecond)
+		wantWithin(t, ranAgainAfter(t, s, time.Minute, begin), 118*time.Second, 2*time.Minute+20*time.Millisecond)
 	})
 }
 
-// MinHold may lengthen the interval, and does not shorten it.
+// MinHold can lengthen the interval, but not shorten it.
 func TestOnceWithMinHold(t *testing.T) {
 	for hold, want := range map[time.Duration]time.Duration{time.Second: time.Minute, 5 * time.Minute: 5 * time.Minute} {
 		bubble(t, func(t *testing.T) {
@@ -198,12 +197,12 @@ func TestOnceWithMinHold(t *testing.T) {
 			if !ran || err != nil {
 				t.Errorf("%v, %v", ran, err)
 			}
-			within(t, ranAgainAfter(t, s, time.Minute, begin), want, want+20*time.Millisecond)
+			wantWithin(t, ranAgainAfter(t, s, time.Minute, begin), want, want+20*time.Millisecond)
 		})
 	}
 }
 
-// That the context has ended says nothing of the job: it is no skip.
+// An ended context is an error, not a skipped job.
 func TestOnceWithAnEndedContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -211,15 +210,15 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 		why := errors.New("shut down")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		fn := func(context.Context) error { t.Error("it runs"); return nil }
+		fn := func(context.Context) error { t.Error("fn was called"); return nil }
 		ran, err := job.Do(ctx, fn)
 		if ran {
-			t.Error("it says that it ran")
+			t.Error("Do reported a run")
 		}
 		wantErr(t, err, why)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 
-		// Also if it ends while the store is asked, and says that the job is another's.
+		// The same if it ends during a request that is answered "busy".
 		f := &faulty{Store: s}
 		lock(t, open(t, s), "n")
 		ctx, cancel = context.WithCancelCause(t.Context())
@@ -231,7 +230,7 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 		})
 		ran, err = open(t, f).Once("n", time.Minute).Do(ctx, fn)
 		if ran {
-			t.Error("it says that it ran")
+			t.Error("Do reported a run")
 		}
 		wantErr(t, err, dibs.ErrBusy, why)
 		f.heal()
@@ -240,22 +239,22 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 
 func TestOnceWithoutAStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
-		f.mute()
+		f, s := newFaulty()
+		f.hangAll()
 		begin := time.Now()
-		ran, err := open(t, f).Once("n", time.Minute).Do(t.Context(), func(context.Context) error { t.Error("it runs"); return nil })
+		ran, err := open(t, f).Once("n", time.Minute).Do(t.Context(), func(context.Context) error { t.Error("fn was called"); return nil })
 		if ran {
-			t.Error("it says that it ran")
+			t.Error("Do reported a run")
 		}
 		wantErr(t, err, dibs.ErrUnavailable)
-		within(t, time.Since(begin), 0, time.Second)
+		wantWithin(t, time.Since(begin), 0, time.Second)
 		f.heal()
-		eventually(t, s, "n")
+		waitUntilFree(t, s, "n")
 	})
 }
 
 func TestBadOnce(t *testing.T) {
-	c := open(t, untouched{t})
+	c := open(t, unusedStore{t})
 	for what, job := range map[string]*dibs.Once{
 		"interval 0":           c.Once("n", 0),
 		"negative interval":    c.Once("n", -time.Minute),
@@ -267,7 +266,7 @@ func TestBadOnce(t *testing.T) {
 		"MinHold":              c.Once("n", time.Minute, dibs.MinHold(driver.MaxTTL+1)),
 		"MaxHold":              c.Once("n", time.Minute, dibs.MaxHold(time.Minute-1)),
 	} {
-		ran, err := job.Do(t.Context(), func(context.Context) error { t.Errorf("%s: it runs", what); return nil })
+		ran, err := job.Do(t.Context(), func(context.Context) error { t.Errorf("%s: fn was called", what); return nil })
 		if ran || !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%s: %v, %v", what, ran, err)
 		}
@@ -288,7 +287,7 @@ func TestReentrantOnce(t *testing.T) {
 		ran, err := c.Once("n", time.Minute).Do(t.Context(), func(ctx context.Context) error {
 			ran, err := c.Once("n", time.Minute).Do(ctx, func(context.Context) error { inner++; return nil })
 			if ran {
-				t.Error("it says that it ran")
+				t.Error("Do reported a run")
 			}
 			wantErr(t, err, dibs.ErrReentrant)
 			ran, err = c.Once("n", time.Minute).Do(ctx, func(context.Context) error { inner++; return nil }, dibs.Reentrant())
@@ -303,8 +302,8 @@ func TestReentrantOnce(t *testing.T) {
 	})
 }
 
-// freeAfter returns how long after begin somebody else gets the name, which is not
-// before about.
+// freeAfter returns how long after begin another client gets the name. It starts trying
+// shortly before about.
 func freeAfter(t *testing.T, s driver.Store, name string, begin time.Time, about time.Duration) time.Duration {
 	t.Helper()
 	m := open(t, s).Mutex(name)
@@ -317,13 +316,13 @@ func freeAfter(t *testing.T, s driver.Store, name string, begin time.Time, about
 		wantErr(t, err, dibs.ErrBusy)
 		time.Sleep(about / 500)
 	}
-	t.Fatalf("%q is taken after %v", name, time.Since(begin))
+	t.Fatalf("%q is still held after %v", name, time.Since(begin))
 	return 0
 }
 
-// A lease is over a little before the store's TTL is: that does not free the name before
+// A lease ends a little before the TTL in the store. That does not free the name before
 // MinHold, or the interval, has passed.
-func TestMinHoldOutlivesALapsedLease(t *testing.T) {
+func TestMinHoldOutlivesAnExpiredLease(t *testing.T) {
 	const long = 10 * time.Minute
 	ctx := context.Background()
 	untilLost := func(ctx context.Context) error { <-ctx.Done(); return nil }
@@ -358,23 +357,23 @@ func TestMinHoldOutlivesALapsedLease(t *testing.T) {
 			return c.All("a", "n").Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
 		},
 		"Election": func(c *dibs.Client) error {
-			return c.Election("n").Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return errors.New("over") }, dibs.MinHold(long), dibs.NoRenew())
+			return c.Election("n").Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return errors.New("ended") }, dibs.MinHold(long), dibs.NoRenew())
 		},
 	} {
-		for _, trouble := range []string{"well", "reply lost", "mute"} {
+		for _, trouble := range []string{"well", "reply lost", "hangs"} {
 			t.Run(what+"/"+trouble, func(t *testing.T) {
-				bothWays(t, func(t *testing.T, as way) {
-					f, s := broken()
+				bothModes(t, func(t *testing.T, wrap storeWrapper) {
+					f, s := newFaulty()
 					begin := time.Now()
-					time.AfterFunc(long-15*time.Second, func() { f.trouble(trouble) })
-					wantErr(t, do(open(t, as(f))), dibs.ErrLost)
+					time.AfterFunc(long-15*time.Second, func() { f.failReleases(trouble) })
+					wantErr(t, do(open(t, wrap(f))), dibs.ErrLost)
 					synctest.Wait()
 					time.AfterFunc(2*time.Second, f.heal)
 					for _, name := range []string{"n", "a"} {
 						if name == "a" && what != "Set" {
 							break
 						}
-						within(t, freeAfter(t, s, name, begin, long), long, long+5*time.Second)
+						wantWithin(t, freeAfter(t, s, name, begin, long), long, long+5*time.Second)
 					}
 				})
 			})
@@ -382,18 +381,18 @@ func TestMinHoldOutlivesALapsedLease(t *testing.T) {
 	}
 }
 
-// trouble makes what gives a lease back fail.
-func (f *faulty) trouble(kind string) {
+// failReleases makes the requests that release a lease fail.
+func (f *faulty) failReleases(kind string) {
 	switch kind {
-	case "mute":
-		f.mute()
+	case "hangs":
+		f.hangAll()
 	case "reply lost":
 		f.set(func(f *faulty) {
 			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 				_, _ = f.Store.Release(ctx, r)
 				return false, errReset
 			}
-			f.abandon = func(ctx context.Context, c driver.AcquireRequest) error {
+			f.cancel = func(ctx context.Context, c driver.AcquireRequest) error {
 				_ = f.Store.Cancel(ctx, c)
 				return errReset
 			}
@@ -401,25 +400,25 @@ func (f *faulty) trouble(kind string) {
 	}
 }
 
-// So it is with the names that are left of a set that lost one.
+// The same for the remaining names of a MultiMutex that has lost one.
 func TestMinHoldOutlivesALostName(t *testing.T) {
-	bothWays(t, func(t *testing.T, as way) {
+	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
-		c := open(t, as(s))
+		c := open(t, wrap(s))
 		begin := time.Now()
 		err := c.All("a", "b", "n").Do(t.Context(), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
-			if broken, err := s.Revoke(t.Context(), "b", dibs.FenceOf(ctx, "b")); !broken || err != nil {
-				t.Fatal(broken, err)
+			if revoked, err := s.Revoke(t.Context(), "b", dibs.FenceOf(ctx, "b")); !revoked || err != nil {
+				t.Fatal(revoked, err)
 			}
 			<-ctx.Done()
 			return nil
 		}, dibs.MinHold(10*time.Minute))
 		wantErr(t, err, dibs.ErrLost)
 		synctest.Wait()
-		free(t, s, "b")
+		wantFree(t, s, "b")
 		for _, name := range []string{"a", "n"} {
-			within(t, freeAfter(t, s, name, begin, 10*time.Minute), 10*time.Minute, 10*time.Minute+time.Second)
+			wantWithin(t, freeAfter(t, s, name, begin, 10*time.Minute), 10*time.Minute, 10*time.Minute+time.Second)
 		}
 	})
 }

@@ -15,61 +15,61 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// An untouched store fails its test when it is asked anything.
-type untouched struct{ t testing.TB }
+// An unusedStore fails its test when it is called.
+type unusedStore struct{ t testing.TB }
 
-// Nobody asks again after that.
-var errTouched = fmt.Errorf("%w: the store was asked", dibs.ErrWrongType)
+// no retry follows this error
+var errUnexpectedCall = fmt.Errorf("%w: the store was called", dibs.ErrWrongType)
 
-func (u untouched) touch(format string, args ...any) error {
+func (u unusedStore) unexpected(format string, args ...any) error {
 	u.t.Helper()
-	u.t.Errorf("the store was asked to "+format, args...)
-	return errTouched
+	u.t.Errorf("unexpected store call: "+format, args...)
+	return errUnexpectedCall
 }
 
-func (u untouched) Acquire(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return driver.AcquireReply{}, u.touch("acquire %+v", c)
+func (u unusedStore) Acquire(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{}, u.unexpected("acquire %+v", c)
 }
-func (u untouched) Groups(names []string) [][]string { return [][]string{names} }
-func (u untouched) Resize(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return driver.AcquireReply{}, u.touch("reweigh %+v", c)
+func (u unusedStore) Groups(names []string) [][]string { return [][]string{names} }
+func (u unusedStore) Resize(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{}, u.unexpected("resize %+v", c)
 }
-func (u untouched) Revoke(_ context.Context, name string, fence uint64) (bool, error) {
-	return false, u.touch("break %q %d", name, fence)
+func (u unusedStore) Revoke(_ context.Context, name string, fence uint64) (bool, error) {
+	return false, u.unexpected("revoke %q %d", name, fence)
 }
-func (u untouched) Cancel(_ context.Context, c driver.AcquireRequest) error {
-	return u.touch("abandon %+v", c)
+func (u unusedStore) Cancel(_ context.Context, c driver.AcquireRequest) error {
+	return u.unexpected("cancel %+v", c)
 }
-func (u untouched) Release(_ context.Context, r driver.ReleaseRequest) (bool, error) {
-	return false, u.touch("release %+v", r)
+func (u unusedStore) Release(_ context.Context, r driver.ReleaseRequest) (bool, error) {
+	return false, u.unexpected("release %+v", r)
 }
-func (u untouched) Extend(_ context.Context, holds []driver.ExtendRequest) []error {
-	errs := make([]error, len(holds))
-	for i, h := range holds {
-		errs[i] = u.touch("extend %+v", h)
+func (u unusedStore) Extend(_ context.Context, requests []driver.ExtendRequest) []error {
+	errs := make([]error, len(requests))
+	for i, h := range requests {
+		errs[i] = u.unexpected("extend %+v", h)
 	}
 	return errs
 }
-func (u untouched) Watch(_ context.Context, client string, _ func(driver.Event)) error {
-	return u.touch("watch for %s", client)
+func (u unusedStore) Watch(_ context.Context, client string, _ func(driver.Event)) error {
+	return u.unexpected("watch for %s", client)
 }
-func (u untouched) Inspect(_ context.Context, name string) (dibs.State, error) {
-	return dibs.State{}, u.touch("inspect %q", name)
+func (u unusedStore) Inspect(_ context.Context, name string) (dibs.State, error) {
+	return dibs.State{}, u.unexpected("inspect %q", name)
 }
-func (u untouched) List(_ context.Context, pattern string) ([]string, error) {
-	return nil, u.touch("list %q", pattern)
+func (u unusedStore) List(_ context.Context, pattern string) ([]string, error) {
+	return nil, u.unexpected("list %q", pattern)
 }
 
-// wantInvalid checks that each way to use a name refuses it, before any I/O, with
-// the option given at each level.
+// wantInvalid checks that each way to use a name rejects it, before any I/O, with the
+// option at each level.
 func wantInvalid(t *testing.T, name string, option dibs.Option) {
 	t.Helper()
 	ctx := t.Context()
 	fn := func(context.Context) error { t.Error("fn was called"); return nil }
 	for level, try := range map[string]func() (*dibs.Mutex, []dibs.Option){
-		"client": func() (*dibs.Mutex, []dibs.Option) { return open(t, untouched{t}, option).Mutex(name), nil },
-		"mutex":  func() (*dibs.Mutex, []dibs.Option) { return open(t, untouched{t}).Mutex(name, option), nil },
-		"call":   func() (*dibs.Mutex, []dibs.Option) { return open(t, untouched{t}).Mutex(name), []dibs.Option{option} },
+		"client": func() (*dibs.Mutex, []dibs.Option) { return open(t, unusedStore{t}, option).Mutex(name), nil },
+		"mutex":  func() (*dibs.Mutex, []dibs.Option) { return open(t, unusedStore{t}).Mutex(name, option), nil },
+		"call":   func() (*dibs.Mutex, []dibs.Option) { return open(t, unusedStore{t}).Mutex(name), []dibs.Option{option} },
 	} {
 		m, options := try()
 		if l, err := m.Lock(ctx, options...); l != nil || !errors.Is(err, dibs.ErrInvalid) {
@@ -132,7 +132,7 @@ func TestBadOptions(t *testing.T) {
 		"Token with space":     dibs.Token("a b"),
 		"Token with newline":   dibs.Token("a\r\nb"),
 		"Token not UTF-8":      dibs.Token("a\xc3"),
-		// A space is not only U+0020, and what cannot be seen is not printable.
+		// U+0020 is not the only space, and invisible characters are not printable.
 		"Label with no-break space":    dibs.Label("a\u00a0b"),
 		"Label with ideographic space": dibs.Label("a\u3000b"),
 		"Label with line separator":    dibs.Label("a\u2028b"),
@@ -143,8 +143,8 @@ func TestBadOptions(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			wantInvalid(t, "n", option)
-			if l, err := open(t, untouched{t}).Attach("n", "token", option); l != nil || !errors.Is(err, dibs.ErrInvalid) {
-				// Attach has a token of its own, which stands in for an option's.
+			if l, err := open(t, unusedStore{t}).Attach("n", "token", option); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+				// Attach has its own token, which replaces that of an option.
 				if !strings.HasPrefix(what, "Token ") {
 					t.Errorf("Attach: %v, %v; want ErrInvalid", l, err)
 				}
@@ -195,8 +195,8 @@ func TestGoodOptions(t *testing.T) {
 	}
 }
 
-// An option at a level that is overridden need not be good, and a good one does
-// not heal a bad one beside it.
+// An option may be bad if a nearer level overrides it. A good option does not repair a
+// bad one at the same level.
 func TestNearerOptionWins(t *testing.T) {
 	c := open(t, memstore.New(), dibs.TTL(0))
 	if l, err := c.Mutex("n", dibs.TTL(time.Minute)).TryLock(t.Context()); err != nil {
@@ -214,7 +214,7 @@ func TestNearerOptionWins(t *testing.T) {
 	}
 }
 
-// Wait and Attempts on one level contradict each other; on two levels the nearer one
+// Wait and Attempts conflict at the same level; at different levels the nearer one
 // replaces the other.
 func TestWaitAndAttempts(t *testing.T) {
 	wait, attempts := dibs.Wait(time.Minute), dibs.Attempts(3, time.Second)
@@ -225,13 +225,13 @@ func TestWaitAndAttempts(t *testing.T) {
 				t.Errorf("%s: error %v, want ErrInvalid with the name", where, err)
 			}
 		}
-		_, err := open(t, untouched{t}).Mutex("n").Lock(t.Context(), both...)
+		_, err := open(t, unusedStore{t}).Mutex("n").Lock(t.Context(), both...)
 		wantBad("call", err)
-		_, err = open(t, untouched{t}).Mutex("n", both...).Lock(t.Context())
+		_, err = open(t, unusedStore{t}).Mutex("n", both...).Lock(t.Context())
 		wantBad("mutex", err)
-		_, err = open(t, untouched{t}, both...).Mutex("n").Lock(t.Context(), dibs.TTL(time.Minute))
+		_, err = open(t, unusedStore{t}, both...).Mutex("n").Lock(t.Context(), dibs.TTL(time.Minute))
 		wantBad("client", err)
-		_, err = open(t, apart{untouched{t}}).All("m", "n").Lock(t.Context(), both...)
+		_, err = open(t, splitStore{unusedStore{t}}).All("m", "n").Lock(t.Context(), both...)
 		wantErr(t, err, dibs.ErrInvalid)
 		if _, err := open(t, memstore.New(), both...).Mutex("n").Lock(t.Context(), wait); err != nil {
 			t.Errorf("a nearer Wait does not replace both: %v", err)
@@ -264,12 +264,12 @@ func TestWaitAndAttempts(t *testing.T) {
 		_, err := open(t, s).Mutex("n").Lock(ctx)
 		wantErr(t, err, dibs.ErrBusy, context.DeadlineExceeded)
 		if took := time.Since(begin); took != time.Hour {
-			t.Errorf("without a Wait it gave up after %v, want 1h", took)
+			t.Errorf("without Wait the call returned after %v, want 1h", took)
 		}
 	})
 }
 
-// What is very long is as good as endless, also where times are added.
+// Very long durations work like no limit, even in sums.
 func TestVeryLongOptions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -280,14 +280,14 @@ func TestVeryLongOptions(t *testing.T) {
 		time.Sleep(time.Hour)
 		wantWaiting(t, second)
 		unlock(t, first)
-		wantIn(t, second)
+		wantHeld(t, second)
 		time.Sleep(time.Hour)
 		wantErr(t, second.lease.Err())
 		unlock(t, second)
 	})
 }
 
-// A nil store is no crash in the background.
+// A nil store does not crash a background goroutine.
 func TestNoStore(t *testing.T) {
 	for what, store := range map[string]driver.Store{"nil": nil, "nil pointer": (*memstore.Store)(nil), "another": (*faulty)(nil)} {
 		t.Run(what, func(t *testing.T) {
@@ -317,9 +317,9 @@ func TestNoStore(t *testing.T) {
 	}
 }
 
-// A nil function takes no lock.
+// With a nil function, no lock is acquired.
 func TestNoFunction(t *testing.T) {
-	c, ctx := open(t, untouched{t}), t.Context()
+	c, ctx := open(t, unusedStore{t}), t.Context()
 	_, once := c.Once("n", time.Minute).Do(ctx, nil)
 	_, call := dibs.Call[int](ctx, c.Mutex("n"), nil)
 	for what, err := range map[string]error{
@@ -339,19 +339,19 @@ func TestNoFunction(t *testing.T) {
 	}
 }
 
-// No lease is none to change.
+// A nil lease cannot be resized.
 func TestNoLease(t *testing.T) {
-	m := open(t, untouched{t}).RWMutex("n")
+	m := open(t, unusedStore{t}).RWMutex("n")
 	for _, l := range []*dibs.Lease{nil, {}} {
 		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrInvalid)
 		wantErr(t, m.Downgrade(t.Context(), l), dibs.ErrInvalid)
 	}
 }
 
-// Questions to the store have the client's Timeout.
-func TestBadTimeoutOfAQuestion(t *testing.T) {
+// Inspect and Revoke use the Timeout of the client.
+func TestBadTimeoutOfInspect(t *testing.T) {
 	for _, d := range []time.Duration{0, -time.Second, math.MinInt64} {
-		c := open(t, untouched{t}, dibs.Timeout(d))
+		c := open(t, unusedStore{t}, dibs.Timeout(d))
 		_, err := c.Inspect(t.Context(), "n")
 		wantErr(t, err, dibs.ErrInvalid)
 		_, err = c.Revoke(t.Context(), "n", 1)
@@ -359,14 +359,14 @@ func TestBadTimeoutOfAQuestion(t *testing.T) {
 	}
 }
 
-// Timeout bounds each operation on the store, with the nearer one too: also the
-// end of a lease, and its extension.
+// Timeout limits each store operation, also at a nearer level: for example the release
+// and the extension of a lease.
 func TestNearerTimeoutHoldsForTheWholeLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c := open(t, f) // 1s
 		l := lock(t, c, "n", dibs.Timeout(100*time.Millisecond))
-		f.mute()
+		f.hangAll()
 		begin := time.Now()
 		if err := l.Extend(t.Context(), time.Minute); !errors.Is(err, dibs.ErrUnavailable) {
 			t.Errorf("Extend: %v, want ErrUnavailable", err)
@@ -398,7 +398,7 @@ func TestBadNames(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			wantInvalid(t, name, nil)
-			c := open(t, untouched{t})
+			c := open(t, unusedStore{t})
 			if _, err := c.Inspect(t.Context(), name); !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("Inspect: %v, want ErrInvalid", err)
 			}
@@ -407,7 +407,7 @@ func TestBadNames(t *testing.T) {
 			}
 		})
 	}
-	c := open(t, untouched{t})
+	c := open(t, unusedStore{t})
 	for _, token := range []string{"", " ", "a b", "a\n", "\xff", strings.Repeat("t", 257)} {
 		if l, err := c.Attach("n", token); l != nil || !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("Attach with token %q: %v, %v, want ErrInvalid", token, l, err)
@@ -415,9 +415,9 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
-// An extension is checked as a TTL is, and the lease goes on.
+// The duration of Extend is checked like a TTL; a bad one leaves the lease as it is.
 func TestBadExtend(t *testing.T) {
-	f, _ := broken()
+	f, _ := newFaulty()
 	c := open(t, f)
 	l := lock(t, c, "n")
 	for _, d := range []time.Duration{0, -time.Second, driver.MinTTL - 1, driver.MaxTTL + 1, math.MaxInt64, math.MinInt64} {
@@ -425,8 +425,8 @@ func TestBadExtend(t *testing.T) {
 			t.Errorf("Extend by %v: %v, want ErrInvalid", d, err)
 		}
 	}
-	if calls, _ := f.asked(); calls > 0 {
-		t.Errorf("the store was asked %d times", calls)
+	if calls, _ := f.extendCalls(); calls > 0 {
+		t.Errorf("%d store calls", calls)
 	}
 	if err := l.Err(); err != nil {
 		t.Errorf("the lease: %v", err)
@@ -458,12 +458,12 @@ func TestLabelOf(t *testing.T) {
 	}
 }
 
-// quote makes a name a glob that matches it and nothing else.
+// quote returns a glob that matches only the name.
 func quote(name string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(name)
 }
 
-// Any string is either refused before it is sent, or a name like any other.
+// Any string is either rejected before it is sent, or an ordinary name.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{
 		"", "a", " ", "order:42", "{user:7}:cart", "naïve/路/🔒", "a\x00b", "\r\n", `*?[a-z]\`, "[", "\\", "%s%d%n", "\xff", "a\xc3", "\xed\xa0\x80",
@@ -496,7 +496,7 @@ func FuzzNames(f *testing.F) {
 		}
 		var busy *dibs.BusyError
 		if _, err := rival.Mutex(name).TryLock(t.Context()); !errors.As(err, &busy) || busy.Name != name || busy.Holder != l.Token() {
-			t.Errorf("a rival: %v", err)
+			t.Errorf("another client: %v", err)
 		}
 		if state, err := rival.Inspect(t.Context(), name); err != nil || state.Name != name || len(state.Holders) != 1 || state.Holders[0].Token != l.Token() {
 			t.Errorf("inspect %q: %+v, %v", name, state, err)

@@ -48,8 +48,7 @@ func TestNestedCallsLeaveNothing(t *testing.T) {
 	}
 }
 
-// The context of a nested call ends with its work, and those of all others with the
-// lease.
+// The context of a nested call ends with its work; the other contexts end with the lease.
 func TestContextsOfNestedCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -69,16 +68,16 @@ func TestContextsOfNestedCalls(t *testing.T) {
 						return nil
 					}, dibs.Reentrant())
 					if inner.Err() == nil {
-						t.Error("the context of a call that is over goes on")
+						t.Error("the context of an ended call has not ended")
 					}
 				})
 			}
 			synctest.Wait()
 			if err := ctx.Err(); err != nil {
-				t.Errorf("the outer context has ended with an inner one: %v", err)
+				t.Errorf("the outer context ended with an inner one: %v", err)
 			}
-			if broken, err := s.Revoke(t.Context(), "n", dibs.Fence(ctx)); !broken || err != nil {
-				t.Fatal(broken, err)
+			if revoked, err := s.Revoke(t.Context(), "n", dibs.Fence(ctx)); !revoked || err != nil {
+				t.Fatal(revoked, err)
 			}
 			group.Wait()
 			wantLost(t, context.Cause(ctx), dibs.ReasonRevoked)

@@ -10,32 +10,32 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// always grants.
-type always struct{ driver.Store }
+// alwaysGrants is a store that grants every request.
+type alwaysGrants struct{ driver.Store }
 
-func (always) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+func (alwaysGrants) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 	return driver.AcquireReply{Held: true, Fence: 1}, nil
 }
 
-func (always) Cancel(context.Context, driver.AcquireRequest) error { return nil }
+func (alwaysGrants) Cancel(context.Context, driver.AcquireRequest) error { return nil }
 
-func (always) Watch(ctx context.Context, _ string, _ func(driver.Event)) error {
+func (alwaysGrants) Watch(ctx context.Context, _ string, _ func(driver.Event)) error {
 	<-ctx.Done()
 	return nil
 }
 
-// The clock decides, not the scheduler: after a pause it may be the last to wake.
+// Err compares the clock: after a pause, the scheduler may be the last to wake.
 func TestErrNeedsNoScheduler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(always{})
-		c.started = true // as if the scheduler never got the processor
+		c := New(alwaysGrants{})
+		c.started = true // as if the scheduler never ran
 		l, err := c.Mutex("n").Lock(t.Context(), TTL(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(979 * time.Millisecond)
 		if err := l.Err(); err != nil {
-			t.Errorf("lost before its time: %v", err)
+			t.Errorf("lost before its deadline: %v", err)
 		}
 		time.Sleep(time.Millisecond)
 		if err := l.Err(); !errors.Is(err, ErrLost) {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// An operation of a second has time for a second try, unless the store is so slow that
-// none of them could be answered.
-func TestShareOfASlowStore(t *testing.T) {
+// An operation of one second has time for a second try, unless the store is so slow that
+// neither try could be answered.
+func TestAttemptDeadlineOfASlowStore(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name  string
 		took  []time.Duration
-		first time.Duration // of a second
+		first time.Duration // of one second
 	}{
 		{"nothing is known", nil, 500 * ms},
 		{"quick", []time.Duration{ms}, 500 * ms},
@@ -33,7 +33,7 @@ func TestShareOfASlowStore(t *testing.T) {
 				t.Errorf("%s: %v for the first try, want %v", c.name, first, c.first)
 			}
 			if soon := time.Now().Add(40 * ms); trip.attemptDeadline(soon) != soon {
-				t.Errorf("%s: 40ms are divided", c.name)
+				t.Errorf("%s: 40ms were divided", c.name)
 			}
 		})
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A turn is a call for a lease that may have to wait.
-type turn struct {
+// A lockCall is a call for a lease that may have to wait.
+type lockCall struct {
 	done  chan struct{}
 	lease *dibs.Lease
 	err   error
 }
 
-// queue makes the call, and returns when it has got its lease or stands in line.
-func queue(lock func() (*dibs.Lease, error)) *turn {
-	x := &turn{done: make(chan struct{})}
+// queue starts the call, and returns when it has a lease or waits in the queue.
+func queue(lock func() (*dibs.Lease, error)) *lockCall {
+	x := &lockCall{done: make(chan struct{})}
 	go func() {
 		defer close(x.done)
 		x.lease, x.err = lock()
@@ -31,8 +31,8 @@ func queue(lock func() (*dibs.Lease, error)) *turn {
 	return x
 }
 
-// over reports whether the call has returned.
-func (x *turn) over() bool {
+// returned reports whether the call has returned.
+func (x *lockCall) returned() bool {
 	synctest.Wait()
 	select {
 	case <-x.done:
@@ -42,56 +42,56 @@ func (x *turn) over() bool {
 	}
 }
 
-// wantIn wants that each turn has its lease by now.
-func wantIn(t *testing.T, turns ...*turn) {
+// wantHeld requires that each call has its lease.
+func wantHeld(t *testing.T, calls ...*lockCall) {
 	t.Helper()
-	for i, x := range turns {
-		if !x.over() {
-			t.Fatalf("the %d. still waits", i+1)
+	for i, x := range calls {
+		if !x.returned() {
+			t.Fatalf("call %d still waits", i+1)
 		}
 		if x.err != nil {
-			t.Fatalf("the %d.: %v", i+1, x.err)
+			t.Fatalf("call %d: %v", i+1, x.err)
 		}
 	}
 }
 
-// wantWaiting wants that each turn waits.
-func wantWaiting(t *testing.T, turns ...*turn) {
+// wantWaiting requires that each call waits.
+func wantWaiting(t *testing.T, calls ...*lockCall) {
 	t.Helper()
-	for i, x := range turns {
-		if x.over() {
-			t.Fatalf("the %d. does not wait: error %v", i+1, x.err)
+	for i, x := range calls {
+		if x.returned() {
+			t.Fatalf("call %d does not wait: error %v", i+1, x.err)
 		}
 	}
 }
 
-func unlock(t *testing.T, turns ...*turn) {
+func unlock(t *testing.T, calls ...*lockCall) {
 	t.Helper()
-	for _, x := range turns {
+	for _, x := range calls {
 		wantErr(t, x.lease.Unlock())
 	}
 }
 
 // reading and writing queue for a name in a client of their own.
-func reading(t *testing.T, s driver.Store, name string, options ...dibs.Option) *turn {
+func reading(t *testing.T, s driver.Store, name string, options ...dibs.Option) *lockCall {
 	m := open(t, s).RWMutex(name, options...)
 	return queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
 }
 
-func writing(t *testing.T, s driver.Store, name string, options ...dibs.Option) *turn {
+func writing(t *testing.T, s driver.Store, name string, options ...dibs.Option) *lockCall {
 	m := open(t, s).RWMutex(name, options...)
 	return queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
 }
 
-func TestReadersShareAndAWriterIsAlone(t *testing.T) {
+func TestReadersAreSharedAndWritersExclusive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n")
-		var readers []*turn
+		var readers []*lockCall
 		for range 100 {
 			readers = append(readers, reading(t, s, "n"))
 		}
-		wantIn(t, readers...)
+		wantHeld(t, readers...)
 		time.Sleep(time.Minute)
 		for _, r := range readers {
 			wantErr(t, r.lease.Err())
@@ -102,34 +102,34 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 		unlock(t, readers[1:]...)
 		wantWaiting(t, w)
 		unlock(t, readers[0])
-		wantIn(t, w)
+		wantHeld(t, w)
 		_, err = m.TryRLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		_, err = m.TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, w)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// R W R: the second reader would fit, and waits behind the writer.
+// R W R: the second reader would fit, but waits behind the writer.
 func TestReaderWaitsBehindAWaitingWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		first, w := reading(t, s, "n"), writing(t, s, "n")
 		second := reading(t, s, "n")
-		wantIn(t, first)
+		wantHeld(t, first)
 		time.Sleep(time.Minute)
 		wantWaiting(t, w, second)
 		_, err := open(t, s).RWMutex("n").TryRLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, first)
-		wantIn(t, w)
+		wantHeld(t, w)
 		wantWaiting(t, second)
 		unlock(t, w)
-		wantIn(t, second)
+		wantHeld(t, second)
 		unlock(t, second)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
@@ -137,25 +137,25 @@ func TestAdjacentReadersEnterTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		w := writing(t, s, "n")
-		together := []*turn{reading(t, s, "n"), reading(t, s, "n"), reading(t, s, "n")}
+		together := []*lockCall{reading(t, s, "n"), reading(t, s, "n"), reading(t, s, "n")}
 		w2, last := writing(t, s, "n"), reading(t, s, "n")
 		wantWaiting(t, append(together, w2, last)...)
-		freed := time.Now()
+		released := time.Now()
 		unlock(t, w)
-		wantIn(t, together...)
-		if d := time.Since(freed); d != 0 {
+		wantHeld(t, together...)
+		if d := time.Since(released); d != 0 {
 			t.Errorf("entered %v after the release", d)
 		}
 		wantWaiting(t, w2, last)
 		unlock(t, together...)
-		wantIn(t, w2)
+		wantHeld(t, w2)
 		wantWaiting(t, last)
 		unlock(t, w2)
-		wantIn(t, last)
+		wantHeld(t, last)
 	})
 }
 
-// A writer that gives up lets the readers in that waited behind it.
+// When a writer gives up, the readers that waited behind it enter.
 func TestReadersEnterWhenTheWriterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -163,16 +163,16 @@ func TestReadersEnterWhenTheWriterGivesUp(t *testing.T) {
 		c := open(t, s)
 		w := queue(func() (*dibs.Lease, error) { return c.RWMutex("n").Lock(t.Context(), dibs.Wait(time.Second)) })
 		second := reading(t, s, "n")
-		wantIn(t, first)
+		wantHeld(t, first)
 		wantWaiting(t, w, second)
 		time.Sleep(time.Second)
-		wantIn(t, second)
+		wantHeld(t, second)
 		wantErr(t, w.err, dibs.ErrBusy)
 	})
 }
 
-// Readers come and go so that there is always one; the writer waits for those that
-// were there before it, and for no other.
+// Readers come and go, and there is always one. The writer waits only for the readers
+// before it.
 func TestWriterIsNotStarvedByReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -195,7 +195,7 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 			begin := time.Now()
 			w := writing(t, s, "n")
 			<-w.done
-			wantIn(t, w)
+			wantHeld(t, w)
 			if d := time.Since(begin); d > time.Second {
 				t.Errorf("the writer waited %v, readers read for 1s", d)
 			}
@@ -207,39 +207,39 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 	})
 }
 
-// A reader that dies leaves by its own expiry, and takes no other with it.
-func TestDeadReaderLeavesByItsOwnExpiry(t *testing.T) {
+// A reader that crashes expires alone; other readers are not affected.
+func TestDeadReaderExpiresAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
-		dead := reading(t, f, "n", dibs.TTL(2*time.Second))
+		f, good := newFaulty()
+		crashed := reading(t, f, "n", dibs.TTL(2*time.Second))
 		live := reading(t, good, "n", dibs.TTL(2*time.Second))
 		w := writing(t, good, "n")
-		f.mute()
-		<-dead.lease.Context().Done()
-		wantLost(t, dead.lease.Err(), dibs.ReasonExpired)
+		f.hangAll()
+		<-crashed.lease.Context().Done()
+		wantLost(t, crashed.lease.Err(), dibs.ReasonExpired)
 		holding := func() int {
 			state, err := good.Inspect(t.Context(), "n")
 			wantErr(t, err)
 			return state.Holding
 		}
 		if n := holding(); n != 2 {
-			t.Errorf("%d hold when the dead one knows of its loss, want both", n)
+			t.Errorf("%d holders when the crashed reader's context has ended, want 2", n)
 		}
 		time.Sleep(2 * time.Second)
 		if n := holding(); n != 1 {
-			t.Errorf("%d hold, want the live one", n)
+			t.Errorf("%d holders, want the live one", n)
 		}
 		time.Sleep(time.Minute)
 		wantErr(t, live.lease.Err())
 		wantWaiting(t, w)
 		unlock(t, live)
-		wantIn(t, w)
+		wantHeld(t, w)
 		f.heal()
 	})
 }
 
-// The readers at the head of the line enter with the one that was the writer; no
-// writer does, also none that waits before them.
+// The readers at the head of the queue enter with the former writer. No writer enters,
+// even if it waits before them.
 func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -249,7 +249,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		w2, r3 := writing(t, s, "n"), reading(t, s, "n")
 		fence := w.lease.Fence()
 		wantErr(t, m.Downgrade(t.Context(), w.lease))
-		wantIn(t, r1, r2)
+		wantHeld(t, r1, r2)
 		wantWaiting(t, w2, r3)
 		if w.lease.Fence() <= fence {
 			t.Errorf("fence %d after the downgrade, %d before", w.lease.Fence(), fence)
@@ -259,12 +259,12 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		unlock(t, r1, r2)
 		wantWaiting(t, w2, r3)
 		unlock(t, w)
-		wantIn(t, w2)
+		wantHeld(t, w2)
 		wantWaiting(t, r3)
 		unlock(t, w2)
-		wantIn(t, r3)
+		wantHeld(t, r3)
 		unlock(t, r3)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
@@ -275,15 +275,15 @@ func TestDowngradeBehindAWaitingWriter(t *testing.T) {
 		w := queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
 		w2, r := writing(t, s, "n"), reading(t, s, "n")
 		wantErr(t, m.Downgrade(t.Context(), w.lease))
-		wantErr(t, m.Downgrade(t.Context(), w.lease)) // a reader already
+		wantErr(t, m.Downgrade(t.Context(), w.lease)) // it is a reader already
 		wantWaiting(t, w2, r)
 		unlock(t, w)
-		wantIn(t, w2)
+		wantHeld(t, w2)
 		wantWaiting(t, r)
 	})
 }
 
-func TestTryUpgradeOnlyWhenAlone(t *testing.T) {
+func TestTryUpgradeOnlyAsTheOnlyReader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n", dibs.TTL(2*time.Second))
@@ -296,16 +296,16 @@ func TestTryUpgradeOnlyWhenAlone(t *testing.T) {
 			t.Errorf("%v, want busy: held by %s", err, other.lease.Token())
 		}
 		if d := time.Since(begin); d != 0 {
-			t.Errorf("told after %v", d)
+			t.Errorf("returned after %v", d)
 		}
 		if r.lease.Fence() != fence {
-			t.Errorf("fence %d after an upgrade that was refused, %d before", r.lease.Fence(), fence)
+			t.Errorf("fence %d after a rejected upgrade, %d before", r.lease.Fence(), fence)
 		}
 		time.Sleep(time.Minute)
-		wantErr(t, r.lease.Err()) // goes on
+		wantErr(t, r.lease.Err()) // still held
 		unlock(t, other)
 		w := writing(t, s, "n")
-		wantErr(t, m.TryUpgrade(t.Context(), r.lease)) // before the writer that waits
+		wantErr(t, m.TryUpgrade(t.Context(), r.lease)) // before the waiting writer
 		if r.lease.Fence() <= fence || dibs.Fence(r.lease.Context()) != r.lease.Fence() {
 			t.Errorf("fence %d, %d in the context; %d before the upgrade", r.lease.Fence(), dibs.Fence(r.lease.Context()), fence)
 		}
@@ -314,7 +314,7 @@ func TestTryUpgradeOnlyWhenAlone(t *testing.T) {
 		wantWaiting(t, w, later)
 		wantErr(t, r.lease.Err())
 		unlock(t, r)
-		wantIn(t, w)
+		wantHeld(t, w)
 		wantWaiting(t, later)
 		if w.lease.Fence() <= r.lease.Fence() {
 			t.Errorf("fence %d after %d", w.lease.Fence(), r.lease.Fence())
@@ -333,17 +333,17 @@ func TestTwoReadersThatUpgradeDoNotDeadlock(t *testing.T) {
 		unlock(t, first)
 		wantErr(t, b.TryUpgrade(t.Context(), second.lease))
 		unlock(t, second)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-func TestReweighOfALostLease(t *testing.T) {
+func TestResizeOfALostLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
+		f, good := newFaulty()
 		m := open(t, f).RWMutex("n", dibs.TTL(2*time.Second))
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
-		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}) // it does not know yet
+		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}) // the client has not detected it
 		wantErr(t, err)
 		ctx := l.Context()
 		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonTaken)
@@ -361,26 +361,26 @@ func TestReweighOfALostLease(t *testing.T) {
 		wantErr(t, err)
 		wantErr(t, l.Unlock())
 		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrReleased)
-		free(t, good, "n")
+		wantFree(t, good, "n")
 	})
 }
 
-// Nothing is sent for a lease that the mutex did not give.
-func TestReweighOfAnotherLease(t *testing.T) {
+// Nothing is sent for a lease that does not belong to the RWMutex.
+func TestResizeOfAnotherLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, _ := broken()
+		f, _ := newFaulty()
 		c, other := open(t, f), open(t, f)
 		m := c.RWMutex("n")
 		of := func(l *dibs.Lease, err error) *dibs.Lease { wantErr(t, err); return l }
 		leases := map[string]*dibs.Lease{
 			"another name":   of(c.RWMutex("m").Lock(t.Context())),
 			"another client": of(other.RWMutex("n").RLock(t.Context())),
-			"a set":          of(c.All("k", "l").Lock(t.Context())),
+			"a multi-lock":   of(c.All("k", "l").Lock(t.Context())),
 		}
 		f.set(func(f *faulty) {
-			f.reweigh = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				t.Errorf("the store was asked to reweigh %+v", c)
-				return driver.AcquireReply{}, errTouched
+			f.resize = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				t.Errorf("unexpected Resize of %+v", c)
+				return driver.AcquireReply{}, errUnexpectedCall
 			}
 		})
 		for what, l := range leases {
@@ -392,12 +392,12 @@ func TestReweighOfAnotherLease(t *testing.T) {
 			}
 			wantErr(t, l.Err())
 		}
-		wantErr(t, c.RWMutex("k").Downgrade(t.Context(), leases["a set"]), dibs.ErrInvalid)
+		wantErr(t, c.RWMutex("k").Downgrade(t.Context(), leases["a multi-lock"]), dibs.ErrInvalid)
 	})
 }
 
-// A nested call relies on what the lease was when it entered.
-func TestReweighOfASharedLease(t *testing.T) {
+// A nested call depends on the weight of the lease at its start.
+func TestResizeOfAReentrantLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
@@ -423,7 +423,7 @@ func TestReweighOfASharedLease(t *testing.T) {
 		wantErr(t, err)
 		wantErr(t, inner.Unlock())
 		wantErr(t, l.Unlock())
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
@@ -476,21 +476,21 @@ func TestReadingIsADoer(t *testing.T) {
 		}
 		_, err = dibs.Call(t.Context(), rw.Reading(), func(context.Context) (int, error) { return 0, nil }, dibs.TTL(0))
 		wantErr(t, err, dibs.ErrInvalid)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// The lost reply of a change: the second question finds it made.
-func TestReweighReplyLost(t *testing.T) {
+// The reply of a change is lost: the second request finds it done.
+func TestResizeReplyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		m := open(t, f).RWMutex("n")
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
 		lose := func() {
 			f.set(func(f *faulty) {
-				f.reweigh = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-					f.set(func(f *faulty) { f.reweigh = nil })
+				f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+					f.set(func(f *faulty) { f.resize = nil })
 					if a, err := f.Store.Resize(ctx, c); err != nil || !a.Held {
 						t.Errorf("%+v, %v", a, err)
 					}
@@ -513,20 +513,20 @@ func TestReweighReplyLost(t *testing.T) {
 			if err != nil || state.Holding != 1 || state.Holders[0].Weight != change.weight || state.Holders[0].Fence != l.Fence() || l.Fence() <= fence {
 				t.Errorf("%s: %+v, %v; the lease has fence %d after %d", change.what, state, err, l.Fence(), fence)
 			}
-			time.Sleep(time.Second) // by now the lost one cannot arrive any more
+			time.Sleep(time.Second) // by now the lost request cannot arrive
 		}
 		wantErr(t, l.Unlock())
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-func TestReweighUnavailable(t *testing.T) {
+func TestResizeUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		m := open(t, f).RWMutex("n", dibs.Timeout(300*time.Millisecond))
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
-		f.mute()
+		f.hangAll()
 		for what, change := range map[string]func(context.Context, *dibs.Lease) error{"downgrade": m.Downgrade, "upgrade": m.TryUpgrade} {
 			begin := time.Now()
 			wantErr(t, change(t.Context(), l), dibs.ErrUnavailable)
@@ -542,29 +542,29 @@ func TestReweighUnavailable(t *testing.T) {
 				t.Errorf("%s took %v, its context ended after 10ms", what, d)
 			}
 			f.set(func(f *faulty) {
-				f.reweigh = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+				f.resize = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 					return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
 				}
 			})
 			begin = time.Now()
 			wantErr(t, change(t.Context(), l), dibs.ErrUnavailable)
 			if d := time.Since(begin); d != 0 {
-				t.Errorf("refusal of a %s told after %v", what, d)
+				t.Errorf("rejection of a %s returned after %v", what, d)
 			}
-			f.mute()
+			f.hangAll()
 		}
 		f.heal()
-		wantErr(t, m.Downgrade(t.Context(), l)) // once more, now that it answers
+		wantErr(t, m.Downgrade(t.Context(), l)) // again, now that the store answers
 		r := reading(t, s, "n")
-		wantIn(t, r)
+		wantHeld(t, r)
 		unlock(t, r)
 		wantErr(t, l.Unlock())
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// To hold more or less does not prolong what MaxHold bounds.
-func TestReweighKeepsMaxHold(t *testing.T) {
+// Resize does not extend a lease beyond MaxHold.
+func TestResizeKeepsMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n", dibs.TTL(3*time.Second), dibs.MaxHold(10*time.Second))
@@ -576,14 +576,14 @@ func TestReweighKeepsMaxHold(t *testing.T) {
 		w := writing(t, s, "n")
 		<-w.done
 		if d := time.Since(begin); d < 9900*time.Millisecond || d > 10*time.Second+50*time.Millisecond {
-			t.Errorf("the next one entered after %v, want 10s", d)
+			t.Errorf("the next holder entered after %v, want 10s", d)
 		}
 		wantLost(t, l.Err(), dibs.ReasonMaxHold)
 	})
 }
 
-// A reader may enter where a writer is, and a reader where a reader is; a writer
-// within a reader would wait for itself.
+// A nested reader may enter a writer or a reader. A nested writer in a reader would
+// deadlock.
 func TestReentrantRWMutex(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -601,7 +601,7 @@ func TestReentrantRWMutex(t *testing.T) {
 			wantErr(t, err, dibs.ErrBusy)
 			return nil
 		}))
-		free(t, s, "n")
+		wantFree(t, s, "n")
 		wantErr(t, m.RDo(t.Context(), func(ctx context.Context) error {
 			_, err := m.RLock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
@@ -611,12 +611,12 @@ func TestReentrantRWMutex(t *testing.T) {
 			}
 			return m.RDo(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
 		}))
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
 func TestBadRWMutex(t *testing.T) {
-	c := open(t, untouched{t})
+	c := open(t, unusedStore{t})
 	fn := func(context.Context) error { t.Error("fn was called"); return nil }
 	for what, m := range map[string]*dibs.RWMutex{"name": c.RWMutex(""), "option": c.RWMutex("n", dibs.TTL(0))} {
 		for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Lock, m.TryLock, m.RLock, m.TryRLock} {
@@ -662,23 +662,24 @@ func TestDowngradeBesideUnlock(t *testing.T) {
 	}
 }
 
-// A downgrade whose first try is thought lost may arrive after a later upgrade.
+// A downgrade whose first try got no answer may arrive after a later upgrade.
 func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, s := broken()
+		f, s := newFaulty()
 		m := open(t, f).RWMutex("n")
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
-			f.reweigh = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				f.set(func(f *faulty) { f.reweigh = nil })
-				// The connection is cut, the request is on its way; it arrives before its Until.
+			f.resize = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				f.set(func(f *faulty) { f.resize = nil })
+				// The connection breaks during the request, which arrives before its
+				// Until.
 				time.AfterFunc(100*time.Millisecond, func() { _, _ = s.Resize(context.Background(), c) })
 				return driver.AcquireReply{}, errReset
 			}
 		})
 		wantErr(t, m.Downgrade(t.Context(), l))
-		wantErr(t, m.TryUpgrade(t.Context(), l)) // alone
+		wantErr(t, m.TryUpgrade(t.Context(), l)) // the only reader
 		time.Sleep(200 * time.Millisecond)
 		if r, err := open(t, s).RWMutex("n").TryRLock(t.Context()); err == nil {
 			t.Errorf("a reader (%v) beside a writer (%v)", r.Err(), l.Err())
@@ -686,7 +687,7 @@ func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 	})
 }
 
-func TestDowngradeDoesNotProlongNoRenew(t *testing.T) {
+func TestDowngradeDoesNotExtendNoRenew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n", dibs.NoRenew(), dibs.TTL(10*time.Second))
@@ -696,6 +697,6 @@ func TestDowngradeDoesNotProlongNoRenew(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		wantErr(t, m.Downgrade(t.Context(), l))
 		<-l.Context().Done()
-		within(t, time.Since(begin), 9*time.Second, 10*time.Second)
+		wantWithin(t, time.Since(begin), 9*time.Second, 10*time.Second)
 	})
 }

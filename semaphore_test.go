@@ -13,18 +13,18 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// permits queues for n of so many permits, in a client of its own.
-func permits(t *testing.T, s driver.Store, n, of int, options ...dibs.Option) *turn {
+// permits queues for n permits of a semaphore, in a client of its own.
+func permits(t *testing.T, s driver.Store, n, of int, options ...dibs.Option) *lockCall {
 	sem := open(t, s).Semaphore("n", of, options...)
 	return queue(func() (*dibs.Lease, error) { return sem.Acquire(t.Context(), n) })
 }
 
-func TestSemaphoreHoldsSoMany(t *testing.T) {
+func TestSemaphoreLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		sem := open(t, s).Semaphore("n", 5)
 		a, b := permits(t, s, 3, 5), permits(t, s, 2, 5)
-		wantIn(t, a, b)
+		wantHeld(t, a, b)
 		_, err := sem.TryAcquire(t.Context(), 1)
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, b)
@@ -37,12 +37,12 @@ func TestSemaphoreHoldsSoMany(t *testing.T) {
 		}
 		wantErr(t, l.Unlock())
 		unlock(t, a)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// Whatever is asked for, and whoever gives up, no more is held than there is, and
-// nothing is left.
+// Whatever is requested, and whoever gives up, the held permits never exceed the limit,
+// and nothing is left.
 func TestSemaphoreUnderLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const permits = 7
@@ -76,37 +76,37 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 			})
 		}
 		group.Wait()
-		eventually(t, s, "n")
+		waitUntilFree(t, s, "n")
 		if most != permits || runs < 100 {
 			t.Errorf("%d held at once in %d runs, want %d and many", most, runs, permits)
 		}
 	})
 }
 
-// A heavy one at the head is not overtaken by light ones that would fit.
-func TestHeavyOneIsNotOvertaken(t *testing.T) {
+// Small requests that would fit do not overtake a large one at the head.
+func TestLargeRequestIsNotOvertaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		a, b := permits(t, s, 2, 5), permits(t, s, 2, 5)
-		heavy := permits(t, s, 4, 5)
+		large := permits(t, s, 4, 5)
 		l1, l2 := permits(t, s, 1, 5), permits(t, s, 1, 5)
-		wantIn(t, a, b)
+		wantHeld(t, a, b)
 		time.Sleep(time.Minute)
-		wantWaiting(t, heavy, l1, l2)
+		wantWaiting(t, large, l1, l2)
 		_, err := open(t, s).Semaphore("n", 5).TryAcquire(t.Context(), 1)
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, a)
-		wantWaiting(t, heavy, l1, l2) // 3 of 4 are free
+		wantWaiting(t, large, l1, l2) // 3 of 4 are free
 		unlock(t, b)
-		wantIn(t, heavy, l1) // and the light one that fits beside it, in the same step
+		wantHeld(t, large, l1) // and the small request that fits beside it, in the same step
 		wantWaiting(t, l2)
-		unlock(t, heavy)
-		wantIn(t, l2)
+		unlock(t, large)
+		wantHeld(t, l2)
 	})
 }
 
 func TestBadSemaphore(t *testing.T) {
-	c := open(t, untouched{t})
+	c := open(t, unusedStore{t})
 	fn := func(context.Context) error { t.Error("fn was called"); return nil }
 	for _, bad := range []struct {
 		name       string
@@ -135,7 +135,7 @@ func TestPermitsAreRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		a, b := permits(t, s, 1, 2, dibs.TTL(2*time.Second)), permits(t, s, 1, 2, dibs.TTL(2*time.Second))
-		wantIn(t, a, b)
+		wantHeld(t, a, b)
 		time.Sleep(time.Hour)
 		wantErr(t, errors.Join(a.lease.Err(), b.lease.Err()))
 		_, err := open(t, s).Semaphore("n", 2).TryAcquire(t.Context(), 1)
@@ -143,34 +143,34 @@ func TestPermitsAreRenewed(t *testing.T) {
 	})
 }
 
-func TestPermitsOfADeadHolderComeBack(t *testing.T) {
+func TestPermitsOfADeadHolderExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, good := broken()
-		live, dead := permits(t, good, 1, 3, dibs.TTL(2*time.Second)), permits(t, f, 2, 3, dibs.TTL(2*time.Second))
+		f, good := newFaulty()
+		live, crashed := permits(t, good, 1, 3, dibs.TTL(2*time.Second)), permits(t, f, 2, 3, dibs.TTL(2*time.Second))
 		next := permits(t, good, 2, 3)
-		f.mute()
+		f.hangAll()
 		begin := time.Now()
-		<-dead.lease.Context().Done()
+		<-crashed.lease.Context().Done()
 		wantWaiting(t, next) // the holder knows first
 		<-next.done
-		wantIn(t, next)
+		wantHeld(t, next)
 		if d := time.Since(begin); d > 2*time.Second+10*time.Millisecond {
-			t.Errorf("two permits came back %v after their holder died, want its TTL of 2s", d)
+			t.Errorf("two permits free %v after the crash of their holder, want its TTL of 2s", d)
 		}
 		wantErr(t, live.lease.Err())
 		f.heal()
 	})
 }
 
-// While a deployment changes the number, each goes by its own, and never more are
-// held than the larger of the two.
+// While a deployment changes the number, each process uses its own, and the held permits
+// never exceed the larger number.
 func TestRollingChangeOfPermits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		small, large := open(t, s).Semaphore("n", 3), open(t, s).Semaphore("n", 5)
 		a, b := permits(t, s, 1, 3), permits(t, s, 1, 3)
 		c, d := permits(t, s, 1, 5), permits(t, s, 1, 5)
-		wantIn(t, a, b, c, d)
+		wantHeld(t, a, b, c, d)
 		_, err := small.TryAcquire(t.Context(), 1)
 		wantErr(t, err, dibs.ErrBusy)
 		e, err := large.TryAcquire(t.Context(), 1)
@@ -184,7 +184,7 @@ func TestRollingChangeOfPermits(t *testing.T) {
 		l, err := small.TryAcquire(t.Context(), 1)
 		wantErr(t, err)
 		wantErr(t, errors.Join(l.Unlock(), e.Unlock(), d.lease.Unlock()))
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
@@ -197,17 +197,17 @@ func TestAllPermitsAreAMutex(t *testing.T) {
 		wantErr(t, err, dibs.ErrBusy)
 		wantErr(t, l.Unlock())
 		all := permits(t, s, 5, 5)
-		wantIn(t, all)
+		wantHeld(t, all)
 		_, err = c.Mutex("n").TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
-		_, err = c.Semaphore("n", 100).TryAcquire(t.Context(), 1) // nobody is beside who has all
+		_, err = c.Semaphore("n", 100).TryAcquire(t.Context(), 1) // a holder of all permits is exclusive
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, all)
 		one := permits(t, s, 1, 5)
 		_, err = c.Mutex("n").TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, one)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
@@ -225,11 +225,11 @@ func TestSemaphoreDo(t *testing.T) {
 		if n != 42 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }
 
-// A nested call shares the permits, if they are enough.
+// A nested call uses the permits of the outer one, if they are enough.
 func TestReentrantSemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -246,12 +246,12 @@ func TestReentrantSemaphore(t *testing.T) {
 		inner, err := sem.Acquire(l.Context(), 2, dibs.Reentrant())
 		wantErr(t, err)
 		other := permits(t, s, 3, 5)
-		wantIn(t, other) // the nested one took none
+		wantHeld(t, other) // the nested call acquired none
 		wantErr(t, l.Unlock())
 		_, err = open(t, s).Semaphore("n", 5).TryAcquire(t.Context(), 1)
-		wantErr(t, err, dibs.ErrBusy) // until its last Unlock
+		wantErr(t, err, dibs.ErrBusy) // until the last Unlock
 		wantErr(t, inner.Unlock())
 		unlock(t, other)
-		free(t, s, "n")
+		wantFree(t, s, "n")
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// reconnecting returns a store whose subscription can be made to come back.
+// reconnecting returns a store whose subscription the test can restore.
 func reconnecting() (f *faulty, s driver.Store, again func()) {
-	f, s = broken()
+	f, s = newFaulty()
 	var hear func(driver.Event)
 	f.set(func(f *faulty) {
 		f.event = func(e driver.Event, on func(driver.Event)) {
@@ -27,9 +27,8 @@ func reconnecting() (f *faulty, s driver.Store, again func()) {
 	}
 }
 
-// A subscription that breaks again and again does not make all leases be renewed each
-// time.
-func TestReconnectionsAreNoStorm(t *testing.T) {
+// A subscription that breaks repeatedly does not cause a renewal of all leases each time.
+func TestReconnectsCauseNoRenewalStorm(t *testing.T) {
 	for what, every := range map[string]time.Duration{
 		"10 a second": 100 * time.Millisecond, "100 a second": 10 * time.Millisecond, "2 a second": 500 * time.Millisecond,
 	} {
@@ -43,8 +42,9 @@ func TestReconnectionsAreNoStorm(t *testing.T) {
 				for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(every) {
 					again()
 				}
-				_, renewals := f.asked()
-				// 6 would be sent anyway, 20 when it breaks every 3 s.
+				_, renewals := f.extendCalls()
+				// 6 would be sent without reconnects, 20 if the subscription breaks every
+				// 3 s.
 				if renewals > 26*leases {
 					t.Errorf("%d renewals of each lease in a minute", renewals/leases)
 				}
@@ -56,13 +56,13 @@ func TestReconnectionsAreNoStorm(t *testing.T) {
 	}
 }
 
-// The first reconnection tells at once what the store has forgotten, and a later one
-// within seconds, however many came before.
-func TestLossIsToldOnEachReconnect(t *testing.T) {
+// The first reconnect detects at once what the store has lost. A later one does so within
+// seconds, however many came before.
+func TestLossIsDetectedOnEachReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s, again := reconnecting()
 		c := open(t, f, dibs.TTL(time.Minute))
-		told := func() time.Duration {
+		detectedAfter := func() time.Duration {
 			t.Helper()
 			l := lock(t, c, "n")
 			synctest.Wait()
@@ -74,7 +74,7 @@ func TestLossIsToldOnEachReconnect(t *testing.T) {
 			select {
 			case <-l.Context().Done():
 			case <-time.After(10 * time.Second):
-				t.Fatal("not told within 10s")
+				t.Fatal("loss not detected within 10s")
 			}
 			if err := context.Cause(l.Context()); !errors.Is(err, dibs.ErrLost) {
 				t.Errorf("cause %v", err)
@@ -84,21 +84,21 @@ func TestLossIsToldOnEachReconnect(t *testing.T) {
 		}
 		for range 3 {
 			time.Sleep(time.Minute)
-			if d := told(); d > 0 {
-				t.Errorf("the first reconnection after a while told it after %v", d)
+			if d := detectedAfter(); d > 0 {
+				t.Errorf("first reconnect after a pause: detected after %v", d)
 			}
-			if d := told(); d > 250*time.Millisecond {
-				t.Errorf("the next one told it after %v", d)
+			if d := detectedAfter(); d > 250*time.Millisecond {
+				t.Errorf("second reconnect: detected after %v", d)
 			}
-			if d := told(); d > 500*time.Millisecond {
-				t.Errorf("the third one told it after %v", d)
+			if d := detectedAfter(); d > 500*time.Millisecond {
+				t.Errorf("third reconnect: detected after %v", d)
 			}
 			for range 100 {
 				time.Sleep(100 * time.Millisecond)
 				again()
 			}
-			if d := told(); d > 4*time.Second {
-				t.Errorf("after many it was told after %v", d)
+			if d := detectedAfter(); d > 4*time.Second {
+				t.Errorf("after many reconnects: detected after %v", d)
 			}
 		}
 	})
