@@ -315,8 +315,8 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 
 // wait sends requests and waits in the queue until the lease is granted.
 func (q *call) wait(w *waiter) (*Lease, error) {
-	var again, limit timer
-	defer again.stop()
+	var retry, limit timer
+	defer retry.stop()
 	defer limit.stop()
 	for {
 		l, err := q.try()
@@ -336,8 +336,8 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 		if q.settings.wait >= 0 && limit.c == nil {
 			limit.set(q.settings.wait - (q.c.now() - q.begin))
 		}
-		again.set(q.retryDelay(err))
-		if l, err = q.await(w, again.c, limit.c); l != nil || err != nil {
+		retry.set(q.retryDelay(err))
+		if l, err = q.await(w, retry.c, limit.c); l != nil || err != nil {
 			return l, err
 		}
 	}
@@ -345,7 +345,7 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 
 // await waits until the lease is granted, the waiting is over (an error), or the next
 // request is due (neither).
-func (q *call) await(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
+func (q *call) await(w *waiter, retry, limit <-chan time.Time) (*Lease, error) {
 	for {
 		var e driver.Event
 		select {
@@ -353,7 +353,7 @@ func (q *call) await(w *waiter, again, limit <-chan time.Time) (*Lease, error) {
 		default:
 			select {
 			case e = <-w.event:
-			case <-again:
+			case <-retry:
 				return nil, nil
 			case <-limit:
 				return nil, q.busy()

@@ -32,7 +32,7 @@ type Client struct {
 	wallOffset      atomic.Int64         // how far the wall clock was ahead of the monotonic one, in ns
 	seq             atomic.Uint64
 	cancellations   cancellations // of tokens that callers have chosen
-	unhealthy       atomic.Bool   // the last operation could not reach the store
+	unhealthy       atomic.Bool   // an operation could not reach the store; a later success resets it
 	rtt             roundTrip
 	hooks           hookQueue
 
@@ -50,7 +50,7 @@ type Client struct {
 	jobs         int                      // running in the background
 	loops        int                      // running: scheduler and watch
 	closeBy      time.Time                // all releases end by then, or zero
-	shortestWait time.Duration            // since the last tick, the shortest time from a schedule call to the next action
+	shortestWait time.Duration            // of the leases scheduled since the last tick, the shortest time to the next action
 	wakeAt       time.Duration            // when the scheduler wakes without a signal
 	partlyLost   map[*leaseState]struct{} // multi-locks that lost one name and still hold others
 	waiters      map[string]*waiter
@@ -82,7 +82,7 @@ func New(store driver.Store, options ...Option) *Client {
 		id:              identity(),
 		epoch:           time.Now(),
 		suspended:       suspended,
-		suspendedBefore: sleptBefore(),
+		suspendedBefore: suspendedNow(),
 		life:            life,
 		end:             end,
 		closing:         make(chan struct{}),
@@ -132,9 +132,9 @@ func (c *Client) wallClockJumped() (offset int64, jumped bool) {
 	return offset, d <= -noise || noise <= d
 }
 
-// sleptBefore returns the current result of suspended. A preemption between its two clock
+// suspendedNow returns the current result of suspended. A preemption between its two clock
 // readings makes it too small, so the largest of three is used.
-func sleptBefore() time.Duration {
+func suspendedNow() time.Duration {
 	return max(suspended(), suspended(), suspended())
 }
 

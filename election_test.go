@@ -366,7 +366,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		begin := time.Now()
 		for what, r := range map[string]*campaign{"waits": waits, "pauses": pauses, "requests": inRequest, "leads": leads} {
 			if r.returned() {
-				t.Errorf("one that %s: %v", what, r.err)
+				t.Errorf("campaign in %q: %v", what, r.err)
 			}
 		}
 		for _, r := range []*campaign{waits, pauses, inRequest, leads} {

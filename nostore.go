@@ -24,8 +24,8 @@ func (noStore) Release(context.Context, driver.ReleaseRequest) (bool, error) {
 func (noStore) Watch(context.Context, string, func(driver.Event)) error { return errNoStore }
 func (noStore) Inspect(context.Context, string) (State, error)          { return State{}, errNoStore }
 func (noStore) List(context.Context, string) ([]string, error)          { return nil, errNoStore }
-func (noStore) Extend(_ context.Context, holds []driver.ExtendRequest) []error {
-	errs := make([]error, len(holds))
+func (noStore) Extend(_ context.Context, requests []driver.ExtendRequest) []error {
+	errs := make([]error, len(requests))
 	for i := range errs {
 		errs[i] = errNoStore
 	}

@@ -75,8 +75,8 @@ func (c *Client) unschedule(h *leaseState) {
 	}
 }
 
-// wakeRenewer wakes the scheduler. Callers use it only if a lease is due before c.wakeAt,
-// which is rare.
+// wakeRenewer wakes the scheduler. schedule calls it only if the lease is due before
+// c.wakeAt, which is rare.
 func (c *Client) wakeRenewer() {
 	select {
 	case c.wake <- struct{}{}:
@@ -284,7 +284,8 @@ func (c *Client) observeHealth(ctx context.Context, err error) {
 }
 
 // renewedAllLongAgo reports whether all leases were last made due at least 1 s ago. If
-// one of several servers is down for long, successes and failures alternate.
+// one of several servers is down for long, successes and failures alternate, and each
+// success would renew all leases.
 func (c *Client) renewedAllLongAgo() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,7 +40,7 @@ func (t *throttle) next() time.Duration {
 	return t.due
 }
 
-// open reports whether events are pending and due, and takes them.
+// open reports whether events are pending and due. It clears them in that case.
 func (t *throttle) open(now time.Duration) bool {
 	if !t.pending || now < t.due {
 		return false

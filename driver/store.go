@@ -84,7 +84,7 @@ type Store interface {
 	// possible. The i-th result is nil if the i-th token held the name, ErrLost if it
 	// certainly did not, and any other error if the outcome is unknown. Extend never
 	// restores a lease that has ended.
-	Extend(ctx context.Context, holds []ExtendRequest) []error
+	Extend(ctx context.Context, requests []ExtendRequest) []error
 
 	// Watch calls on with the events for one client until ctx ends, and then returns. It
 	// may call on from several goroutines. It reconnects by itself, and calls on with
@@ -143,7 +143,7 @@ func (c AcquireRequest) HandoffTTL() time.Duration { return min(WaiterTTL, c.TTL
 
 // An AcquireReply is the result of an Acquire or a Resize.
 type AcquireReply struct {
-	Held  bool
+	Held  bool   // the token holds the name
 	Fence uint64 // of the grant, if Held; else, for a vote request, the fence high-water mark
 	Node  string // for a vote request: the incarnation of the store; it changes if the store loses its data
 

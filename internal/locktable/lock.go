@@ -54,8 +54,8 @@ func (l *Lock) Expires() (end time.Duration) {
 	for _, h := range l.Holders {
 		end = max(end, h.Expires)
 	}
-	for _, p := range l.Queue {
-		end = max(end, p.Heartbeat+driver.WaiterTTL)
+	for _, w := range l.Queue {
+		end = max(end, w.Heartbeat+driver.WaiterTTL)
 	}
 	return end
 }
@@ -65,20 +65,20 @@ func (l *Lock) Expires() (end time.Duration) {
 func (l *Lock) expire(now time.Duration) bool {
 	before := len(l.Holders) + len(l.Queue)
 	l.Holders = slices.DeleteFunc(l.Holders, func(h Holder) bool { return h.expired(now) })
-	l.Queue = slices.DeleteFunc(l.Queue, func(p Waiter) bool { return p.expired(now) })
+	l.Queue = slices.DeleteFunc(l.Queue, func(w Waiter) bool { return w.expired(now) })
 	return len(l.Holders)+len(l.Queue) < before
 }
 
 func (h Holder) expired(now time.Duration) bool { return h.ownerDead || now >= h.Expires }
 
-func (p Waiter) expired(now time.Duration) bool {
-	return p.ownerDead || now-p.Heartbeat >= driver.WaiterTTL
+func (w Waiter) expired(now time.Duration) bool {
+	return w.ownerDead || now-w.Heartbeat >= driver.WaiterTTL
 }
 
 // before reports whether the waiter is served before another one. Tickets from a quorum
 // make the order the same in each store.
-func (p Waiter) before(ticket uint64, token string) bool {
-	return p.Ticket < ticket || p.Ticket == ticket && p.Token < token
+func (w Waiter) before(ticket uint64, token string) bool {
+	return w.Ticket < ticket || w.Ticket == ticket && w.Token < token
 }
 
 // admits reports whether a request can be granted now, or holds the name already.
@@ -109,8 +109,8 @@ func (l *Lock) RemoveDead(dead func(owner string) bool, now time.Duration) {
 			l.Holders[i].Expires = min(h.Expires, max(now, h.MinHoldUntil))
 		}
 	}
-	for i, p := range l.Queue {
-		if p.Owner == "" || !dead(p.Owner) {
+	for i, w := range l.Queue {
+		if w.Owner == "" || !dead(w.Owner) {
 			break
 		}
 		l.Queue[i].ownerDead = true
@@ -140,8 +140,8 @@ func (l *Lock) addHolder(token, client string, weight, limit int, fence uint64, 
 
 // enqueue adds a queue entry for a request, and returns its index.
 func (l *Lock) enqueue(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
-	i, _ := slices.BinarySearchFunc(l.Queue, true, func(p Waiter, _ bool) int {
-		if p.before(ticket, c.Token) {
+	i, _ := slices.BinarySearchFunc(l.Queue, true, func(w Waiter, _ bool) int {
+		if w.before(ticket, c.Token) {
 			return -1
 		}
 		return 1
@@ -158,7 +158,7 @@ func (l *Lock) holderIndex(token string) int {
 }
 
 func (l *Lock) waiterIndex(token string) int {
-	return slices.IndexFunc(l.Queue, func(p Waiter) bool { return p.Token == token })
+	return slices.IndexFunc(l.Queue, func(w Waiter) bool { return w.Token == token })
 }
 
 // firstToExpire returns the holder that expires first.

@@ -308,13 +308,13 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 			Token: h.Token, Label: driver.LabelOf(h.Token), Weight: weight, Fence: h.Fence, Remaining: h.Expires - now.At,
 		})
 	}
-	for _, p := range lock.Queue {
-		if p.expired(now.At) {
+	for _, w := range lock.Queue {
+		if w.expired(now.At) {
 			continue
 		}
 		if state.Waiting++; state.Waiting <= most {
 			state.Waiters = append(state.Waiters, driver.Waiter{
-				Token: p.Token, Label: driver.LabelOf(p.Token), Waited: now.At - p.Joined,
+				Token: w.Token, Label: driver.LabelOf(w.Token), Waited: now.At - w.Joined,
 			})
 		}
 	}
@@ -347,7 +347,7 @@ func (t *Table) Sweep(now Now) {
 		if checks--; checks < 0 {
 			return
 		}
-		if !slices.ContainsFunc(lock.Queue, func(p Waiter) bool { return !p.expired(now.At) }) {
+		if !slices.ContainsFunc(lock.Queue, func(w Waiter) bool { return !w.expired(now.At) }) {
 			lock.expire(now.At)
 			t.removeUnused(name)
 		}
@@ -380,32 +380,32 @@ func (t *Table) removeUnused(names ...string) {
 func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.VoteRequest) []Notification {
 	var notifications []Notification
 	for len(lock.Queue) > 0 && lock.fits(lock.Queue[0].Weight, lock.Queue[0].Limit) {
-		p := lock.Queue[0]
-		if t.inRecoveryWindow(p.Vote, now) > 0 {
+		w := lock.Queue[0]
+		if t.inRecoveryWindow(w.Vote, now) > 0 {
 			break
 		}
-		if p.MultiLock {
+		if w.MultiLock {
 			if changed {
-				notifications = append(notifications, retry(p))
+				notifications = append(notifications, retry(w))
 			}
 			break
 		}
 		lock.Queue = slices.Delete(lock.Queue, 0, 1)
-		fence := t.nextFence(now, cmp.Or(vote, p.Vote))
-		h := lock.addHolder(p.Token, p.Client, p.Weight, p.Limit, fence, now.At+p.TTL)
-		h.setOwner(p.Owner, now.At, p.MinHold)
-		granted := driver.Event{Kind: driver.EventGranted, Token: p.Token, Fence: fence, Ticket: p.Ticket}
-		if p.Vote != nil {
+		fence := t.nextFence(now, cmp.Or(vote, w.Vote))
+		h := lock.addHolder(w.Token, w.Client, w.Weight, w.Limit, fence, now.At+w.TTL)
+		h.setOwner(w.Owner, now.At, w.MinHold)
+		granted := driver.Event{Kind: driver.EventGranted, Token: w.Token, Fence: fence, Ticket: w.Ticket}
+		if w.Vote != nil {
 			granted.Node = t.Node
 		}
-		notifications = append(notifications, Notification{p.Client, granted})
+		notifications = append(notifications, Notification{w.Client, granted})
 		changed = true
 	}
 	return notifications
 }
 
-func retry(p Waiter) Notification {
-	return Notification{p.Client, driver.Event{Kind: driver.EventRetry, Token: p.Token}}
+func retry(w Waiter) Notification {
+	return Notification{w.Client, driver.Event{Kind: driver.EventRetry, Token: w.Token}}
 }
 
 // nextFence returns a new fence. It grows with the wall clock, and also if the clock does
