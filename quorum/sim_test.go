@@ -35,7 +35,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the simulation with this seed alone, and tell what happens")
 	twiceFlag = flag.Uint64("twice", 50, "run so many seeds of the simulation twice")
-	seedsFlag = flag.String("seeds", "1-1000", "run the simulation with these seeds")
+	seedsFlag = flag.String("seeds", "1-400", "run the simulation with these seeds")
 )
 
 // A weather is what the simulated world is like.
