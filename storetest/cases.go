@@ -109,7 +109,7 @@ func expiry(t *testing.T, s dibs.Store) {
 }
 
 func fifo(t *testing.T, s dibs.Store) {
-	const waiters = 100
+	const waiters = 50
 	var crowd []*party
 	for range 4 {
 		crowd = append(crowd, join(t, s))
@@ -118,11 +118,23 @@ func fifo(t *testing.T, s dibs.Store) {
 	c := holder.claim("n")
 	fence := holder.take(c).Fence
 	claims := make([]dibs.Claim, waiters)
+	alive := time.Now()
+	heartbeat := func(from, to int) { // on a slow machine all this takes longer than ClaimTTL
+		if time.Since(alive) < dibs.ClaimTTL/4 {
+			return
+		}
+		alive = time.Now()
+		for i := from; i < to; i++ {
+			crowd[i%len(crowd)].ask(claims[i])
+		}
+	}
 	for i := range claims {
 		claims[i] = crowd[i%len(crowd)].claim("n")
 		crowd[i%len(crowd)].wait(claims[i], i+1)
+		heartbeat(0, i+1)
 	}
 	for i, next := range claims {
+		heartbeat(i, waiters)
 		holder.free(c, fence)
 		e := crowd[i%len(crowd)].granted(next)
 		if e.Fence <= fence {

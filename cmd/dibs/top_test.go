@@ -237,7 +237,7 @@ func TestTop(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	locks := dibs.New(goredis.New(rdb))
+	locks := dibs.New(goredis.New(rdb), dibs.Timeout(10*time.Second))
 	defer locks.Close()
 	hold := func(name, label string) *dibs.Lease {
 		t.Helper()
@@ -446,7 +446,7 @@ func TestUnlockInterrupted(t *testing.T) {
 func TestUnlockEndsNothingNewer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	locks := dibs.New(goredis.New(redis.NewClient(&redis.Options{Addr: server.Addr()})))
+	locks := dibs.New(goredis.New(redis.NewClient(&redis.Options{Addr: server.Addr()})), dibs.Timeout(10*time.Second))
 	defer locks.Close()
 	for _, noted := range []bool{false, true} {
 		lock := func() *dibs.Lease {
