@@ -40,6 +40,32 @@ elseif holder and not mine and not shared or not holder and redis.call('EXISTS',
   return 0
 end
 
+-- The usual hand-off: the first waiter wants the lock exclusively, has joined lately and
+-- can be reached. As above it makes no functions, and does what serve would. The signs
+-- know nothing of so young a place: see signed.
+local ttl, weight, limit, client, heir
+if head and not KEYS[6] and now % 32 ~= 0 then
+  ttl, weight, limit, client, heir = string.match(head[1], '^%x+ (%d+) (%d+)/(%d+) (%S+) (.*)$')
+end
+if ttl and weight == limit and math.abs(now - tonumber(head[2])) < 1250000 then
+  local reached = ARGV[5] == '0' or redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
+  if reached == true or reached.err or reached[2] ~= 0 then
+    local fence = math.max(tonumber(ARGV[2]) + 1, now)
+    local before = redis.pcall('SET', floor, string.format('%.0f', fence), 'GET')
+    if type(before) ~= 'table' then
+      if before and tonumber(before) >= fence then
+        fence = tonumber(before) + 1
+        redis.call('SET', floor, string.format('%.0f', fence))
+      end
+      local message = string.format('%.0f %.0f %.0f ', fence, head[2], now) .. heir
+      redis.pcall('PUBLISH', 'dibs:c:' .. client, message)
+      redis.call('HDEL', signs, '=')
+      redis.call('SET', lock, heir, 'PX', ttl)
+      return 1
+    end
+  end
+end
+
 -- The usual case of one who shared it: nobody waits, and none has expired.
 if shared and ARGV[4] == '0' and redis.call('EXISTS', queue) == 0 then
   local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2]
