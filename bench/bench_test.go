@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 func TestSmoke(t *testing.T) {
 	redistest.Start(t) // skips where there is no server
 	c := config{
-		rounds: 1, time: 100 * time.Millisecond, warm: 100 * time.Millisecond,
+		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,
 		goroutines: numbers{2}, waiters: numbers{3},
 		held: 200, heldFor: 1500 * time.Millisecond, heldTTL: time.Second,
 		crowds: []crowd{{5, time.Millisecond}},

@@ -158,7 +158,7 @@ func TestDeadCrowdIsForgotten(t *testing.T) {
 // messages, each of which has one ask who lets in more.
 func TestReadersCrowd(t *testing.T) {
 	t.Parallel()
-	const readers = 10_000
+	const readers = 3_000 // on a busy machine more would die in the queue
 	server := redistest.Start(t)
 	p := join(t, open(t, server, redisstore.Prefix("")))
 	writer := p.claim("n")

@@ -238,7 +238,7 @@ func TestTop(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	locks := dibs.New(goredisstore.New(rdb))
+	locks := dibs.New(goredisstore.New(rdb), dibs.Timeout(10*time.Second))
 	defer locks.Close()
 	hold := func(name, label string) *dibs.Lease {
 		t.Helper()
@@ -447,7 +447,7 @@ func TestUnlockInterrupted(t *testing.T) {
 func TestUnlockEndsNothingNewer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	locks := dibs.New(goredisstore.New(redis.NewClient(&redis.Options{Addr: server.Addr()})))
+	locks := dibs.New(goredisstore.New(redis.NewClient(&redis.Options{Addr: server.Addr()})), dibs.Timeout(10*time.Second))
 	defer locks.Close()
 	for _, noted := range []bool{false, true} {
 		lock := func() *dibs.Lease {
