@@ -63,7 +63,7 @@ func (t *table) misses(r *row, b bar) (missed []string) {
 		missed = append(missed, fmt.Sprintf("%s %s, want at most %v", c.name, shown, b.most))
 	}
 	for _, other := range t.rows {
-		if other == r || other.group != r.group || isFloor(other.peer) || !(b.beats*other.value(c) > v) {
+		if other == r || other.group != r.group || isBaseline(other.peer) || !(b.beats*other.value(c) > v) {
 			continue
 		}
 		text := fmt.Sprintf("%s %s, %s has %s", c.name, shown, other.peer, format(other.value(c), c.digits))

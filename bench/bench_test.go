@@ -29,11 +29,11 @@ func TestSmoke(t *testing.T) {
 		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,
 		goroutines: numbers{2}, waiters: numbers{3},
 		held: 200, heldFor: 1500 * time.Millisecond, heldTTL: time.Second,
-		crowds: []crowd{{5, time.Millisecond}},
-		only:   "dibs,dibs@rueidis,dibs@redigo",
+		loads: []load{{5, time.Millisecond}},
+		only:  "dibs,dibs@rueidis,dibs@redigo",
 	}
 	var out bytes.Buffer
-	if err := run(&out, c, known()); err != nil {
+	if err := run(&out, c, tableNames()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -71,7 +71,7 @@ func TestSmoke(t *testing.T) {
 
 func TestBars(t *testing.T) {
 	table := &table{
-		name: "t", load: "G", columns: []column{{"rate", 0, median}, {"ratio", 2, median}, {"lost", 0, most}},
+		name: "t", load: "G", columns: []column{{"rate", 0, median}, {"ratio", 2, median}, {"lost", 0, maximum}},
 		bars: []bar{aboveAll("rate"), atLeast("ratio", 0.85), atMost("lost", 0)},
 	}
 	add := func(peer string, runs ...figures) { table.row("1", peer).runs = runs }
@@ -106,7 +106,7 @@ func TestBars(t *testing.T) {
 func TestPrint(t *testing.T) {
 	table := &table{
 		name: "speed", about: []string{"What it is."}, load: "G",
-		columns: []column{{"p50 µs", 1, median}, {"lost", 0, most}},
+		columns: []column{{"p50 µs", 1, median}, {"lost", 0, maximum}},
 		notes:   []string{"hm"},
 	}
 	table.row("1", "floor").runs = []figures{{"p50 µs": 12.34, "lost": 0}}
@@ -149,28 +149,28 @@ What it is.
 	}
 }
 
-func TestUnrest(t *testing.T) {
+func TestBusyWarning(t *testing.T) {
 	table := &table{name: "t", load: "G", columns: []column{{"rate", 0, median}}}
 	r := table.row("1", "floor")
 	r.runs = []figures{{"rate": 100}, {"rate": 140}}
-	if got := table.unrest(r); got != "" {
+	if got := table.busyWarning(r); got != "" {
 		t.Errorf("a calm machine: %q", got)
 	}
 	r.runs = append(r.runs, figures{"rate": 50})
-	if got := table.unrest(r); !strings.Contains(got, "factor of 2.8") {
+	if got := table.busyWarning(r); !strings.Contains(got, "factor of 2.8") {
 		t.Errorf("a busy machine: %q", got)
 	}
 }
 
 func TestParse(t *testing.T) {
 	c, names, err := parse([]string{"-rounds", "7", "-quick", "-w", "2,4", "contended", "held"})
-	if err != nil || c.rounds != 7 || c.time != quick().time || !slices.Equal(c.waiters, numbers{2, 4}) || !slices.Equal(names, []string{"contended", "held"}) {
+	if err != nil || c.rounds != 7 || c.time != quickConfig().time || !slices.Equal(c.waiters, numbers{2, 4}) || !slices.Equal(names, []string{"contended", "held"}) {
 		t.Errorf("got %+v, %v, %v", c, names, err)
 	}
 	if _, _, err := parse([]string{"nothing"}); err == nil {
 		t.Error("an unknown table is no error")
 	}
-	if _, names, _ := parse(nil); !slices.Equal(names, known()) {
+	if _, names, _ := parse(nil); !slices.Equal(names, tableNames()) {
 		t.Errorf("without tables: got %v, want all", names)
 	}
 }

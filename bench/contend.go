@@ -11,12 +11,12 @@ type contender struct {
 	id     int
 	ctx    context.Context
 	cancel context.CancelFunc
-	spans  []span
+	spans  []acquisition
 	failed error
 }
 
 // contendJob is this worker's share of the waiters.
-func contendJob(o order, p peer, t talk) error {
+func contendJob(o order, p peer, t link) error {
 	var w window
 	if err := t.in.Decode(&w); err != nil {
 		return err
@@ -36,9 +36,9 @@ func contendJob(o order, p peer, t talk) error {
 	running.Wait()
 	var h history
 	for _, c := range crowd {
-		h.Spans = append(h.Spans, c.spans...)
+		h.Acquisitions = append(h.Acquisitions, c.spans...)
 		if c.failed != nil {
-			h.Trouble = c.failed.Error()
+			h.Failure = c.failed.Error()
 		}
 	}
 	return t.out.Encode(h)
@@ -47,7 +47,7 @@ func contendJob(o order, p peer, t talk) error {
 // run goes on until the window is over. What fails after that is the end's doing.
 func (c *contender) run(p peer, o order, w window) {
 	for now() < w.To {
-		s := span{Waiter: c.id, Asked: now()}
+		s := acquisition{Waiter: c.id, Requested: now()}
 		unlock, err := p.Lock(c.ctx, o.Name)
 		if err == nil {
 			s.Begin = now()

@@ -9,7 +9,7 @@ const (
 )
 
 // contended is what a lock gives whom when everybody wants it.
-func contended(b *bed, c config) ([]*table, error) {
+func contended(b *fixture, c config) ([]*table, error) {
 	t := handoffs("contended",
 		"W waiters in min(W, 4) processes lock one name, hold it for 1 ms, and ask again at once.")
 	t.bars = []bar{
@@ -32,13 +32,13 @@ func handoffs(name string, about ...string) *table {
 		columns: []column{
 			{"acq/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"mean µs", 0, median},
 			{"wire", 2, median}, {"Jain", 3, median}, {"self", 2, median}, {"longest ms", 0, median},
-			{"starved", 0, median}, {"overlaps", 0, most},
+			{"starved", 0, median}, {"overlaps", 0, maximum},
 		},
 	}
 }
 
 // fillHandoffs measures all rows, through the proxy if there is a round trip time.
-func (b *bed) fillHandoffs(t *table, c config, rtt time.Duration) error {
+func (b *fixture) fillHandoffs(t *table, c config, rtt time.Duration) error {
 	names := c.chosen("dibs", "redsync", "redsync@10ms", "redislock", "rueidislock")
 	for _, w := range c.waiters {
 		length := max(c.time, time.Duration(turns*w)*(section+rtt+rtt/10))
@@ -53,10 +53,10 @@ func (b *bed) fillHandoffs(t *table, c config, rtt time.Duration) error {
 }
 
 // contend is one run.
-func (b *bed) contend(c config, peer string, waiters int, section, length time.Duration, far bool) (figures, string, error) {
+func (b *fixture) contend(c config, peer string, waiters int, section, length time.Duration, far bool) (figures, string, error) {
 	orders := b.contenders(peer, waiters, section, far)
-	crew, err := b.hire(orders...)
-	defer crew.dismiss()
+	crew, err := b.startWorkers(orders...)
+	defer crew.stop()
 	if err != nil {
 		return nil, "", err
 	}
@@ -67,7 +67,7 @@ func (b *bed) contend(c config, peer string, waiters int, section, length time.D
 	var all history
 	for i := range min(waiters, processes) {
 		var h history
-		if err := crew.workers[i].hear(&h); err != nil {
+		if err := crew.workers[i].receive(&h); err != nil {
 			return nil, "", err
 		}
 		all.join(h)
@@ -76,20 +76,20 @@ func (b *bed) contend(c config, peer string, waiters int, section, length time.D
 	f["wire"] = used.sum(crew.wire...) / f["acquisitions"] / float64(len(b.nodes))
 	if far {
 		var rtt time.Duration
-		if err := crew.workers[len(orders)-1].hear(&rtt); err != nil {
+		if err := crew.workers[len(orders)-1].receive(&rtt); err != nil {
 			return nil, "", err
 		}
 		f["p50 RTT"], f["mean RTT"] = f["p50 µs"]/micros(rtt), f["mean µs"]/micros(rtt)
 	}
-	return f, all.Trouble, nil
+	return f, all.Failure, nil
 }
 
 // contenders are the orders of one run: the waiters', and far away somebody who
 // measures the way.
-func (b *bed) contenders(peer string, waiters int, section time.Duration, far bool) []order {
-	addrs, name := b.near(), b.name()
+func (b *fixture) contenders(peer string, waiters int, section time.Duration, far bool) []order {
+	addrs, name := b.addrs(), b.name()
 	if far {
-		addrs = b.far()
+		addrs = b.proxyAddrs()
 	}
 	var orders []order
 	for i := range min(waiters, processes) {

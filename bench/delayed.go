@@ -12,7 +12,7 @@ import (
 const oneWay = time.Millisecond
 
 // delayed is the same where the server is far away, and what a pair costs there.
-func delayed(b *bed, c config) ([]*table, error) {
+func delayed(b *fixture, c config) ([]*table, error) {
 	b.delay(oneWay)
 	rtt, err := b.ping(c.time)
 	if err != nil {
@@ -39,21 +39,21 @@ func delayed(b *bed, c config) ([]*table, error) {
 }
 
 // ping measures a round trip while nothing else goes on.
-func (b *bed) ping(length time.Duration) (rtt time.Duration, err error) {
-	crew, err := b.hire(b.pinger())
-	defer crew.dismiss()
+func (b *fixture) ping(length time.Duration) (rtt time.Duration, err error) {
+	crew, err := b.startWorkers(b.pinger())
+	defer crew.stop()
 	if err != nil {
 		return 0, err
 	}
 	if _, _, err := crew.observe(100*time.Millisecond, length); err != nil {
 		return 0, err
 	}
-	err = crew.workers[0].hear(&rtt)
+	err = crew.workers[0].receive(&rtt)
 	return rtt, err
 }
 
 // delayedPairs is the uncontended pair, of one goroutine, in round trips.
-func (b *bed) delayedPairs(c config, far string) (*table, error) {
+func (b *fixture) delayedPairs(c config, far string) (*table, error) {
 	t := &table{
 		name:  "delayed pair",
 		about: []string{far, "One goroutine locks and unlocks names of its own.", "RTT: the median PING of another process during the same run."},
@@ -71,11 +71,11 @@ func (b *bed) delayedPairs(c config, far string) (*table, error) {
 }
 
 // farPair is one run. Once the worker is ready, begin happens.
-func (b *bed) farPair(c config, peer string, begin func()) (figures, string, error) {
-	crew, err := b.hire(
-		order{Job: "pairs", Peer: peer, Addrs: b.far(), TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
+func (b *fixture) farPair(c config, peer string, begin func()) (figures, string, error) {
+	crew, err := b.startWorkers(
+		order{Job: "pairs", Peer: peer, Addrs: b.proxyAddrs(), TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
 		b.pinger())
-	defer crew.dismiss()
+	defer crew.stop()
 	if err != nil {
 		return nil, "", err
 	}
@@ -85,10 +85,10 @@ func (b *bed) farPair(c config, peer string, begin func()) (figures, string, err
 	}
 	var r pairsReport
 	var rtt time.Duration
-	if err := crew.workers[0].hear(&r); err != nil {
+	if err := crew.workers[0].receive(&r); err != nil {
 		return nil, "", err
 	}
-	if err := crew.workers[1].hear(&rtt); err != nil {
+	if err := crew.workers[1].receive(&rtt); err != nil {
 		return nil, "", err
 	}
 	f := figures{"pairs/s": float64(r.Pairs) / c.time.Seconds()}
@@ -96,21 +96,21 @@ func (b *bed) farPair(c config, peer string, begin func()) (figures, string, err
 		f["p50 µs"], f["p99 µs"] = micros(r.P50), micros(r.P99)
 		f["p50 RTT"] = float64(r.P50) / float64(rtt)
 	}
-	return f, r.Trouble, nil
+	return f, r.Failure, nil
 }
 
-func (b *bed) pinger() order {
-	return order{Job: "ping", Peer: "floor", Addrs: b.far()[:1], TTL: leaseTTL, Name: b.name()}
+func (b *fixture) pinger() order {
+	return order{Job: "ping", Peer: "floor", Addrs: b.proxyAddrs()[:1], TTL: leaseTTL, Name: b.name()}
 }
 
 // pingJob measures what a round trip takes, as one more process that talks to the
 // server, while others do. Every 5 ms is often enough, and adds no load.
-func pingJob(o order, _ peer, t talk) error {
+func pingJob(o order, _ peer, t link) error {
 	var w window
 	if err := t.in.Decode(&w); err != nil {
 		return err
 	}
-	rdb := newSite(o.Addrs, o.TTL).rdb
+	rdb := newEndpoint(o.Addrs, o.TTL).rdb
 	ctx := context.Background()
 	var took []float64
 	for now() < w.To {

@@ -9,7 +9,7 @@ import (
 // dibsPeer is dibs as its first page shows it.
 type dibsPeer struct{ locks *dibs.Client }
 
-func openDibs(s site) (peer, error) {
+func openDibs(s endpoint) (peer, error) {
 	return dibsPeer{dibs.New(s.store(), dibs.TTL(s.ttl))}, nil
 }
 
@@ -24,7 +24,7 @@ func (p dibsPeer) Lock(ctx context.Context, name string) (func() error, error) {
 }
 
 // Keep implements keeper.
-func (p dibsPeer) Keep(ctx context.Context, name string) (kept, error) {
+func (p dibsPeer) Keep(ctx context.Context, name string) (heldLease, error) {
 	lease, err := p.locks.Mutex(name).Lock(ctx)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 )
 
 // held is what many leases cost a process that keeps them.
-func held(b *bed, c config) ([]*table, error) {
+func held(b *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "held",
 		about: []string{
@@ -22,7 +22,7 @@ func held(b *bed, c config) ([]*table, error) {
 		},
 		columns: []column{
 			{"leases", 0, median}, {"goroutines", 3, median}, {"B", 0, median}, {"wire", 3, median},
-			{"per call", 1, median}, {"lost", 0, most},
+			{"per call", 1, median}, {"lost", 0, maximum},
 		},
 		bars: []bar{atMost("goroutines", 0.001), atMost("B", 600), atLeast("per call", 50), atMost("lost", 0)},
 	}
@@ -42,20 +42,20 @@ func held(b *bed, c config) ([]*table, error) {
 }
 
 // hold is one run.
-func (b *bed) hold(c config, peer string, leases int) (figures, error) {
+func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
 	o := order{
-		Job: "hold", Peer: peer, Addrs: b.near(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
+		Job: "hold", Peer: peer, Addrs: b.addrs(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
 	}
-	crew, err := b.hire(o)
-	defer crew.dismiss()
+	crew, err := b.startWorkers(o)
+	defer crew.stop()
 	if err != nil {
 		return nil, err
 	}
-	if err := crew.tell(cue{}); err != nil {
+	if err := crew.send(startSignal{}); err != nil {
 		return nil, err
 	}
 	var taken int
-	if err := crew.workers[0].hear(&taken); err != nil {
+	if err := crew.workers[0].receive(&taken); err != nil {
 		return nil, err
 	}
 	_, used, err := crew.observe(0, c.heldFor)
@@ -67,7 +67,7 @@ func (b *bed) hold(c config, peer string, leases int) (figures, error) {
 		return nil, err
 	}
 	var r holdReport
-	if err := crew.workers[0].hear(&r); err != nil {
+	if err := crew.workers[0].receive(&r); err != nil {
 		return nil, err
 	}
 	if _, err := b.nodes[0].Cmd("FLUSHALL"); err != nil { // they would expire during the next run
@@ -85,7 +85,7 @@ func (b *bed) hold(c config, peer string, leases int) (figures, error) {
 }
 
 // missing counts the names that are not on the server, whatever their prefix.
-func (b *bed) missing(o order) (int, error) {
+func (b *fixture) missing(o order) (int, error) {
 	found := make(map[string]bool)
 	for cursor := "0"; ; {
 		reply, err := b.nodes[0].Cmd("SCAN", cursor, "MATCH", "*"+o.Name+":held:*", "COUNT", "10000")
@@ -128,25 +128,25 @@ func measureFootprint() footprint {
 }
 
 // holdJob takes Count leases, says so, and looks at itself when the window is over.
-func holdJob(o order, p peer, t talk) error {
-	k, ok := p.(keeper)
+func holdJob(o order, p peer, t link) error {
+	k, ok := p.(renewingPeer)
 	if !ok {
 		return fmt.Errorf("%s keeps no leases", o.Peer)
 	}
-	var begin cue
+	var begin startSignal
 	if err := t.in.Decode(&begin); err != nil {
 		return err
 	}
-	names, leases := make([]string, o.Count), make([]kept, o.Count)
+	names, leases := make([]string, o.Count), make([]heldLease, o.Count)
 	for i := range names {
 		names[i] = o.Name + ":held:" + strconv.Itoa(i)
 	}
 	// As many connections as taking them will open, and what each needs.
-	if err := rehearse(k, o.Name); err != nil {
+	if err := warmUpConnections(k, o.Name); err != nil {
 		return err
 	}
 	empty := measureFootprint()
-	if err := takeAll(k, names, leases); err != nil {
+	if err := acquireAll(k, names, leases); err != nil {
 		return err
 	}
 	if err := t.out.Encode(len(leases)); err != nil {
@@ -172,14 +172,14 @@ func holdJob(o order, p peer, t talk) error {
 const atOnce = 64
 
 // rehearse locks and unlocks, as much at once as takeAll does.
-func rehearse(p peer, name string) error {
-	return sideBySide(10*atOnce, func(i int) error {
+func warmUpConnections(p peer, name string) error {
+	return concurrently(10*atOnce, func(i int) error {
 		return warm(p, fmt.Sprintf("%s:rehearsal:%d", name, i))
 	})
 }
 
-func takeAll(k keeper, names []string, leases []kept) error {
-	err := sideBySide(len(names), func(i int) (err error) {
+func acquireAll(k renewingPeer, names []string, leases []heldLease) error {
+	err := concurrently(len(names), func(i int) (err error) {
 		leases[i], err = k.Keep(context.Background(), names[i])
 		return err
 	})
@@ -188,7 +188,7 @@ func takeAll(k keeper, names []string, leases []kept) error {
 }
 
 // sideBySide does a number of things, and returns the first error.
-func sideBySide(count int, do func(i int) error) error {
+func concurrently(count int, do func(i int) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var running sync.WaitGroup

@@ -7,21 +7,21 @@ import (
 
 // A span is one acquisition: Lock was called, it returned, and Unlock was called.
 // One that was still waiting when the run ended has only the first.
-type span struct {
-	Waiter             int
-	Asked, Begin, Done time.Duration
+type acquisition struct {
+	Waiter                 int
+	Requested, Begin, Done time.Duration
 }
 
 // A history is what happened to all waiters of a process, or of all.
 type history struct {
-	Spans   []span
-	Trouble string
+	Acquisitions []acquisition
+	Failure      string
 }
 
 func (h *history) join(other history) {
-	h.Spans = append(h.Spans, other.Spans...)
-	if other.Trouble != "" {
-		h.Trouble = other.Trouble
+	h.Acquisitions = append(h.Acquisitions, other.Acquisitions...)
+	if other.Failure != "" {
+		h.Failure = other.Failure
 	}
 }
 
@@ -66,19 +66,19 @@ func (h *history) figures(w window, waiters int) figures {
 
 // order returns the spans that began before the window's end, in the order in
 // which they began, and the longest wait within it.
-func (h *history) order(w window) (held []span, longest time.Duration) {
-	for _, s := range h.Spans {
+func (h *history) order(w window) (held []acquisition, longest time.Duration) {
+	for _, s := range h.Acquisitions {
 		answered := s.Begin > 0 && s.Begin < w.To
 		if answered {
 			held = append(held, s)
 		}
 		switch {
-		case !answered && s.Asked < w.To:
-			longest = max(longest, w.To-s.Asked)
+		case !answered && s.Requested < w.To:
+			longest = max(longest, w.To-s.Requested)
 		case s.Begin > w.From:
-			longest = max(longest, s.Begin-s.Asked)
+			longest = max(longest, s.Begin-s.Requested)
 		}
 	}
-	slices.SortFunc(held, func(a, b span) int { return int(a.Begin - b.Begin) })
+	slices.SortFunc(held, func(a, b acquisition) int { return int(a.Begin - b.Begin) })
 	return held, longest
 }

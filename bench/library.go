@@ -24,8 +24,8 @@ type library interface {
 }
 
 // on opens a peer on another library than go-redis.
-func on(dial func(addr string) (library, error), open opener) opener {
-	return func(s site) (peer, error) {
+func withLibrary(dial func(addr string) (library, error), open opener) opener {
+	return func(s endpoint) (peer, error) {
 		lib, err := dial(s.addr)
 		if err != nil {
 			return nil, err

@@ -33,7 +33,7 @@ type config struct {
 	held       int
 	heldFor    time.Duration
 	heldTTL    time.Duration
-	crowds     []crowd
+	loads      []load
 	only       string // peers besides the floors, with commas between; all if empty
 	profile    string // the prefix of CPU profiles, if any
 	markdown   bool
@@ -58,29 +58,29 @@ func (n *numbers) Set(text string) error {
 	return nil
 }
 
-func usual() config {
+func defaultConfig() config {
 	return config{
 		rounds: 3, time: 2 * time.Second, warm: 300 * time.Millisecond,
 		goroutines: numbers{1, 16, 128}, waiters: numbers{2, 16, 128},
 		held: 50_000, heldFor: 35 * time.Second, heldTTL: 30 * time.Second,
-		crowds: []crowd{{64, 5 * time.Millisecond}, {16, time.Millisecond}},
+		loads: []load{{64, 5 * time.Millisecond}, {16, time.Millisecond}},
 	}
 }
 
 // quick only shows that everything runs: its figures mean little.
-func quick() config {
+func quickConfig() config {
 	return config{
 		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,
 		goroutines: numbers{1, 16}, waiters: numbers{2, 16},
 		held: 5_000, heldFor: 12 * time.Second, heldTTL: 10 * time.Second,
-		crowds: []crowd{{16, time.Millisecond}},
+		loads: []load{{16, time.Millisecond}},
 	}
 }
 
 // tables are what can be asked for, in the order in which they are measured.
 var tables = []struct {
 	name    string
-	measure func(*bed, config) ([]*table, error)
+	measure func(*fixture, config) ([]*table, error)
 }{
 	{"uncontended", uncontended("uncontended", "", "redislock", "rueidislock")},
 	{"rueidis", uncontended("rueidis", "@rueidis", "rueidislock")},
@@ -88,7 +88,7 @@ var tables = []struct {
 	{"contended", contended},
 	{"delayed", delayed},
 	{"held", held},
-	{"family", family},
+	{"family", primitives},
 	{"quorum", quorums},
 }
 
@@ -115,9 +115,9 @@ func exit(err error) {
 }
 
 func parse(args []string) (config, []string, error) {
-	c := usual()
+	c := defaultConfig()
 	if slices.Contains(args, "-quick") || slices.Contains(args, "--quick") {
-		c = quick() // as defaults, which the other flags override
+		c = quickConfig() // as defaults, which the other flags override
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.Bool("quick", false, "a smoke run: everything once and for a moment")
@@ -133,7 +133,7 @@ func parse(args []string) (config, []string, error) {
 	flags.BoolVar(&c.markdown, "markdown", false, "print Markdown")
 	flags.BoolVar(&c.check, "check", false, "exit 1 if dibs is below one of its bars; not for -quick")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: bench [flags] [table ...]\nThe tables, all of them by default:", known())
+		fmt.Fprintln(flags.Output(), "usage: bench [flags] [table ...]\nThe tables, all of them by default:", tableNames())
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -141,17 +141,17 @@ func parse(args []string) (config, []string, error) {
 	}
 	names := flags.Args()
 	for _, name := range names {
-		if !slices.Contains(known(), name) {
-			return c, nil, fmt.Errorf("unknown table %q: want one of %v", name, known())
+		if !slices.Contains(tableNames(), name) {
+			return c, nil, fmt.Errorf("unknown table %q: want one of %v", name, tableNames())
 		}
 	}
 	if len(names) == 0 {
-		names = known()
+		names = tableNames()
 	}
 	return c, names, nil
 }
 
-func known() (names []string) {
+func tableNames() (names []string) {
 	for _, t := range tables {
 		names = append(names, t.name)
 	}
@@ -160,7 +160,7 @@ func known() (names []string) {
 
 // run measures and prints the tables, each as soon as it is complete.
 func run(out io.Writer, c config, names []string) error {
-	b, err := newBed(1)
+	b, err := newFixture(1)
 	if err != nil {
 		return err
 	}
@@ -197,6 +197,6 @@ func verdict(out io.Writer, missed []string) error {
 }
 
 // machine is what figures depend on most.
-func (b *bed) machine() string {
+func (b *fixture) machine() string {
 	return fmt.Sprintf("%s, %s %s/%s, %d cores", b.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 }

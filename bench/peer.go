@@ -30,21 +30,21 @@ type peer interface {
 }
 
 // A keeper is a peer that renews its leases.
-type keeper interface {
+type renewingPeer interface {
 	peer
 
 	// Keep takes a free name and keeps it until the process ends.
-	Keep(ctx context.Context, name string) (kept, error)
+	Keep(ctx context.Context, name string) (heldLease, error)
 }
 
 // kept is a lease that is being renewed.
-type kept interface {
+type heldLease interface {
 	// Lost reports whether its peer has given it up.
 	Lost() bool
 }
 
 // A site is what a peer is opened on: one process' way to the server, or to several.
-type site struct {
+type endpoint struct {
 	addr string
 	rdb  *redis.Client // one for the process, with the default settings, as in a service
 	lib  library       // rdb, or another; see on
@@ -53,11 +53,11 @@ type site struct {
 }
 
 // An opener makes a peer on a site.
-type opener func(site) (peer, error)
+type opener func(endpoint) (peer, error)
 
-func newSite(addrs []string, ttl time.Duration) site {
+func newEndpoint(addrs []string, ttl time.Duration) endpoint {
 	rdb := redis.NewClient(&redis.Options{Addr: addrs[0]})
-	s := site{addr: addrs[0], rdb: rdb, lib: onGoredis{rdb}, ttl: ttl}
+	s := endpoint{addr: addrs[0], rdb: rdb, lib: onGoredis{rdb}, ttl: ttl}
 	for _, addr := range addrs[1:] {
 		s.more = append(s.more, onGoredis{redis.NewClient(&redis.Options{Addr: addr})})
 	}
@@ -65,7 +65,7 @@ func newSite(addrs []string, ttl time.Duration) site {
 }
 
 // store is what dibs works on. New servers may vote at once: they have nothing to forget.
-func (s site) store() driver.Store {
+func (s endpoint) store() driver.Store {
 	if len(s.more) == 0 {
 		return s.lib.store()
 	}
@@ -81,7 +81,7 @@ func (s site) store() driver.Store {
 }
 
 // pools are what redsync works on.
-func (s site) pools() []redsyncredis.Pool {
+func (s endpoint) pools() []redsyncredis.Pool {
 	pools := []redsyncredis.Pool{s.lib.pool()}
 	for _, lib := range s.more {
 		pools = append(pools, lib.pool())
@@ -91,29 +91,29 @@ func (s site) pools() []redsyncredis.Pool {
 
 // peers are all there are, by name.
 var peers = map[string]opener{
-	"floor":             openFloor,
-	"floor-grant":       openGrant,
-	"floor-renew@batch": openRenew,
-	"floor-quorum":      openFloors,
+	"floor":             openBaseline,
+	"floor-grant":       openPushBaseline,
+	"floor-renew@batch": openRenewBaseline,
+	"floor-quorum":      openQuorumBaseline,
 	"dibs":              openDibs,
-	"dibs readers":      openKin(read),
-	"dibs permits":      openKin(permit),
-	"dibs set":          openKin(set),
+	"dibs readers":      openPrimitive(rlock),
+	"dibs permits":      openPrimitive(permit),
+	"dibs set":          openPrimitive(multiLock),
 	"redsync":           openRedsync,
 	"redsync@10ms":      openRedsyncWith(redsync.WithRetryDelay(10 * time.Millisecond)),
 	"redsync@2ms":       openRedsyncWith(redsync.WithRetryDelay(2 * time.Millisecond)),
 	"redsync@failfast":  openRedsyncWith(redsync.WithFailFast(true)),
 	"redislock":         openRedislock,
 	"rueidislock":       openRueidislock,
-	"floor@rueidis":     on(dialRueidis, openFloor),
-	"dibs@rueidis":      on(dialRueidis, openDibs),
-	"redsync@rueidis":   on(dialRueidis, openRedsync),
-	"floor@redigo":      on(dialRedigo, openFloor),
-	"dibs@redigo":       on(dialRedigo, openDibs),
-	"redsync@redigo":    on(dialRedigo, openRedsync),
+	"floor@rueidis":     withLibrary(dialRueidis, openBaseline),
+	"dibs@rueidis":      withLibrary(dialRueidis, openDibs),
+	"redsync@rueidis":   withLibrary(dialRueidis, openRedsync),
+	"floor@redigo":      withLibrary(dialRedigo, openBaseline),
+	"dibs@redigo":       withLibrary(dialRedigo, openDibs),
+	"redsync@redigo":    withLibrary(dialRedigo, openRedsync),
 }
 
-func openPeer(name string, s site) (peer, error) {
+func openPeer(name string, s endpoint) (peer, error) {
 	open, ok := peers[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown peer %q", name)
@@ -123,7 +123,7 @@ func openPeer(name string, s site) (peer, error) {
 
 // isFloor tells a floor, which does the least that Redis allows and is no usable
 // lock, from a peer.
-func isFloor(name string) bool { return strings.HasPrefix(name, "floor") }
+func isBaseline(name string) bool { return strings.HasPrefix(name, "floor") }
 
 // chosen drops the peers that were not asked for. Floors stay.
 func (c config) chosen(names ...string) []string {
@@ -132,6 +132,6 @@ func (c config) chosen(names ...string) []string {
 	}
 	wanted := strings.Split(c.only, ",")
 	return slices.DeleteFunc(names, func(name string) bool {
-		return !isFloor(name) && !slices.Contains(wanted, name)
+		return !isBaseline(name) && !slices.Contains(wanted, name)
 	})
 }

@@ -11,15 +11,15 @@ import (
 const quorumNodes = 5
 
 // A crowd is how many want one name, and for how long each holds it.
-type crowd struct {
+type load struct {
 	waiters int
 	section time.Duration
 }
 
 // quorums is what a lock on most of five servers costs, and what it gives whom. The
 // servers are its own.
-func quorums(_ *bed, c config) ([]*table, error) {
-	b, err := newBed(quorumNodes)
+func quorums(_ *fixture, c config) ([]*table, error) {
+	b, err := newFixture(quorumNodes)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func quorums(_ *bed, c config) ([]*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	trouble, err := b.quorumTrouble(c, far)
+	trouble, err := b.quorumFaults(c, far)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ const (
 )
 
 // quorumPair is the uncontended pair, of one goroutine, in round trips.
-func (b *bed) quorumPair(c config, far string) (*table, error) {
+func (b *fixture) quorumPair(c config, far string) (*table, error) {
 	t := &table{
 		name: "quorum pair",
 		about: []string{
@@ -72,9 +72,9 @@ func (b *bed) quorumPair(c config, far string) (*table, error) {
 }
 
 // quorumContended is what a crowd gets of one name.
-func (b *bed) quorumContended(c config, far string, rtt time.Duration) (*table, error) {
+func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*table, error) {
 	t := handoffs("quorum contended", far,
-		fmt.Sprintf("W waiters in min(W, 4) processes lock one name, hold it, and ask again at once; how long they hold it: %v.", c.crowds),
+		fmt.Sprintf("W waiters in min(W, 4) processes lock one name, hold it, and ask again at once; how long they hold it: %v.", c.loads),
 		"wire: commands for each of the five. floor-grant is on one of them only.", aboutFailFast,
 		"of fair: the longest wait, as a share of 1.5 times W sections with 3 RTT each.",
 		aboutRTT)
@@ -86,7 +86,7 @@ func (b *bed) quorumContended(c config, far string, rtt time.Duration) (*table, 
 		atMost("overlaps", 0), timesAll("acq/s", 1.3),
 	}
 	names := c.chosen("dibs", "redsync", "redsync@failfast", "redsync@10ms", "redsync@2ms")
-	for _, crowd := range c.crowds {
+	for _, crowd := range c.loads {
 		w := crowd.waiters
 		length := max(c.time, time.Duration(turns*w)*(crowd.section+rtt+rtt/10))
 		fair := 1.5 * float64(w) * millis(crowd.section+3*rtt)
@@ -105,10 +105,10 @@ func (b *bed) quorumContended(c config, far string, rtt time.Duration) (*table, 
 }
 
 // String implements fmt.Stringer.
-func (c crowd) String() string { return strconv.Itoa(c.waiters) + " for " + c.section.String() }
+func (c load) String() string { return strconv.Itoa(c.waiters) + " for " + c.section.String() }
 
 // troubles are what may happen to a minority. Nodes are struck while they are in use.
-var troubles = []struct {
+var faults = []struct {
 	name   string
 	strike func([]*node)
 }{
@@ -126,7 +126,7 @@ var troubles = []struct {
 const slow = 250 * time.Millisecond
 
 // heal ends all troubles.
-func (b *bed) heal() error {
+func (b *fixture) repair() error {
 	b.delay(oneWay)
 	for _, n := range b.nodes {
 		if !n.dead {
@@ -141,7 +141,7 @@ func (b *bed) heal() error {
 }
 
 // quorumTrouble is the uncontended pair while a minority of the nodes is dead, or slow.
-func (b *bed) quorumTrouble(c config, far string) (*table, error) {
+func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 	t := &table{
 		name: "quorum trouble",
 		about: []string{
@@ -155,7 +155,7 @@ func (b *bed) quorumTrouble(c config, far string) (*table, error) {
 		bars: []bar{atLeast("of all", 0.8)},
 	}
 	names := c.chosen("dibs", "redsync", "redsync@failfast")
-	for _, trouble := range troubles {
+	for _, trouble := range faults {
 		for _, peer := range names {
 			t.row(trouble.name, peer)
 		}
@@ -163,7 +163,7 @@ func (b *bed) quorumTrouble(c config, far string) (*table, error) {
 	for round := range c.rounds {
 		progress("%s, round %d of %d", t.name, round+1, c.rounds)
 		for _, peer := range names {
-			if err := b.troubled(t, c, peer); err != nil {
+			if err := b.runFaults(t, c, peer); err != nil {
 				return nil, err
 			}
 		}
@@ -172,14 +172,14 @@ func (b *bed) quorumTrouble(c config, far string) (*table, error) {
 }
 
 // troubled is one peer's runs of a round.
-func (b *bed) troubled(t *table, c config, peer string) error {
+func (b *fixture) runFaults(t *table, c config, peer string) error {
 	var all float64
-	for _, trouble := range troubles {
+	for _, trouble := range faults {
 		measure := measurement(func(string) (figures, string, error) {
 			f, note, err := b.farPair(c, peer, func() { trouble.strike(b.nodes) })
-			return f, note, errors.Join(err, b.heal())
+			return f, note, errors.Join(err, b.repair())
 		})
-		f, note, err := measure.again(peer)
+		f, note, err := measure.withRetry(peer)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ type redislockPeer struct {
 	ttl    time.Duration
 }
 
-func openRedislock(s site) (peer, error) {
+func openRedislock(s endpoint) (peer, error) {
 	return redislockPeer{redislock.New(s.rdb), s.ttl}, nil
 }
 

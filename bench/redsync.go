@@ -15,7 +15,7 @@ type redsyncPeer struct {
 
 // openRedsync leaves the delay between two tries as it is: 50 to 250 ms by chance.
 // By default it gives up after 32 of them; here nobody gives up.
-func openRedsync(s site) (peer, error) {
+func openRedsync(s endpoint) (peer, error) {
 	return redsyncPeer{
 		sync: redsync.New(s.pools()...),
 		options: []redsync.Option{
@@ -28,7 +28,7 @@ func openRedsync(s site) (peer, error) {
 // openRedsyncWith has other settings. Tries every 10 ms are for somebody who wants short
 // waits.
 func openRedsyncWith(options ...redsync.Option) opener {
-	return func(s site) (peer, error) {
+	return func(s endpoint) (peer, error) {
 		p, err := openRedsync(s)
 		if err != nil {
 			return nil, err

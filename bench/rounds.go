@@ -23,13 +23,13 @@ func (t *table) interleave(rounds, load int, floor string, names []string, measu
 		}
 		slices.Reverse(order)
 	}
-	t.note(group, floor, t.unrest(t.row(group, floor)))
+	t.note(group, floor, t.busyWarning(t.row(group, floor)))
 	return nil
 }
 
 // unrest warns of a machine that was busy with something else: the same thing took
 // so differently long that ratios are not to be trusted.
-func (t *table) unrest(floor *row) string {
+func (t *table) busyWarning(floor *row) string {
 	const calm = 1.5
 	var rates []float64
 	for _, f := range floor.runs {
@@ -48,7 +48,7 @@ type measurement func(peer string) (f figures, note string, err error)
 
 // again runs a second time what failed: a machine that stalls for seconds must not
 // cost the table that has taken minutes.
-func (m measurement) again(peer string) (figures, string, error) {
+func (m measurement) withRetry(peer string) (figures, string, error) {
 	f, note, err := m(peer)
 	if err == nil {
 		return f, note, nil
@@ -60,7 +60,7 @@ func (m measurement) again(peer string) (figures, string, error) {
 func (t *table) round(group, floor string, order []string, measure measurement) error {
 	var floors, others []figures
 	for _, name := range order {
-		f, note, err := measure.again(name)
+		f, note, err := measure.withRetry(name)
 		if err != nil {
 			return err
 		}

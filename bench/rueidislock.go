@@ -13,7 +13,7 @@ import (
 // connection on which commands gather.
 type rueidislockPeer struct{ locker rueidislock.Locker }
 
-func openRueidislock(s site) (peer, error) {
+func openRueidislock(s endpoint) (peer, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{s.addr}},
 		KeyValidity:    s.ttl,
@@ -41,7 +41,7 @@ func (p rueidislockPeer) Lock(ctx context.Context, name string) (func() error, e
 
 // Keep implements keeper. It tries and does not wait: a try ends after 20 ms, and
 // a waiter whose try ended so, on a name that is free, is woken by nobody.
-func (p rueidislockPeer) Keep(ctx context.Context, name string) (kept, error) {
+func (p rueidislockPeer) Keep(ctx context.Context, name string) (heldLease, error) {
 	const tries = 50
 	var err error
 	for range tries {

@@ -37,7 +37,7 @@ func sum(values []float64) (total float64) {
 }
 
 // most is for what must not happen even once: a median would hide it.
-func most(values []float64) float64 {
+func maximum(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}

@@ -59,13 +59,13 @@ func TestStarved(t *testing.T) {
 // A run whose figures are known, with all that can happen in one.
 func TestHistory(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-	h := history{Spans: []span{
-		{Waiter: 1, Asked: ms(95), Begin: ms(112), Done: ms(122)}, // 2 ms after the one before
-		{Waiter: 0, Asked: ms(90), Begin: ms(95), Done: ms(110)},  // began before the window
-		{Waiter: 1, Asked: ms(123), Begin: ms(124), Done: ms(134)},
-		{Waiter: 0, Asked: ms(111), Begin: ms(130), Done: ms(140)}, // overlaps
-		{Waiter: 2, Asked: ms(96)},                                 // never
-		{Waiter: 1, Asked: ms(135), Begin: ms(201), Done: ms(202)}, // after the window
+	h := history{Acquisitions: []acquisition{
+		{Waiter: 1, Requested: ms(95), Begin: ms(112), Done: ms(122)}, // 2 ms after the one before
+		{Waiter: 0, Requested: ms(90), Begin: ms(95), Done: ms(110)},  // began before the window
+		{Waiter: 1, Requested: ms(123), Begin: ms(124), Done: ms(134)},
+		{Waiter: 0, Requested: ms(111), Begin: ms(130), Done: ms(140)}, // overlaps
+		{Waiter: 2, Requested: ms(96)},                                 // never
+		{Waiter: 1, Requested: ms(135), Begin: ms(201), Done: ms(202)}, // after the window
 	}}
 	got := h.figures(window{From: ms(100), To: ms(200)}, 3)
 	for name, want := range map[string]float64{

@@ -12,8 +12,8 @@ import (
 
 // uncontended is what a lock costs that nobody else wants, on one client library: that
 // of the peers whose names end with at.
-func uncontended(name, at string, others ...string) func(*bed, config) ([]*table, error) {
-	return func(b *bed, c config) ([]*table, error) {
+func uncontended(name, at string, others ...string) func(*fixture, config) ([]*table, error) {
+	return func(b *fixture, c config) ([]*table, error) {
 		t := &table{
 			name: name,
 			about: []string{
@@ -36,7 +36,7 @@ func uncontended(name, at string, others ...string) func(*bed, config) ([]*table
 }
 
 // pairs fills the table with each peer's runs, between those of a floor.
-func (t *table) pairs(b *bed, c config, floor string, names ...string) ([]*table, error) {
+func (t *table) pairs(b *fixture, c config, floor string, names ...string) ([]*table, error) {
 	for _, g := range c.goroutines {
 		err := t.interleave(c.rounds, g, floor, names, func(peer string) (figures, string, error) {
 			return b.pairs(c, peer, g)
@@ -49,16 +49,16 @@ func (t *table) pairs(b *bed, c config, floor string, names ...string) ([]*table
 }
 
 // pairs is one run.
-func (b *bed) pairs(c config, peer string, goroutines int) (figures, string, error) {
+func (b *fixture) pairs(c config, peer string, goroutines int) (figures, string, error) {
 	o := order{
-		Job: "pairs", Peer: peer, Addrs: b.near(), TTL: leaseTTL, Name: b.name(),
+		Job: "pairs", Peer: peer, Addrs: b.addrs(), TTL: leaseTTL, Name: b.name(),
 		Workers: 1, Count: goroutines,
 	}
 	if c.profile != "" {
 		o.Profile = fmt.Sprintf("%s-%s-%d.prof", c.profile, peer, goroutines)
 	}
-	crew, err := b.hire(o)
-	defer crew.dismiss()
+	crew, err := b.startWorkers(o)
+	defer crew.stop()
 	if err != nil {
 		return nil, "", err
 	}
@@ -67,7 +67,7 @@ func (b *bed) pairs(c config, peer string, goroutines int) (figures, string, err
 		return nil, "", err
 	}
 	var r pairsReport
-	if err := crew.workers[0].hear(&r); err != nil {
+	if err := crew.workers[0].receive(&r); err != nil {
 		return nil, "", err
 	}
 	pairs := float64(r.Pairs)
@@ -80,7 +80,7 @@ func (b *bed) pairs(c config, peer string, goroutines int) (figures, string, err
 		"executed":  used.executed() / pairs,
 		"client µs": micros(r.CPU) / pairs,
 		"server µs": micros(used.cpu) / pairs,
-	}, r.Trouble, nil
+	}, r.Failure, nil
 }
 
 // A pairsReport is what a worker says after its window.
@@ -89,32 +89,32 @@ type pairsReport struct {
 	P50, P99 time.Duration // of a pair
 	Mallocs  uint64
 	CPU      time.Duration
-	Trouble  string
+	Failure  string
 }
 
 // pairsJob locks and unlocks with Count goroutines, each on names of its own.
-func pairsJob(o order, p peer, t talk) error {
+func pairsJob(o order, p peer, t link) error {
 	var w window
 	if err := t.in.Decode(&w); err != nil {
 		return err
 	}
-	lanes := make([]*lane, o.Count)
+	lanes := make([]*locker, o.Count)
 	var running sync.WaitGroup
 	for i := range lanes {
-		l := newLane(fmt.Sprintf("%s:%d", o.Name, i))
+		l := newLocker(fmt.Sprintf("%s:%d", o.Name, i))
 		lanes[i] = l
 		running.Go(func() { l.run(p, w) })
 	}
-	report, err := watch(w, o.Profile)
+	report, err := measureWindow(w, o.Profile)
 	if err != nil {
 		return err
 	}
-	hung := finish(&running, lanes)
+	hung := waitForLockers(&running, lanes)
 	return t.out.Encode(report.sum(lanes, hung))
 }
 
 // watch takes the process' figures over the window.
-func watch(w window, profile string) (pairsReport, error) {
+func measureWindow(w window, profile string) (pairsReport, error) {
 	sleepUntil(w.From)
 	stop, err := startProfile(profile)
 	if err != nil {
@@ -149,7 +149,7 @@ func startProfile(file string) (stop func(), err error) {
 
 // finish waits for the lanes, and frees those that still wait for a lock which
 // nobody has a second after the end. It returns how many those were.
-func finish(running *sync.WaitGroup, lanes []*lane) (hung int) {
+func waitForLockers(running *sync.WaitGroup, lanes []*locker) (hung int) {
 	var mu sync.Mutex
 	grace := time.AfterFunc(time.Second, func() {
 		mu.Lock()
@@ -170,17 +170,17 @@ func finish(running *sync.WaitGroup, lanes []*lane) (hung int) {
 
 // A lane is one goroutine's work. Its context is its own: a request that may be
 // cancelled, as in a service, but not one that all goroutines share.
-type lane struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	names  []string
-	took   []float64 // ns
-	failed error
+type locker struct {
+	ctx       context.Context
+	cancel    context.CancelFunc
+	names     []string
+	durations []float64 // ns
+	failed    error
 }
 
-func newLane(name string) *lane {
+func newLocker(name string) *locker {
 	const names = 64
-	l := new(lane)
+	l := new(locker)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	for i := range names {
 		l.names = append(l.names, fmt.Sprintf("%s:%d", name, i))
@@ -189,7 +189,7 @@ func newLane(name string) *lane {
 }
 
 // run counts the pairs that end within the window.
-func (l *lane) run(p peer, w window) {
+func (l *locker) run(p peer, w window) {
 	defer l.cancel()
 	begin := now()
 	for i := 0; begin < w.To; i++ {
@@ -201,7 +201,7 @@ func (l *lane) run(p peer, w window) {
 			l.failed = err
 			time.Sleep(time.Millisecond)
 		case end > w.From:
-			l.took = append(l.took, float64(end-begin))
+			l.durations = append(l.durations, float64(end-begin))
 		}
 		begin = end
 	}
@@ -216,16 +216,16 @@ func pair(ctx context.Context, p peer, name string) error {
 }
 
 // sum completes the report with what the lanes saw.
-func (r pairsReport) sum(lanes []*lane, hung int) pairsReport {
+func (r pairsReport) sum(lanes []*locker, hung int) pairsReport {
 	var all []float64
 	for _, l := range lanes {
-		all = append(all, l.took...)
+		all = append(all, l.durations...)
 		if l.failed != nil {
-			r.Trouble = l.failed.Error()
+			r.Failure = l.failed.Error()
 		}
 	}
 	if hung > 0 {
-		r.Trouble = fmt.Sprintf("%d of %d goroutines waited for free names until they were stopped", hung, len(lanes))
+		r.Failure = fmt.Sprintf("%d of %d goroutines waited for free names until they were stopped", hung, len(lanes))
 	}
 	r.Pairs = len(all)
 	if r.Pairs > 0 { // there is no NaN in a Duration

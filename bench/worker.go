@@ -35,13 +35,13 @@ type order struct {
 type window struct{ From, To time.Duration }
 
 // A talk is what worker and parent say to each other, in turns.
-type talk struct {
+type link struct {
 	in  *json.Decoder
 	out *json.Encoder
 }
 
 // jobs are what workers can do. A job begins to be measured when it hears a window.
-var jobs = map[string]func(order, peer, talk) error{
+var jobs = map[string]func(order, peer, link) error{
 	"contend": contendJob,
 	"hold":    holdJob,
 	"pairs":   pairsJob,
@@ -60,14 +60,14 @@ func work(in io.Reader, out io.Writer) error {
 	if job == nil {
 		return fmt.Errorf("unknown job %q", o.Job)
 	}
-	p, err := openPeer(o.Peer, newSite(o.Addrs, o.TTL))
+	p, err := openPeer(o.Peer, newEndpoint(o.Addrs, o.TTL))
 	if err != nil {
 		return err
 	}
 	if err := warm(p, fmt.Sprintf("%s:warm:%d", o.Name, o.Index)); err != nil {
 		return fmt.Errorf("%s: first lock: %w", o.Peer, err)
 	}
-	t := talk{in: json.NewDecoder(leashed(in)), out: json.NewEncoder(out)}
+	t := link{in: json.NewDecoder(exitAtEOF(in)), out: json.NewEncoder(out)}
 	if err := t.out.Encode(hello{Wire: p.Wire()}); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ type hello struct{ Wire []string }
 
 // leashed passes on what it reads, and ends the process when there is no more: the
 // parent has gone, however that came about.
-func leashed(in io.Reader) io.Reader {
+func exitAtEOF(in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {
 		_, _ = io.Copy(w, in)
@@ -102,4 +102,4 @@ func warm(p peer, name string) error {
 func sleepUntil(t time.Duration) { time.Sleep(t - now()) }
 
 // cue tells a worker to begin what comes before its window.
-type cue struct{}
+type startSignal struct{}

@@ -12,7 +12,7 @@ import (
 
 // Readers, permits and sets keep everybody else out, and are kept out, though other
 // libraries know only who holds alone. Nobody destroys what the other has there.
-func TestPartsAndSetsKeepOthersOut(t *testing.T) {
+func TestSharedAndMultiLocksExcludeOthers(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for what, try := range map[string]func(context.Context) (*dibs.Lease, error){

@@ -63,7 +63,7 @@ func pairs(t *testing.T, test func(t *testing.T, s site, mine, theirs kind)) {
 	}
 }
 
-func TestEachSeesTheOther(t *testing.T) {
+func TestLocksExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, s site, mine, theirs kind) {
 		ctx := t.Context()
@@ -93,7 +93,7 @@ func TestEachSeesTheOther(t *testing.T) {
 
 // Who extends or unlocks by a value that the key does not hold any more touches
 // nothing.
-func TestNobodyTouchesWhatIsNotTheirs(t *testing.T) {
+func TestWrongTokenChangesNothing(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, s site, mine, theirs kind) {
 		ctx := t.Context()
@@ -122,7 +122,7 @@ func TestNobodyTouchesWhatIsNotTheirs(t *testing.T) {
 }
 
 // An error of dibs, and its inspection, show the value that a peer has put there.
-func TestDibsTellsWhoHolds(t *testing.T) {
+func TestDibsReportsTheForeignHolder(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for name, peer := range s.peers() {
@@ -145,7 +145,7 @@ func TestDibsTellsWhoHolds(t *testing.T) {
 }
 
 // Foreign releases tell nobody. A waiter of dibs finds out by itself.
-func TestDibsEntersAfterAForeignRelease(t *testing.T) {
+func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"redsync", "redislock", "bare"} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func (s site) awaitWaiting(t *testing.T, want int) {
 }
 
 // A peer that has died costs its TTL, and not half a claim TTL more.
-func TestDibsEntersWhenAForeignLockExpires(t *testing.T) {
+func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for name, peer := range s.peers() {
@@ -220,7 +220,7 @@ func TestDibsEntersWhenAForeignLockExpires(t *testing.T) {
 
 // And the other way round: a dibs process that has died, here by a lease that is
 // not renewed, costs the peers its TTL.
-func TestPeersEnterWhenALeaseExpires(t *testing.T) {
+func TestPeersAcquireWhenALeaseExpires(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for name, peer := range s.peers() {
@@ -310,7 +310,7 @@ func TestAHandOffLeavesNoGap(t *testing.T) {
 }
 
 // A lease can be freed by hand, with nothing but its token.
-func TestScriptsFreeALease(t *testing.T) {
+func TestScriptsReleaseALease(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for name, eval := range map[string]func(t *testing.T, token string) string{
@@ -353,7 +353,7 @@ func TestScriptsFreeALease(t *testing.T) {
 }
 
 // A lease that was freed by hand is found to be lost at its next renewal.
-func TestALeaseFreedByHandIsToldSoon(t *testing.T) {
+func TestRenewalFindsALeaseDeletedByHand(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	const ttl = 600 * time.Millisecond

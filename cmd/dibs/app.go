@@ -26,31 +26,31 @@ type app struct {
 	getenv  func(string) string
 	environ []string
 
-	urls      []string
-	local     bool
-	prefix    string
-	prefixSet bool // also if it is empty
-	replicas  int
-	longest   time.Duration
-	timeout   time.Duration
-	json      bool
-	quiet     bool
-	verbose   bool
+	urls       []string
+	local      bool
+	prefix     string
+	prefixSet  bool // also if it is empty
+	replicas   int
+	longestTTL time.Duration
+	timeout    time.Duration
+	json       bool
+	quiet      bool
+	verbose    bool
 
-	opened *opened
-	store  *witness       // once a lock was asked for
-	live   atomic.Bool    // the last line of the terminal is the progress of a wait
-	caught chan os.Signal // see listen
-	ending bool           // a signal that asks to end was passed on
+	opened        *opened
+	monitor       *storeMonitor  // once a lock was asked for
+	progressShown atomic.Bool    // the last line of the terminal is the progress of a wait
+	caught        chan os.Signal // see listen
+	endForwarded  bool           // a signal that asks to end was passed on
 
-	outlive bool // what is taken is to last when this process has ended
-	runs    bool // a command, which works under what is taken
+	locksOutlive bool // what is taken is to last when this process has ended
+	runsCommand  bool // a command, which works under what is taken
 }
 
 // run carries out a command line, and returns the exit code.
 func (a *app) run(args []string) int {
-	redis.SetLogger(silence{})
-	a.listen()
+	redis.SetLogger(discardLogger{})
+	a.catchSignals()
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -60,9 +60,9 @@ func (a *app) run(args []string) int {
 }
 
 // silence is where go-redis logs to: what matters comes as an error.
-type silence struct{}
+type discardLogger struct{}
 
-func (silence) Printf(context.Context, string, ...any) {}
+func (discardLogger) Printf(context.Context, string, ...any) {}
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -80,7 +80,7 @@ nothing installed:
   dibs run --local nightly -- ./backup.sh`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          arguments(0, 0),
+		Args:          argCount(0, 0),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	f := root.PersistentFlags()
@@ -88,49 +88,49 @@ nothing installed:
 	f.BoolVar(&a.local, "local", false, "use a file of this user on this host: excludes on THIS HOST ONLY")
 	f.StringVar(&a.prefix, "prefix", "", `first part of the keys in Redis, may be empty (default $DIBS_PREFIX, or "lock:")`)
 	f.IntVar(&a.replicas, "replicas", 0, "number of replicas that must have a lock before it counts")
-	f.Var((*span)(&a.longest), "longest", "longest TTL on a quorum, the same for all its users (default 1m)")
-	f.Var((*span)(&a.timeout), "timeout", "limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
+	f.Var((*durationFlag)(&a.longestTTL), "longest", "longest TTL on a quorum, the same for all its users (default 1m)")
+	f.Var((*durationFlag)(&a.timeout), "timeout", "limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but errors")
-	root.PersistentPreRunE = a.settle
+	root.PersistentPreRunE = a.resolveFlags
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nsee: %s --help", err, c.CommandPath())}
 	})
-	narrow(root)
+	limitHelpWidth(root)
 	root.AddGroup(
-		&cobra.Group{ID: hold, Title: "Hold a lock:"},
-		&cobra.Group{ID: look, Title: "Inspect and administer:"},
+		&cobra.Group{ID: groupHold, Title: "Hold a lock:"},
+		&cobra.Group{ID: groupInspect, Title: "Inspect and administer:"},
 	)
-	for _, verb := range []*cobra.Command{a.runVerb(), a.electVerb(), a.holdVerb(), a.acquireVerb(), a.renewVerb(), a.releaseVerb()} {
-		verb.GroupID = hold
+	for _, verb := range []*cobra.Command{a.runCmd(), a.electCmd(), a.holdCmd(), a.acquireCmd(), a.renewCmd(), a.releaseCmd()} {
+		verb.GroupID = groupHold
 		root.AddCommand(verb)
 	}
 	for _, verb := range []*cobra.Command{
-		a.lsVerb(),
-		a.showVerb(),
-		a.watchVerb(),
-		a.topVerb(),
-		a.unlockVerb(),
-		a.doctorVerb(),
-		a.benchVerb(),
-		a.versionVerb(),
-		a.manVerb(),
+		a.lsCmd(),
+		a.showCmd(),
+		a.watchCmd(),
+		a.topCmd(),
+		a.unlockCmd(),
+		a.doctorCmd(),
+		a.benchCmd(),
+		a.versionCmd(),
+		a.manCmd(),
 	} {
-		verb.GroupID = look
+		verb.GroupID = groupInspect
 		root.AddCommand(verb)
 	}
 	return root
 }
 
 // settle reads from the environment what the flags do not say, and checks it.
-func (a *app) settle(c *cobra.Command, _ []string) error {
+func (a *app) resolveFlags(c *cobra.Command, _ []string) error {
 	const least = time.Millisecond
 	from := "--timeout"
 	a.prefixSet = c.Flags().Changed("prefix")
 	if !c.Flags().Changed("timeout") {
 		from, a.timeout = "DIBS_TIMEOUT", 2*time.Second
 		if text := a.getenv("DIBS_TIMEOUT"); text != "" {
-			if err := (*span)(&a.timeout).Set(text); err != nil {
+			if err := (*durationFlag)(&a.timeout).Set(text); err != nil {
 				return usage("DIBS_TIMEOUT %q: %w", text, err)
 			}
 		}
@@ -140,14 +140,14 @@ func (a *app) settle(c *cobra.Command, _ []string) error {
 		return usage("%s %v: want at least %v", from, a.timeout, least)
 	case a.replicas < 0:
 		return usage("--replicas %d: want 0 or more", a.replicas)
-	case c.Flags().Changed("longest") && (a.longest < driver.MinTTL || a.longest > driver.MaxTTL):
-		return usage("--longest %v: want %v to %v", a.longest, driver.MinTTL, driver.MaxTTL)
+	case c.Flags().Changed("longest") && (a.longestTTL < driver.MinTTL || a.longestTTL > driver.MaxTTL):
+		return usage("--longest %v: want %v to %v", a.longestTTL, driver.MinTTL, driver.MaxTTL)
 	}
 	return nil
 }
 
 // arguments checks how many arguments a verb has.
-func arguments(least, most int) cobra.PositionalArgs {
+func argCount(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		var text string
 		switch {
@@ -168,15 +168,15 @@ func arguments(least, most int) cobra.PositionalArgs {
 
 // The groups of verbs.
 const (
-	hold = "hold"
-	look = "look"
+	groupHold    = "hold"
+	groupInspect = "look"
 )
 
 // listen takes over all signals that can be caught, from the first moment on. What the
 // caller has ignored, as nohup does, stays so.
-func (a *app) listen() {
+func (a *app) catchSignals() {
 	a.caught = make(chan os.Signal, 64)
-	for n := syscall.Signal(1); n <= mostSignals; n++ {
+	for n := syscall.Signal(1); n <= maxSignal; n++ {
 		if forwarded(n) && !signal.Ignored(n) {
 			signal.Notify(a.caught, n)
 		}
@@ -185,7 +185,7 @@ func (a *app) listen() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
-const mostSignals = 64
+const maxSignal = 64
 
 // forwarded reports whether a signal is a message, and not about this process itself.
 func forwarded(s syscall.Signal) bool {
@@ -199,7 +199,7 @@ func forwarded(s syscall.Signal) bool {
 }
 
 // ends reports whether a signal asks a process to end, which it does if it does not care.
-func ends(s syscall.Signal) bool {
+func isTermination(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT:
 		return true
@@ -217,12 +217,12 @@ func (e signalError) Error() string { return "signal: " + e.Signal.String() }
 // that do not ask to end are dropped. The context ends a moment later, when the question
 // that was under way has most likely been answered: otherwise dibs would go on undoing it
 // for seconds. Who asks twice does not wait for that.
-func (a *app) patient() (ctx context.Context, stop func() error) {
+func (a *app) signalContext() (ctx context.Context, stop func() error) {
 	const moment = 100 * time.Millisecond
 	ctx, cancel := context.WithCancelCause(context.Background())
-	over, done := make(chan struct{}), make(chan *asked, 1)
+	over, done := make(chan struct{}), make(chan *endRequest, 1)
 	go func() {
-		asked := new(asked)
+		asked := new(endRequest)
 		for {
 			select {
 			case <-over:
@@ -230,9 +230,9 @@ func (a *app) patient() (ctx context.Context, stop func() error) {
 				return
 			case s := <-a.caught:
 				switch n, _ := s.(syscall.Signal); {
-				case asked.again(n):
+				case asked.repeated(n):
 					cancel(asked.first)
-				case asked.first == nil && ends(n):
+				case asked.first == nil && isTermination(n):
 					asked.first, asked.at = signalError{n}, time.Now()
 					time.AfterFunc(moment, func() { cancel(asked.first) })
 				case n == syscall.SIGTSTP:
@@ -246,14 +246,14 @@ func (a *app) patient() (ctx context.Context, stop func() error) {
 		cancel(nil)
 		asked := <-done
 		if asked.first != nil {
-			go a.hurry(asked)
+			go a.exitOnSecondSignal(asked)
 		}
 		return asked.first
 	}
 }
 
 // An asked is a dibs that a signal has asked to end.
-type asked struct {
+type endRequest struct {
 	first error
 	at    time.Time
 }
@@ -262,9 +262,9 @@ type asked struct {
 // store answers, but not before it can have been told that nobody waits here any more. One
 // that comes twice in one instant has one sender: timeout(1) signals its child, and then its
 // whole group.
-func (a *asked) again(s syscall.Signal) bool {
+func (a *endRequest) repeated(s syscall.Signal) bool {
 	const instant, soon = time.Second, 500 * time.Millisecond
-	if a.first == nil || !ends(s) || errors.Is(a.first, signalError{s}) && time.Since(a.at) < instant {
+	if a.first == nil || !isTermination(s) || errors.Is(a.first, signalError{s}) && time.Since(a.at) < instant {
 		return false
 	}
 	time.AfterFunc(soon, func() { os.Exit(exitSignal + int(s)) })
@@ -272,31 +272,31 @@ func (a *asked) again(s syscall.Signal) bool {
 }
 
 // hurry ends dibs soon if another signal comes.
-func (a *app) hurry(asked *asked) {
+func (a *app) exitOnSecondSignal(asked *endRequest) {
 	for s := range a.caught {
-		if n, _ := s.(syscall.Signal); asked.again(n) {
+		if n, _ := s.(syscall.Signal); asked.repeated(n) {
 			return
 		}
 	}
 }
 
 // say tells a person something, on stderr.
-func (a *app) say(format string, args ...any) {
+func (a *app) logf(format string, args ...any) {
 	if !a.quiet && !a.json {
 		fmt.Fprint(a.err, a.clear()+"dibs: "+fmt.Sprintf(format, args...)+"\n")
 	}
 }
 
 // detail says what only --verbose wants to know.
-func (a *app) detail(format string, args ...any) {
+func (a *app) logVerbose(format string, args ...any) {
 	if a.verbose {
-		a.store.detail(func() { a.say(format, args...) })
+		a.monitor.logVerbose(func() { a.logf(format, args...) })
 	}
 }
 
 // clear is what a terminal is told before a line that is to stay.
 func (a *app) clear() string {
-	if a.live.Load() {
+	if a.progressShown.Load() {
 		return clearLine
 	}
 	return ""
@@ -309,20 +309,20 @@ func (a *app) client(options ...dibs.Option) (locks *dibs.Client, closeAll func(
 	if err != nil {
 		return nil, nil, err
 	}
-	a.opened, a.store = s, a.witness(s)
-	options = append([]dibs.Option{dibs.Timeout(a.timeout), dibs.Observe(a.store.hooks())}, options...)
-	locks = dibs.New(a.store, options...)
-	return locks, func() error { return a.closed(locks, s) }, nil
+	a.opened, a.monitor = s, a.newMonitor(s)
+	options = append([]dibs.Option{dibs.Timeout(a.timeout), dibs.Observe(a.monitor.hooks())}, options...)
+	locks = dibs.New(a.monitor, options...)
+	return locks, func() error { return a.closeClient(locks, s) }, nil
 }
 
 // closed releases what is held. A store that is away is waited for as long as for one
 // operation, and no longer: what cannot be released expires.
-func (a *app) closed(locks *dibs.Client, s *opened) error {
-	a.store.end()
+func (a *app) closeClient(locks *dibs.Client, s *opened) error {
+	a.monitor.end()
 	done := make(chan error, 1)
 	go func() { done <- errors.Join(locks.Close(), s.close()) }()
 	var limit <-chan time.Time
-	if a.store.awayNow() > 0 {
+	if a.monitor.currentOutage() > 0 {
 		limit = time.After(a.timeout)
 	}
 	select {

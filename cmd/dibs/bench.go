@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) benchVerb() *cobra.Command {
-	during := span(3 * time.Second)
+func (a *app) benchCmd() *cobra.Command {
+	during := durationFlag(3 * time.Second)
 	var workers int
 	c := &cobra.Command{
 		Use:   "bench",
@@ -29,7 +29,7 @@ slot a number without a TTL stays in Redis, the same one each time.`,
 		Example: `  dibs bench --url redis://cache:6379
   dibs bench --time 10s -c 64
   dibs bench --json | jq .pairs.p99_us`,
-		Args: arguments(0, 0),
+		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			switch {
 			case time.Duration(during) < time.Millisecond:
@@ -71,28 +71,28 @@ func (a *app) bench(ctx context.Context, s *opened, during time.Duration, worker
 	if err := a.warmUp(ctx, s, one, other, benchName(run, 0)); err != nil {
 		return err
 	}
-	pairs, err := measured(ctx, during, workers, func(ctx context.Context, n int) ([]time.Duration, error) {
+	pairs, err := runWorkers(ctx, during, workers, func(ctx context.Context, n int) ([]time.Duration, error) {
 		return lockAndUnlock(ctx, one.Mutex(benchName(run, n)))
 	})
 	if err != nil {
 		return err
 	}
 	began, freed := time.Now(), new(atomic.Int64)
-	runners := [2]runner{newRunner(one, benchName(run, 0)), newRunner(other, benchName(run, 0))}
-	handOffs, err := measured(ctx, during, len(runners), func(ctx context.Context, n int) ([]time.Duration, error) {
+	runners := [2]handOffClient{newHandOffClient(one, benchName(run, 0)), newHandOffClient(other, benchName(run, 0))}
+	handOffs, err := runWorkers(ctx, during, len(runners), func(ctx context.Context, n int) ([]time.Duration, error) {
 		return runners[n].run(ctx, runners[1-n], began, freed)
 	})
 	if err != nil {
 		return err
 	}
 	if a.json {
-		return a.putJSON(benchmark{schema, s.where, during.Milliseconds(), workers, pairs, handOffs})
+		return a.printJSON(benchmark{schema, s.location, during.Milliseconds(), workers, pairs, handOffs})
 	}
 	var t table
 	t.row("", "PER SECOND", "P50", "P99", "COUNT")
 	t.row(pairs.cells("lock and unlock")...)
 	t.row(handOffs.cells("hand-off")...)
-	return a.put(t.String())
+	return a.print(t.String())
 }
 
 // benchName is random but for its hash slot: each slot that a lock was ever in keeps a floor.
@@ -117,7 +117,7 @@ func (a *app) warmUp(ctx context.Context, s *opened, one, other *dibs.Client, na
 }
 
 // measured has samples taken by several for a time. The first failure ends it.
-func measured(whole context.Context, during time.Duration, n int, sample func(ctx context.Context, n int) ([]time.Duration, error)) (measure, error) {
+func runWorkers(whole context.Context, during time.Duration, n int, sample func(ctx context.Context, n int) ([]time.Duration, error)) (measure, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(whole, during)
 	defer cancel()
@@ -177,12 +177,12 @@ func lockAndUnlock(ctx context.Context, m *dibs.Mutex) (samples []time.Duration,
 }
 
 // A runner hands a name to another one, who waits for it, and waits to get it back.
-type runner struct {
+type handOffClient struct {
 	mutex  *dibs.Mutex
 	queued chan struct{} // it has joined the queue
 }
 
-func newRunner(locks *dibs.Client, name string) runner {
+func newHandOffClient(locks *dibs.Client, name string) handOffClient {
 	queued := make(chan struct{}, 1)
 	waiting := func(dibs.Waiting) {
 		select {
@@ -190,12 +190,12 @@ func newRunner(locks *dibs.Client, name string) runner {
 		default:
 		}
 	}
-	return runner{locks.Mutex(name, dibs.Observe(dibs.Hooks{Waiting: waiting})), queued}
+	return handOffClient{locks.Mutex(name, dibs.Observe(dibs.Hooks{Waiting: waiting})), queued}
 }
 
 // run samples the times from the other's unlock until it holds. freed is when that was,
 // since the beginning.
-func (r runner) run(ctx context.Context, other runner, began time.Time, freed *atomic.Int64) (samples []time.Duration, err error) {
+func (r handOffClient) run(ctx context.Context, other handOffClient, began time.Time, freed *atomic.Int64) (samples []time.Duration, err error) {
 	for {
 		lease, err := r.mutex.Lock(ctx)
 		got := time.Since(began)

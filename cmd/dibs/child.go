@@ -16,11 +16,11 @@ type command struct {
 	argv []string
 	env  []string
 
-	guard *guardSoon
+	watchdog *pendingWatchdog
 }
 
 // find looks a command up, as env(1) does, before anything is locked for it.
-func find(argv []string, env []string) (command, error) {
+func findCommand(argv []string, env []string) (command, error) {
 	path, err := exec.LookPath(argv[0])
 	switch {
 	case errors.Is(err, exec.ErrDot): // what PATH says is the user's affair
@@ -36,18 +36,18 @@ func find(argv []string, env []string) (command, error) {
 
 // with returns the environment with more variables: in place of those of the same name,
 // of which a program would see the first or the last, as it happens.
-func with(env []string, more ...string) []string {
+func withEnv(env []string, more ...string) []string {
 	var all []string
 	for _, v := range env {
 		name, _, _ := strings.Cut(v, "=")
-		if !set(more, name) {
+		if !hasVar(more, name) {
 			all = append(all, v)
 		}
 	}
 	return append(all, more...)
 }
 
-func set(env []string, name string) bool {
+func hasVar(env []string, name string) bool {
 	for _, v := range env {
 		if strings.HasPrefix(v, name+"=") {
 			return true
@@ -59,7 +59,7 @@ func set(env []string, name string) bool {
 // A child is the command as it runs, a child of its guard, and leads a process group.
 type child struct {
 	tree
-	all bool // that descends from it is to end
+	killDescendants bool // that descends from it is to end
 }
 
 // spawn runs a command, and what is neither a program nor says which interpreter it is
@@ -81,7 +81,7 @@ func spawn(c command, sys *syscall.SysProcAttr) (int, error) {
 
 // orphaned waits for a command whose guard is dead: this process is its parent then, if the
 // system lets it be that.
-func orphaned(pid int) syscall.WaitStatus {
+func waitOrphan(pid int) syscall.WaitStatus {
 	for {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(pid, &status, 0, nil)
@@ -96,7 +96,7 @@ func orphaned(pid int) syscall.WaitStatus {
 }
 
 // codeOfStatus is the exit code of a child, as shells tell it.
-func codeOfStatus(status syscall.WaitStatus) int {
+func exitCodeOf(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return exitSignal + int(status.Signal())
 	}

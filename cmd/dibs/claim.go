@@ -18,26 +18,26 @@ import (
 )
 
 // A claim is what a verb wants to hold, and how long it waits for that.
-type claim struct {
+type lockRequest struct {
 	names   []string
 	shared  bool
 	slots   int
 	permits int
 	try     bool
-	wait    span
-	ttl     span
-	minHold span
+	wait    durationFlag
+	ttl     durationFlag
+	minHold durationFlag
 	label   string
 
 	busyCode int
 	skipOK   bool
 	verbose  bool
 
-	given func(flag string) bool
+	flagSet func(flag string) bool
 }
 
 // flags gives a verb all flags of a claim.
-func (c *claim) flags(f *pflag.FlagSet) {
+func (c *lockRequest) flags(f *pflag.FlagSet) {
 	c.leaseFlags(f)
 	f.BoolVar(&c.shared, "shared", false, "hold NAME together with other shared holders; exclude all others")
 	f.IntVar(&c.slots, "slots", 0, "allow up to `N` concurrent holders; use the same N everywhere")
@@ -50,20 +50,20 @@ func (c *claim) flags(f *pflag.FlagSet) {
 }
 
 // leaseFlags are those of whatever is held.
-func (c *claim) leaseFlags(f *pflag.FlagSet) {
-	c.ttl, c.wait, c.permits, c.busyCode, c.given = span(30*time.Second), forever, 1, exitBusy, f.Changed
+func (c *lockRequest) leaseFlags(f *pflag.FlagSet) {
+	c.ttl, c.wait, c.permits, c.busyCode, c.flagSet = durationFlag(30*time.Second), noLimit, 1, exitBusy, f.Changed
 	f.Var(&c.ttl, "ttl", "lease duration: how long the lock survives a crash")
 	f.StringVar(&c.label, "label", "", "text that others see beside host and process id")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "also report waiting, acquired and released")
 }
 
 // options are those of the flags.
-func (c *claim) options() []dibs.Option {
+func (c *lockRequest) options() []dibs.Option {
 	options := []dibs.Option{dibs.TTL(time.Duration(c.ttl)), dibs.MinHold(time.Duration(c.minHold)), dibs.Label(c.label)}
 	switch {
 	case c.try:
 		options = append(options, dibs.Wait(0))
-	case c.wait != forever:
+	case c.wait != noLimit:
 		options = append(options, dibs.Wait(time.Duration(c.wait)))
 	}
 	return options
@@ -71,23 +71,23 @@ func (c *claim) options() []dibs.Option {
 
 // check reads the names, one or several with commas between, and finds what is wrong
 // with the flags, in the words of the command line.
-func (c *claim) check(a *app, arg string) error {
+func (c *lockRequest) check(a *app, arg string) error {
 	c.names, a.verbose = strings.Split(arg, ","), c.verbose
 	minHold, ttl := time.Duration(c.minHold), time.Duration(c.ttl)
 	switch {
 	case c.verbose && a.quiet:
 		return usage("--verbose and --quiet: use one of them")
-	case len(c.names) > 1 && (c.shared || c.given("slots")):
+	case len(c.names) > 1 && (c.shared || c.flagSet("slots")):
 		return usage("%s: several names are held exclusively: --shared and --slots are for one name", quoted(c.names))
-	case c.shared && c.given("slots"):
+	case c.shared && c.flagSet("slots"):
 		return usage("--shared and --slots: use one of them")
-	case c.given("slots") && (c.slots < 1 || c.slots > driver.Unlimited):
+	case c.flagSet("slots") && (c.slots < 1 || c.slots > driver.Unlimited):
 		return usage("--slots %d: want 1 to %d", c.slots, driver.Unlimited)
-	case c.given("permits") && !c.given("slots"):
+	case c.flagSet("permits") && !c.flagSet("slots"):
 		return usage("--permits is for --slots")
 	case c.slots > 0 && (c.permits < 1 || c.permits > c.slots):
 		return usage("--permits %d: want 1 to %d, the number of --slots", c.permits, c.slots)
-	case c.try && c.given("wait") && c.wait != 0:
+	case c.try && c.flagSet("wait") && c.wait != 0:
 		return usage("--try and --wait %v: use one of them", time.Duration(c.wait))
 	case ttl < driver.MinTTL || ttl > driver.MaxTTL:
 		return usage("--ttl %v: want %v to %v", ttl, driver.MinTTL, driver.MaxTTL)
@@ -104,8 +104,8 @@ func (c *claim) check(a *app, arg string) error {
 
 // checkLongest refuses a TTL that a quorum does not take.
 func (a *app) checkLongest(ttl time.Duration) error {
-	urls, err := a.where()
-	longest := cmp.Or(a.longest, quorum.Longest)
+	urls, err := a.storeURLs()
+	longest := cmp.Or(a.longestTTL, quorum.Longest)
 	if err == nil && len(urls) > 1 && ttl > longest {
 		return usage("%v is too long for a quorum: its longest TTL is %v; a longer one needs --longest, the same for all its users", ttl, longest)
 	}
@@ -133,18 +133,18 @@ func quoted(names []string) string {
 }
 
 // lock waits until the names are held, and says whom it waits for. A signal ends that.
-func (a *app) lock(locks *dibs.Client, c *claim) (*dibs.Lease, error) {
+func (a *app) waitForLock(locks *dibs.Client, c *lockRequest) (*dibs.Lease, error) {
 	const pause = 100 * time.Millisecond // before a server that may be starting is tried again
-	if err := a.nested(locks, c); err != nil {
+	if err := a.refuseDeadlock(locks, c); err != nil {
 		return nil, err
 	}
-	ctx, stop := a.patient()
-	a.store.waits(c.names, false)
+	ctx, stop := a.signalContext()
+	a.monitor.setWaiting(c.names, false)
 	p := a.progress(locks, c.names)
 	defer p.end()
-	lease, err := take(ctx, locks, c, append(c.options(), dibs.Observe(p.hooks())))
+	lease, err := tryAcquire(ctx, locks, c, append(c.options(), dibs.Observe(p.hooks())))
 	for unsent(err) && !c.try && time.Since(p.begun) < a.timeout && sleep(ctx, pause) {
-		lease, err = take(ctx, locks, c, append(c.options(), dibs.Observe(p.hooks())))
+		lease, err = tryAcquire(ctx, locks, c, append(c.options(), dibs.Observe(p.hooks())))
 	}
 	signalled := stop()
 	var busy *dibs.BusyError
@@ -154,16 +154,16 @@ func (a *app) lock(locks *dibs.Client, c *claim) (*dibs.Lease, error) {
 	case signalled != nil:
 		return nil, signalled
 	case errors.As(err, &busy):
-		return nil, c.busy(busy, a.store.awayNow())
+		return nil, c.busyError(busy, a.monitor.currentOutage())
 	case err != nil:
 		return nil, err
 	}
-	a.store.holds(lease)
-	a.detail("acquired %s after %s, fence %d", quoted(c.names), brief(time.Since(p.begun)), lease.FenceOf(c.names[0]))
+	a.monitor.setHolding(lease)
+	a.logVerbose("acquired %s after %s, fence %d", quoted(c.names), brief(time.Since(p.begun)), lease.FenceOf(c.names[0]))
 	return lease, nil
 }
 
-func take(ctx context.Context, locks *dibs.Client, c *claim, options []dibs.Option) (*dibs.Lease, error) {
+func tryAcquire(ctx context.Context, locks *dibs.Client, c *lockRequest, options []dibs.Option) (*dibs.Lease, error) {
 	name := c.names[0]
 	switch {
 	case len(c.names) > 1:
@@ -178,7 +178,7 @@ func take(ctx context.Context, locks *dibs.Client, c *claim, options []dibs.Opti
 
 // busy says who holds the name: not by a whole token, which lets others release. away is
 // for how long the store has not answered.
-func (c *claim) busy(e *dibs.BusyError, away time.Duration) error {
+func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	if c.skipOK {
 		return codeError{}
 	}
@@ -192,49 +192,49 @@ func (c *claim) busy(e *dibs.BusyError, away time.Duration) error {
 	case e.Ahead > 0:
 		text += ", " + plural(e.Ahead, "waiter", "waiters") + " ahead"
 	}
-	if c.wait > 0 && c.wait != forever {
+	if c.wait > 0 && c.wait != noLimit {
 		text += fmt.Sprintf("; waited %v", time.Duration(c.wait))
 	}
-	if away >= moment { // it may just be asking
+	if away >= reportDelay { // it may just be asking
 		text += fmt.Sprintf(", and the store has not answered for %s", brief(away))
 	}
 	return exitWith(c.busyCode, errors.New(text))
 }
 
 // A span is a duration on the command line: as Go writes it, or a number of seconds.
-type span time.Duration
+type durationFlag time.Duration
 
-const forever span = -1
+const noLimit durationFlag = -1
 
 // String implements pflag.Value.
-func (s *span) String() string {
-	if *s == forever || *s == 0 {
+func (s *durationFlag) String() string {
+	if *s == noLimit || *s == 0 {
 		return ""
 	}
 	return time.Duration(*s).String()
 }
 
 // Set implements pflag.Value.
-func (s *span) Set(text string) error {
+func (s *durationFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if seconds, failed := strconv.ParseFloat(text, 64); failed == nil {
 		d, err = -1, nil // unless it is a number within the range
-		if seconds >= 0 && seconds <= longestSpan.Seconds() {
+		if seconds >= 0 && seconds <= maxDuration.Seconds() {
 			d = time.Duration(seconds * float64(time.Second))
 		}
 	}
-	if err != nil || d < 0 || d > longestSpan {
+	if err != nil || d < 0 || d > maxDuration {
 		return errors.New("want a duration such as 90s, 1m30s, or a number of seconds, up to 10 years")
 	}
-	*s = span(d)
+	*s = durationFlag(d)
 	return nil
 }
 
 // longestSpan keeps sums of durations far from overflowing.
-const longestSpan = 10 * 365 * 24 * time.Hour
+const maxDuration = 10 * 365 * 24 * time.Hour
 
 // Type implements pflag.Value.
-func (s *span) Type() string { return "duration" }
+func (s *durationFlag) Type() string { return "duration" }
 
 // nameAndCommand takes NAME -- COMMAND apart. Flags may stand on both sides of NAME.
 func nameAndCommand(c *cobra.Command, args []string) (name string, command []string, err error) {

@@ -18,7 +18,7 @@ func (a *app) completeName(c *cobra.Command, args []string, begun string) ([]str
 	}
 	a.prefixSet = c.Flags().Changed("prefix")
 	found := make(chan []string, 1)
-	go func() { found <- a.beginning(begun, patience) }()
+	go func() { found <- a.namesWithPrefix(begun, patience) }()
 	select {
 	case names := <-found:
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -28,7 +28,7 @@ func (a *app) completeName(c *cobra.Command, args []string, begun string) ([]str
 }
 
 // beginning lists the names that begin so, and can be shown.
-func (a *app) beginning(begun string, patience time.Duration) (names []string) {
+func (a *app) namesWithPrefix(begun string, patience time.Duration) (names []string) {
 	s, err := a.open()
 	if err != nil {
 		return nil
@@ -36,7 +36,7 @@ func (a *app) beginning(begun string, patience time.Duration) (names []string) {
 	defer func() { _ = s.close() }() // nothing can be lost by it
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	all, _ := s.List(ctx, literal(begun)+"*") // none, if it failed
+	all, _ := s.List(ctx, escapeGlob(begun)+"*") // none, if it failed
 	for _, name := range all {
 		if safe(name) == name {
 			names = append(names, name)
@@ -47,6 +47,6 @@ func (a *app) beginning(begun string, patience time.Duration) (names []string) {
 }
 
 // literal makes a text match itself in a glob.
-func literal(text string) string {
+func escapeGlob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
 }

@@ -19,7 +19,7 @@ const (
 	exitCritical = 2
 )
 
-func (a *app) doctorVerb() *cobra.Command {
+func (a *app) doctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether the store is fit for locks",
@@ -36,7 +36,7 @@ reached; 64 the command line.`,
 		Example: `  dibs doctor --url redis://cache:6379
   dibs doctor --url redis://a --url redis://b --url redis://c
   dibs doctor --json | jq '.nodes[].findings[] | .subject'`,
-		Args: arguments(0, 0),
+		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error { return a.withStore(a.doctor) },
 	}
 }
@@ -81,23 +81,23 @@ func (a *app) doctor(ctx context.Context, s *opened) error {
 		code = exitTrouble
 	}
 	if a.json {
-		return errors.Join(a.putJSON(report{schema, worst.String(), nodes}), exitWith(code, nil))
+		return errors.Join(a.printJSON(report{schema, worst.String(), nodes}), exitWith(code, nil))
 	}
-	return errors.Join(a.put(a.tellReports(nodes)), exitWith(code, nil))
+	return errors.Join(a.print(a.formatReports(nodes)), exitWith(code, nil))
 }
 
 // examine looks at all nodes at once.
 func (a *app) examine(ctx context.Context, s *opened) []nodeReport {
 	if len(s.nodes) == 0 {
 		found, err := a.tryLock(ctx, s)
-		return []nodeReport{reportOf(s.where, found, err)}
+		return []nodeReport{reportOf(s.location, found, err)}
 	}
 	nodes := make([]nodeReport, len(s.nodes))
 	var all sync.WaitGroup
 	for i, n := range s.nodes {
 		all.Go(func() {
 			found, err := n.Doctor(ctx)
-			nodes[i] = reportOf(n.where, found, err)
+			nodes[i] = reportOf(n.location, found, err)
 		})
 	}
 	all.Wait()
@@ -134,7 +134,7 @@ func (a *app) tryLock(ctx context.Context, s *opened) (redisstore.Findings, erro
 	}}, nil
 }
 
-func (a *app) tellReports(nodes []nodeReport) string {
+func (a *app) formatReports(nodes []nodeReport) string {
 	var b strings.Builder
 	paint := a.colours()
 	for i, n := range nodes {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) electVerb() *cobra.Command {
+func (a *app) electCmd() *cobra.Command {
 	j := new(job)
 	var restart bool
 	c := &cobra.Command{
@@ -61,54 +61,54 @@ func (a *app) elect(j *job, name string, argv []string, restart bool) (err error
 	if err != nil {
 		return err
 	}
-	a.runs = true
+	a.runsCommand = true
 	locks, closeAll, err := a.client()
 	if err != nil {
 		return err
 	}
-	s := &outcome{Schema: schema, Names: j.names, Store: a.store.where, Begun: time.Now()}
+	s := &outcome{Schema: schema, Names: j.names, Store: a.monitor.location, Begun: time.Now()}
 	defer func() {
-		a.store.end()
-		err = a.report(j, s, a.explain(errors.Join(err, closeAll())))
+		a.monitor.end()
+		err = a.writeOutcome(j, s, a.explain(errors.Join(err, closeAll())))
 	}()
 	for {
-		cmd.guard = startGuardSoon()
+		cmd.watchdog = startWatchdogAsync()
 		lease, err := a.campaign(locks, j, name)
 		if err != nil {
-			cmd.guard.end()
+			cmd.watchdog.stop()
 			return err
 		}
-		a.say("leading %q, term %d", name, lease.Fence())
-		err = a.under(lease, cmd, rules, s)
-		cmd.guard.end()
+		a.logf("leading %q, term %d", name, lease.Fence())
+		err = a.runUnder(lease, cmd, rules, s)
+		cmd.watchdog.stop()
 		lost := errors.Is(err, dibs.ErrLost)
-		if a.ending || !lost && !restart {
+		if a.endForwarded || !lost && !restart {
 			return err
 		}
-		a.say("not leading %q any more%s", name, because(err))
+		a.logf("not leading %q any more%s", name, reasonSuffix(err))
 	}
 }
 
-func because(err error) string {
+func reasonSuffix(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + clean(err)
+	return ": " + errorText(err)
 }
 
 // campaign waits until this process leads, however long the store is away.
 func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, error) {
-	if err := a.nested(locks, &j.claim); err != nil {
+	if err := a.refuseDeadlock(locks, &j.lockRequest); err != nil {
 		return nil, err
 	}
-	ctx, stop := a.patient()
-	a.store.waits(j.names, true)
+	ctx, stop := a.signalContext()
+	a.monitor.setWaiting(j.names, true)
 	p := a.progress(locks, j.names)
-	lease, err := a.stand(ctx, locks.Election(name, append(j.options(), dibs.Observe(p.hooks()))...))
+	lease, err := a.retryCampaign(ctx, locks.Election(name, append(j.options(), dibs.Observe(p.hooks()))...))
 	signalled := stop()
 	p.end()
 	if err == nil {
-		a.store.holds(lease)
+		a.monitor.setHolding(lease)
 	}
 	switch {
 	case signalled != nil && err == nil:
@@ -119,7 +119,7 @@ func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, er
 	return lease, err
 }
 
-func (a *app) stand(ctx context.Context, e *dibs.Election) (*dibs.Lease, error) {
+func (a *app) retryCampaign(ctx context.Context, e *dibs.Election) (*dibs.Lease, error) {
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for wait := shortest; sleep(ctx, wait); wait = min(2*wait, longest) {
 		lease, err := e.Campaign(ctx)
@@ -146,25 +146,25 @@ func (a *app) observe(name string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := a.patient()
+	ctx, stop := a.signalContext()
 	for leader, err := range locks.Election(name).Observe(ctx) {
-		if err = a.tellLeader(name, leader, err); err != nil {
+		if err = a.printLeader(name, leader, err); err != nil {
 			return errors.Join(err, closeAll())
 		}
 	}
 	return errors.Join(stop(), closeAll())
 }
 
-func (a *app) tellLeader(name string, leader dibs.Leader, err error) error {
+func (a *app) printLeader(name string, leader dibs.Leader, err error) error {
 	who := ownerOf(leader.Token)
 	switch {
 	case err != nil && errors.Is(err, dibs.ErrUnavailable):
-		a.say("%s; trying again; store: %s", clean(err), a.store.where)
+		a.logf("%s; trying again; store: %s", errorText(err), a.monitor.location)
 		return nil
 	case err != nil:
 		return a.explain(err)
 	case a.json:
-		return print1(a.out, stamped(event{Event: "leader", Name: name, Holder: who.short, Host: who.host, PID: who.pid, Label: who.label, Fence: leader.Term}))
+		return printLine(a.out, stamped(event{Event: "leader", Name: name, Holder: who.short, Host: who.host, PID: who.pid, Label: who.label, Fence: leader.Term}))
 	case leader.Token == "":
 		_, err = fmt.Fprintf(a.out, "nobody leads %q\n", name)
 	case leader.Term == 0:

@@ -32,32 +32,32 @@ var escapes = map[string][]string{
 }
 
 // escaping begins a run of one of them.
-func escaping(t *testing.T, url, how, work string, flags ...string) (p *program, pids []string) {
+func beginEscape(t *testing.T, url, how, work string, flags ...string) (p *program, pids []string) {
 	t.Helper()
 	argv := escapes[how]
 	if _, err := exec.LookPath(argv[0]); err != nil && argv[0] != "dibs" {
 		t.Skip(err)
 	}
 	p = prepare(t, url, append(append(append([]string{"run"}, flags...), "job", "--"), argv...)...)
-	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	p.Env = append(p.Env, "WORK="+work)
 	p.begin()
 	return p, p.pids()
 }
 
 // onEachEscape runs a test with each of them, and for each on a Redis and a file.
-func onEachEscape(t *testing.T, test func(t *testing.T, s *place, how string)) {
+func onEachEscape(t *testing.T, test func(t *testing.T, s *testStore, how string)) {
 	t.Helper()
 	t.Parallel()
 	for how := range escapes {
 		t.Run(how, func(t *testing.T) {
-			onEachStore(t, func(t *testing.T, s *place) { test(t, s, how) })
+			onEachStore(t, func(t *testing.T, s *testStore) { test(t, s, how) })
 		})
 	}
 }
 
 // wantNobody checks that nothing of the work is alive when the next one has the lock.
-func (s *place) wantNobody(pids []string) {
+func (s *testStore) wantAllDead(pids []string) {
 	s.t.Helper()
 	next := begin(s.t, s.URL(), "run", "job", "--", "sh", "-c", `for p; do read -r line </proc/$p/stat && echo "$line"; done 2>/dev/null; exit 0`, "sh")
 	next.Args = append(next.Args, pids...)
@@ -71,8 +71,8 @@ func (s *place) wantNobody(pids []string) {
 
 // A signal reaches what has left the process group, and the lock is kept until that has ended.
 func TestEscapeIsSignalled(t *testing.T) {
-	onEachEscape(t, func(t *testing.T, s *place, how string) {
-		p, pids := escaping(t, s.URL(), how, family)
+	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
+		p, pids := beginEscape(t, s.URL(), how, parentAndChild)
 		p.Process.Signal(syscall.SIGTERM)
 		p.code()
 		if anyAlive(pids) {
@@ -86,10 +86,10 @@ func TestEscapeIsSignalled(t *testing.T) {
 
 // What has left the process group and takes its time to end is waited for, as all else is.
 func TestEscapeIsWaitedFor(t *testing.T) {
-	onEachEscape(t, func(t *testing.T, s *place, how string) {
+	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		gate := filepath.Join(t.TempDir(), "gate")
 		asked := gate + ".asked"
-		p, pids := escaping(t, s.URL(), how, fmt.Sprintf(`trap '' HUP; trap ': >%s' TERM; echo "pids $$"; until [ -e %s ]; do sleep 0.02; done`, asked, gate))
+		p, pids := beginEscape(t, s.URL(), how, fmt.Sprintf(`trap '' HUP; trap ': >%s' TERM; echo "pids $$"; until [ -e %s ]; do sleep 0.02; done`, asked, gate))
 		p.Process.Signal(syscall.SIGTERM)
 		eventually(t, "asked", func() bool { _, err := os.Stat(asked); return err == nil })
 		time.Sleep(300 * time.Millisecond) // in which dibs must do nothing
@@ -107,31 +107,31 @@ func TestEscapeIsWaitedFor(t *testing.T) {
 }
 
 // Who kills dibs kills what has left the process group, long before the lock is free.
-func TestEscapeOfAKilledWrapper(t *testing.T) {
-	onEachEscape(t, func(t *testing.T, s *place, how string) {
-		p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "20s")
+func TestEscapeWhenDibsIsKilled(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
+		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "20s")
 		p.Process.Kill()
 		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
 	})
 }
 
 // A wrapper that is stopped: all is dead before the next one enters.
-func TestEscapeOfAStoppedWrapper(t *testing.T) {
-	onEachEscape(t, func(t *testing.T, s *place, how string) {
-		p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "1s")
+func TestEscapeWhenDibsIsStopped(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
+		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "1s")
 		p.Process.Signal(syscall.SIGSTOP)
-		s.wantNobody(pids)
+		s.wantAllDead(pids)
 		p.Process.Signal(syscall.SIGCONT)
 		p.wantCode(exitLost)
 	})
 }
 
 // A lock that is taken away: all is dead when dibs has ended.
-func TestEscapeFromALoss(t *testing.T) {
-	onEachEscape(t, func(t *testing.T, s *place, how string) {
-		p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "200ms")
+func TestEscapeWhenTheLockIsRevoked(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
+		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "200ms")
 		held := s.state("job").Holders[0]
-		if broken, err := s.store.Revoke(t.Context(), "job", held.Fence); err != nil || !broken && !s.deleted() {
+		if broken, err := s.store.Revoke(t.Context(), "job", held.Fence); err != nil || !broken && !s.deleteLock() {
 			t.Fatalf("break: %v, %v", broken, err)
 		}
 		p.wantCode(exitLost)
@@ -142,19 +142,19 @@ func TestEscapeFromALoss(t *testing.T) {
 }
 
 // deleted deletes the lock of a Redis that was not told of its fence.
-func (s *place) deleted() bool {
+func (s *testStore) deleteLock() bool {
 	err := exec.Command("redis-cli", "-u", s.url, "del", "lock:job").Run()
 	return err == nil
 }
 
 // A store that is away: all is dead before the lease is over.
-func TestEscapeFromALostStore(t *testing.T) {
+func TestEscapeWhenTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	for how := range escapes {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			p, pids := escaping(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "500ms")
+			p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "500ms")
 			s.Kill()
 			p.wantCode(exitLost)
 			if anyAlive(pids) {
@@ -165,13 +165,13 @@ func TestEscapeFromALostStore(t *testing.T) {
 }
 
 // --max-hold ends what has left the process group.
-func TestEscapeFromMaxHold(t *testing.T) {
+func TestEscapeAtMaxHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for how := range escapes {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			p, pids := escaping(t, s.URL()+"/3", how, stubborn, "--prefix", how, "--max-hold", "2s", "--kill-after", "100ms")
+			p, pids := beginEscape(t, s.URL()+"/3", how, stubborn, "--prefix", how, "--max-hold", "2s", "--kill-after", "100ms")
 			p.wantCode(exitMaxHold)
 			if anyAlive(pids) {
 				t.Error("alive after dibs has ended")
@@ -182,8 +182,8 @@ func TestEscapeFromMaxHold(t *testing.T) {
 
 // Processes that go from session to session, each started by the one before, which ends at
 // once, do not outrun the guard.
-func TestEscapeOfARunner(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+func TestEscapeByForking(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate") // without it the runner ends
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -191,7 +191,7 @@ func TestEscapeOfARunner(t *testing.T) {
 		p := prepare(t, s.URL(), "run", "--ttl", "20s", "job", "--", "sh", "-c", `for i in 1 2 3; do sh -c "$RUN" "$GATE" & done; sleep 0.3; echo ready; sleep 1000`)
 		p.Env = append(p.Env, "GATE="+gate, `RUN=[ -e "$GATE" ] && echo >>"$GATE" && setsid sh -c "$RUN" "$GATE" >/dev/null 2>&1 &`)
 		p.begin()
-		p.says("ready")
+		p.awaitLine("ready")
 		// A process lives too short to be seen: each one leaves a line.
 		runs := func(within time.Duration) bool {
 			before := lines(t, gate)
@@ -222,7 +222,7 @@ func lines(t *testing.T, file string) int64 {
 // What a command has left behind as a daemon lives on after a normal end, as ever, and dies
 // with a command that dibs has to end.
 func TestDaemon(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		const daemon = `(setsid sleep 1000 >/dev/null 2>&1 & echo "pids $!"); sleep 0.2; `
 		p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", daemon+`exit 4`)
 		pids := p.pids()
@@ -232,7 +232,7 @@ func TestDaemon(t *testing.T) {
 		}
 		p = begin(t, s.URL(), "run", "--ttl", "20s", "job", "--", "sh", "-c", daemon+`echo ready; sleep 1000`)
 		pids = p.pids()
-		p.says("ready")
+		p.awaitLine("ready")
 		p.Process.Kill()
 		eventually(t, "the daemon is dead", func() bool { return !anyAlive(pids) })
 	})
@@ -244,11 +244,11 @@ func TestInheritedChild(t *testing.T) {
 	s := redistest.Start(t)
 	p := prepare(t, s.URL(), "-c", `sleep 1000 & echo "other $!"; exec dibs run --ttl 1s job -- setsid -w sh -c 'sleep 1000 & echo "pids $$ $!"; wait'`)
 	p.Path, p.Args[0] = "/bin/sh", "sh"
-	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	p.begin()
-	other := strings.Fields(p.says("other"))[0]
+	other := strings.Fields(p.awaitLine("other"))[0]
 	pids := p.pids()
-	guard := pidOf(t, guardOf(t, p, ""))
+	guard := pidOf(t, watchdogOf(t, p, ""))
 	syscall.Kill(guard, syscall.SIGKILL) // so that dibs has to find all by itself
 	p.wantCode(exitLost)
 	if anyAlive(pids) {
@@ -262,7 +262,7 @@ func TestInheritedChild(t *testing.T) {
 
 // The guard's clock goes on while the machine is suspended: here it is one that is ahead of
 // the clock that stands still then.
-func TestGuardCountsSuspension(t *testing.T) {
+func TestWatchdogCountsSuspension(t *testing.T) {
 	t.Parallel()
 	const slept = 1000 * time.Hour
 	unshare := []string{"--time", "--boottime", fmt.Sprint(int(slept.Seconds())), "--fork", "--kill-child"}
@@ -274,9 +274,9 @@ func TestGuardCountsSuspension(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	p := prepare(t, "", append(unshare, "dibs", guardVerb, "3", "4")...)
+	p := prepare(t, "", append(unshare, "dibs", watchdogVerb, "3", "4")...)
 	p.Path, p.ExtraFiles = lookPath(t, "unshare"), []*os.File{in, out}
-	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	p.begin()
 	in.Close()
 	out.Close()
@@ -290,13 +290,13 @@ func TestGuardCountsSuspension(t *testing.T) {
 				t.Fatalf("the guard says %q, want %q", line, word)
 			}
 			return strings.TrimSpace(rest)
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatalf("the guard does not say %q", word)
 		}
 		return ""
 	}
 	await("ready")
-	text, _ := json.Marshal(order{Path: lookPath(t, "sleep"), Argv: rawTexts([]string{"sleep", "1000"})})
+	text, _ := json.Marshal(startRequest{Path: lookPath(t, "sleep"), Argv: rawTexts([]string{"sleep", "1000"})})
 	fmt.Fprintf(pipe, "start %s\n", text)
 	pid := await("started")
 	fmt.Fprintf(pipe, "until %d\n", sinceBoot()+slept+200*time.Millisecond)
@@ -314,7 +314,7 @@ func TestAlarm(t *testing.T) {
 	for _, in := range []time.Duration{50 * time.Millisecond, 0, -time.Hour} {
 		at := sinceBoot() + in
 		a.set(at)
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(a), Events: unix.POLLIN}}, int(patience/time.Millisecond)); n != 1 || err != nil || sinceBoot() < at {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(a), Events: unix.POLLIN}}, int(testTimeout/time.Millisecond)); n != 1 || err != nil || sinceBoot() < at {
 			t.Errorf("an alarm in %v: %d, %v", in, n, err)
 		}
 	}

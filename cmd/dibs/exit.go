@@ -73,7 +73,7 @@ func (a *app) finish(err error) int {
 	}
 	code := codeOf(err)
 	if !silent(err) {
-		a.tell(err)
+		a.printError(err)
 	}
 	return code
 }
@@ -87,8 +87,8 @@ func silent(err error) bool {
 	return errors.As(err, new(signalError))
 }
 
-func (a *app) tell(err error) {
-	text := clean(err)
+func (a *app) printError(err error) {
+	text := errorText(err)
 	if a.json {
 		a.event(event{Event: "error", Error: text, Code: codeOf(err)})
 		return

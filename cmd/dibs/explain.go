@@ -17,7 +17,7 @@ func (o *opened) explain(err error) error {
 	var lines []string
 	switch {
 	case errors.Is(err, dibs.ErrWrongType):
-		err = retold{err, withoutReply(clean(err)) + ": the key holds no lock of dibs, and is left alone"}
+		err = rephrased{err, withoutReply(errorText(err)) + ": the key holds no lock of dibs, and is left alone"}
 		lines = append(lines, "what it is: redis-cli TYPE with the prefix and the name; a hash may be a lock of Redisson")
 	case errors.Is(err, dibs.ErrLost):
 	case errors.Is(err, context.DeadlineExceeded):
@@ -27,10 +27,10 @@ func (o *opened) explain(err error) error {
 	default:
 		return err
 	}
-	if errors.Is(err, dibs.ErrUnavailable) && timedOut(err) && strings.HasPrefix(o.where, "rediss") {
+	if errors.Is(err, dibs.ErrUnavailable) && timedOut(err) && strings.HasPrefix(o.location, "rediss") {
 		lines = append(lines, "rediss:// is for a server that speaks TLS: one that does not gives no answer")
 	}
-	lines = append([]string{"", "store: " + o.where}, lines...)
+	lines = append([]string{"", "store: " + o.location}, lines...)
 	return fmt.Errorf("%w%s", err, strings.Join(lines, "\n"))
 }
 
@@ -50,19 +50,19 @@ func timedOut(err error) bool {
 }
 
 // retold is an error in other words.
-type retold struct {
+type rephrased struct {
 	error
 	text string
 }
 
-func (r retold) Error() string { return r.text }
+func (r rephrased) Error() string { return r.text }
 
-func (r retold) Unwrap() error { return r.error }
+func (r rephrased) Unwrap() error { return r.error }
 
 // withoutReply cuts off what Redis has said of a key of the wrong type: it is about a
 // script.
 func withoutReply(text string) string {
-	text = strings.TrimPrefix(text, clean(dibs.ErrWrongType)+": ")
+	text = strings.TrimPrefix(text, errorText(dibs.ErrWrongType)+": ")
 	for _, reply := range []string{": ERR ", ": WRONGTYPE"} {
 		text, _, _ = strings.Cut(text, reply)
 	}

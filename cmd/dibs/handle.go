@@ -25,7 +25,7 @@ type handle struct {
 	TTL    int64    `json:"ttl_ms"`
 }
 
-func handleOf(lease *dibs.Lease, j *claim) handle {
+func handleOf(lease *dibs.Lease, j *lockRequest) handle {
 	h := handle{Schema: schema, Names: j.names, Token: lease.Token(), Fence: lease.FenceOf(j.names[0]), TTL: time.Duration(j.ttl).Milliseconds()}
 	if len(j.names) > 1 {
 		for _, name := range j.names {
@@ -36,16 +36,16 @@ func handleOf(lease *dibs.Lease, j *claim) handle {
 }
 
 // handle prints what is held, as hold does.
-func (a *app) handle(lease *dibs.Lease, j *claim) error {
+func (a *app) printHandle(lease *dibs.Lease, j *lockRequest) error {
 	if a.json {
-		return print1(a.out, handleOf(lease, j))
+		return printLine(a.out, handleOf(lease, j))
 	}
 	_, err := fmt.Fprintln(a.out, "held", strings.Join(j.names, ","), lease.Token(), lease.FenceOf(j.names[0]))
 	return err
 }
 
-func (a *app) acquireVerb() *cobra.Command {
-	j := new(claim)
+func (a *app) acquireCmd() *cobra.Command {
+	j := new(lockRequest)
 	c := &cobra.Command{
 		Use:   "acquire [flags] NAME[,NAME…]",
 		Short: "Acquire a lock and exit: it lasts for --ttl unless it is renewed",
@@ -63,31 +63,31 @@ There is no --min-hold: dibs release frees the name at once.`,
   eval "$held"
   ./build.sh && dibs renew && ./deploy.sh
   dibs release`,
-		Args: arguments(1, 1),
+		Args: argCount(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.acquire(j, args[0]) },
 	}
 	j.flags(c.Flags())
 	return c
 }
 
-func (a *app) acquire(j *claim, name string) error {
-	if j.given("min-hold") {
+func (a *app) acquire(j *lockRequest, name string) error {
+	if j.flagSet("min-hold") {
 		return usage("--min-hold is for run and hold: dibs release frees what acquire has taken")
 	}
 	if err := j.check(a, name); err != nil {
 		return err
 	}
-	a.outlive = true
+	a.locksOutlive = true
 	// Not closed if all goes well: that would give the lock back.
 	locks, closeAll, err := a.client(dibs.NoRenew())
 	if err != nil {
 		return err
 	}
 	abort := func(err error) error {
-		a.store.end()
+		a.monitor.end()
 		return a.explain(errors.Join(err, closeAll()))
 	}
-	lease, err := a.lock(locks, j)
+	lease, err := a.waitForLock(locks, j)
 	if err != nil {
 		return abort(err)
 	}
@@ -96,7 +96,7 @@ func (a *app) acquire(j *claim, name string) error {
 		return abort(err)
 	}
 	if a.json {
-		err = print1(a.out, handleOf(lease, j))
+		err = printLine(a.out, handleOf(lease, j))
 	} else {
 		_, err = fmt.Fprintf(a.out, "export DIBS_NAME=%s DIBS_TOKEN=%s DIBS_FENCE=%s\n",
 			shellQuoted(strings.Join(j.names, ",")), shellQuoted(lease.Token()), strconv.FormatUint(lease.FenceOf(j.names[0]), 10))
@@ -104,7 +104,7 @@ func (a *app) acquire(j *claim, name string) error {
 	if err != nil { // nobody has read the token
 		return abort(err)
 	}
-	a.store.end()
+	a.monitor.end()
 	return a.opened.close()
 }
 
@@ -112,27 +112,27 @@ func (a *app) acquire(j *claim, name string) error {
 func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // An owned is a lock that somebody has taken before, as renew and release take it.
-type owned struct {
-	token string
-	given func(flag string) bool
+type attachFlags struct {
+	token   string
+	flagSet func(flag string) bool
 }
 
-func (o *owned) flags(f *pflag.FlagSet) {
-	o.given = f.Changed
+func (o *attachFlags) flags(f *pflag.FlagSet) {
+	o.flagSet = f.Changed
 	f.StringVar(&o.token, "token", "", "owner token (default $DIBS_TOKEN, which ps does not show)")
 }
 
 // leases attaches to each name.
-func (o *owned) leases(a *app, locks *dibs.Client, args []string, options ...dibs.Option) ([]*dibs.Lease, error) {
+func (o *attachFlags) leases(a *app, locks *dibs.Client, args []string, options ...dibs.Option) ([]*dibs.Lease, error) {
 	name, token := a.getenv("DIBS_NAME"), o.token
 	if len(args) > 0 {
 		name = args[0]
 	}
-	if !o.given("token") {
+	if !o.flagSet("token") {
 		token = a.getenv("DIBS_TOKEN")
 	}
 	switch {
-	case o.given("token") && token == "":
+	case o.flagSet("token") && token == "":
 		return nil, usage("empty --token")
 	case name == "":
 		return nil, usage("no NAME, and no DIBS_NAME")
@@ -150,9 +150,9 @@ func (o *owned) leases(a *app, locks *dibs.Client, args []string, options ...dib
 	return all, nil
 }
 
-func (a *app) renewVerb() *cobra.Command {
-	o := new(owned)
-	ttl := span(30 * time.Second)
+func (a *app) renewCmd() *cobra.Command {
+	o := new(attachFlags)
+	ttl := durationFlag(30 * time.Second)
 	c := &cobra.Command{
 		Use:   "renew [flags] [NAME[,NAME…]]",
 		Short: "Prolong a lock that acquire has taken",
@@ -160,12 +160,12 @@ func (a *app) renewVerb() *cobra.Command {
 never brings back one that has ended: exit code 76 says that it was lost.`,
 		Example: `  dibs renew --ttl 10m          # DIBS_NAME and DIBS_TOKEN say what
   DIBS_TOKEN=… dibs renew deploy`,
-		Args: arguments(0, 1),
+		Args: argCount(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if d := time.Duration(ttl); d < driver.MinTTL || d > driver.MaxTTL {
 				return usage("--ttl %v: want %v to %v", d, driver.MinTTL, driver.MaxTTL)
 			}
-			return a.onOwned(o, args, func(lease *dibs.Lease) error {
+			return a.forEachAttached(o, args, func(lease *dibs.Lease) error {
 				return lease.Extend(context.Background(), time.Duration(ttl))
 			})
 		},
@@ -175,8 +175,8 @@ never brings back one that has ended: exit code 76 says that it was lost.`,
 	return c
 }
 
-func (a *app) releaseVerb() *cobra.Command {
-	o := new(owned)
+func (a *app) releaseCmd() *cobra.Command {
+	o := new(attachFlags)
 	c := &cobra.Command{
 		Use:   "release [flags] [NAME[,NAME…]]",
 		Short: "Release a lock that acquire has taken",
@@ -184,9 +184,9 @@ func (a *app) releaseVerb() *cobra.Command {
 code 76 says that the lock was lost before.`,
 		Example: `  dibs release                  # DIBS_NAME and DIBS_TOKEN say what
   DIBS_TOKEN=… dibs release deploy`,
-		Args: arguments(0, 1),
+		Args: argCount(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onOwned(o, args, (*dibs.Lease).Unlock)
+			return a.forEachAttached(o, args, (*dibs.Lease).Unlock)
 		},
 	}
 	o.flags(c.Flags())
@@ -195,8 +195,8 @@ code 76 says that the lock was lost before.`,
 
 // onOwned does something to each name of an owner. The client is not closed: that would
 // give back what renew has prolonged.
-func (a *app) onOwned(o *owned, args []string, do func(*dibs.Lease) error) error {
-	a.outlive = true
+func (a *app) forEachAttached(o *attachFlags, args []string, do func(*dibs.Lease) error) error {
+	a.locksOutlive = true
 	s, err := a.open()
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ const helpWidth = 80
 
 // narrow keeps the help within the width of a terminal. The flags that all verbs share are
 // explained once, by dibs --help.
-func narrow(root *cobra.Command) {
+func limitHelpWidth(root *cobra.Command) {
 	cobra.AddTemplateFunc("flags", func(c *cobra.Command) string {
 		return strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n")
 	})

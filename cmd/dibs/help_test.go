@@ -34,7 +34,7 @@ func TestHelpFits(t *testing.T) {
 }
 
 // Each verb is in the list that people read.
-func TestNoVerbIsHidden(t *testing.T) {
+func TestNoSubcommandIsHidden(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
 	for _, c := range a.root().Commands() {
 		if c.Hidden {
@@ -46,7 +46,7 @@ func TestNoVerbIsHidden(t *testing.T) {
 // What elect never exits with is not promised.
 func TestElectionIsNeverBusy(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
-	long := a.electVerb().Long
+	long := a.electCmd().Long
 	if strings.Contains(long, "75") || !strings.Contains(long, "\n    76 ") {
 		t.Errorf("have %s", long)
 	}

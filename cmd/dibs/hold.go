@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) holdVerb() *cobra.Command {
-	j := new(claim)
+func (a *app) holdCmd() *cobra.Command {
+	j := new(lockRequest)
 	var noStdin bool
 	c := &cobra.Command{
 		Use:   "hold [flags] NAME[,NAME…]",
@@ -39,7 +39,7 @@ Exit codes:
 
   # for as long as a terminal is open: ^D gives it back
   dibs hold deploy`,
-		Args: arguments(1, 1),
+		Args: argCount(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.hold(j, args[0], noStdin) },
 	}
 	j.flags(c.Flags())
@@ -47,7 +47,7 @@ Exit codes:
 	return c
 }
 
-func (a *app) hold(j *claim, name string, noStdin bool) (err error) {
+func (a *app) hold(j *lockRequest, name string, noStdin bool) (err error) {
 	if err := j.check(a, name); err != nil {
 		return err
 	}
@@ -57,30 +57,30 @@ func (a *app) hold(j *claim, name string, noStdin bool) (err error) {
 		return err
 	}
 	defer func() {
-		a.store.end()
+		a.monitor.end()
 		err = a.explain(errors.Join(err, closeAll()))
 	}()
-	lease, err := a.lock(locks, j)
+	lease, err := a.waitForLock(locks, j)
 	if err != nil {
 		return err
 	}
-	if err := a.handle(lease, j); err != nil {
+	if err := a.printHandle(lease, j); err != nil {
 		return errors.Join(err, lease.Unlock())
 	}
 	var input <-chan struct{}
 	if !noStdin {
-		input = drained(a.in)
+		input = endOfInput(a.in)
 	}
 	begun := time.Now()
-	err = errors.Join(a.untilEnd(lease, input, gone), unlessLost(lease.Unlock()))
+	err = errors.Join(a.waitForEnd(lease, input, gone), ignoreLost(lease.Unlock()))
 	if !errors.Is(err, dibs.ErrLost) && !errors.Is(err, dibs.ErrUnavailable) {
-		a.detail("released %s after %s", quoted(j.names), brief(time.Since(begun)))
+		a.logVerbose("released %s after %s", quoted(j.names), brief(time.Since(begun)))
 	}
 	return err
 }
 
 // untilEnd returns when the lease is to be given back, or is lost.
-func (a *app) untilEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
+func (a *app) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
 	for {
 		select {
 		case <-input:
@@ -90,7 +90,7 @@ func (a *app) untilEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
 		case <-lease.Context().Done():
 			return lease.Err()
 		case s := <-a.caught:
-			if n, _ := s.(syscall.Signal); ends(n) {
+			if n, _ := s.(syscall.Signal); isTermination(n) {
 				return exitWith(exitSignal+int(n), nil)
 			}
 		}
@@ -98,7 +98,7 @@ func (a *app) untilEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
 }
 
 // unlessLost is the error of an Unlock whose loss was told before.
-func unlessLost(err error) error {
+func ignoreLost(err error) error {
 	if errors.Is(err, dibs.ErrLost) {
 		return nil
 	}
@@ -106,7 +106,7 @@ func unlessLost(err error) error {
 }
 
 // drained closes the channel when a file has ended.
-func drained(in io.Reader) <-chan struct{} {
+func endOfInput(in io.Reader) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

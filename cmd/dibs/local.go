@@ -4,7 +4,7 @@ import "github.com/dibslock/dibs/localstore"
 
 // openLocal opens the file of --local, or the one that local: names.
 func (a *app) openLocal(o *opened, path string) (err error) {
-	if a.replicas > 0 || a.longest > 0 || a.prefixSet {
+	if a.replicas > 0 || a.longestTTL > 0 || a.prefixSet {
 		return usage("--replicas, --longest and --prefix are for Redis, not for a local file")
 	}
 	if path == "" {
@@ -13,24 +13,24 @@ func (a *app) openLocal(o *opened, path string) (err error) {
 		}
 	}
 	var options []localstore.Option
-	if a.outlive {
+	if a.locksOutlive {
 		options = append(options, localstore.Outlive())
 	}
 	s, err := localstore.Open(path, options...)
 	if err != nil {
 		return err
 	}
-	o.Store, o.where = s, "local:"+path
+	o.Store, o.location = s, "local:"+path
 	o.closes = append(o.closes, s.Close)
-	if a.runs {
-		return bequeath(s)
+	if a.runsCommand {
+		return inheritAliveFile(s)
 	}
 	return nil
 }
 
 // bequeath lets the guard and the command inherit the file that shows that the owner of the
 // lock lives: the lock of a killed dibs is free when nothing of them is left, and not before.
-func bequeath(s *localstore.Store) error {
+func inheritAliveFile(s *localstore.Store) error {
 	f, err := s.Alive()
 	if f == nil || err != nil {
 		return err

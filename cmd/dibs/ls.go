@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) lsVerb() *cobra.Command {
+func (a *app) lsCmd() *cobra.Command {
 	var by string
 	c := &cobra.Command{
 		Use:   "ls [GLOB]",
@@ -27,7 +27,7 @@ terminal, long names are shortened, and columns that do not fit are left out.`,
 		Example: `  dibs ls --url redis://cache:6379
   dibs ls 'order:*' --sort waiting
   dibs ls --json | jq -r 'select(.waiting > 10).name'`,
-		Args: arguments(0, 1),
+		Args: argCount(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			order, ok := orders[by]
 			if !ok {
@@ -49,35 +49,35 @@ func globOf(args []string) string {
 }
 
 func (a *app) ls(ctx context.Context, s *opened, glob string, order func(x, y nameState) int) error {
-	seen, err := a.survey(ctx, s, glob)
+	seen, err := a.inspectMatching(ctx, s, glob)
 	if err != nil {
 		return err
 	}
 	names := statesOf(seen)
 	slices.SortStableFunc(names, order)
 	if a.json {
-		return a.eachJSON(names)
+		return a.printEachJSON(names)
 	}
 	if len(names) == 0 {
-		a.say("nothing is held that matches %s in %s", safe(glob), s.where)
+		a.logf("nothing is held that matches %s in %s", safe(glob), s.location)
 		return nil
 	}
-	return a.put(listed(names).fit(a.width(), "FENCE", "KIND", "HELD", "HOLDER").String())
+	return a.print(listTable(names).fit(a.width(), "FENCE", "KIND", "HELD", "HOLDER").String())
 }
 
-func (a *app) eachJSON(names []nameState) error {
+func (a *app) printEachJSON(names []nameState) error {
 	for _, n := range names {
-		if err := a.putJSON(n); err != nil {
+		if err := a.printJSON(n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func listed(names []nameState) (t table) {
+func listTable(names []nameState) (t table) {
 	t.row("NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "FENCE")
 	for _, n := range names {
-		t.row(safe(n.Name), or(n.Kind), or(n.who()), n.ttl(), or(n.ago()), strconv.Itoa(n.Waiting), number(n.Fence))
+		t.row(safe(n.Name), orDash(n.Kind), orDash(n.holderSummary()), n.ttl(), orDash(n.ago()), strconv.Itoa(n.Waiting), number(n.Fence))
 	}
 	return t
 }
@@ -85,12 +85,12 @@ func listed(names []nameState) (t table) {
 // orders are what --sort may say. Names come in order, and stay so where they are equal.
 var orders = map[string]func(x, y nameState) int{
 	"name":    func(x, y nameState) int { return cmp.Compare(x.Name, y.Name) },
-	"ttl":     func(x, y nameState) int { return cmp.Compare(endless(x.left()), endless(y.left())) },
+	"ttl":     func(x, y nameState) int { return cmp.Compare(neverLast(x.left()), neverLast(y.left())) },
 	"waiting": func(x, y nameState) int { return cmp.Compare(y.Waiting, x.Waiting) },
 }
 
 // endless puts what never ends last.
-func endless(d time.Duration) time.Duration {
+func neverLast(d time.Duration) time.Duration {
 	if d < 0 {
 		return math.MaxInt64
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == guardVerb {
-		syscall.Exit(guard(os.Args[2:])) // at once, and with all its files
+	if len(os.Args) > 1 && os.Args[1] == watchdogVerb {
+		syscall.Exit(runWatchdog(os.Args[2:])) // at once, and with all its files
 	}
 	a := &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,

@@ -11,7 +11,7 @@ import (
 )
 
 // manVerb writes the pages, for packages and for those who have none.
-func (a *app) manVerb() *cobra.Command {
+func (a *app) manCmd() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "man --dir DIR",
@@ -20,7 +20,7 @@ func (a *app) manVerb() *cobra.Command {
 same pages.`,
 		Example: `  dibs man --dir /usr/local/share/man/man1
   dibs man --dir . && man ./dibs-run.1`,
-		Args: arguments(0, 0),
+		Args: argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if dir == "" {
 				return usage("man: --dir says where to")
@@ -29,7 +29,7 @@ same pages.`,
 				return fmt.Errorf("man: %w", err)
 			}
 			v := versionOf(debug.ReadBuildInfo())
-			untag(c.Root())
+			disableDateTag(c.Root())
 			return doc.GenManTree(c.Root(), &doc.GenManHeader{Date: v.date(), Source: "dibs", Manual: "dibs"}, dir)
 		},
 	}
@@ -48,9 +48,9 @@ func (v version) date() *time.Time {
 }
 
 // untag keeps the date of today out of the pages.
-func untag(c *cobra.Command) {
+func disableDateTag(c *cobra.Command) {
 	c.DisableAutoGenTag = true
 	for _, sub := range c.Commands() {
-		untag(sub)
+		disableDateTag(sub)
 	}
 }

@@ -13,7 +13,7 @@ import (
 const heldVar = "DIBS_HELD"
 
 // around is what a command finds there.
-func (a *app) around(lease *dibs.Lease) string {
+func (a *app) heldTokens(lease *dibs.Lease) string {
 	return heldVar + "=" + strings.Join(append(strings.Fields(a.getenv(heldVar)), lease.Token()), " ")
 }
 
@@ -21,12 +21,12 @@ func (a *app) around(lease *dibs.Lease) string {
 // process in turn. The store knows whether it still holds: the environment may be that of a
 // daemon which has outlived it. Who waits for a limited time is told soon enough that the
 // name is taken.
-func (a *app) nested(locks *dibs.Client, c *claim) error {
+func (a *app) refuseDeadlock(locks *dibs.Client, c *lockRequest) error {
 	held := strings.Fields(a.getenv(heldVar))
-	if len(held) == 0 || c.try || c.wait != forever {
+	if len(held) == 0 || c.try || c.wait != noLimit {
 		return nil
 	}
-	ctx, stop := a.within(context.Background())
+	ctx, stop := a.withTimeout(context.Background())
 	defer stop()
 	for _, name := range c.names {
 		state, err := locks.Inspect(ctx, name)
@@ -38,7 +38,7 @@ func (a *app) nested(locks *dibs.Client, c *claim) error {
 }
 
 // blockedBy reports whether a claim cannot be served while these owners hold.
-func (c *claim) blockedBy(holders []dibs.Holder, owners []string) bool {
+func (c *lockRequest) blockedBy(holders []dibs.Holder, owners []string) bool {
 	used := 0
 	for _, h := range holders {
 		switch {

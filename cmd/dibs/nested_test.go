@@ -13,8 +13,8 @@ import (
 
 // Who would wait inside a run for what that holds is told so, and waits only where the wait
 // has an end: for a limited time, for another part of the name, or for another store.
-func TestNestedWaitsForItself(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+func TestNestedRunWouldDeadlock(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		for i, test := range []struct {
 			outer, inner string
 			code         int
@@ -42,10 +42,10 @@ func TestNestedWaitsForItself(t *testing.T) {
 				named := strings.NewReplacer("W", "w"+n, "X", "x"+n, "Y", "y"+n)
 				p := prepare(t, s.URL(), "-c", named.Replace("dibs "+test.outer+" -- sh -c 'dibs "+test.inner+`; echo "inner $?"'`))
 				p.Path, p.Args[0] = "/bin/sh", "sh"
-				p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+				p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 				p.Env = append(p.Env, "HOME="+t.TempDir())
 				p.begin()
-				if have := p.says("inner"); have != strconv.Itoa(test.code) {
+				if have := p.awaitLine("inner"); have != strconv.Itoa(test.code) {
 					t.Errorf("exit code %s, want %d", have, test.code)
 				}
 				p.wantCode(0)
@@ -55,21 +55,21 @@ func TestNestedWaitsForItself(t *testing.T) {
 }
 
 // What has outlived the run that it was started in waits as everybody does.
-func TestWaitsAfterItsRun(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+func TestDaemonOfARunMayWait(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate")
 		p := prepare(t, s.URL(), "run", "job", "--", "sh", "-c", `setsid sh -c 'echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exec dibs run job -- echo entered' "$0" & sleep 0.2`, gate)
-		p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+		p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 		p.begin()
 		p.pids()
 		eventually(t, "the outer one is over", func() bool { return !s.held("job") })
 		other := begin(t, s.URL(), "hold", "--no-stdin", "job")
-		other.says("held")
+		other.awaitLine("held")
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "it queues", func() bool { return s.waiting("job") == 1 })
 		other.Process.Signal(syscall.SIGTERM)
-		p.says("entered")
+		p.awaitLine("entered")
 	})
 }

@@ -171,7 +171,7 @@ func brief(d time.Duration) string {
 }
 
 // or returns a text, or a dash for none.
-func or(text string) string {
+func orDash(text string) string {
 	if text == "" {
 		return "-"
 	}
@@ -195,12 +195,12 @@ func plural(n int, one, many string) string {
 
 // put writes to stdout. Who reads it may have gone, as head(1) does: that ends dibs as
 // SIGPIPE would.
-func (a *app) put(text string) error { return heard(io.WriteString(a.out, text)) }
+func (a *app) print(text string) error { return exitOnEPIPE(io.WriteString(a.out, text)) }
 
 // putJSON writes a value to stdout, as one line of JSON.
-func (a *app) putJSON(v any) error { return heard(0, print1(a.out, v)) }
+func (a *app) printJSON(v any) error { return exitOnEPIPE(0, printLine(a.out, v)) }
 
-func heard(_ int, err error) error {
+func exitOnEPIPE(_ int, err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return exitWith(exitSignal+int(syscall.SIGPIPE), nil)
 	}

@@ -55,8 +55,8 @@ func (b *buffer) String() string {
 // A busy machine takes longer than a person would wait for one operation; and the race
 // detector sleeps for a second at the end of each process, unless it is told not to.
 const (
-	patiently = "DIBS_TIMEOUT=10s"
-	hasty     = "GORACE=atexit_sleep_ms=0"
+	longTimeout = "DIBS_TIMEOUT=10s"
+	noRaceSleep = "GORACE=atexit_sleep_ms=0"
 )
 
 // prepare returns a program with an environment that has nothing but where the store is,
@@ -66,7 +66,7 @@ func prepare(t *testing.T, url string, args ...string) *program {
 	p := &program{Cmd: exec.Command(os.Args[0], args...), t: t, ended: make(chan struct{})}
 	p.Args[0] = "dibs"
 	p.Dir = t.TempDir()
-	p.Env = []string{"PATH=" + os.Getenv("PATH"), "DIBS_URL=" + url, patiently, hasty}
+	p.Env = []string{"PATH=" + os.Getenv("PATH"), "DIBS_URL=" + url, longTimeout, noRaceSleep}
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	return p
 }
@@ -84,11 +84,11 @@ func (p *program) begin() {
 	if err := p.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	p.watched(func() {})
+	p.endWithTest(func() {})
 }
 
 // watched has a program that was started ended with the test, if not before.
-func (p *program) watched(then func()) {
+func (p *program) endWithTest(then func()) {
 	go func() {
 		p.Wait()
 		close(p.ended)
@@ -108,10 +108,10 @@ func (p *program) code() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		p.t.Fatalf("%v does not end", p.Args)
 	}
-	return codeOfStatus(p.ProcessState.Sys().(syscall.WaitStatus))
+	return exitCodeOf(p.ProcessState.Sys().(syscall.WaitStatus))
 }
 
 func (p *program) wantCode(want int) {
@@ -123,15 +123,15 @@ func (p *program) wantCode(want int) {
 
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", testTimeout, what)
 		}
 	}
 }
 
 // says waits for a line on stdout that begins with a word, and returns the rest.
-func (p *program) says(word string) (rest string) {
+func (p *program) awaitLine(word string) (rest string) {
 	p.t.Helper()
 	eventually(p.t, fmt.Sprintf("%q by %v, which says %s%s", word, p.Args, &p.stdout, &p.stderr), func() bool {
 		for line := range strings.Lines(p.stdout.String()) {
@@ -146,29 +146,29 @@ func (p *program) says(word string) (rest string) {
 }
 
 // A place is a store, as a test looks at it.
-type place struct {
+type testStore struct {
 	t     *testing.T
 	url   string
 	store *opened
 }
 
 // onEachStore runs a test with a Redis and with a local file.
-func onEachStore(t *testing.T, test func(t *testing.T, s *place)) {
+func onEachStore(t *testing.T, test func(t *testing.T, s *testStore)) {
 	t.Helper()
 	t.Parallel()
-	inTurn(t, func(t *testing.T, s *place) {
+	onEachStoreSerially(t, func(t *testing.T, s *testStore) {
 		t.Parallel()
 		test(t, s)
 	})
 }
 
-func inTurn(t *testing.T, test func(t *testing.T, s *place)) {
+func onEachStoreSerially(t *testing.T, test func(t *testing.T, s *testStore)) {
 	t.Helper()
-	t.Run("redis", func(t *testing.T) { test(t, openPlace(t, redistest.Start(t).URL())) })
-	t.Run("local", func(t *testing.T) { test(t, openPlace(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))) })
+	t.Run("redis", func(t *testing.T) { test(t, openTestStore(t, redistest.Start(t).URL())) })
+	t.Run("local", func(t *testing.T) { test(t, openTestStore(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))) })
 }
 
-func openPlace(t *testing.T, url string) *place {
+func openTestStore(t *testing.T, url string) *testStore {
 	t.Helper()
 	a := &app{getenv: func(string) string { return "" }, urls: []string{url}}
 	store, err := a.open()
@@ -176,13 +176,13 @@ func openPlace(t *testing.T, url string) *place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.close() })
-	return &place{t: t, url: url, store: store}
+	return &testStore{t: t, url: url, store: store}
 }
 
-func (s *place) URL() string { return s.url }
+func (s *testStore) URL() string { return s.url }
 
 // state is what the store knows of a name.
-func (s *place) state(name string) dibs.State {
+func (s *testStore) state(name string) dibs.State {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
@@ -193,9 +193,9 @@ func (s *place) state(name string) dibs.State {
 	return state
 }
 
-func (s *place) held(name string) bool { return s.state(name).Holding > 0 }
+func (s *testStore) held(name string) bool { return s.state(name).Holding > 0 }
 
-func (s *place) waiting(name string) int { return s.state(name).Waiting }
+func (s *testStore) waiting(name string) int { return s.state(name).Waiting }
 
 // alive reports whether a process does anything.
 func alive(pid string) bool {
@@ -213,14 +213,14 @@ func processState(pid string) string {
 }
 
 // family is a shell that has started another process, and waits for it.
-const family = `sleep 1000 & echo "pids $$ $!"; wait`
+const parentAndChild = `sleep 1000 & echo "pids $$ $!"; wait`
 
 // stubborn is one that does not end when it is asked to.
 const stubborn = `trap '' TERM INT HUP; sleep 1000 & echo "pids $$ $!"; wait; wait`
 
 func (p *program) pids() []string {
 	p.t.Helper()
-	pids := strings.Fields(p.says("pids"))
+	pids := strings.Fields(p.awaitLine("pids"))
 	p.t.Cleanup(func() {
 		for _, pid := range pids {
 			n, _ := strconv.Atoi(pid)
@@ -236,9 +236,9 @@ func anyAlive(pids []string) bool { return slices.ContainsFunc(pids, alive) }
 
 // A wrapper that is killed takes the command and all that it has started with it, at
 // once, and so before its lock is free.
-func TestWrapperIsKilled(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
-		for name, script := range map[string]string{"family": family, "stubborn": stubborn} {
+func TestDibsIsKilled(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
+		for name, script := range map[string]string{"family": parentAndChild, "stubborn": stubborn} {
 			p := begin(t, s.URL(), "run", "--ttl", "20s", name, "--", "sh", "-c", script)
 			pids := p.pids()
 			p.Process.Kill()
@@ -249,7 +249,7 @@ func TestWrapperIsKilled(t *testing.T) {
 
 // wantKilled waits until the command of a killed dibs is dead. The lock is not free before: on
 // a Redis not until its TTL is over, in a file as soon as nothing of it is left.
-func (s *place) wantKilled(name string, pids []string) {
+func (s *testStore) wantKilled(name string, pids []string) {
 	s.t.Helper()
 	if !strings.HasPrefix(s.url, "local:") {
 		eventually(s.t, "all dead", func() bool { return !anyAlive(pids) })
@@ -269,10 +269,10 @@ func (s *place) wantKilled(name string, pids []string) {
 // A file's lock stays while something of the command lives that nobody could kill.
 func TestCommandOutlivesBoth(t *testing.T) {
 	t.Parallel()
-	s := openPlace(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
-	p := begin(t, s.URL(), "run", "--ttl", "1h", "job", "--", "sh", "-c", family)
+	s := openTestStore(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
+	p := begin(t, s.URL(), "run", "--ttl", "1h", "job", "--", "sh", "-c", parentAndChild)
 	pids := p.pids()
-	guard := pidOf(t, guardOf(t, p, ""))
+	guard := pidOf(t, watchdogOf(t, p, ""))
 	syscall.Kill(guard, syscall.SIGSTOP)
 	syscall.Kill(guard, syscall.SIGKILL)
 	p.Process.Kill() // the kernel kills the shell, and not what that has started
@@ -293,20 +293,20 @@ func TestCommandOutlivesBoth(t *testing.T) {
 // What acquire leaves in a file lasts until its TTL, and another process renews and releases it.
 func TestAcquireOutlivesItself(t *testing.T) {
 	t.Parallel()
-	s := openPlace(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := openTestStore(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
 	p := prepare(t, s.URL(), "-c", `held=$(dibs acquire --ttl 1m job) && eval "$held" && dibs renew && dibs run -n job -- true; echo "code $?"; dibs release && dibs run -n job -- echo "entered"`)
 	p.Path, p.Args[0] = "/bin/sh", "sh"
-	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	p.begin()
-	if code := p.says("code"); code != "75" {
+	if code := p.awaitLine("code"); code != "75" {
 		t.Errorf("code %s", code)
 	}
-	p.says("entered")
+	p.awaitLine("entered")
 }
 
 // A wrapper that is killed at any moment leaves nothing that runs under a free lock.
-func TestWrapperIsKilledAtAnyMoment(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+func TestDibsIsKilledAtAnyMoment(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		marks := t.TempDir()
 		for i := range 40 {
 			mark := filepath.Join(marks, strconv.Itoa(i))
@@ -315,7 +315,7 @@ func TestWrapperIsKilledAtAnyMoment(t *testing.T) {
 			p.Process.Kill()
 			p.code()
 			// A shell that was killed before it could write is found by its argument.
-			eventually(t, "nothing runs", func() bool { return !mentioned(t, mark) })
+			eventually(t, "nothing runs", func() bool { return !runsWithArgument(t, mark) })
 			pids, _ := os.ReadFile(mark)
 			eventually(t, "all dead", func() bool { return !anyAlive(strings.Fields(string(pids))) })
 		}
@@ -323,7 +323,7 @@ func TestWrapperIsKilledAtAnyMoment(t *testing.T) {
 }
 
 // mentioned reports whether a process has a word among its arguments.
-func mentioned(t *testing.T, word string) bool {
+func runsWithArgument(t *testing.T, word string) bool {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -339,8 +339,8 @@ func mentioned(t *testing.T, word string) bool {
 }
 
 // A wrapper that is stopped cannot renew: its command is dead before the next one enters.
-func TestWrapperIsStopped(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+func TestDibsIsStopped(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", stubborn)
 		pids := p.pids()
 		p.Process.Signal(syscall.SIGSTOP)
@@ -388,7 +388,7 @@ func TestRedisDies(t *testing.T) {
 
 // A lock that an operator ends: the command is asked to end, and dibs says that it was
 // lost, though the command ends well.
-func TestLockIsTakenAway(t *testing.T) {
+func TestLockIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "--ttl", "300ms", "--kill-after", "100ms", "job", "--", "sh", "-c",
@@ -425,11 +425,11 @@ func TestOnLostSignal(t *testing.T) {
 	p.pids()
 	s.MustCmd(t, "DEL", "lock:job")
 	p.wantCode(exitLost)
-	p.says("told")
+	p.awaitLine("told")
 }
 
 // Each signal that can be caught reaches the command, and not dibs.
-func TestSignalsArePassedOn(t *testing.T) {
+func TestSignalsAreForwarded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "job", "--", "sh", "-c",
@@ -438,7 +438,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	p.pids()
 	for _, name := range []string{"HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM", "WINCH", "CONT"} {
 		p.Process.Signal(signalNumber(name))
-		p.says("got " + name)
+		p.awaitLine("got " + name)
 	}
 	p.Process.Signal(syscall.SIGPWR)
 	p.wantCode(7)
@@ -449,7 +449,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 
 // A signal ends dibs in time at whatever moment it comes, and leaves nothing behind.
 func TestSignalAtAnyMoment(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		for i := range 40 {
 			name := "job" + strconv.Itoa(i)
 			p := begin(t, s.URL(), "run", name, "--", "sleep", "1000")
@@ -465,9 +465,9 @@ func TestSignalAtAnyMoment(t *testing.T) {
 
 // Who waits and gets a signal leaves the queue.
 func TestSignalWhileWaiting(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
-		first.says("held")
+		first.awaitLine("held")
 		second := begin(t, s.URL(), "run", "job", "--", "true")
 		eventually(t, "it queues", func() bool { return s.waiting("job") == 1 })
 		second.Process.Signal(syscall.SIGHUP)
@@ -486,9 +486,9 @@ func TestSignalWhileWaiting(t *testing.T) {
 // A second signal while dibs waits leaves nothing in the queue either: neither two at once, as
 // timeout(1) sends them, nor others that hurry it.
 func TestTwoSignalsWhileWaiting(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
-		first.says("held")
+		first.awaitLine("held")
 		for _, signals := range [][]syscall.Signal{
 			{syscall.SIGTERM, syscall.SIGTERM},
 			{syscall.SIGINT, syscall.SIGTERM},
@@ -515,13 +515,13 @@ func TestTwoSignalsWhileWaiting(t *testing.T) {
 }
 
 // Who waits for a store that does not answer is ended by a second signal all the same.
-func TestTwoSignalsAndAMuteStore(t *testing.T) {
+func TestTwoSignalsAndAHangingStore(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	first := begin(t, s.URL(), "hold", "--no-stdin", "job")
-	first.says("held")
+	first.awaitLine("held")
 	p := begin(t, s.URL(), "run", "job", "--", "true")
-	look := openPlace(t, s.URL())
+	look := openTestStore(t, s.URL())
 	eventually(t, "it queues", func() bool { return look.waiting("job") == 1 })
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
@@ -539,11 +539,11 @@ func TestTwoSignalsAndAMuteStore(t *testing.T) {
 // Fifty processes that run one name do it one at a time, in the order in which they came.
 //
 // Not parallel: a hundred processes are enough for a machine.
-func TestFifty(t *testing.T) {
-	inTurn(t, func(t *testing.T, s *place) {
+func TestFiftyProcessesInOrder(t *testing.T) {
+	onEachStoreSerially(t, func(t *testing.T, s *testStore) {
 		log := filepath.Join(t.TempDir(), "log")
 		gate := begin(t, s.URL(), "hold", "--no-stdin", "job")
-		gate.says("held")
+		gate.awaitLine("held")
 		var all []*program
 		for range 50 {
 			all = append(all, begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "in $DIBS_TOKEN $DIBS_FENCE" >>"$0"; echo "out $DIBS_TOKEN $DIBS_FENCE" >>"$0"`, log))
@@ -580,16 +580,16 @@ func TestFifty(t *testing.T) {
 // A run inside a run has its own lock and its own group; who kills the outer one ends
 // both commands.
 func TestNested(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		dir := t.TempDir()
 		if err := os.Symlink(self(t), filepath.Join(dir, "dibs")); err != nil {
 			t.Fatal(err)
 		}
-		p := prepare(t, s.URL(), "run", "outer", "--", "sh", "-c", `echo "outer $DIBS_NAME $DIBS_FENCE"; dibs run inner -- sh -c 'echo "inner $DIBS_NAME $DIBS_FENCE"; `+family+`'`)
+		p := prepare(t, s.URL(), "run", "outer", "--", "sh", "-c", `echo "outer $DIBS_NAME $DIBS_FENCE"; dibs run inner -- sh -c 'echo "inner $DIBS_NAME $DIBS_FENCE"; `+parentAndChild+`'`)
 		p.Env[0] = "PATH=" + dir + ":" + os.Getenv("PATH")
 		p.begin()
 		pids := p.pids()
-		outer, inner := strings.Fields(p.says("outer")), strings.Fields(p.says("inner"))
+		outer, inner := strings.Fields(p.awaitLine("outer")), strings.Fields(p.awaitLine("inner"))
 		if outer[0] != "outer" || inner[0] != "inner" || outer[1] == inner[1] {
 			t.Errorf("the commands see %v and %v", outer, inner)
 		}
@@ -635,12 +635,12 @@ func TestLeftBehind(t *testing.T) {
 
 // A guard that is killed takes all with it, and dibs says so: nobody could end the command
 // if dibs were killed next.
-func TestGuardIsKilled(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+func TestWatchdogIsKilled(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		for how, argv := range map[string][]string{"family": {"sh", "-c", stubborn}, "session": {"setsid", "-w", "sh", "-c", stubborn}} {
 			p := begin(t, s.URL(), append([]string{"run", "--ttl", "1h", how, "--"}, argv...)...)
 			pids := p.pids()
-			syscall.Kill(pidOf(t, guardOf(t, p, "")), syscall.SIGKILL)
+			syscall.Kill(pidOf(t, watchdogOf(t, p, "")), syscall.SIGKILL)
 			p.wantCode(exitLost)
 			if anyAlive(pids) {
 				t.Error("alive after dibs has ended")
@@ -662,7 +662,7 @@ func pidOf(t *testing.T, text string) int {
 }
 
 // guardOf returns the process id of a program's guard, if it is another one than that.
-func guardOf(t *testing.T, p *program, other string) string {
+func watchdogOf(t *testing.T, p *program, other string) string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -681,16 +681,16 @@ func guardOf(t *testing.T, p *program, other string) string {
 }
 
 // dibs works without a home, a terminal, or open standard files.
-func TestBare(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+func TestMinimalEnvironment(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		mark := filepath.Join(t.TempDir(), "mark")
 		p := prepare(t, s.URL(), "run", "job", "--", "/bin/sh", "-c", `echo "$DIBS_NAME" >"$0"`, mark)
-		p.Env = []string{"DIBS_URL=" + s.URL(), patiently, hasty}
+		p.Env = []string{"DIBS_URL=" + s.URL(), longTimeout, noRaceSleep}
 		p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
 		p.begin()
 		p.wantCode(0)
 		closed := exec.Command("/bin/sh", "-c", `exec "$0" "$@" <&- >&- 2>&-`, "dibs", "run", "job", "--", "/bin/sh", "-c", `[ "$DIBS_NAME" = job ]`)
-		closed.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + linked(t), patiently, hasty}
+		closed.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + dirWithDibs(t), longTimeout, noRaceSleep}
 		if err := closed.Run(); err != nil {
 			t.Errorf("with closed files: %v", err)
 		}
@@ -701,7 +701,7 @@ func TestBare(t *testing.T) {
 }
 
 // linked is a directory with dibs in it.
-func linked(t *testing.T) string {
+func dirWithDibs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Symlink(self(t), filepath.Join(dir, "dibs")); err != nil {
@@ -741,20 +741,20 @@ func TestBrokenOutput(t *testing.T) {
 
 // hold gives the lock back when its input ends.
 func TestHold(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		p := prepare(t, s.URL(), "hold", "--ttl", "300ms", "job")
 		in, err := p.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.begin()
-		name, token, fence := fields3(p.says("held"))
+		name, token, fence := fields3(p.awaitLine("held"))
 		owner := func() string { return s.state("job").Holders[0].Token }
 		if name != "job" || owner() != token || fence == "" {
 			t.Errorf("it says %s, %s, %s; the lock has %s", name, token, fence, owner())
 		}
 		io.WriteString(in, "more\n")
-		eventually(t, "renewed", func() bool { return owner() == token && lived(p) > 600*time.Millisecond })
+		eventually(t, "renewed", func() bool { return owner() == token && sinceFirstCall(p) > 600*time.Millisecond })
 		in.Close()
 		p.wantCode(0)
 		if s.held("job") {
@@ -768,18 +768,18 @@ func fields3(s string) (a, b, c string) {
 	return f[0], f[1], f[2]
 }
 
-var started sync.Map
+var firstCalls sync.Map
 
-func lived(p *program) time.Duration {
-	at, _ := started.LoadOrStore(p, time.Now())
+func sinceFirstCall(p *program) time.Duration {
+	at, _ := firstCalls.LoadOrStore(p, time.Now())
 	return time.Since(at.(time.Time))
 }
 
 // hold ends with whoever has started it, also if the input stays open.
 func TestHoldersParentIsGone(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		sh := exec.Command("/bin/sh", "-c", `dibs hold --no-stdin --ttl 20s job & read line`)
-		sh.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + linked(t), patiently, hasty}
+		sh.Env = []string{"DIBS_URL=" + s.URL(), "PATH=" + dirWithDibs(t), longTimeout, noRaceSleep}
 		in, err := sh.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -796,15 +796,15 @@ func TestHoldersParentIsGone(t *testing.T) {
 
 // The leader that is killed is followed by the next one, when its lease is over.
 func TestElect(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
-		script := `echo "term $DIBS_FENCE"; ` + family
+	onEachStore(t, func(t *testing.T, s *testStore) {
+		script := `echo "term $DIBS_FENCE"; ` + parentAndChild
 		first := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
-		term1, err1 := strconv.ParseUint(first.says("term"), 10, 64)
+		term1, err1 := strconv.ParseUint(first.awaitLine("term"), 10, 64)
 		second := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
 		pids := first.pids()
 		eventually(t, "it stands by", func() bool { return s.waiting("boss") == 1 })
 		first.Process.Kill()
-		term2, err2 := strconv.ParseUint(second.says("term"), 10, 64)
+		term2, err2 := strconv.ParseUint(second.awaitLine("term"), 10, 64)
 		if anyAlive(pids) {
 			t.Error("two leaders")
 		}
@@ -820,11 +820,11 @@ func TestElect(t *testing.T) {
 }
 
 // A leader that has lost its term stands again.
-func TestElectStandsAgain(t *testing.T) {
+func TestElectCampaignsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "elect", "--ttl", "500ms", "boss", "--", "sh", "-c", `echo "term $DIBS_FENCE"; sleep 1000`)
-	p.says("term")
+	p.awaitLine("term")
 	s.MustCmd(t, "DEL", "lock:boss")
 	eventually(t, "another term", func() bool { return strings.Count(p.stdout.String(), "term") == 2 })
 	p.Process.Signal(syscall.SIGINT)
@@ -837,7 +837,7 @@ func TestGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "--ttl", "2s", "job", "--", "sh", "-c", `echo "pids $$"; sleep 4; exit 5`)
-	command, guard := pidOf(t, p.pids()[0]), pidOf(t, guardOf(t, p, ""))
+	command, guard := pidOf(t, p.pids()[0]), pidOf(t, watchdogOf(t, p, ""))
 	syscall.Kill(-command, syscall.SIGSTOP)
 	syscall.Kill(guard, syscall.SIGSTOP)
 	time.Sleep(2500 * time.Millisecond) // longer than the TTL
@@ -846,13 +846,13 @@ func TestGroupIsStopped(t *testing.T) {
 }
 
 // A guard that is stopped does not keep the lock after its command has ended.
-func TestGuardIsStopped(t *testing.T) {
+func TestWatchdogIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	gate := filepath.Join(t.TempDir(), "gate")
 	p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exit 5`, gate)
 	p.pids()
-	guard, _ := strconv.Atoi(guardOf(t, p, ""))
+	guard, _ := strconv.Atoi(watchdogOf(t, p, ""))
 	syscall.Kill(guard, syscall.SIGSTOP)
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -861,19 +861,19 @@ func TestGuardIsStopped(t *testing.T) {
 }
 
 // A guard that was killed before there was a command is replaced.
-func TestGuardIsKilledWhileWaiting(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *place) {
+func TestWatchdogIsKilledWhileWaiting(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
-		first.says("held")
-		p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", family)
+		first.awaitLine("held")
+		p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", parentAndChild)
 		eventually(t, "it queues", func() bool { return s.waiting("job") == 1 })
 		var guard string
-		eventually(t, "a guard", func() bool { guard = guardOf(t, p, ""); return guard != "" })
+		eventually(t, "a guard", func() bool { guard = watchdogOf(t, p, ""); return guard != "" })
 		n, _ := strconv.Atoi(guard)
 		syscall.Kill(n, syscall.SIGKILL)
 		first.Process.Signal(syscall.SIGTERM)
 		pids := p.pids()
-		eventually(t, "another guard", func() bool { return guardOf(t, p, guard) != "" })
+		eventually(t, "another guard", func() bool { return watchdogOf(t, p, guard) != "" })
 		p.Process.Kill()
 		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
 	})
@@ -881,7 +881,7 @@ func TestGuardIsKilledWhileWaiting(t *testing.T) {
 
 // A guard that was not told of a renewal in time, and so has killed the command, is a
 // loss, and not the command's own end.
-func TestGuardIsToldLate(t *testing.T) {
+func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "--ttl", "10ms", "job", "--", "sleep", "1000")
@@ -904,7 +904,7 @@ func TestNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Path = path
-	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	p.begin()
 	p.wantCode(5)
 }

@@ -13,13 +13,13 @@ import (
 
 // attributes has the kernel kill the command when its parent, more exactly the thread
 // that has started it, is dead.
-func attributes() *syscall.SysProcAttr {
+func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
 // adopt makes this process the parent of all descendants that have lost theirs, or ends
 // that. Kernels before 3.4 cannot do it: such processes escape there.
-func adopt(on bool) {
+func setSubreaper(on bool) {
 	value := uintptr(0)
 	if on {
 		value = 1
@@ -28,14 +28,14 @@ func adopt(on bool) {
 }
 
 // visible reports whether /proc is there, and that of this process namespace.
-func visible() bool {
+func procMounted() bool {
 	own, err := os.Readlink("/proc/self")
 	return err == nil && own == strconv.Itoa(os.Getpid())
 }
 
 // processes returns all processes, or nothing where they are not visible.
 func processes() []process {
-	if !visible() {
+	if !procMounted() {
 		return nil
 	}
 	dir, err := os.Open("/proc")
@@ -83,7 +83,7 @@ func processOf(pid string) (p process, ok bool) {
 // descendants returns those of a process that can be found at once, which are all of them if
 // none is started or ends meanwhile, and none where the kernel does not list children. To read
 // all of /proc takes longer the more processes there are.
-func descendants(root int) (found []int) {
+func listDescendants(root int) (found []int) {
 	next := []int{root}
 	for len(next) > 0 {
 		dir := "/proc/" + strconv.Itoa(next[0]) + "/task/"
@@ -117,9 +117,9 @@ func ownChildren() map[int]uint64 {
 }
 
 // nestedGuard reports whether a process is the guard of another dibs.
-func nestedGuard(pid int) bool {
+func isWatchdog(pid int) bool {
 	line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	return bytes.HasPrefix(line, []byte("dibs\x00"+guardVerb+"\x00"))
+	return bytes.HasPrefix(line, []byte("dibs\x00"+watchdogVerb+"\x00"))
 }
 
 // sinceBoot is a clock that all processes share, and that goes on while the machine is

@@ -15,18 +15,18 @@ import (
 // A progress tells, while a claim waits, who holds the name and how many are ahead: on
 // one line of a terminal, again and again, or as events.
 type progress struct {
-	app   *app
-	locks *dibs.Client
-	names []string
-	begun time.Time
-	live  bool // on a terminal
+	app        *app
+	locks      *dibs.Client
+	names      []string
+	begun      time.Time
+	onTerminal bool // on a terminal
 
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
 func (a *app) progress(locks *dibs.Client, names []string) *progress {
-	return &progress{app: a, locks: locks, names: names, begun: time.Now(), live: !a.quiet && !a.json && terminal(a.err)}
+	return &progress{app: a, locks: locks, names: names, begun: time.Now(), onTerminal: !a.quiet && !a.json && terminal(a.err)}
 }
 
 // clearLine empties the line of a terminal on which the cursor is.
@@ -61,34 +61,34 @@ func (p *progress) waiting(w dibs.Waiting) {
 	if p.app.json {
 		p.app.event(event{Event: "waiting", Name: w.Name, Holder: ownerOf(w.Holder).short, Position: w.Position})
 	}
-	p.app.detail("%s", waitingFor(quoted(p.names), w.Holder, w.Position))
-	if p.live {
-		p.done.Go(func() { p.show(ctx, w) })
+	p.app.logVerbose("%s", waitingFor(quoted(p.names), w.Holder, w.Position))
+	if p.onTerminal {
+		p.done.Go(func() { p.refresh(ctx, w) })
 	}
 }
 
 // show keeps the line true. It begins a moment later: most waits are over by then.
-func (p *progress) show(ctx context.Context, w dibs.Waiting) {
+func (p *progress) refresh(ctx context.Context, w dibs.Waiting) {
 	const soon, every = 300 * time.Millisecond, time.Second
 	holder, position := w.Holder, w.Position
 	for pause := soon; ; pause = every {
 		select {
 		case <-ctx.Done():
-			if p.app.live.CompareAndSwap(true, false) {
+			if p.app.progressShown.CompareAndSwap(true, false) {
 				fmt.Fprint(p.app.err, clearLine)
 			}
 			return
 		case <-time.After(pause):
 		}
 		if state, err := p.locks.Inspect(ctx, w.Name); err == nil {
-			holder, position = now(state, w.Token, holder, position)
+			holder, position = holderAndPosition(state, w.Token, holder, position)
 		}
-		p.line(holder, position)
+		p.draw(holder, position)
 	}
 }
 
 // line shows the wait on one line of the terminal: a longer one could not be taken back.
-func (p *progress) line(holder string, position int) {
+func (p *progress) draw(holder string, position int) {
 	width := widthOf(p.app.err)
 	rest := fmt.Sprintf(", %v", time.Since(p.begun).Round(time.Second))
 	name := quoted(p.names)
@@ -97,7 +97,7 @@ func (p *progress) line(holder string, position int) {
 		name = shorten(name, max(utf8.RuneCountInString(name)-over, shortest))
 		text = "dibs: " + waitingFor(name, holder, position) + rest
 	}
-	p.app.live.Store(true)
+	p.app.progressShown.Store(true)
 	fmt.Fprint(p.app.err, clearLine+cut(text, width-1))
 }
 
@@ -114,7 +114,7 @@ func waitingFor(names, holder string, position int) string {
 }
 
 // now is who holds and where a token stands in line, if the state tells.
-func now(state dibs.State, token, holder string, position int) (string, int) {
+func holderAndPosition(state dibs.State, token, holder string, position int) (string, int) {
 	if len(state.Holders) > 0 {
 		holder = state.Holders[0].Token
 	}

@@ -17,17 +17,17 @@ import (
 
 // A job is a command that is to run under a lock, as run and elect take it.
 type job struct {
-	claim
+	lockRequest
 	shell      string
-	killAfter  span
-	maxHold    span
-	onLost     loss
+	killAfter  durationFlag
+	maxHold    durationFlag
+	onLost     lossAction
 	statusFile string
 }
 
 // commandFlags are those of what runs under a lock.
 func (j *job) commandFlags(f *pflag.FlagSet) {
-	j.killAfter, j.onLost = forever, loss{signal: syscall.SIGTERM}
+	j.killAfter, j.onLost = noLimit, lossAction{signal: syscall.SIGTERM}
 	f.StringVarP(&j.shell, "command", "c", "", "run this `TEXT` with /bin/sh, in place of COMMAND")
 	f.Var(&j.killAfter, "kill-after", "time between the signal that asks COMMAND to end and SIGKILL (default 5s, or a quarter of --ttl)")
 	f.Var(&j.maxHold, "max-hold", "ask COMMAND to end after this time; exit code 124")
@@ -38,7 +38,7 @@ func (j *job) commandFlags(f *pflag.FlagSet) {
 // rules checks what the flags say about time.
 func (j *job) rules() (rules, error) {
 	ttl, killAfter := time.Duration(j.ttl), time.Duration(j.killAfter)
-	if j.killAfter == forever {
+	if j.killAfter == noLimit {
 		killAfter = min(5*time.Second, ttl/4)
 	}
 	if killAfter > ttl/2 {
@@ -60,10 +60,10 @@ func (j *job) command(a *app, argv []string) (command, error) {
 	case len(argv) == 0 || argv[0] == "":
 		return command{}, usage("no COMMAND: write it after --")
 	}
-	return find(argv, a.environ)
+	return findCommand(argv, a.environ)
 }
 
-func (a *app) runVerb() *cobra.Command {
+func (a *app) runCmd() *cobra.Command {
 	j := new(job)
 	c := &cobra.Command{
 		Use:   "run [flags] NAME[,NAME…] -- COMMAND [ARG…]",
@@ -112,7 +112,7 @@ you write to, so that it can refuse older ones.
 
 // check reads all that a command line says, before anything is opened for it.
 func (j *job) check(a *app, name string, argv []string) (command, rules, error) {
-	if err := j.claim.check(a, name); err != nil {
+	if err := j.lockRequest.check(a, name); err != nil {
 		return command{}, rules{}, err
 	}
 	r, err := j.rules()
@@ -129,54 +129,54 @@ func (a *app) runJob(j *job, name string, argv []string) (err error) {
 	if err != nil {
 		return err
 	}
-	a.runs = true
+	a.runsCommand = true
 	locks, closeAll, err := a.client()
 	if err != nil {
 		return err
 	}
-	s := &outcome{Schema: schema, Names: j.names, Store: a.store.where, Begun: time.Now()}
+	s := &outcome{Schema: schema, Names: j.names, Store: a.monitor.location, Begun: time.Now()}
 	defer func() {
-		a.store.end()
+		a.monitor.end()
 		if !errors.Is(err, dibs.ErrLost) { // else there is nothing left to wait for
 			err = errors.Join(err, closeAll())
 		}
-		err = a.report(j, s, a.explain(err))
+		err = a.writeOutcome(j, s, a.explain(err))
 	}()
-	cmd.guard = startGuardSoon()
-	defer cmd.guard.end()
-	lease, err := a.lock(locks, &j.claim)
+	cmd.watchdog = startWatchdogAsync()
+	defer cmd.watchdog.stop()
+	lease, err := a.waitForLock(locks, &j.lockRequest)
 	if err != nil {
 		return err
 	}
-	return a.under(lease, cmd, rules, s)
+	return a.runUnder(lease, cmd, rules, s)
 }
 
 // under runs a command under a lease, and gives that back.
-func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
+func (a *app) runUnder(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 	s.acquired(lease)
 	if a.json {
 		a.event(event{Event: "acquired", Names: s.Names, Token: ownerOf(lease.Token()).short, Fence: lease.Fence(), Waited: s.Waited})
 	}
-	if err := lift(lease, r); err != nil {
-		return errors.Join(err, unlessLost(lease.Unlock()))
+	if err := extendIfShort(lease, r); err != nil {
+		return errors.Join(err, ignoreLost(lease.Unlock()))
 	}
-	cmd.env = with(cmd.env, append(environment(lease, s.Names, r.ttl), a.around(lease))...)
+	cmd.env = withEnv(cmd.env, append(environment(lease, s.Names, r.ttl), a.heldTokens(lease))...)
 	code, reason := a.supervise(lease, cmd, r)
 	s.Code = code
-	err := giveBack(lease, reason)
+	err := releaseLease(lease, reason)
 	s.Held = time.Since(s.since).Milliseconds()
 	switch {
 	case reason == nil && err != nil && !errors.Is(err, dibs.ErrLost):
-		a.say("%s", clean(a.explain(err))) // the command has done its work: that is what counts
+		a.logf("%s", errorText(a.explain(err))) // the command has done its work: that is what counts
 		err = nil
 	case err == nil:
-		a.detail("released %s after %s", quoted(s.Names), brief(time.Since(s.since)))
+		a.logVerbose("released %s after %s", quoted(s.Names), brief(time.Since(s.since)))
 	}
 	switch {
 	case errors.Is(reason, errMaxHold):
 		return exitWith(exitMaxHold, fmt.Errorf("%s: %w, the command was ended", quoted(s.Names), reason))
 	case reason != nil && !errors.Is(reason, dibs.ErrLost):
-		return errors.Join(reason, unlessLost(err)) // it was not run
+		return errors.Join(reason, ignoreLost(err)) // it was not run
 	case reason != nil:
 		return exitWith(exitLost, fmt.Errorf("%w; the command ended with code %d", reason, code))
 	case err != nil:
@@ -187,7 +187,7 @@ func (a *app) under(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 
 // giveBack unlocks, and does not wait for a store that does not answer longer than the
 // lease would last.
-func giveBack(lease *dibs.Lease, reason error) error {
+func releaseLease(lease *dibs.Lease, reason error) error {
 	if reason == nil {
 		return lease.Unlock()
 	}
@@ -203,7 +203,7 @@ func giveBack(lease *dibs.Lease, reason error) error {
 
 // lift prolongs a lease that was handed on, and so has not yet its own TTL, if the command
 // could not be asked to end in time.
-func lift(lease *dibs.Lease, r rules) error {
+func extendIfShort(lease *dibs.Lease, r rules) error {
 	if time.Until(lease.Deadline()) > 2*r.killAfter {
 		return nil
 	}
@@ -253,12 +253,12 @@ func (s *outcome) acquired(lease *dibs.Lease) {
 }
 
 // report tells what has come of a run where it is asked to.
-func (a *app) report(j *job, s *outcome, err error) error {
-	s.Exit, s.Result, s.Away = 0, "ran", a.store.awayFor().Milliseconds()
+func (a *app) writeOutcome(j *job, s *outcome, err error) error {
+	s.Exit, s.Result, s.Away = 0, "ran", a.monitor.totalOutage().Milliseconds()
 	if err != nil {
 		s.Exit = codeOf(err)
 		if !silent(err) {
-			s.Error = clean(err)
+			s.Error = errorText(err)
 		}
 		s.Result = result(err, s)
 	}
@@ -270,10 +270,10 @@ func (a *app) report(j *job, s *outcome, err error) error {
 	}
 	f, failed := os.Create(j.statusFile)
 	if failed == nil {
-		failed = errors.Join(print1(f, s), f.Close())
+		failed = errors.Join(printLine(f, s), f.Close())
 	}
 	if failed != nil {
-		a.say("status file: %v", failed)
+		a.logf("status file: %v", failed)
 	}
 	return err
 }

@@ -33,19 +33,19 @@ type nameState struct {
 	Waiting int      `json:"waiting"`
 	Fence   uint64   `json:"fence,omitempty"` // of the holder, if there is one that holds alone
 
-	whole bool // tokens are
+	wholeTokens bool // tokens are
 }
 
 type holder struct {
-	Token  string    `json:"token"`
-	Host   string    `json:"host,omitempty"`
-	PID    int       `json:"pid,omitempty"`
-	Label  string    `json:"label,omitempty"`
-	Fence  uint64    `json:"fence,omitempty"`
-	Since  time.Time `json:"since,omitzero"`   // as the fence tells
-	Weight int       `json:"weight,omitempty"` // of a part, none: it holds alone
-	TTL    *int64    `json:"ttl_ms"`           // null: never expires
-	Kept   bool      `json:"kept,omitempty"`   // given back, and taken for a while yet
+	Token    string    `json:"token"`
+	Host     string    `json:"host,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+	Label    string    `json:"label,omitempty"`
+	Fence    uint64    `json:"fence,omitempty"`
+	Since    time.Time `json:"since,omitzero"`   // as the fence tells
+	Weight   int       `json:"weight,omitempty"` // of a part, none: it holds alone
+	TTL      *int64    `json:"ttl_ms"`           // null: never expires
+	Reserved bool      `json:"kept,omitempty"`   // given back, and taken for a while yet
 }
 
 type waiter struct {
@@ -58,7 +58,7 @@ type waiter struct {
 }
 
 // A sighting is a line of watch: what was found to have changed between two looks.
-type sighting struct {
+type change struct {
 	Schema  int       `json:"schema"`
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"` // see the constants in watch.go
@@ -98,7 +98,7 @@ type event struct {
 }
 
 // event prints an event on stderr.
-func (a *app) event(e event) { _ = print1(a.err, stamped(e)) } // nobody else could be told
+func (a *app) event(e event) { _ = printLine(a.err, stamped(e)) } // nobody else could be told
 
 func stamped(e event) event {
 	e.Schema, e.Time = schema, time.Now().UTC().Truncate(time.Millisecond)
@@ -106,7 +106,7 @@ func stamped(e event) event {
 }
 
 // print1 prints a value as one line of JSON, in one write.
-func print1(w io.Writer, v any) error {
+func printLine(w io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err

@@ -57,19 +57,19 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			url := fmt.Sprintf("%s/%d", server.URL(), last.Add(1))
-			return newWorld(env, url)
+			return newScriptState(env, url)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":      exits,
-			"bg":         inWorld((*world).start),
-			"signal":     inWorld((*world).signal),
-			"ends":       inWorld((*world).ends),
-			"eventually": becomes,
-			"held":       inWorld((*world).held),
-			"waits":      inWorld((*world).waits),
-			"free":       inWorld((*world).free),
-			"redis":      inWorld((*world).redis),
-			"server":     inWorld((*world).server),
+			"bg":         withState((*scriptState).start),
+			"signal":     withState((*scriptState).signal),
+			"ends":       withState((*scriptState).ends),
+			"eventually": eventuallyMatches,
+			"held":       withState((*scriptState).held),
+			"waits":      withState((*scriptState).waits),
+			"free":       withState((*scriptState).free),
+			"redis":      withState((*scriptState).redis),
+			"server":     withState((*scriptState).server),
 		},
 	})
 }
@@ -78,18 +78,18 @@ func TestScripts(t *testing.T) {
 const quorumTTL = 3 * time.Second
 
 // patience is how long a script waits for what must happen.
-const patience = time.Minute
+const testTimeout = time.Minute
 
 // A world is what a script has besides files.
-type world struct {
+type scriptState struct {
 	*testscript.TestScript
-	env     []string
-	rdb     *redis.Client
-	clients map[string]*dibs.Client // by what DIBS_URL was
-	closes  []func() error
-	running map[string]*background
-	servers map[string]*redistest.Server
-	claims  map[string]*claimed // by name and label
+	env       []string
+	rdb       *redis.Client
+	clients   map[string]*dibs.Client // by what DIBS_URL was
+	closes    []func() error
+	running   map[string]*background
+	servers   map[string]*redistest.Server
+	locksHeld map[string]*testLock // by name and label
 }
 
 type background struct {
@@ -98,13 +98,13 @@ type background struct {
 }
 
 // A claimed is what held and waits have made.
-type claimed struct {
-	stop context.CancelFunc
-	done chan struct{} // closed when it holds, or does not wait any more
-	held interface{ Unlock() error }
+type testLock struct {
+	stop  context.CancelFunc
+	done  chan struct{} // closed when it holds, or does not wait any more
+	lease interface{ Unlock() error }
 }
 
-func newWorld(env *testscript.Env, url string) error {
+func newScriptState(env *testscript.Env, url string) error {
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return err
@@ -115,21 +115,21 @@ func newWorld(env *testscript.Env, url string) error {
 	}
 	// The race detector sleeps for a second at the end of each process, for stragglers.
 	env.Vars = append(env.Vars, "HOST="+host, "URL="+url, "DIBS_URL="+url, "DIBS_PASSWORD=", "DIBS_TIMEOUT=10s", "GORACE=atexit_sleep_ms=0")
-	w := &world{
+	w := &scriptState{
 		env: env.Vars, rdb: redis.NewClient(options), clients: make(map[string]*dibs.Client),
-		running: make(map[string]*background), servers: make(map[string]*redistest.Server), claims: make(map[string]*claimed),
+		running: make(map[string]*background), servers: make(map[string]*redistest.Server), locksHeld: make(map[string]*testLock),
 	}
-	env.Values[worldKey{}] = w
+	env.Values[scriptStateKey{}] = w
 	env.Defer(w.end)
 	return nil
 }
 
-func (w *world) end() {
+func (w *scriptState) end() {
 	for _, r := range w.running {
 		_ = r.cmd.Process.Kill() // or it has ended
 		<-r.done
 	}
-	for _, c := range w.claims {
+	for _, c := range w.locksHeld {
 		c.stop()
 		<-c.done
 	}
@@ -143,14 +143,14 @@ func (w *world) end() {
 }
 
 // locks is a client of the store that DIBS_URL names, opened as dibs does.
-func (w *world) locks() *dibs.Client {
+func (w *scriptState) locks() *dibs.Client {
 	where := w.Getenv("DIBS_URL")
 	if c := w.clients[where]; c != nil {
 		return c
 	}
 	a := &app{getenv: w.Getenv, timeout: 10 * time.Second}
 	if strings.Contains(where, " ") {
-		a.longest = quorumTTL // a server of a quorum does not vote before it has run for so long
+		a.longestTTL = quorumTTL // a server of a quorum does not vote before it has run for so long
 	}
 	c, closeAll, err := a.client()
 	w.Check(err)
@@ -158,14 +158,14 @@ func (w *world) locks() *dibs.Client {
 	return c
 }
 
-type worldKey struct{}
+type scriptStateKey struct{}
 
-func inWorld(do func(w *world, args []string)) func(ts *testscript.TestScript, neg bool, args []string) {
+func withState(do func(w *scriptState, args []string)) func(ts *testscript.TestScript, neg bool, args []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg {
 			ts.Fatalf("this command has no opposite")
 		}
-		w := ts.Value(worldKey{}).(*world)
+		w := ts.Value(scriptStateKey{}).(*scriptState)
 		w.TestScript = ts
 		do(w, args)
 	}
@@ -186,7 +186,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // start runs a command in the background, in the environment as it is now.
-func (w *world) start(args []string) {
+func (w *scriptState) start(args []string) {
 	id := args[0]
 	cmd := exec.Command(args[1], args[2:]...)
 	cmd.Dir = w.MkAbs(".")
@@ -210,15 +210,15 @@ func (w *world) start(args []string) {
 	}()
 }
 
-func (w *world) signal(args []string) {
+func (w *scriptState) signal(args []string) {
 	w.Check(w.running[args[1]].cmd.Process.Signal(signalNumber(args[0])))
 }
 
-func (w *world) ends(args []string) {
+func (w *scriptState) ends(args []string) {
 	r := w.running[args[1]]
 	select {
 	case <-r.done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		w.Fatalf("%s has not ended", args[1])
 	}
 	for _, stream := range []string{"out", "err"} {
@@ -234,7 +234,7 @@ func (w *world) ends(args []string) {
 	}
 }
 
-func becomes(ts *testscript.TestScript, neg bool, args []string) {
+func eventuallyMatches(ts *testscript.TestScript, neg bool, args []string) {
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	look := func() string {
@@ -247,7 +247,7 @@ func becomes(ts *testscript.TestScript, neg bool, args []string) {
 			return ts.ReadFile("stdout") + ts.ReadFile("stderr")
 		}
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
 		text := look()
 		if pattern.MatchString(text) != neg {
 			return
@@ -259,30 +259,30 @@ func becomes(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // A lock is what held and waits are told of one.
-type lock struct {
+type lockSpec struct {
 	name, label, token string
 	slots, permits     int
-	shared, noted      bool
-	ttl, atLeast       time.Duration
+	shared, fenceKnown bool
+	ttl, minHold       time.Duration
 }
 
-func (w *world) lockFlags(args []string) (l lock) {
+func (w *scriptState) lockFlags(args []string) (l lockSpec) {
 	f := pflag.NewFlagSet("held", pflag.ContinueOnError)
 	f.StringVar(&l.label, "label", "", "")
 	f.StringVar(&l.token, "token", "", "the whole token")
 	f.IntVar(&l.slots, "slots", 0, "a semaphore")
 	f.IntVar(&l.permits, "permits", 1, "")
 	f.BoolVar(&l.shared, "shared", false, "a reader")
-	f.BoolVar(&l.noted, "noted", false, "the store is told of the fence, as by a renewal")
+	f.BoolVar(&l.fenceKnown, "noted", false, "the store is told of the fence, as by a renewal")
 	f.DurationVar(&l.ttl, "ttl", 30*time.Second, "")
-	f.DurationVar(&l.atLeast, "min-hold", 0, "")
+	f.DurationVar(&l.minHold, "min-hold", 0, "")
 	w.Check(f.Parse(args))
 	l.name = f.Arg(0)
 	return l
 }
 
-func (l lock) take(ctx context.Context, locks *dibs.Client, more ...dibs.Option) (*dibs.Lease, error) {
-	options := append(more, dibs.TTL(l.ttl), dibs.Label(l.label), dibs.MinHold(l.atLeast))
+func (l lockSpec) acquire(ctx context.Context, locks *dibs.Client, more ...dibs.Option) (*dibs.Lease, error) {
+	options := append(more, dibs.TTL(l.ttl), dibs.Label(l.label), dibs.MinHold(l.minHold))
 	if l.token != "" {
 		options = append(options, dibs.Token(l.token))
 	}
@@ -295,56 +295,56 @@ func (l lock) take(ctx context.Context, locks *dibs.Client, more ...dibs.Option)
 	return locks.Mutex(l.name, options...).Lock(ctx)
 }
 
-func (w *world) held(args []string) {
+func (w *scriptState) held(args []string) {
 	l := w.lockFlags(args)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	locks := w.locks()
-	lease, err := l.take(ctx, locks)
+	lease, err := l.acquire(ctx, locks)
 	for errors.Is(err, dibs.ErrUnavailable) && ctx.Err() == nil {
-		lease, err = l.take(ctx, locks)
+		lease, err = l.acquire(ctx, locks)
 	}
-	if err == nil && l.noted {
+	if err == nil && l.fenceKnown {
 		err = lease.Extend(ctx, l.ttl)
 	}
 	w.Check(err)
 	w.Setenv("FENCE", strconv.FormatUint(lease.Fence(), 10))
 	w.Setenv("TOKEN", lease.Token())
-	c := &claimed{stop: cancel, done: make(chan struct{}), held: lease}
+	c := &testLock{stop: cancel, done: make(chan struct{}), lease: lease}
 	close(c.done)
-	w.claims[l.name+" "+l.label] = c
+	w.locksHeld[l.name+" "+l.label] = c
 }
 
 // waits returns when the claim is in the queue.
-func (w *world) waits(args []string) {
+func (w *scriptState) waits(args []string) {
 	l := w.lockFlags(args)
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &claimed{stop: cancel, done: make(chan struct{})}
+	c := &testLock{stop: cancel, done: make(chan struct{})}
 	queued := make(chan struct{})
 	hooks, locks := dibs.Hooks{Waiting: func(dibs.Waiting) { close(queued) }}, w.locks()
 	go func() {
 		defer close(c.done)
-		if lease, err := l.take(ctx, locks, dibs.Observe(hooks)); err == nil {
-			c.held = lease
+		if lease, err := l.acquire(ctx, locks, dibs.Observe(hooks)); err == nil {
+			c.lease = lease
 		}
 	}()
 	select {
 	case <-queued:
 	case <-c.done:
 		w.Fatalf("%s does not wait", l.name)
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		w.Fatalf("%s is not in the queue", l.name)
 	}
-	w.claims[l.name+" "+l.label] = c
+	w.locksHeld[l.name+" "+l.label] = c
 }
 
-func (w *world) free(args []string) {
+func (w *scriptState) free(args []string) {
 	key := strings.Join(append(args, ""), " ")
 	if len(args) > 1 {
 		key = args[0] + " " + args[1]
 	}
-	c := w.claims[key]
+	c := w.locksHeld[key]
 	if c == nil {
-		w.Fatalf("no %q among %q", key, slices.Collect(maps.Keys(w.claims)))
+		w.Fatalf("no %q among %q", key, slices.Collect(maps.Keys(w.locksHeld)))
 	}
 	select {
 	case <-c.done:
@@ -352,16 +352,16 @@ func (w *world) free(args []string) {
 		c.stop()
 		<-c.done
 	}
-	if c.held == nil {
+	if c.lease == nil {
 		return
 	}
-	if err := c.held.Unlock(); err != nil && !errors.Is(err, dibs.ErrLost) {
+	if err := c.lease.Unlock(); err != nil && !errors.Is(err, dibs.ErrLost) {
 		w.Fatalf("%v", err)
 	}
 }
 
-func (w *world) redis(args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (w *scriptState) redis(args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	lines := args[0] == "--lines"
 	var words []any
@@ -383,7 +383,7 @@ func (w *world) redis(args []string) {
 	}
 }
 
-func (w *world) server(args []string) {
+func (w *scriptState) server(args []string) {
 	do, id := args[0], args[1]
 	s := w.servers[id]
 	switch do {
@@ -407,7 +407,7 @@ func (w *world) server(args []string) {
 	}
 }
 
-func (w *world) mkdir(name string) string {
+func (w *scriptState) mkdir(name string) string {
 	dir := w.MkAbs(".server-" + name)
 	w.Check(os.Mkdir(dir, 0o755))
 	return dir

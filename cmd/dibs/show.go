@@ -15,7 +15,7 @@ import (
 // exitFree is the code of what is not held, as of test(1).
 const exitFree = 1
 
-func (a *app) showVerb() *cobra.Command {
+func (a *app) showCmd() *cobra.Command {
 	var whole bool
 	c := &cobra.Command{
 		Use:   "show NAME",
@@ -34,7 +34,7 @@ line.`,
 		Example: `  dibs show nightly
   dibs show nightly --json | jq '.holders[0].fence'
   dibs show -q nightly; [ $? = 1 ] && echo free`,
-		Args:              arguments(1, 1),
+		Args:              argCount(1, 1),
 		ValidArgsFunction: a.completeName,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withStore(func(ctx context.Context, s *opened) error { return a.show(ctx, s, args[0], whole) })
@@ -57,24 +57,24 @@ func (a *app) show(ctx context.Context, s *opened, name string, whole bool) erro
 	case n.State != "held":
 		code = exitFree
 	}
-	return errors.Join(a.putState(n), exitWith(code, nil))
+	return errors.Join(a.printState(n), exitWith(code, nil))
 }
 
-func (a *app) putState(n nameState) error {
+func (a *app) printState(n nameState) error {
 	switch {
 	case a.json:
-		return a.putJSON(n)
+		return a.printJSON(n)
 	case a.quiet:
 		return nil
 	}
-	return a.put(n.text(a.width()))
+	return a.print(n.text(a.width()))
 }
 
 // text is all that is known of a name, for people, on lines of a width or, if that is
 // zero, as they are.
 func (n nameState) text(width int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is %s\n", safe(n.Name), n.meaning())
+	fmt.Fprintf(&b, "%s is %s\n", safe(n.Name), n.description())
 	if len(n.Holders) > 0 {
 		b.WriteString(n.holderTable().fit(width, "HELD", "FENCE").String())
 	}
@@ -85,7 +85,7 @@ func (n nameState) text(width int) string {
 	return b.String()
 }
 
-func (n nameState) meaning() string {
+func (n nameState) description() string {
 	switch {
 	case n.State == "foreign":
 		return "foreign: its key holds no lock of dibs, and dibs cannot lock the name\nwhat it is: redis-cli TYPE with the prefix and the name; a hash may be a lock of Redisson"
@@ -114,9 +114,9 @@ func (n nameState) holderTable() (t table) {
 		if h.Weight > 0 {
 			weight = strconv.Itoa(h.Weight)
 		}
-		t.row(h.String(), brief(h.left()), or(h.ago()), weight, number(h.Fence))
+		t.row(h.String(), brief(h.left()), orDash(h.ago()), weight, number(h.Fence))
 	}
-	if n.whole {
+	if n.wholeTokens {
 		t[0] = append(t[0], "TOKEN")
 		for i, h := range n.Holders {
 			t[i+1] = append(t[i+1], safe(h.Token))
@@ -130,7 +130,7 @@ func (n nameState) waiterTable() (t table) {
 	for _, w := range n.Waiters {
 		t.row(strconv.Itoa(w.Position), w.String(), brief(time.Duration(w.Waited)*time.Millisecond))
 	}
-	if n.whole {
+	if n.wholeTokens {
 		t[0] = append(t[0], "TOKEN")
 		for i, w := range n.Waiters {
 			t[i+1] = append(t[i+1], safe(w.Token))

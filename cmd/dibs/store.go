@@ -16,14 +16,14 @@ import (
 // An opened store is what the flags and the environment name.
 type opened struct {
 	driver.Store
-	where  string // without credentials
-	nodes  []node // the servers of a quorum, or the one
-	closes []func() error
+	location string // without credentials
+	nodes    []node // the servers of a quorum, or the one
+	closes   []func() error
 }
 
 // A node is one Redis, which a doctor can look at.
 type node struct {
-	where string
+	location string
 	*redisstore.Store
 }
 
@@ -43,7 +43,7 @@ var errNoStore = usageError{errors.New(`no store: say where the locks are
                                (a file of yours, for this host only)`)}
 
 // where returns the URLs that the flags name, or else the environment.
-func (a *app) where() ([]string, error) {
+func (a *app) storeURLs() ([]string, error) {
 	switch {
 	case a.local && len(a.urls) > 0:
 		return nil, usage("--local and --url: one of them")
@@ -60,7 +60,7 @@ func (a *app) where() ([]string, error) {
 }
 
 // whence is what where has read.
-func (a *app) whence() string {
+func (a *app) urlSource() string {
 	if len(a.urls) > 0 {
 		return "--url"
 	}
@@ -69,7 +69,7 @@ func (a *app) whence() string {
 
 // open makes the store. It waits for no server.
 func (a *app) open() (*opened, error) {
-	urls, err := a.where()
+	urls, err := a.storeURLs()
 	if err != nil {
 		return nil, err
 	}
@@ -90,42 +90,42 @@ func (a *app) open() (*opened, error) {
 	}
 	switch {
 	case len(stores) > 1:
-		q, err := quorum.Config{Longest: a.longest}.New(stores...)
+		q, err := quorum.Config{Longest: a.longestTTL}.New(stores...)
 		if err != nil {
-			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", a.whence(), err)}, o.close())
+			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", a.urlSource(), err)}, o.close())
 		}
 		o.Store = q
-	case a.longest != 0:
+	case a.longestTTL != 0:
 		return nil, errors.Join(usage("--longest is for a quorum: several --url"), o.close())
 	default:
 		o.Store = stores[0]
 	}
-	if err := distinct(o.nodes); err != nil {
+	if err := checkDistinct(o.nodes); err != nil {
 		return nil, errors.Join(err, o.close())
 	}
-	o.where = listOf(o.nodes)
+	o.location = listOf(o.nodes)
 	return o, nil
 }
 
 // listOf names the servers as errors of a quorum do.
 func listOf(nodes []node) string {
 	if len(nodes) == 1 {
-		return nodes[0].where
+		return nodes[0].location
 	}
 	var all []string
 	for i, n := range nodes {
-		all = append(all, fmt.Sprintf("%s (node %d)", n.where, i))
+		all = append(all, fmt.Sprintf("%s (node %d)", n.location, i))
 	}
 	return strings.Join(all, ", ")
 }
 
 // distinct refuses a server that stands twice in a quorum, whatever its database: when it
 // fails, two votes are gone.
-func distinct(nodes []node) error {
+func checkDistinct(nodes []node) error {
 	for i, n := range nodes {
 		for j, other := range nodes[:i] {
-			if serverOf(n.where) == serverOf(other.where) {
-				return usage("nodes %d and %d of the quorum are one server: %s", j, i, n.where)
+			if serverOf(n.location) == serverOf(other.location) {
+				return usage("nodes %d and %d of the quorum are one server: %s", j, i, n.location)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func localPath(url string) (path string, ok bool) {
 func (a *app) openRedis(o *opened, raw string) (driver.Store, error) {
 	u, err := redisurl.Parse(raw)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", a.whence(), err)}
+		return nil, usageError{fmt.Errorf("%s: %w", a.urlSource(), err)}
 	}
 	rdb, err := u.With(redisurl.Environment(a.getenv)).Open()
 	if err != nil {
@@ -185,6 +185,6 @@ func (a *app) keyPrefix() (prefix string, set bool) {
 }
 
 // within bounds a look at the store.
-func (a *app) within(ctx context.Context) (context.Context, context.CancelFunc) {
+func (a *app) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, a.timeout)
 }

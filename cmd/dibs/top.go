@@ -17,8 +17,8 @@ import (
 	"golang.org/x/term"
 )
 
-func (a *app) topVerb() *cobra.Command {
-	var every span
+func (a *app) topCmd() *cobra.Command {
+	var every durationFlag
 	c := &cobra.Command{
 		Use:   "top [GLOB]",
 		Short: "Watch the locks on the screen, the worst first",
@@ -30,7 +30,7 @@ by a page; g and G, or Home and End, go to the first and the last name; s
 changes the order; ^Z suspends; q quits.`,
 		Example: `  dibs top
   dibs top 'order:*' --every 2s`,
-		Args:              arguments(0, 1),
+		Args:              argCount(0, 1),
 		ValidArgsFunction: a.completeName,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := every.check(); err != nil {
@@ -92,7 +92,7 @@ func (a *app) onScreen(out *os.File, do func(suspend func()) error) error {
 }
 
 // A seen is what one look has found.
-type seen struct {
+type snapshot struct {
 	states []dibs.State
 	err    error
 }
@@ -100,22 +100,22 @@ type seen struct {
 func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration, suspend func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	looks, keys, panics := make(chan seen), make(chan string), make(chan string, 2)
-	go guarded(panics, func() {
+	looks, keys, panics := make(chan snapshot), make(chan string), make(chan string, 2)
+	go catchPanic(panics, func() {
 		for ctx.Err() == nil {
-			states, err := a.survey(ctx, s, glob)
-			give(ctx, looks, seen{states, err})
-			rest(ctx, every)
+			states, err := a.inspectMatching(ctx, s, glob)
+			send(ctx, looks, snapshot{states, err})
+			sleepOrDone(ctx, every)
 		}
 	})
-	go guarded(panics, func() { readKeys(ctx, a.in, keys) })
-	v := board{where: s.where, every: every, colours: a.colours(), waiting: true}
+	go catchPanic(panics, func() { readKeys(ctx, a.in, keys) })
+	v := board{location: s.location, every: every, colours: a.colours(), loading: true}
 	for {
 		width, height, err := term.GetSize(int(out.Fd()))
 		if err != nil || width <= 0 || height <= 0 {
 			width, height = 80, 24
 		}
-		if err := a.put(v.draw(width, height)); err != nil {
+		if err := a.print(v.draw(width, height)); err != nil {
 			return err
 		}
 		select {
@@ -123,17 +123,17 @@ func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration,
 			if errors.Is(look.err, dibs.ErrInvalid) {
 				return look.err
 			}
-			v.take(look, time.Now())
+			v.update(look, time.Now())
 		case key := <-keys:
 			if key == "\x1a" { // in raw mode ^Z is no signal
 				suspend()
 			}
-			if code, quit := v.press(key); quit {
+			if code, quit := v.handleKey(key); quit {
 				return exitWith(code, nil)
 			}
 		case caught := <-a.caught:
 			switch sig, _ := caught.(syscall.Signal); {
-			case ends(sig):
+			case isTermination(sig):
 				return exitWith(exitSignal+int(sig), nil)
 			case sig == syscall.SIGTSTP:
 				suspend()
@@ -147,7 +147,7 @@ func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration,
 	}
 }
 
-func give[T any](ctx context.Context, to chan<- T, v T) {
+func send[T any](ctx context.Context, to chan<- T, v T) {
 	select {
 	case to <- v:
 	case <-ctx.Done():
@@ -162,10 +162,10 @@ func readKeys(ctx context.Context, in *os.File, keys chan<- string) {
 		for typed := string(buf[:n]); typed != ""; {
 			key := firstKey(typed)
 			typed = typed[len(key):]
-			give(ctx, keys, key)
+			send(ctx, keys, key)
 		}
 		if err != nil {
-			give(ctx, keys, "q")
+			send(ctx, keys, "q")
 			return
 		}
 	}
@@ -186,19 +186,19 @@ func firstKey(typed string) string {
 
 // A board is what top shows.
 type board struct {
-	where   string
-	every   time.Duration
-	colours bool
+	location string
+	every    time.Duration
+	colours  bool
 
-	waiting bool   // for the first answer
-	trouble string // why the last look failed
-	at      time.Time
-	names   []nameState
-	by      int    // which of the sortings
-	chosen  string // the name that is marked
-	row     int    // and where it is
-	first   int    // the first row that is shown
-	page    int    // how many rows are
+	loading    bool   // for the first answer
+	storeError string // why the last look failed
+	at         time.Time
+	names      []nameState
+	sortIndex  int    // which of the sortings
+	chosen     string // the name that is marked
+	row        int    // and where it is
+	first      int    // the first row that is shown
+	page       int    // how many rows are
 }
 
 // sortings are what the key s goes through.
@@ -206,32 +206,32 @@ var sortings = []struct {
 	by    string
 	order func(x, y nameState) int
 }{
-	{"worst", worse},
+	{"worst", byWorst},
 	{"name", orders["name"]},
 	{"ttl", orders["ttl"]},
 	{"waiting", orders["waiting"]},
 }
 
 // worse is first who keeps others waiting for longest, then what never ends.
-func worse(x, y nameState) int {
+func byWorst(x, y nameState) int {
 	never := func(n nameState) int {
-		if n.endless() {
+		if n.neverExpires() {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(y.longest(), x.longest()), cmp.Compare(y.Waiting, x.Waiting), cmp.Compare(never(y), never(x)))
+	return cmp.Or(cmp.Compare(y.longestWait(), x.longestWait()), cmp.Compare(y.Waiting, x.Waiting), cmp.Compare(never(y), never(x)))
 }
 
 // endless reports whether somebody holds who never expires.
-func (n nameState) endless() bool {
+func (n nameState) neverExpires() bool {
 	return slices.ContainsFunc(n.Holders, func(h holder) bool { return h.TTL == nil })
 }
 
-func (b *board) take(look seen, at time.Time) {
-	b.waiting, b.trouble, b.at = false, "", at
+func (b *board) update(look snapshot, at time.Time) {
+	b.loading, b.storeError, b.at = false, "", at
 	if look.err != nil {
-		b.trouble = safe(strings.TrimPrefix(look.err.Error(), "dibs: "))
+		b.storeError = safe(strings.TrimPrefix(look.err.Error(), "dibs: "))
 		return
 	}
 	b.names = statesOf(look.states)
@@ -241,7 +241,7 @@ func (b *board) take(look seen, at time.Time) {
 // sort keeps the mark on its name, or where that was if it is free now.
 func (b *board) sort() {
 	slices.SortStableFunc(b.names, orders["name"])
-	slices.SortStableFunc(b.names, sortings[b.by].order)
+	slices.SortStableFunc(b.names, sortings[b.sortIndex].order)
 	if i := slices.IndexFunc(b.names, func(n nameState) bool { return n.Name == b.chosen }); i >= 0 {
 		b.row = i
 	}
@@ -257,7 +257,7 @@ func (b *board) move(by int) {
 }
 
 // press does what a key asks for, and says whether to quit.
-func (b *board) press(key string) (code int, quit bool) {
+func (b *board) handleKey(key string) (code int, quit bool) {
 	switch key {
 	case "q":
 		return 0, true
@@ -276,7 +276,7 @@ func (b *board) press(key string) (code int, quit bool) {
 	case "G", "\x1b[F", "\x1b[4~", "\x1bOF":
 		b.move(len(b.names))
 	case "s":
-		b.by = (b.by + 1) % len(sortings)
+		b.sortIndex = (b.sortIndex + 1) % len(sortings)
 		b.sort()
 	}
 	return 0, false
@@ -354,24 +354,24 @@ func (b *board) head() []styled {
 			held++
 		}
 		waiting += n.Waiting
-		longest = max(longest, n.longest())
-		if n.endless() {
+		longest = max(longest, n.longestWait())
+		if n.neverExpires() {
 			never++
 		}
 	}
 	state := styled{"", ""}
 	switch {
-	case b.waiting:
+	case b.loading:
 		state.text = "looking …"
-	case b.trouble != "":
-		state = styled{red, "the store is away, this is what was: " + b.trouble}
+	case b.storeError != "":
+		state = styled{red, "the store is away, this is what was: " + b.storeError}
 	case len(b.names) == 0:
 		state.text = "nothing is held"
 	}
 	counts := fmt.Sprintf("held %d   waiting %d   longest wait %s   never expiring %d   sorted by %s",
-		held, waiting, brief(longest), never, sortings[b.by].by)
+		held, waiting, brief(longest), never, sortings[b.sortIndex].by)
 	return []styled{
-		{bold, fmt.Sprintf("dibs top   %s   every %v   %s", b.where, b.every, clock(b.at))},
+		{bold, fmt.Sprintf("dibs top   %s   every %v   %s", b.location, b.every, clock(b.at))},
 		{"", counts},
 		state,
 	}
@@ -389,9 +389,9 @@ func (b *board) table() (t table) {
 	for _, n := range b.names {
 		longest := ""
 		if n.Waiting > 0 {
-			longest = brief(n.longest())
+			longest = brief(n.longestWait())
 		}
-		t.row("  "+safe(n.Name), or(n.Kind), or(n.who()), n.ttl(), or(n.ago()), strconv.Itoa(n.Waiting), or(longest), number(n.Fence))
+		t.row("  "+safe(n.Name), orDash(n.Kind), orDash(n.holderSummary()), n.ttl(), orDash(n.ago()), strconv.Itoa(n.Waiting), orDash(longest), number(n.Fence))
 	}
 	return t
 }

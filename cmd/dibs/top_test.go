@@ -61,7 +61,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	text := s.rest + string(p)
 	for text != "" {
 		if m := sequence.FindStringSubmatch(text); m != nil {
-			s.obey(m[1], m[2])
+			s.interpret(m[1], m[2])
 			text = text[len(m[0]):]
 			continue
 		}
@@ -76,7 +76,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *screen) obey(parameters, command string) {
+func (s *screen) interpret(parameters, command string) {
 	switch parameters + command {
 	case "H":
 		s.row, s.col = 0, 0
@@ -133,7 +133,7 @@ func (s *screen) String() string {
 func (s *screen) await(t *testing.T, pattern string) {
 	t.Helper()
 	wanted := regexp.MustCompile("(?m)" + pattern)
-	for end := time.Now().Add(patience); !wanted.MatchString(s.String()); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !wanted.MatchString(s.String()); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the screen does not show %s:\n%s", pattern, s)
 		}
@@ -219,7 +219,7 @@ func (v *session) press(t *testing.T, keys string) {
 // ends waits for the end, and wants an exit code and a terminal as it was.
 func (v *session) ends(t *testing.T, code int) {
 	t.Helper()
-	timer := time.AfterFunc(patience, func() { _ = v.cmd.Process.Kill() })
+	timer := time.AfterFunc(testTimeout, func() { _ = v.cmd.Process.Kill() })
 	defer timer.Stop()
 	_ = v.cmd.Wait() // the state tells
 	if have := v.cmd.ProcessState.ExitCode(); have != code {

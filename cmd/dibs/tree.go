@@ -19,16 +19,16 @@ type process struct {
 // whatever groups and sessions they have gone to. Where the system does not tell who
 // descends from whom, a tree is the command and its process groups.
 type tree struct {
-	root  int            // the process that all of them descend from
-	apart map[int]uint64 // processes that are children of the root for another reason
-	pid   int            // of the command, which leads its group
-	asked map[int]uint64 // processes outside that group that were asked to end
+	root          int            // the process that all of them descend from
+	otherChildren map[int]uint64 // processes that are children of the root for another reason
+	pid           int            // of the command, which leads its group
+	askedToEnd    map[int]uint64 // processes outside that group that were asked to end
 }
 
 // living returns all descendants that are not dead, of all processes.
-func (t *tree) living(all []process) []process {
-	return t.below(all, func(p process) bool {
-		start, apart := t.apart[p.pid]
+func (t *tree) descendants(all []process) []process {
+	return t.collect(all, func(p process) bool {
+		start, apart := t.otherChildren[p.pid]
 		return p.parent == t.root && p.pid != t.root && (!apart || start != p.start)
 	}, func(process) bool { return true })
 }
@@ -38,15 +38,15 @@ func (t *tree) living(all []process) []process {
 // are in. What has lost its parent and left the group is a daemon, and on its own, unless it
 // was asked to end before. Another dibs passes signals on to its command by itself.
 func (t *tree) members(all []process) []process {
-	return t.below(all, func(p process) bool {
-		start, asked := t.asked[p.pid]
-		return p.pid == t.pid || t.leads(p) || asked && start == p.start
-	}, func(p process) bool { return t.leads(p) || !nestedGuard(p.pid) })
+	return t.collect(all, func(p process) bool {
+		start, asked := t.askedToEnd[p.pid]
+		return p.pid == t.pid || t.inGroup(p) || asked && start == p.start
+	}, func(p process) bool { return t.inGroup(p) || !isWatchdog(p.pid) })
 }
 
 // below returns the processes that first picks, and those below them, unless with says no:
 // then it and what is below it is left out. Those that are dead are only looked through.
-func (t *tree) below(all []process, first, with func(process) bool) (found []process) {
+func (t *tree) collect(all []process, first, with func(process) bool) (found []process) {
 	children := make(map[int][]process)
 	var next []process
 	for _, p := range all {
@@ -72,7 +72,7 @@ func (t *tree) below(all []process, first, with func(process) bool) (found []pro
 }
 
 // leads reports whether a process is in the command's group.
-func (t *tree) leads(p process) bool { return t.pid > 1 && p.group == t.pid }
+func (t *tree) inGroup(p process) bool { return t.pid > 1 && p.group == t.pid }
 
 // signalGroup tells the command's group. Before the command was started there is none: its
 // number, 0, would be that of this process' own group, and all who started dibs with it.
@@ -98,21 +98,21 @@ func (t *tree) signal(s syscall.Signal) {
 			}
 			_ = syscall.Kill(p.pid, s)
 			told[p.pid], more = true, true
-			if ends(s) {
-				t.remember(p)
+			if isTermination(s) {
+				t.markAsked(p)
 			}
 		}
 		if more {
 			members = t.members(processes())
 		}
 	}
-	t.signalMoved(s)
+	t.signalMovedGroup(s)
 }
 
 // signalMoved tells a command that has left its group, where the system does not say who
 // belongs to it.
-func (t *tree) signalMoved(s syscall.Signal) {
-	if visible() {
+func (t *tree) signalMovedGroup(s syscall.Signal) {
+	if procMounted() {
 		return
 	}
 	group, err := unix.Getpgid(t.pid)
@@ -121,22 +121,22 @@ func (t *tree) signalMoved(s syscall.Signal) {
 	}
 }
 
-func (t *tree) remember(p process) {
-	if t.asked == nil {
-		t.asked = make(map[int]uint64)
+func (t *tree) markAsked(p process) {
+	if t.askedToEnd == nil {
+		t.askedToEnd = make(map[int]uint64)
 	}
-	t.asked[p.pid] = p.start
+	t.askedToEnd[p.pid] = p.start
 }
 
 // signalAll tells all that descends from the command.
-func (t *tree) signalAll(s syscall.Signal) {
+func (t *tree) signalDescendants(s syscall.Signal) {
 	_ = t.signalGroup(s)
-	for _, p := range t.living(processes()) {
+	for _, p := range t.descendants(processes()) {
 		if p.group != t.pid {
 			_ = syscall.Kill(p.pid, s)
 		}
 	}
-	t.signalMoved(s)
+	t.signalMovedGroup(s)
 }
 
 // kill kills all that descends from the command, and reports whether something may be left:
@@ -144,18 +144,18 @@ func (t *tree) signalAll(s syscall.Signal) {
 // count.
 func (t *tree) kill() (left bool) {
 	left = !errors.Is(t.signalGroup(syscall.SIGKILL), syscall.ESRCH)
-	if len(t.apart) == 0 && visible() { // most of them, without delay
-		for _, pid := range descendants(t.root) {
+	if len(t.otherChildren) == 0 && procMounted() { // most of them, without delay
+		for _, pid := range listDescendants(t.root) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 	all := processes()
 	if all == nil {
-		t.signalMoved(syscall.SIGKILL)
+		t.signalMovedGroup(syscall.SIGKILL)
 		return left
 	}
 	left = false
-	ours := t.living(all)
+	ours := t.descendants(all)
 	own := make(map[int]bool)
 	for _, p := range ours {
 		own[p.pid] = true
@@ -174,7 +174,7 @@ func (t *tree) kill() (left bool) {
 // gone reports whether nothing is left of the command that it has to be waited for: of its
 // group, of what was asked to end, or of all that descends from it.
 func (t *tree) gone(all bool) bool {
-	if !all && len(t.asked) == 0 && errors.Is(t.signalGroup(0), syscall.ESRCH) {
+	if !all && len(t.askedToEnd) == 0 && errors.Is(t.signalGroup(0), syscall.ESRCH) {
 		return true
 	}
 	every := processes()
@@ -182,18 +182,18 @@ func (t *tree) gone(all bool) bool {
 	case every == nil:
 		return errors.Is(t.signalGroup(0), syscall.ESRCH)
 	case all:
-		return len(t.living(every)) == 0
+		return len(t.descendants(every)) == 0
 	}
 	left := false
 	for _, p := range every {
 		left = left || p.group == t.pid && !p.dead
 	}
-	if len(t.asked) == 0 {
+	if len(t.askedToEnd) == 0 {
 		return !left
 	}
 	for _, p := range t.members(every) {
 		if left = true; p.group != t.pid {
-			t.remember(p) // what it has started is waited for, too
+			t.markAsked(p) // what it has started is waited for, too
 		}
 	}
 	return !left

@@ -15,7 +15,7 @@ func TestTreeWithoutACommand(t *testing.T) {
 		tree := tree{root: os.Getpid()}
 		tree.kill()
 		tree.signal(syscall.SIGTERM)
-		tree.signalAll(syscall.SIGTERM)
+		tree.signalDescendants(syscall.SIGTERM)
 		if !tree.gone(false) || !tree.gone(true) {
 			t.Error("something is left of a command that was not started")
 		}

@@ -36,14 +36,14 @@ func onTerminal(t *testing.T, p *program) *os.File {
 			p.stdout.Write([]byte(strings.ReplaceAll(string(buf[:n]), "\r\n", "\n")))
 		}
 	}()
-	p.watched(func() {
+	p.endWithTest(func() {
 		<-shown
 		screen.Close()
 	})
 	return screen
 }
 
-func (p *program) typed(screen *os.File, text string) {
+func (p *program) typeText(screen *os.File, text string) {
 	p.t.Helper()
 	if _, err := screen.WriteString(text); err != nil {
 		p.t.Fatal(err)
@@ -59,20 +59,20 @@ func TestTerminal(t *testing.T) {
 		dibs run job -- sh -c 'trap "echo caught; exit 9" INT; echo "waits"; while :; do sleep 0.02; done'; echo "code $?"
 		read line; echo "shell $line"`)
 	p.Path, p.Args[0] = "/bin/sh", "sh"
-	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	screen := onTerminal(t, p)
-	p.says("begins")
-	p.typed(screen, "hello\n")
-	if have := p.says("read"); have != "hello" {
+	p.awaitLine("begins")
+	p.typeText(screen, "hello\n")
+	if have := p.awaitLine("read"); have != "hello" {
 		t.Errorf("the command reads %q", have)
 	}
-	p.says("waits")
-	p.typed(screen, "\x03")
-	if have := p.says("code"); have != "9" {
+	p.awaitLine("waits")
+	p.typeText(screen, "\x03")
+	if have := p.awaitLine("code"); have != "9" {
 		t.Errorf("after ^C: code %s", have)
 	}
-	p.typed(screen, "again\n")
-	if have := p.says("shell"); have != "again" {
+	p.typeText(screen, "again\n")
+	if have := p.awaitLine("shell"); have != "again" {
 		t.Errorf("the shell reads %q", have)
 	}
 	p.wantCode(0)
@@ -84,16 +84,16 @@ func TestTerminalIsBackAfterFailure(t *testing.T) {
 	s := redistest.Start(t)
 	p := prepare(t, s.URL(), "-c", `dibs run job -- ./nobody; echo "code $?"; read line; echo "shell $line"`)
 	p.Path, p.Args[0] = "/bin/sh", "sh"
-	p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	if err := os.WriteFile(filepath.Join(p.Dir, "nobody"), []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	screen := onTerminal(t, p)
-	if have := p.says("code"); have != "127" {
+	if have := p.awaitLine("code"); have != "127" {
 		t.Errorf("code %s", have)
 	}
-	p.typed(screen, "hello\n")
-	if have := p.says("shell"); have != "hello" {
+	p.typeText(screen, "hello\n")
+	if have := p.awaitLine("shell"); have != "hello" {
 		t.Errorf("the shell reads %q", have)
 	}
 	p.wantCode(0)
@@ -114,11 +114,11 @@ func TestPipeline(t *testing.T) {
 			t.Parallel()
 			p := prepare(t, s.URL(), "-c", test.script)
 			p.Path, p.Args[0] = "/bin/sh", "sh"
-			p.Env[0] = "PATH=" + linked(t) + ":" + os.Getenv("PATH")
+			p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 			screen := onTerminal(t, p)
-			p.says("begins")
-			p.typed(screen, test.typed)
-			if have := p.says("has"); have != test.want {
+			p.awaitLine("begins")
+			p.typeText(screen, test.typed)
+			if have := p.awaitLine("has"); have != test.want {
 				t.Errorf("has %q", have)
 			}
 			p.code()
@@ -135,17 +135,17 @@ func TestStoppedFromTheTerminal(t *testing.T) {
 	screen := onTerminal(t, p)
 	pids := p.pids()
 	stopped := func() bool { return processState(strconv.Itoa(p.Process.Pid)) == "T" }
-	p.typed(screen, "\x1a")
+	p.typeText(screen, "\x1a")
 	eventually(t, "dibs is stopped", stopped)
 	if state := processState(pids[0]); state != "T" {
 		t.Errorf("the command is not stopped: state %s", state)
 	}
 	p.Process.Signal(syscall.SIGCONT)
-	p.typed(screen, "hello\n")
-	if have := p.says("read"); have != "hello" {
+	p.typeText(screen, "hello\n")
+	if have := p.awaitLine("read"); have != "hello" {
 		t.Errorf("the command reads %q", have)
 	}
-	p.typed(screen, "\x1a")
+	p.typeText(screen, "\x1a")
 	eventually(t, "dibs is stopped", stopped)
 	machine := drill.WatchMachine(t.Context(), s.Addr())
 	began := time.Now()
@@ -162,7 +162,7 @@ func TestProgress(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	first := begin(t, s.URL(), "hold", "--no-stdin", "--label", "backup", "job")
-	first.says("held")
+	first.awaitLine("held")
 	p := prepare(t, s.URL(), "run", "job", "--", "echo", "done")
 	onTerminal(t, p)
 	eventually(t, "told again and again", func() bool {

@@ -19,7 +19,7 @@ import (
 const exitNotHeld = 1
 
 // An unlocking says which holding of a name is to end.
-type unlocking struct {
+type unlockRequest struct {
 	name   string
 	fence  uint64
 	token  string
@@ -28,8 +28,8 @@ type unlocking struct {
 	yes    bool
 }
 
-func (a *app) unlockVerb() *cobra.Command {
-	var u unlocking
+func (a *app) unlockCmd() *cobra.Command {
+	var u unlockRequest
 	c := &cobra.Command{
 		Use:   "unlock NAME (--fence N | --token TOKEN | --force --reason TEXT)",
 		Short: "End somebody's lease on a name",
@@ -53,7 +53,7 @@ or that fence is not known; 125 the store; 64 the command line.`,
 		Example: `  dibs show nightly                      # who is it, and what is its fence?
   dibs unlock nightly --fence 1763788260123456
   dibs unlock nightly --force --reason "host web-7 is gone, INC-42"`,
-		Args:              arguments(1, 1),
+		Args:              argCount(1, 1),
 		ValidArgsFunction: a.completeName,
 		RunE: func(c *cobra.Command, args []string) error {
 			u.name = args[0]
@@ -72,7 +72,7 @@ or that fence is not known; 125 the store; 64 the command line.`,
 	return c
 }
 
-func (u unlocking) check(given func(flag string) bool, terminal bool) error {
+func (u unlockRequest) check(given func(flag string) bool, terminal bool) error {
 	ways := 0
 	for _, flag := range []string{"fence", "token", "force"} {
 		if given(flag) {
@@ -95,7 +95,7 @@ func (u unlocking) check(given func(flag string) bool, terminal bool) error {
 }
 
 // An unlocked is what unlock prints.
-type unlocked struct {
+type unlockResult struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
 	Removed bool     `json:"removed"`
@@ -106,7 +106,7 @@ type unlocked struct {
 	Reason  string   `json:"reason,omitempty"`
 }
 
-func (a *app) unlock(ctx context.Context, s *opened, u unlocking) error {
+func (a *app) unlock(ctx context.Context, s *opened, u unlockRequest) error {
 	seen, err := a.inspect(ctx, s, u.name)
 	if err != nil {
 		return err
@@ -116,25 +116,25 @@ func (a *app) unlock(ctx context.Context, s *opened, u unlocking) error {
 			return err
 		}
 	}
-	ended, failed := a.end(ctx, s, u, seen)
+	ended, failed := a.endLease(ctx, s, u, seen)
 	if failed != nil && len(ended) == 0 {
 		return failed
 	}
-	result := unlocked{Schema: schema, Name: u.name, Removed: len(ended) > 0, Ended: ended, Waiting: seen.Waiting, Reason: u.reason}
+	result := unlockResult{Schema: schema, Name: u.name, Removed: len(ended) > 0, Ended: ended, Waiting: seen.Waiting, Reason: u.reason}
 	now, err := a.inspect(ctx, s, u.name)
 	if err != nil && !result.Removed {
 		return err
 	}
 	result.Holders = stateOf(now, false).Holders
-	return errors.Join(a.tellUnlocked(result), failed)
+	return errors.Join(a.printUnlocked(result), failed)
 }
 
 // end ends the holding that is meant, and returns it.
-func (a *app) end(ctx context.Context, s *opened, u unlocking, seen dibs.State) (ended []holder, err error) {
+func (a *app) endLease(ctx context.Context, s *opened, u unlockRequest, seen dibs.State) (ended []holder, err error) {
 	locks := dibs.New(s.Store, dibs.Timeout(a.timeout))
 	defer locks.Close()
 	if u.force {
-		return a.endAll(ctx, s, locks, seen)
+		return a.endAllSeen(ctx, s, locks, seen)
 	}
 	var done bool
 	if u.fence != 0 {
@@ -145,11 +145,11 @@ func (a *app) end(ctx context.Context, s *opened, u unlocking, seen dibs.State) 
 	if !done {
 		return []holder{}, err
 	}
-	return []holder{u.meant(seen)}, nil
+	return []holder{u.endedHolder(seen)}, nil
 }
 
 // endAll ends the holdings that were seen.
-func (a *app) endAll(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State) ([]holder, error) {
+func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State) ([]holder, error) {
 	ended := []holder{}
 	for _, h := range seen.Holders {
 		done, err := a.endSeen(ctx, s, locks, seen, h)
@@ -177,12 +177,12 @@ func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen d
 			return done, err
 		}
 	}
-	ctx, cancel := a.within(ctx)
+	ctx, cancel := a.withTimeout(ctx)
 	defer cancel()
 	return s.Release(ctx, driver.ReleaseRequest{Name: seen.Name, Token: h.Token, Until: time.Now().Add(a.timeout)})
 }
 
-func unlockToken(locks *dibs.Client, u unlocking) (done bool, err error) {
+func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {
 	lease, err := locks.Attach(u.name, u.token)
 	if err != nil {
 		return false, err
@@ -194,7 +194,7 @@ func unlockToken(locks *dibs.Client, u unlocking) (done bool, err error) {
 }
 
 // meant finds who was ended, by fence or token, among those who were seen before.
-func (u unlocking) meant(seen dibs.State) holder {
+func (u unlockRequest) endedHolder(seen dibs.State) holder {
 	i := slices.IndexFunc(seen.Holders, func(h dibs.Holder) bool {
 		return h.Token == u.token || h.Fence != 0 && h.Fence == u.fence
 	})
@@ -232,7 +232,7 @@ func (a *app) confirm(ctx context.Context, seen dibs.State) error {
 	}
 }
 
-func (a *app) tellUnlocked(u unlocked) error {
+func (a *app) printUnlocked(u unlockResult) error {
 	code := 0
 	switch {
 	case u.Removed:
@@ -244,11 +244,11 @@ func (a *app) tellUnlocked(u unlocked) error {
 	var err error
 	switch {
 	case a.json:
-		err = a.putJSON(u)
+		err = a.printJSON(u)
 	case u.Removed && !a.quiet:
-		err = a.put(u.text())
+		err = a.print(u.text())
 	case u.Why == "free":
-		a.say("%s is not held: nothing was done", safe(u.Name))
+		a.logf("%s is not held: nothing was done", safe(u.Name))
 	case u.Why == "other":
 		fmt.Fprintf(a.err, "dibs: %s\n", u.text())
 	}
@@ -256,18 +256,18 @@ func (a *app) tellUnlocked(u unlocked) error {
 }
 
 // text says what was done, for people.
-func (u unlocked) text() string {
+func (u unlockResult) text() string {
 	var b strings.Builder
 	if !u.Removed {
 		h := u.Holders[0]
-		fmt.Fprintf(&b, "%s is held by %s, with %s: nothing was done", safe(u.Name), h, h.known())
+		fmt.Fprintf(&b, "%s is held by %s, with %s: nothing was done", safe(u.Name), h, h.fenceText())
 		return b.String()
 	}
 	for _, h := range u.Ended {
-		fmt.Fprintf(&b, "%s: ended the holding of %s, with %s\n", safe(u.Name), h, h.known())
+		fmt.Fprintf(&b, "%s: ended the holding of %s, with %s\n", safe(u.Name), h, h.fenceText())
 	}
 	if len(u.Holders) > 0 {
-		fmt.Fprintf(&b, "%s: now held by %s\n", safe(u.Name), nameState{Holders: u.Holders, Holding: len(u.Holders)}.who())
+		fmt.Fprintf(&b, "%s: now held by %s\n", safe(u.Name), nameState{Holders: u.Holders, Holding: len(u.Holders)}.holderSummary())
 	}
 	if u.Reason != "" {
 		fmt.Fprintf(&b, "reason: %s\n", safe(u.Reason))
@@ -276,7 +276,7 @@ func (u unlocked) text() string {
 }
 
 // known is what tells a holding from others.
-func (h holder) known() string {
+func (h holder) fenceText() string {
 	if h.Fence == 0 {
 		return "no fence known yet"
 	}

@@ -7,19 +7,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) versionVerb() *cobra.Command {
+func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Say which dibs this is",
 		Example: `  dibs version
   dibs version --json | jq -r .revision`,
-		Args: arguments(0, 0),
+		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(debug.ReadBuildInfo())
 			if a.json {
-				return a.putJSON(v)
+				return a.printJSON(v)
 			}
-			return a.put(v.String() + "\n")
+			return a.print(v.String() + "\n")
 		},
 	}
 }

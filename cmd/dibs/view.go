@@ -22,7 +22,7 @@ func (a *app) withStore(do func(ctx context.Context, s *opened) error) error {
 		return err
 	}
 	defer func() { _ = s.close() }() // nothing can be lost by it
-	ctx, stop := a.patient()
+	ctx, stop := a.signalContext()
 	err = do(ctx, s)
 	if signalled := stop(); signalled != nil {
 		return signalled
@@ -35,14 +35,14 @@ func (a *app) inspect(ctx context.Context, s driver.Store, name string) (dibs.St
 	if err := driver.CheckName(name); err != nil {
 		return dibs.State{}, err
 	}
-	ctx, cancel := a.within(ctx)
+	ctx, cancel := a.withTimeout(ctx)
 	defer cancel()
 	return s.Inspect(ctx, name)
 }
 
 // survey looks at all names that match a glob, and at some others, in the order of the
 // names. What is free, or not a lock, is left out.
-func (a *app) survey(ctx context.Context, s driver.Store, glob string, others ...string) ([]dibs.State, error) {
+func (a *app) inspectMatching(ctx context.Context, s driver.Store, glob string, others ...string) ([]dibs.State, error) {
 	names, err := a.names(ctx, s, glob)
 	if err != nil {
 		return nil, err
@@ -62,10 +62,10 @@ func (a *app) names(ctx context.Context, s driver.Store, glob string) ([]string,
 		names []string
 		err   error
 	}
-	ctx, cancel := a.within(ctx)
+	ctx, cancel := a.withTimeout(ctx)
 	defer cancel()
 	done, panics := make(chan listing, 1), make(chan string, 1)
-	go guarded(panics, func() {
+	go catchPanic(panics, func() {
 		names, err := s.List(ctx, glob)
 		done <- listing{names, err}
 	})
@@ -80,7 +80,7 @@ func (a *app) names(ctx context.Context, s driver.Store, glob string) ([]string,
 }
 
 // guarded lets a panic be carried to where it can be seen: top has to restore the terminal.
-func guarded(panics chan<- string, do func()) {
+func catchPanic(panics chan<- string, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics <- fmt.Sprintf("%v\n%s", p, debug.Stack())
@@ -99,7 +99,7 @@ func (a *app) inspectAll(ctx context.Context, s driver.Store, names []string) ([
 		free <- struct{}{}
 		all.Go(func() {
 			defer func() { <-free }()
-			guarded(panics, func() { states[i], errs[i] = a.inspect(ctx, s, name) })
+			catchPanic(panics, func() { states[i], errs[i] = a.inspect(ctx, s, name) })
 		})
 	}
 	all.Wait()
@@ -117,7 +117,7 @@ func (a *app) inspectAll(ctx context.Context, s driver.Store, names []string) ([
 // stateOf is a name's state in the words of the schema.
 func stateOf(s dibs.State, wholeTokens bool) nameState {
 	n := nameState{
-		Schema: schema, Name: s.Name, State: "free", Kind: kindOf(s.Holders), whole: wholeTokens,
+		Schema: schema, Name: s.Name, State: "free", Kind: kindOf(s.Holders), wholeTokens: wholeTokens,
 		Holders: make([]holder, 0, len(s.Holders)), Holding: s.Holding,
 		Waiters: make([]waiter, 0, len(s.Waiters)), Waiting: s.Waiting,
 	}
@@ -142,7 +142,7 @@ func holderOf(h dibs.Holder, wholeToken bool) holder {
 	o := ownerOf(h.Token)
 	one := holder{
 		Token: o.token(h.Token, wholeToken), Host: o.host, PID: o.pid, Label: o.label,
-		Fence: h.Fence, Since: sinceOf(h.Fence), Weight: h.Weight, Kept: strings.HasSuffix(h.Token, driver.ReservedSuffix),
+		Fence: h.Fence, Since: sinceOf(h.Fence), Weight: h.Weight, Reserved: strings.HasSuffix(h.Token, driver.ReservedSuffix),
 	}
 	if h.Remaining >= 0 {
 		ms := h.Remaining.Milliseconds()
@@ -193,7 +193,7 @@ func sinceOf(fence uint64) time.Time {
 // String is for people.
 func (h holder) String() string {
 	s := owner{host: h.Host, pid: h.PID, label: h.Label, short: h.Token}.String()
-	if h.Kept {
+	if h.Reserved {
 		s += " [kept]"
 	}
 	return s
@@ -228,7 +228,7 @@ func (n nameState) ago() string {
 }
 
 // who names those who hold: the first, and how many there are besides.
-func (n nameState) who() string {
+func (n nameState) holderSummary() string {
 	switch {
 	case len(n.Holders) == 0:
 		return ""
@@ -261,7 +261,7 @@ func (n nameState) ttl() string {
 }
 
 // longest is how long somebody has waited, of those who are known.
-func (n nameState) longest() (d time.Duration) {
+func (n nameState) longestWait() (d time.Duration) {
 	for _, w := range n.Waiters {
 		d = max(d, time.Duration(w.Waited)*time.Millisecond)
 	}

@@ -35,9 +35,9 @@ func TestSafe(t *testing.T) {
 	}
 }
 
-func TestPrint1(t *testing.T) {
+func TestPrintLine(t *testing.T) {
 	var out bytes.Buffer
-	if err := print1(&out, "a\x1b\u009b\u202e\U000e0001é<\n"); err != nil {
+	if err := printLine(&out, "a\x1b\u009b\u202e\U000e0001é<\n"); err != nil {
 		t.Fatal(err)
 	}
 	const want = `"a\u001b\u009b\u202e\udb40\udc01é\u003c\n"` + "\n"
@@ -131,7 +131,7 @@ a:1     2.5s  -     2       7
 	if have := n.text(0); have != want {
 		t.Errorf("want\n%s\nhave\n%s", want, have)
 	}
-	if have := n.who(); have != "a:1 and 149 more" {
+	if have := n.holderSummary(); have != "a:1 and 149 more" {
 		t.Errorf("want one and how many more, have %s", have)
 	}
 }
@@ -141,10 +141,10 @@ func heldBy(token string, left time.Duration) dibs.State {
 	return dibs.State{Name: "n", Holders: []dibs.Holder{{Token: token, Remaining: left}}, Holding: 1}
 }
 
-func (w *watcher) tell(t *testing.T, at time.Time, states ...dibs.State) string {
+func (w *watcher) lines(t *testing.T, at time.Time, states ...dibs.State) string {
 	t.Helper()
 	var out bytes.Buffer
-	for _, s := range w.look(states, nil, at) {
+	for _, s := range w.update(states, nil, at) {
 		if s.Schema != schema || !s.Time.Equal(at.UTC().Truncate(time.Millisecond)) {
 			t.Errorf("want schema and time, have %+v", s)
 		}
@@ -182,7 +182,7 @@ func TestWatcher(t *testing.T) {
 		{"and gives up", nil, "gone n second… waited 12s\n"},
 	} {
 		at = at.Add(10 * time.Second)
-		if have := w.tell(t, at, step.states...); have != step.want {
+		if have := w.lines(t, at, step.states...); have != step.want {
 			t.Errorf("%s: want\n%s\nhave\n%s", step.what, step.want, have)
 		}
 	}
@@ -191,7 +191,7 @@ func TestWatcher(t *testing.T) {
 func TestWatcherOfAStoreThatIsAway(t *testing.T) {
 	w, at := watcher{began: true}, time.Now()
 	events := func(states []dibs.State, err error) (names []string) {
-		for _, s := range w.look(states, err, at) {
+		for _, s := range w.update(states, err, at) {
 			names = append(names, s.Event+s.Error)
 		}
 		return names
@@ -217,7 +217,7 @@ func TestDoctorOfAFile(t *testing.T) {
 	}
 	defer out.Close()
 	a := &app{out: out, getenv: func(string) string { return "" }, timeout: time.Second}
-	if err := a.doctor(t.Context(), &opened{Store: memstore.New(), where: "local:/some/file"}); err != nil {
+	if err := a.doctor(t.Context(), &opened{Store: memstore.New(), location: "local:/some/file"}); err != nil {
 		t.Errorf("want no failure, have %v", err)
 	}
 	text, _ := os.ReadFile(out.Name())
@@ -227,9 +227,9 @@ func TestDoctorOfAFile(t *testing.T) {
 }
 
 // slow is a store that heeds no context.
-type slow struct{ driver.Store }
+type ignoresContext struct{ driver.Store }
 
-func (slow) List(context.Context, string) ([]string, error) {
+func (ignoresContext) List(context.Context, string) ([]string, error) {
 	time.Sleep(2 * time.Second)
 	return nil, nil
 }
@@ -237,7 +237,7 @@ func (slow) List(context.Context, string) ([]string, error) {
 func TestListIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, began := &app{timeout: time.Second}, time.Now()
-		_, err := a.survey(t.Context(), slow{memstore.New()}, "*")
+		_, err := a.inspectMatching(t.Context(), ignoresContext{memstore.New()}, "*")
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("want an end after a second, have %v after %v", err, time.Since(began))
 		}

@@ -19,21 +19,21 @@ import (
 // What watch tells. A store is asked now and then, so that what is shorter than the time
 // between two looks may be missed.
 const (
-	seenHeld     = "held"      // already, when watch began
-	seenWaiting  = "waiting"   // somebody has joined the queue
-	seenGone     = "gone"      // a waiter gave up or died, or came and went as a holder unseen
-	seenAcquired = "acquired"  // held by somebody who was not seen to wait
-	seenHandedOn = "handed_on" // held by somebody who has waited
-	seenKept     = "kept"      // given back, and taken for a while yet
-	seenReleased = "released"  // given back, or ended by somebody else
-	seenExpired  = "expired"   // ended at its time, as far as can be told
-	seenChanged  = "changed"   // so many hold or wait that not all of them are known
-	seenAway     = "away"      // the store does not answer
-	seenBack     = "back"
+	eventHeld      = "held"      // already, when watch began
+	eventWaiting   = "waiting"   // somebody has joined the queue
+	eventGone      = "gone"      // a waiter gave up or died, or came and went as a holder unseen
+	eventAcquired  = "acquired"  // held by somebody who was not seen to wait
+	eventHandedOff = "handed_on" // held by somebody who has waited
+	eventReserved  = "kept"      // given back, and taken for a while yet
+	eventReleased  = "released"  // given back, or ended by somebody else
+	eventExpired   = "expired"   // ended at its time, as far as can be told
+	eventChanged   = "changed"   // so many hold or wait that not all of them are known
+	eventAway      = "away"      // the store does not answer
+	eventBack      = "back"
 )
 
-func (a *app) watchVerb() *cobra.Command {
-	var every, during span
+func (a *app) watchCmd() *cobra.Command {
+	var every, during durationFlag
 	c := &cobra.Command{
 		Use:   "watch [GLOB]",
 		Short: "Print a line for each change",
@@ -47,7 +47,7 @@ Exit codes: 0 --for is over; 130 or 143 a signal ended it; 64 the command line.`
 		Example: `  dibs watch
   dibs watch 'order:*' --every 2s
   dibs watch --json --for 1h | jq -r 'select(.event == "expired").name'`,
-		Args:              arguments(0, 1),
+		Args:              argCount(0, 1),
 		ValidArgsFunction: a.completeName,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := every.check(); err != nil {
@@ -68,13 +68,13 @@ Exit codes: 0 --for is over; 130 or 143 a signal ended it; 64 the command line.`
 	return c
 }
 
-func addEvery(c *cobra.Command, every *span) {
-	*every = span(500 * time.Millisecond)
+func addEvery(c *cobra.Command, every *durationFlag) {
+	*every = durationFlag(500 * time.Millisecond)
 	c.Flags().Var(every, "every", "time from one answer to the next question")
 }
 
 // check refuses to ask the store without a pause.
-func (s span) check() error {
+func (s durationFlag) check() error {
 	const least = 10 * time.Millisecond
 	if every := time.Duration(s); every < least {
 		return usage("--every %v: want at least %v", every, least)
@@ -85,23 +85,23 @@ func (s span) check() error {
 func (a *app) watch(ctx context.Context, s *opened, glob string, every time.Duration) error {
 	w := watcher{began: true}
 	for ctx.Err() == nil {
-		states, err := a.survey(ctx, s, glob, slices.Collect(maps.Keys(w.known))...)
+		states, err := a.inspectMatching(ctx, s, glob, slices.Collect(maps.Keys(w.known))...)
 		if ctx.Err() != nil {
 			break
 		}
 		if errors.Is(err, dibs.ErrInvalid) {
 			return err
 		}
-		if err := a.putSightings(s, w.look(states, err, time.Now())); err != nil {
+		if err := a.printChanges(s, w.update(states, err, time.Now())); err != nil {
 			return err
 		}
-		rest(ctx, every)
+		sleepOrDone(ctx, every)
 	}
 	return nil
 }
 
 // rest waits, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
+func sleepOrDone(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -119,16 +119,16 @@ type watcher struct {
 }
 
 // look takes what a survey has found, or why it failed, and returns what is new.
-func (w *watcher) look(states []dibs.State, err error, now time.Time) (news []sighting) {
+func (w *watcher) update(states []dibs.State, err error, now time.Time) (news []change) {
 	if err != nil {
 		if !w.away {
-			news = append(news, sighting{Event: seenAway, Error: strings.TrimPrefix(err.Error(), "dibs: ")})
+			news = append(news, change{Event: eventAway, Error: strings.TrimPrefix(err.Error(), "dibs: ")})
 		}
 		w.away = true
 		return stampedAt(news, now)
 	}
 	if w.away {
-		news = append(news, sighting{Event: seenBack})
+		news = append(news, change{Event: eventBack})
 	}
 	seen := make(map[string]nameState, len(states))
 	for _, s := range states {
@@ -137,10 +137,10 @@ func (w *watcher) look(states []dibs.State, err error, now time.Time) (news []si
 	for _, name := range slices.Sorted(maps.Keys(union(w.known, seen))) {
 		c := comparison{old: w.known[name], now: seen[name], at: now, passed: now.Sub(w.at), first: w.began}
 		if _, held := seen[name]; held {
-			c.remember()
+			c.carrySince()
 			seen[name] = c.now
 		}
-		for _, one := range c.news() {
+		for _, one := range c.changes() {
 			one.Name, one.Holding, one.Waiting = name, c.now.Holding, c.now.Waiting
 			news = append(news, one)
 		}
@@ -155,7 +155,7 @@ func union(a, b map[string]nameState) map[string]nameState {
 	return all
 }
 
-func stampedAt(news []sighting, at time.Time) []sighting {
+func stampedAt(news []change, at time.Time) []change {
 	for i := range news {
 		news[i].Schema, news[i].Time = schema, at.UTC().Truncate(time.Millisecond)
 	}
@@ -171,9 +171,9 @@ type comparison struct {
 }
 
 // remember notes since when those hold whose fence is not known.
-func (c *comparison) remember() {
+func (c *comparison) carrySince() {
 	for i, h := range c.now.Holders {
-		before := holding(c.old.Holders, h.Token)
+		before := holderOfToken(c.old.Holders, h.Token)
 		switch {
 		case !h.Since.IsZero():
 		case before != nil:
@@ -184,46 +184,46 @@ func (c *comparison) remember() {
 	}
 }
 
-func (c *comparison) news() (news []sighting) {
-	if c.old.crowded() || c.now.crowded() {
+func (c *comparison) changes() (news []change) {
+	if c.old.truncated() || c.now.truncated() {
 		if c.old.Holding != c.now.Holding || c.old.Waiting != c.now.Waiting {
-			news = append(news, sighting{Event: seenChanged})
+			news = append(news, change{Event: eventChanged})
 		}
 		return news
 	}
 	for _, w := range c.old.Waiters {
 		if !c.now.has(w.Token) {
-			news = append(news, c.gone(w))
+			news = append(news, c.waiterGone(w))
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(c.old.Holders), func(h holder) bool { return holding(c.now.Holders, h.Token) != nil })
+	left := slices.DeleteFunc(slices.Clone(c.old.Holders), func(h holder) bool { return holderOfToken(c.now.Holders, h.Token) != nil })
 	for _, h := range left {
-		news = append(news, c.left(h))
+		news = append(news, c.holderLeft(h))
 	}
 	for _, h := range c.now.Holders {
-		if holding(c.old.Holders, h.Token) == nil {
-			news = append(news, c.came(h, left))
+		if holderOfToken(c.old.Holders, h.Token) == nil {
+			news = append(news, c.holderCame(h, left))
 		}
 	}
 	for _, w := range c.now.Waiters {
 		if !c.old.has(w.Token) {
-			news = append(news, sighting{Event: seenWaiting, Waiter: w.shortened(), Waited: w.Waited})
+			news = append(news, change{Event: eventWaiting, Waiter: w.shortened(), Waited: w.Waited})
 		}
 	}
 	return news
 }
 
 // crowded reports whether a store told only the first of those who hold or wait.
-func (n nameState) crowded() bool {
+func (n nameState) truncated() bool {
 	return n.Holding > len(n.Holders) || n.Waiting > len(n.Waiters)
 }
 
 // has reports whether a token holds or waits.
 func (n nameState) has(token string) bool {
-	return holding(n.Holders, token) != nil || slices.ContainsFunc(n.Waiters, func(w waiter) bool { return w.Token == token })
+	return holderOfToken(n.Holders, token) != nil || slices.ContainsFunc(n.Waiters, func(w waiter) bool { return w.Token == token })
 }
 
-func holding(holders []holder, token string) *holder {
+func holderOfToken(holders []holder, token string) *holder {
 	i := slices.IndexFunc(holders, func(h holder) bool { return h.Token == token })
 	if i < 0 {
 		return nil
@@ -231,14 +231,14 @@ func holding(holders []holder, token string) *holder {
 	return &holders[i]
 }
 
-func (c *comparison) gone(w waiter) sighting {
-	return sighting{Event: seenGone, Waiter: w.shortened(), Waited: w.Waited + c.passed.Milliseconds()}
+func (c *comparison) waiterGone(w waiter) change {
+	return change{Event: eventGone, Waiter: w.shortened(), Waited: w.Waited + c.passed.Milliseconds()}
 }
 
-func (c *comparison) left(h holder) sighting {
-	s := sighting{Event: seenReleased, Holder: h.shortened()}
+func (c *comparison) holderLeft(h holder) change {
+	s := change{Event: eventReleased, Holder: h.shortened()}
 	if h.left() >= 0 && h.left() <= c.passed {
-		s.Event = seenExpired
+		s.Event = eventExpired
 	}
 	if !h.Since.IsZero() {
 		s.Held = max(c.at.Sub(h.Since), 0).Milliseconds()
@@ -246,15 +246,15 @@ func (c *comparison) left(h holder) sighting {
 	return s
 }
 
-func (c *comparison) came(h holder, left []holder) sighting {
-	s := sighting{Event: seenAcquired, Holder: h.shortened()}
+func (c *comparison) holderCame(h holder, left []holder) change {
+	s := change{Event: eventAcquired, Holder: h.shortened()}
 	switch i := slices.IndexFunc(c.old.Waiters, func(w waiter) bool { return w.Token == h.Token }); {
-	case h.Kept:
-		s.Event = seenKept
+	case h.Reserved:
+		s.Event = eventReserved
 	case c.first:
-		s.Event = seenHeld
+		s.Event = eventHeld
 	case i >= 0:
-		s.Event, s.Waited = seenHandedOn, c.old.Waiters[i].Waited+c.passed.Milliseconds()
+		s.Event, s.Waited = eventHandedOff, c.old.Waiters[i].Waited+c.passed.Milliseconds()
 		if len(left) == 1 && len(c.now.Holders) == 1 {
 			s.From = left[0].shortened()
 		}
@@ -275,17 +275,17 @@ func (w waiter) shortened() *waiter {
 
 // putSightings prints them, all those of one look at once. What happens to the store is
 // no change of a name: people are told of it on stderr.
-func (a *app) putSightings(s *opened, news []sighting) error {
+func (a *app) printChanges(s *opened, news []change) error {
 	var lines bytes.Buffer
 	for _, one := range news {
 		switch {
 		case a.json:
-			if err := print1(&lines, one); err != nil {
+			if err := printLine(&lines, one); err != nil {
 				return err
 			}
-		case one.Event == seenAway:
-			fmt.Fprintf(a.err, "dibs: the store is away, and is asked again: %s\nstore: %s\n", one.Error, s.where)
-		case one.Event == seenBack:
+		case one.Event == eventAway:
+			fmt.Fprintf(a.err, "dibs: the store is away, and is asked again: %s\nstore: %s\n", one.Error, s.location)
+		case one.Event == eventBack:
 			fmt.Fprintf(a.err, "dibs: the store is back\n")
 		default:
 			one.write(&lines, a.width())
@@ -294,13 +294,13 @@ func (a *app) putSightings(s *opened, news []sighting) error {
 	if lines.Len() == 0 {
 		return nil
 	}
-	return a.put(lines.String())
+	return a.print(lines.String())
 }
 
 // write tells a sighting to people. A name that is too long for the width of a line is
 // shortened, unless the width is zero.
-func (s sighting) write(w io.Writer, width int) {
-	who, more := s.tell()
+func (s change) write(w io.Writer, width int) {
+	who, more := s.columns()
 	name := safe(s.Name)
 	text := func() string {
 		line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-9s", strings.ReplaceAll(s.Event, "_", " ")), name, who, more}
@@ -312,10 +312,10 @@ func (s sighting) write(w io.Writer, width int) {
 	fmt.Fprintln(w, text())
 }
 
-func (s sighting) tell() (who, more string) {
+func (s change) columns() (who, more string) {
 	waited := "waited " + brief(time.Duration(s.Waited)*time.Millisecond)
 	switch {
-	case s.Waiter != nil && s.Event == seenWaiting:
+	case s.Waiter != nil && s.Event == eventWaiting:
 		return s.Waiter.String(), fmt.Sprintf("place %d", s.Waiter.Position)
 	case s.Waiter != nil:
 		return s.Waiter.String(), waited
@@ -323,11 +323,11 @@ func (s sighting) tell() (who, more string) {
 		return fmt.Sprintf("%s, %s", plural(s.Holding, "holder", "holders"), plural(s.Waiting, "waiter", "waiters")), ""
 	case s.From != nil:
 		return s.Holder.String(), waited + ", after " + s.From.String()
-	case s.Event == seenHandedOn:
+	case s.Event == eventHandedOff:
 		return s.Holder.String(), waited
 	case s.Held > 0:
 		return s.Holder.String(), "held " + brief(time.Duration(s.Held)*time.Millisecond)
-	case s.Event == seenReleased, s.Event == seenExpired:
+	case s.Event == eventReleased, s.Event == eventExpired:
 		return s.Holder.String(), ""
 	case s.Holder.left() < 0:
 		return s.Holder.String(), "never expires"

@@ -20,7 +20,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/examples/internal/place"
+	"github.com/dibslock/dibs/examples/internal/exstore"
 )
 
 func main() {
@@ -43,7 +43,7 @@ const (
 )
 
 func run(ctx context.Context, args []string, url string, out io.Writer) error {
-	store, err := place.Open(ctx, url)
+	store, err := exstore.Open(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -55,28 +55,28 @@ func run(ctx context.Context, args []string, url string, out io.Writer) error {
 		}
 		return finish(ctx, store, string(token), func() { fmt.Fprintln(out, attached) })
 	}
-	fmt.Fprintf(out, "locks on %s\n", store.Name)
-	return requests(ctx, store, url, out)
+	fmt.Fprintf(out, "locks on %s\n", store.Description)
+	return runRequests(ctx, store, url, out)
 }
 
 // requests serves two: the first hands its lock on to a finisher, the second
 // comes while it is held.
-func requests(ctx context.Context, store *place.Place, url string, out io.Writer) error {
+func runRequests(ctx context.Context, store *exstore.Store, url string, out io.Writer) error {
 	locks := dibs.New(store)
 	defer locks.Close()
-	first, err := begin(ctx, locks)
+	first, err := lockWithAttempts(ctx, locks)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "first:    holds %s as %s…\n", name, first.Token()[:8])
 
-	finished, err := handOver(ctx, store, url, first.Token())
+	finished, err := startFinisher(ctx, store, url, first.Token())
 	if err != nil {
 		return err
 	}
 	asked := time.Now()
 	fmt.Fprintln(out, "second:   tries 10 times, 100 ms apart")
-	second, err := begin(ctx, locks)
+	second, err := lockWithAttempts(ctx, locks)
 	if err != nil {
 		return errors.Join(err, finished())
 	}
@@ -93,7 +93,7 @@ func requests(ctx context.Context, store *place.Place, url string, out io.Writer
 }
 
 // begin takes the lock under an id of its own, with a fixed number of tries.
-func begin(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
+func lockWithAttempts(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
 	// Whoever knows the id may give the lock back, so it must be hard to guess.
 	id := "req-" + rand.Text()
 	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.Token(id))
@@ -118,9 +118,9 @@ func finish(ctx context.Context, store driver.Store, token string, ready func())
 // handOver lets another process finish: this program once more. On a store that
 // no other process can see, another client has to do. It returns when that one is
 // at work, with what waits for its end.
-func handOver(ctx context.Context, store *place.Place, url, token string) (finished func() error, err error) {
+func startFinisher(ctx context.Context, store *exstore.Store, url, token string) (finished func() error, err error) {
 	if store.Shared() {
-		return spawn(ctx, url, token)
+		return startFinisherProcess(ctx, url, token)
 	}
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- finish(ctx, store, token, func() { close(ready) }) }()
@@ -132,7 +132,7 @@ func handOver(ctx context.Context, store *place.Place, url, token string) (finis
 	}
 }
 
-func spawn(ctx context.Context, url, token string) (finished func() error, err error) {
+func startFinisherProcess(ctx context.Context, url, token string) (finished func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

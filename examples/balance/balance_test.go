@@ -39,7 +39,7 @@ func TestNothingIsLost(t *testing.T) {
 		group.Go(func() {
 			locks := dibs.New(store)
 			defer locks.Close()
-			b := &bank{locks: locks, accounts: shared}
+			b := &accountService{locks: locks, accounts: shared}
 			for range moves {
 				if _, err := b.move(t.Context(), "7", 1); err != nil {
 					t.Error(err)

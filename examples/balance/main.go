@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/examples/internal/place"
+	"github.com/dibslock/dibs/examples/internal/exstore"
 )
 
 func main() {
@@ -29,14 +29,14 @@ func main() {
 }
 
 func run(ctx context.Context, url string, out io.Writer) error {
-	store, err := place.Open(ctx, url)
+	store, err := exstore.Open(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	locks := dibs.New(store, dibs.Wait(3*time.Second))
 	defer locks.Close()
-	b := &bank{locks: locks, accounts: &accounts{balance: map[string]int64{"7": 100}}}
+	b := &accountService{locks: locks, accounts: &accounts{balance: map[string]int64{"7": 100}}}
 
 	for _, amount := range []int64{+50, -30, -500} {
 		balance, err := b.move(ctx, "7", amount)
@@ -53,7 +53,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 }
 
 // A bank moves money. There may be many, on many machines, with one database.
-type bank struct {
+type accountService struct {
 	locks    *dibs.Client
 	accounts *accounts
 }
@@ -61,7 +61,7 @@ type bank struct {
 var errFunds = errors.New("insufficient funds")
 
 // move adds an amount to an account and returns its balance, also with errFunds.
-func (b *bank) move(ctx context.Context, account string, amount int64) (int64, error) {
+func (b *accountService) move(ctx context.Context, account string, amount int64) (int64, error) {
 	return dibs.Call(ctx, b.locks.Mutex("balance:"+account), func(ctx context.Context) (int64, error) {
 		balance := b.accounts.read(account)
 		if balance+amount < 0 {

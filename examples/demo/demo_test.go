@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var shortLength = length{
+var smallSize = demoSize{
 	Teams: 3, Workers: 2, Deposits: 20,
 	Stock: 10, Buyers: 4, Wanted: 3,
 	Queueing: 200 * time.Millisecond,
@@ -35,7 +35,7 @@ func noEnv(string) string { return "" }
 func TestOnMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		seen, err := play(t.Context(), "", shortLength, newPage(&out, noEnv))
+		seen, err := runDemo(t.Context(), "", smallSize, newPrinter(&out, noEnv))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
@@ -51,7 +51,7 @@ func TestOnRedis(t *testing.T) {
 	url := "redis://:s3cret@" + s.Addr()
 	for try := 1; ; try++ {
 		var out bytes.Buffer
-		seen, err := play(t.Context(), url, shortLength, newPage(&out, noEnv))
+		seen, err := runDemo(t.Context(), url, smallSize, newPrinter(&out, noEnv))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
@@ -68,7 +68,7 @@ func TestOnRedis(t *testing.T) {
 func TestOnCluster(t *testing.T) {
 	s := redistest.StartClusterNode(t)
 	var out bytes.Buffer
-	seen, err := play(t.Context(), "redis+cluster://"+s.Addr(), shortLength, newPage(&out, noEnv))
+	seen, err := runDemo(t.Context(), "redis+cluster://"+s.Addr(), smallSize, newPrinter(&out, noEnv))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -98,8 +98,8 @@ func checkLocked(t *testing.T, seen outcome) {
 	if over := seen.lockedItems.oversold(); over != 0 {
 		t.Errorf("want no oversold items, have %d", over)
 	}
-	if sold := seen.lockedItems.sold; sold != shortLength.Stock {
-		t.Errorf("want all %d items sold, have %d", shortLength.Stock, sold)
+	if sold := seen.lockedItems.sold; sold != smallSize.Stock {
+		t.Errorf("want all %d items sold, have %d", smallSize.Stock, sold)
 	}
 	if h := seen.handoffs; h.count == 0 || h.outOfTurn != 0 {
 		t.Errorf("want hand-offs in turn, have %d, and %d out of turn", h.count, h.outOfTurn)
@@ -130,12 +130,12 @@ func checkClean(t *testing.T, s *redistest.Server) {
 }
 
 // A stopper ends a context when it reads a text.
-type stopper struct {
+type cancelOnText struct {
 	at   string
 	stop context.CancelFunc
 }
 
-func (s stopper) Write(p []byte) (int, error) {
+func (s cancelOnText) Write(p []byte) (int, error) {
 	if strings.Contains(string(p), s.at) {
 		s.stop()
 	}
@@ -146,7 +146,7 @@ func TestStopCleansUp(t *testing.T) {
 	s := redistest.Start(t)
 	for _, at := range []string{"without a lock", "stalls"} {
 		ctx, stop := context.WithCancel(t.Context())
-		_, err := play(ctx, s.URL(), shortLength, newPage(stopper{at, stop}, noEnv))
+		_, err := runDemo(ctx, s.URL(), smallSize, newPrinter(cancelOnText{at, stop}, noEnv))
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped at %q: want context.Canceled, have %v", at, err)
 		}
@@ -170,33 +170,33 @@ func TestBadURL(t *testing.T) {
 	}
 }
 
-func TestArgumentsAreRefused(t *testing.T) {
+func TestRejectsArguments(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, noEnv, &bytes.Buffer{}); err == nil {
 		t.Error("want an error")
 	}
 }
 
-func TestJudgeNotices(t *testing.T) {
+func TestSummarize(t *testing.T) {
 	// Places 1, 2 and 3; the second is served last, and one came without a place.
 	reports := []report{
-		{Turns: []turn{{Fence: 10, Asked: 0, Got: 1, Gave: 5}, {Ticket: 1, Fence: 11, Asked: 2, Got: 8, Gave: 9}}},
-		{Turns: []turn{{Ticket: 2, Fence: 13, Asked: 3, Got: 20, Gave: 21}, {Ticket: 3, Fence: 12, Asked: 4, Got: 10, Gave: 11}}},
+		{Turns: []turn{{Fence: 10, Requested: 0, Acquired: 1, Released: 5}, {Ticket: 1, Fence: 11, Requested: 2, Acquired: 8, Released: 9}}},
+		{Turns: []turn{{Ticket: 2, Fence: 13, Requested: 3, Acquired: 20, Released: 21}, {Ticket: 3, Fence: 12, Requested: 4, Acquired: 10, Released: 11}}},
 	}
 	want := handoffs{count: 3, median: 3, p99: 9, longest: 17, outOfTurn: 1, most: 2, fewest: 2}
-	if have := judge(reports, 1); have != want {
+	if have := summarize(reports, 1); have != want {
 		t.Errorf("want %+v, have %+v", want, have)
 	}
 }
 
-func TestBrokenPromisesAreTold(t *testing.T) {
+func TestViolations(t *testing.T) {
 	seen := outcome{
 		lockedDeposits: deposits{expected: 2, actual: 1},
 		lockedItems:    items{stock: 1, sold: 2},
 		handoffs:       handoffs{outOfTurn: 1},
-		stall:          stall{told: 2, entered: 1},
+		stall:          stall{notified: 2, entered: 1},
 	}
 	const promises = 5
-	if broken := seen.broken(); len(broken) != promises {
+	if broken := seen.violations(); len(broken) != promises {
 		t.Errorf("want all %d, have %q", promises, broken)
 	}
 }
@@ -219,14 +219,14 @@ func TestSpan(t *testing.T) {
 
 func TestColour(t *testing.T) {
 	var out bytes.Buffer
-	p := &page{out: &out, colour: true}
-	p.row("x", count(1).bad(true))
+	p := &printer{out: &out, colour: true}
+	p.row("x", count(1).markBad(true))
 	if !strings.Contains(out.String(), "\x1b[31m") || !strings.HasSuffix(out.String(), "\x1b[0m\n") {
 		t.Errorf("want red, and an end to it, have %q", out.String())
 	}
 	for name, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
 		env := func(asked string) string { return map[string]string{name: value}[asked] }
-		if newPage(os.Stdout, env).colour {
+		if newPrinter(os.Stdout, env).colour {
 			t.Errorf("%s=%s: want no colour", name, value)
 		}
 	}

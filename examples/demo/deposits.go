@@ -16,7 +16,7 @@ type deposits struct {
 
 func (d deposits) lost() int64 { return d.expected - d.actual }
 
-func sceneDeposits(ctx context.Context, c *cast, size length, out *page, seen *outcome) (err error) {
+func sceneDeposits(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) (err error) {
 	out.scene(1, "Deposits", "%d workers, %d deposits of 1 each, one balance", size.Teams*size.Workers, size.Deposits)
 	out.columns("expected", "actual", "lost", "time")
 	if seen.deposits, err = makeDeposits(ctx, c, size, false); err != nil {
@@ -31,11 +31,11 @@ func sceneDeposits(ctx context.Context, c *cast, size length, out *page, seen *o
 }
 
 func (d deposits) cells() []cell {
-	return []cell{count(d.expected), count(d.actual), count(d.lost()).bad(d.lost() != 0), span(d.took)}
+	return []cell{count(d.expected), count(d.actual), count(d.lost()).markBad(d.lost() != 0), span(d.took)}
 }
 
-func makeDeposits(ctx context.Context, c *cast, size length, locked bool) (deposits, error) {
-	balance := c.site.number("balance")
+func makeDeposits(ctx context.Context, c *teamSet, size demoSize, locked bool) (deposits, error) {
+	balance := c.data.number("balance")
 	if err := balance.set(ctx, 0); err != nil {
 		return deposits{}, err
 	}
@@ -50,10 +50,10 @@ func makeDeposits(ctx context.Context, c *cast, size length, locked bool) (depos
 
 // deposit is what a team does: each of its workers pays in, again and again.
 func deposit(ctx context.Context, l *local, j job) (report, error) {
-	balance, lock := l.site.number("balance"), l.lock(j, "balance")
-	return report{}, abreast(ctx, j.Workers, func(ctx context.Context, _ int) error {
+	balance, lock := l.data.number("balance"), l.lock(j, "balance")
+	return report{}, concurrently(ctx, j.Workers, func(ctx context.Context, _ int) error {
 		for range j.Times {
-			err := lock.Do(ctx, func(ctx context.Context) error { return add(ctx, balance, 1) })
+			err := lock.Do(ctx, func(ctx context.Context) error { return addTo(ctx, balance, 1) })
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func deposit(ctx context.Context, l *local, j job) (report, error) {
 	})
 }
 
-func add(ctx context.Context, n number, amount int64) error {
+func addTo(ctx context.Context, n number, amount int64) error {
 	value, err := n.get(ctx)
 	if err != nil {
 		return err

@@ -18,10 +18,10 @@ import (
 // A turn is one holding of the lock. The times are those of the machine's clock,
 // in ns, which all its processes share.
 type turn struct {
-	Worker           int
-	Ticket           uint64 // the store's number of the place in the queue, zero without one
-	Fence            uint64 // the store's number of the holding
-	Asked, Got, Gave int64
+	Worker                        int
+	Ticket                        uint64 // the store's number of the place in the queue, zero without one
+	Fence                         uint64 // the store's number of the holding
+	Requested, Acquired, Released int64
 }
 
 type handoffs struct {
@@ -32,24 +32,24 @@ type handoffs struct {
 	most, fewest int           // turns of one worker
 }
 
-func sceneHandoffs(ctx context.Context, c *cast, size length, out *page, seen *outcome) error {
+func sceneHandoffs(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) error {
 	out.scene(3, "Hand-off", "%d workers queue for one lock, again and again", size.Teams*size.Workers)
 	out.columns("hand-offs", "median", "p99", "longest wait")
 	reports, err := c.all(ctx, job{Part: "queue", Workers: size.Workers, For: size.Queueing})
 	if err != nil {
 		return err
 	}
-	seen.handoffs = judge(reports, size.Workers)
+	seen.handoffs = summarize(reports, size.Workers)
 	h := seen.handoffs
 	out.row("with dibs", count(int64(h.count)), span(h.median), span(h.p99), span(h.longest))
-	out.fact("order of service = order of queueing", yes(h.outOfTurn == 0))
-	out.fact("turns of a worker, most and fewest", pair(h.most, h.fewest))
+	out.value("order of service = order of queueing", yes(h.outOfTurn == 0))
+	out.value("turns of a worker, most and fewest", pair(h.most, h.fewest))
 	return nil
 }
 
 // judge finds out who was served when. Fences tell the order of service, tickets
 // that of queueing: both are the store's, so no clock is needed.
-func judge(reports []report, workers int) handoffs {
+func summarize(reports []report, workers int) handoffs {
 	var turns []turn
 	for i, r := range reports {
 		for _, t := range r.Turns {
@@ -69,14 +69,14 @@ func (h *handoffs) measure(turns []turn) {
 	var last turn
 	var latest uint64 // ticket served
 	for _, t := range turns {
-		h.longest = max(h.longest, time.Duration(t.Got-t.Asked))
+		h.longest = max(h.longest, time.Duration(t.Acquired-t.Requested))
 		if t.Ticket != 0 {
 			if t.Ticket < latest {
 				h.outOfTurn++
 			}
 			latest = max(latest, t.Ticket)
-			if last.Fence != 0 && t.Asked < last.Gave {
-				took = append(took, time.Duration(t.Got-last.Gave))
+			if last.Fence != 0 && t.Requested < last.Released {
+				took = append(took, time.Duration(t.Acquired-last.Released))
 			}
 		}
 		last = t
@@ -98,16 +98,16 @@ func (h *handoffs) countTurns(turns []turn, workers int) {
 
 // queue is what a team does: each of its workers takes the lock, again and again.
 func queue(ctx context.Context, l *local, j job) (r report, err error) {
-	desk := newDesk(l.site.locks())
+	desk := newTicketRecorder(l.data.locks())
 	locks := newClient(desk)
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	mutex := locks.Mutex("queue")
-	if err := desk.open(ctx, mutex); err != nil {
+	if err := desk.waitConnected(ctx, mutex); err != nil {
 		return r, err
 	}
 	var mu sync.Mutex // of r.Turns
 	end := time.Now().Add(j.For)
-	err = abreast(ctx, j.Workers, func(ctx context.Context, worker int) error {
+	err = concurrently(ctx, j.Workers, func(ctx context.Context, worker int) error {
 		for time.Now().Before(end) {
 			t, err := takeTurn(ctx, mutex)
 			if err != nil {
@@ -130,35 +130,35 @@ type takenTurn struct {
 
 func takeTurn(ctx context.Context, mutex *dibs.Mutex) (takenTurn, error) {
 	t := takenTurn{}
-	t.Asked = time.Now().UnixNano()
+	t.Requested = time.Now().UnixNano()
 	lease, err := mutex.Lock(ctx)
 	if err != nil {
 		return t, err
 	}
-	t.Got = time.Now().UnixNano()
+	t.Acquired = time.Now().UnixNano()
 	t.token, t.Fence = lease.Token(), lease.Fence()
 	think()
-	t.Gave = time.Now().UnixNano()
+	t.Released = time.Now().UnixNano()
 	return t, lease.Unlock()
 }
 
 // A desk is a store that notes down the tickets it gives out.
-type desk struct {
+type ticketRecorder struct {
 	driver.Store
-	once  sync.Once
-	heard chan struct{} // events flow
+	once      sync.Once
+	connected chan struct{} // events flow
 
 	mu      sync.Mutex
 	tickets map[string]uint64 // by token
 }
 
-func newDesk(s driver.Store) *desk {
-	return &desk{Store: s, heard: make(chan struct{}), tickets: make(map[string]uint64)}
+func newTicketRecorder(s driver.Store) *ticketRecorder {
+	return &ticketRecorder{Store: s, connected: make(chan struct{}), tickets: make(map[string]uint64)}
 }
 
 // open waits until the store's events reach us: whoever cannot hear its call yet
 // is passed over once.
-func (d *desk) open(ctx context.Context, mutex *dibs.Mutex) error {
+func (d *ticketRecorder) waitConnected(ctx context.Context, mutex *dibs.Mutex) error {
 	lease, err := mutex.Lock(ctx)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (d *desk) open(ctx context.Context, mutex *dibs.Mutex) error {
 		return err
 	}
 	select {
-	case <-d.heard:
+	case <-d.connected:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -175,17 +175,17 @@ func (d *desk) open(ctx context.Context, mutex *dibs.Mutex) error {
 }
 
 // Watch implements dibs.Store.
-func (d *desk) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (d *ticketRecorder) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	return d.Store.Watch(ctx, client, func(e driver.Event) {
 		if e.Kind == driver.EventConnected {
-			d.once.Do(func() { close(d.heard) })
+			d.once.Do(func() { close(d.connected) })
 		}
 		on(e)
 	})
 }
 
 // Acquire implements dibs.Store.
-func (d *desk) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (d *ticketRecorder) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := d.Store.Acquire(ctx, c)
 	if a.Ticket != 0 {
 		d.mu.Lock()
@@ -195,7 +195,7 @@ func (d *desk) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.Acq
 	return a, err
 }
 
-func (d *desk) ticket(token string) uint64 {
+func (d *ticketRecorder) ticket(token string) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.tickets[token]

@@ -18,7 +18,7 @@ type items struct {
 
 func (i items) oversold() int64 { return max(i.sold-i.stock, 0) }
 
-func sceneItems(ctx context.Context, c *cast, size length, out *page, seen *outcome) (err error) {
+func sceneItems(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) (err error) {
 	out.scene(2, "Last items", "%d buyers want %d each, %d in stock", size.Teams*size.Buyers, size.Wanted, size.Stock)
 	out.columns("sold", "left", "oversold", "time")
 	if seen.items, err = sellItems(ctx, c, size, false); err != nil {
@@ -33,11 +33,11 @@ func sceneItems(ctx context.Context, c *cast, size length, out *page, seen *outc
 }
 
 func (i items) cells() []cell {
-	return []cell{count(i.sold), count(i.left), count(i.oversold()).bad(i.oversold() != 0), span(i.took)}
+	return []cell{count(i.sold), count(i.left), count(i.oversold()).markBad(i.oversold() != 0), span(i.took)}
 }
 
-func sellItems(ctx context.Context, c *cast, size length, locked bool) (items, error) {
-	stock := c.site.number("stock")
+func sellItems(ctx context.Context, c *teamSet, size demoSize, locked bool) (items, error) {
+	stock := c.data.number("stock")
 	if err := stock.set(ctx, size.Stock); err != nil {
 		return items{}, err
 	}
@@ -56,11 +56,11 @@ func sellItems(ctx context.Context, c *cast, size length, locked bool) (items, e
 
 // buy is what a team does: each of its buyers takes one after another.
 func buy(ctx context.Context, l *local, j job) (report, error) {
-	stock, lock := l.site.number("stock"), l.lock(j, "stock")
+	stock, lock := l.data.number("stock"), l.lock(j, "stock")
 	var bought atomic.Int64
-	err := abreast(ctx, j.Workers, func(ctx context.Context, _ int) error {
+	err := concurrently(ctx, j.Workers, func(ctx context.Context, _ int) error {
 		for range j.Times {
-			got, err := dibs.Call(ctx, lock, func(ctx context.Context) (bool, error) { return take(ctx, stock) })
+			got, err := dibs.Call(ctx, lock, func(ctx context.Context) (bool, error) { return takeOne(ctx, stock) })
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func buy(ctx context.Context, l *local, j job) (report, error) {
 }
 
 // take takes one if there is one.
-func take(ctx context.Context, stock number) (bool, error) {
+func takeOne(ctx context.Context, stock number) (bool, error) {
 	left, err := stock.get(ctx)
 	if err != nil || left <= 0 {
 		return false, err

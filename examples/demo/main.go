@@ -46,16 +46,16 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	case len(args) > 0:
 		return errors.New("takes no arguments; with DIBS_URL=redis://[:password@]host[:port][/db] or another URL it plays on that Redis")
 	}
-	_, err := play(ctx, url, fullLength, newPage(out, env))
+	_, err := runDemo(ctx, url, fullSize, newPrinter(out, env))
 	return err
 }
 
 // play gathers the cast, plays the scenes and lets the cast go.
-func play(ctx context.Context, url string, size length, out *page) (seen outcome, err error) {
-	cast, err := gather(ctx, url, size.Teams)
+func runDemo(ctx context.Context, url string, size demoSize, out *printer) (seen outcome, err error) {
+	cast, err := startTeams(ctx, url, size.Teams)
 	if err != nil {
 		return outcome{}, err
 	}
-	defer func() { err = errors.Join(err, cast.dismiss()) }()
-	return perform(ctx, cast, size, out)
+	defer func() { err = errors.Join(err, cast.stop()) }()
+	return runScenes(ctx, cast, size, out)
 }

@@ -21,7 +21,7 @@ type process struct {
 	reports *json.Decoder
 }
 
-func hire(url, prefix string) (*process, error) {
+func startProcess(url, prefix string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

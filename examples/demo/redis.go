@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/examples/internal/place"
+	"github.com/dibslock/dibs/examples/internal/exstore"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/redis/go-redis/v9"
 )
 
 // A server is a site on Redis, where the data are plain keys.
-type server struct {
+type redisData struct {
 	rdb    redis.UniversalClient
 	name   string // for people
 	prefix string
@@ -29,23 +29,23 @@ const dataTTL = 10 * time.Minute
 func newPrefix() string { return "dibs:demo:" + rand.Text()[:10] + ":" }
 
 // openServer connects to the server of a URL.
-func openServer(ctx context.Context, url, prefix string) (*server, error) {
-	rdb, name, err := place.Dial(ctx, url)
+func openServer(ctx context.Context, url, prefix string) (*redisData, error) {
+	rdb, name, err := exstore.Dial(ctx, url)
 	if err != nil {
 		return nil, err
 	}
 	// The hash tag puts all locks of all demos in one slot. dibs keeps one number
 	// for each slot it has seen, for ever: so the demo adds one key in all.
 	store := goredisstore.New(rdb, goredisstore.Prefix(prefix+"{demo}:"))
-	return &server{rdb: rdb, name: name, prefix: prefix, store: store}, nil
+	return &redisData{rdb: rdb, name: name, prefix: prefix, store: store}, nil
 }
 
-func (s *server) locks() driver.Store       { return s.store }
-func (s *server) number(name string) number { return &redisNumber{s.rdb, s.prefix + name} }
-func (s *server) register() register        { return &redisRegister{s.rdb, s.prefix + "register"} }
+func (s *redisData) locks() driver.Store       { return s.store }
+func (s *redisData) number(name string) number { return &redisNumber{s.rdb, s.prefix + name} }
+func (s *redisData) register() register        { return &redisRegister{s.rdb, s.prefix + "register"} }
 
 // clean deletes what is under the prefix, on each server of a cluster.
-func (s *server) clean(ctx context.Context) (err error) {
+func (s *redisData) clean(ctx context.Context) (err error) {
 	if nodes, ok := s.rdb.(*redis.ClusterClient); ok {
 		err = nodes.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.sweep(ctx, node) })
 	} else {
@@ -58,7 +58,7 @@ func (s *server) clean(ctx context.Context) (err error) {
 }
 
 // sweep deletes what a node has.
-func (s *server) sweep(ctx context.Context, node redis.Cmdable) error {
+func (s *redisData) sweep(ctx context.Context, node redis.Cmdable) error {
 	const page = 1000
 	keys := node.Scan(ctx, 0, s.prefix+"*", page).Iterator()
 	for keys.Next(ctx) {

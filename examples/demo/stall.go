@@ -26,18 +26,18 @@ type event struct {
 }
 
 type stall struct {
-	told, entered time.Duration // since the first one entered
-	refused       bool          // the late write
+	notified, entered time.Duration // since the first one entered
+	refused           bool          // the late write
 }
 
 // ahead is how long the last holder knew before the next one entered.
-func (s stall) ahead() time.Duration { return s.entered - s.told }
+func (s stall) ahead() time.Duration { return s.entered - s.notified }
 
-func sceneStall(ctx context.Context, c *cast, size length, out *page, seen *outcome) error {
+func sceneStall(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) error {
 	out.scene(4, "A holder that stalls", "A and B write to one register, leases of %s", span(size.TTL).text)
 	roles := []string{"hold", "follow"}
 	reports := make([]report, len(roles))
-	err := abreast(ctx, len(roles), func(ctx context.Context, i int) (err error) {
+	err := concurrently(ctx, len(roles), func(ctx context.Context, i int) (err error) {
 		reports[i], err = c.teams[i].do(ctx, job{Part: roles[i], For: size.TTL})
 		return err
 	})
@@ -46,38 +46,38 @@ func sceneStall(ctx context.Context, c *cast, size length, out *page, seen *outc
 	}
 	events := slices.Concat(reports[0].Events, reports[1].Events)
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
-	seen.stall = retell(events, out)
-	out.fact("between A being told and B entering", span(seen.stall.ahead()).bad(seen.stall.ahead() <= 0))
+	seen.stall = printTimeline(events, out)
+	out.value("between A being told and B entering", span(seen.stall.ahead()).markBad(seen.stall.ahead() <= 0))
 	return nil
 }
 
 // retell prints the timeline and finds in it what was promised.
-func retell(events []event, out *page) stall {
+func printTimeline(events []event, out *printer) stall {
 	var s stall
 	for _, e := range events {
 		at := time.Duration(e.At - events[0].At)
 		switch e.Kind {
 		case "told":
-			s.told = at
+			s.notified = at
 		case "next":
 			s.entered = at
 		case "refused":
 			s.refused = true
 		}
-		out.moment(at, e.Who, e.Text, e.Kind)
+		out.event(at, e.Who, e.Text, e.Kind)
 	}
 	return s
 }
 
 // A diary is where one of the two notes what happens.
-type diary struct {
+type timeline struct {
 	who string
 
 	mu     sync.Mutex
 	events []event
 }
 
-func (d *diary) note(kind, format string, args ...any) {
+func (d *timeline) record(kind, format string, args ...any) {
 	at := time.Now().UnixNano()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,43 +86,43 @@ func (d *diary) note(kind, format string, args ...any) {
 
 // hold is A's part.
 func hold(ctx context.Context, l *local, j job) (report, error) {
-	d := &diary{who: "A"}
+	d := &timeline{who: "A"}
 	err := d.hold(ctx, l, j.For)
 	return report{Events: d.events}, err
 }
 
-func (d *diary) hold(ctx context.Context, l *local, ttl time.Duration) (err error) {
+func (d *timeline) hold(ctx context.Context, l *local, ttl time.Duration) (err error) {
 	var inVain atomic.Int64
-	link := &link{Store: l.site.locks()}
+	link := &faultyStore{Store: l.data.locks()}
 	locks := newClient(link, dibs.TTL(ttl), dibs.Observe(dibs.Hooks{
 		RenewFailed: func(dibs.RenewFailed) { inVain.Add(1) },
 	}))
 	defer func() {
-		link.mend()
+		link.reconnect()
 		err = errors.Join(err, locks.Close())
 	}()
 	lease, err := locks.Mutex("register").Lock(ctx)
 	if err != nil {
 		return err
 	}
-	d.note("enters", "enters with fence %d", lease.Fence())
+	d.record("enters", "enters with fence %d", lease.Fence())
 	if err := d.write(ctx, l, lease.Fence(), "writes"); err != nil {
 		return err
 	}
-	if err := l.until(ctx, func(s dibs.State) bool { return s.Waiting > 0 }); err != nil {
+	if err := l.waitForState(ctx, func(s dibs.State) bool { return s.Waiting > 0 }); err != nil {
 		return err
 	}
-	link.cut()
-	d.note("cut", "is cut off from the store, and does not know it")
-	if err := told(ctx, lease); err != nil {
+	link.disconnect()
+	d.record("cut", "is cut off from the store, and does not know it")
+	if err := waitForLoss(ctx, lease); err != nil {
 		return err
 	}
-	d.note("told", "is told that its lease is lost, after %d renewals in vain", inVain.Load())
-	return d.late(ctx, l, lease)
+	d.record("told", "is told that its lease is lost, after %d renewals in vain", inVain.Load())
+	return d.writeLate(ctx, l, lease)
 }
 
 // told waits until the lease's own context ends.
-func told(ctx context.Context, lease *dibs.Lease) error {
+func waitForLoss(ctx context.Context, lease *dibs.Lease) error {
 	select {
 	case <-ctx.Done():
 	case <-lease.Context().Done():
@@ -134,9 +134,9 @@ func told(ctx context.Context, lease *dibs.Lease) error {
 }
 
 // late does what a holder does that was not looking: it writes all the same.
-func (d *diary) late(ctx context.Context, l *local, lease *dibs.Lease) error {
+func (d *timeline) writeLate(ctx context.Context, l *local, lease *dibs.Lease) error {
 	err := poll(ctx, func() (bool, error) {
-		fence, err := l.site.register().largest(ctx)
+		fence, err := l.data.register().largest(ctx)
 		return fence > lease.Fence(), err
 	})
 	if err != nil {
@@ -153,37 +153,37 @@ func (d *diary) late(ctx context.Context, l *local, lease *dibs.Lease) error {
 
 // follow is B's part.
 func follow(ctx context.Context, l *local, j job) (report, error) {
-	d := &diary{who: "B"}
+	d := &timeline{who: "B"}
 	err := d.follow(ctx, l, j.For)
 	return report{Events: d.events}, err
 }
 
-func (d *diary) follow(ctx context.Context, l *local, ttl time.Duration) error {
-	if err := l.until(ctx, func(s dibs.State) bool { return len(s.Holders) > 0 }); err != nil {
+func (d *timeline) follow(ctx context.Context, l *local, ttl time.Duration) error {
+	if err := l.waitForState(ctx, func(s dibs.State) bool { return len(s.Holders) > 0 }); err != nil {
 		return err
 	}
-	queued := dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { d.note("queues", "queues") }})
+	queued := dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { d.record("queues", "queues") }})
 	return l.locks.Mutex("register", dibs.TTL(ttl), queued).Do(ctx, func(ctx context.Context) error {
-		d.note("next", "enters with fence %d", dibs.Fence(ctx))
+		d.record("next", "enters with fence %d", dibs.Fence(ctx))
 		return d.write(ctx, l, dibs.Fence(ctx), "writes")
 	})
 }
 
-func (d *diary) write(ctx context.Context, l *local, fence uint64, how string) error {
-	taken, err := l.site.register().write(ctx, fence)
+func (d *timeline) write(ctx context.Context, l *local, fence uint64, how string) error {
+	taken, err := l.data.register().write(ctx, fence)
 	switch {
 	case err != nil:
 		return err
 	case taken:
-		d.note("accepted", "%s: accepted", how)
+		d.record("accepted", "%s: accepted", how)
 	default:
-		d.note("refused", "%s: refused", how)
+		d.record("refused", "%s: refused", how)
 	}
 	return nil
 }
 
 // until waits until the register's lock is in a state.
-func (l *local) until(ctx context.Context, is func(dibs.State) bool) error {
+func (l *local) waitForState(ctx context.Context, is func(dibs.State) bool) error {
 	return poll(ctx, func() (bool, error) {
 		s, err := l.locks.Inspect(ctx, "register")
 		return is(s), err
@@ -206,35 +206,35 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 
 // A link is a store that one can be cut off from: renewals and releases get no
 // answer then.
-type link struct {
+type faultyStore struct {
 	driver.Store
-	isCut atomic.Bool
+	disconnected atomic.Bool
 }
 
-func (l *link) cut()  { l.isCut.Store(true) }
-func (l *link) mend() { l.isCut.Store(false) }
+func (l *faultyStore) disconnect() { l.disconnected.Store(true) }
+func (l *faultyStore) reconnect()  { l.disconnected.Store(false) }
 
 // silence is what a caller hears over a link that is cut.
-func silence(ctx context.Context, op string) error {
+func waitForTimeout(ctx context.Context, op string) error {
 	<-ctx.Done()
 	return &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
 }
 
 // Extend implements dibs.Store.
-func (l *link) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
-	if !l.isCut.Load() {
+func (l *faultyStore) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
+	if !l.disconnected.Load() {
 		return l.Store.Extend(ctx, holds)
 	}
-	err := silence(ctx, "extend")
+	err := waitForTimeout(ctx, "extend")
 	return slices.Repeat([]error{err}, len(holds))
 }
 
 // Release implements dibs.Store.
-func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	if !l.isCut.Load() {
+func (l *faultyStore) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	if !l.disconnected.Load() {
 		return l.Store.Release(ctx, r)
 	}
 	ctx, cancel := context.WithDeadline(ctx, r.Until)
 	defer cancel()
-	return false, silence(ctx, "release")
+	return false, waitForTimeout(ctx, "release")
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/examples/internal/place"
+	"github.com/dibslock/dibs/examples/internal/exstore"
 )
 
 func main() {
@@ -75,12 +75,12 @@ func explain(err error) string {
 
 // run lets two payers pay one order at the same time.
 func run(ctx context.Context, url string, out io.Writer) error {
-	store, err := place.Open(ctx, url)
+	store, err := exstore.Open(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	fmt.Fprintf(out, "two payers for order 42, locks on %s\n", store.Name)
+	fmt.Fprintf(out, "two payers for order 42, locks on %s\n", store.Description)
 
 	orders := newOrders()
 	lines := make(chan string)
@@ -89,7 +89,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		go func() {
 			locks := dibs.New(store) // one for each, as on machines of their own
 			defer locks.Close()
-			c := &cashier{locks: locks, orders: orders, charge: bank}
+			c := &cashier{locks: locks, orders: orders, charge: slowBank}
 			begin := time.Now()
 			err := c.pay(ctx, "42")
 			lines <- fmt.Sprintf("%s, after %3d ms: %s", who, time.Since(begin).Milliseconds(), explain(err))
@@ -103,7 +103,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 }
 
 // bank takes its time.
-func bank(ctx context.Context, _ string) error {
+func slowBank(ctx context.Context, _ string) error {
 	select {
 	case <-time.After(300 * time.Millisecond):
 		return nil

@@ -39,7 +39,7 @@ func checkTwoPayers(t *testing.T, url string) {
 func newCashier(t *testing.T, store driver.Store, o *orders) *cashier {
 	locks := dibs.New(store)
 	t.Cleanup(func() { locks.Close() })
-	return &cashier{locks: locks, orders: o, charge: bank}
+	return &cashier{locks: locks, orders: o, charge: slowBank}
 }
 
 func TestSomeoneElseIsPaying(t *testing.T) {
@@ -67,7 +67,7 @@ func TestLostWhileCharging(t *testing.T) {
 		store, o := memstore.New(), newOrders()
 		first, second := newCashier(t, store, o), newCashier(t, store, o)
 		first.charge = func(ctx context.Context, order string) error {
-			takeAway(t, second.locks, "order:pay:"+order)
+			unlockByToken(t, second.locks, "order:pay:"+order)
 			return second.pay(context.WithoutCancel(ctx), order)
 		}
 		err := first.pay(t.Context(), "42")
@@ -81,7 +81,7 @@ func TestLostWhileCharging(t *testing.T) {
 }
 
 // takeAway frees a name that somebody holds, as an operator would.
-func takeAway(t *testing.T, locks *dibs.Client, name string) {
+func unlockByToken(t *testing.T, locks *dibs.Client, name string) {
 	t.Helper()
 	state, err := locks.Inspect(t.Context(), name)
 	if err != nil {

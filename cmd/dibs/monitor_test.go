@@ -23,21 +23,21 @@ type outage struct {
 	driver.Store
 	mu    sync.Mutex
 	cause error // nil: there is none
-	mute  bool
+	hangs bool
 	on    func(driver.Event)
 }
 
 func (o *outage) begin(cause error, mute bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.cause, o.mute = cause, mute
+	o.cause, o.hangs = cause, mute
 }
 
 func (o *outage) end() { o.begin(nil, false) }
 
-func (o *outage) strikes(ctx context.Context, op string) error {
+func (o *outage) fail(ctx context.Context, op string) error {
 	o.mu.Lock()
-	cause, mute := o.cause, o.mute
+	cause, mute := o.cause, o.hangs
 	o.mu.Unlock()
 	if cause == nil {
 		return nil
@@ -51,14 +51,14 @@ func (o *outage) strikes(ctx context.Context, op string) error {
 func (o *outage) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	ctx, cancel := context.WithDeadline(ctx, c.Until)
 	defer cancel()
-	if err := o.strikes(ctx, "acquire"); err != nil {
+	if err := o.fail(ctx, "acquire"); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	return o.Store.Acquire(ctx, c)
 }
 
 func (o *outage) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
-	if err := o.strikes(ctx, "extend"); err != nil {
+	if err := o.fail(ctx, "extend"); err != nil {
 		errs := make([]error, len(holds))
 		for i := range errs {
 			errs[i] = err
@@ -69,7 +69,7 @@ func (o *outage) Extend(ctx context.Context, holds []driver.ExtendRequest) []err
 }
 
 func (o *outage) Inspect(ctx context.Context, name string) (dibs.State, error) {
-	if err := o.strikes(ctx, "inspect"); err != nil {
+	if err := o.fail(ctx, "inspect"); err != nil {
 		return dibs.State{}, err
 	}
 	return o.Store.Inspect(ctx, name)
@@ -83,7 +83,7 @@ func (o *outage) Watch(ctx context.Context, client string, on func(driver.Event)
 }
 
 // tell sends an event to the Client.
-func (o *outage) tell(e driver.Event) {
+func (o *outage) emit(e driver.Event) {
 	o.mu.Lock()
 	on := o.on
 	o.mu.Unlock()
@@ -92,46 +92,46 @@ func (o *outage) tell(e driver.Event) {
 }
 
 // A reported is an app whose lines can be read.
-type reported struct {
+type monitoredApp struct {
 	*app
-	t     *testing.T
-	text  *written
-	locks *dibs.Client
+	t      *testing.T
+	output *outputBuffer
+	locks  *dibs.Client
 }
 
-type written struct {
+type outputBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (b *written) Write(p []byte) (int, error) {
+func (b *outputBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
 // take returns what was written since the last time.
-func (b *written) take() string {
+func (b *outputBuffer) drain() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.text.Reset()
 	return b.text.String()
 }
 
-func newReported(t *testing.T, s driver.Store) *reported {
-	r := &reported{t: t, text: new(written)}
-	r.app = &app{err: r.text, timeout: 2 * time.Second}
-	r.opened = &opened{Store: s, where: "redis://here"}
-	r.app.store = r.witness(r.opened)
-	r.locks = dibs.New(r.app.store, dibs.Timeout(r.timeout), dibs.Observe(r.app.store.hooks()))
+func newMonitoredApp(t *testing.T, s driver.Store) *monitoredApp {
+	r := &monitoredApp{t: t, output: new(outputBuffer)}
+	r.app = &app{err: r.output, timeout: 2 * time.Second}
+	r.opened = &opened{Store: s, location: "redis://here"}
+	r.app.monitor = r.newMonitor(r.opened)
+	r.locks = dibs.New(r.app.monitor, dibs.Timeout(r.timeout), dibs.Observe(r.app.monitor.hooks()))
 	return r
 }
 
 // wants checks that the lines written since the last time are these.
-func (r *reported) wants(what string, patterns ...string) {
+func (r *monitoredApp) wantLines(what string, patterns ...string) {
 	r.t.Helper()
 	synctest.Wait()
-	text := r.text.take()
+	text := r.output.drain()
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if text == "" {
 		lines = nil
@@ -147,44 +147,44 @@ func (r *reported) wants(what string, patterns ...string) {
 	}
 }
 
-func (r *reported) hold(name string, options ...dibs.Option) *dibs.Lease {
+func (r *monitoredApp) hold(name string, options ...dibs.Option) *dibs.Lease {
 	r.t.Helper()
-	r.app.store.waits([]string{name}, false)
+	r.app.monitor.setWaiting([]string{name}, false)
 	lease, err := r.locks.Mutex(name).TryLock(r.t.Context(), options...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.app.store.holds(lease)
+	r.app.monitor.setHolding(lease)
 	return lease
 }
 
-func (r *reported) end() {
+func (r *monitoredApp) end() {
 	r.locks.Close()
-	r.app.store.end()
+	r.app.monitor.end()
 }
 
 // Who holds is told once that renewals fail, and once that they do not any more.
-func TestTroubleOfAHolder(t *testing.T) {
+func TestOutageWhileHolding(t *testing.T) {
 	for name, mute := range map[string]bool{"refused": false, "mute": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &outage{Store: memstore.New()}
-				r := newReported(t, s)
+				r := newMonitoredApp(t, s)
 				defer r.end()
 				lease := r.hold("job")
 				time.Sleep(5 * time.Second)
 				s.begin(errors.New("no route"), mute)
 				time.Sleep(14 * time.Second)
-				r.wants("renewals fail", `holding "job": cannot renew, 1\ds left: no route; store: redis://here`)
+				r.wantLines("renewals fail", `holding "job": cannot renew, 1\ds left: no route; store: redis://here`)
 				time.Sleep(5 * time.Second)
-				r.wants("they fail still")
+				r.wantLines("they fail still")
 				s.end()
 				time.Sleep(2 * time.Second)
-				r.wants("it is back", `holding "job": the store answers again, after \S+s`)
+				r.wantLines("it is back", `holding "job": the store answers again, after \S+s`)
 				s.begin(errors.New("no route"), mute)
 				time.Sleep(29 * time.Second)
-				r.wants("it is away again", `holding "job": cannot renew, .*`)
-				if err := r.app.store.notRenewed(lease); !errors.Is(err, dibs.ErrLost) || err.Error() != `lease on "job" lost: not renewed in time: no route` {
+				r.wantLines("it is away again", `holding "job": cannot renew, .*`)
+				if err := r.app.monitor.notRenewedError(lease); !errors.Is(err, dibs.ErrLost) || err.Error() != `lease on "job" lost: not renewed in time: no route` {
 					t.Errorf("have %v", err)
 				}
 			})
@@ -193,24 +193,24 @@ func TestTroubleOfAHolder(t *testing.T) {
 }
 
 // A failure that is over at once is nobody's affair.
-func TestNoTroubleForAMoment(t *testing.T) {
+func TestShortFailuresAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
-		r := newReported(t, s)
+		r := newMonitoredApp(t, s)
 		defer r.end()
 		r.hold("job", dibs.TTL(3*time.Second))
 		for range 20 {
 			time.Sleep(900 * time.Millisecond)
 			s.begin(errors.New("reset"), false)
-			time.Sleep(moment - 300*time.Millisecond)
+			time.Sleep(reportDelay - 300*time.Millisecond)
 			s.end()
 		}
-		r.wants("short failures")
+		r.wantLines("short failures")
 	})
 }
 
 // Who waits is told, too; a question that was sent before the store was back says nothing.
-func TestTroubleOfAWaiter(t *testing.T) {
+func TestOutageWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
 		other := dibs.New(s.Store)
@@ -219,31 +219,31 @@ func TestTroubleOfAWaiter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReported(t, s)
+		r := newMonitoredApp(t, s)
 		defer r.end()
-		r.app.store.waits([]string{"job"}, false)
+		r.app.monitor.setWaiting([]string{"job"}, false)
 		got := make(chan error, 1)
 		go func() {
 			lease, err := r.locks.Mutex("job").Lock(t.Context())
 			if err == nil {
-				r.app.store.holds(lease)
+				r.app.monitor.setHolding(lease)
 			}
 			got <- err
 		}()
 		time.Sleep(time.Second)
 		s.begin(errors.New("no route"), true)
 		time.Sleep(10 * time.Second)
-		r.wants("the store is away", `waiting for "job": the store does not answer, trying again: no route; store: redis://here`)
+		r.wantLines("the store is away", `waiting for "job": the store does not answer, trying again: no route; store: redis://here`)
 		go r.locks.Inspect(t.Context(), "job")
 		time.Sleep(100 * time.Millisecond)
 		sent := time.Now()
 		time.Sleep(time.Second)
 		s.end()
 		time.Sleep(3 * time.Second)
-		r.wants("it is back", `waiting for "job": the store answers again, after \S+s`)
-		r.app.store.saw(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
+		r.wantLines("it is back", `waiting for "job": the store answers again, after \S+s`)
+		r.app.monitor.record(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
 		time.Sleep(3 * time.Second)
-		r.wants("a late failure")
+		r.wantLines("a late failure")
 		if err := errors.Join(held.Unlock(), <-got); err != nil {
 			t.Error(err)
 		}
@@ -254,39 +254,39 @@ func TestTroubleOfAWaiter(t *testing.T) {
 func TestNotificationsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
-		r := newReported(t, s)
+		r := newMonitoredApp(t, s)
 		defer r.end()
 		r.hold("mine")
 		time.Sleep(time.Second)
 		down := driver.Event{Kind: driver.EventDisconnected, Err: errors.New("NOPERM")}
 		up := driver.Event{Kind: driver.EventConnected}
-		s.tell(down)
+		s.emit(down)
 		time.Sleep(2 * time.Second)
-		r.wants("a holder needs none")
-		s.tell(up)
-		r.app.store.waits([]string{"job"}, false)
-		s.tell(down)
-		time.Sleep(moment / 2)
-		s.tell(up)
+		r.wantLines("a holder needs none")
+		s.emit(up)
+		r.app.monitor.setWaiting([]string{"job"}, false)
+		s.emit(down)
+		time.Sleep(reportDelay / 2)
+		s.emit(up)
 		time.Sleep(time.Second)
-		r.wants("they are missing for a moment")
-		s.tell(down)
+		r.wantLines("they are missing for a moment")
+		s.emit(down)
 		time.Sleep(time.Second)
-		r.wants("they are missing", `waiting for "job": no notifications from the store, polling instead: NOPERM; store: redis://here`)
-		s.tell(up)
-		r.wants("they are back", `waiting for "job": notifications from the store again, after \S+s`)
+		r.wantLines("they are missing", `waiting for "job": no notifications from the store, polling instead: NOPERM; store: redis://here`)
+		s.emit(up)
+		r.wantLines("they are back", `waiting for "job": notifications from the store again, after \S+s`)
 		s.begin(errors.New("refused"), false)
-		s.tell(down)
+		s.emit(down)
 		time.Sleep(3 * time.Second)
-		r.wants("the store is away", `waiting for "job": the store does not answer, trying again: refused; store: redis://here`)
+		r.wantLines("the store is away", `waiting for "job": the store does not answer, trying again: refused; store: redis://here`)
 	})
 }
 
 // A line that nobody reads does not keep a lease from being renewed.
-func TestStuckReaderCostsNoLease(t *testing.T) {
+func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
-		r := newReported(t, s)
+		r := newMonitoredApp(t, s)
 		in, out := io.Pipe()
 		r.app.err = out
 		lease := r.hold("job", dibs.TTL(3*time.Second))
@@ -306,7 +306,7 @@ func TestStuckReaderCostsNoLease(t *testing.T) {
 }
 
 // A refused connection has asked for nothing: it is an answer, and nothing is undone.
-func TestRefusedConnectionIsAnAnswer(t *testing.T) {
+func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	read := &net.OpError{Op: "read", Err: errors.New("reset")}
 	for _, test := range []struct {
@@ -323,7 +323,7 @@ func TestRefusedConnectionIsAnAnswer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &outage{Store: memstore.New()}
 			s.begin(test.cause, false)
-			r := newReported(t, s)
+			r := newMonitoredApp(t, s)
 			began := time.Now()
 			_, err := r.locks.Mutex("job").TryLock(t.Context())
 			var u *dibs.UnavailableError

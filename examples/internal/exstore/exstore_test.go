@@ -1,4 +1,4 @@
-package place
+package exstore
 
 import (
 	"strings"
@@ -49,8 +49,8 @@ func TestCredentialsInTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if want := s.URL() + "/0"; p.Name != want || !p.Shared() {
-		t.Errorf("want %s, shared, have %s, %t", want, p.Name, p.Shared())
+	if want := s.URL() + "/0"; p.Description != want || !p.Shared() {
+		t.Errorf("want %s, shared, have %s, %t", want, p.Description, p.Shared())
 	}
 }
 
@@ -77,8 +77,8 @@ func TestOpenWithoutURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Shared() || p.Name != Memory {
-		t.Errorf("want %s of this process, have %s, shared %t", Memory, p.Name, p.Shared())
+	if p.Shared() || p.Description != Memory {
+		t.Errorf("want %s of this process, have %s, shared %t", Memory, p.Description, p.Shared())
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)

@@ -19,7 +19,7 @@ var renewScript = redis.NewScript(renewLua)
 // renew is the least that keeping many leases costs: a set of names and one
 // goroutine, which extends them a hundred at a time. It has one token for all,
 // no deadlines, and tells nobody of a loss.
-type renew struct {
+type renewBaseline struct {
 	rdb *redis.Client
 	ttl time.Duration
 
@@ -30,15 +30,15 @@ type renew struct {
 
 const renewToken = "floor-renew"
 
-func openRenew(s site) (peer, error) {
-	r := &renew{rdb: s.rdb, ttl: s.ttl, held: make(map[string]struct{})}
+func openRenewBaseline(s endpoint) (peer, error) {
+	r := &renewBaseline{rdb: s.rdb, ttl: s.ttl, held: make(map[string]struct{})}
 	go r.loop()
 	return r, nil
 }
 
-func (r *renew) Wire() []string { return []string{"set", "evalsha", "eval"} }
+func (r *renewBaseline) Wire() []string { return []string{"set", "evalsha", "eval"} }
 
-func (r *renew) Lock(ctx context.Context, name string) (func() error, error) {
+func (r *renewBaseline) Lock(ctx context.Context, name string) (func() error, error) {
 	if _, err := r.Keep(ctx, name); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (r *renew) Lock(ctx context.Context, name string) (func() error, error) {
 }
 
 // Keep implements keeper.
-func (r *renew) Keep(ctx context.Context, name string) (kept, error) {
+func (r *renewBaseline) Keep(ctx context.Context, name string) (heldLease, error) {
 	set, err := r.rdb.SetNX(ctx, name, renewToken, r.ttl).Result()
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (r *renew) Keep(ctx context.Context, name string) (kept, error) {
 	return r, nil
 }
 
-func (r *renew) unlock(ctx context.Context, name string) error {
+func (r *renewBaseline) unlock(ctx context.Context, name string) error {
 	r.mu.Lock()
 	delete(r.held, name)
 	r.mu.Unlock()
@@ -68,20 +68,20 @@ func (r *renew) unlock(ctx context.Context, name string) error {
 }
 
 // Lost implements kept, for all of them at once.
-func (r *renew) Lost() bool {
+func (r *renewBaseline) Lost() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost
 }
 
-func (r *renew) loop() {
+func (r *renewBaseline) loop() {
 	for range time.Tick(r.ttl / 3) {
 		r.all(context.Background())
 	}
 }
 
 // all renews everything that is held now, ten scripts in one round trip.
-func (r *renew) all(ctx context.Context) {
+func (r *renewBaseline) all(ctx context.Context) {
 	const keys, scripts = 100, 10
 	r.mu.Lock()
 	names := slices.Collect(maps.Keys(r.held))
@@ -102,7 +102,7 @@ func (r *renew) all(ctx context.Context) {
 }
 
 // count notes whether fewer were renewed than were held.
-func (r *renew) count(want int, replies []*redis.Cmd) {
+func (r *renewBaseline) count(want int, replies []*redis.Cmd) {
 	got := 0
 	for _, reply := range replies {
 		n, _ := reply.Int() // an error renewed none

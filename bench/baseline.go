@@ -20,17 +20,17 @@ var (
 // floor is what a lock on Redis cannot do without: SET NX with a TTL, and to
 // compare and delete in a script. Its tokens are only numbers, it does not wait, and it
 // knows nothing of its lease afterwards.
-type floor struct {
+type baseline struct {
 	lib library
 	ttl time.Duration
 	seq atomic.Uint64
 }
 
-func openFloor(s site) (peer, error) { return &floor{lib: s.lib, ttl: s.ttl}, nil }
+func openBaseline(s endpoint) (peer, error) { return &baseline{lib: s.lib, ttl: s.ttl}, nil }
 
-func (f *floor) Wire() []string { return []string{"set", "evalsha", "eval"} }
+func (f *baseline) Wire() []string { return []string{"set", "evalsha", "eval"} }
 
-func (f *floor) Lock(ctx context.Context, name string) (func() error, error) {
+func (f *baseline) Lock(ctx context.Context, name string) (func() error, error) {
 	token := strconv.FormatUint(f.seq.Add(1), 10)
 	set, err := f.lib.setNX(ctx, name, token, f.ttl)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *floor) Lock(ctx context.Context, name string) (func() error, error) {
 	return func() error { return f.unlock(ctx, name, token) }, nil
 }
 
-func (f *floor) unlock(ctx context.Context, name, token string) error {
+func (f *baseline) unlock(ctx context.Context, name, token string) error {
 	deleted, err := f.lib.unlock(ctx, name, token)
 	if err == nil && deleted == 0 {
 		return errNotHeld
@@ -52,25 +52,25 @@ func (f *floor) unlock(ctx context.Context, name, token string) error {
 
 // floors are a floor on each node of a quorum: all are asked at once, and most must say
 // yes. What the others say, nobody hears.
-type floors struct{ nodes []*floor }
+type quorumBaseline struct{ nodes []*baseline }
 
-func openFloors(s site) (peer, error) {
-	var f floors
+func openQuorumBaseline(s endpoint) (peer, error) {
+	var f quorumBaseline
 	for _, lib := range append([]library{s.lib}, s.more...) {
-		f.nodes = append(f.nodes, &floor{lib: lib, ttl: s.ttl})
+		f.nodes = append(f.nodes, &baseline{lib: lib, ttl: s.ttl})
 	}
 	return f, nil
 }
 
-func (f floors) Wire() []string { return f.nodes[0].Wire() }
+func (f quorumBaseline) Wire() []string { return f.nodes[0].Wire() }
 
-func (f floors) Lock(ctx context.Context, name string) (func() error, error) {
+func (f quorumBaseline) Lock(ctx context.Context, name string) (func() error, error) {
 	unlocks := make([]func() error, len(f.nodes))
 	locked := make([]chan struct{}, len(f.nodes))
 	for i := range locked {
 		locked[i] = make(chan struct{})
 	}
-	err := f.most(func(i int) (err error) {
+	err := f.onMajority(func(i int) (err error) {
 		defer close(locked[i])
 		unlocks[i], err = f.nodes[i].Lock(ctx, name)
 		return err
@@ -79,7 +79,7 @@ func (f floors) Lock(ctx context.Context, name string) (func() error, error) {
 		return nil, err
 	}
 	return func() error {
-		return f.most(func(i int) error {
+		return f.onMajority(func(i int) error {
 			if <-locked[i]; unlocks[i] == nil {
 				return errNotHeld
 			}
@@ -89,7 +89,7 @@ func (f floors) Lock(ctx context.Context, name string) (func() error, error) {
 }
 
 // most does something on all nodes, and returns when most have done it, or cannot.
-func (f floors) most(do func(i int) error) (err error) {
+func (f quorumBaseline) onMajority(do func(i int) error) (err error) {
 	done := make(chan error, len(f.nodes))
 	for i := range f.nodes {
 		go func() { done <- do(i) }()

@@ -11,8 +11,8 @@ import (
 )
 
 // A crew is the workers of one run, seen from their parent.
-type crew struct {
-	bed     *bed
+type workerGroup struct {
+	fixture *fixture
 	workers []*worker
 	wire    []string // the commands of the peer's clients
 }
@@ -21,13 +21,13 @@ type worker struct {
 	order order
 	cmd   *exec.Cmd
 	in    io.Closer
-	talk  talk
+	link  link
 }
 
 // hire starts workers, and returns once they are ready to begin. The caller calls
 // dismiss in any case.
-func (b *bed) hire(orders ...order) (*crew, error) {
-	c := &crew{bed: b}
+func (b *fixture) startWorkers(orders ...order) (*workerGroup, error) {
+	c := &workerGroup{fixture: b}
 	for _, o := range orders {
 		w, err := start(o)
 		if err != nil {
@@ -37,7 +37,7 @@ func (b *bed) hire(orders ...order) (*crew, error) {
 	}
 	for _, w := range c.workers {
 		var h hello
-		if err := w.hear(&h); err != nil {
+		if err := w.receive(&h); err != nil {
 			return c, err
 		}
 		if c.wire == nil {
@@ -67,12 +67,12 @@ func start(o order) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.in, w.talk = in, talk{in: json.NewDecoder(out), out: json.NewEncoder(in)}
+	w.in, w.link = in, link{in: json.NewDecoder(out), out: json.NewEncoder(in)}
 	return w, w.cmd.Start()
 }
 
 // dismiss ends the workers. They have said what they had to say.
-func (c *crew) dismiss() {
+func (c *workerGroup) stop() {
 	for _, w := range c.workers {
 		w.in.Close() // it leaves by itself
 	}
@@ -82,12 +82,12 @@ func (c *crew) dismiss() {
 }
 
 // patience is how long a worker may be late before it is taken to hang.
-const patience = 60 * time.Second
+const workerTimeout = 60 * time.Second
 
-func (w *worker) hear(v any) error {
-	impatience := time.AfterFunc(patience, func() { _ = w.cmd.Process.Kill() })
+func (w *worker) receive(v any) error {
+	impatience := time.AfterFunc(workerTimeout, func() { _ = w.cmd.Process.Kill() })
 	defer impatience.Stop()
-	err := w.talk.in.Decode(v)
+	err := w.link.in.Decode(v)
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it failed or hung")
 	}
@@ -99,25 +99,25 @@ func (w *worker) hear(v any) error {
 
 // observe lets the workers begin, and returns what the server did in the window
 // that starts when they are warm.
-func (c *crew) observe(warm, length time.Duration) (window, usage, error) {
+func (c *workerGroup) observe(warm, length time.Duration) (window, usage, error) {
 	from := now() + warm
 	win := window{From: from, To: from + length}
-	if err := c.tell(win); err != nil {
+	if err := c.send(win); err != nil {
 		return win, usage{}, err
 	}
 	sleepUntil(win.From)
-	before, err := c.bed.usage()
+	before, err := c.fixture.usage()
 	if err != nil {
 		return win, usage{}, err
 	}
 	sleepUntil(win.To)
-	after, err := c.bed.usage()
+	after, err := c.fixture.usage()
 	return win, after.since(before), err
 }
 
-func (c *crew) tell(v any) error {
+func (c *workerGroup) send(v any) error {
 	for _, w := range c.workers {
-		if err := w.talk.out.Encode(v); err != nil {
+		if err := w.link.out.Encode(v); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@ var (
 // grant is the least that a hand-off by push costs: a list in Redis, and an
 // unlock that gives the lock to its head and tells the head's process. A waiter
 // that dies or leaves stops the queue for a lease, a lost message for ever.
-type grant struct {
+type pushBaseline struct {
 	rdb     *redis.Client
 	ttl     int64 // ms
 	channel string
@@ -36,9 +36,9 @@ type grant struct {
 	waiting map[string]chan struct{} // by token
 }
 
-func openGrant(s site) (peer, error) {
+func openPushBaseline(s endpoint) (peer, error) {
 	ctx := context.Background()
-	g := &grant{
+	g := &pushBaseline{
 		rdb:     s.rdb,
 		ttl:     s.ttl.Milliseconds(),
 		channel: fmt.Sprintf("grant:%d", os.Getpid()),
@@ -52,10 +52,10 @@ func openGrant(s site) (peer, error) {
 	return g, nil
 }
 
-func (g *grant) Wire() []string { return []string{"evalsha", "eval"} }
+func (g *pushBaseline) Wire() []string { return []string{"evalsha", "eval"} }
 
 // listen wakes the waiters that the lock was handed to.
-func (g *grant) listen(ctx context.Context, sub *redis.PubSub) {
+func (g *pushBaseline) listen(ctx context.Context, sub *redis.PubSub) {
 	for {
 		m, err := sub.ReceiveMessage(ctx)
 		if err != nil {
@@ -71,7 +71,7 @@ func (g *grant) listen(ctx context.Context, sub *redis.PubSub) {
 	}
 }
 
-func (g *grant) Lock(ctx context.Context, name string) (func() error, error) {
+func (g *pushBaseline) Lock(ctx context.Context, name string) (func() error, error) {
 	token := g.channel + "." + strconv.FormatUint(g.seq.Add(1), 10)
 	keys := []string{name, name + ":queue"}
 	granted := make(chan struct{})
@@ -94,13 +94,13 @@ func (g *grant) Lock(ctx context.Context, name string) (func() error, error) {
 	return func() error { return grantRelease.Run(ctx, g.rdb, keys, g.ttl).Err() }, nil
 }
 
-func (g *grant) expect(token string, granted chan struct{}) {
+func (g *pushBaseline) expect(token string, granted chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting[token] = granted
 }
 
-func (g *grant) forget(token string) {
+func (g *pushBaseline) forget(token string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.waiting, token)

@@ -9,16 +9,16 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/examples/internal/place"
+	"github.com/dibslock/dibs/examples/internal/exstore"
 )
 
 // A cast is the teams that play, and the site on which they do.
-type cast struct {
-	site    site
-	teams   []team
-	where   string // for people
-	who     string
-	dismiss func() error
+type teamSet struct {
+	data      sharedData
+	teams     []team
+	storeName string // for people
+	summary   string
+	stop      func() error
 }
 
 // A team does its part of a scene: as goroutines of this process, or as another
@@ -46,16 +46,16 @@ type report struct {
 }
 
 // gather returns a cast of n teams on the site of a URL.
-func gather(ctx context.Context, url string, n int) (*cast, error) {
+func startTeams(ctx context.Context, url string, n int) (*teamSet, error) {
 	if url == "" {
-		return gatherHere(n), nil
+		return startLocalTeams(n), nil
 	}
 	s, err := openServer(ctx, url, newPrefix())
 	if err != nil {
 		return nil, err
 	}
-	c := &cast{site: s, where: s.name, who: fmt.Sprintf("%d processes", n)}
-	c.dismiss = func() error {
+	c := &teamSet{data: s, storeName: s.name, summary: fmt.Sprintf("%d processes", n)}
+	c.stop = func() error {
 		err := c.closeTeams()
 		if ctx.Err() != nil {
 			err = nil // Ctrl-C may have met them before they could leave it to us
@@ -65,30 +65,30 @@ func gather(ctx context.Context, url string, n int) (*cast, error) {
 		return errors.Join(err, s.clean(ctx), s.rdb.Close())
 	}
 	for range n {
-		p, err := hire(url, s.prefix)
+		p, err := startProcess(url, s.prefix)
 		if err != nil {
-			return nil, errors.Join(err, c.dismiss())
+			return nil, errors.Join(err, c.stop())
 		}
 		c.teams = append(c.teams, p)
 	}
 	if _, err := c.all(ctx, job{Part: "arrive"}); err != nil {
-		return nil, errors.Join(err, c.dismiss())
+		return nil, errors.Join(err, c.stop())
 	}
 	return c, nil
 }
 
 // gatherHere returns a cast in this process.
-func gatherHere(n int) *cast {
-	m := newMemory()
-	c := &cast{site: m, where: place.Memory, who: fmt.Sprintf("%d clients in one process", n)}
-	c.dismiss = c.closeTeams
+func startLocalTeams(n int) *teamSet {
+	m := newMemoryData()
+	c := &teamSet{data: m, storeName: exstore.Memory, summary: fmt.Sprintf("%d clients in one process", n)}
+	c.stop = c.closeTeams
 	for range n {
 		c.teams = append(c.teams, newLocal(m))
 	}
 	return c
 }
 
-func (c *cast) closeTeams() error {
+func (c *teamSet) closeTeams() error {
 	errs := make([]error, len(c.teams))
 	var group sync.WaitGroup
 	for i, t := range c.teams {
@@ -99,9 +99,9 @@ func (c *cast) closeTeams() error {
 }
 
 // all gives every team the same job.
-func (c *cast) all(ctx context.Context, j job) ([]report, error) {
+func (c *teamSet) all(ctx context.Context, j job) ([]report, error) {
 	reports := make([]report, len(c.teams))
-	err := abreast(ctx, len(c.teams), func(ctx context.Context, i int) (err error) {
+	err := concurrently(ctx, len(c.teams), func(ctx context.Context, i int) (err error) {
 		reports[i], err = c.teams[i].do(ctx, j)
 		return err
 	})
@@ -109,7 +109,7 @@ func (c *cast) all(ctx context.Context, j job) ([]report, error) {
 }
 
 // timed is all, and how long it took.
-func (c *cast) timed(ctx context.Context, j job) ([]report, time.Duration, error) {
+func (c *teamSet) timed(ctx context.Context, j job) ([]report, time.Duration, error) {
 	begin := time.Now()
 	reports, err := c.all(ctx, j)
 	return reports, time.Since(begin), err
@@ -117,7 +117,7 @@ func (c *cast) timed(ctx context.Context, j job) ([]report, time.Duration, error
 
 // abreast does n things side by side. The first failure ends the others, and is
 // what it returns.
-func abreast(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
@@ -134,11 +134,11 @@ func abreast(ctx context.Context, n int, do func(ctx context.Context, i int) err
 
 // A local is a team of goroutines with one client.
 type local struct {
-	site  site
+	data  sharedData
 	locks *dibs.Client
 }
 
-func newLocal(s site) *local { return &local{site: s, locks: newClient(s.locks())} }
+func newLocal(s sharedData) *local { return &local{data: s, locks: newClient(s.locks())} }
 
 // newClient returns a client that has the patience of a play: a service would
 // rather fail than wait for so long on a machine that is overloaded.
@@ -150,7 +150,7 @@ func (l *local) close() error { return l.locks.Close() }
 
 // parts are what a team can be told to do.
 var parts = map[string]func(ctx context.Context, l *local, j job) (report, error){
-	"arrive":  arrive,
+	"arrive":  connect,
 	"deposit": deposit,
 	"buy":     buy,
 	"queue":   queue,
@@ -167,7 +167,7 @@ func (l *local) do(ctx context.Context, j job) (report, error) {
 }
 
 // arrive shows that a team is there, with its connections.
-func arrive(ctx context.Context, l *local, _ job) (report, error) {
+func connect(ctx context.Context, l *local, _ job) (report, error) {
 	_, err := l.locks.Inspect(ctx, "deposits")
 	return report{}, err
 }
@@ -175,15 +175,15 @@ func arrive(ctx context.Context, l *local, _ job) (report, error) {
 // lock returns the lock of a job: a name, or none at all.
 func (l *local) lock(j job, name string) dibs.Doer {
 	if !j.Locked {
-		return unlocked{}
+		return noLock{}
 	}
 	return l.locks.Mutex(name)
 }
 
 // unlocked is what a program has that takes no lock.
-type unlocked struct{}
+type noLock struct{}
 
 // Do implements dibs.Doer.
-func (unlocked) Do(ctx context.Context, fn func(ctx context.Context) error, _ ...dibs.Option) error {
+func (noLock) Do(ctx context.Context, fn func(ctx context.Context) error, _ ...dibs.Option) error {
 	return fn(ctx)
 }

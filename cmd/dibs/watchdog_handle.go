@@ -17,24 +17,24 @@ import (
 )
 
 // A guardian is the guard as its owner sees it.
-type guardian struct {
-	pid     int
-	pipe    *os.File
-	in      *os.File       // the guard's end of it: what a guard that was killed has not read
-	answers <-chan string  // closed when the guard is gone
-	apart   map[int]uint64 // children that this process has had before
-	until   time.Time      // when it is to kill the command; zero: never
-	late    bool           // it was told to go on after that, and so for nothing
-	reaped  chan struct{}
-	ending  sync.Once
+type watchdogHandle struct {
+	pid           int
+	pipe          *os.File
+	in            *os.File       // the guard's end of it: what a guard that was killed has not read
+	replies       <-chan string  // closed when the guard is gone
+	otherChildren map[int]uint64 // children that this process has had before
+	killAt        time.Time      // when it is to kill the command; zero: never
+	late          bool           // it was told to go on after that, and so for nothing
+	reaped        chan struct{}
+	stopOnce      sync.Once
 }
 
 // guardPatience is how long a guard is waited for, on a machine that has much to do.
-const guardPatience = 10 * time.Second
+const watchdogTimeout = 10 * time.Second
 
 // startGuard starts a guard, in a process group of its own, and waits until it is ready. The
 // command gets its files from it, and so it has those of this process.
-func startGuard() (*guardian, error) {
+func startWatchdog() (*watchdogHandle, error) {
 	in, pipe, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -44,36 +44,36 @@ func startGuard() (*guardian, error) {
 		return nil, errors.Join(err, pipe.Close(), in.Close())
 	}
 	defer out.Close()
-	g := &guardian{pipe: pipe, in: in, apart: ownChildren(), reaped: make(chan struct{})}
-	adopt(true)
-	if g.pid, err = forkGuard(in, out); err != nil {
+	g := &watchdogHandle{pipe: pipe, in: in, otherChildren: ownChildren(), reaped: make(chan struct{})}
+	setSubreaper(true)
+	if g.pid, err = forkWatchdog(in, out); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the guard: %w", err), pipe.Close(), in.Close(), answers.Close())
 	}
-	g.answers = linesOf(answers)
-	go g.watch()
+	g.replies = linesOf(answers)
+	go g.reap()
 	select {
-	case _, ready := <-g.answers:
+	case _, ready := <-g.replies:
 		if ready {
 			return g, nil
 		}
 		err = errors.New("it ended")
-	case <-time.After(guardPatience):
+	case <-time.After(watchdogTimeout):
 		err = errors.New("it does not answer")
 	}
-	g.end()
+	g.stop()
 	return nil, fmt.Errorf("start the guard: %w", err)
 }
 
 // forkGuard starts the program of the guard. The two files get numbers that nobody uses: those
 // below may be open for the command.
-func forkGuard(in, out *os.File) (pid int, err error) {
+func forkWatchdog(in, out *os.File) (pid int, err error) {
 	self := "/proc/self/exe" // also after an upgrade has replaced the file
 	if runtime.GOOS != "linux" {
 		if self, err = os.Executable(); err != nil {
 			return 0, err
 		}
 	}
-	args := []string{"dibs", guardVerb}
+	args := []string{"dibs", watchdogVerb}
 	var fds []int
 	defer func() {
 		for _, fd := range fds {
@@ -119,7 +119,7 @@ func linesOf(f *os.File) <-chan string {
 
 // watch waits for the guard's end. One that somebody has stopped could not do its work, and is
 // continued.
-func (g *guardian) watch() {
+func (g *watchdogHandle) reap() {
 	defer close(g.reaped)
 	for {
 		var status syscall.WaitStatus
@@ -135,38 +135,38 @@ func (g *guardian) watch() {
 }
 
 // errNotStarted says that the guard was dead before it was told to start anything.
-var errNotStarted = errors.New("the guard is gone")
+var errWatchdogGone = errors.New("the guard is gone")
 
 // start has the guard start a command, in the foreground of the terminal if it may.
-func (g *guardian) start(c command, terminal bool) (*child, error) {
-	text, err := json.Marshal(order{c.path, rawTexts(c.argv), rawTexts(c.env), terminal})
+func (g *watchdogHandle) start(c command, terminal bool) (*child, error) {
+	text, err := json.Marshal(startRequest{c.path, rawTexts(c.argv), rawTexts(c.env), terminal})
 	if err != nil {
 		return nil, err
 	}
-	_ = g.pipe.SetWriteDeadline(time.Now().Add(guardPatience))
+	_ = g.pipe.SetWriteDeadline(time.Now().Add(watchdogTimeout))
 	if _, err := fmt.Fprintf(g.pipe, "start %s\n", text); err != nil {
 		_ = syscall.Kill(g.pid, syscall.SIGKILL) // if it only did not read
 		<-g.reaped
-		return nil, errNotStarted
+		return nil, errWatchdogGone
 	}
 	tree := tree{root: g.pid}
-	for overdue := g.overdue(); ; {
+	for overdue := g.killTimer(); ; {
 		select {
 		case <-overdue: // a file system that hangs: it must not be started any more
 			tree.kill()
 			overdue = time.After(10 * time.Millisecond)
-		case line, ok := <-g.answers:
+		case line, ok := <-g.replies:
 			if !ok && g.unread() {
 				_ = syscall.Kill(g.pid, syscall.SIGKILL)
 				<-g.reaped // or the next try would take it for alive
-				return nil, errNotStarted
+				return nil, errWatchdogGone
 			}
 			if !ok {
 				return nil, errors.New("the guard was killed while it started the command")
 			}
 			word, rest, _ := strings.Cut(line, " ")
 			if word != "started" {
-				var r refusal
+				var r startFailure
 				_ = json.Unmarshal([]byte(rest), &r)
 				return nil, exitWith(r.Code, errors.New(r.Error))
 			}
@@ -177,7 +177,7 @@ func (g *guardian) start(c command, terminal bool) (*child, error) {
 }
 
 // unread reports whether the guard has not read all that it was told.
-func (g *guardian) unread() (unread bool) {
+func (g *watchdogHandle) unread() (unread bool) {
 	raw, err := g.in.SyscallConn()
 	if err != nil {
 		return false
@@ -191,35 +191,35 @@ func (g *guardian) unread() (unread bool) {
 }
 
 // overdue returns a channel that speaks when the time of the guard is over.
-func (g *guardian) overdue() <-chan time.Time {
-	if g.until.IsZero() {
+func (g *watchdogHandle) killTimer() <-chan time.Time {
+	if g.killAt.IsZero() {
 		return nil
 	}
-	return time.After(time.Until(g.until))
+	return time.After(time.Until(g.killAt))
 }
 
 // extend has the guard kill the command before a lease of this TTL ends, unless it is told
 // another time before.
-func (g *guardian) extend(until time.Time, ttl time.Duration) {
+func (g *watchdogHandle) extend(until time.Time, ttl time.Duration) {
 	const most = 50 * time.Millisecond // to find and kill all, on a busy machine
 	until = until.Add(-min(most, ttl/50))
-	if apart := until.Sub(g.until); -time.Millisecond < apart && apart < time.Millisecond {
+	if apart := until.Sub(g.killAt); -time.Millisecond < apart && apart < time.Millisecond {
 		return
 	}
-	g.late = g.over()
-	g.until = until
+	g.late = g.expired()
+	g.killAt = until
 	// A guard that does not read is no reason to stop.
 	_ = g.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a pipe has deadlines
 	fmt.Fprintf(g.pipe, "until %d\n", sinceBoot()+time.Until(until))
 }
 
 // over reports whether the guard has killed the command, because it was not told in time.
-func (g *guardian) over() bool {
-	return g.late || !g.until.IsZero() && !time.Now().Before(g.until)
+func (g *watchdogHandle) expired() bool {
+	return g.late || !g.killAt.IsZero() && !time.Now().Before(g.killAt)
 }
 
 // lives reports whether the guard has not ended.
-func (g *guardian) lives() bool {
+func (g *watchdogHandle) alive() bool {
 	select {
 	case <-g.reaped:
 		return false
@@ -229,14 +229,14 @@ func (g *guardian) lives() bool {
 }
 
 // end dismisses the guard. What it has adopted is nobody's then: not this process' either.
-func (g *guardian) end() {
-	g.ending.Do(func() {
-		adopt(false)
+func (g *watchdogHandle) stop() {
+	g.stopOnce.Do(func() {
+		setSubreaper(false)
 		_ = g.pipe.SetWriteDeadline(time.Now().Add(time.Second))
 		fmt.Fprintln(g.pipe, "done")
 		g.pipe.Close()
 		g.in.Close()
-		if g.lives() {
+		if g.alive() {
 			_ = syscall.Kill(g.pid, syscall.SIGKILL) // if it does not read
 		}
 		<-g.reaped
@@ -244,41 +244,41 @@ func (g *guardian) end() {
 }
 
 // A guardSoon is a guard that gets ready while something else is done.
-type guardSoon struct {
-	done  chan struct{}
-	guard *guardian
-	err   error
+type pendingWatchdog struct {
+	done   chan struct{}
+	handle *watchdogHandle
+	err    error
 }
 
-func startGuardSoon() *guardSoon {
-	s := &guardSoon{done: make(chan struct{})}
+func startWatchdogAsync() *pendingWatchdog {
+	s := &pendingWatchdog{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		s.guard, s.err = startGuard()
+		s.handle, s.err = startWatchdog()
 	}()
 	return s
 }
 
 // ready returns the guard for a command that is about to be started, or another one if it
 // was killed while dibs waited for the lock.
-func (s *guardSoon) ready() (*guardian, error) {
+func (s *pendingWatchdog) ready() (*watchdogHandle, error) {
 	<-s.done
-	if s.err == nil && s.guard.lives() {
-		return s.guard, nil
+	if s.err == nil && s.handle.alive() {
+		return s.handle, nil
 	}
-	s.dismiss()
-	s.guard, s.err = startGuard()
-	return s.guard, s.err
+	s.stopStarted()
+	s.handle, s.err = startWatchdog()
+	return s.handle, s.err
 }
 
 // end dismisses the guard, wanted or not.
-func (s *guardSoon) end() {
+func (s *pendingWatchdog) stop() {
 	<-s.done
-	s.dismiss()
+	s.stopStarted()
 }
 
-func (s *guardSoon) dismiss() {
+func (s *pendingWatchdog) stopStarted() {
 	if s.err == nil {
-		s.guard.end()
+		s.handle.stop()
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // A site is what the workers share: a store of locks, and data that nothing
 // guards but these locks.
-type site interface {
+type sharedData interface {
 	locks() driver.Store
 	number(name string) number
 	register() register
@@ -31,7 +31,7 @@ type register interface {
 }
 
 // A memory is a site in this process.
-type memory struct {
+type memoryData struct {
 	store *memstore.Store
 	entry memoryRegister
 
@@ -39,14 +39,14 @@ type memory struct {
 	numbers map[string]*memoryNumber
 }
 
-func newMemory() *memory {
-	return &memory{store: memstore.New(), numbers: make(map[string]*memoryNumber)}
+func newMemoryData() *memoryData {
+	return &memoryData{store: memstore.New(), numbers: make(map[string]*memoryNumber)}
 }
 
-func (m *memory) locks() driver.Store { return m.store }
-func (m *memory) register() register  { return &m.entry }
+func (m *memoryData) locks() driver.Store { return m.store }
+func (m *memoryData) register() register  { return &m.entry }
 
-func (m *memory) number(name string) number {
+func (m *memoryData) number(name string) number {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.numbers[name]

@@ -9,7 +9,7 @@ import (
 )
 
 // A length says how much happens in the scenes.
-type length struct {
+type demoSize struct {
 	Teams    int // of which each is one client, and on Redis one process
 	Workers  int // in each team
 	Deposits int // of each worker
@@ -20,7 +20,7 @@ type length struct {
 	TTL      time.Duration // of the holder that stalls
 }
 
-var fullLength = length{
+var fullSize = demoSize{
 	Teams: 4, Workers: 4, Deposits: 50,
 	Stock: 100, Buyers: 8, Wanted: 5,
 	Queueing: 2500 * time.Millisecond,
@@ -36,16 +36,16 @@ type outcome struct {
 }
 
 // perform plays the scenes in order and says whether the promises were kept.
-func perform(ctx context.Context, c *cast, size length, out *page) (seen outcome, err error) {
-	out.opening(c.where, fmt.Sprintf("%d workers, %s", size.Teams*size.Workers, c.who))
-	for _, scene := range []func(context.Context, *cast, length, *page, *outcome) error{
+func runScenes(ctx context.Context, c *teamSet, size demoSize, out *printer) (seen outcome, err error) {
+	out.opening(c.storeName, fmt.Sprintf("%d workers, %s", size.Teams*size.Workers, c.summary))
+	for _, scene := range []func(context.Context, *teamSet, demoSize, *printer, *outcome) error{
 		sceneDeposits, sceneItems, sceneHandoffs, sceneStall,
 	} {
 		if err := scene(ctx, c, size, out, &seen); err != nil {
 			return seen, err
 		}
 	}
-	if broken := seen.broken(); len(broken) > 0 {
+	if broken := seen.violations(); len(broken) > 0 {
 		return seen, errors.New("promises not kept: " + strings.Join(broken, "; "))
 	}
 	out.closing("Nothing lost, nothing oversold, served in turn, the late write refused.")
@@ -53,7 +53,7 @@ func perform(ctx context.Context, c *cast, size length, out *page) (seen outcome
 }
 
 // broken lists the promises of dibs that were not kept.
-func (o *outcome) broken() (broken []string) {
+func (o *outcome) violations() (broken []string) {
 	note := func(kept bool, format string, args ...any) {
 		if !kept {
 			broken = append(broken, fmt.Sprintf(format, args...))

@@ -39,10 +39,10 @@ import (
 
 // guardVerb is how dibs calls itself. It is no verb for people. The arguments are the numbers
 // of two open files: one to read from, and one to answer to.
-const guardVerb = "guard"
+const watchdogVerb = "guard"
 
 // An order is a command to be started.
-type order struct {
+type startRequest struct {
 	Path     string   `json:"path"`
 	Argv     [][]byte `json:"argv"` // any bytes, as all of these
 	Env      [][]byte `json:"env"`
@@ -50,31 +50,31 @@ type order struct {
 }
 
 // A refusal says why a command could not be started.
-type refusal struct {
+type startFailure struct {
 	Code  int    `json:"code"`
 	Error string `json:"error"`
 }
 
 // A warden is the guard's own state.
-type warden struct {
-	in, out int
-	events  *os.File // one can be read from it when a child has changed
-	alarm   alarm
-	text    []byte // read, and no whole line yet
-	until   time.Duration
-	tree    tree
-	ended   bool // the first process is gone
-	killing int  // how often nothing must be found yet
-	sweeps  int  // since the killing began
-	done    bool
+type watchdog struct {
+	in, out         int
+	events          *os.File // one can be read from it when a child has changed
+	alarm           alarm
+	unread          []byte // read, and no whole line yet
+	killAt          time.Duration
+	tree            tree
+	parentDead      bool // the first process is gone
+	cleanSweepsLeft int  // how often nothing must be found yet
+	sweeps          int  // since the killing began
+	done            bool
 }
 
 const never time.Duration = math.MaxInt64
 
 // guard is the whole program of the guard.
-func guard(args []string) int {
+func runWatchdog(args []string) int {
 	runtime.LockOSThread() // the kernel takes this thread for the command's parent
-	w := &warden{alarm: newAlarm(), until: never, tree: tree{root: os.Getpid()}}
+	w := &watchdog{alarm: newAlarm(), killAt: never, tree: tree{root: os.Getpid()}}
 	if len(args) != 2 {
 		return exitUsage
 	}
@@ -82,12 +82,12 @@ func guard(args []string) int {
 	w.out, _ = strconv.Atoi(args[1])
 	syscall.CloseOnExec(w.in)
 	syscall.CloseOnExec(w.out)
-	deaf()
+	dropSignals()
 	if err := w.listen(); err != nil {
 		return exitTrouble
 	}
-	adopt(true)
-	w.answer("ready")
+	setSubreaper(true)
+	w.reply("ready")
 	for !w.done {
 		w.step()
 	}
@@ -96,9 +96,9 @@ func guard(args []string) int {
 
 // deaf lets no signal end the guard that can be caught. They are not ignored, because the
 // command would inherit that.
-func deaf() {
+func dropSignals() {
 	dropped := make(chan os.Signal, 1)
-	for n := syscall.Signal(1); n <= mostSignals; n++ {
+	for n := syscall.Signal(1); n <= maxSignal; n++ {
 		if forwarded(n) && !signal.Ignored(n) {
 			signal.Notify(dropped, n)
 		}
@@ -106,7 +106,7 @@ func deaf() {
 }
 
 // listen has the changes of children come as something to be read.
-func (w *warden) listen() error {
+func (w *watchdog) listen() error {
 	events, into, err := os.Pipe()
 	if err != nil {
 		return err
@@ -124,102 +124,102 @@ func (w *warden) listen() error {
 
 // step waits until there is something to do, and does it. A guard that was stopped may find
 // that the time is over and that another one was said meanwhile: then that counts.
-func (w *warden) step() {
+func (w *watchdog) step() {
 	fds := []unix.PollFd{
 		{Fd: int32(w.in), Events: unix.POLLIN},
 		{Fd: int32(w.events.Fd()), Events: unix.POLLIN},
 		{Fd: int32(w.alarm), Events: unix.POLLIN},
 	}
-	if w.ended {
+	if w.parentDead {
 		fds[0].Fd = -1
 	}
-	_, err := unix.Poll(fds, int((w.pause()+time.Millisecond-1)/time.Millisecond))
+	_, err := unix.Poll(fds, int((w.pollTimeout()+time.Millisecond-1)/time.Millisecond))
 	if err != nil && !errors.Is(err, unix.EINTR) {
-		w.abandoned()
+		w.parentDied()
 	}
 	if fds[1].Revents != 0 {
 		_, _ = unix.Read(int(fds[1].Fd), make([]byte, 64))
 		w.reap()
 	}
 	if fds[0].Revents != 0 {
-		w.read()
+		w.readOrders()
 		return
 	}
-	if w.until <= sinceBoot() {
-		w.setUntil(never)
+	if w.killAt <= sinceBoot() {
+		w.setKillAt(never)
 		w.kill()
 	}
 	w.sweep()
 }
 
 // pause is how long there may be nothing to do.
-func (w *warden) pause() time.Duration {
+func (w *watchdog) pollTimeout() time.Duration {
 	const most, again, rare = time.Minute, time.Millisecond, 200 * time.Millisecond // what poll takes is an int
 	left := most
-	if w.killing > 0 {
+	if w.cleanSweepsLeft > 0 {
 		left = min(time.Duration(w.sweeps)*again, rare)
 	}
-	return max(0, min(left, w.until-sinceBoot()))
+	return max(0, min(left, w.killAt-sinceBoot()))
 }
 
 // read reads what the first process says.
-func (w *warden) read() {
+func (w *watchdog) readOrders() {
 	buf := make([]byte, 1<<16)
 	n, err := unix.Read(w.in, buf)
 	switch {
 	case errors.Is(err, unix.EINTR):
 		return
 	case err != nil || n <= 0:
-		w.abandoned()
+		w.parentDied()
 		return
 	}
-	w.text = append(w.text, buf[:n]...)
+	w.unread = append(w.unread, buf[:n]...)
 	for !w.done {
-		line, rest, whole := bytes.Cut(w.text, []byte("\n"))
+		line, rest, whole := bytes.Cut(w.unread, []byte("\n"))
 		if !whole {
 			return
 		}
-		w.text = rest
+		w.unread = rest
 		word, rest, _ := bytes.Cut(line, []byte(" "))
-		w.obey(string(word), rest)
+		w.execute(string(word), rest)
 	}
 }
 
-func (w *warden) obey(word string, rest []byte) {
+func (w *watchdog) execute(word string, rest []byte) {
 	switch word {
 	case "done":
 		w.done = true
 	case "until":
 		n, _ := strconv.ParseInt(string(rest), 10, 64)
-		w.setUntil(time.Duration(n))
+		w.setKillAt(time.Duration(n))
 	case "start":
 		w.start(rest)
 	}
 }
 
-func (w *warden) setUntil(at time.Duration) {
-	w.until = at
+func (w *watchdog) setKillAt(at time.Duration) {
+	w.killAt = at
 	w.alarm.set(at)
 }
 
 // start starts the command, as the leader of a process group.
-func (w *warden) start(text []byte) {
-	var o order
+func (w *watchdog) start(text []byte) {
+	var o startRequest
 	err := json.Unmarshal(text, &o)
 	if err == nil {
 		w.tree.pid, err = o.start()
 	}
 	if err != nil {
 		w.tree.pid = 0
-		text, _ := json.Marshal(refusal{codeOf(err), err.Error()})
-		w.answer("failed " + string(text))
+		text, _ := json.Marshal(startFailure{codeOf(err), err.Error()})
+		w.reply("failed " + string(text))
 		return
 	}
-	w.answer(fmt.Sprint("started ", w.tree.pid))
+	w.reply(fmt.Sprint("started ", w.tree.pid))
 }
 
-func (o order) start() (pid int, err error) {
-	sys := attributes()
+func (o startRequest) start() (pid int, err error) {
+	sys := childAttributes()
 	sys.Setpgid = true
 	if o.Terminal {
 		if t, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
@@ -231,7 +231,7 @@ func (o order) start() (pid int, err error) {
 }
 
 // reap learns what has become of the command, and buries what was adopted.
-func (w *warden) reap() {
+func (w *watchdog) reap() {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
@@ -240,42 +240,42 @@ func (w *warden) reap() {
 		case err != nil || pid <= 0:
 			return
 		case pid == w.tree.pid:
-			w.answer(fmt.Sprint("changed ", int(status)))
+			w.reply(fmt.Sprint("changed ", int(status)))
 		}
 	}
 }
 
 // abandoned notes that the first process is gone.
-func (w *warden) abandoned() {
-	w.ended = true
+func (w *watchdog) parentDied() {
+	w.parentDead = true
 	w.kill()
 }
 
 // kill has everything killed, until twice nothing is found: a process that is being started
 // may be overlooked once.
-func (w *warden) kill() {
-	w.setUntil(never)
-	w.killing, w.sweeps = 2, 0
+func (w *watchdog) kill() {
+	w.setKillAt(never)
+	w.cleanSweepsLeft, w.sweeps = 2, 0
 	w.sweep()
 }
 
 // sweep kills, if that is under way, and ends the guard if nobody needs it any more.
-func (w *warden) sweep() {
+func (w *watchdog) sweep() {
 	w.sweeps++
 	switch {
-	case w.killing == 0:
+	case w.cleanSweepsLeft == 0:
 	case w.tree.pid == 0:
-		w.killing = 0
+		w.cleanSweepsLeft = 0
 	case w.tree.kill():
-		w.killing = 2
+		w.cleanSweepsLeft = 2
 	default:
-		w.killing--
+		w.cleanSweepsLeft--
 	}
-	w.done = w.done || w.ended && w.killing == 0
+	w.done = w.done || w.parentDead && w.cleanSweepsLeft == 0
 }
 
 // answer tells the first process something, if it is there.
-func (w *warden) answer(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }
+func (w *watchdog) reply(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }
 
 func texts(all [][]byte) []string {
 	var s []string

@@ -13,7 +13,7 @@ import (
 
 // A bed is what the runs lie on: one server for all of them, or several, each with a
 // proxy that makes the way to it longer.
-type bed struct {
+type fixture struct {
 	dir     string
 	nodes   []*node
 	version string
@@ -26,12 +26,12 @@ type node struct {
 	dead  bool
 }
 
-func newBed(nodes int) (*bed, error) {
+func newFixture(nodes int) (*fixture, error) {
 	dir, err := os.MkdirTemp("", "dibs-bench-")
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{dir: dir}
+	b := &fixture{dir: dir}
 	if err := b.setup(nodes); err != nil {
 		b.close()
 		return nil, err
@@ -39,7 +39,7 @@ func newBed(nodes int) (*bed, error) {
 	return b, nil
 }
 
-func (b *bed) setup(nodes int) error {
+func (b *fixture) setup(nodes int) error {
 	for i := range nodes {
 		if err := b.add(filepath.Join(b.dir, strconv.Itoa(i))); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (b *bed) setup(nodes int) error {
 	return nil
 }
 
-func (b *bed) add(dir string) error {
+func (b *fixture) add(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (b *bed) add(dir string) error {
 	return nil
 }
 
-func (b *bed) close() {
+func (b *fixture) close() {
 	for _, n := range b.nodes {
 		n.proxy.Close()
 		n.Stop()
@@ -82,14 +82,14 @@ func (b *bed) close() {
 }
 
 // near are the addresses of the servers, far those of the proxies.
-func (b *bed) near() (addrs []string) {
+func (b *fixture) addrs() (addrs []string) {
 	for _, n := range b.nodes {
 		addrs = append(addrs, n.Addr())
 	}
 	return addrs
 }
 
-func (b *bed) far() (addrs []string) {
+func (b *fixture) proxyAddrs() (addrs []string) {
 	for _, n := range b.nodes {
 		addrs = append(addrs, n.proxy.Addr())
 	}
@@ -97,7 +97,7 @@ func (b *bed) far() (addrs []string) {
 }
 
 // delay is how much longer all proxies make each way.
-func (b *bed) delay(d time.Duration) {
+func (b *fixture) delay(d time.Duration) {
 	for _, n := range b.nodes {
 		n.proxy.Delay(d)
 	}
@@ -105,7 +105,7 @@ func (b *bed) delay(d time.Duration) {
 
 // name returns a name that no run has used: what a peer leaves behind when a run
 // ends must not be in the way of the next one.
-func (b *bed) name() string {
+func (b *fixture) name() string {
 	b.names++
 	return fmt.Sprintf("run%d", b.names)
 }
@@ -132,7 +132,7 @@ type usage struct {
 	cpu   time.Duration
 }
 
-func (b *bed) usage() (usage, error) {
+func (b *fixture) usage() (usage, error) {
 	u := usage{calls: make(map[string]float64)}
 	for _, n := range b.nodes {
 		if n.dead {

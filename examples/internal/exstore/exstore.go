@@ -1,6 +1,6 @@
 // Package place is where the examples keep their locks: in memory, or on the
 // Redis of a URL.
-package place
+package exstore
 
 import (
 	"context"
@@ -21,31 +21,31 @@ import (
 const Memory = "the embedded store"
 
 // A Place is a store, and what is under it.
-type Place struct {
+type Store struct {
 	driver.Store
-	Name string // for people
-	rdb  redis.UniversalClient
+	Description string // for people
+	rdb         redis.UniversalClient
 }
 
 // Open returns the place of a URL, as redisurl has it, and the embedded store for
 // the empty one.
-func Open(ctx context.Context, rawURL string) (*Place, error) {
+func Open(ctx context.Context, rawURL string) (*Store, error) {
 	if rawURL == "" {
-		return &Place{Store: memstore.New(), Name: Memory}, nil
+		return &Store{Store: memstore.New(), Description: Memory}, nil
 	}
 	rdb, name, err := Dial(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
 	// A prefix of its own: an example must not meet the locks of a real program.
-	return &Place{Store: goredisstore.New(rdb, goredisstore.Prefix("dibs:example:")), Name: name, rdb: rdb}, nil
+	return &Store{Store: goredisstore.New(rdb, goredisstore.Prefix("dibs:example:")), Description: name, rdb: rdb}, nil
 }
 
 // Shared reports whether other processes can come to the place too.
-func (p *Place) Shared() bool { return p.rdb != nil }
+func (p *Store) Shared() bool { return p.rdb != nil }
 
 // Close closes the connections. It comes after Close of the clients on the place.
-func (p *Place) Close() error {
+func (p *Store) Close() error {
 	if p.rdb == nil {
 		return nil
 	}

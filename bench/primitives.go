@@ -7,7 +7,7 @@ import (
 )
 
 // family is what the other primitives cost where nobody has to wait.
-func family(b *bed, c config) ([]*table, error) {
+func primitives(b *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "family",
 		about: []string{
@@ -25,23 +25,23 @@ func family(b *bed, c config) ([]*table, error) {
 }
 
 // kin is a dibsPeer that takes something else than a mutex.
-type kin struct {
+type primitivePeer struct {
 	dibsPeer
-	take func(ctx context.Context, name string) (*dibs.Lease, error)
+	acquire func(ctx context.Context, name string) (*dibs.Lease, error)
 }
 
-func (k kin) Lock(ctx context.Context, name string) (func() error, error) {
-	lease, err := k.take(ctx, name)
+func (k primitivePeer) Lock(ctx context.Context, name string) (func() error, error) {
+	lease, err := k.acquire(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	return lease.Unlock, nil
 }
 
-func openKin(take func(context.Context, *dibs.Client, string) (*dibs.Lease, error)) opener {
-	return func(s site) (peer, error) {
+func openPrimitive(take func(context.Context, *dibs.Client, string) (*dibs.Lease, error)) opener {
+	return func(s endpoint) (peer, error) {
 		locks := dibs.New(s.store(), dibs.TTL(s.ttl))
-		return kin{dibsPeer{locks}, func(ctx context.Context, name string) (*dibs.Lease, error) {
+		return primitivePeer{dibsPeer{locks}, func(ctx context.Context, name string) (*dibs.Lease, error) {
 			return take(ctx, locks, name)
 		}}, nil
 	}
@@ -49,7 +49,7 @@ func openKin(take func(context.Context, *dibs.Client, string) (*dibs.Lease, erro
 
 const shared = "shared" // by all goroutines
 
-func read(ctx context.Context, c *dibs.Client, _ string) (*dibs.Lease, error) {
+func rlock(ctx context.Context, c *dibs.Client, _ string) (*dibs.Lease, error) {
 	return c.RWMutex(shared).RLock(ctx)
 }
 
@@ -57,6 +57,6 @@ func permit(ctx context.Context, c *dibs.Client, _ string) (*dibs.Lease, error) 
 	return c.Semaphore(shared, 1000).Acquire(ctx, 1)
 }
 
-func set(ctx context.Context, c *dibs.Client, name string) (*dibs.Lease, error) {
+func multiLock(ctx context.Context, c *dibs.Client, name string) (*dibs.Lease, error) {
 	return c.All(name, name+":2", name+":3").Lock(ctx)
 }

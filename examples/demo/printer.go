@@ -12,7 +12,7 @@ import (
 
 // A page is where the story is printed: aligned, and with colour only on a
 // terminal that wants it.
-type page struct {
+type printer struct {
 	out    io.Writer
 	colour bool
 }
@@ -34,8 +34,8 @@ const (
 	green paint = "32"
 )
 
-func newPage(out io.Writer, env func(string) string) *page {
-	return &page{out: out, colour: env("NO_COLOR") == "" && env("TERM") != "dumb" && isTerminal(out)}
+func newPrinter(out io.Writer, env func(string) string) *printer {
+	return &printer{out: out, colour: env("NO_COLOR") == "" && env("TERM") != "dumb" && isTerminal(out)}
 }
 
 func isTerminal(out io.Writer) bool {
@@ -47,23 +47,23 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-func (p *page) paint(text string, with paint) string {
+func (p *printer) paint(text string, with paint) string {
 	if !p.colour || with == plain {
 		return text
 	}
 	return "\x1b[" + string(with) + "m" + text + "\x1b[0m"
 }
 
-func (p *page) line(parts ...string) {
+func (p *printer) line(parts ...string) {
 	fmt.Fprintln(p.out, strings.TrimRight(indent+strings.Join(parts, ""), " "))
 }
 
-func (p *page) opening(where, who string) {
+func (p *printer) opening(where, who string) {
 	p.line()
 	p.line(p.paint("dibs", bold), p.paint(" · "+where+" · "+who, dim))
 }
 
-func (p *page) scene(n int, title, format string, args ...any) {
+func (p *printer) scene(n int, title, format string, args ...any) {
 	p.line()
 	p.line()
 	what := fmt.Sprintf(format, args...)
@@ -72,7 +72,7 @@ func (p *page) scene(n int, title, format string, args ...any) {
 	p.line(p.paint(strings.Repeat("─", width), dim))
 }
 
-func (p *page) columns(names ...string) {
+func (p *printer) columns(names ...string) {
 	text := left("", labels)
 	for _, name := range names {
 		text += right(name, column)
@@ -80,7 +80,7 @@ func (p *page) columns(names ...string) {
 	p.line(p.paint(text, dim))
 }
 
-func (p *page) row(label string, cells ...cell) {
+func (p *printer) row(label string, cells ...cell) {
 	parts := []string{left(label, labels)}
 	for _, c := range cells {
 		parts = append(parts, p.paint(right(c.text, column), c.paint))
@@ -89,19 +89,19 @@ func (p *page) row(label string, cells ...cell) {
 }
 
 // fact prints one value under a table, in its last column.
-func (p *page) fact(label string, c cell) {
+func (p *printer) value(label string, c cell) {
 	p.line(left(label, width-column), p.paint(right(c.text, column), c.paint))
 }
 
 // moments are the events worth a colour.
-var moments = map[string]paint{"told": bold, "refused": green}
+var eventColours = map[string]paint{"told": bold, "refused": green}
 
-func (p *page) moment(at time.Duration, who, text, kind string) {
+func (p *printer) event(at time.Duration, who, text, kind string) {
 	clock := fmt.Sprintf("%7.3f s", at.Seconds())
-	p.line(p.paint(clock, dim), "   ", p.paint(who, bold), "  ", p.paint(text, moments[kind]))
+	p.line(p.paint(clock, dim), "   ", p.paint(who, bold), "  ", p.paint(text, eventColours[kind]))
 }
 
-func (p *page) closing(text string) {
+func (p *printer) closing(text string) {
 	p.line()
 	p.line()
 	p.line(p.paint(text, green))
@@ -115,7 +115,7 @@ type cell struct {
 }
 
 // bad marks a value as good or bad news.
-func (c cell) bad(is bool) cell {
+func (c cell) markBad(is bool) cell {
 	c.paint = green
 	if is {
 		c.paint = red
@@ -132,7 +132,7 @@ func yes(is bool) cell {
 	if is {
 		c.text = "yes"
 	}
-	return c.bad(!is)
+	return c.markBad(!is)
 }
 
 // span prints a duration with two or three digits.
