@@ -17,7 +17,7 @@ var (
 	errNotHeld = errors.New("the name was not held")
 )
 
-// floor is what a lock on Redis cannot do without: SET NX with a TTL, and to
+// baseline is what a lock on Redis cannot do without: SET NX with a TTL, and to
 // compare and delete in a script. Its tokens are only numbers, it does not wait, and it
 // knows nothing of its lease afterwards.
 type baseline struct {
@@ -50,7 +50,7 @@ func (f *baseline) unlock(ctx context.Context, name, token string) error {
 	return err
 }
 
-// floors are a floor on each node of a quorum: all are asked at once, and most must say
+// quorumBaseline are a floor on each node of a quorum: all are asked at once, and most must say
 // yes. What the others say, nobody hears.
 type quorumBaseline struct{ nodes []*baseline }
 
@@ -88,7 +88,7 @@ func (f quorumBaseline) Lock(ctx context.Context, name string) (func() error, er
 	}, nil
 }
 
-// most does something on all nodes, and returns when most have done it, or cannot.
+// onMajority does something on all nodes, and returns when most have done it, or cannot.
 func (f quorumBaseline) onMajority(do func(i int) error) (err error) {
 	done := make(chan error, len(f.nodes))
 	for i := range f.nodes {

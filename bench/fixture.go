@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// A bed is what the runs lie on: one server for all of them, or several, each with a
+// A fixture is what the runs lie on: one server for all of them, or several, each with a
 // proxy that makes the way to it longer.
 type fixture struct {
 	dir     string
@@ -81,7 +81,7 @@ func (b *fixture) close() {
 	os.RemoveAll(b.dir)
 }
 
-// near are the addresses of the servers, far those of the proxies.
+// addrs are the addresses of the servers, far those of the proxies.
 func (b *fixture) addrs() (addrs []string) {
 	for _, n := range b.nodes {
 		addrs = append(addrs, n.Addr())

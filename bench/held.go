@@ -171,7 +171,7 @@ func holdJob(o order, p peer, t link) error {
 // atOnce is how many leases are taken side by side, as requests of a service are.
 const atOnce = 64
 
-// rehearse locks and unlocks, as much at once as takeAll does.
+// warmUpConnections locks and unlocks, as much at once as takeAll does.
 func warmUpConnections(p peer, name string) error {
 	return concurrently(10*atOnce, func(i int) error {
 		return warm(p, fmt.Sprintf("%s:rehearsal:%d", name, i))
@@ -187,7 +187,7 @@ func acquireAll(k renewingPeer, names []string, leases []heldLease) error {
 	return err
 }
 
-// sideBySide does a number of things, and returns the first error.
+// concurrently does a number of things, and returns the first error.
 func concurrently(count int, do func(i int) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A span is one acquisition: Lock was called, it returned, and Unlock was called.
+// An acquisition is one acquisition: Lock was called, it returned, and Unlock was called.
 // One that was still waiting when the run ended has only the first.
 type acquisition struct {
 	Waiter                 int

@@ -23,7 +23,7 @@ type library interface {
 	pool() redsync.Pool // what redsync calls its adapters
 }
 
-// on opens a peer on another library than go-redis.
+// withLibrary opens a peer on another library than go-redis.
 func withLibrary(dial func(addr string) (library, error), open opener) opener {
 	return func(s endpoint) (peer, error) {
 		lib, err := dial(s.addr)

@@ -67,7 +67,7 @@ func defaultConfig() config {
 	}
 }
 
-// quick only shows that everything runs: its figures mean little.
+// quickConfig only shows that everything runs: its figures mean little.
 func quickConfig() config {
 	return config{
 		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,

@@ -29,7 +29,7 @@ type peer interface {
 	Wire() []string
 }
 
-// A keeper is a peer that renews its leases.
+// A renewingPeer is a peer that renews its leases.
 type renewingPeer interface {
 	peer
 
@@ -37,13 +37,13 @@ type renewingPeer interface {
 	Keep(ctx context.Context, name string) (heldLease, error)
 }
 
-// kept is a lease that is being renewed.
+// heldLease is a lease that is being renewed.
 type heldLease interface {
 	// Lost reports whether its peer has given it up.
 	Lost() bool
 }
 
-// A site is what a peer is opened on: one process' way to the server, or to several.
+// An endpoint is what a peer is opened on: one process' way to the server, or to several.
 type endpoint struct {
 	addr string
 	rdb  *redis.Client // one for the process, with the default settings, as in a service
@@ -121,7 +121,7 @@ func openPeer(name string, s endpoint) (peer, error) {
 	return open(s)
 }
 
-// isFloor tells a floor, which does the least that Redis allows and is no usable
+// isBaseline tells a floor, which does the least that Redis allows and is no usable
 // lock, from a peer.
 func isBaseline(name string) bool { return strings.HasPrefix(name, "floor") }
 

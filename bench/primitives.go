@@ -6,7 +6,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// family is what the other primitives cost where nobody has to wait.
+// primitives is what the other primitives cost where nobody has to wait.
 func primitives(b *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "family",
@@ -24,7 +24,7 @@ func primitives(b *fixture, c config) ([]*table, error) {
 	return t.pairs(b, c, "floor", "dibs", "dibs readers", "dibs permits", "dibs set")
 }
 
-// kin is a dibsPeer that takes something else than a mutex.
+// primitivePeer is a dibsPeer that takes something else than a mutex.
 type primitivePeer struct {
 	dibsPeer
 	acquire func(ctx context.Context, name string) (*dibs.Lease, error)

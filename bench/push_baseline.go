@@ -23,7 +23,7 @@ var (
 	grantRelease = redis.NewScript(grantReleaseLua)
 )
 
-// grant is the least that a hand-off by push costs: a list in Redis, and an
+// pushBaseline is the least that a hand-off by push costs: a list in Redis, and an
 // unlock that gives the lock to its head and tells the head's process. A waiter
 // that dies or leaves stops the queue for a lease, a lost message for ever.
 type pushBaseline struct {

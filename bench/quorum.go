@@ -10,7 +10,7 @@ import (
 
 const quorumNodes = 5
 
-// A crowd is how many want one name, and for how long each holds it.
+// A load is how many want one name, and for how long each holds it.
 type load struct {
 	waiters int
 	section time.Duration
@@ -107,7 +107,7 @@ func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*tab
 // String implements fmt.Stringer.
 func (c load) String() string { return strconv.Itoa(c.waiters) + " for " + c.section.String() }
 
-// troubles are what may happen to a minority. Nodes are struck while they are in use.
+// faults are what may happen to a minority. Nodes are struck while they are in use.
 var faults = []struct {
 	name   string
 	strike func([]*node)
@@ -125,7 +125,7 @@ var faults = []struct {
 // slow is what a slow node takes each way.
 const slow = 250 * time.Millisecond
 
-// heal ends all troubles.
+// repair ends all troubles.
 func (b *fixture) repair() error {
 	b.delay(oneWay)
 	for _, n := range b.nodes {
@@ -140,7 +140,7 @@ func (b *fixture) repair() error {
 	return nil
 }
 
-// quorumTrouble is the uncontended pair while a minority of the nodes is dead, or slow.
+// quorumFaults is the uncontended pair while a minority of the nodes is dead, or slow.
 func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 	t := &table{
 		name: "quorum trouble",
@@ -171,7 +171,7 @@ func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 	return t, nil
 }
 
-// troubled is one peer's runs of a round.
+// runFaults is one peer's runs of a round.
 func (b *fixture) runFaults(t *table, c config, peer string) error {
 	var all float64
 	for _, trouble := range faults {

@@ -16,7 +16,7 @@ var renewLua string
 
 var renewScript = redis.NewScript(renewLua)
 
-// renew is the least that keeping many leases costs: a set of names and one
+// renewBaseline is the least that keeping many leases costs: a set of names and one
 // goroutine, which extends them a hundred at a time. It has one token for all,
 // no deadlines, and tells nobody of a loss.
 type renewBaseline struct {

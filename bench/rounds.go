@@ -27,7 +27,7 @@ func (t *table) interleave(rounds, load int, floor string, names []string, measu
 	return nil
 }
 
-// unrest warns of a machine that was busy with something else: the same thing took
+// busyWarning warns of a machine that was busy with something else: the same thing took
 // so differently long that ratios are not to be trusted.
 func (t *table) busyWarning(floor *row) string {
 	const calm = 1.5
@@ -46,7 +46,7 @@ func (t *table) busyWarning(floor *row) string {
 // it beside the figures, if anything.
 type measurement func(peer string) (f figures, note string, err error)
 
-// again runs a second time what failed: a machine that stalls for seconds must not
+// withRetry runs a second time what failed: a machine that stalls for seconds must not
 // cost the table that has taken minutes.
 func (m measurement) withRetry(peer string) (figures, string, error) {
 	f, note, err := m(peer)

@@ -36,7 +36,7 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// most is for what must not happen even once: a median would hide it.
+// maximum is for what must not happen even once: a median would hide it.
 func maximum(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()

@@ -113,7 +113,7 @@ func pairsJob(o order, p peer, t link) error {
 	return t.out.Encode(report.sum(lanes, hung))
 }
 
-// watch takes the process' figures over the window.
+// measureWindow takes the process' figures over the window.
 func measureWindow(w window, profile string) (pairsReport, error) {
 	sleepUntil(w.From)
 	stop, err := startProfile(profile)
@@ -147,7 +147,7 @@ func startProfile(file string) (stop func(), err error) {
 	}, pprof.StartCPUProfile(f)
 }
 
-// finish waits for the lanes, and frees those that still wait for a lock which
+// waitForLockers waits for the lanes, and frees those that still wait for a lock which
 // nobody has a second after the end. It returns how many those were.
 func waitForLockers(running *sync.WaitGroup, lanes []*locker) (hung int) {
 	var mu sync.Mutex
@@ -168,7 +168,7 @@ func waitForLockers(running *sync.WaitGroup, lanes []*locker) (hung int) {
 	return hung
 }
 
-// A lane is one goroutine's work. Its context is its own: a request that may be
+// A locker is one goroutine's work. Its context is its own: a request that may be
 // cancelled, as in a service, but not one that all goroutines share.
 type locker struct {
 	ctx       context.Context

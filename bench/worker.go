@@ -34,7 +34,7 @@ type order struct {
 // Before it, workers warm up: connections, scripts, and a full queue.
 type window struct{ From, To time.Duration }
 
-// A talk is what worker and parent say to each other, in turns.
+// A link is what worker and parent say to each other, in turns.
 type link struct {
 	in  *json.Decoder
 	out *json.Encoder
@@ -77,7 +77,7 @@ func work(in io.Reader, out io.Writer) error {
 // hello is a worker's first word.
 type hello struct{ Wire []string }
 
-// leashed passes on what it reads, and ends the process when there is no more: the
+// exitAtEOF passes on what it reads, and ends the process when there is no more: the
 // parent has gone, however that came about.
 func exitAtEOF(in io.Reader) io.Reader {
 	r, w := io.Pipe()
@@ -101,5 +101,5 @@ func warm(p peer, name string) error {
 
 func sleepUntil(t time.Duration) { time.Sleep(t - now()) }
 
-// cue tells a worker to begin what comes before its window.
+// startSignal tells a worker to begin what comes before its window.
 type startSignal struct{}

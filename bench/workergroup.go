@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A crew is the workers of one run, seen from their parent.
+// A workerGroup is the workers of one run, seen from their parent.
 type workerGroup struct {
 	fixture *fixture
 	workers []*worker
@@ -24,7 +24,7 @@ type worker struct {
 	link  link
 }
 
-// hire starts workers, and returns once they are ready to begin. The caller calls
+// startWorkers starts workers, and returns once they are ready to begin. The caller calls
 // dismiss in any case.
 func (b *fixture) startWorkers(orders ...order) (*workerGroup, error) {
 	c := &workerGroup{fixture: b}
@@ -71,7 +71,7 @@ func start(o order) (*worker, error) {
 	return w, w.cmd.Start()
 }
 
-// dismiss ends the workers. They have said what they had to say.
+// stop ends the workers. They have said what they had to say.
 func (c *workerGroup) stop() {
 	for _, w := range c.workers {
 		w.in.Close() // it leaves by itself
@@ -81,7 +81,7 @@ func (c *workerGroup) stop() {
 	}
 }
 
-// patience is how long a worker may be late before it is taken to hang.
+// workerTimeout is how long a worker may be late before it is taken to hang.
 const workerTimeout = 60 * time.Second
 
 func (w *worker) receive(v any) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// An app is one run of the command: what it reads, where it writes, and the flags that
-// all verbs share.
+// An app is one run of dibs: its standard files, its environment, and the flags that all
+// subcommands share.
 type app struct {
 	in      *os.File
 	out     io.Writer
@@ -29,7 +29,7 @@ type app struct {
 	urls       []string
 	local      bool
 	prefix     string
-	prefixSet  bool // also if it is empty
+	prefixSet  bool // --prefix was given, possibly empty
 	replicas   int
 	longestTTL time.Duration
 	timeout    time.Duration
@@ -38,16 +38,16 @@ type app struct {
 	verbose    bool
 
 	opened        *opened
-	monitor       *storeMonitor  // once a lock was asked for
-	progressShown atomic.Bool    // the last line of the terminal is the progress of a wait
-	caught        chan os.Signal // see listen
-	endForwarded  bool           // a signal that asks to end was passed on
+	monitor       *storeMonitor  // nil before client
+	progressShown atomic.Bool    // the last line of the terminal shows the progress of a wait
+	caught        chan os.Signal // see catchSignals
+	endForwarded  bool           // a termination signal was forwarded
 
-	locksOutlive bool // what is taken is to last when this process has ended
-	runsCommand  bool // a command, which works under what is taken
+	locksOutlive bool // locks stay valid after this process exits
+	runsCommand  bool // a command runs under the lock
 }
 
-// run carries out a command line, and returns the exit code.
+// run executes a command line and returns the exit code.
 func (a *app) run(args []string) int {
 	redis.SetLogger(discardLogger{})
 	a.catchSignals()
@@ -59,7 +59,8 @@ func (a *app) run(args []string) int {
 	return a.finish(root.Execute())
 }
 
-// silence is where go-redis logs to: what matters comes as an error.
+// discardLogger is the logger of go-redis. It drops all lines: failures are returned as
+// errors.
 type discardLogger struct{}
 
 func (discardLogger) Printf(context.Context, string, ...any) {}
@@ -67,15 +68,14 @@ func (discardLogger) Printf(context.Context, string, ...any) {}
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dibs",
-		Short: "Locks that many machines share",
-		Long: `dibs holds locks that many machines share, in Redis, for shells, cron and
-operators:
+		Short: "Distributed locks",
+		Long: `dibs acquires and holds distributed locks in Redis, for shell scripts, cron jobs
+and operators:
 
   dibs run --url redis://cache:6379 nightly -- ./backup.sh
 
-While backup.sh runs, no other "dibs run nightly" on that Redis runs its
-command, on any machine: it waits, in order of arrival. On one machine, with
-nothing installed:
+While backup.sh runs, every other "dibs run nightly" on that Redis waits, on any
+machine, in order of arrival. For one machine, without a server:
 
   dibs run --local nightly -- ./backup.sh`,
 		SilenceErrors: true,
@@ -84,14 +84,14 @@ nothing installed:
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringArrayVar(&a.urls, "url", nil, "the store, such as redis://host:6379; repeat it for a quorum of three or more servers (default $DIBS_URL)")
-	f.BoolVar(&a.local, "local", false, "use a file of this user on this host: excludes on THIS HOST ONLY")
-	f.StringVar(&a.prefix, "prefix", "", `first part of the keys in Redis, may be empty (default $DIBS_PREFIX, or "lock:")`)
-	f.IntVar(&a.replicas, "replicas", 0, "number of replicas that must have a lock before it counts")
-	f.Var((*durationFlag)(&a.longestTTL), "longest", "longest TTL on a quorum, the same for all its users (default 1m)")
-	f.Var((*durationFlag)(&a.timeout), "timeout", "limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
+	f.StringArrayVar(&a.urls, "url", nil, "URL of the store, such as redis://host:6379; repeat it for a quorum of three or more servers (default $DIBS_URL)")
+	f.BoolVar(&a.local, "local", false, "store locks in a file of this user: excludes processes of THIS HOST ONLY")
+	f.StringVar(&a.prefix, "prefix", "", `prefix of the keys in Redis; may be empty (default $DIBS_PREFIX, or "lock:")`)
+	f.IntVar(&a.replicas, "replicas", 0, "number of replicas that must acknowledge each acquisition (default 0)")
+	f.Var((*durationFlag)(&a.longestTTL), "longest", "longest TTL on a quorum; use the same value everywhere (default 1m)")
+	f.Var((*durationFlag)(&a.timeout), "timeout", "time limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing but errors")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
 	root.PersistentPreRunE = a.resolveFlags
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nsee: %s --help", err, c.CommandPath())}
@@ -122,7 +122,8 @@ nothing installed:
 	return root
 }
 
-// settle reads from the environment what the flags do not say, and checks it.
+// resolveFlags fills the flags that were not given from the environment and validates
+// them.
 func (a *app) resolveFlags(c *cobra.Command, _ []string) error {
 	const least = time.Millisecond
 	from := "--timeout"
@@ -146,15 +147,15 @@ func (a *app) resolveFlags(c *cobra.Command, _ []string) error {
 	return nil
 }
 
-// arguments checks how many arguments a verb has.
+// argCount returns a check for the number of arguments of a subcommand.
 func argCount(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		var text string
 		switch {
 		case len(args) > 0 && c.HasSubCommands():
-			text = fmt.Sprintf("no verb %q", args[0])
+			text = fmt.Sprintf("unknown subcommand %q", args[0])
 		case len(args) > most && most == 0:
-			text = fmt.Sprintf("%q: want no argument", args[0])
+			text = fmt.Sprintf("%q: want no arguments", args[0])
 		case len(args) > most:
 			text = "want one argument, not " + quoted(args)
 		case len(args) < least:
@@ -166,14 +167,14 @@ func argCount(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// The groups of verbs.
+// The groups of subcommands in the help.
 const (
 	groupHold    = "hold"
 	groupInspect = "look"
 )
 
-// listen takes over all signals that can be caught, from the first moment on. What the
-// caller has ignored, as nohup does, stays so.
+// catchSignals redirects all signals that can be caught to a.caught. Signals that the
+// caller ignores, for example through nohup, stay ignored.
 func (a *app) catchSignals() {
 	a.caught = make(chan os.Signal, 64)
 	for n := syscall.Signal(1); n <= maxSignal; n++ {
@@ -181,13 +182,14 @@ func (a *app) catchSignals() {
 			signal.Notify(a.caught, n)
 		}
 	}
-	// A reader of ours that has gone is no reason to leave a lock and a child behind.
+	// SIGPIPE must not end dibs: that would leave a lock and a child process behind.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
 const maxSignal = 64
 
-// forwarded reports whether a signal is a message, and not about this process itself.
+// forwarded reports whether a signal is forwarded to the command. Signals that concern
+// this process only, such as SIGCHLD or SIGSEGV, are not.
 func forwarded(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE,
@@ -195,10 +197,11 @@ func forwarded(s syscall.Signal) bool {
 		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS:
 		return false
 	}
-	return s < 32 || s > 34 // these are the C library's
+	return s < 32 || s > 34 // the C library uses 32 to 34
 }
 
-// ends reports whether a signal asks a process to end, which it does if it does not care.
+// isTermination reports whether a signal asks a process to end. Its default action
+// terminates the process.
 func isTermination(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT:
@@ -207,18 +210,21 @@ func isTermination(s syscall.Signal) bool {
 	return false
 }
 
-// signalError says that a signal ended the waiting.
+// A signalError reports that a signal ended the waiting.
 type signalError struct{ syscall.Signal }
 
 func (e signalError) Error() string { return "signal: " + e.Signal.String() }
 
-// patient returns a context that a signal ends, until stop is called, which returns the
-// signal: it may have come too late for anybody to see that the context has ended. Those
-// that do not ask to end are dropped. The context ends a moment later, when the question
-// that was under way has most likely been answered: otherwise dibs would go on undoing it
-// for seconds. Who asks twice does not wait for that.
+// signalContext returns a context that a termination signal cancels, until stop is called.
+//
+// stop returns the signal, or nil. Callers must check it: a signal may arrive too late to
+// be seen through the context. Other signals are dropped.
+//
+// The context ends 100 ms after the signal. By then, an operation in flight has usually
+// completed; cancelling it at once would cost seconds of clean-up. A second signal cancels
+// without that delay.
 func (a *app) signalContext() (ctx context.Context, stop func() error) {
-	const moment = 100 * time.Millisecond
+	const grace = 100 * time.Millisecond
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, done := make(chan struct{}), make(chan *endRequest, 1)
 	go func() {
@@ -234,9 +240,9 @@ func (a *app) signalContext() (ctx context.Context, stop func() error) {
 					cancel(asked.first)
 				case asked.first == nil && isTermination(n):
 					asked.first, asked.at = signalError{n}, time.Now()
-					time.AfterFunc(moment, func() { cancel(asked.first) })
+					time.AfterFunc(grace, func() { cancel(asked.first) })
 				case n == syscall.SIGTSTP:
-					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // one may always
+					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
 				}
 			}
 		}
@@ -252,16 +258,16 @@ func (a *app) signalContext() (ctx context.Context, stop func() error) {
 	}
 }
 
-// An asked is a dibs that a signal has asked to end.
+// An endRequest records the first termination signal.
 type endRequest struct {
 	first error
 	at    time.Time
 }
 
-// again reports whether a signal asks once more, and then has dibs end soon: whatever the
-// store answers, but not before it can have been told that nobody waits here any more. One
-// that comes twice in one instant has one sender: timeout(1) signals its child, and then its
-// whole group.
+// repeated reports whether s is a second termination signal. If so, it makes dibs exit
+// after 500 ms, whether or not the store answers. That is enough time to leave the wait
+// queue. The same signal twice within 1 s counts once: timeout(1) signals its child and
+// then the child's whole group.
 func (a *endRequest) repeated(s syscall.Signal) bool {
 	const instant, soon = time.Second, 500 * time.Millisecond
 	if a.first == nil || !isTermination(s) || errors.Is(a.first, signalError{s}) && time.Since(a.at) < instant {
@@ -271,7 +277,7 @@ func (a *endRequest) repeated(s syscall.Signal) bool {
 	return true
 }
 
-// hurry ends dibs soon if another signal comes.
+// exitOnSecondSignal makes dibs exit soon after another termination signal.
 func (a *app) exitOnSecondSignal(asked *endRequest) {
 	for s := range a.caught {
 		if n, _ := s.(syscall.Signal); asked.repeated(n) {
@@ -280,21 +286,21 @@ func (a *app) exitOnSecondSignal(asked *endRequest) {
 	}
 }
 
-// say tells a person something, on stderr.
+// logf prints a line for people on stderr, unless --quiet or --json is set.
 func (a *app) logf(format string, args ...any) {
 	if !a.quiet && !a.json {
 		fmt.Fprint(a.err, a.clear()+"dibs: "+fmt.Sprintf(format, args...)+"\n")
 	}
 }
 
-// detail says what only --verbose wants to know.
+// logVerbose prints a line on stderr if --verbose is set.
 func (a *app) logVerbose(format string, args ...any) {
 	if a.verbose {
 		a.monitor.logVerbose(func() { a.logf(format, args...) })
 	}
 }
 
-// clear is what a terminal is told before a line that is to stay.
+// clear returns the sequence that removes a progress line, to print before a lasting line.
 func (a *app) clear() string {
 	if a.progressShown.Load() {
 		return clearLine
@@ -302,8 +308,8 @@ func (a *app) clear() string {
 	return ""
 }
 
-// client opens the store and makes a Client on it that reports when the store is away;
-// close releases what is held.
+// client opens the store and returns a Client on it. The Client's store reports outages.
+// closeAll releases all leases and closes the store.
 func (a *app) client(options ...dibs.Option) (locks *dibs.Client, closeAll func() error, err error) {
 	s, err := a.open()
 	if err != nil {
@@ -315,8 +321,8 @@ func (a *app) client(options ...dibs.Option) (locks *dibs.Client, closeAll func(
 	return locks, func() error { return a.closeClient(locks, s) }, nil
 }
 
-// closed releases what is held. A store that is away is waited for as long as for one
-// operation, and no longer: what cannot be released expires.
+// closeClient releases all leases and closes the store. If the store is unreachable, it
+// waits for a.timeout at most: leases that cannot be released expire.
 func (a *app) closeClient(locks *dibs.Client, s *opened) error {
 	a.monitor.end()
 	done := make(chan error, 1)

@@ -20,12 +20,12 @@ func (a *app) benchCmd() *cobra.Command {
 	var workers int
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure what a lock costs on the store",
-		Long: `Measure what a lock costs on the store, from here: pairs of lock and unlock
-without contention, and hand-offs from a holder to a waiter.
+		Short: "Measure the latency of locks on the store",
+		Long: `Measure the latency of locks from this host: pairs of lock and unlock without
+contention, and hand-offs from a holder to a waiter.
 
-The names are random, under dibs:bench:, and released. Of each worker's hash
-slot a number without a TTL stays in Redis, the same one each time.`,
+The names are random, under dibs:bench:, and released. For the hash slot of each
+worker, one key without a TTL stays in Redis, the same one in each run.`,
 		Example: `  dibs bench --url redis://cache:6379
   dibs bench --time 10s -c 64
   dibs bench --json | jq .pairs.p99_us`,
@@ -35,7 +35,7 @@ slot a number without a TTL stays in Redis, the same one each time.`,
 			case time.Duration(during) < time.Millisecond:
 				return usage("--time %v: want at least 1ms", time.Duration(during))
 			case workers < 1 || workers > 10000:
-				return usage("-c %d: not within 1 to 10000", workers)
+				return usage("-c %d: want 1 to 10000", workers)
 			}
 			return a.withStore(func(ctx context.Context, s *opened) error { return a.bench(ctx, s, time.Duration(during), workers) })
 		},
@@ -45,7 +45,7 @@ slot a number without a TTL stays in Redis, the same one each time.`,
 	return c
 }
 
-// A measure is what was measured of one thing.
+// A measure is the result of one measurement.
 type measure struct {
 	Count int     `json:"count"`
 	Rate  float64 `json:"per_second"`
@@ -53,7 +53,7 @@ type measure struct {
 	P99   int64   `json:"p99_us"`
 }
 
-// A benchmark is what bench prints.
+// A benchmark is the output of bench.
 type benchmark struct {
 	Schema      int     `json:"schema"`
 	Store       string  `json:"store"`
@@ -77,10 +77,10 @@ func (a *app) bench(ctx context.Context, s *opened, during time.Duration, worker
 	if err != nil {
 		return err
 	}
-	began, freed := time.Now(), new(atomic.Int64)
+	began, released := time.Now(), new(atomic.Int64)
 	runners := [2]handOffClient{newHandOffClient(one, benchName(run, 0)), newHandOffClient(other, benchName(run, 0))}
 	handOffs, err := runWorkers(ctx, during, len(runners), func(ctx context.Context, n int) ([]time.Duration, error) {
-		return runners[n].run(ctx, runners[1-n], began, freed)
+		return runners[n].run(ctx, runners[1-n], began, released)
 	})
 	if err != nil {
 		return err
@@ -95,11 +95,12 @@ func (a *app) bench(ctx context.Context, s *opened, during time.Duration, worker
 	return a.print(t.String())
 }
 
-// benchName is random but for its hash slot: each slot that a lock was ever in keeps a floor.
+// benchName returns a random name in a fixed hash slot: Redis keeps a fence high-water mark
+// for each slot that has ever had a lock.
 func benchName(run string, worker int) string { return fmt.Sprintf("dibs:bench:{%d}:%s", worker, run) }
 
-// warmUp connects, which is not what is to be measured. A store that is away is found out
-// by a question that leaves nothing to be undone.
+// warmUp opens the connections, which must not be measured. It inspects a name first: if the
+// store is unreachable, that needs no clean-up.
 func (a *app) warmUp(ctx context.Context, s *opened, one, other *dibs.Client, name string) error {
 	if _, err := a.inspect(ctx, s, name); err != nil {
 		return err
@@ -116,7 +117,8 @@ func (a *app) warmUp(ctx context.Context, s *opened, one, other *dibs.Client, na
 	return nil
 }
 
-// measured has samples taken by several for a time. The first failure ends it.
+// runWorkers calls sample in n goroutines with a context that ends after during. The first
+// failure ends all of them.
 func runWorkers(whole context.Context, during time.Duration, n int, sample func(ctx context.Context, n int) ([]time.Duration, error)) (measure, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(whole, during)
@@ -176,10 +178,10 @@ func lockAndUnlock(ctx context.Context, m *dibs.Mutex) (samples []time.Duration,
 	}
 }
 
-// A runner hands a name to another one, who waits for it, and waits to get it back.
+// A handOffClient hands a name off to another handOffClient and waits for it again.
 type handOffClient struct {
 	mutex  *dibs.Mutex
-	queued chan struct{} // it has joined the queue
+	queued chan struct{} // receives when the client has joined the queue
 }
 
 func newHandOffClient(locks *dibs.Client, name string) handOffClient {
@@ -193,29 +195,29 @@ func newHandOffClient(locks *dibs.Client, name string) handOffClient {
 	return handOffClient{locks.Mutex(name, dibs.Observe(dibs.Hooks{Waiting: waiting})), queued}
 }
 
-// run samples the times from the other's unlock until it holds. freed is when that was,
-// since the beginning.
-func (r handOffClient) run(ctx context.Context, other handOffClient, began time.Time, freed *atomic.Int64) (samples []time.Duration, err error) {
+// run measures the times from the other client's Unlock until this one holds. released is
+// the time of that Unlock since began.
+func (r handOffClient) run(ctx context.Context, other handOffClient, began time.Time, released *atomic.Int64) (samples []time.Duration, err error) {
 	for {
 		lease, err := r.mutex.Lock(ctx)
-		got := time.Since(began)
+		acquired := time.Since(began)
 		if ctx.Err() != nil {
 			if err == nil {
-				_ = lease.Unlock() // the client gives it back, if it could not
+				_ = lease.Unlock() // if that fails, closing the client releases it
 			}
 			return samples, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if at := freed.Load(); at > 0 {
-			samples = append(samples, got-time.Duration(at))
+		if at := released.Load(); at > 0 {
+			samples = append(samples, acquired-time.Duration(at))
 		}
 		select {
 		case <-other.queued:
 		case <-ctx.Done():
 		}
-		freed.Store(int64(time.Since(began)))
+		released.Store(int64(time.Since(began)))
 		if err := lease.Unlock(); err != nil && ctx.Err() == nil {
 			return nil, err
 		}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// A command is what is to be run.
+// A command is a program to run, with its arguments and environment.
 type command struct {
 	path string
 	argv []string
@@ -19,23 +19,23 @@ type command struct {
 	watchdog *pendingWatchdog
 }
 
-// find looks a command up, as env(1) does, before anything is locked for it.
+// findCommand finds a program in PATH, as env(1) does. It runs before the lock is acquired.
 func findCommand(argv []string, env []string) (command, error) {
 	path, err := exec.LookPath(argv[0])
 	switch {
-	case errors.Is(err, exec.ErrDot): // what PATH says is the user's affair
+	case errors.Is(err, exec.ErrDot): // a relative PATH entry is the user's choice
 	case errors.Is(err, fs.ErrPermission):
 		return command{}, exitWith(exitCannotRun, err)
 	case err != nil && strings.ContainsAny(argv[0], " \t;&|<>$"):
-		return command{}, exitWith(exitNotFound, fmt.Errorf("%w; a command line for the shell needs -c", err))
+		return command{}, exitWith(exitNotFound, fmt.Errorf("%w; to run a shell command line, use -c", err))
 	case err != nil:
 		return command{}, exitWith(exitNotFound, err)
 	}
 	return command{path: path, argv: argv, env: env}, nil
 }
 
-// with returns the environment with more variables: in place of those of the same name,
-// of which a program would see the first or the last, as it happens.
+// withEnv returns env with more variables. They replace variables of the same name: with
+// duplicates, some programs use the first one and some the last one.
 func withEnv(env []string, more ...string) []string {
 	var all []string
 	for _, v := range env {
@@ -56,14 +56,14 @@ func hasVar(env []string, name string) bool {
 	return false
 }
 
-// A child is the command as it runs, a child of its guard, and leads a process group.
+// A child is the running command. It is a child of the watchdog and leads a process group.
 type child struct {
 	tree
-	killDescendants bool // that descends from it is to end
+	killDescendants bool // all descendants must end, not only the process group
 }
 
-// spawn runs a command, and what is neither a program nor says which interpreter it is
-// for by the shell, as shells do.
+// spawn starts a command. A text file without an interpreter line runs in /bin/sh, as in
+// shells.
 func spawn(c command, sys *syscall.SysProcAttr) (int, error) {
 	attr := &syscall.ProcAttr{Env: c.env, Files: []uintptr{0, 1, 2}, Sys: sys}
 	pid, err := syscall.ForkExec(c.path, c.argv, attr)
@@ -73,14 +73,14 @@ func spawn(c command, sys *syscall.SysProcAttr) (int, error) {
 	switch {
 	case err == nil:
 		return pid, nil
-	case errors.Is(err, fs.ErrNotExist): // it, or its interpreter, has gone in the meantime
+	case errors.Is(err, fs.ErrNotExist): // the file or its interpreter is missing
 		return 0, exitWith(exitNotFound, &os.PathError{Op: "run", Path: c.path, Err: err})
 	}
 	return 0, exitWith(exitCannotRun, &os.PathError{Op: "run", Path: c.path, Err: err})
 }
 
-// orphaned waits for a command whose guard is dead: this process is its parent then, if the
-// system lets it be that.
+// waitOrphan waits for a command whose watchdog is dead. This process is its parent then,
+// if the system supports subreapers. Otherwise the result is SIGKILL.
 func waitOrphan(pid int) syscall.WaitStatus {
 	for {
 		var status syscall.WaitStatus
@@ -95,7 +95,7 @@ func waitOrphan(pid int) syscall.WaitStatus {
 	}
 }
 
-// codeOfStatus is the exit code of a child, as shells tell it.
+// exitCodeOf returns the exit code of a child as shells do: 128+N for signal N.
 func exitCodeOf(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return exitSignal + int(status.Signal())

@@ -9,34 +9,35 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completeName offers the names that are held. A shell that waits for a store that is away
-// would seem to hang, and there is nobody to tell: it is silent then.
+// completeName completes a name from those that are held. If the store does not answer
+// within 1 s, it offers nothing and prints no error: a shell that waits for it would seem to
+// hang.
 func (a *app) completeName(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	const patience = time.Second
+	const timeout = time.Second
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	a.prefixSet = c.Flags().Changed("prefix")
 	found := make(chan []string, 1)
-	go func() { found <- a.namesWithPrefix(begun, patience) }()
+	go func() { found <- a.namesWithPrefix(begun, timeout) }()
 	select {
 	case names := <-found:
 		return names, cobra.ShellCompDirectiveNoFileComp
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// beginning lists the names that begin so, and can be shown.
-func (a *app) namesWithPrefix(begun string, patience time.Duration) (names []string) {
+// namesWithPrefix lists the printable names that begin with begun.
+func (a *app) namesWithPrefix(begun string, timeout time.Duration) (names []string) {
 	s, err := a.open()
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = s.close() }() // nothing can be lost by it
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer func() { _ = s.close() }() // only reads were made
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	all, _ := s.List(ctx, escapeGlob(begun)+"*") // none, if it failed
+	all, _ := s.List(ctx, escapeGlob(begun)+"*") // nil on failure
 	for _, name := range all {
 		if safe(name) == name {
 			names = append(names, name)
@@ -46,7 +47,7 @@ func (a *app) namesWithPrefix(begun string, patience time.Duration) (names []str
 	return names
 }
 
-// literal makes a text match itself in a glob.
+// escapeGlob returns a glob that matches text only.
 func escapeGlob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
 }

@@ -22,17 +22,17 @@ const (
 func (a *app) doctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check whether the store is fit for locks",
-		Long: `Check each Redis for what hurts locks: settings that drop or forget them,
-permissions that are missing, clocks. On each master it tries a lock on a random
-name. It changes no setting, and touches nobody's lock. Give it the --prefix and
---replicas that your locks have.
+		Short: "Check the store for problems that affect locks",
+		Long: `Check each Redis for settings that lose locks, for missing permissions, and for
+its clock. On each master, doctor acquires and releases a lock on a random name.
+It changes no settings and no other locks. Pass the --prefix and --replicas that
+your locks use.
 
-Of a local file it tries a lock, and prints where the file is.
+For a local file, doctor acquires and releases a lock and prints the path.
 
-Exit codes: 0 nothing, or notes; 1 warnings, or something could not be checked;
-2 critical, or one of several servers cannot be reached; 125 none can be
-reached; 64 the command line.`,
+Exit codes: 0 no findings, or notes only; 1 warnings, or a check was not
+possible; 2 critical, or one of several servers is unreachable; 125 all servers
+are unreachable; 64 invalid command line.`,
 		Example: `  dibs doctor --url redis://cache:6379
   dibs doctor --url redis://a --url redis://b --url redis://c
   dibs doctor --json | jq '.nodes[].findings[] | .subject'`,
@@ -41,7 +41,7 @@ reached; 64 the command line.`,
 	}
 }
 
-// A report is what doctor prints.
+// A report is the output of doctor.
 type report struct {
 	Schema int          `json:"schema"`
 	Worst  string       `json:"worst"` // a severity
@@ -86,7 +86,7 @@ func (a *app) doctor(ctx context.Context, s *opened) error {
 	return errors.Join(a.print(a.formatReports(nodes)), exitWith(code, nil))
 }
 
-// examine looks at all nodes at once.
+// examine checks all nodes concurrently.
 func (a *app) examine(ctx context.Context, s *opened) []nodeReport {
 	if len(s.nodes) == 0 {
 		found, err := a.tryLock(ctx, s)
@@ -115,7 +115,7 @@ func reportOf(where string, found redisstore.Findings, err error) nodeReport {
 	return n
 }
 
-// tryLock is all that there is to find out of a store in a file.
+// tryLock acquires and releases a lock: the only check for a local file.
 func (a *app) tryLock(ctx context.Context, s *opened) (redisstore.Findings, error) {
 	locks := dibs.New(s.Store, dibs.Timeout(a.timeout))
 	defer locks.Close()
@@ -128,8 +128,8 @@ func (a *app) tryLock(ctx context.Context, s *opened) (redisstore.Findings, erro
 	}
 	return redisstore.Findings{{
 		Severity: redisstore.Note, Subject: "host",
-		What:        "a lock was taken and given back; the locks are in a file of this host",
-		Consequence: "they exclude nobody on another host",
+		What:        "a lock was acquired and released; the locks are in a file of this host",
+		Consequence: "they do not exclude processes on other hosts",
 		Remedy:      "use --url redis://… for locks that several hosts share",
 	}}, nil
 }
@@ -157,7 +157,7 @@ func (a *app) formatReports(nodes []nodeReport) string {
 	return b.String()
 }
 
-// severity colours a word that is one.
+// severity colours the name of a severity, if paint is true.
 func severity(word string, paint bool) string {
 	code, ok := map[string]string{"unreachable": "1;31", "critical": "1;31", "warning": "33", "unchecked": "36", "note": "2"}[word]
 	if !ok || !paint {

@@ -16,24 +16,25 @@ func (a *app) electCmd() *cobra.Command {
 	var restart bool
 	c := &cobra.Command{
 		Use:   "elect [flags] NAME [-- COMMAND [ARG…]]",
-		Short: "Run a command while leading, and stand by otherwise",
-		Long: `Of all that run dibs elect NAME, one leads, and runs COMMAND; the others stand
-by. When the leader ends, or dies, the next one leads. A leader that cannot
-renew its term has its COMMAND ended in time, as with dibs run, and stands
-again.
+		Short: "Run a command while leading an election",
+		Long: `One of the processes that run dibs elect NAME leads and runs COMMAND; the others
+stand by. When the leader ends or dies, the next one leads. If a leader cannot
+renew its term, its COMMAND is ended in time, as with dibs run, and dibs
+campaigns again.
 
-dibs ends when COMMAND does, with its exit code, and gives the leadership up;
-with --restart it stands again, behind the others. A signal is passed on to
-COMMAND, or ends dibs if that stands by. Without COMMAND it prints who leads,
-and each change, until a signal comes.
+When COMMAND ends, dibs resigns and exits with its exit code. With --restart it
+campaigns again, behind the other candidates. Signals are forwarded to COMMAND;
+while dibs stands by, they terminate dibs. Without COMMAND, dibs prints the
+leader and each change until a signal ends it.
 
-COMMAND finds the number of its term in DIBS_FENCE: it grows from term to term.
+DIBS_FENCE, in the environment of COMMAND, is the number of the term. It grows
+with each term.
 
 ` + codesOfElection,
 		Example: `  # one scheduler in the fleet, always
   dibs elect --restart scheduler -- ./scheduler
 
-  # who leads?
+  # show the leader and each change
   dibs elect scheduler`,
 		RunE: func(c *cobra.Command, args []string) error {
 			name, argv, err := nameAndCommand(c, args)
@@ -48,14 +49,14 @@ COMMAND finds the number of its term in DIBS_FENCE: it grows from term to term.
 	}
 	j.leaseFlags(c.Flags())
 	j.commandFlags(c.Flags())
-	c.Flags().BoolVar(&restart, "restart", false, "stand again when COMMAND has ended")
+	c.Flags().BoolVar(&restart, "restart", false, "campaign again when COMMAND has ended")
 	return c
 }
 
-// elect is dibs elect with a command.
+// elect runs dibs elect with a command.
 func (a *app) elect(j *job, name string, argv []string, restart bool) (err error) {
 	if strings.Contains(name, ",") {
-		return usage("an election has one NAME, without a comma")
+		return usage("elect %q: want one NAME, without commas", name)
 	}
 	cmd, rules, err := j.check(a, name, argv)
 	if err != nil {
@@ -85,7 +86,7 @@ func (a *app) elect(j *job, name string, argv []string, restart bool) (err error
 		if a.endForwarded || !lost && !restart {
 			return err
 		}
-		a.logf("not leading %q any more%s", name, reasonSuffix(err))
+		a.logf("no longer leading %q%s", name, reasonSuffix(err))
 	}
 }
 
@@ -96,7 +97,8 @@ func reasonSuffix(err error) string {
 	return ": " + errorText(err)
 }
 
-// campaign waits until this process leads, however long the store is away.
+// campaign waits until this process leads. It goes on while the store is unreachable. A
+// termination signal ends it.
 func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, error) {
 	if err := a.refuseDeadlock(locks, &j.lockRequest); err != nil {
 		return nil, err
@@ -123,14 +125,14 @@ func (a *app) retryCampaign(ctx context.Context, e *dibs.Election) (*dibs.Lease,
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for wait := shortest; sleep(ctx, wait); wait = min(2*wait, longest) {
 		lease, err := e.Campaign(ctx)
-		if !errors.Is(err, dibs.ErrUnavailable) { // else it is reported, see witness
+		if !errors.Is(err, dibs.ErrUnavailable) { // storeMonitor reports outages
 			return lease, err
 		}
 	}
 	return nil, context.Cause(ctx)
 }
 
-// sleep reports whether the context has lasted.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -140,7 +142,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// observe tells who leads, and each change, until a signal comes.
+// observe prints the leader and each change until a termination signal arrives.
 func (a *app) observe(name string) error {
 	locks, closeAll, err := a.client()
 	if err != nil {
@@ -156,7 +158,7 @@ func (a *app) observe(name string) error {
 }
 
 func (a *app) printLeader(name string, leader dibs.Leader, err error) error {
-	who := ownerOf(leader.Token)
+	owner := ownerOf(leader.Token)
 	switch {
 	case err != nil && errors.Is(err, dibs.ErrUnavailable):
 		a.logf("%s; trying again; store: %s", errorText(err), a.monitor.location)
@@ -164,13 +166,13 @@ func (a *app) printLeader(name string, leader dibs.Leader, err error) error {
 	case err != nil:
 		return a.explain(err)
 	case a.json:
-		return printLine(a.out, stamped(event{Event: "leader", Name: name, Holder: who.short, Host: who.host, PID: who.pid, Label: who.label, Fence: leader.Term}))
+		return printLine(a.out, stamped(event{Event: "leader", Name: name, Holder: owner.short, Host: owner.host, PID: owner.pid, Label: owner.label, Fence: leader.Term}))
 	case leader.Token == "":
 		_, err = fmt.Fprintf(a.out, "nobody leads %q\n", name)
 	case leader.Term == 0:
-		_, err = fmt.Fprintf(a.out, "%s leads %q\n", who, name)
+		_, err = fmt.Fprintf(a.out, "%s leads %q\n", owner, name)
 	default:
-		_, err = fmt.Fprintf(a.out, "%s leads %q, term %d\n", who, name, leader.Term)
+		_, err = fmt.Fprintf(a.out, "%s leads %q, term %d\n", owner, name, leader.Term)
 	}
 	return err
 }

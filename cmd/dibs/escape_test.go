@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// work is what each of these runs, in a process group, a session or a terminal of its own. The
-// script is in $WORK.
+// escapes are commands that run the script in $WORK in a process group, a session or a
+// terminal of its own.
 var escapes = map[string][]string{
 	"timeout":            {"timeout", "1000", "sh", "-c", `eval "$WORK"`},
 	"timeout in a shell": {"sh", "-c", `timeout 1000 sh -c 'eval "$WORK"'; true`},
@@ -31,7 +31,7 @@ var escapes = map[string][]string{
 	"nested":             {"dibs", "run", "--ttl", "20s", "inner", "--", "setsid", "-w", "sh", "-c", `eval "$WORK"`},
 }
 
-// escaping begins a run of one of them.
+// beginEscape starts a run with one of the escapes.
 func beginEscape(t *testing.T, url, how, work string, flags ...string) (p *program, pids []string) {
 	t.Helper()
 	argv := escapes[how]
@@ -45,7 +45,7 @@ func beginEscape(t *testing.T, url, how, work string, flags ...string) (p *progr
 	return p, p.pids()
 }
 
-// onEachEscape runs a test with each of them, and for each on a Redis and a file.
+// onEachEscape runs a test with each of the escapes, on a Redis and on a file.
 func onEachEscape(t *testing.T, test func(t *testing.T, s *testStore, how string)) {
 	t.Helper()
 	t.Parallel()
@@ -56,7 +56,7 @@ func onEachEscape(t *testing.T, test func(t *testing.T, s *testStore, how string
 	}
 }
 
-// wantNobody checks that nothing of the work is alive when the next one has the lock.
+// wantAllDead checks that the processes are dead when the next holder acquires the lock.
 func (s *testStore) wantAllDead(pids []string) {
 	s.t.Helper()
 	next := begin(s.t, s.URL(), "run", "job", "--", "sh", "-c", `for p; do read -r line </proc/$p/stat && echo "$line"; done 2>/dev/null; exit 0`, "sh")
@@ -64,27 +64,28 @@ func (s *testStore) wantAllDead(pids []string) {
 	next.wantCode(0)
 	for _, pid := range pids {
 		if alive(pid) {
-			s.t.Errorf("process %s of the command is alive when the next one has had the lock", pid)
+			s.t.Errorf("process %s of the command is alive after the next holder has acquired the lock", pid)
 		}
 	}
 }
 
-// A signal reaches what has left the process group, and the lock is kept until that has ended.
+// A signal reaches processes that have left the process group. The lock is held until they
+// exit.
 func TestEscapeIsSignalled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, parentAndChild)
 		p.Process.Signal(syscall.SIGTERM)
 		p.code()
 		if anyAlive(pids) {
-			t.Error("alive after dibs has ended")
+			t.Error("alive after dibs has exited")
 		}
 		if s.held("job") {
-			t.Error("the lock is kept")
+			t.Error("the lock is still held")
 		}
 	})
 }
 
-// What has left the process group and takes its time to end is waited for, as all else is.
+// dibs waits for processes that have left the process group and exit slowly.
 func TestEscapeIsWaitedFor(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		gate := filepath.Join(t.TempDir(), "gate")
@@ -92,21 +93,22 @@ func TestEscapeIsWaitedFor(t *testing.T) {
 		p, pids := beginEscape(t, s.URL(), how, fmt.Sprintf(`trap '' HUP; trap ': >%s' TERM; echo "pids $$"; until [ -e %s ]; do sleep 0.02; done`, asked, gate))
 		p.Process.Signal(syscall.SIGTERM)
 		eventually(t, "asked", func() bool { _, err := os.Stat(asked); return err == nil })
-		time.Sleep(300 * time.Millisecond) // in which dibs must do nothing
+		time.Sleep(300 * time.Millisecond) // dibs must neither kill nor release now
 		if !anyAlive(pids) || !s.held("job") {
-			t.Error("it is dead, or its lock is free")
+			t.Error("the process is dead, or the lock is free")
 		}
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		p.code()
 		if anyAlive(pids) {
-			t.Error("alive after dibs has ended")
+			t.Error("alive after dibs has exited")
 		}
 	})
 }
 
-// Who kills dibs kills what has left the process group, long before the lock is free.
+// If dibs is killed, processes that have left the process group are killed, long before the
+// lock expires.
 func TestEscapeWhenDibsIsKilled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "20s")
@@ -115,7 +117,7 @@ func TestEscapeWhenDibsIsKilled(t *testing.T) {
 	})
 }
 
-// A wrapper that is stopped: all is dead before the next one enters.
+// If dibs is stopped, all processes are dead before the next holder acquires the lock.
 func TestEscapeWhenDibsIsStopped(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "1s")
@@ -126,28 +128,28 @@ func TestEscapeWhenDibsIsStopped(t *testing.T) {
 	})
 }
 
-// A lock that is taken away: all is dead when dibs has ended.
+// If the lock is revoked, all processes are dead when dibs exits.
 func TestEscapeWhenTheLockIsRevoked(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "200ms")
 		held := s.state("job").Holders[0]
-		if broken, err := s.store.Revoke(t.Context(), "job", held.Fence); err != nil || !broken && !s.deleteLock() {
-			t.Fatalf("break: %v, %v", broken, err)
+		if revoked, err := s.store.Revoke(t.Context(), "job", held.Fence); err != nil || !revoked && !s.deleteLock() {
+			t.Fatalf("Revoke: %v, %v", revoked, err)
 		}
 		p.wantCode(exitLost)
 		if anyAlive(pids) {
-			t.Error("alive after dibs has ended")
+			t.Error("alive after dibs has exited")
 		}
 	})
 }
 
-// deleted deletes the lock of a Redis that was not told of its fence.
+// deleteLock deletes the lock key of a Redis that does not know its fence yet.
 func (s *testStore) deleteLock() bool {
 	err := exec.Command("redis-cli", "-u", s.url, "del", "lock:job").Run()
 	return err == nil
 }
 
-// A store that is away: all is dead before the lease is over.
+// If the store is unreachable, all processes are dead before the lease expires.
 func TestEscapeWhenTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	for how := range escapes {
@@ -158,13 +160,13 @@ func TestEscapeWhenTheStoreIsAway(t *testing.T) {
 			s.Kill()
 			p.wantCode(exitLost)
 			if anyAlive(pids) {
-				t.Error("alive after dibs has ended")
+				t.Error("alive after dibs has exited")
 			}
 		})
 	}
 }
 
-// --max-hold ends what has left the process group.
+// --max-hold ends processes that have left the process group.
 func TestEscapeAtMaxHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -174,17 +176,17 @@ func TestEscapeAtMaxHold(t *testing.T) {
 			p, pids := beginEscape(t, s.URL()+"/3", how, stubborn, "--prefix", how, "--max-hold", "2s", "--kill-after", "100ms")
 			p.wantCode(exitMaxHold)
 			if anyAlive(pids) {
-				t.Error("alive after dibs has ended")
+				t.Error("alive after dibs has exited")
 			}
 		})
 	}
 }
 
-// Processes that go from session to session, each started by the one before, which ends at
-// once, do not outrun the guard.
+// The watchdog kills processes that move from session to session: each one starts the next
+// one in a new session and exits at once.
 func TestEscapeByForking(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
-		gate := filepath.Join(t.TempDir(), "gate") // without it the runner ends
+		gate := filepath.Join(t.TempDir(), "gate") // the processes stop when it is missing
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +194,7 @@ func TestEscapeByForking(t *testing.T) {
 		p.Env = append(p.Env, "GATE="+gate, `RUN=[ -e "$GATE" ] && echo >>"$GATE" && setsid sh -c "$RUN" "$GATE" >/dev/null 2>&1 &`)
 		p.begin()
 		p.awaitLine("ready")
-		// A process lives too short to be seen: each one leaves a line.
+		// Each process writes a line: it is too short-lived to be found in /proc.
 		runs := func(within time.Duration) bool {
 			before := lines(t, gate)
 			for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -203,7 +205,7 @@ func TestEscapeByForking(t *testing.T) {
 			return false
 		}
 		if !runs(20 * time.Second) {
-			t.Fatal("it does not run")
+			t.Fatal("the processes do not run")
 		}
 		p.Process.Kill()
 		eventually(t, "nothing runs", func() bool { return !runs(time.Second) })
@@ -219,8 +221,8 @@ func lines(t *testing.T, file string) int64 {
 	return info.Size()
 }
 
-// What a command has left behind as a daemon lives on after a normal end, as ever, and dies
-// with a command that dibs has to end.
+// A daemon that a command leaves behind lives on after a normal end. It dies with a command
+// that dibs or the watchdog kills.
 func TestDaemon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		const daemon = `(setsid sleep 1000 >/dev/null 2>&1 & echo "pids $!"); sleep 0.2; `
@@ -228,7 +230,7 @@ func TestDaemon(t *testing.T) {
 		pids := p.pids()
 		p.wantCode(4)
 		if !anyAlive(pids) || s.held("job") {
-			t.Error("the daemon is dead, or the lock is kept for it")
+			t.Error("the daemon is dead, or its lock is still held")
 		}
 		p = begin(t, s.URL(), "run", "--ttl", "20s", "job", "--", "sh", "-c", daemon+`echo ready; sleep 1000`)
 		pids = p.pids()
@@ -238,7 +240,7 @@ func TestDaemon(t *testing.T) {
 	})
 }
 
-// What was a child of the process before that became dibs is none of the command's.
+// A process that was a child before exec started dibs does not belong to the command.
 func TestInheritedChild(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -248,20 +250,20 @@ func TestInheritedChild(t *testing.T) {
 	p.begin()
 	other := strings.Fields(p.awaitLine("other"))[0]
 	pids := p.pids()
-	guard := pidOf(t, watchdogOf(t, p, ""))
-	syscall.Kill(guard, syscall.SIGKILL) // so that dibs has to find all by itself
+	watchdog := pidOf(t, watchdogOf(t, p, ""))
+	syscall.Kill(watchdog, syscall.SIGKILL) // so that dibs must find the processes itself
 	p.wantCode(exitLost)
 	if anyAlive(pids) {
 		t.Error("alive after dibs has ended")
 	}
 	if !alive(other) {
-		t.Error("a process is dead that was not of the command")
+		t.Error("a process that does not belong to the command is dead")
 	}
 	syscall.Kill(pidOf(t, other), syscall.SIGKILL)
 }
 
-// The guard's clock goes on while the machine is suspended: here it is one that is ahead of
-// the clock that stands still then.
+// The watchdog's clock includes the time for which the machine was suspended. A time
+// namespace simulates that: its boot clock is ahead of the monotonic clock.
 func TestWatchdogCountsSuspension(t *testing.T) {
 	t.Parallel()
 	const slept = 1000 * time.Hour
@@ -287,11 +289,11 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 		case line := <-lines:
 			rest, ok := strings.CutPrefix(line, word)
 			if !ok {
-				t.Fatalf("the guard says %q, want %q", line, word)
+				t.Fatalf("the watchdog answers %q, want %q", line, word)
 			}
 			return strings.TrimSpace(rest)
 		case <-time.After(testTimeout):
-			t.Fatalf("the guard does not say %q", word)
+			t.Fatalf("the watchdog does not answer %q", word)
 		}
 		return ""
 	}
@@ -306,7 +308,7 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 	}
 }
 
-// An alarm ends a poll that would last for ever.
+// An alarm ends a poll.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	a := newAlarm()

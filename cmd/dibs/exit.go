@@ -9,41 +9,41 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// The exit codes that are not those of the command that was run.
+// The exit codes of dibs itself. All others are those of the command.
 const (
-	exitUsage     = 64  // the command line makes no sense
-	exitBusy      = 75  // the name is taken, and the wait is over; as EX_TEMPFAIL
-	exitLost      = 76  // the lease was lost while the command ran, even if that ended well
+	exitUsage     = 64  // invalid command line
+	exitBusy      = 75  // the name is held and the wait is over; EX_TEMPFAIL
+	exitLost      = 76  // the lease was lost while the command ran, even if it succeeded
 	exitMaxHold   = 124 // as timeout(1)
-	exitTrouble   = 125 // dibs itself, or the store: the command was not run
-	exitCannotRun = 126 // found, and not to be run
+	exitTrouble   = 125 // dibs or the store failed; the command was not run
+	exitCannotRun = 126 // the command exists but cannot be run
 	exitNotFound  = 127
-	exitSignal    = 128 // and the signal's number
+	exitSignal    = 128 // plus the signal number
 
 	codesForHelp = `Exit codes:
 
     those of COMMAND, and 128+N if signal N ended it
-    64   the command line is wrong
-    75   NAME is taken
+    64   invalid command line
+    75   NAME is held
     76   the lock was lost, even if COMMAND succeeded
-    124  --max-hold is over
-    125  the store, or dibs itself, failed: COMMAND was not run
+    124  COMMAND ran longer than --max-hold
+    125  the store or dibs failed; COMMAND was not run
     126  COMMAND cannot be run
     127  COMMAND was not found`
 )
 
-// codesOfElection are the same without a wait that could be over.
-var codesOfElection = strings.Replace(codesForHelp, "    75   NAME is taken\n", "", 1)
+// codesOfElection lists the exit codes of elect: it waits without limit, so 75 is missing.
+var codesOfElection = strings.Replace(codesForHelp, "    75   NAME is held\n", "", 1)
 
-// A usageError is one of the command line.
+// A usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// A codeError is an error with an exit code of its own. Without an error it is the code
-// alone, and nothing is said.
+// A codeError is an error with an exit code of its own. If the error is nil, dibs exits
+// with the code and prints nothing.
 type codeError struct {
 	code int
 	error
@@ -58,7 +58,8 @@ func (e codeError) Error() string {
 	return e.error.Error()
 }
 
-// exitWith returns what ends dibs with a code and, unless err is nil, a word.
+// exitWith returns an error that makes dibs exit with a code. It prints err unless that is
+// nil.
 func exitWith(code int, err error) error {
 	if code == 0 && err == nil {
 		return nil
@@ -66,7 +67,7 @@ func exitWith(code int, err error) error {
 	return codeError{code, err}
 }
 
-// finish tells an error, and returns the exit code.
+// finish prints an error and returns the exit code.
 func (a *app) finish(err error) int {
 	if err == nil {
 		return 0
@@ -78,11 +79,12 @@ func (a *app) finish(err error) int {
 	return code
 }
 
-// silent reports whether the exit code says it all: as with a signal, whose sender knows.
+// silent reports whether an error is not printed: its exit code is enough. That includes
+// signals, whose sender needs no message.
 func silent(err error) bool {
-	var alone codeError
-	if errors.As(err, &alone) {
-		return alone.error == nil
+	var coded codeError
+	if errors.As(err, &coded) {
+		return coded.error == nil
 	}
 	return errors.As(err, new(signalError))
 }

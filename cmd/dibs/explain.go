@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// explain adds to what a store said where it is, and what may help.
+// explain adds the location of the store and a hint to an error of the store.
 func (o *opened) explain(err error) error {
 	if err == nil || silent(err) {
 		return err
@@ -17,24 +17,24 @@ func (o *opened) explain(err error) error {
 	var lines []string
 	switch {
 	case errors.Is(err, dibs.ErrWrongType):
-		err = rephrased{err, withoutReply(errorText(err)) + ": the key holds no lock of dibs, and is left alone"}
-		lines = append(lines, "what it is: redis-cli TYPE with the prefix and the name; a hash may be a lock of Redisson")
+		err = rephrased{err, withoutReply(errorText(err)) + ": the key holds a value that is not a lock of dibs; it was not changed"}
+		lines = append(lines, "to see its type: redis-cli TYPE PREFIX+NAME; a hash may be a lock of Redisson")
 	case errors.Is(err, dibs.ErrLost):
 	case errors.Is(err, context.DeadlineExceeded):
-		lines = append(lines, "if it is slow, or has very many keys, give it more time: --timeout 30s")
+		lines = append(lines, "if the store is slow or has very many keys, allow more time: --timeout 30s")
 	case errors.Is(err, dibs.ErrUnavailable):
-		lines = append(lines, "what ails it: dibs doctor")
+		lines = append(lines, "to check the store: dibs doctor")
 	default:
 		return err
 	}
 	if errors.Is(err, dibs.ErrUnavailable) && timedOut(err) && strings.HasPrefix(o.location, "rediss") {
-		lines = append(lines, "rediss:// is for a server that speaks TLS: one that does not gives no answer")
+		lines = append(lines, "rediss:// needs a server with TLS: a server without TLS does not answer")
 	}
 	lines = append([]string{"", "store: " + o.location}, lines...)
 	return fmt.Errorf("%w%s", err, strings.Join(lines, "\n"))
 }
 
-// explain is that of the store in which a lock was asked for.
+// explain does the same for the store that client has opened.
 func (a *app) explain(err error) error {
 	if a.opened == nil {
 		return err
@@ -42,14 +42,14 @@ func (a *app) explain(err error) error {
 	return a.opened.explain(err)
 }
 
-// timedOut reports whether an answer did not come, as far as the text tells: the errors
-// of the store do not say it in another way.
+// timedOut reports whether err is a timeout, judging by its text: the errors of the store
+// have no other sign of it.
 func timedOut(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "no answer") || strings.Contains(text, "timeout") || strings.Contains(text, "deadline")
 }
 
-// retold is an error in other words.
+// A rephrased is an error with another text.
 type rephrased struct {
 	error
 	text string
@@ -59,8 +59,8 @@ func (r rephrased) Error() string { return r.text }
 
 func (r rephrased) Unwrap() error { return r.error }
 
-// withoutReply cuts off what Redis has said of a key of the wrong type: it is about a
-// script.
+// withoutReply cuts off the reply of Redis from an error about a key of the wrong type: that
+// reply is about a script.
 func withoutReply(text string) string {
 	text = strings.TrimPrefix(text, errorText(dibs.ErrWrongType)+": ")
 	for _, reply := range []string{": ERR ", ": WRONGTYPE"} {

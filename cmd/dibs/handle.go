@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A handle is what acquire and hold print of what they hold: whoever has the token can
-// renew and release it.
+// A handle is the output of acquire and hold. Whoever has the token can renew and release
+// the lock.
 type handle struct {
 	Schema int      `json:"schema"`
 	Names  []string `json:"names"`
 	Token  string   `json:"token"`
 	Fence  uint64   `json:"fence"`
-	Fences []uint64 `json:"fences,omitempty"` // of several names
+	Fences []uint64 `json:"fences,omitempty"` // if there are several names
 	TTL    int64    `json:"ttl_ms"`
 }
 
@@ -35,7 +35,7 @@ func handleOf(lease *dibs.Lease, j *lockRequest) handle {
 	return h
 }
 
-// handle prints what is held, as hold does.
+// printHandle prints the output of hold.
 func (a *app) printHandle(lease *dibs.Lease, j *lockRequest) error {
 	if a.json {
 		return printLine(a.out, handleOf(lease, j))
@@ -48,15 +48,15 @@ func (a *app) acquireCmd() *cobra.Command {
 	j := new(lockRequest)
 	c := &cobra.Command{
 		Use:   "acquire [flags] NAME[,NAME…]",
-		Short: "Acquire a lock and exit: it lasts for --ttl unless it is renewed",
-		Long: `Acquire NAME, print how to renew and release it, and exit. Nobody renews it: it
-ends when --ttl has passed, unless dibs renew is called before. Where it can be
-used, dibs run is safer.
+		Short: "Acquire a lock and exit; it expires after --ttl unless renewed",
+		Long: `Acquire NAME, print how to renew and release it, and exit. The lock is not
+renewed automatically: it expires after --ttl, unless dibs renew is called
+before. Prefer dibs run where possible: it is safer.
 
-The output is for eval in a shell; it sets DIBS_NAME, DIBS_TOKEN and DIBS_FENCE,
-which renew and release then find. Write it as below: with
-eval "$(dibs acquire …)" the exit code is lost, and the script goes on without
-the lock. With --json it is an object.
+The output is meant for eval in a shell. It sets DIBS_NAME, DIBS_TOKEN and
+DIBS_FENCE; dibs renew and dibs release read the first two. Write it as below:
+eval "$(dibs acquire …)" loses the exit code, and the script goes on without the
+lock. With --json the output is an object.
 
 There is no --min-hold: dibs release frees the name at once.`,
 		Example: `  held=$(dibs acquire --ttl 10m deploy) || exit
@@ -72,13 +72,13 @@ There is no --min-hold: dibs release frees the name at once.`,
 
 func (a *app) acquire(j *lockRequest, name string) error {
 	if j.flagSet("min-hold") {
-		return usage("--min-hold is for run and hold: dibs release frees what acquire has taken")
+		return usage("--min-hold works with run and hold only: dibs release frees a name at once")
 	}
 	if err := j.check(a, name); err != nil {
 		return err
 	}
 	a.locksOutlive = true
-	// Not closed if all goes well: that would give the lock back.
+	// On success the client is not closed: that would release the lock.
 	locks, closeAll, err := a.client(dibs.NoRenew())
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (a *app) acquire(j *lockRequest, name string) error {
 	if err != nil {
 		return abort(err)
 	}
-	// What was handed on is held for a moment only until it is extended.
+	// A lease that was handed off starts with a shorter TTL.
 	if err := lease.Extend(context.Background(), time.Duration(j.ttl)); err != nil {
 		return abort(err)
 	}
@@ -101,17 +101,18 @@ func (a *app) acquire(j *lockRequest, name string) error {
 		_, err = fmt.Fprintf(a.out, "export DIBS_NAME=%s DIBS_TOKEN=%s DIBS_FENCE=%s\n",
 			shellQuoted(strings.Join(j.names, ",")), shellQuoted(lease.Token()), strconv.FormatUint(lease.FenceOf(j.names[0]), 10))
 	}
-	if err != nil { // nobody has read the token
+	if err != nil { // the caller has no token: release the lock
 		return abort(err)
 	}
 	a.monitor.end()
 	return a.opened.close()
 }
 
-// shellQuoted is a word that every shell reads as it is.
+// shellQuoted returns s as one quoted word for a POSIX shell.
 func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// An owned is a lock that somebody has taken before, as renew and release take it.
+// An attachFlags holds the flags of renew and release, which work on a lock that dibs
+// acquire has acquired.
 type attachFlags struct {
 	token   string
 	flagSet func(flag string) bool
@@ -119,7 +120,7 @@ type attachFlags struct {
 
 func (o *attachFlags) flags(f *pflag.FlagSet) {
 	o.flagSet = f.Changed
-	f.StringVar(&o.token, "token", "", "owner token (default $DIBS_TOKEN, which ps does not show)")
+	f.StringVar(&o.token, "token", "", "owner token; visible in ps (default $DIBS_TOKEN, which is not)")
 }
 
 // leases attaches to each name.
@@ -133,11 +134,11 @@ func (o *attachFlags) leases(a *app, locks *dibs.Client, args []string, options 
 	}
 	switch {
 	case o.flagSet("token") && token == "":
-		return nil, usage("empty --token")
+		return nil, usage("--token is empty")
 	case name == "":
-		return nil, usage("no NAME, and no DIBS_NAME")
+		return nil, usage("no NAME and no DIBS_NAME")
 	case token == "":
-		return nil, usage("no --token, and no DIBS_TOKEN: dibs acquire prints it")
+		return nil, usage("no --token and no DIBS_TOKEN: dibs acquire prints it")
 	}
 	var all []*dibs.Lease
 	for _, name := range strings.Split(name, ",") {
@@ -155,10 +156,10 @@ func (a *app) renewCmd() *cobra.Command {
 	ttl := durationFlag(30 * time.Second)
 	c := &cobra.Command{
 		Use:   "renew [flags] [NAME[,NAME…]]",
-		Short: "Prolong a lock that acquire has taken",
-		Long: `Let NAME be held for at least --ttl from now. It never shortens a lock, and
-never brings back one that has ended: exit code 76 says that it was lost.`,
-		Example: `  dibs renew --ttl 10m          # DIBS_NAME and DIBS_TOKEN say what
+		Short: "Renew a lock that dibs acquire has acquired",
+		Long: `Extend the lease on NAME: it then lasts for at least --ttl from now. This never
+shortens a lease and never restores one that has ended: that is exit code 76.`,
+		Example: `  dibs renew --ttl 10m          # the lock in DIBS_NAME and DIBS_TOKEN
   DIBS_TOKEN=… dibs renew deploy`,
 		Args: argCount(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -171,7 +172,7 @@ never brings back one that has ended: exit code 76 says that it was lost.`,
 		},
 	}
 	o.flags(c.Flags())
-	c.Flags().Var(&ttl, "ttl", "lease duration, from now on")
+	c.Flags().Var(&ttl, "ttl", "lease duration from now")
 	return c
 }
 
@@ -179,10 +180,10 @@ func (a *app) releaseCmd() *cobra.Command {
 	o := new(attachFlags)
 	c := &cobra.Command{
 		Use:   "release [flags] [NAME[,NAME…]]",
-		Short: "Release a lock that acquire has taken",
-		Long: `Release NAME, to the first waiter. What is not the token's is left alone: exit
-code 76 says that the lock was lost before.`,
-		Example: `  dibs release                  # DIBS_NAME and DIBS_TOKEN say what
+		Short: "Release a lock that dibs acquire has acquired",
+		Long: `Release NAME and hand it off to the first waiter. If the token no longer holds
+NAME, nothing changes and the exit code is 76.`,
+		Example: `  dibs release                  # the lock in DIBS_NAME and DIBS_TOKEN
   DIBS_TOKEN=… dibs release deploy`,
 		Args: argCount(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -193,8 +194,8 @@ code 76 says that the lock was lost before.`,
 	return c
 }
 
-// onOwned does something to each name of an owner. The client is not closed: that would
-// give back what renew has prolonged.
+// forEachAttached calls do for each name. It does not close the client: that would release
+// what renew has extended.
 func (a *app) forEachAttached(o *attachFlags, args []string, do func(*dibs.Lease) error) error {
 	a.locksOutlive = true
 	s, err := a.open()

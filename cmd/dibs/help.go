@@ -6,12 +6,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpWidth is how many letters a line of the help has at most: the least that a terminal
-// has.
+// helpWidth is the longest line of the help in columns: the usual width of a terminal.
 const helpWidth = 80
 
-// narrow keeps the help within the width of a terminal. The flags that all verbs share are
-// explained once, by dibs --help.
+// limitHelpWidth wraps the help of all subcommands at helpWidth. It lists the flags that all
+// subcommands share by name only: dibs --help explains them.
 func limitHelpWidth(root *cobra.Command) {
 	cobra.AddTemplateFunc("flags", func(c *cobra.Command) string {
 		return strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n")

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Help is read on terminals, which have 80 columns.
+// The help fits into 80 columns.
 func TestHelpFits(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
 	root := a.root()
@@ -23,7 +23,7 @@ func TestHelpFits(t *testing.T) {
 		}
 		for line := range strings.Lines(text.String()) {
 			if line = strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(line) > 80 {
-				t.Errorf("%s: %d letters: %s", c.CommandPath(), utf8.RuneCountInString(line), line)
+				t.Errorf("%s: %d columns: %s", c.CommandPath(), utf8.RuneCountInString(line), line)
 			}
 		}
 		for _, sub := range c.Commands() {
@@ -33,7 +33,7 @@ func TestHelpFits(t *testing.T) {
 	visit(root)
 }
 
-// Each verb is in the list that people read.
+// All subcommands are listed in the help.
 func TestNoSubcommandIsHidden(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
 	for _, c := range a.root().Commands() {
@@ -43,7 +43,7 @@ func TestNoSubcommandIsHidden(t *testing.T) {
 	}
 }
 
-// What elect never exits with is not promised.
+// The help of elect does not list exit code 75: elect waits without limit.
 func TestElectionIsNeverBusy(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
 	long := a.electCmd().Long

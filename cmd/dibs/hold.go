@@ -18,32 +18,32 @@ func (a *app) holdCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold [flags] NAME[,NAME…]",
 		Short: "Hold a lock until the input ends",
-		Long: `Acquire NAME, say so on stdout, and hold it until stdin ends, or a signal comes,
-or the process that has started dibs is gone. Meant for scripts and programs in
-other languages: start it, read the line, do the work, close the pipe. The lock
-is renewed until then.
+		Long: `Acquire NAME, print a line on stdout, and hold NAME until stdin ends, a
+termination signal arrives, or the parent process of dibs exits. The lock is
+renewed until then. This is meant for scripts and programs in other languages:
+start dibs, read the line, do the work, close the pipe.
 
 The line is: held NAME TOKEN FENCE. With --json it is an object.
 
 Exit codes:
 
     0      stdin has ended, and NAME was released
-    75     NAME is taken
-    76     the lock was lost, which ends dibs at once
-    125    the store
-    128+N  signal N has ended it`,
-		Example: `  # a shell that holds a lock while it does several things
+    75     NAME is held
+    76     the lock was lost; dibs exits at once
+    125    the store or dibs failed
+    128+N  signal N has ended dibs`,
+		Example: `  # a shell script that holds a lock during several commands
   coproc dibs hold nightly; read -r _ name token fence <&"${COPROC[0]}"
   ./backup.sh; ./upload.sh
   eval "exec ${COPROC[1]}>&-"; wait "$COPROC_PID"
 
-  # for as long as a terminal is open: ^D gives it back
+  # on a terminal: ^D releases the lock
   dibs hold deploy`,
 		Args: argCount(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.hold(j, args[0], noStdin) },
 	}
 	j.flags(c.Flags())
-	c.Flags().BoolVar(&noStdin, "no-stdin", false, "do not read stdin: hold until a signal comes, or the parent process is gone")
+	c.Flags().BoolVar(&noStdin, "no-stdin", false, "do not read stdin: hold until a signal arrives or the parent process exits")
 	return c
 }
 
@@ -79,7 +79,7 @@ func (a *app) hold(j *lockRequest, name string, noStdin bool) (err error) {
 	return err
 }
 
-// untilEnd returns when the lease is to be given back, or is lost.
+// waitForEnd returns when the lease must be released, or is lost.
 func (a *app) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
 	for {
 		select {
@@ -97,7 +97,7 @@ func (a *app) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
 	}
 }
 
-// unlessLost is the error of an Unlock whose loss was told before.
+// ignoreLost drops ErrLost from the result of an Unlock: the loss was already reported.
 func ignoreLost(err error) error {
 	if errors.Is(err, dibs.ErrLost) {
 		return nil
@@ -105,19 +105,19 @@ func ignoreLost(err error) error {
 	return err
 }
 
-// drained closes the channel when a file has ended.
+// endOfInput reads in to its end and then closes the returned channel.
 func endOfInput(in io.Reader) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(io.Discard, bufio.NewReader(in)) // an error is an end, too
+		_, _ = io.Copy(io.Discard, bufio.NewReader(in)) // an error also ends the input
 	}()
 	return done
 }
 
-// parentGone closes the channel when whoever has started this process is gone.
+// parentGone returns a channel that is closed when the parent process has exited.
 func parentGone() <-chan struct{} {
-	const every = 100 * time.Millisecond // what cannot be waited for is looked at
+	const every = 100 * time.Millisecond // there is no event for this, so poll
 	gone, parent := make(chan struct{}), os.Getppid()
 	go func() {
 		defer close(gone)

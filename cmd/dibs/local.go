@@ -2,10 +2,10 @@ package main
 
 import "github.com/dibslock/dibs/localstore"
 
-// openLocal opens the file of --local, or the one that local: names.
+// openLocal opens the file at path, or the default file of --local if path is empty.
 func (a *app) openLocal(o *opened, path string) (err error) {
 	if a.replicas > 0 || a.longestTTL > 0 || a.prefixSet {
-		return usage("--replicas, --longest and --prefix are for Redis, not for a local file")
+		return usage("--replicas, --longest and --prefix need Redis: a local file does not support them")
 	}
 	if path == "" {
 		if path, err = localstore.Path(a.getenv); err != nil {
@@ -28,8 +28,9 @@ func (a *app) openLocal(o *opened, path string) (err error) {
 	return nil
 }
 
-// bequeath lets the guard and the command inherit the file that shows that the owner of the
-// lock lives: the lock of a killed dibs is free when nothing of them is left, and not before.
+// inheritAliveFile lets the watchdog and the command inherit the open file that marks the
+// owner of the lock as alive. The lock of a killed dibs is therefore free as soon as all of
+// these processes are dead, and not before.
 func inheritAliveFile(s *localstore.Store) error {
 	f, err := s.Alive()
 	if f == nil || err != nil {

@@ -16,14 +16,14 @@ func (a *app) lsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls [GLOB]",
 		Short: "List the names that are held",
-		Long: `List the names that are held, and by whom. GLOB is a pattern of * ? [a-z], with
-\ to quote one of these: '*' if there is none. It looks through all keys of the
-Redis, unless GLOB is a plain name.
+		Long: `List the names that are held or waited for, with their holders. GLOB is a pattern
+of * ? [a-z], with \ to escape one of these characters (default '*'). Unless GLOB
+is a plain name, ls scans all keys of the Redis.
 
-HOLDER is the holder, or one of several; TTL is when the first lease ends if
-nobody renews it; HELD is for how long it has been held; WAIT is the number of
-waiters. HELD and FENCE are not known before a lease was renewed once. On a
-terminal, long names are shortened, and columns that do not fit are left out.`,
+HOLDER is the first holder. TTL is the time until the first lease expires unless
+it is renewed. HELD is the time since the first holder acquired it. WAIT is the
+number of waiters. HELD and FENCE are unknown until the first renewal of a lease.
+On a terminal, long names are shortened and columns that do not fit are omitted.`,
 		Example: `  dibs ls --url redis://cache:6379
   dibs ls 'order:*' --sort waiting
   dibs ls --json | jq -r 'select(.waiting > 10).name'`,
@@ -36,11 +36,11 @@ terminal, long names are shortened, and columns that do not fit are left out.`,
 			return a.withStore(func(ctx context.Context, s *opened) error { return a.ls(ctx, s, globOf(args), order) })
 		},
 	}
-	c.Flags().StringVar(&by, "sort", "name", "order: name, ttl (what ends first) or waiting (most first)")
+	c.Flags().StringVar(&by, "sort", "name", "sort by name, ttl (first to expire first) or waiting (most waiters first)")
 	return c
 }
 
-// globOf is the pattern that a verb was given, or that of all names.
+// globOf returns the GLOB argument, or "*" without one.
 func globOf(args []string) string {
 	if len(args) == 0 {
 		return "*"
@@ -59,7 +59,7 @@ func (a *app) ls(ctx context.Context, s *opened, glob string, order func(x, y na
 		return a.printEachJSON(names)
 	}
 	if len(names) == 0 {
-		a.logf("nothing is held that matches %s in %s", safe(glob), s.location)
+		a.logf("no held name matches %s in %s", safe(glob), s.location)
 		return nil
 	}
 	return a.print(listTable(names).fit(a.width(), "FENCE", "KIND", "HELD", "HOLDER").String())
@@ -82,14 +82,14 @@ func listTable(names []nameState) (t table) {
 	return t
 }
 
-// orders are what --sort may say. Names come in order, and stay so where they are equal.
+// orders are the values of --sort. The sort is stable and its input is sorted by name.
 var orders = map[string]func(x, y nameState) int{
 	"name":    func(x, y nameState) int { return cmp.Compare(x.Name, y.Name) },
 	"ttl":     func(x, y nameState) int { return cmp.Compare(neverLast(x.left()), neverLast(y.left())) },
 	"waiting": func(x, y nameState) int { return cmp.Compare(y.Waiting, x.Waiting) },
 }
 
-// endless puts what never ends last.
+// neverLast maps -1, which means never, to a value that sorts last.
 func neverLast(d time.Duration) time.Duration {
 	if d < 0 {
 		return math.MaxInt64

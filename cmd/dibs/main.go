@@ -8,7 +8,8 @@ import (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == watchdogVerb {
-		syscall.Exit(runWatchdog(os.Args[2:])) // at once, and with all its files
+		// syscall.Exit ends the process at once: it runs no exit hooks.
+		syscall.Exit(runWatchdog(os.Args[2:]))
 	}
 	a := &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,

@@ -13,41 +13,40 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A witness is a store whose failures are reported: one line when the store cannot be
-// reached, and one when it answers again. Nobody looks at a command that runs for hours,
-// or that waits in cron, until something is wrong.
+// A storeMonitor is a store that reports its outages: one line when it becomes unreachable,
+// and one when it answers again. Commands that run for hours, or wait in cron, need this.
 //
-// A failure is reported when it has lasted for a moment: a connection that is reset, and
-// made again, is nobody's affair.
+// It reports a failure after reportDelay only: a connection that is reset and reopened is
+// not worth a line.
 type storeMonitor struct {
 	driver.Store
 	app      *app
 	location string
 
 	mu         sync.Mutex
-	names      []string    // empty: nothing is wanted yet
-	lease      *dibs.Lease // nil: the names are waited for
-	lastAnswer time.Time   // when the store has answered last, or zero
-	retries    bool        // also a first failure is not the end: it is reported
-	lines      chan func() // what is to be reported, in order; closed by end
+	names      []string    // requested or held; empty: nothing was requested yet
+	lease      *dibs.Lease // nil: waiting for the names
+	lastAnswer time.Time   // time of the last answer, or zero
+	retries    bool        // the caller retries after a first failure, so report that one, too
+	lines      chan func() // output functions, in order; closed by end
 	ended      bool
 	written    chan struct{} // closed when all lines are written
 
-	failingSince  time.Time     // since when each operation has failed, or zero
-	lastError     error         // of the last operation that failed
-	renewalSent   time.Time     // when the renewal was sent that is under way, or zero
-	degraded      error         // why there are no notifications, or nil
-	degradedSince time.Time     // since when
-	reported      fault         // what was reported, and is not over
-	reportedSince time.Time     // when that began
-	recoveredAt   time.Time     // when an operation last succeeded after one that failed
-	pastOutages   time.Duration // for how long the store was away, without the failure that lasts
+	failingSince  time.Time     // start of the current run of failures, or zero
+	lastError     error         // of the last failed operation
+	renewalSent   time.Time     // when the renewal in flight was sent, or zero
+	degraded      error         // why notifications are missing, or nil
+	degradedSince time.Time     // when notifications stopped
+	reported      fault         // the last report
+	reportedSince time.Time     // start of the reported fault
+	recoveredAt   time.Time     // when an operation last succeeded after a failed one
+	pastOutages   time.Duration // total length of past outages
 }
 
-// moment is how long a failure lasts before it is reported.
+// reportDelay is the time after which a failure is reported.
 const reportDelay = 500 * time.Millisecond
 
-// trouble is what is wrong with a store.
+// A fault is a problem of a store.
 type fault int
 
 const (
@@ -56,10 +55,10 @@ const (
 	unreachable
 )
 
-// witness makes a store report its failures. The lines are written by a goroutine of
-// their own: whoever renews a lease must not wait for a reader of stderr.
+// newMonitor returns a monitor of s. A goroutine of its own writes the lines: a renewal must
+// not wait for the reader of stderr.
 func (a *app) newMonitor(s *opened) *storeMonitor {
-	const most = 16 // lines that nobody reads; more are dropped
+	const most = 16 // unread lines; more are dropped
 	w := &storeMonitor{Store: s.Store, app: a, location: s.location, lines: make(chan func(), most), written: make(chan struct{})}
 	go func() {
 		defer close(w.written)
@@ -70,25 +69,26 @@ func (a *app) newMonitor(s *opened) *storeMonitor {
 	return w
 }
 
-// hooks are those of a Client on the store.
+// hooks returns the hooks for a Client on the store.
 func (w *storeMonitor) hooks() dibs.Hooks { return dibs.Hooks{Degraded: w.onDegraded} }
 
-// waits says what the store is asked for from now on. A tireless caller goes on when the
-// first question has failed.
-func (w *storeMonitor) setWaiting(names []string, tireless bool) {
+// setWaiting records the names that the caller waits for. retries means that the caller
+// retries even if its first request fails.
+func (w *storeMonitor) setWaiting(names []string, retries bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.names, w.lease, w.retries = names, nil, tireless
+	w.names, w.lease, w.retries = names, nil, retries
 }
 
-// holds says that it was granted.
+// setHolding records that the names were granted.
 func (w *storeMonitor) setHolding(lease *dibs.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lease = lease
 }
 
-// end lets nothing more be reported: the caller has the last word.
+// end stops all reports and waits until the pending lines are written. The caller prints the
+// final result after that.
 func (w *storeMonitor) end() {
 	w.mu.Lock()
 	if !w.ended {
@@ -99,7 +99,7 @@ func (w *storeMonitor) end() {
 	<-w.written
 }
 
-// write has a line written. The caller holds w.mu.
+// write queues a line. It drops the line if the queue is full. The caller holds w.mu.
 func (w *storeMonitor) write(line func()) {
 	if w.ended {
 		return
@@ -110,16 +110,16 @@ func (w *storeMonitor) write(line func()) {
 	}
 }
 
-// detail has a line written behind those of trouble that came before.
+// logVerbose queues a line behind the pending reports.
 func (w *storeMonitor) logVerbose(line func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.write(line)
 }
 
-// Acquire implements dibs.Store. Until the store has answered once, a connection that
-// cannot be made is known to have asked for nothing: so there is nothing to undo, which
-// would take as long again.
+// Acquire implements driver.Store. It retries until the store has answered once, as long as
+// no connection can be opened. Such a failure has sent no request: so Acquire returns it as
+// refused, and the client does not cancel, which would take as long again.
 func (w *storeMonitor) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	const pause = 50 * time.Millisecond
 	for {
@@ -129,14 +129,14 @@ func (w *storeMonitor) Acquire(ctx context.Context, c driver.AcquireRequest) (dr
 		if err == nil || !unsent(err) || w.everAnswered() {
 			return answer, err
 		}
-		// One that is cut short would not be known to have failed.
+		// A dial that the deadline cuts short is not known to have sent nothing.
 		if time.Until(c.Until) < 2*time.Since(sent)+pause || !sleep(ctx, pause) {
 			return answer, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: causeOf(err), Refused: true}
 		}
 	}
 }
 
-// Extend implements dibs.Store.
+// Extend implements driver.Store.
 func (w *storeMonitor) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	sent := time.Now()
 	w.setRenewalSent(sent)
@@ -152,7 +152,7 @@ func (w *storeMonitor) Extend(ctx context.Context, holds []driver.ExtendRequest)
 	return errs
 }
 
-// Release implements dibs.Store.
+// Release implements driver.Store.
 func (w *storeMonitor) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	sent := time.Now()
 	done, err := w.Store.Release(ctx, r)
@@ -160,7 +160,7 @@ func (w *storeMonitor) Release(ctx context.Context, r driver.ReleaseRequest) (bo
 	return done, err
 }
 
-// Inspect implements dibs.Store.
+// Inspect implements driver.Store.
 func (w *storeMonitor) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	sent := time.Now()
 	state, err := w.Store.Inspect(ctx, name)
@@ -168,18 +168,18 @@ func (w *storeMonitor) Inspect(ctx context.Context, name string) (dibs.State, er
 	return state, err
 }
 
-// unsent reports whether an operation failed because there was no connection, and for no
-// other reason: an error that joins several may hide a request that was sent.
+// unsent reports whether an operation failed only because no connection could be opened. It
+// returns false for joined errors: one of them may belong to a request that was sent.
 func unsent(err error) bool {
 	for err = causeOf(err); err != nil; err = errors.Unwrap(err) {
-		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // it goes through what is wrapped by itself
+		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // the loop unwraps; joined errors must not match
 			return op.Op == "dial"
 		}
 	}
 	return false
 }
 
-// causeOf is why a store could not be reached, without what was asked of it.
+// causeOf returns the cause of an UnavailableError, without the operation and the name.
 func causeOf(err error) error {
 	var u *dibs.UnavailableError
 	if errors.As(err, &u) && u.Cause != nil {
@@ -200,8 +200,9 @@ func (w *storeMonitor) setRenewalSent(renewal time.Time) {
 	w.renewalSent = renewal
 }
 
-// saw takes note of how an operation has ended. One that its caller has given up says
-// nothing of the store, and one that was sent before another was answered nothing of now.
+// record evaluates the result of an operation. It ignores failures of operations that their
+// caller has cancelled, and of those that were sent before the last answer: they do not
+// describe the current state of the store.
 func (w *storeMonitor) record(ctx context.Context, sent time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,7 +212,7 @@ func (w *storeMonitor) record(ctx context.Context, sent time.Time, err error) {
 		if !w.failingSince.IsZero() {
 			w.recoveredAt = w.lastAnswer
 			w.pastOutages += w.recoveredAt.Sub(w.failingSince)
-			time.AfterFunc(reportDelay, w.recheck) // whether notifications flow again, too
+			time.AfterFunc(reportDelay, w.recheck) // by then notifications may be back, too
 		}
 		w.failingSince, w.lastError = time.Time{}, nil
 		w.report()
@@ -232,8 +233,8 @@ func (w *storeMonitor) recheck() {
 	w.report()
 }
 
-// notifications is called when the store's notifications stop, and when they flow again.
-// If that lasts, an operation shows whether the store is away altogether.
+// onDegraded is the hook for the end and the return of notifications. If they stay away, a
+// probe shows whether the store is unreachable altogether.
 func (w *storeMonitor) onDegraded(d dibs.Degraded) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,20 +255,20 @@ func (w *storeMonitor) probe() {
 	}
 	ctx, cancel := w.app.withTimeout(context.Background())
 	defer cancel()
-	_, _ = w.Inspect(ctx, names[0]) // saw is told
+	_, _ = w.Inspect(ctx, names[0]) // which calls record
 	w.recheck()
 }
 
-// report tells what has begun, or is over. The caller holds w.mu.
+// report queues a line if a fault has begun or ended. The caller holds w.mu.
 func (w *storeMonitor) report() {
 	now := w.currentFault()
 	switch {
 	case w.ended || now == w.reported || len(w.names) == 0:
 		return
 	case now == unreachable && w.lastAnswer.IsZero() && !w.retries:
-		return // the caller ends, and says why
+		return // the caller exits with an error
 	case now == noNotifications && time.Since(w.recoveredAt) < reportDelay:
-		return // they follow, most likely
+		return // notifications usually return shortly after the store
 	case now == noFault:
 		w.write(w.recoveryReport())
 	default:
@@ -280,20 +281,20 @@ func (w *storeMonitor) report() {
 }
 
 func (w *storeMonitor) currentFault() fault {
-	// Who holds needs no notifications.
+	// A holder needs no notifications.
 	concerned := w.lease == nil || w.reported == noNotifications || w.app.verbose || w.app.json
 	switch {
 	case !w.failingSince.IsZero() && time.Since(w.failingSince) >= reportDelay:
 		return unreachable
 	case !w.failingSince.IsZero():
-		return w.reported // it is not known yet
+		return w.reported // not decided before reportDelay
 	case w.degraded != nil && concerned && time.Since(w.degradedSince) >= reportDelay:
 		return noNotifications
 	}
 	return noFault
 }
 
-// begun is since when there is trouble.
+// faultBegan returns the start of the current fault.
 func (w *storeMonitor) faultBegan() time.Time {
 	if !w.failingSince.IsZero() {
 		return w.failingSince
@@ -301,7 +302,7 @@ func (w *storeMonitor) faultBegan() time.Time {
 	return time.Now()
 }
 
-// what is to be done with the names.
+// activity says whether dibs waits for the names or holds them.
 func (w *storeMonitor) activity() string {
 	if w.lease == nil {
 		return "waiting for " + quoted(w.names)
@@ -309,7 +310,7 @@ func (w *storeMonitor) activity() string {
 	return "holding " + quoted(w.names)
 }
 
-// awayNow is for how long the store has not answered, and zero if it does.
+// currentOutage returns the time since the store became unreachable, or zero.
 func (w *storeMonitor) currentOutage() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -319,7 +320,7 @@ func (w *storeMonitor) currentOutage() time.Duration {
 	return time.Since(w.failingSince)
 }
 
-// awayFor is for how long the store could not be reached, up to now.
+// totalOutage returns the total time for which the store was unreachable.
 func (w *storeMonitor) totalOutage() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -329,7 +330,7 @@ func (w *storeMonitor) totalOutage() time.Duration {
 	return w.pastOutages + time.Since(w.failingSince)
 }
 
-// notRenewed is the loss of a lease whose renewals have failed, and says why.
+// notRenewedError returns the error for a lease whose renewals have failed, with the cause.
 func (w *storeMonitor) notRenewedError(lease *dibs.Lease) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -347,7 +348,7 @@ func (w *storeMonitor) notRenewedError(lease *dibs.Lease) error {
 	return rephrased{dibs.ErrLost, fmt.Sprintf("lease on %s lost: not renewed in time: %s", quoted(names), why)}
 }
 
-// troubled returns what reports that something is wrong. The caller holds w.mu.
+// faultReport returns the output function for the start of a fault. The caller holds w.mu.
 func (w *storeMonitor) faultReport(now fault) func() {
 	e := event{Event: "away", Names: w.names, Store: w.location, Error: errorText(causeOf(w.lastError))}
 	text := fmt.Sprintf("%s: the store does not answer, trying again: %s", w.activity(), e.Error)
@@ -363,7 +364,7 @@ func (w *storeMonitor) faultReport(now fault) func() {
 	return func() { w.app.notify(e, text+"; store: "+w.location) }
 }
 
-// recovered returns what reports that nothing is wrong any more. The caller holds w.mu.
+// recoveryReport returns the output function for the end of a fault. The caller holds w.mu.
 func (w *storeMonitor) recoveryReport() func() {
 	after := time.Since(w.reportedSince)
 	e := event{Event: "back", Names: w.names, Store: w.location, Away: after.Milliseconds()}
@@ -374,7 +375,7 @@ func (w *storeMonitor) recoveryReport() func() {
 	return func() { w.app.notify(e, text) }
 }
 
-// notice is an event with --json, and else a line.
+// notify prints an event with --json, or else a line.
 func (a *app) notify(e event, text string) {
 	if a.json {
 		a.event(e)
@@ -382,7 +383,7 @@ func (a *app) notify(e event, text string) {
 	a.logf("%s", text)
 }
 
-// clean is what an error says, without the name of the library in front of each part.
+// errorText returns the text of an error without the prefix "dibs: " of each part.
 func errorText(err error) string {
 	if err == nil {
 		return ""

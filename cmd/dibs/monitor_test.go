@@ -18,31 +18,31 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// An outage is a store that fails at once, or does not answer, while it lasts.
+// An outage is a store that can be made to fail at once, or to hang.
 type outage struct {
 	driver.Store
 	mu    sync.Mutex
-	cause error // nil: there is none
+	cause error // nil: the store works
 	hangs bool
 	on    func(driver.Event)
 }
 
-func (o *outage) begin(cause error, mute bool) {
+func (o *outage) begin(cause error, hangs bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.cause, o.hangs = cause, mute
+	o.cause, o.hangs = cause, hangs
 }
 
 func (o *outage) end() { o.begin(nil, false) }
 
 func (o *outage) fail(ctx context.Context, op string) error {
 	o.mu.Lock()
-	cause, mute := o.cause, o.hangs
+	cause, hangs := o.cause, o.hangs
 	o.mu.Unlock()
 	if cause == nil {
 		return nil
 	}
-	if mute {
+	if hangs {
 		<-ctx.Done()
 	}
 	return &dibs.UnavailableError{Op: op, Cause: cause}
@@ -82,16 +82,16 @@ func (o *outage) Watch(ctx context.Context, client string, on func(driver.Event)
 	return o.Store.Watch(ctx, client, on)
 }
 
-// tell sends an event to the Client.
+// emit sends an event to the Client and waits until its hooks have run.
 func (o *outage) emit(e driver.Event) {
 	o.mu.Lock()
 	on := o.on
 	o.mu.Unlock()
 	on(e)
-	synctest.Wait() // until hooks are called
+	synctest.Wait()
 }
 
-// A reported is an app whose lines can be read.
+// A monitoredApp is an app whose output a test can read.
 type monitoredApp struct {
 	*app
 	t      *testing.T
@@ -110,7 +110,7 @@ func (b *outputBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// take returns what was written since the last time.
+// drain returns the output since the last call.
 func (b *outputBuffer) drain() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +127,7 @@ func newMonitoredApp(t *testing.T, s driver.Store) *monitoredApp {
 	return r
 }
 
-// wants checks that the lines written since the last time are these.
+// wantLines checks that the lines since the last call match the patterns.
 func (r *monitoredApp) wantLines(what string, patterns ...string) {
 	r.t.Helper()
 	synctest.Wait()
@@ -163,9 +163,9 @@ func (r *monitoredApp) end() {
 	r.app.monitor.end()
 }
 
-// Who holds is told once that renewals fail, and once that they do not any more.
+// For a holder, one line reports that renewals fail, and one that they succeed again.
 func TestOutageWhileHolding(t *testing.T) {
-	for name, mute := range map[string]bool{"refused": false, "mute": true} {
+	for name, hangs := range map[string]bool{"refused": false, "hanging": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &outage{Store: memstore.New()}
@@ -173,17 +173,17 @@ func TestOutageWhileHolding(t *testing.T) {
 				defer r.end()
 				lease := r.hold("job")
 				time.Sleep(5 * time.Second)
-				s.begin(errors.New("no route"), mute)
+				s.begin(errors.New("no route"), hangs)
 				time.Sleep(14 * time.Second)
 				r.wantLines("renewals fail", `holding "job": cannot renew, 1\ds left: no route; store: redis://here`)
 				time.Sleep(5 * time.Second)
-				r.wantLines("they fail still")
+				r.wantLines("they still fail")
 				s.end()
 				time.Sleep(2 * time.Second)
-				r.wantLines("it is back", `holding "job": the store answers again, after \S+s`)
-				s.begin(errors.New("no route"), mute)
+				r.wantLines("the store answers again", `holding "job": the store answers again, after \S+s`)
+				s.begin(errors.New("no route"), hangs)
 				time.Sleep(29 * time.Second)
-				r.wantLines("it is away again", `holding "job": cannot renew, .*`)
+				r.wantLines("a second outage", `holding "job": cannot renew, .*`)
 				if err := r.app.monitor.notRenewedError(lease); !errors.Is(err, dibs.ErrLost) || err.Error() != `lease on "job" lost: not renewed in time: no route` {
 					t.Errorf("have %v", err)
 				}
@@ -192,7 +192,7 @@ func TestOutageWhileHolding(t *testing.T) {
 	}
 }
 
-// A failure that is over at once is nobody's affair.
+// Failures that are shorter than reportDelay are not reported.
 func TestShortFailuresAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
@@ -209,7 +209,8 @@ func TestShortFailuresAreNotReported(t *testing.T) {
 	})
 }
 
-// Who waits is told, too; a question that was sent before the store was back says nothing.
+// Outages are reported to a waiter, too. A late failure of an operation that was sent before
+// the end of the outage is ignored.
 func TestOutageWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
@@ -240,7 +241,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 		time.Sleep(time.Second)
 		s.end()
 		time.Sleep(3 * time.Second)
-		r.wantLines("it is back", `waiting for "job": the store answers again, after \S+s`)
+		r.wantLines("the store answers again", `waiting for "job": the store answers again, after \S+s`)
 		r.app.monitor.record(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
 		time.Sleep(3 * time.Second)
 		r.wantLines("a late failure")
@@ -250,7 +251,8 @@ func TestOutageWhileWaiting(t *testing.T) {
 	})
 }
 
-// Without notifications a waiter polls; a store that is away altogether is told as that.
+// Missing notifications are reported to a waiter. If the store is unreachable altogether,
+// that is reported instead.
 func TestNotificationsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
@@ -282,7 +284,7 @@ func TestNotificationsAreMissing(t *testing.T) {
 	})
 }
 
-// A line that nobody reads does not keep a lease from being renewed.
+// Renewals go on while nobody reads stderr.
 func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
@@ -297,7 +299,7 @@ func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if err := lease.Err(); err != nil {
-			t.Errorf("want to hold still, have %v", err)
+			t.Errorf("want the lease held, have %v", err)
 		}
 		go io.Copy(io.Discard, in)
 		r.end()
@@ -305,7 +307,7 @@ func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 	})
 }
 
-// A refused connection has asked for nothing: it is an answer, and nothing is undone.
+// A refused connection has sent no request, so the client does not cancel.
 func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	read := &net.OpError{Op: "read", Err: errors.New("reset")}

@@ -8,19 +8,20 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// heldVar is the environment variable in which a command finds the owners of the locks that
-// it runs under: its own, and those of each dibs around it, with spaces between.
+// heldVar is the environment variable with the owner tokens of all locks that a command
+// runs under: that of its own dibs and those of each outer dibs, separated by spaces.
 const heldVar = "DIBS_HELD"
 
-// around is what a command finds there.
+// heldTokens returns heldVar for the command that runs under lease.
 func (a *app) heldTokens(lease *dibs.Lease) string {
 	return heldVar + "=" + strings.Join(append(strings.Fields(a.getenv(heldVar)), lease.Token()), " ")
 }
 
-// nested refuses to wait for what a dibs around this process holds: that waits for this
-// process in turn. The store knows whether it still holds: the environment may be that of a
-// daemon which has outlived it. Who waits for a limited time is told soon enough that the
-// name is taken.
+// refuseDeadlock rejects an unlimited wait for a name that an outer dibs holds: the outer
+// dibs waits for this process in turn.
+//
+// It asks the store whether that lock is still held: this process may be a daemon that has
+// outlived the outer dibs. A limited wait is allowed, since it ends with ErrBusy.
 func (a *app) refuseDeadlock(locks *dibs.Client, c *lockRequest) error {
 	held := strings.Fields(a.getenv(heldVar))
 	if len(held) == 0 || c.try || c.wait != noLimit {
@@ -31,13 +32,13 @@ func (a *app) refuseDeadlock(locks *dibs.Client, c *lockRequest) error {
 	for _, name := range c.names {
 		state, err := locks.Inspect(ctx, name)
 		if err == nil && c.blockedBy(state.Holders, held) {
-			return usage("%q is held by the dibs that this one runs inside of, and each would wait for the other for ever: give -n, or -w with a time, or another name", name)
+			return usage("%q is held by the outer dibs of this process: waiting would deadlock; pass -n, or -w with a time, or use another name", name)
 		}
 	}
 	return nil
 }
 
-// blockedBy reports whether a claim cannot be served while these owners hold.
+// blockedBy reports whether the request cannot be granted while these owners hold the name.
 func (c *lockRequest) blockedBy(holders []dibs.Holder, owners []string) bool {
 	used := 0
 	for _, h := range holders {

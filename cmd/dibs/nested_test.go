@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Who would wait inside a run for what that holds is told so, and waits only where the wait
-// has an end: for a limited time, for another part of the name, or for another store.
+// A run inside a run that would wait for the outer lock without limit is rejected. A limited
+// wait, a permit that is free, another name and another store are allowed.
 func TestNestedRunWouldDeadlock(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		for i, test := range []struct {
@@ -54,7 +54,7 @@ func TestNestedRunWouldDeadlock(t *testing.T) {
 	})
 }
 
-// What has outlived the run that it was started in waits as everybody does.
+// A daemon that has outlived its run may wait for the name of that run.
 func TestDaemonOfARunMayWait(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate")
@@ -62,7 +62,7 @@ func TestDaemonOfARunMayWait(t *testing.T) {
 		p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 		p.begin()
 		p.pids()
-		eventually(t, "the outer one is over", func() bool { return !s.held("job") })
+		eventually(t, "the outer run has released the lock", func() bool { return !s.held("job") })
 		other := begin(t, s.URL(), "hold", "--no-stdin", "job")
 		other.awaitLine("held")
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {

@@ -15,8 +15,9 @@ import (
 	"unicode/utf8"
 )
 
-// safe returns a text as it may be shown: a name is made by whoever can lock it, and must
-// not be able to write to the terminal. What cannot be printed makes it a quoted string.
+// safe returns a text that is safe to print on a terminal. Anybody who can lock a name can
+// choose it, so it must not contain control sequences. A text with unprintable characters is
+// returned as a quoted string.
 func safe(text string) string {
 	for _, r := range text {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -26,12 +27,12 @@ func safe(text string) string {
 	return text
 }
 
-// A table is lines of cells. The first is the head.
+// A table is a list of rows of cells. The first row is the header.
 type table [][]string
 
 func (t *table) row(cells ...string) { *t = append(*t, cells) }
 
-// lines returns the table with its columns aligned.
+// lines returns the rows with aligned columns.
 func (t table) lines() []string {
 	if len(t) == 0 {
 		return nil
@@ -56,9 +57,9 @@ func (t table) String() string {
 	return strings.Join(t.lines(), "\n") + "\n"
 }
 
-// fit returns the table with lines of at most width letters, as far as that can be. The
-// columns that may go do so first, in their order, and then names and holders that are too
-// long are shortened: whoever chooses a name cannot hide what is known of the others.
+// fit returns the table with lines of width columns at most, as far as possible. It first
+// drops the columns of mayGo, in that order, and then shortens long names and holders. So a
+// long name cannot push the other rows' data off the screen.
 func (t table) fit(width int, mayGo ...string) table {
 	if width <= 0 || len(t) == 0 {
 		return t
@@ -85,16 +86,16 @@ func (t table) fit(width int, mayGo ...string) table {
 	return fitted
 }
 
-// elastic reports whether the cells below a head may be shortened.
+// elastic reports whether the cells of a column may be shortened.
 func elastic(head string) bool {
 	return slices.Contains([]string{"NAME", "HOLDER", "WAITER"}, strings.TrimSpace(head))
 }
 
-// Of a name as many letters are left, at least: shortest, and readable as long as there is
-// a column that may go.
+// The least number of characters that is left of a name: shortest, and readable while there
+// are columns to drop.
 const shortest, readable = 12, 24
 
-// width is how wide a table is if no elastic column is wider than a limit.
+// width returns the width of the table if no elastic column is wider than limit.
 func (t table) width(limit int) (sum int) {
 	const gap = 2
 	for j, head := range t[0] {
@@ -110,7 +111,7 @@ func (t table) width(limit int) (sum int) {
 	return sum + gap*(len(t[0])-1)
 }
 
-// limit is the largest one for elastic columns with which a table is not too wide.
+// limit returns the largest limit for elastic columns with which the table fits into width.
 func (t table) limit(width int) int {
 	limit := max(width, shortest)
 	for limit > shortest && t.width(limit) > width {
@@ -132,7 +133,7 @@ func (t table) without(head string) table {
 	return less
 }
 
-// shorten takes letters out of the middle of a text: names often differ at the end.
+// shorten removes characters from the middle of a text: names often differ at the end.
 func shorten(text string, limit int) string {
 	r := []rune(text)
 	if len(r) <= limit || limit < 2 {
@@ -142,7 +143,7 @@ func shorten(text string, limit int) string {
 	return string(r[:front]) + "…" + string(r[len(r)-(limit-1-front):])
 }
 
-// width is how many letters fit on a line of stdout, and zero if it is no terminal.
+// width returns the width of stdout in columns, or zero if it is not a terminal.
 func (a *app) width() int {
 	if !terminal(a.out) {
 		return 0
@@ -150,7 +151,7 @@ func (a *app) width() int {
 	return widthOf(a.out)
 }
 
-// brief is a duration as people say it: two units at most.
+// brief formats a duration for people, with two units at most. A negative one is "never".
 func brief(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -170,7 +171,7 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-// or returns a text, or a dash for none.
+// orDash returns a text, or "-" if it is empty.
 func orDash(text string) string {
 	if text == "" {
 		return "-"
@@ -185,7 +186,7 @@ func number(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// plural counts things.
+// plural returns a number with its noun.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -193,11 +194,11 @@ func plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// put writes to stdout. Who reads it may have gone, as head(1) does: that ends dibs as
-// SIGPIPE would.
+// print writes to stdout. If the reader has closed it, as head(1) does, the error makes dibs
+// exit as with SIGPIPE.
 func (a *app) print(text string) error { return exitOnEPIPE(io.WriteString(a.out, text)) }
 
-// putJSON writes a value to stdout, as one line of JSON.
+// printJSON writes a value to stdout as one line of JSON.
 func (a *app) printJSON(v any) error { return exitOnEPIPE(0, printLine(a.out, v)) }
 
 func exitOnEPIPE(_ int, err error) error {

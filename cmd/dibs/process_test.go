@@ -25,7 +25,7 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// A program is dibs, run by a test.
+// A program is a dibs process that a test runs.
 type program struct {
 	*exec.Cmd
 	t      *testing.T
@@ -34,7 +34,7 @@ type program struct {
 	ended  chan struct{}
 }
 
-// A buffer may be read while a program writes to it.
+// A buffer collects output. It may be read while a program writes to it.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -52,15 +52,15 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// A busy machine takes longer than a person would wait for one operation; and the race
-// detector sleeps for a second at the end of each process, unless it is told not to.
+// longTimeout allows for a busy machine. noRaceSleep turns off the race detector's sleep of
+// one second at the end of each process.
 const (
 	longTimeout = "DIBS_TIMEOUT=10s"
 	noRaceSleep = "GORACE=atexit_sleep_ms=0"
 )
 
-// prepare returns a program with an environment that has nothing but where the store is,
-// as cron's has.
+// prepare returns a program that is not started yet. Its environment is minimal, as in cron:
+// it has the URL of the store and PATH only.
 func prepare(t *testing.T, url string, args ...string) *program {
 	t.Helper()
 	p := &program{Cmd: exec.Command(os.Args[0], args...), t: t, ended: make(chan struct{})}
@@ -87,7 +87,7 @@ func (p *program) begin() {
 	p.endWithTest(func() {})
 }
 
-// watched has a program that was started ended with the test, if not before.
+// endWithTest kills a started program at the end of the test, and then calls then.
 func (p *program) endWithTest(then func()) {
 	go func() {
 		p.Wait()
@@ -103,13 +103,13 @@ func (p *program) endWithTest(then func()) {
 	})
 }
 
-// code waits for the end, and returns the exit code, as shells tell it.
+// code waits until the program exits, and returns its exit code as shells do.
 func (p *program) code() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(testTimeout):
-		p.t.Fatalf("%v does not end", p.Args)
+		p.t.Fatalf("%v does not exit", p.Args)
 	}
 	return exitCodeOf(p.ProcessState.Sys().(syscall.WaitStatus))
 }
@@ -130,10 +130,10 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// says waits for a line on stdout that begins with a word, and returns the rest.
+// awaitLine waits for a line on stdout that begins with word, and returns the rest of it.
 func (p *program) awaitLine(word string) (rest string) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%q by %v, which says %s%s", word, p.Args, &p.stdout, &p.stderr), func() bool {
+	eventually(p.t, fmt.Sprintf("line %q of %v, which has printed %s%s", word, p.Args, &p.stdout, &p.stderr), func() bool {
 		for line := range strings.Lines(p.stdout.String()) {
 			if after, ok := strings.CutPrefix(line, word); ok && strings.HasSuffix(line, "\n") {
 				rest = strings.TrimSpace(after)
@@ -145,7 +145,7 @@ func (p *program) awaitLine(word string) (rest string) {
 	return rest
 }
 
-// A place is a store, as a test looks at it.
+// A testStore is a store that a test can inspect.
 type testStore struct {
 	t     *testing.T
 	url   string
@@ -181,7 +181,7 @@ func openTestStore(t *testing.T, url string) *testStore {
 
 func (s *testStore) URL() string { return s.url }
 
-// state is what the store knows of a name.
+// state returns the state of a name.
 func (s *testStore) state(name string) dibs.State {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
@@ -197,13 +197,13 @@ func (s *testStore) held(name string) bool { return s.state(name).Holding > 0 }
 
 func (s *testStore) waiting(name string) int { return s.state(name).Waiting }
 
-// alive reports whether a process does anything.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid string) bool {
 	state := processState(pid)
 	return state != "" && state != "Z" && state != "X"
 }
 
-// processState is a letter of the kernel's, or "" if there is no such process.
+// processState returns the state letter of the kernel, or "" if there is no such process.
 func processState(pid string) string {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -212,10 +212,10 @@ func processState(pid string) string {
 	return string(bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])[0])
 }
 
-// family is a shell that has started another process, and waits for it.
+// parentAndChild is a script that starts another process and waits for it.
 const parentAndChild = `sleep 1000 & echo "pids $$ $!"; wait`
 
-// stubborn is one that does not end when it is asked to.
+// stubborn is the same, but ignores termination signals.
 const stubborn = `trap '' TERM INT HUP; sleep 1000 & echo "pids $$ $!"; wait; wait`
 
 func (p *program) pids() []string {
@@ -234,11 +234,11 @@ func (p *program) pids() []string {
 
 func anyAlive(pids []string) bool { return slices.ContainsFunc(pids, alive) }
 
-// A wrapper that is killed takes the command and all that it has started with it, at
-// once, and so before its lock is free.
+// If dibs is killed, the command and all its descendants are killed at once, and therefore
+// before the lock is free.
 func TestDibsIsKilled(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
-		for name, script := range map[string]string{"family": parentAndChild, "stubborn": stubborn} {
+		for name, script := range map[string]string{"polite": parentAndChild, "stubborn": stubborn} {
 			p := begin(t, s.URL(), "run", "--ttl", "20s", name, "--", "sh", "-c", script)
 			pids := p.pids()
 			p.Process.Kill()
@@ -247,8 +247,8 @@ func TestDibsIsKilled(t *testing.T) {
 	})
 }
 
-// wantKilled waits until the command of a killed dibs is dead. The lock is not free before: on
-// a Redis not until its TTL is over, in a file as soon as nothing of it is left.
+// wantKilled waits until the command of a killed dibs is dead. The lock is not free before
+// that. On a Redis it is free after its TTL, in a file as soon as all processes are dead.
 func (s *testStore) wantKilled(name string, pids []string) {
 	s.t.Helper()
 	if !strings.HasPrefix(s.url, "local:") {
@@ -261,28 +261,29 @@ func (s *testStore) wantKilled(name string, pids []string) {
 	began := time.Now()
 	eventually(s.t, "the lock is free", func() bool { return !s.held(name) })
 	if anyAlive(pids) {
-		s.t.Error("the lock is free, and the command is alive")
+		s.t.Error("the lock is free and the command is alive")
 	}
 	s.t.Logf("%s is free after %v", name, time.Since(began))
 }
 
-// A file's lock stays while something of the command lives that nobody could kill.
+// With a local file, the lock is held while a process of the command is alive, even if dibs
+// and the watchdog were both killed.
 func TestCommandOutlivesBoth(t *testing.T) {
 	t.Parallel()
 	s := openTestStore(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
 	p := begin(t, s.URL(), "run", "--ttl", "1h", "job", "--", "sh", "-c", parentAndChild)
 	pids := p.pids()
-	guard := pidOf(t, watchdogOf(t, p, ""))
-	syscall.Kill(guard, syscall.SIGSTOP)
-	syscall.Kill(guard, syscall.SIGKILL)
-	p.Process.Kill() // the kernel kills the shell, and not what that has started
+	watchdog := pidOf(t, watchdogOf(t, p, ""))
+	syscall.Kill(watchdog, syscall.SIGSTOP)
+	syscall.Kill(watchdog, syscall.SIGKILL)
+	p.Process.Kill() // the kernel kills the shell, but not its child
 	p.code()
 	next := begin(t, s.URL(), "run", "job", "--", "echo", "entered")
-	eventually(t, "it queues", func() bool { return s.waiting("job") == 1 || !anyAlive(pids) })
+	eventually(t, "the next run queues", func() bool { return s.waiting("job") == 1 || !anyAlive(pids) })
 	for range 20 {
 		entered, lives := next.stdout.String() != "", alive(pids[1])
 		if entered && lives {
-			t.Fatal("entered beside a process of the command")
+			t.Fatal("the next run has the lock while a process of the command is alive")
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -290,7 +291,8 @@ func TestCommandOutlivesBoth(t *testing.T) {
 	next.wantCode(0)
 }
 
-// What acquire leaves in a file lasts until its TTL, and another process renews and releases it.
+// With a local file, a lock of acquire lasts until its TTL. Other processes can renew and
+// release it.
 func TestAcquireOutlivesItself(t *testing.T) {
 	t.Parallel()
 	s := openTestStore(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
@@ -304,7 +306,7 @@ func TestAcquireOutlivesItself(t *testing.T) {
 	p.awaitLine("entered")
 }
 
-// A wrapper that is killed at any moment leaves nothing that runs under a free lock.
+// If dibs is killed at any moment, no process of the command is left.
 func TestDibsIsKilledAtAnyMoment(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		marks := t.TempDir()
@@ -314,15 +316,15 @@ func TestDibsIsKilledAtAnyMoment(t *testing.T) {
 			time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
 			p.Process.Kill()
 			p.code()
-			// A shell that was killed before it could write is found by its argument.
-			eventually(t, "nothing runs", func() bool { return !runsWithArgument(t, mark) })
+			// A shell that was killed before it wrote its PID is found by its argument.
+			eventually(t, "no shell runs", func() bool { return !runsWithArgument(t, mark) })
 			pids, _ := os.ReadFile(mark)
 			eventually(t, "all dead", func() bool { return !anyAlive(strings.Fields(string(pids))) })
 		}
 	})
 }
 
-// mentioned reports whether a process has a word among its arguments.
+// runsWithArgument reports whether a living process has word as an argument.
 func runsWithArgument(t *testing.T, word string) bool {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -338,7 +340,7 @@ func runsWithArgument(t *testing.T, word string) bool {
 	return false
 }
 
-// A wrapper that is stopped cannot renew: its command is dead before the next one enters.
+// A stopped dibs cannot renew: its command is dead before the next holder acquires the lock.
 func TestDibsIsStopped(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", stubborn)
@@ -348,7 +350,7 @@ func TestDibsIsStopped(t *testing.T) {
 		next.code()
 		for line := range strings.Lines(next.stdout.String()) {
 			if strings.HasPrefix(line, "State:") && !strings.Contains(line, "zombie") { // its parent is stopped
-				t.Errorf("of the one that was stopped something has the %s when the next one runs", line)
+				t.Errorf("a process of the stopped run has the %s when the next one runs", line)
 			}
 		}
 		p.Process.Signal(syscall.SIGCONT)
@@ -356,7 +358,7 @@ func TestDibsIsStopped(t *testing.T) {
 	})
 }
 
-// If Redis dies the command is asked to end, and killed, before the lease is over.
+// If Redis dies, the command is asked to end, and then killed, before the lease expires.
 func TestRedisDies(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -377,7 +379,7 @@ func TestRedisDies(t *testing.T) {
 			}
 			p.wantCode(exitLost)
 			if !strings.Contains(p.stdout.String(), "asked") {
-				t.Error("it was not asked to end first")
+				t.Error("the command was not asked to end first")
 			}
 			if !strings.Contains(p.stderr.String(), "lost") {
 				t.Errorf("stderr says %q", &p.stderr)
@@ -386,8 +388,8 @@ func TestRedisDies(t *testing.T) {
 	}
 }
 
-// A lock that an operator ends: the command is asked to end, and dibs says that it was
-// lost, though the command ends well.
+// If an operator deletes the lock, the command is asked to end. dibs exits with 76, although
+// the command succeeds.
 func TestLockIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -398,7 +400,7 @@ func TestLockIsDeleted(t *testing.T) {
 	p.wantCode(exitLost)
 }
 
-// What is told to let it go on is let go on.
+// With --on-lost warn the command goes on.
 func TestOnLostWarn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -407,9 +409,9 @@ func TestOnLostWarn(t *testing.T) {
 		`echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exit 5`, gate)
 	pids := p.pids()
 	s.MustCmd(t, "DEL", "lock:job")
-	eventually(t, "told", func() bool { return strings.Contains(p.stderr.String(), `"event":"lost"`) })
+	eventually(t, "the loss is reported", func() bool { return strings.Contains(p.stderr.String(), `"event":"lost"`) })
 	if !anyAlive(pids) {
-		t.Error("it was ended")
+		t.Error("the command was ended")
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -421,14 +423,14 @@ func TestOnLostSignal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "--ttl", "1s", "--on-lost", "USR1", "job", "--", "sh", "-c",
-		`trap 'echo told; exit 0' USR1; echo "pids $$"; while :; do sleep 0.02; done`)
+		`trap 'echo signalled; exit 0' USR1; echo "pids $$"; while :; do sleep 0.02; done`)
 	p.pids()
 	s.MustCmd(t, "DEL", "lock:job")
 	p.wantCode(exitLost)
-	p.awaitLine("told")
+	p.awaitLine("signalled")
 }
 
-// Each signal that can be caught reaches the command, and not dibs.
+// All signals that can be caught reach the command and do not end dibs.
 func TestSignalsAreForwarded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -447,7 +449,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 	}
 }
 
-// A signal ends dibs in time at whatever moment it comes, and leaves nothing behind.
+// A signal at any moment ends dibs and leaves no lock behind.
 func TestSignalAtAnyMoment(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		for i := range 40 {
@@ -457,13 +459,13 @@ func TestSignalAtAnyMoment(t *testing.T) {
 			p.Process.Signal(syscall.SIGTERM)
 			p.wantCode(exitSignal + int(syscall.SIGTERM))
 			if s.held(name) {
-				t.Fatalf("%s is locked: %s%s", name, &p.stdout, &p.stderr)
+				t.Fatalf("%s is still held: %s%s", name, &p.stdout, &p.stderr)
 			}
 		}
 	})
 }
 
-// Who waits and gets a signal leaves the queue.
+// A waiter that receives a signal leaves the queue.
 func TestSignalWhileWaiting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
@@ -473,18 +475,18 @@ func TestSignalWhileWaiting(t *testing.T) {
 		second.Process.Signal(syscall.SIGHUP)
 		second.wantCode(exitSignal + int(syscall.SIGHUP))
 		if s.waiting("job") != 0 {
-			t.Error("it has left its place in the queue")
+			t.Error("its queue entry remains")
 		}
 		first.Process.Signal(syscall.SIGTERM)
 		first.wantCode(exitSignal + int(syscall.SIGTERM))
 		if s.held("job") {
-			t.Error("hold has left the lock")
+			t.Error("the lock of hold remains")
 		}
 	})
 }
 
-// A second signal while dibs waits leaves nothing in the queue either: neither two at once, as
-// timeout(1) sends them, nor others that hurry it.
+// A second signal during a wait leaves no queue entry either: neither two at once, as
+// timeout(1) sends them, nor different ones.
 func TestTwoSignalsWhileWaiting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
@@ -507,22 +509,22 @@ func TestTwoSignalsWhileWaiting(t *testing.T) {
 					t.Errorf("exit code %d", code)
 				}
 				if s.waiting("job") != 0 {
-					t.Fatalf("%v: its place in the queue is left", signals)
+					t.Fatalf("%v: its queue entry remains", signals)
 				}
 			}
 		}
 	})
 }
 
-// Who waits for a store that does not answer is ended by a second signal all the same.
+// A second signal ends a waiter even if the store does not answer.
 func TestTwoSignalsAndAHangingStore(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	first := begin(t, s.URL(), "hold", "--no-stdin", "job")
 	first.awaitLine("held")
 	p := begin(t, s.URL(), "run", "job", "--", "true")
-	look := openTestStore(t, s.URL())
-	eventually(t, "it queues", func() bool { return look.waiting("job") == 1 })
+	store := openTestStore(t, s.URL())
+	eventually(t, "it queues", func() bool { return store.waiting("job") == 1 })
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -531,14 +533,14 @@ func TestTwoSignalsAndAHangingStore(t *testing.T) {
 	p.Process.Signal(syscall.SIGTERM)
 	p.Process.Signal(syscall.SIGINT)
 	p.code()
-	if took := time.Since(began); took > 8*time.Second { // a --timeout, which is 10s, and more without the second one
-		t.Errorf("it ended after %v", took)
+	if took := time.Since(began); took > 8*time.Second { // --timeout is 10s here
+		t.Errorf("dibs exited after %v", took)
 	}
 }
 
-// Fifty processes that run one name do it one at a time, in the order in which they came.
+// Fifty processes that run one name run one at a time, in order of arrival.
 //
-// Not parallel: a hundred processes are enough for a machine.
+// The test is not parallel: it needs a hundred processes.
 func TestFiftyProcessesInOrder(t *testing.T) {
 	onEachStoreSerially(t, func(t *testing.T, s *testStore) {
 		log := filepath.Join(t.TempDir(), "log")
@@ -549,7 +551,7 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 			all = append(all, begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "in $DIBS_TOKEN $DIBS_FENCE" >>"$0"; echo "out $DIBS_TOKEN $DIBS_FENCE" >>"$0"`, log))
 		}
 		eventually(t, "all queue", func() bool { return s.waiting("job") == len(all) })
-		places := s.state("job").Waiters
+		waiters := s.state("job").Waiters
 		gate.Process.Signal(syscall.SIGTERM)
 		for _, p := range all {
 			p.wantCode(0)
@@ -563,22 +565,22 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 			t.Fatalf("%d lines, want 100", len(lines))
 		}
 		var last uint64
-		for i, place := range places {
+		for i, waiter := range waiters {
 			in, out := strings.Fields(lines[2*i]), strings.Fields(lines[2*i+1])
 			fence, err := strconv.ParseUint(in[2], 10, 64)
 			if in[0] != "in" || out[0] != "out" || in[1] != out[1] || err != nil || fence <= last {
 				t.Fatalf("entry %d: %v, %v after fence %d", i, in, out, last)
 			}
-			if place.Token != in[1] {
-				t.Errorf("entry %d is %s, want %s", i, in[1], place.Token)
+			if waiter.Token != in[1] {
+				t.Errorf("entry %d is %s, want %s", i, in[1], waiter.Token)
 			}
 			last = fence
 		}
 	})
 }
 
-// A run inside a run has its own lock and its own group; who kills the outer one ends
-// both commands.
+// A run inside a run has its own lock and its own process group. If the outer dibs is killed,
+// both commands die.
 func TestNested(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		dir := t.TempDir()
@@ -608,45 +610,45 @@ func self(t *testing.T) string {
 	return path
 }
 
-// What a command leaves running in its group keeps the lock; what has left the group, as
-// a daemon does, does not.
+// dibs holds the lock while processes of the command's group run. A daemon, which has left
+// the group, does not count.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", `sleep 1000 >/dev/null 2>&1 & echo "pids $!"; exit 3`)
 	pids := p.pids()
-	eventually(t, "it says so", func() bool { return strings.Contains(p.stderr.String(), "left something running") })
+	eventually(t, "it is reported", func() bool { return strings.Contains(p.stderr.String(), "has running processes") })
 	if s.MustCmd(t, "EXISTS", "lock:job") != int64(1) || !anyAlive(pids) {
-		t.Error("the lock was given back, or the process is dead")
+		t.Error("the lock was released, or the process is dead")
 	}
 	p.Process.Signal(syscall.SIGTERM)
 	p.wantCode(3)
 	if anyAlive(pids) {
-		t.Error("alive after dibs has ended")
+		t.Error("alive after dibs has exited")
 	}
 
 	p = begin(t, s.URL(), "run", "job", "--", "sh", "-c", `setsid sleep 1000 >/dev/null 2>&1 & echo "pids $!"; sleep 0.2; exit 4`)
 	pids = p.pids()
 	p.wantCode(4)
 	if !anyAlive(pids) || s.MustCmd(t, "EXISTS", "lock:job") != int64(0) {
-		t.Error("the daemon is dead, or the lock is kept for it")
+		t.Error("the daemon is dead, or its lock is still held")
 	}
 }
 
-// A guard that is killed takes all with it, and dibs says so: nobody could end the command
-// if dibs were killed next.
+// If the watchdog is killed, dibs ends the command and reports it: nothing would end the
+// command if dibs were killed next.
 func TestWatchdogIsKilled(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
-		for how, argv := range map[string][]string{"family": {"sh", "-c", stubborn}, "session": {"setsid", "-w", "sh", "-c", stubborn}} {
+		for how, argv := range map[string][]string{"group": {"sh", "-c", stubborn}, "session": {"setsid", "-w", "sh", "-c", stubborn}} {
 			p := begin(t, s.URL(), append([]string{"run", "--ttl", "1h", how, "--"}, argv...)...)
 			pids := p.pids()
 			syscall.Kill(pidOf(t, watchdogOf(t, p, "")), syscall.SIGKILL)
 			p.wantCode(exitLost)
 			if anyAlive(pids) {
-				t.Error("alive after dibs has ended")
+				t.Error("alive after dibs has exited")
 			}
-			if s.held(how) || !strings.Contains(p.stderr.String(), "guard was killed") {
-				t.Errorf("the lock is kept, or stderr says only %q", &p.stderr)
+			if s.held(how) || !strings.Contains(p.stderr.String(), "watchdog process was killed") {
+				t.Errorf("the lock is still held, or stderr is %q", &p.stderr)
 			}
 		}
 	})
@@ -656,12 +658,13 @@ func pidOf(t *testing.T, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
 	if err != nil || n <= 1 {
-		t.Fatalf("%q is no process: %v", text, err)
+		t.Fatalf("%q is not a process ID: %v", text, err)
 	}
 	return n
 }
 
-// guardOf returns the process id of a program's guard, if it is another one than that.
+// watchdogOf returns the process ID of a program's watchdog, or "" if there is none besides
+// other.
 func watchdogOf(t *testing.T, p *program, other string) string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -673,14 +676,14 @@ func watchdogOf(t *testing.T, p *program, other string) string {
 		text, _ := os.ReadFile(file)
 		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if bytes.HasPrefix(text, []byte("dibs\x00guard\x00")) && len(fields) > 1 && string(fields[1]) == strconv.Itoa(p.Process.Pid) && pid != other && alive(pid) {
+		if bytes.HasPrefix(text, []byte("dibs\x00"+watchdogVerb+"\x00")) && len(fields) > 1 && string(fields[1]) == strconv.Itoa(p.Process.Pid) && pid != other && alive(pid) {
 			return pid
 		}
 	}
 	return ""
 }
 
-// dibs works without a home, a terminal, or open standard files.
+// dibs works without HOME, a terminal, and open standard files.
 func TestMinimalEnvironment(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		mark := filepath.Join(t.TempDir(), "mark")
@@ -700,7 +703,7 @@ func TestMinimalEnvironment(t *testing.T) {
 	})
 }
 
-// linked is a directory with dibs in it.
+// dirWithDibs returns a directory that contains dibs.
 func dirWithDibs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -710,7 +713,7 @@ func dirWithDibs(t *testing.T) string {
 	return dir
 }
 
-// The command has dibs' own input and output, not copies of them.
+// The command inherits the input and output of dibs itself, not copies.
 func TestInputIsPassedThrough(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -723,7 +726,7 @@ func TestInputIsPassedThrough(t *testing.T) {
 	}
 }
 
-// A reader that is gone ends neither dibs nor its command.
+// A closed stderr ends neither dibs nor its command.
 func TestBrokenOutput(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -739,7 +742,7 @@ func TestBrokenOutput(t *testing.T) {
 	p.wantCode(9)
 }
 
-// hold gives the lock back when its input ends.
+// hold releases the lock when its input ends.
 func TestHold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		p := prepare(t, s.URL(), "hold", "--ttl", "300ms", "job")
@@ -751,14 +754,14 @@ func TestHold(t *testing.T) {
 		name, token, fence := fields3(p.awaitLine("held"))
 		owner := func() string { return s.state("job").Holders[0].Token }
 		if name != "job" || owner() != token || fence == "" {
-			t.Errorf("it says %s, %s, %s; the lock has %s", name, token, fence, owner())
+			t.Errorf("it prints %s, %s, %s; the owner is %s", name, token, fence, owner())
 		}
 		io.WriteString(in, "more\n")
 		eventually(t, "renewed", func() bool { return owner() == token && sinceFirstCall(p) > 600*time.Millisecond })
 		in.Close()
 		p.wantCode(0)
 		if s.held("job") {
-			t.Error("the lock is kept")
+			t.Error("the lock is still held")
 		}
 	})
 }
@@ -775,7 +778,7 @@ func sinceFirstCall(p *program) time.Duration {
 	return time.Since(at.(time.Time))
 }
 
-// hold ends with whoever has started it, also if the input stays open.
+// hold ends when its parent process exits, even if the input stays open.
 func TestHoldersParentIsGone(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		sh := exec.Command("/bin/sh", "-c", `dibs hold --no-stdin --ttl 20s job & read line`)
@@ -790,11 +793,11 @@ func TestHoldersParentIsGone(t *testing.T) {
 		eventually(t, "held", func() bool { return s.held("job") })
 		in.Close()
 		sh.Wait()
-		eventually(t, "given back", func() bool { return !s.held("job") })
+		eventually(t, "released", func() bool { return !s.held("job") })
 	})
 }
 
-// The leader that is killed is followed by the next one, when its lease is over.
+// If the leader is killed, the next candidate leads when the lease has expired.
 func TestElect(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		script := `echo "term $DIBS_FENCE"; ` + parentAndChild
@@ -814,12 +817,12 @@ func TestElect(t *testing.T) {
 		second.Process.Signal(syscall.SIGTERM)
 		second.wantCode(exitSignal + int(syscall.SIGTERM))
 		if s.held("boss") {
-			t.Error("the term was not given back")
+			t.Error("the term was not released")
 		}
 	})
 }
 
-// A leader that has lost its term stands again.
+// A leader that has lost its term campaigns again.
 func TestElectCampaignsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -831,56 +834,56 @@ func TestElectCampaignsAgain(t *testing.T) {
 	p.wantCode(exitSignal + int(syscall.SIGINT))
 }
 
-// A group that was stopped and goes on, with its guard in it, is left alone: dibs has
-// renewed the lock meanwhile.
+// A command and a watchdog that were stopped and continued are not killed: dibs has renewed
+// the lock meanwhile.
 func TestGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "--ttl", "2s", "job", "--", "sh", "-c", `echo "pids $$"; sleep 4; exit 5`)
-	command, guard := pidOf(t, p.pids()[0]), pidOf(t, watchdogOf(t, p, ""))
+	command, watchdog := pidOf(t, p.pids()[0]), pidOf(t, watchdogOf(t, p, ""))
 	syscall.Kill(-command, syscall.SIGSTOP)
-	syscall.Kill(guard, syscall.SIGSTOP)
+	syscall.Kill(watchdog, syscall.SIGSTOP)
 	time.Sleep(2500 * time.Millisecond) // longer than the TTL
 	syscall.Kill(-command, syscall.SIGCONT)
 	p.wantCode(5)
 }
 
-// A guard that is stopped does not keep the lock after its command has ended.
+// A stopped watchdog does not delay the release after the command has ended.
 func TestWatchdogIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	gate := filepath.Join(t.TempDir(), "gate")
 	p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exit 5`, gate)
 	p.pids()
-	guard, _ := strconv.Atoi(watchdogOf(t, p, ""))
-	syscall.Kill(guard, syscall.SIGSTOP)
+	watchdog, _ := strconv.Atoi(watchdogOf(t, p, ""))
+	syscall.Kill(watchdog, syscall.SIGSTOP)
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.wantCode(5)
 }
 
-// A guard that was killed before there was a command is replaced.
+// A watchdog that was killed before the start of the command is replaced.
 func TestWatchdogIsKilledWhileWaiting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
 		first.awaitLine("held")
 		p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", parentAndChild)
 		eventually(t, "it queues", func() bool { return s.waiting("job") == 1 })
-		var guard string
-		eventually(t, "a guard", func() bool { guard = watchdogOf(t, p, ""); return guard != "" })
-		n, _ := strconv.Atoi(guard)
+		var watchdog string
+		eventually(t, "a watchdog", func() bool { watchdog = watchdogOf(t, p, ""); return watchdog != "" })
+		n, _ := strconv.Atoi(watchdog)
 		syscall.Kill(n, syscall.SIGKILL)
 		first.Process.Signal(syscall.SIGTERM)
 		pids := p.pids()
-		eventually(t, "another guard", func() bool { return watchdogOf(t, p, guard) != "" })
+		eventually(t, "another watchdog", func() bool { return watchdogOf(t, p, watchdog) != "" })
 		p.Process.Kill()
 		eventually(t, "all dead", func() bool { return !anyAlive(pids) })
 	})
 }
 
-// A guard that was not told of a renewal in time, and so has killed the command, is a
-// loss, and not the command's own end.
+// If a renewal reaches the watchdog too late, it kills the command. That counts as a loss,
+// and not as the command's own end.
 func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -891,7 +894,8 @@ func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	}
 }
 
-// The first process of a namespace is in a group of another one.
+// dibs works as the first process of a PID namespace: its process group belongs to another
+// namespace.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("unshare", "-pf", "--mount-proc", "true").Run(); err != nil {

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes has the kernel kill the command when its parent, more exactly the thread
-// that has started it, is dead.
+// childAttributes makes the kernel kill the command when its parent dies: more precisely,
+// the thread that has started it.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// adopt makes this process the parent of all descendants that have lost theirs, or ends
-// that. Kernels before 3.4 cannot do it: such processes escape there.
+// setSubreaper sets whether this process becomes the parent of descendants whose parents
+// die. Kernels before 3.4 do not support it: such processes escape there.
 func setSubreaper(on bool) {
 	value := uintptr(0)
 	if on {
@@ -27,13 +27,13 @@ func setSubreaper(on bool) {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)
 }
 
-// visible reports whether /proc is there, and that of this process namespace.
+// procMounted reports whether /proc is mounted and belongs to this PID namespace.
 func procMounted() bool {
 	own, err := os.Readlink("/proc/self")
 	return err == nil && own == strconv.Itoa(os.Getpid())
 }
 
-// processes returns all processes, or nothing where they are not visible.
+// processes returns all processes, or nil if /proc cannot be read.
 func processes() []process {
 	if !procMounted() {
 		return nil
@@ -59,8 +59,8 @@ func processes() []process {
 	return all
 }
 
-// processOf reads /proc/PID/stat: pid (name) state ppid pgrp … starttime, and the name may
-// have anything in it.
+// processOf reads /proc/PID/stat: pid (name) state ppid pgrp … starttime. The name may
+// contain any character, including parentheses.
 func processOf(pid string) (p process, ok bool) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -74,15 +74,16 @@ func processOf(pid string) (p process, ok bool) {
 	number := func(b []byte) int { n, _ := strconv.Atoi(string(b)); return n }
 	p = process{
 		pid: number([]byte(pid)), parent: number(fields[1]), group: number(fields[2]),
-		dead: fields[0][0] == 'Z' || fields[0][0] == 'X', // nobody may ever reap it
+		dead: fields[0][0] == 'Z' || fields[0][0] == 'X', // its parent may never reap it
 	}
 	p.start, _ = strconv.ParseUint(string(fields[start]), 10, 64)
 	return p, p.pid > 0
 }
 
-// descendants returns those of a process that can be found at once, which are all of them if
-// none is started or ends meanwhile, and none where the kernel does not list children. To read
-// all of /proc takes longer the more processes there are.
+// listDescendants returns the descendants of a process from the kernel's lists of children.
+// It finds all of them if no process starts or ends meanwhile, and none on kernels without
+// these lists. It is faster than a scan of /proc, whose cost grows with the number of all
+// processes.
 func listDescendants(root int) (found []int) {
 	next := []int{root}
 	for len(next) > 0 {
@@ -101,8 +102,8 @@ func listDescendants(root int) (found []int) {
 	return found
 }
 
-// ownChildren returns the children of this process: it may have had some before it became
-// this program.
+// ownChildren returns the children of this process, with their start times. There may be
+// some from before exec made this process dibs.
 func ownChildren() map[int]uint64 {
 	if errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD) {
 		return nil
@@ -116,33 +117,33 @@ func ownChildren() map[int]uint64 {
 	return children
 }
 
-// nestedGuard reports whether a process is the guard of another dibs.
+// isWatchdog reports whether a process is the watchdog of a dibs.
 func isWatchdog(pid int) bool {
 	line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	return bytes.HasPrefix(line, []byte("dibs\x00"+watchdogVerb+"\x00"))
 }
 
-// sinceBoot is a clock that all processes share, and that goes on while the machine is
-// suspended.
+// sinceBoot returns the boot clock. All processes share it, and it includes the time for
+// which the machine was suspended.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // cannot fail
 	return time.Duration(t.Nano())
 }
 
-// An alarm is a file that can be read from at a time of the boot clock: the timeout of
-// poll(2) stands still while the machine is suspended.
+// An alarm is a file that becomes readable at a time of the boot clock. The timeout of
+// poll(2) would not count the time for which the machine is suspended.
 type alarm int
 
 func newAlarm() alarm {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
-		return -1 // poll's own timeout has to do
+		return -1 // the timeout of poll remains
 	}
 	return alarm(fd)
 }
 
-// set sets the alarm, or turns it off.
+// set sets the alarm to at, or turns it off if at is never.
 func (a alarm) set(at time.Duration) {
 	var spec unix.ItimerSpec
 	if at != never {

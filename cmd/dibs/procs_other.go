@@ -9,22 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func attributes() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }
+func childAttributes() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }
 
-func adopt(bool) {}
+func setSubreaper(bool) {}
 
-// visible reports that there is no /proc to ask.
-func visible() bool { return false }
+// procMounted returns false: this system has no /proc as on Linux.
+func procMounted() bool { return false }
 
 func processes() []process { return nil }
 
-func descendants(int) []int { return nil }
+func listDescendants(int) []int { return nil }
 
 func ownChildren() map[int]uint64 { return nil }
 
-func nestedGuard(int) bool { return false }
+func isWatchdog(int) bool { return false }
 
-// sinceBoot is a clock that all processes share.
+// sinceBoot returns a monotonic clock that all processes share.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail

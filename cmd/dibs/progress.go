@@ -12,14 +12,14 @@ import (
 	"golang.org/x/term"
 )
 
-// A progress tells, while a claim waits, who holds the name and how many are ahead: on
-// one line of a terminal, again and again, or as events.
+// A progress shows, during a wait, the holder and the number of waiters ahead: on one line
+// of a terminal that is redrawn every second, or as events.
 type progress struct {
 	app        *app
 	locks      *dibs.Client
 	names      []string
 	begun      time.Time
-	onTerminal bool // on a terminal
+	onTerminal bool // stderr is a terminal and not silenced
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -29,7 +29,7 @@ func (a *app) progress(locks *dibs.Client, names []string) *progress {
 	return &progress{app: a, locks: locks, names: names, begun: time.Now(), onTerminal: !a.quiet && !a.json && terminal(a.err)}
 }
 
-// clearLine empties the line of a terminal on which the cursor is.
+// clearLine erases the current line of a terminal.
 const clearLine = "\r\x1b[K"
 
 func terminal(w any) bool {
@@ -37,7 +37,7 @@ func terminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// widthOf is how many letters fit on a line: of a terminal, or 80.
+// widthOf returns the width of a terminal in columns, or 80 if w is not a terminal.
 func widthOf(w any) int {
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
@@ -51,7 +51,7 @@ func (p *progress) hooks() dibs.Hooks {
 	return dibs.Hooks{Waiting: p.waiting}
 }
 
-// waiting is called when the claim has joined the queue.
+// waiting is the hook for a request that has joined the queue.
 func (p *progress) waiting(w dibs.Waiting) {
 	if p.stop != nil {
 		return
@@ -67,7 +67,7 @@ func (p *progress) waiting(w dibs.Waiting) {
 	}
 }
 
-// show keeps the line true. It begins a moment later: most waits are over by then.
+// refresh redraws the line until ctx ends. It starts after 300 ms: most waits are shorter.
 func (p *progress) refresh(ctx context.Context, w dibs.Waiting) {
 	const soon, every = 300 * time.Millisecond, time.Second
 	holder, position := w.Holder, w.Position
@@ -87,7 +87,8 @@ func (p *progress) refresh(ctx context.Context, w dibs.Waiting) {
 	}
 }
 
-// line shows the wait on one line of the terminal: a longer one could not be taken back.
+// draw shows the wait on one line of the terminal. The text is cut to the width, because
+// clearLine cannot erase a line that wraps.
 func (p *progress) draw(holder string, position int) {
 	width := widthOf(p.app.err)
 	rest := fmt.Sprintf(", %v", time.Since(p.begun).Round(time.Second))
@@ -101,7 +102,7 @@ func (p *progress) draw(holder string, position int) {
 	fmt.Fprint(p.app.err, clearLine+cut(text, width-1))
 }
 
-// waitingFor says what somebody waits for, and behind whom.
+// waitingFor describes a wait: the names, the holder and the number of waiters ahead.
 func waitingFor(names, holder string, position int) string {
 	text := "waiting for " + names
 	if holder != "" {
@@ -113,7 +114,8 @@ func waitingFor(names, holder string, position int) string {
 	return text
 }
 
-// now is who holds and where a token stands in line, if the state tells.
+// holderAndPosition returns the first holder in state and the queue position of token. If
+// state lacks one of them, it returns the value that was passed in.
 func holderAndPosition(state dibs.State, token, holder string, position int) (string, int) {
 	if len(state.Holders) > 0 {
 		holder = state.Holders[0].Token

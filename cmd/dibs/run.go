@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A job is a command that is to run under a lock, as run and elect take it.
+// A job holds the flags of run and elect: a lock and a command that runs under it.
 type job struct {
 	lockRequest
 	shell      string
@@ -25,36 +25,37 @@ type job struct {
 	statusFile string
 }
 
-// commandFlags are those of what runs under a lock.
+// commandFlags adds the flags of the command that runs under the lock to f.
 func (j *job) commandFlags(f *pflag.FlagSet) {
 	j.killAfter, j.onLost = noLimit, lossAction{signal: syscall.SIGTERM}
-	f.StringVarP(&j.shell, "command", "c", "", "run this `TEXT` with /bin/sh, in place of COMMAND")
-	f.Var(&j.killAfter, "kill-after", "time between the signal that asks COMMAND to end and SIGKILL (default 5s, or a quarter of --ttl)")
-	f.Var(&j.maxHold, "max-hold", "ask COMMAND to end after this time; exit code 124")
-	f.Var(&j.onLost, "on-lost", "signal that asks COMMAND to end when the lock is about to be lost: TERM, KILL, …; or warn, which lets it go on")
-	f.StringVar(&j.statusFile, "status-file", "", "write the result to `FILE` when all is over, as JSON")
+	f.StringVarP(&j.shell, "command", "c", "", "run the shell command `TEXT` with /bin/sh instead of COMMAND")
+	f.Var(&j.killAfter, "kill-after", "time from the signal that asks COMMAND to end to SIGKILL (default 5s, or a quarter of --ttl if shorter)")
+	f.Var(&j.maxHold, "max-hold", "longest run time; then COMMAND is asked to end and the exit code is 124 (default: no limit)")
+	f.Var(&j.onLost, "on-lost", "signal that asks COMMAND to end when the lock is about to be lost: TERM, KILL, …; warn only prints a warning")
+	f.StringVar(&j.statusFile, "status-file", "", "write the result to `FILE` at the end, as JSON")
 }
 
-// rules checks what the flags say about time.
+// rules validates the flags about time and returns them.
 func (j *job) rules() (rules, error) {
 	ttl, killAfter := time.Duration(j.ttl), time.Duration(j.killAfter)
 	if j.killAfter == noLimit {
 		killAfter = min(5*time.Second, ttl/4)
 	}
 	if killAfter > ttl/2 {
-		return rules{}, usage("--kill-after %v: at most half of --ttl, which is %v: the command must be dead before the lock is free", killAfter, ttl)
+		return rules{}, usage("--kill-after %v: want at most half of --ttl %v: the command must be dead before the lock expires", killAfter, ttl)
 	}
 	if j.maxHold > 0 && j.maxHold < j.minHold {
-		return rules{}, usage("--max-hold %v: below --min-hold, which is %v", time.Duration(j.maxHold), time.Duration(j.minHold))
+		return rules{}, usage("--max-hold %v: want at least --min-hold %v", time.Duration(j.maxHold), time.Duration(j.minHold))
 	}
 	return rules{killAfter: killAfter, onLost: j.onLost, maxHold: time.Duration(j.maxHold), ttl: ttl}, nil
 }
 
-// command is what is to be run, which must exist before anything is locked for it.
+// command returns the command to run. It fails if the command does not exist: this check
+// comes before the lock is acquired.
 func (j *job) command(a *app, argv []string) (command, error) {
 	switch {
 	case j.shell != "" && len(argv) > 0:
-		return command{}, usage("-c and COMMAND: one of them")
+		return command{}, usage("-c and COMMAND exclude each other")
 	case j.shell != "":
 		argv = []string{"/bin/sh", "-c", j.shell}
 	case len(argv) == 0 || argv[0] == "":
@@ -68,28 +69,29 @@ func (a *app) runCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] NAME[,NAME…] -- COMMAND [ARG…]",
 		Short: "Run a command while holding a lock",
-		Long: `Run COMMAND while holding NAME, and release NAME when COMMAND has ended. Others
-that run with the same NAME wait, first come, first served.
+		Long: `Run COMMAND while holding NAME, and release NAME when COMMAND has ended. Other
+runs with the same NAME wait in order of arrival.
 
-The lock is renewed for as long as COMMAND takes. If renewals fail for so long
-that somebody else could get the lock, or if dibs itself is killed or stopped,
-COMMAND and all that it has started are dead before. What COMMAND leaves running
-in its process group is waited for; a daemon, which leaves it, is not.
+The lock is renewed while COMMAND runs. If renewals fail, or if dibs itself is
+killed or stopped, COMMAND and all its descendants are killed before anyone else
+can acquire the lock. dibs waits for processes that COMMAND leaves in its process
+group, but not for daemons, which leave the group.
 
-When the store is away, dibs says so on stderr, once, and once when it is back.
+When the store becomes unreachable, dibs prints one line on stderr, and another
+one when the store answers again.
 
-COMMAND finds in its environment: DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS, and
-DIBS_FENCE, a number that grows with each holder of the name: give it to what
-you write to, so that it can refuse older ones.
+The environment of COMMAND has DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS and DIBS_FENCE,
+a number that grows with each holder of the name. Pass DIBS_FENCE to whatever
+COMMAND writes to, which can then reject writes with a smaller one.
 
 ` + codesForHelp,
 		Example: `  # one backup at a time, on any machine; wait for the previous one
   dibs run nightly -- ./backup.sh
 
-  # from cron, on every machine: the first one runs it, the others do nothing
+  # from cron, on every machine: the first one runs the job, the others do nothing
   dibs run -n --skip-ok --min-hold 10m report -- make report
 
-  # at most three at once; wait at most two minutes
+  # at most three at a time; wait for two minutes at most
   dibs run --slots 3 -w 2m render -- ffmpeg -i in.mov out.mp4
 
   # two accounts, both or none
@@ -110,7 +112,7 @@ you write to, so that it can refuse older ones.
 	return c
 }
 
-// check reads all that a command line says, before anything is opened for it.
+// check validates the whole command line. It runs before the store is opened.
 func (j *job) check(a *app, name string, argv []string) (command, rules, error) {
 	if err := j.lockRequest.check(a, name); err != nil {
 		return command{}, rules{}, err
@@ -123,7 +125,7 @@ func (j *job) check(a *app, name string, argv []string) (command, rules, error) 
 	return cmd, r, err
 }
 
-// runJob is dibs run.
+// runJob runs dibs run.
 func (a *app) runJob(j *job, name string, argv []string) (err error) {
 	cmd, rules, err := j.check(a, name, argv)
 	if err != nil {
@@ -137,7 +139,7 @@ func (a *app) runJob(j *job, name string, argv []string) (err error) {
 	s := &outcome{Schema: schema, Names: j.names, Store: a.monitor.location, Begun: time.Now()}
 	defer func() {
 		a.monitor.end()
-		if !errors.Is(err, dibs.ErrLost) { // else there is nothing left to wait for
+		if !errors.Is(err, dibs.ErrLost) { // after a loss there is nothing to release
 			err = errors.Join(err, closeAll())
 		}
 		err = a.writeOutcome(j, s, a.explain(err))
@@ -151,7 +153,7 @@ func (a *app) runJob(j *job, name string, argv []string) (err error) {
 	return a.runUnder(lease, cmd, rules, s)
 }
 
-// under runs a command under a lease, and gives that back.
+// runUnder runs a command under a lease and releases the lease.
 func (a *app) runUnder(lease *dibs.Lease, cmd command, r rules, s *outcome) error {
 	s.acquired(lease)
 	if a.json {
@@ -167,16 +169,17 @@ func (a *app) runUnder(lease *dibs.Lease, cmd command, r rules, s *outcome) erro
 	s.Held = time.Since(s.since).Milliseconds()
 	switch {
 	case reason == nil && err != nil && !errors.Is(err, dibs.ErrLost):
-		a.logf("%s", errorText(a.explain(err))) // the command has done its work: that is what counts
+		// The command has succeeded: a failed release does not change the exit code.
+		a.logf("%s", errorText(a.explain(err)))
 		err = nil
 	case err == nil:
 		a.logVerbose("released %s after %s", quoted(s.Names), brief(time.Since(s.since)))
 	}
 	switch {
 	case errors.Is(reason, errMaxHold):
-		return exitWith(exitMaxHold, fmt.Errorf("%s: %w, the command was ended", quoted(s.Names), reason))
+		return exitWith(exitMaxHold, fmt.Errorf("%s: %w and was ended", quoted(s.Names), reason))
 	case reason != nil && !errors.Is(reason, dibs.ErrLost):
-		return errors.Join(reason, ignoreLost(err)) // it was not run
+		return errors.Join(reason, ignoreLost(err)) // the command did not start
 	case reason != nil:
 		return exitWith(exitLost, fmt.Errorf("%w; the command ended with code %d", reason, code))
 	case err != nil:
@@ -185,8 +188,8 @@ func (a *app) runUnder(lease *dibs.Lease, cmd command, r rules, s *outcome) erro
 	return exitWith(code, nil)
 }
 
-// giveBack unlocks, and does not wait for a store that does not answer longer than the
-// lease would last.
+// releaseLease releases a lease. If the command was ended for a reason, it waits for the
+// store until the deadline of the lease at most.
 func releaseLease(lease *dibs.Lease, reason error) error {
 	if reason == nil {
 		return lease.Unlock()
@@ -201,8 +204,8 @@ func releaseLease(lease *dibs.Lease, reason error) error {
 	}
 }
 
-// lift prolongs a lease that was handed on, and so has not yet its own TTL, if the command
-// could not be asked to end in time.
+// extendIfShort extends a lease that was handed off, because such a lease starts with a
+// shorter TTL. It does so only if the remaining time is too short for --kill-after.
 func extendIfShort(lease *dibs.Lease, r rules) error {
 	if time.Until(lease.Deadline()) > 2*r.killAfter {
 		return nil
@@ -210,7 +213,7 @@ func extendIfShort(lease *dibs.Lease, r rules) error {
 	return lease.Extend(context.Background(), r.ttl)
 }
 
-// environment is what a command learns of its lock.
+// environment returns the variables that describe the lock to the command.
 func environment(lease *dibs.Lease, names []string, ttl time.Duration) []string {
 	env := []string{
 		"DIBS_NAME=" + strings.Join(names, ","),
@@ -228,7 +231,7 @@ func environment(lease *dibs.Lease, names []string, ttl time.Duration) []string 
 	return env
 }
 
-// An outcome is what a run has come to.
+// An outcome is the result of run or elect, as written to --status-file.
 type outcome struct {
 	Schema int       `json:"schema"`
 	Names  []string  `json:"names"`
@@ -238,7 +241,7 @@ type outcome struct {
 	Fence  uint64    `json:"fence,omitempty"`
 	Waited int64     `json:"waited_ms"`
 	Held   int64     `json:"held_ms"`
-	Away   int64     `json:"away_ms,omitempty"` // the store has not answered for so long
+	Away   int64     `json:"away_ms,omitempty"` // total time without an answer from the store
 	Code   int       `json:"code"`              // of the command, if it ran
 	Exit   int       `json:"exit_code"`         // of dibs
 	Error  string    `json:"error,omitempty"`
@@ -252,7 +255,7 @@ func (s *outcome) acquired(lease *dibs.Lease) {
 	s.Fence = lease.FenceOf(s.Names[0])
 }
 
-// report tells what has come of a run where it is asked to.
+// writeOutcome completes s, reports it with --json and --status-file, and returns err.
 func (a *app) writeOutcome(j *job, s *outcome, err error) error {
 	s.Exit, s.Result, s.Away = 0, "ran", a.monitor.totalOutage().Milliseconds()
 	if err != nil {
@@ -290,7 +293,7 @@ func result(err error, s *outcome) string {
 		return "max-hold"
 	case errors.Is(err, dibs.ErrLost):
 		return "lost"
-	case !silent(err): // it could not be run
+	case !silent(err): // the command could not be run
 		return "trouble"
 	}
 	return "ran"

@@ -14,24 +14,24 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// schema is the version of all that --json prints: fields are added to it without a new
-// number, and never taken away or given another meaning.
+// schema is the version of the JSON output. New fields do not change it. Fields are never
+// removed and never change their meaning.
 const schema = 1
 
-// Durations are in whole milliseconds, times in RFC 3339. Of a token there are host and
-// process only, unless --show-token: who has a whole one can release the lock.
+// Durations are in whole milliseconds, times in RFC 3339. Tokens are shortened to host and
+// process, except with --show-token: whoever has a whole token can release the lock.
 
-// A nameState is what ls and show print of a name.
+// A nameState is the state of a name, as ls and show print it.
 type nameState struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
-	State   string   `json:"state"`          // held, free, foreign
+	State   string   `json:"state"`          // held, free, wrong_type
 	Kind    string   `json:"kind,omitempty"` // mutex, shared, permits
 	Holders []holder `json:"holders"`
 	Holding int      `json:"holding"`
 	Waiters []waiter `json:"waiters"`
 	Waiting int      `json:"waiting"`
-	Fence   uint64   `json:"fence,omitempty"` // of the holder, if there is one that holds alone
+	Fence   uint64   `json:"fence,omitempty"` // of an exclusive holder
 
 	wholeTokens bool // tokens are
 }
@@ -42,10 +42,10 @@ type holder struct {
 	PID      int       `json:"pid,omitempty"`
 	Label    string    `json:"label,omitempty"`
 	Fence    uint64    `json:"fence,omitempty"`
-	Since    time.Time `json:"since,omitzero"`   // as the fence tells
-	Weight   int       `json:"weight,omitempty"` // of a part, none: it holds alone
-	TTL      *int64    `json:"ttl_ms"`           // null: never expires
-	Reserved bool      `json:"kept,omitempty"`   // given back, and taken for a while yet
+	Since    time.Time `json:"since,omitzero"`     // from the fence
+	Weight   int       `json:"weight,omitempty"`   // of a shared holder; 0: exclusive
+	TTL      *int64    `json:"ttl_ms"`             // null: never expires
+	Reserved bool      `json:"reserved,omitempty"` // released, but unavailable until MinHold ends
 }
 
 type waiter struct {
@@ -57,24 +57,24 @@ type waiter struct {
 	Waited   int64  `json:"waited_ms"`
 }
 
-// A sighting is a line of watch: what was found to have changed between two looks.
+// A change is a line of watch: a difference between two polls.
 type change struct {
 	Schema  int       `json:"schema"`
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"` // see the constants in watch.go
 	Name    string    `json:"name,omitempty"`
 	Holder  *holder   `json:"holder,omitempty"`
-	From    *holder   `json:"from,omitempty"` // of handed_on: who held before
+	From    *holder   `json:"from,omitempty"` // of handed_off: the previous holder
 	Waiter  *waiter   `json:"waiter,omitempty"`
 	Waited  int64     `json:"waited_ms,omitempty"`
 	Held    int64     `json:"held_ms,omitempty"`
-	Holding int       `json:"holding"` // how many hold the name, and wait for it, now
+	Holding int       `json:"holding"` // current numbers of holders and waiters
 	Waiting int       `json:"waiting"`
 	Error   string    `json:"error,omitempty"`
 }
 
-// An event is a line that dibs says of its own work with --json, on stderr where stdout
-// is the command's.
+// An event is a line about the work of dibs itself, with --json. It goes to stderr, because
+// stdout belongs to the command.
 type event struct {
 	Schema   int       `json:"schema"`
 	Time     time.Time `json:"time"`
@@ -98,14 +98,14 @@ type event struct {
 }
 
 // event prints an event on stderr.
-func (a *app) event(e event) { _ = printLine(a.err, stamped(e)) } // nobody else could be told
+func (a *app) event(e event) { _ = printLine(a.err, stamped(e)) } // a failure cannot be reported anywhere
 
 func stamped(e event) event {
 	e.Schema, e.Time = schema, time.Now().UTC().Truncate(time.Millisecond)
 	return e
 }
 
-// print1 prints a value as one line of JSON, in one write.
+// printLine writes a value as one line of JSON, in one write.
 func printLine(w io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
@@ -115,7 +115,7 @@ func printLine(w io.Writer, v any) error {
 	return err
 }
 
-// escaped escapes what JSON allows, and a terminal might obey: such runes stand in
+// escaped escapes the runes that JSON allows but a terminal may interpret. They occur inside
 // strings only.
 func escaped(line []byte) []byte {
 	var out []byte
@@ -131,24 +131,24 @@ func escaped(line []byte) []byte {
 	return out
 }
 
-// An owner is what a token that dibs made tells of who has it.
+// An owner is the public part of an owner token.
 type owner struct {
 	host, label string
 	pid         int
-	short       string // the token, as far as anybody may know it
+	short       string // the token without its secret
 }
 
-// ownerOf reads a token: host:pid:random:secret, and perhaps a label. Nothing of what
-// follows host and pid is shown. Others are opaque.
+// ownerOf parses a token of dibs: host:pid:random:secret, optionally with a label. It keeps
+// only host, pid and label. Other tokens are opaque.
 func ownerOf(token string) owner {
-	const random = 16 // letters, at least
+	const random = 16 // characters, at least
 	parts := strings.SplitN(strings.TrimSuffix(token, driver.ReservedSuffix), ":", 5)
 	if len(parts) >= 4 && parts[0] != "" && len(parts[2]) >= random && parts[3] != "" {
 		if pid, err := strconv.Atoi(parts[1]); err == nil && pid > 0 {
 			return owner{host: parts[0], pid: pid, label: driver.LabelOf(token), short: parts[0] + ":" + parts[1] + ":…"}
 		}
 	}
-	const known, public = 8, 2 // of so few letters nothing is a secret
+	const known, public = 8, 2 // so short a value is not a secret
 	r := []rune(token)
 	if len(r) <= public {
 		return owner{short: token}
@@ -156,7 +156,7 @@ func ownerOf(token string) owner {
 	return owner{short: string(r[:min(known, len(r)/2)]) + "…"}
 }
 
-// String is for people.
+// String formats the owner for people.
 func (o owner) String() string {
 	s := o.short
 	if o.host != "" {

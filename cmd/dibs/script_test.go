@@ -24,30 +24,31 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestMain lets the test binary be dibs, too, with the race detector if the tests have it:
-// in scripts, and for tests that start, stop and kill it.
+// TestMain makes the test binary run as dibs, for scripts and for tests that start, stop and
+// kill it. With -race, that dibs has the race detector, too.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"dibs": main})
 }
 
-// TestScripts runs testdata/*.txtar. All scripts share one server, where each has a database
-// of its own: DIBS_URL, and URL. Beside the commands of testscript there are
+// TestScripts runs testdata/*.txtar. All scripts share one server, where each has its own
+// database: its URL is in DIBS_URL and in URL. There are these commands besides those of
+// testscript:
 //
-//	exits CODE COMMAND…       runs it, and wants this exit code
-//	bg ID COMMAND…            starts it; its output goes to the files ID.out and ID.err
-//	signal NAME ID            sends it a signal: INT, TERM, …
-//	ends CODE ID              waits for its end, and wants this exit code
-//	eventually PATTERN FILE   waits until a file matches, or the output of a command:
+//	exits CODE COMMAND…       run a command and want this exit code
+//	bg ID COMMAND…            start a command; its output goes to ID.out and ID.err
+//	signal NAME ID            send it a signal: INT, TERM, …
+//	ends CODE ID              wait until it exits and want this exit code
+//	eventually PATTERN FILE   wait until a file matches
 //	eventually PATTERN COMMAND…
-//	held NAME [flags]         holds a name in the test's own process, in the store of
-//	                          DIBS_URL as it is now, see lockFlags;
-//	                          sets FENCE and TOKEN
-//	waits NAME [flags]        queues for a name, and holds it when its turn comes
-//	free NAME [LABEL]         gives it back, or stops to wait
-//	redis COMMAND…            asks the script's database; stdout is the reply
-//	redis --lines COMMAND…    the same, a line for each part of it
+//	                          wait until the output of a command matches
+//	held NAME [flags]         hold a name in the test process, in the store that DIBS_URL
+//	                          names now; see lockFlags. Sets FENCE and TOKEN
+//	waits NAME [flags]        wait for a name, and hold it when it is granted
+//	free NAME [LABEL]         release the name, or stop waiting
+//	redis COMMAND…            send a command to the script's database; stdout is the reply
+//	redis --lines COMMAND…    the same, with a line for each element of the reply
 //	server start|kill|restart|stop|pause|resume ID
-//	                          a server of the script's own; start sets the variable ID to its URL
+//	                          a server for this script; start sets the variable ID to its URL
 func TestScripts(t *testing.T) {
 	server := redistest.Start(t, "--databases", "1000")
 	var last atomic.Int64
@@ -74,18 +75,18 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// quorumTTL is the longest TTL of what is held on several servers.
+// quorumTTL is the longest TTL on the quorums of the scripts.
 const quorumTTL = 3 * time.Second
 
-// patience is how long a script waits for what must happen.
+// testTimeout is the time limit for anything that a test waits for.
 const testTimeout = time.Minute
 
-// A world is what a script has besides files.
+// A scriptState is the state of a script besides its files.
 type scriptState struct {
 	*testscript.TestScript
 	env       []string
 	rdb       *redis.Client
-	clients   map[string]*dibs.Client // by what DIBS_URL was
+	clients   map[string]*dibs.Client // by value of DIBS_URL
 	closes    []func() error
 	running   map[string]*background
 	servers   map[string]*redistest.Server
@@ -97,10 +98,10 @@ type background struct {
 	done chan struct{}
 }
 
-// A claimed is what held and waits have made.
+// A testLock is a lock, or a wait, of the commands held and waits.
 type testLock struct {
 	stop  context.CancelFunc
-	done  chan struct{} // closed when it holds, or does not wait any more
+	done  chan struct{} // closed when the wait is over
 	lease interface{ Unlock() error }
 }
 
@@ -113,7 +114,7 @@ func newScriptState(env *testscript.Env, url string) error {
 	if err != nil {
 		return err
 	}
-	// The race detector sleeps for a second at the end of each process, for stragglers.
+	// By default the race detector sleeps for a second at the end of each process.
 	env.Vars = append(env.Vars, "HOST="+host, "URL="+url, "DIBS_URL="+url, "DIBS_PASSWORD=", "DIBS_TIMEOUT=10s", "GORACE=atexit_sleep_ms=0")
 	w := &scriptState{
 		env: env.Vars, rdb: redis.NewClient(options), clients: make(map[string]*dibs.Client),
@@ -126,7 +127,7 @@ func newScriptState(env *testscript.Env, url string) error {
 
 func (w *scriptState) end() {
 	for _, r := range w.running {
-		_ = r.cmd.Process.Kill() // or it has ended
+		_ = r.cmd.Process.Kill() // fails if it has exited
 		<-r.done
 	}
 	for _, c := range w.locksHeld {
@@ -134,7 +135,7 @@ func (w *scriptState) end() {
 		<-c.done
 	}
 	for _, f := range w.closes {
-		_ = f() // what was held may be lost
+		_ = f() // leases may be lost by now
 	}
 	w.rdb.Close()
 	for _, s := range w.servers {
@@ -142,7 +143,7 @@ func (w *scriptState) end() {
 	}
 }
 
-// locks is a client of the store that DIBS_URL names, opened as dibs does.
+// locks returns a client of the store that DIBS_URL names, opened as dibs does.
 func (w *scriptState) locks() *dibs.Client {
 	where := w.Getenv("DIBS_URL")
 	if c := w.clients[where]; c != nil {
@@ -150,7 +151,7 @@ func (w *scriptState) locks() *dibs.Client {
 	}
 	a := &app{getenv: w.Getenv, timeout: 10 * time.Second}
 	if strings.Contains(where, " ") {
-		a.longestTTL = quorumTTL // a server of a quorum does not vote before it has run for so long
+		a.longestTTL = quorumTTL // a server votes only after it has run for this long
 	}
 	c, closeAll, err := a.client()
 	w.Check(err)
@@ -163,7 +164,7 @@ type scriptStateKey struct{}
 func withState(do func(w *scriptState, args []string)) func(ts *testscript.TestScript, neg bool, args []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg {
-			ts.Fatalf("this command has no opposite")
+			ts.Fatalf("this command does not support !")
 		}
 		w := ts.Value(scriptStateKey{}).(*scriptState)
 		w.TestScript = ts
@@ -185,7 +186,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// start runs a command in the background, in the environment as it is now.
+// start starts a command in the background, with the current environment.
 func (w *scriptState) start(args []string) {
 	id := args[0]
 	cmd := exec.Command(args[1], args[2:]...)
@@ -205,7 +206,7 @@ func (w *scriptState) start(args []string) {
 	r := &background{cmd, make(chan struct{})}
 	w.running[id] = r
 	go func() {
-		_ = cmd.Wait() // its state tells
+		_ = cmd.Wait() // ends reads the exit code from its state
 		close(r.done)
 	}()
 }
@@ -219,7 +220,7 @@ func (w *scriptState) ends(args []string) {
 	select {
 	case <-r.done:
 	case <-time.After(testTimeout):
-		w.Fatalf("%s has not ended", args[1])
+		w.Fatalf("%s has not exited", args[1])
 	}
 	for _, stream := range []string{"out", "err"} {
 		w.Logf("[%s]\n%s", stream, w.ReadFile(args[1]+"."+stream))
@@ -237,28 +238,28 @@ func (w *scriptState) ends(args []string) {
 func eventuallyMatches(ts *testscript.TestScript, neg bool, args []string) {
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	look := func() string {
-		text, _ := os.ReadFile(ts.MkAbs(args[1])) // it may not be there yet
+	read := func() string {
+		text, _ := os.ReadFile(ts.MkAbs(args[1])) // it may not exist yet
 		return string(text)
 	}
 	if len(args) > 2 {
-		look = func() string {
-			_ = ts.Exec(args[1], args[2:]...) // its output is what matters
+		read = func() string {
+			_ = ts.Exec(args[1], args[2:]...) // only its output matters
 			return ts.ReadFile("stdout") + ts.ReadFile("stderr")
 		}
 	}
 	for end := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
-		text := look()
+		text := read()
 		if pattern.MatchString(text) != neg {
 			return
 		}
 		if time.Now().After(end) {
-			ts.Fatalf("%v is not so of %q:\n%s", pattern, args[1:], text)
+			ts.Fatalf("no match of %v in %q:\n%s", pattern, args[1:], text)
 		}
 	}
 }
 
-// A lock is what held and waits are told of one.
+// A lockSpec holds the flags of the commands held and waits.
 type lockSpec struct {
 	name, label, token string
 	slots, permits     int
@@ -273,7 +274,7 @@ func (w *scriptState) lockFlags(args []string) (l lockSpec) {
 	f.IntVar(&l.slots, "slots", 0, "a semaphore")
 	f.IntVar(&l.permits, "permits", 1, "")
 	f.BoolVar(&l.shared, "shared", false, "a reader")
-	f.BoolVar(&l.fenceKnown, "noted", false, "the store is told of the fence, as by a renewal")
+	f.BoolVar(&l.fenceKnown, "fence-known", false, "extend the lease once, so that the store knows its fence")
 	f.DurationVar(&l.ttl, "ttl", 30*time.Second, "")
 	f.DurationVar(&l.minHold, "min-hold", 0, "")
 	w.Check(f.Parse(args))
@@ -314,7 +315,7 @@ func (w *scriptState) held(args []string) {
 	w.locksHeld[l.name+" "+l.label] = c
 }
 
-// waits returns when the claim is in the queue.
+// waits returns when the request is in the queue.
 func (w *scriptState) waits(args []string) {
 	l := w.lockFlags(args)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -403,7 +404,7 @@ func (w *scriptState) server(args []string) {
 	case "resume":
 		w.Check(s.Resume())
 	default:
-		w.Fatalf("server %s?", do)
+		w.Fatalf("unknown command: server %s", do)
 	}
 }
 

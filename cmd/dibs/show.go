@@ -12,25 +12,28 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitFree is the code of what is not held, as of test(1).
+// exitFree is the exit code of show if the name is free, as of test(1).
 const exitFree = 1
 
 func (a *app) showCmd() *cobra.Command {
 	var whole bool
 	c := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show who holds a name, and who waits for it",
-		Long: `Show who holds a name, and who waits for it, the next one first.
+		Short: "Show the holders and waiters of a name",
+		Long: `Show the holders of a name, and its waiters in queue order.
 
-A name is held as a mutex, by one holder; shared, by readers or by permits of a
-semaphore, one each; as permits, where somebody holds several. It is foreign if
-its key holds no lock of dibs, such as a hash of Redisson: then dibs cannot lock
-the name until the key is gone.
+A name is held as one of these kinds:
+
+    mutex    by one exclusive holder
+    shared   by readers, or by holders of one permit each
+    permits  by holders of permits, of which one has several
+
+If the key of the name holds a value that is not a lock of dibs, such as a hash
+of Redisson, the name cannot be locked until that key is deleted.
 
 Whoever has a token can release the lock: only --show-token shows tokens.
 
-Exit codes: 0 it is held; 1 it is free; 125 that is not known; 64 the command
-line.`,
+Exit codes: 0 held; 1 free; 125 unknown, or not a lock; 64 invalid command line.`,
 		Example: `  dibs show nightly
   dibs show nightly --json | jq '.holders[0].fence'
   dibs show -q nightly; [ $? = 1 ] && echo free`,
@@ -40,7 +43,7 @@ line.`,
 			return a.withStore(func(ctx context.Context, s *opened) error { return a.show(ctx, s, args[0], whole) })
 		},
 	}
-	c.Flags().BoolVar(&whole, "show-token", false, "show owner tokens, with which anybody can release the lock")
+	c.Flags().BoolVar(&whole, "show-token", false, "show owner tokens; whoever has one can release the lock")
 	return c
 }
 
@@ -53,7 +56,7 @@ func (a *app) show(ctx context.Context, s *opened, name string, whole bool) erro
 	code := 0
 	switch {
 	case err != nil:
-		n.Name, n.State, code = name, "foreign", exitTrouble
+		n.Name, n.State, code = name, stateWrongType, exitTrouble
 	case n.State != "held":
 		code = exitFree
 	}
@@ -70,16 +73,16 @@ func (a *app) printState(n nameState) error {
 	return a.print(n.text(a.width()))
 }
 
-// text is all that is known of a name, for people, on lines of a width or, if that is
-// zero, as they are.
+// text formats the state of a name for people, on lines of width columns. If width is zero,
+// the lines are not shortened.
 func (n nameState) text(width int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is %s\n", safe(n.Name), n.description())
+	fmt.Fprintf(&b, "%s %s\n", safe(n.Name), n.description())
 	if len(n.Holders) > 0 {
 		b.WriteString(n.holderTable().fit(width, "HELD", "FENCE").String())
 	}
 	if n.Waiting > 0 {
-		fmt.Fprintf(&b, "\n%s, the next one first%s\n", plural(n.Waiting, "waiter", "waiters"), firstOf(len(n.Waiters), n.Waiting))
+		fmt.Fprintf(&b, "\n%s in queue order%s\n", plural(n.Waiting, "waiter", "waiters"), firstOf(len(n.Waiters), n.Waiting))
 		b.WriteString(n.waiterTable().fit(width).String())
 	}
 	return b.String()
@@ -87,19 +90,19 @@ func (n nameState) text(width int) string {
 
 func (n nameState) description() string {
 	switch {
-	case n.State == "foreign":
-		return "foreign: its key holds no lock of dibs, and dibs cannot lock the name\nwhat it is: redis-cli TYPE with the prefix and the name; a hash may be a lock of Redisson"
+	case n.State == stateWrongType:
+		return "cannot be locked: its key holds a value that is not a lock of dibs\nto see its type: redis-cli TYPE PREFIX+NAME; a hash may be a lock of Redisson"
 	case n.State == "free":
-		return "free"
+		return "is free"
 	case n.Kind == kindMutex:
-		return "held: mutex, by one holder"
+		return "is held: mutex, by one holder"
 	case n.Kind == kindPermits:
-		return fmt.Sprintf("held: permits, by %s%s", plural(n.Holding, "holder", "holders"), firstOf(len(n.Holders), n.Holding))
+		return fmt.Sprintf("is held: permits, by %s%s", plural(n.Holding, "holder", "holders"), firstOf(len(n.Holders), n.Holding))
 	}
-	return fmt.Sprintf("held: shared, by %s%s", plural(n.Holding, "reader or permit", "readers or permits"), firstOf(len(n.Holders), n.Holding))
+	return fmt.Sprintf("is held: shared, by %s%s", plural(n.Holding, "reader or permit", "readers or permits"), firstOf(len(n.Holders), n.Holding))
 }
 
-// firstOf says that a list is not whole.
+// firstOf returns a note if a list is incomplete.
 func firstOf(known, all int) string {
 	if known >= all {
 		return ""

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signalName is TERM for SIGTERM.
+// signalName returns the name of a signal without SIG: TERM for SIGTERM.
 func signalName(s syscall.Signal) string { return strings.TrimPrefix(unix.SignalName(s), "SIG") }
 
-// signalNumber is the reverse, with or without SIG, or zero.
+// signalNumber returns the signal of a name, with or without SIG, or zero.
 func signalNumber(name string) syscall.Signal {
 	return unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// An opened store is what the flags and the environment name.
+// An opened is the store that the flags and the environment name.
 type opened struct {
 	driver.Store
 	location string // without credentials
-	nodes    []node // the servers of a quorum, or the one
+	nodes    []node // the Redis servers: those of a quorum, or one
 	closes   []func() error
 }
 
-// A node is one Redis, which a doctor can look at.
+// A node is one Redis server, which doctor can check.
 type node struct {
 	location string
 	*redisstore.Store
@@ -35,18 +35,18 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
-var errNoStore = usageError{errors.New(`no store: say where the locks are
+var errNoStore = usageError{errors.New(`no store: pass one of
   --url redis://host:6379      or DIBS_URL=redis://host:6379
                                (also rediss://, redis+sentinel://, redis+cluster://, unix://;
                                three or more URLs: a quorum)
   --local                      or DIBS_URL=local
-                               (a file of yours, for this host only)`)}
+                               (a file of this user, for this host only)`)}
 
-// where returns the URLs that the flags name, or else the environment.
+// storeURLs returns the URLs from the flags, or else from the environment.
 func (a *app) storeURLs() ([]string, error) {
 	switch {
 	case a.local && len(a.urls) > 0:
-		return nil, usage("--local and --url: one of them")
+		return nil, usage("--local and --url exclude each other")
 	case a.local:
 		return []string{"local:"}, nil
 	case len(a.urls) > 0:
@@ -59,7 +59,7 @@ func (a *app) storeURLs() ([]string, error) {
 	return urls, nil
 }
 
-// whence is what where has read.
+// urlSource returns the flag or variable that storeURLs has read, for errors.
 func (a *app) urlSource() string {
 	if len(a.urls) > 0 {
 		return "--url"
@@ -67,7 +67,7 @@ func (a *app) urlSource() string {
 	return "DIBS_URL"
 }
 
-// open makes the store. It waits for no server.
+// open opens the store. It does not wait for a server.
 func (a *app) open() (*opened, error) {
 	urls, err := a.storeURLs()
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *app) open() (*opened, error) {
 	var stores []driver.Store
 	for _, u := range urls {
 		if _, ok := localPath(u); ok {
-			return nil, usage("a local file is no node of a quorum")
+			return nil, usage("a local file cannot be a node of a quorum")
 		}
 		s, err := a.openRedis(o, u)
 		if err != nil {
@@ -96,7 +96,7 @@ func (a *app) open() (*opened, error) {
 		}
 		o.Store = q
 	case a.longestTTL != 0:
-		return nil, errors.Join(usage("--longest is for a quorum: several --url"), o.close())
+		return nil, errors.Join(usage("--longest needs a quorum: three or more --url"), o.close())
 	default:
 		o.Store = stores[0]
 	}
@@ -107,7 +107,7 @@ func (a *app) open() (*opened, error) {
 	return o, nil
 }
 
-// listOf names the servers as errors of a quorum do.
+// listOf lists the servers with the node numbers that errors of a quorum use.
 func listOf(nodes []node) string {
 	if len(nodes) == 1 {
 		return nodes[0].location
@@ -119,20 +119,20 @@ func listOf(nodes []node) string {
 	return strings.Join(all, ", ")
 }
 
-// distinct refuses a server that stands twice in a quorum, whatever its database: when it
-// fails, two votes are gone.
+// checkDistinct rejects a quorum with two nodes on one server, even on different databases:
+// if that server fails, two votes are gone.
 func checkDistinct(nodes []node) error {
 	for i, n := range nodes {
 		for j, other := range nodes[:i] {
 			if serverOf(n.location) == serverOf(other.location) {
-				return usage("nodes %d and %d of the quorum are one server: %s", j, i, n.location)
+				return usage("nodes %d and %d of the quorum are the same server: %s", j, i, n.location)
 			}
 		}
 	}
 	return nil
 }
 
-// serverOf is a URL without its scheme and its database.
+// serverOf returns a URL without its scheme and its database.
 func serverOf(where string) string {
 	_, server, _ := strings.Cut(where, "://")
 	if i := strings.LastIndexAny(server, "/?"); i >= 0 {
@@ -141,7 +141,7 @@ func serverOf(where string) string {
 	return server
 }
 
-// localPath reads local, or local:PATH.
+// localPath parses local and local:PATH.
 func localPath(url string) (path string, ok bool) {
 	if url == "local" {
 		return "", true
@@ -171,7 +171,8 @@ func (a *app) openRedis(o *opened, raw string) (driver.Store, error) {
 	return s, nil
 }
 
-// keyPrefix returns the prefix that was asked for: an empty one is one, too.
+// keyPrefix returns the prefix from --prefix or DIBS_PREFIX. set is true also for an empty
+// prefix.
 func (a *app) keyPrefix() (prefix string, set bool) {
 	if a.prefix != "" || a.prefixSet {
 		return a.prefix, true
@@ -184,7 +185,7 @@ func (a *app) keyPrefix() (prefix string, set bool) {
 	return "", false
 }
 
-// within bounds a look at the store.
+// withTimeout limits an operation on the store to a.timeout.
 func (a *app) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, a.timeout)
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// The rules of a command that runs under a lock: the lock is given back when nothing of
-// its process group is left, and if the lock is about to be lost, nothing that descends from
-// it is left by then.
+// rules are the time limits of a command under a lock. dibs releases the lock when no
+// process of the command's group is left. If the lock is about to be lost, all descendants
+// of the command are dead before that.
 type rules struct {
-	killAfter time.Duration // from being asked to end to being killed
+	killAfter time.Duration // from the signal that asks the command to end to SIGKILL
 	onLost    lossAction
 	maxHold   time.Duration // zero: no limit
 	ttl       time.Duration
 }
 
-// A run is a command under a lock.
+// A supervised is a running command under a lock.
 type supervised struct {
 	*app
 	rules
@@ -32,55 +32,55 @@ type supervised struct {
 	tty      *tty // or nil
 	begun    time.Time
 
-	reason           error     // why it was asked to end, or was told of a loss
-	killAt           time.Time // zero: not asked yet
+	reason           error     // why the command was asked to end, or its loss with --on-lost warn
+	killAt           time.Time // zero: not asked to end
 	status           syscall.WaitStatus
-	ended            time.Time // when the child had, zero: it runs
-	leftoverReported bool      // that something was left running
+	ended            time.Time // when the child exited; zero: it runs
+	leftoverReported bool      // processes left running were reported
 
-	replies <-chan string // of the guard
+	replies <-chan string // of the watchdog
 	changes chan syscall.WaitStatus
 }
 
-// supervise runs a command while the lease lasts, and returns when nothing of it is left.
-// err says why the command was asked to end, if it was.
+// supervise runs a command under a lease and returns when none of its processes is left. err
+// is the reason why dibs asked the command to end, or nil.
 func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err error) {
 	t := foreground()
 	if t != nil {
-		defer t.close() // also if the command cannot be started: it may have had it
+		defer t.close() // also if the start fails: the command may have had the foreground
 	}
-	guard, child, err := c.start(t != nil && !t.inPipeline(), lease, r)
+	watchdog, child, err := c.start(t != nil && !t.inPipeline(), lease, r)
 	if err != nil {
 		return 0, err
 	}
 	if t != nil {
 		t.command = child.pid
 	}
-	s := &supervised{app: a, rules: r, lease: lease, child: child, watchdog: guard, tty: t, begun: time.Now()}
-	s.replies = guard.replies
+	s := &supervised{app: a, rules: r, lease: lease, child: child, watchdog: watchdog, tty: t, begun: time.Now()}
+	s.replies = watchdog.replies
 	if a.json {
 		a.event(event{Event: "started", Name: lease.Name(), PID: child.pid})
 	}
 	s.loop()
-	guard.stop() // what is left now is on its own, whatever becomes of the lease
+	watchdog.stop() // remaining daemons run on, even if the lease is lost later
 	return exitCodeOf(s.status), s.reason
 }
 
-// start starts a command under a guard, which knows the deadline of the lease before. A guard
-// that was killed meanwhile is replaced by another one, a few times.
+// start starts a command under a watchdog. The watchdog receives the deadline of the lease
+// first. If the watchdog was killed, start tries another one, three times in all.
 func (c command) start(terminal bool, lease *dibs.Lease, r rules) (*watchdogHandle, *child, error) {
 	const tries = 3
 	for try := 1; ; try++ {
-		guard, err := c.watchdog.ready()
+		watchdog, err := c.watchdog.ready()
 		if err != nil {
 			return nil, nil, err
 		}
 		if !r.onLost.warn {
-			guard.extend(lease.Deadline(), r.ttl)
+			watchdog.extend(lease.Deadline(), r.ttl)
 		}
-		child, err := guard.start(c, terminal)
+		child, err := watchdog.start(c, terminal)
 		if !errors.Is(err, errWatchdogGone) || try == tries {
-			return guard, child, err
+			return watchdog, child, err
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (r *supervised) loop() {
 			}
 			if n, err := strconv.Atoi(strings.TrimPrefix(answer, "changed ")); err == nil {
 				r.childChanged(syscall.WaitStatus(n))
-				ticks.Reset(least) // look for what it has left behind
+				ticks.Reset(least) // check often for processes that are left
 			}
 		case status := <-r.changes:
 			r.childChanged(status)
@@ -113,7 +113,7 @@ func (r *supervised) loop() {
 	}
 }
 
-// changed notes what has become of the child.
+// childChanged handles a new state of the child: stopped or exited.
 func (r *supervised) childChanged(status syscall.WaitStatus) {
 	if status.Stopped() {
 		if !r.lendTerminal(status.StopSignal()) {
@@ -127,8 +127,9 @@ func (r *supervised) childChanged(status syscall.WaitStatus) {
 	}
 }
 
-// unguarded ends a command whose guard is dead: nobody could end it if dibs were killed, too.
-// What it has started belongs to this process now, and so is found from here.
+// watchdogDied ends a command whose watchdog is dead: if dibs were killed as well, nothing
+// would end the command. This process is now the subreaper of the descendants, so it can
+// find them.
 func (r *supervised) watchdogDied() {
 	r.replies = nil
 	r.child.root, r.child.otherChildren = os.Getpid(), r.watchdog.otherChildren
@@ -144,8 +145,8 @@ func (r *supervised) watchdogDied() {
 	}
 }
 
-// lend gives the foreground to a command that was stopped because it wants the terminal
-// and has not got it: see tty.shared.
+// lendTerminal gives the foreground to a command that was stopped because it used the
+// terminal in the background. It reports whether it did. See tty.inPipeline.
 func (r *supervised) lendTerminal(s syscall.Signal) bool {
 	if s != syscall.SIGTTIN && s != syscall.SIGTTOU || r.tty == nil || !r.tty.isForeground(r.tty.own) {
 		return false
@@ -155,29 +156,29 @@ func (r *supervised) lendTerminal(s syscall.Signal) bool {
 	return true
 }
 
-// suspend stops dibs with the command that ^Z has stopped, so that the shell goes on. The
-// lease is not renewed then: when it is over the guard kills the command.
+// suspend stops dibs after ^Z has stopped the command, so that the shell continues. The
+// lease is not renewed meanwhile: when it expires, the watchdog kills the command.
 func (r *supervised) suspend() {
 	if r.tty == nil {
 		return
 	}
-	lent := r.tty.isForeground(r.child.pid)
-	if lent {
+	foreground := r.tty.isForeground(r.child.pid)
+	if foreground {
 		r.tty.setForeground(r.tty.own)
 	}
-	_ = syscall.Kill(0, syscall.SIGSTOP) // one may always
+	_ = syscall.Kill(0, syscall.SIGSTOP) // always permitted
 	r.waitUntilContinued()
-	// In the foreground or not.
-	if lent && r.tty.isForeground(r.tty.own) {
+	// The shell may have continued dibs in the background.
+	if foreground && r.tty.isForeground(r.tty.own) {
 		r.tty.setForeground(r.child.pid)
 	}
 	r.child.signal(syscall.SIGCONT)
 }
 
-// continued waits until the shell has continued dibs. The stop reaches the threads one
-// after the other: this one goes on for a moment, in which the shell has not taken the
-// terminal, and the command must not be continued. The first process of a container is
-// not stopped at all.
+// waitUntilContinued waits until the shell has continued dibs, for 1 s at most. SIGSTOP
+// reaches the threads one by one, so this thread runs on for a moment. The shell has not
+// taken the terminal by then, and the command must not be continued yet. The first process
+// of a container is not stopped at all, hence the limit.
 func (r *supervised) waitUntilContinued() {
 	limit := time.After(time.Second)
 	for {
@@ -193,26 +194,27 @@ func (r *supervised) waitUntilContinued() {
 	}
 }
 
-// pass passes a signal on to the command.
+// forward sends a signal to the command.
 func (r *supervised) forward(s os.Signal) {
 	n, _ := s.(syscall.Signal)
 	r.endForwarded = r.endForwarded || isTermination(n)
 	r.child.signal(n)
 }
 
-// check asks the command to end, or kills it, when it is time.
+// enforce asks the command to end, or kills it, when that is due. The reasons are a loss of
+// the lease, a deadline without a renewal, and --max-hold.
 func (r *supervised) enforce() {
-	const patient = time.Second
+	const leftoverDelay = time.Second
 	deadline, now := r.lease.Deadline(), time.Now()
 	lost := r.lease.Err()
 	if !r.onLost.warn {
 		r.watchdog.extend(deadline, r.ttl)
 	}
 	switch {
-	case r.ended.IsZero() || r.leftoverReported || now.Sub(r.ended) < patient:
+	case r.ended.IsZero() || r.leftoverReported || now.Sub(r.ended) < leftoverDelay:
 	default:
 		r.leftoverReported = true
-		r.logf("the command has ended, and left something running in its process group %d: waiting for that", r.child.pid)
+		r.logf("the command has ended, but its process group %d has running processes: waiting for them", r.child.pid)
 	}
 	switch {
 	case r.reason != nil && (r.killAt.IsZero() || now.Before(r.killAt)):
@@ -227,17 +229,17 @@ func (r *supervised) enforce() {
 	}
 }
 
-// errGuard is for a machine that gives dibs so little time that it has renewed the lock,
-// and could not tell the guard.
-var errWatchdogLate = fmt.Errorf("%w: the guard was not told in time of a renewal: with so short a TTL, or so busy a machine, take a longer --ttl", dibs.ErrLost)
+// errWatchdogLate is the loss on a busy machine: dibs has renewed the lock, but could not
+// extend the watchdog in time.
+var errWatchdogLate = fmt.Errorf("%w: the renewal reached the watchdog process too late: the machine is busy or the TTL is short; use a longer --ttl", dibs.ErrLost)
 
-var errWatchdogKilled = fmt.Errorf("%w: the guard was killed", dibs.ErrLost)
+var errWatchdogKilled = fmt.Errorf("%w: the watchdog process was killed", dibs.ErrLost)
 
-var errMaxHold = errors.New("--max-hold is over")
+var errMaxHold = errors.New("the command ran longer than --max-hold")
 
-// lastMoment is when a command must be dead whose lease is lost. If it has expired, or
-// was not renewed because this process was stopped, that is now; an operator who breaks
-// it, or deletes its key, leaves the command the time to clean up.
+// killTime returns the time at which a command must be dead after the loss of its lease. A
+// lease that has expired, for example because this process was stopped, leaves no time. A
+// lease that was revoked, or whose key was deleted, leaves killAfter for the clean-up.
 func killTime(lost error, now time.Time, killAfter time.Duration) time.Time {
 	var e *dibs.LostError
 	if errors.As(lost, &e) && (e.Reason == dibs.ReasonRevoked || e.Reason == dibs.ReasonTaken) {
@@ -246,7 +248,8 @@ func killTime(lost error, now time.Time, killAfter time.Duration) time.Time {
 	return now
 }
 
-// stop asks the command to end, for a reason; or only tells it.
+// stop asks the command to end, for a reason, and sets the time of its SIGKILL. With
+// --on-lost warn it only reports a loss.
 func (r *supervised) stop(reason error, killAt time.Time) {
 	r.reason = reason
 	overTime := errors.Is(reason, errMaxHold)
@@ -262,7 +265,7 @@ func (r *supervised) stop(reason error, killAt time.Time) {
 	} else {
 		r.child.signalDescendants(r.onLost.signal)
 	}
-	r.child.signalDescendants(syscall.SIGCONT) // who is stopped cannot end
+	r.child.signalDescendants(syscall.SIGCONT) // a stopped process cannot handle the signal
 	r.enforce()
 }
 
@@ -275,10 +278,10 @@ func (r *supervised) reportLoss(reason error) {
 	}
 }
 
-// A loss is what happens to a command whose lock is lost.
+// A lossAction is the value of --on-lost: the signal for a command whose lock is lost.
 type lossAction struct {
 	signal syscall.Signal
-	warn   bool // nothing: it goes on, and dibs says so
+	warn   bool // no signal: dibs prints a warning and the command goes on
 }
 
 // String implements pflag.Value.

@@ -21,9 +21,9 @@ func (a *app) topCmd() *cobra.Command {
 	var every durationFlag
 	c := &cobra.Command{
 		Use:   "top [GLOB]",
-		Short: "Watch the locks on the screen, the worst first",
-		Long: `Watch the locks on the screen, the worst first: those for which somebody has
-waited longest, and then those that never expire. GLOB is as in "dibs ls".
+		Short: "Show the locks on a screen, the longest wait first",
+		Long: `Show the locks on a screen that is updated continuously. Names with the longest
+wait come first, then names that never expire. GLOB is as in "dibs ls".
 
 Keys: j and k, or the arrows, move; space and b, or Page Down and Page Up, move
 by a page; g and G, or Home and End, go to the first and the last name; s
@@ -37,7 +37,7 @@ changes the order; ^Z suspends; q quits.`,
 				return err
 			}
 			if a.json {
-				return usage("top is for people: dibs watch --json")
+				return usage("top has no JSON output; use dibs watch --json")
 			}
 			return a.top(globOf(args), time.Duration(every))
 		},
@@ -46,8 +46,8 @@ changes the order; ^Z suspends; q quits.`,
 	return c
 }
 
-// What a terminal is told. Without autowrap, a line that is wider than was thought spoils
-// no other line.
+// Terminal sequences. enterScreen turns autowrap off: a line that is wider than expected
+// does not overwrite the next one.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -62,18 +62,18 @@ const (
 func (a *app) top(glob string, every time.Duration) error {
 	out, ok := a.out.(*os.File)
 	if !ok || !terminal(out) || !terminal(a.in) || a.getenv("TERM") == "dumb" {
-		return usage(`top needs a terminal with a screen; line by line it is told by "dibs watch", and what is held now by "dibs ls"`)
+		return usage(`top needs a terminal with cursor control; "dibs watch" prints the changes line by line, "dibs ls" the current locks`)
 	}
 	s, err := a.open()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.close() }() // nothing can be lost by it
+	defer func() { _ = s.close() }() // only reads were made
 	return a.onScreen(out, func(suspend func()) error { return a.topLoop(s, out, glob, every, suspend) })
 }
 
-// onScreen does something on a screen of its own, and restores what was before: also if
-// there is a panic, which is told there then.
+// onScreen calls do with the terminal in raw mode on the alternate screen, and restores the
+// terminal afterwards, also after a panic.
 func (a *app) onScreen(out *os.File, do func(suspend func()) error) error {
 	was, err := term.MakeRaw(int(a.in.Fd()))
 	if err != nil {
@@ -81,17 +81,17 @@ func (a *app) onScreen(out *os.File, do func(suspend func()) error) error {
 	}
 	leave := func() {
 		fmt.Fprint(out, leaveScreen)
-		_ = term.Restore(int(a.in.Fd()), was) // if it fails, there is no terminal any more
+		_ = term.Restore(int(a.in.Fd()), was) // fails only if the terminal is gone
 	}
 	defer leave()
 	fmt.Fprint(out, enterScreen)
 	return do(func() {
 		leave()
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // one may always
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
 	})
 }
 
-// A seen is what one look has found.
+// A snapshot is the result of one poll.
 type snapshot struct {
 	states []dibs.State
 	err    error
@@ -100,11 +100,11 @@ type snapshot struct {
 func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration, suspend func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	looks, keys, panics := make(chan snapshot), make(chan string), make(chan string, 2)
+	polls, keys, panics := make(chan snapshot), make(chan string), make(chan string, 2)
 	go catchPanic(panics, func() {
 		for ctx.Err() == nil {
 			states, err := a.inspectMatching(ctx, s, glob)
-			send(ctx, looks, snapshot{states, err})
+			send(ctx, polls, snapshot{states, err})
 			sleepOrDone(ctx, every)
 		}
 	})
@@ -119,13 +119,13 @@ func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration,
 			return err
 		}
 		select {
-		case look := <-looks:
-			if errors.Is(look.err, dibs.ErrInvalid) {
-				return look.err
+		case poll := <-polls:
+			if errors.Is(poll.err, dibs.ErrInvalid) {
+				return poll.err
 			}
-			v.update(look, time.Now())
+			v.update(poll, time.Now())
 		case key := <-keys:
-			if key == "\x1a" { // in raw mode ^Z is no signal
+			if key == "\x1a" { // raw mode turns ^Z into a key
 				suspend()
 			}
 			if code, quit := v.handleKey(key); quit {
@@ -137,8 +137,8 @@ func (a *app) topLoop(s *opened, out *os.File, glob string, every time.Duration,
 				return exitWith(exitSignal+int(sig), nil)
 			case sig == syscall.SIGTSTP:
 				suspend()
-			case sig == syscall.SIGCONT: // a shell has had the terminal in between
-				_, _ = term.MakeRaw(int(a.in.Fd())) // or it was fine as it is
+			case sig == syscall.SIGCONT: // a shell may have used the terminal meanwhile
+				_, _ = term.MakeRaw(int(a.in.Fd())) // a failure leaves the mode as it is
 				fmt.Fprint(out, enterScreen)
 			}
 		case stack := <-panics:
@@ -154,8 +154,7 @@ func send[T any](ctx context.Context, to chan<- T, v T) {
 	}
 }
 
-// readKeys tells which keys are pressed. When nothing can be read any more, there is
-// nobody there.
+// readKeys sends the pressed keys. At the end of the input it sends "q".
 func readKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	for buf := make([]byte, 64); ; {
 		n, err := in.Read(buf)
@@ -171,7 +170,7 @@ func readKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	}
 }
 
-// firstKey cuts off what one key sends.
+// firstKey returns the characters of the first key in typed.
 func firstKey(typed string) string {
 	if len(typed) < 3 || typed[0] != '\x1b' || typed[1] != '[' && typed[1] != 'O' {
 		return typed[:1]
@@ -184,24 +183,24 @@ func firstKey(typed string) string {
 	return typed
 }
 
-// A board is what top shows.
+// A board is the content of the screen.
 type board struct {
 	location string
 	every    time.Duration
 	colours  bool
 
-	loading    bool   // for the first answer
-	storeError string // why the last look failed
+	loading    bool   // before the first answer
+	storeError string // error of the last poll, or ""
 	at         time.Time
 	names      []nameState
-	sortIndex  int    // which of the sortings
-	chosen     string // the name that is marked
-	row        int    // and where it is
-	first      int    // the first row that is shown
-	page       int    // how many rows are
+	sortIndex  int    // index into sortings
+	chosen     string // the selected name
+	row        int    // index of the selected name
+	first      int    // index of the first visible row
+	page       int    // number of visible rows
 }
 
-// sortings are what the key s goes through.
+// sortings are the orders that the key s cycles through.
 var sortings = []struct {
 	by    string
 	order func(x, y nameState) int
@@ -212,7 +211,8 @@ var sortings = []struct {
 	{"waiting", orders["waiting"]},
 }
 
-// worse is first who keeps others waiting for longest, then what never ends.
+// byWorst sorts by the longest wait, then by the number of waiters, then names that never
+// expire.
 func byWorst(x, y nameState) int {
 	never := func(n nameState) int {
 		if n.neverExpires() {
@@ -223,7 +223,7 @@ func byWorst(x, y nameState) int {
 	return cmp.Or(cmp.Compare(y.longestWait(), x.longestWait()), cmp.Compare(y.Waiting, x.Waiting), cmp.Compare(never(y), never(x)))
 }
 
-// endless reports whether somebody holds who never expires.
+// neverExpires reports whether one of the leases never expires.
 func (n nameState) neverExpires() bool {
 	return slices.ContainsFunc(n.Holders, func(h holder) bool { return h.TTL == nil })
 }
@@ -238,7 +238,7 @@ func (b *board) update(look snapshot, at time.Time) {
 	b.sort()
 }
 
-// sort keeps the mark on its name, or where that was if it is free now.
+// sort sorts the names. The selection stays on its name, or on its row if the name is gone.
 func (b *board) sort() {
 	slices.SortStableFunc(b.names, orders["name"])
 	slices.SortStableFunc(b.names, sortings[b.sortIndex].order)
@@ -256,12 +256,12 @@ func (b *board) move(by int) {
 	}
 }
 
-// press does what a key asks for, and says whether to quit.
+// handleKey handles a key and reports whether to quit, with the exit code.
 func (b *board) handleKey(key string) (code int, quit bool) {
 	switch key {
 	case "q":
 		return 0, true
-	case "\x03": // in raw mode ^C is no signal
+	case "\x03": // raw mode turns ^C into a key
 		return exitSignal + int(syscall.SIGINT), true
 	case "j", "\x1b[B", "\x1bOB":
 		b.move(1)
@@ -282,7 +282,7 @@ func (b *board) handleKey(key string) (code int, quit bool) {
 	return 0, false
 }
 
-// draw is all that the terminal is told to show.
+// draw returns the output for one frame.
 func (b *board) draw(width, height int) string {
 	var out strings.Builder
 	out.WriteString(home)
@@ -308,8 +308,8 @@ func cut(text string, width int) string {
 	return text
 }
 
-// lines are the head, the names, who holds and waits for the one that is marked if there
-// is room for it, and the keys.
+// lines returns the header, the names, the details of the selected name if there is room,
+// and the keys.
 func (b *board) lines(width, height int) []styled {
 	const roomy, most = 16, 12
 	lines := b.head()
@@ -339,7 +339,7 @@ func (b *board) lines(width, height int) []styled {
 	return append(lines, styled{reverse, "q quit  j k move  space b page  g G ends  s sort"})
 }
 
-// marked shows the mark where there are neither colours nor bold letters, too.
+// marked adds a visible mark, for terminals without bold text.
 func marked(mark bool, row string) string {
 	if mark {
 		return ">" + row[1:]
@@ -362,9 +362,9 @@ func (b *board) head() []styled {
 	state := styled{"", ""}
 	switch {
 	case b.loading:
-		state.text = "looking …"
+		state.text = "loading …"
 	case b.storeError != "":
-		state = styled{red, "the store is away, this is what was: " + b.storeError}
+		state = styled{red, "the store does not answer, showing the last state: " + b.storeError}
 	case len(b.names) == 0:
 		state.text = "nothing is held"
 	}

@@ -25,8 +25,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A screen is a terminal that understands what top says, and nothing else: so a name
-// that speaks to it is found out.
+// A screen is a terminal that supports only the sequences that top uses. It records all
+// others, so that a control sequence in a name is detected.
 type screen struct {
 	mu        sync.Mutex
 	cells     [][]rune
@@ -35,7 +35,7 @@ type screen struct {
 	hidden    bool // the cursor
 	coloured  bool
 	strange   []string
-	rest      string // of a sequence that has not arrived whole
+	rest      string // beginning of an incomplete sequence
 }
 
 func newScreen(width, height int) *screen {
@@ -140,23 +140,23 @@ func (s *screen) await(t *testing.T, pattern string) {
 	}
 }
 
-// restored checks that the terminal is as it was.
+// restored checks that the terminal is in its initial state.
 func (s *screen) restored(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.alternate || s.hidden {
-		t.Errorf("left on the alternate screen: %v, without a cursor: %v", s.alternate, s.hidden)
+		t.Errorf("alternate screen: %v, cursor hidden: %v; want neither", s.alternate, s.hidden)
 	}
 	if len(s.strange) > 0 {
-		t.Errorf("the terminal was told %q", s.strange)
+		t.Errorf("unexpected control sequences: %q", s.strange)
 	}
 }
 
 // A session is dibs on a terminal.
 type session struct {
 	*screen
-	tty    *os.File // the other end of it
+	tty    *os.File // the program's end of the terminal
 	before *term.State
 	cmd    *exec.Cmd
 	drawn  chan struct{} // closed when all output has been read
@@ -191,7 +191,7 @@ func startOn(t *testing.T, width, height int, env []string, args ...string) *ses
 		defer close(v.drawn)
 		buf := make([]byte, 4096)
 		for {
-			n, err := tty.Read(buf) // EIO when nobody has the other end any more
+			n, err := tty.Read(buf) // EIO when the program has closed its end
 			_, _ = v.Write(buf[:n])
 			if err != nil {
 				return
@@ -216,12 +216,12 @@ func (v *session) press(t *testing.T, keys string) {
 	}
 }
 
-// ends waits for the end, and wants an exit code and a terminal as it was.
+// ends waits until dibs exits, and wants an exit code and a restored terminal.
 func (v *session) ends(t *testing.T, code int) {
 	t.Helper()
 	timer := time.AfterFunc(testTimeout, func() { _ = v.cmd.Process.Kill() })
 	defer timer.Stop()
-	_ = v.cmd.Wait() // the state tells
+	_ = v.cmd.Wait() // the process state has the exit code
 	if have := v.cmd.ProcessState.ExitCode(); have != code {
 		t.Errorf("exit code %d, want %d\n%s", have, code, v.screen)
 	}
@@ -253,7 +253,7 @@ func TestTop(t *testing.T) {
 	v.await(t, `^held 0   waiting 0   longest wait 0ms   never expiring 0   sorted by worst$`)
 
 	busy := hold("busy", "b")
-	v.await(t, `^> busy `) // the mark stays where it is
+	v.await(t, `^> busy `) // the selection stays on its name
 	hold("calm", "c")
 	waits, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -262,7 +262,7 @@ func TestTop(t *testing.T) {
 	v.await(t, `^held 3   waiting 1   longest wait \S+   never expiring 1   sorted by worst$`)
 	v.await(t, `^  NAME +KIND +HOLDER +TTL +HELD +WAIT +LONGEST +FENCE$`)
 	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +\S+ +1 +\S+s +\S+\n  "endless\\x1b\[2J" +mutex +sec… +never +- +0 +- +-\n  calm `)
-	v.await(t, `(?s)^busy is held: mutex, by one holder$.*^1 waiter, the next one first$.*^1  \S+ \(impatient\)`)
+	v.await(t, `(?s)^busy is held: mutex, by one holder$.*^1 waiter in queue order$.*^1  \S+ \(impatient\)`)
 	v.await(t, `^q quit  j k move  space b page  g G ends  s sort$`)
 	t.Logf("%s", v.screen)
 
@@ -270,7 +270,7 @@ func TestTop(t *testing.T) {
 	v.await(t, `^> "endless`)
 	v.press(t, "\x1b[B")
 	v.await(t, `^> calm`)
-	v.press(t, "j") // there is nothing below
+	v.press(t, "j") // calm is the last row
 	v.press(t, "k\x1bOA")
 	v.await(t, `^> busy`)
 	v.press(t, "G")
@@ -301,7 +301,7 @@ func TestTop(t *testing.T) {
 	busy.Unlock()
 	v.await(t, `^held 3   waiting 0 `)
 	server.Kill()
-	v.await(t, `^the store is away, this is what was: `)
+	v.await(t, `^the store does not answer, showing the last state: `)
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestTop(t *testing.T) {
 	v.ends(t, 0)
 }
 
-// A name may have 512 letters: that hides nothing that is known of the others, nor of it.
+// A name may have 512 characters. Its other columns, and the other rows, stay visible.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -335,7 +335,7 @@ func TestLongNames(t *testing.T) {
 	v.size(t, 40, 24)
 	v.await(t, `^> begi[^ ]*…x+end +\d+s +1 +\S+s$`)
 	v.await(t, `^  short +\d+s +0 +-$`)
-	v.size(t, 20, 24) // narrower than can be: it is cut
+	v.size(t, 20, 24) // narrower than the table can be: lines are cut
 	v.await(t, `^> beg[ix…]+end  \d+`)
 	v.press(t, "q")
 	v.ends(t, 0)
@@ -359,7 +359,7 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("have\n%s", text)
 	}
 
-	// What is no terminal gets all of it.
+	// If stdout is not a terminal, names are not shortened.
 	all := exec.Command("dibs", "ls", "--url", server.URL())
 	text, err := all.CombinedOutput()
 	if err != nil || !strings.Contains(string(text), long) {
@@ -367,7 +367,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// ^Z gives the terminal back to the shell, and fg goes on.
+// ^Z restores the terminal and stops dibs; fg continues it.
 func TestTopIsSuspended(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -379,12 +379,12 @@ func TestTopIsSuspended(t *testing.T) {
 			v := startTop(t, server.URL(), 80, 24)
 			v.await(t, `^nothing is held$`)
 			stop(v)
-			eventually(t, "it is stopped, and the terminal as it was", func() bool {
+			eventually(t, "top is stopped and the terminal is restored", func() bool {
 				now, err := term.GetState(int(v.tty.Fd()))
 				return err == nil && reflect.DeepEqual(v.before, now) && !v.onAlternate() && stateOfProcess(t, v.cmd.Process.Pid) == "T"
 			})
 			_ = v.cmd.Process.Signal(syscall.SIGCONT)
-			eventually(t, "it is on the screen again", v.onAlternate)
+			eventually(t, "top is on the alternate screen again", v.onAlternate)
 			v.press(t, "q")
 			v.ends(t, 0)
 		})
@@ -397,7 +397,7 @@ func (s *screen) onAlternate() bool {
 	return s.alternate
 }
 
-// stateOfProcess is what the kernel tells: T is stopped.
+// stateOfProcess returns the state letter of the kernel: T means stopped.
 func stateOfProcess(t *testing.T, pid int) string {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -429,30 +429,30 @@ func TestTopEnds(t *testing.T) {
 	}
 }
 
-// What was typed on a terminal ends the question, too.
+// ^C at the confirmation ends unlock without an effect.
 func TestUnlockInterrupted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.MustCmd(t, "SET", "lock:job", "theirs")
 	v := startOn(t, 100, 24, []string{"DIBS_URL=" + server.URL()}, "unlock", "job", "--force", "--reason", "r")
-	v.await(t, `^the work of who holds may go on; type the name to end the holding:$`)
+	v.await(t, `^the work of the holder may go on; type the name to revoke the lease:$`)
 	v.press(t, "\x03")
 	v.ends(t, 130)
 	if have := server.MustCmd(t, "GET", "lock:job"); have != "theirs" {
-		t.Errorf("want it to be held still, have %v", have)
+		t.Errorf("want the lock unchanged, have %v", have)
 	}
 }
 
-// What holds by the time that the question is answered is not what was shown.
-func TestUnlockEndsNothingNewer(t *testing.T) {
+// A lease that was acquired after the confirmation was shown is not revoked.
+func TestUnlockRevokesNothingNewer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	locks := dibs.New(goredisstore.New(redis.NewClient(&redis.Options{Addr: server.Addr()})), dibs.Timeout(10*time.Second))
 	defer locks.Close()
-	for _, noted := range []bool{false, true} {
+	for _, fenceKnown := range []bool{false, true} {
 		lock := func() *dibs.Lease {
 			lease, err := locks.Mutex("job").Lock(t.Context())
-			if err == nil && noted {
+			if err == nil && fenceKnown {
 				err = lease.Extend(t.Context(), time.Minute)
 			}
 			if err != nil {
@@ -462,14 +462,14 @@ func TestUnlockEndsNothingNewer(t *testing.T) {
 		}
 		old := lock()
 		v := startOn(t, 200, 24, []string{"DIBS_URL=" + server.URL()}, "unlock", "job", "--force", "--reason", "r")
-		v.await(t, `type the name to end the holding:$`)
+		v.await(t, `type the name to revoke the lease:$`)
 		old.Unlock()
 		newer := lock()
 		v.press(t, "job\n")
 		v.ends(t, exitBusy)
 		v.await(t, `^dibs: job is held by .*: nothing was done$`)
 		if err := newer.Unlock(); err != nil {
-			t.Errorf("noted %v: the newer holding was ended: %v", noted, err)
+			t.Errorf("fence known %v: the newer lease was revoked: %v", fenceKnown, err)
 		}
 	}
 }
@@ -487,7 +487,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// panicking is a store that is broken.
+// panicking is a store whose methods panic.
 type panicking struct{ driver.Store }
 
 func (panicking) List(context.Context, string) ([]string, error)      { panic("broken") }

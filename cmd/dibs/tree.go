@@ -7,25 +7,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process is what the system says of one.
+// A process is an entry of the process table.
 type process struct {
 	pid, parent, group int
-	start              uint64 // no two processes have the same number and the same start
-	dead               bool   // and not reaped yet
+	start              uint64 // start time; pid and start are unique together
+	dead               bool   // a zombie
 }
 
-// A tree is a command and all that descends from it. The guard is the command's parent,
-// and becomes that of every descendant that loses its own: so all of them are found,
-// whatever groups and sessions they have gone to. Where the system does not tell who
-// descends from whom, a tree is the command and its process groups.
+// A tree is a command and all its descendants. The watchdog is the parent of the command
+// and the subreaper of all descendants: so all of them can be found, in any process group
+// or session. On systems without this information, a tree is the command and its process
+// groups.
 type tree struct {
-	root          int            // the process that all of them descend from
-	otherChildren map[int]uint64 // processes that are children of the root for another reason
-	pid           int            // of the command, which leads its group
-	askedToEnd    map[int]uint64 // processes outside that group that were asked to end
+	root          int            // the common ancestor
+	otherChildren map[int]uint64 // children of the root that do not belong to the command
+	pid           int            // of the command, which leads its process group
+	askedToEnd    map[int]uint64 // processes outside that group that received a termination signal
 }
 
-// living returns all descendants that are not dead, of all processes.
+// descendants returns all living descendants of the root among the processes in all.
 func (t *tree) descendants(all []process) []process {
 	return t.collect(all, func(p process) bool {
 		start, apart := t.otherChildren[p.pid]
@@ -33,10 +33,13 @@ func (t *tree) descendants(all []process) []process {
 	}, func(process) bool { return true })
 }
 
-// members returns the processes that do the work of the command: itself, its group, and
-// those that were started by one of these and still have their parents, whatever group they
-// are in. What has lost its parent and left the group is a daemon, and on its own, unless it
-// was asked to end before. Another dibs passes signals on to its command by itself.
+// members returns the processes that do the work of the command:
+//   - the command and its process group,
+//   - the descendants of these whose parents are alive, in any group,
+//   - processes that were asked to end before.
+//
+// A process that has left the group and whose parent is dead is a daemon. It is left out.
+// So is the watchdog of a nested dibs: that dibs forwards signals to its own command.
 func (t *tree) members(all []process) []process {
 	return t.collect(all, func(p process) bool {
 		start, asked := t.askedToEnd[p.pid]
@@ -44,8 +47,9 @@ func (t *tree) members(all []process) []process {
 	}, func(p process) bool { return t.inGroup(p) || !isWatchdog(p.pid) })
 }
 
-// below returns the processes that first picks, and those below them, unless with says no:
-// then it and what is below it is left out. Those that are dead are only looked through.
+// collect returns the processes that first selects, and their descendants. Where with
+// returns false, it leaves out the process and its descendants. It leaves out dead
+// processes, but not their descendants.
 func (t *tree) collect(all []process, first, with func(process) bool) (found []process) {
 	children := make(map[int][]process)
 	var next []process
@@ -71,11 +75,11 @@ func (t *tree) collect(all []process, first, with func(process) bool) (found []p
 	return found
 }
 
-// leads reports whether a process is in the command's group.
+// inGroup reports whether a process is in the command's group.
 func (t *tree) inGroup(p process) bool { return t.pid > 1 && p.group == t.pid }
 
-// signalGroup tells the command's group. Before the command was started there is none: its
-// number, 0, would be that of this process' own group, and all who started dibs with it.
+// signalGroup signals the command's process group. Before the start of the command there is
+// none: the number 0 would mean this process's own group, which includes the callers of dibs.
 func (t *tree) signalGroup(s syscall.Signal) error {
 	if t.pid <= 1 {
 		return syscall.ESRCH
@@ -83,21 +87,21 @@ func (t *tree) signalGroup(s syscall.Signal) error {
 	return syscall.Kill(-t.pid, s)
 }
 
-// signal tells the members, each of them once. Who they are is found out before the first one
-// can have ended, of which the others may lose their parents. Those that are asked to end
-// belong to the command from then on.
+// signal sends s to each member once. It lists the members before the first signal: when a
+// process ends, its children lose their parent and may no longer count as members. Processes
+// that receive a termination signal count as members from then on.
 func (t *tree) signal(s syscall.Signal) {
-	told := make(map[int]bool)
+	signalled := make(map[int]bool)
 	members := t.members(processes())
-	_ = t.signalGroup(s)      // all of the group in one step, or it is gone
-	for more := true; more; { // one of them may have started another one meanwhile
+	_ = t.signalGroup(s)      // the whole group in one step; it may be gone
+	for more := true; more; { // a member may have started another process meanwhile
 		more = false
 		for _, p := range members {
-			if told[p.pid] || p.group == t.pid {
+			if signalled[p.pid] || p.group == t.pid {
 				continue
 			}
 			_ = syscall.Kill(p.pid, s)
-			told[p.pid], more = true, true
+			signalled[p.pid], more = true, true
 			if isTermination(s) {
 				t.markAsked(p)
 			}
@@ -109,8 +113,8 @@ func (t *tree) signal(s syscall.Signal) {
 	t.signalMovedGroup(s)
 }
 
-// signalMoved tells a command that has left its group, where the system does not say who
-// belongs to it.
+// signalMovedGroup signals the group of a command that has left its first group. It is for
+// systems that do not list processes.
 func (t *tree) signalMovedGroup(s syscall.Signal) {
 	if procMounted() {
 		return
@@ -128,7 +132,7 @@ func (t *tree) markAsked(p process) {
 	t.askedToEnd[p.pid] = p.start
 }
 
-// signalAll tells all that descends from the command.
+// signalDescendants sends s to all descendants of the command.
 func (t *tree) signalDescendants(s syscall.Signal) {
 	_ = t.signalGroup(s)
 	for _, p := range t.descendants(processes()) {
@@ -139,12 +143,12 @@ func (t *tree) signalDescendants(s syscall.Signal) {
 	t.signalMovedGroup(s)
 }
 
-// kill kills all that descends from the command, and reports whether something may be left:
-// a process may have started another one in this moment. What cannot be killed does not
-// count.
+// kill kills all descendants of the command. It reports whether a process may be left: one
+// of the killed processes may have started another one. Processes that this one may not
+// kill do not count.
 func (t *tree) kill() (left bool) {
 	left = !errors.Is(t.signalGroup(syscall.SIGKILL), syscall.ESRCH)
-	if len(t.otherChildren) == 0 && procMounted() { // most of them, without delay
+	if len(t.otherChildren) == 0 && procMounted() { // a fast first pass for most of them
 		for _, pid := range listDescendants(t.root) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -161,7 +165,7 @@ func (t *tree) kill() (left bool) {
 		own[p.pid] = true
 	}
 	for _, p := range ours {
-		if own[p.group] { // in one step: none of the group can start another one in between
+		if own[p.group] { // in one step: no member of the group can start another process in between
 			_ = syscall.Kill(-p.group, syscall.SIGKILL)
 		}
 		if err := syscall.Kill(p.pid, syscall.SIGKILL); err == nil {
@@ -171,8 +175,8 @@ func (t *tree) kill() (left bool) {
 	return left
 }
 
-// gone reports whether nothing is left of the command that it has to be waited for: of its
-// group, of what was asked to end, or of all that descends from it.
+// gone reports whether dibs need not wait for the command any longer: no process is left of
+// its group and of those that were asked to end. If all is true, no descendant may be left.
 func (t *tree) gone(all bool) bool {
 	if !all && len(t.askedToEnd) == 0 && errors.Is(t.signalGroup(0), syscall.ESRCH) {
 		return true
@@ -193,7 +197,7 @@ func (t *tree) gone(all bool) bool {
 	}
 	for _, p := range t.members(every) {
 		if left = true; p.group != t.pid {
-			t.markAsked(p) // what it has started is waited for, too
+			t.markAsked(p) // wait for its descendants as well
 		}
 	}
 	return !left

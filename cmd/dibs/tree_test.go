@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A tree whose command was not started yet has no group: to signal or kill it must not
-// reach the group of dibs itself, in which its caller may be.
+// A tree whose command was not started yet has no process group. Its signals must not reach
+// the group of dibs itself, which may include the caller.
 func TestTreeWithoutACommand(t *testing.T) {
 	const inside = "DIBS_TEST_TREE"
 	if os.Getenv(inside) != "" {
@@ -17,7 +17,7 @@ func TestTreeWithoutACommand(t *testing.T) {
 		tree.signal(syscall.SIGTERM)
 		tree.signalDescendants(syscall.SIGTERM)
 		if !tree.gone(false) || !tree.gone(true) {
-			t.Error("something is left of a command that was not started")
+			t.Error("gone = false for a command that was not started")
 		}
 		return
 	}

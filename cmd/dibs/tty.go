@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tty is the terminal that dibs is in the foreground of: the command is to have that
-// place, so that it can read and gets ^C and ^Z, and the place is to be given back.
+// A tty is the terminal in whose foreground dibs runs. dibs gives the foreground to the
+// command, so that the command can read and receives ^C and ^Z, and takes it back at the
+// end.
 type tty struct {
 	file    *os.File
-	own     int // process group
-	command int // that of the command
+	own     int // process group of dibs
+	command int // process group of the command
 }
 
 // foreground returns the terminal, or nil if dibs is not in its foreground.
@@ -33,25 +34,25 @@ func foreground() *tty {
 
 func (t *tty) fd() int { return int(t.file.Fd()) }
 
-// has reports whether a process group is in the foreground.
+// isForeground reports whether a process group is in the foreground.
 func (t *tty) isForeground(group int) bool {
 	now, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
 	return err == nil && now == group
 }
 
-// shared reports whether dibs may be in a pipeline, in which another program needs the
-// foreground, as less does, or who types into cat. Then the command gets it only if it asks
-// for it, and signals from the terminal come by way of dibs.
+// inPipeline reports whether dibs may be in a pipeline: stdin or stdout is no terminal. Then
+// another program, such as less or cat, may need the foreground. The command gets the
+// foreground only when it uses the terminal, and dibs forwards signals from the terminal.
 func (t *tty) inPipeline() bool { return !terminal(os.Stdin) || !terminal(os.Stdout) }
 
-// give puts a process group into the foreground. From the background that is allowed only
-// to those who ignore SIGTTOU.
+// setForeground puts a process group into the foreground. From the background, this needs
+// SIGTTOU to be ignored.
 func (t *tty) setForeground(group int) {
 	signal.Ignore(syscall.SIGTTOU)
-	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) // or the terminal is gone
+	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) // fails only if the terminal is gone
 }
 
-// close takes the foreground back if those who have it are gone.
+// close takes the foreground back from the command, or from a group that no longer exists.
 func (t *tty) close() {
 	now, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
 	if err == nil && now != t.own && (now == t.command || errors.Is(syscall.Kill(-now, 0), syscall.ESRCH)) {

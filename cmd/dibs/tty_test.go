@@ -16,8 +16,8 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// onTerminal runs dibs, or another program, as the first one of a terminal's session.
-// What is typed goes to the file, what is shown to the program's stdout.
+// onTerminal runs dibs, or another program, as the leader of a terminal's session. Writes to
+// the returned file are typed input; output of the terminal goes to p.stdout.
 func onTerminal(t *testing.T, p *program) *os.File {
 	t.Helper()
 	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
@@ -31,7 +31,7 @@ func onTerminal(t *testing.T, p *program) *os.File {
 		for buf := make([]byte, 1024); ; {
 			n, err := screen.Read(buf)
 			if err != nil {
-				return // the last one that had the terminal is gone
+				return // the last process on the terminal has exited
 			}
 			p.stdout.Write([]byte(strings.ReplaceAll(string(buf[:n]), "\r\n", "\n")))
 		}
@@ -50,8 +50,8 @@ func (p *program) typeText(screen *os.File, text string) {
 	}
 }
 
-// The command is in the foreground: it reads what is typed, and ^C is for it. Afterwards
-// the shell has the terminal again.
+// The command runs in the foreground: it reads the input and receives ^C. Afterwards the
+// shell has the terminal again.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -78,7 +78,7 @@ func TestTerminal(t *testing.T) {
 	p.wantCode(0)
 }
 
-// A command that cannot be run does not take the terminal away with it.
+// If the command cannot be run, the shell has the terminal again.
 func TestTerminalIsBackAfterFailure(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -99,8 +99,8 @@ func TestTerminalIsBackAfterFailure(t *testing.T) {
 	p.wantCode(0)
 }
 
-// In a pipeline the others keep the terminal. A command that reads from it all the same
-// gets it then; ^C is for all.
+// In a pipeline the other programs keep the terminal. A command that reads from the terminal
+// gets the foreground then. ^C reaches all of them.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -126,8 +126,8 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// ^Z stops the command and dibs, so that a shell goes on; both go on later. Who stays
-// stopped for longer than the lease lasts has lost the lock, and the command is dead.
+// ^Z stops the command and dibs, and SIGCONT continues both. If they are stopped for longer
+// than the TTL, the lock is lost and the command is killed.
 func TestStoppedFromTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -157,7 +157,7 @@ func TestStoppedFromTheTerminal(t *testing.T) {
 	p.wantCode(exitLost)
 }
 
-// Who waits on a terminal is told for whom.
+// A waiter on a terminal shows the holder.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -165,10 +165,10 @@ func TestProgress(t *testing.T) {
 	first.awaitLine("held")
 	p := prepare(t, s.URL(), "run", "job", "--", "echo", "done")
 	onTerminal(t, p)
-	eventually(t, "told again and again", func() bool {
+	eventually(t, "the line is redrawn", func() bool {
 		return strings.Count(p.stdout.String(), "(backup), ") > 1
 	})
 	first.Process.Signal(syscall.SIGTERM)
-	eventually(t, "the line is gone", func() bool { return strings.HasSuffix(p.stdout.String(), "\r\x1b[Kdone\n") })
+	eventually(t, "the line is erased", func() bool { return strings.HasSuffix(p.stdout.String(), "\r\x1b[Kdone\n") })
 	p.wantCode(0)
 }

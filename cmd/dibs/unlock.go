@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitNotHeld is the code of unlock if there was nothing to end.
+// exitNotHeld is the exit code of unlock if the name is not held.
 const exitNotHeld = 1
 
-// An unlocking says which holding of a name is to end.
+// An unlockRequest holds the flags of unlock: which lease on a name to revoke.
 type unlockRequest struct {
 	name   string
 	fence  uint64
@@ -32,25 +32,25 @@ func (a *app) unlockCmd() *cobra.Command {
 	var u unlockRequest
 	c := &cobra.Command{
 		Use:   "unlock NAME (--fence N | --token TOKEN | --force --reason TEXT)",
-		Short: "End somebody's lease on a name",
-		Long: `End somebody's lease on a name, and hand the name on to the first waiter.
+		Short: "Revoke a lease",
+		Long: `Revoke a lease on a name, and hand the name off to the first waiter.
 
-    --fence N      the lease that has this fence ("dibs show" prints it), and no
-                   newer one
-    --token TOKEN  the lease that has this token, as its owner would
-    --force        whatever is held now: asks first, and ends what it has shown,
-                   and no newer lease
+    --fence N      revoke the lease with this fence (see "dibs show"), and no
+                   newer lease
+    --token TOKEN  release the lease with this token, as its owner would
+    --force        revoke the current leases, after a confirmation, and no newer
+                   ones
 
-The holder learns it at once if its fence is known, or else by its next renewal.
-Its work may go on all the same, beside that of the next holder: only the fence
-stops what it writes.
+If the fence of the lease is known, the holder is notified at once; otherwise it
+finds out at its next renewal. Its work may go on beside that of the next holder:
+only the fence stops its writes.
 
-Another library's lock has no fence; --force compares its whole value before it
-is removed.
+A lock of another library has no fence: --force compares its whole value before
+it deletes the key.
 
-Exit codes: 0 it was ended; 1 the name is not held; 75 somebody else holds it,
-or that fence is not known; 125 the store; 64 the command line.`,
-		Example: `  dibs show nightly                      # who is it, and what is its fence?
+Exit codes: 0 revoked; 1 not held; 75 held by another lease, or the fence is not
+known; 125 the store failed; 64 invalid command line.`,
+		Example: `  dibs show nightly                      # the holder and its fence
   dibs unlock nightly --fence 1763788260123456
   dibs unlock nightly --force --reason "host web-7 is gone, INC-42"`,
 		Args:              argCount(1, 1),
@@ -64,11 +64,11 @@ or that fence is not known; 125 the store; 64 the command line.`,
 		},
 	}
 	f := c.Flags()
-	f.Uint64Var(&u.fence, "fence", 0, "end the lease that has this fence, `N`")
-	f.StringVar(&u.token, "token", "", "end the lease that has this `TOKEN`")
-	f.BoolVar(&u.force, "force", false, "end whatever is held now")
-	f.StringVar(&u.reason, "reason", "", "why, for the record; --force needs it")
-	f.BoolVar(&u.yes, "yes", false, "do not ask")
+	f.Uint64Var(&u.fence, "fence", 0, "revoke the lease with the fence `N`")
+	f.StringVar(&u.token, "token", "", "release the lease with this `TOKEN`")
+	f.BoolVar(&u.force, "force", false, "revoke the current leases")
+	f.StringVar(&u.reason, "reason", "", "reason, which is printed with the result; required for --force")
+	f.BoolVar(&u.yes, "yes", false, "do not ask for confirmation")
 	return c
 }
 
@@ -81,28 +81,28 @@ func (u unlockRequest) check(given func(flag string) bool, terminal bool) error 
 	}
 	switch {
 	case ways != 1:
-		return usage("unlock %q: one of --fence, --token and --force", u.name)
+		return usage("unlock %q: want exactly one of --fence, --token and --force", u.name)
 	case given("fence") && u.fence == 0:
-		return usage("unlock %q: no holding has fence 0", u.name)
+		return usage("unlock %q: no lease has fence 0", u.name)
 	case given("token") && u.token == "":
-		return usage("unlock %q: empty --token", u.name)
+		return usage("unlock %q: --token is empty", u.name)
 	case u.force && strings.TrimSpace(u.reason) == "":
 		return usage("unlock %q: --force needs a --reason", u.name)
 	case u.force && !u.yes && !terminal:
-		return usage("unlock %q: --force asks, and there is no terminal: --yes", u.name)
+		return usage("unlock %q: --force asks for confirmation, but stdin is not a terminal; pass --yes", u.name)
 	}
 	return nil
 }
 
-// An unlocked is what unlock prints.
+// An unlockResult is the output of unlock.
 type unlockResult struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
 	Removed bool     `json:"removed"`
-	Why     string   `json:"why,omitempty"` // if it was not: free, other
+	Why     string   `json:"why,omitempty"` // if not removed: free, other
 	Ended   []holder `json:"ended"`
-	Holders []holder `json:"holders"` // who holds now, as far as known
-	Waiting int      `json:"waiting"` // how many waited: the first of them holds next
+	Holders []holder `json:"holders"` // the current holders, if known
+	Waiting int      `json:"waiting"` // number of waiters before
 	Reason  string   `json:"reason,omitempty"`
 }
 
@@ -129,7 +129,7 @@ func (a *app) unlock(ctx context.Context, s *opened, u unlockRequest) error {
 	return errors.Join(a.printUnlocked(result), failed)
 }
 
-// end ends the holding that is meant, and returns it.
+// endLease revokes the lease that u selects and returns its holder.
 func (a *app) endLease(ctx context.Context, s *opened, u unlockRequest, seen dibs.State) (ended []holder, err error) {
 	locks := dibs.New(s.Store, dibs.Timeout(a.timeout))
 	defer locks.Close()
@@ -148,7 +148,7 @@ func (a *app) endLease(ctx context.Context, s *opened, u unlockRequest, seen dib
 	return []holder{u.endedHolder(seen)}, nil
 }
 
-// endAll ends the holdings that were seen.
+// endAllSeen revokes all leases in seen.
 func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State) ([]holder, error) {
 	ended := []holder{}
 	for _, h := range seen.Holders {
@@ -163,9 +163,11 @@ func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, see
 	return ended, nil
 }
 
-// endSeen ends one holding that was seen, and no newer one. A fence is in no other
-// holding. Where none was noted yet, it may be the last that was given out: Break knows,
-// and tells the holder. Else the token is compared; dibs never makes the same one twice.
+// endSeen revokes one lease in seen, and no newer one.
+//
+// It uses the fence, which is unique. Before the first renewal the store does not know the
+// fence of a lease. It may be the last one that was issued for the slot: Revoke checks that,
+// and notifies the holder. Otherwise endSeen compares the token, which dibs never reuses.
 func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State, h dibs.Holder) (bool, error) {
 	fence := h.Fence
 	if fence == 0 && h.Weight == 0 {
@@ -193,13 +195,13 @@ func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {
 	return false, nil
 }
 
-// meant finds who was ended, by fence or token, among those who were seen before.
+// endedHolder returns the holder that was revoked: the one in seen with its fence or token.
 func (u unlockRequest) endedHolder(seen dibs.State) holder {
 	i := slices.IndexFunc(seen.Holders, func(h dibs.Holder) bool {
 		return h.Token == u.token || h.Fence != 0 && h.Fence == u.fence
 	})
 	if i < 0 && len(seen.Holders) == 1 && seen.Holders[0].Fence == 0 {
-		i = 0 // its fence was not noted yet
+		i = 0 // the store did not know its fence yet
 	}
 	if i < 0 {
 		return holder{Token: ownerOf(u.token).short, Fence: u.fence, Since: sinceOf(u.fence)}
@@ -209,9 +211,9 @@ func (u unlockRequest) endedHolder(seen dibs.State) holder {
 	return holderOf(h, false)
 }
 
-// confirm has a person type the name.
+// confirm asks a person to type the name.
 func (a *app) confirm(ctx context.Context, seen dibs.State) error {
-	fmt.Fprintf(a.err, "%sthe work of who holds may go on; type the name to end the holding: ", stateOf(seen, false).text(widthOf(a.err)))
+	fmt.Fprintf(a.err, "%sthe work of the holder may go on; type the name to revoke the lease: ", stateOf(seen, false).text(widthOf(a.err)))
 	typed := make(chan string, 1)
 	go func() {
 		line, err := bufio.NewReader(a.in).ReadString('\n')
@@ -255,16 +257,16 @@ func (a *app) printUnlocked(u unlockResult) error {
 	return errors.Join(err, exitWith(code, nil))
 }
 
-// text says what was done, for people.
+// text formats the result for people.
 func (u unlockResult) text() string {
 	var b strings.Builder
 	if !u.Removed {
 		h := u.Holders[0]
-		fmt.Fprintf(&b, "%s is held by %s, with %s: nothing was done", safe(u.Name), h, h.fenceText())
+		fmt.Fprintf(&b, "%s is held by %s, %s: nothing was done", safe(u.Name), h, h.fenceText())
 		return b.String()
 	}
 	for _, h := range u.Ended {
-		fmt.Fprintf(&b, "%s: ended the holding of %s, with %s\n", safe(u.Name), h, h.fenceText())
+		fmt.Fprintf(&b, "%s: revoked the lease of %s, %s\n", safe(u.Name), h, h.fenceText())
 	}
 	if len(u.Holders) > 0 {
 		fmt.Fprintf(&b, "%s: now held by %s\n", safe(u.Name), nameState{Holders: u.Holders, Holding: len(u.Holders)}.holderSummary())
@@ -275,10 +277,10 @@ func (u unlockResult) text() string {
 	return b.String()
 }
 
-// known is what tells a holding from others.
+// fenceText formats the fence of a lease and its time.
 func (h holder) fenceText() string {
 	if h.Fence == 0 {
-		return "no fence known yet"
+		return "fence not known yet"
 	}
 	text := fmt.Sprintf("fence %d", h.Fence)
 	if !h.Since.IsZero() {

@@ -10,7 +10,7 @@ import (
 func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which dibs this is",
+		Short: "Print the version of dibs",
 		Example: `  dibs version
   dibs version --json | jq -r .revision`,
 		Args: argCount(0, 0),
@@ -24,20 +24,20 @@ func (a *app) versionCmd() *cobra.Command {
 	}
 }
 
-// A version is what version prints.
+// A version is the output of dibs version.
 type version struct {
 	Schema   int    `json:"schema"`
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	Time     string `json:"time,omitempty"` // of the revision
-	Dirty    bool   `json:"dirty"`          // built from files that are not in the revision
+	Time     string `json:"time,omitempty"` // commit time of the revision
+	Dirty    bool   `json:"dirty"`          // built with uncommitted changes
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
 }
 
-// versionOf reads what the Go tool has noted in the binary. Of a build outside a
-// repository it knows little.
+// versionOf reads the build information of the binary. A build outside a repository has
+// neither revision nor time.
 func versionOf(info *debug.BuildInfo, ok bool) version {
 	v := version{Schema: schema, Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if !ok {

@@ -15,13 +15,13 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// withStore opens the store for what a verb does, until it is done or a signal ends it.
+// withStore opens the store and calls do, with a context that a termination signal cancels.
 func (a *app) withStore(do func(ctx context.Context, s *opened) error) error {
 	s, err := a.open()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.close() }() // nothing can be lost by it
+	defer func() { _ = s.close() }() // do has reported all failures that matter
 	ctx, stop := a.signalContext()
 	err = do(ctx, s)
 	if signalled := stop(); signalled != nil {
@@ -30,7 +30,7 @@ func (a *app) withStore(do func(ctx context.Context, s *opened) error) error {
 	return s.explain(err)
 }
 
-// inspect looks at one name.
+// inspect reads the state of one name, within a.timeout.
 func (a *app) inspect(ctx context.Context, s driver.Store, name string) (dibs.State, error) {
 	if err := driver.CheckName(name); err != nil {
 		return dibs.State{}, err
@@ -40,8 +40,8 @@ func (a *app) inspect(ctx context.Context, s driver.Store, name string) (dibs.St
 	return s.Inspect(ctx, name)
 }
 
-// survey looks at all names that match a glob, and at some others, in the order of the
-// names. What is free, or not a lock, is left out.
+// inspectMatching reads the states of all names that match a glob, and of the names in
+// others, sorted by name. It leaves out free names and keys that are not locks.
 func (a *app) inspectMatching(ctx context.Context, s driver.Store, glob string, others ...string) ([]dibs.State, error) {
 	names, err := a.names(ctx, s, glob)
 	if err != nil {
@@ -53,7 +53,8 @@ func (a *app) inspectMatching(ctx context.Context, s driver.Store, glob string, 
 	return slices.DeleteFunc(states, func(s dibs.State) bool { return len(s.Holders) == 0 && s.Waiting == 0 }), err
 }
 
-// names lists what matches a glob. A name that is none is not looked for among all others.
+// names lists the names that match a glob. A plain name is returned as it is, without a scan
+// of the keyspace.
 func (a *app) names(ctx context.Context, s driver.Store, glob string) ([]string, error) {
 	if !strings.ContainsAny(glob, `*?[\`) {
 		return []string{glob}, driver.CheckName(glob)
@@ -74,12 +75,13 @@ func (a *app) names(ctx context.Context, s driver.Store, glob string) ([]string,
 		return l.names, l.err
 	case stack := <-panics:
 		panic(stack)
-	case <-ctx.Done(): // a client library may go on waiting for its connection
+	case <-ctx.Done(): // a client library may ignore ctx while it connects
 		return nil, &dibs.UnavailableError{Op: "list", Name: glob, Cause: context.Cause(ctx)}
 	}
 }
 
-// guarded lets a panic be carried to where it can be seen: top has to restore the terminal.
+// catchPanic calls do. A panic is sent to panics with its stack, so that the main goroutine
+// can panic instead: top must restore the terminal before.
 func catchPanic(panics chan<- string, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -89,7 +91,7 @@ func catchPanic(panics chan<- string, do func()) {
 	do()
 }
 
-// inspectAll looks at several names at a time, so that what it sees is nearly of one moment.
+// inspectAll reads the states of the names, 32 concurrently, so that they are close in time.
 func (a *app) inspectAll(ctx context.Context, s driver.Store, names []string) ([]dibs.State, error) {
 	const atOnce = 32
 	states, errs := make([]dibs.State, len(names)), make([]error, len(names))
@@ -114,7 +116,7 @@ func (a *app) inspectAll(ctx context.Context, s driver.Store, names []string) ([
 	return states, nil
 }
 
-// stateOf is a name's state in the words of the schema.
+// stateOf converts a state to the schema of the JSON output.
 func stateOf(s dibs.State, wholeTokens bool) nameState {
 	n := nameState{
 		Schema: schema, Name: s.Name, State: "free", Kind: kindOf(s.Holders), wholeTokens: wholeTokens,
@@ -151,7 +153,7 @@ func holderOf(h dibs.Holder, wholeToken bool) holder {
 	return one
 }
 
-// token is the whole token, or what anybody may know of it.
+// token returns the whole token, or its public part.
 func (o owner) token(token string, whole bool) string {
 	if whole {
 		return token
@@ -159,11 +161,14 @@ func (o owner) token(token string, whole bool) string {
 	return o.short
 }
 
-// The kinds of what is held.
+// stateWrongType is the state of a name whose key holds a value that is not a lock.
+const stateWrongType = "wrong_type"
+
+// The kinds of held names.
 const (
-	kindMutex   = "mutex"   // one holds alone: a mutex, a writer, all permits
-	kindShared  = "shared"  // each holds one part: readers, or single permits
-	kindPermits = "permits" // one of them holds several parts, as no reader does
+	kindMutex   = "mutex"   // one exclusive holder: a mutex, a writer, all permits
+	kindShared  = "shared"  // each holder has weight 1: readers, or single permits
+	kindPermits = "permits" // one holder has a larger weight, as no reader has
 )
 
 func kindOf(holders []dibs.Holder) string {
@@ -180,21 +185,22 @@ func kindOf(holders []dibs.Holder) string {
 	return kindPermits
 }
 
-// sinceOf reads from a fence when its holding began: stores take it from their clock, in
-// µs. It may have been raised above that, by as much as the clock was once ahead.
+// sinceOf returns the time at which a fence was issued: stores derive fences from their
+// clock, in µs. A fence is ahead of that time if the clock was once ahead. The result is
+// zero if the fence is not a plausible time.
 func sinceOf(fence uint64) time.Time {
-	const some = uint64(1.6e15) // September 2020: what is below is no time
+	const some = uint64(1.6e15) // September 2020; smaller fences are not times
 	if fence < some || fence > uint64(time.Now().Add(time.Minute).UnixMicro()) {
 		return time.Time{}
 	}
 	return time.UnixMicro(int64(fence)).UTC().Truncate(time.Millisecond)
 }
 
-// String is for people.
+// String formats the holder for people.
 func (h holder) String() string {
 	s := owner{host: h.Host, pid: h.PID, label: h.Label, short: h.Token}.String()
 	if h.Reserved {
-		s += " [kept]"
+		s += " [reserved]"
 	}
 	return s
 }
@@ -203,7 +209,7 @@ func (w waiter) String() string {
 	return owner{host: w.Host, pid: w.PID, label: w.Label, short: w.Token}.String()
 }
 
-// left is when a holding ends if nobody renews it.
+// left returns the time until the lease expires unless it is renewed, or -1 for never.
 func (h holder) left() time.Duration {
 	if h.TTL == nil {
 		return -1
@@ -211,7 +217,7 @@ func (h holder) left() time.Duration {
 	return time.Duration(*h.TTL) * time.Millisecond
 }
 
-// ago is for how long it has been held, as far as known.
+// ago returns the time since the lease was acquired, or "" if it is unknown.
 func (h holder) ago() string {
 	if h.Since.IsZero() {
 		return ""
@@ -219,7 +225,7 @@ func (h holder) ago() string {
 	return brief(max(time.Since(h.Since), 0))
 }
 
-// ago is the same of the first who holds.
+// ago returns the same for the first holder.
 func (n nameState) ago() string {
 	if len(n.Holders) == 0 {
 		return ""
@@ -227,7 +233,7 @@ func (n nameState) ago() string {
 	return n.Holders[0].ago()
 }
 
-// who names those who hold: the first, and how many there are besides.
+// holderSummary returns the first holder and the number of the others.
 func (n nameState) holderSummary() string {
 	switch {
 	case len(n.Holders) == 0:
@@ -238,7 +244,7 @@ func (n nameState) holderSummary() string {
 	return fmt.Sprintf("%s and %d more", n.Holders[0], n.Holding-1)
 }
 
-// left is when the first holding ends, and -1 if none ever does.
+// left returns the time until the first lease expires, or -1 if none expires.
 func (n nameState) left() time.Duration {
 	if len(n.Holders) == 0 {
 		return 0
@@ -252,7 +258,7 @@ func (n nameState) left() time.Duration {
 	return first
 }
 
-// ttl is the same for people.
+// ttl formats left for people.
 func (n nameState) ttl() string {
 	if len(n.Holders) == 0 {
 		return "-"
@@ -260,7 +266,7 @@ func (n nameState) ttl() string {
 	return brief(n.left())
 }
 
-// longest is how long somebody has waited, of those who are known.
+// longestWait returns the longest wait of the listed waiters.
 func (n nameState) longestWait() (d time.Duration) {
 	for _, w := range n.Waiters {
 		d = max(d, time.Duration(w.Waited)*time.Millisecond)

@@ -92,7 +92,7 @@ func TestSinceOf(t *testing.T) {
 		7:                                       {},
 		1 << 63:                                 {},
 		uint64(now.UnixMicro()):                 now.UTC().Truncate(time.Millisecond),
-		uint64(now.Add(time.Hour).UnixMicro()):  {}, // of a clock that is, or was, ahead
+		uint64(now.Add(time.Hour).UnixMicro()):  {}, // the clock is, or was, ahead
 		uint64(now.Add(-time.Hour).UnixMicro()): now.Add(-time.Hour).UTC().Truncate(time.Millisecond),
 	} {
 		if have := sinceOf(fence); !have.Equal(want) {
@@ -116,15 +116,15 @@ func TestKindOf(t *testing.T) {
 func TestText(t *testing.T) {
 	ms := func(n int64) *int64 { return &n }
 	n := nameState{
-		Name: "crew", State: "held", Kind: kindPermits, Holding: 150, Waiting: 200,
+		Name: "gpu", State: "held", Kind: kindPermits, Holding: 150, Waiting: 200,
 		Holders: []holder{{Token: "t…", Host: "a", PID: 1, Weight: 2, Fence: 7, TTL: ms(2500)}},
 		Waiters: []waiter{{Token: "u…", Host: "b", PID: 2, Label: "x", Position: 1, Waited: 61000}},
 	}
-	const want = `crew is held: permits, by 150 holders (1 of them shown)
+	const want = `gpu is held: permits, by 150 holders (1 of them shown)
 HOLDER  TTL   HELD  WEIGHT  FENCE
 a:1     2.5s  -     2       7
 
-200 waiters, the next one first (1 of them shown)
+200 waiters in queue order (1 of them shown)
 #  WAITER   WAITED
 1  b:2 (x)  1m01s
 `
@@ -132,11 +132,11 @@ a:1     2.5s  -     2       7
 		t.Errorf("want\n%s\nhave\n%s", want, have)
 	}
 	if have := n.holderSummary(); have != "a:1 and 149 more" {
-		t.Errorf("want one and how many more, have %s", have)
+		t.Errorf("want the first holder and the number of others, have %s", have)
 	}
 }
 
-// heldBy is what a store tells of one who holds alone.
+// heldBy returns the state of a name with one exclusive holder.
 func heldBy(token string, left time.Duration) dibs.State {
 	return dibs.State{Name: "n", Holders: []dibs.Holder{{Token: token, Remaining: left}}, Holding: 1}
 }
@@ -166,20 +166,20 @@ func TestWatcher(t *testing.T) {
 		states []dibs.State
 		want   string
 	}{
-		{"it is held already", []dibs.State{heldBy("first-token", time.Minute)}, "held n first… ttl 1m00s\n"},
-		{"nothing happens", []dibs.State{heldBy("first-token", time.Minute)}, ""},
-		{"one waits", []dibs.State{waiting}, "waiting n second… place 1\n"},
-		{"it is handed on", []dibs.State{heldBy("second-token", time.Minute)}, "released n first…\nhanded on n second… waited 12s, after first…\n"},
-		{"it is given back", nil, "released n second… held 10s\n"},
-		{"others come and go between two looks", nil, ""},
-		{"it is taken", []dibs.State{heldBy("third-token", 10*time.Second)}, "acquired n third… ttl 10s\n"},
-		{"its time is over", nil, "expired n third… held 10s\n"},
-		{"it is taken, and kept", []dibs.State{heldBy("first-token reserved", 20*time.Second)}, "kept n first-to… [kept] ttl 20s\n"},
-		{"many hold", []dibs.State{many}, "changed n 101 holders, 1 waiter\n"},
-		{"nothing is to be told of them", []dibs.State{many}, ""},
-		{"but how many they are", []dibs.State{more}, "changed n 140 holders, 1 waiter\n"},
-		{"one waits only", []dibs.State{{Name: "n", Waiting: 1, Waiters: waiting.Waiters}}, "changed n 0 holders, 1 waiter\n"},
-		{"and gives up", nil, "gone n second… waited 12s\n"},
+		{"held at the start", []dibs.State{heldBy("first-token", time.Minute)}, "held n first… ttl 1m00s\n"},
+		{"no change", []dibs.State{heldBy("first-token", time.Minute)}, ""},
+		{"a waiter", []dibs.State{waiting}, "waiting n second… position 1\n"},
+		{"a hand-off", []dibs.State{heldBy("second-token", time.Minute)}, "released n first…\nhanded off n second… waited 12s, after first…\n"},
+		{"a release", nil, "released n second… held 10s\n"},
+		{"others acquire and release between two polls", nil, ""},
+		{"an acquisition", []dibs.State{heldBy("third-token", 10*time.Second)}, "acquired n third… ttl 10s\n"},
+		{"an expiry", nil, "expired n third… held 10s\n"},
+		{"released and reserved", []dibs.State{heldBy("first-token"+driver.ReservedSuffix, 20*time.Second)}, "reserved n first-to… [reserved] ttl 20s\n"},
+		{"more holders than are listed", []dibs.State{many}, "changed n 101 holders, 1 waiter\n"},
+		{"no change of the counts", []dibs.State{many}, ""},
+		{"a change of a count", []dibs.State{more}, "changed n 140 holders, 1 waiter\n"},
+		{"a waiter without a holder", []dibs.State{{Name: "n", Waiting: 1, Waiters: waiting.Waiters}}, "changed n 0 holders, 1 waiter\n"},
+		{"the waiter gives up", nil, "gone n second… waited 12s\n"},
 	} {
 		at = at.Add(10 * time.Second)
 		if have := w.lines(t, at, step.states...); have != step.want {
@@ -188,7 +188,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-func TestWatcherOfAStoreThatIsAway(t *testing.T) {
+func TestWatcherDuringAnOutage(t *testing.T) {
 	w, at := watcher{began: true}, time.Now()
 	events := func(states []dibs.State, err error) (names []string) {
 		for _, s := range w.update(states, err, at) {
@@ -196,20 +196,20 @@ func TestWatcherOfAStoreThatIsAway(t *testing.T) {
 		}
 		return names
 	}
-	is := func(want, have []string) {
+	wantEqual := func(want, have []string) {
 		t.Helper()
 		if !slices.Equal(want, have) {
 			t.Errorf("want %q, have %q", want, have)
 		}
 	}
-	is([]string{"awaybroken"}, events(nil, errors.New("dibs: broken")))
-	is(nil, events(nil, errors.New("broken still")))
-	is([]string{"back", "held"}, events([]dibs.State{heldBy("token", -1)}, nil))
-	is([]string{"awaybroken"}, events(nil, errors.New("broken")))
-	is([]string{"back"}, events([]dibs.State{heldBy("token", -1)}, nil))
+	wantEqual([]string{"awaybroken"}, events(nil, errors.New("dibs: broken")))
+	wantEqual(nil, events(nil, errors.New("still broken")))
+	wantEqual([]string{"back", "held"}, events([]dibs.State{heldBy("token", -1)}, nil))
+	wantEqual([]string{"awaybroken"}, events(nil, errors.New("broken")))
+	wantEqual([]string{"back"}, events([]dibs.State{heldBy("token", -1)}, nil))
 }
 
-// A local store has no Redis to look at.
+// For a local file, doctor checks only that a lock works.
 func TestDoctorOfAFile(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -221,12 +221,12 @@ func TestDoctorOfAFile(t *testing.T) {
 		t.Errorf("want no failure, have %v", err)
 	}
 	text, _ := os.ReadFile(out.Name())
-	if !strings.HasPrefix(string(text), "local:/some/file\nnote: host\n") || !strings.Contains(string(text), "exclude nobody on another host") {
+	if !strings.HasPrefix(string(text), "local:/some/file\nnote: host\n") || !strings.Contains(string(text), "do not exclude processes on other hosts") {
 		t.Errorf("have %s", text)
 	}
 }
 
-// slow is a store that heeds no context.
+// ignoresContext is a store that ignores the context of List.
 type ignoresContext struct{ driver.Store }
 
 func (ignoresContext) List(context.Context, string) ([]string, error) {
@@ -239,9 +239,9 @@ func TestListIsBounded(t *testing.T) {
 		a, began := &app{timeout: time.Second}, time.Now()
 		_, err := a.inspectMatching(t.Context(), ignoresContext{memstore.New()}, "*")
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("want an end after a second, have %v after %v", err, time.Since(began))
+			t.Errorf("want DeadlineExceeded after 1s, have %v after %v", err, time.Since(began))
 		}
-		time.Sleep(time.Second) // until it has ended, too
+		time.Sleep(time.Second) // until List has returned
 	})
 }
 
@@ -264,7 +264,7 @@ func TestFit(t *testing.T) {
 		have := fitted.String()
 		for _, line := range fitted.lines() {
 			if width >= 30 && len([]rune(line)) > width {
-				t.Errorf("%d letters in %d: %s", len([]rune(line)), width, line)
+				t.Errorf("%d columns, want %d at most: %s", len([]rune(line)), width, line)
 			}
 		}
 		if width == 0 || width == 90 {
@@ -282,7 +282,7 @@ func TestFit(t *testing.T) {
 		}
 	}
 	if len(whole[1][0]) != 31 || len(whole[0]) != 5 {
-		t.Error("fit has changed the table itself")
+		t.Error("fit modified its receiver")
 	}
 }
 
@@ -301,7 +301,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// Whatever error comes up, the command shows no token of somebody else.
+// Error messages show no whole owner token.
 func TestErrorsShowNoToken(t *testing.T) {
 	const token = "web-1:42:AAAABBBBCCCCDDDD:abcdefghijklmnopqrstuvwx:label"
 	busy := &dibs.BusyError{Name: "n", Holder: token, Remaining: time.Second}

@@ -16,19 +16,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What watch tells. A store is asked now and then, so that what is shorter than the time
-// between two looks may be missed.
+// The events of watch. It polls the store, so it may miss states that are shorter than the
+// time between two polls.
 const (
-	eventHeld      = "held"      // already, when watch began
-	eventWaiting   = "waiting"   // somebody has joined the queue
-	eventGone      = "gone"      // a waiter gave up or died, or came and went as a holder unseen
-	eventAcquired  = "acquired"  // held by somebody who was not seen to wait
-	eventHandedOff = "handed_on" // held by somebody who has waited
-	eventReserved  = "kept"      // given back, and taken for a while yet
-	eventReleased  = "released"  // given back, or ended by somebody else
-	eventExpired   = "expired"   // ended at its time, as far as can be told
-	eventChanged   = "changed"   // so many hold or wait that not all of them are known
-	eventAway      = "away"      // the store does not answer
+	eventHeld      = "held"       // held when watch began
+	eventWaiting   = "waiting"    // a waiter has joined the queue
+	eventGone      = "gone"       // a waiter gave up, died, or held and released between two polls
+	eventAcquired  = "acquired"   // acquired by a holder that was not seen waiting
+	eventHandedOff = "handed_off" // acquired by a waiter
+	eventReserved  = "reserved"   // released, but unavailable until MinHold ends
+	eventReleased  = "released"   // released, or revoked
+	eventExpired   = "expired"    // gone at its expiry time
+	eventChanged   = "changed"    // a count has changed, and the lists are incomplete
+	eventAway      = "away"       // the store does not answer
 	eventBack      = "back"
 )
 
@@ -37,13 +37,15 @@ func (a *app) watchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [GLOB]",
 		Short: "Print a line for each change",
-		Long: `Print what changes, until a signal comes: who holds a name, has released it,
-waits for it, or has given up. GLOB is as in "dibs ls".
+		Long: `Print a line for each change of a matching name: acquired, released, expired, a
+new waiter, a waiter that has given up. It runs until a signal ends it. GLOB is
+as in "dibs ls".
 
-It asks now and then (--every, after the last answer), so it may miss what is
-over sooner. If the store is away it says so, and goes on asking.
+It polls the store, --every after the last answer, so it may miss changes that
+are shorter. It reports an outage of the store and goes on polling.
 
-Exit codes: 0 --for is over; 130 or 143 a signal ended it; 64 the command line.`,
+Exit codes: 0 --for is over; 130 or 143 ended by a signal; 64 invalid command
+line.`,
 		Example: `  dibs watch
   dibs watch 'order:*' --every 2s
   dibs watch --json --for 1h | jq -r 'select(.event == "expired").name'`,
@@ -64,16 +66,16 @@ Exit codes: 0 --for is over; 130 or 143 a signal ended it; 64 the command line.`
 		},
 	}
 	addEvery(c, &every)
-	c.Flags().Var(&during, "for", "end after this time (default: never)")
+	c.Flags().Var(&during, "for", "exit after this time (default: run until a signal)")
 	return c
 }
 
 func addEvery(c *cobra.Command, every *durationFlag) {
 	*every = durationFlag(500 * time.Millisecond)
-	c.Flags().Var(every, "every", "time from one answer to the next question")
+	c.Flags().Var(every, "every", "pause between two polls of the store")
 }
 
-// check refuses to ask the store without a pause.
+// check rejects an --every that is too short.
 func (s durationFlag) check() error {
 	const least = 10 * time.Millisecond
 	if every := time.Duration(s); every < least {
@@ -100,7 +102,7 @@ func (a *app) watch(ctx context.Context, s *opened, glob string, every time.Dura
 	return nil
 }
 
-// rest waits, or until ctx ends.
+// sleepOrDone waits for d, or until ctx ends.
 func sleepOrDone(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -110,15 +112,15 @@ func sleepOrDone(ctx context.Context, d time.Duration) {
 	}
 }
 
-// A watcher compares what it sees with what it saw before.
+// A watcher compares the states of each poll with those of the previous one.
 type watcher struct {
 	known map[string]nameState // with whole tokens
-	at    time.Time            // of the last look that was answered
-	began bool                 // nothing was seen yet
+	at    time.Time            // of the last successful poll
+	began bool                 // there was no successful poll yet
 	away  bool
 }
 
-// look takes what a survey has found, or why it failed, and returns what is new.
+// update records the result of a poll, or its error, and returns the changes.
 func (w *watcher) update(states []dibs.State, err error, now time.Time) (news []change) {
 	if err != nil {
 		if !w.away {
@@ -162,15 +164,16 @@ func stampedAt(news []change, at time.Time) []change {
 	return news
 }
 
-// A comparison is of one name, at two looks.
+// A comparison is of one name at two polls.
 type comparison struct {
 	old, now nameState
-	at       time.Time     // of the second
-	passed   time.Duration // between them
-	first    bool          // there was no look before
+	at       time.Time     // time of the second poll
+	passed   time.Duration // time between the polls
+	first    bool          // there was no earlier poll
 }
 
-// remember notes since when those hold whose fence is not known.
+// carrySince sets Since for holders whose fence is not known: to the time of the poll that
+// first saw them.
 func (c *comparison) carrySince() {
 	for i, h := range c.now.Holders {
 		before := holderOfToken(c.old.Holders, h.Token)
@@ -213,12 +216,12 @@ func (c *comparison) changes() (news []change) {
 	return news
 }
 
-// crowded reports whether a store told only the first of those who hold or wait.
+// truncated reports whether the lists of holders or waiters are incomplete.
 func (n nameState) truncated() bool {
 	return n.Holding > len(n.Holders) || n.Waiting > len(n.Waiters)
 }
 
-// has reports whether a token holds or waits.
+// has reports whether a token is a holder or a waiter.
 func (n nameState) has(token string) bool {
 	return holderOfToken(n.Holders, token) != nil || slices.ContainsFunc(n.Waiters, func(w waiter) bool { return w.Token == token })
 }
@@ -262,7 +265,7 @@ func (c *comparison) holderCame(h holder, left []holder) change {
 	return s
 }
 
-// shortened is what may be printed of one whose token is whole.
+// shortened returns a copy of the holder with the public part of its token.
 func (h holder) shortened() *holder {
 	h.Token = ownerOf(h.Token).short
 	return &h
@@ -273,8 +276,8 @@ func (w waiter) shortened() *waiter {
 	return &w
 }
 
-// putSightings prints them, all those of one look at once. What happens to the store is
-// no change of a name: people are told of it on stderr.
+// printChanges prints the changes of one poll at once. Outages of the store go to stderr,
+// except with --json.
 func (a *app) printChanges(s *opened, news []change) error {
 	var lines bytes.Buffer
 	for _, one := range news {
@@ -284,9 +287,9 @@ func (a *app) printChanges(s *opened, news []change) error {
 				return err
 			}
 		case one.Event == eventAway:
-			fmt.Fprintf(a.err, "dibs: the store is away, and is asked again: %s\nstore: %s\n", one.Error, s.location)
+			fmt.Fprintf(a.err, "dibs: the store does not answer, trying again: %s\nstore: %s\n", one.Error, s.location)
 		case one.Event == eventBack:
-			fmt.Fprintf(a.err, "dibs: the store is back\n")
+			fmt.Fprintf(a.err, "dibs: the store answers again\n")
 		default:
 			one.write(&lines, a.width())
 		}
@@ -297,13 +300,13 @@ func (a *app) printChanges(s *opened, news []change) error {
 	return a.print(lines.String())
 }
 
-// write tells a sighting to people. A name that is too long for the width of a line is
-// shortened, unless the width is zero.
+// write formats a change for people. It shortens a name that does not fit into width, unless
+// width is zero.
 func (s change) write(w io.Writer, width int) {
 	who, more := s.columns()
 	name := safe(s.Name)
 	text := func() string {
-		line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-9s", strings.ReplaceAll(s.Event, "_", " ")), name, who, more}
+		line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-10s", strings.ReplaceAll(s.Event, "_", " ")), name, who, more}
 		return strings.TrimRight(strings.Join(line, "  "), " ")
 	}
 	if over := utf8.RuneCountInString(text()) - width; width > 0 && over > 0 {
@@ -316,7 +319,7 @@ func (s change) columns() (who, more string) {
 	waited := "waited " + brief(time.Duration(s.Waited)*time.Millisecond)
 	switch {
 	case s.Waiter != nil && s.Event == eventWaiting:
-		return s.Waiter.String(), fmt.Sprintf("place %d", s.Waiter.Position)
+		return s.Waiter.String(), fmt.Sprintf("position %d", s.Waiter.Position)
 	case s.Waiter != nil:
 		return s.Waiter.String(), waited
 	case s.Holder == nil:

@@ -16,64 +16,66 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guard is a second process of dibs, and the parent of the command. Whoever kills the
-// first one, which holds the lock, or stops it, must not leave the command running after the
-// lock has gone to somebody else: the guard then kills the command and all that descends
-// from it.
+// The watchdog is a second process of dibs and the parent of the command. If the first
+// process, which holds the lock, is killed or stopped, the command must not run on after the
+// lock has gone to another holder. The watchdog then kills the command and all its
+// descendants.
 //
-// It starts the command, so that there is no moment in which that runs and the guard does
-// not know of it; and on Linux it adopts the processes whose parents are dead, so that none
-// can leave its reach. It reads from a pipe whose other end only the first process has, and
-// kills everything when that ends. What it reads is a line each:
+// The watchdog starts the command itself, so the command never runs without a watchdog. On
+// Linux it is the subreaper of all descendants: a process whose parent is dead becomes its
+// child, so none can escape.
 //
-//	start {…}  run this command: see order
-//	until NS   everything is to be killed at that time of the boot clock, unless another
-//	           such line comes before
-//	done       there is nothing to guard any more
+// The watchdog reads lines from a pipe whose other end only the first process has. When the
+// pipe ends, the watchdog kills everything. The lines are:
 //
-// and what it answers, too: ready, started PID, failed {…}, and changed STATUS each time that
-// the command was stopped, or when it has ended.
+//	start {…}  start this command: see startRequest
+//	until NS   kill everything at that time of the boot clock, unless another such line
+//	           arrives before
+//	done       exit without killing anything
 //
-// Who kills the guard kills the command, too, on Linux at least: the kernel does that, and
-// dibs ends what descends from it.
+// The watchdog answers with lines: ready, started PID, failed {…}, and changed STATUS each
+// time that the command is stopped, or when it has ended.
+//
+// If the watchdog is killed, the kernel kills the command (on Linux), and the first process
+// of dibs kills the descendants of the command.
 
-// guardVerb is how dibs calls itself. It is no verb for people. The arguments are the numbers
-// of two open files: one to read from, and one to answer to.
-const watchdogVerb = "guard"
+// watchdogVerb is the hidden first argument that makes dibs a watchdog. The arguments after
+// it are the numbers of two open files: the one to read from and the one to answer on.
+const watchdogVerb = "watchdog"
 
-// An order is a command to be started.
+// A startRequest describes a command to start.
 type startRequest struct {
 	Path     string   `json:"path"`
-	Argv     [][]byte `json:"argv"` // any bytes, as all of these
+	Argv     [][]byte `json:"argv"` // bytes, since Linux arguments need not be UTF-8
 	Env      [][]byte `json:"env"`
-	Terminal bool     `json:"terminal"` // put it into the foreground
+	Terminal bool     `json:"terminal"` // put the command into the foreground
 }
 
-// A refusal says why a command could not be started.
+// A startFailure reports why a command could not be started.
 type startFailure struct {
 	Code  int    `json:"code"`
 	Error string `json:"error"`
 }
 
-// A warden is the guard's own state.
+// A watchdog is the state of the watchdog process.
 type watchdog struct {
 	in, out         int
-	events          *os.File // one can be read from it when a child has changed
+	events          *os.File // readable when a child has changed state
 	alarm           alarm
-	unread          []byte // read, and no whole line yet
+	unread          []byte // input without a complete line
 	killAt          time.Duration
 	tree            tree
-	parentDead      bool // the first process is gone
-	cleanSweepsLeft int  // how often nothing must be found yet
-	sweeps          int  // since the killing began
+	parentDead      bool // the first process is dead
+	cleanSweepsLeft int  // sweeps that must still find nothing; 0: not killing
+	sweeps          int  // since the start of the killing
 	done            bool
 }
 
 const never time.Duration = math.MaxInt64
 
-// guard is the whole program of the guard.
+// runWatchdog is the main function of the watchdog process. It returns the exit code.
 func runWatchdog(args []string) int {
-	runtime.LockOSThread() // the kernel takes this thread for the command's parent
+	runtime.LockOSThread() // for the kernel, this thread is the parent of the command
 	w := &watchdog{alarm: newAlarm(), killAt: never, tree: tree{root: os.Getpid()}}
 	if len(args) != 2 {
 		return exitUsage
@@ -94,8 +96,8 @@ func runWatchdog(args []string) int {
 	return 0
 }
 
-// deaf lets no signal end the guard that can be caught. They are not ignored, because the
-// command would inherit that.
+// dropSignals catches and drops all signals that can be caught, so that they do not end the
+// watchdog. It does not ignore them, because the command would inherit that.
 func dropSignals() {
 	dropped := make(chan os.Signal, 1)
 	for n := syscall.Signal(1); n <= maxSignal; n++ {
@@ -105,7 +107,7 @@ func dropSignals() {
 	}
 }
 
-// listen has the changes of children come as something to be read.
+// listen makes w.events readable when a child changes state.
 func (w *watchdog) listen() error {
 	events, into, err := os.Pipe()
 	if err != nil {
@@ -122,8 +124,9 @@ func (w *watchdog) listen() error {
 	return nil
 }
 
-// step waits until there is something to do, and does it. A guard that was stopped may find
-// that the time is over and that another one was said meanwhile: then that counts.
+// step waits for one event and handles it. Input comes before the kill time: a watchdog
+// that was stopped may find its kill time over and a later one in the pipe. The later one
+// counts.
 func (w *watchdog) step() {
 	fds := []unix.PollFd{
 		{Fd: int32(w.in), Events: unix.POLLIN},
@@ -152,9 +155,9 @@ func (w *watchdog) step() {
 	w.sweep()
 }
 
-// pause is how long there may be nothing to do.
+// pollTimeout returns the time until the next sweep or the kill time, 1 min at most.
 func (w *watchdog) pollTimeout() time.Duration {
-	const most, again, rare = time.Minute, time.Millisecond, 200 * time.Millisecond // what poll takes is an int
+	const most, again, rare = time.Minute, time.Millisecond, 200 * time.Millisecond // the timeout of poll is an int
 	left := most
 	if w.cleanSweepsLeft > 0 {
 		left = min(time.Duration(w.sweeps)*again, rare)
@@ -162,7 +165,7 @@ func (w *watchdog) pollTimeout() time.Duration {
 	return max(0, min(left, w.killAt-sinceBoot()))
 }
 
-// read reads what the first process says.
+// readOrders reads input from the first process and executes the complete lines.
 func (w *watchdog) readOrders() {
 	buf := make([]byte, 1<<16)
 	n, err := unix.Read(w.in, buf)
@@ -230,7 +233,7 @@ func (o startRequest) start() (pid int, err error) {
 	return spawn(command{path: o.Path, argv: texts(o.Argv), env: texts(o.Env)}, sys)
 }
 
-// reap learns what has become of the command, and buries what was adopted.
+// reap reports state changes of the command and reaps dead descendants.
 func (w *watchdog) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -245,21 +248,22 @@ func (w *watchdog) reap() {
 	}
 }
 
-// abandoned notes that the first process is gone.
+// parentDied records that the first process is dead, and starts to kill.
 func (w *watchdog) parentDied() {
 	w.parentDead = true
 	w.kill()
 }
 
-// kill has everything killed, until twice nothing is found: a process that is being started
-// may be overlooked once.
+// kill starts to kill everything. It is complete after two sweeps that find nothing: one
+// sweep may miss a process that is being started.
 func (w *watchdog) kill() {
 	w.setKillAt(never)
 	w.cleanSweepsLeft, w.sweeps = 2, 0
 	w.sweep()
 }
 
-// sweep kills, if that is under way, and ends the guard if nobody needs it any more.
+// sweep kills all processes that it finds, if a kill is in progress. It sets done when the
+// first process is dead and nothing is left.
 func (w *watchdog) sweep() {
 	w.sweeps++
 	switch {
@@ -274,7 +278,7 @@ func (w *watchdog) sweep() {
 	w.done = w.done || w.parentDead && w.cleanSweepsLeft == 0
 }
 
-// answer tells the first process something, if it is there.
+// reply sends a line to the first process. A failure is ignored: that process is dead then.
 func (w *watchdog) reply(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }
 
 func texts(all [][]byte) []string {

@@ -16,24 +16,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guardian is the guard as its owner sees it.
+// A watchdogHandle is the first process's view of its watchdog.
 type watchdogHandle struct {
 	pid           int
 	pipe          *os.File
-	in            *os.File       // the guard's end of it: what a guard that was killed has not read
-	replies       <-chan string  // closed when the guard is gone
-	otherChildren map[int]uint64 // children that this process has had before
-	killAt        time.Time      // when it is to kill the command; zero: never
-	late          bool           // it was told to go on after that, and so for nothing
+	in            *os.File       // the watchdog's end, to find what a killed watchdog has not read
+	replies       <-chan string  // closed when the watchdog has exited
+	otherChildren map[int]uint64 // children that this process had before
+	killAt        time.Time      // when the watchdog kills the command; zero: never
+	late          bool           // an extension was sent after killAt, which is too late
 	reaped        chan struct{}
 	stopOnce      sync.Once
 }
 
-// guardPatience is how long a guard is waited for, on a machine that has much to do.
+// watchdogTimeout limits the wait for an answer of a watchdog. It allows for a busy machine.
 const watchdogTimeout = 10 * time.Second
 
-// startGuard starts a guard, in a process group of its own, and waits until it is ready. The
-// command gets its files from it, and so it has those of this process.
+// startWatchdog starts a watchdog in a process group of its own and waits until it is ready.
+// The watchdog inherits the standard files of this process, and the command inherits them
+// from the watchdog.
 func startWatchdog() (*watchdogHandle, error) {
 	in, pipe, err := os.Pipe()
 	if err != nil {
@@ -47,7 +48,7 @@ func startWatchdog() (*watchdogHandle, error) {
 	g := &watchdogHandle{pipe: pipe, in: in, otherChildren: ownChildren(), reaped: make(chan struct{})}
 	setSubreaper(true)
 	if g.pid, err = forkWatchdog(in, out); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the guard: %w", err), pipe.Close(), in.Close(), answers.Close())
+		return nil, errors.Join(fmt.Errorf("start the watchdog process: %w", err), pipe.Close(), in.Close(), answers.Close())
 	}
 	g.replies = linesOf(answers)
 	go g.reap()
@@ -56,18 +57,18 @@ func startWatchdog() (*watchdogHandle, error) {
 		if ready {
 			return g, nil
 		}
-		err = errors.New("it ended")
+		err = errors.New("it exited")
 	case <-time.After(watchdogTimeout):
-		err = errors.New("it does not answer")
+		err = fmt.Errorf("no answer within %v", watchdogTimeout)
 	}
 	g.stop()
-	return nil, fmt.Errorf("start the guard: %w", err)
+	return nil, fmt.Errorf("start the watchdog process: %w", err)
 }
 
-// forkGuard starts the program of the guard. The two files get numbers that nobody uses: those
-// below may be open for the command.
+// forkWatchdog starts the watchdog process. The two files get high numbers, because the
+// caller may have opened low numbers for the command.
 func forkWatchdog(in, out *os.File) (pid int, err error) {
-	self := "/proc/self/exe" // also after an upgrade has replaced the file
+	self := "/proc/self/exe" // valid even if an upgrade has replaced the file
 	if runtime.GOOS != "linux" {
 		if self, err = os.Executable(); err != nil {
 			return 0, err
@@ -95,7 +96,8 @@ func forkWatchdog(in, out *os.File) (pid int, err error) {
 	})
 }
 
-// inherited returns another number of a file, which programs that are started have, too.
+// inherited duplicates a file without close-on-exec, so that child processes inherit it. It
+// returns the new number.
 func inherited(f *os.File) (fd int, err error) {
 	const high, low = 100, 3
 	if fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, high); err != nil {
@@ -104,7 +106,7 @@ func inherited(f *os.File) (fd int, err error) {
 	return fd, err
 }
 
-// linesOf reads what a guard answers, until it is gone.
+// linesOf returns the lines of f, and closes the channel and f at the end of the file.
 func linesOf(f *os.File) <-chan string {
 	lines := make(chan string, 16)
 	go func() {
@@ -117,8 +119,8 @@ func linesOf(f *os.File) <-chan string {
 	return lines
 }
 
-// watch waits for the guard's end. One that somebody has stopped could not do its work, and is
-// continued.
+// reap waits until the watchdog exits. It continues a watchdog that was stopped, because a
+// stopped watchdog cannot kill the command.
 func (g *watchdogHandle) reap() {
 	defer close(g.reaped)
 	for {
@@ -134,10 +136,11 @@ func (g *watchdogHandle) reap() {
 	}
 }
 
-// errNotStarted says that the guard was dead before it was told to start anything.
-var errWatchdogGone = errors.New("the guard is gone")
+// errWatchdogGone reports that the watchdog was dead before it received the start request.
+var errWatchdogGone = errors.New("the watchdog process is dead")
 
-// start has the guard start a command, in the foreground of the terminal if it may.
+// start makes the watchdog start a command. If terminal is true, the command gets the
+// foreground of the terminal. The error is errWatchdogGone if another watchdog may try.
 func (g *watchdogHandle) start(c command, terminal bool) (*child, error) {
 	text, err := json.Marshal(startRequest{c.path, rawTexts(c.argv), rawTexts(c.env), terminal})
 	if err != nil {
@@ -145,24 +148,24 @@ func (g *watchdogHandle) start(c command, terminal bool) (*child, error) {
 	}
 	_ = g.pipe.SetWriteDeadline(time.Now().Add(watchdogTimeout))
 	if _, err := fmt.Fprintf(g.pipe, "start %s\n", text); err != nil {
-		_ = syscall.Kill(g.pid, syscall.SIGKILL) // if it only did not read
+		_ = syscall.Kill(g.pid, syscall.SIGKILL) // it may be alive and not reading
 		<-g.reaped
 		return nil, errWatchdogGone
 	}
 	tree := tree{root: g.pid}
 	for overdue := g.killTimer(); ; {
 		select {
-		case <-overdue: // a file system that hangs: it must not be started any more
+		case <-overdue: // starting takes too long, as on a file system that hangs: give up
 			tree.kill()
 			overdue = time.After(10 * time.Millisecond)
 		case line, ok := <-g.replies:
 			if !ok && g.unread() {
 				_ = syscall.Kill(g.pid, syscall.SIGKILL)
-				<-g.reaped // or the next try would take it for alive
+				<-g.reaped // so that alive returns false
 				return nil, errWatchdogGone
 			}
 			if !ok {
-				return nil, errors.New("the guard was killed while it started the command")
+				return nil, errors.New("the watchdog process was killed while it started the command")
 			}
 			word, rest, _ := strings.Cut(line, " ")
 			if word != "started" {
@@ -176,7 +179,7 @@ func (g *watchdogHandle) start(c command, terminal bool) (*child, error) {
 	}
 }
 
-// unread reports whether the guard has not read all that it was told.
+// unread reports whether the pipe still holds input that the watchdog has not read.
 func (g *watchdogHandle) unread() (unread bool) {
 	raw, err := g.in.SyscallConn()
 	if err != nil {
@@ -190,7 +193,7 @@ func (g *watchdogHandle) unread() (unread bool) {
 	return unread
 }
 
-// overdue returns a channel that speaks when the time of the guard is over.
+// killTimer returns a channel that receives at killAt, or nil if there is no kill time.
 func (g *watchdogHandle) killTimer() <-chan time.Time {
 	if g.killAt.IsZero() {
 		return nil
@@ -198,27 +201,28 @@ func (g *watchdogHandle) killTimer() <-chan time.Time {
 	return time.After(time.Until(g.killAt))
 }
 
-// extend has the guard kill the command before a lease of this TTL ends, unless it is told
-// another time before.
+// extend sets the time at which the watchdog kills the command: shortly before until, the
+// deadline of a lease with this TTL.
 func (g *watchdogHandle) extend(until time.Time, ttl time.Duration) {
-	const most = 50 * time.Millisecond // to find and kill all, on a busy machine
+	const most = 50 * time.Millisecond // enough to find and kill everything, on a busy machine
 	until = until.Add(-min(most, ttl/50))
-	if apart := until.Sub(g.killAt); -time.Millisecond < apart && apart < time.Millisecond {
+	if moved := until.Sub(g.killAt).Abs(); moved < time.Millisecond {
 		return
 	}
 	g.late = g.expired()
 	g.killAt = until
-	// A guard that does not read is no reason to stop.
-	_ = g.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a pipe has deadlines
+	// Do not block if the watchdog does not read.
+	_ = g.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // pipes support it
 	fmt.Fprintf(g.pipe, "until %d\n", sinceBoot()+time.Until(until))
 }
 
-// over reports whether the guard has killed the command, because it was not told in time.
+// expired reports whether the kill time has passed without an extension: then the watchdog
+// has killed the command.
 func (g *watchdogHandle) expired() bool {
 	return g.late || !g.killAt.IsZero() && !time.Now().Before(g.killAt)
 }
 
-// lives reports whether the guard has not ended.
+// alive reports whether the watchdog has not exited.
 func (g *watchdogHandle) alive() bool {
 	select {
 	case <-g.reaped:
@@ -228,7 +232,8 @@ func (g *watchdogHandle) alive() bool {
 	}
 }
 
-// end dismisses the guard. What it has adopted is nobody's then: not this process' either.
+// stop ends the watchdog. The descendants that it has reaped for belong to nobody then: not
+// to this process either.
 func (g *watchdogHandle) stop() {
 	g.stopOnce.Do(func() {
 		setSubreaper(false)
@@ -237,13 +242,13 @@ func (g *watchdogHandle) stop() {
 		g.pipe.Close()
 		g.in.Close()
 		if g.alive() {
-			_ = syscall.Kill(g.pid, syscall.SIGKILL) // if it does not read
+			_ = syscall.Kill(g.pid, syscall.SIGKILL) // it may not read the line
 		}
 		<-g.reaped
 	})
 }
 
-// A guardSoon is a guard that gets ready while something else is done.
+// A pendingWatchdog is a watchdog that starts in the background.
 type pendingWatchdog struct {
 	done   chan struct{}
 	handle *watchdogHandle
@@ -259,8 +264,8 @@ func startWatchdogAsync() *pendingWatchdog {
 	return s
 }
 
-// ready returns the guard for a command that is about to be started, or another one if it
-// was killed while dibs waited for the lock.
+// ready returns the watchdog for a command that is about to start. If the watchdog was
+// killed while dibs waited for the lock, ready starts another one.
 func (s *pendingWatchdog) ready() (*watchdogHandle, error) {
 	<-s.done
 	if s.err == nil && s.handle.alive() {
@@ -271,7 +276,7 @@ func (s *pendingWatchdog) ready() (*watchdogHandle, error) {
 	return s.handle, s.err
 }
 
-// end dismisses the guard, wanted or not.
+// stop ends the watchdog, once its start is complete.
 func (s *pendingWatchdog) stop() {
 	<-s.done
 	s.stopStarted()

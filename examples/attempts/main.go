@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, url string, out io.Writer) error {
 	return runRequests(ctx, store, url, out)
 }
 
-// requests serves two: the first hands its lock on to a finisher, the second
+// runRequests serves two: the first hands its lock on to a finisher, the second
 // comes while it is held.
 func runRequests(ctx context.Context, store *exstore.Store, url string, out io.Writer) error {
 	locks := dibs.New(store)
@@ -92,7 +92,7 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 	return second.Unlock()
 }
 
-// begin takes the lock under an id of its own, with a fixed number of tries.
+// lockWithAttempts takes the lock under an id of its own, with a fixed number of tries.
 func lockWithAttempts(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
 	// Whoever knows the id may give the lock back, so it must be hard to guess.
 	id := "req-" + rand.Text()
@@ -115,7 +115,7 @@ func finish(ctx context.Context, store driver.Store, token string, ready func())
 	return lease.Unlock()
 }
 
-// handOver lets another process finish: this program once more. On a store that
+// startFinisher lets another process finish: this program once more. On a store that
 // no other process can see, another client has to do. It returns when that one is
 // at work, with what waits for its end.
 func startFinisher(ctx context.Context, store *exstore.Store, url, token string) (finished func() error, err error) {

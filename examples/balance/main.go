@@ -52,7 +52,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// A bank moves money. There may be many, on many machines, with one database.
+// An accountService moves money. There may be many, on many machines, with one database.
 type accountService struct {
 	locks    *dibs.Client
 	accounts *accounts

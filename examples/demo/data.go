@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A site is what the workers share: a store of locks, and data that nothing
+// A sharedData is what the workers share: a store of locks, and data that nothing
 // guards but these locks.
 type sharedData interface {
 	locks() driver.Store
@@ -30,7 +30,7 @@ type register interface {
 	largest(ctx context.Context) (fence uint64, err error)
 }
 
-// A memory is a site in this process.
+// A memoryData is a site in this process.
 type memoryData struct {
 	store *memstore.Store
 	entry memoryRegister

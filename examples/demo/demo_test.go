@@ -129,7 +129,7 @@ func checkClean(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// A stopper ends a context when it reads a text.
+// A cancelOnText ends a context when it reads a text.
 type cancelOnText struct {
 	at   string
 	stop context.CancelFunc

@@ -47,7 +47,7 @@ func sceneHandoffs(ctx context.Context, c *teamSet, size demoSize, out *printer,
 	return nil
 }
 
-// judge finds out who was served when. Fences tell the order of service, tickets
+// summarize finds out who was served when. Fences tell the order of service, tickets
 // that of queueing: both are the store's, so no clock is needed.
 func summarize(reports []report, workers int) handoffs {
 	var turns []turn
@@ -142,7 +142,7 @@ func takeTurn(ctx context.Context, mutex *dibs.Mutex) (takenTurn, error) {
 	return t, lease.Unlock()
 }
 
-// A desk is a store that notes down the tickets it gives out.
+// A ticketRecorder is a store that notes down the tickets it gives out.
 type ticketRecorder struct {
 	driver.Store
 	once      sync.Once
@@ -156,7 +156,7 @@ func newTicketRecorder(s driver.Store) *ticketRecorder {
 	return &ticketRecorder{Store: s, connected: make(chan struct{}), tickets: make(map[string]uint64)}
 }
 
-// open waits until the store's events reach us: whoever cannot hear its call yet
+// waitConnected waits until the store's events reach us: whoever cannot hear its call yet
 // is passed over once.
 func (d *ticketRecorder) waitConnected(ctx context.Context, mutex *dibs.Mutex) error {
 	lease, err := mutex.Lock(ctx)

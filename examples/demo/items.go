@@ -73,7 +73,7 @@ func buy(ctx context.Context, l *local, j job) (report, error) {
 	return report{Count: bought.Load()}, err
 }
 
-// take takes one if there is one.
+// takeOne takes one if there is one.
 func takeOne(ctx context.Context, stock number) (bool, error) {
 	left, err := stock.get(ctx)
 	if err != nil || left <= 0 {

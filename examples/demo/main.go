@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	return err
 }
 
-// play gathers the cast, plays the scenes and lets the cast go.
+// runDemo gathers the cast, plays the scenes and lets the cast go.
 func runDemo(ctx context.Context, url string, size demoSize, out *printer) (seen outcome, err error) {
 	cast, err := startTeams(ctx, url, size.Teams)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// A page is where the story is printed: aligned, and with colour only on a
+// A printer is where the story is printed: aligned, and with colour only on a
 // terminal that wants it.
 type printer struct {
 	out    io.Writer
@@ -88,12 +88,12 @@ func (p *printer) row(label string, cells ...cell) {
 	p.line(parts...)
 }
 
-// fact prints one value under a table, in its last column.
+// value prints one value under a table, in its last column.
 func (p *printer) value(label string, c cell) {
 	p.line(left(label, width-column), p.paint(right(c.text, column), c.paint))
 }
 
-// moments are the events worth a colour.
+// eventColours are the events worth a colour.
 var eventColours = map[string]paint{"told": bold, "refused": green}
 
 func (p *printer) event(at time.Duration, who, text, kind string) {
@@ -114,7 +114,7 @@ type cell struct {
 	paint paint
 }
 
-// bad marks a value as good or bad news.
+// markBad marks a value as good or bad news.
 func (c cell) markBad(is bool) cell {
 	c.paint = green
 	if is {

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server is a site on Redis, where the data are plain keys.
+// A redisData is a site on Redis, where the data are plain keys.
 type redisData struct {
 	rdb    redis.UniversalClient
 	name   string // for people

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A length says how much happens in the scenes.
+// A demoSize says how much happens in the scenes.
 type demoSize struct {
 	Teams    int // of which each is one client, and on Redis one process
 	Workers  int // in each team
@@ -35,7 +35,7 @@ type outcome struct {
 	stall                    stall
 }
 
-// perform plays the scenes in order and says whether the promises were kept.
+// runScenes plays the scenes in order and says whether the promises were kept.
 func runScenes(ctx context.Context, c *teamSet, size demoSize, out *printer) (seen outcome, err error) {
 	out.opening(c.storeName, fmt.Sprintf("%d workers, %s", size.Teams*size.Workers, c.summary))
 	for _, scene := range []func(context.Context, *teamSet, demoSize, *printer, *outcome) error{
@@ -52,7 +52,7 @@ func runScenes(ctx context.Context, c *teamSet, size demoSize, out *printer) (se
 	return seen, nil
 }
 
-// broken lists the promises of dibs that were not kept.
+// violations lists the promises of dibs that were not kept.
 func (o *outcome) violations() (broken []string) {
 	note := func(kept bool, format string, args ...any) {
 		if !kept {

@@ -51,7 +51,7 @@ func sceneStall(ctx context.Context, c *teamSet, size demoSize, out *printer, se
 	return nil
 }
 
-// retell prints the timeline and finds in it what was promised.
+// printTimeline prints the timeline and finds in it what was promised.
 func printTimeline(events []event, out *printer) stall {
 	var s stall
 	for _, e := range events {
@@ -69,7 +69,7 @@ func printTimeline(events []event, out *printer) stall {
 	return s
 }
 
-// A diary is where one of the two notes what happens.
+// A timeline is where one of the two notes what happens.
 type timeline struct {
 	who string
 
@@ -121,7 +121,7 @@ func (d *timeline) hold(ctx context.Context, l *local, ttl time.Duration) (err e
 	return d.writeLate(ctx, l, lease)
 }
 
-// told waits until the lease's own context ends.
+// waitForLoss waits until the lease's own context ends.
 func waitForLoss(ctx context.Context, lease *dibs.Lease) error {
 	select {
 	case <-ctx.Done():
@@ -133,7 +133,7 @@ func waitForLoss(ctx context.Context, lease *dibs.Lease) error {
 	return ctx.Err()
 }
 
-// late does what a holder does that was not looking: it writes all the same.
+// writeLate does what a holder does that was not looking: it writes all the same.
 func (d *timeline) writeLate(ctx context.Context, l *local, lease *dibs.Lease) error {
 	err := poll(ctx, func() (bool, error) {
 		fence, err := l.data.register().largest(ctx)
@@ -182,7 +182,7 @@ func (d *timeline) write(ctx context.Context, l *local, fence uint64, how string
 	return nil
 }
 
-// until waits until the register's lock is in a state.
+// waitForState waits until the register's lock is in a state.
 func (l *local) waitForState(ctx context.Context, is func(dibs.State) bool) error {
 	return poll(ctx, func() (bool, error) {
 		s, err := l.locks.Inspect(ctx, "register")
@@ -204,7 +204,7 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// A link is a store that one can be cut off from: renewals and releases get no
+// A faultyStore is a store that one can be cut off from: renewals and releases get no
 // answer then.
 type faultyStore struct {
 	driver.Store
@@ -214,7 +214,7 @@ type faultyStore struct {
 func (l *faultyStore) disconnect() { l.disconnected.Store(true) }
 func (l *faultyStore) reconnect()  { l.disconnected.Store(false) }
 
-// silence is what a caller hears over a link that is cut.
+// waitForTimeout is what a caller hears over a link that is cut.
 func waitForTimeout(ctx context.Context, op string) error {
 	<-ctx.Done()
 	return &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}

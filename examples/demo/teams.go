@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/examples/internal/exstore"
 )
 
-// A cast is the teams that play, and the site on which they do.
+// A teamSet is the teams that play, and the site on which they do.
 type teamSet struct {
 	data      sharedData
 	teams     []team
@@ -45,7 +45,7 @@ type report struct {
 	Error  string // only on its way from another process
 }
 
-// gather returns a cast of n teams on the site of a URL.
+// startTeams returns a cast of n teams on the site of a URL.
 func startTeams(ctx context.Context, url string, n int) (*teamSet, error) {
 	if url == "" {
 		return startLocalTeams(n), nil
@@ -77,7 +77,7 @@ func startTeams(ctx context.Context, url string, n int) (*teamSet, error) {
 	return c, nil
 }
 
-// gatherHere returns a cast in this process.
+// startLocalTeams returns a cast in this process.
 func startLocalTeams(n int) *teamSet {
 	m := newMemoryData()
 	c := &teamSet{data: m, storeName: exstore.Memory, summary: fmt.Sprintf("%d clients in one process", n)}
@@ -115,7 +115,7 @@ func (c *teamSet) timed(ctx context.Context, j job) ([]report, time.Duration, er
 	return reports, time.Since(begin), err
 }
 
-// abreast does n things side by side. The first failure ends the others, and is
+// concurrently does n things side by side. The first failure ends the others, and is
 // what it returns.
 func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -166,7 +166,7 @@ func (l *local) do(ctx context.Context, j job) (report, error) {
 	return part(ctx, l, j)
 }
 
-// arrive shows that a team is there, with its connections.
+// connect shows that a team is there, with its connections.
 func connect(ctx context.Context, l *local, _ job) (report, error) {
 	_, err := l.locks.Inspect(ctx, "deposits")
 	return report{}, err
@@ -180,7 +180,7 @@ func (l *local) lock(j job, name string) dibs.Doer {
 	return l.locks.Mutex(name)
 }
 
-// unlocked is what a program has that takes no lock.
+// noLock is what a program has that takes no lock.
 type noLock struct{}
 
 // Do implements dibs.Doer.

@@ -102,7 +102,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// bank takes its time.
+// slowBank takes its time.
 func slowBank(ctx context.Context, _ string) error {
 	select {
 	case <-time.After(300 * time.Millisecond):

@@ -80,7 +80,7 @@ func TestLostWhileCharging(t *testing.T) {
 	})
 }
 
-// takeAway frees a name that somebody holds, as an operator would.
+// unlockByToken frees a name that somebody holds, as an operator would.
 func unlockByToken(t *testing.T, locks *dibs.Client, name string) {
 	t.Helper()
 	state, err := locks.Inspect(t.Context(), name)

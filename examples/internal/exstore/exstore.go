@@ -20,7 +20,7 @@ import (
 // Memory is the name of the place that is in this process.
 const Memory = "the embedded store"
 
-// A Place is a store, and what is under it.
+// A Store is a store, and what is under it.
 type Store struct {
 	driver.Store
 	Description string // for people

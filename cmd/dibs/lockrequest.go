@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A claim is what a verb wants to hold, and how long it waits for that.
+// A lockRequest holds the flags of a lock: the names, the mode, and how long to wait.
 type lockRequest struct {
 	names   []string
 	shared  bool
@@ -36,28 +36,28 @@ type lockRequest struct {
 	flagSet func(flag string) bool
 }
 
-// flags gives a verb all flags of a claim.
+// flags adds all flags of a lock request to f.
 func (c *lockRequest) flags(f *pflag.FlagSet) {
 	c.leaseFlags(f)
 	f.BoolVar(&c.shared, "shared", false, "hold NAME together with other shared holders; exclude all others")
 	f.IntVar(&c.slots, "slots", 0, "allow up to `N` concurrent holders; use the same N everywhere")
-	f.IntVar(&c.permits, "permits", 1, "take `N` of the slots")
+	f.IntVar(&c.permits, "permits", 1, "number `N` of slots to acquire")
 	f.BoolVarP(&c.try, "try", "n", false, "do not wait")
-	f.VarP(&c.wait, "wait", "w", "longest wait, such as 90s, 1m30s, or a number of seconds; 0 is --try (default: no limit)")
-	f.Var(&c.minHold, "min-hold", "keep NAME reserved for at least this long, for cron on hosts whose clocks differ")
-	f.IntVarP(&c.busyCode, "busy-code", "E", exitBusy, "exit code when NAME is taken")
-	f.BoolVar(&c.skipOK, "skip-ok", false, "exit with 0, and print nothing, when NAME is taken")
+	f.VarP(&c.wait, "wait", "w", "longest wait, such as 90s, 1m30s or a number of seconds; 0 means --try (default: no limit)")
+	f.Var(&c.minHold, "min-hold", "least time that NAME stays unavailable, also after COMMAND ends; for cron on hosts whose clocks differ (default 0)")
+	f.IntVarP(&c.busyCode, "busy-code", "E", exitBusy, "exit code when NAME is held")
+	f.BoolVar(&c.skipOK, "skip-ok", false, "exit with 0 and print nothing when NAME is held")
 }
 
-// leaseFlags are those of whatever is held.
+// leaseFlags adds the flags of a lease to f and sets the defaults of all flags.
 func (c *lockRequest) leaseFlags(f *pflag.FlagSet) {
 	c.ttl, c.wait, c.permits, c.busyCode, c.flagSet = durationFlag(30*time.Second), noLimit, 1, exitBusy, f.Changed
 	f.Var(&c.ttl, "ttl", "lease duration: how long the lock survives a crash")
-	f.StringVar(&c.label, "label", "", "text that others see beside host and process id")
+	f.StringVar(&c.label, "label", "", "text shown to others beside host and process ID")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "also report waiting, acquired and released")
 }
 
-// options are those of the flags.
+// options returns the options that the flags describe.
 func (c *lockRequest) options() []dibs.Option {
 	options := []dibs.Option{dibs.TTL(time.Duration(c.ttl)), dibs.MinHold(time.Duration(c.minHold)), dibs.Label(c.label)}
 	switch {
@@ -69,26 +69,26 @@ func (c *lockRequest) options() []dibs.Option {
 	return options
 }
 
-// check reads the names, one or several with commas between, and finds what is wrong
-// with the flags, in the words of the command line.
+// check parses the names, which are separated by commas, and validates the flags. Its
+// errors are usage errors that name the flag.
 func (c *lockRequest) check(a *app, arg string) error {
 	c.names, a.verbose = strings.Split(arg, ","), c.verbose
 	minHold, ttl := time.Duration(c.minHold), time.Duration(c.ttl)
 	switch {
 	case c.verbose && a.quiet:
-		return usage("--verbose and --quiet: use one of them")
+		return usage("--verbose and --quiet exclude each other")
 	case len(c.names) > 1 && (c.shared || c.flagSet("slots")):
-		return usage("%s: several names are held exclusively: --shared and --slots are for one name", quoted(c.names))
+		return usage("%s: several names are held exclusively: --shared and --slots need a single name", quoted(c.names))
 	case c.shared && c.flagSet("slots"):
-		return usage("--shared and --slots: use one of them")
+		return usage("--shared and --slots exclude each other")
 	case c.flagSet("slots") && (c.slots < 1 || c.slots > driver.Unlimited):
 		return usage("--slots %d: want 1 to %d", c.slots, driver.Unlimited)
 	case c.flagSet("permits") && !c.flagSet("slots"):
-		return usage("--permits is for --slots")
+		return usage("--permits needs --slots")
 	case c.slots > 0 && (c.permits < 1 || c.permits > c.slots):
 		return usage("--permits %d: want 1 to %d, the number of --slots", c.permits, c.slots)
 	case c.try && c.flagSet("wait") && c.wait != 0:
-		return usage("--try and --wait %v: use one of them", time.Duration(c.wait))
+		return usage("--try and --wait %v exclude each other", time.Duration(c.wait))
 	case ttl < driver.MinTTL || ttl > driver.MaxTTL:
 		return usage("--ttl %v: want %v to %v", ttl, driver.MinTTL, driver.MaxTTL)
 	case minHold > driver.MaxTTL:
@@ -102,12 +102,12 @@ func (c *lockRequest) check(a *app, arg string) error {
 	return checkNames(c.names)
 }
 
-// checkLongest refuses a TTL that a quorum does not take.
+// checkLongest rejects a TTL that is longer than the longest TTL of a quorum.
 func (a *app) checkLongest(ttl time.Duration) error {
 	urls, err := a.storeURLs()
 	longest := cmp.Or(a.longestTTL, quorum.Longest)
 	if err == nil && len(urls) > 1 && ttl > longest {
-		return usage("%v is too long for a quorum: its longest TTL is %v; a longer one needs --longest, the same for all its users", ttl, longest)
+		return usage("TTL %v is longer than %v, the longest TTL on this quorum: pass --longest, with the same value everywhere", ttl, longest)
 	}
 	return err
 }
@@ -132,9 +132,10 @@ func quoted(names []string) string {
 	return strings.Join(q, ", ")
 }
 
-// lock waits until the names are held, and says whom it waits for. A signal ends that.
+// waitForLock acquires the names. While it waits, it shows the holder. A termination signal
+// ends the wait.
 func (a *app) waitForLock(locks *dibs.Client, c *lockRequest) (*dibs.Lease, error) {
-	const pause = 100 * time.Millisecond // before a server that may be starting is tried again
+	const pause = 100 * time.Millisecond // between attempts to reach a server that may be starting
 	if err := a.refuseDeadlock(locks, c); err != nil {
 		return nil, err
 	}
@@ -176,32 +177,32 @@ func tryAcquire(ctx context.Context, locks *dibs.Client, c *lockRequest, options
 	return locks.Mutex(name).Lock(ctx, options...)
 }
 
-// busy says who holds the name: not by a whole token, which lets others release. away is
-// for how long the store has not answered.
+// busyError returns an error that names the holder. It never shows the whole token, because
+// that is enough to release the lock. away is the duration of the current outage.
 func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	if c.skipOK {
 		return codeError{}
 	}
-	text := fmt.Sprintf("%q is taken", e.Name)
+	text := fmt.Sprintf("%q is held", e.Name)
 	if e.Holder != "" {
-		text += ": held by " + ownerOf(e.Holder).String()
+		text += " by " + ownerOf(e.Holder).String()
 	}
 	switch {
 	case e.Holder != "" && e.Remaining < 0:
-		text += ", and never expires: it is not a lock of dibs; see dibs show"
+		text += " and never expires: it is not a lock of dibs; see dibs show"
 	case e.Ahead > 0:
 		text += ", " + plural(e.Ahead, "waiter", "waiters") + " ahead"
 	}
 	if c.wait > 0 && c.wait != noLimit {
 		text += fmt.Sprintf("; waited %v", time.Duration(c.wait))
 	}
-	if away >= reportDelay { // it may just be asking
-		text += fmt.Sprintf(", and the store has not answered for %s", brief(away))
+	if away >= reportDelay { // a shorter one may be an operation in flight
+		text += fmt.Sprintf("; the store has not answered for %s", brief(away))
 	}
 	return exitWith(c.busyCode, errors.New(text))
 }
 
-// A span is a duration on the command line: as Go writes it, or a number of seconds.
+// A durationFlag is a duration on the command line: in Go's format, or a number of seconds.
 type durationFlag time.Duration
 
 const noLimit durationFlag = -1
@@ -218,7 +219,7 @@ func (s *durationFlag) String() string {
 func (s *durationFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if seconds, failed := strconv.ParseFloat(text, 64); failed == nil {
-		d, err = -1, nil // unless it is a number within the range
+		d, err = -1, nil // out of range
 		if seconds >= 0 && seconds <= maxDuration.Seconds() {
 			d = time.Duration(seconds * float64(time.Second))
 		}
@@ -230,13 +231,13 @@ func (s *durationFlag) Set(text string) error {
 	return nil
 }
 
-// longestSpan keeps sums of durations far from overflowing.
+// maxDuration limits durations so that their sums cannot overflow.
 const maxDuration = 10 * 365 * 24 * time.Hour
 
 // Type implements pflag.Value.
 func (s *durationFlag) Type() string { return "duration" }
 
-// nameAndCommand takes NAME -- COMMAND apart. Flags may stand on both sides of NAME.
+// nameAndCommand splits NAME -- COMMAND. Flags may precede and follow NAME.
 func nameAndCommand(c *cobra.Command, args []string) (name string, command []string, err error) {
 	dash := c.ArgsLenAtDash()
 	if dash == 0 && len(args) > 1 && args[1] == "--" { // dibs run -- -NAME -- COMMAND
@@ -250,7 +251,7 @@ func nameAndCommand(c *cobra.Command, args []string) (name string, command []str
 	case len(args) == 0 || dash == 0:
 		return "", nil, usage("no NAME: %s", c.UseLine())
 	case dash > 1:
-		return "", nil, usage("want one NAME, with commas for several: %s", strings.Join(args[:dash], ","))
+		return "", nil, usage("want one NAME; separate several names by commas: %s", strings.Join(args[:dash], ","))
 	}
 	return args[0], nil, nil
 }
