@@ -50,8 +50,8 @@ func (f *baseline) unlock(ctx context.Context, name, token string) error {
 	return err
 }
 
-// quorumBaseline are a floor on each node of a quorum: all are asked at once, and most must say
-// yes. What the others say, nobody hears.
+// quorumBaseline are a floor on each node of a quorum: all are asked at once, and most
+// must say yes. What the others say, nobody hears.
 type quorumBaseline struct{ nodes []*baseline }
 
 func openQuorumBaseline(s endpoint) (peer, error) {

@@ -45,7 +45,8 @@ func (p redsyncPool) Get(ctx context.Context) (redsync.Conn, error) {
 	return redsyncConn{ctx: ctx, lib: p.lib}, nil
 }
 
-// redsyncConn is what locking and unlocking need of redsync's Conn: it panics at the rest.
+// redsyncConn is what locking and unlocking need of redsync's Conn: it panics at the
+// rest.
 type redsyncConn struct {
 	redsync.Conn
 	ctx context.Context

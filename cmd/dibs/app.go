@@ -170,7 +170,7 @@ func argCount(least, most int) cobra.PositionalArgs {
 // The groups of subcommands in the help.
 const (
 	groupHold    = "hold"
-	groupInspect = "look"
+	groupInspect = "inspect"
 )
 
 // catchSignals redirects all signals that can be caught to a.caught. Signals that the
@@ -215,14 +215,15 @@ type signalError struct{ syscall.Signal }
 
 func (e signalError) Error() string { return "signal: " + e.Signal.String() }
 
-// signalContext returns a context that a termination signal cancels, until stop is called.
+// signalContext returns a context that a termination signal cancels, until stop is
+// called.
 //
 // stop returns the signal, or nil. Callers must check it: a signal may arrive too late to
 // be seen through the context. Other signals are dropped.
 //
 // The context ends 100 ms after the signal. By then, an operation in flight has usually
-// completed; cancelling it at once would cost seconds of clean-up. A second signal cancels
-// without that delay.
+// completed; cancelling it at once would cost seconds of clean-up. A second signal
+// cancels without that delay.
 func (a *app) signalContext() (ctx context.Context, stop func() error) {
 	const grace = 100 * time.Millisecond
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -300,7 +301,8 @@ func (a *app) logVerbose(format string, args ...any) {
 	}
 }
 
-// clear returns the sequence that removes a progress line, to print before a lasting line.
+// clear returns the sequence that removes a progress line, to print before a lasting
+// line.
 func (a *app) clear() string {
 	if a.progressShown.Load() {
 		return clearLine

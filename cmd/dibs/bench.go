@@ -95,12 +95,12 @@ func (a *app) bench(ctx context.Context, s *opened, during time.Duration, worker
 	return a.print(t.String())
 }
 
-// benchName returns a random name in a fixed hash slot: Redis keeps a fence high-water mark
-// for each slot that has ever had a lock.
+// benchName returns a random name in a fixed hash slot: Redis keeps a fence high-water
+// mark for each slot that has ever had a lock.
 func benchName(run string, worker int) string { return fmt.Sprintf("dibs:bench:{%d}:%s", worker, run) }
 
-// warmUp opens the connections, which must not be measured. It inspects a name first: if the
-// store is unreachable, that needs no clean-up.
+// warmUp opens the connections, which must not be measured. It inspects a name first: if
+// the store is unreachable, that needs no clean-up.
 func (a *app) warmUp(ctx context.Context, s *opened, one, other *dibs.Client, name string) error {
 	if _, err := a.inspect(ctx, s, name); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (a *app) warmUp(ctx context.Context, s *opened, one, other *dibs.Client, na
 	return nil
 }
 
-// runWorkers calls sample in n goroutines with a context that ends after during. The first
-// failure ends all of them.
+// runWorkers calls sample in n goroutines with a context that ends after during. The
+// first failure ends all of them.
 func runWorkers(whole context.Context, during time.Duration, n int, sample func(ctx context.Context, n int) ([]time.Duration, error)) (measure, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(whole, during)

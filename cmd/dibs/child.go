@@ -19,7 +19,8 @@ type command struct {
 	watchdog *pendingWatchdog
 }
 
-// findCommand finds a program in PATH, as env(1) does. It runs before the lock is acquired.
+// findCommand finds a program in PATH, as env(1) does. It runs before the lock is
+// acquired.
 func findCommand(argv []string, env []string) (command, error) {
 	path, err := exec.LookPath(argv[0])
 	switch {
@@ -56,7 +57,8 @@ func hasVar(env []string, name string) bool {
 	return false
 }
 
-// A child is the running command. It is a child of the watchdog and leads a process group.
+// A child is the running command. It is a child of the watchdog and leads a process
+// group.
 type child struct {
 	tree
 	killDescendants bool // all descendants must end, not only the process group

@@ -10,8 +10,8 @@ import (
 )
 
 // completeName completes a name from those that are held. If the store does not answer
-// within 1 s, it offers nothing and prints no error: a shell that waits for it would seem to
-// hang.
+// within 1 s, it offers nothing and prints no error: a shell that waits for it would seem
+// to hang.
 func (a *app) completeName(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const timeout = time.Second
 	if len(args) > 0 {

@@ -168,7 +168,7 @@ func (a *app) printLeader(name string, leader dibs.Leader, err error) error {
 	case a.json:
 		return printLine(a.out, stamped(event{Event: "leader", Name: name, Holder: owner.short, Host: owner.host, PID: owner.pid, Label: owner.label, Fence: leader.Term}))
 	case leader.Token == "":
-		_, err = fmt.Fprintf(a.out, "nobody leads %q\n", name)
+		_, err = fmt.Fprintf(a.out, "no leader for %q\n", name)
 	case leader.Term == 0:
 		_, err = fmt.Fprintf(a.out, "%s leads %q\n", owner, name)
 	default:

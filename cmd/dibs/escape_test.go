@@ -69,8 +69,8 @@ func (s *testStore) wantAllDead(pids []string) {
 	}
 }
 
-// A signal reaches processes that have left the process group. The lock is held until they
-// exit.
+// A signal reaches processes that have left the process group. The lock is held until
+// they exit.
 func TestEscapeIsSignalled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, parentAndChild)
@@ -107,8 +107,8 @@ func TestEscapeIsWaitedFor(t *testing.T) {
 	})
 }
 
-// If dibs is killed, processes that have left the process group are killed, long before the
-// lock expires.
+// If dibs is killed, processes that have left the process group are killed, long before
+// the lock expires.
 func TestEscapeWhenDibsIsKilled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "20s")
@@ -182,8 +182,8 @@ func TestEscapeAtMaxHold(t *testing.T) {
 	}
 }
 
-// The watchdog kills processes that move from session to session: each one starts the next
-// one in a new session and exits at once.
+// The watchdog kills processes that move from session to session: each one starts the
+// next one in a new session and exits at once.
 func TestEscapeByForking(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate") // the processes stop when it is missing
@@ -221,8 +221,8 @@ func lines(t *testing.T, file string) int64 {
 	return info.Size()
 }
 
-// A daemon that a command leaves behind lives on after a normal end. It dies with a command
-// that dibs or the watchdog kills.
+// A daemon that a command leaves behind lives on after a normal end. It dies with a
+// command that dibs or the watchdog kills.
 func TestDaemon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		const daemon = `(setsid sleep 1000 >/dev/null 2>&1 & echo "pids $!"); sleep 0.2; `

@@ -32,7 +32,8 @@ const (
     127  COMMAND was not found`
 )
 
-// codesOfElection lists the exit codes of elect: it waits without limit, so 75 is missing.
+// codesOfElection lists the exit codes of elect: it waits without limit, so 75 is
+// missing.
 var codesOfElection = strings.Replace(codesForHelp, "    75   NAME is held\n", "", 1)
 
 // A usageError is an error in the command line.
@@ -58,8 +59,8 @@ func (e codeError) Error() string {
 	return e.error.Error()
 }
 
-// exitWith returns an error that makes dibs exit with a code. It prints err unless that is
-// nil.
+// exitWith returns an error that makes dibs exit with a code. It prints err unless that
+// is nil.
 func exitWith(code int, err error) error {
 	if code == 0 && err == nil {
 		return nil

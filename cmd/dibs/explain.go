@@ -59,8 +59,8 @@ func (r rephrased) Error() string { return r.text }
 
 func (r rephrased) Unwrap() error { return r.error }
 
-// withoutReply cuts off the reply of Redis from an error about a key of the wrong type: that
-// reply is about a script.
+// withoutReply cuts off the reply of Redis from an error about a key of the wrong type:
+// that reply is about a script.
 func withoutReply(text string) string {
 	text = strings.TrimPrefix(text, errorText(dibs.ErrWrongType)+": ")
 	for _, reply := range []string{": ERR ", ": WRONGTYPE"} {

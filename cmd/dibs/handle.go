@@ -194,8 +194,8 @@ NAME, nothing changes and the exit code is 76.`,
 	return c
 }
 
-// forEachAttached calls do for each name. It does not close the client: that would release
-// what renew has extended.
+// forEachAttached calls do for each name. It does not close the client: that would
+// release what renew has extended.
 func (a *app) forEachAttached(o *attachFlags, args []string, do func(*dibs.Lease) error) error {
 	a.locksOutlive = true
 	s, err := a.open()

@@ -9,8 +9,8 @@ import (
 // helpWidth is the longest line of the help in columns: the usual width of a terminal.
 const helpWidth = 80
 
-// limitHelpWidth wraps the help of all subcommands at helpWidth. It lists the flags that all
-// subcommands share by name only: dibs --help explains them.
+// limitHelpWidth wraps the help of all subcommands at helpWidth. It lists the flags that
+// all subcommands share by name only: dibs --help explains them.
 func limitHelpWidth(root *cobra.Command) {
 	cobra.AddTemplateFunc("flags", func(c *cobra.Command) string {
 		return strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n")

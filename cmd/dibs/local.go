@@ -29,8 +29,8 @@ func (a *app) openLocal(o *opened, path string) (err error) {
 }
 
 // inheritAliveFile lets the watchdog and the command inherit the open file that marks the
-// owner of the lock as alive. The lock of a killed dibs is therefore free as soon as all of
-// these processes are dead, and not before.
+// owner of the lock as alive. The lock of a killed dibs is therefore free as soon as all
+// of these processes are dead, and not before.
 func inheritAliveFile(s *localstore.Store) error {
 	f, err := s.Alive()
 	if f == nil || err != nil {

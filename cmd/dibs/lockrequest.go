@@ -132,8 +132,8 @@ func quoted(names []string) string {
 	return strings.Join(q, ", ")
 }
 
-// waitForLock acquires the names. While it waits, it shows the holder. A termination signal
-// ends the wait.
+// waitForLock acquires the names. While it waits, it shows the holder. A termination
+// signal ends the wait.
 func (a *app) waitForLock(locks *dibs.Client, c *lockRequest) (*dibs.Lease, error) {
 	const pause = 100 * time.Millisecond // between attempts to reach a server that may be starting
 	if err := a.refuseDeadlock(locks, c); err != nil {
@@ -177,8 +177,8 @@ func tryAcquire(ctx context.Context, locks *dibs.Client, c *lockRequest, options
 	return locks.Mutex(name).Lock(ctx, options...)
 }
 
-// busyError returns an error that names the holder. It never shows the whole token, because
-// that is enough to release the lock. away is the duration of the current outage.
+// busyError returns an error that names the holder. It never shows the whole token,
+// because that is enough to release the lock. away is the duration of the current outage.
 func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	if c.skipOK {
 		return codeError{}
@@ -202,7 +202,8 @@ func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	return exitWith(c.busyCode, errors.New(text))
 }
 
-// A durationFlag is a duration on the command line: in Go's format, or a number of seconds.
+// A durationFlag is a duration on the command line: in Go's format, or a number of
+// seconds.
 type durationFlag time.Duration
 
 const noLimit durationFlag = -1

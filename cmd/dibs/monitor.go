@@ -13,8 +13,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A storeMonitor is a store that reports its outages: one line when it becomes unreachable,
-// and one when it answers again. Commands that run for hours, or wait in cron, need this.
+// A storeMonitor is a store that reports its outages: one line when it becomes
+// unreachable, and one when it answers again. Commands that run for hours, or wait in
+// cron, need this.
 //
 // It reports a failure after reportDelay only: a connection that is reset and reopened is
 // not worth a line.
@@ -55,8 +56,8 @@ const (
 	unreachable
 )
 
-// newMonitor returns a monitor of s. A goroutine of its own writes the lines: a renewal must
-// not wait for the reader of stderr.
+// newMonitor returns a monitor of s. A goroutine of its own writes the lines: a renewal
+// must not wait for the reader of stderr.
 func (a *app) newMonitor(s *opened) *storeMonitor {
 	const most = 16 // unread lines; more are dropped
 	w := &storeMonitor{Store: s.Store, app: a, location: s.location, lines: make(chan func(), most), written: make(chan struct{})}
@@ -87,8 +88,8 @@ func (w *storeMonitor) setHolding(lease *dibs.Lease) {
 	w.lease = lease
 }
 
-// end stops all reports and waits until the pending lines are written. The caller prints the
-// final result after that.
+// end stops all reports and waits until the pending lines are written. The caller prints
+// the final result after that.
 func (w *storeMonitor) end() {
 	w.mu.Lock()
 	if !w.ended {
@@ -117,9 +118,9 @@ func (w *storeMonitor) logVerbose(line func()) {
 	w.write(line)
 }
 
-// Acquire implements driver.Store. It retries until the store has answered once, as long as
-// no connection can be opened. Such a failure has sent no request: so Acquire returns it as
-// refused, and the client does not cancel, which would take as long again.
+// Acquire implements driver.Store. It retries until the store has answered once, as long
+// as no connection can be opened. Such a failure has sent no request: so Acquire returns
+// it as refused, and the client does not cancel, which would take as long again.
 func (w *storeMonitor) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	const pause = 50 * time.Millisecond
 	for {
@@ -168,8 +169,8 @@ func (w *storeMonitor) Inspect(ctx context.Context, name string) (dibs.State, er
 	return state, err
 }
 
-// unsent reports whether an operation failed only because no connection could be opened. It
-// returns false for joined errors: one of them may belong to a request that was sent.
+// unsent reports whether an operation failed only because no connection could be opened.
+// It returns false for joined errors: one of them may belong to a request that was sent.
 func unsent(err error) bool {
 	for err = causeOf(err); err != nil; err = errors.Unwrap(err) {
 		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // the loop unwraps; joined errors must not match
@@ -200,9 +201,9 @@ func (w *storeMonitor) setRenewalSent(renewal time.Time) {
 	w.renewalSent = renewal
 }
 
-// record evaluates the result of an operation. It ignores failures of operations that their
-// caller has cancelled, and of those that were sent before the last answer: they do not
-// describe the current state of the store.
+// record evaluates the result of an operation. It ignores failures of operations that
+// their caller has cancelled, and of those that were sent before the last answer: they do
+// not describe the current state of the store.
 func (w *storeMonitor) record(ctx context.Context, sent time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,8 +234,8 @@ func (w *storeMonitor) recheck() {
 	w.report()
 }
 
-// onDegraded is the hook for the end and the return of notifications. If they stay away, a
-// probe shows whether the store is unreachable altogether.
+// onDegraded is the hook for the end and the return of notifications. If they stay away,
+// a probe shows whether the store is unreachable altogether.
 func (w *storeMonitor) onDegraded(d dibs.Degraded) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -330,7 +331,8 @@ func (w *storeMonitor) totalOutage() time.Duration {
 	return w.pastOutages + time.Since(w.failingSince)
 }
 
-// notRenewedError returns the error for a lease whose renewals have failed, with the cause.
+// notRenewedError returns the error for a lease whose renewals have failed, with the
+// cause.
 func (w *storeMonitor) notRenewedError(lease *dibs.Lease) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -348,7 +350,8 @@ func (w *storeMonitor) notRenewedError(lease *dibs.Lease) error {
 	return rephrased{dibs.ErrLost, fmt.Sprintf("lease on %s lost: not renewed in time: %s", quoted(names), why)}
 }
 
-// faultReport returns the output function for the start of a fault. The caller holds w.mu.
+// faultReport returns the output function for the start of a fault. The caller holds
+// w.mu.
 func (w *storeMonitor) faultReport(now fault) func() {
 	e := event{Event: "away", Names: w.names, Store: w.location, Error: errorText(causeOf(w.lastError))}
 	text := fmt.Sprintf("%s: the store does not answer, trying again: %s", w.activity(), e.Error)
@@ -364,7 +367,8 @@ func (w *storeMonitor) faultReport(now fault) func() {
 	return func() { w.app.notify(e, text+"; store: "+w.location) }
 }
 
-// recoveryReport returns the output function for the end of a fault. The caller holds w.mu.
+// recoveryReport returns the output function for the end of a fault. The caller holds
+// w.mu.
 func (w *storeMonitor) recoveryReport() func() {
 	after := time.Since(w.reportedSince)
 	e := event{Event: "back", Names: w.names, Store: w.location, Away: after.Milliseconds()}

@@ -209,8 +209,8 @@ func TestShortFailuresAreNotReported(t *testing.T) {
 	})
 }
 
-// Outages are reported to a waiter, too. A late failure of an operation that was sent before
-// the end of the outage is ignored.
+// Outages are reported to a waiter, too. A late failure of an operation that was sent
+// before the end of the outage is ignored.
 func TestOutageWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}

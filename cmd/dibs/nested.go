@@ -20,8 +20,8 @@ func (a *app) heldTokens(lease *dibs.Lease) string {
 // refuseDeadlock rejects an unlimited wait for a name that an outer dibs holds: the outer
 // dibs waits for this process in turn.
 //
-// It asks the store whether that lock is still held: this process may be a daemon that has
-// outlived the outer dibs. A limited wait is allowed, since it ends with ErrBusy.
+// It asks the store whether that lock is still held: this process may be a daemon that
+// has outlived the outer dibs. A limited wait is allowed, since it ends with ErrBusy.
 func (a *app) refuseDeadlock(locks *dibs.Client, c *lockRequest) error {
 	held := strings.Fields(a.getenv(heldVar))
 	if len(held) == 0 || c.try || c.wait != noLimit {
@@ -38,7 +38,8 @@ func (a *app) refuseDeadlock(locks *dibs.Client, c *lockRequest) error {
 	return nil
 }
 
-// blockedBy reports whether the request cannot be granted while these owners hold the name.
+// blockedBy reports whether the request cannot be granted while these owners hold the
+// name.
 func (c *lockRequest) blockedBy(holders []dibs.Holder, owners []string) bool {
 	used := 0
 	for _, h := range holders {

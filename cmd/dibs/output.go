@@ -15,9 +15,9 @@ import (
 	"unicode/utf8"
 )
 
-// safe returns a text that is safe to print on a terminal. Anybody who can lock a name can
-// choose it, so it must not contain control sequences. A text with unprintable characters is
-// returned as a quoted string.
+// safe returns a text that is safe to print on a terminal. Anybody who can lock a name
+// can choose it, so it must not contain control sequences. A text with unprintable
+// characters is returned as a quoted string.
 func safe(text string) string {
 	for _, r := range text {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -58,8 +58,8 @@ func (t table) String() string {
 }
 
 // fit returns the table with lines of width columns at most, as far as possible. It first
-// drops the columns of mayGo, in that order, and then shortens long names and holders. So a
-// long name cannot push the other rows' data off the screen.
+// drops the columns of mayGo, in that order, and then shortens long names and holders. So
+// a long name cannot push the other rows' data off the screen.
 func (t table) fit(width int, mayGo ...string) table {
 	if width <= 0 || len(t) == 0 {
 		return t
@@ -91,8 +91,8 @@ func elastic(head string) bool {
 	return slices.Contains([]string{"NAME", "HOLDER", "WAITER"}, strings.TrimSpace(head))
 }
 
-// The least number of characters that is left of a name: shortest, and readable while there
-// are columns to drop.
+// The least number of characters that is left of a name: shortest, and readable while
+// there are columns to drop.
 const shortest, readable = 12, 24
 
 // width returns the width of the table if no elastic column is wider than limit.
@@ -111,7 +111,8 @@ func (t table) width(limit int) (sum int) {
 	return sum + gap*(len(t[0])-1)
 }
 
-// limit returns the largest limit for elastic columns with which the table fits into width.
+// limit returns the largest limit for elastic columns with which the table fits into
+// width.
 func (t table) limit(width int) int {
 	limit := max(width, shortest)
 	for limit > shortest && t.width(limit) > width {
@@ -194,8 +195,8 @@ func plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// print writes to stdout. If the reader has closed it, as head(1) does, the error makes dibs
-// exit as with SIGPIPE.
+// print writes to stdout. If the reader has closed it, as head(1) does, the error makes
+// dibs exit as with SIGPIPE.
 func (a *app) print(text string) error { return exitOnEPIPE(io.WriteString(a.out, text)) }
 
 // printJSON writes a value to stdout as one line of JSON.

@@ -52,15 +52,15 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// longTimeout allows for a busy machine. noRaceSleep turns off the race detector's sleep of
-// one second at the end of each process.
+// longTimeout allows for a busy machine. noRaceSleep turns off the race detector's sleep
+// of one second at the end of each process.
 const (
 	longTimeout = "DIBS_TIMEOUT=10s"
 	noRaceSleep = "GORACE=atexit_sleep_ms=0"
 )
 
-// prepare returns a program that is not started yet. Its environment is minimal, as in cron:
-// it has the URL of the store and PATH only.
+// prepare returns a program that is not started yet. Its environment is minimal, as in
+// cron: it has the URL of the store and PATH only.
 func prepare(t *testing.T, url string, args ...string) *program {
 	t.Helper()
 	p := &program{Cmd: exec.Command(os.Args[0], args...), t: t, ended: make(chan struct{})}
@@ -234,8 +234,8 @@ func (p *program) pids() []string {
 
 func anyAlive(pids []string) bool { return slices.ContainsFunc(pids, alive) }
 
-// If dibs is killed, the command and all its descendants are killed at once, and therefore
-// before the lock is free.
+// If dibs is killed, the command and all its descendants are killed at once, and
+// therefore before the lock is free.
 func TestDibsIsKilled(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		for name, script := range map[string]string{"polite": parentAndChild, "stubborn": stubborn} {
@@ -247,8 +247,9 @@ func TestDibsIsKilled(t *testing.T) {
 	})
 }
 
-// wantKilled waits until the command of a killed dibs is dead. The lock is not free before
-// that. On a Redis it is free after its TTL, in a file as soon as all processes are dead.
+// wantKilled waits until the command of a killed dibs is dead. The lock is not free
+// before that. On a Redis it is free after its TTL, in a file as soon as all processes
+// are dead.
 func (s *testStore) wantKilled(name string, pids []string) {
 	s.t.Helper()
 	if !strings.HasPrefix(s.url, "local:") {
@@ -266,8 +267,8 @@ func (s *testStore) wantKilled(name string, pids []string) {
 	s.t.Logf("%s is free after %v", name, time.Since(began))
 }
 
-// With a local file, the lock is held while a process of the command is alive, even if dibs
-// and the watchdog were both killed.
+// With a local file, the lock is held while a process of the command is alive, even if
+// dibs and the watchdog were both killed.
 func TestCommandOutlivesBoth(t *testing.T) {
 	t.Parallel()
 	s := openTestStore(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
@@ -340,7 +341,8 @@ func runsWithArgument(t *testing.T, word string) bool {
 	return false
 }
 
-// A stopped dibs cannot renew: its command is dead before the next holder acquires the lock.
+// A stopped dibs cannot renew: its command is dead before the next holder acquires the
+// lock.
 func TestDibsIsStopped(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", stubborn)
@@ -382,14 +384,14 @@ func TestRedisDies(t *testing.T) {
 				t.Error("the command was not asked to end first")
 			}
 			if !strings.Contains(p.stderr.String(), "lost") {
-				t.Errorf("stderr says %q", &p.stderr)
+				t.Errorf("stderr is %q", &p.stderr)
 			}
 		})
 	}
 }
 
-// If an operator deletes the lock, the command is asked to end. dibs exits with 76, although
-// the command succeeds.
+// If an operator deletes the lock, the command is asked to end. dibs exits with 76,
+// although the command succeeds.
 func TestLockIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -579,8 +581,8 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 	})
 }
 
-// A run inside a run has its own lock and its own process group. If the outer dibs is killed,
-// both commands die.
+// A run inside a run has its own lock and its own process group. If the outer dibs is
+// killed, both commands die.
 func TestNested(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		dir := t.TempDir()
@@ -610,8 +612,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// dibs holds the lock while processes of the command's group run. A daemon, which has left
-// the group, does not count.
+// dibs holds the lock while processes of the command's group run. A daemon, which has
+// left the group, does not count.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -663,8 +665,8 @@ func pidOf(t *testing.T, text string) int {
 	return n
 }
 
-// watchdogOf returns the process ID of a program's watchdog, or "" if there is none besides
-// other.
+// watchdogOf returns the process ID of a program's watchdog, or "" if there is none
+// besides other.
 func watchdogOf(t *testing.T, p *program, other string) string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -834,8 +836,8 @@ func TestElectCampaignsAgain(t *testing.T) {
 	p.wantCode(exitSignal + int(syscall.SIGINT))
 }
 
-// A command and a watchdog that were stopped and continued are not killed: dibs has renewed
-// the lock meanwhile.
+// A command and a watchdog that were stopped and continued are not killed: dibs has
+// renewed the lock meanwhile.
 func TestGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -882,20 +884,20 @@ func TestWatchdogIsKilledWhileWaiting(t *testing.T) {
 	})
 }
 
-// If a renewal reaches the watchdog too late, it kills the command. That counts as a loss,
-// and not as the command's own end.
+// If a renewal reaches the watchdog too late, it kills the command. That counts as a
+// loss, and not as the command's own end.
 func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "--ttl", "10ms", "job", "--", "sleep", "1000")
 	p.wantCode(exitLost)
 	if !strings.Contains(p.stderr.String(), "lost") {
-		t.Errorf("stderr says %q", &p.stderr)
+		t.Errorf("stderr is %q", &p.stderr)
 	}
 }
 
-// dibs works as the first process of a PID namespace: its process group belongs to another
-// namespace.
+// dibs works as the first process of a PID namespace: its process group belongs to
+// another namespace.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("unshare", "-pf", "--mount-proc", "true").Run(); err != nil {

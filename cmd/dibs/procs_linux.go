@@ -80,10 +80,10 @@ func processOf(pid string) (p process, ok bool) {
 	return p, p.pid > 0
 }
 
-// listDescendants returns the descendants of a process from the kernel's lists of children.
-// It finds all of them if no process starts or ends meanwhile, and none on kernels without
-// these lists. It is faster than a scan of /proc, whose cost grows with the number of all
-// processes.
+// listDescendants returns the descendants of a process from the kernel's lists of
+// children. It finds all of them if no process starts or ends meanwhile, and none on
+// kernels without these lists. It is faster than a scan of /proc, whose cost grows with
+// the number of all processes.
 func listDescendants(root int) (found []int) {
 	next := []int{root}
 	for len(next) > 0 {

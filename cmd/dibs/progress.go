@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A progress shows, during a wait, the holder and the number of waiters ahead: on one line
-// of a terminal that is redrawn every second, or as events.
+// A progress shows, during a wait, the holder and the number of waiters ahead: on one
+// line of a terminal that is redrawn every second, or as events.
 type progress struct {
 	app        *app
 	locks      *dibs.Client
@@ -67,7 +67,8 @@ func (p *progress) waiting(w dibs.Waiting) {
 	}
 }
 
-// refresh redraws the line until ctx ends. It starts after 300 ms: most waits are shorter.
+// refresh redraws the line until ctx ends. It starts after 300 ms: most waits are
+// shorter.
 func (p *progress) refresh(ctx context.Context, w dibs.Waiting) {
 	const soon, every = 300 * time.Millisecond, time.Second
 	holder, position := w.Holder, w.Position

@@ -18,8 +18,8 @@ import (
 // removed and never change their meaning.
 const schema = 1
 
-// Durations are in whole milliseconds, times in RFC 3339. Tokens are shortened to host and
-// process, except with --show-token: whoever has a whole token can release the lock.
+// Durations are in whole milliseconds, times in RFC 3339. Tokens are shortened to host
+// and process, except with --show-token: whoever has a whole token can release the lock.
 
 // A nameState is the state of a name, as ls and show print it.
 type nameState struct {
@@ -73,8 +73,8 @@ type change struct {
 	Error   string    `json:"error,omitempty"`
 }
 
-// An event is a line about the work of dibs itself, with --json. It goes to stderr, because
-// stdout belongs to the command.
+// An event is a line about the work of dibs itself, with --json. It goes to stderr,
+// because stdout belongs to the command.
 type event struct {
 	Schema   int       `json:"schema"`
 	Time     time.Time `json:"time"`
@@ -115,8 +115,8 @@ func printLine(w io.Writer, v any) error {
 	return err
 }
 
-// escaped escapes the runes that JSON allows but a terminal may interpret. They occur inside
-// strings only.
+// escaped escapes the runes that JSON allows but a terminal may interpret. They occur
+// inside strings only.
 func escaped(line []byte) []byte {
 	var out []byte
 	for _, r := range string(line) {
@@ -138,8 +138,8 @@ type owner struct {
 	short       string // the token without its secret
 }
 
-// ownerOf parses a token of dibs: host:pid:random:secret, optionally with a label. It keeps
-// only host, pid and label. Other tokens are opaque.
+// ownerOf parses a token of dibs: host:pid:random:secret, optionally with a label. It
+// keeps only host, pid and label. Other tokens are opaque.
 func ownerOf(token string) owner {
 	const random = 16 // characters, at least
 	parts := strings.SplitN(strings.TrimSuffix(token, driver.ReservedSuffix), ":", 5)

@@ -24,8 +24,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestMain makes the test binary run as dibs, for scripts and for tests that start, stop and
-// kill it. With -race, that dibs has the race detector, too.
+// TestMain makes the test binary run as dibs, for scripts and for tests that start, stop
+// and kill it. With -race, that dibs has the race detector, too.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"dibs": main})
 }

@@ -73,8 +73,8 @@ func (a *app) printState(n nameState) error {
 	return a.print(n.text(a.width()))
 }
 
-// text formats the state of a name for people, on lines of width columns. If width is zero,
-// the lines are not shortened.
+// text formats the state of a name for people, on lines of width columns. If width is
+// zero, the lines are not shortened.
 func (n nameState) text(width int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", safe(n.Name), n.description())

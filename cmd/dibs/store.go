@@ -119,8 +119,8 @@ func listOf(nodes []node) string {
 	return strings.Join(all, ", ")
 }
 
-// checkDistinct rejects a quorum with two nodes on one server, even on different databases:
-// if that server fails, two votes are gone.
+// checkDistinct rejects a quorum with two nodes on one server, even on different
+// databases: if that server fails, two votes are gone.
 func checkDistinct(nodes []node) error {
 	for i, n := range nodes {
 		for j, other := range nodes[:i] {
@@ -171,8 +171,8 @@ func (a *app) openRedis(o *opened, raw string) (driver.Store, error) {
 	return s, nil
 }
 
-// keyPrefix returns the prefix from --prefix or DIBS_PREFIX. set is true also for an empty
-// prefix.
+// keyPrefix returns the prefix from --prefix or DIBS_PREFIX. set is true also for an
+// empty prefix.
 func (a *app) keyPrefix() (prefix string, set bool) {
 	if a.prefix != "" || a.prefixSet {
 		return a.prefix, true

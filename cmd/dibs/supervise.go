@@ -13,8 +13,8 @@ import (
 )
 
 // rules are the time limits of a command under a lock. dibs releases the lock when no
-// process of the command's group is left. If the lock is about to be lost, all descendants
-// of the command are dead before that.
+// process of the command's group is left. If the lock is about to be lost, all
+// descendants of the command are dead before that.
 type rules struct {
 	killAfter time.Duration // from the signal that asks the command to end to SIGKILL
 	onLost    lossAction
@@ -42,8 +42,8 @@ type supervised struct {
 	changes chan syscall.WaitStatus
 }
 
-// supervise runs a command under a lease and returns when none of its processes is left. err
-// is the reason why dibs asked the command to end, or nil.
+// supervise runs a command under a lease and returns when none of its processes is left.
+// err is the reason why dibs asked the command to end, or nil.
 func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err error) {
 	t := foreground()
 	if t != nil {
@@ -66,8 +66,8 @@ func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err er
 	return exitCodeOf(s.status), s.reason
 }
 
-// start starts a command under a watchdog. The watchdog receives the deadline of the lease
-// first. If the watchdog was killed, start tries another one, three times in all.
+// start starts a command under a watchdog. The watchdog receives the deadline of the
+// lease first. If the watchdog was killed, start tries another one, three times in all.
 func (c command) start(terminal bool, lease *dibs.Lease, r rules) (*watchdogHandle, *child, error) {
 	const tries = 3
 	for try := 1; ; try++ {
@@ -127,9 +127,9 @@ func (r *supervised) childChanged(status syscall.WaitStatus) {
 	}
 }
 
-// watchdogDied ends a command whose watchdog is dead: if dibs were killed as well, nothing
-// would end the command. This process is now the subreaper of the descendants, so it can
-// find them.
+// watchdogDied ends a command whose watchdog is dead: if dibs were killed as well,
+// nothing would end the command. This process is now the subreaper of the descendants, so
+// it can find them.
 func (r *supervised) watchdogDied() {
 	r.replies = nil
 	r.child.root, r.child.otherChildren = os.Getpid(), r.watchdog.otherChildren
@@ -177,8 +177,8 @@ func (r *supervised) suspend() {
 
 // waitUntilContinued waits until the shell has continued dibs, for 1 s at most. SIGSTOP
 // reaches the threads one by one, so this thread runs on for a moment. The shell has not
-// taken the terminal by then, and the command must not be continued yet. The first process
-// of a container is not stopped at all, hence the limit.
+// taken the terminal by then, and the command must not be continued yet. The first
+// process of a container is not stopped at all, hence the limit.
 func (r *supervised) waitUntilContinued() {
 	limit := time.After(time.Second)
 	for {
@@ -201,8 +201,8 @@ func (r *supervised) forward(s os.Signal) {
 	r.child.signal(n)
 }
 
-// enforce asks the command to end, or kills it, when that is due. The reasons are a loss of
-// the lease, a deadline without a renewal, and --max-hold.
+// enforce asks the command to end, or kills it, when that is due. The reasons are a loss
+// of the lease, a deadline without a renewal, and --max-hold.
 func (r *supervised) enforce() {
 	const leftoverDelay = time.Second
 	deadline, now := r.lease.Deadline(), time.Now()
@@ -237,9 +237,9 @@ var errWatchdogKilled = fmt.Errorf("%w: the watchdog process was killed", dibs.E
 
 var errMaxHold = errors.New("the command ran longer than --max-hold")
 
-// killTime returns the time at which a command must be dead after the loss of its lease. A
-// lease that has expired, for example because this process was stopped, leaves no time. A
-// lease that was revoked, or whose key was deleted, leaves killAfter for the clean-up.
+// killTime returns the time at which a command must be dead after the loss of its lease.
+// A lease that has expired, for example because this process was stopped, leaves no time.
+// A lease that was revoked, or whose key was deleted, leaves killAfter for the clean-up.
 func killTime(lost error, now time.Time, killAfter time.Duration) time.Time {
 	var e *dibs.LostError
 	if errors.As(lost, &e) && (e.Reason == dibs.ReasonRevoked || e.Reason == dibs.ReasonTaken) {

@@ -72,8 +72,8 @@ func (a *app) top(glob string, every time.Duration) error {
 	return a.onScreen(out, func(suspend func()) error { return a.topLoop(s, out, glob, every, suspend) })
 }
 
-// onScreen calls do with the terminal in raw mode on the alternate screen, and restores the
-// terminal afterwards, also after a panic.
+// onScreen calls do with the terminal in raw mode on the alternate screen, and restores
+// the terminal afterwards, also after a panic.
 func (a *app) onScreen(out *os.File, do func(suspend func()) error) error {
 	was, err := term.MakeRaw(int(a.in.Fd()))
 	if err != nil {
@@ -238,7 +238,8 @@ func (b *board) update(look snapshot, at time.Time) {
 	b.sort()
 }
 
-// sort sorts the names. The selection stays on its name, or on its row if the name is gone.
+// sort sorts the names. The selection stays on its name, or on its row if the name is
+// gone.
 func (b *board) sort() {
 	slices.SortStableFunc(b.names, orders["name"])
 	slices.SortStableFunc(b.names, sortings[b.sortIndex].order)

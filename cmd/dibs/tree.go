@@ -78,8 +78,9 @@ func (t *tree) collect(all []process, first, with func(process) bool) (found []p
 // inGroup reports whether a process is in the command's group.
 func (t *tree) inGroup(p process) bool { return t.pid > 1 && p.group == t.pid }
 
-// signalGroup signals the command's process group. Before the start of the command there is
-// none: the number 0 would mean this process's own group, which includes the callers of dibs.
+// signalGroup signals the command's process group. Before the start of the command there
+// is none: the number 0 would mean this process's own group, which includes the callers
+// of dibs.
 func (t *tree) signalGroup(s syscall.Signal) error {
 	if t.pid <= 1 {
 		return syscall.ESRCH
@@ -87,9 +88,9 @@ func (t *tree) signalGroup(s syscall.Signal) error {
 	return syscall.Kill(-t.pid, s)
 }
 
-// signal sends s to each member once. It lists the members before the first signal: when a
-// process ends, its children lose their parent and may no longer count as members. Processes
-// that receive a termination signal count as members from then on.
+// signal sends s to each member once. It lists the members before the first signal: when
+// a process ends, its children lose their parent and may no longer count as members.
+// Processes that receive a termination signal count as members from then on.
 func (t *tree) signal(s syscall.Signal) {
 	signalled := make(map[int]bool)
 	members := t.members(processes())
@@ -113,8 +114,8 @@ func (t *tree) signal(s syscall.Signal) {
 	t.signalMovedGroup(s)
 }
 
-// signalMovedGroup signals the group of a command that has left its first group. It is for
-// systems that do not list processes.
+// signalMovedGroup signals the group of a command that has left its first group. It is
+// for systems that do not list processes.
 func (t *tree) signalMovedGroup(s syscall.Signal) {
 	if procMounted() {
 		return
@@ -143,9 +144,9 @@ func (t *tree) signalDescendants(s syscall.Signal) {
 	t.signalMovedGroup(s)
 }
 
-// kill kills all descendants of the command. It reports whether a process may be left: one
-// of the killed processes may have started another one. Processes that this one may not
-// kill do not count.
+// kill kills all descendants of the command. It reports whether a process may be left:
+// one of the killed processes may have started another one. Processes that this one may
+// not kill do not count.
 func (t *tree) kill() (left bool) {
 	left = !errors.Is(t.signalGroup(syscall.SIGKILL), syscall.ESRCH)
 	if len(t.otherChildren) == 0 && procMounted() { // a fast first pass for most of them
@@ -175,8 +176,9 @@ func (t *tree) kill() (left bool) {
 	return left
 }
 
-// gone reports whether dibs need not wait for the command any longer: no process is left of
-// its group and of those that were asked to end. If all is true, no descendant may be left.
+// gone reports whether dibs need not wait for the command any longer: no process is left
+// of its group and of those that were asked to end. If all is true, no descendant may be
+// left.
 func (t *tree) gone(all bool) bool {
 	if !all && len(t.askedToEnd) == 0 && errors.Is(t.signalGroup(0), syscall.ESRCH) {
 		return true

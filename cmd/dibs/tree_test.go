@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A tree whose command was not started yet has no process group. Its signals must not reach
-// the group of dibs itself, which may include the caller.
+// A tree whose command was not started yet has no process group. Its signals must not
+// reach the group of dibs itself, which may include the caller.
 func TestTreeWithoutACommand(t *testing.T) {
 	const inside = "DIBS_TEST_TREE"
 	if os.Getenv(inside) != "" {

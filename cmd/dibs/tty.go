@@ -40,9 +40,10 @@ func (t *tty) isForeground(group int) bool {
 	return err == nil && now == group
 }
 
-// inPipeline reports whether dibs may be in a pipeline: stdin or stdout is no terminal. Then
-// another program, such as less or cat, may need the foreground. The command gets the
-// foreground only when it uses the terminal, and dibs forwards signals from the terminal.
+// inPipeline reports whether dibs may be in a pipeline: stdin or stdout is no terminal.
+// Then another program, such as less or cat, may need the foreground. The command gets
+// the foreground only when it uses the terminal, and dibs forwards signals from the
+// terminal.
 func (t *tty) inPipeline() bool { return !terminal(os.Stdin) || !terminal(os.Stdout) }
 
 // setForeground puts a process group into the foreground. From the background, this needs
@@ -52,7 +53,8 @@ func (t *tty) setForeground(group int) {
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) // fails only if the terminal is gone
 }
 
-// close takes the foreground back from the command, or from a group that no longer exists.
+// close takes the foreground back from the command, or from a group that no longer
+// exists.
 func (t *tty) close() {
 	now, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
 	if err == nil && now != t.own && (now == t.command || errors.Is(syscall.Kill(-now, 0), syscall.ESRCH)) {

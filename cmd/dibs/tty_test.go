@@ -16,8 +16,8 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// onTerminal runs dibs, or another program, as the leader of a terminal's session. Writes to
-// the returned file are typed input; output of the terminal goes to p.stdout.
+// onTerminal runs dibs, or another program, as the leader of a terminal's session. Writes
+// to the returned file are typed input; output of the terminal goes to p.stdout.
 func onTerminal(t *testing.T, p *program) *os.File {
 	t.Helper()
 	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
@@ -99,8 +99,8 @@ func TestTerminalIsBackAfterFailure(t *testing.T) {
 	p.wantCode(0)
 }
 
-// In a pipeline the other programs keep the terminal. A command that reads from the terminal
-// gets the foreground then. ^C reaches all of them.
+// In a pipeline the other programs keep the terminal. A command that reads from the
+// terminal gets the foreground then. ^C reaches all of them.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -126,8 +126,8 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// ^Z stops the command and dibs, and SIGCONT continues both. If they are stopped for longer
-// than the TTL, the lock is lost and the command is killed.
+// ^Z stops the command and dibs, and SIGCONT continues both. If they are stopped for
+// longer than the TTL, the lock is lost and the command is killed.
 func TestStoppedFromTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -165,9 +165,10 @@ func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, see
 
 // endSeen revokes one lease in seen, and no newer one.
 //
-// It uses the fence, which is unique. Before the first renewal the store does not know the
-// fence of a lease. It may be the last one that was issued for the slot: Revoke checks that,
-// and notifies the holder. Otherwise endSeen compares the token, which dibs never reuses.
+// It uses the fence, which is unique. Before the first renewal the store does not know
+// the fence of a lease. It may be the last one that was issued for the slot: Revoke
+// checks that, and notifies the holder. Otherwise endSeen compares the token, which dibs
+// never reuses.
 func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State, h dibs.Holder) (bool, error) {
 	fence := h.Fence
 	if fence == 0 && h.Weight == 0 {
@@ -195,7 +196,8 @@ func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {
 	return false, nil
 }
 
-// endedHolder returns the holder that was revoked: the one in seen with its fence or token.
+// endedHolder returns the holder that was revoked: the one in seen with its fence or
+// token.
 func (u unlockRequest) endedHolder(seen dibs.State) holder {
 	i := slices.IndexFunc(seen.Holders, func(h dibs.Holder) bool {
 		return h.Token == u.token || h.Fence != 0 && h.Fence == u.fence

@@ -15,7 +15,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// withStore opens the store and calls do, with a context that a termination signal cancels.
+// withStore opens the store and calls do, with a context that a termination signal
+// cancels.
 func (a *app) withStore(do func(ctx context.Context, s *opened) error) error {
 	s, err := a.open()
 	if err != nil {
@@ -53,8 +54,8 @@ func (a *app) inspectMatching(ctx context.Context, s driver.Store, glob string, 
 	return slices.DeleteFunc(states, func(s dibs.State) bool { return len(s.Holders) == 0 && s.Waiting == 0 }), err
 }
 
-// names lists the names that match a glob. A plain name is returned as it is, without a scan
-// of the keyspace.
+// names lists the names that match a glob. A plain name is returned as it is, without a
+// scan of the keyspace.
 func (a *app) names(ctx context.Context, s driver.Store, glob string) ([]string, error) {
 	if !strings.ContainsAny(glob, `*?[\`) {
 		return []string{glob}, driver.CheckName(glob)
@@ -80,8 +81,8 @@ func (a *app) names(ctx context.Context, s driver.Store, glob string) ([]string,
 	}
 }
 
-// catchPanic calls do. A panic is sent to panics with its stack, so that the main goroutine
-// can panic instead: top must restore the terminal before.
+// catchPanic calls do. A panic is sent to panics with its stack, so that the main
+// goroutine can panic instead: top must restore the terminal before.
 func catchPanic(panics chan<- string, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -91,7 +92,8 @@ func catchPanic(panics chan<- string, do func()) {
 	do()
 }
 
-// inspectAll reads the states of the names, 32 concurrently, so that they are close in time.
+// inspectAll reads the states of the names, 32 concurrently, so that they are close in
+// time.
 func (a *app) inspectAll(ctx context.Context, s driver.Store, names []string) ([]dibs.State, error) {
 	const atOnce = 32
 	states, errs := make([]dibs.State, len(names)), make([]error, len(names))

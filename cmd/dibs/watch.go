@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The events of watch. It polls the store, so it may miss states that are shorter than the
-// time between two polls.
+// The events of watch. It polls the store, so it may miss states that are shorter than
+// the time between two polls.
 const (
 	eventHeld      = "held"       // held when watch began
 	eventWaiting   = "waiting"    // a waiter has joined the queue
@@ -172,8 +172,8 @@ type comparison struct {
 	first    bool          // there was no earlier poll
 }
 
-// carrySince sets Since for holders whose fence is not known: to the time of the poll that
-// first saw them.
+// carrySince sets Since for holders whose fence is not known: to the time of the poll
+// that first saw them.
 func (c *comparison) carrySince() {
 	for i, h := range c.now.Holders {
 		before := holderOfToken(c.old.Holders, h.Token)
@@ -300,8 +300,8 @@ func (a *app) printChanges(s *opened, news []change) error {
 	return a.print(lines.String())
 }
 
-// write formats a change for people. It shortens a name that does not fit into width, unless
-// width is zero.
+// write formats a change for people. It shortens a name that does not fit into width,
+// unless width is zero.
 func (s change) write(w io.Writer, width int) {
 	who, more := s.columns()
 	name := safe(s.Name)

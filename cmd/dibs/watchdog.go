@@ -17,30 +17,31 @@ import (
 )
 
 // The watchdog is a second process of dibs and the parent of the command. If the first
-// process, which holds the lock, is killed or stopped, the command must not run on after the
-// lock has gone to another holder. The watchdog then kills the command and all its
+// process, which holds the lock, is killed or stopped, the command must not run on after
+// the lock has gone to another holder. The watchdog then kills the command and all its
 // descendants.
 //
-// The watchdog starts the command itself, so the command never runs without a watchdog. On
-// Linux it is the subreaper of all descendants: a process whose parent is dead becomes its
-// child, so none can escape.
+// The watchdog starts the command itself, so the command never runs without a watchdog.
+// On Linux it is the subreaper of all descendants: a process whose parent is dead becomes
+// its child, so none can escape.
 //
-// The watchdog reads lines from a pipe whose other end only the first process has. When the
-// pipe ends, the watchdog kills everything. The lines are:
+// The watchdog reads lines from a pipe whose other end only the first process has. When
+// the pipe ends, the watchdog kills everything. The lines are:
 //
 //	start {…}  start this command: see startRequest
 //	until NS   kill everything at that time of the boot clock, unless another such line
 //	           arrives before
 //	done       exit without killing anything
 //
-// The watchdog answers with lines: ready, started PID, failed {…}, and changed STATUS each
-// time that the command is stopped, or when it has ended.
+// The watchdog answers with lines: ready, started PID, failed {…}, and changed STATUS
+// each time that the command is stopped, or when it has ended.
 //
-// If the watchdog is killed, the kernel kills the command (on Linux), and the first process
-// of dibs kills the descendants of the command.
+// If the watchdog is killed, the kernel kills the command (on Linux), and the first
+// process of dibs kills the descendants of the command.
 
-// watchdogVerb is the hidden first argument that makes dibs a watchdog. The arguments after
-// it are the numbers of two open files: the one to read from and the one to answer on.
+// watchdogVerb is the hidden first argument that makes dibs a watchdog. The arguments
+// after it are the numbers of two open files: the one to read from and the one to answer
+// on.
 const watchdogVerb = "watchdog"
 
 // A startRequest describes a command to start.
@@ -96,8 +97,8 @@ func runWatchdog(args []string) int {
 	return 0
 }
 
-// dropSignals catches and drops all signals that can be caught, so that they do not end the
-// watchdog. It does not ignore them, because the command would inherit that.
+// dropSignals catches and drops all signals that can be caught, so that they do not end
+// the watchdog. It does not ignore them, because the command would inherit that.
 func dropSignals() {
 	dropped := make(chan os.Signal, 1)
 	for n := syscall.Signal(1); n <= maxSignal; n++ {
@@ -262,8 +263,8 @@ func (w *watchdog) kill() {
 	w.sweep()
 }
 
-// sweep kills all processes that it finds, if a kill is in progress. It sets done when the
-// first process is dead and nothing is left.
+// sweep kills all processes that it finds, if a kill is in progress. It sets done when
+// the first process is dead and nothing is left.
 func (w *watchdog) sweep() {
 	w.sweeps++
 	switch {
@@ -278,7 +279,8 @@ func (w *watchdog) sweep() {
 	w.done = w.done || w.parentDead && w.cleanSweepsLeft == 0
 }
 
-// reply sends a line to the first process. A failure is ignored: that process is dead then.
+// reply sends a line to the first process. A failure is ignored: that process is dead
+// then.
 func (w *watchdog) reply(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }
 
 func texts(all [][]byte) []string {

@@ -29,12 +29,13 @@ type watchdogHandle struct {
 	stopOnce      sync.Once
 }
 
-// watchdogTimeout limits the wait for an answer of a watchdog. It allows for a busy machine.
+// watchdogTimeout limits the wait for an answer of a watchdog. It allows for a busy
+// machine.
 const watchdogTimeout = 10 * time.Second
 
-// startWatchdog starts a watchdog in a process group of its own and waits until it is ready.
-// The watchdog inherits the standard files of this process, and the command inherits them
-// from the watchdog.
+// startWatchdog starts a watchdog in a process group of its own and waits until it is
+// ready. The watchdog inherits the standard files of this process, and the command
+// inherits them from the watchdog.
 func startWatchdog() (*watchdogHandle, error) {
 	in, pipe, err := os.Pipe()
 	if err != nil {
@@ -96,8 +97,8 @@ func forkWatchdog(in, out *os.File) (pid int, err error) {
 	})
 }
 
-// inherited duplicates a file without close-on-exec, so that child processes inherit it. It
-// returns the new number.
+// inherited duplicates a file without close-on-exec, so that child processes inherit it.
+// It returns the new number.
 func inherited(f *os.File) (fd int, err error) {
 	const high, low = 100, 3
 	if fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, high); err != nil {
@@ -119,8 +120,8 @@ func linesOf(f *os.File) <-chan string {
 	return lines
 }
 
-// reap waits until the watchdog exits. It continues a watchdog that was stopped, because a
-// stopped watchdog cannot kill the command.
+// reap waits until the watchdog exits. It continues a watchdog that was stopped, because
+// a stopped watchdog cannot kill the command.
 func (g *watchdogHandle) reap() {
 	defer close(g.reaped)
 	for {
@@ -136,7 +137,8 @@ func (g *watchdogHandle) reap() {
 	}
 }
 
-// errWatchdogGone reports that the watchdog was dead before it received the start request.
+// errWatchdogGone reports that the watchdog was dead before it received the start
+// request.
 var errWatchdogGone = errors.New("the watchdog process is dead")
 
 // start makes the watchdog start a command. If terminal is true, the command gets the
@@ -216,8 +218,8 @@ func (g *watchdogHandle) extend(until time.Time, ttl time.Duration) {
 	fmt.Fprintf(g.pipe, "until %d\n", sinceBoot()+time.Until(until))
 }
 
-// expired reports whether the kill time has passed without an extension: then the watchdog
-// has killed the command.
+// expired reports whether the kill time has passed without an extension: then the
+// watchdog has killed the command.
 func (g *watchdogHandle) expired() bool {
 	return g.late || !g.killAt.IsZero() && !time.Now().Before(g.killAt)
 }
@@ -232,8 +234,8 @@ func (g *watchdogHandle) alive() bool {
 	}
 }
 
-// stop ends the watchdog. The descendants that it has reaped for belong to nobody then: not
-// to this process either.
+// stop ends the watchdog. The descendants that it has reaped for belong to nobody then:
+// not to this process either.
 func (g *watchdogHandle) stop() {
 	g.stopOnce.Do(func() {
 		setSubreaper(false)
