@@ -25,9 +25,9 @@ import (
 )
 
 // Tests with processes that die. A child is this test binary once more, with its
-// orders in the environment. It reads commands from its standard input and reports
+// childConfig in the environment. It reads commands from its standard input and reports
 // in lines on its standard output, with CLOCK_MONOTONIC in nanoseconds: one clock
-// orders what all processes did.
+// childConfig what all processes did.
 
 const childEnv = "DIBS_TEST_CHILD"
 
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	if text == "" {
 		os.Exit(m.Run())
 	}
-	var o orders
+	var o childConfig
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -49,22 +49,22 @@ func TestMain(m *testing.M) {
 		}
 	}()
 	switch o.Role {
-	case "hand":
-		hand(o, commands)
-	case "crowd":
-		crowd(o, commands)
-	case "keep":
-		keep(o, commands)
-	case "crew":
-		crew(o, commands)
+	case "mutex":
+		mutexChild(o, commands)
+	case "load":
+		loadChild(o, commands)
+	case "leases":
+		leasesChild(o, commands)
+	case "multi":
+		multiChild(o, commands)
 	case "candidate":
-		candidate(o, commands)
+		candidateChild(o, commands)
 	}
 	os.Exit(0)
 }
 
-// orders are what a child is told at its start.
-type orders struct {
+// childConfig are what a child is told at its start.
+type childConfig struct {
 	Role    string
 	Addr    string // the server's, unless there is a proxy in between
 	Control string // the server's
@@ -88,14 +88,14 @@ func mono() time.Duration {
 var stdout sync.Mutex
 
 // say reports one line.
-func say(format string, args ...any) {
+func emit(format string, args ...any) {
 	stdout.Lock()
 	defer stdout.Unlock()
 	fmt.Fprintf(os.Stdout, format+"\n", args...)
 }
 
 // enlist returns a child's client, which has talked to the server and listens.
-func enlist(o orders, hooks dibs.Hooks) *dibs.Client {
+func openInChild(o childConfig, hooks dibs.Hooks) *dibs.Client {
 	rdb := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: o.Addr}))
 	if o.Cluster {
 		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}})
@@ -111,20 +111,20 @@ func enlist(o orders, hooks dibs.Hooks) *dibs.Client {
 		}
 		time.Sleep(time.Millisecond) // between two looks
 	}
-	say("broken %v", err)
+	emit("broken %v", err)
 	os.Exit(1)
 	return nil
 }
 
 // hand does one thing at a time, as it is told.
-func hand(o orders, commands <-chan string) {
-	locks := enlist(o, dibs.Hooks{
-		Waiting: func(w dibs.Waiting) { say("waits %d", w.Position) },
-		Renewed: func(dibs.Renewed) { say("renewed %d", mono()) },
+func mutexChild(o childConfig, commands <-chan string) {
+	locks := openInChild(o, dibs.Hooks{
+		Waiting: func(w dibs.Waiting) { emit("waits %d", w.Position) },
+		Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) },
 	})
 	machine := watchMachine(context.Background(), o.Addr)
 	leases := make(chan *dibs.Lease, 1)
-	say("ready")
+	emit("ready")
 	for command := range commands {
 		switch command {
 		case "lock":
@@ -133,33 +133,33 @@ func hand(o orders, commands <-chan string) {
 				l, err := locks.Mutex(job).Lock(context.Background())
 				at := mono()
 				if err != nil {
-					say("broken %v", err)
+					emit("broken %v", err)
 					return
 				}
 				leases <- l
-				say("held %d %d %d", at, l.Fence(), machine.late())
+				emit("held %d %d %d", at, l.Fence(), machine.late())
 			}()
 		case "write":
 			l := <-leases
-			write(l, o.TTL)
+			writeUntilLost(l, o.TTL)
 			leases <- l
 		case "unlock":
 			l := <-leases
 			err := l.Unlock()
-			say("unlocked %d %t", mono(), errors.Is(err, dibs.ErrLost))
+			emit("unlocked %d %t", mono(), errors.Is(err, dibs.ErrLost))
 		}
 	}
 }
 
 // write is a holder that asks the lease before each write, until that says no.
-func write(l *dibs.Lease, ttl time.Duration) {
+func writeUntilLost(l *dibs.Lease, ttl time.Duration) {
 	ctx := l.Context()
 	for last := mono(); ; time.Sleep(time.Millisecond) { // work
 		look := mono()
 		err := l.Err()
 		at := mono()
 		if err == nil {
-			say("wrote %d %d", look, at)
+			emit("wrote %d %d", look, at)
 			last = at
 			continue
 		}
@@ -167,7 +167,7 @@ func write(l *dibs.Lease, ttl time.Duration) {
 		done := mono()
 		var lost *dibs.LostError
 		gap := look-last > ttl/2
-		say("lost %d %d %d %t %t", look, at, done, gap, errors.As(err, &lost) && errors.Is(context.Cause(ctx), dibs.ErrLost))
+		emit("lost %d %d %d %t %t", look, at, done, gap, errors.As(err, &lost) && errors.Is(context.Cause(ctx), dibs.ErrLost))
 		return
 	}
 }
@@ -183,7 +183,7 @@ type child struct {
 }
 
 // spawn starts a child and waits until it is ready.
-func (b *bed) spawn(o orders) *child {
+func (b *fixture) spawn(o childConfig) *child {
 	b.t.Helper()
 	o.Control = b.server.Addr()
 	if o.Addr == "" {
@@ -256,7 +256,7 @@ func (c *child) signal(s syscall.Signal) {
 	}
 }
 
-func (c *child) tell(command string) {
+func (c *child) send(command string) {
 	c.t.Helper()
 	if _, err := fmt.Fprintln(c.in, command); err != nil {
 		c.t.Fatal(err)
@@ -283,17 +283,17 @@ func (c *child) expect(word string) []string {
 	}
 }
 
-// A taking is a child's report that it holds.
-type taking struct {
+// A heldReport is a child's report that it holds.
+type heldReport struct {
 	at    time.Duration
 	fence uint64
 	late  time.Duration // what its control saw
 }
 
-func (c *child) held() taking {
+func (c *child) awaitHeld() heldReport {
 	c.t.Helper()
 	f := c.expect("held")
-	return taking{at: number(c.t, f[0]), fence: uint64(number(c.t, f[1])), late: number(c.t, f[2])}
+	return heldReport{at: number(c.t, f[0]), fence: uint64(number(c.t, f[1])), late: number(c.t, f[2])}
 }
 
 func number(t *testing.T, text string) time.Duration {
@@ -320,22 +320,22 @@ func TestHolderIsKilled(t *testing.T) {
 			t.Parallel()
 			b := setUp(t)
 			for range 2 {
-				holder, waiter := b.spawn(orders{Role: "hand", TTL: ttl}), b.spawn(orders{Role: "hand", TTL: ttl})
-				holder.tell("lock")
-				first := holder.held()
-				waiter.tell("lock")
+				holder, waiter := b.spawn(childConfig{Role: "mutex", TTL: ttl}), b.spawn(childConfig{Role: "mutex", TTL: ttl})
+				holder.send("lock")
+				first := holder.awaitHeld()
+				waiter.send("lock")
 				waiter.expect("waits")
 				when.wait(holder)
 				killed := mono()
 				holder.kill()
-				next := waiter.held()
+				next := waiter.awaitHeld()
 				within(t, "holder killed "+when.name+": next entry", next.at-killed, ttl+20*time.Millisecond, next.late)
 				if next.fence <= first.fence {
 					t.Errorf("fence %d after %d", next.fence, first.fence)
 				}
-				waiter.tell("unlock")
+				waiter.send("unlock")
 				waiter.expect("unlocked")
-				b.nothingLeft()
+				b.wantNoKeys()
 				waiter.kill()
 			}
 		})
@@ -346,13 +346,13 @@ func TestHolderIsKilled(t *testing.T) {
 func TestWaiterIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	locks := b.join(b.server.Addr())
+	locks := b.newClient(b.server.Addr())
 	for range 3 {
 		l := b.lock(locks, job)
 		var waiters []*child
 		for range 4 {
-			w := b.spawn(orders{Role: "hand", TTL: ttl})
-			w.tell("lock")
+			w := b.spawn(childConfig{Role: "mutex", TTL: ttl})
+			w.send("lock")
 			w.expect("waits")
 			waiters = append(waiters, w)
 		}
@@ -362,9 +362,9 @@ func TestWaiterIsKilled(t *testing.T) {
 		b.unlock(l)
 		at, who := freed, "waiter killed"
 		for _, w := range waiters[2:] {
-			next := w.held()
+			next := w.awaitHeld()
 			within(t, who+": next entry after release", next.at-at, 50*time.Millisecond, next.late)
-			w.tell("unlock")
+			w.send("unlock")
 			at, who = number(t, w.expect("unlocked")[0]), "and the one behind it"
 			w.kill()
 		}
@@ -374,7 +374,7 @@ func TestWaiterIsKilled(t *testing.T) {
 		l = b.lock(locks, job)
 		b.within("only the dead in line: newcomer enters after", time.Since(start), driver.WaiterTTL+20*time.Millisecond)
 		b.unlock(l)
-		b.eventually("the dead are forgotten", func() bool { return len(b.left()) == 0 })
+		b.eventually("the dead are forgotten", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
@@ -384,12 +384,12 @@ func TestWaiterIsStopped(t *testing.T) {
 	t.Parallel()
 	const long = time.Minute
 	b := setUp(t)
-	locks := b.join(b.server.Addr(), dibs.TTL(long))
+	locks := b.newClient(b.server.Addr(), dibs.TTL(long))
 	l := b.lock(locks, job)
 	var waiters []*child
 	for range 4 {
-		w := b.spawn(orders{Role: "hand", TTL: long})
-		w.tell("lock")
+		w := b.spawn(childConfig{Role: "mutex", TTL: long})
+		w.send("lock")
 		w.expect("waits")
 		waiters = append(waiters, w)
 	}
@@ -399,7 +399,7 @@ func TestWaiterIsStopped(t *testing.T) {
 	}
 	freed := mono()
 	b.unlock(l)
-	first := next.held()
+	first := next.awaitHeld()
 	within(t, "3 stopped waiters: next entry after release", first.at-freed, driver.WaiterTTL+20*time.Millisecond, first.late)
 	for _, w := range still {
 		w.cont()
@@ -411,7 +411,7 @@ func TestWaiterIsStopped(t *testing.T) {
 	if state, err := locks.Inspect(t.Context(), job); err != nil || len(state.Holders) != 1 || state.Fence != first.fence {
 		t.Errorf("%+v, %v: want the one that entered with fence %d", state, err, first.fence)
 	}
-	next.tell("unlock")
+	next.send("unlock")
 	next.expect("unlocked")
 	fence := first.fence
 	for served := 0; served < len(still); { // in whichever order they came back
@@ -427,14 +427,14 @@ func TestWaiterIsStopped(t *testing.T) {
 				} else {
 					fence = next
 				}
-				w.tell("unlock")
+				w.send("unlock")
 				w.expect("unlocked")
 				served++
 			case <-time.After(time.Millisecond):
 			}
 		}
 	}
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 // A holder that stood still learns in its first instruction that the lease is
@@ -443,7 +443,7 @@ func TestHolderIsStopped(t *testing.T) {
 	t.Parallel()
 	for range 2 {
 		b := setUp(t)
-		rival := b.join(b.server.Addr())
+		rival := b.newClient(b.server.Addr())
 		for tries := 0; !b.holderIsStopped(rival); tries++ {
 			if tries == 3 {
 				t.Fatal("it was stopped between its look and its write, again and again")
@@ -455,15 +455,15 @@ func TestHolderIsStopped(t *testing.T) {
 // holderIsStopped does one round. It returns false if the holder was stopped in
 // the microsecond between its look at the lease and its write, which no lease can
 // help: only the fence does.
-func (b *bed) holderIsStopped(rival *dibs.Client) bool {
+func (b *fixture) holderIsStopped(rival *dibs.Client) bool {
 	t := b.t
 	t.Helper()
-	holder := b.spawn(orders{Role: "hand", TTL: ttl})
+	holder := b.spawn(childConfig{Role: "mutex", TTL: ttl})
 	defer holder.kill()
-	holder.tell("lock")
-	first := holder.held()
-	waiter := b.queue(rival, nil)
-	holder.tell("write")
+	holder.send("lock")
+	first := holder.awaitHeld()
+	waiter := b.enqueue(rival, nil)
+	holder.send("write")
 	holder.expect("renewed")
 	holder.expect("wrote")
 	holder.stop()
@@ -512,14 +512,14 @@ func (b *bed) holderIsStopped(rival *dibs.Client) bool {
 		within(t, "holder stopped: Err after its first instruction", told-look, 5*time.Millisecond, late)
 		within(t, "holder stopped: context ended", done-look, 5*time.Millisecond, late)
 		// When a process runs again after SIGCONT is the machine's business.
-		t.Logf("FIGURE holder stopped: Err %v after SIGCONT (no bar)", round(told-woken))
+		t.Logf("FIGURE holder stopped: Err %v after SIGCONT (no limit)", round(told-woken))
 		break
 	}
-	t.Logf("FIGURE holder stopped: %d writes, %d past the end (bar 0)", writes, past)
+	t.Logf("FIGURE holder stopped: %d writes, %d past the end (limit 0)", writes, past)
 	if past != 0 {
 		t.Errorf("%d writes after it was lost", past)
 	}
-	holder.tell("unlock")
+	holder.send("unlock")
 	if f := holder.expect("unlocked"); f[1] != "true" {
 		t.Errorf("unlock of the lost lease: %q, want ErrLost", f)
 	}

@@ -20,14 +20,14 @@ import (
 // It reports "leads TIME TERM" and "ends TIME TERM WHY": when its work begins, and
 // when it ends. Once it is told to listen, it reports "heard TIME" when another one was
 // told to "call" it, which reports "called TIME": that is a message, and no lock.
-func candidate(o orders, commands <-chan string) {
-	locks := enlist(o, dibs.Hooks{Renewed: func(dibs.Renewed) { say("renewed %d", mono()) }})
+func candidateChild(o childConfig, commands <-chan string) {
+	locks := openInChild(o, dibs.Hooks{Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) }})
 	election := locks.Election(job)
-	say("ready")
+	emit("ready")
 	go func() {
 		err := election.Run(context.Background(), func(ctx context.Context) error {
 			at := mono()
-			say("leads %d %d", at, dibs.Fence(ctx))
+			emit("leads %d %d", at, dibs.Fence(ctx))
 			<-ctx.Done()
 			why := "lost"
 			if errors.Is(context.Cause(ctx), dibs.ErrResigned) {
@@ -35,10 +35,10 @@ func candidate(o orders, commands <-chan string) {
 			}
 			term := dibs.Fence(ctx)
 			at = mono()
-			go say("ends %d %d %s", at, term, why) // and not before it is given back
+			go emit("ends %d %d %s", at, term, why) // and not before it is given back
 			return ctx.Err()
 		})
-		say("broken %v", err)
+		emit("broken %v", err)
 	}()
 	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
 	for command := range commands {
@@ -49,17 +49,17 @@ func candidate(o orders, commands <-chan string) {
 		case "listen":
 			calls := rdb.Subscribe(context.Background(), "call:"+o.Who)
 			_, err := calls.Receive(context.Background())
-			say("listens %d 0 %v", mono(), err)
+			emit("listens %d 0 %v", mono(), err)
 			go func() {
 				for {
 					_, err := calls.ReceiveMessage(context.Background())
-					say("heard %d 0 %v", mono(), err)
+					emit("heard %d 0 %v", mono(), err)
 				}
 			}()
 		case "call":
 			at := mono()
 			err := rdb.Publish(context.Background(), "call:"+whom, "").Err()
-			say("called %d 0 %v", at, err)
+			emit("called %d 0 %v", at, err)
 		}
 	}
 }
@@ -74,9 +74,9 @@ type term struct {
 }
 
 // message returns how long a message from one candidate takes to another.
-func (a *assembly) message(from, to *child) time.Duration {
+func (a *candidates) messageTime(from, to *child) time.Duration {
 	a.t.Helper()
-	from.tell("call " + to.who)
+	from.send("call " + to.who)
 	var called, heard term
 	for patience := time.After(generous); called.of == nil || heard.of == nil; {
 		select {
@@ -97,28 +97,28 @@ func (a *assembly) message(from, to *child) time.Duration {
 }
 
 // An assembly is five candidates, and what they report.
-type assembly struct {
-	*bed
+type candidates struct {
+	*fixture
 	addr    string
 	members []*child
 	terms   chan term
 	seen    term // the last that led
 }
 
-func (b *bed) assemble(addr string, lease time.Duration) *assembly {
+func (b *fixture) startCandidates(addr string, lease time.Duration) *candidates {
 	b.t.Helper()
-	a := &assembly{bed: b, addr: addr, terms: make(chan term, 1<<10)}
+	a := &candidates{fixture: b, addr: addr, terms: make(chan term, 1<<10)}
 	for range 5 {
-		a.enter(lease)
+		a.add(lease)
 	}
 	return a
 }
 
 // enter adds a candidate.
-func (a *assembly) enter(lease time.Duration) {
+func (a *candidates) add(lease time.Duration) {
 	a.t.Helper()
 	who := fmt.Sprint(len(a.members))
-	c := a.spawn(orders{Role: "candidate", Addr: a.addr, TTL: lease, Who: who})
+	c := a.spawn(childConfig{Role: "candidate", Addr: a.addr, TTL: lease, Who: who})
 	c.who = who
 	a.members = append(a.members, c)
 	go func() {
@@ -141,7 +141,7 @@ func (a *assembly) enter(lease time.Duration) {
 
 // until returns the next report of a kind. Each term that begins must have a larger
 // number than those before it.
-func (a *assembly) until(what string) term {
+func (a *candidates) awaitReport(what string) term {
 	a.t.Helper()
 	patience := time.After(generous)
 	for {
@@ -159,7 +159,7 @@ func (a *assembly) until(what string) term {
 			if r.what == what {
 				return r
 			}
-			a.standstill(ttl / 4) // it may have lost its term for that
+			a.skipIfStalled(ttl / 4) // it may have lost its term for that
 			a.t.Fatalf("%+v, want one that %s", r, what)
 		case <-patience:
 			a.t.Fatalf("nobody %s", what)
@@ -168,7 +168,7 @@ func (a *assembly) until(what string) term {
 }
 
 // waiting waits until so many candidates stand in line.
-func (a *assembly) waiting(n int64) {
+func (a *candidates) awaitWaiters(n int64) {
 	a.t.Helper()
 	a.eventually("candidates wait", func() bool {
 		have, _ := a.call("ZCARD", "{"+key+"}:dibs:queue").(int64)
@@ -182,26 +182,26 @@ func (a *assembly) waiting(n int64) {
 func TestLeaderResigns(t *testing.T) {
 	resigns := pick(20, 100)
 	b := setUp(t)
-	addr, roundTrip := b.far()
-	a := b.assemble(addr, 10*time.Second)
-	leader := a.until("leads")
+	addr, roundTrip := b.delayedProxy()
+	a := b.startCandidates(addr, 10*time.Second)
+	leader := a.awaitReport("leads")
 	for _, c := range a.members {
-		c.tell("listen")
-		if r := a.until("listens"); r.why != "<nil>" {
+		c.send("listen")
+		if r := a.awaitReport("listens"); r.why != "<nil>" {
 			t.Fatalf("%+v", r)
 		}
 	}
 	var successions, trips, messages []time.Duration
 	for range resigns {
-		a.waiting(1)
+		a.awaitWaiters(1)
 		to := a.members[rand.N(len(a.members))]
 		for to == leader.of {
 			to = a.members[rand.N(len(a.members))]
 		}
-		messages = append(messages, a.message(leader.of, to)) // again and again: the machine changes
+		messages = append(messages, a.messageTime(leader.of, to)) // again and again: the machine changes
 		trips = append(trips, roundTrip())
-		leader.of.tell("resign")
-		end, next := a.handOver(leader)
+		leader.of.send("resign")
+		end, next := a.awaitSuccession(leader)
 		if end.of != leader.of || end.term != leader.term || end.why != "resigned" {
 			t.Errorf("%+v led, but %+v ended", leader, end)
 		}
@@ -211,13 +211,13 @@ func TestLeaderResigns(t *testing.T) {
 		successions = append(successions, next.at-end.at)
 		leader = next
 	}
-	bar := median(trips) * 3 / 2
+	limit := median(trips) * 3 / 2
 	control := max(median(messages)-median(trips), 0)
 	have := median(successions)
-	t.Logf("FIGURE %d resigns: succession median %v, longest %v; a round trip is %v (bar of the median 1.5 of it: %v), a message %v: control %v",
-		len(successions), round(have), round(longest(successions)), round(median(trips)), round(bar), round(median(messages)), round(control))
-	if have > bar+control {
-		t.Errorf("succession after a resign takes %v, want at most %v (and %v for the busy machine)", have, bar, control)
+	t.Logf("FIGURE %d resigns: succession median %v, longest %v; a round trip is %v (limit of the median 1.5 of it: %v), a message %v: control %v",
+		len(successions), round(have), round(longest(successions)), round(median(trips)), round(limit), round(median(messages)), round(control))
+	if have > limit+control {
+		t.Errorf("succession after a resign takes %v, want at most %v (and %v for the busy machine)", have, limit, control)
 	}
 }
 
@@ -227,17 +227,17 @@ func TestLeaderIsKilled(t *testing.T) {
 	const lease = time.Second
 	kills := pick(5, 100)
 	b := setUp(t)
-	a := b.assemble(b.server.Addr(), lease)
-	leader := a.until("leads")
+	a := b.startCandidates(b.server.Addr(), lease)
+	leader := a.awaitReport("leads")
 	var successions []time.Duration
 	for range kills {
-		a.waiting(1)
+		a.awaitWaiters(1)
 		work := time.NewTimer(rand.N(lease / 2)) // it may have renewed by then
 		<-work.C
 		b.begin()
 		killed := mono()
 		leader.of.kill()
-		next := a.until("leads")
+		next := a.awaitReport("leads")
 		took := next.at - killed
 		if took < 0 {
 			t.Errorf("two leaders: term %d began %v before the other one was killed", next.term, -took)
@@ -245,7 +245,7 @@ func TestLeaderIsKilled(t *testing.T) {
 		b.within("leader killed: succession", took, lease+100*time.Millisecond)
 		successions = append(successions, took)
 		leader = next
-		a.enter(lease)
+		a.add(lease)
 	}
 	t.Logf("FIGURE %d kills: succession median %v, longest %v", len(successions), round(median(successions)), round(longest(successions)))
 }
@@ -256,19 +256,19 @@ func TestLeaderIsStopped(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
 	b := setUp(t)
-	a := b.assemble(b.server.Addr(), lease)
-	leader := a.until("leads")
+	a := b.startCandidates(b.server.Addr(), lease)
+	leader := a.awaitReport("leads")
 	for range 2 {
-		a.waiting(1)
+		a.awaitWaiters(1)
 		b.begin()
 		stopped := mono()
 		leader.of.stop()
-		next := a.until("leads")
+		next := a.awaitReport("leads")
 		b.within("leader stopped: succession", next.at-stopped, lease+100*time.Millisecond)
 		b.begin()
 		woken := mono()
 		leader.of.cont()
-		end := a.until("ends")
+		end := a.awaitReport("ends")
 		b.within("leader stopped: told after it goes on", end.at-woken, 100*time.Millisecond)
 		if end.of != leader.of || end.why != "lost" || end.term != leader.term {
 			t.Errorf("%+v, want the loss of %+v", end, leader)
@@ -289,20 +289,20 @@ func TestLeaderIsCutOff(t *testing.T) {
 			t.Parallel()
 			b := setUp(t)
 			proxy := b.proxy()
-			a := &assembly{bed: b, addr: proxy.Addr(), terms: make(chan term, 1<<10)}
-			a.enter(lease)
-			leader := a.until("leads")
+			a := &candidates{fixture: b, addr: proxy.Addr(), terms: make(chan term, 1<<10)}
+			a.add(lease)
+			leader := a.awaitReport("leads")
 			a.addr = b.server.Addr()
-			a.enter(lease)
-			a.enter(lease)
-			a.waiting(2)
+			a.add(lease)
+			a.add(lease)
+			a.awaitWaiters(2)
 			b.begin()
 			off := mono()
 			cut.off(proxy)
-			end, next := a.handOver(leader)
+			end, next := a.awaitSuccession(leader)
 			b.within("leader cut off: told after", end.at-off, lease)
 			b.within("leader cut off: succession", next.at-off, lease+100*time.Millisecond)
-			t.Logf("FIGURE leader cut off: told %v before the next one begins (bar: before; control %v)", round(next.at-end.at), round(b.late()))
+			t.Logf("FIGURE leader cut off: told %v before the next one begins (limit: before; control %v)", round(next.at-end.at), round(b.late()))
 			if next.at < end.at-b.late() || end.why != "lost" {
 				t.Errorf("%+v, and then %+v", end, next)
 			}
@@ -312,7 +312,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 
 // handOver waits for the end of a term and the begin of the next, whichever is
 // reported first.
-func (a *assembly) handOver(leader term) (end, next term) {
+func (a *candidates) awaitSuccession(leader term) (end, next term) {
 	a.t.Helper()
 	patience := time.After(generous)
 	for end.what == "" || next.what == "" {

@@ -19,7 +19,7 @@ import (
 )
 
 // raw returns a client that has not talked to anybody yet.
-func raw(t *testing.T, o *redis.Options, options ...dibs.Option) *dibs.Client {
+func newUnconnectedClient(t *testing.T, o *redis.Options, options ...dibs.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(goredisstore.New(dial(t, o)), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
 	t.Cleanup(func() { c.Close() })
@@ -52,7 +52,7 @@ func TestRefusals(t *testing.T) {
 				b.call(cmd...)
 			}
 			const timeout, attempts = time.Second, 3
-			locks := raw(t, &redis.Options{Addr: b.server.Addr()}, dibs.Timeout(timeout))
+			locks := newUnconnectedClient(t, &redis.Options{Addr: b.server.Addr()}, dibs.Timeout(timeout))
 			for _, try := range []struct {
 				name string
 				asks int
@@ -74,7 +74,7 @@ func TestRefusals(t *testing.T) {
 					_, err = try.lock(locks.Mutex(job))
 					return time.Since(start)
 				})
-				b.mustBe(err, refusal.kind)
+				b.wantErr(err, refusal.kind)
 				var server redisstore.ServerError
 				if !errors.As(err, &server) || !strings.Contains(string(server), refusal.word) || !strings.Contains(err.Error(), refusal.word) {
 					t.Errorf("%q: want the server's %s in it", err, refusal.word)
@@ -100,23 +100,23 @@ func TestClosedRedisClient(t *testing.T) {
 	start := time.Now()
 	_, err := locks.Mutex("other").Lock(t.Context())
 	b.within("closed go-redis client: Lock", time.Since(start), 100*time.Millisecond)
-	b.mustBe(err, dibs.ErrUnavailable)
-	b.mustBe(err, redis.ErrClosed)
-	b.mustBe(err, redisstore.ErrClosed)
+	b.wantErr(err, dibs.ErrUnavailable)
+	b.wantErr(err, redis.ErrClosed)
+	b.wantErr(err, redisstore.ErrClosed)
 	if !strings.Contains(err.Error(), "closed") {
 		t.Errorf("%q: want the cause in it", err)
 	}
 	start = time.Now()
 	err = l.Unlock()
 	b.within("closed go-redis client: Unlock", time.Since(start), 100*time.Millisecond)
-	b.mustBe(err, dibs.ErrUnavailable)
-	b.mustBe(err, redis.ErrClosed)
+	b.wantErr(err, dibs.ErrUnavailable)
+	b.wantErr(err, redis.ErrClosed)
 }
 
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	locks, rival := b.join(b.server.Addr()), b.join(b.server.Addr())
+	locks, rival := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
 	l := b.lock(locks, job)
 	taken := b.lock(rival, "taken")
 	waiting := make(chan struct{})
@@ -131,13 +131,13 @@ func TestClosedClient(t *testing.T) {
 	if err := locks.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b.mustBe(<-ended, dibs.ErrClosed)
+	b.wantErr(<-ended, dibs.ErrClosed)
 	b.within("Close with a lease and a waiter", time.Since(start), time.Second)
-	b.mustBe(l.Err(), dibs.ErrLost)
+	b.wantErr(l.Err(), dibs.ErrLost)
 	_, err := locks.Mutex(job).Lock(t.Context())
-	b.mustBe(err, dibs.ErrClosed)
+	b.wantErr(err, dibs.ErrClosed)
 	b.unlock(taken)
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 func TestNothingListens(t *testing.T) {
@@ -148,7 +148,7 @@ func TestNothingListens(t *testing.T) {
 	}
 	listener.Close()
 	machine := watchMachine(t.Context(), listener.Addr().String())
-	locks := raw(t, &redis.Options{Addr: listener.Addr().String()})
+	locks := newUnconnectedClient(t, &redis.Options{Addr: listener.Addr().String()})
 	start := time.Now()
 	_, err = locks.Mutex(job).Lock(t.Context())
 	within(t, "nothing listens: Lock", time.Since(start), 1050*time.Millisecond, machine.late())
@@ -162,14 +162,14 @@ func TestMuteServer(t *testing.T) {
 	t.Parallel()
 	for _, mute := range []struct {
 		name string
-		open func(b *bed) string // returns the address
+		open func(b *fixture) string // returns the address
 	}{
-		{"frozen from the start", func(b *bed) string {
+		{"frozen from the start", func(b *fixture) string {
 			p := b.proxy()
 			p.Freeze()
 			return p.Addr()
 		}},
-		{"stopped process", func(b *bed) string {
+		{"stopped process", func(b *fixture) string {
 			if err := b.server.Pause(); err != nil {
 				b.t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestMuteServer(t *testing.T) {
 			for _, call := range []struct {
 				name  string
 				ctx   context.Context
-				bar   time.Duration
+				limit   time.Duration
 				cause error
 			}{
 				{"ctx 300ms", deadline(t, generous), 400 * time.Millisecond, context.DeadlineExceeded},
@@ -198,7 +198,7 @@ func TestMuteServer(t *testing.T) {
 					{"Lock", func(m *dibs.Mutex, ctx context.Context) (*dibs.Lease, error) { return m.Lock(ctx) }},
 					{"TryLock", func(m *dibs.Mutex, ctx context.Context) (*dibs.Lease, error) { return m.TryLock(ctx) }},
 				} {
-					locks := raw(t, &redis.Options{Addr: addr})
+					locks := newUnconnectedClient(t, &redis.Options{Addr: addr})
 					ctx := call.ctx
 					if call.cause != nil {
 						ctx = deadline(t, 300*time.Millisecond)
@@ -206,10 +206,10 @@ func TestMuteServer(t *testing.T) {
 					b.begin()
 					start := time.Now()
 					_, err := way.lock(locks.Mutex(job), ctx)
-					b.within(mute.name+", "+call.name+": "+way.name, time.Since(start), call.bar)
-					b.mustBe(err, dibs.ErrUnavailable)
+					b.within(mute.name+", "+call.name+": "+way.name, time.Since(start), call.limit)
+					b.wantErr(err, dibs.ErrUnavailable)
 					if call.cause != nil {
-						b.mustBe(err, call.cause)
+						b.wantErr(err, call.cause)
 					}
 				}
 			}
@@ -280,7 +280,7 @@ func useAndClose(t *testing.T, server *redistest.Server) {
 func TestForeignForEver(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	locks := b.join(b.server.Addr())
+	locks := b.newClient(b.server.Addr())
 	b.call("SET", key, "theirs")
 	for _, options := range [][]dibs.Option{{dibs.Wait(0)}, {dibs.Wait(300 * time.Millisecond)}} {
 		_, err := locks.Mutex(job).Lock(t.Context(), options...)
@@ -302,18 +302,18 @@ func TestNoChannels(t *testing.T) {
 		degraded.Add(1)
 		why.Store(&d.Err)
 	}})
-	locks := raw(t, app, hooks)
-	for _, holder := range []*dibs.Client{raw(t, app), b.join(b.server.Addr())} { // who may not tell, who may
+	locks := newUnconnectedClient(t, app, hooks)
+	for _, holder := range []*dibs.Client{newUnconnectedClient(t, app), b.newClient(b.server.Addr())} { // who may not tell, who may
 		for range rounds {
 			l := b.lock(holder, job)
-			waiter := b.queue(locks, nil)
+			waiter := b.enqueue(locks, nil)
 			b.begin()
 			freed := time.Now()
 			b.unlock(l)
-			e := b.entered(waiter)
+			e := b.awaitEntry(waiter)
 			b.within("no channels: waiter enters after release", e.at.Sub(freed), 150*time.Millisecond)
 			b.unlock(e.lease)
-			b.nothingLeft()
+			b.wantNoKeys()
 		}
 	}
 	if n := degraded.Load(); n != 1 {

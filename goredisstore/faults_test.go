@@ -31,30 +31,30 @@ const (
 	key = "lock:job"
 )
 
-// A bed is one server, and what a test needs around it.
-type bed struct {
+// A fixture is one server, and what a test needs around it.
+type fixture struct {
 	control
 	t      *testing.T
 	server *redistest.Server
 	direct *redistest.Conn // to the server, whatever is done to a proxy
 }
 
-func setUp(t *testing.T, args ...string) *bed {
+func setUp(t *testing.T, args ...string) *fixture {
 	t.Helper()
 	server := redistest.Start(t, args...)
 	direct := redistest.Dial(server.Addr())
 	t.Cleanup(direct.Close)
-	return &bed{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
+	return &fixture{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
 }
 
 // standstill ends a test on a machine that stood still for so long that a lease of
 // ttl may have been lost for that alone: nothing can be learnt there.
-func (b *bed) standstill(most time.Duration) {
+func (b *fixture) skipIfStalled(most time.Duration) {
 	b.t.Helper()
-	standstill(b.t, b.late(), most)
+	skipIfStalled(b.t, b.late(), most)
 }
 
-func standstill(t *testing.T, late, most time.Duration) {
+func skipIfStalled(t *testing.T, late, most time.Duration) {
 	t.Helper()
 	if late > most {
 		t.Skipf("SKIPPED: the machine stood still for %v", late)
@@ -72,25 +72,25 @@ func (c control) begin() { c.Begin() }
 
 func (c control) late() time.Duration { return c.Late() }
 
-// within checks a figure against its bar.
-func (b *bed) within(what string, have, bar time.Duration) {
+// within checks a figure against its limit.
+func (b *fixture) within(what string, have, limit time.Duration) {
 	b.t.Helper()
-	within(b.t, what, have, bar, b.late())
+	within(b.t, what, have, limit, b.late())
 }
 
-func within(t *testing.T, what string, have, bar, late time.Duration) {
+func within(t *testing.T, what string, have, limit, late time.Duration) {
 	t.Helper()
-	t.Logf("FIGURE %-46s %10v   bar %v   control %v", what, round(have), bar, round(late))
-	if have > bar+late {
-		standstill(t, late, ttl/4)
-		t.Errorf("%s: %v, want at most %v (and %v for the busy machine)", what, have, bar, round(late))
+	t.Logf("FIGURE %-46s %10v   limit %v   control %v", what, round(have), limit, round(late))
+	if have > limit+late {
+		skipIfStalled(t, late, ttl/4)
+		t.Errorf("%s: %v, want at most %v (and %v for the busy machine)", what, have, limit, round(late))
 	}
 }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
 // join returns a client that has talked to the server before, and listens.
-func (b *bed) join(addr string, options ...dibs.Option) *dibs.Client {
+func (b *fixture) newClient(addr string, options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
 	c := dibs.New(goredisstore.New(dial(b.t, &redis.Options{Addr: addr})), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
 	b.t.Cleanup(func() { c.Close() })
@@ -98,7 +98,7 @@ func (b *bed) join(addr string, options ...dibs.Option) *dibs.Client {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.listening(token)
+	b.awaitSubscription(token)
 	return c
 }
 
@@ -118,7 +118,7 @@ func warm(ctx context.Context, c *dibs.Client) (token string, err error) {
 
 // listening waits until the server has the subscription of the client that made
 // a token.
-func (b *bed) listening(token string) {
+func (b *fixture) awaitSubscription(token string) {
 	b.t.Helper()
 	b.eventually("the client listens", func() bool {
 		list, _ := b.call("PUBSUB", "NUMSUB", channelOf(token)).([]any)
@@ -132,7 +132,7 @@ func channelOf(token string) string {
 	return "dibs:c:" + strings.Join(parts[:3], ":")
 }
 
-func (b *bed) call(args ...string) any {
+func (b *fixture) call(args ...string) any {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
 	defer cancel()
@@ -143,22 +143,22 @@ func (b *bed) call(args ...string) any {
 	return value
 }
 
-func (b *bed) lock(c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
+func (b *fixture) lock(c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
 	defer cancel()
 	l, err := c.Mutex(name).Lock(ctx, options...)
 	if err != nil {
-		b.standstill(ttl / 4)
+		b.skipIfStalled(ttl / 4)
 		b.t.Fatalf("lock %q: %v", name, err)
 	}
 	return l
 }
 
-func (b *bed) unlock(l *dibs.Lease) {
+func (b *fixture) unlock(l *dibs.Lease) {
 	b.t.Helper()
 	if err := l.Unlock(); err != nil {
-		b.standstill(ttl / 4)
+		b.skipIfStalled(ttl / 4)
 		b.t.Fatalf("unlock %q: %v", l.Name(), err)
 	}
 }
@@ -172,7 +172,7 @@ type entry struct {
 
 // queue locks the job in the background, and returns once that waits in line.
 // then, if any, is called at the entry, as the first thing.
-func (b *bed) queue(c *dibs.Client, then func()) <-chan entry {
+func (b *fixture) enqueue(c *dibs.Client, then func()) <-chan entry {
 	b.t.Helper()
 	waits := make(chan struct{})
 	entered := make(chan entry, 1)
@@ -196,7 +196,7 @@ func (b *bed) queue(c *dibs.Client, then func()) <-chan entry {
 }
 
 // entered returns the entry of a Lock in the background, which must succeed.
-func (b *bed) entered(entered <-chan entry) entry {
+func (b *fixture) awaitEntry(entered <-chan entry) entry {
 	b.t.Helper()
 	e := <-entered
 	if e.err != nil {
@@ -206,13 +206,13 @@ func (b *bed) entered(entered <-chan entry) entry {
 }
 
 // free asks until the job can be had, and returns when that was.
-func (b *bed) free(c *dibs.Client) time.Time {
+func (b *fixture) awaitFree(c *dibs.Client) time.Time {
 	b.t.Helper()
 	var at time.Time
 	b.eventually("the name is free", func() bool {
 		l, err := c.Mutex(job).TryLock(b.t.Context())
 		if err != nil {
-			b.mustBe(err, dibs.ErrBusy)
+			b.wantErr(err, dibs.ErrBusy)
 			return false
 		}
 		at = time.Now()
@@ -222,7 +222,7 @@ func (b *bed) free(c *dibs.Client) time.Time {
 	return at
 }
 
-func (b *bed) mustBe(err, want error) {
+func (b *fixture) wantErr(err, want error) {
 	b.t.Helper()
 	if !errors.Is(err, want) {
 		b.t.Fatalf("have error %v, want %v", err, want)
@@ -230,7 +230,7 @@ func (b *bed) mustBe(err, want error) {
 }
 
 // eventually asks every millisecond until a condition holds.
-func (b *bed) eventually(what string, holds func() bool) {
+func (b *fixture) eventually(what string, holds func() bool) {
 	b.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -241,7 +241,7 @@ func (b *bed) eventually(what string, holds func() bool) {
 	}
 }
 
-func (b *bed) happens(what string, done <-chan struct{}) {
+func (b *fixture) await(what string, done <-chan struct{}) {
 	b.t.Helper()
 	select {
 	case <-done:
@@ -251,14 +251,14 @@ func (b *bed) happens(what string, done <-chan struct{}) {
 }
 
 // nothingLeft wants no key in Redis but the floors of the fences.
-func (b *bed) nothingLeft() {
+func (b *fixture) wantNoKeys() {
 	b.t.Helper()
-	if left := b.left(); len(left) > 0 {
+	if left := b.remainingKeys(); len(left) > 0 {
 		b.t.Errorf("left behind: %q", left)
 	}
 }
 
-func (b *bed) left() []string {
+func (b *fixture) remainingKeys() []string {
 	b.t.Helper()
 	var left []string
 	keys, _ := b.server.MustCmd(b.t, "KEYS", "*").([]any)
@@ -278,7 +278,7 @@ func deadline(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func (b *bed) proxy() *redistest.Proxy {
+func (b *fixture) proxy() *redistest.Proxy {
 	b.t.Helper()
 	return redistest.NewProxy(b.t, b.server.Addr())
 }
@@ -290,17 +290,17 @@ const rounds = 5
 func TestAcquireReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
-	locks := b.join(proxy.Addr())
+	locks := b.newClient(proxy.Addr())
 	for range rounds { // not parallel, like all that are about a few ms
 		b.begin()
 		cut := proxy.CutNextReply(key)
 		start := time.Now()
 		l := b.lock(locks, job)
 		took := time.Since(start)
-		b.happens("the reply is cut", cut)
+		b.await("the reply is cut", cut)
 		b.within("acquire reply reset: entry", took, 50*time.Millisecond)
 		b.unlock(l)
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }
 
@@ -308,22 +308,22 @@ func TestAcquireReplyReset(t *testing.T) {
 func TestQueueReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
-	holder, locks := b.join(b.server.Addr()), b.join(proxy.Addr())
+	holder, locks := b.newClient(b.server.Addr()), b.newClient(proxy.Addr())
 	for range rounds {
 		l := b.lock(holder, job)
 		cut := proxy.CutNextReply(key)
-		waiter := b.queue(locks, nil)
-		b.happens("the reply is cut", cut)
+		waiter := b.enqueue(locks, nil)
+		b.await("the reply is cut", cut)
 		if n := b.call("ZCARD", "{"+key+"}:dibs:queue"); n != int64(1) {
 			t.Fatalf("%v places in the queue, want one", n)
 		}
 		b.begin()
 		freed := time.Now()
 		b.unlock(l)
-		e := b.entered(waiter)
+		e := b.awaitEntry(waiter)
 		b.within("queue reply reset: entry after release", e.at.Sub(freed), 50*time.Millisecond)
 		b.unlock(e.lease)
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }
 
@@ -333,26 +333,26 @@ func TestAcquireReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	locks, rival := b.newClient(proxy.Addr()), b.newClient(b.server.Addr())
 	for range 3 {
 		b.begin()
 		muted := proxy.MuteNextReply(key)
 		start := time.Now()
 		l, err := locks.Mutex(job).Lock(deadline(t, 500*time.Millisecond))
 		returned := time.Now()
-		b.happens("the reply is swallowed", muted)
+		b.await("the reply is swallowed", muted)
 		b.within("acquire reply mute: call with 500ms", returned.Sub(start), 550*time.Millisecond)
 		if err == nil { // a second try, in the last moment
 			b.unlock(l)
 			proxy.Thaw()
 			continue
 		}
-		b.mustBe(err, dibs.ErrUnavailable)
-		b.mustBe(err, context.DeadlineExceeded)
-		b.within("acquire reply mute: free after", b.free(rival).Sub(returned), 600*time.Millisecond)
+		b.wantErr(err, dibs.ErrUnavailable)
+		b.wantErr(err, context.DeadlineExceeded)
+		b.within("acquire reply mute: free after", b.awaitFree(rival).Sub(returned), 600*time.Millisecond)
 		proxy.Thaw()
 	}
-	b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+	b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
 }
 
 // A call that has more time takes another connection, within its operation timeout.
@@ -360,7 +360,7 @@ func TestAcquireReplyMuteSecondTry(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
-	locks := b.join(proxy.Addr())
+	locks := b.newClient(proxy.Addr())
 	for range 3 {
 		b.begin()
 		muted := proxy.MuteNextReply(key)
@@ -368,14 +368,14 @@ func TestAcquireReplyMuteSecondTry(t *testing.T) {
 		start := time.Now()
 		l, err := locks.Mutex(job).Lock(ctx)
 		took := time.Since(start)
-		b.happens("the reply is swallowed", muted)
+		b.await("the reply is swallowed", muted)
 		if err != nil {
-			b.standstill(ttl / 4)
+			b.skipIfStalled(ttl / 4)
 			t.Fatal(err)
 		}
 		b.within("acquire reply mute: entry by the second try", took, time.Second)
 		b.unlock(l)
-		b.nothingLeft()
+		b.wantNoKeys()
 		proxy.Thaw()
 	}
 }
@@ -385,12 +385,12 @@ func TestAcquireReplyMuteSecondTry(t *testing.T) {
 func TestReleaseReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	locks, rival := b.newClient(proxy.Addr()), b.newClient(b.server.Addr())
 	for i := range 2 * rounds {
 		l := b.lock(locks, job)
 		var waiter <-chan entry
 		if i%2 == 1 {
-			waiter = b.queue(rival, nil)
+			waiter = b.enqueue(rival, nil)
 		}
 		b.begin()
 		cut := proxy.CutNextReply(key)
@@ -399,16 +399,16 @@ func TestReleaseReplyReset(t *testing.T) {
 			t.Fatalf("unlock: %v, want nil", err)
 		}
 		took := time.Since(start)
-		b.happens("the reply is cut", cut)
+		b.await("the reply is cut", cut)
 		b.within("release reply reset: Unlock", took, time.Second)
 		if waiter == nil {
-			b.within("release reply reset: free after", b.free(rival).Sub(start), 50*time.Millisecond)
+			b.within("release reply reset: free after", b.awaitFree(rival).Sub(start), 50*time.Millisecond)
 		} else {
-			e := b.entered(waiter)
+			e := b.awaitEntry(waiter)
 			b.within("release reply reset: waiter enters after", e.at.Sub(start), 50*time.Millisecond)
 			b.unlock(e.lease)
 		}
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }
 
@@ -430,7 +430,7 @@ func TestReleaseRequestLost(t *testing.T) {
 			t.Parallel()
 			b := setUp(t)
 			proxy := b.proxy()
-			locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+			locks, rival := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
 			for range 2 {
 				l := b.lock(locks, job)
 				b.begin()
@@ -438,7 +438,7 @@ func TestReleaseRequestLost(t *testing.T) {
 				start := time.Now()
 				err := l.Unlock()
 				b.within("release request lost: Unlock", time.Since(start), 1050*time.Millisecond)
-				b.mustBe(err, dibs.ErrUnavailable)
+				b.wantErr(err, dibs.ErrUnavailable)
 				var u *dibs.UnavailableError
 				if !errors.As(err, &u) || !u.Unknown {
 					t.Fatalf("unlock: %v, want one that says that the outcome is unknown", err)
@@ -448,7 +448,7 @@ func TestReleaseRequestLost(t *testing.T) {
 				}
 				healed := time.Now()
 				proxy.Thaw()
-				b.within("release request lost: free after heal", b.free(rival).Sub(healed), 600*time.Millisecond)
+				b.within("release request lost: free after heal", b.awaitFree(rival).Sub(healed), 600*time.Millisecond)
 			}
 		})
 	}
@@ -459,7 +459,7 @@ func TestReleaseRequestLost(t *testing.T) {
 func TestWaiterReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
-	holder, locks := b.join(b.server.Addr()), b.join(proxy.Addr())
+	holder, locks := b.newClient(b.server.Addr()), b.newClient(proxy.Addr())
 	w := b.lock(locks, "who")
 	here := w.Token()
 	b.unlock(w)
@@ -496,16 +496,16 @@ func TestWaiterReset(t *testing.T) {
 	} {
 		for range 3 {
 			l := b.lock(holder, job)
-			b.listening(here) // again
-			waiter := b.queue(locks, nil)
+			b.awaitSubscription(here) // again
+			waiter := b.enqueue(locks, nil)
 			b.begin()
 			freed := round.do(l)
-			e := b.entered(waiter)
+			e := b.awaitEntry(waiter)
 			b.within("waiter reset, "+round.name, e.at.Sub(freed), 100*time.Millisecond)
 			b.unlock(e.lease)
 		}
 	}
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 // A holder that is cut off is told before anybody else can enter.
@@ -533,7 +533,7 @@ func TestPartition(t *testing.T) {
 				b := setUp(t)
 				proxy := b.proxy()
 				renewed := make(chan struct{}, 100)
-				holder, rival := b.join(proxy.Addr(), renewals(renewed)), b.join(b.server.Addr())
+				holder, rival := b.newClient(proxy.Addr(), renewals(renewed)), b.newClient(b.server.Addr())
 				l := b.lock(holder, job)
 				told := make(chan time.Time, 1)
 				go func() {
@@ -541,12 +541,12 @@ func TestPartition(t *testing.T) {
 					told <- time.Now()
 				}()
 				var then error
-				waiter := b.queue(rival, func() { then = l.Err() })
+				waiter := b.enqueue(rival, func() { then = l.Err() })
 				if when.renewed {
 					select {
 					case <-renewed:
 					case <-told:
-						b.standstill(ttl / 4)
+						b.skipIfStalled(ttl / 4)
 						t.Fatalf("lost before the partition: %v", l.Err())
 					}
 				}
@@ -556,17 +556,17 @@ func TestPartition(t *testing.T) {
 				cut.off(proxy)
 				healed := time.AfterFunc(lasts, proxy.Thaw)
 				defer healed.Stop()
-				e := b.entered(waiter)
+				e := b.awaitEntry(waiter)
 				at := <-told
 				ahead := e.at.Sub(at)
-				t.Logf("FIGURE partition: told after %v, rival after %v: %v ahead (bar 20ms, control %v)",
+				t.Logf("FIGURE partition: told after %v, rival after %v: %v ahead (limit 20ms, control %v)",
 					round(at.Sub(start)), round(e.at.Sub(start)), round(ahead), round(b.late()))
-				b.mustBe(then, dibs.ErrLost) // in the instant in which the rival entered
+				b.wantErr(then, dibs.ErrLost) // in the instant in which the rival entered
 				if ahead < 20*time.Millisecond-b.late() {
 					t.Errorf("told %v ahead, want 20ms (control %v)", ahead, b.late())
 				}
-				b.mustBe(context.Cause(l.Context()), dibs.ErrLost)
-				b.mustBe(l.Unlock(), dibs.ErrLost)
+				b.wantErr(context.Cause(l.Context()), dibs.ErrLost)
+				b.wantErr(l.Unlock(), dibs.ErrLost)
 				if e.lease.Fence() <= l.Fence() {
 					t.Errorf("the rival's fence %d is not above %d", e.lease.Fence(), l.Fence())
 				}
@@ -577,7 +577,7 @@ func TestPartition(t *testing.T) {
 					t.Fatalf("%+v although the rival holds", late)
 				}
 				b.unlock(e.lease)
-				b.nothingLeft()
+				b.wantNoKeys()
 			})
 		}
 	}
@@ -601,7 +601,7 @@ func TestLateAcquire(t *testing.T) {
 		name     string
 		ctx      func(t *testing.T) context.Context
 		deliver  time.Duration // after the start
-		stuck    time.Duration // the bar
+		stuck    time.Duration // the limit
 		explains error
 	}{
 		{"2s, ctx 500ms", func(t *testing.T) context.Context { return deadline(t, 500*time.Millisecond) },
@@ -617,7 +617,7 @@ func TestLateAcquire(t *testing.T) {
 			for range 3 {
 				b := setUp(t)
 				proxy := b.proxy()
-				locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+				locks, rival := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
 				held, release := proxy.HoldNextRequest(key)
 				frozen := make(chan struct{})
 				go func() { // or the call would succeed on another connection
@@ -631,9 +631,9 @@ func TestLateAcquire(t *testing.T) {
 				if err == nil {
 					t.Fatalf("it holds: %+v", l)
 				}
-				b.mustBe(err, late.explains)
-				b.happens("the request is held", held)
-				b.happens("all else is", frozen)
+				b.wantErr(err, late.explains)
+				b.await("the request is held", held)
+				b.await("all else is", frozen)
 				proxy.Thaw()
 				b.begin()
 				b.eventually("the request is late", func() bool { return time.Since(start) >= late.deliver })
@@ -649,8 +649,8 @@ func TestLateAcquire(t *testing.T) {
 					}
 				}
 				b.within("late acquire, "+late.name+": stuck", last, late.stuck)
-				b.free(rival)
-				b.nothingLeft()
+				b.awaitFree(rival)
+				b.wantNoKeys()
 			}
 		})
 	}
@@ -661,7 +661,7 @@ func TestRestartEmpty(t *testing.T) {
 	t.Parallel()
 	for range 3 {
 		b := setUp(t)
-		locks := b.join(b.server.Addr(), dibs.TTL(20*time.Second)) // so that it does not just expire
+		locks := b.newClient(b.server.Addr(), dibs.TTL(20*time.Second)) // so that it does not just expire
 		l := b.lock(locks, job)
 		told := make(chan time.Time, 1)
 		go func() {
@@ -680,12 +680,12 @@ func TestRestartEmpty(t *testing.T) {
 		if err := l.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonTaken {
 			t.Fatalf("%v, want a LostError that says taken", err)
 		}
-		b.mustBe(l.Unlock(), dibs.ErrLost)
+		b.wantErr(l.Unlock(), dibs.ErrLost)
 	}
 }
 
 // answers tells when the server first answers.
-func (b *bed) answers() <-chan time.Time {
+func (b *fixture) answers() <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() {
 		conn := redistest.Dial(b.server.Addr())
@@ -709,15 +709,15 @@ func TestRestartAOF(t *testing.T) {
 	t.Parallel()
 	b := setUp(t, "--appendonly", "yes", "--appendfsync", "always")
 	renewed := make(chan struct{}, 100)
-	locks := b.join(b.server.Addr(), dibs.TTL(10*time.Second), renewals(renewed))
-	rival := b.join(b.server.Addr(), dibs.TTL(10*time.Second))
+	locks := b.newClient(b.server.Addr(), dibs.TTL(10*time.Second), renewals(renewed))
+	rival := b.newClient(b.server.Addr(), dibs.TTL(10*time.Second))
 	var fence uint64
 	for range 3 {
 		l := b.lock(locks, job)
 		if l.Fence() <= fence {
 			t.Errorf("fence %d after %d", l.Fence(), fence)
 		}
-		waiter := b.queue(rival, nil)
+		waiter := b.enqueue(rival, nil)
 		for len(renewed) > 0 {
 			<-renewed
 		}
@@ -732,7 +732,7 @@ func TestRestartAOF(t *testing.T) {
 		}
 		freed := time.Now()
 		b.unlock(l)
-		e := b.entered(waiter)
+		e := b.awaitEntry(waiter)
 		// The waiter may not listen again yet: go-redis pauses for 100 ms between its
 		// own tries to connect, and dibs for 50 ms between two of its connections.
 		b.within("restart with AOF: waiter enters after release", e.at.Sub(freed), 250*time.Millisecond)
@@ -742,7 +742,7 @@ func TestRestartAOF(t *testing.T) {
 		fence = e.lease.Fence()
 		b.unlock(e.lease)
 	}
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 // dibs waits for locks of libraries that know nothing of its queue.
@@ -757,42 +757,42 @@ func TestForeignHolder(t *testing.T) {
 		t.Parallel()
 		for _, d := range []time.Duration{ttl, 30 * time.Second} { // the longer, the rarer it looks
 			b := setUp(t)
-			locks := b.join(b.server.Addr(), dibs.TTL(d))
+			locks := b.newClient(b.server.Addr(), dibs.TTL(d))
 			b.call("SET", key, "theirs", "NX", "PX", "20000")
-			waiter := b.queue(locks, nil)
+			waiter := b.enqueue(locks, nil)
 			b.begin()
 			freed := time.Now()
 			if b.call("EVAL", unlock, "1", key, "theirs") != int64(1) {
 				t.Fatal("the foreign unlock did not")
 			}
-			e := b.entered(waiter)
+			e := b.awaitEntry(waiter)
 			b.within(fmt.Sprintf("foreign release, TTL %v: entry after", d), e.at.Sub(freed), 2600*time.Millisecond)
 			b.unlock(e.lease)
-			b.nothingLeft()
+			b.wantNoKeys()
 		}
 	})
 	t.Run("expired", func(t *testing.T) {
 		t.Parallel()
 		b := setUp(t)
-		locks := b.join(b.server.Addr())
+		locks := b.newClient(b.server.Addr())
 		for _, ms := range []string{"300", "1400", "3300"} {
 			life, _ := time.ParseDuration(ms + "ms")
 			b.call("SET", key, "theirs", "NX", "PX", ms)
 			over := time.Now().Add(life) // at the latest
 			b.begin()
-			e := b.entered(b.queue(locks, nil))
+			e := b.awaitEntry(b.enqueue(locks, nil))
 			b.within("foreign expiry after "+ms+"ms: entry after", e.at.Sub(over), 50*time.Millisecond)
 			if e.at.Before(over.Add(-50 * time.Millisecond)) {
 				t.Errorf("entered %v before it expired", over.Sub(e.at))
 			}
 			b.unlock(e.lease)
-			b.nothingLeft()
+			b.wantNoKeys()
 		}
 	})
 	t.Run("refuses", func(t *testing.T) {
 		t.Parallel()
 		b := setUp(t)
-		locks := b.join(b.server.Addr())
+		locks := b.newClient(b.server.Addr())
 		l := b.lock(locks, job)
 		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != nil {
 			t.Fatalf("SET NX on a name that is held: %v", v)
@@ -806,8 +806,8 @@ func TestForeignHolder(t *testing.T) {
 		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != "OK" {
 			t.Fatalf("SET NX on a name that is free: %v", v)
 		}
-		b.happens("the holder is told", l.Context().Done())
-		b.mustBe(l.Unlock(), dibs.ErrLost)
+		b.await("the holder is told", l.Context().Done())
+		b.wantErr(l.Unlock(), dibs.ErrLost)
 		if v := b.call("GET", key); v != "theirs" && v != nil { // or expired
 			t.Fatalf("held by %v", v)
 		}

@@ -43,7 +43,7 @@ func (r *recorder) DialHook(next redis.DialHook) redis.DialHook {
 
 func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := r.note(ctx, cmd); err != nil {
+		if err := r.record(ctx, cmd); err != nil {
 			return err
 		}
 		return next(ctx, cmd)
@@ -52,14 +52,14 @@ func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if err := r.note(ctx, cmds...); err != nil {
+		if err := r.record(ctx, cmds...); err != nil {
 			return err
 		}
 		return next(ctx, cmds)
 	}
 }
 
-func (r *recorder) note(ctx context.Context, cmds ...redis.Cmder) error {
+func (r *recorder) record(ctx context.Context, cmds ...redis.Cmder) error {
 	if err := r.refuses.Load(); err != nil {
 		return *err
 	}
@@ -77,14 +77,14 @@ func (r *recorder) note(ctx context.Context, cmds ...redis.Cmder) error {
 	return nil
 }
 
-func (r *recorder) seen() int {
+func (r *recorder) scriptCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.scripts
 }
 
 // has reports whether something came with a caller's trace.
-func (r *recorder) has(id string) bool {
+func (r *recorder) sawTrace(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.traces[id] > 0
@@ -113,28 +113,28 @@ func scripts(t *testing.T, servers []*redistest.Server) (calls int) {
 	return calls
 }
 
-// A hooked is a client with a hook, and the servers that do what it sends.
-type hooked struct {
+// A hookedClient is a client with a hook, and the servers that do what it sends.
+type hookedClient struct {
 	rdb      redis.UniversalClient
 	servers  []*redistest.Server
 	replicas bool // each has some
 }
 
 // everywhere runs a test on each kind of client that has hooks of its own.
-func everywhere(t *testing.T, test func(t *testing.T, h hooked, r *recorder)) {
-	for name, open := range map[string]func(t *testing.T) hooked{
-		"alone": func(t *testing.T) hooked {
+func onEachSetup(t *testing.T, test func(t *testing.T, h hookedClient, r *recorder)) {
+	for name, open := range map[string]func(t *testing.T) hookedClient{
+		"alone": func(t *testing.T) hookedClient {
 			r := redistest.StartReplicated(t, 1)
-			return hooked{dial(t, &redis.Options{Addr: r.Master.Addr()}), []*redistest.Server{r.Master}, true}
+			return hookedClient{dial(t, &redis.Options{Addr: r.Master.Addr()}), []*redistest.Server{r.Master}, true}
 		},
-		"sentinel": func(t *testing.T) hooked {
+		"sentinel": func(t *testing.T) hookedClient {
 			s := redistest.StartSentinels(t, 1, 3)
 			rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.MasterName, SentinelAddrs: s.Addrs()})
-			return hooked{rdb, s.Servers[:1], true}
+			return hookedClient{rdb, s.Servers[:1], true}
 		},
-		"cluster": func(t *testing.T) hooked {
+		"cluster": func(t *testing.T) hookedClient {
 			c := redistest.StartCluster(t, 3, 0)
-			return hooked{redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}), c.Nodes(), false}
+			return hookedClient{redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}), c.Nodes(), false}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,11 +149,11 @@ func everywhere(t *testing.T, test func(t *testing.T, h hooked, r *recorder)) {
 
 // wantAll checks that the hook has seen all scripts that the servers have run since
 // they had run so many.
-func (r *recorder) wantAll(t *testing.T, h hooked, what string, before, seen int) {
+func (r *recorder) wantAllSeen(t *testing.T, h hookedClient, what string, before, seen int) {
 	t.Helper()
 	var ran, have int
 	drill.Eventually(t, what+": the hook has seen what the servers did", func() bool {
-		have = r.seen() - seen // first: what comes in between is only on the servers
+		have = r.scriptCount() - seen // first: what comes in between is only on the servers
 		ran = scripts(t, h.servers) - before
 		return have == ran && ran > 0
 	})
@@ -163,8 +163,8 @@ func (r *recorder) wantAll(t *testing.T, h hooked, what string, before, seen int
 // Each command is seen by the user's hooks once, with the values of a caller's context.
 func TestHooksSeeEveryCommand(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, h hooked, r *recorder) {
-		locks := join(t, h.rdb)
+	onEachSetup(t, func(t *testing.T, h hookedClient, r *recorder) {
+		locks := openClient(t, h.rdb)
 		traced := func(id string) context.Context {
 			return context.WithValue(drill.Within(t, drill.Generous), trace{}, id)
 		}
@@ -177,11 +177,11 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			drill.Unlock(t, l)
-			if !r.has(id) {
+			if !r.sawTrace(id) {
 				t.Errorf("nothing came with %q", id)
 			}
 		}
-		r.wantAll(t, h, "alone", before, 0)
+		r.wantAllSeen(t, h, "alone", before, 0)
 
 		var callers sync.WaitGroup
 		for i := range 64 { // in pipelines
@@ -198,7 +198,7 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		r.wantAll(t, h, "together", before, 0)
+		r.wantAllSeen(t, h, "together", before, 0)
 
 		l := drill.Lock(t, locks, job)
 		entered := make(chan error, 1)
@@ -219,12 +219,12 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range []string{"together", "waits", "extends"} {
-			if !r.has(id) {
+			if !r.sawTrace(id) {
 				t.Errorf("nothing came with %q", id)
 			}
 		}
-		r.wantAll(t, h, "waiting", before, 0)
-		r.wantLegible(t)
+		r.wantAllSeen(t, h, "waiting", before, 0)
+		r.wantReadable(t)
 		if r.dials == 0 && h.rdb.PoolStats() != nil && !isCluster(h.rdb) {
 			t.Error("the hook has seen no connection being made")
 		}
@@ -237,7 +237,7 @@ func isCluster(rdb redis.UniversalClient) bool {
 }
 
 // wantLegible checks that a hook can read what is sent.
-func (r *recorder) wantLegible(t *testing.T) {
+func (r *recorder) wantReadable(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -254,9 +254,9 @@ func (r *recorder) wantLegible(t *testing.T) {
 // So is what waits for replicas; on a cluster by the hooks of its nodes.
 func TestHooksSeeReplication(t *testing.T) {
 	t.Parallel()
-	test := func(t *testing.T, h hooked, r *recorder) {
-		locks := join(t, h.rdb, goredisstore.WithReplicas(1, 200*time.Millisecond))
-		before, seen := scripts(t, h.servers), r.seen()
+	test := func(t *testing.T, h hookedClient, r *recorder) {
+		locks := openClient(t, h.rdb, goredisstore.WithReplicas(1, 200*time.Millisecond))
+		before, seen := scripts(t, h.servers), r.scriptCount()
 		for i := range 10 {
 			id := fmt.Sprint("copied ", i)
 			l, err := locks.Mutex(fmt.Sprint(i)).Lock(context.WithValue(t.Context(), trace{}, id))
@@ -264,13 +264,13 @@ func TestHooksSeeReplication(t *testing.T) {
 				t.Fatal(err)
 			}
 			drill.Unlock(t, l)
-			if !r.has(id) {
+			if !r.sawTrace(id) {
 				t.Errorf("nothing came with %q", id)
 			}
 		}
-		r.wantAll(t, h, "replicated", before, seen)
+		r.wantAllSeen(t, h, "replicated", before, seen)
 	}
-	everywhere(t, func(t *testing.T, h hooked, r *recorder) {
+	onEachSetup(t, func(t *testing.T, h hookedClient, r *recorder) {
 		if h.replicas {
 			test(t, h, r)
 		}
@@ -282,7 +282,7 @@ func TestHooksSeeReplication(t *testing.T) {
 		t.Cleanup(func() { rdb.Close() })
 		r := newRecorder()
 		rdb.OnNewNode(func(node *redis.Client) { node.AddHook(r) })
-		test(t, hooked{rdb: rdb, servers: c.Nodes()}, r)
+		test(t, hookedClient{rdb: rdb, servers: c.Nodes()}, r)
 	})
 }
 
@@ -291,13 +291,13 @@ func TestHookAddedLater(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := dial(t, &redis.Options{Addr: server.Addr()})
-	locks := join(t, rdb)
+	locks := openClient(t, rdb)
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	r := newRecorder()
 	rdb.AddHook(r)
 	drill.Eventually(t, "it sees a lock", func() bool {
 		drill.Unlock(t, drill.Lock(t, locks, job))
-		return r.seen() > 0
+		return r.scriptCount() > 0
 	})
 }
 
@@ -305,8 +305,8 @@ func TestHookAddedLater(t *testing.T) {
 // sending, and once it does not any more all goes on.
 func TestHookRefuses(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, h hooked, r *recorder) {
-		locks := join(t, h.rdb)
+	onEachSetup(t, func(t *testing.T, h hookedClient, r *recorder) {
+		locks := openClient(t, h.rdb)
 		for range 50 {
 			drill.Unlock(t, drill.Lock(t, locks, job))
 		}
@@ -359,7 +359,7 @@ func TestUnfitClients(t *testing.T) {
 }
 
 // join returns a client of a store, which lives as long as the test.
-func join(t *testing.T, rdb redis.UniversalClient, options ...goredisstore.Option) *dibs.Client {
+func openClient(t *testing.T, rdb redis.UniversalClient, options ...goredisstore.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(goredisstore.New(rdb, options...))
 	t.Cleanup(func() { c.Close() })

@@ -19,7 +19,7 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			b := setUpOn(t, where)
-			locks, rival := b.joinOn(where), b.joinOn(where)
+			locks, rival := b.newClientOn(where), b.newClientOn(where)
 			for _, what := range []struct{ takes, waits string }{
 				{"lock job", "lock job"},
 				{"write job", "read job"},
@@ -29,37 +29,37 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 				{"all job k1 k2", "all k1 k3 k4"},
 				{"lead job", "lead job"},
 			} {
-				l := b.take(locks, what.takes)
-				waiter := b.queueFor(rival, what.waits)
+				l := b.acquire(locks, what.takes)
+				waiter := b.enqueueFor(rival, what.waits)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-				if _, err := take(ctx, locks, what.waits); err == nil {
+				if _, err := acquire(ctx, locks, what.waits); err == nil {
 					t.Fatalf("%s: it does not wait", what.waits)
 				}
 				cancel()
 				b.unlock(l)
-				b.unlock(b.entered(waiter).lease)
-				b.eventually("nothing is left of "+what.takes, func() bool { return len(b.left()) == 0 })
+				b.unlock(b.awaitEntry(waiter).lease)
+				b.eventually("nothing is left of "+what.takes, func() bool { return len(b.remainingKeys()) == 0 })
 			}
 
 			rw := locks.RWMutex(job)
-			l := b.take(locks, "write job")
-			reader := b.queueFor(rival, "read job")
+			l := b.acquire(locks, "write job")
+			reader := b.enqueueFor(rival, "read job")
 			if err := rw.Downgrade(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
-			b.unlock(b.entered(reader).lease)
+			b.unlock(b.awaitEntry(reader).lease)
 			if err := rw.TryUpgrade(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
 			b.unlock(l)
-			b.nothingLeft()
+			b.wantNoKeys()
 
 			for _, what := range []string{"lock job", "read job", "permits job 1 3"} {
-				l = b.take(locks, what)
+				l = b.acquire(locks, what)
 				if broke, err := rival.Revoke(t.Context(), job, l.Fence()); err != nil || !broke {
 					t.Fatalf("break %s: %t, %v", what, broke, err)
 				}
-				b.nothingLeft()
+				b.wantNoKeys()
 			}
 
 			const every = 200 * time.Millisecond
@@ -69,17 +69,17 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 					t.Fatalf("once: %t, %v", ran, err)
 				}
 				if again, err := rival.Once(job, every).Do(t.Context(), func(context.Context) error { return nil }); err != nil || again {
-					b.standstill(every / 2)
+					b.skipIfStalled(every / 2)
 					t.Fatalf("once, a second time: %t, %v", again, err)
 				}
-				b.ends(every)
-				b.eventually("the interval is over", func() bool { return len(b.left()) == 0 })
+				b.wantExpiry(every)
+				b.eventually("the interval is over", func() bool { return len(b.remainingKeys()) == 0 })
 			}
 		})
 	}
 }
 
-func setUpOn(t *testing.T, where string) *bed {
+func setUpOn(t *testing.T, where string) *fixture {
 	t.Helper()
 	if where == "cluster" {
 		return setUpCluster(t)
@@ -87,12 +87,12 @@ func setUpOn(t *testing.T, where string) *bed {
 	return setUp(t)
 }
 
-func (b *bed) joinOn(where string, options ...dibs.Option) *dibs.Client {
+func (b *fixture) newClientOn(where string, options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
 	if where == "cluster" {
-		return b.joinCluster(options...)
+		return b.newClusterClient(options...)
 	}
-	return b.join(b.server.Addr(), options...)
+	return b.newClient(b.server.Addr(), options...)
 }
 
 // What is kept taken for a while after it was given back ends then, whoever held and
@@ -100,23 +100,23 @@ func (b *bed) joinOn(where string, options ...dibs.Option) *dibs.Client {
 func TestKeptNamesEnd(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	locks, rival := b.join(b.server.Addr()), b.join(b.server.Addr())
+	locks, rival := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
 	const keep = 2 * time.Minute
 	for i, what := range []string{"lock %s", "write %s", "read %s", "permits %s 1 3"} {
 		name := fmt.Sprintf("kept%d", i)
 		key := "lock:" + name
 		what = fmt.Sprintf(what, name)
-		first := b.take(rival, fmt.Sprintf("permits %s 3 3", name))
+		first := b.acquire(rival, fmt.Sprintf("permits %s 3 3", name))
 		waiter := make(chan entry, 1)
 		waits := make(chan struct{})
 		ctx := deadline(t, generous)
 		go func() {
-			l, err := take(ctx, locks, what, dibs.MinHold(keep), dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
+			l, err := acquire(ctx, locks, what, dibs.MinHold(keep), dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
 			waiter <- entry{l, err, time.Now()}
 		}()
-		b.happens("it waits", waits)
+		b.await("it waits", waits)
 		b.unlock(first)
-		b.unlock(b.entered(waiter).lease)
+		b.unlock(b.awaitEntry(waiter).lease)
 		lock, _ := b.call("PTTL", key).(int64)
 		signs, _ := b.call("PTTL", "{"+key+"}:dibs:meta").(int64)
 		if lock < keep.Milliseconds()-int64(generous/time.Millisecond) || lock > keep.Milliseconds() {
@@ -125,7 +125,7 @@ func TestKeptNamesEnd(t *testing.T) {
 		if holders, _ := b.call("PTTL", "{"+key+"}:dibs:holders").(int64); b.isShared(key) && min(signs, holders) < lock {
 			t.Errorf("%s: who shares the lock, or what they weigh, is forgotten %d ms before they end", what, lock-min(signs, holders))
 		}
-		b.ends(keep)
+		b.wantExpiry(keep)
 	}
 }
 
@@ -142,48 +142,48 @@ func TestCrashesLeaveNothingForEver(t *testing.T) {
 			names := []string{"m", "w", "r", "p", "a1", "a2", "{a}3", "{a}4", "e"}
 			takes := []string{"lock m", "write w", "read r", "permits p 2 3", "all a1 a2", "all {a}3 {a}4", "lead e"}
 			waits := []string{"lock m", "read w", "write r", "permits p 2 3", "all a2 a1", "all {a}4 {a}3", "lead e"}
-			o := orders{Role: "keep", TTL: lease, Cluster: where == "cluster"}
+			o := childConfig{Role: "leases", TTL: lease, Cluster: where == "cluster"}
 
 			// Those who only hold: when the leases are over, nothing is left but signs.
 			holder := b.spawn(o)
 			for i, what := range takes {
-				holder.takes(fmt.Sprint(i), what)
+				holder.acquire(fmt.Sprint(i), what)
 			}
-			holder.tell("once o o 1s")
-			holder.has("o")
+			holder.send("once o o 1s")
+			holder.awaitHeldID("o")
 			holder.expect("renewed")
-			b.ends(lease)
+			b.wantExpiry(lease)
 			b.begin()
 			killed := time.Now()
 			holder.kill()
-			b.eventually("the leases are over", func() bool { return len(b.leftBut(":dibs:meta", ":dibs:holders")) == 0 })
+			b.eventually("the leases are over", func() bool { return len(b.remainingKeysExcept(":dibs:meta", ":dibs:holders")) == 0 })
 			b.within("holders killed: only signs are left after", time.Since(killed), lease+20*time.Millisecond)
-			b.ends(lease)
+			b.wantExpiry(lease)
 
 			// Those who hold and those who wait.
 			holder, waiter := b.spawn(o), b.spawn(o)
 			for i, what := range takes {
-				holder.takes(fmt.Sprint(i), what)
-				waiter.waitsFor(fmt.Sprint(i), waits[i])
+				holder.acquire(fmt.Sprint(i), what)
+				waiter.enqueue(fmt.Sprint(i), waits[i])
 			}
 			holder.expect("renewed")
-			b.ends(lease)
+			b.wantExpiry(lease)
 			waiter.kill()
 			holder.kill()
-			b.ends(lease)
-			b.eventually("the leases are over", func() bool { return len(b.leftBut(":dibs:meta", ":dibs:holders", ":dibs:queue")) == 0 })
-			b.ends(lease)
-			if len(b.leftBut(":dibs:meta", ":dibs:holders")) == 0 {
+			b.wantExpiry(lease)
+			b.eventually("the leases are over", func() bool { return len(b.remainingKeysExcept(":dibs:meta", ":dibs:holders", ":dibs:queue")) == 0 })
+			b.wantExpiry(lease)
+			if len(b.remainingKeysExcept(":dibs:meta", ":dibs:holders")) == 0 {
 				t.Error("no queue is left: nothing was seen of what the dead leave")
 			}
 
 			// Who comes next clears it all up.
-			locks := b.joinOn(where)
+			locks := b.newClientOn(where)
 			b.eventually("the dead are forgotten", func() bool {
 				for _, name := range names {
-					b.unlock(b.take(locks, "lock "+name))
+					b.unlock(b.acquire(locks, "lock "+name))
 				}
-				return len(b.left()) == 0
+				return len(b.remainingKeys()) == 0
 			})
 			floors, _ := b.server.MustCmd(t, "KEYS", "dibs:fence:*").([]any)
 			if len(floors) > 1+len(names)+2 {
@@ -194,11 +194,11 @@ func TestCrashesLeaveNothingForEver(t *testing.T) {
 }
 
 // leftBut is left without the keys that end so.
-func (b *bed) leftBut(suffixes ...string) []string {
+func (b *fixture) remainingKeysExcept(suffixes ...string) []string {
 	b.t.Helper()
 	var left []string
 next:
-	for _, k := range b.left() {
+	for _, k := range b.remainingKeys() {
 		for _, suffix := range suffixes {
 			if strings.HasSuffix(k, suffix) {
 				continue next

@@ -19,8 +19,8 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// A visit is one stay in the lock, as its worker saw it.
-type visit struct {
+// A acquisition is one stay in the lock, as its worker saw it.
+type acquisition struct {
 	Called time.Duration // before Lock
 	Joined time.Duration // when it was told to wait, or zero
 	Enter  time.Duration // after Lock
@@ -32,19 +32,19 @@ type visit struct {
 }
 
 // crowd is a child whose workers take the lock, all from the same moment on.
-func crowd(o orders, commands <-chan string) {
-	locks := enlist(o, dibs.Hooks{})
-	say("ready")
+func loadChild(o childConfig, commands <-chan string) {
+	locks := openInChild(o, dibs.Hooks{})
+	emit("ready")
 	if _, ok := <-commands; !ok {
 		return
 	}
 	begin := mono()
-	visits := make([][]visit, o.Workers)
+	visits := make([][]acquisition, o.Workers)
 	var workers sync.WaitGroup
 	for i := range o.Workers {
 		workers.Go(func() {
 			for {
-				visits[i] = append(visits[i], stay(locks, i, o.Work))
+				visits[i] = append(visits[i], acquireOnce(locks, i, o.Work))
 				if mono()-begin >= o.For {
 					return
 				}
@@ -54,17 +54,17 @@ func crowd(o orders, commands <-chan string) {
 	workers.Wait()
 	text, err := json.Marshal(slices.Concat(visits...))
 	if err != nil {
-		say("broken %v", err)
+		emit("broken %v", err)
 		return
 	}
-	say("visits %s", text)
+	emit("visits %s", text)
 	<-commands
 }
 
-func stay(locks *dibs.Client, worker int, work time.Duration) visit {
+func acquireOnce(locks *dibs.Client, worker int, work time.Duration) acquisition {
 	ctx, cancel := context.WithTimeout(context.Background(), generous)
 	defer cancel()
-	v := visit{Worker: worker, Called: mono()}
+	v := acquisition{Worker: worker, Called: mono()}
 	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { v.Joined = mono() }}
 	l, err := locks.Mutex(job).Lock(ctx, dibs.Observe(hooks))
 	v.Enter = mono()
@@ -83,18 +83,18 @@ func stay(locks *dibs.Client, worker int, work time.Duration) visit {
 
 // gather starts children, lets them go at once, calls then, and returns the visits
 // of each.
-func (b *bed) gather(processes int, o orders, then func()) [][]visit {
+func (b *fixture) runChildren(processes int, o childConfig, then func()) [][]acquisition {
 	b.t.Helper()
-	o.Role = "crowd"
+	o.Role = "load"
 	children := make([]*child, processes)
 	for i := range children {
 		children[i] = b.spawn(o)
 	}
 	for _, c := range children {
-		c.tell("go")
+		c.send("go")
 	}
 	then()
-	visits := make([][]visit, processes)
+	visits := make([][]acquisition, processes)
 	for i, c := range children {
 		text := strings.Join(c.expect("visits"), " ")
 		if err := json.Unmarshal([]byte(text), &visits[i]); err != nil {
@@ -106,7 +106,7 @@ func (b *bed) gather(processes int, o orders, then func()) [][]visit {
 
 // served checks what must hold for all visits, and returns them in the order of
 // service.
-func (b *bed) served(groups [][]visit) []visit {
+func (b *fixture) checkServed(groups [][]acquisition) []acquisition {
 	b.t.Helper()
 	all := slices.Concat(groups...)
 	failed := 0
@@ -117,7 +117,7 @@ func (b *bed) served(groups [][]visit) []visit {
 			}
 		}
 	}
-	slices.SortFunc(all, func(x, y visit) int { return cmp.Compare(x.Enter, y.Enter) })
+	slices.SortFunc(all, func(x, y acquisition) int { return cmp.Compare(x.Enter, y.Enter) })
 	overlaps, disorder := 0, 0
 	for i := 1; i < len(all); i++ {
 		if all[i].Enter < all[i-1].Exit {
@@ -136,7 +136,7 @@ func (b *bed) served(groups [][]visit) []visit {
 
 // barged counts the visits that were served before one that, provably, had joined
 // the queue before they called Lock: whichever process it was in.
-func barged(inOrder []visit) (barged, proofs int) {
+func overtaken(inOrder []acquisition) (barged, proofs int) {
 	const never = time.Duration(1<<63 - 1)
 	earliest := never // of those served later, when the first of them joined
 	for i := len(inOrder) - 1; i >= 0; i-- {
@@ -170,21 +170,21 @@ func TestThousandArrive(t *testing.T) {
 	const work = 2 * time.Millisecond
 	server := setUpQuiet(t)
 	var before int64
-	groups := server.gather(4, orders{TTL: 5 * time.Second, Workers: 250, Work: work}, func() { before = server.scripts() })
+	groups := server.runChildren(4, childConfig{TTL: 5 * time.Second, Workers: 250, Work: work}, func() { before = server.scripts() })
 	scripts := server.scripts() - before
-	all := server.served(groups)
+	all := server.checkServed(groups)
 	first, last := all[0].Called, time.Duration(0)
 	for _, v := range all {
 		first, last = min(first, v.Called), max(last, v.Exit)
 	}
-	t.Logf("FIGURE 1,000 arrive: %d served in %v, %.2f scripts per entry (bar 2; claims that come together are one)",
+	t.Logf("FIGURE 1,000 arrive: %d served in %v, %.2f scripts per entry (limit 2; claims that come together are one)",
 		len(all), round(last-first), float64(scripts)/float64(len(all)))
 	t.Logf("the commands: %s", server.perCommand())
 	if len(all) != 1000 || scripts > 2*int64(len(all)) {
 		t.Errorf("%d served with %d scripts, want 1000 with at most 2 each: to join, and to release", len(all), scripts)
 	}
-	n, proofs := barged(all)
-	t.Logf("FIGURE 1,000 arrive: %d served before one that had joined before they called (bar 0; %d pairs tell)", n, proofs)
+	n, proofs := overtaken(all)
+	t.Logf("FIGURE 1,000 arrive: %d served before one that had joined before they called (limit 0; %d pairs tell)", n, proofs)
 	if n != 0 {
 		t.Errorf("%d barged", n)
 	}
@@ -195,10 +195,10 @@ func TestThousandArrive(t *testing.T) {
 func TestThousandInOrder(t *testing.T) {
 	const workers = 1000
 	b := setUpQuiet(t)
-	locks := b.join(b.server.Addr())
+	locks := b.newClient(b.server.Addr())
 	l := b.lock(locks, job)
 	var order []string
-	groups := b.gather(4, orders{TTL: 5 * time.Second, Workers: workers / 4, Work: time.Millisecond}, func() {
+	groups := b.runChildren(4, childConfig{TTL: 5 * time.Second, Workers: workers / 4, Work: time.Millisecond}, func() {
 		queue := "{" + key + "}:dibs:queue"
 		b.eventually("all queue", func() bool { return b.call("ZCARD", queue) == int64(workers) })
 		places, _ := b.call("ZRANGE", queue, "0", "-1").([]any)
@@ -207,7 +207,7 @@ func TestThousandInOrder(t *testing.T) {
 		}
 		b.unlock(l)
 	})
-	all := b.served(groups)
+	all := b.checkServed(groups)
 	if len(all) != workers || len(order) != workers {
 		t.Fatalf("%d of %d served", len(all), len(order))
 	}
@@ -217,20 +217,20 @@ func TestThousandInOrder(t *testing.T) {
 			wrong++
 		}
 	}
-	n, proofs := barged(all)
-	t.Logf("FIGURE 1,000 in order: %d not served in their turn, %d barged (bars 0; %d pairs tell)", wrong, n, proofs)
+	n, proofs := overtaken(all)
+	t.Logf("FIGURE 1,000 in order: %d not served in their turn, %d barged (limits 0; %d pairs tell)", wrong, n, proofs)
 	if wrong+n != 0 {
 		t.Errorf("%d not served in their turn, %d barged", wrong, n)
 	}
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 // Workers that come back at once are served alike.
 func TestGreedy(t *testing.T) {
 	t.Parallel()
 	b := setUpQuiet(t)
-	groups := b.gather(2, orders{TTL: ttl, Workers: 4, Work: time.Millisecond, For: 5 * time.Second}, func() {})
-	all := b.served(groups)
+	groups := b.runChildren(2, childConfig{TTL: ttl, Workers: 4, Work: time.Millisecond, For: 5 * time.Second}, func() {})
+	all := b.checkServed(groups)
 	var counts []int
 	for _, visits := range groups {
 		perWorker := make([]int, 4)
@@ -245,24 +245,24 @@ func TestGreedy(t *testing.T) {
 	for _, v := range all {
 		longest = max(longest, v.Enter-v.Called)
 	}
-	t.Logf("FIGURE greedy: %d to %d entries of each, ratio %.2f (bar 1.5), longest wait %v", least, most, float64(most)/float64(least), round(longest))
+	t.Logf("FIGURE greedy: %d to %d entries of each, ratio %.2f (limit 1.5), longest wait %v", least, most, float64(most)/float64(least), round(longest))
 	if 2*most > 3*least {
 		t.Errorf("entries of each: %v, want at most 1.5 times the least", counts)
 	}
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 // setUpQuiet is setUp without a control, which would count among the commands.
-func setUpQuiet(t *testing.T) *bed {
+func setUpQuiet(t *testing.T) *fixture {
 	t.Helper()
 	server := redistest.Start(t)
 	direct := redistest.Dial(server.Addr())
 	t.Cleanup(direct.Close)
-	return &bed{t: t, server: server, direct: direct, control: control{new(drill.Machine)}}
+	return &fixture{t: t, server: server, direct: direct, control: control{new(drill.Machine)}}
 }
 
 // perCommand tells how often each command was called since the server started.
-func (b *bed) perCommand() string {
+func (b *fixture) perCommand() string {
 	b.t.Helper()
 	stats, _ := b.server.MustCmd(b.t, "INFO", "commandstats").(string)
 	var counts []string
@@ -276,7 +276,7 @@ func (b *bed) perCommand() string {
 }
 
 // scripts tells how many were run since the server started.
-func (b *bed) scripts() int64 {
+func (b *fixture) scripts() int64 {
 	b.t.Helper()
 	stats, _ := b.server.MustCmd(b.t, "INFO", "commandstats").(string)
 	_, rest, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")

@@ -21,7 +21,7 @@ func TestResetsDespiteRetries(t *testing.T) {
 	var pairs [2]atomic.Int64
 	var workers sync.WaitGroup
 	for i, retries := range []int{-1, 10} {
-		locks := join(t, dial(t, &redis.Options{Addr: proxy.Addr(), MaxRetries: retries}))
+		locks := openClient(t, dial(t, &redis.Options{Addr: proxy.Addr(), MaxRetries: retries}))
 		for n := range 8 {
 			workers.Go(func() {
 				for time.Now().Before(over) {

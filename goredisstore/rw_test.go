@@ -13,13 +13,13 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A tally collects durations from many goroutines.
-type tally struct {
+// A durations collects durations from many goroutines.
+type durations struct {
 	mu  sync.Mutex
 	all []time.Duration
 }
 
-func (y *tally) add(d time.Duration) {
+func (y *durations) add(d time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.all = append(y.all, d)
@@ -33,12 +33,12 @@ func TestReadersAndWriters(t *testing.T) {
 	b := setUp(t)
 	var locks []*dibs.Client
 	for range clients {
-		locks = append(locks, b.join(b.server.Addr(), patient()))
+		locks = append(locks, b.newClient(b.server.Addr(), patient()))
 	}
 	var (
 		reading, writing, overlaps, most atomic.Int64
-		holds, writes                    tally // from the grant until it was given back
-		readWaits, writeWaits            tally
+		holds, writes                    durations // from the grant until it was given back
+		readWaits, writeWaits            durations
 		workers                          sync.WaitGroup
 	)
 	b.begin()
@@ -102,7 +102,7 @@ func TestReadersAndWriters(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	t.Logf("FIGURE readers and writers: %d reads, up to %d at once, %d writes, %d overlaps (bar 0)", len(readWaits.all), most.Load(), len(writeWaits.all), overlaps.Load())
+	t.Logf("FIGURE readers and writers: %d reads, up to %d at once, %d writes, %d overlaps (limit 0)", len(readWaits.all), most.Load(), len(writeWaits.all), overlaps.Load())
 	t.Logf("FIGURE readers and writers: waits of readers: mean %v, longest %v; of writers: mean %v, longest %v; holds of readers: mean %v, longest %v",
 		round(mean(readWaits.all)), round(longest(readWaits.all)), round(mean(writeWaits.all)), round(longest(writeWaits.all)), round(mean(holds.all)), round(longest(holds.all)))
 	if overlaps.Load() != 0 {
@@ -114,10 +114,10 @@ func TestReadersAndWriters(t *testing.T) {
 	// In strict order it stands behind the two others at most, with readers before each
 	// and before it. The others work for 0.1 ms: what they hold longer is the machine's.
 	wait, read, write := longest(writeWaits.all), longest(holds.all), longest(writes.all)
-	t.Logf("FIGURE readers and writers: longest wait of a writer %.2f times the longest hold of a reader (bar 3), %.2f times without the longest hold of a writer, %v, twice",
+	t.Logf("FIGURE readers and writers: longest wait of a writer %.2f times the longest hold of a reader (limit 3), %.2f times without the longest hold of a writer, %v, twice",
 		wait.Seconds()/read.Seconds(), max(wait-2*write, 0).Seconds()/read.Seconds(), round(write))
 	b.within("readers and writers: longest wait of a writer", wait, 3*read)
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 // A writer waits for the readers that were there before it, and for none that came
@@ -125,17 +125,17 @@ func TestReadersAndWriters(t *testing.T) {
 func TestReadersBehindAWriter(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	locks, rival := b.join(b.server.Addr()), b.join(b.server.Addr())
+	locks, rival := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
 	for range rounds {
-		first := b.take(locks, "read "+job)
-		writer := b.queueFor(rival, "write "+job)
+		first := b.acquire(locks, "read "+job)
+		writer := b.enqueueFor(rival, "write "+job)
 		var behind []<-chan entry
 		for range 3 {
-			behind = append(behind, b.queueFor(locks, "read "+job))
+			behind = append(behind, b.enqueueFor(locks, "read "+job))
 		}
-		last := b.queueFor(locks, "write "+job)
+		last := b.enqueueFor(locks, "write "+job)
 		b.unlock(first)
-		w := b.entered(writer)
+		w := b.awaitEntry(writer)
 		if s := b.inspect(locks, job); s.Holding != 1 || s.Waiting != 4 {
 			t.Fatalf("%d hold, %d wait, want the writer and four", s.Holding, s.Waiting)
 		}
@@ -143,7 +143,7 @@ func TestReadersBehindAWriter(t *testing.T) {
 		fence := w.lease.Fence()
 		var entries []entry
 		for _, r := range behind {
-			e := b.entered(r) // none of them has left
+			e := b.awaitEntry(r) // none of them has left
 			if e.lease.Fence() <= fence {
 				t.Errorf("fence %d after %d", e.lease.Fence(), fence)
 			}
@@ -158,8 +158,8 @@ func TestReadersBehindAWriter(t *testing.T) {
 			}
 			b.unlock(e.lease)
 		}
-		b.unlock(b.entered(last).lease)
-		b.nothingLeft()
+		b.unlock(b.awaitEntry(last).lease)
+		b.wantNoKeys()
 	}
 }
 
@@ -168,11 +168,11 @@ func TestReaderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	renewed := make(chan struct{}, 100)
-	locks, observer := b.join(b.server.Addr(), renewals(renewed)), b.join(b.server.Addr())
+	locks, observer := b.newClient(b.server.Addr(), renewals(renewed)), b.newClient(b.server.Addr())
 	for i := range 2 {
-		l := b.take(locks, "read "+job)
-		dead := b.spawn(orders{Role: "keep", TTL: ttl})
-		dead.takes("r", "read "+job)
+		l := b.acquire(locks, "read "+job)
+		dead := b.spawn(childConfig{Role: "leases", TTL: ttl})
+		dead.acquire("r", "read "+job)
 		if i > 0 {
 			dead.expect("renewed")
 		}
@@ -190,12 +190,12 @@ func TestReaderIsKilled(t *testing.T) {
 		if err := locks.RWMutex(job).TryUpgrade(t.Context(), l); err != nil {
 			t.Errorf("the one that lives, alone now, upgrades: %v", err)
 		}
-		b.happens("the other one renews", renewed)
+		b.await("the other one renews", renewed)
 		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Token != l.Token() || s.Holders[0].Weight != 0 {
 			t.Errorf("%+v, want %s to hold alone", s, l.Token())
 		}
 		b.unlock(l)
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }
 
@@ -203,19 +203,19 @@ func TestReaderIsKilled(t *testing.T) {
 func TestWriterBehindADeadReader(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	locks, rival := b.join(b.server.Addr()), b.join(b.server.Addr())
-	l := b.take(locks, "read "+job)
-	dead := b.spawn(orders{Role: "keep", TTL: ttl})
-	dead.takes("r", "read "+job)
-	writer := b.queueFor(rival, "write "+job)
+	locks, rival := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
+	l := b.acquire(locks, "read "+job)
+	dead := b.spawn(childConfig{Role: "leases", TTL: ttl})
+	dead.acquire("r", "read "+job)
+	writer := b.enqueueFor(rival, "write "+job)
 	b.begin()
 	killed := time.Now()
 	dead.kill()
 	b.unlock(l)
-	e := b.entered(writer)
+	e := b.awaitEntry(writer)
 	b.within("writer behind a dead reader: entry after the kill", e.at.Sub(killed), ttl+20*time.Millisecond)
 	b.unlock(e.lease)
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 // A release that comes late grants for no less time than the new holders count on,
@@ -233,21 +233,21 @@ func TestLateReleaseGrants(t *testing.T) {
 			b := setUp(t)
 			proxy := b.proxy()
 			// With so much time its release is not void when it comes.
-			holder, locks, rival := b.join(proxy.Addr(), dibs.TTL(20*time.Second), dibs.Timeout(4*ttl)), b.join(b.server.Addr()), b.join(b.server.Addr())
+			holder, locks, rival := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second), dibs.Timeout(4*ttl)), b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
 			b.warm(rival)
-			l := b.take(holder, what.holds)
+			l := b.acquire(holder, what.holds)
 			held, deliver := proxy.HoldNextRequest(key)
 			go l.Unlock()
-			b.happens("the release is held", held)
+			b.await("the release is held", held)
 			proxy.Drop() // and no other one arrives
 			late := time.NewTimer(ttl + ttl/4)
 			defer late.Stop()
 			<-late.C
-			waiter := b.queueFor(locks, what.waits)
-			behind := b.queueFor(rival, what.behind)
+			waiter := b.enqueueFor(locks, what.waits)
+			behind := b.enqueueFor(rival, what.behind)
 			b.begin()
 			deliver()
-			e := b.entered(waiter)
+			e := b.awaitEntry(waiter)
 			s := b.inspect(rival, job)
 			left := time.Until(e.lease.Deadline())
 			var has time.Duration
@@ -256,9 +256,9 @@ func TestLateReleaseGrants(t *testing.T) {
 					has = h.Remaining
 				}
 			}
-			t.Logf("FIGURE late release, %s, then %s: the new holder counts on %v, and has %v (bar: no less)", what.holds, what.waits, round(left), round(has))
+			t.Logf("FIGURE late release, %s, then %s: the new holder counts on %v, and has %v (limit: no less)", what.holds, what.waits, round(left), round(has))
 			if has < left {
-				b.standstill(ttl / 4)
+				b.skipIfStalled(ttl / 4)
 				t.Errorf("the new holder counts on %v, but has %v: %+v", left, has, s)
 			}
 			// Whoever looks now must not find it expired.
@@ -273,7 +273,7 @@ func TestLateReleaseGrants(t *testing.T) {
 			case <-time.After(50 * time.Millisecond): // it has not entered, as far as one can see
 			}
 			b.unlock(e.lease)
-			b.unlock(b.entered(behind).lease)
+			b.unlock(b.awaitEntry(behind).lease)
 		})
 	}
 }

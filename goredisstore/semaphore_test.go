@@ -16,7 +16,7 @@ import (
 )
 
 // A permit is one stay with permits of a semaphore.
-type permit struct {
+type permitUse struct {
 	weight int
 	called time.Duration
 	joined time.Duration // told to wait, or zero
@@ -36,20 +36,20 @@ func TestPermitsInOrder(t *testing.T) {
 	b := setUp(t)
 	var locks []*dibs.Client
 	for range clients {
-		locks = append(locks, b.join(b.server.Addr(), patient()))
+		locks = append(locks, b.newClient(b.server.Addr(), patient()))
 	}
 	var (
 		held, most, over atomic.Int64
 		workers          sync.WaitGroup
 	)
-	stays := make([][]permit, claimants)
+	stays := make([][]permitUse, claimants)
 	ctx := deadline(t, 2*generous)
 	b.begin()
 	for i := range claimants {
 		workers.Go(func() {
 			s := locks[i%clients].Semaphore(job, permits)
 			for range each {
-				p := permit{weight: 1 + i/clients%heaviest, called: mono()}
+				p := permitUse{weight: 1 + i/clients%heaviest, called: mono()}
 				hooks := dibs.Hooks{
 					Waiting:  func(w dibs.Waiting) { p.joined, p.ticket = mono(), w.Ticket },
 					Acquired: func(a dibs.Acquired) { p.begun = mono() - a.Handoff },
@@ -80,13 +80,13 @@ func TestPermitsInOrder(t *testing.T) {
 	workers.Wait()
 	late := b.late()
 	all := slices.Concat(stays...)
-	slices.SortFunc(all, func(x, y permit) int { return cmp.Compare(x.fence, y.fence) }) // the order of service
-	t.Logf("FIGURE permits: %d stays, up to %d of %d held, %d times more (bar 0)", len(all), most.Load(), permits, over.Load())
+	slices.SortFunc(all, func(x, y permitUse) int { return cmp.Compare(x.fence, y.fence) }) // the order of service
+	t.Logf("FIGURE permits: %d stays, up to %d of %d held, %d times more (limit 0)", len(all), most.Load(), permits, over.Load())
 	if over.Load() != 0 || len(all) != claimants*each {
 		t.Errorf("%d times more than there are, %d of %d served", over.Load(), len(all), claimants*each)
 	}
-	wrong, waited := outOfTurn(all)
-	t.Logf("FIGURE permits: %d of %d that waited were served out of their turn (bar 0)", wrong, waited)
+	wrong, waited := outOfOrder(all)
+	t.Logf("FIGURE permits: %d of %d that waited were served out of their turn (limit 0)", wrong, waited)
 	if wrong != 0 || waited == 0 {
 		t.Errorf("%d of %d out of their turn", wrong, waited)
 	}
@@ -99,16 +99,16 @@ func TestPermitsInOrder(t *testing.T) {
 	}
 	// In strict order the wait of anybody is that of everybody: each worker is behind
 	// all the others. What differs is the end of the run.
-	b.within("permits: longest wait of weight 4, bar: 1.5 of 1", longest(waits[heaviest]), 3*longest(waits[1])/2)
-	idle := wasted(all, permits-heaviest+1)
+	b.within("permits: longest wait of weight 4, limit: 1.5 of 1", longest(waits[heaviest]), 3*longest(waits[1])/2)
+	idle := longestIdle(all, permits-heaviest+1)
 	within(t, "permits: longest wait while too little is held", idle, 10*time.Millisecond, late)
-	b.nothingLeft()
+	b.wantNoKeys()
 }
 
 // outOfTurn counts, of stays in the order of service, those that were served before
 // one that the server had put in line earlier: by their tickets, or, of one that never
 // waited, before one that knew that it waits when this one called.
-func outOfTurn(inOrder []permit) (wrong, waited int) {
+func outOfOrder(inOrder []permitUse) (wrong, waited int) {
 	const never = time.Duration(1<<63 - 1)
 	const late = 100 * time.Millisecond
 	ticket, joined := ^uint64(0), never // the earliest of those served later
@@ -127,7 +127,7 @@ func outOfTurn(inOrder []permit) (wrong, waited int) {
 // wasted returns for how long somebody waited at most although less was held than
 // must be while anybody waits, by the clients' clocks: strict order is no excuse to
 // leave permits unused that the first in line could have.
-func wasted(all []permit, least int) (worst time.Duration) {
+func longestIdle(all []permitUse, least int) (worst time.Duration) {
 	type change struct {
 		at           time.Duration
 		held, inLine int
@@ -162,24 +162,24 @@ func TestPermitHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	renewed := make(chan struct{}, 100)
-	locks, rival := b.join(b.server.Addr(), renewals(renewed)), b.join(b.server.Addr())
+	locks, rival := b.newClient(b.server.Addr(), renewals(renewed)), b.newClient(b.server.Addr())
 	for i := range 2 {
-		l := b.take(locks, "permits job 1 3")
-		dead := b.spawn(orders{Role: "keep", TTL: ttl})
-		dead.takes("p", "permits job 2 3")
+		l := b.acquire(locks, "permits job 1 3")
+		dead := b.spawn(childConfig{Role: "leases", TTL: ttl})
+		dead.acquire("p", "permits job 2 3")
 		if i > 0 {
 			dead.expect("renewed")
 		}
-		waiter := b.queueFor(rival, "permits job 2 3")
+		waiter := b.enqueueFor(rival, "permits job 2 3")
 		b.begin()
 		killed := time.Now()
 		dead.kill()
 		for len(renewed) > 0 {
 			<-renewed
 		}
-		e := b.entered(waiter)
+		e := b.awaitEntry(waiter)
 		b.within("permit holder killed: next entry", e.at.Sub(killed), ttl+20*time.Millisecond)
-		b.happens("the other one renews", renewed)
+		b.await("the other one renews", renewed)
 		if s := b.inspect(rival, job); s.Holding != 2 {
 			t.Errorf("%+v, want two to hold", s)
 		}
@@ -191,6 +191,6 @@ func TestPermitHolderIsKilled(t *testing.T) {
 		}
 		b.unlock(l)
 		b.unlock(e.lease)
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }

@@ -31,20 +31,20 @@ func TestBreak(t *testing.T) {
 	} {
 		t.Run(what.name, func(t *testing.T) {
 			b := setUp(t)
-			addr, roundTrip := b.far()
-			operator, rival := b.join(addr, dibs.TTL(longTTL)), b.join(addr, dibs.TTL(longTTL))
+			addr, roundTrip := b.delayedProxy()
+			operator, rival := b.newClient(addr, dibs.TTL(longTTL)), b.newClient(addr, dibs.TTL(longTTL))
 			b.warm(rival)
 			var told, entries, trips []time.Duration
-			holder := b.spawn(orders{Role: "keep", Addr: addr, TTL: time.Second})
+			holder := b.spawn(childConfig{Role: "leases", Addr: addr, TTL: time.Second})
 			var ours []time.Duration
 			var lates []time.Duration // of the control: like is compared with like
 			for i := range 5 {
 				b.begin()
-				held := holder.takes("h", what.holds)
+				held := holder.acquire("h", what.holds)
 				if i < 1 {
 					holder.expect("renewed") // the others are broken when they are young
 				}
-				waiter := b.queueFor(rival, what.waits)
+				waiter := b.enqueueFor(rival, what.waits)
 				trips = append(trips, roundTrip())
 				before := b.late()
 				b.begin()
@@ -52,11 +52,11 @@ func TestBreak(t *testing.T) {
 				broke, err := operator.Revoke(t.Context(), job, held.fence)
 				ours = append(ours, mono()-begun)
 				if err != nil || !broke {
-					standstill(t, max(before, b.late()), time.Second/4) // it may have been lost for that
+					skipIfStalled(t, max(before, b.late()), time.Second/4) // it may have been lost for that
 					t.Fatalf("break of fence %d, %v after it was taken (control %v): %t, %v; %+v",
 						held.fence, begun-held.at, max(before, b.late()), broke, err, b.inspect(rival, job))
 				}
-				e := b.entered(waiter)
+				e := b.awaitEntry(waiter)
 				f := holder.expect("told")
 				lates = append(lates, b.late())
 				if f[2] != string(dibs.ReasonRevoked) {
@@ -69,10 +69,10 @@ func TestBreak(t *testing.T) {
 				}
 				// The old fence does not hurt who has it now.
 				if broke, err := operator.Revoke(t.Context(), job, held.fence); broke || err != nil {
-					b.standstill(time.Second / 4) // it may have had to ask twice
+					b.skipIfStalled(time.Second / 4) // it may have had to ask twice
 					t.Errorf("break of the old fence: %t, %v (control %v)", broke, err, b.late())
 				}
-				holder.tell("free h")
+				holder.send("free h")
 				holder.expect("freed")
 				if s := b.inspect(operator, job); s.Holding != 1 || s.Holders[0].Token != e.lease.Token() {
 					t.Errorf("%+v, want %s to hold", s, e.lease.Token())
@@ -81,17 +81,17 @@ func TestBreak(t *testing.T) {
 					t.Errorf("the next holder: %v", err)
 				}
 				b.unlock(e.lease)
-				b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+				b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
 			}
 			trip := median(trips)
-			bar := trip * 3 / 2
-			next := bar * time.Duration(what.trips)
+			limit := trip * 3 / 2
+			next := limit * time.Duration(what.trips)
 			late := median(lates)
-			t.Logf("FIGURE break of %s: a round trip is %v; medians: holder told after %v (bar 1.5 of it: %v), next enters after %v (bar %v), Break took %v; control %v",
-				what.name, round(trip), round(median(told)), round(bar), round(median(entries)), round(next), round(median(ours)), round(late))
+			t.Logf("FIGURE break of %s: a round trip is %v; medians: holder told after %v (limit 1.5 of it: %v), next enters after %v (limit %v), Break took %v; control %v",
+				what.name, round(trip), round(median(told)), round(limit), round(median(entries)), round(next), round(median(ours)), round(late))
 			// One trip more would show in the best round, too; a busy machine need not.
-			if best, soonest := slices.Min(told), slices.Min(entries); best > bar+late || soonest > next+late {
-				t.Errorf("told after %v, next after %v at best, want at most %v and %v (control %v)", best, soonest, bar, next, late)
+			if best, soonest := slices.Min(told), slices.Min(entries); best > limit+late || soonest > next+late {
+				t.Errorf("told after %v, next after %v at best, want at most %v and %v (control %v)", best, soonest, limit, next, late)
 			}
 		})
 	}
@@ -104,16 +104,16 @@ func monoOf(at time.Time) time.Duration { return mono() - time.Since(at) }
 func TestBreakOneOfMany(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	operator, locks := b.join(b.server.Addr()), b.join(b.server.Addr())
-	other := b.spawn(orders{Role: "keep", TTL: ttl})
+	operator, locks := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
+	other := b.spawn(childConfig{Role: "leases", TTL: ttl})
 	for _, what := range []string{"read job", "permits job 1 3"} {
-		first, second := b.take(locks, what), b.take(locks, what)
-		theirs := other.takes("o", what)
+		first, second := b.acquire(locks, what), b.acquire(locks, what)
+		theirs := other.acquire("o", what)
 		for _, l := range []*dibs.Lease{second, first} {
 			if broke, err := operator.Revoke(t.Context(), job, l.Fence()); err != nil || !broke {
 				t.Fatalf("%s: break: %t, %v", what, broke, err)
 			}
-			b.happens("the holder is told", l.Context().Done())
+			b.await("the holder is told", l.Context().Done())
 			var lost *dibs.LostError
 			if !errors.As(context.Cause(l.Context()), &lost) || lost.Reason != dibs.ReasonRevoked {
 				t.Errorf("%s: %v, want it revoked", what, context.Cause(l.Context()))
@@ -123,7 +123,7 @@ func TestBreakOneOfMany(t *testing.T) {
 					t.Errorf("%s: another one: %v", what, err)
 				}
 			}
-			b.mustBe(l.Unlock(), dibs.ErrLost)
+			b.wantErr(l.Unlock(), dibs.ErrLost)
 		}
 		if s := b.inspect(operator, job); s.Holding != 1 || s.Holders[0].Fence != theirs.fence {
 			t.Errorf("%s: %+v, want one with fence %d", what, s, theirs.fence)
@@ -133,9 +133,9 @@ func TestBreakOneOfMany(t *testing.T) {
 		if s := b.inspect(operator, job); s.Holding != 1 {
 			t.Errorf("%s: %+v, want one", what, s)
 		}
-		other.tell("free o")
+		other.send("free o")
 		other.expect("freed")
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }
 
@@ -144,17 +144,17 @@ func TestBreakOneOfMany(t *testing.T) {
 func TestBreakOfOneThatIsStopped(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	operator := b.join(b.server.Addr())
-	holder := b.spawn(orders{Role: "keep", TTL: 20 * time.Second})
-	held := holder.takes("h", "lock job")
+	operator := b.newClient(b.server.Addr())
+	holder := b.spawn(childConfig{Role: "leases", TTL: 20 * time.Second})
+	held := holder.acquire("h", "lock job")
 	holder.stop()
-	waiter := b.queueFor(operator, "lock job")
+	waiter := b.enqueueFor(operator, "lock job")
 	b.begin()
 	start := time.Now()
 	if broke, err := operator.Revoke(t.Context(), job, held.fence); err != nil || !broke {
 		t.Fatalf("break: %t, %v", broke, err)
 	}
-	e := b.entered(waiter)
+	e := b.awaitEntry(waiter)
 	b.within("break of one that is stopped: next entry", e.at.Sub(start), 50*time.Millisecond)
 	woken := mono()
 	holder.cont()
@@ -163,11 +163,11 @@ func TestBreakOfOneThatIsStopped(t *testing.T) {
 	if !strings.HasPrefix(f[2], string(dibs.ReasonRevoked)) {
 		t.Errorf("told %q", f)
 	}
-	holder.tell("free h")
+	holder.send("free h")
 	holder.expect("freed")
 	if err := e.lease.Err(); err != nil {
 		t.Errorf("the next holder: %v", err)
 	}
 	b.unlock(e.lease)
-	b.nothingLeft()
+	b.wantNoKeys()
 }

@@ -86,7 +86,7 @@ func TestSlowLinks(t *testing.T) {
 }
 
 // calls is how often the server has done a command.
-func (b *bed) calls(command string) (n int64) {
+func (b *fixture) calls(command string) (n int64) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
 	defer cancel()

@@ -31,16 +31,16 @@ func pick[T any](short, long T) T {
 }
 
 // setUpCluster is setUp with a node of a cluster.
-func setUpCluster(t *testing.T) *bed {
+func setUpCluster(t *testing.T) *fixture {
 	t.Helper()
 	server := redistest.StartClusterNode(t)
 	direct := redistest.Dial(server.Addr())
 	t.Cleanup(direct.Close)
-	return &bed{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
+	return &fixture{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
 }
 
 // joinCluster is join with a client of a cluster.
-func (b *bed) joinCluster(options ...dibs.Option) *dibs.Client {
+func (b *fixture) newClusterClient(options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{b.server.Addr()}})
 	b.t.Cleanup(func() { rdb.Close() })
@@ -50,13 +50,13 @@ func (b *bed) joinCluster(options ...dibs.Option) *dibs.Client {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.listening(token)
+	b.awaitSubscription(token)
 	return c
 }
 
 // far returns the address of a server that is 1 ms away in each direction, and what
 // measures a round trip to it.
-func (b *bed) far() (addr string, roundTrip func() time.Duration) {
+func (b *fixture) delayedProxy() (addr string, roundTrip func() time.Duration) {
 	b.t.Helper()
 	proxy := b.proxy()
 	proxy.Delay(time.Millisecond)
@@ -101,7 +101,7 @@ func longest(of []time.Duration) time.Duration {
 
 // take acquires one of the family: "lock NAME", "write NAME", "read NAME",
 // "permits NAME N LIMIT", "all NAME…" or "lead NAME".
-func take(ctx context.Context, c *dibs.Client, what string, options ...dibs.Option) (*dibs.Lease, error) {
+func acquire(ctx context.Context, c *dibs.Client, what string, options ...dibs.Option) (*dibs.Lease, error) {
 	f := strings.Fields(what)
 	switch f[0] {
 	case "lock":
@@ -125,13 +125,13 @@ func take(ctx context.Context, c *dibs.Client, what string, options ...dibs.Opti
 	return nil, fmt.Errorf("%q?", what)
 }
 
-func (b *bed) take(c *dibs.Client, what string, options ...dibs.Option) *dibs.Lease {
+func (b *fixture) acquire(c *dibs.Client, what string, options ...dibs.Option) *dibs.Lease {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
 	defer cancel()
-	l, err := take(ctx, c, what, options...)
+	l, err := acquire(ctx, c, what, options...)
 	if err != nil {
-		b.standstill(ttl / 4)
+		b.skipIfStalled(ttl / 4)
 		b.t.Fatalf("%s: %v", what, err)
 	}
 	return l
@@ -139,10 +139,10 @@ func (b *bed) take(c *dibs.Client, what string, options ...dibs.Option) *dibs.Le
 
 // warm has the server learn the scripts of all verbs, so that the first request of a
 // test is no other than the rest.
-func (b *bed) warm(c *dibs.Client) {
+func (b *fixture) warm(c *dibs.Client) {
 	b.t.Helper()
 	rw := c.RWMutex("warm")
-	l := b.take(c, "write warm")
+	l := b.acquire(c, "write warm")
 	for _, err := range []error{rw.Downgrade(b.t.Context(), l), rw.TryUpgrade(b.t.Context(), l), l.Extend(b.t.Context(), ttl)} {
 		if err != nil {
 			b.t.Fatal(err)
@@ -152,20 +152,20 @@ func (b *bed) warm(c *dibs.Client) {
 	if broke, err := c.Revoke(b.t.Context(), "warm", l.Fence()); err != nil || !broke {
 		b.t.Fatalf("break: %t, %v", broke, err)
 	}
-	b.happens("it is told", l.Context().Done())
-	b.unlock(b.take(c, "all warm warm2"))
-	b.nothingLeft()
+	b.await("it is told", l.Context().Done())
+	b.unlock(b.acquire(c, "all warm warm2"))
+	b.wantNoKeys()
 }
 
 // queueFor is queue for any of the family.
-func (b *bed) queueFor(c *dibs.Client, what string) <-chan entry {
+func (b *fixture) enqueueFor(c *dibs.Client, what string) <-chan entry {
 	b.t.Helper()
 	waits := make(chan struct{})
 	entered := make(chan entry, 1)
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
 	go func() {
 		defer cancel()
-		l, err := take(ctx, c, what, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
+		l, err := acquire(ctx, c, what, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
 		entered <- entry{l, err, time.Now()}
 	}()
 	select {
@@ -176,11 +176,11 @@ func (b *bed) queueFor(c *dibs.Client, what string) <-chan entry {
 	return entered
 }
 
-func (b *bed) inspect(c *dibs.Client, name string) dibs.State {
+func (b *fixture) inspect(c *dibs.Client, name string) dibs.State {
 	b.t.Helper()
 	state, err := c.Inspect(b.t.Context(), name)
 	if err != nil {
-		b.standstill(ttl / 4)
+		b.skipIfStalled(ttl / 4)
 		b.t.Fatalf("inspect %q: %v", name, err)
 	}
 	return state
@@ -189,12 +189,12 @@ func (b *bed) inspect(c *dibs.Client, name string) dibs.State {
 // keep is a child that takes and frees what it is told, by an id each: "take ID WHAT",
 // "once ID NAME EVERY" and "free ID". It reports "waits ID", "held ID TIME FENCE LATE",
 // "told ID TIME WHY" and "freed ID TIME".
-func keep(o orders, commands <-chan string) {
-	locks := enlist(o, dibs.Hooks{Renewed: func(dibs.Renewed) { say("renewed %d", mono()) }})
+func leasesChild(o childConfig, commands <-chan string) {
+	locks := openInChild(o, dibs.Hooks{Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) }})
 	machine := watchMachine(context.Background(), o.Control)
 	var mu sync.Mutex
 	held := make(map[string]*dibs.Lease)
-	say("ready")
+	emit("ready")
 	for command := range commands {
 		verb, rest, _ := strings.Cut(command, " ")
 		id, what, _ := strings.Cut(rest, " ")
@@ -202,22 +202,22 @@ func keep(o orders, commands <-chan string) {
 		case "take":
 			machine.begin()
 			go func() {
-				hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { say("waits %s", id) }}
-				l, err := take(context.Background(), locks, what, dibs.Observe(hooks))
+				hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { emit("waits %s", id) }}
+				l, err := acquire(context.Background(), locks, what, dibs.Observe(hooks))
 				at := mono()
 				if err != nil {
-					say("broken %v", err)
+					emit("broken %v", err)
 					return
 				}
 				mu.Lock()
 				held[id] = l
 				mu.Unlock()
-				say("held %s %d %d %d", id, at, l.Fence(), machine.late())
+				emit("held %s %d %d %d", id, at, l.Fence(), machine.late())
 				<-l.Context().Done()
 				at = mono()
 				var lost *dibs.LostError
 				if errors.As(context.Cause(l.Context()), &lost) {
-					say("told %s %d %s", id, at, lost.Reason)
+					emit("told %s %d %s", id, at, lost.Reason)
 				}
 			}()
 		case "once":
@@ -225,52 +225,52 @@ func keep(o orders, commands <-chan string) {
 			d, _ := time.ParseDuration(every)
 			go func() {
 				ran, err := locks.Once(name, d).Do(context.Background(), func(ctx context.Context) error {
-					say("held %s %d %d %d", id, mono(), dibs.Fence(ctx), machine.late())
+					emit("held %s %d %d %d", id, mono(), dibs.Fence(ctx), machine.late())
 					<-ctx.Done()
 					return nil
 				})
-				say("ran %s %t %v", id, ran, err)
+				emit("ran %s %t %v", id, ran, err)
 			}()
 		case "free":
 			mu.Lock()
 			l := held[id]
 			mu.Unlock()
 			if err := l.Unlock(); err != nil && !errors.Is(err, dibs.ErrLost) {
-				say("broken %v", err)
+				emit("broken %v", err)
 			}
-			say("freed %s %d", id, mono())
+			emit("freed %s %d", id, mono())
 		}
 	}
 }
 
 // takes tells a child to take something, and waits until it has it.
-func (c *child) takes(id, what string) taking {
+func (c *child) acquire(id, what string) heldReport {
 	c.t.Helper()
-	c.tell("take " + id + " " + what)
-	return c.has(id)
+	c.send("take " + id + " " + what)
+	return c.awaitHeldID(id)
 }
 
 // has waits for the report that a child holds something.
-func (c *child) has(id string) taking {
+func (c *child) awaitHeldID(id string) heldReport {
 	c.t.Helper()
 	f := c.expect("held")
 	if f[0] != id {
 		c.t.Fatalf("held %q, want %s", f, id)
 	}
-	return taking{at: number(c.t, f[1]), fence: uint64(number(c.t, f[2])), late: number(c.t, f[3])}
+	return heldReport{at: number(c.t, f[1]), fence: uint64(number(c.t, f[2])), late: number(c.t, f[3])}
 }
 
 // waitsFor tells a child to take something, and returns once it queues for it.
-func (c *child) waitsFor(id, what string) {
+func (c *child) enqueue(id, what string) {
 	c.t.Helper()
-	c.tell("take " + id + " " + what)
+	c.send("take " + id + " " + what)
 	if f := c.expect("waits"); f[0] != id {
 		c.t.Fatalf("waits %q, want %s", f, id)
 	}
 }
 
 // isShared reports whether a lock is shared by its holders.
-func (b *bed) isShared(key string) bool {
+func (b *fixture) isShared(key string) bool {
 	b.t.Helper()
 	value, _ := b.call("GET", key).(string)
 	return strings.HasPrefix(value, "dibs:shared ")
@@ -278,10 +278,10 @@ func (b *bed) isShared(key string) bool {
 
 // ends checks that all that is left but the floors of the fences ends by itself: locks
 // within a lease, queues within a minute, and signs within both.
-func (b *bed) ends(lease time.Duration) {
+func (b *fixture) wantExpiry(lease time.Duration) {
 	b.t.Helper()
 	count := make(map[string]int)
-	for _, left := range b.left() {
+	for _, left := range b.remainingKeys() {
 		kind, bound := "locks", lease
 		switch {
 		case strings.HasSuffix(left, ":dibs:queue"):

@@ -15,10 +15,10 @@ import (
 // The network fails under the verbs that a mutex does not have.
 
 // holding checks what the server has of a lease, and that this is what it believes.
-func (b *bed) holding(observer *dibs.Client, l *dibs.Lease, weight int) {
+func (b *fixture) holding(observer *dibs.Client, l *dibs.Lease, weight int) {
 	b.t.Helper()
 	if err := l.Err(); err != nil {
-		b.standstill(ttl / 4)
+		b.skipIfStalled(ttl / 4)
 		b.t.Fatalf("the lease: %v", err)
 	}
 	s := b.inspect(observer, l.Name())
@@ -34,12 +34,12 @@ func (b *bed) holding(observer *dibs.Client, l *dibs.Lease, weight int) {
 func TestReweighReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, observer := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
 	b.warm(observer)
 	rw := locks.RWMutex(job)
 	for range 3 { // each upgrade awaits that the downgrade before it is void
-		l := b.take(locks, "write job")
-		reader := b.queueFor(observer, "read job")
+		l := b.acquire(locks, "write job")
+		reader := b.enqueueFor(observer, "read job")
 		written := l.Fence()
 		b.begin()
 		cut := proxy.CutNextReply(key)
@@ -48,9 +48,9 @@ func TestReweighReplyReset(t *testing.T) {
 			t.Fatalf("downgrade: %v", err)
 		}
 		took := time.Since(start)
-		b.happens("the reply is cut", cut)
+		b.await("the reply is cut", cut)
 		b.within("downgrade reply reset: done after", took, 50*time.Millisecond)
-		e := b.entered(reader)
+		e := b.awaitEntry(reader)
 		b.within("downgrade reply reset: the reader behind it enters after", e.at.Sub(start), 50*time.Millisecond)
 		if l.Fence() <= written {
 			t.Errorf("fence %d after %d", l.Fence(), written)
@@ -61,8 +61,8 @@ func TestReweighReplyReset(t *testing.T) {
 
 		// It is not alone: no outcome is unknown, and it reads on.
 		cut = proxy.CutNextReply(key)
-		b.mustBe(rw.TryUpgrade(t.Context(), l), dibs.ErrBusy)
-		b.happens("the reply is cut", cut)
+		b.wantErr(rw.TryUpgrade(t.Context(), l), dibs.ErrBusy)
+		b.await("the reply is cut", cut)
 		b.unlock(e.lease)
 		b.holding(observer, l, 1)
 
@@ -74,7 +74,7 @@ func TestReweighReplyReset(t *testing.T) {
 			t.Fatalf("upgrade: %v", err)
 		}
 		took = time.Since(start)
-		b.happens("the reply is cut", cut)
+		b.await("the reply is cut", cut)
 		b.within("upgrade reply reset: done after", took, 50*time.Millisecond)
 		if l.Fence() <= read {
 			t.Errorf("fence %d after %d", l.Fence(), read)
@@ -84,7 +84,7 @@ func TestReweighReplyReset(t *testing.T) {
 			t.Errorf("a reader beside the writer: %v", err)
 		}
 		b.unlock(l)
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }
 
@@ -93,11 +93,11 @@ func TestReweighReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, observer := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
 	b.warm(observer)
 	rw := locks.RWMutex(job)
 	for range 2 {
-		l := b.take(locks, "write job")
+		l := b.acquire(locks, "write job")
 		for _, change := range []struct {
 			name   string
 			do     func(context.Context, *dibs.Lease) error
@@ -108,9 +108,9 @@ func TestReweighReplyMute(t *testing.T) {
 			start := time.Now()
 			err := change.do(t.Context(), l)
 			took := time.Since(start)
-			b.happens("the reply is swallowed", muted)
+			b.await("the reply is swallowed", muted)
 			if err != nil {
-				b.standstill(ttl / 4)
+				b.skipIfStalled(ttl / 4)
 				t.Fatalf("%s: %v", change.name, err)
 			}
 			b.within(change.name+" reply mute: done by the second try", took, time.Second)
@@ -118,7 +118,7 @@ func TestReweighReplyMute(t *testing.T) {
 			proxy.Thaw()
 		}
 		b.unlock(l)
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }
 
@@ -129,7 +129,7 @@ func TestReweighRequestLate(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
 	const longTTL = 20 * time.Second
-	locks, observer := b.join(proxy.Addr(), dibs.TTL(longTTL)), b.join(b.server.Addr())
+	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(longTTL)), b.newClient(b.server.Addr())
 	b.warm(observer)
 	rw := locks.RWMutex(job)
 	for _, change := range []struct {
@@ -140,14 +140,14 @@ func TestReweighRequestLate(t *testing.T) {
 		{"upgrade", "read job", rw.TryUpgrade, rw.Downgrade, 1, 1},
 		{"downgrade", "write job", rw.Downgrade, rw.Downgrade, 0, 1},
 	} {
-		l := b.take(locks, change.take)
+		l := b.acquire(locks, change.take)
 		fence := l.Fence()
 		b.begin()
 		proxy.Freeze()
 		start := time.Now()
 		err := change.do(t.Context(), l)
 		b.within(change.name+" while frozen: says so after", time.Since(start), 1050*time.Millisecond)
-		b.mustBe(err, dibs.ErrUnavailable)
+		b.wantErr(err, dibs.ErrUnavailable)
 		if l.Err() != nil || l.Fence() != fence {
 			t.Errorf("%s: %v, fence %d: want the lease as it was, with %d", change.name, l.Err(), l.Fence(), fence)
 		}
@@ -159,7 +159,7 @@ func TestReweighRequestLate(t *testing.T) {
 		}
 		b.holding(observer, l, change.then)
 		b.unlock(l)
-		b.nothingLeft()
+		b.wantNoKeys()
 	}
 }
 
@@ -169,18 +169,18 @@ func TestUpgradeUnknown(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, observer := b.join(proxy.Addr(), dibs.TTL(20*time.Second)), b.join(b.server.Addr())
+	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
 	b.warm(observer)
 	for _, then := range []string{"unlock", "downgrade", "upgrade"} {
-		l := b.take(locks, "read job")
+		l := b.acquire(locks, "read job")
 		fence := l.Fence()
 		b.begin()
 		muted := proxy.MuteNextReply(key)
 		failed := make(chan error, 1)
 		go func() { failed <- locks.RWMutex(job).TryUpgrade(t.Context(), l) }()
-		b.happens("the reply is swallowed", muted)
+		b.await("the reply is swallowed", muted)
 		proxy.Drop() // before there is another try
-		b.mustBe(<-failed, dibs.ErrUnavailable)
+		b.wantErr(<-failed, dibs.ErrUnavailable)
 		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Weight != 0 {
 			t.Fatalf("%+v, want it upgraded", s)
 		}
@@ -201,10 +201,10 @@ func TestUpgradeUnknown(t *testing.T) {
 			}
 			b.holding(observer, l, 0)
 		}
-		reader := b.queueOrTake(observer, "read job")
+		reader := b.acquireAsync(observer, "read job")
 		b.unlock(l)
-		b.unlock(b.entered(reader).lease)
-		b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+		b.unlock(b.awaitEntry(reader).lease)
+		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
@@ -213,7 +213,7 @@ func TestUpgradeUnknown(t *testing.T) {
 func TestBreakAfterReweigh(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
-	locks, operator := b.join(b.server.Addr()), b.join(b.server.Addr())
+	locks, operator := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
 	rw := locks.RWMutex(job)
 	for _, changes := range [][]func(context.Context, *dibs.Lease) error{
 		{rw.Downgrade},
@@ -221,7 +221,7 @@ func TestBreakAfterReweigh(t *testing.T) {
 		{rw.TryUpgrade},
 		{rw.Downgrade, rw.TryUpgrade, rw.Downgrade},
 	} {
-		l := b.take(locks, "write job")
+		l := b.acquire(locks, "write job")
 		if err := l.Extend(t.Context(), ttl); err != nil { // the server knows the fence of this
 			t.Fatal(err)
 		}
@@ -243,17 +243,17 @@ func TestBreakAfterReweigh(t *testing.T) {
 		if broke, err := operator.Revoke(t.Context(), job, l.Fence()); err != nil || !broke {
 			t.Errorf("%d changes: break of the fence after them: %t, %v", len(changes), broke, err)
 		}
-		b.mustBe(l.Unlock(), dibs.ErrLost)
-		b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+		b.wantErr(l.Unlock(), dibs.ErrLost)
+		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
 // queueOrTake takes something in the background.
-func (b *bed) queueOrTake(c *dibs.Client, what string) <-chan entry {
+func (b *fixture) acquireAsync(c *dibs.Client, what string) <-chan entry {
 	entered := make(chan entry, 1)
 	ctx := deadline(b.t, generous)
 	go func() {
-		l, err := take(ctx, c, what)
+		l, err := acquire(ctx, c, what)
 		entered <- entry{l, err, time.Now()}
 	}()
 	return entered
@@ -264,7 +264,7 @@ func (b *bed) queueOrTake(c *dibs.Client, what string) <-chan entry {
 func TestFamilyReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	locks, rival := b.newClient(proxy.Addr()), b.newClient(b.server.Addr())
 	b.warm(rival)
 	for _, what := range []struct{ name, takes, fits, more string }{
 		{"read", "read job", "read job", "write job"},
@@ -276,12 +276,12 @@ func TestFamilyReplyReset(t *testing.T) {
 			b.begin()
 			cut := proxy.CutNextReply(key)
 			start := time.Now()
-			l := b.take(locks, what.takes)
+			l := b.acquire(locks, what.takes)
 			took := time.Since(start)
-			b.happens("the reply is cut", cut)
+			b.await("the reply is cut", cut)
 			b.within(what.name+" reply reset: entry", took, 50*time.Millisecond)
-			fits := b.take(rival, what.fits)
-			waiter := b.queueFor(rival, what.more)
+			fits := b.acquire(rival, what.fits)
+			waiter := b.enqueueFor(rival, what.more)
 
 			b.begin()
 			cut = proxy.CutNextReply(key)
@@ -290,30 +290,30 @@ func TestFamilyReplyReset(t *testing.T) {
 				t.Fatalf("%s: unlock: %v", what.name, err)
 			}
 			took = time.Since(start)
-			b.happens("the reply is cut", cut)
+			b.await("the reply is cut", cut)
 			b.within(what.name+" release reply reset: Unlock", took, time.Second)
 			b.unlock(fits)
-			e := b.entered(waiter)
+			e := b.awaitEntry(waiter)
 			b.within(what.name+" release reply reset: waiter enters after", e.at.Sub(start), time.Second)
 
 			// It waits in line, once.
-			behind := b.queueFor(rival, what.takes)
+			behind := b.enqueueFor(rival, what.takes)
 			cut = proxy.CutNextReply(key)
-			mine := b.queueFor(locks, what.takes)
-			b.happens("the reply is cut", cut)
+			mine := b.enqueueFor(locks, what.takes)
+			b.await("the reply is cut", cut)
 			if n := b.call("ZCARD", "{"+key+"}:dibs:queue"); n != int64(2) {
 				t.Errorf("%s: %v places in the queue, want two", what.name, n)
 			}
 			b.unlock(e.lease)
-			last := b.entered(behind)
+			last := b.awaitEntry(behind)
 			if what.name != "read" {
 				b.unlock(last.lease)
-				b.unlock(b.entered(mine).lease)
+				b.unlock(b.awaitEntry(mine).lease)
 			} else {
-				b.unlock(b.entered(mine).lease)
+				b.unlock(b.awaitEntry(mine).lease)
 				b.unlock(last.lease)
 			}
-			b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+			b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
 		}
 	}
 }
@@ -324,7 +324,7 @@ func TestFamilyReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	locks, rival := b.newClient(proxy.Addr()), b.newClient(b.server.Addr())
 	b.warm(rival)
 	for _, what := range []struct{ name, takes, then string }{
 		{"all", "all job k1 k2", "all job k1 k2"},
@@ -334,20 +334,20 @@ func TestFamilyReplyMute(t *testing.T) {
 		b.begin()
 		muted := proxy.MuteNextReply(key)
 		start := time.Now()
-		l, err := take(deadline(t, 500*time.Millisecond), locks, what.takes)
+		l, err := acquire(deadline(t, 500*time.Millisecond), locks, what.takes)
 		returned := time.Now()
-		b.happens("the reply is swallowed", muted)
+		b.await("the reply is swallowed", muted)
 		b.within(what.name+" reply mute: call with 500ms", returned.Sub(start), 550*time.Millisecond)
 		if err == nil { // a second try, in the last moment
 			b.unlock(l)
 		} else {
-			b.mustBe(err, dibs.ErrUnavailable)
-			l = b.take(rival, what.then)
+			b.wantErr(err, dibs.ErrUnavailable)
+			l = b.acquire(rival, what.then)
 			b.within(what.name+" reply mute: free after", time.Since(returned), 600*time.Millisecond)
 			b.unlock(l)
 		}
 		proxy.Thaw()
-		b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
@@ -356,13 +356,13 @@ func TestSetIsCutOff(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, rival := b.join(proxy.Addr()), b.join(b.server.Addr())
+	locks, rival := b.newClient(proxy.Addr()), b.newClient(b.server.Addr())
 	b.warm(rival)
 	for _, cut := range []struct {
 		name string
 		off  func(*redistest.Proxy)
 	}{{"freeze", (*redistest.Proxy).Freeze}, {"drop", (*redistest.Proxy).Drop}} {
-		l := b.take(locks, "all job k1 k2")
+		l := b.acquire(locks, "all job k1 k2")
 		told := make(chan time.Time, 1)
 		go func() {
 			<-l.Context().Done()
@@ -370,20 +370,20 @@ func TestSetIsCutOff(t *testing.T) {
 		}()
 		b.begin()
 		cut.off(proxy)
-		e := b.entered(b.queueFor(rival, "all k1 k2 k3"))
+		e := b.awaitEntry(b.enqueueFor(rival, "all k1 k2 k3"))
 		ahead := e.at.Sub(<-told)
-		t.Logf("FIGURE set cut off, %s: told %v before another one holds two of its names (bar 20ms, control %v)", cut.name, round(ahead), round(b.late()))
+		t.Logf("FIGURE set cut off, %s: told %v before another one holds two of its names (limit 20ms, control %v)", cut.name, round(ahead), round(b.late()))
 		if ahead < 20*time.Millisecond-b.late() {
 			t.Errorf("told %v ahead", ahead)
 		}
-		b.mustBe(l.Unlock(), dibs.ErrLost)
+		b.wantErr(l.Unlock(), dibs.ErrLost)
 		proxy.Thaw()
 		b.eventually("its clean-up touches nothing", func() bool { return b.call("GET", key) == nil })
 		if s := b.inspect(rival, "k1"); s.Holding != 1 || s.Holders[0].Token != e.lease.Token() {
 			t.Errorf("%+v, want %s to hold", s, e.lease.Token())
 		}
 		b.unlock(e.lease)
-		b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
@@ -393,13 +393,13 @@ func TestBreakReplyLost(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
 	const longTTL = 20 * time.Second
-	operator := b.join(proxy.Addr(), dibs.TTL(longTTL))
-	locks, rival := b.join(b.server.Addr(), dibs.TTL(longTTL)), b.join(b.server.Addr(), dibs.TTL(longTTL))
+	operator := b.newClient(proxy.Addr(), dibs.TTL(longTTL))
+	locks, rival := b.newClient(b.server.Addr(), dibs.TTL(longTTL)), b.newClient(b.server.Addr(), dibs.TTL(longTTL))
 	b.warm(rival)
 	for _, lose := range []struct {
 		name string
 		arm  func(*redistest.Proxy) <-chan struct{}
-		bar  time.Duration
+		limit  time.Duration
 	}{
 		{"reset", func(p *redistest.Proxy) <-chan struct{} { return p.CutNextReply(key) }, 50 * time.Millisecond},
 		{"mute", func(p *redistest.Proxy) <-chan struct{} { return p.MuteNextReply(key) }, 1050 * time.Millisecond},
@@ -407,34 +407,34 @@ func TestBreakReplyLost(t *testing.T) {
 		for _, what := range []struct{ holds, waits string }{
 			{"lock job", "lock job"}, {"read job", "write job"}, {"permits job 3 3", "permits job 1 3"}, {"all job k1", "all job k2"},
 		} {
-			l := b.take(locks, what.holds)
-			waiter := b.queueFor(rival, what.waits)
+			l := b.acquire(locks, what.holds)
+			waiter := b.enqueueFor(rival, what.waits)
 			b.begin()
 			lost := lose.arm(proxy)
 			start := time.Now()
 			broke, err := operator.Revoke(t.Context(), job, l.Fence())
 			took := time.Since(start)
-			b.happens("the reply is lost", lost)
-			b.within("break reply "+lose.name+", "+what.holds+": done after", took, lose.bar)
+			b.await("the reply is lost", lost)
+			b.within("break reply "+lose.name+", "+what.holds+": done after", took, lose.limit)
 			if err == nil && !broke {
 				t.Errorf("%s: it says that there was nothing to break", what.holds)
 			} else if err != nil {
-				b.mustBe(err, dibs.ErrUnavailable)
+				b.wantErr(err, dibs.ErrUnavailable)
 			}
-			b.happens("the holder is told", l.Context().Done())
+			b.await("the holder is told", l.Context().Done())
 			var gone *dibs.LostError
 			if !errors.As(context.Cause(l.Context()), &gone) || gone.Reason != dibs.ReasonRevoked {
 				t.Errorf("%s: %v, want it revoked", what.holds, context.Cause(l.Context()))
 			}
-			e := b.entered(waiter)
+			e := b.awaitEntry(waiter)
 			b.within("break reply "+lose.name+", "+what.holds+": next entry", e.at.Sub(start), 50*time.Millisecond)
-			b.mustBe(l.Unlock(), dibs.ErrLost)
+			b.wantErr(l.Unlock(), dibs.ErrLost)
 			proxy.Thaw()
 			if err := e.lease.Err(); err != nil {
 				t.Errorf("%s: the next holder: %v", what.holds, err)
 			}
 			b.unlock(e.lease)
-			b.eventually("nothing is left", func() bool { return len(b.left()) == 0 })
+			b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestMuteSubscription(t *testing.T) {
 	}
 	clients := make([]*dibs.Client, others)
 	for i := range clients {
-		clients[i] = b.join(b.server.Addr())
+		clients[i] = b.newClient(b.server.Addr())
 	}
 
 	proxy := b.proxy()
@@ -65,9 +65,9 @@ func TestMuteSubscription(t *testing.T) {
 		dibs.Observe(dibs.Hooks{Degraded: func(dibs.Degraded) { once() }}))
 	t.Cleanup(func() { mute.Close() })
 	b.unlock(b.lock(mute, "warm"))
-	b.happens("its subscription is found to be mute", degraded)
+	b.await("its subscription is found to be mute", degraded)
 
-	control, _ := rate(append(clients, b.join(b.server.Addr()))...)
+	control, _ := rate(append(clients, b.newClient(b.server.Addr()))...)
 	with, turns := rate(append(clients, mute)...)
 	t.Logf("FIGURE of %d clients one is mute: %.0f entries/s, %d of them its own; without: %.0f", others+1, with, turns, control)
 	if with < control/3 {

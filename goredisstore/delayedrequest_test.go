@@ -14,7 +14,7 @@ func TestFirstTriesAreVoid(t *testing.T) {
 	t.Parallel()
 	const token = "one-piece-of-work"
 	type scene struct {
-		*bed
+		*fixture
 		locks, rival *dibs.Client
 		work         *dibs.Lease // whose end is part of the scene
 	}
@@ -49,7 +49,7 @@ func TestFirstTriesAreVoid(t *testing.T) {
 			s.work = s.lock(s.rival, job)
 		}, first: func(s *scene) error {
 			_, err := s.locks.Mutex(job).TryLock(s.t.Context())
-			s.mustBe(err, dibs.ErrBusy)
+			s.wantErr(err, dibs.ErrBusy)
 			return nil
 		}, after: func(s *scene) { s.unlock(s.work) }},
 		{name: "given up in the queue", before: func(s *scene) {
@@ -58,7 +58,7 @@ func TestFirstTriesAreVoid(t *testing.T) {
 			ctx, cancel := context.WithCancel(s.t.Context())
 			defer cancel()
 			_, err := s.locks.Mutex(job).Lock(ctx, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { cancel() }}))
-			s.mustBe(err, dibs.ErrBusy)
+			s.wantErr(err, dibs.ErrBusy)
 			return nil
 		}, after: func(s *scene) { s.unlock(s.work) }},
 		{name: "a release, and the token again", before: func(s *scene) {
@@ -72,9 +72,9 @@ func TestFirstTriesAreVoid(t *testing.T) {
 		t.Run(what.name, func(t *testing.T) {
 			t.Parallel()
 			for range 20 {
-				s := &scene{bed: setUp(t)}
+				s := &scene{fixture: setUp(t)}
 				proxy := s.proxy()
-				s.locks, s.rival = s.join(proxy.Addr(), dibs.TTL(2*generous)), s.join(s.server.Addr(), dibs.TTL(2*generous))
+				s.locks, s.rival = s.newClient(proxy.Addr(), dibs.TTL(2*generous)), s.newClient(s.server.Addr(), dibs.TTL(2*generous))
 				if what.before != nil {
 					what.before(s)
 				}
@@ -86,7 +86,7 @@ func TestFirstTriesAreVoid(t *testing.T) {
 				if err := what.first(s); err != nil && time.Since(start) < 400*time.Millisecond {
 					t.Fatalf("the second try: %v", err)
 				}
-				s.happens("a request is held", held)
+				s.await("a request is held", held)
 				if took := time.Since(start); took > 400*time.Millisecond {
 					release()
 					continue // the server did not seem quick: it was not sent again by the store
@@ -101,7 +101,7 @@ func TestFirstTriesAreVoid(t *testing.T) {
 					}
 					s.unlock(s.work)
 				}
-				s.eventually("what was abandoned is gone, and nothing else came", func() bool { return len(s.left()) == 0 })
+				s.eventually("what was abandoned is gone, and nothing else came", func() bool { return len(s.remainingKeys()) == 0 })
 				return
 			}
 			t.Skip("SKIPPED: the machine is too busy for a server to seem quick")

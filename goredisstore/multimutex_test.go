@@ -20,7 +20,7 @@ import (
 )
 
 // A step is what a worker reports of one set, by its token.
-type step struct {
+type event struct {
 	what  string // in, out, stay: it never will be out, quit: it gives up now, gone: it has
 	token string // ends with the numbers of its names: "…:1-4-7"
 	at    time.Duration
@@ -42,11 +42,11 @@ func namesOf(token string, names []string) []string {
 
 // together takes random triples of names until it is told to stop, and returns the
 // first error that it should not have seen.
-func together(locks *dibs.Client, who string, names []string, goOn func() bool, tell func(step)) error {
+func lockTriples(locks *dibs.Client, who string, names []string, goOn func() bool, tell func(event)) error {
 	for n, served := 0, false; goOn() || !served; n++ {
 		of := rand.Perm(len(names))[:3]
 		token := fmt.Sprintf("%s.%d:%d-%d-%d", who, n, of[0], of[1], of[2])
-		held, err := triple(locks.All(names[of[0]], names[of[1]], names[of[2]]), token, tell)
+		held, err := lockTriple(locks.All(names[of[0]], names[of[1]], names[of[2]]), token, tell)
 		if err != nil {
 			return fmt.Errorf("%s: %w", token, err)
 		}
@@ -56,12 +56,12 @@ func together(locks *dibs.Client, who string, names []string, goOn func() bool, 
 }
 
 // triple holds a set once. One time in five it gives up, before or while it holds.
-func triple(set *dibs.MultiMutex, token string, tell func(step)) (held bool, err error) {
+func lockTriple(set *dibs.MultiMutex, token string, tell func(event)) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*generous) // each process that dies may cost it seconds
 	defer cancel()
 	if rand.N(5) == 0 {
 		quit := time.AfterFunc(rand.N(20*time.Millisecond), func() {
-			tell(step{what: "quit", token: token, at: mono()})
+			tell(event{what: "quit", token: token, at: mono()})
 			cancel()
 		})
 		defer quit.Stop()
@@ -70,35 +70,35 @@ func triple(set *dibs.MultiMutex, token string, tell func(step)) (held bool, err
 	l, err := set.Lock(ctx, dibs.Token(token))
 	at := mono()
 	if errors.Is(err, context.Canceled) {
-		tell(step{what: "gone", token: token, at: at})
+		tell(event{what: "gone", token: token, at: at})
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("after %v: %w", at-called, err)
 	}
-	tell(step{what: "in", token: token, at: at, wait: at - called})
+	tell(event{what: "in", token: token, at: at, wait: at - called})
 	time.Sleep(rand.N(3 * time.Millisecond)) // work
-	tell(step{what: "out", token: token, at: mono()})
+	tell(event{what: "out", token: token, at: mono()})
 	return true, l.Unlock()
 }
 
 // crew is a child whose workers take sets of names. Once it is told to stay, whoever
 // gets in holds until the process dies.
-func crew(o orders, commands <-chan string) {
-	locks := enlist(o, dibs.Hooks{})
-	say("ready")
+func multiChild(o childConfig, commands <-chan string) {
+	locks := openInChild(o, dibs.Hooks{})
+	emit("ready")
 	if _, ok := <-commands; !ok {
 		return
 	}
 	stay := make(chan struct{})
-	tell := func(s step) {
-		say("step %s %s %d %d", s.what, s.token, s.at, s.wait)
+	tell := func(s event) {
+		emit("step %s %s %d %d", s.what, s.token, s.at, s.wait)
 		if s.what != "in" {
 			return
 		}
 		select {
 		case <-stay:
-			say("step stay %s %d 0", s.token, mono())
+			emit("step stay %s %d 0", s.token, mono())
 			select {}
 		default:
 		}
@@ -106,7 +106,7 @@ func crew(o orders, commands <-chan string) {
 	for i := range o.Workers {
 		go func() {
 			who := fmt.Sprintf("%s.%d", o.Who, i)
-			say("broken %v", together(locks, who, o.Names, func() bool { return true }, tell))
+			emit("broken %v", lockTriples(locks, who, o.Names, func() bool { return true }, tell))
 		}()
 	}
 	if _, ok := <-commands; !ok {
@@ -116,33 +116,33 @@ func crew(o orders, commands <-chan string) {
 	<-commands
 }
 
-// A gang is a crew, and how it is known to this process.
-type gang struct {
+// A workerProcess is a crew, and how it is known to this process.
+type workerProcess struct {
 	*child
 	followed chan struct{} // closed when all that it said is known
 	stays    chan struct{} // one of its sets is held until it dies
 }
 
 // A log collects the steps of all workers of all processes.
-type log struct {
+type eventLog struct {
 	mu    sync.Mutex
-	steps []step
+	steps []event
 }
 
-func (g *log) add(s step) {
+func (g *eventLog) add(s event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.steps = append(g.steps, s)
 }
 
 // follow adds what a crew reports, until it is gone.
-func (g *log) follow(c *gang) {
+func (g *eventLog) follow(c *workerProcess) {
 	defer close(c.followed)
 	for line := range c.lines {
 		f := strings.Fields(line)
 		switch {
 		case len(f) == 5 && f[0] == "step":
-			var s step
+			var s event
 			if _, err := fmt.Sscan(strings.Join(f[1:], " "), &s.what, &s.token, (*int64)(&s.at), (*int64)(&s.wait)); err != nil {
 				c.t.Errorf("%q: %v", line, err)
 			}
@@ -160,13 +160,13 @@ func (g *log) follow(c *gang) {
 }
 
 // A sight is what one look at all names saw: who holds which.
-type sight struct {
+type snapshot struct {
 	at   time.Duration // when it began
 	held map[string][]string
 }
 
-func (b *bed) sight(locks *dibs.Client, names []string) (sight, error) {
-	s := sight{at: mono(), held: make(map[string][]string)}
+func (b *fixture) snapshot(locks *dibs.Client, names []string) (snapshot, error) {
+	s := snapshot{at: mono(), held: make(map[string][]string)}
 	for _, name := range names {
 		state, err := locks.Inspect(b.t.Context(), name)
 		if err != nil {
@@ -213,52 +213,52 @@ func TestSetsInACrowd(t *testing.T) {
 	} {
 		t.Run(where.name, func(t *testing.T) {
 			t.Parallel()
-			var b *bed
+			var b *fixture
 			if where.cluster {
 				b = setUpCluster(t)
 			} else {
 				b = setUp(t)
 			}
-			b.sets(where.name, where.cluster, where.names(t), where.whole, lease, where.free)
+			b.multiMutexes(where.name, where.cluster, where.names(t), where.whole, lease, where.free)
 		})
 	}
 }
 
-func (b *bed) sets(where string, cluster bool, names []string, whole bool, lease, free time.Duration) {
+func (b *fixture) multiMutexes(where string, cluster bool, names []string, whole bool, lease, free time.Duration) {
 	const clients, children = 4, 3
 	t := b.t
-	join := func() *dibs.Client {
+	newClient := func() *dibs.Client {
 		if cluster {
-			return b.joinCluster(dibs.TTL(lease), patient())
+			return b.newClusterClient(dibs.TTL(lease), patient())
 		}
-		return b.join(b.server.Addr(), dibs.TTL(lease), patient())
+		return b.newClient(b.server.Addr(), dibs.TTL(lease), patient())
 	}
-	var g log
-	var crews [children]*gang
+	var g eventLog
+	var crews [children]*workerProcess
 	killed := make(map[string]time.Duration) // by name of the crew
 	hired := 0
 	hire := func(i int) {
 		hired++
 		who := fmt.Sprintf("crew%d", hired)
-		c := &gang{
-			child:    b.spawn(orders{Role: "crew", TTL: lease, Cluster: cluster, Who: who, Names: names, Workers: 6}),
+		c := &workerProcess{
+			child:    b.spawn(childConfig{Role: "multi", TTL: lease, Cluster: cluster, Who: who, Names: names, Workers: 6}),
 			followed: make(chan struct{}), stays: make(chan struct{}, 1),
 		}
 		c.who = who
-		c.tell("go")
+		c.send("go")
 		crews[i] = c
 		go g.follow(c)
 	}
-	buried := func(c *gang) {
+	awaitDeath := func(c *workerProcess) {
 		<-c.followed // what it said counts
 		<-c.gone
 		killed[c.who] = mono()
 	}
 	var locks [clients]*dibs.Client
 	for i := range locks {
-		locks[i] = join()
+		locks[i] = newClient()
 	}
-	observer := join()
+	observer := newClient()
 	for i := range crews {
 		hire(i)
 	}
@@ -272,14 +272,14 @@ func (b *bed) sets(where string, cluster bool, names []string, whole bool, lease
 	for i := range 32 {
 		workers.Go(func() {
 			who := fmt.Sprintf("worker%d", i)
-			if err := together(locks[i%clients], who, names, goOn, g.add); err != nil {
+			if err := lockTriples(locks[i%clients], who, names, goOn, g.add); err != nil {
 				b.t.Errorf("a worker: %v", err)
 			}
 		})
 	}
 
 	// The observer.
-	var sights []sight
+	var snapshots []snapshot
 	stop, observed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(observed)
@@ -291,10 +291,10 @@ func (b *bed) sets(where string, cluster bool, names []string, whole bool, lease
 				return
 			case <-tick.C:
 			}
-			if s, err := b.sight(observer, names); err != nil {
+			if s, err := b.snapshot(observer, names); err != nil {
 				t.Errorf("inspect: %v", err)
 			} else {
-				sights = append(sights, s)
+				snapshots = append(snapshots, s)
 			}
 		}
 	}()
@@ -310,11 +310,11 @@ func (b *bed) sets(where string, cluster bool, names []string, whole bool, lease
 		<-due.C
 		i := rand.N(children)
 		if n%2 == 0 {
-			crews[i].tell("stay")
-			b.happens("a crew holds", crews[i].stays)
+			crews[i].send("stay")
+			b.await("a crew holds", crews[i].stays)
 		}
 		crews[i].signal(syscall.SIGKILL)
-		buried(crews[i])
+		awaitDeath(crews[i])
 		hire(i)
 	}
 	workers.Wait()
@@ -322,7 +322,7 @@ func (b *bed) sets(where string, cluster bool, names []string, whole bool, lease
 
 	// At the end, all at once, and one of them holds.
 	for _, c := range crews {
-		c.tell("stay")
+		c.send("stay")
 	}
 	select {
 	case <-crews[0].stays:
@@ -337,36 +337,36 @@ func (b *bed) sets(where string, cluster bool, names []string, whole bool, lease
 		c.signal(syscall.SIGKILL)
 	}
 	for _, c := range crews {
-		buried(c)
+		awaitDeath(c)
 	}
 	ctx := deadline(t, generous)
 	l, err := observer.All(names...).Lock(ctx)
 	took := time.Since(last)
 	if err != nil {
-		b.standstill(lease / 4)
+		b.skipIfStalled(lease / 4)
 		t.Fatalf("all names at once, after the kills: %v", err)
 	}
 	b.within(where+": all names at once after the kills", took, free)
 	close(stop)
 	<-observed
 	b.unlock(l)
-	b.ends(lease)
+	b.wantExpiry(lease)
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	b.crowd(where, &g, names, killed)
-	b.whole(where, &g, sights, names, killed, whole)
+	b.checkOverlaps(where, &g, names, killed)
+	b.checkAtomic(where, &g, snapshots, names, killed, whole)
 	t.Logf("FIGURE %s: %d processes killed, control up to %v", where, len(killed), round(busy))
 }
 
 // crowd checks that no two held one name at a time, and that all were served.
-func (b *bed) crowd(where string, g *log, names []string, killed map[string]time.Duration) {
+func (b *fixture) checkOverlaps(where string, g *eventLog, names []string, killed map[string]time.Duration) {
 	type span struct{ enter, exit time.Duration }
 	visits, entered := make(map[string][]span), make(map[string]time.Duration)
 	served := make(map[string]int)
 	var waits []time.Duration
 	gone := 0
-	slices.SortStableFunc(g.steps, func(x, y step) int { return cmp.Compare(x.at, y.at) })
+	slices.SortStableFunc(g.steps, func(x, y event) int { return cmp.Compare(x.at, y.at) })
 	leave := func(token string, at time.Duration) {
 		for _, name := range namesOf(token, names) {
 			visits[name] = append(visits[name], span{entered[token], at})
@@ -412,7 +412,7 @@ func (b *bed) crowd(where string, g *log, names []string, killed map[string]time
 			least, most = min(least, n), max(most, n)
 		}
 	}
-	b.t.Logf("FIGURE %s: %d sets held, %d gave up, %d stays in a name, %d overlaps (bar 0); each living worker %d to %d times; waits: mean %v, longest %v",
+	b.t.Logf("FIGURE %s: %d sets held, %d gave up, %d stays in a name, %d overlaps (limit 0); each living worker %d to %d times; waits: mean %v, longest %v",
 		where, len(waits), gone, stays, overlaps, least, most, round(mean(waits)), round(longest(waits)))
 	if overlaps != 0 || least < 1 || gone == 0 {
 		b.t.Errorf("%d overlaps, %d sets of the one that had least, %d gave up", overlaps, least, gone)
@@ -422,7 +422,7 @@ func (b *bed) crowd(where string, g *log, names []string, killed map[string]time
 // whole checks that of a set whose process died while it held, or waited, no part was
 // held without the rest, if a set is taken in one step: at two looks one after the
 // other, since a look takes its time. It wants to have seen some that were held.
-func (b *bed) whole(where string, g *log, sights []sight, names []string, killed map[string]time.Duration, whole bool) {
+func (b *fixture) checkAtomic(where string, g *eventLog, snapshots []snapshot, names []string, killed map[string]time.Duration, whole bool) {
 	in, leaving := make(map[string]bool), make(map[string]bool) // giving its names back, one by one
 	stays := 0
 	for _, s := range g.steps { // in order
@@ -439,7 +439,7 @@ func (b *bed) whole(where string, g *log, sights []sight, names []string, killed
 	}
 	dead, held, torn := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	before := make(map[string]bool)
-	for _, s := range sights {
+	for _, s := range snapshots {
 		now := make(map[string]bool)
 		for token, have := range s.held {
 			crew, _, _ := strings.Cut(token, ".")
@@ -459,12 +459,12 @@ func (b *bed) whole(where string, g *log, sights []sight, names []string, killed
 		}
 		before = now
 	}
-	bar := "bar 0"
+	limit := "limit 0"
 	if !whole {
-		bar = "no bar: taken one by one"
+		limit = "no limit: taken one by one"
 	}
-	b.t.Logf("FIGURE %s: %d sets were held when their process was killed; %d looks at all names saw %d sets of the dead, %d of them held as a whole (bar 1 at least), %d in part (%s)",
-		where, stays, len(sights), len(dead), len(held), len(torn), bar)
+	b.t.Logf("FIGURE %s: %d sets were held when their process was killed; %d looks at all names saw %d sets of the dead, %d of them held as a whole (limit 1 at least), %d in part (%s)",
+		where, stays, len(snapshots), len(dead), len(held), len(torn), limit)
 	if whole && len(torn) > 0 {
 		b.t.Errorf("held in part: %v", torn)
 	}
