@@ -24,10 +24,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Tests with processes that die. A child is this test binary once more, with its
-// childConfig in the environment. It reads commands from its standard input and reports
-// in lines on its standard output, with CLOCK_MONOTONIC in nanoseconds: one clock
-// childConfig what all processes did.
+// Tests with processes that die. A child is this test binary, started again with its
+// childConfig in the environment. It reads commands from its standard input, and writes
+// reports to its standard output, one a line. Times in reports are CLOCK_MONOTONIC in
+// nanoseconds, which is one clock for all processes.
 
 const childEnv = "DIBS_TEST_CHILD"
 
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 	commands := make(chan string)
 	go func() {
-		defer close(commands) // the parent has gone, so the child goes
+		defer close(commands) // the parent has ended, so the child ends
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			commands <- in.Text()
 		}
@@ -63,21 +63,21 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// childConfig are what a child is told at its start.
+// childConfig is the configuration of a child.
 type childConfig struct {
 	Role    string
-	Addr    string // the server's, unless there is a proxy in between
-	Control string // the server's
-	Cluster bool   // it is a node of a cluster
+	Addr    string // of the server, or of a proxy before it
+	Control string // of the server
+	Cluster bool   // the server is a cluster node
 	TTL     time.Duration
-	Workers int           // of a crowd or crew
-	Work    time.Duration // in the lock, of a crowd
-	For     time.Duration // how long the workers go on, or zero: once each
-	Who     string        // the name of a crew
-	Names   []string      // that a crew contends for
+	Workers int           // for load and multi
+	Work    time.Duration // for load: while holding the lock
+	For     time.Duration // for load: how long workers repeat; zero means once each
+	Who     string        // for multi and candidate: the name of the process
+	Names   []string      // for multi: the names to lock
 }
 
-// mono reads the clock that all processes of a machine share.
+// mono returns CLOCK_MONOTONIC, which all processes of a machine share.
 func mono() time.Duration {
 	var ts syscall.Timespec
 	const monotonic = 1
@@ -87,14 +87,14 @@ func mono() time.Duration {
 
 var stdout sync.Mutex
 
-// say reports one line.
+// emit writes one report.
 func emit(format string, args ...any) {
 	stdout.Lock()
 	defer stdout.Unlock()
 	fmt.Fprintf(os.Stdout, format+"\n", args...)
 }
 
-// enlist returns a child's client, which has talked to the server and listens.
+// openInChild returns a client that has sent commands and has its subscription.
 func openInChild(o childConfig, hooks dibs.Hooks) *dibs.Client {
 	rdb := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: o.Addr}))
 	if o.Cluster {
@@ -109,14 +109,16 @@ func openInChild(o childConfig, hooks dibs.Hooks) *dibs.Client {
 		if n, err = rdb.PubSubNumSub(ctx, channelOf(token)).Result(); n[channelOf(token)] == 1 {
 			return locks
 		}
-		time.Sleep(time.Millisecond) // between two looks
+		time.Sleep(time.Millisecond) // between polls
 	}
 	emit("broken %v", err)
 	os.Exit(1)
 	return nil
 }
 
-// hand does one thing at a time, as it is told.
+// mutexChild executes "lock", "write" and "unlock" on one mutex. It reports "waits
+// POSITION", "held TIME FENCE LATE", "renewed TIME", the reports of writeUntilLost, and
+// "unlocked TIME LOST".
 func mutexChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{
 		Waiting: func(w dibs.Waiting) { emit("waits %d", w.Position) },
@@ -151,31 +153,34 @@ func mutexChild(o childConfig, commands <-chan string) {
 	}
 }
 
-// write is a holder that asks the lease before each write, until that says no.
+// writeUntilLost checks the lease before each write, until it is lost. It reports "wrote
+// CHECKED TIME" and "lost CHECKED ERR DONE GAP CAUSE": the times before and after the
+// check and at the end of the context, whether there was a gap before the check, and
+// whether error and context have the right cause.
 func writeUntilLost(l *dibs.Lease, ttl time.Duration) {
 	ctx := l.Context()
 	for last := mono(); ; time.Sleep(time.Millisecond) { // work
-		look := mono()
+		checked := mono()
 		err := l.Err()
 		at := mono()
 		if err == nil {
-			emit("wrote %d %d", look, at)
+			emit("wrote %d %d", checked, at)
 			last = at
 			continue
 		}
 		<-ctx.Done()
 		done := mono()
 		var lost *dibs.LostError
-		gap := look-last > ttl/2
-		emit("lost %d %d %d %t %t", look, at, done, gap, errors.As(err, &lost) && errors.Is(context.Cause(ctx), dibs.ErrLost))
+		gap := checked-last > ttl/2
+		emit("lost %d %d %d %t %t", checked, at, done, gap, errors.As(err, &lost) && errors.Is(context.Cause(ctx), dibs.ErrLost))
 		return
 	}
 }
 
-// A child is a process that a test has started.
+// child is a process that a test has started.
 type child struct {
 	t     *testing.T
-	who   string // of a crew
+	who   string // its name, for multi and candidate
 	cmd   *exec.Cmd
 	in    interface{ Write([]byte) (int, error) }
 	lines chan string
@@ -224,22 +229,22 @@ func (b *fixture) spawn(o childConfig) *child {
 	return c
 }
 
-// kill ends the process as a crash would, and returns once it is gone.
+// kill kills the process with SIGKILL, and returns when it has ended.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
-	for range c.lines { // so that the reader sees the end
+	for range c.lines { // so that the reader reaches the end
 	}
 	<-c.gone
 }
 
-// stop lets the process stand still, and returns once it does.
+// stop stops the process with SIGSTOP, and returns when it has stopped.
 func (c *child) stop() {
 	c.t.Helper()
 	c.signal(syscall.SIGSTOP)
-	for end := time.Now().Add(generous); ; time.Sleep(100 * time.Microsecond) { // between two looks
+	for end := time.Now().Add(generous); ; time.Sleep(100 * time.Microsecond) { // between polls
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
 		if err != nil || time.Now().After(end) {
-			c.t.Fatalf("it does not stop: %v", err)
+			c.t.Fatalf("the process does not stop: %v", err)
 		}
 		if _, state, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(state, "T") {
 			return
@@ -263,7 +268,7 @@ func (c *child) send(command string) {
 	}
 }
 
-// expect returns the fields after a word of the next report that begins with it.
+// expect returns the fields after word in the next report that begins with word.
 func (c *child) expect(word string) []string {
 	c.t.Helper()
 	patience := time.After(2 * generous)
@@ -272,22 +277,22 @@ func (c *child) expect(word string) []string {
 		case line, ok := <-c.lines:
 			fields := strings.Split(line, " ")
 			if !ok || fields[0] == "broken" {
-				c.t.Fatalf("waiting for %q, the child ended with %q", word, line)
+				c.t.Fatalf("waiting for %q: the child ended with %q", word, line)
 			}
 			if fields[0] == word {
 				return fields[1:]
 			}
 		case <-patience:
-			c.t.Fatalf("the child does not say %q", word)
+			c.t.Fatalf("timed out waiting for the report %q of the child", word)
 		}
 	}
 }
 
-// A heldReport is a child's report that it holds.
+// heldReport is a child's report that it holds a lock.
 type heldReport struct {
 	at    time.Duration
 	fence uint64
-	late  time.Duration // what its control saw
+	late  time.Duration // measured by the child's control
 }
 
 func (c *child) awaitHeld() heldReport {
@@ -305,7 +310,7 @@ func number(t *testing.T, text string) time.Duration {
 	return time.Duration(n)
 }
 
-// A holder that is killed costs the others no more than its TTL.
+// A holder that is killed delays the others by no more than its TTL.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, when := range []struct {
@@ -342,7 +347,7 @@ func TestHolderIsKilled(t *testing.T) {
 	}
 }
 
-// A waiter that is killed at the head of the queue costs those behind it nothing.
+// A waiter that is killed at the head of the queue does not delay those behind it.
 func TestWaiterIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -360,26 +365,26 @@ func TestWaiterIsKilled(t *testing.T) {
 		waiters[1].kill()
 		freed := mono()
 		b.unlock(l)
-		at, who := freed, "waiter killed"
+		at, what := freed, "waiter killed"
 		for _, w := range waiters[2:] {
 			next := w.awaitHeld()
-			within(t, who+": next entry after release", next.at-at, 50*time.Millisecond, next.late)
+			within(t, what+": next entry after release", next.at-at, 50*time.Millisecond, next.late)
 			w.send("unlock")
-			at, who = number(t, w.expect("unlocked")[0]), "and the one behind it"
+			at, what = number(t, w.expect("unlocked")[0]), "and the waiter behind it"
 			w.kill()
 		}
-		// With nobody else in line the last release had to go to one of the dead.
+		// Without another waiter, the last release had to grant to a dead one.
 		b.begin()
 		start := time.Now()
 		l = b.lock(locks, job)
-		b.within("only the dead in line: newcomer enters after", time.Since(start), driver.WaiterTTL+20*time.Millisecond)
+		b.within("only dead waiters: another caller enters after", time.Since(start), driver.WaiterTTL+20*time.Millisecond)
 		b.unlock(l)
-		b.eventually("the dead are forgotten", func() bool { return len(b.remainingKeys()) == 0 })
+		b.eventually("the dead waiters are removed", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
-// Waiters that stand still when their turn comes cost the others one claim TTL,
-// and not one each, however long the TTL is.
+// Waiters that are stopped when their turn comes delay the others by one waiter TTL
+// altogether, not by one each, however long the lease TTL is.
 func TestWaiterIsStopped(t *testing.T) {
 	t.Parallel()
 	const long = time.Minute
@@ -393,29 +398,29 @@ func TestWaiterIsStopped(t *testing.T) {
 		w.expect("waits")
 		waiters = append(waiters, w)
 	}
-	still, next := waiters[:3], waiters[3]
-	for _, w := range still {
+	stopped, next := waiters[:3], waiters[3]
+	for _, w := range stopped {
 		w.stop()
 	}
 	freed := mono()
 	b.unlock(l)
 	first := next.awaitHeld()
 	within(t, "3 stopped waiters: next entry after release", first.at-freed, driver.WaiterTTL+20*time.Millisecond, first.late)
-	for _, w := range still {
+	for _, w := range stopped {
 		w.cont()
 	}
-	// They find out, and wait again.
-	b.eventually("they queue again", func() bool {
-		return b.call("ZCARD", "{"+key+"}:dibs:queue") == int64(len(still))
+	// The stopped waiters notice that they lost their turn, and wait again.
+	b.eventually("they are in the queue again", func() bool {
+		return b.call("ZCARD", "{"+key+"}:dibs:queue") == int64(len(stopped))
 	})
 	if state, err := locks.Inspect(t.Context(), job); err != nil || len(state.Holders) != 1 || state.Fence != first.fence {
-		t.Errorf("%+v, %v: want the one that entered with fence %d", state, err, first.fence)
+		t.Errorf("%+v, %v: want the holder with fence %d", state, err, first.fence)
 	}
 	next.send("unlock")
 	next.expect("unlocked")
 	fence := first.fence
-	for served := 0; served < len(still); { // in whichever order they came back
-		for _, w := range still {
+	for served := 0; served < len(stopped); { // in any order
+		for _, w := range stopped {
 			select {
 			case line := <-w.lines:
 				f := strings.Split(line, " ")
@@ -437,8 +442,8 @@ func TestWaiterIsStopped(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A holder that stood still learns in its first instruction that the lease is
-// lost, before it writes.
+// A holder that was stopped sees the loss in its first check after that, before it
+// writes.
 func TestHolderIsStopped(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -446,15 +451,14 @@ func TestHolderIsStopped(t *testing.T) {
 		rival := b.newClient(b.server.Addr())
 		for tries := 0; !b.holderIsStopped(rival); tries++ {
 			if tries == 3 {
-				t.Fatal("it was stopped between its look and its write, again and again")
+				t.Fatal("the holder was stopped between its check and its write in 4 tries")
 			}
 		}
 	}
 }
 
-// holderIsStopped does one round. It returns false if the holder was stopped in
-// the microsecond between its look at the lease and its write, which no lease can
-// help: only the fence does.
+// holderIsStopped runs one round. It returns false if the holder was stopped in the
+// microsecond between its check and its write. No lease prevents that; only a fence does.
 func (b *fixture) holderIsStopped(rival *dibs.Client) bool {
 	t := b.t
 	t.Helper()
@@ -467,12 +471,12 @@ func (b *fixture) holderIsStopped(rival *dibs.Client) bool {
 	holder.expect("renewed")
 	holder.expect("wrote")
 	holder.stop()
-	time.Sleep(2 * ttl) // so long it stands still
+	time.Sleep(2 * ttl) // the holder is stopped
 	var entered entry
 	select {
 	case entered = <-waiter:
 	default:
-		t.Fatal("the rival has not entered meanwhile")
+		t.Fatal("the rival has not entered in the meantime")
 	}
 	if entered.err != nil || entered.lease.Fence() <= first.fence {
 		t.Fatalf("the rival: %+v", entered)
@@ -486,16 +490,16 @@ func (b *fixture) holderIsStopped(rival *dibs.Client) bool {
 		select {
 		case line = <-holder.lines:
 		case <-time.After(generous):
-			t.Fatal("the holder says nothing")
+			t.Fatal("timed out waiting for a report of the holder")
 		}
 		f := strings.Split(line, " ")
 		if f[0] == "wrote" {
 			writes++
-			look, at := number(t, f[1]), number(t, f[2])
+			checked, at := number(t, f[1]), number(t, f[2])
 			if at < woken {
 				continue
 			}
-			if look < woken {
+			if checked < woken {
 				b.unlock(entered.lease)
 				return false
 			}
@@ -504,20 +508,20 @@ func (b *fixture) holderIsStopped(rival *dibs.Client) bool {
 		if f[0] != "lost" {
 			continue
 		}
-		look, told, done := number(t, f[1]), number(t, f[2]), number(t, f[3])
-		if look < woken || f[4] != "true" || f[5] != "true" {
-			t.Errorf("%q: want it told after the gap, by a LostError and the context's cause", line)
+		checked, noticed, done := number(t, f[1]), number(t, f[2]), number(t, f[3])
+		if checked < woken || f[4] != "true" || f[5] != "true" {
+			t.Errorf("%q: want the loss noticed after the gap, with a LostError and as the context's cause", line)
 		}
 		late := b.late()
-		within(t, "holder stopped: Err after its first instruction", told-look, 5*time.Millisecond, late)
-		within(t, "holder stopped: context ended", done-look, 5*time.Millisecond, late)
-		// When a process runs again after SIGCONT is the machine's business.
-		t.Logf("FIGURE holder stopped: Err %v after SIGCONT (no limit)", round(told-woken))
+		within(t, "holder stopped: Err after its first instruction", noticed-checked, 5*time.Millisecond, late)
+		within(t, "holder stopped: context ended", done-checked, 5*time.Millisecond, late)
+		// How soon a process runs after SIGCONT depends on the machine alone.
+		t.Logf("FIGURE holder stopped: Err %v after SIGCONT (no limit)", round(noticed-woken))
 		break
 	}
-	t.Logf("FIGURE holder stopped: %d writes, %d past the end (limit 0)", writes, past)
+	t.Logf("FIGURE holder stopped: %d writes, %d after the loss (limit 0)", writes, past)
 	if past != 0 {
-		t.Errorf("%d writes after it was lost", past)
+		t.Errorf("%d writes after the loss", past)
 	}
 	holder.send("unlock")
 	if f := holder.expect("unlocked"); f[1] != "true" {

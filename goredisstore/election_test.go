@@ -16,10 +16,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// candidate is a child that runs for the job, for ever, and resigns when it is told.
-// It reports "leads TIME TERM" and "ends TIME TERM WHY": when its work begins, and
-// when it ends. Once it is told to listen, it reports "heard TIME" when another one was
-// told to "call" it, which reports "called TIME": that is a message, and no lock.
+// candidateChild campaigns for the job until it is killed. It executes "resign",
+// "subscribe" and "publish NAME". It reports "leads TIME TERM" and "ends TIME TERM
+// REASON" when its term begins and ends, and "subscribed TIME 0 ERR", "received TIME 0
+// ERR" and "published TIME 0 ERR" for messages between candidates, which use no lock.
 func candidateChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) }})
 	election := locks.Election(job)
@@ -29,80 +29,80 @@ func candidateChild(o childConfig, commands <-chan string) {
 			at := mono()
 			emit("leads %d %d", at, dibs.Fence(ctx))
 			<-ctx.Done()
-			why := "lost"
+			reason := "lost"
 			if errors.Is(context.Cause(ctx), dibs.ErrResigned) {
-				why = "resigned"
+				reason = "resigned"
 			}
 			term := dibs.Fence(ctx)
 			at = mono()
-			go emit("ends %d %d %s", at, term, why) // and not before it is given back
+			go emit("ends %d %d %s", at, term, reason) // in the background, so as not to delay the release
 			return ctx.Err()
 		})
 		emit("broken %v", err)
 	}()
 	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
 	for command := range commands {
-		verb, whom, _ := strings.Cut(command, " ")
+		verb, to, _ := strings.Cut(command, " ")
 		switch verb {
 		case "resign":
 			election.Resign()
-		case "listen":
-			calls := rdb.Subscribe(context.Background(), "call:"+o.Who)
-			_, err := calls.Receive(context.Background())
-			emit("listens %d 0 %v", mono(), err)
+		case "subscribe":
+			sub := rdb.Subscribe(context.Background(), "message:"+o.Who)
+			_, err := sub.Receive(context.Background())
+			emit("subscribed %d 0 %v", mono(), err)
 			go func() {
 				for {
-					_, err := calls.ReceiveMessage(context.Background())
-					emit("heard %d 0 %v", mono(), err)
+					_, err := sub.ReceiveMessage(context.Background())
+					emit("received %d 0 %v", mono(), err)
 				}
 			}()
-		case "call":
+		case "publish":
 			at := mono()
-			err := rdb.Publish(context.Background(), "call:"+whom, "").Err()
-			emit("called %d 0 %v", at, err)
+			err := rdb.Publish(context.Background(), "message:"+to, "").Err()
+			emit("published %d 0 %v", at, err)
 		}
 	}
 }
 
-// A term is what a candidate reports of one.
+// term is a report of a candidate.
 type term struct {
-	of   *child
-	what string // leads, ends, broken; listens, called, heard
-	at   time.Duration
-	term uint64
-	why  string // of its end
+	of     *child
+	what   string // leads, ends, broken; subscribed, published, received
+	at     time.Duration
+	term   uint64
+	reason string // for ends and broken; for messages the error
 }
 
-// message returns how long a message from one candidate takes to another.
+// messageTime returns how long a message from one candidate to another takes.
 func (a *candidates) messageTime(from, to *child) time.Duration {
 	a.t.Helper()
-	from.send("call " + to.who)
-	var called, heard term
-	for patience := time.After(generous); called.of == nil || heard.of == nil; {
+	from.send("publish " + to.who)
+	var published, received term
+	for patience := time.After(generous); published.of == nil || received.of == nil; {
 		select {
 		case r := <-a.terms:
 			switch {
-			case r.what == "called" && r.of == from && r.why == "<nil>":
-				called = r
-			case r.what == "heard" && r.of == to && r.why == "<nil>":
-				heard = r
+			case r.what == "published" && r.of == from && r.reason == "<nil>":
+				published = r
+			case r.what == "received" && r.of == to && r.reason == "<nil>":
+				received = r
 			default:
-				a.t.Fatalf("%+v, want a call", r)
+				a.t.Fatalf("%+v, want a report of the message", r)
 			}
 		case <-patience:
-			a.t.Fatal("a call is not heard")
+			a.t.Fatal("timed out waiting for a message")
 		}
 	}
-	return heard.at - called.at
+	return received.at - published.at
 }
 
-// An assembly is five candidates, and what they report.
+// candidates is several candidate processes and their reports.
 type candidates struct {
 	*fixture
 	addr    string
 	members []*child
 	terms   chan term
-	seen    term // the last that led
+	latest  term // of the leader
 }
 
 func (b *fixture) startCandidates(addr string, lease time.Duration) *candidates {
@@ -114,7 +114,7 @@ func (b *fixture) startCandidates(addr string, lease time.Duration) *candidates 
 	return a
 }
 
-// enter adds a candidate.
+// add starts a candidate.
 func (a *candidates) add(lease time.Duration) {
 	a.t.Helper()
 	who := fmt.Sprint(len(a.members))
@@ -126,11 +126,11 @@ func (a *candidates) add(lease time.Duration) {
 			f := strings.Fields(line)
 			r := term{of: c, what: f[0]}
 			switch f[0] {
-			case "leads", "ends", "listens", "called", "heard":
+			case "leads", "ends", "subscribed", "published", "received":
 				r.at, r.term = number(a.t, f[1]), uint64(number(a.t, f[2]))
-				r.why = strings.Join(f[3:], " ")
+				r.reason = strings.Join(f[3:], " ")
 			case "broken":
-				r.why = line
+				r.reason = line
 			default:
 				continue
 			}
@@ -139,8 +139,8 @@ func (a *candidates) add(lease time.Duration) {
 	}()
 }
 
-// until returns the next report of a kind. Each term that begins must have a larger
-// number than those before it.
+// awaitReport returns the next report, which must be of a kind. Each term that begins
+// must have a larger number than those before it.
 func (a *candidates) awaitReport(what string) term {
 	a.t.Helper()
 	patience := time.After(generous)
@@ -148,26 +148,26 @@ func (a *candidates) awaitReport(what string) term {
 		select {
 		case r := <-a.terms:
 			if r.what == "broken" {
-				a.t.Fatalf("a candidate: %s", r.why)
+				a.t.Fatalf("a candidate: %s", r.reason)
 			}
 			if r.what == "leads" {
-				if r.term <= a.seen.term {
-					a.t.Errorf("term %d after term %d", r.term, a.seen.term)
+				if r.term <= a.latest.term {
+					a.t.Errorf("term %d after term %d", r.term, a.latest.term)
 				}
-				a.seen = r
+				a.latest = r
 			}
 			if r.what == what {
 				return r
 			}
 			a.skipIfStalled(ttl / 4) // it may have lost its term for that
-			a.t.Fatalf("%+v, want one that %s", r, what)
+			a.t.Fatalf("report %+v, want %q", r, what)
 		case <-patience:
-			a.t.Fatalf("nobody %s", what)
+			a.t.Fatalf("timed out waiting for the report %q", what)
 		}
 	}
 }
 
-// waiting waits until so many candidates stand in line.
+// awaitWaiters waits until at least n candidates are in the wait queue.
 func (a *candidates) awaitWaiters(n int64) {
 	a.t.Helper()
 	a.eventually("candidates wait", func() bool {
@@ -176,9 +176,10 @@ func (a *candidates) awaitWaiters(n int64) {
 	})
 }
 
-// A leader that resigns is followed in a round trip: one way to the server, and one
-// back to the next. What a message between the processes takes longer than a round trip
-// to one that is wide awake is the machine's. Not parallel: it is about single ms.
+// The succession after a leader's resignation takes one round trip: one way to the
+// server, and one way from it to the next leader. The time that a message between the
+// processes takes in excess of a round trip is due to the machine. Not parallel, because
+// single ms matter.
 func TestLeaderResigns(t *testing.T) {
 	resigns := pick(20, 100)
 	b := setUp(t)
@@ -186,8 +187,8 @@ func TestLeaderResigns(t *testing.T) {
 	a := b.startCandidates(addr, 10*time.Second)
 	leader := a.awaitReport("leads")
 	for _, c := range a.members {
-		c.send("listen")
-		if r := a.awaitReport("listens"); r.why != "<nil>" {
+		c.send("subscribe")
+		if r := a.awaitReport("subscribed"); r.reason != "<nil>" {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -198,12 +199,12 @@ func TestLeaderResigns(t *testing.T) {
 		for to == leader.of {
 			to = a.members[rand.N(len(a.members))]
 		}
-		messages = append(messages, a.messageTime(leader.of, to)) // again and again: the machine changes
+		messages = append(messages, a.messageTime(leader.of, to)) // measured each time, because the load of the machine changes
 		trips = append(trips, roundTrip())
 		leader.of.send("resign")
 		end, next := a.awaitSuccession(leader)
-		if end.of != leader.of || end.term != leader.term || end.why != "resigned" {
-			t.Errorf("%+v led, but %+v ended", leader, end)
+		if end.of != leader.of || end.term != leader.term || end.reason != "resigned" {
+			t.Errorf("%+v led, and %+v ended", leader, end)
 		}
 		if next.at < end.at {
 			t.Errorf("two leaders: term %d began %v before term %d ended", next.term, end.at-next.at, end.term)
@@ -221,7 +222,7 @@ func TestLeaderResigns(t *testing.T) {
 	}
 }
 
-// A leader that is killed is followed when its term has expired.
+// After a leader is killed, the next term begins when the lease has expired.
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -232,7 +233,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	var successions []time.Duration
 	for range kills {
 		a.awaitWaiters(1)
-		work := time.NewTimer(rand.N(lease / 2)) // it may have renewed by then
+		work := time.NewTimer(rand.N(lease / 2)) // the leader may or may not have renewed
 		<-work.C
 		b.begin()
 		killed := mono()
@@ -240,7 +241,7 @@ func TestLeaderIsKilled(t *testing.T) {
 		next := a.awaitReport("leads")
 		took := next.at - killed
 		if took < 0 {
-			t.Errorf("two leaders: term %d began %v before the other one was killed", next.term, -took)
+			t.Errorf("two leaders: term %d began %v before the previous leader was killed", next.term, -took)
 		}
 		b.within("leader killed: succession", took, lease+100*time.Millisecond)
 		successions = append(successions, took)
@@ -250,8 +251,8 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Logf("FIGURE %d kills: succession median %v, longest %v", len(successions), round(median(successions)), round(longest(successions)))
 }
 
-// A leader that stands still is followed when its term has expired, and learns of that
-// when it goes on.
+// After a leader is stopped, the next term begins when the lease has expired. The stopped
+// leader is notified when it continues.
 func TestLeaderIsStopped(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -269,15 +270,15 @@ func TestLeaderIsStopped(t *testing.T) {
 		woken := mono()
 		leader.of.cont()
 		end := a.awaitReport("ends")
-		b.within("leader stopped: told after it goes on", end.at-woken, 100*time.Millisecond)
-		if end.of != leader.of || end.why != "lost" || end.term != leader.term {
+		b.within("leader stopped: notified after it continues", end.at-woken, 100*time.Millisecond)
+		if end.of != leader.of || end.reason != "lost" || end.term != leader.term {
 			t.Errorf("%+v, want the loss of %+v", end, leader)
 		}
 		leader = next
 	}
 }
 
-// A leader that is cut off is told before the next one begins.
+// A leader that is cut off is notified before the next term begins.
 func TestLeaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -300,18 +301,18 @@ func TestLeaderIsCutOff(t *testing.T) {
 			off := mono()
 			cut.off(proxy)
 			end, next := a.awaitSuccession(leader)
-			b.within("leader cut off: told after", end.at-off, lease)
+			b.within("leader cut off: notified after", end.at-off, lease)
 			b.within("leader cut off: succession", next.at-off, lease+100*time.Millisecond)
-			t.Logf("FIGURE leader cut off: told %v before the next one begins (limit: before; control %v)", round(next.at-end.at), round(b.late()))
-			if next.at < end.at-b.late() || end.why != "lost" {
+			t.Logf("FIGURE leader cut off: notified %v before the next term begins (limit: before; control %v)", round(next.at-end.at), round(b.late()))
+			if next.at < end.at-b.late() || end.reason != "lost" {
 				t.Errorf("%+v, and then %+v", end, next)
 			}
 		})
 	}
 }
 
-// handOver waits for the end of a term and the begin of the next, whichever is
-// reported first.
+// awaitSuccession waits for the end of a term and the beginning of the next one, in any
+// order of the reports.
 func (a *candidates) awaitSuccession(leader term) (end, next term) {
 	a.t.Helper()
 	patience := time.After(generous)
@@ -330,6 +331,6 @@ func (a *candidates) awaitSuccession(leader term) (end, next term) {
 			a.t.Fatalf("%+v has no successor", leader)
 		}
 	}
-	a.seen = next
+	a.latest = next
 	return end, next
 }

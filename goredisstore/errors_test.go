@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// raw returns a client that has not talked to anybody yet.
+// newUnconnectedClient returns a client that has not sent anything.
 func newUnconnectedClient(t *testing.T, o *redis.Options, options ...dibs.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(goredisstore.New(dial(t, o)), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
@@ -26,8 +26,9 @@ func newUnconnectedClient(t *testing.T, o *redis.Options, options ...dibs.Option
 	return c
 }
 
-// A server that refuses is told of at once, with its own words; one that may be about to
-// become a master, when the time for one operation is over.
+// A refusal of the server is returned at once, with the server's text. A replica may be
+// about to become the master, so its refusal is returned when the operation timeout has
+// passed.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []struct {
@@ -36,7 +37,7 @@ func TestRefusals(t *testing.T) {
 		prepare [][]string
 		kind    error
 		word    string
-		passing bool
+		mayPass bool
 	}{
 		{"no password", []string{"--requirepass", "secret"}, nil, dibs.ErrUnavailable, "NOAUTH", false},
 		{"read-only replica", []string{"--replicaof", "127.0.0.1", "1"}, nil, dibs.ErrUnavailable, "READONLY", true},
@@ -54,9 +55,9 @@ func TestRefusals(t *testing.T) {
 			const timeout, attempts = time.Second, 3
 			locks := newUnconnectedClient(t, &redis.Options{Addr: b.server.Addr()}, dibs.Timeout(timeout))
 			for _, try := range []struct {
-				name string
-				asks int
-				lock func(*dibs.Mutex) (*dibs.Lease, error)
+				name     string
+				attempts int
+				lock     func(*dibs.Mutex) (*dibs.Lease, error)
 			}{
 				{"Lock", 1, func(m *dibs.Mutex) (*dibs.Lease, error) { return m.Lock(t.Context()) }},
 				{"TryLock", 1, func(m *dibs.Mutex) (*dibs.Lease, error) { return m.TryLock(t.Context()) }},
@@ -64,12 +65,12 @@ func TestRefusals(t *testing.T) {
 					return m.Lock(t.Context(), dibs.Attempts(attempts, time.Second))
 				}},
 			} {
-				soon := 100 * time.Millisecond
-				if refusal.passing {
-					soon = time.Duration(try.asks)*(timeout+soon) + time.Duration(try.asks-1)*time.Second
+				limit := 100 * time.Millisecond
+				if refusal.mayPass {
+					limit = time.Duration(try.attempts)*(timeout+limit) + time.Duration(try.attempts-1)*time.Second
 				}
 				var err error
-				b.Measure(t, refusal.name+": "+try.name, soon, func() time.Duration {
+				b.Measure(t, refusal.name+": "+try.name, limit, func() time.Duration {
 					start := time.Now()
 					_, err = try.lock(locks.Mutex(job))
 					return time.Since(start)
@@ -77,11 +78,11 @@ func TestRefusals(t *testing.T) {
 				b.wantErr(err, refusal.kind)
 				var server redisstore.ServerError
 				if !errors.As(err, &server) || !strings.Contains(string(server), refusal.word) || !strings.Contains(err.Error(), refusal.word) {
-					t.Errorf("%q: want the server's %s in it", err, refusal.word)
+					t.Errorf("%q: want it to contain the server's %s", err, refusal.word)
 				}
 				var u *dibs.UnavailableError
-				if errors.Is(refusal.kind, dibs.ErrUnavailable) && (!errors.As(err, &u) || u.Refused == refusal.passing) {
-					t.Errorf("%#v: want it refused, unless that may pass", err)
+				if errors.Is(refusal.kind, dibs.ErrUnavailable) && (!errors.As(err, &u) || u.Refused == refusal.mayPass) {
+					t.Errorf("%#v: want Refused, unless the refusal may pass", err)
 				}
 			}
 		})
@@ -104,7 +105,7 @@ func TestClosedRedisClient(t *testing.T) {
 	b.wantErr(err, redis.ErrClosed)
 	b.wantErr(err, redisstore.ErrClosed)
 	if !strings.Contains(err.Error(), "closed") {
-		t.Errorf("%q: want the cause in it", err)
+		t.Errorf("%q: want it to contain the cause", err)
 	}
 	start = time.Now()
 	err = l.Unlock()
@@ -157,7 +158,7 @@ func TestNothingListens(t *testing.T) {
 	}
 }
 
-// A server that says nothing cannot keep a caller.
+// A server that does not answer cannot delay a caller beyond its time limit.
 func TestMuteServer(t *testing.T) {
 	t.Parallel()
 	for _, mute := range []struct {
@@ -185,7 +186,7 @@ func TestMuteServer(t *testing.T) {
 			for _, call := range []struct {
 				name  string
 				ctx   context.Context
-				limit   time.Duration
+				limit time.Duration
 				cause error
 			}{
 				{"ctx 300ms", deadline(t, generous), 400 * time.Millisecond, context.DeadlineExceeded},
@@ -217,7 +218,7 @@ func TestMuteServer(t *testing.T) {
 	}
 }
 
-// Not parallel: it counts.
+// Not parallel, because it counts goroutines.
 func TestNoGoroutineIsLeft(t *testing.T) {
 	server := redistest.Start(t)
 	before := runtime.NumGoroutine()
@@ -233,8 +234,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	t.Fatalf("%d goroutines before, %d after:\n%s", before, after, stacks[:runtime.Stack(stacks, true)])
 }
 
-// useAndClose goes through good and bad times with a client, and closes it while
-// it holds, waits and is cut off.
+// useAndClose uses a client, and closes it while it holds a lock, waits and is cut off.
 func useAndClose(t *testing.T, server *redistest.Server) {
 	proxy, err := redistest.StartProxy(server.Addr())
 	if err != nil {
@@ -267,7 +267,7 @@ func useAndClose(t *testing.T, server *redistest.Server) {
 	}
 	start := time.Now()
 	err = locks.Close()
-	t.Logf("FIGURE Close while cut off: %v, says %v", round(time.Since(start)), err)
+	t.Logf("FIGURE Close while cut off: %v, returns %v", round(time.Since(start)), err)
 	if !errors.Is(err, dibs.ErrUnavailable) {
 		t.Errorf("close while cut off: %v", err)
 	}
@@ -276,8 +276,8 @@ func useAndClose(t *testing.T, server *redistest.Server) {
 	}
 }
 
-// A key that somebody put there for ever is told as such.
-func TestForeignForEver(t *testing.T) {
+// The error of a foreign lock without expiry says so.
+func TestForeignWithoutExpiry(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	locks := b.newClient(b.server.Addr())
@@ -286,24 +286,24 @@ func TestForeignForEver(t *testing.T) {
 		_, err := locks.Mutex(job).Lock(t.Context(), options...)
 		var busy *dibs.BusyError
 		if !errors.As(err, &busy) || busy.Remaining >= 0 || busy.Holder != "theirs" || !strings.Contains(err.Error(), "never expires") {
-			t.Errorf("%v, want busy: theirs never expires", err)
+			t.Errorf("%v, want busy: held by theirs, never expires", err)
 		}
 	}
 }
 
-// A user who may not use channels locks all the same: its waiters ask.
+// A user without permission for channels can lock: its waiters poll.
 func TestNoChannels(t *testing.T) {
 	b := setUp(t)
 	b.call("ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all")
 	app := &redis.Options{Addr: b.server.Addr(), Username: "app", Password: "secret"}
 	var degraded atomic.Int64
-	var why atomic.Pointer[error]
+	var cause atomic.Pointer[error]
 	hooks := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) {
 		degraded.Add(1)
-		why.Store(&d.Err)
+		cause.Store(&d.Err)
 	}})
 	locks := newUnconnectedClient(t, app, hooks)
-	for _, holder := range []*dibs.Client{newUnconnectedClient(t, app), b.newClient(b.server.Addr())} { // who may not tell, who may
+	for _, holder := range []*dibs.Client{newUnconnectedClient(t, app), b.newClient(b.server.Addr())} { // without and with permission to notify
 		for range rounds {
 			l := b.lock(holder, job)
 			waiter := b.enqueue(locks, nil)
@@ -319,7 +319,7 @@ func TestNoChannels(t *testing.T) {
 	if n := degraded.Load(); n != 1 {
 		t.Fatalf("Degraded was called %d times, want once", n)
 	}
-	if err := *why.Load(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
-		t.Errorf("Degraded says %v, want NOPERM", err)
+	if err := *cause.Load(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("Degraded has the error %v, want NOPERM", err)
 	}
 }

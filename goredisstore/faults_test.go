@@ -16,27 +16,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ttl is T, the TTL in which docs/guarantees.md gives its figures.
+// ttl is the TTL to which the figures in docs/guarantees.md refer.
 const ttl = 2 * time.Second
 
-// generous bounds what must happen and is not measured, on a machine that is busy.
+// generous bounds steps that are not measured, on a busy machine.
 const generous = 30 * time.Second
 
-// patient is for clients whose operations are not what the test measures.
+// patient is a long timeout for clients whose operations the test does not measure.
 func patient() dibs.Option { return dibs.Timeout(10 * time.Second) }
 
-// job is the name that the tests contend for, and key its key in Redis.
+// job is the name that the tests lock, and key is its key in Redis.
 const (
 	job = "job"
 	key = "lock:job"
 )
 
-// A fixture is one server, and what a test needs around it.
+// fixture is one server with the helpers of the tests.
 type fixture struct {
 	control
 	t      *testing.T
 	server *redistest.Server
-	direct *redistest.Conn // to the server, whatever is done to a proxy
+	direct *redistest.Conn // to the server, not through a proxy
 }
 
 func setUp(t *testing.T, args ...string) *fixture {
@@ -47,8 +47,8 @@ func setUp(t *testing.T, args ...string) *fixture {
 	return &fixture{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
 }
 
-// standstill ends a test on a machine that stood still for so long that a lease of
-// ttl may have been lost for that alone: nothing can be learnt there.
+// skipIfStalled skips a test if the machine stalled for so long that a lease of ttl may
+// have been lost for that reason alone.
 func (b *fixture) skipIfStalled(most time.Duration) {
 	b.t.Helper()
 	skipIfStalled(b.t, b.late(), most)
@@ -57,11 +57,11 @@ func (b *fixture) skipIfStalled(most time.Duration) {
 func skipIfStalled(t *testing.T, late, most time.Duration) {
 	t.Helper()
 	if late > most {
-		t.Skipf("SKIPPED: the machine stood still for %v", late)
+		t.Skipf("SKIPPED: the machine stalled for %v", late)
 	}
 }
 
-// A control is drill.Machine, by the names that these tests have for it.
+// control is drill.Machine with the method names of these tests.
 type control struct{ *drill.Machine }
 
 func watchMachine(ctx context.Context, addr string) control {
@@ -72,7 +72,7 @@ func (c control) begin() { c.Begin() }
 
 func (c control) late() time.Duration { return c.Late() }
 
-// within checks a figure against its limit.
+// within checks a measured duration against its limit.
 func (b *fixture) within(what string, have, limit time.Duration) {
 	b.t.Helper()
 	within(b.t, what, have, limit, b.late())
@@ -83,13 +83,13 @@ func within(t *testing.T, what string, have, limit, late time.Duration) {
 	t.Logf("FIGURE %-46s %10v   limit %v   control %v", what, round(have), limit, round(late))
 	if have > limit+late {
 		skipIfStalled(t, late, ttl/4)
-		t.Errorf("%s: %v, want at most %v (and %v for the busy machine)", what, have, limit, round(late))
+		t.Errorf("%s: %v, want at most %v (plus %v for the busy machine)", what, have, limit, round(late))
 	}
 }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// join returns a client that has talked to the server before, and listens.
+// newClient returns a client that has sent commands and has its subscription.
 func (b *fixture) newClient(addr string, options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
 	c := dibs.New(goredisstore.New(dial(b.t, &redis.Options{Addr: addr})), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
@@ -102,8 +102,8 @@ func (b *fixture) newClient(addr string, options ...dibs.Option) *dibs.Client {
 	return c
 }
 
-// warm takes a name and gives it back, however long a busy machine takes for a first
-// connection. It returns the token that it had.
+// warm locks and unlocks a name, and retries while the store is unavailable: on a busy
+// machine the first connection may take long. It returns the token of the lease.
 func warm(ctx context.Context, c *dibs.Client) (token string, err error) {
 	for {
 		var l *dibs.Lease
@@ -116,17 +116,17 @@ func warm(ctx context.Context, c *dibs.Client) (token string, err error) {
 	}
 }
 
-// listening waits until the server has the subscription of the client that made
-// a token.
+// awaitSubscription waits until the server has the subscription of the client that made a
+// token.
 func (b *fixture) awaitSubscription(token string) {
 	b.t.Helper()
-	b.eventually("the client listens", func() bool {
+	b.eventually("the client has its subscription", func() bool {
 		list, _ := b.call("PUBSUB", "NUMSUB", channelOf(token)).([]any)
 		return len(list) == 2 && list[1] == int64(1)
 	})
 }
 
-// channelOf is where the client listens that made a token: docs/spec.md.
+// channelOf returns the channel of the client that made a token (docs/spec.md).
 func channelOf(token string) string {
 	parts := strings.SplitN(token, ":", 4)
 	return "dibs:c:" + strings.Join(parts[:3], ":")
@@ -163,15 +163,15 @@ func (b *fixture) unlock(l *dibs.Lease) {
 	}
 }
 
-// An entry is how a Lock in the background ended.
+// entry is the result of a Lock in the background.
 type entry struct {
 	lease *dibs.Lease
 	err   error
 	at    time.Time
 }
 
-// queue locks the job in the background, and returns once that waits in line.
-// then, if any, is called at the entry, as the first thing.
+// enqueue locks the job in the background, and returns when that call is in the wait
+// queue. If then is not nil, it is called first when Lock returns.
 func (b *fixture) enqueue(c *dibs.Client, then func()) <-chan entry {
 	b.t.Helper()
 	waits := make(chan struct{})
@@ -190,12 +190,12 @@ func (b *fixture) enqueue(c *dibs.Client, then func()) <-chan entry {
 	select {
 	case <-waits:
 	case e := <-entered:
-		b.t.Fatalf("it does not wait: %+v", e)
+		b.t.Fatalf("Lock does not wait: %+v", e)
 	}
 	return entered
 }
 
-// entered returns the entry of a Lock in the background, which must succeed.
+// awaitEntry waits for a Lock in the background, which must succeed.
 func (b *fixture) awaitEntry(entered <-chan entry) entry {
 	b.t.Helper()
 	e := <-entered
@@ -205,7 +205,7 @@ func (b *fixture) awaitEntry(entered <-chan entry) entry {
 	return e
 }
 
-// free asks until the job can be had, and returns when that was.
+// awaitFree tries until the job can be locked, and returns that time. It unlocks the job.
 func (b *fixture) awaitFree(c *dibs.Client) time.Time {
 	b.t.Helper()
 	var at time.Time
@@ -229,14 +229,14 @@ func (b *fixture) wantErr(err, want error) {
 	}
 }
 
-// eventually asks every millisecond until a condition holds.
+// eventually polls every millisecond until a condition holds.
 func (b *fixture) eventually(what string, holds func() bool) {
 	b.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(generous); !holds(); <-tick.C {
 		if time.Now().After(end) {
-			b.t.Fatalf("still waiting that %s", what)
+			b.t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
@@ -246,15 +246,15 @@ func (b *fixture) await(what string, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-time.After(generous):
-		b.t.Fatalf("still waiting that %s", what)
+		b.t.Fatalf("timed out waiting until %s", what)
 	}
 }
 
-// nothingLeft wants no key in Redis but the floors of the fences.
+// wantNoKeys checks that Redis has no keys but the fence high-water marks.
 func (b *fixture) wantNoKeys() {
 	b.t.Helper()
 	if left := b.remainingKeys(); len(left) > 0 {
-		b.t.Errorf("left behind: %q", left)
+		b.t.Errorf("keys left: %q", left)
 	}
 }
 
@@ -270,7 +270,7 @@ func (b *fixture) remainingKeys() []string {
 	return left
 }
 
-// deadline bounds a call under test.
+// deadline returns a context that ends after d.
 func deadline(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -285,13 +285,13 @@ func (b *fixture) proxy() *redistest.Proxy {
 
 const rounds = 5
 
-// Of an acquire whose reply is lost with its connection, nobody knows whether it
-// holds. It asks again, with the same token.
+// The outcome of an acquire is unknown if its reply is lost with its connection. The
+// client retries with the same token.
 func TestAcquireReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
 	locks := b.newClient(proxy.Addr())
-	for range rounds { // not parallel, like all that are about a few ms
+	for range rounds { // not parallel, because a few ms matter
 		b.begin()
 		cut := proxy.CutNextReply(key)
 		start := time.Now()
@@ -304,7 +304,7 @@ func TestAcquireReplyReset(t *testing.T) {
 	}
 }
 
-// The same happens to one that was told to wait: it keeps its place.
+// A waiter whose reply is lost keeps its queue entry.
 func TestQueueReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
@@ -315,7 +315,7 @@ func TestQueueReplyReset(t *testing.T) {
 		waiter := b.enqueue(locks, nil)
 		b.await("the reply is cut", cut)
 		if n := b.call("ZCARD", "{"+key+"}:dibs:queue"); n != int64(1) {
-			t.Fatalf("%v places in the queue, want one", n)
+			t.Fatalf("%v entries in the queue, want one", n)
 		}
 		b.begin()
 		freed := time.Now()
@@ -327,8 +327,8 @@ func TestQueueReplyReset(t *testing.T) {
 	}
 }
 
-// A connection that goes mute takes the time of the call, but no more of it, and
-// leaves nothing behind.
+// A call on a connection that becomes unresponsive ends at its deadline and leaves
+// nothing behind.
 func TestAcquireReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -340,9 +340,9 @@ func TestAcquireReplyMute(t *testing.T) {
 		start := time.Now()
 		l, err := locks.Mutex(job).Lock(deadline(t, 500*time.Millisecond))
 		returned := time.Now()
-		b.await("the reply is swallowed", muted)
+		b.await("the reply is dropped", muted)
 		b.within("acquire reply mute: call with 500ms", returned.Sub(start), 550*time.Millisecond)
-		if err == nil { // a second try, in the last moment
+		if err == nil { // the retry succeeded just in time
 			b.unlock(l)
 			proxy.Thaw()
 			continue
@@ -352,10 +352,10 @@ func TestAcquireReplyMute(t *testing.T) {
 		b.within("acquire reply mute: free after", b.awaitFree(rival).Sub(returned), 600*time.Millisecond)
 		proxy.Thaw()
 	}
-	b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
+	b.eventually("no keys are left", func() bool { return len(b.remainingKeys()) == 0 })
 }
 
-// A call that has more time takes another connection, within its operation timeout.
+// A call with more time retries on another connection, within the operation timeout.
 func TestAcquireReplyMuteSecondTry(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -368,20 +368,20 @@ func TestAcquireReplyMuteSecondTry(t *testing.T) {
 		start := time.Now()
 		l, err := locks.Mutex(job).Lock(ctx)
 		took := time.Since(start)
-		b.await("the reply is swallowed", muted)
+		b.await("the reply is dropped", muted)
 		if err != nil {
 			b.skipIfStalled(ttl / 4)
 			t.Fatal(err)
 		}
-		b.within("acquire reply mute: entry by the second try", took, time.Second)
+		b.within("acquire reply mute: entry by the retry", took, time.Second)
 		b.unlock(l)
 		b.wantNoKeys()
 		proxy.Thaw()
 	}
 }
 
-// An Unlock whose reply is lost asks again, and says nil although the second
-// answer is that it does not hold.
+// An Unlock whose reply is lost retries, and returns nil although the second reply is
+// "not held".
 func TestReleaseReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
@@ -412,8 +412,8 @@ func TestReleaseReplyReset(t *testing.T) {
 	}
 }
 
-// An Unlock that is cut off says so within its budget, and goes on trying: the
-// TTL of 20 s plays no part.
+// An Unlock that is cut off returns an error within its time budget, and retries in the
+// background. The TTL of 20 s is long enough not to matter.
 func TestReleaseRequestLost(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []struct {
@@ -421,7 +421,7 @@ func TestReleaseRequestLost(t *testing.T) {
 		off  func(*redistest.Proxy)
 	}{
 		{"freeze", func(p *redistest.Proxy) {
-			p.LoseNextRequest(key) // the others arrive after the Thaw
+			p.LoseNextRequest(key) // the later ones arrive after Thaw
 			p.Freeze()
 		}},
 		{"drop", (*redistest.Proxy).Drop},
@@ -441,10 +441,10 @@ func TestReleaseRequestLost(t *testing.T) {
 				b.wantErr(err, dibs.ErrUnavailable)
 				var u *dibs.UnavailableError
 				if !errors.As(err, &u) || !u.Unknown {
-					t.Fatalf("unlock: %v, want one that says that the outcome is unknown", err)
+					t.Fatalf("unlock: %v, want an error with an unknown outcome", err)
 				}
 				if b.call("GET", key) == nil {
-					t.Fatal("it is free before the network heals: nothing was lost")
+					t.Fatal("the name is free before the network heals, so the request was not lost")
 				}
 				healed := time.Now()
 				proxy.Thaw()
@@ -454,14 +454,14 @@ func TestReleaseRequestLost(t *testing.T) {
 	}
 }
 
-// A waiter that loses all its connections, before, while or after the name is
-// handed to it, enters all the same.
+// A waiter that loses all its connections before, during or after the hand-off still gets
+// the lock.
 func TestWaiterReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
 	holder, locks := b.newClient(b.server.Addr()), b.newClient(proxy.Addr())
 	w := b.lock(locks, "who")
-	here := w.Token()
+	token := w.Token()
 	b.unlock(w)
 	for _, round := range []struct {
 		name string
@@ -473,10 +473,10 @@ func TestWaiterReset(t *testing.T) {
 			b.unlock(l)
 			return freed
 		}},
-		{"release once it listens again", func(l *dibs.Lease) time.Time {
+		{"release once it has connected again", func(l *dibs.Lease) time.Time {
 			before := proxy.Stats().Accepted
 			proxy.Reset()
-			b.eventually("it connects again", func() bool { return proxy.Stats().Accepted > before })
+			b.eventually("the waiter connects again", func() bool { return proxy.Stats().Accepted > before })
 			freed := time.Now()
 			b.unlock(l)
 			return freed
@@ -496,7 +496,7 @@ func TestWaiterReset(t *testing.T) {
 	} {
 		for range 3 {
 			l := b.lock(holder, job)
-			b.awaitSubscription(here) // again
+			b.awaitSubscription(token) // again
 			waiter := b.enqueue(locks, nil)
 			b.begin()
 			freed := round.do(l)
@@ -508,7 +508,7 @@ func TestWaiterReset(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A holder that is cut off is told before anybody else can enter.
+// A holder that is cut off is notified before another client can acquire the name.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	const lasts = 5 * time.Second
@@ -535,17 +535,17 @@ func TestPartition(t *testing.T) {
 				renewed := make(chan struct{}, 100)
 				holder, rival := b.newClient(proxy.Addr(), renewals(renewed)), b.newClient(b.server.Addr())
 				l := b.lock(holder, job)
-				told := make(chan time.Time, 1)
+				notified := make(chan time.Time, 1)
 				go func() {
 					<-l.Context().Done()
-					told <- time.Now()
+					notified <- time.Now()
 				}()
 				var then error
 				waiter := b.enqueue(rival, func() { then = l.Err() })
 				if when.renewed {
 					select {
 					case <-renewed:
-					case <-told:
+					case <-notified:
 						b.skipIfStalled(ttl / 4)
 						t.Fatalf("lost before the partition: %v", l.Err())
 					}
@@ -557,24 +557,24 @@ func TestPartition(t *testing.T) {
 				healed := time.AfterFunc(lasts, proxy.Thaw)
 				defer healed.Stop()
 				e := b.awaitEntry(waiter)
-				at := <-told
+				at := <-notified
 				ahead := e.at.Sub(at)
-				t.Logf("FIGURE partition: told after %v, rival after %v: %v ahead (limit 20ms, control %v)",
+				t.Logf("FIGURE partition: holder notified after %v, rival enters after %v: %v later (limit 20ms, control %v)",
 					round(at.Sub(start)), round(e.at.Sub(start)), round(ahead), round(b.late()))
-				b.wantErr(then, dibs.ErrLost) // in the instant in which the rival entered
+				b.wantErr(then, dibs.ErrLost) // when the rival entered
 				if ahead < 20*time.Millisecond-b.late() {
-					t.Errorf("told %v ahead, want 20ms (control %v)", ahead, b.late())
+					t.Errorf("notified %v before the rival entered, want 20ms (control %v)", ahead, b.late())
 				}
 				b.wantErr(context.Cause(l.Context()), dibs.ErrLost)
 				b.wantErr(l.Unlock(), dibs.ErrLost)
 				if e.lease.Fence() <= l.Fence() {
 					t.Errorf("the rival's fence %d is not above %d", e.lease.Fence(), l.Fence())
 				}
-				// What was sent in vain arrives now, and must not disturb the rival.
+				// Requests that were delayed arrive now, and must not affect the rival.
 				b.eventually("the network has healed", func() bool { return time.Since(start) > lasts })
 				late, err := holder.Mutex(job).TryLock(t.Context())
 				if err == nil {
-					t.Fatalf("%+v although the rival holds", late)
+					t.Fatalf("acquired %+v although the rival holds the lock", late)
 				}
 				b.unlock(e.lease)
 				b.wantNoKeys()
@@ -583,7 +583,7 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// renewals tells of each batch that is renewed.
+// renewals signals each renewed batch.
 func renewals(renewed chan<- struct{}) dibs.Option {
 	return dibs.Observe(dibs.Hooks{Renewed: func(dibs.Renewed) {
 		select {
@@ -593,15 +593,15 @@ func renewals(renewed chan<- struct{}) dibs.Option {
 	}})
 }
 
-// An acquire that is delivered when its caller has gone does not take the name,
-// or not for long.
+// An acquire that is delivered after its caller has returned does not acquire the name,
+// or only for a short time.
 func TestLateAcquire(t *testing.T) {
 	t.Parallel()
 	for _, late := range []struct {
 		name     string
 		ctx      func(t *testing.T) context.Context
 		deliver  time.Duration // after the start
-		stuck    time.Duration // the limit
+		stuck    time.Duration // limit of the time for which the name is held
 		explains error
 	}{
 		{"2s, ctx 500ms", func(t *testing.T) context.Context { return deadline(t, 500*time.Millisecond) },
@@ -620,7 +620,7 @@ func TestLateAcquire(t *testing.T) {
 				locks, rival := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
 				held, release := proxy.HoldNextRequest(key)
 				frozen := make(chan struct{})
-				go func() { // or the call would succeed on another connection
+				go func() { // else the call would succeed on another connection
 					defer close(frozen)
 					<-held
 					proxy.Freeze()
@@ -629,20 +629,20 @@ func TestLateAcquire(t *testing.T) {
 				start := time.Now()
 				l, err := locks.Mutex(job).Lock(ctx)
 				if err == nil {
-					t.Fatalf("it holds: %+v", l)
+					t.Fatalf("acquired: %+v", l)
 				}
 				b.wantErr(err, late.explains)
 				b.await("the request is held", held)
-				b.await("all else is", frozen)
+				b.await("the proxy is frozen", frozen)
 				proxy.Thaw()
 				b.begin()
-				b.eventually("the request is late", func() bool { return time.Since(start) >= late.deliver })
+				b.eventually("the time of delivery has come", func() bool { return time.Since(start) >= late.deliver })
 				if v := b.call("GET", key); v != nil {
 					t.Fatalf("held by %v before the request is delivered", v)
 				}
 				release()
 				delivered := time.Now()
-				var last time.Duration // for so long it was seen held
+				var last time.Duration // when it was last seen held
 				for time.Since(delivered) < time.Second {
 					if b.call("GET", key) != nil {
 						last = time.Since(delivered)
@@ -656,17 +656,17 @@ func TestLateAcquire(t *testing.T) {
 	}
 }
 
-// A Redis that comes back empty has forgotten the lease; its holder is told.
+// A Redis that restarts without its data has lost the lease. The holder is notified.
 func TestRestartEmpty(t *testing.T) {
 	t.Parallel()
 	for range 3 {
 		b := setUp(t)
-		locks := b.newClient(b.server.Addr(), dibs.TTL(20*time.Second)) // so that it does not just expire
+		locks := b.newClient(b.server.Addr(), dibs.TTL(20*time.Second)) // long enough not to expire
 		l := b.lock(locks, job)
-		told := make(chan time.Time, 1)
+		notified := make(chan time.Time, 1)
 		go func() {
 			<-l.Context().Done()
-			told <- time.Now()
+			notified <- time.Now()
 		}()
 		b.server.Kill()
 		answers := b.answers()
@@ -675,16 +675,16 @@ func TestRestartEmpty(t *testing.T) {
 			t.Fatal(err)
 		}
 		back := <-answers
-		b.within("restart empty: told after it answers", (<-told).Sub(back), 100*time.Millisecond)
+		b.within("restart empty: notified after it answers", (<-notified).Sub(back), 100*time.Millisecond)
 		var lost *dibs.LostError
 		if err := l.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonTaken {
-			t.Fatalf("%v, want a LostError that says taken", err)
+			t.Fatalf("%v, want a LostError with ReasonTaken", err)
 		}
 		b.wantErr(l.Unlock(), dibs.ErrLost)
 	}
 }
 
-// answers tells when the server first answers.
+// answers sends the time when the server first answers.
 func (b *fixture) answers() <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() {
@@ -698,13 +698,14 @@ func (b *fixture) answers() <-chan time.Time {
 				at <- time.Now()
 				return
 			}
-			time.Sleep(time.Millisecond) // between two tries
+			time.Sleep(time.Millisecond) // between tries
 		}
 	}()
 	return at
 }
 
-// A Redis that keeps what it has confirmed loses neither the lease nor the queue.
+// A Redis that persists each write before its reply loses neither the lease nor the
+// queue.
 func TestRestartAOF(t *testing.T) {
 	t.Parallel()
 	b := setUp(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -733,8 +734,8 @@ func TestRestartAOF(t *testing.T) {
 		freed := time.Now()
 		b.unlock(l)
 		e := b.awaitEntry(waiter)
-		// The waiter may not listen again yet: go-redis pauses for 100 ms between its
-		// own tries to connect, and dibs for 50 ms between two of its connections.
+		// The waiter may not have its subscription yet: go-redis pauses for 100 ms between
+		// its own tries to connect, and dibs for 50 ms between connections.
 		b.within("restart with AOF: waiter enters after release", e.at.Sub(freed), 250*time.Millisecond)
 		if e.lease.Fence() <= l.Fence() {
 			t.Errorf("fence %d after %d", e.lease.Fence(), l.Fence())
@@ -745,7 +746,7 @@ func TestRestartAOF(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// dibs waits for locks of libraries that know nothing of its queue.
+// dibs waits for foreign locks: other libraries do not know its queue.
 func TestForeignHolder(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("testdata/unlock.lua")
@@ -755,7 +756,7 @@ func TestForeignHolder(t *testing.T) {
 	unlock := string(script)
 	t.Run("released", func(t *testing.T) {
 		t.Parallel()
-		for _, d := range []time.Duration{ttl, 30 * time.Second} { // the longer, the rarer it looks
+		for _, d := range []time.Duration{ttl, 30 * time.Second} { // with a longer TTL the waiter polls less often
 			b := setUp(t)
 			locks := b.newClient(b.server.Addr(), dibs.TTL(d))
 			b.call("SET", key, "theirs", "NX", "PX", "20000")
@@ -763,7 +764,7 @@ func TestForeignHolder(t *testing.T) {
 			b.begin()
 			freed := time.Now()
 			if b.call("EVAL", unlock, "1", key, "theirs") != int64(1) {
-				t.Fatal("the foreign unlock did not")
+				t.Fatal("the foreign unlock returned 0")
 			}
 			e := b.awaitEntry(waiter)
 			b.within(fmt.Sprintf("foreign release, TTL %v: entry after", d), e.at.Sub(freed), 2600*time.Millisecond)
@@ -789,13 +790,13 @@ func TestForeignHolder(t *testing.T) {
 			b.wantNoKeys()
 		}
 	})
-	t.Run("refuses", func(t *testing.T) {
+	t.Run("excluded", func(t *testing.T) {
 		t.Parallel()
 		b := setUp(t)
 		locks := b.newClient(b.server.Addr())
 		l := b.lock(locks, job)
 		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != nil {
-			t.Fatalf("SET NX on a name that is held: %v", v)
+			t.Fatalf("SET NX on a held name: %v", v)
 		}
 		if v := b.call("EVAL", unlock, "1", key, "theirs"); v != int64(0) {
 			t.Fatalf("a foreign unlock with a wrong token: %v", v)
@@ -804,9 +805,9 @@ func TestForeignHolder(t *testing.T) {
 			t.Fatalf("a foreign unlock with the token: %v", v)
 		}
 		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != "OK" {
-			t.Fatalf("SET NX on a name that is free: %v", v)
+			t.Fatalf("SET NX on a free name: %v", v)
 		}
-		b.await("the holder is told", l.Context().Done())
+		b.await("the holder is notified", l.Context().Done())
 		b.wantErr(l.Unlock(), dibs.ErrLost)
 		if v := b.call("GET", key); v != "theirs" && v != nil { // or expired
 			t.Fatalf("held by %v", v)

@@ -56,8 +56,8 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 
 			for _, what := range []string{"lock job", "read job", "permits job 1 3"} {
 				l = b.acquire(locks, what)
-				if broke, err := rival.Revoke(t.Context(), job, l.Fence()); err != nil || !broke {
-					t.Fatalf("break %s: %t, %v", what, broke, err)
+				if revoked, err := rival.Revoke(t.Context(), job, l.Fence()); err != nil || !revoked {
+					t.Fatalf("break %s: %t, %v", what, revoked, err)
 				}
 				b.wantNoKeys()
 			}

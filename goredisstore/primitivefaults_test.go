@@ -237,11 +237,11 @@ func TestBreakAfterReweigh(t *testing.T) {
 		if have := b.inspect(operator, job).Holders[0].Fence; have != l.Fence() && have != 0 {
 			t.Errorf("%d changes: the operator sees fence %d, it is %d", len(changes), have, l.Fence())
 		}
-		if broke, err := operator.Revoke(t.Context(), job, seen); err != nil || broke {
-			t.Errorf("%d changes: break of the fence before them: %t, %v", len(changes), broke, err)
+		if revoked, err := operator.Revoke(t.Context(), job, seen); err != nil || revoked {
+			t.Errorf("%d changes: break of the fence before them: %t, %v", len(changes), revoked, err)
 		}
-		if broke, err := operator.Revoke(t.Context(), job, l.Fence()); err != nil || !broke {
-			t.Errorf("%d changes: break of the fence after them: %t, %v", len(changes), broke, err)
+		if revoked, err := operator.Revoke(t.Context(), job, l.Fence()); err != nil || !revoked {
+			t.Errorf("%d changes: break of the fence after them: %t, %v", len(changes), revoked, err)
 		}
 		b.wantErr(l.Unlock(), dibs.ErrLost)
 		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
@@ -387,7 +387,7 @@ func TestSetIsCutOff(t *testing.T) {
 	}
 }
 
-// A Break whose reply is lost says so, or that it broke, and has done it once.
+// A Break whose reply is lost says so, or that it revoked, and has done it once.
 func TestBreakReplyLost(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -397,9 +397,9 @@ func TestBreakReplyLost(t *testing.T) {
 	locks, rival := b.newClient(b.server.Addr(), dibs.TTL(longTTL)), b.newClient(b.server.Addr(), dibs.TTL(longTTL))
 	b.warm(rival)
 	for _, lose := range []struct {
-		name string
-		arm  func(*redistest.Proxy) <-chan struct{}
-		limit  time.Duration
+		name  string
+		arm   func(*redistest.Proxy) <-chan struct{}
+		limit time.Duration
 	}{
 		{"reset", func(p *redistest.Proxy) <-chan struct{} { return p.CutNextReply(key) }, 50 * time.Millisecond},
 		{"mute", func(p *redistest.Proxy) <-chan struct{} { return p.MuteNextReply(key) }, 1050 * time.Millisecond},
@@ -412,11 +412,11 @@ func TestBreakReplyLost(t *testing.T) {
 			b.begin()
 			lost := lose.arm(proxy)
 			start := time.Now()
-			broke, err := operator.Revoke(t.Context(), job, l.Fence())
+			revoked, err := operator.Revoke(t.Context(), job, l.Fence())
 			took := time.Since(start)
 			b.await("the reply is lost", lost)
 			b.within("break reply "+lose.name+", "+what.holds+": done after", took, lose.limit)
-			if err == nil && !broke {
+			if err == nil && !revoked {
 				t.Errorf("%s: it says that there was nothing to break", what.holds)
 			} else if err != nil {
 				b.wantErr(err, dibs.ErrUnavailable)

@@ -20,9 +20,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What the tests of the whole family of primitives share.
+// Helpers of the tests that cover all primitives.
 
-// pick returns the shorter of two lengths of a test, or the longer with DIBS_LONG=1.
+// pick returns short, or long if DIBS_LONG=1.
 func pick[T any](short, long T) T {
 	if os.Getenv("DIBS_LONG") == "1" {
 		return long
@@ -30,7 +30,7 @@ func pick[T any](short, long T) T {
 	return short
 }
 
-// setUpCluster is setUp with a node of a cluster.
+// setUpCluster is setUp with a cluster node.
 func setUpCluster(t *testing.T) *fixture {
 	t.Helper()
 	server := redistest.StartClusterNode(t)
@@ -39,7 +39,7 @@ func setUpCluster(t *testing.T) *fixture {
 	return &fixture{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
 }
 
-// joinCluster is join with a client of a cluster.
+// newClusterClient is newClient with a cluster client.
 func (b *fixture) newClusterClient(options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{b.server.Addr()}})
@@ -54,8 +54,8 @@ func (b *fixture) newClusterClient(options ...dibs.Option) *dibs.Client {
 	return c
 }
 
-// far returns the address of a server that is 1 ms away in each direction, and what
-// measures a round trip to it.
+// delayedProxy returns the address of a proxy that delays by 1 ms in each direction, and
+// a function that measures the round trip time through it.
 func (b *fixture) delayedProxy() (addr string, roundTrip func() time.Duration) {
 	b.t.Helper()
 	proxy := b.proxy()
@@ -99,8 +99,8 @@ func longest(of []time.Duration) time.Duration {
 	return slices.Max(of)
 }
 
-// take acquires one of the family: "lock NAME", "write NAME", "read NAME",
-// "permits NAME N LIMIT", "all NAME…" or "lead NAME".
+// acquire acquires "lock NAME", "write NAME", "read NAME", "permits NAME N LIMIT",
+// "all NAME…" or "lead NAME".
 func acquire(ctx context.Context, c *dibs.Client, what string, options ...dibs.Option) (*dibs.Lease, error) {
 	f := strings.Fields(what)
 	switch f[0] {
@@ -122,7 +122,7 @@ func acquire(ctx context.Context, c *dibs.Client, what string, options ...dibs.O
 	case "lead":
 		return c.Election(f[1]).Campaign(ctx, options...)
 	}
-	return nil, fmt.Errorf("%q?", what)
+	return nil, fmt.Errorf("unknown primitive %q", what)
 }
 
 func (b *fixture) acquire(c *dibs.Client, what string, options ...dibs.Option) *dibs.Lease {
@@ -137,8 +137,8 @@ func (b *fixture) acquire(c *dibs.Client, what string, options ...dibs.Option) *
 	return l
 }
 
-// warm has the server learn the scripts of all verbs, so that the first request of a
-// test is no other than the rest.
+// warm loads the scripts of all operations into the server, so that the first request of
+// a test is like the others.
 func (b *fixture) warm(c *dibs.Client) {
 	b.t.Helper()
 	rw := c.RWMutex("warm")
@@ -149,15 +149,15 @@ func (b *fixture) warm(c *dibs.Client) {
 		}
 	}
 	b.inspect(c, "warm")
-	if broke, err := c.Revoke(b.t.Context(), "warm", l.Fence()); err != nil || !broke {
-		b.t.Fatalf("break: %t, %v", broke, err)
+	if revoked, err := c.Revoke(b.t.Context(), "warm", l.Fence()); err != nil || !revoked {
+		b.t.Fatalf("revoke: %t, %v", revoked, err)
 	}
-	b.await("it is told", l.Context().Done())
+	b.await("the lease ends", l.Context().Done())
 	b.unlock(b.acquire(c, "all warm warm2"))
 	b.wantNoKeys()
 }
 
-// queueFor is queue for any of the family.
+// enqueueFor is enqueue for any primitive.
 func (b *fixture) enqueueFor(c *dibs.Client, what string) <-chan entry {
 	b.t.Helper()
 	waits := make(chan struct{})
@@ -171,7 +171,7 @@ func (b *fixture) enqueueFor(c *dibs.Client, what string) <-chan entry {
 	select {
 	case <-waits:
 	case e := <-entered:
-		b.t.Fatalf("%s: it does not wait: %+v", what, e)
+		b.t.Fatalf("%s: the call does not wait: %+v", what, e)
 	}
 	return entered
 }
@@ -186,9 +186,9 @@ func (b *fixture) inspect(c *dibs.Client, name string) dibs.State {
 	return state
 }
 
-// keep is a child that takes and frees what it is told, by an id each: "take ID WHAT",
-// "once ID NAME EVERY" and "free ID". It reports "waits ID", "held ID TIME FENCE LATE",
-// "told ID TIME WHY" and "freed ID TIME".
+// leasesChild executes "acquire ID WHAT", "once ID NAME EVERY" and "release ID". It
+// reports "waits ID", "held ID TIME FENCE LATE", "renewed TIME", "lost ID TIME REASON",
+// "ran ID RAN ERR" and "released ID TIME".
 func leasesChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) }})
 	machine := watchMachine(context.Background(), o.Control)
@@ -199,7 +199,7 @@ func leasesChild(o childConfig, commands <-chan string) {
 		verb, rest, _ := strings.Cut(command, " ")
 		id, what, _ := strings.Cut(rest, " ")
 		switch verb {
-		case "take":
+		case "acquire":
 			machine.begin()
 			go func() {
 				hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { emit("waits %s", id) }}
@@ -217,7 +217,7 @@ func leasesChild(o childConfig, commands <-chan string) {
 				at = mono()
 				var lost *dibs.LostError
 				if errors.As(context.Cause(l.Context()), &lost) {
-					emit("told %s %d %s", id, at, lost.Reason)
+					emit("lost %s %d %s", id, at, lost.Reason)
 				}
 			}()
 		case "once":
@@ -231,26 +231,26 @@ func leasesChild(o childConfig, commands <-chan string) {
 				})
 				emit("ran %s %t %v", id, ran, err)
 			}()
-		case "free":
+		case "release":
 			mu.Lock()
 			l := held[id]
 			mu.Unlock()
 			if err := l.Unlock(); err != nil && !errors.Is(err, dibs.ErrLost) {
 				emit("broken %v", err)
 			}
-			emit("freed %s %d", id, mono())
+			emit("released %s %d", id, mono())
 		}
 	}
 }
 
-// takes tells a child to take something, and waits until it has it.
+// acquire lets a child acquire something, and waits until it holds it.
 func (c *child) acquire(id, what string) heldReport {
 	c.t.Helper()
-	c.send("take " + id + " " + what)
+	c.send("acquire " + id + " " + what)
 	return c.awaitHeldID(id)
 }
 
-// has waits for the report that a child holds something.
+// awaitHeldID waits for the report that a child holds something.
 func (c *child) awaitHeldID(id string) heldReport {
 	c.t.Helper()
 	f := c.expect("held")
@@ -260,24 +260,24 @@ func (c *child) awaitHeldID(id string) heldReport {
 	return heldReport{at: number(c.t, f[1]), fence: uint64(number(c.t, f[2])), late: number(c.t, f[3])}
 }
 
-// waitsFor tells a child to take something, and returns once it queues for it.
+// enqueue lets a child acquire something, and returns when it is in the wait queue.
 func (c *child) enqueue(id, what string) {
 	c.t.Helper()
-	c.send("take " + id + " " + what)
+	c.send("acquire " + id + " " + what)
 	if f := c.expect("waits"); f[0] != id {
 		c.t.Fatalf("waits %q, want %s", f, id)
 	}
 }
 
-// isShared reports whether a lock is shared by its holders.
+// isShared reports whether a lock has shared holders.
 func (b *fixture) isShared(key string) bool {
 	b.t.Helper()
 	value, _ := b.call("GET", key).(string)
 	return strings.HasPrefix(value, "dibs:shared ")
 }
 
-// ends checks that all that is left but the floors of the fences ends by itself: locks
-// within a lease, queues within a minute, and signs within both.
+// wantExpiry checks that all remaining keys but the fence high-water marks expire: locks
+// within a lease, queues within a minute, metadata and holders within the sum of both.
 func (b *fixture) wantExpiry(lease time.Duration) {
 	b.t.Helper()
 	count := make(map[string]int)
@@ -295,8 +295,8 @@ func (b *fixture) wantExpiry(lease time.Duration) {
 		ms, _ := b.call("PTTL", left).(int64)
 		life := time.Duration(ms) * time.Millisecond
 		if life > bound || ms == -1 {
-			b.t.Errorf("%q is left behind for %v (negative: for ever), want at most %v", left, life, bound)
+			b.t.Errorf("%q expires in %v (negative: never), want at most %v", left, life, bound)
 		}
 	}
-	b.t.Logf("FIGURE keys that end by themselves: %v (locks within %v, queues within 1m, signs and holders within both)", count, lease)
+	b.t.Logf("FIGURE keys that expire: %v (locks within %v, queues within 1m, metadata and holders within both)", count, lease)
 }
