@@ -8,88 +8,88 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A lone request to a quick server is sent again soon if it has no answer. What was
-// sent first may arrive when all is over, and must do nothing then.
-func TestFirstTriesAreVoid(t *testing.T) {
+// A lone request to a fast server is retried soon if it has no reply. The first attempt
+// may arrive after the retry was answered, and must then have no effect.
+func TestLateAttemptsAreVoid(t *testing.T) {
 	t.Parallel()
-	const token = "one-piece-of-work"
-	type scene struct {
+	const token = "caller-chosen"
+	type scenario struct {
 		*fixture
 		locks, rival *dibs.Client
-		work         *dibs.Lease // whose end is part of the scene
+		lease        *dibs.Lease // that the steps share
 	}
 	for _, what := range []struct {
 		name   string
-		before func(s *scene)
-		first  func(s *scene) error // whose request is held up, and sent again
-		after  func(s *scene)       // until that is delivered
-		holder string               // in the end: a token, or nobody
+		before func(s *scenario)       // may be nil
+		first  func(s *scenario) error // its first request is delayed, and retried
+		after  func(s *scenario)       // before the delayed request is delivered
+		holder string                  // token that must hold in the end, or ""
 	}{
-		{name: "a mutex", first: func(s *scene) error {
+		{name: "a mutex", first: func(s *scenario) error {
 			l, err := s.locks.Mutex(job).Lock(deadline(s.t, generous))
-			s.work = l
+			s.lease = l
 			return err
-		}, after: func(s *scene) { s.unlock(s.work) }},
-		{name: "a reader", first: func(s *scene) error {
+		}, after: func(s *scenario) { s.unlock(s.lease) }},
+		{name: "a reader", first: func(s *scenario) error {
 			l, err := s.locks.RWMutex(job).TryRLock(s.t.Context())
-			s.work = l
+			s.lease = l
 			return err
-		}, after: func(s *scene) { s.unlock(s.work) }},
-		{name: "two permits", first: func(s *scene) error {
+		}, after: func(s *scenario) { s.unlock(s.lease) }},
+		{name: "two permits", first: func(s *scenario) error {
 			l, err := s.locks.Semaphore(job, 3).Acquire(deadline(s.t, generous), 2)
-			s.work = l
+			s.lease = l
 			return err
-		}, after: func(s *scene) { s.unlock(s.work) }},
-		{name: "two names", first: func(s *scene) error {
+		}, after: func(s *scenario) { s.unlock(s.lease) }},
+		{name: "two names", first: func(s *scenario) error {
 			l, err := s.locks.All(job, "another").Lock(deadline(s.t, generous))
-			s.work = l
+			s.lease = l
 			return err
-		}, after: func(s *scene) { s.unlock(s.work) }},
-		{name: "taken by another", before: func(s *scene) {
-			s.work = s.lock(s.rival, job)
-		}, first: func(s *scene) error {
+		}, after: func(s *scenario) { s.unlock(s.lease) }},
+		{name: "held by another client", before: func(s *scenario) {
+			s.lease = s.lock(s.rival, job)
+		}, first: func(s *scenario) error {
 			_, err := s.locks.Mutex(job).TryLock(s.t.Context())
 			s.wantErr(err, dibs.ErrBusy)
 			return nil
-		}, after: func(s *scene) { s.unlock(s.work) }},
-		{name: "given up in the queue", before: func(s *scene) {
-			s.work = s.lock(s.rival, job)
-		}, first: func(s *scene) error {
+		}, after: func(s *scenario) { s.unlock(s.lease) }},
+		{name: "cancelled in the queue", before: func(s *scenario) {
+			s.lease = s.lock(s.rival, job)
+		}, first: func(s *scenario) error {
 			ctx, cancel := context.WithCancel(s.t.Context())
 			defer cancel()
 			_, err := s.locks.Mutex(job).Lock(ctx, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { cancel() }}))
 			s.wantErr(err, dibs.ErrBusy)
 			return nil
-		}, after: func(s *scene) { s.unlock(s.work) }},
-		{name: "a release, and the token again", before: func(s *scene) {
-			s.work = s.lock(s.locks, job, dibs.Token(token))
-		}, first: func(s *scene) error {
-			return s.work.Unlock()
-		}, after: func(s *scene) {
-			s.work = s.lock(s.locks, job, dibs.Token(token))
+		}, after: func(s *scenario) { s.unlock(s.lease) }},
+		{name: "a release, then the same token again", before: func(s *scenario) {
+			s.lease = s.lock(s.locks, job, dibs.Token(token))
+		}, first: func(s *scenario) error {
+			return s.lease.Unlock()
+		}, after: func(s *scenario) {
+			s.lease = s.lock(s.locks, job, dibs.Token(token))
 		}, holder: token},
 	} {
 		t.Run(what.name, func(t *testing.T) {
 			t.Parallel()
 			for range 20 {
-				s := &scene{fixture: setUp(t)}
+				s := &scenario{fixture: setUp(t)}
 				proxy := s.proxy()
 				s.locks, s.rival = s.newClient(proxy.Addr(), dibs.TTL(2*generous)), s.newClient(s.server.Addr(), dibs.TTL(2*generous))
 				if what.before != nil {
 					what.before(s)
 				}
-				for range 20 { // nobody else is about, and the server answers quickly
+				for range 20 { // so that the store sees a lone caller and a fast server
 					s.unlock(s.lock(s.locks, "warm"))
 				}
 				held, release := proxy.HoldNextRequest(key)
 				start := time.Now()
 				if err := what.first(s); err != nil && time.Since(start) < 400*time.Millisecond {
-					t.Fatalf("the second try: %v", err)
+					t.Fatalf("the retry: %v", err)
 				}
-				s.await("a request is held", held)
+				s.await("a request is delayed", held)
 				if took := time.Since(start); took > 400*time.Millisecond {
 					release()
-					continue // the server did not seem quick: it was not sent again by the store
+					continue // the server seemed slow, so the store did not retry
 				}
 				what.after(s)
 				calls := s.scripts()
@@ -99,12 +99,12 @@ func TestFirstTriesAreVoid(t *testing.T) {
 					if v := s.call("GET", key); v != what.holder {
 						t.Errorf("held by %v, want %s", v, what.holder)
 					}
-					s.unlock(s.work)
+					s.unlock(s.lease)
 				}
-				s.eventually("what was abandoned is gone, and nothing else came", func() bool { return len(s.remainingKeys()) == 0 })
+				s.eventually("no keys are left", func() bool { return len(s.remainingKeys()) == 0 })
 				return
 			}
-			t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
+			t.Skip("SKIPPED: the machine is too busy for the server to seem fast")
 		})
 	}
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// trace is what a caller's context is asked for.
-type trace struct{}
+// traceKey is the key of a trace ID in a caller's context.
+type traceKey struct{}
 
-// A recorder is a hook, as for tracing, which notes what it sees.
+// recorder is a hook, as for tracing, that records what it sees.
 type recorder struct {
 	mu      sync.Mutex
 	scripts int             // calls of scripts
-	traces  map[any]int     // by the context they came with
+	traces  map[any]int     // number of calls by trace ID
 	texts   map[string]bool // all arguments
 	dials   int
-	refuses atomic.Pointer[error] // what it says in place of the server
+	rejects atomic.Pointer[error] // returned instead of sending, if not nil
 }
 
 func (r *recorder) DialHook(next redis.DialHook) redis.DialHook {
@@ -60,7 +60,7 @@ func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 }
 
 func (r *recorder) record(ctx context.Context, cmds ...redis.Cmder) error {
-	if err := r.refuses.Load(); err != nil {
+	if err := r.rejects.Load(); err != nil {
 		return *err
 	}
 	r.mu.Lock()
@@ -68,7 +68,7 @@ func (r *recorder) record(ctx context.Context, cmds ...redis.Cmder) error {
 	for _, cmd := range cmds {
 		if strings.HasPrefix(cmd.Name(), "eval") {
 			r.scripts++
-			r.traces[ctx.Value(trace{})]++
+			r.traces[ctx.Value(traceKey{})]++
 		}
 		for _, arg := range cmd.Args() {
 			r.texts[fmt.Sprint(arg)] = true
@@ -83,7 +83,7 @@ func (r *recorder) scriptCount() int {
 	return r.scripts
 }
 
-// has reports whether something came with a caller's trace.
+// sawTrace reports whether a call had the trace ID of a caller.
 func (r *recorder) sawTrace(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +94,7 @@ func newRecorder() *recorder {
 	return &recorder{traces: make(map[any]int), texts: make(map[string]bool)}
 }
 
-// scripts returns how many calls of scripts servers have done.
+// scripts returns how many calls of scripts the servers have executed.
 func scripts(t *testing.T, servers []*redistest.Server) (calls int) {
 	t.Helper()
 	for _, server := range servers {
@@ -113,17 +113,17 @@ func scripts(t *testing.T, servers []*redistest.Server) (calls int) {
 	return calls
 }
 
-// A hookedClient is a client with a hook, and the servers that do what it sends.
+// hookedClient is a client with a hook, and the servers that execute its commands.
 type hookedClient struct {
 	rdb      redis.UniversalClient
 	servers  []*redistest.Server
-	replicas bool // each has some
+	replicas bool // each server has replicas
 }
 
-// everywhere runs a test on each kind of client that has hooks of its own.
+// onEachSetup runs a test on each kind of client that has hooks of its own.
 func onEachSetup(t *testing.T, test func(t *testing.T, h hookedClient, r *recorder)) {
 	for name, open := range map[string]func(t *testing.T) hookedClient{
-		"alone": func(t *testing.T) hookedClient {
+		"one server": func(t *testing.T) hookedClient {
 			r := redistest.StartReplicated(t, 1)
 			return hookedClient{dial(t, &redis.Options{Addr: r.Master.Addr()}), []*redistest.Server{r.Master}, true}
 		},
@@ -147,30 +147,30 @@ func onEachSetup(t *testing.T, test func(t *testing.T, h hookedClient, r *record
 	}
 }
 
-// wantAll checks that the hook has seen all scripts that the servers have run since
-// they had run so many.
+// wantAllSeen checks that the hook has seen all scripts that the servers have executed
+// since their counter was before and the hook's was seen.
 func (r *recorder) wantAllSeen(t *testing.T, h hookedClient, what string, before, seen int) {
 	t.Helper()
 	var ran, have int
-	drill.Eventually(t, what+": the hook has seen what the servers did", func() bool {
-		have = r.scriptCount() - seen // first: what comes in between is only on the servers
+	drill.Eventually(t, what+": the hook has seen all scripts of the servers", func() bool {
+		have = r.scriptCount() - seen // read first: later calls must not count
 		ran = scripts(t, h.servers) - before
 		return have == ran && ran > 0
 	})
 	t.Logf("%s: %d scripts", what, ran)
 }
 
-// Each command is seen by the user's hooks once, with the values of a caller's context.
+// The user's hooks see each command once, with the values of a caller's context.
 func TestHooksSeeEveryCommand(t *testing.T) {
 	t.Parallel()
 	onEachSetup(t, func(t *testing.T, h hookedClient, r *recorder) {
 		locks := openClient(t, h.rdb)
 		traced := func(id string) context.Context {
-			return context.WithValue(drill.Within(t, drill.Generous), trace{}, id)
+			return context.WithValue(drill.Within(t, drill.Generous), traceKey{}, id)
 		}
 		before := scripts(t, h.servers)
 
-		for i := range 50 { // by and by on the direct way
+		for i := range 50 { // the later ones on the direct path
 			id := fmt.Sprint("alone ", i)
 			l, err := locks.Mutex(job).Lock(traced(id))
 			if err != nil {
@@ -178,7 +178,7 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 			}
 			drill.Unlock(t, l)
 			if !r.sawTrace(id) {
-				t.Errorf("nothing came with %q", id)
+				t.Errorf("no call with the trace %q", id)
 			}
 		}
 		r.wantAllSeen(t, h, "alone", before, 0)
@@ -220,13 +220,13 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 		}
 		for _, id := range []string{"together", "waits", "extends"} {
 			if !r.sawTrace(id) {
-				t.Errorf("nothing came with %q", id)
+				t.Errorf("no call with the trace %q", id)
 			}
 		}
 		r.wantAllSeen(t, h, "waiting", before, 0)
 		r.wantReadable(t)
 		if r.dials == 0 && h.rdb.PoolStats() != nil && !isCluster(h.rdb) {
-			t.Error("the hook has seen no connection being made")
+			t.Error("the hook has seen no dial")
 		}
 	})
 }
@@ -236,13 +236,13 @@ func isCluster(rdb redis.UniversalClient) bool {
 	return ok
 }
 
-// wantLegible checks that a hook can read what is sent.
+// wantReadable checks that a hook can read the arguments of commands.
 func (r *recorder) wantReadable(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.texts["EVALSHA"] || !r.texts[key] {
-		t.Errorf("among the arguments are neither EVALSHA nor %s", key)
+		t.Errorf("the arguments do not contain both EVALSHA and %s", key)
 	}
 	for text := range r.texts {
 		if strings.HasPrefix(text, "0xc0") {
@@ -251,7 +251,7 @@ func (r *recorder) wantReadable(t *testing.T) {
 	}
 }
 
-// So is what waits for replicas; on a cluster by the hooks of its nodes.
+// The hooks also see the commands of WithReplicas, on a cluster the hooks of its nodes.
 func TestHooksSeeReplication(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, h hookedClient, r *recorder) {
@@ -259,13 +259,13 @@ func TestHooksSeeReplication(t *testing.T) {
 		before, seen := scripts(t, h.servers), r.scriptCount()
 		for i := range 10 {
 			id := fmt.Sprint("copied ", i)
-			l, err := locks.Mutex(fmt.Sprint(i)).Lock(context.WithValue(t.Context(), trace{}, id))
+			l, err := locks.Mutex(fmt.Sprint(i)).Lock(context.WithValue(t.Context(), traceKey{}, id))
 			if err != nil {
 				t.Fatal(err)
 			}
 			drill.Unlock(t, l)
 			if !r.sawTrace(id) {
-				t.Errorf("nothing came with %q", id)
+				t.Errorf("no call with the trace %q", id)
 			}
 		}
 		r.wantAllSeen(t, h, "replicated", before, seen)
@@ -286,7 +286,7 @@ func TestHooksSeeReplication(t *testing.T) {
 	})
 }
 
-// A hook that is added to a client in use is seen soon.
+// A hook that is added to a client in use takes effect soon.
 func TestHookAddedLater(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -295,15 +295,15 @@ func TestHookAddedLater(t *testing.T) {
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	r := newRecorder()
 	rdb.AddHook(r)
-	drill.Eventually(t, "it sees a lock", func() bool {
+	drill.Eventually(t, "the hook sees a lock", func() bool {
 		drill.Unlock(t, drill.Lock(t, locks, job))
 		return r.scriptCount() > 0
 	})
 }
 
-// A breaker that refuses is told of as a server that does not answer, in each way of
-// sending, and once it does not any more all goes on.
-func TestHookRefuses(t *testing.T) {
+// If a hook, such as a circuit breaker, rejects commands, calls return its error as
+// ErrUnavailable on each path, and succeed again when it no longer does.
+func TestHookRejects(t *testing.T) {
 	t.Parallel()
 	onEachSetup(t, func(t *testing.T, h hookedClient, r *recorder) {
 		locks := openClient(t, h.rdb)
@@ -311,7 +311,7 @@ func TestHookRefuses(t *testing.T) {
 			drill.Unlock(t, drill.Lock(t, locks, job))
 		}
 		open := errors.New("the circuit is open")
-		r.refuses.Store(&open)
+		r.rejects.Store(&open)
 		var callers sync.WaitGroup
 		for i := range 32 {
 			callers.Go(func() {
@@ -322,12 +322,12 @@ func TestHookRefuses(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		r.refuses.Store(nil)
+		r.rejects.Store(nil)
 		drill.Unlock(t, drill.Lock(t, locks, job))
 	})
 }
 
-// What New is given that cannot hold locks is refused by each call, and not a crash.
+// With a client that New does not support, each call returns an error and does not panic.
 func TestUnfitClients(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -358,7 +358,7 @@ func TestUnfitClients(t *testing.T) {
 	}
 }
 
-// join returns a client of a store, which lives as long as the test.
+// openClient returns a client that is closed at the end of the test.
 func openClient(t *testing.T, rdb redis.UniversalClient, options ...goredisstore.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(goredisstore.New(rdb, options...))

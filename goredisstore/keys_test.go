@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Every primitive, used as it should be, leaves nothing on the server.
+// Correct use of every primitive leaves no keys on the server.
 func TestCleanUseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"server", "cluster"} {
@@ -33,12 +33,12 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 				waiter := b.enqueueFor(rival, what.waits)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				if _, err := acquire(ctx, locks, what.waits); err == nil {
-					t.Fatalf("%s: it does not wait", what.waits)
+					t.Fatalf("%s: the call does not wait", what.waits)
 				}
 				cancel()
 				b.unlock(l)
 				b.unlock(b.awaitEntry(waiter).lease)
-				b.eventually("nothing is left of "+what.takes, func() bool { return len(b.remainingKeys()) == 0 })
+				b.eventually("no keys are left of "+what.takes, func() bool { return len(b.remainingKeys()) == 0 })
 			}
 
 			rw := locks.RWMutex(job)
@@ -57,7 +57,7 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 			for _, what := range []string{"lock job", "read job", "permits job 1 3"} {
 				l = b.acquire(locks, what)
 				if revoked, err := rival.Revoke(t.Context(), job, l.Fence()); err != nil || !revoked {
-					t.Fatalf("break %s: %t, %v", what, revoked, err)
+					t.Fatalf("revoke %s: %t, %v", what, revoked, err)
 				}
 				b.wantNoKeys()
 			}
@@ -70,7 +70,7 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 				}
 				if again, err := rival.Once(job, every).Do(t.Context(), func(context.Context) error { return nil }); err != nil || again {
 					b.skipIfStalled(every / 2)
-					t.Fatalf("once, a second time: %t, %v", again, err)
+					t.Fatalf("once, again within the interval: %t, %v", again, err)
 				}
 				b.wantExpiry(every)
 				b.eventually("the interval is over", func() bool { return len(b.remainingKeys()) == 0 })
@@ -95,15 +95,15 @@ func (b *fixture) newClientOn(where string, options ...dibs.Option) *dibs.Client
 	return b.newClient(b.server.Addr(), options...)
 }
 
-// What is kept taken for a while after it was given back ends then, whoever held and
-// however it came by it, and what belongs to it not before.
-func TestKeptNamesEnd(t *testing.T) {
+// A reserved name becomes free when its MinHold ends, whatever the primitive and however
+// the lock was acquired. Its metadata does not expire earlier.
+func TestReservedNamesExpire(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	locks, rival := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
-	const keep = 2 * time.Minute
+	const minHold = 2 * time.Minute
 	for i, what := range []string{"lock %s", "write %s", "read %s", "permits %s 1 3"} {
-		name := fmt.Sprintf("kept%d", i)
+		name := fmt.Sprintf("reserved%d", i)
 		key := "lock:" + name
 		what = fmt.Sprintf(what, name)
 		first := b.acquire(rival, fmt.Sprintf("permits %s 3 3", name))
@@ -111,28 +111,28 @@ func TestKeptNamesEnd(t *testing.T) {
 		waits := make(chan struct{})
 		ctx := deadline(t, generous)
 		go func() {
-			l, err := acquire(ctx, locks, what, dibs.MinHold(keep), dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
+			l, err := acquire(ctx, locks, what, dibs.MinHold(minHold), dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
 			waiter <- entry{l, err, time.Now()}
 		}()
-		b.await("it waits", waits)
+		b.await("the call waits", waits)
 		b.unlock(first)
 		b.unlock(b.awaitEntry(waiter).lease)
 		lock, _ := b.call("PTTL", key).(int64)
-		signs, _ := b.call("PTTL", "{"+key+"}:dibs:meta").(int64)
-		if lock < keep.Milliseconds()-int64(generous/time.Millisecond) || lock > keep.Milliseconds() {
-			t.Errorf("%s: kept for %d ms, want %v", what, lock, keep)
+		meta, _ := b.call("PTTL", "{"+key+"}:dibs:meta").(int64)
+		if lock < minHold.Milliseconds()-int64(generous/time.Millisecond) || lock > minHold.Milliseconds() {
+			t.Errorf("%s: reserved for %d ms, want %v", what, lock, minHold)
 		}
-		if holders, _ := b.call("PTTL", "{"+key+"}:dibs:holders").(int64); b.isShared(key) && min(signs, holders) < lock {
-			t.Errorf("%s: who shares the lock, or what they weigh, is forgotten %d ms before they end", what, lock-min(signs, holders))
+		if holders, _ := b.call("PTTL", "{"+key+"}:dibs:holders").(int64); b.isShared(key) && min(meta, holders) < lock {
+			t.Errorf("%s: the holders or their weights expire %d ms before the lock", what, lock-min(meta, holders))
 		}
-		b.wantExpiry(keep)
+		b.wantExpiry(minHold)
 	}
 }
 
-// What processes leave that die while they hold and while they wait ends by itself:
-// locks with their leases, queues within a minute, and signs within both. Only the
-// floors of the fences stay.
-func TestCrashesLeaveNothingForEver(t *testing.T) {
+// The keys of processes that die while they hold and wait expire: locks with their
+// leases, queues within a minute, metadata within the sum of both. Only the fence
+// high-water marks remain.
+func TestKeysOfCrashedProcessesExpire(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
 	for _, where := range []string{"server", "cluster"} {
@@ -140,13 +140,13 @@ func TestCrashesLeaveNothingForEver(t *testing.T) {
 			t.Parallel()
 			b := setUpOn(t, where)
 			names := []string{"m", "w", "r", "p", "a1", "a2", "{a}3", "{a}4", "e"}
-			takes := []string{"lock m", "write w", "read r", "permits p 2 3", "all a1 a2", "all {a}3 {a}4", "lead e"}
-			waits := []string{"lock m", "read w", "write r", "permits p 2 3", "all a2 a1", "all {a}4 {a}3", "lead e"}
+			held := []string{"lock m", "write w", "read r", "permits p 2 3", "all a1 a2", "all {a}3 {a}4", "lead e"}
+			awaited := []string{"lock m", "read w", "write r", "permits p 2 3", "all a2 a1", "all {a}4 {a}3", "lead e"}
 			o := childConfig{Role: "leases", TTL: lease, Cluster: where == "cluster"}
 
-			// Those who only hold: when the leases are over, nothing is left but signs.
+			// Holders only: when the leases have expired, only metadata is left.
 			holder := b.spawn(o)
-			for i, what := range takes {
+			for i, what := range held {
 				holder.acquire(fmt.Sprint(i), what)
 			}
 			holder.send("once o o 1s")
@@ -156,44 +156,45 @@ func TestCrashesLeaveNothingForEver(t *testing.T) {
 			b.begin()
 			killed := time.Now()
 			holder.kill()
-			b.eventually("the leases are over", func() bool { return len(b.remainingKeysExcept(":dibs:meta", ":dibs:holders")) == 0 })
-			b.within("holders killed: only signs are left after", time.Since(killed), lease+20*time.Millisecond)
+			b.eventually("the leases have expired", func() bool { return len(b.remainingKeysExcept(":dibs:meta", ":dibs:holders")) == 0 })
+			b.within("holders killed: only metadata is left after", time.Since(killed), lease+20*time.Millisecond)
 			b.wantExpiry(lease)
 
-			// Those who hold and those who wait.
+			// Holders and waiters.
 			holder, waiter := b.spawn(o), b.spawn(o)
-			for i, what := range takes {
+			for i, what := range held {
 				holder.acquire(fmt.Sprint(i), what)
-				waiter.enqueue(fmt.Sprint(i), waits[i])
+				waiter.enqueue(fmt.Sprint(i), awaited[i])
 			}
 			holder.expect("renewed")
 			b.wantExpiry(lease)
 			waiter.kill()
 			holder.kill()
 			b.wantExpiry(lease)
-			b.eventually("the leases are over", func() bool { return len(b.remainingKeysExcept(":dibs:meta", ":dibs:holders", ":dibs:queue")) == 0 })
+			b.eventually("the leases have expired", func() bool { return len(b.remainingKeysExcept(":dibs:meta", ":dibs:holders", ":dibs:queue")) == 0 })
 			b.wantExpiry(lease)
 			if len(b.remainingKeysExcept(":dibs:meta", ":dibs:holders")) == 0 {
-				t.Error("no queue is left: nothing was seen of what the dead leave")
+				t.Error("no queue is left: the keys of dead waiters were not checked")
 			}
 
-			// Who comes next clears it all up.
+			// The next caller removes all of these keys.
 			locks := b.newClientOn(where)
-			b.eventually("the dead are forgotten", func() bool {
+			b.eventually("the dead waiters are removed", func() bool {
 				for _, name := range names {
 					b.unlock(b.acquire(locks, "lock "+name))
 				}
 				return len(b.remainingKeys()) == 0
 			})
-			floors, _ := b.server.MustCmd(t, "KEYS", "dibs:fence:*").([]any)
-			if len(floors) > 1+len(names)+2 {
-				t.Errorf("%d floors for %d names", len(floors), len(names))
+			fences, _ := b.server.MustCmd(t, "KEYS", "dibs:fence:*").([]any)
+			if len(fences) > 1+len(names)+2 {
+				t.Errorf("%d fence high-water marks for %d names", len(fences), len(names))
 			}
 		})
 	}
 }
 
-// leftBut is left without the keys that end so.
+// remainingKeysExcept returns the remaining keys without those that have one of the
+// suffixes.
 func (b *fixture) remainingKeysExcept(suffixes ...string) []string {
 	b.t.Helper()
 	var left []string

@@ -19,10 +19,10 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// A acquisition is one stay in the lock, as its worker saw it.
+// acquisition is one acquisition and release of the lock by a worker.
 type acquisition struct {
 	Called time.Duration // before Lock
-	Joined time.Duration // when it was told to wait, or zero
+	Joined time.Duration // when it was queued, or zero
 	Enter  time.Duration // after Lock
 	Exit   time.Duration // before Unlock
 	Fence  uint64
@@ -31,7 +31,8 @@ type acquisition struct {
 	Err    string
 }
 
-// crowd is a child whose workers take the lock, all from the same moment on.
+// loadChild runs workers that lock the job. All start when the child receives a command.
+// It reports "acquisitions JSON".
 func loadChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{})
 	emit("ready")
@@ -39,12 +40,12 @@ func loadChild(o childConfig, commands <-chan string) {
 		return
 	}
 	begin := mono()
-	visits := make([][]acquisition, o.Workers)
+	acquisitions := make([][]acquisition, o.Workers)
 	var workers sync.WaitGroup
 	for i := range o.Workers {
 		workers.Go(func() {
 			for {
-				visits[i] = append(visits[i], acquireOnce(locks, i, o.Work))
+				acquisitions[i] = append(acquisitions[i], acquireOnce(locks, i, o.Work))
 				if mono()-begin >= o.For {
 					return
 				}
@@ -52,12 +53,12 @@ func loadChild(o childConfig, commands <-chan string) {
 		})
 	}
 	workers.Wait()
-	text, err := json.Marshal(slices.Concat(visits...))
+	text, err := json.Marshal(slices.Concat(acquisitions...))
 	if err != nil {
 		emit("broken %v", err)
 		return
 	}
-	emit("visits %s", text)
+	emit("acquisitions %s", text)
 	<-commands
 }
 
@@ -81,8 +82,8 @@ func acquireOnce(locks *dibs.Client, worker int, work time.Duration) acquisition
 	return v
 }
 
-// gather starts children, lets them go at once, calls then, and returns the visits
-// of each.
+// runChildren starts processes with role load, starts their workers, calls then, and
+// returns the acquisitions of each process.
 func (b *fixture) runChildren(processes int, o childConfig, then func()) [][]acquisition {
 	b.t.Helper()
 	o.Role = "load"
@@ -94,18 +95,18 @@ func (b *fixture) runChildren(processes int, o childConfig, then func()) [][]acq
 		c.send("go")
 	}
 	then()
-	visits := make([][]acquisition, processes)
+	acquisitions := make([][]acquisition, processes)
 	for i, c := range children {
-		text := strings.Join(c.expect("visits"), " ")
-		if err := json.Unmarshal([]byte(text), &visits[i]); err != nil {
+		text := strings.Join(c.expect("acquisitions"), " ")
+		if err := json.Unmarshal([]byte(text), &acquisitions[i]); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-	return visits
+	return acquisitions
 }
 
-// served checks what must hold for all visits, and returns them in the order of
-// service.
+// checkServed checks that no acquisition failed, that none overlap, and that fences grow.
+// It returns the acquisitions in the order of service.
 func (b *fixture) checkServed(groups [][]acquisition) []acquisition {
 	b.t.Helper()
 	all := slices.Concat(groups...)
@@ -113,7 +114,7 @@ func (b *fixture) checkServed(groups [][]acquisition) []acquisition {
 	for _, v := range all {
 		if v.Err != "" {
 			if failed++; failed <= 3 {
-				b.t.Errorf("not served: %s", v.Err)
+				b.t.Errorf("failed: %s", v.Err)
 			}
 		}
 	}
@@ -127,28 +128,28 @@ func (b *fixture) checkServed(groups [][]acquisition) []acquisition {
 			disorder++
 		}
 	}
-	b.t.Logf("FIGURE %d visits: %d failed, %d overlaps, %d fences that did not grow", len(all), failed, overlaps, disorder)
+	b.t.Logf("FIGURE %d acquisitions: %d failed, %d overlaps, %d fences that did not grow", len(all), failed, overlaps, disorder)
 	if failed+overlaps+disorder > 0 {
 		b.t.Errorf("%d failed, %d overlaps, %d fences that did not grow: want none", failed, overlaps, disorder)
 	}
 	return all
 }
 
-// barged counts the visits that were served before one that, provably, had joined
-// the queue before they called Lock: whichever process it was in.
-func overtaken(inOrder []acquisition) (barged, proofs int) {
+// overtaken counts the acquisitions that were served before one that had certainly been
+// queued before they called Lock, in any process. pairs is the number of pairs whose
+// order is known: how much the result says.
+func overtaken(inOrder []acquisition) (overtakes, pairs int) {
 	const never = time.Duration(1<<63 - 1)
-	earliest := never // of those served later, when the first of them joined
+	earliest := never // when the first of those served later was queued
 	for i := len(inOrder) - 1; i >= 0; i-- {
 		v := inOrder[i]
 		if earliest < v.Called {
-			barged++
+			overtakes++
 		}
 		if v.Joined > 0 {
 			earliest = min(earliest, v.Joined)
 		}
 	}
-	// How much this says: pairs of which the order is known.
 	calls := make([]time.Duration, len(inOrder))
 	for i, v := range inOrder {
 		calls[i] = v.Called
@@ -157,41 +158,41 @@ func overtaken(inOrder []acquisition) (barged, proofs int) {
 	for _, v := range inOrder {
 		if v.Joined > 0 {
 			at, _ := slices.BinarySearch(calls, v.Joined)
-			proofs += len(calls) - at
+			pairs += len(calls) - at
 		}
 	}
-	return barged, proofs
+	return overtakes, pairs
 }
 
-// A thousand arrive at once, from four processes, at a name that is free: all are
-// served in turn, and nobody asks in vain. How long it takes is logged, and judged by
-// the benchmark. Not parallel: heartbeats go by the clock.
+// A thousand callers in four processes lock a free name at the same time. All are served
+// in order, with at most two scripts each. The duration is logged; the benchmark has a
+// limit for it. Not parallel, because heartbeats depend on time.
 func TestThousandArrive(t *testing.T) {
 	const work = 2 * time.Millisecond
-	server := setUpQuiet(t)
+	b := setUpQuiet(t)
 	var before int64
-	groups := server.runChildren(4, childConfig{TTL: 5 * time.Second, Workers: 250, Work: work}, func() { before = server.scripts() })
-	scripts := server.scripts() - before
-	all := server.checkServed(groups)
+	groups := b.runChildren(4, childConfig{TTL: 5 * time.Second, Workers: 250, Work: work}, func() { before = b.scripts() })
+	scripts := b.scripts() - before
+	all := b.checkServed(groups)
 	first, last := all[0].Called, time.Duration(0)
 	for _, v := range all {
 		first, last = min(first, v.Called), max(last, v.Exit)
 	}
-	t.Logf("FIGURE 1,000 arrive: %d served in %v, %.2f scripts per entry (limit 2; claims that come together are one)",
+	t.Logf("FIGURE 1,000 arrive: %d served in %v, %.2f scripts per entry (limit 2; coalesced requests count as one)",
 		len(all), round(last-first), float64(scripts)/float64(len(all)))
-	t.Logf("the commands: %s", server.perCommand())
+	t.Logf("the commands: %s", b.perCommand())
 	if len(all) != 1000 || scripts > 2*int64(len(all)) {
-		t.Errorf("%d served with %d scripts, want 1000 with at most 2 each: to join, and to release", len(all), scripts)
+		t.Errorf("%d served with %d scripts, want 1000 with at most 2 each: acquire and release", len(all), scripts)
 	}
-	n, proofs := overtaken(all)
-	t.Logf("FIGURE 1,000 arrive: %d served before one that had joined before they called (limit 0; %d pairs tell)", n, proofs)
+	n, pairs := overtaken(all)
+	t.Logf("FIGURE 1,000 arrive: %d overtook a waiter that was queued before their call (limit 0; %d pairs known)", n, pairs)
 	if n != 0 {
-		t.Errorf("%d barged", n)
+		t.Errorf("%d overtook a waiter", n)
 	}
 }
 
-// A thousand queue from four processes, and are served in the order in which the
-// server has them in its queue: each one of them.
+// A thousand waiters in four processes are served exactly in the order of the server's
+// queue.
 func TestThousandInOrder(t *testing.T) {
 	const workers = 1000
 	b := setUpQuiet(t)
@@ -200,10 +201,10 @@ func TestThousandInOrder(t *testing.T) {
 	var order []string
 	groups := b.runChildren(4, childConfig{TTL: 5 * time.Second, Workers: workers / 4, Work: time.Millisecond}, func() {
 		queue := "{" + key + "}:dibs:queue"
-		b.eventually("all queue", func() bool { return b.call("ZCARD", queue) == int64(workers) })
-		places, _ := b.call("ZRANGE", queue, "0", "-1").([]any)
-		for _, place := range places {
-			order = append(order, strings.SplitN(fmt.Sprint(place), " ", 5)[4])
+		b.eventually("all are queued", func() bool { return b.call("ZCARD", queue) == int64(workers) })
+		entries, _ := b.call("ZRANGE", queue, "0", "-1").([]any)
+		for _, entry := range entries {
+			order = append(order, strings.SplitN(fmt.Sprint(entry), " ", 5)[4])
 		}
 		b.unlock(l)
 	})
@@ -217,24 +218,24 @@ func TestThousandInOrder(t *testing.T) {
 			wrong++
 		}
 	}
-	n, proofs := overtaken(all)
-	t.Logf("FIGURE 1,000 in order: %d not served in their turn, %d barged (limits 0; %d pairs tell)", wrong, n, proofs)
+	n, pairs := overtaken(all)
+	t.Logf("FIGURE 1,000 in order: %d served out of order, %d overtook a waiter (limits 0; %d pairs known)", wrong, n, pairs)
 	if wrong+n != 0 {
-		t.Errorf("%d not served in their turn, %d barged", wrong, n)
+		t.Errorf("%d served out of order, %d overtook a waiter", wrong, n)
 	}
 	b.wantNoKeys()
 }
 
-// Workers that come back at once are served alike.
+// Workers that lock again at once are served equally often.
 func TestGreedy(t *testing.T) {
 	t.Parallel()
 	b := setUpQuiet(t)
 	groups := b.runChildren(2, childConfig{TTL: ttl, Workers: 4, Work: time.Millisecond, For: 5 * time.Second}, func() {})
 	all := b.checkServed(groups)
 	var counts []int
-	for _, visits := range groups {
+	for _, acquisitions := range groups {
 		perWorker := make([]int, 4)
-		for _, v := range visits {
+		for _, v := range acquisitions {
 			perWorker[v.Worker]++
 		}
 		counts = append(counts, perWorker...)
@@ -245,14 +246,14 @@ func TestGreedy(t *testing.T) {
 	for _, v := range all {
 		longest = max(longest, v.Enter-v.Called)
 	}
-	t.Logf("FIGURE greedy: %d to %d entries of each, ratio %.2f (limit 1.5), longest wait %v", least, most, float64(most)/float64(least), round(longest))
+	t.Logf("FIGURE greedy: %d to %d entries per worker, ratio %.2f (limit 1.5), longest wait %v", least, most, float64(most)/float64(least), round(longest))
 	if 2*most > 3*least {
-		t.Errorf("entries of each: %v, want at most 1.5 times the least", counts)
+		t.Errorf("entries per worker: %v, want at most 1.5 times the least", counts)
 	}
 	b.wantNoKeys()
 }
 
-// setUpQuiet is setUp without a control, which would count among the commands.
+// setUpQuiet is setUp without a running control, whose commands would count.
 func setUpQuiet(t *testing.T) *fixture {
 	t.Helper()
 	server := redistest.Start(t)
@@ -261,7 +262,7 @@ func setUpQuiet(t *testing.T) *fixture {
 	return &fixture{t: t, server: server, direct: direct, control: control{new(drill.Machine)}}
 }
 
-// perCommand tells how often each command was called since the server started.
+// perCommand returns how often each command was called since the server started.
 func (b *fixture) perCommand() string {
 	b.t.Helper()
 	stats, _ := b.server.MustCmd(b.t, "INFO", "commandstats").(string)
@@ -275,12 +276,12 @@ func (b *fixture) perCommand() string {
 	return strings.Join(counts, ", ")
 }
 
-// scripts tells how many were run since the server started.
+// scripts returns how many scripts were executed since the server started.
 func (b *fixture) scripts() int64 {
 	b.t.Helper()
 	stats, _ := b.server.MustCmd(b.t, "INFO", "commandstats").(string)
 	_, rest, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
 	n, _, _ := strings.Cut(rest, ",")
-	calls, _ := strconv.ParseInt(n, 10, 64) // none yet: no line
+	calls, _ := strconv.ParseInt(n, 10, 64) // there is no line before the first call
 	return calls
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How often go-redis would repeat a command makes no difference, while connections
-// break all the time: two clients at once, one of which would ten times.
+// MaxRetries of go-redis makes no difference while connections break all the time. Two
+// clients run at once, one with 10 retries.
 func TestResetsDespiteRetries(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	over := time.Now().Add(3 * time.Second)
+	end := time.Now().Add(3 * time.Second)
 	var pairs [2]atomic.Int64
 	var workers sync.WaitGroup
 	for i, retries := range []int{-1, 10} {
 		locks := openClient(t, dial(t, &redis.Options{Addr: proxy.Addr(), MaxRetries: retries}))
 		for n := range 8 {
 			workers.Go(func() {
-				for time.Now().Before(over) {
+				for time.Now().Before(end) {
 					l, err := locks.Mutex(fmt.Sprint(retries, n%2)).Lock(drill.Within(t, drill.Generous))
 					if err == nil && l.Unlock() == nil {
 						pairs[i].Add(1)
@@ -33,7 +33,7 @@ func TestResetsDespiteRetries(t *testing.T) {
 			})
 		}
 	}
-	for time.Now().Before(over) {
+	for time.Now().Before(end) {
 		time.Sleep(5 * time.Millisecond)
 		proxy.Reset()
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A durations collects durations from many goroutines.
+// durations collects durations from many goroutines.
 type durations struct {
 	mu  sync.Mutex
 	all []time.Duration
@@ -25,8 +25,8 @@ func (y *durations) add(d time.Duration) {
 	y.all = append(y.all, d)
 }
 
-// A hundred readers that come back at once do not starve three writers, nor these
-// them. Not parallel: it is about throughput.
+// A hundred readers that lock again at once do not starve three writers, and these do not
+// starve the readers. Not parallel, because throughput matters.
 func TestReadersAndWriters(t *testing.T) {
 	const readers, writers, clients = 100, 3, 5
 	lasts := pick(2*time.Second, 10*time.Second)
@@ -37,7 +37,7 @@ func TestReadersAndWriters(t *testing.T) {
 	}
 	var (
 		reading, writing, overlaps, most atomic.Int64
-		holds, writes                    durations // from the grant until it was given back
+		holds, writes                    durations // from the grant to the release
 		readWaits, writeWaits            durations
 		workers                          sync.WaitGroup
 	)
@@ -58,11 +58,11 @@ func TestReadersAndWriters(t *testing.T) {
 					n := reading.Add(1)
 					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 					}
-					alone := writing.Load() == 0
+					exclusive := writing.Load() == 0
 					time.Sleep(rand.N(5 * time.Millisecond)) // work
-					alone = alone && writing.Load() == 0
+					exclusive = exclusive && writing.Load() == 0
 					reading.Add(-1)
-					if !alone {
+					if !exclusive {
 						overlaps.Add(1)
 					}
 					return nil
@@ -84,11 +84,11 @@ func TestReadersAndWriters(t *testing.T) {
 				hooks := dibs.Hooks{Acquired: func(a dibs.Acquired) { begun = time.Now().Add(-a.Handoff) }}
 				err := lock.Do(ctx, func(context.Context) error {
 					writeWaits.add(time.Since(called))
-					alone := writing.Add(1) == 1 && reading.Load() == 0
+					exclusive := writing.Add(1) == 1 && reading.Load() == 0
 					time.Sleep(100 * time.Microsecond) // work
-					alone = writing.Load() == 1 && reading.Load() == 0 && alone
+					exclusive = writing.Load() == 1 && reading.Load() == 0 && exclusive
 					writing.Add(-1)
-					if !alone {
+					if !exclusive {
 						overlaps.Add(1)
 					}
 					return nil
@@ -111,8 +111,8 @@ func TestReadersAndWriters(t *testing.T) {
 	if most.Load() < 2 || len(writeWaits.all) < writers {
 		t.Errorf("%d readers at once, %d writes: nothing was shared", most.Load(), len(writeWaits.all))
 	}
-	// In strict order it stands behind the two others at most, with readers before each
-	// and before it. The others work for 0.1 ms: what they hold longer is the machine's.
+	// In FIFO order at most two other writers are before a writer, with readers before each
+	// of the three. A writer works for 0.1 ms; a longer hold is due to the machine.
 	wait, read, write := longest(writeWaits.all), longest(holds.all), longest(writes.all)
 	t.Logf("FIGURE readers and writers: longest wait of a writer %.2f times the longest hold of a reader (limit 3), %.2f times without the longest hold of a writer, %v, twice",
 		wait.Seconds()/read.Seconds(), max(wait-2*write, 0).Seconds()/read.Seconds(), round(write))
@@ -120,8 +120,8 @@ func TestReadersAndWriters(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A writer waits for the readers that were there before it, and for none that came
-// after; readers that wait side by side enter together.
+// A writer waits for the readers before it, and for no later ones. Adjacent readers in
+// the queue enter together.
 func TestReadersBehindAWriter(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -143,7 +143,7 @@ func TestReadersBehindAWriter(t *testing.T) {
 		fence := w.lease.Fence()
 		var entries []entry
 		for _, r := range behind {
-			e := b.awaitEntry(r) // none of them has left
+			e := b.awaitEntry(r) // while the readers before it hold
 			if e.lease.Fence() <= fence {
 				t.Errorf("fence %d after %d", e.lease.Fence(), fence)
 			}
@@ -163,7 +163,7 @@ func TestReadersBehindAWriter(t *testing.T) {
 	}
 }
 
-// A reader that dies leaves by its own expiry, while others renew.
+// The lease of a reader that dies expires, while the other readers' leases are renewed.
 func TestReaderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -185,21 +185,22 @@ func TestReaderIsKilled(t *testing.T) {
 		for len(renewed) > 0 {
 			<-renewed
 		}
-		b.eventually("the dead has left", func() bool { return b.inspect(observer, job).Holding == 1 })
-		b.within("reader killed: it has left after", time.Since(killed), ttl+20*time.Millisecond)
+		b.eventually("the lease of the dead reader has expired", func() bool { return b.inspect(observer, job).Holding == 1 })
+		b.within("reader killed: its lease expires after", time.Since(killed), ttl+20*time.Millisecond)
 		if err := locks.RWMutex(job).TryUpgrade(t.Context(), l); err != nil {
-			t.Errorf("the one that lives, alone now, upgrades: %v", err)
+			t.Errorf("upgrade of the remaining reader: %v", err)
 		}
-		b.await("the other one renews", renewed)
+		b.await("the other lease is renewed", renewed)
 		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Token != l.Token() || s.Holders[0].Weight != 0 {
-			t.Errorf("%+v, want %s to hold alone", s, l.Token())
+			t.Errorf("%+v, want the exclusive holder %s", s, l.Token())
 		}
 		b.unlock(l)
 		b.wantNoKeys()
 	}
 }
 
-// A writer behind a dead reader enters when that has expired, if the others are gone.
+// A writer behind a dead reader enters when that reader's lease has expired, if there are
+// no others.
 func TestWriterBehindADeadReader(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -218,8 +219,8 @@ func TestWriterBehindADeadReader(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A release that comes late grants for no less time than the new holders count on,
-// however they hold.
+// A release that is delivered late grants leases that last at least until the deadlines
+// that the new holders assume, in each mode.
 func TestLateReleaseGrants(t *testing.T) {
 	t.Parallel()
 	for _, what := range []struct{ holds, waits, behind string }{
@@ -232,14 +233,14 @@ func TestLateReleaseGrants(t *testing.T) {
 			t.Parallel()
 			b := setUp(t)
 			proxy := b.proxy()
-			// With so much time its release is not void when it comes.
+			// With this timeout the release is not void when it arrives.
 			holder, locks, rival := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second), dibs.Timeout(4*ttl)), b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
 			b.warm(rival)
 			l := b.acquire(holder, what.holds)
 			held, deliver := proxy.HoldNextRequest(key)
 			go l.Unlock()
-			b.await("the release is held", held)
-			proxy.Drop() // and no other one arrives
+			b.await("the release is delayed", held)
+			proxy.Drop() // so that no retry arrives
 			late := time.NewTimer(ttl + ttl/4)
 			defer late.Stop()
 			<-late.C
@@ -250,18 +251,18 @@ func TestLateReleaseGrants(t *testing.T) {
 			e := b.awaitEntry(waiter)
 			s := b.inspect(rival, job)
 			left := time.Until(e.lease.Deadline())
-			var has time.Duration
+			var remaining time.Duration
 			for _, h := range s.Holders {
 				if h.Token == e.lease.Token() {
-					has = h.Remaining
+					remaining = h.Remaining
 				}
 			}
-			t.Logf("FIGURE late release, %s, then %s: the new holder counts on %v, and has %v (limit: no less)", what.holds, what.waits, round(left), round(has))
-			if has < left {
+			t.Logf("FIGURE late release, %s, then %s: the new holder assumes %v, the server has %v (limit: no less)", what.holds, what.waits, round(left), round(remaining))
+			if remaining < left {
 				b.skipIfStalled(ttl / 4)
-				t.Errorf("the new holder counts on %v, but has %v: %+v", left, has, s)
+				t.Errorf("the new holder assumes %v, the server has %v: %+v", left, remaining, s)
 			}
-			// Whoever looks now must not find it expired.
+			// A try now must not find the lease expired.
 			_, _ = rival.RWMutex(job).TryLock(t.Context())
 			select {
 			case x := <-behind:
@@ -270,7 +271,7 @@ func TestLateReleaseGrants(t *testing.T) {
 				}
 				b.unlock(x.lease)
 				return
-			case <-time.After(50 * time.Millisecond): // it has not entered, as far as one can see
+			case <-time.After(50 * time.Millisecond): // it does not enter
 			}
 			b.unlock(e.lease)
 			b.unlock(b.awaitEntry(behind).lease)

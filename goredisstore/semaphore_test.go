@@ -15,21 +15,20 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A permit is one stay with permits of a semaphore.
+// permitUse is one acquisition and release of permits of a semaphore.
 type permitUse struct {
 	weight int
 	called time.Duration
-	joined time.Duration // told to wait, or zero
-	ticket uint64        // zero: it never waited
-	begun  time.Duration // the server was asked to hand on, as far as that is known
+	joined time.Duration // queued, or zero
+	ticket uint64        // zero if it never waited
+	begun  time.Duration // time of the release before it, as far as that is known
 	enter  time.Duration
-	exit   time.Duration // Unlock has returned
+	exit   time.Duration // Unlock returned
 	fence  uint64
 }
 
-// Claims of different weights are served in the order of their tickets: those that
-// want many are not starved by those that want few. Not parallel: it is about
-// throughput.
+// Requests of different weights are served in the order of their tickets, so that large
+// ones are not starved by small ones. Not parallel, because throughput matters.
 func TestPermitsInOrder(t *testing.T) {
 	const permits, claimants, heaviest, clients = 10, 200, 4, 4
 	each := pick(6, 30)
@@ -42,7 +41,7 @@ func TestPermitsInOrder(t *testing.T) {
 		held, most, over atomic.Int64
 		workers          sync.WaitGroup
 	)
-	stays := make([][]permitUse, claimants)
+	uses := make([][]permitUse, claimants)
 	ctx := deadline(t, 2*generous)
 	b.begin()
 	for i := range claimants {
@@ -57,7 +56,7 @@ func TestPermitsInOrder(t *testing.T) {
 				l, err := s.Acquire(ctx, p.weight, dibs.Observe(hooks))
 				p.enter = mono()
 				if err != nil {
-					t.Errorf("not served: %v", err)
+					t.Errorf("acquire: %v", err)
 					return
 				}
 				n := held.Add(int64(p.weight))
@@ -73,22 +72,22 @@ func TestPermitsInOrder(t *testing.T) {
 					t.Errorf("unlock: %v", err)
 				}
 				p.exit = mono()
-				stays[i] = append(stays[i], p)
+				uses[i] = append(uses[i], p)
 			}
 		})
 	}
 	workers.Wait()
 	late := b.late()
-	all := slices.Concat(stays...)
+	all := slices.Concat(uses...)
 	slices.SortFunc(all, func(x, y permitUse) int { return cmp.Compare(x.fence, y.fence) }) // the order of service
-	t.Logf("FIGURE permits: %d stays, up to %d of %d held, %d times more (limit 0)", len(all), most.Load(), permits, over.Load())
+	t.Logf("FIGURE permits: %d uses, up to %d of %d held, %d times more (limit 0)", len(all), most.Load(), permits, over.Load())
 	if over.Load() != 0 || len(all) != claimants*each {
-		t.Errorf("%d times more than there are, %d of %d served", over.Load(), len(all), claimants*each)
+		t.Errorf("%d times more than the limit, %d of %d served", over.Load(), len(all), claimants*each)
 	}
 	wrong, waited := outOfOrder(all)
-	t.Logf("FIGURE permits: %d of %d that waited were served out of their turn (limit 0)", wrong, waited)
+	t.Logf("FIGURE permits: %d of %d waiters were served out of order (limit 0)", wrong, waited)
 	if wrong != 0 || waited == 0 {
-		t.Errorf("%d of %d out of their turn", wrong, waited)
+		t.Errorf("%d of %d waiters out of order", wrong, waited)
 	}
 	var waits [heaviest + 1][]time.Duration
 	for _, p := range all {
@@ -97,17 +96,17 @@ func TestPermitsInOrder(t *testing.T) {
 	for w := 1; w <= heaviest; w++ {
 		t.Logf("FIGURE permits: waits of weight %d: mean %v, longest %v", w, round(mean(waits[w])), round(longest(waits[w])))
 	}
-	// In strict order the wait of anybody is that of everybody: each worker is behind
-	// all the others. What differs is the end of the run.
-	b.within("permits: longest wait of weight 4, limit: 1.5 of 1", longest(waits[heaviest]), 3*longest(waits[1])/2)
+	// In FIFO order all waits are alike, because each worker is behind all the others. They
+	// differ only at the end of the run.
+	b.within("permits: longest wait of weight 4 (limit: 1.5 of weight 1)", longest(waits[heaviest]), 3*longest(waits[1])/2)
 	idle := longestIdle(all, permits-heaviest+1)
-	within(t, "permits: longest wait while too little is held", idle, 10*time.Millisecond, late)
+	within(t, "permits: longest wait while permits are unused", idle, 10*time.Millisecond, late)
 	b.wantNoKeys()
 }
 
-// outOfTurn counts, of stays in the order of service, those that were served before
-// one that the server had put in line earlier: by their tickets, or, of one that never
-// waited, before one that knew that it waits when this one called.
+// outOfOrder counts the uses that were served before one that was queued earlier. The
+// tickets decide; a use that never waited has none, and must not be served before one
+// that was already queued when it called. inOrder is in the order of service.
 func outOfOrder(inOrder []permitUse) (wrong, waited int) {
 	const never = time.Duration(1<<63 - 1)
 	const late = 100 * time.Millisecond
@@ -124,13 +123,13 @@ func outOfOrder(inOrder []permitUse) (wrong, waited int) {
 	return wrong, waited
 }
 
-// wasted returns for how long somebody waited at most although less was held than
-// must be while anybody waits, by the clients' clocks: strict order is no excuse to
-// leave permits unused that the first in line could have.
+// longestIdle returns the longest time during which there was a waiter, but fewer than
+// least permits were held, by the clients' clocks. FIFO order does not justify leaving
+// permits unused that the first waiter could have.
 func longestIdle(all []permitUse, least int) (worst time.Duration) {
 	type change struct {
 		at           time.Duration
-		held, inLine int
+		held, queued int
 	}
 	var changes []change
 	for _, p := range all {
@@ -140,15 +139,15 @@ func longestIdle(all []permitUse, least int) (worst time.Duration) {
 		}
 	}
 	slices.SortStableFunc(changes, func(x, y change) int { return cmp.Compare(x.at, y.at) })
-	held, inLine := 0, 0
+	held, queued := 0, 0
 	since := time.Duration(-1)
 	for _, c := range changes {
 		if since >= 0 {
 			worst = max(worst, c.at-since)
 		}
-		held, inLine = held+c.held, inLine+c.inLine
+		held, queued = held+c.held, queued+c.queued
 		switch {
-		case inLine == 0 || held >= least:
+		case queued == 0 || held >= least:
 			since = -1
 		case since < 0:
 			since = c.at
@@ -157,7 +156,8 @@ func longestIdle(all []permitUse, least int) (worst time.Duration) {
 	return worst
 }
 
-// A holder of permits that dies gives them back by its own expiry, while others renew.
+// The permits of a holder that dies become free when its lease expires, while other
+// leases are renewed.
 func TestPermitHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -179,15 +179,15 @@ func TestPermitHolderIsKilled(t *testing.T) {
 		}
 		e := b.awaitEntry(waiter)
 		b.within("permit holder killed: next entry", e.at.Sub(killed), ttl+20*time.Millisecond)
-		b.await("the other one renews", renewed)
+		b.await("the other lease is renewed", renewed)
 		if s := b.inspect(rival, job); s.Holding != 2 {
-			t.Errorf("%+v, want two to hold", s)
+			t.Errorf("%+v, want two holders", s)
 		}
 		if _, err := rival.Semaphore(job, 3).TryAcquire(t.Context(), 1); err == nil {
-			t.Error("a fourth permit of three")
+			t.Error("acquired a fourth permit of three")
 		}
 		if err := context.Cause(l.Context()); err != nil {
-			t.Errorf("the one that renews: %v", err)
+			t.Errorf("the remaining lease: %v", err)
 		}
 		b.unlock(l)
 		b.unlock(e.lease)

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Over slow links requests take long, and are not repeated for that alone; and each
-// process sends a script that the server does not know once, and not with each request.
+// Over slow links, requests are not retried only because they take long. Each process
+// sends the text of a script that the server lacks once, not with each request.
 func TestSlowLinks(t *testing.T) {
 	t.Parallel()
 	const rate = 20_000 // bytes a second of each connection, each way
@@ -26,7 +26,7 @@ func TestSlowLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := setUp(t)
-	done := func(enter func(process int) bool) (took time.Duration) {
+	run := func(enter func(process int) bool) (took time.Duration) {
 		start := time.Now()
 		var group sync.WaitGroup
 		for i := range processes * callers {
@@ -52,7 +52,7 @@ func TestSlowLinks(t *testing.T) {
 		clients, plain = append(clients, c), append(plain, rdb)
 	}
 	var entries, failed atomic.Int64
-	took := done(func(i int) bool {
+	took := run(func(i int) bool {
 		l, err := clients[i].Mutex(job).Lock(deadline(t, generous))
 		if err != nil {
 			failed.Add(1)
@@ -64,28 +64,28 @@ func TestSlowLinks(t *testing.T) {
 		}
 		return true
 	})
-	whole := b.calls("eval")
-	control := done(func(i int) bool {
+	full := b.calls("eval")
+	control := run(func(i int) bool {
 		ok, err := plain[i].SetNX(t.Context(), "control", i, generous).Result()
 		if err != nil || !ok {
 			return false
 		}
 		return plain[i].Eval(t.Context(), string(script), []string{"control"}, i).Err() == nil
 	})
-	t.Logf("FIGURE %d entries over links of %d B/s took %v (control: %v); %d failures, %.1f scripts each, %d of them whole",
-		entries.Load(), rate, round(took), round(control), failed.Load(), float64(b.scripts())/float64(entries.Load()), whole)
+	t.Logf("FIGURE %d entries over links of %d B/s took %v (control: %v); %d failures, %.1f scripts per entry, %d sent with their text",
+		entries.Load(), rate, round(took), round(control), failed.Load(), float64(b.scripts())/float64(entries.Load()), full)
 	if entries.Load() < processes*callers*rounds {
 		t.Errorf("%d entries in %v, want %d", entries.Load(), round(took), processes*callers*rounds)
 	}
-	if most := int64(3 * processes); whole > most { // to lock, to unlock, and one that was not answered in time
-		t.Errorf("%d scripts were sent whole, want %d at most", whole, most)
+	if most := int64(3 * processes); full > most { // for lock, for unlock, and one that timed out
+		t.Errorf("%d scripts were sent with their text, want at most %d", full, most)
 	}
-	if each := float64(b.scripts()) / float64(entries.Load()); each > 6 { // 2, and what a busy machine makes them repeat
-		t.Errorf("%.1f scripts for each entry", each)
+	if each := float64(b.scripts()) / float64(entries.Load()); each > 6 { // 2, and retries on a busy machine
+		t.Errorf("%.1f scripts per entry, want at most 6", each)
 	}
 }
 
-// calls is how often the server has done a command.
+// calls returns how often the server has executed a command.
 func (b *fixture) calls(command string) (n int64) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
@@ -95,6 +95,6 @@ func (b *fixture) calls(command string) (n int64) {
 		b.t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(fmt.Sprint(stats), "cmdstat_"+command+":calls=")
-	_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &n) // none yet: no line
+	_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &n) // there is no line before the first call
 	return n
 }

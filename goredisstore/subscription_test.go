@@ -31,7 +31,7 @@ func TestMuteSubscription(t *testing.T) {
 						return
 					}
 					each[i].Add(1)
-					time.Sleep(hold) // it is what the work takes
+					time.Sleep(hold) // the work
 					_ = l.Unlock()
 				}
 			})
@@ -49,13 +49,13 @@ func TestMuteSubscription(t *testing.T) {
 	}
 
 	proxy := b.proxy()
-	over, degraded := make(chan struct{}), make(chan struct{})
-	defer close(over)
-	go func() { // as often as it subscribes
+	done, degraded := make(chan struct{}), make(chan struct{})
+	defer close(done)
+	go func() { // mute each new subscription
 		for {
 			select {
 			case <-proxy.MuteNextReply("subscribe"):
-			case <-over:
+			case <-done:
 				return
 			}
 		}
@@ -65,15 +65,15 @@ func TestMuteSubscription(t *testing.T) {
 		dibs.Observe(dibs.Hooks{Degraded: func(dibs.Degraded) { once() }}))
 	t.Cleanup(func() { mute.Close() })
 	b.unlock(b.lock(mute, "warm"))
-	b.await("its subscription is found to be mute", degraded)
+	b.await("the client notices that its subscription is mute", degraded)
 
 	control, _ := rate(append(clients, b.newClient(b.server.Addr()))...)
 	with, turns := rate(append(clients, mute)...)
-	t.Logf("FIGURE of %d clients one is mute: %.0f entries/s, %d of them its own; without: %.0f", others+1, with, turns, control)
+	t.Logf("FIGURE one of %d clients has a mute subscription: %.0f entries/s, of which it has %d in all; without it: %.0f", others+1, with, turns, control)
 	if with < control/3 {
-		t.Errorf("%.0f entries/s, without it %.0f", with, control)
+		t.Errorf("%.0f entries/s, without the mute client %.0f", with, control)
 	}
 	if fair := with * span.Seconds() / (others + 1); float64(turns) < fair/2 {
-		t.Errorf("%d turns, want some %.0f", turns, fair)
+		t.Errorf("%d turns of the mute client, want about %.0f", turns, fair)
 	}
 }
