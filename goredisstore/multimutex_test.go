@@ -19,34 +19,34 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A step is what a worker reports of one set, by its token.
+// event is a worker's report on one multi-lock, which its token identifies.
 type event struct {
-	what  string // in, out, stay: it never will be out, quit: it gives up now, gone: it has
+	what  string // acquired; releasing; keeps: will never release; cancelling; cancelled
 	token string // ends with the numbers of its names: "…:1-4-7"
 	at    time.Duration
-	wait  time.Duration // of in
+	wait  time.Duration // for acquired
 }
 
-// namesOf returns the names that a token is for.
+// namesOf returns the names of the multi-lock with a token.
 func namesOf(token string, names []string) []string {
-	var set []string
+	var locked []string
 	numbers := token[strings.LastIndex(token, ":")+1:]
 	for number := range strings.SplitSeq(numbers, "-") {
 		var n int
 		if _, err := fmt.Sscan(number, &n); err == nil && n < len(names) {
-			set = append(set, names[n])
+			locked = append(locked, names[n])
 		}
 	}
-	return set
+	return locked
 }
 
-// together takes random triples of names until it is told to stop, and returns the
-// first error that it should not have seen.
-func lockTriples(locks *dibs.Client, who string, names []string, goOn func() bool, tell func(event)) error {
+// lockTriples locks random triples of names while goOn returns true, and until it has
+// held one. It returns the first unexpected error.
+func lockTriples(locks *dibs.Client, who string, names []string, goOn func() bool, emit func(event)) error {
 	for n, served := 0, false; goOn() || !served; n++ {
 		of := rand.Perm(len(names))[:3]
 		token := fmt.Sprintf("%s.%d:%d-%d-%d", who, n, of[0], of[1], of[2])
-		held, err := lockTriple(locks.All(names[of[0]], names[of[1]], names[of[2]]), token, tell)
+		held, err := lockTriple(locks.All(names[of[0]], names[of[1]], names[of[2]]), token, emit)
 		if err != nil {
 			return fmt.Errorf("%s: %w", token, err)
 		}
@@ -55,50 +55,52 @@ func lockTriples(locks *dibs.Client, who string, names []string, goOn func() boo
 	return nil
 }
 
-// triple holds a set once. One time in five it gives up, before or while it holds.
-func lockTriple(set *dibs.MultiMutex, token string, tell func(event)) (held bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*generous) // each process that dies may cost it seconds
+// lockTriple acquires and releases a multi-lock once. In one of five cases it cancels its
+// context, before or after the acquisition.
+func lockTriple(m *dibs.MultiMutex, token string, emit func(event)) (held bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*generous) // each process that dies may delay it by seconds
 	defer cancel()
 	if rand.N(5) == 0 {
-		quit := time.AfterFunc(rand.N(20*time.Millisecond), func() {
-			tell(event{what: "quit", token: token, at: mono()})
+		timer := time.AfterFunc(rand.N(20*time.Millisecond), func() {
+			emit(event{what: "cancelling", token: token, at: mono()})
 			cancel()
 		})
-		defer quit.Stop()
+		defer timer.Stop()
 	}
 	called := mono()
-	l, err := set.Lock(ctx, dibs.Token(token))
+	l, err := m.Lock(ctx, dibs.Token(token))
 	at := mono()
 	if errors.Is(err, context.Canceled) {
-		tell(event{what: "gone", token: token, at: at})
+		emit(event{what: "cancelled", token: token, at: at})
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("after %v: %w", at-called, err)
 	}
-	tell(event{what: "in", token: token, at: at, wait: at - called})
+	emit(event{what: "acquired", token: token, at: at, wait: at - called})
 	time.Sleep(rand.N(3 * time.Millisecond)) // work
-	tell(event{what: "out", token: token, at: mono()})
+	emit(event{what: "releasing", token: token, at: mono()})
 	return true, l.Unlock()
 }
 
-// crew is a child whose workers take sets of names. Once it is told to stay, whoever
-// gets in holds until the process dies.
+// multiChild runs workers that lock triples of names. After the command "keep", the
+// workers that acquire a multi-lock hold it until the process dies. It reports "event
+// WHAT TOKEN TIME WAIT".
 func multiChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{})
 	emit("ready")
 	if _, ok := <-commands; !ok {
 		return
 	}
-	stay := make(chan struct{})
-	tell := func(s event) {
-		emit("step %s %s %d %d", s.what, s.token, s.at, s.wait)
-		if s.what != "in" {
+	keep := make(chan struct{})
+	report := func(s event) {
+		emit("event %s %s %d %d", s.what, s.token, s.at, s.wait)
+		if s.what != "acquired" {
 			return
 		}
 		select {
-		case <-stay:
-			emit("step stay %s %d 0", s.token, mono())
+		case <-keep:
+			emit("event keeps %s %d 0", s.token, mono())
 			select {}
 		default:
 		}
@@ -106,62 +108,62 @@ func multiChild(o childConfig, commands <-chan string) {
 	for i := range o.Workers {
 		go func() {
 			who := fmt.Sprintf("%s.%d", o.Who, i)
-			emit("broken %v", lockTriples(locks, who, o.Names, func() bool { return true }, tell))
+			emit("broken %v", lockTriples(locks, who, o.Names, func() bool { return true }, report))
 		}()
 	}
 	if _, ok := <-commands; !ok {
 		return
 	}
-	close(stay)
+	close(keep)
 	<-commands
 }
 
-// A workerProcess is a crew, and how it is known to this process.
+// workerProcess is a child with role multi.
 type workerProcess struct {
 	*child
-	followed chan struct{} // closed when all that it said is known
-	stays    chan struct{} // one of its sets is held until it dies
+	followed chan struct{} // closed when all its reports are in the log
+	keeps    chan struct{} // receives when a worker holds until the process dies
 }
 
-// A log collects the steps of all workers of all processes.
+// eventLog collects the events of all workers of all processes.
 type eventLog struct {
-	mu    sync.Mutex
-	steps []event
+	mu     sync.Mutex
+	events []event
 }
 
 func (g *eventLog) add(s event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.steps = append(g.steps, s)
+	g.events = append(g.events, s)
 }
 
-// follow adds what a crew reports, until it is gone.
+// follow adds the reports of a process, until it has ended.
 func (g *eventLog) follow(c *workerProcess) {
 	defer close(c.followed)
 	for line := range c.lines {
 		f := strings.Fields(line)
 		switch {
-		case len(f) == 5 && f[0] == "step":
+		case len(f) == 5 && f[0] == "event":
 			var s event
 			if _, err := fmt.Sscan(strings.Join(f[1:], " "), &s.what, &s.token, (*int64)(&s.at), (*int64)(&s.wait)); err != nil {
 				c.t.Errorf("%q: %v", line, err)
 			}
 			g.add(s)
-			if s.what == "stay" {
+			if s.what == "keeps" {
 				select {
-				case c.stays <- struct{}{}:
+				case c.keeps <- struct{}{}:
 				default:
 				}
 			}
 		case len(f) > 0 && f[0] == "broken":
-			c.t.Errorf("a crew: %s", line)
+			c.t.Errorf("a process: %s", line)
 		}
 	}
 }
 
-// A sight is what one look at all names saw: who holds which.
+// snapshot is the names that each token holds, from one inspection of all names.
 type snapshot struct {
-	at   time.Duration // when it began
+	at   time.Duration // when the inspection began
 	held map[string][]string
 }
 
@@ -179,9 +181,9 @@ func (b *fixture) snapshot(locks *dibs.Client, names []string) (snapshot, error)
 	return s, nil
 }
 
-// Fifty workers in seven clients, of which three are processes that are killed, take
-// triples of ten names.
-func TestSetsInACrowd(t *testing.T) {
+// Fifty workers in seven clients lock triples of ten names. Three of the clients are in
+// processes that are killed.
+func TestMultiMutexesUnderContention(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
 	single := func(*testing.T) []string {
@@ -194,7 +196,7 @@ func TestSetsInACrowd(t *testing.T) {
 	tagged := func(t *testing.T) []string {
 		names := single(t)
 		for i := range names {
-			names[i] = "{set}" + names[i]
+			names[i] = "{tag}" + names[i]
 		}
 		return names
 	}
@@ -202,12 +204,13 @@ func TestSetsInACrowd(t *testing.T) {
 		name    string
 		cluster bool
 		names   func(*testing.T) []string
-		whole   bool          // a set is taken in one step
-		free    time.Duration // after all have been killed
+		atomic  bool          // all names are acquired in one step
+		free    time.Duration // limit of the time until all names are free after the kills
 	}{
 		{"one server", false, single, true, lease + 100*time.Millisecond},
-		// A cluster cannot tell who listens: the dead in line are passed over when their
-		// places end, and who waits behind them looks again each half of a lease.
+		// A cluster does not know which clients have a subscription, so dead waiters are
+		// skipped only when their queue entries expire. The waiters behind them retry after
+		// each half of a TTL.
 		{"one slot", true, tagged, true, driver.WaiterTTL + lease/2 + 100*time.Millisecond},
 		{"many slots", true, single, false, driver.WaiterTTL + lease + lease/2 + 100*time.Millisecond},
 	} {
@@ -219,12 +222,12 @@ func TestSetsInACrowd(t *testing.T) {
 			} else {
 				b = setUp(t)
 			}
-			b.multiMutexes(where.name, where.cluster, where.names(t), where.whole, lease, where.free)
+			b.multiMutexes(where.name, where.cluster, where.names(t), where.atomic, lease, where.free)
 		})
 	}
 }
 
-func (b *fixture) multiMutexes(where string, cluster bool, names []string, whole bool, lease, free time.Duration) {
+func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomic bool, lease, free time.Duration) {
 	const clients, children = 4, 3
 	t := b.t
 	newClient := func() *dibs.Client {
@@ -234,23 +237,23 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, whole
 		return b.newClient(b.server.Addr(), dibs.TTL(lease), patient())
 	}
 	var g eventLog
-	var crews [children]*workerProcess
-	killed := make(map[string]time.Duration) // by name of the crew
-	hired := 0
-	hire := func(i int) {
-		hired++
-		who := fmt.Sprintf("crew%d", hired)
+	var processes [children]*workerProcess
+	killed := make(map[string]time.Duration) // by name of the process
+	started := 0
+	startProcess := func(i int) {
+		started++
+		who := fmt.Sprintf("process%d", started)
 		c := &workerProcess{
 			child:    b.spawn(childConfig{Role: "multi", TTL: lease, Cluster: cluster, Who: who, Names: names, Workers: 6}),
-			followed: make(chan struct{}), stays: make(chan struct{}, 1),
+			followed: make(chan struct{}), keeps: make(chan struct{}, 1),
 		}
 		c.who = who
 		c.send("go")
-		crews[i] = c
+		processes[i] = c
 		go g.follow(c)
 	}
 	awaitDeath := func(c *workerProcess) {
-		<-c.followed // what it said counts
+		<-c.followed // its last reports count
 		<-c.gone
 		killed[c.who] = mono()
 	}
@@ -259,8 +262,8 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, whole
 		locks[i] = newClient()
 	}
 	observer := newClient()
-	for i := range crews {
-		hire(i)
+	for i := range processes {
+		startProcess(i)
 	}
 
 	// The workers of this process.
@@ -299,44 +302,44 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, whole
 		}
 	}()
 
-	// The nemesis: every other one dies at some moment, and the rest while one of its
-	// workers holds. The others of its workers wait.
+	// The kills: half of the processes are killed at any time, the others while one of their
+	// workers holds and the rest of their workers wait.
 	kills := pick(3, 20)
 	if cluster {
-		kills = pick(1, 10) // each costs a claim TTL
+		kills = pick(1, 10) // each costs a waiter TTL
 	}
 	for n := range kills {
 		due := time.NewTimer(time.Until(start.Add(lasts * time.Duration(n+1) / time.Duration(kills+1))))
 		<-due.C
 		i := rand.N(children)
 		if n%2 == 0 {
-			crews[i].send("stay")
-			b.await("a crew holds", crews[i].stays)
+			processes[i].send("keep")
+			b.await("a worker of the process holds", processes[i].keeps)
 		}
-		crews[i].signal(syscall.SIGKILL)
-		awaitDeath(crews[i])
-		hire(i)
+		processes[i].signal(syscall.SIGKILL)
+		awaitDeath(processes[i])
+		startProcess(i)
 	}
 	workers.Wait()
 	busy := b.late()
 
-	// At the end, all at once, and one of them holds.
-	for _, c := range crews {
-		c.send("stay")
+	// At the end, all processes are killed at once while one of them holds.
+	for _, c := range processes {
+		c.send("keep")
 	}
 	select {
-	case <-crews[0].stays:
-	case <-crews[1].stays:
-	case <-crews[2].stays:
+	case <-processes[0].keeps:
+	case <-processes[1].keeps:
+	case <-processes[2].keeps:
 	case <-time.After(generous):
-		t.Fatal("no crew holds")
+		t.Fatal("timed out waiting until a process holds")
 	}
 	b.begin()
 	last := time.Now()
-	for _, c := range crews {
+	for _, c := range processes {
 		c.signal(syscall.SIGKILL)
 	}
-	for _, c := range crews {
+	for _, c := range processes {
 		awaitDeath(c)
 	}
 	ctx := deadline(t, generous)
@@ -355,96 +358,98 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, whole
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b.checkOverlaps(where, &g, names, killed)
-	b.checkAtomic(where, &g, snapshots, names, killed, whole)
+	b.checkAtomic(where, &g, snapshots, names, killed, atomic)
 	t.Logf("FIGURE %s: %d processes killed, control up to %v", where, len(killed), round(busy))
 }
 
-// crowd checks that no two held one name at a time, and that all were served.
+// checkOverlaps checks that no name was held twice at a time, and that all workers were
+// served.
 func (b *fixture) checkOverlaps(where string, g *eventLog, names []string, killed map[string]time.Duration) {
 	type span struct{ enter, exit time.Duration }
-	visits, entered := make(map[string][]span), make(map[string]time.Duration)
+	holds, entered := make(map[string][]span), make(map[string]time.Duration)
 	served := make(map[string]int)
 	var waits []time.Duration
-	gone := 0
-	slices.SortStableFunc(g.steps, func(x, y event) int { return cmp.Compare(x.at, y.at) })
-	leave := func(token string, at time.Duration) {
+	cancelled := 0
+	slices.SortStableFunc(g.events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
+	end := func(token string, at time.Duration) {
 		for _, name := range namesOf(token, names) {
-			visits[name] = append(visits[name], span{entered[token], at})
+			holds[name] = append(holds[name], span{entered[token], at})
 		}
 		delete(entered, token)
 	}
-	for _, s := range g.steps {
+	for _, s := range g.events {
 		who := s.token[:strings.LastIndex(s.token[:strings.LastIndex(s.token, ":")], ".")]
 		served[who] += 0
 		switch s.what {
-		case "in":
+		case "acquired":
 			entered[s.token] = s.at
 			waits = append(waits, s.wait)
 			served[who]++
-		case "out":
-			leave(s.token, s.at)
-		case "gone":
-			gone++
+		case "releasing":
+			end(s.token, s.at)
+		case "cancelled":
+			cancelled++
 		}
 	}
-	for token := range entered { // until it was killed
-		crew, _, _ := strings.Cut(token, ".")
-		at, ok := killed[crew]
+	for token := range entered { // held until the process was killed
+		process, _, _ := strings.Cut(token, ".")
+		at, ok := killed[process]
 		if !ok {
-			b.t.Errorf("%s has not left", token)
+			b.t.Errorf("%s was not released", token)
 		}
-		leave(token, at)
+		end(token, at)
 	}
-	overlaps, stays := 0, 0
-	for _, spans := range visits {
+	overlaps, total := 0, 0
+	for _, spans := range holds {
 		slices.SortFunc(spans, func(x, y span) int { return cmp.Compare(x.enter, y.enter) })
 		for i := 1; i < len(spans); i++ {
 			if spans[i].enter < spans[i-1].exit {
 				overlaps++
 			}
 		}
-		stays += len(spans)
+		total += len(spans)
 	}
 	least, most := int(^uint(0)>>1), 0
 	for who, n := range served {
-		crew, _, _ := strings.Cut(who, ".")
-		if _, dead := killed[crew]; !dead {
+		process, _, _ := strings.Cut(who, ".")
+		if _, dead := killed[process]; !dead {
 			least, most = min(least, n), max(most, n)
 		}
 	}
-	b.t.Logf("FIGURE %s: %d sets held, %d gave up, %d stays in a name, %d overlaps (limit 0); each living worker %d to %d times; waits: mean %v, longest %v",
-		where, len(waits), gone, stays, overlaps, least, most, round(mean(waits)), round(longest(waits)))
-	if overlaps != 0 || least < 1 || gone == 0 {
-		b.t.Errorf("%d overlaps, %d sets of the one that had least, %d gave up", overlaps, least, gone)
+	b.t.Logf("FIGURE %s: %d multi-locks held, %d cancelled, %d holds of a name, %d overlaps (limit 0); %d to %d per surviving worker; waits: mean %v, longest %v",
+		where, len(waits), cancelled, total, overlaps, least, most, round(mean(waits)), round(longest(waits)))
+	if overlaps != 0 || least < 1 || cancelled == 0 {
+		b.t.Errorf("%d overlaps, at least %d multi-locks per worker, %d cancelled: want 0, 1 or more, 1 or more", overlaps, least, cancelled)
 	}
 }
 
-// whole checks that of a set whose process died while it held, or waited, no part was
-// held without the rest, if a set is taken in one step: at two looks one after the
-// other, since a look takes its time. It wants to have seen some that were held.
-func (b *fixture) checkAtomic(where string, g *eventLog, snapshots []snapshot, names []string, killed map[string]time.Duration, whole bool) {
-	in, leaving := make(map[string]bool), make(map[string]bool) // giving its names back, one by one
-	stays := 0
-	for _, s := range g.steps { // in order
+// checkAtomic checks multi-locks whose process died while it held or waited. If all names
+// are acquired in one step, no part may be held without the rest. A part must be seen in
+// two successive snapshots to count, because a snapshot is not atomic itself. At least
+// one held multi-lock must have been seen.
+func (b *fixture) checkAtomic(where string, g *eventLog, snapshots []snapshot, names []string, killed map[string]time.Duration, atomic bool) {
+	acquired, releasing := make(map[string]bool), make(map[string]bool) // one name after another
+	kept := 0
+	for _, s := range g.events { // in order
 		switch s.what {
-		case "in":
-			in[s.token], leaving[s.token] = true, false // it has not quit
-		case "stay":
-			stays++
-		case "quit":
-			leaving[s.token] = !in[s.token]
-		case "out":
-			leaving[s.token] = true
+		case "acquired":
+			acquired[s.token], releasing[s.token] = true, false // not cancelled after all
+		case "keeps":
+			kept++
+		case "cancelling":
+			releasing[s.token] = !acquired[s.token]
+		case "releasing":
+			releasing[s.token] = true
 		}
 	}
-	dead, held, torn := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	dead, held, partial := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	before := make(map[string]bool)
 	for _, s := range snapshots {
 		now := make(map[string]bool)
 		for token, have := range s.held {
-			crew, _, _ := strings.Cut(token, ".")
-			at, ok := killed[crew]
-			if !ok || s.at < at || leaving[token] {
+			process, _, _ := strings.Cut(token, ".")
+			at, ok := killed[process]
+			if !ok || s.at < at || releasing[token] {
 				continue
 			}
 			dead[token] = true
@@ -454,21 +459,21 @@ func (b *fixture) checkAtomic(where string, g *eventLog, snapshots []snapshot, n
 			}
 			now[token] = true
 			if before[token] {
-				torn[token] = true
+				partial[token] = true
 			}
 		}
 		before = now
 	}
 	limit := "limit 0"
-	if !whole {
-		limit = "no limit: taken one by one"
+	if !atomic {
+		limit = "no limit: acquired one by one"
 	}
-	b.t.Logf("FIGURE %s: %d sets were held when their process was killed; %d looks at all names saw %d sets of the dead, %d of them held as a whole (limit 1 at least), %d in part (%s)",
-		where, stays, len(snapshots), len(dead), len(held), len(torn), limit)
-	if whole && len(torn) > 0 {
-		b.t.Errorf("held in part: %v", torn)
+	b.t.Logf("FIGURE %s: %d multi-locks were held when their process was killed; %d snapshots show %d multi-locks of dead processes, %d of them held completely (limit: at least 1), %d in part (%s)",
+		where, kept, len(snapshots), len(dead), len(held), len(partial), limit)
+	if atomic && len(partial) > 0 {
+		b.t.Errorf("held in part: %v", partial)
 	}
 	if len(held) == 0 {
-		b.t.Error("no set was seen that the dead held: nothing was checked")
+		b.t.Error("no snapshot shows a multi-lock of a dead process, so nothing was checked")
 	}
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// The network fails under the verbs that a mutex does not have.
+// Network faults during operations that a mutex does not have.
 
-// holding checks what the server has of a lease, and that this is what it believes.
+// holding checks that a lease is not lost, and that the server has it with the same
+// weight and fence.
 func (b *fixture) holding(observer *dibs.Client, l *dibs.Lease, weight int) {
 	b.t.Helper()
 	if err := l.Err(); err != nil {
@@ -23,21 +24,21 @@ func (b *fixture) holding(observer *dibs.Client, l *dibs.Lease, weight int) {
 	}
 	s := b.inspect(observer, l.Name())
 	if s.Holding != 1 || s.Holders[0].Token != l.Token() || s.Holders[0].Weight != weight || s.Holders[0].Remaining <= 0 {
-		b.t.Errorf("%+v, want %s to hold with weight %d", s, l.Token(), weight)
+		b.t.Errorf("%+v, want the holder %s with weight %d", s, l.Token(), weight)
 	}
 	if have := s.Holders[0].Fence; s.Fence < l.Fence() || have != l.Fence() && (have != 0 || weight != 0) {
 		b.t.Errorf("%+v, want fence %d", s, l.Fence())
 	}
 }
 
-// A change of weight whose reply is lost with its connection is asked for again.
-func TestReweighReplyReset(t *testing.T) {
+// A resize whose reply is lost with its connection is retried.
+func TestResizeReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
 	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
 	b.warm(observer)
 	rw := locks.RWMutex(job)
-	for range 3 { // each upgrade awaits that the downgrade before it is void
+	for range 3 { // each upgrade waits until the late attempt of the downgrade is void
 		l := b.acquire(locks, "write job")
 		reader := b.enqueueFor(observer, "read job")
 		written := l.Fence()
@@ -59,7 +60,8 @@ func TestReweighReplyReset(t *testing.T) {
 			t.Errorf("%+v, want two readers", s)
 		}
 
-		// It is not alone: no outcome is unknown, and it reads on.
+		// There is another reader, so the upgrade fails with a known outcome, and the lease
+		// stays shared.
 		cut = proxy.CutNextReply(key)
 		b.wantErr(rw.TryUpgrade(t.Context(), l), dibs.ErrBusy)
 		b.await("the reply is cut", cut)
@@ -81,15 +83,15 @@ func TestReweighReplyReset(t *testing.T) {
 		}
 		b.holding(observer, l, 0)
 		if _, err := observer.RWMutex(job).TryRLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
-			t.Errorf("a reader beside the writer: %v", err)
+			t.Errorf("read lock while the writer holds: %v, want ErrBusy", err)
 		}
 		b.unlock(l)
 		b.wantNoKeys()
 	}
 }
 
-// One whose reply never comes is asked for again on another connection.
-func TestReweighReplyMute(t *testing.T) {
+// A resize whose reply never arrives is retried on another connection.
+func TestResizeReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
@@ -108,12 +110,12 @@ func TestReweighReplyMute(t *testing.T) {
 			start := time.Now()
 			err := change.do(t.Context(), l)
 			took := time.Since(start)
-			b.await("the reply is swallowed", muted)
+			b.await("the reply is dropped", muted)
 			if err != nil {
 				b.skipIfStalled(ttl / 4)
 				t.Fatalf("%s: %v", change.name, err)
 			}
-			b.within(change.name+" reply mute: done by the second try", took, time.Second)
+			b.within(change.name+" reply mute: done by the retry", took, time.Second)
 			b.holding(observer, l, change.weight)
 			proxy.Thaw()
 		}
@@ -122,9 +124,9 @@ func TestReweighReplyMute(t *testing.T) {
 	}
 }
 
-// One that never reaches the server says so within its budget, and when it arrives
-// after all it changes nothing: the lease is what it was.
-func TestReweighRequestLate(t *testing.T) {
+// A resize that does not reach the server fails within its time budget. When it arrives
+// later, it does not change the lease.
+func TestResizeRequestLate(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
@@ -146,16 +148,16 @@ func TestReweighRequestLate(t *testing.T) {
 		proxy.Freeze()
 		start := time.Now()
 		err := change.do(t.Context(), l)
-		b.within(change.name+" while frozen: says so after", time.Since(start), 1050*time.Millisecond)
+		b.within(change.name+" while frozen: fails after", time.Since(start), 1050*time.Millisecond)
 		b.wantErr(err, dibs.ErrUnavailable)
 		if l.Err() != nil || l.Fence() != fence {
-			t.Errorf("%s: %v, fence %d: want the lease as it was, with %d", change.name, l.Err(), l.Fence(), fence)
+			t.Errorf("%s: %v, fence %d: want the lease unchanged, with fence %d", change.name, l.Err(), l.Fence(), fence)
 		}
-		proxy.Thaw() // what was sent arrives now, too late
-		b.eventually("it renews again", func() bool { return l.Extend(t.Context(), longTTL) == nil })
+		proxy.Thaw() // the requests arrive now, too late
+		b.eventually("the lease is renewed again", func() bool { return l.Extend(t.Context(), longTTL) == nil })
 		b.holding(observer, l, change.is)
-		if err := change.back(t.Context(), l); err != nil { // and it still can
-			t.Fatalf("%s: and again: %v", change.name, err)
+		if err := change.back(t.Context(), l); err != nil { // later resizes work
+			t.Fatalf("%s: resize again: %v", change.name, err)
 		}
 		b.holding(observer, l, change.then)
 		b.unlock(l)
@@ -163,8 +165,8 @@ func TestReweighRequestLate(t *testing.T) {
 	}
 }
 
-// The server has made the reader a writer, and nobody can tell: the lease goes on as a
-// reader's, and leaves nothing behind.
+// The server has upgraded the reader, but the client does not know. The lease continues
+// as a reader's, and leaves no keys behind.
 func TestUpgradeUnknown(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -178,17 +180,17 @@ func TestUpgradeUnknown(t *testing.T) {
 		muted := proxy.MuteNextReply(key)
 		failed := make(chan error, 1)
 		go func() { failed <- locks.RWMutex(job).TryUpgrade(t.Context(), l) }()
-		b.await("the reply is swallowed", muted)
-		proxy.Drop() // before there is another try
+		b.await("the reply is dropped", muted)
+		proxy.Drop() // before a retry
 		b.wantErr(<-failed, dibs.ErrUnavailable)
 		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Weight != 0 {
-			t.Fatalf("%+v, want it upgraded", s)
+			t.Fatalf("%+v, want the reader upgraded", s)
 		}
 		if err := l.Err(); err != nil || l.Fence() != fence {
-			t.Errorf("%v, fence %d: want the lease to go on with %d", err, l.Fence(), fence)
+			t.Errorf("%v, fence %d: want the lease to continue with fence %d", err, l.Fence(), fence)
 		}
 		proxy.Thaw()
-		b.eventually("it renews again", func() bool { return l.Extend(t.Context(), 20*time.Second) == nil })
+		b.eventually("the lease is renewed again", func() bool { return l.Extend(t.Context(), 20*time.Second) == nil })
 		switch then {
 		case "downgrade":
 			if err := locks.RWMutex(job).Downgrade(t.Context(), l); err != nil {
@@ -204,13 +206,13 @@ func TestUpgradeUnknown(t *testing.T) {
 		reader := b.acquireAsync(observer, "read job")
 		b.unlock(l)
 		b.unlock(b.awaitEntry(reader).lease)
-		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
+		b.eventually("no keys are left", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
-// What an operator sees of a lease that has changed its weight is what breaks it, and
-// what he saw before does not.
-func TestBreakAfterReweigh(t *testing.T) {
+// After a resize, the fence that Inspect returns revokes the lease, and an earlier one
+// does not.
+func TestRevokeAfterResize(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	locks, operator := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
@@ -222,12 +224,12 @@ func TestBreakAfterReweigh(t *testing.T) {
 		{rw.Downgrade, rw.TryUpgrade, rw.Downgrade},
 	} {
 		l := b.acquire(locks, "write job")
-		if err := l.Extend(t.Context(), ttl); err != nil { // the server knows the fence of this
+		if err := l.Extend(t.Context(), ttl); err != nil { // so that the server stores its fence
 			t.Fatal(err)
 		}
 		seen := b.inspect(operator, job).Holders[0].Fence
 		if seen != l.Fence() {
-			t.Errorf("%d changes: the operator sees fence %d, it is %d", len(changes), seen, l.Fence())
+			t.Errorf("%d changes: Inspect returns fence %d, the lease has %d", len(changes), seen, l.Fence())
 		}
 		for _, change := range changes {
 			if err := change(t.Context(), l); err != nil {
@@ -235,20 +237,20 @@ func TestBreakAfterReweigh(t *testing.T) {
 			}
 		}
 		if have := b.inspect(operator, job).Holders[0].Fence; have != l.Fence() && have != 0 {
-			t.Errorf("%d changes: the operator sees fence %d, it is %d", len(changes), have, l.Fence())
+			t.Errorf("%d changes: Inspect returns fence %d, the lease has %d", len(changes), have, l.Fence())
 		}
 		if revoked, err := operator.Revoke(t.Context(), job, seen); err != nil || revoked {
-			t.Errorf("%d changes: break of the fence before them: %t, %v", len(changes), revoked, err)
+			t.Errorf("%d changes: revoke of the fence before them: %t, %v", len(changes), revoked, err)
 		}
 		if revoked, err := operator.Revoke(t.Context(), job, l.Fence()); err != nil || !revoked {
-			t.Errorf("%d changes: break of the fence after them: %t, %v", len(changes), revoked, err)
+			t.Errorf("%d changes: revoke of the fence after them: %t, %v", len(changes), revoked, err)
 		}
 		b.wantErr(l.Unlock(), dibs.ErrLost)
-		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
+		b.eventually("no keys are left", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
-// queueOrTake takes something in the background.
+// acquireAsync acquires something in the background.
 func (b *fixture) acquireAsync(c *dibs.Client, what string) <-chan entry {
 	entered := make(chan entry, 1)
 	ctx := deadline(b.t, generous)
@@ -259,9 +261,9 @@ func (b *fixture) acquireAsync(c *dibs.Client, what string) <-chan entry {
 	return entered
 }
 
-// Of an acquire of any of the family whose reply is lost with its connection, nobody
-// knows whether it holds. It asks again, and counts once.
-func TestFamilyReplyReset(t *testing.T) {
+// An acquire of any primitive whose reply is lost with its connection is retried, and
+// counts once.
+func TestPrimitivesReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
 	locks, rival := b.newClient(proxy.Addr()), b.newClient(b.server.Addr())
@@ -296,13 +298,13 @@ func TestFamilyReplyReset(t *testing.T) {
 			e := b.awaitEntry(waiter)
 			b.within(what.name+" release reply reset: waiter enters after", e.at.Sub(start), time.Second)
 
-			// It waits in line, once.
+			// A waiter is in the queue once.
 			behind := b.enqueueFor(rival, what.takes)
 			cut = proxy.CutNextReply(key)
 			mine := b.enqueueFor(locks, what.takes)
 			b.await("the reply is cut", cut)
 			if n := b.call("ZCARD", "{"+key+"}:dibs:queue"); n != int64(2) {
-				t.Errorf("%s: %v places in the queue, want two", what.name, n)
+				t.Errorf("%s: %v entries in the queue, want two", what.name, n)
 			}
 			b.unlock(e.lease)
 			last := b.awaitEntry(behind)
@@ -313,14 +315,14 @@ func TestFamilyReplyReset(t *testing.T) {
 				b.unlock(b.awaitEntry(mine).lease)
 				b.unlock(last.lease)
 			}
-			b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
+			b.eventually("no keys are left", func() bool { return len(b.remainingKeys()) == 0 })
 		}
 	}
 }
 
-// A set whose connection goes mute takes the time of the call, but no more of it, and
-// leaves none of its names taken.
-func TestFamilyReplyMute(t *testing.T) {
+// A call on a connection that becomes unresponsive ends at its deadline, and leaves none
+// of its names locked.
+func TestPrimitivesReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
@@ -336,9 +338,9 @@ func TestFamilyReplyMute(t *testing.T) {
 		start := time.Now()
 		l, err := acquire(deadline(t, 500*time.Millisecond), locks, what.takes)
 		returned := time.Now()
-		b.await("the reply is swallowed", muted)
+		b.await("the reply is dropped", muted)
 		b.within(what.name+" reply mute: call with 500ms", returned.Sub(start), 550*time.Millisecond)
-		if err == nil { // a second try, in the last moment
+		if err == nil { // the retry succeeded just in time
 			b.unlock(l)
 		} else {
 			b.wantErr(err, dibs.ErrUnavailable)
@@ -347,12 +349,13 @@ func TestFamilyReplyMute(t *testing.T) {
 			b.unlock(l)
 		}
 		proxy.Thaw()
-		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
+		b.eventually("no keys are left", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
-// A set that is cut off while it holds is told before anybody has one of its names.
-func TestSetIsCutOff(t *testing.T) {
+// The holder of a multi-lock that is cut off is notified before another client acquires
+// one of its names.
+func TestMultiMutexIsCutOff(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
@@ -363,32 +366,32 @@ func TestSetIsCutOff(t *testing.T) {
 		off  func(*redistest.Proxy)
 	}{{"freeze", (*redistest.Proxy).Freeze}, {"drop", (*redistest.Proxy).Drop}} {
 		l := b.acquire(locks, "all job k1 k2")
-		told := make(chan time.Time, 1)
+		notified := make(chan time.Time, 1)
 		go func() {
 			<-l.Context().Done()
-			told <- time.Now()
+			notified <- time.Now()
 		}()
 		b.begin()
 		cut.off(proxy)
 		e := b.awaitEntry(b.enqueueFor(rival, "all k1 k2 k3"))
-		ahead := e.at.Sub(<-told)
-		t.Logf("FIGURE set cut off, %s: told %v before another one holds two of its names (limit 20ms, control %v)", cut.name, round(ahead), round(b.late()))
+		ahead := e.at.Sub(<-notified)
+		t.Logf("FIGURE multi-lock cut off, %s: notified %v before another client holds two of its names (limit 20ms, control %v)", cut.name, round(ahead), round(b.late()))
 		if ahead < 20*time.Millisecond-b.late() {
-			t.Errorf("told %v ahead", ahead)
+			t.Errorf("notified %v before the other client, want 20ms", ahead)
 		}
 		b.wantErr(l.Unlock(), dibs.ErrLost)
 		proxy.Thaw()
-		b.eventually("its clean-up touches nothing", func() bool { return b.call("GET", key) == nil })
+		b.eventually("its release changes nothing", func() bool { return b.call("GET", key) == nil })
 		if s := b.inspect(rival, "k1"); s.Holding != 1 || s.Holders[0].Token != e.lease.Token() {
-			t.Errorf("%+v, want %s to hold", s, e.lease.Token())
+			t.Errorf("%+v, want the holder %s", s, e.lease.Token())
 		}
 		b.unlock(e.lease)
-		b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
+		b.eventually("no keys are left", func() bool { return len(b.remainingKeys()) == 0 })
 	}
 }
 
-// A Break whose reply is lost says so, or that it revoked, and has done it once.
-func TestBreakReplyLost(t *testing.T) {
+// A Revoke whose reply is lost returns an error or true, and has revoked once.
+func TestRevokeReplyLost(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
@@ -415,26 +418,26 @@ func TestBreakReplyLost(t *testing.T) {
 			revoked, err := operator.Revoke(t.Context(), job, l.Fence())
 			took := time.Since(start)
 			b.await("the reply is lost", lost)
-			b.within("break reply "+lose.name+", "+what.holds+": done after", took, lose.limit)
+			b.within("revoke reply "+lose.name+", "+what.holds+": done after", took, lose.limit)
 			if err == nil && !revoked {
-				t.Errorf("%s: it says that there was nothing to break", what.holds)
+				t.Errorf("%s: Revoke returned false", what.holds)
 			} else if err != nil {
 				b.wantErr(err, dibs.ErrUnavailable)
 			}
-			b.await("the holder is told", l.Context().Done())
+			b.await("the holder is notified", l.Context().Done())
 			var gone *dibs.LostError
 			if !errors.As(context.Cause(l.Context()), &gone) || gone.Reason != dibs.ReasonRevoked {
-				t.Errorf("%s: %v, want it revoked", what.holds, context.Cause(l.Context()))
+				t.Errorf("%s: %v, want ReasonRevoked", what.holds, context.Cause(l.Context()))
 			}
 			e := b.awaitEntry(waiter)
-			b.within("break reply "+lose.name+", "+what.holds+": next entry", e.at.Sub(start), 50*time.Millisecond)
+			b.within("revoke reply "+lose.name+", "+what.holds+": next entry", e.at.Sub(start), 50*time.Millisecond)
 			b.wantErr(l.Unlock(), dibs.ErrLost)
 			proxy.Thaw()
 			if err := e.lease.Err(); err != nil {
 				t.Errorf("%s: the next holder: %v", what.holds, err)
 			}
 			b.unlock(e.lease)
-			b.eventually("nothing is left", func() bool { return len(b.remainingKeys()) == 0 })
+			b.eventually("no keys are left", func() bool { return len(b.remainingKeys()) == 0 })
 		}
 	}
 }

@@ -50,8 +50,8 @@ func TestReadersAndWriters(t *testing.T) {
 			for time.Since(start) < lasts && ctx.Err() == nil {
 				var begun, called time.Time
 				called = time.Now()
-				// Its hold begins when the server was asked to hand on, as far as
-				// that is known.
+				// It holds from the time of the release before it, as far as that is
+				// known.
 				hooks := dibs.Hooks{Acquired: func(a dibs.Acquired) { begun = time.Now().Add(-a.Handoff) }}
 				err := lock.RDo(ctx, func(context.Context) error {
 					readWaits.add(time.Since(called))

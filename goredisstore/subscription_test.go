@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A client whose subscription stays mute, though the server counts it, polls. It takes
-// its turns, and costs the others little.
+// A client whose subscription delivers nothing, although the server counts it, polls. It
+// gets its share of turns, and delays the others only a little.
 func TestMuteSubscription(t *testing.T) {
 	t.Parallel()
 	const others, hold, span = 5, 10 * time.Millisecond, 3 * time.Second
