@@ -73,7 +73,7 @@ type childConfig struct {
 	Workers int           // for load and multi
 	Work    time.Duration // for load: while holding the lock
 	For     time.Duration // for load: how long workers repeat; zero means once each
-	Who     string        // for multi and candidate: the name of the process
+	Name    string        // for multi and candidate: the name of the process
 	Names   []string      // for multi: the names to lock
 }
 
@@ -180,7 +180,7 @@ func writeUntilLost(l *dibs.Lease, ttl time.Duration) {
 // child is a process that a test has started.
 type child struct {
 	t     *testing.T
-	who   string // its name, for multi and candidate
+	name  string // its name, for multi and candidate
 	cmd   *exec.Cmd
 	in    interface{ Write([]byte) (int, error) }
 	lines chan string

@@ -47,7 +47,7 @@ func candidateChild(o childConfig, commands <-chan string) {
 		case "resign":
 			election.Resign()
 		case "subscribe":
-			sub := rdb.Subscribe(context.Background(), "message:"+o.Who)
+			sub := rdb.Subscribe(context.Background(), "message:"+o.Name)
 			_, err := sub.Receive(context.Background())
 			emit("subscribed %d 0 %v", mono(), err)
 			go func() {
@@ -76,7 +76,7 @@ type term struct {
 // messageTime returns how long a message from one candidate to another takes.
 func (a *candidates) messageTime(from, to *child) time.Duration {
 	a.t.Helper()
-	from.send("publish " + to.who)
+	from.send("publish " + to.name)
 	var published, received term
 	for patience := time.After(generous); published.of == nil || received.of == nil; {
 		select {
@@ -117,9 +117,9 @@ func (b *fixture) startCandidates(addr string, lease time.Duration) *candidates 
 // add starts a candidate.
 func (a *candidates) add(lease time.Duration) {
 	a.t.Helper()
-	who := fmt.Sprint(len(a.members))
-	c := a.spawn(childConfig{Role: "candidate", Addr: a.addr, TTL: lease, Who: who})
-	c.who = who
+	id := fmt.Sprint(len(a.members))
+	c := a.spawn(childConfig{Role: "candidate", Addr: a.addr, TTL: lease, Name: id})
+	c.name = id
 	a.members = append(a.members, c)
 	go func() {
 		for line := range c.lines {

@@ -460,7 +460,7 @@ func TestWaiterReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
 	holder, locks := b.newClient(b.server.Addr()), b.newClient(proxy.Addr())
-	w := b.lock(locks, "who")
+	w := b.lock(locks, "token")
 	token := w.Token()
 	b.unlock(w)
 	for _, round := range []struct {

@@ -42,10 +42,10 @@ func namesOf(token string, names []string) []string {
 
 // lockTriples locks random triples of names while goOn returns true, and until it has
 // held one. It returns the first unexpected error.
-func lockTriples(locks *dibs.Client, who string, names []string, goOn func() bool, emit func(event)) error {
+func lockTriples(locks *dibs.Client, id string, names []string, goOn func() bool, emit func(event)) error {
 	for n, served := 0, false; goOn() || !served; n++ {
 		of := rand.Perm(len(names))[:3]
-		token := fmt.Sprintf("%s.%d:%d-%d-%d", who, n, of[0], of[1], of[2])
+		token := fmt.Sprintf("%s.%d:%d-%d-%d", id, n, of[0], of[1], of[2])
 		held, err := lockTriple(locks.All(names[of[0]], names[of[1]], names[of[2]]), token, emit)
 		if err != nil {
 			return fmt.Errorf("%s: %w", token, err)
@@ -107,8 +107,8 @@ func multiChild(o childConfig, commands <-chan string) {
 	}
 	for i := range o.Workers {
 		go func() {
-			who := fmt.Sprintf("%s.%d", o.Who, i)
-			emit("broken %v", lockTriples(locks, who, o.Names, func() bool { return true }, report))
+			id := fmt.Sprintf("%s.%d", o.Name, i)
+			emit("broken %v", lockTriples(locks, id, o.Names, func() bool { return true }, report))
 		}()
 	}
 	if _, ok := <-commands; !ok {
@@ -242,12 +242,12 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 	started := 0
 	startProcess := func(i int) {
 		started++
-		who := fmt.Sprintf("process%d", started)
+		id := fmt.Sprintf("process%d", started)
 		c := &workerProcess{
-			child:    b.spawn(childConfig{Role: "multi", TTL: lease, Cluster: cluster, Who: who, Names: names, Workers: 6}),
+			child:    b.spawn(childConfig{Role: "multi", TTL: lease, Cluster: cluster, Name: id, Names: names, Workers: 6}),
 			followed: make(chan struct{}), keeps: make(chan struct{}, 1),
 		}
-		c.who = who
+		c.name = id
 		c.send("go")
 		processes[i] = c
 		go g.follow(c)
@@ -255,7 +255,7 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 	awaitDeath := func(c *workerProcess) {
 		<-c.followed // its last reports count
 		<-c.gone
-		killed[c.who] = mono()
+		killed[c.name] = mono()
 	}
 	var locks [clients]*dibs.Client
 	for i := range locks {
@@ -274,8 +274,8 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 	var workers sync.WaitGroup
 	for i := range 32 {
 		workers.Go(func() {
-			who := fmt.Sprintf("worker%d", i)
-			if err := lockTriples(locks[i%clients], who, names, goOn, g.add); err != nil {
+			id := fmt.Sprintf("worker%d", i)
+			if err := lockTriples(locks[i%clients], id, names, goOn, g.add); err != nil {
 				b.t.Errorf("a worker: %v", err)
 			}
 		})
@@ -378,13 +378,13 @@ func (b *fixture) checkOverlaps(where string, g *eventLog, names []string, kille
 		delete(entered, token)
 	}
 	for _, s := range g.events {
-		who := s.token[:strings.LastIndex(s.token[:strings.LastIndex(s.token, ":")], ".")]
-		served[who] += 0
+		id := s.token[:strings.LastIndex(s.token[:strings.LastIndex(s.token, ":")], ".")]
+		served[id] += 0
 		switch s.what {
 		case "acquired":
 			entered[s.token] = s.at
 			waits = append(waits, s.wait)
-			served[who]++
+			served[id]++
 		case "releasing":
 			end(s.token, s.at)
 		case "cancelled":
@@ -410,8 +410,8 @@ func (b *fixture) checkOverlaps(where string, g *eventLog, names []string, kille
 		total += len(spans)
 	}
 	least, most := int(^uint(0)>>1), 0
-	for who, n := range served {
-		process, _, _ := strings.Cut(who, ".")
+	for id, n := range served {
+		process, _, _ := strings.Cut(id, ".")
 		if _, dead := killed[process]; !dead {
 			least, most = min(least, n), max(most, n)
 		}
