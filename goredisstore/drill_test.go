@@ -17,7 +17,7 @@ var drills = drill.Opener{
 	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
 		return open(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: addrs}), options)
 	},
-	Warm: idling,
+	Warm: withIdleConns,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
 		return open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}), options)
 	},
@@ -73,8 +73,8 @@ func TestClusterRights(t *testing.T) {
 	drills.ClusterRights(t, "+cluster|slots", "+command")
 }
 
-// idling returns a store on a client with idle connections.
-func idling(t testing.TB, addr string, idle int) *redisstore.Store {
+// withIdleConns returns a store on a client with idle connections.
+func withIdleConns(t testing.TB, addr string, idle int) *redisstore.Store {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: idle})
 	t.Cleanup(func() { rdb.Close() })
 	for range idle {

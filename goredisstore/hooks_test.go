@@ -341,7 +341,7 @@ func TestUnfitClients(t *testing.T) {
 	t.Cleanup(func() { pipeliner.Close() })
 	for name, c := range map[string]struct {
 		rdb  redis.UniversalClient
-		says string
+		text string
 	}{
 		"nil":          {nil, "nil"},
 		"nil client":   {(*redis.Client)(nil), "nil"},
@@ -352,8 +352,8 @@ func TestUnfitClients(t *testing.T) {
 		"autopipeline": {pipeliner, "*redis.AutoPipeliner"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drill.WantInvalid(t, goredisstore.New(c.rdb), c.says)
-			drill.WantInvalid(t, goredisstore.New(c.rdb, goredisstore.WithReplicas(1, time.Second)), c.says)
+			drill.WantInvalid(t, goredisstore.New(c.rdb), c.text)
+			drill.WantInvalid(t, goredisstore.New(c.rdb, goredisstore.WithReplicas(1, time.Second)), c.text)
 		})
 	}
 }

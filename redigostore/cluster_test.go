@@ -16,8 +16,8 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// couple makes a cluster of two nodes. The first has all slots.
-func couple(t *testing.T) (a, b *redistest.Server, idA string) {
+// twoNodes starts a cluster of two nodes. The first owns all slots.
+func twoNodes(t *testing.T) (a, b *redistest.Server, idA string) {
 	t.Helper()
 	a, b = redistest.StartClusterNode(t), redistest.StartClusterNode(t)
 	b.MustCmd(t, "CLUSTER", "FLUSHSLOTS")
@@ -25,7 +25,7 @@ func couple(t *testing.T) (a, b *redistest.Server, idA string) {
 	bus, _ := a.MustCmd(t, "CONFIG", "GET", "cluster-port").([]any)
 	b.MustCmd(t, "CLUSTER", "MEET", host, port, fmt.Sprint(bus[1]))
 	for _, s := range []*redistest.Server{a, b} {
-		drill.Eventually(t, "they know each other", func() bool {
+		drill.Eventually(t, "the nodes know each other", func() bool {
 			nodes := fmt.Sprint(s.MustCmd(t, "CLUSTER", "NODES"))
 			state := fmt.Sprint(s.MustCmd(t, "CLUSTER", "INFO"))
 			return strings.Count(nodes, " connected") == 2 && !strings.Contains(nodes, "handshake") && strings.Contains(state, "cluster_state:ok")
@@ -42,7 +42,7 @@ func TestMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks := join(t, cluster(t, []string{from.Addr()}), dibs.Timeout(10*time.Second))
+	locks := open(t, cluster(t, []string{from.Addr()}), dibs.Timeout(10*time.Second))
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	for _, to := range c.Nodes() {
 		if to == from {
@@ -51,53 +51,53 @@ func TestMoved(t *testing.T) {
 		if err := c.Migrate(to, slot); err != nil {
 			t.Fatal(err)
 		}
-		l, err := locks.Mutex(job).TryLock(t.Context()) // that asks once
+		l, err := locks.Mutex(job).TryLock(t.Context()) // does not retry
 		if err != nil {
 			t.Fatal(err)
 		}
 		if to.MustCmd(t, "GET", key) != l.Token() {
-			t.Error("it is not where its slot is")
+			t.Error("the lock is not on the node that owns its slot")
 		}
 		drill.Unlock(t, l)
 	}
 }
 
-// A node that has died is not asked for ever: another one knows who has its slots.
+// After a node has died, the slot map is loaded from another node.
 func TestPromotion(t *testing.T) {
 	t.Parallel()
-	a, b, idA := couple(t)
-	locks := join(t, cluster(t, []string{a.Addr(), b.Addr()}), dibs.TTL(time.Minute))
+	a, b, idA := twoNodes(t)
+	locks := open(t, cluster(t, []string{a.Addr(), b.Addr()}), dibs.TTL(time.Minute))
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	b.MustCmd(t, "CLUSTER", "REPLICATE", idA)
-	drill.Eventually(t, "it replicates", func() bool {
+	drill.Eventually(t, "the replica is connected", func() bool {
 		return strings.Contains(fmt.Sprint(b.MustCmd(t, "INFO", "replication")), "master_link_status:up")
 	})
 	l := drill.Lock(t, locks, job)
-	drill.Eventually(t, "the replica has it", func() bool {
+	drill.Eventually(t, "the replica has the lock", func() bool {
 		return a.MustCmd(t, "DBSIZE") == b.MustCmd(t, "DBSIZE")
 	})
 	a.Kill()
 	b.MustCmd(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 	start := time.Now()
 	drill.Unlock(t, obtain(t, locks, job+" 2"))
-	t.Logf("the next node is found after %v", time.Since(start))
+	t.Logf("the new master is found after %v", time.Since(start))
 	drill.Unlock(t, l)
 }
 
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	home := redistest.StartClusterNode(t)
-	locks := join(t, cluster(t, []string{impostor(t, home.Addr())}))
+	locks := open(t, cluster(t, []string{askingNode(t, home.Addr())}))
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	stats := fmt.Sprint(home.MustCmd(t, "INFO", "commandstats"))
 	if !strings.Contains(stats, "cmdstat_asking") {
-		t.Errorf("the node was not told ASKING: %s", stats)
+		t.Errorf("the node did not receive ASKING: %s", stats)
 	}
 }
 
-// impostor is a node that has all slots, as it says, and sends each script to
-// another one with ASK.
-func impostor(t *testing.T, to string) string {
+// askingNode starts a fake node that claims to own all slots, and redirects each script
+// to another node with ASK.
+func askingNode(t *testing.T, to string) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func impostor(t *testing.T, to string) string {
 	return listener.Addr().String()
 }
 
-// command reads one request.
+// command reads one command from a client.
 func command(r *bufio.Reader) (cmd []string, err error) {
 	n, err := number(r, '*')
 	for i := 0; i < n && err == nil; i++ {
@@ -156,9 +156,9 @@ func number(r *bufio.Reader, kind byte) (int, error) {
 func TestNoClusterAnswers(t *testing.T) {
 	t.Parallel()
 	for what, addr := range map[string]string{"nothing": "127.0.0.1:1", "no cluster": redistest.Start(t).Addr()} {
-		locks := join(t, cluster(t, []string{addr}), dibs.Timeout(3*time.Second))
+		locks := open(t, cluster(t, []string{addr}), dibs.Timeout(3*time.Second))
 		if _, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous)); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
-			t.Errorf("%s: have %v, want unavailable, and who was asked", what, err)
+			t.Errorf("%s: have %v, want unavailable with the address of the node", what, err)
 		}
 	}
 }

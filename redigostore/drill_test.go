@@ -22,7 +22,7 @@ var drills = drill.Opener{
 		t.Cleanup(func() { p.Close() })
 		return redigostore.New(p, options...)
 	},
-	Warm:    idling,
+	Warm:    withIdleConns,
 	Cluster: cluster,
 }
 
@@ -69,8 +69,8 @@ func TestClusterRights(t *testing.T) {
 	drills.ClusterRights(t, "+cluster|slots")
 }
 
-// idling returns a store on a pool with idle connections.
-func idling(t testing.TB, addr string, idle int) *redisstore.Store {
+// withIdleConns returns a store on a pool with idle connections.
+func withIdleConns(t testing.TB, addr string, idle int) *redisstore.Store {
 	p := pool(t, addr)
 	p.MaxIdle = idle
 	for range idle {

@@ -21,13 +21,13 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// pools are the two kinds: with the short way to the server, and without.
+// pools are the two kinds of pools: with the direct path to the server, and without.
 var pools = []struct {
 	name string
 	open func(t testing.TB, addr string) *redis.Pool
 }{
-	{"prompt", func(t testing.TB, addr string) *redis.Pool { return pool(t, addr) }},
-	{"plain", plain},
+	{"contexts", func(t testing.TB, addr string) *redis.Pool { return pool(t, addr) }},
+	{"plain", plainPool},
 }
 
 func TestClosedPool(t *testing.T) {
@@ -43,8 +43,8 @@ func TestClosedPool(t *testing.T) {
 		"cluster": {n, redigostore.NewCluster([]string{node}, func(string) *redis.Pool { return n })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			locks := join(t, c.store)
-			l := drill.Lock(t, locks, name) // which stays locked
+			locks := open(t, c.store)
+			l := drill.Lock(t, locks, name) // remains locked
 			c.pool.Close()
 			machine := drill.WatchMachine(t.Context(), addr)
 			machine.Measure(t, "closed pool, "+name, 500*time.Millisecond, func() time.Duration {
@@ -56,7 +56,7 @@ func TestClosedPool(t *testing.T) {
 			start := time.Now()
 			wantRefused(t, l.Unlock(), redisstore.ErrClosed)
 			if took, late := time.Since(start), machine.Late(); took > 500*time.Millisecond+late {
-				t.Errorf("it took %v to say so (control %v)", took, late)
+				t.Errorf("Unlock took %v (control %v)", took, late)
 			}
 		})
 	}
@@ -72,11 +72,11 @@ func wantRefused(t *testing.T, err, cause error) {
 	t.Helper()
 	var u *dibs.UnavailableError
 	if !errors.As(err, &u) || !u.Refused || !errors.Is(err, cause) {
-		t.Errorf("have %v, want it refused because of %v", err, cause)
+		t.Errorf("have %v, want Refused with the cause %v", err, cause)
 	}
 }
 
-// A server that says nothing cannot keep a caller.
+// While the server does not answer, a call ends at its deadline.
 func TestFrozenServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -84,7 +84,7 @@ func TestFrozenServer(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, server.Addr())
-			locks := join(t, redigostore.New(kind.open(t, proxy.Addr())), dibs.TTL(time.Minute))
+			locks := open(t, redigostore.New(kind.open(t, proxy.Addr())), dibs.TTL(time.Minute))
 			machine := drill.WatchMachine(t.Context(), server.Addr())
 			held := drill.Lock(t, locks, kind.name)
 			proxy.Freeze()
@@ -104,12 +104,12 @@ func TestFrozenServer(t *testing.T) {
 			if err := held.Unlock(); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
 				t.Error(err)
 			}
-			drill.Unlock(t, obtain(t, locks, kind.name)) // free, with most of its minute left
+			drill.Unlock(t, obtain(t, locks, kind.name)) // already free, long before its TTL of a minute ends
 		})
 	}
 }
 
-// Connections that break under load cost some calls an error, at most.
+// When connections break under load, calls at most return ErrUnavailable.
 func TestResetUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -117,15 +117,15 @@ func TestResetUnderLoad(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, server.Addr())
-			locks := join(t, redigostore.New(kind.open(t, proxy.Addr())))
-			over := make(chan struct{})
+			locks := open(t, redigostore.New(kind.open(t, proxy.Addr())))
+			done := make(chan struct{})
 			var workers sync.WaitGroup
 			var entered atomic.Int64
 			for i := range 8 {
 				workers.Go(func() {
 					for {
 						select {
-						case <-over:
+						case <-done:
 							return
 						default:
 						}
@@ -142,12 +142,12 @@ func TestResetUnderLoad(t *testing.T) {
 			}
 			for range 20 {
 				before := entered.Load()
-				drill.Eventually(t, "it goes on", func() bool { return entered.Load() > before+10 })
+				drill.Eventually(t, "locking continues", func() bool { return entered.Load() > before+10 })
 				proxy.Reset()
 			}
-			close(over)
+			close(done)
 			workers.Wait()
-			for i := range 4 { // what was not given back for want of an answer is soon
+			for i := range 4 { // a release without a reply is retried soon
 				drill.Unlock(t, obtain(t, locks, fmt.Sprint(kind.name, i)))
 			}
 		})
@@ -173,14 +173,14 @@ func TestWatchOverFaults(t *testing.T) {
 			select {
 			case e := <-events:
 				t.Errorf("event %+v on an idle connection", e)
-			case <-time.After(3 * time.Second): // more than a ping takes
+			case <-time.After(3 * time.Second): // longer than the interval of pings
 			}
-			proxy.Freeze() // so that the end is that of a mute one
+			proxy.Freeze() // so that Watch ends on an unresponsive connection
 		})
 	}
 }
 
-// A dial that hangs is told of, and does not keep the end of Watch.
+// A dial that hangs is reported as a disconnect, and does not delay the end of Watch.
 func TestWatchEndsWhileDialling(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
@@ -197,24 +197,24 @@ func TestPoolWithoutDial(t *testing.T) {
 	t.Parallel()
 	s := redigostore.New(&redis.Pool{})
 	drill.WantEvent(t, drill.Watch(t, s), driver.EventDisconnected, drill.Generous)
-	if _, err := join(t, s).Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
+	if _, err := open(t, s).Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
 		t.Errorf("have %v, want unavailable", err)
 	}
 }
 
-// handOver has a waiter on one client enter after a holder on another one, and
-// returns how.
+// handOver hands a lock from one client to a waiter of another, and returns the event of
+// the waiter's acquisition.
 func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.Acquired {
 	t.Helper()
 	l := drill.Lock(t, holder, job)
 	waits := make(chan struct{})
-	how := make(chan dibs.Acquired, 1)
+	acquired := make(chan dibs.Acquired, 1)
 	entered := make(chan *dibs.Lease, 1)
 	go func() {
 		defer close(entered)
 		l, err := waiter.Mutex(job).Lock(drill.Within(t, drill.Generous), dibs.Observe(dibs.Hooks{
 			Waiting:  func(dibs.Waiting) { close(waits) },
-			Acquired: func(a dibs.Acquired) { how <- a },
+			Acquired: func(a dibs.Acquired) { acquired <- a },
 		}))
 		if err != nil {
 			t.Errorf("waiter: %v", err)
@@ -225,60 +225,60 @@ func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.Acquired {
 	select {
 	case <-waits:
 	case <-entered:
-		t.Fatal("it does not wait")
+		t.Fatal("the call does not wait")
 	}
 	drill.Unlock(t, l)
 	if l = <-entered; l == nil {
 		t.FailNow()
 	}
 	drill.Unlock(t, l)
-	return <-how
+	return <-acquired
 }
 
-func TestHandOffIsPushed(t *testing.T) {
+func TestHandOffNotifies(t *testing.T) {
 	t.Parallel()
 	p, node := pool(t, redistest.Start(t).Addr()), redistest.StartClusterNode(t).Addr()
 	for name, s := range map[string]*redisstore.Store{"pool": redigostore.New(p), "cluster": cluster(t, []string{node})} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			holder, waiter := join(t, s), join(t, s)
-			pushed := 0
-			for range 20 { // a client listens only after its first call
+			holder, waiter := open(t, s), open(t, s)
+			notified := 0
+			for range 20 { // a client subscribes only after its first call
 				if handOver(t, holder, waiter).Pushed {
-					pushed++
+					notified++
 				}
 			}
-			if pushed < 10 {
-				t.Errorf("%d of 20 hand-offs were pushed", pushed)
+			if notified < 10 {
+				t.Errorf("%d of 20 hand-offs notified the waiter, want at least 10", notified)
 			}
 		})
 	}
 }
 
-// A user who may not use channels locks all the same: its waiters ask.
+// A user without permission for channels can lock: its waiters poll.
 func TestNoChannels(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.MustCmd(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all")
 	s := redigostore.New(pool(t, server.Addr(), redis.DialUsername("app"), redis.DialPassword("secret")))
 	var degraded atomic.Int64
-	var why atomic.Pointer[error]
-	hooks := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) { degraded.Add(1); why.Store(&d.Err) }})
-	holder, waiter := join(t, s), join(t, s, hooks)
+	var cause atomic.Pointer[error]
+	hooks := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) { degraded.Add(1); cause.Store(&d.Err) }})
+	holder, waiter := open(t, s), open(t, s, hooks)
 	for range 5 {
 		handOver(t, holder, waiter)
 	}
-	drill.Eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
-	if n := degraded.Load(); n != 1 || !strings.Contains((*why.Load()).Error(), "NOPERM") {
-		t.Errorf("Degraded was called %d times, with %v: want once, with NOPERM", n, *why.Load())
+	drill.Eventually(t, "Degraded is called", func() bool { return degraded.Load() > 0 })
+	if n := degraded.Load(); n != 1 || !strings.Contains((*cause.Load()).Error(), "NOPERM") {
+		t.Errorf("Degraded was called %d times, with %v: want once, with NOPERM", n, *cause.Load())
 	}
 }
 
-func TestScriptsForgotten(t *testing.T) {
+func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for _, kind := range pools {
-		locks := join(t, redigostore.New(kind.open(t, server.Addr())))
+		locks := open(t, redigostore.New(kind.open(t, server.Addr())))
 		for range 5 {
 			l := drill.Lock(t, locks, job)
 			server.MustCmd(t, "SCRIPT", "FLUSH")
@@ -292,7 +292,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	p, node := pool(t, redistest.Start(t).Addr()), redistest.StartClusterNode(t).Addr()
 	for name, s := range map[string]*redisstore.Store{"pool": redigostore.New(p), "cluster": cluster(t, []string{node})} {
-		locks := join(t, s)
+		locks := open(t, s)
 		for _, n := range []string{"a1", "a2", "b"} {
 			defer drill.Lock(t, locks, n).Unlock()
 		}
@@ -307,19 +307,19 @@ func TestList(t *testing.T) {
 func TestPassword(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--requirepass", "secret")
-	locks := join(t, redigostore.New(pool(t, server.Addr(), redis.DialPassword("secret"))))
+	locks := open(t, redigostore.New(pool(t, server.Addr(), redis.DialPassword("secret"))))
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	for word, options := range map[string][]redis.DialOption{"NOAUTH": nil, "WRONGPASS": {redis.DialPassword("wrong")}} {
-		_, err := join(t, redigostore.New(pool(t, server.Addr(), options...))).Mutex(job).Lock(t.Context())
-		var says redisstore.ServerError
-		if !errors.As(err, &says) || !strings.HasPrefix(string(says), word) {
+		_, err := open(t, redigostore.New(pool(t, server.Addr(), options...))).Mutex(job).Lock(t.Context())
+		var refusal redisstore.ServerError
+		if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), word) {
 			t.Errorf("have %v, want %s", err, word)
 		}
-		wantRefused(t, err, says)
+		wantRefused(t, err, refusal)
 	}
 }
 
-// Fifty who want something else each get by with two connections.
+// Fifty callers of different names succeed with two connections.
 func TestFullPool(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -328,7 +328,7 @@ func TestFullPool(t *testing.T) {
 			t.Run(fmt.Sprintf("%s wait %v", kind.name, wait), func(t *testing.T) {
 				p := kind.open(t, server.Addr())
 				p.MaxActive, p.Wait = 2, wait
-				locks := join(t, redigostore.New(p))
+				locks := open(t, redigostore.New(p))
 				var callers sync.WaitGroup
 				for i := range 50 {
 					callers.Go(func() {
@@ -349,8 +349,8 @@ func TestFullPool(t *testing.T) {
 	}
 }
 
-// Where nobody replicates nothing is granted, and who finds a name taken learns it
-// at once.
+// Without replicas nothing is granted, and ErrBusy is returned without waiting for
+// replicas.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -362,8 +362,8 @@ func TestReplicas(t *testing.T) {
 	} {
 		t.Run(name.Addr(), func(t *testing.T) {
 			t.Parallel()
-			locks := join(t, s, dibs.Timeout(10*time.Second))
-			for range 2 { // the second time it is known that there are too few
+			locks := open(t, s, dibs.Timeout(10*time.Second))
+			for range 2 { // the second time the store expects too few
 				_, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
 				var few *redisstore.ReplicasError
 				if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &few) || few.Have != 0 || few.Want != 1 {
@@ -385,7 +385,8 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// A pool whose connections lead to one that is no master any more makes new ones.
+// When the connections of a pool lead to a server that is no longer the master, the store
+// opens new ones.
 func TestDemotion(t *testing.T) {
 	t.Parallel()
 	old, master := redistest.Start(t), redistest.Start(t)
@@ -396,17 +397,17 @@ func TestDemotion(t *testing.T) {
 		return redis.DialContext(ctx, "tcp", *addr.Load(), timeouts...)
 	}}
 	t.Cleanup(func() { p.Close() })
-	locks := join(t, redigostore.New(p))
+	locks := open(t, redigostore.New(p))
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	old.MustCmd(t, "REPLICAOF", "127.0.0.1", "1")
 	to(master)
-	drill.Eventually(t, "it finds the new master", func() bool {
+	drill.Eventually(t, "the new master is found", func() bool {
 		l, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
 		return err == nil && l.Unlock() == nil
 	})
 }
 
-// Not parallel: it counts.
+// Not parallel, because it counts goroutines.
 func TestNoGoroutineIsLeft(t *testing.T) {
 	server, node := redistest.Start(t), redistest.StartClusterNode(t)
 	before := runtime.NumGoroutine()

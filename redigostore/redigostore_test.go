@@ -16,7 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// job is the name that the tests contend for, and key its key in Redis.
+// job is the name that the tests lock, and key is its key in Redis.
 const (
 	job = "job"
 	key = "lock:job"
@@ -26,7 +26,7 @@ var timeouts = []redis.DialOption{
 	redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second), redis.DialWriteTimeout(time.Second),
 }
 
-// pool returns one that lives as long as the test, and is told of deadlines.
+// pool returns a pool that honours contexts and is closed at the end of the test.
 func pool(t testing.TB, addr string, options ...redis.DialOption) *redis.Pool {
 	options = append(options, timeouts...)
 	p := &redis.Pool{
@@ -39,8 +39,9 @@ func pool(t testing.TB, addr string, options ...redis.DialOption) *redis.Pool {
 	return p
 }
 
-// plain returns one as most people have it.
-func plain(t testing.TB, addr string) *redis.Pool {
+// plainPool returns a pool without contexts, as is most common. It is closed at the end
+// of the test.
+func plainPool(t testing.TB, addr string) *redis.Pool {
 	p := &redis.Pool{
 		MaxIdle: 3,
 		Dial:    func() (redis.Conn, error) { return redis.Dial("tcp", addr, timeouts...) },
@@ -53,31 +54,30 @@ func plain(t testing.TB, addr string) *redis.Pool {
 	return p
 }
 
-// cluster returns a store on the cluster that has some nodes.
+// cluster returns a store on the cluster with the given nodes.
 func cluster(t testing.TB, nodes []string, options ...redigostore.Option) *redisstore.Store {
 	return redigostore.NewCluster(nodes, func(addr string) *redis.Pool { return pool(t, addr) }, options...)
 }
 
-// join returns a client of a store that lives as long as the test. It gives a busy
-// machine more time for an operation than a person would.
-func join(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {
+// open returns a dibs.Client that is closed at the end of the test. Its operation timeout
+// is long, for busy machines.
+func open(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, append([]dibs.Option{dibs.Timeout(5 * time.Second)}, options...)...)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// lawful runs the conformance suite on a store for each case, which has the names
-// that begin with a prefix of its own.
-func lawful(t *testing.T, open func(redigostore.Option) *redisstore.Store) {
+// conformance runs the conformance suite. Each case has a store with a prefix of its own.
+func conformance(t *testing.T, newStore func(redigostore.Option) *redisstore.Store) {
 	t.Helper()
 	var stores atomic.Int64
 	storetest.Run(t, func(*testing.T) driver.Store {
-		return open(redigostore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
+		return newStore(redigostore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 	})
 }
 
 func TestStoreOnPlainPool(t *testing.T) {
 	t.Parallel()
-	p := plain(t, redistest.Start(t).Addr())
-	lawful(t, func(o redigostore.Option) *redisstore.Store { return redigostore.New(p, o) })
+	p := plainPool(t, redistest.Start(t).Addr())
+	conformance(t, func(o redigostore.Option) *redisstore.Store { return redigostore.New(p, o) })
 }

@@ -19,10 +19,10 @@ var drills = drill.Opener{
 	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
 		return rueidisstore.New(dial(t, addrs[0], func(o *rueidis.ClientOption) {
 			o.InitAddress, o.Sentinel.MasterSet = addrs, master
-			o.Sentinel.TopologyRefreshInterval = 100 * time.Millisecond // see the package
+			o.Sentinel.TopologyRefreshInterval = 100 * time.Millisecond // see the package comment
 		}), options...)
 	},
-	Warm: idling,
+	Warm: withIdleConns,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
 		return rueidisstore.New(dial(t, addrs[0], func(o *rueidis.ClientOption) { o.InitAddress = addrs }), options...)
 	},
@@ -56,7 +56,7 @@ func TestClusterSlotOnItsWay(t *testing.T) {
 	drills.ClusterSlotOnItsWay(t)
 }
 
-// A lock takes two round trips with a replica: see the package.
+// With WithReplicas, lock and unlock take three round trips: see the package comment.
 func TestReplicated(t *testing.T) {
 	t.Parallel()
 	drills.Replicas(t, 3)
@@ -72,17 +72,18 @@ func TestClusterRights(t *testing.T) {
 	drills.ClusterRights(t, "+cluster|slots", "+hello", "+client|tracking")
 }
 
-// idling returns a store on a client with idle connections of the kind that dibs uses.
-func idling(t testing.TB, addr string, idle int) *redisstore.Store {
+// withIdleConns returns a store on a client with idle connections in the pool for
+// blocking commands.
+func withIdleConns(t testing.TB, addr string, idle int) *redisstore.Store {
 	client := dial(t, addr)
-	// With a deadline, and not by Dedicate: else rueidis listens from then on, and sees
-	// an end.
+	// With a deadline, and not with Dedicate. Otherwise rueidis starts a reader for the
+	// connection, which would notice that it ends.
 	ctx, cancel := context.WithTimeout(t.Context(), drill.Generous)
 	defer cancel()
 	var busy sync.WaitGroup
 	for range idle {
 		busy.Go(func() {
-			if err := client.Do(ctx, client.B().Blpop().Key("nobody's").Timeout(0.5).Build()).Error(); !rueidis.IsRedisNil(err) {
+			if err := client.Do(ctx, client.B().Blpop().Key("missing").Timeout(0.5).Build()).Error(); !rueidis.IsRedisNil(err) {
 				t.Error(err)
 			}
 		})

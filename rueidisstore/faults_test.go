@@ -24,14 +24,15 @@ func obtain(t *testing.T, c *dibs.Client, name string) *dibs.Lease {
 	return drill.Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return c.Mutex(name).Lock(ctx) })
 }
 
-func mustBe(t *testing.T, err, want error) {
+func wantErr(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Fatalf("have error %v, want %v", err, want)
 	}
 }
 
-// pipelining keeps the connections in the state that they have under load.
+// pipelining makes rueidis pipeline on its connections from the start, as it does under
+// load.
 func pipelining(o *rueidis.ClientOption) { o.AlwaysPipelining = true }
 
 func sequential(*rueidis.ClientOption) {}
@@ -54,7 +55,7 @@ func TestClosedRueidisClient(t *testing.T) {
 				for range 10 {
 					l, err := locks.Mutex("other").TryLock(t.Context())
 					if err == nil {
-						_ = l.Unlock() // it may be closed by now
+						_ = l.Unlock() // the connection may be closed by now
 					}
 					if !errors.Is(err, redisstore.ErrClosed) {
 						return false
@@ -66,25 +67,25 @@ func TestClosedRueidisClient(t *testing.T) {
 			machine.Measure(t, "closed client", time.Second, func() time.Duration {
 				start := time.Now()
 				_, err := locks.Mutex("other").Lock(t.Context())
-				mustBe(t, err, dibs.ErrUnavailable)
-				mustBe(t, err, redisstore.ErrClosed)
-				mustBe(t, err, rueidis.ErrClosing)
+				wantErr(t, err, dibs.ErrUnavailable)
+				wantErr(t, err, redisstore.ErrClosed)
+				wantErr(t, err, rueidis.ErrClosing)
 				var u *dibs.UnavailableError
 				if !errors.As(err, &u) || !u.Refused {
-					t.Errorf("%#v: want it refused", err)
+					t.Errorf("%#v: want Refused", err)
 				}
 				return time.Since(start)
 			})
 			start := time.Now()
-			mustBe(t, l.Unlock(), redisstore.ErrClosed)
+			wantErr(t, l.Unlock(), redisstore.ErrClosed)
 			if took, late := time.Since(start), machine.Late(); took > time.Second+late {
-				t.Errorf("it took %v (control %v)", took, late)
+				t.Errorf("took %v (control %v)", took, late)
 			}
 		})
 	}
 }
 
-// Nobody waits longer than the call says, and the next calls are served.
+// While the server does not answer, a call ends at its deadline. Later calls succeed.
 func TestMuteServer(t *testing.T) {
 	t.Parallel()
 	for name, state := range states {
@@ -102,8 +103,8 @@ func TestMuteServer(t *testing.T) {
 					start := time.Now()
 					_, err := locks.Mutex(job).Lock(drill.Within(t, 300*time.Millisecond))
 					took := time.Since(start)
-					mustBe(t, err, dibs.ErrUnavailable)
-					mustBe(t, err, context.DeadlineExceeded)
+					wantErr(t, err, dibs.ErrUnavailable)
+					wantErr(t, err, context.DeadlineExceeded)
 					return took
 				})
 				drill.Unlock(t, obtain(t, locks, job))
@@ -112,8 +113,8 @@ func TestMuteServer(t *testing.T) {
 	}
 }
 
-// A connection that has gone mute for ever is left, so that leases go on and a call that
-// has more time takes another one.
+// An unresponsive connection is abandoned: leases are still renewed, and a call with time
+// left retries on another connection.
 func TestMuteConnection(t *testing.T) {
 	t.Parallel()
 	for name, state := range states {
@@ -132,13 +133,13 @@ func TestMuteConnection(t *testing.T) {
 				<-muted
 				return time.Since(start)
 			})
-			time.Sleep(6 * time.Second) // until the lease would have ended
+			time.Sleep(6 * time.Second) // longer than the TTL of the lease
 			drill.Unlock(t, held)
 		})
 	}
 }
 
-// Connections that break under load lose nothing.
+// Connections that break under load cause no errors and no double holders.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{
@@ -160,7 +161,7 @@ func TestReset(t *testing.T) {
 							return
 						}
 						if inside.Add(1) != 1 {
-							t.Error("two are inside")
+							t.Error("two hold the lock")
 						}
 						inside.Add(-1)
 						if err := l.Unlock(); err != nil {
@@ -172,11 +173,11 @@ func TestReset(t *testing.T) {
 			}
 			for range 10 {
 				before := pairs.Load()
-				drill.Eventually(t, "it goes on", func() bool { return pairs.Load() > before+20 })
+				drill.Eventually(t, "locking continues", func() bool { return pairs.Load() > before+20 })
 				proxy.Reset()
 			}
 			before := pairs.Load()
-			drill.Eventually(t, "it goes on", func() bool { return pairs.Load() > before+20 })
+			drill.Eventually(t, "locking continues", func() bool { return pairs.Load() > before+20 })
 			stop()
 			group.Wait()
 		})
@@ -222,7 +223,7 @@ func TestSubscriptionGoesMute(t *testing.T) {
 	}
 }
 
-// Watch ends with its context also where nobody answers.
+// Watch ends with its context, even if the server does not answer.
 func TestSubscriptionEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -234,20 +235,20 @@ func TestSubscriptionEnds(t *testing.T) {
 			proxy.Freeze()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		up := make(chan struct{}, 10)
+		connected := make(chan struct{}, 10)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- rueidisstore.New(client).Watch(ctx, "me", func(e driver.Event) { up <- struct{}{} })
+			ended <- rueidisstore.New(client).Watch(ctx, "me", func(e driver.Event) { connected <- struct{}{} })
 		}()
 		if !mute {
-			drill.Eventually(t, "it is up", func() bool { return len(up) > 0 })
+			drill.Eventually(t, "it is connected", func() bool { return len(connected) > 0 })
 		}
 		machine.Begin()
 		start := time.Now()
 		cancel()
-		mustBe(t, <-ended, context.Canceled)
+		wantErr(t, <-ended, context.Canceled)
 		if took, late := time.Since(start), machine.Late(); took > 200*time.Millisecond+late {
-			t.Errorf("it took %v to leave (control %v)", took, late)
+			t.Errorf("Watch took %v to return (control %v)", took, late)
 		}
 	}
 }
@@ -258,11 +259,11 @@ func TestNoPassword(t *testing.T) {
 	client := dial(t, server.Addr())
 	locks := open(t, client)
 	drill.Unlock(t, drill.Lock(t, locks, job))
-	// No user has a right or a password any more, and all connections are closed.
+	// The user now needs a password, and all connections are closed.
 	server.MustCmd(t, "ACL", "SETUSER", "default", "resetpass", ">secret")
 	client.Do(t.Context(), client.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Build())
 	machine := drill.WatchMachine(t.Context(), server.Addr())
-	drill.Eventually(t, "it is refused", func() bool {
+	drill.Eventually(t, "the call is rejected", func() bool {
 		machine.Begin()
 		start := time.Now()
 		_, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous))
@@ -271,23 +272,23 @@ func TestNoPassword(t *testing.T) {
 			return false
 		}
 		if took, late := time.Since(start), machine.Late(); took > time.Second+late {
-			t.Errorf("it took %v (control %v)", took, late)
+			t.Errorf("took %v (control %v)", took, late)
 		}
 		return strings.HasPrefix(string(refusal), "NOAUTH")
 	})
 }
 
-// A user who may not use channels locks all the same: its waiters ask.
+// A user without permission for channels can lock: its waiters poll.
 func TestNoChannels(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.MustCmd(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all")
 	client := dial(t, server.Addr(), func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "secret" })
 	var degraded atomic.Int64
-	var why atomic.Pointer[error]
+	var cause atomic.Pointer[error]
 	locks := open(t, client, dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) {
 		degraded.Add(1)
-		why.Store(&d.Err)
+		cause.Store(&d.Err)
 	}}))
 	holder := open(t, dial(t, server.Addr()))
 	machine := drill.WatchMachine(t.Context(), server.Addr())
@@ -302,12 +303,12 @@ func TestNoChannels(t *testing.T) {
 		start := time.Now()
 		drill.Unlock(t, drill.Lock(t, locks, job, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }})))
 		if took, late := time.Since(start), machine.Late(); took > time.Second+late {
-			t.Errorf("it took %v (control %v)", took, late)
+			t.Errorf("took %v (control %v)", took, late)
 		}
 	}
-	drill.Eventually(t, "it is told", func() bool { return degraded.Load() > 0 })
+	drill.Eventually(t, "Degraded is called", func() bool { return degraded.Load() > 0 })
 	var refusal redisstore.ServerError
-	if n, err := degraded.Load(), *why.Load(); n != 1 || !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
+	if n, err := degraded.Load(), *cause.Load(); n != 1 || !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
 		t.Errorf("Degraded was called %d times with %v, want once with NOPERM", n, err)
 	}
 }
@@ -326,20 +327,20 @@ func TestTooFewReplicas(t *testing.T) {
 			defer locks.Close()
 			plain := open(t, client, dibs.TTL(longTTL))
 			_, err := locks.Mutex(job).TryLock(t.Context())
-			mustBe(t, err, dibs.ErrUnavailable)
+			wantErr(t, err, dibs.ErrUnavailable)
 			var short *redisstore.ReplicasError
 			if !errors.As(err, &short) || short.Have != 0 || short.Want != 1 || short.Cause != nil {
 				t.Fatalf("%v, want 0 of 1 replicas", err)
 			}
 			l, err := plain.Mutex(job).TryLock(t.Context())
 			if err != nil {
-				t.Fatalf("it was not given back: %v", err)
+				t.Fatalf("the lock was not released: %v", err)
 			}
 			machine := drill.WatchMachine(t.Context(), server.Addr())
 			machine.Measure(t, "too few replicas: busy after", timeout/3, func() time.Duration {
 				start := time.Now()
 				_, err := locks.Mutex(job).TryLock(t.Context())
-				mustBe(t, err, dibs.ErrBusy)
+				wantErr(t, err, dibs.ErrBusy)
 				return time.Since(start)
 			})
 			drill.Unlock(t, l)

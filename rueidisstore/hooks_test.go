@@ -16,60 +16,61 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// trace is what a caller's context is asked for.
-type trace struct{}
+// traceKey is the key of a trace ID in a caller's context.
+type traceKey struct{}
 
-// A hooked client notes what is sent through it, as rueidishook's and rueidisotel's do.
-type hooked struct {
+// hookedClient records the traces of the commands that it sends. It wraps a client as
+// rueidishook and rueidisotel do.
+type hookedClient struct {
 	rueidis.Client
-	seen *seen
+	recorder *recorder
 }
 
-type seen struct {
+type recorder struct {
 	mu     sync.Mutex
 	traces map[string]bool
 }
 
-func (s *seen) note(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.traces[fmt.Sprint(ctx.Value(trace{}))] = true
+func (r *recorder) record(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.traces[fmt.Sprint(ctx.Value(traceKey{}))] = true
 }
 
-func (h hooked) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	h.seen.note(ctx)
+func (h hookedClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	h.recorder.record(ctx)
 	return h.Client.Do(ctx, cmd)
 }
 
-func (h hooked) DoMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
-	h.seen.note(ctx)
+func (h hookedClient) DoMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
+	h.recorder.record(ctx)
 	return h.Client.DoMulti(ctx, cmds...)
 }
 
-func (h hooked) Nodes() map[string]rueidis.Client {
+func (h hookedClient) Nodes() map[string]rueidis.Client {
 	nodes := h.Client.Nodes()
 	for addr, node := range nodes {
-		nodes[addr] = hooked{node, h.seen}
+		nodes[addr] = hookedClient{node, h.recorder}
 	}
 	return nodes
 }
 
-func (h hooked) Dedicate() (rueidis.DedicatedClient, func()) {
-	line, release := h.Client.Dedicate()
-	return hookedLine{line, h.seen}, release
+func (h hookedClient) Dedicate() (rueidis.DedicatedClient, func()) {
+	dedicated, release := h.Client.Dedicate()
+	return hookedConn{dedicated, h.recorder}, release
 }
 
-type hookedLine struct {
+type hookedConn struct {
 	rueidis.DedicatedClient
-	seen *seen
+	recorder *recorder
 }
 
-func (h hookedLine) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	h.seen.note(ctx)
+func (h hookedConn) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	h.recorder.record(ctx)
 	return h.DedicatedClient.Do(ctx, cmd)
 }
 
-// A client that wraps another one is given the values of the caller's context.
+// A client that wraps another one gets the values of the caller's context.
 func TestContextValues(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{
@@ -77,37 +78,37 @@ func TestContextValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := hooked{dial(t, start(t).Addr()), &seen{traces: make(map[string]bool)}}
+			client := hookedClient{dial(t, start(t).Addr()), &recorder{traces: make(map[string]bool)}}
 			locks := open(t, client)
 			want := []string{}
-			for i := range 40 { // by and by on the direct way
+			for i := range 40 { // the later ones on the direct path
 				id := fmt.Sprint("alone ", i)
 				want = append(want, id)
-				l, err := locks.Mutex(job).Lock(context.WithValue(t.Context(), trace{}, id))
+				l, err := locks.Mutex(job).Lock(context.WithValue(t.Context(), traceKey{}, id))
 				if err != nil {
 					t.Fatal(err)
 				}
 				drill.Unlock(t, l)
 			}
-			copies := dibs.New(rueidisstore.New(client, rueidisstore.WithReplicas(1, 10*time.Millisecond)))
-			defer copies.Close()
-			_, err := copies.Mutex(job).TryLock(context.WithValue(t.Context(), trace{}, "copies"))
-			mustBe(t, err, dibs.ErrUnavailable) // there are none
-			client.seen.mu.Lock()
-			defer client.seen.mu.Unlock()
-			for _, id := range append(want, "copies") {
-				if !client.seen.traces[id] {
-					t.Errorf("nothing came with %q, but with %q", id, slices.Sorted(maps.Keys(client.seen.traces)))
+			replicated := dibs.New(rueidisstore.New(client, rueidisstore.WithReplicas(1, 10*time.Millisecond)))
+			defer replicated.Close()
+			_, err := replicated.Mutex(job).TryLock(context.WithValue(t.Context(), traceKey{}, "replicated"))
+			wantErr(t, err, dibs.ErrUnavailable) // there are no replicas
+			client.recorder.mu.Lock()
+			defer client.recorder.mu.Unlock()
+			for _, id := range append(want, "replicated") {
+				if !client.recorder.traces[id] {
+					t.Errorf("no command with the trace %q, only with %q", id, slices.Sorted(maps.Keys(client.recorder.traces)))
 				}
 			}
 		})
 	}
 }
 
-// A nil client is refused by each call, and not a crash.
+// With a nil client, each call returns an error and does not panic.
 func TestUnfitClients(t *testing.T) {
 	t.Parallel()
 	drill.WantInvalid(t, rueidisstore.New(nil), "nil")
-	drill.WantInvalid(t, rueidisstore.New((*hooked)(nil)), "nil")
+	drill.WantInvalid(t, rueidisstore.New((*hookedClient)(nil)), "nil")
 	drill.WantInvalid(t, rueidisstore.New(nil, rueidisstore.WithReplicas(1, time.Second)), "nil")
 }

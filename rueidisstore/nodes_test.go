@@ -12,7 +12,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Names of all slots are served at once, and a slot may move while its name is held.
+// Names of all slots can be locked concurrently, and a slot may move while its name is
+// locked.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -22,17 +23,17 @@ func TestSlots(t *testing.T) {
 	for i := range 60 {
 		names = append(names, fmt.Sprintf("name-%d", i))
 	}
-	inAll := func(f func(name string)) {
+	forAll := func(f func(name string)) {
 		var group sync.WaitGroup
 		for _, name := range names {
 			group.Go(func() { f(name) })
 		}
 		group.Wait()
 	}
-	inAll(func(name string) { drill.Unlock(t, drill.Lock(t, locks, name)) })
+	forAll(func(name string) { drill.Unlock(t, drill.Lock(t, locks, name)) })
 	list, err := rueidisstore.New(client).List(t.Context(), "*")
 	if err != nil || len(list) > 0 {
-		t.Errorf("%q, %v, want none", list, err)
+		t.Errorf("%q, %v, want no names", list, err)
 	}
 	held := drill.Lock(t, locks, job)
 	slot := redistest.Slot(key)
@@ -48,7 +49,7 @@ func TestSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	drill.Unlock(t, held)
-	inAll(func(name string) { drill.Lock(t, locks, name) })
+	forAll(func(name string) { drill.Lock(t, locks, name) })
 	list, err = rueidisstore.New(client).List(t.Context(), "*")
 	slices.Sort(list)
 	slices.Sort(names)
@@ -57,7 +58,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// Only masters are visited, also where a replica is down.
+// List visits masters only, so it works while a replica is down.
 func TestListWithReplicas(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
@@ -72,11 +73,11 @@ func TestListWithReplicas(t *testing.T) {
 	replica.Kill()
 	list, err := rueidisstore.New(client).List(drill.Within(t, drill.Generous), "*")
 	if err != nil || !slices.Equal(list, []string{job}) {
-		t.Errorf("%q, %v, want the one", list, err)
+		t.Errorf("%q, %v, want one name", list, err)
 	}
 }
 
-// After a failover locks go on with the new master.
+// After a planned failover, locks work on the new master.
 func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
 	group := redistest.StartSentinels(t, 1, 3)
@@ -84,14 +85,14 @@ func TestPlannedFailover(t *testing.T) {
 		o.InitAddress, o.Sentinel.MasterSet = group.Addrs(), group.MasterName
 	})
 	if client.Mode() != rueidis.ClientModeSentinel {
-		t.Fatalf("the client is for %s", client.Mode())
+		t.Fatalf("the client has the mode %s", client.Mode())
 	}
 	locks := open(t, client)
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	if _, err := group.Failover(); err != nil {
 		t.Fatal(err)
 	}
-	drill.Eventually(t, "it locks again", func() bool {
+	drill.Eventually(t, "locking works again", func() bool {
 		l, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous))
 		return err == nil && l.Unlock() == nil
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// What a server says in RESP3 is read as if it had spoken RESP2.
+// RESP3 replies are converted to the values that RESP2 has for them.
 func TestValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestValue(t *testing.T) {
 		{"*2\r\n:1\r\n-ERR within\r\n", redisstore.ServerError("ERR within")},
 		{"%1\r\n+k\r\n-ERR within\r\n", redisstore.ServerError("ERR within")},
 	} {
-		client := says(t, c.wire)
+		client := clientOf(t, c.wire)
 		r := (&conn{client: client}).reply(client.Do(t.Context(), client.B().Ping().Build()))
 		have := r.Value
 		if r.Err != nil {
@@ -60,10 +60,10 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// A map's keys may be anything in RESP3, but no server has such ones.
-func TestValueOfStrangeMap(t *testing.T) {
+// RESP3 allows map keys of any type. Redis only sends strings; any other is an error.
+func TestValueOfMapWithOtherKeys(t *testing.T) {
 	t.Parallel()
-	client := says(t, "%1\r\n:1\r\n:2\r\n")
+	client := clientOf(t, "%1\r\n:1\r\n:2\r\n")
 	r := (&conn{client: client}).reply(client.Do(t.Context(), client.B().Ping().Build()))
 	var server redisstore.ServerError
 	if r.Err == nil || errors.As(r.Err, &server) {
@@ -71,8 +71,8 @@ func TestValueOfStrangeMap(t *testing.T) {
 	}
 }
 
-// says returns a client of a server that speaks RESP3, and answers PING in its own way.
-func says(t *testing.T, answer string) rueidis.Client {
+// clientOf returns a client of a RESP3 server that replies to PING with the given bytes.
+func clientOf(t *testing.T, reply string) rueidis.Client {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,7 +85,7 @@ func says(t *testing.T, answer string) rueidis.Client {
 			if err != nil {
 				return
 			}
-			go serve(c, answer)
+			go serve(c, reply)
 		}
 	}()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
@@ -99,7 +99,7 @@ func says(t *testing.T, answer string) rueidis.Client {
 	return client
 }
 
-func serve(c net.Conn, answer string) {
+func serve(c net.Conn, reply string) {
 	defer c.Close()
 	in := bufio.NewReader(c)
 	for {
@@ -124,7 +124,7 @@ func serve(c net.Conn, answer string) {
 		case "HELLO":
 			fmt.Fprint(c, "%2\r\n+version\r\n+7.0.0\r\n+proto\r\n:3\r\n")
 		case "PING":
-			fmt.Fprint(c, answer)
+			fmt.Fprint(c, reply)
 		default:
 			fmt.Fprint(c, "+OK\r\n")
 		}

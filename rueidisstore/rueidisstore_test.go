@@ -20,12 +20,12 @@ import (
 const (
 	ttl = 10 * time.Second
 
-	job = "job" // the name that the tests contend for
+	job = "job" // the name that the tests lock
 	key = "lock:job"
 )
 
-// dial returns a client that lives as long as the test, with small buffers: tests make
-// many.
+// dial returns a client that is closed at the end of the test. Its buffers are small,
+// because tests open many clients.
 func dial(t testing.TB, addr string, adjust ...func(*rueidis.ClientOption)) rueidis.Client {
 	t.Helper()
 	o := rueidis.ClientOption{
@@ -43,26 +43,26 @@ func dial(t testing.TB, addr string, adjust ...func(*rueidis.ClientOption)) ruei
 	return client
 }
 
-// A server of old speaks RESP2 only, and listens on connections apart.
+// With RESP2, rueidis uses a separate connection for subscriptions.
 func TestStoreInRESP2(t *testing.T) {
 	t.Parallel()
 	client := dial(t, redistest.Start(t).Addr(), func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
-	lawful(t, client)
+	conformance(t, client)
 }
 
-// lawful runs the conformance suite on one client that all cases share.
-func lawful(t *testing.T, client rueidis.Client) {
+// conformance runs the conformance suite on one client that all cases share.
+func conformance(t *testing.T, client rueidis.Client) {
 	t.Helper()
 	var stores atomic.Int32
-	t.Run("law", func(t *testing.T) {
+	t.Run("contract", func(t *testing.T) {
 		storetest.Run(t, func(*testing.T) driver.Store {
 			return rueidisstore.New(client, rueidisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 		})
 	})
 }
 
-// open returns a client of dibs that lives as long as the test. It gives a busy machine
-// more time for an operation than a person would.
+// open returns a dibs.Client that is closed at the end of the test. Its operation timeout
+// is long, for busy machines.
 func open(t *testing.T, client rueidis.Client, options ...dibs.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(rueidisstore.New(client), append([]dibs.Option{dibs.TTL(ttl), dibs.Timeout(5 * time.Second)}, options...)...)
@@ -70,8 +70,8 @@ func open(t *testing.T, client rueidis.Client, options ...dibs.Option) *dibs.Cli
 	return c
 }
 
-// A waiter gets its turn by push, on both kinds of server.
-func TestPushedHandOff(t *testing.T) {
+// A hand-off notifies the waiter, on one server and on a cluster.
+func TestHandOffNotifies(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{
 		"standalone": redistest.Start, "cluster": redistest.StartClusterNode,
@@ -80,31 +80,32 @@ func TestPushedHandOff(t *testing.T) {
 			t.Parallel()
 			server := start(t)
 			holder, waiter := open(t, dial(t, server.Addr())), open(t, dial(t, server.Addr()))
-			listening(t, server, waiter)
+			awaitSubscription(t, server, waiter)
 			l := drill.Lock(t, holder, job)
-			waits, pushed := make(chan struct{}), make(chan bool, 1)
+			waits, notified := make(chan struct{}), make(chan bool, 1)
 			go func() {
 				<-waits
 				drill.Unlock(t, l)
 			}()
 			drill.Unlock(t, drill.Lock(t, waiter, job, dibs.Observe(dibs.Hooks{
 				Waiting:  func(dibs.Waiting) { close(waits) },
-				Acquired: func(a dibs.Acquired) { pushed <- a.Pushed },
+				Acquired: func(a dibs.Acquired) { notified <- a.Pushed },
 			})))
-			if !<-pushed {
-				t.Error("it was not pushed")
+			if !<-notified {
+				t.Error("the waiter was not notified")
 			}
 		})
 	}
 }
 
-// listening locks once with a client, and waits until the server has its subscription.
-func listening(t *testing.T, server *redistest.Server, c *dibs.Client) {
+// awaitSubscription locks once with a client, and waits until the server has its
+// subscription.
+func awaitSubscription(t *testing.T, server *redistest.Server, c *dibs.Client) {
 	t.Helper()
 	l := drill.Lock(t, c, "warm")
 	drill.Unlock(t, l)
 	channel := "dibs:c:" + strings.Join(strings.SplitN(l.Token(), ":", 4)[:3], ":")
-	drill.Eventually(t, "the client listens", func() bool {
+	drill.Eventually(t, "the client has its subscription", func() bool {
 		list, _ := server.MustCmd(t, "PUBSUB", "NUMSUB", channel).([]any)
 		return len(list) == 2 && list[1] == int64(1)
 	})
@@ -131,7 +132,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A server that has forgotten the scripts learns them again.
+// Scripts are loaded again after the server has dropped them.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
