@@ -328,7 +328,7 @@ func TestHookRejects(t *testing.T) {
 }
 
 // With a client that New does not support, each call returns an error and does not panic.
-func TestUnfitClients(t *testing.T) {
+func TestUnsupportedClients(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": server.Addr()}})

@@ -106,7 +106,7 @@ func TestContextValues(t *testing.T) {
 }
 
 // With a nil client, each call returns an error and does not panic.
-func TestUnfitClients(t *testing.T) {
+func TestUnsupportedClients(t *testing.T) {
 	t.Parallel()
 	drill.WantInvalid(t, rueidisstore.New(nil), "nil")
 	drill.WantInvalid(t, rueidisstore.New((*hookedClient)(nil)), "nil")
