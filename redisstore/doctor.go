@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// Doctor looks at each server of the store for what hurts locks: settings that drop
-// or forget them, states in which they are refused, rights that are missing, clocks.
-// It tries as well: on a random name it takes a lock, lets another claim wait
-// for it, and hands it on, on each master of a cluster.
+// Doctor checks each server of the store for problems that affect locks: settings that
+// evict or lose them, states in which requests are refused, missing permissions, clocks.
+// It also runs a smoke test on each master: on a random name it acquires a lock, queues a
+// second request for it, and hands it off.
 //
-// It changes no setting, and touches nobody's lock. Its own keys are gone when it
-// returns, or end by themselves if it is interrupted, but for one [highwater] on each
-// master, a number that stays.
+// It changes no setting and no lock of others. Its own keys are deleted before it
+// returns, or expire if it is interrupted. One fence [high-water mark] remains on each
+// master.
 //
-// What could not be looked at is a finding too. The error is for a store that could
-// not be reached at all. Doctor ends soon after ctx does, and within half a minute.
-// docs/doctor.md lists what it finds.
+// A check that could not be made is a finding too. The error means that the store could
+// not be reached at all. Doctor returns soon after ctx ends, and within 30 s.
+// docs/doctor.md lists the findings.
 //
-// [highwater]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
+// [high-water mark]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
 func (s *Store) Doctor(ctx context.Context) (Findings, error) {
 	const longest = 30 * time.Second
 	if err := s.replicas.check(); err != nil {
@@ -38,9 +38,9 @@ func (s *Store) Doctor(ctx context.Context) (Findings, error) {
 	return d.findings(s.visit(ctx, d))
 }
 
-// visit examines the masters. It does not outlast ctx, though the client may.
+// visit checks the masters. It returns soon after ctx ends, even if the client does not.
 func (s *Store) visit(ctx context.Context, d *report) error {
-	const grace = 200 * time.Millisecond // for what has been cut short to be told
+	const grace = 200 * time.Millisecond // for checks that were cut short to report it
 	ended := make(chan error, 1)
 	go func() {
 		ended <- s.conn.Masters(ctx, func(n Node) error {
@@ -65,15 +65,15 @@ func (s *Store) visit(ctx context.Context, d *report) error {
 	}
 }
 
-// A Severity says how much a Finding matters.
+// A Severity is how much a Finding matters.
 type Severity int
 
-// The severities, from the least.
+// The severities, in ascending order.
 const (
-	Note      Severity = iota // good to know
-	Unchecked                 // could not be looked at
-	Warning                   // locks are lost, refused or slow once something happens: a restart, a failover
-	Critical                  // locks do not work now, or may be lost while nothing fails
+	Note      Severity = iota // for information
+	Unchecked                 // could not be checked
+	Warning                   // locks are lost, refused or slow after an event such as a restart or a failover
+	Critical                  // locks do not work now, or may be lost without any failure
 )
 
 func (s Severity) String() string {
@@ -83,17 +83,17 @@ func (s Severity) String() string {
 	return [...]string{"note", "unchecked", "warning", "critical"}[s]
 }
 
-// A Finding is one thing that Doctor found.
+// A Finding is one problem that Doctor found.
 type Finding struct {
 	Severity    Severity
 	Node        string // the server's address; empty if there is only one
-	Subject     string // a word that stays the same: "eviction"
+	Subject     string // a stable identifier: "eviction"
 	What        string // what was found
 	Consequence string // what it means for locks
 	Remedy      string // what to do about it
 }
 
-// String is the finding in four lines.
+// String formats the finding in four lines.
 func (f Finding) String() string {
 	head := f.Severity.String() + ": " + f.Subject
 	if f.Node != "" {
@@ -102,10 +102,10 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s\n  found  %s\n  so     %s\n  do     %s\n", head, f.What, f.Consequence, f.Remedy)
 }
 
-// Findings are what Doctor found: what matters most comes first, then by node.
+// Findings are sorted by descending severity, then by node.
 type Findings []Finding
 
-// Worst is the gravest severity, and Note if nothing was found.
+// Worst returns the highest severity, or Note if there are no findings.
 func (f Findings) Worst() Severity {
 	worst := Note
 	for _, one := range f {
@@ -114,8 +114,8 @@ func (f Findings) Worst() Severity {
 	return worst
 }
 
-// String is all findings, with an empty line between. What was found on several servers
-// alike is told once.
+// String formats all findings, with an empty line between. It joins equal findings of
+// several servers.
 func (f Findings) String() string {
 	if len(f) == 0 {
 		return "nothing found\n"
@@ -138,13 +138,13 @@ func (f Findings) String() string {
 	return strings.Join(texts, "\n")
 }
 
-// A diagnosis is what is found so far, so that Doctor can leave with it while a client
-// that heeds no context is still at it.
+// A report collects findings. Doctor can return it while a client that ignores its
+// context is still busy.
 type report struct {
 	mu      sync.Mutex
 	found   Findings
-	reached bool  // a server answered something
-	dead    error // why others did not
+	reached bool  // a server replied
+	dead    error // why other servers did not
 }
 
 func (d *report) add(f Finding) {
@@ -153,20 +153,21 @@ func (d *report) add(f Finding) {
 	d.found = append(d.found, f)
 }
 
-// visited notes whether a server answered, or why it did not.
+// visited records whether a server replied; err is nil if it did.
 func (d *report) visited(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reached, d.dead = d.reached || err == nil, errors.Join(d.dead, err)
 }
 
-// findings is what Doctor returns, given what cut the visits short.
+// findings returns Doctor's results. cut is the error that ended the visits early, or
+// nil.
 func (d *report) findings(cut error) (Findings, error) {
 	if cut != nil {
 		d.add(Finding{
-			Severity: Unchecked, Subject: "unvisited", What: fmt.Sprintf("not all servers were visited, or not to the end: %v", cut),
-			Consequence: "what else is wrong is not known",
-			Remedy:      "give Doctor more time, and see that the client reaches every master",
+			Severity: Unchecked, Subject: "unvisited", What: fmt.Sprintf("not all servers were checked completely: %v", cut),
+			Consequence: "there may be more problems",
+			Remedy:      "give Doctor more time, and check that the client reaches every master",
 		})
 	}
 	d.mu.Lock()
@@ -179,23 +180,23 @@ func (d *report) findings(cut error) (Findings, error) {
 	}), nil
 }
 
-// An exam is what Doctor does with one server, and what it knows of it.
+// A nodeCheck checks one server, and holds what is known about it.
 type nodeCheck struct {
 	*report
 	store       *Store
 	ctx         context.Context
 	node        Node
-	unreachable error // why the server is not asked any more
+	unreachable error // why the server gets no more commands
 
-	facts         map[string]string   // what INFO, CONFIG GET and CLUSTER INFO tell
-	failed        map[string]error    // why one of these, or another source, tells nothing
-	missing       map[string][]string // what it should have told
+	facts         map[string]string   // fields of INFO, CONFIG GET and CLUSTER INFO
+	failed        map[string]error    // errors of these and other sources
+	missing       map[string][]string // names that a source should have returned
 	startTime     timeSample
 	user          string
-	cannotPublish bool // the user may not publish, which is told
+	cannotPublish bool // the user may not publish; this is a finding already
 }
 
-// The settings that are looked at; INFO tells the others.
+// The settings that are read; INFO contains the others.
 var checkedSettings = []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error", "min-replicas-to-write"}
 
 func (e *nodeCheck) examine() {
@@ -204,12 +205,12 @@ func (e *nodeCheck) examine() {
 	case e.unreachable == nil:
 		e.visited(nil)
 	case e.ctx.Err() != nil:
-		return // the visit is cut short, which is told once
+		return // the visit is cut short, which is a finding of its own
 	default:
 		e.visited(e.unreachable)
 		e.find(Critical, "unreachable", fmt.Sprintf("no answer: %v", e.unreachable),
-			"its names cannot be locked, nor renewed",
-			"see that it runs, and that the network lets this machine through")
+			"its names cannot be locked, and leases cannot be renewed",
+			"check that it runs, and that this machine may connect to it")
 		return
 	}
 	e.readSettings()
@@ -223,7 +224,7 @@ func (e *nodeCheck) examine() {
 func (e *nodeCheck) readSettings() {
 	cmds := make([]Cmd, len(checkedSettings))
 	for i, name := range checkedSettings {
-		cmds[i] = Cmd{"CONFIG", "GET", name} // each alone: before Redis 7 it takes no more
+		cmds[i] = Cmd{"CONFIG", "GET", name} // one at a time: before Redis 7 CONFIG GET takes one name only
 	}
 	for i, r := range e.do(cmds...) {
 		if r.Err != nil {
@@ -238,14 +239,14 @@ func (e *nodeCheck) find(severity Severity, subject, what, consequence, remedy s
 	e.add(Finding{severity, e.node.Addr, subject, what, consequence, remedy})
 }
 
-// A row is a finding, and whether it is one.
+// A candidate is a finding that is reported if applies is set.
 type candidate struct {
 	applies                            bool
 	severity                           Severity
 	subject, what, consequence, remedy string
 }
 
-// each finds all rows that are so.
+// addAll reports all candidates that apply.
 func (e *nodeCheck) addAll(rows ...candidate) {
 	for _, r := range rows {
 		if r.applies {
@@ -254,15 +255,15 @@ func (e *nodeCheck) addAll(rows ...candidate) {
 	}
 }
 
-// first finds the first row that is so.
+// addFirst reports the first candidate that applies.
 func (e *nodeCheck) addFirst(rows ...candidate) {
 	if i := slices.IndexFunc(rows, func(r candidate) bool { return r.applies }); i >= 0 {
 		e.addAll(rows[i])
 	}
 }
 
-// do is Do of the node. A server that did not answer is not asked again: that could
-// take seconds each time.
+// do sends commands to the node. A server that did not reply gets no further commands:
+// each could take seconds.
 func (e *nodeCheck) do(cmds ...Cmd) []Reply {
 	replies := make([]Reply, len(cmds))
 	if e.unreachable = cmp.Or(e.unreachable, context.Cause(e.ctx)); e.unreachable != nil {
@@ -283,7 +284,7 @@ func (e *nodeCheck) do(cmds ...Cmd) []Reply {
 
 func (e *nodeCheck) doOne(cmd ...string) Reply { return e.do(cmd)[0] }
 
-// text is the reply of a source that tells text.
+// text returns the reply of a source that returns text.
 func (e *nodeCheck) text(cmd ...string) string {
 	reply := e.doOne(cmd...)
 	text, ok := reply.Value.(string)
@@ -293,7 +294,7 @@ func (e *nodeCheck) text(cmd ...string) string {
 	return text
 }
 
-// pairs reads a list of names and values, which some clients make a map of.
+// pairs reads a list of names and values, which some clients return as a map.
 func pairs(v any) map[string]string {
 	list, _ := v.([]any)
 	if byName, ok := v.(map[any]any); ok {
@@ -308,7 +309,7 @@ func pairs(v any) map[string]string {
 	return read
 }
 
-// miss notes what a source should have told.
+// markMissing records a name that a source should have returned.
 func (e *nodeCheck) markMissing(source, name string) {
 	e.missing[source] = append(e.missing[source], name)
 }
@@ -336,27 +337,27 @@ func sourceOf(fact string) string {
 	return "INFO"
 }
 
-// atLeast returns a number that not every server tells, or 0.
+// optionalNumber returns a number that not every server reports, or 0.
 func (e *nodeCheck) optionalNumber(name string) int64 {
 	n, _ := strconv.ParseInt(e.facts[name], 10, 64)
 	return n
 }
 
-// tellMissing makes one finding of all that one source did not tell.
+// reportMissing makes one finding for all names that a source did not return.
 func (e *nodeCheck) reportMissing() {
 	for _, source := range slices.Sorted(maps.Keys(e.missing)) {
 		names := strings.Join(slices.Compact(slices.Sorted(slices.Values(e.missing[source]))), ", ")
-		what := fmt.Sprintf("%s does not tell %s", source, names)
-		remedy := "look them up in the server's configuration, or where its provider shows it"
+		what := fmt.Sprintf("%s does not contain %s", source, names)
+		remedy := "look them up in the server's configuration, or in its provider's console"
 		if err := e.failed[source]; err != nil {
 			what = fmt.Sprintf("%s failed: %v", source, err)
 			if strings.Contains(err.Error(), "NOPERM") {
 				right := strings.ReplaceAll(strings.ToLower(source), " ", "|")
-				remedy = fmt.Sprintf("ACL SETUSER %s +%s, if only for as long as Doctor runs", e.user, right)
+				remedy = fmt.Sprintf("ACL SETUSER %s +%s, at least while Doctor runs", e.user, right)
 			}
 		}
 		e.find(Unchecked, strings.ToLower(source), what,
-			"not looked at: "+names,
+			"not checked: "+names,
 			remedy)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/internal/slots"
 )
 
-// The checks, in the order in which they are done and told.
+// The checks, in the order in which they run and are reported.
 var checks = []func(*nodeCheck){
 	(*nodeCheck).checkRole,
 	(*nodeCheck).checkVersion,
@@ -29,7 +29,7 @@ var checks = []func(*nodeCheck){
 	(*nodeCheck).checkClock,
 }
 
-// set is a remedy.
+// configSet returns a remedy that changes a setting.
 func configSet(setting string) string {
 	return fmt.Sprintf("CONFIG SET %s; CONFIG REWRITE keeps it", setting)
 }
@@ -38,17 +38,17 @@ func (e *nodeCheck) checkRole() {
 	role, known := e.info("role")
 	master := net.JoinHostPort(e.facts["master_host"], e.facts["master_port"])
 	e.addFirst(
-		candidate{e.facts["redis_mode"] == "sentinel", Critical, "role", "it is a Sentinel, not a server of data",
-			"nothing can be locked", "give the client the Sentinels' addresses as such, with the name of the master"},
-		candidate{role == "slave" && e.facts["slave_read_only"] == "0", Critical, "role", "it is a replica of " + master + " that takes writes",
-			"a lock that is taken here excludes nobody there, and is gone when the replica synchronizes",
-			"connect to the master, or by way of Sentinel; and here: " + configSet("replica-read-only yes")},
+		candidate{e.facts["redis_mode"] == "sentinel", Critical, "role", "it is a Sentinel, not a data server",
+			"nothing can be locked", "configure the client for Sentinel, with the Sentinels' addresses and the name of the master"},
+		candidate{role == "slave" && e.facts["slave_read_only"] == "0", Critical, "role", "it is a replica of " + master + " that accepts writes",
+			"a lock that is acquired here excludes no client of the master, and is lost when the replica synchronizes",
+			"connect to the master, directly or through Sentinel; and here: " + configSet("replica-read-only yes")},
 		candidate{role == "slave", Critical, "role", "it is a replica, of " + master,
 			"each acquire and release is refused",
-			"connect to the master, or by way of Sentinel, so that the client follows a failover"},
+			"connect to the master, directly or through Sentinel, so that the client follows a failover"},
 		candidate{known && role != "master", Critical, "role", fmt.Sprintf("its role is %q", role), // KeyDB's active replicas
-			"where more servers than one take writes for a name, each of them grants it",
-			"give locks a server that is the only master"},
+			"if several servers accept writes for a name, each of them grants it",
+			"use a server that is the only master"},
 	)
 }
 
@@ -61,14 +61,14 @@ func (e *nodeCheck) checkVersion() {
 		e.markMissing("INFO", "redis_version")
 		return
 	}
-	e.addAll(candidate{other >= 0, Warning, "server", "it is neither Redis nor Valkey, though it calls itself Redis " + text,
-		"dibs is tested on these two; another may keep other promises about scripts and expiry",
-		"run package storetest against it, and read what it says about atomic scripts"})
+	e.addAll(candidate{other >= 0, Warning, "server", "it is neither Redis nor Valkey, though it reports to be Redis " + text,
+		"dibs is tested with these two; another server may have other guarantees for scripts and expiry",
+		"run package storetest against it, and read its documentation on atomic scripts"})
 	e.addFirst(
 		candidate{version[0] < 5, Critical, "version", "Redis " + text,
-			"a script cannot read the time and write: each acquire fails", "upgrade to Redis 6.2 or later"},
+			"a script cannot both read the time and write: each acquire fails", "upgrade to Redis 6.2 or later"},
 		candidate{slices.Compare(version, []int{6, 2}) < 0, Warning, "version", "Redis " + text,
-			"dibs is tested on 6.2 and later; each grant tries SET with GET, which fails here, before it does without",
+			"dibs is tested with 6.2 and later; each grant first tries SET with GET, which fails here",
 			"upgrade to Redis 6.2 or later"},
 	)
 }
@@ -81,24 +81,24 @@ func (e *nodeCheck) checkMemory() {
 		return
 	}
 	used = max(used-e.optionalNumber("mem_not_counted_for_evict"), 0)
-	share := fmt.Sprintf("%s of maxmemory %s are used", size(used), size(most))
-	evicts, drops := policy != "noeviction", "locks that are held, queues and fence highwaters"
+	share := fmt.Sprintf("%s of maxmemory %s in use", size(used), size(most))
+	evicts, drops := policy != "noeviction", "held locks, queues and fence high-water marks"
 	if strings.HasPrefix(policy, "volatile-") {
-		drops = "locks that are held, queues and meta: they have a TTL, and are what is dropped"
+		drops = "held locks, queues and metadata, since these have a TTL"
 	}
-	keep := configSet("maxmemory-policy noeviction") + "; or give locks a server of their own"
-	const more = "free memory, or CONFIG SET maxmemory to more; or give locks a server of their own"
+	keep := configSet("maxmemory-policy noeviction") + "; or use a separate server for locks"
+	const more = "free memory, or CONFIG SET maxmemory to more; or use a separate server for locks"
 	e.addFirst(
 		candidate{evicts && most == 0, Note, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory 0", policy),
-			"nothing is dropped as long as maxmemory is not set; then it may be " + drops,
+			"nothing is evicted while maxmemory is not set; otherwise the server may evict " + drops,
 			keep},
-		candidate{evicts, Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; keys that were evicted: %d", policy, share, e.optionalNumber("evicted_keys")),
-			"when memory is full the server drops " + drops + "; a second holder enters, and the first learns of it at its next renewal",
+		candidate{evicts, Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; evicted keys: %d", policy, share, e.optionalNumber("evicted_keys")),
+			"when memory is full the server evicts " + drops + "; a second client acquires the lock, and the first holder detects that at its next renewal",
 			keep},
 		candidate{most > 0 && used >= most, Critical, "memory", share,
-			"each acquire is refused with OOM, and so are renewals: leases are lost", more},
+			"each acquire and each renewal is refused with OOM: leases are lost", more},
 		candidate{most > 0 && used >= most-most/10, Warning, "memory", share,
-			"when it is full each acquire is refused with OOM, and so are renewals: leases are lost", more},
+			"when memory is full, each acquire and each renewal is refused with OOM: leases are lost", more},
 	)
 }
 
@@ -108,22 +108,22 @@ func size(n int64) string {
 }
 
 func (e *nodeCheck) checkPersistence() {
-	const disk = "free or repair the disk: the server's log says what is wrong with it"
+	const disk = "free or repair the disk; the server's log has the cause"
 	save, known := e.facts["save"]
 	failed := e.facts["rdb_last_bgsave_status"] == "err" && (!known || save != "")
 	stops := e.facts["stop-writes-on-bgsave-error"] != "no"
 	e.addAll(
 		candidate{e.facts["loading"] == "1" || e.facts["async_loading"] == "1", Critical, "loading",
-			fmt.Sprintf("it is loading its data, for %d s more by its reckoning", e.optionalNumber("loading_eta_seconds")),
-			"each request is refused until it is done; leases that end meanwhile are lost", "wait"},
+			fmt.Sprintf("it is loading its data, for another %d s by its estimate", e.optionalNumber("loading_eta_seconds")),
+			"each request is refused until then; leases that expire meanwhile are lost", "wait"},
 		candidate{e.facts["aof_last_write_status"] == "err", Critical, "disk", "the last write to the append-only file failed",
-			"each acquire is refused with MISCONF, and so are renewals", disk},
+			"each acquire and each renewal is refused with MISCONF", disk},
 		candidate{e.facts["aof_last_bgrewrite_status"] == "err", Warning, "disk", "the last rewrite of the append-only file failed",
 			"the file grows until the disk is full, and then nothing can be locked", disk},
 		candidate{failed && stops, Critical, "disk", "the last snapshot failed, and stop-writes-on-bgsave-error is on",
-			"each acquire is refused with MISCONF, and so are renewals", disk + ", then BGSAVE"},
+			"each acquire and each renewal is refused with MISCONF", disk + ", then BGSAVE"},
 		candidate{failed && !stops, Warning, "disk", "the last snapshot failed",
-			"a restart without an append-only file forgets locks of any age", disk},
+			"a restart without an append-only file loses locks of any age", disk},
 	)
 	switch aof, ok := e.infoNumber("aof_enabled"); {
 	case ok && aof != 0:
@@ -133,40 +133,40 @@ func (e *nodeCheck) checkPersistence() {
 	}
 }
 
-// lookAtFile tells what the append-only file may lack after a restart.
+// checkAppendOnlyFile reports what the append-only file may lack after a restart.
 func (e *nodeCheck) checkAppendOnlyFile() {
 	fsync, _ := e.info("appendfsync")
 	late, _ := e.info("no-appendfsync-on-rewrite")
 	forgets := func(span string) string {
-		return "if the machine stops, what was locked and released in the last " + span + " is forgotten: a second holder may enter beside one that believes in its lease until its connection is back"
+		return "if the machine stops, acquires and releases of the last " + span + " are lost: a second client may acquire a lock, and its former holder detects that when its connection is back"
 	}
 	e.addFirst(
-		candidate{fsync == "always" && late == "yes", Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite yes",
+		candidate{fsync == "always" && late == "yes", Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite is yes",
 			forgets("half a minute") + ", while the file is rewritten",
 			configSet("no-appendfsync-on-rewrite no")},
 		candidate{fsync == "everysec", Note, "persistence", "the append-only file is synced every second",
 			forgets("second, or two where the disk is slow,"),
-			configSet("appendfsync always") + "; or guard with a Fence what must not happen twice"},
-		candidate{fsync == "no", Warning, "persistence", "the append-only file is synced when the system likes",
+			configSet("appendfsync always") + "; or protect the resource with a Fence"},
+		candidate{fsync == "no", Warning, "persistence", "the append-only file is synced when the operating system decides",
 			forgets("half a minute"),
 			configSet("appendfsync everysec") + ", or always"},
 	)
 }
 
-// lookAtSnapshots tells what a restart forgets where there is no append-only file.
+// checkSnapshots reports what a restart loses without an append-only file.
 func (e *nodeCheck) checkSnapshots() {
-	const file = "CONFIG SET appendonly yes; CONFIG SET appendfsync always; CONFIG REWRITE keeps it (everysec is faster, and may forget a second); a Fence guards what must not happen twice"
+	const file = "CONFIG SET appendonly yes; CONFIG SET appendfsync always; CONFIG REWRITE keeps it (everysec is faster, and may lose a second); or protect the resource with a Fence"
 	save, known := e.info("save")
 	copied := ""
 	if e.optionalNumber("connected_slaves") > 0 {
-		copied = "; its replicas copy the empty server, if it is back before a failover"
+		copied = "; its replicas copy the empty data set if it restarts before a failover"
 	}
 	e.addFirst(
 		candidate{known && save == "", Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
-			"a restart forgets all locks, queues and highwaters, and a second holder enters beside each one that believes in its lease until its connection is back" + copied,
+			"a restart loses all locks, queues and high-water marks: a second client may acquire each lock, and its former holder detects that when its connection is back" + copied,
 			file},
-		candidate{true, Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes that are in none: %d", save, e.optionalNumber("rdb_changes_since_last_save")),
-			"a restart forgets what was locked since the last snapshot, and brings back what was released: a second holder enters beside the first, or a name stays taken for what its TTL was",
+		candidate{true, Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes since the last one: %d", save, e.optionalNumber("rdb_changes_since_last_save")),
+			"a restart loses locks since the last snapshot, and restores released ones: a second client acquires a lock beside its holder, or a name stays locked for a former TTL",
 			file},
 	)
 }
@@ -186,35 +186,35 @@ func (e *nodeCheck) checkReplication() {
 	_, bound := e.facts["min_slaves_good_slaves"]
 	good := e.optionalNumber("min_slaves_good_slaves")
 	least, _ := e.infoNumber("min-replicas-to-write")
-	alone := e.store.replicas == nil && connected > 0 // what WithReplicas asks for is tried
+	alone := e.store.replicas == nil && connected > 0 // with WithReplicas, the smoke test covers this
 	e.addAll(
-		candidate{bound && good < least, Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas that keep up: %d", least, good),
-			"each acquire is refused with NOREPLICAS, and so are renewals",
-			"bring the replicas back, or CONFIG SET min-replicas-to-write to fewer"},
+		candidate{bound && good < least, Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas in sync: %d", least, good),
+			"each acquire and each renewal is refused with NOREPLICAS",
+			"start the replicas, or CONFIG SET min-replicas-to-write to fewer"},
 		candidate{alone, Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
-			"a failover forgets the locks and renewals of the last moment, and a second holder enters",
-			"use WithReplicas(1, 200*time.Millisecond); a Fence guards what must not happen twice"},
+			"a failover loses the latest locks and renewals, and a second client acquires them",
+			"use WithReplicas(1, 200*time.Millisecond), or protect the resource with a Fence"},
 		candidate{alone && least == 0, Note, "split", "min-replicas-to-write is 0",
-			"a master that is cut off from its replicas goes on granting beside the one that takes its place",
+			"a master that is partitioned from its replicas continues to grant beside its successor",
 			configSet("min-replicas-to-write 1") + "; or use WithReplicas, which does the same for locks"},
 	)
 }
 
-// lookAtReplica reads ip=127.0.0.1,port=6380,state=online,offset=14,lag=1.
+// checkReplica reads ip=127.0.0.1,port=6380,state=online,offset=14,lag=1.
 func (e *nodeCheck) checkReplica(text string) {
-	const long = 3 // seconds: a replica tells once a second how far it is
+	const long = 3 // seconds: a replica reports its offset once a second
 	r := infoFields(strings.NewReplacer(",", "\n", "=", ":").Replace(text))
 	addr := net.JoinHostPort(r["ip"], r["port"])
 	offset, _ := strconv.ParseInt(r["offset"], 10, 64)
 	lag, _ := strconv.ParseInt(r["lag"], 10, 64)
-	consequence := "a failover to it forgets the locks of that time, and a second holder enters"
+	consequence := "a failover to it loses the locks of that time, and a second client acquires them"
 	if c := e.store.replicas; c != nil {
-		consequence = fmt.Sprintf("if fewer than %d replicas answer, each acquire and renewal waits for %v and is given back", c.count, c.timeout)
+		consequence = fmt.Sprintf("if fewer than %d replicas answer, each acquire waits for %v and is undone, and each renewal counts as failed", c.count, c.timeout)
 	}
-	const remedy = "see that it runs and that its network and disk keep up, with INFO replication on both sides"
+	const remedy = "check that it runs and that its network and disk keep up; see INFO replication on both servers"
 	e.addFirst(
 		candidate{r["state"] != "online", Warning, "replica", fmt.Sprintf("replica %s is not online: %s", addr, r["state"]), consequence, remedy},
-		candidate{lag >= long, Warning, "replica", fmt.Sprintf("replica %s was last heard of %d s ago, and is %d bytes behind", addr, lag, max(e.optionalNumber("master_repl_offset")-offset, 0)), consequence, remedy},
+		candidate{lag >= long, Warning, "replica", fmt.Sprintf("replica %s last reported %d s ago, and is %d bytes behind", addr, lag, max(e.optionalNumber("master_repl_offset")-offset, 0)), consequence, remedy},
 	)
 }
 
@@ -237,16 +237,16 @@ func (e *nodeCheck) checkCluster() {
 	absent := e.optionalNumber("cluster_slots_pfail") + e.optionalNumber("cluster_slots_fail")
 	addr := cmp.Or(e.node.Addr, "HOST:PORT")
 	e.addAll(
-		candidate{!e.store.sharded, mismatch, "sharded", "the server is a node of a cluster, and the store takes it for a single one",
-			"names of other nodes are refused with MOVED, and waiters who listen on other nodes are passed over",
-			"use a cluster client, and Sharded() where the adapter does not say so"},
+		candidate{!e.store.sharded, mismatch, "sharded", "the server is a node of a cluster, and the store is configured for a single server",
+			"names of other nodes are refused with MOVED, and waiters with subscriptions on other nodes are passed over",
+			"use a cluster client, and Sharded() if the adapter does not set it"},
 		candidate{ok && state != "ok", Critical, "cluster", "cluster_state is " + state,
-			"nothing can be locked by way of this node", "redis-cli --cluster check " + addr},
-		candidate{counted && nobodys > 0, Critical, "slots", fmt.Sprintf("%d of %d slots belong to nobody", nobodys, slots.Count),
+			"nothing can be locked through this node", "redis-cli --cluster check " + addr},
+		candidate{counted && nobodys > 0, Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", nobodys, slots.Count),
 			"no name in them can be locked, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster fix " + addr},
-		candidate{absent > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not answer the others", absent),
-			"no name in them can be locked until they are back or a replica has taken over",
+		candidate{absent > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not reply to the other nodes", absent),
+			"no name in them can be locked until they are back, or a replica is promoted",
 			"start them again, or CLUSTER FAILOVER TAKEOVER on a replica of each"},
 		candidate{e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", Warning, "spare", "this master has no replica",
 			"if it stops, no name of its slots can be locked until it is back, and none at all while cluster-require-full-coverage is yes",
@@ -258,21 +258,21 @@ func (e *nodeCheck) checkCluster() {
 func (e *nodeCheck) checkMigration(addr string) {
 	nodes := e.text("CLUSTER", "NODES")
 	if nodes == "" {
-		e.markMissing("CLUSTER NODES", "slots that are on their way")
+		e.markMissing("CLUSTER NODES", "migrating slots")
 	}
 	moving := slices.DeleteFunc(strings.Fields(nodes), func(field string) bool { return !strings.HasPrefix(field, "[") })
-	e.addAll(candidate{len(moving) > 0, Warning, "migration", fmt.Sprintf("slots that are on their way: %d, %.100s", len(moving), strings.Join(moving, " ")),
-		"a name in them that is new here, or has not moved whole, is refused with TRYAGAIN until its slot has arrived: dibs asks again, and leases that cannot be renewed are lost",
-		"let the resharding end; if none is under way: redis-cli --cluster fix " + addr})
+	e.addAll(candidate{len(moving) > 0, Warning, "migration", fmt.Sprintf("migrating slots: %d, %.100s", len(moving), strings.Join(moving, " ")),
+		"a name in them that is new, or has moved partly, is refused with TRYAGAIN until its slot has arrived: dibs retries, and leases that cannot be renewed meanwhile are lost",
+		"wait until the resharding ends; if none is running: redis-cli --cluster fix " + addr})
 }
 
-// lookAtKeys takes a sample of the keys with the prefix: one that never expires is a
-// name that nobody will have.
+// checkKeys looks for keys with the prefix that never expire: nobody can lock these
+// names. It checks a sample.
 func (e *nodeCheck) checkKeys() {
 	const page = 1000
 	if e.store.prefix == "" {
 		e.find(Note, "prefix", "the prefix is empty",
-			"each string and sorted set on the server counts as a lock, in lists and for whoever wants a name like it; keys that never expire were not looked for",
+			"each string and sorted set on the server counts as a lock, in List and in requests for that name; the check for keys that never expire was skipped",
 			"use a Prefix, unless names are shared with another library")
 		return
 	}
@@ -292,12 +292,12 @@ func (e *nodeCheck) checkKeys() {
 	if len(endless) == 0 {
 		return
 	}
-	e.find(Warning, "endless", fmt.Sprintf("%d of the %d keys that were looked at never expire, such as %.200q", len(endless), len(keys), endless[0]),
-		"nobody gets these names until the keys are deleted: another program made them, and is perhaps gone",
-		fmt.Sprintf("GET each to see whose it is, and DEL it when that one is not at work: DEL %.200q", endless[0]))
+	e.find(Warning, "endless", fmt.Sprintf("%d of the %d keys in the sample never expire, such as %.200q", len(endless), len(keys), endless[0]),
+		"these names stay locked until the keys are deleted; another program created them, and may not run any more",
+		fmt.Sprintf("GET each to find its owner, and DEL it if the owner does not run any more: DEL %.200q", endless[0]))
 }
 
-// someKeys returns the lock keys that are found in half a second, or the first so many.
+// sampleKeys returns lock keys: those found in half a second, 5000 at most.
 func (e *nodeCheck) sampleKeys() []string {
 	const long, most = 500 * time.Millisecond, 5000
 	ctx, cancel := context.WithTimeout(e.ctx, long)
@@ -319,10 +319,10 @@ func (e *nodeCheck) sampleKeys() []string {
 		e.markMissing("SCAN", "the keys")
 	}
 	slices.Sort(keys)
-	return slices.Compact(keys) // a scan may tell a key twice
+	return slices.Compact(keys) // SCAN may return a key twice
 }
 
-// A pulse is one look at the server's clock.
+// A timeSample is one reading of the server's clock.
 type timeSample struct{ sent, received, server time.Time }
 
 func (e *nodeCheck) readServerTime() timeSample {
@@ -335,7 +335,7 @@ func (e *nodeCheck) readServerTime() timeSample {
 
 // parseTime reads seconds and microseconds.
 func parseTime(v any) (at time.Time) {
-	const most = 1 << 33 // seconds, so that a Duration holds any difference
+	const most = 1 << 33 // seconds, so that a Duration can hold any difference
 	list, _ := v.([]any)
 	in := reader{fields: list}
 	seconds, micro := in.uint(), in.uint()
@@ -345,7 +345,8 @@ func parseTime(v any) (at time.Time) {
 	return time.Unix(int64(seconds), int64(micro)*1000)
 }
 
-// lookAtClock compares the server's clock with ours, and with itself at the beginning.
+// checkClock compares the server's clock with this machine's, and with its own first
+// reading.
 func (e *nodeCheck) checkClock() {
 	now := e.readServerTime()
 	if now.server.IsZero() || e.startTime.server.IsZero() {
@@ -363,15 +364,16 @@ func (e *nodeCheck) checkClock() {
 	jump := now.jumped(e.startTime)
 	e.addAll(
 		candidate{away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s this machine's", away.Round(time.Millisecond), way),
-			"none as it is: dibs compares no two clocks. But when somebody sets the server's, a jump forward ends leases early by as much, and one back leaves names of the dead taken for longer; fences are its time",
-			"timedatectl, or chronyc tracking, on both; let a time service slew the clock, not step it"},
-		candidate{jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor looked", jump.Round(time.Millisecond)),
-			"a jump forward ends leases early by as much, and their holders learn of it at the next renewal; one back leaves names of the dead taken for longer",
-			"let a time service slew the clock, not step it, and see that only one does: chronyc tracking"},
+			"none now: dibs never compares clocks. But if the server's clock is set, a jump forward ends leases early by as much, and a jump back keeps names of dead holders locked for longer; fences are server times",
+			"check timedatectl or chronyc tracking on both machines; let a time service slew the clock, not step it"},
+		candidate{jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor ran", jump.Round(time.Millisecond)),
+			"a jump forward ends leases early by as much, and their holders detect that at the next renewal; a jump back keeps names of dead holders locked for longer",
+			"let a single time service slew the clock, not step it; check chronyc tracking"},
 	)
 }
 
-// ahead is how far the server's clock is, at the least, from this machine's.
+// ahead returns the minimum by which the server's clock is ahead of this machine's;
+// negative if it is behind.
 func (p timeSample) ahead() time.Duration {
 	if low := p.server.Sub(p.received); low > 0 {
 		return low
@@ -379,7 +381,7 @@ func (p timeSample) ahead() time.Duration {
 	return min(p.server.Sub(p.sent), 0)
 }
 
-// jumped is by how much the server's clock went on otherwise than ours since then.
+// jumped returns by how much the server's clock was set since then.
 func (p timeSample) jumped(then timeSample) time.Duration {
 	const slack = 50 * time.Millisecond
 	server := p.server.Sub(then.server)

@@ -102,7 +102,7 @@ func TestDoctorOfSettings(t *testing.T) {
 		subject  string
 		says     []string
 	}{
-		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, redisstore.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "highwaters"}},
+		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, redisstore.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "high-water marks"}},
 		{"evicts what ends", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "volatile-ttl"}}, redisstore.Critical, "eviction", []string{"volatile-ttl", "noeviction"}},
 		{"would evict", [][2]string{{"maxmemory-policy", "allkeys-lfu"}}, redisstore.Note, "eviction", []string{"maxmemory 0"}},
 		{"is full", [][2]string{{"maxmemory", "1kb"}}, redisstore.Critical, "memory", []string{"OOM"}},
@@ -157,7 +157,7 @@ func TestDoctorOfTheFile(t *testing.T) {
 		says        string
 	}{
 		{"everysec", "no", redisstore.Note, "every second"},
-		{"no", "no", redisstore.Warning, "when the system likes"},
+		{"no", "no", redisstore.Warning, "operating system"},
 		{"always", "yes", redisstore.Warning, "no-appendfsync-on-rewrite"},
 	} {
 		server.MustCmd(t, "CONFIG", "SET", "appendfsync", c.fsync)
@@ -191,28 +191,28 @@ func TestDoctorOfReplicas(t *testing.T) {
 	want(t, found, redisstore.Critical, "lock", "READONLY")
 
 	r.Replicas[0].MustCmd(t, "CONFIG", "SET", "replica-read-only", "no") // of this one
-	want(t, doctor(t, open(t, r.Replicas[0])), redisstore.Critical, "role", "takes writes")
+	want(t, doctor(t, open(t, r.Replicas[0])), redisstore.Critical, "role", "accepts writes")
 
 	if err := r.Replicas[0].Pause(); err != nil {
 		t.Fatal(err)
 	}
 	defer r.Replicas[0].Resume()
 	lags := func(f redisstore.Finding) bool {
-		return f.Subject == "replica" && strings.Contains(f.What, "last heard of")
+		return f.Subject == "replica" && strings.Contains(f.What, "last reported")
 	}
 	for begin := time.Now(); ; {
 		if found = doctor(t, open(t, r.Master)); slices.ContainsFunc(found, lags) {
 			break
 		}
 		if time.Since(begin) > generous {
-			t.Fatalf("the replica lags, and it is not told:\n%v", found)
+			t.Fatalf("the replica lags, without a finding:\n%v", found)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
 }
 
 // least is what docs/spec.md gives a user.
-var leastFence = strings.Fields(`reset on nopass resetkeys resetchannels
+var leastPermissions = strings.Fields(`reset on nopass resetkeys resetchannels
 	~lock:* ~{lock:*}:dibs:* ~dibs:fence:* &dibs:c:*
 	+eval +evalsha +subscribe +ping +time +exists +get +set +del +pttl +pexpire
 	+zadd +zcard +zcount +zscore +zrank +zrange +zrangebyscore +zrem +zpopmin
@@ -231,7 +231,7 @@ func TestDoctorOfPermissions(t *testing.T) {
 		{"highwaters", []string{"resetkeys", "~lock:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~dibs:fence:*,"}},
 		{"queues", []string{"resetkeys", "~lock:*", "~dibs:fence:*"}, redisstore.Critical, []string{"lacks ~{lock:*}:dibs:*,"}},
 		{"locks", []string{"resetkeys", "~dibs:fence:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~lock:*,"}},
-		{"channels", []string{"resetchannels"}, redisstore.Warning, []string{"&dibs:c:*", "asking"}},
+		{"channels", []string{"resetchannels"}, redisstore.Warning, []string{"&dibs:c:*", "retry"}},
 		{"channels, heard", []string{"resetchannels"}, redisstore.Warning, []string{"&dibs:c:*", "poll"}},
 		{"to subscribe", []string{"-subscribe"}, redisstore.Warning, []string{"+subscribe", "poll"}},
 		{"to publish", []string{"-publish"}, redisstore.Warning, []string{"+publish"}},
@@ -241,7 +241,7 @@ func TestDoctorOfPermissions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			server.MustCmd(t, append(append([]string{"ACL", "SETUSER", "default"}, leastFence...), c.rights...)...)
+			server.MustCmd(t, append(append([]string{"ACL", "SETUSER", "default"}, leastPermissions...), c.rights...)...)
 			found := doctor(t, open(t, server))
 			want(t, found, c.severity, "acl", c.says...)
 			want(t, found, redisstore.Unchecked, "info", "NOPERM", "aof_enabled", "+info")
@@ -253,7 +253,7 @@ func TestDoctorOfPermissions(t *testing.T) {
 func TestDoctorOfLeastPermissions(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastFence...)...)
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastPermissions...)...)
 	found := doctor(t, open(t, server))
 	for _, f := range found {
 		if f.Severity != redisstore.Unchecked {
@@ -287,7 +287,7 @@ func TestDoctorOfAClusterNode(t *testing.T) {
 func TestDoctorOfPermissionsOnACluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
-	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastFence...)...)
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastPermissions...)...)
 	found := doctor(t, open(t, server, redisstore.Sharded()))
 	want(t, found, redisstore.Warning, "acl", "+cluster|info", "failover")
 	want(t, found, redisstore.Unchecked, "cluster nodes", "NOPERM", "+cluster|nodes")
@@ -311,7 +311,7 @@ func TestDoctorOfACluster(t *testing.T) {
 	}
 	// Names of the node that is asked are tried: none is sent elsewhere.
 	found := doctor(t, open(t, first, redisstore.Sharded()))
-	want(t, found, redisstore.Warning, "migration", "on their way: 1, [100->-")
+	want(t, found, redisstore.Warning, "migration", "migrating slots: 1, [100->-")
 	wantNone(t, found, "lock")
 	wantNone(t, doctor(t, open(t, last, redisstore.Sharded())), "lock")
 	// A prefix may put all names on another one.
@@ -323,7 +323,7 @@ func TestDoctorOfSlots(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	absent := says(t, server, "CLUSTER INFO", "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_pfail:5\r\n")
-	want(t, doctor(t, redisstore.New(absent, redisstore.Sharded())), redisstore.Critical, "slots", "5 slots do not answer")
+	want(t, doctor(t, redisstore.New(absent, redisstore.Sharded())), redisstore.Critical, "slots", "5 slots do not reply")
 	few := altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
 		if cmd[0] == "EXISTS" {
 			*r = redisstore.Reply{Err: redisstore.ServerError("MOVED 1 127.0.0.1:1")}
@@ -338,7 +338,7 @@ func TestDoctorOfKeysWithoutEnd(t *testing.T) {
 	server.MustCmd(t, "SET", "lock:forever", "x")
 	server.MustCmd(t, "SET", "lock:ends", "x", "EX", "100")
 	server.MustCmd(t, "SET", "other", "x")
-	want(t, doctor(t, open(t, server)), redisstore.Warning, "endless", "1 of the 2 keys that were looked at never expire", `"lock:forever"`)
+	want(t, doctor(t, open(t, server)), redisstore.Warning, "endless", "1 of the 2 keys in the sample never expire", `"lock:forever"`)
 	found := doctor(t, open(t, server, redisstore.Prefix("")))
 	want(t, found, redisstore.Note, "prefix")
 	wantNone(t, found, "endless")
@@ -424,7 +424,7 @@ func TestDoctorOfWhatTheServerTells(t *testing.T) {
 		{tells(t, server, "rdb_last_bgsave_status:err"), redisstore.Critical, "disk", []string{"MISCONF"}},
 		{tells(t, server, "connected_slaves:1", "slave0:ip=::1,port=2,state=wait_bgsave,offset=0,lag=0"), redisstore.Warning, "replica", []string{"[::1]:2", "wait_bgsave"}},
 		{tells(t, server, "aof_enabled:"), redisstore.Unchecked, "info", []string{"aof_enabled"}},
-		{says(t, server, "CONFIG GET save", []any{}), redisstore.Unchecked, "config get", []string{"does not tell", "save"}},
+		{says(t, server, "CONFIG GET save", []any{}), redisstore.Unchecked, "config get", []string{"does not contain", "save"}},
 		{says(t, server, "CONFIG GET save", map[any]any{"save": "7 8"}), redisstore.Warning, "persistence", []string{"save 7 8"}},
 		{says(t, server, "SCAN", "?"), redisstore.Unchecked, "scan", []string{"keys"}},
 		{says(t, server, "TIME", "?"), redisstore.Unchecked, "time", []string{"clock"}},
@@ -483,7 +483,7 @@ func TestDoctorOfMisdirectedMessages(t *testing.T) {
 	server, other := redistest.Start(t), redistest.Start(t)
 	found := doctor(t, redisstore.New(altered{Conn: dial(t, server), subscribe: dial(t, other)}))
 	want(t, found, redisstore.Warning, "numsub", "Sharded()")
-	want(t, found, redisstore.Warning, "push", "nothing came")
+	want(t, found, redisstore.Warning, "push", "no message")
 }
 
 func TestDoctorOfServersThatAreGone(t *testing.T) {

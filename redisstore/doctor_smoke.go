@@ -13,19 +13,19 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A duty is what a user needs rights for, and what happens without them. A probe is a
-// command that shows whether the user may send it, and changes nothing: a server looks
-// at the rights before it looks at the arguments. In it, lock, queue, meta and highwater
-// stand for the keys of a name that nobody uses, channel for one that nobody hears.
+// A permission is what a user needs rights for, and the consequence without them. A probe
+// is a command that shows whether the user may send it, and changes nothing: a server
+// checks the rights before the arguments. In a probe, lock, queue, meta and highwater
+// stand for the keys of an unused name, channel for a channel without subscribers.
 type permission struct {
 	severity    Severity
 	consequence string
 	probes      []string
 }
 
-// duties are all commands of the scripts, and those around them.
+// permissions cover all commands of the scripts, and the others that the store sends.
 func (s *Store) permissions() []permission {
-	locking := permission{Critical, "names cannot be locked, or handed on, or released", []string{
+	locking := permission{Critical, "names cannot be locked, handed off or released", []string{
 		"EVAL return 0", "EVALSHA none 0", "TIME",
 		"EXISTS lock", "GET lock", "SET lock x none", "DEL lock", "PTTL lock", "PEXPIRE lock none",
 		"ZADD queue none m", "ZCARD queue", "ZCOUNT queue 0 0", "ZSCORE queue m", "ZRANK queue m", "ZRANGE queue 0 0",
@@ -36,14 +36,14 @@ func (s *Store) permissions() []permission {
 	if s.replicas != nil {
 		locking.probes = append(locking.probes, "WAIT 0 1")
 	}
-	watching := permission{Warning, "waiters whose process is dead are not passed over: each costs the others up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
+	watching := permission{Warning, "waiters of dead processes are not passed over: each delays the others by up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
 	if s.sharded {
-		watching = permission{Warning, "a failover is not noticed by itself: who holds a lock that it forgot learns of it at the next renewal, and who waits on that server may ask late", []string{"CLUSTER|INFO"}}
+		watching = permission{Warning, "failovers are not detected: the holder of a lock that was lost detects that at the next renewal, and waiters on that server may retry late", []string{"CLUSTER|INFO"}}
 	}
 	return []permission{
 		locking,
 		watching,
-		{Warning, "nobody is told of a hand-off: each waiter has to find out by asking", []string{publish}},
+		{Warning, "waiters are not notified of a hand-off: each finds it with its next retry", []string{publish}},
 		{Note, "List does not work; locks do", []string{"SCAN 0 COUNT 1"}},
 	}
 }
@@ -81,7 +81,8 @@ func (e *nodeCheck) checkPermissions() {
 	}
 }
 
-// lacks returns the right that is missing by a reply, as ACL SETUSER has it.
+// missingRight returns the right that a reply says is missing, in the form of ACL
+// SETUSER.
 func missingRight(command, pattern string, err error) (right string) {
 	var server ServerError
 	if !errors.As(err, &server) {
@@ -108,7 +109,7 @@ func (e *nodeCheck) findMissingRights(severity Severity, consequence string, rig
 		fmt.Sprintf("ACL SETUSER %s %s", e.user, list)})
 }
 
-// A trial is one lock that is taken, waited for and handed on.
+// A smokeTest acquires one lock, queues for it, and hands it off.
 type smokeTest struct {
 	*nodeCheck
 	name     string
@@ -116,10 +117,10 @@ type smokeTest struct {
 	holder   driver.AcquireRequest
 	waiter   driver.AcquireRequest
 	messages chan string
-	ended    chan error // why nothing is heard any more
+	ended    chan error // why the subscription ended
 }
 
-// tryALock proves what settings and rights only promise.
+// checkLocking tests what settings and permissions only suggest: that locks work.
 func (e *nodeCheck) checkLocking() {
 	name, ok := e.testName()
 	if !ok {
@@ -149,10 +150,10 @@ func (e *nodeCheck) checkLocking() {
 	}
 }
 
-// trialName returns a name of this node, random but for its slot: each slot that a
-// lock was ever in keeps a highwater, and this makes it the same one each time.
+// testName returns a name on this node. It is random except for its slot, which is the
+// same each time: each slot in which a lock was ever granted keeps a high-water mark.
 func (e *nodeCheck) testName() (string, bool) {
-	const enough = 256 // to meet a master that has its share of the slots
+	const enough = 256 // to find one on a master that has its share of the slots
 	names, cmds := make([]string, enough), make([]Cmd, enough)
 	for n := range names {
 		names[n] = fmt.Sprintf("{%d}:dibs:doctor:%s", n, rand.Text())
@@ -164,14 +165,14 @@ func (e *nodeCheck) testName() (string, bool) {
 			return names[n], true
 		}
 	}
-	if !tagged(e.store.prefix) { // which puts all names on one node
+	if !tagged(e.store.prefix) { // a tagged prefix puts all names on one node
 		e.failed["a trial"] = fmt.Errorf("none of %d names is in the slots of this node", enough)
 		e.markMissing("a trial", "whether locks work")
 	}
 	return "", false
 }
 
-// handOn does all that happens to a lock, and says what failed.
+// handOff runs the test, and returns the first error.
 func (t *smokeTest) handOff() error {
 	listens := t.awaitSubscription()
 	for _, step := range []func() error{
@@ -196,7 +197,7 @@ func (t *smokeTest) handOff() error {
 func (t *smokeTest) acquire(c driver.AcquireRequest, held bool) error {
 	answer, err := t.store.Acquire(t.ctx, c)
 	if err == nil && answer.Held != held {
-		err = fmt.Errorf("a claim was answered %v to whether it holds, instead of %v", answer.Held, held)
+		err = fmt.Errorf("acquire returned Held = %v instead of %v", answer.Held, held)
 	}
 	return err
 }
@@ -210,43 +211,43 @@ func (t *smokeTest) extend() error {
 func (t *smokeTest) release(c driver.AcquireRequest) error {
 	held, err := t.store.Release(t.ctx, driver.ReleaseRequest{Name: t.name, Token: c.Token})
 	if err == nil && !held {
-		err = errors.New("a lock that was just taken is not held any more")
+		err = errors.New("the lock was lost right after it was acquired")
 	}
 	return err
 }
 
-// tell makes a finding of a trial that has failed.
+// reportFailure reports a smoke test that has failed.
 func (t *smokeTest) reportFailure(err error) {
 	if t.ctx.Err() != nil {
-		return // that Doctor was cut short is told
+		return // the interruption is a finding already
 	}
 	var few *ReplicasError
 	tooFewReplicas, text := errors.As(err, &few), err.Error()
-	remedy := "see the other findings, and what the error says"
+	remedy := "see the other findings and the error"
 	if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
 		remedy = "give the client the right user and password"
 	}
 	t.addAll(
 		candidate{tooFewReplicas, Critical, "replicas", text,
-			"each acquire is given back, and each renewal counts as not answered",
-			"see INFO replication; start replicas, or ask WithReplicas for fewer or for longer"},
+			"each acquire is undone, and the outcome of each renewal counts as unknown",
+			"see INFO replication; start replicas, or use WithReplicas with fewer replicas or a longer timeout"},
 		candidate{!tooFewReplicas, Critical, "lock", "a lock on a random name failed: " + text,
-			"so will others",
+			"other locks will fail too",
 			remedy},
 	)
 }
 
-// cleanUp undoes the claims, also when ctx has ended: nobody waits for it then.
+// cleanUp cancels the requests, also when ctx has ended. Nobody waits for it then.
 func (t *smokeTest) cleanUp() {
 	for _, c := range []driver.AcquireRequest{t.waiter, t.holder} {
 		c.Until = time.Now().Add(defaultTimeout)
-		_ = t.store.Cancel(context.WithoutCancel(t.ctx), c) // else they end by themselves
+		_ = t.store.Cancel(context.WithoutCancel(t.ctx), c) // otherwise they expire
 	}
 }
 
-// await waits for a push, and says why it did not come.
+// awaitMessage waits for a message, and returns why it did not arrive.
 func (t *smokeTest) awaitMessage(is func(text string) bool) error {
-	ctx, cancel := context.WithTimeoutCause(t.ctx, defaultTimeout, fmt.Errorf("nothing came within %v", defaultTimeout))
+	ctx, cancel := context.WithTimeoutCause(t.ctx, defaultTimeout, fmt.Errorf("no message within %v", defaultTimeout))
 	defer cancel()
 	for {
 		select {
@@ -262,40 +263,40 @@ func (t *smokeTest) awaitMessage(is func(text string) bool) error {
 	}
 }
 
-// listens waits until the subscription is confirmed.
+// awaitSubscription waits until the subscription is confirmed.
 func (t *smokeTest) awaitSubscription() bool {
-	const consequence = "waiters are told nothing, and poll: ten times a second each, and late by as much"
+	const consequence = "waiters are not notified, and poll: ten times a second each, so up to 100 ms late"
 	err := t.awaitMessage(func(text string) bool { return text == "" })
 	right := missingRight("subscribe", "", err)
 	switch {
 	case err == nil:
 		t.countListeners()
-	case t.ctx.Err() != nil: // that Doctor was cut short is told
+	case t.ctx.Err() != nil: // the interruption is a finding already
 	case right != "":
 		t.findMissingRights(Warning, consequence, right)
 	default:
 		t.find(Warning, "push", "SUBSCRIBE failed: "+err.Error(), consequence,
-			"see that the server it went to is up, and that no proxy and no renamed command is in its way")
+			"check that the server is up, and that neither a proxy nor a renamed command prevents it")
 	}
 	return err == nil
 }
 
-// countListeners checks that scripts can see who listens.
+// countListeners checks that scripts can count subscribers.
 func (t *smokeTest) countListeners() {
 	reply := t.doOne("PUBSUB", "NUMSUB", t.own)
 	unseen := !t.store.sharded && pairs(reply.Value)[t.own] == "0"
-	t.addAll(candidate{unseen, Warning, "numsub", "PUBSUB NUMSUB does not count a subscriber that is there: it listens on another server",
-		"waiters who are alive are taken for dead and passed over: out of order, and late",
-		"use Sharded(), which does not ask; or see that SUBSCRIBE reaches this server, and no replica"})
+	t.addAll(candidate{unseen, Warning, "numsub", "PUBSUB NUMSUB does not count an existing subscriber: the subscription is on another server",
+		"live waiters count as dead and are passed over: out of order, and late",
+		"use Sharded(), which does not call it; or check that SUBSCRIBE goes to this server, and not to a replica"})
 }
 
-// hear waits for the message that the waiter has been granted the name.
+// awaitGrant waits for the notification of the waiter's grant.
 func (t *smokeTest) awaitGrant() {
 	err := t.awaitMessage(func(text string) bool {
 		event, ok := t.store.parseMessage(text)
 		return ok && event.Token == t.waiter.Token
 	})
-	t.addAll(candidate{err != nil && t.ctx.Err() == nil, Warning, "push", fmt.Sprintf("a hand-off was not told: %v", err),
-		"waiters find out by asking, up to 2.5 s late",
-		"see that PUBLISH and SUBSCRIBE reach the same server or cluster"})
+	t.addAll(candidate{err != nil && t.ctx.Err() == nil, Warning, "push", fmt.Sprintf("no notification of a hand-off: %v", err),
+		"waiters find the grant with their next retry, up to 2.5 s late",
+		"check that PUBLISH and SUBSCRIBE reach the same server or cluster"})
 }
