@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A farClock is a server's clock beside a local one: ahead by a whole and a part
-// of a µs. Each exchange takes its time there, at the server, and back.
-type farClock struct {
+// A remoteClock is a server's clock beside a local one: ahead by whole µs and a fraction.
+// Each exchange takes some time to the server, at the server, and back.
+type remoteClock struct {
 	epoch time.Time
 	ahead time.Duration
 }
 
-func (f farClock) at(t time.Time) int64 { return t.Add(f.ahead).UnixMicro() }
+func (f remoteClock) at(t time.Time) int64 { return t.Add(f.ahead).UnixMicro() }
 
-func (f farClock) wantBounds(t *testing.T, c *clock, local time.Time) {
+func (f remoteClock) wantBounds(t *testing.T, c *clock, local time.Time) {
 	t.Helper()
 	truth := f.at(local)
 	if late := c.latest(local); late < truth {
@@ -26,17 +26,17 @@ func (f farClock) wantBounds(t *testing.T, c *clock, local time.Time) {
 	}
 }
 
-func TestClockKnowsNothingFirst(t *testing.T) {
+func TestNewClockHasNoBounds(t *testing.T) {
 	c := &clock{epoch: time.Now()}
 	if late, early := c.latest(time.Now().Add(time.Hour)), c.earliest(time.Now()); late != 0 || early != 0 {
-		t.Errorf("%d, %d from a clock that has seen nothing", late, early)
+		t.Errorf("%d, %d from a new clock", late, early)
 	}
 }
 
-// The more replies, the closer the bounds, and the truth stays between them.
+// With each reply the bounds get closer, and the true time stays between them.
 func TestClockNarrows(t *testing.T) {
 	epoch := time.Now()
-	server := farClock{epoch, 42*time.Hour + 7*time.Nanosecond}
+	server := remoteClock{epoch, 42*time.Hour + 7*time.Nanosecond}
 	c := &clock{epoch: epoch}
 	width := int64(1 << 62)
 	at := epoch
@@ -45,7 +45,7 @@ func TestClockNarrows(t *testing.T) {
 		{time.Millisecond, time.Second},
 		{time.Second, time.Millisecond},
 		{time.Microsecond, 0},
-		{time.Second, time.Second}, // tells nothing new
+		{time.Second, time.Second}, // no new information
 		{0, time.Microsecond},
 		{0, 0},
 	} {
@@ -66,15 +66,15 @@ func TestClockNarrows(t *testing.T) {
 	}
 }
 
-// A server whose clock was set, or another server in its place, is believed at
-// once: bounds between the old and the new time would be wrong for both.
-func TestClockForgetsWhatIsContradicted(t *testing.T) {
+// If the server's clock was set, or another server took its place, the new bounds apply
+// at once: bounds between the old and the new time would be wrong for both.
+func TestClockDiscardsContradictedBounds(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, time.Millisecond, -time.Millisecond, 10 * time.Microsecond, -10 * time.Microsecond} {
 		epoch := time.Now()
 		c := &clock{epoch: epoch}
-		before := farClock{epoch, time.Minute}
+		before := remoteClock{epoch, time.Minute}
 		c.learn(epoch, epoch, before.at(epoch))
-		after := farClock{epoch, before.ahead + jump}
+		after := remoteClock{epoch, before.ahead + jump}
 		sent := epoch.Add(time.Second)
 		seen := sent.Add(2 * time.Microsecond)
 		done := seen.Add(2 * time.Microsecond)
@@ -86,12 +86,12 @@ func TestClockForgetsWhatIsContradicted(t *testing.T) {
 	}
 }
 
-// A jump too small to contradict is within the bounds anyway, or at least within
-// what one exchange takes.
+// A jump that is too small to contradict the bounds is within them, or within the
+// duration of one exchange.
 func TestClockDrifts(t *testing.T) {
 	epoch := time.Now()
 	c := &clock{epoch: epoch}
-	server := farClock{epoch: epoch}
+	server := remoteClock{epoch: epoch}
 	const trip = 200 * time.Microsecond
 	for i := range 10_000 { // 1000 s at 100 ppm: 100 ms in all
 		server.ahead += 10 * time.Microsecond
@@ -105,11 +105,11 @@ func TestClockDrifts(t *testing.T) {
 	}
 }
 
-// earliest is of this moment, and grows with it.
+// earliest follows the current time.
 func TestClockEarliest(t *testing.T) {
 	epoch := time.Now()
 	c := &clock{epoch: epoch}
-	server := farClock{epoch, -time.Hour}
+	server := remoteClock{epoch, -time.Hour}
 	c.learn(epoch, time.Now(), server.at(epoch))
 	for range 1000 {
 		early := c.earliest(time.Now())
@@ -123,7 +123,7 @@ func TestClockEarliest(t *testing.T) {
 	}
 }
 
-// FuzzClock: whatever the exchanges, the truth lies between the bounds.
+// FuzzClock checks that the true time is between the bounds after any exchanges.
 func FuzzClock(f *testing.F) {
 	f.Add(uint64(1), int64(0), uint32(1000))
 	f.Add(uint64(2), int64(-1), uint32(1))
@@ -133,7 +133,7 @@ func FuzzClock(f *testing.F) {
 		const most = int64(200 * 365 * 24 * time.Hour)
 		random := rand.New(rand.NewPCG(seed, 0))
 		epoch := time.Unix(1_700_000_000, int64(seed%1e9))
-		server := farClock{epoch, time.Duration(ahead % most)}
+		server := remoteClock{epoch, time.Duration(ahead % most)}
 		c := &clock{epoch: epoch}
 		at := epoch
 		for range 50 {

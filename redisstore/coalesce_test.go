@@ -8,26 +8,27 @@ import (
 	"time"
 )
 
-// These requests go together.
+// Requests that can be coalesced.
 
-func usualClaim(name string) *request {
+func uncontendedAcquire(name string) *request {
 	r := newRequest(acquireScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("check", "token", "ttl", "until", "", "")
 	r.coalescable, r.mergeKey, r.argsStart = true, name, 9
 	return r
 }
 
-func usualRelease(name string) *request {
+func uncontendedRelease(name string) *request {
 	r := newRequest(releaseScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q", name+":s", name+":f", name+":h")
 	r.args("token", "fence", "until", "0", "check", "")
 	r.coalescable = true
 	return r
 }
 
-// together lets some requests gather, and returns their callers and what is sent.
-func (r *rig) together(requests ...*request) (callers []*caller, sent *exchange) {
+// coalesce queues some requests while the workers are busy, and returns their callers and
+// the batch that is sent.
+func (r *fixture) coalesce(requests ...*request) (callers []*testCall, sent *exchange) {
 	r.t.Helper()
-	engaged, hanging := r.engage()
+	engaged, hanging := r.occupyWorkers()
 	for _, req := range requests {
 		callers = append(callers, r.call(req, time.Hour))
 	}
@@ -42,24 +43,24 @@ func (r *rig) together(requests ...*request) (callers []*caller, sent *exchange)
 	return callers, sent
 }
 
-const manyKeys = "%[1]s %[1]s:q %[1]s:s %[1]s:f"
+const coalescedKeys = "%[1]s %[1]s:q %[1]s:s %[1]s:f"
 
-func many(names, args string) string {
+func coalescedCall(names, args string) string {
 	var keys []string
 	for name := range strings.FieldsSeq(names) {
-		keys = append(keys, fmt.Sprintf(manyKeys, name))
+		keys = append(keys, fmt.Sprintf(coalescedKeys, name))
 	}
 	return fmt.Sprintf("EVALSHA %s %d %s %s", coalescedScript.sha, 4*len(keys), strings.Join(keys, " "), args)
 }
 
-// What is usual goes as one call, and what is not, beside it. Who was left out by the
-// call asks by himself.
-func TestUsualGoTogether(t *testing.T) {
-	r := newRig(t)
-	callers, e := r.together(usualClaim("a"), plain("p"), usualRelease("b"), usualClaim("c"))
+// Uncontended requests become one call; the others are sent beside it. A request that the
+// call leaves unchanged is sent again alone.
+func TestUncontendedRequestsAreCoalesced(t *testing.T) {
+	r := newFixture(t)
+	callers, e := r.coalesce(uncontendedAcquire("a"), plain("p"), uncontendedRelease("b"), uncontendedAcquire("c"))
 	wantCmds(t, e,
 		"EVALSHA "+releaseScript.sha+" 1 key p",
-		many("a b c", "token ttl until token 0 until token ttl until"),
+		coalescedCall("a b c", "token ttl until token 0 until token ttl until"),
 	)
 	e.reply(int64(1), []any{now, "110"})
 	alone := r.sent()
@@ -70,25 +71,25 @@ func TestUsualGoTogether(t *testing.T) {
 	callers[2].wantValue(1)
 	callers[3].wantValue([]any{now, "7"})
 	if r.clock.latest(time.Now()) < now {
-		t.Error("the clock has not learnt")
+		t.Error("the clock has no bounds")
 	}
 }
 
-// A server that refuses the call, because of one of the names, say, is asked for each by
-// itself. A connection that fails leaves all unknown.
-func TestTogetherTheyAreRefused(t *testing.T) {
-	r := newRig(t)
-	callers, e := r.together(usualClaim("a"), usualRelease("b"))
+// If the server refuses the call, for example because of one of the names, each request
+// is sent alone. If the connection fails, the outcome of all is unknown.
+func TestCoalescedCallIsRefused(t *testing.T) {
+	r := newFixture(t)
+	callers, e := r.coalesce(uncontendedAcquire("a"), uncontendedRelease("b"))
 	e.reply(ServerError("NOPERM no key b"))
 	e = r.sent()
 	if len(e.cmds) != 2 {
-		t.Fatalf("sent %q, want each by itself", e.cmds)
+		t.Fatalf("sent %q, want each alone", e.cmds)
 	}
 	e.reply(now, ServerError("NOPERM no key b"))
 	callers[0].wantValue(now)
 	callers[1].wantErr(ServerError("NOPERM no key b"))
 
-	callers, e = newRig(t).together(usualClaim("a"), usualRelease("b"))
+	callers, e = newFixture(t).coalesce(uncontendedAcquire("a"), uncontendedRelease("b"))
 	e.reply(errors.New("reset"))
 	for _, c := range callers {
 		if reply := c.reply(); reply.Err == nil || reply.Err.Error() != "reset" {
@@ -97,25 +98,25 @@ func TestTogetherTheyAreRefused(t *testing.T) {
 	}
 }
 
-// Where most turn out to be taken, the next batches go by themselves.
-func TestTogetherIsGivenUp(t *testing.T) {
-	r := newRig(t)
-	_, e := r.together(usualClaim("a"), usualClaim("b"))
+// If most requests of a batch are contended, the next batches are not coalesced.
+func TestCoalescingPausesUnderContention(t *testing.T) {
+	r := newFixture(t)
+	_, e := r.coalesce(uncontendedAcquire("a"), uncontendedAcquire("b"))
 	e.reply([]any{now, "00"})
 	r.sent().reply([]any{now, "7"}, []any{now, "8"})
-	callers, e := r.together(usualClaim("a"), usualClaim("b"))
+	callers, e := r.coalesce(uncontendedAcquire("a"), uncontendedAcquire("b"))
 	if len(e.cmds) != 2 {
-		t.Errorf("sent %q, want each by itself", e.cmds)
+		t.Errorf("sent %q, want each alone", e.cmds)
 	}
 	e.reply([]any{now, "7"}, []any{now, "8"})
 	callers[0].wantValue([]any{now, "7"})
 	callers[1].wantValue([]any{now, "8"})
 }
 
-// A reply that was not made for so many grants nothing.
-func TestTogetherRepliesAreDoubted(t *testing.T) {
+// A reply of the wrong length grants nothing.
+func TestCoalescedReplyOfWrongLength(t *testing.T) {
 	for _, reply := range []any{nil, now, "11", []any{}, []any{now}, []any{now, "1"}, []any{now, "111"}, []any{now, int64(11)}, []any{"now", "11"}, []any{now, "11", "1"}} {
-		callers, e := newRig(t).together(usualClaim("a"), usualClaim("b"))
+		callers, e := newFixture(t).coalesce(uncontendedAcquire("a"), uncontendedAcquire("b"))
 		e.reply(reply)
 		for _, c := range callers {
 			if have := c.reply(); have.Err == nil {

@@ -45,8 +45,8 @@ func TestKeys(t *testing.T) {
 	} {
 		k := (&Store{prefix: c.prefix}).appendKeys(nil, c.name)
 		lock, queue, meta, highwater, holders := k.split(string(k.text))
-		// How a key with a tag of its own goes on is left to FuzzKeys: it must
-		// differ from that of the key which is this tag.
+		// FuzzKeys covers the suffix of a key with its own tag: it must differ from that
+		// of the key that equals the tag.
 		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(meta, c.meta) {
 			t.Errorf("%q %q: keys %q, %q, %q", c.prefix, c.name, lock, queue, meta)
 		}
@@ -83,8 +83,8 @@ func TestRefusedKeys(t *testing.T) {
 	}
 }
 
-// A lock and a name that looks like its keys, or like its tag, have no key in
-// common. With one queue in common, a release of the one would grant the other.
+// A lock, and a name that looks like its keys or its tag, have no key in common. With a
+// common queue, a release of one lock would grant the other.
 func TestKeysOfTwoNames(t *testing.T) {
 	for _, c := range [][2]string{
 		{"a", "{a}"}, {"a", "b"}, {"{a}", "{{a}"}, {"{a}", "{a}:"}, {"{a", "{{a}"}, {"{a}:", "{a}"}, {"{a}b", "a"},
@@ -94,7 +94,7 @@ func TestKeysOfTwoNames(t *testing.T) {
 	wantApart(t, &Store{prefix: "{"}, "x", "{x}")
 }
 
-// wantApart checks that two names share no key but the highwater.
+// wantApart checks that two names share no key except the high-water mark.
 func wantApart(t *testing.T, s *Store, one, other string) {
 	t.Helper()
 	if one == other || s.check(one) != nil || s.check(other) != nil {
@@ -110,7 +110,7 @@ func wantApart(t *testing.T, s *Store, one, other string) {
 	}
 }
 
-// wantKeys checks the keys of one name that was not refused, and returns them.
+// wantKeys checks the keys of one valid name, and returns them.
 func wantKeys(t *testing.T, s *Store, name string) [5]string {
 	t.Helper()
 	k := s.appendKeys(nil, name)
@@ -121,18 +121,18 @@ func wantKeys(t *testing.T, s *Store, name string) [5]string {
 	}
 	for i, key := range all {
 		if slots.Of(key) != slots.Of(lock) {
-			t.Errorf("prefix %q, name %q: %q lies in slot %d, the lock in %d", s.prefix, name, key, slots.Of(key), slots.Of(lock))
+			t.Errorf("prefix %q, name %q: %q is in slot %d, the lock in %d", s.prefix, name, key, slots.Of(key), slots.Of(lock))
 		}
 		for _, earlier := range all[:i] {
 			if key == earlier {
-				t.Errorf("prefix %q, name %q: %q is there twice", s.prefix, name, key)
+				t.Errorf("prefix %q, name %q: key %q occurs twice", s.prefix, name, key)
 			}
 		}
 		if i > 0 && checkKey(key) == nil {
-			t.Errorf("prefix %q, name %q: %q could be a lock too", s.prefix, name, key)
+			t.Errorf("prefix %q, name %q: key %q could be a lock key", s.prefix, name, key)
 		}
 	}
-	// The hot path has a buffer, and there the same must come out.
+	// The hot path passes a used buffer, with the same result.
 	buf := append(make([]byte, 0, 512), "leftovers of the call before"...)
 	k = s.appendKeys(buf[:0], name)
 	l, q, g, f, h := k.split(string(k.text))
@@ -142,7 +142,8 @@ func wantKeys(t *testing.T, s *Store, name string) [5]string {
 	return all
 }
 
-// Each key is refused or well placed, and no two names share any but the highwater.
+// Each key is rejected or in the right slot, and two names share no key except the
+// high-water mark.
 func FuzzKeys(f *testing.F) {
 	for _, names := range [][2]string{
 		{"a", "{a}"}, {"a", "{a}:"}, {"foo{}{bar}", "foo{{bar}}zap"}, {"a}", "}{"}, {"{a", "{{a}"},

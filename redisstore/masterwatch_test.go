@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A counter is a server that says how many listen, after a while.
-type counter struct {
+// A fakeMaster is a server that returns a number of subscribers, after a delay.
+type fakeMaster struct {
 	Conn
 	count func(at time.Duration) (any, time.Duration, error)
 	begun time.Time
@@ -20,23 +20,23 @@ type counter struct {
 	made  atomic.Int64 // subscriptions
 }
 
-func (c *counter) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+func (c *fakeMaster) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 	c.asked.Add(1)
 	n, after, err := c.count(time.Since(c.begun))
 	time.Sleep(after)
 	replies[0] = Reply{Value: []any{cmds[0][2], n}, Err: err}
 }
 
-func (c *counter) Subscribe(ctx context.Context, _ string, on func(string)) error {
+func (c *fakeMaster) Subscribe(ctx context.Context, _ string, on func(string)) error {
 	c.made.Add(1)
 	on("")
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// A subscription is made again where its server may not be the one that is asked, and
-// only there.
-func TestLookout(t *testing.T) {
+// A subscription is made again only if it may not be on the server that receives the
+// requests.
+func TestMasterWatch(t *testing.T) {
 	const span = time.Minute
 	healthy := func(time.Duration) (any, time.Duration, error) { return int64(1), time.Millisecond, nil }
 	during := func(from, to, at time.Duration) bool { return from <= at && at < to }
@@ -44,7 +44,7 @@ func TestLookout(t *testing.T) {
 		name     string
 		count    func(at time.Duration) (any, time.Duration, error)
 		made     int64
-		min, max int64 // times asked in that span
+		min, max int64 // commands in that span
 	}{
 		{"healthy", healthy, 1, 55, 61},
 		{"left behind", func(at time.Duration) (any, time.Duration, error) {
@@ -73,13 +73,13 @@ func TestLookout(t *testing.T) {
 			return healthy(at)
 		}, 1, 55, 61},
 		{"always slow", func(time.Duration) (any, time.Duration, error) { return int64(1), 700 * time.Millisecond, nil }, 13, 50, 300},
-		{"may not ask", func(time.Duration) (any, time.Duration, error) {
+		{"no permission", func(time.Duration) (any, time.Duration, error) {
 			return nil, 0, ServerError("NOPERM no permissions")
 		}, 1, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn := &counter{count: c.count, begun: time.Now()}
+				conn := &fakeMaster{count: c.count, begun: time.Now()}
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				var up, down int64
@@ -99,9 +99,9 @@ func TestLookout(t *testing.T) {
 					t.Errorf("%d subscriptions, %d times up, %d times down: want %d", n, up, down, c.made)
 				}
 				if n := conn.asked.Load(); n < c.min || n > c.max {
-					t.Errorf("asked %d times in %v, want %d to %d", n, span, c.min, c.max)
+					t.Errorf("%d commands in %v, want %d to %d", n, span, c.min, c.max)
 				}
-				time.Sleep(time.Second) // what is under way ends
+				time.Sleep(time.Second) // commands in flight end
 			})
 		})
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// now is some server's time in µs.
+// now is a server's time in µs.
 const now int64 = 1_700_000_000_000_000
 
-func TestParseAnswer(t *testing.T) {
+func TestParseAcquireReply(t *testing.T) {
 	held := func(fence uint64) driver.AcquireReply { return driver.AcquireReply{Held: true, Fence: fence} }
 	for _, c := range []struct {
 		reply any
@@ -32,7 +32,7 @@ func TestParseAnswer(t *testing.T) {
 			[]any{now, []any{"5", int64(3), int64(1500), "h:1:x:9"}},
 			driver.AcquireReply{Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
 		},
-		{ // not queued, behind a foreign key without a TTL
+		{ // not queued, behind a foreign lock without a TTL
 			[]any{now, []any{"0", int64(0), int64(-1), "x"}}, driver.AcquireReply{Remaining: -1, Holder: "x"}, false,
 		},
 		{ // between two owners
@@ -71,7 +71,7 @@ func TestServerTime(t *testing.T) {
 		{[]any{now}, now, true},
 		{nil, 0, false},
 		{int64(1), 0, false},
-		{"10", 0, false}, // extend's
+		{"10", 0, false}, // extend's reply
 		{"x", 0, false},
 		{[]any{}, 0, false},
 		{[]any{"x"}, 0, false},
@@ -85,7 +85,7 @@ func TestServerTime(t *testing.T) {
 func TestRemaining(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{
 		-1: -1, -2: 0, math.MinInt64: 0, 0: 0, 1: time.Millisecond, 86_400_000: 24 * time.Hour,
-		math.MaxInt64: 9_223_372_036_854 * time.Millisecond, // as many as fit
+		math.MaxInt64: 9_223_372_036_854 * time.Millisecond, // the largest Duration
 	} {
 		if have := remaining(ms); have != want {
 			t.Errorf("remaining(%d) = %v, want %v", ms, have, want)
@@ -99,7 +99,7 @@ func TestParseState(t *testing.T) {
 	state, err := parseState("n", []any{
 		now, "77", int64(7), int64(4), int64(2),
 		"h:1:x:9:backup", int64(1500), "0", "76", "h:1:y:a", int64(1600), "3", "0",
-		place("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may hold a space
+		place("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may contain a space
 		place("b"), ticket(time.Minute), ticket(time.Second),
 		place("dead"), ticket(5 * time.Second), "",
 		place("dead too"), ticket(time.Minute), ticket(5 * time.Second),
@@ -177,8 +177,8 @@ func TestParseMessage(t *testing.T) {
 	}
 }
 
-// The age of a grant counts from when it was sent off, by the server's clock, and
-// is never made up.
+// The age of a grant is the time since it was sent, by the server's clock; it is zero if
+// that is not known.
 func TestMessageAge(t *testing.T) {
 	s := New(nil)
 	begin := time.Now()
@@ -195,7 +195,7 @@ func TestMessageAge(t *testing.T) {
 	}
 }
 
-func TestFail(t *testing.T) {
+func TestWrapError(t *testing.T) {
 	for _, c := range []struct {
 		err            error
 		kind           error
@@ -226,8 +226,8 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// tree builds a reply from bytes: nil, int64, string, and lists of these.
-func tree(data *[]byte, depth int) any {
+// randomReply builds a reply from bytes: nil, int64, string, and lists of these.
+func randomReply(data *[]byte, depth int) any {
 	next := func(n int) []byte {
 		n = min(n, len(*data))
 		part := (*data)[:n]
@@ -250,9 +250,9 @@ func tree(data *[]byte, depth int) any {
 		return int64(binary.LittleEndian.Uint64(wide[:]))
 	case 3:
 		return string(next(size))
-	case 4: // often enough a number
+	case 4: // numbers are frequent
 		return strconv.FormatUint(uint64(size)<<(size%50), 10)
-	case 5: // often enough a time
+	case 5: // times too
 		return now + int64(size) - 3
 	}
 	list := []any{}
@@ -260,13 +260,13 @@ func tree(data *[]byte, depth int) any {
 		if depth == 0 || len(*data) == 0 {
 			break
 		}
-		list = append(list, tree(data, depth-1))
+		list = append(list, randomReply(data, depth-1))
 	}
 	return list
 }
 
-// No reply makes the parsers panic or believe in a lease without a fence, and what
-// the scripts send comes out as it went in.
+// No reply makes the parsers panic or return a lease without a fence. Replies of the
+// scripts are parsed without loss.
 func FuzzReplies(f *testing.F) {
 	for kind := range 7 {
 		f.Add([]byte{byte(kind), byte(kind) + 16, 255, 1, 2, 3, 4}, "t", uint64(1), int64(1), int64(1))
@@ -278,7 +278,7 @@ func FuzzReplies(f *testing.F) {
 		s.slots.single().clock.learn(time.Now(), time.Now(), clock)
 		rest := data
 		for len(rest) > 0 {
-			v := tree(&rest, 4)
+			v := randomReply(&rest, 4)
 			answer, void, err := parseAcquireReply(v)
 			switch {
 			case answer.Held && (answer.Fence == 0 || err != nil || void):
@@ -293,17 +293,17 @@ func FuzzReplies(f *testing.F) {
 			}
 			serverTime(Reply{Value: v})
 			if text, ok := v.(string); ok {
-				wantSoundMessage(t, s, text)
+				wantValidMessage(t, s, text)
 			}
-			wantWholeCall(t, v)
+			wantNoGrantFromWrongReply(t, v)
 		}
-		wantSoundMessage(t, s, token)
-		wantSoundMessage(t, s, fmt.Sprintf("%d %d %d %s", number, left, clock, token))
+		wantValidMessage(t, s, token)
+		wantValidMessage(t, s, fmt.Sprintf("%d %d %d %s", number, left, clock, token))
 		wantRoundTrips(t, s, token, number>>1, left)
 	})
 }
 
-func wantSoundMessage(t *testing.T, s *Store, text string) {
+func wantValidMessage(t *testing.T, s *Store, text string) {
 	t.Helper()
 	e, ok := s.parseMessage(text)
 	if ok && (e.Token == "" || e.Kind == driver.EventGranted && e.Fence == 0 || e.Kind != driver.EventGranted && e.Kind != driver.EventRetry && e.Kind != driver.EventRevoked || e.Age < 0) {
@@ -311,9 +311,9 @@ func wantSoundMessage(t *testing.T, s *Store, text string) {
 	}
 }
 
-// wantWholeCall checks that of two claims in one call none is granted by a reply
-// that was not made for two.
-func wantWholeCall(t *testing.T, v any) {
+// wantNoGrantFromWrongReply checks that a reply of another length grants neither of two
+// requests in one call.
+func wantNoGrantFromWrongReply(t *testing.T, v any) {
 	t.Helper()
 	first, second := new(request), new(request)
 	c := call{first: first, more: []*request{second}}
@@ -325,13 +325,13 @@ func wantWholeCall(t *testing.T, v any) {
 		}
 		answer, _, err := parseAcquireReply(r.reply.Value)
 		if err == nil && (len(list) != 3 || !reflect.DeepEqual(r.reply.Value, []any{list[0], list[i+1]})) {
-			t.Errorf("claim %d of two: %+v by the reply %#v", i, answer, v)
+			t.Errorf("request %d of two: %+v from the reply %#v", i, answer, v)
 		}
 	}
 }
 
-// A claim on several names is told which one is taken.
-func TestTakenName(t *testing.T) {
+// The answer to a request for several names contains the busy one.
+func TestBusyName(t *testing.T) {
 	c := driver.AcquireRequest{Name: "a", With: []string{"b", "c"}}
 	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {
 		reply := []any{now, []any{"5", int64(1), int64(30), "tok", n}}
@@ -366,14 +366,15 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	if token == "" {
 		return
 	}
-	// As the scripts write it, and read the place: its token is all that follows.
+	// The format of the scripts: the token of an entry is all that follows the fourth
+	// field.
 	e, ok := s.parseMessage(fmt.Sprintf("%d %d %d %s", number, number/2, now, token))
 	if !ok || e.Token != token || e.Fence != number || e.Kind == driver.EventGranted && e.Ticket != number/2 {
 		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
 	}
 	place := string(appendEntry(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
 	if have, ok := entryToken(place); !ok || have != token || !strings.HasPrefix(place, fmt.Sprintf("%016x 5000 1/1 ", number)) {
-		t.Errorf("place %q: token %q, %v", place, have, ok)
+		t.Errorf("entry %q: token %q, %v", place, have, ok)
 	}
 	state, err := parseState("n", []any{now, fmt.Sprint(number), int64(1), int64(1), int64(1), token, left, "0", "7", place, fmt.Sprint(now), ""})
 	if err != nil || state.Fence != number || len(state.Holders) != 1 || state.Holders[0].Fence != 7 || state.Holders[0].Token != token || state.Holders[0].Remaining != remaining(left) ||

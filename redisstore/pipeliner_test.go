@@ -16,35 +16,35 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// These tests run in real time: the pump keeps its requests, with their channels,
-// in pools of the package, and those may not enter a synctest bubble.
+// These tests run in real time: the pipeliner keeps its requests, with their channels, in
+// pools of the package, and those may not enter a synctest bubble.
 
 const (
 	generous = 10 * time.Second
-	slow     = 15 * time.Millisecond // a server that takes so long is asked by a worker
+	slow     = 15 * time.Millisecond // callers of a server that takes this long use a worker
 )
 
-// An exchange is one Do of a tap, under way until it is answered.
+// An exchange is one Do of a fakeConn, in flight until it is answered.
 type exchange struct {
 	ctx    context.Context
 	cmds   []Cmd // as they were when they were sent
 	answer chan []Reply
 }
 
-// A tap is a Conn that hangs until the test answers, or if it is prompt, until its
-// context ends.
-type tap struct {
+// A fakeConn blocks until the test answers or, if it is prompt, until its context's
+// deadline.
+type fakeConn struct {
 	Conn
 	prompt    bool
 	exchanges chan *exchange
 }
 
-func (c *tap) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
+func (c *fakeConn) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 	var ended <-chan struct{}
 	timed := ctx
 	if at, ok := ctx.Deadline(); c.prompt && ok {
 		var cancel context.CancelFunc
-		timed, cancel = context.WithDeadline(ctx, at) // Done does not tell it
+		timed, cancel = context.WithDeadline(ctx, at) // Done is not closed then
 		defer cancel()
 		ended = timed.Done()
 	}
@@ -68,24 +68,24 @@ func (c *tap) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 	}
 }
 
-// A rig is a pump on a tap.
-type rig struct {
+// A fixture is a pipeliner on a fakeConn.
+type fixture struct {
 	t *testing.T
 	*pipeliner
-	tap *tap
+	tap *fakeConn
 }
 
-func newRig(t *testing.T) *rig {
-	c := &tap{exchanges: make(chan *exchange, 1000)}
-	r := &rig{t, &pipeliner{conn: c, clock: newClock()}, c}
+func newFixture(t *testing.T) *fixture {
+	c := &fakeConn{exchanges: make(chan *exchange, 1000)}
+	r := &fixture{t, &pipeliner{conn: c, clock: newClock()}, c}
 	t.Cleanup(func() {
-		r.eventually("the workers go home", func() bool { return r.workers == 0 })
+		r.eventually("the workers end", func() bool { return r.workers == 0 })
 	})
 	return r
 }
 
-// eventually waits for a state of the pump.
-func (r *rig) eventually(what string, is func() bool) {
+// eventually waits for a state of the pipeliner.
+func (r *fixture) eventually(what string, is func() bool) {
 	r.t.Helper()
 	end := time.Now().Add(generous)
 	for {
@@ -103,7 +103,7 @@ func (r *rig) eventually(what string, is func() bool) {
 }
 
 // sent returns the next exchange.
-func (r *rig) sent() *exchange {
+func (r *fixture) sent() *exchange {
 	r.t.Helper()
 	select {
 	case e := <-r.tap.exchanges:
@@ -114,7 +114,7 @@ func (r *rig) sent() *exchange {
 	}
 }
 
-func (r *rig) nothingSent() {
+func (r *fixture) nothingSent() {
 	r.t.Helper()
 	select {
 	case e := <-r.tap.exchanges:
@@ -136,22 +136,21 @@ func (e *exchange) reply(values ...any) {
 	e.answer <- replies
 }
 
-// asker is what a caller's context names its request by.
-type asker struct{}
+// callerKey is the context key that identifies a caller.
+type callerKey struct{}
 
-// A caller is a call of do.
-type caller struct {
+// A testCall is a call of do.
+type testCall struct {
 	t     *testing.T
 	leave context.CancelCauseFunc
 	back  chan Reply
 }
 
-// call sends a request in the background, and returns once it is in the queue or
-// under way.
-func (r *rig) call(req *request, until time.Duration) *caller {
+// call sends a request in the background, and returns once it is queued or in flight.
+func (r *fixture) call(req *request, until time.Duration) *testCall {
 	r.t.Helper()
-	ctx, cancel := context.WithCancelCause(context.WithValue(r.t.Context(), asker{}, req))
-	c := &caller{r.t, cancel, make(chan Reply, 1)}
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.t.Context(), callerKey{}, req))
+	c := &testCall{r.t, cancel, make(chan Reply, 1)}
 	sent := len(r.tap.exchanges)
 	go func() {
 		defer cancel(nil)
@@ -164,7 +163,7 @@ func (r *rig) call(req *request, until time.Duration) *caller {
 	return c
 }
 
-func (c *caller) reply() Reply {
+func (c *testCall) reply() Reply {
 	c.t.Helper()
 	select {
 	case reply := <-c.back:
@@ -175,38 +174,38 @@ func (c *caller) reply() Reply {
 	}
 }
 
-func (c *caller) wantValue(want any) {
+func (c *testCall) wantValue(want any) {
 	c.t.Helper()
 	if have := c.reply(); have.Err != nil || fmt.Sprint(have.Value) != fmt.Sprint(want) {
 		c.t.Errorf("reply %v, %v; want %v", have.Value, have.Err, want)
 	}
 }
 
-func (c *caller) wantErr(want error) {
+func (c *testCall) wantErr(want error) {
 	c.t.Helper()
 	if have := c.reply(); !errors.Is(have.Err, want) {
 		c.t.Errorf("reply %v, %v; want %v", have.Value, have.Err, want)
 	}
 }
 
-// plain is a request that does not merge.
+// plain is a request that cannot be merged.
 func plain(arg string) *request {
 	r := newRequest(releaseScript, &slotState{pipeliner: new(pipeliner)}, "key")
 	r.args(arg)
 	return r
 }
 
-// claimOn is a request as acquire makes it.
-func claimOn(name, token string) *request {
+// acquireOf is a request as acquire makes it.
+func acquireOf(name, token string) *request {
 	r := newRequest(acquireScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q")
 	r.args("check")
 	r.mergeKey, r.argsStart = name, len(r.cmd)
-	r.args(token, "ttl", "until", "place")
+	r.args(token, "ttl", "until", "entry")
 	return r
 }
 
-// engage gives each worker something that hangs.
-func (r *rig) engage() (callers []*caller, hanging []*exchange) {
+// occupyWorkers gives each worker an exchange that hangs.
+func (r *fixture) occupyWorkers() (callers []*testCall, hanging []*exchange) {
 	r.t.Helper()
 	for i := range maxWorkers {
 		callers = append(callers, r.call(plain(fmt.Sprint("engaged ", i)), time.Hour))
@@ -226,30 +225,30 @@ func wantCmds(t *testing.T, e *exchange, want ...string) {
 	}
 }
 
-func TestPumpSendsAtOnce(t *testing.T) {
-	r := newRig(t)
+func TestPipelinerSendsAtOnce(t *testing.T) {
+	r := newFixture(t)
 	for i := range 3 {
-		c := r.call(claimOn("n", "a"), time.Hour)
+		c := r.call(acquireOf("n", "a"), time.Hour)
 		e := r.sent()
-		wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check a ttl until place")
+		wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check a ttl until entry")
 		e.reply(now + int64(i))
 		c.wantValue(now + int64(i))
 		if i == 0 && r.clock.latest(time.Now()) < now {
-			t.Error("the clock has not learnt")
+			t.Error("the clock has no bounds")
 		}
 	}
 }
 
-// What gathers while the workers are busy goes as one pipeline, and claims on one
-// name become one call, in the order in which they came.
-func TestPumpMerges(t *testing.T) {
-	r := newRig(t)
-	engaged, hanging := r.engage()
-	requests := []*request{claimOn("a", "a1"), claimOn("b", "b1"), plain("p1"), claimOn("a", "a2")}
+// Requests that are queued while the workers are busy are sent as one pipeline. Requests
+// on one name become one call, in the order in which they arrived.
+func TestPipelinerMerges(t *testing.T) {
+	r := newFixture(t)
+	engaged, hanging := r.occupyWorkers()
+	requests := []*request{acquireOf("a", "a1"), acquireOf("b", "b1"), plain("p1"), acquireOf("a", "a2")}
 	if len(requests) > minBatch {
-		t.Fatal("these may go in two batches")
+		t.Fatal("these may be sent in two batches")
 	}
-	callers := make([]*caller, len(requests))
+	callers := make([]*testCall, len(requests))
 	for i, req := range requests {
 		callers[i] = r.call(req, time.Hour)
 	}
@@ -260,8 +259,8 @@ func TestPumpMerges(t *testing.T) {
 	e := r.sent()
 	eval, release := "EVALSHA "+acquireScript.sha+" 2 ", "EVALSHA "+releaseScript.sha+" 1 key "
 	wantCmds(t, e,
-		eval+"a a:q check a1 ttl until place a2 ttl until place",
-		eval+"b b:q check b1 ttl until place",
+		eval+"a a:q check a1 ttl until entry a2 ttl until entry",
+		eval+"b b:q check b1 ttl until entry",
 		release+"p1",
 	)
 	place := []any{"5", int64(1), int64(2), "a1"}
@@ -280,35 +279,35 @@ func TestPumpMerges(t *testing.T) {
 	}
 }
 
-// A Conn is told the values of the caller's context, of the first one where several go
-// together, and none of their ends.
-func TestPumpPassesContextValues(t *testing.T) {
-	r := newRig(t)
+// A Conn gets the values of the caller's context, those of the first caller for several
+// requests, and none of their ends.
+func TestPipelinerPassesContextValues(t *testing.T) {
+	r := newFixture(t)
 	first := plain("engaged")
-	engaged := []*caller{r.call(first, time.Hour)}
+	engaged := []*testCall{r.call(first, time.Hour)}
 	hanging := []*exchange{r.sent()}
-	if have := hanging[0].ctx.Value(asker{}); have != first {
-		t.Errorf("alone: have the values of %v", have)
+	if have := hanging[0].ctx.Value(callerKey{}); have != first {
+		t.Errorf("a single request: have the values of %v", have)
 	}
 	for i := range maxWorkers - 1 {
 		engaged = append(engaged, r.call(plain(fmt.Sprint("engaged ", i)), time.Hour))
 		hanging = append(hanging, r.sent())
 	}
-	requests := []*request{claimOn("a", "a1"), plain("p1"), claimOn("a", "a2")}
-	callers := make([]*caller, len(requests))
+	requests := []*request{acquireOf("a", "a1"), plain("p1"), acquireOf("a", "a2")}
+	callers := make([]*testCall, len(requests))
 	for i, req := range requests {
 		callers[i] = r.call(req, time.Hour)
 	}
 	hanging[0].reply("done")
 	e := r.sent()
-	if have := e.ctx.Value(asker{}); have != requests[0] {
-		t.Errorf("together: have the values of %v, want those of the first", have)
+	if have := e.ctx.Value(callerKey{}); have != requests[0] {
+		t.Errorf("a batch: have the values of %v, want those of the first", have)
 	}
 	left := errors.New("left")
 	callers[0].leave(left)
 	callers[0].wantErr(left)
 	if err := e.ctx.Err(); err != nil {
-		t.Errorf("the first has left, and the call of all is over: %v", err)
+		t.Errorf("the first caller has left, and the context of the batch has ended: %v", err)
 	}
 	e.reply([]any{now, int64(1), int64(2)}, int64(1))
 	for _, c := range callers[1:] {
@@ -324,21 +323,21 @@ func TestPumpPassesContextValues(t *testing.T) {
 	}
 }
 
-// A reply to several claims that was not made for several is not believed: each
-// of them could take it for a grant.
-func TestPumpDoubtsMergedReplies(t *testing.T) {
+// A reply of the wrong length to a merged call is rejected: each request could take it
+// for a grant.
+func TestPipelinerChecksMergedReplies(t *testing.T) {
 	for _, reply := range []any{
 		nil, now, "7", []any{}, []any{now}, []any{now, "7"}, []any{now, "7", "8", "9"},
 	} {
-		r := newRig(t)
-		engaged, hanging := r.engage()
-		callers := []*caller{r.call(claimOn("n", "a"), time.Hour), r.call(claimOn("n", "b"), time.Hour)}
+		r := newFixture(t)
+		engaged, hanging := r.occupyWorkers()
+		callers := []*testCall{r.call(acquireOf("n", "a"), time.Hour), r.call(acquireOf("n", "b"), time.Hour)}
 		hanging[0].reply("done")
 		r.sent().reply(reply)
 		for i, c := range callers {
 			have := c.reply()
 			if answer, void, err := parseAcquireReply(have.Value); have.Err == nil && err == nil {
-				t.Errorf("%#v becomes, for claim %d, %+v, void %v", reply, i, answer, void)
+				t.Errorf("%#v becomes, for request %d, %+v, void %v", reply, i, answer, void)
 			}
 		}
 		for _, e := range hanging[1:] {
@@ -350,19 +349,19 @@ func TestPumpDoubtsMergedReplies(t *testing.T) {
 	}
 }
 
-func TestPumpTeachesScripts(t *testing.T) {
-	r := newRig(t)
-	engaged, hanging := r.engage()
-	callers := []*caller{
-		r.call(plain("p"), time.Hour), r.call(claimOn("n", "a"), time.Hour),
-		r.call(claimOn("n", "b"), time.Hour), r.call(plain("q"), time.Hour),
+func TestPipelinerLoadsScripts(t *testing.T) {
+	r := newFixture(t)
+	engaged, hanging := r.occupyWorkers()
+	callers := []*testCall{
+		r.call(plain("p"), time.Hour), r.call(acquireOf("n", "a"), time.Hour),
+		r.call(acquireOf("n", "b"), time.Hour), r.call(plain("q"), time.Hour),
 	}
 	hanging[0].reply("done")
 	e := r.sent()
 	unknown := ServerError("NOSCRIPT No matching script. Please use EVAL.")
 	e.reply("known", unknown, unknown)
 	e = r.sent()
-	wantCmds(t, e, "EVAL "+acquireScript.text+" 2 n n:q check a ttl until place b ttl until place", "EVAL "+releaseScript.text+" 1 key q")
+	wantCmds(t, e, "EVAL "+acquireScript.text+" 2 n n:q check a ttl until entry b ttl until entry", "EVAL "+releaseScript.text+" 1 key q")
 	e.reply([]any{now, "7", int64(0)}, unknown)
 	callers[0].wantValue("known")
 	callers[1].wantValue([]any{now, "7"})
@@ -377,9 +376,9 @@ func TestPumpTeachesScripts(t *testing.T) {
 	r.nothingSent()
 }
 
-// Who leaves need not wait for a Conn that hangs, whatever the reason.
-func TestPumpCallersLeave(t *testing.T) {
-	r := newRig(t)
+// A caller that leaves does not wait for a Conn that hangs, whatever the reason.
+func TestPipelinerCallersLeave(t *testing.T) {
+	r := newFixture(t)
 	late, gone := r.call(plain("late"), 20*time.Millisecond), r.call(plain("gone"), time.Hour)
 	hanging := []*exchange{r.sent(), r.sent()}
 	cause := errors.New("no patience")
@@ -388,7 +387,7 @@ func TestPumpCallersLeave(t *testing.T) {
 	late.wantErr(errNoReply)
 	past := r.call(plain("past"), -time.Hour)
 	if err := past.reply().Err; !errors.Is(err, errNoReply) && !errors.Is(err, errNotSent) {
-		t.Errorf("error %v from a call whose time was over", err)
+		t.Errorf("error %v from a call that timed out", err)
 	}
 	stays := r.call(plain("stays"), time.Hour)
 	for e := r.sent(); ; e = r.sent() {
@@ -404,13 +403,13 @@ func TestPumpCallersLeave(t *testing.T) {
 	}
 }
 
-// A worker whose callers have all left is replaced; one whose callers have not is
-// waited for, however long it takes; and there are never more than maxWorkers.
-func TestPumpReplacesStuckWorkers(t *testing.T) {
-	r := newRig(t)
-	engaged, hanging := r.engage()
+// A worker whose callers have all left is replaced. A worker with callers is not, however
+// long it takes. There are never more than maxWorkers.
+func TestPipelinerReplacesStuckWorkers(t *testing.T) {
+	r := newFixture(t)
+	engaged, hanging := r.occupyWorkers()
 	const more = minBatch
-	var waiting []*caller
+	var waiting []*testCall
 	for i := range more {
 		waiting = append(waiting, r.call(plain(fmt.Sprint("waits ", i)), time.Hour))
 	}
@@ -418,19 +417,19 @@ func TestPumpReplacesStuckWorkers(t *testing.T) {
 
 	engaged[0].leave(nil)
 	engaged[0].wantErr(context.Canceled)
-	e := r.sent() // all that have gathered
+	e := r.sent() // all queued requests
 	if len(e.cmds) != more {
 		t.Fatalf("%d sent together, want %d", len(e.cmds), more)
 	}
 	late := r.call(plain("late"), time.Hour)
-	for _, c := range waiting[1:] { // one of its callers stays: that worker is not stuck
+	for _, c := range waiting[1:] { // one of its callers stays, so that worker is not replaced
 		c.leave(nil)
 		c.wantErr(context.Canceled)
 	}
 	r.nothingSent()
 	r.eventually("workers are counted", func() bool { return r.workers == maxWorkers })
 
-	// A stuck worker that comes back is one too many, and goes home.
+	// A replaced worker ends when its exchange does.
 	hanging[0].reply("too late")
 	r.nothingSent()
 	r.eventually("workers are counted", func() bool { return r.workers == maxWorkers && len(r.queue) == 1 })
@@ -447,12 +446,12 @@ func TestPumpReplacesStuckWorkers(t *testing.T) {
 	}
 }
 
-// Though every connection hangs again and again, others are served.
-func TestPumpOutlivesHangs(t *testing.T) {
-	r := newRig(t)
+// Though connections hang repeatedly, other requests are served.
+func TestPipelinerSurvivesHangs(t *testing.T) {
+	r := newFixture(t)
 	var stuck []*exchange
 	for range 5 {
-		callers, hanging := r.engage()
+		callers, hanging := r.occupyWorkers()
 		waits := r.call(plain("waits"), time.Hour)
 		r.nothingSent()
 		for _, c := range callers {
@@ -462,19 +461,19 @@ func TestPumpOutlivesHangs(t *testing.T) {
 		r.sent().reply("done")
 		waits.wantValue("done")
 		stuck = append(stuck, hanging...)
-		r.eventually("the pump is idle", func() bool { return r.workers == 0 })
+		r.eventually("the pipeliner is idle", func() bool { return r.workers == 0 })
 	}
 	for _, e := range stuck {
 		e.reply("too late")
 	}
 }
 
-// A server that has always answered quickly may hang as well as any. A caller that
-// carries its own request, over a Conn that heeds the context, leaves as others do.
-func TestPumpDoesNotTrustASwiftServer(t *testing.T) {
+// A server that was always fast may hang, too. A caller that sends its own request, over
+// a Conn that enforces the deadline, returns like others.
+func TestPipelinerFastServerHangs(t *testing.T) {
 	for _, prompt := range []bool{false, true} {
 		t.Run(fmt.Sprint("prompt ", prompt), func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			r.prompt, r.tap.prompt = prompt, prompt
 			quick := func() {
 				t.Helper()
@@ -496,11 +495,12 @@ func TestPumpDoesNotTrustASwiftServer(t *testing.T) {
 			late := r.call(plain("late"), 20*time.Millisecond)
 			hang()
 			if err := late.reply().Err; !errors.Is(err, errNoReply) && !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("error %v, want that it was late", err)
+				t.Errorf("error %v, want a timeout", err)
 			}
 			quick()
-			// Others gather meanwhile, and are sent when the first one is done.
-			var all []*caller
+			// Other requests are queued meanwhile, and are sent when the first one is
+			// done.
+			var all []*testCall
 			for range 2 * maxWorkers {
 				all = append(all, r.call(plain("one of many"), time.Hour))
 			}
@@ -521,18 +521,18 @@ func TestPumpDoesNotTrustASwiftServer(t *testing.T) {
 	}
 }
 
-// A request whose caller has left before it was sent is never sent: it could take
-// a lock for nobody.
-func TestPumpForgetsWhatWasNotSent(t *testing.T) {
-	r := newRig(t)
-	engaged, hanging := r.engage()
-	gone, late, stays := r.call(claimOn("n", "gone"), time.Hour), r.call(plain("late"), 20*time.Millisecond), r.call(claimOn("n", "stays"), time.Hour)
+// A request whose caller has left before it was sent is never sent: it could acquire a
+// lock for nobody.
+func TestPipelinerDropsUnsentRequests(t *testing.T) {
+	r := newFixture(t)
+	engaged, hanging := r.occupyWorkers()
+	gone, late, stays := r.call(acquireOf("n", "gone"), time.Hour), r.call(plain("late"), 20*time.Millisecond), r.call(acquireOf("n", "stays"), time.Hour)
 	gone.leave(nil)
 	gone.wantErr(errNotSent)
 	late.wantErr(errNotSent)
 	hanging[0].reply("done")
 	e := r.sent()
-	wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check stays ttl until place")
+	wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check stays ttl until entry")
 	e.reply(now)
 	stays.wantValue(now)
 	for _, e := range hanging[1:] {
@@ -544,12 +544,12 @@ func TestPumpForgetsWhatWasNotSent(t *testing.T) {
 	r.nothingSent()
 }
 
-// However many have left ahead of it, a request is sent when a worker is free.
-func TestPumpFindsTheLivingBehindTheGone(t *testing.T) {
+// However many callers before it have left, a request is sent when a worker is free.
+func TestPipelinerSkipsAbandonedRequests(t *testing.T) {
 	for _, many := range []int{1, maxBatch - 1, maxBatch, maxBatch + 1, 3 * maxBatch} {
-		r := newRig(t)
-		engaged, hanging := r.engage()
-		var gone []*caller
+		r := newFixture(t)
+		engaged, hanging := r.occupyWorkers()
+		var gone []*testCall
 		for i := range many {
 			gone = append(gone, r.call(plain(fmt.Sprint("gone ", i)), time.Hour))
 		}
@@ -565,7 +565,7 @@ func TestPumpFindsTheLivingBehindTheGone(t *testing.T) {
 			e.reply("done")
 			stays.wantValue("done")
 		case <-time.After(time.Second):
-			t.Errorf("not sent behind %d that have left, with a worker to spare", many)
+			t.Errorf("not sent behind %d abandoned requests, with a free worker", many)
 			stays.leave(nil)
 			stays.wantErr(errNotSent)
 		}
@@ -578,7 +578,7 @@ func TestPumpFindsTheLivingBehindTheGone(t *testing.T) {
 	}
 }
 
-// echo answers each request with its own arguments, now and then after a while.
+// echo answers each request with its own arguments, sometimes after a delay.
 type echo struct {
 	Conn
 	calls, most atomic.Int64
@@ -605,9 +605,9 @@ func (c *echo) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 	}
 }
 
-// Requests, batches and buffers are used again and again. Each caller gets its own
-// reply all the same, also when others leave at any moment.
-func TestPumpUnderLoad(t *testing.T) {
+// Requests, batches and buffers are reused. Each caller still gets its own reply, also
+// when others leave at any moment.
+func TestPipelinerUnderLoad(t *testing.T) {
 	t.Run("prompt", func(t *testing.T) { underLoad(t, true) })
 	t.Run("not prompt", func(t *testing.T) { underLoad(t, false) })
 }
@@ -623,7 +623,7 @@ func underLoad(t *testing.T, prompt bool) {
 				token := fmt.Sprintf("%d/%d", i, j)
 				req, want := plain(token), fmt.Sprint(token)
 				if rand.IntN(2) == 0 {
-					req, want = claimOn(fmt.Sprint(rand.IntN(5)), token), fmt.Sprint([]any{now, token})
+					req, want = acquireOf(fmt.Sprint(rand.IntN(5)), token), fmt.Sprint([]any{now, token})
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(5000))*time.Microsecond)
 				if rand.IntN(2) == 0 {
@@ -650,14 +650,14 @@ func underLoad(t *testing.T, prompt bool) {
 		time.Sleep(time.Millisecond)
 	}
 	if n := conn.calls.Load(); n >= callers*rounds {
-		t.Errorf("%d round trips for %d requests: nothing was gathered", n, callers*rounds)
+		t.Errorf("%d round trips for %d requests: nothing was batched", n, callers*rounds)
 	}
 	if conn.most.Load() < 2 {
-		t.Error("no claims were merged")
+		t.Error("no requests were merged")
 	}
 }
 
-// voidable is a request with a time after which it is void.
+// voidable is a request with an until argument.
 func voidable(arg string) *request {
 	r := plain(arg)
 	r.untilArg()
@@ -673,12 +673,12 @@ func voidOf(t *testing.T, e *exchange) int64 {
 	return at
 }
 
-// A lone request to a quick server is sent again if it has no answer soon, but only if
-// the first one can do nothing any more.
-func TestPumpRepeatsWhatIsVoid(t *testing.T) {
-	const ahead = 42 * time.Hour // the server's clock
+// A single request to a fast server is sent again if it gets no reply soon, but only if
+// the first try can do nothing any more.
+func TestPipelinerRetriesVoidRequests(t *testing.T) {
+	const ahead = 42 * time.Hour // of the server's clock
 	server := func(local time.Time) int64 { return local.Add(ahead).UnixMicro() }
-	quick := func(r *rig) {
+	quick := func(r *fixture) {
 		r.t.Helper()
 		for range 2 * minSingles {
 			c := r.call(plain("quick"), time.Hour)
@@ -694,13 +694,13 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 			r.t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
 		}
 	}
-	prompt := func(t *testing.T) *rig {
-		r := newRig(t)
+	prompt := func(t *testing.T) *fixture {
+		r := newFixture(t)
 		r.prompt, r.tap.prompt = true, true
 		quick(r)
 		return r
 	}
-	t.Run("the first one is void by then", func(t *testing.T) {
+	t.Run("the first try is void", func(t *testing.T) {
 		r := prompt(t)
 		before := time.Now()
 		c := r.call(voidable("a"), time.Hour)
@@ -716,7 +716,7 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 		e.reply(late)
 		c.wantValue(late)
 	})
-	t.Run("it is not, for the clock was set back", func(t *testing.T) {
+	t.Run("it is not, since the clock was set back", func(t *testing.T) {
 		r := prompt(t)
 		for _, reply := range []func(first int64) any{
 			func(first int64) any { return first },
@@ -730,7 +730,7 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 			c.wantErr(errFirstTryPending)
 		}
 	})
-	t.Run("nobody knows, for the clock is not known", func(t *testing.T) {
+	t.Run("unknown, since the clock is not known", func(t *testing.T) {
 		for _, forget := range []func(c *clock){
 			func(c *clock) { c.known = false },
 			func(c *clock) { c.learned = c.learned.Add(-time.Minute) },
@@ -742,12 +742,12 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 				t.Errorf("void after %d", void)
 			}
 			if reply := c.reply(); !timedOut(reply.Err) {
-				t.Errorf("%+v: want that it had no answer", reply)
+				t.Errorf("%+v: want that it had no reply", reply)
 			}
 			r.nothingSent()
 		}
 	})
-	t.Run("the second is refused", func(t *testing.T) {
+	t.Run("the second try is refused", func(t *testing.T) {
 		r := prompt(t)
 		c := r.call(voidable("a"), time.Hour)
 		r.sent()
@@ -755,14 +755,14 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 		err := wrapError("acquire", "n", c.reply().Err)
 		var unavailable *dibs.UnavailableError
 		if !errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), "OOM") {
-			t.Errorf("%v: want that it is not known what the first has done", err)
+			t.Errorf("%v: want that the outcome of the first is unknown", err)
 		}
 	})
 	t.Run("it changes nothing", func(t *testing.T) {
 		r := prompt(t)
 		c := r.call(plain("a"), time.Hour)
 		r.sent()
-		before := server(time.Now().Add(-time.Minute)) // it does not matter
+		before := server(time.Now().Add(-time.Minute)) // the value does not matter
 		r.sent().reply([]any{before, "1"})
 		c.wantValue([]any{before, "1"})
 	})
@@ -780,7 +780,7 @@ func TestPumpRepeatsWhatIsVoid(t *testing.T) {
 			e.reply(reply)
 			refusal, _ := reply.(error)
 			if have := c.reply(); have.Value != reply && (refusal == nil || !errors.Is(have.Err, refusal)) {
-				t.Errorf("%+v, want %v, as if there was but one try", have, reply)
+				t.Errorf("%+v, want %v, as for a single try", have, reply)
 			}
 		}
 	})

@@ -20,19 +20,19 @@ func TestVotes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var stores atomic.Int32
-	t.Run("law", func(t *testing.T) {
+	t.Run("contract", func(t *testing.T) {
 		storetest.RunVotes(t, func(t *testing.T) driver.Store {
 			return open(t, server, redisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 		})
 	})
-	wantKeysThatEnd(t, server)
+	wantExpiringKeys(t, server)
 }
 
 func TestQuorum(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 	var stores atomic.Int32
-	t.Run("law", func(t *testing.T) {
+	t.Run("contract", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) driver.Store {
 			prefix := fmt.Sprintf("%d:", stores.Add(1))
 			var nodes []driver.Store
@@ -47,11 +47,11 @@ func TestQuorum(t *testing.T) {
 		})
 	})
 	for _, server := range servers {
-		wantKeysThatEnd(t, server)
+		wantExpiringKeys(t, server)
 	}
 }
 
-// A server that has granted no fence yet begins with 1, if the ballot asks for none.
+// A server that has granted no fence starts with 1, if the vote request requires none.
 func TestFirstFence(t *testing.T) {
 	t.Parallel()
 	for _, handOn := range []bool{false, true} {
@@ -60,7 +60,7 @@ func TestFirstFence(t *testing.T) {
 			store := open(t, server)
 			claim := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &driver.VoteRequest{Ticket: 1}}
 			for want := uint64(1); want <= 2; want++ {
-				if handOn { // the highwater is found by another script
+				if handOn { // another script reads the high-water mark
 					server.MustCmd(t, "DEL", "lock:n")
 				}
 				if a, err := store.Acquire(t.Context(), claim); err != nil || !a.Held || a.Fence != want {
@@ -71,62 +71,62 @@ func TestFirstFence(t *testing.T) {
 	}
 }
 
-// voter asks one server for its vote.
+// voter sends vote requests to one server.
 type voter struct {
 	t     *testing.T
 	store *redisstore.Store
 	seq   uint64
 }
 
-const recoveryArgument = time.Minute
+const recoveryWindow = time.Minute
 
-// ask asks for a name, with a token of its own.
-func (v *voter) ask(name string) (driver.AcquireReply, error) {
+// vote requests a name, with a new token.
+func (v *voter) vote(name string) (driver.AcquireReply, error) {
 	v.t.Helper()
 	v.seq++
-	return v.again(name, v.seq)
+	return v.voteAgain(name, v.seq)
 }
 
-func (v *voter) again(name string, seq uint64) (driver.AcquireReply, error) {
+func (v *voter) voteAgain(name string, seq uint64) (driver.AcquireReply, error) {
 	v.t.Helper()
 	for {
 		a, err := v.store.Acquire(v.t.Context(), driver.AcquireRequest{
 			Name: name, Token: fmt.Sprint("token:", seq), Client: "client", Seq: seq, TTL: time.Hour,
 			Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(generous),
-			Vote: &driver.VoteRequest{Ticket: seq, Fence: seq, RecoveryWindow: recoveryArgument},
+			Vote: &driver.VoteRequest{Ticket: seq, Fence: seq, RecoveryWindow: recoveryWindow},
 		})
 		var u *dibs.UnavailableError
-		if !errors.As(err, &u) || u.Refused { // else the connection was to the process before
+		if !errors.As(err, &u) || u.Refused { // otherwise the connection was to the former process
 			return a, err
 		}
 	}
 }
 
-// young checks that the server does not vote, and returns its id.
-func (v *voter) young() string {
+// wantAbstention checks that the server abstains, and returns its id.
+func (v *voter) wantAbstention() string {
 	v.t.Helper()
-	_, err := v.ask(fmt.Sprint("n", v.seq))
+	_, err := v.vote(fmt.Sprint("n", v.seq))
 	var of *driver.RecoveringError
 	if !errors.As(err, &of) || !errors.Is(err, dibs.ErrUnavailable) {
-		v.t.Fatalf("error %v, want that it may have forgotten something", err)
+		v.t.Fatalf("error %v, want a recovering node", err)
 	}
-	if of.Remaining <= recoveryArgument-generous || of.Remaining > recoveryArgument {
-		v.t.Errorf("%v left, want nearly %v", of.Remaining, recoveryArgument)
+	if of.Remaining <= recoveryWindow-generous || of.Remaining > recoveryWindow {
+		v.t.Errorf("%v left, want nearly %v", of.Remaining, recoveryWindow)
 	}
 	return of.Node
 }
 
-// grow has the server believe that it remembers for longer.
-func grow(t *testing.T, server *redistest.Server) {
+// endRecoveryWindow makes the server's record older.
+func endRecoveryWindow(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	mark := strings.Fields(server.MustCmd(t, "GET", "dibs:node").(string))
-	mark[3] = fmt.Sprint(time.Now().Add(-2 * recoveryArgument).UnixMicro())
+	mark[3] = fmt.Sprint(time.Now().Add(-2 * recoveryWindow).UnixMicro())
 	server.MustCmd(t, "SET", "dibs:node", strings.Join(mark, " "))
 }
 
-// A server does not vote for those who may have held what it has forgotten: when it is
-// new, when it was started again, whether or not it has its data, and when it was emptied.
-func TestBirthMark(t *testing.T) {
+// A server does not vote if it may have lost a lease: when it is new, after a restart,
+// with or without its data, and after it was emptied.
+func TestRecoveryWindow(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	v := &voter{t: t, store: open(t, server)}
@@ -137,51 +137,51 @@ func TestBirthMark(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	id := v.young()
-	grow(t, server)
-	held, err := v.ask("held")
+	id := v.wantAbstention()
+	endRecoveryWindow(t, server)
+	held, err := v.vote("held")
 	if err != nil || !held.Held || held.Node != id {
 		t.Fatalf("%+v, %v, want the vote of %s", held, err, id)
 	}
 	seq := v.seq
 	server.MustCmd(t, "SAVE")
-	if a, err := v.ask("saved"); err != nil || !a.Held {
-		t.Fatalf("after it has saved: %+v, %v", a, err)
+	if a, err := v.vote("saved"); err != nil || !a.Held {
+		t.Fatalf("after a snapshot: %+v, %v", a, err)
 	}
-	for range 5 { // several times a second, which LASTSAVE does not tell
+	for range 5 { // several starts in a second, which LASTSAVE does not show
 		restart()
-		if again := v.young(); again != id {
-			t.Fatalf("it is store %s, and was %s: it has its data", again, id)
+		if again := v.wantAbstention(); again != id {
+			t.Fatalf("the id is %s, and was %s, though the data are loaded", again, id)
 		}
-		if a, err := v.again("held", seq); err != nil || !a.Held || a.Fence <= held.Fence {
-			t.Fatalf("whom it still knows is answered %+v, %v", a, err)
+		if a, err := v.voteAgain("held", seq); err != nil || !a.Held || a.Fence <= held.Fence {
+			t.Fatalf("a holder that it still knows gets %+v, %v", a, err)
 		}
-		grow(t, server)
-		if a, err := v.ask("after"); err != nil || a.Held && a.Node != id {
+		endRecoveryWindow(t, server)
+		if a, err := v.vote("after"); err != nil || a.Held && a.Node != id {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}
 	server.MustCmd(t, "FLUSHALL")
-	if again := v.young(); again == id {
-		t.Error("it is the same store, and has forgotten everything")
+	if again := v.wantAbstention(); again == id {
+		t.Error("the id is the same, though all data are lost")
 	}
-	// Its clock went back: nobody knows for how long it remembers.
+	// The server's clock went back, so its uptime is not known.
 	mark := strings.Fields(server.MustCmd(t, "GET", "dibs:node").(string))
 	mark[2] = fmt.Sprint(server.MustCmd(t, "LASTSAVE"))
 	mark[3] = fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())
 	server.MustCmd(t, "SET", "dibs:node", strings.Join(mark, " "))
-	v.young()
+	v.wantAbstention()
 }
 
-// A server that was started again hands on to nobody.
-func TestYoungHandsOnToNobody(t *testing.T) {
+// A restarted server does not hand off.
+func TestNoHandoffInRecoveryWindow(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	v := &voter{t: t, store: open(t, server)}
-	v.young()
-	grow(t, server)
+	v.wantAbstention()
+	endRecoveryWindow(t, server)
 	for position := range 2 {
-		if a, err := v.again("n", uint64(100+position)); err != nil || a.Held != (position == 0) {
+		if a, err := v.voteAgain("n", uint64(100+position)); err != nil || a.Held != (position == 0) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}
@@ -192,24 +192,24 @@ func TestYoungHandsOnToNobody(t *testing.T) {
 	give := func(seq int) (bool, error) {
 		return v.store.Release(t.Context(), driver.ReleaseRequest{
 			Name: "n", Token: fmt.Sprint("token:", seq), Until: time.Now().Add(generous),
-			Vote: &driver.VoteRequest{Fence: 1000, RecoveryWindow: recoveryArgument},
+			Vote: &driver.VoteRequest{Fence: 1000, RecoveryWindow: recoveryWindow},
 		})
 	}
-	v.young()
+	v.wantAbstention()
 	freed, err := give(100)
 	if !freed || err != nil {
 		t.Fatalf("released: %v, %v", freed, err)
 	}
 	if state, err := v.store.Inspect(t.Context(), "n"); err != nil || len(state.Holders) != 0 {
-		t.Errorf("%+v, %v, want that nobody holds", state, err)
+		t.Errorf("%+v, %v, want no holder", state, err)
 	}
 }
 
-// A cluster's masters fail over, each for itself.
-func TestClusterIsNoNode(t *testing.T) {
+// A cluster's masters fail over one by one.
+func TestClusterIsNotAQuorumNode(t *testing.T) {
 	t.Parallel()
 	v := &voter{t: t, store: open(t, redistest.StartClusterNode(t), redisstore.Sharded())}
-	if _, err := v.ask("n"); !errors.Is(err, dibs.ErrInvalid) {
-		t.Errorf("error %v, want that it is invalid", err)
+	if _, err := v.vote("n"); !errors.Is(err, dibs.ErrInvalid) {
+		t.Errorf("error %v, want ErrInvalid", err)
 	}
 }

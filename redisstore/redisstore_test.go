@@ -22,27 +22,27 @@ import (
 
 const (
 	generous = 10 * time.Second
-	longest  = time.Hour // of the TTLs in the laws
+	longest  = time.Hour // of the TTLs in the suite
 )
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	lawful(t, redistest.Start(t))
+	runSuite(t, redistest.Start(t))
 }
 
 func TestStoreOnCluster(t *testing.T) {
 	t.Parallel()
-	lawful(t, redistest.StartClusterNode(t), redisstore.Sharded())
+	runSuite(t, redistest.StartClusterNode(t), redisstore.Sharded())
 }
 
-// lawful runs the conformance suite on one server that all cases share, and looks
-// at the keys all the while, and when all is over.
-func lawful(t *testing.T, server *redistest.Server, options ...redisstore.Option) {
+// runSuite runs the conformance suite on one server that all cases share. It checks the
+// keys all the time, and at the end.
+func runSuite(t *testing.T, server *redistest.Server, options ...redisstore.Option) {
 	over := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		for {
-			wantKeysThatEnd(t, server)
+			wantExpiringKeys(t, server)
 			select {
 			case <-over:
 				return
@@ -51,7 +51,7 @@ func lawful(t *testing.T, server *redistest.Server, options ...redisstore.Option
 		}
 	})
 	var stores atomic.Int32
-	t.Run("law", func(t *testing.T) {
+	t.Run("contract", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) driver.Store {
 			prefix := fmt.Sprintf("%d:", stores.Add(1))
 			return open(t, server, append(options, redisstore.Prefix(prefix))...)
@@ -59,7 +59,7 @@ func lawful(t *testing.T, server *redistest.Server, options ...redisstore.Option
 	})
 	close(over)
 	watch.Wait()
-	wantKeysThatEnd(t, server)
+	wantExpiringKeys(t, server)
 }
 
 func open(t *testing.T, server *redistest.Server, options ...redisstore.Option) *redisstore.Store {
@@ -87,8 +87,8 @@ const (
 	shared     = ":dibs:holders"
 )
 
-// wantKeysThatEnd checks that each key goes away by itself, but the highwaters.
-func wantKeysThatEnd(t *testing.T, server *redistest.Server) {
+// wantExpiringKeys checks that each key has a TTL, except the high-water marks.
+func wantExpiringKeys(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	conn := redistest.Dial(server.Addr())
 	defer conn.Close()
@@ -102,27 +102,26 @@ func wantKeysThatEnd(t *testing.T, server *redistest.Server) {
 		switch {
 		case strings.HasSuffix(key, queue):
 			most = time.Minute.Milliseconds()
-		case strings.HasSuffix(key, meta), strings.HasSuffix(key, shared): // a minute longer than what they tell of
+		case strings.HasSuffix(key, meta), strings.HasSuffix(key, shared): // a minute longer than the lock
 			most = (longest + time.Minute).Milliseconds()
 		}
 		switch ms, _ := ttl.(int64); {
-		case ms == -2: // gone by now
+		case ms == -2: // expired meanwhile
 		case strings.HasPrefix(key, highwaters), key == "dibs:node":
 			if ms != -1 {
-				t.Errorf("%q ends in %d ms", key, ms)
+				t.Errorf("%q expires in %d ms", key, ms)
 			}
 		case ms == -1:
-			t.Errorf("%q never ends", key)
+			t.Errorf("%q never expires", key)
 		case ms > most:
-			t.Errorf("%q ends in %d ms, that is more than %d", key, ms, most)
+			t.Errorf("%q expires in %d ms, more than %d", key, ms, most)
 		}
 	}
 }
 
-// wantOnlyFloors checks that nothing is left, but heartbeats. To remove these
-// at each hand-off would cost more than to let them end, within a minute, by
-// themselves.
-func wantOnlyFloors(t *testing.T, server *redistest.Server, most int) {
+// wantOnlyHighwaterMarks checks that nothing else is left, except heartbeats. To delete
+// these at each hand-off would cost more than to let them expire within a minute.
+func wantOnlyHighwaterMarks(t *testing.T, server *redistest.Server, most int) {
 	t.Helper()
 	keys := keysOf(t, server)
 	left := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasPrefix(key, highwaters) || strings.HasSuffix(key, meta) })
@@ -135,8 +134,8 @@ func wantOnlyFloors(t *testing.T, server *redistest.Server, most int) {
 	}
 }
 
-// A party makes claims on a store.
-type party struct {
+// A testClient sends requests to a store.
+type testClient struct {
 	t      *testing.T
 	s      driver.Store
 	client string
@@ -144,29 +143,29 @@ type party struct {
 	events chan driver.Event
 }
 
-var parties atomic.Uint64
+var testClients atomic.Uint64
 
-// mute returns a party that does not listen.
-func mute(t *testing.T, s driver.Store) *party {
-	return &party{t: t, s: s, client: fmt.Sprintf("host:%d:test", parties.Add(1))}
+// newClient returns a client that does not watch.
+func newClient(t *testing.T, s driver.Store) *testClient {
+	return &testClient{t: t, s: s, client: fmt.Sprintf("host:%d:test", testClients.Add(1))}
 }
 
-// join returns a party that listens.
-func join(t *testing.T, s driver.Store) *party {
+// watchingClient returns a client that watches.
+func watchingClient(t *testing.T, s driver.Store) *testClient {
 	t.Helper()
-	p := mute(t, s)
+	p := newClient(t, s)
 	p.events = make(chan driver.Event, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
 	watch.Go(func() { _ = s.Watch(ctx, p.client, func(e driver.Event) { p.events <- e }) })
 	t.Cleanup(func() { cancel(); watch.Wait() })
-	if e := p.event(); e.Kind != driver.EventConnected {
-		t.Fatalf("first event %+v, want Up", e)
+	if e := p.nextEvent(); e.Kind != driver.EventConnected {
+		t.Fatalf("first event %+v, want EventConnected", e)
 	}
 	return p
 }
 
-func (p *party) event() driver.Event {
+func (p *testClient) nextEvent() driver.Event {
 	p.t.Helper()
 	select {
 	case e := <-p.events:
@@ -177,16 +176,16 @@ func (p *party) event() driver.Event {
 	}
 }
 
-func (p *party) granted(c driver.AcquireRequest) uint64 {
+func (p *testClient) wantGrant(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
-	e := p.event()
+	e := p.nextEvent()
 	if e.Kind != driver.EventGranted || e.Token != c.Token {
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 	}
 	return e.Fence
 }
 
-func (p *party) claim(name string) driver.AcquireRequest {
+func (p *testClient) request(name string) driver.AcquireRequest {
 	p.seq++
 	return driver.AcquireRequest{
 		Name: name, Token: fmt.Sprintf("%s:%d", p.client, p.seq), Client: p.client, Seq: p.seq,
@@ -194,7 +193,7 @@ func (p *party) claim(name string) driver.AcquireRequest {
 	}
 }
 
-func (p *party) ask(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) acquire(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
 	c.Until = time.Now().Add(generous)
 	a, err := p.s.Acquire(p.t.Context(), c)
@@ -204,25 +203,25 @@ func (p *party) ask(c driver.AcquireRequest) driver.AcquireReply {
 	return a
 }
 
-func (p *party) take(c driver.AcquireRequest) uint64 {
+func (p *testClient) mustAcquire(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
-	a := p.ask(c)
+	a := p.acquire(c)
 	if !a.Held || a.Fence == 0 {
 		p.t.Fatalf("acquire %q: %+v, want held", c.Name, a)
 	}
 	return a.Fence
 }
 
-func (p *party) wait(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) mustWait(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	a := p.ask(c)
+	a := p.acquire(c)
 	if a.Held || a.Ticket == 0 {
 		p.t.Fatalf("acquire %q: %+v, want to wait", c.Name, a)
 	}
 	return a
 }
 
-func (p *party) free(c driver.AcquireRequest, fence uint64) {
+func (p *testClient) mustRelease(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
 	freed, err := p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(generous)})
 	if err != nil || !freed {
@@ -230,7 +229,7 @@ func (p *party) free(c driver.AcquireRequest, fence uint64) {
 	}
 }
 
-func (p *party) inspect(name string) dibs.State {
+func (p *testClient) inspect(name string) dibs.State {
 	p.t.Helper()
 	state, err := p.s.Inspect(p.t.Context(), name)
 	if err != nil {
@@ -239,73 +238,74 @@ func (p *party) inspect(name string) dibs.State {
 	return state
 }
 
-// What waits has keys that end by themselves, whatever has become of its process.
-func TestKeysOfWaitersEnd(t *testing.T) {
+// The keys of waiters expire, also if their process has died.
+func TestKeysOfWaitersExpire(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, server)
-	p := mute(t, s)
-	h, first, second := p.claim("n"), p.claim("n"), p.claim("n")
-	fence := p.take(h)
-	p.wait(first)
-	wantKeysThatEnd(t, server)
-	p.wait(second)
-	// A young place needs no heartbeat; in time there is one.
+	p := newClient(t, s)
+	h, first, second := p.request("n"), p.request("n"), p.request("n")
+	fence := p.mustAcquire(h)
+	p.mustWait(first)
+	wantExpiringKeys(t, server)
+	p.mustWait(second)
+	// A fresh entry needs no heartbeat; later there is one.
 	for end := time.Now().Add(driver.WaiterTTL / 2); len(keysOf(t, server)) < 4; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("keys %q, want lock, queue, meta and highwater", keysOf(t, server))
 		}
-		p.wait(first)
+		p.mustWait(first)
 	}
-	wantKeysThatEnd(t, server)
-	p.free(h, fence)
-	wantKeysThatEnd(t, server)
+	wantExpiringKeys(t, server)
+	p.mustRelease(h, fence)
+	wantExpiringKeys(t, server)
 	if err := s.Cancel(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Cancel(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	wantKeysThatEnd(t, server)
+	wantExpiringKeys(t, server)
 }
 
-// A waiter that cannot be reached is put aside while the next one is served. That
-// must not make its place one for ever.
-func TestKeysOfTheUnreachableEnd(t *testing.T) {
+// A waiter that cannot be reached is passed over while the next one is served. Its entry
+// must expire nevertheless.
+func TestKeysOfUnreachableWaitersExpire(t *testing.T) {
 	t.Parallel()
 	for name, unreachable := range map[string]int{"one": 1, "three": 3} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			s := open(t, server)
-			dead, live := mute(t, s), join(t, s)
-			h, last := live.claim("n"), live.claim("n")
-			fence := live.take(h)
+			dead, live := newClient(t, s), watchingClient(t, s)
+			h, last := live.request("n"), live.request("n")
+			fence := live.mustAcquire(h)
 			for range unreachable {
-				dead.wait(dead.claim("n"))
+				dead.mustWait(dead.request("n"))
 			}
-			live.wait(last)
-			live.free(h, fence)
-			live.granted(last)
+			live.mustWait(last)
+			live.mustRelease(h, fence)
+			live.wantGrant(last)
 			if state := live.inspect("n"); state.Waiting != unreachable {
 				t.Errorf("%d wait, want %d", state.Waiting, unreachable)
 			}
-			wantKeysThatEnd(t, server)
+			wantExpiringKeys(t, server)
 		})
 	}
-	t.Run("nobody else", func(t *testing.T) {
+	t.Run("no other waiter", func(t *testing.T) {
 		server := redistest.Start(t)
-		p := mute(t, open(t, server))
-		h := p.claim("n")
-		fence := p.take(h)
+		p := newClient(t, open(t, server))
+		h := p.request("n")
+		fence := p.mustAcquire(h)
 		for range 3 {
-			p.wait(p.claim("n"))
+			p.mustWait(p.request("n"))
 		}
-		p.free(h, fence)
-		wantKeysThatEnd(t, server)
+		p.mustRelease(h, fence)
+		wantExpiringKeys(t, server)
 	})
 }
 
-// Clients that are done leave highwaters, one for each slot at most, and nothing else.
+// Clients that are done leave at most one high-water mark for each slot, and nothing
+// else.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	const names, workers = 5, 40
@@ -342,7 +342,7 @@ func TestNothingIsLeft(t *testing.T) {
 		})
 	}
 	group.Wait()
-	wantKeysThatEnd(t, server)
+	wantExpiringKeys(t, server)
 	for _, c := range []*dibs.Client{a, b} {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -351,15 +351,15 @@ func TestNothingIsLeft(t *testing.T) {
 	if n := served.Load(); n < workers*3/4 {
 		t.Errorf("%d served, %d left", n, gone.Load())
 	}
-	wantKeysThatEnd(t, server)
-	wantOnlyFloors(t, server, names)
+	wantExpiringKeys(t, server)
+	wantOnlyHighwaterMarks(t, server, names)
 }
 
-// floorOf makes a fence for a name and returns the key that remembers it.
-func floorOf(t *testing.T, server *redistest.Server, p *party, name string) string {
+// highwaterKeyOf makes a fence for a name and returns the key of its high-water mark.
+func highwaterKeyOf(t *testing.T, server *redistest.Server, p *testClient, name string) string {
 	t.Helper()
-	c := p.claim(name)
-	p.free(c, p.take(c))
+	c := p.request(name)
+	p.mustRelease(c, p.mustAcquire(c))
 	for _, key := range keysOf(t, server) {
 		if strings.HasPrefix(key, highwaters) {
 			return key
@@ -369,13 +369,13 @@ func floorOf(t *testing.T, server *redistest.Server, p *party, name string) stri
 	return ""
 }
 
-// Lua's numbers are floating point, and what it prints of a large one is up to the
-// format. Fences are exact, on each way that they take.
+// Lua's numbers are floating point, and the text of a large one depends on the format.
+// Fences are exact in every path.
 func TestFencesAreExact(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := join(t, open(t, server))
-	highwater := floorOf(t, server, p, "n")
+	p := watchingClient(t, open(t, server))
+	highwater := highwaterKeyOf(t, server, p, "n")
 	for _, last := range []uint64{1<<51 - 1, 1<<52 + 1, 1<<53 - 100, 4_999_999_999_999_999, 8_999_999_999_999_998} {
 		server.MustCmd(t, "SET", highwater, strconv.FormatUint(last, 10))
 		grew := func(how string, fence uint64) {
@@ -388,62 +388,62 @@ func TestFencesAreExact(t *testing.T) {
 				t.Errorf("highwater %v after %s, want %d", have, how, last)
 			}
 			if state := p.inspect("n"); state.Fence != last {
-				t.Errorf("inspect tells fence %d after %d, %s", state.Fence, last, how)
+				t.Errorf("inspect returns fence %d after %d, %s", state.Fence, last, how)
 			}
 		}
-		h, first, second := p.claim("n"), p.claim("n"), p.claim("n")
-		grew("acquired", p.take(h))
-		grew("asked again", p.take(h))
-		p.wait(first)
-		p.wait(second)
-		p.free(h, last)
-		grew("handed on", p.granted(first))
-		p.free(first, 0)
-		grew("handed on by one who did not know the fence", p.granted(second))
-		grew("asked again", p.take(second))
-		p.free(second, last)
-		short := p.claim("n")
+		h, first, second := p.request("n"), p.request("n"), p.request("n")
+		grew("acquired", p.mustAcquire(h))
+		grew("repeated", p.mustAcquire(h))
+		p.mustWait(first)
+		p.mustWait(second)
+		p.mustRelease(h, last)
+		grew("handed on", p.wantGrant(first))
+		p.mustRelease(first, 0)
+		grew("hand-off by a release without the fence", p.wantGrant(second))
+		grew("repeated", p.mustAcquire(second))
+		p.mustRelease(second, last)
+		short := p.request("n")
 		short.TTL = 10 * time.Millisecond
-		grew("acquired", p.take(short))
-		wait := p.claim("n")
+		grew("acquired", p.mustAcquire(short))
+		wait := p.request("n")
 		for p.inspect("n").Holders != nil {
 			time.Sleep(time.Millisecond)
 		}
-		grew("expired", p.take(wait))
-		p.free(wait, last)
+		grew("expired", p.mustAcquire(wait))
+		p.mustRelease(wait, last)
 	}
 }
 
-// A server whose clock went back, for a second or for years, goes on counting; one
-// whose clock is right again, too.
-func TestFencesOutliveTheClock(t *testing.T) {
+// Fences grow on a server whose clock went back, for a second or for years, and after it
+// is right again.
+func TestFencesGrowAfterClockSteps(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server))
-	highwater := floorOf(t, server, p, "n")
+	p := newClient(t, open(t, server))
+	highwater := highwaterKeyOf(t, server, p, "n")
 	for _, ahead := range []time.Duration{time.Second, time.Hour, 100 * 365 * 24 * time.Hour} {
 		last := uint64(time.Now().Add(ahead).UnixMicro())
 		server.MustCmd(t, "SET", highwater, strconv.FormatUint(last, 10))
 		for range 5 {
-			c := p.claim("n")
-			fence := p.take(c)
+			c := p.request("n")
+			fence := p.mustAcquire(c)
 			if fence != last+1 {
 				t.Fatalf("fence %d after %d, with a clock %v behind", fence, last, ahead)
 			}
-			p.free(c, fence)
+			p.mustRelease(c, fence)
 			last = fence
 		}
 	}
 	server.MustCmd(t, "SET", highwater, "7")
 	before := uint64(time.Now().Add(-time.Minute).UnixMicro())
-	c := p.claim("n")
-	if fence := p.take(c); fence < before {
+	c := p.request("n")
+	if fence := p.mustAcquire(c); fence < before {
 		t.Errorf("fence %d with a highwater far below the clock, want the clock's time", fence)
 	}
-	// Names of one slot share a highwater, and so do those of two prefixes.
-	q := mute(t, open(t, server, redisstore.Prefix("other:{lock:n}:")))
+	// Names in one slot share a high-water mark, and so do those of two prefixes.
+	q := newClient(t, open(t, server, redisstore.Prefix("other:{lock:n}:")))
 	last := p.inspect("n").Fence
-	if fence := q.take(q.claim("x")); fence <= last {
+	if fence := q.mustAcquire(q.request("x")); fence <= last {
 		t.Errorf("fence %d after %d in the same slot", fence, last)
 	}
 	if keys := keysOf(t, server); len(keys) != 3 {
@@ -451,40 +451,40 @@ func TestFencesOutliveTheClock(t *testing.T) {
 	}
 }
 
-// No prefix makes two names one: a hand-off of the one must not grant the other.
-func TestNamesLikeTagsAreNamesOfTheirOwn(t *testing.T) {
+// No prefix makes two names equal: a hand-off of one must not grant the other.
+func TestNamesLikeTagsAreSeparate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, server, redisstore.Prefix(""))
-	p := join(t, s)
-	plain, tag := p.claim("a"), p.claim("{a}")
-	plainFence, tagFence := p.take(plain), p.take(tag)
-	waits := p.claim("a")
+	p := watchingClient(t, s)
+	plain, tag := p.request("a"), p.request("{a}")
+	plainFence, tagFence := p.mustAcquire(plain), p.mustAcquire(tag)
+	waits := p.request("a")
 	waits.Queue = true
-	p.wait(waits)
+	p.mustWait(waits)
 	if n := p.inspect("{a}").Waiting; n != 0 {
-		t.Errorf("%d wait for {a}, want none: they wait for a", n)
+		t.Errorf("%d wait for {a}, want none: the waiters are for a", n)
 	}
-	p.free(tag, tagFence)
+	p.mustRelease(tag, tagFence)
 	select {
 	case e := <-p.events:
-		t.Errorf("a release of {a} brings %+v to one who waits for a, which is held", e)
+		t.Errorf("a release of {a} sends %+v to a waiter for a, which is held", e)
 	case <-time.After(100 * time.Millisecond):
-		p.free(plain, plainFence)
-		p.granted(waits)
+		p.mustRelease(plain, plainFence)
+		p.wantGrant(waits)
 	}
 }
 
-// A list is of this prefix, whatever it looks like in a glob.
-func TestListKeepsToItsPrefix(t *testing.T) {
+// List returns names of its own prefix, whatever the prefix means in a glob.
+func TestListUsesItsPrefix(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for _, prefix := range []string{"lock:", `we[i]rd*?\^]:`, "", "*", "[a]", `\`} {
 		s := open(t, server, redisstore.Prefix(prefix))
-		p := mute(t, s)
-		mine := prefix + "mine" // a name that says where it belongs
-		c := p.claim(mine)
-		p.take(c)
+		p := newClient(t, s)
+		mine := prefix + "mine" // a name that contains its prefix
+		c := p.request(mine)
+		p.mustAcquire(c)
 		for _, other := range []string{"wexrdyyz:", "a", "xx"} {
 			server.MustCmd(t, "SET", other+"mine", "x", "PX", "60000")
 		}
@@ -501,16 +501,16 @@ func TestListKeepsToItsPrefix(t *testing.T) {
 	}
 }
 
-// A key that holds something else is told as such, and stays as it is.
-func TestForeignKeys(t *testing.T) {
+// A key with a value of another type is reported as such, and is not changed.
+func TestWrongType(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, server)
-	p := mute(t, s)
+	p := newClient(t, s)
 	for _, key := range []string{"lock:n", "{lock:n}:dibs:queue"} {
 		server.MustCmd(t, "FLUSHALL")
 		server.MustCmd(t, "LPUSH", key, "x")
-		c := p.claim("n")
+		c := p.request("n")
 		_, err := s.Acquire(t.Context(), c)
 		wantIs(t, "acquire with "+key, err, dibs.ErrWrongType)
 		_, err = s.Inspect(t.Context(), "n")
@@ -521,8 +521,8 @@ func TestForeignKeys(t *testing.T) {
 	}
 	server.MustCmd(t, "FLUSHALL")
 	server.MustCmd(t, "LPUSH", "lock:n", "x")
-	c, other := p.claim("n"), p.claim("other")
-	p.take(other)
+	c, other := p.request("n"), p.request("other")
+	p.mustAcquire(other)
 	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: c.Token})
 	wantIs(t, "release", err, dibs.ErrWrongType)
 	errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}, {Name: "other", Token: other.Token, TTL: time.Minute}})
@@ -532,15 +532,15 @@ func TestForeignKeys(t *testing.T) {
 		t.Errorf("extend: %v of another name", errs[1])
 	}
 
-	// A string without an end is a holder that never expires, also an empty one.
+	// A string without a TTL is a holder that never expires; so is an empty string.
 	for _, value := range []string{"somebody", ""} {
 		server.MustCmd(t, "SET", "lock:n", value)
 		c.Queue = false
-		if a := p.ask(c); a.Held || a.Remaining >= 0 || a.Holder != value {
-			t.Errorf("%+v while %q holds for ever", a, value)
+		if a := p.acquire(c); a.Held || a.Remaining >= 0 || a.Holder != value {
+			t.Errorf("%+v while %q holds without a TTL", a, value)
 		}
 		if state := p.inspect("n"); len(state.Holders) != 1 || state.Holders[0].Remaining >= 0 {
-			t.Errorf("%+v while %q holds for ever", state, value)
+			t.Errorf("%+v while %q holds without a TTL", state, value)
 		}
 	}
 }
@@ -552,9 +552,9 @@ func wantIs(t *testing.T, what string, err, want error) {
 	}
 }
 
-// A claim that the scripts could not read back is refused before it is sent: it
-// would fail in the hands of whoever releases the name.
-func TestBadClaims(t *testing.T) {
+// A request that the scripts could not read back is rejected before it is sent: otherwise
+// it would fail in another client's release.
+func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, server)
@@ -577,7 +577,7 @@ func TestBadClaims(t *testing.T) {
 		"no weight":          func(c *driver.AcquireRequest) { c.Weight = 0 },
 		"a limit too low":    func(c *driver.AcquireRequest) { c.Weight = 2 },
 		"a limit too high":   func(c *driver.AcquireRequest) { c.Limit = driver.Unlimited + 1 },
-		"parts of a set":     func(c *driver.AcquireRequest) { c.Limit, c.With = 2, []string{"m"} },
+		"shared multi-lock":  func(c *driver.AcquireRequest) { c.Limit, c.With = 2, []string{"m"} },
 		"a bad second name":  func(c *driver.AcquireRequest) { c.With = []string{"m", "a}"} },
 		"no name":            func(c *driver.AcquireRequest) { c.Name = "" },
 		"a stray brace":      func(c *driver.AcquireRequest) { c.Name = "a}" },
@@ -585,11 +585,11 @@ func TestBadClaims(t *testing.T) {
 		"a name of 513":      func(c *driver.AcquireRequest) { c.Name = strings.Repeat("n", 513) },
 		"a name not of UTF8": func(c *driver.AcquireRequest) { c.Name = "\xff" },
 	} {
-		c := mute(t, s).claim("n")
+		c := newClient(t, s).request("n")
 		spoil(&c)
 		_, err := s.Acquire(t.Context(), c)
 		wantIs(t, "acquire, "+what, err, dibs.ErrInvalid)
-		wantIs(t, "abandon, "+what, s.Cancel(t.Context(), c), dibs.ErrInvalid)
+		wantIs(t, "cancel, "+what, s.Cancel(t.Context(), c), dibs.ErrInvalid)
 	}
 	for _, name := range []string{"", "a}", strings.Repeat("n", 513), "\xff", "a:dibs:meta"} {
 		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: "t"})
@@ -604,19 +604,19 @@ func TestBadClaims(t *testing.T) {
 	}
 }
 
-// A server that has forgotten the scripts learns them again, within the call.
-func TestScriptsAreTaught(t *testing.T) {
+// A server that has lost the scripts gets them again, within the call.
+func TestScriptsAreReloaded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, server)
-	p := join(t, s)
+	p := watchingClient(t, s)
 	for range 3 {
 		flush := func() { server.MustCmd(t, "SCRIPT", "FLUSH") }
 		flush()
-		h, next := p.claim("n"), p.claim("n")
-		fence := p.take(h)
+		h, next := p.request("n"), p.request("n")
+		fence := p.mustAcquire(h)
 		flush()
-		p.wait(next)
+		p.mustWait(next)
 		flush()
 		if err := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: h.Token, TTL: time.Minute}})[0]; err != nil {
 			t.Fatal(err)
@@ -626,12 +626,12 @@ func TestScriptsAreTaught(t *testing.T) {
 			t.Fatalf("%+v", state)
 		}
 		flush()
-		p.free(h, fence)
-		p.free(next, p.granted(next))
+		p.mustRelease(h, fence)
+		p.mustRelease(next, p.wantGrant(next))
 	}
 }
 
-// A nil option is no option.
+// A nil option has no effect.
 func TestNilOption(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -640,83 +640,83 @@ func TestNilOption(t *testing.T) {
 			t.Errorf("panic: %v", r)
 		}
 	}()
-	p := mute(t, open(t, server, nil, redisstore.Prefix("p:"), nil))
-	p.take(p.claim("n"))
+	p := newClient(t, open(t, server, nil, redisstore.Prefix("p:"), nil))
+	p.mustAcquire(p.request("n"))
 	if keys := keysOf(t, server); !slices.Contains(keys, "p:n") {
 		t.Errorf("keys %q", keys)
 	}
 }
 
-// What was noted of parts whose holders all died goes when the next one comes.
-func TestNotesOfTheDeadGo(t *testing.T) {
+// The metadata of shared holders that all expired are removed by the next holder.
+func TestMetadataOfExpiredHoldersIsRemoved(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server, redisstore.Prefix("")))
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	share := func(ttl time.Duration) driver.AcquireRequest {
-		c := p.claim("n")
+		c := p.request("n")
 		c.Weight, c.Limit, c.TTL = 1, 50, ttl
 		return c
 	}
 	for range 3 {
 		for range 50 {
-			p.take(share(30 * time.Millisecond))
+			p.mustAcquire(share(30 * time.Millisecond))
 		}
 		for end := time.Now().Add(generous); server.MustCmd(t, "EXISTS", "n") != int64(0); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatal("the parts do not expire")
+				t.Fatal("the shared leases do not expire")
 			}
 		}
 	}
 	last := share(time.Minute)
-	fence := p.take(last)
-	if n := server.MustCmd(t, "HLEN", "{n}"+meta); n != int64(1) { // its own
-		t.Errorf("%v notes are left, want 1: %v", n, server.MustCmd(t, "HKEYS", "{n}"+meta))
+	fence := p.mustAcquire(last)
+	if n := server.MustCmd(t, "HLEN", "{n}"+meta); n != int64(1) { // its own field
+		t.Errorf("%v metadata fields are left, want 1: %v", n, server.MustCmd(t, "HKEYS", "{n}"+meta))
 	}
-	p.free(last, fence)
-	wantOnlyFloors(t, server, 1)
+	p.mustRelease(last, fence)
+	wantOnlyHighwaterMarks(t, server, 1)
 	if n := server.MustCmd(t, "EXISTS", "{n}"+meta); n != int64(0) {
-		t.Error("notes are left after the last part")
+		t.Error("metadata are left after the last holder")
 	}
 }
 
-// A slow Conn holds each request up, and says when it has passed it on.
-type slow struct {
+// A slowConn delays each request, and reports when it has passed it on.
+type slowConn struct {
 	redisstore.Conn
 	by     atomic.Int64
 	passed chan struct{}
 }
 
-func (s *slow) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	time.Sleep(time.Duration(s.by.Load())) // not to synchronise: it is what the test is about
+func (s *slowConn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+	time.Sleep(time.Duration(s.by.Load())) // not for synchronization: the delay is what the test is about
 	s.Conn.Do(ctx, cmds, replies)
 	s.passed <- struct{}{}
 }
 
-// A request that arrives when its caller has given it up changes nothing.
+// A request that arrives after its caller has given it up changes nothing.
 func TestLateRequestsChangeNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	conn := redistest.Dial(server.Addr())
 	t.Cleanup(conn.Close)
-	late := &slow{Conn: conn, passed: make(chan struct{}, 100)}
+	late := &slowConn{Conn: conn, passed: make(chan struct{}, 100)}
 	s, good := redisstore.New(late), open(t, server)
-	mute(t, s).take(mute(t, s).claim("clock")) // what the server's clock says is learnt by it
+	newClient(t, s).mustAcquire(newClient(t, s).request("clock")) // its reply contains the server's time
 	for len(late.passed) > 0 {
 		<-late.passed
 	}
 	late.by.Store(int64(150 * time.Millisecond))
-	p := mute(t, good)
-	writer := p.claim("n")
-	p.take(writer)
+	p := newClient(t, good)
+	writer := p.request("n")
+	p.mustAcquire(writer)
 	part := writer
 	part.Weight, part.Limit = 1, 2
-	set, queued := p.claim("a"), p.claim("n")
+	set, queued := p.request("a"), p.request("n")
 	set.With = []string{"b"}
-	reader := p.claim("parts")
+	reader := p.request("shared")
 	reader.Weight, reader.Limit = 1, 2
-	p.take(reader)
-	waiter := p.claim("n")
-	ticket := p.wait(waiter).Ticket
+	p.mustAcquire(reader)
+	waiter := p.request("n")
+	ticket := p.mustWait(waiter).Ticket
 	release := func(c driver.AcquireRequest, keep time.Duration) func(until time.Time) (driver.AcquireReply, error) {
 		return func(until time.Time) (driver.AcquireReply, error) {
 			held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Reserve: keep, Until: until})
@@ -724,16 +724,16 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 		}
 	}
 	for what, ask := range map[string]func(until time.Time) (driver.AcquireReply, error){
-		"release":           release(writer, 0),
-		"release to keep":   release(writer, time.Minute),
-		"release of a part": release(reader, 0),
-		"abandon": func(until time.Time) (driver.AcquireReply, error) {
+		"release":                   release(writer, 0),
+		"release to keep":           release(writer, time.Minute),
+		"release of a shared lease": release(reader, 0),
+		"cancel": func(until time.Time) (driver.AcquireReply, error) {
 			c := waiter
 			c.Until = until
 			return driver.AcquireReply{}, s.Cancel(t.Context(), c)
 		},
 		"acquire": func(until time.Time) (driver.AcquireReply, error) {
-			c := p.claim("free")
+			c := p.request("free")
 			c.Until = until
 			return s.Acquire(t.Context(), c)
 		},
@@ -745,7 +745,7 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 			set.Until = until
 			return s.Acquire(t.Context(), set)
 		},
-		"reweigh": func(until time.Time) (driver.AcquireReply, error) {
+		"resize": func(until time.Time) (driver.AcquireReply, error) {
 			part.Until = until
 			return s.Resize(t.Context(), part)
 		},
@@ -762,27 +762,27 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	}
 	state := p.inspect("n")
 	if state.Holding != 1 || state.Holders[0].Weight != 0 || state.Holders[0].Token != writer.Token || state.Waiting != 1 {
-		t.Errorf("%+v: want the one who holds alone, and one who waits", state)
+		t.Errorf("%+v: want the exclusive holder and one waiter", state)
 	}
-	if a := p.wait(waiter); a.Ticket != ticket || a.Position != 1 {
-		t.Errorf("%+v: the place is another one, it had ticket %d", a, ticket)
+	if a := p.mustWait(waiter); a.Ticket != ticket || a.Position != 1 {
+		t.Errorf("%+v: the entry is another one, it had ticket %d", a, ticket)
 	}
-	if state := p.inspect("parts"); state.Holding != 1 || state.Holders[0].Token != reader.Token {
-		t.Errorf("%+v: want the one who holds a part", state)
+	if state := p.inspect("shared"); state.Holding != 1 || state.Holders[0].Token != reader.Token {
+		t.Errorf("%+v: want the shared holder", state)
 	}
 }
 
-// The fence of a set is larger than the highwater of each of its names, and so are the
-// fences after it.
-func TestFenceOfASetIsAboveAllFloors(t *testing.T) {
+// The fence of a multi-lock is larger than the high-water mark of each of its names, and
+// so are the fences after it.
+func TestMultiLockFenceExceedsAllHighwaterMarks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server))
+	p := newClient(t, open(t, server))
 	names := []string{"a", "b", "c"}
 	var largest uint64
 	for i, name := range names {
 		before := keysOf(t, server)
-		floorOf(t, server, p, name)
+		highwaterKeyOf(t, server, p, name)
 		largest = uint64(time.Now().Add(time.Duration(i+1) * time.Hour).UnixMicro())
 		for _, key := range keysOf(t, server) {
 			if !slices.Contains(before, key) {
@@ -790,9 +790,9 @@ func TestFenceOfASetIsAboveAllFloors(t *testing.T) {
 			}
 		}
 	}
-	set := p.claim("a")
+	set := p.request("a")
 	set.With = names[1:]
-	fence := p.take(set)
+	fence := p.mustAcquire(set)
 	if fence != largest+1 {
 		t.Errorf("fence %d, want one more than %d", fence, largest)
 	}
@@ -803,13 +803,13 @@ func TestFenceOfASetIsAboveAllFloors(t *testing.T) {
 	}
 }
 
-// A store that knows nothing yet of the server's clock learns it by its first release.
-func TestFreshStoresRelease(t *testing.T) {
+// A store that has no bounds of the server's clock yet gets them by its first release.
+func TestNewStoreReleases(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server))
-	warm := p.claim("the server knows the script")
-	p.free(warm, p.take(warm))
+	p := newClient(t, open(t, server))
+	warm := p.request("the server knows the script")
+	p.mustRelease(warm, p.mustAcquire(warm))
 	for what, undo := range map[string]func(s *redisstore.Store, c driver.AcquireRequest) error{
 		"release": func(s *redisstore.Store, c driver.AcquireRequest) error {
 			freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token})
@@ -818,13 +818,13 @@ func TestFreshStoresRelease(t *testing.T) {
 			}
 			return err
 		},
-		"abandon": func(s *redisstore.Store, c driver.AcquireRequest) error { return s.Cancel(t.Context(), c) },
+		"cancel": func(s *redisstore.Store, c driver.AcquireRequest) error { return s.Cancel(t.Context(), c) },
 	} {
-		c := p.claim(what)
-		p.take(c)
+		c := p.request(what)
+		p.mustAcquire(c)
 		conn := redistest.Dial(server.Addr())
 		t.Cleanup(conn.Close)
-		counted := &slow{Conn: conn, passed: make(chan struct{}, 100)}
+		counted := &slowConn{Conn: conn, passed: make(chan struct{}, 100)}
 		s := redisstore.New(counted)
 		if err := undo(s, c); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -833,10 +833,10 @@ func TestFreshStoresRelease(t *testing.T) {
 			t.Errorf("%s: %+v", what, state)
 		}
 		if n := len(counted.passed); n != 2 {
-			t.Errorf("%s: %d exchanges of a fresh store, want 2", what, n)
+			t.Errorf("%s: %d exchanges of a new store, want 2", what, n)
 		}
-		again := p.claim(what)
-		p.take(again)
+		again := p.request(what)
+		p.mustAcquire(again)
 		if err := undo(s, again); err != nil || len(counted.passed) != 3 {
 			t.Errorf("%s: %v, %d exchanges after the second, want 3", what, err, len(counted.passed))
 		}

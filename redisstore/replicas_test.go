@@ -14,96 +14,96 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// copying is a Conn to a server whose replicas the test plays.
-type copying struct {
+// replicatedConn is a Conn to a server whose replicas are simulated by the test.
+type replicatedConn struct {
 	*redistest.Conn
-	acks  chan redisstore.Reply // what WAIT answers, when it does
-	asked atomic.Int64          // how often it was asked
-	waits atomic.Value          // how it was asked last
-	heard atomic.Int64          // answers that the store waits for replicas of
-	over  chan struct{}         // the test is
+	acks     chan redisstore.Reply // replies to WAIT
+	calls    atomic.Int64          // of Replicate
+	lastWait atomic.Value          // the last WAIT command
+	awaited  atomic.Int64          // replies for which the store awaits the replicas
+	done     chan struct{}         // closed at the end of the test
 }
 
-func (c *copying) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	c.asked.Add(1)
-	c.waits.Store(strings.Join(wait, " "))
+func (c *replicatedConn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	c.calls.Add(1)
+	c.lastWait.Store(strings.Join(wait, " "))
 	var reply [1]redisstore.Reply
 	c.Do(ctx, []redisstore.Cmd{cmd}, reply[:])
 	if !answered(reply[0]) {
-		<-c.over // nobody may wait for it
+		<-c.done // nobody may wait for it
 		return redisstore.Reply{}
 	}
-	c.heard.Add(1)
+	c.awaited.Add(1)
 	select {
 	case ack := <-c.acks:
 		return ack
-	case <-ctx.Done(): // an answer is for who waits, not for who has gone
+	case <-ctx.Done(): // a reply is for a caller that waits
 		return redisstore.Reply{Err: ctx.Err()}
 	}
 }
 
-// copied returns a store that waits for two replicas, for an hour if need be.
-func copied(t *testing.T) (*redisstore.Store, *copying) {
-	conn := &copying{Conn: redistest.Dial(redistest.Start(t).Addr()), acks: make(chan redisstore.Reply, 100), over: make(chan struct{})}
-	t.Cleanup(func() { close(conn.acks); close(conn.over); conn.Close() })
+// newReplicated returns a store that waits for two replicas, for an hour at most.
+func newReplicated(t *testing.T) (*redisstore.Store, *replicatedConn) {
+	conn := &replicatedConn{Conn: redistest.Dial(redistest.Start(t).Addr()), acks: make(chan redisstore.Reply, 100), done: make(chan struct{})}
+	t.Cleanup(func() { close(conn.acks); close(conn.done); conn.Close() })
 	return redisstore.New(conn, redisstore.WithReplicas(2, time.Hour)), conn
 }
 
-func (c *copying) answer(n int64) { c.acks <- redisstore.Reply{Value: n} }
+func (c *replicatedConn) answer(n int64) { c.acks <- redisstore.Reply{Value: n} }
 
-// wantShort checks what an error says of the replicas.
-func wantShort(t *testing.T, err error, have int, refused bool) {
+// wantReplicasError checks what an error says about the replicas.
+func wantReplicasError(t *testing.T, err error, have int, refused bool) {
 	t.Helper()
 	var short *redisstore.ReplicasError
 	var unavailable *dibs.UnavailableError
 	if !errors.As(err, &unavailable) || unavailable.Refused != refused || !errors.As(err, &short) {
-		t.Fatalf("error %v, want one of replicas, refused %v", err, refused)
+		t.Fatalf("error %v, want a ReplicasError, refused %v", err, refused)
 	}
 	if short.Have != have || short.Want != 2 {
 		t.Errorf("%v: want %d of 2", err, have)
 	}
 }
 
-func TestReplicasHaveIt(t *testing.T) {
+func TestReplicasAcknowledge(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
-	p := mute(t, s)
+	s, conn := newReplicated(t)
+	p := newClient(t, s)
 	conn.answer(2)
-	c := p.claim("n")
-	fence := p.take(c)
+	c := p.request("n")
+	fence := p.mustAcquire(c)
 	conn.answer(3)
 	if err := p.s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute}})[0]; err != nil {
 		t.Errorf("extend: %v", err)
 	}
-	before := conn.asked.Load()
-	p.free(c, fence)
-	if conn.asked.Load() != before {
+	before := conn.calls.Load()
+	p.mustRelease(c, fence)
+	if conn.calls.Load() != before {
 		t.Error("a release waits for replicas")
 	}
 }
 
-// What too few replicas have is given back, also to those who wait, and the error
-// tells how many have it.
+// A lock that too few replicas have is released, also for a request that waits, and the
+// error contains how many have it.
 func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
-	p := mute(t, s)
-	c := p.claim("n")
+	s, conn := newReplicated(t)
+	p := newClient(t, s)
+	c := p.request("n")
 	c.Until = time.Now().Add(generous)
 	conn.answer(1)
 	_, err := s.Acquire(t.Context(), c)
-	wantShort(t, err, 1, true)
-	if text := err.Error(); !strings.Contains(text, "1 of 2 replicas") || !strings.Contains(text, "given back") {
+	wantReplicasError(t, err, 1, true)
+	if text := err.Error(); !strings.Contains(text, "1 of 2 replicas") || !strings.Contains(text, "released") {
 		t.Errorf("%q", text)
 	}
 	if state := p.inspect("n"); state.Holding > 0 || state.Waiting > 0 {
 		t.Errorf("%+v is left", state)
 	}
-	set := p.claim("a")
+	set := p.request("a")
 	set.With, set.Until = []string{"b"}, time.Now().Add(generous)
 	conn.answer(0)
 	_, err = s.Acquire(t.Context(), set)
-	wantShort(t, err, 0, true)
+	wantReplicasError(t, err, 0, true)
 	for _, name := range []string{"a", "b"} {
 		if state := p.inspect(name); state.Holding > 0 || state.Waiting > 0 {
 			t.Errorf("%+v is left", state)
@@ -111,21 +111,21 @@ func TestTooFewReplicas(t *testing.T) {
 	}
 }
 
-// A renewal that too few replicas have is not known to have happened, and a lease
-// that is not held is lost whatever the replicas say.
+// The outcome of a renewal that too few replicas have is unknown. A lease that is not
+// held is lost, whatever the replicas reply.
 func TestTooFewReplicasOfARenewal(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
-	p := mute(t, s)
+	s, conn := newReplicated(t)
+	p := newClient(t, s)
 	conn.answer(2)
-	c := p.claim("n")
-	p.take(c)
+	c := p.request("n")
+	p.mustAcquire(c)
 	conn.answer(0)
 	errs := s.Extend(t.Context(), []driver.ExtendRequest{
 		{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute},
 		{Name: "m", Token: c.Token, Client: c.Client, TTL: time.Minute},
 	})
-	wantShort(t, errs[0], 0, false)
+	wantReplicasError(t, errs[0], 0, false)
 	if !errors.Is(errs[1], dibs.ErrLost) {
 		t.Errorf("%v, want it lost", errs[1])
 	}
@@ -134,73 +134,73 @@ func TestTooFewReplicasOfARenewal(t *testing.T) {
 	}
 }
 
-// Who finds a name taken does not wait for replicas.
-func TestFailedTriesDoNotWaitForReplicas(t *testing.T) {
+// A request that finds the name busy does not wait for replicas.
+func TestBusyTriesDoNotAwaitReplicas(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
-	p := mute(t, s)
+	s, conn := newReplicated(t)
+	p := newClient(t, s)
 	conn.answer(2)
-	p.take(p.claim("n"))
-	try := p.claim("n")
+	p.mustAcquire(p.request("n"))
+	try := p.request("n")
 	try.Queue = false
-	if a := p.ask(try); a.Held { // WAIT is not answered
+	if a := p.acquire(try); a.Held { // WAIT is not answered
 		t.Fatalf("%+v", a)
 	}
-	if a := p.ask(p.claim("n")); a.Held || a.Position != 1 {
+	if a := p.acquire(p.request("n")); a.Held || a.Position != 1 {
 		t.Fatalf("%+v", a)
 	}
 }
 
-// When the replicas were silent, only who holds asks them again, until they answer.
-func TestSilentReplicasAreAskedByHoldersOnly(t *testing.T) {
+// After WAIT timed out, only holders use it again, until the replicas reply.
+func TestUnresponsiveReplicasAreAwaitedByHoldersOnly(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
-	p := mute(t, s)
-	holder := p.claim("n")
+	s, conn := newReplicated(t)
+	p := newClient(t, s)
+	holder := p.request("n")
 	conn.answer(2)
-	p.take(holder)
-	c := p.claim("m")
+	p.mustAcquire(holder)
+	c := p.request("m")
 	c.Until = time.Now().Add(generous)
 	conn.answer(0)
 	_, err := s.Acquire(t.Context(), c)
-	wantShort(t, err, 0, true)
-	before := conn.asked.Load()
+	wantReplicasError(t, err, 0, true)
+	before := conn.calls.Load()
 	for range 10 {
-		try := p.claim("n")
+		try := p.request("n")
 		try.Queue = false
-		if a := p.ask(try); a.Held {
+		if a := p.acquire(try); a.Held {
 			t.Fatalf("%+v", a)
 		}
 	}
-	if n := conn.asked.Load() - before; n != 0 {
-		t.Errorf("%d of 10 failed tries asked the replicas", n)
+	if n := conn.calls.Load() - before; n != 0 {
+		t.Errorf("%d of 10 busy tries used WAIT", n)
 	}
 	conn.answer(2)
-	p.take(c)
-	if n := conn.asked.Load() - before; n != 1 {
-		t.Errorf("%d questions with WAIT, want 1", n)
+	p.mustAcquire(c)
+	if n := conn.calls.Load() - before; n != 1 {
+		t.Errorf("%d calls with WAIT, want 1", n)
 	}
-	p.ask(p.claim("n"))
-	if n := conn.asked.Load() - before; n != 2 {
-		t.Errorf("%d questions with WAIT after they answered, want 2", n)
+	p.acquire(p.request("n"))
+	if n := conn.calls.Load() - before; n != 2 {
+		t.Errorf("%d calls with WAIT after the replicas replied, want 2", n)
 	}
 }
 
-// The wait is bounded by the claim's own time, and leaves some of it to give the name
-// back. A caller who goes away is not kept.
+// The wait is bounded by the request's own time, and leaves some of it for the release. A
+// caller that leaves returns at once.
 func TestWaitForReplicasIsBounded(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
-	p := mute(t, s)
+	s, conn := newReplicated(t)
+	p := newClient(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := p.claim("n")
+	c := p.request("n")
 	c.Until = time.Now().Add(generous)
 	failed := make(chan error)
 	go func() {
 		_, err := s.Acquire(ctx, c)
 		failed <- err
 	}()
-	for conn.heard.Load() == 0 {
+	for conn.awaited.Load() == 0 {
 		select {
 		case err := <-failed:
 			t.Fatalf("it does not wait for the replicas: %v", err)
@@ -208,47 +208,47 @@ func TestWaitForReplicasIsBounded(t *testing.T) {
 		}
 	}
 	cancel()
-	wantShort(t, <-failed, 0, true)
+	wantReplicasError(t, <-failed, 0, true)
 	if state := p.inspect("n"); state.Holding > 0 {
 		t.Errorf("%+v is left", state)
 	}
-	if wait, _ := conn.waits.Load().(string); wait < "WAIT 2 5000" || wait > "WAIT 2 7500" {
+	if wait, _ := conn.lastWait.Load().(string); wait < "WAIT 2 5000" || wait > "WAIT 2 7500" {
 		t.Errorf("%s, want three quarters of %v", wait, generous)
 	}
 }
 
-// What WAIT answers is not believed blindly.
-func TestReplicasAnswerNonsense(t *testing.T) {
+// Replies to WAIT are checked.
+func TestInvalidRepliesToWait(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
+	s, conn := newReplicated(t)
 	for _, reply := range []redisstore.Reply{{}, {Value: "2"}, {Value: int64(-1)}, {Err: redisstore.ServerError("NOPERM no WAIT for you")}} {
-		c := mute(t, s).claim("n")
+		c := newClient(t, s).request("n")
 		c.Until = time.Now().Add(generous)
 		conn.acks <- reply
 		_, err := s.Acquire(t.Context(), c)
 		var short *redisstore.ReplicasError
 		if !errors.As(err, &short) || reply.Err != nil && !errors.Is(err, reply.Err) {
-			t.Errorf("%v, want one of replicas for %+v", err, reply)
+			t.Errorf("%v, want a ReplicasError for %+v", err, reply)
 		}
 	}
 }
 
-// A server that does not know the script gets it whole.
+// A server that does not know the script gets its text.
 func TestReplicasAndAnUnknownScript(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
+	s, conn := newReplicated(t)
 	if _, err := conn.Call(t.Context(), "SCRIPT", "FLUSH"); err != nil {
 		t.Fatal(err)
 	}
 	conn.answer(2)
-	p := mute(t, s)
-	p.take(p.claim("n"))
+	p := newClient(t, s)
+	p.mustAcquire(p.request("n"))
 }
 
-// A push only makes the waiter ask, so that the replicas are asked, too.
-func TestPushIsConfirmedByReplicas(t *testing.T) {
+// A notification only makes the waiter retry, so that it awaits the replicas, too.
+func TestNotifiedWaiterAwaitsReplicas(t *testing.T) {
 	t.Parallel()
-	s, conn := copied(t)
+	s, conn := newReplicated(t)
 	locks := dibs.New(s)
 	defer locks.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*generous)
@@ -273,23 +273,23 @@ func TestPushIsConfirmedByReplicas(t *testing.T) {
 		}
 		waiting = state.Waiting
 	}
-	before := conn.asked.Load()
+	before := conn.calls.Load()
 	if err := first.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	for conn.asked.Load() == before {
+	for conn.calls.Load() == before {
 		select {
 		case l := <-second:
-			t.Fatalf("%+v has it, and the replicas were not asked", l)
+			t.Fatalf("%+v is granted without WAIT", l)
 		case <-time.After(time.Millisecond): // polls
 		}
 	}
 	select {
 	case l := <-second:
-		t.Fatalf("%+v has it before the replicas do", l)
+		t.Fatalf("%+v is granted before the replicas have it", l)
 	default:
 	}
-	for range 10 { // it may ask more than once: an operation takes long on a busy machine
+	for range 10 { // it may retry more than once: an operation takes long on a busy machine
 		conn.answer(2)
 	}
 	if l := <-second; l == nil || l.Fence() <= first.Fence() {
@@ -297,7 +297,7 @@ func TestPushIsConfirmedByReplicas(t *testing.T) {
 	}
 }
 
-func TestBadReplicas(t *testing.T) {
+func TestInvalidReplicas(t *testing.T) {
 	t.Parallel()
 	conn := redistest.Dial("127.0.0.1:1")
 	defer conn.Close()
@@ -305,22 +305,22 @@ func TestBadReplicas(t *testing.T) {
 		redisstore.WithReplicas(0, time.Second), redisstore.WithReplicas(-1, time.Second),
 		redisstore.WithReplicas(1001, time.Second), redisstore.WithReplicas(1, 0), redisstore.WithReplicas(1, time.Microsecond),
 	} {
-		p := mute(t, redisstore.New(conn, option))
-		if _, err := p.s.Acquire(t.Context(), p.claim("n")); !errors.Is(err, dibs.ErrInvalid) {
+		p := newClient(t, redisstore.New(conn, option))
+		if _, err := p.s.Acquire(t.Context(), p.request("n")); !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want it refused", err)
 		}
 	}
 }
 
-// A failing server does what was asked with WAIT, and then nothing any more.
-type failing struct {
-	*copying
+// A failingConn executes the command before WAIT, and then fails.
+type failingConn struct {
+	*replicatedConn
 	failed atomic.Bool
 }
 
-func (f *failing) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func (f *failingConn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	if !f.failed.Load() {
-		f.copying.Do(ctx, cmds, replies)
+		f.replicatedConn.Do(ctx, cmds, replies)
 		return
 	}
 	for i := range replies {
@@ -328,58 +328,59 @@ func (f *failing) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redis
 	}
 }
 
-func (f *failing) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	return f.copying.Replicate(ctx, cmd, wait, func(r redisstore.Reply) bool {
+func (f *failingConn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+	return f.replicatedConn.Replicate(ctx, cmd, wait, func(r redisstore.Reply) bool {
 		counts := answered(r)
 		f.failed.Store(counts)
 		return counts
 	})
 }
 
-// A refusing server does not do what is asked with WAIT, once it is told so.
-type refusing struct {
-	*copying
+// A refusingConn refuses a command with WAIT, once enabled.
+type refusingConn struct {
+	*replicatedConn
 	refuses atomic.Bool
 }
 
-func (f *refusing) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+func (f *refusingConn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
 	if f.refuses.Load() {
 		answered(redisstore.Reply{Err: redisstore.ServerError("OOM command not allowed")})
 		return redisstore.Reply{}
 	}
-	return f.copying.Replicate(ctx, cmd, wait, answered)
+	return f.replicatedConn.Replicate(ctx, cmd, wait, answered)
 }
 
-// What is held though the call fails is not told as refused: nobody would undo it.
+// If the lock is held though the call fails, the error is not Refused: otherwise nobody
+// would undo it.
 func TestFailuresWithReplicasAreUnknown(t *testing.T) {
 	t.Parallel()
-	t.Run("it cannot be given back", func(t *testing.T) {
-		_, conn := copied(t)
-		s := redisstore.New(&failing{copying: conn}, redisstore.WithReplicas(2, 50*time.Millisecond))
-		c := mute(t, s).claim("n")
+	t.Run("the lock cannot be released", func(t *testing.T) {
+		_, conn := newReplicated(t)
+		s := redisstore.New(&failingConn{replicatedConn: conn}, redisstore.WithReplicas(2, 50*time.Millisecond))
+		c := newClient(t, s).request("n")
 		c.Until = time.Now().Add(400 * time.Millisecond)
 		conn.answer(0)
 		_, err := s.Acquire(t.Context(), c)
-		wantShort(t, err, 0, false)
+		wantReplicasError(t, err, 0, false)
 		if left := time.Until(c.Until); left > 0 {
-			t.Errorf("back %v before the release is void: it could free the next try's lease", left)
+			t.Errorf("returned %v before the release is void: it could release the next try's lease", left)
 		}
 	})
-	t.Run("it is held, and refused with the question for the replicas", func(t *testing.T) {
-		_, copies := copied(t)
-		conn := &refusing{copying: copies}
+	t.Run("it is held, and the call with WAIT is refused", func(t *testing.T) {
+		_, copies := newReplicated(t)
+		conn := &refusingConn{replicatedConn: copies}
 		s := redisstore.New(conn, redisstore.WithReplicas(2, time.Hour))
-		p := mute(t, s)
-		c := p.claim("m")
+		p := newClient(t, s)
+		c := p.request("m")
 		c.Until = time.Now().Add(generous)
-		conn.answer(0) // so that they are asked by holders only
+		conn.answer(0) // so that only holders use WAIT
 		_, err := s.Acquire(t.Context(), c)
-		wantShort(t, err, 0, true)
+		wantReplicasError(t, err, 0, true)
 		conn.refuses.Store(true)
 		_, err = s.Acquire(t.Context(), c)
 		var unavailable *dibs.UnavailableError
 		if !errors.As(err, &unavailable) || unavailable.Refused {
-			t.Fatalf("error %v, want that the outcome is not known", err)
+			t.Fatalf("error %v, want an unknown outcome", err)
 		}
 		if state := p.inspect("m"); state.Holding != 1 {
 			t.Errorf("%+v", state)

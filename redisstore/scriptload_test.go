@@ -9,26 +9,26 @@ import (
 
 var errUnknownScript = ServerError("NOSCRIPT No matching script. Please use EVAL.")
 
-// While one request teaches the server a script, the others that wait for the same server
-// do not send it as well, in its batch or beside it.
-func TestScriptsAreTaughtOnce(t *testing.T) {
+// While one request loads a script, the others that wait for the same server do not send
+// it, in its batch or beside it.
+func TestScriptsAreLoadedOnce(t *testing.T) {
 	const eval, byHash = "EVAL ", "EVALSHA "
 	whole, short := eval+releaseScript.text+" 1 key ", byHash+releaseScript.sha+" 1 key "
-	for _, outcome := range []any{"taught", errors.New("reset")} {
-		r := newRig(t)
+	for _, outcome := range []any{"loaded", errors.New("reset")} {
+		r := newFixture(t)
 		first := r.call(plain("first"), time.Hour)
 		e := r.sent()
 		e.reply(errUnknownScript)
 		lesson := r.sent()
 		wantCmds(t, lesson, whole+"first")
 
-		engaged := []*caller{r.call(plain("a"), time.Hour), r.call(claimOn("n", "b"), time.Hour)}
+		engaged := []*testCall{r.call(plain("a"), time.Hour), r.call(acquireOf("n", "b"), time.Hour)}
 		for range engaged {
 			e := r.sent()
 			e.reply(errUnknownScript)
-			if strings.HasPrefix(e.cmds[0][1], acquireScript.sha) { // another one, which is not being taught
+			if strings.HasPrefix(e.cmds[0][1], acquireScript.sha) { // another script, which is not being loaded
 				other := r.sent()
-				wantCmds(t, other, eval+acquireScript.text+" 2 n n:q check b ttl until place")
+				wantCmds(t, other, eval+acquireScript.text+" 2 n n:q check b ttl until entry")
 				other.reply(now)
 				engaged[1].wantValue(now)
 			}
@@ -42,20 +42,20 @@ func TestScriptsAreTaughtOnce(t *testing.T) {
 			e.reply(errUnknownScript)
 			e = r.sent()
 			wantCmds(t, e, whole+"a")
-			e.reply("taught")
+			e.reply("loaded")
 		} else {
-			first.wantValue("taught")
+			first.wantValue("loaded")
 			e := r.sent()
 			wantCmds(t, e, short+"a")
-			e.reply("taught")
+			e.reply("loaded")
 		}
-		engaged[0].wantValue("taught")
+		engaged[0].wantValue("loaded")
 		r.nothingSent()
 	}
 
-	r := newRig(t)
-	busy, hanging := r.engage()
-	callers := []*caller{r.call(plain("a"), time.Hour), r.call(plain("b"), time.Hour), r.call(plain("c"), time.Hour)}
+	r := newFixture(t)
+	busy, hanging := r.occupyWorkers()
+	callers := []*testCall{r.call(plain("a"), time.Hour), r.call(plain("b"), time.Hour), r.call(plain("c"), time.Hour)}
 	hanging[0].reply("done")
 	e := r.sent()
 	e.reply(errUnknownScript, "b", errUnknownScript)
@@ -73,12 +73,12 @@ func TestScriptsAreTaughtOnce(t *testing.T) {
 	}
 }
 
-// A call may overtake the one with the text of its script, where each goes over a
-// connection of its own.
-func TestScriptIsOvertaken(t *testing.T) {
-	r := newRig(t)
-	busy, hanging := r.engage()
-	callers := []*caller{r.call(plain("a"), time.Hour), r.call(plain("b"), time.Hour)}
+// A call may overtake the one with the text of its script, if each has a connection of
+// its own.
+func TestCallOvertakesScriptLoad(t *testing.T) {
+	r := newFixture(t)
+	busy, hanging := r.occupyWorkers()
+	callers := []*testCall{r.call(plain("a"), time.Hour), r.call(plain("b"), time.Hour)}
 	hanging[0].reply("done")
 	e := r.sent()
 	e.reply(errUnknownScript, errUnknownScript)
@@ -98,8 +98,8 @@ func TestScriptIsOvertaken(t *testing.T) {
 	}
 }
 
-// What is sent whole has no comments: they are most of it.
-func TestScriptsAreBare(t *testing.T) {
+// The text that is sent has no comments, which are most of the files.
+func TestScriptsHaveNoComments(t *testing.T) {
 	for _, s := range []*script{acquireScript, voteScript, releaseScript, extendScript, inspectScript, acquireAllScript, coalescedScript, resizeScript, revokeScript} {
 		for line := range strings.Lines(s.text) {
 			if strings.HasPrefix(line, "--") || strings.HasPrefix(line, " ") || line == "\n" {

@@ -14,18 +14,18 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// share is a claim on a part of a name.
-func (p *party) share(name string, weight, limit int, ttl time.Duration) driver.AcquireRequest {
-	c := p.claim(name)
+// sharedRequest is a request for a shared lease.
+func (p *testClient) sharedRequest(name string, weight, limit int, ttl time.Duration) driver.AcquireRequest {
+	c := p.request(name)
 	c.Weight, c.Limit, c.TTL, c.Queue = weight, limit, ttl, false
 	return c
 }
 
-func (p *party) release(c driver.AcquireRequest) (bool, error) {
+func (p *testClient) release(c driver.AcquireRequest) (bool, error) {
 	return p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)})
 }
 
-func (p *party) extend(claims ...driver.AcquireRequest) []error {
+func (p *testClient) extend(claims ...driver.AcquireRequest) []error {
 	holds := make([]driver.ExtendRequest, len(claims))
 	for i, c := range claims {
 		holds[i] = driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
@@ -33,56 +33,57 @@ func (p *party) extend(claims ...driver.AcquireRequest) []error {
 	return p.s.Extend(p.t.Context(), holds)
 }
 
-// foreign keys at the lock's, by the commands that make them, and how to read them.
-var foreign = map[string][2]string{
+// foreignValues are values of other types at the lock's key: the commands that write and
+// read them.
+var foreignValues = map[string][2]string{
 	"sorted set, a Symfony lock": {"ZADD n 99999999999 AzMX9iQLfWS0b3Pa 99999999999 __write__", "ZRANGE n 0 -1 WITHSCORES"},
 	"sorted set, scores of old":  {"ZADD n 10 alice 20 bob 30 carol", "ZRANGE n 0 -1 WITHSCORES"},
 	"hash, a Redisson lock":      {"HSET n 6b1f:40 1 mode read", "HGETALL n"},
 	"set":                        {"SADD n alice bob", "SMEMBERS n"},
 }
 
-// What others keep at a name's key is told, by every verb, and stays as it is: also
-// where holders that shared the name died a moment ago, and so left something behind.
-func TestForeignKeysAfterTheDead(t *testing.T) {
+// A value of another type at a lock's key is reported by every operation, and is not
+// changed; also if shared holders expired a moment ago and left other keys.
+func TestWrongTypeAfterExpiredHolders(t *testing.T) {
 	t.Parallel()
 	const short = 30 * time.Millisecond
-	kinds := map[string]func(p *party) driver.AcquireRequest{
-		"reader": func(p *party) driver.AcquireRequest { return p.share("n", 1, driver.Unlimited, short) },
-		"permit": func(p *party) driver.AcquireRequest { return p.share("n", 2, 3, short) },
-		"mutex":  func(p *party) driver.AcquireRequest { c := p.share("n", 1, 1, short); return c },
+	kinds := map[string]func(p *testClient) driver.AcquireRequest{
+		"reader": func(p *testClient) driver.AcquireRequest { return p.sharedRequest("n", 1, driver.Unlimited, short) },
+		"permit": func(p *testClient) driver.AcquireRequest { return p.sharedRequest("n", 2, 3, short) },
+		"mutex":  func(p *testClient) driver.AcquireRequest { c := p.sharedRequest("n", 1, 1, short); return c },
 	}
 	for kind, died := range kinds {
-		for what, key := range foreign {
+		for what, key := range foreignValues {
 			t.Run(kind+"/"+what, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
-				p := mute(t, open(t, server, redisstore.Prefix("")))
+				p := newClient(t, open(t, server, redisstore.Prefix("")))
 				dead := died(p)
-				p.take(dead)
+				p.mustAcquire(dead)
 				for end := time.Now().Add(generous); server.MustCmd(t, "EXISTS", "n") != int64(0); time.Sleep(time.Millisecond) {
 					if time.Now().After(end) {
-						t.Fatal("the lease does not end")
+						t.Fatal("the lease does not expire")
 					}
 				}
 				server.MustCmd(t, strings.Fields(key[0])...)
 				before := fmt.Sprint(server.MustCmd(t, strings.Fields(key[1])...))
 				for verb, try := range map[string]func() error{
 					"read": func() error {
-						_, err := p.s.Acquire(t.Context(), p.share("n", 1, driver.Unlimited, time.Minute))
+						_, err := p.s.Acquire(t.Context(), p.sharedRequest("n", 1, driver.Unlimited, time.Minute))
 						return err
 					},
-					"permit": func() error { _, err := p.s.Acquire(t.Context(), p.share("n", 1, 3, time.Minute)); return err },
-					"lock":   func() error { _, err := p.s.Acquire(t.Context(), p.claim("n")); return err },
+					"permit": func() error { _, err := p.s.Acquire(t.Context(), p.sharedRequest("n", 1, 3, time.Minute)); return err },
+					"lock":   func() error { _, err := p.s.Acquire(t.Context(), p.request("n")); return err },
 					"all": func() error {
-						c := p.claim("m")
+						c := p.request("m")
 						c.With = []string{"n"}
 						_, err := p.s.Acquire(t.Context(), c)
 						return err
 					},
-					"reweigh": func() error { _, err := p.s.Resize(t.Context(), dead); return err },
+					"resize":  func() error { _, err := p.s.Resize(t.Context(), dead); return err },
 					"release": func() error { _, err := p.release(dead); return err },
-					"abandon": func() error { dead.Until = time.Now().Add(generous); return p.s.Cancel(t.Context(), dead) },
-					"break":   func() error { _, err := p.s.Revoke(t.Context(), "n", 1); return err },
+					"cancel":  func() error { dead.Until = time.Now().Add(generous); return p.s.Cancel(t.Context(), dead) },
+					"revoke":  func() error { _, err := p.s.Revoke(t.Context(), "n", 1); return err },
 					"inspect": func() error { _, err := p.s.Inspect(t.Context(), "n"); return err },
 					"extend":  func() error { return p.extend(dead)[0] },
 				} {
@@ -96,15 +97,15 @@ func TestForeignKeysAfterTheDead(t *testing.T) {
 	}
 }
 
-// Nobody joins dibs' shared holders by a command of their own, and no release takes
-// away what it does not know.
-func TestNobodyJoinsByHand(t *testing.T) {
+// A client without dibs' scripts cannot become a shared holder, and no release deletes a
+// foreign value.
+func TestForeignWritesToSharedLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server, redisstore.Prefix("")))
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	for _, limit := range []int{2, driver.Unlimited} {
-		c := p.share("n", 1, limit, time.Minute)
-		p.take(c)
+		c := p.sharedRequest("n", 1, limit, time.Minute)
+		p.mustAcquire(c)
 		if _, err := server.Cmd("ZADD", "n", "99999999999999", "qLLh3S+GTuCp8g7G3Fvl"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("ZADD beside a shared holder: %v", err)
 		}
@@ -114,24 +115,24 @@ func TestNobodyJoinsByHand(t *testing.T) {
 		if reply := server.MustCmd(t, "SET", "n", "mine", "NX", "PX", "1000"); reply != nil {
 			t.Errorf("SET NX beside a shared holder: %v", reply)
 		}
-		p.free(c, 0)
-		wantOnlyFloors(t, server, 1)
+		p.mustRelease(c, 0)
+		wantOnlyHighwaterMarks(t, server, 1)
 	}
 }
 
-// The lock key decides. Who shared the name holds no more when it is deleted or
-// overwritten, and counts neither for the next who share it, nor after them.
-func TestTheLockKeyDecides(t *testing.T) {
+// The lock key decides. If it is deleted or overwritten, its shared holders do not hold
+// any more, and do not count for later shared holders or after them.
+func TestLockKeyDecides(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{3, driver.Unlimited} {
 		for _, by := range []string{"DEL n", "SET n somebody", "SET n somebody PX 60000"} {
 			t.Run(fmt.Sprintf("%d/%s", limit, by), func(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
-				p := mute(t, open(t, server, redisstore.Prefix("")))
-				old := []driver.AcquireRequest{p.share("n", 1, limit, time.Minute), p.share("n", 2, limit, time.Hour)}
+				p := newClient(t, open(t, server, redisstore.Prefix("")))
+				old := []driver.AcquireRequest{p.sharedRequest("n", 1, limit, time.Minute), p.sharedRequest("n", 2, limit, time.Hour)}
 				for _, c := range old {
-					p.take(c)
+					p.mustAcquire(c)
 				}
 				server.MustCmd(t, strings.Fields(by)...)
 				for _, c := range old {
@@ -141,16 +142,16 @@ func TestTheLockKeyDecides(t *testing.T) {
 					}
 				}
 				if by != "DEL n" {
-					if a := p.ask(p.share("n", 1, limit, time.Minute)); a.Held || a.Holder != "somebody" {
-						t.Errorf("%+v beside somebody", a)
+					if a := p.acquire(p.sharedRequest("n", 1, limit, time.Minute)); a.Held || a.Holder != "somebody" {
+						t.Errorf("%+v beside another holder", a)
 					}
-					server.MustCmd(t, "DEL", "n") // he releases
+					server.MustCmd(t, "DEL", "n") // it releases
 				}
-				mutex := p.claim("n")
-				p.free(mutex, p.take(mutex))
-				fresh := []driver.AcquireRequest{p.share("n", 2, limit, time.Minute), p.share("n", 1, limit, time.Minute)}
+				mutex := p.request("n")
+				p.mustRelease(mutex, p.mustAcquire(mutex))
+				fresh := []driver.AcquireRequest{p.sharedRequest("n", 2, limit, time.Minute), p.sharedRequest("n", 1, limit, time.Minute)}
 				for _, c := range fresh {
-					p.take(c)
+					p.mustAcquire(c)
 				}
 				if state := p.inspect("n"); state.Holding != 2 {
 					t.Errorf("%d hold, want 2: %+v", state.Holding, state)
@@ -159,67 +160,67 @@ func TestTheLockKeyDecides(t *testing.T) {
 					wantIs(t, "extend beside new ones", p.extend(c)[0], dibs.ErrLost)
 				}
 				for _, c := range fresh {
-					p.free(c, 0)
+					p.mustRelease(c, 0)
 				}
-				p.take(p.claim("n"))
+				p.mustAcquire(p.request("n"))
 			})
 		}
 	}
 }
 
-// If the holders are lost and the lock is not, nobody enters until it ends: they may be
-// at work. Nothing prolongs it.
+// If the holders are lost and the lock is not, nobody acquires until the lock expires:
+// the holders may still be at work. Nothing extends it.
 func TestHoldersAreLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server, redisstore.Prefix("")))
-	c := p.share("n", 2, 4, time.Minute)
-	p.take(c)
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	c := p.sharedRequest("n", 2, 4, time.Minute)
+	p.mustAcquire(c)
 	server.MustCmd(t, "DEL", "{n}"+shared)
-	for _, next := range []driver.AcquireRequest{p.share("n", 1, 4, time.Minute), p.share("n", 1, driver.Unlimited, time.Minute), p.share("n", 1, 1, time.Minute)} {
-		if a := p.ask(next); a.Held || a.Remaining <= 0 || a.Remaining > time.Minute {
-			t.Errorf("%+v where the holders are not known", a)
+	for _, next := range []driver.AcquireRequest{p.sharedRequest("n", 1, 4, time.Minute), p.sharedRequest("n", 1, driver.Unlimited, time.Minute), p.sharedRequest("n", 1, 1, time.Minute)} {
+		if a := p.acquire(next); a.Held || a.Remaining <= 0 || a.Remaining > time.Minute {
+			t.Errorf("%+v while the holders are unknown", a)
 		}
 	}
-	waiter := p.claim("n")
-	p.wait(waiter)
+	waiter := p.request("n")
+	p.mustWait(waiter)
 	wantIs(t, "extend", p.extend(c)[0], dibs.ErrLost)
 	if held, err := p.release(c); held || err != nil {
 		t.Errorf("release: %v, %v", held, err)
 	}
 	if server.MustCmd(t, "EXISTS", "n") != int64(1) {
-		t.Error("the lock is gone before its time")
+		t.Error("the lock expired too early")
 	}
 	server.MustCmd(t, "PEXPIRE", "n", "1")
-	p.eventually("it ends", func() bool { return p.ask(waiter).Held })
+	p.eventually("the lock expires", func() bool { return p.acquire(waiter).Held })
 }
 
-// If the meta are lost, what is held goes on, and never is more granted than fits.
-// The renewals bring the weights back; of who is not renewed, the least is supposed.
-func TestSignsAreLost(t *testing.T) {
+// If the metadata are lost, leases continue, and never more is granted than fits.
+// Renewals restore the weights; a holder that is not renewed counts as 1.
+func TestMetadataIsLost(t *testing.T) {
 	t.Parallel()
 	for _, renewed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("renewed %v", renewed), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			p := mute(t, open(t, server, redisstore.Prefix("")))
-			three, two := p.share("n", 3, 6, time.Minute), p.share("n", 2, 6, time.Minute)
-			p.take(three)
-			p.take(two)
+			p := newClient(t, open(t, server, redisstore.Prefix("")))
+			three, two := p.sharedRequest("n", 3, 6, time.Minute), p.sharedRequest("n", 2, 6, time.Minute)
+			p.mustAcquire(three)
+			p.mustAcquire(two)
 			server.MustCmd(t, "DEL", "{n}"+meta)
 			if renewed {
 				if err := errors.Join(p.extend(three, two)...); err != nil {
 					t.Fatal(err)
 				}
 			}
-			one := p.share("n", 1, 6, time.Minute)
-			p.take(one)
-			if a := p.ask(p.share("n", 1, 6, time.Minute)); a.Held {
-				t.Error("a seventh of 6 permits")
+			one := p.sharedRequest("n", 1, 6, time.Minute)
+			p.mustAcquire(one)
+			if a := p.acquire(p.sharedRequest("n", 1, 6, time.Minute)); a.Held {
+				t.Error("7 of 6 permits are held")
 			}
-			p.free(three, 0)
-			room := p.share("n", 3, 6, time.Minute)
-			if a := p.ask(room); a.Held != renewed {
+			p.mustRelease(three, 0)
+			room := p.sharedRequest("n", 3, 6, time.Minute)
+			if a := p.acquire(room); a.Held != renewed {
 				t.Errorf("3 of 6 permits, 3 held, weights known %v: held %v", renewed, a.Held)
 			}
 			for _, c := range []driver.AcquireRequest{two, one, room} {
@@ -227,59 +228,59 @@ func TestSignsAreLost(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			all := p.share("n", 5, 6, time.Minute)
-			p.free(all, p.take(all))
-			wantOnlyFloors(t, server, 1)
+			all := p.sharedRequest("n", 5, 6, time.Minute)
+			p.mustRelease(all, p.mustAcquire(all))
+			wantOnlyHighwaterMarks(t, server, 1)
 		})
 	}
 }
 
-// The lock of those who share it ends with the last of them, as far as is known.
-func TestTheLockEndsWithTheLast(t *testing.T) {
+// The shared lock expires with the last of its holders that is known.
+func TestLockExpiresWithLastHolder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server, redisstore.Prefix("")))
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	ends := func(want time.Duration) {
 		t.Helper()
 		ms, _ := server.MustCmd(t, "PTTL", "n").(int64)
 		if left := time.Duration(ms) * time.Millisecond; left > want || left < want-generous {
-			t.Errorf("the lock ends in %v, want %v", left, want)
+			t.Errorf("the lock expires in %v, want %v", left, want)
 		}
 	}
-	short, long := p.share("n", 1, 9, time.Minute), p.share("n", 1, 9, 30*time.Minute)
-	p.take(short)
+	short, long := p.sharedRequest("n", 1, 9, time.Minute), p.sharedRequest("n", 1, 9, 30*time.Minute)
+	p.mustAcquire(short)
 	ends(time.Minute)
-	p.take(long)
+	p.mustAcquire(long)
 	ends(30 * time.Minute)
 	short.TTL = 50 * time.Minute
 	if err := p.extend(short)[0]; err != nil {
 		t.Fatal(err)
 	}
 	ends(50 * time.Minute)
-	p.free(short, 0)
+	p.mustRelease(short, 0)
 	ends(30 * time.Minute)
-	p.free(long, 0)
+	p.mustRelease(long, 0)
 	if n := server.MustCmd(t, "EXISTS", "n"); n != int64(0) {
-		t.Error("the lock is left")
+		t.Error("the lock was not deleted")
 	}
 }
 
-// What the lock says of shared holders is nobody's token.
-func TestSharedIsNoToken(t *testing.T) {
+// The value of a shared lock is not a token.
+func TestSharedMarkIsNoToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server, redisstore.Prefix("")))
-	p.take(p.share("n", 1, 2, time.Minute))
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	p.mustAcquire(p.sharedRequest("n", 1, 2, time.Minute))
 	for _, token := range []string{"dibs:shared 1", "dibs:shared 2", "dibs:shared x reserved"} {
-		c := p.share("n", 1, 2, time.Minute)
+		c := p.sharedRequest("n", 1, 2, time.Minute)
 		c.Token = token
 		_, err := p.s.Acquire(t.Context(), c)
 		wantIs(t, "acquire", err, dibs.ErrInvalid)
 		_, err = p.s.Resize(t.Context(), c)
-		wantIs(t, "reweigh", err, dibs.ErrInvalid)
+		wantIs(t, "resize", err, dibs.ErrInvalid)
 		_, err = p.release(c)
 		wantIs(t, "release", err, dibs.ErrInvalid)
-		wantIs(t, "abandon", p.s.Cancel(t.Context(), c), dibs.ErrInvalid)
+		wantIs(t, "cancel", p.s.Cancel(t.Context(), c), dibs.ErrInvalid)
 		wantIs(t, "extend", p.extend(c)[0], dibs.ErrInvalid)
 	}
 	if state := p.inspect("n"); state.Holding != 1 {
@@ -287,8 +288,8 @@ func TestSharedIsNoToken(t *testing.T) {
 	}
 }
 
-// eventually waits until something is so.
-func (p *party) eventually(what string, so func() bool) {
+// eventually waits until a condition holds.
+func (p *testClient) eventually(what string, so func() bool) {
 	p.t.Helper()
 	for end := time.Now().Add(generous); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -297,31 +298,31 @@ func (p *party) eventually(what string, so func() bool) {
 	}
 }
 
-// A server without memory to give renews and releases all the same: that needs none.
+// A server that is out of memory still renews and releases: this needs no memory.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	for _, first := range []int{0, 1, 2, 3} {
-		t.Run(fmt.Sprintf("the batch begins with hold %d", first), func(t *testing.T) {
+		t.Run(fmt.Sprintf("the batch begins with lease %d", first), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			p := join(t, open(t, server, redisstore.Prefix("")))
-			claims := []driver.AcquireRequest{p.claim("mutex"), p.share("read", 1, driver.Unlimited, time.Minute), p.share("permits", 2, 4, time.Minute), p.share("gone", 1, 2, time.Minute), p.claim("long")}
+			p := watchingClient(t, open(t, server, redisstore.Prefix("")))
+			claims := []driver.AcquireRequest{p.request("mutex"), p.sharedRequest("read", 1, driver.Unlimited, time.Minute), p.sharedRequest("permits", 2, 4, time.Minute), p.sharedRequest("gone", 1, 2, time.Minute), p.request("long")}
 			for _, c := range claims {
-				p.take(c)
+				p.mustAcquire(c)
 			}
 			held := slices.Delete(slices.Clone(claims), 3, 4)
 			server.MustCmd(t, "DEL", "gone")
 			for i := range claims[:4] {
 				claims[i].TTL = time.Hour
 			}
-			claims[4].TTL = time.Second // shorter than what is left
-			waiters := []driver.AcquireRequest{p.claim("mutex"), p.share("read", driver.Unlimited, driver.Unlimited, time.Minute), p.share("permits", 4, 5, time.Minute)}
+			claims[4].TTL = time.Second // shorter than the rest of the lease
+			waiters := []driver.AcquireRequest{p.request("mutex"), p.sharedRequest("read", driver.Unlimited, driver.Unlimited, time.Minute), p.sharedRequest("permits", 4, 5, time.Minute)}
 			for i := range waiters {
 				waiters[i].Queue = true
-				p.wait(waiters[i])
+				p.mustWait(waiters[i])
 			}
 			server.MustCmd(t, "CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1")
-			if _, err := p.s.Acquire(t.Context(), p.share("more", 1, 2, time.Minute)); err == nil || !strings.Contains(err.Error(), "OOM") {
+			if _, err := p.s.Acquire(t.Context(), p.sharedRequest("more", 1, 2, time.Minute)); err == nil || !strings.Contains(err.Error(), "OOM") {
 				t.Fatalf("acquire without memory: %v", err)
 			}
 			batch := append(slices.Clone(claims[first:]), claims[:first]...)
@@ -332,19 +333,19 @@ func TestOutOfMemory(t *testing.T) {
 			}
 			for i, c := range claims[:3] {
 				if ms, _ := server.MustCmd(t, "PTTL", c.Name).(int64); ms < 3_000_000 {
-					t.Errorf("%s ends in %d ms", c.Name, ms)
+					t.Errorf("%s expires in %d ms", c.Name, ms)
 				}
 				r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)}
 				if first%2 == 0 {
 					r.Reserve = time.Minute
 				}
 				if ok, err := p.s.Release(t.Context(), r); !ok || err != nil {
-					t.Errorf("release %s, kept for %v: %v, %v", c.Name, r.Reserve, ok, err)
+					t.Errorf("release %s, reserved for %v: %v, %v", c.Name, r.Reserve, ok, err)
 				}
 				if r.Reserve == 0 {
-					p.granted(waiters[i])
+					p.wantGrant(waiters[i])
 				} else if state := p.inspect(c.Name); len(state.Holders) != 1 || state.Holders[0].Token != c.Token+driver.ReservedSuffix {
-					t.Errorf("%s is kept, and %+v holds", c.Name, state.Holders)
+					t.Errorf("%s is reserved, and %+v holds", c.Name, state.Holders)
 				}
 			}
 			if ok, err := p.release(held[3]); !ok || err != nil {
@@ -354,14 +355,14 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// A call for many that is refused because of one extends the others.
-func TestOneRefusesTheBatch(t *testing.T) {
+// If a call for many leases is refused because of one, the others are extended.
+func TestRefusedKeyInBatch(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := mute(t, open(t, server, redisstore.Prefix("")))
-	a, bad, b := p.share("a", 1, 2, time.Minute), p.share("bad", 1, 2, time.Minute), p.claim("b")
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	a, bad, b := p.sharedRequest("a", 1, 2, time.Minute), p.sharedRequest("bad", 1, 2, time.Minute), p.request("b")
 	for _, c := range []driver.AcquireRequest{a, bad, b} {
-		p.take(c)
+		p.mustAcquire(c)
 	}
 	server.MustCmd(t, "DEL", "{bad}"+shared)
 	server.MustCmd(t, "LPUSH", "{bad}"+shared, "x")

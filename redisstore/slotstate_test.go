@@ -13,9 +13,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Clocks is a cluster whose servers' clocks are as the test says, and that grants all that
-// is not void.
-type clocks struct {
+// fakeCluster is a cluster whose servers have the clocks that the test sets. It grants
+// every request that is not void.
+type fakeCluster struct {
 	Conn
 	mu    sync.Mutex
 	ahead map[string]time.Duration // by lock key
@@ -23,7 +23,7 @@ type clocks struct {
 	after map[string]time.Duration // by lock key: for how long the last request was not void
 }
 
-func (c *clocks) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+func (c *fakeCluster) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, cmd := range cmds {
@@ -42,13 +42,13 @@ func (c *clocks) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 	}
 }
 
-// An acquire is not void later than its caller says, by more than 50 ms, on no server:
-// whatever the clocks of the others say, or its own said before another one took its
-// place. The first of a store whose clock differs is the exception.
+// An acquire is never void more than 50 ms later than its caller says. This holds
+// whatever the clocks of other servers, or of the server's predecessor, are. The
+// exception is the first request to a server whose clock differs.
 func TestClocksOfSeveralServers(t *testing.T) {
 	const left, slack = time.Second, 50 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
-		conn := &clocks{ahead: make(map[string]time.Duration), after: make(map[string]time.Duration)}
+		conn := &fakeCluster{ahead: make(map[string]time.Duration), after: make(map[string]time.Duration)}
 		s := New(conn, Sharded(), Prefix(""))
 		ask := func(name string, ahead time.Duration) time.Duration {
 			t.Helper()
@@ -68,12 +68,12 @@ func TestClocksOfSeveralServers(t *testing.T) {
 		within("the first", ask("a", time.Hour))
 		within("the same", ask("a", time.Hour))
 		for i := range 3 {
-			within("one like it", ask(fmt.Sprint("like", i), time.Hour-20*time.Millisecond*time.Duration(i)))
+			within("a similar one", ask(fmt.Sprint("like", i), time.Hour-20*time.Millisecond*time.Duration(i)))
 		}
 		if after := ask("odd", 0); after < time.Hour {
-			t.Errorf("a first guess: void after %v", after) // this is what the comment excepts
+			t.Errorf("first request: void after %v", after) // the exception above
 		}
-		within("the odd one again", ask("odd", 0))
+		within("the different one again", ask("odd", 0))
 		for i := range 10 {
 			within("another one", ask(fmt.Sprint("other", i), time.Duration(i%3-1)*time.Hour))
 		}
@@ -83,7 +83,7 @@ func TestClocksOfSeveralServers(t *testing.T) {
 		} {
 			conn.fails = failure
 			ask("a", time.Hour)
-			within(fmt.Sprint("another server in its place, after ", failure), ask("a", -time.Hour))
+			within(fmt.Sprint("its successor, after ", failure), ask("a", -time.Hour))
 			within("and again", ask("a", -time.Hour))
 		}
 		s.slots.forget()
@@ -91,8 +91,8 @@ func TestClocksOfSeveralServers(t *testing.T) {
 	})
 }
 
-// A server that is only slow, or refuses one request, is the same as before.
-func TestClocksAreKept(t *testing.T) {
+// A server that is only slow, or refuses one request, keeps its bounds.
+func TestClockIsKeptAfterRefusals(t *testing.T) {
 	c := newClock()
 	for _, err := range []error{nil, context.DeadlineExceeded, ErrUnsent, ServerError("WRONGTYPE"), ServerError("OOM command not allowed")} {
 		c.learn(time.Now(), time.Now(), now)
@@ -103,8 +103,8 @@ func TestClocksAreKept(t *testing.T) {
 	}
 }
 
-// What was learnt long ago is no guess.
-func TestOldClocksAreNoGuess(t *testing.T) {
+// Old bounds are not used as a guess.
+func TestOldClockIsNoGuess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock()
 		c.learn(time.Now(), time.Now(), now)

@@ -13,36 +13,36 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A teller is a server to which one may listen, and that gives one reply after another,
-// the last one again and again.
-type teller struct {
+// A fakeServer accepts a subscription, and sends one reply after another, then repeats
+// the last one.
+type fakeServer struct {
 	Conn
 	replies []Reply
 	asked   atomic.Int64
 }
 
-func (c *teller) Do(_ context.Context, _ []Cmd, replies []Reply) {
+func (c *fakeServer) Do(_ context.Context, _ []Cmd, replies []Reply) {
 	n := c.asked.Add(1)
 	replies[0] = c.replies[min(int(n), len(c.replies))-1]
 }
 
-func (c *teller) Subscribe(ctx context.Context, _ string, on func(string)) error {
+func (c *fakeServer) Subscribe(ctx context.Context, _ string, on func(string)) error {
 	on("")
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// Who cannot tell how many elections there have been is not asked again and again.
-func TestElectionsAreAskedFor(t *testing.T) {
+// A server that cannot return the epoch is not polled further.
+func TestEpochIsPolled(t *testing.T) {
 	const span = 10 * time.Second
 	for _, c := range []struct {
 		name     string
 		reply    Reply
-		min, max int64 // times asked in that span
+		min, max int64 // commands in that span
 	}{
 		{"a cluster", Reply{Value: "cluster_current_epoch:6\r\n"}, 49, 51},
-		{"nobody answers", Reply{Err: errors.New("refused")}, 400, 500},
-		{"may not ask", Reply{Err: ServerError("NOPERM no permissions")}, 1, 1},
+		{"no reply", Reply{Err: errors.New("refused")}, 400, 500},
+		{"no permission", Reply{Err: ServerError("NOPERM no permissions")}, 1, 1},
 		{"another kind of server", Reply{Err: ServerError("ERR unknown command 'CLUSTER', with args beginning with: 'INFO'")}, 1, 1},
 		{"no cluster", Reply{Err: ServerError("ERR This instance has cluster support disabled")}, 1, 1},
 		{"refused for now", Reply{Err: ServerError("ERR max number of clients reached")}, 19, 21},
@@ -51,7 +51,7 @@ func TestElectionsAreAskedFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn := &teller{replies: []Reply{c.reply}}
+				conn := &fakeServer{replies: []Reply{c.reply}}
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				changed := 0
@@ -64,16 +64,15 @@ func TestElectionsAreAskedFor(t *testing.T) {
 					t.Errorf("error %v, and %d elections", err, changed)
 				}
 				if n := conn.asked.Load(); n < c.min || n > c.max {
-					t.Errorf("asked %d times in %v, want %d to %d", n, span, c.min, c.max)
+					t.Errorf("%d commands in %v, want %d to %d", n, span, c.min, c.max)
 				}
 			})
 		})
 	}
 }
 
-// An election is noticed though the server refused to tell before, for a reason that has
-// passed.
-func TestElectionsAfterARefusal(t *testing.T) {
+// An election is detected after the server refused CLUSTER INFO for a temporary reason.
+func TestEpochAfterRefusal(t *testing.T) {
 	epoch := func(n string) Reply { return Reply{Value: "cluster_state:ok\r\ncluster_current_epoch:" + n + "\r\n"} }
 	for _, refusal := range []error{
 		ServerError("ERR max number of clients reached"),
@@ -86,7 +85,7 @@ func TestElectionsAfterARefusal(t *testing.T) {
 		for _, times := range []int{1, 5} {
 			t.Run(fmt.Sprint(times, " times ", refusal), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					conn := &teller{replies: []Reply{epoch("6")}}
+					conn := &fakeServer{replies: []Reply{epoch("6")}}
 					conn.replies = append(append(conn.replies, slices.Repeat([]Reply{{Err: refusal}}, times)...), epoch("7"))
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// many calls the script for locks that go together: "name token ttl until" each.
-func many(t *testing.T, server *redistest.Server, asked ...string) (now int64, marks string) {
+// coalescedCall calls the script for coalesced requests: "name token ttl until" each.
+func coalescedCall(t *testing.T, server *redistest.Server, asked ...string) (now int64, marks string) {
 	t.Helper()
 	var keys, args []string
 	for _, ask := range asked {
@@ -34,9 +34,9 @@ func many(t *testing.T, server *redistest.Server, asked ...string) (now int64, m
 	return now, marks
 }
 
-// What is free is taken, each with a fence of its own; what is held and not waited for is
-// released; and all else is left as it was.
-func TestMany(t *testing.T) {
+// Free locks are acquired, each with a fence of its own; held locks without waiters are
+// released; everything else is unchanged.
+func TestCoalesced(t *testing.T) {
 	t.Parallel()
 	const until = " 99999999999999999"
 	const later = " 60000" + until
@@ -47,17 +47,17 @@ func TestMany(t *testing.T) {
 	set("HSET", "{lock:mine}"+meta, "=", "1 client me")
 	set("SET", "lock:wanted", "me", "PX", "60000")
 	set("SET", "lock:stale", "me", "PX", "60000")
-	set("ZADD", "{lock:wanted}"+queue, "1", "place")
-	set("ZADD", "{lock:queued}"+queue, "1", "place")
+	set("ZADD", "{lock:wanted}"+queue, "1", "entry")
+	set("ZADD", "{lock:queued}"+queue, "1", "entry")
 	set("HSET", "{lock:signed}"+meta, "=", "1 client me")
 	set("SET", "lock:shared", "dibs:shared 1", "PX", "60000")
 	set("ZADD", "lock:parts", "99999999999999", "me")
-	now, marks := many(t, server,
+	now, marks := coalescedCall(t, server,
 		"a me"+later, "b me"+later, "again me"+later, "taken me"+later, "queued me"+later, "signed me"+later, "shared me"+later, "late me 60000 5",
 		"mine me 0"+until, "taken me 0"+until, "wanted me 0"+until, "parts me 0"+until, "nobodys me 0"+until, "stale me 0 5",
 	)
 	if want := "11200000100000"; marks != want {
-		t.Errorf("marks %s, want %s", marks, want)
+		t.Errorf("statuses %s, want %s", marks, want)
 	}
 	if now < time.Now().Add(-time.Minute).UnixMicro() {
 		t.Errorf("the time is %d", now)
@@ -65,7 +65,7 @@ func TestMany(t *testing.T) {
 	for key, want := range map[string]any{
 		"lock:a": "me", "lock:b": "me", "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me", "lock:stale": "me",
 		"lock:queued": nil, "lock:signed": nil, "lock:late": nil, "lock:again": "me",
-		highwaters + "{a}": strconv.FormatInt(now+1, 10), // again's, too, highwaters + "{b}": strconv.FormatInt(now, 10),
+		highwaters + "{a}": strconv.FormatInt(now+1, 10), // also again's; {b} is not checked
 	} {
 		if have := server.MustCmd(t, "GET", key); have != want {
 			t.Errorf("%s is %v, want %v", key, have, want)
@@ -73,28 +73,28 @@ func TestMany(t *testing.T) {
 	}
 	for _, key := range []string{"lock:shared", "lock:parts", "{lock:wanted}" + queue, "{lock:queued}" + queue, "{lock:signed}" + meta} {
 		if server.MustCmd(t, "EXISTS", key) != int64(1) {
-			t.Errorf("%s is gone", key)
+			t.Errorf("%s was deleted", key)
 		}
 	}
 	if server.MustCmd(t, "EXISTS", "{lock:mine}"+meta) != int64(0) {
-		t.Error("meta are left of what was released")
+		t.Error("metadata of a released lock are left")
 	}
 	if ms, _ := server.MustCmd(t, "PTTL", "lock:a").(int64); ms <= 0 || ms > 60000 {
-		t.Errorf("it was taken for %d ms", ms)
+		t.Errorf("its TTL is %d ms", ms)
 	}
-	set("SET", highwaters+"{c}", "9000000000000000") // the clock has gone back since
-	if _, marks := many(t, server, "c me"+later); marks != "0" || server.MustCmd(t, "GET", highwaters+"{c}") != "9000000000000000" {
-		t.Errorf("mark %s with a highwater ahead of the time, which is %v now", marks, server.MustCmd(t, "GET", highwaters+"{c}"))
+	set("SET", highwaters+"{c}", "9000000000000000") // the clock went back since
+	if _, marks := coalescedCall(t, server, "c me"+later); marks != "0" || server.MustCmd(t, "GET", highwaters+"{c}") != "9000000000000000" {
+		t.Errorf("status %s with a highwater ahead of the time, which is %v now", marks, server.MustCmd(t, "GET", highwaters+"{c}"))
 	}
 	set("LPUSH", highwaters+"{e}", "not a highwater")
-	if _, marks := many(t, server, "e me"+later); marks != "0" || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
-		t.Errorf("mark %s without a highwater", marks)
+	if _, marks := coalescedCall(t, server, "e me"+later); marks != "0" || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
+		t.Errorf("status %s without a highwater", marks)
 	}
 }
 
-// Many callers at once, some of whom want the same name: each name is one holder's at a
-// time, fences grow, and there are fewer calls than requests.
-func TestManyCallers(t *testing.T) {
+// Many callers at once, some for the same name: each name has one holder at a time,
+// fences grow, and there are fewer calls than requests.
+func TestCoalescedCallers(t *testing.T) {
 	t.Parallel()
 	const callers, rounds = 48, 40
 	server := redistest.Start(t)
@@ -106,7 +106,7 @@ func TestManyCallers(t *testing.T) {
 	}
 	names := make(map[string]*name)
 	for i := range callers {
-		names[fmt.Sprint(i/2%20)] = new(name) // each of two or three callers
+		names[fmt.Sprint(i/2%20)] = new(name) // two or three callers for each
 		names["{tag}"+fmt.Sprint(i)] = new(name)
 	}
 	var group sync.WaitGroup
@@ -120,7 +120,7 @@ func TestManyCallers(t *testing.T) {
 				err := locks.Mutex(text).Do(t.Context(), func(ctx context.Context) error {
 					n := names[text]
 					if !n.TryLock() {
-						t.Errorf("two hold %q", text)
+						t.Errorf("two holders of %q", text)
 						return nil
 					}
 					defer n.Unlock()
