@@ -44,24 +44,24 @@ end
 -- Fast path of a hand-off: the first waiter wants the lock exclusively, has joined
 -- recently and can be reached. It does what serve_queue would, without making functions.
 -- The metadata has no fields of an entry that is so fresh: see may_have_meta.
-local ttl, weight, limit, client, heir
+local ttl, weight, limit, client, next_token
 if popped_head and not KEYS[6] and now % 32 ~= 0 then
-  ttl, weight, limit, client, heir = string.match(popped_head[1], '^%x+ (%d+) (%d+)/(%d+) (%S+) (.*)$')
+  ttl, weight, limit, client, next_token = string.match(popped_head[1], '^%x+ (%d+) (%d+)/(%d+) (%S+) (.*)$')
 end
 if ttl and weight == limit and math.abs(now - tonumber(popped_head[2])) < 1250000 then
   local reachable = ARGV[5] == '0' or redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
   if reachable == true or reachable.err or reachable[2] ~= 0 then
     local fence = math.max(tonumber(ARGV[2]) + 1, now)
-    local before = redis.pcall('SET', highwater, string.format('%.0f', fence), 'GET')
-    if type(before) ~= 'table' then
-      if before and tonumber(before) >= fence then
-        fence = tonumber(before) + 1
+    local previous = redis.pcall('SET', highwater, string.format('%.0f', fence), 'GET')
+    if type(previous) ~= 'table' then
+      if previous and tonumber(previous) >= fence then
+        fence = tonumber(previous) + 1
         redis.call('SET', highwater, string.format('%.0f', fence))
       end
-      local message = string.format('%.0f %.0f %.0f ', fence, popped_head[2], now) .. heir
+      local message = string.format('%.0f %.0f %.0f ', fence, popped_head[2], now) .. next_token
       redis.pcall('PUBLISH', 'dibs:c:' .. client, message)
       redis.call('HDEL', meta, '=')
-      redis.call('SET', lock, heir, 'PX', ttl)
+      redis.call('SET', lock, next_token, 'PX', ttl)
       return 1
     end
   end
