@@ -1,5 +1,5 @@
-# Every target works on all modules of the workspace (go.work) at once: the
-# package pattern "work" names their packages. `make` alone prints the targets.
+# Every target covers all modules of the workspace (go.work): the package pattern "work"
+# matches their packages. `make` alone prints the targets.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -11,23 +11,23 @@ COUNT    ?= 5
 FUZZTIME ?= 20s
 ARGS     ?=
 
-# Without a redis-server the tests that need one skip themselves; with one, a
-# test that skips all the same is a failure. Most tests wait more than they compute, so
-# two packages run at a time on any machine.
+# Without a redis-server, tests that need one are skipped. With one, DIBS_REQUIRE_REDIS=1
+# makes such a skip a failure. Most tests wait more than they compute, so two packages run
+# at a time, whatever the number of CPUs.
 redis := if scripts/install-redis; then export DIBS_REQUIRE_REDIS=1; fi
 
 .PHONY: help
-help: ## print this list
+help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## run all tests with the race detector (installs redis-server if it can)
+test: ## run all tests with the race detector (installs redis-server if possible)
 	@$(redis); go test -race -p 2 -parallel 6 -timeout=20m work
 
 .PHONY: test-long
-test-long: ## the same at length: DIBS_LONG=1, COUNT=5 times
+test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, and 100,000 simulated runs
 	@$(redis); DIBS_LONG=1 go test -race -p 2 -parallel 6 -count=$(COUNT) -timeout=80m work
-	@# The race detector has seen 400 of these worlds by then, and would take hours for all.
+	@# Without the race detector, which would take hours. It has run 400 of these seeds above.
 	@GOGC=400 go test -run='^TestSimulation$$' -timeout=80m ./quorum -seeds=1-100000
 
 .PHONY: fuzz
@@ -40,7 +40,7 @@ fuzz: ## run each fuzz target for FUZZTIME=20s
 	done
 
 .PHONY: bench
-bench: ## measure dibs beside its peers: make bench ARGS="..."
+bench: ## compare dibs with other lock libraries: make bench ARGS="..."
 	@go run ./bench $(ARGS)
 
 .PHONY: demo
@@ -48,14 +48,14 @@ demo: ## run the demonstration program: make demo ARGS="..."
 	@go run ./examples/demo $(ARGS)
 
 .PHONY: lint
-lint: ## gofmt, go mod tidy, go vet, golangci-lint; changes nothing
+lint: ## check with gofmt, go mod tidy, go vet, golangci-lint; changes nothing
 	@unformatted=$$(gofmt -s -l .); [ -z "$$unformatted" ] || { echo "run gofmt -s -w on: $$unformatted"; exit 1; }
-	@# Only the root: the other modules require versions of it that are not published yet.
+	@# Only the root module: the others require versions of it that are not published yet.
 	@GOWORK=off go mod tidy -diff
 	@go vet work
 	@$(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')
 
 .PHONY: tools
-tools: ## fetch what the other targets need: redis-server and the linter
+tools: ## install redis-server and the linter, which other targets need
 	@scripts/install-redis
 	@$(GOLANGCI) version

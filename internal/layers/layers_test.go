@@ -14,13 +14,13 @@ import (
 	"testing/fstest"
 )
 
-// A rule is one sentence about the repository, and the check that enforces it.
+// rule is one sentence about the repository, and the check that enforces it.
 type rule struct {
 	name   string
 	reason string
-	check  func(*tree) []string // the violations, each "file:line: what"
-	breaks []sample
-	keeps  []sample
+	check  func(*tree) []string // returns the violations, each as "file:line: text"
+	bad    []sample             // each violates the rule once
+	good   []sample             // these comply with it
 }
 
 var rules = []rule{
@@ -28,7 +28,7 @@ var rules = []rule{
 		name:   "imports go down only",
 		reason: "each layer can be read, tested and deleted alone, and importing the root adds no dependency",
 		check:  upwardImports,
-		breaks: []sample{
+		bad: []sample{
 			{"a.go", `package dibs; import _ "github.com/redis/go-redis/v9"`},
 			{"a.go", `package dibs; import _ "github.com/dibslock/dibs/memstore"`},
 			{"a_test.go", `package dibs; import _ "github.com/stretchr/testify"`},
@@ -50,7 +50,7 @@ var rules = []rule{
 			{"localstore/a.go", `package localstore; import _ "github.com/dibslock/dibs/memstore"`},
 			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs/internal/locktable"`},
 		},
-		keeps: []sample{
+		good: []sample{
 			{"a.go", `package dibs; import _ "crypto/rand"`},
 			{"a.go", `package dibs; import _ "github.com/dibslock/dibs/driver"`},
 			{"a_test.go", `package dibs_test; import _ "github.com/dibslock/dibs/memstore"`},
@@ -67,8 +67,8 @@ var rules = []rule{
 	{
 		name:   "libraries read no environment and no flags, and do not log",
 		reason: "programs pass settings to a library, and hooks report events to the program",
-		check:  loudLibraries,
-		breaks: []sample{
+		check:  environmentInLibraries,
+		bad: []sample{
 			{"a.go", `package dibs; import _ "log/slog"`},
 			{"a.go", `package dibs; import _ "flag"`},
 			{"a.go", `package dibs; import "os"; var x = os.Getenv("X")`},
@@ -77,7 +77,7 @@ var rules = []rule{
 			{"memstore/a.go", `package memstore; import ("fmt"; "os"); func f() { fmt.Fprint(os.Stderr) }`},
 			{"goredisstore/a.go", `package goredisstore; import _ "log"`},
 		},
-		keeps: []sample{
+		good: []sample{
 			{"a.go", `package dibs; import ("fmt"; "os"); func f() { fmt.Sprint(os.Getpid()) }`},
 			{"a.go", `package dibs; type T struct{}; func (T) Getenv() {}; func f() { var os T; os.Getenv() }`},
 			{"example_test.go", `package dibs_test; import "fmt"; func Example() { fmt.Println() }`},
@@ -89,24 +89,24 @@ var rules = []rule{
 		name:   "the root requires nothing, and no module replaces anything",
 		reason: "users inherit every dependency, and `go install module@version` rejects a module with replace directives",
 		check:  moduleFiles,
-		breaks: []sample{
+		bad: []sample{
 			{"go.mod", "module m\nrequire example.org/x v1.0.0\n"},
 			{"go.mod", "module m\n\nrequire (\n\texample.org/x v1.0.0 // indirect\n)\n"},
 			{"go.mod", "module m\ntool example.org/x\n"},
 			{"goredisstore/go.mod", "module m\nreplace github.com/dibslock/dibs => ../..\n"},
 			{"bench/go.mod", "module m\nreplace (\n\texample.org/x => ./x\n)\n"},
 		},
-		keeps: []sample{
+		good: []sample{
 			{"go.mod", "module m // require nothing\n\n// replace nothing\ngo 1.26\n"},
 			{"bench/go.mod", "module m\nrequire example.org/x v1.0.0\n"},
-			{"go.work", "use .\nreplace github.com/dibslock/dibs v0.0.0 => .\n"}, // no user of a module sees it
+			{"go.work", "use .\nreplace github.com/dibslock/dibs v0.0.0 => .\n"}, // go.work does not affect users of a module
 		},
 	},
 	{
 		name:   "every package and every exported name has a comment",
-		reason: "people read the documentation that stands beside a name; a method needs none only if an exported interface documents it",
+		reason: "users read the documentation of a name; a method needs none only if an exported interface documents it",
 		check:  undocumented,
-		breaks: []sample{
+		bad: []sample{
 			{"a.go", "package dibs"},
 			{"a.go", "//go:build linux\n\npackage dibs"},
 			{"cmd/dibs/main.go", "package main"},
@@ -119,7 +119,7 @@ var rules = []rule{
 			{"a.go", "// Package dibs.\npackage dibs\nvar v, V = 1, 2"},
 			{"a.go", "// Package dibs.\npackage dibs\n// T is.\ntype T[P any] struct{}\nfunc (*T[P]) M() {}"},
 		},
-		keeps: []sample{
+		good: []sample{
 			{"a.go", "// Package dibs.\npackage dibs\n// F is.\nfunc F() {}\nfunc f() {}"},
 			{"a.go", "// Package dibs.\npackage dibs\n// The bounds.\nconst (\nA = 1\nB = 2\n)"},
 			{"a.go", "// Package dibs.\npackage dibs\nconst (\nA = 1 // the first\nb = 2\n)"},
@@ -131,15 +131,15 @@ var rules = []rule{
 		},
 	},
 	{
-		name:   "Lua lives in files",
-		reason: "the scripts are the wire format: other languages, redis-cli --eval and the reader of docs/spec.md use the same files",
+		name:   "Lua scripts are in .lua files",
+		reason: "the scripts are the wire format: other languages, redis-cli --eval and readers of docs/spec.md use the same files",
 		check:  luaInGo,
-		breaks: []sample{
+		bad: []sample{
 			{"redisstore/a.go", "package redisstore; const s = `return redis.call('GET', KEYS[1])`"},
 			{"redisstore/a_test.go", `package redisstore; const s = "redis.pcall('GET')"`},
 			{"goredisstore/a.go", `package goredisstore; const s = "redis.call('GET')"`},
 		},
-		keeps: []sample{
+		good: []sample{
 			{"redisstore/a.go", "package redisstore // a redis.call costs a microsecond"},
 			{"bench/peer.go", `package main; const s = "redis.call('GET')"`},
 		},
@@ -148,33 +148,33 @@ var rules = []rule{
 		name:   "no init functions",
 		reason: "importing a package must have no effect",
 		check:  initFunctions,
-		breaks: []sample{
+		bad: []sample{
 			{"a.go", "package dibs; func init() {}"},
 			{"cmd/dibs/main.go", "package main; func init() {}"},
 		},
-		keeps: []sample{
+		good: []sample{
 			{"a.go", "package dibs; type t struct{}; func (t) init() {}"},
 			{"a_test.go", "package dibs; func init() {}"},
 		},
 	},
 	{
-		name:   "no path of one machine",
+		name:   "no absolute path of one machine",
 		reason: "a path that exists on one machine only is broken on all others",
 		check:  machinePaths,
-		breaks: []sample{ // split, so that this file keeps the rule itself
+		bad: []sample{ // split, so that this file complies with the rule
 			{"README.md", "see /" + "work/main/README.md"},
 			{"Makefile", "X=/" + "root/go/bin"},
 			{"testdata/a.json", `{"path": "/` + `home/somebody/x"}`},
 			{"docs/a.md", "file:///" + "Users/somebody/x"},
 		},
-		keeps: []sample{
+		good: []sample{
 			{"README.md", "https://example.org/work/of/others, ~/work/here, ../root/x, /homework/"},
 			{"logo.bin", "\x00 /" + "root/"},
 		},
 	},
 }
 
-// A sample is a repository of one file.
+// sample is a repository of one file.
 type sample struct{ path, text string }
 
 func (s sample) load(t *testing.T) *tree {
@@ -206,18 +206,18 @@ func TestRepository(t *testing.T) {
 func TestRulesDetectViolations(t *testing.T) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
-			if len(r.breaks) == 0 || len(r.keeps) == 0 {
-				t.Error("a rule needs samples that break it and samples that keep it")
+			if len(r.bad) == 0 || len(r.good) == 0 {
+				t.Error("a rule needs samples that violate it and samples that comply with it")
 			}
-			for _, s := range r.breaks {
+			for _, s := range r.bad {
 				found := r.check(s.load(t))
 				if len(found) != 1 || !strings.HasPrefix(found[0], s.path+":") {
-					t.Errorf("%s breaks the rule once, the check found %q\n%s", s.path, found, s.text)
+					t.Errorf("%s violates the rule once, but the check found %q\n%s", s.path, found, s.text)
 				}
 			}
-			for _, s := range r.keeps {
+			for _, s := range r.good {
 				if found := r.check(s.load(t)); len(found) > 0 {
-					t.Errorf("%s keeps the rule, the check found %q\n%s", s.path, found, s.text)
+					t.Errorf("%s complies with the rule, but the check found %q\n%s", s.path, found, s.text)
 				}
 			}
 		})
@@ -234,21 +234,21 @@ func upwardImports(t *tree) (found []string) {
 			switch {
 			case here.program, inStdlib(name), ours && there.dir == here.dir:
 			case !ours && !here.external:
-				found = append(found, t.at(spec, "%s imports %s, and may import only the standard library and this project", here.dir, name))
+				found = append(found, t.at(spec, "%s imports %s, but may import only the standard library and this project", here.dir, name))
 			case !ours:
 			case there.program:
-				found = append(found, t.at(spec, "%s is a program, and only programs import it", name))
+				found = append(found, t.at(spec, "%s is a program, which only programs may import", name))
 			case !f.test && !slices.Contains(here.imports, there.dir):
-				found = append(found, t.at(spec, "%s imports %s, and may import only the standard library and %q", here.dir, name, here.imports))
+				found = append(found, t.at(spec, "%s imports %s, but may import only the standard library and %q", here.dir, name, here.imports))
 			}
 		}
 	}
 	return found
 }
 
-// loud lists what speaks to the world around a program. An empty list stands for
-// the whole package.
-var loud = map[string][]string{
+// environment lists the names that use a program's environment, flags or standard
+// streams. An empty list means the whole package.
+var environment = map[string][]string{
 	"flag":     {},
 	"log":      {},
 	"log/slog": {},
@@ -257,15 +257,15 @@ var loud = map[string][]string{
 	"syscall":  {"Environ", "Getenv"},
 }
 
-func loudLibraries(t *tree) (found []string) {
+func environmentInLibraries(t *tree) (found []string) {
 	for f := range t.goFiles(false) {
 		if here := layerOf(f.dir()); here.program || here.dir == "internal/redistest" {
 			continue
 		}
-		names := map[string]string{} // by which this file knows the packages above
+		names := map[string]string{} // local names of these packages in this file
 		for _, spec := range f.syntax.Imports {
 			pkg := imported(spec)
-			members, ok := loud[pkg]
+			members, ok := environment[pkg]
 			switch {
 			case !ok:
 			case len(members) == 0:
@@ -283,7 +283,7 @@ func loudLibraries(t *tree) (found []string) {
 			}
 			// An identifier with an object is a variable of this file, not a package.
 			if x, ok := selector.X.(*ast.Ident); ok && x.Obj == nil {
-				if pkg := names[x.Name]; slices.Contains(loud[pkg], selector.Sel.Name) {
+				if pkg := names[x.Name]; slices.Contains(environment[pkg], selector.Sel.Name) {
 					found = append(found, t.at(selector, "uses %s.%s", pkg, selector.Sel.Name))
 				}
 			}
@@ -293,7 +293,8 @@ func loudLibraries(t *tree) (found []string) {
 	return found
 }
 
-// directive matches the start of what a go.mod may not hold, block or line.
+// directive matches the start of a directive that is not allowed in a go.mod, as a block
+// or a line.
 var directive = regexp.MustCompile(`^\s*(require|replace|tool)\b`)
 
 func moduleFiles(t *tree) (found []string) {
@@ -313,7 +314,7 @@ func moduleFiles(t *tree) (found []string) {
 
 func undocumented(t *tree) (found []string) {
 	documented := documentedMethods(t)
-	packages := map[string]*ast.File{} // by directory: the file with a package comment, or any
+	packages := map[string]*ast.File{} // by directory: the file with the package comment, or any file
 	for f := range t.goFiles(false) {
 		if packages[f.dir()] == nil || hasText(f.syntax.Doc) {
 			packages[f.dir()] = f.syntax
@@ -322,7 +323,7 @@ func undocumented(t *tree) (found []string) {
 			continue
 		}
 		for _, decl := range f.syntax.Decls {
-			for _, id := range unhasText(decl, documented) {
+			for _, id := range uncommented(decl, documented) {
 				found = append(found, t.at(id, "%s has no comment", id.Name))
 			}
 		}
@@ -365,8 +366,8 @@ func documentedMethods(t *tree) map[string]bool {
 }
 
 // uncommented returns the exported names of a declaration that have no comment.
-// Constants and variables may share the one of their group.
-func unhasText(decl ast.Decl, documented map[string]bool) (names []*ast.Ident) {
+// The comment of a group of constants or variables covers all of them.
+func uncommented(decl ast.Decl, documented map[string]bool) (names []*ast.Ident) {
 	add := func(id *ast.Ident, comments ...*ast.CommentGroup) {
 		if id.IsExported() && !slices.ContainsFunc(comments, hasText) {
 			names = append(names, id)
@@ -428,7 +429,7 @@ func luaInGo(t *tree) (found []string) {
 			}
 			text, err := strconv.Unquote(literal.Value)
 			if err == nil && (strings.Contains(text, "redis.call") || strings.Contains(text, "redis.pcall")) {
-				found = append(found, t.at(literal, "holds a script: move it to a .lua file and embed that"))
+				found = append(found, t.at(literal, "contains a script: move it to a .lua file and embed that file"))
 			}
 			return true
 		})
@@ -447,8 +448,8 @@ func initFunctions(t *tree) (found []string) {
 	return found
 }
 
-// machinePath matches the start of an absolute path that only one machine has:
-// a relative one, or one within a URL, has something before its first slash.
+// machinePath matches the start of an absolute path that exists on one machine only. A
+// relative path, or a path in a URL, has other characters before its first slash.
 var machinePath = regexp.MustCompile(`(?:^|[^\w.~*$})-])/(?:work|root|home/\w+|Users/\w+)/`)
 
 func machinePaths(t *tree) (found []string) {

@@ -13,10 +13,11 @@ import (
 	"strings"
 )
 
-// module is the root module's path, and the prefix of every other one's.
+// module is the path of the root module, and the prefix of the paths of all other
+// modules.
 const module = "github.com/dibslock/dibs"
 
-// A tree is a repository as the rules see it: its text files, the Go ones parsed.
+// tree is a repository: its text files, with the Go files parsed.
 type tree struct {
 	fset  *token.FileSet
 	files []file
@@ -25,19 +26,19 @@ type tree struct {
 type file struct {
 	path   string // from the repository's root, with slashes
 	text   []byte
-	syntax *ast.File // nil unless it is Go that the go command would build
+	syntax *ast.File // nil unless it is a Go file that the go command would build
 	test   bool
 }
 
 func (f file) dir() string { return path.Dir(f.path) }
 
-// load reads a repository, tracked or not: what is not tracked yet is about to be.
+// load reads all files of a repository, whether or not Git tracks them.
 func load(fsys fs.FS) (*tree, error) {
 	t := &tree{fset: token.NewFileSet()}
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // gone since its directory was listed
+			return nil // removed since its directory was listed
 		case err != nil:
 			return err
 		case entry.IsDir() && entry.Name() == ".git":
@@ -68,7 +69,7 @@ func load(fsys fs.FS) (*tree, error) {
 	return t, err
 }
 
-// built reports whether the go command looks at a file at all.
+// built reports whether the go command builds a file.
 func built(name string) bool {
 	if path.Ext(name) != ".go" {
 		return false
@@ -81,7 +82,7 @@ func built(name string) bool {
 	return true
 }
 
-// goFiles yields the Go files, those of tests only if asked for.
+// goFiles yields the Go files, including test files if tests is true.
 func (t *tree) goFiles(tests bool) func(yield func(file) bool) {
 	return func(yield func(file) bool) {
 		for _, f := range t.files {
@@ -115,19 +116,19 @@ func inProject(importPath string) (dir string, ok bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// inStdlib relies on what the go command promises: no standard package has a
-// dot in its first element, and every package to be fetched has one.
+// inStdlib reports whether a package is in the standard library. The go command
+// guarantees that the first element of a path has a dot only if the package is not.
 func inStdlib(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")
 }
 
-// A layer is a top-level directory, or one below internal, with everything in it.
+// layer is a top-level directory, or a directory in internal, with everything in it.
 type layer struct {
 	dir      string
-	program  bool     // may import everything, read its environment, print
-	external bool     // may import what its own go.mod requires
-	imports  []string // the layers that it may import, outside tests
+	program  bool     // may import everything, use its environment, print
+	external bool     // may import the modules that its go.mod requires
+	imports  []string // layers that it may import, except in tests
 	library  bool     // users import it, so each exported name needs a comment
 }
 
