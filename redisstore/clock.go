@@ -47,10 +47,10 @@ func (c *clock) observeError(err error) {
 	if timedOut(err) || errors.Is(err, ErrUnsent) || errors.As(err, &server) && !server.transient() {
 		return
 	}
-	c.forget()
+	c.reset()
 }
 
-func (c *clock) forget() {
+func (c *clock) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = false

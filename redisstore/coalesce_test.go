@@ -63,9 +63,9 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 		coalescedCall("a b c", "token ttl until token 0 until token ttl until"),
 	)
 	e.reply(int64(1), []any{now, "110"})
-	alone := r.sent()
-	wantCmds(t, alone, "EVALSHA "+acquireScript.sha+" 5 c c:q c:s c:f c:h check token ttl until  ")
-	alone.reply([]any{now, "7"})
+	single := r.sent()
+	wantCmds(t, single, "EVALSHA "+acquireScript.sha+" 5 c c:q c:s c:f c:h check token ttl until  ")
+	single.reply([]any{now, "7"})
 	callers[0].wantValue(now)
 	callers[1].wantValue(1)
 	callers[2].wantValue(1)

@@ -15,11 +15,11 @@ import (
 )
 
 // coalescedCall calls the script for coalesced requests: "name token ttl until" each.
-func coalescedCall(t *testing.T, server *redistest.Server, asked ...string) (now int64, marks string) {
+func coalescedCall(t *testing.T, server *redistest.Server, requests ...string) (now int64, statuses string) {
 	t.Helper()
 	var keys, args []string
-	for _, ask := range asked {
-		parts := strings.Split(ask, " ")
+	for _, request := range requests {
+		parts := strings.Split(request, " ")
 		name := parts[0]
 		keys = append(keys, "lock:"+name, "{lock:"+name+"}"+queue, "{lock:"+name+"}"+meta, highwaters+"{"+name[:1]+"}")
 		args = append(args, parts[1:]...)
@@ -27,11 +27,11 @@ func coalescedCall(t *testing.T, server *redistest.Server, asked ...string) (now
 	cmd := append([]string{"EVAL", redisstore.CoalescedLua, strconv.Itoa(len(keys))}, keys...)
 	reply, _ := server.MustCmd(t, append(cmd, args...)...).([]any)
 	if len(reply) != 2 {
-		t.Fatalf("%v to %q", reply, asked)
+		t.Fatalf("%v to %q", reply, requests)
 	}
 	now, _ = reply[0].(int64)
-	marks, _ = reply[1].(string)
-	return now, marks
+	statuses, _ = reply[1].(string)
+	return now, statuses
 }
 
 // Free locks are acquired, each with a fence of its own; held locks without waiters are
@@ -52,12 +52,12 @@ func TestCoalesced(t *testing.T) {
 	set("HSET", "{lock:signed}"+meta, "=", "1 client me")
 	set("SET", "lock:shared", "dibs:shared 1", "PX", "60000")
 	set("ZADD", "lock:parts", "99999999999999", "me")
-	now, marks := coalescedCall(t, server,
+	now, statuses := coalescedCall(t, server,
 		"a me"+later, "b me"+later, "again me"+later, "taken me"+later, "queued me"+later, "signed me"+later, "shared me"+later, "late me 60000 5",
 		"mine me 0"+until, "taken me 0"+until, "wanted me 0"+until, "parts me 0"+until, "nobodys me 0"+until, "stale me 0 5",
 	)
-	if want := "11200000100000"; marks != want {
-		t.Errorf("statuses %s, want %s", marks, want)
+	if want := "11200000100000"; statuses != want {
+		t.Errorf("statuses %s, want %s", statuses, want)
 	}
 	if now < time.Now().Add(-time.Minute).UnixMicro() {
 		t.Errorf("the time is %d", now)
@@ -83,12 +83,12 @@ func TestCoalesced(t *testing.T) {
 		t.Errorf("its TTL is %d ms", ms)
 	}
 	set("SET", highwaters+"{c}", "9000000000000000") // the clock went back since
-	if _, marks := coalescedCall(t, server, "c me"+later); marks != "0" || server.MustCmd(t, "GET", highwaters+"{c}") != "9000000000000000" {
-		t.Errorf("status %s with a highwater ahead of the time, which is %v now", marks, server.MustCmd(t, "GET", highwaters+"{c}"))
+	if _, statuses := coalescedCall(t, server, "c me"+later); statuses != "0" || server.MustCmd(t, "GET", highwaters+"{c}") != "9000000000000000" {
+		t.Errorf("status %s with a highwater ahead of the time, which is %v now", statuses, server.MustCmd(t, "GET", highwaters+"{c}"))
 	}
 	set("LPUSH", highwaters+"{e}", "not a highwater")
-	if _, marks := coalescedCall(t, server, "e me"+later); marks != "0" || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
-		t.Errorf("status %s without a highwater", marks)
+	if _, statuses := coalescedCall(t, server, "e me"+later); statuses != "0" || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
+		t.Errorf("status %s without a highwater", statuses)
 	}
 }
 

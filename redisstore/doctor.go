@@ -141,10 +141,10 @@ func (f Findings) String() string {
 // A report collects findings. Doctor can return it while a client that ignores its
 // context is still busy.
 type report struct {
-	mu      sync.Mutex
-	found   Findings
-	reached bool  // a server replied
-	dead    error // why other servers did not
+	mu       sync.Mutex
+	found    Findings
+	reached  bool  // a server replied
+	failures error // why other servers did not
 }
 
 func (d *report) add(f Finding) {
@@ -157,7 +157,7 @@ func (d *report) add(f Finding) {
 func (d *report) visited(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.reached, d.dead = d.reached || err == nil, errors.Join(d.dead, err)
+	d.reached, d.failures = d.reached || err == nil, errors.Join(d.failures, err)
 }
 
 // findings returns Doctor's results. cut is the error that ended the visits early, or
@@ -173,7 +173,7 @@ func (d *report) findings(cut error) (Findings, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.reached {
-		return nil, wrapError("doctor", "", cmp.Or(errors.Join(cut, d.dead), errors.New("the client knows no server")))
+		return nil, wrapError("doctor", "", cmp.Or(errors.Join(cut, d.failures), errors.New("the client knows no server")))
 	}
 	return slices.SortedStableFunc(slices.Values(d.found), func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Node, b.Node))
@@ -247,8 +247,8 @@ type candidate struct {
 }
 
 // addAll reports all candidates that apply.
-func (e *nodeCheck) addAll(rows ...candidate) {
-	for _, r := range rows {
+func (e *nodeCheck) addAll(candidates ...candidate) {
+	for _, r := range candidates {
 		if r.applies {
 			e.find(r.severity, r.subject, r.what, r.consequence, r.remedy)
 		}
@@ -256,9 +256,9 @@ func (e *nodeCheck) addAll(rows ...candidate) {
 }
 
 // addFirst reports the first candidate that applies.
-func (e *nodeCheck) addFirst(rows ...candidate) {
-	if i := slices.IndexFunc(rows, func(r candidate) bool { return r.applies }); i >= 0 {
-		e.addAll(rows[i])
+func (e *nodeCheck) addFirst(candidates ...candidate) {
+	if i := slices.IndexFunc(candidates, func(r candidate) bool { return r.applies }); i >= 0 {
+		e.addAll(candidates[i])
 	}
 }
 

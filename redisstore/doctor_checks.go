@@ -137,18 +137,18 @@ func (e *nodeCheck) checkPersistence() {
 func (e *nodeCheck) checkAppendOnlyFile() {
 	fsync, _ := e.info("appendfsync")
 	late, _ := e.info("no-appendfsync-on-rewrite")
-	forgets := func(span string) string {
+	loses := func(span string) string {
 		return "if the machine stops, acquires and releases of the last " + span + " are lost: a second client may acquire a lock, and its former holder detects that when its connection is back"
 	}
 	e.addFirst(
 		candidate{fsync == "always" && late == "yes", Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite is yes",
-			forgets("half a minute") + ", while the file is rewritten",
+			loses("half a minute") + ", while the file is rewritten",
 			configSet("no-appendfsync-on-rewrite no")},
 		candidate{fsync == "everysec", Note, "persistence", "the append-only file is synced every second",
-			forgets("second, or two where the disk is slow,"),
+			loses("second, or two where the disk is slow,"),
 			configSet("appendfsync always") + "; or protect the resource with a Fence"},
 		candidate{fsync == "no", Warning, "persistence", "the append-only file is synced when the operating system decides",
-			forgets("half a minute"),
+			loses("half a minute"),
 			configSet("appendfsync everysec") + ", or always"},
 	)
 }
@@ -157,13 +157,13 @@ func (e *nodeCheck) checkAppendOnlyFile() {
 func (e *nodeCheck) checkSnapshots() {
 	const file = "CONFIG SET appendonly yes; CONFIG SET appendfsync always; CONFIG REWRITE keeps it (everysec is faster, and may lose a second); or protect the resource with a Fence"
 	save, known := e.info("save")
-	copied := ""
+	replicasToo := ""
 	if e.optionalNumber("connected_slaves") > 0 {
-		copied = "; its replicas copy the empty data set if it restarts before a failover"
+		replicasToo = "; its replicas copy the empty data set if it restarts before a failover"
 	}
 	e.addFirst(
 		candidate{known && save == "", Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
-			"a restart loses all locks, queues and high-water marks: a second client may acquire each lock, and its former holder detects that when its connection is back" + copied,
+			"a restart loses all locks, queues and high-water marks: a second client may acquire each lock, and its former holder detects that when its connection is back" + replicasToo,
 			file},
 		candidate{true, Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes since the last one: %d", save, e.optionalNumber("rdb_changes_since_last_save")),
 			"a restart loses locks since the last snapshot, and restores released ones: a second client acquires a lock beside its holder, or a name stays locked for a former TTL",
@@ -186,15 +186,15 @@ func (e *nodeCheck) checkReplication() {
 	_, bound := e.facts["min_slaves_good_slaves"]
 	good := e.optionalNumber("min_slaves_good_slaves")
 	least, _ := e.infoNumber("min-replicas-to-write")
-	alone := e.store.replicas == nil && connected > 0 // with WithReplicas, the smoke test covers this
+	unprotected := e.store.replicas == nil && connected > 0 // with WithReplicas, the smoke test covers this
 	e.addAll(
 		candidate{bound && good < least, Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas in sync: %d", least, good),
 			"each acquire and each renewal is refused with NOREPLICAS",
 			"start the replicas, or CONFIG SET min-replicas-to-write to fewer"},
-		candidate{alone, Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
+		candidate{unprotected, Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
 			"a failover loses the latest locks and renewals, and a second client acquires them",
 			"use WithReplicas(1, 200*time.Millisecond), or protect the resource with a Fence"},
-		candidate{alone && least == 0, Note, "split", "min-replicas-to-write is 0",
+		candidate{unprotected && least == 0, Note, "split", "min-replicas-to-write is 0",
 			"a master that is partitioned from its replicas continues to grant beside its successor",
 			configSet("min-replicas-to-write 1") + "; or use WithReplicas, which does the same for locks"},
 	)
@@ -233,8 +233,8 @@ func (e *nodeCheck) checkCluster() {
 		mismatch = Critical
 	}
 	_, counted := e.facts["cluster_slots_assigned"]
-	nobodys := slots.Count - e.optionalNumber("cluster_slots_assigned")
-	absent := e.optionalNumber("cluster_slots_pfail") + e.optionalNumber("cluster_slots_fail")
+	unassigned := slots.Count - e.optionalNumber("cluster_slots_assigned")
+	unreachable := e.optionalNumber("cluster_slots_pfail") + e.optionalNumber("cluster_slots_fail")
 	addr := cmp.Or(e.node.Addr, "HOST:PORT")
 	e.addAll(
 		candidate{!e.store.sharded, mismatch, "sharded", "the server is a node of a cluster, and the store is configured for a single server",
@@ -242,10 +242,10 @@ func (e *nodeCheck) checkCluster() {
 			"use a cluster client, and Sharded() if the adapter does not set it"},
 		candidate{ok && state != "ok", Critical, "cluster", "cluster_state is " + state,
 			"nothing can be locked through this node", "redis-cli --cluster check " + addr},
-		candidate{counted && nobodys > 0, Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", nobodys, slots.Count),
+		candidate{counted && unassigned > 0, Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", unassigned, slots.Count),
 			"no name in them can be locked, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster fix " + addr},
-		candidate{absent > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not reply to the other nodes", absent),
+		candidate{unreachable > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not reply to the other nodes", unreachable),
 			"no name in them can be locked until they are back, or a replica is promoted",
 			"start them again, or CLUSTER FAILOVER TAKEOVER on a replica of each"},
 		candidate{e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", Warning, "spare", "this master has no replica",

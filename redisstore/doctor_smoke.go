@@ -127,13 +127,13 @@ func (e *nodeCheck) checkLocking() {
 		return
 	}
 	client := "doctor:0:" + rand.Text()
-	claim := func(seq uint64) driver.AcquireRequest {
+	request := func(seq uint64) driver.AcquireRequest {
 		return driver.AcquireRequest{
 			Name: name, Token: fmt.Sprintf("%s:%d", client, seq), Client: client, Seq: seq,
 			TTL: driver.WaiterTTL, Weight: 1, Limit: 1, Queue: true,
 		}
 	}
-	t := &smokeTest{nodeCheck: e, name: name, own: channelPrefix + client, holder: claim(1), waiter: claim(2), messages: make(chan string, 16), ended: make(chan error, 1)}
+	t := &smokeTest{nodeCheck: e, name: name, own: channelPrefix + client, holder: request(1), waiter: request(2), messages: make(chan string, 16), ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
 	go func() {

@@ -467,9 +467,9 @@ func TestDoctorOfClocks(t *testing.T) {
 		want(t, found, severity, "clock", way)
 		wantNone(t, found, "clock-jump")
 	}
-	var asked atomic.Int32
+	var commands atomic.Int32
 	jumps := func() time.Duration {
-		if asked.Add(1) > 1 {
+		if commands.Add(1) > 1 {
 			return 7 * time.Second
 		}
 		return 0

@@ -171,7 +171,7 @@ func TestManyReaders(t *testing.T) {
 	if each > maxCommands || runs > 2 {
 		t.Errorf("a release: %d runs of %d commands", runs, each)
 	}
-	held, asked := make(map[string]bool), 0
+	held, retries := make(map[string]bool), 0
 	for len(held) < readers {
 		e := p.nextEvent()
 		if e.Kind == driver.EventGranted {
@@ -182,12 +182,12 @@ func TestManyReaders(t *testing.T) {
 		}
 		if e.Kind == driver.EventRetry && e.Token != behind.Token {
 			each, _ := countCommands(t, server, func() { p.retryEntry(e.Token) })
-			if asked++; each > maxCommands {
+			if retries++; each > maxCommands {
 				t.Errorf("a heartbeat: %d commands", each)
 			}
 		}
 	}
-	t.Logf("FIGURE %d readers entered by %d calls", readers, asked+1)
+	t.Logf("FIGURE %d readers entered by %d calls", readers, retries+1)
 	if state := p.inspect("n"); state.Holding != readers || state.Waiting != 1 {
 		t.Errorf("%d hold and %d wait", state.Holding, state.Waiting)
 	}

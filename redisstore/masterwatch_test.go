@@ -14,14 +14,14 @@ import (
 // A fakeMaster is a server that returns a number of subscribers, after a delay.
 type fakeMaster struct {
 	Conn
-	count func(at time.Duration) (any, time.Duration, error)
-	begun time.Time
-	asked atomic.Int64
-	made  atomic.Int64 // subscriptions
+	count    func(at time.Duration) (any, time.Duration, error)
+	begun    time.Time
+	commands atomic.Int64
+	made     atomic.Int64 // subscriptions
 }
 
 func (c *fakeMaster) Do(_ context.Context, cmds []Cmd, replies []Reply) {
-	c.asked.Add(1)
+	c.commands.Add(1)
 	n, after, err := c.count(time.Since(c.begun))
 	time.Sleep(after)
 	replies[0] = Reply{Value: []any{cmds[0][2], n}, Err: err}
@@ -98,7 +98,7 @@ func TestMasterWatch(t *testing.T) {
 				if n := conn.made.Load(); n > c.made || n < min(c.made, 4) || up != n || down != n-1 {
 					t.Errorf("%d subscriptions, %d times up, %d times down: want %d", n, up, down, c.made)
 				}
-				if n := conn.asked.Load(); n < c.min || n > c.max {
+				if n := conn.commands.Load(); n < c.min || n > c.max {
 					t.Errorf("%d commands in %v, want %d to %d", n, span, c.min, c.max)
 				}
 				time.Sleep(time.Second) // commands in flight end

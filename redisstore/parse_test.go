@@ -95,14 +95,14 @@ func TestRemaining(t *testing.T) {
 
 func TestParseState(t *testing.T) {
 	ticket := func(ago time.Duration) string { return strconv.FormatInt(now-ago.Microseconds(), 10) }
-	place := func(token string) string { return "0000000000000001 5000 1/1 host:1:x " + token }
+	entry := func(token string) string { return "0000000000000001 5000 1/1 host:1:x " + token }
 	state, err := parseState("n", []any{
 		now, "77", int64(7), int64(4), int64(2),
 		"h:1:x:9:backup", int64(1500), "0", "76", "h:1:y:a", int64(1600), "3", "0",
-		place("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may contain a space
-		place("b"), ticket(time.Minute), ticket(time.Second),
-		place("dead"), ticket(5 * time.Second), "",
-		place("dead too"), ticket(time.Minute), ticket(5 * time.Second),
+		entry("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may contain a space
+		entry("b"), ticket(time.Minute), ticket(time.Second),
+		entry("dead"), ticket(5 * time.Second), "",
+		entry("dead too"), ticket(time.Minute), ticket(5 * time.Second),
 	})
 	want := dibs.State{
 		Name: "n",
@@ -131,8 +131,8 @@ func TestParseState(t *testing.T) {
 			t.Errorf("a key with %q that never expires: %+v, %v", token, state, err)
 		}
 	}
-	head := func(highwater, holding, waiting, told any, more ...any) []any {
-		return append([]any{now, highwater, holding, waiting, told}, more...)
+	head := func(highwater, holders, waiting, returned any, more ...any) []any {
+		return append([]any{now, highwater, holders, waiting, returned}, more...)
 	}
 	none, one := int64(0), int64(1)
 	for _, reply := range []any{
@@ -142,9 +142,9 @@ func TestParseState(t *testing.T) {
 		head("0", one, none, one, "tok", int64(5), "1"), head("0", one, none, one, nil, int64(5), "1", "1"),
 		head("0", one, none, one, "tok", "5", "1", "1"), head("0", one, none, one, "tok", int64(5), int64(1), "1"),
 		head("0", one, none, one, "tok", int64(5), "-1", "1"), head("0", one, none, one, "tok", int64(5), "1", "x"),
-		head("0", none, one, none, place("a")), head("0", none, one, none, place("a"), ticket(0)),
-		head("0", none, one, none, "a", ticket(0), ""), head("0", none, one, none, place("a"), "x", ""),
-		head("0", none, one, none, place("a"), ticket(0), nil),
+		head("0", none, one, none, entry("a")), head("0", none, one, none, entry("a"), ticket(0)),
+		head("0", none, one, none, "a", ticket(0), ""), head("0", none, one, none, entry("a"), "x", ""),
+		head("0", none, one, none, entry("a"), ticket(0), nil),
 	} {
 		if state, err := parseState("n", reply); err == nil {
 			t.Errorf("%v: %+v, want an error", reply, state)
@@ -372,11 +372,11 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	if !ok || e.Token != token || e.Fence != number || e.Kind == driver.EventGranted && e.Ticket != number/2 {
 		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
 	}
-	place := string(appendEntry(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
-	if have, ok := entryToken(place); !ok || have != token || !strings.HasPrefix(place, fmt.Sprintf("%016x 5000 1/1 ", number)) {
-		t.Errorf("entry %q: token %q, %v", place, have, ok)
+	entry := string(appendEntry(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
+	if have, ok := entryToken(entry); !ok || have != token || !strings.HasPrefix(entry, fmt.Sprintf("%016x 5000 1/1 ", number)) {
+		t.Errorf("entry %q: token %q, %v", entry, have, ok)
 	}
-	state, err := parseState("n", []any{now, fmt.Sprint(number), int64(1), int64(1), int64(1), token, left, "0", "7", place, fmt.Sprint(now), ""})
+	state, err := parseState("n", []any{now, fmt.Sprint(number), int64(1), int64(1), int64(1), token, left, "0", "7", entry, fmt.Sprint(now), ""})
 	if err != nil || state.Fence != number || len(state.Holders) != 1 || state.Holders[0].Fence != 7 || state.Holders[0].Token != token || state.Holders[0].Remaining != remaining(left) ||
 		state.Waiting != 1 || len(state.Waiters) != 1 || state.Waiters[0].Token != token || state.Waiters[0].Waited != 0 {
 		t.Errorf("%+v, %v", state, err)

@@ -381,8 +381,8 @@ func yieldToCallers() { runtime.Gosched() }
 func (p *pipeliner) fillBatch(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	share := (len(p.queue) + p.inFlightRequests + maxWorkers - 1) / maxWorkers
-	n := min(len(p.queue), max(share, minBatch), maxBatch)
+	quota := (len(p.queue) + p.inFlightRequests + maxWorkers - 1) / maxWorkers
+	n := min(len(p.queue), max(quota, minBatch), maxBatch)
 	if n < len(p.queue) && p.workers < maxWorkers {
 		p.workers++
 		go p.work()

@@ -72,7 +72,7 @@ func (c *fakeConn) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 type fixture struct {
 	t *testing.T
 	*pipeliner
-	tap *fakeConn
+	fake *fakeConn
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -106,7 +106,7 @@ func (r *fixture) eventually(what string, is func() bool) {
 func (r *fixture) sent() *exchange {
 	r.t.Helper()
 	select {
-	case e := <-r.tap.exchanges:
+	case e := <-r.fake.exchanges:
 		return e
 	case <-time.After(generous):
 		r.t.Fatal("nothing is sent")
@@ -117,7 +117,7 @@ func (r *fixture) sent() *exchange {
 func (r *fixture) nothingSent() {
 	r.t.Helper()
 	select {
-	case e := <-r.tap.exchanges:
+	case e := <-r.fake.exchanges:
 		r.t.Fatalf("sent: %q", e.cmds)
 	default:
 	}
@@ -151,14 +151,14 @@ func (r *fixture) call(req *request, until time.Duration) *testCall {
 	r.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.t.Context(), callerKey{}, req))
 	c := &testCall{r.t, cancel, make(chan Reply, 1)}
-	sent := len(r.tap.exchanges)
+	sent := len(r.fake.exchanges)
 	go func() {
 		defer cancel(nil)
 		reply, _ := r.do(ctx, req, time.Now().Add(until))
 		c.back <- reply
 	}()
 	r.eventually("the request is queued or sent", func() bool {
-		return slices.Contains(r.queue, req) || req.sent || req.abandoned || len(r.tap.exchanges) > sent
+		return slices.Contains(r.queue, req) || req.sent || req.abandoned || len(r.fake.exchanges) > sent
 	})
 	return c
 }
@@ -263,14 +263,14 @@ func TestPipelinerMerges(t *testing.T) {
 		eval+"b b:q check b1 ttl until entry",
 		release+"p1",
 	)
-	place := []any{"5", int64(1), int64(2), "a1"}
+	waitAnswer := []any{"5", int64(1), int64(2), "a1"}
 	e.reply(
-		[]any{now, "7", place},
+		[]any{now, "7", waitAnswer},
 		ServerError("WRONGTYPE b"),
 		int64(1),
 	)
 	callers[0].wantValue([]any{now, "7"})
-	callers[3].wantValue([]any{now, place})
+	callers[3].wantValue([]any{now, waitAnswer})
 	callers[1].wantErr(ServerError("WRONGTYPE b"))
 	callers[2].wantValue(1)
 	for i := range hanging[1:] {
@@ -474,7 +474,7 @@ func TestPipelinerFastServerHangs(t *testing.T) {
 	for _, prompt := range []bool{false, true} {
 		t.Run(fmt.Sprint("prompt ", prompt), func(t *testing.T) {
 			r := newFixture(t)
-			r.prompt, r.tap.prompt = prompt, prompt
+			r.prompt, r.fake.prompt = prompt, prompt
 			quick := func() {
 				t.Helper()
 				for range 3 {
@@ -560,7 +560,7 @@ func TestPipelinerSkipsAbandonedRequests(t *testing.T) {
 		}
 		hanging[0].reply("done")
 		select {
-		case e := <-r.tap.exchanges:
+		case e := <-r.fake.exchanges:
 			wantCmds(t, e, "EVALSHA "+releaseScript.sha+" 1 key stays")
 			e.reply("done")
 			stays.wantValue("done")
@@ -688,15 +688,15 @@ func TestPipelinerRetriesVoidRequests(t *testing.T) {
 			}
 		}
 		r.mu.Lock()
-		swift := r.fast
+		fast := r.fast
 		r.mu.Unlock()
-		if !swift {
+		if !fast {
 			r.t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
 		}
 	}
 	prompt := func(t *testing.T) *fixture {
 		r := newFixture(t)
-		r.prompt, r.tap.prompt = true, true
+		r.prompt, r.fake.prompt = true, true
 		quick(r)
 		return r
 	}
@@ -731,12 +731,12 @@ func TestPipelinerRetriesVoidRequests(t *testing.T) {
 		}
 	})
 	t.Run("unknown, since the clock is not known", func(t *testing.T) {
-		for _, forget := range []func(c *clock){
+		for _, reset := range []func(c *clock){
 			func(c *clock) { c.known = false },
 			func(c *clock) { c.learned = c.learned.Add(-time.Minute) },
 		} {
 			r := prompt(t)
-			forget(r.clock)
+			reset(r.clock)
 			c := r.call(voidable("a"), time.Hour)
 			if void := voidOf(t, r.sent()); void != r.clock.latest(time.Now()) && void < server(time.Now().Add(time.Minute)) {
 				t.Errorf("void after %d", void)

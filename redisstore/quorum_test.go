@@ -54,16 +54,16 @@ func TestQuorum(t *testing.T) {
 // A server that has granted no fence starts with 1, if the vote request requires none.
 func TestFirstFence(t *testing.T) {
 	t.Parallel()
-	for _, handOn := range []bool{false, true} {
-		t.Run(fmt.Sprint(handOn), func(t *testing.T) {
+	for _, handOff := range []bool{false, true} {
+		t.Run(fmt.Sprint(handOff), func(t *testing.T) {
 			server := redistest.Start(t)
 			store := open(t, server)
-			claim := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &driver.VoteRequest{Ticket: 1}}
+			request := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &driver.VoteRequest{Ticket: 1}}
 			for want := uint64(1); want <= 2; want++ {
-				if handOn { // another script reads the high-water mark
+				if handOff { // another script reads the high-water mark
 					server.MustCmd(t, "DEL", "lock:n")
 				}
-				if a, err := store.Acquire(t.Context(), claim); err != nil || !a.Held || a.Fence != want {
+				if a, err := store.Acquire(t.Context(), request); err != nil || !a.Held || a.Fence != want {
 					t.Fatalf("%+v, %v, want fence %d", a, err, want)
 				}
 			}

@@ -397,7 +397,7 @@ func TestFencesAreExact(t *testing.T) {
 		p.mustWait(first)
 		p.mustWait(second)
 		p.mustRelease(h, last)
-		grew("handed on", p.wantGrant(first))
+		grew("hand-off", p.wantGrant(first))
 		p.mustRelease(first, 0)
 		grew("hand-off by a release without the fence", p.wantGrant(second))
 		grew("repeated", p.mustAcquire(second))
@@ -708,10 +708,10 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	p := newClient(t, good)
 	writer := p.request("n")
 	p.mustAcquire(writer)
-	part := writer
-	part.Weight, part.Limit = 1, 2
-	set, queued := p.request("a"), p.request("n")
-	set.With = []string{"b"}
+	resized := writer
+	resized.Weight, resized.Limit = 1, 2
+	multi, queued := p.request("a"), p.request("n")
+	multi.With = []string{"b"}
 	reader := p.request("shared")
 	reader.Weight, reader.Limit = 1, 2
 	p.mustAcquire(reader)
@@ -723,9 +723,9 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 			return driver.AcquireReply{Held: held}, err
 		}
 	}
-	for what, ask := range map[string]func(until time.Time) (driver.AcquireReply, error){
+	for what, send := range map[string]func(until time.Time) (driver.AcquireReply, error){
 		"release":                   release(writer, 0),
-		"release to keep":           release(writer, time.Minute),
+		"release, reserved":         release(writer, time.Minute),
 		"release of a shared lease": release(reader, 0),
 		"cancel": func(until time.Time) (driver.AcquireReply, error) {
 			c := waiter
@@ -741,16 +741,16 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 			queued.Until = until
 			return s.Acquire(t.Context(), queued)
 		},
-		"set": func(until time.Time) (driver.AcquireReply, error) {
-			set.Until = until
-			return s.Acquire(t.Context(), set)
+		"multi-lock": func(until time.Time) (driver.AcquireReply, error) {
+			multi.Until = until
+			return s.Acquire(t.Context(), multi)
 		},
 		"resize": func(until time.Time) (driver.AcquireReply, error) {
-			part.Until = until
-			return s.Resize(t.Context(), part)
+			resized.Until = until
+			return s.Resize(t.Context(), resized)
 		},
 	} {
-		if a, err := ask(time.Now().Add(30 * time.Millisecond)); !errors.Is(err, dibs.ErrUnavailable) {
+		if a, err := send(time.Now().Add(30 * time.Millisecond)); !errors.Is(err, dibs.ErrUnavailable) {
 			t.Errorf("%s: %+v, %v", what, a, err)
 		}
 		<-late.passed
@@ -790,9 +790,9 @@ func TestMultiLockFenceExceedsAllHighwaterMarks(t *testing.T) {
 			}
 		}
 	}
-	set := p.request("a")
-	set.With = names[1:]
-	fence := p.mustAcquire(set)
+	multi := p.request("a")
+	multi.With = names[1:]
+	fence := p.mustAcquire(multi)
 	if fence != largest+1 {
 		t.Errorf("fence %d, want one more than %d", fence, largest)
 	}

@@ -21,13 +21,13 @@ func (p *pipeliner) loadScripts(ctx context.Context, b *batch) {
 	}
 	p.resend(ctx, b, own, true)
 	p.endLoads(b, own)
-	var asked []int
+	var retries []int
 	for i, loaded := range others {
 		<-loaded
-		asked = append(asked, i)
+		retries = append(retries, i)
 	}
-	p.resend(ctx, b, asked, false)
-	p.resend(ctx, b, b.unknownScripts(append(b.byHash(own), asked...)), true)
+	p.resend(ctx, b, retries, false)
+	p.resend(ctx, b, b.unknownScripts(append(b.byHash(own), retries...)), true)
 }
 
 // divideUnknown divides the calls of unknown scripts into those that this worker sends as

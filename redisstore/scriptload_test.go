@@ -19,8 +19,8 @@ func TestScriptsAreLoadedOnce(t *testing.T) {
 		first := r.call(plain("first"), time.Hour)
 		e := r.sent()
 		e.reply(errUnknownScript)
-		lesson := r.sent()
-		wantCmds(t, lesson, whole+"first")
+		load := r.sent()
+		wantCmds(t, load, whole+"first")
 
 		engaged := []*testCall{r.call(plain("a"), time.Hour), r.call(acquireOf("n", "b"), time.Hour)}
 		for range engaged {
@@ -34,7 +34,7 @@ func TestScriptsAreLoadedOnce(t *testing.T) {
 			}
 		}
 		r.nothingSent()
-		lesson.reply(outcome)
+		load.reply(outcome)
 		if err, failed := outcome.(error); failed {
 			first.wantErr(err)
 			e := r.sent()

@@ -25,12 +25,12 @@ func (p *testClient) release(c driver.AcquireRequest) (bool, error) {
 	return p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)})
 }
 
-func (p *testClient) extend(claims ...driver.AcquireRequest) []error {
-	holds := make([]driver.ExtendRequest, len(claims))
-	for i, c := range claims {
-		holds[i] = driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
+func (p *testClient) extend(requests ...driver.AcquireRequest) []error {
+	extends := make([]driver.ExtendRequest, len(requests))
+	for i, c := range requests {
+		extends[i] = driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
 	}
-	return p.s.Extend(p.t.Context(), holds)
+	return p.s.Extend(p.t.Context(), extends)
 }
 
 // foreignValues are values of other types at the lock's key: the commands that write and
@@ -306,16 +306,16 @@ func TestOutOfMemory(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			p := watchingClient(t, open(t, server, redisstore.Prefix("")))
-			claims := []driver.AcquireRequest{p.request("mutex"), p.sharedRequest("read", 1, driver.Unlimited, time.Minute), p.sharedRequest("permits", 2, 4, time.Minute), p.sharedRequest("gone", 1, 2, time.Minute), p.request("long")}
-			for _, c := range claims {
+			requests := []driver.AcquireRequest{p.request("mutex"), p.sharedRequest("read", 1, driver.Unlimited, time.Minute), p.sharedRequest("permits", 2, 4, time.Minute), p.sharedRequest("gone", 1, 2, time.Minute), p.request("long")}
+			for _, c := range requests {
 				p.mustAcquire(c)
 			}
-			held := slices.Delete(slices.Clone(claims), 3, 4)
+			held := slices.Delete(slices.Clone(requests), 3, 4)
 			server.MustCmd(t, "DEL", "gone")
-			for i := range claims[:4] {
-				claims[i].TTL = time.Hour
+			for i := range requests[:4] {
+				requests[i].TTL = time.Hour
 			}
-			claims[4].TTL = time.Second // shorter than the rest of the lease
+			requests[4].TTL = time.Second // shorter than the rest of the lease
 			waiters := []driver.AcquireRequest{p.request("mutex"), p.sharedRequest("read", driver.Unlimited, driver.Unlimited, time.Minute), p.sharedRequest("permits", 4, 5, time.Minute)}
 			for i := range waiters {
 				waiters[i].Queue = true
@@ -325,13 +325,13 @@ func TestOutOfMemory(t *testing.T) {
 			if _, err := p.s.Acquire(t.Context(), p.sharedRequest("more", 1, 2, time.Minute)); err == nil || !strings.Contains(err.Error(), "OOM") {
 				t.Fatalf("acquire without memory: %v", err)
 			}
-			batch := append(slices.Clone(claims[first:]), claims[:first]...)
+			batch := append(slices.Clone(requests[first:]), requests[:first]...)
 			for i, err := range p.extend(batch...) {
 				if want := batch[i].Name == "gone"; want != errors.Is(err, dibs.ErrLost) || !want && err != nil {
 					t.Errorf("extend %s: %v", batch[i].Name, err)
 				}
 			}
-			for i, c := range claims[:3] {
+			for i, c := range requests[:3] {
 				if ms, _ := server.MustCmd(t, "PTTL", c.Name).(int64); ms < 3_000_000 {
 					t.Errorf("%s expires in %d ms", c.Name, ms)
 				}

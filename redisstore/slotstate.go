@@ -49,12 +49,12 @@ func (s *slotStates) of(slot int) *slotState {
 	return found
 }
 
-// forget clears all clocks, when other servers may reply from now on.
-func (s *slotStates) forget() {
+// reset clears all clocks, when other servers may reply from now on.
+func (s *slotStates) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last.clock.forget()
+	s.last.clock.reset()
 	for _, one := range s.bySlot {
-		one.clock.forget()
+		one.clock.reset()
 	}
 }

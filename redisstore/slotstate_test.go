@@ -50,11 +50,11 @@ func TestClocksOfSeveralServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &fakeCluster{ahead: make(map[string]time.Duration), after: make(map[string]time.Duration)}
 		s := New(conn, Sharded(), Prefix(""))
-		ask := func(name string, ahead time.Duration) time.Duration {
+		acquire := func(name string, ahead time.Duration) time.Duration {
 			t.Helper()
 			conn.ahead[name] = ahead
-			claim := driver.AcquireRequest{Name: name, Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(left)}
-			if _, err := s.Acquire(t.Context(), claim); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
+			request := driver.AcquireRequest{Name: name, Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(left)}
+			if _, err := s.Acquire(t.Context(), request); err != nil && !errors.Is(err, dibs.ErrUnavailable) {
 				t.Fatal(err)
 			}
 			return conn.after[name]
@@ -65,29 +65,29 @@ func TestClocksOfSeveralServers(t *testing.T) {
 				t.Errorf("%s: void after %v, want %v", what, have, left)
 			}
 		}
-		within("the first", ask("a", time.Hour))
-		within("the same", ask("a", time.Hour))
+		within("the first", acquire("a", time.Hour))
+		within("the same", acquire("a", time.Hour))
 		for i := range 3 {
-			within("a similar one", ask(fmt.Sprint("like", i), time.Hour-20*time.Millisecond*time.Duration(i)))
+			within("a similar one", acquire(fmt.Sprint("like", i), time.Hour-20*time.Millisecond*time.Duration(i)))
 		}
-		if after := ask("odd", 0); after < time.Hour {
+		if after := acquire("odd", 0); after < time.Hour {
 			t.Errorf("first request: void after %v", after) // the exception above
 		}
-		within("the different one again", ask("odd", 0))
+		within("the different one again", acquire("odd", 0))
 		for i := range 10 {
-			within("another one", ask(fmt.Sprint("other", i), time.Duration(i%3-1)*time.Hour))
+			within("another one", acquire(fmt.Sprint("other", i), time.Duration(i%3-1)*time.Hour))
 		}
 		for _, failure := range []error{
 			errors.New("connection reset"), ServerError("MOVED 1 host:1"), ServerError("READONLY You can't write against a read only replica."),
 			ServerError("ERR CLUSTERDOWN The cluster is down"), ServerError("LOADING Redis is loading the dataset in memory"),
 		} {
 			conn.fails = failure
-			ask("a", time.Hour)
-			within(fmt.Sprint("its successor, after ", failure), ask("a", -time.Hour))
-			within("and again", ask("a", -time.Hour))
+			acquire("a", time.Hour)
+			within(fmt.Sprint("its successor, after ", failure), acquire("a", -time.Hour))
+			within("and again", acquire("a", -time.Hour))
 		}
-		s.slots.forget()
-		within("another server after an election", ask("a", time.Minute))
+		s.slots.reset()
+		within("another server after an election", acquire("a", time.Minute))
 	})
 }
 

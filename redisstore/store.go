@@ -74,8 +74,8 @@ const (
 	maxTries = 3
 )
 
-// Groups implements driver.Store. A cluster takes the names of one slot in one step; any
-// other server takes all names.
+// Groups implements driver.Store. A group is what one Acquire can take: on a cluster,
+// the names of one slot; else all names.
 func (s *Store) Groups(names []string) [][]string {
 	if !s.sharded {
 		return [][]string{names}

@@ -28,8 +28,8 @@ func TestParseVote(t *testing.T) {
 		}
 	}
 	_, _, err := parseVote(driver.AcquireRequest{Name: "n"}, []any{now, "ID", int64(1_500_000)})
-	var young *driver.RecoveringError
-	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &young) || *young != (driver.RecoveringError{Node: "ID", Remaining: 1500 * time.Millisecond}) {
+	var recovering *driver.RecoveringError
+	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &recovering) || *recovering != (driver.RecoveringError{Node: "ID", Remaining: 1500 * time.Millisecond}) {
 		t.Errorf("error %v, want that it was restarted", err)
 	}
 	for _, reply := range []any{

@@ -132,7 +132,7 @@ func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 			if r, ok := s.conn.(Refresher); ok {
 				r.Refresh()
 			}
-			s.slots.forget()
+			s.slots.reset()
 			on(driver.Event{Kind: driver.EventFailover})
 		}
 		again = changed // once more: the first time may have been too early

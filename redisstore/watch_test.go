@@ -17,12 +17,12 @@ import (
 // the last one.
 type fakeServer struct {
 	Conn
-	replies []Reply
-	asked   atomic.Int64
+	replies  []Reply
+	commands atomic.Int64
 }
 
 func (c *fakeServer) Do(_ context.Context, _ []Cmd, replies []Reply) {
-	n := c.asked.Add(1)
+	n := c.commands.Add(1)
 	replies[0] = c.replies[min(int(n), len(c.replies))-1]
 }
 
@@ -63,7 +63,7 @@ func TestEpochIsPolled(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) || changed > 0 {
 					t.Errorf("error %v, and %d elections", err, changed)
 				}
-				if n := conn.asked.Load(); n < c.min || n > c.max {
+				if n := conn.commands.Load(); n < c.min || n > c.max {
 					t.Errorf("%d commands in %v, want %d to %d", n, span, c.min, c.max)
 				}
 			})
