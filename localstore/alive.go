@@ -5,26 +5,27 @@ import (
 	"sync"
 )
 
-// A liveness shows to other processes that this one lives, and to this one whether others do.
-// Each store that takes something locks a byte of one file, and the entries in the database
-// name the byte: its owner. The system drops the lock when the last process ends that has
-// inherited the file, however that ends: by a kill, too, and at once. Nothing has to be cleaned
-// up, no process number can be mistaken for that of another process, and containers of one
-// kernel see each other.
+// A liveness shows other processes that this one is alive, and tells it which others are.
 //
-// An owner is known to be dead only if its very file can be looked at. Otherwise, as when
-// somebody has deleted the file, or on systems other than Linux, leases end with their TTL.
+// Each store with leases locks one byte of a file, and its entries in the database name
+// this byte as their owner. The system drops the lock when the last process that
+// inherited the file ends, even by a kill, and at once. So there is nothing to clean up,
+// no process ID can be mistaken for that of another process, and containers of one kernel
+// see each other.
+//
+// An owner counts as dead only if the file it locked can be checked. Otherwise leases end
+// at their TTL: for example if the file was deleted, or on systems other than Linux.
 type liveness struct {
 	path string
 	boot string
 
 	mu   sync.Mutex
-	name string // of this process as an owner; "" if it is none
-	fd   int    // not an os.File: it must live as long as the process
-	none bool   // it cannot be one
+	name string // owner name of this process; "" if it has none
+	fd   int    // not an os.File: it must stay open as long as the process
+	none bool   // the process cannot have an owner name
 }
 
-// What is known of an owner.
+// An ownerState is what is known about an owner.
 type life int
 
 const (
@@ -33,7 +34,8 @@ const (
 	ended
 )
 
-// owner returns the name of this process, which is locked from then on, or "".
+// owner returns the owner name of this process, and locks its byte the first time. It
+// returns "" if that is not possible.
 func (l *liveness) owner() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +50,7 @@ func (l *liveness) owner() string {
 	return l.name
 }
 
-// of says what is known of an owner.
+// stateOf returns what is known about an owner.
 func (l *liveness) of(owner string) life {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,8 +65,8 @@ func (l *liveness) of(owner string) life {
 	return byteOf(owner, l.path, -1)
 }
 
-// dead reports whether an owner is known to be dead. Of one of another boot id it is not: it
-// may be on another machine, whose locks this one does not see.
+// isDead reports whether an owner is known to be dead. An owner with another boot ID is
+// not: it may be on another machine, whose locks are not visible here.
 func (l *liveness) dead(owner string) bool {
 	return strings.HasSuffix(owner, "-"+l.boot) && l.of(owner) == ended
 }

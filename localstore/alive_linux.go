@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockByte locks a byte of a file that nobody else has, and returns its name: the file's
-// inode and the byte. As long as it is locked no other file has this inode.
+// lockByte locks a free byte of a file and returns its name: the file's inode and the
+// offset. While the byte is locked, no other file can have this inode.
 func lockByte(path string) (fd int, name string, err error) {
 	const tries = 10
 	if fd, err = openAgain(path, unix.O_RDWR|unix.O_CREAT); err != nil {
@@ -27,8 +27,8 @@ func lockByte(path string) (fd int, name string, err error) {
 	return -1, "", err
 }
 
-// byteOf looks whether the byte of an owner is locked: by an open file, if that is its file, or
-// else by the one that is there now.
+// byteState checks whether an owner's byte is locked. It uses fd if that is the owner's
+// file, and opens path otherwise.
 func byteOf(owner, path string, fd int) life {
 	var node uint64
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
@@ -67,7 +67,7 @@ func inode(fd int) uint64 {
 	return stat.Ino
 }
 
-// file returns the file of an owner, for processes that are to inherit it.
+// file returns the liveness file, for child processes to inherit.
 func (l *liveness) file() (*os.File, error) {
 	if l.owner() == "" {
 		return nil, nil
@@ -79,7 +79,7 @@ func (l *liveness) file() (*os.File, error) {
 	return os.NewFile(uintptr(fd), l.path), nil
 }
 
-// close ends the owner, of whom nothing is left.
+// close ends the owner, which has no leases left.
 func (l *liveness) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-var errNoLife = errors.New("there are no locks here that end with their process")
+var errNoLife = errors.New("this system has no file locks that end with their process")
 
 func lockByte(string) (fd int, name string, err error) { return -1, "", errNoLife }
 

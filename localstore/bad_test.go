@@ -19,8 +19,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A file that cannot be used is refused with its name and with what to do about it, and is
-// left as it is.
+// An unusable file is rejected with an error that names it and says what to do. The file
+// is not changed.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -28,17 +28,17 @@ func TestUnusable(t *testing.T) {
 		make func(t *testing.T, path string)
 		says string
 	}{
-		{"a directory", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, "name a file"},
-		{"a pipe", func(t *testing.T, path string) { must(t, syscall.Mkfifo(path, 0o600)) }, "name a file"},
+		{"a directory", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, "choose a regular file"},
+		{"a pipe", func(t *testing.T, path string) { must(t, syscall.Mkfifo(path, 0o600)) }, "choose a regular file"},
 		{"a text", func(t *testing.T, path string) {
 			must(t, os.WriteFile(path, bytes.Repeat([]byte("dear diary\n"), 1000), 0o600))
-		}, "not a file of dibs"},
+		}, "not a dibs file"},
 		{"another program's database", func(t *testing.T, path string) {
 			alter(t, path, "create table diary (day text)")
-		}, "not a file of dibs"},
+		}, "not a dibs file"},
 		{"another program's id", func(t *testing.T, path string) {
 			alter(t, path, "pragma application_id = 7")
-		}, "not a file of dibs"},
+		}, "not a dibs file"},
 		{"a newer version", func(t *testing.T, path string) {
 			must(t, openAt(t, path).Close())
 			alter(t, path, "pragma user_version = 3")
@@ -46,15 +46,15 @@ func TestUnusable(t *testing.T) {
 		{"tables that are gone", func(t *testing.T, path string) {
 			must(t, openAt(t, path).Close())
 			alter(t, path, "drop table state")
-		}, "move it and its -wal and -shm away"},
+		}, "move it aside (with -wal and -shm)"},
 		{"an empty state", func(t *testing.T, path string) {
 			must(t, openAt(t, path).Close())
 			alter(t, path, "delete from state")
-		}, "move it and its -wal and -shm away"},
+		}, "move it aside (with -wal and -shm)"},
 		{"pages of nonsense", func(t *testing.T, path string) {
 			must(t, openAt(t, path).Close())
 			scribble(t, path)
-		}, "move it and its -wal and -shm away"},
+		}, "move it aside (with -wal and -shm)"},
 		{"a file on the way", func(t *testing.T, path string) {
 			dir := filepath.Dir(path)
 			must(t, os.Remove(dir))
@@ -72,7 +72,7 @@ func TestUnusable(t *testing.T) {
 				t.Fatalf("opened: %v", s.Close())
 			}
 			if !strings.Contains(err.Error(), path) && !strings.Contains(err.Error(), filepath.Dir(path)) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v: want the file, and %q", err, c.says)
+				t.Errorf("%v: want the file name and %q", err, c.says)
 			}
 			if after, _ := os.ReadFile(plain(path)); !bytes.Equal(before, after) {
 				t.Error("the file was changed")
@@ -81,7 +81,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// plain is a path that can be read without waiting.
+// readablePath returns path if it can be read without blocking.
 func plain(path string) string {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return ""
@@ -96,7 +96,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// alter changes a database behind the back of a store.
+// alter changes a database without the store.
 func alter(t *testing.T, path, script string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -105,7 +105,7 @@ func alter(t *testing.T, path, script string) {
 	must(t, errors.Join(err, db.Close()))
 }
 
-// scribble overwrites all that follows the header.
+// corrupt overwrites everything after the header.
 func scribble(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -116,16 +116,16 @@ func scribble(t *testing.T, path string) {
 	must(t, os.WriteFile(path, text, 0o600))
 }
 
-// wantRefused checks that an operation was refused for a reason, and so was not done.
+// wantRefused checks that an operation was refused with a reason, and had no effect.
 func wantRefused(t *testing.T, err error, path, says string) {
 	t.Helper()
 	var u *dibs.UnavailableError
 	if !errors.As(err, &u) || !u.Refused || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) {
-		t.Errorf("%v: want that it was refused, the file and %q", err, says)
+		t.Errorf("%v: want Refused, the file name and %q", err, says)
 	}
 }
 
-// An entry that cannot be read is said to be damaged, and is no free name.
+// An entry that cannot be read is reported as corrupt; its name is not free.
 func TestDamagedEntry(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -135,13 +135,14 @@ func TestDamagedEntry(t *testing.T) {
 	}
 	alter(t, path, `update entries set entry = '{"h":[{"t":"holder"'`)
 	_, err := s.Acquire(t.Context(), claimOn("n", "me"))
-	wantRefused(t, err, path, "damaged")
+	wantRefused(t, err, path, "corrupt")
 	_, err = s.Inspect(t.Context(), "n")
-	wantRefused(t, err, path, "damaged")
+	wantRefused(t, err, path, "corrupt")
 	takeAndFree(t, s, "other", 0)
 }
 
-// A file that was deleted or replaced excludes nobody any more, and says so.
+// A store whose file was deleted or replaced returns errors, because it excludes no other
+// process.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -149,10 +150,10 @@ func TestMoved(t *testing.T) {
 	takeAndFree(t, s, "n", 0)
 	must(t, os.Rename(path, path+".old"))
 	_, err := s.Acquire(t.Context(), claimOn("n", "me"))
-	wantRefused(t, err, path, "start this program again")
-	openAt(t, path) // makes another
+	wantRefused(t, err, path, "restart this program")
+	openAt(t, path) // creates another file
 	_, err = s.Acquire(t.Context(), claimOn("n", "me"))
-	wantRefused(t, err, path, "start this program again")
+	wantRefused(t, err, path, "restart this program")
 }
 
 func TestClosed(t *testing.T) {
@@ -165,10 +166,10 @@ func TestClosed(t *testing.T) {
 	wantRefused(t, err, path, "closed")
 }
 
-// A user without rights is told of them.
+// A user without permission gets an error that says so.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
-	// Not below t.TempDir(), where a user without rights could not come.
+	// Not below t.TempDir(), which the unprivileged user cannot access.
 	dir, err := os.MkdirTemp("/tmp", "dibs")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -184,7 +185,7 @@ func TestReadOnly(t *testing.T) {
 		must(t, os.Chmod(path, mode))
 		must(t, os.Chmod(dir, 0o555))
 		c := start(t, "write", path, nobody(t), func(c *exec.Cmd) { c.Path = binary })
-		if told := c.says("failed:"); !strings.Contains(told, path) || !strings.Contains(told, "right to read and write") {
+		if told := c.says("failed:"); !strings.Contains(told, path) || !strings.Contains(told, "permission to read and write") {
 			t.Errorf("mode %v: %s", mode, told)
 		}
 	}
@@ -193,13 +194,13 @@ func TestReadOnly(t *testing.T) {
 	takeAndFree(t, openAt(t, path), "n", 0)
 }
 
-// On a full disk an operation is refused and was not done. When there is room again, all
-// is as it was.
+// On a full disk an operation fails without effect. When there is room again, nothing is
+// lost.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := mountSmall(dir); err != nil {
-		t.Skipf("a small disk could not be mounted: %v", err)
+		t.Skipf("cannot mount a small disk: %v", err)
 	}
 	t.Cleanup(func() { must(t, unmount(dir)) })
 	path := filepath.Join(dir, "locks.db")
@@ -212,7 +213,7 @@ func TestFullDisk(t *testing.T) {
 
 	fill(t, filepath.Join(dir, "filler"))
 	taken := 0
-	for ; ; taken++ { // what is in the log already can be written again
+	for ; ; taken++ { // the free part of the log can still be written
 		if _, err = s.Acquire(t.Context(), claimOn(strings.Repeat("x", 400)+string(rune('a'+taken)), "me")); err != nil {
 			break
 		}
@@ -226,14 +227,14 @@ func TestFullDisk(t *testing.T) {
 	}
 	_, err = Open(filepath.Join(dir, "other", "locks.db"))
 	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "other")) {
-		t.Errorf("%v: want to be told of the file", err)
+		t.Errorf("%v: want the file name", err)
 	}
 	t.Log(err)
 
 	must(t, os.Remove(filepath.Join(dir, "filler")))
 	names, err := s.List(t.Context(), "x*")
 	if err != nil || len(names) != taken {
-		t.Errorf("%d names, %v: want the %d that were taken", len(names), err, taken)
+		t.Errorf("%d names, %v: want the %d acquired", len(names), err, taken)
 	}
 	if f := takeAndFree(t, s, "n", answer.Fence); f <= answer.Fence {
 		t.Errorf("fence %d after %d", f, answer.Fence)
@@ -258,7 +259,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// A call that waits for its turn in this process returns when its context ends.
+// A call that waits for another operation of this process returns when its context ends.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))

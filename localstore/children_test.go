@@ -22,7 +22,7 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// The tests run this binary again, as other processes on the same file.
+// The tests start this binary again, as other processes on the same file.
 
 const roleVar, fileVar = "DIBS_LOCALSTORE_ROLE", "DIBS_LOCALSTORE_FILE"
 
@@ -38,24 +38,24 @@ func TestMain(m *testing.M) {
 	fmt.Println("done")
 }
 
-// roles are what a child does with a file, told what to do line by line.
+// childRoles are the programs of child processes. A program reads commands line by line.
 var roles = map[string]func(path string, in *bufio.Reader) error{
-	"crowd":  crowd,
-	"once":   queueOnce,
-	"keeper": keeper,
-	"mill":   mill,
-	"middle": middle,
-	"write":  writeOnce,
+	"lockMany":  crowd,
+	"queueOnce":   queueOnce,
+	"holdUntilTold": keeper,
+	"churn":   mill,
+	"stopInTransaction": middle,
+	"writeOnce":  writeOnce,
 }
 
-// A child is a process that plays a role.
+// A child is a process that runs a childRole.
 type child struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
 
-	said []string // of a keeper: fence, token, and the process that it has started, or 0
+	said []string // of holdUntilTold: fence, token, and the PID of the process that it started, or 0
 }
 
 func start(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
@@ -82,7 +82,7 @@ func start(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
 	return c
 }
 
-// tell writes a line to the child.
+// writeLine writes a line to the child.
 func (c *child) tell(line string) {
 	c.t.Helper()
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
@@ -90,7 +90,7 @@ func (c *child) tell(line string) {
 	}
 }
 
-// says waits for a line of the child that begins so, and returns the rest.
+// readLine waits for a line of the child with the prefix want, and returns the rest.
 func (c *child) says(want string) string {
 	c.t.Helper()
 	if !c.out.Scan() {
@@ -98,12 +98,12 @@ func (c *child) says(want string) string {
 	}
 	rest, ok := strings.CutPrefix(c.out.Text(), want)
 	if !ok {
-		c.t.Fatalf("a child says %q, want %q", c.out.Text(), want)
+		c.t.Fatalf("the child wrote %q, want %q", c.out.Text(), want)
 	}
 	return rest
 }
 
-// kill ends the child at once, whatever it does.
+// kill kills the child at once.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
@@ -121,7 +121,7 @@ func openAt(t *testing.T, path string) *Store {
 
 func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "state", "locks.db") }
 
-// patient gives a busy machine more time for an operation than a person would.
+// generousTimeout allows for a busy machine.
 func patient() dibs.Option { return dibs.Timeout(10 * time.Second) }
 
 func client(t *testing.T, s *Store, options ...dibs.Option) *dibs.Client {
@@ -132,12 +132,12 @@ func client(t *testing.T, s *Store, options ...dibs.Option) *dibs.Client {
 
 const children, rounds = 24, 15
 
-// crowd locks one name many times, and leaves a trace of it.
+// lockMany locks one name many times and records each time.
 func crowd(path string, in *bufio.Reader) error {
 	if _, err := in.ReadString('\n'); err != nil {
 		return err
 	}
-	s, err := Open(path) // all at once, and the first ones make it
+	s, err := Open(path) // all children at once; the first ones create the file
 	if err != nil {
 		return err
 	}
@@ -153,11 +153,11 @@ func crowd(path string, in *bufio.Reader) error {
 	return errors.Join(c.Close(), s.Close())
 }
 
-// trace fails if another process is inside, and adds a line to the history.
+// appendHistory fails if another process holds the lock, and adds a line to the history.
 func trace(dir string, mark uint64) error {
 	inside, err := os.OpenFile(filepath.Join(dir, "inside"), os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("two inside: %w", err)
+		return fmt.Errorf("two holders: %w", err)
 	}
 	history, err := os.OpenFile(filepath.Join(dir, "history"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -183,14 +183,14 @@ func marks(t *testing.T, path string) (all []uint64) {
 	return all
 }
 
-// Many processes that make the file together lock one name, one at a time, and all of
-// them get it as often as they want.
+// Many processes create the file together, and lock one name one at a time, as often as
+// they want.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	var all []*child
 	for range children {
-		all = append(all, start(t, "crowd", path))
+		all = append(all, start(t, "lockMany", path))
 	}
 	for _, c := range all {
 		c.tell("go")
@@ -200,7 +200,7 @@ func TestCrowd(t *testing.T) {
 	}
 	fences := marks(t, path)
 	if len(fences) != children*rounds {
-		t.Errorf("%d times inside, want %d", len(fences), children*rounds)
+		t.Errorf("locked %d times, want %d", len(fences), children*rounds)
 	}
 	for i := range fences[1:] {
 		if fences[i+1] <= fences[i] {
@@ -210,17 +210,17 @@ func TestCrowd(t *testing.T) {
 	sound(t, path)
 }
 
-// sound checks that nothing is wrong with a file.
+// checkIntegrity checks that the file is not corrupt.
 func sound(t *testing.T, path string) {
 	t.Helper()
 	s := openAt(t, path)
 	var verdict string
 	if err := s.file.conn.QueryRowContext(t.Context(), "pragma integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
-		t.Errorf("the file: %s, %v", verdict, err)
+		t.Errorf("integrity check: %s, %v", verdict, err)
 	}
 }
 
-// queueOnce says when it stands in line, and leaves its number when it is served.
+// queueOnce reports when it is queued, and records its number when it is served.
 func queueOnce(path string, in *bufio.Reader) error {
 	line, err := in.ReadString('\n')
 	if err != nil {
@@ -234,7 +234,7 @@ func queueOnce(path string, in *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { fmt.Println("waits") }}
+	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { fmt.Println("queued") }}
 	c := dibs.New(s, dibs.Observe(hooks), patient())
 	lease, err := c.Mutex("n").Lock(context.Background(), dibs.Wait(time.Minute))
 	if err != nil {
@@ -243,7 +243,7 @@ func queueOnce(path string, in *bufio.Reader) error {
 	return errors.Join(trace(filepath.Dir(path), number), lease.Unlock(), c.Close(), s.Close())
 }
 
-// Processes are served in the order in which they came.
+// Processes are served in the order of their requests.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -254,11 +254,11 @@ func TestOrder(t *testing.T) {
 	}
 	var all []*child
 	for range children {
-		all = append(all, start(t, "once", path))
+		all = append(all, start(t, "queueOnce", path))
 	}
 	for i, c := range all {
 		c.tell(strconv.Itoa(i))
-		c.says("waits")
+		c.says("queued")
 	}
 	if err := lease.Unlock(); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// keeper holds in the way that it is told, until it is killed or told to give it back.
+// holdUntilTold holds the lock as its first line says, until it is killed or told to
+// release.
 func keeper(path string, in *bufio.Reader) error {
 	line, err := in.ReadString('\n')
 	if err != nil {
@@ -289,7 +290,7 @@ func keeper(path string, in *bufio.Reader) error {
 	switch how {
 	case "outlives":
 		options = append(options, Outlive())
-	case "at least":
+	case "minimum":
 		lock = append(lock, dibs.MinHold(d))
 	}
 	s, err := Open(path, options...)
@@ -301,7 +302,7 @@ func keeper(path string, in *bufio.Reader) error {
 		return err
 	}
 	started := 0
-	if how == "starts another" {
+	if how == "starts a child" {
 		alive, err := s.Alive()
 		if err != nil {
 			return err
@@ -323,17 +324,17 @@ func keeper(path string, in *bufio.Reader) error {
 	return err
 }
 
-// keep starts a keeper, and returns when it holds.
+// startHolder starts a holdUntilTold, and returns when it holds the lock.
 func keep(t *testing.T, path, how string) *child {
 	t.Helper()
-	c := start(t, "keeper", path)
+	c := start(t, "holdUntilTold", path)
 	c.tell(how)
 	c.said = strings.Fields(c.says("holds"))
 	return c
 }
 
-// What a killed process held is free at once, and not while it is merely stopped; who waits
-// is told.
+// The lease of a killed process ends at once, and waiters are notified. The lease of a
+// stopped process does not end.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -345,7 +346,7 @@ func TestHolderIsKilled(t *testing.T) {
 	}
 	must(t, killed.cmd.Process.Signal(syscall.SIGSTOP))
 	if _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(300*time.Millisecond)); !errors.Is(err, dibs.ErrBusy) {
-		t.Fatalf("of one that is stopped: %v", err)
+		t.Fatalf("while the holder is stopped: %v, want ErrBusy", err)
 	}
 	type result struct {
 		lease *dibs.Lease
@@ -364,29 +365,29 @@ func TestHolderIsKilled(t *testing.T) {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	t.Logf("free after %v", time.Since(begin))
+	t.Logf("acquired %v after the kill", time.Since(begin))
 	if r.lease.Fence() <= fence {
 		t.Errorf("fence %d after %d", r.lease.Fence(), fence)
 	}
 }
 
-// A lease lasts beyond its process where that is asked for, where another process works under
-// it, or where nobody can see whether its owner lives.
+// A lease survives its process if that is requested, if another process works under it,
+// or if it cannot be seen whether its owner is alive.
 func TestOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		how    string
 		before func(t *testing.T, c *child, path string)
 	}{
-		"asked for":       {"1h outlives", nil},
-		"for a time":      {"1h at least", nil},
-		"another process": {"1h starts another", nil},
-		"shared": {"1h", func(t *testing.T, c *child, path string) {
+		"Outlive":       {"1h outlives", nil},
+		"MinHold":      {"1h minimum", nil},
+		"inherited by a child": {"1h starts a child", nil},
+		"extended by another process": {"1h", func(t *testing.T, c *child, path string) {
 			h := driver.ExtendRequest{Name: "n", Token: c.said[1], TTL: time.Hour}
 			must(t, openAt(t, path).Extend(t.Context(), []driver.ExtendRequest{h})[0])
 		}},
-		"nobody can see": {"1h", func(t *testing.T, c *child, path string) { removeAlive(t, path) }},
-		"another file": {"1h", func(t *testing.T, c *child, path string) {
+		"liveness file removed": {"1h", func(t *testing.T, c *child, path string) { removeAlive(t, path) }},
+		"liveness file replaced": {"1h", func(t *testing.T, c *child, path string) {
 			removeAlive(t, path)
 			takeAndFree(t, openAt(t, path), "m", 0)
 		}},
@@ -401,7 +402,7 @@ func TestOutlivesItsProcess(t *testing.T) {
 			killed.kill()
 			c := client(t, openAt(t, path))
 			if _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(500*time.Millisecond)); !errors.Is(err, dibs.ErrBusy) {
-				t.Fatalf("want it to be held: %v", err)
+				t.Fatalf("want it held: %v", err)
 			}
 			other, err := strconv.Atoi(killed.said[2])
 			if err != nil || other == 0 {
@@ -409,14 +410,14 @@ func TestOutlivesItsProcess(t *testing.T) {
 			}
 			must(t, syscall.Kill(other, syscall.SIGKILL))
 			if _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(20*time.Second)); err != nil {
-				t.Errorf("when all are dead: %v", err)
+				t.Errorf("after all processes were killed: %v", err)
 			}
 		})
 	}
 }
 
-// removeAlive removes the file that shows who lives, while somebody has it open: its inode is
-// not given to the next one.
+// removeAlive removes the liveness file while it is open, so that its inode is not
+// reused.
 func removeAlive(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path + ".alive")
@@ -425,7 +426,7 @@ func removeAlive(t *testing.T, path string) {
 	must(t, os.Remove(f.Name()))
 }
 
-// A store that is closed while something is held keeps that: its owner lives.
+// Closing a store does not end its leases while the process is alive.
 func TestClosedWhileHeld(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -438,7 +439,7 @@ func TestClosedWhileHeld(t *testing.T) {
 	}
 }
 
-// A killed process that waited is passed over at once, and a hand-off to it ends as soon.
+// A killed waiter is skipped at once, and a hand-off to it ends at once.
 func TestWaiterIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -447,9 +448,9 @@ func TestWaiterIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := start(t, "once", path)
+	killed := start(t, "queueOnce", path)
 	killed.tell("0")
-	killed.says("waits")
+	killed.says("queued")
 	killed.kill()
 	if err := lease.Unlock(); err != nil {
 		t.Fatal(err)
@@ -458,18 +459,18 @@ func TestWaiterIsKilled(t *testing.T) {
 	if _, err = c.Mutex("n").Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begin); took > 3*driver.WaiterTTL { // much less than the killed one's lease would last
+	if took := time.Since(begin); took > 3*driver.WaiterTTL { // much less than the TTL of the killed process
 		t.Errorf("served after %v", took)
 	}
 }
 
-// mill does as many operations as it can, on names of its own and one of all.
+// churn does as many operations as it can, on its own names and a shared one.
 func mill(path string, _ *bufio.Reader) error {
 	s, err := Open(path)
 	if err != nil {
 		return err
 	}
-	fmt.Println("grinds")
+	fmt.Println("running")
 	for i := uint64(1); ; i++ {
 		me := fmt.Sprintf("mill:%d:%d", os.Getpid(), i)
 		claim := driver.AcquireRequest{
@@ -486,7 +487,7 @@ func mill(path string, _ *bufio.Reader) error {
 	}
 }
 
-// Processes that are killed at any instant leave a file that works, and nothing half done.
+// Processes killed at any instant leave a working file and no half-finished operation.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	const kills = 15
@@ -494,10 +495,11 @@ func TestKilledAnywhere(t *testing.T) {
 	s := openAt(t, path)
 	last := uint64(0)
 	for i := range kills {
-		a, b := start(t, "mill", path), start(t, "mill", path)
-		a.says("grinds")
-		b.says("grinds")
-		// However many operations of ours: no instant is as good as another.
+		a, b := start(t, "churn", path), start(t, "churn", path)
+		a.says("running")
+		b.says("running")
+		// A different number of operations each time, so that the kills hit different
+		// instants.
 		for range i {
 			last = takeAndFree(t, s, "mine", last)
 		}
@@ -515,7 +517,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// takeAndFree takes a name that nobody else wants, and gives it back.
+// lockAndRelease acquires a name without contention, and releases it.
 func takeAndFree(t *testing.T, s *Store, name string, last uint64) uint64 {
 	t.Helper()
 	c := claimOn(name, "me")
@@ -535,14 +537,14 @@ func claimOn(name, token string) driver.AcquireRequest {
 	}
 }
 
-// wantWhole checks that sets of names are held as a whole.
+// wantWholeMultiLocks checks that each multi-lock holds all its names.
 func wantWhole(t *testing.T, s *Store) {
 	t.Helper()
 	err := s.read(t.Context(), task{op: "test", until: time.Now().Add(20 * time.Second)}, func(l *locktable.Table, now locktable.Now) error {
 		holds := make(map[string]int)
 		for _, e := range l.Names {
 			for _, h := range e.Holders {
-				if now.At < h.Expires { // or some may be removed already, and some not yet
+				if now.At < h.Expires { // otherwise some names of an expired lease may be removed already
 					holds[h.Token]++
 				}
 			}
@@ -559,7 +561,7 @@ func wantWhole(t *testing.T, s *Store) {
 	}
 }
 
-// middle stops in the middle of a transaction.
+// stopInTransaction stops in the middle of a transaction.
 func middle(path string, in *bufio.Reader) error {
 	s, err := Open(path)
 	if err != nil {
@@ -580,13 +582,13 @@ func middle(path string, in *bufio.Reader) error {
 	})
 }
 
-// While a process hangs in the middle of an operation the others wait until their
-// deadlines. When it is killed, what it has not finished never was.
+// While a process hangs during an operation, the others wait until their deadlines. When
+// it is killed, its operation has had no effect.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	s := openAt(t, path)
-	hangs := start(t, "middle", path)
+	hangs := start(t, "stopInTransaction", path)
 	hangs.says("in the middle")
 
 	const limit = 200 * time.Millisecond
@@ -608,7 +610,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			left.Until = time.Now().Add(limit)
 			return s.Cancel(ctx, left)
 		},
-		"extend": func() error { // no deadline of its own
+		"extend": func() error { // without a deadline of its own
 			return s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "me", TTL: time.Minute}})[0]
 		},
 	} {
@@ -620,10 +622,10 @@ func TestKilledInTheMiddle(t *testing.T) {
 		}
 	}
 	if _, err := s.Inspect(t.Context(), "n"); err != nil {
-		t.Errorf("inspect, which needs to wait for nobody: %v", err)
+		t.Errorf("inspect must not wait: %v", err)
 	}
 	if _, err := Open(path); err != nil {
-		t.Errorf("open, which needs to wait for nobody: %v", err)
+		t.Errorf("open must not wait: %v", err)
 	}
 
 	served := make(chan error, 1)
@@ -642,7 +644,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	sound(t, path)
 }
 
-// writeOnce takes a name once, and says what came of it.
+// writeOnce acquires a name once, and reports the result.
 func writeOnce(path string, _ *bufio.Reader) error {
 	s, err := Open(path)
 	if err != nil {
@@ -652,7 +654,8 @@ func writeOnce(path string, _ *bufio.Reader) error {
 	return errors.Join(err, s.Close())
 }
 
-// nobody makes a child run as a user without rights, where that can be done.
+// asUnprivileged makes a child run as a user without permissions, if this process is
+// root.
 func nobody(t *testing.T) func(*exec.Cmd) {
 	if os.Geteuid() != 0 {
 		return func(*exec.Cmd) {}

@@ -2,8 +2,9 @@ package localstore
 
 import "time"
 
-// A clock tells the time by which leases end. All processes of the machine read the same.
+// A clock is the clock by which leases end. All processes of the machine read the same
+// one.
 type clock struct {
-	boot string // since when it runs: what another clock has timed means nothing
+	boot string // identifies the clock; times of another clock are meaningless
 	now  func() time.Duration
 }

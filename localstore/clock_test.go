@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// at returns a clock that a test sets.
+// clockAt returns a clock that shows *now.
 func at(boot string, now *time.Duration) clock {
 	return clock{boot, func() time.Duration { return *now }}
 }
@@ -31,14 +31,14 @@ func state(t *testing.T, s *Store, name string) dibs.State {
 	return state
 }
 
-// otherBoot is the clock of a machine that was started a second ago.
+// otherBoot returns the clock of a machine that started a second ago.
 func otherBoot() (clock, *time.Duration) {
 	soon := time.Second
 	return at("two", &soon), &soon
 }
 
-// After a restart of the machine nobody holds and nobody waits of those that have ended with
-// it, whatever its clock says now, and fences go on growing.
+// A restart of the machine removes the holders and waiters that ended with it, whatever
+// its clock shows. Fences keep growing.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -59,8 +59,8 @@ func TestReboot(t *testing.T) {
 	takeAndFree(t, after, "n", before.Fence)
 }
 
-// A lease that does not end with its process outlives a restart of the machine, too, until
-// its TTL is over.
+// A lease that survives its process also survives a restart of the machine, until its
+// TTL.
 func TestRebootKeepsWhatOutlives(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -77,12 +77,12 @@ func TestRebootKeepsWhatOutlives(t *testing.T) {
 	}
 	*now += st.Holders[0].Remaining
 	if st := state(t, after, "n"); st.Holding != 0 {
-		t.Errorf("%+v when its TTL is over", st)
+		t.Errorf("%+v after its TTL", st)
 	}
 }
 
-// Who opens the file under another boot id deletes nothing that is alive: neither where the
-// clock is the same, as in some containers, nor where it is another one, as on another machine.
+// Opening the file with another boot ID deletes no valid lease: neither with the same
+// clock, as in some containers, nor with another clock, as on another machine.
 func TestOtherBootID(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]func() clock{
@@ -101,13 +101,13 @@ func TestOtherBootID(t *testing.T) {
 				} else {
 					answer, err := s.Acquire(t.Context(), claimOn("n", "other"))
 					if err != nil || answer.Held {
-						t.Fatalf("%+v, %v: want it to be taken", answer, err)
+						t.Fatalf("%+v, %v: want it held", answer, err)
 					}
 					must(t, s.Cancel(t.Context(), claimOn("n", "other")))
 					must(t, s.Close())
 				}
 				if st := state(t, first, "n"); st.Holding != 1 {
-					t.Fatalf("the holder's lease is gone: %+v", st)
+					t.Fatalf("the holder's lease was removed: %+v", st)
 				}
 				takeAndFree(t, first, "another", 0)
 			}
@@ -125,8 +125,8 @@ func wantRefusedOpen(t *testing.T, err error, path string) {
 	}
 }
 
-// What another machine's process holds, whose file locks cannot be seen here, lasts until its
-// TTL is over.
+// A lease of another machine's process, whose file locks are not visible here, lasts
+// until its TTL.
 func TestOtherMachine(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -142,7 +142,7 @@ func TestOtherMachine(t *testing.T) {
 	takeAndFree(t, s, "n", 0)
 }
 
-// A file of the first format goes on to be used.
+// A file of format 1 still works.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -158,8 +158,8 @@ func TestUpgrade(t *testing.T) {
 	takeAndFree(t, openAt(t, path), "m", 0)
 }
 
-// Fences grow though the wall clock was ahead when the last one was given out, and though
-// their names are forgotten.
+// Fences grow even if the wall clock was ahead at the last one, and if their names have
+// no entry any more.
 func TestFencesGrow(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -171,12 +171,12 @@ func TestFencesGrow(t *testing.T) {
 	var rows int
 	must(t, s.file.conn.QueryRowContext(t.Context(), "select count(*) from entries").Scan(&rows))
 	if rows != 0 {
-		t.Errorf("%d entries of names that nobody holds", rows)
+		t.Errorf("%d entries of free names", rows)
 	}
 }
 
-// A lease ends by the clock of the machine, to the nanosecond, and what nobody asks for
-// any more is removed.
+// A lease ends by the machine's clock, to the nanosecond, and expired entries are
+// removed.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Hour

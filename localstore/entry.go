@@ -8,12 +8,12 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// An entry lies in the file as JSON: names have few holders and waiters, and whoever
-// looks into the file with sqlite3 can read it.
+// An entry is stored as JSON: a name has few holders and waiters, and the file can be
+// read with sqlite3.
 
 func encode(e *locktable.Lock) ([]byte, error) { return json.Marshal(e) }
 
-// decode reads an entry, and believes nothing that encode cannot have written of a claim.
+// decode reads an entry. It rejects entries that encode cannot have written.
 func decode(text []byte) (*locktable.Lock, error) {
 	e := new(locktable.Lock)
 	if err := json.Unmarshal(text, e); err != nil {
@@ -41,8 +41,8 @@ func decode(text []byte) (*locktable.Lock, error) {
 }
 
 var (
-	errHolder = errors.New("a holder that cannot be")
-	errPlace  = errors.New("a place in the queue that cannot be")
-	errOrder  = errors.New("a queue that is not in order")
-	errNobody = errors.New("an entry of nobody")
+	errHolder = errors.New("invalid holder")
+	errPlace  = errors.New("invalid waiter")
+	errOrder  = errors.New("queue is not in order")
+	errNobody = errors.New("entry without holder and waiter")
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// What is written is read again as it was.
+// An entry is decoded and encoded without change.
 func TestEntry(t *testing.T) {
 	t.Parallel()
 	want := `{"h":[{"t":"a","c":"c","w":2,"f":7,"x":60000000000}],"q":[{"t":"b","c":"d","w":1,"l":1,"d":5000000000,"s":true,"n":9,"j":1,"x":2}]}`
@@ -24,7 +24,7 @@ func TestEntry(t *testing.T) {
 	}
 }
 
-// An entry that can be read can be worked with, and is written as it was read.
+// An entry that can be decoded can be used, and is encoded as it was decoded.
 func FuzzEntry(f *testing.F) {
 	for _, seed := range []string{
 		`{"h":[{"t":"a","c":"c","w":1,"a":true,"f":7,"x":60000000000}]}`,
@@ -72,12 +72,12 @@ func work(t *testing.T, e *locktable.Lock) {
 		text, err := encode(e)
 		must(t, err)
 		if _, err := decode(text); err != nil {
-			t.Fatalf("what was made of it cannot be read: %v: %s", err, text)
+			t.Fatalf("the encoded result cannot be decoded: %v: %s", err, text)
 		}
 	}
 }
 
-// No datagram, whoever sent it, is more than a hint.
+// A datagram from any sender is only a hint.
 func FuzzNotes(f *testing.F) {
 	f.Add([]byte(`[{"k":1,"t":"a","f":7,"n":9}]`))
 	f.Add([]byte(`[{"k":4}]`))

@@ -18,31 +18,32 @@ import (
 )
 
 // A file is the database: one connection, used by one operation at a time. An operation
-// is a transaction. It reads the entries concerned, has the lock table decide, and writes
+// is a transaction. It reads the entries of its names, runs the lock table, and writes
 // what has changed.
 type file struct {
 	path     string      // without symbolic links
 	identity os.FileInfo // of the file that was opened
 	clock    clock
-	turn     chan struct{} // full while an operation uses what follows
+	turn     chan struct{} // full while an operation uses the fields below
 	shut     bool
 	gate     *gate
 	db       *sql.DB
 	conn     *sql.Conn
 	prepared map[string]*sql.Stmt
 	life     *liveness
-	outlive  bool // what is taken is not to end with this process
+	outlive  bool // leases do not end with this process
 }
 
 const (
 	appID   = 0x64696273 // "dibs"
 	format  = 2
-	opening = 5 * time.Second // who creates the file lets it reach the disk
+	opening = 5 * time.Second // the process that creates the file waits for the disk
 )
 
-// The format. ends is when nothing of an entry is alive any more, so that what dead
-// processes left behind can be found. The log makes a kill at any instant harmless, and a
-// loss of power, too: the last changes may be gone then, and with them no lease that lives.
+// schema is the file format. ends is the time when the last holder or waiter of an entry
+// has expired; an index on it finds the entries of dead processes. With the write-ahead
+// log, a kill at any instant does no harm. A loss of power may lose the last changes, but
+// no lease survives it anyway.
 const schema = `
 create table state (id integer primary key check (id = 1), boot text not null, fence integer not null, ticket integer not null, since integer not null default 0, machine text not null default '');
 create table entries (name blob primary key, ends integer not null, entry text not null) without rowid;
@@ -52,7 +53,7 @@ pragma application_id = 0x64696273;
 pragma user_version = 2;
 `
 
-// upgrade makes a file of format 1 one of format 2.
+// upgrade converts a file of format 1 to format 2.
 const upgrade = `
 alter table state add column since integer not null default 0;
 alter table state add column machine text not null default '';
@@ -66,17 +67,17 @@ func openFile(path string, c clock) (*file, error) {
 	}
 	f.gate, f.life = newGate(f.path), &liveness{path: f.path + ".alive", boot: short(c.boot)[:8]}
 	if err := f.connect(); err != nil {
-		_ = f.close() // nothing was done
+		_ = f.close() // nothing was changed
 		return nil, f.explain(err)
 	}
 	return f, nil
 }
 
-// creating keeps files that are being created from being opened by this process: when
-// a process closes a file, the system drops all its locks on that.
+// creating prevents this process from opening a file that it is creating: when a process
+// closes a file, the system drops all its locks on that file.
 var creating sync.Mutex
 
-// locate finds the file, and makes an empty one if there is none.
+// locate resolves the path, and creates an empty file if there is none.
 func (f *file) locate() (err error) {
 	if f.path, err = filepath.Abs(f.path); err != nil {
 		return err
@@ -113,7 +114,7 @@ func create(path string) error {
 }
 
 func (f *file) connect() (err error) {
-	rooted := "/" + strings.TrimPrefix(filepath.ToSlash(f.path), "/") // also where it begins with a drive
+	rooted := "/" + strings.TrimPrefix(filepath.ToSlash(f.path), "/") // also for a path that begins with a drive letter
 	dsn := url.URL{Scheme: "file", Path: rooted, RawQuery: "mode=rw"}
 	if f.db, err = sql.Open("sqlite", dsn.String()); err != nil {
 		return err
@@ -125,7 +126,7 @@ func (f *file) connect() (err error) {
 	return f.insist(context.Background(), until, func() error { return f.prepare(until) })
 }
 
-// prepare makes sure that the file is what it has to be.
+// prepare makes the file ready for use: it creates the tables, or upgrades them.
 func (f *file) prepare(until time.Time) error {
 	fresh, older, err := f.known()
 	if err != nil {
@@ -147,7 +148,8 @@ func (f *file) prepare(until time.Time) error {
 	return f.reboot(until)
 }
 
-// known reports whether the file is empty, and an error if it is not ours.
+// inspect reports whether the file is empty or of an older format. It returns an error if
+// it is not a dibs file.
 func (f *file) known() (fresh, older bool, err error) {
 	var app, version, tables int
 	err = f.conn.QueryRowContext(context.Background(),
@@ -175,14 +177,14 @@ func (f *file) upgrade(until time.Time) error {
 	})
 }
 
-// create makes an empty database ours. Others may be about to do the same.
+// create creates the tables in an empty database. Another process may be doing the same.
 func (f *file) create(until time.Time) error {
 	var mode string
 	if err := f.conn.QueryRowContext(context.Background(), "pragma journal_mode = wal").Scan(&mode); err != nil {
 		return err
 	}
 	if mode != "wal" {
-		return f.fault(trouble, errors.New("its file system knows no shared memory"))
+		return f.fault(trouble, errors.New("its file system does not support shared memory"))
 	}
 	return f.transact(context.Background(), until, writing, func() error {
 		if fresh, _, err := f.known(); !fresh || err != nil {
@@ -192,7 +194,7 @@ func (f *file) create(until time.Time) error {
 	})
 }
 
-// reboot settles a file that was of another era when it is opened.
+// adoptEpoch converts a file of another epoch when it is opened.
 func (f *file) reboot(until time.Time) error {
 	before, _, err := f.state()
 	if err != nil || before.same(f.clock.current()) {
@@ -201,9 +203,9 @@ func (f *file) reboot(until time.Time) error {
 	return f.transact(context.Background(), until, writing, f.current)
 }
 
-// current makes sure that the file is of this era.
+// ensureEpoch converts the file if it is of another epoch.
 func (f *file) current() error {
-	const drift = 100 * time.Millisecond // somebody sets the wall clock
+	const drift = 100 * time.Millisecond // allowed for steps of the wall clock
 	before, _, err := f.state()
 	if err != nil {
 		return err
@@ -239,7 +241,7 @@ func (f *file) close() error {
 	return errors.Join(append(errs, f.db.Close())...)
 }
 
-// holds reports whether something may belong to this process yet.
+// holds reports whether the file may have leases or waiters of this process.
 func (f *file) holds() bool {
 	if f.life.name == "" || f.conn == nil {
 		return false
@@ -249,8 +251,8 @@ func (f *file) holds() bool {
 	return err != nil || some
 }
 
-// change has the lock table decide on some names, and writes what has changed. It writes
-// nothing if op fails, or after until.
+// change runs op on the entries of names and writes what has changed. It writes nothing
+// if op fails, or after until.
 func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) error) error {
 	return f.run(ctx, until, writing, func() error {
 		if err := f.current(); err != nil {
@@ -286,9 +288,9 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 	})
 }
 
-var errLate = errors.New("it came too late, and nothing was done")
+var errLate = errors.New("the deadline passed before the commit; nothing was changed")
 
-// read has the lock table tell of some names, or of all if names is nil.
+// read runs op on the entries of names, or on all entries if names is nil.
 func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) error) error {
 	err := f.run(ctx, until, reading, func() error {
 		l, _, err := f.load(names)
@@ -312,17 +314,18 @@ func (f *file) read(ctx context.Context, until time.Time, names []string, op fun
 	})
 }
 
-var errEra = errors.New("the entries are of another boot")
+var errEra = errors.New("the entries are from another boot")
 
 func (f *file) now() locktable.Now { return locktable.Now{At: f.clock.now(), Wall: time.Now()} }
 
-// How a transaction begins. Who reads waits for nobody.
+// Statements that begin a transaction. A reader waits for no other process.
 const (
 	reading = "begin"
 	writing = "begin immediate"
 )
 
-// run waits for its turn, here and among the processes, and runs a transaction.
+// run waits for its turn in this process, and for that of this process, and runs a
+// transaction.
 func (f *file) run(ctx context.Context, until time.Time, begin string, work func() error) error {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
@@ -358,13 +361,14 @@ func (f *file) transact(ctx context.Context, until time.Time, begin string, work
 		err = f.exec("commit")
 	}
 	if err != nil {
-		_ = f.exec("rollback") // a full disk may have ended it already
+		_ = f.exec("rollback") // a full disk may have ended the transaction
 	}
 	return err
 }
 
-// insist does what a busy file refuses again, until it is done or its time is over. That
-// is rare: others come through the gate, unless they open or close the file, or are no dibs.
+// retryBusy repeats an operation that fails because the file is busy, until it succeeds
+// or until passes. That is rare: other processes wait in the write queue, unless they are
+// opening or closing the file, or are not dibs.
 func (f *file) insist(ctx context.Context, until time.Time, do func() error) error {
 	const shortest, longest = 50 * time.Microsecond, 2 * time.Millisecond
 	for pause := shortest; ; pause = min(2*pause, longest) {
@@ -386,8 +390,8 @@ func (f *file) insist(ctx context.Context, until time.Time, do func() error) err
 
 func (f *file) late() error { return &fault{f.path, occupied, nil, false} }
 
-// load reads the entries of some names, or of all if names is nil, and returns what they
-// were beside the lock table.
+// load reads the entries of names, or all entries if names is nil. It returns them as a
+// lock table, and as their original texts by name.
 func (f *file) load(names []string) (*locktable.Table, map[string][]byte, error) {
 	last, l, err := f.state()
 	if err != nil {
@@ -411,7 +415,7 @@ func (f *file) load(names []string) (*locktable.Table, map[string][]byte, error)
 	return l, before, nil
 }
 
-// each reads the entries that a query finds.
+// loadRows reads the entries that a query returns.
 func (f *file) each(query string, args []any, l *locktable.Table, before map[string][]byte) error {
 	rows, err := f.query(query, args...)
 	if err != nil {
@@ -433,8 +437,8 @@ func (f *file) each(query string, args []any, l *locktable.Table, before map[str
 	return rows.Err()
 }
 
-// save writes the entries that are not what they were. A name of which nothing is known
-// has none.
+// save writes the entries whose text has changed, and deletes those of names without
+// state.
 func (f *file) save(l *locktable.Table, before map[string][]byte) error {
 	for name := range before {
 		if l.Names[name] != nil {
@@ -459,7 +463,7 @@ func (f *file) save(l *locktable.Table, before map[string][]byte) error {
 	return nil
 }
 
-// state reads what is known beside the entries, into a lock table without them.
+// state reads the epoch and an empty lock table with the fence and the ticket.
 func (f *file) state() (e era, l *locktable.Table, err error) {
 	rows, err := f.query("select boot, since, machine, fence, ticket from state")
 	if err != nil {
@@ -476,10 +480,10 @@ func (f *file) state() (e era, l *locktable.Table, err error) {
 	return e, l, nil
 }
 
-// An operation is not interrupted once it has begun, or its outcome would be unknown:
-// none of these has a context.
+// None of the functions below has a context: an operation that has begun is not
+// interrupted, because its outcome would be unknown.
 
-// script runs what is run once.
+// script runs statements that are used once.
 func (f *file) script(text string) error {
 	_, err := f.conn.ExecContext(context.Background(), text)
 	return err

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// A gate lets one process write at a time, in about the order in which they came. The
-// database excludes them as well, and safety is there; but it knows no queue: who asks it
-// again and again gets a turn by luck, and burns what the one who has it needs. The system
-// knows one, for locks on files.
+// A writeQueue admits one writing process at a time, roughly in order of arrival.
+// SQLite's own lock already guarantees safety, but it has no queue: contenders would
+// poll, be served by chance, and consume the CPU that the writer needs. flock(2) has a
+// queue.
 //
-// A process waits there once, in a goroutine, since it cannot be called off. If its
-// operation has no time left, the next one takes over the waiting.
+// A process waits in it with one goroutine, because the wait cannot be cancelled. If the
+// operation's time runs out, the next operation takes over the wait.
 type gate struct {
-	file *os.File // or nil: there is no gate, only luck
+	file *os.File // nil: there is no queue, and SQLite's lock is polled
 
 	mu      sync.Mutex
-	waiting bool          // a goroutine stands in the queue
-	wanted  bool          // by an operation that waits for it
-	closing bool          // it is to close the file
-	opened  chan struct{} // one value when it has the gate
+	waiting bool          // a goroutine waits in the queue
+	wanted  bool          // an operation waits for the lock
+	closing bool          // the goroutine must close the file
+	opened  chan struct{} // one value when the lock is held
 }
 
 func newGate(path string) *gate {
@@ -32,8 +32,8 @@ func newGate(path string) *gate {
 	return &gate{file: file, opened: make(chan struct{}, 1)}
 }
 
-// enter waits for the gate, and reports whether it could before until or ctx was over.
-// One operation of the process calls it at a time.
+// lock waits for the write lock, and reports whether it was acquired before until and
+// before ctx ended. Only one operation of the process calls it at a time.
 func (g *gate) enter(ctx context.Context, until time.Time) bool {
 	if g.file == nil || g.free() {
 		return true
@@ -50,14 +50,14 @@ func (g *gate) enter(ctx context.Context, until time.Time) bool {
 	defer g.mu.Unlock()
 	g.wanted = false
 	select {
-	case <-g.opened: // in this moment
+	case <-g.opened: // acquired just now
 		return true
 	default:
 		return false
 	}
 }
 
-// free takes the gate if nobody has it, and joins the queue if somebody has.
+// tryLock takes the lock if it is free, and joins the queue if not.
 func (g *gate) free() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +72,7 @@ func (g *gate) free() bool {
 	return false
 }
 
-// stand waits in the queue.
+// wait waits in the queue.
 func (g *gate) stand() {
 	lockInTurn(g.file)
 	g.mu.Lock()
@@ -95,7 +95,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close is called when no operation is under way.
+// close must be called while no operation is running.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -4,7 +4,7 @@ package localstore
 
 import "os"
 
-// There is no queue for files here: the database's own lock has to do.
+// This system has no queue for file locks: SQLite's lock is polled.
 
 func lockNow(*os.File) bool { return true }
 

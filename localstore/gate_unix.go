@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockNow reports whether it got the lock, or that there is none to wait for.
+// tryFlock reports whether it locked f, or whether f cannot be locked at all.
 func lockNow(f *os.File) bool {
 	return !errors.Is(flock(f, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

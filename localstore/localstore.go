@@ -1,27 +1,30 @@
-// Package localstore keeps claims in one file, for all processes of one machine: locks
-// for scripts and programs with nothing installed and nothing running.
+// Package localstore stores locks in one file, for all processes of one machine. It needs
+// no server and no daemon.
 //
-// IT EXCLUDES ON THIS MACHINE ONLY. Two machines that share the file, over NFS, SMB or a
-// cluster's volume, do not exclude each other, and may damage it: what must not happen
-// twice on two machines needs redisstore or quorum. Nor do two processes exclude each
-// other that use two files; see Path. Containers share a lock if they share the directory of
-// the file, the kernel and its clocks (no time namespace of their own); a boot id of their own
-// does not matter.
+// IT EXCLUDES ON ONE MACHINE ONLY. Machines that share the file over NFS, SMB or a
+// cluster volume do not exclude each other, and may corrupt the file. Use redisstore or
+// quorum for several machines. Processes that use different files do not exclude each
+// other either; see Path. Containers share locks if they share the file's directory, the
+// kernel and its clocks (no time namespace of their own). They may have different boot
+// IDs.
 //
-// The file is an SQLite database. Next to it lie its log and index (-wal, -shm), the queue
-// of those who write (.turn), and a directory of sockets (.push) by which processes tell
-// each other that a lock was handed on; that one is in /tmp if its path would be too long.
-// A file of locks shows which processes live (.alive). All of them belong together: move, copy
-// or delete them only while nobody uses them.
+// The file is an SQLite database. It has these companions:
+//   - its log and index (-wal, -shm);
+//   - the queue of writers (.turn);
+//   - a directory of sockets (.push), which carry notifications between processes; it is
+//     in /tmp if its path would be too long;
+//   - a file whose locks show which processes are alive (.alive).
 //
-// A process may be killed at any instant: what it held and did not ask to outlive it is free
-// at once on Linux, and else when its TTL is over; what it did not finish never was. A restart
-// of the machine ends leases in the same way.
+// Move, copy or delete all of them together, and only while no process uses them.
 //
-// Fences grow across that, and after a loss of power if the wall clock goes on: a machine
-// without a clock of its own may lose the last commits and the time, and give out a fence
-// twice. Two copies of one virtual machine that were made while a program ran are two machines
-// with the same locks: a lease that was held then is held in both.
+// A process may be killed at any instant. On Linux its leases end at once, unless Outlive
+// is set; elsewhere they end at their TTL. An operation that it did not finish has no
+// effect. A restart of the machine ends leases in the same way.
+//
+// Fences also grow across a restart, and across a loss of power if the wall clock keeps
+// running. A machine without a battery-backed clock may lose the last commits and the
+// time, and issue a fence twice. Two copies of a virtual machine made while a program ran
+// are two machines with the same locks: a lease held then is held in both.
 package localstore
 
 import (
@@ -37,8 +40,8 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// A Store is a dibs.Store in a file. It has no goroutine and no timer: what has expired
-// is found by whoever looks next. It is safe for concurrent use.
+// A Store is a driver.Store in a file. It has no goroutine and no timer: the next
+// operation removes expired leases. It is safe for concurrent use.
 type Store struct {
 	file  *file
 	post  post
@@ -47,9 +50,9 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// Open opens the file, and makes it (0600) and its directories (0700) if they are not
-// there. It waits for other processes that open it at the same time, for seconds at most.
-// An error names the file and says what to do.
+// Open opens the file. It creates the file (mode 0600) and its directories (0700) if they
+// do not exist. It waits a few seconds at most for other processes that open the file at
+// the same time. An error names the file and says what to do.
 func Open(path string, options ...Option) (*Store, error) {
 	clock, err := bootClock()
 	if err != nil {
@@ -68,15 +71,16 @@ func Open(path string, options ...Option) (*Store, error) {
 // An Option adjusts a Store.
 type Option func(*Store)
 
-// Outlive lets what this store takes last until its TTL, also after the end of the process:
-// for a program that takes a lock, ends, and leaves it to another one, which attaches to it by
-// its token. The default is that everything is free at once when its process has ended.
+// Outlive keeps leases acquired through this store until their TTL, even if the process
+// ends earlier. Use it for a program that acquires a lock, exits, and leaves the lock to
+// another program, which attaches by token. By default all leases end with their process.
 func Outlive() Option { return func(s *Store) { s.file.outlive = true } }
 
-// Alive returns an open file that shows to others that the owner of this store's leases lives:
-// they end at once when no process has it open any more. A program that starts others which
-// work under its leases lets them inherit it, as by ExtraFiles of os/exec. It is nil on systems
-// other than Linux, where leases of a killed process end with their TTL. The caller closes it.
+// Alive returns an open file that marks the owner of this store's leases as alive. The
+// leases end as soon as no process has it open. A program that starts others which work
+// under its leases lets them inherit the file, for example by ExtraFiles of os/exec. On
+// systems other than Linux the file is nil, and the leases of a killed process end at
+// their TTL. The caller closes the file.
 func (s *Store) Alive() (*os.File, error) { return s.file.life.file() }
 
 func open(path string, c clock) (*Store, error) {
@@ -87,25 +91,24 @@ func open(path string, c clock) (*Store, error) {
 	return &Store{file: f, post: newPost(f.path)}, nil
 }
 
-// Close closes the file, after the operation that is under way; those that come later are
-// refused. A Watch ends with its context, as before. What is held stays held, until its TTL or
-// the end of the process. The last
-// process to close the file waits for the disk, some milliseconds; one that ends need not
-// close it.
+// Close closes the file after the current operation; later operations fail. A Watch ends
+// only with its context. Leases remain until their TTL or the end of the process. The
+// last process to close the file waits some milliseconds for the disk. A process that
+// exits need not call Close.
 func (s *Store) Close() error { return s.file.close() }
 
-// operation bounds what has no deadline of its own.
+// operationTimeout bounds an operation without a deadline of its own.
 const operation = time.Second
 
-// A task is one operation on its way through the file.
+// A fileOp is one operation on the file.
 type task struct {
 	op    string
 	name  string
 	until time.Time
-	names []string // whose entries are concerned; nil: all
+	names []string // names whose entries are read; nil: all
 }
 
-// Groups implements dibs.Store: this one can take any names in one step.
+// Groups implements driver.Store. All names form one group.
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
 // Acquire implements dibs.Store.
@@ -125,7 +128,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer dr
 	return answer, nil
 }
 
-// Reweigh implements dibs.Store.
+// Resize implements driver.Store.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
 	if err := check(c); err != nil {
 		return driver.AcquireReply{}, err
@@ -141,10 +144,10 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer dri
 	return answer, nil
 }
 
-// check refuses what cannot be served, or be written down and read again.
+// checkRequest rejects requests that are invalid or cannot be stored as JSON.
 func check(c driver.AcquireRequest) error {
 	if c.Token == "" || !utf8.ValidString(c.Token) || !utf8.ValidString(c.Client) {
-		return fmt.Errorf("%w: claim on %q: its token is empty, or it or the client is not UTF-8", driver.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: acquire %q: token is empty, or token or client is not UTF-8", driver.ErrInvalid, c.Name)
 	}
 	return errors.Join(locktable.CheckRequest(c), noBallot(c.Vote))
 }
@@ -153,10 +156,10 @@ func noBallot(b *driver.VoteRequest) error {
 	if b == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: a file of one machine is no node of a quorum", driver.ErrInvalid)
+	return fmt.Errorf("%w: a local file cannot be a node of a quorum", driver.ErrInvalid)
 }
 
-// Abandon implements dibs.Store.
+// Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	if err := noBallot(c.Vote); err != nil {
 		return err
@@ -168,7 +171,7 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	})
 }
 
-// Break implements dibs.Store.
+// Revoke implements driver.Store.
 func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken bool, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return false, err
@@ -233,7 +236,7 @@ func (s *Store) List(ctx context.Context, pattern string) (names []string, err e
 	return names, err
 }
 
-// change runs an operation, keeps what it changed, and then sends its messages.
+// change runs an operation, saves what it changed, and then sends its notifications.
 func (s *Store) change(ctx context.Context, t task, op func(*locktable.Table, locktable.Now) ([]locktable.Notification, error)) error {
 	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
 		return err
@@ -260,7 +263,7 @@ func (s *Store) read(ctx context.Context, t task, op func(*locktable.Table, lock
 	return nil
 }
 
-// failed says that the file was in trouble, unless the operation itself says otherwise.
+// wrapError returns err as an UnavailableError, unless the request itself was invalid.
 func (s *Store) failed(t task, err error) error {
 	if errors.Is(err, driver.ErrInvalid) {
 		return err
@@ -270,8 +273,8 @@ func (s *Store) failed(t task, err error) error {
 	return &driver.UnavailableError{Op: t.op, Name: t.name, Cause: err, Refused: refused}
 }
 
-// deadline is when an operation has to be over: until, or what the context says if that
-// is earlier, or soon.
+// deadlineOf returns when an operation must end: the earlier of until and the context's
+// deadline, or operationTimeout from now.
 func deadline(ctx context.Context, until time.Time) time.Time {
 	end, ok := ctx.Deadline()
 	switch {

@@ -31,13 +31,13 @@ func open(t *testing.T, path string) *localstore.Store {
 	return s
 }
 
-// Many clients do random things, in real time, and are told no contradiction.
+// Many clients run random operations in real time, and all results are consistent.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	history.Run(t, open(t, filepath.Join(t.TempDir(), "locks.db")), history.Plan{Seed: 1, Ops: 3000})
 }
 
-// Nobody who knows only the interface can make it a node of a quorum.
+// Vote requests are rejected, so a localstore cannot be a quorum node.
 func TestVoteRejected(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "locks.db"))

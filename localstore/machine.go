@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// machine tells one machine from another, and stays the same when it is restarted.
+// machine identifies this machine. It does not change with a restart.
 func machine() string {
 	if id, err := os.ReadFile("/etc/machine-id"); err == nil && len(strings.TrimSpace(string(id))) > 0 {
 		return strings.TrimSpace(string(id))
@@ -17,33 +17,34 @@ func machine() string {
 	return host
 }
 
-// An era is when, by the wall clock, and on which machine the clock began by which the entries
-// of a file end.
+// A clockEpoch identifies the clock by which the entries of a file end: its boot, its
+// machine, and the wall-clock time of its zero.
 type era struct {
 	boot    string
-	since   time.Duration // of the wall clock
+	since   time.Duration // wall-clock time
 	machine string
 }
 
-// current is the era of this process.
+// epoch returns the epoch of this process.
 func (c clock) current() era {
 	return era{c.boot, time.Duration(time.Now().UnixNano()) - c.now(), machine()}
 }
 
-// apart is by how much two readings of the wall clock differ that are meant to be one.
+// difference returns how far two readings of the epoch's wall-clock time differ.
 func (e era) apart(other era) time.Duration { return (e.since - other.since).Abs() }
 
-// same reports whether two eras have one clock. Some containers have a boot id of their own on
-// the kernel, and with the clock, of all others.
+// sameClock reports whether two epochs use one clock. Some containers have their own boot
+// ID, but use the kernel's clock like all others.
 func (e era) same(other era) bool {
 	const near = time.Second
 	return e.boot == other.boot || e.apart(other) < near
 }
 
-// settle makes the file one of this era, if its entries are of another one: the machine was
-// restarted, or another one uses the file. Nothing that may be alive is deleted. Who is seen to
-// be alive has the file for himself. Who was of this machine, and is seen to be dead, was ended
-// by the restart. Of all others the wall clock says when their leases end.
+// convert converts the entries of another epoch to this one: the machine was restarted,
+// or another machine uses the file. It deletes nothing that may be valid:
+//   - if an owner is alive, the file belongs to its epoch, and convert returns an error;
+//   - if an owner of this machine is dead, its leases ended with the restart;
+//   - all other leases end by the wall clock.
 func (f *file) settle(before era) error {
 	here := f.clock.current()
 	old := locktable.New()

@@ -10,17 +10,16 @@ import (
 	"strings"
 )
 
-// Path returns the file of a user's locks on this host: $XDG_STATE_HOME/dibs/HOST.db, else
-// $HOME/.local/state/dibs/HOST.db, where HOST is the host's name: hosts may share a home.
-// Where there is no HOME, as in some cron jobs, it is the
-// home directory that the system knows of the user of this process. getenv is os.Getenv,
-// or stands for it.
+// Path returns the file of a user's locks on this host: $XDG_STATE_HOME/dibs/HOST.db,
+// else $HOME/.local/state/dibs/HOST.db. HOST is the host's name, because hosts may share
+// a home directory. Without HOME, as in some cron jobs, it uses the home directory in the
+// user database. getenv is os.Getenv or a replacement.
 //
-// Two users have two files, and do not exclude each other. Nor do two processes with
-// different settings of these variables.
+// Two users have different files and do not exclude each other. Neither do two processes
+// with different values of these variables.
 func Path(getenv func(string) string) (string, error) {
-	// The standard has relative paths ignored, and they would name another file in each
-	// directory.
+	// The XDG standard requires that relative paths are ignored. They would also name
+	// another file in each directory.
 	if state := getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "dibs", hostFile()), nil
 	}
@@ -28,13 +27,13 @@ func Path(getenv func(string) string) (string, error) {
 	if !filepath.IsAbs(home) {
 		var err error
 		if home, err = homeOf(os.Getuid()); err != nil {
-			return "", fmt.Errorf("dibs: no place for local locks: set HOME or XDG_STATE_HOME, or name a file: %w", err)
+			return "", fmt.Errorf("dibs: no directory for local locks: set HOME or XDG_STATE_HOME, or choose a file: %w", err)
 		}
 	}
 	return filepath.Join(home, ".local", "state", "dibs", hostFile()), nil
 }
 
-// hostFile is the name of this host's file.
+// hostFile returns the name of this host's file.
 func hostFile() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

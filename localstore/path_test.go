@@ -11,7 +11,7 @@ import (
 
 func TestPath(t *testing.T) {
 	t.Parallel()
-	file := "/dibs/" + hostFile() // of its own for each host that shares a home
+	file := "/dibs/" + hostFile() // hosts that share a home have different files
 	tail := "/.local/state" + file
 	for _, c := range []struct {
 		env  map[string]string
@@ -31,17 +31,17 @@ func TestPath(t *testing.T) {
 			t.Errorf("without HOME: %q, %v", path, err)
 		}
 	} else if err == nil || !strings.Contains(err.Error(), "set HOME") {
-		t.Errorf("%v: want to be told what to set", err)
+		t.Errorf("%v: want a hint to set HOME", err)
 	}
 	if host, _ := os.Hostname(); hostFile() != host+".db" && !strings.ContainsAny(host, " /:") {
-		t.Errorf("the file of %q is %s", host, hostFile())
+		t.Errorf("host %q has file %s", host, hostFile())
 	}
 	if _, err := homeOf(987654321); err == nil {
-		t.Error("nobody has a home")
+		t.Error("an unknown user has a home")
 	}
 }
 
-// The file and its directories are for this user alone.
+// Only this user can access the file and its directories.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "locks.db")

@@ -16,19 +16,19 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// A post carries events between the processes: each Watch has a socket in one directory,
-// named after its client. An event is a hint, and one that does not arrive at once is
-// dropped: who waits asks again anyway.
+// A notifier carries events between processes. Each Watch has a socket, named after its
+// client, in one directory. An event is a hint: one that cannot be delivered at once is
+// dropped, because waiters retry anyway.
 type post struct {
 	dir string // "" if there is none
 }
 
-// longest is how long a socket's path may be on the systems that dibs knows, its final
-// zero included.
+// maxSocketPath is the longest path of a socket on the supported systems, including its
+// final zero.
 const longest = 104
 
-// newPost finds the directory of a file's sockets, next to it, or, where the path would be
-// too long, a place that all processes compute from it.
+// newNotifier returns the directory of a file's sockets: next to the file, or, if that
+// path would be too long, in a place that all processes derive from it.
 func newPost(file string) post {
 	dir := file + ".push"
 	if len(filepath.Join(dir, box(""))) >= longest {
@@ -38,12 +38,12 @@ func newPost(file string) post {
 		return post{}
 	}
 	if info, err := os.Lstat(dir); err != nil || !private(info) {
-		return post{} // somebody else could read what is sent
+		return post{} // another user could read the messages
 	}
 	return post{dir}
 }
 
-// box is the name of a client's socket.
+// socketName returns the name of a client's socket.
 func box(client string) string { return short(client) }
 
 func short(s string) string {
@@ -51,7 +51,7 @@ func short(s string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// A note is an event on its way.
+// A message is an event in transit.
 type note struct {
 	Kind   driver.EventKind `json:"k"`
 	Token  string           `json:"t"`
@@ -59,8 +59,8 @@ type note struct {
 	Ticket uint64           `json:"n,omitempty"`
 }
 
-// send sends each client its messages, several in one datagram: a socket's queue may be
-// as short as ten.
+// send sends each client its events, several in one datagram, because a socket's queue
+// may be as short as ten.
 func (p post) send(mail []locktable.Notification) {
 	const together = 32
 	if p.dir == "" {
@@ -80,21 +80,21 @@ func (p post) send(mail []locktable.Notification) {
 	}
 }
 
-// deliver sends a datagram to a socket, or none if it is nil, and removes the socket if
-// its process is dead.
+// deliver sends a datagram to a socket, or only checks the socket if text is nil. It
+// removes the socket if its process is dead.
 func (p post) deliver(name string, text []byte) {
 	path := filepath.Join(p.dir, name)
 	if !dead(throw(path, text)) {
 		return
 	}
-	// One that was made in this moment may look dead.
+	// A socket that is just being created may seem dead.
 	const young = 10 * time.Second
 	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()).Abs() > young {
 		_ = os.Remove(path)
 	}
 }
 
-// tidy removes the sockets of dead processes to whom nobody has sent anything.
+// removeDeadSockets removes the sockets of dead processes that receive no messages.
 func (p post) tidy() {
 	boxes, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -105,9 +105,10 @@ func (p post) tidy() {
 	}
 }
 
-var errNoPost = errors.New("there is no private directory for sockets, so that waiters have to ask")
+var errNoPost = errors.New("no private directory for sockets; waiters poll")
 
-// Watch implements dibs.Store. If two watch for one client, the later one has its events.
+// Watch implements driver.Store. If a client has two watches, the later one gets the
+// events.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	if s.post.dir == "" {
 		return errNoPost
@@ -148,11 +149,11 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	}
 }
 
-// lookAround has claims ask whose holder is dead, and sees to it that this is looked for again
-// while there are others that wait.
+// checkOwners notifies waiters whose holder has died to retry. It repeats the check while
+// other waiters exist.
 func (s *Store) lookAround(client string, conn *net.UnixConn, on func(driver.Event)) {
 	const every = 200 * time.Millisecond
-	_ = conn.SetReadDeadline(time.Time{}) // before others can set it, or their wake would be lost
+	_ = conn.SetReadDeadline(time.Time{}) // before other goroutines set it, or their wake-up would be lost
 	tokens, others := s.waits.over(client, s.file.life.dead)
 	if others {
 		_ = conn.SetReadDeadline(time.Now().Add(every))
@@ -162,7 +163,7 @@ func (s *Store) lookAround(client string, conn *net.UnixConn, on func(driver.Eve
 	}
 }
 
-// unpack reads a datagram. What is not one of ours says nothing.
+// decodeEvents reads a datagram. It ignores data that is not from dibs.
 func unpack(text []byte) (events []driver.Event) {
 	var notes []note
 	if json.Unmarshal(text, &notes) != nil {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// There are no datagrams between processes here: waiters ask.
+// This system has no datagrams between processes: waiters poll.
 
 func private(fs.FileInfo) bool { return false }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// listening watches, and returns the events once they flow, and what ends the watch.
+// watch watches for a client. It returns the events after the first, and a function that
+// ends the watch.
 func listening(t *testing.T, s *Store, client string, pending int) (events chan driver.Event, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -26,7 +27,7 @@ func listening(t *testing.T, s *Store, client string, pending int) (events chan 
 	end = func() { cancel(); <-ended }
 	t.Cleanup(end)
 	if e := <-events; e.Kind != driver.EventConnected {
-		t.Fatalf("%+v, want Up", e)
+		t.Fatalf("%+v, want EventConnected", e)
 	}
 	return events, end
 }
@@ -35,8 +36,8 @@ func grant(client, token string) locktable.Notification {
 	return locktable.Notification{Client: client, Event: driver.Event{Kind: driver.EventGranted, Token: token, Fence: 7, Ticket: 9}}
 }
 
-// A file whose path is too long for a socket beside it has them elsewhere, the same place
-// for all processes.
+// If the path is too long for sockets next to the file, they are in another place, the
+// same for all processes.
 func TestLongPath(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), strings.Repeat("long", 25), strings.Repeat("è %?#", 20), "locks.db")
@@ -52,7 +53,7 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
-// A directory that others may read or write gets no sockets: waiters ask instead.
+// A directory that other users can access gets no sockets: waiters poll.
 func TestOpenDirectory(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -60,22 +61,23 @@ func TestOpenDirectory(t *testing.T) {
 	must(t, os.Chmod(path+".push", 0o755))
 	s := openAt(t, path)
 	if err := s.Watch(t.Context(), "client", func(driver.Event) {}); err == nil {
-		t.Error("it is watched")
+		t.Error("Watch succeeded")
 	}
 	takeAndFree(t, s, "n", 0)
 }
 
-// Who does not read holds nobody up, and finds what fits into his queue.
+// A client that does not read blocks no other, and gets the events that fit into its
+// queue.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
-	events, _ := listening(t, s, "client", 1) // the second one blocks the watch
+	events, _ := listening(t, s, "client", 1) // the second event blocks the watch
 	begin := time.Now()
 	for range 2000 {
 		s.post.send([]locktable.Notification{grant("client", "token")})
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("2000 events to who does not read took %v", took)
+		t.Errorf("2000 events to a blocked client took %v", took)
 	}
 	for range 5 {
 		<-events
@@ -86,7 +88,7 @@ func TestFullQueue(t *testing.T) {
 	}()
 }
 
-// Many events for one client come together, however short its queue is.
+// Many events for one client are joined into few datagrams, however short its queue is.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const many = 300
@@ -102,7 +104,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A watch that ends takes its socket with it, but not that of the one that came later.
+// A watch removes its socket when it ends, but not the socket of a later watch.
 func TestSocketsGo(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
@@ -117,8 +119,8 @@ func TestSocketsGo(t *testing.T) {
 	}
 }
 
-// The socket of a process that was killed is removed by whoever finds it, but not while
-// it may be one that is being made, and no living one is.
+// The socket of a killed process is removed by the next process that finds it. A new
+// socket or one of a living process is not removed.
 func TestDeadSockets(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
@@ -134,7 +136,7 @@ func TestDeadSockets(t *testing.T) {
 		must(t, conn.Close()) // the file stays, as after a kill
 		find()
 		if _, err := os.Lstat(dead); err != nil {
-			t.Errorf("found %s: gone, though it may be new: %v", how, err)
+			t.Errorf("found %s: removed, although it may be new: %v", how, err)
 		}
 		old := time.Now().Add(-time.Hour)
 		for _, client := range []string{"dead", "alive"} {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// private reports whether only this user has a say in a directory.
+// isPrivate reports whether only this user can access a directory.
 func private(dir fs.FileInfo) bool {
 	of, ok := dir.Sys().(*syscall.Stat_t)
 	return ok && dir.IsDir() && dir.Mode().Perm()&0o077 == 0 && int(of.Uid) == os.Geteuid()
@@ -21,8 +21,8 @@ func listen(path string) (*net.UnixConn, error) {
 	return net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 }
 
-// throw sends a datagram, or none if it is nil, and waits for nobody: it is lost if the
-// receiver's queue is full.
+// sendDatagram sends a datagram without blocking, or nothing if text is nil. The datagram
+// is lost if the receiver's queue is full.
 func throw(path string, text []byte) error {
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -44,5 +44,5 @@ func throw(path string, text []byte) error {
 	return errors.Join(err, sent)
 }
 
-// dead reports whether nobody listens at a socket any more.
+// noListener reports whether err means that no process listens at the socket.
 func dead(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

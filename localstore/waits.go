@@ -9,12 +9,12 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// waits are the claims of this process that wait, and for whom: so that it can be seen soon
-// that one of these is dead.
+// A waitTable has the waiting requests of this process with the owners of the leases they
+// wait for, so that the death of an owner is detected soon.
 type waits struct {
 	mu   sync.Mutex
 	all  map[string]waitFor // by token
-	wake map[string]func()  // by client, of each Watch
+	wake map[string]func()  // by client, of its Watch
 }
 
 type waitFor struct {
@@ -23,7 +23,7 @@ type waitFor struct {
 	asked  time.Time
 }
 
-// note notes what became of a claim.
+// record records the reply to a request.
 func (w *waits) note(c driver.AcquireRequest, answer driver.AcquireReply, l *locktable.Table) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,7 +55,8 @@ func (w *waits) forget(token string) {
 	delete(w.all, token)
 }
 
-// watch has wake called when a client begins to wait; the returned function ends that.
+// watch registers a function that is called when a client starts to wait. The returned
+// function removes it.
 func (w *waits) watch(client string, wake func()) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +71,9 @@ func (w *waits) watch(client string, wake func()) (end func()) {
 	}
 }
 
-// over returns the claims of a client that wait for somebody who is dead, once each, and
-// whether others wait. Those that have not asked for long do not wait any more.
+// waitingForDead returns the tokens of a client's requests that wait for a dead owner,
+// once each, and whether the client has other waiting requests. Requests without a recent
+// heartbeat are dropped.
 func (w *waits) over(client string, dead func(owner string) bool) (tokens []string, others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
