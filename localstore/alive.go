@@ -19,17 +19,17 @@ type liveness struct {
 	path string
 	boot string
 
-	mu   sync.Mutex
-	name string // owner name of this process; "" if it has none
-	fd   int    // not an os.File: it must stay open as long as the process
-	none bool   // the process cannot have an owner name
+	mu          sync.Mutex
+	name        string // owner name of this process; "" if it has none
+	fd          int    // not an os.File: it must stay open as long as the process
+	unavailable bool   // the process cannot have an owner name
 }
 
 // An ownerState is what is known about an owner.
-type life int
+type ownerState int
 
 const (
-	unknown life = iota
+	unknown ownerState = iota
 	alive
 	ended
 )
@@ -39,10 +39,10 @@ const (
 func (l *liveness) owner() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.name == "" && !l.none {
+	if l.name == "" && !l.unavailable {
 		var err error
 		if l.fd, l.name, err = lockByte(l.path); err != nil {
-			l.name, l.none = "", true
+			l.name, l.unavailable = "", true
 			return ""
 		}
 		l.name += "-" + l.boot
@@ -51,7 +51,7 @@ func (l *liveness) owner() string {
 }
 
 // stateOf returns what is known about an owner.
-func (l *liveness) of(owner string) life {
+func (l *liveness) stateOf(owner string) ownerState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -60,13 +60,13 @@ func (l *liveness) of(owner string) life {
 	case owner == l.name:
 		return alive
 	case l.name != "":
-		return byteOf(owner, l.path, l.fd)
+		return byteState(owner, l.path, l.fd)
 	}
-	return byteOf(owner, l.path, -1)
+	return byteState(owner, l.path, -1)
 }
 
 // isDead reports whether an owner is known to be dead. An owner with another boot ID is
 // not: it may be on another machine, whose locks are not visible here.
-func (l *liveness) dead(owner string) bool {
-	return strings.HasSuffix(owner, "-"+l.boot) && l.of(owner) == ended
+func (l *liveness) isDead(owner string) bool {
+	return strings.HasSuffix(owner, "-"+l.boot) && l.stateOf(owner) == ended
 }

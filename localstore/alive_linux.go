@@ -29,7 +29,7 @@ func lockByte(path string) (fd int, name string, err error) {
 
 // byteState checks whether an owner's byte is locked. It uses fd if that is the owner's
 // file, and opens path otherwise.
-func byteOf(owner, path string, fd int) life {
+func byteState(owner, path string, fd int) ownerState {
 	var node uint64
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
 	if _, err := fmt.Sscanf(owner, "%x-%x", &node, &lock.Start); err != nil {
@@ -86,5 +86,5 @@ func (l *liveness) close() {
 	if l.name != "" {
 		_ = unix.Close(l.fd)
 	}
-	l.name, l.none = "", true
+	l.name, l.unavailable = "", true
 }

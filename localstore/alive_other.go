@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-var errNoLife = errors.New("this system has no file locks that end with their process")
+var errUnsupported = errors.New("this system has no file locks that end with their process")
 
-func lockByte(string) (fd int, name string, err error) { return -1, "", errNoLife }
+func lockByte(string) (fd int, name string, err error) { return -1, "", errUnsupported }
 
-func byteOf(string, string, int) life { return unknown }
+func byteState(string, string, int) ownerState { return unknown }
 
 func (l *liveness) file() (*os.File, error) { return nil, nil }
 

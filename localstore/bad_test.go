@@ -53,7 +53,7 @@ func TestUnusable(t *testing.T) {
 		}, "move it aside (with -wal and -shm)"},
 		{"pages of nonsense", func(t *testing.T, path string) {
 			must(t, openAt(t, path).Close())
-			scribble(t, path)
+			corrupt(t, path)
 		}, "move it aside (with -wal and -shm)"},
 		{"a file on the way", func(t *testing.T, path string) {
 			dir := filepath.Dir(path)
@@ -66,7 +66,7 @@ func TestUnusable(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state", "locks.db")
 			must(t, os.Mkdir(filepath.Dir(path), 0o700))
 			c.make(t, path)
-			before, _ := os.ReadFile(plain(path))
+			before, _ := os.ReadFile(readablePath(path))
 			s, err := Open(path)
 			if err == nil {
 				t.Fatalf("opened: %v", s.Close())
@@ -74,7 +74,7 @@ func TestUnusable(t *testing.T) {
 			if !strings.Contains(err.Error(), path) && !strings.Contains(err.Error(), filepath.Dir(path)) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v: want the file name and %q", err, c.says)
 			}
-			if after, _ := os.ReadFile(plain(path)); !bytes.Equal(before, after) {
+			if after, _ := os.ReadFile(readablePath(path)); !bytes.Equal(before, after) {
 				t.Error("the file was changed")
 			}
 		})
@@ -82,7 +82,7 @@ func TestUnusable(t *testing.T) {
 }
 
 // readablePath returns path if it can be read without blocking.
-func plain(path string) string {
+func readablePath(path string) string {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
@@ -106,7 +106,7 @@ func alter(t *testing.T, path, script string) {
 }
 
 // corrupt overwrites everything after the header.
-func scribble(t *testing.T, path string) {
+func corrupt(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	must(t, err)
@@ -130,15 +130,15 @@ func TestDamagedEntry(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	s := openAt(t, path)
-	if _, err := s.Acquire(t.Context(), claimOn("n", "holder")); err != nil {
+	if _, err := s.Acquire(t.Context(), requestOn("n", "holder")); err != nil {
 		t.Fatal(err)
 	}
 	alter(t, path, `update entries set entry = '{"h":[{"t":"holder"'`)
-	_, err := s.Acquire(t.Context(), claimOn("n", "me"))
+	_, err := s.Acquire(t.Context(), requestOn("n", "me"))
 	wantRefused(t, err, path, "corrupt")
 	_, err = s.Inspect(t.Context(), "n")
 	wantRefused(t, err, path, "corrupt")
-	takeAndFree(t, s, "other", 0)
+	lockAndRelease(t, s, "other", 0)
 }
 
 // A store whose file was deleted or replaced returns errors, because it excludes no other
@@ -147,12 +147,12 @@ func TestMoved(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	s := openAt(t, path)
-	takeAndFree(t, s, "n", 0)
+	lockAndRelease(t, s, "n", 0)
 	must(t, os.Rename(path, path+".old"))
-	_, err := s.Acquire(t.Context(), claimOn("n", "me"))
+	_, err := s.Acquire(t.Context(), requestOn("n", "me"))
 	wantRefused(t, err, path, "restart this program")
 	openAt(t, path) // creates another file
-	_, err = s.Acquire(t.Context(), claimOn("n", "me"))
+	_, err = s.Acquire(t.Context(), requestOn("n", "me"))
 	wantRefused(t, err, path, "restart this program")
 }
 
@@ -162,7 +162,7 @@ func TestClosed(t *testing.T) {
 	s := openAt(t, path)
 	must(t, s.Close())
 	must(t, s.Close())
-	_, err := s.Acquire(t.Context(), claimOn("n", "me"))
+	_, err := s.Acquire(t.Context(), requestOn("n", "me"))
 	wantRefused(t, err, path, "closed")
 }
 
@@ -179,19 +179,19 @@ func TestReadOnly(t *testing.T) {
 	must(t, os.WriteFile(binary, text, 0o755))
 	path := filepath.Join(dir, "locks.db")
 	s := openAt(t, path)
-	takeAndFree(t, s, "n", 0)
+	lockAndRelease(t, s, "n", 0)
 	must(t, s.Close())
 	for _, mode := range []os.FileMode{0o444, 0} {
 		must(t, os.Chmod(path, mode))
 		must(t, os.Chmod(dir, 0o555))
-		c := start(t, "write", path, nobody(t), func(c *exec.Cmd) { c.Path = binary })
-		if told := c.says("failed:"); !strings.Contains(told, path) || !strings.Contains(told, "permission to read and write") {
+		c := startChild(t, "writeOnce", path, asUnprivileged(t), func(c *exec.Cmd) { c.Path = binary })
+		if told := c.readLine("failed:"); !strings.Contains(told, path) || !strings.Contains(told, "permission to read and write") {
 			t.Errorf("mode %v: %s", mode, told)
 		}
 	}
 	must(t, os.Chmod(dir, 0o755))
 	must(t, os.Chmod(path, 0o600))
-	takeAndFree(t, openAt(t, path), "n", 0)
+	lockAndRelease(t, openAt(t, path), "n", 0)
 }
 
 // On a full disk an operation fails without effect. When there is room again, nothing is
@@ -207,14 +207,14 @@ func TestFullDisk(t *testing.T) {
 	s, err := Open(path)
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
-	held := claimOn("held", "holder")
+	held := requestOn("held", "holder")
 	answer, err := s.Acquire(t.Context(), held)
 	must(t, err)
 
 	fill(t, filepath.Join(dir, "filler"))
 	taken := 0
 	for ; ; taken++ { // the free part of the log can still be written
-		if _, err = s.Acquire(t.Context(), claimOn(strings.Repeat("x", 400)+string(rune('a'+taken)), "me")); err != nil {
+		if _, err = s.Acquire(t.Context(), requestOn(strings.Repeat("x", 400)+string(rune('a'+taken)), "me")); err != nil {
 			break
 		}
 		if taken == 1000 {
@@ -236,7 +236,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil || len(names) != taken {
 		t.Errorf("%d names, %v: want the %d acquired", len(names), err, taken)
 	}
-	if f := takeAndFree(t, s, "n", answer.Fence); f <= answer.Fence {
+	if f := lockAndRelease(t, s, "n", answer.Fence); f <= answer.Fence {
 		t.Errorf("fence %d after %d", f, answer.Fence)
 	}
 	if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "held", Token: held.Token}); !held || err != nil {
@@ -263,13 +263,13 @@ func fill(t *testing.T, path string) {
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
-	s.file.turn <- struct{}{}
-	defer func() { <-s.file.turn }()
+	s.file.inUse <- struct{}{}
+	defer func() { <-s.file.inUse }()
 	const limit = 50 * time.Millisecond
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	_, err := s.Acquire(ctx, claimOn("n", "me"))
+	_, err := s.Acquire(ctx, requestOn("n", "me"))
 	if took := time.Since(begin); !errors.Is(err, dibs.ErrUnavailable) || took < limit || took > 10*time.Second {
 		t.Errorf("%v after %v", err, took)
 	}

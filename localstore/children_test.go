@@ -27,7 +27,7 @@ import (
 const roleVar, fileVar = "DIBS_LOCALSTORE_ROLE", "DIBS_LOCALSTORE_FILE"
 
 func TestMain(m *testing.M) {
-	role := roles[os.Getenv(roleVar)]
+	role := childRoles[os.Getenv(roleVar)]
 	if role == nil {
 		os.Exit(m.Run())
 	}
@@ -39,13 +39,13 @@ func TestMain(m *testing.M) {
 }
 
 // childRoles are the programs of child processes. A program reads commands line by line.
-var roles = map[string]func(path string, in *bufio.Reader) error{
-	"lockMany":  crowd,
-	"queueOnce":   queueOnce,
-	"holdUntilTold": keeper,
-	"churn":   mill,
-	"stopInTransaction": middle,
-	"writeOnce":  writeOnce,
+var childRoles = map[string]func(path string, in *bufio.Reader) error{
+	"lockMany":          lockMany,
+	"queueOnce":         queueOnce,
+	"holdUntilTold":     holdUntilTold,
+	"churn":             churn,
+	"stopInTransaction": stopInTransaction,
+	"writeOnce":         writeOnce,
 }
 
 // A child is a process that runs a childRole.
@@ -55,10 +55,10 @@ type child struct {
 	in  io.WriteCloser
 	out *bufio.Scanner
 
-	said []string // of holdUntilTold: fence, token, and the PID of the process that it started, or 0
+	fields []string // of holdUntilTold: fence, token, and the PID of the process that it started, or 0
 }
 
-func start(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
+func startChild(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
 	t.Helper()
 	c := &child{t: t, cmd: exec.Command(os.Args[0])}
 	c.cmd.Env = append(os.Environ(), roleVar+"="+role, fileVar+"="+path)
@@ -83,7 +83,7 @@ func start(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
 }
 
 // writeLine writes a line to the child.
-func (c *child) tell(line string) {
+func (c *child) writeLine(line string) {
 	c.t.Helper()
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
 		c.t.Error(err)
@@ -91,7 +91,7 @@ func (c *child) tell(line string) {
 }
 
 // readLine waits for a line of the child with the prefix want, and returns the rest.
-func (c *child) says(want string) string {
+func (c *child) readLine(want string) string {
 	c.t.Helper()
 	if !c.out.Scan() {
 		c.t.Fatalf("a child ended (%v), want %q", c.out.Err(), want)
@@ -122,10 +122,10 @@ func openAt(t *testing.T, path string) *Store {
 func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "state", "locks.db") }
 
 // generousTimeout allows for a busy machine.
-func patient() dibs.Option { return dibs.Timeout(10 * time.Second) }
+func generousTimeout() dibs.Option { return dibs.Timeout(10 * time.Second) }
 
 func client(t *testing.T, s *Store, options ...dibs.Option) *dibs.Client {
-	c := dibs.New(s, append([]dibs.Option{patient()}, options...)...)
+	c := dibs.New(s, append([]dibs.Option{generousTimeout()}, options...)...)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -133,7 +133,7 @@ func client(t *testing.T, s *Store, options ...dibs.Option) *dibs.Client {
 const children, rounds = 24, 15
 
 // lockMany locks one name many times and records each time.
-func crowd(path string, in *bufio.Reader) error {
+func lockMany(path string, in *bufio.Reader) error {
 	if _, err := in.ReadString('\n'); err != nil {
 		return err
 	}
@@ -141,10 +141,10 @@ func crowd(path string, in *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	c := dibs.New(s, patient())
+	c := dibs.New(s, generousTimeout())
 	for range rounds {
 		err := c.Mutex("n").Do(context.Background(), func(ctx context.Context) error {
-			return trace(filepath.Dir(path), dibs.Fence(ctx))
+			return appendHistory(filepath.Dir(path), dibs.Fence(ctx))
 		}, dibs.Wait(time.Minute))
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func crowd(path string, in *bufio.Reader) error {
 }
 
 // appendHistory fails if another process holds the lock, and adds a line to the history.
-func trace(dir string, mark uint64) error {
+func appendHistory(dir string, mark uint64) error {
 	inside, err := os.OpenFile(filepath.Join(dir, "inside"), os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("two holders: %w", err)
@@ -167,7 +167,7 @@ func trace(dir string, mark uint64) error {
 	return errors.Join(err, history.Close(), inside.Close(), os.Remove(inside.Name()))
 }
 
-func marks(t *testing.T, path string) (all []uint64) {
+func history(t *testing.T, path string) (all []uint64) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "history"))
 	if err != nil {
@@ -190,15 +190,15 @@ func TestCrowd(t *testing.T) {
 	path := newFile(t)
 	var all []*child
 	for range children {
-		all = append(all, start(t, "lockMany", path))
+		all = append(all, startChild(t, "lockMany", path))
 	}
 	for _, c := range all {
-		c.tell("go")
+		c.writeLine("go")
 	}
 	for _, c := range all {
-		c.says("done")
+		c.readLine("done")
 	}
-	fences := marks(t, path)
+	fences := history(t, path)
 	if len(fences) != children*rounds {
 		t.Errorf("locked %d times, want %d", len(fences), children*rounds)
 	}
@@ -207,11 +207,11 @@ func TestCrowd(t *testing.T) {
 			t.Fatalf("fence %d after %d", fences[i+1], fences[i])
 		}
 	}
-	sound(t, path)
+	checkIntegrity(t, path)
 }
 
 // checkIntegrity checks that the file is not corrupt.
-func sound(t *testing.T, path string) {
+func checkIntegrity(t *testing.T, path string) {
 	t.Helper()
 	s := openAt(t, path)
 	var verdict string
@@ -235,12 +235,12 @@ func queueOnce(path string, in *bufio.Reader) error {
 		return err
 	}
 	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { fmt.Println("queued") }}
-	c := dibs.New(s, dibs.Observe(hooks), patient())
+	c := dibs.New(s, dibs.Observe(hooks), generousTimeout())
 	lease, err := c.Mutex("n").Lock(context.Background(), dibs.Wait(time.Minute))
 	if err != nil {
 		return err
 	}
-	return errors.Join(trace(filepath.Dir(path), number), lease.Unlock(), c.Close(), s.Close())
+	return errors.Join(appendHistory(filepath.Dir(path), number), lease.Unlock(), c.Close(), s.Close())
 }
 
 // Processes are served in the order of their requests.
@@ -254,28 +254,28 @@ func TestOrder(t *testing.T) {
 	}
 	var all []*child
 	for range children {
-		all = append(all, start(t, "queueOnce", path))
+		all = append(all, startChild(t, "queueOnce", path))
 	}
 	for i, c := range all {
-		c.tell(strconv.Itoa(i))
-		c.says("queued")
+		c.writeLine(strconv.Itoa(i))
+		c.readLine("queued")
 	}
 	if err := lease.Unlock(); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range all {
-		c.says("done")
+		c.readLine("done")
 	}
-	for i, mark := range marks(t, path) {
+	for i, mark := range history(t, path) {
 		if mark != uint64(i) {
-			t.Fatalf("served in the order %d", marks(t, path))
+			t.Fatalf("served in the order %d", history(t, path))
 		}
 	}
 }
 
 // holdUntilTold holds the lock as its first line says, until it is killed or told to
 // release.
-func keeper(path string, in *bufio.Reader) error {
+func holdUntilTold(path string, in *bufio.Reader) error {
 	line, err := in.ReadString('\n')
 	if err != nil {
 		return err
@@ -325,11 +325,11 @@ func keeper(path string, in *bufio.Reader) error {
 }
 
 // startHolder starts a holdUntilTold, and returns when it holds the lock.
-func keep(t *testing.T, path, how string) *child {
+func startHolder(t *testing.T, path, how string) *child {
 	t.Helper()
-	c := start(t, "holdUntilTold", path)
-	c.tell(how)
-	c.said = strings.Fields(c.says("holds"))
+	c := startChild(t, "holdUntilTold", path)
+	c.writeLine(how)
+	c.fields = strings.Fields(c.readLine("holds"))
 	return c
 }
 
@@ -339,8 +339,8 @@ func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	c := client(t, openAt(t, path))
-	killed := keep(t, path, "1h")
-	fence, err := strconv.ParseUint(killed.said[0], 10, 64)
+	killed := startHolder(t, path, "1h")
+	fence, err := strconv.ParseUint(killed.fields[0], 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,23 +379,23 @@ func TestOutlivesItsProcess(t *testing.T) {
 		how    string
 		before func(t *testing.T, c *child, path string)
 	}{
-		"Outlive":       {"1h outlives", nil},
-		"MinHold":      {"1h minimum", nil},
+		"Outlive":              {"1h outlives", nil},
+		"MinHold":              {"1h minimum", nil},
 		"inherited by a child": {"1h starts a child", nil},
 		"extended by another process": {"1h", func(t *testing.T, c *child, path string) {
-			h := driver.ExtendRequest{Name: "n", Token: c.said[1], TTL: time.Hour}
+			h := driver.ExtendRequest{Name: "n", Token: c.fields[1], TTL: time.Hour}
 			must(t, openAt(t, path).Extend(t.Context(), []driver.ExtendRequest{h})[0])
 		}},
 		"liveness file removed": {"1h", func(t *testing.T, c *child, path string) { removeAlive(t, path) }},
 		"liveness file replaced": {"1h", func(t *testing.T, c *child, path string) {
 			removeAlive(t, path)
-			takeAndFree(t, openAt(t, path), "m", 0)
+			lockAndRelease(t, openAt(t, path), "m", 0)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := newFile(t)
-			killed := keep(t, path, test.how)
+			killed := startHolder(t, path, test.how)
 			if test.before != nil {
 				test.before(t, killed, path)
 			}
@@ -404,7 +404,7 @@ func TestOutlivesItsProcess(t *testing.T) {
 			if _, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(500*time.Millisecond)); !errors.Is(err, dibs.ErrBusy) {
 				t.Fatalf("want it held: %v", err)
 			}
-			other, err := strconv.Atoi(killed.said[2])
+			other, err := strconv.Atoi(killed.fields[2])
 			if err != nil || other == 0 {
 				return
 			}
@@ -431,7 +431,7 @@ func TestClosedWhileHeld(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	s := openAt(t, path)
-	_, err := s.Acquire(t.Context(), claimOn("n", "holder"))
+	_, err := s.Acquire(t.Context(), requestOn("n", "holder"))
 	must(t, err)
 	must(t, s.Close())
 	if st := state(t, openAt(t, path), "n"); st.Holding != 1 {
@@ -448,9 +448,9 @@ func TestWaiterIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := start(t, "queueOnce", path)
-	killed.tell("0")
-	killed.says("queued")
+	killed := startChild(t, "queueOnce", path)
+	killed.writeLine("0")
+	killed.readLine("queued")
 	killed.kill()
 	if err := lease.Unlock(); err != nil {
 		t.Fatal(err)
@@ -465,7 +465,7 @@ func TestWaiterIsKilled(t *testing.T) {
 }
 
 // churn does as many operations as it can, on its own names and a shared one.
-func mill(path string, _ *bufio.Reader) error {
+func churn(path string, _ *bufio.Reader) error {
 	s, err := Open(path)
 	if err != nil {
 		return err
@@ -495,21 +495,21 @@ func TestKilledAnywhere(t *testing.T) {
 	s := openAt(t, path)
 	last := uint64(0)
 	for i := range kills {
-		a, b := start(t, "churn", path), start(t, "churn", path)
-		a.says("running")
-		b.says("running")
+		a, b := startChild(t, "churn", path), startChild(t, "churn", path)
+		a.readLine("running")
+		b.readLine("running")
 		// A different number of operations each time, so that the kills hit different
 		// instants.
 		for range i {
-			last = takeAndFree(t, s, "mine", last)
+			last = lockAndRelease(t, s, "mine", last)
 		}
 		a.kill()
-		last = takeAndFree(t, s, "mine", last)
+		last = lockAndRelease(t, s, "mine", last)
 		b.kill()
-		last = takeAndFree(t, s, "mine", last)
-		wantWhole(t, s)
+		last = lockAndRelease(t, s, "mine", last)
+		wantWholeMultiLocks(t, s)
 	}
-	sound(t, path)
+	checkIntegrity(t, path)
 	for _, name := range []string{"all", "own:0", "more:0"} { // all leases end
 		if _, err := client(t, s).Mutex(name).Lock(t.Context(), dibs.Wait(20*time.Second)); err != nil {
 			t.Error(err)
@@ -518,9 +518,9 @@ func TestKilledAnywhere(t *testing.T) {
 }
 
 // lockAndRelease acquires a name without contention, and releases it.
-func takeAndFree(t *testing.T, s *Store, name string, last uint64) uint64 {
+func lockAndRelease(t *testing.T, s *Store, name string, last uint64) uint64 {
 	t.Helper()
-	c := claimOn(name, "me")
+	c := requestOn(name, "me")
 	answer, err := s.Acquire(t.Context(), c)
 	if err != nil || !answer.Held || answer.Fence <= last {
 		t.Fatalf("%+v, %v after fence %d", answer, err, last)
@@ -531,16 +531,16 @@ func takeAndFree(t *testing.T, s *Store, name string, last uint64) uint64 {
 	return answer.Fence
 }
 
-func claimOn(name, token string) driver.AcquireRequest {
+func requestOn(name, token string) driver.AcquireRequest {
 	return driver.AcquireRequest{
 		Name: name, Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(20 * time.Second),
 	}
 }
 
 // wantWholeMultiLocks checks that each multi-lock holds all its names.
-func wantWhole(t *testing.T, s *Store) {
+func wantWholeMultiLocks(t *testing.T, s *Store) {
 	t.Helper()
-	err := s.read(t.Context(), task{op: "test", until: time.Now().Add(20 * time.Second)}, func(l *locktable.Table, now locktable.Now) error {
+	err := s.read(t.Context(), fileOp{op: "test", until: time.Now().Add(20 * time.Second)}, func(l *locktable.Table, now locktable.Now) error {
 		holds := make(map[string]int)
 		for _, e := range l.Names {
 			for _, h := range e.Holders {
@@ -562,14 +562,14 @@ func wantWhole(t *testing.T, s *Store) {
 }
 
 // stopInTransaction stops in the middle of a transaction.
-func middle(path string, in *bufio.Reader) error {
+func stopInTransaction(path string, in *bufio.Reader) error {
 	s, err := Open(path)
 	if err != nil {
 		return err
 	}
 	return s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *locktable.Table, now locktable.Now) error {
 		for _, name := range []string{"n", "m"} {
-			if _, _, err := l.Acquire(claimOn(name, "killed"), now); err != nil {
+			if _, _, err := l.Acquire(requestOn(name, "killed"), now); err != nil {
 				return err
 			}
 		}
@@ -588,11 +588,11 @@ func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	s := openAt(t, path)
-	hangs := start(t, "stopInTransaction", path)
-	hangs.says("in the middle")
+	hangs := startChild(t, "stopInTransaction", path)
+	hangs.readLine("in the middle")
 
 	const limit = 200 * time.Millisecond
-	late := claimOn("n", "late")
+	late := requestOn("n", "late")
 	for what, ask := range map[string]func() error{
 		"acquire": func() error {
 			late.Until = time.Now().Add(limit)
@@ -630,7 +630,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 
 	served := make(chan error, 1)
 	go func() {
-		answer, err := s.Acquire(t.Context(), claimOn("n", "me"))
+		answer, err := s.Acquire(t.Context(), requestOn("n", "me"))
 		if err == nil && !answer.Held {
 			err = fmt.Errorf("%+v, want held", answer)
 		}
@@ -640,8 +640,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	takeAndFree(t, s, "m", 0)
-	sound(t, path)
+	lockAndRelease(t, s, "m", 0)
+	checkIntegrity(t, path)
 }
 
 // writeOnce acquires a name once, and reports the result.
@@ -650,13 +650,13 @@ func writeOnce(path string, _ *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Acquire(context.Background(), claimOn("n", "child"))
+	_, err = s.Acquire(context.Background(), requestOn("n", "child"))
 	return errors.Join(err, s.Close())
 }
 
 // asUnprivileged makes a child run as a user without permissions, if this process is
 // root.
-func nobody(t *testing.T) func(*exec.Cmd) {
+func asUnprivileged(t *testing.T) func(*exec.Cmd) {
 	if os.Geteuid() != 0 {
 		return func(*exec.Cmd) {}
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 // clockAt returns a clock that shows *now.
-func at(boot string, now *time.Duration) clock {
+func clockAt(boot string, now *time.Duration) clock {
 	return clock{boot, func() time.Duration { return *now }}
 }
 
-func openBy(t *testing.T, path string, c clock) *Store {
+func openWithClock(t *testing.T, path string, c clock) *Store {
 	t.Helper()
 	s, err := open(path, c)
 	must(t, err)
@@ -34,7 +34,7 @@ func state(t *testing.T, s *Store, name string) dibs.State {
 // otherBoot returns the clock of a machine that started a second ago.
 func otherBoot() (clock, *time.Duration) {
 	soon := time.Second
-	return at("two", &soon), &soon
+	return clockAt("two", &soon), &soon
 }
 
 // A restart of the machine removes the holders and waiters that ended with it, whatever
@@ -42,8 +42,8 @@ func otherBoot() (clock, *time.Duration) {
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
-	killed := keep(t, path, "1h")
-	_, err := openAt(t, path).Acquire(t.Context(), claimOn("other", "mine"))
+	killed := startHolder(t, path, "1h")
+	_, err := openAt(t, path).Acquire(t.Context(), requestOn("other", "mine"))
 	must(t, err)
 	before := state(t, openAt(t, path), "n")
 	killed.kill()
@@ -52,11 +52,11 @@ func TestReboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _ := otherBoot()
-	after := openBy(t, path, c)
+	after := openWithClock(t, path, c)
 	if st := state(t, after, "n"); st.Holding != 0 || st.Waiting != 0 || st.Fence < before.Fence {
 		t.Fatalf("after a restart: %+v", st)
 	}
-	takeAndFree(t, after, "n", before.Fence)
+	lockAndRelease(t, after, "n", before.Fence)
 }
 
 // A lease that survives its process also survives a restart of the machine, until its
@@ -66,11 +66,11 @@ func TestRebootKeepsWhatOutlives(t *testing.T) {
 	path := newFile(t)
 	s, err := Open(path, Outlive())
 	must(t, err)
-	_, err = s.Acquire(t.Context(), claimOn("n", "holder"))
+	_, err = s.Acquire(t.Context(), requestOn("n", "holder"))
 	must(t, err)
 	must(t, s.Close())
 	c, now := otherBoot()
-	after := openBy(t, path, c)
+	after := openWithClock(t, path, c)
 	st := state(t, after, "n")
 	if st.Holding != 1 || st.Holders[0].Remaining > time.Minute || st.Holders[0].Remaining < time.Second {
 		t.Fatalf("after a restart: %+v", st)
@@ -92,28 +92,28 @@ func TestOtherBootID(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := newFile(t)
-			holder := keep(t, path, "1h")
+			holder := startHolder(t, path, "1h")
 			first := openAt(t, path)
 			for range 3 {
 				s, err := open(path, other())
 				if err != nil {
 					wantRefusedOpen(t, err, path)
 				} else {
-					answer, err := s.Acquire(t.Context(), claimOn("n", "other"))
+					answer, err := s.Acquire(t.Context(), requestOn("n", "other"))
 					if err != nil || answer.Held {
 						t.Fatalf("%+v, %v: want it held", answer, err)
 					}
-					must(t, s.Cancel(t.Context(), claimOn("n", "other")))
+					must(t, s.Cancel(t.Context(), requestOn("n", "other")))
 					must(t, s.Close())
 				}
 				if st := state(t, first, "n"); st.Holding != 1 {
 					t.Fatalf("the holder's lease was removed: %+v", st)
 				}
-				takeAndFree(t, first, "another", 0)
+				lockAndRelease(t, first, "another", 0)
 			}
-			holder.tell("release")
-			holder.says("released")
-			takeAndFree(t, openBy(t, path, other()), "n", 0)
+			holder.writeLine("release")
+			holder.readLine("released")
+			lockAndRelease(t, openWithClock(t, path, other()), "n", 0)
 		})
 	}
 }
@@ -130,16 +130,16 @@ func wantRefusedOpen(t *testing.T, err error, path string) {
 func TestOtherMachine(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
-	killed := keep(t, path, "1h")
+	killed := startHolder(t, path, "1h")
 	killed.kill()
 	must(t, openAt(t, path).file.exec("update state set machine = 'far'"))
 	c, now := otherBoot()
-	s := openBy(t, path, c)
+	s := openWithClock(t, path, c)
 	if st := state(t, s, "n"); st.Holding != 1 {
 		t.Fatalf("%+v: its lease was deleted", st)
 	}
 	*now += time.Hour
-	takeAndFree(t, s, "n", 0)
+	lockAndRelease(t, s, "n", 0)
 }
 
 // A file of format 1 still works.
@@ -148,14 +148,14 @@ func TestUpgrade(t *testing.T) {
 	path := newFile(t)
 	s := openAt(t, path)
 	s.file.outlive = true
-	_, err := s.Acquire(t.Context(), claimOn("n", "holder"))
+	_, err := s.Acquire(t.Context(), requestOn("n", "holder"))
 	must(t, err)
 	must(t, s.Close())
 	alter(t, path, "alter table state drop column since; alter table state drop column machine; pragma user_version = 1")
 	if st := state(t, openAt(t, path), "n"); st.Holding != 1 {
 		t.Errorf("%+v", st)
 	}
-	takeAndFree(t, openAt(t, path), "m", 0)
+	lockAndRelease(t, openAt(t, path), "m", 0)
 }
 
 // Fences grow even if the wall clock was ahead at the last one, and if their names have
@@ -166,8 +166,8 @@ func TestFencesGrow(t *testing.T) {
 	s := openAt(t, path)
 	ahead := uint64(time.Now().Add(24 * time.Hour).UnixMicro())
 	must(t, s.file.exec("update state set fence = ?", int64(ahead)))
-	last := takeAndFree(t, s, "n", ahead)
-	takeAndFree(t, openAt(t, path), "n", last)
+	last := lockAndRelease(t, s, "n", ahead)
+	lockAndRelease(t, openAt(t, path), "n", last)
 	var rows int
 	must(t, s.file.conn.QueryRowContext(t.Context(), "select count(*) from entries").Scan(&rows))
 	if rows != 0 {
@@ -180,10 +180,10 @@ func TestFencesGrow(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Hour
-	s := openBy(t, newFile(t), at("boot", &now))
-	_, err := s.Acquire(t.Context(), claimOn("n", "holder"))
+	s := openWithClock(t, newFile(t), clockAt("boot", &now))
+	_, err := s.Acquire(t.Context(), requestOn("n", "holder"))
 	must(t, err)
-	_, err = s.Acquire(t.Context(), claimOn("left", "holder"))
+	_, err = s.Acquire(t.Context(), requestOn("left", "holder"))
 	must(t, err)
 	now += time.Minute - 1
 	if st := state(t, s, "n"); st.Holding != 1 || st.Holders[0].Remaining != 1 {
@@ -193,7 +193,7 @@ func TestExpiry(t *testing.T) {
 	if st := state(t, s, "n"); st.Holding != 0 {
 		t.Errorf("%+v at the end", st)
 	}
-	takeAndFree(t, s, "other", 0)
+	lockAndRelease(t, s, "other", 0)
 	var rows int
 	must(t, s.file.conn.QueryRowContext(t.Context(), "select count(*) from entries").Scan(&rows))
 	if rows != 0 {

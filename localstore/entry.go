@@ -27,22 +27,22 @@ func decode(text []byte) (*locktable.Lock, error) {
 	for i, p := range e.Queue {
 		switch {
 		case p.Token == "" || p.Weight < 1 || p.Weight > p.Limit || p.Limit > driver.Unlimited:
-			return nil, errPlace
+			return nil, errWaiter
 		case p.TTL <= 0 || p.TTL > driver.WaiterTTL || p.Heartbeat < 0 || p.Joined < 0 || p.Joined > p.Heartbeat:
-			return nil, errPlace
+			return nil, errWaiter
 		case i > 0 && e.Queue[i-1].Ticket > p.Ticket:
 			return nil, errOrder
 		}
 	}
 	if len(e.Holders)+len(e.Queue) == 0 {
-		return nil, errNobody
+		return nil, errEmpty
 	}
 	return e, nil
 }
 
 var (
 	errHolder = errors.New("invalid holder")
-	errPlace  = errors.New("invalid waiter")
+	errWaiter = errors.New("invalid waiter")
 	errOrder  = errors.New("queue is not in order")
-	errNobody = errors.New("entry without holder and waiter")
+	errEmpty  = errors.New("entry without holder and waiter")
 )

@@ -58,7 +58,7 @@ func work(t *testing.T, e *locktable.Lock) {
 	l := locktable.New()
 	l.Names["n"] = e
 	now := locktable.Now{At: time.Minute, Wall: time.Now()}
-	c := claimOn("n", "me")
+	c := requestOn("n", "me")
 	if _, _, err := l.Acquire(c, now); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func FuzzNotes(f *testing.F) {
 	f.Add([]byte(`[{"k":1,"t":"a","f":7,"n":9}]`))
 	f.Add([]byte(`[{"k":4}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, e := range unpack(text) {
+		for _, e := range decodeEvents(text) {
 			if e.Kind != driver.EventGranted && e.Kind != driver.EventRetry && e.Kind != driver.EventRevoked || e.Err != nil {
 				t.Errorf("%+v", e)
 			}

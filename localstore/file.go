@@ -21,23 +21,23 @@ import (
 // is a transaction. It reads the entries of its names, runs the lock table, and writes
 // what has changed.
 type file struct {
-	path     string      // without symbolic links
-	identity os.FileInfo // of the file that was opened
-	clock    clock
-	turn     chan struct{} // full while an operation uses the fields below
-	shut     bool
-	gate     *gate
-	db       *sql.DB
-	conn     *sql.Conn
-	prepared map[string]*sql.Stmt
-	life     *liveness
-	outlive  bool // leases do not end with this process
+	path       string      // without symbolic links
+	identity   os.FileInfo // of the file that was opened
+	clock      clock
+	inUse      chan struct{} // full while an operation uses the fields below
+	closed     bool
+	writeQueue *writeQueue
+	db         *sql.DB
+	conn       *sql.Conn
+	prepared   map[string]*sql.Stmt
+	liveness   *liveness
+	outlive    bool // leases do not end with this process
 }
 
 const (
-	appID   = 0x64696273 // "dibs"
-	format  = 2
-	opening = 5 * time.Second // the process that creates the file waits for the disk
+	appID       = 0x64696273 // "dibs"
+	format      = 2
+	openTimeout = 5 * time.Second // the process that creates the file waits for the disk
 )
 
 // schema is the file format. ends is the time when the last holder or waiter of an entry
@@ -61,11 +61,11 @@ pragma user_version = 2;
 `
 
 func openFile(path string, c clock) (*file, error) {
-	f := &file{path: path, clock: c, turn: make(chan struct{}, 1), prepared: make(map[string]*sql.Stmt)}
+	f := &file{path: path, clock: c, inUse: make(chan struct{}, 1), prepared: make(map[string]*sql.Stmt)}
 	if err := f.locate(); err != nil {
 		return nil, f.explain(err)
 	}
-	f.gate, f.life = newGate(f.path), &liveness{path: f.path + ".alive", boot: short(c.boot)[:8]}
+	f.writeQueue, f.liveness = newWriteQueue(f.path), &liveness{path: f.path + ".alive", boot: hashOf(c.boot)[:8]}
 	if err := f.connect(); err != nil {
 		_ = f.close() // nothing was changed
 		return nil, f.explain(err)
@@ -95,7 +95,7 @@ func (f *file) locate() (err error) {
 		return err
 	}
 	if !f.identity.Mode().IsRegular() {
-		return f.fault(noFile, nil)
+		return f.newError(notRegular, nil)
 	}
 	return nil
 }
@@ -122,13 +122,13 @@ func (f *file) connect() (err error) {
 	if f.conn, err = f.db.Conn(context.Background()); err != nil {
 		return err
 	}
-	until := time.Now().Add(opening)
-	return f.insist(context.Background(), until, func() error { return f.prepare(until) })
+	until := time.Now().Add(openTimeout)
+	return f.retryBusy(context.Background(), until, func() error { return f.prepare(until) })
 }
 
 // prepare makes the file ready for use: it creates the tables, or upgrades them.
 func (f *file) prepare(until time.Time) error {
-	fresh, older, err := f.known()
+	fresh, older, err := f.inspect()
 	if err != nil {
 		return err
 	}
@@ -145,12 +145,12 @@ func (f *file) prepare(until time.Time) error {
 	if err := f.script("pragma synchronous = normal"); err != nil {
 		return err
 	}
-	return f.reboot(until)
+	return f.adoptEpoch(until)
 }
 
 // inspect reports whether the file is empty or of an older format. It returns an error if
 // it is not a dibs file.
-func (f *file) known() (fresh, older bool, err error) {
+func (f *file) inspect() (fresh, older bool, err error) {
 	var app, version, tables int
 	err = f.conn.QueryRowContext(context.Background(),
 		"select a.*, v.*, (select count(*) from sqlite_schema) from pragma_application_id a, pragma_user_version v",
@@ -161,16 +161,16 @@ func (f *file) known() (fresh, older bool, err error) {
 	case app == 0 && version == 0 && tables == 0:
 		return true, false, nil
 	case app != appID:
-		return false, false, f.fault(foreign, nil)
+		return false, false, f.newError(notDibs, nil)
 	case version > format:
-		return false, false, f.fault(newer, nil)
+		return false, false, f.newError(newerFormat, nil)
 	}
 	return false, version < format, nil
 }
 
 func (f *file) upgrade(until time.Time) error {
-	return f.transact(context.Background(), until, writing, func() error {
-		if _, older, err := f.known(); !older || err != nil {
+	return f.transact(context.Background(), until, beginWrite, func() error {
+		if _, older, err := f.inspect(); !older || err != nil {
 			return err
 		}
 		return f.script(upgrade)
@@ -184,10 +184,10 @@ func (f *file) create(until time.Time) error {
 		return err
 	}
 	if mode != "wal" {
-		return f.fault(trouble, errors.New("its file system does not support shared memory"))
+		return f.newError(ioFailed, errors.New("its file system does not support shared memory"))
 	}
-	return f.transact(context.Background(), until, writing, func() error {
-		if fresh, _, err := f.known(); !fresh || err != nil {
+	return f.transact(context.Background(), until, beginWrite, func() error {
+		if fresh, _, err := f.inspect(); !fresh || err != nil {
 			return err
 		}
 		return f.script(schema)
@@ -195,42 +195,42 @@ func (f *file) create(until time.Time) error {
 }
 
 // adoptEpoch converts a file of another epoch when it is opened.
-func (f *file) reboot(until time.Time) error {
+func (f *file) adoptEpoch(until time.Time) error {
 	before, _, err := f.state()
-	if err != nil || before.same(f.clock.current()) {
+	if err != nil || before.sameClock(f.clock.epoch()) {
 		return err
 	}
-	return f.transact(context.Background(), until, writing, f.current)
+	return f.transact(context.Background(), until, beginWrite, f.ensureEpoch)
 }
 
 // ensureEpoch converts the file if it is of another epoch.
-func (f *file) current() error {
+func (f *file) ensureEpoch() error {
 	const drift = 100 * time.Millisecond // allowed for steps of the wall clock
 	before, _, err := f.state()
 	if err != nil {
 		return err
 	}
-	here := f.clock.current()
+	here := f.clock.epoch()
 	switch {
-	case !before.same(here):
-		return f.settle(before)
-	case before.boot == here.boot && before.apart(here) > drift:
-		return f.setEra(here)
+	case !before.sameClock(here):
+		return f.convert(before)
+	case before.boot == here.boot && before.difference(here) > drift:
+		return f.saveEpoch(here)
 	}
 	return nil
 }
 
 func (f *file) close() error {
-	f.turn <- struct{}{}
-	defer func() { <-f.turn }()
-	if f.shut || f.db == nil {
+	f.inUse <- struct{}{}
+	defer func() { <-f.inUse }()
+	if f.closed || f.db == nil {
 		return nil
 	}
-	f.shut = true
+	f.closed = true
 	if !f.holds() {
-		f.life.close()
+		f.liveness.close()
 	}
-	f.gate.close()
+	f.writeQueue.close()
 	var errs []error
 	for _, s := range f.prepared {
 		errs = append(errs, s.Close())
@@ -243,19 +243,19 @@ func (f *file) close() error {
 
 // holds reports whether the file may have leases or waiters of this process.
 func (f *file) holds() bool {
-	if f.life.name == "" || f.conn == nil {
+	if f.liveness.name == "" || f.conn == nil {
 		return false
 	}
 	var some bool
-	err := f.conn.QueryRowContext(context.Background(), "select exists (select 1 from entries where instr(entry, ?))", f.life.name).Scan(&some)
+	err := f.conn.QueryRowContext(context.Background(), "select exists (select 1 from entries where instr(entry, ?))", f.liveness.name).Scan(&some)
 	return err != nil || some
 }
 
 // change runs op on the entries of names and writes what has changed. It writes nothing
 // if op fails, or after until.
 func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) error) error {
-	return f.run(ctx, until, writing, func() error {
-		if err := f.current(); err != nil {
+	return f.run(ctx, until, beginWrite, func() error {
+		if err := f.ensureEpoch(); err != nil {
 			return err
 		}
 		now := f.now()
@@ -267,7 +267,7 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 			return err
 		}
 		if !f.outlive {
-			l.Owner = f.life.owner()
+			l.Owner = f.liveness.owner()
 		}
 		fence, ticket := l.Fence, l.Ticket
 		if err := op(l, now); err != nil {
@@ -282,28 +282,28 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 			}
 		}
 		if time.Now().After(until) {
-			return errLate
+			return errExpired
 		}
 		return nil
 	})
 }
 
-var errLate = errors.New("the deadline passed before the commit; nothing was changed")
+var errExpired = errors.New("the deadline passed before the commit; nothing was changed")
 
 // read runs op on the entries of names, or on all entries if names is nil.
 func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) error) error {
-	err := f.run(ctx, until, reading, func() error {
+	err := f.run(ctx, until, beginRead, func() error {
 		l, _, err := f.load(names)
 		if err != nil {
 			return err
 		}
 		return op(l, f.now())
 	})
-	if !errors.Is(err, errEra) {
+	if !errors.Is(err, errOtherBoot) {
 		return err
 	}
-	return f.run(ctx, until, writing, func() error {
-		if err := f.current(); err != nil {
+	return f.run(ctx, until, beginWrite, func() error {
+		if err := f.ensureEpoch(); err != nil {
 			return err
 		}
 		l, _, err := f.load(names)
@@ -314,14 +314,14 @@ func (f *file) read(ctx context.Context, until time.Time, names []string, op fun
 	})
 }
 
-var errEra = errors.New("the entries are from another boot")
+var errOtherBoot = errors.New("the entries are from another boot")
 
 func (f *file) now() locktable.Now { return locktable.Now{At: f.clock.now(), Wall: time.Now()} }
 
 // Statements that begin a transaction. A reader waits for no other process.
 const (
-	reading = "begin"
-	writing = "begin immediate"
+	beginRead  = "begin"
+	beginWrite = "begin immediate"
 )
 
 // run waits for its turn in this process, and for that of this process, and runs a
@@ -330,30 +330,30 @@ func (f *file) run(ctx context.Context, until time.Time, begin string, work func
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
 	select {
-	case f.turn <- struct{}{}:
+	case f.inUse <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-limit.C:
-		return f.late()
+		return f.busyError()
 	}
-	defer func() { <-f.turn }()
-	if f.shut {
-		return f.fault(closed, nil)
+	defer func() { <-f.inUse }()
+	if f.closed {
+		return f.newError(storeClosed, nil)
 	}
 	if now, err := os.Stat(f.path); err != nil || !os.SameFile(now, f.identity) {
-		return f.fault(moved, err)
+		return f.newError(moved, err)
 	}
 	return f.explain(f.transact(ctx, until, begin, work))
 }
 
 func (f *file) transact(ctx context.Context, until time.Time, begin string, work func() error) error {
-	if begin == writing {
-		if !f.gate.enter(ctx, until) {
-			return cmp.Or(context.Cause(ctx), f.late())
+	if begin == beginWrite {
+		if !f.writeQueue.lock(ctx, until) {
+			return cmp.Or(context.Cause(ctx), f.busyError())
 		}
-		defer f.gate.leave()
+		defer f.writeQueue.unlock()
 	}
-	if err := f.insist(ctx, until, func() error { return f.exec(begin) }); err != nil {
+	if err := f.retryBusy(ctx, until, func() error { return f.exec(begin) }); err != nil {
 		return err
 	}
 	err := work()
@@ -369,16 +369,16 @@ func (f *file) transact(ctx context.Context, until time.Time, begin string, work
 // retryBusy repeats an operation that fails because the file is busy, until it succeeds
 // or until passes. That is rare: other processes wait in the write queue, unless they are
 // opening or closing the file, or are not dibs.
-func (f *file) insist(ctx context.Context, until time.Time, do func() error) error {
+func (f *file) retryBusy(ctx context.Context, until time.Time, do func() error) error {
 	const shortest, longest = 50 * time.Microsecond, 2 * time.Millisecond
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		err := do()
-		if !busy(err) {
+		if !isBusy(err) {
 			return err
 		}
 		left := time.Until(until)
 		if left <= 0 {
-			return f.late()
+			return f.busyError()
 		}
 		select {
 		case <-ctx.Done():
@@ -388,7 +388,7 @@ func (f *file) insist(ctx context.Context, until time.Time, do func() error) err
 	}
 }
 
-func (f *file) late() error { return &fault{f.path, occupied, nil, false} }
+func (f *file) busyError() error { return &fileError{f.path, stayedBusy, nil, false} }
 
 // load reads the entries of names, or all entries if names is nil. It returns them as a
 // lock table, and as their original texts by name.
@@ -397,18 +397,18 @@ func (f *file) load(names []string) (*locktable.Table, map[string][]byte, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !last.same(f.clock.current()) {
-		return nil, nil, errEra
+	if !last.sameClock(f.clock.epoch()) {
+		return nil, nil, errOtherBoot
 	}
 	before := make(map[string][]byte)
 	if names == nil {
-		return l, before, f.each("select name, entry from entries", nil, l, before)
+		return l, before, f.loadRows("select name, entry from entries", nil, l, before)
 	}
 	for _, name := range names {
 		if before[name] != nil {
 			continue
 		}
-		if err := f.each("select name, entry from entries where name = ?", []any{[]byte(name)}, l, before); err != nil {
+		if err := f.loadRows("select name, entry from entries where name = ?", []any{[]byte(name)}, l, before); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -416,7 +416,7 @@ func (f *file) load(names []string) (*locktable.Table, map[string][]byte, error)
 }
 
 // loadRows reads the entries that a query returns.
-func (f *file) each(query string, args []any, l *locktable.Table, before map[string][]byte) error {
+func (f *file) loadRows(query string, args []any, l *locktable.Table, before map[string][]byte) error {
 	rows, err := f.query(query, args...)
 	if err != nil {
 		return err
@@ -425,13 +425,13 @@ func (f *file) each(query string, args []any, l *locktable.Table, before map[str
 	for rows.Next() {
 		var name, text []byte
 		if err := rows.Scan(&name, &text); err != nil {
-			return f.fault(damaged, err)
+			return f.newError(damaged, err)
 		}
 		e, err := decode(text)
 		if err != nil {
-			return f.fault(damaged, err)
+			return f.newError(damaged, err)
 		}
-		e.RemoveDead(f.life.dead, f.clock.now())
+		e.RemoveDead(f.liveness.isDead, f.clock.now())
 		l.Names[string(name)], before[string(name)] = e, text
 	}
 	return rows.Err()
@@ -464,18 +464,18 @@ func (f *file) save(l *locktable.Table, before map[string][]byte) error {
 }
 
 // state reads the epoch and an empty lock table with the fence and the ticket.
-func (f *file) state() (e era, l *locktable.Table, err error) {
+func (f *file) state() (e clockEpoch, l *locktable.Table, err error) {
 	rows, err := f.query("select boot, since, machine, fence, ticket from state")
 	if err != nil {
 		return e, nil, err
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		return e, nil, cmp.Or(rows.Err(), f.fault(damaged, nil))
+		return e, nil, cmp.Or(rows.Err(), f.newError(damaged, nil))
 	}
 	l = locktable.New()
 	if err := rows.Scan(&e.boot, &e.since, &e.machine, &l.Fence, &l.Ticket); err != nil {
-		return e, nil, f.fault(damaged, err)
+		return e, nil, f.newError(damaged, err)
 	}
 	return e, l, nil
 }

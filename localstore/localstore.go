@@ -43,9 +43,9 @@ import (
 // A Store is a driver.Store in a file. It has no goroutine and no timer: the next
 // operation removes expired leases. It is safe for concurrent use.
 type Store struct {
-	file  *file
-	post  post
-	waits waits
+	file     *file
+	notifier notifier
+	waiters  waitTable
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -81,14 +81,14 @@ func Outlive() Option { return func(s *Store) { s.file.outlive = true } }
 // under its leases lets them inherit the file, for example by ExtraFiles of os/exec. On
 // systems other than Linux the file is nil, and the leases of a killed process end at
 // their TTL. The caller closes the file.
-func (s *Store) Alive() (*os.File, error) { return s.file.life.file() }
+func (s *Store) Alive() (*os.File, error) { return s.file.liveness.file() }
 
 func open(path string, c clock) (*Store, error) {
 	f, err := openFile(path, c)
 	if err != nil {
 		return nil, fmt.Errorf("dibs: open %w", err)
 	}
-	return &Store{file: f, post: newPost(f.path)}, nil
+	return &Store{file: f, notifier: newNotifier(f.path)}, nil
 }
 
 // Close closes the file after the current operation; later operations fail. A Watch ends
@@ -98,10 +98,10 @@ func open(path string, c clock) (*Store, error) {
 func (s *Store) Close() error { return s.file.close() }
 
 // operationTimeout bounds an operation without a deadline of its own.
-const operation = time.Second
+const operationTimeout = time.Second
 
 // A fileOp is one operation on the file.
-type task struct {
+type fileOp struct {
 	op    string
 	name  string
 	until time.Time
@@ -113,13 +113,13 @@ func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
 // Acquire implements dibs.Store.
 func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
-	if err := check(c); err != nil {
+	if err := checkRequest(c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	t := task{"acquire", c.Name, c.Until, locktable.Names(c)}
+	t := fileOp{"acquire", c.Name, c.Until, locktable.Names(c)}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
 		answer, mail, err = l.Acquire(c, now)
-		s.waits.note(c, answer, l)
+		s.waiters.record(c, answer, l)
 		return mail, err
 	})
 	if err != nil {
@@ -130,10 +130,10 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer dr
 
 // Resize implements driver.Store.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
-	if err := check(c); err != nil {
+	if err := checkRequest(c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	t := task{"reweigh", c.Name, c.Until, []string{c.Name}}
+	t := fileOp{"reweigh", c.Name, c.Until, []string{c.Name}}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
 		answer, mail = l.Resize(c, now)
 		return mail, nil
@@ -145,14 +145,14 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer dri
 }
 
 // checkRequest rejects requests that are invalid or cannot be stored as JSON.
-func check(c driver.AcquireRequest) error {
+func checkRequest(c driver.AcquireRequest) error {
 	if c.Token == "" || !utf8.ValidString(c.Token) || !utf8.ValidString(c.Client) {
 		return fmt.Errorf("%w: acquire %q: token is empty, or token or client is not UTF-8", driver.ErrInvalid, c.Name)
 	}
-	return errors.Join(locktable.CheckRequest(c), noBallot(c.Vote))
+	return errors.Join(locktable.CheckRequest(c), rejectVote(c.Vote))
 }
 
-func noBallot(b *driver.VoteRequest) error {
+func rejectVote(b *driver.VoteRequest) error {
 	if b == nil {
 		return nil
 	}
@@ -161,11 +161,11 @@ func noBallot(b *driver.VoteRequest) error {
 
 // Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := noBallot(c.Vote); err != nil {
+	if err := rejectVote(c.Vote); err != nil {
 		return err
 	}
-	s.waits.forget(c.Token)
-	t := task{"abandon", c.Name, c.Until, locktable.Names(c)}
+	s.waiters.remove(c.Token)
+	t := fileOp{"abandon", c.Name, c.Until, locktable.Names(c)}
 	return s.change(ctx, t, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
 		return l.Cancel(c, now), nil
 	})
@@ -176,7 +176,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken b
 	if err := driver.CheckName(name); err != nil {
 		return false, err
 	}
-	t := task{"break", name, time.Time{}, []string{name}}
+	t := fileOp{"break", name, time.Time{}, []string{name}}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
 		broken, mail = l.Revoke(name, fence, now)
 		return mail, nil
@@ -186,11 +186,11 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken b
 
 // Release implements dibs.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
-	if err := noBallot(r.Vote); err != nil {
+	if err := rejectVote(r.Vote); err != nil {
 		return false, err
 	}
-	s.waits.forget(r.Token)
-	t := task{"release", r.Name, r.Until, []string{r.Name}}
+	s.waiters.remove(r.Token)
+	t := fileOp{"release", r.Name, r.Until, []string{r.Name}}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
 		held, mail = l.Release(r, now)
 		return mail, nil
@@ -200,7 +200,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 
 // Extend implements dibs.Store.
 func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs []error) {
-	t := task{op: "extend", names: []string{}}
+	t := fileOp{op: "extend", names: []string{}}
 	for _, h := range holds {
 		t.names = append(t.names, h.Name)
 	}
@@ -219,7 +219,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 	if err := driver.CheckName(name); err != nil {
 		return driver.State{}, err
 	}
-	t := task{"inspect", name, time.Time{}, []string{name}}
+	t := fileOp{"inspect", name, time.Time{}, []string{name}}
 	err = s.read(ctx, t, func(l *locktable.Table, now locktable.Now) error {
 		state = l.Inspect(name, now)
 		return nil
@@ -229,7 +229,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 
 // List implements dibs.Store.
 func (s *Store) List(ctx context.Context, pattern string) (names []string, err error) {
-	err = s.read(ctx, task{op: "list"}, func(l *locktable.Table, now locktable.Now) (err error) {
+	err = s.read(ctx, fileOp{op: "list"}, func(l *locktable.Table, now locktable.Now) (err error) {
 		names, err = l.List(pattern, now)
 		return err
 	})
@@ -237,45 +237,45 @@ func (s *Store) List(ctx context.Context, pattern string) (names []string, err e
 }
 
 // change runs an operation, saves what it changed, and then sends its notifications.
-func (s *Store) change(ctx context.Context, t task, op func(*locktable.Table, locktable.Now) ([]locktable.Notification, error)) error {
+func (s *Store) change(ctx context.Context, t fileOp, op func(*locktable.Table, locktable.Now) ([]locktable.Notification, error)) error {
 	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
 		return err
 	}
 	var mail []locktable.Notification
-	err := s.file.change(ctx, deadline(ctx, t.until), t.names, func(l *locktable.Table, now locktable.Now) (err error) {
+	err := s.file.change(ctx, deadlineOf(ctx, t.until), t.names, func(l *locktable.Table, now locktable.Now) (err error) {
 		mail, err = op(l, now)
 		return err
 	})
 	if err != nil {
-		return s.failed(t, err)
+		return s.wrapError(t, err)
 	}
-	s.post.send(mail)
+	s.notifier.send(mail)
 	return nil
 }
 
-func (s *Store) read(ctx context.Context, t task, op func(*locktable.Table, locktable.Now) error) error {
+func (s *Store) read(ctx context.Context, t fileOp, op func(*locktable.Table, locktable.Now) error) error {
 	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
 		return err
 	}
-	if err := s.file.read(ctx, deadline(ctx, t.until), t.names, op); err != nil {
-		return s.failed(t, err)
+	if err := s.file.read(ctx, deadlineOf(ctx, t.until), t.names, op); err != nil {
+		return s.wrapError(t, err)
 	}
 	return nil
 }
 
 // wrapError returns err as an UnavailableError, unless the request itself was invalid.
-func (s *Store) failed(t task, err error) error {
+func (s *Store) wrapError(t fileOp, err error) error {
 	if errors.Is(err, driver.ErrInvalid) {
 		return err
 	}
-	var f *fault
+	var f *fileError
 	refused := errors.As(err, &f) && f.refused
 	return &driver.UnavailableError{Op: t.op, Name: t.name, Cause: err, Refused: refused}
 }
 
 // deadlineOf returns when an operation must end: the earlier of until and the context's
 // deadline, or operationTimeout from now.
-func deadline(ctx context.Context, until time.Time) time.Time {
+func deadlineOf(ctx context.Context, until time.Time) time.Time {
 	end, ok := ctx.Deadline()
 	switch {
 	case !until.IsZero() && (!ok || until.Before(end)):
@@ -283,5 +283,5 @@ func deadline(ctx context.Context, until time.Time) time.Time {
 	case ok:
 		return end
 	}
-	return time.Now().Add(operation)
+	return time.Now().Add(operationTimeout)
 }

@@ -46,7 +46,7 @@ func TestModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "locks.db")
 	s := openAt(t, path)
-	takeAndFree(t, s, "n", 0)
+	lockAndRelease(t, s, "n", 0)
 	for _, file := range []string{path, path + "-wal", path + "-shm", path + ".push", filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
 		info, err := os.Stat(file)
 		if err != nil || info.Mode().Perm()&0o077 != 0 {
@@ -56,7 +56,7 @@ func TestModes(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Symlink(path, link))
 	other := openAt(t, link)
-	if other.file.path != s.file.path || other.post.dir != s.post.dir {
+	if other.file.path != s.file.path || other.notifier.dir != s.notifier.dir {
 		t.Errorf("%s and %s of one file", other.file.path, s.file.path)
 	}
 }

@@ -1,7 +1,7 @@
-// Package drill tries an adapter on the set-ups that people run: a server alone, with
-// Sentinels, in a cluster; and lets servers die and slots move while it works. Each
-// adapter's tests call it with a function that opens a store with its library.
+// Package drill tests an adapter on common deployments: a single server, Sentinels, a
+// cluster. Servers fail and slots move during the tests. The tests of each adapter call
+// it with functions that open a store with the adapter's library.
 //
-// What came of the work is judged by package history: by what the callers were told,
-// and not by how it is done.
+// Package history checks the results: they must be consistent for the callers, however
+// the adapter works.
 package drill

@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/storetest"
 )
 
-// An Opener is how an adapter comes by a store. Those that its library cannot reach
-// stay nil.
+// An Opener opens stores with an adapter. A function is nil if the library does not
+// support the deployment.
 type Opener struct {
 	Single   func(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store
 	Sentinel func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store
@@ -20,27 +20,27 @@ type Opener struct {
 	Warm func(t testing.TB, addr string, idle int) *redisstore.Store
 }
 
-// Store checks the law of stores, on each set-up. The cases share its servers, and
+// Store runs the conformance suite on each deployment. The cases share its servers and
 // one client of the library.
 func (o Opener) Store(t *testing.T) {
-	lawful := func(t *testing.T, open func(options ...redisstore.Option) *redisstore.Store) {
+	conformance := func(t *testing.T, open func(options ...redisstore.Option) *redisstore.Store) {
 		storetest.Run(t, func(t *testing.T) driver.Store { return open(redisstore.Prefix(t.Name() + ":")) })
 	}
-	t.Run("alone", func(t *testing.T) {
+	t.Run("single", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t)
-		lawful(t, func(options ...redisstore.Option) *redisstore.Store { return o.Single(t, server.Addr(), options...) })
+		conformance(t, func(options ...redisstore.Option) *redisstore.Store { return o.Single(t, server.Addr(), options...) })
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.StartSentinels(t, 2, 3)
-		lawful(t, func(options ...redisstore.Option) *redisstore.Store {
+		conformance(t, func(options ...redisstore.Option) *redisstore.Store {
 			return o.Sentinel(t, s.Addrs(), s.MasterName, options...)
 		})
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.StartCluster(t, 3, 1)
-		lawful(t, func(options ...redisstore.Option) *redisstore.Store { return o.Cluster(t, c.Addrs(), options...) })
+		conformance(t, func(options ...redisstore.Option) *redisstore.Store { return o.Cluster(t, c.Addrs(), options...) })
 	})
 }

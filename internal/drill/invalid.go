@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// WantInvalid checks that a store which was made of something that cannot hold locks
-// says so in each call, at once.
+// WantInvalid checks that each call of a store that cannot hold locks returns ErrInvalid
+// at once.
 func WantInvalid(t *testing.T, s driver.Store, says string) {
 	t.Helper()
 	start := time.Now()
@@ -33,10 +33,10 @@ func WantInvalid(t *testing.T, s driver.Store, says string) {
 			continue
 		}
 		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: have %v, want ErrInvalid that says %q", call, err, says)
+			t.Errorf("%s: got %v, want ErrInvalid with %q", call, err, says)
 		}
 	}
 	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("it took %v to say so", took)
+		t.Errorf("the errors took %v", took)
 	}
 }

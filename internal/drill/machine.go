@@ -11,21 +11,20 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// A Machine measures what the machine, and not the library, adds to a figure: how
-// late a timer is, and after it a request over a new connection through a proxy of
-// its own, in the same process at the same time. A bar holds for a machine that has
-// nothing else to do; on a busy one the worst that happened to this control during
-// the measurement is added to it.
+// A Machine measures the delay that the machine, not the library, adds to a measurement.
+// It samples how late a timer is, and then a request on a new connection through a proxy
+// of its own, in the same process at the same time. Limits hold for an idle machine. On a
+// busy one, the worst sample during the measurement is added to the limit.
 type Machine struct {
 	worst   atomic.Int64
-	pending atomic.Pointer[time.Time] // when the sample that is being taken was due
+	pending atomic.Pointer[time.Time] // due time of the current sample
 }
 
-// noServer is an address for a Machine that watches timers only.
+// noServer is an address for a Machine that samples timers only.
 const noServer = "127.0.0.1:1"
 
-// WatchMachine watches until ctx ends. Where there is no server at addr, it watches
-// timers only.
+// WatchMachine samples until ctx ends. If there is no server at addr, it samples timers
+// only.
 func WatchMachine(ctx context.Context, addr string) *Machine {
 	m := new(Machine)
 	go m.watch(ctx, addr)
@@ -50,16 +49,16 @@ func (m *Machine) watch(ctx context.Context, addr string) {
 		case <-ctx.Done():
 			return
 		}
-		m.note(time.Since(due))
-		if ask(ctx, proxy.Addr()) == nil { // while there is a server
-			m.note(time.Since(due))
+		m.record(time.Since(due))
+		if ping(ctx, proxy.Addr()) == nil { // only while the server is up
+			m.record(time.Since(due))
 		}
 	}
 }
 
-// ask sends as many requests on a new connection as go-redis begins one with: HELLO,
-// CLIENT SETINFO, and the command. A refusal is an answer, too.
-func ask(ctx context.Context, addr string) error {
+// ping sends as many requests on a new connection as go-redis does before its first
+// reply: HELLO, CLIENT SETINFO, and the command. An error reply counts as a reply.
+func ping(ctx context.Context, addr string) error {
 	server := redistest.Dial(addr)
 	defer server.Close()
 	for range 3 {
@@ -71,7 +70,7 @@ func ask(ctx context.Context, addr string) error {
 	return nil
 }
 
-func (m *Machine) note(late time.Duration) {
+func (m *Machine) record(late time.Duration) {
 	for {
 		worst := m.worst.Load()
 		if int64(late) <= worst || m.worst.CompareAndSwap(worst, int64(late)) {
@@ -80,33 +79,34 @@ func (m *Machine) note(late time.Duration) {
 	}
 }
 
-// Begin forgets what was before the measurement that begins now.
+// Begin starts a measurement: it resets the worst sample.
 func (m *Machine) Begin() { m.worst.Store(0) }
 
-// Late returns the worst sample since Begin, and counts the one under way: the test may
-// be the first to run again.
+// Late returns the worst sample since Begin. It includes the current sample, because the
+// test may be the first goroutine to run again.
 func (m *Machine) Late() time.Duration {
 	if due := m.pending.Load(); due != nil {
-		m.note(time.Since(*due))
+		m.record(time.Since(*due))
 	}
 	return time.Duration(m.worst.Load())
 }
 
-// Measure checks a figure against its bar, and measures again, a few times, if it is
-// larger: what the library adds is there each time, and what the machine adds is not.
+// Measure checks a measurement against its limit. It repeats the measurement a few times
+// if it is too large: a delay of the library occurs each time, a delay of the machine
+// does not.
 func (m *Machine) Measure(t *testing.T, what string, bar time.Duration, figure func() time.Duration) {
 	t.Helper()
 	const tries = 5
 	for try := 1; ; try++ {
 		m.Begin()
-		have := figure()
+		got := figure()
 		late := m.Late()
-		t.Logf("FIGURE %-46s %10v   bar %v   control %v", what, have, bar, late)
-		if have <= bar+late {
+		t.Logf("FIGURE %-46s %10v   limit %v   control %v", what, got, bar, late)
+		if got <= bar+late {
 			return
 		}
 		if try == tries {
-			t.Errorf("%s: %v, want at most %v (and %v for the busy machine)", what, have, bar, late)
+			t.Errorf("%s: %v, want at most %v (plus %v for the busy machine)", what, got, bar, late)
 			return
 		}
 	}

@@ -14,55 +14,56 @@ import (
 	"github.com/dibslock/dibs/quorum"
 )
 
-// independent are the servers of a quorum, each behind a proxy for each client.
-type independent struct {
+// quorumServers are the servers of a quorum. Each client has a proxy to each server.
+type quorumServers struct {
 	t       *testing.T
 	o       Opener
 	servers []*redistest.Server
 	config  quorum.Config
 }
 
-// longestLease is short: a server that was restarted does not vote for so long.
+// longestLease is short, because a restarted server does not vote for this long.
 const longestLease = 2 * time.Second
 
-func (o Opener) independent(t *testing.T, n int) *independent {
+func (o Opener) startQuorum(t *testing.T, n int) *quorumServers {
 	t.Helper()
-	q := &independent{t: t, o: o, config: quorum.Config{Longest: longestLease}}
+	q := &quorumServers{t: t, o: o, config: quorum.Config{Longest: longestLease}}
 	for range n {
 		q.servers = append(q.servers, redistest.Start(t))
 	}
 	return q
 }
 
-// join returns a store of its own, and its ways to the servers.
-func (q *independent) join() (*quorum.Store, []*redistest.Proxy) {
+// newStore returns a store with its own proxies to the servers.
+func (q *quorumServers) newStore() (*quorum.Store, []*redistest.Proxy) {
 	q.t.Helper()
 	var nodes []driver.Store
-	var ways []*redistest.Proxy
+	var proxies []*redistest.Proxy
 	for _, s := range q.servers {
-		way := redistest.NewProxy(q.t, s.Addr())
-		ways = append(ways, way)
-		nodes = append(nodes, q.o.Single(q.t, way.Addr()))
+		proxy := redistest.NewProxy(q.t, s.Addr())
+		proxies = append(proxies, proxy)
+		nodes = append(nodes, q.o.Single(q.t, proxy.Addr()))
 	}
 	store, err := q.config.New(nodes...)
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	return store, ways
+	return store, proxies
 }
 
-// client returns a client of all servers once they vote.
-func (q *independent) client(options ...dibs.Option) (*dibs.Client, []*redistest.Proxy) {
+// client returns a client of all servers when they vote.
+func (q *quorumServers) client(options ...dibs.Option) (*dibs.Client, []*redistest.Proxy) {
 	q.t.Helper()
-	store, ways := q.join()
+	store, proxies := q.newStore()
 	c := dibs.New(store, append([]dibs.Option{dibs.TTL(longestLease)}, options...)...)
 	q.t.Cleanup(func() { c.Close() })
-	q.ready(c)
-	return c, ways
+	q.waitReady(c)
+	return c, proxies
 }
 
-// ready waits until the servers vote: new ones have to remember a longest lease first.
-func (q *independent) ready(c *dibs.Client) {
+// waitReady waits until the servers vote. A new server does not vote before the longest
+// lease has passed.
+func (q *quorumServers) waitReady(c *dibs.Client) {
 	q.t.Helper()
 	Eventually(q.t, "the servers vote", func() bool {
 		l, err := c.Mutex("ready").TryLock(q.t.Context())
@@ -74,38 +75,38 @@ func (q *independent) ready(c *dibs.Client) {
 	})
 }
 
-// QuorumMinority checks that nobody notices when two of five servers are gone, or slow;
-// and that all is told when a third one dies.
+// QuorumMinority checks that the loss or slowness of two of five servers has no effect,
+// and that a holder is notified when a third one dies.
 func (o Opener) QuorumMinority(t *testing.T) {
-	q := o.independent(t, 5)
-	c, ways := q.client()
-	well := *q // the control: a quorum of the three to which nothing happens, yet
+	q := o.startQuorum(t, 5)
+	c, proxies := q.client()
+	well := *q // the control: a quorum of the three servers that do not fail for now
 	well.servers = q.servers[2:]
 	control, _ := well.client()
-	// rates returns how long a pair takes, the medians of many: here, and at the same
-	// time where all is well.
+	// rates returns the median time of a lock and unlock, with all servers and, at the
+	// same time, with the control.
 	rates := func() (here, there time.Duration) {
 		t.Helper()
 		var took, ideal []time.Duration
 		for range 100 {
-			took = append(took, pair(t, c, "n"))
-			ideal = append(ideal, pair(t, control, "control"))
+			took = append(took, measurePair(t, c, "n"))
+			ideal = append(ideal, measurePair(t, control, "control"))
 		}
 		return median(took), median(ideal)
 	}
 	compare := func(what string, here, there time.Duration) {
 		t.Helper()
-		t.Logf("FIGURE a pair takes %v %s, and %v where all is well", here, what, there)
+		t.Logf("FIGURE a pair takes %v %s, and %v in the control", here, what, there)
 		if here > 5*there+5*time.Millisecond {
 			t.Errorf("a pair takes %v %s, want at most 5 times %v", here, what, there)
 		}
 	}
 	all, ideal := rates()
 	compare("with all five", all, ideal)
-	ways[4].Delay(max(250*time.Millisecond, 10*ideal)) // so that who waits for it is seen to
+	proxies[4].Delay(max(250*time.Millisecond, 10*ideal)) // so that waiting for it is noticeable
 	slow, ideal := rates()
 	compare("with one that is slow", slow, ideal)
-	ways[4].Delay(0)
+	proxies[4].Delay(0)
 	held, beside := Lock(t, c, "held"), Lock(t, control, "beside")
 	q.servers[0].Kill()
 	q.servers[1].Kill()
@@ -115,8 +116,8 @@ func (o Opener) QuorumMinority(t *testing.T) {
 		select {
 		case <-quiet:
 			quiet = nil
-		case <-beside.Context().Done(): // a machine that stands still for so long tells nothing
-			t.Logf("where all is well a lease ended, too: %v", beside.Err())
+		case <-beside.Context().Done(): // the machine was suspended: the result is not meaningful
+			t.Logf("a lease of the control ended, too: %v", beside.Err())
 			held, beside = Lock(t, c, "held"), Lock(t, control, "beside")
 			quiet = time.After(2 * longestLease)
 		case <-held.Context().Done():
@@ -126,67 +127,67 @@ func (o Opener) QuorumMinority(t *testing.T) {
 	q.servers[2].Kill()
 	var err error
 	machine := WatchMachine(t.Context(), q.servers[3].Addr())
-	machine.Measure(t, "most of them are dead: told after", 1500*time.Millisecond, func() time.Duration {
+	machine.Measure(t, "error with a dead majority", 1500*time.Millisecond, func() time.Duration {
 		start := time.Now()
 		_, err = c.Mutex("m").TryLock(t.Context())
 		return time.Since(start)
 	})
 	if !errors.Is(err, dibs.ErrUnavailable) || strings.Count(err.Error(), "node ") < 3 {
-		t.Errorf("error %v, want that it is unavailable, and why each node is", err)
+		t.Errorf("error %v, want ErrUnavailable with the error of each node", err)
 	}
 	select {
 	case <-held.Context().Done():
 	case <-time.After(Generous):
-		t.Fatal("the lease goes on without most of the servers")
+		t.Fatal("the lease did not end without a majority")
 	}
 	if !errors.Is(held.Err(), dibs.ErrLost) {
 		t.Errorf("lease: %v, want it lost", held.Err())
 	}
 }
 
-// pair returns how long it takes to lock and unlock.
-func pair(t *testing.T, c *dibs.Client, name string) time.Duration {
+// measurePair returns the time of a lock and unlock.
+func measurePair(t *testing.T, c *dibs.Client, name string) time.Duration {
 	t.Helper()
 	start := time.Now()
 	Unlock(t, Lock(t, c, name))
 	return time.Since(start)
 }
 
-// QuorumRestart checks that a server that comes back without its memory, or with it,
-// does not vote until no lease can be left that it may have forgotten.
+// QuorumRestart checks that a restarted server, with or without its data, does not vote
+// until every lease that it may got lost has ended.
 func (o Opener) QuorumRestart(t *testing.T) {
-	q := o.independent(t, 3)
+	q := o.startQuorum(t, 3)
 	c, _ := q.client()
-	const tries = 3 // a busy machine may take for the question what they abstain for
+	const tries = 3 // a busy machine may take as long for a request as the servers abstain
 	for try := 1; ; try++ {
 		start := time.Now()
-		for _, s := range q.servers[1:] { // most of them
+		for _, s := range q.servers[1:] { // a majority
 			s.Kill()
 			if err := s.Restart(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		restarted := time.Now()
-		err := q.abstained(c, start.Add(longestLease))
-		q.ready(c)
+		err := q.recoveringError(c, start.Add(longestLease))
+		q.waitReady(c)
 		var young *driver.RecoveringError
 		switch {
 		case !errors.As(err, &young) && try < tries:
 			continue
 		case young == nil || young.Node == "" || young.Remaining <= 0 || young.Remaining > longestLease:
-			t.Fatalf("error %v, want that servers were restarted", err)
+			t.Fatalf("error %v, want RecoveringError", err)
 		}
 		if took := time.Since(start); took < longestLease {
-			t.Errorf("they vote after %v, which is less than the longest lease", took)
+			t.Errorf("the servers vote after %v, before the longest lease has passed", took)
 		}
-		t.Logf("FIGURE they vote %v after their restart, the longest lease being %v", time.Since(restarted), longestLease)
+		t.Logf("FIGURE the servers vote %v after their restart; longest lease %v", time.Since(restarted), longestLease)
 		return
 	}
 }
 
-// abstained returns what a question is answered to which servers abstain, or the last
-// answer until then: the client connects again first.
-func (q *independent) abstained(c *dibs.Client, until time.Time) (err error) {
+// recoveringError returns the error of a request while servers abstain, or the last
+// result before until. The client reconnects first.
+func (q *quorumServers) recoveringError(c *dibs.Client, until time.Time) (err error) {
 	for time.Now().Before(until) {
 		var l *dibs.Lease
 		if l, err = c.Mutex("n").TryLock(q.t.Context()); err == nil {
@@ -200,36 +201,36 @@ func (q *independent) abstained(c *dibs.Client, until time.Time) (err error) {
 	return err
 }
 
-// QuorumSplit cuts ways between clients and servers under load, and kills servers now and
-// then. Nobody ever holds beside another, fences grow, and there is always somebody who
-// enters: while ways are cut, and after it.
+// QuorumSplit cuts connections between clients and servers under load, and kills servers
+// now and then. No two leases conflict, fences grow, and locks are acquired while
+// connections are cut, and afterwards.
 func (o Opener) QuorumSplit(t *testing.T) {
 	rounds := 20
 	if redistest.Long() {
 		rounds = 200
 	}
-	q := o.independent(t, 5)
+	q := o.startQuorum(t, 5)
 	q.client()
-	storm := history.Storm{
-		Workers: 4, Pace: 2 * time.Millisecond, Names: []string{"a", "b", "c"}, Hold: work,
-		Options: []dibs.Option{dibs.TTL(longestLease), dibs.Timeout(patient)},
+	load := history.Workload{
+		Workers: 4, Interval: 2 * time.Millisecond, Names: []string{"a", "b", "c"}, Hold: shortWork,
+		Options: []dibs.Option{dibs.TTL(longestLease), dibs.Timeout(longTimeout)},
 	}
 	var stores []driver.Store
-	var ways [][]*redistest.Proxy
+	var proxies [][]*redistest.Proxy
 	for range 3 {
-		store, w := q.join()
-		stores, ways = append(stores, store), append(ways, w)
+		store, w := q.newStore()
+		stores, proxies = append(stores, store), append(proxies, w)
 	}
-	w := storm.Start(stores...)
+	w := load.Start(stores...)
 	chance := rand.New(rand.NewPCG(1, 2))
 	begin := w.Now()
 	goesOn := func(when string) {
 		t.Helper()
-		before := w.Entered()
-		Eventually(t, "somebody enters "+when, func() bool { return w.Entered() > before })
+		before := w.Acquired()
+		Eventually(t, "a lock is acquired "+when, func() bool { return w.Acquired() > before })
 	}
 	for round := range rounds {
-		ended := time.After(time.Duration(chance.IntN(300)) * time.Millisecond) // of work on what is left
+		ended := time.After(time.Duration(chance.IntN(300)) * time.Millisecond) // of work with the remaining connections
 		if at := chance.IntN(len(q.servers)); chance.IntN(8) == 0 {
 			q.servers[at].Kill()
 			<-ended
@@ -239,27 +240,27 @@ func (o Opener) QuorumSplit(t *testing.T) {
 			continue
 		}
 		var cut []*redistest.Proxy
-		for _, of := range ways { // each client has a minority of its own that it cannot reach
+		for _, of := range proxies { // each client loses a minority of its own
 			shift := chance.IntN(len(q.servers))
 			cut = append(cut, of[shift], of[(shift+1)%len(of)])
 		}
-		for _, way := range cut {
-			[]func(){way.Freeze, way.Drop, func() { way.Refuse(true); way.Reset() }}[chance.IntN(3)]()
+		for _, proxy := range cut {
+			[]func(){proxy.Freeze, proxy.Drop, func() { proxy.Refuse(true); proxy.Reset() }}[chance.IntN(3)]()
 		}
 		<-ended
-		if round%4 == 0 { // it takes the time of an operation, and that of a young server
-			goesOn("while ways are cut")
+		if round%4 == 0 { // it takes as long as an operation, and as the recovery window of a server
+			goesOn("while connections are cut")
 		}
-		for _, way := range cut {
-			way.Heal()
+		for _, proxy := range cut {
+			proxy.Heal()
 		}
-		goesOn("when they are not")
+		goesOn("when they are restored")
 	}
 	over := w.Now()
-	v := judge(w.Stop(), over)
-	t.Logf("FIGURE %d cuts and deaths: %d entries, %.0f a second, %d double holds, %d leases lost, %d fences went back, %d errors",
-		rounds, len(v.entries), v.rate(begin, over), len(v.doubles), v.lost, len(v.fences), len(v.errors))
-	v.wantNoDoubles(t)
+	v := evaluate(w.Stop(), over)
+	t.Logf("FIGURE %d cuts and failures: %d locks, %.0f per second, %d conflicts, %d leases lost, %d fences decreased, %d errors",
+		rounds, len(v.entries), v.rate(begin, over), len(v.conflicts), v.lost, len(v.fences), len(v.errors))
+	v.wantNoConflicts(t)
 	v.wantFences(t)
 	v.wantNoErrors(t)
 }

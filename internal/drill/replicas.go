@@ -11,9 +11,8 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Replicas checks what WithReplicas waits for, and for whom: for n replicas and not for
-// all, in as many round trips as the adapter says that lock and unlock take, and not at
-// all where a name is taken.
+// Replicas checks WithReplicas: it waits for n replicas and not for all, a lock and
+// unlock takes the given number of round trips, and a try on a held name does not wait.
 func (o Opener) Replicas(t *testing.T, trips float64) {
 	const patience = 800 * time.Millisecond // with replicas
 	r := redistest.StartReplicated(t, 2)
@@ -32,33 +31,33 @@ func (o Opener) Replicas(t *testing.T, trips float64) {
 	}
 	defer held.Unlock()
 
-	acquainted(t, two)
-	_, all := pairs(t, one, 21)
-	pairs(t, two, 21)
+	waitForReplicas(t, two)
+	_, all := measurePairs(t, one, 21)
+	measurePairs(t, two, 21)
 	wantTrips(t, r.Master.Addr(), open, trips)
 
 	pause(t, r.Replicas[0])
-	quickest, stalled := pairs(t, one, 21)
-	short(t, two, 1, 2)
-	tries(t, machine, two)
+	quickest, stalled := measurePairs(t, one, 21)
+	wantTooFewReplicas(t, two, 1, 2)
+	wantFastTries(t, machine, two)
 	pause(t, r.Replicas[1])
-	short(t, one, 0, 1)
-	tries(t, machine, one)
+	wantTooFewReplicas(t, one, 0, 1)
+	wantFastTries(t, machine, one)
 	for _, replica := range r.Replicas {
 		if err := replica.Resume(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	acquainted(t, two) // what was stalled has to catch up
+	waitForReplicas(t, two) // the stalled replicas must catch up
 	t.Logf("FIGURE lock and unlock with one of two replicas: %v, %v while the other is stalled, %v at best", all, stalled, quickest)
-	if quickest > patience/2 { // who waits does so for all of it
-		t.Error("the stalled one was waited for")
+	if quickest > patience/2 { // a wait for a stalled replica lasts this long
+		t.Error("it waited for the stalled replica")
 	}
 }
 
-// acquainted waits until all replicas answer: Redis asks a replica that has just come for
-// nothing in its first second.
-func acquainted(t *testing.T, c *dibs.Client) {
+// waitForReplicas waits until all replicas acknowledge writes. A replica sends nothing in
+// its first second.
+func waitForReplicas(t *testing.T, c *dibs.Client) {
 	t.Helper()
 	for end := time.Now().Add(Generous); ; {
 		lease, err := c.Mutex("free").TryLock(t.Context())
@@ -79,8 +78,8 @@ func pause(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// pairs returns the shortest and the median time to lock and unlock.
-func pairs(t *testing.T, c *dibs.Client, many int) (shortest, median time.Duration) {
+// measurePairs returns the shortest and the median time of a lock and unlock.
+func measurePairs(t *testing.T, c *dibs.Client, many int) (shortest, median time.Duration) {
 	t.Helper()
 	var took []time.Duration
 	for range many {
@@ -98,17 +97,18 @@ func pairs(t *testing.T, c *dibs.Client, many int) (shortest, median time.Durati
 	return took[0], took[len(took)/2]
 }
 
-// wantTrips counts round trips by their delay: those of the shortest, which a busy
-// machine has disturbed least. What the machine adds counts for less of a longer trip.
+// wantTrips counts round trips by their delay. It uses the shortest of several pairs,
+// which a busy machine has disturbed least. The machine's delay matters less with a
+// longer round trip.
 func wantTrips(t *testing.T, master string, open func(addr string, n int) *dibs.Client, want float64) {
 	t.Helper()
 	proxy := redistest.NewProxy(t, master)
 	c := open(proxy.Addr(), 1)
-	pairs(t, c, 21) // connects
+	measurePairs(t, c, 21) // connects
 	const tries = 4
 	for try, trip, many := 1, 40*time.Millisecond, 21; ; try, trip, many = try+1, 160*time.Millisecond, 5 {
 		proxy.Delay(trip / 2)
-		shortest, _ := pairs(t, c, many)
+		shortest, _ := measurePairs(t, c, many)
 		have := float64(shortest) / float64(trip)
 		t.Logf("FIGURE lock and unlock with a replica: %.2f round trips of %v", have, trip)
 		if have <= want+0.3 {
@@ -120,29 +120,29 @@ func wantTrips(t *testing.T, master string, open func(addr string, n int) *dibs.
 	}
 }
 
-// short checks that a name cannot be had while too few replicas answer, that the error
-// says so, and that nothing is left of it.
-func short(t *testing.T, c *dibs.Client, have, want int) {
+// wantTooFewReplicas checks that a lock fails while too few replicas answer, that the
+// error says so, and that nothing is left behind.
+func wantTooFewReplicas(t *testing.T, c *dibs.Client, have, want int) {
 	t.Helper()
 	_, err := c.Mutex("free").TryLock(t.Context())
 	var replicas *redisstore.ReplicasError
 	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &replicas) || replicas.Have != have || replicas.Want != want {
-		t.Fatalf("%v, want to be told that %d of %d replicas have it", err, have, want)
+		t.Fatalf("%v, want ReplicasError with %d of %d replicas", err, have, want)
 	}
 	state, err := c.Inspect(t.Context(), "free")
 	if err != nil || state.Holding > 0 || state.Waiting > 0 {
-		t.Errorf("%+v is left, %v", state, err)
+		t.Errorf("left behind: %+v, %v", state, err)
 	}
 }
 
-// tries checks that who finds a name taken does not wait for replicas.
-func tries(t *testing.T, machine *Machine, c *dibs.Client) {
+// wantFastTries checks that a try on a held name does not wait for replicas.
+func wantFastTries(t *testing.T, machine *Machine, c *dibs.Client) {
 	t.Helper()
 	for range 10 {
 		machine.Measure(t, "a failed try", 200*time.Millisecond, func() time.Duration {
 			begin := time.Now()
 			if _, err := c.Mutex("taken").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
-				t.Fatalf("%v, want to be told that it is taken", err)
+				t.Fatalf("%v, want ErrBusy", err)
 			}
 			return time.Since(begin)
 		})

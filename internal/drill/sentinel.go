@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Deaths is how often a master dies.
+// Deaths returns how often a test kills a master.
 func Deaths() int {
 	if redistest.Long() {
 		return 20
@@ -22,28 +22,27 @@ func Deaths() int {
 	return 2
 }
 
-// SentinelFailover kills the master under load, again and again. Where one replica at
-// least must have each lock, nobody ever holds beside another; where none must, what
-// happens is counted. Fences never go back.
+// SentinelFailover kills the master under load several times. With WithReplicas, no two
+// leases conflict; without it, conflicts are counted. Fences never decrease.
 func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore.Option) {
 	s := redistest.StartSentinels(t, 2, 3)
-	storm := history.Storm{
-		Workers: 16, Pace: 2 * time.Millisecond, Hold: workOrStay,
-		Options: []dibs.Option{dibs.TTL(shortLived), dibs.Timeout(patient)},
+	load := history.Workload{
+		Workers: 16, Interval: 2 * time.Millisecond, Hold: mostlyShortWork,
+		Options: []dibs.Option{dibs.TTL(shortTTL), dibs.Timeout(longTimeout)},
 	}
 	for i := range 60 {
-		storm.Names = append(storm.Names, fmt.Sprintf("order:%d", i))
+		load.Names = append(load.Names, fmt.Sprintf("order:%d", i))
 	}
 	var stores []driver.Store
 	for range 3 {
 		stores = append(stores, o.Sentinel(t, s.Addrs(), s.MasterName, options...))
 	}
 	machine := WatchMachine(t.Context(), s.Addrs()[0])
-	w := storm.Start(stores...)
+	w := load.Start(stores...)
 	var promoted []history.Moment
 	var peace time.Duration
 	for calm := w.Now(); len(promoted) < rounds; calm = promoted[len(promoted)-1] {
-		time.Sleep(500 * time.Millisecond) // of work in peace
+		time.Sleep(500 * time.Millisecond) // without failures
 		peace += w.Now().At - calm.At
 		dead, err := s.KillMaster()
 		if err != nil {
@@ -58,26 +57,26 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 		}
 	}
 	over := w.Now()
-	v := judge(w.Stop(), over)
+	v := evaluate(w.Stop(), over)
 	var longest time.Duration
 	for _, at := range promoted {
 		next, ok := v.next(at)
 		if late := machine.Late(); !ok || next > time.Second+late {
-			t.Errorf("next entry %v (%v) after a promotion, want it within 1s (control %v)", next, ok, late)
+			t.Errorf("next lock %v (%v) after a promotion, want it within 1s (control %v)", next, ok, late)
 		}
 		longest = max(longest, next)
 	}
-	t.Logf("FIGURE %d failovers, %v with a master: %d entries, %d double holds, %d leases lost, %d fences went back, %d errors, next entry after a promotion %v at most",
-		rounds, peace, len(v.entries), len(v.doubles), v.lost, len(v.fences), len(v.errors), longest)
+	t.Logf("FIGURE %d failovers, %v with a master: %d locks, %d conflicts, %d leases lost, %d fences decreased, %d errors, next lock at most %v after a promotion",
+		rounds, peace, len(v.entries), len(v.conflicts), v.lost, len(v.fences), len(v.errors), longest)
 	v.wantFences(t)
 	v.wantNoErrors(t)
 	if len(options) > 0 {
-		v.wantNoDoubles(t)
+		v.wantNoConflicts(t)
 	}
 }
 
 // unreplicated starts a master with two replicas and three sentinels. A lock is held and
-// waited for, and the replicas have never heard of it.
+// waited for, and the replicas got none of its data.
 func (o Opener) unreplicated(t *testing.T) (s *redistest.Sentinels, master *redistest.Server, l *loss) {
 	s = redistest.StartSentinels(t, 2, 3)
 	master, err := s.Master()
@@ -88,14 +87,14 @@ func (o Opener) unreplicated(t *testing.T) (s *redistest.Sentinels, master *redi
 	l = newLoss(t, WatchMachine(t.Context(), s.Addrs()[0]), open(), open(), "order:42")
 	for _, server := range s.Servers {
 		if server != master {
-			forget(t, server)
+			clearReplica(t, server)
 		}
 	}
 	return s, master, l
 }
 
-// SentinelLoss checks that a holder is told soon after a failover to a replica that
-// never heard of the lock, that who waited gets it, and that his fence is larger.
+// SentinelLoss checks the failover to a replica without the lock: the holder is notified
+// soon, the waiter acquires the lock, and its fence is larger.
 func (o Opener) SentinelLoss(t *testing.T) {
 	s, master, l := o.unreplicated(t)
 	if _, err := s.KillMaster(); err != nil {
@@ -107,9 +106,8 @@ func (o Opener) SentinelLoss(t *testing.T) {
 	l.want(time.Now())
 }
 
-// SentinelWake checks the same of a master that does not die, but is frozen until
-// another one has been promoted: it wakes, and takes itself for the master until the
-// sentinels tell it otherwise.
+// SentinelWake checks the same for a master that does not die but is paused until another
+// one is promoted. When it resumes, it acts as the master until the sentinels demote it.
 func (o Opener) SentinelWake(t *testing.T) {
 	s, master, l := o.unreplicated(t)
 	if err := master.Pause(); err != nil {
@@ -123,81 +121,81 @@ func (o Opener) SentinelWake(t *testing.T) {
 	l.want(promoted)
 }
 
-// forget makes a replica one that missed all writes so far.
-func forget(t *testing.T, replica *redistest.Server) {
+// clearReplica removes all data of a replica, as if it had missed all writes.
+func clearReplica(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	replica.MustCmd(t, "CONFIG", "SET", "replica-read-only", "no")
 	replica.MustCmd(t, "FLUSHALL")
 	replica.MustCmd(t, "CONFIG", "SET", "replica-read-only", "yes")
 }
 
-// A loss is a holder, and one who waits for him, while a master dies.
+// A loss is a holder and a waiter while a master dies.
 type loss struct {
-	t       *testing.T
-	machine *Machine
-	first   *dibs.Lease
-	told    chan time.Time
-	second  chan entry
+	t        *testing.T
+	machine  *Machine
+	first    *dibs.Lease
+	notified chan time.Time
+	second   chan grantResult
 }
 
-type entry struct {
+type grantResult struct {
 	at    time.Time
 	fence uint64
 	err   error
 }
 
-// newLoss lets two clients hold a name and wait for it.
+// newLoss starts a holder and a waiter of a name.
 func newLoss(t *testing.T, machine *Machine, holder, waiter driver.Store, name string) *loss {
 	t.Helper()
-	l := &loss{t: t, machine: machine, told: make(chan time.Time, 1), second: make(chan entry, 1)}
+	l := &loss{t: t, machine: machine, notified: make(chan time.Time, 1), second: make(chan grantResult, 1)}
 	first, second := dibs.New(holder), dibs.New(waiter)
 	t.Cleanup(func() { first.Close(); second.Close() })
 	l.first = Lock(t, first, name)
-	context.AfterFunc(l.first.Context(), func() { l.told <- time.Now() })
+	context.AfterFunc(l.first.Context(), func() { l.notified <- time.Now() })
 	ctx := Within(t, 3*Generous)
 	go func() {
 		lease, err := second.Mutex(name).Lock(ctx)
-		e := entry{at: time.Now(), err: err}
+		e := grantResult{at: time.Now(), err: err}
 		if err == nil {
 			e.fence = lease.Fence()
 		}
 		l.second <- e
 	}()
-	Eventually(t, "the second one waits", func() bool {
+	Eventually(t, "the second client is queued", func() bool {
 		state, err := first.Inspect(t.Context(), name)
 		return err == nil && state.Waiting == 1
 	})
 	return l
 }
 
-// want checks what both were told, and when.
+// want checks what both clients see, and when.
 func (l *loss) want(promoted time.Time) {
 	l.t.Helper()
 	const soon, enter = 500 * time.Millisecond, time.Second
 	l.machine.Begin()
 	var told, entered time.Duration
 	select {
-	case at := <-l.told:
+	case at := <-l.notified:
 		told = at.Sub(promoted)
 	case <-time.After(Generous):
-		l.t.Fatal("the holder is not told that his lock is gone")
+		l.t.Fatal("the holder is not notified of the loss")
 	}
 	var lost *dibs.LostError
 	if err := l.first.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonTaken {
-		l.t.Errorf("the holder is told %v, want that it was taken", err)
+		l.t.Errorf("the holder's error is %v, want ReasonTaken", err)
 	}
 	select {
 	case e := <-l.second:
 		entered = e.at.Sub(promoted)
 		if e.err != nil || e.fence <= l.first.Fence() {
-			l.t.Errorf("who waited has fence %d after %d, error %v", e.fence, l.first.Fence(), e.err)
+			l.t.Errorf("the waiter has fence %d after %d, error %v", e.fence, l.first.Fence(), e.err)
 		}
 	case <-time.After(Generous):
-		l.t.Fatal("who waited does not enter")
+		l.t.Fatal("the waiter does not acquire the lock")
 	}
 	late := l.machine.Late()
-	l.t.Logf("FIGURE after the promotion the holder was told in %v, and who waited entered in %v (control %v)", told, entered, late)
+	l.t.Logf("FIGURE after the promotion the holder was notified in %v, and the waiter acquired the lock in %v (control %v)", told, entered, late)
 	if told > soon+late || entered > enter+late {
-		l.t.Errorf("told after %v, entered after %v: want %v and %v (and %v for the busy machine)", told, entered, soon, enter, late)
+		l.t.Errorf("notified after %v, acquired after %v: want %v and %v (plus %v for the busy machine)", told, entered, soon, enter, late)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Stale ends all connections of a client that has many idle ones, at once, as a proxy or
-// a server does that restarts: with them all, and with those that listen or without. No
-// lease is lost, and what is locked and given back right after is, without an error.
+// Stale closes all connections of a client with many idle ones at once, as a restarting
+// proxy or server does, with and without subscriptions. No lease is lost, and a lock and
+// unlock right afterwards succeeds.
 func (o Opener) Stale(t *testing.T) {
 	for _, c := range []struct {
 		idle int
@@ -33,7 +33,7 @@ func (o Opener) Stale(t *testing.T) {
 
 func (o Opener) stale(t *testing.T, idle int, ttl time.Duration, listens bool) {
 	server := redistest.Start(t)
-	if !listens { // so that the end of a subscription tells nothing
+	if !listens { // so that the end of a subscription is no hint
 		server.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
 	}
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -49,7 +49,7 @@ func (o Opener) stale(t *testing.T, idle int, ttl time.Duration, listens bool) {
 		}
 	}
 	proxy.Reset()
-	Unlock(t, held[0]) // the first to use a connection after a reset
+	Unlock(t, held[0]) // the first to use a connection after the reset
 	select {
 	case <-time.After(2 * ttl):
 	case <-held[1].Context().Done():
@@ -63,9 +63,8 @@ func (o Opener) stale(t *testing.T, idle int, ttl time.Duration, listens bool) {
 	}
 }
 
-// Forgotten restarts a server without its data, and checks that the holder is told about
-// as soon as one whose client, made for tests, has no connection that it could waste its
-// time with.
+// Forgotten restarts a server without its data. The holder must be notified about as soon
+// as that of a test client, which has no stale connections.
 func (o Opener) Forgotten(t *testing.T) {
 	const slower = 500 * time.Millisecond
 	for _, idle := range []int{10, 30, 60} {
@@ -74,7 +73,7 @@ func (o Opener) Forgotten(t *testing.T) {
 			server := redistest.Start(t)
 			plain := redistest.Dial(server.Addr())
 			t.Cleanup(plain.Close)
-			has, control := tells(t, o.Warm(t, server.Addr(), idle), "ours"), tells(t, redisstore.New(plain), "control")
+			has, control := lostAt(t, o.Warm(t, server.Addr(), idle), "ours"), lostAt(t, redisstore.New(plain), "control")
 			Eventually(t, "both listen", func() bool {
 				channels, _ := server.MustCmd(t, "PUBSUB", "CHANNELS").([]any)
 				return len(channels) == 2
@@ -89,21 +88,22 @@ func (o Opener) Forgotten(t *testing.T) {
 				case at := <-ended:
 					return at.Sub(start)
 				case <-time.After(Generous):
-					t.Fatal("the holder is not told")
+					t.Fatal("the holder is not notified")
 					return 0
 				}
 			}
 			have, want := told(has), told(control)
-			t.Logf("FIGURE told %v after the restart, the control %v", have, want)
+			t.Logf("FIGURE notified %v after the restart, the control %v", have, want)
 			if have > want+slower+machine.Late() {
-				t.Errorf("told after %v, the control after %v", have, want)
+				t.Errorf("notified after %v, the control after %v", have, want)
 			}
 		})
 	}
 }
 
-// tells locks a name, and returns when its holder was told that the lock is gone.
-func tells(t *testing.T, s driver.Store, name string) <-chan time.Time {
+// lostAt locks a name, and returns a channel with the time when the holder was notified
+// of the loss.
+func lostAt(t *testing.T, s driver.Store, name string) <-chan time.Time {
 	t.Helper()
 	client := dibs.New(s, dibs.TTL(time.Minute))
 	t.Cleanup(func() { client.Close() })

@@ -12,12 +12,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Generous bounds what must happen and is not measured, on a machine that is busy.
+// Generous is a timeout for operations that are not measured, on a busy machine.
 const Generous = 30 * time.Second
 
-// Steps of which the adapters' own tests are made.
-
-// Lock takes a name, or ends the test.
+// Lock locks a name, or ends the test.
 func Lock(t *testing.T, c *dibs.Client, name string, options ...dibs.Option) *dibs.Lease {
 	t.Helper()
 	l, err := c.Mutex(name).Lock(Within(t, Generous), options...)
@@ -27,7 +25,7 @@ func Lock(t *testing.T, c *dibs.Client, name string, options ...dibs.Option) *di
 	return l
 }
 
-// Obtain takes what is free, however often a busy machine has a try fail.
+// Obtain acquires a free lock, and retries while the store is unavailable.
 func Obtain(t *testing.T, lock func(context.Context) (*dibs.Lease, error)) *dibs.Lease {
 	t.Helper()
 	ctx := Within(t, Generous)
@@ -42,7 +40,7 @@ func Obtain(t *testing.T, lock func(context.Context) (*dibs.Lease, error)) *dibs
 	}
 }
 
-// Unlock gives a name back, or ends the test.
+// Unlock unlocks a lease, or ends the test.
 func Unlock(t *testing.T, l *dibs.Lease) {
 	t.Helper()
 	if err := l.Unlock(); err != nil {
@@ -50,7 +48,7 @@ func Unlock(t *testing.T, l *dibs.Lease) {
 	}
 }
 
-// Within returns a context that ends after so long.
+// Within returns a context that ends after d.
 func Within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -58,17 +56,17 @@ func Within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// Eventually asks until something holds.
+// Eventually waits until holds returns true.
 func Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Generous); !holds(); time.Sleep(time.Millisecond) { // polls
 		if time.Now().After(end) {
-			t.Fatalf("still waiting that %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
 
-// Watch returns what a store tells one client, until the test ends.
+// Watch returns the events of a store for one client until the test ends.
 func Watch(t *testing.T, s driver.Store) <-chan driver.Event {
 	t.Helper()
 	events := make(chan driver.Event, 100)
@@ -90,7 +88,7 @@ func Watch(t *testing.T, s driver.Store) <-chan driver.Event {
 	return events
 }
 
-// WantEvent checks what is told next, and that it is told soon enough.
+// WantEvent checks the next event, and that it arrives in time.
 func WantEvent(t *testing.T, events <-chan driver.Event, kind driver.EventKind, within time.Duration) {
 	t.Helper()
 	select {

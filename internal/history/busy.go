@@ -10,75 +10,76 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A stay is the longest time for which a Take may have been in the way of others.
-type stay struct {
-	take   *Op
-	weight int
-	alone  bool
-	until  Moment // it is gone when both the order and the time are past that
+// An occupancy is the longest time for which an Acquire may have blocked others.
+type occupancy struct {
+	acquire   *Op
+	weight    int
+	exclusive bool
+	until     Moment // it has ended when both the order and the time are later
 }
 
-// busy checks that who was told that a name is taken can have been told the truth:
-// that there was not certainly room for him all the time.
+// busy checks each "busy" result of a try: it is wrong if there was certainly room for
+// the request all the time.
 func (c *checker) busy(name string) {
-	var stays []stay
+	var occupancies []occupancy
 	for _, op := range c.takes[name] {
-		if s, ok := c.stay(op); ok {
-			stays = append(stays, s)
+		if s, ok := c.occupancyOf(op); ok {
+			occupancies = append(occupancies, s)
 		}
 	}
 	for _, op := range c.takes[name] {
-		if told := refusal(op); told == nil || told.Name != name {
+		if busy := refusal(op); busy == nil || busy.Name != name {
 			continue
 		}
-		sum, together := op.Weight, true
+		sum, shared := op.Weight, true
 		var others []*Op
-		for _, s := range stays {
-			if s.take == op || op.Return.Before(s.take.Call) || s.goneBefore(op.Call) {
+		for _, s := range occupancies {
+			if s.acquire == op || op.Return.Before(s.acquire.Call) || s.endedBefore(op.Call) {
 				continue
 			}
-			sum, together = sum+s.weight, together && !s.alone && !op.Alone()
-			others = append(others, s.take)
+			sum, shared = sum+s.weight, shared && !s.exclusive && !op.Exclusive()
+			others = append(others, s.acquire)
 		}
-		if len(others) == 0 || together && sum <= op.Limit {
-			text := fmt.Sprintf("it was told that the name is taken, and there was room all the time (beside %d others)", len(others))
+		if len(others) == 0 || shared && sum <= op.Limit {
+			text := fmt.Sprintf("busy, although there was room all the time (beside %d others)", len(others))
 			c.report(Busy, name, text, append([]*Op{op}, others...)...)
 		}
 	}
 }
 
-// refusal returns what a call that never queues was told, if it was told cleanly that
-// the name is taken.
+// refusal returns the BusyError of a call that never queues, if contention was observed
+// and nothing else went wrong.
 func refusal(op *Op) *dibs.BusyError {
-	var told *dibs.BusyError
-	if !op.Try || !errors.As(op.Err, &told) || told.Cause != nil {
+	var busy *dibs.BusyError
+	if !op.Try || !errors.As(op.Err, &busy) || busy.Cause != nil {
 		return nil
 	}
-	return told
+	return busy
 }
 
-func (s stay) goneBefore(m Moment) bool { return s.until.Before(m) && s.until.At <= m.At }
+func (s occupancy) endedBefore(m Moment) bool { return s.until.Before(m) && s.until.At <= m.At }
 
-// stay returns how long a Take may have been in the way; not ok if it never was.
-func (c *checker) stay(op *Op) (s stay, ok bool) {
-	// After a question without an answer, or a loss, something may live on: in the
-	// queue, by a hand-off, or by a renewal that was under way.
+// occupancyOf returns how long an Acquire may have blocked others; ok is false if it
+// never did.
+func (c *checker) occupancyOf(op *Op) (s occupancy, ok bool) {
+	// After a request without an answer, or a loss, something may remain: a queue entry,
+	// a hand-off, or a renewal in flight.
 	const unanswered, underway = 400 * time.Millisecond, 2 * time.Second
-	s = stay{take: op, weight: op.Weight, alone: op.Alone(), until: op.Return}
+	s = occupancy{acquire: op, weight: op.Weight, exclusive: op.Exclusive(), until: op.Return}
 	if refusal(op) != nil && op.Return.At-op.Call.At < unanswered {
 		return s, false
 	}
 	l := c.leases[op.ID]
 	switch {
-	case l != nil && l.free == nil:
+	case l != nil && l.release == nil:
 		s.until = c.moments[len(c.moments)-1]
 		return s, true
 	case l != nil:
-		s.until = l.free.Return
-		s.alone = s.alone || slices.ContainsFunc(l.changes, func(change *Op) bool { return change.Alone() })
+		s.until = l.release.Return
+		s.exclusive = s.exclusive || slices.ContainsFunc(l.changes, func(change *Op) bool { return change.Exclusive() })
 	}
 	switch {
-	case l == nil || l.free.Err != nil:
+	case l == nil || l.release.Err != nil:
 		s.until.At += op.TTL + driver.WaiterTTL + underway
 	case op.MinHold > 0:
 		s.until.At += op.MinHold + underway

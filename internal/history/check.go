@@ -12,19 +12,19 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Rule is what a history must not contradict.
+// A Rule is what all results of a history must be consistent with.
 type Rule string
 
-// The rules that Check knows.
+// The rules that Check applies.
 const (
-	Exclusion Rule = "exclusion" // who holds alone holds beside nobody
-	Limit     Rule = "limit"     // not more is held than there is
-	Fences    Rule = "fences"    // each fence is larger than those before it
-	FIFO      Rule = "fifo"      // who waits is not overtaken
-	Busy      Rule = "busy"      // who is told that a name is taken is told the truth
-	Known     Rule = "known"     // the store knows who holds, on each of his names
-	Lost      Rule = "lost"      // what nobody broke lasts as long as its TTL
-	Left      Rule = "left"      // in the end nothing is left
+	Exclusion Rule = "exclusion" // an exclusive lease excludes all others
+	Limit     Rule = "limit"     // held weights do not exceed the limit
+	Fences    Rule = "fences"    // each fence is larger than the earlier ones
+	FIFO      Rule = "fifo"      // waiters are not overtaken
+	Busy      Rule = "busy"      // a busy result is correct
+	Known     Rule = "known"     // the store knows each holder on each of its names
+	Lost      Rule = "lost"      // a lease that was not revoked lasts for its TTL
+	Leftover  Rule = "left"      // nothing is left at the end
 )
 
 // A Violation is a contradiction, with the operations that contradict each other.
@@ -35,7 +35,7 @@ type Violation struct {
 	Ops  []*Op
 }
 
-// String tells the violation, an operation a line.
+// String formats the violation with one operation per line.
 func (v Violation) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s on %q: %s", v.Rule, v.Name, v.Text)
@@ -45,9 +45,9 @@ func (v Violation) String() string {
 	return s.String()
 }
 
-// Check returns the contradictions in a history. It goes by what is certain: a lease
-// is held from the return of the call that brought it until the last moment at which
-// its Err was asked for and was nil, and not after somebody may have broken it.
+// Check returns the contradictions in a history. It uses only certain facts: a lease is
+// held from the return of its Acquire until the last call of its Err that returned nil,
+// and not after a revoke that may have ended it.
 func Check(h History) []Violation {
 	c := newChecker(h)
 	for _, name := range c.names {
@@ -61,40 +61,40 @@ func Check(h History) []Violation {
 		c.lost(op)
 		c.left(op)
 	}
-	return c.found
+	return c.violations
 }
 
-// A checker is a history, sorted for the rules.
+// A checker is a history, indexed for the rules.
 type checker struct {
-	history History
-	names   []string
-	leases  map[int]*lease    // by the ID of the Take
-	takes   map[string][]*Op  // by name: all, granted or not
-	spans   map[string][]span // by name: in the order in which they begin
-	breaks  map[claim]Moment  // when a holding may have been broken first
-	moments []Moment          // all, in order
-	found   []Violation
+	history     History
+	names       []string
+	leases      map[int]*lease      // by the ID of the Acquire
+	takes       map[string][]*Op    // by name: all, granted or not
+	spans       map[string][]span   // by name, in the order of their beginnings
+	revocations map[leaseKey]Moment // first revoke that may have ended a lease
+	moments     []Moment            // all, in order
+	violations  []Violation
 }
 
-// A claim is one token's on one name.
-type claim struct{ name, token string }
+// A leaseKey is one token on one name.
+type leaseKey struct{ name, token string }
 
-// A lease is what belongs to one Take that was granted.
+// A lease has the operations on one granted Acquire.
 type lease struct {
-	take    *Op
-	changes []*Op
-	held    Moment // the last moment at which it certainly was
-	free    *Op    // nil if it was never unlocked
+	acquire   *Op
+	changes   []*Op
+	heldUntil Moment // last moment at which it was certainly held
+	release   *Op    // nil if it was never unlocked
 }
 
 func newChecker(h History) *checker {
 	c := &checker{
 		history: h, leases: make(map[int]*lease), takes: make(map[string][]*Op),
-		spans: make(map[string][]span), breaks: make(map[claim]Moment),
+		spans: make(map[string][]span), revocations: make(map[leaseKey]Moment),
 	}
 	for _, op := range h {
 		c.moments = append(c.moments, op.Call, op.Return)
-		c.file(op)
+		c.add(op)
 	}
 	slices.SortFunc(c.moments, func(a, b Moment) int { return cmp.Compare(a.Order, b.Order) })
 	for name := range c.takes {
@@ -102,7 +102,7 @@ func newChecker(h History) *checker {
 	}
 	slices.Sort(c.names)
 	for _, l := range c.leases {
-		for i, name := range l.take.Names {
+		for i, name := range l.acquire.Names {
 			c.spans[name] = append(c.spans[name], c.spansOf(l, i)...)
 		}
 	}
@@ -112,41 +112,41 @@ func newChecker(h History) *checker {
 	return c
 }
 
-// file puts an operation where it belongs.
-func (c *checker) file(op *Op) {
+// add indexes an operation.
+func (c *checker) add(op *Op) {
 	l := c.leases[op.Of]
 	switch op.Verb {
-	case Take:
+	case Acquire:
 		for _, name := range op.Names {
 			c.takes[name] = append(c.takes[name], op)
 		}
 		if op.Err == nil {
-			c.leases[op.ID] = &lease{take: op, held: op.Return}
+			c.leases[op.ID] = &lease{acquire: op, heldUntil: op.Return}
 		}
 	case Probe:
 		if op.Err == nil {
-			l.held = op.Call
+			l.heldUntil = op.Call
 		}
-	case Change:
+	case Resize:
 		l.changes = append(l.changes, op)
-	case Free:
-		l.free = op
-	case Break:
-		key := claim{op.Names[0], strings.TrimSuffix(op.Token, driver.ReservedSuffix)}
-		if first, ok := c.breaks[key]; op.may() && (!ok || op.Call.Before(first)) {
-			c.breaks[key] = op.Call
+	case Release:
+		l.release = op
+	case Revoke:
+		key := leaseKey{op.Names[0], strings.TrimSuffix(op.Token, driver.ReservedSuffix)}
+		if first, ok := c.revocations[key]; op.mayHaveRevoked() && (!ok || op.Call.Before(first)) {
+			c.revocations[key] = op.Call
 		}
 	}
 }
 
-// may reports whether a Break may have broken something.
-func (o *Op) may() bool { return o.Broke || o.Err != nil }
+// mayHaveRevoked reports whether a Revoke may have ended a lease.
+func (o *Op) mayHaveRevoked() bool { return o.Revoked || o.Err != nil }
 
 func (c *checker) report(rule Rule, name, text string, ops ...*Op) {
-	c.found = append(c.found, Violation{rule, name, text, ops})
+	c.violations = append(c.violations, Violation{rule, name, text, ops})
 }
 
-// A span is a time for which a lease certainly held so much of a name.
+// A span is a time during which a lease certainly held this weight of a name.
 type span struct {
 	lease         *lease
 	weight, limit int
@@ -154,14 +154,14 @@ type span struct {
 	from, to      Moment
 }
 
-func (s span) alone() bool { return s.weight == s.limit }
+func (s span) exclusive() bool { return s.weight == s.limit }
 
-// spansOf returns the spans of a lease on the i-th of its names: one, or more if it
-// was up- or downgraded. While that goes on, or if its outcome is unknown, only a
-// reader's part is certain.
+// spansOf returns the spans of a lease on the i-th of its names. There are several if it
+// was upgraded or downgraded. During a resize, or if its outcome is unknown, only a
+// reader's weight is certain.
 func (c *checker) spansOf(l *lease, i int) (spans []span) {
-	end := c.end(l, l.take.Names[i])
-	s := span{lease: l, weight: l.take.Weight, limit: l.take.Limit, fence: l.take.Fences[i], from: l.take.Return}
+	end := c.end(l, l.acquire.Names[i])
+	s := span{lease: l, weight: l.acquire.Weight, limit: l.acquire.Limit, fence: l.acquire.Fences[i], from: l.acquire.Return}
 	cut := func(at Moment) {
 		s.to = at
 		if end.Before(at) {
@@ -174,10 +174,10 @@ func (c *checker) spansOf(l *lease, i int) (spans []span) {
 	}
 	for _, change := range l.changes {
 		if errors.Is(change.Err, dibs.ErrBusy) {
-			continue // cleanly not
+			continue // certainly not resized
 		}
 		cut(change.Call)
-		s.weight, s.limit = share(reader)
+		s.weight, s.limit = weightOf(reader)
 		if change.Err == nil {
 			cut(change.Return)
 			s.weight, s.limit, s.fence = change.Weight, change.Limit, change.Fences[i]
@@ -189,20 +189,20 @@ func (c *checker) spansOf(l *lease, i int) (spans []span) {
 
 // end returns until when a lease certainly held one of its names.
 func (c *checker) end(l *lease, name string) Moment {
-	end := l.held
-	if l.take.MinHold > 0 && l.free != nil && l.free.Err == nil {
+	end := l.heldUntil
+	if l.acquire.MinHold > 0 && l.release != nil && l.release.Err == nil {
 		const rounding = 2 * time.Millisecond
-		if kept := c.lastBefore(l.take.Call.At + l.take.MinHold - rounding); end.Before(kept) {
-			end = kept
+		if reserved := c.lastBefore(l.acquire.Call.At + l.acquire.MinHold - rounding); end.Before(reserved) {
+			end = reserved
 		}
 	}
-	if broken, ok := c.breaks[claim{name, l.take.Token}]; ok && broken.Before(end) {
-		return broken
+	if revokedAt, ok := c.revocations[leaseKey{name, l.acquire.Token}]; ok && revokedAt.Before(end) {
+		return revokedAt
 	}
 	return end
 }
 
-// lastBefore returns the last moment that came before a time.
+// lastBefore returns the last moment before a time.
 func (c *checker) lastBefore(at time.Duration) Moment {
 	i, _ := slices.BinarySearchFunc(c.moments, at, func(m Moment, at time.Duration) int { return cmp.Compare(m.At, at) })
 	if i == 0 {
@@ -211,45 +211,45 @@ func (c *checker) lastBefore(at time.Duration) Moment {
 	return c.moments[i-1]
 }
 
-// exclusion checks both that who holds alone does, and that not more is held than
-// there is: at the beginning of each span, when those that overlap it are inside.
+// exclusion checks the rules Exclusion and Limit at the beginning of each span, against
+// the spans that overlap it.
 func (c *checker) exclusion(name string) {
 	var inside []span
 	for _, s := range c.spans[name] {
 		inside = slices.DeleteFunc(inside, func(o span) bool { return !s.from.Before(o.to) })
-		sum, limit, holders, together := s.weight, s.limit, []*Op{s.lease.take}, true
+		sum, limit, holders, shared := s.weight, s.limit, []*Op{s.lease.acquire}, true
 		for _, o := range inside {
-			if o.alone() || s.alone() {
-				c.report(Exclusion, name, fmt.Sprintf("both held at %d", s.from.Order), o.lease.take, s.lease.take)
-				together = false
+			if o.exclusive() || s.exclusive() {
+				c.report(Exclusion, name, fmt.Sprintf("both held at %d", s.from.Order), o.lease.acquire, s.lease.acquire)
+				shared = false
 			}
-			sum, limit, holders = sum+o.weight, max(limit, o.limit), append(holders, o.lease.take)
+			sum, limit, holders = sum+o.weight, max(limit, o.limit), append(holders, o.lease.acquire)
 		}
-		if together && sum > limit {
+		if shared && sum > limit {
 			c.report(Limit, name, fmt.Sprintf("%d of %d held at %d", sum, limit, s.from.Order), holders...)
 		}
 		inside = append(inside, s)
 	}
 }
 
-// A mark is a fence at a point of an order.
-type mark struct {
-	at    int
-	fence uint64
-	alone bool
-	lease *Op // the Take
-	op    *Op
+// A fencePoint is a fence at a point of an order.
+type fencePoint struct {
+	at        int
+	fence     uint64
+	exclusive bool
+	lease     *Op // the Acquire
+	op        *Op
 }
 
-// overtaken calls f with each of the later marks that has no larger fence than one
-// of the earlier marks that comes before it. Unless all is set, only pairs of which
-// one holds alone are compared.
-func overtaken(earlier, later []mark, all bool, f func(before, after mark)) {
-	order := func(a, b mark) int { return cmp.Compare(a.at, b.at) }
+// forEachOvertaken calls f for each later point whose fence is not larger than that of an
+// earlier point before it. Unless all is set, it compares only pairs with an exclusive
+// lease.
+func forEachOvertaken(earlier, later []fencePoint, all bool, f func(before, after fencePoint)) {
+	order := func(a, b fencePoint) int { return cmp.Compare(a.at, b.at) }
 	earlier, later = slices.Clone(earlier), slices.Clone(later)
 	slices.SortFunc(earlier, order)
 	slices.SortFunc(later, order)
-	var largest, largestAlone mark
+	var largest, largestExclusive fencePoint
 	for _, after := range later {
 		for len(earlier) > 0 && earlier[0].at < after.at {
 			m := earlier[0]
@@ -257,12 +257,12 @@ func overtaken(earlier, later []mark, all bool, f func(before, after mark)) {
 			if m.fence > largest.fence {
 				largest = m
 			}
-			if m.alone && m.fence > largestAlone.fence {
-				largestAlone = m
+			if m.exclusive && m.fence > largestExclusive.fence {
+				largestExclusive = m
 			}
 		}
-		before := largestAlone
-		if all || after.alone {
+		before := largestExclusive
+		if all || after.exclusive {
 			before = largest
 		}
 		if before.op != nil && before.lease != after.lease && before.fence >= after.fence {
@@ -271,10 +271,10 @@ func overtaken(earlier, later []mark, all bool, f func(before, after mark)) {
 	}
 }
 
-// fences checks that fences are unique, and grow: with the calls that do not overlap,
-// and from holding to holding where there can be one at a time.
+// fences checks that fences are unique and grow: between calls that do not overlap, and
+// from lease to lease where only one can be held at a time.
 func (c *checker) fences(name string) {
-	var returns, calls []mark
+	var returns, calls []fencePoint
 	first := make(map[uint64]*Op)
 	for _, op := range c.takes[name] {
 		l := c.leases[op.ID]
@@ -288,49 +288,49 @@ func (c *checker) fences(name string) {
 				continue
 			}
 			fence := grant.Fences[i]
-			if fence == last && grant.Limit == driver.Unlimited && !grant.Alone() {
-				continue // a downgrade need not bring a new one
+			if fence == last && grant.Limit == driver.Unlimited && !grant.Exclusive() {
+				continue // a downgrade may keep the fence
 			}
 			if fence <= last {
-				c.report(Fences, name, fmt.Sprintf("fence %d is none, or no larger than the lease's own before", fence), op, grant)
+				c.report(Fences, name, fmt.Sprintf("fence %d is zero, or not larger than the lease's previous fence", fence), op, grant)
 			}
 			if o := first[fence]; o != nil && o != op {
-				c.report(Fences, name, fmt.Sprintf("fence %d was given out twice", fence), o, grant)
+				c.report(Fences, name, fmt.Sprintf("fence %d was issued twice", fence), o, grant)
 			}
 			first[fence], last = op, fence
-			returns = append(returns, mark{grant.Return.Order, fence, grant.Alone(), op, grant})
-			calls = append(calls, mark{grant.Call.Order, fence, grant.Alone(), op, grant})
+			returns = append(returns, fencePoint{grant.Return.Order, fence, grant.Exclusive(), op, grant})
+			calls = append(calls, fencePoint{grant.Call.Order, fence, grant.Exclusive(), op, grant})
 		}
 	}
-	overtaken(returns, calls, true, func(a, b mark) {
-		c.report(Fences, name, fmt.Sprintf("fence %d was there before %d was asked for", a.fence, b.fence), a.op, b.op)
+	forEachOvertaken(returns, calls, true, func(a, b fencePoint) {
+		c.report(Fences, name, fmt.Sprintf("fence %d was granted before %d was requested", a.fence, b.fence), a.op, b.op)
 	})
-	var begins, ends []mark
+	var begins, ends []fencePoint
 	for _, s := range c.spans[name] {
-		take := s.lease.take
-		begins = append(begins, mark{s.from.Order, s.fence, s.alone(), take, take})
-		ends = append(ends, mark{s.to.Order, s.fence, s.alone(), take, take})
+		take := s.lease.acquire
+		begins = append(begins, fencePoint{s.from.Order, s.fence, s.exclusive(), take, take})
+		ends = append(ends, fencePoint{s.to.Order, s.fence, s.exclusive(), take, take})
 	}
-	overtaken(ends, begins, false, func(a, b mark) {
-		c.report(Fences, name, fmt.Sprintf("who held with fence %d was there before who holds with %d", a.fence, b.fence), a.op, b.op)
+	forEachOvertaken(ends, begins, false, func(a, b fencePoint) {
+		c.report(Fences, name, fmt.Sprintf("the lease with fence %d was held before the one with %d", a.fence, b.fence), a.op, b.op)
 	})
 }
 
-// fifo checks that who has the smaller ticket is served first, and that nobody who
-// came when he queued already is served before him. Who was served first, the fences
-// tell, if one of the two holds alone: two that hold together may have asked again
-// after they were served, and learnt of newer fences.
+// fifo checks that a smaller ticket is served first, and that a call that began after a
+// waiter had queued is not served before it. The fences show the order of service if one
+// of the two leases is exclusive. Two shared leases may have been acquired again after
+// their grant, with newer fences.
 func (c *checker) fifo(name string) {
-	var tickets, queued, calls []mark
+	var tickets, queued, calls []fencePoint
 	for _, op := range c.takes[name] {
 		if op.Err != nil {
 			continue
 		}
-		m := mark{op.Call.Order, op.Fences[slices.Index(op.Names, name)], op.Alone(), op, op}
+		m := fencePoint{op.Call.Order, op.Fences[slices.Index(op.Names, name)], op.Exclusive(), op, op}
 		calls = append(calls, m)
-		// A place, and what a hand-off grants, may end and be taken anew unseen: but
-		// not so soon, unless somebody broke it.
-		if op.Ticket == 0 || c.broken(op) || op.Return.At-op.Call.At >= min(driver.WaiterTTL, op.TTL) {
+		// A queue entry or a hand-off may expire and be replaced unnoticed, but not so
+		// soon, unless it was revoked.
+		if op.Ticket == 0 || c.revoked(op) || op.Return.At-op.Call.At >= min(driver.WaiterTTL, op.TTL) {
 			continue
 		}
 		m.at = op.Queued.Order
@@ -338,34 +338,35 @@ func (c *checker) fifo(name string) {
 		m.at = int(op.Ticket)
 		tickets = append(tickets, m)
 	}
-	overtaken(tickets, tickets, false, func(a, b mark) {
+	forEachOvertaken(tickets, tickets, false, func(a, b fencePoint) {
 		c.report(FIFO, name, "the larger ticket was served first", a.op, b.op)
 	})
-	overtaken(queued, calls, false, func(a, b mark) {
-		c.report(FIFO, name, "the first queued already when the second called, and was served after it", a.op, b.op)
+	forEachOvertaken(queued, calls, false, func(a, b fencePoint) {
+		c.report(FIFO, name, "the first was queued before the second called, but was served after it", a.op, b.op)
 	})
 }
 
-// broken reports whether somebody may have broken what a Take got, on any of its names.
-func (c *checker) broken(op *Op) bool {
+// revoked reports whether the lease of an Acquire may have been revoked on any of its
+// names.
+func (c *checker) revoked(op *Op) bool {
 	return slices.ContainsFunc(op.Names, func(name string) bool {
-		_, broken := c.breaks[claim{name, op.Token}]
-		return broken
+		_, revoked := c.revocations[leaseKey{name, op.Token}]
+		return revoked
 	})
 }
 
-// known checks that a holder who looks at the store finds himself there.
+// known checks that the store reports a holder as a holder.
 func (c *checker) known(op *Op) {
-	if op.Verb != Look || op.Err != nil || slices.Contains(op.Tokens, op.Token) {
+	if op.Verb != Inspect || op.Err != nil || slices.Contains(op.Tokens, op.Token) {
 		return
 	}
 	l, name := c.leases[op.Of], op.Names[0]
 	if op.Return.Before(c.end(l, name)) {
-		c.report(Known, name, "it holds, and the store does not know it", l.take, op)
+		c.report(Known, name, "the store does not know the holder", l.acquire, op)
 	}
 }
 
-// lost checks that the store takes nothing away before its time.
+// lost checks that no lease ends before its TTL.
 func (c *checker) lost(op *Op) {
 	var lost *dibs.LostError
 	if op.Of == 0 || !errors.As(op.Err, &lost) || lost.Reason != dibs.ReasonTaken {
@@ -373,18 +374,18 @@ func (c *checker) lost(op *Op) {
 	}
 	const rounding = 2 * time.Millisecond
 	l := c.leases[op.Of]
-	if op.Return.At-l.take.Call.At >= min(l.take.TTL, driver.WaiterTTL)-rounding {
+	if op.Return.At-l.acquire.Call.At >= min(l.acquire.TTL, driver.WaiterTTL)-rounding {
 		return
 	}
-	if c.broken(l.take) {
+	if c.revoked(l.acquire) {
 		return
 	}
-	c.report(Lost, lost.Name, "it was taken away before its time, and nobody broke it", l.take, op)
+	c.report(Lost, lost.Name, "lost before its TTL without a revoke", l.acquire, op)
 }
 
-// left checks that nobody holds or waits in the end.
+// left checks that nothing is held or queued at the end.
 func (c *checker) left(op *Op) {
 	if op.Verb == Final && (op.Err != nil || len(op.Tokens) > 0) {
-		c.report(Left, op.Names[0], "something is left", op)
+		c.report(Leftover, op.Names[0], "something is left", op)
 	}
 }

@@ -1,15 +1,14 @@
-// Package history finds out whether a store and its clients keep their word,
-// without knowing how they do it. Many clients do random things to a few names
-// (Plan, Record), each call is written down with its answer (Op), and Check looks
-// for answers that contradict each other. Run does all of it:
+// Package history checks a store and its clients as a black box. Many clients run random
+// operations on a few names (Plan, Record). Each call is recorded with its result (Op),
+// and Check finds results that contradict each other. Run does all of it:
 //
 //	func TestHistory(t *testing.T) {
 //		history.Run(t, mystore.New(…), history.Plan{Seed: 1, Ops: 10_000})
 //	}
 //
-// The seed decides what each worker asks for, and how long it works; how the workers
-// meet is left to the scheduler. A history is judged by what is certain, so that a
-// slow machine is never taken for a broken store.
+// The seed determines the operations of each worker and how long it works. The scheduler
+// determines how the workers interleave. Check uses only facts that are certain, so a
+// slow machine never makes a correct store fail.
 package history
 
 import (
@@ -21,67 +20,67 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Verb says what an operation is.
+// A Verb is the kind of an operation.
 type Verb string
 
 // The operations of a history.
 const (
-	Take   Verb = "take"   // ask for a lease
-	Probe  Verb = "probe"  // ask the lease whether it holds: it did at the call if Err is nil
-	Change Verb = "change" // of a lease: up- or downgrade to Weight of Limit
-	Look   Verb = "look"   // ask the store who holds what a lease holds
-	Free   Verb = "free"   // unlock a lease
-	Break  Verb = "break"  // end the holding of Token
-	Close  Verb = "close"  // close a client, with all its leases
-	Final  Verb = "final"  // what the store shows at the very end
+	Acquire Verb = "acquire" // request a lease
+	Probe   Verb = "probe"   // call Err of a lease: nil means that it held at the call
+	Resize  Verb = "resize"  // upgrade or downgrade a lease to Weight of Limit
+	Inspect Verb = "inspect" // inspect a name of a lease
+	Release Verb = "release" // unlock a lease
+	Revoke  Verb = "revoke"  // revoke the lease of Token
+	Close   Verb = "close"   // close a client with all its leases
+	Final   Verb = "final"   // holders and waiters at the end
 )
 
-// A Moment is a point of a history.
+// A Moment is a point in a history.
 type Moment struct {
-	// Order counts all moments of a history. It is exact also where time stands
-	// still, and the order in which things truly happened: what ended at a smaller
-	// one than that at which another thing began, ended before.
+	// Order counts all moments of a history. It is exact even if time does not advance,
+	// and it is the real order: an operation that ended at a smaller Order than another
+	// one began, ended before it.
 	Order int
-	At    time.Duration // since the history began, on the monotonic clock
+	At    time.Duration // since the beginning, on the monotonic clock
 }
 
-// Before reports whether m came before o.
+// Before reports whether m is before o.
 func (m Moment) Before(o Moment) bool { return m.Order < o.Order }
 
-// An Op is one call with its answer.
+// An Op is one call with its result.
 type Op struct {
-	ID     int // its place in the history, from 1
+	ID     int // index in the history, from 1
 	Verb   Verb
-	Of     int    // the ID of the Take that a Probe, Change, Look or Free belongs to
-	Label  string // who asks: worker and step, also in the token
+	Of     int    // ID of the Acquire that a Probe, Resize, Inspect or Release belongs to
+	Label  string // worker and step; also part of the token
 	Names  []string
-	Token  string // of the lease; of Break, of the victim
+	Token  string // of the lease; of Revoke: the revoked lease
 	Call   Moment
 	Return Moment
 	Err    error
 
-	// Of Take and Change:
+	// Of Acquire and Resize:
 	Weight, Limit int
-	Try           bool // it never queues
+	Try           bool // the call never queues
 	TTL, MinHold  time.Duration
-	Fences        []uint64 // granted, for each of Names
-	Ticket        uint64   // its place in the queue, if it was told one,
-	Queued        Moment   // and when
+	Fences        []uint64 // one for each of Names
+	Ticket        uint64   // position in the queue; 0 if none was reported
+	Queued        Moment   // when the ticket was reported
 
-	Broke  bool     // of Break: the store said so
-	Tokens []string // of Look, who holds; of Final, who holds or waits
+	Revoked bool     // of Revoke: the result
+	Tokens  []string // of Inspect: holders; of Final: holders and waiters
 }
 
-// Alone reports whether the operation asks for a name to itself.
-func (o *Op) Alone() bool { return o.Weight == o.Limit }
+// Exclusive reports whether the operation requests an exclusive lease.
+func (o *Op) Exclusive() bool { return o.Weight == o.Limit }
 
-// String tells the operation in a line.
+// String formats the operation on one line.
 func (o *Op) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "#%d %s %s %s [%d…%d, %v…%v]", o.ID, o.Label, o.Verb, strings.Join(o.Names, "+"),
 		o.Call.Order, o.Return.Order, o.Call.At, o.Return.At)
 	switch o.Verb {
-	case Take, Change:
+	case Acquire, Resize:
 		fmt.Fprintf(&s, " %s ttl=%v", weight(o.Weight, o.Limit), o.TTL)
 		if o.MinHold > 0 {
 			fmt.Fprintf(&s, " minhold=%v", o.MinHold)
@@ -92,10 +91,10 @@ func (o *Op) String() string {
 		if o.Err == nil {
 			fmt.Fprintf(&s, " fences=%v", o.Fences)
 		}
-	case Look, Final:
+	case Inspect, Final:
 		fmt.Fprintf(&s, " tokens=%q", o.Tokens)
-	case Break:
-		fmt.Fprintf(&s, " of %s: %v", o.Token, o.Broke)
+	case Revoke:
+		fmt.Fprintf(&s, " of %s: %v", o.Token, o.Revoked)
 	}
 	if o.Err != nil {
 		fmt.Fprintf(&s, " error: %v", o.Err)
@@ -106,17 +105,17 @@ func (o *Op) String() string {
 func weight(weight, limit int) string {
 	switch {
 	case weight == limit:
-		return "alone"
+		return "exclusive"
 	case limit == driver.Unlimited:
-		return "reading"
+		return "reader"
 	}
 	return fmt.Sprintf("%d of %d", weight, limit)
 }
 
-// A History is what was recorded, in the order of the calls.
+// A History is a list of operations in the order of their calls.
 type History []*Op
 
-// A Recorder writes a history. It is safe for concurrent use.
+// A Recorder records a history. It is safe for concurrent use.
 type Recorder struct {
 	mu    sync.Mutex
 	begin time.Time
@@ -127,21 +126,21 @@ type Recorder struct {
 // NewRecorder returns a recorder of a history that begins now.
 func NewRecorder() *Recorder { return &Recorder{begin: time.Now()} }
 
-// Now returns this moment.
+// Now returns the current moment.
 func (r *Recorder) Now() Moment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now()
 }
 
-// now is Now for who has the mutex: it makes time grow with the order.
+// now is Now without locking. The caller holds r.mu, so that time grows with the order.
 func (r *Recorder) now() Moment {
 	r.order++
 	return Moment{r.order, time.Since(r.begin)}
 }
 
-// Call writes down an operation that begins now. The caller fills in what comes out
-// of it, until the history is read.
+// Call records an operation that begins now. The caller sets the result before the
+// history is read.
 func (r *Recorder) Call(op Op) *Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,12 +149,12 @@ func (r *Recorder) Call(op Op) *Op {
 	return &op
 }
 
-// Return writes down that an operation has ended now.
+// Return records that an operation ends now.
 func (r *Recorder) Return(op *Op, err error) {
 	op.Return, op.Err = r.Now(), err
 }
 
-// History returns what was recorded, once all operations have ended.
+// History returns the recorded operations. All must have ended.
 func (r *Recorder) History() History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,38 +11,38 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A network is a store far away: each request and each answer takes its time, events
-// too, and who stops waiting for an answer does not stop the request. It may have faults.
+// A network is a store with delayed requests, replies and events. A request goes on when
+// its caller stops waiting. It may have faults.
 type network struct {
 	driver.Store
 	faults faults
-	late   sync.WaitGroup // requests that are delivered late
+	late   sync.WaitGroup // requests that arrive late
 
 	mu     sync.Mutex
 	random *rand.Rand
-	most   time.Duration   // that something takes
+	most   time.Duration   // longest delay of a message
 	refuse map[string]bool // tokens whose next acquire is refused
 }
 
-// faults says how many of 1000 requests fail, and how.
+// faults configures how many of 1000 requests fail, and how.
 type faults struct {
-	losses int // lost, or the answer is; events, too
-	// The caller gets an error at once, and the request is delivered within latest, when a
-	// later one was answered long ago: as after a connection that broke.
+	losses int // a request, its reply or an event is lost
+	// The caller gets an error at once, as after a connection reset. The request arrives
+	// within latest, when later requests may have been answered.
 	resets int
 	latest time.Duration
-	// Acquires that are refused and do nothing; of those that follow a reset every
-	// second one.
+	// Acquires that are refused without effect. After a reset, every second acquire is
+	// refused.
 	refusals int
 }
 
-func far(s driver.Store, seed uint64, most time.Duration, f faults) *network {
+func delayed(s driver.Store, seed uint64, most time.Duration, f faults) *network {
 	return &network{
 		Store: s, random: rand.New(rand.NewPCG(seed, 1000)), most: most, faults: f, refuse: make(map[string]bool),
 	}
 }
 
-// of1000 reports whether the next thing is one of so many in a thousand.
+// of1000 reports whether the next event is one of many in a thousand.
 func (n *network) of1000(many int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -53,8 +53,7 @@ func (n *network) lost() bool { return n.of1000(n.faults.losses) }
 
 var errReset = errors.New("connection reset")
 
-// reset reports whether the connection breaks under a request, which is then delivered
-// late.
+// reset reports whether the connection breaks during a request, which then arrives late.
 func (n *network) reset(call func()) bool {
 	if !n.of1000(n.faults.resets) {
 		return false
@@ -84,8 +83,8 @@ func (n *network) refuses(c driver.AcquireRequest) bool {
 	return after || n.of1000(n.faults.refusals)
 }
 
-// carry sends a request there and its answer back.
-func carry[T any](ctx context.Context, n *network, op string, until time.Time, call func(context.Context) (T, error)) (T, error) {
+// roundTrip sends a request and returns its reply.
+func roundTrip[T any](ctx context.Context, n *network, op string, until time.Time, call func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -123,14 +122,14 @@ func carry[T any](ctx context.Context, n *network, op string, until time.Time, c
 	}
 }
 
-// soon is when to give up on calls that do not say it.
+// soon returns the deadline of calls without one.
 func soon() time.Time { return time.Now().Add(300 * time.Millisecond) }
 
 func (n *network) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if n.refuses(c) {
 		return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: errors.New("too many clients"), Refused: true}
 	}
-	a, err := carry(ctx, n, "acquire", c.Until, func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
+	a, err := roundTrip(ctx, n, "acquire", c.Until, func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
 	if errors.Is(err, errReset) && n.of1000(500*min(n.faults.refusals, 1)) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -140,28 +139,28 @@ func (n *network) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.
 }
 
 func (n *network) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return carry(ctx, n, "reweigh", soon(), func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Resize(ctx, c) })
+	return roundTrip(ctx, n, "resize", soon(), func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Resize(ctx, c) })
 }
 
 func (n *network) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := carry(ctx, n, "abandon", soon(), func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
+	_, err := roundTrip(ctx, n, "cancel", soon(), func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
 	return err
 }
 
 func (n *network) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	return carry(ctx, n, "release", r.Until, func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
+	return roundTrip(ctx, n, "release", r.Until, func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
 }
 
 func (n *network) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
-	return carry(ctx, n, "break", soon(), func(ctx context.Context) (bool, error) { return n.Store.Revoke(ctx, name, fence) })
+	return roundTrip(ctx, n, "revoke", soon(), func(ctx context.Context) (bool, error) { return n.Store.Revoke(ctx, name, fence) })
 }
 
 func (n *network) Inspect(ctx context.Context, name string) (dibs.State, error) {
-	return carry(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Store.Inspect(ctx, name) })
+	return roundTrip(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Store.Inspect(ctx, name) })
 }
 
 func (n *network) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
-	errs, err := carry(ctx, n, "extend", soon(), func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
+	errs, err := roundTrip(ctx, n, "extend", soon(), func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
 	if err == nil {
 		return errs
 	}
@@ -172,7 +171,7 @@ func (n *network) Extend(ctx context.Context, holds []driver.ExtendRequest) []er
 	return errs
 }
 
-// Watch delivers events late, and in their order.
+// Watch delivers events late, but in order.
 func (n *network) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	const plenty = 10_000
 	type parcel struct {

@@ -8,15 +8,15 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Plan says what a run does. Fields that are zero get their defaults.
+// A Plan configures a run. Zero fields get their defaults.
 type Plan struct {
-	Seed    uint64
-	Ops     int    // how often something is asked for; the default is 10,000
-	Clients int    // the default is 6
-	Workers int    // goroutines, spread over the clients; the default is 36
-	Prefix  string // of all names
-	Again   bool   // workers use tokens again, and clients extend the leases of others
-	Stay    bool   // nobody closes a client before the end, and all wait until nothing can arrive late
+	Seed        uint64
+	Ops         int    // number of steps; the default is 10,000
+	Clients     int    // the default is 6
+	Workers     int    // goroutines, distributed over the clients; the default is 36
+	Prefix      string // of all names
+	ReuseTokens bool   // workers reuse tokens, and clients extend leases of others
+	KeepClients bool   // clients are closed at the end only, after all late messages have arrived
 }
 
 func (p Plan) withDefaults() Plan {
@@ -31,118 +31,119 @@ func (p Plan) withDefaults() Plan {
 	return p
 }
 
-// The times of a plan: long enough to meet, short enough for many.
+// Durations of a plan: long enough for operations to overlap, short enough for many
+// operations.
 const (
-	longTTL     = 10 * time.Second // of leases that must not expire: renewal has plenty of time
+	longTTL     = 10 * time.Second // of leases that must not expire: there is ample time for renewal
 	shortest    = 20 * time.Millisecond
-	longest     = 40 * time.Millisecond // TTLs of leases that may expire
+	longest     = 40 * time.Millisecond // of leases that may expire
 	mostWork    = 2 * time.Millisecond
 	mostMinHold = 10 * time.Millisecond
-	overtime    = 4 * time.Millisecond // how far work outlives its lease
-	patience    = 4 * time.Millisecond // of who gives up
-	arrived     = 2 * time.Second      // by then nothing is under way to the store
+	overtime    = 4 * time.Millisecond // maximum by which work exceeds its lease
+	maxWait     = 4 * time.Millisecond // of requests that give up
+	lateArrival = 2 * time.Second      // all messages to the store have arrived by then
 )
 
-// Names live in three spaces. In the mixed one there is everything that holds a name
-// alone or reads it, and what ends before its time. Semaphores have names of their own,
-// because their numbers mean nothing to others. In the calm one nobody gives up,
-// expires or is broken, so that it is certain when a name was free.
+// There are three groups of names. Mixed names have exclusive leases and readers, which
+// may end early. Semaphores have names of their own, because their limits do not match
+// those of other leases. On stable names no request gives up and no lease expires or is
+// revoked, so it is certain when a name was free.
 const (
-	mixedNames = 4
-	semaphores = 2
-	calmNames  = 2
+	mixedNames  = 4
+	semaphores  = 2
+	stableNames = 2
 )
 
-func (p Plan) mixed(i int) string { return fmt.Sprintf("%smixed-%d", p.Prefix, i) }
-func (p Plan) sem(i int) string   { return fmt.Sprintf("%ssem-%d", p.Prefix, i) }
-func (p Plan) calm(i int) string  { return fmt.Sprintf("%scalm-%d", p.Prefix, i) }
+func (p Plan) mixedName(i int) string     { return fmt.Sprintf("%smixed-%d", p.Prefix, i) }
+func (p Plan) semaphoreName(i int) string { return fmt.Sprintf("%ssem-%d", p.Prefix, i) }
+func (p Plan) stableName(i int) string    { return fmt.Sprintf("%sstable-%d", p.Prefix, i) }
 
-// permits is how many permits the i-th semaphore has.
+// permits returns the number of permits of the i-th semaphore.
 func permits(i int) int { return 3 + 2*i }
 
 // names returns all names of the plan.
 func (p Plan) names() (all []string) {
 	for i := range mixedNames {
-		all = append(all, p.mixed(i))
+		all = append(all, p.mixedName(i))
 	}
 	for i := range semaphores {
-		all = append(all, p.sem(i))
+		all = append(all, p.semaphoreName(i))
 	}
-	for i := range calmNames {
-		all = append(all, p.calm(i))
+	for i := range stableNames {
+		all = append(all, p.stableName(i))
 	}
 	return all
 }
 
-// A primitive is what is asked for a lease.
+// A primitive is the kind of lock that a step uses.
 type primitive int
 
 const (
 	mutex primitive = iota
 	reader
 	writer
-	set
+	multiLock
 	semaphore
 )
 
-// A manner is how a lease is asked for.
-type manner int
+// A waitMode says how long a step waits for its lease.
+type waitMode int
 
 const (
-	patient   manner = iota // for as long as it takes
-	try                     // once
-	attempts                // a few times, without queueing
-	wait                    // for a limited time
-	cancelled               // until the context is cancelled
-	deadline                // until the context's deadline
+	waitForever waitMode = iota // no limit
+	try                         // one try
+	attempts                    // a few tries, without queueing
+	wait                        // a limited time
+	cancelled                   // until the context is cancelled
+	deadline                    // until the context's deadline
 )
 
-// A step is one thing that a worker does, drawn before it begins, so that the seed
-// alone decides it.
+// A step is one operation of a worker. It is drawn before it begins, so that it depends
+// on the seed only.
 type step struct {
-	breaks, closes bool // instead of asking for a lease
+	revokes, closes bool // instead of acquiring a lease
 
-	primitive primitive
-	names     []string
-	weight    int
-	limit     int
-	manner    manner
-	limited   time.Duration // when it gives up
-	expires   bool          // a short lease that is not renewed
-	ttl       time.Duration
-	minHold   time.Duration
-	work      time.Duration
-	again     bool   // with a token that its worker has used before
-	attaches  bool   // another client extends it, too
-	looks     bool   // looks at the store while it holds
-	changes   bool   // up- or downgrades while it holds
-	during    func() // what else happens while it holds
-	token     string // instead of one that dibs makes
-	pick      int    // of the holders, whom to break
+	primitive   primitive
+	names       []string
+	weight      int
+	limit       int
+	waitMode    waitMode
+	giveUpAfter time.Duration // limit of the wait
+	expires     bool          // the lease is short and not renewed
+	ttl         time.Duration
+	minHold     time.Duration
+	work        time.Duration
+	reusesToken bool   // uses a token that its worker has used before
+	attaches    bool   // another client extends the lease, too
+	inspects    bool   // inspects the store while it holds
+	resizes     bool   // upgrades or downgrades while it holds
+	during      func() // runs while it holds
+	token       string // replaces the generated token
+	pick        int    // random index, of the holder to revoke for example
 }
 
-// draw returns a random step. Who is mortal may close his client, and keeps away from
-// the calm.
+// draw returns a random step. A worker whose client is closable may close it, and does
+// not use stable names.
 func (p Plan) draw(r *rand.Rand, mortal bool) step {
-	s := step{limited: upTo(r, patience), ttl: longTTL, work: upTo(r, mostWork), pick: r.IntN(100)}
+	s := step{giveUpAfter: upTo(r, maxWait), ttl: longTTL, work: upTo(r, mostWork), pick: r.IntN(100)}
 	if chance(r, 40) {
 		s.work = 0
 	}
 	where := r.IntN(100)
 	switch {
 	case where < 20 && !mortal:
-		p.drawCalm(r, &s)
+		p.drawStable(r, &s)
 		return s
 	case where < 45:
 		p.drawSemaphore(r, &s)
 	default:
 		p.drawMixed(r, &s)
 	}
-	s.breaks = chance(r, 2)
-	s.closes = mortal && !p.Stay && r.IntN(1000) < 4
-	s.manner = drawManner(r)
-	s.looks, s.changes = chance(r, 20), chance(r, 30)
-	s.again, s.attaches = p.Again && chance(r, 30), p.Again && chance(r, 5)
+	s.revokes = chance(r, 2)
+	s.closes = mortal && !p.KeepClients && r.IntN(1000) < 4
+	s.waitMode = drawWaitMode(r)
+	s.inspects, s.resizes = chance(r, 20), chance(r, 30)
+	s.reusesToken, s.attaches = p.ReuseTokens && chance(r, 30), p.ReuseTokens && chance(r, 5)
 	if chance(r, 4) {
 		s.minHold = upTo(r, mostMinHold)
 	}
@@ -154,20 +155,20 @@ func (p Plan) draw(r *rand.Rand, mortal bool) step {
 	return s
 }
 
-func (p Plan) drawCalm(r *rand.Rand, s *step) {
-	s.names = []string{p.calm(r.IntN(calmNames))}
+func (p Plan) drawStable(r *rand.Rand, s *step) {
+	s.names = []string{p.stableName(r.IntN(stableNames))}
 	s.primitive = primitive(r.IntN(int(writer) + 1))
-	s.weight, s.limit = share(s.primitive)
-	s.work = min(s.work, mostWork/4) // so that the name is free now and then
+	s.weight, s.limit = weightOf(s.primitive)
+	s.work = min(s.work, mostWork/4) // so that the name is free from time to time
 	if chance(r, 75) {
-		s.manner = try
+		s.waitMode = try
 	}
 }
 
 func (p Plan) drawSemaphore(r *rand.Rand, s *step) {
 	i := r.IntN(semaphores)
 	s.primitive = semaphore
-	s.names = []string{p.sem(i)}
+	s.names = []string{p.semaphoreName(i)}
 	s.limit = permits(i)
 	s.weight = 1
 	if chance(r, 30) {
@@ -186,16 +187,16 @@ func (p Plan) drawMixed(r *rand.Rand, s *step) {
 	case dice < 80:
 		s.primitive = writer
 	default:
-		s.primitive, n = set, 1+r.IntN(3)
+		s.primitive, n = multiLock, 1+r.IntN(3)
 	}
-	s.weight, s.limit = share(s.primitive)
+	s.weight, s.limit = weightOf(s.primitive)
 	for _, i := range order[:n] {
-		s.names = append(s.names, p.mixed(i))
+		s.names = append(s.names, p.mixedName(i))
 	}
 }
 
-// share is what a primitive takes of a name.
-func share(p primitive) (weight, limit int) {
+// weightOf returns the weight and limit of a primitive.
+func weightOf(p primitive) (weight, limit int) {
 	switch p {
 	case reader:
 		return 1, driver.Unlimited
@@ -205,10 +206,10 @@ func share(p primitive) (weight, limit int) {
 	return 1, 1
 }
 
-func drawManner(r *rand.Rand) manner {
+func drawWaitMode(r *rand.Rand) waitMode {
 	switch dice := r.IntN(100); {
 	case dice < 45:
-		return patient
+		return waitForever
 	case dice < 65:
 		return try
 	case dice < 75:

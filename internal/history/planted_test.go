@@ -14,50 +14,50 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The planted bugs: each is one that a store might have, put before the store in
-// memory. The checker has to find each of them, by one of the rules beside it, with
-// each of the seeds, or it proves nothing where it finds none.
-//
-//   - two hold: now and then a name that is taken is granted
+// plantedBugs are bugs that a store might have, added to the memory store. The checker must
+// find each of them with each seed, by one of its rules. Otherwise a check without
+// findings would prove nothing.
+//   - two holders: sometimes a held name is granted
 //   - reader beside writer: the same, for readers only
-//   - one permit more: a semaphore has one permit more than it should
-//   - part of a set: the last name of a set is not taken
-//   - stranger's release: who gives back what he has no more, or gives up, frees the
-//     name of whoever holds it
-//   - upgrade beside readers: an upgrade that is not possible is granted
-//   - early end: the store ends leases in half of their TTL
+//   - one permit more: a semaphore has one permit too many
+//   - incomplete multi-lock: the last name of a multi-lock is not acquired
+//   - release by a stranger: a release or cancel without a lease releases another owner's
+//     lease
+//   - upgrade beside readers: an impossible upgrade is granted
+//   - early end: leases end after half of their TTL
 //   - no MinHold: an unlocked name is free at once
-//   - old fence: a hand-off now and then comes with a fence from before
+//   - old fence: a hand-off sometimes has an older fence
 //   - last come, first served: the newest waiter is served first
-//   - to the end of the queue: now and then the first in the queue has to begin at its end
-//   - false refusal: a name that is free is now and then said to be taken
-//   - nothing abandoned: who gives up stays in the queue
-//   - not released: a release now and then does nothing
-var planted = []struct {
+//   - to the end of the queue: sometimes the first waiter is moved to the end of the
+//     queue
+//   - false refusal: a free name is sometimes reported as busy
+//   - no cancel: a cancelled request stays in the queue
+//   - no release: a release sometimes does nothing
+var plantedBugs = []struct {
 	name  string
 	plant func(*bug) driver.Store
-	rules []history.Rule // any of them
+	rules []history.Rule // one of these must report the bug
 }{
-	{"two hold", func(b *bug) driver.Store { return twoHold{b, everybody} }, rules(history.Exclusion)},
-	{"reader beside writer", func(b *bug) driver.Store { return twoHold{b, reads} }, rules(history.Exclusion)},
+	{"two holders", func(b *bug) driver.Store { return twoHolders{b, anyRequest} }, rules(history.Exclusion)},
+	{"reader beside writer", func(b *bug) driver.Store { return twoHolders{b, isReader} }, rules(history.Exclusion)},
 	{"one permit more", func(b *bug) driver.Store { return oneMore{b} }, rules(history.Limit)},
-	{"part of a set", func(b *bug) driver.Store { return partOfSet{b} }, rules(history.Exclusion, history.Known, history.Lost)},
-	{"stranger's release", func(b *bug) driver.Store { return stranger{b} }, rules(history.Exclusion, history.Limit)},
+	{"incomplete multi-lock", func(b *bug) driver.Store { return incompleteMulti{b} }, rules(history.Exclusion, history.Known, history.Lost)},
+	{"release by a stranger", func(b *bug) driver.Store { return stranger{b} }, rules(history.Exclusion, history.Limit)},
 	{"upgrade beside readers", func(b *bug) driver.Store { return upgrade{b} }, rules(history.Exclusion)},
 	{"early end", func(b *bug) driver.Store { return early{b} }, rules(history.Exclusion)},
-	{"no MinHold", func(b *bug) driver.Store { return noKeep{b} }, rules(history.Exclusion)},
+	{"no MinHold", func(b *bug) driver.Store { return noReserve{b} }, rules(history.Exclusion)},
 	{"old fence", func(b *bug) driver.Store { return oldFence{b} }, rules(history.Fences)},
 	{"last come, first served", func(b *bug) driver.Store { return lifo{b} }, rules(history.FIFO)},
-	{"to the end of the queue", func(b *bug) driver.Store { return pushedBack{b} }, rules(history.FIFO)},
-	{"false refusal", func(b *bug) driver.Store { return refusing{b} }, rules(history.Busy)},
-	{"nothing abandoned", func(b *bug) driver.Store { return noAbandon{b} }, rules(history.Left)},
-	{"not released", func(b *bug) driver.Store { return notReleased{b} }, rules(history.Left, history.Busy)},
+	{"to the end of the queue", func(b *bug) driver.Store { return movedBack{b} }, rules(history.FIFO)},
+	{"false refusal", func(b *bug) driver.Store { return falseRefusal{b} }, rules(history.Busy)},
+	{"no cancel", func(b *bug) driver.Store { return noCancel{b} }, rules(history.Leftover)},
+	{"no release", func(b *bug) driver.Store { return noRelease{b} }, rules(history.Leftover, history.Busy)},
 }
 
 func rules(r ...history.Rule) []history.Rule { return r }
 
 func TestPlantedBugsAreFound(t *testing.T) {
-	for _, p := range planted {
+	for _, p := range plantedBugs {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed), func(t *testing.T) {
 				t.Parallel()
@@ -69,7 +69,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// found reports whether so many operations are enough to find a bug.
+// found reports whether this many operations are enough to find a bug.
 func found(t *testing.T, plant func(*bug) driver.Store, rules []history.Rule, seed uint64, ops int) (enough bool) {
 	synctest.Test(t, func(t *testing.T) {
 		store := plant(&bug{Store: memstore.New(), queued: make(map[string]driver.AcquireRequest)})
@@ -84,16 +84,16 @@ func found(t *testing.T, plant func(*bug) driver.Store, rules []history.Rule, se
 	return enough
 }
 
-// A bug is what the planted ones share.
+// A bug is the common part of the planted bugs.
 type bug struct {
 	driver.Store
 
 	mu     sync.Mutex
 	calls  int
-	queued map[string]driver.AcquireRequest // the last acquire of each name and token that queues
+	queued map[string]driver.AcquireRequest // last acquire of each name and token that queues
 }
 
-// every reports whether this is the n-th time that it is asked.
+// every returns true in every n-th call.
 func (b *bug) every(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +101,7 @@ func (b *bug) every(n int) bool {
 	return b.calls%n == 0
 }
 
-// fence returns a fence that is larger than all before.
+// fence returns a fence that is larger than all earlier ones.
 func (b *bug) fence(c driver.AcquireRequest) uint64 {
 	c.Name, c.With, c.Queue = "elsewhere", nil, false
 	c.Weight, c.Limit = 1, driver.Unlimited
@@ -110,7 +110,7 @@ func (b *bug) fence(c driver.AcquireRequest) uint64 {
 	return a.Fence
 }
 
-// last returns the last acquire of a token that queues for a name.
+// last returns the last queued acquire of a token for a name.
 func (b *bug) last(name, token string) driver.AcquireRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,17 +119,17 @@ func (b *bug) last(name, token string) driver.AcquireRequest {
 	return c
 }
 
-func everybody(driver.AcquireRequest) bool { return true }
-func reads(c driver.AcquireRequest) bool   { return c.Limit == driver.Unlimited && !c.Exclusive() }
+func anyRequest(driver.AcquireRequest) bool { return true }
+func isReader(c driver.AcquireRequest) bool { return c.Limit == driver.Unlimited && !c.Exclusive() }
 
-type twoHold struct {
+type twoHolders struct {
 	*bug
-	who func(driver.AcquireRequest) bool
+	applies func(driver.AcquireRequest) bool
 }
 
-func (s twoHold) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (s twoHolders) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := s.Store.Acquire(ctx, c)
-	if err != nil || a.Held || !s.who(c) || !s.every(50) {
+	if err != nil || a.Held || !s.applies(c) || !s.every(50) {
 		return a, err
 	}
 	_ = s.Store.Cancel(ctx, c)
@@ -145,9 +145,9 @@ func (s oneMore) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.A
 	return s.Store.Acquire(ctx, c)
 }
 
-type partOfSet struct{ *bug }
+type incompleteMulti struct{ *bug }
 
-func (s partOfSet) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (s incompleteMulti) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if n := len(c.With); n > 0 {
 		c.With = c.With[:n-1]
 	}
@@ -205,9 +205,9 @@ func (s early) Extend(ctx context.Context, holds []driver.ExtendRequest) []error
 	return s.Store.Extend(ctx, holds)
 }
 
-type noKeep struct{ *bug }
+type noReserve struct{ *bug }
 
-func (s noKeep) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+func (s noReserve) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	r.Reserve = 0
 	return s.Store.Release(ctx, r)
 }
@@ -234,7 +234,7 @@ func (s lifo) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.Acqu
 	return s.Store.Acquire(ctx, c)
 }
 
-// Release sends all waiters but the last to the end of the queue first.
+// Release first moves all waiters but the last to the end of the queue.
 func (s lifo) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	state, err := s.Inspect(ctx, r.Name)
 	if err != nil {
@@ -248,11 +248,11 @@ func (s lifo) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error
 	return s.Store.Release(ctx, r)
 }
 
-type pushedBack struct{ *bug }
+type movedBack struct{ *bug }
 
-// Acquire lets who does not queue go before the first waiter, by sending that one to
-// the end of the queue while the new one takes its place.
-func (s pushedBack) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+// Acquire lets a new waiter overtake the first one: it moves that one to the end of the
+// queue while the new one is queued.
+func (s movedBack) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if !c.Queue || len(c.With) > 0 {
 		return s.Store.Acquire(ctx, c)
 	}
@@ -270,22 +270,22 @@ func (s pushedBack) Acquire(ctx context.Context, c driver.AcquireRequest) (drive
 	return a, err
 }
 
-type refusing struct{ *bug }
+type falseRefusal struct{ *bug }
 
-func (s refusing) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (s falseRefusal) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if !c.Queue && s.every(50) {
 		return driver.AcquireReply{Name: c.Name, Remaining: time.Second}, nil
 	}
 	return s.Store.Acquire(ctx, c)
 }
 
-type noAbandon struct{ *bug }
+type noCancel struct{ *bug }
 
-func (noAbandon) Cancel(context.Context, driver.AcquireRequest) error { return nil }
+func (noCancel) Cancel(context.Context, driver.AcquireRequest) error { return nil }
 
-type notReleased struct{ *bug }
+type noRelease struct{ *bug }
 
-func (s notReleased) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+func (s noRelease) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if s.every(50) {
 		return true, nil
 	}

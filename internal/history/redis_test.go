@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// A Redis server keeps its word, and so do its clients, in real time.
+// A Redis server and its clients are consistent in real time.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -19,7 +19,7 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// So does one of a cluster, where names of different slots are taken one by one.
+// The same for a cluster node, where names of different slots are acquired one by one.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Run lets clients of the store do what the plan says, and fails the test for each
-// contradiction in what they were told. It returns the history.
+// Run executes the plan with clients of the store, and fails the test for each
+// contradiction. It returns the history.
 func Run(t testing.TB, store driver.Store, plan Plan) History {
 	t.Helper()
 	h, err := Record(t.Context(), store, plan)
@@ -25,7 +25,7 @@ func Run(t testing.TB, store driver.Store, plan Plan) History {
 	return h
 }
 
-// report fails the test for violations, and tells the first of them.
+// report fails the test for violations, and prints the first few.
 func report(t testing.TB, plan Plan, violations []Violation) {
 	t.Helper()
 	const most = 10
@@ -37,94 +37,93 @@ func report(t testing.TB, plan Plan, violations []Violation) {
 	}
 }
 
-// Record lets clients of the store do what the plan says, and returns what came of
-// it. Its error is a client that could not be closed. The store has to be at nobody
-// else's service as far as the plan's names go.
+// Record executes the plan with clients of the store, and returns the history. It returns
+// an error if a client could not be closed. No other process may use the plan's names.
 func Record(ctx context.Context, store driver.Store, plan Plan) (History, error) {
 	plan = plan.withDefaults()
 	r := &runner{ctx: ctx, store: store, plan: plan, rec: NewRecorder()}
 	for i := range plan.Clients {
-		r.seats = append(r.seats, &seat{client: r.open(), mortal: i%2 == 1})
+		r.clients = append(r.clients, &clientRef{client: r.open(), closable: i%2 == 1})
 	}
 	var group sync.WaitGroup
 	for i := range plan.Workers {
 		share := (plan.Ops + plan.Workers - 1 - i) / plan.Workers
-		w := worker{runner: r, id: i, seat: r.seats[i%len(r.seats)]}
+		w := worker{runner: r, id: i, ref: r.clients[i%len(r.clients)]}
 		group.Go(func() { w.run(share) })
 	}
 	group.Wait()
 	for _, name := range plan.names() {
-		group.Go(func() { r.crowd(name) })
+		group.Go(func() { r.contend(name) })
 	}
 	group.Wait()
-	if plan.Stay {
-		time.Sleep(arrived)
+	if plan.KeepClients {
+		time.Sleep(lateArrival)
 	}
 	err := r.closeAll()
-	r.settle()
+	r.recordFinal()
 	return r.rec.History(), err
 }
 
-// A runner carries out a plan.
+// A runner executes a plan.
 type runner struct {
-	ctx   context.Context
-	store driver.Store
-	plan  Plan
-	rec   *Recorder
-	seats []*seat
+	ctx     context.Context
+	store   driver.Store
+	plan    Plan
+	rec     *Recorder
+	clients []*clientRef
 }
 
-// A seat is where a client sits, until it is closed and another one takes it.
-type seat struct {
-	mortal bool
+// A clientRef refers to a client, which is replaced when it is closed.
+type clientRef struct {
+	closable bool
 
-	mu     sync.Mutex
-	client *dibs.Client
-	before int // clients that had the seat
+	mu         sync.Mutex
+	client     *dibs.Client
+	generation int // number of replaced clients
 }
 
-func (s *seat) get() *dibs.Client {
-	c, _ := s.now()
+func (s *clientRef) get() *dibs.Client {
+	c, _ := s.current()
 	return c
 }
 
-// now returns the client, and how many had the seat before it.
-func (s *seat) now() (*dibs.Client, int) {
+// current returns the client, and how many it replaced.
+func (s *clientRef) current() (*dibs.Client, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.client, s.before
+	return s.client, s.generation
 }
 
-// replace gives the seat to another client, and returns the one that had it.
-func (s *seat) replace(c *dibs.Client) *dibs.Client {
+// replace sets a new client, and returns the old one.
+func (s *clientRef) replace(c *dibs.Client) *dibs.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.client
-	s.client, s.before = c, s.before+1
+	s.client, s.generation = c, s.generation+1
 	return old
 }
 
 func (r *runner) open() *dibs.Client { return dibs.New(r.store, dibs.TTL(longTTL)) }
 
-// crowd lets many queue for a name and give up, while one holds it: so that a run
-// always ends with something that could have been left behind.
-func (r *runner) crowd(name string) {
-	holder := worker{runner: r, seat: r.seats[0]}
-	holder.take(step{names: []string{name}, weight: 1, limit: 1, ttl: longTTL, during: func() {
+// contend lets many clients queue for a held name and give up, so that each run ends with
+// operations that could leave something behind.
+func (r *runner) contend(name string) {
+	holder := worker{runner: r, ref: r.clients[0]}
+	holder.acquire(step{names: []string{name}, weight: 1, limit: 1, ttl: longTTL, during: func() {
 		var group sync.WaitGroup
-		for i, s := range r.seats {
-			w := worker{runner: r, seat: s}
-			give := step{names: []string{name}, weight: 1, limit: 1, ttl: longTTL, limited: patience}
-			give.manner = []manner{wait, cancelled, deadline}[i%3]
-			group.Go(func() { w.take(give, fmt.Sprintf("end.%d", i)) })
+		for i, s := range r.clients {
+			w := worker{runner: r, ref: s}
+			give := step{names: []string{name}, weight: 1, limit: 1, ttl: longTTL, giveUpAfter: maxWait}
+			give.waitMode = []waitMode{wait, cancelled, deadline}[i%3]
+			group.Go(func() { w.acquire(give, fmt.Sprintf("end.%d", i)) })
 		}
 		group.Wait()
 	}}, "end")
 }
 
 func (r *runner) closeAll() error {
-	errs := make([]error, len(r.seats))
-	for i, s := range r.seats {
+	errs := make([]error, len(r.clients))
+	for i, s := range r.clients {
 		op := r.rec.Call(Op{Verb: Close, Label: fmt.Sprintf("seat %d", i)})
 		errs[i] = s.get().Close()
 		r.rec.Return(op, errs[i])
@@ -132,16 +131,16 @@ func (r *runner) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// settle looks at each name when nobody asks any more. What had a short TTL, or a
-// MinHold, may end by itself before; what was left behind by mistake lives for
-// seconds.
-func (r *runner) settle() {
+// recordFinal records the state of each name after all clients have stopped. It waits
+// until leases with a short TTL or a MinHold have ended; anything left behind by mistake
+// lives for seconds.
+func (r *runner) recordFinal() {
 	const every = 10 * time.Millisecond
 	for end := time.Now().Add(10 * (longest + mostMinHold)); ; time.Sleep(every) {
 		left := 0
 		var last []Op
 		for _, name := range r.plan.names() {
-			op := r.final(name)
+			op := r.finalState(name)
 			last, left = append(last, op), left+len(op.Tokens)
 		}
 		if left > 0 && time.Now().Before(end) {
@@ -154,7 +153,7 @@ func (r *runner) settle() {
 	}
 }
 
-func (r *runner) final(name string) Op {
+func (r *runner) finalState(name string) Op {
 	state, err := r.store.Inspect(r.ctx, name)
 	op := Op{Verb: Final, Names: []string{name}, Err: err}
 	for _, h := range state.Holders {
@@ -166,71 +165,70 @@ func (r *runner) final(name string) Op {
 	return op
 }
 
-// A worker does one step after another.
+// A worker executes steps one after another.
 type worker struct {
 	*runner
-	id   int
-	seat *seat
+	id  int
+	ref *clientRef
 }
 
 func (w *worker) run(steps int) {
 	random := rand.New(rand.NewPCG(w.plan.Seed, uint64(w.id)))
 	for i := range steps {
-		s := w.plan.draw(random, w.seat.mortal)
+		s := w.plan.draw(random, w.ref.closable)
 		label := fmt.Sprintf("w%d.%d", w.id, i)
 		switch {
 		case s.closes:
 			w.close(label)
-		case s.breaks:
-			w.breaks(s, label)
+		case s.revokes:
+			w.revoke(s, label)
 		default:
-			w.take(s, label)
+			w.acquire(s, label)
 		}
 	}
 }
 
-// close puts another client into the seat, and closes this one while others of its
-// workers are in the middle of something.
+// close replaces the client, and closes the old one while other workers are using it.
 func (w *worker) close(label string) {
-	old := w.seat.replace(w.open())
+	old := w.ref.replace(w.open())
 	op := w.rec.Call(Op{Verb: Close, Label: label})
 	w.rec.Return(op, old.Close())
 }
 
-// breaks ends the holding of somebody.
-func (w *worker) breaks(s step, label string) {
-	c, name := w.seat.get(), s.names[0]
+// revoke revokes the lease of a random holder.
+func (w *worker) revoke(s step, label string) {
+	c, name := w.ref.get(), s.names[0]
 	state, err := c.Inspect(w.ctx, name)
 	if err != nil || len(state.Holders) == 0 {
 		return
 	}
 	victim := state.Holders[s.pick%len(state.Holders)]
 	if victim.Fence == 0 {
-		return // the store does not know it
+		return // the store does not know the fence
 	}
-	op := w.rec.Call(Op{Verb: Break, Label: label, Names: []string{name}, Token: victim.Token, Fences: []uint64{victim.Fence}})
+	op := w.rec.Call(Op{Verb: Revoke, Label: label, Names: []string{name}, Token: victim.Token, Fences: []uint64{victim.Fence}})
 	broke, err := c.Revoke(w.ctx, name, victim.Fence)
 	w.rec.Return(op, err)
-	op.Broke = broke
+	op.Revoked = broke
 }
 
-// take asks for a lease, works with it if it gets it, and gives it back.
-func (w *worker) take(s step, label string) {
-	c, before := w.seat.now()
-	if s.again { // a token belongs to one client: what that one has sent may arrive late
-		s.token = fmt.Sprintf("again:%d:w%d", before, w.id)
+// acquire requests a lease, works with it, and releases it.
+func (w *worker) acquire(s step, label string) {
+	c, before := w.ref.current()
+	if s.reusesToken { // a token belongs to one client, because its requests may arrive late
+		s.token = fmt.Sprintf("reused:%d:w%d", before, w.id)
 	}
 	op := w.rec.Call(Op{
-		Verb: Take, Label: label, Names: s.names, Weight: s.weight, Limit: s.limit,
-		Try: s.manner == try || s.manner == attempts, TTL: max(s.ttl, s.minHold), MinHold: s.minHold,
+		Verb: Acquire, Label: label, Names: s.names, Weight: s.weight, Limit: s.limit,
+		Try: s.waitMode == try || s.waitMode == attempts, TTL: max(s.ttl, s.minHold), MinHold: s.minHold,
 	})
-	lease, err := w.ask(c, s, op)
+	lease, err := w.lock(c, s, op)
 	w.rec.Return(op, err)
 	if err != nil {
 		return
 	}
 	op.Token, op.Fences = lease.Token(), fences(lease, s.names)
-	a := activity{worker: w, client: c, lease: lease, take: op, step: s}
+	a := activity{worker: w, client: c, lease: lease, acquire: op, step: s}
 	a.work()
 }
 
@@ -241,20 +239,20 @@ func fences(lease *dibs.Lease, names []string) (all []uint64) {
 	return all
 }
 
-// ask asks for the lease of a step, in its manner.
-func (w *worker) ask(c *dibs.Client, s step, op *Op) (*dibs.Lease, error) {
+// lock requests the lease of a step in its wait mode.
+func (w *worker) lock(c *dibs.Client, s step, op *Op) (*dibs.Lease, error) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	options := w.options(s, op)
-	switch s.manner {
+	switch s.waitMode {
 	case attempts:
-		options = append(options, dibs.Attempts(1+s.pick%3, s.limited/4))
+		options = append(options, dibs.Attempts(1+s.pick%3, s.giveUpAfter/4))
 	case wait:
-		options = append(options, dibs.Wait(s.limited))
+		options = append(options, dibs.Wait(s.giveUpAfter))
 	case cancelled:
-		defer time.AfterFunc(s.limited, cancel).Stop()
+		defer time.AfterFunc(s.giveUpAfter, cancel).Stop()
 	case deadline:
-		ctx, cancel = context.WithTimeout(ctx, s.limited)
+		ctx, cancel = context.WithTimeout(ctx, s.giveUpAfter)
 		defer cancel()
 	}
 	return lockOf(c, s)(ctx, options...)
@@ -265,30 +263,30 @@ func (w *worker) options(s step, op *Op) []dibs.Option {
 	if s.expires {
 		options = append(options, dibs.NoRenew())
 	}
-	if s.token != "" && (s.manner != attempts || len(w.store.Groups(s.names)) == 1) {
+	if s.token != "" && (s.waitMode != attempts || len(w.store.Groups(s.names)) == 1) {
 		options = append(options, dibs.Token(s.token))
 	}
 	if len(w.store.Groups(s.names)) > 1 {
-		return options // a ticket of some of the names says nothing of the others
+		return options // the ticket belongs to one group of the names only
 	}
 	return append(options, dibs.Observe(dibs.Hooks{Waiting: func(e dibs.Waiting) {
 		op.Ticket, op.Queued = e.Ticket, w.rec.Now()
 	}}))
 }
 
-// A lock is a method that takes a lease.
-type lock func(context.Context, ...dibs.Option) (*dibs.Lease, error)
+// A lockFunc is a method that acquires a lease.
+type lockFunc func(context.Context, ...dibs.Option) (*dibs.Lease, error)
 
-// lockOf returns the method that takes what a step wants.
-func lockOf(c *dibs.Client, s step) lock {
+// lockOf returns the method for the primitive of a step.
+func lockOf(c *dibs.Client, s step) lockFunc {
 	patiently, once := locksOf(c, s)
-	if s.manner == try {
+	if s.waitMode == try {
 		return once
 	}
 	return patiently
 }
 
-func locksOf(c *dibs.Client, s step) (patiently, once lock) {
+func locksOf(c *dibs.Client, s step) (patiently, once lockFunc) {
 	name := s.names[0]
 	switch s.primitive {
 	case mutex:
@@ -300,12 +298,12 @@ func locksOf(c *dibs.Client, s step) (patiently, once lock) {
 	case writer:
 		m := c.RWMutex(name)
 		return m.Lock, m.TryLock
-	case set:
+	case multiLock:
 		all := c.All(s.names...)
 		return all.Lock, all.TryLock
 	}
 	permits := c.Semaphore(name, s.limit)
-	some := func(acquire func(context.Context, int, ...dibs.Option) (*dibs.Lease, error)) lock {
+	some := func(acquire func(context.Context, int, ...dibs.Option) (*dibs.Lease, error)) lockFunc {
 		return func(ctx context.Context, options ...dibs.Option) (*dibs.Lease, error) {
 			return acquire(ctx, s.weight, options...)
 		}
@@ -313,13 +311,13 @@ func locksOf(c *dibs.Client, s step) (patiently, once lock) {
 	return some(permits.Acquire), some(permits.TryAcquire)
 }
 
-// An activity is what a worker does with a lease.
+// An activity is the work of a worker with one lease.
 type activity struct {
 	*worker
-	client *dibs.Client
-	lease  *dibs.Lease
-	take   *Op
-	step   step
+	client  *dibs.Client
+	lease   *dibs.Lease
+	acquire *Op
+	step    step
 }
 
 func (a *activity) work() {
@@ -332,40 +330,40 @@ func (a *activity) work() {
 	if a.step.attaches {
 		a.attach()
 	}
-	if a.step.looks {
-		a.look()
+	if a.step.inspects {
+		a.inspect()
 	}
-	if a.step.changes {
-		a.change()
+	if a.step.resizes {
+		a.resize()
 	}
 	a.check()
-	op := a.begin(Free)
+	op := a.begin(Release)
 	a.rec.Return(op, a.lease.Unlock())
 }
 
 func (a *activity) begin(verb Verb) *Op {
-	return a.rec.Call(Op{Verb: verb, Of: a.take.ID, Label: a.take.Label, Names: a.take.Names, Token: a.take.Token})
+	return a.rec.Call(Op{Verb: verb, Of: a.acquire.ID, Label: a.acquire.Label, Names: a.acquire.Names, Token: a.acquire.Token})
 }
 
-// check asks the lease whether it holds.
+// check calls Err of the lease.
 func (a *activity) check() {
 	op := a.begin(Probe)
 	a.rec.Return(op, a.lease.Err())
 }
 
-// attach has another client extend the lease, once.
+// attach lets another client extend the lease once.
 func (a *activity) attach() {
-	other := a.seats[a.step.pick%len(a.seats)&^1].get() // a mortal one would release it when it is closed
-	lease, err := other.Attach(a.take.Names[0], a.lease.Token(), dibs.NoRenew())
+	other := a.clients[a.step.pick%len(a.clients)&^1].get() // a closable client would release the lease when it is closed
+	lease, err := other.Attach(a.acquire.Names[0], a.lease.Token(), dibs.NoRenew())
 	if err == nil {
-		_ = lease.Extend(a.ctx, a.step.ttl) // it may have ended, or the client was closed
+		_ = lease.Extend(a.ctx, a.step.ttl) // the lease may have ended, or the client may be closed
 	}
 }
 
-// look asks the store whether it knows the lease, on each of its names.
-func (a *activity) look() {
-	for _, name := range a.take.Names {
-		op := a.begin(Look)
+// inspect checks on each name whether the store knows the lease.
+func (a *activity) inspect() {
+	for _, name := range a.acquire.Names {
+		op := a.begin(Inspect)
 		op.Names = []string{name}
 		state, err := a.client.Inspect(a.ctx, name)
 		a.rec.Return(op, err)
@@ -375,16 +373,16 @@ func (a *activity) look() {
 	}
 }
 
-// change makes a writer a reader, and the other way round.
-func (a *activity) change() {
+// resize turns a writer into a reader, or a reader into a writer.
+func (a *activity) resize() {
 	m := a.client.RWMutex(a.step.names[0])
-	op := Op{Verb: Change, Of: a.take.ID, Label: a.take.Label, Names: a.take.Names, Token: a.take.Token, TTL: a.take.TTL}
+	op := Op{Verb: Resize, Of: a.acquire.ID, Label: a.acquire.Label, Names: a.acquire.Names, Token: a.acquire.Token, TTL: a.acquire.TTL}
 	turn := m.TryUpgrade
 	switch a.step.primitive {
 	case reader:
-		op.Weight, op.Limit = share(writer)
+		op.Weight, op.Limit = weightOf(writer)
 	case writer:
-		op.Weight, op.Limit = share(reader)
+		op.Weight, op.Limit = weightOf(reader)
 		turn = m.Downgrade
 	default:
 		return
@@ -393,6 +391,6 @@ func (a *activity) change() {
 	changed := a.rec.Call(op)
 	err := turn(a.ctx, a.lease)
 	a.rec.Return(changed, err)
-	changed.Fences = fences(a.lease, a.take.Names)
-	time.Sleep(a.step.limited / 4)
+	changed.Fences = fences(a.lease, a.acquire.Names)
+	time.Sleep(a.step.giveUpAfter / 4)
 }

@@ -1,10 +1,9 @@
-// Package linear checks that a store is linearizable: that what concurrent calls were
-// answered could have been answered one after another, each at one instant between its
-// call and its return. The claims do not queue, and live too long to expire, so that
-// time plays no part; what is left is the heart of a store, and small enough to be
-// written down as a model.
+// Package linear checks that a store is linearizable: the replies of concurrent calls
+// must be possible for sequential calls, each executed at one instant between its call
+// and its return. The requests do not queue, and their TTL is too long to expire, so time
+// plays no role. This is the core of a store, and small enough for a model.
 //
-// It is a module of its own for the sake of porcupine, which does the search.
+// It is a module of its own because of its dependency porcupine, which does the search.
 package linear
 
 import (
@@ -24,21 +23,21 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A verb is what is asked of the store.
+// A verb is the kind of a request.
 type verb int
 
 const (
 	acquire verb = iota
 	release
-	reweigh
+	resize
 )
 
-// A question is what a store was asked, and a reply what it answered: of a release,
-// only whether the token held.
+// A request is sent to a store, and a reply is its result. Of a release it only says
+// whether the token held.
 type (
-	question struct {
-		verb  verb
-		claim driver.AcquireRequest
+	request struct {
+		verb    verb
+		acquire driver.AcquireRequest
 	}
 	reply struct {
 		held   bool
@@ -47,17 +46,17 @@ type (
 	}
 )
 
-// A state is all that the model knows of a name.
+// A state is the model's state of a name.
 type state struct {
-	holders []holder // by token
-	fence   uint64   // the largest so far
+	holders []holder // sorted by token
+	fence   uint64   // largest so far
 }
 
 type holder struct {
-	token  string
-	weight int
-	alone  bool
-	fence  uint64
+	token     string
+	weight    int
+	exclusive bool
+	fence     uint64
 }
 
 // model is the specification of a name: a weighted semaphore.
@@ -65,21 +64,21 @@ var model = porcupine.Model{
 	Partition: byName,
 	Init:      func() any { return state{} },
 	Step: func(s, q, r any) (bool, any) {
-		return step(s.(state), q.(question), r.(reply))
+		return step(s.(state), q.(request), r.(reply))
 	},
 	Equal: func(a, b any) bool {
 		x, y := a.(state), b.(state)
 		return x.fence == y.fence && slices.Equal(x.holders, y.holders)
 	},
-	DescribeOperation: func(q, r any) string { return describe(q.(question), r.(reply)) },
+	DescribeOperation: func(q, r any) string { return describe(q.(request), r.(reply)) },
 	DescribeState:     func(s any) string { return fmt.Sprintf("%+v", s) },
 }
 
-// byName parts a history: names have nothing to do with each other.
+// byName partitions a history: names are independent.
 func byName(all []porcupine.Operation) (parts [][]porcupine.Operation) {
 	index := make(map[string]int)
 	for _, op := range all {
-		name := op.Input.(question).claim.Name
+		name := op.Input.(request).acquire.Name
 		i, ok := index[name]
 		if !ok {
 			i = len(parts)
@@ -90,21 +89,21 @@ func byName(all []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// step reports whether the model could have answered so, and its state afterwards.
-func step(s state, q question, r reply) (bool, state) {
-	c := q.claim
+// step reports whether the model allows the reply, and returns its next state.
+func step(s state, q request, r reply) (bool, state) {
+	c := q.acquire
 	own, holds := s.holder(c.Token)
 	switch q.verb {
 	case release:
 		return r.held == holds, s.without(c.Token)
 	case acquire:
 		switch {
-		case holds: // a token that holds is told so again, and holds what it did
-			return r.held && r.fence >= own.fence, s.with(holder{c.Token, own.weight, own.alone, r.fence})
+		case holds: // a repeated acquire returns Held and keeps the weight
+			return r.held && r.fence >= own.fence, s.with(holder{c.Token, own.weight, own.exclusive, r.fence})
 		case s.fits(c):
 			return r.held && r.fence > s.fence, s.with(holder{c.Token, c.Weight, c.Exclusive(), r.fence})
 		}
-		return s.refuses(r), s
+		return s.isRefusal(r), s
 	}
 	others := s.without(c.Token)
 	switch {
@@ -114,14 +113,14 @@ func step(s state, q question, r reply) (bool, state) {
 		larger := r.fence > s.fence || !c.Exclusive() && r.fence >= own.fence
 		return r.held && larger, s.with(holder{c.Token, c.Weight, c.Exclusive(), r.fence})
 	}
-	return others.refuses(r), s
+	return others.isRefusal(r), s
 }
 
-// fits reports whether there is room for a claim.
+// fits reports whether there is room for a request.
 func (s state) fits(c driver.AcquireRequest) bool {
 	used := 0
 	for _, h := range s.holders {
-		if h.alone {
+		if h.exclusive {
 			return false
 		}
 		used += h.weight
@@ -129,9 +128,8 @@ func (s state) fits(c driver.AcquireRequest) bool {
 	return used <= c.Limit-c.Weight
 }
 
-// refuses reports whether a reply is a right way to say that there is no room: it
-// names somebody who holds.
-func (s state) refuses(r reply) bool {
+// isRefusal reports whether a reply is a correct refusal: it names a holder.
+func (s state) isRefusal(r reply) bool {
 	_, holds := s.holder(r.holder)
 	return !r.held && holds
 }
@@ -148,34 +146,34 @@ func (s state) find(token string) (int, bool) {
 	return slices.BinarySearchFunc(s.holders, token, func(h holder, token string) int { return cmp.Compare(h.token, token) })
 }
 
-// with returns the state with one more holder, or with a holder changed.
+// with returns the state with a holder added or replaced.
 func (s state) with(h holder) state {
 	s = s.without(h.token)
 	i, _ := s.find(h.token)
 	return state{slices.Insert(s.holders, i, h), max(s.fence, h.fence)}
 }
 
-// without returns the state without a holder. The states share nothing.
+// without returns the state without a holder. States share no memory.
 func (s state) without(token string) state {
 	holders := slices.DeleteFunc(slices.Clone(s.holders), func(h holder) bool { return h.token == token })
 	return state{holders, s.fence}
 }
 
-func describe(q question, r reply) string {
-	c := q.claim
+func describe(q request, r reply) string {
+	c := q.acquire
 	switch q.verb {
 	case release:
 		return fmt.Sprintf("release %s: %v", c.Token, r.held)
 	case acquire:
 		return fmt.Sprintf("acquire %s %d/%d: %+v", c.Token, c.Weight, c.Limit, r)
 	}
-	return fmt.Sprintf("reweigh %s %d/%d: %+v", c.Token, c.Weight, c.Limit, r)
+	return fmt.Sprintf("resize %s %d/%d: %+v", c.Token, c.Weight, c.Limit, r)
 }
 
-// Record asks a store so many random questions from many goroutines at once, and
-// returns what was answered. The seed decides what each goroutine asks. The names,
-// which begin with the prefix, must be nobody else's. Nothing may fail.
-func Record(t testing.TB, store driver.Store, prefix string, seed uint64, questions int) []porcupine.Operation {
+// Record sends random requests to a store from many goroutines at once, and returns the
+// history. The seed determines the requests of each goroutine. The names begin with
+// prefix, and no other process may use them. An error fails the test.
+func Record(t testing.TB, store driver.Store, prefix string, seed uint64, requests int) []porcupine.Operation {
 	t.Helper()
 	const workers = 8
 	var (
@@ -186,11 +184,11 @@ func Record(t testing.TB, store driver.Store, prefix string, seed uint64, questi
 	for i := range workers {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(i)))
-			for range questions / workers {
-				q := draw(random, prefix)
+			for range requests / workers {
+				q := randomRequest(random, prefix)
 				op := porcupine.Operation{ClientId: i, Input: q, Call: clock.Add(1)}
-				runtime.Gosched() // let others call
-				r, err := ask(t.Context(), store, q)
+				runtime.Gosched() // let other goroutines call
+				r, err := send(t.Context(), store, q)
 				if err != nil {
 					t.Errorf("seed %d: %s: %v", seed, describe(q, r), err)
 					return
@@ -205,24 +203,26 @@ func Record(t testing.TB, store driver.Store, prefix string, seed uint64, questi
 	return slices.Concat(parts[:]...)
 }
 
-// draw returns a random question: few tokens ask for few names, so that they meet.
-func draw(r *rand.Rand, prefix string) question {
+// randomRequest returns a random request. It uses few tokens and names, so that requests
+// conflict.
+func randomRequest(r *rand.Rand, prefix string) request {
 	const names, tokens = 3, 6
-	q := question{verb: verb(r.IntN(3))}
+	q := request{verb: verb(r.IntN(3))}
 	token := r.IntN(tokens)
-	q.claim = driver.AcquireRequest{
+	q.acquire = driver.AcquireRequest{
 		Name:   fmt.Sprintf("%slinear-%d", prefix, r.IntN(names)),
 		Token:  fmt.Sprintf("host:1:client:%d", token),
 		Client: "host:1:client",
 		Seq:    uint64(token + 1),
 		TTL:    time.Hour,
 	}
-	q.claim.Weight, q.claim.Limit = share(r)
+	q.acquire.Weight, q.acquire.Limit = randomWeight(r)
 	return q
 }
 
-// share is what a mutex, a reader, a writer or a user of permits takes.
-func share(r *rand.Rand) (weight, limit int) {
+// randomWeight returns the weight and limit of a mutex, a reader, a writer or some
+// permits.
+func randomWeight(r *rand.Rand) (weight, limit int) {
 	const permits = 4
 	switch r.IntN(6) {
 	case 0:
@@ -235,9 +235,9 @@ func share(r *rand.Rand) (weight, limit int) {
 	return 1 + r.IntN(permits), permits
 }
 
-func ask(ctx context.Context, store driver.Store, q question) (reply, error) {
+func send(ctx context.Context, store driver.Store, q request) (reply, error) {
 	until := time.Now().Add(10 * time.Second)
-	c := q.claim
+	c := q.acquire
 	c.Until = until
 	switch q.verb {
 	case release:
@@ -251,14 +251,14 @@ func ask(ctx context.Context, store driver.Store, q question) (reply, error) {
 	return reply{a.Held, a.Fence, a.Holder}, err
 }
 
-// Linearizable reports whether a history could have come from one call after another.
+// Linearizable reports whether a history is possible for sequential calls.
 func Linearizable(t testing.TB, history []porcupine.Operation) bool {
 	t.Helper()
 	ok, _ := check(t, history)
 	return ok
 }
 
-// Check fails the test if a history is not linearizable, and leaves a picture of it in
+// Check fails the test if a history is not linearizable, and writes a visualization to
 // the test's artifacts.
 func Check(t testing.TB, history []porcupine.Operation) {
 	t.Helper()
@@ -266,21 +266,21 @@ func Check(t testing.TB, history []porcupine.Operation) {
 	if ok {
 		return
 	}
-	t.Errorf("%d answers fit no order of the questions", len(history))
+	t.Errorf("no sequential order of the requests explains the %d replies", len(history))
 	path := filepath.Join(t.ArtifactDir(), "history.html")
 	if err := porcupine.VisualizePath(model, info, path); err != nil {
-		t.Errorf("no picture: %v", err)
+		t.Errorf("visualize: %v", err)
 		return
 	}
-	t.Logf("a picture of the history is in %s, and kept with -artifacts", path)
+	t.Logf("visualization of the history: %s (kept with -artifacts)", path)
 }
 
 func check(t testing.TB, history []porcupine.Operation) (bool, porcupine.LinearizationInfo) {
 	t.Helper()
-	const patience = time.Minute
-	result, info := porcupine.CheckOperationsVerbose(model, history, patience)
+	const timeout = time.Minute
+	result, info := porcupine.CheckOperationsVerbose(model, history, timeout)
 	if result == porcupine.Unknown {
-		t.Fatalf("not decided within %v", patience)
+		t.Fatalf("undecided after %v", timeout)
 	}
 	return result == porcupine.Ok, info
 }

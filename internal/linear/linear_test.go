@@ -17,7 +17,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// seeds returns how many seeds to try: a few, or many if the tests are to be long.
+// seeds returns the number of seeds to try: more in the long tests.
 func seeds() uint64 {
 	if os.Getenv("DIBS_LONG") == "1" {
 		return 30
@@ -52,26 +52,25 @@ func TestRedis(t *testing.T) {
 	run(t, redisstore.New(conn))
 }
 
-// The planted bugs: the check has to find each of them.
-//
-//   - two hold: now and then a name that is taken is granted
-//   - one too many: claims on a part of a name fit though they are one too many
-//   - deaf release: now and then a release says that it did, and has done nothing
-//   - heavy upgrade: a Reweigh that is not possible is granted
-//   - old fence: a fence is now and then the one before
-var planted = []struct {
+// plantedBugs are bugs that the check must find:
+//   - two holders: sometimes a held name is granted
+//   - one too many: a shared request fits although it exceeds the limit by one
+//   - no release: sometimes a release reports success without effect
+//   - impossible upgrade: a Resize that does not fit is granted
+//   - old fence: sometimes a fence is older than the last one
+var plantedBugs = []struct {
 	name  string
 	plant func(*bug) driver.Store
 }{
-	{"two hold", func(b *bug) driver.Store { return twoHold{b} }},
+	{"two holders", func(b *bug) driver.Store { return twoHolders{b} }},
 	{"one too many", func(b *bug) driver.Store { return oneTooMany{b} }},
-	{"deaf release", func(b *bug) driver.Store { return deaf{b} }},
-	{"heavy upgrade", func(b *bug) driver.Store { return heavy{b} }},
+	{"no release", func(b *bug) driver.Store { return noRelease{b} }},
+	{"impossible upgrade", func(b *bug) driver.Store { return impossibleUpgrade{b} }},
 	{"old fence", func(b *bug) driver.Store { return oldFence{b} }},
 }
 
 func TestPlantedBugsAreFound(t *testing.T) {
-	for _, p := range planted {
+	for _, p := range plantedBugs {
 		t.Run(p.name, func(t *testing.T) {
 			for seed := range seeds() {
 				history := linear.Record(t, p.plant(&bug{Store: memstore.New()}), "", seed, 1000)
@@ -83,18 +82,18 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// A bug is what the planted ones share.
+// A bug is the common part of the planted bugs.
 type bug struct {
 	driver.Store
 	calls atomic.Int64
 }
 
-// now reports whether it is time for the bug.
+// now reports whether the bug takes effect in this call.
 func (b *bug) now() bool { return b.calls.Add(1)%5 == 0 }
 
-type twoHold struct{ *bug }
+type twoHolders struct{ *bug }
 
-func (s twoHold) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (s twoHolders) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := s.Store.Acquire(ctx, c)
 	if err == nil && !a.Held && s.now() {
 		c.Name = "elsewhere"
@@ -112,9 +111,9 @@ func (s oneTooMany) Acquire(ctx context.Context, c driver.AcquireRequest) (drive
 	return s.Store.Acquire(ctx, c)
 }
 
-type deaf struct{ *bug }
+type noRelease struct{ *bug }
 
-func (s deaf) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+func (s noRelease) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	hold := []driver.ExtendRequest{{Name: r.Name, Token: r.Token, TTL: time.Minute}}
 	if s.Extend(ctx, hold)[0] == nil && s.now() {
 		return true, nil
@@ -122,12 +121,12 @@ func (s deaf) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error
 	return s.Store.Release(ctx, r)
 }
 
-type heavy struct{ *bug }
+type impossibleUpgrade struct{ *bug }
 
-func (s heavy) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (s impossibleUpgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := s.Store.Resize(ctx, c)
 	if err == nil && !a.Held && a.Holder != "" && s.now() {
-		return s.Store.Acquire(ctx, c) // it holds, and is told so again
+		return s.Store.Acquire(ctx, c) // it holds, so a repeated acquire returns Held
 	}
 	return a, err
 }

@@ -1,4 +1,4 @@
-// Package links tells errors of connections apart.
+// Package links classifies errors of network connections.
 package links
 
 import (
@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// Broken reports whether a connection that was open has ended: others that were made
-// with it may have ended too. A timeout says nothing of others, and a connection that
-// could not be made is none.
+// Broken reports whether err means that an open connection has ended; others opened at
+// the same time may have ended too. It returns false for a timeout, which does not affect
+// other connections, and for a connection that could not be opened.
 func Broken(err error) bool {
 	var op *net.OpError
 	switch {

@@ -32,8 +32,8 @@ func TestBroken(t *testing.T) {
 		{context.Canceled, false},
 		{errors.New("ERR no"), false},
 	} {
-		if have := links.Broken(c.err); have != c.want {
-			t.Errorf("%v: have %v", c.err, have)
+		if got := links.Broken(c.err); got != c.want {
+			t.Errorf("%v: got %v", c.err, got)
 		}
 	}
 }

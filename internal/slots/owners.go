@@ -6,27 +6,27 @@ import (
 	"strconv"
 )
 
-// A Range is slots that one master has.
+// A Range is a range of slots owned by one master.
 type Range struct {
 	First, Last int
-	Nodes       []string // host:port each: the master, and its replicas
+	Nodes       []string // host:port of the master and its replicas
 }
 
-// Master is the address of the one that has them.
+// Master returns the address of the owner.
 func (r Range) Master() string { return r.Nodes[0] }
 
-// Parse reads the reply to CLUSTER SLOTS of the node at an address: first slot, last
-// slot, master, replicas.
+// Parse reads the reply to CLUSTER SLOTS. Each element has the first slot, the last slot,
+// the master and its replicas. from is the address of the node that replied.
 func Parse(reply any, from string) ([]Range, error) {
 	list, ok := reply.([]any)
 	if !ok || len(list) == 0 {
-		return nil, fmt.Errorf("%s: no node has any slot: CLUSTER SLOTS gave %v", from, reply)
+		return nil, fmt.Errorf("%s: no slots assigned: CLUSTER SLOTS returned %v", from, reply)
 	}
 	var ranges []Range
 	for _, item := range list {
 		r, ok := parse(item, from)
 		if !ok {
-			return nil, fmt.Errorf("%s: CLUSTER SLOTS gave %v", from, item)
+			return nil, fmt.Errorf("%s: unexpected CLUSTER SLOTS reply %v", from, item)
 		}
 		ranges = append(ranges, r)
 	}
@@ -53,8 +53,8 @@ func parse(item any, from string) (r Range, ok bool) {
 	return r, ok1 && ok2
 }
 
-// Address is that of a node as another one tells it, which leaves out the host, or puts
-// "?" there, if it does not know its own.
+// Address returns the address of a node as reported by the node at from. That node omits
+// the host or reports "?" if it does not know its own.
 func Address(host, port, from string) string {
 	if host == "" || host == "?" {
 		host, _, _ = net.SplitHostPort(from)

@@ -20,12 +20,12 @@ func TestParse(t *testing.T) {
 		{8, 8, []string{"10.0.0.7:3", "10.0.0.7:4"}},
 		{9, 9, []string{"[fe80::1]:3"}},
 	}
-	have, err := Parse(reply, "10.0.0.7:7")
-	if err != nil || !reflect.DeepEqual(have, want) {
-		t.Errorf("%v, %v, want %v", have, err, want)
+	got, err := Parse(reply, "10.0.0.7:7")
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
 	}
-	if master := have[0].Master(); master != "10.0.0.1:1" {
-		t.Errorf("the master is %s", master)
+	if master := got[0].Master(); master != "10.0.0.1:1" {
+		t.Errorf("master %s", master)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestParseNonsense(t *testing.T) {
 		"no numbers": []any{[]any{"1", "2", []any{"host", int64(1)}}},
 	} {
 		if ranges, err := Parse(reply, "10.0.0.7:7"); err == nil || !strings.Contains(err.Error(), "10.0.0.7:7") {
-			t.Errorf("%s: %v, %v, want an error that says who", what, ranges, err)
+			t.Errorf("%s: %v, %v, want an error with the node's address", what, ranges, err)
 		}
 	}
 }

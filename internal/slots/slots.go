@@ -1,17 +1,16 @@
-// Package slots knows the slots of Redis Cluster: which one a key is in, and which
-// server has it.
+// Package slots maps keys to slots of Redis Cluster, and slots to servers.
 package slots
 
 import "sync"
 
-// Count is how many there are.
+// Count is the number of slots.
 const Count = 16384
 
-// Text is a key in either form: the hot path has it in a buffer.
+// Text is a key as a string or as bytes: the hot path has it in a buffer.
 type Text interface{ ~string | ~[]byte }
 
-// Hashed returns the part of a key that decides its slot: what is between the
-// first { and the first } after it, unless that is nothing; else all.
+// Hashed returns the part of a key that determines its slot: the text between the first {
+// and the next }, or the whole key if there is no such text or it is empty.
 func Hashed[T Text](key T) T {
 	open := index(key, '{', 0)
 	if open < 0 {
@@ -36,7 +35,7 @@ func index[T Text](s T, c byte, from int) int {
 // Of returns the slot of a key.
 func Of[T Text](key T) int { return int(crc16(Hashed(key))) % Count }
 
-// crc16 is the XMODEM variant that Redis Cluster hashes keys with.
+// crc16 is the XMODEM variant, which Redis Cluster uses.
 func crc16[T Text](s T) uint16 {
 	table := crcTable()
 	var crc uint16

@@ -7,16 +7,16 @@ import (
 
 func TestCRC16(t *testing.T) {
 	for text, want := range map[string]uint16{"": 0, "123456789": 0x31c3} {
-		if have := crc16(text); have != want {
-			t.Errorf("crc16(%q) = %#x, want %#x", text, have, want)
+		if got := crc16(text); got != want {
+			t.Errorf("crc16(%q) = %#x, want %#x", text, got, want)
 		}
-		if have := crc16([]byte(text)); have != want {
-			t.Errorf("crc16 of the bytes of %q = %#x, want %#x", text, have, want)
+		if got := crc16([]byte(text)); got != want {
+			t.Errorf("crc16 of the bytes of %q = %#x, want %#x", text, got, want)
 		}
 	}
 }
 
-// The examples of the Redis Cluster specification, and what lies beside them.
+// The examples of the Redis Cluster specification, and similar keys.
 func TestHashTag(t *testing.T) {
 	for key, want := range map[string]string{
 		"":                      "",
@@ -41,16 +41,16 @@ func TestHashTag(t *testing.T) {
 		"{a\x00b}\r\n{c}":       "a\x00b",
 		strings.Repeat("{", 99): strings.Repeat("{", 99),
 	} {
-		if have := Hashed(key); have != want {
-			t.Errorf("Hashed(%q) = %q, want %q", key, have, want)
+		if got := Hashed(key); got != want {
+			t.Errorf("Hashed(%q) = %q, want %q", key, got, want)
 		}
-		if have := string(Hashed([]byte(key))); have != want {
-			t.Errorf("Hashed, of the bytes of %q, = %q, want %q", key, have, want)
+		if got := string(Hashed([]byte(key))); got != want {
+			t.Errorf("Hashed, of the bytes of %q, = %q, want %q", key, got, want)
 		}
 	}
 }
 
-// What CLUSTER KEYSLOT says.
+// The expected values are those of CLUSTER KEYSLOT.
 func TestOf(t *testing.T) {
 	for key, want := range map[string]int{
 		"":                     0,
@@ -63,11 +63,11 @@ func TestOf(t *testing.T) {
 		"foo{{bar}}zap":        4015,
 		"{bar":                 4015,
 	} {
-		if have := Of(key); have != want {
-			t.Errorf("Of(%q) = %d, want %d", key, have, want)
+		if got := Of(key); got != want {
+			t.Errorf("Of(%q) = %d, want %d", key, got, want)
 		}
 	}
 	if Of("foo{}{bar}") == Of("bar") {
-		t.Error("foo{}{bar} lies with bar: an empty tag is none")
+		t.Error("foo{}{bar} is in the slot of bar: an empty tag must be ignored")
 	}
 }

@@ -6,8 +6,8 @@ import "os"
 
 // This system has no queue for file locks: SQLite's lock is polled.
 
-func lockNow(*os.File) bool { return true }
+func tryFlock(*os.File) bool { return true }
 
-func lockInTurn(*os.File) {}
+func waitFlock(*os.File) {}
 
-func unlock(*os.File) {}
+func unflock(*os.File) {}

@@ -14,34 +14,34 @@ import (
 //
 // A process waits in it with one goroutine, because the wait cannot be cancelled. If the
 // operation's time runs out, the next operation takes over the wait.
-type gate struct {
+type writeQueue struct {
 	file *os.File // nil: there is no queue, and SQLite's lock is polled
 
 	mu      sync.Mutex
 	waiting bool          // a goroutine waits in the queue
 	wanted  bool          // an operation waits for the lock
 	closing bool          // the goroutine must close the file
-	opened  chan struct{} // one value when the lock is held
+	locked  chan struct{} // one value when the lock is held
 }
 
-func newGate(path string) *gate {
+func newWriteQueue(path string) *writeQueue {
 	file, err := os.OpenFile(path+".turn", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		file = nil
 	}
-	return &gate{file: file, opened: make(chan struct{}, 1)}
+	return &writeQueue{file: file, locked: make(chan struct{}, 1)}
 }
 
 // lock waits for the write lock, and reports whether it was acquired before until and
 // before ctx ended. Only one operation of the process calls it at a time.
-func (g *gate) enter(ctx context.Context, until time.Time) bool {
-	if g.file == nil || g.free() {
+func (g *writeQueue) lock(ctx context.Context, until time.Time) bool {
+	if g.file == nil || g.tryLock() {
 		return true
 	}
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
 	select {
-	case <-g.opened:
+	case <-g.locked:
 		return true
 	case <-ctx.Done():
 	case <-limit.C:
@@ -50,7 +50,7 @@ func (g *gate) enter(ctx context.Context, until time.Time) bool {
 	defer g.mu.Unlock()
 	g.wanted = false
 	select {
-	case <-g.opened: // acquired just now
+	case <-g.locked: // acquired just now
 		return true
 	default:
 		return false
@@ -58,23 +58,23 @@ func (g *gate) enter(ctx context.Context, until time.Time) bool {
 }
 
 // tryLock takes the lock if it is free, and joins the queue if not.
-func (g *gate) free() bool {
+func (g *writeQueue) tryLock() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.waiting && lockNow(g.file) {
+	if !g.waiting && tryFlock(g.file) {
 		return true
 	}
 	g.wanted = true
 	if !g.waiting {
 		g.waiting = true
-		go g.stand()
+		go g.wait()
 	}
 	return false
 }
 
 // wait waits in the queue.
-func (g *gate) stand() {
-	lockInTurn(g.file)
+func (g *writeQueue) wait() {
+	waitFlock(g.file)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = false
@@ -83,20 +83,20 @@ func (g *gate) stand() {
 		_ = g.file.Close()
 	case g.wanted:
 		g.wanted = false
-		g.opened <- struct{}{}
+		g.locked <- struct{}{}
 	default:
-		unlock(g.file)
+		unflock(g.file)
 	}
 }
 
-func (g *gate) leave() {
+func (g *writeQueue) unlock() {
 	if g.file != nil {
-		unlock(g.file)
+		unflock(g.file)
 	}
 }
 
 // close must be called while no operation is running.
-func (g *gate) close() {
+func (g *writeQueue) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closing = true; !g.waiting && g.file != nil {

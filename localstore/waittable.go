@@ -11,23 +11,23 @@ import (
 
 // A waitTable has the waiting requests of this process with the owners of the leases they
 // wait for, so that the death of an owner is detected soon.
-type waits struct {
-	mu   sync.Mutex
-	all  map[string]waitFor // by token
-	wake map[string]func()  // by client, of its Watch
+type waitTable struct {
+	mu      sync.Mutex
+	byToken map[string]waitEntry // by token
+	wake    map[string]func()    // by client, of its Watch
 }
 
-type waitFor struct {
-	client string
-	owners []string
-	asked  time.Time
+type waitEntry struct {
+	client      string
+	owners      []string
+	lastRequest time.Time
 }
 
 // record records the reply to a request.
-func (w *waits) note(c driver.AcquireRequest, answer driver.AcquireReply, l *locktable.Table) {
+func (w *waitTable) record(c driver.AcquireRequest, answer driver.AcquireReply, l *locktable.Table) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.all, c.Token)
+	delete(w.byToken, c.Token)
 	if answer.Held || answer.Ticket == 0 {
 		return
 	}
@@ -40,24 +40,24 @@ func (w *waits) note(c driver.AcquireRequest, answer driver.AcquireReply, l *loc
 	if len(owners) == 0 {
 		return
 	}
-	if w.all == nil {
-		w.all = make(map[string]waitFor)
+	if w.byToken == nil {
+		w.byToken = make(map[string]waitEntry)
 	}
-	w.all[c.Token] = waitFor{c.Client, owners, time.Now()}
+	w.byToken[c.Token] = waitEntry{c.Client, owners, time.Now()}
 	if wake := w.wake[c.Client]; wake != nil {
 		wake()
 	}
 }
 
-func (w *waits) forget(token string) {
+func (w *waitTable) remove(token string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.all, token)
+	delete(w.byToken, token)
 }
 
 // watch registers a function that is called when a client starts to wait. The returned
 // function removes it.
-func (w *waits) watch(client string, wake func()) (end func()) {
+func (w *waitTable) watch(client string, wake func()) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.wake == nil {
@@ -74,17 +74,17 @@ func (w *waits) watch(client string, wake func()) (end func()) {
 // waitingForDead returns the tokens of a client's requests that wait for a dead owner,
 // once each, and whether the client has other waiting requests. Requests without a recent
 // heartbeat are dropped.
-func (w *waits) over(client string, dead func(owner string) bool) (tokens []string, others bool) {
+func (w *waitTable) waitingForDead(client string, dead func(owner string) bool) (tokens []string, others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for token, wait := range w.all {
+	for token, wait := range w.byToken {
 		switch {
 		case wait.client != client:
-		case time.Since(wait.asked) > driver.WaiterTTL:
-			delete(w.all, token)
+		case time.Since(wait.lastRequest) > driver.WaiterTTL:
+			delete(w.byToken, token)
 		case slices.ContainsFunc(wait.owners, dead):
 			tokens = append(tokens, token)
-			delete(w.all, token)
+			delete(w.byToken, token)
 		default:
 			others = true
 		}

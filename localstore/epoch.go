@@ -19,25 +19,25 @@ func machine() string {
 
 // A clockEpoch identifies the clock by which the entries of a file end: its boot, its
 // machine, and the wall-clock time of its zero.
-type era struct {
+type clockEpoch struct {
 	boot    string
 	since   time.Duration // wall-clock time
 	machine string
 }
 
 // epoch returns the epoch of this process.
-func (c clock) current() era {
-	return era{c.boot, time.Duration(time.Now().UnixNano()) - c.now(), machine()}
+func (c clock) epoch() clockEpoch {
+	return clockEpoch{c.boot, time.Duration(time.Now().UnixNano()) - c.now(), machine()}
 }
 
 // difference returns how far two readings of the epoch's wall-clock time differ.
-func (e era) apart(other era) time.Duration { return (e.since - other.since).Abs() }
+func (e clockEpoch) difference(other clockEpoch) time.Duration { return (e.since - other.since).Abs() }
 
 // sameClock reports whether two epochs use one clock. Some containers have their own boot
 // ID, but use the kernel's clock like all others.
-func (e era) same(other era) bool {
+func (e clockEpoch) sameClock(other clockEpoch) bool {
 	const near = time.Second
-	return e.boot == other.boot || e.apart(other) < near
+	return e.boot == other.boot || e.difference(other) < near
 }
 
 // convert converts the entries of another epoch to this one: the machine was restarted,
@@ -45,24 +45,24 @@ func (e era) same(other era) bool {
 //   - if an owner is alive, the file belongs to its epoch, and convert returns an error;
 //   - if an owner of this machine is dead, its leases ended with the restart;
 //   - all other leases end by the wall clock.
-func (f *file) settle(before era) error {
-	here := f.clock.current()
+func (f *file) convert(before clockEpoch) error {
+	here := f.clock.epoch()
 	old := locktable.New()
-	if err := f.each("select name, entry from entries", nil, old, make(map[string][]byte)); err != nil {
+	if err := f.loadRows("select name, entry from entries", nil, old, make(map[string][]byte)); err != nil {
 		return err
 	}
 	now := f.now()
 	for name, e := range old.Names {
 		var holders []locktable.Holder
 		for _, p := range e.Queue {
-			if f.life.of(p.Owner) == alive {
-				return f.fault(elsewhere, nil)
+			if f.liveness.stateOf(p.Owner) == alive {
+				return f.newError(otherMachine, nil)
 			}
 		}
 		for _, h := range e.Holders {
-			lives := f.life.of(h.Owner)
+			lives := f.liveness.stateOf(h.Owner)
 			if lives == alive {
-				return f.fault(elsewhere, nil)
+				return f.newError(otherMachine, nil)
 			}
 			h.Expires += before.since - here.since
 			if h.MinHoldUntil != 0 {
@@ -84,9 +84,9 @@ func (f *file) settle(before era) error {
 	if err := f.save(old, nil); err != nil {
 		return err
 	}
-	return f.setEra(here)
+	return f.saveEpoch(here)
 }
 
-func (f *file) setEra(e era) error {
+func (f *file) saveEpoch(e clockEpoch) error {
 	return f.exec("update state set boot = ?, since = ?, machine = ?", e.boot, int64(e.since), e.machine)
 }

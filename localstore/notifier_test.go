@@ -16,7 +16,7 @@ import (
 
 // watch watches for a client. It returns the events after the first, and a function that
 // ends the watch.
-func listening(t *testing.T, s *Store, client string, pending int) (events chan driver.Event, end func()) {
+func watch(t *testing.T, s *Store, client string, pending int) (events chan driver.Event, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	events, ended := make(chan driver.Event, pending), make(chan struct{})
@@ -32,7 +32,7 @@ func listening(t *testing.T, s *Store, client string, pending int) (events chan 
 	return events, end
 }
 
-func grant(client, token string) locktable.Notification {
+func grantEvent(client, token string) locktable.Notification {
 	return locktable.Notification{Client: client, Event: driver.Event{Kind: driver.EventGranted, Token: token, Fence: 7, Ticket: 9}}
 }
 
@@ -42,13 +42,13 @@ func TestLongPath(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), strings.Repeat("long", 25), strings.Repeat("è %?#", 20), "locks.db")
 	s, other := openAt(t, path), openAt(t, path)
-	t.Cleanup(func() { _ = os.RemoveAll(s.post.dir) })
-	if s.post.dir != other.post.dir || len(s.post.dir) > 60 {
-		t.Fatalf("%q and %q", s.post.dir, other.post.dir)
+	t.Cleanup(func() { _ = os.RemoveAll(s.notifier.dir) })
+	if s.notifier.dir != other.notifier.dir || len(s.notifier.dir) > 60 {
+		t.Fatalf("%q and %q", s.notifier.dir, other.notifier.dir)
 	}
-	events, _ := listening(t, s, "client", 10)
-	other.post.send([]locktable.Notification{grant("client", "token")})
-	if e := <-events; e != grant("client", "token").Event {
+	events, _ := watch(t, s, "client", 10)
+	other.notifier.send([]locktable.Notification{grantEvent("client", "token")})
+	if e := <-events; e != grantEvent("client", "token").Event {
 		t.Errorf("%+v", e)
 	}
 }
@@ -63,7 +63,7 @@ func TestOpenDirectory(t *testing.T) {
 	if err := s.Watch(t.Context(), "client", func(driver.Event) {}); err == nil {
 		t.Error("Watch succeeded")
 	}
-	takeAndFree(t, s, "n", 0)
+	lockAndRelease(t, s, "n", 0)
 }
 
 // A client that does not read blocks no other, and gets the events that fit into its
@@ -71,10 +71,10 @@ func TestOpenDirectory(t *testing.T) {
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
-	events, _ := listening(t, s, "client", 1) // the second event blocks the watch
+	events, _ := watch(t, s, "client", 1) // the second event blocks the watch
 	begin := time.Now()
 	for range 2000 {
-		s.post.send([]locktable.Notification{grant("client", "token")})
+		s.notifier.send([]locktable.Notification{grantEvent("client", "token")})
 	}
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("2000 events to a blocked client took %v", took)
@@ -93,12 +93,12 @@ func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const many = 300
 	s := openAt(t, newFile(t))
-	events, _ := listening(t, s, "client", many)
+	events, _ := watch(t, s, "client", many)
 	var mail []locktable.Notification
 	for range many {
-		mail = append(mail, grant("client", strings.Repeat("t", 200)))
+		mail = append(mail, grantEvent("client", strings.Repeat("t", 200)))
 	}
-	s.post.send(mail)
+	s.notifier.send(mail)
 	for range many {
 		<-events
 	}
@@ -108,13 +108,13 @@ func TestManyAtOnce(t *testing.T) {
 func TestSocketsGo(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
-	_, endFirst := listening(t, s, "client", 10)
-	events, endSecond := listening(t, s, "client", 10)
+	_, endFirst := watch(t, s, "client", 10)
+	events, endSecond := watch(t, s, "client", 10)
 	endFirst()
-	s.post.send([]locktable.Notification{grant("client", "token")})
+	s.notifier.send([]locktable.Notification{grantEvent("client", "token")})
 	<-events
 	endSecond()
-	if left, err := os.ReadDir(s.post.dir); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(s.notifier.dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
@@ -124,13 +124,13 @@ func TestSocketsGo(t *testing.T) {
 func TestDeadSockets(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
-	events, _ := listening(t, s, "alive", 10)
+	events, _ := watch(t, s, "alive", 10)
 	find := map[string]func(){
-		"by a message":  func() { s.post.send([]locktable.Notification{grant("dead", "token")}) },
-		"by a newcomer": func() { s.post.tidy() },
+		"by a message":  func() { s.notifier.send([]locktable.Notification{grantEvent("dead", "token")}) },
+		"by a newcomer": func() { s.notifier.removeDeadSockets() },
 	}
 	for how, find := range find {
-		dead := filepath.Join(s.post.dir, box("dead"))
+		dead := filepath.Join(s.notifier.dir, socketName("dead"))
 		conn, err := listen(dead)
 		must(t, err)
 		must(t, conn.Close()) // the file stays, as after a kill
@@ -140,13 +140,13 @@ func TestDeadSockets(t *testing.T) {
 		}
 		old := time.Now().Add(-time.Hour)
 		for _, client := range []string{"dead", "alive"} {
-			must(t, os.Chtimes(filepath.Join(s.post.dir, box(client)), old, old))
+			must(t, os.Chtimes(filepath.Join(s.notifier.dir, socketName(client)), old, old))
 		}
 		find()
 		if _, err := os.Lstat(dead); err == nil {
 			t.Errorf("found %s: still there", how)
 		}
 	}
-	s.post.send([]locktable.Notification{grant("alive", "token")})
+	s.notifier.send([]locktable.Notification{grantEvent("alive", "token")})
 	<-events
 }

@@ -10,13 +10,13 @@ import (
 )
 
 // tryFlock reports whether it locked f, or whether f cannot be locked at all.
-func lockNow(f *os.File) bool {
+func tryFlock(f *os.File) bool {
 	return !errors.Is(flock(f, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-func lockInTurn(f *os.File) { _ = flock(f, unix.LOCK_EX) }
+func waitFlock(f *os.File) { _ = flock(f, unix.LOCK_EX) }
 
-func unlock(f *os.File) { _ = flock(f, unix.LOCK_UN) }
+func unflock(f *os.File) { _ = flock(f, unix.LOCK_UN) }
 
 func flock(f *os.File, how int) error {
 	for {

@@ -19,40 +19,40 @@ import (
 // A notifier carries events between processes. Each Watch has a socket, named after its
 // client, in one directory. An event is a hint: one that cannot be delivered at once is
 // dropped, because waiters retry anyway.
-type post struct {
+type notifier struct {
 	dir string // "" if there is none
 }
 
 // maxSocketPath is the longest path of a socket on the supported systems, including its
 // final zero.
-const longest = 104
+const maxSocketPath = 104
 
 // newNotifier returns the directory of a file's sockets: next to the file, or, if that
 // path would be too long, in a place that all processes derive from it.
-func newPost(file string) post {
+func newNotifier(file string) notifier {
 	dir := file + ".push"
-	if len(filepath.Join(dir, box(""))) >= longest {
-		dir = "/tmp/dibs-" + short(file)
+	if len(filepath.Join(dir, socketName(""))) >= maxSocketPath {
+		dir = "/tmp/dibs-" + hashOf(file)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return post{}
+		return notifier{}
 	}
-	if info, err := os.Lstat(dir); err != nil || !private(info) {
-		return post{} // another user could read the messages
+	if info, err := os.Lstat(dir); err != nil || !isPrivate(info) {
+		return notifier{} // another user could read the messages
 	}
-	return post{dir}
+	return notifier{dir}
 }
 
 // socketName returns the name of a client's socket.
-func box(client string) string { return short(client) }
+func socketName(client string) string { return hashOf(client) }
 
-func short(s string) string {
+func hashOf(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:12])
 }
 
 // A message is an event in transit.
-type note struct {
+type message struct {
 	Kind   driver.EventKind `json:"k"`
 	Token  string           `json:"t"`
 	Fence  uint64           `json:"f,omitempty"`
@@ -61,20 +61,20 @@ type note struct {
 
 // send sends each client its events, several in one datagram, because a socket's queue
 // may be as short as ten.
-func (p post) send(mail []locktable.Notification) {
+func (p notifier) send(mail []locktable.Notification) {
 	const together = 32
 	if p.dir == "" {
 		return
 	}
-	byClient := make(map[string][]note)
+	byClient := make(map[string][]message)
 	for _, m := range mail {
 		e := m.Event
-		byClient[m.Client] = append(byClient[m.Client], note{e.Kind, e.Token, e.Fence, e.Ticket})
+		byClient[m.Client] = append(byClient[m.Client], message{e.Kind, e.Token, e.Fence, e.Ticket})
 	}
 	for client, notes := range byClient {
 		for some := range slices.Chunk(notes, together) {
 			if text, err := json.Marshal(some); err == nil {
-				p.deliver(box(client), text)
+				p.deliver(socketName(client), text)
 			}
 		}
 	}
@@ -82,9 +82,9 @@ func (p post) send(mail []locktable.Notification) {
 
 // deliver sends a datagram to a socket, or only checks the socket if text is nil. It
 // removes the socket if its process is dead.
-func (p post) deliver(name string, text []byte) {
+func (p notifier) deliver(name string, text []byte) {
 	path := filepath.Join(p.dir, name)
-	if !dead(throw(path, text)) {
+	if !noListener(sendDatagram(path, text)) {
 		return
 	}
 	// A socket that is just being created may seem dead.
@@ -95,7 +95,7 @@ func (p post) deliver(name string, text []byte) {
 }
 
 // removeDeadSockets removes the sockets of dead processes that receive no messages.
-func (p post) tidy() {
+func (p notifier) removeDeadSockets() {
 	boxes, err := os.ReadDir(p.dir)
 	if err != nil {
 		return
@@ -105,15 +105,15 @@ func (p post) tidy() {
 	}
 }
 
-var errNoPost = errors.New("no private directory for sockets; waiters poll")
+var errNoNotifier = errors.New("no private directory for sockets; waiters poll")
 
 // Watch implements driver.Store. If a client has two watches, the later one gets the
 // events.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	if s.post.dir == "" {
-		return errNoPost
+	if s.notifier.dir == "" {
+		return errNoNotifier
 	}
-	path := filepath.Join(s.post.dir, box(client))
+	path := filepath.Join(s.notifier.dir, socketName(client))
 	conn, err := listen(path)
 	if err != nil {
 		return err
@@ -127,12 +127,12 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		}
 		_ = conn.Close()
 	}()
-	defer s.waits.watch(client, func() { _ = conn.SetReadDeadline(time.Now()) })()
+	defer s.waiters.watch(client, func() { _ = conn.SetReadDeadline(time.Now()) })()
 	on(driver.Event{Kind: driver.EventConnected})
-	s.post.tidy()
+	s.notifier.removeDeadSockets()
 	buf := make([]byte, 1<<16)
 	for {
-		s.lookAround(client, conn, on)
+		s.checkOwners(client, conn, on)
 		n, _, err := conn.ReadFromUnix(buf)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -143,7 +143,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		if err != nil {
 			return err
 		}
-		for _, e := range unpack(buf[:n]) {
+		for _, e := range decodeEvents(buf[:n]) {
 			on(e)
 		}
 	}
@@ -151,10 +151,10 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 
 // checkOwners notifies waiters whose holder has died to retry. It repeats the check while
 // other waiters exist.
-func (s *Store) lookAround(client string, conn *net.UnixConn, on func(driver.Event)) {
+func (s *Store) checkOwners(client string, conn *net.UnixConn, on func(driver.Event)) {
 	const every = 200 * time.Millisecond
 	_ = conn.SetReadDeadline(time.Time{}) // before other goroutines set it, or their wake-up would be lost
-	tokens, others := s.waits.over(client, s.file.life.dead)
+	tokens, others := s.waiters.waitingForDead(client, s.file.liveness.isDead)
 	if others {
 		_ = conn.SetReadDeadline(time.Now().Add(every))
 	}
@@ -164,8 +164,8 @@ func (s *Store) lookAround(client string, conn *net.UnixConn, on func(driver.Eve
 }
 
 // decodeEvents reads a datagram. It ignores data that is not from dibs.
-func unpack(text []byte) (events []driver.Event) {
-	var notes []note
+func decodeEvents(text []byte) (events []driver.Event) {
+	var notes []message
 	if json.Unmarshal(text, &notes) != nil {
 		return nil
 	}

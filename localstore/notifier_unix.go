@@ -11,7 +11,7 @@ import (
 )
 
 // isPrivate reports whether only this user can access a directory.
-func private(dir fs.FileInfo) bool {
+func isPrivate(dir fs.FileInfo) bool {
 	of, ok := dir.Sys().(*syscall.Stat_t)
 	return ok && dir.IsDir() && dir.Mode().Perm()&0o077 == 0 && int(of.Uid) == os.Geteuid()
 }
@@ -23,7 +23,7 @@ func listen(path string) (*net.UnixConn, error) {
 
 // sendDatagram sends a datagram without blocking, or nothing if text is nil. The datagram
 // is lost if the receiver's queue is full.
-func throw(path string, text []byte) error {
+func sendDatagram(path string, text []byte) error {
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		return err
@@ -45,4 +45,4 @@ func throw(path string, text []byte) error {
 }
 
 // noListener reports whether err means that no process listens at the socket.
-func dead(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+func noListener(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
