@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// There is no helper for users and their rights: two commands do it.
+// Users and permissions need no helper: two commands suffice.
 func TestACL(t *testing.T) {
 	s := Start(t)
 	s.MustCmd(t, "ACL", "SETUSER", "default", "resetkeys", "~dibs:*", "-flushall")
@@ -23,9 +23,9 @@ func TestACL(t *testing.T) {
 
 func wantForbidden(t *testing.T, c *Conn, args ...string) {
 	t.Helper()
-	_, err := c.Call(within(t, generous), args...)
+	_, err := c.Call(callContext(t, longTimeout), args...)
 	var refusal redisstore.ServerError
 	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
-		t.Errorf("%q: have %v, want NOPERM", args, err)
+		t.Errorf("%q: got %v, want NOPERM", args, err)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// StartClusterServer is StartServer for a cluster of one: every slot is on it,
-// so that the rules about keys and slots can be tested on one process.
+// StartClusterServer is StartServer for a cluster of one node, which has every slot. It
+// is for tests of the rules about keys and slots on one process.
 func StartClusterServer(dir string, args ...string) (*Server, error) {
-	return start(&Server{dir: dir, args: args, cluster: true, settle: clusterReady})
+	return start(&Server{dir: dir, args: args, cluster: true, afterStart: clusterReady})
 }
 
-// clusterReady assigns all the slots once; a restarted node remembers them.
+// clusterReady assigns all slots once; a restarted node still has them.
 func clusterReady(ctx context.Context, c *Conn) error {
 	info, err := text(ctx, c, "CLUSTER", "INFO")
 	if err != nil {

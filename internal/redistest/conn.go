@@ -13,19 +13,18 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// patience bounds the I/O of a call whose ctx has no deadline.
-const patience = time.Second
+// ioTimeout bounds the I/O of a call whose ctx has no deadline.
+const ioTimeout = time.Second
 
 var errClosed = fmt.Errorf("redistest: %w", redisstore.ErrClosed)
 
-// A Conn talks RESP2 to one server, over as many connections as there are calls
-// at a time. It is what tests of the stores use in place of a client library.
+// A Conn is a RESP2 client of one server. It opens as many connections as there are
+// concurrent calls. Tests of the stores use it in place of a client library.
 //
-// It does as little for its caller as its interface allows: no retry, no
-// reconnect behind one's back, no health check. A fault that a test injects is
-// seen by the store, not healed on the way.
+// It does no more than its interface requires: no retry, no automatic reconnect, no
+// health check. So a store sees every fault that a test injects.
 type Conn struct {
-	// Password, if any, is sent on each new connection. Set it before the first
+	// Password, if not empty, is sent on each new connection. Set it before the first
 	// call.
 	Password string
 
@@ -39,13 +38,12 @@ type Conn struct {
 
 var _ redisstore.Conn = (*Conn)(nil)
 
-// Dial returns a Conn to a host:port. It connects when first used.
+// Dial returns a Conn to a host:port. It connects on first use.
 func Dial(addr string) *Conn {
 	return &Conn{addr: addr, open: make(map[*wire]struct{})}
 }
 
-// Close closes every connection, those in use included, and fails every call
-// from then on.
+// Close closes every connection, including those in use. Later calls fail.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,10 +54,9 @@ func (c *Conn) Close() {
 	c.idle = nil
 }
 
-// Do implements redisstore.Conn: it sends the commands in one write and reads all
-// the replies. It takes at most until ctx's deadline, or a second where there is
-// none; a connection that gave no answer in time, or a wrong one, is not used
-// again.
+// Do implements redisstore.Conn. It sends the commands in one write and reads all
+// replies. It ends at ctx's deadline, or after a second if there is none. A connection
+// with a missing or invalid reply is not used again.
 func (c *Conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
 	answered, err := c.exchange(ctx, cmds, replies)
 	for i := answered; i < len(cmds); i++ {
@@ -87,23 +84,23 @@ func (c *Conn) exchange(ctx context.Context, cmds []redisstore.Cmd, replies []re
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	w, err := c.take(ctx)
+	w, err := c.get(ctx)
 	if err != nil {
 		return 0, err
 	}
 	answered, err = w.exchange(ctx, request, replies[:len(cmds)])
-	c.giveBack(w, err)
+	c.put(w, err)
 	return answered, err
 }
 
-func (c *Conn) take(ctx context.Context) (*wire, error) {
-	if w := c.takeIdle(); w != nil {
+func (c *Conn) get(ctx context.Context) (*wire, error) {
+	if w := c.getIdle(); w != nil {
 		return w, nil
 	}
 	return c.connect(ctx)
 }
 
-func (c *Conn) takeIdle() *wire {
+func (c *Conn) getIdle() *wire {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := len(c.idle) - 1
@@ -115,18 +112,18 @@ func (c *Conn) takeIdle() *wire {
 	return w
 }
 
-// connect makes a new connection that is not in the pool.
+// connect opens a new connection outside the pool.
 func (c *Conn) connect(ctx context.Context) (*wire, error) {
 	if c.isClosed() {
 		return nil, errClosed
 	}
-	dialer := net.Dialer{Timeout: patience}
+	dialer := net.Dialer{Timeout: ioTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", c.addr)
 	if err != nil {
 		return nil, err
 	}
 	w := &wire{conn: conn, r: bufio.NewReaderSize(conn, maxLine)}
-	if err := c.adopt(w); err != nil {
+	if err := c.register(w); err != nil {
 		return nil, err
 	}
 	if err := c.authenticate(ctx, w); err != nil {
@@ -157,8 +154,8 @@ func (c *Conn) isClosed() bool {
 	return c.closed
 }
 
-// adopt makes Close responsible for w.
-func (c *Conn) adopt(w *wire) error {
+// register makes Close responsible for w.
+func (c *Conn) register(w *wire) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -176,17 +173,16 @@ func (c *Conn) drop(w *wire) {
 	delete(c.open, w)
 }
 
-// giveBack pools a connection in good health. Where one has broken, its idle
-// neighbours are dropped too: most likely the server has gone, and each of them
-// would cost another call its answer.
-func (c *Conn) giveBack(w *wire, err error) {
-	if err != nil || w.spent {
+// put returns a healthy connection to the pool. After a failure it also drops the idle
+// connections: the server has probably gone, and each of them would cost another call.
+func (c *Conn) put(w *wire, err error) {
+	if err != nil || w.unusable {
 		c.drop(w)
 	}
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.dropIdle()
 	}
-	if err != nil || w.spent {
+	if err != nil || w.unusable {
 		return
 	}
 	c.mu.Lock()
@@ -206,8 +202,8 @@ func (c *Conn) dropIdle() {
 	}
 }
 
-// Replicate implements redisstore.Conn. It reads both replies before it tells the
-// first: who wants to see a wait that is cut short needs a client library.
+// Replicate implements redisstore.Conn. It reads both replies before it reports the
+// first, so a test of an interrupted WAIT needs a client library.
 func (c *Conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
 	var replies [2]redisstore.Reply
 	c.Do(ctx, []redisstore.Cmd{cmd, wait}, replies[:])
@@ -220,7 +216,7 @@ func (c *Conn) Masters(_ context.Context, visit func(redisstore.Node) error) err
 	return visit(redisstore.Node{Addr: c.addr, Do: c.Do})
 }
 
-// Scan walks the server's whole keyspace. Like SCAN itself it may give a key twice.
+// Scan iterates over the server's whole keyspace. Like SCAN it may report a key twice.
 func (c *Conn) Scan(ctx context.Context, match string, on func(keys []string)) error {
 	cursor := "0"
 	for {
@@ -229,7 +225,7 @@ func (c *Conn) Scan(ctx context.Context, match string, on func(keys []string)) e
 			return err
 		}
 		var keys []string
-		if cursor, keys, err = scanned(page); err != nil {
+		if cursor, keys, err = parseScan(page); err != nil {
 			return err
 		}
 		if len(keys) > 0 {
@@ -241,8 +237,8 @@ func (c *Conn) Scan(ctx context.Context, match string, on func(keys []string)) e
 	}
 }
 
-func scanned(value any) (cursor string, keys []string, err error) {
-	malformed := fmt.Errorf("%w: SCAN gave %v", errProtocol, value)
+func parseScan(value any) (cursor string, keys []string, err error) {
+	malformed := fmt.Errorf("%w: unexpected SCAN reply %v", errProtocol, value)
 	pair, _ := value.([]any)
 	if len(pair) != 2 {
 		return "", nil, malformed

@@ -23,11 +23,11 @@ func TestDoAnswersInOrder(t *testing.T) {
 		{"APPEND", "k", "w"},
 		{"MGET", "k", "none"},
 	}
-	have := make([]redisstore.Reply, len(cmds))
-	for i := range have {
-		have[i] = redisstore.Reply{Value: "stale", Err: errClosed}
+	got := make([]redisstore.Reply, len(cmds))
+	for i := range got {
+		got[i] = redisstore.Reply{Value: "stale", Err: errClosed}
 	}
-	c.Do(within(t, generous), cmds, have)
+	c.Do(callContext(t, longTimeout), cmds, got)
 	want := []redisstore.Reply{
 		{Value: "OK"},
 		{Value: "v"},
@@ -37,8 +37,8 @@ func TestDoAnswersInOrder(t *testing.T) {
 		{Value: []any{"vw", nil}},
 	}
 	for i := range want {
-		if !reflect.DeepEqual(have[i].Value, want[i].Value) || !errors.Is(have[i].Err, want[i].Err) {
-			t.Errorf("%q: have %v, want %v", cmds[i], have[i], want[i])
+		if !reflect.DeepEqual(got[i].Value, want[i].Value) || !errors.Is(got[i].Err, want[i].Err) {
+			t.Errorf("%q: got %v, want %v", cmds[i], got[i], want[i])
 		}
 	}
 }
@@ -51,10 +51,10 @@ func TestDoWithoutServer(t *testing.T) {
 	c := Dial("127.0.0.1:1")
 	cmds := []redisstore.Cmd{{"PING"}, {"PING"}}
 	replies := make([]redisstore.Reply, len(cmds))
-	c.Do(within(t, generous), cmds, replies)
+	c.Do(callContext(t, longTimeout), cmds, replies)
 	for i, reply := range replies {
 		if reply.Err == nil {
-			t.Errorf("command %d: have %v, want an error", i, reply.Value)
+			t.Errorf("command %d: got %v, want an error", i, reply.Value)
 		}
 	}
 }
@@ -66,21 +66,21 @@ func TestDoReusesItsConnection(t *testing.T) {
 		want(t, c, "PONG", "PING")
 	}
 	clients := s.MustCmd(t, "INFO", "clients").(string)
-	if have := field(clients, "connected_clients"); have != "2" { // with the asker's own
-		t.Errorf("have %s connections, want 2", have)
+	if got := field(clients, "connected_clients"); got != "2" { // including this one
+		t.Errorf("got %s connections, want 2", got)
 	}
 }
 
 func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	c := dial(t, Start(t).Addr())
-	ctx := within(t, generous)
+	ctx := callContext(t, longTimeout)
 	var callers sync.WaitGroup
 	for i := range 8 {
 		callers.Go(func() {
 			for j := range 50 {
 				want := fmt.Sprint(i, j)
-				if have, err := c.Call(ctx, "ECHO", want); err != nil || have != want {
-					t.Errorf("have %v, %v, want %v", have, err, want)
+				if got, err := c.Call(ctx, "ECHO", want); err != nil || got != want {
+					t.Errorf("got %v, %v, want %v", got, err, want)
 				}
 			}
 		})
@@ -88,7 +88,7 @@ func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	callers.Wait()
 }
 
-// block runs a command that waits, and returns once the server has it.
+// block runs a command that blocks, and returns when the server has it.
 func block(ctx context.Context, t *testing.T, s *Server, c *Conn) <-chan error {
 	t.Helper()
 	failed := make(chan error, 1)
@@ -107,8 +107,8 @@ func receive(t *testing.T, failed <-chan error) error {
 	select {
 	case err := <-failed:
 		return err
-	case <-time.After(generous):
-		t.Fatal("the call does not return")
+	case <-time.After(longTimeout):
+		t.Fatal("the call did not return")
 		return nil
 	}
 }
@@ -116,11 +116,11 @@ func receive(t *testing.T, failed <-chan error) error {
 func TestDoIsUnblockedByCancellation(t *testing.T) {
 	s := Start(t)
 	c := dial(t, s.Addr())
-	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	ctx, cancel := context.WithCancel(callContext(t, time.Minute))
 	failed := block(ctx, t, s, c)
 	cancel()
 	if err := receive(t, failed); !errors.Is(err, context.Canceled) {
-		t.Errorf("have %v, want %v", err, context.Canceled)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	want(t, c, "PONG", "PING")
 }
@@ -134,11 +134,11 @@ func TestDoIsBoundedWithoutADeadline(t *testing.T) {
 	want(t, c, "PONG", "PING")
 }
 
-func TestDoHeedsALaterDeadline(t *testing.T) {
+func TestDoUsesALaterDeadline(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	c := dial(t, s.Addr())
-	want(t, c, nil, "BLPOP", "none", strconv.Itoa(int(patience/time.Second)+1))
+	want(t, c, nil, "BLPOP", "none", strconv.Itoa(int(ioTimeout/time.Second)+1))
 }
 
 func TestARestartCostsOneCall(t *testing.T) {
@@ -146,14 +146,14 @@ func TestARestartCostsOneCall(t *testing.T) {
 	c := dial(t, s.Addr())
 	var callers sync.WaitGroup
 	for range 4 {
-		callers.Go(func() { _, _ = c.Call(within(t, generous), "BLPOP", "none", "0.05") })
+		callers.Go(func() { _, _ = c.Call(callContext(t, longTimeout), "BLPOP", "none", "0.05") })
 	}
 	callers.Wait() // now there are some idle connections
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Call(within(t, generous), "PING"); err == nil {
-		t.Error("a connection to the killed server has answered")
+	if _, err := c.Call(callContext(t, longTimeout), "PING"); err == nil {
+		t.Error("a connection to the killed server has replied")
 	}
 	want(t, c, "PONG", "PING")
 }
@@ -161,13 +161,13 @@ func TestARestartCostsOneCall(t *testing.T) {
 func TestCloseEndsCallsUnderWay(t *testing.T) {
 	s := Start(t)
 	c := dial(t, s.Addr())
-	failed := block(within(t, time.Minute), t, s, c)
+	failed := block(callContext(t, time.Minute), t, s, c)
 	c.Close()
 	if err := receive(t, failed); err == nil {
-		t.Error("the call succeeds")
+		t.Error("the call succeeded")
 	}
 	if _, err := c.Call(t.Context(), "PING"); !errors.Is(err, redisstore.ErrClosed) {
-		t.Errorf("after Close: have %v, want %v", err, redisstore.ErrClosed)
+		t.Errorf("after Close: got %v, want %v", err, redisstore.ErrClosed)
 	}
 }
 
@@ -180,16 +180,16 @@ func TestScan(t *testing.T) {
 	}
 	want(t, c, "OK", mset...)
 	seen := map[string]bool{}
-	err := c.Scan(within(t, generous), "key:*", func(keys []string) {
+	err := c.Scan(callContext(t, longTimeout), "key:*", func(keys []string) {
 		for _, key := range keys {
 			seen[key] = true
 		}
 	})
 	if err != nil || len(seen) != 3000 || seen["other"] {
-		t.Errorf("have %d keys, %v, want 3000", len(seen), err)
+		t.Errorf("got %d keys, %v, want 3000", len(seen), err)
 	}
 	s.Kill()
-	if err := c.Scan(within(t, generous), "*", func([]string) {}); err == nil {
+	if err := c.Scan(callContext(t, longTimeout), "*", func([]string) {}); err == nil {
 		t.Error("a scan of nothing succeeds")
 	}
 }

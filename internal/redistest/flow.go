@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// A flow is one direction of a link. One goroutine collects what arrives and
-// stamps it with the time at which it is due, another delivers it then: chunks
-// that are delayed at the same time overlap.
+// A flow is one direction of a link. One goroutine reads what arrives and sets the time
+// at which it is due; another delivers it then. So chunks that are delayed at the same
+// time overlap.
 type flow struct {
 	link     *link
 	src, dst *net.TCPConn
-	count    *tally
+	count    *traffic
 	queue    queue
-	free     time.Time // when what has arrived so far will have passed, if throttled
+	freeAt   time.Time // when all bytes so far will have passed, if throttled
 }
 
-// A chunk is what one Read gave.
+// A chunk is the result of one Read.
 type chunk struct {
 	data []byte
-	last bool // src will send no more
+	last bool // src sends no more
 	due  time.Time
-	trap *trap // sprung by its delivery
+	trap *trap // fires on delivery
 }
 
-// A tally counts what one direction of a proxy has seen.
-type tally struct {
-	chunks atomic.Int64 // arrived
-	bytes  atomic.Int64 // passed on
+// A traffic counts what one direction of a proxy has seen.
+type traffic struct {
+	chunks atomic.Int64 // received
+	bytes  atomic.Int64 // forwarded
 }
 
-func newFlow(l *link, src, dst *net.TCPConn, count *tally) *flow {
+func newFlow(l *link, src, dst *net.TCPConn, count *traffic) *flow {
 	return &flow{link: l, src: src, dst: dst, count: count, queue: newQueue()}
 }
 
@@ -42,38 +42,38 @@ func (f *flow) collect() {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := f.src.Read(buf)
-		due := f.pass(n).Add(time.Duration(f.link.proxy.delay.Load()))
+		due := f.passTime(n).Add(time.Duration(f.link.proxy.delay.Load()))
 		if n > 0 {
-			f.arrive(chunk{data: bytes.Clone(buf[:n]), due: due})
+			f.receive(chunk{data: bytes.Clone(buf[:n]), due: due})
 		}
 		if err != nil {
-			f.arrive(chunk{last: true, due: due})
+			f.receive(chunk{last: true, due: due})
 			return
 		}
 	}
 }
 
-// pass returns when so many bytes will have passed that arrive now.
-func (f *flow) pass(n int) time.Time {
+// passTime returns when n bytes that arrive now will have passed.
+func (f *flow) passTime(n int) time.Time {
 	now := time.Now()
 	rate := f.link.proxy.rate.Load()
 	if rate == 0 {
 		return now
 	}
-	if f.free.Before(now) {
-		f.free = now
+	if f.freeAt.Before(now) {
+		f.freeAt = now
 	}
-	f.free = f.free.Add(time.Duration(n) * time.Second / time.Duration(rate))
-	return f.free
+	f.freeAt = f.freeAt.Add(time.Duration(n) * time.Second / time.Duration(rate))
+	return f.freeAt
 }
 
-// arrive queues a chunk, unless it is lost, along with the trap that it springs.
-// It is counted in between: after its trap is found, before anybody can answer.
-func (f *flow) arrive(c chunk) {
-	_, _, lost := f.link.look()
+// receive queues a chunk with the trap that it triggers, unless the chunk is lost. It
+// counts the chunk after the trap is found and before any reply is possible.
+func (f *flow) receive(c chunk) {
+	_, _, lost := f.link.state()
 	if !c.last {
 		if !lost {
-			c.trap = f.spot(c.data)
+			c.trap = f.findTrap(c.data)
 		}
 		f.count.chunks.Add(1)
 	}
@@ -82,22 +82,22 @@ func (f *flow) arrive(c chunk) {
 	}
 }
 
-func (f *flow) spot(data []byte) *trap {
+func (f *flow) findTrap(data []byte) *trap {
 	if f.isRequest() {
-		return f.link.proxy.spotRequest(data)
+		return f.link.proxy.matchRequest(data)
 	}
-	return f.link.spotReply()
+	return f.link.takeReplyTrap()
 }
 
 func (f *flow) deliver() {
-	var clock alarm
+	var clock preciseTimer
 	defer clock.stop()
 	for {
 		c, ok := f.queue.next(f.link.ctx)
 		if !ok || !clock.wait(f.link.ctx, c.due) {
 			return
 		}
-		if f.link.pass() && c.trap.spring(f.link, c) {
+		if f.link.waitFlowing() && c.trap.fire(f.link, c) {
 			f.write(c)
 		}
 		if c.last {
@@ -106,8 +106,8 @@ func (f *flow) deliver() {
 	}
 }
 
-// write ignores that dst has gone: its own flow's end tells src. It counts first,
-// so that what a client has read has been counted.
+// write ignores a closed dst: the other flow's end closes src. It counts first, so that
+// everything a client has read is counted.
 func (f *flow) write(c chunk) {
 	if c.last {
 		_ = f.dst.CloseWrite()

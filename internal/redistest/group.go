@@ -11,44 +11,44 @@ import (
 )
 
 const (
-	settleWithin = 30 * time.Second       // for several servers to agree
-	answerWithin = 500 * time.Millisecond // for one to say what it thinks
+	agreeTimeout = 30 * time.Second       // for several servers to agree
+	replyTimeout = 500 * time.Millisecond // for one server to reply
 )
 
-// attendAll starts servers side by side and stops them with the test.
-func attendAll(t testing.TB, servers ...*Server) {
+// startAll starts servers in parallel and stops them with the test.
+func startAll(t testing.TB, servers ...*Server) {
 	t.Helper()
 	errs := make([]error, len(servers))
-	each(servers, func(i int, s *Server) { _, errs[i] = start(s) })
+	forEach(servers, func(i int, s *Server) { _, errs[i] = start(s) })
 	t.Cleanup(func() {
-		each(servers, func(i int, s *Server) {
+		forEach(servers, func(i int, s *Server) {
 			if errs[i] == nil {
 				s.Stop()
 			}
 		})
 		for i, s := range servers {
 			if errs[i] == nil {
-				quote(t, s)
+				logOnFailure(t, s)
 			}
 		}
 	})
 	for _, err := range errs {
 		if err != nil {
-			giveUp(t, err)
+			skipOrFail(t, err)
 		}
 	}
 }
 
-// quote shows the log of a server whose test has failed.
-func quote(t testing.TB, s *Server) {
+// logOnFailure prints the log of a server if the test has failed.
+func logOnFailure(t testing.TB, s *Server) {
 	t.Helper()
 	if log := s.Log(); t.Failed() && log != "" {
 		t.Logf("redis-server on %s logged:\n%s", s.Addr(), log)
 	}
 }
 
-// each calls f for all servers at once.
-func each(servers []*Server, f func(i int, s *Server)) {
+// forEach calls f for all servers at once.
+func forEach(servers []*Server, f func(i int, s *Server)) {
 	var calls sync.WaitGroup
 	for i, s := range servers {
 		calls.Go(func() { f(i, s) })
@@ -56,10 +56,9 @@ func each(servers []*Server, f func(i int, s *Server)) {
 	calls.Wait()
 }
 
-// replicating are the arguments of a server that has replicas or is one.
-// Synchronization starts at once, and a server that is stopped does not wait for
-// a replica that may be paused.
-func replicating(args []string) []string {
+// replicationArgs returns the arguments of a master or replica. Synchronization starts at
+// once, and a server that is stopped does not wait for a replica, which may be paused.
+func replicationArgs(args []string) []string {
 	all := []string{
 		"--repl-diskless-sync", "yes",
 		"--repl-diskless-sync-delay", "0",
@@ -72,15 +71,15 @@ func replicating(args []string) []string {
 	return append(all, args...)
 }
 
-// await polls until a condition holds, for at most settleWithin. There is no
-// event to wait for: each process learns the news in its own time.
-func await(what string, holds func(context.Context) error) error {
-	return awaitFor(settleWithin, what, holds)
+// waitUntil polls until a condition holds, for at most agreeTimeout. There is no event to
+// wait for: each process learns of changes in its own time.
+func waitUntil(what string, holds func(context.Context) error) error {
+	return waitUntilFor(agreeTimeout, what, holds)
 }
 
-// awaitFor tells what was missing last, and not that a question was cut short by
-// the end of the wait.
-func awaitFor(d time.Duration, what string, holds func(context.Context) error) error {
+// waitUntilFor returns the last failed condition, not the error of a request interrupted
+// by the end of the wait.
+func waitUntilFor(d time.Duration, what string, holds func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -96,15 +95,15 @@ func awaitFor(d time.Duration, what string, holds func(context.Context) error) e
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("redistest: still waiting after %v until %s: %w", d, what, missing)
+			return fmt.Errorf("redistest: timed out after %v waiting until %s: %w", d, what, missing)
 		case <-tick.C:
 		}
 	}
 }
 
-// ask is Cmd for a server that may be gone or paused: it gives up soon.
-func (s *Server) ask(ctx context.Context, args ...string) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+// query is Cmd with a short timeout, for a server that may be down or paused.
+func (s *Server) query(ctx context.Context, args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
 	c := s.dial()
 	defer c.Close()
@@ -115,20 +114,20 @@ func (s *Server) ask(ctx context.Context, args ...string) (any, error) {
 	return value, nil
 }
 
-// askText is ask for a reply that is a string.
-func (s *Server) askText(ctx context.Context, args ...string) (string, error) {
-	value, err := s.ask(ctx, args...)
+// queryText is query for a reply that is a string.
+func (s *Server) queryText(ctx context.Context, args ...string) (string, error) {
+	value, err := s.query(ctx, args...)
 	if err != nil {
 		return "", err
 	}
 	text, ok := value.(string)
 	if !ok {
-		return "", fmt.Errorf("%s: %q gave %v", s.Addr(), args, value)
+		return "", fmt.Errorf("%s: unexpected reply to %q: %v", s.Addr(), args, value)
 	}
 	return text, nil
 }
 
-// running tells whether the latest process has not ended; it may be paused.
+// running reports whether the latest process has not ended; it may be paused.
 func (s *Server) running() bool {
 	select {
 	case <-s.proc.Load().exited:
@@ -138,8 +137,8 @@ func (s *Server) running() bool {
 	}
 }
 
-// alive are the servers that run.
-func alive(servers []*Server) (running []*Server) {
+// runningServers returns the servers that run.
+func runningServers(servers []*Server) (running []*Server) {
 	for _, s := range servers {
 		if s.running() {
 			running = append(running, s)
@@ -148,22 +147,22 @@ func alive(servers []*Server) (running []*Server) {
 	return running
 }
 
-// without are the servers but one.
+// without returns the servers except one.
 func without(gone *Server, servers []*Server) []*Server {
 	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool { return s == gone })
 }
 
-// find is the server with an address.
+// find returns the server with an address.
 func find(servers []*Server, addr string) (*Server, error) {
 	for _, s := range servers {
 		if s.Addr() == addr {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("no server here is at %s", addr)
+	return nil, fmt.Errorf("no server of this group has address %s", addr)
 }
 
-// addrs are the addresses of servers.
+// addrs returns the addresses of servers.
 func addrs(servers []*Server) []string {
 	list := make([]string, len(servers))
 	for i, s := range servers {
@@ -172,4 +171,4 @@ func addrs(servers []*Server) []string {
 	return list
 }
 
-var errStranger = errors.New("redistest: the server belongs to somebody else")
+var errUnknownServer = errors.New("redistest: the server is not part of this group")

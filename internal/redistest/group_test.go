@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-func TestAwaitTellsWhatWasMissing(t *testing.T) {
+func TestWaitUntilReturnsTheLastCondition(t *testing.T) {
 	missing := errors.New("missing")
 	asked := false
-	err := awaitFor(blink, "all is well", func(ctx context.Context) error {
+	err := waitUntilFor(shortWait, "all is well", func(ctx context.Context) error {
 		if asked {
 			<-ctx.Done()
 			return ctx.Err()
@@ -18,19 +18,19 @@ func TestAwaitTellsWhatWasMissing(t *testing.T) {
 		return missing
 	})
 	if !errors.Is(err, missing) {
-		t.Errorf("have %v, want %v", err, missing)
+		t.Errorf("got %v, want %v", err, missing)
 	}
 }
 
-func TestAwaitTriesAgain(t *testing.T) {
+func TestWaitUntilRetries(t *testing.T) {
 	tries := 0
-	err := await("it is tried three times", func(context.Context) error {
+	err := waitUntil("three tries are made", func(context.Context) error {
 		if tries++; tries < 3 {
 			return errors.New("too few")
 		}
 		return nil
 	})
 	if err != nil || tries != 3 {
-		t.Errorf("have %v after %d tries", err, tries)
+		t.Errorf("got %v after %d tries", err, tries)
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// A link is one client's connection and the one to the server behind it.
+// A link is a client's connection and its connection to the server.
 type link struct {
 	proxy  *Proxy
 	client *net.TCPConn
-	ctx    context.Context // ends when the link does
+	ctx    context.Context // ends with the link
 	cancel context.CancelFunc
 
 	// guarded by proxy.mu
-	mute  bool  // nothing passes any more
-	reply *trap // what the next reply springs
+	silent bool  // nothing passes any more
+	reply  *trap // fires on the next reply
 
 	mu     sync.Mutex
 	server *net.TCPConn // nil until connected
@@ -43,14 +43,14 @@ func (l *link) run() {
 	server.Close()
 }
 
-// connect reaches the server once bytes may pass, since a handshake is bytes. If
-// they are lost it keeps the client waiting for a Thaw.
+// connect connects to the server when bytes may pass, because a handshake is bytes, too.
+// If bytes are lost, it keeps the client waiting for a Thaw.
 func (l *link) connect() *net.TCPConn {
-	if !l.pass() {
+	if !l.waitFlowing() {
 		<-l.ctx.Done()
 		return nil
 	}
-	dialer := net.Dialer{Timeout: patience}
+	dialer := net.Dialer{Timeout: ioTimeout}
 	conn, err := dialer.DialContext(l.ctx, "tcp", l.proxy.target)
 	if err != nil {
 		return nil
@@ -65,11 +65,12 @@ func (l *link) connect() *net.TCPConn {
 	return l.server
 }
 
-// pass waits out a freeze and reports whether what comes next may be forwarded.
-func (l *link) pass() bool {
+// waitFlowing waits until a freeze ends, and reports whether the next bytes may be
+// forwarded.
+func (l *link) waitFlowing() bool {
 	for {
-		mode, changed, mute := l.look()
-		if mute {
+		mode, changed, silent := l.state()
+		if silent {
 			return false
 		}
 		if mode == flowing {
@@ -83,30 +84,30 @@ func (l *link) pass() bool {
 	}
 }
 
-// look asks after the weather. A link that is caught in a Drop goes mute under
-// the same lock, or it could miss the Thaw that resets it.
-func (l *link) look() (m mode, changed <-chan struct{}, mute bool) {
+// state returns the proxy's mode. A link that is used during a Drop becomes silent under
+// the same lock; otherwise it could miss the Thaw that resets it.
+func (l *link) state() (m mode, changed <-chan struct{}, silent bool) {
 	p := l.proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mode == dropping {
-		l.mute = true
+		l.silent = true
 	}
-	return p.mode, p.changed, l.mute
+	return p.mode, p.changed, l.silent
 }
 
-// silence makes the link mute.
+// silence makes the link silent.
 func (l *link) silence() {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
-	l.mute = true
+	l.silent = true
 }
 
-// reset ends both sides with an RST, but leaves the server's open for a request
-// that is held.
+// reset ends both sides with an RST, but leaves the server's side open for a held
+// request.
 func (l *link) reset() { l.end(false) }
 
-// destroy is reset for a proxy that closes: what is held is lost.
+// destroy is reset for a closing proxy: a held request is lost.
 func (l *link) destroy() { l.end(true) }
 
 func (l *link) end(all bool) {
@@ -119,7 +120,7 @@ func (l *link) end(all bool) {
 	}
 }
 
-// hold keeps a request for release, with the link mute.
+// hold keeps a request for release, and silences the link.
 func (l *link) hold(request []byte) {
 	l.silence()
 	l.mu.Lock()
@@ -127,8 +128,8 @@ func (l *link) hold(request []byte) {
 	l.held = request
 }
 
-// release sends the held request. Where the client's side was reset meanwhile,
-// nobody is left to close the server's.
+// release sends the held request. If the client's side was reset meanwhile, it also
+// closes the server's side.
 func (l *link) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +144,7 @@ func (l *link) release() {
 	}
 }
 
-// abort closes a connection with an RST in place of a FIN.
+// abort closes a connection with an RST instead of a FIN.
 func abort(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	conn.Close()

@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// A Migration is a slot on the move. While it is open, From serves the keys that
-// it still has and answers ASK for all others, and To serves a command after
-// ASKING.
+// A Migration is the move of a slot. While it is open, From serves the keys that it still
+// has and replies ASK for all others, and To serves a command after ASKING.
 type Migration struct {
 	Slot     int
 	From, To *Server
@@ -16,8 +15,8 @@ type Migration struct {
 	cluster *Cluster
 }
 
-// OpenSlot begins to move a slot from its master to another one: first To learns that
-// it may be asked, then From that it may say so. No key moves yet.
+// OpenSlot starts to move a slot to another master: first To is set to IMPORTING, then
+// From to MIGRATING. No key moves yet.
 func (c *Cluster) OpenSlot(slot int, to *Server) (*Migration, error) {
 	if _, err := c.shardOf(to); err != nil {
 		return nil, err
@@ -27,7 +26,7 @@ func (c *Cluster) OpenSlot(slot int, to *Server) (*Migration, error) {
 		return nil, err
 	}
 	if from == to {
-		return nil, fmt.Errorf("redistest: slot %d is on %s already", slot, to.Addr())
+		return nil, fmt.Errorf("redistest: slot %d is already on %s", slot, to.Addr())
 	}
 	m := &Migration{Slot: slot, From: from, To: to, cluster: c}
 	if err := m.set(to, "IMPORTING", c.ids[from]); err != nil {
@@ -39,8 +38,7 @@ func (c *Cluster) OpenSlot(slot int, to *Server) (*Migration, error) {
 	return m, nil
 }
 
-// Move moves keys of the slot, each with its time to live. A key that does not
-// exist is no error.
+// Move moves keys of the slot with their TTLs. It ignores keys that do not exist.
 func (m *Migration) Move(keys ...string) error {
 	if len(keys) == 0 {
 		return nil
@@ -53,10 +51,10 @@ func (m *Migration) Move(keys ...string) error {
 	return m.cmd(m.From, args...)
 }
 
-// Finish moves the keys that are left and gives the slot to To: first there, so
-// that the slot is never without a master, then on From and on the other masters.
-// Replicas hear of it from them; see WaitSettled. After an error the slot is still
-// open, and Finish may be called again.
+// Finish moves the remaining keys and assigns the slot to To: first on To, so that the
+// slot always has a master, then on From and the other masters. Replicas learn of it from
+// their masters; see WaitSettled. After an error the slot is still open, and Finish may
+// be called again.
 func (m *Migration) Finish() error {
 	for {
 		keys, err := m.remaining()
@@ -72,7 +70,7 @@ func (m *Migration) Finish() error {
 	}
 }
 
-// remaining are some of the keys that From still has.
+// remaining returns some of the keys that From still has.
 func (m *Migration) remaining() ([]string, error) {
 	value, err := m.From.Cmd("CLUSTER", "GETKEYSINSLOT", strconv.Itoa(m.Slot), "100")
 	if err != nil {
@@ -99,9 +97,9 @@ func (m *Migration) assign() error {
 	return nil
 }
 
-// masters are the living nodes that are masters.
+// masters returns the running nodes that are masters.
 func (c *Cluster) masters() (masters []*Server, err error) {
-	for _, s := range alive(c.nodes) {
+	for _, s := range runningServers(c.nodes) {
 		v, err := s.view(context.Background())
 		if err != nil {
 			return nil, err
@@ -128,9 +126,8 @@ func (m *Migration) explain(s *Server, err error) error {
 	return fmt.Errorf("redistest: slot %d from %s to %s: %s: %w", m.Slot, m.From.Addr(), m.To.Addr(), s.Addr(), err)
 }
 
-// Migrate moves slots to another master, with all their keys, one after the other,
-// while the cluster serves. It stops at the first error, and leaves that slot
-// open.
+// Migrate moves slots with all their keys to another master, one after the other, while
+// the cluster serves. It stops at the first error and leaves that slot open.
 func (c *Cluster) Migrate(to *Server, slots ...int) error {
 	for _, slot := range slots {
 		m, err := c.OpenSlot(slot, to)

@@ -10,61 +10,60 @@ import (
 	"time"
 )
 
-// Cluster is a cluster of several nodes. Who serves what changes, so ask. Its
-// methods may be used while nodes die, but by one caller at a time.
+// Cluster is a cluster of several nodes. Roles change, so query the current master.
+// Methods may be called while nodes fail, but by one goroutine at a time.
 type Cluster struct {
 	nodes []*Server
 	ids   map[*Server]string
-	// shards are the nodes that share their slots: each began with its master.
-	// Nodes do not change shards by themselves.
+	// Each shard has the nodes with the same slots: the first was the first master. Nodes
+	// never change shards.
 	shards [][]*Server
 }
 
-// StartCluster starts a cluster that serves all slots, evenly divided, when it
-// returns, and stops it with the test. All nodes get the same args; see
-// [StartServer], and [Start] for what happens where no server is installed. A
-// password given with --requirepass is that of replication too. It takes Redis 7.
+// StartCluster starts a cluster and stops it with the test. When it returns, the cluster
+// serves all slots, evenly divided. All nodes get the same args; see [StartServer], and
+// [Start] for what happens without an installed server. A password in --requirepass is
+// also used for replication. It requires Redis 7.
 //
-// A master is dead after a second of silence, in the opinion of most masters, so
-// it takes three of them for a failover to happen. A test that pauses nodes for
-// longer, or a machine that does, needs a longer --cluster-node-timeout. As
-// usual the whole cluster serves nothing while a slot has no master that lives;
-// --cluster-require-full-coverage no changes that. Replicas stay with the
-// masters of their shard, also when another shard has none left.
+// A master counts as dead when a majority of masters has had no reply from it for a
+// second. So a failover needs three masters. A test that pauses nodes for longer, or a
+// slow machine, needs a longer --cluster-node-timeout. By default the whole cluster stops
+// serving while a slot has no running master; --cluster-require-full-coverage no changes
+// that. Replicas stay in their shard, even if another shard has none left.
 func StartCluster(t testing.TB, masters, replicasPerMaster int, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{ids: make(map[*Server]string), shards: make([][]*Server, masters)}
 	for range masters * (1 + replicasPerMaster) {
-		c.add(&Server{dir: t.TempDir(), args: clustering(args), cluster: true})
+		c.add(&Server{dir: t.TempDir(), args: clusterArgs(args), cluster: true})
 	}
-	attendAll(t, c.nodes...)
+	startAll(t, c.nodes...)
 	if err := c.form(); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// add puts the next node into the next shard: all masters come first.
+// add adds a node to the next shard; all masters come first.
 func (c *Cluster) add(s *Server) {
 	shard := len(c.nodes) % len(c.shards)
 	c.nodes = append(c.nodes, s)
 	c.shards[shard] = append(c.shards[shard], s)
 }
 
-// clustering are the arguments of a node. A replica is a candidate however long
-// ago it has heard from its master.
-func clustering(args []string) []string {
+// clusterArgs returns the arguments of a node. A replica is a candidate however long it
+// has had no contact with its master.
+func clusterArgs(args []string) []string {
 	return append([]string{
 		"--cluster-node-timeout", "1000",
 		"--cluster-replica-validity-factor", "0",
 		"--cluster-allow-replica-migration", "no",
 		"--cluster-announce-ip", "127.0.0.1",
-	}, replicating(args)...)
+	}, replicationArgs(args)...)
 }
 
 // form makes a cluster of nodes that do not know each other.
 func (c *Cluster) form() error {
-	for _, step := range []func() error{c.allot, c.introduce, c.enlist, c.WaitSettled} {
+	for _, step := range []func() error{c.assignSlots, c.meetAll, c.replicateAll, c.WaitSettled} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -72,10 +71,10 @@ func (c *Cluster) form() error {
 	return nil
 }
 
-// allot gives each master its slots, and each node an epoch of its own: a node
-// takes one only while it is alone, and without it they would have to find out
-// who yields.
-func (c *Cluster) allot() error {
+// assignSlots assigns slots to the masters, and a config epoch to each node. A node
+// accepts an epoch only while it is alone; without one the nodes would have to resolve
+// conflicts.
+func (c *Cluster) assignSlots() error {
 	for i, s := range c.nodes {
 		id, err := s.Cmd("CLUSTER", "MYID")
 		if err != nil {
@@ -95,9 +94,8 @@ func (c *Cluster) allot() error {
 	return nil
 }
 
-// introduce has each node meet each other one: gossip would do it with fewer
-// words and more time.
-func (c *Cluster) introduce() error {
+// meetAll lets every two nodes meet. Gossip would need fewer commands, but more time.
+func (c *Cluster) meetAll() error {
 	for i, s := range c.nodes {
 		for _, other := range c.nodes[i+1:] {
 			if _, err := s.Cmd("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), strconv.Itoa(other.bus)); err != nil {
@@ -105,9 +103,9 @@ func (c *Cluster) introduce() error {
 			}
 		}
 	}
-	return await("all nodes know each other", func(ctx context.Context) error {
+	return waitUntil("all nodes know each other", func(ctx context.Context) error {
 		for _, s := range c.nodes {
-			if err := c.acquainted(ctx, s); err != nil {
+			if err := c.knowsAll(ctx, s); err != nil {
 				return err
 			}
 		}
@@ -115,21 +113,21 @@ func (c *Cluster) introduce() error {
 	})
 }
 
-// acquainted looks for ids: a node that is still being met has a makeshift one.
-func (c *Cluster) acquainted(ctx context.Context, s *Server) error {
+// knowsAll checks the IDs: a node that is still being met has a temporary one.
+func (c *Cluster) knowsAll(ctx context.Context, s *Server) error {
 	v, err := s.view(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range c.ids {
 		if !slices.ContainsFunc(v, func(m member) bool { return m.id == id }) {
-			return fmt.Errorf("%s does not know all of them", s.Addr())
+			return fmt.Errorf("%s does not know all nodes", s.Addr())
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) enlist() error {
+func (c *Cluster) replicateAll() error {
 	for _, shard := range c.shards {
 		for _, replica := range shard[1:] {
 			if _, err := replica.Cmd("CLUSTER", "REPLICATE", c.ids[shard[0]]); err != nil {
@@ -140,26 +138,25 @@ func (c *Cluster) enlist() error {
 	return nil
 }
 
-// Nodes are all nodes. Those that began as masters come first, in the order of
-// their slots.
+// Nodes returns all nodes. The first masters come first, in the order of their slots.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
-// MasterOf is the node that serves a slot now. It asks each living node about
-// itself, and where two claim the slot, as after a failover that one of them has
-// slept through, the one with the newer claim is right, as it is for the nodes.
-// The error says that none claims it.
+// MasterOf returns the node that serves a slot now. It queries each running node about
+// itself. If two nodes claim the slot, the one with the newer epoch is right, as for the
+// nodes themselves; this happens after a failover during a pause of the old master. It
+// returns an error if no node claims the slot.
 func (c *Cluster) MasterOf(slot int) (*Server, error) {
-	return c.claimant(context.Background(), slot)
+	return c.currentMaster(context.Background(), slot)
 }
 
-func (c *Cluster) claimant(ctx context.Context, slot int) (*Server, error) {
+func (c *Cluster) currentMaster(ctx context.Context, slot int) (*Server, error) {
 	var master *Server
 	epoch := int64(-1)
-	errs := []error{fmt.Errorf("redistest: no living node serves slot %d", slot)}
-	for _, s := range alive(c.nodes) {
+	errs := []error{fmt.Errorf("redistest: no running node serves slot %d", slot)}
+	for _, s := range runningServers(c.nodes) {
 		v, err := s.view(ctx)
 		if err != nil {
 			errs = append(errs, err)
@@ -175,8 +172,8 @@ func (c *Cluster) claimant(ctx context.Context, slot int) (*Server, error) {
 	return master, nil
 }
 
-// KillMaster kills the master of a slot as a crash would, and returns it. One of
-// its replicas takes its place soon: see WaitFailover.
+// KillMaster kills the master of a slot, as a crash would, and returns it. One of its
+// replicas is promoted soon: see WaitFailover.
 func (c *Cluster) KillMaster(slot int) (*Server, error) {
 	master, err := c.MasterOf(slot)
 	if err != nil {
@@ -186,31 +183,31 @@ func (c *Cluster) KillMaster(slot int) (*Server, error) {
 	return master, nil
 }
 
-// WaitFailover waits until a replica of a master that is dead or paused has taken
-// its slots, and all other nodes that run know and serve again. It returns the new master, and how long
-// it has waited. It fails after 30 s, as for a master that had no slots.
+// WaitFailover waits until a replica of a dead or paused master has its slots, and all
+// other running nodes know this and serve again. It returns the new master and the
+// waiting time. It fails after 30 s, for example for a master without slots.
 func (c *Cluster) WaitFailover(dead *Server) (*Server, time.Duration, error) {
 	if _, err := c.shardOf(dead); err != nil {
 		return nil, 0, err
 	}
 	begin := time.Now()
 	var successor *Server
-	err := await("a replica has taken over", func(ctx context.Context) (err error) {
+	err := waitUntil("a replica has taken over", func(ctx context.Context) (err error) {
 		if successor, err = c.successor(ctx, dead); err != nil {
 			return err
 		}
-		return c.settledWithout(ctx, dead)
+		return c.checkSettledWithout(ctx, dead)
 	})
 	return successor, time.Since(begin), err
 }
 
-// successor is the master of a dead node's shard.
+// successor returns the current master of a dead node's shard.
 func (c *Cluster) successor(ctx context.Context, dead *Server) (*Server, error) {
 	peers, err := c.shardOf(dead)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range without(dead, alive(peers)) {
+	for _, s := range without(dead, runningServers(peers)) {
 		v, err := s.view(ctx)
 		if err != nil {
 			return nil, err
@@ -228,11 +225,11 @@ func (c *Cluster) shardOf(s *Server) ([]*Server, error) {
 			return shard, nil
 		}
 	}
-	return nil, errStranger
+	return nil, errUnknownServer
 }
 
-// Failover makes a replica the master of its shard while the old master lives, as
-// before its maintenance, and waits until all nodes know. No write is lost.
+// Failover promotes a replica while its master runs, as for maintenance, and waits until
+// all nodes know. No write is lost.
 func (c *Cluster) Failover(replica *Server) error {
 	if _, err := c.shardOf(replica); err != nil {
 		return err
@@ -240,7 +237,7 @@ func (c *Cluster) Failover(replica *Server) error {
 	if _, err := replica.Cmd("CLUSTER", "FAILOVER"); err != nil {
 		return err
 	}
-	return await("the replica is a master", func(ctx context.Context) error {
+	return waitUntil("the replica is a master", func(ctx context.Context) error {
 		v, err := replica.view(ctx)
 		if err != nil {
 			return err
@@ -248,14 +245,13 @@ func (c *Cluster) Failover(replica *Server) error {
 		if !v.myself().isMaster() {
 			return fmt.Errorf("%s is a replica", replica.Addr())
 		}
-		return c.settled(ctx)
+		return c.checkSettled(ctx)
 	})
 }
 
-// Rejoin restarts a node that was killed, and waits until the cluster is settled.
-// The node remembers who it was. Where a replica has taken its place it becomes a
-// replica of that one; otherwise it is a master again, and an empty one unless it
-// has an append-only file.
+// Rejoin restarts a killed node and waits until the cluster is settled. The node keeps
+// its identity. If a replica was promoted, the node becomes its replica. Otherwise it is
+// a master again, and empty unless it has an append-only file.
 func (c *Cluster) Rejoin(s *Server) error {
 	if _, err := c.shardOf(s); err != nil {
 		return err
@@ -266,30 +262,30 @@ func (c *Cluster) Rejoin(s *Server) error {
 	return c.WaitSettled()
 }
 
-// WaitSettled waits until the nodes that run (a paused one does) form a whole: they agree about who
-// serves what and who is dead, all slots are served, and the replicas replicate.
-// It fails after 30 s, and says what is missing.
-func (c *Cluster) WaitSettled() error { return await("the cluster is settled", c.settled) }
+// WaitSettled waits until all running nodes (including paused ones) agree about roles and
+// failures, all slots are served, and the replicas replicate. It fails after 30 s and
+// says what is missing.
+func (c *Cluster) WaitSettled() error { return waitUntil("the cluster is settled", c.checkSettled) }
 
-func (c *Cluster) settled(ctx context.Context) error { return c.settledWithout(ctx, nil) }
+func (c *Cluster) checkSettled(ctx context.Context) error { return c.checkSettledWithout(ctx, nil) }
 
-// settledWithout takes one node for dead, whether it is or not.
-func (c *Cluster) settledWithout(ctx context.Context, dead *Server) error {
-	nodes := without(dead, alive(c.nodes))
+// checkSettledWithout treats one node as dead, whether it is or not.
+func (c *Cluster) checkSettledWithout(ctx context.Context, dead *Server) error {
+	nodes := without(dead, runningServers(c.nodes))
 	replicas := make(map[*Server][]*Server)
-	gist := ""
+	summary := ""
 	for _, s := range nodes {
 		v, err := s.view(ctx)
 		if err != nil {
 			return err
 		}
-		if gist == "" {
-			gist = v.gist()
+		if summary == "" {
+			summary = v.summary()
 		}
-		if g := v.gist(); g != gist {
-			return fmt.Errorf("%s sees another cluster than %s:\n%s\n%s", s.Addr(), nodes[0].Addr(), g, gist)
+		if g := v.summary(); g != summary {
+			return fmt.Errorf("%s has another view of the cluster than %s:\n%s\n%s", s.Addr(), nodes[0].Addr(), g, summary)
 		}
-		if err := c.content(ctx, s, v, nodes); err != nil {
+		if err := c.checkView(ctx, s, v, nodes); err != nil {
 			return err
 		}
 		if me := v.myself(); !me.isMaster() {
@@ -308,9 +304,9 @@ func (c *Cluster) settledWithout(ctx context.Context, dead *Server) error {
 	return nil
 }
 
-// content wants a node to see nothing wrong with the nodes that live, to know that
-// the others are dead, and to serve.
-func (c *Cluster) content(ctx context.Context, s *Server, v view, living []*Server) error {
+// checkView checks that a node sees no problem with the running nodes, knows that the
+// others are dead, and serves.
+func (c *Cluster) checkView(ctx context.Context, s *Server, v view, living []*Server) error {
 	if len(v) != len(c.nodes) {
 		return fmt.Errorf("%s knows %d nodes, want %d", s.Addr(), len(v), len(c.nodes))
 	}
@@ -320,11 +316,11 @@ func (c *Cluster) content(ctx context.Context, s *Server, v view, living []*Serv
 			return err
 		}
 		lives := slices.Contains(living, other)
-		if lives == m.fails() || lives && m.link != "connected" {
+		if lives == m.isFailing() || lives && m.link != "connected" {
 			return fmt.Errorf("%s sees %s as %q and %s", s.Addr(), other.Addr(), m.flags, m.link)
 		}
 	}
-	info, err := s.askText(ctx, "CLUSTER", "INFO")
+	info, err := s.queryText(ctx, "CLUSTER", "INFO")
 	if err != nil {
 		return err
 	}
@@ -341,5 +337,5 @@ func (c *Cluster) byID(id string) (*Server, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("no node here has the id %s", id)
+	return nil, fmt.Errorf("no node has ID %s", id)
 }

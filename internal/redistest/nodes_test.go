@@ -29,19 +29,19 @@ func masterOf(t *testing.T, c *Cluster, slot int) *Server {
 func wantRefusal(t *testing.T, s *Server, refusal string, args ...string) {
 	t.Helper()
 	if value, err := s.Cmd(args...); err == nil || !strings.HasPrefix(err.Error(), refusal) {
-		t.Errorf("%q on %s: have %v, %v, want %s", args, s.Addr(), value, err, refusal)
+		t.Errorf("%q on %s: got %v, %v, want %s", args, s.Addr(), value, err, refusal)
 	}
 }
 
-func TestClusterSharesItsSlots(t *testing.T) {
+func TestClusterDividesItsSlots(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3, 0)
 	if nodes, addrs := c.Nodes(), c.Addrs(); len(nodes) != 3 || len(addrs) != 3 || addrs[0] != nodes[0].Addr() {
-		t.Fatalf("have nodes %v at %v, want 3", nodes, addrs)
+		t.Fatalf("got nodes %v at %v, want 3", nodes, addrs)
 	}
 	for slot, i := range map[int]int{0: 0, 5460: 0, 5461: 1, 10921: 1, 10922: 2, 16383: 2} {
-		if have := masterOf(t, c, slot); have != c.Nodes()[i] {
-			t.Errorf("slot %d: have %s, want node %d", slot, have.Addr(), i)
+		if got := masterOf(t, c, slot); got != c.Nodes()[i] {
+			t.Errorf("slot %d: got %s, want node %d", slot, got.Addr(), i)
 		}
 	}
 	const key = "k"
@@ -54,10 +54,10 @@ func TestClusterSharesItsSlots(t *testing.T) {
 	}
 }
 
-func TestClusterReplacesAMuteMaster(t *testing.T) {
+func TestClusterReplacesAPausedMaster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3, 1, "--requirepass", "sesame")
-	drillCluster(t, c)
+	killAndRecover(t, c)
 
 	paused := masterOf(t, c, 0)
 	if err := paused.Pause(); err != nil {
@@ -74,13 +74,13 @@ func TestClusterReplacesAMuteMaster(t *testing.T) {
 	if err := c.WaitSettled(); err != nil {
 		t.Fatal(err)
 	}
-	if have := masterOf(t, c, 0); have != promoted || have == paused {
-		t.Errorf("%s paused, %s took over, and %s serves", paused.Addr(), promoted.Addr(), have.Addr())
+	if got := masterOf(t, c, 0); got != promoted || got == paused {
+		t.Errorf("%s paused, %s was promoted, and %s serves", paused.Addr(), promoted.Addr(), got.Addr())
 	}
 }
 
-// drillCluster kills the master of a key, and returns when all is well again.
-func drillCluster(t *testing.T, c *Cluster) {
+// killAndRecover kills the master of a key, and returns when the cluster is settled.
+func killAndRecover(t *testing.T, c *Cluster) {
 	t.Helper()
 	begin := time.Now()
 	dead, err := c.KillMaster(Slot("k"))
@@ -92,8 +92,8 @@ func drillCluster(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	t.Logf("failed over in %v", took)
-	if have := masterOf(t, c, Slot("k")); have != promoted || promoted == dead {
-		t.Errorf("%s died, %s took over, and %s serves its slot", dead.Addr(), promoted.Addr(), have.Addr())
+	if got := masterOf(t, c, Slot("k")); got != promoted || promoted == dead {
+		t.Errorf("%s died, %s was promoted, and %s serves its slot", dead.Addr(), promoted.Addr(), got.Addr())
 	}
 	promoted.MustCmd(t, "SET", "k", "v")
 	if err := c.Rejoin(dead); err != nil {
@@ -112,8 +112,8 @@ func TestClusterFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("settled in %v", time.Since(begin))
-	if have := masterOf(t, c, 0); have == old || !old.running() {
-		t.Errorf("%s serves the slots of %s, which runs: %v", have.Addr(), old.Addr(), old.running())
+	if got := masterOf(t, c, 0); got == old || !old.running() {
+		t.Errorf("%s serves the slots of %s, which runs: %v", got.Addr(), old.Addr(), old.running())
 	}
 	if err := c.Failover(c.Nodes()[1]); err == nil {
 		t.Error("a master has been promoted")
@@ -138,30 +138,30 @@ func TestMigrationStepByStep(t *testing.T) {
 	if err := m.Move("{k}moves", "{k}none"); err != nil {
 		t.Fatal(err)
 	}
-	if have := from.MustCmd(t, "GET", "{k}stays"); have != "v" {
-		t.Errorf("a key that stays: have %v", have)
+	if got := from.MustCmd(t, "GET", "{k}stays"); got != "v" {
+		t.Errorf("a key that was not moved: got %v", got)
 	}
 	wantRefusal(t, from, fmt.Sprintf("ASK %d %s", slot, to.Addr()), "GET", "{k}moves")
 	wantRefusal(t, to, "MOVED", "GET", "{k}moves")
-	if have := masterOf(t, c, slot); have != from {
-		t.Error("the slot has a new master before the end")
+	if got := masterOf(t, c, slot); got != from {
+		t.Error("the slot has a new master before Finish")
 	}
 
 	if err := m.Finish(); err != nil {
 		t.Fatal(err)
 	}
-	if have := masterOf(t, c, slot); have != to {
-		t.Error("the slot has its old master after the end")
+	if got := masterOf(t, c, slot); got != to {
+		t.Error("the slot has its old master after Finish")
 	}
 	wantRefusal(t, from, fmt.Sprintf("MOVED %d %s", slot, to.Addr()), "GET", "{k}stays")
-	if have := to.MustCmd(t, "GET", "{k}stays"); have != "v" {
-		t.Errorf("the key that stayed until the end: have %v", have)
+	if got := to.MustCmd(t, "GET", "{k}stays"); got != "v" {
+		t.Errorf("the key moved by Finish: got %v", got)
 	}
 	if ttl := to.MustCmd(t, "PTTL", "{k}moves").(int64); ttl <= 0 || ttl > 60000 {
-		t.Errorf("a key with a time to live of 60000 has %d", ttl)
+		t.Errorf("a key with TTL 60000 has TTL %d", ttl)
 	}
 	if _, err := c.OpenSlot(slot, to); err == nil {
-		t.Error("a slot can be moved to where it is")
+		t.Error("a slot was moved to its own master")
 	}
 }
 
@@ -169,50 +169,50 @@ func TestMigrate(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3, 1)
 	to := masterOf(t, c, slots-1)
-	for i := range 250 { // more than go at a time
+	for i := range 250 { // more than in one batch
 		masterOf(t, c, Slot("{k}")).MustCmd(t, "SET", "{k}"+strconv.Itoa(i), "v")
 	}
 	begin := time.Now()
-	if err := c.Migrate(to, hundred()...); err != nil {
+	if err := c.Migrate(to, firstHundredSlots()...); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("100 empty slots in %v", time.Since(begin))
 	if err := c.Migrate(to, Slot("{k}")); err != nil {
 		t.Fatal(err)
 	}
-	if have := to.MustCmd(t, "CLUSTER", "COUNTKEYSINSLOT", strconv.Itoa(Slot("{k}"))); have != int64(250) {
-		t.Errorf("have %v keys, want 250", have)
+	if got := to.MustCmd(t, "CLUSTER", "COUNTKEYSINSLOT", strconv.Itoa(Slot("{k}"))); got != int64(250) {
+		t.Errorf("got %v keys, want 250", got)
 	}
 	if err := c.WaitSettled(); err != nil {
 		t.Fatal(err)
 	}
 	for slot, want := range map[int]bool{0: true, 99: true, 100: false} {
-		if have := masterOf(t, c, slot) == to; have != want {
-			t.Errorf("slot %d has moved: %v, want %v", slot, have, want)
+		if got := masterOf(t, c, slot) == to; got != want {
+			t.Errorf("slot %d has moved: %v, want %v", slot, got, want)
 		}
 	}
 }
 
-func hundred() (first []int) {
+func firstHundredSlots() (first []int) {
 	for slot := range 100 {
 		first = append(first, slot)
 	}
 	return first
 }
 
-func TestStrangersToACluster(t *testing.T) {
+func TestServersOutsideTheCluster(t *testing.T) {
 	c, stranger := &Cluster{}, &Server{}
 	_, _, err := c.WaitFailover(stranger)
 	_, err2 := c.OpenSlot(0, stranger)
 	for _, err := range []error{err, err2, c.Rejoin(stranger), c.Failover(stranger)} {
-		if !errors.Is(err, errStranger) {
-			t.Errorf("have %v, want %v", err, errStranger)
+		if !errors.Is(err, errUnknownServer) {
+			t.Errorf("got %v, want %v", err, errUnknownServer)
 		}
 	}
 }
 
-// Somebody else may take the port of a node's bus as well.
-func TestABusPortTakenIsToldFromASuccess(t *testing.T) {
+// Another process may also take the port of a node's bus.
+func TestBusPortTaken(t *testing.T) {
 	t.Parallel()
 	first := Start(t)
 	port, err := freePort()
@@ -221,7 +221,7 @@ func TestABusPortTakenIsToldFromASuccess(t *testing.T) {
 	}
 	node := &Server{bin: first.bin, dir: t.TempDir(), port: port, bus: first.port, cluster: true}
 	if err := node.launch(); !errors.Is(err, errPortTaken) {
-		t.Errorf("have %v, want %v", err, errPortTaken)
+		t.Errorf("got %v, want %v", err, errPortTaken)
 	}
 }
 
@@ -232,14 +232,14 @@ func TestParseMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.id != "07c3" || m.addr != "127.0.0.1:30004" || m.master != "e7d1" || m.epoch != 4 || m.link != "connected" {
-		t.Errorf("have %+v", m)
+		t.Errorf("got %+v", m)
 	}
-	if !m.myself || m.isMaster() || !m.fails() {
-		t.Errorf("have flags %q", m.flags)
+	if !m.myself || m.isMaster() || !m.isFailing() {
+		t.Errorf("got flags %q", m.flags)
 	}
 	for slot, want := range map[int]bool{6: false, 7: true, 8: false, 9: true, 11: true, 12: false, 93: false} {
-		if have := m.serves(slot); have != want {
-			t.Errorf("slot %d: have %v, want %v", slot, have, want)
+		if got := m.serves(slot); got != want {
+			t.Errorf("slot %d: got %v, want %v", slot, got, want)
 		}
 	}
 	for _, bad := range []string{"", "a b c d e f g", "a b c d e f g h"} {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const termWithin = 3 * time.Second // for a server to leave after SIGTERM
+const stopTimeout = 3 * time.Second // for a server to end after SIGTERM
 
 // A process is one run of a server.
 type process struct {
@@ -16,11 +16,11 @@ type process struct {
 	exited chan struct{}
 }
 
-// spawn starts a process whose output goes to a file: a pipe would need a reader
-// that outlives it.
+// spawn starts a process with its output in a file: a pipe would need a reader that
+// outlives it.
 //
-// Its leash is tied to the thread that started it, and Go ends a thread when it
-// pleases. So one goroutine keeps its thread for as long as the process runs.
+// On Linux the kernel kills the process when the thread that started it ends, and Go may
+// end any thread. So one goroutine keeps its thread while the process runs.
 func spawn(bin string, args []string, output string) (*process, error) {
 	out, err := os.Create(output)
 	if err != nil {
@@ -29,7 +29,7 @@ func spawn(bin string, args []string, output string) (*process, error) {
 	defer out.Close()
 	p := &process{cmd: exec.Command(bin, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = leashed()
+	p.cmd.SysProcAttr = killWithParent()
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -37,7 +37,7 @@ func spawn(bin string, args []string, output string) (*process, error) {
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // how it ended is in its log
+			_ = p.cmd.Wait() // its log says how it ended
 			close(p.exited)
 		}
 	}()
@@ -47,14 +47,14 @@ func spawn(bin string, args []string, output string) (*process, error) {
 func (p *process) signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
 
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails only if it is gone already
+	_ = p.cmd.Process.Kill() // fails only if the process has ended
 	<-p.exited
 }
 
 func (p *process) stop() {
-	_ = p.resume() // a paused process would not see SIGTERM
+	_ = p.resume() // a paused process would not receive SIGTERM
 	_ = p.signal(syscall.SIGTERM)
-	timer := time.NewTimer(termWithin)
+	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.exited:

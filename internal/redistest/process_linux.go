@@ -2,8 +2,8 @@ package redistest
 
 import "syscall"
 
-// leashed has the kernel kill the server when the thread that started it ends:
-// a test binary that is itself killed runs no cleanup.
-func leashed() *syscall.SysProcAttr {
+// killWithParent makes the kernel kill the server when the thread that started it ends: a
+// killed test binary runs no cleanup.
+func killWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

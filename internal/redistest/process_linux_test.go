@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// childEnv names the directory for the server of a child process, and makes this
-// test binary one.
+// childEnv names the directory for the server of a child process, and makes this test
+// binary a child.
 const childEnv = "REDISTEST_CHILD_DIR"
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child starts a server and waits to be killed.
+// child starts a server and waits until it is killed.
 func child(dir string) {
 	s, err := StartServer(dir)
 	if err != nil {
@@ -34,7 +34,7 @@ func child(dir string) {
 }
 
 func TestServerDiesWithAKilledParent(t *testing.T) {
-	Start(t) // skips where there is no server
+	Start(t) // skips without a server
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), childEnv+"="+t.TempDir())
 	out, err := parent.StdoutPipe()
@@ -51,7 +51,7 @@ func TestServerDiesWithAKilledParent(t *testing.T) {
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	addr = strings.TrimSpace(addr)
 	if err != nil || !answers(addr) {
-		t.Fatalf("the child's server at %q does not answer: %v", addr, err)
+		t.Fatalf("the child's server at %q does not reply: %v", addr, err)
 	}
 	_ = parent.Process.Kill()
 	eventually(t, "the server is gone", func() bool { return !answers(addr) })

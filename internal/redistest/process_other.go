@@ -4,5 +4,5 @@ package redistest
 
 import "syscall"
 
-// leashed can do nothing here: a killed test binary leaves its servers behind.
-func leashed() *syscall.SysProcAttr { return nil }
+// killWithParent has no effect here: a killed test binary leaves its servers behind.
+func killWithParent() *syscall.SysProcAttr { return nil }

@@ -9,42 +9,41 @@ import (
 	"time"
 )
 
-// A Proxy forwards TCP connections to a target and fails them as told. Every
-// fault can be switched at any time, from any goroutine, and meets connections
-// that are already open.
+// A Proxy forwards TCP connections to a target and injects faults. Every fault can be
+// switched at any time, from any goroutine, and also affects open connections.
 //
-// It looks at bytes only: what one Read from the client gives is taken for one
-// request, which holds for clients that write a pipeline at once, and what
-// arrives next from the server for its reply, which holds for clients that have
-// one request under way per connection.
+// It does not parse the protocol. The bytes of one Read from the client count as one
+// request, which is true for clients that write a pipeline at once. The next bytes from
+// the server count as its reply, which is true for clients with one request at a time per
+// connection.
 //
-// What it keeps back, for a delay or a freeze, it keeps in memory without limit.
+// It buffers delayed or frozen bytes in memory without limit.
 type Proxy struct {
 	target   string
 	listener net.Listener
 	running  sync.WaitGroup
 
 	delay    atomic.Int64
-	rate     atomic.Int64 // bytes a second, or 0
+	rate     atomic.Int64 // bytes per second, or 0
 	accepted atomic.Int64
-	up, down tally
+	up, down traffic
 
 	mu      sync.Mutex
 	closed  bool
 	refuse  bool
 	mode    mode
-	changed chan struct{} // closed, and replaced, when mode changes
+	changed chan struct{} // closed and replaced when mode changes
 	traps   []*trap       // armed, the oldest first
 	links   map[*link]struct{}
 }
 
-// A mode is what the proxy does with bytes in general.
+// A mode is what the proxy does with bytes.
 type mode int
 
 const (
 	flowing  mode = iota
-	frozen        // they wait
-	dropping      // they are lost
+	frozen        // bytes wait
+	dropping      // bytes are lost
 )
 
 // NewProxy starts a proxy to a host:port and closes it with the test.
@@ -74,11 +73,11 @@ func StartProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is the host:port that clients connect to.
+// Addr returns the host:port for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close resets all connections, forgets what was held, and returns when nothing
-// of the proxy runs any more.
+// Close resets all connections, drops held requests, and returns when all goroutines of
+// the proxy have ended.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -90,15 +89,15 @@ func (p *Proxy) Close() {
 	p.running.Wait()
 }
 
-// Stats counts what has come by.
+// Stats counts the traffic of a proxy.
 type Stats struct {
-	Accepted int64 // connections, those refused included
-	Requests int64 // chunks that clients have sent: their round trips, if they pipeline in one write
-	Up       int64 // bytes passed on to the server
-	Down     int64 // bytes passed on to clients
+	Accepted int64 // connections, including refused ones
+	Requests int64 // chunks sent by clients: their round trips, if they pipeline in one write
+	Up       int64 // bytes forwarded to the server
+	Down     int64 // bytes forwarded to clients
 }
 
-// Stats is the count so far.
+// Stats returns the counts so far.
 func (p *Proxy) Stats() Stats {
 	return Stats{
 		Accepted: p.accepted.Load(),
@@ -108,18 +107,17 @@ func (p *Proxy) Stats() Stats {
 	}
 }
 
-// Delay makes the way longer: every byte arrives d later, in each direction.
-// Bytes under way overlap, as on a long cable, and their order is kept. It does
-// not delay the making of a connection, which happens before the proxy learns of
-// it.
+// Delay delays every byte by d in each direction. Delays overlap, as on a long cable, and
+// the order is kept. Connecting is not delayed, because it happens before the proxy
+// accepts.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// Throttle makes each connection slow: so many bytes a second pass in each direction, one
-// after another, and what came first goes first. With 0 it is as fast as it can be.
+// Throttle limits each connection to this many bytes per second in each direction. 0
+// means no limit.
 func (p *Proxy) Throttle(bytes int) { p.rate.Store(int64(bytes)) }
 
-// Reset ends all current connections with an RST, on both sides. A request that
-// is held stays held: it left its client before.
+// Reset ends all current connections with an RST on both sides. A held request stays
+// held: it left its client earlier.
 func (p *Proxy) Reset() {
 	for _, l := range p.current(every) {
 		l.reset()
@@ -133,26 +131,26 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refuse = refuse
 }
 
-// Freeze is a partition that stalls: nothing passes, in either direction, on
-// connections old and new, and all of it arrives after Thaw. Bytes that were
-// being written when Freeze was called do pass.
+// Freeze simulates a stalled network: nothing passes in either direction, on old and new
+// connections, and everything arrives after Thaw. Bytes being written during the call do
+// pass.
 func (p *Proxy) Freeze() { p.setMode(frozen) }
 
-// Drop is a partition that loses: what is sent meanwhile never arrives.
-// Connections that lost something, the wish to close included, and those made
-// meanwhile are of no more use, and are reset by Thaw; an idle one survives.
+// Drop simulates a lossy network: bytes sent meanwhile never arrive. Thaw resets the
+// connections that lost something, even a close, and those opened meanwhile. An idle
+// connection survives.
 func (p *Proxy) Drop() { p.setMode(dropping) }
 
-// Thaw ends a Freeze or a Drop, and resets the connections that have gone mute.
+// Thaw ends a Freeze or a Drop, and resets the silent connections.
 func (p *Proxy) Thaw() {
 	p.setMode(flowing)
-	for _, l := range p.current(func(l *link) bool { return l.mute }) {
+	for _, l := range p.current(func(l *link) bool { return l.silent }) {
 		l.reset()
 	}
 }
 
-// Heal ends every fault: it is Thaw, Refuse(false), and the disarming of what was
-// to happen to a next request. A Delay is no fault, and stays.
+// Heal ends every fault: it calls Thaw and Refuse(false), and disarms the traps for next
+// requests. A Delay is no fault and remains.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	p.refuse = false
@@ -171,7 +169,7 @@ func (p *Proxy) setMode(m mode) {
 
 func every(*link) bool { return true }
 
-// current returns the links that are wanted. It asks under p.mu.
+// current returns the links for which want is true. It calls want with p.mu held.
 func (p *Proxy) current(want func(*link) bool) []*link {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,32 +11,32 @@ import (
 )
 
 func TestProxyForwards(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	big := strings.Repeat("x", 1<<20)
 	want(t, r.client, "OK", "SET", "k", big)
 	want(t, r.client, big, "GET", "k")
 	stats := r.proxy.Stats()
 	if stats.Accepted != 1 || stats.Requests < 2 || stats.Up < 1<<20 || stats.Down < 1<<20 {
-		t.Errorf("have %+v, want 1 connection, 2 requests, and more than 1 MB each way", stats)
+		t.Errorf("got %+v, want 1 connection, 2 requests, and more than 1 MB each way", stats)
 	}
 }
 
 func TestProxyForwardsTheEnd(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	tap := r.raw(t)
 	tap.send(t, "QUIT\r\n")
 	tap.wantLine(t, "+OK\r\n")
-	if err := tap.readError(generous); !errors.Is(err, io.EOF) {
-		t.Errorf("have %v, want %v", err, io.EOF)
+	if err := tap.readError(longTimeout); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v, want %v", err, io.EOF)
 	}
 	tap.Close()
 	eventually(t, "the proxy forgets the connection", func() bool { return len(r.proxy.current(every)) == 0 })
 }
 
 func TestProxyToNowhere(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	r.server.Kill()
-	_, err := r.client.Call(within(t, generous), "PING")
+	_, err := r.client.Call(callContext(t, longTimeout), "PING")
 	wantBroken(t, err)
 	if err := r.server.Restart(); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestProxyToNowhere(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	tap := r.raw(t)
 	r.proxy.Reset()
 	wantReset(t, tap)
@@ -53,24 +53,24 @@ func TestReset(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	want(t, r.client, "PONG", "PING")
 	r.proxy.Refuse(true)
-	want(t, r.client, "PONG", "PING") // on the connection that there is
-	_, err := dial(t, r.proxy.Addr()).Call(within(t, generous), "PING")
+	want(t, r.client, "PONG", "PING") // on the open connection
+	_, err := dial(t, r.proxy.Addr()).Call(callContext(t, longTimeout), "PING")
 	wantBroken(t, err)
 	r.proxy.Refuse(false)
 	want(t, dial(t, r.proxy.Addr()), "PONG", "PING")
 }
 
 func TestFreezeDeliversAfterThaw(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	tap := r.raw(t)
 	r.proxy.Freeze()
-	_, err := r.client.Call(within(t, blink), "INCR", "new") // a connection made meanwhile
+	_, err := r.client.Call(callContext(t, shortWait), "INCR", "new") // on a connection opened meanwhile
 	wantTimeout(t, err)
 	tap.send(t, "INCR old\r\n")
-	wantTimeout(t, tap.readError(blink))
+	wantTimeout(t, tap.readError(shortWait))
 	want(t, r.direct, nil, "GET", "new")
 	want(t, r.direct, nil, "GET", "old")
 
@@ -82,12 +82,12 @@ func TestFreezeDeliversAfterThaw(t *testing.T) {
 }
 
 func TestDropLoses(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	idle, busy := r.raw(t), r.raw(t)
 	r.proxy.Drop()
 	busy.send(t, "INCR k\r\n")
-	wantTimeout(t, busy.readError(blink))
-	_, err := r.client.Call(within(t, blink), "INCR", "k") // on a connection made meanwhile
+	wantTimeout(t, busy.readError(shortWait))
+	_, err := r.client.Call(callContext(t, shortWait), "INCR", "k") // on a connection opened meanwhile
 	wantTimeout(t, err)
 
 	r.proxy.Thaw()
@@ -98,24 +98,24 @@ func TestDropLoses(t *testing.T) {
 }
 
 func TestDropLosesWhatWasFrozen(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	tap := r.raw(t)
 	r.proxy.Freeze()
 	tap.send(t, "INCR k\r\n")
-	wantTimeout(t, tap.readError(blink))
+	wantTimeout(t, tap.readError(shortWait))
 	r.proxy.Drop()
-	wantTimeout(t, tap.readError(blink))
+	wantTimeout(t, tap.readError(shortWait))
 	r.proxy.Heal()
 	wantReset(t, tap)
 	want(t, r.direct, nil, "GET", "k")
 }
 
 func TestCloseOfAFrozenProxy(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	tap := r.raw(t)
 	r.proxy.Freeze()
 	tap.send(t, "PING\r\n")
-	_, err := r.client.Call(within(t, blink), "PING") // a connection made meanwhile
+	_, err := r.client.Call(callContext(t, shortWait), "PING") // a connection opened meanwhile
 	wantTimeout(t, err)
 	r.proxy.Close() // returns only when every goroutine has ended
 	wantReset(t, tap)
@@ -123,7 +123,7 @@ func TestCloseOfAFrozenProxy(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	want(t, r.client, "PONG", "PING")
 	near := medianPing(t, r.client)
 	const d = time.Millisecond
@@ -131,10 +131,10 @@ func TestDelay(t *testing.T) {
 	far := medianPing(t, r.client)
 	t.Logf("median PING through the proxy: %v, with %v each way %v", near, d, far)
 	if far < 2*d {
-		t.Errorf("have a round trip of %v, want at least %v", far, 2*d)
+		t.Errorf("got a round trip of %v, want at least %v", far, 2*d)
 	}
-	if quick := fastestPing(t, r.client); quick > near+20*d { // which a busy machine disturbs least
-		t.Errorf("have a round trip of %v, want some %v", quick, near+2*d)
+	if quick := fastestPing(t, r.client); quick > near+20*d { // the least disturbed by a busy machine
+		t.Errorf("got a round trip of %v, want some %v", quick, near+2*d)
 	}
 	r.proxy.Delay(0)
 	want(t, r.client, "PONG", "PING")
@@ -144,7 +144,7 @@ func medianPing(t testing.TB, c *Conn) time.Duration { return pings(t, c)[50] }
 
 func fastestPing(t testing.TB, c *Conn) time.Duration { return pings(t, c)[0] }
 
-// pings returns the times of 101 round trips, in their order.
+// pings returns the sorted times of 101 round trips.
 func pings(t testing.TB, c *Conn) []time.Duration {
 	t.Helper()
 	trips := make([]time.Duration, 101)
@@ -159,17 +159,17 @@ func pings(t testing.TB, c *Conn) []time.Duration {
 	return trips
 }
 
-// sendChunk returns once the proxy has read s, so that it is a chunk of its own.
-func (r rig) sendChunk(t *testing.T, tap *wireTap, s string) {
+// sendChunk returns when the proxy has read s, so that s is a chunk of its own.
+func (r proxySetup) sendChunk(t *testing.T, tap *wireTap, s string) {
 	t.Helper()
 	before := r.proxy.Stats().Requests
 	tap.send(t, s)
 	eventually(t, "the proxy has it", func() bool { return r.proxy.Stats().Requests == before+1 })
 }
 
-// Chunks that are under way together arrive together, in order.
+// Chunks that are delayed at the same time arrive at the same time, in order.
 func TestDelayedChunksOverlap(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	tap := r.raw(t)
 	const d = 100 * time.Millisecond
 	r.proxy.Delay(d)
@@ -181,25 +181,25 @@ func TestDelayedChunksOverlap(t *testing.T) {
 		tap.wantLine(t, "$1\r\n"+string(rune('a'+i))+"\r\n")
 	}
 	took := time.Since(begin)
-	if took < 2*d || took > 20*d { // one after the other they take 40
+	if took < 2*d || took > 20*d { // one after another they would take 40
 		t.Errorf("20 requests took %v, want some %v", took, 2*d)
 	}
 }
 
 func TestAShorterDelayKeepsTheOrder(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	tap := r.raw(t)
-	r.proxy.Delay(blink)
+	r.proxy.Delay(shortWait)
 	r.sendChunk(t, tap, "ECHO a\r\n")
 	r.proxy.Delay(0)
 	tap.send(t, "ECHO b\r\n")
 	tap.wantLine(t, "$1\r\na\r\n$1\r\nb\r\n")
 }
 
-// Faults that come at any time, on many connections, leave a proxy that works,
-// and no answer goes to the wrong question.
+// Random faults on many connections leave a working proxy, and no reply goes to the wrong
+// request.
 func TestFaultsAtRandom(t *testing.T) {
-	r := newRig(t)
+	r := newProxySetup(t)
 	done := make(chan struct{})
 	var clients sync.WaitGroup
 	for i := range 8 {
@@ -212,8 +212,8 @@ func TestFaultsAtRandom(t *testing.T) {
 				default:
 				}
 				want := strings.Repeat(string(rune('a'+i)), n%100+1)
-				if have, err := c.Call(within(t, blink), "ECHO", want); err == nil && have != want {
-					t.Errorf("have %v, want %v", have, want)
+				if got, err := c.Call(callContext(t, shortWait), "ECHO", want); err == nil && got != want {
+					t.Errorf("got %v, want %v", got, want)
 				}
 			}
 		})
@@ -239,8 +239,8 @@ func TestFaultsAtRandom(t *testing.T) {
 	want(t, dial(t, r.proxy.Addr()), "PONG", "PING")
 }
 
-// BenchmarkPing is the price of the proxy, and how exact its delay is: the figure
-// to look at is each one's distance from twice the delay.
+// BenchmarkPing measures the cost of the proxy and the precision of its delay: the result
+// to compare is the difference from twice the delay.
 func BenchmarkPing(b *testing.B) {
 	server := Start(b)
 	b.Run("direct", func(b *testing.B) { ping(b, server.Addr()) })

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// A queue holds the chunks of one flow that are under way. It has no bound, so
-// that a frozen proxy goes on reading and does not push back on its clients.
+// A queue has the chunks of one flow that are in transit. It is unbounded, so that a
+// frozen proxy goes on reading and does not block its clients.
 type queue struct {
-	ready chan struct{} // has an element while there may be chunks
+	ready chan struct{} // has an element if there may be chunks
 
 	mu     sync.Mutex
 	chunks []chunk

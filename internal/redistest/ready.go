@@ -11,10 +11,10 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// awaitReady polls until p serves commands. There is no event to wait for: a
-// server that is told to log warnings does not log that it is ready.
+// awaitReady polls until p serves commands. There is no event to wait for: a server with
+// log level warning does not log that it is ready.
 func (s *Server) awaitReady(p *process) error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -29,17 +29,17 @@ func (s *Server) awaitReady(p *process) error {
 		case <-p.exited:
 			return errors.New("the process has exited")
 		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %w", readyWithin, err)
+			return fmt.Errorf("not ready after %v: %w", startTimeout, err)
 		case <-tick.C:
 		}
 	}
 }
 
-// ready asks who is there, not only whether somebody is: another server may have
-// taken the port, and would answer in this one's place while this one is dying.
+// ready checks the process ID, too: another server may have taken the port and reply
+// while this one is failing.
 func (s *Server) ready(ctx context.Context, c *Conn, p *process) error {
 	info, err := text(ctx, c, "INFO", "server")
-	if locked(err) {
+	if needsPassword(err) {
 		return nil
 	}
 	if err != nil {
@@ -51,15 +51,15 @@ func (s *Server) ready(ctx context.Context, c *Conn, p *process) error {
 	if _, err := text(ctx, c, "PING"); err != nil {
 		return err // -LOADING, for one
 	}
-	if s.settle != nil {
-		return s.settle(ctx, c)
+	if s.afterStart != nil {
+		return s.afterStart(ctx, c)
 	}
 	return nil
 }
 
-// locked reports a server that is up and wants a password this package was not
-// given.
-func locked(err error) bool {
+// needsPassword reports a server that is up and requires a password that this package
+// does not have.
+func needsPassword(err error) bool {
 	var refusal redisstore.ServerError
 	return errors.As(err, &refusal) &&
 		(strings.HasPrefix(string(refusal), "NOAUTH") || strings.HasPrefix(string(refusal), "WRONGPASS"))
@@ -72,7 +72,7 @@ func text(ctx context.Context, c *Conn, args ...string) (string, error) {
 	return s, err
 }
 
-// field finds "name:value" in the lines of an INFO reply.
+// field returns the value of "name:value" in the lines of an INFO reply.
 func field(info, name string) string {
 	for line := range strings.Lines(info) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -83,19 +83,19 @@ func field(info, name string) string {
 	return ""
 }
 
-// Cmd runs one command on a connection of its own and returns its reply: nil,
-// int64, string or []any. An error reply is a redisstore.ServerError.
+// Cmd runs one command on a new connection and returns its reply: nil, int64, string or
+// []any. An error reply is a redisstore.ServerError.
 func (s *Server) Cmd(args ...string) (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	c := s.dial()
 	defer c.Close()
 	return c.Call(ctx, args...)
 }
 
-// Commands is how many commands the server has processed, those inside scripts
-// included. The call itself counts in the next one, and so does the AUTH before
-// it where there is a password.
+// Commands returns how many commands the server has processed, including those in
+// scripts. The call itself counts in the next one, as does its AUTH if there is a
+// password.
 func (s *Server) Commands() (int64, error) {
 	info, err := s.Cmd("INFO", "stats")
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Server) Commands() (int64, error) {
 	return strconv.ParseInt(field(stats, "total_commands_processed"), 10, 64)
 }
 
-// dial knows the password if the server was given one in its arguments.
+// dial returns a Conn with the password from the server's arguments.
 func (s *Server) dial() *Conn {
 	c := Dial(s.Addr())
 	c.Password = password(s.args)

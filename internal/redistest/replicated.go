@@ -8,47 +8,46 @@ import (
 	"testing"
 )
 
-// Replicated is a master and its replicas. Nobody watches over them: a dead
-// master stays dead, and the fields keep saying who began as what.
+// Replicated is a master and its replicas. There is no automatic failover, and the fields
+// keep the initial roles.
 type Replicated struct {
 	Master   *Server
 	Replicas []*Server
 }
 
-// StartReplicated starts a master and replicas of it, which replicate when it
-// returns, and stops them with the test. All get the same args; see
-// [StartServer], and [Start] for what happens where no server is installed. A
-// password given with --requirepass is that of replication too.
+// StartReplicated starts a master and replicas, and stops them with the test. When it
+// returns, the replicas replicate. All get the same args; see [StartServer], and [Start]
+// for what happens without an installed server. A password in --requirepass is also used
+// for replication.
 //
-// A replica that is restarted replicates again. A master that is restarted is
-// empty, and so are its replicas soon after.
+// A restarted replica replicates again. A restarted master is empty, and so are its
+// replicas soon after.
 func StartReplicated(t testing.TB, replicas int, args ...string) *Replicated {
 	t.Helper()
-	r := &Replicated{Master: attend(t, &Server{dir: t.TempDir(), args: replicating(args)})}
+	r := &Replicated{Master: startOne(t, &Server{dir: t.TempDir(), args: replicationArgs(args)})}
 	for range replicas {
-		replica := &Server{dir: t.TempDir(), args: replicating(args), master: r.Master}
+		replica := &Server{dir: t.TempDir(), args: replicationArgs(args), master: r.Master}
 		r.Replicas = append(r.Replicas, replica)
 	}
-	attendAll(t, r.Replicas...)
+	startAll(t, r.Replicas...)
 	if err := r.WaitOnline(); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// WaitOnline waits until all replicas that run replicate from the master. It
-// fails after 30 s, and says who does not.
+// WaitOnline waits until all running replicas replicate from the master. It fails after
+// 30 s and names those that do not.
 func (r *Replicated) WaitOnline() error {
-	return await("the replicas are online", func(ctx context.Context) error {
-		return online(ctx, r.Master, alive(r.Replicas))
+	return waitUntil("the replicas are online", func(ctx context.Context) error {
+		return online(ctx, r.Master, runningServers(r.Replicas))
 	})
 }
 
-// online asks both ends: the master, because only it knows whether a replica has
-// caught up, and the replicas, because the master takes a while to notice that
-// one has gone.
+// online checks both ends: only the master knows whether a replica has caught up, and the
+// master detects a lost replica late.
 func online(ctx context.Context, master *Server, replicas []*Server) error {
-	info, err := master.askText(ctx, "INFO", "replication")
+	info, err := master.queryText(ctx, "INFO", "replication")
 	if err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func online(ctx context.Context, master *Server, replicas []*Server) error {
 	}
 	for _, replica := range replicas {
 		if !listed(info, replica) {
-			return fmt.Errorf("%s: %s is not among its online replicas", master.Addr(), replica.Addr())
+			return fmt.Errorf("%s: %s is not one of its online replicas", master.Addr(), replica.Addr())
 		}
 		if err := follows(ctx, replica, master); err != nil {
 			return err
@@ -66,7 +65,7 @@ func online(ctx context.Context, master *Server, replicas []*Server) error {
 	return nil
 }
 
-// listed looks for "slave0:ip=127.0.0.1,port=1234,state=online,…".
+// listed searches for "slave0:ip=127.0.0.1,port=1234,state=online,…".
 func listed(info string, replica *Server) bool {
 	want := fmt.Sprintf("port=%d,state=online,", replica.port)
 	for line := range strings.Lines(info) {
@@ -78,7 +77,7 @@ func listed(info string, replica *Server) bool {
 }
 
 func follows(ctx context.Context, replica, master *Server) error {
-	info, err := replica.askText(ctx, "INFO", "replication")
+	info, err := replica.queryText(ctx, "INFO", "replication")
 	if err != nil {
 		return err
 	}

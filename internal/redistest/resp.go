@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// What a reply may claim about itself. A parser that believes any number lets
-// twelve bytes allocate the machine's memory.
+// Limits of a reply. Without them, twelve bytes could make the parser allocate all
+// memory.
 const (
 	maxBulk  = 64 << 20
 	maxItems = 1 << 20
@@ -22,11 +22,10 @@ const (
 
 var errProtocol = errors.New("redistest: malformed reply")
 
-// appendCommand encodes a command the way Redis wants requests: as an array of
-// bulk strings.
+// appendCommand encodes a command as an array of bulk strings.
 func appendCommand(b []byte, cmd redisstore.Cmd) ([]byte, error) {
 	if len(cmd) == 0 {
-		return nil, errors.New("redistest: empty command") // Redis would not answer it
+		return nil, errors.New("redistest: empty command") // Redis would not reply
 	}
 	b = appendHeader(b, '*', len(cmd))
 	for _, arg := range cmd {
@@ -42,11 +41,10 @@ func appendHeader(b []byte, kind byte, n int) []byte {
 }
 
 // readReply reads one RESP2 reply: nil, int64, string, []any of these, or a
-// redisstore.ServerError, which may also stand inside an array. After an error
-// the stream is of no more use.
+// redisstore.ServerError, also within an array. After an error the stream is unusable.
 func readReply(r *bufio.Reader) (any, error) { return readValue(r, maxDepth) }
 
-// readValue reads a value that may nest arrays depth deep.
+// readValue reads a value with at most depth nested arrays.
 func readValue(r *bufio.Reader, depth int) (any, error) {
 	line, err := readLine(r)
 	if err != nil {
@@ -68,15 +66,15 @@ func readValue(r *bufio.Reader, depth int) (any, error) {
 	return nil, fmt.Errorf("%w: type %q", errProtocol, kind)
 }
 
-// readLine returns a line of at least one byte, without its end. It is valid
-// until the next read.
+// readLine returns a line of at least one byte without its end. It is valid until the
+// next read.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		return nil, fmt.Errorf("%w: endless line", errProtocol)
 	}
 	if err != nil {
-		return nil, cutShort(err, len(line))
+		return nil, unexpectedEOF(err, len(line))
 	}
 	line, whole := bytes.CutSuffix(line, []byte("\r\n"))
 	if !whole || len(line) == 0 {
@@ -85,8 +83,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return line, nil
 }
 
-// cutShort tells an end within a reply from one between two.
-func cutShort(err error, read int) error {
+// unexpectedEOF distinguishes an end within a reply from one between replies.
+func unexpectedEOF(err error, read int) error {
 	if errors.Is(err, io.EOF) && read > 0 {
 		return io.ErrUnexpectedEOF
 	}
@@ -101,7 +99,7 @@ func parseInt(s string) (any, error) {
 	return n, nil
 }
 
-// parseLen reads the length of a bulk string or array; −1 stands for nil.
+// parseLen reads the length of a bulk string or array; −1 means nil.
 func parseLen(s string, limit int) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < -1 || n > limit {
@@ -117,11 +115,11 @@ func readBulk(r *bufio.Reader, length string) (any, error) {
 	}
 	b := make([]byte, n+2)
 	if _, err := io.ReadFull(r, b); err != nil {
-		return nil, cutShort(err, 1)
+		return nil, unexpectedEOF(err, 1)
 	}
 	s, whole := bytes.CutSuffix(b, []byte("\r\n"))
 	if !whole {
-		return nil, fmt.Errorf("%w: bulk string runs on", errProtocol)
+		return nil, fmt.Errorf("%w: bulk string without end", errProtocol)
 	}
 	return string(s), nil
 }
@@ -134,11 +132,11 @@ func readArray(r *bufio.Reader, length string, depth int) (any, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("%w: nested too deep", errProtocol)
 	}
-	items := []any{} // grows with what arrives, not with what was announced
+	items := []any{} // grows with what arrives, not with the announced length
 	for range n {
 		item, err := readValue(r, depth-1)
 		if err != nil {
-			return nil, cutShort(err, 1)
+			return nil, unexpectedEOF(err, 1)
 		}
 		items = append(items, item)
 	}

@@ -31,9 +31,9 @@ func TestRepliesAreRead(t *testing.T) {
 		"*1\r\n-ERR no\r\n":        []any{redisstore.ServerError("ERR no")},
 		nested(maxDepth):           unwrapped(maxDepth),
 	} {
-		have, err := parse(wire)
-		if err != nil || !reflect.DeepEqual(have, want) {
-			t.Errorf("%q: have %#v, %v, want %#v", wire, have, err, want)
+		got, err := parse(wire)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: got %#v, %v, want %#v", wire, got, err, want)
 		}
 	}
 }
@@ -57,13 +57,13 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 		nested(maxDepth + 1),
 		"+" + strings.Repeat("x", maxLine),
 	} {
-		if have, err := parse(wire); !errors.Is(err, errProtocol) {
-			t.Errorf("%.40q: have %v, %v, want %v", wire, have, err, errProtocol)
+		if got, err := parse(wire); !errors.Is(err, errProtocol) {
+			t.Errorf("%.40q: got %v, %v, want %v", wire, got, err, errProtocol)
 		}
 	}
 }
 
-// An end between two replies is how a server hangs up; one within is a fault.
+// An end between two replies is a closed connection; an end within a reply is an error.
 func TestRepliesCutShort(t *testing.T) {
 	whole := "*2\r\n$3\r\nabc\r\n:1\r\n"
 	for n := range whole {
@@ -72,23 +72,22 @@ func TestRepliesCutShort(t *testing.T) {
 			want = io.EOF
 		}
 		if _, err := parse(whole[:n]); !errors.Is(err, want) {
-			t.Errorf("%q: have %v, want %v", whole[:n], err, want)
+			t.Errorf("%q: got %v, want %v", whole[:n], err, want)
 		}
 	}
 }
 
 func TestCommandsAreEncoded(t *testing.T) {
-	have, err := appendCommand(nil, redisstore.Cmd{"SET", "", "\r\n"})
-	if want := "*3\r\n$3\r\nSET\r\n$0\r\n\r\n$2\r\n\r\n\r\n"; err != nil || string(have) != want {
-		t.Errorf("have %q, %v, want %q", have, err, want)
+	got, err := appendCommand(nil, redisstore.Cmd{"SET", "", "\r\n"})
+	if want := "*3\r\n$3\r\nSET\r\n$0\r\n\r\n$2\r\n\r\n\r\n"; err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	if _, err := appendCommand(nil, nil); err == nil {
-		t.Error("an empty command is sent, and would never be answered")
+		t.Error("an empty command was encoded; Redis would not reply")
 	}
 }
 
-// FuzzReply checks that whatever is read could have been written: encoding it
-// again, and reading that, gives the same.
+// FuzzReply checks that a decoded reply is the same after encoding and decoding it again.
 func FuzzReply(f *testing.F) {
 	for _, seed := range []string{
 		"+OK\r\n", "-ERR no\r\n", ":-7\r\n", "$3\r\nabc\r\n", "$-1\r\n", "*-1\r\n",

@@ -14,29 +14,27 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// masterName is what the sentinels call the master, whichever server that is.
+// masterName is the sentinels' name of the master, whichever server it is.
 const masterName = "mymaster"
 
-// Sentinels is a master and its replicas, with sentinels that watch over them
-// and promote a replica when the master has gone. Who is master changes, so ask.
-// Its methods may be used while servers die, but by one caller at a time.
+// Sentinels is a master and its replicas, with sentinels that promote a replica when the
+// master fails. The master changes, so query it. Methods may be called while servers
+// fail, but by one goroutine at a time.
 type Sentinels struct {
 	MasterName string
-	Servers    []*Server // the first one began as the master
+	Servers    []*Server // the first one was the first master
 	Sentinels  []*Server
 }
 
-// StartSentinels starts a master, replicas, and sentinels, all of which know each
-// other when it returns, and stops them with the test. The args are for the
-// master and the replicas; see [StartServer], and [Start] for what happens where
-// no server is installed. A password given with --requirepass is that of
-// replication too, and the sentinels know it; they have none themselves. It takes
-// Redis 7.
+// StartSentinels starts a master, replicas and sentinels, and stops them with the test.
+// When it returns, they all know each other. The args are for the master and the
+// replicas; see [StartServer], and [Start] for what happens without an installed server.
+// A password in --requirepass is also used for replication and known to the sentinels,
+// which have none themselves. It requires Redis 7.
 //
-// A master is down after half a second without an answer, in the opinion of a
-// majority of all sentinels. A test that pauses servers for longer than that and
-// wants no failover says so to each sentinel: SENTINEL SET mymaster
-// down-after-milliseconds 60000.
+// A master counts as down when a majority of all sentinels has had no reply for half a
+// second. A test that pauses servers for longer without a failover must configure each
+// sentinel: SENTINEL SET mymaster down-after-milliseconds 60000.
 func StartSentinels(t testing.TB, replicas, sentinels int, args ...string) *Sentinels {
 	t.Helper()
 	r := StartReplicated(t, replicas, args...)
@@ -44,18 +42,18 @@ func StartSentinels(t testing.TB, replicas, sentinels int, args ...string) *Sent
 	for range sentinels {
 		s.Sentinels = append(s.Sentinels, newSentinel(t, r.Master, sentinels/2+1))
 	}
-	attendAll(t, s.Sentinels...)
+	startAll(t, s.Sentinels...)
 	if err := s.WaitComplete(); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// newSentinel writes the file in which a sentinel keeps what it knows. The first
-// version names only the master; the sentinel finds the others through it.
+// newSentinel writes the configuration file of a sentinel, which is also its state. At
+// first it names only the master; the sentinel finds the other servers through it.
 //
-// The failover timeout is short because the next try after a vote that nobody
-// has won comes two of them later.
+// The failover timeout is short, because after a vote without a winner the next try comes
+// two timeouts later.
 func newSentinel(t testing.TB, master *Server, quorum int) *Server {
 	t.Helper()
 	conf := []string{
@@ -72,19 +70,19 @@ func newSentinel(t testing.TB, master *Server, quorum int) *Server {
 	if err := os.WriteFile(file, []byte(strings.Join(conf, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &Server{dir: dir, sentinel: file, settle: hasten}
+	return &Server{dir: dir, sentinel: file, afterStart: shortenPeriods}
 }
 
-// hasten shortens periods that no configuration file can, and that a sentinel
-// forgets when it ends: how often it sends PING, reads INFO, tells the others what
-// it knows, and asks them. They are 1, 10, 2 and 1 s.
+// shortenPeriods shortens periods that no configuration file can set and that a sentinel
+// loses when it ends: those of PING, INFO, publishing its state and querying the others.
+// They are 1, 10, 2 and 1 s.
 //
-// A sentinel connects again once in a PING period, so that one must be well below
-// the time after which a master is down: a promotion ends connections. And one that
-// hears a replica call itself a master for four periods of telling makes it a
-// replica again, so these must outlast a planned promotion, which the sentinel in
-// charge may notice a second late: it reads INFO once a second meanwhile.
-func hasten(ctx context.Context, c *Conn) error {
+// A sentinel reconnects once in a PING period. So this period must be well below the time
+// after which a master is down, because a promotion ends connections. If a replica
+// reports itself as a master for four publish periods, a sentinel demotes it. So these
+// must last longer than a planned promotion, which the leading sentinel may detect a
+// second late, because it reads INFO once a second during a failover.
+func shortenPeriods(ctx context.Context, c *Conn) error {
 	_, err := c.Call(ctx, "SENTINEL", "DEBUG",
 		"PING-PERIOD", "200",
 		"INFO-PERIOD", "200",
@@ -93,18 +91,18 @@ func hasten(ctx context.Context, c *Conn) error {
 	return err
 }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *Sentinels) Addrs() []string { return addrs(s.Sentinels) }
 
-// Master is the server that a majority of all sentinels name as the master. It
-// may be dead: they take a while to notice. The error says what they say if that
-// is no majority.
-func (s *Sentinels) Master() (*Server, error) { return s.elected(context.Background()) }
+// Master returns the server that a majority of all sentinels name as the master. It may
+// be dead, because sentinels detect that late. The error has the sentinels' answers if
+// there is no majority.
+func (s *Sentinels) Master() (*Server, error) { return s.majorityMaster(context.Background()) }
 
-func (s *Sentinels) elected(ctx context.Context) (*Server, error) {
+func (s *Sentinels) majorityMaster(ctx context.Context) (*Server, error) {
 	votes := make(map[*Server]int)
 	errs := []error{errors.New("redistest: no majority of the sentinels names one master")}
-	for _, sentinel := range alive(s.Sentinels) {
+	for _, sentinel := range runningServers(s.Sentinels) {
 		master, err := s.masterOf(ctx, sentinel)
 		if err != nil {
 			errs = append(errs, err)
@@ -119,21 +117,21 @@ func (s *Sentinels) elected(ctx context.Context) (*Server, error) {
 	return nil, errors.Join(errs...)
 }
 
-// masterOf is the master in the opinion of one sentinel.
+// masterOf returns the master according to one sentinel.
 func (s *Sentinels) masterOf(ctx context.Context, sentinel *Server) (*Server, error) {
-	value, err := sentinel.ask(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.MasterName)
+	value, err := sentinel.query(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.MasterName)
 	if err != nil {
 		return nil, err
 	}
 	pair, _ := value.([]any)
 	if len(pair) != 2 {
-		return nil, fmt.Errorf("%s: no address of a master: %v", sentinel.Addr(), value)
+		return nil, fmt.Errorf("%s: no master address: %v", sentinel.Addr(), value)
 	}
 	return find(s.Servers, net.JoinHostPort(fmt.Sprint(pair[0]), fmt.Sprint(pair[1])))
 }
 
-// KillMaster kills the master as a crash would and returns it. A replica takes its
-// place soon: see WaitPromoted.
+// KillMaster kills the master, as a crash would, and returns it. A replica is promoted
+// soon: see WaitPromoted.
 func (s *Sentinels) KillMaster() (*Server, error) {
 	master, err := s.Master()
 	if err != nil {
@@ -143,14 +141,14 @@ func (s *Sentinels) KillMaster() (*Server, error) {
 	return master, nil
 }
 
-// WaitPromoted waits until a majority of the sentinels name another master than
-// old, which is dead or paused, and this one agrees. It returns the new master. The remaining replicas,
-// and a sentinel or two, may hear of it later: see WaitComplete. It fails after
-// 30 s.
+// WaitPromoted waits until a majority of the sentinels names another master than old,
+// which is dead or paused, and the named server agrees. It returns the new master. The
+// remaining replicas and a few sentinels may learn of it later: see WaitComplete. It
+// fails after 30 s.
 func (s *Sentinels) WaitPromoted(old *Server) (*Server, error) {
 	var promoted *Server
-	err := await("another master is promoted", func(ctx context.Context) error {
-		master, err := s.elected(ctx)
+	err := waitUntil("another master is promoted", func(ctx context.Context) error {
+		master, err := s.majorityMaster(ctx)
 		if err != nil {
 			return err
 		}
@@ -166,19 +164,18 @@ func (s *Sentinels) WaitPromoted(old *Server) (*Server, error) {
 	return promoted, nil
 }
 
-// Failover has the sentinels promote a replica of a master that lives, as before
-// its maintenance, and waits until the old master is a replica and all is
-// complete. It returns the new master. Until it is told, the old one goes on
-// accepting writes, which are lost then.
+// Failover promotes a replica of a running master, as for maintenance, and waits until
+// the old master is a replica and all is complete. It returns the new master. Until its
+// demotion the old master accepts writes, which are lost.
 func (s *Sentinels) Failover() (*Server, error) {
 	if err := s.WaitComplete(); err != nil {
-		return nil, err // a failover is refused while another one is under way
+		return nil, err // a failover is refused during another one
 	}
 	old, err := s.Master()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.order(); err != nil {
+	if err := s.startFailover(); err != nil {
 		return nil, err
 	}
 	promoted, err := s.WaitPromoted(old)
@@ -188,16 +185,16 @@ func (s *Sentinels) Failover() (*Server, error) {
 	return promoted, s.WaitComplete()
 }
 
-// order has one sentinel begin a failover. It may have read no replica's INFO of
-// late, on a busy machine; then it is asked again.
-func (s *Sentinels) order() error {
-	sentinels := alive(s.Sentinels)
+// startFailover makes one sentinel start a failover. It retries if the sentinel has no
+// recent INFO of a replica, as on a busy machine.
+func (s *Sentinels) startFailover() error {
+	sentinels := runningServers(s.Sentinels)
 	if len(sentinels) == 0 {
-		return errors.New("redistest: no sentinel runs")
+		return errors.New("redistest: no sentinel is running")
 	}
 	var outcome error
-	err := await("a sentinel finds a replica to promote", func(ctx context.Context) error {
-		_, outcome = sentinels[0].ask(ctx, "SENTINEL", "FAILOVER", s.MasterName)
+	err := waitUntil("a sentinel finds a replica to promote", func(ctx context.Context) error {
+		_, outcome = sentinels[0].query(ctx, "SENTINEL", "FAILOVER", s.MasterName)
 		var refusal redisstore.ServerError
 		if errors.As(outcome, &refusal) && strings.HasPrefix(string(refusal), "NOGOODSLAVE") {
 			return refusal
@@ -210,15 +207,15 @@ func (s *Sentinels) order() error {
 	return outcome
 }
 
-// Rejoin restarts a server that was killed, and waits until all is complete.
+// Rejoin restarts a killed server and waits until all is complete.
 //
-// It starts as a replica of the present master. One that came back with the
-// arguments it began with, as after [Server.Restart], could come back as an empty
-// master that accepts writes until the sentinels demote it. A server that the
-// sentinels have not replaced yet comes back that way.
+// The server starts as a replica of the current master. With its initial arguments, as
+// after [Server.Restart], it could come back as an empty master that accepts writes until
+// the sentinels demote it. A server that is still the master for the sentinels does come
+// back that way.
 func (s *Sentinels) Rejoin(server *Server) error {
 	if !slices.Contains(s.Servers, server) {
-		return errStranger
+		return errUnknownServer
 	}
 	master, err := s.Master()
 	if err != nil {
@@ -233,33 +230,32 @@ func (s *Sentinels) Rejoin(server *Server) error {
 	return s.WaitComplete()
 }
 
-// WaitComplete waits until the servers and sentinels that run (a paused one does)
-// form a whole: all sentinels name the same master, know all its replicas and each other, and see
-// nothing wrong with them, and the replicas replicate from that master. After it
-// the next failover is as quick as the first one. It fails after 30 s, and says
-// what is missing.
+// WaitComplete waits until all running servers and sentinels (including paused ones) are
+// complete: the sentinels name the same master, know its replicas and each other, and see
+// no problem, and the replicas replicate from that master. Then the next failover is as
+// fast as the first one. It fails after 30 s and says what is missing.
 func (s *Sentinels) WaitComplete() error {
-	return await("servers and sentinels are complete", s.complete)
+	return waitUntil("servers and sentinels are complete", s.checkComplete)
 }
 
-func (s *Sentinels) complete(ctx context.Context) error {
-	master, err := s.elected(ctx)
+func (s *Sentinels) checkComplete(ctx context.Context) error {
+	master, err := s.majorityMaster(ctx)
 	if err != nil {
 		return err
 	}
-	if err := online(ctx, master, without(master, alive(s.Servers))); err != nil {
+	if err := online(ctx, master, without(master, runningServers(s.Servers))); err != nil {
 		return err
 	}
-	for _, sentinel := range alive(s.Sentinels) {
-		if err := s.informed(ctx, sentinel, master); err != nil {
+	for _, sentinel := range runningServers(s.Sentinels) {
+		if err := s.checkSentinel(ctx, sentinel, master); err != nil {
 			return fmt.Errorf("sentinel %s: %w", sentinel.Addr(), err)
 		}
 	}
 	return nil
 }
 
-// informed tells whether one sentinel sees all as it is.
-func (s *Sentinels) informed(ctx context.Context, sentinel, master *Server) error {
+// checkSentinel checks that one sentinel has the correct state.
+func (s *Sentinels) checkSentinel(ctx context.Context, sentinel, master *Server) error {
 	named, err := s.masterOf(ctx, sentinel)
 	if err != nil {
 		return err
@@ -267,26 +263,26 @@ func (s *Sentinels) informed(ctx context.Context, sentinel, master *Server) erro
 	if named != master {
 		return fmt.Errorf("names %s as the master, not %s", named.Addr(), master.Addr())
 	}
-	if _, err := sentinel.ask(ctx, "SENTINEL", "CKQUORUM", s.MasterName); err != nil {
+	if _, err := sentinel.query(ctx, "SENTINEL", "CKQUORUM", s.MasterName); err != nil {
 		return err
 	}
-	about, err := sentinel.ask(ctx, "SENTINEL", "MASTER", s.MasterName)
+	about, err := sentinel.query(ctx, "SENTINEL", "MASTER", s.MasterName)
 	if err != nil {
 		return err
 	}
 	if flags := pairs(about)["flags"]; flags != "master" {
 		return fmt.Errorf("the master is %q", flags)
 	}
-	if err := s.sees(ctx, sentinel, "REPLICAS", "slave", s.Servers, master); err != nil {
+	if err := s.checkList(ctx, sentinel, "REPLICAS", "slave", s.Servers, master); err != nil {
 		return err
 	}
-	return s.sees(ctx, sentinel, "SENTINELS", "sentinel", s.Sentinels, sentinel)
+	return s.checkList(ctx, sentinel, "SENTINELS", "sentinel", s.Sentinels, sentinel)
 }
 
-// sees wants a sentinel's list to have every server but one, those that run in
-// good health. What a replica is said to be comes from its own last INFO.
-func (s *Sentinels) sees(ctx context.Context, sentinel *Server, list, health string, servers []*Server, but *Server) error {
-	value, err := sentinel.ask(ctx, "SENTINEL", list, s.MasterName)
+// checkList checks that a sentinel's list has every server but one, and that the running
+// ones are healthy. The state of a replica comes from its own last INFO.
+func (s *Sentinels) checkList(ctx context.Context, sentinel *Server, list, health string, servers []*Server, but *Server) error {
+	value, err := sentinel.query(ctx, "SENTINEL", list, s.MasterName)
 	if err != nil {
 		return err
 	}
@@ -311,7 +307,7 @@ func (s *Sentinels) sees(ctx context.Context, sentinel *Server, list, health str
 	return nil
 }
 
-// pairs reads a reply of names and values by turns.
+// pairs reads a reply of alternating names and values.
 func pairs(value any) map[string]string {
 	items, _ := value.([]any)
 	m := make(map[string]string)

@@ -15,23 +15,23 @@ func startSentinels(t *testing.T, args ...string) *Sentinels {
 	return s
 }
 
-// Several crashes show that what one leaves behind is no obstacle to the next.
+// Several crashes show that one does not hinder the next.
 func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
 	if first, err := s.Master(); err != nil || first != s.Servers[0] {
-		t.Errorf("have %v, %v, want the first server", first, err)
+		t.Errorf("got %v, %v, want the first server", first, err)
 	}
-	if have := s.Addrs(); len(have) != 3 || have[2] != s.Sentinels[2].Addr() {
-		t.Errorf("have sentinels at %v", have)
+	if got := s.Addrs(); len(got) != 3 || got[2] != s.Sentinels[2].Addr() {
+		t.Errorf("got sentinels at %v", got)
 	}
 	for range 3 {
-		drillSentinels(t, s)
+		killAndPromote(t, s)
 	}
 }
 
-// drillSentinels kills the master, and returns when all is well again.
-func drillSentinels(t *testing.T, s *Sentinels) {
+// killAndPromote kills the master, and returns when all is complete.
+func killAndPromote(t *testing.T, s *Sentinels) {
 	t.Helper()
 	begin := time.Now()
 	old, err := s.KillMaster()
@@ -44,24 +44,24 @@ func drillSentinels(t *testing.T, s *Sentinels) {
 	}
 	t.Logf("promoted in %v", time.Since(begin))
 	if promoted == old || !slices.Contains(s.Servers, promoted) {
-		t.Fatalf("%s is no other server than %s", promoted.Addr(), old.Addr())
+		t.Fatalf("%s is the same server as %s", promoted.Addr(), old.Addr())
 	}
 	promoted.MustCmd(t, "SET", "k", begin.String())
 	if err := s.Rejoin(old); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("complete in %v", time.Since(begin))
-	if have := old.MustCmd(t, "GET", "k"); have != begin.String() {
-		t.Errorf("the old master has %v, want what the new one has", have)
+	if got := old.MustCmd(t, "GET", "k"); got != begin.String() {
+		t.Errorf("the old master has %v, want what the new one has", got)
 	}
 }
 
-// The sentinels that are left know the password of the servers.
+// The remaining sentinels know the password of the servers.
 func TestSentinelsWithoutOneOfThem(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t, "--requirepass", "sesame")
 	s.Sentinels[0].Kill()
-	drillSentinels(t, s)
+	killAndPromote(t, s)
 	if err := s.Sentinels[0].Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +70,13 @@ func TestSentinelsWithoutOneOfThem(t *testing.T) {
 	}
 	named, err := s.masterOf(t.Context(), s.Sentinels[0])
 	if master, err2 := s.Master(); err != nil || err2 != nil || named != master {
-		t.Errorf("the sentinel that slept names %v, %v, the others %v, %v", named, err, master, err2)
+		t.Errorf("the paused sentinel names %v, %v, the others %v, %v", named, err, master, err2)
 	}
 
 	s.Sentinels[1].Kill()
 	s.Sentinels[2].Kill()
 	if master, err := s.Master(); err == nil {
-		t.Errorf("one sentinel of three is enough to name %s", master.Addr())
+		t.Errorf("one sentinel of three was a majority for %s", master.Addr())
 	}
 }
 
@@ -95,13 +95,13 @@ func TestPlannedFailover(t *testing.T) {
 		}
 		t.Logf("complete in %v", time.Since(begin))
 		if promoted == old || !old.running() {
-			t.Errorf("%s took over from %s, which runs: %v", promoted.Addr(), old.Addr(), old.running())
+			t.Errorf("%s replaced %s, which runs: %v", promoted.Addr(), old.Addr(), old.running())
 		}
 		old = promoted
 	}
 }
 
-// Where nothing has been noticed yet, the dead master comes back as the master.
+// Before a promotion the killed master comes back as the master.
 func TestRejoinBeforeThePromotion(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
@@ -112,10 +112,10 @@ func TestRejoinBeforeThePromotion(t *testing.T) {
 	if err := s.Rejoin(old); err != nil {
 		t.Fatal(err)
 	}
-	drillSentinels(t, s)
+	killAndPromote(t, s)
 }
 
-// A test may restart a dead master with the arguments it began with.
+// A test may restart a dead master with its initial arguments.
 func TestAnOldMasterIsDemoted(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
@@ -133,13 +133,13 @@ func TestAnOldMasterIsDemoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if master, err := s.Master(); err != nil || master == old {
-		t.Errorf("have %v, %v, want another master than the old one", master, err)
+		t.Errorf("got %v, %v, want another master than the old one", master, err)
 	}
 }
 
-func TestRejoinOfAStranger(t *testing.T) {
+func TestRejoinOfAnotherServer(t *testing.T) {
 	s := &Sentinels{}
-	if err := s.Rejoin(&Server{}); !errors.Is(err, errStranger) {
-		t.Errorf("have %v, want %v", err, errStranger)
+	if err := s.Rejoin(&Server{}); !errors.Is(err, errUnknownServer) {
+		t.Errorf("got %v, want %v", err, errUnknownServer)
 	}
 }

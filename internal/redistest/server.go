@@ -15,39 +15,39 @@ import (
 	"time"
 )
 
-// ErrNoServer says that this machine has no redis-server or valkey-server.
+// ErrNoServer means that this machine has no redis-server or valkey-server.
 var ErrNoServer = errors.New("no redis-server in PATH")
 
 const (
-	readyWithin = 10 * time.Second // for a server to answer after its start
-	portTries   = 5                // free ports tried before giving up
+	startTimeout = 10 * time.Second // for a server to reply after its start
+	portTries    = 5                // number of free ports to try
 )
 
-// A Server is one redis-server process on a loopback port. It is safe for
-// concurrent use: a nemesis may kill it while tests talk to it.
+// A Server is a redis-server process on a loopback port. It is safe for concurrent use: a
+// test may kill it while other goroutines use it.
 type Server struct {
-	bin      string
-	dir      string
-	args     []string
-	cluster  bool
-	sentinel string                             // the configuration file of a sentinel
-	secrets  *secrets                           // of a server that speaks TLS too
-	settle   func(context.Context, *Conn) error // what else it takes to be ready
+	bin        string
+	dir        string
+	args       []string
+	cluster    bool
+	sentinel   string                             // configuration file of a sentinel
+	tlsFiles   *tlsFiles                          // of a server with TLS
+	afterStart func(context.Context, *Conn) error // called until it succeeds before the server is ready
 
-	life   sync.Mutex // held by whoever starts or ends the process
+	runMu  sync.Mutex // held while the process is started or ended
 	port   int
 	bus    int     // of a cluster node
-	tls    int     // of a server that speaks TLS too
-	master *Server // whose replica the next process is from its start
-	runs   int     // processes started so far: each has its own log
+	tls    int     // of a server with TLS
+	master *Server // if set, the next process starts as its replica
+	runs   int     // number of processes started: each has its own log
 	proc   atomic.Pointer[process]
 }
 
-// StartServer starts a server that keeps its files in dir, which must exist, and
-// waits until it answers. Without args it saves nothing; args come last, so that
-// they override, except for the address, which is always a free loopback port.
+// StartServer starts a server with its files in dir, which must exist, and waits until it
+// replies. By default it saves no data. args override the defaults, but not the address,
+// which is always a free loopback port.
 //
-// The caller stops it. On Linux it also dies with this process, however that
+// The caller stops the server. On Linux it also ends with this process, however that
 // ends. The error is ErrNoServer if no server is installed.
 func StartServer(dir string, args ...string) (*Server, error) {
 	return start(&Server{dir: dir, args: args})
@@ -62,8 +62,8 @@ func start(s *Server) (*Server, error) {
 		return nil, err
 	}
 	s.bin = bin
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.runMu.Lock()
+	defer s.runMu.Unlock()
 	for range portTries {
 		if err := s.choosePorts(); err != nil {
 			return nil, err
@@ -78,8 +78,8 @@ func start(s *Server) (*Server, error) {
 	return s, nil
 }
 
-// findServer looks in PATH first, then where packages put daemons, which the
-// PATH of a plain user often leaves out.
+// findServer searches PATH first, then the usual directories of daemons, which are often
+// not in a user's PATH.
 func findServer() (string, error) {
 	names := []string{"redis-server", "valkey-server"}
 	for _, dir := range []string{"", "/usr/sbin", "/usr/local/bin"} {
@@ -92,8 +92,8 @@ func findServer() (string, error) {
 	return "", ErrNoServer
 }
 
-// choosePorts chooses all the ports a server may need. They stay with it: the
-// other nodes of a cluster remember where its bus was.
+// choosePorts chooses all ports that the server may need. They do not change, because the
+// other nodes of a cluster remember the bus port.
 func (s *Server) choosePorts() error {
 	for _, port := range []*int{&s.port, &s.bus, &s.tls} {
 		var err error
@@ -104,8 +104,8 @@ func (s *Server) choosePorts() error {
 	return nil
 }
 
-// freePort asks the kernel. Another process may take the port before the server
-// does, hence errPortTaken.
+// freePort returns a free port. Another process may take it before the server does: see
+// errPortTaken.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -115,53 +115,52 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// Addr is the server's host:port. It never changes.
+// Addr returns the server's host:port. It never changes.
 func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 }
 
-// URL is the server's redis:// URL.
+// URL returns the server's redis:// URL.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
-// Pid is the process id of the latest process.
+// Pid returns the process ID of the latest process.
 func (s *Server) Pid() int { return s.proc.Load().cmd.Process.Pid }
 
-// Kill ends the process as a crash would, and returns once it is gone.
+// Kill ends the process, as a crash would, and returns when it has ended.
 func (s *Server) Kill() {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.runMu.Lock()
+	defer s.runMu.Unlock()
 	s.proc.Load().kill()
 }
 
-// Stop asks the process to leave, kills it if it has not within 3 s, and returns
-// once it is gone.
+// Stop sends SIGTERM, kills the process after 3 s, and returns when it has ended.
 func (s *Server) Stop() {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.runMu.Lock()
+	defer s.runMu.Unlock()
 	s.proc.Load().stop()
 }
 
-// Restart kills the process if it runs and starts another on the same port, in
-// the same directory, with the same arguments: one with an append-only file has
-// its data back. It returns once the new one answers.
+// Restart kills the process if it runs and starts another on the same port, in the same
+// directory, with the same arguments. So a server with an append-only file keeps its
+// data. It returns when the new process replies.
 func (s *Server) Restart() error {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.runMu.Lock()
+	defer s.runMu.Unlock()
 	return s.relaunch()
 }
 
-// restartUnder is Restart as a replica of another server. A Restart after it does
-// the same.
+// restartUnder restarts the server as a replica of another one. A later Restart does the
+// same.
 func (s *Server) restartUnder(master *Server) error {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.runMu.Lock()
+	defer s.runMu.Unlock()
 	s.master = master
 	return s.relaunch()
 }
 
 func (s *Server) relaunch() error {
 	s.proc.Load().kill()
-	giveUp := time.Now().Add(readyWithin)
+	giveUp := time.Now().Add(startTimeout)
 	for {
 		err := s.launch()
 		if !errors.Is(err, errPortTaken) || time.Now().After(giveUp) {
@@ -170,15 +169,15 @@ func (s *Server) relaunch() error {
 	}
 }
 
-// Pause stops the process where it stands, with its connections open: what a
-// long page-in or a suspended machine looks like from outside.
+// Pause stops the process and keeps its connections open, like a long page-in or a
+// suspended machine.
 func (s *Server) Pause() error { return s.proc.Load().pause() }
 
 // Resume ends a Pause.
 func (s *Server) Resume() error { return s.proc.Load().resume() }
 
-// launch starts a process and waits until it answers. It leaves none behind when
-// it fails.
+// launch starts a process and waits until it replies. It leaves no process behind when it
+// fails.
 func (s *Server) launch() error {
 	s.runs++
 	p, err := spawn(s.bin, s.arguments(), s.stderr())
@@ -209,8 +208,8 @@ func (s *Server) arguments() []string {
 	if s.cluster {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.bus))
 	}
-	if s.secrets != nil {
-		args = append(args, s.secrets.arguments(s.tls)...)
+	if s.tlsFiles != nil {
+		args = append(args, s.tlsFiles.arguments(s.tls)...)
 	}
 	if s.master != nil {
 		args = append(args, "--replicaof", "127.0.0.1", strconv.Itoa(s.master.port))
@@ -222,13 +221,13 @@ func (s *Server) log() string {
 	return filepath.Join(s.dir, fmt.Sprintf("redis.%d.log", s.runs))
 }
 
-// stderr is where a server complains about its arguments, before it has a log.
+// stderr is the file for complaints about arguments, which come before the log.
 func (s *Server) stderr() string { return s.log() + ".stderr" }
 
-// Log is what the latest process has logged: its warnings.
+// Log returns the warnings that the latest process has logged.
 func (s *Server) Log() string {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.runMu.Lock()
+	defer s.runMu.Unlock()
 	return s.readLog()
 }
 

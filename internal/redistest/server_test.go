@@ -15,23 +15,23 @@ import (
 
 func TestServerAnswers(t *testing.T) {
 	s := Start(t)
-	if have := s.MustCmd(t, "PING"); have != "PONG" {
-		t.Errorf("PING: have %v", have)
+	if got := s.MustCmd(t, "PING"); got != "PONG" {
+		t.Errorf("PING: got %v", got)
 	}
-	if have, want := s.URL(), "redis://"+s.Addr(); have != want {
-		t.Errorf("URL: have %s, want %s", have, want)
+	if got, want := s.URL(), "redis://"+s.Addr(); got != want {
+		t.Errorf("URL: got %s, want %s", got, want)
 	}
 	info := s.MustCmd(t, "INFO", "server").(string)
-	if have, want := field(info, "process_id"), strconv.Itoa(s.Pid()); have != want {
-		t.Errorf("Pid: have %s, want %s", want, have)
+	if got, want := field(info, "process_id"), strconv.Itoa(s.Pid()); got != want {
+		t.Errorf("Pid: got %s, want %s", want, got)
 	}
 }
 
 func TestServersAreSeparate(t *testing.T) {
 	a, b := Start(t), Start(t)
 	a.MustCmd(t, "SET", "k", "v")
-	if have := b.MustCmd(t, "GET", "k"); have != nil {
-		t.Errorf("have %v on the other server", have)
+	if got := b.MustCmd(t, "GET", "k"); got != nil {
+		t.Errorf("got %v on the other server", got)
 	}
 }
 
@@ -40,46 +40,46 @@ func TestCmdReturnsServerErrors(t *testing.T) {
 	_, err := s.Cmd("INCRBY", "k")
 	var refusal redisstore.ServerError
 	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "ERR wrong number") {
-		t.Errorf("have %v", err)
+		t.Errorf("got %v", err)
 	}
 }
 
 func TestArgsOverride(t *testing.T) {
 	s := Start(t, "--appendonly", "yes", "--maxmemory", "50mb")
 	for name, want := range map[string]string{"appendonly": "yes", "maxmemory": "52428800", "save": ""} {
-		if have := s.MustCmd(t, "CONFIG", "GET", name).([]any); have[1] != want {
-			t.Errorf("%s: have %v, want %q", name, have[1], want)
+		if got := s.MustCmd(t, "CONFIG", "GET", name).([]any); got[1] != want {
+			t.Errorf("%s: got %v, want %q", name, got[1], want)
 		}
 	}
 }
 
-func TestRestartForgets(t *testing.T) {
+func TestRestartLosesData(t *testing.T) {
 	s := Start(t)
 	addr, pid := s.Addr(), s.Pid()
 	s.MustCmd(t, "SET", "k", "v")
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if have := s.MustCmd(t, "GET", "k"); have != nil {
-		t.Errorf("have %v from a server that saves nothing", have)
+	if got := s.MustCmd(t, "GET", "k"); got != nil {
+		t.Errorf("got %v from a server without persistence", got)
 	}
 	if s.Addr() != addr {
-		t.Errorf("Addr: have %s, want %s", s.Addr(), addr)
+		t.Errorf("Addr: got %s, want %s", s.Addr(), addr)
 	}
 	if s.Pid() == pid {
 		t.Error("the process is the same")
 	}
 }
 
-func TestRestartRemembers(t *testing.T) {
+func TestRestartKeepsData(t *testing.T) {
 	s := Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	s.MustCmd(t, "SET", "k", "v")
 	s.Kill()
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if have := s.MustCmd(t, "GET", "k"); have != "v" {
-		t.Errorf("have %v, want v", have)
+	if got := s.MustCmd(t, "GET", "k"); got != "v" {
+		t.Errorf("got %v, want v", got)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestKillAndStop(t *testing.T) {
 	s := Start(t)
 	s.Kill()
 	if _, err := s.Cmd("PING"); err == nil {
-		t.Error("a killed server answers")
+		t.Error("a killed server replied")
 	}
 	s.Kill()
 	s.Stop()
@@ -96,7 +96,7 @@ func TestKillAndStop(t *testing.T) {
 	}
 	s.Stop()
 	if _, err := s.Cmd("PING"); err == nil {
-		t.Error("a stopped server answers")
+		t.Error("a stopped server replied")
 	}
 	s.Stop()
 }
@@ -107,7 +107,7 @@ func TestPause(t *testing.T) {
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.Call(within(t, blink), "PING")
+	_, err := c.Call(callContext(t, shortWait), "PING")
 	wantTimeout(t, err)
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
@@ -122,44 +122,44 @@ func TestStopEndsAPausedServer(t *testing.T) {
 	}
 	begin := time.Now()
 	s.Stop()
-	if took := time.Since(begin); took >= termWithin {
-		t.Errorf("it took %v: the server had to be killed", took)
+	if took := time.Since(begin); took >= stopTimeout {
+		t.Errorf("took %v: the server had to be killed", took)
 	}
 }
 
 func TestPassword(t *testing.T) {
 	s := Start(t, "--requirepass", "sesame")
-	if have := s.MustCmd(t, "PING"); have != "PONG" {
-		t.Errorf("PING: have %v", have)
+	if got := s.MustCmd(t, "PING"); got != "PONG" {
+		t.Errorf("PING: got %v", got)
 	}
-	_, err := dial(t, s.Addr()).Call(within(t, generous), "PING")
-	if !locked(err) {
-		t.Errorf("without a password: have %v, want NOAUTH", err)
+	_, err := dial(t, s.Addr()).Call(callContext(t, longTimeout), "PING")
+	if !needsPassword(err) {
+		t.Errorf("without a password: got %v, want NOAUTH", err)
 	}
 	c := dial(t, s.Addr())
 	c.Password = "wrong"
-	if _, err := c.Call(within(t, generous), "PING"); !locked(err) {
-		t.Errorf("with a wrong password: have %v, want WRONGPASS", err)
+	if _, err := c.Call(callContext(t, longTimeout), "PING"); !needsPassword(err) {
+		t.Errorf("with a wrong password: got %v, want WRONGPASS", err)
 	}
 }
 
-func TestAServerWithSecretUsersIsReady(t *testing.T) {
+func TestServerWithUnknownPasswordIsReady(t *testing.T) {
 	s := Start(t, "--user", "default", "on", ">sesame", "~*", "&*", "+@all")
-	if _, err := s.Cmd("PING"); !locked(err) {
-		t.Errorf("have %v, want NOAUTH", err)
+	if _, err := s.Cmd("PING"); !needsPassword(err) {
+		t.Errorf("got %v, want NOAUTH", err)
 	}
 }
 
 func TestBadArgumentsAreExplained(t *testing.T) {
-	Start(t) // skips where there is no server
+	Start(t) // skips without a server
 	_, err := StartServer(t.TempDir(), "--nonsense", "yes")
 	if err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("have %v, want the server's complaint", err)
+		t.Errorf("got %v, want the server's error", err)
 	}
 }
 
 func TestStartServerKeepsItsFilesInDir(t *testing.T) {
-	Start(t) // skips where there is no server
+	Start(t) // skips without a server
 	dir := t.TempDir()
 	s, err := StartServer(dir, "--appendonly", "yes")
 	if err != nil {
@@ -171,15 +171,15 @@ func TestStartServerKeepsItsFilesInDir(t *testing.T) {
 	}
 }
 
-// Between the choice of a free port and its use, somebody else may take it.
-func TestAPortTakenIsToldFromASuccess(t *testing.T) {
+// Another process may take the port between its choice and its use.
+func TestPortTaken(t *testing.T) {
 	first := Start(t)
 	second := &Server{bin: first.bin, dir: t.TempDir(), port: first.port}
 	if err := second.launch(); !errors.Is(err, errPortTaken) {
-		t.Errorf("have %v, want %v", err, errPortTaken)
+		t.Errorf("got %v, want %v", err, errPortTaken)
 	}
-	if have := first.MustCmd(t, "PING"); have != "PONG" {
-		t.Errorf("the first server: have %v", have)
+	if got := first.MustCmd(t, "PING"); got != "PONG" {
+		t.Errorf("the first server: got %v", got)
 	}
 }
 
@@ -196,12 +196,12 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if have, want := after-before, int64(3+1); have != want {
-		t.Errorf("have %d commands, want %d", have, want)
+	if got, want := after-before, int64(3+1); got != want {
+		t.Errorf("got %d commands, want %d", got, want)
 	}
 }
 
-// A cluster node waits two seconds before it calls its state ok, at each start.
+// A cluster node waits two seconds before its state is ok, at each start.
 
 func TestClusterNode(t *testing.T) {
 	t.Parallel()
@@ -210,7 +210,7 @@ func TestClusterNode(t *testing.T) {
 	s.MustCmd(t, "SET", "b", "v")
 	s.MustCmd(t, "DEL", "{a}1", "{a}2")
 	if _, err := s.Cmd("DEL", "a", "b"); err == nil || !strings.HasPrefix(err.Error(), "CROSSSLOT") {
-		t.Errorf("two slots in one command: have %v, want CROSSSLOT", err)
+		t.Errorf("two slots in one command: got %v, want CROSSSLOT", err)
 	}
 }
 
@@ -223,30 +223,30 @@ func TestClusterNodeRestarts(t *testing.T) {
 	s.MustCmd(t, "SET", "k", "v")
 }
 
-// A verdict is a testing.TB that records how it was ended.
-type verdict struct {
+// A recordingTB is a testing.TB that records how the test ended.
+type recordingTB struct {
 	testing.TB
 	skipped, failed bool
 }
 
-func (v *verdict) Helper() {}
+func (v *recordingTB) Helper() {}
 
-func (v *verdict) Skipf(string, ...any) {
+func (v *recordingTB) Skipf(string, ...any) {
 	v.skipped = true
 	runtime.Goexit()
 }
 
-func (v *verdict) Fatal(...any) {
+func (v *recordingTB) Fatal(...any) {
 	v.failed = true
 	runtime.Goexit()
 }
 
-func judge(err error) *verdict {
-	v := new(verdict)
+func runSkipOrFail(err error) *recordingTB {
+	v := new(recordingTB)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		giveUp(v, err)
+		skipOrFail(v, err)
 	}()
 	<-done
 	return v
@@ -254,14 +254,14 @@ func judge(err error) *verdict {
 
 func TestWithoutServer(t *testing.T) {
 	t.Setenv("DIBS_REQUIRE_REDIS", "")
-	if v := judge(ErrNoServer); !v.skipped {
+	if v := runSkipOrFail(ErrNoServer); !v.skipped {
 		t.Error("the test is not skipped")
 	}
-	if v := judge(errPortTaken); !v.failed {
-		t.Error("a server that does not start is no failure")
+	if v := runSkipOrFail(errPortTaken); !v.failed {
+		t.Error("a server that does not start is not a failure")
 	}
 	t.Setenv("DIBS_REQUIRE_REDIS", "1")
-	if v := judge(ErrNoServer); !v.failed {
+	if v := runSkipOrFail(ErrNoServer); !v.failed {
 		t.Error("the test does not fail although a server is required")
 	}
 }

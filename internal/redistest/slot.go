@@ -4,9 +4,9 @@ import "strings"
 
 const slots = 16384
 
-// Slot is the cluster slot of a key: the CRC-16 (XMODEM) of its hash tag, which
-// is what stands between the first "{" and the next "}" if that is not empty, or
-// else of all of it.
+// Slot returns the cluster slot of a key: the CRC-16 (XMODEM) of its hash tag. The hash
+// tag is the text between the first "{" and the next "}", or the whole key if that is
+// empty or missing.
 func Slot(key string) int {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {

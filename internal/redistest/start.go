@@ -6,30 +6,29 @@ import (
 	"testing"
 )
 
-// Start starts a server for one test and stops it with the test. See
-// [StartServer] for args.
+// Start starts a server for one test and stops it with the test. See [StartServer] for
+// args.
 //
-// Where no server is installed the test is skipped, loudly; with
-// DIBS_REQUIRE_REDIS=1 it fails, so that a build machine cannot pass by having
-// tested nothing.
+// Without an installed server the test is skipped with a message. With
+// DIBS_REQUIRE_REDIS=1 it fails, so that a CI machine cannot pass without testing.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return attend(t, &Server{dir: t.TempDir(), args: args})
+	return startOne(t, &Server{dir: t.TempDir(), args: args})
 }
 
-// StartClusterNode is Start for a cluster of one. See [StartClusterServer].
+// StartClusterNode is Start for a cluster of one node. See [StartClusterServer].
 func StartClusterNode(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return attend(t, &Server{dir: t.TempDir(), args: args, cluster: true, settle: clusterReady})
+	return startOne(t, &Server{dir: t.TempDir(), args: args, cluster: true, afterStart: clusterReady})
 }
 
-func attend(t testing.TB, s *Server) *Server {
+func startOne(t testing.TB, s *Server) *Server {
 	t.Helper()
-	attendAll(t, s)
+	startAll(t, s)
 	return s
 }
 
-func giveUp(t testing.TB, err error) {
+func skipOrFail(t testing.TB, err error) {
 	t.Helper()
 	missing := errors.Is(err, ErrNoServer) || errors.Is(err, errNoTLS)
 	if missing && os.Getenv("DIBS_REQUIRE_REDIS") != "1" {
@@ -38,7 +37,7 @@ func giveUp(t testing.TB, err error) {
 	t.Fatal(err)
 }
 
-// MustCmd is Cmd for a command that has to succeed.
+// MustCmd is Cmd for a command that must succeed.
 func (s *Server) MustCmd(t testing.TB, args ...string) any {
 	t.Helper()
 	value, err := s.Cmd(args...)
@@ -48,5 +47,5 @@ func (s *Server) MustCmd(t testing.TB, args ...string) any {
 	return value
 }
 
-// Long reports whether the tests are to be long: with DIBS_LONG=1.
+// Long reports whether the long tests are enabled (DIBS_LONG=1).
 func Long() bool { return os.Getenv("DIBS_LONG") == "1" }

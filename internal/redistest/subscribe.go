@@ -9,15 +9,15 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// pingAfter is the silence after which a subscription asks whether anybody is
-// there. As much again, and it is over.
+// pingAfter is the silence after which a subscription sends a PING. After the same time
+// without a reply it ends.
 const pingAfter = time.Second
 
-var errMute = errors.New("redistest: subscription is mute")
+var errNoReply = errors.New("redistest: no reply on the subscription")
 
-// Subscribe implements redisstore.Conn: it listens on a connection of its own
-// until ctx ends or the connection fails, and returns why. It gives up on a server that has been silent for two
-// seconds although it was asked after the first.
+// Subscribe implements redisstore.Conn. It subscribes on a connection of its own until
+// ctx ends or the connection fails, and returns the reason. It fails after two seconds of
+// silence, although it sends a PING after the first.
 func (c *Conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
 	w, err := c.connect(ctx)
 	if err != nil {
@@ -26,16 +26,16 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, on func(message st
 	defer c.drop(w)
 	unwatch := context.AfterFunc(ctx, func() { w.conn.Close() })
 	defer unwatch()
-	return because(ctx, w.listen(channel, on))
+	return withCause(ctx, w.listen(channel, on))
 }
 
 func (w *wire) listen(channel string, on func(message string)) error {
-	_ = w.conn.SetDeadline(time.Now().Add(patience))
+	_ = w.conn.SetDeadline(time.Now().Add(ioTimeout))
 	if err := w.send(redisstore.Cmd{"SUBSCRIBE", channel}); err != nil {
 		return err
 	}
 	for {
-		if err := w.awaitPush(); err != nil {
+		if err := w.waitForPush(); err != nil {
 			return err
 		}
 		push, err := w.readPush()
@@ -51,18 +51,18 @@ func (w *wire) listen(channel string, on func(message string)) error {
 	}
 }
 
-// awaitPush waits for the first byte only: a read that times out in the middle of
-// a message would lose its first half.
-func (w *wire) awaitPush() error {
-	if arrived, err := w.await(pingAfter); arrived || err != nil {
+// waitForPush waits for the first byte only: a read that times out within a message would
+// lose the first part.
+func (w *wire) waitForPush() error {
+	if arrived, err := w.waitForReply(pingAfter); arrived || err != nil {
 		return err
 	}
 	if err := w.ping(); err != nil {
 		return err
 	}
-	arrived, err := w.await(pingAfter)
+	arrived, err := w.waitForReply(pingAfter)
 	if err == nil && !arrived {
-		return errMute
+		return errNoReply
 	}
 	return err
 }
@@ -74,7 +74,7 @@ func (w *wire) ping() error {
 
 type push struct{ kind, payload string }
 
-// readPush reads what a subscribed connection may say: subscribe, channel, count;
+// readPush reads a message of a subscribed connection: subscribe, channel, count;
 // message, channel, payload; or pong, "".
 func (w *wire) readPush() (push, error) {
 	_ = w.conn.SetDeadline(time.Now().Add(2 * pingAfter))
@@ -87,7 +87,7 @@ func (w *wire) readPush() (push, error) {
 	}
 	items, _ := value.([]any)
 	if len(items) == 0 {
-		return push{}, fmt.Errorf("%w: subscription gave %v", errProtocol, value)
+		return push{}, fmt.Errorf("%w: unexpected message %v", errProtocol, value)
 	}
 	kind, _ := items[0].(string)
 	payload, _ := items[len(items)-1].(string)

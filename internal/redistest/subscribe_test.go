@@ -10,13 +10,13 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// listen subscribes and returns once that is confirmed.
+// listen subscribes and returns when that is confirmed.
 func listen(ctx context.Context, t *testing.T, c *Conn) (messages <-chan string, failed <-chan error) {
 	t.Helper()
 	heard, ended := make(chan string, 10), make(chan error, 1)
 	go func() { ended <- c.Subscribe(ctx, "news", func(m string) { heard <- m }) }()
 	if m := hear(t, heard); m != "" {
-		t.Fatalf("have %q, want the confirmation", m)
+		t.Fatalf("got %q, want the confirmation", m)
 	}
 	return heard, ended
 }
@@ -26,7 +26,7 @@ func hear(t *testing.T, messages <-chan string) string {
 	select {
 	case m := <-messages:
 		return m
-	case <-time.After(generous):
+	case <-time.After(longTimeout):
 		t.Fatal("no message")
 		return ""
 	}
@@ -40,13 +40,13 @@ func TestSubscribe(t *testing.T) {
 	s.MustCmd(t, "PUBLISH", "other", "no")
 	for _, m := range []string{"a", "b"} {
 		s.MustCmd(t, "PUBLISH", "news", m)
-		if have := hear(t, messages); have != m {
-			t.Errorf("have %q, want %q", have, m)
+		if got := hear(t, messages); got != m {
+			t.Errorf("got %q, want %q", got, m)
 		}
 	}
 	cancel()
 	if err := receive(t, failed); !errors.Is(err, context.Canceled) {
-		t.Errorf("have %v, want %v", err, context.Canceled)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -59,29 +59,29 @@ func TestSubscribeStaysOnAQuietChannel(t *testing.T) {
 		return strings.HasPrefix(field(stats, "cmdstat_ping"), "calls=3,") // one is from the start
 	})
 	s.MustCmd(t, "PUBLISH", "news", "late")
-	if have := hear(t, messages); have != "late" {
-		t.Errorf("have %q", have)
+	if got := hear(t, messages); got != "late" {
+		t.Errorf("got %q", got)
 	}
 	select {
 	case err := <-failed:
-		t.Errorf("it has ended: %v", err)
+		t.Errorf("the subscription ended: %v", err)
 	default:
 	}
 }
 
-func TestSubscribeNoticesAMuteServer(t *testing.T) {
+func TestSubscribeDetectsAPausedServer(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	_, failed := listen(t.Context(), t, dial(t, s.Addr()))
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	if err := receive(t, failed); !errors.Is(err, errMute) {
-		t.Errorf("have %v, want %v", err, errMute)
+	if err := receive(t, failed); !errors.Is(err, errNoReply) {
+		t.Errorf("got %v, want %v", err, errNoReply)
 	}
 }
 
-func TestSubscribeNoticesADeadServer(t *testing.T) {
+func TestSubscribeDetectsADeadServer(t *testing.T) {
 	s := Start(t)
 	_, failed := listen(t.Context(), t, dial(t, s.Addr()))
 	s.Kill()
@@ -96,7 +96,7 @@ func TestSubscribeReportsARefusal(t *testing.T) {
 	err := dial(t, s.Addr()).Subscribe(t.Context(), "news", func(string) {})
 	var refusal redisstore.ServerError
 	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
-		t.Errorf("have %v, want NOPERM", err)
+		t.Errorf("got %v, want NOPERM", err)
 	}
 }
 

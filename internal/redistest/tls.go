@@ -19,50 +19,50 @@ import (
 	"time"
 )
 
-// errNoTLS says that the server knows no option that begins with "tls-".
+// errNoTLS means that the server does not know the tls- options.
 var errNoTLS = errors.New("redis-server is built without TLS")
 
-// StartTLS is [Start] for a server that has a port with TLS as well: TLSAddr. The
-// plain one stays, because this package speaks no TLS; what a test of TLS is about
-// uses TLSAddr and the returned configuration. That one trusts the authority which
-// has signed the server's certificate, and no other; both are made for this test.
-// The server asks for no certificate of the client unless args tell it to.
+// StartTLS is [Start] for a server with an additional TLS port: TLSAddr. This package
+// itself uses the plain port, because it has no TLS client. Tests of TLS use TLSAddr and
+// the returned configuration, which trusts only the authority that signed the server's
+// certificate. Both are created for this test. The server requires no client certificate
+// unless args say so.
 //
-// Where the server is built without TLS the test is skipped as if there were none.
+// If the server has no TLS support, the test is skipped, as without a server.
 func StartTLS(t testing.TB, args ...string) (*Server, *tls.Config) {
 	t.Helper()
 	dir := t.TempDir()
-	secrets, err := newSecrets(dir)
+	files, err := newTLSFiles(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := attend(t, &Server{dir: dir, args: args, secrets: secrets})
-	return s, &tls.Config{RootCAs: secrets.trusted, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	s := startOne(t, &Server{dir: dir, args: args, tlsFiles: files})
+	return s, &tls.Config{RootCAs: files.trusted, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 }
 
-// TLSAddr is the host:port where a server of StartTLS speaks TLS. It never
+// TLSAddr returns the host:port of the TLS port of a server of StartTLS. It never
 // changes.
 func (s *Server) TLSAddr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.tls))
 }
 
-// CAFile is the file with the authority that has signed the certificate of a server
-// of StartTLS, in PEM; CertFile and KeyFile are a certificate that it has signed.
-func (s *Server) CAFile() string { return s.secrets.ca }
+// CAFile returns the PEM file of the authority that signed the certificate of a server of
+// StartTLS. CertFile and KeyFile are a certificate signed by it.
+func (s *Server) CAFile() string { return s.tlsFiles.ca }
 
-// CertFile is beside CAFile.
-func (s *Server) CertFile() string { return s.secrets.cert }
+// CertFile returns a certificate file; see CAFile.
+func (s *Server) CertFile() string { return s.tlsFiles.cert }
 
-// KeyFile is beside CAFile.
-func (s *Server) KeyFile() string { return s.secrets.key }
+// KeyFile returns the key file of CertFile; see CAFile.
+func (s *Server) KeyFile() string { return s.tlsFiles.key }
 
-// secrets are what a server needs to speak TLS.
-type secrets struct {
+// tlsFiles are the files that a server needs for TLS.
+type tlsFiles struct {
 	trusted       *x509.CertPool
 	ca, cert, key string // files
 }
 
-func (s *secrets) arguments(port int) []string {
+func (s *tlsFiles) arguments(port int) []string {
 	return []string{
 		"--tls-port", strconv.Itoa(port),
 		"--tls-ca-cert-file", s.ca,
@@ -72,14 +72,14 @@ func (s *secrets) arguments(port int) []string {
 	}
 }
 
-// withoutTLS recognizes the complaint of a server about an unknown option.
+// withoutTLS recognizes a server's complaint about an unknown option.
 func withoutTLS(log string) bool {
 	return strings.Contains(log, "tls-port") && strings.Contains(log, "Bad directive")
 }
 
-// newSecrets makes an authority and a certificate for 127.0.0.1 that it has
-// signed, and writes them to dir.
-func newSecrets(dir string) (*secrets, error) {
+// newTLSFiles creates an authority and a certificate for 127.0.0.1 signed by it, and
+// writes them to dir.
+func newTLSFiles(dir string) (*tlsFiles, error) {
 	authority, err := certify(&x509.Certificate{
 		Subject:  pkix.Name{CommonName: "redistest authority"},
 		IsCA:     true,
@@ -98,7 +98,7 @@ func newSecrets(dir string) (*secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &secrets{
+	s := &tlsFiles{
 		trusted: x509.NewCertPool(),
 		ca:      filepath.Join(dir, "ca.pem"),
 		cert:    filepath.Join(dir, "cert.pem"),
@@ -122,8 +122,8 @@ type identity struct {
 	key  *ecdsa.PrivateKey
 }
 
-// certify makes a certificate that is good for a day, signed by an issuer or, if
-// that is nil, by itself. It is valid since an hour ago: not all clocks agree.
+// certify creates a certificate that is valid for a day, signed by issuer, or by itself
+// if issuer is nil. It is valid from an hour ago, because clocks differ.
 func certify(template *x509.Certificate, issuer *identity) (*identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// pingTLS speaks TLS by hand: Conn does not.
+// pingTLS sends a PING over TLS, which Conn does not support.
 func pingTLS(s *Server, config *tls.Config) (string, error) {
 	conn, err := tls.Dial("tcp", s.TLSAddr(), config)
 	if err != nil {
@@ -26,10 +26,10 @@ func TestTLS(t *testing.T) {
 	s, config := StartTLS(t)
 	for range 2 {
 		if line, err := pingTLS(s, config); err != nil || line != "+PONG\r\n" {
-			t.Errorf("have %q, %v", line, err)
+			t.Errorf("got %q, %v", line, err)
 		}
-		if have := s.MustCmd(t, "PING"); have != "PONG" {
-			t.Errorf("the plain port: have %v", have)
+		if got := s.MustCmd(t, "PING"); got != "PONG" {
+			t.Errorf("the plain port: got %v", got)
 		}
 		if err := s.Restart(); err != nil {
 			t.Fatal(err)
@@ -43,11 +43,11 @@ func TestTLSTrustsOnlyItsAuthority(t *testing.T) {
 	_, err := pingTLS(s, others)
 	var stranger x509.UnknownAuthorityError
 	if !errors.As(err, &stranger) {
-		t.Errorf("have %v, want an unknown authority", err)
+		t.Errorf("got %v, want an unknown authority", err)
 	}
 }
 
-func TestAServerWithoutTLSIsTold(t *testing.T) {
+func TestServerWithoutTLSIsRecognized(t *testing.T) {
 	const log = "*** FATAL CONFIG FILE ERROR (Redis 7.0.15) ***\n" +
 		"Reading the configuration file, at line 9\n>>> 'tls-port \"1234\"'\n" +
 		"Bad directive or wrong number of arguments\n"
@@ -55,7 +55,7 @@ func TestAServerWithoutTLSIsTold(t *testing.T) {
 		t.Error("a server without TLS is not recognized")
 	}
 	t.Setenv("DIBS_REQUIRE_REDIS", "")
-	if v := judge(errNoTLS); !v.skipped {
+	if v := runSkipOrFail(errNoTLS); !v.skipped {
 		t.Error("the test is not skipped")
 	}
 }

@@ -7,51 +7,49 @@ import (
 	"sync"
 )
 
-// A trap waits for one request and does one thing to it. Its life: armed in the
-// proxy; spotted, when a request arrives that matches; sprung, when that request
-// (or its reply) would have been delivered, after whatever delay there is.
+// A trap acts on one request. It is armed in the proxy and matched when a matching
+// request arrives. It fires when that request or its reply would be delivered, after any
+// delay.
 type trap struct {
 	match  []byte // in lower case
-	does   func(t *trap, l *link, c chunk) (forward bool)
-	sprung chan struct{} // closed when it has happened
+	action func(t *trap, l *link, c chunk) (forward bool)
+	fired  chan struct{} // closed when the trap has fired
 
 	mu       sync.Mutex
 	released bool  // of a trap that holds
-	holder   *link // where it holds
+	holder   *link // the link that holds the request
 }
 
-// CutNextReply lets the next request that contains match through to the server,
-// and resets its connection when the reply arrives: the server has done it, the
-// client cannot know. Letters match in either case. The channel is closed when
-// it has happened.
+// CutNextReply forwards the next request that contains match, and resets its connection
+// when the reply arrives: the server has executed it, but the client cannot know. Case is
+// ignored. The channel is closed when this has happened.
 func (p *Proxy) CutNextReply(match string) (cut <-chan struct{}) {
 	return p.arm(match, onReply(func(t *trap, l *link, _ chunk) bool {
 		l.reset()
-		close(t.sprung)
+		close(t.fired)
 		return false
-	})).sprung
+	})).fired
 }
 
-// MuteNextReply is as CutNextReply, but swallows the reply and leaves the
-// connection open and mute, both ways, until Thaw, Reset or Close.
+// MuteNextReply is like CutNextReply, but drops the reply and leaves the connection open
+// and silent in both directions until Thaw, Reset or Close.
 func (p *Proxy) MuteNextReply(match string) (muted <-chan struct{}) {
-	return p.arm(match, onReply(lose)).sprung
+	return p.arm(match, onReply(lose)).fired
 }
 
-// LoseNextRequest loses the next request that contains match. Its connection is
-// mute from then on, as in MuteNextReply.
+// LoseNextRequest drops the next request that contains match. Its connection is silent
+// from then on, as in MuteNextReply.
 func (p *Proxy) LoseNextRequest(match string) (lost <-chan struct{}) {
-	return p.arm(match, lose).sprung
+	return p.arm(match, lose).fired
 }
 
-// HoldNextRequest keeps the next request that contains match from the server,
-// and its connection is mute from then on, until release: then the request is
-// delivered, long after its sender has given up, even if the client's side has
-// been closed or reset meanwhile, and even through a Freeze. Release returns
-// when the bytes are written. One that finds nothing held yet disarms the trap.
+// HoldNextRequest holds the next request that contains match, and silences its
+// connection, until release. Then the request is delivered, long after its sender has
+// given up: even if the client's side has been closed or reset, and even during a Freeze.
+// release returns when the bytes are written. If no request is held, it disarms the trap.
 func (p *Proxy) HoldNextRequest(match string) (held <-chan struct{}, release func()) {
 	t := p.arm(match, hold)
-	return t.sprung, func() {
+	return t.fired, func() {
 		p.disarm(t)
 		t.release()
 	}
@@ -59,7 +57,7 @@ func (p *Proxy) HoldNextRequest(match string) (held <-chan struct{}, release fun
 
 func lose(t *trap, l *link, _ chunk) (forward bool) {
 	l.silence()
-	close(t.sprung)
+	close(t.fired)
 	return false
 }
 
@@ -71,7 +69,7 @@ func hold(t *trap, l *link, c chunk) (forward bool) {
 	}
 	l.hold(c.data)
 	t.holder = l
-	close(t.sprung)
+	close(t.fired)
 	return false
 }
 
@@ -84,26 +82,25 @@ func (t *trap) release() {
 	}
 }
 
-// onReply forwards the request and does the deed to its reply. The reply is
-// expected from before the request is written, since it may come at once.
+// onReply forwards the request and acts on its reply. It waits for the reply before the
+// request is written, because the reply may come at once.
 func onReply(does func(*trap, *link, chunk) bool) func(*trap, *link, chunk) bool {
 	return func(t *trap, l *link, _ chunk) bool {
-		l.expect(&trap{does: does, sprung: t.sprung})
+		l.setReplyTrap(&trap{action: does, fired: t.fired})
 		return true
 	}
 }
 
-// spring does to a chunk what its trap is for, and reports whether to forward it.
-// A nil trap lets it pass.
-func (t *trap) spring(l *link, c chunk) (forward bool) {
-	return t == nil || t.does(t, l, c)
+// fire acts on a chunk, and reports whether to forward it. A nil trap forwards it.
+func (t *trap) fire(l *link, c chunk) (forward bool) {
+	return t == nil || t.action(t, l, c)
 }
 
 func (p *Proxy) arm(match string, does func(*trap, *link, chunk) bool) *trap {
 	t := &trap{
 		match:  []byte(strings.ToLower(match)),
-		does:   does,
-		sprung: make(chan struct{}),
+		action: does,
+		fired:  make(chan struct{}),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,8 +114,8 @@ func (p *Proxy) disarm(t *trap) {
 	p.traps = slices.DeleteFunc(p.traps, func(other *trap) bool { return other == t })
 }
 
-// spotRequest takes out the oldest trap that matches.
-func (p *Proxy) spotRequest(data []byte) *trap {
+// matchRequest removes and returns the oldest trap that matches.
+func (p *Proxy) matchRequest(data []byte) *trap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.traps) == 0 {
@@ -134,13 +131,13 @@ func (p *Proxy) spotRequest(data []byte) *trap {
 	return nil
 }
 
-func (l *link) expect(t *trap) {
+func (l *link) setReplyTrap(t *trap) {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	l.reply = t
 }
 
-func (l *link) spotReply() *trap {
+func (l *link) takeReplyTrap() *trap {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	t := l.reply

@@ -8,28 +8,27 @@ import (
 	"strings"
 )
 
-// A member is what one node of a cluster knows about one node: a line of CLUSTER
-// NODES.
+// A member is one node's state of a node: a line of CLUSTER NODES.
 type member struct {
 	id, addr string
 	flags    []string // without "myself"
-	master   string   // the id of a replica's master, or "-"
+	master   string   // ID of a replica's master, or "-"
 	epoch    int64
 	link     string   // "connected" or "disconnected"
-	slots    []string // "0-5460" or "7", without those that are moving
+	slots    []string // "0-5460" or "7", without moving slots
 	myself   bool
 }
 
 func (m member) isMaster() bool { return slices.Contains(m.flags, "master") }
 
-// fails tells whether others consider it, or may soon consider it, dead.
-func (m member) fails() bool {
+// isFailing reports whether other nodes consider the node dead or possibly dead.
+func (m member) isFailing() bool {
 	return slices.ContainsFunc(m.flags, func(f string) bool { return strings.HasPrefix(f, "fail") })
 }
 
 func (m member) serves(slot int) bool {
-	return slices.ContainsFunc(m.slots, func(span string) bool {
-		low, high, ok := strings.Cut(span, "-")
+	return slices.ContainsFunc(m.slots, func(interval string) bool {
+		low, high, ok := strings.Cut(interval, "-")
 		if !ok {
 			high = low
 		}
@@ -39,12 +38,12 @@ func (m member) serves(slot int) bool {
 	})
 }
 
-// A view is what one node knows about all of them.
+// A view is one node's state of all nodes.
 type view []member
 
-// view asks a node how it sees the cluster.
+// view queries a node for its view of the cluster.
 func (s *Server) view(ctx context.Context) (view, error) {
-	text, err := s.askText(ctx, "CLUSTER", "NODES")
+	text, err := s.queryText(ctx, "CLUSTER", "NODES")
 	if err != nil {
 		return nil, err
 	}
@@ -59,15 +58,15 @@ func (s *Server) view(ctx context.Context) (view, error) {
 	return v, nil
 }
 
-// parseMember reads "id host:port@bus,name flags master ping pong epoch link
-// slot…". A slot in brackets is one on the move; it is served as if it were not.
+// parseMember reads "id host:port@bus,name flags master ping pong epoch link slot…". A
+// slot in brackets is moving; it is served like the others.
 func parseMember(fields []string) (member, error) {
 	if len(fields) < 8 {
-		return member{}, fmt.Errorf("redistest: CLUSTER NODES gave %q", fields)
+		return member{}, fmt.Errorf("redistest: unexpected CLUSTER NODES line %q", fields)
 	}
 	epoch, err := strconv.ParseInt(fields[6], 10, 64)
 	if err != nil {
-		return member{}, fmt.Errorf("redistest: CLUSTER NODES gave %q", fields)
+		return member{}, fmt.Errorf("redistest: unexpected CLUSTER NODES line %q", fields)
 	}
 	m := member{id: fields[0], master: fields[3], epoch: epoch, link: fields[7]}
 	m.addr, _, _ = strings.Cut(fields[1], "@")
@@ -78,15 +77,15 @@ func parseMember(fields []string) (member, error) {
 			m.flags = append(m.flags, flag)
 		}
 	}
-	for _, span := range fields[8:] {
-		if !strings.HasPrefix(span, "[") {
-			m.slots = append(m.slots, span)
+	for _, interval := range fields[8:] {
+		if !strings.HasPrefix(interval, "[") {
+			m.slots = append(m.slots, interval)
 		}
 	}
 	return m, nil
 }
 
-// myself is what the asked node knows about itself.
+// myself returns the queried node's own entry.
 func (v view) myself() member {
 	for _, m := range v {
 		if m.myself {
@@ -105,8 +104,8 @@ func (v view) at(addr string) (member, error) {
 	return member{}, fmt.Errorf("%s does not know %s", v.myself().addr, addr)
 }
 
-// gist is the part on which all nodes agree once the news has reached them.
-func (v view) gist() string {
+// summary is the part of a view on which all nodes agree eventually.
+func (v view) summary() string {
 	var lines []string
 	for _, m := range v {
 		lines = append(lines, fmt.Sprint(m.addr, m.id, m.flags, m.master, m.slots))

@@ -14,32 +14,32 @@ import (
 
 // A wire is one connection, used by one caller at a time.
 type wire struct {
-	conn  net.Conn
-	r     *bufio.Reader
-	spent bool // its deadline is no longer ours to set
+	conn     net.Conn
+	r        *bufio.Reader
+	unusable bool // its deadline can no longer be set
 }
 
 // longAgo is a deadline that ends all I/O at once.
 var longAgo = time.Unix(1, 0)
 
-// exchange writes a request and reads as many replies as there is room for. It
-// returns how many it has read.
+// exchange writes a request and reads len(replies) replies. It returns how many it has
+// read.
 func (w *wire) exchange(ctx context.Context, request []byte, replies []redisstore.Reply) (int, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		deadline = time.Now().Add(patience)
+		deadline = time.Now().Add(ioTimeout)
 	}
-	_ = w.conn.SetDeadline(deadline) // fails if closed, and so will the write
+	_ = w.conn.SetDeadline(deadline) // fails on a closed connection, as the write does
 	unwatch := context.AfterFunc(ctx, func() { _ = w.conn.SetDeadline(longAgo) })
-	defer func() { w.spent = !unwatch() }()
+	defer func() { w.unusable = !unwatch() }()
 
 	if _, err := w.conn.Write(request); err != nil {
-		return 0, because(ctx, err)
+		return 0, withCause(ctx, err)
 	}
 	for i := range replies {
 		value, err := readReply(w.r)
 		if err != nil {
-			return i, because(ctx, err)
+			return i, withCause(ctx, err)
 		}
 		replies[i] = toReply(value)
 	}
@@ -53,15 +53,15 @@ func toReply(value any) redisstore.Reply {
 	return redisstore.Reply{Value: value}
 }
 
-// because names ctx as the cause of a failure where it was.
-func because(ctx context.Context, err error) error {
+// withCause adds the context's error to err if ctx has ended.
+func withCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
-// send writes commands whose replies are read elsewhere.
+// send writes a command; its reply is read elsewhere.
 func (w *wire) send(cmd redisstore.Cmd) error {
 	request, err := appendCommand(nil, cmd)
 	if err != nil {
@@ -71,9 +71,9 @@ func (w *wire) send(cmd redisstore.Cmd) error {
 	return err
 }
 
-// await returns once a reply has begun to arrive, or the connection has been
-// silent for the given time: then arrived is false.
-func (w *wire) await(silence time.Duration) (arrived bool, err error) {
+// waitForReply returns when a reply begins to arrive, or arrived = false after the given
+// silence.
+func (w *wire) waitForReply(silence time.Duration) (arrived bool, err error) {
 	_ = w.conn.SetDeadline(time.Now().Add(silence))
 	_, err = w.r.Peek(1)
 	if errors.Is(err, os.ErrDeadlineExceeded) {

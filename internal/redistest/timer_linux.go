@@ -8,20 +8,20 @@ import (
 	"unsafe"
 )
 
-// An alarm waits for a point in time, more exactly than a timer does. On an idle
-// machine Go sleeps in epoll_wait, which counts in whole milliseconds: 0.3 ms
-// become 1.1, 1.5 become 2.2, and each chunk of a stream that is delayed by 1 ms
-// waits for the next multiple. A timerfd ends the same epoll_wait within some
-// 0.04 ms of the due time, and costs no thread.
+// A preciseTimer waits for a point in time, more precisely than a time.Timer. On an idle
+// machine, Go sleeps in epoll_wait, which counts whole milliseconds: 0.3 ms become 1.1,
+// 1.5 become 2.2, and each chunk of a stream that is delayed by 1 ms waits for the next
+// multiple. A timerfd ends the same epoll_wait within about 0.04 ms of the due time, and
+// needs no thread.
 //
-// The zero alarm is ready. It is used by one goroutine, with one ctx.
-type alarm struct {
+// The zero value is ready for use, by one goroutine with one ctx.
+type preciseTimer struct {
 	file    *os.File // nil until first needed
 	unwatch func() bool
 }
 
-// wait returns true at the given time, or false if ctx ends before.
-func (a *alarm) wait(ctx context.Context, until time.Time) bool {
+// wait returns true at the given time, or false if ctx ends earlier.
+func (a *preciseTimer) wait(ctx context.Context, until time.Time) bool {
 	for ctx.Err() == nil {
 		left := time.Until(until)
 		if left <= 0 {
@@ -34,7 +34,7 @@ func (a *alarm) wait(ctx context.Context, until time.Time) bool {
 	return false
 }
 
-func (a *alarm) sleep(ctx context.Context, d time.Duration) error {
+func (a *preciseTimer) sleep(ctx context.Context, d time.Duration) error {
 	if err := a.open(ctx); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (a *alarm) sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-func (a *alarm) open(ctx context.Context) error {
+func (a *preciseTimer) open(ctx context.Context) error {
 	if a.file != nil {
 		return nil
 	}
@@ -55,14 +55,14 @@ func (a *alarm) open(ctx context.Context) error {
 	if errno != 0 {
 		return errno
 	}
-	a.file = os.NewFile(fd, "timerfd") // in the poller, since it does not block
+	a.file = os.NewFile(fd, "timerfd") // uses the poller, because it does not block
 	a.unwatch = context.AfterFunc(ctx, func() { a.file.Close() })
 	return nil
 }
 
-// set goes through SyscallConn, which keeps the descriptor from being closed and
-// given to another file in between.
-func (a *alarm) set(d time.Duration) error {
+// set uses SyscallConn, so that the descriptor cannot be closed and reused for another
+// file meanwhile.
+func (a *preciseTimer) set(d time.Duration) error {
 	conn, err := a.file.SyscallConn()
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (a *alarm) set(d time.Duration) error {
 	return err
 }
 
-func (a *alarm) stop() {
+func (a *preciseTimer) stop() {
 	if a.file != nil {
 		a.unwatch()
 		a.file.Close()
