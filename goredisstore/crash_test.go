@@ -184,7 +184,7 @@ type child struct {
 	cmd   *exec.Cmd
 	in    interface{ Write([]byte) (int, error) }
 	lines chan string
-	gone  chan struct{}
+	ended chan struct{}
 }
 
 // spawn starts a child and waits until it is ready.
@@ -198,7 +198,7 @@ func (b *fixture) spawn(o childConfig) *child {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	c := &child{t: b.t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 1<<16), gone: make(chan struct{})}
+	c := &child{t: b.t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 1<<16), ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	out, err := c.cmd.StdoutPipe()
@@ -212,7 +212,7 @@ func (b *fixture) spawn(o childConfig) *child {
 		b.t.Fatal(err)
 	}
 	go func() {
-		defer close(c.gone)
+		defer close(c.ended)
 		defer close(c.lines)
 		r := bufio.NewReader(out)
 		for {
@@ -234,7 +234,7 @@ func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
 	for range c.lines { // so that the reader reaches the end
 	}
-	<-c.gone
+	<-c.ended
 }
 
 // stop stops the process with SIGSTOP, and returns when it has stopped.
@@ -363,9 +363,9 @@ func TestWaiterIsKilled(t *testing.T) {
 		}
 		waiters[0].kill()
 		waiters[1].kill()
-		freed := mono()
+		released := mono()
 		b.unlock(l)
-		at, what := freed, "waiter killed"
+		at, what := released, "waiter killed"
 		for _, w := range waiters[2:] {
 			next := w.awaitHeld()
 			within(t, what+": next entry after release", next.at-at, 50*time.Millisecond, next.late)
@@ -402,10 +402,10 @@ func TestWaiterIsStopped(t *testing.T) {
 	for _, w := range stopped {
 		w.stop()
 	}
-	freed := mono()
+	released := mono()
 	b.unlock(l)
 	first := next.awaitHeld()
-	within(t, "3 stopped waiters: next entry after release", first.at-freed, driver.WaiterTTL+20*time.Millisecond, first.late)
+	within(t, "3 stopped waiters: next entry after release", first.at-released, driver.WaiterTTL+20*time.Millisecond, first.late)
 	for _, w := range stopped {
 		w.cont()
 	}

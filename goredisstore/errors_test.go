@@ -308,10 +308,10 @@ func TestNoChannels(t *testing.T) {
 			l := b.lock(holder, job)
 			waiter := b.enqueue(locks, nil)
 			b.begin()
-			freed := time.Now()
+			released := time.Now()
 			b.unlock(l)
 			e := b.awaitEntry(waiter)
-			b.within("no channels: waiter enters after release", e.at.Sub(freed), 150*time.Millisecond)
+			b.within("no channels: waiter enters after release", e.at.Sub(released), 150*time.Millisecond)
 			b.unlock(e.lease)
 			b.wantNoKeys()
 		}

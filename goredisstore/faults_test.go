@@ -318,10 +318,10 @@ func TestQueueReplyReset(t *testing.T) {
 			t.Fatalf("%v entries in the queue, want one", n)
 		}
 		b.begin()
-		freed := time.Now()
+		released := time.Now()
 		b.unlock(l)
 		e := b.awaitEntry(waiter)
-		b.within("queue reply reset: entry after release", e.at.Sub(freed), 50*time.Millisecond)
+		b.within("queue reply reset: entry after release", e.at.Sub(released), 50*time.Millisecond)
 		b.unlock(e.lease)
 		b.wantNoKeys()
 	}
@@ -469,29 +469,29 @@ func TestWaiterReset(t *testing.T) {
 	}{
 		{"then release", func(l *dibs.Lease) time.Time {
 			proxy.Reset()
-			freed := time.Now()
+			released := time.Now()
 			b.unlock(l)
-			return freed
+			return released
 		}},
 		{"release once it has connected again", func(l *dibs.Lease) time.Time {
 			before := proxy.Stats().Accepted
 			proxy.Reset()
 			b.eventually("the waiter connects again", func() bool { return proxy.Stats().Accepted > before })
-			freed := time.Now()
+			released := time.Now()
 			b.unlock(l)
-			return freed
+			return released
 		}},
 		{"release at the same time", func(l *dibs.Lease) time.Time {
 			go proxy.Reset()
-			freed := time.Now()
+			released := time.Now()
 			b.unlock(l)
-			return freed
+			return released
 		}},
 		{"after the release", func(l *dibs.Lease) time.Time {
-			freed := time.Now()
+			released := time.Now()
 			b.unlock(l)
 			proxy.Reset()
-			return freed
+			return released
 		}},
 	} {
 		for range 3 {
@@ -499,9 +499,9 @@ func TestWaiterReset(t *testing.T) {
 			b.awaitSubscription(token) // again
 			waiter := b.enqueue(locks, nil)
 			b.begin()
-			freed := round.do(l)
+			released := round.do(l)
 			e := b.awaitEntry(waiter)
-			b.within("waiter reset, "+round.name, e.at.Sub(freed), 100*time.Millisecond)
+			b.within("waiter reset, "+round.name, e.at.Sub(released), 100*time.Millisecond)
 			b.unlock(e.lease)
 		}
 	}
@@ -601,7 +601,7 @@ func TestLateAcquire(t *testing.T) {
 		name     string
 		ctx      func(t *testing.T) context.Context
 		deliver  time.Duration // after the start
-		stuck    time.Duration // limit of the time for which the name is held
+		heldFor  time.Duration // limit of the time for which the name is held
 		explains error
 	}{
 		{"2s, ctx 500ms", func(t *testing.T) context.Context { return deadline(t, 500*time.Millisecond) },
@@ -648,7 +648,7 @@ func TestLateAcquire(t *testing.T) {
 						last = time.Since(delivered)
 					}
 				}
-				b.within("late acquire, "+late.name+": stuck", last, late.stuck)
+				b.within("late acquire, "+late.name+": held for", last, late.heldFor)
 				b.awaitFree(rival)
 				b.wantNoKeys()
 			}
@@ -731,12 +731,12 @@ func TestRestartAOF(t *testing.T) {
 		if err := l.Err(); err != nil {
 			t.Fatalf("lost: %v", err)
 		}
-		freed := time.Now()
+		released := time.Now()
 		b.unlock(l)
 		e := b.awaitEntry(waiter)
 		// The waiter may not have its subscription yet: go-redis pauses for 100 ms between
 		// its own tries to connect, and dibs for 50 ms between connections.
-		b.within("restart with AOF: waiter enters after release", e.at.Sub(freed), 250*time.Millisecond)
+		b.within("restart with AOF: waiter enters after release", e.at.Sub(released), 250*time.Millisecond)
 		if e.lease.Fence() <= l.Fence() {
 			t.Errorf("fence %d after %d", e.lease.Fence(), l.Fence())
 		}
@@ -762,12 +762,12 @@ func TestForeignHolder(t *testing.T) {
 			b.call("SET", key, "theirs", "NX", "PX", "20000")
 			waiter := b.enqueue(locks, nil)
 			b.begin()
-			freed := time.Now()
+			released := time.Now()
 			if b.call("EVAL", unlock, "1", key, "theirs") != int64(1) {
 				t.Fatal("the foreign unlock returned 0")
 			}
 			e := b.awaitEntry(waiter)
-			b.within(fmt.Sprintf("foreign release, TTL %v: entry after", d), e.at.Sub(freed), 2600*time.Millisecond)
+			b.within(fmt.Sprintf("foreign release, TTL %v: entry after", d), e.at.Sub(released), 2600*time.Millisecond)
 			b.unlock(e.lease)
 			b.wantNoKeys()
 		}

@@ -254,7 +254,7 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 	}
 	awaitDeath := func(c *workerProcess) {
 		<-c.followed // its last reports count
-		<-c.gone
+		<-c.ended
 		killed[c.name] = mono()
 	}
 	var locks [clients]*dibs.Client

@@ -301,7 +301,7 @@ func TestPrimitivesReplyReset(t *testing.T) {
 			// A waiter is in the queue once.
 			behind := b.enqueueFor(rival, what.takes)
 			cut = proxy.CutNextReply(key)
-			mine := b.enqueueFor(locks, what.takes)
+			own := b.enqueueFor(locks, what.takes)
 			b.await("the reply is cut", cut)
 			if n := b.call("ZCARD", "{"+key+"}:dibs:queue"); n != int64(2) {
 				t.Errorf("%s: %v entries in the queue, want two", what.name, n)
@@ -310,9 +310,9 @@ func TestPrimitivesReplyReset(t *testing.T) {
 			last := b.awaitEntry(behind)
 			if what.name != "read" {
 				b.unlock(last.lease)
-				b.unlock(b.awaitEntry(mine).lease)
+				b.unlock(b.awaitEntry(own).lease)
 			} else {
-				b.unlock(b.awaitEntry(mine).lease)
+				b.unlock(b.awaitEntry(own).lease)
 				b.unlock(last.lease)
 			}
 			b.eventually("no keys are left", func() bool { return len(b.remainingKeys()) == 0 })
@@ -425,8 +425,8 @@ func TestRevokeReplyLost(t *testing.T) {
 				b.wantErr(err, dibs.ErrUnavailable)
 			}
 			b.await("the holder is notified", l.Context().Done())
-			var gone *dibs.LostError
-			if !errors.As(context.Cause(l.Context()), &gone) || gone.Reason != dibs.ReasonRevoked {
+			var loss *dibs.LostError
+			if !errors.As(context.Cause(l.Context()), &loss) || loss.Reason != dibs.ReasonRevoked {
 				t.Errorf("%s: %v, want ReasonRevoked", what.holds, context.Cause(l.Context()))
 			}
 			e := b.awaitEntry(waiter)

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// open returns a client that lives as long as the test.
+// open returns a client that is closed at the end of the test.
 func open(t *testing.T, rawURL string, c redisurl.Credentials) redis.UniversalClient {
 	t.Helper()
 	u, err := redisurl.Parse(rawURL)
