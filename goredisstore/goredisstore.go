@@ -13,7 +13,8 @@
 //     Unix sockets (Options.Network "unix") work as usual.
 //   - Sentinel: redis.NewFailoverClient. Do not use redis.NewFailoverClusterClient: dibs
 //     treats its client as a cluster and does not detect a failover there.
-//   - Redis Cluster: redis.NewClusterClient.
+//   - Redis Cluster: redis.NewClusterClient. After a failover the store makes the client
+//     reload its slot map, which go-redis does only once a minute.
 //
 // Package [github.com/dibslock/dibs/goredisstore/redisurl] creates each of these clients
 // from one URL. The examples below show each setup.

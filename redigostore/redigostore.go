@@ -35,6 +35,9 @@
 // The subscription for notifications uses a connection that the store dials as the pool
 // does. It does not count in the pool.
 //
+// redigo does not notice when an idle connection ends. When the store gets such a
+// connection, it closes the other ended ones, too.
+//
 // A lone caller sends its requests without a change of goroutine, which is faster, if the
 // pool keeps idle connections and honours contexts. For this set MaxIdle, use DialContext
 // instead of Dial, and TestOnBorrowContext instead of TestOnBorrow.
@@ -86,7 +89,8 @@ func New(pool *redis.Pool, options ...Option) *redisstore.Store {
 	return redisstore.New(single{&source{Pool: pool}}, options...)
 }
 
-// honoursContexts reports whether the pool passes a context to everything that may block.
+// honoursContexts reports whether the pool keeps idle connections, and passes a context
+// to everything that may block.
 func honoursContexts(pool *redis.Pool) bool {
 	return pool.MaxIdle > 0 && pool.DialContext != nil && pool.TestOnBorrow == nil
 }

@@ -25,7 +25,7 @@ func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) e
 	for _, addr := range masters {
 		client, ok := nodes[addr]
 		if !ok {
-			return fmt.Errorf("rueidis does not know the master %s yet", addr)
+			return fmt.Errorf("rueidis has no client for the master %s yet", addr)
 		}
 		if err := visit(c.node(client, addr)); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) ([]
 // ranges returns the slot map of the first node that answers. It does not query roles: a
 // user that may lock need not have that permission, and a replica may be down.
 func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]slots.Range, error) {
-	err := fmt.Errorf("rueidis knows no node of the cluster")
+	err := fmt.Errorf("rueidis has no node of the cluster")
 	for addr, client := range nodes {
 		var replies [1]redisstore.Reply
 		c.do(ctx, client, []redisstore.Cmd{{"CLUSTER", "SLOTS"}}, replies[:])

@@ -17,7 +17,9 @@
 //   - Sentinel: the sentinels as InitAddress, and SentinelOption.MasterSet. Also set
 //     SentinelOption.TopologyRefreshInterval, for example to 100 ms. Without it rueidis
 //     listens to one sentinel only, which may learn of a promotion 1 to 2 s late.
-//   - Redis Cluster: some of its nodes as InitAddress; rueidis finds the others.
+//   - Redis Cluster: some of its nodes as InitAddress; rueidis finds the others. After a
+//     failover the store loads the slot map itself, because rueidis reloads it only once a
+//     second.
 //
 // If you set SendToReplicas, it must return false for EVAL and EVALSHA, because replicas
 // reject the scripts. The examples below show each setup.
@@ -33,6 +35,9 @@
 // The pool needs room for up to 4 connections for locking and unlocking, and one for the
 // subscription for notifications. On a cluster each request of a batch uses a connection
 // of its own, from the pool of its node.
+//
+// rueidis does not notice when an idle connection ends. When the store gets such a
+// connection, it closes the other ended ones, too.
 //
 // [WithReplicas] uses one more connection for each call, and two round trips instead of
 // one. rueidis returns the replies of a pipeline only when it has all of them. In one
@@ -279,7 +284,7 @@ func (c *conn) reply(result rueidis.RedisResult) redisstore.Reply {
 // convertError converts an error of rueidis to one that redisstore recognizes. A server
 // that rejects connections is reported by each call. rueidis returns ErrClosing for a
 // closed client and also for a connection that it replaced, for example after a failover.
-// A few pings tell the two apart.
+// A few pings distinguish the two.
 func (c *conn) convertError(err error) error {
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
 		return redisstore.ServerError(refusal.Error())
