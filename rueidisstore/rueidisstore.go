@@ -18,8 +18,8 @@
 //     SentinelOption.TopologyRefreshInterval, for example to 100 ms. Without it rueidis
 //     listens to one sentinel only, which may learn of a promotion 1 to 2 s late.
 //   - Redis Cluster: some of its nodes as InitAddress; rueidis finds the others. After a
-//     failover the store loads the slot map itself, because rueidis reloads it only once a
-//     second.
+//     failover the store loads the slot map itself, because rueidis reloads it only once
+//     a second.
 //
 // If you set SendToReplicas, it must return false for EVAL and EVALSHA, because replicas
 // reject the scripts. The examples below show each setup.
