@@ -255,7 +255,8 @@ func (r *recorder) wantLegible(t *testing.T) {
 func TestHooksSeeReplication(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, h hooked, r *recorder) {
-		locks := join(t, h.rdb, goredis.WithReplicas(1, 200*time.Millisecond))
+		locks := dibs.New(goredis.New(h.rdb, goredis.WithReplicas(1, generous)), dibs.Timeout(2*generous))
+		t.Cleanup(func() { locks.Close() })
 		before, seen := scripts(t, h.servers), r.seen()
 		for i := range 10 {
 			id := fmt.Sprint("copied ", i)

@@ -271,7 +271,12 @@ func (b *bed) sets(where string, cluster bool, names []string, whole bool, lease
 	for i := range 32 {
 		workers.Go(func() {
 			who := fmt.Sprintf("worker%d", i)
-			if err := together(locks[i%clients], who, names, goOn, g.add); err != nil {
+			err := together(locks[i%clients], who, names, goOn, g.add)
+			switch {
+			case err == nil:
+			case errors.Is(err, dibs.ErrLost) && b.late() > lease/4:
+				b.t.Logf("a worker lost its lease while the machine stood still: %v", err)
+			default:
 				b.t.Errorf("a worker: %v", err)
 			}
 		})
