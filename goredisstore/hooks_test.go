@@ -255,7 +255,8 @@ func (r *recorder) wantReadable(t *testing.T) {
 func TestHooksSeeReplication(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, h hookedClient, r *recorder) {
-		locks := openClient(t, h.rdb, goredisstore.WithReplicas(1, 200*time.Millisecond))
+		locks := dibs.New(goredisstore.New(h.rdb, goredisstore.WithReplicas(1, generous)), dibs.Timeout(2*generous))
+		t.Cleanup(func() { locks.Close() })
 		before, seen := scripts(t, h.servers), r.scriptCount()
 		for i := range 10 {
 			id := fmt.Sprint("copied ", i)

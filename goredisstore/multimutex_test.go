@@ -275,7 +275,12 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 	for i := range 32 {
 		workers.Go(func() {
 			id := fmt.Sprintf("worker%d", i)
-			if err := lockTriples(locks[i%clients], id, names, goOn, g.add); err != nil {
+			err := lockTriples(locks[i%clients], id, names, goOn, g.add)
+			switch {
+			case err == nil:
+			case errors.Is(err, dibs.ErrLost) && b.late() > lease/4:
+				b.t.Logf("a worker lost its lease while the machine stood still: %v", err)
+			default:
 				b.t.Errorf("a worker: %v", err)
 			}
 		})

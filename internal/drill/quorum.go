@@ -107,7 +107,7 @@ func (o Opener) QuorumMinority(t *testing.T) {
 	slow, ideal := rates()
 	compare("with one that is slow", slow, ideal)
 	proxies[4].Delay(0)
-	held, beside := Lock(t, c, "held"), Lock(t, control, "beside")
+	held, beside := Lock(t, c, "held", dibs.Timeout(Generous)), Lock(t, control, "beside", dibs.Timeout(Generous))
 	q.servers[0].Kill()
 	q.servers[1].Kill()
 	dead, ideal := rates()
@@ -149,7 +149,7 @@ func (o Opener) QuorumMinority(t *testing.T) {
 func measurePair(t *testing.T, c *dibs.Client, name string) time.Duration {
 	t.Helper()
 	start := time.Now()
-	Unlock(t, Lock(t, c, name))
+	Unlock(t, Lock(t, c, name, dibs.Timeout(Generous)))
 	return time.Since(start)
 }
 
