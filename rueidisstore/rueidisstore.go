@@ -112,8 +112,8 @@ type conn struct {
 	client  rueidis.Client
 	sharded bool
 	newer   atomic.Pointer[slotMap] // loaded after a failover
-	given   contextCache            // for calls with a deadline
-	usual   contextCache            // for calls without one
+
+	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
 }
 
 // Do implements redisstore.Conn.
@@ -177,9 +177,9 @@ func probe(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
 // deadline of ctx, or after ioTimeout if ctx has none.
 func (c *conn) bounded(ctx context.Context) context.Context {
 	if at, ok := ctx.Deadline(); ok {
-		return withValues{c.given.until(at), ctx}
+		return withValues{c.withDeadline.until(at), ctx}
 	}
-	return withValues{c.usual.until(time.Now().Add(ioTimeout)), ctx}
+	return withValues{c.withoutDeadline.until(time.Now().Add(ioTimeout)), ctx}
 }
 
 // withValues is a context with the values of another one.
@@ -204,14 +204,14 @@ type timedContext struct {
 }
 
 // until returns a context that ends at the given time, or up to 20 ms later.
-func (b *contextCache) until(at time.Time) context.Context {
+func (cache *contextCache) until(at time.Time) context.Context {
 	const tolerance = 20 * time.Millisecond
-	if c := b.last.Load(); c != nil && !c.at.Before(at) && c.at.Sub(at) <= tolerance {
+	if c := cache.last.Load(); c != nil && !c.at.Before(at) && c.at.Sub(at) <= tolerance {
 		return c.ctx
 	}
 	c := &timedContext{at: at.Add(tolerance)}
 	c.ctx, c.cancel = context.WithDeadline(context.Background(), c.at)
-	b.last.Store(c)
+	cache.last.Store(c)
 	return c.ctx
 }
 
@@ -220,9 +220,9 @@ func (b *contextCache) until(at time.Time) context.Context {
 // are in one slot. If they were not, the builder would panic, while a server replies
 // CROSSSLOT.
 //
-// The command is marked as blocking, so that rueidis uses the pool of the package
-// comment. rueidis retries only commands that its builder marked as read-only, so it
-// never retries this one.
+// The command is marked as blocking, so that rueidis uses the pool that the package
+// comment describes. rueidis retries only commands that its builder marked as read-only,
+// so it never retries this one.
 func command(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
 	key, ok := keyOf(cmd)
 	if !ok {

@@ -1,4 +1,4 @@
--- How most libraries without a queue unlock.
+-- The unlock script of most libraries that have no wait queue.
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   return redis.call('DEL', KEYS[1])
 end
