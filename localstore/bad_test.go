@@ -26,7 +26,7 @@ func TestUnusable(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		make func(t *testing.T, path string)
-		says string
+		want string
 	}{
 		{"a directory", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, "choose a regular file"},
 		{"a pipe", func(t *testing.T, path string) { must(t, syscall.Mkfifo(path, 0o600)) }, "choose a regular file"},
@@ -55,7 +55,7 @@ func TestUnusable(t *testing.T) {
 			must(t, openAt(t, path).Close())
 			corrupt(t, path)
 		}, "move it aside (with -wal and -shm)"},
-		{"a file on the way", func(t *testing.T, path string) {
+		{"a file as a directory of the path", func(t *testing.T, path string) {
 			dir := filepath.Dir(path)
 			must(t, os.Remove(dir))
 			must(t, os.WriteFile(dir, nil, 0o600))
@@ -71,8 +71,8 @@ func TestUnusable(t *testing.T) {
 			if err == nil {
 				t.Fatalf("opened: %v", s.Close())
 			}
-			if !strings.Contains(err.Error(), path) && !strings.Contains(err.Error(), filepath.Dir(path)) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v: want the file name and %q", err, c.says)
+			if !strings.Contains(err.Error(), path) && !strings.Contains(err.Error(), filepath.Dir(path)) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v: want the file name and %q", err, c.want)
 			}
 			if after, _ := os.ReadFile(readablePath(path)); !bytes.Equal(before, after) {
 				t.Error("the file was changed")
@@ -117,11 +117,11 @@ func corrupt(t *testing.T, path string) {
 }
 
 // wantRefused checks that an operation was refused with a reason, and had no effect.
-func wantRefused(t *testing.T, err error, path, says string) {
+func wantRefused(t *testing.T, err error, path, want string) {
 	t.Helper()
 	var u *dibs.UnavailableError
-	if !errors.As(err, &u) || !u.Refused || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) {
-		t.Errorf("%v: want Refused, the file name and %q", err, says)
+	if !errors.As(err, &u) || !u.Refused || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v: want Refused, the file name and %q", err, want)
 	}
 }
 
@@ -185,8 +185,8 @@ func TestReadOnly(t *testing.T) {
 		must(t, os.Chmod(path, mode))
 		must(t, os.Chmod(dir, 0o555))
 		c := startChild(t, "writeOnce", path, asUnprivileged(t), func(c *exec.Cmd) { c.Path = binary })
-		if told := c.readLine("failed:"); !strings.Contains(told, path) || !strings.Contains(told, "permission to read and write") {
-			t.Errorf("mode %v: %s", mode, told)
+		if output := c.readLine("failed:"); !strings.Contains(output, path) || !strings.Contains(output, "permission to read and write") {
+			t.Errorf("mode %v: %s", mode, output)
 		}
 	}
 	must(t, os.Chmod(dir, 0o755))
@@ -212,12 +212,12 @@ func TestFullDisk(t *testing.T) {
 	must(t, err)
 
 	fill(t, filepath.Join(dir, "filler"))
-	taken := 0
-	for ; ; taken++ { // the free part of the log can still be written
-		if _, err = s.Acquire(t.Context(), requestOn(strings.Repeat("x", 400)+string(rune('a'+taken)), "me")); err != nil {
+	acquired := 0
+	for ; ; acquired++ { // the free part of the log can still be written
+		if _, err = s.Acquire(t.Context(), requestOn(strings.Repeat("x", 400)+string(rune('a'+acquired)), "me")); err != nil {
 			break
 		}
-		if taken == 1000 {
+		if acquired == 1000 {
 			t.Fatal("the disk is not full")
 		}
 	}
@@ -233,8 +233,8 @@ func TestFullDisk(t *testing.T) {
 
 	must(t, os.Remove(filepath.Join(dir, "filler")))
 	names, err := s.List(t.Context(), "x*")
-	if err != nil || len(names) != taken {
-		t.Errorf("%d names, %v: want the %d acquired", len(names), err, taken)
+	if err != nil || len(names) != acquired {
+		t.Errorf("%d names, %v: want the %d acquired", len(names), err, acquired)
 	}
 	if f := lockAndRelease(t, s, "n", answer.Fence); f <= answer.Fence {
 		t.Errorf("fence %d after %d", f, answer.Fence)

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 var childRoles = map[string]func(path string, in *bufio.Reader) error{
 	"lockMany":          lockMany,
 	"queueOnce":         queueOnce,
-	"holdUntilTold":     holdUntilTold,
+	"holdUntilReleased": holdUntilReleased,
 	"churn":             churn,
 	"stopInTransaction": stopInTransaction,
 	"writeOnce":         writeOnce,
@@ -55,7 +55,7 @@ type child struct {
 	in  io.WriteCloser
 	out *bufio.Scanner
 
-	fields []string // of holdUntilTold: fence, token, and the PID of the process that it started, or 0
+	fields []string // of holdUntilReleased: fence, token, and the PID of the process that it started, or 0
 }
 
 func startChild(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
@@ -273,9 +273,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// holdUntilTold holds the lock as its first line says, until it is killed or told to
-// release.
-func holdUntilTold(path string, in *bufio.Reader) error {
+// holdUntilReleased holds the lock as its first line says, until it is killed or reads
+// another line.
+func holdUntilReleased(path string, in *bufio.Reader) error {
 	line, err := in.ReadString('\n')
 	if err != nil {
 		return err
@@ -324,10 +324,10 @@ func holdUntilTold(path string, in *bufio.Reader) error {
 	return err
 }
 
-// startHolder starts a holdUntilTold, and returns when it holds the lock.
+// startHolder starts a holdUntilReleased, and returns when it holds the lock.
 func startHolder(t *testing.T, path, how string) *child {
 	t.Helper()
-	c := startChild(t, "holdUntilTold", path)
+	c := startChild(t, "holdUntilReleased", path)
 	c.writeLine(how)
 	c.fields = strings.Fields(c.readLine("holds"))
 	return c
@@ -473,13 +473,13 @@ func churn(path string, _ *bufio.Reader) error {
 	fmt.Println("running")
 	for i := uint64(1); ; i++ {
 		me := fmt.Sprintf("mill:%d:%d", os.Getpid(), i)
-		claim := driver.AcquireRequest{
+		request := driver.AcquireRequest{
 			Name: "all", With: []string{fmt.Sprint("own:", i%7), fmt.Sprint("more:", i%5)}, Token: me, Client: "mill",
 			TTL: 100 * time.Millisecond, Weight: 1, Limit: 1, Queue: i%3 == 0,
 		}
-		answer, err := s.Acquire(context.Background(), claim)
+		answer, err := s.Acquire(context.Background(), request)
 		if err == nil && answer.Held && i%2 == 0 {
-			err = s.Cancel(context.Background(), claim)
+			err = s.Cancel(context.Background(), request)
 		}
 		if err != nil {
 			return err
@@ -603,7 +603,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "me", Until: time.Now().Add(limit)})
 			return err
 		},
-		"abandon": func() error {
+		"cancel": func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			left := late

@@ -46,11 +46,11 @@ func (f *file) newError(what string, cause error) error { return &fileError{f.pa
 
 // explain returns what an error of the database or the system means for the file.
 func (f *file) explain(err error) error {
-	var told *fileError
+	var known *fileError
 	var system syscall.Errno
 	var database *sqlite.Error
 	switch {
-	case errors.As(err, &told), !errors.As(err, &system) && !errors.As(err, &database):
+	case errors.As(err, &known), !errors.As(err, &system) && !errors.As(err, &database):
 		return err // already explained, or not about the file
 	case hasCode(err, sqlite3.SQLITE_FULL), hasCode(err, sqlite3.SQLITE_IOERR_SHMSIZE), errors.Is(system, syscall.ENOSPC):
 		return f.newError(fullDisk, err)

@@ -117,10 +117,10 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer dr
 		return driver.AcquireReply{}, err
 	}
 	t := fileOp{"acquire", c.Name, c.Until, locktable.Names(c)}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
-		answer, mail, err = l.Acquire(c, now)
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
+		answer, notifications, err = l.Acquire(c, now)
 		s.waiters.record(c, answer, l)
-		return mail, err
+		return notifications, err
 	})
 	if err != nil {
 		return driver.AcquireReply{}, err
@@ -133,10 +133,10 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer dri
 	if err := checkRequest(c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	t := fileOp{"reweigh", c.Name, c.Until, []string{c.Name}}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
-		answer, mail = l.Resize(c, now)
-		return mail, nil
+	t := fileOp{"resize", c.Name, c.Until, []string{c.Name}}
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
+		answer, notifications = l.Resize(c, now)
+		return notifications, nil
 	})
 	if err != nil {
 		return driver.AcquireReply{}, err
@@ -165,23 +165,23 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 		return err
 	}
 	s.waiters.remove(c.Token)
-	t := fileOp{"abandon", c.Name, c.Until, locktable.Names(c)}
+	t := fileOp{"cancel", c.Name, c.Until, locktable.Names(c)}
 	return s.change(ctx, t, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
 		return l.Cancel(c, now), nil
 	})
 }
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (broken bool, err error) {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (revoked bool, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return false, err
 	}
-	t := fileOp{"break", name, time.Time{}, []string{name}}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
-		broken, mail = l.Revoke(name, fence, now)
-		return mail, nil
+	t := fileOp{"revoke", name, time.Time{}, []string{name}}
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
+		revoked, notifications = l.Revoke(name, fence, now)
+		return notifications, nil
 	})
-	return broken && err == nil, err
+	return revoked && err == nil, err
 }
 
 // Release implements dibs.Store.
@@ -191,9 +191,9 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	}
 	s.waiters.remove(r.Token)
 	t := fileOp{"release", r.Name, r.Until, []string{r.Name}}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (mail []locktable.Notification, err error) {
-		held, mail = l.Release(r, now)
-		return mail, nil
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
+		held, notifications = l.Release(r, now)
+		return notifications, nil
 	})
 	return held && err == nil, err
 }
@@ -241,15 +241,15 @@ func (s *Store) change(ctx context.Context, t fileOp, op func(*locktable.Table, 
 	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
 		return err
 	}
-	var mail []locktable.Notification
+	var notifications []locktable.Notification
 	err := s.file.change(ctx, deadlineOf(ctx, t.until), t.names, func(l *locktable.Table, now locktable.Now) (err error) {
-		mail, err = op(l, now)
+		notifications, err = op(l, now)
 		return err
 	})
 	if err != nil {
 		return s.wrapError(t, err)
 	}
-	s.notifier.send(mail)
+	s.notifier.send(notifications)
 	return nil
 }
 

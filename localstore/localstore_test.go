@@ -44,9 +44,9 @@ func TestVoteRejected(t *testing.T) {
 	b := &driver.VoteRequest{Ticket: 1, Fence: 1}
 	c := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Vote: b}
 	_, acquire := s.Acquire(t.Context(), c)
-	_, reweigh := s.Resize(t.Context(), c)
+	_, resize := s.Resize(t.Context(), c)
 	_, release := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "t", Vote: b})
-	for _, err := range []error{acquire, reweigh, release, s.Cancel(t.Context(), c)} {
+	for _, err := range []error{acquire, resize, release, s.Cancel(t.Context(), c)} {
 		if !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}

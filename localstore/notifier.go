@@ -61,13 +61,13 @@ type message struct {
 
 // send sends each client its events, several in one datagram, because a socket's queue
 // may be as short as ten.
-func (p notifier) send(mail []locktable.Notification) {
+func (p notifier) send(notifications []locktable.Notification) {
 	const together = 32
 	if p.dir == "" {
 		return
 	}
 	byClient := make(map[string][]message)
-	for _, m := range mail {
+	for _, m := range notifications {
 		e := m.Event
 		byClient[m.Client] = append(byClient[m.Client], message{e.Kind, e.Token, e.Fence, e.Ticket})
 	}

@@ -94,11 +94,11 @@ func TestManyAtOnce(t *testing.T) {
 	const many = 300
 	s := openAt(t, newFile(t))
 	events, _ := watch(t, s, "client", many)
-	var mail []locktable.Notification
+	var notifications []locktable.Notification
 	for range many {
-		mail = append(mail, grantEvent("client", strings.Repeat("t", 200)))
+		notifications = append(notifications, grantEvent("client", strings.Repeat("t", 200)))
 	}
-	s.notifier.send(mail)
+	s.notifier.send(notifications)
 	for range many {
 		<-events
 	}

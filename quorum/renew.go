@@ -15,7 +15,7 @@ import (
 
 // Extend implements driver.Store. Each node extends all leases; a lease is extended if a
 // majority has extended it. A node that does not know a lease which a majority knows is
-// asked to vote for it again.
+// requested to vote again.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	if err := contextEnded(ctx, "extend", ""); err != nil {
 		return slices.Repeat([]error{err}, len(requests))
@@ -122,7 +122,7 @@ func (r *renewal) record(node int, errs []error) {
 
 var (
 	errNoVote   = errors.New("it has not voted for the lease yet")
-	errRepaired = errors.New("it did not know the lease and was asked to vote again")
+	errRepaired = errors.New("it did not know the lease and was requested to vote again")
 	errUnderWay = errors.New("it did not know the lease while another operation on it was pending")
 )
 

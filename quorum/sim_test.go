@@ -794,7 +794,7 @@ func (w *world) report(t *testing.T) {
 // TestSimulationSees checks that the simulation detects a quorum that is broken on
 // purpose.
 func TestSimulationSees(t *testing.T) {
-	for name, broken := range map[string]func(*conditions){
+	for name, sabotage := range map[string]func(*conditions){
 		"no recovery window":             func(w *conditions) { w.config.Trusting = true },
 		"one vote less than a majority":  func(w *conditions) { w.sabotage = func(s *Store) { s.majority = max(s.majority-1, 1) } },
 		"clocks drift more than allowed": func(w *conditions) { w.clockDrift, w.noRenewal, w.ttl, w.config.Longest = 0.05, true, simTTL, simTTL },
@@ -803,7 +803,7 @@ func TestSimulationSees(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= 2000; seed++ {
 				c := defaultConditions(seed)
-				broken(&c)
+				sabotage(&c)
 				if w := simulate(t, seed, c, false); len(w.violations) > 0 {
 					t.Logf("FIGURE seed %d: %s", seed, w.violations[0])
 					return

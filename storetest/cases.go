@@ -119,7 +119,8 @@ func fifo(t *testing.T, s driver.Store) {
 	}
 }
 
-// inOrder returns false if it took so long that the result means nothing.
+// inOrder reports whether the waiters were served in order. It returns false if the machine was too
+// slow for a meaningful result.
 func inOrder(t *testing.T, s driver.Store, name string, waiters int) bool {
 	var clients []*testClient
 	for range 4 {
@@ -132,14 +133,14 @@ func inOrder(t *testing.T, s driver.Store, name string, waiters int) bool {
 	fence := holder.mustAcquire(c).Fence
 	requests := make([]driver.AcquireRequest, waiters)
 	for i := range requests {
-		one := clients[i%len(clients)]
-		requests[i] = one.newRequest(name)
-		a := one.acquire(requests[i])
+		client := clients[i%len(clients)]
+		requests[i] = client.newRequest(name)
+		a := client.acquire(requests[i])
 		switch {
 		case slow():
 			return false
 		case a.Held || a.Ticket == 0 || a.Position != i+1:
-			t.Fatalf("acquire %q: %+v, want to wait at position %d", name, a, i+1)
+			t.Fatalf("acquire %q: %+v, want it queued at position %d", name, a, i+1)
 		}
 	}
 	for i, next := range requests {

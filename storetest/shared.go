@@ -200,14 +200,14 @@ func oneSharedExpires(p *testClient, name string, last bool) bool {
 	suspended := func() bool { return !last && time.Since(extended) >= ttl }
 	p.mustAcquire(lives)
 	for time.Now().Before(over) {
-		asked := time.Now()
+		sent := time.Now()
 		switch err := p.extend(lives, ttl); {
 		case err != nil && suspended():
 			return false
 		case err != nil:
 			p.t.Fatalf("extend: %v", err)
 		}
-		extended = asked
+		extended = sent
 		time.Sleep(20 * time.Millisecond)
 	}
 	state := p.state(name)
@@ -500,10 +500,10 @@ func revoke(t *testing.T, s driver.Store) {
 	p.wantHolder("o", "")
 
 	// A lease does not match the fence that it had before.
-	asked := p.newRequest("q")
-	fence = p.mustAcquire(asked).Fence
-	newer := p.mustAcquire(asked).Fence
-	ext = driver.ExtendRequest{Name: "q", Token: asked.Token, Client: asked.Client, Fence: fence, TTL: time.Minute}
+	repeated := p.newRequest("q")
+	fence = p.mustAcquire(repeated).Fence
+	newer := p.mustAcquire(repeated).Fence
+	ext = driver.ExtendRequest{Name: "q", Token: repeated.Token, Client: repeated.Client, Fence: fence, TTL: time.Minute}
 	if err := s.Extend(operationContext(t), []driver.ExtendRequest{ext})[0]; err != nil { // sent before the repeated acquire
 		t.Fatal(err)
 	}
@@ -513,7 +513,7 @@ func revoke(t *testing.T, s driver.Store) {
 	if !revoke("q", newer) {
 		t.Error("the newer fence did not revoke the lease")
 	}
-	wantRevoked(asked, newer)
+	wantRevoked(repeated, newer)
 	turned := p.newWriter("r")
 	fence = p.mustAcquire(turned).Fence
 	ext = driver.ExtendRequest{Name: "r", Token: turned.Token, Client: turned.Client, Fence: fence, TTL: time.Minute}

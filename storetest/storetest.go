@@ -216,11 +216,11 @@ func (p *testClient) acquireBy(c driver.AcquireRequest, due time.Time) {
 	p.t.Helper()
 	const grace = 2 * time.Second
 	for {
-		asked := time.Now()
+		sent := time.Now()
 		if p.acquire(c).Held {
 			return
 		}
-		if late := asked.Sub(due); late > grace {
+		if late := sent.Sub(due); late > grace {
 			p.t.Fatalf("acquire %q: refused %v after the lock was due", c.Name, late)
 		}
 		time.Sleep(10 * time.Millisecond)

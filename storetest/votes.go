@@ -13,7 +13,7 @@ func VoteCases() []Case {
 	return []Case{
 		{"vote order", "vote requests are served in the order of their tickets, whenever they arrive", voteOrder},
 		{"vote node", "the reply to a vote request, and the event of its grant, name the store", voteNode},
-		{"vote fence", "a vote is granted with the proposed fence, or a larger one if necessary; a waiter is told the largest fence so far", voteFence},
+		{"vote fence", "a vote is granted with the proposed fence, or a larger one if necessary; the reply to a waiter has the largest fence so far", voteFence},
 		{"vote without fence", "a vote request without a fence is granted one", voteWithoutFence},
 		{"vote relinquish", "a relinquished vote goes to an older waiter, and not to a younger one", voteRelinquish},
 		{"vote heartbeat", "a queue entry with a ticket lives by its heartbeats, whatever clock issued the ticket", voteHeartbeat},

@@ -67,7 +67,7 @@ func (o Opener) ClusterMoves(t *testing.T) {
 	}
 	machine := WatchMachine(t.Context(), to.Addr())
 	w := load.Start(stores...)
-	calm := w.Now()
+	start := w.Now()
 	time.Sleep(2 * time.Second) // without failures
 	moved := make(chan error, 1)
 	go func() { moved <- migrate(c, to, slots) }()
@@ -89,7 +89,7 @@ func (o Opener) ClusterMoves(t *testing.T) {
 	v := evaluate(w.Stop(), over)
 	recovery, ok := v.nextRequested(killed, orphans)
 	t.Logf("FIGURE %.0f locks per second before, %.0f while %d slots moved and a master died; failover %v, next lock in one of its slots %v after its death; %d conflicts, %d errors, %d lost",
-		v.rate(calm, killed), v.rate(killed, over), len(slots), failover, recovery, len(v.conflicts), len(v.errors), v.lost)
+		v.rate(start, killed), v.rate(killed, over), len(slots), failover, recovery, len(v.conflicts), len(v.errors), v.lost)
 	if late := machine.Late(); !ok || recovery > failover+time.Second+late {
 		t.Errorf("recovery %v, failover %v, control %v", recovery, failover, late)
 	}
@@ -200,7 +200,7 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 		t.Cleanup(func() { locks.Close() })
 		return locks
 	}
-	locks, calm := open(), open()
+	locks, stable := open(), open()
 	leases := []*dibs.Lease{
 		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.Mutex(name).Lock(ctx) }),
 		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.RWMutex(config).RLock(ctx) }),
@@ -211,7 +211,7 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 	for i := 0; len(controls) < 2; i++ { // one on each side
 		stays := fmt.Sprint("stays:", i)
 		if m := masterOf(t, c, redistest.Slot("lock:"+stays)); m == []*redistest.Server{from, to}[len(controls)] {
-			controls = append(controls, Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return calm.Mutex(stays).Lock(ctx) }))
+			controls = append(controls, Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return stable.Mutex(stays).Lock(ctx) }))
 		}
 	}
 	migration, err := c.OpenSlot(slot, to)
@@ -331,7 +331,7 @@ func (o Opener) ClusterDeadMaster(t *testing.T) {
 	// The control is a store without requests for the dead master.
 	half := len(healthy) / 2
 	dying, living, control := begin(store, doomed), begin(store, healthy[:half]), begin(o.Cluster(t, c.Addrs()), healthy[half:])
-	calm, calmThere := living.Now(), control.Now()
+	start, startThere := living.Now(), control.Now()
 	time.Sleep(time.Second) // without failures
 	killed, killedThere := living.Now(), control.Now()
 	if _, err := c.KillMaster(0); err != nil {
@@ -341,8 +341,8 @@ func (o Opener) ClusterDeadMaster(t *testing.T) {
 	over, overThere := living.Now(), control.Now()
 	v, there := evaluate(living.Stop(), over), evaluate(control.Stop(), overThere)
 	dead := evaluate(dying.Stop(), over)
-	before, after := v.rate(calm, killed), v.rate(killed, over)
-	beforeThere, afterThere := there.rate(calmThere, killedThere), there.rate(killedThere, overThere)
+	before, after := v.rate(start, killed), v.rate(killed, over)
+	beforeThere, afterThere := there.rate(startThere, killedThere), there.rate(killedThere, overThere)
 	t.Logf("FIGURE with a dead master: %.0f locks per second on the others, %.0f before; control %.0f, %.0f before; %d errors, %d on the dead master",
 		after, before, afterThere, beforeThere, len(v.errors), len(dead.errors))
 	if after < before/2*min(afterThere/beforeThere, 1) {

@@ -12,7 +12,7 @@ import (
 
 // WantInvalid checks that each call of a store that cannot hold locks returns ErrInvalid
 // at once.
-func WantInvalid(t *testing.T, s driver.Store, says string) {
+func WantInvalid(t *testing.T, s driver.Store, want string) {
 	t.Helper()
 	start := time.Now()
 	locks := dibs.New(s)
@@ -32,8 +32,8 @@ func WantInvalid(t *testing.T, s driver.Store, says string) {
 			}
 			continue
 		}
-		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got %v, want ErrInvalid with %q", call, err, says)
+		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want ErrInvalid with %q", call, err, want)
 		}
 	}
 	if took := time.Since(start); took > 5*time.Second {

@@ -107,7 +107,7 @@ func (o Opener) QuorumMinority(t *testing.T) {
 	slow, ideal := rates()
 	compare("with one that is slow", slow, ideal)
 	proxies[4].Delay(0)
-	held, beside := Lock(t, c, "held", dibs.Timeout(Generous)), Lock(t, control, "beside", dibs.Timeout(Generous))
+	held, controlLease := Lock(t, c, "held", dibs.Timeout(Generous)), Lock(t, control, "control lease", dibs.Timeout(Generous))
 	q.servers[0].Kill()
 	q.servers[1].Kill()
 	dead, ideal := rates()
@@ -116,9 +116,9 @@ func (o Opener) QuorumMinority(t *testing.T) {
 		select {
 		case <-quiet:
 			quiet = nil
-		case <-beside.Context().Done(): // the machine was suspended: the result is not meaningful
-			t.Logf("a lease of the control ended, too: %v", beside.Err())
-			held, beside = Lock(t, c, "held"), Lock(t, control, "beside")
+		case <-controlLease.Context().Done(): // the machine was suspended: the result is not meaningful
+			t.Logf("a lease of the control ended, too: %v", controlLease.Err())
+			held, controlLease = Lock(t, c, "held"), Lock(t, control, "control lease")
 			quiet = time.After(2 * longestLease)
 		case <-held.Context().Done():
 			t.Fatalf("the lease ended: %v", held.Err())

@@ -14,11 +14,11 @@ import (
 // Replicas checks WithReplicas: it waits for n replicas and not for all, a lock and
 // unlock takes the given number of round trips, and a try on a held name does not wait.
 func (o Opener) Replicas(t *testing.T, trips float64) {
-	const patience = 800 * time.Millisecond // with replicas
+	const timeout = 800 * time.Millisecond // with replicas
 	r := redistest.StartReplicated(t, 2)
 	machine := WatchMachine(t.Context(), r.Master.Addr())
 	open := func(addr string, n int) *dibs.Client {
-		c := dibs.New(o.Single(t, addr, redisstore.WithReplicas(n, patience)), dibs.Timeout(10*time.Second))
+		c := dibs.New(o.Single(t, addr, redisstore.WithReplicas(n, timeout)), dibs.Timeout(10*time.Second))
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -50,7 +50,7 @@ func (o Opener) Replicas(t *testing.T, trips float64) {
 	}
 	waitForReplicas(t, two) // the stalled replicas must catch up
 	t.Logf("FIGURE lock and unlock with one of two replicas: %v, %v while the other is stalled, %v at best", all, stalled, quickest)
-	if quickest > patience/2 { // a wait for a stalled replica lasts this long
+	if quickest > timeout/2 { // a wait for a stalled replica lasts this long
 		t.Error("it waited for the stalled replica")
 	}
 }
@@ -106,28 +106,28 @@ func wantTrips(t *testing.T, master string, open func(addr string, n int) *dibs.
 	c := open(proxy.Addr(), 1)
 	measurePairs(t, c, 21) // connects
 	const tries = 4
-	for try, trip, many := 1, 40*time.Millisecond, 21; ; try, trip, many = try+1, 160*time.Millisecond, 5 {
-		proxy.Delay(trip / 2)
+	for try, roundTrip, many := 1, 40*time.Millisecond, 21; ; try, roundTrip, many = try+1, 160*time.Millisecond, 5 {
+		proxy.Delay(roundTrip / 2)
 		shortest, _ := measurePairs(t, c, many)
-		have := float64(shortest) / float64(trip)
-		t.Logf("FIGURE lock and unlock with a replica: %.2f round trips of %v", have, trip)
-		if have <= want+0.3 {
+		got := float64(shortest) / float64(roundTrip)
+		t.Logf("FIGURE lock and unlock with a replica: %.2f round trips of %v", got, roundTrip)
+		if got <= want+0.3 {
 			return
 		}
 		if try == tries {
-			t.Fatalf("%.2f round trips, want %.0f", have, want)
+			t.Fatalf("%.2f round trips, want %.0f", got, want)
 		}
 	}
 }
 
 // wantTooFewReplicas checks that a lock fails while too few replicas answer, that the
 // error says so, and that nothing is left behind.
-func wantTooFewReplicas(t *testing.T, c *dibs.Client, have, want int) {
+func wantTooFewReplicas(t *testing.T, c *dibs.Client, got, want int) {
 	t.Helper()
 	_, err := c.Mutex("free").TryLock(t.Context())
 	var replicas *redisstore.ReplicasError
-	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &replicas) || replicas.Have != have || replicas.Want != want {
-		t.Fatalf("%v, want ReplicasError with %d of %d replicas", err, have, want)
+	if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &replicas) || replicas.Have != got || replicas.Want != want {
+		t.Fatalf("%v, want ReplicasError with %d of %d replicas", err, got, want)
 	}
 	state, err := c.Inspect(t.Context(), "free")
 	if err != nil || state.Holding > 0 || state.Waiting > 0 {

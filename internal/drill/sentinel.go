@@ -41,9 +41,9 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 	w := load.Start(stores...)
 	var promoted []history.Moment
 	var peace time.Duration
-	for calm := w.Now(); len(promoted) < rounds; calm = promoted[len(promoted)-1] {
+	for start := w.Now(); len(promoted) < rounds; start = promoted[len(promoted)-1] {
 		time.Sleep(500 * time.Millisecond) // without failures
-		peace += w.Now().At - calm.At
+		peace += w.Now().At - start.At
 		dead, err := s.KillMaster()
 		if err != nil {
 			t.Fatal(err)
@@ -173,10 +173,10 @@ func (l *loss) want(promoted time.Time) {
 	l.t.Helper()
 	const soon, enter = 500 * time.Millisecond, time.Second
 	l.machine.Begin()
-	var told, entered time.Duration
+	var notified, acquired time.Duration
 	select {
 	case at := <-l.notified:
-		told = at.Sub(promoted)
+		notified = at.Sub(promoted)
 	case <-time.After(Generous):
 		l.t.Fatal("the holder is not notified of the loss")
 	}
@@ -186,7 +186,7 @@ func (l *loss) want(promoted time.Time) {
 	}
 	select {
 	case e := <-l.second:
-		entered = e.at.Sub(promoted)
+		acquired = e.at.Sub(promoted)
 		if e.err != nil || e.fence <= l.first.Fence() {
 			l.t.Errorf("the waiter has fence %d after %d, error %v", e.fence, l.first.Fence(), e.err)
 		}
@@ -194,8 +194,8 @@ func (l *loss) want(promoted time.Time) {
 		l.t.Fatal("the waiter does not acquire the lock")
 	}
 	late := l.machine.Late()
-	l.t.Logf("FIGURE after the promotion the holder was notified in %v, and the waiter acquired the lock in %v (control %v)", told, entered, late)
-	if told > soon+late || entered > enter+late {
-		l.t.Errorf("notified after %v, acquired after %v: want %v and %v (plus %v for the busy machine)", told, entered, soon, enter, late)
+	l.t.Logf("FIGURE after the promotion the holder was notified in %v, and the waiter acquired the lock in %v (control %v)", notified, acquired, late)
+	if notified > soon+late || acquired > enter+late {
+		l.t.Errorf("notified after %v, acquired after %v: want %v and %v (plus %v for the busy machine)", notified, acquired, soon, enter, late)
 	}
 }

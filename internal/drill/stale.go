@@ -83,7 +83,7 @@ func (o Opener) Forgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 			start := time.Now()
-			told := func(ended <-chan time.Time) time.Duration {
+			waitFor := func(ended <-chan time.Time) time.Duration {
 				select {
 				case at := <-ended:
 					return at.Sub(start)
@@ -92,7 +92,7 @@ func (o Opener) Forgotten(t *testing.T) {
 					return 0
 				}
 			}
-			have, want := told(has), told(control)
+			have, want := waitFor(has), waitFor(control)
 			t.Logf("FIGURE notified %v after the restart, the control %v", have, want)
 			if have > want+slower+machine.Late() {
 				t.Errorf("notified after %v, the control after %v", have, want)

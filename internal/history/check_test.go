@@ -247,7 +247,7 @@ var scripts = []struct {
 
 func want(rules ...history.Rule) []history.Rule { return rules }
 
-// queue records when a call was told its ticket.
+// queue records when a call got its ticket.
 func queue(op *history.Op, when int, ticket uint64) *history.Op {
 	op.Ticket, op.Queued = ticket, moment(when)
 	return op

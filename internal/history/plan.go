@@ -86,7 +86,7 @@ const (
 	semaphore
 )
 
-// A waitMode says how long a step waits for its lease.
+// A waitMode sets how long a step waits for its lease.
 type waitMode int
 
 const (

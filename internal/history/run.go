@@ -124,7 +124,7 @@ func (r *runner) contend(name string) {
 func (r *runner) closeAll() error {
 	errs := make([]error, len(r.clients))
 	for i, s := range r.clients {
-		op := r.rec.Call(Op{Verb: Close, Label: fmt.Sprintf("seat %d", i)})
+		op := r.rec.Call(Op{Verb: Close, Label: fmt.Sprintf("client %d", i)})
 		errs[i] = s.get().Close()
 		r.rec.Return(op, errs[i])
 	}

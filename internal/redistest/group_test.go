@@ -8,13 +8,13 @@ import (
 
 func TestWaitUntilReturnsTheLastCondition(t *testing.T) {
 	missing := errors.New("missing")
-	asked := false
+	called := false
 	err := waitUntilFor(shortWait, "all is well", func(ctx context.Context) error {
-		if asked {
+		if called {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		asked = true
+		called = true
 		return missing
 	})
 	if !errors.Is(err, missing) {

@@ -201,10 +201,10 @@ func firstHundredSlots() (first []int) {
 }
 
 func TestServersOutsideTheCluster(t *testing.T) {
-	c, stranger := &Cluster{}, &Server{}
-	_, _, err := c.WaitFailover(stranger)
-	_, err2 := c.OpenSlot(0, stranger)
-	for _, err := range []error{err, err2, c.Rejoin(stranger), c.Failover(stranger)} {
+	c, other := &Cluster{}, &Server{}
+	_, _, err := c.WaitFailover(other)
+	_, err2 := c.OpenSlot(0, other)
+	for _, err := range []error{err, err2, c.Rejoin(other), c.Failover(other)} {
 		if !errors.Is(err, errUnknownServer) {
 			t.Errorf("got %v, want %v", err, errUnknownServer)
 		}

@@ -43,14 +43,14 @@ func TestAReplicaComesBack(t *testing.T) {
 
 func TestOnlineIsForReplicasOfThisMaster(t *testing.T) {
 	t.Parallel()
-	r, stranger := StartReplicated(t, 1), Start(t)
+	r, other := StartReplicated(t, 1), Start(t)
 	if err := online(t.Context(), r.Replicas[0], nil); err == nil {
 		t.Error("a replica is accepted as a master")
 	}
-	if err := online(t.Context(), r.Master, []*Server{stranger}); err == nil {
+	if err := online(t.Context(), r.Master, []*Server{other}); err == nil {
 		t.Error("an unrelated server is accepted as a replica")
 	}
-	if err := follows(t.Context(), r.Replicas[0], stranger); err == nil {
+	if err := follows(t.Context(), r.Replicas[0], other); err == nil {
 		t.Error("a replica is accepted for an unrelated master")
 	}
 }

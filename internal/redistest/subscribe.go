@@ -35,25 +35,25 @@ func (w *wire) listen(channel string, on func(message string)) error {
 		return err
 	}
 	for {
-		if err := w.waitForPush(); err != nil {
+		if err := w.waitForMessage(); err != nil {
 			return err
 		}
-		push, err := w.readPush()
+		message, err := w.readMessage()
 		if err != nil {
 			return err
 		}
-		switch push.kind {
+		switch message.kind {
 		case "subscribe":
 			on("")
 		case "message":
-			on(push.payload)
+			on(message.payload)
 		}
 	}
 }
 
-// waitForPush waits for the first byte only: a read that times out within a message would
+// waitForMessage waits for the first byte only: a read that times out within a message would
 // lose the first part.
-func (w *wire) waitForPush() error {
+func (w *wire) waitForMessage() error {
 	if arrived, err := w.waitForReply(pingAfter); arrived || err != nil {
 		return err
 	}
@@ -72,24 +72,24 @@ func (w *wire) ping() error {
 	return w.send(redisstore.Cmd{"PING"})
 }
 
-type push struct{ kind, payload string }
+type message struct{ kind, payload string }
 
-// readPush reads a message of a subscribed connection: subscribe, channel, count;
+// readMessage reads a message of a subscribed connection: subscribe, channel, count;
 // message, channel, payload; or pong, "".
-func (w *wire) readPush() (push, error) {
+func (w *wire) readMessage() (message, error) {
 	_ = w.conn.SetDeadline(time.Now().Add(2 * pingAfter))
 	value, err := readReply(w.r)
 	if err != nil {
-		return push{}, err
+		return message{}, err
 	}
 	if refusal, ok := value.(redisstore.ServerError); ok {
-		return push{}, refusal
+		return message{}, refusal
 	}
 	items, _ := value.([]any)
 	if len(items) == 0 {
-		return push{}, fmt.Errorf("%w: unexpected message %v", errProtocol, value)
+		return message{}, fmt.Errorf("%w: unexpected message %v", errProtocol, value)
 	}
 	kind, _ := items[0].(string)
 	payload, _ := items[len(items)-1].(string)
-	return push{kind, payload}, nil
+	return message{kind, payload}, nil
 }

@@ -13,15 +13,15 @@ import (
 // listen subscribes and returns when that is confirmed.
 func listen(ctx context.Context, t *testing.T, c *Conn) (messages <-chan string, failed <-chan error) {
 	t.Helper()
-	heard, ended := make(chan string, 10), make(chan error, 1)
-	go func() { ended <- c.Subscribe(ctx, "news", func(m string) { heard <- m }) }()
-	if m := hear(t, heard); m != "" {
+	messages, ended := make(chan string, 10), make(chan error, 1)
+	go func() { ended <- c.Subscribe(ctx, "news", func(m string) { messages <- m }) }()
+	if m := receiveMessage(t, messages); m != "" {
 		t.Fatalf("got %q, want the confirmation", m)
 	}
-	return heard, ended
+	return messages, ended
 }
 
-func hear(t *testing.T, messages <-chan string) string {
+func receiveMessage(t *testing.T, messages <-chan string) string {
 	t.Helper()
 	select {
 	case m := <-messages:
@@ -40,7 +40,7 @@ func TestSubscribe(t *testing.T) {
 	s.MustCmd(t, "PUBLISH", "other", "no")
 	for _, m := range []string{"a", "b"} {
 		s.MustCmd(t, "PUBLISH", "news", m)
-		if got := hear(t, messages); got != m {
+		if got := receiveMessage(t, messages); got != m {
 			t.Errorf("got %q, want %q", got, m)
 		}
 	}
@@ -59,7 +59,7 @@ func TestSubscribeStaysOnAQuietChannel(t *testing.T) {
 		return strings.HasPrefix(field(stats, "cmdstat_ping"), "calls=3,") // one is from the start
 	})
 	s.MustCmd(t, "PUBLISH", "news", "late")
-	if got := hear(t, messages); got != "late" {
+	if got := receiveMessage(t, messages); got != "late" {
 		t.Errorf("got %q", got)
 	}
 	select {

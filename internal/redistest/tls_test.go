@@ -41,8 +41,8 @@ func TestTLSTrustsOnlyItsAuthority(t *testing.T) {
 	s, _ := StartTLS(t)
 	_, others := StartTLS(t)
 	_, err := pingTLS(s, others)
-	var stranger x509.UnknownAuthorityError
-	if !errors.As(err, &stranger) {
+	var other x509.UnknownAuthorityError
+	if !errors.As(err, &other) {
 		t.Errorf("got %v, want an unknown authority", err)
 	}
 }
