@@ -13,12 +13,12 @@ import (
 // listen subscribes and returns when that is confirmed.
 func listen(ctx context.Context, t *testing.T, c *Conn) (messages <-chan string, failed <-chan error) {
 	t.Helper()
-	messages, ended := make(chan string, 10), make(chan error, 1)
-	go func() { ended <- c.Subscribe(ctx, "news", func(m string) { messages <- m }) }()
-	if m := receiveMessage(t, messages); m != "" {
+	received, ended := make(chan string, 10), make(chan error, 1)
+	go func() { ended <- c.Subscribe(ctx, "news", func(m string) { received <- m }) }()
+	if m := receiveMessage(t, received); m != "" {
 		t.Fatalf("got %q, want the confirmation", m)
 	}
-	return messages, ended
+	return received, ended
 }
 
 func receiveMessage(t *testing.T, messages <-chan string) string {
