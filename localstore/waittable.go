@@ -13,8 +13,8 @@ import (
 // wait for, so that the death of an owner is detected soon.
 type waitTable struct {
 	mu      sync.Mutex
-	byToken map[string]waitEntry // by token
-	wake    map[string]func()    // by client, of its Watch
+	byToken map[string]waitEntry
+	wake    map[string]func() // by client, of its Watch
 }
 
 type waitEntry struct {

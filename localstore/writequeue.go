@@ -57,7 +57,7 @@ func (g *writeQueue) lock(ctx context.Context, until time.Time) bool {
 	}
 }
 
-// tryLock takes the lock if it is free, and joins the queue if not.
+// tryLock acquires the lock if it is free, and joins the queue if not.
 func (g *writeQueue) tryLock() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

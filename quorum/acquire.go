@@ -187,8 +187,8 @@ func (s *Store) decideTry(c *acquisition, n tally) (answer driver.AcquireReply, 
 	return answer, false, nil
 }
 
-// nodeErrors returns why each node has no vote in this round, or nil for a node that
-// voted.
+// nodeErrors returns why each node has not answered in this round, or nil for a node that
+// has.
 func (c *acquisition) nodeErrors() []error {
 	errs := make([]error, len(c.queues))
 	seen := make(map[string]bool)

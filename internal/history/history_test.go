@@ -40,7 +40,7 @@ func TestMemory(t *testing.T) {
 }
 
 // The same when requests, replies and events overtake each other.
-func TestFar(t *testing.T) {
+func TestDelayedMessages(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		store := delayed(memstore.New(), seed, 100*time.Microsecond<<(seed%6), faults{})
 		wantPrompt(t, record(t, store, history.Plan{Seed: seed, Ops: 10_000, ReuseTokens: true}))
@@ -58,7 +58,7 @@ func wantPrompt(t *testing.T, longest time.Duration) {
 
 // The same when messages are lost. What a closed Client could not clean up may then last
 // until it expires.
-func TestLossy(t *testing.T) {
+func TestLostMessages(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		store := delayed(memstore.New(), seed, time.Millisecond, faults{losses: 5})
 		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: 10_000, ReuseTokens: true})
