@@ -134,7 +134,7 @@ func (s *Store) decide(c *acquisition, expired bool) (answer driver.AcquireReply
 	}
 	n := s.countVotes(c)
 	answered := n.answered >= s.majority
-	agreed := n.votes >= s.majority && s.fenceKnown(c)
+	agreed := n.votes >= s.majority && s.fenceStored(c)
 	switch {
 	case n.confirmed >= s.majority && agreed:
 		c.inAcquire, c.granted = false, true
@@ -333,7 +333,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, er
 		return false, err
 	}
 	poll := s.newPoll()
-	poll.needMajority = true // a few nodes may know the lease by an older fence
+	poll.needMajority = true // a few nodes may have an older fence for the lease
 	until := deadlineOf(ctx)
 	for i, n := range s.nodes {
 		go func() {

@@ -23,7 +23,7 @@ type acquisition struct {
 	inAcquire       bool         // Acquire has not returned
 	skipStragglers  bool         // do not wait for the remaining nodes if a majority has answered
 	granted         bool         // in this round, and the client was notified
-	fence           uint64       // a majority must know it before the lock is granted; 0: none yet
+	fence           uint64       // a majority must store it before the lock is granted; 0: none yet
 	relinquished    int          // how often this round relinquished its votes to older requests
 	relinquishing   bool         // relinquishTimer is running
 	relinquishTimer *time.Timer
@@ -237,10 +237,10 @@ func (nq *nodeQueue) recordGrant(fence uint64, by string) {
 type tally struct {
 	votes     int // votes for this acquisition
 	confirmed int // votes that answer a request and are no notification
-	knowFence int // votes from nodes that know the fence
+	withFence int // votes from nodes with the fence
 	answered  int // nodes that have answered
 	pending   int // nodes that may still answer
-	topRival  int // known votes for the strongest rival
+	topRival  int // votes for the strongest rival, as far as reported
 }
 
 // countVotes counts the votes of this round. A store that is configured as two nodes has
@@ -273,7 +273,7 @@ func (s *Store) countVotes(c *acquisition) (n tally) {
 			n.confirmed++
 		}
 		if nq.fence >= c.fence {
-			n.knowFence++
+			n.withFence++
 		}
 	}
 	if c.skipStragglers && n.answered >= s.majority {
@@ -300,7 +300,7 @@ func (s *Store) evaluate(c *acquisition) (notify func()) {
 		return nothing
 	}
 	switch {
-	case n.votes >= s.majority && !s.ensureFenceKnown(c):
+	case n.votes >= s.majority && !s.ensureFenceStored(c):
 	case n.votes >= s.majority && !c.inAcquire && !c.granted:
 		return s.notifyGranted(c)
 	case n.votes < s.majority && n.pending == 0 && c.Queue && (c.noWait || !c.inAcquire && n.votes > 0 && n.topRival < s.majority):
@@ -317,12 +317,13 @@ func (s *Store) notifyGranted(c *acquisition) (notify func()) {
 	return s.notifierOf(c.Client, driver.Event{Kind: driver.EventGranted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.voteRound})
 }
 
-// ensureFenceKnown makes a majority of the nodes know the fence of an acquisition that
-// has a majority of the votes. The next holder has the vote of at least one of these
-// nodes, so it gets a larger fence. Usually all nodes have accepted the proposed fence,
-// and nothing is sent. The caller holds s.mu.
-func (s *Store) ensureFenceKnown(c *acquisition) bool {
-	if s.fenceKnown(c) {
+// ensureFenceStored makes a majority of the nodes store the fence of an acquisition that
+// has a majority of the votes: it sends the fence to nodes that have a smaller one. The
+// next holder has the vote of at least one of these nodes, so it gets a larger fence.
+// Usually all nodes have accepted the proposed fence, and nothing is sent. The caller
+// holds s.mu.
+func (s *Store) ensureFenceStored(c *acquisition) bool {
+	if s.fenceStored(c) {
 		return true
 	}
 	for _, nq := range c.queues {
@@ -333,19 +334,19 @@ func (s *Store) ensureFenceKnown(c *acquisition) bool {
 	return false
 }
 
-// fenceKnown reports whether a majority knows the fence, which is the largest of all
+// fenceStored reports whether a majority stores the fence, which is the largest of all
 // counted votes.
-func (s *Store) fenceKnown(c *acquisition) bool {
+func (s *Store) fenceStored(c *acquisition) bool {
 	for _, nq := range c.queues {
 		if nq.state == held && nq.voteRound == c.voteRound {
 			c.fence = max(c.fence, nq.fence)
 		}
 	}
-	return s.countVotes(c).knowFence >= s.majority
+	return s.countVotes(c).withFence >= s.majority
 }
 
 // scheduleRelinquish resolves a split vote: no acquisition has a majority. It
-// relinquishes the votes of this one to older waiters; each node knows whether it has
+// relinquishes the votes of this one to older waiters; each node reports whether it has
 // one. All nodes use the same order, so they converge on the oldest. The caller holds
 // s.mu.
 func (s *Store) scheduleRelinquish(c *acquisition) {

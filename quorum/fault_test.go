@@ -72,7 +72,7 @@ func wantWeights(t *testing.T, when string, stores []*memstore.Store, name, toke
 	}
 }
 
-// The process that renews an attached lease does not know its weight. A node that lacks
+// The process that renews an attached lease has no record of its weight. A node that lacks
 // its vote is asked for the same weight as the others have.
 func TestRepairOfAnAttachedLease(t *testing.T) {
 	lockers := map[string]func(*dibs.Client, context.Context, ...dibs.Option) (*dibs.Lease, error){
@@ -295,7 +295,7 @@ func TestUnlockOfALostLease(t *testing.T) {
 	}
 }
 
-// Unlock of a valid lease reports no loss, even if a few nodes do not know the lease.
+// Unlock of a valid lease reports no loss, even if a few nodes do not have the lease.
 func TestUnlockWithFewVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, stores, locks := newClient(t, quorum.Config{Longest: ttl})

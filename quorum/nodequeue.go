@@ -42,8 +42,8 @@ type nodeQueue struct {
 	position  int
 }
 
-// A mode is the weight and limit of a token. The zero mode means that the node does not
-// know the token.
+// A mode is the weight and limit of a token. The zero mode means that the token is not on
+// the node.
 type mode struct{ weight, limit int }
 
 var unknownMode = mode{-1, -1}

@@ -14,8 +14,8 @@ import (
 )
 
 // Extend implements driver.Store. Each node extends all leases; a lease is extended if a
-// majority has extended it. A node that does not know a lease which a majority knows is
-// requested to vote again.
+// majority has extended it. A node without a lease that a majority has is asked to vote
+// again.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	if err := contextEnded(ctx, "extend", ""); err != nil {
 		return slices.Repeat([]error{err}, len(requests))
@@ -50,7 +50,7 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 type renewal struct {
 	s        *Store
 	requests []driver.ExtendRequest
-	notLost  map[queueKey]error // why a node that does not know a lease has not lost it; guarded by s.mu
+	notLost  map[queueKey]error // why a node without a lease has not lost it; guarded by s.mu
 
 	mu     sync.Mutex
 	errs   [][]error // by node and request; nil until the node has answered
@@ -83,10 +83,10 @@ func (s *Store) newRenewal(requests []driver.ExtendRequest) *renewal {
 	return r
 }
 
-// record stores a node's results and repairs missing votes. A node that does not know a
-// lease has not lost it in two cases: another delivery for the lease was pending there,
-// or the node had not voted for the lease, and may have voted since. A lease that was
-// released must not get the vote again.
+// record stores a node's results and repairs missing votes. A node without a lease has
+// not lost it in two cases: another delivery for the lease was pending there, or the node
+// had not voted for the lease, and may have voted since. A lease that was released must
+// not get the vote again.
 func (r *renewal) record(node int, errs []error) {
 	r.s.mu.Lock()
 	for i, h := range r.requests {
@@ -122,8 +122,8 @@ func (r *renewal) record(node int, errs []error) {
 
 var (
 	errNoVote   = errors.New("it has not voted for the lease yet")
-	errRepaired = errors.New("it did not know the lease and was requested to vote again")
-	errUnderWay = errors.New("it did not know the lease while another operation on it was pending")
+	errRepaired = errors.New("it did not have the lease and was requested to vote again")
+	errUnderWay = errors.New("it did not have the lease while another operation on it was pending")
 )
 
 // outcome returns the result of one request, if the nodes' answers decide it. The caller
@@ -168,7 +168,7 @@ func (r *renewal) results() []error {
 				causes[n] = errs[i]
 			}
 			if errors.Is(causes[n], driver.ErrLost) {
-				causes[n] = errUnknownLease
+				causes[n] = errNoLease
 			}
 		}
 		results[i] = r.s.unavailable("extend", h.Name, causes)
@@ -176,9 +176,9 @@ func (r *renewal) results() []error {
 	return results
 }
 
-var errUnknownLease = errors.New("it does not know the lease")
+var errNoLease = errors.New("it does not have the lease")
 
-// repair asks a node for its vote for a lease that a majority knows. A recently restarted
+// repair asks a node for its vote for a lease that a majority has. A recently restarted
 // node refuses. No other delivery may have been pending there since the renewal began,
 // and none may follow it. Otherwise the node would grant a lease that was released, or
 // grant a reader's lock to a lease that is now a writer's.

@@ -35,9 +35,9 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 		if !r.held {
 			continue
 		}
-		// A majority must know the fence.
+		// A majority must store the fence.
 		want = max(want, slices.Max(r.known))
-		if r.countKnown(want) >= s.majority {
+		if r.countStored(want) >= s.majority {
 			return driver.AcquireReply{Held: true, Fence: want}, nil
 		}
 		fence, known = want, r.known
@@ -51,8 +51,8 @@ type resizeResult struct {
 	known   []uint64 // by node: its fence for the lease
 }
 
-// countKnown returns how many nodes know this fence or a larger one.
-func (c resizeResult) countKnown(fence uint64) (n int) {
+// countStored returns how many nodes have this fence or a larger one.
+func (c resizeResult) countStored(fence uint64) (n int) {
 	for _, known := range c.known {
 		if known >= fence {
 			n++
@@ -61,7 +61,7 @@ func (c resizeResult) countKnown(fence uint64) (n int) {
 	return n
 }
 
-// resize sends the request to all nodes except those that already know the fence.
+// resize sends the request to all nodes except those that already have the fence.
 func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint64, known []uint64) (resizeResult, error) {
 	q.Vote = &driver.VoteRequest{Fence: fence, RecoveryWindow: s.recoveryWindow}
 	poll := s.newPoll()

@@ -184,7 +184,9 @@ func (l *link) transit(what, name, token string) (t transit) {
 // Requests that one link sends at the same instant have tokens with different last
 // digits. Otherwise the order of two requests for the same time would be random.
 func (l *link) uniqueArrival(d time.Duration, token string) time.Duration {
-	const links, digits = 31, 10 // links: more than there are, and a prime, so that delays of whole milliseconds do not map the times of one link to those of another
+	// links is larger than the number of links, and a prime, so that delays of whole
+	// milliseconds do not map the times of one link to those of another.
+	const links, digits = 31, 10
 	const round = links * digits
 	digit := time.Duration(token[len(token)-1] - '0')
 	l.mu.Lock()

@@ -119,8 +119,8 @@ func fifo(t *testing.T, s driver.Store) {
 	}
 }
 
-// inOrder reports whether the waiters were served in order. It returns false if the machine was too
-// slow for a meaningful result.
+// inOrder reports whether the waiters were served in order. It returns false if the
+// machine was too slow for a meaningful result.
 func inOrder(t *testing.T, s driver.Store, name string, waiters int) bool {
 	var clients []*testClient
 	for range 4 {

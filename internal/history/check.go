@@ -22,7 +22,7 @@ const (
 	Fences    Rule = "fences"    // each fence is larger than the earlier ones
 	FIFO      Rule = "fifo"      // waiters are not overtaken
 	Busy      Rule = "busy"      // a busy result is correct
-	Known     Rule = "known"     // the store knows each holder on each of its names
+	Known     Rule = "known"     // the store reports each holder on each of its names
 	Lost      Rule = "lost"      // a lease that was not revoked lasts for its TTL
 	Leftover  Rule = "left"      // nothing is left at the end
 )
@@ -362,7 +362,7 @@ func (c *checker) known(op *Op) {
 	}
 	l, name := c.leases[op.Of], op.Names[0]
 	if op.Return.Before(c.end(l, name)) {
-		c.report(Known, name, "the store does not know the holder", l.acquire, op)
+		c.report(Known, name, "the store does not report the holder", l.acquire, op)
 	}
 }
 

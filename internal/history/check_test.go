@@ -217,13 +217,13 @@ var scripts = []struct {
 		s.inspect(a, 3, 4, "n", "somebody", a.Token)
 		s.held(a, 5)
 	}, nil},
-	{"the store does not know the holder of the second name", func(s *script) {
+	{"the store does not report the holder of the second name", func(s *script) {
 		a := s.lock(1, 2, 1, "m", "n")
 		s.inspect(a, 3, 4, "m", a.Token)
 		s.inspect(a, 5, 6, "n")
 		s.held(a, 7)
 	}, want(history.Known)},
-	{"the store does not know a lease that may be lost", func(s *script) {
+	{"the store does not report a lease that may be lost", func(s *script) {
 		a := s.lock(1, 2, 1)
 		s.held(a, 3)
 		s.inspect(a, 4, 5, "n")

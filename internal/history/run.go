@@ -204,7 +204,7 @@ func (w *worker) revoke(s step, label string) {
 	}
 	victim := state.Holders[s.pick%len(state.Holders)]
 	if victim.Fence == 0 {
-		return // the store does not know the fence
+		return // the store has no fence for the lease
 	}
 	op := w.rec.Call(Op{Verb: Revoke, Label: label, Names: []string{name}, Token: victim.Token, Fences: []uint64{victim.Fence}})
 	broke, err := c.Revoke(w.ctx, name, victim.Fence)
@@ -360,7 +360,7 @@ func (a *activity) attach() {
 	}
 }
 
-// inspect checks on each name whether the store knows the lease.
+// inspect checks on each name whether the store reports the lease.
 func (a *activity) inspect() {
 	for _, name := range a.acquire.Names {
 		op := a.begin(Inspect)
