@@ -239,7 +239,7 @@ func (s *Store) unavailable(op, name string, errs []error) error {
 		}
 		causes = append(causes, fmt.Errorf("node %d: %w", i, err))
 	}
-	u.Cause = fmt.Errorf("%d of %d nodes answered, no majority: %w", len(errs)-len(causes), len(errs), errorList(causes))
+	u.Cause = fmt.Errorf("%d of %d nodes answered, not enough for a majority: %w", len(errs)-len(causes), len(errs), errorList(causes))
 	return u
 }
 
