@@ -5,30 +5,29 @@ import (
 	"math"
 )
 
-// A bar is what dibs must reach in one column, whatever the load.
+// A bar is a limit for dibs in one column, at every load.
 type bar struct {
 	column string
 	least  float64
 	most   float64
-	beats  float64 // so many times every other peer that is not a floor, or 0
+	beats  float64 // factor over every other peer that is not a baseline, or 0
 }
 
 func atLeast(column string, v float64) bar { return bar{column: column, least: v, most: math.Inf(1)} }
 
 func atMost(column string, v float64) bar { return bar{column: column, least: math.Inf(-1), most: v} }
 
-// aboveAll is for what a peer must not be better at, whatever it gives up for it.
+// aboveAll requires that no other peer is better.
 func aboveAll(column string) bar { return timesAll(column, 1) }
 
 func timesAll(column string, times float64) bar {
 	return bar{column: column, least: math.Inf(-1), most: math.Inf(1), beats: times}
 }
 
-// ours is the row that the bars are about.
+// ours is the peer to which the bars apply.
 const ours = "dibs"
 
-// missed tells which bars dibs does not reach. A figure that is missing reaches
-// none.
+// missed describes the bars that dibs does not reach. A missing figure reaches no bar.
 func (t *table) missed() (missed []string) {
 	for _, r := range t.rows {
 		if r.peer != ours {

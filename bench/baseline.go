@@ -13,13 +13,13 @@ import (
 var unlockLua string
 
 var (
-	errTaken   = errors.New("the name is taken")
+	errTaken   = errors.New("the name is held")
 	errNotHeld = errors.New("the name was not held")
 )
 
-// baseline is what a lock on Redis cannot do without: SET NX with a TTL, and to
-// compare and delete in a script. Its tokens are only numbers, it does not wait, and it
-// knows nothing of its lease afterwards.
+// A baseline sends the least that a lock on Redis needs: SET NX with a TTL, and a script
+// that compares and deletes. Its tokens are plain numbers, it does not wait, and it does
+// not check its lease.
 type baseline struct {
 	lib library
 	ttl time.Duration
@@ -50,8 +50,8 @@ func (f *baseline) unlock(ctx context.Context, name, token string) error {
 	return err
 }
 
-// quorumBaseline are a floor on each node of a quorum: all are asked at once, and most
-// must say yes. What the others say, nobody hears.
+// A quorumBaseline is a baseline on each node of a quorum. It sends to all nodes at once
+// and needs a majority of successes. It ignores the other replies.
 type quorumBaseline struct{ nodes []*baseline }
 
 func openQuorumBaseline(s endpoint) (peer, error) {
@@ -88,7 +88,8 @@ func (f quorumBaseline) Lock(ctx context.Context, name string) (func() error, er
 	}, nil
 }
 
-// onMajority does something on all nodes, and returns when most have done it, or cannot.
+// onMajority calls do for all nodes concurrently. It returns when a majority has
+// succeeded or failed.
 func (f quorumBaseline) onMajority(do func(i int) error) (err error) {
 	done := make(chan error, len(f.nodes))
 	for i := range f.nodes {

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// TestMain lets the test binary be a worker: it is what the crew starts.
+// TestMain makes the test binary run as a worker: startWorkers starts it.
 func TestMain(m *testing.M) {
 	if isWorker() {
 		exit(work(os.Stdin, os.Stdout))
@@ -20,9 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSmoke runs every table for a moment and looks only at whether the figures
-// are there, and whether dibs failed: how good they are says nothing on a machine that
-// runs tests.
+// TestSmoke runs every table briefly. It checks that all figures are there and that dibs
+// does not fail. The values are meaningless on a machine that runs tests.
 func TestSmoke(t *testing.T) {
 	redistest.Start(t) // skips where there is no server
 	c := config{
@@ -37,22 +36,22 @@ func TestSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"== uncontended\n", "== rueidis\n", "== redigo\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n", "== family\n",
-		"== quorum pair\n", "== quorum contended\n", "== quorum trouble\n", "floor-quorum ",
-		"floor ", "floor-grant ", "floor-renew@batch ", "dibs ", "dibs@rueidis ", "dibs@redigo ", "redis-server ",
+		"== uncontended\n", "== rueidis\n", "== redigo\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n", "== primitives\n",
+		"== quorum pair\n", "== quorum contended\n", "== quorum faults\n", "baseline-quorum ",
+		"baseline ", "baseline-grant ", "baseline-renew@batch ", "dibs ", "dibs@rueidis ", "dibs@redigo ", "redis-server ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing", want)
 		}
 	}
-	last := "" // the head of the last column
+	last := "" // header of the last column
 	for line := range strings.Lines(out.String()) {
 		fields := strings.Fields(line)
 		if slices.Contains(fields, "peer") {
 			last = fields[len(fields)-1]
 		}
 		if strings.HasPrefix(line, "! "+ours) {
-			t.Errorf("it failed: %s", line)
+			t.Errorf("dibs failed: %s", line)
 		}
 		if !slices.Contains(fields, ours) {
 			continue
@@ -61,7 +60,7 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("a figure is missing: %s", line)
 		}
 		if last == "overlaps" && fields[len(fields)-1] != "0" {
-			t.Errorf("two held at once: %s", line)
+			t.Errorf("overlapping holders: %s", line)
 		}
 	}
 	if t.Failed() {
@@ -75,7 +74,7 @@ func TestBars(t *testing.T) {
 		bars: []bar{aboveAll("rate"), atLeast("ratio", 0.85), atMost("lost", 0)},
 	}
 	add := func(peer string, runs ...figures) { table.row("1", peer).runs = runs }
-	add("floor", figures{"rate": 200, "ratio": 1, "lost": 0})
+	add("baseline", figures{"rate": 200, "ratio": 1, "lost": 0})
 	add("dibs", figures{"rate": 100, "ratio": 0.9, "lost": 0}, figures{"rate": 110, "ratio": 0.7, "lost": 0}, figures{"rate": 90, "ratio": 0.86, "lost": 0})
 	add("other", figures{"rate": 99, "ratio": 0.5, "lost": 7})
 	if missed := table.missed(); len(missed) > 0 {
@@ -105,22 +104,22 @@ func TestBars(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	table := &table{
-		name: "speed", about: []string{"What it is."}, load: "G",
+		name: "speed", about: []string{"Explanation."}, load: "G",
 		columns: []column{{"p50 µs", 1, median}, {"lost", 0, maximum}},
 		notes:   []string{"hm"},
 	}
-	table.row("1", "floor").runs = []figures{{"p50 µs": 12.34, "lost": 0}}
+	table.row("1", "baseline").runs = []figures{{"p50 µs": 12.34, "lost": 0}}
 	table.row("1", "dibs").runs = []figures{{"p50 µs": 1234, "lost": 0}}
-	table.row("16", "floor").runs = []figures{{"p50 µs": 5}}
+	table.row("16", "baseline").runs = []figures{{"p50 µs": 5}}
 	for markdown, want := range map[bool]string{
 		false: `== speed
-What it is.
+Explanation.
 
-G   peer   p50 µs  lost
-1   floor    12.3     0
-    dibs   1234.0     0
+G   peer      p50 µs  lost
+1   baseline    12.3     0
+    dibs      1234.0     0
 
-16  floor     5.0     -
+16  baseline     5.0     -
 
 ! hm
 (a machine)
@@ -128,13 +127,13 @@ G   peer   p50 µs  lost
 `,
 		true: `### speed
 
-What it is.
+Explanation.
 
 | G | peer | p50 µs | lost |
 |---|---|---:|---:|
-| 1 | floor | 12.3 | 0 |
+| 1 | baseline | 12.3 | 0 |
 |  | dibs | 1234.0 | 0 |
-| 16 | floor | 5.0 | - |
+| 16 | baseline | 5.0 | - |
 
 ! hm
 (a machine)
@@ -151,14 +150,14 @@ What it is.
 
 func TestBusyWarning(t *testing.T) {
 	table := &table{name: "t", load: "G", columns: []column{{"rate", 0, median}}}
-	r := table.row("1", "floor")
+	r := table.row("1", "baseline")
 	r.runs = []figures{{"rate": 100}, {"rate": 140}}
 	if got := table.busyWarning(r); got != "" {
-		t.Errorf("a calm machine: %q", got)
+		t.Errorf("idle machine: %q", got)
 	}
 	r.runs = append(r.runs, figures{"rate": 50})
 	if got := table.busyWarning(r); !strings.Contains(got, "factor of 2.8") {
-		t.Errorf("a busy machine: %q", got)
+		t.Errorf("busy machine: %q", got)
 	}
 }
 
@@ -168,7 +167,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("got %+v, %v, %v", c, names, err)
 	}
 	if _, _, err := parse([]string{"nothing"}); err == nil {
-		t.Error("an unknown table is no error")
+		t.Error("want an error for an unknown table")
 	}
 	if _, names, _ := parse(nil); !slices.Equal(names, tableNames()) {
 		t.Errorf("without tables: got %v, want all", names)

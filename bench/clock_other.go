@@ -4,8 +4,8 @@ package main
 
 import "time"
 
-// now is the wall clock, which all processes of this machine share as well.
+// now returns the wall clock, which all processes of this machine share.
 func now() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
-// cpu is not known here.
+// cpu returns 0: the CPU time is unknown on this system.
 func cpu() time.Duration { return 0 }

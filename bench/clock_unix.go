@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now reads a clock that all processes of this machine share, and that nobody
-// sets: a hand-off begins in one process and ends in another.
+// now returns a monotonic clock that all processes of this machine share: a hand-off
+// begins in one process and ends in another.
 func now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -18,7 +18,7 @@ func now() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// cpu is the processor time that this process has used.
+// cpu returns the CPU time of this process.
 func cpu() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A contender is one waiter: it wants the one name, again and again.
+// A contender is one waiter, which acquires the same name repeatedly.
 type contender struct {
 	id     int
 	ctx    context.Context
@@ -15,27 +15,27 @@ type contender struct {
 	failed error
 }
 
-// contendJob is this worker's share of the waiters.
+// contendJob runs this worker's part of the waiters.
 func contendJob(o order, p peer, t link) error {
 	var w window
 	if err := t.in.Decode(&w); err != nil {
 		return err
 	}
-	var crowd []*contender
+	var contenders []*contender
 	var running sync.WaitGroup
 	for id := o.Index; id < o.Count; id += o.Workers {
 		c := &contender{id: id}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
-		crowd = append(crowd, c)
+		contenders = append(contenders, c)
 		running.Go(func() { c.run(p, o, w) })
 	}
 	sleepUntil(w.To)
-	for _, c := range crowd {
+	for _, c := range contenders {
 		c.cancel()
 	}
 	running.Wait()
 	var h history
-	for _, c := range crowd {
+	for _, c := range contenders {
 		h.Acquisitions = append(h.Acquisitions, c.spans...)
 		if c.failed != nil {
 			h.Failure = c.failed.Error()
@@ -44,7 +44,8 @@ func contendJob(o order, p peer, t link) error {
 	return t.out.Encode(h)
 }
 
-// run goes on until the window is over. What fails after that is the end's doing.
+// run acquires and releases the name until the window is over. It ignores failures after
+// that: they come from the cancelled context.
 func (c *contender) run(p peer, o order, w window) {
 	for now() < w.To {
 		s := acquisition{Waiter: c.id, Requested: now()}

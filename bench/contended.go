@@ -3,15 +3,15 @@ package main
 import "time"
 
 const (
-	section   = time.Millisecond // how long a waiter holds the name
-	turns     = 8                // of each waiter, so that fairness can be told
-	processes = 4                // over which waiters are spread
+	section   = time.Millisecond // time for which a waiter holds the name
+	turns     = 8                // at least, of each waiter, so that fairness can be measured
+	processes = 4                // among which the waiters are distributed
 )
 
-// contended is what a lock gives whom when everybody wants it.
+// contended measures throughput, hand-offs and fairness under contention.
 func contended(b *fixture, c config) ([]*table, error) {
 	t := handoffs("contended",
-		"W waiters in min(W, 4) processes lock one name, hold it for 1 ms, and ask again at once.")
+		"W waiters in min(W, 4) processes lock one name, hold it for 1 ms, and lock it again at once.")
 	t.bars = []bar{
 		atMost("wire", 2.2), atLeast("Jain", 0.99), atMost("starved", 0), atMost("overlaps", 0),
 	}
@@ -25,9 +25,9 @@ func handoffs(name string, about ...string) *table {
 	return &table{
 		name: name,
 		about: append(about,
-			"floor-grant: a list in Redis, and an unlock that gives the name to its head and publishes that; not safe.",
-			"p50, mean: a hand-off, from before Unlock is called to after Lock has returned to another waiter.",
-			"self: share of acquisitions by the one who just released. starved: waiters with less than a tenth of the mean."),
+			"baseline-grant: a list in Redis, and an unlock that hands off to its head and publishes that; not safe.",
+			"p50, mean: a hand-off, from the call of Unlock to the return of Lock of another waiter.",
+			"self: fraction of acquisitions by the waiter that has just released. starved: waiters with less than a tenth of the mean."),
 		load: "W",
 		columns: []column{
 			{"acq/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"mean µs", 0, median},
@@ -37,12 +37,12 @@ func handoffs(name string, about ...string) *table {
 	}
 }
 
-// fillHandoffs measures all rows, through the proxy if there is a round trip time.
+// fillHandoffs measures all rows: through the proxy if rtt is not zero.
 func (b *fixture) fillHandoffs(t *table, c config, rtt time.Duration) error {
 	names := c.chosen("dibs", "redsync", "redsync@10ms", "redislock", "rueidislock")
 	for _, w := range c.waiters {
 		length := max(c.time, time.Duration(turns*w)*(section+rtt+rtt/10))
-		err := t.interleave(c.rounds, w, "floor-grant", names, func(peer string) (figures, string, error) {
+		err := t.interleave(c.rounds, w, "baseline-grant", names, func(peer string) (figures, string, error) {
 			return b.contend(c, peer, w, section, length, rtt > 0)
 		})
 		if err != nil {
@@ -52,7 +52,7 @@ func (b *fixture) fillHandoffs(t *table, c config, rtt time.Duration) error {
 	return nil
 }
 
-// contend is one run.
+// contend performs one run.
 func (b *fixture) contend(c config, peer string, waiters int, section, length time.Duration, far bool) (figures, string, error) {
 	orders := b.contenders(peer, waiters, section, far)
 	crew, err := b.startWorkers(orders...)
@@ -84,8 +84,8 @@ func (b *fixture) contend(c config, peer string, waiters int, section, length ti
 	return f, all.Failure, nil
 }
 
-// contenders are the orders of one run: the waiters', and far away somebody who
-// measures the way.
+// contenders returns the orders of one run: those of the waiters and, through the proxy,
+// one that measures the round trip.
 func (b *fixture) contenders(peer string, waiters int, section time.Duration, far bool) []order {
 	addrs, name := b.addrs(), b.name()
 	if far {

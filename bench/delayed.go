@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// oneWay is how much longer the proxy makes each way.
+// oneWay is the delay that the proxy adds in each direction.
 const oneWay = time.Millisecond
 
-// delayed is the same where the server is far away, and what a pair costs there.
+// delayed measures pairs, and contention as in contended, with a network delay.
 func delayed(b *fixture, c config) ([]*table, error) {
 	b.delay(oneWay)
 	rtt, err := b.ping(c.time)
 	if err != nil {
 		return nil, err
 	}
-	far := fmt.Sprintf("Through a proxy that delays each way by %v. An idle PING takes %.2f ms (median).", oneWay, millis(rtt))
+	far := fmt.Sprintf("Through a proxy that adds %v in each direction. An idle PING takes %.2f ms (median).", oneWay, millis(rtt))
 	pairs, err := b.delayedPairs(c, far)
 	if err != nil {
 		return nil, err
 	}
 	t := handoffs("delayed", far,
-		"W waiters in min(W, 4) processes lock one name, hold it for 1 ms, and ask again at once.",
+		"W waiters in min(W, 4) processes lock one name, hold it for 1 ms, and lock it again at once.",
 		"RTT: the median PING of another process during the same run.")
 	t.columns = slices.Insert(t.columns, 4,
 		column{"p50 RTT", 2, median}, column{"mean RTT", 2, median})
@@ -38,7 +38,7 @@ func delayed(b *fixture, c config) ([]*table, error) {
 	return []*table{pairs, t}, nil
 }
 
-// ping measures a round trip while nothing else goes on.
+// ping measures the round trip time of idle servers.
 func (b *fixture) ping(length time.Duration) (rtt time.Duration, err error) {
 	crew, err := b.startWorkers(b.pinger())
 	defer crew.stop()
@@ -52,7 +52,7 @@ func (b *fixture) ping(length time.Duration) (rtt time.Duration, err error) {
 	return rtt, err
 }
 
-// delayedPairs is the uncontended pair, of one goroutine, in round trips.
+// delayedPairs measures the uncontended pair of one goroutine in round trips.
 func (b *fixture) delayedPairs(c config, far string) (*table, error) {
 	t := &table{
 		name:  "delayed pair",
@@ -64,13 +64,13 @@ func (b *fixture) delayedPairs(c config, far string) (*table, error) {
 		bars: []bar{atMost("p50 RTT", 2.1)},
 	}
 	names := c.chosen("dibs", "redsync", "redislock", "rueidislock")
-	err := t.interleave(c.rounds, 1, "floor", names, func(peer string) (figures, string, error) {
+	err := t.interleave(c.rounds, 1, "baseline", names, func(peer string) (figures, string, error) {
 		return b.farPair(c, peer, func() {})
 	})
 	return t, err
 }
 
-// farPair is one run. Once the worker is ready, begin happens.
+// farPair performs one run. It calls begin when the worker is ready.
 func (b *fixture) farPair(c config, peer string, begin func()) (figures, string, error) {
 	crew, err := b.startWorkers(
 		order{Job: "pairs", Peer: peer, Addrs: b.proxyAddrs(), TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
@@ -100,11 +100,11 @@ func (b *fixture) farPair(c config, peer string, begin func()) (figures, string,
 }
 
 func (b *fixture) pinger() order {
-	return order{Job: "ping", Peer: "floor", Addrs: b.proxyAddrs()[:1], TTL: leaseTTL, Name: b.name()}
+	return order{Job: "ping", Peer: "baseline", Addrs: b.proxyAddrs()[:1], TTL: leaseTTL, Name: b.name()}
 }
 
-// pingJob measures what a round trip takes, as one more process that talks to the
-// server, while others do. Every 5 ms is often enough, and adds no load.
+// pingJob measures the round trip time in one more process while others load the server.
+// It pings every 5 ms, which adds little load.
 func pingJob(o order, _ peer, t link) error {
 	var w window
 	if err := t.in.Decode(&w); err != nil {

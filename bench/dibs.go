@@ -6,7 +6,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// dibsPeer is dibs as its first page shows it.
+// dibsPeer is dibs as in its README.
 type dibsPeer struct{ locks *dibs.Client }
 
 func openDibs(s endpoint) (peer, error) {
@@ -23,7 +23,7 @@ func (p dibsPeer) Lock(ctx context.Context, name string) (func() error, error) {
 	return lease.Unlock, nil
 }
 
-// Keep implements keeper.
+// Keep implements renewingPeer.
 func (p dibsPeer) Keep(ctx context.Context, name string) (heldLease, error) {
 	lease, err := p.locks.Mutex(name).Lock(ctx)
 	if err != nil {
@@ -32,8 +32,8 @@ func (p dibsPeer) Keep(ctx context.Context, name string) (heldLease, error) {
 	return dibsLease{lease}, nil
 }
 
-// dibsLease is as large as a pointer, so that keeping it costs nothing that would
-// be laid to dibs.
+// dibsLease is as large as a pointer, so that storing it in an interface allocates no
+// memory that would count for dibs.
 type dibsLease struct{ lease *dibs.Lease }
 
 func (l dibsLease) Lost() bool { return l.lease.Err() != nil }

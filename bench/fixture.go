@@ -11,13 +11,13 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// A fixture is what the runs lie on: one server for all of them, or several, each with a
-// proxy that makes the way to it longer.
+// A fixture is the servers that all runs share: one or several, each behind a proxy that
+// adds a delay.
 type fixture struct {
 	dir     string
 	nodes   []*node
 	version string
-	names   int // given out
+	names   int // number of names used
 }
 
 type node struct {
@@ -81,7 +81,7 @@ func (b *fixture) close() {
 	os.RemoveAll(b.dir)
 }
 
-// addrs are the addresses of the servers, far those of the proxies.
+// addrs returns the addresses of the servers.
 func (b *fixture) addrs() (addrs []string) {
 	for _, n := range b.nodes {
 		addrs = append(addrs, n.Addr())
@@ -89,6 +89,7 @@ func (b *fixture) addrs() (addrs []string) {
 	return addrs
 }
 
+// proxyAddrs returns the addresses of the proxies.
 func (b *fixture) proxyAddrs() (addrs []string) {
 	for _, n := range b.nodes {
 		addrs = append(addrs, n.proxy.Addr())
@@ -96,15 +97,15 @@ func (b *fixture) proxyAddrs() (addrs []string) {
 	return addrs
 }
 
-// delay is how much longer all proxies make each way.
+// delay sets the one-way delay of all proxies.
 func (b *fixture) delay(d time.Duration) {
 	for _, n := range b.nodes {
 		n.proxy.Delay(d)
 	}
 }
 
-// name returns a name that no run has used: what a peer leaves behind when a run
-// ends must not be in the way of the next one.
+// name returns an unused name: keys that a peer leaves behind must not affect the next
+// run.
 func (b *fixture) name() string {
 	b.names++
 	return fmt.Sprintf("run%d", b.names)
@@ -125,8 +126,8 @@ func (n *node) info(section string) (map[string]string, error) {
 	return fields, nil
 }
 
-// usage is what the servers have done: their commands by name, those called by scripts
-// included, and their processor time.
+// usage is the work of the servers: their commands by name, including those called by
+// scripts, and their CPU time.
 type usage struct {
 	calls map[string]float64
 	cpu   time.Duration
@@ -149,7 +150,7 @@ func (b *fixture) usage() (usage, error) {
 	return u, nil
 }
 
-// add adds what one server says of itself.
+// add adds the INFO of one server.
 func (u *usage) add(info map[string]string) error {
 	for key, value := range info {
 		name, ok := strings.CutPrefix(key, "cmdstat_")
@@ -173,7 +174,7 @@ func (u *usage) add(info map[string]string) error {
 	return nil
 }
 
-// since is what has been done since an earlier usage.
+// since returns the work since an earlier usage.
 func (u usage) since(before usage) usage {
 	d := usage{calls: make(map[string]float64), cpu: u.cpu - before.cpu}
 	for name, calls := range u.calls {
@@ -182,7 +183,7 @@ func (u usage) since(before usage) usage {
 	return d
 }
 
-// sum is how often the named commands were called.
+// sum returns the number of calls of the named commands.
 func (u usage) sum(names ...string) (total float64) {
 	for _, name := range names {
 		total += u.calls[name]
@@ -190,11 +191,11 @@ func (u usage) sum(names ...string) (total float64) {
 	return total
 }
 
-// housekeeping is what this program does beside the peers, and what clients do
-// once for each connection.
+// housekeeping are the commands of this program itself, and those that clients send once
+// for each connection.
 var housekeeping = []string{"info", "ping", "auth", "hello", "client", "command", "select"}
 
-// executed is how many commands were called, housekeeping aside.
+// executed returns the number of all calls without housekeeping.
 func (u usage) executed() (total float64) {
 	for name, calls := range u.calls {
 		total += calls

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// held is what many leases cost a process that keeps them.
+// held measures the cost of many leases in one process.
 func held(b *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "held",
 		about: []string{
-			fmt.Sprintf("One process holds leases with a TTL of %v for %v, in one client, and they are renewed.", c.heldTTL, c.heldFor),
-			"floor-renew@batch: a set of names, and one goroutine that extends 100 in a script.",
+			fmt.Sprintf("One process holds and renews leases with a TTL of %v for %v, in one client.", c.heldTTL, c.heldFor),
+			"baseline-renew@batch: a set of names, and one goroutine that extends 100 in a script.",
 			"B: heap and stacks in use after a collection, for each lease. wire: commands for each lease and TTL.",
-			"per call: leases renewed by one script call. lost: given up by the peer, or gone from the server.",
+			"per call: leases renewed by one script call. lost: reported by the peer, or missing on the server.",
 		},
 		columns: []column{
 			{"leases", 0, median}, {"goroutines", 3, median}, {"B", 0, median}, {"wire", 3, median},
@@ -26,10 +26,10 @@ func held(b *fixture, c config) ([]*table, error) {
 		},
 		bars: []bar{atMost("goroutines", 0.001), atMost("B", 600), atLeast("per call", 50), atMost("lost", 0)},
 	}
-	for _, peer := range c.chosen("floor-renew@batch", "dibs", "rueidislock") {
+	for _, peer := range c.chosen("baseline-renew@batch", "dibs", "rueidislock") {
 		leases := c.held
 		if peer == "rueidislock" {
-			leases = min(leases, 10_000) // a goroutine each: more would need a larger machine
+			leases = min(leases, 10_000) // it starts a goroutine for each: more leases need a larger machine
 		}
 		progress("held, %d leases of %s", leases, peer)
 		f, err := b.hold(c, peer, leases)
@@ -41,7 +41,7 @@ func held(b *fixture, c config) ([]*table, error) {
 	return []*table{t}, nil
 }
 
-// hold is one run.
+// hold performs one run.
 func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
 	o := order{
 		Job: "hold", Peer: peer, Addrs: b.addrs(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
@@ -70,7 +70,7 @@ func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
 	if err := crew.workers[0].receive(&r); err != nil {
 		return nil, err
 	}
-	if _, err := b.nodes[0].Cmd("FLUSHALL"); err != nil { // they would expire during the next run
+	if _, err := b.nodes[0].Cmd("FLUSHALL"); err != nil { // or the leases would expire during the next run
 		return nil, err
 	}
 	n, ttls := float64(leases), c.heldFor.Seconds()/c.heldTTL.Seconds()
@@ -84,7 +84,7 @@ func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
 	}, nil
 }
 
-// missing counts the names that are not on the server, whatever their prefix.
+// missing counts the names that are not on the server, with any prefix.
 func (b *fixture) missing(o order) (int, error) {
 	found := make(map[string]bool)
 	for cursor := "0"; ; {
@@ -106,14 +106,14 @@ func (b *fixture) missing(o order) (int, error) {
 	}
 }
 
-// A holdReport is what a worker says after its window.
+// A holdReport is the result of a worker after its window.
 type holdReport struct {
 	Goroutines int
 	Bytes      int64
 	Lost       int
 }
 
-// A footprint is what a process needs to be as it is.
+// A footprint is the goroutines and the memory of a process.
 type footprint struct {
 	goroutines int
 	bytes      int64
@@ -121,17 +121,18 @@ type footprint struct {
 
 func measureFootprint() footprint {
 	runtime.GC()
-	runtime.GC() // what pools kept is free only now
+	runtime.GC() // the first collection does not free pooled objects
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return footprint{runtime.NumGoroutine(), int64(m.HeapAlloc + m.StackInuse)}
 }
 
-// holdJob takes Count leases, says so, and looks at itself when the window is over.
+// holdJob acquires Count leases, reports that, and measures its footprint at the end of
+// the window.
 func holdJob(o order, p peer, t link) error {
 	k, ok := p.(renewingPeer)
 	if !ok {
-		return fmt.Errorf("%s keeps no leases", o.Peer)
+		return fmt.Errorf("%s does not renew leases", o.Peer)
 	}
 	var begin startSignal
 	if err := t.in.Decode(&begin); err != nil {
@@ -141,7 +142,7 @@ func holdJob(o order, p peer, t link) error {
 	for i := range names {
 		names[i] = o.Name + ":held:" + strconv.Itoa(i)
 	}
-	// As many connections as taking them will open, and what each needs.
+	// Open as many connections as acquireAll needs, so that they do not count.
 	if err := warmUpConnections(k, o.Name); err != nil {
 		return err
 	}
@@ -168,10 +169,10 @@ func holdJob(o order, p peer, t link) error {
 	return t.out.Encode(r)
 }
 
-// atOnce is how many leases are taken side by side, as requests of a service are.
+// atOnce is the number of concurrent acquisitions, as of requests in a service.
 const atOnce = 64
 
-// warmUpConnections locks and unlocks, as much at once as takeAll does.
+// warmUpConnections locks and unlocks, as concurrently as acquireAll.
 func warmUpConnections(p peer, name string) error {
 	return concurrently(10*atOnce, func(i int) error {
 		return warm(p, fmt.Sprintf("%s:rehearsal:%d", name, i))
@@ -183,11 +184,11 @@ func acquireAll(k renewingPeer, names []string, leases []heldLease) error {
 		leases[i], err = k.Keep(context.Background(), names[i])
 		return err
 	})
-	time.Sleep(100 * time.Millisecond) // what was only for taking them ends
+	time.Sleep(100 * time.Millisecond) // until temporary goroutines have ended
 	return err
 }
 
-// concurrently does a number of things, and returns the first error.
+// concurrently calls do count times, atOnce at a time, and returns the first error.
 func concurrently(count int, do func(i int) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// An acquisition is one acquisition: Lock was called, it returned, and Unlock was called.
-// One that was still waiting when the run ended has only the first.
+// An acquisition has three times: Lock was called, Lock returned, and Unlock was called.
+// If it was still waiting at the end of the run, it has only the first.
 type acquisition struct {
 	Waiter                 int
 	Requested, Begin, Done time.Duration
 }
 
-// A history is what happened to all waiters of a process, or of all.
+// A history is the acquisitions of all waiters of one process, or of all processes.
 type history struct {
 	Acquisitions []acquisition
 	Failure      string
@@ -25,13 +25,13 @@ func (h *history) join(other history) {
 	}
 }
 
-// figures sums up a window of a history. Only what began within it counts; a wait
-// that did not end within it is as long as it has become by then.
+// figures evaluates a window of a history. It counts acquisitions that began within the
+// window. A wait that did not end within the window counts with its length at that time.
 func (h *history) figures(w window, waiters int) figures {
 	held, longest := h.order(w)
 	shares := make([]float64, waiters)
 	var gaps []float64
-	var free time.Duration // since when, as far as is known
+	var free time.Duration // latest release so far
 	self, overlaps := 0, 0
 	for i, s := range held {
 		if s.Begin < free {
@@ -64,8 +64,8 @@ func (h *history) figures(w window, waiters int) figures {
 	}
 }
 
-// order returns the spans that began before the window's end, in the order in
-// which they began, and the longest wait within it.
+// order returns the acquisitions that began before the end of the window, sorted by their
+// begin, and the longest wait within the window.
 func (h *history) order(w window) (held []acquisition, longest time.Duration) {
 	for _, s := range h.Acquisitions {
 		answered := s.Begin > 0 && s.Begin < w.To

@@ -11,19 +11,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A library is a client of one client library, and what is built on it. A ratio to a
-// floor says something only of peers that are on the same one: rueidis gathers
-// commands by itself, go-redis and redigo do not.
+// A library is a client of one client library, with the stores and pools on it. A peer
+// can be compared only with a baseline on the same library: rueidis batches commands
+// itself, go-redis and redigo do not.
 type library interface {
-	// setNX and unlock are what a floor does: no more than the library needs for it.
+	// setNX and unlock are the operations of a baseline, with the least work that the
+	// library allows.
 	setNX(ctx context.Context, name, token string, ttl time.Duration) (bool, error)
 	unlock(ctx context.Context, name, token string) (deleted int64, err error)
 
 	store() driver.Store
-	pool() redsync.Pool // what redsync calls its adapters
+	pool() redsync.Pool // redsync's name for its adapters
 }
 
-// withLibrary opens a peer on another library than go-redis.
+// withLibrary returns an opener that uses another library than go-redis.
 func withLibrary(dial func(addr string) (library, error), open opener) opener {
 	return func(s endpoint) (peer, error) {
 		lib, err := dial(s.addr)

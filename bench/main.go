@@ -1,13 +1,15 @@
-// Command bench measures dibs beside its peers, and beside floors: bare programs
-// that do the least that Redis allows, and are no usable locks.
+// Command bench compares dibs with other lock libraries and with baselines. A baseline is
+// a program that sends the bare commands without a lock library. It is not a usable lock.
 //
-//	go run ./bench [flags] [uncontended] [rueidis] [redigo] [contended] [delayed] [held] [family] [quorum]
+//	go run ./bench [flags] [table ...]
 //
-// It starts redis-servers of its own, and each run in processes of their own.
-// Numbers of two machines, or of one machine at two times of day, say little.
-// Ratios do: every peer runs between two runs of the floor, on one server, and
-// what is printed is the median of the ratios. With -check it exits 1 if dibs
-// is below one of its bars.
+// The tables are uncontended, rueidis, redigo, contended, delayed, held, primitives and
+// quorum.
+//
+// bench starts its own Redis servers. Each run has processes of its own. Absolute numbers
+// cannot be compared between machines, or between two times of day. Ratios can: each peer
+// runs between two runs of the baseline on the same server, and bench prints the median
+// of the ratios. With -check it exits with 1 if dibs is below one of its bars.
 package main
 
 import (
@@ -23,7 +25,7 @@ import (
 	"time"
 )
 
-// A config is what the flags say.
+// A config holds the values of the flags.
 type config struct {
 	rounds     int
 	time       time.Duration // of one run
@@ -34,13 +36,13 @@ type config struct {
 	heldFor    time.Duration
 	heldTTL    time.Duration
 	loads      []load
-	only       string // peers besides the floors, with commas between; all if empty
-	profile    string // the prefix of CPU profiles, if any
+	only       string // peers besides the baselines, separated by commas; empty: all
+	profile    string // file name prefix of CPU profiles, or ""
 	markdown   bool
 	check      bool
 }
 
-// numbers is a flag of integers with commas between.
+// numbers is a flag of integers that are separated by commas.
 type numbers []int
 
 func (n *numbers) String() string { return strings.Trim(fmt.Sprint([]int(*n)), "[]") }
@@ -51,7 +53,7 @@ func (n *numbers) Set(text string) error {
 	for field := range strings.SplitSeq(text, ",") {
 		i, err := strconv.Atoi(field)
 		if err != nil || i < 1 {
-			return fmt.Errorf("%q is not a number above zero", field)
+			return fmt.Errorf("%q: want a number above zero", field)
 		}
 		*n = append(*n, i)
 	}
@@ -67,7 +69,8 @@ func defaultConfig() config {
 	}
 }
 
-// quickConfig only shows that everything runs: its figures mean little.
+// quickConfig returns the config of a smoke test. Its runs are too short for meaningful
+// figures.
 func quickConfig() config {
 	return config{
 		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,
@@ -77,7 +80,7 @@ func quickConfig() config {
 	}
 }
 
-// tables are what can be asked for, in the order in which they are measured.
+// tables are all tables, in the order in which they are measured.
 var tables = []struct {
 	name    string
 	measure func(*fixture, config) ([]*table, error)
@@ -88,7 +91,7 @@ var tables = []struct {
 	{"contended", contended},
 	{"delayed", delayed},
 	{"held", held},
-	{"family", primitives},
+	{"primitives", primitives},
 	{"quorum", quorums},
 }
 
@@ -120,18 +123,18 @@ func parse(args []string) (config, []string, error) {
 		c = quickConfig() // as defaults, which the other flags override
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.Bool("quick", false, "a smoke run: everything once and for a moment")
-	flags.IntVar(&c.rounds, "rounds", c.rounds, "how often each row is measured; the median is shown")
-	flags.DurationVar(&c.time, "time", c.time, "how long each run lasts")
-	flags.Var(&c.goroutines, "g", "uncontended, rueidis, redigo and family: numbers of `goroutines`")
+	flags.Bool("quick", false, "smoke test: run everything once and briefly")
+	flags.IntVar(&c.rounds, "rounds", c.rounds, "number of measurements of each row; the median is shown")
+	flags.DurationVar(&c.time, "time", c.time, "duration of each run")
+	flags.Var(&c.goroutines, "g", "uncontended, rueidis, redigo and primitives: numbers of `goroutines`")
 	flags.Var(&c.waiters, "w", "contended and delayed: numbers of `waiters`")
-	flags.IntVar(&c.held, "held", c.held, "held: the number of leases")
-	flags.DurationVar(&c.heldFor, "for", c.heldFor, "held: how long to hold them")
-	flags.DurationVar(&c.heldTTL, "ttl", c.heldTTL, "held: their TTL")
-	flags.StringVar(&c.only, "peers", "", "measure only these `names`, and the floors")
+	flags.IntVar(&c.held, "held", c.held, "held: number of leases")
+	flags.DurationVar(&c.heldFor, "for", c.heldFor, "held: time for which they are held")
+	flags.DurationVar(&c.heldTTL, "ttl", c.heldTTL, "held: TTL of the leases")
+	flags.StringVar(&c.only, "peers", "", "measure only these `names` and the baselines (default: all)")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of each uncontended run to `prefix`-peer-G.prof")
 	flags.BoolVar(&c.markdown, "markdown", false, "print Markdown")
-	flags.BoolVar(&c.check, "check", false, "exit 1 if dibs is below one of its bars; not for -quick")
+	flags.BoolVar(&c.check, "check", false, "exit with 1 if dibs is below one of its bars; not useful with -quick")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "usage: bench [flags] [table ...]\nThe tables, all of them by default:", tableNames())
 		flags.PrintDefaults()
@@ -158,7 +161,7 @@ func tableNames() (names []string) {
 	return names
 }
 
-// run measures and prints the tables, each as soon as it is complete.
+// run measures the tables and prints each one as soon as it is complete.
 func run(out io.Writer, c config, names []string) error {
 	b, err := newFixture(1)
 	if err != nil {
@@ -196,7 +199,7 @@ func verdict(out io.Writer, missed []string) error {
 	return errBars
 }
 
-// machine is what figures depend on most.
+// machine describes the server, the Go version and the cores: the figures depend on them.
 func (b *fixture) machine() string {
 	return fmt.Sprintf("%s, %s %s/%s, %d cores", b.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// leaseTTL is what every peer asks for, except where leases are held for long.
-// No run of a table about speed comes near its end.
+// leaseTTL is the TTL of all peers, except in the table held. All other leases are
+// released long before it ends.
 const leaseTTL = 10 * time.Second
 
-// A peer is one way to lock, with settings that its documentation suggests. What it
-// runs in the background ends with the worker process.
+// A peer is a lock implementation with the settings that its documentation recommends.
+// Its background goroutines end with the worker process.
 type peer interface {
-	// Lock takes a name, waiting until ctx ends.
+	// Lock acquires a name. It waits until ctx ends.
 	Lock(ctx context.Context, name string) (unlock func() error, err error)
 
-	// Wire names the commands that its clients send. Nothing else that the server
-	// has executed came over the wire: it was called by scripts.
+	// Wire returns the names of the commands that the peer's clients send. All other
+	// commands on the server were called by scripts.
 	Wire() []string
 }
 
@@ -33,26 +33,27 @@ type peer interface {
 type renewingPeer interface {
 	peer
 
-	// Keep takes a free name and keeps it until the process ends.
+	// Keep acquires a free name and renews it until the process ends.
 	Keep(ctx context.Context, name string) (heldLease, error)
 }
 
-// heldLease is a lease that is being renewed.
+// A heldLease is a lease that its peer renews.
 type heldLease interface {
-	// Lost reports whether its peer has given it up.
+	// Lost reports whether the peer considers the lease lost.
 	Lost() bool
 }
 
-// An endpoint is what a peer is opened on: one process' way to the server, or to several.
+// An endpoint is a process's connection to the server, or to several, on which a peer is
+// opened.
 type endpoint struct {
 	addr string
-	rdb  *redis.Client // one for the process, with the default settings, as in a service
-	lib  library       // rdb, or another; see on
-	more []library     // the other nodes of a quorum, if it is one
+	rdb  *redis.Client // one per process, with default settings, as in a service
+	lib  library       // rdb, or another one: see withLibrary
+	more []library     // the other nodes of a quorum
 	ttl  time.Duration
 }
 
-// An opener makes a peer on a site.
+// An opener opens a peer on an endpoint.
 type opener func(endpoint) (peer, error)
 
 func newEndpoint(addrs []string, ttl time.Duration) endpoint {
@@ -64,7 +65,8 @@ func newEndpoint(addrs []string, ttl time.Duration) endpoint {
 	return s
 }
 
-// store is what dibs works on. New servers may vote at once: they have nothing to forget.
+// store returns the store for dibs. Trusting lets new servers vote at once: they have no
+// earlier locks that a restart could have erased.
 func (s endpoint) store() driver.Store {
 	if len(s.more) == 0 {
 		return s.lib.store()
@@ -80,7 +82,7 @@ func (s endpoint) store() driver.Store {
 	return q
 }
 
-// pools are what redsync works on.
+// pools returns the pools for redsync.
 func (s endpoint) pools() []redsyncredis.Pool {
 	pools := []redsyncredis.Pool{s.lib.pool()}
 	for _, lib := range s.more {
@@ -89,28 +91,28 @@ func (s endpoint) pools() []redsyncredis.Pool {
 	return pools
 }
 
-// peers are all there are, by name.
+// peers are all peers by name.
 var peers = map[string]opener{
-	"floor":             openBaseline,
-	"floor-grant":       openPushBaseline,
-	"floor-renew@batch": openRenewBaseline,
-	"floor-quorum":      openQuorumBaseline,
-	"dibs":              openDibs,
-	"dibs readers":      openPrimitive(rlock),
-	"dibs permits":      openPrimitive(permit),
-	"dibs set":          openPrimitive(multiLock),
-	"redsync":           openRedsync,
-	"redsync@10ms":      openRedsyncWith(redsync.WithRetryDelay(10 * time.Millisecond)),
-	"redsync@2ms":       openRedsyncWith(redsync.WithRetryDelay(2 * time.Millisecond)),
-	"redsync@failfast":  openRedsyncWith(redsync.WithFailFast(true)),
-	"redislock":         openRedislock,
-	"rueidislock":       openRueidislock,
-	"floor@rueidis":     withLibrary(dialRueidis, openBaseline),
-	"dibs@rueidis":      withLibrary(dialRueidis, openDibs),
-	"redsync@rueidis":   withLibrary(dialRueidis, openRedsync),
-	"floor@redigo":      withLibrary(dialRedigo, openBaseline),
-	"dibs@redigo":       withLibrary(dialRedigo, openDibs),
-	"redsync@redigo":    withLibrary(dialRedigo, openRedsync),
+	"baseline":             openBaseline,
+	"baseline-grant":       openPushBaseline,
+	"baseline-renew@batch": openRenewBaseline,
+	"baseline-quorum":      openQuorumBaseline,
+	"dibs":                 openDibs,
+	"dibs readers":         openPrimitive(rlock),
+	"dibs permits":         openPrimitive(permit),
+	"dibs multi-lock":      openPrimitive(multiLock),
+	"redsync":              openRedsync,
+	"redsync@10ms":         openRedsyncWith(redsync.WithRetryDelay(10 * time.Millisecond)),
+	"redsync@2ms":          openRedsyncWith(redsync.WithRetryDelay(2 * time.Millisecond)),
+	"redsync@failfast":     openRedsyncWith(redsync.WithFailFast(true)),
+	"redislock":            openRedislock,
+	"rueidislock":          openRueidislock,
+	"baseline@rueidis":     withLibrary(dialRueidis, openBaseline),
+	"dibs@rueidis":         withLibrary(dialRueidis, openDibs),
+	"redsync@rueidis":      withLibrary(dialRueidis, openRedsync),
+	"baseline@redigo":      withLibrary(dialRedigo, openBaseline),
+	"dibs@redigo":          withLibrary(dialRedigo, openDibs),
+	"redsync@redigo":       withLibrary(dialRedigo, openRedsync),
 }
 
 func openPeer(name string, s endpoint) (peer, error) {
@@ -121,11 +123,10 @@ func openPeer(name string, s endpoint) (peer, error) {
 	return open(s)
 }
 
-// isBaseline tells a floor, which does the least that Redis allows and is no usable
-// lock, from a peer.
-func isBaseline(name string) bool { return strings.HasPrefix(name, "floor") }
+// isBaseline reports whether a peer is a baseline and not a lock library.
+func isBaseline(name string) bool { return strings.HasPrefix(name, "baseline") }
 
-// chosen drops the peers that were not asked for. Floors stay.
+// chosen returns the names that the flag -peers selects, and all baselines.
 func (c config) chosen(names ...string) []string {
 	if c.only == "" {
 		return names

@@ -6,14 +6,14 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// primitives is what the other primitives cost where nobody has to wait.
+// primitives measures the other primitives without contention.
 func primitives(b *fixture, c config) ([]*table, error) {
 	t := &table{
-		name: "family",
+		name: "primitives",
 		about: []string{
-			"G goroutines of one process take and give back what is free. One pair is one of each.",
-			"mutex: names of their own. readers: all read one name. permits: each has 1 of 1,000 of one name. set: 3 names of their own.",
-			"floor: as in the table uncontended, on names of their own.",
+			"G goroutines of one process acquire and release without contention. One pair is one of each.",
+			"mutex: names of their own. readers: all read one name. permits: each has 1 of 1,000 of one name. multi-lock: 3 names of their own.",
+			"baseline: as in the table uncontended, on names of their own.",
 		},
 		load: "G",
 		columns: []column{
@@ -21,10 +21,10 @@ func primitives(b *fixture, c config) ([]*table, error) {
 			{"wire", 2, median}, {"executed", 2, median}, {"server µs", 1, median},
 		},
 	}
-	return t.pairs(b, c, "floor", "dibs", "dibs readers", "dibs permits", "dibs set")
+	return t.pairs(b, c, "baseline", "dibs", "dibs readers", "dibs permits", "dibs multi-lock")
 }
 
-// primitivePeer is a dibsPeer that takes something else than a mutex.
+// A primitivePeer is a dibsPeer that acquires another primitive than a mutex.
 type primitivePeer struct {
 	dibsPeer
 	acquire func(ctx context.Context, name string) (*dibs.Lease, error)

@@ -23,9 +23,10 @@ var (
 	grantRelease = redis.NewScript(grantReleaseLua)
 )
 
-// pushBaseline is the least that a hand-off by push costs: a list in Redis, and an
-// unlock that gives the lock to its head and tells the head's process. A waiter
-// that dies or leaves stops the queue for a lease, a lost message for ever.
+// A pushBaseline is the least that a hand-off with a notification needs: a list in Redis,
+// and an unlock that grants the lock to its head and notifies the process of the head. It
+// is not safe: a waiter that dies or gives up blocks the queue for a TTL, a lost message
+// blocks it without end.
 type pushBaseline struct {
 	rdb     *redis.Client
 	ttl     int64 // ms
@@ -54,7 +55,7 @@ func openPushBaseline(s endpoint) (peer, error) {
 
 func (g *pushBaseline) Wire() []string { return []string{"evalsha", "eval"} }
 
-// listen wakes the waiters that the lock was handed to.
+// listen wakes the waiters that were granted the lock.
 func (g *pushBaseline) listen(ctx context.Context, sub *redis.PubSub) {
 	for {
 		m, err := sub.ReceiveMessage(ctx)

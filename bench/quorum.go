@@ -10,14 +10,13 @@ import (
 
 const quorumNodes = 5
 
-// A load is how many want one name, and for how long each holds it.
+// A load is a number of waiters for one name, and the time for which each holds it.
 type load struct {
 	waiters int
 	section time.Duration
 }
 
-// quorums is what a lock on most of five servers costs, and what it gives whom. The
-// servers are its own.
+// quorums measures locks on a majority of five servers, which it starts for itself.
 func quorums(_ *fixture, c config) ([]*table, error) {
 	b, err := newFixture(quorumNodes)
 	if err != nil {
@@ -29,7 +28,7 @@ func quorums(_ *fixture, c config) ([]*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	far := fmt.Sprintf("Five servers, each behind a proxy that delays each way by %v. An idle PING takes %.2f ms (median).", oneWay, millis(rtt))
+	far := fmt.Sprintf("Five servers, each behind a proxy that adds %v in each direction. An idle PING takes %.2f ms (median).", oneWay, millis(rtt))
 	pair, err := b.quorumPair(c, far)
 	if err != nil {
 		return nil, err
@@ -47,16 +46,16 @@ func quorums(_ *fixture, c config) ([]*table, error) {
 
 const (
 	aboutRTT      = "RTT: the median PING of the first server, by another process during the same run."
-	aboutFailFast = "redsync@failfast answers when most nodes have; redsync as it is, when all have."
+	aboutFailFast = "redsync@failfast returns when a majority has answered; redsync by default, when all have."
 )
 
-// quorumPair is the uncontended pair, of one goroutine, in round trips.
+// quorumPair measures the uncontended pair of one goroutine in round trips.
 func (b *fixture) quorumPair(c config, far string) (*table, error) {
 	t := &table{
 		name: "quorum pair",
 		about: []string{
 			far, "One goroutine locks and unlocks names of its own.", aboutRTT, aboutFailFast,
-			"floor-quorum: SET NX and a compare-and-delete script on all servers at once, done when most have.",
+			"baseline-quorum: SET NX and a compare-and-delete script on all servers at once, complete when a majority has answered.",
 		},
 		load: "G",
 		columns: []column{
@@ -65,18 +64,18 @@ func (b *fixture) quorumPair(c config, far string) (*table, error) {
 		bars: []bar{atMost("p50 RTT", 2.2)},
 	}
 	names := c.chosen("dibs", "redsync", "redsync@failfast")
-	err := t.interleave(c.rounds, 1, "floor-quorum", names, func(peer string) (figures, string, error) {
+	err := t.interleave(c.rounds, 1, "baseline-quorum", names, func(peer string) (figures, string, error) {
 		return b.farPair(c, peer, func() {})
 	})
 	return t, err
 }
 
-// quorumContended is what a crowd gets of one name.
+// quorumContended measures contention for one name.
 func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*table, error) {
 	t := handoffs("quorum contended", far,
-		fmt.Sprintf("W waiters in min(W, 4) processes lock one name, hold it, and ask again at once; how long they hold it: %v.", c.loads),
-		"wire: commands for each of the five. floor-grant is on one of them only.", aboutFailFast,
-		"of fair: the longest wait, as a share of 1.5 times W sections with 3 RTT each.",
+		fmt.Sprintf("W waiters in min(W, 4) processes lock one name, hold it, and lock it again at once. Waiters and hold times: %v.", c.loads),
+		"wire: commands for each of the five. baseline-grant uses one of them only.", aboutFailFast,
+		"of fair: the longest wait, as a fraction of 1.5 times W critical sections with 3 RTT each.",
 		aboutRTT)
 	t.columns = slices.Insert(t.columns, 4,
 		column{"p50 RTT", 2, median}, column{"mean RTT", 2, median})
@@ -90,7 +89,7 @@ func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*tab
 		w := crowd.waiters
 		length := max(c.time, time.Duration(turns*w)*(crowd.section+rtt+rtt/10))
 		fair := 1.5 * float64(w) * millis(crowd.section+3*rtt)
-		err := t.interleave(c.rounds, w, "floor-grant", names, func(peer string) (figures, string, error) {
+		err := t.interleave(c.rounds, w, "baseline-grant", names, func(peer string) (figures, string, error) {
 			f, note, err := b.contend(c, peer, w, crowd.section, length, true)
 			if err == nil {
 				f["of fair"] = f["longest ms"] / fair
@@ -107,7 +106,7 @@ func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*tab
 // String implements fmt.Stringer.
 func (c load) String() string { return strconv.Itoa(c.waiters) + " for " + c.section.String() }
 
-// faults are what may happen to a minority. Nodes are struck while they are in use.
+// faults are faults of a minority of the nodes, injected while they are in use.
 var faults = []struct {
 	name   string
 	strike func([]*node)
@@ -122,10 +121,10 @@ var faults = []struct {
 	{"1 slow", func(nodes []*node) { nodes[quorumNodes-1].proxy.Delay(slow) }},
 }
 
-// slow is what a slow node takes each way.
+// slow is the one-way delay of a slow node.
 const slow = 250 * time.Millisecond
 
-// repair ends all troubles.
+// repair ends all faults.
 func (b *fixture) repair() error {
 	b.delay(oneWay)
 	for _, n := range b.nodes {
@@ -140,13 +139,14 @@ func (b *fixture) repair() error {
 	return nil
 }
 
-// quorumFaults is the uncontended pair while a minority of the nodes is dead, or slow.
+// quorumFaults measures the uncontended pair while a minority of the nodes is dead or
+// slow.
 func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 	t := &table{
-		name: "quorum trouble",
+		name: "quorum faults",
 		about: []string{
-			far, fmt.Sprintf("One goroutine locks and unlocks names of its own. slow: %v each way.", slow),
-			"of all: the rate, as a share of that with all five in the same round.", aboutRTT, aboutFailFast,
+			far, fmt.Sprintf("One goroutine locks and unlocks names of its own. slow: %v in each direction.", slow),
+			"of all: the rate, as a fraction of that with all five nodes in the same round.", aboutRTT, aboutFailFast,
 		},
 		load: "with",
 		columns: []column{
@@ -171,7 +171,7 @@ func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 	return t, nil
 }
 
-// runFaults is one peer's runs of a round.
+// runFaults performs one peer's runs of a round.
 func (b *fixture) runFaults(t *table, c config, peer string) error {
 	var all float64
 	for _, trouble := range faults {

@@ -17,8 +17,8 @@ type onRedigo struct {
 	script *redis.Script
 }
 
-// dialRedigo has a pool like the one that go-redis has if not told otherwise. redigo's
-// own default keeps no connections at all.
+// dialRedigo returns a library with a pool like the default one of go-redis. By default,
+// redigo keeps no idle connections at all.
 func dialRedigo(addr string) (library, error) {
 	size, timeout := 10*runtime.GOMAXPROCS(0), 3*time.Second
 	dial := func(ctx context.Context) (redis.Conn, error) {
@@ -30,7 +30,7 @@ func dialRedigo(addr string) (library, error) {
 	}, nil
 }
 
-// setNX does without redigo's DoContext, which starts a goroutine for each command.
+// setNX does not use redigo's DoContext, which starts a goroutine for each command.
 func (r onRedigo) setNX(ctx context.Context, name, token string, ttl time.Duration) (bool, error) {
 	conn, err := r.conns.GetContext(ctx)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/bsm/redislock"
 )
 
-// redislockPeer is bsm/redislock. It polls, and has no renewal. Of the linear
-// delays, 10 ms gives near the most acquisitions.
+// redislockPeer is bsm/redislock. It polls and has no renewal. Among the linear delays,
+// 10 ms is close to the highest rate of acquisitions.
 type redislockPeer struct {
 	client *redislock.Client
 	ttl    time.Duration

@@ -7,14 +7,14 @@ import (
 	"github.com/go-redsync/redsync/v4"
 )
 
-// redsyncPeer is redsync on one server, or on several. It polls, and has no renewal.
+// redsyncPeer is redsync on one server or on several. It polls and has no renewal.
 type redsyncPeer struct {
 	sync    *redsync.Redsync
 	options []redsync.Option
 }
 
-// openRedsync leaves the delay between two tries as it is: 50 to 250 ms by chance.
-// By default it gives up after 32 of them; here nobody gives up.
+// openRedsync uses redsync's default delay between two tries: random, 50 to 250 ms. It
+// raises the number of tries, which is 32 by default, so that no waiter gives up.
 func openRedsync(s endpoint) (peer, error) {
 	return redsyncPeer{
 		sync: redsync.New(s.pools()...),
@@ -25,8 +25,8 @@ func openRedsync(s endpoint) (peer, error) {
 	}, nil
 }
 
-// openRedsyncWith has other settings. Tries every 10 ms are for somebody who wants short
-// waits.
+// openRedsyncWith returns an opener with other settings, such as a delay of 10 ms for
+// shorter waits.
 func openRedsyncWith(options ...redsync.Option) opener {
 	return func(s endpoint) (peer, error) {
 		p, err := openRedsync(s)

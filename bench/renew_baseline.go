@@ -16,19 +16,19 @@ var renewLua string
 
 var renewScript = redis.NewScript(renewLua)
 
-// renewBaseline is the least that keeping many leases costs: a set of names and one
-// goroutine, which extends them a hundred at a time. It has one token for all,
-// no deadlines, and tells nobody of a loss.
+// A renewBaseline is the least that renewing many leases needs: a set of names, and one
+// goroutine that extends 100 of them in a script. It uses one token for all, has no
+// deadlines, and notifies nobody of a loss.
 type renewBaseline struct {
 	rdb *redis.Client
 	ttl time.Duration
 
 	mu   sync.Mutex
 	held map[string]struct{}
-	lost bool // one of them
+	lost bool // at least one of them
 }
 
-const renewToken = "floor-renew"
+const renewToken = "baseline-renew"
 
 func openRenewBaseline(s endpoint) (peer, error) {
 	r := &renewBaseline{rdb: s.rdb, ttl: s.ttl, held: make(map[string]struct{})}
@@ -45,7 +45,7 @@ func (r *renewBaseline) Lock(ctx context.Context, name string) (func() error, er
 	return func() error { return r.unlock(ctx, name) }, nil
 }
 
-// Keep implements keeper.
+// Keep implements renewingPeer.
 func (r *renewBaseline) Keep(ctx context.Context, name string) (heldLease, error) {
 	set, err := r.rdb.SetNX(ctx, name, renewToken, r.ttl).Result()
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *renewBaseline) unlock(ctx context.Context, name string) error {
 	return unlockScript.Run(ctx, r.rdb, []string{name}, renewToken).Err()
 }
 
-// Lost implements kept, for all of them at once.
+// Lost implements heldLease, for all leases together.
 func (r *renewBaseline) Lost() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *renewBaseline) loop() {
 	}
 }
 
-// all renews everything that is held now, ten scripts in one round trip.
+// all renews all leases, with ten scripts in one round trip.
 func (r *renewBaseline) all(ctx context.Context) {
 	const keys, scripts = 100, 10
 	r.mu.Lock()
@@ -101,7 +101,7 @@ func (r *renewBaseline) all(ctx context.Context) {
 	}
 }
 
-// count notes whether fewer were renewed than were held.
+// count sets r.lost if fewer leases were renewed than were held.
 func (r *renewBaseline) count(want int, replies []*redis.Cmd) {
 	got := 0
 	for _, reply := range replies {

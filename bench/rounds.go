@@ -7,58 +7,58 @@ import (
 	"strconv"
 )
 
-// interleave measures peers round by round, each round between two runs of the
-// floor and every other round backwards, so that a machine that becomes slower or
-// faster does so for all. Rates become ratios to the floor of the same round.
-func (t *table) interleave(rounds, load int, floor string, names []string, measure measurement) error {
+// interleave measures the peers in rounds. Each round begins and ends with a run of the
+// baseline, and every other round is reversed: so a machine that becomes slower or faster
+// affects all peers alike. It adds the ratios to the baseline of the same round.
+func (t *table) interleave(rounds, load int, baseline string, names []string, measure measurement) error {
 	group := strconv.Itoa(load)
-	order := slices.Concat([]string{floor}, names, []string{floor})
+	order := slices.Concat([]string{baseline}, names, []string{baseline})
 	for _, name := range order[:len(order)-1] {
-		t.row(group, name) // in this order, whichever comes first
+		t.row(group, name) // fix the order of the rows
 	}
 	for round := range rounds {
 		progress("%s, %s %s, round %d of %d", t.name, t.load, group, round+1, rounds)
-		if err := t.round(group, floor, order, measure); err != nil {
+		if err := t.round(group, baseline, order, measure); err != nil {
 			return err
 		}
 		slices.Reverse(order)
 	}
-	t.note(group, floor, t.busyWarning(t.row(group, floor)))
+	t.note(group, baseline, t.busyWarning(t.row(group, baseline)))
 	return nil
 }
 
-// busyWarning warns of a machine that was busy with something else: the same thing took
-// so differently long that ratios are not to be trusted.
-func (t *table) busyWarning(floor *row) string {
+// busyWarning returns a warning if the runs of the baseline differ so much that the
+// ratios are unreliable: the machine was busy with other work.
+func (t *table) busyWarning(baseline *row) string {
 	const calm = 1.5
 	var rates []float64
-	for _, f := range floor.runs {
+	for _, f := range baseline.runs {
 		rates = append(rates, f[t.columns[0].name])
 	}
 	factor := slices.Max(rates) / slices.Min(rates)
 	if factor < calm {
 		return ""
 	}
-	return fmt.Sprintf("its runs differ by a factor of %.1f, so the machine was not idle; more and shorter rounds may help", factor)
+	return fmt.Sprintf("its runs differ by a factor of %.1f: the machine was not idle; more and shorter rounds may help", factor)
 }
 
-// A measurement is one run of a peer. Its note says what a reader should know of
-// it beside the figures, if anything.
+// A measurement performs one run of a peer. note is a remark for the reader of the table,
+// or "".
 type measurement func(peer string) (f figures, note string, err error)
 
-// withRetry runs a second time what failed: a machine that stalls for seconds must not
-// cost the table that has taken minutes.
+// withRetry repeats a failed run once: a machine that stalls for seconds must not discard
+// a table that has taken minutes.
 func (m measurement) withRetry(peer string) (figures, string, error) {
 	f, note, err := m(peer)
 	if err == nil {
 		return f, note, nil
 	}
-	progress("%s: %v; once more", peer, err)
+	progress("%s: %v; retrying", peer, err)
 	return m(peer)
 }
 
-func (t *table) round(group, floor string, order []string, measure measurement) error {
-	var floors, others []figures
+func (t *table) round(group, baseline string, order []string, measure measurement) error {
+	var baselines, others []figures
 	for _, name := range order {
 		f, note, err := measure.withRetry(name)
 		if err != nil {
@@ -68,24 +68,24 @@ func (t *table) round(group, floor string, order []string, measure measurement) 
 		t.note(group, name, note)
 		r := t.row(group, name)
 		r.runs = append(r.runs, f)
-		if name == floor {
-			floors = append(floors, f)
+		if name == baseline {
+			baselines = append(baselines, f)
 		} else {
 			others = append(others, f)
 		}
 	}
-	for _, f := range slices.Concat(floors, others) {
-		t.compare(f, floors)
+	for _, f := range slices.Concat(baselines, others) {
+		t.compare(f, baselines)
 	}
 	return nil
 }
 
-// compare adds the figures that are relative to the floor's: to one, for the
-// rate, and the difference for allocations.
-func (t *table) compare(f figures, floors []figures) {
+// compare adds the figures that are relative to the baseline: the ratio of the rates, and
+// the difference of the allocations.
+func (t *table) compare(f figures, baselines []figures) {
 	rate, allocs := t.columns[0].name, "allocs"
-	f["ratio"] = f[rate] / meanOf(floors, rate)
-	f["over floor"] = f[allocs] - meanOf(floors, allocs)
+	f["ratio"] = f[rate] / meanOf(baselines, rate)
+	f["over baseline"] = f[allocs] - meanOf(baselines, allocs)
 }
 
 func meanOf(runs []figures, column string) float64 {
@@ -96,5 +96,5 @@ func meanOf(runs []figures, column string) float64 {
 	return mean(values)
 }
 
-// progress tells who waits at a terminal that something goes on.
+// progress prints a progress line on stderr.
 func progress(text string, args ...any) { fmt.Fprintf(os.Stderr, "# "+text+"\n", args...) }

@@ -36,8 +36,8 @@ func (r onRueidis) unlock(ctx context.Context, name, token string) (int64, error
 func (r onRueidis) store() driver.Store { return rueidisstore.New(r.client) }
 func (r onRueidis) pool() redsync.Pool  { return redsyncPool{r} }
 
-// redsyncPool puts redsync on the client itself: its own driver goes by way of
-// rueidis' imitation of go-redis, which costs more.
+// redsyncPool connects redsync directly to the client. redsync's own driver uses the
+// go-redis compatibility layer of rueidis, which costs more.
 type redsyncPool struct{ lib onRueidis }
 
 // Get implements redsync's Pool.
@@ -45,8 +45,8 @@ func (p redsyncPool) Get(ctx context.Context) (redsync.Conn, error) {
 	return redsyncConn{ctx: ctx, lib: p.lib}, nil
 }
 
-// redsyncConn is what locking and unlocking need of redsync's Conn: it panics at the
-// rest.
+// redsyncConn implements the methods of redsync's Conn that locking and unlocking use.
+// The others panic.
 type redsyncConn struct {
 	redsync.Conn
 	ctx context.Context

@@ -7,10 +7,10 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// rueidislockPeer is rueidislock, set for one server: a majority of one key, and
-// no answers to its own invalidations, which it recommends. It wakes waiters by
-// client-side caching and renews at half the TTL. It has a client of its own, one
-// connection on which commands gather.
+// rueidislockPeer is rueidislock for one server: a majority of one key, and no loop
+// tracking, as it recommends. It wakes waiters through client-side caching and renews at
+// half the TTL. It has a client of its own, with one connection on which commands are
+// batched.
 type rueidislockPeer struct{ locker rueidislock.Locker }
 
 func openRueidislock(s endpoint) (peer, error) {
@@ -34,13 +34,13 @@ func (p rueidislockPeer) Lock(ctx context.Context, name string) (func() error, e
 		return nil, err
 	}
 	return func() error {
-		cancel() // and waits until the key is deleted
+		cancel() // returns after the key is deleted
 		return nil
 	}, nil
 }
 
-// Keep implements keeper. It tries and does not wait: a try ends after 20 ms, and
-// a waiter whose try ended so, on a name that is free, is woken by nobody.
+// Keep implements renewingPeer. It tries and does not wait. A try ends after 20 ms: a
+// waiter whose try ends that way, on a free name, is never woken.
 func (p rueidislockPeer) Keep(ctx context.Context, name string) (heldLease, error) {
 	const tries = 50
 	var err error

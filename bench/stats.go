@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// percentile returns the smallest value that at least a share of p of all values
-// do not exceed. It is NaN if there is none: zero would look like a measurement.
+// percentile returns the smallest value such that at least the fraction p of all values
+// does not exceed it. Without values it returns NaN: zero would look like a measurement.
 func percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -17,7 +17,7 @@ func percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// median is the middle, or the mean of the two that are.
+// median returns the middle value, or the mean of the two middle values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -36,7 +36,8 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// maximum is for what must not happen even once: a median would hide it.
+// maximum returns the largest value. It is for events that must never happen: a median
+// would hide them.
 func maximum(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -44,8 +45,8 @@ func maximum(values []float64) float64 {
 	return slices.Max(values)
 }
 
-// jain is Jain's index of fairness: 1 if all got the same, 1/n if one got all. It
-// is 1 if nobody got anything, which is fair.
+// jain returns Jain's fairness index: 1 if all shares are equal, 1/n if one share is
+// everything. It returns 1 if all shares are zero.
 func jain(shares []float64) float64 {
 	squares := 0.0
 	for _, s := range shares {
@@ -58,7 +59,7 @@ func jain(shares []float64) float64 {
 	return total * total / (float64(len(shares)) * squares)
 }
 
-// starved counts who got less than a tenth of the mean.
+// starved counts the shares below a tenth of the mean.
 func starved(shares []float64) (n int) {
 	for _, s := range shares {
 		if s < mean(shares)/10 {

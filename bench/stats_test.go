@@ -11,7 +11,7 @@ func TestJain(t *testing.T) {
 		shares []float64
 		want   float64
 	}{
-		"all alike":    {[]float64{7, 7, 7, 7}, 1},
+		"all equal":    {[]float64{7, 7, 7, 7}, 1},
 		"one has all":  {[]float64{12, 0, 0, 0}, 0.25},
 		"half have it": {[]float64{5, 5, 0, 0}, 0.5},
 		"uneven":       {[]float64{1, 2, 3}, 36.0 / 42},
@@ -25,7 +25,7 @@ func TestJain(t *testing.T) {
 }
 
 func TestPercentile(t *testing.T) {
-	values := []float64{50, 10, 40, 20, 30} // in no order, and left so
+	values := []float64{50, 10, 40, 20, 30} // unsorted; percentile must not sort it
 	for p, want := range map[float64]float64{0: 10, 0.2: 10, 0.21: 20, 0.5: 30, 0.99: 50, 1: 50} {
 		if got := percentile(values, p); got != want {
 			t.Errorf("percentile %v of %v = %v, want %v", p, values, got, want)
@@ -56,11 +56,11 @@ func TestStarved(t *testing.T) {
 	}
 }
 
-// A run whose figures are known, with all that can happen in one.
+// TestHistory evaluates a run with known figures.
 func TestHistory(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	h := history{Acquisitions: []acquisition{
-		{Waiter: 1, Requested: ms(95), Begin: ms(112), Done: ms(122)}, // 2 ms after the one before
+		{Waiter: 1, Requested: ms(95), Begin: ms(112), Done: ms(122)}, // 2 ms after the previous release
 		{Waiter: 0, Requested: ms(90), Begin: ms(95), Done: ms(110)},  // began before the window
 		{Waiter: 1, Requested: ms(123), Begin: ms(124), Done: ms(134)},
 		{Waiter: 0, Requested: ms(111), Begin: ms(130), Done: ms(140)}, // overlaps

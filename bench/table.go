@@ -10,25 +10,25 @@ import (
 	"unicode/utf8"
 )
 
-// figures are what one run gave, by the names of the columns.
+// figures are the results of one run by column name.
 type figures map[string]float64
 
 // A column is one figure of each row.
 type column struct {
 	name   string
-	digits int                          // after the point
-	join   func(runs []float64) float64 // how the runs become one figure
+	digits int                          // after the decimal point
+	join   func(runs []float64) float64 // combines the runs into one figure
 }
 
-// A row is one peer in one group: the same load.
+// A row is one peer in one group. Rows of a group have the same load.
 type row struct {
 	group string
 	peer  string
 	runs  []figures
 }
 
-// value joins the runs. A run that has no such figure does not count; if none
-// has, the value is NaN.
+// value combines the figures of the runs. It ignores runs without this figure. If no run
+// has it, the value is NaN.
 func (r *row) value(c column) float64 {
 	var values []float64
 	for _, run := range r.runs {
@@ -39,18 +39,18 @@ func (r *row) value(c column) float64 {
 	return c.join(values)
 }
 
-// A table is what is printed.
+// A table is a printed table.
 type table struct {
 	name    string
-	about   []string // what the reader must know to read it
-	load    string   // what the groups differ in, or ""
+	about   []string // explanations for the reader
+	load    string   // name of the load by which rows are grouped, or ""
 	columns []column
 	rows    []*row
-	notes   []string // what went wrong
+	notes   []string // failures and warnings
 	bars    []bar
 }
 
-// row returns the row of a peer, and makes it if there is none.
+// row returns the row of a peer. It adds one if there is none.
 func (t *table) row(group, peer string) *row {
 	for _, r := range t.rows {
 		if r.group == group && r.peer == peer {
@@ -62,8 +62,7 @@ func (t *table) row(group, peer string) *row {
 	return r
 }
 
-// column returns the column of a name. A name that is not there is a mistake of
-// this program.
+// column returns the column with a name. It panics if there is none.
 func (t *table) column(name string) column {
 	for _, c := range t.columns {
 		if c.name == name {
@@ -73,7 +72,7 @@ func (t *table) column(name string) column {
 	panic("no column " + name)
 }
 
-// note records what a reader should know of a run, once.
+// note adds a remark about a run, unless the table has it already.
 func (t *table) note(group, peer, text string) {
 	if text == "" {
 		return
@@ -101,7 +100,7 @@ func (t *table) print(out io.Writer, markdown bool, machine string) {
 	fmt.Fprintf(out, "(%s)\n\n", machine)
 }
 
-// texts is how many columns hold words, which begin at the left.
+// texts returns the number of columns with text, which are aligned to the left.
 func (t *table) texts() int {
 	if t.load == "" {
 		return 1
@@ -109,8 +108,8 @@ func (t *table) texts() int {
 	return 2
 }
 
-// cells is the table as text, its head first. A group is named in its first row
-// only.
+// cells returns the table as text, with the header first. Only the first row of a group
+// has the name of the group.
 func (t *table) cells() [][]string {
 	head := []string{"peer"}
 	if t.load != "" {

@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// uncontended is what a lock costs that nobody else wants, on one client library: that
-// of the peers whose names end with at.
+// uncontended returns the measurement of locks without contention on one client library.
+// The peers on it have names that end with at.
 func uncontended(name, at string, others ...string) func(*fixture, config) ([]*table, error) {
 	return func(b *fixture, c config) ([]*table, error) {
 		t := &table{
 			name: name,
 			about: []string{
 				"G goroutines of one process lock and unlock names of their own. One pair is a Lock and an Unlock.",
-				"After an @ stands the client library; without, it is go-redis, for rueidislock rueidis.",
-				"floor: SET NX and a compare-and-delete script, on the same library.",
-				"wire: commands sent; executed: with those that scripts call. CPU and allocations are those of the whole process.",
+				"The client library follows the @. The default is go-redis; rueidislock uses rueidis.",
+				"baseline: SET NX and a compare-and-delete script, on the same library.",
+				"wire: commands sent. executed: including those that scripts call. CPU and allocations are those of the whole process.",
 			},
 			load: "G",
 			columns: []column{
 				{"pairs/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 0, median}, {"p99 µs", 0, median},
-				{"allocs", 1, median}, {"over floor", 1, median}, {"wire", 2, median}, {"executed", 2, median},
+				{"allocs", 1, median}, {"over baseline", 1, median}, {"wire", 2, median}, {"executed", 2, median},
 				{"client µs", 1, median}, {"server µs", 1, median},
 			},
-			bars: []bar{atLeast("ratio", 0.85), atMost("over floor", 12)},
+			bars: []bar{atLeast("ratio", 0.85), atMost("over baseline", 12)},
 		}
 		peers := append([]string{"dibs" + at, "redsync" + at}, others...)
-		return t.pairs(b, c, "floor"+at, c.chosen(peers...)...)
+		return t.pairs(b, c, "baseline"+at, c.chosen(peers...)...)
 	}
 }
 
-// pairs fills the table with each peer's runs, between those of a floor.
-func (t *table) pairs(b *fixture, c config, floor string, names ...string) ([]*table, error) {
+// pairs measures all rows of the table, with a baseline.
+func (t *table) pairs(b *fixture, c config, baseline string, names ...string) ([]*table, error) {
 	for _, g := range c.goroutines {
-		err := t.interleave(c.rounds, g, floor, names, func(peer string) (figures, string, error) {
+		err := t.interleave(c.rounds, g, baseline, names, func(peer string) (figures, string, error) {
 			return b.pairs(c, peer, g)
 		})
 		if err != nil {
@@ -48,7 +48,7 @@ func (t *table) pairs(b *fixture, c config, floor string, names ...string) ([]*t
 	return []*table{t}, nil
 }
 
-// pairs is one run.
+// pairs performs one run.
 func (b *fixture) pairs(c config, peer string, goroutines int) (figures, string, error) {
 	o := order{
 		Job: "pairs", Peer: peer, Addrs: b.addrs(), TTL: leaseTTL, Name: b.name(),
@@ -83,7 +83,7 @@ func (b *fixture) pairs(c config, peer string, goroutines int) (figures, string,
 	}, r.Failure, nil
 }
 
-// A pairsReport is what a worker says after its window.
+// A pairsReport is the result of a worker after its window.
 type pairsReport struct {
 	Pairs    int
 	P50, P99 time.Duration // of a pair
@@ -113,7 +113,7 @@ func pairsJob(o order, p peer, t link) error {
 	return t.out.Encode(report.sum(lanes, hung))
 }
 
-// measureWindow takes the process' figures over the window.
+// measureWindow measures allocations and CPU time of the process during the window.
 func measureWindow(w window, profile string) (pairsReport, error) {
 	sleepUntil(w.From)
 	stop, err := startProfile(profile)
@@ -147,8 +147,8 @@ func startProfile(file string) (stop func(), err error) {
 	}, pprof.StartCPUProfile(f)
 }
 
-// waitForLockers waits for the lanes, and frees those that still wait for a lock which
-// nobody has a second after the end. It returns how many those were.
+// waitForLockers waits until all lockers have ended. After a second it cancels those that
+// still wait, although their locks are free, and returns their number.
 func waitForLockers(running *sync.WaitGroup, lanes []*locker) (hung int) {
 	var mu sync.Mutex
 	grace := time.AfterFunc(time.Second, func() {
@@ -168,8 +168,8 @@ func waitForLockers(running *sync.WaitGroup, lanes []*locker) (hung int) {
 	return hung
 }
 
-// A locker is one goroutine's work. Its context is its own: a request that may be
-// cancelled, as in a service, but not one that all goroutines share.
+// A locker is the work of one goroutine. It has a context of its own that can be
+// cancelled, as a request of a service has.
 type locker struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -215,7 +215,7 @@ func pair(ctx context.Context, p peer, name string) error {
 	return unlock()
 }
 
-// sum completes the report with what the lanes saw.
+// sum adds the results of the lockers to the report.
 func (r pairsReport) sum(lanes []*locker, hung int) pairsReport {
 	var all []float64
 	for _, l := range lanes {
@@ -228,7 +228,7 @@ func (r pairsReport) sum(lanes []*locker, hung int) pairsReport {
 		r.Failure = fmt.Sprintf("%d of %d goroutines waited for free names until they were stopped", hung, len(lanes))
 	}
 	r.Pairs = len(all)
-	if r.Pairs > 0 { // there is no NaN in a Duration
+	if r.Pairs > 0 { // a Duration has no NaN
 		r.P50, r.P99 = time.Duration(percentile(all, 0.5)), time.Duration(percentile(all, 0.99))
 	}
 	return r

@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// Runs are measured in worker processes: this program once more, told by its
-// environment what to do. So each peer has a heap, a scheduler and connections of
-// its own, and processor time and allocations are all its own too.
+// Runs are measured in worker processes. A worker is this program with an order in its
+// environment. So each peer has its own heap, scheduler and connections, and the measured
+// CPU time and allocations are its own.
 
-// workerEnv holds the order of a worker.
+// workerEnv is the environment variable with the order of a worker, as JSON.
 const workerEnv = "DIBS_BENCH_WORKER"
 
-// An order is what a worker is to do.
+// An order describes the job of a worker.
 type order struct {
 	Job     string
 	Peer    string
-	Addrs   []string // of the server, or of all that are the nodes of a quorum
+	Addrs   []string // of the server, or of the nodes of a quorum
 	TTL     time.Duration
-	Name    string // what is locked, or its beginning
-	Workers int    // waiters and leases are dealt out among so many workers,
-	Index   int    // of which this is one
+	Name    string // the locked name, or its prefix
+	Workers int    // number of workers that share the waiters and leases
+	Index   int    // of this worker
 	Count   int    // of goroutines, waiters or leases in all workers
 	Section time.Duration
-	Profile string // a file for the processor's profile, or ""
+	Profile string // file for the CPU profile, or ""
 }
 
-// A window is when figures are taken, on the clock that all processes share.
-// Before it, workers warm up: connections, scripts, and a full queue.
+// A window is the time of a measurement, on the clock that all processes share. Before
+// it, workers warm up: they open connections, load scripts and fill the queue.
 type window struct{ From, To time.Duration }
 
-// A link is what worker and parent say to each other, in turns.
+// A link is the connection of a worker and its parent, which send in turns.
 type link struct {
 	in  *json.Decoder
 	out *json.Encoder
 }
 
-// jobs are what workers can do. A job begins to be measured when it hears a window.
+// jobs are the jobs of workers. A measurement begins when the job receives its window.
 var jobs = map[string]func(order, peer, link) error{
 	"contend": contendJob,
 	"hold":    holdJob,
@@ -50,7 +50,7 @@ var jobs = map[string]func(order, peer, link) error{
 
 func isWorker() bool { return os.Getenv(workerEnv) != "" }
 
-// work is a worker's main function. It ends when its parent does.
+// work is the main function of a worker. It ends when its parent exits.
 func work(in io.Reader, out io.Writer) error {
 	var o order
 	if err := json.Unmarshal([]byte(os.Getenv(workerEnv)), &o); err != nil {
@@ -74,11 +74,11 @@ func work(in io.Reader, out io.Writer) error {
 	return job(o, p, t)
 }
 
-// hello is a worker's first word.
+// hello is the first message of a worker.
 type hello struct{ Wire []string }
 
-// exitAtEOF passes on what it reads, and ends the process when there is no more: the
-// parent has gone, however that came about.
+// exitAtEOF returns a copy of its input. It ends the process at the end of the input: the
+// parent has exited or was killed.
 func exitAtEOF(in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -88,7 +88,7 @@ func exitAtEOF(in io.Reader) io.Reader {
 	return r
 }
 
-// warm connects, and teaches the server the scripts.
+// warm opens a connection and loads the scripts into the server.
 func warm(p peer, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -101,5 +101,5 @@ func warm(p peer, name string) error {
 
 func sleepUntil(t time.Duration) { time.Sleep(t - now()) }
 
-// startSignal tells a worker to begin what comes before its window.
+// A startSignal starts the part of a job before its window.
 type startSignal struct{}

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A workerGroup is the workers of one run, seen from their parent.
+// A workerGroup is the parent's view of the workers of one run.
 type workerGroup struct {
 	fixture *fixture
 	workers []*worker
-	wire    []string // the commands of the peer's clients
+	wire    []string // the commands that the peer's clients send
 }
 
 type worker struct {
@@ -24,8 +24,8 @@ type worker struct {
 	link  link
 }
 
-// startWorkers starts workers, and returns once they are ready to begin. The caller calls
-// dismiss in any case.
+// startWorkers starts workers and returns when they are ready. The caller must call stop,
+// also after an error.
 func (b *fixture) startWorkers(orders ...order) (*workerGroup, error) {
 	c := &workerGroup{fixture: b}
 	for _, o := range orders {
@@ -41,7 +41,7 @@ func (b *fixture) startWorkers(orders ...order) (*workerGroup, error) {
 			return c, err
 		}
 		if c.wire == nil {
-			c.wire = h.Wire // the first one's: a companion may follow
+			c.wire = h.Wire // of the first worker: the second one may be a pinger
 		}
 	}
 	return c, nil
@@ -71,25 +71,25 @@ func start(o order) (*worker, error) {
 	return w, w.cmd.Start()
 }
 
-// stop ends the workers. They have said what they had to say.
+// stop ends the workers, whose results were received before.
 func (c *workerGroup) stop() {
 	for _, w := range c.workers {
-		w.in.Close() // it leaves by itself
+		w.in.Close() // it exits at the end of its input
 	}
 	for _, w := range c.workers {
-		_ = w.cmd.Wait() // how it ended, hear has told
+		_ = w.cmd.Wait() // receive has reported failures
 	}
 }
 
-// workerTimeout is how long a worker may be late before it is taken to hang.
+// workerTimeout is the time after which a worker counts as hanging.
 const workerTimeout = 60 * time.Second
 
 func (w *worker) receive(v any) error {
-	impatience := time.AfterFunc(workerTimeout, func() { _ = w.cmd.Process.Kill() })
-	defer impatience.Stop()
+	kill := time.AfterFunc(workerTimeout, func() { _ = w.cmd.Process.Kill() })
+	defer kill.Stop()
 	err := w.link.in.Decode(v)
 	if errors.Is(err, io.EOF) {
-		err = errors.New("it failed or hung")
+		err = errors.New("the worker failed or hung")
 	}
 	if err != nil {
 		return fmt.Errorf("worker for %s of %s: %w", w.order.Job, w.order.Peer, err)
@@ -97,8 +97,8 @@ func (w *worker) receive(v any) error {
 	return nil
 }
 
-// observe lets the workers begin, and returns what the server did in the window
-// that starts when they are warm.
+// observe starts the workers and returns the work of the servers during the window. The
+// window begins after the warm-up.
 func (c *workerGroup) observe(warm, length time.Duration) (window, usage, error) {
 	from := now() + warm
 	win := window{From: from, To: from + length}

@@ -1,4 +1,4 @@
--- Hands the lock to the head of the queue, whoever held it.
+-- Grants the lock to the head of the queue. Does not check the current holder.
 -- KEYS  the lock, the queue (list)
 -- ARGV  TTL in ms
 local head = redis.call('LPOP', KEYS[2])

@@ -1,7 +1,7 @@
 -- Extends the locks that the token holds.
 -- KEYS  the locks
--- ARGV  the token of all, TTL in ms
--- Reply how many the token held
+-- ARGV  the token of all locks, TTL in ms
+-- Reply the number of locks that the token held
 local held = 0
 for _, key in ipairs(KEYS) do
   if redis.call('GET', key) == ARGV[1] then

@@ -1,4 +1,4 @@
--- Frees a lock that the token holds.
+-- Releases a lock that the token holds.
 -- KEYS  the lock
 -- ARGV  the token
 -- Reply 1 if the token held, else 0

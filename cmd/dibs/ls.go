@@ -16,14 +16,14 @@ func (a *app) lsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls [GLOB]",
 		Short: "List the names that are held",
-		Long: `List the names that are held or waited for, with their holders. GLOB is a pattern
-of * ? [a-z], with \ to escape one of these characters (default '*'). Unless GLOB
-is a plain name, ls scans all keys of the Redis.
+		Long: `List the names that are held or waited for, with their holders. GLOB is a
+pattern of * ? [a-z], with \ to escape one of these characters (default '*').
+Unless GLOB is a plain name, ls scans all keys of the Redis.
 
 HOLDER is the first holder. TTL is the time until the first lease expires unless
 it is renewed. HELD is the time since the first holder acquired it. WAIT is the
-number of waiters. HELD and FENCE are unknown until the first renewal of a lease.
-On a terminal, long names are shortened and columns that do not fit are omitted.`,
+number of waiters. HELD and FENCE are unknown until a lease is renewed. On a
+terminal, long names are shortened and columns that do not fit are omitted.`,
 		Example: `  dibs ls --url redis://cache:6379
   dibs ls 'order:*' --sort waiting
   dibs ls --json | jq -r 'select(.waiting > 10).name'`,

@@ -74,21 +74,21 @@ runs with the same NAME wait in order of arrival.
 
 The lock is renewed while COMMAND runs. If renewals fail, or if dibs itself is
 killed or stopped, COMMAND and all its descendants are killed before anyone else
-can acquire the lock. dibs waits for processes that COMMAND leaves in its process
-group, but not for daemons, which leave the group.
+can acquire the lock. dibs waits for processes that COMMAND leaves in its
+process group, but not for daemons, which leave the group.
 
 When the store becomes unreachable, dibs prints one line on stderr, and another
 one when the store answers again.
 
-The environment of COMMAND has DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS and DIBS_FENCE,
-a number that grows with each holder of the name. Pass DIBS_FENCE to whatever
-COMMAND writes to, which can then reject writes with a smaller one.
+The environment of COMMAND has DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS and
+DIBS_FENCE, a number that grows with each holder of the name. Pass DIBS_FENCE to
+whatever COMMAND writes to, which can then reject writes with a smaller one.
 
 ` + codesForHelp,
 		Example: `  # one backup at a time, on any machine; wait for the previous one
   dibs run nightly -- ./backup.sh
 
-  # from cron, on every machine: the first one runs the job, the others do nothing
+  # from cron, on every machine: the first one runs it, the others do nothing
   dibs run -n --skip-ok --min-hold 10m report -- make report
 
   # at most three at a time; wait for two minutes at most

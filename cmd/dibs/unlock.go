@@ -42,8 +42,8 @@ func (a *app) unlockCmd() *cobra.Command {
                    ones
 
 If the fence of the lease is known, the holder is notified at once; otherwise it
-finds out at its next renewal. Its work may go on beside that of the next holder:
-only the fence stops its writes.
+finds out at its next renewal. Its work may go on beside that of the next
+holder: only the fence stops its writes.
 
 A lock of another library has no fence: --force compares its whole value before
 it deletes the key.

@@ -234,8 +234,8 @@ func (g *watchdogHandle) alive() bool {
 	}
 }
 
-// stop ends the watchdog. Daemons that are left become children of init: this process is no
-// longer their subreaper either.
+// stop ends the watchdog. Daemons that are left become children of init: this process is
+// no longer their subreaper either.
 func (g *watchdogHandle) stop() {
 	g.stopOnce.Do(func() {
 		setSubreaper(false)
