@@ -38,11 +38,11 @@ func (k primitivePeer) Lock(ctx context.Context, name string) (func() error, err
 	return lease.Unlock, nil
 }
 
-func openPrimitive(take func(context.Context, *dibs.Client, string) (*dibs.Lease, error)) opener {
+func openPrimitive(acquire func(context.Context, *dibs.Client, string) (*dibs.Lease, error)) opener {
 	return func(s endpoint) (peer, error) {
 		locks := dibs.New(s.store(), dibs.TTL(s.ttl))
 		return primitivePeer{dibsPeer{locks}, func(ctx context.Context, name string) (*dibs.Lease, error) {
-			return take(ctx, locks, name)
+			return acquire(ctx, locks, name)
 		}}, nil
 	}
 }

@@ -1,9 +1,8 @@
-// Package interop has no code, only tests: that dibs and other users of the plain
-// Redis lock (SET key value NX PX ttl, and a delete that compares the value first)
-// exclude each other on one key. Among them are redsync, bsm/redislock, and what
-// people write by hand.
+// Package interop tests that dibs and other users of the plain Redis lock exclude each
+// other on one key. The plain lock is SET key value NX PX ttl, and a delete that compares
+// the value first. The others are redsync, bsm/redislock, and hand-written scripts.
 //
-// Exclusion is all that they share. The others have no queue: they poll, and take
-// a free name past whoever waits in dibs' queue. They tell nobody when they release
-// it: dibs finds out when it asks again, at the latest half a claim TTL later.
+// Only exclusion is common. The other libraries have no queue: they poll, and may acquire
+// a free name before the waiters in dibs' queue. They do not notify waiters when they
+// release a lock: dibs finds out at its next retry, after half a waiter TTL at most.
 package interop

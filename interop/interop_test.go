@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	key = "order:42" // the key is the name: everybody's prefix is empty
+	key = "order:42" // also the name: all prefixes are empty
 
-	// Within this dibs finds out that somebody else has released a name: half a
-	// claim TTL, and what a busy machine takes.
+	// The time in which dibs finds out that another library has released a name: half a
+	// waiter TTL, plus slack for a busy machine.
 	recheck = driver.WaiterTTL / 2
 	slack   = 5 * time.Second
 )
@@ -33,50 +33,50 @@ func must(t *testing.T, l lock, err error) lock {
 	return l
 }
 
-func wantTaken(t *testing.T, who string, err error) {
+func wantHeld(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, errTaken) {
-		t.Errorf("%s: error %v, want that it is taken", who, err)
+	if !errors.Is(err, errHeld) {
+		t.Errorf("%s: error %v, want errHeld", what, err)
 	}
 }
 
-func wantUnlocked(t *testing.T, who string, l lock) {
+func wantUnlocked(t *testing.T, what string, l lock) {
 	t.Helper()
 	if ok, err := l.unlock(t.Context()); !ok || err != nil {
-		t.Errorf("%s: unlock: %v, %v", who, ok, err)
+		t.Errorf("%s: unlock: %v, %v", what, ok, err)
 	}
 }
 
-func (s site) wantValue(t *testing.T, want any) {
+func (s fixture) wantValue(t *testing.T, want any) {
 	t.Helper()
 	if have := s.MustCmd(t, "GET", key); have != want {
 		t.Errorf("the key holds %v, want %v", have, want)
 	}
 }
 
-// pairs runs a test for each two kinds of which one is dibs.
-func pairs(t *testing.T, test func(t *testing.T, s site, mine, theirs kind)) {
+// pairs runs a test for each pair of dibs and a peer, in both orders.
+func pairs(t *testing.T, test func(t *testing.T, s fixture, mine, theirs locker)) {
 	s := open(t)
 	for name, peer := range s.peers() {
-		t.Run("dibs, "+name, func(t *testing.T) { test(t, s, s.kinds["dibs"], peer) })
-		t.Run(name+", dibs", func(t *testing.T) { test(t, s, peer, s.kinds["dibs"]) })
+		t.Run("dibs, "+name, func(t *testing.T) { test(t, s, s.lockers["dibs"], peer) })
+		t.Run(name+", dibs", func(t *testing.T) { test(t, s, peer, s.lockers["dibs"]) })
 	}
 }
 
 func TestLocksExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	pairs(t, func(t *testing.T, s site, mine, theirs kind) {
+	pairs(t, func(t *testing.T, s fixture, mine, theirs locker) {
 		ctx := t.Context()
 		l, err := mine.try(ctx, key, time.Minute)
 		must(t, l, err)
 		s.wantValue(t, l.value())
 		for range 3 {
 			_, err = theirs.try(ctx, key, time.Minute)
-			wantTaken(t, "theirs", err)
+			wantHeld(t, "theirs", err)
 		}
 		s.wantValue(t, l.value())
 		if ms := s.MustCmd(t, "PTTL", key).(int64); ms <= 0 || ms > time.Minute.Milliseconds() {
-			t.Errorf("%d ms left of a minute", ms)
+			t.Errorf("PTTL is %d ms, want at most 1 min", ms)
 		}
 		if ok, err := l.extend(ctx, time.Minute); !ok || err != nil {
 			t.Errorf("extend: %v, %v", ok, err)
@@ -91,11 +91,10 @@ func TestLocksExcludeEachOther(t *testing.T) {
 	})
 }
 
-// Who extends or unlocks by a value that the key does not hold any more touches
-// nothing.
+// An extend or unlock with a value that the key no longer holds changes nothing.
 func TestWrongTokenChangesNothing(t *testing.T) {
 	t.Parallel()
-	pairs(t, func(t *testing.T, s site, mine, theirs kind) {
+	pairs(t, func(t *testing.T, s fixture, mine, theirs locker) {
 		ctx := t.Context()
 		for _, act := range []func(lock) (bool, error){
 			func(l lock) (bool, error) { return l.extend(ctx, time.Hour) },
@@ -107,11 +106,11 @@ func TestWrongTokenChangesNothing(t *testing.T) {
 			l, err := theirs.try(ctx, key, 30*time.Second)
 			must(t, l, err)
 			if ok, err := act(old); ok || err != nil {
-				t.Errorf("an act on what is not mine: %v, %v", ok, err)
+				t.Errorf("with an old value: %v, %v", ok, err)
 			}
 			s.wantValue(t, l.value())
 			if ms := s.MustCmd(t, "PTTL", key).(int64); ms <= 0 || ms > 30_000 {
-				t.Errorf("%d ms left of 30 s", ms)
+				t.Errorf("PTTL is %d ms, want at most 30 s", ms)
 			}
 			if ok, err := l.extend(ctx, 30*time.Second); !ok || err != nil {
 				t.Errorf("extend: %v, %v", ok, err)
@@ -121,7 +120,7 @@ func TestWrongTokenChangesNothing(t *testing.T) {
 	})
 }
 
-// An error of dibs, and its inspection, show the value that a peer has put there.
+// Errors and inspections of dibs show the value of a peer's lock.
 func TestDibsReportsTheForeignHolder(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -131,7 +130,7 @@ func TestDibsReportsTheForeignHolder(t *testing.T) {
 		_, err = s.dibs.Mutex(key).TryLock(t.Context())
 		busy, ok := errors.AsType[*dibs.BusyError](err)
 		if !ok || busy.Holder != l.value() || busy.Remaining <= time.Minute/2 || busy.Remaining > time.Minute {
-			t.Errorf("%s: error %v, want one that tells %q and a minute", name, err, l.value())
+			t.Errorf("%s: error %v, want a BusyError with %q and 1 min", name, err, l.value())
 		}
 		state, err := s.dibs.Inspect(t.Context(), key)
 		if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != l.value() || state.Holders[0].Remaining <= time.Minute/2 {
@@ -144,7 +143,7 @@ func TestDibsReportsTheForeignHolder(t *testing.T) {
 	}
 }
 
-// Foreign releases tell nobody. A waiter of dibs finds out by itself.
+// Other libraries do not notify waiters. A waiter of dibs finds out at its next retry.
 func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"redsync", "redislock", "bare"} {
@@ -152,22 +151,22 @@ func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 			t.Parallel()
 			s := open(t)
 			ctx := t.Context()
-			l, err := s.kinds[name].try(ctx, key, time.Minute)
+			l, err := s.lockers[name].try(ctx, key, time.Minute)
 			must(t, l, err)
-			entered := make(chan *dibs.Lease, 1)
+			acquired := make(chan *dibs.Lease, 1)
 			go func() {
 				lease, err := s.dibs.Mutex(key).Lock(ctx)
 				if err != nil {
 					t.Errorf("dibs: %v", err)
 				}
-				entered <- lease
+				acquired <- lease
 			}()
-			s.awaitWaiting(t, 1)
+			s.waitForWaiters(t, 1)
 			wantUnlocked(t, name, l)
 			released := time.Now()
-			lease := <-entered
+			lease := <-acquired
 			if took := time.Since(released); took > recheck+slack {
-				t.Errorf("entered %v after the release, want %v", took, recheck)
+				t.Errorf("acquired %v after the release, want at most %v", took, recheck)
 			}
 			s.wantValue(t, lease.Token())
 			if err := lease.Unlock(); err != nil {
@@ -177,8 +176,8 @@ func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 	}
 }
 
-// awaitWaiting waits until so many wait in the queue.
-func (s site) awaitWaiting(t *testing.T, want int) {
+// waitForWaiters waits until the queue has want waiters.
+func (s fixture) waitForWaiters(t *testing.T, want int) {
 	t.Helper()
 	end := time.Now().Add(10 * time.Second)
 	for {
@@ -187,13 +186,13 @@ func (s site) awaitWaiting(t *testing.T, want int) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%+v, %v: want %d to wait", state, err, want)
+			t.Fatalf("%+v, %v: want %d waiters", state, err, want)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// A peer that has died costs its TTL, and not half a claim TTL more.
+// A dead peer delays dibs by its TTL, and not by half a waiter TTL more.
 func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -206,7 +205,7 @@ func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); took < 290*time.Millisecond || took > 300*time.Millisecond+slack {
-			t.Errorf("%s: entered after %v, want 300ms", name, took)
+			t.Errorf("%s: acquired after %v, want 300ms", name, took)
 		}
 		if ok, err := l.unlock(t.Context()); ok || err != nil {
 			t.Errorf("%s: unlock of an expired lock: %v, %v", name, ok, err)
@@ -218,8 +217,7 @@ func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 	}
 }
 
-// And the other way round: a dibs process that has died, here by a lease that is
-// not renewed, costs the peers its TTL.
+// A dead dibs process, here a lease that is not renewed, delays the peers by its TTL.
 func TestPeersAcquireWhenALeaseExpires(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -232,7 +230,7 @@ func TestPeersAcquireWhenALeaseExpires(t *testing.T) {
 		l, err := peer.lock(t.Context(), key, time.Minute)
 		must(t, l, err)
 		if took := time.Since(begin); took < 290*time.Millisecond || took > 300*time.Millisecond+slack {
-			t.Errorf("%s: entered after %v, want 300ms", name, took)
+			t.Errorf("%s: acquired after %v, want 300ms", name, took)
 		}
 		if err := lease.Unlock(); !errors.Is(err, dibs.ErrLost) {
 			t.Errorf("dibs: unlock of an expired lease: %v", err)
@@ -242,8 +240,8 @@ func TestPeersAcquireWhenALeaseExpires(t *testing.T) {
 	}
 }
 
-// A lease is renewed for as long as it lasts, and a peer never gets in.
-func TestPeersStayOutWhileDibsRenews(t *testing.T) {
+// While dibs renews a lease, no peer acquires the lock.
+func TestPeersAreExcludedWhileDibsRenews(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	lease, err := s.dibs.Mutex(key).TryLock(t.Context(), dibs.TTL(2*time.Second))
@@ -253,11 +251,11 @@ func TestPeersStayOutWhileDibsRenews(t *testing.T) {
 	first := lease.Deadline()
 	for end := time.Now().Add(30 * time.Second); lease.Deadline().Sub(first) < 3*time.Second && lease.Err() == nil; {
 		if time.Now().After(end) {
-			t.Fatalf("it ends at %v, and ended at %v at first", lease.Deadline(), first)
+			t.Fatalf("the deadline is %v, and was %v: want 3s more", lease.Deadline(), first)
 		}
 		for name, peer := range s.peers() {
-			if _, err := peer.try(t.Context(), key, time.Minute); !errors.Is(err, errTaken) && lease.Err() == nil {
-				t.Fatalf("%s got in: %v", name, err)
+			if _, err := peer.try(t.Context(), key, time.Minute); !errors.Is(err, errHeld) && lease.Err() == nil {
+				t.Fatalf("%s acquired the lock: %v", name, err)
 			}
 		}
 		time.Sleep(pollEvery)
@@ -267,8 +265,8 @@ func TestPeersStayOutWhileDibsRenews(t *testing.T) {
 	}
 }
 
-// A hand-off leaves no gap: whoever polls does not get between two of dibs.
-func TestAHandOffLeavesNoGap(t *testing.T) {
+// A hand-off leaves no gap in which a polling peer could acquire the lock.
+func TestPollersCannotAcquireDuringAHandOff(t *testing.T) {
 	t.Parallel()
 	const waiters = 50
 	s := open(t)
@@ -276,12 +274,12 @@ func TestAHandOffLeavesNoGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var handedOn atomic.Int32
+	var handedOff atomic.Int32
 	var group, polls sync.WaitGroup
 	for range waiters {
 		group.Go(func() {
 			err := s.dibs.Mutex(key).Do(t.Context(), func(context.Context) error {
-				handedOn.Add(1)
+				handedOff.Add(1)
 				return nil
 			})
 			if err != nil {
@@ -289,19 +287,19 @@ func TestAHandOffLeavesNoGap(t *testing.T) {
 			}
 		})
 	}
-	s.awaitWaiting(t, waiters)
+	s.waitForWaiters(t, waiters)
 	for name, peer := range s.peers() {
 		polls.Go(func() {
 			l, err := peer.lock(t.Context(), key, time.Minute)
-			if n := handedOn.Load(); err != nil || n != waiters {
-				t.Errorf("%s got in after %d of %d in the queue: %v", name, n, waiters, err)
+			if n := handedOff.Load(); err != nil || n != waiters {
+				t.Errorf("%s acquired the lock after %d of %d waiters: %v", name, n, waiters, err)
 			}
 			if err == nil {
 				wantUnlocked(t, name, l)
 			}
 		})
 	}
-	time.Sleep(5 * pollEvery) // all of them poll by now
+	time.Sleep(5 * pollEvery) // all peers poll by now
 	if err := lease.Unlock(); err != nil {
 		t.Error(err)
 	}
@@ -309,7 +307,7 @@ func TestAHandOffLeavesNoGap(t *testing.T) {
 	polls.Wait()
 }
 
-// A lease can be freed by hand, with nothing but its token.
+// A plain script can release a lease with its token.
 func TestScriptsReleaseALease(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -346,13 +344,13 @@ func TestScriptsReleaseALease(t *testing.T) {
 			}
 			s.wantValue(t, nil)
 			if err := lease.Unlock(); !errors.Is(err, dibs.ErrLost) {
-				t.Errorf("unlock of what was freed by hand: %v, want ErrLost", err)
+				t.Errorf("unlock after a release by hand: %v, want ErrLost", err)
 			}
 		})
 	}
 }
 
-// A lease that was freed by hand is found to be lost at its next renewal.
+// The next renewal detects that a lease was released by hand.
 func TestRenewalFindsALeaseDeletedByHand(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -369,50 +367,50 @@ func TestRenewalFindsALeaseDeletedByHand(t *testing.T) {
 			t.Errorf("lost: %v, want %s", lost, dibs.ReasonTaken)
 		}
 	case <-time.After(ttl + slack):
-		t.Error("not told")
+		t.Error("the loss was not detected")
 	}
 }
 
-// A key that somebody has set without an end is taken for ever, and told as such.
+// A key without a TTL stays locked until it is deleted. Errors and inspections say so.
 func TestAKeyThatNeverExpires(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	ctx := t.Context()
 	s.MustCmd(t, "SET", key, "the intern")
-	for name, k := range s.kinds {
+	for name, k := range s.lockers {
 		_, err := k.try(ctx, key, time.Minute)
-		wantTaken(t, name, err)
+		wantHeld(t, name, err)
 	}
 	_, err := s.dibs.Mutex(key).Lock(ctx, dibs.Wait(100*time.Millisecond))
 	busy, ok := errors.AsType[*dibs.BusyError](err)
 	if !ok || busy.Remaining >= 0 || busy.Holder != "the intern" || !strings.Contains(err.Error(), "never expires") {
-		t.Errorf("error %v, want one that says that the intern's key never expires", err)
+		t.Errorf("error %v, want a BusyError for a key that never expires", err)
 	}
 	state, err := s.dibs.Inspect(ctx, key)
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != "the intern" || state.Holders[0].Remaining >= 0 {
 		t.Errorf("%+v, %v", state, err)
 	}
 	if ttl := s.MustCmd(t, "PTTL", key); ttl != int64(-1) {
-		t.Errorf("PTTL %v now", ttl)
+		t.Errorf("PTTL is %v, want -1", ttl)
 	}
 	s.wantValue(t, "the intern")
 
-	entered := make(chan error, 1)
-	go func() { entered <- s.dibs.Mutex(key).Do(ctx, func(context.Context) error { return nil }) }()
-	s.awaitWaiting(t, 1)
+	acquired := make(chan error, 1)
+	go func() { acquired <- s.dibs.Mutex(key).Do(ctx, func(context.Context) error { return nil }) }()
+	s.waitForWaiters(t, 1)
 	s.MustCmd(t, "DEL", key)
 	deleted := time.Now()
-	if err := <-entered; err != nil {
+	if err := <-acquired; err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(deleted); took > recheck+slack {
-		t.Errorf("entered %v after the key was deleted, want %v", took, recheck)
+		t.Errorf("acquired %v after the key was deleted, want at most %v", took, recheck)
 	}
 }
 
-// All kinds at once, four of each, on one key: one at a time, and each gets its
-// turns. The others poll, and a queue that is never empty would keep them out for
-// ever: so the workers of dibs, as all, have something else to do in between.
+// Four workers of each library lock one key. They exclude each other, and each library
+// acquires the lock. All workers pause after a release: the peers poll, and would never
+// acquire the lock if dibs' queue were never empty.
 func TestUnderLoad(t *testing.T) {
 	t.Parallel()
 	const (
@@ -430,26 +428,26 @@ func TestUnderLoad(t *testing.T) {
 	var group sync.WaitGroup
 	served := make(map[string]*atomic.Int32)
 	begin := time.Now()
-	for name, k := range s.kinds {
+	for name, k := range s.lockers {
 		turns := new(atomic.Int32)
 		served[name] = turns
 		for range each {
 			group.Go(func() {
 				for time.Since(begin) < long {
-					asked := time.Now()
+					requested := time.Now()
 					l, err := k.lock(t.Context(), key, ttl)
 					if err != nil {
 						t.Errorf("%s: %v", name, err)
 						return
 					}
 					if n := inside.Add(1); n != 1 {
-						t.Errorf("%s: %d inside", name, n)
+						t.Errorf("%s: %d holders at once", name, n)
 					}
 					time.Sleep(rand.N(2 * hold))
 					inside.Add(-1)
 					turns.Add(1)
 					if ok, err := l.unlock(t.Context()); err != nil || !ok {
-						t.Errorf("%s: unlock: %v, %v, %v after it was asked for", name, ok, err, time.Since(asked))
+						t.Errorf("%s: unlock: %v, %v, %v after the request", name, ok, err, time.Since(requested))
 					}
 					time.Sleep(think())
 				}
@@ -459,7 +457,7 @@ func TestUnderLoad(t *testing.T) {
 	group.Wait()
 	for name, turns := range served {
 		if turns.Load() == 0 {
-			t.Errorf("%s was never served", name)
+			t.Errorf("%s never acquired the lock", name)
 		}
 		t.Logf("%s: %d turns", name, turns.Load())
 	}

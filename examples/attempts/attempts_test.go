@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// TestMain lets the test binary be the process that finishes, as the program is.
+// TestMain makes the test binary run as the finisher, as the program does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == finishArg {
 		main()
@@ -21,9 +21,9 @@ func TestMain(m *testing.M) {
 func TestTwoClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := play(t, "")
-		// The fourth try: at 0, 100 and 200 ms it is held, until 250 ms.
-		if !strings.Contains(out, "second:   has it, after 300ms\n") {
-			t.Errorf("want it at the fourth try, have:\n%s", out)
+		// The lock is held until 250 ms: the attempts at 0, 100 and 200 ms fail.
+		if !strings.Contains(out, "second:   acquired it after 300ms\n") {
+			t.Errorf("want the lock at the fourth attempt, have:\n%s", out)
 		}
 	})
 }
@@ -38,8 +38,8 @@ func play(t *testing.T, url string) string {
 	if err := run(t.Context(), nil, url, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	if want := "first:    was given back by the finisher\n"; !strings.HasSuffix(out.String(), want) {
-		t.Errorf("want %q at last, have:\n%s", want, out.String())
+	if want := "first:    released by the finisher\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("want %q at the end, have:\n%s", want, out.String())
 	}
 	return out.String()
 }

@@ -1,5 +1,5 @@
-// Attempts shows a lock that one process takes and another one gives back, known
-// by a request id, while a third party tries a few times to get it.
+// Attempts shows a lock that one process acquires and another one releases. The owner
+// token is a request ID. Meanwhile a second request makes a fixed number of attempts.
 //
 //	go run ./examples/attempts                                      in one process
 //	DIBS_URL=redis://localhost:6379 go run ./examples/attempts      with a second one
@@ -35,8 +35,8 @@ func main() {
 
 const name = "report:2026"
 
-// finishArg makes this program the process that finishes what another one began.
-// It prints attached when it is about to.
+// finishArg makes this program the finisher: the process that completes the first
+// request. The finisher prints attached when it has attached to the lock.
 const (
 	finishArg = "finish"
 	attached  = "attached"
@@ -59,8 +59,8 @@ func run(ctx context.Context, args []string, url string, out io.Writer) error {
 	return runRequests(ctx, store, url, out)
 }
 
-// runRequests serves two: the first hands its lock on to a finisher, the second
-// comes while it is held.
+// runRequests runs two requests. The first passes its lock to the finisher. The second
+// arrives while the lock is held.
 func runRequests(ctx context.Context, store *exstore.Store, url string, out io.Writer) error {
 	locks := dibs.New(store)
 	defer locks.Close()
@@ -74,34 +74,35 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 	if err != nil {
 		return err
 	}
-	asked := time.Now()
+	begin := time.Now()
 	fmt.Fprintln(out, "second:   tries 10 times, 100 ms apart")
 	second, err := lockWithAttempts(ctx, locks)
 	if err != nil {
 		return errors.Join(err, finished())
 	}
-	fmt.Fprintf(out, "second:   has it, after %v\n", time.Since(asked).Round(100*time.Millisecond))
+	fmt.Fprintf(out, "second:   acquired it after %v\n", time.Since(begin).Round(100*time.Millisecond))
 	if err := finished(); err != nil {
 		return err
 	}
-	// The lease of the first request was ended by the finisher, as was agreed.
+	// The finisher has released the lease of the first request.
 	if err := first.Unlock(); !errors.Is(err, dibs.ErrLost) {
-		return fmt.Errorf("want the first lease to be over, have %w", err)
+		return fmt.Errorf("unlock of the first lease: want ErrLost, have %w", err)
 	}
-	fmt.Fprintln(out, "first:    was given back by the finisher")
+	fmt.Fprintln(out, "first:    released by the finisher")
 	return second.Unlock()
 }
 
-// lockWithAttempts takes the lock under an id of its own, with a fixed number of tries.
+// lockWithAttempts acquires the lock with a new request ID as its owner token. It makes
+// ten attempts.
 func lockWithAttempts(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
-	// Whoever knows the id may give the lock back, so it must be hard to guess.
+	// Whoever has the ID can release the lock, so it must be hard to guess.
 	id := "req-" + rand.Text()
 	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.Token(id))
 }
 
-// finish does the rest of the work, and gives the lock back by its token.
+// finish does the rest of the work and releases the lock by its token.
 func finish(ctx context.Context, store driver.Store, token string, ready func()) error {
-	locks := dibs.New(store) // knows nothing of the one that took the lock
+	locks := dibs.New(store) // independent of the client that acquired the lock
 	defer locks.Close()
 	lease, err := locks.Attach(name, token)
 	if err != nil {
@@ -115,9 +116,9 @@ func finish(ctx context.Context, store driver.Store, token string, ready func())
 	return lease.Unlock()
 }
 
-// startFinisher lets another process finish: this program once more. On a store that
-// no other process can see, another client has to do. It returns when that one is
-// at work, with what waits for its end.
+// startFinisher starts the finisher in another process, which runs this program. If other
+// processes cannot reach the store, a goroutine with another client is used instead. It
+// returns when the finisher has attached. finished waits for its end.
 func startFinisher(ctx context.Context, store *exstore.Store, url, token string) (finished func() error, err error) {
 	if store.Shared() {
 		return startFinisherProcess(ctx, url, token)
@@ -139,7 +140,7 @@ func startFinisherProcess(ctx context.Context, url, token string) (finished func
 	}
 	cmd := exec.CommandContext(ctx, self, finishArg)
 	cmd.Env = append(os.Environ(), "DIBS_URL="+url)
-	cmd.Stdin = strings.NewReader(token) // not an argument: all can read these
+	cmd.Stdin = strings.NewReader(token) // not an argument: arguments are visible to all users
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -150,7 +151,7 @@ func startFinisherProcess(ctx context.Context, url, token string) (finished func
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != attached+"\n" {
-		return nil, errors.Join(fmt.Errorf("finisher said %q", line), cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("the finisher printed %q", line), cmd.Wait())
 	}
 	return cmd.Wait, nil
 }

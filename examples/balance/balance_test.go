@@ -30,12 +30,12 @@ func checkRun(t *testing.T, url string) {
 	}
 }
 
-func TestNothingIsLost(t *testing.T) {
-	const banks, moves = 8, 25
+func TestNoUpdateIsLost(t *testing.T) {
+	const services, moves = 8, 25
 	store := memstore.New()
 	shared := &accounts{balance: map[string]int64{}}
 	var group sync.WaitGroup
-	for range banks {
+	for range services {
 		group.Go(func() {
 			locks := dibs.New(store)
 			defer locks.Close()
@@ -48,7 +48,7 @@ func TestNothingIsLost(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if have := shared.read("7"); have != banks*moves {
-		t.Errorf("want %d, have %d", banks*moves, have)
+	if have := shared.read("7"); have != services*moves {
+		t.Errorf("want %d, have %d", services*moves, have)
 	}
 }

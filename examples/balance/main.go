@@ -1,4 +1,4 @@
-// Balance moves money on an account, with a lock around each read and write.
+// Balance changes the balance of an account, with a lock around each read and write.
 //
 //	go run ./examples/balance                                       in one process
 //	DIBS_URL=redis://localhost:6379 go run ./examples/balance       locks on Redis
@@ -52,7 +52,8 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// An accountService moves money. There may be many, on many machines, with one database.
+// An accountService changes balances. Many of them, on many machines, may share a
+// database.
 type accountService struct {
 	locks    *dibs.Client
 	accounts *accounts
@@ -60,7 +61,7 @@ type accountService struct {
 
 var errFunds = errors.New("insufficient funds")
 
-// move adds an amount to an account and returns its balance, also with errFunds.
+// move adds an amount to an account. It returns the balance, also with errFunds.
 func (b *accountService) move(ctx context.Context, account string, amount int64) (int64, error) {
 	return dibs.Call(ctx, b.locks.Mutex("balance:"+account), func(ctx context.Context) (int64, error) {
 		balance := b.accounts.read(account)
@@ -71,7 +72,8 @@ func (b *accountService) move(ctx context.Context, account string, amount int64)
 	})
 }
 
-// accounts stands for a database: it reads, and writes, and locks nothing between.
+// accounts simulates a database: reads and writes are atomic, but a read followed by a
+// write is not.
 type accounts struct {
 	mu      sync.Mutex
 	balance map[string]int64
@@ -88,7 +90,7 @@ func (a *accounts) write(account string, balance int64, fence uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if fence < a.fence {
-		return fmt.Errorf("account %s: write with fence %d refused, %d was here", account, fence, a.fence)
+		return fmt.Errorf("account %s: write with fence %d rejected: fence %d has written before", account, fence, a.fence)
 	}
 	a.balance[account], a.fence = balance, fence
 	return nil

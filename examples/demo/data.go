@@ -9,31 +9,31 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A sharedData is what the workers share: a store of locks, and data that nothing
-// guards but these locks.
+// A sharedData is a store of locks and the data that they protect. The workers share
+// both.
 type sharedData interface {
 	locks() driver.Store
 	number(name string) number
 	register() register
 }
 
-// A number is shared, and read and written one step at a time.
+// A number is a shared number. Reading and writing are separate steps.
 type number interface {
 	get(ctx context.Context) (int64, error)
 	set(ctx context.Context, value int64) error
 }
 
-// A register takes writes, and remembers the largest fence that came with one.
+// A register accepts writes and stores the largest fence of an accepted write.
 type register interface {
-	// write reports whether it took a write. It refuses an older fence.
-	write(ctx context.Context, fence uint64) (taken bool, err error)
+	// write reports whether it accepted a write. It rejects a smaller fence.
+	write(ctx context.Context, fence uint64) (accepted bool, err error)
 	largest(ctx context.Context) (fence uint64, err error)
 }
 
-// A memoryData is a site in this process.
+// A memoryData is sharedData in this process.
 type memoryData struct {
-	store *memstore.Store
-	entry memoryRegister
+	store        *memstore.Store
+	registerData memoryRegister
 
 	mu      sync.Mutex
 	numbers map[string]*memoryNumber
@@ -44,7 +44,7 @@ func newMemoryData() *memoryData {
 }
 
 func (m *memoryData) locks() driver.Store { return m.store }
-func (m *memoryData) register() register  { return &m.entry }
+func (m *memoryData) register() register  { return &m.registerData }
 
 func (m *memoryData) number(name string) number {
 	m.mu.Lock()
@@ -57,8 +57,8 @@ func (m *memoryData) number(name string) number {
 	return n
 }
 
-// A memoryNumber is atomic to please the race detector. That does not make a
-// read and a write one step: updates are lost all the same.
+// A memoryNumber is atomic to satisfy the race detector. A read followed by a write is
+// still not atomic: updates are lost.
 type memoryNumber struct{ value atomic.Int64 }
 
 func (n *memoryNumber) get(ctx context.Context) (int64, error) { return n.value.Load(), ctx.Err() }

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// TestMain lets the test binary be its own worker process, as the program is.
+// TestMain makes the test binary run as a worker process, as the program does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == workerArg {
 		main()
@@ -24,9 +24,9 @@ func TestMain(m *testing.M) {
 
 var smallSize = demoSize{
 	Teams: 3, Workers: 2, Deposits: 20,
-	Stock: 10, Buyers: 4, Wanted: 3,
-	Queueing: 200 * time.Millisecond,
-	TTL:      3 * time.Second, // its margin is longer than a busy machine makes a process wait
+	Stock: 10, Buyers: 4, PerBuyer: 3,
+	QueueTime: 200 * time.Millisecond,
+	TTL:       3 * time.Second, // its margin exceeds the delays of a busy machine
 }
 
 // noEnv is an empty environment.
@@ -39,7 +39,7 @@ func TestOnMemory(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
-		// In the bubble all workers read before the first of them writes.
+		// In the synctest bubble, all workers read before the first one writes.
 		checkUnlocked(t, seen)
 		checkLocked(t, seen)
 		checkPrinted(t, out.String())
@@ -59,7 +59,7 @@ func TestOnRedis(t *testing.T) {
 		checkPrinted(t, out.String())
 		checkClean(t, s)
 		if seen.deposits.lost() > 0 && seen.items.oversold() > 0 || try == 3 {
-			checkUnlocked(t, seen) // luck does not last for three runs
+			checkUnlocked(t, seen) // three runs without a lost update are too unlikely
 			return
 		}
 	}
@@ -76,7 +76,7 @@ func TestOnCluster(t *testing.T) {
 	checkPrinted(t, out.String())
 	checkClean(t, s)
 	if keys := s.MustCmd(t, "KEYS", "*").([]any); len(keys) != 1 {
-		t.Errorf("want one key of dibs to stay, have %q", keys)
+		t.Errorf("want one key of dibs left, have %q", keys)
 	}
 }
 
@@ -101,18 +101,18 @@ func checkLocked(t *testing.T, seen outcome) {
 	if sold := seen.lockedItems.sold; sold != smallSize.Stock {
 		t.Errorf("want all %d items sold, have %d", smallSize.Stock, sold)
 	}
-	if h := seen.handoffs; h.count == 0 || h.outOfTurn != 0 {
-		t.Errorf("want hand-offs in turn, have %d, and %d out of turn", h.count, h.outOfTurn)
+	if h := seen.handoffs; h.count == 0 || h.outOfOrder != 0 {
+		t.Errorf("want hand-offs in order, have %d, and %d out of order", h.count, h.outOfOrder)
 	}
-	if s := seen.stall; s.ahead() <= 0 || !s.refused {
-		t.Errorf("want A told before B enters and its late write refused, have %+v", s)
+	if s := seen.stall; s.lead() <= 0 || !s.rejected {
+		t.Errorf("want A notified before B acquires, and its late write rejected, have %+v", s)
 	}
 }
 
 func checkPrinted(t *testing.T, text string) {
 	t.Helper()
 	if strings.Contains(text, "\x1b") {
-		t.Error("want no colour in what is not a terminal")
+		t.Error("want no colour if the output is not a terminal")
 	}
 	for line := range strings.Lines(text) {
 		if n := runes(strings.TrimRight(line, "\n")); n > runes(indent)+width {
@@ -121,7 +121,7 @@ func checkPrinted(t *testing.T, text string) {
 	}
 }
 
-// checkClean looks for keys that the demo left behind.
+// checkClean checks that the demo has left no keys behind.
 func checkClean(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	if keys := s.MustCmd(t, "KEYS", "dibs:demo:*").([]any); len(keys) > 0 {
@@ -129,7 +129,7 @@ func checkClean(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// A cancelOnText ends a context when it reads a text.
+// A cancelOnText is a writer that cancels a context when a text is written.
 type cancelOnText struct {
 	at   string
 	stop context.CancelFunc
@@ -177,12 +177,12 @@ func TestRejectsArguments(t *testing.T) {
 }
 
 func TestSummarize(t *testing.T) {
-	// Places 1, 2 and 3; the second is served last, and one came without a place.
+	// Tickets 1, 2 and 3, of which 2 is granted last, and a grant without queueing.
 	reports := []report{
-		{Turns: []turn{{Fence: 10, Requested: 0, Acquired: 1, Released: 5}, {Ticket: 1, Fence: 11, Requested: 2, Acquired: 8, Released: 9}}},
-		{Turns: []turn{{Ticket: 2, Fence: 13, Requested: 3, Acquired: 20, Released: 21}, {Ticket: 3, Fence: 12, Requested: 4, Acquired: 10, Released: 11}}},
+		{Turns: []turnTimes{{Fence: 10, Requested: 0, Acquired: 1, Released: 5}, {Ticket: 1, Fence: 11, Requested: 2, Acquired: 8, Released: 9}}},
+		{Turns: []turnTimes{{Ticket: 2, Fence: 13, Requested: 3, Acquired: 20, Released: 21}, {Ticket: 3, Fence: 12, Requested: 4, Acquired: 10, Released: 11}}},
 	}
-	want := handoffs{count: 3, median: 3, p99: 9, longest: 17, outOfTurn: 1, most: 2, fewest: 2}
+	want := handoffResult{count: 3, median: 3, p99: 9, longest: 17, outOfOrder: 1, most: 2, fewest: 2}
 	if have := summarize(reports, 1); have != want {
 		t.Errorf("want %+v, have %+v", want, have)
 	}
@@ -190,10 +190,10 @@ func TestSummarize(t *testing.T) {
 
 func TestViolations(t *testing.T) {
 	seen := outcome{
-		lockedDeposits: deposits{expected: 2, actual: 1},
-		lockedItems:    items{stock: 1, sold: 2},
-		handoffs:       handoffs{outOfTurn: 1},
-		stall:          stall{notified: 2, entered: 1},
+		lockedDeposits: depositResult{expected: 2, actual: 1},
+		lockedItems:    itemResult{stock: 1, sold: 2},
+		handoffs:       handoffResult{outOfOrder: 1},
+		stall:          stallResult{notified: 2, entered: 1},
 	}
 	const promises = 5
 	if broken := seen.violations(); len(broken) != promises {
@@ -222,10 +222,10 @@ func TestColour(t *testing.T) {
 	p := &printer{out: &out, colour: true}
 	p.row("x", count(1).markBad(true))
 	if !strings.Contains(out.String(), "\x1b[31m") || !strings.HasSuffix(out.String(), "\x1b[0m\n") {
-		t.Errorf("want red, and an end to it, have %q", out.String())
+		t.Errorf("want red and a reset at the end, have %q", out.String())
 	}
 	for name, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
-		env := func(asked string) string { return map[string]string{name: value}[asked] }
+		env := func(key string) string { return map[string]string{name: value}[key] }
 		if newPrinter(os.Stdout, env).colour {
 			t.Errorf("%s=%s: want no colour", name, value)
 		}

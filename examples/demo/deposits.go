@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Scene 1. Many workers add to one balance. Read, think and write are three
-// steps: who writes what was read before another one wrote undoes that.
+// Scene 1. Many workers add to one balance. Reading, working and writing are three steps:
+// a worker that has read before another worker's write overwrites that write.
 
-type deposits struct {
+type depositResult struct {
 	expected, actual int64
 	took             time.Duration
 }
 
-func (d deposits) lost() int64 { return d.expected - d.actual }
+func (d depositResult) lost() int64 { return d.expected - d.actual }
 
 func sceneDeposits(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) (err error) {
 	out.scene(1, "Deposits", "%d workers, %d deposits of 1 each, one balance", size.Teams*size.Workers, size.Deposits)
@@ -30,25 +30,25 @@ func sceneDeposits(ctx context.Context, c *teamSet, size demoSize, out *printer,
 	return nil
 }
 
-func (d deposits) cells() []cell {
+func (d depositResult) cells() []cell {
 	return []cell{count(d.expected), count(d.actual), count(d.lost()).markBad(d.lost() != 0), span(d.took)}
 }
 
-func makeDeposits(ctx context.Context, c *teamSet, size demoSize, locked bool) (deposits, error) {
+func makeDeposits(ctx context.Context, c *teamSet, size demoSize, locked bool) (depositResult, error) {
 	balance := c.data.number("balance")
 	if err := balance.set(ctx, 0); err != nil {
-		return deposits{}, err
+		return depositResult{}, err
 	}
-	j := job{Part: "deposit", Locked: locked, Workers: size.Workers, Times: size.Deposits}
-	_, took, err := c.timed(ctx, j)
+	j := job{Task: "deposit", Locked: locked, Workers: size.Workers, Times: size.Deposits}
+	_, took, err := c.runAllTimed(ctx, j)
 	if err != nil {
-		return deposits{}, err
+		return depositResult{}, err
 	}
 	actual, err := balance.get(ctx)
-	return deposits{expected: int64(size.Teams * size.Workers * size.Deposits), actual: actual, took: took}, err
+	return depositResult{expected: int64(size.Teams * size.Workers * size.Deposits), actual: actual, took: took}, err
 }
 
-// deposit is what a team does: each of its workers pays in, again and again.
+// deposit is the task of a team: each of its workers makes deposits.
 func deposit(ctx context.Context, l *local, j job) (report, error) {
 	balance, lock := l.data.number("balance"), l.lock(j, "balance")
 	return report{}, concurrently(ctx, j.Workers, func(ctx context.Context, _ int) error {
@@ -71,5 +71,5 @@ func addTo(ctx context.Context, n number, amount int64) error {
 	return n.set(ctx, value+amount)
 }
 
-// think is the work that real programs do between reading and writing.
+// think simulates the work between reading and writing.
 func think() { time.Sleep(rand.N(300 * time.Microsecond)) }

@@ -12,67 +12,67 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Scene 3. All workers want the same lock, all the time. A release hands it to
-// the first in line, in the same step.
+// Scene 3. All workers acquire the same lock repeatedly. A release grants it to the first
+// waiter in the same step.
 
-// A turn is one holding of the lock. The times are those of the machine's clock,
-// in ns, which all its processes share.
-type turn struct {
+// A turnTimes describes one lease on the lock. Times are those of the machine's clock in
+// ns, which all its processes share.
+type turnTimes struct {
 	Worker                        int
-	Ticket                        uint64 // the store's number of the place in the queue, zero without one
-	Fence                         uint64 // the store's number of the holding
+	Ticket                        uint64 // ticket of the queue entry; zero: did not queue
+	Fence                         uint64 // fence of the lease
 	Requested, Acquired, Released int64
 }
 
-type handoffs struct {
+type handoffResult struct {
 	count        int
 	median, p99  time.Duration // from the call of Unlock to the return of the next Lock
 	longest      time.Duration // wait
-	outOfTurn    int           // served before one who queued earlier
-	most, fewest int           // turns of one worker
+	outOfOrder   int           // granted after a later ticket
+	most, fewest int           // leases of one worker
 }
 
 func sceneHandoffs(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) error {
-	out.scene(3, "Hand-off", "%d workers queue for one lock, again and again", size.Teams*size.Workers)
+	out.scene(3, "Hand-off", "%d workers queue for one lock repeatedly", size.Teams*size.Workers)
 	out.columns("hand-offs", "median", "p99", "longest wait")
-	reports, err := c.all(ctx, job{Part: "queue", Workers: size.Workers, For: size.Queueing})
+	reports, err := c.runAll(ctx, job{Task: "queue", Workers: size.Workers, For: size.QueueTime})
 	if err != nil {
 		return err
 	}
 	seen.handoffs = summarize(reports, size.Workers)
 	h := seen.handoffs
 	out.row("with dibs", count(int64(h.count)), span(h.median), span(h.p99), span(h.longest))
-	out.value("order of service = order of queueing", yes(h.outOfTurn == 0))
-	out.value("turns of a worker, most and fewest", pair(h.most, h.fewest))
+	out.value("grants in queue order", yes(h.outOfOrder == 0))
+	out.value("leases of one worker, most and fewest", pair(h.most, h.fewest))
 	return nil
 }
 
-// summarize finds out who was served when. Fences tell the order of service, tickets
-// that of queueing: both are the store's, so no clock is needed.
-func summarize(reports []report, workers int) handoffs {
-	var turns []turn
+// summarize evaluates the order of the grants. Fences give the order of grants, and
+// tickets the order of queueing. Both come from the store, so no clock is needed.
+func summarize(reports []report, workers int) handoffResult {
+	var turns []turnTimes
 	for i, r := range reports {
 		for _, t := range r.Turns {
 			t.Worker += i * workers
 			turns = append(turns, t)
 		}
 	}
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.Fence, b.Fence) })
-	h := handoffs{}
+	slices.SortFunc(turns, func(a, b turnTimes) int { return cmp.Compare(a.Fence, b.Fence) })
+	h := handoffResult{}
 	h.measure(turns)
 	h.countTurns(turns, len(reports)*workers)
 	return h
 }
 
-func (h *handoffs) measure(turns []turn) {
+func (h *handoffResult) measure(turns []turnTimes) {
 	var took []time.Duration
-	var last turn
-	var latest uint64 // ticket served
+	var last turnTimes
+	var latest uint64 // largest ticket that was granted
 	for _, t := range turns {
 		h.longest = max(h.longest, time.Duration(t.Acquired-t.Requested))
 		if t.Ticket != 0 {
 			if t.Ticket < latest {
-				h.outOfTurn++
+				h.outOfOrder++
 			}
 			latest = max(latest, t.Ticket)
 			if last.Fence != 0 && t.Requested < last.Released {
@@ -88,7 +88,7 @@ func (h *handoffs) measure(turns []turn) {
 	}
 }
 
-func (h *handoffs) countTurns(turns []turn, workers int) {
+func (h *handoffResult) countTurns(turns []turnTimes, workers int) {
 	of := make([]int, workers)
 	for _, t := range turns {
 		of[t.Worker]++
@@ -96,13 +96,14 @@ func (h *handoffs) countTurns(turns []turn, workers int) {
 	h.most, h.fewest = slices.Max(of), slices.Min(of)
 }
 
-// queue is what a team does: each of its workers takes the lock, again and again.
+// queue is the task of a team: each of its workers acquires and releases the lock until
+// the time is over.
 func queue(ctx context.Context, l *local, j job) (r report, err error) {
-	desk := newTicketRecorder(l.data.locks())
-	locks := newClient(desk)
+	recorder := newTicketRecorder(l.data.locks())
+	locks := newClient(recorder)
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	mutex := locks.Mutex("queue")
-	if err := desk.waitConnected(ctx, mutex); err != nil {
+	if err := recorder.waitConnected(ctx, mutex); err != nil {
 		return r, err
 	}
 	var mu sync.Mutex // of r.Turns
@@ -113,9 +114,9 @@ func queue(ctx context.Context, l *local, j job) (r report, err error) {
 			if err != nil {
 				return err
 			}
-			t.turn.Worker, t.turn.Ticket = worker, desk.ticket(t.token)
+			t.turnTimes.Worker, t.turnTimes.Ticket = worker, recorder.ticket(t.token)
 			mu.Lock()
-			r.Turns = append(r.Turns, t.turn)
+			r.Turns = append(r.Turns, t.turnTimes)
 			mu.Unlock()
 		}
 		return nil
@@ -123,13 +124,13 @@ func queue(ctx context.Context, l *local, j job) (r report, err error) {
 	return r, err
 }
 
-type takenTurn struct {
-	turn
+type tokenTurn struct {
+	turnTimes
 	token string
 }
 
-func takeTurn(ctx context.Context, mutex *dibs.Mutex) (takenTurn, error) {
-	t := takenTurn{}
+func takeTurn(ctx context.Context, mutex *dibs.Mutex) (tokenTurn, error) {
+	t := tokenTurn{}
 	t.Requested = time.Now().UnixNano()
 	lease, err := mutex.Lock(ctx)
 	if err != nil {
@@ -142,11 +143,11 @@ func takeTurn(ctx context.Context, mutex *dibs.Mutex) (takenTurn, error) {
 	return t, lease.Unlock()
 }
 
-// A ticketRecorder is a store that notes down the tickets it gives out.
+// A ticketRecorder is a store that records the tickets of queue entries.
 type ticketRecorder struct {
 	driver.Store
 	once      sync.Once
-	connected chan struct{} // events flow
+	connected chan struct{} // closed when the store sends events
 
 	mu      sync.Mutex
 	tickets map[string]uint64 // by token
@@ -156,8 +157,8 @@ func newTicketRecorder(s driver.Store) *ticketRecorder {
 	return &ticketRecorder{Store: s, connected: make(chan struct{}), tickets: make(map[string]uint64)}
 }
 
-// waitConnected waits until the store's events reach us: whoever cannot hear its call yet
-// is passed over once.
+// waitConnected waits until the store sends events to this client. Before that, a
+// hand-off may skip its waiters once.
 func (d *ticketRecorder) waitConnected(ctx context.Context, mutex *dibs.Mutex) error {
 	lease, err := mutex.Lock(ctx)
 	if err != nil {
@@ -174,7 +175,7 @@ func (d *ticketRecorder) waitConnected(ctx context.Context, mutex *dibs.Mutex) e
 	}
 }
 
-// Watch implements dibs.Store.
+// Watch implements driver.Store.
 func (d *ticketRecorder) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	return d.Store.Watch(ctx, client, func(e driver.Event) {
 		if e.Kind == driver.EventConnected {
@@ -184,7 +185,7 @@ func (d *ticketRecorder) Watch(ctx context.Context, client string, on func(drive
 	})
 }
 
-// Acquire implements dibs.Store.
+// Acquire implements driver.Store.
 func (d *ticketRecorder) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	a, err := d.Store.Acquire(ctx, c)
 	if a.Ticket != 0 {

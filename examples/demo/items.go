@@ -8,18 +8,18 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Scene 2. Many buyers want more than there is. Each looks whether something is
-// left before it buys, and yet too much is sold.
+// Scene 2. Many buyers want more items than there are. Each one checks the stock before
+// it buys. Without a lock, too many items are sold.
 
-type items struct {
-	stock, sold, left int64
-	took              time.Duration
+type itemResult struct {
+	stock, sold, remaining int64
+	took                   time.Duration
 }
 
-func (i items) oversold() int64 { return max(i.sold-i.stock, 0) }
+func (i itemResult) oversold() int64 { return max(i.sold-i.stock, 0) }
 
 func sceneItems(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) (err error) {
-	out.scene(2, "Last items", "%d buyers want %d each, %d in stock", size.Teams*size.Buyers, size.Wanted, size.Stock)
+	out.scene(2, "Last items", "%d buyers want %d each, %d in stock", size.Teams*size.Buyers, size.PerBuyer, size.Stock)
 	out.columns("sold", "left", "oversold", "time")
 	if seen.items, err = sellItems(ctx, c, size, false); err != nil {
 		return err
@@ -32,29 +32,29 @@ func sceneItems(ctx context.Context, c *teamSet, size demoSize, out *printer, se
 	return nil
 }
 
-func (i items) cells() []cell {
-	return []cell{count(i.sold), count(i.left), count(i.oversold()).markBad(i.oversold() != 0), span(i.took)}
+func (i itemResult) cells() []cell {
+	return []cell{count(i.sold), count(i.remaining), count(i.oversold()).markBad(i.oversold() != 0), span(i.took)}
 }
 
-func sellItems(ctx context.Context, c *teamSet, size demoSize, locked bool) (items, error) {
+func sellItems(ctx context.Context, c *teamSet, size demoSize, locked bool) (itemResult, error) {
 	stock := c.data.number("stock")
 	if err := stock.set(ctx, size.Stock); err != nil {
-		return items{}, err
+		return itemResult{}, err
 	}
-	j := job{Part: "buy", Locked: locked, Workers: size.Buyers, Times: size.Wanted}
-	reports, took, err := c.timed(ctx, j)
+	j := job{Task: "buy", Locked: locked, Workers: size.Buyers, Times: size.PerBuyer}
+	reports, took, err := c.runAllTimed(ctx, j)
 	if err != nil {
-		return items{}, err
+		return itemResult{}, err
 	}
-	seen := items{stock: size.Stock, took: took}
+	seen := itemResult{stock: size.Stock, took: took}
 	for _, r := range reports {
 		seen.sold += r.Count
 	}
-	seen.left, err = stock.get(ctx)
+	seen.remaining, err = stock.get(ctx)
 	return seen, err
 }
 
-// buy is what a team does: each of its buyers takes one after another.
+// buy is the task of a team: each of its buyers buys one item after another.
 func buy(ctx context.Context, l *local, j job) (report, error) {
 	stock, lock := l.data.number("stock"), l.lock(j, "stock")
 	var bought atomic.Int64
@@ -73,7 +73,7 @@ func buy(ctx context.Context, l *local, j job) (report, error) {
 	return report{Count: bought.Load()}, err
 }
 
-// takeOne takes one if there is one.
+// takeOne removes one item from the stock, if there is one.
 func takeOne(ctx context.Context, stock number) (bool, error) {
 	left, err := stock.get(ctx)
 	if err != nil || left <= 0 {

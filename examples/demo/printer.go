@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// A printer is where the story is printed: aligned, and with colour only on a
-// terminal that wants it.
+// A printer prints the scenes in aligned columns. It uses colours on a terminal only, and
+// not with NO_COLOR or TERM=dumb.
 type printer struct {
 	out    io.Writer
 	colour bool
@@ -58,7 +58,7 @@ func (p *printer) line(parts ...string) {
 	fmt.Fprintln(p.out, strings.TrimRight(indent+strings.Join(parts, ""), " "))
 }
 
-func (p *printer) opening(where, who string) {
+func (p *printer) header(where, who string) {
 	p.line()
 	p.line(p.paint("dibs", bold), p.paint(" · "+where+" · "+who, dim))
 }
@@ -88,20 +88,20 @@ func (p *printer) row(label string, cells ...cell) {
 	p.line(parts...)
 }
 
-// value prints one value under a table, in its last column.
+// value prints one value below a table, in its last column.
 func (p *printer) value(label string, c cell) {
 	p.line(left(label, width-column), p.paint(right(c.text, column), c.paint))
 }
 
-// eventColours are the events worth a colour.
-var eventColours = map[string]paint{"told": bold, "refused": green}
+// eventColours are the colours of events.
+var eventColours = map[string]paint{"notified": bold, "rejected": green}
 
 func (p *printer) event(at time.Duration, who, text, kind string) {
 	clock := fmt.Sprintf("%7.3f s", at.Seconds())
 	p.line(p.paint(clock, dim), "   ", p.paint(who, bold), "  ", p.paint(text, eventColours[kind]))
 }
 
-func (p *printer) closing(text string) {
+func (p *printer) footer(text string) {
 	p.line()
 	p.line()
 	p.line(p.paint(text, green))
@@ -114,7 +114,7 @@ type cell struct {
 	paint paint
 }
 
-// markBad marks a value as good or bad news.
+// markBad colours a value red if it is bad, or else green.
 func (c cell) markBad(is bool) cell {
 	c.paint = green
 	if is {
@@ -135,7 +135,7 @@ func yes(is bool) cell {
 	return c.markBad(!is)
 }
 
-// span prints a duration with two or three digits.
+// span formats a duration with two or three digits.
 func span(d time.Duration) cell {
 	switch us := float64(d) / float64(time.Microsecond); {
 	case d.Abs() < time.Millisecond:

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A process is a team in a process of its own: this program once more. It reads
-// jobs from its input, writes reports to its output, and lives as long as its
-// input is open: so it also ends when this process is killed.
+// A process is a team in another process, which runs this program. It reads jobs from its
+// input and writes reports to its output. It exits at the end of its input, and therefore
+// also when this process is killed.
 type process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -27,7 +27,7 @@ func startProcess(url, prefix string) (*process, error) {
 		return nil, err
 	}
 	cmd := exec.Command(self, workerArg, prefix)
-	cmd.Env = append(os.Environ(), "DIBS_URL="+url) // not an argument: all can read these
+	cmd.Env = append(os.Environ(), "DIBS_URL="+url) // not an argument: arguments are visible to all users
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -43,7 +43,7 @@ func startProcess(url, prefix string) (*process, error) {
 	return &process{cmd: cmd, in: in, jobs: json.NewEncoder(in), reports: json.NewDecoder(out)}, nil
 }
 
-// do implements team. The process ends with ctx.
+// do implements team. When ctx ends, the process exits.
 func (p *process) do(ctx context.Context, j job) (report, error) {
 	defer context.AfterFunc(ctx, func() { p.in.Close() })()
 	if err := p.jobs.Encode(j); err != nil {
@@ -68,16 +68,16 @@ func (p *process) failed(ctx context.Context, err error) error {
 
 // close implements team.
 func (p *process) close() error {
-	const patience = 5 * time.Second
+	const timeout = 5 * time.Second
 	p.in.Close()
-	defer time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() }).Stop()
+	defer time.AfterFunc(timeout, func() { _ = p.cmd.Process.Kill() }).Stop()
 	if err := p.cmd.Wait(); err != nil {
 		return fmt.Errorf("worker process %d: %w", p.cmd.Process.Pid, err)
 	}
 	return nil
 }
 
-// serve is the other end: it does jobs until its input ends.
+// serve is the main function of such a process: it runs jobs until its input ends.
 func serve(ctx context.Context, url, prefix string, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -102,7 +102,7 @@ func serve(ctx context.Context, url, prefix string, in io.Reader, out io.Writer)
 	return nil
 }
 
-// read returns the jobs that come in, and ends everything at their end.
+// read returns the jobs from in. At the end of in, it closes the channel and calls end.
 func read(ctx context.Context, end context.CancelFunc, in io.Reader) <-chan job {
 	jobs := make(chan job)
 	go func() {

@@ -14,28 +14,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A redisData is a site on Redis, where the data are plain keys.
+// A redisData is sharedData on Redis, in plain keys.
 type redisData struct {
 	rdb    redis.UniversalClient
-	name   string // for people
+	name   string // for output
 	prefix string
 	store  driver.Store
 }
 
-// dataTTL is when Redis forgets the data of a demo that was killed.
+// dataTTL is the TTL of the data, so that a killed demo leaves nothing behind.
 const dataTTL = 10 * time.Minute
 
 // newPrefix returns a private random prefix.
 func newPrefix() string { return "dibs:demo:" + rand.Text()[:10] + ":" }
 
-// openServer connects to the server of a URL.
+// openServer connects to the Redis of a URL.
 func openServer(ctx context.Context, url, prefix string) (*redisData, error) {
 	rdb, name, err := exstore.Dial(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	// The hash tag puts all locks of all demos in one slot. dibs keeps one number
-	// for each slot it has seen, for ever: so the demo adds one key in all.
+	// The hash tag puts the locks of all demos into one slot. dibs stores one fence
+	// high-water mark per slot and never deletes it: so all demos together leave one key.
 	store := goredisstore.New(rdb, goredisstore.Prefix(prefix+"{demo}:"))
 	return &redisData{rdb: rdb, name: name, prefix: prefix, store: store}, nil
 }
@@ -44,12 +44,12 @@ func (s *redisData) locks() driver.Store       { return s.store }
 func (s *redisData) number(name string) number { return &redisNumber{s.rdb, s.prefix + name} }
 func (s *redisData) register() register        { return &redisRegister{s.rdb, s.prefix + "register"} }
 
-// clean deletes what is under the prefix, on each server of a cluster.
+// clean deletes all keys with the prefix, on all nodes of a cluster.
 func (s *redisData) clean(ctx context.Context) (err error) {
 	if nodes, ok := s.rdb.(*redis.ClusterClient); ok {
-		err = nodes.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.sweep(ctx, node) })
+		err = nodes.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.deleteKeys(ctx, node) })
 	} else {
-		err = s.sweep(ctx, s.rdb)
+		err = s.deleteKeys(ctx, s.rdb)
 	}
 	if err != nil {
 		return fmt.Errorf("clean up %s*: %w", s.prefix, err)
@@ -57,8 +57,8 @@ func (s *redisData) clean(ctx context.Context) (err error) {
 	return nil
 }
 
-// sweep deletes what a node has.
-func (s *redisData) sweep(ctx context.Context, node redis.Cmdable) error {
+// deleteKeys deletes the keys of one node.
+func (s *redisData) deleteKeys(ctx context.Context, node redis.Cmdable) error {
 	const page = 1000
 	keys := node.Scan(ctx, 0, s.prefix+"*", page).Iterator()
 	for keys.Next(ctx) {

@@ -1,9 +1,9 @@
--- Takes a write, unless one with a larger fence was here before. Atomic.
+-- Accepts a write, unless there was one with a larger fence. Atomic.
 --
 -- KEYS   1  the largest fence so far
 -- ARGV   1  the fence of this write
---        2  ms after which the register is forgotten
--- Reply  1 taken, 0 refused
+--        2  TTL of the register in ms
+-- Reply  1 accepted, 0 rejected
 
 local seen = tonumber(redis.call('GET', KEYS[1]) or 0)
 if tonumber(ARGV[1]) < seen then return 0 end

@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// A demoSize says how much happens in the scenes.
+// A demoSize holds the sizes of the scenes.
 type demoSize struct {
-	Teams    int // of which each is one client, and on Redis one process
-	Workers  int // in each team
-	Deposits int // of each worker
-	Stock    int64
-	Buyers   int           // in each team
-	Wanted   int           // by each buyer
-	Queueing time.Duration // how long all workers want the same lock
-	TTL      time.Duration // of the holder that stalls
+	Teams     int // number of teams: each is one client, and on Redis one process
+	Workers   int // in each team
+	Deposits  int // of each worker
+	Stock     int64
+	Buyers    int           // in each team
+	PerBuyer  int           // by each buyer
+	QueueTime time.Duration // duration of scene 3
+	TTL       time.Duration // of the holder that stalls
 }
 
 var fullSize = demoSize{
 	Teams: 4, Workers: 4, Deposits: 50,
-	Stock: 100, Buyers: 8, Wanted: 5,
-	Queueing: 2500 * time.Millisecond,
-	TTL:      2 * time.Second,
+	Stock: 100, Buyers: 8, PerBuyer: 5,
+	QueueTime: 2500 * time.Millisecond,
+	TTL:       2 * time.Second,
 }
 
-// An outcome is what was seen in the scenes, without a lock and with dibs.
+// An outcome holds the results of the scenes, without a lock and with dibs.
 type outcome struct {
-	deposits, lockedDeposits deposits
-	items, lockedItems       items
-	handoffs                 handoffs
-	stall                    stall
+	deposits, lockedDeposits depositResult
+	items, lockedItems       itemResult
+	handoffs                 handoffResult
+	stall                    stallResult
 }
 
-// runScenes plays the scenes in order and says whether the promises were kept.
+// runScenes runs the scenes in order. It returns an error if dibs violated a guarantee.
 func runScenes(ctx context.Context, c *teamSet, size demoSize, out *printer) (seen outcome, err error) {
-	out.opening(c.storeName, fmt.Sprintf("%d workers, %s", size.Teams*size.Workers, c.summary))
+	out.header(c.storeName, fmt.Sprintf("%d workers, %s", size.Teams*size.Workers, c.summary))
 	for _, scene := range []func(context.Context, *teamSet, demoSize, *printer, *outcome) error{
 		sceneDeposits, sceneItems, sceneHandoffs, sceneStall,
 	} {
@@ -46,13 +46,13 @@ func runScenes(ctx context.Context, c *teamSet, size demoSize, out *printer) (se
 		}
 	}
 	if broken := seen.violations(); len(broken) > 0 {
-		return seen, errors.New("promises not kept: " + strings.Join(broken, "; "))
+		return seen, errors.New("guarantees violated: " + strings.Join(broken, "; "))
 	}
-	out.closing("Nothing lost, nothing oversold, served in turn, the late write refused.")
+	out.footer("Nothing lost, nothing oversold, grants in order, the late write rejected.")
 	return seen, nil
 }
 
-// violations lists the promises of dibs that were not kept.
+// violations lists the guarantees of dibs that were violated.
 func (o *outcome) violations() (broken []string) {
 	note := func(kept bool, format string, args ...any) {
 		if !kept {
@@ -61,8 +61,8 @@ func (o *outcome) violations() (broken []string) {
 	}
 	note(o.lockedDeposits.lost() == 0, "%d deposits lost", o.lockedDeposits.lost())
 	note(o.lockedItems.oversold() == 0, "%d items oversold", o.lockedItems.oversold())
-	note(o.handoffs.outOfTurn == 0, "%d served out of turn", o.handoffs.outOfTurn)
-	note(o.stall.ahead() > 0, "the next holder entered %v before the last was told", -o.stall.ahead())
-	note(o.stall.refused, "a late write was accepted")
+	note(o.handoffs.outOfOrder == 0, "%d grants out of order", o.handoffs.outOfOrder)
+	note(o.stall.lead() > 0, "the next holder acquired the lock %v before the previous one was notified", -o.stall.lead())
+	note(o.stall.rejected, "a late write was accepted")
 	return broken
 }

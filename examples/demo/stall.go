@@ -14,10 +14,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Scene 4. A holder is cut off: its renewals do not get through. It is told
-// before the next one enters, and what it writes too late is refused.
+// Scene 4. The store becomes unreachable for a holder: its renewals fail. Its context
+// ends before the next holder acquires the lock, and its late write is rejected.
 
-// An event is a line of the timeline. At is the machine's clock, in ns.
+// An event is a line of the timeline. At is the time of the machine's clock in ns.
 type event struct {
 	At   int64
 	Who  string
@@ -25,20 +25,20 @@ type event struct {
 	Text string
 }
 
-type stall struct {
-	notified, entered time.Duration // since the first one entered
-	refused           bool          // the late write
+type stallResult struct {
+	notified, entered time.Duration // since the first acquisition
+	rejected          bool          // the late write was rejected
 }
 
-// ahead is how long the last holder knew before the next one entered.
-func (s stall) ahead() time.Duration { return s.entered - s.notified }
+// lead returns the time from the notification of A to the acquisition of B.
+func (s stallResult) lead() time.Duration { return s.entered - s.notified }
 
 func sceneStall(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) error {
 	out.scene(4, "A holder that stalls", "A and B write to one register, leases of %s", span(size.TTL).text)
 	roles := []string{"hold", "follow"}
 	reports := make([]report, len(roles))
 	err := concurrently(ctx, len(roles), func(ctx context.Context, i int) (err error) {
-		reports[i], err = c.teams[i].do(ctx, job{Part: roles[i], For: size.TTL})
+		reports[i], err = c.teams[i].do(ctx, job{Task: roles[i], For: size.TTL})
 		return err
 	})
 	if err != nil {
@@ -47,29 +47,29 @@ func sceneStall(ctx context.Context, c *teamSet, size demoSize, out *printer, se
 	events := slices.Concat(reports[0].Events, reports[1].Events)
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
 	seen.stall = printTimeline(events, out)
-	out.value("between A being told and B entering", span(seen.stall.ahead()).markBad(seen.stall.ahead() <= 0))
+	out.value("from A's notification to B's acquisition", span(seen.stall.lead()).markBad(seen.stall.lead() <= 0))
 	return nil
 }
 
-// printTimeline prints the timeline and finds in it what was promised.
-func printTimeline(events []event, out *printer) stall {
-	var s stall
+// printTimeline prints the timeline and returns its result.
+func printTimeline(events []event, out *printer) stallResult {
+	var s stallResult
 	for _, e := range events {
 		at := time.Duration(e.At - events[0].At)
 		switch e.Kind {
-		case "told":
+		case "notified":
 			s.notified = at
 		case "next":
 			s.entered = at
-		case "refused":
-			s.refused = true
+		case "rejected":
+			s.rejected = true
 		}
 		out.event(at, e.Who, e.Text, e.Kind)
 	}
 	return s
 }
 
-// A timeline is where one of the two notes what happens.
+// A timeline records the events of one holder.
 type timeline struct {
 	who string
 
@@ -84,7 +84,7 @@ func (d *timeline) record(kind, format string, args ...any) {
 	d.events = append(d.events, event{At: at, Who: d.who, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-// hold is A's part.
+// hold is the task of A.
 func hold(ctx context.Context, l *local, j job) (report, error) {
 	d := &timeline{who: "A"}
 	err := d.hold(ctx, l, j.For)
@@ -92,10 +92,10 @@ func hold(ctx context.Context, l *local, j job) (report, error) {
 }
 
 func (d *timeline) hold(ctx context.Context, l *local, ttl time.Duration) (err error) {
-	var inVain atomic.Int64
+	var failed atomic.Int64
 	link := &faultyStore{Store: l.data.locks()}
 	locks := newClient(link, dibs.TTL(ttl), dibs.Observe(dibs.Hooks{
-		RenewFailed: func(dibs.RenewFailed) { inVain.Add(1) },
+		RenewFailed: func(dibs.RenewFailed) { failed.Add(1) },
 	}))
 	defer func() {
 		link.reconnect()
@@ -105,7 +105,7 @@ func (d *timeline) hold(ctx context.Context, l *local, ttl time.Duration) (err e
 	if err != nil {
 		return err
 	}
-	d.record("enters", "enters with fence %d", lease.Fence())
+	d.record("acquired", "acquires the lock with fence %d", lease.Fence())
 	if err := d.write(ctx, l, lease.Fence(), "writes"); err != nil {
 		return err
 	}
@@ -113,15 +113,15 @@ func (d *timeline) hold(ctx context.Context, l *local, ttl time.Duration) (err e
 		return err
 	}
 	link.disconnect()
-	d.record("cut", "is cut off from the store, and does not know it")
+	d.record("cut", "loses its connection to the store")
 	if err := waitForLoss(ctx, lease); err != nil {
 		return err
 	}
-	d.record("told", "is told that its lease is lost, after %d renewals in vain", inVain.Load())
+	d.record("notified", "is notified of the loss, after %d failed renewals", failed.Load())
 	return d.writeLate(ctx, l, lease)
 }
 
-// waitForLoss waits until the lease's own context ends.
+// waitForLoss waits until the context of the lease ends.
 func waitForLoss(ctx context.Context, lease *dibs.Lease) error {
 	select {
 	case <-ctx.Done():
@@ -133,7 +133,8 @@ func waitForLoss(ctx context.Context, lease *dibs.Lease) error {
 	return ctx.Err()
 }
 
-// writeLate does what a holder does that was not looking: it writes all the same.
+// writeLate does what a holder does that ignores the loss: it writes, with its old fence,
+// after the next holder has written.
 func (d *timeline) writeLate(ctx context.Context, l *local, lease *dibs.Lease) error {
 	err := poll(ctx, func() (bool, error) {
 		fence, err := l.data.register().largest(ctx)
@@ -151,7 +152,7 @@ func (d *timeline) writeLate(ctx context.Context, l *local, lease *dibs.Lease) e
 	return nil
 }
 
-// follow is B's part.
+// follow is the task of B.
 func follow(ctx context.Context, l *local, j job) (report, error) {
 	d := &timeline{who: "B"}
 	err := d.follow(ctx, l, j.For)
@@ -164,25 +165,25 @@ func (d *timeline) follow(ctx context.Context, l *local, ttl time.Duration) erro
 	}
 	queued := dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { d.record("queues", "queues") }})
 	return l.locks.Mutex("register", dibs.TTL(ttl), queued).Do(ctx, func(ctx context.Context) error {
-		d.record("next", "enters with fence %d", dibs.Fence(ctx))
+		d.record("next", "acquires the lock with fence %d", dibs.Fence(ctx))
 		return d.write(ctx, l, dibs.Fence(ctx), "writes")
 	})
 }
 
 func (d *timeline) write(ctx context.Context, l *local, fence uint64, how string) error {
-	taken, err := l.data.register().write(ctx, fence)
+	accepted, err := l.data.register().write(ctx, fence)
 	switch {
 	case err != nil:
 		return err
-	case taken:
+	case accepted:
 		d.record("accepted", "%s: accepted", how)
 	default:
-		d.record("refused", "%s: refused", how)
+		d.record("rejected", "%s: rejected", how)
 	}
 	return nil
 }
 
-// waitForState waits until the register's lock is in a state.
+// waitForState waits until is returns true for the state of the register's lock.
 func (l *local) waitForState(ctx context.Context, is func(dibs.State) bool) error {
 	return poll(ctx, func() (bool, error) {
 		s, err := l.locks.Inspect(ctx, "register")
@@ -204,8 +205,8 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// A faultyStore is a store that one can be cut off from: renewals and releases get no
-// answer then.
+// A faultyStore is a store that can be disconnected: renewals and releases then get no
+// answer.
 type faultyStore struct {
 	driver.Store
 	disconnected atomic.Bool
@@ -214,13 +215,14 @@ type faultyStore struct {
 func (l *faultyStore) disconnect() { l.disconnected.Store(true) }
 func (l *faultyStore) reconnect()  { l.disconnected.Store(false) }
 
-// waitForTimeout is what a caller hears over a link that is cut.
+// waitForTimeout waits until ctx ends and returns the error of a store that does not
+// answer.
 func waitForTimeout(ctx context.Context, op string) error {
 	<-ctx.Done()
 	return &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
 }
 
-// Extend implements dibs.Store.
+// Extend implements driver.Store.
 func (l *faultyStore) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	if !l.disconnected.Load() {
 		return l.Store.Extend(ctx, holds)
@@ -229,7 +231,7 @@ func (l *faultyStore) Extend(ctx context.Context, holds []driver.ExtendRequest) 
 	return slices.Repeat([]error{err}, len(holds))
 }
 
-// Release implements dibs.Store.
+// Release implements driver.Store.
 func (l *faultyStore) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if !l.disconnected.Load() {
 		return l.Store.Release(ctx, r)

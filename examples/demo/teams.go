@@ -12,40 +12,39 @@ import (
 	"github.com/dibslock/dibs/examples/internal/exstore"
 )
 
-// A teamSet is the teams that play, and the site on which they do.
+// A teamSet is the teams of the demo and the data that they share.
 type teamSet struct {
 	data      sharedData
 	teams     []team
-	storeName string // for people
+	storeName string // for output
 	summary   string
 	stop      func() error
 }
 
-// A team does its part of a scene: as goroutines of this process, or as another
-// process.
+// A team runs jobs: in goroutines of this process, or in another process.
 type team interface {
 	do(ctx context.Context, j job) (report, error)
 	close() error
 }
 
-// A job is a team's part of a scene.
+// A job is the work of one team in a scene.
 type job struct {
-	Part    string
+	Task    string
 	Locked  bool
 	Workers int
 	Times   int           // for each worker
 	For     time.Duration // for all
 }
 
-// A report is what a team has to tell afterwards.
+// A report is the result of a job.
 type report struct {
 	Count  int64
-	Turns  []turn
+	Turns  []turnTimes
 	Events []event
-	Error  string // only on its way from another process
+	Error  string // only in reports from another process
 }
 
-// startTeams returns a cast of n teams on the site of a URL.
+// startTeams starts n teams on the store of a URL.
 func startTeams(ctx context.Context, url string, n int) (*teamSet, error) {
 	if url == "" {
 		return startLocalTeams(n), nil
@@ -58,7 +57,7 @@ func startTeams(ctx context.Context, url string, n int) (*teamSet, error) {
 	c.stop = func() error {
 		err := c.closeTeams()
 		if ctx.Err() != nil {
-			err = nil // Ctrl-C may have met them before they could leave it to us
+			err = nil // Ctrl-C may have ended a process before it could ignore the signal
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -71,13 +70,13 @@ func startTeams(ctx context.Context, url string, n int) (*teamSet, error) {
 		}
 		c.teams = append(c.teams, p)
 	}
-	if _, err := c.all(ctx, job{Part: "arrive"}); err != nil {
+	if _, err := c.runAll(ctx, job{Task: "connect"}); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
 	return c, nil
 }
 
-// startLocalTeams returns a cast in this process.
+// startLocalTeams starts n teams in this process.
 func startLocalTeams(n int) *teamSet {
 	m := newMemoryData()
 	c := &teamSet{data: m, storeName: exstore.Memory, summary: fmt.Sprintf("%d clients in one process", n)}
@@ -98,8 +97,8 @@ func (c *teamSet) closeTeams() error {
 	return errors.Join(errs...)
 }
 
-// all gives every team the same job.
-func (c *teamSet) all(ctx context.Context, j job) ([]report, error) {
+// runAll runs the same job in all teams concurrently.
+func (c *teamSet) runAll(ctx context.Context, j job) ([]report, error) {
 	reports := make([]report, len(c.teams))
 	err := concurrently(ctx, len(c.teams), func(ctx context.Context, i int) (err error) {
 		reports[i], err = c.teams[i].do(ctx, j)
@@ -108,15 +107,15 @@ func (c *teamSet) all(ctx context.Context, j job) ([]report, error) {
 	return reports, err
 }
 
-// timed is all, and how long it took.
-func (c *teamSet) timed(ctx context.Context, j job) ([]report, time.Duration, error) {
+// runAllTimed does the same and returns the time that it took.
+func (c *teamSet) runAllTimed(ctx context.Context, j job) ([]report, time.Duration, error) {
 	begin := time.Now()
-	reports, err := c.all(ctx, j)
+	reports, err := c.runAll(ctx, j)
 	return reports, time.Since(begin), err
 }
 
-// concurrently does n things side by side. The first failure ends the others, and is
-// what it returns.
+// concurrently calls do n times concurrently. The first failure cancels the others and is
+// returned.
 func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -140,17 +139,17 @@ type local struct {
 
 func newLocal(s sharedData) *local { return &local{data: s, locks: newClient(s.locks())} }
 
-// newClient returns a client that has the patience of a play: a service would
-// rather fail than wait for so long on a machine that is overloaded.
+// newClient returns a client with a long timeout, so that the demo works on a busy
+// machine. A service would rather fail earlier.
 func newClient(s driver.Store, options ...dibs.Option) *dibs.Client {
 	return dibs.New(s, append(options, dibs.Timeout(5*time.Second))...)
 }
 
 func (l *local) close() error { return l.locks.Close() }
 
-// parts are what a team can be told to do.
-var parts = map[string]func(ctx context.Context, l *local, j job) (report, error){
-	"arrive":  connect,
+// tasks are the tasks of teams by name.
+var tasks = map[string]func(ctx context.Context, l *local, j job) (report, error){
+	"connect": connect,
 	"deposit": deposit,
 	"buy":     buy,
 	"queue":   queue,
@@ -159,20 +158,20 @@ var parts = map[string]func(ctx context.Context, l *local, j job) (report, error
 }
 
 func (l *local) do(ctx context.Context, j job) (report, error) {
-	part := parts[j.Part]
+	part := tasks[j.Task]
 	if part == nil {
-		return report{}, fmt.Errorf("no part %q in this play", j.Part)
+		return report{}, fmt.Errorf("unknown task %q", j.Task)
 	}
 	return part(ctx, l, j)
 }
 
-// connect shows that a team is there, with its connections.
+// connect opens the connections of a team.
 func connect(ctx context.Context, l *local, _ job) (report, error) {
 	_, err := l.locks.Inspect(ctx, "deposits")
 	return report{}, err
 }
 
-// lock returns the lock of a job: a name, or none at all.
+// lock returns the lock of a job: a mutex, or noLock.
 func (l *local) lock(j job, name string) dibs.Doer {
 	if !j.Locked {
 		return noLock{}
@@ -180,7 +179,7 @@ func (l *local) lock(j job, name string) dibs.Doer {
 	return l.locks.Mutex(name)
 }
 
-// noLock is what a program has that takes no lock.
+// noLock runs functions without a lock.
 type noLock struct{}
 
 // Do implements dibs.Doer.

@@ -1,4 +1,4 @@
-// Payment charges an order once, however often the customer presses the button.
+// Payment charges an order once, even if the customer submits the payment several times.
 //
 //	go run ./examples/payment                                       in one process
 //	DIBS_URL=redis://localhost:6379 go run ./examples/payment       locks on Redis
@@ -27,26 +27,26 @@ func main() {
 	}
 }
 
-// A cashier takes payments. There may be many, on many machines.
+// A cashier charges orders. Many of them may run, on many machines.
 type cashier struct {
 	locks  *dibs.Client
 	orders *orders
-	charge func(ctx context.Context, order string) error // the bank: slow, and never to be asked twice
+	charge func(ctx context.Context, order string) error // the bank, which is slow and must be called once
 }
 
-var errPaid = errors.New("paid already")
+var errPaid = errors.New("already paid")
 
-// pay charges an order, unless somebody has.
+// pay charges an order, unless it is already paid.
 func (c *cashier) pay(ctx context.Context, order string) (err error) {
 	lease, err := c.locks.Mutex("order:pay:"+order).Lock(ctx, dibs.Wait(10*time.Second), dibs.TTL(30*time.Second))
 	if err != nil {
 		return err // nothing was charged
 	}
-	// Unlock says if the lease was lost meanwhile: the named result carries it out.
+	// Unlock returns ErrLost if the lease was lost: the named result returns it.
 	defer func() { err = errors.Join(err, lease.Unlock()) }()
 
-	// From here on the work ends with the lease, not with the customer's request:
-	// who closes the browser now still gets what is being charged.
+	// From here on, the work depends on the lease and not on the customer's request: a
+	// payment goes on even if the customer closes the browser.
 	ctx = lease.Context()
 	if c.orders.paid(order) {
 		return errPaid
@@ -57,15 +57,15 @@ func (c *cashier) pay(ctx context.Context, order string) (err error) {
 	return c.orders.markPaid(order, lease.Fence())
 }
 
-// explain tells a customer what came of a payment.
+// explain returns the result of a payment as a text for the customer.
 func explain(err error) string {
 	switch {
 	case err == nil:
 		return "paid"
-	case errors.Is(err, dibs.ErrLost): // first of all: it says that the rest is uncertain
+	case errors.Is(err, dibs.ErrLost): // comes first: after a loss, the other errors are uncertain
 		return "not sure whether it is paid, ask the bank before trying again"
 	case errors.Is(err, errPaid):
-		return "paid already, nothing charged"
+		return "already paid, nothing charged"
 	case errors.Is(err, dibs.ErrBusy):
 		return "someone else is paying this order, nothing charged"
 	default:
@@ -73,7 +73,7 @@ func explain(err error) string {
 	}
 }
 
-// run lets two payers pay one order at the same time.
+// run lets two payers pay the same order concurrently.
 func run(ctx context.Context, url string, out io.Writer) error {
 	store, err := exstore.Open(ctx, url)
 	if err != nil {
@@ -85,14 +85,14 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	orders := newOrders()
 	lines := make(chan string)
 	payers := []string{"web", "app"}
-	for _, who := range payers {
+	for _, payer := range payers {
 		go func() {
-			locks := dibs.New(store) // one for each, as on machines of their own
+			locks := dibs.New(store) // one each, as on different machines
 			defer locks.Close()
 			c := &cashier{locks: locks, orders: orders, charge: slowBank}
 			begin := time.Now()
 			err := c.pay(ctx, "42")
-			lines <- fmt.Sprintf("%s, after %3d ms: %s", who, time.Since(begin).Milliseconds(), explain(err))
+			lines <- fmt.Sprintf("%s, after %3d ms: %s", payer, time.Since(begin).Milliseconds(), explain(err))
 		}()
 	}
 	for range payers {
@@ -102,7 +102,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// slowBank takes its time.
+// slowBank charges in 300 ms.
 func slowBank(ctx context.Context, _ string) error {
 	select {
 	case <-time.After(300 * time.Millisecond):

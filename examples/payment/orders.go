@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// orders is the repository. It keeps, with each order, the fence of the last
-// write, and refuses one with an older fence: that writer has lost its lease, if
-// it knows it or not. In SQL it is one more condition:
+// orders is the repository. It stores the fence of the last write with each order, and
+// rejects writes with a smaller fence: such a writer has lost its lease. In SQL this is
+// one more condition:
 //
 //	UPDATE orders SET paid = true, fence = $1 WHERE id = $2 AND fence <= $1
 type orders struct {
@@ -33,14 +33,14 @@ func (o *orders) markPaid(order string, fence uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if last := o.rows[order].fence; fence < last {
-		return fmt.Errorf("order %s: write with fence %d refused, %d was here", order, fence, last)
+		return fmt.Errorf("order %s: write with fence %d rejected: fence %d has written before", order, fence, last)
 	}
 	o.rows[order] = row{paid: true, fence: fence}
 	o.marks++
 	return nil
 }
 
-// charges is how many payments were recorded.
+// charges returns the number of recorded payments.
 func (o *orders) charges() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -28,14 +28,14 @@ func checkTwoPayers(t *testing.T, url string) {
 	if err := run(t.Context(), url, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{": paid\n", ": paid already, nothing charged\n", "charged 1 time\n"} {
+	for _, want := range []string{": paid\n", ": already paid, nothing charged\n", "charged 1 time\n"} {
 		if strings.Count(out.String(), want) != 1 {
 			t.Errorf("want %q once, have:\n%s", want, out.String())
 		}
 	}
 }
 
-// newCashier returns a cashier of its own client on a store.
+// newCashier returns a cashier with its own client on a store.
 func newCashier(t *testing.T, store driver.Store, o *orders) *cashier {
 	locks := dibs.New(store)
 	t.Cleanup(func() { locks.Close() })
@@ -74,13 +74,13 @@ func TestLostWhileCharging(t *testing.T) {
 		if !errors.Is(err, dibs.ErrLost) || !strings.Contains(explain(err), "not sure") {
 			t.Errorf("want ErrLost, have %v", err)
 		}
-		if !strings.Contains(err.Error(), "refused") || o.charges() != 1 {
-			t.Errorf("want the late write refused, have %d charges and %v", o.charges(), err)
+		if !strings.Contains(err.Error(), "rejected") || o.charges() != 1 {
+			t.Errorf("want the late write rejected, have %d charges and %v", o.charges(), err)
 		}
 	})
 }
 
-// unlockByToken frees a name that somebody holds, as an operator would.
+// unlockByToken releases the lock of another client, as an operator would.
 func unlockByToken(t *testing.T, locks *dibs.Client, name string) {
 	t.Helper()
 	state, err := locks.Inspect(t.Context(), name)

@@ -1,4 +1,4 @@
--- The unlock rule of the field. redis-cli --eval unlock.lua key , token
+-- The usual unlock script. redis-cli --eval unlock.lua key , token
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   return redis.call('DEL', KEYS[1])
 end

@@ -1,5 +1,4 @@
-// Package place is where the examples keep their locks: in memory, or on the
-// Redis of a URL.
+// Package exstore opens the store of the examples: in memory, or on a Redis.
 package exstore
 
 import (
@@ -17,18 +16,18 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// Memory is the name of the place that is in this process.
+// Memory is the description of the store in this process.
 const Memory = "the embedded store"
 
-// A Store is a store, and what is under it.
+// A Store is a store with its connection.
 type Store struct {
 	driver.Store
-	Description string // for people
+	Description string // for output
 	rdb         redis.UniversalClient
 }
 
-// Open returns the place of a URL, as redisurl has it, and the embedded store for
-// the empty one.
+// Open opens the store of a URL, in the format of package redisurl. An empty URL means
+// the embedded store. The error contains no credentials.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	if rawURL == "" {
 		return &Store{Store: memstore.New(), Description: Memory}, nil
@@ -37,14 +36,14 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A prefix of its own: an example must not meet the locks of a real program.
+	// A separate prefix: examples must not touch the locks of real programs.
 	return &Store{Store: goredisstore.New(rdb, goredisstore.Prefix("dibs:example:")), Description: name, rdb: rdb}, nil
 }
 
-// Shared reports whether other processes can come to the place too.
+// Shared reports whether other processes can use the store.
 func (p *Store) Shared() bool { return p.rdb != nil }
 
-// Close closes the connections. It comes after Close of the clients on the place.
+// Close closes the connections. Close the clients on the store first.
 func (p *Store) Close() error {
 	if p.rdb == nil {
 		return nil
@@ -52,11 +51,11 @@ func (p *Store) Close() error {
 	return p.rdb.Close()
 }
 
-// Dial returns a client for a URL once the server has answered, and what to call
-// it before people. Credentials may also stand in the environment. Its errors are
-// one line and tell none.
+// Dial returns a client for a URL, after the server has answered, and a name for output.
+// Credentials may also come from the environment. Errors are one line and contain no
+// credentials.
 func Dial(ctx context.Context, rawURL string) (rdb redis.UniversalClient, name string, err error) {
-	logging.Disable() // what fails is told by the error
+	logging.Disable() // failures are returned as errors
 	u, err := redisurl.Parse(rawURL)
 	if err != nil {
 		return nil, "", fmt.Errorf("DIBS_URL: %w", err)
@@ -74,7 +73,7 @@ func Dial(ctx context.Context, rawURL string) (rdb redis.UniversalClient, name s
 	return rdb, u.String(), nil
 }
 
-// oneLine is an error of several lines, such as one of several sentinels, in one.
+// oneLine joins the lines of an error, such as one of several sentinels.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }

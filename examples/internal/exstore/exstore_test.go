@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-func TestMalformedTellsNoPassword(t *testing.T) {
+func TestMalformedURLShowsNoPassword(t *testing.T) {
 	for _, rawURL := range []string{"http://:s3cret@host:6379", "redis://:pa/s3cret@host:6379", "redis://s3cret@host:6379"} {
 		_, _, err := Dial(t.Context(), rawURL)
 		if err == nil {
@@ -21,7 +21,7 @@ func TestMalformedTellsNoPassword(t *testing.T) {
 	}
 }
 
-func TestUnreachableTellsNoPassword(t *testing.T) {
+func TestUnreachableServerShowsNoPassword(t *testing.T) {
 	for rawURL, where := range map[string]string{
 		"redis://:s3cret@127.0.0.1:1/2":                                                  "redis://127.0.0.1:1/2",
 		"unix://:s3cret@/nowhere/redis.sock":                                             "unix:///nowhere/redis.sock?db=0",
@@ -50,7 +50,7 @@ func TestCredentialsInTheEnvironment(t *testing.T) {
 	}
 	defer p.Close()
 	if want := s.URL() + "/0"; p.Description != want || !p.Shared() {
-		t.Errorf("want %s, shared, have %s, %t", want, p.Description, p.Shared())
+		t.Errorf("want %s and shared, have %s, %t", want, p.Description, p.Shared())
 	}
 }
 

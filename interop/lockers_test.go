@@ -18,57 +18,57 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A kind is a way to lock a key.
-type kind interface {
-	// lock takes the key, waiting for it, or only if it is free.
+// A locker is a library, or a script, that locks a key.
+type locker interface {
+	// lock waits for the key. try acquires it only if it is free.
 	lock(ctx context.Context, key string, ttl time.Duration) (lock, error)
 	try(ctx context.Context, key string, ttl time.Duration) (lock, error)
 }
 
-// A lock is a key held.
+// A lock is a held key.
 type lock interface {
 	value() string // of the key
-	// Both report whether the lock was still held.
+	// extend and unlock report whether the lock was still held.
 	extend(ctx context.Context, ttl time.Duration) (bool, error)
 	unlock(ctx context.Context) (bool, error)
 }
 
-// errTaken is what try returns if the key is taken.
-var errTaken = errors.New("taken")
+// errHeld is the error of try if the key is held.
+var errHeld = errors.New("held")
 
-// A site is a server and everybody who locks on it.
-type site struct {
+// A fixture is a server with one locker of each library.
+type fixture struct {
 	*redistest.Server
-	rdb   *redis.Client
-	dibs  *dibs.Client
-	kinds map[string]kind
+	rdb     *redis.Client
+	dibs    *dibs.Client
+	lockers map[string]locker
 }
 
 const pollEvery = 5 * time.Millisecond
 
-func open(t *testing.T) site {
+func open(t *testing.T) fixture {
 	t.Helper()
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
-	locks := dibs.New(goredisstore.New(rdb, goredisstore.Prefix("")), dibs.Timeout(5*time.Second)) // of a busy machine
+	locks := dibs.New(goredisstore.New(rdb, goredisstore.Prefix("")), dibs.Timeout(5*time.Second)) // for a busy machine
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		rdb.Close()
 	})
-	return site{server, rdb, locks, map[string]kind{
-		"dibs":      dibsKind{locks},
-		"redsync":   redsyncKind{redsync.New(pool.NewPool(rdb))},
-		"redislock": redislockKind{redislock.New(rdb)},
-		"bare":      bareKind{rdb},
+	return fixture{server, rdb, locks, map[string]locker{
+		"dibs":      dibsLocker{locks},
+		"redsync":   redsyncLocker{redsync.New(pool.NewPool(rdb))},
+		"redislock": redislockLocker{redislock.New(rdb)},
+		"bare":      scriptLocker{rdb},
 	}}
 }
 
-// peers are all kinds but dibs.
-func (s site) peers() map[string]kind {
-	peers := make(map[string]kind)
-	for name, k := range s.kinds {
+// peers returns all lockers except dibs.
+func (s fixture) peers() map[string]locker {
+	peers := make(map[string]locker)
+	for name, k := range s.lockers {
 		if name != "dibs" {
 			peers[name] = k
 		}
@@ -76,19 +76,19 @@ func (s site) peers() map[string]kind {
 	return peers
 }
 
-type dibsKind struct{ c *dibs.Client }
+type dibsLocker struct{ c *dibs.Client }
 
 type dibsLock struct{ *dibs.Lease }
 
-func (k dibsKind) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+func (k dibsLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
 	l, err := k.c.Mutex(key).Lock(ctx, dibs.TTL(ttl))
 	return dibsLock{l}, err
 }
 
-func (k dibsKind) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+func (k dibsLocker) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
 	l, err := k.c.Mutex(key).TryLock(ctx, dibs.TTL(ttl))
 	if errors.Is(err, dibs.ErrBusy) {
-		err = errors.Join(errTaken, err)
+		err = errors.Join(errHeld, err)
 	}
 	return dibsLock{l}, err
 }
@@ -96,52 +96,54 @@ func (k dibsKind) try(ctx context.Context, key string, ttl time.Duration) (lock,
 func (l dibsLock) value() string { return l.Token() }
 
 func (l dibsLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
-	return held(l.Extend(ctx, ttl), dibs.ErrLost)
+	return ignoreNotHeld(l.Extend(ctx, ttl), dibs.ErrLost)
 }
 
-func (l dibsLock) unlock(context.Context) (bool, error) { return held(l.Unlock(), dibs.ErrLost) }
+func (l dibsLock) unlock(context.Context) (bool, error) {
+	return ignoreNotHeld(l.Unlock(), dibs.ErrLost)
+}
 
-// held makes of an error that says "not held" a plain false.
-func held(err, not error) (bool, error) {
+// ignoreNotHeld returns false instead of the error not.
+func ignoreNotHeld(err, not error) (bool, error) {
 	if errors.Is(err, not) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-type redsyncKind struct{ sync *redsync.Redsync }
+type redsyncLocker struct{ sync *redsync.Redsync }
 
 type redsyncLock struct{ *redsync.Mutex }
 
-func (k redsyncKind) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+func (k redsyncLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
 	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(pollEvery))
 	return redsyncLock{m}, m.LockContext(ctx)
 }
 
-func (k redsyncKind) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+func (k redsyncLocker) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
 	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl))
 	err := m.TryLockContext(ctx)
 	if _, taken := errors.AsType[*redsync.ErrTaken](err); taken || errors.Is(err, redsync.ErrFailed) {
-		err = errors.Join(errTaken, err)
+		err = errors.Join(errHeld, err)
 	}
 	return redsyncLock{m}, err
 }
 
 func (l redsyncLock) value() string { return l.Value() }
 
-// extend by the TTL that the mutex was made with: redsync knows no other.
+// extend extends the lock by the TTL of the mutex: redsync supports no other.
 func (l redsyncLock) extend(ctx context.Context, _ time.Duration) (bool, error) {
 	ok, err := l.ExtendContext(ctx)
-	return notTaken(ok, err)
+	return ignoreHeld(ok, err)
 }
 
 func (l redsyncLock) unlock(ctx context.Context) (bool, error) {
 	ok, err := l.UnlockContext(ctx)
-	return notTaken(ok, err)
+	return ignoreHeld(ok, err)
 }
 
-// notTaken drops the errors by which redsync says that somebody else holds it.
-func notTaken(ok bool, err error) (bool, error) {
+// ignoreHeld returns false instead of redsync's errors for a lock of another owner.
+func ignoreHeld(ok bool, err error) (bool, error) {
 	_, taken := errors.AsType[*redsync.ErrTaken](err)
 	if taken || errors.Is(err, redsync.ErrExtendFailed) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
 		return false, nil
@@ -149,22 +151,22 @@ func notTaken(ok bool, err error) (bool, error) {
 	return ok, err
 }
 
-type redislockKind struct{ client *redislock.Client }
+type redislockLocker struct{ client *redislock.Client }
 
 type redislockLock struct{ *redislock.Lock }
 
-func (k redislockKind) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
-	// It gives up after the TTL unless its context has a deadline.
+func (k redislockLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+	// redislock gives up after the TTL unless its context has a deadline.
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
 	l, err := k.client.Obtain(ctx, key, ttl, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollEvery)})
 	return redislockLock{l}, err
 }
 
-func (k redislockKind) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+func (k redislockLocker) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
 	l, err := k.client.Obtain(ctx, key, ttl, nil)
 	if errors.Is(err, redislock.ErrNotObtained) {
-		err = errors.Join(errTaken, err)
+		err = errors.Join(errHeld, err)
 	}
 	return redislockLock{l}, err
 }
@@ -172,17 +174,17 @@ func (k redislockKind) try(ctx context.Context, key string, ttl time.Duration) (
 func (l redislockLock) value() string { return l.Token() + l.Metadata() }
 
 func (l redislockLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
-	return held(l.Refresh(ctx, ttl, nil), redislock.ErrNotObtained)
+	return ignoreNotHeld(l.Refresh(ctx, ttl, nil), redislock.ErrNotObtained)
 }
 
 func (l redislockLock) unlock(ctx context.Context) (bool, error) {
-	return held(l.Release(ctx), redislock.ErrLockNotHeld)
+	return ignoreNotHeld(l.Release(ctx), redislock.ErrLockNotHeld)
 }
 
-// bareKind is what people write by hand.
-type bareKind struct{ rdb *redis.Client }
+// scriptLocker is the usual hand-written lock.
+type scriptLocker struct{ rdb *redis.Client }
 
-type bareLock struct {
+type scriptLock struct {
 	rdb        *redis.Client
 	key, token string
 }
@@ -193,10 +195,10 @@ var unlockLua string
 //go:embed testdata/extend.lua
 var extendLua string
 
-func (k bareKind) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+func (k scriptLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
 	for {
 		l, err := k.try(ctx, key, ttl)
-		if !errors.Is(err, errTaken) {
+		if !errors.Is(err, errHeld) {
 			return l, err
 		}
 		select {
@@ -207,21 +209,21 @@ func (k bareKind) lock(ctx context.Context, key string, ttl time.Duration) (lock
 	}
 }
 
-func (k bareKind) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
-	l := bareLock{k.rdb, key, rand.Text()}
+func (k scriptLocker) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+	l := scriptLock{k.rdb, key, rand.Text()}
 	err := k.rdb.Do(ctx, "SET", key, l.token, "NX", "PX", ttl.Milliseconds()).Err()
 	if errors.Is(err, redis.Nil) {
-		err = errTaken
+		err = errHeld
 	}
 	return l, err
 }
 
-func (l bareLock) value() string { return l.token }
+func (l scriptLock) value() string { return l.token }
 
-func (l bareLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
+func (l scriptLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
 	return l.rdb.Eval(ctx, extendLua, []string{l.key}, l.token, ttl.Milliseconds()).Bool()
 }
 
-func (l bareLock) unlock(ctx context.Context) (bool, error) {
+func (l scriptLock) unlock(ctx context.Context) (bool, error) {
 	return l.rdb.Eval(ctx, unlockLua, []string{l.key}, l.token).Bool()
 }
