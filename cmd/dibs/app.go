@@ -200,8 +200,7 @@ func forwarded(s syscall.Signal) bool {
 	return s < 32 || s > 34 // the C library uses 32 to 34
 }
 
-// isTermination reports whether a signal asks a process to end. Its default action
-// terminates the process.
+// isTermination reports whether a signal asks a process to end.
 func isTermination(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT:

@@ -276,7 +276,7 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	p := prepare(t, "", append(unshare, "dibs", watchdogVerb, "3", "4")...)
+	p := prepare(t, "", append(unshare, "dibs", watchdogArg, "3", "4")...)
 	p.Path, p.ExtraFiles = lookPath(t, "unshare"), []*os.File{in, out}
 	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	p.begin()

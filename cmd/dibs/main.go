@@ -7,7 +7,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == watchdogVerb {
+	if len(os.Args) > 1 && os.Args[1] == watchdogArg {
 		// syscall.Exit ends the process at once: it runs no exit hooks.
 		syscall.Exit(runWatchdog(os.Args[2:]))
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // A storeMonitor is a store that reports its outages: one line when it becomes
-// unreachable, and one when it answers again. Commands that run for hours, or wait in
-// cron, need this.
+// unreachable, and one when it answers again. It is meant for commands that run for hours
+// or wait in cron, whose output nobody watches.
 //
 // It reports a failure after reportDelay only: a connection that is reset and reopened is
 // not worth a line.
@@ -130,7 +130,7 @@ func (w *storeMonitor) Acquire(ctx context.Context, c driver.AcquireRequest) (dr
 		if err == nil || !unsent(err) || w.everAnswered() {
 			return answer, err
 		}
-		// A dial that the deadline cuts short is not known to have sent nothing.
+		// Stop early: a dial that ends at the deadline is not recognized as unsent.
 		if time.Until(c.Until) < 2*time.Since(sent)+pause || !sleep(ctx, pause) {
 			return answer, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: causeOf(err), Refused: true}
 		}

@@ -678,7 +678,7 @@ func watchdogOf(t *testing.T, p *program, other string) string {
 		text, _ := os.ReadFile(file)
 		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if bytes.HasPrefix(text, []byte("dibs\x00"+watchdogVerb+"\x00")) && len(fields) > 1 && string(fields[1]) == strconv.Itoa(p.Process.Pid) && pid != other && alive(pid) {
+		if bytes.HasPrefix(text, []byte("dibs\x00"+watchdogArg+"\x00")) && len(fields) > 1 && string(fields[1]) == strconv.Itoa(p.Process.Pid) && pid != other && alive(pid) {
 			return pid
 		}
 	}

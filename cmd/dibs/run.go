@@ -50,8 +50,8 @@ func (j *job) rules() (rules, error) {
 	return rules{killAfter: killAfter, onLost: j.onLost, maxHold: time.Duration(j.maxHold), ttl: ttl}, nil
 }
 
-// command returns the command to run. It fails if the command does not exist: this check
-// comes before the lock is acquired.
+// command returns the command to run. It fails if the command does not exist, so that no
+// lock is acquired for it.
 func (j *job) command(a *app, argv []string) (command, error) {
 	switch {
 	case j.shell != "" && len(argv) > 0:

@@ -22,8 +22,9 @@ type rules struct {
 	ttl       time.Duration
 }
 
-// A supervised is a running command under a lock.
-type supervised struct {
+// A supervisor starts a command under a lock, forwards signals to it, and ends it if the
+// lock is about to be lost. It holds the lock, and its watchdog is the command's parent.
+type supervisor struct {
 	*app
 	rules
 	lease    *dibs.Lease
@@ -56,7 +57,7 @@ func (a *app) supervise(lease *dibs.Lease, c command, r rules) (code int, err er
 	if t != nil {
 		t.command = child.pid
 	}
-	s := &supervised{app: a, rules: r, lease: lease, child: child, watchdog: watchdog, tty: t, begun: time.Now()}
+	s := &supervisor{app: a, rules: r, lease: lease, child: child, watchdog: watchdog, tty: t, begun: time.Now()}
 	s.replies = watchdog.replies
 	if a.json {
 		a.event(event{Event: "started", Name: lease.Name(), PID: child.pid})
@@ -85,7 +86,7 @@ func (c command) start(terminal bool, lease *dibs.Lease, r rules) (*watchdogHand
 	}
 }
 
-func (r *supervised) loop() {
+func (r *supervisor) loop() {
 	const least, most = 5 * time.Millisecond, 250 * time.Millisecond
 	ticks := time.NewTicker(min(max(r.ttl/20, least), most))
 	defer ticks.Stop()
@@ -114,7 +115,7 @@ func (r *supervised) loop() {
 }
 
 // childChanged handles a new state of the child: stopped or exited.
-func (r *supervised) childChanged(status syscall.WaitStatus) {
+func (r *supervisor) childChanged(status syscall.WaitStatus) {
 	if status.Stopped() {
 		if !r.lendTerminal(status.StopSignal()) {
 			r.suspend()
@@ -130,7 +131,7 @@ func (r *supervised) childChanged(status syscall.WaitStatus) {
 // watchdogDied ends a command whose watchdog is dead: if dibs were killed as well,
 // nothing would end the command. This process is now the subreaper of the descendants, so
 // it can find them.
-func (r *supervised) watchdogDied() {
+func (r *supervisor) watchdogDied() {
 	r.replies = nil
 	r.child.root, r.child.otherChildren = os.Getpid(), r.watchdog.otherChildren
 	if r.ended.IsZero() {
@@ -147,7 +148,7 @@ func (r *supervised) watchdogDied() {
 
 // lendTerminal gives the foreground to a command that was stopped because it used the
 // terminal in the background. It reports whether it did. See tty.inPipeline.
-func (r *supervised) lendTerminal(s syscall.Signal) bool {
+func (r *supervisor) lendTerminal(s syscall.Signal) bool {
 	if s != syscall.SIGTTIN && s != syscall.SIGTTOU || r.tty == nil || !r.tty.isForeground(r.tty.own) {
 		return false
 	}
@@ -158,7 +159,7 @@ func (r *supervised) lendTerminal(s syscall.Signal) bool {
 
 // suspend stops dibs after ^Z has stopped the command, so that the shell continues. The
 // lease is not renewed meanwhile: when it expires, the watchdog kills the command.
-func (r *supervised) suspend() {
+func (r *supervisor) suspend() {
 	if r.tty == nil {
 		return
 	}
@@ -179,7 +180,7 @@ func (r *supervised) suspend() {
 // reaches the threads one by one, so this thread runs on for a moment. The shell has not
 // taken the terminal by then, and the command must not be continued yet. The first
 // process of a container is not stopped at all, hence the limit.
-func (r *supervised) waitUntilContinued() {
+func (r *supervisor) waitUntilContinued() {
 	limit := time.After(time.Second)
 	for {
 		select {
@@ -195,7 +196,7 @@ func (r *supervised) waitUntilContinued() {
 }
 
 // forward sends a signal to the command.
-func (r *supervised) forward(s os.Signal) {
+func (r *supervisor) forward(s os.Signal) {
 	n, _ := s.(syscall.Signal)
 	r.endForwarded = r.endForwarded || isTermination(n)
 	r.child.signal(n)
@@ -203,7 +204,7 @@ func (r *supervised) forward(s os.Signal) {
 
 // enforce asks the command to end, or kills it, when that is due. The reasons are a loss
 // of the lease, a deadline without a renewal, and --max-hold.
-func (r *supervised) enforce() {
+func (r *supervisor) enforce() {
 	const leftoverDelay = time.Second
 	deadline, now := r.lease.Deadline(), time.Now()
 	lost := r.lease.Err()
@@ -250,7 +251,7 @@ func killTime(lost error, now time.Time, killAfter time.Duration) time.Time {
 
 // stop asks the command to end, for a reason, and sets the time of its SIGKILL. With
 // --on-lost warn it only reports a loss.
-func (r *supervised) stop(reason error, killAt time.Time) {
+func (r *supervisor) stop(reason error, killAt time.Time) {
 	r.reason = reason
 	overTime := errors.Is(reason, errMaxHold)
 	if !overTime {
@@ -269,7 +270,7 @@ func (r *supervised) stop(reason error, killAt time.Time) {
 	r.enforce()
 }
 
-func (r *supervised) reportLoss(reason error) {
+func (r *supervisor) reportLoss(reason error) {
 	if r.json {
 		r.event(event{Event: "lost", Name: r.lease.Name(), Store: r.monitor.location, Error: errorText(reason)})
 	}

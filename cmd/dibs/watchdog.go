@@ -17,16 +17,16 @@ import (
 )
 
 // The watchdog is a second process of dibs and the parent of the command. If the first
-// process, which holds the lock, is killed or stopped, the command must not run on after
-// the lock has gone to another holder. The watchdog then kills the command and all its
+// process, the supervisor, is killed or stopped, it loses the lock. The command must not
+// run on beside the next holder: the watchdog then kills the command and all its
 // descendants.
 //
 // The watchdog starts the command itself, so the command never runs without a watchdog.
 // On Linux it is the subreaper of all descendants: a process whose parent is dead becomes
 // its child, so none can escape.
 //
-// The watchdog reads lines from a pipe whose other end only the first process has. When
-// the pipe ends, the watchdog kills everything. The lines are:
+// The watchdog reads lines from a pipe whose other end only the supervisor has. When the
+// pipe ends, the watchdog kills everything. The lines are:
 //
 //	start {…}  start this command: see startRequest
 //	until NS   kill everything at that time of the boot clock, unless another such line
@@ -36,13 +36,13 @@ import (
 // The watchdog answers with lines: ready, started PID, failed {…}, and changed STATUS
 // each time that the command is stopped, or when it has ended.
 //
-// If the watchdog is killed, the kernel kills the command (on Linux), and the first
-// process of dibs kills the descendants of the command.
+// If the watchdog is killed, the kernel kills the command (on Linux), and the supervisor
+// kills the descendants of the command.
 
-// watchdogVerb is the hidden first argument that makes dibs a watchdog. The arguments
+// watchdogArg is the hidden first argument that makes dibs a watchdog. The arguments
 // after it are the numbers of two open files: the one to read from and the one to answer
 // on.
-const watchdogVerb = "watchdog"
+const watchdogArg = "watchdog"
 
 // A startRequest describes a command to start.
 type startRequest struct {
@@ -66,7 +66,7 @@ type watchdog struct {
 	unread          []byte // input without a complete line
 	killAt          time.Duration
 	tree            tree
-	parentDead      bool // the first process is dead
+	parentDead      bool // the supervisor is dead
 	cleanSweepsLeft int  // sweeps that must still find nothing; 0: not killing
 	sweeps          int  // since the start of the killing
 	done            bool
@@ -166,7 +166,7 @@ func (w *watchdog) pollTimeout() time.Duration {
 	return max(0, min(left, w.killAt-sinceBoot()))
 }
 
-// readOrders reads input from the first process and executes the complete lines.
+// readOrders reads input from the supervisor and executes the complete lines.
 func (w *watchdog) readOrders() {
 	buf := make([]byte, 1<<16)
 	n, err := unix.Read(w.in, buf)
@@ -249,7 +249,7 @@ func (w *watchdog) reap() {
 	}
 }
 
-// parentDied records that the first process is dead, and starts to kill.
+// parentDied records that the supervisor is dead, and starts to kill.
 func (w *watchdog) parentDied() {
 	w.parentDead = true
 	w.kill()
@@ -264,7 +264,7 @@ func (w *watchdog) kill() {
 }
 
 // sweep kills all processes that it finds, if a kill is in progress. It sets done when
-// the first process is dead and nothing is left.
+// the supervisor is dead and nothing is left.
 func (w *watchdog) sweep() {
 	w.sweeps++
 	switch {
@@ -279,7 +279,7 @@ func (w *watchdog) sweep() {
 	w.done = w.done || w.parentDead && w.cleanSweepsLeft == 0
 }
 
-// reply sends a line to the first process. A failure is ignored: that process is dead
+// reply sends a line to the supervisor. A failure is ignored: that process is dead
 // then.
 func (w *watchdog) reply(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }
 

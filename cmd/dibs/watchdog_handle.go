@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A watchdogHandle is the first process's view of its watchdog.
+// A watchdogHandle is the supervisor's connection to its watchdog.
 type watchdogHandle struct {
 	pid           int
 	pipe          *os.File
@@ -75,7 +75,7 @@ func forkWatchdog(in, out *os.File) (pid int, err error) {
 			return 0, err
 		}
 	}
-	args := []string{"dibs", watchdogVerb}
+	args := []string{"dibs", watchdogArg}
 	var fds []int
 	defer func() {
 		for _, fd := range fds {
@@ -142,7 +142,8 @@ func (g *watchdogHandle) reap() {
 var errWatchdogGone = errors.New("the watchdog process is dead")
 
 // start makes the watchdog start a command. If terminal is true, the command gets the
-// foreground of the terminal. The error is errWatchdogGone if another watchdog may try.
+// foreground of the terminal. errWatchdogGone means that the command was not started and
+// that another watchdog can start it.
 func (g *watchdogHandle) start(c command, terminal bool) (*child, error) {
 	text, err := json.Marshal(startRequest{c.path, rawTexts(c.argv), rawTexts(c.env), terminal})
 	if err != nil {
@@ -250,7 +251,7 @@ func (g *watchdogHandle) stop() {
 	})
 }
 
-// A pendingWatchdog is a watchdog that starts in the background.
+// A pendingWatchdog is a watchdog that is being started in the background.
 type pendingWatchdog struct {
 	done   chan struct{}
 	handle *watchdogHandle
