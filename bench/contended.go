@@ -55,28 +55,28 @@ func (b *fixture) fillHandoffs(t *table, c config, rtt time.Duration) error {
 // contend performs one run.
 func (b *fixture) contend(c config, peer string, waiters int, section, length time.Duration, far bool) (figures, string, error) {
 	orders := b.contenders(peer, waiters, section, far)
-	crew, err := b.startWorkers(orders...)
-	defer crew.stop()
+	group, err := b.startWorkers(orders...)
+	defer group.stop()
 	if err != nil {
 		return nil, "", err
 	}
-	w, used, err := crew.observe(c.warm, length)
+	w, used, err := group.observe(c.warm, length)
 	if err != nil {
 		return nil, "", err
 	}
 	var all history
 	for i := range min(waiters, processes) {
 		var h history
-		if err := crew.workers[i].receive(&h); err != nil {
+		if err := group.workers[i].receive(&h); err != nil {
 			return nil, "", err
 		}
 		all.join(h)
 	}
 	f := all.figures(w, waiters)
-	f["wire"] = used.sum(crew.wire...) / f["acquisitions"] / float64(len(b.nodes))
+	f["wire"] = used.sum(group.wire...) / f["acquisitions"] / float64(len(b.nodes))
 	if far {
 		var rtt time.Duration
-		if err := crew.workers[len(orders)-1].receive(&rtt); err != nil {
+		if err := group.workers[len(orders)-1].receive(&rtt); err != nil {
 			return nil, "", err
 		}
 		f["p50 RTT"], f["mean RTT"] = f["p50 µs"]/micros(rtt), f["mean µs"]/micros(rtt)

@@ -40,15 +40,15 @@ func delayed(b *fixture, c config) ([]*table, error) {
 
 // ping measures the round trip time of idle servers.
 func (b *fixture) ping(length time.Duration) (rtt time.Duration, err error) {
-	crew, err := b.startWorkers(b.pinger())
-	defer crew.stop()
+	group, err := b.startWorkers(b.pinger())
+	defer group.stop()
 	if err != nil {
 		return 0, err
 	}
-	if _, _, err := crew.observe(100*time.Millisecond, length); err != nil {
+	if _, _, err := group.observe(100*time.Millisecond, length); err != nil {
 		return 0, err
 	}
-	err = crew.workers[0].receive(&rtt)
+	err = group.workers[0].receive(&rtt)
 	return rtt, err
 }
 
@@ -72,23 +72,23 @@ func (b *fixture) delayedPairs(c config, far string) (*table, error) {
 
 // farPair performs one run. It calls begin when the worker is ready.
 func (b *fixture) farPair(c config, peer string, begin func()) (figures, string, error) {
-	crew, err := b.startWorkers(
+	group, err := b.startWorkers(
 		order{Job: "pairs", Peer: peer, Addrs: b.proxyAddrs(), TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
 		b.pinger())
-	defer crew.stop()
+	defer group.stop()
 	if err != nil {
 		return nil, "", err
 	}
 	begin()
-	if _, _, err := crew.observe(c.warm, c.time); err != nil {
+	if _, _, err := group.observe(c.warm, c.time); err != nil {
 		return nil, "", err
 	}
 	var r pairsReport
 	var rtt time.Duration
-	if err := crew.workers[0].receive(&r); err != nil {
+	if err := group.workers[0].receive(&r); err != nil {
 		return nil, "", err
 	}
-	if err := crew.workers[1].receive(&rtt); err != nil {
+	if err := group.workers[1].receive(&rtt); err != nil {
 		return nil, "", err
 	}
 	f := figures{"pairs/s": float64(r.Pairs) / c.time.Seconds()}

@@ -46,19 +46,19 @@ func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
 	o := order{
 		Job: "hold", Peer: peer, Addrs: b.addrs(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
 	}
-	crew, err := b.startWorkers(o)
-	defer crew.stop()
+	group, err := b.startWorkers(o)
+	defer group.stop()
 	if err != nil {
 		return nil, err
 	}
-	if err := crew.send(startSignal{}); err != nil {
+	if err := group.send(startSignal{}); err != nil {
 		return nil, err
 	}
 	var taken int
-	if err := crew.workers[0].receive(&taken); err != nil {
+	if err := group.workers[0].receive(&taken); err != nil {
 		return nil, err
 	}
-	_, used, err := crew.observe(0, c.heldFor)
+	_, used, err := group.observe(0, c.heldFor)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
 		return nil, err
 	}
 	var r holdReport
-	if err := crew.workers[0].receive(&r); err != nil {
+	if err := group.workers[0].receive(&r); err != nil {
 		return nil, err
 	}
 	if _, err := b.nodes[0].Cmd("FLUSHALL"); err != nil { // or the leases would expire during the next run
@@ -78,7 +78,7 @@ func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
 		"leases":     n,
 		"goroutines": float64(r.Goroutines) / n,
 		"B":          float64(r.Bytes) / n,
-		"wire":       used.sum(crew.wire...) / n / ttls,
+		"wire":       used.sum(group.wire...) / n / ttls,
 		"per call":   used.sum("pexpire", "pexpireat") / used.sum("evalsha", "eval"),
 		"lost":       float64(max(r.Lost, gone)),
 	}, nil

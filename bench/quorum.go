@@ -37,11 +37,11 @@ func quorums(_ *fixture, c config) ([]*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	trouble, err := b.quorumFaults(c, far)
+	fault, err := b.quorumFaults(c, far)
 	if err != nil {
 		return nil, err
 	}
-	return []*table{pair, contended, trouble}, nil
+	return []*table{pair, contended, fault}, nil
 }
 
 const (
@@ -85,12 +85,12 @@ func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*tab
 		atMost("overlaps", 0), timesAll("acq/s", 1.3),
 	}
 	names := c.chosen("dibs", "redsync", "redsync@failfast", "redsync@10ms", "redsync@2ms")
-	for _, crowd := range c.loads {
-		w := crowd.waiters
-		length := max(c.time, time.Duration(turns*w)*(crowd.section+rtt+rtt/10))
-		fair := 1.5 * float64(w) * millis(crowd.section+3*rtt)
+	for _, load := range c.loads {
+		w := load.waiters
+		length := max(c.time, time.Duration(turns*w)*(load.section+rtt+rtt/10))
+		fair := 1.5 * float64(w) * millis(load.section+3*rtt)
 		err := t.interleave(c.rounds, w, "baseline-grant", names, func(peer string) (figures, string, error) {
-			f, note, err := b.contend(c, peer, w, crowd.section, length, true)
+			f, note, err := b.contend(c, peer, w, load.section, length, true)
 			if err == nil {
 				f["of fair"] = f["longest ms"] / fair
 			}
@@ -109,7 +109,7 @@ func (c load) String() string { return strconv.Itoa(c.waiters) + " for " + c.sec
 // faults are faults of a minority of the nodes, injected while they are in use.
 var faults = []struct {
 	name   string
-	strike func([]*node)
+	inject func([]*node)
 }{
 	{"all five", func([]*node) {}},
 	{"2 killed", func(nodes []*node) {
@@ -155,9 +155,9 @@ func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 		bars: []bar{atLeast("of all", 0.8)},
 	}
 	names := c.chosen("dibs", "redsync", "redsync@failfast")
-	for _, trouble := range faults {
+	for _, fault := range faults {
 		for _, peer := range names {
-			t.row(trouble.name, peer)
+			t.row(fault.name, peer)
 		}
 	}
 	for round := range c.rounds {
@@ -174,22 +174,22 @@ func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 // runFaults performs one peer's runs of a round.
 func (b *fixture) runFaults(t *table, c config, peer string) error {
 	var all float64
-	for _, trouble := range faults {
+	for _, fault := range faults {
 		measure := measurement(func(string) (figures, string, error) {
-			f, note, err := b.farPair(c, peer, func() { trouble.strike(b.nodes) })
+			f, note, err := b.farPair(c, peer, func() { fault.inject(b.nodes) })
 			return f, note, errors.Join(err, b.repair())
 		})
 		f, note, err := measure.withRetry(peer)
 		if err != nil {
 			return err
 		}
-		progress("  %s, %s: %s pairs/s", peer, trouble.name, format(f["pairs/s"], 0))
+		progress("  %s, %s: %s pairs/s", peer, fault.name, format(f["pairs/s"], 0))
 		if all == 0 {
 			all = f["pairs/s"]
 		}
 		f["of all"] = f["pairs/s"] / all
-		t.note(trouble.name, peer, note)
-		r := t.row(trouble.name, peer)
+		t.note(fault.name, peer, note)
+		r := t.row(fault.name, peer)
 		r.runs = append(r.runs, f)
 	}
 	return nil

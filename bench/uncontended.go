@@ -57,17 +57,17 @@ func (b *fixture) pairs(c config, peer string, goroutines int) (figures, string,
 	if c.profile != "" {
 		o.Profile = fmt.Sprintf("%s-%s-%d.prof", c.profile, peer, goroutines)
 	}
-	crew, err := b.startWorkers(o)
-	defer crew.stop()
+	group, err := b.startWorkers(o)
+	defer group.stop()
 	if err != nil {
 		return nil, "", err
 	}
-	_, used, err := crew.observe(c.warm, c.time)
+	_, used, err := group.observe(c.warm, c.time)
 	if err != nil {
 		return nil, "", err
 	}
 	var r pairsReport
-	if err := crew.workers[0].receive(&r); err != nil {
+	if err := group.workers[0].receive(&r); err != nil {
 		return nil, "", err
 	}
 	pairs := float64(r.Pairs)
@@ -76,7 +76,7 @@ func (b *fixture) pairs(c config, peer string, goroutines int) (figures, string,
 		"p50 µs":    micros(r.P50),
 		"p99 µs":    micros(r.P99),
 		"allocs":    float64(r.Mallocs) / pairs,
-		"wire":      used.sum(crew.wire...) / pairs,
+		"wire":      used.sum(group.wire...) / pairs,
 		"executed":  used.executed() / pairs,
 		"client µs": micros(r.CPU) / pairs,
 		"server µs": micros(used.cpu) / pairs,
@@ -98,19 +98,19 @@ func pairsJob(o order, p peer, t link) error {
 	if err := t.in.Decode(&w); err != nil {
 		return err
 	}
-	lanes := make([]*locker, o.Count)
+	lockers := make([]*locker, o.Count)
 	var running sync.WaitGroup
-	for i := range lanes {
+	for i := range lockers {
 		l := newLocker(fmt.Sprintf("%s:%d", o.Name, i))
-		lanes[i] = l
+		lockers[i] = l
 		running.Go(func() { l.run(p, w) })
 	}
 	report, err := measureWindow(w, o.Profile)
 	if err != nil {
 		return err
 	}
-	hung := waitForLockers(&running, lanes)
-	return t.out.Encode(report.sum(lanes, hung))
+	hung := waitForLockers(&running, lockers)
+	return t.out.Encode(report.sum(lockers, hung))
 }
 
 // measureWindow measures allocations and CPU time of the process during the window.
@@ -149,12 +149,12 @@ func startProfile(file string) (stop func(), err error) {
 
 // waitForLockers waits until all lockers have ended. After a second it cancels those that
 // still wait, although their locks are free, and returns their number.
-func waitForLockers(running *sync.WaitGroup, lanes []*locker) (hung int) {
+func waitForLockers(running *sync.WaitGroup, lockers []*locker) (hung int) {
 	var mu sync.Mutex
 	grace := time.AfterFunc(time.Second, func() {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, l := range lanes {
+		for _, l := range lockers {
 			if l.ctx.Err() == nil {
 				hung++
 				l.cancel()
@@ -216,16 +216,16 @@ func pair(ctx context.Context, p peer, name string) error {
 }
 
 // sum adds the results of the lockers to the report.
-func (r pairsReport) sum(lanes []*locker, hung int) pairsReport {
+func (r pairsReport) sum(lockers []*locker, hung int) pairsReport {
 	var all []float64
-	for _, l := range lanes {
+	for _, l := range lockers {
 		all = append(all, l.durations...)
 		if l.failed != nil {
 			r.Failure = l.failed.Error()
 		}
 	}
 	if hung > 0 {
-		r.Failure = fmt.Sprintf("%d of %d goroutines waited for free names until they were stopped", hung, len(lanes))
+		r.Failure = fmt.Sprintf("%d of %d goroutines waited for free names until they were stopped", hung, len(lockers))
 	}
 	r.Pairs = len(all)
 	if r.Pairs > 0 { // a Duration has no NaN

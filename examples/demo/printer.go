@@ -58,9 +58,9 @@ func (p *printer) line(parts ...string) {
 	fmt.Fprintln(p.out, strings.TrimRight(indent+strings.Join(parts, ""), " "))
 }
 
-func (p *printer) header(where, who string) {
+func (p *printer) header(storeName, summary string) {
 	p.line()
-	p.line(p.paint("dibs", bold), p.paint(" · "+where+" · "+who, dim))
+	p.line(p.paint("dibs", bold), p.paint(" · "+storeName+" · "+summary, dim))
 }
 
 func (p *printer) scene(n int, title, format string, args ...any) {
@@ -96,9 +96,9 @@ func (p *printer) value(label string, c cell) {
 // eventColours are the colours of events.
 var eventColours = map[string]paint{"notified": bold, "rejected": green}
 
-func (p *printer) event(at time.Duration, who, text, kind string) {
+func (p *printer) event(at time.Duration, holder, text, kind string) {
 	clock := fmt.Sprintf("%7.3f s", at.Seconds())
-	p.line(p.paint(clock, dim), "   ", p.paint(who, bold), "  ", p.paint(text, eventColours[kind]))
+	p.line(p.paint(clock, dim), "   ", p.paint(holder, bold), "  ", p.paint(text, eventColours[kind]))
 }
 
 func (p *printer) footer(text string) {

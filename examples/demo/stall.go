@@ -19,10 +19,10 @@ import (
 
 // An event is a line of the timeline. At is the time of the machine's clock in ns.
 type event struct {
-	At   int64
-	Who  string
-	Kind string
-	Text string
+	At     int64
+	Holder string
+	Kind   string
+	Text   string
 }
 
 type stallResult struct {
@@ -64,14 +64,14 @@ func printTimeline(events []event, out *printer) stallResult {
 		case "rejected":
 			s.rejected = true
 		}
-		out.event(at, e.Who, e.Text, e.Kind)
+		out.event(at, e.Holder, e.Text, e.Kind)
 	}
 	return s
 }
 
 // A timeline records the events of one holder.
 type timeline struct {
-	who string
+	holder string
 
 	mu     sync.Mutex
 	events []event
@@ -81,12 +81,12 @@ func (d *timeline) record(kind, format string, args ...any) {
 	at := time.Now().UnixNano()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.events = append(d.events, event{At: at, Who: d.who, Kind: kind, Text: fmt.Sprintf(format, args...)})
+	d.events = append(d.events, event{At: at, Holder: d.holder, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
 // hold is the task of A.
 func hold(ctx context.Context, l *local, j job) (report, error) {
-	d := &timeline{who: "A"}
+	d := &timeline{holder: "A"}
 	err := d.hold(ctx, l, j.For)
 	return report{Events: d.events}, err
 }
@@ -154,7 +154,7 @@ func (d *timeline) writeLate(ctx context.Context, l *local, lease *dibs.Lease) e
 
 // follow is the task of B.
 func follow(ctx context.Context, l *local, j job) (report, error) {
-	d := &timeline{who: "B"}
+	d := &timeline{holder: "B"}
 	err := d.follow(ctx, l, j.For)
 	return report{Events: d.events}, err
 }
