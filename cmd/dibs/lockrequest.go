@@ -118,7 +118,7 @@ func checkNames(names []string) error {
 			return err
 		}
 		if slices.Contains(names[:i], name) {
-			return usage("%s: %q twice", quoted(names), name)
+			return usage("%s: %q occurs twice", quoted(names), name)
 		}
 	}
 	return nil
