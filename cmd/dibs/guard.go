@@ -66,6 +66,7 @@ type warden struct {
 	ended   bool // the first process is gone
 	killing int  // how often nothing must be found yet
 	sweeps  int  // since the killing began
+	unseen  int  // sweeps that found nothing although there are children
 	done    bool
 }
 
@@ -156,7 +157,10 @@ func (w *warden) step() {
 func (w *warden) pause() time.Duration {
 	const most, again, rare = time.Minute, time.Millisecond, 200 * time.Millisecond // what poll takes is an int
 	left := most
-	if w.killing > 0 {
+	switch {
+	case w.killing > 0 && w.unseen > 0:
+		left = again
+	case w.killing > 0:
 		left = min(time.Duration(w.sweeps)*again, rare)
 	}
 	return max(0, min(left, w.until-sinceBoot()))
@@ -251,11 +255,15 @@ func (w *warden) abandoned() {
 	w.kill()
 }
 
+// mostUnseen bounds for how many sweeps in a row children may be unseen: they may be
+// another user's, whom the guard cannot kill.
+const mostUnseen = 10_000
+
 // kill has everything killed, until twice nothing is found: a process that is being started
 // may be overlooked once.
 func (w *warden) kill() {
 	w.setUntil(never)
-	w.killing, w.sweeps = 2, 0
+	w.killing, w.sweeps, w.unseen = 2, 0, 0
 	w.sweep()
 }
 
@@ -267,7 +275,9 @@ func (w *warden) sweep() {
 	case w.tree.pid == 0:
 		w.killing = 0
 	case w.tree.kill():
-		w.killing = 2
+		w.killing, w.unseen = 2, 0
+	case w.unseen < mostUnseen && hasChildren():
+		w.unseen++
 	default:
 		w.killing--
 	}
