@@ -113,13 +113,17 @@ type redsyncKind struct{ sync *redsync.Redsync }
 
 type redsyncLock struct{ *redsync.Mutex }
 
+// busy is how many TTLs redsync waits for a reply: its own choice, a twentieth of one, is
+// too little for a busy machine.
+const busy = 10
+
 func (k redsyncKind) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
-	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(pollEvery))
+	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTimeoutFactor(busy), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(pollEvery))
 	return redsyncLock{m}, m.LockContext(ctx)
 }
 
 func (k redsyncKind) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
-	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl))
+	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTimeoutFactor(busy))
 	err := m.TryLockContext(ctx)
 	if _, taken := errors.AsType[*redsync.ErrTaken](err); taken || errors.Is(err, redsync.ErrFailed) {
 		err = errors.Join(errTaken, err)
