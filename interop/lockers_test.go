@@ -115,13 +115,17 @@ type redsyncLocker struct{ sync *redsync.Redsync }
 
 type redsyncLock struct{ *redsync.Mutex }
 
+// redsyncPatience is the time that redsync waits for a reply, in TTLs. Its default, a
+// twentieth of a TTL, is too short for a busy machine.
+const redsyncPatience = 10
+
 func (k redsyncLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
-	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(pollEvery))
+	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTimeoutFactor(redsyncPatience), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(pollEvery))
 	return redsyncLock{m}, m.LockContext(ctx)
 }
 
 func (k redsyncLocker) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
-	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl))
+	m := k.sync.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTimeoutFactor(redsyncPatience))
 	err := m.TryLockContext(ctx)
 	if _, taken := errors.AsType[*redsync.ErrTaken](err); taken || errors.Is(err, redsync.ErrFailed) {
 		err = errors.Join(errHeld, err)

@@ -24,6 +24,9 @@ func ownChildren() map[int]uint64 { return nil }
 
 func isWatchdog(int) bool { return false }
 
+// hasChildren returns false where the watchdog process adopts no orphans.
+func hasChildren() bool { return false }
+
 // sinceBoot returns a monotonic clock that all processes share.
 func sinceBoot() time.Duration {
 	var t unix.Timespec

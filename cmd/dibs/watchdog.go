@@ -69,6 +69,7 @@ type watchdog struct {
 	parentDead      bool // the supervisor is dead
 	cleanSweepsLeft int  // sweeps that must still find nothing; 0: not killing
 	sweeps          int  // since the start of the killing
+	blindSweeps     int  // in a row, that found nothing although children exist
 	done            bool
 }
 
@@ -160,7 +161,10 @@ func (w *watchdog) step() {
 func (w *watchdog) pollTimeout() time.Duration {
 	const most, again, rare = time.Minute, time.Millisecond, 200 * time.Millisecond // the timeout of poll is an int
 	left := most
-	if w.cleanSweepsLeft > 0 {
+	switch {
+	case w.cleanSweepsLeft > 0 && w.blindSweeps > 0:
+		left = again
+	case w.cleanSweepsLeft > 0:
 		left = min(time.Duration(w.sweeps)*again, rare)
 	}
 	return max(0, min(left, w.killAt-sinceBoot()))
@@ -255,11 +259,15 @@ func (w *watchdog) parentDied() {
 	w.kill()
 }
 
+// maxBlindSweeps limits the sweeps in a row that find nothing although children exist. They
+// may belong to another user, and the watchdog process cannot kill them.
+const maxBlindSweeps = 10_000
+
 // kill starts to kill everything. It is complete after two sweeps that find nothing: one
 // sweep may miss a process that is being started.
 func (w *watchdog) kill() {
 	w.setKillAt(never)
-	w.cleanSweepsLeft, w.sweeps = 2, 0
+	w.cleanSweepsLeft, w.sweeps, w.blindSweeps = 2, 0, 0
 	w.sweep()
 }
 
@@ -272,7 +280,9 @@ func (w *watchdog) sweep() {
 	case w.tree.pid == 0:
 		w.cleanSweepsLeft = 0
 	case w.tree.kill():
-		w.cleanSweepsLeft = 2
+		w.cleanSweepsLeft, w.blindSweeps = 2, 0
+	case w.blindSweeps < maxBlindSweeps && hasChildren():
+		w.blindSweeps++
 	default:
 		w.cleanSweepsLeft--
 	}
