@@ -87,7 +87,9 @@ func (c command) start(terminal bool, lease *dibs.Lease, r rules) (*guardian, *c
 
 func (r *running) loop() {
 	const least, most = 5 * time.Millisecond, 250 * time.Millisecond
-	ticks := time.NewTicker(min(max(r.ttl/20, least), most))
+	slowest := min(max(r.ttl/20, least), most)
+	every := slowest
+	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	lost := r.lease.Context().Done()
 	for r.ended.IsZero() || !r.child.gone(r.child.all) {
@@ -102,13 +104,18 @@ func (r *running) loop() {
 			}
 			if n, err := strconv.Atoi(strings.TrimPrefix(answer, "changed ")); err == nil {
 				r.changed(syscall.WaitStatus(n))
-				ticks.Reset(least) // look for what it has left behind
+				every = least // look for what it has left behind
+				ticks.Reset(every)
 			}
 		case status := <-r.changes:
 			r.changed(status)
 		case <-lost:
 			lost = nil
 		case <-ticks.C:
+			if every < slowest { // what is left may run for hours, and to look takes milliseconds
+				every = min(2*every, slowest)
+				ticks.Reset(every)
+			}
 		}
 	}
 }
