@@ -88,7 +88,9 @@ func (c command) start(terminal bool, lease *dibs.Lease, r rules) (*watchdogHand
 
 func (r *supervisor) loop() {
 	const least, most = 5 * time.Millisecond, 250 * time.Millisecond
-	ticks := time.NewTicker(min(max(r.ttl/20, least), most))
+	slowest := min(max(r.ttl/20, least), most)
+	every := slowest
+	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	lost := r.lease.Context().Done()
 	for r.ended.IsZero() || !r.child.gone(r.child.killDescendants) {
@@ -103,13 +105,18 @@ func (r *supervisor) loop() {
 			}
 			if n, err := strconv.Atoi(strings.TrimPrefix(answer, "changed ")); err == nil {
 				r.childChanged(syscall.WaitStatus(n))
-				ticks.Reset(least) // check often for processes that are left
+				every = least // check often for processes that are left
+				ticks.Reset(every)
 			}
 		case status := <-r.changes:
 			r.childChanged(status)
 		case <-lost:
 			lost = nil
 		case <-ticks.C:
+			if every < slowest { // they may run for hours, and each check takes milliseconds
+				every = min(2*every, slowest)
+				ticks.Reset(every)
+			}
 		}
 	}
 }
