@@ -139,7 +139,7 @@ func TestResignEndsOwnTermsOnly(t *testing.T) {
 		wantErr(t, l.Unlock())
 		term, err := c.Election("a").Campaign(t.Context())
 		wantErr(t, err)
-		if !c.Election("a").Resign() || context.Cause(term.Context()) != dibs.ErrResigned {
+		if !c.Election("a").Resign() || !errors.Is(context.Cause(term.Context()), dibs.ErrResigned) {
 			t.Errorf("the term did not end: %v", context.Cause(term.Context()))
 		}
 		wantErr(t, term.Unlock())

@@ -105,7 +105,7 @@ func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) err
 
 // onlyContextEnded reports whether an error means nothing but the end of a context.
 func onlyContextEnded(err error) bool {
-	switch e := err.(type) { // the function unwraps the error itself
+	switch e := err.(type) { //nolint:errorlint // the function unwraps the error itself
 	case nil:
 		return false
 	case *LostError:
