@@ -12,8 +12,7 @@ FUZZTIME ?= 20s
 ARGS     ?=
 
 # Without a redis-server the tests that need one skip themselves; with one, a
-# test that skips all the same is a failure. Most tests wait more than they compute, so
-# two packages run at a time on any machine.
+# test that skips all the same is a failure. One package at a time: many measure time.
 redis := if scripts/install-redis; then export DIBS_REQUIRE_REDIS=1; fi
 
 .PHONY: help
@@ -22,11 +21,12 @@ help: ## print this list
 
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server if it can)
-	@$(redis); go test -race -p 2 -parallel 6 -timeout=20m work
+	@# Compiled on all cores: with -p 1 go test would use one for that, too.
+	@$(redis); go list -race -test -deps -export work >/dev/null; go test -race -p 1 -parallel 8 -timeout=15m work
 
 .PHONY: test-long
 test-long: ## the same at length: DIBS_LONG=1, COUNT=5 times
-	@$(redis); DIBS_LONG=1 go test -race -p 2 -parallel 6 -count=$(COUNT) -timeout=80m work
+	@$(redis); DIBS_LONG=1 go test -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
 	@# The race detector has seen 400 of these worlds by then, and would take hours for all.
 	@GOGC=400 go test -run='^TestSimulation$$' -timeout=80m ./quorum -seeds=1-100000
 
