@@ -12,8 +12,7 @@ FUZZTIME ?= 20s
 ARGS     ?=
 
 # Without a redis-server, tests that need one are skipped. With one, DIBS_REQUIRE_REDIS=1
-# makes such a skip a failure. Most tests wait more than they compute, so two packages run
-# at a time, whatever the number of CPUs.
+# makes such a skip a failure. One package runs at a time, because many tests measure time.
 redis := if scripts/install-redis; then export DIBS_REQUIRE_REDIS=1; fi
 
 .PHONY: help
@@ -22,11 +21,12 @@ help: ## print the targets
 
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server if possible)
-	@$(redis); go test -race -p 2 -parallel 6 -timeout=20m work
+	@# go list compiles on all cores; with -p 1, go test would use one.
+	@$(redis); go list -race -test -deps -export work >/dev/null; go test -race -p 1 -parallel 8 -timeout=15m work
 
 .PHONY: test-long
 test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, and 100,000 simulated runs
-	@$(redis); DIBS_LONG=1 go test -race -p 2 -parallel 6 -count=$(COUNT) -timeout=80m work
+	@$(redis); DIBS_LONG=1 go test -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
 	@# Without the race detector, which would take hours. It has run 400 of these seeds above.
 	@GOGC=400 go test -run='^TestSimulation$$' -timeout=80m ./quorum -seeds=1-100000
 

@@ -407,7 +407,7 @@ func TestOnLostWarn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	gate := filepath.Join(t.TempDir(), "gate")
-	p := begin(t, s.URL(), "run", "--ttl", "200ms", "--kill-after", "20ms", "--on-lost", "warn", "--json", "job", "--", "sh", "-c",
+	p := begin(t, s.URL(), "run", "--ttl", "3s", "--kill-after", "300ms", "--on-lost", "warn", "--json", "job", "--", "sh", "-c",
 		`echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exit 5`, gate)
 	pids := p.pids()
 	s.MustCmd(t, "DEL", "lock:job")
