@@ -544,6 +544,7 @@ func TestFifty(t *testing.T) {
 		log := filepath.Join(t.TempDir(), "log")
 		gate := begin(t, s.URL(), "hold", "--no-stdin", "job")
 		gate.says("held")
+		machine := drill.WatchMachine(t.Context(), "")
 		var all []*program
 		for range 50 {
 			all = append(all, begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "in $DIBS_TOKEN $DIBS_FENCE" >>"$0"; echo "out $DIBS_TOKEN $DIBS_FENCE" >>"$0"`, log))
@@ -562,6 +563,12 @@ func TestFifty(t *testing.T) {
 		if len(lines) != 100 {
 			t.Fatalf("%d lines, want 100", len(lines))
 		}
+		// Who cannot show a sign of life for long, or listen yet, loses its turn.
+		late := machine.Late()
+		inOrder := late < 250*time.Millisecond
+		if !inOrder {
+			t.Logf("the order is not checked: the machine stood still for %v", late)
+		}
 		var last uint64
 		for i, place := range places {
 			in, out := strings.Fields(lines[2*i]), strings.Fields(lines[2*i+1])
@@ -569,7 +576,7 @@ func TestFifty(t *testing.T) {
 			if in[0] != "in" || out[0] != "out" || in[1] != out[1] || err != nil || fence <= last {
 				t.Fatalf("entry %d: %v, %v after fence %d", i, in, out, last)
 			}
-			if place.Token != in[1] {
+			if inOrder && place.Token != in[1] {
 				t.Errorf("entry %d is %s, want %s", i, in[1], place.Token)
 			}
 			last = fence
