@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -113,7 +112,7 @@ func pingJob(o order, _ peer, t link) error {
 	rdb := newEndpoint(o.Addrs, o.TTL).rdb
 	ctx := context.Background()
 	var took []float64
-	for now() < w.To {
+	for now() < w.To || len(took) == 0 { // one at least, however busy the machine is
 		begin := now()
 		if err := rdb.Ping(ctx).Err(); err != nil {
 			return err
@@ -123,9 +122,5 @@ func pingJob(o order, _ peer, t link) error {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	rtt := percentile(took, 0.5)
-	if math.IsNaN(rtt) {
-		return fmt.Errorf("no PING within %v", w.To-w.From)
-	}
-	return t.out.Encode(time.Duration(rtt))
+	return t.out.Encode(time.Duration(percentile(took, 0.5)))
 }

@@ -548,6 +548,7 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 		log := filepath.Join(t.TempDir(), "log")
 		gate := begin(t, s.URL(), "hold", "--no-stdin", "job")
 		gate.awaitLine("held")
+		machine := drill.WatchMachine(t.Context(), "")
 		var all []*program
 		for range 50 {
 			all = append(all, begin(t, s.URL(), "run", "job", "--", "sh", "-c", `echo "in $DIBS_TOKEN $DIBS_FENCE" >>"$0"; echo "out $DIBS_TOKEN $DIBS_FENCE" >>"$0"`, log))
@@ -566,6 +567,12 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 		if len(lines) != 100 {
 			t.Fatalf("%d lines, want 100", len(lines))
 		}
+		// A waiter that sends no heartbeat for long, or is not subscribed yet, loses its turn.
+		late := machine.Late()
+		inOrder := late < 250*time.Millisecond
+		if !inOrder {
+			t.Logf("the order is not checked: the machine stood still for %v", late)
+		}
 		var last uint64
 		for i, waiter := range waiters {
 			in, out := strings.Fields(lines[2*i]), strings.Fields(lines[2*i+1])
@@ -573,7 +580,7 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 			if in[0] != "in" || out[0] != "out" || in[1] != out[1] || err != nil || fence <= last {
 				t.Fatalf("entry %d: %v, %v after fence %d", i, in, out, last)
 			}
-			if waiter.Token != in[1] {
+			if inOrder && waiter.Token != in[1] {
 				t.Errorf("entry %d is %s, want %s", i, in[1], waiter.Token)
 			}
 			last = fence
