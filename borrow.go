@@ -11,7 +11,7 @@ type borrowed struct {
 
 // borrow returns a context that ends with life and has the values of another.
 func borrow(life, values context.Context) context.Context {
-	if values == context.Background() {
+	if values == context.Background() { // it has none: no need for two allocations
 		return life
 	}
 	return borrowed{life, context.WithoutCancel(values)}

@@ -19,15 +19,15 @@ func (p *pump) teach(ctx context.Context, b *batch) {
 	if len(mine)+len(others) == 0 {
 		return
 	}
-	p.again(ctx, b, mine, true)
+	asked := p.again(ctx, b, mine, true)
 	p.endLessons(b, mine)
-	var asked []int
+	var after []int
 	for i, lesson := range others {
 		<-lesson
-		asked = append(asked, i)
+		after = append(after, i)
 	}
-	p.again(ctx, b, asked, false)
-	p.again(ctx, b, b.unknown(append(b.byHash(mine), asked...)), true)
+	asked = append(asked, p.again(ctx, b, after, false)...)
+	p.again(ctx, b, b.unknown(asked), true)
 }
 
 // lessons divides the calls of unknown scripts into those that this worker sends whole,
@@ -82,10 +82,11 @@ func (p *pump) endLessons(b *batch, mine []int) {
 }
 
 // again sends some calls once more. If whole, the first of each script is sent with its
-// text, from which the server knows it for those behind it.
-func (p *pump) again(ctx context.Context, b *batch, which []int, whole bool) {
+// text, from which the server knows it for those behind it. It returns the others.
+func (p *pump) again(ctx context.Context, b *batch, which []int, whole bool) (byHash []int) {
+	byHash = make([]int, 0, len(which))
 	if len(which) == 0 {
-		return
+		return byHash
 	}
 	sent := make(map[*script]bool)
 	cmds := make([]Cmd, 0, len(which))
@@ -94,6 +95,8 @@ func (p *pump) again(ctx context.Context, b *batch, which []int, whole bool) {
 		if s := b.calls[i].script; whole && !sent[s] {
 			sent[s] = true
 			cmd = append(Cmd{"EVAL", s.text}, cmd[2:]...)
+		} else {
+			byHash = append(byHash, i)
 		}
 		cmds = append(cmds, cmd)
 	}
@@ -102,6 +105,7 @@ func (p *pump) again(ctx context.Context, b *batch, which []int, whole bool) {
 	for n, i := range which {
 		b.replies[i] = replies[n]
 	}
+	return byHash
 }
 
 // unknown returns which of these calls, or of all for nil, the server did not know the
@@ -113,20 +117,6 @@ func (b *batch) unknown(of []int) (which []int) {
 		}
 	}
 	return which
-}
-
-// byHash returns which of these calls again sends by hash: all but the first of each script.
-func (b *batch) byHash(of []int) []int {
-	sent := make(map[*script]bool)
-	rest := make([]int, 0, len(of))
-	for _, i := range of {
-		if s := b.calls[i].script; sent[s] {
-			rest = append(rest, i)
-		} else {
-			sent[s] = true
-		}
-	}
-	return rest
 }
 
 func unknownScript(err error) bool {

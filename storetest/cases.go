@@ -108,8 +108,8 @@ func expiry(t *testing.T, s dibs.Store) {
 	p.wantHolder("n", other.Token)
 }
 
-// fifo begins again with fewer waiters on a machine that is so slow that they would die in
-// the queue, without a sign of life, before the last one is served.
+// fifo starts again with fewer waiters if the machine is so slow that their queue entries
+// expire before the last one is served.
 func fifo(t *testing.T, s dibs.Store) {
 	for waiters := 64; !inOrder(t, s, fmt.Sprint("n", waiters), waiters); waiters /= 2 {
 		if waiters <= 2 {
@@ -118,7 +118,7 @@ func fifo(t *testing.T, s dibs.Store) {
 	}
 }
 
-// inOrder reports false if it took so long that it shows nothing.
+// inOrder returns false if it took so long that the result means nothing.
 func inOrder(t *testing.T, s dibs.Store, name string, waiters int) bool {
 	var crowd []*party
 	for range 4 {

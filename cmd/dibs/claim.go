@@ -175,8 +175,8 @@ func take(ctx context.Context, locks *dibs.Client, c *claim, options []dibs.Opti
 	return locks.Mutex(name).Lock(ctx, options...)
 }
 
-// busy says who holds the name: not by a whole token, which lets others release. away is
-// for how long the store has not answered.
+// busy returns the error for a name that is held. It shows no whole token, because a token
+// is enough to release the lock. away is the time since the store's last answer.
 func (c *claim) busy(e *dibs.BusyError, away time.Duration) error {
 	if c.skipOK {
 		return codeError{}

@@ -176,7 +176,7 @@ func (g *guardian) start(c command, terminal bool) (*child, error) {
 	}
 }
 
-// unread reports whether the guard has not read all that it was told.
+// unread reports whether a part of what was written to the guard is still in its pipe.
 func (g *guardian) unread() (unread bool) {
 	raw, err := g.in.SyscallConn()
 	if err != nil {

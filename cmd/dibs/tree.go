@@ -74,8 +74,8 @@ func (t *tree) below(all []process, first, with func(process) bool) (found []pro
 // leads reports whether a process is in the command's group.
 func (t *tree) leads(p process) bool { return t.pid > 1 && p.group == t.pid }
 
-// signalGroup tells the command's group. Before the command was started there is none: its
-// number, 0, would be that of this process' own group, and all who started dibs with it.
+// signalGroup signals the command's process group. Before the start of the command there is
+// none: number 0 would mean this process' own group, and whatever started dibs in it.
 func (t *tree) signalGroup(s syscall.Signal) error {
 	if t.pid <= 1 {
 		return syscall.ESRCH

@@ -93,8 +93,8 @@ func (o Opener) unreplicated(t *testing.T) (s *redistest.Sentinels, master *redi
 	return s, master, l
 }
 
-// SentinelLoss checks that a holder is told soon after a failover to a replica that
-// never heard of the lock, that who waited gets it, and that his fence is larger.
+// SentinelLoss checks a failover to a replica that did not receive the lock: the holder is
+// notified soon of its loss, the waiter acquires the lock, and its fence is larger.
 func (o Opener) SentinelLoss(t *testing.T) {
 	s, master, l := o.unreplicated(t)
 	if _, err := s.KillMaster(); err != nil {

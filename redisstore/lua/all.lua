@@ -17,8 +17,8 @@ if now > tonumber(ARGV[4]) then return { now, 0 } end
 local token, ttl, place = ARGV[2], tonumber(ARGV[3]), ARGV[5]
 if place ~= '' then place = place .. ' ' .. token end
 
--- The usual case, that nobody holds any of them or waits, makes no functions: that would
--- cost more than all it does. unpack takes so many at most.
+-- Fast path: all names are free, and nobody waits. It creates no functions, because that
+-- would cost more than the rest. The stack of Lua limits the number of values of unpack.
 local rest = {}
 for i = 1, #KEYS, 5 do
   rest[#rest + 1], rest[#rest + 2], rest[#rest + 3], rest[#rest + 4] = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 4]
