@@ -11,7 +11,7 @@ type detachedContext struct {
 
 // detach returns a context that ends with life and has the values of another context.
 func detach(life, values context.Context) context.Context {
-	if values == context.Background() {
+	if values == context.Background() { // it has none: no need for two allocations
 		return life
 	}
 	return detachedContext{life, context.WithoutCancel(values)}

@@ -19,15 +19,15 @@ func (p *pipeliner) loadScripts(ctx context.Context, b *batch) {
 	if len(own)+len(others) == 0 {
 		return
 	}
-	p.resend(ctx, b, own, true)
+	byHash := p.resend(ctx, b, own, true)
 	p.endLoads(b, own)
 	var retries []int
 	for i, loaded := range others {
 		<-loaded
 		retries = append(retries, i)
 	}
-	p.resend(ctx, b, retries, false)
-	p.resend(ctx, b, b.unknownScripts(append(b.byHash(own), retries...)), true)
+	byHash = append(byHash, p.resend(ctx, b, retries, false)...)
+	p.resend(ctx, b, b.unknownScripts(byHash), true)
 }
 
 // divideUnknown divides the calls of unknown scripts into those that this worker sends as
@@ -82,10 +82,11 @@ func (p *pipeliner) endLoads(b *batch, own []int) {
 }
 
 // resend sends some calls again. If whole, the first call of each script is sent as text,
-// so that the server knows the script for the calls after it.
-func (p *pipeliner) resend(ctx context.Context, b *batch, which []int, whole bool) {
+// so that the server knows the script for the calls after it. It returns the other calls.
+func (p *pipeliner) resend(ctx context.Context, b *batch, which []int, whole bool) (byHash []int) {
+	byHash = make([]int, 0, len(which))
 	if len(which) == 0 {
-		return
+		return byHash
 	}
 	sent := make(map[*script]bool)
 	cmds := make([]Cmd, 0, len(which))
@@ -94,6 +95,8 @@ func (p *pipeliner) resend(ctx context.Context, b *batch, which []int, whole boo
 		if s := b.calls[i].script; whole && !sent[s] {
 			sent[s] = true
 			cmd = append(Cmd{"EVAL", s.text}, cmd[2:]...)
+		} else {
+			byHash = append(byHash, i)
 		}
 		cmds = append(cmds, cmd)
 	}
@@ -102,6 +105,7 @@ func (p *pipeliner) resend(ctx context.Context, b *batch, which []int, whole boo
 	for n, i := range which {
 		b.replies[i] = replies[n]
 	}
+	return byHash
 }
 
 // unknownScripts returns those of the given calls, or of all if nil, whose script the
@@ -113,21 +117,6 @@ func (b *batch) unknownScripts(of []int) (which []int) {
 		}
 	}
 	return which
-}
-
-// byHash returns those of the given calls that resend sends by hash: all but the first of
-// each script.
-func (b *batch) byHash(of []int) []int {
-	sent := make(map[*script]bool)
-	rest := make([]int, 0, len(of))
-	for _, i := range of {
-		if s := b.calls[i].script; sent[s] {
-			rest = append(rest, i)
-		} else {
-			sent[s] = true
-		}
-	}
-	return rest
 }
 
 func unknownScript(err error) bool {
