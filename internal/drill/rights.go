@@ -99,7 +99,7 @@ func minimalRights(t *testing.T) string {
 
 func spec(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "spec.md"))
+	text, err := os.ReadFile(filepath.Join("..", "docs", "spec.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
