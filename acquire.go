@@ -129,12 +129,14 @@ func (c *Client) handleEvent(e driver.Event) {
 	revoked.notify()
 }
 
-// queueDegraded queues the Degraded hook when events stop or resume. The caller holds
+// queueDegraded queues the Degraded hooks when events stop or resume. The caller holds
 // c.mu.
 func (c *Client) queueDegraded(err error) {
-	if hooks := c.defaults.hooks; hooks != nil && hooks.Degraded != nil {
-		c.hooks.add(false, func() { hooks.Degraded(Degraded{Err: err}) })
-	}
+	c.defaults.hooks.each(func(h *Hooks) {
+		if h.Degraded != nil {
+			c.hooks.add(false, func() { h.Degraded(Degraded{Err: err}) })
+		}
+	})
 }
 
 // retryWaiters makes all waiters repeat their requests. The caller holds c.mu.
@@ -150,14 +152,18 @@ func (c *Client) retryWaiters() {
 type call struct {
 	c               *Client
 	ctx             context.Context
+	parent          context.Context // of the caller; ctx may have more values, of a hook
 	settings        settings
 	request         driver.AcquireRequest
 	begin           time.Duration
 	sent            time.Duration       // when the last answered request was sent
 	reply           driver.AcquireReply // to the last request that was answered
 	replied         bool                // reply is set
-	acquired        Acquired            // argument of the Acquired hook
-	waiting         chan struct{}       // closed when the Waiting hook has returned; nil if it was not called
+	took            time.Duration       // from the beginning to the outcome
+	notified        bool                // the lease came from a hand-off, with a notification
+	handoff         time.Duration       // how long ago that was requested; zero if unknown
+	hooks           *hookCall           // nil if there are no hooks
+	queuedHook      <-chan struct{}     // closed when the Queued hooks have returned; nil if they were not called
 	failed          time.Duration       // since when no request was answered, or zero
 	poll            pollInterval        // while the store cannot notify waiters
 	unansweredUntil time.Time           // an unanswered acquire may arrive at the store until then
@@ -172,13 +178,16 @@ const (
 // A lockSpec is what a call requests: one name, shared or exclusive, or several names,
 // all exclusive.
 type lockSpec struct {
+	kind          Kind
 	name          string
 	with          []string
 	weight, limit int
 }
 
 // exclusive requests one name exclusively.
-func exclusive(name string) lockSpec { return lockSpec{name: name, weight: 1, limit: 1} }
+func exclusive(kind Kind, name string) lockSpec {
+	return lockSpec{kind: kind, name: name, weight: 1, limit: 1}
+}
 
 // acquire acquires what w requests, and queues for it if it has to.
 func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once bool) (*Lease, error) {
@@ -194,23 +203,45 @@ func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once boo
 	if err := set.checkOnce(w.name, once); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("dibs: acquire %q: %w", w.name, context.Cause(ctx))
+	q := call{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.now(), hooks: set.hookCall}
+	if q.hooks == nil {
+		q.hooks = startHooks(ctx, w, &set, once)
 	}
-	q := call{c: c, ctx: ctx, settings: set, begin: c.now()}
-	q.request = c.newRequest(w, &set)
+	if q.hooks != nil {
+		q.ctx, q.parent = q.hooks.ctx, q.hooks.parent
+	}
+	lease, err := q.execute(w)
+	// From here on Close does not wait for this call, so that a hook may call Close.
+	if q.queuedHook != nil {
+		<-q.queuedHook
+	}
+	if q.hooks != nil && set.hookCall == nil {
+		q.hooks.callAcquireEnd(q.acquireEnd(lease, err), lease)
+	}
+	return lease, err
+}
+
+// execute sends the requests of the call, and returns the lease or the error.
+func (q *call) execute(w lockSpec) (*Lease, error) {
+	if q.ctx.Err() != nil {
+		return nil, fmt.Errorf("dibs: acquire %q: %w", w.name, context.Cause(q.ctx))
+	}
+	q.request = q.c.newRequest(w, &q.settings)
 	if err := q.awaitCancelled(); err != nil {
 		return nil, err
 	}
 	lease, err := q.acquire()
-	// From here on Close does not wait for this call, so that a hook may call Close.
-	if q.waiting != nil {
-		<-q.waiting
-	}
-	if lease != nil && set.hooks != nil && !set.partOfMulti {
-		lease.h.callAcquiredHook(q.acquired)
-	}
+	q.took = q.c.now() - q.begin
 	return lease, err
+}
+
+// acquireEnd returns the event of the call's end.
+func (q *call) acquireEnd(lease *Lease, err error) AcquireEnd {
+	e := AcquireEnd{LockInfo: q.hooks.lockInfo(q.request.Token), Err: err, Waited: q.took, Queued: q.hooks.queued}
+	if lease != nil {
+		e.Fence, e.TTL, e.Notified, e.Handoff = q.reply.Fence, q.request.TTL, q.notified, q.handoff
+	}
+	return e
 }
 
 // acquire runs the call, and leaves nothing at the store if it fails.
@@ -473,7 +504,7 @@ func (q *call) retryDelay(failed error) time.Duration {
 func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, error) {
 	c := q.c
 	h := &leaseState{
-		c: c, parent: q.ctx, name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, hooks: q.settings.hooks, timeout: q.settings.timeout,
+		c: c, parent: q.parent, name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, hooks: q.hooks, timeout: q.settings.timeout,
 		ownToken: q.ownToken(), weight: q.request.Weight, limit: q.request.Limit,
 		acquiredAt: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.settings.ttl), index: -1, handles: 1,
 	}
@@ -503,10 +534,12 @@ func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, 
 		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}
 	}
 	c.schedule(h)
+	if q.hooks != nil {
+		q.hooks.heldSince = now
+	}
 	c.mu.Unlock()
-	q.acquired = Acquired{Name: h.name, Token: h.token, Fence: q.reply.Fence, Waited: now - q.begin}
 	if handoff != nil {
-		q.acquired.Pushed, q.acquired.Handoff = true, handoff.Age
+		q.notified, q.handoff = true, handoff.Age
 	}
 	return &h.first, nil
 }
@@ -536,7 +569,7 @@ func (q *call) busy() error {
 		name = q.reply.Name
 	}
 	return &BusyError{
-		Name: name, Holder: q.reply.Holder, Remaining: q.reply.Remaining,
+		Name: name, Holder: q.reply.Holder, Reserved: q.reply.Reserved, Remaining: q.reply.Remaining,
 		Ahead: max(q.reply.Position-1, 0), Cause: cause(q.ctx),
 	}
 }
@@ -557,21 +590,15 @@ func (q *call) withContextCause(err error) error {
 	return &UnavailableError{Op: "acquire", Name: q.request.Name, Cause: errors.Join(ended, rootCause(err))}
 }
 
-// callQueuedHook calls the Waiting hook once, in a goroutine of its own: the hook may be
-// slow, and the call must send its heartbeats.
+// callQueuedHook calls the Queued hooks, once for each call of a user.
 func (q *call) callQueuedHook() {
-	if q.waiting != nil || q.settings.hooks == nil || q.settings.hooks.Waiting == nil {
+	if q.hooks == nil || q.hooks.queued {
 		return
 	}
-	returned := make(chan struct{})
-	q.waiting = returned
-	hook, w := q.settings.hooks.Waiting, Waiting{
-		Name: q.request.Name, Token: q.request.Token, Holder: q.reply.Holder, Position: q.reply.Position, Ticket: q.reply.Ticket,
-	}
-	go func() {
-		defer close(returned)
-		hook(w)
-	}()
+	q.hooks.queued = true
+	q.queuedHook = q.hooks.callQueued(Queued{
+		LockInfo: q.hooks.lockInfo(q.request.Token), Holder: q.reply.Holder, Position: q.reply.Position, Ticket: q.reply.Ticket,
+	})
 }
 
 // A timer is a time.Timer that is created when it is first needed.

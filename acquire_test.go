@@ -639,10 +639,12 @@ func TestHooks(t *testing.T) {
 			got = append(got, what)
 		}
 		c := open(t, s, dibs.Observe(dibs.Hooks{
-			Waiting:  func(w dibs.Waiting) { note("waiting") },
-			Acquired: func(a dibs.Acquired) { note(map[bool]string{true: "pushed", false: "acquired"}[a.Pushed]) },
+			Queued: func(_ context.Context, w dibs.Queued) { note("waiting") },
+			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) {
+				note(map[bool]string{true: "pushed", false: "acquired"}[a.Notified])
+			},
 			Renewed:  func(dibs.Renewed) { note("renewed") },
-			Released: func(dibs.Freed) { note("released") },
+			Released: func(context.Context, dibs.Released) { note("released") },
 		}))
 		l := lock(t, c, "n", dibs.TTL(3*time.Second))
 		time.Sleep(1500 * time.Millisecond)

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // An Election makes one of many processes the leader. It is a Mutex that its holder keeps
@@ -37,7 +34,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 // Campaign waits until this process is the leader, and returns the term. Unlock resigns:
 // the next candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
-	lease, err := e.c.acquire(ctx, exclusive(e.name), e.settings.with(options), queueing)
+	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(options), queueing)
 	if err == nil {
 		e.c.beginTerm(lease.h) // so that the store has the number of the term
 	}
@@ -51,7 +48,7 @@ func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, err
 //
 // After a term that was lost or resigned, Run waits 50 ms and campaigns again, behind the
 // other candidates. It also campaigns again after a campaign that failed because of the
-// store or because Wait has passed. The pauses then grow to 5 s, and the hook Campaign is
+// store or because Wait has passed. The pauses then grow to 5 s, and the hook TermFailed is
 // called. Run returns
 //
 //   - nil when fn returns nil in a term that was neither lost nor resigned,
@@ -75,7 +72,7 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 		case led:
 			wait = shortest
 		}
-		e.callTermFailed(err, wait, options)
+		e.callTermFailed(ctx, err, wait, options)
 		if !pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
@@ -135,11 +132,16 @@ func (l *Lease) endedEarly() error {
 	return h.resigned
 }
 
-func (e *Election) callTermFailed(err error, retryIn time.Duration, options []Option) {
-	hooks := e.settings.with(options).hooks
-	if err != nil && hooks != nil && hooks.Campaign != nil {
-		hooks.Campaign(Campaign{Name: e.name, Again: retryIn, Err: err})
+func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.Duration, options []Option) {
+	if err == nil {
+		return
 	}
+	failed := TermFailed{Name: e.name, RetryIn: retryIn, Err: err}
+	e.settings.with(options).hooks.each(func(h *Hooks) {
+		if h.TermFailed != nil {
+			h.TermFailed(context.WithoutCancel(ctx), failed)
+		}
+	})
 }
 
 // Resign ends the contexts of this Client's current term, with cause ErrResigned. When
@@ -167,7 +169,7 @@ func (e *Election) Resign() bool {
 // Leader returns the current leader, or a Leader with an empty token if there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	state, err := e.c.Inspect(ctx, e.name)
-	if err != nil || len(state.Holders) == 0 || strings.HasSuffix(state.Holders[0].Token, driver.ReservedSuffix) {
+	if err != nil || len(state.Holders) == 0 || state.Holders[0].Reserved {
 		return Leader{}, err
 	}
 	h := state.Holders[0]

@@ -405,11 +405,11 @@ func TestRunSurvivesStoreFailures(t *testing.T) {
 		f.set(refuse)
 		var pauses []time.Duration
 		var at []time.Time
-		e := open(t, f).Election("n", dibs.Observe(dibs.Hooks{Campaign: func(c dibs.Campaign) {
+		e := open(t, f).Election("n", dibs.Observe(dibs.Hooks{TermFailed: func(_ context.Context, c dibs.TermFailed) {
 			if c.Name != "n" || !errors.Is(c.Err, dibs.ErrUnavailable) || !errors.Is(c.Err, why) {
 				t.Errorf("%+v", c)
 			}
-			pauses, at = append(pauses, c.Again), append(at, time.Now())
+			pauses, at = append(pauses, c.RetryIn), append(at, time.Now())
 		}}))
 		led := 0
 		r := run(t, e, func(ctx context.Context) error { led++; return untilEnd(ctx) })

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // Errors of this package, for errors.Is.
@@ -38,6 +35,7 @@ var ErrResigned = errors.New("dibs: resigned")
 type BusyError struct {
 	Name      string
 	Holder    string        // the whole token of the last known holder; may be empty
+	Reserved  bool          // the holder has released its lease; MinHold keeps the name unavailable
 	Remaining time.Duration // of the holder's lease at that time; negative: it never expires
 	Ahead     int           // waiters ahead of this one when it queued
 	Cause     error         // why the wait ended, if a context ended it
@@ -62,17 +60,17 @@ func (e *BusyError) Error() string {
 
 // heldBy formats the holder and the remaining time of its lease.
 func (e *BusyError) heldBy() string {
-	verb, holder := "held", e.Holder
-	if owner, ok := strings.CutSuffix(holder, driver.ReservedSuffix); ok {
-		verb, holder = "reserved", owner
+	verb, holder := "held", shortToken(e.Holder)
+	if e.Reserved {
+		verb = "reserved"
 	}
 	switch left := e.Remaining; {
 	case left < 0:
-		return fmt.Sprintf("%s by %s, never expires", verb, shortToken(holder))
+		return fmt.Sprintf("%s by %s, never expires", verb, holder)
 	case left >= 10*time.Second:
-		return fmt.Sprintf("%s by %s for another %v", verb, shortToken(holder), left.Round(time.Second))
+		return fmt.Sprintf("%s by %s for another %v", verb, holder, left.Round(time.Second))
 	default:
-		return fmt.Sprintf("%s by %s for another %v", verb, shortToken(holder), left.Round(time.Millisecond))
+		return fmt.Sprintf("%s by %s for another %v", verb, holder, left.Round(time.Millisecond))
 	}
 }
 

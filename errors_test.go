@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -64,7 +63,7 @@ func TestBusyMessage(t *testing.T) {
 		`dibs: acquire "order:42": held by web-7:211 for another 28s`:                       {Holder: token, Remaining: 28 * time.Second},
 		`dibs: acquire "order:42": held by web-7:211 for another 28s, 3 ahead in the queue`: {Holder: token, Remaining: 28*time.Second + 7, Ahead: 3},
 		`dibs: acquire "order:42": held by web-7:211:backup:db for another 1.5s`:            {Holder: token + ":backup:db", Remaining: 1500 * time.Millisecond},
-		`dibs: acquire "order:42": reserved by web-7:211 for another 1m0s`:                  {Holder: token + driver.ReservedSuffix, Remaining: time.Minute},
+		`dibs: acquire "order:42": reserved by web-7:211 for another 1m0s`:                  {Holder: token, Reserved: true, Remaining: time.Minute},
 		`dibs: acquire "order:42": held by web-7:211, never expires`:                        {Holder: token, Remaining: -1},
 		`dibs: acquire "order:42": held by "\x1b[2J\n\u202e"… for another 1s`:               {Holder: "\x1b[2J\n\u202e" + "0123456", Remaining: time.Second},
 		`dibs: acquire "order:42": held by "��"… for another 1s`:                            {Holder: "\xff\xfeab", Remaining: time.Second},

@@ -123,7 +123,7 @@ func ExampleClient_Inspect() {
 	ctx := context.Background()
 	queued := make(chan struct{})
 	locks := dibs.New(memstore.New(), dibs.Observe(dibs.Hooks{
-		Waiting: func(dibs.Waiting) { close(queued) },
+		Queued: func(context.Context, dibs.Queued) { close(queued) },
 	}))
 	defer locks.Close()
 	lease, err := locks.Mutex("deploy", dibs.Label("alice")).Lock(ctx)
@@ -182,8 +182,10 @@ func ExampleReentrant() {
 func ExampleObserve() {
 	ctx := context.Background()
 	locks := dibs.New(memstore.New(), dibs.Observe(dibs.Hooks{
-		Acquired: func(a dibs.Acquired) { fmt.Println("acquired", a.Name, "after", a.Waited.Round(time.Second)) },
-		Released: func(f dibs.Freed) { fmt.Println("released", f.Name, f.Err) },
+		AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) {
+			fmt.Println("acquired", a.Name, "after", a.Waited.Round(time.Second))
+		},
+		Released: func(_ context.Context, f dibs.Released) { fmt.Println("released", f.Name, f.Err) },
 	}))
 	defer locks.Close()
 

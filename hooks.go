@@ -1,74 +1,135 @@
 package dibs
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Hooks are functions that the Client calls on events, for logs, metrics and traces. Each
-// may be nil. No mutex is held while a hook runs, and renewals do not wait for it: a hook
-// may call the Client, Close included.
+// may be nil. Hooks of several levels add up: those given to New run first, then those of
+// the lock, then those of the call.
 //
-// Acquired, Released and Campaign run in the goroutine of the call that they concern,
-// which continues when they have returned. Waiting runs in a goroutine of its own; its
-// call returns after it. All other hooks run one after another, in the order of the
-// events, in a goroutine that exists only while there is a hook to call. The hooks of one
-// lease keep their order: Acquired first, Lost or Released last.
+// Each AcquireStart is followed by one AcquireEnd, with Queued between the two if the call
+// joins a wait queue. A call that is rejected with ErrInvalid or ErrReentrant, or that
+// enters a lease again, calls no hook. If AcquireEnd has no error there is a lease. Then
+// either Lost or Released follows, as the last event of the lease. A lease of
+// Client.Attach has Lost and Released only.
+//
+// The contexts have the values of the call's context, and never end. AcquireStart is the
+// exception: it receives the context of the call itself.
+//
+// No mutex is held while a hook runs, and renewals do not wait for it: a hook may call the
+// Client, Close included. AcquireStart, AcquireEnd, Released and TermFailed run in the
+// goroutine of the call that they concern, which continues when they have returned. Queued
+// runs in a goroutine of its own; its call returns after it. All other hooks run one after
+// another, in the order of the events, in a goroutine that exists only while there is a
+// hook to call.
 //
 // So a slow hook delays other hooks only. The events that wait for a slow hook are
 // bounded: RenewFailed is queued once for each lease, and while 10,000 events wait, no
 // further event is queued except Lost. Close waits one operation timeout for hooks. Those
 // that are left run after it.
 type Hooks struct {
-	Acquired    func(Acquired)
-	Waiting     func(Waiting)
-	Renewed     func(Renewed)
-	RenewFailed func(RenewFailed) // the outcome is unknown; the renewal is repeated until the deadline
-	Lost        func(Lost)
-	Released    func(Freed)
-	Degraded    func(Degraded)
-	Campaign    func(Campaign)
+	// AcquireStart returns the context with which the call goes on, such as one with a
+	// span. Its values reach the store's client and the hooks below. Nil means ctx.
+	AcquireStart func(ctx context.Context, e AcquireStart) context.Context
+	Queued       func(ctx context.Context, e Queued)
+	AcquireEnd   func(ctx context.Context, e AcquireEnd)
+	RenewFailed  func(ctx context.Context, e RenewFailed)
+	Lost         func(ctx context.Context, e Lost)
+	Released     func(ctx context.Context, e Released)
+	TermFailed   func(ctx context.Context, e TermFailed)
+
+	// These concern many leases. They are called only if they were given to New.
+	Renewed  func(e Renewed)
+	Degraded func(e Degraded)
 }
 
-// Acquired is the event of a new lease.
-type Acquired struct {
-	Name, Token string
-	Fence       uint64
-	Waited      time.Duration // since the call began
-	Pushed      bool          // the lease came from a hand-off, with a notification
-	Handoff     time.Duration // how long ago the hand-off was requested; zero if unknown
+// A Kind is the primitive that a call or a lease belongs to.
+type Kind string
+
+// Kinds of locks.
+const (
+	KindMutex     Kind = "mutex"
+	KindReader    Kind = "reader"
+	KindWriter    Kind = "writer"
+	KindSemaphore Kind = "semaphore"
+	KindMulti     Kind = "multi"
+	KindElection  Kind = "election"
+	KindOnce      Kind = "once"
+	KindAttached  Kind = "attached" // a lease of Client.Attach, whose primitive is unknown
+)
+
+// A LockInfo describes the call or the lease of an event.
+type LockInfo struct {
+	Name   string
+	More   []string // the further names of a multi-lock
+	Kind   Kind
+	Token  string // the owner token; empty in AcquireStart, and if the call sent nothing
+	Label  string
+	Weight int // how much of Limit it takes; zero for KindAttached
+	Limit  int // of a semaphore, the number of permits; 1 for an exclusive lock
 }
 
-// Waiting is the event of a call that has joined a wait queue.
-type Waiting struct {
-	Name, Token string
-	Holder      string
-	Position    int    // 1 is served next
-	Ticket      uint64 // waiters with a smaller ticket are served first
+// AcquireStart is the event of a call that begins.
+type AcquireStart struct {
+	LockInfo
+	Try bool // the call does not wait
+}
+
+// Queued is the event of a call that has joined a wait queue.
+type Queued struct {
+	LockInfo
+	Holder   string // the token of a holder; may be empty
+	Position int    // 1 is served next
+	Ticket   uint64 // waiters with a smaller ticket are served first
+}
+
+// AcquireEnd is the event of a call that ends, with or without a lease.
+type AcquireEnd struct {
+	LockInfo
+	Err    error         // why there is no lease; nil if there is one
+	Waited time.Duration // since the call began
+	Queued bool          // the call joined a wait queue
+
+	// If Err is nil:
+	Fence    uint64
+	TTL      time.Duration // how long the store keeps the lease without a renewal
+	Notified bool          // the lease came from a hand-off, with a notification
+	Handoff  time.Duration // how long ago the hand-off was requested; zero if unknown
 }
 
 // Renewed is the event of a batch of leases that one store call has renewed.
 type Renewed struct {
-	Leases int
-	Took   time.Duration
+	Leases   int
+	Took     time.Duration
+	Headroom float64 // the smallest share of a lease's time that was left: 1 to 0; normally about 0.66
 }
 
-// RenewFailed is the event of a renewal whose outcome is unknown. It is dropped if the
-// lease was renewed, or has ended, before the hook could be called.
+// RenewFailed is the event of a renewal whose outcome is unknown. It is repeated until the
+// deadline. The event is dropped if the lease was renewed, or has ended, before the hook
+// could be called.
 type RenewFailed struct {
-	Name, Token string
-	Left        time.Duration // until the lease is lost
-	Err         error
+	LockInfo
+	Left time.Duration // until the lease is lost
+	Err  error
 }
 
 // Lost is the event of a lease that ended before it was unlocked.
 type Lost struct {
-	Name, Token string
-	Err         error // a *LostError
+	LockInfo
+	Fence  uint64
+	Held   time.Duration
+	Reason Reason
+	Err    error // a *LostError
 }
 
-// Freed is the event of a lease that was unlocked. Err is the result of Unlock.
-type Freed struct {
-	Name, Token string
-	Held        time.Duration
-	Err         error
+// Released is the event of a lease that was unlocked. Err is the result of Unlock.
+type Released struct {
+	LockInfo
+	Fence uint64
+	Held  time.Duration
+	Err   error
 }
 
 // Degraded is the event of a store that cannot notify waiters at the moment, so that they
@@ -78,9 +139,9 @@ type Degraded struct {
 	Err error
 }
 
-// Campaign is the event of a campaign that failed and that Election.Run repeats.
-type Campaign struct {
-	Name  string
-	Again time.Duration // time until the next campaign
-	Err   error
+// TermFailed is the event of a campaign that failed and that Election.Run repeats.
+type TermFailed struct {
+	Name    string
+	RetryIn time.Duration // until the next campaign
+	Err     error
 }

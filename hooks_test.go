@@ -46,10 +46,10 @@ func lost(leases []*dibs.Lease) (n int) {
 // An outage that is shorter than the TTL loses no lease, however slow the hooks are.
 func TestSlowHooksCostNoLeaseInAnOutage(t *testing.T) {
 	for what, hooks := range map[string]dibs.Hooks{
-		"RenewFailed": {RenewFailed: func(dibs.RenewFailed) { time.Sleep(50 * time.Millisecond) }},
+		"RenewFailed": {RenewFailed: func(context.Context, dibs.RenewFailed) { time.Sleep(50 * time.Millisecond) }},
 		"Renewed":     {Renewed: func(dibs.Renewed) { time.Sleep(25 * time.Second) }},
 		"both": {
-			RenewFailed: func(dibs.RenewFailed) { time.Sleep(time.Second) },
+			RenewFailed: func(context.Context, dibs.RenewFailed) { time.Sleep(time.Second) },
 			Renewed:     func(dibs.Renewed) { time.Sleep(time.Minute) },
 		},
 	} {
@@ -80,7 +80,7 @@ func TestSlowLostHookCostsNoOtherLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		var reported journal
-		c := dibs.New(s, dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) {
+		c := dibs.New(s, dibs.Observe(dibs.Hooks{Lost: func(_ context.Context, l dibs.Lost) {
 			time.Sleep(25 * time.Second)
 			reported.record(l.Name)
 		}}))
@@ -138,13 +138,13 @@ func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 	})
 }
 
-// A call keeps its queue position while its Waiting hook runs, and accepts a grant in
+// A call keeps its queue position while its Queued hook runs, and accepts a grant in
 // that time.
-func TestSlowWaitingHookKeepsTheQueuePosition(t *testing.T) {
+func TestSlowQueuedHookKeepsTheQueuePosition(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		first := mutex(t, s, "n")
-		slow := mutex(t, s, "n", dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { time.Sleep(time.Minute) }}))
+		slow := mutex(t, s, "n", dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { time.Sleep(time.Minute) }}))
 		third := mutex(t, s, "n")
 		time.Sleep(20 * time.Second)
 		unlock(t, first)
@@ -182,11 +182,11 @@ func (j *journal) hooks(slow map[string]time.Duration) dibs.Option {
 		j.record(what)
 	}
 	return dibs.Observe(dibs.Hooks{
-		Acquired:    func(dibs.Acquired) { note("acquired") },
-		Waiting:     func(dibs.Waiting) { note("waiting") },
-		RenewFailed: func(dibs.RenewFailed) { note("failed") },
-		Lost:        func(dibs.Lost) { note("lost") },
-		Released:    func(dibs.Freed) { note("released") },
+		AcquireEnd:  func(context.Context, dibs.AcquireEnd) { note("acquired") },
+		Queued:      func(context.Context, dibs.Queued) { note("waiting") },
+		RenewFailed: func(context.Context, dibs.RenewFailed) { note("failed") },
+		Lost:        func(context.Context, dibs.Lost) { note("lost") },
+		Released:    func(context.Context, dibs.Released) { note("released") },
 	})
 }
 
@@ -253,7 +253,7 @@ func provokeHooks(t *testing.T, f *faulty, s driver.Store, c *dibs.Client) {
 
 // Close may be called in any hook: it returns, and so does the call of the hook.
 func TestCloseInAHook(t *testing.T) {
-	for _, what := range []string{"Acquired", "Waiting", "Renewed", "RenewFailed", "Lost", "Released", "Degraded", "Campaign"} {
+	for _, what := range []string{"AcquireStart", "Queued", "AcquireEnd", "Renewed", "RenewFailed", "Lost", "Released", "Degraded", "TermFailed"} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f, s := newFaulty()
@@ -273,14 +273,18 @@ func TestCloseInAHook(t *testing.T) {
 					})
 				}
 				c = dibs.New(f, dibs.Observe(dibs.Hooks{
-					Acquired:    func(dibs.Acquired) { in("Acquired") },
-					Waiting:     func(dibs.Waiting) { in("Waiting") },
+					AcquireStart: func(ctx context.Context, _ dibs.AcquireStart) context.Context {
+						in("AcquireStart")
+						return ctx
+					},
+					AcquireEnd:  func(context.Context, dibs.AcquireEnd) { in("AcquireEnd") },
+					Queued:      func(context.Context, dibs.Queued) { in("Queued") },
 					Renewed:     func(dibs.Renewed) { in("Renewed") },
-					RenewFailed: func(dibs.RenewFailed) { in("RenewFailed") },
-					Lost:        func(dibs.Lost) { in("Lost") },
-					Released:    func(dibs.Freed) { in("Released") },
+					RenewFailed: func(context.Context, dibs.RenewFailed) { in("RenewFailed") },
+					Lost:        func(context.Context, dibs.Lost) { in("Lost") },
+					Released:    func(context.Context, dibs.Released) { in("Released") },
 					Degraded:    func(dibs.Degraded) { in("Degraded") },
-					Campaign:    func(dibs.Campaign) { in("Campaign") },
+					TermFailed:  func(context.Context, dibs.TermFailed) { in("TermFailed") },
 				}))
 				leader := mutex(t, s, "led")
 				if what == "Degraded" {

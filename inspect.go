@@ -32,7 +32,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 		return nil, ErrClosed
 	}
 	h := &leaseState{
-		c: c, parent: context.Background(), name: name, token: token, hooks: set.hooks, timeout: set.timeout,
+		c: c, parent: context.Background(), name: name, token: token, timeout: set.timeout,
 		ownToken: true, weight: 1, limit: driver.Unlimited, // the real weight is unknown
 		acquiredAt: c.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl, index: -1, handles: 1,
 	}
@@ -44,7 +44,11 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if set.maxHold > 0 {
 		h.maxHoldUntil = h.acquiredAt + set.maxHold
 	}
-	h.first.h, h.acquiredHookDone = h, true
+	h.hooks = newHookCall(h.parent, lockSpec{kind: KindAttached, name: name}, &set)
+	if h.hooks != nil {
+		h.hooks.heldSince = h.acquiredAt
+	}
+	h.first.h, h.acquireEndDone = h, true
 	return &h.first, nil
 }
 

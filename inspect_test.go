@@ -18,7 +18,7 @@ func TestRevokeEndsTheLease(t *testing.T) {
 		s := memstore.New()
 		var losses []error
 		operator := open(t, s)
-		holder := open(t, s, dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { losses = append(losses, l.Err) }}))
+		holder := open(t, s, dibs.Observe(dibs.Hooks{Lost: func(_ context.Context, l dibs.Lost) { losses = append(losses, l.Err) }}))
 		l := lock(t, holder, "n")
 		ctx := l.Context()
 		next, third := mutex(t, s, "n"), mutex(t, s, "n")

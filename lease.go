@@ -28,8 +28,8 @@ type leaseState struct {
 	name       string
 	token      string
 	unanswered *unansweredTry // unanswered acquires of this lease; merge adds some
-	hooks      *Hooks
-	timeout    time.Duration // of one operation
+	hooks      *hookCall      // nil if there are no hooks
+	timeout    time.Duration  // of one operation
 
 	// In the time of Client.now:
 	acquiredAt   time.Duration
@@ -40,31 +40,32 @@ type leaseState struct {
 	ownToken bool // the caller has chosen the token and may use it again
 
 	// Guarded by c.mu:
-	fence            uint64
-	moreNames        []fencedName // further names, held together with the first
-	weight           int          // of limit
-	limit            int
-	resizing         int // not zero: the store may have another weight
-	ttl              time.Duration
-	deadline         time.Duration // the lease is lost at this time
-	renewAt          time.Duration // time of the next renewal, or never
-	index            int           // in c.leases, or -1
-	handles          int
-	err              error // why the lease has ended, or is not confirmed
-	ended            bool
-	expiredLocally   bool     // the clock ended it, not an answer of the store
-	term             bool     // the lease is a term of an election
-	maxHoldReached   bool     // MaxHold allows no further renewal
-	renewErr         error    // of the last renewal; nil if it succeeded
-	failureQueued    bool     // the RenewFailed hook is queued
-	acquiredHookDone bool     // the Acquired hook has returned
-	pendingHooks     []func() // hooks that must run after the Acquired hook
-	ctx              context.Context
-	contexts         []*derivedContext // contexts that end with the lease
-	renewing         bool
-	lateResize       time.Time // a change to lateWeight may arrive at the store until then
-	lateWeight       int
-	resigned         error // the work must end, though the lease is held
+	fence          uint64
+	moreNames      []fencedName // further names, held together with the first
+	weight         int          // of limit
+	limit          int
+	resizing       int // not zero: the store may have another weight
+	ttl            time.Duration
+	deadline       time.Duration // the lease is lost at this time
+	deadlineFrom   time.Duration // the request that set the deadline was sent at this time
+	renewAt        time.Duration // time of the next renewal, or never
+	index          int           // in c.leases, or -1
+	handles        int
+	err            error // why the lease has ended, or is not confirmed
+	ended          bool
+	expiredLocally bool     // the clock ended it, not an answer of the store
+	term           bool     // the lease is a term of an election
+	maxHoldReached bool     // MaxHold allows no further renewal
+	renewErr       error    // of the last renewal; nil if it succeeded
+	failureQueued  bool     // the RenewFailed hook is queued
+	acquireEndDone bool     // the AcquireEnd hooks have returned
+	pendingHooks   []func() // hooks that must run after AcquireEnd
+	ctx            context.Context
+	contexts       []*derivedContext // contexts that end with the lease
+	renewing       bool
+	lateResize     time.Time // a change to lateWeight may arrive at the store until then
+	lateWeight     int
+	resigned       error // the work must end, though the lease is held
 }
 
 // A fencedName is one of several names that a lease holds, with its fence.
@@ -330,8 +331,8 @@ func (l *Lease) Unlock() error {
 	e.notify()
 	err := c.releaseLease(h)
 	c.jobDone()
-	if h.hooks != nil && h.hooks.Released != nil {
-		h.hooks.Released(Freed{Name: h.name, Token: h.token, Held: c.now() - h.acquiredAt, Err: err})
+	if h.hooks != nil {
+		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: l.Fence(), Held: c.now() - h.hooks.heldSince, Err: err})
 	}
 	return err
 }
@@ -383,7 +384,9 @@ func (h *leaseState) recordExtension(sent, ttl, next time.Duration) error {
 // extendDeadline sets the deadline and the next renewal. The store has confirmed ttl for
 // a request that was sent at sent. The caller holds c.mu.
 func (h *leaseState) extendDeadline(sent, ttl time.Duration) {
-	h.deadline = max(h.deadline, sent+ttl-margin(ttl))
+	if end := sent + ttl - margin(ttl); end > h.deadline {
+		h.deadline, h.deadlineFrom = end, sent
+	}
 	h.renewAt = never
 	h.maxHoldReached = h.maxHoldReached || sent+ttl >= h.maxHoldUntil
 	if h.rule == renewed && !h.maxHoldReached {
@@ -406,6 +409,7 @@ type leaseEnd struct {
 	h        *leaseState
 	err      error // why the lease has ended
 	lost     bool
+	reason   Reason
 	contexts []*derivedContext
 }
 
@@ -433,7 +437,7 @@ func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 	if len(h.moreNames) > 0 && why != ReasonClosed {
 		h.c.partlyLost[h] = struct{}{} // until the work has ended
 	}
-	e := leaseEnd{h: h, err: h.err, lost: true, contexts: h.removeContexts()}
+	e := leaseEnd{h: h, err: h.err, lost: true, reason: why, contexts: h.removeContexts()}
 	return e
 }
 
@@ -462,7 +466,7 @@ func (h *leaseState) resign(cause error) []*derivedContext {
 	return h.removeContexts()
 }
 
-// notify ends the contexts of the lease and queues its Lost hook.
+// notify ends the contexts of the lease and queues its Lost hooks.
 func (e leaseEnd) notify() {
 	e.cancel()
 	e.queueLostHook()
@@ -478,14 +482,14 @@ func (e leaseEnd) cancel() {
 	}
 }
 
-// queueLostHook queues the Lost hook.
+// queueLostHook queues the Lost hooks.
 func (e leaseEnd) queueLostHook() {
 	h := e.h
-	if h == nil || !e.lost || h.hooks == nil || h.hooks.Lost == nil {
+	if h == nil || !e.lost || h.hooks == nil {
 		return
 	}
-	lost := Lost{Name: h.name, Token: h.token, Err: e.err}
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	h.queueHook(true, func() { h.hooks.Lost(lost) })
+	lost := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.now() - h.hooks.heldSince, Reason: e.reason, Err: e.err}
+	h.queueHook(true, func() { h.hooks.callLost(lost) })
 }

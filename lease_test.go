@@ -103,8 +103,8 @@ func TestRenewalFailureIsNotLoss(t *testing.T) {
 		f, _ := newFaulty()
 		var failures, lost atomic.Int32
 		c := open(t, f, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{
-			RenewFailed: func(dibs.RenewFailed) { failures.Add(1) },
-			Lost:        func(dibs.Lost) { lost.Add(1) },
+			RenewFailed: func(context.Context, dibs.RenewFailed) { failures.Add(1) },
+			Lost:        func(context.Context, dibs.Lost) { lost.Add(1) },
 		}))
 		l := lock(t, c, "n")
 		f.set(func(f *faulty) {
@@ -123,7 +123,7 @@ func TestTakenIsDetectedAtTheNextRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		losses := make(chan error, 1)
-		c := open(t, s, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{Lost: func(l dibs.Lost) { losses <- l.Err }}))
+		c := open(t, s, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{Lost: func(_ context.Context, l dibs.Lost) { losses <- l.Err }}))
 		l := lock(t, c, "n")
 		begin := time.Now()
 		ctx := l.Context()

@@ -78,7 +78,7 @@ func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (
 
 // all requests several names, each exclusively.
 func all(names []string) lockSpec {
-	return lockSpec{name: names[0], with: names[1:], weight: 1, limit: 1}
+	return lockSpec{kind: KindMulti, name: names[0], with: names[1:], weight: 1, limit: 1}
 }
 
 // A multiAcquire acquires groups of names one after another, into one lease.
@@ -91,13 +91,18 @@ type multiAcquire struct {
 
 func (g *multiAcquire) acquire(ctx context.Context) (*Lease, error) {
 	begin := g.c.now()
-	l, err := g.acquireWithRetries(ctx, begin)
-	if err != nil {
-		return nil, err
+	hooks := startHooks(ctx, all(slices.Concat(g.groups...)), &g.settings, g.once)
+	if hooks == nil {
+		return g.acquireWithRetries(ctx, begin)
 	}
-	h := l.h
-	h.callAcquiredHook(Acquired{Name: h.name, Token: h.token, Fence: l.Fence(), Waited: g.c.now() - begin})
-	return l, nil
+	g.settings.hookCall = hooks
+	l, err := g.acquireWithRetries(hooks.ctx, begin)
+	e := AcquireEnd{LockInfo: hooks.info, Err: err, Waited: g.c.now() - begin, Queued: hooks.queued}
+	if l != nil {
+		e.LockInfo, e.Fence, e.TTL = hooks.lockInfo(l.h.token), l.Fence(), g.settings.ttl
+	}
+	hooks.callAcquireEnd(e, l)
+	return l, err
 }
 
 func (g *multiAcquire) acquireWithRetries(ctx context.Context, begin time.Duration) (*Lease, error) {
@@ -149,7 +154,7 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)
 	}
-	set.noRenew, set.maxHold, set.partOfMulti, set.hasWaitOption = false, 0, true, false
+	set.noRenew, set.maxHold, set.hasWaitOption = false, 0, false
 	var combined *leaseState
 	for _, names := range g.groups {
 		if g.settings.wait > 0 {
@@ -206,6 +211,9 @@ func (h *leaseState) beginWhole(set *settings) error {
 	}
 	now := c.now()
 	h.acquiredAt = now
+	if h.hooks != nil {
+		h.hooks.heldSince = now
+	}
 	if set.minHold > 0 {
 		h.minHoldUntil = now + set.minHold
 	}

@@ -13,7 +13,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := New(alwaysGrants{})
 				set := defaults()
-				set.token, set.partOfMulti = "token", true
+				set.token = "token"
 				gather := func(names ...string) *leaseState {
 					l, err := c.acquire(t.Context(), all(names), set, tryOnce)
 					if err != nil {

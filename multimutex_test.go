@@ -572,10 +572,10 @@ func TestMultiMutexHooks(t *testing.T) {
 		}
 		waited := time.Duration(-1)
 		hooks := dibs.Observe(dibs.Hooks{
-			Waiting:  func(w dibs.Waiting) { note("waiting", w.Name) },
-			Acquired: func(a dibs.Acquired) { note("acquired", a.Name); waited = a.Waited },
-			Released: func(f dibs.Freed) { note("released", f.Name) },
-			Lost:     func(l dibs.Lost) { note("lost", l.Name) },
+			Queued:     func(_ context.Context, w dibs.Queued) { note("waiting", w.Name) },
+			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { note("acquired", a.Name); waited = a.Waited },
+			Released:   func(_ context.Context, f dibs.Released) { note("released", f.Name) },
+			Lost:       func(_ context.Context, l dibs.Lost) { note("lost", l.Name) },
 		})
 		b := mutex(t, s, "b")
 		l := multiMutex(t, wrap(s), []string{"a", "b", "c"}, hooks)
@@ -926,8 +926,8 @@ func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 		c := mutex(t, s, "c")
 		lost, acquired := 0, 0
 		multi := multiMutex(t, splitStore{s}, []string{"a", "c"}, dibs.Observe(dibs.Hooks{
-			Lost:     func(dibs.Lost) { lost++ },
-			Acquired: func(dibs.Acquired) { acquired++ },
+			Lost:       func(context.Context, dibs.Lost) { lost++ },
+			AcquireEnd: func(context.Context, dibs.AcquireEnd) { acquired++ },
 		}))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
@@ -938,7 +938,7 @@ func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 		<-multi.done
 		wantHeld(t, multi)
 		if lost != 0 || acquired != 1 {
-			t.Errorf("%d Lost hooks, %d Acquired hooks, want 0 and 1", lost, acquired)
+			t.Errorf("%d Lost hooks, %d AcquireEnd hooks, want 0 and 1", lost, acquired)
 		}
 	})
 }

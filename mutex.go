@@ -28,13 +28,13 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // first request within the operation timeout. A queued call survives outages, but a store
 // that rejects its requests for 5 s ends it.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(m.name), m.settings.with(options), queueing)
+	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.with(options), queueing)
 }
 
 // TryLock acquires the mutex if it is free and no one waits for it. Otherwise it returns
 // ErrBusy at once.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(m.name), m.settings.with(options), tryOnce)
+	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.with(options), tryOnce)
 }
 
 // Do runs fn while holding the mutex. The context of fn ends with ctx, when the lease is

@@ -33,8 +33,8 @@ type settings struct {
 	hasToken      bool // Token was given
 	clientToken   bool // Token was given to New, where it would apply to all leases
 	hasWaitOption bool // Wait or Attempts was given at the nearest level
-	hooks         *Hooks
-	partOfMulti   bool // a step of a multi-lock acquisition, which calls the Acquired hook once for all names
+	hooks         *hookChain
+	hookCall      *hookCall // set for one step of a multi-lock acquisition, which has started the hooks
 }
 
 const (
@@ -145,9 +145,10 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // TTL plus one second has passed: a late request of the first one could end its lease.
 func Token(token string) Option { return func(s *settings) { s.token, s.hasToken = token, true } }
 
-// Observe sets the hooks. They replace the hooks of outer levels. Renewed and Degraded
-// concern many leases: they are called only if they were given to New.
-func Observe(h Hooks) Option { return func(s *settings) { s.hooks = &h } }
+// Observe adds hooks. Those of outer levels run too, before these.
+func Observe(h Hooks) Option {
+	return func(s *settings) { s.hooks = &hookChain{hooks: h, outer: s.hooks} }
+}
 
 const (
 	maxToken = 256
@@ -173,6 +174,11 @@ func (s *settings) check(name string, more ...string) error {
 			return err
 		}
 	}
+	return s.checkValues(name)
+}
+
+// checkValues validates the settings of a request for a name.
+func (s *settings) checkValues(name string) error {
 	if err := checkTTL(name, s.ttl); err != nil {
 		return err
 	}

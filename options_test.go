@@ -292,7 +292,7 @@ func TestNoStore(t *testing.T) {
 	for what, store := range map[string]driver.Store{"nil": nil, "nil pointer": (*memstore.Store)(nil), "another": (*faulty)(nil)} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := dibs.New(store, dibs.Observe(dibs.Hooks{Lost: func(dibs.Lost) { t.Error("lost") }}))
+				c := dibs.New(store, dibs.Observe(dibs.Hooks{Lost: func(context.Context, dibs.Lost) { t.Error("lost") }}))
 				ctx := t.Context()
 				_, err := c.Mutex("n").Lock(ctx)
 				wantErr(t, err, dibs.ErrInvalid)

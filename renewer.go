@@ -184,18 +184,39 @@ func (c *Client) renew(ctx context.Context, batch []*leaseState) {
 	defer cancel()
 	errs := c.store.Extend(ctx, requests)
 	took := c.now() - sent
-	renewed := 0
+	renewed, headroom := 0, 1.0
 	for i, h := range batch {
 		name, err := h.extendResult(errs[:names[i]])
 		c.observeHealth(c.life, err)
+		share := h.headroom()
 		if c.recordRenewal(h, sent, ttls[i], names[i], name, err) {
-			renewed++
+			renewed, headroom = renewed+1, min(headroom, share)
 		}
 		errs = errs[names[i]:]
 	}
-	if hooks := c.defaults.hooks; renewed > 0 && hooks != nil && hooks.Renewed != nil {
-		c.hooks.add(false, func() { hooks.Renewed(Renewed{Leases: renewed, Took: took}) })
+	if renewed > 0 {
+		c.queueRenewed(Renewed{Leases: renewed, Took: took, Headroom: headroom})
 	}
+}
+
+func (c *Client) queueRenewed(e Renewed) {
+	c.defaults.hooks.each(func(h *Hooks) {
+		if h.Renewed != nil {
+			c.hooks.add(false, func() { h.Renewed(e) })
+		}
+	})
+}
+
+// headroom returns how much is left of the lease's time, from 1 to 0. It is 1 for a lease
+// that is not renewed.
+func (h *leaseState) headroom() float64 {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	whole := h.deadline - h.deadlineFrom
+	if h.rule == fixed || whole <= 0 {
+		return 1
+	}
+	return max(0, float64(h.deadline-h.c.now())/float64(whole))
 }
 
 // renewalTTL returns the TTL of a renewal.

@@ -29,9 +29,11 @@ func (c *Client) RWMutex(name string, options ...Option) *RWMutex {
 }
 
 func (m *RWMutex) write() lockSpec {
-	return lockSpec{name: m.name, weight: driver.Unlimited, limit: driver.Unlimited}
+	return lockSpec{kind: KindWriter, name: m.name, weight: driver.Unlimited, limit: driver.Unlimited}
 }
-func (m *RWMutex) read() lockSpec { return lockSpec{name: m.name, weight: 1, limit: driver.Unlimited} }
+func (m *RWMutex) read() lockSpec {
+	return lockSpec{kind: KindReader, name: m.name, weight: 1, limit: driver.Unlimited}
+}
 
 // Lock acquires the lock exclusively, for writing. Errors and limits are those of
 // Mutex.Lock.

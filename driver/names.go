@@ -26,7 +26,7 @@ func invalidRequest(format string, args ...any) error {
 
 // LabelOf returns the label in a token that dibs made, or "".
 func LabelOf(token string) string {
-	parts := strings.SplitN(strings.TrimSuffix(token, ReservedSuffix), ":", 5)
+	parts := strings.SplitN(token, ":", 5)
 	if len(parts) < 5 {
 		return ""
 	}

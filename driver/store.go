@@ -150,23 +150,21 @@ type AcquireReply struct {
 	// If not Held:
 	Name      string        // of several names, one that is not free
 	Holder    string        // the token of a holder; empty if the name has none at this moment
+	Reserved  bool          // the holder has released its lease, and the name stays unavailable
 	Remaining time.Duration // until the first holder expires; negative if it never does
 	Ticket    uint64        // of the queue entry; zero if not queued
 	Position  int           // 1 is served next, zero if not queued
 	Round     uint64        // of a quorum: the round of requests
 }
 
-// ReservedSuffix is appended to the token of a lease that was released while its name
-// stays reserved, so that a renewal in flight cannot extend it.
-const ReservedSuffix = " reserved"
-
 // A ReleaseRequest ends a lease.
 type ReleaseRequest struct {
-	Name    string
-	Token   string
-	Fence   uint64        // the fence of the lease; zero if unknown
-	Reserve time.Duration // keep the name unavailable for this long, under the token with ReservedSuffix
-	Until   time.Time     // no effect after this instant, by this process's clock; zero: the store's own limit
+	Name      string
+	Token     string
+	Fence     uint64        // the fence of the lease; zero if unknown
+	Reserve   time.Duration // keep the name unavailable for this long: its Holder is then Reserved
+	Until     time.Time     // no effect after this instant, by this process's clock; zero: the store's own limit
+	Unreserve bool          // end what an earlier release of this token has reserved, not a lease
 
 	Vote *VoteRequest // set by a quorum only
 }
@@ -233,6 +231,7 @@ type Holder struct {
 	Weight    int           // zero: exclusive
 	Fence     uint64        // zero if the store does not have it
 	Remaining time.Duration // negative: it never expires, so the lock is a foreign one
+	Reserved  bool          // the lease was released, and the name stays unavailable; no renewal extends it
 }
 
 // A Waiter waits for a name.

@@ -121,7 +121,7 @@ func openInChild(o childConfig, hooks dibs.Hooks) *dibs.Client {
 // "unlocked TIME LOST".
 func mutexChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{
-		Waiting: func(w dibs.Waiting) { emit("waits %d", w.Position) },
+		Queued:  func(_ context.Context, w dibs.Queued) { emit("waits %d", w.Position) },
 		Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) },
 	})
 	machine := watchMachine(context.Background(), o.Addr)

@@ -57,7 +57,7 @@ func TestLateAttemptsAreVoid(t *testing.T) {
 		}, first: func(s *scenario) error {
 			ctx, cancel := context.WithCancel(s.t.Context())
 			defer cancel()
-			_, err := s.locks.Mutex(job).Lock(ctx, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { cancel() }}))
+			_, err := s.locks.Mutex(job).Lock(ctx, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { cancel() }}))
 			s.wantErr(err, dibs.ErrBusy)
 			return nil
 		}, after: func(s *scenario) { s.unlock(s.lease) }},

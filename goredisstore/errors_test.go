@@ -123,7 +123,7 @@ func TestClosedClient(t *testing.T) {
 	waiting := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := locks.Mutex("taken").Lock(t.Context(), dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waiting) }}))
+		_, err := locks.Mutex("taken").Lock(t.Context(), dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(waiting) }}))
 		ended <- err
 	}()
 	<-waiting
@@ -255,7 +255,7 @@ func useAndClose(t *testing.T, server *redistest.Server) {
 	ended := make(chan error, 1)
 	waiting := make(chan struct{})
 	go func() {
-		_, err := locks.Mutex(job).Lock(context.Background(), dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waiting) }}))
+		_, err := locks.Mutex(job).Lock(context.Background(), dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(waiting) }}))
 		ended <- err
 	}()
 	<-waiting

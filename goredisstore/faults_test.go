@@ -179,7 +179,7 @@ func (b *fixture) enqueue(c *dibs.Client, then func()) <-chan entry {
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
 	go func() {
 		defer cancel()
-		hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}
+		hooks := dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(waits) }}
 		l, err := c.Mutex(job).Lock(ctx, dibs.Observe(hooks))
 		e := entry{l, err, time.Now()}
 		if then != nil {

@@ -204,7 +204,7 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 		entered := make(chan error, 1)
 		waits := make(chan struct{})
 		go func() {
-			l, err := locks.Mutex(job).Lock(traced("waits"), dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
+			l, err := locks.Mutex(job).Lock(traced("waits"), dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(waits) }}))
 			if err == nil {
 				err = l.Extend(traced("extends"), time.Minute)
 			}

@@ -111,7 +111,7 @@ func TestReservedNamesExpire(t *testing.T) {
 		waits := make(chan struct{})
 		ctx := deadline(t, generous)
 		go func() {
-			l, err := acquire(ctx, locks, what, dibs.MinHold(minHold), dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
+			l, err := acquire(ctx, locks, what, dibs.MinHold(minHold), dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(waits) }}))
 			waiter <- entry{l, err, time.Now()}
 		}()
 		b.await("the call waits", waits)

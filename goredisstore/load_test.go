@@ -66,7 +66,7 @@ func acquireOnce(locks *dibs.Client, worker int, work time.Duration) acquisition
 	ctx, cancel := context.WithTimeout(context.Background(), generous)
 	defer cancel()
 	v := acquisition{Worker: worker, Called: mono()}
-	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { v.Joined = mono() }}
+	hooks := dibs.Hooks{Queued: func(context.Context, dibs.Queued) { v.Joined = mono() }}
 	l, err := locks.Mutex(job).Lock(ctx, dibs.Observe(hooks))
 	v.Enter = mono()
 	if err != nil {

@@ -165,7 +165,7 @@ func (b *fixture) enqueueFor(c *dibs.Client, what string) <-chan entry {
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)
 	go func() {
 		defer cancel()
-		l, err := acquire(ctx, c, what, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }}))
+		l, err := acquire(ctx, c, what, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(waits) }}))
 		entered <- entry{l, err, time.Now()}
 	}()
 	select {
@@ -202,7 +202,7 @@ func leasesChild(o childConfig, commands <-chan string) {
 		case "acquire":
 			machine.begin()
 			go func() {
-				hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { emit("waits %s", id) }}
+				hooks := dibs.Hooks{Queued: func(context.Context, dibs.Queued) { emit("waits %s", id) }}
 				l, err := acquire(context.Background(), locks, what, dibs.Observe(hooks))
 				at := mono()
 				if err != nil {

@@ -52,7 +52,7 @@ func TestReadersAndWriters(t *testing.T) {
 				called = time.Now()
 				// It holds from the time of the release before it, as far as that is
 				// known.
-				hooks := dibs.Hooks{Acquired: func(a dibs.Acquired) { begun = time.Now().Add(-a.Handoff) }}
+				hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { begun = time.Now().Add(-a.Handoff) }}
 				err := lock.RDo(ctx, func(context.Context) error {
 					readWaits.add(time.Since(called))
 					n := reading.Add(1)
@@ -81,7 +81,7 @@ func TestReadersAndWriters(t *testing.T) {
 			for time.Since(start) < lasts && ctx.Err() == nil {
 				var begun time.Time
 				called := time.Now()
-				hooks := dibs.Hooks{Acquired: func(a dibs.Acquired) { begun = time.Now().Add(-a.Handoff) }}
+				hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { begun = time.Now().Add(-a.Handoff) }}
 				err := lock.Do(ctx, func(context.Context) error {
 					writeWaits.add(time.Since(called))
 					exclusive := writing.Add(1) == 1 && reading.Load() == 0

@@ -50,8 +50,8 @@ func TestPermitsInOrder(t *testing.T) {
 			for range each {
 				p := permitUse{weight: 1 + i/clients%heaviest, called: mono()}
 				hooks := dibs.Hooks{
-					Waiting:  func(w dibs.Waiting) { p.joined, p.ticket = mono(), w.Ticket },
-					Acquired: func(a dibs.Acquired) { p.begun = mono() - a.Handoff },
+					Queued:     func(_ context.Context, w dibs.Queued) { p.joined, p.ticket = mono(), w.Ticket },
+					AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { p.begun = mono() - a.Handoff },
 				}
 				l, err := s.Acquire(ctx, p.weight, dibs.Observe(hooks))
 				p.enter = mono()

@@ -234,7 +234,7 @@ func queueOnce(path string, in *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { fmt.Println("queued") }}
+	hooks := dibs.Hooks{Queued: func(context.Context, dibs.Queued) { fmt.Println("queued") }}
 	c := dibs.New(s, dibs.Observe(hooks), generousTimeout())
 	lease, err := c.Mutex("n").Lock(context.Background(), dibs.Wait(time.Minute))
 	if err != nil {
@@ -353,7 +353,7 @@ func TestHolderIsKilled(t *testing.T) {
 		err   error
 	}
 	waits, got := make(chan struct{}, 1), make(chan result, 1)
-	hooks := dibs.Hooks{Waiting: func(dibs.Waiting) { waits <- struct{}{} }}
+	hooks := dibs.Hooks{Queued: func(context.Context, dibs.Queued) { waits <- struct{}{} }}
 	go func() {
 		lease, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(time.Minute), dibs.Observe(hooks))
 		got <- result{lease, err}

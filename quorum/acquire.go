@@ -212,18 +212,20 @@ func (c *acquisition) nodeErrors() []error {
 // busyReply is the reply to a request without a majority of votes. The caller holds s.mu.
 func (s *Store) busyReply(c *acquisition) driver.AcquireReply {
 	a := driver.AcquireReply{Name: c.Name}
-	votes := make(map[string]int)
+	votes := make(map[holderID]int)
+	var most holderID
 	var positions []int
 	for _, nq := range c.queues {
 		if nq.state != waiting || nq.voteRound != c.voteRound {
 			continue
 		}
 		votes[nq.holder]++
-		if a.Holder == "" || votes[nq.holder] > votes[a.Holder] {
-			a.Holder, a.Remaining = nq.holder, nq.remaining
+		if most.token == "" || votes[nq.holder] > votes[most] {
+			most, a.Remaining = nq.holder, nq.remaining
 		}
 		positions = append(positions, nq.position)
 	}
+	a.Holder, a.Reserved = most.token, most.reserved
 	if !c.noWait {
 		a.Ticket, a.Round, a.Position = c.ticket, c.voteRound, 1
 		if slices.Sort(positions); len(positions) >= s.majority {

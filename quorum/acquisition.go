@@ -213,7 +213,7 @@ func (s *Store) handleReply(c *acquisition, nq *nodeQueue, a driver.AcquireReply
 		s.clock.observe(a.Fence)
 	default:
 		nq.state, nq.fence, nq.storeID = waiting, a.Fence, a.Node
-		nq.holder, nq.remaining, nq.position = a.Holder, a.Remaining, a.Position
+		nq.holder, nq.remaining, nq.position = holderID{a.Holder, a.Reserved}, a.Remaining, a.Position
 		nq.recordGrant(nq.notifiedFence, nq.notifiedBy)
 	}
 	nq.notifiedFence = 0
@@ -247,7 +247,7 @@ type tally struct {
 // one vote.
 func (s *Store) countVotes(c *acquisition) (n tally) {
 	voted := make(map[string]bool, len(c.queues))
-	others := make(map[string]int, 1)
+	others := make(map[holderID]int, 1)
 	for _, nq := range c.queues {
 		switch {
 		case nq.voteRound != c.voteRound:
@@ -262,7 +262,7 @@ func (s *Store) countVotes(c *acquisition) (n tally) {
 		voted[nq.storeID] = true
 		n.answered++
 		if nq.state == waiting {
-			if nq.holder != "" {
+			if nq.holder.token != "" {
 				others[nq.holder]++
 				n.topRival = max(n.topRival, others[nq.holder])
 			}

@@ -37,7 +37,7 @@ type nodeQueue struct {
 	resizeWeight   int       // weight in that resize; 0 if there are several
 	mode           mode      // how the node may hold the token
 
-	holder    string
+	holder    holderID
 	remaining time.Duration
 	position  int
 }

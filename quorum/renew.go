@@ -233,7 +233,7 @@ func (s *Store) repairRequest(ctx context.Context, h driver.ExtendRequest) (q dr
 	q.Vote = &driver.VoteRequest{Fence: h.Fence, RecoveryWindow: s.recoveryWindow}
 	if h.Weight == 0 {
 		state, err := s.Inspect(ctx, h.Name)
-		i := slices.IndexFunc(state.Holders, func(o driver.Holder) bool { return o.Token == h.Token && o.Weight == 0 })
+		i := slices.IndexFunc(state.Holders, func(o driver.Holder) bool { return o.Token == h.Token && o.Weight == 0 && !o.Reserved })
 		if err != nil || i < 0 {
 			return q, false
 		}
@@ -264,23 +264,31 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return s.merge(name, states), nil
 }
 
+// A holderID identifies a holder on all nodes. A lease and what it has reserved are
+// different holders.
+type holderID struct {
+	token    string
+	reserved bool
+}
+
 // merge combines the states of a majority of the nodes into one. A token that holds the
 // lock on fewer nodes is reported as a waiter.
 func (s *Store) merge(name string, states []driver.State) driver.State {
 	out := driver.State{Name: name}
-	votes := make(map[string]int)
-	entries := make(map[string][]driver.Holder)
+	entries := make(map[holderID][]driver.Holder)
 	for _, state := range states {
 		out.Fence = max(out.Fence, state.Fence)
 		for _, h := range state.Holders {
-			votes[h.Token]++
-			entries[h.Token] = append(entries[h.Token], h)
+			id := holderID{h.Token, h.Reserved}
+			entries[id] = append(entries[id], h)
 		}
 		s.clock.observe(state.Fence)
 	}
-	for token, on := range entries {
-		if votes[token] >= s.majority {
+	holds := make(map[string]bool)
+	for id, on := range entries {
+		if len(on) >= s.majority {
 			out.Holders = append(out.Holders, s.mergeHolder(on))
+			holds[id.token] = true
 		}
 	}
 	slices.SortFunc(out.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Remaining, b.Remaining) })
@@ -292,12 +300,12 @@ func (s *Store) merge(name string, states []driver.State) driver.State {
 	for _, state := range states {
 		var all []driver.Waiter
 		for _, h := range state.Holders {
-			if votes[h.Token] < s.majority {
+			if !holds[h.Token] && !h.Reserved {
 				all = append(all, driver.Waiter{Token: h.Token, Label: h.Label})
 			}
 		}
 		for i, w := range append(all, state.Waiters...) {
-			if votes[w.Token] >= s.majority {
+			if holds[w.Token] {
 				continue
 			}
 			e := waiters[w.Token]

@@ -204,17 +204,17 @@ func TestPoolWithoutDial(t *testing.T) {
 
 // handOver hands a lock from one client to a waiter of another, and returns the event of
 // the waiter's acquisition.
-func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.Acquired {
+func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.AcquireEnd {
 	t.Helper()
 	l := drill.Lock(t, holder, job)
 	waits := make(chan struct{})
-	acquired := make(chan dibs.Acquired, 1)
+	acquired := make(chan dibs.AcquireEnd, 1)
 	entered := make(chan *dibs.Lease, 1)
 	go func() {
 		defer close(entered)
 		l, err := waiter.Mutex(job).Lock(drill.Within(t, drill.Generous), dibs.Observe(dibs.Hooks{
-			Waiting:  func(dibs.Waiting) { close(waits) },
-			Acquired: func(a dibs.Acquired) { acquired <- a },
+			Queued:     func(context.Context, dibs.Queued) { close(waits) },
+			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { acquired <- a },
 		}))
 		if err != nil {
 			t.Errorf("waiter: %v", err)
@@ -244,7 +244,7 @@ func TestHandOffNotifies(t *testing.T) {
 			holder, waiter := open(t, s), open(t, s)
 			notified := 0
 			for range 20 { // a client subscribes only after its first call
-				if handOver(t, holder, waiter).Pushed {
+				if handOver(t, holder, waiter).Notified {
 					notified++
 				}
 			}

@@ -119,7 +119,7 @@ func (r *reader) waitingReply() (a driver.AcquireReply) {
 	a.Ticket = r.uint()
 	a.Position = int(r.int())
 	a.Remaining = remaining(r.int())
-	a.Holder = r.string()
+	a.Holder, a.Reserved = cutReserved(r.string())
 	r.must(a.Position >= 0)
 	return a
 }
@@ -176,6 +176,16 @@ func remaining(ms int64) time.Duration {
 	return time.Duration(min(ms, most)) * time.Millisecond
 }
 
+// reservedSuffix follows the token of a lease that was released while its name stays
+// reserved, so that a renewal in flight cannot extend it: see release.lua.
+const reservedSuffix = " reserved"
+
+// cutReserved divides a stored token into the owner token and whether it only reserves
+// the name.
+func cutReserved(stored string) (token string, reserved bool) {
+	return strings.CutSuffix(stored, reservedSuffix)
+}
+
 // parseState reads inspect's reply.
 func parseState(name string, v any) (driver.State, error) {
 	list, _ := v.([]any)
@@ -183,7 +193,8 @@ func parseState(name string, v any) (driver.State, error) {
 	now := r.int()
 	state := driver.State{Name: name, Fence: r.uint(), Holding: int(r.int()), Waiting: int(r.int())}
 	for range r.int() {
-		h := driver.Holder{Token: r.string(), Remaining: remaining(r.int()), Weight: int(r.uint()), Fence: r.uint()}
+		token, reserved := cutReserved(r.string())
+		h := driver.Holder{Token: token, Reserved: reserved, Remaining: remaining(r.int()), Weight: int(r.uint()), Fence: r.uint()}
 		h.Label = driver.LabelOf(h.Token)
 		if r.bad {
 			return driver.State{}, unexpected(v)

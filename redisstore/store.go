@@ -437,7 +437,11 @@ func (s *Store) releaseRequest(rel driver.ReleaseRequest, entry string) *request
 	if rel.Vote != nil {
 		r.key(nodeKey)
 	}
-	r.args(rel.Token, text[fence:reserve])
+	token := rel.Token
+	if rel.Unreserve {
+		token += reservedSuffix
+	}
+	r.args(token, text[fence:reserve])
 	r.untilArg()
 	r.args(text[reserve:], s.checkArg(), entry)
 	if rel.Vote != nil {

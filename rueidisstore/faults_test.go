@@ -301,7 +301,7 @@ func TestNoChannels(t *testing.T) {
 		}()
 		machine.Begin()
 		start := time.Now()
-		drill.Unlock(t, drill.Lock(t, locks, job, dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { close(waits) }})))
+		drill.Unlock(t, drill.Lock(t, locks, job, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(waits) }})))
 		if took, late := time.Since(start), machine.Late(); took > time.Second+late {
 			t.Errorf("took %v (control %v)", took, late)
 		}

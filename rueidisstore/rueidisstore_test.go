@@ -1,6 +1,7 @@
 package rueidisstore_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,8 +89,8 @@ func TestHandOffNotifies(t *testing.T) {
 				drill.Unlock(t, l)
 			}()
 			drill.Unlock(t, drill.Lock(t, waiter, job, dibs.Observe(dibs.Hooks{
-				Waiting:  func(dibs.Waiting) { close(waits) },
-				Acquired: func(a dibs.Acquired) { notified <- a.Pushed },
+				Queued:     func(context.Context, dibs.Queued) { close(waits) },
+				AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { notified <- a.Notified },
 			})))
 			if !<-notified {
 				t.Error("the waiter was not notified")

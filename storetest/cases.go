@@ -488,8 +488,45 @@ func wantReserved(p *testClient, c driver.AcquireRequest, kept time.Time) {
 	if p.release(c, 0) {
 		p.t.Error("a second release reports true")
 	}
-	if h := p.holder(c.Name); h == c.Token || h == "" && time.Now().Before(kept) {
-		p.t.Errorf("held by %q, want the name of %s reserved", h, c.Token)
+	state, err := p.s.Inspect(operationContext(p.t), c.Name)
+	if err != nil {
+		p.t.Fatalf("inspect: %v", err)
+	}
+	for _, h := range state.Holders {
+		if h.Token != c.Token || !h.Reserved {
+			p.t.Errorf("held by %+v, want the name of %s reserved", h, c.Token)
+		}
+	}
+	if len(state.Holders) == 0 && time.Now().Before(kept) {
+		p.t.Errorf("free, want the name of %s reserved", c.Token)
+	}
+}
+
+// unreserve ends a reservation by its token, as an operator does. It ends no lease.
+func unreserve(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	unreserveNow := func(c driver.AcquireRequest, want bool) {
+		t.Helper()
+		ended, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Unreserve: true})
+		if err != nil || ended != want {
+			t.Errorf("unreserve: %v, %v, want %v", ended, err, want)
+		}
+	}
+	for _, h := range []driver.AcquireRequest{p.newRequest("n"), p.newShared("shared", 2, 3)} {
+		fence := p.mustAcquire(h).Fence
+		unreserveNow(h, false) // it is a lease
+		freed, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: h.Name, Token: h.Token, Fence: fence, Reserve: time.Hour})
+		if err != nil || !freed {
+			t.Fatalf("release: %v, %v", freed, err)
+		}
+		next := p.newRequest(h.Name)
+		reply := p.acquire(next)
+		if reply.Held || reply.Holder != h.Token || !reply.Reserved {
+			t.Errorf("%+v, want busy with the reservation of %s", reply, h.Token)
+		}
+		unreserveNow(h, true)
+		unreserveNow(h, false)
+		p.mustAcquire(next)
 	}
 }
 

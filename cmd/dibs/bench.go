@@ -186,13 +186,13 @@ type handOffClient struct {
 
 func newHandOffClient(locks *dibs.Client, name string) handOffClient {
 	queued := make(chan struct{}, 1)
-	waiting := func(dibs.Waiting) {
+	waiting := func(context.Context, dibs.Queued) {
 		select {
 		case queued <- struct{}{}:
 		default:
 		}
 	}
-	return handOffClient{locks.Mutex(name, dibs.Observe(dibs.Hooks{Waiting: waiting})), queued}
+	return handOffClient{locks.Mutex(name, dibs.Observe(dibs.Hooks{Queued: waiting})), queued}
 }
 
 // run measures the times from the other client's Unlock until this one holds. released is

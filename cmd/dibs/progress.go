@@ -48,11 +48,11 @@ func widthOf(w any) int {
 }
 
 func (p *progress) hooks() dibs.Hooks {
-	return dibs.Hooks{Waiting: p.waiting}
+	return dibs.Hooks{Queued: p.waiting}
 }
 
 // waiting is the hook for a request that has joined the queue.
-func (p *progress) waiting(w dibs.Waiting) {
+func (p *progress) waiting(_ context.Context, w dibs.Queued) {
 	if p.stop != nil {
 		return
 	}
@@ -69,7 +69,7 @@ func (p *progress) waiting(w dibs.Waiting) {
 
 // refresh redraws the line until ctx ends. It starts after 300 ms: most waits are
 // shorter.
-func (p *progress) refresh(ctx context.Context, w dibs.Waiting) {
+func (p *progress) refresh(ctx context.Context, w dibs.Queued) {
 	const soon, every = 300 * time.Millisecond, time.Second
 	holder, position := w.Holder, w.Position
 	for pause := soon; ; pause = every {

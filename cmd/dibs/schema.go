@@ -142,7 +142,7 @@ type owner struct {
 // keeps only host, pid and label. Other tokens are opaque.
 func ownerOf(token string) owner {
 	const random = 16 // characters, at least
-	parts := strings.SplitN(strings.TrimSuffix(token, driver.ReservedSuffix), ":", 5)
+	parts := strings.SplitN(token, ":", 5)
 	if len(parts) >= 4 && parts[0] != "" && len(parts[2]) >= random && parts[3] != "" {
 		if pid, err := strconv.Atoi(parts[1]); err == nil && pid > 0 {
 			return owner{host: parts[0], pid: pid, label: driver.LabelOf(token), short: parts[0] + ":" + parts[1] + ":…"}

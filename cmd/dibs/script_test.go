@@ -321,7 +321,7 @@ func (w *scriptState) waits(args []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &testLock{stop: cancel, done: make(chan struct{})}
 	queued := make(chan struct{})
-	hooks, locks := dibs.Hooks{Waiting: func(dibs.Waiting) { close(queued) }}, w.locks()
+	hooks, locks := dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }}, w.locks()
 	go func() {
 		defer close(c.done)
 		if lease, err := l.acquire(ctx, locks, dibs.Observe(hooks)); err == nil {

@@ -182,7 +182,7 @@ func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen d
 	}
 	ctx, cancel := a.withTimeout(ctx)
 	defer cancel()
-	return s.Release(ctx, driver.ReleaseRequest{Name: seen.Name, Token: h.Token, Until: time.Now().Add(a.timeout)})
+	return s.Release(ctx, driver.ReleaseRequest{Name: seen.Name, Token: h.Token, Unreserve: h.Reserved, Until: time.Now().Add(a.timeout)})
 }
 
 func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {

@@ -146,7 +146,7 @@ func holderOf(h dibs.Holder, wholeToken bool) holder {
 	o := ownerOf(h.Token)
 	one := holder{
 		Token: o.token(h.Token, wholeToken), Host: o.host, PID: o.pid, Label: o.label,
-		Fence: h.Fence, Since: sinceOf(h.Fence), Weight: h.Weight, Reserved: strings.HasSuffix(h.Token, driver.ReservedSuffix),
+		Fence: h.Fence, Since: sinceOf(h.Fence), Weight: h.Weight, Reserved: h.Reserved,
 	}
 	if h.Remaining >= 0 {
 		ms := h.Remaining.Milliseconds()

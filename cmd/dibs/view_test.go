@@ -69,15 +69,14 @@ func TestBrief(t *testing.T) {
 func TestOwnerOf(t *testing.T) {
 	const random, secret = "AAAABBBBCCCCDDDD", "ABCDEFGHIJKLMNOPQRSTUVWX"
 	for token, want := range map[string]owner{
-		"web-1:42:" + random + ":1z":                        {host: "web-1", pid: 42, short: "web-1:42:…"},
-		"web-1:42:" + random + ":1z:a:b":                    {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
-		"web-1:42:" + random + ":1 reserved":                {host: "web-1", pid: 42, short: "web-1:42:…"},
-		"web-1:42:" + random + ":" + secret:                 {host: "web-1", pid: 42, short: "web-1:42:…"},
-		"web-1:42:" + random + ":" + secret + ":a:b":        {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
-		"web-1:42:" + random + ":" + secret + ":x reserved": {host: "web-1", pid: 42, label: "x", short: "web-1:42:…"},
-		"a:secret:that:has:colons:of:its:own":               {short: "a:secret…"},
-		"1":                                                 {short: "1"},
-		"sesame":                                            {short: "ses…"},
+		"web-1:42:" + random + ":1z":                 {host: "web-1", pid: 42, short: "web-1:42:…"},
+		"web-1:42:" + random + ":1z:a:b":             {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret:          {host: "web-1", pid: 42, short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret + ":a:b": {host: "web-1", pid: 42, label: "a:b", short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret + ":x":   {host: "web-1", pid: 42, label: "x", short: "web-1:42:…"},
+		"a:secret:that:has:colons:of:its:own":        {short: "a:secret…"},
+		"1":                                          {short: "1"},
+		"sesame":                                     {short: "ses…"},
 	} {
 		if have := ownerOf(token); have != want {
 			t.Errorf("%s: want %+v, have %+v", token, want, have)
@@ -161,6 +160,8 @@ func TestWatcher(t *testing.T) {
 	more.Holding = 140
 	waiting := heldBy("first-token", time.Minute)
 	waiting.Waiters, waiting.Waiting = []dibs.Waiter{{Token: "second-token", Waited: 2 * time.Second}}, 1
+	reserved := heldBy("first-token", 20*time.Second)
+	reserved.Holders[0].Reserved = true
 	for _, step := range []struct {
 		what   string
 		states []dibs.State
@@ -174,7 +175,7 @@ func TestWatcher(t *testing.T) {
 		{"others acquire and release between two polls", nil, ""},
 		{"an acquisition", []dibs.State{heldBy("third-token", 10*time.Second)}, "acquired n third… ttl 10s\n"},
 		{"an expiry", nil, "expired n third… held 10s\n"},
-		{"released and reserved", []dibs.State{heldBy("first-token"+driver.ReservedSuffix, 20*time.Second)}, "reserved n first-to… [reserved] ttl 20s\n"},
+		{"released and reserved", []dibs.State{reserved}, "reserved n first… [reserved] ttl 20s\n"},
 		{"more holders than are listed", []dibs.State{many}, "changed n 101 holders, 1 waiter\n"},
 		{"no change of the counts", []dibs.State{many}, ""},
 		{"a change of a count", []dibs.State{more}, "changed n 140 holders, 1 waiter\n"},

@@ -176,7 +176,7 @@ type comparison struct {
 // that first saw them.
 func (c *comparison) carrySince() {
 	for i, h := range c.now.Holders {
-		before := holderOfToken(c.old.Holders, h.Token)
+		before := sameHolder(c.old.Holders, h)
 		switch {
 		case !h.Since.IsZero():
 		case before != nil:
@@ -199,12 +199,12 @@ func (c *comparison) changes() (news []change) {
 			news = append(news, c.waiterGone(w))
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(c.old.Holders), func(h holder) bool { return holderOfToken(c.now.Holders, h.Token) != nil })
+	left := slices.DeleteFunc(slices.Clone(c.old.Holders), func(h holder) bool { return sameHolder(c.now.Holders, h) != nil })
 	for _, h := range left {
 		news = append(news, c.holderLeft(h))
 	}
 	for _, h := range c.now.Holders {
-		if holderOfToken(c.old.Holders, h.Token) == nil {
+		if sameHolder(c.old.Holders, h) == nil {
 			news = append(news, c.holderCame(h, left))
 		}
 	}
@@ -223,11 +223,14 @@ func (n nameState) truncated() bool {
 
 // has reports whether a token is a holder or a waiter.
 func (n nameState) has(token string) bool {
-	return holderOfToken(n.Holders, token) != nil || slices.ContainsFunc(n.Waiters, func(w waiter) bool { return w.Token == token })
+	return slices.ContainsFunc(n.Holders, func(h holder) bool { return h.Token == token }) ||
+		slices.ContainsFunc(n.Waiters, func(w waiter) bool { return w.Token == token })
 }
 
-func holderOfToken(holders []holder, token string) *holder {
-	i := slices.IndexFunc(holders, func(h holder) bool { return h.Token == token })
+// sameHolder returns the holder that was the same in another poll, or nil. A lease and what
+// its release has reserved are different holders.
+func sameHolder(holders []holder, wanted holder) *holder {
+	i := slices.IndexFunc(holders, func(h holder) bool { return h.Token == wanted.Token && h.Reserved == wanted.Reserved })
 	if i < 0 {
 		return nil
 	}

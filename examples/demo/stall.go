@@ -95,7 +95,7 @@ func (d *timeline) hold(ctx context.Context, l *local, ttl time.Duration) (err e
 	var failed atomic.Int64
 	link := &faultyStore{Store: l.data.locks()}
 	locks := newClient(link, dibs.TTL(ttl), dibs.Observe(dibs.Hooks{
-		RenewFailed: func(dibs.RenewFailed) { failed.Add(1) },
+		RenewFailed: func(context.Context, dibs.RenewFailed) { failed.Add(1) },
 	}))
 	defer func() {
 		link.reconnect()
@@ -163,7 +163,7 @@ func (d *timeline) follow(ctx context.Context, l *local, ttl time.Duration) erro
 	if err := l.waitForState(ctx, func(s dibs.State) bool { return len(s.Holders) > 0 }); err != nil {
 		return err
 	}
-	queued := dibs.Observe(dibs.Hooks{Waiting: func(dibs.Waiting) { d.record("queues", "queues") }})
+	queued := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { d.record("queues", "queues") }})
 	return l.locks.Mutex("register", dibs.TTL(ttl), queued).Do(ctx, func(ctx context.Context) error {
 		d.record("next", "acquires the lock with fence %d", dibs.Fence(ctx))
 		return d.write(ctx, l, dibs.Fence(ctx), "writes")

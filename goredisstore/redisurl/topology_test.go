@@ -60,7 +60,7 @@ func TestCluster(t *testing.T) {
 func handOver(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	notified := make(chan bool, 2)
-	locks := dibs.New(goredisstore.New(rdb), dibs.Observe(dibs.Hooks{Acquired: func(a dibs.Acquired) { notified <- a.Pushed }}))
+	locks := dibs.New(goredisstore.New(rdb), dibs.Observe(dibs.Hooks{AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { notified <- a.Notified }}))
 	defer locks.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -132,7 +132,7 @@ func (c *checker) add(op *Op) {
 	case Release:
 		l.release = op
 	case Revoke:
-		key := leaseKey{op.Names[0], strings.TrimSuffix(op.Token, driver.ReservedSuffix)}
+		key := leaseKey{op.Names[0], op.Token}
 		if first, ok := c.revocations[key]; op.mayHaveRevoked() && (!ok || op.Call.Before(first)) {
 			c.revocations[key] = op.Call
 		}

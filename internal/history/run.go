@@ -269,7 +269,7 @@ func (w *worker) options(s step, op *Op) []dibs.Option {
 	if len(w.store.Groups(s.names)) > 1 {
 		return options // the ticket belongs to one group of the names only
 	}
-	return append(options, dibs.Observe(dibs.Hooks{Waiting: func(e dibs.Waiting) {
+	return append(options, dibs.Observe(dibs.Hooks{Queued: func(_ context.Context, e dibs.Queued) {
 		op.Ticket, op.Queued = e.Ticket, w.rec.Now()
 	}}))
 }

@@ -23,6 +23,7 @@ type Holder struct {
 	Exclusive bool          `json:"a,omitempty"`
 	Fence     uint64        `json:"f"`
 	Expires   time.Duration `json:"x"`
+	Reserved  bool          `json:"r,omitempty"` // released: the token does not hold any more, but the name stays unavailable
 
 	Owner        string        `json:"o,omitempty"` // see Table.Owner
 	MinHoldUntil time.Duration `json:"m,omitempty"` // the name stays unavailable until then, even if the owner is dead
@@ -154,7 +155,7 @@ func (l *Lock) enqueue(c driver.AcquireRequest, ticket uint64, now time.Duration
 }
 
 func (l *Lock) holderIndex(token string) int {
-	return slices.IndexFunc(l.Holders, func(h Holder) bool { return h.Token == token })
+	return slices.IndexFunc(l.Holders, func(h Holder) bool { return h.Token == token && !h.Reserved })
 }
 
 func (l *Lock) waiterIndex(token string) int {
@@ -177,6 +178,16 @@ func (l *Lock) removeWaiter(token string) bool {
 
 func (l *Lock) removeHolder(token string) bool {
 	i := l.holderIndex(token)
+	if i < 0 {
+		return false
+	}
+	l.Holders = slices.Delete(l.Holders, i, i+1)
+	return true
+}
+
+// removeReserved removes what a release of the token has reserved.
+func (l *Lock) removeReserved(token string) bool {
+	i := slices.IndexFunc(l.Holders, func(h Holder) bool { return h.Token == token && h.Reserved })
 	if i < 0 {
 		return false
 	}

@@ -108,13 +108,13 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (reply
 			continue
 		}
 		name, left := Names(c)[i], driver.WaiterTTL // a dead waiter at the head may block it for this long
-		holder := ""
+		var first Holder
 		if len(lock.Holders) > 0 {
-			first := lock.firstToExpire()
-			holder, left = first.Token, first.Expires-now.At
+			first = lock.firstToExpire()
+			left = first.Expires - now.At
 		}
 		if free || left < busy.Remaining {
-			busy = driver.AcquireReply{Name: name, Holder: holder, Remaining: left}
+			busy = driver.AcquireReply{Name: name, Holder: first.Token, Reserved: first.Reserved, Remaining: left}
 		}
 		free = false
 	}
@@ -195,7 +195,8 @@ func (t *Table) Resize(c driver.AcquireRequest, now Now) (reply driver.AcquireRe
 		if i < 0 || !lock.fits(c.Weight, c.Limit) {
 			reply.Name = c.Name
 			if len(lock.Holders) > 0 {
-				reply.Holder, reply.Remaining = lock.firstToExpire().Token, lock.firstToExpire().Expires-now.At
+				first := lock.firstToExpire()
+				reply.Holder, reply.Reserved, reply.Remaining = first.Token, first.Reserved, first.Expires-now.At
 			}
 			if i >= 0 {
 				lock.Holders = append(lock.Holders, h)
@@ -220,8 +221,11 @@ func (t *Table) Revoke(name string, fence uint64, now Now) (revoked bool, notifi
 			return false
 		}
 		h := lock.Holders[i]
-		extra = append(extra, Notification{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence}})
-		return lock.removeHolder(h.Token)
+		if !h.Reserved {
+			extra = append(extra, Notification{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence}})
+		}
+		lock.Holders = slices.Delete(lock.Holders, i, i+1)
+		return true
 	})
 	return revoked, append(notifications, extra...)
 }
@@ -242,11 +246,14 @@ func (t *Table) Cancel(c driver.AcquireRequest, now Now) (notifications []Notifi
 func (t *Table) Release(r driver.ReleaseRequest, now Now) (held bool, notifications []Notification) {
 	var extra []Notification
 	held, notifications = t.change(r.Name, now, r.Vote, func(lock *Lock) bool {
+		if r.Unreserve {
+			return lock.removeReserved(r.Token)
+		}
 		i := lock.holderIndex(r.Token)
 		if r.Reserve <= 0 || i < 0 {
 			return lock.removeHolder(r.Token)
 		}
-		lock.Holders[i].Token += driver.ReservedSuffix
+		lock.Holders[i].Reserved = true
 		lock.Holders[i].Owner = ""
 		lock.Holders[i].Expires = now.At + r.Reserve
 		if len(lock.Queue) > 0 { // the first waiter retries, to learn when the name is free
@@ -305,7 +312,8 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 			weight = 0
 		}
 		state.Holders = append(state.Holders, driver.Holder{
-			Token: h.Token, Label: driver.LabelOf(h.Token), Weight: weight, Fence: h.Fence, Remaining: h.Expires - now.At,
+			Token: h.Token, Label: driver.LabelOf(h.Token), Weight: weight, Fence: h.Fence,
+			Remaining: h.Expires - now.At, Reserved: h.Reserved,
 		})
 	}
 	for _, w := range lock.Queue {

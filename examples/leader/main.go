@@ -1,0 +1,69 @@
+// Leader is a service of which one replica works, while the others stand by. It stops in
+// good order on SIGTERM: the work ends, and the next replica leads at once.
+//
+//	DIBS_URL=redis://localhost:6379 go run ./examples/leader
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/examples/internal/exstore"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Getenv("DIBS_URL"))
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "leader:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, url string) error {
+	store, err := exstore.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	// After a crash the others wait for the TTL. 10 s is a compromise for elections.
+	locks := dibs.New(store, dibs.TTL(10*time.Second), dibs.Observe(hooks()))
+	defer locks.Close()
+	slog.Info("standing by", "locks", store.Description)
+	return lead(ctx, locks, func(ctx context.Context) error {
+		slog.InfoContext(ctx, "leading", "term", dibs.Fence(ctx))
+		<-ctx.Done() // the work: it must end with ctx
+		slog.Info("stopped", "because", context.Cause(ctx))
+		return nil
+	})
+}
+
+// lead stands for election until ctx ends, and runs work in each term. When ctx ends, it
+// returns only after the work has returned and the lock is released.
+func lead(ctx context.Context, locks *dibs.Client, work func(ctx context.Context) error) error {
+	err := locks.Election("scheduler").Run(ctx, work)
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil // asked to stop
+	}
+	return err
+}
+
+// hooks log what an operator of an election wants to know.
+func hooks() dibs.Hooks {
+	return dibs.Hooks{
+		Lost: func(ctx context.Context, e dibs.Lost) {
+			slog.ErrorContext(ctx, "term lost", "term", e.Fence, "after", e.Held, "err", e.Err)
+		},
+		TermFailed: func(ctx context.Context, e dibs.TermFailed) {
+			slog.WarnContext(ctx, "campaign failed", "again in", e.RetryIn, "err", e.Err)
+		},
+	}
+}

@@ -1,0 +1,163 @@
+package dibs
+
+import (
+	"context"
+	"time"
+)
+
+// A hookChain is the hooks of one level, with a link to those of the outer level.
+type hookChain struct {
+	hooks Hooks
+	outer *hookChain
+}
+
+// each calls f with the hooks of each level, the outermost first.
+func (c *hookChain) each(f func(h *Hooks)) {
+	if c == nil {
+		return
+	}
+	c.outer.each(f)
+	f(&c.hooks)
+}
+
+// A hookCall calls the hooks of one call, and of the lease that comes of it. It is nil if
+// there are no hooks.
+type hookCall struct {
+	chain  *hookChain
+	parent context.Context // of the caller
+	ctx    context.Context // of the call: the result of AcquireStart
+	values context.Context // for the hooks: the values of ctx, without its end
+	info   LockInfo        // without the token
+	queued bool            // the call has joined a wait queue; used by its goroutine only
+
+	// When the caller received the lease: TTLs begin earlier, with the request. It is set
+	// while c.mu is held, before anything can end the lease.
+	heldSince time.Duration
+}
+
+func newHookCall(ctx context.Context, w lockSpec, set *settings) *hookCall {
+	if set.hooks == nil {
+		return nil
+	}
+	return &hookCall{
+		chain: set.hooks, parent: ctx, ctx: ctx, values: context.WithoutCancel(ctx),
+		info: LockInfo{Name: w.name, More: w.with, Kind: w.kind, Label: set.label, Weight: w.weight, Limit: w.limit},
+	}
+}
+
+// lockInfo returns the common part of the events, for an owner token.
+func (hc *hookCall) lockInfo(token string) LockInfo {
+	info := hc.info
+	info.Token = token
+	return info
+}
+
+// startHooks calls the AcquireStart hooks of a call, if there are hooks.
+func startHooks(ctx context.Context, w lockSpec, set *settings, once bool) *hookCall {
+	hc := newHookCall(ctx, w, set)
+	if hc == nil {
+		return nil
+	}
+	start := AcquireStart{LockInfo: hc.info, Try: once || set.attempts == 0 && set.wait == 0}
+	hc.chain.each(func(h *Hooks) {
+		if h.AcquireStart == nil {
+			return
+		}
+		if ctx := h.AcquireStart(hc.ctx, start); ctx != nil {
+			hc.ctx = ctx
+		}
+	})
+	hc.values = context.WithoutCancel(hc.ctx)
+	return hc
+}
+
+// callQueued calls the Queued hooks, in a goroutine of its own: a hook may be slow, and
+// the call must send its heartbeats. It returns a channel that is closed when they have
+// returned.
+func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		hc.chain.each(func(h *Hooks) {
+			if h.Queued != nil {
+				h.Queued(hc.values, e)
+			}
+		})
+	}()
+	return returned
+}
+
+// callAcquireEnd calls the AcquireEnd hooks. If there is a lease, it then queues the hooks
+// of the lease that had to wait for them.
+func (hc *hookCall) callAcquireEnd(e AcquireEnd, lease *Lease) {
+	hc.chain.each(func(h *Hooks) {
+		if h.AcquireEnd != nil {
+			h.AcquireEnd(hc.values, e)
+		}
+	})
+	if lease != nil {
+		lease.h.queuePendingHooks()
+	}
+}
+
+func (hc *hookCall) callReleased(e Released) {
+	hc.chain.each(func(h *Hooks) {
+		if h.Released != nil {
+			h.Released(hc.values, e)
+		}
+	})
+}
+
+func (hc *hookCall) callLost(e Lost) {
+	hc.chain.each(func(h *Hooks) {
+		if h.Lost != nil {
+			h.Lost(hc.values, e)
+		}
+	})
+}
+
+func (hc *hookCall) callRenewFailed(e RenewFailed) {
+	hc.chain.each(func(h *Hooks) {
+		if h.RenewFailed != nil {
+			h.RenewFailed(hc.values, e)
+		}
+	})
+}
+
+// queuePendingHooks queues the hooks of a lease that had to wait for AcquireEnd.
+func (h *leaseState) queuePendingHooks() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.acquireEndDone = true
+	for _, call := range h.pendingHooks {
+		h.c.hooks.add(true, call)
+	}
+	h.pendingHooks = nil
+}
+
+// queueHook queues a hook of a lease, or returns false. The caller holds c.mu.
+func (h *leaseState) queueHook(important bool, call func()) bool {
+	if !h.acquireEndDone {
+		h.pendingHooks = append(h.pendingHooks, call) // at most one Lost and one RenewFailed
+		return true
+	}
+	return h.c.hooks.add(important, call)
+}
+
+// queueRenewFailed queues the RenewFailed hook, unless it is queued already. The caller
+// holds c.mu.
+func (h *leaseState) queueRenewFailed() {
+	if h.hooks == nil || h.failureQueued {
+		return
+	}
+	h.failureQueued = h.queueHook(false, func() {
+		h.c.mu.Lock()
+		h.failureQueued = false
+		ended := h.ended
+		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.now(), Err: h.renewErr}
+		h.c.mu.Unlock()
+		if !ended && failed.Err != nil {
+			h.hooks.callRenewFailed(failed)
+		}
+	})
+}

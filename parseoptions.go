@@ -1,0 +1,87 @@
+package dibs
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseOptions returns the options of a text, as it may stand in an environment variable or
+// a configuration file:
+//
+//	ttl=20s wait=3s label=web
+//
+// The words are separated by spaces. Durations are those of [time.ParseDuration].
+//
+//	ttl=20s, wait=3s, timeout=1s, minhold=1m, maxhold=1h   TTL, Wait, Timeout, MinHold, MaxHold
+//	attempts=5/200ms                                       Attempts(5, 200*time.Millisecond)
+//	label=web                                              Label
+//	norenew, reentrant                                     NoRenew, Reentrant
+//
+// A word that is unknown or repeated, and a value that is not valid, is an ErrInvalid. An
+// empty text has no options.
+func ParseOptions(text string) ([]Option, error) {
+	var options []Option
+	seen := make(map[string]bool)
+	for _, word := range strings.Fields(text) {
+		key, value, hasValue := strings.Cut(word, "=")
+		if seen[key] {
+			return nil, invalid("option %q is given twice", key)
+		}
+		seen[key] = true
+		option, err := parseOption(key, value, hasValue)
+		if err != nil {
+			return nil, invalid("option %q: %v", key, err) // without the value: it may be a secret
+		}
+		options = append(options, option)
+	}
+	set := defaults().with(options)
+	if err := set.checkValues(text); err != nil {
+		return nil, err
+	}
+	return options, nil
+}
+
+// An optionError is why a word is not an option.
+type optionError string
+
+func (e optionError) Error() string { return string(e) }
+
+func parseOption(key, value string, hasValue bool) (Option, error) {
+	flag := map[string]Option{"norenew": NoRenew(), "reentrant": Reentrant()}[key]
+	switch {
+	case flag != nil && hasValue:
+		return nil, optionError("takes no value")
+	case flag != nil:
+		return flag, nil
+	}
+	duration := map[string]func(time.Duration) Option{"ttl": TTL, "wait": Wait, "timeout": Timeout, "minhold": MinHold, "maxhold": MaxHold}[key]
+	switch {
+	case duration != nil:
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return nil, optionError(`want a duration such as "20s"`)
+		}
+		return duration(d), nil
+	case key == "attempts":
+		return parseAttempts(value)
+	case key == "label" && value == "":
+		return nil, optionError("empty")
+	case key == "label":
+		return Label(value), nil
+	}
+	return nil, optionError("unknown; want ttl, wait, timeout, minhold, maxhold, attempts, label, norenew or reentrant")
+}
+
+func parseAttempts(value string) (Option, error) {
+	number, pause, _ := strings.Cut(value, "/")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, optionError(`want a number and a pause, such as "5/200ms"`)
+	}
+	every, err := time.ParseDuration(pause)
+	if err != nil {
+		return nil, optionError(`want a number and a pause, such as "5/200ms"`)
+	}
+	return Attempts(n, every), nil
+}
