@@ -675,7 +675,7 @@ func TestListAndInspect(t *testing.T) {
 		c := open(t, memstore.New())
 		lock(t, c, "b", dibs.Label("backup"))
 		lock(t, c, "a/x")
-		states, err := c.List(t.Context(), "*")
+		states, err := listed(c, "*")
 		if err != nil || len(states) != 2 || states[0].Name != "a/x" || states[1].Holders[0].Label != "backup" {
 			t.Errorf("%+v, %v", states, err)
 		}

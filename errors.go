@@ -93,10 +93,11 @@ const (
 // A LostError is the error of a lease that ended before its Unlock. errors.Is finds
 // ErrLost in it, and the cause.
 type LostError struct {
-	Name   string // of several names, the one that is known to be lost, or the first
-	Token  string
-	Reason Reason
-	Cause  error // the last error of a renewal, if the lease expired because of it
+	Name    string // of several names, the one that is known to be lost, or the first
+	Token   string
+	Reason  Reason
+	Message string // what the operator gave to Revoke; may be empty
+	Cause   error  // the last error of a renewal, if the lease expired because of it
 }
 
 func (e *LostError) Error() string {
@@ -106,6 +107,9 @@ func (e *LostError) Error() string {
 	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Reason)
 	if e.Reason == ReasonTaken {
 		s = fmt.Sprintf("dibs: lease on %q lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store", e.Name)
+	}
+	if e.Message != "" {
+		s += ": " + e.Message
 	}
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()

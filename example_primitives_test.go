@@ -208,7 +208,7 @@ func ExampleClient_Revoke() {
 		return
 	}
 	for _, h := range state.Holders {
-		revoked, err := operator.Revoke(ctx, "import", h.Fence)
+		revoked, err := operator.Revoke(ctx, "import", h.Fence, "")
 		fmt.Println(h.Label, "holds it; revoked:", revoked, err)
 	}
 	_, err = operator.Mutex("import").TryLock(ctx)

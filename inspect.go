@@ -1,9 +1,9 @@
 package dibs
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 
 	"github.com/dibslock/dibs/driver"
@@ -74,37 +74,41 @@ func (c *Client) Check(ctx context.Context) error {
 	return err
 }
 
-// List returns the state of each held name that matches a glob, sorted by name. The glob
-// may contain *, ?, [a-z], and \ to quote one of these. List inspects one name after
-// another, so the states are not of one moment. It leaves out names whose keys hold a
-// value of another type.
-func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
-	names, err := c.store.List(ctx, pattern)
-	if err != nil {
-		return nil, err
-	}
-	states := make([]State, 0, len(names))
-	for _, name := range names {
-		state, err := c.Inspect(ctx, name)
-		if errors.Is(err, ErrWrongType) {
-			continue
-		}
+// List yields the state of each held name that matches a glob, in the order of the names:
+//
+//	for state, err := range locks.List(ctx, "order:*") { … }
+//
+// The glob may contain *, ?, [a-z], and \ to quote one of these. List inspects one name
+// after another, so the states are not of one moment. It leaves out names whose keys hold a
+// value of another type. An error is the last thing that it yields.
+func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, error] {
+	return func(yield func(State, error) bool) {
+		names, err := c.store.List(ctx, pattern)
 		if err != nil {
-			return nil, err
+			yield(State{}, err)
+			return
 		}
-		if len(state.Holders) > 0 || state.Waiting > 0 {
-			states = append(states, state)
+		slices.Sort(names)
+		for _, name := range names {
+			state, err := c.Inspect(ctx, name)
+			if errors.Is(err, ErrWrongType) || err == nil && len(state.Holders) == 0 && state.Waiting == 0 {
+				continue
+			}
+			if !yield(state, err) || err != nil {
+				return
+			}
 		}
 	}
-	slices.SortFunc(states, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
-	return states, nil
 }
 
 // Revoke ends the lease on a name that has this fence, and grants the name to the next
-// waiter. It is for an operator who has found the lease with Inspect or in a log. The
-// fence makes sure that Revoke cannot end a newer lease than the one that was found. It
-// returns false, and changes nothing, if the store has no lease with this fence. Leases
-// of other libraries have no fence.
+// waiter. The reason is for the holder: LostError.Message has it. It is one line of at most
+// 256 bytes, and may be empty.
+//
+// Revoke is for an operator who has found the lease with Inspect or in a log. The fence
+// makes sure that it cannot end a newer lease than the one that was found. It returns
+// false, and changes nothing, if the store has no lease with this fence. Leases of other
+// libraries have no fence.
 //
 // The context of the holder ends with ErrLost and ReasonRevoked when the notification
 // arrives. The next waiter holds the lock at once, while the work of the old holder may
@@ -113,16 +117,16 @@ func (c *Client) List(ctx context.Context, pattern string) ([]State, error) {
 // The fence of a lease that was not renewed so far is known to a Redis store only until
 // another name of the same hash slot is acquired. If the token was set with Token, it is
 // not known at all before the first renewal.
-func (c *Client) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
+func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
 	if err := c.defaults.checkInspect(name); err != nil {
 		return false, err
 	}
-	if fence == 0 {
-		return false, invalid("revoke %q: fence 0", name)
+	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
 	defer cancel()
-	return c.store.Revoke(ctx, name, fence)
+	return c.store.Revoke(ctx, name, fence, reason)
 }
 
 // revokedLease ends the lease that an event reports as revoked, with all its names. The
@@ -134,7 +138,7 @@ func (c *Client) revokedLease(e driver.Event) leaseEnd {
 		}
 		for _, p := range append([]fencedName{{h.name, h.fence}}, h.moreNames...) {
 			if p.fence <= e.Fence { // not if an earlier lease with this token was revoked
-				return h.end(p.name, ReasonRevoked, nil)
+				return h.endRevoked(p.name, e.Reason)
 			}
 		}
 	}

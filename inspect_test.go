@@ -3,6 +3,8 @@ package dibs_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +25,7 @@ func TestRevokeEndsTheLease(t *testing.T) {
 		ctx := l.Context()
 		next, third := mutex(t, s, "n"), mutex(t, s, "n")
 		begin := time.Now()
-		revoked, err := operator.Revoke(t.Context(), "n", l.Fence())
+		revoked, err := operator.Revoke(t.Context(), "n", l.Fence(), "host is gone")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -35,6 +37,10 @@ func TestRevokeEndsTheLease(t *testing.T) {
 		}
 		wantLost(t, context.Cause(ctx), dibs.ReasonRevoked)
 		wantLost(t, l.Err(), dibs.ReasonRevoked)
+		var lost *dibs.LostError
+		if want := `dibs: lease on "n" lost: revoked: host is gone`; !errors.As(l.Err(), &lost) || lost.Message != "host is gone" || lost.Error() != want {
+			t.Errorf("error %v, want %s", l.Err(), want)
+		}
 		if len(losses) != 1 {
 			t.Errorf("losses %v, want one", losses)
 		}
@@ -57,7 +63,7 @@ func TestRevokeEndsTheWork(t *testing.T) {
 		operator := open(t, s)
 		err := open(t, s).Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 			synctest.Wait() // until it receives events
-			revoked, err := operator.Revoke(t.Context(), "n", dibs.Fence(ctx))
+			revoked, err := operator.Revoke(t.Context(), "n", dibs.Fence(ctx), "")
 			if !revoked || err != nil {
 				t.Error(revoked, err)
 			}
@@ -82,12 +88,12 @@ func TestRevokeWithAnotherFence(t *testing.T) {
 		was, err := s.Inspect(t.Context(), "n")
 		wantErr(t, err)
 		for _, fence := range []uint64{1, before.Fence(), l.Fence() - 1, l.Fence() + 1, elsewhere.Fence(), 1<<64 - 1} {
-			revoked, err := operator.Revoke(t.Context(), "n", fence)
+			revoked, err := operator.Revoke(t.Context(), "n", fence, "")
 			if revoked || err != nil {
 				t.Errorf("revoke of fence %d, the lease has %d: %v, %v", fence, l.Fence(), revoked, err)
 			}
 		}
-		revoked, err := operator.Revoke(t.Context(), "nobody", l.Fence())
+		revoked, err := operator.Revoke(t.Context(), "nobody", l.Fence(), "")
 		if revoked || err != nil {
 			t.Errorf("revoke of a free name: %v, %v", revoked, err)
 		}
@@ -100,7 +106,7 @@ func TestRevokeWithAnotherFence(t *testing.T) {
 		}
 		wantFree(t, s, "nobody")
 		wantErr(t, l.Unlock())
-		revoked, err = operator.Revoke(t.Context(), "n", l.Fence()) // it has ended
+		revoked, err = operator.Revoke(t.Context(), "n", l.Fence(), "") // it has ended
 		if revoked || err != nil {
 			t.Errorf("revoke of an ended lease: %v, %v", revoked, err)
 		}
@@ -109,11 +115,58 @@ func TestRevokeWithAnotherFence(t *testing.T) {
 	})
 }
 
+// listed returns all that List yields.
+func listed(c *dibs.Client, pattern string) (states []dibs.State, err error) {
+	for state, e := range c.List(context.Background(), pattern) {
+		if e != nil {
+			return nil, e
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+// A loop over List may end early, and an error ends it.
+func TestListEndsEarly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		c := open(t, f)
+		lockMany(t, c, 3)
+		for state, err := range c.List(t.Context(), "*") {
+			if err != nil || state.Name != "n0" {
+				t.Errorf("%+v, %v, want n0", state, err)
+			}
+			break
+		}
+		f.set(func(f *faulty) {
+			f.inspect = func(ctx context.Context, name string) (dibs.State, error) {
+				if name == "n1" {
+					return dibs.State{}, errReset
+				}
+				return f.Store.Inspect(ctx, name)
+			}
+		})
+		var names []string
+		var last error
+		for state, err := range c.List(t.Context(), "*") {
+			names, last = append(names, state.Name), err
+		}
+		if !slices.Equal(names, []string{"n0", ""}) || !errors.Is(last, dibs.ErrUnavailable) {
+			t.Errorf("names %q, error %v, want n0 and then ErrUnavailable", names, last)
+		}
+	})
+}
+
 func TestInvalidRevoke(t *testing.T) {
 	c := open(t, unusedStore{t})
 	for name, fence := range map[string]uint64{"n": 0, "": 1, "\xff": 1} {
-		if revoked, err := c.Revoke(t.Context(), name, fence); revoked || !errors.Is(err, dibs.ErrInvalid) {
+		if revoked, err := c.Revoke(t.Context(), name, fence, ""); revoked || !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("revoke of %q, fence %d: %v, %v", name, fence, revoked, err)
+		}
+	}
+	for _, reason := range []string{"two\nlines", "\xff", "\x1b[2J", strings.Repeat("x", 257)} {
+		if revoked, err := c.Revoke(t.Context(), "n", 1, reason); revoked || !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("revoke with reason %q: %v, %v", reason, revoked, err)
 		}
 	}
 }
@@ -126,7 +179,7 @@ func TestRevokeOfOnePermit(t *testing.T) {
 		a, b := permits(t, s, 1, 3), permits(t, s, 2, 3)
 		next, after := permits(t, s, 1, 3), permits(t, s, 2, 3)
 		wantWaiting(t, next, after)
-		revoked, err := operator.Revoke(t.Context(), "n", a.lease.Fence())
+		revoked, err := operator.Revoke(t.Context(), "n", a.lease.Fence(), "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -134,7 +187,7 @@ func TestRevokeOfOnePermit(t *testing.T) {
 		wantWaiting(t, after)
 		wantLost(t, a.lease.Err(), dibs.ReasonRevoked)
 		wantErr(t, b.lease.Err())
-		revoked, err = operator.Revoke(t.Context(), "n", b.lease.Fence())
+		revoked, err = operator.Revoke(t.Context(), "n", b.lease.Fence(), "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -157,7 +210,7 @@ func TestRevokeOfReadersAndWriters(t *testing.T) {
 		r := queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
 		stuck := reading(t, s, "n")
 		w := writing(t, s, "n")
-		revoked, err := operator.Revoke(t.Context(), "n", stuck.lease.Fence())
+		revoked, err := operator.Revoke(t.Context(), "n", stuck.lease.Fence(), "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -165,11 +218,11 @@ func TestRevokeOfReadersAndWriters(t *testing.T) {
 		wantWaiting(t, w)
 		old := r.lease.Fence()
 		wantErr(t, m.TryUpgrade(t.Context(), r.lease))
-		if revoked, err := operator.Revoke(t.Context(), "n", old); revoked || err != nil {
+		if revoked, err := operator.Revoke(t.Context(), "n", old, ""); revoked || err != nil {
 			t.Errorf("revoke of the fence before the upgrade: %v, %v", revoked, err)
 		}
 		wantErr(t, r.lease.Err())
-		if revoked, err := operator.Revoke(t.Context(), "n", r.lease.Fence()); !revoked || err != nil {
+		if revoked, err := operator.Revoke(t.Context(), "n", r.lease.Fence(), ""); !revoked || err != nil {
 			t.Errorf("revoke after the upgrade: %v, %v", revoked, err)
 		}
 		wantHeld(t, w)
@@ -186,7 +239,7 @@ func TestRevokeOfAReentrantLease(t *testing.T) {
 		inner, err := c.Mutex("n").Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
 		synctest.Wait()
-		revoked, err := operator.Revoke(t.Context(), "n", inner.Fence())
+		revoked, err := operator.Revoke(t.Context(), "n", inner.Fence(), "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -210,7 +263,7 @@ func TestRevokeWithLostNotification(t *testing.T) {
 		l := lock(t, open(t, f, dibs.TTL(3*time.Second)), "n")
 		synctest.Wait()
 		begin := time.Now()
-		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
+		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence(), "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -238,7 +291,7 @@ func TestRevokeWithLateNotification(t *testing.T) {
 		c := open(t, f)
 		l := lock(t, c, "n", dibs.Token("request-1"))
 		synctest.Wait()
-		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
+		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence(), "")
 		if !revoked || err != nil || len(late) != 1 {
 			t.Fatalf("%v, %v, %d notifications", revoked, err, len(late))
 		}
@@ -259,7 +312,7 @@ func TestRevokeNotifiesLastExtender(t *testing.T) {
 		wantErr(t, err)
 		wantErr(t, at.Extend(t.Context(), time.Minute))
 		synctest.Wait()
-		ok, err := open(t, s).Revoke(t.Context(), "n", l.Fence())
+		ok, err := open(t, s).Revoke(t.Context(), "n", l.Fence(), "")
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}

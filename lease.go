@@ -441,6 +441,17 @@ func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 	return e
 }
 
+// endRevoked ends the lease for the reason of an operator. The caller holds c.mu, and calls
+// notify after unlocking it.
+func (h *leaseState) endRevoked(name, reason string) leaseEnd {
+	e := h.end(name, ReasonRevoked, nil)
+	var lost *LostError
+	if e.lost && errors.As(h.err, &lost) {
+		lost.Message = reason
+	}
+	return e
+}
+
 // expire ends a lease whose deadline has passed. The caller holds c.mu.
 func (h *leaseState) expire() leaseEnd {
 	h.expiredLocally = true

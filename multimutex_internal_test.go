@@ -14,14 +14,14 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				c := New(alwaysGrants{})
 				set := defaults()
 				set.token = "token"
-				gather := func(names ...string) *leaseState {
+				acquire := func(names ...string) *leaseState {
 					l, err := c.acquire(t.Context(), all(names), set, tryOnce)
 					if err != nil {
 						t.Fatal(err)
 					}
 					return l.h
 				}
-				first, second := gather("a", "b"), gather("c", "d")
+				first, second := acquire("a", "b"), acquire("c", "d")
 				if lost != "second" {
 					_ = first.lose("b", ReasonTaken, nil)
 				}

@@ -280,7 +280,7 @@ func TestMultiMutexIsLostWithOneName(t *testing.T) {
 			wantErr(t, err)
 			ctx := l.Context()
 			synctest.Wait() // until it receives events
-			revoked, err := open(t, s).Revoke(t.Context(), name, l.FenceOf(name))
+			revoked, err := open(t, s).Revoke(t.Context(), name, l.FenceOf(name), "")
 			if !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
@@ -801,7 +801,7 @@ func TestPartLostInStepwiseAcquire(t *testing.T) {
 		multi := multiMutex(t, splitStore{s}, []string{"a", "b", "c"}, dibs.TTL(3*time.Second))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
-		revoked, err := open(t, s).Revoke(t.Context(), "a", state.Holders[0].Fence)
+		revoked, err := open(t, s).Revoke(t.Context(), "a", state.Holders[0].Fence, "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -879,7 +879,7 @@ func TestMultiMutexLeavesNoQueueEntry(t *testing.T) {
 			return a.Fence
 		}
 		fence := ask(x, true) // the reply is lost
-		if revoked, err := s.Revoke(t.Context(), "b", fence); !revoked || err != nil {
+		if revoked, err := s.Revoke(t.Context(), "b", fence, ""); !revoked || err != nil {
 			t.Fatalf("revoke: %v, %v", revoked, err)
 		}
 		ask(y, true)
@@ -931,7 +931,7 @@ func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 		}))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
-		if revoked, err := s.Revoke(t.Context(), "a", state.Holders[0].Fence); !revoked || err != nil {
+		if revoked, err := s.Revoke(t.Context(), "a", state.Holders[0].Fence, ""); !revoked || err != nil {
 			t.Fatalf("revoke: %v, %v", revoked, err)
 		}
 		unlock(t, c)

@@ -17,7 +17,9 @@ func (noStore) Cancel(context.Context, driver.AcquireRequest) error { return err
 func (noStore) Resize(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 	return driver.AcquireReply{}, errNoStore
 }
-func (noStore) Revoke(context.Context, string, uint64) (bool, error) { return false, errNoStore }
+func (noStore) Revoke(context.Context, string, uint64, string) (bool, error) {
+	return false, errNoStore
+}
 func (noStore) Release(context.Context, driver.ReleaseRequest) (bool, error) {
 	return false, errNoStore
 }

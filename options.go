@@ -99,7 +99,7 @@ func Wait(d time.Duration) Option {
 func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = min(d, farFuture) } }
 
 // NoRenew turns renewal off: the lease ends when its TTL has passed, unless Extend
-// prolongs it.
+// raises it.
 func NoRenew() Option { return func(s *settings) { s.noRenew = true } }
 
 // MaxHold limits how long a lease is renewed, so that a hung worker cannot hold a name

@@ -34,7 +34,7 @@ func (u unusedStore) Groups(names []string) [][]string { return [][]string{names
 func (u unusedStore) Resize(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return driver.AcquireReply{}, u.unexpected("resize %+v", c)
 }
-func (u unusedStore) Revoke(_ context.Context, name string, fence uint64) (bool, error) {
+func (u unusedStore) Revoke(_ context.Context, name string, fence uint64, _ string) (bool, error) {
 	return false, u.unexpected("revoke %q %d", name, fence)
 }
 func (u unusedStore) Cancel(_ context.Context, c driver.AcquireRequest) error {
@@ -300,9 +300,9 @@ func TestNoStore(t *testing.T) {
 				wantErr(t, err, dibs.ErrInvalid)
 				_, err = c.Inspect(ctx, "n")
 				wantErr(t, err, dibs.ErrInvalid)
-				_, err = c.List(ctx, "*")
+				_, err = listed(c, "*")
 				wantErr(t, err, dibs.ErrInvalid)
-				_, err = c.Revoke(ctx, "n", 1)
+				_, err = c.Revoke(ctx, "n", 1, "")
 				wantErr(t, err, dibs.ErrInvalid)
 				err = c.Election("n").Run(ctx, func(context.Context) error { return nil })
 				wantErr(t, err, dibs.ErrInvalid)
@@ -354,7 +354,7 @@ func TestBadTimeoutOfInspect(t *testing.T) {
 		c := open(t, unusedStore{t}, dibs.Timeout(d))
 		_, err := c.Inspect(t.Context(), "n")
 		wantErr(t, err, dibs.ErrInvalid)
-		_, err = c.Revoke(t.Context(), "n", 1)
+		_, err = c.Revoke(t.Context(), "n", 1, "")
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 }
@@ -502,14 +502,14 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("inspect %q: %+v, %v", name, state, err)
 		}
 		for pattern, want := range map[string]int{"*": 1, quote(name): 1, quote(name) + "?": 0, quote(name + name): 0} {
-			if states, err := rival.List(t.Context(), pattern); err != nil || len(states) != want || want > 0 && states[0].Name != name {
+			if states, err := listed(rival, pattern); err != nil || len(states) != want || want > 0 && states[0].Name != name {
 				t.Errorf("list %q: %+v, %v; want %d of %q", pattern, states, err, want, name)
 			}
 		}
 		if err := l.Unlock(); err != nil {
 			t.Errorf("unlock %q: %v", name, err)
 		}
-		if states, err := rival.List(t.Context(), "*"); err != nil || len(states) != 0 {
+		if states, err := listed(rival, "*"); err != nil || len(states) != 0 {
 			t.Errorf("list after unlock: %+v, %v", states, err)
 		}
 		for _, text := range []string{fmt.Sprint(busy), name + label} {

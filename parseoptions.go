@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ParseOptions returns the options of a text, as it may stand in an environment variable or
-// a configuration file:
+// ParseOptions returns the options of a text, as an environment variable or
+// a configuration file may have it:
 //
 //	ttl=20s wait=3s label=web
 //

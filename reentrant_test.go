@@ -76,7 +76,7 @@ func TestContextsOfNestedCalls(t *testing.T) {
 			if err := ctx.Err(); err != nil {
 				t.Errorf("the outer context ended with an inner one: %v", err)
 			}
-			if revoked, err := s.Revoke(t.Context(), "n", dibs.Fence(ctx)); !revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), "n", dibs.Fence(ctx), ""); !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
 			group.Wait()

@@ -140,7 +140,7 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 		case refused(err) || permanent(err):
 			return nil, err
 		}
-		h.noteLateResize(w, request.Until)
+		h.recordLateResize(w, request.Until)
 		if ctx.Err() != nil || !time.Now().Before(end) || !pause(ctx, backoff(try)) {
 			return nil, err
 		}
@@ -155,8 +155,8 @@ func (h *leaseState) setResizing(by int) {
 	h.resizing += by
 }
 
-// noteLateResize records that a change may still arrive at the store until then.
-func (h *leaseState) noteLateResize(w lockSpec, until time.Time) {
+// recordLateResize records that a change may still arrive at the store until then.
+func (h *leaseState) recordLateResize(w lockSpec, until time.Time) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	h.lateResize, h.lateWeight = until.Add(clockSlack), w.weight

@@ -188,7 +188,7 @@ func (b *fixture) runFaults(t *table, c config, peer string) error {
 			all = f["pairs/s"]
 		}
 		f["of all"] = f["pairs/s"] / all
-		t.note(fault.name, peer, note)
+		t.addRemark(fault.name, peer, note)
 		r := t.row(fault.name, peer)
 		r.runs = append(r.runs, f)
 	}

@@ -23,7 +23,7 @@ func (t *table) interleave(rounds, load int, baseline string, names []string, me
 		}
 		slices.Reverse(order)
 	}
-	t.note(group, baseline, t.busyWarning(t.row(group, baseline)))
+	t.addRemark(group, baseline, t.busyWarning(t.row(group, baseline)))
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (t *table) round(group, baseline string, order []string, measure measuremen
 			return err
 		}
 		progress("  %s: %s %s", name, format(f[t.columns[0].name], 0), t.columns[0].name)
-		t.note(group, name, note)
+		t.addRemark(group, name, note)
 		r := t.row(group, name)
 		r.runs = append(r.runs, f)
 		if name == baseline {

@@ -72,8 +72,8 @@ func (t *table) column(name string) column {
 	panic("no column " + name)
 }
 
-// note adds a remark about a run, unless the table has it already.
-func (t *table) note(group, peer, text string) {
+// addRemark adds a remark about a run, unless the table has it already.
+func (t *table) addRemark(group, peer, text string) {
 	if text == "" {
 		return
 	}

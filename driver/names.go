@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -16,6 +17,24 @@ func CheckName(name string) error {
 		return invalidRequest("name %q… of %d bytes: more than %d", name[:16], len(name), MaxName)
 	case !utf8.ValidString(name):
 		return invalidRequest("name %q: not UTF-8", name)
+	}
+	return nil
+}
+
+// CheckRevoke returns an ErrInvalid unless a lease can be revoked with these arguments: a
+// valid name, a fence, and as the reason one line of printable UTF-8 of at most MaxReason
+// bytes, which may be empty.
+func CheckRevoke(name string, fence uint64, reason string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	switch {
+	case fence == 0:
+		return invalidRequest("revoke %q: fence 0", name)
+	case len(reason) > MaxReason:
+		return invalidRequest("revoke %q: reason of %d bytes: more than %d", name, len(reason), MaxReason)
+	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return invalidRequest("revoke %q: reason %q: want one line of printable UTF-8", name, reason)
 	}
 	return nil
 }

@@ -16,6 +16,9 @@ const MaxName = 512
 // writer and the limit of readers and writers.
 const Unlimited = 1<<31 - 1
 
+// MaxReason is the longest reason of a revocation that a store accepts, in bytes.
+const MaxReason = 256
+
 // MaxNames is the largest number of names that one lease can hold.
 const MaxNames = 100
 
@@ -70,9 +73,9 @@ type Store interface {
 	Resize(ctx context.Context, c AcquireRequest) (AcquireReply, error)
 
 	// Revoke ends the lease that has this fence, whoever the caller is, and grants the
-	// name to the next waiters. It sends EventRevoked to the holder's client. It returns
-	// false, and changes nothing, if no known lease has this fence.
-	Revoke(ctx context.Context, name string, fence uint64) (bool, error)
+	// name to the next waiters. It sends EventRevoked, with the reason, to the holder's
+	// client. It returns false, and changes nothing, if no known lease has this fence.
+	Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error)
 
 	// Release ends the lease of r.Token and grants the name to the first live waiters
 	// that fit, in the same atomic step. It returns false if the token did not hold the
@@ -191,7 +194,8 @@ const (
 	// EventRetry: the request with Event.Token should be sent again, because something
 	// changed.
 	EventRetry
-	// EventRevoked: the lease with Event.Token and Event.Fence was revoked.
+	// EventRevoked: the lease with Event.Token and Event.Fence was revoked, because of
+	// Event.Reason.
 	EventRevoked
 	// EventConnected: events flow from now on; earlier ones may be lost.
 	EventConnected
@@ -211,6 +215,7 @@ type Event struct {
 	Node   string        // for a vote request: the node that granted it
 	Round  uint64        // of a quorum: the round in which it was granted
 	Age    time.Duration // time since the grant was sent; zero if unknown
+	Reason string        // of a revocation; may be empty
 	Err    error
 }
 

@@ -149,7 +149,7 @@ func (b *fixture) warm(c *dibs.Client) {
 		}
 	}
 	b.inspect(c, "warm")
-	if revoked, err := c.Revoke(b.t.Context(), "warm", l.Fence()); err != nil || !revoked {
+	if revoked, err := c.Revoke(b.t.Context(), "warm", l.Fence(), ""); err != nil || !revoked {
 		b.t.Fatalf("revoke: %t, %v", revoked, err)
 	}
 	b.await("the lease ends", l.Context().Done())

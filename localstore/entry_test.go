@@ -66,7 +66,7 @@ func work(t *testing.T, e *locktable.Lock) {
 	l.Resize(c, now)
 	l.Extend([]driver.ExtendRequest{{Name: "n", Token: "a", TTL: time.Minute}}, now)
 	l.Release(driver.ReleaseRequest{Name: "n", Token: "a", Reserve: time.Second}, now)
-	l.Revoke("n", 7, now)
+	l.Revoke("n", 7, "", now)
 	l.Cancel(c, now)
 	for _, e := range l.Names {
 		text, err := encode(e)

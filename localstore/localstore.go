@@ -172,13 +172,13 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 }
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (revoked bool, err error) {
-	if err := driver.CheckName(name); err != nil {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (revoked bool, err error) {
+	if err := driver.CheckRevoke(name, fence, reason); err != nil {
 		return false, err
 	}
 	t := fileOp{"revoke", name, time.Time{}, []string{name}}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		revoked, notifications = l.Revoke(name, fence, now)
+		revoked, notifications = l.Revoke(name, fence, reason, now)
 		return notifications, nil
 	})
 	return revoked && err == nil, err

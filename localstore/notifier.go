@@ -57,6 +57,7 @@ type message struct {
 	Token  string           `json:"t"`
 	Fence  uint64           `json:"f,omitempty"`
 	Ticket uint64           `json:"n,omitempty"`
+	Reason string           `json:"r,omitempty"`
 }
 
 // send sends each client its events, several in one datagram, because a socket's queue
@@ -69,7 +70,7 @@ func (p notifier) send(notifications []locktable.Notification) {
 	byClient := make(map[string][]message)
 	for _, m := range notifications {
 		e := m.Event
-		byClient[m.Client] = append(byClient[m.Client], message{e.Kind, e.Token, e.Fence, e.Ticket})
+		byClient[m.Client] = append(byClient[m.Client], message{e.Kind, e.Token, e.Fence, e.Ticket, e.Reason})
 	}
 	for client, notes := range byClient {
 		for some := range slices.Chunk(notes, together) {
@@ -171,7 +172,7 @@ func decodeEvents(text []byte) (events []driver.Event) {
 	}
 	for _, n := range notes {
 		if n.Kind == driver.EventGranted || n.Kind == driver.EventRetry || n.Kind == driver.EventRevoked {
-			events = append(events, driver.Event{Kind: n.Kind, Token: n.Token, Fence: n.Fence, Ticket: n.Ticket})
+			events = append(events, driver.Event{Kind: n.Kind, Token: n.Token, Fence: n.Fence, Ticket: n.Ticket, Reason: n.Reason})
 		}
 	}
 	return events

@@ -109,15 +109,15 @@ func late(op, name string, until time.Time) error {
 var errLate = errors.New("the request arrived after its time limit")
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (revoked bool, err error) {
-	if err := driver.CheckName(name); err != nil {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (revoked bool, err error) {
+	if err := driver.CheckRevoke(name, fence, reason); err != nil {
 		return false, err
 	}
 	if err := locktable.ContextEnded(ctx, "revoke", name); err != nil {
 		return false, err
 	}
 	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
-		revoked, notifications = t.Revoke(name, fence, now)
+		revoked, notifications = t.Revoke(name, fence, reason, now)
 		return notifications
 	})
 	return revoked, nil

@@ -330,8 +330,8 @@ func (s *Store) newRelease(c *acquisition, nq *nodeQueue, r driver.ReleaseReques
 }
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
-	if err := firstErr(driver.CheckName(name), contextEnded(ctx, "revoke", name)); err != nil {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
+	if err := firstErr(driver.CheckRevoke(name, fence, reason), contextEnded(ctx, "revoke", name)); err != nil {
 		return false, err
 	}
 	poll := s.newPoll()
@@ -341,7 +341,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, er
 		go func() {
 			ctx, cancel := nodeContext(until)
 			defer cancel()
-			revoked, err := n.Revoke(ctx, name, fence)
+			revoked, err := n.Revoke(ctx, name, fence, reason)
 			poll.record(i, toAnswer(revoked), err)
 		}()
 	}

@@ -95,7 +95,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// askingNode starts a fake node that claims to own all slots, and redirects each script
+// askingNode starts a fake node that says that it owns all slots, and redirects each script
 // to another node with ASK.
 func askingNode(t *testing.T, to string) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

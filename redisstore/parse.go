@@ -234,7 +234,7 @@ func entryToken(entry string) (string, bool) {
 
 // parseMessage reads a notification: fence, ticket, origin, token. A fence of zero tells
 // the waiter to retry. With a fence of zero and a ticket, the ticket is the fence of a
-// lease of this token that was revoked.
+// lease of this token that was revoked. The reason may follow after a line break.
 func (s *Store) parseMessage(text string) (driver.Event, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
@@ -247,7 +247,8 @@ func (s *Store) parseMessage(text string) (driver.Event, bool) {
 		return driver.Event{}, false
 	}
 	if fence == 0 && ticket != 0 {
-		return driver.Event{Kind: driver.EventRevoked, Token: parts[3], Fence: ticket}, true
+		token, reason, _ := strings.Cut(parts[3], "\n")
+		return driver.Event{Kind: driver.EventRevoked, Token: token, Fence: ticket, Reason: reason}, true
 	}
 	if fence == 0 || s.replicas != nil { // a retry waits for the replicas
 		return driver.Event{Kind: driver.EventRetry, Token: parts[3]}, true

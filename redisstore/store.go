@@ -358,12 +358,15 @@ func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, name, entry
 }
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64) (bool, error) {
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
 	if err := s.check(name); err != nil {
 		return false, err
 	}
+	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+		return false, err
+	}
 	r := s.requestOn(revokeScript, name)
-	r.args(s.checkArg(), strconv.FormatUint(fence, 10))
+	r.args(s.checkArg(), strconv.FormatUint(fence, 10), reason)
 	reply, retried := r.slot.pipeliner.do(ctx, r, deadline(ctx))
 	if reply.Err != nil && retried {
 		return false, wrapError("revoke", name, unknownOutcome(reply.Err))

@@ -443,9 +443,10 @@ func resizeNeedsLease(t *testing.T, s driver.Store) {
 
 func revoke(t *testing.T, s driver.Store) {
 	p, other := newClient(t, s), newClient(t, s)
+	reason := "host is gone, see ticket 7" // of the first one; later ones have none
 	revoke := func(name string, fence uint64) bool {
 		t.Helper()
-		revoked, err := s.Revoke(t.Context(), name, fence)
+		revoked, err := s.Revoke(t.Context(), name, fence, reason)
 		if err != nil {
 			t.Fatalf("revoke: %v", err)
 		}
@@ -453,9 +454,10 @@ func revoke(t *testing.T, s driver.Store) {
 	}
 	wantRevoked := func(c driver.AcquireRequest, fence uint64) {
 		t.Helper()
-		if e := p.nextEvent(); e.Kind != driver.EventRevoked || e.Token != c.Token || e.Fence != fence {
-			t.Fatalf("event %+v, want EventRevoked for %s with fence %d", e, c.Token, fence)
+		if e := p.nextEvent(); e.Kind != driver.EventRevoked || e.Token != c.Token || e.Fence != fence || e.Reason != reason {
+			t.Fatalf("event %+v, want EventRevoked for %s with fence %d and reason %q", e, c.Token, fence, reason)
 		}
+		reason = ""
 	}
 	if revoke("n", 7) {
 		t.Error("a free name was revoked")

@@ -133,7 +133,7 @@ func TestEscapeWhenTheLockIsRevoked(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "200ms")
 		held := s.state("job").Holders[0]
-		if revoked, err := s.store.Revoke(t.Context(), "job", held.Fence); err != nil || !revoked && !s.deleteLock() {
+		if revoked, err := s.store.Revoke(t.Context(), "job", held.Fence, ""); err != nil || !revoked && !s.deleteLock() {
 			t.Fatalf("Revoke: %v, %v", revoked, err)
 		}
 		p.wantCode(exitLost)
@@ -277,7 +277,7 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := prepare(t, "", append(unshare, "dibs", watchdogArg, "3", "4")...)
-	p.Path, p.ExtraFiles = lookPath(t, "unshare"), []*os.File{in, out}
+	p.Path, p.ExtraFiles = pathOf(t, "unshare"), []*os.File{in, out}
 	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 	p.begin()
 	in.Close()
@@ -298,7 +298,7 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 		return ""
 	}
 	await("ready")
-	text, _ := json.Marshal(startRequest{Path: lookPath(t, "sleep"), Argv: rawTexts([]string{"sleep", "1000"})})
+	text, _ := json.Marshal(startRequest{Path: pathOf(t, "sleep"), Argv: rawTexts([]string{"sleep", "1000"})})
 	fmt.Fprintf(pipe, "start %s\n", text)
 	pid := await("started")
 	fmt.Fprintf(pipe, "until %d\n", sinceBoot()+slept+200*time.Millisecond)
@@ -322,7 +322,7 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-func lookPath(t *testing.T, name string) string {
+func pathOf(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {

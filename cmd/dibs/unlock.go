@@ -134,11 +134,11 @@ func (a *app) endLease(ctx context.Context, s *opened, u unlockRequest, seen dib
 	locks := dibs.New(s.Store, dibs.Timeout(a.timeout))
 	defer locks.Close()
 	if u.force {
-		return a.endAllSeen(ctx, s, locks, seen)
+		return a.endAllSeen(ctx, s, locks, seen, u.reason)
 	}
 	var done bool
 	if u.fence != 0 {
-		done, err = locks.Revoke(ctx, u.name, u.fence)
+		done, err = locks.Revoke(ctx, u.name, u.fence, u.reason)
 	} else {
 		done, err = unlockToken(locks, u)
 	}
@@ -149,10 +149,10 @@ func (a *app) endLease(ctx context.Context, s *opened, u unlockRequest, seen dib
 }
 
 // endAllSeen revokes all leases in seen.
-func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State) ([]holder, error) {
+func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State, reason string) ([]holder, error) {
 	ended := []holder{}
 	for _, h := range seen.Holders {
-		done, err := a.endSeen(ctx, s, locks, seen, h)
+		done, err := a.endSeen(ctx, s, locks, seen, h, reason)
 		if err != nil {
 			return ended, err
 		}
@@ -169,13 +169,13 @@ func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, see
 // the fence of a lease. It may be the last one that was issued for the slot: Revoke
 // checks that, and notifies the holder. Otherwise endSeen compares the token, which dibs
 // never reuses.
-func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State, h dibs.Holder) (bool, error) {
+func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State, h dibs.Holder, reason string) (bool, error) {
 	fence := h.Fence
 	if fence == 0 && h.Weight == 0 {
 		fence = seen.Fence
 	}
 	if fence != 0 {
-		done, err := locks.Revoke(ctx, seen.Name, fence)
+		done, err := locks.Revoke(ctx, seen.Name, fence, reason)
 		if done || err != nil || h.Fence != 0 {
 			return done, err
 		}

@@ -110,7 +110,7 @@ func queue(ctx context.Context, l *local, j job) (r report, err error) {
 	end := time.Now().Add(j.For)
 	err = concurrently(ctx, j.Workers, func(ctx context.Context, worker int) error {
 		for time.Now().Before(end) {
-			t, err := takeTurn(ctx, mutex)
+			t, err := runTurn(ctx, mutex)
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ type tokenTurn struct {
 	token string
 }
 
-func takeTurn(ctx context.Context, mutex *dibs.Mutex) (tokenTurn, error) {
+func runTurn(ctx context.Context, mutex *dibs.Mutex) (tokenTurn, error) {
 	t := tokenTurn{}
 	t.Requested = time.Now().UnixNano()
 	lease, err := mutex.Lock(ctx)

@@ -60,7 +60,7 @@ func buy(ctx context.Context, l *local, j job) (report, error) {
 	var bought atomic.Int64
 	err := concurrently(ctx, j.Workers, func(ctx context.Context, _ int) error {
 		for range j.Times {
-			got, err := dibs.Call(ctx, lock, func(ctx context.Context) (bool, error) { return takeOne(ctx, stock) })
+			got, err := dibs.Call(ctx, lock, func(ctx context.Context) (bool, error) { return removeOne(ctx, stock) })
 			if err != nil {
 				return err
 			}
@@ -73,8 +73,8 @@ func buy(ctx context.Context, l *local, j job) (report, error) {
 	return report{Count: bought.Load()}, err
 }
 
-// takeOne removes one item from the stock, if there is one.
-func takeOne(ctx context.Context, stock number) (bool, error) {
+// removeOne removes one item from the stock, if there is one.
+func removeOne(ctx context.Context, stock number) (bool, error) {
 	left, err := stock.get(ctx)
 	if err != nil || left <= 0 {
 		return false, err

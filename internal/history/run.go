@@ -207,7 +207,7 @@ func (w *worker) revoke(s step, label string) {
 		return // the store has no fence for the lease
 	}
 	op := w.rec.Call(Op{Verb: Revoke, Label: label, Names: []string{name}, Token: victim.Token, Fences: []uint64{victim.Fence}})
-	broke, err := c.Revoke(w.ctx, name, victim.Fence)
+	broke, err := c.Revoke(w.ctx, name, victim.Fence, "")
 	w.rec.Return(op, err)
 	op.Revoked = broke
 }

@@ -213,7 +213,7 @@ func (t *Table) Resize(c driver.AcquireRequest, now Now) (reply driver.AcquireRe
 }
 
 // Revoke ends the lease that has this fence.
-func (t *Table) Revoke(name string, fence uint64, now Now) (revoked bool, notifications []Notification) {
+func (t *Table) Revoke(name string, fence uint64, reason string, now Now) (revoked bool, notifications []Notification) {
 	var extra []Notification
 	revoked, notifications = t.change(name, now, nil, func(lock *Lock) bool {
 		i := slices.IndexFunc(lock.Holders, func(h Holder) bool { return fence != 0 && h.Fence == fence })
@@ -222,7 +222,7 @@ func (t *Table) Revoke(name string, fence uint64, now Now) (revoked bool, notifi
 		}
 		h := lock.Holders[i]
 		if !h.Reserved {
-			extra = append(extra, Notification{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence}})
+			extra = append(extra, Notification{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence, Reason: reason}})
 		}
 		lock.Holders = slices.Delete(lock.Holders, i, i+1)
 		return true

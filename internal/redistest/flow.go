@@ -86,7 +86,7 @@ func (f *flow) findTrap(data []byte) *trap {
 	if f.isRequest() {
 		return f.link.proxy.matchRequest(data)
 	}
-	return f.link.takeReplyTrap()
+	return f.link.removeReplyTrap()
 }
 
 func (f *flow) deliver() {

@@ -145,9 +145,9 @@ func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
 // MasterOf returns the node that serves a slot now. It queries each running node about
-// itself. If two nodes claim the slot, the one with the newer epoch is right, as for the
-// nodes themselves; this happens after a failover during a pause of the old master. It
-// returns an error if no node claims the slot.
+// itself. If two nodes say that they own the slot, the one with the newer epoch is right,
+// as for the nodes themselves. This happens after a failover during a pause of the old
+// master. MasterOf returns an error if no node owns the slot.
 func (c *Cluster) MasterOf(slot int) (*Server, error) {
 	return c.currentMaster(context.Background(), slot)
 }

@@ -137,7 +137,7 @@ func (l *link) setReplyTrap(t *trap) {
 	l.reply = t
 }
 
-func (l *link) takeReplyTrap() *trap {
+func (l *link) removeReplyTrap() *trap {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	t := l.reply

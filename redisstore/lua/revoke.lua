@@ -4,6 +4,7 @@
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        2  fence
+--        3  reason: one line for the holder, or ""
 -- Reply  {the server's time in µs, 1 it was ended, 0 there is none}
 
 local time = redis.call('TIME')
@@ -45,7 +46,7 @@ if not client then
 end
 
 if used == math.huge then used = 0 else used = remove_shared(token, used) end
-publish(client, '0', fence, '0', token)
+publish(client, '0', fence, '0', (ARGV[3] or '') == '' and token or token .. '\n' .. ARGV[3])
 used = serve_queue(used, now, ARGV[1], true)
 flush_shared(used)
 if used == 0 then
