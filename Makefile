@@ -48,12 +48,16 @@ demo: ## run the demonstration program: make demo ARGS="..."
 	@go run ./examples/demo $(ARGS)
 
 .PHONY: lint
-lint: ## check with gofmt, go mod tidy, go vet, golangci-lint; changes nothing
+lint: prose ## check with gofmt, go mod tidy, go vet, golangci-lint, and the prose; changes nothing
 	@unformatted=$$(gofmt -s -l .); [ -z "$$unformatted" ] || { echo "run gofmt -s -w on: $$unformatted"; exit 1; }
 	@# Only the root module: the others require versions of it that are not published yet.
 	@GOWORK=off go mod tidy -diff
 	@go vet work
 	@$(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')
+
+.PHONY: prose
+prose: ## check the language of documents, comments, messages and help texts
+	@scripts/prose
 
 .PHONY: tools
 tools: ## install redis-server and the linter, which other targets need
