@@ -143,7 +143,7 @@ func heldBy(token string, left time.Duration) dibs.State {
 func (w *watcher) lines(t *testing.T, at time.Time, states ...dibs.State) string {
 	t.Helper()
 	var out bytes.Buffer
-	for _, s := range w.update(states, nil, at) {
+	for _, s := range w.update(states, nil, at, at) {
 		if s.Schema != schema || !s.Time.Equal(at.UTC().Truncate(time.Millisecond)) {
 			t.Errorf("want schema and time, have %+v", s)
 		}
@@ -151,6 +151,16 @@ func (w *watcher) lines(t *testing.T, at time.Time, states ...dibs.State) string
 	}
 	text := strings.ReplaceAll(out.String(), at.Local().Format("15:04:05.000")+"  ", "")
 	return regexp.MustCompile(" +").ReplaceAllString(text, " ")
+}
+
+// A slow poll does not make an expiry look like a release.
+func TestWatcherSeesAnExpiryBetweenSlowPolls(t *testing.T) {
+	w, begin := watcher{began: true}, time.Now()
+	w.update([]dibs.State{heldBy("t", 30*time.Millisecond)}, nil, begin, begin.Add(40*time.Millisecond))
+	news := w.update(nil, nil, begin.Add(50*time.Millisecond), begin.Add(60*time.Millisecond))
+	if len(news) != 1 || news[0].Event != eventExpired {
+		t.Errorf("%+v, want one expiry", news)
+	}
 }
 
 func TestWatcher(t *testing.T) {
@@ -192,7 +202,7 @@ func TestWatcher(t *testing.T) {
 func TestWatcherDuringAnOutage(t *testing.T) {
 	w, at := watcher{began: true}, time.Now()
 	events := func(states []dibs.State, err error) (names []string) {
-		for _, s := range w.update(states, err, at) {
+		for _, s := range w.update(states, err, at, at) {
 			names = append(names, s.Event+s.Error)
 		}
 		return names

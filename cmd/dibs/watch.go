@@ -87,6 +87,7 @@ func (s durationFlag) check() error {
 func (a *app) watch(ctx context.Context, s *opened, glob string, every time.Duration) error {
 	w := watcher{began: true}
 	for ctx.Err() == nil {
+		asked := time.Now()
 		states, err := a.inspectMatching(ctx, s, glob, slices.Collect(maps.Keys(w.known))...)
 		if ctx.Err() != nil {
 			break
@@ -94,7 +95,7 @@ func (a *app) watch(ctx context.Context, s *opened, glob string, every time.Dura
 		if errors.Is(err, dibs.ErrInvalid) {
 			return err
 		}
-		if err := a.printChanges(s, w.update(states, err, time.Now())); err != nil {
+		if err := a.printChanges(s, w.update(states, err, asked, time.Now())); err != nil {
 			return err
 		}
 		sleepOrDone(ctx, every)
@@ -115,13 +116,14 @@ func sleepOrDone(ctx context.Context, d time.Duration) {
 // A watcher compares the states of each poll with those of the previous one.
 type watcher struct {
 	known map[string]nameState // with whole tokens
-	at    time.Time            // of the last successful poll
+	asked time.Time            // when the last successful poll began
 	began bool                 // there was no successful poll yet
 	away  bool
 }
 
-// update records the result of a poll, or its error, and returns the changes.
-func (w *watcher) update(states []dibs.State, err error, now time.Time) (news []change) {
+// update records the result of a poll that began at asked, or its error, and returns the
+// changes.
+func (w *watcher) update(states []dibs.State, err error, asked, now time.Time) (news []change) {
 	if err != nil {
 		if !w.away {
 			news = append(news, change{Event: eventAway, Error: strings.TrimPrefix(err.Error(), "dibs: ")})
@@ -137,7 +139,7 @@ func (w *watcher) update(states []dibs.State, err error, now time.Time) (news []
 		seen[s.Name] = stateOf(s, true)
 	}
 	for _, name := range slices.Sorted(maps.Keys(union(w.known, seen))) {
-		c := comparison{old: w.known[name], now: seen[name], at: now, passed: now.Sub(w.at), first: w.began}
+		c := comparison{old: w.known[name], now: seen[name], at: now, passed: now.Sub(w.asked), first: w.began}
 		if _, held := seen[name]; held {
 			c.carrySince()
 			seen[name] = c.now
@@ -147,7 +149,7 @@ func (w *watcher) update(states []dibs.State, err error, now time.Time) (news []
 			news = append(news, one)
 		}
 	}
-	w.known, w.at, w.began, w.away = seen, now, false, false
+	w.known, w.asked, w.began, w.away = seen, asked, false, false
 	return stampedAt(news, now)
 }
 
@@ -168,7 +170,7 @@ func stampedAt(news []change, at time.Time) []change {
 type comparison struct {
 	old, now nameState
 	at       time.Time     // time of the second poll
-	passed   time.Duration // time between the polls
+	passed   time.Duration // from the beginning of the first poll to the end of the second
 	first    bool          // there was no earlier poll
 }
 
