@@ -212,9 +212,8 @@ func (c *Client) notifyIdle() {
 // stay open; their owner closes them. A second Close returns nil.
 //
 // Close normally returns at once. It takes at most seven operation timeouts of the
-// Client, however many leases it holds, and at most four if the store fails to release
-// one of them. It returns an error if leases could not be released in that time; they
-// expire at the store.
+// Client, however many leases it holds. It returns an error if leases could not be released
+// in that time; they expire at the store.
 //
 // A hook may call Close. Close then waits for that hook in vain, for one operation
 // timeout.

@@ -100,7 +100,7 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 		switch {
 		case err == nil:
 			err = unlocked
-		case unlocked != nil:
+		case unlocked != nil && !errors.Is(err, unlocked): // fn may return the cause of its context
 			err = errors.Join(err, unlocked)
 		}
 	}()
@@ -108,8 +108,8 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 }
 
 // Fence returns the fence of the lease that ctx carries: a context of Do or of
-// Lease.Context. If ctx carries several leases, it is that of the innermost one. Without
-// a lease it is zero.
+// Lease.Context. If ctx carries several leases, it is that of the innermost one. For a
+// multi-lock use FenceOf: each name has its own fence. Without a lease it is zero.
 func Fence(ctx context.Context) uint64 {
 	if in, ok := ctx.Value(carried{}).(*carriedLease); ok {
 		return in.h.first.Fence()

@@ -8,11 +8,13 @@
 //		return repo.Save(ctx, order, dibs.Fence(ctx))
 //	}, dibs.Wait(3*time.Second))
 //
-// A [Client] creates locks on one store: package redisstore, with adapters for go-redis,
-// rueidis and redigo, or package memstore for tests and single processes. The locks are
-// [Mutex], [RWMutex], [Semaphore], [MultiMutex] (several names together), [Election] and
-// [Once] (a periodic job). All of them are weighted semaphores with a FIFO wait queue.
-// Holding one is a [Lease]. docs/guide.md helps to choose.
+// A [Client] creates locks on one store. For Redis, import the package for your client
+// library: goredisstore, rueidisstore or redigostore. Package memstore is a store for tests
+// and single processes.
+//
+// The locks are [Mutex], [RWMutex], [Semaphore], [MultiMutex] (several names together),
+// [Election] and [Once] (a periodic job). Each name has one FIFO wait queue. A held lock is
+// a [Lease]. docs/guide.md helps to choose.
 //
 // # Guarantees
 //
@@ -24,6 +26,9 @@
 //     grants the lock to the first waiter, or to those that fit, in the same atomic step.
 //   - A call that fails or is cancelled leaves no lock behind.
 //   - Fences only grow: each grant on a name has a larger number than the one before.
+//
+// A hand-off is a release that grants the lock to a waiter. The waiter is notified, and
+// holds the lock already when the notification arrives.
 //
 // # Limits
 //
@@ -61,6 +66,7 @@
 //
 // Use errors.Is with [ErrBusy], [ErrLost], [ErrReleased], [ErrUnavailable],
 // [ErrWrongType], [ErrReentrant], [ErrInvalid] and [ErrClosed]. [BusyError], [LostError]
-// and [UnavailableError] have the details. A context that has ended before anything was
-// sent to the store yields its cause and not ErrBusy.
+// and [UnavailableError] have the details. If the context has ended before anything was
+// sent to the store, the error is the cause of the context. If it ends during the wait, the
+// error is ErrBusy and that cause. docs/guide.md says which error to handle first, and how.
 package dibs

@@ -9,9 +9,9 @@ import (
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrBusy means that the name is held or reserved, and that the try or the wait is
-	// over. It is wrapped in a *BusyError, which has the holder. If a context ended the
-	// wait, errors.Is also finds its cause.
+	// ErrBusy means that the name is held, or reserved by MinHold or Once, and that the
+	// try or the wait is over. It is wrapped in a *BusyError, which has the holder. If a
+	// context ended the wait, errors.Is also finds its cause.
 	ErrBusy = errors.New("dibs: busy")
 	// ErrReleased means that the lease was used after its own Unlock.
 	ErrReleased = errors.New("dibs: lease released")
@@ -36,7 +36,7 @@ type BusyError struct {
 	Name      string
 	Holder    string        // the whole token of the last known holder; may be empty
 	Reserved  bool          // the holder has released its lease; MinHold keeps the name unavailable
-	Remaining time.Duration // of the holder's lease at that time; negative: it never expires
+	Remaining time.Duration // until the lease expires, unless its holder renews it; negative: it never expires
 	Ahead     int           // waiters ahead of this one when it queued
 	Cause     error         // why the wait ended, if a context ended it
 }

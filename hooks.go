@@ -10,10 +10,11 @@ import (
 // the lock, then those of the call.
 //
 // Each AcquireStart is followed by one AcquireEnd, with Queued between the two if the call
-// joins a wait queue. A call that is rejected with ErrInvalid or ErrReentrant, or that
-// enters a lease again, calls no hook. If AcquireEnd has no error there is a lease. Then
-// either Lost or Released follows, as the last event of the lease. A lease of
-// Client.Attach has Lost and Released only.
+// joins a wait queue. No hook is called for a call that is rejected with ErrInvalid or
+// ErrReentrant, or that uses a lease again (see Reentrant).
+//
+// If AcquireEnd has no error, there is a lease. Lost or Released is its last event. A lease
+// of Client.Attach has Lost and Released only.
 //
 // The contexts have the values of the call's context, and never end. AcquireStart is the
 // exception: it receives the context of the call itself.
@@ -27,11 +28,12 @@ import (
 //
 // So a slow hook delays other hooks only. The events that wait for a slow hook are
 // bounded: RenewFailed is queued once for each lease, and while 10,000 events wait, no
-// further event is queued except Lost. Close waits one operation timeout for hooks. Those
-// that are left run after it.
+// further event is queued except Lost. Close waits one operation timeout for hooks. Hooks
+// that have not run by then run after Close has returned.
 type Hooks struct {
 	// AcquireStart returns the context with which the call goes on, such as one with a
-	// span. Its values reach the store's client and the hooks below. Nil means ctx.
+	// span. The store's client and the hooks below see its values. The function of Do and
+	// Lease.Context do not see them. Nil means ctx.
 	AcquireStart func(ctx context.Context, e AcquireStart) context.Context
 	Queued       func(ctx context.Context, e Queued)
 	AcquireEnd   func(ctx context.Context, e AcquireEnd)
@@ -67,8 +69,8 @@ type LockInfo struct {
 	Kind   Kind
 	Token  string // the owner token; empty in AcquireStart, and if the call sent nothing
 	Label  string
-	Weight int // how much of Limit it takes; zero for KindAttached
-	Limit  int // of a semaphore, the number of permits; 1 for an exclusive lock
+	Weight int // permits of a semaphore; 1 of 1 for a mutex; zero for KindAttached
+	Limit  int // permits of the whole semaphore; for readers and writers a very large number
 }
 
 // AcquireStart is the event of a call that begins.
@@ -103,7 +105,7 @@ type AcquireEnd struct {
 type Renewed struct {
 	Leases   int
 	Took     time.Duration
-	Headroom float64 // the smallest share of a lease's time that was left: 1 to 0; normally about 0.66
+	Headroom float64 // of the lease that was nearest to its loss, the share of its time that was left: normally about 0.66; 0 is a loss
 }
 
 // RenewFailed is the event of a renewal whose outcome is unknown. It is repeated until the

@@ -10,13 +10,14 @@ import (
 )
 
 // Attach returns a handle of a lease that another process or call has acquired, by its
-// name and token. It does no I/O. The lease counts as not held until Extend has confirmed
-// it; from then on it is renewed, unless NoRenew is set. Unlock releases it, confirmed or
-// not.
+// name and token. It does no I/O. Err returns ErrLost until Extend has confirmed the lease;
+// from then on it is renewed, unless Attach was given NoRenew. Unlock releases the lease,
+// confirmed or not. Of the options, TTL, Timeout, MaxHold, NoRenew and Observe apply.
 //
-// The first owner is not notified of an attached handle, so the two must agree which of
-// them renews and releases. If the attached handle is unlocked, or its Client is closed,
-// Unlock of the first owner returns ErrLost.
+// The two handles do not know of each other: each of them renews the lease, and Unlock or
+// Client.Close of either releases it for both. The other one finds out at its next renewal.
+// To hand a lease over, the first owner calls Lease.Detach as soon as the second one has
+// confirmed it.
 func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	set := c.defaults.with(options)
 	set.token = token
@@ -114,9 +115,10 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, erro
 // arrives. The next waiter holds the lock at once, while the work of the old holder may
 // still run: only the fence stops its writes.
 //
-// The fence of a lease that was not renewed so far is known to a Redis store only until
-// another name of the same hash slot is acquired. If the token was set with Token, it is
-// not known at all before the first renewal.
+// Before the first renewal, a third of the TTL after the lease began, Redis may not have
+// the fence of an exclusive lease. Inspect then returns zero, and Revoke returns false: try
+// again after that time. With NoRenew there is no renewal. Release such a lease by its token
+// (see Attach).
 func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
 	if err := c.defaults.checkInspect(name); err != nil {
 		return false, err

@@ -153,11 +153,13 @@ func (h *leaseState) removeContexts() []*derivedContext {
 // Name returns the name that is held; of several, the one that was acquired first.
 func (l *Lease) Name() string { return l.h.name }
 
-// Fence returns the fence of the lease. It is larger than the fence of each earlier lease
-// on the name. A resource that rejects writes with a smaller fence than it has seen is
-// safe from holders that have not detected their loss. The fence of an attached lease is
-// zero, because only the call that acquired it received its fence. For several names see
-// FenceOf.
+// Fence returns the fence of the lease, its fencing token. It is larger than the fence of
+// each earlier lease on the name. A resource that rejects writes with a smaller fence than
+// it has seen is safe from holders that have not detected their loss. Fences are not
+// consecutive. They are about the time in µs since 1970, and fit in a signed 64-bit column.
+//
+// The fence of an attached lease is zero, because only the call that acquired it received
+// its fence: pass the fence on together with the token. For several names see FenceOf.
 func (l *Lease) Fence() uint64 {
 	h := l.h
 	h.c.mu.Lock()
@@ -186,7 +188,8 @@ func (h *leaseState) fenceOf(name string) uint64 {
 // Token returns the owner token, with which another process can Attach.
 func (l *Lease) Token() string { return l.h.token }
 
-// Deadline returns the time at which the lease is lost if it is not renewed. For an
+// Deadline returns the time at which the lease is lost if it is not renewed. That is a
+// little before the store's TTL ends: see docs/guarantees.md. For an
 // attached lease it is the zero time until Extend has confirmed the lease.
 func (l *Lease) Deadline() time.Time {
 	h := l.h

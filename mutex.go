@@ -23,8 +23,8 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // passed. The context limits the waiting only; the lease lasts until Unlock.
 //
 // Lock returns ErrBusy if the waiting is over; errors.Is also finds the context's cause
-// if the context ended it. It leaves nothing behind: a lock that is granted at that
-// moment is released again. Lock returns ErrUnavailable if the store does not answer its
+// if the context ended it. It leaves nothing behind: in the background it removes its queue
+// entry, and releases a lock that is granted at that moment. Lock returns ErrUnavailable if the store does not answer its
 // first request within the operation timeout. A queued call survives outages, but a store
 // that rejects its requests for 5 s ends it.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
@@ -41,8 +41,8 @@ func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) 
 // lost (with cause ErrLost), and when fn has returned. Do releases the lock only after fn
 // has returned or panicked.
 //
-// Do returns the error of fn joined with that of Unlock. ErrLost means that part of fn
-// may have run without the lock.
+// Do returns the error of fn joined with that of Unlock, so fn need not report a loss.
+// ErrLost means that part of fn may have run without the lock.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, m.Lock, fn, options)
 }

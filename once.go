@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Once is a periodic job that many replicas start by their own clocks and that one of
+// A Once is a periodic job that many processes start by their own clocks and that one of
 // them runs: at most once per interval. The value holds no state, and is safe for
 // concurrent use.
 type Once struct {
@@ -18,9 +18,12 @@ type Once struct {
 
 // Once returns the periodic job of a name. After a run has started, no other run starts
 // for the duration every, even if the first one ends early, fails, or its process
-// crashes. The interval must be longer than the differences between the clocks of the
-// replicas, and shorter than the time to the next run. It is from 10 ms to 24 h. Once
-// does no I/O; a bad name or option makes Do return ErrInvalid.
+// crashes. Once does no I/O; a bad name or option makes Do return ErrInvalid.
+//
+// Once starts nothing by itself: each process calls Do by its own clock, such as a ticker
+// or a cron library. The interval must be longer than the differences between those clocks,
+// and shorter than the time between two runs: for an hourly job, 50 minutes. With exactly
+// one hour, a run that starts a little early is skipped. The interval is from 10 ms to 24 h.
 //
 // A job that runs longer than the interval keeps the name by renewal until it ends.
 // MaxHold limits that: it ends the context of the job. After a crash the name stays
@@ -30,7 +33,7 @@ func (c *Client) Once(name string, every time.Duration, options ...Option) *Once
 }
 
 // Do runs fn unless the job runs now or was run within the interval. It does not wait: if
-// another replica has the job this time, Do returns false and no error. Otherwise it
+// another process has the job this time, Do returns false and no error. Otherwise it
 // returns true with the error of fn or of the release, or false with an error of the
 // acquire, as Mutex.Do. The context and the fence of fn are those of Mutex.Do.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) (ran bool, err error) {

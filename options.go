@@ -9,10 +9,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An Option configures a lock. There are three levels: New sets it for all locks of the
-// Client, Client.Mutex and the like for one lock, and Lock, TryLock, Do and Call for one
-// call. The nearest level wins. An option with a bad value, or at a level where it makes
-// no sense, makes the call return ErrInvalid.
+// An Option configures a lock. There are three levels. From the outermost to the nearest:
+// New sets it for all locks of the Client, Client.Mutex and the like for one lock, and Lock,
+// TryLock, Do and Call for one call. The nearest level wins.
+//
+// An option with a bad value makes the call return ErrInvalid. So does an option at a level
+// where it has no meaning: Token given to New, and Wait or Attempts given to a Try call.
 type Option func(*settings)
 
 // settings are the values that options set. They are copied, never shared.
@@ -85,6 +87,9 @@ func (s settings) apply(options []Option) settings {
 // TTL sets how long the store keeps a lease that is not renewed: a crash of the holder
 // blocks the others for this long. It is from 10 ms to 24 h; the default is 30 s. It does
 // not limit the work while renewal is on, which is the default.
+//
+// A lease that a hand-off has granted starts with 5 s, or TTL if that is shorter. Its first
+// renewal, within 2 s, gives it the whole TTL.
 func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
 // Wait limits how long a call queues. Zero tries once; a negative value is ErrInvalid. By
@@ -134,7 +139,7 @@ func Label(text string) Option { return func(s *settings) { s.label = text } }
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
 // Token sets the owner token for one call, such as a request id, so that another process
-// can attach to the lease. All calls with the same token on the same name are the same
+// can attach to the lease. It is a secret of the owner, not a fencing token: see Lease.Fence. All calls with the same token on the same name are the same
 // owner. So a token must be unique to one piece of work and hard to guess. It is 1 to 256
 // bytes of printable UTF-8 without spaces. Token given to New is ErrInvalid.
 //

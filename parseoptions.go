@@ -11,12 +11,17 @@ import (
 //
 //	ttl=20s wait=3s label=web
 //
-// The words are separated by spaces. Durations are those of [time.ParseDuration].
+// Spaces separate the words. Durations are those of [time.ParseDuration].
 //
-//	ttl=20s, wait=3s, timeout=1s, minhold=1m, maxhold=1h   TTL, Wait, Timeout, MinHold, MaxHold
-//	attempts=5/200ms                                       Attempts(5, 200*time.Millisecond)
-//	label=web                                              Label
-//	norenew, reentrant                                     NoRenew, Reentrant
+//	ttl=20s            TTL
+//	wait=3s            Wait
+//	timeout=1s         Timeout
+//	minhold=1m         MinHold
+//	maxhold=1h         MaxHold
+//	attempts=5/200ms   Attempts(5, 200*time.Millisecond)
+//	label=web          Label
+//	norenew            NoRenew
+//	reentrant          Reentrant
 //
 // A word that is unknown or repeated, and a value that is not valid, is an ErrInvalid. An
 // empty text has no options.

@@ -79,7 +79,8 @@ func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 }
 
 // Downgrade makes a writer a reader; no other writer can hold the lock in between. The
-// readers at the head of the queue enter with it.
+// readers at the head of the queue enter with it. The lease then has a new and larger
+// fence, which Fence(ctx) and Lease.Fence return from then on.
 //
 // Downgrade returns ErrLost if the lease is lost, ErrReentrant if a nested call uses the
 // lease, and ErrUnavailable if the store does not answer. After ErrUnavailable the lease

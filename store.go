@@ -18,14 +18,39 @@ var (
 )
 
 // An UnavailableError is the error of a store that could not be reached, did not answer
-// in time, or rejected the request. errors.Is finds ErrUnavailable and the cause in it.
+// in time, or rejected the request. errors.Is finds ErrUnavailable and the cause in it. Its
+// fields are
+//
+//	Op      string // acquire, release, extend, …
+//	Name    string // empty if the operation concerns several names
+//	Cause   error
+//	Refused bool // the store answered and did nothing: the outcome is known
+//	Unknown bool // set by Unlock: the name may or may not be free; dibs retries in the background
 type UnavailableError = driver.UnavailableError
 
-// A State is the state of one name in the store: its holders and its waiters.
+// A State is the state of one name in the store. Its fields are
+//
+//	Name    string
+//	Holders []Holder // at most 100, those that expire first
+//	Holding int      // the number of all holders
+//	Waiters []Waiter // the first 100, in the order of service
+//	Waiting int      // the number of all waiters
+//	Fence   uint64   // no fence granted on this name is larger
 type State = driver.State
 
-// A Holder is one holder of a name, in a State.
+// A Holder is one holder of a name, in a State. Its fields are
+//
+//	Token     string
+//	Label     string
+//	Weight    int           // zero: exclusive, as a mutex or a writer
+//	Fence     uint64        // zero if the store does not have it: see Client.Revoke
+//	Remaining time.Duration // negative: it never expires, so the lock is a foreign one
+//	Reserved  bool          // released, but MinHold or Once keeps the name unavailable
 type Holder = driver.Holder
 
-// A Waiter is one waiter for a name, in a State.
+// A Waiter is one waiter for a name, in a State. Its fields are
+//
+//	Token  string
+//	Label  string
+//	Waited time.Duration
 type Waiter = driver.Waiter
