@@ -107,17 +107,27 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// addLiteral adds a string literal that is a text: at least four words in letters.
+// addLiteral adds a string literal that is a text: at least four words in letters. SQL is
+// no text. Each text is a list item, so that it does not continue one of a line before.
 func addLiteral(lines []string, line int, literal string) {
 	text, err := strconv.Unquote(literal)
-	if err != nil || len(strings.Fields(text)) < 4 {
+	if err != nil || len(strings.Fields(text)) < 4 || strings.HasPrefix(text, "\ncreate table ") {
 		return
+	}
+	if lines[line-1] == "" {
+		lines[line-1] = "-"
 	}
 	if !strings.HasPrefix(literal, "`") {
 		lines[line-1] += " " + sentence(strings.ReplaceAll(text, "\n", " "))
 		return
 	}
 	for i, part := range strings.Split(text, "\n") {
+		if row := strings.TrimLeft(part, " "); row != part {
+			part = "- " + row // of a table or an example
+		}
+		if i == 0 {
+			part = " " + part
+		}
 		lines[line-1+i] += part
 	}
 }
