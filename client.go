@@ -315,7 +315,7 @@ func (c *Client) shortenClose() {
 }
 
 // finish gives clean-up and hooks one operation timeout, and then ends all background
-// work. It does not wait for what still runs after a second timeout: that may be the
+// work. It does not wait for what still runs after a second timeout. That may be the
 // caller of Close itself, in a hook of dibs or of the store's own client.
 func (c *Client) finish() {
 	grace, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)

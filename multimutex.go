@@ -24,7 +24,7 @@ type MultiMutex struct {
 // ErrInvalid.
 //
 // If the store can acquire all names in one step (memory, one Redis server, one hash slot
-// of a cluster), a waiting MultiMutex holds none of them, and a crash of its process
+// of a cluster), a waiting MultiMutex holds none of them. A crash of its process then
 // leaves only queue entries. On a cluster, the names of several slots are acquired slot
 // by slot, in an order that is the same for all clients. They are released if the rest
 // cannot be acquired.

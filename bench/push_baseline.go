@@ -23,10 +23,10 @@ var (
 	grantRelease = redis.NewScript(grantReleaseLua)
 )
 
-// A pushBaseline is the least that a hand-off with a notification needs: a list in Redis,
-// and an unlock that grants the lock to its head and notifies the process of the head. It
-// is not safe: a waiter that dies or gives up blocks the queue for a TTL, a lost message
-// blocks it without end.
+// A pushBaseline is the least that a hand-off with a notification needs. It is a list in
+// Redis, and an unlock that grants the lock to the list's head and notifies the process of
+// the head. It is not safe: a waiter that dies or gives up blocks the queue for a TTL, a
+// lost message blocks it without end.
 type pushBaseline struct {
 	rdb     *redis.Client
 	ttl     int64 // ms

@@ -21,9 +21,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckRevoke returns an ErrInvalid unless a lease can be revoked with these arguments: a
-// valid name, a fence, and as the reason one line of printable UTF-8 of at most MaxReason
-// bytes, which may be empty.
+// CheckRevoke returns an ErrInvalid unless a lease can be revoked with these arguments.
+// They must be a valid name, a fence, and as the reason one line of printable UTF-8 of at
+// most MaxReason bytes. The reason may be empty.
 func CheckRevoke(name string, fence uint64, reason string) error {
 	if err := CheckName(name); err != nil {
 		return err

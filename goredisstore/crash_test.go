@@ -154,9 +154,9 @@ func mutexChild(o childConfig, commands <-chan string) {
 }
 
 // writeUntilLost checks the lease before each write, until it is lost. It reports "wrote
-// CHECKED TIME" and "lost CHECKED ERR DONE GAP CAUSE": the times before and after the
-// check and at the end of the context, whether there was a gap before the check, and
-// whether error and context have the right cause.
+// CHECKED TIME" and "lost CHECKED ERR DONE GAP CAUSE". The numbers are the times before
+// and after the check and at the end of the context. GAP is whether there was a gap before
+// the check, and CAUSE whether error and context have the right cause.
 func writeUntilLost(l *dibs.Lease, ttl time.Duration) {
 	ctx := l.Context()
 	for last := mono(); ; time.Sleep(time.Millisecond) { // work

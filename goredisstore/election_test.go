@@ -18,8 +18,9 @@ import (
 
 // candidateChild campaigns for the job until it is killed. It executes "resign",
 // "subscribe" and "publish NAME". It reports "leads TIME TERM" and "ends TIME TERM
-// REASON" when its term begins and ends, and "subscribed TIME 0 ERR", "received TIME 0
-// ERR" and "published TIME 0 ERR" for messages between candidates, which use no lock.
+// REASON" when its term begins and ends. It reports "subscribed TIME 0 ERR", "received
+// TIME 0 ERR" and "published TIME 0 ERR" for messages between candidates, which use no
+// lock.
 func candidateChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) }})
 	election := locks.Election(job)

@@ -746,7 +746,7 @@ func TestRestartAOF(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// dibs waits for foreign locks: other libraries do not know its queue.
+// dibs waits for foreign locks: other libraries do not serve its queue.
 func TestForeignHolder(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("testdata/unlock.lua")

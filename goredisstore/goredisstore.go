@@ -45,11 +45,11 @@
 // # Timeouts and retries
 //
 // dibs bounds each call itself, because a read of go-redis does not end with its context.
-// On one server and with Sentinel, the store replaces ReadTimeout and WriteTimeout by 1 s
-// (by 100 ms for the first attempt while there is little traffic), plus the timeout of
-// [WithReplicas]. On a cluster your ReadTimeout and WriteTimeout apply. A connection that
-// does not answer is lost to the pool for that time; the caller does not wait for it.
-// DialTimeout and PoolTimeout are always yours.
+// On one server and with Sentinel, the store replaces ReadTimeout and WriteTimeout. The
+// new value is 1 s (100 ms for the first attempt while there is little traffic), plus the
+// timeout of [WithReplicas]. On a cluster your ReadTimeout and WriteTimeout apply. A
+// connection that does not answer is lost to the pool for that time; the caller does not
+// wait for it. DialTimeout and PoolTimeout are always yours.
 //
 // MaxRetries does not apply to the commands of dibs: dibs retries them itself, because it
 // must know whether the first attempt may have been executed. On one server and with
@@ -86,10 +86,10 @@ func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithR
 // New returns a store on a go-redis client. It performs no I/O.
 //
 // rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type,
-// every call of the store returns dibs.ErrInvalid. A redis.Ring is unsafe for locks: when
-// a server does not answer, it moves the key to another one, where the lock is free.
-// Other implementations of redis.UniversalClient are rejected because their routing of
-// keys is unknown.
+// every call of the store returns dibs.ErrInvalid. The type redis.Ring is unsafe for
+// locks: when a server does not answer, it moves the key to another one, where the lock is
+// free. Other implementations of redis.UniversalClient are rejected because their routing
+// of keys is unknown.
 func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
 	switch rdb := rdb.(type) {
 	case *redis.Client:

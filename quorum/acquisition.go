@@ -318,7 +318,7 @@ func (s *Store) notifyGranted(c *acquisition) (notify func()) {
 }
 
 // ensureFenceStored makes a majority of the nodes store the fence of an acquisition that
-// has a majority of the votes: it sends the fence to nodes that have a smaller one. The
+// has a majority of the votes. It sends the fence to nodes that have a smaller one. The
 // next holder has the vote of at least one of these nodes, so it gets a larger fence.
 // Usually all nodes have accepted the proposed fence, and nothing is sent. The caller
 // holds s.mu.

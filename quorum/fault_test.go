@@ -403,8 +403,8 @@ func TestLateAcquireAfterARefusal(t *testing.T) {
 	}
 }
 
-// A late release that arrives when the token is in use again does not end the new lease:
-// the node's vote does not count until the release can no longer arrive.
+// A late release that arrives when the token is in use again does not end the new lease.
+// The node's vote does not count until the release can no longer arrive.
 func TestLateReleaseOfATokenInUse(t *testing.T) {
 	for _, verb := range []string{"release", "cancel"} {
 		t.Run(verb, func(t *testing.T) {

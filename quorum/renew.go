@@ -84,7 +84,7 @@ func (s *Store) newRenewal(requests []driver.ExtendRequest) *renewal {
 }
 
 // record stores a node's results and repairs missing votes. A node without a lease has
-// not lost it in two cases: another delivery for the lease was pending there, or the node
+// not lost it in two cases. Another delivery for the lease was pending there, or the node
 // had not voted for the lease, and may have voted since. A lease that was released must
 // not get the vote again.
 func (r *renewal) record(node int, errs []error) {
@@ -121,7 +121,7 @@ func (r *renewal) record(node int, errs []error) {
 }
 
 var (
-	errNoVote   = errors.New("it has not voted for the lease yet")
+	errNoVote   = errors.New("it has not yet voted for the lease")
 	errRepaired = errors.New("it did not have the lease and was requested to vote again")
 	errUnderWay = errors.New("it did not have the lease while another operation on it was pending")
 )

@@ -22,9 +22,9 @@ import (
 )
 
 // The simulation runs clients of a quorum of memory stores in virtual time. It injects
-// these faults: messages are late, overtake each other and are lost; connections are
-// reset although the message arrives; requests are refused; nodes stop, and come back
-// with or without their data; links are cut; processes are suspended; clocks drift.
+// these faults. Messages are late, overtake each other and are lost. Connections are
+// reset although the message arrives. Requests are refused. Nodes stop, and come back
+// with or without their data. Links are cut, processes are suspended, and clocks drift.
 // Clients lock, read, write, upgrade, reuse a token, and hand a lease over to another
 // process. A seed determines all of this, so a run can be repeated: go test -run
 // TestSimulation -seed 42 -v.

@@ -67,7 +67,7 @@ func TestClockNarrows(t *testing.T) {
 }
 
 // If the server's clock was set, or another server took its place, the new bounds apply
-// at once: bounds between the old and the new time would be wrong for both.
+// at once. Bounds between the old and the new time would be wrong for both.
 func TestClockDiscardsContradictedBounds(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, time.Millisecond, -time.Millisecond, 10 * time.Microsecond, -10 * time.Microsecond} {
 		epoch := time.Now()

@@ -262,7 +262,7 @@ func (e *nodeCheck) checkMigration(addr string) {
 	}
 	moving := slices.DeleteFunc(strings.Fields(nodes), func(field string) bool { return !strings.HasPrefix(field, "[") })
 	e.addAll(candidate{len(moving) > 0, Warning, "migration", fmt.Sprintf("migrating slots: %d, %.100s", len(moving), strings.Join(moving, " ")),
-		"a name in them that is new, or has moved partly, is refused with TRYAGAIN until its slot has arrived: dibs retries, and leases that cannot be renewed meanwhile are lost",
+		"a name in them that is new, or has moved partly, is refused with TRYAGAIN until its slot arrives: dibs retries, and leases that cannot be renewed meanwhile are lost",
 		"wait until the resharding ends; if none is running: redis-cli --cluster fix " + addr})
 }
 
@@ -364,7 +364,7 @@ func (e *nodeCheck) checkClock() {
 	jump := now.jumped(e.startTime)
 	e.addAll(
 		candidate{away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s this machine's", away.Round(time.Millisecond), way),
-			"none now: dibs never compares clocks. But if the server's clock is set, a jump forward ends leases early by as much, and a jump back keeps names of dead holders locked for longer; fences are server times",
+			"none now: dibs never compares clocks. But if the server's clock is set, a jump forward ends leases early by as much, and a jump back keeps names of dead holders locked for longer. Fences are server times",
 			"check timedatectl or chronyc tracking on both machines; let a time service slew the clock, not step it"},
 		candidate{jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor ran", jump.Round(time.Millisecond)),
 			"a jump forward ends leases early by as much, and their holders detect that at the next renewal; a jump back keeps names of dead holders locked for longer",

@@ -7,18 +7,18 @@ import (
 )
 
 // A subscription can be on the wrong server. After a failover its connection may still
-// lead to the former master, which may not know that yet, while requests go to the new
-// one, or will with the next connection. A holder that lost its lock by that failover
-// learns of it when the subscription is made again, so this must happen soon.
+// lead to the former master, which may not have noticed it yet. Meanwhile requests go to
+// the new master, or will with the next connection. A holder that lost its lock by that
+// failover learns of it when the subscription is made again, so this must happen soon.
 
 var (
 	errWrongServer  = errors.New("the subscription is on another server than the requests")
 	errServerPaused = errors.New("the server did not reply for a while, and may not be the master any more")
 )
 
-// A masterWatch asks the server how many subscribers a client's channel has: once a
-// second, and ten times in the second after the subscription was made again, while the
-// library may be about to discover another server.
+// A masterWatch asks the server how many subscribers a client's channel has. It asks once
+// a second, and ten times in the second after the subscription was made again. In that
+// second the library may be about to discover another server.
 type masterWatch struct {
 	store         *Store
 	channel       string

@@ -12,8 +12,8 @@ import (
 // others retry by hash when that reply has arrived.
 
 // loadScripts repeats the calls whose script the server did not know. The last step is
-// for two cases: calls that overtook the one with the text, which is possible if a Conn
-// sends each batch over a connection of its own, and loads that failed.
+// for two cases: loads that failed, and calls that overtook the one with the text. Calls
+// can overtake it if a Conn sends each batch over a connection of its own.
 func (p *pipeliner) loadScripts(ctx context.Context, b *batch) {
 	own, others := p.divideUnknown(ctx, b)
 	if len(own)+len(others) == 0 {
@@ -30,9 +30,9 @@ func (p *pipeliner) loadScripts(ctx context.Context, b *batch) {
 	p.resend(ctx, b, b.unknownScripts(byHash), true)
 }
 
-// divideUnknown divides the calls of unknown scripts into those that this worker sends as
-// text, or after one that it sends as text, and those whose script another worker is
-// sending. A caller that sends its own request does not wait for a worker.
+// divideUnknown divides the calls of unknown scripts. This worker sends those in own, as
+// text or after one that it sends as text. Another worker is sending the scripts of those
+// in others. A caller that sends its own request does not wait for a worker.
 func (p *pipeliner) divideUnknown(ctx context.Context, b *batch) (own []int, others map[int]<-chan struct{}) {
 	unknown := b.unknownScripts(nil)
 	if len(unknown) == 0 {

@@ -30,9 +30,13 @@ your locks use.
 
 For a local file, doctor acquires and releases a lock and prints the path.
 
-Exit codes: 0 no findings, or notes only; 1 warnings, or a check was not
-possible; 2 critical, or one of several servers is unreachable; 125 all servers
-are unreachable; 64 invalid command line.`,
+Exit codes:
+
+    0    no findings, or notes only
+    1    warnings, or a check was not possible
+    2    critical, or one of several servers is unreachable
+    64   invalid command line
+    125  all servers are unreachable`,
 		Example: `  dibs doctor --url redis://cache:6379
   dibs doctor --url redis://a --url redis://b --url redis://c
   dibs doctor --json | jq '.nodes[].findings[] | .subject'`,

@@ -143,7 +143,7 @@ func TestEscapeWhenTheLockIsRevoked(t *testing.T) {
 	})
 }
 
-// deleteLock deletes the lock key of a Redis that does not know its fence yet.
+// deleteLock deletes the lock key of a Redis that has not stored its fence yet.
 func (s *testStore) deleteLock() bool {
 	err := exec.Command("redis-cli", "-u", s.url, "del", "lock:job").Run()
 	return err == nil

@@ -18,7 +18,7 @@ func (o *opened) explain(err error) error {
 	switch {
 	case errors.Is(err, dibs.ErrWrongType):
 		err = rephrased{err, withoutReply(errorText(err)) + ": the key holds a value that is not a lock of dibs; it was not changed"}
-		lines = append(lines, "to see its type: redis-cli TYPE PREFIX+NAME; a hash may be a lock of Redisson")
+		lines = append(lines, "to see its type: redis-cli TYPE PREFIX+NAME; a hash may be a Redisson lock")
 	case errors.Is(err, dibs.ErrLost):
 	case errors.Is(err, context.DeadlineExceeded):
 		lines = append(lines, "if the store is slow or has very many keys, allow more time: --timeout 30s")

@@ -9,7 +9,8 @@ import (
 )
 
 // heldVar is the environment variable with the owner tokens of all locks that a command
-// runs under: that of its own dibs and those of each outer dibs, separated by spaces.
+// runs under. These are the token of its own dibs and those of each outer dibs, separated
+// by spaces.
 const heldVar = "DIBS_HELD"
 
 // heldTokens returns heldVar for the command that runs under lease.

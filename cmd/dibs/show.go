@@ -28,8 +28,8 @@ A name is held as one of these kinds:
     shared   by readers, or by holders of one permit each
     permits  by holders of permits, of which one has several
 
-If the key of the name holds a value that is not a lock of dibs, such as a hash
-of Redisson, the name cannot be locked until that key is deleted.
+The key of the name may hold a value that is not a lock of dibs, such as a hash
+of Redisson. Then the name cannot be locked until that key is deleted.
 
 Whoever has a token can release the lock: only --show-token shows tokens.
 
@@ -91,7 +91,7 @@ func (n nameState) text(width int) string {
 func (n nameState) description() string {
 	switch {
 	case n.State == stateWrongType:
-		return "cannot be locked: its key holds a value that is not a lock of dibs\nto see its type: redis-cli TYPE PREFIX+NAME; a hash may be a lock of Redisson"
+		return "cannot be locked: its key holds a value that is not a lock of dibs\nto see its type: redis-cli TYPE PREFIX+NAME; a hash may be a Redisson lock"
 	case n.State == "free":
 		return "is free"
 	case n.Kind == kindMutex:

@@ -25,9 +25,14 @@ func (a *app) topCmd() *cobra.Command {
 		Long: `Show the locks on a screen that is updated continuously. Names with the longest
 wait come first, then names that never expire. GLOB is as in "dibs ls".
 
-Keys: j and k, or the arrows, move; space and b, or Page Down and Page Up, move
-by a page; g and G, or Home and End, go to the first and the last name; s
-changes the order; ^Z suspends; q quits.`,
+Keys:
+
+    j and k, or the arrows                 move
+    space and b, or Page Down and Page Up  move by a page
+    g and G, or Home and End               go to the first and the last name
+    s                                      change the order
+    ^Z                                     suspend
+    q                                      quit`,
 		Example: `  dibs top
   dibs top 'order:*' --every 2s`,
 		Args:              argCount(0, 1),

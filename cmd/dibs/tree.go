@@ -149,7 +149,7 @@ func (t *tree) signalDescendants(s syscall.Signal) {
 // not kill do not count.
 func (t *tree) kill() (left bool) {
 	left = !errors.Is(t.signalGroup(syscall.SIGKILL), syscall.ESRCH)
-	if len(t.otherChildren) == 0 && procMounted() { // a fast first pass for most of them
+	if len(t.otherChildren) == 0 && procMounted() { // a fast first pass for most processes
 		for _, pid := range listDescendants(t.root) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}

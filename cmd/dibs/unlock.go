@@ -203,7 +203,7 @@ func (u unlockRequest) endedHolder(seen dibs.State) holder {
 		return h.Token == u.token || h.Fence != 0 && h.Fence == u.fence
 	})
 	if i < 0 && len(seen.Holders) == 1 && seen.Holders[0].Fence == 0 {
-		i = 0 // the store did not know its fence yet
+		i = 0 // the store had not stored its fence yet
 	}
 	if i < 0 {
 		return holder{Token: ownerOf(u.token).short, Fence: u.fence, Since: sinceOf(u.fence)}

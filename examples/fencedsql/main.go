@@ -1,4 +1,4 @@
-// Fencedsql writes to a SQL database under a lock, so that no late write succeeds: each
+// Fencedsql writes to a SQL database under a lock, so that no late write succeeds. Each
 // row stores the fence of its last writer, and a write with a smaller fence changes
 // nothing.
 //

@@ -88,7 +88,7 @@ func (o Opener) ClusterMoves(t *testing.T) {
 	over := w.Now()
 	v := evaluate(w.Stop(), over)
 	recovery, ok := v.nextRequested(killed, orphans)
-	t.Logf("FIGURE %.0f locks per second before, %.0f while %d slots moved and a master died; failover %v, next lock in one of its slots %v after its death; %d conflicts, %d errors, %d lost",
+	t.Logf("FIGURE %.0f locks per second before, %.0f while %d slots moved and a master died. Failover %v, next lock in one of its slots %v after its death; %d conflicts, %d errors, %d lost",
 		v.rate(start, killed), v.rate(killed, over), len(slots), failover, recovery, len(v.conflicts), len(v.errors), v.lost)
 	if late := machine.Late(); !ok || recovery > failover+time.Second+late {
 		t.Errorf("recovery %v, failover %v, control %v", recovery, failover, late)

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Replicas checks WithReplicas: it waits for n replicas and not for all, a lock and
+// Replicas checks WithReplicas: it waits for n replicas and not for all. A lock and
 // unlock takes the given number of round trips, and a try on a held name does not wait.
 func (o Opener) Replicas(t *testing.T, trips float64) {
 	const timeout = 800 * time.Millisecond // with replicas

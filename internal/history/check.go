@@ -45,7 +45,7 @@ func (v Violation) String() string {
 	return s.String()
 }
 
-// Check returns the contradictions in a history. It uses only certain facts: a lease is
+// Check returns the contradictions in a history. It uses only certain facts. A lease is
 // held from the return of its Acquire until the last call of its Err that returned nil,
 // and not after a revoke that may have ended it.
 func Check(h History) []Violation {

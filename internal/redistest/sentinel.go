@@ -231,9 +231,10 @@ func (s *Sentinels) Rejoin(server *Server) error {
 }
 
 // WaitComplete waits until all running servers and sentinels (including paused ones) are
-// complete: the sentinels name the same master, know its replicas and each other, and see
-// no problem, and the replicas replicate from that master. Then the next failover is as
-// fast as the first one. It fails after 30 s and says what is missing.
+// complete. Complete means that the sentinels name the same master, list its replicas and
+// each other, and see no problem, and that the replicas replicate from that master. Then
+// the next failover is as fast as the first one. WaitComplete fails after 30 s and says
+// what is missing.
 func (s *Sentinels) WaitComplete() error {
 	return waitUntil("servers and sentinels are complete", s.checkComplete)
 }

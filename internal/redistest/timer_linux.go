@@ -9,7 +9,7 @@ import (
 )
 
 // A preciseTimer waits for a point in time, more precisely than a time.Timer. On an idle
-// machine, Go sleeps in epoll_wait, which counts whole milliseconds: 0.3 ms become 1.1,
+// machine, Go sleeps in epoll_wait, which counts whole milliseconds. So 0.3 ms become 1.1,
 // 1.5 become 2.2, and each chunk of a stream that is delayed by 1 ms waits for the next
 // multiple. A timerfd ends the same epoll_wait within about 0.04 ms of the due time, and
 // needs no thread.

@@ -54,7 +54,7 @@ func parse(item any, from string) (r Range, ok bool) {
 }
 
 // Address returns the address of a node as reported by the node at from. That node omits
-// the host or reports "?" if it does not know its own.
+// the host or reports "?" if its own host is unknown.
 func Address(host, port, from string) string {
 	if host == "" || host == "?" {
 		host, _, _ = net.SplitHostPort(from)

@@ -9,8 +9,8 @@ const Count = 16384
 // Text is a key as a string or as bytes: the hot path has it in a buffer.
 type Text interface{ ~string | ~[]byte }
 
-// Hashed returns the part of a key that determines its slot: the text between the first {
-// and the next }, or the whole key if there is no such text or it is empty.
+// Hashed returns the part of a key that determines its slot. That is the text between the
+// first { and the next }, or the whole key if there is no such text or it is empty.
 func Hashed[T Text](key T) T {
 	open := index(key, '{', 0)
 	if open < 0 {
