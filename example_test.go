@@ -104,7 +104,7 @@ func ExampleClient_Attach() {
 		return
 	}
 
-	// Another process has the name and the token, and releases the lock.
+	// Another process has the name and the token. It takes the lease over.
 	there := dibs.New(store)
 	defer there.Close()
 	attached, err := there.Attach("import", "req-5f0c9b72e1")
@@ -112,11 +112,13 @@ func ExampleClient_Attach() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("there:", attached.Unlock())
-	fmt.Println("here:", lease.Unlock())
+	fmt.Println("confirmed:", attached.Extend(ctx, 30*time.Second))
+	fmt.Println("detached:", lease.Detach()) // here it is neither renewed nor released any more
+	fmt.Println("released there:", attached.Unlock())
 	// Output:
-	// there: <nil>
-	// here: dibs: lease on "import" lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store
+	// confirmed: <nil>
+	// detached: <nil>
+	// released there: <nil>
 }
 
 func ExampleClient_Inspect() {

@@ -3,6 +3,7 @@ package dibs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -338,6 +339,50 @@ func (l *Lease) Unlock() error {
 		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: l.Fence(), Held: c.now() - h.hooks.heldSince, Err: err})
 	}
 	return err
+}
+
+// Detach ends this lease without releasing the lock, which another owner has attached to:
+// see Client.Attach. The contexts of the lease end, renewal stops, and Err returns
+// ErrReleased. Neither Unlock nor Client.Close releases the lock afterwards. If nobody has
+// attached, the lock stays until its TTL has passed.
+//
+// Detach returns ErrLost if the lease was lost before, ErrReentrant if a nested call uses
+// it, and nil if it was already unlocked or detached.
+func (l *Lease) Detach() error {
+	h := l.h
+	if err := h.checkHeld(); err != nil {
+		return err
+	}
+	h.c.mu.Lock()
+	if l.done {
+		h.c.mu.Unlock()
+		return nil
+	}
+	if h.handles > 1 {
+		h.c.mu.Unlock()
+		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
+	}
+	l.done, h.handles = true, 0
+	e := h.endReleased()
+	fence := h.fence
+	h.c.mu.Unlock()
+	e.notify()
+	if h.hooks != nil {
+		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.now() - h.hooks.heldSince})
+	}
+	return nil
+}
+
+// checkHeld returns the error of a lost lease. It returns nil for a lease that is held, was
+// released by its owner, or is attached and not confirmed.
+func (h *leaseState) checkHeld() error {
+	err := h.first.Err()
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	if h.ended && !errors.Is(err, ErrReleased) {
+		return err
+	}
+	return nil
 }
 
 // mayRemainInStore reports whether the store may still have some of an ended lease. There
