@@ -9,9 +9,13 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An Option configures a lock. There are three levels. From the outermost to the nearest:
-// New sets it for all locks of the Client, Client.Mutex and the like for one lock, and Lock,
-// TryLock, Do and Call for one call. The nearest level wins.
+// An Option configures a lock. There are three levels, from the outermost to the nearest:
+//
+//   - New sets it for all locks of the Client,
+//   - Client.Mutex and the like for one lock,
+//   - Lock, TryLock, Do and Call for one call.
+//
+// The nearest level wins.
 //
 // An option with a bad value makes the call return ErrInvalid. So does an option at a level
 // where it has no meaning: Token given to New, and Wait or Attempts given to a Try call.
