@@ -142,7 +142,7 @@ func layerOf(dir string) layer {
 		return layer{dir: parts[0], library: true}
 	case ".":
 		return layer{dir: ".", imports: contract, library: true}
-	case "cmd", "examples", "bench", "interop":
+	case "cmd", "examples", "bench", "interop", "scripts":
 		return layer{dir: parts[0], program: true, external: true}
 	case "memstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, library: true}

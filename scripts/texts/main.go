@@ -1,7 +1,7 @@
-// Prose copies the texts of Go files for a prose check: their comments, and their string
+// Texts copies the texts of Go files for a prose check: their comments, and their string
 // literals of several words, such as messages and help texts.
 //
-//	go run ./internal/prose DIRECTORY
+//	go run ./scripts/texts DIRECTORY
 //
 // It writes DIRECTORY/PATH.md for each Go file of the repository. Each text is on the line
 // that it has in the Go file, so that a finding names the right line.
@@ -21,11 +21,11 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: prose DIRECTORY")
+		fmt.Fprintln(os.Stderr, "usage: texts DIRECTORY")
 		os.Exit(2)
 	}
 	if err := copyTexts(".", os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "prose:", err)
+		fmt.Fprintln(os.Stderr, "texts:", err)
 		os.Exit(1)
 	}
 }
