@@ -182,7 +182,7 @@ func (o Opener) ClusterSlotOnItsWay(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
 	const tries = 3
 	for try, ttl := 1, 600*time.Millisecond; !o.migratingSlot(t, c, ttl, try == tries); try, ttl = try+1, 3*ttl {
-		t.Logf("a lease of %v was lost in a slot that does not move", ttl)
+		t.Logf("a lease of %v was lost: again with a longer one", ttl)
 	}
 }
 
@@ -241,14 +241,18 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 	}
 	wantKept := func(where string) {
 		t.Helper()
+		if meaningless {
+			return
+		}
 		expireSoon()
 		time.Sleep(3 * ttl)
 		switch err := ended(leases); {
-		case err != nil && ended(controls) != nil && last:
-			t.Skipf("SKIPPED: a lease of %v is also lost in a slot that does not move", ttl)
-		case err != nil && ended(controls) != nil:
+		case err == nil:
+		case !last: // on a busy machine a renewal with redirections takes too long for a short TTL
 			meaningless = true
-		case err != nil:
+		case ended(controls) != nil:
+			t.Skipf("SKIPPED: a lease of %v is also lost in a slot that does not move", ttl)
+		default:
 			t.Errorf("%s: %v", where, err)
 		}
 	}
