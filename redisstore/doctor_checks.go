@@ -272,7 +272,7 @@ func (e *nodeCheck) checkKeys() {
 	const page = 1000
 	if e.store.prefix == "" {
 		e.find(Note, "prefix", "the prefix is empty",
-			"each string and sorted set on the server counts as a lock, in List and in requests for that name; the check for keys that never expire was skipped",
+			"each string on the server counts as a lock, in List and in requests for that name; the check for keys that never expire was skipped",
 			"use a Prefix, unless names are shared with another library")
 		return
 	}

@@ -176,8 +176,8 @@ func replicates(t *testing.T, node, master *redistest.Server) bool {
 // ClusterSlotOnItsWay leaves a slot between two masters for longer than a lease and all
 // its keys live, with its keys on either side. Leases on it remain valid. A call that
 // needs keys of both sides fails in time, or waits until the move is complete. Afterwards
-// the same leases are held. If a busy machine also loses a lease of a slot that does not
-// move, the test is repeated with a longer TTL.
+// the same leases are held. If a lease is lost, the test is repeated with a longer TTL: on a
+// busy machine, a renewal with redirections takes long.
 func (o Opener) ClusterSlotOnItsWay(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
 	const tries = 3
