@@ -33,7 +33,8 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 //	pay := dibs.Wrap(func(o Order) dibs.Doer { return locks.Mutex("order:" + o.ID) }, svc.Pay)
 //	err := pay(ctx, order)
 //
-// A nil fn, a nil lock function or a nil result of it makes each call return ErrInvalid.
+// If fn or the lock function is nil, or if that function returns nil, each call returns
+// ErrInvalid.
 func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, options ...Option) func(ctx context.Context, arg A) error {
 	return func(ctx context.Context, arg A) error {
 		doer, err := doerFor(lock, arg)

@@ -222,3 +222,47 @@ func ExampleMinHold() {
 	// east runs it and unlocks at once: <nil>
 	// west does not run it
 }
+
+// Which error to look at first: a loss, because after it the rest is uncertain.
+func Example_errors() {
+	store := memstore.New()
+	locks, other := dibs.New(store), dibs.New(store)
+	defer locks.Close()
+	defer other.Close()
+	ctx := context.Background()
+
+	pay := func(name string, work func(ctx context.Context) error) string {
+		err := locks.Mutex(name).Do(ctx, work, dibs.Wait(0))
+		var unavailable *dibs.UnavailableError
+		switch {
+		case err == nil:
+			return "paid"
+		case errors.Is(err, dibs.ErrLost):
+			return "outcome unknown: look at the order before you try again"
+		case errors.Is(err, dibs.ErrBusy):
+			return "somebody else pays it: try again later"
+		case errors.As(err, &unavailable) && unavailable.Unknown: // from the release: the work did run
+			return "paid; the name is free when its TTL has passed, at the latest"
+		case errors.Is(err, dibs.ErrUnavailable):
+			return "no connection to the store, nothing was done: try again later"
+		default:
+			return "an error of the work: " + err.Error()
+		}
+	}
+	fmt.Println(pay("order:1", func(context.Context) error { return nil }))
+	fmt.Println(pay("order:2", func(context.Context) error { return errors.New("declined") }))
+	fmt.Println(pay("order:3", func(ctx context.Context) error {
+		_, err := other.Revoke(ctx, "order:3", dibs.Fence(ctx), "by an operator")
+		<-ctx.Done()
+		return err
+	}))
+	if _, err := other.Mutex("order:4").Lock(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(pay("order:4", func(context.Context) error { return nil }))
+	// Output:
+	// paid
+	// an error of the work: declined
+	// outcome unknown: look at the order before you try again
+	// somebody else pays it: try again later
+}

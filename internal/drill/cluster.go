@@ -177,7 +177,7 @@ func replicates(t *testing.T, node, master *redistest.Server) bool {
 // its keys live, with its keys on either side. Leases on it remain valid. A call that
 // needs keys of both sides fails in time, or waits until the move is complete. Afterwards
 // the same leases are held. If a lease is lost, the test is repeated with a longer TTL: on a
-// busy machine, a renewal with redirections takes long.
+// busy machine, a renewal that is redirected takes long.
 func (o Opener) ClusterSlotOnItsWay(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
 	const tries = 3
@@ -248,7 +248,7 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 		time.Sleep(3 * ttl)
 		switch err := ended(leases); {
 		case err == nil:
-		case !last: // on a busy machine a renewal with redirections takes too long for a short TTL
+		case !last: // on a busy machine a redirected renewal takes too long for a short TTL
 			meaningless = true
 		case ended(controls) != nil:
 			t.Skipf("SKIPPED: a lease of %v is also lost in a slot that does not move", ttl)
