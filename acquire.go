@@ -346,6 +346,11 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 
 // wait sends requests and waits in the queue until the lease is granted.
 func (q *call) wait(w *waiter) (*Lease, error) {
+	if q.request.Queue && !q.c.eventsKnown() {
+		if l, err := q.tryBeforeEvents(w); l != nil || err != nil {
+			return l, err
+		}
+	}
 	var retry, limit timer
 	defer retry.stop()
 	defer limit.stop()
@@ -372,6 +377,44 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 			return l, err
 		}
 	}
+}
+
+// subscriptionWait is how long a call waits for the subscription of its new client.
+const subscriptionWait = time.Second
+
+// tryBeforeEvents sends the first request of a new client, which cannot be notified so far.
+// The request does not queue: a release would pass over the queue entry of a client without
+// a subscription, and serve later waiters first. If the name is not free, the call waits
+// until the client is subscribed, or until the store has none. It returns neither a lease nor
+// an error if the call may queue now.
+func (q *call) tryBeforeEvents(w *waiter) (*Lease, error) {
+	q.request.Queue = false
+	l, err := q.try()
+	q.request.Queue = true
+	if l != nil {
+		return l, nil
+	}
+	if !errors.Is(err, ErrBusy) {
+		return nil, q.withContextCause(err)
+	}
+	var end, limit timer
+	defer end.stop()
+	defer limit.stop()
+	end.set(subscriptionWait)
+	if q.settings.wait >= 0 {
+		limit.set(q.settings.wait - (q.c.now() - q.begin))
+	}
+	if q.c.eventsKnown() {
+		return nil, nil
+	}
+	return q.await(w, end.c, limit.c) // an event, whichever, means that the client is subscribed
+}
+
+// eventsKnown reports whether the client has learned if the store notifies it.
+func (c *Client) eventsKnown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events != eventsUnknown
 }
 
 // await waits until the lease is granted, the waiting is over (an error), or the next

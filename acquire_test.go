@@ -784,3 +784,48 @@ func TestPollingAfterALongWait(t *testing.T) {
 		})
 	}
 }
+
+// A new client queues only when it can be notified: a release passes over queue entries of
+// clients without a subscription.
+func TestNewClientQueuesWhenItIsSubscribed(t *testing.T) {
+	for what, c := range map[string]struct {
+		subscribed time.Duration // after the client has begun
+		fails      bool          // the subscription
+		queued     time.Duration // after the call
+	}{
+		"subscribed at once":     {0, false, 0},
+		"subscribed later":       {300 * time.Millisecond, false, 300 * time.Millisecond},
+		"subscribed too late":    {4 * time.Second, false, time.Second},
+		"no notifications":       {0, true, 0},
+		"no notifications later": {200 * time.Millisecond, true, 200 * time.Millisecond},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, s := newFaulty()
+				mutex(t, s, "n")
+				f.set(func(f *faulty) {
+					f.event = func(e driver.Event, on func(driver.Event)) {
+						time.Sleep(c.subscribed)
+						on(e)
+					}
+					if c.fails {
+						f.watch = func(context.Context) error {
+							time.Sleep(c.subscribed)
+							return errReset
+						}
+					}
+				})
+				begin := time.Now()
+				var queued time.Duration
+				client := open(t, f, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { queued = time.Since(begin) }}))
+				_, err := client.Mutex("n").Lock(t.Context(), dibs.Wait(5*time.Second))
+				if !errors.Is(err, dibs.ErrBusy) || time.Since(begin) != 5*time.Second {
+					t.Errorf("%v after %v, want ErrBusy after 5s", err, time.Since(begin))
+				}
+				if d := queued - c.queued; d < 0 || d > 20*time.Millisecond {
+					t.Errorf("queued after %v, want %v", queued, c.queued)
+				}
+			})
+		})
+	}
+}

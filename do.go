@@ -110,7 +110,8 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 
 // Fence returns the fence of the lease that ctx carries: a context of Do or of
 // Lease.Context. If ctx carries several leases, it is that of the innermost one. For a
-// multi-lock use FenceOf: each name has its own fence. Without a lease it is zero.
+// multi-lock use FenceOf: each name has its own fence. It is zero without a lease, and for
+// an attached one.
 func Fence(ctx context.Context) uint64 {
 	if in, ok := ctx.Value(carried{}).(*carriedLease); ok {
 		return in.h.first.Fence()

@@ -16,7 +16,7 @@ var (
 	// ErrReleased means that the lease was used after its own Unlock.
 	ErrReleased = errors.New("dibs: lease released")
 	// ErrReentrant means that the context already carries a lease on the name, so that
-	// waiting would never end. See [Reentrant].
+	// waiting would never end. A Try call returns it, too. See [Reentrant].
 	ErrReentrant = errors.New("dibs: already held in this context")
 	// ErrClosed means that the Client was closed.
 	ErrClosed = errors.New("dibs: client closed")
@@ -36,7 +36,7 @@ type BusyError struct {
 	Name      string
 	Holder    string        // the whole token of the last known holder; may be empty
 	Reserved  bool          // the holder has released its lease; MinHold keeps the name unavailable
-	Remaining time.Duration // until the lease expires, unless its holder renews it; negative: it never expires
+	Remaining time.Duration // at the store's last reply: until the lease expires, unless it is renewed; negative: it never expires
 	Ahead     int           // waiters ahead of this one when it queued
 	Cause     error         // why the wait ended, if a context ended it
 }

@@ -117,7 +117,8 @@ type RenewFailed struct {
 	Err  error
 }
 
-// Lost is the event of a lease that ended before it was unlocked.
+// Lost is the event of a lease that ended before it was unlocked. Client.Close ends leases,
+// too: the Reason is ReasonClosed then.
 type Lost struct {
 	LockInfo
 	Fence  uint64

@@ -10,14 +10,16 @@ import (
 )
 
 // Attach returns a handle of a lease that another process or call has acquired, by its
-// name and token. It does no I/O. Err returns ErrLost until Extend has confirmed the lease;
-// from then on it is renewed, unless Attach was given NoRenew. Unlock releases the lease,
-// confirmed or not. Of the options, TTL, Timeout, MaxHold, NoRenew and Observe apply.
+// name and token. It does no I/O. Err returns ErrLost until Extend has confirmed the lease,
+// although its Context is open from the beginning. From then on the lease is renewed, unless
+// Attach was given NoRenew. Unlock releases the lease, confirmed or not. Of the options,
+// Timeout, MaxHold, NoRenew and Observe have an effect. The label remains that of the first
+// owner.
 //
 // The two handles do not know of each other: each of them renews the lease, and Unlock or
 // Client.Close of either releases it for both. The other one finds out at its next renewal.
 // To hand a lease over, the first owner calls Lease.Detach as soon as the second one has
-// confirmed it.
+// confirmed it. It has acquired the lease with Lock: the function of Do has no Lease.
 func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	set := c.defaults.with(options)
 	set.token = token
@@ -65,6 +67,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 
 // Check returns nil if the store answers, and ErrClosed after Close. It is for readiness
 // probes: it inspects one name, changes nothing, and takes at most one operation timeout.
+// It does not check the options given to New.
 func (c *Client) Check(ctx context.Context) error {
 	select {
 	case <-c.closing:

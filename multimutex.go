@@ -34,7 +34,8 @@ func (c *Client) All(names ...string) *MultiMutex {
 	return &MultiMutex{c: c, names: slices.Compact(names)}
 }
 
-// Lock acquires all names in one lease. The lease is lost if one of the names is lost.
+// Lock acquires all names in one lease. The whole lease is lost if one of the names is lost
+// or revoked.
 // Lease.FenceOf returns the fence of each name. Errors and limits are those of
 // Mutex.Lock.
 func (s *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {

@@ -22,6 +22,9 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // Lock acquires the mutex. It queues until the lock is granted, ctx ends, or Wait has
 // passed. The context limits the waiting only; the lease lasts until Unlock.
 //
+// Lock does not change ctx. Pass Lease.Context to nested calls: with ctx itself, a second
+// Lock of the same name waits for the first one.
+//
 // Lock returns ErrBusy if the waiting is over; errors.Is also finds the context's cause
 // if the context ended it. It leaves nothing behind: in the background it removes its queue
 // entry, and releases a lock that is granted at that moment. Lock returns ErrUnavailable if the store does not answer its
@@ -42,7 +45,9 @@ func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) 
 // has returned or panicked.
 //
 // Do returns the error of fn joined with that of Unlock, so fn need not report a loss.
-// ErrLost means that part of fn may have run without the lock.
+// ErrLost means that part of fn may have run without the lock. ErrUnavailable has an
+// UnavailableError: its Op is "acquire" if fn did not run, and "unlock" if fn has run and
+// only the release failed.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, m.Lock, fn, options)
 }

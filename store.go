@@ -42,7 +42,7 @@ type State = driver.State
 //
 //	Token     string
 //	Label     string
-//	Weight    int           // zero: exclusive, as a mutex or a writer
+//	Weight    int           // zero: exclusive, as a mutex, a writer, or all permits of a semaphore
 //	Fence     uint64        // zero if the store does not have it: see Client.Revoke
 //	Remaining time.Duration // negative: it never expires, so the lock is a foreign one
 //	Reserved  bool          // released, but MinHold or Once keeps the name unavailable
