@@ -93,7 +93,7 @@ const (
 // A LostError is the error of a lease that ended before its Unlock. errors.Is finds
 // ErrLost in it, and the cause.
 type LostError struct {
-	Name    string // of several names, the one that is known to be lost, or the first
+	Name    string // of several names, one that is lost, or the first
 	Token   string
 	Reason  Reason
 	Message string // what the operator gave to Revoke; may be empty

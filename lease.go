@@ -220,7 +220,7 @@ func (l *Lease) Err() error {
 }
 
 // Extend sets the remaining time of the lease to at least d, and makes d the TTL of later
-// renewals: pass the TTL that the lease is to have from now on. It never shortens a lease
+// renewals. So pass the TTL that the lease is to have from now on. It never shortens a lease
 // and never restores a lost one. d is from 10 ms to 24 h.
 //
 // Extend returns ErrLost if the lease is lost. If the outcome is unknown when ctx or the
