@@ -309,6 +309,11 @@ func TestInvalidReplicas(t *testing.T) {
 		if _, err := p.s.Acquire(t.Context(), p.request("n")); !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want it refused", err)
 		}
+		locks := dibs.New(redisstore.New(conn, option)) // as a service does when it starts
+		if err := locks.Check(t.Context()); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "WithReplicas(") {
+			t.Errorf("check: %v, want ErrInvalid with the option", err)
+		}
+		locks.Close()
 	}
 }
 

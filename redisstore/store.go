@@ -167,9 +167,6 @@ func (s *Store) request(op acquireOp, c driver.AcquireRequest) *request {
 }
 
 func (s *Store) checkRequest(c driver.AcquireRequest) error {
-	if err := s.replicas.check(); err != nil {
-		return err
-	}
 	if err := s.check(c.Name); err != nil {
 		return err
 	}
@@ -205,7 +202,11 @@ func checkToken(name, token string) error {
 	return nil
 }
 
+// check validates the settings of the store, and a name.
 func (s *Store) check(name string) error {
+	if err := s.replicas.check(); err != nil {
+		return err
+	}
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
