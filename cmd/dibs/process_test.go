@@ -920,11 +920,18 @@ func TestWatchdogIsKilledWhileWaiting(t *testing.T) {
 func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := begin(t, s.URL(), "run", "--ttl", "10ms", "job", "--", "sleep", "1000")
-	p.wantCode(exitLost)
-	if !strings.Contains(p.stderr.String(), "lost") {
-		t.Errorf("stderr is %q", &p.stderr)
+	for range 50 {
+		p := begin(t, s.URL(), "run", "--ttl", "10ms", "job", "--", "sleep", "1000")
+		code, text := p.code(), p.stderr.String()
+		if code == exitTrouble && strings.Contains(text, "after the lease had expired") {
+			continue // the machine is too busy even for the acquire
+		}
+		if code != exitLost || !strings.Contains(text, "lost") {
+			t.Errorf("exit code %d, want %d; stderr is %q", code, exitLost, text)
+		}
+		return
 	}
+	t.Skip("SKIPPED: no acquire took less than 10ms")
 }
 
 // dibs works as the first process of a PID namespace: its process group belongs to
