@@ -78,11 +78,7 @@ func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		hc.chain.each(func(h *Hooks) {
-			if h.Queued != nil {
-				h.Queued(hc.values, e)
-			}
-		})
+		callHooks(hc, e, func(h *Hooks) func(context.Context, Queued) { return h.Queued })
 	}()
 	return returned
 }
@@ -90,36 +86,29 @@ func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
 // callAcquireEnd calls the AcquireEnd hooks. If there is a lease, it then queues the hooks
 // of the lease that had to wait for them.
 func (hc *hookCall) callAcquireEnd(e AcquireEnd, lease *Lease) {
-	hc.chain.each(func(h *Hooks) {
-		if h.AcquireEnd != nil {
-			h.AcquireEnd(hc.values, e)
-		}
-	})
+	callHooks(hc, e, func(h *Hooks) func(context.Context, AcquireEnd) { return h.AcquireEnd })
 	if lease != nil {
 		lease.h.queuePendingHooks()
 	}
 }
 
 func (hc *hookCall) callReleased(e Released) {
-	hc.chain.each(func(h *Hooks) {
-		if h.Released != nil {
-			h.Released(hc.values, e)
-		}
-	})
+	callHooks(hc, e, func(h *Hooks) func(context.Context, Released) { return h.Released })
 }
 
 func (hc *hookCall) callLost(e Lost) {
-	hc.chain.each(func(h *Hooks) {
-		if h.Lost != nil {
-			h.Lost(hc.values, e)
-		}
-	})
+	callHooks(hc, e, func(h *Hooks) func(context.Context, Lost) { return h.Lost })
 }
 
 func (hc *hookCall) callRenewFailed(e RenewFailed) {
+	callHooks(hc, e, func(h *Hooks) func(context.Context, RenewFailed) { return h.RenewFailed })
+}
+
+// callHooks calls one hook of each level with an event.
+func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context, E)) {
 	hc.chain.each(func(h *Hooks) {
-		if h.RenewFailed != nil {
-			h.RenewFailed(hc.values, e)
+		if f := hook(h); f != nil {
+			f(hc.values, e)
 		}
 	})
 }

@@ -84,7 +84,7 @@ func (s *service) payOrder(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "order %s is paid\n", order)
 }
 
-// fail answers with a status that tells the client whether to try again.
+// fail answers with an error status: Retry-After is set if the client may try again.
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	slog.ErrorContext(r.Context(), "payment failed", "path", r.URL.Path, "err", err)
 	switch {

@@ -177,17 +177,16 @@ func (l *Lock) removeWaiter(token string) bool {
 }
 
 func (l *Lock) removeHolder(token string) bool {
-	i := l.holderIndex(token)
-	if i < 0 {
-		return false
-	}
-	l.Holders = slices.Delete(l.Holders, i, i+1)
-	return true
+	return l.removeAt(l.holderIndex(token))
 }
 
 // removeReserved removes what a release of the token has reserved.
 func (l *Lock) removeReserved(token string) bool {
-	i := slices.IndexFunc(l.Holders, func(h Holder) bool { return h.Token == token && h.Reserved })
+	return l.removeAt(slices.IndexFunc(l.Holders, func(h Holder) bool { return h.Token == token && h.Reserved }))
+}
+
+// removeAt removes the holder with an index, and returns false if that is negative.
+func (l *Lock) removeAt(i int) bool {
 	if i < 0 {
 		return false
 	}

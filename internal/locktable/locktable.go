@@ -224,8 +224,7 @@ func (t *Table) Revoke(name string, fence uint64, reason string, now Now) (revok
 		if !h.Reserved {
 			extra = append(extra, Notification{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence, Reason: reason}})
 		}
-		lock.Holders = slices.Delete(lock.Holders, i, i+1)
-		return true
+		return lock.removeAt(i)
 	})
 	return revoked, append(notifications, extra...)
 }
