@@ -397,7 +397,7 @@ func TestRedisDies(t *testing.T) {
 func TestLockIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := begin(t, s.URL(), "run", "--ttl", "300ms", "--kill-after", "100ms", "job", "--", "sh", "-c",
+	p := begin(t, s.URL(), "run", "--ttl", "3s", "--kill-after", "300ms", "job", "--", "sh", "-c",
 		`trap 'exit 0' TERM; echo "pids $$"; while :; do sleep 0.02; done`)
 	p.pids()
 	s.MustCmd(t, "DEL", "lock:job")

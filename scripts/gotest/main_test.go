@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// module is a module whose tests count their runs in files.
+var module = map[string]string{
+	"go.mod": "module example.org/m\n\ngo 1.26\n",
+	"count/count.go": `package count
+
+import "os"
+
+// Run counts a run of a test, and returns how many there were.
+func Run(file string) int {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	f.WriteString("x")
+	state, _ := f.Stat()
+	return int(state.Size())
+}
+`,
+	"a/a_test.go": `package a
+
+import (
+	"testing"
+
+	"example.org/m/count"
+)
+
+func TestPasses(t *testing.T) { t.Log("a log that nobody reads"); count.Run("passes") }
+
+func TestParallel(t *testing.T) { t.Parallel() }
+
+func TestFailsOnce(t *testing.T) {
+	t.Run("sub", func(t *testing.T) {
+		if count.Run("once") < 2 {
+			t.Error("too slow")
+		}
+	})
+}
+
+func TestFailsTwice(t *testing.T) {
+	if count.Run("twice") < 3 {
+		t.Error("too slow")
+	}
+}
+`,
+	"b/b_test.go": `package b
+
+import (
+	"testing"
+
+	"example.org/m/count"
+)
+
+func TestAlways(t *testing.T) { count.Run("always"); t.Error("too slow") }
+`,
+	"c/c_test.go": `package c
+
+import (
+	"testing"
+
+	"example.org/m/count"
+)
+
+func TestSafety(t *testing.T) {
+	if count.Run("safety") < 2 {
+		t.Error("FIGURE 12 conflicts")
+	}
+}
+`,
+	"d/d_test.go": "package d\n\nimport \"testing\"\n\nfunc TestCompiles(t *testing.T) { none() }\n",
+	"e/e_test.go": `package e
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) { m.Run(); os.Exit(1) }
+
+func TestPasses(t *testing.T) {}
+`,
+	"f/f_test.go": `package f
+
+import (
+	"testing"
+
+	"example.org/m/count"
+)
+
+func TestPanics(t *testing.T) {
+	if count.Run("panics") < 2 {
+		panic("once")
+	}
+}
+`,
+}
+
+// Only a failure during a stall runs again, and only until it passes or has run 3 times.
+func TestGotest(t *testing.T) {
+	t.Parallel()
+	stalled := func(from, to time.Time) time.Duration {
+		if from.IsZero() || to.Before(from) {
+			return 0
+		}
+		return time.Second
+	}
+	quiet := func(time.Time, time.Time) time.Duration { return excused - 1 }
+	for _, test := range []struct {
+		pkg  string
+		lost func(from, to time.Time) time.Duration
+		ok   bool
+		runs map[string]int // by file
+		out  string
+	}{
+		{"a", stalled, true, map[string]int{"passes": 1, "once": 2, "twice": 3}, "Run 3 of 3"},
+		{"a", quiet, false, map[string]int{"passes": 1, "once": 1, "twice": 1}, "a_test.go:16: too slow"},
+		{"b", stalled, false, map[string]int{"always": 3}, "TestAlways failed while the machine lost 1s"},
+		{"c", stalled, false, map[string]int{"safety": 1}, "12 conflicts"},
+		{"d", stalled, false, nil, "undefined: none"},
+		{"e", stalled, false, nil, "FAIL\texample.org/m/e"},
+		{"f", stalled, false, map[string]int{"panics": 1}, "panic: once"},
+	} {
+		t.Run(test.pkg, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for name, text := range module {
+				if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o750); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out bytes.Buffer
+			g := gotest{flags: []string{"-parallel", "2"}, lost: test.lost, out: &out, dir: dir}
+			ok, err := g.run("example.org/m/" + test.pkg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok != test.ok || !strings.Contains(out.String(), test.out) {
+				t.Errorf("passed: %t, want %t, and output with %q:\n%s", ok, test.ok, test.out, out.String())
+			}
+			if strings.Contains(out.String(), "nobody reads") {
+				t.Errorf("the output of a test that passed is printed:\n%s", out.String())
+			}
+			for file, want := range test.runs {
+				text, err := os.ReadFile(filepath.Join(dir, test.pkg, file))
+				if err != nil || len(text) != want {
+					t.Errorf("%s ran %d times (%v), want %d", file, len(text), err, want)
+				}
+			}
+		})
+	}
+}
