@@ -27,7 +27,7 @@ test: ## run all tests with the race detector (installs redis-server if possible
 .PHONY: test-long
 test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, and 100,000 simulated runs
 	@$(redis); DIBS_LONG=1 go run ./scripts/gotest -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
-	@# Without the race detector, which would take hours. It has run 400 of these seeds above.
+	@# Without the race detector, which would take hours. It has run 200 of these seeds above.
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum -seeds=1-100000 -twice=200
 
 .PHONY: fuzz

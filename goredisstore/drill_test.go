@@ -33,18 +33,19 @@ func TestStore(t *testing.T) {
 	drills.Store(t)
 }
 
-func TestSentinelFailover(t *testing.T) { drills.SentinelFailover(t, drill.Deaths()) }
-
-func TestSentinelFailoverWithReplicas(t *testing.T) {
-	drills.SentinelFailover(t, drill.Deaths(), goredisstore.WithReplicas(1, time.Second))
+func TestSentinelFailover(t *testing.T) {
+	drill.Together(t, map[string]func(*testing.T){
+		"no replicas": func(t *testing.T) { drills.SentinelFailover(t, drill.Deaths()) },
+		"replicas": func(t *testing.T) {
+			drills.SentinelFailover(t, drill.Deaths(), goredisstore.WithReplicas(1, time.Second))
+		},
+	})
 }
 
 func TestSentinelLoss(t *testing.T) {
 	t.Parallel()
 	drills.SentinelLoss(t)
 }
-
-func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
 
 func TestClusterLoss(t *testing.T) {
 	t.Parallel()
@@ -65,6 +66,8 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	drills.Rights(t)
 }
+
+func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
 
 func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
 

@@ -1,10 +1,14 @@
 package goredisstore_test
 
-import "testing"
+import (
+	"testing"
 
-func TestQuorumMinority(t *testing.T) { drills.QuorumMinority(t) }
+	"github.com/dibslock/dibs/internal/drill"
+)
 
-func TestQuorumRestart(t *testing.T) { drills.QuorumRestart(t) }
+func TestQuorumFaults(t *testing.T) {
+	drill.Together(t, map[string]func(*testing.T){"minority": drills.QuorumMinority, "restart": drills.QuorumRestart})
+}
 
 func TestQuorumSplit(t *testing.T) { drills.QuorumSplit(t) }
 

@@ -38,7 +38,7 @@ import (
 var (
 	seedFlag   = flag.Uint64("seed", 0, "run the simulation with this seed only and print its log")
 	repeatFlag = flag.Uint64("twice", 10, "number of simulation seeds to run twice")
-	seedsFlag  = flag.String("seeds", "1-400", "range of seeds for the simulation")
+	seedsFlag  = flag.String("seeds", "1-200", "range of seeds for the simulation")
 )
 
 // conditions describe a simulated world.

@@ -3,12 +3,13 @@ package redigostore_test
 import (
 	"testing"
 
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-func TestQuorumMinority(t *testing.T) { drills.QuorumMinority(t) }
-
-func TestQuorumRestart(t *testing.T) { drills.QuorumRestart(t) }
+func TestQuorumFaults(t *testing.T) {
+	drill.Together(t, map[string]func(*testing.T){"minority": drills.QuorumMinority, "restart": drills.QuorumRestart})
+}
 
 func TestQuorumSplit(t *testing.T) {
 	if !redistest.Long() {

@@ -121,7 +121,7 @@ func TestEscapeWhenDibsIsKilled(t *testing.T) {
 func TestEscapeWhenDibsIsStopped(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "1s")
-		p.Process.Signal(syscall.SIGSTOP)
+		s.suspend(p.Cmd)
 		s.wantAllDead(pids)
 		p.Process.Signal(syscall.SIGCONT)
 		p.wantCode(exitLost)

@@ -349,7 +349,7 @@ func TestDibsIsStopped(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		p := begin(t, s.URL(), "run", "--ttl", "1s", "job", "--", "sh", "-c", stubborn)
 		pids := p.pids()
-		p.Process.Signal(syscall.SIGSTOP)
+		s.suspend(p.Cmd)
 		next := begin(t, s.URL(), "run", "job", "--", "cat", "/proc/"+pids[0]+"/status", "/proc/"+pids[1]+"/status")
 		next.code()
 		for line := range strings.Lines(next.stdout.String()) {
@@ -360,6 +360,27 @@ func TestDibsIsStopped(t *testing.T) {
 		p.Process.Signal(syscall.SIGCONT)
 		p.wantCode(exitLost)
 	})
+}
+
+// suspend stops a command with SIGSTOP, but not while it writes to a local file: that
+// would stop all processes that use the file.
+func (s *testStore) suspend(p *exec.Cmd) {
+	s.t.Helper()
+	for try := 1; ; try++ {
+		p.Process.Signal(syscall.SIGSTOP)
+		probe := driver.AcquireRequest{
+			Name: "probe", Token: fmt.Sprint("probe:", try), Client: "probe", Seq: uint64(try), TTL: time.Millisecond,
+			Weight: 1, Limit: 1, Until: time.Now().Add(200 * time.Millisecond),
+		}
+		_, err := s.store.Acquire(s.t.Context(), probe)
+		if err == nil {
+			return
+		}
+		p.Process.Signal(syscall.SIGCONT)
+		if try == 100 {
+			s.t.Fatalf("no request succeeds while the command is stopped: %v", err)
+		}
+	}
 }
 
 // If Redis dies, the command is asked to end, and then killed, before the lease expires.

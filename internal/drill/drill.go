@@ -20,6 +20,17 @@ type Opener struct {
 	Warm func(t testing.TB, addr string, idle int) *redisstore.Store
 }
 
+// Together runs scenarios at the same time. Each of them mostly waits: for a server that
+// notices a failure, or for a lease.
+func Together(t *testing.T, scenarios map[string]func(*testing.T)) {
+	for name, scenario := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenario(t)
+		})
+	}
+}
+
 // Store runs the conformance suite on each deployment. The cases share its servers and
 // one client of the library.
 func (o Opener) Store(t *testing.T) {

@@ -59,7 +59,7 @@ func (g *gotest) run(pattern string) (bool, error) {
 	for n := 2; n <= runs && len(failed) > 0; n++ {
 		var still []failure
 		for _, pkg := range packages(failed) {
-			fmt.Fprintf(g.out, "\nThe machine stalled. Run %d of %d of %s: %s\n", n, runs, pkg, strings.Join(tests(failed, pkg), " "))
+			fmt.Fprintf(g.out, "\nRun %d of %d of %s: %s\n", n, runs, pkg, strings.Join(tests(failed, pkg), " "))
 			again, passed, err := g.test(pkg, "-count=1", "-run", "^("+strings.Join(tests(failed, pkg), "|")+")$")
 			if err != nil {
 				return false, err
@@ -97,7 +97,7 @@ func (g *gotest) test(pattern string, flags ...string) (stalled []failure, ok bo
 			ok = false
 			continue
 		}
-		fmt.Fprintf(g.out, "%s failed while the machine lost %v of CPU or time in %v\n", f.test, lost.Round(time.Millisecond), sampling)
+		fmt.Fprintf(g.out, "%s failed while the machine stalled for %v\n", f.test, lost.Round(time.Millisecond))
 		stalled = append(stalled, f)
 	}
 	return stalled, ok, nil

@@ -125,7 +125,7 @@ func TestGotest(t *testing.T) {
 	}{
 		{"a", stalled, true, map[string]int{"passes": 1, "once": 2, "twice": 3}, "Run 3 of 3"},
 		{"a", quiet, false, map[string]int{"passes": 1, "once": 1, "twice": 1}, "a_test.go:16: too slow"},
-		{"b", stalled, false, map[string]int{"always": 3}, "TestAlways failed while the machine lost 1s"},
+		{"b", stalled, false, map[string]int{"always": 3}, "TestAlways failed while the machine stalled for 1s"},
 		{"c", stalled, false, map[string]int{"safety": 1}, "12 conflicts"},
 		{"d", stalled, false, nil, "undefined: none"},
 		{"e", stalled, false, nil, "FAIL\texample.org/m/e"},
