@@ -22,7 +22,7 @@ help: ## print the targets
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server if possible)
 	@# go list compiles on all cores; with -p 1, go test would use one.
-	@$(redis); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=15m work
+	@$(redis); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m work
 
 .PHONY: test-long
 test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, and 100,000 simulated runs

@@ -71,6 +71,19 @@ func (m *machine) lost(from, to time.Time) time.Duration {
 	return most
 }
 
+// waitCalm waits until the machine has lost nothing worth mentioning for 5 s, but not
+// longer than 2 min. Some hosts slow a machine down that has been busy for long.
+func (m *machine) waitCalm() {
+	const calm, longest = 5 * time.Second, 2 * time.Minute
+	for end := time.Now().Add(longest); time.Now().Before(end); {
+		begin := time.Now()
+		time.Sleep(calm)
+		if m.lost(begin, time.Now()) < excused {
+			return
+		}
+	}
+}
+
 // stolenTime returns the time that the host has taken from each CPU, on average. It
 // returns 0 where the system does not count it.
 func stolenTime() time.Duration {

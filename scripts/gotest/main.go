@@ -26,7 +26,7 @@ func main() {
 		os.Exit(2)
 	}
 	machine := watchMachine()
-	g := gotest{flags: os.Args[1 : len(os.Args)-1], lost: machine.lost, out: os.Stdout}
+	g := gotest{flags: os.Args[1 : len(os.Args)-1], lost: machine.lost, calm: machine.waitCalm, out: os.Stdout}
 	ok, err := g.run(os.Args[len(os.Args)-1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
@@ -40,6 +40,7 @@ func main() {
 type gotest struct {
 	flags []string
 	lost  func(from, to time.Time) time.Duration // the time that the machine lost
+	calm  func()                                 // waits until the machine runs again
 	out   io.Writer
 	dir   string // of the go command; empty is the current one
 }
@@ -59,6 +60,7 @@ func (g *gotest) run(pattern string) (bool, error) {
 	for n := 2; n <= runs && len(failed) > 0; n++ {
 		var still []failure
 		for _, pkg := range packages(failed) {
+			g.calm()
 			fmt.Fprintf(g.out, "\nRun %d of %d of %s: %s\n", n, runs, pkg, strings.Join(tests(failed, pkg), " "))
 			again, passed, err := g.test(pkg, "-count=1", "-run", "^("+strings.Join(tests(failed, pkg), "|")+")$")
 			if err != nil {

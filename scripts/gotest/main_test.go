@@ -143,7 +143,7 @@ func TestGotest(t *testing.T) {
 				}
 			}
 			var out bytes.Buffer
-			g := gotest{flags: []string{"-parallel", "2"}, lost: test.lost, out: &out, dir: dir}
+			g := gotest{flags: []string{"-parallel", "2"}, lost: test.lost, calm: func() {}, out: &out, dir: dir}
 			ok, err := g.run("example.org/m/" + test.pkg)
 			if err != nil {
 				t.Fatal(err)
