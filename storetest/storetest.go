@@ -123,7 +123,9 @@ type testClient struct {
 	client         string
 	seq            uint64
 	events         chan driver.Event
-	permitsChecked bool // the store supports permits
+	tickets        map[string]uint64 // the last ticket of each token
+	confirmed      map[string]bool   // tokens whose grant was not seen as an event, and may still arrive
+	permitsChecked bool              // the store supports permits
 }
 
 var clientCount atomic.Uint64
@@ -140,7 +142,7 @@ func newClient(t *testing.T, s driver.Store) *testClient {
 		_ = s.Watch(ctx, p.client, func(e driver.Event) { p.events <- e })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	if e := p.nextEvent(); e.Kind != driver.EventConnected {
+	if e := p.anyEvent(); e.Kind != driver.EventConnected {
 		t.Fatalf("first event %+v, want EventConnected", e)
 	}
 	return p
@@ -148,7 +150,10 @@ func newClient(t *testing.T, s driver.Store) *testClient {
 
 // newSilentClient returns a client that does not watch events.
 func newSilentClient(t *testing.T, s driver.Store) *testClient {
-	return &testClient{t: t, s: s, client: fmt.Sprintf("host:%d:storetest", clientCount.Add(1))}
+	return &testClient{
+		t: t, s: s, client: fmt.Sprintf("host:%d:storetest", clientCount.Add(1)),
+		tickets: make(map[string]uint64), confirmed: make(map[string]bool),
+	}
 }
 
 // newRequest returns a new request of the client, which queues.
@@ -166,6 +171,9 @@ func (p *testClient) acquire(c driver.AcquireRequest) driver.AcquireReply {
 	a, err := p.s.Acquire(p.t.Context(), c)
 	if err != nil {
 		p.t.Fatalf("acquire %q: %v", c.Name, err)
+	}
+	if a.Ticket != 0 {
+		p.tickets[c.Token] = a.Ticket
 	}
 	return a
 }
@@ -240,8 +248,8 @@ func (p *testClient) extend(c driver.AcquireRequest, d time.Duration) error {
 	return p.s.Extend(operationContext(p.t), []driver.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
 }
 
-// nextEvent returns the next event.
-func (p *testClient) nextEvent() driver.Event {
+// anyEvent returns the next event.
+func (p *testClient) anyEvent() driver.Event {
 	p.t.Helper()
 	select {
 	case e := <-p.events:
@@ -252,10 +260,54 @@ func (p *testClient) nextEvent() driver.Event {
 	}
 }
 
+// isHint reports whether an event says nothing about a request. A store may reconnect at
+// any time, for instance after the machine was suspended.
+func (p *testClient) isHint(e driver.Event) bool {
+	switch e.Kind {
+	case driver.EventConnected, driver.EventDisconnected, driver.EventFailover:
+		return true
+	case driver.EventGranted:
+		late := p.confirmed[e.Token]
+		delete(p.confirmed, e.Token)
+		return late
+	default:
+		return false
+	}
+}
+
+// nextEvent returns the next event about a request.
+func (p *testClient) nextEvent() driver.Event {
+	p.t.Helper()
+	for {
+		if e := p.anyEvent(); !p.isHint(e) {
+			return e
+		}
+	}
+}
+
+// nextEventOf returns the next event about a request, while c waits. When the store has
+// reconnected, it repeats c, as a client does: the grant may have been lost.
+func (p *testClient) nextEventOf(c driver.AcquireRequest) driver.Event {
+	p.t.Helper()
+	for {
+		e := p.anyEvent()
+		if !p.isHint(e) {
+			return e
+		}
+		if e.Kind != driver.EventConnected && e.Kind != driver.EventFailover {
+			continue
+		}
+		if a := p.acquire(c); a.Held {
+			p.confirmed[c.Token] = true
+			return driver.Event{Kind: driver.EventGranted, Token: c.Token, Fence: a.Fence, Ticket: p.tickets[c.Token]}
+		}
+	}
+}
+
 // wantGranted returns the next event, which must be the grant of c.
 func (p *testClient) wantGranted(c driver.AcquireRequest) driver.Event {
 	p.t.Helper()
-	e := p.nextEvent()
+	e := p.nextEventOf(c)
 	if e.Kind != driver.EventGranted || e.Token != c.Token {
 		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
 	}
@@ -266,7 +318,7 @@ func (p *testClient) wantGranted(c driver.AcquireRequest) driver.Event {
 // the fence.
 func (p *testClient) wantServed(c driver.AcquireRequest) uint64 {
 	p.t.Helper()
-	switch e := p.nextEvent(); {
+	switch e := p.nextEventOf(c); {
 	case e.Kind == driver.EventGranted && e.Token == c.Token:
 		return e.Fence
 	case e.Kind == driver.EventRetry && e.Token == c.Token:
@@ -283,10 +335,15 @@ const tries = 10
 
 func (p *testClient) wantNoEvent(d time.Duration) {
 	p.t.Helper()
-	select {
-	case e := <-p.events:
-		p.t.Fatalf("unexpected event %+v", e)
-	case <-time.After(d):
+	for end := time.After(d); ; {
+		select {
+		case e := <-p.events:
+			if !p.isHint(e) {
+				p.t.Fatalf("unexpected event %+v", e)
+			}
+		case <-end:
+			return
+		}
 	}
 }
 
