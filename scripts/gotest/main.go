@@ -5,7 +5,7 @@
 // Many tests measure time against real servers. On a virtual machine whose host takes the
 // CPU away for a second, such a test fails although nothing is wrong. Gotest measures
 // what the machine lost while each test ran. If it lost a lot, the failure is printed and
-// the test runs again, at most twice. Any other failure is final. So are a data race, a
+// the test runs again, at most four times. Any other failure is final. So are a data race, a
 // panic, and a test that saw two holders or a wrong fence: no stall may cause these.
 package main
 
@@ -46,7 +46,7 @@ type gotest struct {
 }
 
 // runs is how often a test runs at most.
-const runs = 3
+const runs = 5
 
 // excused is the least loss that excuses a failure.
 const excused = 50 * time.Millisecond

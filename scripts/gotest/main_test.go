@@ -106,7 +106,7 @@ func TestPanics(t *testing.T) {
 `,
 }
 
-// Only a failure during a stall runs again, and only until it passes or has run 3 times.
+// Only a failure during a stall runs again, and only until it passes or has run 5 times.
 func TestGotest(t *testing.T) {
 	t.Parallel()
 	stalled := func(from, to time.Time) time.Duration {
@@ -123,9 +123,9 @@ func TestGotest(t *testing.T) {
 		runs map[string]int // by file
 		out  string
 	}{
-		{"a", stalled, true, map[string]int{"passes": 1, "once": 2, "twice": 3}, "Run 3 of 3"},
+		{"a", stalled, true, map[string]int{"passes": 1, "once": 2, "twice": 3}, "Run 3 of 5"},
 		{"a", quiet, false, map[string]int{"passes": 1, "once": 1, "twice": 1}, "a_test.go:16: too slow"},
-		{"b", stalled, false, map[string]int{"always": 3}, "TestAlways failed while the machine stalled for 1s"},
+		{"b", stalled, false, map[string]int{"always": 5}, "TestAlways failed while the machine stalled for 1s"},
 		{"c", stalled, false, map[string]int{"safety": 1}, "12 conflicts"},
 		{"d", stalled, false, nil, "undefined: none"},
 		{"e", stalled, false, nil, "FAIL\texample.org/m/e"},
