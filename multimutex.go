@@ -58,7 +58,7 @@ func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (
 	if n := len(s.names); n == 0 || n > driver.MaxNames {
 		return nil, invalid("multi-lock on %d names: not within 1 to %d", n, driver.MaxNames)
 	}
-	set := s.c.defaults.with(options)
+	set := s.c.defaults.forTry(options)
 	groups := s.c.store.Groups(s.names)
 	if len(groups) == 1 {
 		return s.c.acquire(ctx, all(groups[0]), set, once)

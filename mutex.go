@@ -37,7 +37,7 @@ func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 // TryLock acquires the mutex if it is free and no one waits for it. Otherwise it returns
 // ErrBusy at once.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.with(options), tryOnce)
+	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.forTry(options), tryOnce)
 }
 
 // Do runs fn while holding the mutex. The context of fn ends with ctx, when the lease is

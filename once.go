@@ -43,7 +43,7 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 	if err := checkTTL(o.name, o.every); err != nil {
 		return false, err
 	}
-	set := o.settings.with(options)
+	set := o.settings.forTry(options)
 	if set.minHold >= 0 { // otherwise acquire rejects it
 		set.minHold = max(set.minHold, o.every)
 	}

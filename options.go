@@ -58,12 +58,20 @@ func clientDefaults(options []Option) settings {
 	return s
 }
 
+// with returns the settings of the next level. It is inlined, and so are Client.Mutex and
+// the like, which then cost no allocation (TestMutexIsFree).
 func (s settings) with(options []Option) settings {
 	if len(options) == 0 {
-		s.hasWaitOption = false
 		return s // without a heap allocation
 	}
 	return s.apply(options)
+}
+
+// forTry is with for a call that may try once. Then Wait and Attempts make no sense at its
+// level.
+func (s settings) forTry(options []Option) settings {
+	s.hasWaitOption = false
+	return s.with(options)
 }
 
 // apply applies the options of one level. Wait and Attempts replace each other if they

@@ -44,7 +44,7 @@ func (m *RWMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 // TryLock acquires the lock for writing if it is free and no one waits for it. Otherwise
 // it returns ErrBusy at once.
 func (m *RWMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.write(), m.settings.with(options), tryOnce)
+	return m.c.acquire(ctx, m.write(), m.settings.forTry(options), tryOnce)
 }
 
 // RLock acquires the lock shared, for reading, beside other readers. It queues behind a
@@ -56,7 +56,7 @@ func (m *RWMutex) RLock(ctx context.Context, options ...Option) (*Lease, error) 
 // TryRLock acquires the lock for reading if no writer holds it and no one waits for it.
 // Otherwise it returns ErrBusy at once.
 func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.read(), m.settings.with(options), tryOnce)
+	return m.c.acquire(ctx, m.read(), m.settings.forTry(options), tryOnce)
 }
 
 // Do runs fn while holding the lock for writing, as Mutex.Do does.

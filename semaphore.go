@@ -52,7 +52,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, options []Option, once b
 	case n < 1 || n > s.permits:
 		return nil, invalid("%d permits of semaphore %q: not within 1 to its %d", n, s.name, s.permits)
 	}
-	return s.c.acquire(ctx, lockSpec{kind: KindSemaphore, name: s.name, weight: n, limit: s.permits}, s.settings.with(options), once)
+	return s.c.acquire(ctx, lockSpec{kind: KindSemaphore, name: s.name, weight: n, limit: s.permits}, s.settings.forTry(options), once)
 }
 
 // Do runs fn while holding one permit, as Mutex.Do does.
