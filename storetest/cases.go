@@ -456,19 +456,11 @@ func reserveOn(t *testing.T, s driver.Store, name string) bool {
 	if err != nil || !freed {
 		t.Fatalf("release: %v, %v", freed, err)
 	}
-	var notified driver.Event
-	for end := time.After(2 * time.Second); notified.Kind == 0; {
-		select {
-		case e := <-p.events:
-			if !p.isHint(e) {
-				notified = e
-			}
-		case <-end:
-			return false
-		}
-	}
-	if notified.Kind != driver.EventRetry || notified.Token != first.Token {
-		t.Fatalf("event %+v, want EventRetry", notified)
+	switch e, ok := p.eventWithin(2 * time.Second); {
+	case !ok:
+		return false
+	case e.Kind != driver.EventRetry || e.Token != first.Token:
+		t.Fatalf("event %+v, want EventRetry", e)
 	}
 	due := time.Now().Add(ttl)
 	wantReserved(p, h, begin.Add(ttl))

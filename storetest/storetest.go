@@ -278,9 +278,23 @@ func (p *testClient) isHint(e driver.Event) bool {
 // nextEvent returns the next event about a request.
 func (p *testClient) nextEvent() driver.Event {
 	p.t.Helper()
-	for {
-		if e := p.anyEvent(); !p.isHint(e) {
-			return e
+	e, ok := p.eventWithin(operationTimeout)
+	if !ok {
+		p.t.Fatalf("no event within %v", operationTimeout)
+	}
+	return e
+}
+
+// eventWithin returns the next event about a request, or false if there is none within d.
+func (p *testClient) eventWithin(d time.Duration) (driver.Event, bool) {
+	for end := time.After(d); ; {
+		select {
+		case e := <-p.events:
+			if !p.isHint(e) {
+				return e, true
+			}
+		case <-end:
+			return driver.Event{}, false
 		}
 	}
 }
@@ -335,15 +349,8 @@ const tries = 10
 
 func (p *testClient) wantNoEvent(d time.Duration) {
 	p.t.Helper()
-	for end := time.After(d); ; {
-		select {
-		case e := <-p.events:
-			if !p.isHint(e) {
-				p.t.Fatalf("unexpected event %+v", e)
-			}
-		case <-end:
-			return
-		}
+	if e, ok := p.eventWithin(d); ok {
+		p.t.Fatalf("unexpected event %+v", e)
 	}
 }
 

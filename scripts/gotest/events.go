@@ -36,7 +36,6 @@ type result struct {
 func read(events io.Reader, out io.Writer) (result, error) {
 	var r result
 	running := make(map[[2]string]*failure)
-	blamed := make(map[string]bool) // packages with a failed test
 	lines := bufio.NewReader(events)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -52,7 +51,7 @@ func read(events io.Reader, out io.Writer) (result, error) {
 			continue
 		}
 		if e.Test == "" {
-			if e.Action == "fail" && !blamed[e.Package] {
+			if e.Action == "fail" && len(tests(r.failed, e.Package)) == 0 {
 				r.broken = true
 			}
 			if e.Output != "PASS\n" {
@@ -76,7 +75,6 @@ func read(events io.Reader, out io.Writer) (result, error) {
 			t.to = e.Time
 			fmt.Fprint(out, t.output)
 			r.failed = append(r.failed, *t)
-			blamed[e.Package] = true
 			delete(running, key)
 		case !isSub && (e.Action == "pass" || e.Action == "skip"):
 			delete(running, key)

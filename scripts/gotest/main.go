@@ -106,7 +106,11 @@ func (g *gotest) test(pattern string, flags ...string) (stalled []failure, ok bo
 }
 
 // final matches the output of failures that a stall does not excuse.
-var final = regexp.MustCompile(`DATA RACE|panic:|fatal error:|(two|concurrent) holders|[1-9][0-9]* (conflicts|overlaps|fences decreased)|issued twice|fence did not grow`)
+var final = regexp.MustCompile(`DATA RACE|panic:|fatal error:` +
+	`|(two|concurrent) (holders|leaders)|[1-9][0-9]* (conflicts|overlaps|leaders|fences)\b` +
+	`|(exclusion|limit|fences) on "` + // rules of internal/history
+	`|no sequential order` + // of internal/linear
+	`|fence [0-9]+ (after|was|is)\b|fence did not grow`)
 
 // packages returns the packages of the failures, each once.
 func packages(failed []failure) []string {

@@ -163,3 +163,32 @@ func TestGotest(t *testing.T) {
 		})
 	}
 }
+
+// What a stall may cause is not final, what shows a fault of a lock is.
+func TestFinal(t *testing.T) {
+	for text, want := range map[string]bool{
+		"WARNING: DATA RACE":                true,
+		"panic: test timed out after 30m0s": true,
+		"FIGURE 2 failovers: 53 locks, 0 conflicts, 1 leases lost, 0 fences decreased, 2 errors": false,
+		"FIGURE 2 failovers: 53 locks, 10 conflicts, 0 leases lost, 0 fences decreased":          true,
+		"FIGURE 2 failovers: 53 locks, 0 conflicts, 0 leases lost, 1 fences decreased":           true,
+		"2 failed, 0 overlaps, 0 fences that did not grow: want none":                            false,
+		"0 failed, 0 overlaps, 3 fences that did not grow: want none":                            true,
+		`[exclusion on "a": both held at 12]`:                                                    true,
+		`[limit on "a": 4 of 3 held at 12]`:                                                      true,
+		`[fences on "a": fence 7 was issued twice]`:                                              true,
+		`[lost on "a": lost before its TTL without a revoke]`:                                    false,
+		"no sequential order of the requests explains the 90 replies":                            true,
+		"3 concurrent holders":                 true,
+		"two leaders: term 7 began 1ms before": true,
+		"2 leaders":                            true,
+		"fence 7 after 8":                      true,
+		"a fence did not grow":                 true,
+		"dibs: lease on \"n\" lost: expired":   false,
+		"recovery 9s, failover 8s":             false,
+	} {
+		if got := final.MatchString(text); got != want {
+			t.Errorf("%q: final %t, want %t", text, got, want)
+		}
+	}
+}
