@@ -160,6 +160,7 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // at most two operation timeouts plus 100 ms. If that takes longer it returns
 // ErrUnavailable. A different Client or process must not use the token again until the
 // TTL plus one second has passed: a late request of the first one could end its lease.
+// To use a lease whose token dibs made, call Attach; do not give that token here.
 func Token(token string) Option { return func(s *settings) { s.token, s.hasToken = token, true } }
 
 // Observe adds hooks. Those of outer levels run too, before these.

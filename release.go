@@ -40,7 +40,7 @@ func (c *Client) releaseLease(h *leaseState) error {
 }
 
 func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellation) error {
-	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence}
+	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
 	end := c.releaseBy(h.timeout)
 	unknown := false
 	ctx := detach(c.life, h.parent)

@@ -80,7 +80,7 @@ type Store interface {
 	// Release ends the lease of r.Token and grants the name to the first live waiters
 	// that fit, in the same atomic step. It returns false if the token did not hold the
 	// name. It has no effect if it is delivered after r.Until: the token may be in use
-	// again by then.
+	// again by then, except with r.TokenEnds.
 	Release(ctx context.Context, r ReleaseRequest) (bool, error)
 
 	// Extend raises the remaining time of each lease to its TTL, in as few round trips as
@@ -168,6 +168,10 @@ type ReleaseRequest struct {
 	Reserve   time.Duration // keep the name unavailable for this long: its Holder is then Reserved
 	Until     time.Time     // no effect after this instant, by this process's clock; zero: the store's own limit
 	Unreserve bool          // end what an earlier release of this token has reserved, not a lease
+
+	// TokenEnds means that nobody acquires with this token again. A late delivery then
+	// finds nothing to release, so the store need not check Until where it is executed.
+	TokenEnds bool
 
 	Vote *VoteRequest // set by a quorum only
 }

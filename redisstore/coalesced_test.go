@@ -86,6 +86,14 @@ func TestCoalesced(t *testing.T) {
 	if _, statuses := coalescedCall(t, server, "c me"+later); statuses != "0" || server.MustCmd(t, "GET", highwaters+"{c}") != "9000000000000000" {
 		t.Errorf("status %s with a highwater ahead of the time, which is %v now", statuses, server.MustCmd(t, "GET", highwaters+"{c}"))
 	}
+	// Times are compared as text if they have as many digits.
+	set("SET", highwaters+"{d}", "7")
+	set("SET", "lock:freed", "me", "PX", "60000")
+	almost := strconv.FormatInt(now-1, 10)
+	now, statuses = coalescedCall(t, server, "d me"+later, "late me 60000 "+almost, "stale me 0 "+almost, "ended me 0 "+almost, "g me 60000 "+strconv.FormatInt(now+time.Hour.Microseconds(), 10), "freed me 0 ")
+	if want := "100011"; statuses != want || server.MustCmd(t, "GET", highwaters+"{d}") != strconv.FormatInt(now, 10) {
+		t.Errorf("statuses %s, want %s; the highwater is %v, want %d", statuses, want, server.MustCmd(t, "GET", highwaters+"{d}"), now)
+	}
 	set("LPUSH", highwaters+"{e}", "not a highwater")
 	if _, statuses := coalescedCall(t, server, "e me"+later); statuses != "0" || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
 		t.Errorf("status %s without a highwater", statuses)

@@ -127,9 +127,24 @@ func (r *request) untilArg() {
 
 // voidAfter writes that argument, if there is one: µs of the server's clock.
 func (r *request) voidAfter(server int64) {
-	if r.untilIndex > 0 {
-		r.cmd[r.untilIndex] = decimal(server)
+	new(voidTexts).write(r, server)
+}
+
+// voidTexts writes the until arguments of one batch. Arguments that differ by less than
+// 1 ms share the text of the first one, which is the earlier: each text is an allocation.
+type voidTexts struct {
+	server int64
+	text   string
+}
+
+func (v *voidTexts) write(r *request, server int64) {
+	if r.untilIndex == 0 {
+		return
 	}
+	if v.text == "" || server < v.server || server-v.server >= 1000 {
+		v.server, v.text = server, decimal(server)
+	}
+	r.cmd[r.untilIndex] = v.text
 }
 
 // do sends a request and returns its reply. It takes ownership of r. A request that
@@ -388,9 +403,10 @@ func (p *pipeliner) fillBatch(b *batch) bool {
 		go p.work()
 	}
 	p.inFlightRequests += n
+	var until voidTexts
 	for _, r := range p.queue[:n] {
 		r.sent, r.batch = true, b
-		r.voidAfter(p.clock.latest(r.until))
+		until.write(r, p.clock.latest(r.until))
 		b.requests = append(b.requests, r)
 	}
 	p.queue = slices.Delete(p.queue, 0, n)

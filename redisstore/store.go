@@ -411,6 +411,9 @@ func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseReques
 	for range maxTries {
 		r := s.releaseRequest(rel, entry)
 		reply, retried := r.slot.pipeliner.do(ctx, r, rel.Until)
+		if retried {
+			reply.Err = unknownOutcome(reply.Err)
+		}
 		if reply.Err != nil {
 			return false, wrapError(op, rel.Name, reply.Err)
 		}
@@ -446,7 +449,11 @@ func (s *Store) releaseRequest(rel driver.ReleaseRequest, entry string) *request
 		token += reservedSuffix
 	}
 	r.args(token, text[fence:reserve])
-	r.untilArg()
+	if rel.TokenEnds {
+		r.args("")
+	} else {
+		r.untilArg()
+	}
 	r.args(text[reserve:], s.checkArg(), entry)
 	if rel.Vote != nil {
 		r.args(voteArguments(rel.Vote)...)

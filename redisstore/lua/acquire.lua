@@ -29,10 +29,11 @@ local existing = ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) or re
 local free = existing == 0 -- and nobody waits
 
 -- Fast path: a single exclusive request on a free name. It creates no functions, which
--- would cost more than all its commands.
-local uncontended = free and not ARGV[7] and ARGV[6] == '' and now <= tonumber(ARGV[4])
+-- would cost more than all its commands. It compares times as strings of equal length:
+-- to parse one costs as much as a command.
+local uncontended = free and not ARGV[7] and ARGV[6] == '' and #stamp == #ARGV[4] and stamp <= ARGV[4]
 local previous = uncontended and redis.pcall('SET', highwater, stamp, 'GET')
-if uncontended and (not previous or type(previous) == 'string' and tonumber(previous) < now) then
+if uncontended and (not previous or type(previous) == 'string' and #previous == #stamp and previous < stamp) then
   redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
   return now
 end

@@ -5,6 +5,7 @@
 --
 -- KEYS   for each: lock, queue, meta, highwater: see holders.lua and queue.lua
 -- ARGV   for each: token, TTL in ms, until, as in acquire.lua; to release: token, "0", until
+--        as in release.lua
 -- Reply  {the server's time in µs, a string with a character for each request}:
 --        "0"  not done: send this request alone
 --        "1"  released; or acquired, and the fence is the server's time
@@ -22,7 +23,13 @@ for i = 1, #KEYS, 4 do
   local lock, queue, meta, highwater = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3]
   local n = (i + 3) / 4
   local token, ttl = ARGV[3 * n - 2], ARGV[3 * n - 1]
-  local result, expired = '0', now > tonumber(ARGV[3 * n])
+  local last, expired = ARGV[3 * n], false
+  if #last == #stamp then -- to parse a number costs more
+    expired = stamp > last
+  elseif last ~= '' then
+    expired = now > tonumber(last)
+  end
+  local result = '0'
   if ttl == '0' and not expired then
     if redis.pcall('GET', lock) == token and redis.call('EXISTS', queue) == 0 then
       redis.call('DEL', lock, meta)
@@ -30,7 +37,7 @@ for i = 1, #KEYS, 4 do
     end
   elseif not expired and redis.call('EXISTS', lock, queue, meta) == 0 then
     local previous = redis.pcall('SET', highwater, stamp, 'GET')
-    if not previous or type(previous) == 'string' and tonumber(previous) < now then
+    if not previous or type(previous) == 'string' and (#previous < #stamp or #previous == #stamp and previous < stamp) then
       redis.call('SET', lock, token, 'PX', ttl)
       result = '1'
     elseif type(previous) == 'string' then

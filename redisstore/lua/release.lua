@@ -5,7 +5,8 @@
 --        6 node, or none
 -- ARGV   1  token
 --        2  the holder's fence, "0" if unknown
---        3  until: µs of the server's clock after which the release is void
+--        3  until: µs of the server's clock after which the release is void, or "" if
+--           nobody acquires with this token again: then a late release finds nothing
 --        4  reserve: ms for which the lock stays reserved, "0" to free it. Its holder
 --           is then the token with " reserved" after it
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
@@ -13,9 +14,12 @@
 --        7… with the sixth key, a vote request: see read_vote_args in node.lua
 -- Reply  1 the token held, 0 it did not; else the server's time in µs: void, too late
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > tonumber(ARGV[3]) then return now end
+local time, now
+if ARGV[3] ~= '' then
+  time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+  if now > tonumber(ARGV[3]) then return now end
+end
 
 local token, entry = ARGV[1], ARGV[6]
 local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -39,6 +43,11 @@ if is_held and ARGV[4] == '0' then
   end
 elseif holder and not is_held and not shared or not holder and redis.call('EXISTS', queue) == 0 then
   return 0
+end
+
+if not now then -- the fast path above saves this call
+  time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
 end
 
 -- Fast path of a hand-off: the first waiter wants the lock exclusively, has joined
