@@ -39,11 +39,20 @@ func TestReleaseIsRetried(t *testing.T) {
 				}()
 				return done
 			}
-			for range 2 * minSingles {
+			fast := func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.fast && r.singles >= minSingles
+			}
+			for end := time.Now().Add(generous); !fast(); { // only a fast server's requests are sent again
+				if time.Now().After(end) {
+					t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
+				}
 				done := release()
 				r.sent().answer <- []Reply{{Value: int64(1)}}
 				<-done
 			}
+			r.eventually("the workers end", func() bool { return r.workers == 0 })
 			done := release()
 			r.sent() // no reply
 			r.sent().reply(test.second)
