@@ -122,7 +122,7 @@ func (c *Client) handleEvent(e driver.Event) {
 		c.retryWaiters()
 	}
 	if back {
-		c.reconnects.request(c.now()) // the store may have lost the leases
+		c.reconnects.request(c.clock.now()) // the store may have lost the leases
 		c.wakeRenewer()
 	}
 	c.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once boo
 	if err := set.checkOnce(w.name, once); err != nil {
 		return nil, err
 	}
-	q := call{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.now(), hooks: set.hookCall}
+	q := call{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.clock.now(), hooks: set.hookCall}
 	if q.hooks == nil {
 		q.hooks = startHooks(ctx, w, &set, once)
 	}
@@ -231,7 +231,7 @@ func (q *call) execute(w lockSpec) (*Lease, error) {
 		return nil, err
 	}
 	lease, err := q.acquire()
-	q.took = q.c.now() - q.begin
+	q.took = q.c.clock.now() - q.begin
 	return lease, err
 }
 
@@ -370,7 +370,7 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 		}
 		q.callQueuedHook()
 		if q.settings.wait >= 0 && limit.c == nil {
-			limit.set(q.settings.wait - (q.c.now() - q.begin))
+			limit.set(q.settings.wait - (q.c.clock.now() - q.begin))
 		}
 		retry.set(q.retryDelay(err))
 		if l, err = q.await(w, retry.c, limit.c); l != nil || err != nil {
@@ -402,7 +402,7 @@ func (q *call) tryBeforeEvents(w *waiter) (*Lease, error) {
 	defer limit.stop()
 	end.set(subscriptionWait)
 	if q.settings.wait >= 0 {
-		limit.set(q.settings.wait - (q.c.now() - q.begin))
+		limit.set(q.settings.wait - (q.c.clock.now() - q.begin))
 	}
 	if q.c.eventsKnown() {
 		return nil, nil
@@ -454,7 +454,7 @@ func (q *call) await(w *waiter, retry, limit <-chan time.Time) (*Lease, error) {
 // left, it returns neither a lease nor an error: the next request confirms the grant.
 func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	ttl := q.request.HandoffTTL()
-	if q.sent+ttl-margin(ttl)-q.c.checkClock() < ttl/4 {
+	if q.sent+ttl-margin(ttl)-q.c.clock.check() < ttl/4 {
 		return nil, nil
 	}
 	q.reply.Fence = e.Fence
@@ -472,11 +472,11 @@ var errLate = errors.New("the store answered after the lease had expired: use a 
 func (q *call) tryAcquire() error {
 	timeout := q.settings.timeout
 	if q.replied && q.settings.wait > 0 {
-		timeout = min(timeout, max(q.begin+q.settings.wait-q.c.now(), time.Millisecond))
+		timeout = min(timeout, max(q.begin+q.settings.wait-q.c.clock.now(), time.Millisecond))
 	}
 	end := time.Now().Add(timeout)
 	for try := 0; ; try++ {
-		sent := q.c.checkClock()
+		sent := q.c.clock.check()
 		q.request.Until = q.c.rtt.attemptDeadline(end)
 		if deadline, ok := q.ctx.Deadline(); ok && deadline.Before(q.request.Until) {
 			q.request.Until = deadline
@@ -484,7 +484,7 @@ func (q *call) tryAcquire() error {
 		reply, err := q.c.store.Acquire(q.ctx, q.request)
 		q.c.observeHealth(q.ctx, err)
 		if err == nil || !time.Now().Before(q.request.Until) {
-			q.c.rtt.observe(q.c.now() - sent)
+			q.c.rtt.observe(q.c.clock.now() - sent)
 		}
 		if err == nil {
 			q.sent, q.reply, q.replied, q.failed = sent, reply, true, 0
@@ -514,9 +514,9 @@ func (q *call) keepsWaiting(err error) bool {
 		return false
 	}
 	if q.failed == 0 {
-		q.failed = q.c.now()
+		q.failed = q.c.clock.now()
 	}
-	return !refused(err) || q.c.now()-q.failed < driver.WaiterTTL
+	return !refused(err) || q.c.clock.now()-q.failed < driver.WaiterTTL
 }
 
 // lastRetry is how long after the holder's expiry the last waiters retry.
@@ -533,7 +533,7 @@ func (q *call) retryDelay(failed error) time.Duration {
 	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
 	if !eventsFlow {
-		d = min(d, q.poll.next(q.reply, q.c.now()-q.sent))
+		d = min(d, q.poll.next(q.reply, q.c.clock.now()-q.sent))
 	}
 	if left := q.reply.Remaining; left >= 0 {
 		// The store rounds down to 1 ms. The first waiter retries first. Waiters far
@@ -561,12 +561,12 @@ func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, 
 		h.maxHoldUntil = sent + q.settings.maxHold
 	}
 	if q.settings.minHold > 0 {
-		h.minHoldUntil = c.now() + q.settings.minHold
+		h.minHoldUntil = c.clock.now() + q.settings.minHold
 	}
 	h.first.h = h
 	h.initTimes(q.settings.noRenew, sent, ttl, ttl < q.request.TTL)
 
-	now := c.now()
+	now := c.clock.now()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -598,7 +598,7 @@ func (h *leaseState) initTimes(noRenew bool, sent, ttl time.Duration, lift bool)
 	if lift || h.renewAt != never {
 		// The first renewal is off the critical path, and short work needs none. After a
 		// long wait sent is long ago, but that does not make the renewal urgent.
-		now := h.c.now()
+		now := h.c.clock.now()
 		h.renewAt = now + max(h.deadline-now, 0)/3
 	}
 	if noRenew && lift {

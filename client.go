@@ -22,19 +22,15 @@ import (
 // renewals, one that receives events from the store. Both start with the first lock and
 // end with Close.
 type Client struct {
-	store           driver.Store
-	defaults        settings
-	id              string
-	epoch           time.Time            // origin of now
-	suspended       func() time.Duration // how long the machine has been suspended since it booted
-	suspendedBefore time.Duration        // the result of suspended at epoch
-	suspendedFor    atomic.Int64         // how long the machine has been suspended since epoch, in ns
-	wallOffset      atomic.Int64         // how far the wall clock was ahead of the monotonic one, in ns
-	seq             atomic.Uint64
-	cancellations   cancellations // of tokens that callers have chosen
-	unhealthy       atomic.Bool   // an operation could not reach the store; a later success resets it
-	rtt             roundTrip
-	hooks           hookQueue
+	store         driver.Store
+	defaults      settings
+	id            string
+	clock         *clock
+	seq           atomic.Uint64
+	cancellations cancellations // of tokens that callers have chosen
+	unhealthy     atomic.Bool   // an operation could not reach the store; a later success resets it
+	rtt           roundTrip
+	hooks         hookQueue
 
 	life    context.Context // of the background work
 	end     context.CancelFunc
@@ -77,65 +73,18 @@ func New(store driver.Store, options ...Option) *Client {
 	}
 	life, end := context.WithCancel(context.Background())
 	return &Client{
-		store:           store,
-		defaults:        clientDefaults(options),
-		id:              identity(),
-		epoch:           time.Now(),
-		suspended:       suspended,
-		suspendedBefore: suspendedNow(),
-		life:            life,
-		end:             end,
-		closing:         make(chan struct{}),
-		idle:            make(chan struct{}, 1),
-		wake:            make(chan struct{}, 1),
-		partlyLost:      make(map[*leaseState]struct{}),
-		waiters:         make(map[string]*waiter),
+		store:      store,
+		defaults:   clientDefaults(options),
+		id:         identity(),
+		clock:      newClock(suspended),
+		life:       life,
+		end:        end,
+		closing:    make(chan struct{}),
+		idle:       make(chan struct{}, 1),
+		wake:       make(chan struct{}, 1),
+		partlyLost: make(map[*leaseState]struct{}),
+		waiters:    make(map[string]*waiter),
 	}
-}
-
-// now returns the time since the client was created. It includes the time for which the
-// machine was suspended, as far as checkClock has detected it. Deadlines are in this
-// time.
-func (c *Client) now() time.Duration {
-	return time.Since(c.epoch) + time.Duration(c.suspendedFor.Load())
-}
-
-// checkClock returns now, after a check whether the machine was suspended. Deadlines are
-// computed from it and compared with it.
-func (c *Client) checkClock() time.Duration {
-	// Two clocks cannot be read at the same instant: a smaller difference is no
-	// suspension.
-	const noise = time.Millisecond
-	offset, jumped := c.wallClockJumped()
-	if !jumped {
-		return c.now()
-	}
-	total := int64(c.suspended() - c.suspendedBefore)
-	for before := c.suspendedFor.Load(); time.Duration(total-before) >= noise; before = c.suspendedFor.Load() {
-		if c.suspendedFor.CompareAndSwap(before, total) {
-			break
-		}
-	}
-	c.wallOffset.Store(offset) // last: until then, concurrent calls also ask the kernel
-	return c.now()
-}
-
-// wallClockJumped reports whether the wall clock has moved against the monotonic one
-// since checkClock last asked the kernel. Then the machine was suspended, or the clock
-// was set. Only the kernel can distinguish the two; to ask it takes ten times as long,
-// and each lock runs this check.
-func (c *Client) wallClockJumped() (offset int64, jumped bool) {
-	const noise = 300 * time.Microsecond
-	now := time.Now()
-	offset = now.UnixNano() - int64(now.Sub(c.epoch))
-	d := time.Duration(offset - c.wallOffset.Load())
-	return offset, d <= -noise || noise <= d
-}
-
-// suspendedNow returns the current result of suspended. A preemption between its two clock
-// readings makes it too small, so the largest of three is used.
-func suspendedNow() time.Duration {
-	return max(suspended(), suspended(), suspended())
 }
 
 // start starts the scheduler and the watch. The caller holds c.mu.

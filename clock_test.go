@@ -11,12 +11,12 @@ import (
 // clock has moved against the monotonic one, not for each lock.
 func TestBootClockIsReadWhenTheWallClockMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(nil)
+		c := newClock(suspended)
 		reads := 0
 		c.suspended = func() time.Duration { reads++; return c.suspendedBefore }
 		wantAsked := func(want int, when string) {
 			t.Helper()
-			if c.checkClock(); reads != want {
+			if c.check(); reads != want {
 				t.Errorf("%d reads %s, want %d", reads, when, want)
 			}
 			reads = 0
@@ -36,20 +36,20 @@ func TestBootClockIsReadWhenTheWallClockMoves(t *testing.T) {
 // count it.
 func TestSuspensionIsSeenByAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(nil)
-		c.checkClock()
+		c := newClock(suspended)
+		c.check()
 		const night = 8 * time.Hour
 		var inside atomic.Bool
 		c.suspended = func() time.Duration {
 			if inside.CompareAndSwap(false, true) { // another goroutine reads the clock now
-				if now := c.checkClock(); now < night {
+				if now := c.check(); now < night {
 					t.Errorf("now is %v after a suspension of %v", now, night)
 				}
 			}
 			return c.suspendedBefore + night
 		}
 		c.wallOffset.Add(-int64(night)) // the wall clock ran on during the suspension
-		if now := c.checkClock(); now < night || now > night+time.Second {
+		if now := c.check(); now < night || now > night+time.Second {
 			t.Errorf("now is %v after a suspension of %v", now, night)
 		}
 		if !inside.Load() {

@@ -213,7 +213,7 @@ func (c *Client) beginTerm(h *leaseState) {
 	defer c.mu.Unlock()
 	h.term = true
 	if h.index >= 0 && h.rule == renewed {
-		h.renewAt = c.now()
+		h.renewAt = c.clock.now()
 		c.schedule(h)
 	}
 }

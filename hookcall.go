@@ -143,7 +143,7 @@ func (h *leaseState) queueRenewFailed() {
 		h.c.mu.Lock()
 		h.failureQueued = false
 		ended := h.ended
-		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.now(), Err: h.renewErr}
+		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.renewErr}
 		h.c.mu.Unlock()
 		if !ended && failed.Err != nil {
 			h.hooks.callRenewFailed(failed)

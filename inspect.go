@@ -37,7 +37,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	h := &leaseState{
 		c: c, parent: context.Background(), name: name, token: token, timeout: set.timeout,
 		ownToken: true, weight: 1, limit: driver.Unlimited, // the real weight is unknown
-		acquiredAt: c.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl, index: -1, handles: 1,
+		acquiredAt: c.clock.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl, index: -1, handles: 1,
 	}
 	h.resizing = 1
 	h.err = &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed}

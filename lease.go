@@ -199,7 +199,7 @@ func (l *Lease) Deadline() time.Time {
 	if h.deadline == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(h.deadline - h.c.now())
+	return time.Now().Add(h.deadline - h.c.clock.now())
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease
@@ -209,7 +209,7 @@ func (l *Lease) Deadline() time.Time {
 func (l *Lease) Err() error {
 	h := l.h
 	h.c.mu.Lock()
-	if h.err != nil || h.c.checkClock() < h.deadline {
+	if h.err != nil || h.c.clock.check() < h.deadline {
 		defer h.c.mu.Unlock()
 		return h.err
 	}
@@ -238,7 +238,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	within, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	for try := 0; ; try++ {
-		sent := h.c.checkClock()
+		sent := h.c.clock.check()
 		ttl := h.capTTL(sent, d)
 		h.c.mu.Lock()
 		requests := h.extendRequests(nil, ttl)
@@ -314,7 +314,7 @@ func (l *Lease) Unlock() error {
 		return err
 	}
 	var e leaseEnd
-	if h.err == nil && c.now() >= h.deadline {
+	if h.err == nil && c.clock.now() >= h.deadline {
 		e = h.expire()
 	}
 	if h.ended {
@@ -336,7 +336,7 @@ func (l *Lease) Unlock() error {
 	err := c.releaseLease(h)
 	c.jobDone()
 	if h.hooks != nil {
-		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: l.Fence(), Held: c.now() - h.hooks.heldSince, Err: err})
+		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: l.Fence(), Held: c.clock.now() - h.hooks.heldSince, Err: err})
 	}
 	return err
 }
@@ -368,7 +368,7 @@ func (l *Lease) Detach() error {
 	h.c.mu.Unlock()
 	e.notify()
 	if h.hooks != nil {
-		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.now() - h.hooks.heldSince})
+		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.now() - h.hooks.heldSince})
 	}
 	return nil
 }
@@ -549,6 +549,6 @@ func (e leaseEnd) queueLostHook() {
 	}
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	lost := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.now() - h.hooks.heldSince, Reason: e.reason, Err: e.err}
+	lost := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.clock.now() - h.hooks.heldSince, Reason: e.reason, Err: e.err}
 	h.queueHook(true, func() { h.hooks.callLost(lost) })
 }

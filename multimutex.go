@@ -91,14 +91,14 @@ type multiAcquire struct {
 }
 
 func (g *multiAcquire) acquire(ctx context.Context) (*Lease, error) {
-	begin := g.c.now()
+	begin := g.c.clock.now()
 	hooks := startHooks(ctx, all(slices.Concat(g.groups...)), &g.settings, g.once)
 	if hooks == nil {
 		return g.acquireWithRetries(ctx, begin)
 	}
 	g.settings.hookCall = hooks
 	l, err := g.acquireWithRetries(hooks.ctx, begin)
-	e := AcquireEnd{LockInfo: hooks.info, Err: err, Waited: g.c.now() - begin, Queued: hooks.queued}
+	e := AcquireEnd{LockInfo: hooks.info, Err: err, Waited: g.c.clock.now() - begin, Queued: hooks.queued}
 	if l != nil {
 		e.LockInfo, e.Fence, e.TTL = hooks.lockInfo(l.h.token), l.Fence(), g.settings.ttl
 	}
@@ -159,7 +159,7 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 	var combined *leaseState
 	for _, names := range g.groups {
 		if g.settings.wait > 0 {
-			set.wait = max(begin+g.settings.wait-c.now(), 0)
+			set.wait = max(begin+g.settings.wait-c.clock.now(), 0)
 		}
 		l, err := c.acquire(ctx, all(names), set, g.once)
 		switch {
@@ -210,7 +210,7 @@ func (h *leaseState) beginWhole(set *settings) error {
 	if h.ended {
 		return h.err
 	}
-	now := c.now()
+	now := c.clock.now()
 	h.acquiredAt = now
 	if h.hooks != nil {
 		h.hooks.heldSince = now

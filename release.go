@@ -45,13 +45,13 @@ func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellati
 	unknown := false
 	ctx := detach(c.life, h.parent)
 	for try := 0; ; try++ {
-		sent := c.now()
+		sent := c.clock.now()
 		r.Until = c.rtt.attemptDeadline(end)
-		r.Reserve = max(h.minHoldUntil-c.now(), 0)
+		r.Reserve = max(h.minHoldUntil-c.clock.now(), 0)
 		released, err := c.store.Release(ctx, r)
 		c.observeHealth(c.life, err)
 		if err == nil || !time.Now().Before(r.Until) {
-			c.rtt.observe(c.now() - sent)
+			c.rtt.observe(c.clock.now() - sent)
 		}
 		if err == nil && (released || unknown) {
 			return nil // if it was not held, an earlier try has released it
@@ -77,7 +77,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellati
 // Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
 // the TTL in the store.
 func (c *Client) releaseLost(h *leaseState, request driver.AcquireRequest) {
-	reserve := h.minHoldUntil > c.now() && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
+	reserve := h.minHoldUntil > c.clock.now() && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
 	if !reserve {
 		c.cancel(request, h.ownToken, time.Time{})
 		h.cancelUnanswered()
@@ -96,10 +96,10 @@ func (c *Client) releaseLost(h *leaseState, request driver.AcquireRequest) {
 // releaseLater retries in the background until the TTL has passed.
 func (c *Client) releaseLater(h *leaseState, r driver.ReleaseRequest) {
 	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
-	c.retryUntilDone(cancelling, max(h.ttl, h.minHoldUntil-c.now()), func(ctx context.Context, until time.Time) (bool, error) {
+	c.retryUntilDone(cancelling, max(h.ttl, h.minHoldUntil-c.clock.now()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
 		r.Until = until
-		r.Reserve = max(h.minHoldUntil-c.now(), 0)
+		r.Reserve = max(h.minHoldUntil-c.clock.now(), 0)
 		_, err := c.store.Release(ctx, r)
 		return err == nil, err
 	})

@@ -63,7 +63,7 @@ func (c *Client) schedule(h *leaseState) {
 		heap.Fix(&c.leases, h.index)
 	}
 	next := h.nextAction()
-	c.shortestWait = min(c.shortestWait, next-c.now())
+	c.shortestWait = min(c.shortestWait, next-c.clock.now())
 	if next < c.wakeAt {
 		c.wakeRenewer()
 	}
@@ -102,7 +102,7 @@ func (c *Client) runRenewer() {
 // tick does what is due and returns how long to sleep.
 func (c *Client) tick() time.Duration {
 	c.mu.Lock()
-	now := c.checkClock()
+	now := c.clock.check()
 	if c.reconnects.open(now) {
 		c.renewAllAnew(now)
 	}
@@ -166,7 +166,7 @@ func (h *leaseState) renewEarlyBy() time.Duration {
 
 // renew extends a batch of leases in one store call.
 func (c *Client) renew(ctx context.Context, batch []*leaseState) {
-	sent := c.checkClock()
+	sent := c.clock.check()
 	requests := make([]driver.ExtendRequest, 0, len(batch))
 	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
 	left := c.defaults.timeout
@@ -183,7 +183,7 @@ func (c *Client) renew(ctx context.Context, batch []*leaseState) {
 	ctx, cancel := context.WithTimeout(ctx, max(left/2, 5*time.Millisecond))
 	defer cancel()
 	errs := c.store.Extend(ctx, requests)
-	took := c.now() - sent
+	took := c.clock.now() - sent
 	renewed, headroom := 0, 1.0
 	for i, h := range batch {
 		name, err := h.extendResult(errs[:names[i]])
@@ -216,7 +216,7 @@ func (h *leaseState) headroom() float64 {
 	if h.rule == fixed || whole <= 0 {
 		return 1
 	}
-	return max(0, float64(h.deadline-h.c.now())/float64(whole))
+	return max(0, float64(h.deadline-h.c.clock.now())/float64(whole))
 }
 
 // renewalTTL returns the TTL of a renewal.
@@ -245,7 +245,7 @@ func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int
 		return false
 	}
 	h.renewErr = err
-	now := c.now()
+	now := c.clock.now()
 	switch {
 	case err == nil && names <= len(h.moreNames):
 		h.renewAt = now // names were added during the renewal
@@ -268,7 +268,7 @@ func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int
 func (c *Client) renewAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.allDue(c.now())
+	c.allDue(c.clock.now())
 	c.wakeRenewer()
 }
 
@@ -310,5 +310,5 @@ func (c *Client) observeHealth(ctx context.Context, err error) {
 func (c *Client) renewedAllLongAgo() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.renewedAllAt == 0 || c.now()-c.renewedAllAt >= time.Second
+	return c.renewedAllAt == 0 || c.clock.now()-c.renewedAllAt >= time.Second
 }

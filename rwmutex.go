@@ -128,7 +128,7 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 	h.setResizing(1)
 	defer h.setResizing(-1)
 	for try := 0; ; try++ {
-		sent := c.checkClock()
+		sent := c.clock.check()
 		ttl := h.resizeTTL(sent)
 		request := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.rtt.attemptDeadline(end)}
 		reply, err := c.store.Resize(ctx, request)
