@@ -20,134 +20,6 @@ const (
 	clockSlack  = 100 * time.Millisecond // between the clocks of the store and this process
 )
 
-// A waiter receives the events for one token.
-type waiter struct {
-	event chan driver.Event
-	next  *waiter // another call with the same token
-}
-
-// listen registers a waiter. A call does this before its first request, so that it misses
-// no event for its token.
-func (c *Client) listen(token string) (*waiter, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, ErrClosed
-	}
-	c.start()
-	w := c.spareWaiters
-	if w == nil {
-		w = &waiter{event: make(chan driver.Event, 1)}
-	} else {
-		c.spareWaiters = w.next
-	}
-	w.next = c.waiters[token]
-	c.waiters[token] = w
-	return w, nil
-}
-
-func (c *Client) unlisten(token string, w *waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if first := c.waiters[token]; first != w {
-		for first.next != w {
-			first = first.next
-		}
-		first.next = w.next
-	} else if w.next != nil {
-		c.waiters[token] = w.next
-	} else {
-		delete(c.waiters, token)
-	}
-	select {
-	case <-w.event: // arrived too late
-	default:
-	}
-	c.spareWaiters, w.next = w, c.spareWaiters
-	c.notifyIdle()
-}
-
-// notify gives an event to a waiter. It replaces an event that the waiter has not
-// received, but EventRetry does not replace EventGranted. The caller holds c.mu.
-func (w *waiter) notify(e driver.Event) {
-	select {
-	case old := <-w.event:
-		if old.Kind == driver.EventGranted && e.Kind != driver.EventGranted {
-			e = old
-		}
-	default:
-	}
-	w.event <- e
-}
-
-// watch receives the store's events for as long as the client lives.
-func (c *Client) watch() {
-	for {
-		err := c.store.Watch(c.life, c.id, c.handleEvent)
-		if c.life.Err() != nil {
-			return
-		}
-		c.handleEvent(driver.Event{Kind: driver.EventDisconnected, Err: err})
-		if !pause(c.life, 10*time.Second) {
-			return
-		}
-	}
-}
-
-// handleEvent handles one event of the store.
-func (c *Client) handleEvent(e driver.Event) {
-	c.mu.Lock()
-	back := false
-	var revoked leaseEnd
-	switch e.Kind {
-	case driver.EventRevoked:
-		revoked = c.revokedLease(e)
-	case driver.EventGranted, driver.EventRetry:
-		for w := c.waiters[e.Token]; w != nil; w = w.next {
-			w.notify(e)
-		}
-	case driver.EventConnected, driver.EventDisconnected:
-		before := c.events
-		c.events = eventsFlowing
-		if e.Kind == driver.EventDisconnected {
-			c.events = eventsStopped
-		}
-		if c.events != before && (c.events == eventsStopped || before == eventsStopped) {
-			c.queueDegraded(e.Err)
-		}
-		back = e.Kind == driver.EventConnected && before != eventsUnknown
-		c.retryWaiters()
-	case driver.EventFailover:
-		back = true
-		c.retryWaiters()
-	}
-	if back {
-		c.reconnects.request(c.clock.now()) // the store may have lost the leases
-		c.wakeRenewer()
-	}
-	c.mu.Unlock()
-	revoked.notify()
-}
-
-// queueDegraded queues the Degraded hooks when events stop or resume. The caller holds
-// c.mu.
-func (c *Client) queueDegraded(err error) {
-	c.defaults.hooks.each(func(h *Hooks) {
-		if h.Degraded != nil {
-			c.hooks.add(false, func() { h.Degraded(Degraded{Err: err}) })
-		}
-	})
-}
-
-// retryWaiters makes all waiters repeat their requests. The caller holds c.mu.
-func (c *Client) retryWaiters() {
-	for _, first := range c.waiters {
-		for w := first; w != nil; w = w.next {
-			w.notify(driver.Event{Kind: driver.EventRetry})
-		}
-	}
-}
-
 // A call is one acquire in progress.
 type call struct {
 	c               *Client
@@ -246,11 +118,12 @@ func (q *call) acquireEnd(lease *Lease, err error) AcquireEnd {
 
 // acquire runs the call, and leaves nothing at the store if it fails.
 func (q *call) acquire() (*Lease, error) {
-	w, err := q.c.listen(q.request.Token)
-	if err != nil {
-		return nil, err
+	if !q.c.begin() {
+		return nil, ErrClosed
 	}
-	defer q.c.unlisten(q.request.Token, w)
+	defer q.c.work.done()
+	w := q.c.inbox.add(q.request.Token)
+	defer q.c.inbox.remove(q.request.Token, w)
 	lease, err := q.run(w)
 	if lease == nil {
 		q.cancel()
@@ -339,14 +212,14 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
-	case <-c.closing:
+	case <-c.work.closing:
 	}
 	return false
 }
 
 // wait sends requests and waits in the queue until the lease is granted.
 func (q *call) wait(w *waiter) (*Lease, error) {
-	if q.request.Queue && !q.c.eventsKnown() {
+	if q.request.Queue && q.c.inbox.currentFlow() == eventsUnknown {
 		if l, err := q.tryBeforeEvents(w); l != nil || err != nil {
 			return l, err
 		}
@@ -404,17 +277,10 @@ func (q *call) tryBeforeEvents(w *waiter) (*Lease, error) {
 	if q.settings.wait >= 0 {
 		limit.set(q.settings.wait - (q.c.clock.now() - q.begin))
 	}
-	if q.c.eventsKnown() {
+	if q.c.inbox.currentFlow() != eventsUnknown {
 		return nil, nil
 	}
 	return q.await(w, end.c, limit.c) // an event, whichever, means that the client is subscribed
-}
-
-// eventsKnown reports whether the client has learned if the store notifies it.
-func (c *Client) eventsKnown() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.events != eventsUnknown
 }
 
 // await waits until the lease is granted, the waiting is over (an error), or the next
@@ -433,7 +299,7 @@ func (q *call) await(w *waiter, retry, limit <-chan time.Time) (*Lease, error) {
 				return nil, q.busy()
 			case <-q.ctx.Done():
 				return nil, q.busy()
-			case <-q.c.closing:
+			case <-q.c.work.closing:
 				return nil, ErrClosed
 			}
 		}
@@ -527,12 +393,9 @@ func (q *call) retryDelay(failed error) time.Duration {
 	if failed != nil {
 		return 50 * time.Millisecond
 	}
-	q.c.mu.Lock()
-	eventsFlow := q.c.events == eventsFlowing
-	q.c.mu.Unlock()
 	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
-	if !eventsFlow {
+	if q.c.inbox.currentFlow() != eventsFlowing {
 		d = min(d, q.poll.next(q.reply, q.c.clock.now()-q.sent))
 	}
 	if left := q.reply.Remaining; left >= 0 {

@@ -184,7 +184,7 @@ func (q *call) awaitCancelled() error {
 			return q.stillCancelling(nil)
 		case <-q.ctx.Done():
 			return q.stillCancelling(context.Cause(q.ctx))
-		case <-q.c.closing:
+		case <-q.c.work.closing:
 			return ErrClosed
 		}
 	}

@@ -26,44 +26,26 @@ type Client struct {
 	defaults      settings
 	id            string
 	clock         *clock
+	work          *background
+	inbox         inbox
 	seq           atomic.Uint64
 	cancellations cancellations // of tokens that callers have chosen
 	unhealthy     atomic.Bool   // an operation could not reach the store; a later success resets it
 	rtt           roundTrip
 	hooks         hookQueue
-
-	life    context.Context // of the background work
-	end     context.CancelFunc
-	closing chan struct{}
-	wake    chan struct{} // wakes the scheduler
-	idle    chan struct{} // signals that a background job or loop has ended
+	started       sync.Once     // the scheduler and the watch
+	wake          chan struct{} // wakes the scheduler
 
 	mu           sync.Mutex // guards the fields below and the state of each lease
 	closed       bool
-	started      bool // the scheduler and the watch run
-	events       eventState
 	leases       schedule
-	jobs         int                      // running in the background
-	loops        int                      // running: scheduler and watch
 	closeBy      time.Time                // all releases end by then, or zero
 	shortestWait time.Duration            // of the leases scheduled since the last tick, the shortest time to the next action
 	wakeAt       time.Duration            // when the scheduler wakes without a signal
 	partlyLost   map[*leaseState]struct{} // multi-locks that lost one name and still hold others
-	waiters      map[string]*waiter
-	spareWaiters *waiter // free list
-
-	renewedAllAt time.Duration // when all leases were last made due together, or zero
-	reconnects   throttle      // each reconnect makes all leases due
+	renewedAllAt time.Duration            // when all leases were last made due together, or zero
+	reconnects   throttle                 // each reconnect makes all leases due
 }
-
-// eventState is whether the store delivers events.
-type eventState uint8
-
-const (
-	eventsUnknown eventState = iota
-	eventsFlowing
-	eventsStopped
-)
 
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
 // its locks. If the store is nil, or a nil pointer, each call returns ErrInvalid.
@@ -71,89 +53,34 @@ func New(store driver.Store, options ...Option) *Client {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		store = noStore{}
 	}
-	life, end := context.WithCancel(context.Background())
 	return &Client{
-		store:      store,
-		defaults:   clientDefaults(options),
-		id:         identity(),
-		clock:      newClock(suspended),
-		life:       life,
-		end:        end,
-		closing:    make(chan struct{}),
-		idle:       make(chan struct{}, 1),
-		wake:       make(chan struct{}, 1),
-		partlyLost: make(map[*leaseState]struct{}),
-		waiters:    make(map[string]*waiter),
+		store:        store,
+		defaults:     clientDefaults(options),
+		id:           identity(),
+		clock:        newClock(suspended),
+		work:         newBackground(),
+		wake:         make(chan struct{}, 1),
+		wakeAt:       never,
+		shortestWait: never,
+		partlyLost:   make(map[*leaseState]struct{}),
 	}
 }
 
-// start starts the scheduler and the watch. The caller holds c.mu.
+// begin starts a call that Close waits for, and with the first call the scheduler and the
+// watch. The caller ends it with c.work.done. begin returns false after Close.
+func (c *Client) begin() bool {
+	if !c.work.begin() {
+		return false
+	}
+	c.start()
+	return true
+}
+
 func (c *Client) start() {
-	if c.started {
-		return
-	}
-	c.started = true
-	c.wakeAt, c.shortestWait = never, never
-	c.loop(c.runRenewer)
-	c.loop(c.watch)
-}
-
-// loop runs f in a goroutine until the client has ended. The caller holds c.mu.
-func (c *Client) loop(f func()) {
-	c.loops++
-	go func() {
-		f()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.loops--
-		c.notifyIdle()
-	}()
-}
-
-// background runs f in a goroutine that Close waits for. f must return soon after its
-// context ends. After Close background does nothing and returns false: the state that f
-// would have removed from the store expires there.
-func (c *Client) background(f func(ctx context.Context)) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.life.Err() != nil {
-		return false
-	}
-	c.jobs++
-	go func() {
-		defer c.jobDone()
-		f(c.life)
-	}()
-	return true
-}
-
-// beginJob makes Close wait for the caller, who must call jobDone soon after c.closing is
-// closed. It returns false after Close.
-func (c *Client) beginJob() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.jobs++
-	return true
-}
-
-func (c *Client) jobDone() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.jobs--
-	c.notifyIdle()
-}
-
-// notifyIdle makes Close check again whether all work has ended. The caller holds c.mu.
-func (c *Client) notifyIdle() {
-	if c.closed {
-		select {
-		case c.idle <- struct{}{}:
-		default:
-		}
-	}
+	c.started.Do(func() {
+		c.work.loop(c.runRenewer)
+		c.work.loop(c.watch)
+	})
 }
 
 // Close releases all leases, ends waiting calls with ErrClosed, stops renewal, and waits
@@ -186,7 +113,7 @@ func (c *Client) shut() []*leaseState {
 	}
 	c.closed = true
 	c.closeBy = time.Now().Add(5 * c.defaults.timeout)
-	close(c.closing)
+	c.work.close()
 	held := append(make([]*leaseState, 0, len(c.leases)), c.leases...)
 	ended := make([]leaseEnd, 0, len(held))
 	for _, h := range held {
@@ -269,27 +196,10 @@ func (c *Client) shortenClose() {
 func (c *Client) finish() {
 	grace, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
-	c.waitWhile(grace, func() bool { return c.jobs+len(c.waiters) > 0 })
-	c.end()
+	c.work.waitJobs(grace)
+	c.work.end()
 	limit, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
-	c.waitWhile(limit, func() bool { return c.jobs+len(c.waiters)+c.loops > 0 })
+	c.work.waitAll(limit)
 	c.hooks.wait(limit)
-}
-
-// waitWhile waits until the client is not busy, or until ctx ends.
-func (c *Client) waitWhile(ctx context.Context, busy func() bool) {
-	for {
-		c.mu.Lock()
-		done := !busy()
-		c.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-c.idle:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

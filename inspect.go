@@ -70,7 +70,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 // It does not check the options given to New.
 func (c *Client) Check(ctx context.Context) error {
 	select {
-	case <-c.closing:
+	case <-c.work.closing:
 		return ErrClosed
 	default:
 	}
@@ -134,8 +134,16 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason s
 	return c.store.Revoke(ctx, name, fence, reason)
 }
 
-// revokedLease ends the lease that an event reports as revoked, with all its names. The
-// caller holds c.mu, and calls notify after unlocking it.
+// endRevoked ends the lease that an event reports as revoked, with all its names.
+func (c *Client) endRevoked(e driver.Event) {
+	c.mu.Lock()
+	ended := c.revokedLease(e)
+	c.mu.Unlock()
+	ended.notify()
+}
+
+// revokedLease ends the lease that an event reports as revoked. The caller holds c.mu,
+// and calls notify after unlocking it.
 func (c *Client) revokedLease(e driver.Event) leaseEnd {
 	for _, h := range c.leases {
 		if h.token != e.Token {

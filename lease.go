@@ -330,11 +330,13 @@ func (l *Lease) Unlock() error {
 		return err
 	}
 	e = h.endReleased()
-	c.jobs++ // Close waits for it
+	counted := c.work.begin() // so that Close waits for it
 	c.mu.Unlock()
 	e.notify()
 	err := c.releaseLease(h)
-	c.jobDone()
+	if counted {
+		c.work.done()
+	}
 	if h.hooks != nil {
 		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: l.Fence(), Held: c.clock.now() - h.hooks.heldSince, Err: err})
 	}

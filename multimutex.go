@@ -107,10 +107,10 @@ func (g *multiAcquire) acquire(ctx context.Context) (*Lease, error) {
 }
 
 func (g *multiAcquire) acquireWithRetries(ctx context.Context, begin time.Duration) (*Lease, error) {
-	if !g.c.beginJob() {
+	if !g.c.begin() {
 		return nil, ErrClosed
 	}
-	defer g.c.jobDone() // so that cancel can start its background work before Close ends
+	defer g.c.work.done() // so that cancel can start its background work before Close ends
 	tries := 1
 	if g.settings.attempts > 0 && !g.once {
 		tries, g.once = g.settings.attempts, true

@@ -43,13 +43,13 @@ func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellati
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
 	end := c.releaseBy(h.timeout)
 	unknown := false
-	ctx := detach(c.life, h.parent)
+	ctx := detach(c.work.life, h.parent)
 	for try := 0; ; try++ {
 		sent := c.clock.now()
 		r.Until = c.rtt.attemptDeadline(end)
 		r.Reserve = max(h.minHoldUntil-c.clock.now(), 0)
 		released, err := c.store.Release(ctx, r)
-		c.observeHealth(c.life, err)
+		c.observeHealth(c.work.life, err)
 		if err == nil || !time.Now().Before(r.Until) {
 			c.rtt.observe(c.clock.now() - sent)
 		}
@@ -66,7 +66,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellati
 			unknown = true
 			cancelling.unanswered(r.Until)
 		}
-		if refused(err) || !time.Now().Before(end) || !pause(c.life, backoff(try)) {
+		if refused(err) || !time.Now().Before(end) || !pause(c.work.life, backoff(try)) {
 			c.releaseLater(h, r)
 			return &UnavailableError{Op: "unlock", Name: p.name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
 		}
@@ -84,7 +84,7 @@ func (c *Client) releaseLost(h *leaseState, request driver.AcquireRequest) {
 		return
 	}
 	cancelling := c.cancellations.begin(request, h.ownToken)
-	ran := c.background(func(context.Context) {
+	ran := c.work.run(func(context.Context) {
 		defer cancelling.end()
 		_ = c.releaseLease(h) // the lease is lost, and its caller has that error
 	})
@@ -123,7 +123,7 @@ func (c *Client) cancel(request driver.AcquireRequest, own bool, unanswered time
 // operation timeout.
 func (c *Client) retryUntilDone(cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
 	const atOnce, longest = 4, 400 * time.Millisecond
-	ran := c.background(func(ctx context.Context) {
+	ran := c.work.run(func(ctx context.Context) {
 		defer cancelling.end()
 		ctx, done := context.WithTimeout(ctx, life+cancelGrace)
 		defer done()

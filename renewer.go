@@ -93,7 +93,7 @@ func (c *Client) runRenewer() {
 		select {
 		case <-timer.C:
 		case <-c.wake:
-		case <-c.life.Done():
+		case <-c.work.life.Done():
 			return
 		}
 	}
@@ -131,7 +131,7 @@ func (c *Client) tick() time.Duration {
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), maxBatch)]
 		batch = batch[len(part):]
-		c.background(func(ctx context.Context) { c.renew(ctx, part) })
+		c.work.run(func(ctx context.Context) { c.renew(ctx, part) })
 	}
 	return sleep
 }
@@ -187,7 +187,7 @@ func (c *Client) renew(ctx context.Context, batch []*leaseState) {
 	renewed, headroom := 0, 1.0
 	for i, h := range batch {
 		name, err := h.extendResult(errs[:names[i]])
-		c.observeHealth(c.life, err)
+		c.observeHealth(c.work.life, err)
 		share := h.headroom()
 		if c.recordRenewal(h, sent, ttls[i], names[i], name, err) {
 			renewed, headroom = renewed+1, min(headroom, share)
@@ -269,6 +269,15 @@ func (c *Client) renewAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.allDue(c.clock.now())
+	c.wakeRenewer()
+}
+
+// renewAllSoon makes all leases due, but not again and again if the connection to the
+// store flaps. The store may have lost them.
+func (c *Client) renewAllSoon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reconnects.request(c.clock.now())
 	c.wakeRenewer()
 }
 

@@ -1,0 +1,58 @@
+package dibs
+
+import (
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// watch receives the store's events for as long as the client lives.
+func (c *Client) watch() {
+	life := c.work.life
+	for {
+		err := c.store.Watch(life, c.id, c.handleEvent)
+		if life.Err() != nil {
+			return
+		}
+		c.handleEvent(driver.Event{Kind: driver.EventDisconnected, Err: err})
+		if !pause(life, 10*time.Second) {
+			return
+		}
+	}
+}
+
+// handleEvent handles one event of the store.
+func (c *Client) handleEvent(e driver.Event) {
+	switch e.Kind {
+	case driver.EventRevoked:
+		c.endRevoked(e)
+	case driver.EventGranted, driver.EventRetry:
+		c.inbox.deliver(e)
+	case driver.EventConnected:
+		before := c.inbox.setFlow(eventsFlowing)
+		if before == eventsStopped {
+			c.queueDegraded(nil)
+		}
+		c.inbox.retryAll()
+		if before != eventsUnknown {
+			c.renewAllSoon()
+		}
+	case driver.EventDisconnected:
+		if c.inbox.setFlow(eventsStopped) != eventsStopped {
+			c.queueDegraded(e.Err)
+		}
+		c.inbox.retryAll()
+	case driver.EventFailover:
+		c.inbox.retryAll()
+		c.renewAllSoon()
+	}
+}
+
+// queueDegraded queues the Degraded hooks when events stop (err says why) or resume.
+func (c *Client) queueDegraded(err error) {
+	c.defaults.hooks.each(func(h *Hooks) {
+		if h.Degraded != nil {
+			c.hooks.add(false, func() { h.Degraded(Degraded{Err: err}) })
+		}
+	})
+}
