@@ -340,35 +340,17 @@ func (q *call) tryAcquire() error {
 	if q.replied && q.settings.wait > 0 {
 		timeout = min(timeout, max(q.begin+q.settings.wait-q.c.clock.now(), time.Millisecond))
 	}
-	end := time.Now().Add(timeout)
-	for try := 0; ; try++ {
-		sent := q.c.clock.check()
-		q.request.Until = q.c.rtt.attemptDeadline(end)
-		if deadline, ok := q.ctx.Deadline(); ok && deadline.Before(q.request.Until) {
-			q.request.Until = deadline
-		}
+	return q.c.retry(q.ctx, time.Now().Add(timeout), func(a attempt) error {
+		q.request.Until = a.until
 		reply, err := q.c.store.Acquire(q.ctx, q.request)
-		q.c.observeHealth(q.ctx, err)
-		if err == nil || !time.Now().Before(q.request.Until) {
-			q.c.rtt.observe(q.c.clock.now() - sent)
+		switch {
+		case err == nil:
+			q.sent, q.reply, q.replied, q.failed = a.sent, reply, true, 0
+		case !hasOutcome(err):
+			q.unansweredUntil = later(q.unansweredUntil, a.until)
 		}
-		if err == nil {
-			q.sent, q.reply, q.replied, q.failed = sent, reply, true, 0
-			return nil
-		}
-		if refused(err) || permanent(err) {
-			return err
-		}
-		q.unansweredUntil = later(q.unansweredUntil, q.request.Until)
-		if q.ctx.Err() != nil || !time.Now().Before(end) {
-			return err
-		}
-		// A try with almost no time left would report only its own timeout and hide the
-		// cause.
-		if d := backoff(try); time.Until(end) <= 2*d || !pause(q.ctx, d) || !time.Now().Before(end) {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // keepsWaiting reports whether a waiter continues after a failure. Its first request must
@@ -527,18 +509,3 @@ func (t *timer) stop() {
 		t.t.Stop()
 	}
 }
-
-// pause sleeps for d, or returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// backoff is the pause after the try-th failure: 1, 2, 4 … 64 ms.
-func backoff(try int) time.Duration { return time.Millisecond << min(try, 6) }

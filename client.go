@@ -22,7 +22,7 @@ import (
 // renewals, one that receives events from the store. Both start with the first lock and
 // end with Close.
 type Client struct {
-	store         driver.Store
+	store         *observedStore
 	defaults      settings
 	id            string
 	clock         *clock
@@ -30,7 +30,6 @@ type Client struct {
 	inbox         inbox
 	seq           atomic.Uint64
 	cancellations cancellations // of tokens that callers have chosen
-	unhealthy     atomic.Bool   // an operation could not reach the store; a later success resets it
 	rtt           roundTrip
 	hooks         hookQueue
 	started       sync.Once     // the scheduler and the watch
@@ -53,8 +52,7 @@ func New(store driver.Store, options ...Option) *Client {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		store = noStore{}
 	}
-	return &Client{
-		store:        store,
+	c := &Client{
 		defaults:     clientDefaults(options),
 		id:           identity(),
 		clock:        newClock(suspended),
@@ -64,6 +62,8 @@ func New(store driver.Store, options ...Option) *Client {
 		shortestWait: never,
 		partlyLost:   make(map[*leaseState]struct{}),
 	}
+	c.store = &observedStore{Store: store, isBack: c.renewAll}
+	return c
 }
 
 // begin starts a call that Close waits for, and with the first call the scheduler and the

@@ -235,27 +235,23 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := h.checkExtendable(); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, h.timeout)
-	defer cancel()
-	for try := 0; ; try++ {
-		sent := h.c.clock.check()
-		ttl := h.capTTL(sent, d)
+	var lost string // the name
+	var sent time.Duration
+	err := h.c.retry(ctx, time.Now().Add(h.timeout), func(a attempt) (err error) {
+		sent = a.sent
 		h.c.mu.Lock()
-		requests := h.extendRequests(nil, ttl)
+		requests := h.extendRequests(nil, h.capTTL(sent, d))
 		h.c.mu.Unlock()
-		name, err := h.extendResult(h.c.store.Extend(within, requests))
-		h.c.observeHealth(ctx, err)
-		switch {
-		case err == nil:
-			return h.recordExtension(sent, ttl, d)
-		case errors.Is(err, ErrLost):
-			return h.lose(name, ReasonTaken, nil)
-		case refused(err) || permanent(err):
-			return err
-		}
-		if !pause(within, backoff(try)) {
-			return err
-		}
+		lost, err = h.extendResult(h.c.store.Extend(ctx, a.until, requests))
+		return err
+	})
+	switch {
+	case err == nil:
+		return h.recordExtension(sent, h.capTTL(sent, d), d)
+	case errors.Is(err, ErrLost):
+		return h.lose(lost, ReasonTaken, nil)
+	default:
+		return err
 	}
 }
 

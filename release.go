@@ -41,35 +41,28 @@ func (c *Client) releaseLease(h *leaseState) error {
 
 func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellation) error {
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
-	end := c.releaseBy(h.timeout)
-	unknown := false
 	ctx := detach(c.work.life, h.parent)
-	for try := 0; ; try++ {
-		sent := c.clock.now()
-		r.Until = c.rtt.attemptDeadline(end)
+	released, unknown := false, false
+	err := c.retry(ctx, c.releaseBy(h.timeout), func(a attempt) (err error) {
+		r.Until = a.until
 		r.Reserve = max(h.minHoldUntil-c.clock.now(), 0)
-		released, err := c.store.Release(ctx, r)
-		c.observeHealth(c.work.life, err)
-		if err == nil || !time.Now().Before(r.Until) {
-			c.rtt.observe(c.clock.now() - sent)
-		}
-		if err == nil && (released || unknown) {
-			return nil // if it was not held, an earlier try has released it
-		}
-		if err == nil {
-			return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
-		}
-		if permanent(err) {
-			return err
-		}
-		if !refused(err) {
+		released, err = c.store.Release(ctx, r)
+		if !hasOutcome(err) {
 			unknown = true
-			cancelling.unanswered(r.Until)
+			cancelling.unanswered(a.until)
 		}
-		if refused(err) || !time.Now().Before(end) || !pause(c.work.life, backoff(try)) {
-			c.releaseLater(h, r)
-			return &UnavailableError{Op: "unlock", Name: p.name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
-		}
+		return err
+	})
+	switch {
+	case err == nil && (released || unknown):
+		return nil // if it was not held, an earlier attempt has released it
+	case err == nil:
+		return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
+	case permanent(err):
+		return err
+	default:
+		c.releaseLater(h, r)
+		return &UnavailableError{Op: "unlock", Name: p.name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
 	}
 }
 

@@ -180,14 +180,11 @@ func (c *Client) renew(ctx context.Context, batch []*leaseState) {
 	}
 	c.mu.Unlock()
 	// A call that hangs must leave time for another one, on another connection.
-	ctx, cancel := context.WithTimeout(ctx, max(left/2, 5*time.Millisecond))
-	defer cancel()
-	errs := c.store.Extend(ctx, requests)
+	errs := c.store.Extend(ctx, time.Now().Add(max(left/2, 5*time.Millisecond)), requests)
 	took := c.clock.now() - sent
 	renewed, headroom := 0, 1.0
 	for i, h := range batch {
 		name, err := h.extendResult(errs[:names[i]])
-		c.observeHealth(c.work.life, err)
 		share := h.headroom()
 		if c.recordRenewal(h, sent, ttls[i], names[i], name, err) {
 			renewed, headroom = renewed+1, min(headroom, share)
@@ -263,13 +260,20 @@ func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int
 	return err == nil
 }
 
-// renewAll makes all leases due now. The store may have lost them: it is available again
-// after a failure.
-func (c *Client) renewAll() {
+// renewAll makes all leases due now, because the store is available again after a failure,
+// and may have lost them. It returns false if all leases were last made due less than 1 s
+// ago: if one of several servers is down for long, successes and failures alternate, and
+// each success would renew all leases.
+func (c *Client) renewAll() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.allDue(c.clock.now())
+	now := c.clock.now()
+	if c.renewedAllAt != 0 && now-c.renewedAllAt < time.Second {
+		return false
+	}
+	c.allDue(now)
 	c.wakeRenewer()
+	return true
 }
 
 // renewAllSoon makes all leases due, but not again and again if the connection to the
@@ -297,27 +301,4 @@ func (c *Client) renewAllAnew(now time.Duration) {
 		h.renewing = false
 	}
 	c.allDue(now)
-}
-
-// observeHealth records the outcomes of store operations. The first success after a
-// failure to reach the store means that the store is back, perhaps without its data. A
-// failure with an ended ctx is ignored: it says nothing about the store.
-func (c *Client) observeHealth(ctx context.Context, err error) {
-	switch {
-	case errors.Is(err, ErrUnavailable):
-		if !refused(err) && ctx.Err() == nil {
-			c.unhealthy.Store(true)
-		}
-	case c.unhealthy.Load() && c.renewedAllLongAgo() && c.unhealthy.CompareAndSwap(true, false):
-		c.renewAll()
-	}
-}
-
-// renewedAllLongAgo reports whether all leases were last made due at least 1 s ago. If
-// one of several servers is down for long, successes and failures alternate, and each
-// success would renew all leases.
-func (c *Client) renewedAllLongAgo() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.renewedAllAt == 0 || c.clock.now()-c.renewedAllAt >= time.Second
 }

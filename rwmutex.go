@@ -127,24 +127,24 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 	}
 	h.setResizing(1)
 	defer h.setResizing(-1)
-	for try := 0; ; try++ {
-		sent := c.clock.check()
-		ttl := h.resizeTTL(sent)
-		request := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: c.rtt.attemptDeadline(end)}
-		reply, err := c.store.Resize(ctx, request)
-		c.observeHealth(ctx, err)
-		switch {
-		case err == nil && reply.Held:
-			return nil, h.resized(w, reply.Fence, sent, ttl)
-		case err == nil:
-			return &BusyError{Name: m.name, Holder: reply.Holder, Remaining: reply.Remaining}, nil
-		case refused(err) || permanent(err):
-			return nil, err
+	var sent, ttl time.Duration
+	var reply driver.AcquireReply
+	err = c.retry(ctx, end, func(a attempt) (err error) {
+		sent, ttl = a.sent, h.resizeTTL(a.sent)
+		request := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: a.until}
+		reply, err = c.store.Resize(ctx, request)
+		if !hasOutcome(err) {
+			h.recordLateResize(w, a.until)
 		}
-		h.recordLateResize(w, request.Until)
-		if ctx.Err() != nil || !time.Now().Before(end) || !pause(ctx, backoff(try)) {
-			return nil, err
-		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !reply.Held:
+		return &BusyError{Name: m.name, Holder: reply.Holder, Remaining: reply.Remaining}, nil
+	default:
+		return nil, h.resized(w, reply.Fence, sent, ttl)
 	}
 }
 

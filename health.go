@@ -1,0 +1,62 @@
+package dibs
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// An observedStore is the store of a client. It detects when the store is back after a
+// failure, perhaps without its data. It is safe for concurrent use.
+type observedStore struct {
+	driver.Store
+	failing atomic.Bool // an operation could not reach the store, and none has succeeded since
+	isBack  func() bool // called when the store is back; false asks for another call at the next success
+}
+
+func (s *observedStore) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := s.Store.Acquire(ctx, r)
+	s.observe(ctx, err)
+	return reply, err
+}
+
+func (s *observedStore) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := s.Store.Resize(ctx, r)
+	s.observe(ctx, err)
+	return reply, err
+}
+
+func (s *observedStore) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	released, err := s.Store.Release(ctx, r)
+	s.observe(ctx, err)
+	return released, err
+}
+
+// Extend is the store's Extend, with a time limit.
+func (s *observedStore) Extend(ctx context.Context, until time.Time, requests []driver.ExtendRequest) []error {
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	errs := s.Store.Extend(within, requests)
+	for _, err := range errs {
+		s.observe(ctx, err)
+	}
+	return errs
+}
+
+// observe records the outcome of an operation. A failure with an ended ctx is ignored: it
+// says nothing about the store.
+func (s *observedStore) observe(ctx context.Context, err error) {
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		if !refused(err) && ctx.Err() == nil {
+			s.failing.Store(true)
+		}
+	case s.failing.Load() && s.failing.CompareAndSwap(true, false):
+		if !s.isBack() {
+			s.failing.Store(true)
+		}
+	}
+}
