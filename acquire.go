@@ -394,7 +394,7 @@ func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, 
 	h := &leaseState{
 		c: c, parent: q.parent, name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, hooks: q.hooks, timeout: q.settings.timeout,
 		ownToken: q.ownToken(), weight: q.request.Weight, limit: q.request.Limit,
-		acquiredAt: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.settings.ttl), index: -1, handles: 1,
+		acquiredAt: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.settings.ttl), handles: 1,
 	}
 	for _, name := range q.request.With {
 		h.moreNames = append(h.moreNames, fencedName{name, q.reply.Fence})
@@ -412,20 +412,18 @@ func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, 
 	h.initTimes(q.settings.noRenew, sent, ttl, ttl < q.request.TTL)
 
 	now := c.clock.now()
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil, ErrClosed
-	}
 	if now >= h.deadline {
-		c.mu.Unlock()
 		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}
 	}
-	c.schedule(h)
 	if q.hooks != nil {
 		q.hooks.heldSince = now
 	}
-	c.mu.Unlock()
+	h.mu.Lock()
+	scheduled := h.schedule()
+	h.mu.Unlock()
+	if !scheduled {
+		return nil, ErrClosed
+	}
 	if handoff != nil {
 		q.notified, q.handoff = true, handoff.Age
 	}

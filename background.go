@@ -85,12 +85,23 @@ func (b *background) signal() {
 	}
 }
 
-// close makes begin return false, and closes closing. It is called once.
-func (b *background) close() {
+// close makes begin return false, and closes closing. It returns false if that was done
+// before.
+func (b *background) close() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
 	b.closed = true
 	close(b.closing)
+	return true
+}
+
+func (b *background) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
 }
 
 // waitJobs waits until no job runs, or until ctx ends.

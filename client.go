@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,18 +30,9 @@ type Client struct {
 	cancellations cancellations // of tokens that callers have chosen
 	rtt           roundTrip
 	hooks         hookQueue
-	started       sync.Once     // the scheduler and the watch
-	wake          chan struct{} // wakes the scheduler
-
-	mu           sync.Mutex // guards the fields below and the state of each lease
-	closed       bool
-	leases       schedule
-	closeBy      time.Time                // all releases end by then, or zero
-	shortestWait time.Duration            // of the leases scheduled since the last tick, the shortest time to the next action
-	wakeAt       time.Duration            // when the scheduler wakes without a signal
-	partlyLost   map[*leaseState]struct{} // multi-locks that lost one name and still hold others
-	renewedAllAt time.Duration            // when all leases were last made due together, or zero
-	reconnects   throttle                 // each reconnect makes all leases due
+	started       sync.Once // the scheduler and the watch
+	renewer       *renewer
+	closeLimit    closeLimit
 }
 
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
@@ -53,14 +42,11 @@ func New(store driver.Store, options ...Option) *Client {
 		store = noStore{}
 	}
 	c := &Client{
-		defaults:     clientDefaults(options),
-		id:           identity(),
-		clock:        newClock(suspended),
-		work:         newBackground(),
-		wake:         make(chan struct{}, 1),
-		wakeAt:       never,
-		shortestWait: never,
-		partlyLost:   make(map[*leaseState]struct{}),
+		defaults: clientDefaults(options),
+		id:       identity(),
+		clock:    newClock(suspended),
+		work:     newBackground(),
+		renewer:  newRenewer(),
 	}
 	c.store = &observedStore{Store: store, isBack: c.renewAll}
 	return c
@@ -78,7 +64,7 @@ func (c *Client) begin() bool {
 
 func (c *Client) start() {
 	c.started.Do(func() {
-		c.work.loop(c.runRenewer)
+		c.work.loop(c.runScheduler)
 		c.work.loop(c.watch)
 	})
 }
@@ -94,38 +80,25 @@ func (c *Client) start() {
 // A hook may call Close. Close then waits for that hook in vain, for one operation
 // timeout.
 func (c *Client) Close() error {
-	held := c.shut()
-	if held == nil {
+	if !c.work.close() {
 		return nil
 	}
-	err := c.releaseAll(held)
+	c.closeLimit.begin(c.defaults.timeout)
+	err := c.releaseAll(c.endAll())
 	c.finish()
 	return err
 }
 
-// shut rejects further work and takes all leases from the scheduler. It returns nil if
-// the client was already closed.
-func (c *Client) shut() []*leaseState {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
-	c.closed = true
-	c.closeBy = time.Now().Add(5 * c.defaults.timeout)
-	c.work.close()
-	held := append(make([]*leaseState, 0, len(c.leases)), c.leases...)
-	ended := make([]leaseEnd, 0, len(held))
+// endAll ends all leases, and returns those that must be released.
+func (c *Client) endAll() []*leaseState {
+	held, partlyLost := c.renewer.close()
+	release := partlyLost
 	for _, h := range held {
-		ended = append(ended, h.end(h.name, ReasonClosed, nil))
+		if h.endClosed() {
+			release = append(release, h)
+		}
 	}
-	held = slices.AppendSeq(held, maps.Keys(c.partlyLost))
-	clear(c.partlyLost)
-	c.mu.Unlock()
-	for _, e := range ended {
-		e.notify()
-	}
-	return held
+	return release
 }
 
 // releaseAll releases leases concurrently, until closeBy. It uses many workers, because
@@ -144,7 +117,7 @@ func (c *Client) releaseAll(held []*leaseState) error {
 				if err := c.releaseInTime(held[i]); err != nil && !errors.Is(err, ErrLost) {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
-					c.shortenClose()
+					c.closeLimit.shorten(c.defaults.timeout)
 				}
 			}
 		})
@@ -159,35 +132,15 @@ func (c *Client) releaseAll(held []*leaseState) error {
 
 // releaseInTime releases a lease, or fails if the time limit of Close has passed.
 func (c *Client) releaseInTime(h *leaseState) error {
-	if c.releaseBy(h.timeout).After(time.Now()) {
+	if c.releaseBy(h).After(time.Now()) {
 		return c.releaseLease(h)
 	}
 	return &UnavailableError{Op: "unlock", Name: h.name, Cause: context.DeadlineExceeded, Refused: true}
 }
 
 // releaseBy returns the time limit of a release that begins now.
-func (c *Client) releaseBy(timeout time.Duration) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	if !c.closed {
-		return now.Add(timeout)
-	}
-	end := now.Add(min(timeout, 2*c.defaults.timeout))
-	if c.closeBy.Before(end) {
-		return c.closeBy
-	}
-	return end
-}
-
-// shortenClose leaves one operation timeout for the remaining releases: the store has
-// failed to release a lease. While the store answers, Close may take longer.
-func (c *Client) shortenClose() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if soon := time.Now().Add(c.defaults.timeout); soon.Before(c.closeBy) {
-		c.closeBy = soon
-	}
+func (c *Client) releaseBy(h *leaseState) time.Time {
+	return c.closeLimit.limit(h.timeout, 2*c.defaults.timeout)
 }
 
 // finish gives clean-up and hooks one operation timeout, and then ends all background

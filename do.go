@@ -92,9 +92,9 @@ var errNoFunc = invalid("nil function")
 // alive.
 func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	h := l.h
-	h.c.mu.Lock()
+	h.mu.Lock()
 	ctx, b := h.derive(ctx)
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	defer func() {
 		unlocked := l.Unlock()
 		h.removeContext(b)
@@ -158,8 +158,8 @@ func leaseIn(ctx context.Context, c *Client, w lockSpec) *leaseState {
 
 // countHeld returns how many of the requested names the lease holds.
 func (h *leaseState) countHeld(w lockSpec) int {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	n := 0
 	if h.holdsName(w.name) {
 		n++
@@ -172,7 +172,7 @@ func (h *leaseState) countHeld(w lockSpec) int {
 	return n
 }
 
-// holdsName reports whether the lease holds the name. The caller holds c.mu.
+// holdsName reports whether the lease holds the name. The caller holds h.mu.
 func (h *leaseState) holdsName(name string) bool {
 	return name == h.name || slices.ContainsFunc(h.moreNames, func(p fencedName) bool { return p.name == name })
 }
@@ -181,8 +181,8 @@ func (h *leaseState) holdsName(name string) bool {
 // the call requests.
 func (h *leaseState) reenter(w lockSpec, reentrant bool) (*Lease, error) {
 	all := h.countHeld(w) == 1+len(w.with)
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	enough := all && (h.weight == h.limit || w.weight < w.limit && w.weight <= h.weight)
 	switch {
 	case h.err != nil:

@@ -36,7 +36,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(options), queueing)
 	if err == nil {
-		e.c.beginTerm(lease.h) // so that the store has the number of the term
+		lease.h.beginTerm() // so that the store has the number of the term
 	}
 	return lease, err
 }
@@ -123,8 +123,8 @@ func onlyContextEnded(err error) bool {
 // endedEarly returns why the lease was lost or its work was asked to end, or nil.
 func (l *Lease) endedEarly() error {
 	h := l.h
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var lost *LostError
 	if errors.As(h.err, &lost) {
 		return h.err
@@ -149,19 +149,11 @@ func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.D
 // reports whether there was a term: a lease that Campaign or Run acquired, through any
 // Election of this Client with this name.
 func (e *Election) Resign() bool {
-	c := e.c
-	c.mu.Lock()
-	var contexts []*derivedContext
 	led := false
-	for _, h := range c.leases {
-		if h.term && h.name == e.name {
+	for _, h := range e.c.renewer.all() {
+		if h.name == e.name && h.resign(ErrResigned) {
 			led = true
-			contexts = append(contexts, h.resign(ErrResigned)...)
 		}
-	}
-	c.mu.Unlock()
-	for _, b := range contexts {
-		b.cancel(ErrResigned)
 	}
 	return led
 }
@@ -207,13 +199,13 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// beginTerm marks a lease as the term of an election, and makes its renewal due now.
-func (c *Client) beginTerm(h *leaseState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// beginTerm marks the lease as the term of an election, and makes its renewal due now.
+func (h *leaseState) beginTerm() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.term = true
-	if h.index >= 0 && h.rule == renewed {
-		h.renewAt = c.clock.now()
-		c.schedule(h)
+	if !h.ended && h.rule == renewed {
+		h.renewAt = h.c.clock.now()
+		h.schedule()
 	}
 }

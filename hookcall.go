@@ -31,7 +31,7 @@ type hookCall struct {
 	queued bool            // the call has joined a wait queue; used by its goroutine only
 
 	// When the caller received the lease: TTLs begin earlier, with the request. It is set
-	// while c.mu is held, before anything can end the lease.
+	// before anything can end the lease.
 	heldSince time.Duration
 }
 
@@ -115,8 +115,8 @@ func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context,
 
 // queuePendingHooks queues the hooks of a lease that had to wait for AcquireEnd.
 func (h *leaseState) queuePendingHooks() {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.acquireEndDone = true
 	for _, call := range h.pendingHooks {
 		h.c.hooks.add(true, call)
@@ -124,7 +124,7 @@ func (h *leaseState) queuePendingHooks() {
 	h.pendingHooks = nil
 }
 
-// queueHook queues a hook of a lease, or returns false. The caller holds c.mu.
+// queueHook queues a hook of a lease, or returns false. The caller holds h.mu.
 func (h *leaseState) queueHook(important bool, call func()) bool {
 	if !h.acquireEndDone {
 		h.pendingHooks = append(h.pendingHooks, call) // at most one Lost and one RenewFailed
@@ -134,17 +134,17 @@ func (h *leaseState) queueHook(important bool, call func()) bool {
 }
 
 // queueRenewFailed queues the RenewFailed hook, unless it is queued already. The caller
-// holds c.mu.
+// holds h.mu.
 func (h *leaseState) queueRenewFailed() {
 	if h.hooks == nil || h.failureQueued {
 		return
 	}
 	h.failureQueued = h.queueHook(false, func() {
-		h.c.mu.Lock()
+		h.mu.Lock()
 		h.failureQueued = false
 		ended := h.ended
 		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.renewErr}
-		h.c.mu.Unlock()
+		h.mu.Unlock()
 		if !ended && failed.Err != nil {
 			h.hooks.callRenewFailed(failed)
 		}

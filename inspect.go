@@ -29,15 +29,13 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if token == "" {
 		return nil, invalid("attach to %q: empty token", name)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	if c.work.isClosed() {
 		return nil, ErrClosed
 	}
 	h := &leaseState{
 		c: c, parent: context.Background(), name: name, token: token, timeout: set.timeout,
 		ownToken: true, weight: 1, limit: driver.Unlimited, // the real weight is unknown
-		acquiredAt: c.clock.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl, index: -1, handles: 1,
+		acquiredAt: c.clock.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl, handles: 1,
 	}
 	h.resizing = 1
 	h.err = &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed}
@@ -136,24 +134,24 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason s
 
 // endRevoked ends the lease that an event reports as revoked, with all its names.
 func (c *Client) endRevoked(e driver.Event) {
-	c.mu.Lock()
-	ended := c.revokedLease(e)
-	c.mu.Unlock()
-	ended.notify()
-}
-
-// revokedLease ends the lease that an event reports as revoked. The caller holds c.mu,
-// and calls notify after unlocking it.
-func (c *Client) revokedLease(e driver.Event) leaseEnd {
-	for _, h := range c.leases {
-		if h.token != e.Token {
-			continue
-		}
-		for _, p := range append([]fencedName{{h.name, h.fence}}, h.moreNames...) {
-			if p.fence <= e.Fence { // not if an earlier lease with this token was revoked
-				return h.endRevoked(p.name, e.Reason)
-			}
+	for _, h := range c.renewer.all() {
+		if h.token == e.Token && h.endIfRevoked(e) {
+			return
 		}
 	}
-	return leaseEnd{}
+}
+
+// endIfRevoked ends the lease, unless the event is about an earlier lease with this token.
+func (h *leaseState) endIfRevoked(e driver.Event) bool {
+	h.mu.Lock()
+	var ended leaseEnd
+	for _, p := range append([]fencedName{{h.name, h.fence}}, h.moreNames...) {
+		if p.fence <= e.Fence {
+			ended = h.endRevoked(p.name, e.Reason)
+			break
+		}
+	}
+	h.mu.Unlock()
+	ended.notify()
+	return ended.lost
 }

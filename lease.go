@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -17,7 +18,7 @@ import (
 // ends, before the store can grant the name to anyone else.
 type Lease struct {
 	h    *leaseState
-	done bool // guarded by h.c.mu: this handle was unlocked
+	done bool // guarded by h.mu: this handle was unlocked
 }
 
 // leaseState is the state that the handles of one lease share: a reentrant call gets a
@@ -32,7 +33,7 @@ type leaseState struct {
 	hooks      *hookCall      // nil if there are no hooks
 	timeout    time.Duration  // of one operation
 
-	// In the time of Client.now:
+	// In the time of the clock:
 	acquiredAt   time.Duration
 	maxHoldUntil time.Duration // end of MaxHold, or never
 	minHoldUntil time.Duration // end of MinHold, or zero
@@ -40,7 +41,9 @@ type leaseState struct {
 
 	ownToken bool // the caller has chosen the token and may use it again
 
-	// Guarded by c.mu:
+	next scheduled // in the renewer of the client
+
+	mu             sync.Mutex // guards the fields below; the renewer may be called while it is held
 	fence          uint64
 	moreNames      []fencedName // further names, held together with the first
 	weight         int          // of limit
@@ -50,7 +53,6 @@ type leaseState struct {
 	deadline       time.Duration // the lease is lost at this time
 	deadlineFrom   time.Duration // the request that set the deadline was sent at this time
 	renewAt        time.Duration // time of the next renewal, or never
-	index          int           // in c.leases, or -1
 	handles        int
 	err            error // why the lease has ended, or is not confirmed
 	ended          bool
@@ -93,12 +95,12 @@ func margin(ttl time.Duration) time.Duration { return max(ttl/50, 2*time.Millise
 // cancellation, which limit the waiting only.
 func (l *Lease) Context() context.Context {
 	h := l.h
-	h.c.mu.Lock()
+	h.mu.Lock()
 	if h.ctx == nil {
 		h.ctx, _ = h.derive(context.WithoutCancel(h.parent))
 	}
 	ctx := h.ctx
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	return ctx
 }
 
@@ -109,7 +111,7 @@ type derivedContext struct {
 }
 
 // derive returns a child of ctx that carries the lease and ends with it. The caller holds
-// c.mu.
+// h.mu.
 func (h *leaseState) derive(ctx context.Context) (context.Context, *derivedContext) {
 	ctx, cancel := context.WithCancelCause(carry(ctx, h))
 	b := &derivedContext{cancel: cancel, index: -1}
@@ -127,7 +129,7 @@ func (h *leaseState) derive(ctx context.Context) (context.Context, *derivedConte
 
 // removeContext ends one context of the lease and removes it from the lease.
 func (h *leaseState) removeContext(b *derivedContext) {
-	h.c.mu.Lock()
+	h.mu.Lock()
 	if b.index >= 0 {
 		last := len(h.contexts) - 1
 		h.contexts[b.index] = h.contexts[last]
@@ -136,12 +138,12 @@ func (h *leaseState) removeContext(b *derivedContext) {
 		h.contexts = h.contexts[:last]
 		b.index = -1
 	}
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	b.cancel(context.Canceled)
 }
 
 // removeContexts removes all contexts from the lease and returns them; the caller ends
-// them. The caller holds c.mu.
+// them. The caller holds h.mu.
 func (h *leaseState) removeContexts() []*derivedContext {
 	taken := h.contexts
 	h.contexts = nil
@@ -163,8 +165,8 @@ func (l *Lease) Name() string { return l.h.name }
 // its fence: pass the fence on together with the token. For several names see FenceOf.
 func (l *Lease) Fence() uint64 {
 	h := l.h
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.fence
 }
 
@@ -173,8 +175,8 @@ func (l *Lease) Fence() uint64 {
 func (l *Lease) FenceOf(name string) uint64 { return l.h.fenceOf(name) }
 
 func (h *leaseState) fenceOf(name string) uint64 {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if name == h.name {
 		return h.fence
 	}
@@ -194,8 +196,8 @@ func (l *Lease) Token() string { return l.h.token }
 // attached lease it is the zero time until Extend has confirmed the lease.
 func (l *Lease) Deadline() time.Time {
 	h := l.h
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.deadline == 0 {
 		return time.Time{}
 	}
@@ -208,13 +210,13 @@ func (l *Lease) Deadline() time.Time {
 // must not come late. (Only the fence can stop a write that is already in progress.)
 func (l *Lease) Err() error {
 	h := l.h
-	h.c.mu.Lock()
+	h.mu.Lock()
 	if h.err != nil || h.c.clock.check() < h.deadline {
-		defer h.c.mu.Unlock()
+		defer h.mu.Unlock()
 		return h.err
 	}
 	e := h.expire()
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	e.notify()
 	return e.err
 }
@@ -239,9 +241,9 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	var sent time.Duration
 	err := h.c.retry(ctx, time.Now().Add(h.timeout), func(a attempt) (err error) {
 		sent = a.sent
-		h.c.mu.Lock()
+		h.mu.Lock()
 		requests := h.extendRequests(nil, h.capTTL(sent, d))
-		h.c.mu.Unlock()
+		h.mu.Unlock()
 		lost, err = h.extendResult(h.c.store.Extend(ctx, a.until, requests))
 		return err
 	})
@@ -256,7 +258,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 }
 
 // extendRequests appends the requests that extend the lease by ttl. The caller holds
-// c.mu.
+// h.mu.
 func (h *leaseState) extendRequests(to []driver.ExtendRequest, ttl time.Duration) []driver.ExtendRequest {
 	one := driver.ExtendRequest{Name: h.name, Token: h.token, Client: h.c.id, Fence: h.fence, TTL: ttl}
 	if h.resizing == 0 {
@@ -273,8 +275,8 @@ func (h *leaseState) extendRequests(to []driver.ExtendRequest, ttl time.Duration
 // extendResult combines the results of the names of one lease. The first name that is
 // lost decides; else a name with an unknown outcome.
 func (h *leaseState) extendResult(errs []error) (name string, err error) {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for i, e := range errs {
 		if e != nil && !errors.Is(err, ErrLost) {
 			err, name = e, h.name
@@ -297,16 +299,16 @@ func (h *leaseState) extendResult(errs []error) (name string, err error) {
 func (l *Lease) Unlock() error {
 	h := l.h
 	c := h.c
-	c.mu.Lock()
+	h.mu.Lock()
 	if l.done {
-		c.mu.Unlock()
+		h.mu.Unlock()
 		return nil
 	}
 	l.done = true
 	h.handles--
 	if h.handles > 0 {
 		err := h.err
-		c.mu.Unlock()
+		h.mu.Unlock()
 		return err
 	}
 	var e leaseEnd
@@ -315,8 +317,8 @@ func (l *Lease) Unlock() error {
 	}
 	if h.ended {
 		err, remains, request := h.err, h.mayRemainInStore(), h.acquireRequest()
-		delete(c.partlyLost, h)
-		c.mu.Unlock()
+		h.mu.Unlock()
+		c.renewer.removePartlyLost(h)
 		e.notify()
 		if remains {
 			c.releaseLost(h, request)
@@ -327,7 +329,7 @@ func (l *Lease) Unlock() error {
 	}
 	e = h.endReleased()
 	counted := c.work.begin() // so that Close waits for it
-	c.mu.Unlock()
+	h.mu.Unlock()
 	e.notify()
 	err := c.releaseLease(h)
 	if counted {
@@ -351,19 +353,19 @@ func (l *Lease) Detach() error {
 	if err := h.checkHeld(); err != nil {
 		return err
 	}
-	h.c.mu.Lock()
+	h.mu.Lock()
 	if l.done {
-		h.c.mu.Unlock()
+		h.mu.Unlock()
 		return nil
 	}
 	if h.handles > 1 {
-		h.c.mu.Unlock()
+		h.mu.Unlock()
 		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
 	}
 	l.done, h.handles = true, 0
 	e := h.endReleased()
 	fence := h.fence
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	e.notify()
 	if h.hooks != nil {
 		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.now() - h.hooks.heldSince})
@@ -375,8 +377,8 @@ func (l *Lease) Detach() error {
 // released by its owner, or is attached and not confirmed.
 func (h *leaseState) checkHeld() error {
 	err := h.first.Err()
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.ended && !errors.Is(err, ErrReleased) {
 		return err
 	}
@@ -385,7 +387,7 @@ func (h *leaseState) checkHeld() error {
 
 // mayRemainInStore reports whether the store may still have some of an ended lease. There
 // are three cases: a late renewal succeeded, other names are left, or a minority of
-// quorum nodes still has what the majority has lost. The caller holds c.mu.
+// quorum nodes still has what the majority has lost. The caller holds h.mu.
 func (h *leaseState) mayRemainInStore() bool {
 	var lost *LostError
 	return h.expiredLocally || len(h.moreNames) > 0 || errors.As(h.err, &lost) && lost.Reason == ReasonTaken
@@ -394,8 +396,8 @@ func (h *leaseState) mayRemainInStore() bool {
 // checkExtendable returns why the lease cannot be extended, or nil.
 func (h *leaseState) checkExtendable() error {
 	err := h.first.Err()
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.ended {
 		return err
 	}
@@ -410,25 +412,26 @@ func (h *leaseState) capTTL(now, ttl time.Duration) time.Duration {
 // recordExtension records that the store has extended the lease by ttl, from sent or
 // later.
 func (h *leaseState) recordExtension(sent, ttl, next time.Duration) error {
-	c := h.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.ended {
 		return h.err
 	}
-	if c.closed {
+	if h.c.work.isClosed() {
 		return ErrClosed
 	}
-	c.start()
+	h.c.start()
 	h.err, h.renewErr = nil, nil
 	h.ttl = next
 	h.extendDeadline(sent, ttl)
-	c.schedule(h)
+	if !h.schedule() {
+		return ErrClosed
+	}
 	return nil
 }
 
 // extendDeadline sets the deadline and the next renewal. The store has confirmed ttl for
-// a request that was sent at sent. The caller holds c.mu.
+// a request that was sent at sent. The caller holds h.mu.
 func (h *leaseState) extendDeadline(sent, ttl time.Duration) {
 	if end := sent + ttl - margin(ttl); end > h.deadline {
 		h.deadline, h.deadlineFrom = end, sent
@@ -441,7 +444,7 @@ func (h *leaseState) extendDeadline(sent, ttl time.Duration) {
 }
 
 // acquireRequest returns the request of the lease, as far as a cancel needs it. The
-// caller holds c.mu.
+// caller holds h.mu.
 func (h *leaseState) acquireRequest() driver.AcquireRequest {
 	c := driver.AcquireRequest{Name: h.name, Token: h.token, Client: h.c.id, TTL: h.ttl, Weight: h.weight, Limit: h.limit}
 	for _, p := range h.moreNames {
@@ -450,7 +453,7 @@ func (h *leaseState) acquireRequest() driver.AcquireRequest {
 	return c
 }
 
-// A leaseEnd is the work that follows the end of a lease and must not hold c.mu.
+// A leaseEnd is the work that follows the end of a lease and must not hold h.mu.
 type leaseEnd struct {
 	h        *leaseState
 	err      error // why the lease has ended
@@ -459,7 +462,7 @@ type leaseEnd struct {
 	contexts []*derivedContext
 }
 
-// endReleased ends the lease at its Unlock. The caller holds c.mu, and calls notify after
+// endReleased ends the lease at its Unlock. The caller holds h.mu, and calls notify after
 // unlocking it.
 func (h *leaseState) endReleased() leaseEnd {
 	if h.ended {
@@ -467,11 +470,11 @@ func (h *leaseState) endReleased() leaseEnd {
 	}
 	h.ended = true
 	h.err = releasedError{h.name}
-	h.c.unschedule(h)
+	h.c.renewer.remove(h)
 	return leaseEnd{h: h, err: h.err, contexts: h.removeContexts()}
 }
 
-// end ends the lease before its Unlock. The caller holds c.mu, and calls notify after
+// end ends the lease before its Unlock. The caller holds h.mu, and calls notify after
 // unlocking it.
 func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 	if h.ended {
@@ -479,15 +482,25 @@ func (h *leaseState) end(name string, why Reason, cause error) leaseEnd {
 	}
 	h.ended = true
 	h.err = &LostError{Name: name, Token: h.token, Reason: why, Cause: cause}
-	h.c.unschedule(h)
+	h.c.renewer.remove(h)
 	if len(h.moreNames) > 0 && why != ReasonClosed {
-		h.c.partlyLost[h] = struct{}{} // until the work has ended
+		h.c.renewer.keepPartlyLost(h) // until the work has ended
 	}
 	e := leaseEnd{h: h, err: h.err, lost: true, reason: why, contexts: h.removeContexts()}
 	return e
 }
 
-// endRevoked ends the lease for the reason of an operator. The caller holds c.mu, and calls
+// endClosed ends the lease because of Close. It returns false if the lease had ended
+// before.
+func (h *leaseState) endClosed() bool {
+	h.mu.Lock()
+	e := h.end(h.name, ReasonClosed, nil)
+	h.mu.Unlock()
+	e.notify()
+	return e.lost
+}
+
+// endRevoked ends the lease for the reason of an operator. The caller holds h.mu, and calls
 // notify after unlocking it.
 func (h *leaseState) endRevoked(name, reason string) leaseEnd {
 	e := h.end(name, ReasonRevoked, nil)
@@ -498,7 +511,7 @@ func (h *leaseState) endRevoked(name, reason string) leaseEnd {
 	return e
 }
 
-// expire ends a lease whose deadline has passed. The caller holds c.mu.
+// expire ends a lease whose deadline has passed. The caller holds h.mu.
 func (h *leaseState) expire() leaseEnd {
 	h.expiredLocally = true
 	if h.maxHoldReached {
@@ -509,18 +522,28 @@ func (h *leaseState) expire() leaseEnd {
 
 // lose ends the lease because one of its names is lost.
 func (h *leaseState) lose(name string, why Reason, cause error) error {
-	h.c.mu.Lock()
+	h.mu.Lock()
 	e := h.end(name, why, cause)
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	e.notify()
 	return e.err
 }
 
-// resign ends the contexts of the lease, and all that will be derived from it, but not
-// the lease itself: the work must end first.
-func (h *leaseState) resign(cause error) []*derivedContext {
+// resign ends the contexts of a term, and all that will be derived from it, but not the
+// lease itself: the work must end first. It returns false if the lease is not a term.
+func (h *leaseState) resign(cause error) bool {
+	h.mu.Lock()
+	if !h.term || h.ended {
+		h.mu.Unlock()
+		return false
+	}
 	h.resigned = cause
-	return h.removeContexts()
+	contexts := h.removeContexts()
+	h.mu.Unlock()
+	for _, b := range contexts {
+		b.cancel(cause)
+	}
+	return true
 }
 
 // notify ends the contexts of the lease and queues its Lost hooks.
@@ -545,8 +568,8 @@ func (e leaseEnd) queueLostHook() {
 	if h == nil || !e.lost || h.hooks == nil {
 		return
 	}
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	lost := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.clock.now() - h.hooks.heldSince, Reason: e.reason, Err: e.err}
 	h.queueHook(true, func() { h.hooks.callLost(lost) })
 }

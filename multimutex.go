@@ -184,13 +184,14 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 // lease, or h, is lost already. The names belong to h even then, so that cancel releases
 // all of them.
 func (h *leaseState) merge(o *leaseState) error {
-	c := h.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	o.mu.Lock()
 	lost := o.err
-	c.unschedule(o)
-	delete(c.partlyLost, o) // h releases its names
 	o.ended = true
+	h.c.renewer.remove(o)
+	h.c.renewer.removePartlyLost(o) // h releases its names
+	o.mu.Unlock()                   // nothing changes o any more
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.moreNames = append(append(h.moreNames, fencedName{o.name, o.fence}), o.moreNames...)
 	h.minHoldUntil = max(h.minHoldUntil, o.minHoldUntil)
 	h.unanswered = h.unanswered.merge(o.unanswered)
@@ -198,19 +199,18 @@ func (h *leaseState) merge(o *leaseState) error {
 	if h.ended {
 		return h.err
 	}
-	c.schedule(h)
+	h.schedule()
 	return lost
 }
 
 // beginWhole starts the lease as a whole: from now on the caller's settings apply.
 func (h *leaseState) beginWhole(set *settings) error {
-	c := h.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.ended {
 		return h.err
 	}
-	now := c.clock.now()
+	now := h.c.clock.now()
 	h.acquiredAt = now
 	if h.hooks != nil {
 		h.hooks.heldSince = now
@@ -226,7 +226,7 @@ func (h *leaseState) beginWhole(set *settings) error {
 	if set.noRenew {
 		h.rule, h.renewAt = extendOnce, now
 	}
-	c.schedule(h)
+	h.schedule()
 	return nil
 }
 
@@ -236,11 +236,11 @@ func (h *leaseState) cancel() {
 	if h == nil {
 		return
 	}
-	h.c.mu.Lock()
+	h.mu.Lock()
 	h.endReleased()
-	delete(h.c.partlyLost, h)
+	h.c.renewer.removePartlyLost(h)
 	request := h.acquireRequest()
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	h.c.cancel(request, h.ownToken, time.Time{})
 	h.cancelUnanswered()
 }

@@ -33,7 +33,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				}
 				first.cancel()
 				synctest.Wait()
-				if n := len(c.partlyLost); n > 0 {
+				if n := len(c.renewer.partlyLost); n > 0 {
 					t.Errorf("%d leases kept until Close", n)
 				}
 				if n := len(first.moreNames); n != 3 {

@@ -15,11 +15,11 @@ import (
 
 // releaseLease releases all names of a lease, concurrently, within the operation timeout.
 func (c *Client) releaseLease(h *leaseState) error {
-	c.mu.Lock()
+	h.mu.Lock()
 	first, more := fencedName{h.name, h.fence}, h.moreNames
 	cancelling := c.cancellations.begin(h.acquireRequest(), h.ownToken)
 	cancelling.unanswered(h.lateResize) // a late change would change the next lease with this token
-	c.mu.Unlock()
+	h.mu.Unlock()
 	defer cancelling.end()
 	defer h.cancelUnanswered()
 	if len(more) == 0 {
@@ -43,7 +43,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellati
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
 	ctx := detach(c.work.life, h.parent)
 	released, unknown := false, false
-	err := c.retry(ctx, c.releaseBy(h.timeout), func(a attempt) (err error) {
+	err := c.retry(ctx, c.releaseBy(h), func(a attempt) (err error) {
 		r.Until = a.until
 		r.Reserve = max(h.minHoldUntil-c.clock.now(), 0)
 		released, err = c.store.Release(ctx, r)

@@ -2,40 +2,57 @@ package dibs
 
 import (
 	"container/heap"
-	"context"
-	"errors"
 	"math"
+	"slices"
+	"sync"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
-
-// The renewer of a Client is one goroutine that ends leases at their deadlines and starts
-// their renewals in batches. It never waits for the store, so a store that hangs delays
-// no deadline.
 
 // never is a time in the infinite future.
 const never = time.Duration(math.MaxInt64)
 
-const (
-	maxBatch    = 512                    // leases in one renewal
-	renewWindow = 100 * time.Millisecond // renewals due within this time are sent together
-)
+// A renewer sorts the leases of a client by the time of their next action, which is a
+// renewal or the deadline. It neither renews nor ends a lease, and calls nothing while it
+// holds its lock. A lease calls it while it holds its own lock. It is safe for concurrent
+// use.
+type renewer struct {
+	wake chan struct{} // wakes the scheduler
+
+	mu           sync.Mutex
+	closed       bool
+	leases       schedule
+	partlyLost   map[*leaseState]struct{} // multi-locks that lost one name and still hold others
+	shortestWait time.Duration            // of the leases scheduled since the last tick, the shortest time to the next action
+	wakeAt       time.Duration            // when the scheduler wakes without a signal
+	renewedAllAt time.Duration            // when all leases were last made due together, or zero
+	reconnects   throttle                 // each reconnect makes all leases due
+}
+
+func newRenewer() *renewer {
+	return &renewer{wake: make(chan struct{}, 1), wakeAt: never, shortestWait: never, partlyLost: make(map[*leaseState]struct{})}
+}
+
+// scheduled is the place of a lease in a renewer, guarded by its lock.
+type scheduled struct {
+	at    time.Duration // of the next action
+	early time.Duration // the action may be done this long before, to share a batch
+	index int           // in the schedule, plus one; or zero
+}
 
 // schedule is a heap of leases, sorted by the time of the next action.
 type schedule []*leaseState
 
 func (s schedule) Len() int           { return len(s) }
-func (s schedule) Less(i, j int) bool { return s[i].nextAction() < s[j].nextAction() }
+func (s schedule) Less(i, j int) bool { return s[i].next.at < s[j].next.at }
 func (s schedule) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
-	s[i].index, s[j].index = i, j
+	s[i].next.index, s[j].next.index = i+1, j+1
 }
 
 func (s *schedule) Push(x any) {
 	h := x.(*leaseState)
-	h.index = len(*s)
 	*s = append(*s, h)
+	h.next.index = len(*s)
 }
 
 func (s *schedule) Pop() any {
@@ -43,262 +60,148 @@ func (s *schedule) Pop() any {
 	h := old[len(old)-1]
 	old[len(old)-1] = nil
 	*s = old[:len(old)-1]
-	h.index = -1
+	h.next.index = 0
 	return h
 }
 
-// nextAction returns the time of the next renewal, or of the deadline if that is earlier.
-func (h *leaseState) nextAction() time.Duration {
-	if h.renewing {
-		return h.deadline
+// set schedules the next action of a lease. It returns false after close.
+func (r *renewer) set(h *leaseState, now, at, early time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
 	}
-	return min(h.renewAt, h.deadline)
-}
-
-// schedule puts a lease into the heap, or moves it. The caller holds c.mu.
-func (c *Client) schedule(h *leaseState) {
-	if h.index < 0 {
-		heap.Push(&c.leases, h)
+	h.next.at, h.next.early = at, early
+	if h.next.index == 0 {
+		heap.Push(&r.leases, h)
 	} else {
-		heap.Fix(&c.leases, h.index)
+		heap.Fix(&r.leases, h.next.index-1)
 	}
-	next := h.nextAction()
-	c.shortestWait = min(c.shortestWait, next-c.clock.now())
-	if next < c.wakeAt {
-		c.wakeRenewer()
+	r.shortestWait = min(r.shortestWait, at-now)
+	if at < r.wakeAt { // rare
+		r.signal()
 	}
-}
-
-func (c *Client) unschedule(h *leaseState) {
-	if h.index >= 0 {
-		heap.Remove(&c.leases, h.index)
-	}
-}
-
-// wakeRenewer wakes the scheduler. schedule calls it only if the lease is due before
-// c.wakeAt, which is rare.
-func (c *Client) wakeRenewer() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// runRenewer is the loop of the scheduler.
-func (c *Client) runRenewer() {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		timer.Reset(c.tick())
-		select {
-		case <-timer.C:
-		case <-c.wake:
-		case <-c.work.life.Done():
-			return
-		}
-	}
-}
-
-// tick does what is due and returns how long to sleep.
-func (c *Client) tick() time.Duration {
-	c.mu.Lock()
-	now := c.clock.check()
-	if c.reconnects.open(now) {
-		c.renewAllAnew(now)
-	}
-	ended, batch := c.collectDue(now)
-	// A timer stops while the machine is suspended; the TTL of a lease does not.
-	c.wakeAt = now + time.Second
-	switch {
-	case len(c.leases) > 0:
-		c.wakeAt = min(c.wakeAt, c.leases[0].nextAction())
-	case c.shortestWait == never: // no lease was scheduled since the last tick
-		c.wakeAt = now + time.Hour
-	}
-	if c.shortestWait < never {
-		// More leases like these will probably come and end before their first action. An
-		// early tick spares each of them the wake-up.
-		c.wakeAt = min(c.wakeAt, now+max(c.shortestWait, 0))
-	}
-	c.shortestWait = never
-	c.wakeAt = min(c.wakeAt, max(c.reconnects.next(), now))
-	sleep := c.wakeAt - now
-	c.mu.Unlock()
-
-	for _, e := range ended {
-		e.notify()
-	}
-	for len(batch) > 0 {
-		part := batch[:min(len(batch), maxBatch)]
-		batch = batch[len(part):]
-		c.work.run(func(ctx context.Context) { c.renew(ctx, part) })
-	}
-	return sleep
-}
-
-// collectDue ends the leases whose deadline has passed, and returns those to be renewed.
-func (c *Client) collectDue(now time.Duration) (ended []leaseEnd, batch []*leaseState) {
-	for len(c.leases) > 0 {
-		h := c.leases[0]
-		switch {
-		case h.deadline <= now:
-			ended = append(ended, h.expire())
-		case h.nextAction() == h.renewAt && !h.renewing && h.renewAt <= now+h.renewEarlyBy():
-			h.renewing = true
-			heap.Fix(&c.leases, 0)
-			batch = append(batch, h)
-		default:
-			return ended, batch
-		}
-	}
-	return ended, batch
-}
-
-// renewEarlyBy returns how long before its due time a renewal may be sent, to share a
-// batch. A renewal that has failed waits for its due time. Otherwise it would be repeated
-// without a pause.
-func (h *leaseState) renewEarlyBy() time.Duration {
-	if h.renewErr != nil {
-		return 0
-	}
-	return min(renewWindow, h.ttl/10)
-}
-
-// renew extends a batch of leases in one store call.
-func (c *Client) renew(ctx context.Context, batch []*leaseState) {
-	sent := c.clock.check()
-	requests := make([]driver.ExtendRequest, 0, len(batch))
-	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
-	left := c.defaults.timeout
-	c.mu.Lock()
-	for i, h := range batch {
-		ttls[i] = h.capTTL(sent, h.renewalTTL(sent))
-		left = min(left, h.deadline-sent)
-		before := len(requests)
-		requests = h.extendRequests(requests, ttls[i])
-		names[i] = len(requests) - before
-	}
-	c.mu.Unlock()
-	// A call that hangs must leave time for another one, on another connection.
-	errs := c.store.Extend(ctx, time.Now().Add(max(left/2, 5*time.Millisecond)), requests)
-	took := c.clock.now() - sent
-	renewed, headroom := 0, 1.0
-	for i, h := range batch {
-		name, err := h.extendResult(errs[:names[i]])
-		share := h.headroom()
-		if c.recordRenewal(h, sent, ttls[i], names[i], name, err) {
-			renewed, headroom = renewed+1, min(headroom, share)
-		}
-		errs = errs[names[i]:]
-	}
-	if renewed > 0 {
-		c.queueRenewed(Renewed{Leases: renewed, Took: took, Headroom: headroom})
-	}
-}
-
-func (c *Client) queueRenewed(e Renewed) {
-	c.defaults.hooks.each(func(h *Hooks) {
-		if h.Renewed != nil {
-			c.hooks.add(false, func() { h.Renewed(e) })
-		}
-	})
-}
-
-// headroom returns how much is left of the lease's time, from 1 to 0. It is 1 for a lease
-// that is not renewed.
-func (h *leaseState) headroom() float64 {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
-	whole := h.deadline - h.deadlineFrom
-	if h.rule == fixed || whole <= 0 {
-		return 1
-	}
-	return max(0, float64(h.deadline-h.c.clock.now())/float64(whole))
-}
-
-// renewalTTL returns the TTL of a renewal.
-func (h *leaseState) renewalTTL(now time.Duration) time.Duration {
-	switch h.rule {
-	case extendOnce:
-		return max(h.acquiredAt+h.ttl, h.minHoldUntil) - now
-	case fixed:
-		return time.Millisecond // only checks whether it is held: Extend never shortens a lease
-	default:
-		return max(h.ttl, h.minHoldUntil-now)
-	}
-}
-
-// recordRenewal records the outcome of one renewal of this many names; name is the one
-// that failed.
-func (c *Client) recordRenewal(h *leaseState, sent, ttl time.Duration, names int, name string, err error) bool {
-	if errors.Is(err, ErrLost) {
-		_ = h.lose(name, ReasonTaken, nil) // the context and the hook of the lease report it
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h.renewing = false
-	if h.ended {
-		return false
-	}
-	h.renewErr = err
-	now := c.clock.now()
-	switch {
-	case err == nil && names <= len(h.moreNames):
-		h.renewAt = now // names were added during the renewal
-	case err == nil:
-		if h.rule == extendOnce {
-			h.rule = fixed
-		}
-		h.extendDeadline(sent, ttl)
-	default:
-		retryIn := min(h.ttl/20, (h.deadline-now)/4, 250*time.Millisecond)
-		h.renewAt = now + max(retryIn, 10*time.Millisecond)
-		h.queueRenewFailed()
-	}
-	c.schedule(h)
-	return err == nil
-}
-
-// renewAll makes all leases due now, because the store is available again after a failure,
-// and may have lost them. It returns false if all leases were last made due less than 1 s
-// ago: if one of several servers is down for long, successes and failures alternate, and
-// each success would renew all leases.
-func (c *Client) renewAll() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.clock.now()
-	if c.renewedAllAt != 0 && now-c.renewedAllAt < time.Second {
-		return false
-	}
-	c.allDue(now)
-	c.wakeRenewer()
 	return true
 }
 
-// renewAllSoon makes all leases due, but not again and again if the connection to the
-// store flaps. The store may have lost them.
-func (c *Client) renewAllSoon() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reconnects.request(c.clock.now())
-	c.wakeRenewer()
+func (r *renewer) remove(h *leaseState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h.next.index > 0 {
+		heap.Remove(&r.leases, h.next.index-1)
+	}
 }
 
-// allDue makes all leases due for renewal. The caller holds c.mu.
-func (c *Client) allDue(now time.Duration) {
-	c.renewedAllAt = now
-	for _, h := range c.leases {
-		h.renewAt = now
-	}
-	heap.Init(&c.leases)
+// keepPartlyLost keeps a lease that lost one of its names, for close.
+func (r *renewer) keepPartlyLost(h *leaseState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.partlyLost[h] = struct{}{}
 }
 
-// renewAllAnew makes all leases due, even those with a renewal in progress: that may be
-// waiting for a server that no longer exists. The caller holds c.mu.
-func (c *Client) renewAllAnew(now time.Duration) {
-	for _, h := range c.leases {
-		h.renewing = false
+func (r *renewer) removePartlyLost(h *leaseState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.partlyLost, h)
+}
+
+// all returns the scheduled leases.
+func (r *renewer) all() []*leaseState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.leases)
+}
+
+// close removes all leases, and returns those that are held and those that are partly
+// lost.
+func (r *renewer) close() (held, partlyLost []*leaseState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	held, r.leases = r.leases, nil
+	for _, h := range held {
+		h.next.index = 0
 	}
-	c.allDue(now)
+	for h := range r.partlyLost {
+		partlyLost = append(partlyLost, h)
+	}
+	clear(r.partlyLost)
+	return held, partlyLost
+}
+
+// takeDue returns the leases that are due. They stay in the schedule, at the end, until the
+// caller sets their next action.
+func (r *renewer) takeDue(now time.Duration) (due []*leaseState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.leases) > 0 && r.leases[0].next.at-r.leases[0].next.early <= now {
+		h := r.leases[0]
+		h.next.at, h.next.early = never, 0
+		heap.Fix(&r.leases, 0)
+		due = append(due, h)
+	}
+	return due
+}
+
+// takeReconnect reports whether all leases are due because of a reconnect.
+func (r *renewer) takeReconnect(now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.reconnects.open(now) {
+		return false
+	}
+	r.renewedAllAt = now
+	return true
+}
+
+// sleep returns how long the scheduler sleeps without a signal.
+func (r *renewer) sleep(now time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// A timer stops while the machine is suspended; the TTL of a lease does not.
+	r.wakeAt = now + time.Second
+	switch {
+	case len(r.leases) > 0:
+		r.wakeAt = min(r.wakeAt, r.leases[0].next.at)
+	case r.shortestWait == never: // no lease was scheduled since the last tick
+		r.wakeAt = now + time.Hour
+	}
+	if r.shortestWait < never {
+		// More leases like these will probably come and end before their first action. An
+		// early tick spares each of them the wake-up.
+		r.wakeAt = min(r.wakeAt, now+max(r.shortestWait, 0))
+	}
+	r.shortestWait = never
+	r.wakeAt = min(r.wakeAt, max(r.reconnects.next(), now))
+	return r.wakeAt - now
+}
+
+// reconnected makes all leases due soon, but not again and again if the connection to the
+// store flaps.
+func (r *renewer) reconnected(now time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reconnects.request(now)
+	r.signal()
+}
+
+// mayRenewAll reports whether all leases may be made due now. It returns false if they
+// were made due less than 1 s ago: if one of several servers is down for long, successes
+// and failures alternate, and each success would renew all leases.
+func (r *renewer) mayRenewAll(now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.renewedAllAt != 0 && now-r.renewedAllAt < time.Second {
+		return false
+	}
+	r.renewedAllAt = now
+	return true
+}
+
+// signal wakes the scheduler.
+func (r *renewer) signal() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
 }

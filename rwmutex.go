@@ -151,27 +151,27 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 // setResizing counts the changes in progress: during a change, renewals leave out the
 // weight of the lease.
 func (h *leaseState) setResizing(by int) {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.resizing += by
 }
 
 // recordLateResize records that a change may still arrive at the store until then.
 func (h *leaseState) recordLateResize(w lockSpec, until time.Time) {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.lateResize, h.lateWeight = until.Add(clockSlack), w.weight
 }
 
 // awaitLateResize waits until no earlier change to another weight, with an unknown
 // outcome, can arrive after this one.
 func (h *leaseState) awaitLateResize(ctx context.Context, w lockSpec) error {
-	h.c.mu.Lock()
+	h.mu.Lock()
 	left := time.Until(h.lateResize)
 	if h.lateWeight == w.weight {
 		left = 0
 	}
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	if left > 0 && !pause(ctx, left) {
 		return &UnavailableError{Op: "resize", Name: h.name, Cause: context.Cause(ctx)}
 	}
@@ -180,16 +180,16 @@ func (h *leaseState) awaitLateResize(ctx context.Context, w lockSpec) error {
 
 // resizeTTL returns the TTL of a change: that of a renewal.
 func (h *leaseState) resizeTTL(now time.Duration) time.Duration {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.capTTL(now, h.renewalTTL(now))
 }
 
 // checkResize rejects leases of another name or client, and those that a nested call
 // uses.
 func (h *leaseState) checkResize(m *RWMutex) error {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case h.c != m.c || h.name != m.name || len(h.moreNames) > 0:
 		return invalid("lease on %q is not one of RWMutex %q of this Client", h.name, m.name)
@@ -201,9 +201,9 @@ func (h *leaseState) checkResize(m *RWMutex) error {
 
 // resized records the new weight of the lease.
 func (h *leaseState) resized(w lockSpec, fence uint64, sent, ttl time.Duration) error {
-	h.c.mu.Lock()
+	h.mu.Lock()
 	h.weight, h.limit, h.fence = w.weight, w.limit, fence
 	ttlAfter := h.ttl
-	h.c.mu.Unlock()
+	h.mu.Unlock()
 	return h.recordExtension(sent, ttl, ttlAfter)
 }

@@ -35,7 +35,7 @@ func (c *Client) handleEvent(e driver.Event) {
 		}
 		c.inbox.retryAll()
 		if before != eventsUnknown {
-			c.renewAllSoon()
+			c.renewer.reconnected(c.clock.now())
 		}
 	case driver.EventDisconnected:
 		if c.inbox.setFlow(eventsStopped) != eventsStopped {
@@ -44,7 +44,7 @@ func (c *Client) handleEvent(e driver.Event) {
 		c.inbox.retryAll()
 	case driver.EventFailover:
 		c.inbox.retryAll()
-		c.renewAllSoon()
+		c.renewer.reconnected(c.clock.now())
 	}
 }
 
