@@ -391,62 +391,41 @@ func (q *call) retryDelay(failed error) time.Duration {
 // granted makes the lease, unless it has expired already. Its TTL began at sent or later.
 func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, error) {
 	c := q.c
-	h := &leaseState{
-		c: c, parent: q.parent, name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, hooks: q.hooks, timeout: q.settings.timeout,
-		ownToken: q.ownToken(), weight: q.request.Weight, limit: q.request.Limit,
-		acquiredAt: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.settings.ttl), handles: 1,
+	h := &lease{
+		c: c, parent: q.parent, hooks: q.hooks, timeout: q.settings.timeout, ownToken: q.ownToken(), handles: 1,
+		leaseState: leaseState{
+			name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, weight: q.request.Weight, limit: q.request.Limit,
+			acquiredAt: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.settings.ttl),
+		},
 	}
+	h.first.h = h
 	for _, name := range q.request.With {
 		h.moreNames = append(h.moreNames, fencedName{name, q.reply.Fence})
 	}
 	if !q.unansweredUntil.IsZero() {
 		h.unanswered = &unansweredTry{request: q.request, until: q.unansweredUntil}
 	}
+	now := c.clock.now()
 	if q.settings.maxHold > 0 {
 		h.maxHoldUntil = sent + q.settings.maxHold
 	}
 	if q.settings.minHold > 0 {
-		h.minHoldUntil = c.clock.now() + q.settings.minHold
+		h.minHoldUntil = now + q.settings.minHold
 	}
-	h.first.h = h
-	h.initTimes(q.settings.noRenew, sent, ttl, ttl < q.request.TTL)
-
-	now := c.clock.now()
-	if now >= h.deadline {
+	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL)
+	if h.isOver(now) {
 		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}
 	}
 	if q.hooks != nil {
 		q.hooks.heldSince = now
 	}
-	h.mu.Lock()
-	scheduled := h.schedule()
-	h.mu.Unlock()
-	if !scheduled {
-		return nil, ErrClosed
+	if err := h.update(func(*leaseState) {}); err != nil {
+		return nil, err
 	}
 	if handoff != nil {
 		q.notified, q.handoff = true, handoff.Age
 	}
 	return &h.first, nil
-}
-
-// initTimes sets the times of a new lease whose TTL began at sent or later. lift means
-// that ttl is shorter than the requested TTL, as after a hand-off.
-func (h *leaseState) initTimes(noRenew bool, sent, ttl time.Duration, lift bool) {
-	h.rule = renewed
-	if noRenew {
-		h.rule = fixed
-	}
-	h.extendDeadline(sent, ttl)
-	if lift || h.renewAt != never {
-		// The first renewal is off the critical path, and short work needs none. After a
-		// long wait sent is long ago, but that does not make the renewal urgent.
-		now := h.c.clock.now()
-		h.renewAt = now + max(h.deadline-now, 0)/3
-	}
-	if noRenew && lift {
-		h.rule = extendOnce
-	}
 }
 
 func (q *call) busy() error {

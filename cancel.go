@@ -28,7 +28,7 @@ func (d *unansweredTry) merge(o *unansweredTry) *unansweredTry {
 
 // cancelUnanswered cancels, in the background, the unanswered tries of a lease that has
 // ended.
-func (h *leaseState) cancelUnanswered() {
+func (h *lease) cancelUnanswered() {
 	for d := h.unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
 			h.c.cancel(d.request, h.ownToken, d.until)
@@ -37,7 +37,7 @@ func (h *leaseState) cancelUnanswered() {
 }
 
 // mayStillAcquire reports whether an unanswered try of the lease can still take effect.
-func (h *leaseState) mayStillAcquire() bool {
+func (h *lease) mayStillAcquire() bool {
 	for d := h.unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
 			return true

@@ -90,11 +90,16 @@ func (c *Client) Close() error {
 }
 
 // endAll ends all leases, and returns those that must be released.
-func (c *Client) endAll() []*leaseState {
+func (c *Client) endAll() []*lease {
 	held, partlyLost := c.renewer.close()
 	release := partlyLost
 	for _, h := range held {
-		if h.endClosed() {
+		ended := false
+		_ = h.update(func(s *leaseState) {
+			ended = !s.ended
+			s.lose(s.name, ReasonClosed, nil, "")
+		})
+		if ended {
 			release = append(release, h)
 		}
 	}
@@ -103,7 +108,7 @@ func (c *Client) endAll() []*leaseState {
 
 // releaseAll releases leases concurrently, until closeBy. It uses many workers, because
 // each lease on an unresponsive server occupies one of them until then.
-func (c *Client) releaseAll(held []*leaseState) error {
+func (c *Client) releaseAll(held []*lease) error {
 	const workers = 512 // with more, a busy machine could not send its requests in time
 	var (
 		next   atomic.Int64
@@ -131,7 +136,7 @@ func (c *Client) releaseAll(held []*leaseState) error {
 }
 
 // releaseInTime releases a lease, or fails if the time limit of Close has passed.
-func (c *Client) releaseInTime(h *leaseState) error {
+func (c *Client) releaseInTime(h *lease) error {
 	if c.releaseBy(h).After(time.Now()) {
 		return c.releaseLease(h)
 	}
@@ -139,7 +144,7 @@ func (c *Client) releaseInTime(h *leaseState) error {
 }
 
 // releaseBy returns the time limit of a release that begins now.
-func (c *Client) releaseBy(h *leaseState) time.Time {
+func (c *Client) releaseBy(h *lease) time.Time {
 	return c.closeLimit.limit(h.timeout, 2*c.defaults.timeout)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // A Doer runs a function under a lock. Mutex, MultiMutex, Semaphore (one permit) and
@@ -124,7 +123,7 @@ func Fence(ctx context.Context) uint64 {
 func FenceOf(ctx context.Context, name string) uint64 {
 	in, _ := ctx.Value(carried{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
-		if fence := in.h.fenceOf(name); fence != 0 {
+		if fence := in.h.first.FenceOf(name); fence != 0 {
 			return fence
 		}
 	}
@@ -136,17 +135,17 @@ type carried struct{}
 
 // carriedLease is one lease in a context, with a link to the next outer one.
 type carriedLease struct {
-	h     *leaseState
+	h     *lease
 	outer *carriedLease
 }
 
-func carry(ctx context.Context, h *leaseState) context.Context {
+func carry(ctx context.Context, h *lease) context.Context {
 	outer, _ := ctx.Value(carried{}).(*carriedLease)
 	return context.WithValue(ctx, carried{}, &carriedLease{h: h, outer: outer})
 }
 
 // leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.
-func leaseIn(ctx context.Context, c *Client, w lockSpec) *leaseState {
+func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
 	in, _ := ctx.Value(carried{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
 		if in.h.c == c && in.h.countHeld(w) > 0 && in.h.first.Err() == nil {
@@ -157,29 +156,24 @@ func leaseIn(ctx context.Context, c *Client, w lockSpec) *leaseState {
 }
 
 // countHeld returns how many of the requested names the lease holds.
-func (h *leaseState) countHeld(w lockSpec) int {
+func (h *lease) countHeld(w lockSpec) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
-	if h.holdsName(w.name) {
+	if h.holds(w.name) {
 		n++
 	}
 	for _, name := range w.with {
-		if h.holdsName(name) {
+		if h.holds(name) {
 			n++
 		}
 	}
 	return n
 }
 
-// holdsName reports whether the lease holds the name. The caller holds h.mu.
-func (h *leaseState) holdsName(name string) bool {
-	return name == h.name || slices.ContainsFunc(h.moreNames, func(p fencedName) bool { return p.name == name })
-}
-
 // reenter returns a new handle of the lease to a nested call, if the lease holds all that
 // the call requests.
-func (h *leaseState) reenter(w lockSpec, reentrant bool) (*Lease, error) {
+func (h *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
 	all := h.countHeld(w) == 1+len(w.with)
 	h.mu.Lock()
 	defer h.mu.Unlock()

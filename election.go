@@ -200,12 +200,12 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 }
 
 // beginTerm marks the lease as the term of an election, and makes its renewal due now.
-func (h *leaseState) beginTerm() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.term = true
-	if !h.ended && h.rule == renewed {
-		h.renewAt = h.c.clock.now()
-		h.schedule()
-	}
+func (h *lease) beginTerm() {
+	now := h.c.clock.now()
+	_ = h.update(func(s *leaseState) {
+		h.term = true
+		if s.rule == renewed {
+			s.renewNow(now, false)
+		}
+	})
 }

@@ -114,7 +114,7 @@ func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context,
 }
 
 // queuePendingHooks queues the hooks of a lease that had to wait for AcquireEnd.
-func (h *leaseState) queuePendingHooks() {
+func (h *lease) queuePendingHooks() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.acquireEndDone = true
@@ -124,8 +124,8 @@ func (h *leaseState) queuePendingHooks() {
 	h.pendingHooks = nil
 }
 
-// queueHook queues a hook of a lease, or returns false. The caller holds h.mu.
-func (h *leaseState) queueHook(important bool, call func()) bool {
+// queueHook queues a hook of a lease, or returns false. Its callers hold h.mu.
+func (h *lease) queueHook(important bool, call func()) bool {
 	if !h.acquireEndDone {
 		h.pendingHooks = append(h.pendingHooks, call) // at most one Lost and one RenewFailed
 		return true
@@ -133,10 +133,14 @@ func (h *leaseState) queueHook(important bool, call func()) bool {
 	return h.c.hooks.add(important, call)
 }
 
-// queueRenewFailed queues the RenewFailed hook, unless it is queued already. The caller
-// holds h.mu.
-func (h *leaseState) queueRenewFailed() {
-	if h.hooks == nil || h.failureQueued {
+// queueRenewFailed queues the RenewFailed hook, unless it is queued already.
+func (h *lease) queueRenewFailed() {
+	if h.hooks == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failureQueued {
 		return
 	}
 	h.failureQueued = h.queueHook(false, func() {

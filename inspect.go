@@ -32,13 +32,14 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if c.work.isClosed() {
 		return nil, ErrClosed
 	}
-	h := &leaseState{
-		c: c, parent: context.Background(), name: name, token: token, timeout: set.timeout,
-		ownToken: true, weight: 1, limit: driver.Unlimited, // the real weight is unknown
-		acquiredAt: c.clock.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl, handles: 1,
+	h := &lease{
+		c: c, parent: context.Background(), timeout: set.timeout, ownToken: true, handles: 1,
+		leaseState: leaseState{
+			name: name, token: token, weight: 1, limit: driver.Unlimited, resizing: 1, // the real weight is unknown
+			acquiredAt: c.clock.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl,
+			err: &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed},
+		},
 	}
-	h.resizing = 1
-	h.err = &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed}
 	if set.noRenew {
 		h.rule = fixed
 	}
@@ -135,23 +136,8 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason s
 // endRevoked ends the lease that an event reports as revoked, with all its names.
 func (c *Client) endRevoked(e driver.Event) {
 	for _, h := range c.renewer.all() {
-		if h.token == e.Token && h.endIfRevoked(e) {
-			return
+		if h.token == e.Token {
+			_ = h.update(func(s *leaseState) { s.revoke(e.Fence, e.Reason) })
 		}
 	}
-}
-
-// endIfRevoked ends the lease, unless the event is about an earlier lease with this token.
-func (h *leaseState) endIfRevoked(e driver.Event) bool {
-	h.mu.Lock()
-	var ended leaseEnd
-	for _, p := range append([]fencedName{{h.name, h.fence}}, h.moreNames...) {
-		if p.fence <= e.Fence {
-			ended = h.endRevoked(p.name, e.Reason)
-			break
-		}
-	}
-	h.mu.Unlock()
-	ended.notify()
-	return ended.lost
 }

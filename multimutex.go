@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -156,7 +157,7 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 		set.ttl = min(set.ttl, set.maxHold)
 	}
 	set.noRenew, set.maxHold, set.hasWaitOption = false, 0, false
-	var combined *leaseState
+	var combined *lease
 	for _, names := range g.groups {
 		if g.settings.wait > 0 {
 			set.wait = max(begin+g.settings.wait-c.clock.now(), 0)
@@ -183,63 +184,44 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 // merge adds the names of another lease with the same token. It returns an error if that
 // lease, or h, is lost already. The names belong to h even then, so that cancel releases
 // all of them.
-func (h *leaseState) merge(o *leaseState) error {
+func (h *lease) merge(o *lease) error {
 	o.mu.Lock()
-	lost := o.err
-	o.ended = true
+	lost, other := o.err, o.leaseState
+	o.ended = true // nothing changes o any more
 	h.c.renewer.remove(o)
+	o.mu.Unlock()
 	h.c.renewer.removePartlyLost(o) // h releases its names
-	o.mu.Unlock()                   // nothing changes o any more
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.moreNames = append(append(h.moreNames, fencedName{o.name, o.fence}), o.moreNames...)
-	h.minHoldUntil = max(h.minHoldUntil, o.minHoldUntil)
-	h.unanswered = h.unanswered.merge(o.unanswered)
-	h.deadline, h.renewAt = min(h.deadline, o.deadline), min(h.renewAt, o.renewAt)
-	if h.ended {
-		return h.err
-	}
-	h.schedule()
-	return lost
+	ended := h.update(func(s *leaseState) {
+		s.merge(&other)
+		h.unanswered = h.unanswered.merge(o.unanswered)
+	})
+	return cmp.Or(ended, lost)
 }
 
 // beginWhole starts the lease as a whole: from now on the caller's settings apply.
-func (h *leaseState) beginWhole(set *settings) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended {
-		return h.err
-	}
+func (h *lease) beginWhole(set *settings) error {
 	now := h.c.clock.now()
-	h.acquiredAt = now
-	if h.hooks != nil {
-		h.hooks.heldSince = now
-	}
-	if set.minHold > 0 {
-		h.minHoldUntil = now + set.minHold
-	}
-	if set.maxHold > 0 {
-		h.maxHoldUntil = now + set.maxHold
-		h.deadline = min(h.deadline, h.maxHoldUntil)
-		h.maxHoldReached = h.deadline == h.maxHoldUntil
-	}
-	if set.noRenew {
-		h.rule, h.renewAt = extendOnce, now
-	}
-	h.schedule()
-	return nil
+	return h.update(func(s *leaseState) {
+		if s.ended {
+			return
+		}
+		s.beginWhole(now, set.minHold, set.maxHold, set.noRenew)
+		if h.hooks != nil {
+			h.hooks.heldSince = now
+		}
+	})
 }
 
 // cancel ends a lease that no caller has received, and releases its names in the
 // background.
-func (h *leaseState) cancel() {
+func (h *lease) cancel() {
 	if h == nil {
 		return
 	}
-	h.mu.Lock()
-	h.endReleased()
+	_ = h.update((*leaseState).release)
 	h.c.renewer.removePartlyLost(h)
-	request := h.acquireRequest()
+	h.mu.Lock()
+	request := h.acquireRequest(h.c.id)
 	h.mu.Unlock()
 	h.c.cancel(request, h.ownToken, time.Time{})
 	h.cancelUnanswered()

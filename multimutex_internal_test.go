@@ -14,7 +14,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				c := New(alwaysGrants{})
 				set := defaults()
 				set.token = "token"
-				acquire := func(names ...string) *leaseState {
+				acquire := func(names ...string) *lease {
 					l, err := c.acquire(t.Context(), all(names), set, tryOnce)
 					if err != nil {
 						t.Fatal(err)

@@ -14,10 +14,10 @@ import (
 // Both continue in the background if the outcome is unknown, until nothing can be left.
 
 // releaseLease releases all names of a lease, concurrently, within the operation timeout.
-func (c *Client) releaseLease(h *leaseState) error {
+func (c *Client) releaseLease(h *lease) error {
 	h.mu.Lock()
 	first, more := fencedName{h.name, h.fence}, h.moreNames
-	cancelling := c.cancellations.begin(h.acquireRequest(), h.ownToken)
+	cancelling := c.cancellations.begin(h.acquireRequest(c.id), h.ownToken)
 	cancelling.unanswered(h.lateResize) // a late change would change the next lease with this token
 	h.mu.Unlock()
 	defer cancelling.end()
@@ -39,7 +39,7 @@ func (c *Client) releaseLease(h *leaseState) error {
 	return errors.Join(errs...)
 }
 
-func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellation) error {
+func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) error {
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
 	ctx := detach(c.work.life, h.parent)
 	released, unknown := false, false
@@ -69,7 +69,7 @@ func (c *Client) releaseName(h *leaseState, p fencedName, cancelling *cancellati
 // releaseLost releases, in the background, what a lost lease may still hold in the store.
 // Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
 // the TTL in the store.
-func (c *Client) releaseLost(h *leaseState, request driver.AcquireRequest) {
+func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 	reserve := h.minHoldUntil > c.clock.now() && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
 	if !reserve {
 		c.cancel(request, h.ownToken, time.Time{})
@@ -87,7 +87,7 @@ func (c *Client) releaseLost(h *leaseState, request driver.AcquireRequest) {
 }
 
 // releaseLater retries in the background until the TTL has passed.
-func (c *Client) releaseLater(h *leaseState, r driver.ReleaseRequest) {
+func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
 	c.retryUntilDone(cancelling, max(h.ttl, h.minHoldUntil-c.clock.now()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r

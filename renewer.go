@@ -21,15 +21,15 @@ type renewer struct {
 	mu           sync.Mutex
 	closed       bool
 	leases       schedule
-	partlyLost   map[*leaseState]struct{} // multi-locks that lost one name and still hold others
-	shortestWait time.Duration            // of the leases scheduled since the last tick, the shortest time to the next action
-	wakeAt       time.Duration            // when the scheduler wakes without a signal
-	renewedAllAt time.Duration            // when all leases were last made due together, or zero
-	reconnects   throttle                 // each reconnect makes all leases due
+	partlyLost   map[*lease]struct{} // multi-locks that lost one name and still hold others
+	shortestWait time.Duration       // of the leases scheduled since the last tick, the shortest time to the next action
+	wakeAt       time.Duration       // when the scheduler wakes without a signal
+	renewedAllAt time.Duration       // when all leases were last made due together, or zero
+	reconnects   throttle            // each reconnect makes all leases due
 }
 
 func newRenewer() *renewer {
-	return &renewer{wake: make(chan struct{}, 1), wakeAt: never, shortestWait: never, partlyLost: make(map[*leaseState]struct{})}
+	return &renewer{wake: make(chan struct{}, 1), wakeAt: never, shortestWait: never, partlyLost: make(map[*lease]struct{})}
 }
 
 // scheduled is the place of a lease in a renewer, guarded by its lock.
@@ -40,7 +40,7 @@ type scheduled struct {
 }
 
 // schedule is a heap of leases, sorted by the time of the next action.
-type schedule []*leaseState
+type schedule []*lease
 
 func (s schedule) Len() int           { return len(s) }
 func (s schedule) Less(i, j int) bool { return s[i].next.at < s[j].next.at }
@@ -50,7 +50,7 @@ func (s schedule) Swap(i, j int) {
 }
 
 func (s *schedule) Push(x any) {
-	h := x.(*leaseState)
+	h := x.(*lease)
 	*s = append(*s, h)
 	h.next.index = len(*s)
 }
@@ -65,7 +65,7 @@ func (s *schedule) Pop() any {
 }
 
 // set schedules the next action of a lease. It returns false after close.
-func (r *renewer) set(h *leaseState, now, at, early time.Duration) bool {
+func (r *renewer) set(h *lease, now, at, early time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -84,7 +84,7 @@ func (r *renewer) set(h *leaseState, now, at, early time.Duration) bool {
 	return true
 }
 
-func (r *renewer) remove(h *leaseState) {
+func (r *renewer) remove(h *lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h.next.index > 0 {
@@ -93,20 +93,20 @@ func (r *renewer) remove(h *leaseState) {
 }
 
 // keepPartlyLost keeps a lease that lost one of its names, for close.
-func (r *renewer) keepPartlyLost(h *leaseState) {
+func (r *renewer) keepPartlyLost(h *lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.partlyLost[h] = struct{}{}
 }
 
-func (r *renewer) removePartlyLost(h *leaseState) {
+func (r *renewer) removePartlyLost(h *lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.partlyLost, h)
 }
 
 // all returns the scheduled leases.
-func (r *renewer) all() []*leaseState {
+func (r *renewer) all() []*lease {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.leases)
@@ -114,7 +114,7 @@ func (r *renewer) all() []*leaseState {
 
 // close removes all leases, and returns those that are held and those that are partly
 // lost.
-func (r *renewer) close() (held, partlyLost []*leaseState) {
+func (r *renewer) close() (held, partlyLost []*lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
@@ -131,7 +131,7 @@ func (r *renewer) close() (held, partlyLost []*leaseState) {
 
 // takeDue returns the leases that are due. They stay in the schedule, at the end, until the
 // caller sets their next action.
-func (r *renewer) takeDue(now time.Duration) (due []*leaseState) {
+func (r *renewer) takeDue(now time.Duration) (due []*lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.leases) > 0 && r.leases[0].next.at-r.leases[0].next.early <= now {

@@ -150,14 +150,14 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 
 // setResizing counts the changes in progress: during a change, renewals leave out the
 // weight of the lease.
-func (h *leaseState) setResizing(by int) {
+func (h *lease) setResizing(by int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.resizing += by
 }
 
 // recordLateResize records that a change may still arrive at the store until then.
-func (h *leaseState) recordLateResize(w lockSpec, until time.Time) {
+func (h *lease) recordLateResize(w lockSpec, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lateResize, h.lateWeight = until.Add(clockSlack), w.weight
@@ -165,7 +165,7 @@ func (h *leaseState) recordLateResize(w lockSpec, until time.Time) {
 
 // awaitLateResize waits until no earlier change to another weight, with an unknown
 // outcome, can arrive after this one.
-func (h *leaseState) awaitLateResize(ctx context.Context, w lockSpec) error {
+func (h *lease) awaitLateResize(ctx context.Context, w lockSpec) error {
 	h.mu.Lock()
 	left := time.Until(h.lateResize)
 	if h.lateWeight == w.weight {
@@ -179,15 +179,15 @@ func (h *leaseState) awaitLateResize(ctx context.Context, w lockSpec) error {
 }
 
 // resizeTTL returns the TTL of a change: that of a renewal.
-func (h *leaseState) resizeTTL(now time.Duration) time.Duration {
+func (h *lease) resizeTTL(now time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.capTTL(now, h.renewalTTL(now))
+	return h.renewalTTL(now)
 }
 
 // checkResize rejects leases of another name or client, and those that a nested call
 // uses.
-func (h *leaseState) checkResize(m *RWMutex) error {
+func (h *lease) checkResize(m *RWMutex) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -200,7 +200,7 @@ func (h *leaseState) checkResize(m *RWMutex) error {
 }
 
 // resized records the new weight of the lease.
-func (h *leaseState) resized(w lockSpec, fence uint64, sent, ttl time.Duration) error {
+func (h *lease) resized(w lockSpec, fence uint64, sent, ttl time.Duration) error {
 	h.mu.Lock()
 	h.weight, h.limit, h.fence = w.weight, w.limit, fence
 	ttlAfter := h.ttl

@@ -1,0 +1,326 @@
+package dibs
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A leaseState is what a client has recorded about one lease. Its methods are the
+// transitions of the lease. They depend on the state and their arguments only: times are
+// arguments, and what follows from a transition is done by the lease, which also has the
+// lock. All times are in the time of the client's clock.
+type leaseState struct {
+	name      string
+	token     string
+	moreNames []fencedName // further names, held together with the first
+	fence     uint64
+	weight    int // of limit
+	limit     int
+
+	acquiredAt   time.Duration
+	maxHoldUntil time.Duration // end of MaxHold, or never
+	minHoldUntil time.Duration // end of MinHold, or zero
+	rule         renewal
+	ttl          time.Duration
+	deadline     time.Duration // the lease is lost at this time; zero if it is not confirmed
+	deadlineFrom time.Duration // the request that set the deadline was sent at this time
+	renewAt      time.Duration // time of the next renewal, or never
+	renewing     bool
+	renewErr     error // of the last renewal; nil if it succeeded
+
+	err            error // why the lease has ended, or is not confirmed
+	ended          bool
+	expiredLocally bool // the clock ended it, not an answer of the store
+	maxHoldReached bool // MaxHold allows no further renewal
+
+	resizing   int       // changes of the weight in progress: the store may have another weight
+	lateResize time.Time // a change to lateWeight may arrive at the store until then
+	lateWeight int
+}
+
+// A fencedName is one of several names that a lease holds, with its fence.
+type fencedName struct {
+	name  string
+	fence uint64
+}
+
+// renewal is how a lease is renewed.
+type renewal uint8
+
+const (
+	renewed    renewal = iota // again and again
+	extendOnce                // once, from a short first TTL to its own TTL
+	fixed                     // never
+)
+
+// margin returns how long before the server's expiry a lease counts as lost. It is 2 % of
+// the TTL, for clocks of different rates and late timers, and at least 2 ms.
+func margin(ttl time.Duration) time.Duration { return max(ttl/50, 2*time.Millisecond) }
+
+// begin sets the times of a new lease at now. Its TTL began at sent or later. lift means
+// that ttl is shorter than the requested TTL, as after a hand-off.
+func (s *leaseState) begin(noRenew bool, now, sent, ttl time.Duration, lift bool) {
+	s.rule = renewed
+	if noRenew {
+		s.rule = fixed
+	}
+	s.extend(sent, ttl)
+	if lift || s.renewAt != never {
+		// The first renewal is off the critical path, and short work needs none. After a
+		// long wait sent is long ago, but that does not make the renewal urgent.
+		s.renewAt = now + max(s.deadline-now, 0)/3
+	}
+	if noRenew && lift {
+		s.rule = extendOnce
+	}
+}
+
+// beginWhole applies the settings of a multi-lock to a lease that now holds all its names.
+func (s *leaseState) beginWhole(now, minHold, maxHold time.Duration, noRenew bool) {
+	s.acquiredAt = now
+	if minHold > 0 {
+		s.minHoldUntil = now + minHold
+	}
+	if maxHold > 0 {
+		s.maxHoldUntil = now + maxHold
+		s.deadline = min(s.deadline, s.maxHoldUntil)
+		s.maxHoldReached = s.deadline == s.maxHoldUntil
+	}
+	if noRenew {
+		s.rule, s.renewAt = extendOnce, now
+	}
+}
+
+// extend sets the deadline and the next renewal. The store has confirmed ttl for a request
+// that was sent at sent.
+func (s *leaseState) extend(sent, ttl time.Duration) {
+	if end := sent + ttl - margin(ttl); end > s.deadline {
+		s.deadline, s.deadlineFrom = end, sent
+	}
+	s.renewAt = never
+	s.maxHoldReached = s.maxHoldReached || sent+ttl >= s.maxHoldUntil
+	if s.rule == renewed && !s.maxHoldReached {
+		s.renewAt = sent + min(ttl, s.ttl)/3 // with MinHold, ttl may be longer than s.ttl
+	}
+}
+
+// confirm records that the store has extended the lease by ttl, at the caller's request.
+// Later renewals extend it by next.
+func (s *leaseState) confirm(sent, ttl, next time.Duration) {
+	s.err, s.renewErr = nil, nil
+	s.ttl = next
+	s.extend(sent, ttl)
+}
+
+// recordRenewal records the outcome of a renewal of this many names, which was sent at sent.
+// It is not ErrLost.
+func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, err error) {
+	s.renewing = false
+	s.renewErr = err
+	switch {
+	case err == nil && names <= len(s.moreNames):
+		s.renewAt = now // names were added during the renewal
+	case err == nil:
+		if s.rule == extendOnce {
+			s.rule = fixed
+		}
+		s.extend(sent, ttl)
+	default:
+		retryIn := min(s.ttl/20, (s.deadline-now)/4, 250*time.Millisecond)
+		s.renewAt = now + max(retryIn, 10*time.Millisecond)
+	}
+}
+
+// nextAction returns the time of the next renewal, or of the deadline if that is earlier,
+// and how long before that time a renewal may be sent to share a batch. A renewal that has
+// failed waits for its due time. Otherwise it would be repeated without a pause.
+func (s *leaseState) nextAction() (at, early time.Duration) {
+	switch {
+	case s.renewing || s.deadline < s.renewAt:
+		return s.deadline, 0
+	case s.renewErr != nil:
+		return s.renewAt, 0
+	default:
+		return s.renewAt, min(renewWindow, s.ttl/10)
+	}
+}
+
+// act ends the lease if its deadline has passed. It reports whether a renewal is to be sent
+// now.
+func (s *leaseState) act(now time.Duration) (renew bool) {
+	at, early := s.nextAction()
+	switch {
+	case s.ended:
+		return false
+	case s.deadline <= now:
+		s.expire()
+		return false
+	}
+	renew = !s.renewing && at == s.renewAt && at-early <= now
+	s.renewing = s.renewing || renew
+	return renew
+}
+
+// renewNow makes the lease due for renewal. With anew it does so even if a renewal is in
+// progress.
+func (s *leaseState) renewNow(now time.Duration, anew bool) {
+	s.renewing = s.renewing && !anew
+	s.renewAt = now
+}
+
+// isOver reports whether the deadline has passed although nothing has ended the lease so
+// far.
+func (s *leaseState) isOver(now time.Duration) bool { return s.err == nil && now >= s.deadline }
+
+// release ends the lease by its owner.
+func (s *leaseState) release() {
+	if s.ended {
+		return
+	}
+	s.ended, s.err = true, releasedError{s.name}
+}
+
+// lose ends the lease, because name is lost. message is an operator's reason.
+func (s *leaseState) lose(name string, why Reason, cause error, message string) {
+	if s.ended {
+		return
+	}
+	s.ended, s.err = true, &LostError{Name: name, Token: s.token, Reason: why, Cause: cause, Message: message}
+}
+
+// expire ends a lease whose deadline has passed.
+func (s *leaseState) expire() {
+	s.expiredLocally = true
+	if s.maxHoldReached {
+		s.lose(s.name, ReasonMaxHold, nil, "")
+		return
+	}
+	s.lose(s.name, ReasonExpired, s.renewErr, "")
+}
+
+// revoke ends the lease if one of its names was revoked. The fence shows that the
+// revocation is not about an earlier lease with this token.
+func (s *leaseState) revoke(fence uint64, message string) {
+	for _, p := range s.names() {
+		if p.fence <= fence {
+			s.lose(p.name, ReasonRevoked, nil, message)
+			return
+		}
+	}
+}
+
+// merge adds the names of another lease with the same token, which holds nothing
+// afterwards.
+func (s *leaseState) merge(o *leaseState) {
+	s.moreNames = append(s.moreNames, o.names()...)
+	s.minHoldUntil = max(s.minHoldUntil, o.minHoldUntil)
+	s.deadline, s.renewAt = min(s.deadline, o.deadline), min(s.renewAt, o.renewAt)
+}
+
+// lostReason returns why the lease was lost. It returns false for a lease that is held or
+// was released.
+func (s *leaseState) lostReason() (Reason, bool) {
+	var lost *LostError
+	if !s.ended || !errors.As(s.err, &lost) {
+		return "", false
+	}
+	return lost.Reason, true
+}
+
+// mayRemainInStore reports whether the store may still have some of an ended lease. There
+// are three cases: a late renewal succeeded, other names are left, or a minority of
+// quorum nodes still has what the majority has lost.
+func (s *leaseState) mayRemainInStore() bool {
+	why, lost := s.lostReason()
+	return s.expiredLocally || len(s.moreNames) > 0 || lost && why == ReasonTaken
+}
+
+// names returns all names with their fences.
+func (s *leaseState) names() []fencedName {
+	return append([]fencedName{{s.name, s.fence}}, s.moreNames...)
+}
+
+// holds reports whether the lease holds a name.
+func (s *leaseState) holds(name string) bool {
+	return name == s.name || slices.ContainsFunc(s.moreNames, func(p fencedName) bool { return p.name == name })
+}
+
+// fenceOf returns the fence of a name, or zero.
+func (s *leaseState) fenceOf(name string) uint64 {
+	if name == s.name {
+		return s.fence
+	}
+	for _, p := range s.moreNames {
+		if p.name == name {
+			return p.fence
+		}
+	}
+	return 0
+}
+
+// capTTL limits the TTL of a renewal that is sent now to the end of MaxHold.
+func (s *leaseState) capTTL(now, ttl time.Duration) time.Duration {
+	return max(min(ttl, s.maxHoldUntil-now), time.Millisecond)
+}
+
+// renewalTTL returns the TTL of a renewal that is sent now.
+func (s *leaseState) renewalTTL(now time.Duration) time.Duration {
+	switch s.rule {
+	case extendOnce:
+		return s.capTTL(now, max(s.acquiredAt+s.ttl, s.minHoldUntil)-now)
+	case fixed:
+		return s.capTTL(now, time.Millisecond) // only checks whether it is held: Extend never shortens a lease
+	default:
+		return s.capTTL(now, max(s.ttl, s.minHoldUntil-now))
+	}
+}
+
+// headroom returns how much is left of the lease's time, from 1 to 0. It is 1 for a lease
+// that is not renewed.
+func (s *leaseState) headroom(now time.Duration) float64 {
+	whole := s.deadline - s.deadlineFrom
+	if s.rule == fixed || whole <= 0 {
+		return 1
+	}
+	return max(0, float64(s.deadline-now)/float64(whole))
+}
+
+// extendRequests appends the requests that extend the lease by ttl.
+func (s *leaseState) extendRequests(to []driver.ExtendRequest, client string, ttl time.Duration) []driver.ExtendRequest {
+	one := driver.ExtendRequest{Name: s.name, Token: s.token, Client: client, Fence: s.fence, TTL: ttl}
+	if s.resizing == 0 {
+		one.Weight, one.Limit = s.weight, s.limit
+	}
+	to = append(to, one)
+	for _, p := range s.moreNames {
+		one.Name, one.Fence = p.name, p.fence
+		to = append(to, one)
+	}
+	return to
+}
+
+// extendResult combines the results of the names. The first name that is lost decides;
+// else a name with an unknown outcome.
+func (s *leaseState) extendResult(errs []error) (name string, err error) {
+	for i, e := range errs {
+		if e != nil && !errors.Is(err, ErrLost) {
+			err, name = e, s.name
+			if i > 0 {
+				name = s.moreNames[i-1].name
+			}
+		}
+	}
+	return name, err
+}
+
+// acquireRequest returns the request of the lease, as far as a cancel needs it.
+func (s *leaseState) acquireRequest(client string) driver.AcquireRequest {
+	r := driver.AcquireRequest{Name: s.name, Token: s.token, Client: client, TTL: s.ttl, Weight: s.weight, Limit: s.limit}
+	for _, p := range s.moreNames {
+		r.With = append(r.With, p.name)
+	}
+	return r
+}
