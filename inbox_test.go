@@ -1,0 +1,81 @@
+package dibs
+
+import (
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// received returns the kind of the event that waits in w, or zero.
+func received(w *waiter) driver.EventKind {
+	select {
+	case e := <-w.event:
+		return e.Kind
+	default:
+		return 0
+	}
+}
+
+func TestInboxDeliversByToken(t *testing.T) {
+	var b inbox
+	one, two, other := b.add("a"), b.add("a"), b.add("b")
+	b.deliver(driver.Event{Kind: driver.EventGranted, Token: "a"})
+	b.deliver(driver.Event{Kind: driver.EventGranted, Token: "nobody"})
+	if received(one) != driver.EventGranted || received(two) != driver.EventGranted || received(other) != 0 {
+		t.Error("an event did not reach the waiters for its token, and them only")
+	}
+	b.retryAll()
+	for i, w := range []*waiter{one, two, other} {
+		if received(w) != driver.EventRetry {
+			t.Errorf("waiter %d was not told to retry", i)
+		}
+	}
+}
+
+// A waiter that is late has the newest event, but a grant stays.
+func TestInboxKeepsGrants(t *testing.T) {
+	var b inbox
+	w := b.add("a")
+	for _, kind := range []driver.EventKind{driver.EventRetry, driver.EventGranted, driver.EventRetry} {
+		b.deliver(driver.Event{Kind: kind, Token: "a"})
+	}
+	if got := received(w); got != driver.EventGranted {
+		t.Errorf("event %v, want the grant", got)
+	}
+}
+
+// Waiters are removed in any order, and a waiter that is used again has no old event.
+func TestInboxRemove(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
+		var b inbox
+		var waiters []*waiter
+		for range 3 {
+			waiters = append(waiters, b.add("a"))
+		}
+		for n, i := range order {
+			b.deliver(driver.Event{Kind: driver.EventGranted, Token: "a"})
+			b.remove("a", waiters[i])
+			for _, left := range order[n+1:] {
+				if received(waiters[left]) != driver.EventGranted {
+					t.Errorf("order %v: waiter %d missed an event", order, left)
+				}
+			}
+		}
+		if len(b.waiters) != 0 {
+			t.Errorf("order %v: %d tokens left", order, len(b.waiters))
+		}
+		if w := b.add("b"); w != waiters[order[2]] || received(w) != 0 {
+			t.Errorf("order %v: the last waiter was not used again, or has an old event", order)
+		}
+	}
+}
+
+func TestInboxFlow(t *testing.T) {
+	var b inbox
+	for _, flow := range []eventFlow{eventsFlowing, eventsStopped, eventsFlowing} {
+		before := b.currentFlow()
+		if got := b.setFlow(flow); got != before || b.currentFlow() != flow {
+			t.Errorf("from %d to %d: returned %d, now %d", before, flow, got, b.currentFlow())
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package dibs
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+const second = time.Second
+
+// newState returns a lease of a TTL that began at zero and is renewed.
+func newState(ttl time.Duration) *leaseState {
+	s := &leaseState{name: "n", token: "token", fence: 7, weight: 1, limit: 1, maxHoldUntil: never, ttl: ttl}
+	s.begin(false, 0, 0, ttl, false)
+	return s
+}
+
+func TestLeaseStateBegins(t *testing.T) {
+	for name, test := range map[string]struct {
+		noRenew, lift bool
+		now, maxHold  time.Duration
+		rule          renewal
+		renewAt       time.Duration
+	}{
+		"renewed":                  {renewAt: 9800 * time.Millisecond / 3},
+		"after a long wait":        {now: 6 * second, renewAt: 6*second + 3800*time.Millisecond/3},
+		"NoRenew":                  {noRenew: true, rule: fixed, renewAt: never},
+		"NoRenew after a hand-off": {noRenew: true, lift: true, rule: extendOnce, renewAt: 9800 * time.Millisecond / 3},
+		"MaxHold is the TTL":       {maxHold: 10 * second, renewAt: never},
+		"MaxHold is longer":        {maxHold: 11 * second, renewAt: 9800 * time.Millisecond / 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &leaseState{maxHoldUntil: never, ttl: 10 * second}
+			if test.maxHold > 0 {
+				s.maxHoldUntil = test.maxHold
+			}
+			s.begin(test.noRenew, test.now, 0, 10*second, test.lift)
+			if s.deadline != 9800*time.Millisecond || s.rule != test.rule || s.renewAt != test.renewAt {
+				t.Errorf("deadline %v, rule %d, renewal at %v; want 9.8s, %d, %v", s.deadline, s.rule, s.renewAt, test.rule, test.renewAt)
+			}
+		})
+	}
+}
+
+func TestLeaseStateActs(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*leaseState)
+		now    time.Duration
+		renew  bool
+		ended  Reason
+	}{
+		"too early":                     {now: 3 * second},
+		"early, to share a batch":       {now: 3167 * time.Millisecond, renew: true},
+		"due":                           {now: 4 * second, renew: true},
+		"a renewal is in progress":      {change: func(s *leaseState) { s.renewing = true }, now: 4 * second},
+		"early after a failure":         {change: func(s *leaseState) { s.renewErr = ErrUnavailable }, now: 3167 * time.Millisecond},
+		"at the deadline":               {now: 9800 * time.Millisecond, ended: ReasonExpired},
+		"at the deadline, in a renewal": {change: func(s *leaseState) { s.renewing = true }, now: 9800 * time.Millisecond, ended: ReasonExpired},
+		"at the end of MaxHold":         {change: func(s *leaseState) { s.maxHoldReached = true }, now: 9800 * time.Millisecond, ended: ReasonMaxHold},
+		"after its release":             {change: (*leaseState).release, now: 9800 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(10 * second)
+			if test.change != nil {
+				test.change(s)
+			}
+			renew := s.act(test.now)
+			reason, _ := s.lostReason()
+			if renew != test.renew || reason != test.ended {
+				t.Errorf("renew %t, lost because %q; want %t, %q", renew, reason, test.renew, test.ended)
+			}
+			if renew && s.act(test.now) {
+				t.Error("renewed twice")
+			}
+		})
+	}
+}
+
+func TestLeaseStateRecordsRenewals(t *testing.T) {
+	unavailable := &UnavailableError{Op: "extend"}
+	for name, test := range map[string]struct {
+		change            func(*leaseState)
+		names             int
+		err               error
+		deadline, renewAt time.Duration
+	}{
+		"success":                  {names: 1, deadline: 13800 * time.Millisecond, renewAt: 4*second + 10*second/3},
+		"names were added":         {change: func(s *leaseState) { s.moreNames = []fencedName{{"m", 8}} }, names: 1, deadline: 9800 * time.Millisecond, renewAt: 5 * second},
+		"failure":                  {names: 1, err: unavailable, deadline: 9800 * time.Millisecond, renewAt: 5250 * time.Millisecond},
+		"failure near the end":     {change: func(s *leaseState) { s.deadline = 5100 * time.Millisecond }, names: 1, err: unavailable, deadline: 5100 * time.Millisecond, renewAt: 5025 * time.Millisecond},
+		"failure at the very end":  {change: func(s *leaseState) { s.deadline = 5001 * time.Millisecond }, names: 1, err: unavailable, deadline: 5001 * time.Millisecond, renewAt: 5010 * time.Millisecond},
+		"the one renewal":          {change: func(s *leaseState) { s.rule = extendOnce }, names: 1, deadline: 13800 * time.Millisecond, renewAt: never},
+		"the last one in MaxHold":  {change: func(s *leaseState) { s.maxHoldUntil = 14 * second }, names: 1, deadline: 13800 * time.Millisecond, renewAt: never},
+		"never a shorter deadline": {change: func(s *leaseState) { s.deadline = 20 * second }, names: 1, deadline: 20 * second, renewAt: 4*second + 10*second/3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(10 * second)
+			s.renewing = true
+			if test.change != nil {
+				test.change(s)
+			}
+			s.recordRenewal(5*second, 4*second, 10*second, test.names, test.err)
+			if s.deadline != test.deadline || s.renewAt != test.renewAt {
+				t.Errorf("deadline %v, next renewal %v; want %v, %v", s.deadline, s.renewAt, test.deadline, test.renewAt)
+			}
+			if s.renewing || !errors.Is(s.renewErr, test.err) {
+				t.Errorf("in progress %t, error %v", s.renewing, s.renewErr)
+			}
+		})
+	}
+}
+
+// Whatever ends a lease first is why it has ended.
+func TestLeaseStateEndsOnce(t *testing.T) {
+	ends := map[string]func(*leaseState){
+		"release": (*leaseState).release,
+		"expiry":  (*leaseState).expire,
+		"revoke":  func(s *leaseState) { s.revoke(7, "a reason") },
+		"taken":   func(s *leaseState) { s.lose("n", ReasonTaken, nil, "") },
+	}
+	for first, end := range ends {
+		for second, other := range ends {
+			s := newState(10 * time.Second)
+			end(s)
+			err := s.err
+			other(s)
+			if !s.ended || err == nil || s.err != err {
+				t.Errorf("%s, then %s: error %v, want %v", first, second, s.err, err)
+			}
+			if _, lost := s.lostReason(); lost == (first == "release") {
+				t.Errorf("%s: lost %t", first, lost)
+			}
+		}
+	}
+}
+
+func TestLeaseStateRevoke(t *testing.T) {
+	for _, test := range []struct {
+		fence uint64
+		name  string // that is lost
+	}{{6, ""}, {7, "n"}, {8, "n"}} {
+		s := newState(10 * second)
+		s.moreNames = []fencedName{{"m", 9}}
+		s.revoke(test.fence, "too slow")
+		var lost *LostError
+		errors.As(s.err, &lost)
+		switch {
+		case test.name == "" && s.err != nil:
+			t.Errorf("fence %d: %v, want no change", test.fence, s.err)
+		case test.name != "" && (lost == nil || lost.Name != test.name || lost.Reason != ReasonRevoked || lost.Message != "too slow"):
+			t.Errorf("fence %d: %+v, want %s revoked", test.fence, lost, test.name)
+		}
+	}
+}
+
+func TestLeaseStateMerge(t *testing.T) {
+	a, b := newState(10*second), newState(4*second)
+	b.name, b.fence, b.moreNames = "b", 8, []fencedName{{"c", 9}}
+	b.minHoldUntil = second
+	a.merge(b)
+	if a.deadline != b.deadline || a.renewAt != b.renewAt || a.minHoldUntil != second {
+		t.Errorf("deadline %v, renewal %v, MinHold %v; want the stricter ones", a.deadline, a.renewAt, a.minHoldUntil)
+	}
+	for name, fence := range map[string]uint64{"n": 7, "b": 8, "c": 9, "d": 0} {
+		if a.fenceOf(name) != fence || a.holds(name) != (fence != 0) {
+			t.Errorf("%s: fence %d, held %t; want fence %d", name, a.fenceOf(name), a.holds(name), fence)
+		}
+	}
+	requests := a.extendRequests(nil, "client", second)
+	if len(requests) != 3 || requests[2].Name != "c" || requests[2].Fence != 9 || requests[0].Weight != 1 {
+		t.Errorf("requests %+v", requests)
+	}
+	lost := error(&LostError{})
+	if name, err := a.extendResult([]error{errors.New("unknown"), nil, lost}); name != "c" || err != lost {
+		t.Errorf("%s: %v, want the loss of c", name, err)
+	}
+	a.resizing = 1
+	if r := a.extendRequests(nil, "client", second)[0]; r.Weight != 0 || r.Limit != 0 {
+		t.Errorf("weight %d of %d during a change, want none", r.Weight, r.Limit)
+	}
+}
+
+func TestLeaseStateRenewalTTL(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*leaseState)
+		want   time.Duration
+	}{
+		"its own":           {func(*leaseState) {}, 10 * second},
+		"with MinHold":      {func(s *leaseState) { s.minHoldUntil = 20 * second }, 17 * second},
+		"to MaxHold":        {func(s *leaseState) { s.maxHoldUntil = 8 * second }, 5 * second},
+		"past MaxHold":      {func(s *leaseState) { s.maxHoldUntil = 2 * second }, time.Millisecond},
+		"NoRenew":           {func(s *leaseState) { s.rule = fixed }, time.Millisecond},
+		"once":              {func(s *leaseState) { s.rule = extendOnce }, 7 * second},
+		"once with MinHold": {func(s *leaseState) { s.rule, s.minHoldUntil = extendOnce, 12*second }, 9 * second},
+	} {
+		s := newState(10 * second)
+		test.change(s)
+		if got := s.renewalTTL(3 * second); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestLeaseStateHeadroom(t *testing.T) {
+	s := newState(10 * second)
+	for now, want := range map[time.Duration]float64{0: 1, 4900 * time.Millisecond: 0.5, 9800 * time.Millisecond: 0, 20 * second: 0} {
+		if got := s.headroom(now); got != want {
+			t.Errorf("at %v: %v, want %v", now, got, want)
+		}
+	}
+	if s.rule = fixed; s.headroom(9*second) != 1 {
+		t.Error("a lease without renewal has no headroom to lose")
+	}
+}
