@@ -11,7 +11,7 @@ type background struct {
 	life    context.Context // of all background work
 	end     context.CancelFunc
 	closing chan struct{} // closed by close
-	idle    chan struct{} // signals, after close, that a job or loop has ended
+	idle    chan struct{} // signals that a job or loop has ended
 
 	mu     sync.Mutex
 	closed bool
@@ -75,13 +75,11 @@ func (b *background) loop(f func()) {
 	}()
 }
 
-// signal makes wait check again. Its callers hold b.mu.
+// signal makes wait check again.
 func (b *background) signal() {
-	if b.closed {
-		select {
-		case b.idle <- struct{}{}:
-		default:
-		}
+	select {
+	case b.idle <- struct{}{}:
+	default:
 	}
 }
 

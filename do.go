@@ -91,9 +91,7 @@ var errNoFunc = invalid("nil function")
 // alive.
 func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	h := l.h
-	h.mu.Lock()
 	ctx, b := h.derive(ctx)
-	h.mu.Unlock()
 	defer func() {
 		unlocked := l.Unlock()
 		h.removeContext(b)

@@ -124,8 +124,10 @@ func (h *lease) queuePendingHooks() {
 	h.pendingHooks = nil
 }
 
-// queueHook queues a hook of a lease, or returns false. Its callers hold h.mu.
+// queueHook queues a hook of a lease, or returns false.
 func (h *lease) queueHook(important bool, call func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if !h.acquireEndDone {
 		h.pendingHooks = append(h.pendingHooks, call) // at most one Lost and one RenewFailed
 		return true
@@ -135,17 +137,12 @@ func (h *lease) queueHook(important bool, call func()) bool {
 
 // queueRenewFailed queues the RenewFailed hook, unless it is queued already.
 func (h *lease) queueRenewFailed() {
-	if h.hooks == nil {
+	if h.hooks == nil || !h.failureQueued.CompareAndSwap(false, true) {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.failureQueued {
-		return
-	}
-	h.failureQueued = h.queueHook(false, func() {
+	queued := h.queueHook(false, func() {
+		h.failureQueued.Store(false)
 		h.mu.Lock()
-		h.failureQueued = false
 		ended := h.ended
 		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.renewErr}
 		h.mu.Unlock()
@@ -153,4 +150,7 @@ func (h *lease) queueRenewFailed() {
 			h.hooks.callRenewFailed(failed)
 		}
 	})
+	if !queued {
+		h.failureQueued.Store(false)
+	}
 }

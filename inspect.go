@@ -132,12 +132,3 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason s
 	defer cancel()
 	return c.store.Revoke(ctx, name, fence, reason)
 }
-
-// endRevoked ends the lease that an event reports as revoked, with all its names.
-func (c *Client) endRevoked(e driver.Event) {
-	for _, h := range c.renewer.all() {
-		if h.token == e.Token {
-			_ = h.update(func(s *leaseState) { s.revoke(e.Fence, e.Reason) })
-		}
-	}
-}

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Lease is a held lock: a name, a share of it, or several names together. It is safe
@@ -32,17 +35,18 @@ type lease struct {
 	ownToken bool            // the caller has chosen the token and may use it again
 	next     scheduled       // guarded by the renewer of the client
 
+	failureQueued atomic.Bool // the RenewFailed hook is queued
+
 	mu sync.Mutex // guards the fields below, except name and token; the renewer may be called while it is held
 	leaseState
 	unanswered     *unansweredTry // unanswered acquires of this lease
 	handles        int
 	term           bool     // the lease is a term of an election
 	resigned       error    // the work must end, though the lease is held
-	failureQueued  bool     // the RenewFailed hook is queued
 	acquireEndDone bool     // the AcquireEnd hooks have returned
 	pendingHooks   []func() // hooks that must run after AcquireEnd
 	ctx            context.Context
-	contexts       []*derivedContext // contexts that end with the lease
+	contexts       derivedContexts // that end with the lease
 }
 
 // update runs a transition and does what follows from it: it schedules the next action, or
@@ -53,63 +57,42 @@ func (h *lease) update(transition func(s *leaseState)) error {
 	before := h.ended
 	transition(&h.leaseState)
 	err := h.err
-	var end leaseEnd
 	switch {
 	case h.ended && !before:
-		end = h.finish()
-	case err == nil && !h.schedule():
-		err = ErrClosed
+		defer h.end(h.contexts.takeAll())
+		h.c.renewer.remove(h)
+		if why, lost := h.lostReason(); lost && len(h.moreNames) > 0 && why != ReasonClosed {
+			h.c.renewer.keepPartlyLost(h) // until the work has ended
+		}
+	case err == nil:
+		at, early := h.nextAction()
+		if !h.c.renewer.set(h, h.c.clock.now(), at, early) {
+			err = ErrClosed
+		}
 	}
 	h.mu.Unlock()
-	end.notify()
 	return err
 }
 
-// schedule schedules the next action of the lease. It returns false after Close. Its
-// callers hold h.mu.
-func (h *lease) schedule() bool {
-	at, early := h.nextAction()
-	return h.c.renewer.set(h, h.c.clock.now(), at, early)
-}
-
-// A leaseEnd is what follows the end of a lease and must not hold its lock.
-type leaseEnd struct {
-	h        *lease
-	err      error // why the lease has ended
-	lost     bool
-	reason   Reason
-	contexts []*derivedContext
-}
-
-// finish takes an ended lease from the renewer. Its callers hold h.mu, and call notify
-// after unlocking it.
-func (h *lease) finish() leaseEnd {
-	e := leaseEnd{h: h, err: h.err, contexts: h.removeContexts()}
-	e.reason, e.lost = h.lostReason()
-	h.c.renewer.remove(h)
-	if e.lost && len(h.moreNames) > 0 && e.reason != ReasonClosed {
-		h.c.renewer.keepPartlyLost(h) // until the work has ended
+// end ends the contexts of a lease that has just ended, and queues its Lost hooks.
+func (h *lease) end(contexts []*derivedContext) {
+	h.mu.Lock()
+	e := Lost{Fence: h.fence, Err: h.err}
+	why, lost := h.lostReason()
+	if h.hooks != nil {
+		e.LockInfo, e.Held, e.Reason = h.hooks.lockInfo(h.token), h.c.clock.now()-h.hooks.heldSince, why
 	}
-	return e
-}
-
-// notify ends the contexts of the lease and queues its Lost hooks.
-func (e leaseEnd) notify() {
-	cause := e.err
-	if !e.lost {
+	h.mu.Unlock()
+	cause := e.Err
+	if !lost {
 		cause = context.Canceled
 	}
-	for _, b := range e.contexts {
+	for _, b := range contexts {
 		b.cancel(cause)
 	}
-	h := e.h
-	if h == nil || !e.lost || h.hooks == nil {
-		return
+	if lost && h.hooks != nil {
+		h.queueHook(true, func() { h.hooks.callLost(e) })
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	lost := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.clock.now() - h.hooks.heldSince, Reason: e.reason, Err: e.err}
-	h.queueHook(true, func() { h.hooks.callLost(lost) })
 }
 
 // lose ends the lease because one of its names is lost.
@@ -123,32 +106,37 @@ func (h *lease) lose(name string, why Reason, cause error) error {
 func (l *Lease) Context() context.Context {
 	h := l.h
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ctx == nil {
-		h.ctx, _ = h.derive(context.WithoutCancel(h.parent))
+	ctx := h.ctx
+	h.mu.Unlock()
+	if ctx != nil {
+		return ctx
 	}
-	return h.ctx
+	ctx, derived := h.derive(context.WithoutCancel(h.parent))
+	h.mu.Lock()
+	if h.ctx == nil {
+		h.ctx, derived = ctx, nil
+	}
+	ctx = h.ctx
+	h.mu.Unlock()
+	if derived != nil { // another goroutine was first
+		h.removeContext(derived)
+	}
+	return ctx
 }
 
-// A derivedContext is a context that ends with a lease.
-type derivedContext struct {
-	cancel context.CancelCauseFunc
-	index  int // in the lease's contexts, or -1
-}
-
-// derive returns a child of ctx that carries the lease and ends with it. The caller holds
-// h.mu.
+// derive returns a child of ctx that carries the lease and ends with it.
 func (h *lease) derive(ctx context.Context) (context.Context, *derivedContext) {
 	ctx, cancel := context.WithCancelCause(carry(ctx, h))
 	b := &derivedContext{cancel: cancel, index: -1}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case h.ended:
 		cancel(h.err)
 	case h.resigned != nil:
 		cancel(h.resigned)
 	default:
-		b.index = len(h.contexts)
-		h.contexts = append(h.contexts, b)
+		h.contexts.add(b)
 	}
 	return ctx, b
 }
@@ -156,27 +144,9 @@ func (h *lease) derive(ctx context.Context) (context.Context, *derivedContext) {
 // removeContext ends one context of the lease and removes it from the lease.
 func (h *lease) removeContext(b *derivedContext) {
 	h.mu.Lock()
-	if b.index >= 0 {
-		last := len(h.contexts) - 1
-		h.contexts[b.index] = h.contexts[last]
-		h.contexts[b.index].index = b.index
-		h.contexts[last] = nil
-		h.contexts = h.contexts[:last]
-		b.index = -1
-	}
+	h.contexts.remove(b)
 	h.mu.Unlock()
 	b.cancel(context.Canceled)
-}
-
-// removeContexts removes all contexts from the lease and returns them; the caller ends
-// them. Its callers hold h.mu.
-func (h *lease) removeContexts() []*derivedContext {
-	taken := h.contexts
-	h.contexts = nil
-	for _, b := range taken {
-		b.index = -1
-	}
-	return taken
 }
 
 // Name returns the name that is held; of several, the one that was acquired first.
@@ -290,33 +260,33 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 func (l *Lease) Unlock() error {
 	h := l.h
 	c := h.c
-	h.mu.Lock()
-	if l.done {
-		h.mu.Unlock()
+	again, last, lost, remains, counted := false, false, false, false, false
+	var request driver.AcquireRequest
+	err := h.update(func(s *leaseState) {
+		if again = l.done; again {
+			return
+		}
+		l.done = true
+		h.handles--
+		if last = h.handles == 0; !last {
+			return
+		}
+		if s.isOver(c.clock.now()) {
+			s.expire()
+		}
+		if lost = s.ended; lost {
+			remains, request = s.mayRemainInStore(), s.acquireRequest(c.id)
+			return
+		}
+		s.release()
+		counted = c.work.begin() // so that Close waits for it
+	})
+	switch {
+	case again:
 		return nil
-	}
-	l.done = true
-	h.handles--
-	if h.handles > 0 {
-		err := h.err
-		h.mu.Unlock()
+	case !last:
 		return err
-	}
-	before := h.ended
-	if h.isOver(c.clock.now()) {
-		h.expire()
-	}
-	lost := h.ended
-	h.release()
-	var end leaseEnd
-	if !before {
-		end = h.finish()
-	}
-	err, remains, request := h.err, h.mayRemainInStore(), h.acquireRequest(c.id)
-	counted := !lost && c.work.begin() // so that Close waits for it
-	h.mu.Unlock()
-	end.notify()
-	if lost {
+	case lost:
 		c.renewer.removePartlyLost(h)
 		if remains {
 			c.releaseLost(h, request)
@@ -347,24 +317,22 @@ func (l *Lease) Detach() error {
 	if err := h.checkHeld(); err != nil {
 		return err
 	}
-	h.mu.Lock()
-	if l.done {
-		h.mu.Unlock()
+	again, nested := false, false
+	fence := l.Fence()
+	_ = h.update(func(s *leaseState) {
+		again, nested = l.done, h.handles > 1
+		if again || nested {
+			return
+		}
+		l.done, h.handles = true, 0
+		s.release()
+	})
+	switch {
+	case again:
 		return nil
-	}
-	if h.handles > 1 {
-		h.mu.Unlock()
+	case nested:
 		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
 	}
-	l.done, h.handles = true, 0
-	fence, before := h.fence, h.ended
-	h.release()
-	var end leaseEnd
-	if !before {
-		end = h.finish()
-	}
-	h.mu.Unlock()
-	end.notify()
 	if h.hooks != nil {
 		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.now() - h.hooks.heldSince})
 	}
@@ -417,7 +385,7 @@ func (h *lease) resign(cause error) bool {
 		return false
 	}
 	h.resigned = cause
-	contexts := h.removeContexts()
+	contexts := h.contexts.takeAll()
 	h.mu.Unlock()
 	for _, b := range contexts {
 		b.cancel(cause)

@@ -56,3 +56,12 @@ func (c *Client) queueDegraded(err error) {
 		}
 	})
 }
+
+// endRevoked ends the lease that an event reports as revoked, with all its names.
+func (c *Client) endRevoked(e driver.Event) {
+	for _, h := range c.renewer.all() {
+		if h.token == e.Token {
+			_ = h.update(func(s *leaseState) { s.revoke(e.Fence, e.Reason) })
+		}
+	}
+}
