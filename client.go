@@ -30,7 +30,7 @@ type Client struct {
 	cancellations cancellations // of tokens that callers have chosen
 	rtt           roundTrip
 	hooks         hookQueue
-	started       sync.Once // the scheduler and the watch
+	started       atomic.Bool // the scheduler and the watch
 	renewer       *renewer
 	closeLimit    closeLimit
 }
@@ -62,11 +62,12 @@ func (c *Client) begin() bool {
 	return true
 }
 
+// start starts the scheduler and the watch, once.
 func (c *Client) start() {
-	c.started.Do(func() {
+	if c.started.CompareAndSwap(false, true) {
 		c.work.loop(c.runScheduler)
 		c.work.loop(c.watch)
-	})
+	}
 }
 
 // Close releases all leases, ends waiting calls with ErrClosed, stops renewal, and waits

@@ -135,6 +135,15 @@ func (h *lease) queueHook(important bool, call func()) bool {
 	return h.c.hooks.add(important, call)
 }
 
+// queueLost queues the Lost hooks.
+func (h *lease) queueLost() {
+	h.mu.Lock()
+	e := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.clock.now() - h.hooks.heldSince, Err: h.err}
+	e.Reason, _ = h.lostReason()
+	h.mu.Unlock()
+	h.queueHook(true, func() { h.hooks.callLost(e) })
+}
+
 // queueRenewFailed queues the RenewFailed hook, unless it is queued already.
 func (h *lease) queueRenewFailed() {
 	if h.hooks == nil || !h.failureQueued.CompareAndSwap(false, true) {

@@ -77,13 +77,9 @@ func (h *lease) update(transition func(s *leaseState)) error {
 // end ends the contexts of a lease that has just ended, and queues its Lost hooks.
 func (h *lease) end(contexts []*derivedContext) {
 	h.mu.Lock()
-	e := Lost{Fence: h.fence, Err: h.err}
-	why, lost := h.lostReason()
-	if h.hooks != nil {
-		e.LockInfo, e.Held, e.Reason = h.hooks.lockInfo(h.token), h.c.clock.now()-h.hooks.heldSince, why
-	}
+	cause := h.err
+	_, lost := h.lostReason()
 	h.mu.Unlock()
-	cause := e.Err
 	if !lost {
 		cause = context.Canceled
 	}
@@ -91,7 +87,7 @@ func (h *lease) end(contexts []*derivedContext) {
 		b.cancel(cause)
 	}
 	if lost && h.hooks != nil {
-		h.queueHook(true, func() { h.hooks.callLost(e) })
+		h.queueLost()
 	}
 }
 

@@ -223,11 +223,14 @@ func (s *leaseState) merge(o *leaseState) {
 // lostReason returns why the lease was lost. It returns false for a lease that is held or
 // was released.
 func (s *leaseState) lostReason() (Reason, bool) {
-	var lost *LostError
-	if !s.ended || !errors.As(s.err, &lost) {
+	if !s.ended || errors.Is(s.err, ErrReleased) {
 		return "", false
 	}
-	return lost.Reason, true
+	var lost *LostError
+	if errors.As(s.err, &lost) {
+		return lost.Reason, true
+	}
+	return "", false
 }
 
 // mayRemainInStore reports whether the store may still have some of an ended lease. There

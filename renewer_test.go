@@ -28,7 +28,7 @@ func (alwaysGrants) Watch(ctx context.Context, _ string, _ func(driver.Event)) e
 func TestErrNeedsNoScheduler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(alwaysGrants{})
-		c.started.Do(func() {}) // as if the scheduler never ran
+		c.started.Store(true) // as if the scheduler never ran
 		l, err := c.Mutex("n").Lock(t.Context(), TTL(time.Second))
 		if err != nil {
 			t.Fatal(err)
