@@ -30,8 +30,8 @@ func (d *derivedContexts) remove(b *derivedContext) {
 	b.index = -1
 }
 
-// takeAll removes all contexts and returns them.
-func (d *derivedContexts) takeAll() []*derivedContext {
+// removeAll removes all contexts and returns them.
+func (d *derivedContexts) removeAll() []*derivedContext {
 	all := *d
 	*d = nil
 	for _, b := range all {

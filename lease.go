@@ -59,7 +59,7 @@ func (h *lease) update(transition func(s *leaseState)) error {
 	err := h.err
 	switch {
 	case h.ended && !before:
-		defer h.end(h.contexts.takeAll())
+		defer h.end(h.contexts.removeAll())
 		h.c.renewer.remove(h)
 		if why, lost := h.lostReason(); lost && len(h.moreNames) > 0 && why != ReasonClosed {
 			h.c.renewer.keepPartlyLost(h) // until the work has ended
@@ -381,7 +381,7 @@ func (h *lease) resign(cause error) bool {
 		return false
 	}
 	h.resigned = cause
-	contexts := h.contexts.takeAll()
+	contexts := h.contexts.removeAll()
 	h.mu.Unlock()
 	for _, b := range contexts {
 		b.cancel(cause)

@@ -159,7 +159,7 @@ func (s *leaseState) act(now time.Duration) (renew bool) {
 		s.expire()
 		return false
 	}
-	renew = !s.renewing && at == s.renewAt && at-early <= now
+	renew = at == s.renewAt && at-early <= now
 	s.renewing = s.renewing || renew
 	return renew
 }

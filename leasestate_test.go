@@ -106,6 +106,9 @@ func TestLeaseStateRecordsRenewals(t *testing.T) {
 			if s.renewing || !errors.Is(s.renewErr, test.err) {
 				t.Errorf("in progress %t, error %v", s.renewing, s.renewErr)
 			}
+			if s.rule == extendOnce {
+				t.Error("the one renewal is to be repeated")
+			}
 		})
 	}
 }
@@ -171,12 +174,68 @@ func TestLeaseStateMerge(t *testing.T) {
 		t.Errorf("requests %+v", requests)
 	}
 	lost := error(&LostError{})
-	if name, err := a.extendResult([]error{errors.New("unknown"), nil, lost}); name != "c" || err != lost {
-		t.Errorf("%s: %v, want the loss of c", name, err)
+	unknown := errors.New("unknown")
+	for want, errs := range map[string][]error{"c": {unknown, nil, lost}, "b": {nil, lost, unknown}, "n": {lost, lost, lost}} {
+		if name, err := a.extendResult(errs); name != want || err != lost {
+			t.Errorf("%v: %s: %v, want the loss of %s", errs, name, err, want)
+		}
 	}
 	a.resizing = 1
 	if r := a.extendRequests(nil, "client", second)[0]; r.Weight != 0 || r.Limit != 0 {
 		t.Errorf("weight %d of %d during a change, want none", r.Weight, r.Limit)
+	}
+}
+
+// A lease of several groups of names counts as acquired when it has all of them.
+func TestLeaseStateBeginsWhole(t *testing.T) {
+	for name, test := range map[string]struct {
+		minHold, maxHold                              time.Duration
+		noRenew                                       bool
+		deadline, renewAt, minHoldUntil, maxHoldUntil time.Duration
+		rule                                          renewal
+		reason                                        Reason // why it ends at the deadline
+	}{
+		"renewed":            {deadline: 9800 * time.Millisecond, renewAt: 9800 * time.Millisecond / 3, maxHoldUntil: never, reason: ReasonExpired},
+		"MinHold":            {minHold: 20 * second, deadline: 9800 * time.Millisecond, renewAt: 9800 * time.Millisecond / 3, minHoldUntil: 22 * second, maxHoldUntil: never, reason: ReasonExpired},
+		"MaxHold is longer":  {maxHold: 20 * second, deadline: 9800 * time.Millisecond, renewAt: 9800 * time.Millisecond / 3, maxHoldUntil: 22 * second, reason: ReasonExpired},
+		"MaxHold is shorter": {maxHold: 3 * second, deadline: 5 * second, renewAt: 9800 * time.Millisecond / 3, maxHoldUntil: 5 * second, reason: ReasonMaxHold},
+		"NoRenew":            {noRenew: true, deadline: 9800 * time.Millisecond, renewAt: 2 * second, maxHoldUntil: never, rule: extendOnce, reason: ReasonExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(10 * second)
+			s.beginWhole(2*second, test.minHold, test.maxHold, test.noRenew)
+			if s.acquiredAt != 2*second || s.deadline != test.deadline || s.renewAt != test.renewAt || s.rule != test.rule {
+				t.Errorf("acquired at %v, deadline %v, renewal at %v, rule %d; want 2s, %v, %v, %d", s.acquiredAt, s.deadline, s.renewAt, s.rule, test.deadline, test.renewAt, test.rule)
+			}
+			if s.minHoldUntil != test.minHoldUntil || s.maxHoldUntil != test.maxHoldUntil {
+				t.Errorf("MinHold until %v, MaxHold until %v; want %v, %v", s.minHoldUntil, s.maxHoldUntil, test.minHoldUntil, test.maxHoldUntil)
+			}
+			s.act(s.deadline)
+			if why, _ := s.lostReason(); why != test.reason {
+				t.Errorf("lost because %q, want %q", why, test.reason)
+			}
+		})
+	}
+}
+
+// A renewal in progress may be waiting for a server that no longer exists.
+func TestLeaseStateRenewsNow(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		s := newState(10 * second)
+		s.renewing = true
+		if s.renewNow(second, anew); s.act(second) != anew {
+			t.Errorf("anew %t: renewed %t", anew, !anew)
+		}
+	}
+}
+
+// A TTL that the caller has asked for is that of later renewals, too.
+func TestLeaseStateConfirms(t *testing.T) {
+	s := newState(10 * second)
+	s.err, s.renewErr = ErrUnavailable, ErrUnavailable
+	s.confirm(2*second, 30*second, 20*second)
+	if s.err != nil || s.renewErr != nil || s.deadline != 31400*time.Millisecond || s.renewalTTL(3*second) != 20*second {
+		t.Errorf("%v, %v, deadline %v, next TTL %v; want it confirmed until 31.4s, and then 20s", s.err, s.renewErr, s.deadline, s.renewalTTL(3*second))
 	}
 }
 
@@ -197,6 +256,26 @@ func TestLeaseStateRenewalTTL(t *testing.T) {
 		test.change(s)
 		if got := s.renewalTTL(3 * second); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// The store may still have a lease that the client has ended.
+func TestLeaseStateRemains(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(*leaseState)
+		want bool
+	}{
+		"expired here":                   {(*leaseState).expire, true},
+		"taken, by a majority of nodes":  {func(s *leaseState) { s.lose("n", ReasonTaken, nil, "") }, true},
+		"revoked":                        {func(s *leaseState) { s.revoke(8, "") }, false},
+		"revoked, with further names":    {func(s *leaseState) { s.moreNames = []fencedName{{"m", 9}}; s.revoke(8, "") }, true},
+		"released, which does the rest":  {(*leaseState).release, false},
+		"the client is closed: the same": {func(s *leaseState) { s.lose("n", ReasonClosed, nil, "") }, false},
+	} {
+		s := newState(10 * second)
+		if test.end(s); s.mayRemainInStore() != test.want {
+			t.Errorf("%s: %t, want %t", name, !test.want, test.want)
 		}
 	}
 }

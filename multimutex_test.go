@@ -942,3 +942,23 @@ func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 		}
 	})
 }
+
+// Close releases the remaining names of a multi-lock that has lost one of them.
+func TestCloseReleasesPartlyLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := memstore.New()
+		c := dibs.New(splitStore{m})
+		l, err := c.All("a", "b").Lock(t.Context(), dibs.TTL(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if revoked, err := m.Revoke(t.Context(), "a", l.FenceOf("a"), ""); !revoked || err != nil {
+			t.Fatalf("revoked %t, %v", revoked, err)
+		}
+		<-l.Context().Done()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		wantAllFree(t, m, "a", "b")
+	})
+}

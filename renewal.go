@@ -35,14 +35,14 @@ func (c *Client) runScheduler() {
 // tick does what is due and returns how long to sleep.
 func (c *Client) tick() time.Duration {
 	now := c.clock.check()
-	if c.renewer.takeReconnect(now) {
+	if c.renewer.startReconnect(now) {
 		// Even those with a renewal in progress: that may be waiting for a server that no
 		// longer exists.
 		for _, h := range c.renewer.all() {
 			_ = h.update(func(s *leaseState) { s.renewNow(now, true) })
 		}
 	}
-	batch := c.actOn(c.renewer.takeDue(now), now)
+	batch := c.actOn(c.renewer.popDue(now), now)
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), maxBatch)]
 		batch = batch[len(part):]

@@ -129,9 +129,9 @@ func (r *renewer) close() (held, partlyLost []*lease) {
 	return held, partlyLost
 }
 
-// takeDue returns the leases that are due. They stay in the schedule, at the end, until the
+// popDue returns the leases that are due. They stay in the schedule, at the end, until the
 // caller sets their next action.
-func (r *renewer) takeDue(now time.Duration) (due []*lease) {
+func (r *renewer) popDue(now time.Duration) (due []*lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.leases) > 0 && r.leases[0].next.at-r.leases[0].next.early <= now {
@@ -143,8 +143,8 @@ func (r *renewer) takeDue(now time.Duration) (due []*lease) {
 	return due
 }
 
-// takeReconnect reports whether all leases are due because of a reconnect.
-func (r *renewer) takeReconnect(now time.Duration) bool {
+// startReconnect reports whether all leases are due because of a reconnect.
+func (r *renewer) startReconnect(now time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.reconnects.open(now) {

@@ -3,6 +3,7 @@ package dibs
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,96 @@ func TestErrNeedsNoScheduler(t *testing.T) {
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// If successes and failures alternate, leases are not renewed at each success.
+func TestRenewerRenewsAllOnceASecond(t *testing.T) {
+	r := newRenewer()
+	for _, step := range []struct {
+		at  time.Duration
+		may bool
+	}{{time.Hour, true}, {time.Hour + 500*time.Millisecond, false}, {time.Hour + time.Second, true}, {time.Hour + 1100*time.Millisecond, false}} {
+		if r.mayRenewAll(step.at) != step.may {
+			t.Errorf("at %v: %t", step.at, !step.may)
+		}
+	}
+	r.reconnected(2 * time.Hour)
+	if !r.startReconnect(3*time.Hour) || r.startReconnect(3*time.Hour) || r.mayRenewAll(3*time.Hour+time.Millisecond) {
+		t.Error("a reconnect is to make all leases due, once, like mayRenewAll")
+	}
+}
+
+// A client that holds nothing hardly wakes.
+func TestRenewerSleeps(t *testing.T) {
+	r, h := newRenewer(), new(lease)
+	if d := r.sleep(0); d != time.Hour {
+		t.Errorf("sleeps %v without leases, want 1h", d)
+	}
+	r.set(h, 0, 400*time.Millisecond, 0)
+	if d := r.sleep(0); d != 400*time.Millisecond {
+		t.Errorf("sleeps %v, want 400ms, until the next action", d)
+	}
+	r.set(h, 0, time.Minute, 0)
+	if d := r.sleep(0); d != time.Second {
+		t.Errorf("sleeps %v, want 1s: timers stop while the machine is suspended", d)
+	}
+	r.remove(h)
+	r.remove(h)
+	if len(r.all()) != 0 {
+		t.Error("it was not removed")
+	}
+}
+
+// A lease that has ended is not kept, and a failover makes all leases due.
+func TestClientForgetsEndedLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(alwaysGrants{})
+		l, err := c.Mutex("n").Lock(t.Context())
+		if err != nil || len(c.renewer.all()) != 1 {
+			t.Fatalf("%d leases, %v", len(c.renewer.all()), err)
+		}
+		if err := l.Detach(); err != nil || len(c.renewer.all()) != 0 {
+			t.Errorf("%d leases after the end, %v", len(c.renewer.all()), err)
+		}
+		c.handleEvent(driver.Event{Kind: driver.EventFailover})
+		if next := c.renewer.reconnects.next(); next == never {
+			t.Error("nothing is due after a failover")
+		}
+		c.work.end()
+	})
+}
+
+// hangsOnce is a store whose first renewal is never answered.
+type hangsOnce struct {
+	alwaysGrants
+	renewals atomic.Int32
+}
+
+func (s *hangsOnce) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	if s.renewals.Add(1) > 1 {
+		return make([]error, len(requests))
+	}
+	<-ctx.Done()
+	return []error{&UnavailableError{Op: "extend", Cause: ctx.Err()}}
+}
+
+func (s *hangsOnce) Release(context.Context, driver.ReleaseRequest) (bool, error) { return true, nil }
+
+// A renewal that hangs leaves time for another one before the deadline.
+func TestRenewalThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(hangsOnce)
+		c := New(s, Timeout(10*time.Second))
+		defer c.Close()
+		l, err := c.Mutex("n").Lock(t.Context(), TTL(3*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if err := l.Err(); err != nil || s.renewals.Load() < 2 {
+			t.Errorf("%v after %d renewals", err, s.renewals.Load())
 		}
 	})
 }

@@ -66,3 +66,18 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 		}
 	})
 }
+
+// No attempt begins with almost no time: it would hide the cause behind its own timeout.
+func TestRetryLeavesTimeForTheLastAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, tries := New(alwaysGrants{}), 0
+		cause := &UnavailableError{Op: "acquire", Cause: errors.New("connection reset")}
+		err := c.retry(t.Context(), time.Now().Add(10*time.Millisecond), func(attempt) error { // at 0, 1 and 3 ms
+			tries++
+			return cause
+		})
+		if tries != 3 || !errors.Is(err, cause) {
+			t.Errorf("%d tries, %v; want 3", tries, err)
+		}
+	})
+}

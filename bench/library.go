@@ -20,7 +20,7 @@ type library interface {
 	setNX(ctx context.Context, name, token string, ttl time.Duration) (bool, error)
 	unlock(ctx context.Context, name, token string) (deleted int64, err error)
 
-	store() driver.Store
+	store() driver.Voter
 	pool() redsync.Pool // redsync's name for its adapters
 }
 
@@ -48,5 +48,5 @@ func (g onGoredis) unlock(ctx context.Context, name, token string) (int64, error
 	return unlockScript.Run(ctx, g.rdb, []string{name}, token).Int64()
 }
 
-func (g onGoredis) store() driver.Store { return goredisstore.New(g.rdb) }
+func (g onGoredis) store() driver.Voter { return goredisstore.New(g.rdb) }
 func (g onGoredis) pool() redsync.Pool  { return redsyncgoredis.NewPool(g.rdb) }

@@ -71,7 +71,7 @@ func (s endpoint) store() driver.Store {
 	if len(s.more) == 0 {
 		return s.lib.store()
 	}
-	nodes := []driver.Store{s.lib.store()}
+	nodes := []driver.Voter{s.lib.store()}
 	for _, lib := range s.more {
 		nodes = append(nodes, lib.store())
 	}

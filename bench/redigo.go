@@ -50,5 +50,5 @@ func (r onRedigo) unlock(ctx context.Context, name, token string) (int64, error)
 	return redis.Int64(r.script.Do(conn, name, token))
 }
 
-func (r onRedigo) store() driver.Store { return redigostore.New(r.conns) }
+func (r onRedigo) store() driver.Voter { return redigostore.New(r.conns) }
 func (r onRedigo) pool() redsync.Pool  { return redsyncredigo.NewPool(r.conns) }

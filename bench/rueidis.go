@@ -33,7 +33,7 @@ func (r onRueidis) unlock(ctx context.Context, name, token string) (int64, error
 	return r.script.Exec(ctx, r.client, []string{name}, []string{token}).AsInt64()
 }
 
-func (r onRueidis) store() driver.Store { return rueidisstore.New(r.client) }
+func (r onRueidis) store() driver.Voter { return rueidisstore.New(r.client) }
 func (r onRueidis) pool() redsync.Pool  { return redsyncPool{r} }
 
 // redsyncPool connects redsync directly to the client. redsync's own driver uses the

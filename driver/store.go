@@ -121,16 +121,6 @@ type AcquireRequest struct {
 	Queue   bool          // join the wait queue if the name is not free
 	MinHold time.Duration // the name stays unavailable for this long, even if the owner crashes
 	Until   time.Time     // the request has no effect after this instant, by this process's clock
-	Vote    *VoteRequest  // set by a quorum only
-}
-
-// A VoteRequest is the part of a request that a quorum sends to its nodes, to win the
-// votes of a majority. A store that cannot be a node returns ErrInvalid.
-type VoteRequest struct {
-	Ticket         uint64        // of the queue entry: smaller ones are served first, on all nodes
-	Fence          uint64        // the smallest fence that a grant may have
-	RecoveryWindow time.Duration // a node younger than this does not grant
-	Relinquish     bool          // if the token holds and an older request waits, grant the name to that one
 }
 
 // Exclusive reports whether the request tolerates no other holder.
@@ -147,8 +137,7 @@ func (c AcquireRequest) HandoffTTL() time.Duration { return min(WaiterTTL, c.TTL
 // An AcquireReply is the result of an Acquire or a Resize.
 type AcquireReply struct {
 	Held  bool   // the token holds the name
-	Fence uint64 // of the grant, if Held; else, for a vote request, the fence high-water mark
-	Node  string // for a vote request: the incarnation of the store; it changes if the store loses its data
+	Fence uint64 // of the grant, if Held
 
 	// If not Held:
 	Name      string        // of several names, one that is not free
@@ -172,8 +161,6 @@ type ReleaseRequest struct {
 	// TokenEnds means that nobody acquires with this token again. A late delivery then
 	// finds nothing to release, so the store need not check Until where it is executed.
 	TokenEnds bool
-
-	Vote *VoteRequest // set by a quorum only
 }
 
 // An ExtendRequest is one lease to be extended. The store may record its fence and
@@ -216,7 +203,7 @@ type Event struct {
 	Token  string
 	Fence  uint64
 	Ticket uint64
-	Node   string        // for a vote request: the node that granted it
+	Node   string        // for a vote request: see VoteReply
 	Round  uint64        // of a quorum: the round in which it was granted
 	Age    time.Duration // time since the grant was sent; zero if unknown
 	Reason string        // of a revocation; may be empty

@@ -569,8 +569,8 @@ func stopInTransaction(path string, in *bufio.Reader) error {
 	}
 	return s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *locktable.Table, now locktable.Now) error {
 		for _, name := range []string{"n", "m"} {
-			if _, _, err := l.Acquire(requestOn(name, "killed"), now); err != nil {
-				return err
+			if reply, _ := l.Acquire(requestOn(name, "killed"), now); !reply.Held {
+				return fmt.Errorf("%q is held: %+v", name, reply)
 			}
 		}
 		if err := s.file.save(l, nil); err != nil {

@@ -34,7 +34,6 @@ import (
 	"os"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/locktable"
@@ -113,14 +112,14 @@ func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
 // Acquire implements dibs.Store.
 func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
-	if err := checkRequest(c); err != nil {
+	if err := driver.CheckAcquire(c); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	t := fileOp{"acquire", c.Name, c.Until, locktable.Names(c)}
+	t := fileOp{"acquire", c.Name, c.Until, c.Names()}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		answer, notifications, err = l.Acquire(c, now)
+		answer, notifications = l.Acquire(c, now)
 		s.waiters.record(c, answer, l)
-		return notifications, err
+		return notifications, nil
 	})
 	if err != nil {
 		return driver.AcquireReply{}, err
@@ -130,12 +129,12 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer dr
 
 // Resize implements driver.Store.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
-	if err := checkRequest(c); err != nil {
+	if err := driver.CheckAcquire(c); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	t := fileOp{"resize", c.Name, c.Until, []string{c.Name}}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		answer, notifications = l.Resize(c, now)
+		answer, notifications = l.Resize(c, nil, now)
 		return notifications, nil
 	})
 	if err != nil {
@@ -144,30 +143,12 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer dri
 	return answer, nil
 }
 
-// checkRequest rejects requests that are invalid or cannot be stored as JSON.
-func checkRequest(c driver.AcquireRequest) error {
-	if c.Token == "" || !utf8.ValidString(c.Token) || !utf8.ValidString(c.Client) {
-		return fmt.Errorf("%w: acquire %q: token is empty, or token or client is not UTF-8", driver.ErrInvalid, c.Name)
-	}
-	return errors.Join(locktable.CheckRequest(c), rejectVote(c.Vote))
-}
-
-func rejectVote(b *driver.VoteRequest) error {
-	if b == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: a local file cannot be a node of a quorum", driver.ErrInvalid)
-}
-
 // Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := rejectVote(c.Vote); err != nil {
-		return err
-	}
 	s.waiters.remove(c.Token)
-	t := fileOp{"cancel", c.Name, c.Until, locktable.Names(c)}
+	t := fileOp{"cancel", c.Name, c.Until, c.Names()}
 	return s.change(ctx, t, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
-		return l.Cancel(c, now), nil
+		return l.Cancel(c, nil, now), nil
 	})
 }
 
@@ -186,13 +167,10 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason st
 
 // Release implements dibs.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
-	if err := rejectVote(r.Vote); err != nil {
-		return false, err
-	}
 	s.waiters.remove(r.Token)
 	t := fileOp{"release", r.Name, r.Until, []string{r.Name}}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		held, notifications = l.Release(r, now)
+		held, notifications = l.Release(r, nil, now)
 		return notifications, nil
 	})
 	return held && err == nil, err

@@ -32,7 +32,7 @@ func (w *waitTable) record(c driver.AcquireRequest, answer driver.AcquireReply, 
 		return
 	}
 	var owners []string
-	for _, name := range locktable.Names(c) {
+	for _, name := range c.Names() {
 		if e := l.Names[name]; e != nil {
 			owners = append(owners, e.Owners(c.Token)...)
 		}

@@ -25,7 +25,7 @@ type Store struct {
 	watchers map[string][]*watcher // by client
 }
 
-var _ driver.Store = (*Store)(nil)
+var _ driver.Voter = (*Store)(nil)
 
 type watcher struct{ on func(driver.Event) }
 
@@ -70,26 +70,48 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 	}
 	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
 		t.Sweep(now)
-		reply, notifications, err = t.Acquire(c, now)
+		reply, notifications = t.Acquire(c, now)
+		return notifications
+	})
+	return reply, nil
+}
+
+// AcquireVote implements driver.Voter.
+func (s *Store) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (reply driver.VoteReply, err error) {
+	if err := errors.Join(driver.CheckVote(c), valid(ctx, c)); err != nil {
+		return driver.VoteReply{}, err
+	}
+	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
+		t.Sweep(now)
+		reply, notifications, err = t.AcquireVote(c, v, now)
 		return notifications
 	})
 	return reply, err
 }
 
 // Resize implements driver.Store.
-func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return s.resize(ctx, c, nil)
+}
+
+// ResizeVote implements driver.Voter.
+func (s *Store) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
+	return s.resize(ctx, c, &v)
+}
+
+func (s *Store) resize(ctx context.Context, c driver.AcquireRequest, v *driver.Vote) (reply driver.AcquireReply, err error) {
 	if err := valid(ctx, c); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
-		reply, notifications = t.Resize(c, now)
+		reply, notifications = t.Resize(c, v, now)
 		return notifications
 	})
 	return reply, nil
 }
 
 func valid(ctx context.Context, c driver.AcquireRequest) error {
-	if err := locktable.CheckRequest(c); err != nil {
+	if err := driver.CheckAcquire(c); err != nil {
 		return err
 	}
 	if err := locktable.ContextEnded(ctx, "acquire", c.Name); err != nil {
@@ -125,18 +147,36 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason st
 
 // Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	return s.cancel(ctx, c, nil)
+}
+
+// CancelVote implements driver.Voter.
+func (s *Store) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
+	return s.cancel(ctx, c, &v)
+}
+
+func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, v *driver.Vote) error {
 	if err := locktable.ContextEnded(ctx, "cancel", c.Name); err != nil {
 		return err
 	}
 	if err := late("cancel", c.Name, c.Until); err != nil {
 		return err
 	}
-	s.do(func(t *locktable.Table, now locktable.Now) []locktable.Notification { return t.Cancel(c, now) })
+	s.do(func(t *locktable.Table, now locktable.Now) []locktable.Notification { return t.Cancel(c, v, now) })
 	return nil
 }
 
 // Release implements driver.Store.
-func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	return s.release(ctx, r, nil)
+}
+
+// ReleaseVote implements driver.Voter.
+func (s *Store) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
+	return s.release(ctx, r, &v)
+}
+
+func (s *Store) release(ctx context.Context, r driver.ReleaseRequest, v *driver.Vote) (held bool, err error) {
 	if err := locktable.ContextEnded(ctx, "release", r.Name); err != nil {
 		return false, err
 	}
@@ -144,7 +184,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 		return false, err
 	}
 	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
-		held, notifications = t.Release(r, now)
+		held, notifications = t.Release(r, v, now)
 		return notifications
 	})
 	return held, nil

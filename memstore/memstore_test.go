@@ -13,5 +13,5 @@ func TestStore(t *testing.T) {
 }
 
 func TestVotes(t *testing.T) {
-	storetest.RunVotesInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
+	storetest.RunVotesInBubble(t, func(*testing.T) driver.Voter { return memstore.New() })
 }

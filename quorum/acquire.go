@@ -68,20 +68,14 @@ var (
 
 func (s *Store) checkRequest(q driver.AcquireRequest) error {
 	switch {
-	case q.Vote != nil:
-		return fmt.Errorf("%w: a quorum cannot be a node of another quorum", driver.ErrInvalid)
-	case q.Weight < 1 || q.Weight > q.Limit || q.Limit > driver.Unlimited:
-		return fmt.Errorf("%w: acquire %q: weight %d is not between 1 and its limit %d", driver.ErrInvalid, q.Name, q.Weight, q.Limit)
 	case !q.Exclusive() && q.Limit != driver.Unlimited && len(s.nodes) > 1:
 		return fmt.Errorf("%w: acquire %q: a quorum does not support semaphore permits, because two majorities may each see room for the last one", driver.ErrInvalid, q.Name)
 	case len(q.With) > 0:
 		return fmt.Errorf("%w: acquire %q and others: a quorum acquires one name at a time", driver.ErrInvalid, q.Name)
-	case q.TTL <= 0:
-		return fmt.Errorf("%w: acquire %q: TTL %v is not positive", driver.ErrInvalid, q.Name, q.TTL)
 	case s.recoveryWindow > 0 && q.TTL > s.recoveryWindow:
 		return fmt.Errorf("%w: acquire %q: TTL %v exceeds the longest TTL %v of this quorum; set Config.Longest to the same larger value in all clients", driver.ErrInvalid, q.Name, q.TTL, s.recoveryWindow)
 	}
-	return driver.CheckName(q.Name)
+	return driver.CheckAcquire(q)
 }
 
 func contextEnded(ctx context.Context, op, name string) error {
@@ -271,7 +265,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 		return false, err
 	}
 	s.clock.observe(r.Fence)
-	r.Vote = &driver.VoteRequest{Fence: s.clock.next(), RecoveryWindow: s.recoveryWindow}
+	vote := driver.Vote{Fence: s.clock.next(), RecoveryWindow: s.recoveryWindow}
 	poll := s.newPoll()
 	s.mu.Lock()
 	c := s.acquisitionFor(r.Name, r.Token)
@@ -279,7 +273,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	c.deactivate()
 	c.granted = false
 	for i, nq := range c.queues {
-		s.enqueue(nq, s.longest, s.newRelease(c, nq, r, wasQueued, func(a nodeAnswer, err error) { poll.record(i, a, err) }))
+		s.enqueue(nq, s.longest, s.newRelease(c, nq, r, vote, wasQueued, func(a nodeAnswer, err error) { poll.record(i, a, err) }))
 	}
 	s.mu.Unlock()
 	return poll.result(ctx, "release", r.Name, r.Until)
@@ -289,11 +283,11 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 // queue entry. So it sends a cancel instead if the token may be queued on the node, or if
 // the delivery is repeated because an earlier request may arrive after it. The caller
 // holds s.mu.
-func (s *Store) newRelease(c *acquisition, nq *nodeQueue, r driver.ReleaseRequest, wasQueued bool, onAnswer func(nodeAnswer, error)) *delivery {
+func (s *Store) newRelease(c *acquisition, nq *nodeQueue, r driver.ReleaseRequest, vote driver.Vote, wasQueued bool, onAnswer func(nodeAnswer, error)) *delivery {
 	reservedUntil := time.Now().Add(r.Reserve)
 	var freed, released, cancels bool
 	q := c.AcquireRequest
-	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: r.Vote.Fence, RecoveryWindow: s.recoveryWindow}
+	vote.Ticket = c.ticket
 	begin := func() bool {
 		cancels = wasQueued && (nq.state != held || released)
 		r.Until = time.Now().Add(operationTimeout) // of this delivery
@@ -304,13 +298,13 @@ func (s *Store) newRelease(c *acquisition, nq *nodeQueue, r driver.ReleaseReques
 		ctx, cancel := nodeContext(r.Until)
 		defer cancel()
 		if cancels {
-			return nq.node.Cancel(ctx, q)
+			return nq.node.CancelVote(ctx, q, vote)
 		}
 		r := r
 		if r.Reserve > 0 { // reserved until then, however late the release is delivered
 			r.Reserve = max(time.Until(reservedUntil), 0)
 		}
-		freed, err = nq.node.Release(ctx, r)
+		freed, err = nq.node.ReleaseVote(ctx, r, vote)
 		return err
 	}
 	d := &delivery{begin: begin, send: send, endsAcquisition: true}

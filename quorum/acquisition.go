@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -135,7 +136,8 @@ func (s *Store) removeIfDone(c *acquisition) {
 func (s *Store) sendVoteRequest(c *acquisition, nq *nodeQueue, relinquish bool) {
 	round := c.voteRound
 	var q driver.AcquireRequest
-	var answer driver.AcquireReply
+	var vote driver.Vote
+	var answer driver.VoteReply
 	var sent time.Time
 	var otherMode bool
 	begin := func() bool {
@@ -143,7 +145,8 @@ func (s *Store) sendVoteRequest(c *acquisition, nq *nodeQueue, relinquish bool) 
 		if !c.active || known && !relinquish { // another request would raise the fence again and again
 			return false
 		}
-		q, sent = c.newVoteRequest(s.recoveryWindow, relinquish), time.Now()
+		q, sent = c.newNodeRequest(), time.Now()
+		vote = c.newVote(s.recoveryWindow, relinquish)
 		otherMode = nq.mayHaveOtherMode(mode{q.Weight, q.Limit})
 		if relinquish {
 			nq.state, nq.voteRound = unknown, 0 // the node may be relinquishing the vote, whatever a notification says
@@ -154,11 +157,11 @@ func (s *Store) sendVoteRequest(c *acquisition, nq *nodeQueue, relinquish bool) 
 		ctx, cancel := nodeContext(q.Until)
 		defer cancel()
 		if otherMode {
-			if err := s.cancelOtherMode(ctx, nq, q); err != nil {
+			if err := s.cancelOtherMode(ctx, nq, q, vote); err != nil {
 				return err
 			}
 		}
-		answer, err = nq.node.Acquire(ctx, q)
+		answer, err = nq.node.AcquireVote(ctx, q, vote)
 		return err
 	}
 	end := func(err error) (notify func()) {
@@ -176,9 +179,9 @@ func (s *Store) sendVoteRequest(c *acquisition, nq *nodeQueue, relinquish bool) 
 }
 
 // cancelOtherMode cancels a token on a node that may hold it with another weight.
-func (s *Store) cancelOtherMode(ctx context.Context, nq *nodeQueue, q driver.AcquireRequest) error {
+func (s *Store) cancelOtherMode(ctx context.Context, nq *nodeQueue, q driver.AcquireRequest, vote driver.Vote) error {
 	sent := time.Now()
-	err := nq.node.Cancel(ctx, q)
+	err := nq.node.CancelVote(ctx, q, vote)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if nq.recordCancel(sent, q.Until, err); nq.mode == (mode{}) {
@@ -187,13 +190,14 @@ func (s *Store) cancelOtherMode(ctx context.Context, nq *nodeQueue, q driver.Acq
 	return err
 }
 
-// newVoteRequest returns the request that is sent to a node.
-func (c *acquisition) newVoteRequest(recoveryWindow time.Duration, relinquish bool) driver.AcquireRequest {
+// newVote returns the vote that is sent to a node.
+func (c *acquisition) newVote(recoveryWindow time.Duration, relinquish bool) driver.Vote {
+	return driver.Vote{Ticket: c.ticket, Fence: cmp.Or(c.fence, c.voteRound), RecoveryWindow: recoveryWindow, Relinquish: relinquish}
+}
+
+// newNodeRequest returns the request that is sent to a node.
+func (c *acquisition) newNodeRequest() driver.AcquireRequest {
 	q := c.AcquireRequest
-	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: c.fence, RecoveryWindow: recoveryWindow, Relinquish: relinquish}
-	if q.Vote.Fence == 0 {
-		q.Vote.Fence = c.voteRound
-	}
 	if !c.inAcquire { // sent without a caller: the client may be dead
 		q.TTL, q.Until = q.HandoffTTL(), time.Now().Add(operationTimeout)
 	}
@@ -202,7 +206,7 @@ func (c *acquisition) newVoteRequest(recoveryWindow time.Duration, relinquish bo
 
 // handleReply records a node's reply. It returns a function to be called without the
 // mutex. The caller holds s.mu.
-func (s *Store) handleReply(c *acquisition, nq *nodeQueue, a driver.AcquireReply, err error, round uint64) (notify func()) {
+func (s *Store) handleReply(c *acquisition, nq *nodeQueue, a driver.VoteReply, err error, round uint64) (notify func()) {
 	nq.voteRound, nq.err, nq.byNotification = round, err, false
 	s.recordStoreID(nq.node, a.Node)
 	switch {
@@ -407,11 +411,13 @@ func (s *Store) cancelOn(c *acquisition, nq *nodeQueue, done func(error)) {
 		return
 	}
 	var q driver.AcquireRequest
+	var vote driver.Vote
 	d := &delivery{endsAcquisition: true, onCancelled: []func(error){done}}
 	nq.pendingCancel = d
 	d.begin = func() bool {
-		if q.Vote == nil {
-			q = s.newCancelRequest(c)
+		if vote.Fence == 0 {
+			q = c.AcquireRequest
+			vote = driver.Vote{Ticket: c.ticket, Fence: s.clock.next(), RecoveryWindow: s.recoveryWindow}
 		}
 		q.Until = time.Now().Add(operationTimeout) // of this delivery
 		return true
@@ -419,7 +425,7 @@ func (s *Store) cancelOn(c *acquisition, nq *nodeQueue, done func(error)) {
 	d.send = func() error {
 		ctx, cancel := nodeContext(q.Until)
 		defer cancel()
-		return nq.node.Cancel(ctx, q)
+		return nq.node.CancelVote(ctx, q, vote)
 	}
 	d.end = func(err error) (notify func()) {
 		nq.recordCancel(d.sentAt, q.Until, err)
@@ -434,12 +440,4 @@ func (s *Store) cancelOn(c *acquisition, nq *nodeQueue, done func(error)) {
 		}
 	}
 	s.enqueue(nq, s.longest, d)
-}
-
-// newCancelRequest returns the request that cancels an acquisition. The caller holds
-// s.mu.
-func (s *Store) newCancelRequest(c *acquisition) driver.AcquireRequest {
-	q := c.AcquireRequest
-	q.Vote = &driver.VoteRequest{Ticket: c.ticket, Fence: s.clock.next(), RecoveryWindow: s.recoveryWindow}
-	return q
 }

@@ -585,12 +585,12 @@ func TestRefusedRelease(t *testing.T) {
 
 // A slowCancel is a store whose reply to Cancel is late.
 type slowCancel struct {
-	driver.Store
+	driver.Voter
 	delay time.Duration
 }
 
-func (s *slowCancel) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	err := s.Store.Cancel(ctx, c)
+func (s *slowCancel) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
+	err := s.Voter.CancelVote(ctx, c, v)
 	time.Sleep(s.delay)
 	return err
 }
@@ -601,7 +601,7 @@ func TestLateAcquireBeforeTheAnswer(t *testing.T) {
 		t.Run(by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
-				nodes[0].Store = &slowCancel{stores[0], by}
+				nodes[0].Voter = &slowCancel{stores[0], by}
 				nodes[0].fault = resetOnce("acquire", 300*time.Millisecond)
 				l, err := locks.Mutex("n").Lock(t.Context())
 				if err != nil {

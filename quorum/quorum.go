@@ -6,8 +6,8 @@
 //	…
 //	locks := dibs.New(store)
 //
-// It is the Redlock algorithm, but independent of Redis. A node is any store that serves
-// vote requests: redisstore on a server that is not a cluster, or memstore.
+// It is the Redlock algorithm, but independent of Redis. A node is any driver.Voter:
+// redisstore on a server that is not a cluster, or memstore.
 // docs/quorum.md lists the assumptions about clocks and delays, and what breaks if one is
 // wrong.
 //
@@ -49,7 +49,7 @@ var _ driver.Store = (*Store)(nil)
 
 // A node is one of the stores.
 type node struct {
-	driver.Store
+	driver.Voter
 
 	// The Store's mutex guards these fields:
 	undelivered  []*delivery
@@ -76,14 +76,13 @@ type Config struct {
 // servers: one, three or more. An odd number is best: a fourth node is one more that may
 // fail, but four nodes still tolerate only one failure.
 //
-// New returns ErrInvalid if a node is nil, appears twice, or is itself a quorum. It also
-// rejects two nodes, because the quorum would fail when either of them does. One server
+// New returns ErrInvalid if a node is nil or appears twice. It also rejects two nodes, because the quorum would fail when either of them does. One server
 // behind two clients is detected only when both have voted; then Acquire returns
 // ErrInvalid.
-func New(nodes ...driver.Store) (*Store, error) { return Config{}.New(nodes...) }
+func New(nodes ...driver.Voter) (*Store, error) { return Config{}.New(nodes...) }
 
 // New returns a store made of nodes, like the function New, with the options of c.
-func (c Config) New(nodes ...driver.Store) (*Store, error) {
+func (c Config) New(nodes ...driver.Voter) (*Store, error) {
 	s := &Store{
 		majority: len(nodes)/2 + 1, longest: cmp.Or(c.Longest, Longest),
 		acquisitions: make(map[acquisitionKey]*acquisition), byToken: make(map[string]*acquisition),
@@ -96,12 +95,12 @@ func (c Config) New(nodes ...driver.Store) (*Store, error) {
 		s.recoveryWindow = s.longest
 	}
 	for _, n := range nodes {
-		s.nodes = append(s.nodes, &node{Store: n})
+		s.nodes = append(s.nodes, &node{Voter: n})
 	}
 	return s, nil
 }
 
-func checkNodes(nodes []driver.Store, longest time.Duration) error {
+func checkNodes(nodes []driver.Voter, longest time.Duration) error {
 	switch {
 	case len(nodes) == 0:
 		return fmt.Errorf("%w: quorum has no nodes; pass one, three or more", driver.ErrInvalid)
@@ -114,9 +113,6 @@ func checkNodes(nodes []driver.Store, longest time.Duration) error {
 		if isNilStore(n) {
 			return fmt.Errorf("%w: node %d of a quorum is nil", driver.ErrInvalid, i)
 		}
-		if _, is := n.(*Store); is {
-			return fmt.Errorf("%w: node %d of a quorum is a quorum", driver.ErrInvalid, i)
-		}
 		for j, other := range nodes[:i] {
 			if reflect.ValueOf(n).Comparable() && n == other {
 				return fmt.Errorf("%w: nodes %d and %d of a quorum are the same store, whose vote would count twice", driver.ErrInvalid, j, i)
@@ -126,7 +122,7 @@ func checkNodes(nodes []driver.Store, longest time.Duration) error {
 	return nil
 }
 
-func isNilStore(n driver.Store) bool {
+func isNilStore(n driver.Voter) bool {
 	if n == nil {
 		return true
 	}

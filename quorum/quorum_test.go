@@ -20,7 +20,7 @@ import (
 
 const ttl = 10 * time.Second
 
-func newNodes(n int) (nodes []driver.Store, stores []*memstore.Store) {
+func newNodes(n int) (nodes []driver.Voter, stores []*memstore.Store) {
 	for range n {
 		m := memstore.New()
 		nodes, stores = append(nodes, m), append(stores, m)
@@ -28,7 +28,7 @@ func newNodes(n int) (nodes []driver.Store, stores []*memstore.Store) {
 	return nodes, stores
 }
 
-func newQuorum(t *testing.T, c quorum.Config, nodes ...driver.Store) *quorum.Store {
+func newQuorum(t *testing.T, c quorum.Config, nodes ...driver.Voter) *quorum.Store {
 	t.Helper()
 	s, err := c.New(nodes...)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestStore(t *testing.T) {
 
 // A node is a store that can hang, fail or be slow.
 type node struct {
-	driver.Store
+	driver.Voter
 	mu    sync.Mutex
 	dead  error
 	hangs bool
@@ -118,25 +118,25 @@ func send[T any](ctx context.Context, n *node, verb string, serve func(context.C
 	return value, err
 }
 
-func (n *node) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return send(ctx, n, "acquire", func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
+func (n *node) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
+	return send(ctx, n, "acquire", func(ctx context.Context) (driver.VoteReply, error) { return n.Voter.AcquireVote(ctx, c, v) })
 }
 
-func (n *node) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	return send(ctx, n, "release", func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
+func (n *node) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
+	return send(ctx, n, "release", func(ctx context.Context) (bool, error) { return n.Voter.ReleaseVote(ctx, r, v) })
 }
 
-func (n *node) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := send(ctx, n, "cancel", func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
+func (n *node) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
+	_, err := send(ctx, n, "cancel", func(ctx context.Context) (bool, error) { return true, n.Voter.CancelVote(ctx, c, v) })
 	return err
 }
 
-func (n *node) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return send(ctx, n, "resize", func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Resize(ctx, c) })
+func (n *node) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
+	return send(ctx, n, "resize", func(ctx context.Context) (driver.AcquireReply, error) { return n.Voter.ResizeVote(ctx, c, v) })
 }
 
 func (n *node) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
-	errs, err := send(ctx, n, "extend", func(ctx context.Context) ([]error, error) { return n.Store.Extend(ctx, holds), nil })
+	errs, err := send(ctx, n, "extend", func(ctx context.Context) ([]error, error) { return n.Voter.Extend(ctx, holds), nil })
 	if err != nil {
 		errs = make([]error, len(holds))
 		for i := range errs {
@@ -147,7 +147,7 @@ func (n *node) Extend(ctx context.Context, holds []driver.ExtendRequest) []error
 }
 
 func (n *node) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return n.Store.Watch(ctx, client, func(e driver.Event) {
+	return n.Voter.Watch(ctx, client, func(e driver.Event) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		time.AfterFunc(n.delay, func() {
@@ -170,9 +170,9 @@ func newClient(t *testing.T, c quorum.Config) (nodes []*node, stores []*memstore
 // them.
 func newClientOf(t *testing.T, c quorum.Config, stores ...*memstore.Store) (nodes []*node, locks *dibs.Client) {
 	t.Helper()
-	var all []driver.Store
+	var all []driver.Voter
 	for _, s := range stores {
-		n := &node{Store: s}
+		n := &node{Voter: s}
 		nodes, all = append(nodes, n), append(all, n)
 	}
 	locks = dibs.New(newQuorum(t, c, all...), dibs.TTL(ttl))
@@ -285,9 +285,9 @@ func TestContention(t *testing.T) {
 		var holders atomic.Int32
 		_, stores := newNodes(5)
 		for range clients {
-			nodes := make([]driver.Store, len(stores))
+			nodes := make([]driver.Voter, len(stores))
 			for i, s := range stores {
-				nodes[i] = &node{Store: s, delay: trip / 2}
+				nodes[i] = &node{Voter: s, delay: trip / 2}
 			}
 			locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
 			t.Cleanup(func() {
@@ -328,11 +328,10 @@ func TestContention(t *testing.T) {
 func TestInvalidConfig(t *testing.T) {
 	one, other, third := memstore.New(), memstore.New(), memstore.New()
 	var none *memstore.Store
-	inner := newQuorum(t, quorum.Config{}, one)
-	of := func(nodes ...driver.Store) []driver.Store { return nodes }
+	of := func(nodes ...driver.Voter) []driver.Voter { return nodes }
 	for name, bad := range map[string]struct {
 		config  quorum.Config
-		nodes   []driver.Store
+		nodes   []driver.Voter
 		message string
 	}{
 		"no nodes":      {nodes: of(), message: "has no nodes"},
@@ -341,7 +340,6 @@ func TestInvalidConfig(t *testing.T) {
 		"nil pointer":   {nodes: of(one, none, other), message: "node 1 of a quorum is nil"},
 		"one twice":     {nodes: of(one, other, one), message: "nodes 0 and 2 of a quorum are the same store"},
 		"four, one two": {nodes: of(third, one, other, other), message: "nodes 2 and 3"},
-		"of quorums":    {nodes: of(inner), message: "is a quorum"},
 		"longest":       {config: quorum.Config{Longest: time.Millisecond}, nodes: of(one), message: "longest TTL 1ms"},
 		"negative":      {config: quorum.Config{Longest: -time.Second}, nodes: of(one), message: "longest TTL -1s"},
 		"too long":      {config: quorum.Config{Longest: 25 * time.Hour}, nodes: of(one), message: "longest TTL 25h"},
@@ -508,9 +506,9 @@ func TestDuplicateServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, stores := newNodes(len(same))
-				var nodes []driver.Store
+				var nodes []driver.Voter
 				for _, i := range same {
-					nodes = append(nodes, &node{Store: stores[i]})
+					nodes = append(nodes, &node{Voter: stores[i]})
 				}
 				locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
 				var err error
@@ -534,26 +532,26 @@ func TestDuplicateServer(t *testing.T) {
 
 // A movingNode is a node whose address can be changed to another server.
 type movingNode struct {
-	driver.Store
+	driver.Voter
 	to atomic.Pointer[memstore.Store]
 }
 
-func (m *movingNode) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return m.to.Load().Acquire(ctx, c)
+func (m *movingNode) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
+	return m.to.Load().AcquireVote(ctx, c, v)
 }
 
-func (m *movingNode) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	return m.to.Load().Release(ctx, r)
+func (m *movingNode) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
+	return m.to.Load().ReleaseVote(ctx, r, v)
 }
 
-func (m *movingNode) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	return m.to.Load().Cancel(ctx, c)
+func (m *movingNode) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
+	return m.to.Load().CancelVote(ctx, c, v)
 }
 
 func TestNameMovesToAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, stores := newNodes(3)
-		m := &movingNode{Store: nodes[2]}
+		m := &movingNode{Voter: nodes[2]}
 		m.to.Store(stores[2])
 		nodes[2] = m
 		locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))

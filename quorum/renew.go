@@ -200,16 +200,16 @@ func (r *renewal) repair(h driver.ExtendRequest, node int) {
 		until = time.Now().Add(operationTimeout)
 		return !c.active && nq.newest == d
 	}
-	var a driver.AcquireReply
+	var a driver.VoteReply
 	d.send = func() (err error) {
 		ctx, cancel := nodeContext(until)
 		defer cancel()
-		q, known := s.repairRequest(ctx, h)
+		q, vote, known := s.repairRequest(ctx, h)
 		if !known {
 			return nil
 		}
 		q.Until = until
-		a, err = nq.node.Acquire(ctx, q)
+		a, err = nq.node.AcquireVote(ctx, q, vote)
 		s.clock.observe(a.Fence)
 		return err
 	}
@@ -228,22 +228,22 @@ func (r *renewal) repair(h driver.ExtendRequest, node int) {
 // repairRequest returns the request that repairs a lease. The weight of an attached lease
 // is unknown here, so the nodes are queried. Such a lease is repaired only if it is
 // exclusive: the process that acquired it may upgrade a reader meanwhile.
-func (s *Store) repairRequest(ctx context.Context, h driver.ExtendRequest) (q driver.AcquireRequest, known bool) {
+func (s *Store) repairRequest(ctx context.Context, h driver.ExtendRequest) (q driver.AcquireRequest, vote driver.Vote, known bool) {
 	q = driver.AcquireRequest{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit}
-	q.Vote = &driver.VoteRequest{Fence: h.Fence, RecoveryWindow: s.recoveryWindow}
+	vote = driver.Vote{Fence: h.Fence, RecoveryWindow: s.recoveryWindow}
 	if h.Weight == 0 {
 		state, err := s.Inspect(ctx, h.Name)
 		i := slices.IndexFunc(state.Holders, func(o driver.Holder) bool { return o.Token == h.Token && o.Weight == 0 && !o.Reserved })
 		if err != nil || i < 0 {
-			return q, false
+			return q, vote, false
 		}
 		q.Weight, q.Limit = 1, 1
-		q.Vote.Fence = cmp.Or(state.Holders[i].Fence, state.Fence)
+		vote.Fence = cmp.Or(state.Holders[i].Fence, state.Fence)
 	}
-	if q.Vote.Fence == 0 {
-		q.Vote.Fence = s.clock.next()
+	if vote.Fence == 0 {
+		vote.Fence = s.clock.next()
 	}
-	return q, true
+	return q, vote, true
 }
 
 func firstErr(errs ...error) error {

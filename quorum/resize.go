@@ -63,7 +63,7 @@ func (c resizeResult) countStored(fence uint64) (n int) {
 
 // resize sends the request to all nodes except those that already have the fence.
 func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint64, known []uint64) (resizeResult, error) {
-	q.Vote = &driver.VoteRequest{Fence: fence, RecoveryWindow: s.recoveryWindow}
+	vote := driver.Vote{Fence: fence, RecoveryWindow: s.recoveryWindow}
 	poll := s.newPoll()
 	poll.needMajority = true
 	answers := make([]driver.AcquireReply, len(s.nodes)) // guarded by s.mu
@@ -74,7 +74,7 @@ func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint6
 			poll.record(i, yes, nil)
 			continue
 		}
-		s.resizeOn(nq, q, func(a driver.AcquireReply, err error) (notify func()) {
+		s.resizeOn(nq, q, vote, func(a driver.AcquireReply, err error) (notify func()) {
 			answers[i] = a
 			return func() { poll.record(i, toAnswer(a.Held), err) }
 		})
@@ -84,7 +84,7 @@ func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint6
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if upgrades := q.Exclusive() && q.Limit == driver.Unlimited; upgrades && !held {
-		s.revertToReader(answers, q)
+		s.revertToReader(answers, q, vote)
 	}
 	result := resizeResult{held: held, known: make([]uint64, len(answers))}
 	for i, a := range answers {
@@ -101,11 +101,11 @@ func (s *Store) resize(ctx context.Context, q driver.AcquireRequest, fence uint6
 // revertToReader makes a token a reader again on all nodes that did not refuse the
 // upgrade to a writer. A node that does not answer keeps other readers out, but a
 // majority refused the upgrade and does not. The caller holds s.mu.
-func (s *Store) revertToReader(answers []driver.AcquireReply, q driver.AcquireRequest) {
+func (s *Store) revertToReader(answers []driver.AcquireReply, q driver.AcquireRequest, vote driver.Vote) {
 	q.Weight, q.Until = 1, time.Time{}
 	for i, nq := range s.acquisitionFor(q.Name, q.Token).queues {
 		if refused := answers[i].Name != ""; !refused {
-			s.resizeOn(nq, q, func(driver.AcquireReply, error) func() { return func() {} })
+			s.resizeOn(nq, q, vote, func(driver.AcquireReply, error) func() { return func() {} })
 		}
 	}
 }
@@ -116,7 +116,7 @@ var errResizePending = errors.New("an earlier resize to another weight got no an
 // an overtaken change would undo it. onReply is called with s.mu held; the function it
 // returns is called without it. A failed resize is not repeated: the caller decides. The
 // caller holds s.mu.
-func (s *Store) resizeOn(nq *nodeQueue, q driver.AcquireRequest, onReply func(driver.AcquireReply, error) (notify func())) {
+func (s *Store) resizeOn(nq *nodeQueue, q driver.AcquireRequest, vote driver.Vote, onReply func(driver.AcquireReply, error) (notify func())) {
 	var a driver.AcquireReply
 	var err error
 	begin := func() bool {
@@ -135,7 +135,7 @@ func (s *Store) resizeOn(nq *nodeQueue, q driver.AcquireRequest, onReply func(dr
 		}
 		ctx, cancel := nodeContext(q.Until)
 		defer cancel()
-		if a, err = nq.node.Resize(ctx, q); unanswered(err) {
+		if a, err = nq.node.ResizeVote(ctx, q, vote); unanswered(err) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			nq.recordResize(q)

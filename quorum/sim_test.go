@@ -107,7 +107,7 @@ func (w *world) violationf(format string, args ...any) {
 
 // A server is a node, which can be down.
 type server struct {
-	driver.Store
+	driver.Voter
 	memory *memstore.Store
 	mu     sync.Mutex
 	down   bool
@@ -127,7 +127,7 @@ func (s *server) setDown(down bool) {
 
 // A link is the connection of one client to one node.
 type link struct {
-	driver.Store // the server
+	driver.Voter // the server
 	server       *server
 	w            *world
 	number       int
@@ -246,21 +246,21 @@ func roundTrip[T any](ctx context.Context, l *link, what, name, token string, se
 	return value, err
 }
 
-func (l *link) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return roundTrip(ctx, l, "acquire", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Store.Acquire(context.Background(), c) })
+func (l *link) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
+	return roundTrip(ctx, l, "acquire", c.Name, c.Token, func() (driver.VoteReply, error) { return l.server.Voter.AcquireVote(context.Background(), c, v) })
 }
 
-func (l *link) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := roundTrip(ctx, l, "cancel", c.Name, c.Token, func() (bool, error) { return true, l.server.Store.Cancel(context.Background(), c) })
+func (l *link) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
+	_, err := roundTrip(ctx, l, "cancel", c.Name, c.Token, func() (bool, error) { return true, l.server.Voter.CancelVote(context.Background(), c, v) })
 	return err
 }
 
-func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	return roundTrip(ctx, l, "release", r.Name, r.Token, func() (bool, error) { return l.server.Store.Release(context.Background(), r) })
+func (l *link) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
+	return roundTrip(ctx, l, "release", r.Name, r.Token, func() (bool, error) { return l.server.Voter.ReleaseVote(context.Background(), r, v) })
 }
 
 func (l *link) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
-	errs, err := roundTrip(ctx, l, "extend", holds[0].Name, holds[0].Token, func() ([]error, error) { return l.server.Store.Extend(context.Background(), holds), nil })
+	errs, err := roundTrip(ctx, l, "extend", holds[0].Name, holds[0].Token, func() ([]error, error) { return l.server.Voter.Extend(context.Background(), holds), nil })
 	if err != nil {
 		errs = make([]error, len(holds))
 		for i := range errs {
@@ -270,8 +270,8 @@ func (l *link) Extend(ctx context.Context, holds []driver.ExtendRequest) []error
 	return errs
 }
 
-func (l *link) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return roundTrip(ctx, l, "resize", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Store.Resize(context.Background(), c) })
+func (l *link) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
+	return roundTrip(ctx, l, "resize", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Voter.ResizeVote(context.Background(), c, v) })
 }
 
 func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
@@ -281,13 +281,13 @@ func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	if cut || l.server.isDown() {
 		return dibs.State{}, &dibs.UnavailableError{Op: "simulated", Cause: errCut}
 	}
-	return l.server.Store.Inspect(ctx, name)
+	return l.server.Voter.Inspect(ctx, name)
 }
 
 func (l *link) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	var mu sync.Mutex
 	var last time.Time // arrival of the last notification: notifications keep their order
-	return l.server.Store.Watch(ctx, client, func(e driver.Event) {
+	return l.server.Voter.Watch(ctx, client, func(e driver.Event) {
 		t := l.transit("event", "", e.Token)
 		if t.lost {
 			return
@@ -319,7 +319,7 @@ func (w *world) run() {
 		rate := 1 + w.clockDrift*(2*chance.Float64()-1)
 		clock := func() time.Time { return w.begin.Add(time.Duration(rate * float64(time.Since(w.begin)))) }
 		memory := memstore.New(memstore.Clock(clock))
-		w.servers = append(w.servers, &server{Store: memory, memory: memory})
+		w.servers = append(w.servers, &server{Voter: memory, memory: memory})
 	}
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -327,9 +327,9 @@ func (w *world) run() {
 	var users []*user
 	var group sync.WaitGroup
 	for i := range clients {
-		nodes := make([]driver.Store, w.nodes)
+		nodes := make([]driver.Voter, w.nodes)
 		for j, s := range w.servers {
-			l := &link{Store: s, server: s, w: w, number: i*w.nodes + j, sentCount: make(map[string]uint64), failed: make(map[string]bool), arrivals: make(map[time.Duration]bool)}
+			l := &link{Voter: s, server: s, w: w, number: i*w.nodes + j, sentCount: make(map[string]uint64), failed: make(map[string]bool), arrivals: make(map[time.Duration]bool)}
 			nodes[j], w.links = l, append(w.links, l)
 		}
 		store, err := w.config.New(nodes...)

@@ -372,7 +372,7 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	if !ok || e.Token != token || e.Fence != number || e.Kind == driver.EventGranted && e.Ticket != number/2 {
 		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
 	}
-	entry := string(appendEntry(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1})) + " " + token
+	entry := string(appendEntry(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1}, false)) + " " + token
 	if have, ok := entryToken(entry); !ok || have != token || !strings.HasPrefix(entry, fmt.Sprintf("%016x 5000 1/1 ", number)) {
 		t.Errorf("entry %q: token %q, %v", entry, have, ok)
 	}

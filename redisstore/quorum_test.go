@@ -21,7 +21,7 @@ func TestVotes(t *testing.T) {
 	server := redistest.Start(t)
 	var stores atomic.Int32
 	t.Run("contract", func(t *testing.T) {
-		storetest.RunVotes(t, func(t *testing.T) driver.Store {
+		storetest.RunVotes(t, func(t *testing.T) driver.Voter {
 			return open(t, server, redisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 		})
 	})
@@ -35,7 +35,7 @@ func TestQuorum(t *testing.T) {
 	t.Run("contract", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) driver.Store {
 			prefix := fmt.Sprintf("%d:", stores.Add(1))
-			var nodes []driver.Store
+			var nodes []driver.Voter
 			for _, server := range servers {
 				nodes = append(nodes, open(t, server, redisstore.Prefix(prefix)))
 			}
@@ -58,12 +58,12 @@ func TestFirstFence(t *testing.T) {
 		t.Run(fmt.Sprint(handOff), func(t *testing.T) {
 			server := redistest.Start(t)
 			store := open(t, server)
-			request := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &driver.VoteRequest{Ticket: 1}}
+			request := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1}
 			for want := uint64(1); want <= 2; want++ {
 				if handOff { // another script reads the high-water mark
 					server.MustCmd(t, "DEL", "lock:n")
 				}
-				if a, err := store.Acquire(t.Context(), request); err != nil || !a.Held || a.Fence != want {
+				if a, err := store.AcquireVote(t.Context(), request, driver.Vote{Ticket: 1}); err != nil || !a.Held || a.Fence != want {
 					t.Fatalf("%+v, %v, want fence %d", a, err, want)
 				}
 			}
@@ -81,20 +81,19 @@ type voter struct {
 const recoveryWindow = time.Minute
 
 // vote requests a name, with a new token.
-func (v *voter) vote(name string) (driver.AcquireReply, error) {
+func (v *voter) vote(name string) (driver.VoteReply, error) {
 	v.t.Helper()
 	v.seq++
 	return v.voteAgain(name, v.seq)
 }
 
-func (v *voter) voteAgain(name string, seq uint64) (driver.AcquireReply, error) {
+func (v *voter) voteAgain(name string, seq uint64) (driver.VoteReply, error) {
 	v.t.Helper()
 	for {
-		a, err := v.store.Acquire(v.t.Context(), driver.AcquireRequest{
+		a, err := v.store.AcquireVote(v.t.Context(), driver.AcquireRequest{
 			Name: name, Token: fmt.Sprint("token:", seq), Client: "client", Seq: seq, TTL: time.Hour,
 			Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(generous),
-			Vote: &driver.VoteRequest{Ticket: seq, Fence: seq, RecoveryWindow: recoveryWindow},
-		})
+		}, driver.Vote{Ticket: seq, Fence: seq, RecoveryWindow: recoveryWindow})
 		var u *dibs.UnavailableError
 		if !errors.As(err, &u) || u.Refused { // otherwise the connection was to the former process
 			return a, err
@@ -190,10 +189,9 @@ func TestNoHandoffInRecoveryWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	give := func(seq int) (bool, error) {
-		return v.store.Release(t.Context(), driver.ReleaseRequest{
+		return v.store.ReleaseVote(t.Context(), driver.ReleaseRequest{
 			Name: "n", Token: fmt.Sprint("token:", seq), Until: time.Now().Add(generous),
-			Vote: &driver.VoteRequest{Fence: 1000, RecoveryWindow: recoveryWindow},
-		})
+		}, driver.Vote{Fence: 1000, RecoveryWindow: recoveryWindow})
 	}
 	v.wantAbstention()
 	freed, err := give(100)

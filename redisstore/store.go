@@ -30,7 +30,7 @@ type Store struct {
 	replicas *replication // replicas that must have a write, or nil
 }
 
-var _ driver.Store = (*Store)(nil)
+var _ driver.Voter = (*Store)(nil)
 
 // An Option configures a Store.
 type Option func(*Store)
@@ -94,52 +94,55 @@ func (s *Store) Groups(names []string) [][]string {
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.acquire(ctx, acquire, c)
+	reply, err := s.acquire(ctx, acquire, c, nil)
+	return reply.AcquireReply, err
 }
 
 // Resize implements driver.Store.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.acquire(ctx, resize, c)
+	reply, err := s.acquire(ctx, resize, c, nil)
+	return reply.AcquireReply, err
 }
 
-func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireRequest) (driver.AcquireReply, error) {
+// acquire sends an acquire or a resize. vote is that of a quorum, or nil.
+func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireRequest, vote *driver.Vote) (driver.VoteReply, error) {
 	if err := s.checkRequest(c); err != nil {
-		return driver.AcquireReply{}, err
+		return driver.VoteReply{}, err
 	}
 	if c.Until.IsZero() {
 		c.Until = time.Now().Add(defaultTimeout)
 	}
 	for voids := 0; voids < maxTries; {
-		reply, replicaErr := s.call(ctx, s.request(op, c), c.Until, isGrant)
+		reply, replicaErr := s.call(ctx, s.request(op, c, vote), c.Until, isGrant)
 		if reply.Err != nil {
-			return driver.AcquireReply{}, wrapError(string(op), c.Name, reply.Err)
+			return driver.VoteReply{}, wrapError(string(op), c.Name, reply.Err)
 		}
-		answer, void, err := parseReply(op, c, reply.Value)
+		answer, void, err := parseReply(op, c, vote, reply.Value)
 		switch {
 		case errors.Is(err, driver.ErrUnavailable):
-			return driver.AcquireReply{}, err
+			return driver.VoteReply{}, err
 		case err != nil:
-			return driver.AcquireReply{}, wrapError(string(op), c.Name, err)
+			return driver.VoteReply{}, wrapError(string(op), c.Name, err)
 		case replicaErr != nil:
-			return driver.AcquireReply{}, s.undoGrant(ctx, op, c, replicaErr)
+			return driver.VoteReply{}, s.undoGrant(ctx, op, c, vote, replicaErr)
 		case void:
 			voids++
-		case answer.Held || !unfinished(answer) || !time.Now().Before(c.Until):
+		case answer.Held || !unfinished(answer.AcquireReply) || !time.Now().Before(c.Until):
 			return answer, nil
 		}
 	}
-	return driver.AcquireReply{}, wrapError(string(op), c.Name, errExpired)
+	return driver.VoteReply{}, wrapError(string(op), c.Name, errExpired)
 }
 
 // unfinished reports whether the script stopped before the end of the queue, to bound its
 // time. It has to be called again.
 func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
-func parseReply(op acquireOp, c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
-	if op == acquire && c.Vote != nil {
+func parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.Vote, v any) (answer driver.VoteReply, void bool, err error) {
+	if op == acquire && vote != nil {
 		return parseVote(c, v)
 	}
-	answer, void, err = parseAcquireReply(v)
+	answer.AcquireReply, void, err = parseAcquireReply(v)
 	if err == nil && !answer.Held && !void {
 		answer.Name = busyName(c, v)
 	}
@@ -154,12 +157,12 @@ const (
 	resize  acquireOp = "resize"
 )
 
-func (s *Store) request(op acquireOp, c driver.AcquireRequest) *request {
+func (s *Store) request(op acquireOp, c driver.AcquireRequest, vote *driver.Vote) *request {
 	switch {
 	case op == resize:
-		return s.resizeRequest(c)
-	case c.Vote != nil:
-		return s.voteRequest(c)
+		return s.resizeRequest(c, vote)
+	case vote != nil:
+		return s.voteRequest(c, vote)
 	case len(c.With) > 0:
 		return s.allRequest(c)
 	}
@@ -167,28 +170,18 @@ func (s *Store) request(op acquireOp, c driver.AcquireRequest) *request {
 }
 
 func (s *Store) checkRequest(c driver.AcquireRequest) error {
-	if err := s.check(c.Name); err != nil {
+	if err := driver.CheckAcquire(c); err != nil {
+		return err
+	}
+	if err := s.checkKey(c.Name); err != nil {
 		return err
 	}
 	for _, name := range c.With {
-		if err := s.check(name); err != nil {
+		if err := s.checkKey(name); err != nil {
 			return err
 		}
 	}
-	switch {
-	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > driver.Unlimited:
-		return fmt.Errorf("%w: %q: weight %d of limit %d is out of range", driver.ErrInvalid, c.Name, c.Weight, c.Limit)
-	case len(c.With) > 0 && !c.Exclusive():
-		return fmt.Errorf("%w: %q and others: several names must be held exclusively", driver.ErrInvalid, c.Name)
-	case c.TTL < time.Millisecond:
-		return fmt.Errorf("%w: %q: TTL %v is below 1ms", driver.ErrInvalid, c.Name, c.TTL)
-	case c.Token == "" || c.Client == "" || strings.ContainsAny(c.Client, " \t\r\n\v\f"):
-		return fmt.Errorf("%w: %q: token %q or client %q is empty, or the client contains white space", driver.ErrInvalid, c.Name, c.Token, c.Client)
-	}
-	if err := checkToken(c.Name, c.Token); err != nil {
-		return err
-	}
-	return s.checkVote(c)
+	return checkToken(c.Name, c.Token)
 }
 
 // sharedMark begins the value of the lock key while it is shared. No token may begin with
@@ -204,10 +197,15 @@ func checkToken(name, token string) error {
 
 // check validates the settings of the store, and a name.
 func (s *Store) check(name string) error {
-	if err := s.replicas.check(); err != nil {
+	if err := driver.CheckName(name); err != nil {
 		return err
 	}
-	if err := driver.CheckName(name); err != nil {
+	return s.checkKey(name)
+}
+
+// checkKey validates the settings of the store, and the key of a valid name.
+func (s *Store) checkKey(name string) error {
+	if err := s.replicas.check(); err != nil {
 		return err
 	}
 	if s.prefix == "" {
@@ -226,7 +224,7 @@ func (s *Store) acquireRequest(c driver.AcquireRequest) *request {
 	b = strconv.AppendInt(b, milliseconds(c.TTL), 10)
 	entry := len(b)
 	if c.Queue {
-		b = appendEntry(b, c)
+		b = appendEntry(b, c, false)
 	}
 	text := string(b)
 	lock, queue, meta, highwater, holders := k.split(text)
@@ -263,7 +261,7 @@ func (s *Store) allRequest(c driver.AcquireRequest) *request {
 	}
 	entry := ""
 	if c.Queue {
-		entry = string(appendEntry(nil, c))
+		entry = string(appendEntry(nil, c, false))
 	}
 	r := newRequest(acquireAllScript, at, keys...)
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
@@ -272,16 +270,16 @@ func (s *Store) allRequest(c driver.AcquireRequest) *request {
 	return r
 }
 
-func (s *Store) resizeRequest(c driver.AcquireRequest) *request {
+func (s *Store) resizeRequest(c driver.AcquireRequest, vote *driver.Vote) *request {
 	r := s.requestOn(resizeScript, c.Name)
-	if c.Vote != nil {
+	if vote != nil {
 		r.key(nodeKey)
 	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
 	r.args(weightArgument(c))
-	if c.Vote != nil {
-		r.args(voteArguments(c.Vote)...)
+	if vote != nil {
+		r.args(voteArguments(vote)...)
 	}
 	return r
 }
@@ -301,8 +299,8 @@ func (s *Store) slotOf(k keys) *slotState {
 	return s.slots.of(k.slot)
 }
 
-// appendEntry writes a queue entry without its token.
-func appendEntry(b []byte, c driver.AcquireRequest) []byte {
+// appendEntry writes a queue entry without its token. voter marks a request of a quorum.
+func appendEntry(b []byte, c driver.AcquireRequest, voter bool) []byte {
 	const digits = 16
 	var hex [digits]byte
 	seq := strconv.AppendUint(hex[:0], c.Seq, 16)
@@ -317,7 +315,7 @@ func appendEntry(b []byte, c driver.AcquireRequest) []byte {
 	switch {
 	case len(c.With) > 0:
 		b = append(b, '+')
-	case c.Vote != nil:
+	case voter:
 		b = append(b, '*')
 	}
 	b = append(b, ' ')
@@ -334,16 +332,20 @@ func (s *Store) checkArg() string {
 
 // Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	return s.cancel(ctx, c, nil)
+}
+
+func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, vote *driver.Vote) error {
 	if err := s.checkRequest(c); err != nil {
 		return err
 	}
-	entry := string(appendEntry(nil, c)) + " " + c.Token
+	entry := string(appendEntry(nil, c, vote != nil)) + " " + c.Token
 	errs := make([]error, 1+len(c.With))
 	var group sync.WaitGroup
 	for i, name := range c.With {
-		group.Go(func() { errs[i+1] = s.cancel(ctx, c, name, entry) })
+		group.Go(func() { errs[i+1] = s.cancelName(ctx, c, vote, name, entry) })
 	}
-	errs[0] = s.cancel(ctx, c, c.Name, entry)
+	errs[0] = s.cancelName(ctx, c, vote, c.Name, entry)
 	group.Wait()
 	for _, err := range errs {
 		if err != nil {
@@ -353,8 +355,8 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return nil
 }
 
-func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, name, entry string) error {
-	_, err := s.release(ctx, "cancel", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, entry)
+func (s *Store) cancelName(ctx context.Context, c driver.AcquireRequest, vote *driver.Vote, name, entry string) error {
+	_, err := s.release(ctx, "cancel", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until}, vote, entry)
 	return err
 }
 
@@ -398,18 +400,19 @@ func deadline(ctx context.Context) time.Time {
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	if err := errors.Join(s.check(r.Name), checkToken(r.Name, r.Token)); err != nil {
-		return false, err
-	}
-	return s.release(ctx, "release", r, "")
+	return s.release(ctx, "release", r, nil, "")
 }
 
-func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, entry string) (bool, error) {
+// release sends a release. With a queue entry it also leaves the queue.
+func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, vote *driver.Vote, entry string) (bool, error) {
+	if err := errors.Join(s.check(rel.Name), checkToken(rel.Name, rel.Token)); err != nil {
+		return false, err
+	}
 	if rel.Until.IsZero() {
 		rel.Until = time.Now().Add(defaultTimeout)
 	}
 	for range maxTries {
-		r := s.releaseRequest(rel, entry)
+		r := s.releaseRequest(rel, vote, entry)
 		reply, retried := r.slot.pipeliner.do(ctx, r, rel.Until)
 		if retried {
 			reply.Err = unknownOutcome(reply.Err)
@@ -430,7 +433,7 @@ func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseReques
 	return false, wrapError(op, rel.Name, errExpired)
 }
 
-func (s *Store) releaseRequest(rel driver.ReleaseRequest, entry string) *request {
+func (s *Store) releaseRequest(rel driver.ReleaseRequest, vote *driver.Vote, entry string) *request {
 	var buf [512]byte
 	k := s.appendKeys(buf[:0], rel.Name)
 	b := k.text
@@ -441,7 +444,7 @@ func (s *Store) releaseRequest(rel driver.ReleaseRequest, entry string) *request
 	text := string(b)
 	lock, queue, meta, highwater, holders := k.split(text)
 	r := newRequest(releaseScript, s.slotOf(k), lock, queue, meta, highwater, holders)
-	if rel.Vote != nil {
+	if vote != nil {
 		r.key(nodeKey)
 	}
 	token := rel.Token
@@ -455,10 +458,10 @@ func (s *Store) releaseRequest(rel driver.ReleaseRequest, entry string) *request
 		r.untilArg()
 	}
 	r.args(text[reserve:], s.checkArg(), entry)
-	if rel.Vote != nil {
-		r.args(voteArguments(rel.Vote)...)
+	if vote != nil {
+		r.args(voteArguments(vote)...)
 	}
-	r.coalescable = rel.Reserve <= 0 && entry == "" && rel.Vote == nil
+	r.coalescable = rel.Reserve <= 0 && entry == "" && vote == nil
 	return r
 }
 

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"strconv"
@@ -9,54 +10,78 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Redis server may be a node of a quorum: package quorum sends it requests with a
-// driver.VoteRequest.
+// A Redis server may be a node of a quorum.
 
 // nodeKey is the key that identifies a store.
 const nodeKey = "dibs:node"
 
-func (s *Store) checkVote(c driver.AcquireRequest) error {
-	switch {
-	case c.Vote == nil:
-		return nil
-	case s.sharded:
-		return fmt.Errorf("%w: %q: a cluster cannot be a quorum node: its masters lose data one by one, in failovers", driver.ErrInvalid, c.Name)
-	case len(c.With) > 0:
-		return fmt.Errorf("%w: %q and others: a vote request is for one name", driver.ErrInvalid, c.Name)
+// AcquireVote implements driver.Voter.
+func (s *Store) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
+	if err := s.checkVote(c); err != nil {
+		return driver.VoteReply{}, err
 	}
-	return nil
+	return s.acquire(ctx, acquire, c, &v)
 }
 
-func (s *Store) voteRequest(c driver.AcquireRequest) *request {
+// CancelVote implements driver.Voter.
+func (s *Store) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
+	if err := s.checkVote(c); err != nil {
+		return err
+	}
+	return s.cancel(ctx, c, &v)
+}
+
+// ResizeVote implements driver.Voter.
+func (s *Store) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
+	if err := s.checkVote(c); err != nil {
+		return driver.AcquireReply{}, err
+	}
+	reply, err := s.acquire(ctx, resize, c, &v)
+	return reply.AcquireReply, err
+}
+
+// ReleaseVote implements driver.Voter.
+func (s *Store) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
+	return s.release(ctx, "release", r, &v, "")
+}
+
+func (s *Store) checkVote(c driver.AcquireRequest) error {
+	if s.sharded {
+		return fmt.Errorf("%w: %q: a cluster cannot be a quorum node: its masters lose data one by one, in failovers", driver.ErrInvalid, c.Name)
+	}
+	return driver.CheckVote(c)
+}
+
+func (s *Store) voteRequest(c driver.AcquireRequest, v *driver.Vote) *request {
 	r := s.requestOn(voteScript, c.Name)
 	r.key(nodeKey)
 	entry, relinquish := "", "0"
 	if c.Queue {
-		entry = string(appendEntry(nil, c))
+		entry = string(appendEntry(nil, c, true))
 	}
-	if c.Vote.Relinquish {
+	if v.Relinquish {
 		relinquish = "1"
 	}
 	r.args(s.checkArg(), c.Token, decimal(milliseconds(c.TTL)))
 	r.untilArg()
 	r.args(entry, sharedArgument(c))
-	r.args(strconv.FormatUint(c.Vote.Ticket, 10), leastFence(c.Vote), recoveryArgument(c.Vote), relinquish, rand.Text())
+	r.args(strconv.FormatUint(v.Ticket, 10), leastFence(v), recoveryArgument(v), relinquish, rand.Text())
 	return r
 }
 
-// voteArguments are the arguments of release and resize for a vote request.
-func voteArguments(b *driver.VoteRequest) []string {
-	return []string{leastFence(b), recoveryArgument(b), rand.Text()}
+// voteArguments are the arguments of release and resize with a vote.
+func voteArguments(v *driver.Vote) []string {
+	return []string{leastFence(v), recoveryArgument(v), rand.Text()}
 }
 
 // leastFence is the least fence that is granted. It is never zero, which means unknown.
-func leastFence(b *driver.VoteRequest) string { return strconv.FormatUint(max(b.Fence, 1), 10) }
+func leastFence(v *driver.Vote) string { return strconv.FormatUint(max(v.Fence, 1), 10) }
 
 // recoveryArgument is the recovery window in µs.
-func recoveryArgument(b *driver.VoteRequest) string { return decimal(b.RecoveryWindow.Microseconds()) }
+func recoveryArgument(v *driver.Vote) string { return decimal(v.RecoveryWindow.Microseconds()) }
 
 // parseVote reads vote's reply. A server that abstains is an error.
-func parseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
+func parseVote(c driver.AcquireRequest, v any) (answer driver.VoteReply, void bool, err error) {
 	list, _ := v.([]any)
 	if len(list) == 2 {
 		n, ok := list[1].(int64)
@@ -80,7 +105,7 @@ func parseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void
 		in.bad = true
 	case []any:
 		fields := reader{fields: a}
-		answer = fields.waitingReply()
+		answer.AcquireReply = fields.waitingReply()
 		answer.Fence = fields.uint()
 		in.must(!fields.bad && len(fields.fields) == 0)
 	case string:
@@ -91,7 +116,7 @@ func parseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void
 		in.bad = true
 	}
 	if answer.Node = node; in.bad || node == "" {
-		return driver.AcquireReply{}, false, unexpected(v)
+		return driver.VoteReply{}, false, unexpected(v)
 	}
 	return answer, false, nil
 }

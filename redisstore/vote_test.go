@@ -13,14 +13,14 @@ func TestParseVote(t *testing.T) {
 	waits := func(fields ...any) []any { return []any{now, "ID", fields} }
 	for _, c := range []struct {
 		reply any
-		want  driver.AcquireReply
+		want  driver.VoteReply
 		void  bool
 	}{
-		{[]any{now, "ID", "7"}, driver.AcquireReply{Held: true, Fence: 7, Node: "ID"}, false},
-		{[]any{now, int64(0)}, driver.AcquireReply{}, true},
+		{[]any{now, "ID", "7"}, driver.VoteReply{AcquireReply: driver.AcquireReply{Held: true, Fence: 7}, Node: "ID"}, false},
+		{[]any{now, int64(0)}, driver.VoteReply{}, true},
 		{
 			waits("5", int64(3), int64(1500), "h:1:x:9", "42"),
-			driver.AcquireReply{Fence: 42, Node: "ID", Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, false,
+			driver.VoteReply{AcquireReply: driver.AcquireReply{Fence: 42, Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, Node: "ID"}, false,
 		},
 	} {
 		if have, void, err := parseVote(driver.AcquireRequest{}, c.reply); err != nil || void != c.void || have != c.want {

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// VoteCases returns the cases of a store that can be a node of a quorum.
+// VoteCases returns the cases of driver.Voter. Their store must be one.
 func VoteCases() []Case {
 	return []Case{
 		{"vote order", "vote requests are served in the order of their tickets, whenever they arrive", voteOrder},
@@ -25,34 +25,47 @@ func VoteCases() []Case {
 }
 
 // RunVotes runs VoteCases in parallel, each on a store of its own.
-func RunVotes(t *testing.T, open func(t *testing.T) driver.Store) { run(t, VoteCases(), open) }
-
-// RunVotesInBubble runs VoteCases, each in a testing/synctest bubble.
-func RunVotesInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
-	runInBubble(t, VoteCases(), open)
+func RunVotes(t *testing.T, open func(t *testing.T) driver.Voter) {
+	run(t, VoteCases(), func(t *testing.T) driver.Store { return open(t) })
 }
 
-// newVoteRequest returns a new vote request. Its fence is far ahead of every clock.
+// RunVotesInBubble runs VoteCases, each in a testing/synctest bubble.
+func RunVotesInBubble(t *testing.T, open func(t *testing.T) driver.Voter) {
+	runInBubble(t, VoteCases(), func(t *testing.T) driver.Store { return open(t) })
+}
+
+// newVoteRequest returns a new request with a vote. Its fence is far ahead of every clock.
 func (p *testClient) newVoteRequest(name string, ticket uint64) driver.AcquireRequest {
 	c := p.newRequest(name)
-	c.Vote = &driver.VoteRequest{Ticket: ticket, Fence: farFuture + p.seq}
+	p.votes[c.Token] = driver.Vote{Ticket: ticket, Fence: farFuture + p.seq}
 	return c
+}
+
+// proposeFence replaces the fence of a request.
+func (p *testClient) proposeFence(c driver.AcquireRequest, fence uint64) {
+	v := p.votes[c.Token]
+	v.Fence = fence
+	p.votes[c.Token] = v
 }
 
 const farFuture = 3_000_000_000_000_000 // in µs: the year 2065
 
-func withRelinquish(c driver.AcquireRequest) driver.AcquireRequest {
-	b := *c.Vote
-	b.Relinquish = true
-	c.Vote = &b
-	return c
+// relinquish sends a request that gives the name to an older one.
+func (p *testClient) relinquish(c driver.AcquireRequest) driver.AcquireReply {
+	p.t.Helper()
+	before := p.votes[c.Token]
+	v := before
+	v.Relinquish = true
+	p.votes[c.Token] = v
+	defer func() { p.votes[c.Token] = before }()
+	return p.acquire(c)
 }
 
-// releaseVote releases with a vote request.
+// releaseVote releases with a vote.
 func (p *testClient) releaseVote(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(operationTimeout), Vote: &driver.VoteRequest{Fence: fence}}
-	if freed, err := p.s.Release(p.t.Context(), r); !freed || err != nil {
+	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(operationTimeout)}
+	if freed, err := p.s.(driver.Voter).ReleaseVote(p.t.Context(), r, driver.Vote{Fence: fence}); !freed || err != nil {
 		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
 	}
 }
@@ -89,8 +102,8 @@ func voteOrder(t *testing.T, s driver.Store) {
 func voteNode(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
-	id := p.mustAcquire(first).Node
-	if id == "" || p.mustAcquire(first).Node != id || p.mustQueue(second, 1).Node != id {
+	id := p.acquireVote(first).Node
+	if id == "" || p.acquireVote(first).Node != id || p.acquireVote(second).Node != id {
 		t.Fatalf("store %q, and another one in the next reply", id)
 	}
 	p.releaseVote(first, farFuture)
@@ -102,15 +115,16 @@ func voteNode(t *testing.T, s driver.Store) {
 func voteFence(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	c := p.newVoteRequest("n", 1)
-	if a := p.mustAcquire(c); a.Fence != c.Vote.Fence {
-		t.Fatalf("fence %d, want the proposed one, %d", a.Fence, c.Vote.Fence)
+	proposed := p.votes[c.Token].Fence
+	if a := p.mustAcquire(c); a.Fence != proposed {
+		t.Fatalf("fence %d, want the proposed one, %d", a.Fence, proposed)
 	}
 	again := p.mustAcquire(c)
-	if again.Fence <= c.Vote.Fence {
-		t.Fatalf("fence %d of the repeated request, want more than %d", again.Fence, c.Vote.Fence)
+	if again.Fence <= proposed {
+		t.Fatalf("fence %d of the repeated request, want more than %d", again.Fence, proposed)
 	}
 	low := p.newVoteRequest("n", 2)
-	low.Vote.Fence = 1
+	p.proposeFence(low, 1)
 	if a := p.mustQueue(low, 1); a.Fence < again.Fence {
 		t.Fatalf("largest fence %d, want %d", a.Fence, again.Fence)
 	}
@@ -123,7 +137,8 @@ func voteFence(t *testing.T, s driver.Store) {
 func voteWithoutFence(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
-	first.Vote.Fence, second.Vote.Fence = 0, 0
+	p.proposeFence(first, 0)
+	p.proposeFence(second, 0)
 	fence := p.mustAcquire(first).Fence
 	p.mustQueue(second, 1)
 	p.releaseVote(first, 0)
@@ -136,20 +151,20 @@ func voteRelinquish(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	old, young, mid := p.newVoteRequest("n", 10), p.newVoteRequest("n", 30), p.newVoteRequest("n", 20)
 	p.mustAcquire(mid)
-	if a := p.acquire(withRelinquish(mid)); !a.Held {
+	if a := p.relinquish(mid); !a.Held {
 		t.Fatalf("%+v: relinquished without a waiter", a)
 	}
 	p.mustQueue(young, 1)
-	if a := p.acquire(withRelinquish(mid)); !a.Held {
+	if a := p.relinquish(mid); !a.Held {
 		t.Fatalf("%+v: relinquished to a younger request", a)
 	}
 	p.wantNoEvent(0)
 	p.mustQueue(old, 1)
-	if a := p.acquire(withRelinquish(mid)); a.Held || a.Holder != old.Token || a.Position != 1 || a.Ticket != 20 {
+	if a := p.relinquish(mid); a.Held || a.Holder != old.Token || a.Position != 1 || a.Ticket != 20 {
 		t.Fatalf("%+v, want it queued behind %s and before the younger request", a, old.Token)
 	}
 	p.wantGranted(old)
-	if a := p.acquire(withRelinquish(old)); !a.Held {
+	if a := p.relinquish(old); !a.Held {
 		t.Fatalf("%+v: the oldest request relinquished", a)
 	}
 	p.releaseVote(old, farFuture)
@@ -158,9 +173,9 @@ func voteRelinquish(t *testing.T, s driver.Store) {
 
 func voteHeartbeat(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
-	holder := p.newRequest("n")
+	holder := p.newVoteRequest("n", 1)
 	holder.TTL = 2 * driver.WaiterTTL
-	holder.Vote = &driver.VoteRequest{Ticket: 1, Fence: 1}
+	p.proposeFence(holder, 1)
 	p.mustAcquire(holder)
 	dead, live := p.newVoteRequest("n", farFuture), p.newVoteRequest("n", farFuture+1) // both tickets are in the future by any clock
 	p.mustQueue(dead, 1)
@@ -183,7 +198,7 @@ func voteCancel(t *testing.T, s driver.Store) {
 	p.mustQueue(second, 1)
 	p.mustQueue(third, 2)
 	for _, c := range []driver.AcquireRequest{second, first} {
-		if err := s.Cancel(t.Context(), c); err != nil {
+		if err := s.(driver.Voter).CancelVote(t.Context(), c, p.votes[c.Token]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -218,7 +233,7 @@ func voteReaders(t *testing.T, s driver.Store) {
 	p.releaseVote(one, farFuture)
 	p.releaseVote(two, farFuture)
 	p.wantGranted(second)
-	if a := p.acquire(withRelinquish(second)); !a.Held {
+	if a := p.relinquish(second); !a.Held {
 		t.Fatalf("%+v: the writer relinquished to a younger reader", a)
 	}
 	p.releaseVote(second, farFuture)
@@ -234,8 +249,7 @@ func voteResize(t *testing.T, s driver.Store) {
 		c.Weight = weight
 		c.Until = time.Now().Add(operationTimeout)
 		least := uint64(farFuture + 1000*(i+1))
-		c.Vote = &driver.VoteRequest{Fence: least}
-		if a, err := s.Resize(t.Context(), c); err != nil || !a.Held || a.Fence != least {
+		if a, err := s.(driver.Voter).ResizeVote(t.Context(), c, driver.Vote{Fence: least}); err != nil || !a.Held || a.Fence != least {
 			t.Fatalf("resize to %d: %+v, %v, want fence %d", weight, a, err, least)
 		}
 	}

@@ -77,7 +77,7 @@ func (a *app) open() (*opened, error) {
 	if path, ok := localPath(urls[0]); ok && len(urls) == 1 {
 		return o, a.openLocal(o, path)
 	}
-	var stores []driver.Store
+	var stores []driver.Voter
 	for _, u := range urls {
 		if _, ok := localPath(u); ok {
 			return nil, usage("a local file cannot be a node of a quorum")
@@ -149,7 +149,7 @@ func localPath(url string) (path string, ok bool) {
 	return strings.CutPrefix(url, "local:")
 }
 
-func (a *app) openRedis(o *opened, raw string) (driver.Store, error) {
+func (a *app) openRedis(o *opened, raw string) (driver.Voter, error) {
 	u, err := redisurl.Parse(raw)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", a.urlSource(), err)}

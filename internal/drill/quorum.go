@@ -37,7 +37,7 @@ func (o Opener) startQuorum(t *testing.T, n int) *quorumServers {
 // newStore returns a store with its own proxies to the servers.
 func (q *quorumServers) newStore() (*quorum.Store, []*redistest.Proxy) {
 	q.t.Helper()
-	var nodes []driver.Store
+	var nodes []driver.Voter
 	var proxies []*redistest.Proxy
 	for _, s := range q.servers {
 		proxy := redistest.NewProxy(q.t, s.Addr())

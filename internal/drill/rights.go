@@ -64,7 +64,7 @@ func (o Opener) VoteRights(t *testing.T, more ...string) {
 	server := redistest.Start(t)
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, strings.Fields(strings.Join(append(more, minimalRights(t), vote), " "))...)...)
 	t.Run("conformance", func(t *testing.T) {
-		storetest.RunVotes(t, func(t *testing.T) driver.Store {
+		storetest.RunVotes(t, func(t *testing.T) driver.Voter {
 			return o.Single(t, server.Addr(), redisstore.Prefix("lock:"+t.Name()+":"))
 		})
 	})

@@ -46,7 +46,7 @@ type Waiter struct {
 	MinHold   time.Duration `json:"m,omitempty"` // see driver.AcquireRequest
 	ownerDead bool
 
-	Vote *driver.VoteRequest `json:"-"` // set on nodes of a quorum only
+	Vote *driver.Vote `json:"-"` // set on nodes of a quorum only
 }
 
 // Expires returns when all holders and waiters have expired unless they are renewed. The
@@ -140,7 +140,7 @@ func (l *Lock) addHolder(token, client string, weight, limit int, fence uint64, 
 }
 
 // enqueue adds a queue entry for a request, and returns its index.
-func (l *Lock) enqueue(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
+func (l *Lock) enqueue(c driver.AcquireRequest, vote *driver.Vote, ticket uint64, now time.Duration) int {
 	i, _ := slices.BinarySearchFunc(l.Queue, true, func(w Waiter, _ bool) int {
 		if w.before(ticket, c.Token) {
 			return -1
@@ -149,7 +149,7 @@ func (l *Lock) enqueue(c driver.AcquireRequest, ticket uint64, now time.Duration
 	})
 	l.Queue = slices.Insert(l.Queue, i, Waiter{
 		Token: c.Token, Client: c.Client, Weight: c.Weight, Limit: c.Limit, TTL: c.HandoffTTL(),
-		MultiLock: len(c.With) > 0, Ticket: ticket, Joined: now, Vote: c.Vote,
+		MultiLock: len(c.With) > 0, Ticket: ticket, Joined: now, Vote: vote,
 	})
 	return i
 }

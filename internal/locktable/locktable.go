@@ -49,49 +49,50 @@ func New() *Table {
 	return &Table{Names: make(map[string]*Lock), RestartedAt: ever}
 }
 
-// Acquire processes a request that CheckRequest has accepted.
-func (t *Table) Acquire(c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification, err error) {
-	var wanted []*Lock
-	for _, name := range Names(c) {
+// Acquire processes a request that driver.CheckAcquire has accepted.
+func (t *Table) Acquire(c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
+	wanted, notifications := t.wanted(c, now)
+	reply, more := t.acquire(wanted, c, nil, now)
+	t.removeUnused(c.Names()...)
+	return reply, append(notifications, more...)
+}
+
+// AcquireVote processes a request of a quorum that driver.CheckVote has accepted.
+func (t *Table) AcquireVote(c driver.AcquireRequest, vote driver.Vote, now Now) (reply driver.VoteReply, notifications []Notification, err error) {
+	wanted, notifications := t.wanted(c, now)
+	defer t.removeUnused(c.Name)
+	lock := wanted[0]
+	held := lock.holderIndex(c.Token) >= 0
+	if left := t.inRecoveryWindow(&vote, now); left > 0 && !held {
+		return reply, notifications, &driver.UnavailableError{
+			Op: "acquire", Name: c.Name, Refused: true, Cause: &driver.RecoveringError{Node: t.Node, Remaining: left},
+		}
+	}
+	if vote.Relinquish && held && c.Queue && len(lock.Queue) > 0 && lock.Queue[0].before(vote.Ticket, c.Token) {
+		lock.removeHolder(c.Token)
+		t.queue(wanted, c, &vote, now)
+		notifications = append(notifications, t.serve(lock, now, true, &vote)...)
+	}
+	answer, more := t.acquire(wanted, c, &vote, now)
+	if !answer.Held {
+		answer.Fence = t.Fence
+	}
+	return driver.VoteReply{AcquireReply: answer, Node: t.Node}, append(notifications, more...), nil
+}
+
+// wanted returns the locks of a request, without expired holders.
+func (t *Table) wanted(c driver.AcquireRequest, now Now) (wanted []*Lock, notifications []Notification) {
+	for _, name := range c.Names() {
 		lock := t.lock(name)
 		notifications = append(notifications, t.serve(lock, now, lock.expire(now.At), nil)...)
 		wanted = append(wanted, lock)
 	}
-	reply, more, err := t.vote(wanted, c, now)
-	t.removeUnused(Names(c)...)
-	return reply, append(notifications, more...), err
+	return wanted, notifications
 }
 
-// vote processes a request, with its vote request if there is one.
-func (t *Table) vote(wanted []*Lock, c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification, err error) {
-	if c.Vote == nil {
-		reply, notifications = t.acquire(wanted, c, now)
-		return reply, notifications, nil
-	}
-	for _, lock := range wanted {
-		held := lock.holderIndex(c.Token) >= 0
-		if left := t.inRecoveryWindow(c.Vote, now); left > 0 && !held {
-			return reply, nil, &driver.UnavailableError{
-				Op: "acquire", Name: c.Name, Refused: true, Cause: &driver.RecoveringError{Node: t.Node, Remaining: left},
-			}
-		}
-		if c.Vote.Relinquish && held && c.Queue && len(lock.Queue) > 0 && lock.Queue[0].before(c.Vote.Ticket, c.Token) {
-			lock.removeHolder(c.Token)
-			t.queue([]*Lock{lock}, c, now)
-			notifications = append(notifications, t.serve(lock, now, true, c.Vote)...)
-		}
-	}
-	reply, more := t.acquire(wanted, c, now)
-	reply.Node = t.Node
-	if !reply.Held {
-		reply.Fence = t.Fence
-	}
-	return reply, append(notifications, more...), nil
-}
-
-// inRecoveryWindow returns how long the table must not grant anything to a vote request:
-// it may have lost a lease.
-func (t *Table) inRecoveryWindow(vote *driver.VoteRequest, now Now) time.Duration {
+// inRecoveryWindow returns how long the table must not grant anything to a quorum: it may
+// have lost a lease.
+func (t *Table) inRecoveryWindow(vote *driver.Vote, now Now) time.Duration {
 	if vote == nil {
 		return 0
 	}
@@ -100,14 +101,14 @@ func (t *Table) inRecoveryWindow(vote *driver.VoteRequest, now Now) time.Duratio
 
 // acquire processes a request after expired holders were removed and waiters were served.
 // If there is still a queue, its head does not fit, or has to retry.
-func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
+func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) (reply driver.AcquireReply, notifications []Notification) {
 	var busy driver.AcquireReply
 	free := true
 	for i, lock := range wanted {
 		if lock.admits(c) {
 			continue
 		}
-		name, left := Names(c)[i], driver.WaiterTTL // a dead waiter at the head may block it for this long
+		name, left := c.Names()[i], driver.WaiterTTL // a dead waiter at the head may block it for this long
 		var first Holder
 		if len(lock.Holders) > 0 {
 			first = lock.firstToExpire()
@@ -119,29 +120,29 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (reply
 		free = false
 	}
 	if free {
-		return t.grant(wanted, c, now), nil
+		return t.grant(wanted, c, vote, now), nil
 	}
-	notifications = t.releaseRest(wanted, c, now)
+	notifications = t.releaseRest(wanted, c, vote, now)
 	if c.Queue {
-		busy.Ticket, busy.Position = t.queue(wanted, c, now)
+		busy.Ticket, busy.Position = t.queue(wanted, c, vote, now)
 	}
 	return busy, notifications
 }
 
 // releaseRest ends the remaining leases of a request for several names that has lost one
 // of them: a waiter for several names holds none.
-func (t *Table) releaseRest(wanted []*Lock, c driver.AcquireRequest, now Now) (notifications []Notification) {
+func (t *Table) releaseRest(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) (notifications []Notification) {
 	for _, lock := range wanted {
 		if lock.removeHolder(c.Token) {
-			notifications = append(notifications, t.serve(lock, now, true, c.Vote)...)
+			notifications = append(notifications, t.serve(lock, now, true, vote)...)
 		}
 	}
 	return notifications
 }
 
 // grant makes a token a holder, or extends its lease.
-func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, now Now) driver.AcquireReply {
-	fence := t.nextFence(now, c.Vote)
+func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) driver.AcquireReply {
+	fence := t.nextFence(now, vote)
 	for _, lock := range wanted {
 		lock.removeWaiter(c.Token)
 		if i := lock.holderIndex(c.Token); i >= 0 {
@@ -158,7 +159,7 @@ func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, now Now) driver.A
 
 // queue adds a request to each wait queue, with the same ticket in all, or keeps its
 // queue entries.
-func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, now Now) (ticket uint64, position int) {
+func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) (ticket uint64, position int) {
 	for _, lock := range wanted {
 		if i := lock.waiterIndex(c.Token); i >= 0 {
 			ticket = lock.Queue[i].Ticket
@@ -166,8 +167,8 @@ func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, now Now) (ticket 
 	}
 	switch {
 	case ticket != 0:
-	case c.Vote != nil:
-		ticket = c.Vote.Ticket
+	case vote != nil:
+		ticket = vote.Ticket
 	default:
 		t.Ticket = max(t.Ticket+1, uint64(now.Wall.UnixMicro()))
 		ticket = t.Ticket
@@ -175,7 +176,7 @@ func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, now Now) (ticket 
 	for _, lock := range wanted {
 		i := lock.waiterIndex(c.Token)
 		if i < 0 {
-			i = lock.enqueue(c, ticket, now.At)
+			i = lock.enqueue(c, vote, ticket, now.At)
 		}
 		lock.Queue[i].Heartbeat, lock.Queue[i].Owner, lock.Queue[i].MinHold = now.At, t.Owner, c.MinHold
 		position = max(position, i+1)
@@ -183,9 +184,10 @@ func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, now Now) (ticket 
 	return ticket, position
 }
 
-// Resize changes the weight of a lease. CheckRequest has accepted the request.
-func (t *Table) Resize(c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
-	_, notifications = t.change(c.Name, now, c.Vote, func(lock *Lock) bool {
+// Resize changes the weight of a lease. driver.CheckAcquire has accepted the request. vote is that
+// of a quorum, or nil.
+func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (reply driver.AcquireReply, notifications []Notification) {
+	_, notifications = t.change(c.Name, now, vote, func(lock *Lock) bool {
 		i := lock.holderIndex(c.Token)
 		var h Holder
 		if i >= 0 {
@@ -203,7 +205,7 @@ func (t *Table) Resize(c driver.AcquireRequest, now Now) (reply driver.AcquireRe
 			}
 			return false
 		}
-		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, c.Vote)}
+		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, vote)}
 		resized := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, reply.Fence, max(h.Expires, now.At+c.TTL))
 		resized.Owner, resized.MinHoldUntil = h.Owner, h.MinHoldUntil
 		resized.keepOwnerOnlyIf(t.Owner)
@@ -229,10 +231,11 @@ func (t *Table) Revoke(name string, fence uint64, reason string, now Now) (revok
 	return revoked, append(notifications, extra...)
 }
 
-// Cancel removes the token of a request from holders and queues.
-func (t *Table) Cancel(c driver.AcquireRequest, now Now) (notifications []Notification) {
-	for _, name := range Names(c) {
-		_, more := t.change(name, now, c.Vote, func(lock *Lock) bool {
+// Cancel removes the token of a request from holders and queues. vote is that of a quorum,
+// or nil.
+func (t *Table) Cancel(c driver.AcquireRequest, vote *driver.Vote, now Now) (notifications []Notification) {
+	for _, name := range c.Names() {
+		_, more := t.change(name, now, vote, func(lock *Lock) bool {
 			left, dropped := lock.removeWaiter(c.Token), lock.removeHolder(c.Token)
 			return left || dropped
 		})
@@ -241,10 +244,11 @@ func (t *Table) Cancel(c driver.AcquireRequest, now Now) (notifications []Notifi
 	return notifications
 }
 
-// Release ends a lease, and returns false if there was none.
-func (t *Table) Release(r driver.ReleaseRequest, now Now) (held bool, notifications []Notification) {
+// Release ends a lease, and returns false if there was none. vote is that of a quorum, or
+// nil.
+func (t *Table) Release(r driver.ReleaseRequest, vote *driver.Vote, now Now) (held bool, notifications []Notification) {
 	var extra []Notification
-	held, notifications = t.change(r.Name, now, r.Vote, func(lock *Lock) bool {
+	held, notifications = t.change(r.Name, now, vote, func(lock *Lock) bool {
 		if r.Unreserve {
 			return lock.removeReserved(r.Token)
 		}
@@ -264,7 +268,7 @@ func (t *Table) Release(r driver.ReleaseRequest, now Now) (held bool, notificati
 }
 
 // change runs f, which may end a lease, and then serves the waiters that fit.
-func (t *Table) change(name string, now Now, vote *driver.VoteRequest, f func(*Lock) bool) (changed bool, notifications []Notification) {
+func (t *Table) change(name string, now Now, vote *driver.Vote, f func(*Lock) bool) (changed bool, notifications []Notification) {
 	lock := t.lock(name)
 	expired := lock.expire(now.At)
 	changed = f(lock)
@@ -380,11 +384,11 @@ func (t *Table) removeUnused(names ...string) {
 	}
 }
 
-// serve grants the name to the waiters that fit, in order. b is the vote request of the
-// operation that made room. A waiter that does not fit blocks those behind it; otherwise
+// serve grants the name to the waiters that fit, in order. vote is that of the operation
+// that made room. A waiter that does not fit blocks those behind it; otherwise
 // they could overtake it for ever. So does a waiter for several names; it is notified to
 // retry if something has changed.
-func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.VoteRequest) []Notification {
+func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.Vote) []Notification {
 	var notifications []Notification
 	for len(lock.Queue) > 0 && lock.fits(lock.Queue[0].Weight, lock.Queue[0].Limit) {
 		w := lock.Queue[0]
@@ -417,7 +421,7 @@ func retry(w Waiter) Notification {
 
 // nextFence returns a new fence. It grows with the wall clock, and also if the clock does
 // not advance. For a vote request the quorum's clock counts.
-func (t *Table) nextFence(now Now, vote *driver.VoteRequest) uint64 {
+func (t *Table) nextFence(now Now, vote *driver.Vote) uint64 {
 	at := uint64(now.Wall.UnixMicro())
 	if vote != nil {
 		at = vote.Fence
