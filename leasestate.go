@@ -134,9 +134,9 @@ func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, err 
 	}
 }
 
-// nextAction returns the time of the next renewal, or of the deadline if that is earlier,
-// and how long before that time a renewal may be sent to share a batch. A renewal that has
-// failed waits for its due time. Otherwise it would be repeated without a pause.
+// nextAction returns the time of the next renewal, or of the deadline if that is earlier.
+// A renewal may be sent early, to share a batch. One that has failed waits for its due
+// time. Otherwise it would be repeated without a pause.
 func (s *leaseState) nextAction() (at, early time.Duration) {
 	switch {
 	case s.renewing || s.deadline < s.renewAt:

@@ -186,7 +186,7 @@ func (r *renewer) reconnected(now time.Duration) {
 }
 
 // mayRenewAll reports whether all leases may be made due now. It returns false if they
-// were made due less than 1 s ago: if one of several servers is down for long, successes
+// were made due less than 1 s ago. If one of several servers is down for long, successes
 // and failures alternate, and each success would renew all leases.
 func (r *renewer) mayRenewAll(now time.Duration) bool {
 	r.mu.Lock()
