@@ -392,7 +392,7 @@ func (q *call) retryDelay(failed error) time.Duration {
 func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, error) {
 	c := q.c
 	h := &lease{
-		c: c, parent: q.parent, hooks: q.hooks, timeout: q.settings.timeout, ownToken: q.ownToken(), handles: 1,
+		c: c, parent: q.parent, hooks: q.hooks.forLease(), timeout: q.settings.timeout, ownToken: q.ownToken(), handles: 1,
 		leaseState: leaseState{
 			name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, weight: q.request.Weight, limit: q.request.Limit,
 			acquiredAt: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.settings.ttl),

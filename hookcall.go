@@ -2,6 +2,7 @@ package dibs
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,23 @@ type hookCall struct {
 	// When the caller received the lease: TTLs begin earlier, with the request. It is set
 	// before anything can end the lease.
 	heldSince time.Duration
+}
+
+// leaseHooks calls the hooks of one lease. A call for several groups of names gets a lease
+// for each, and merges them.
+type leaseHooks struct {
+	*hookCall
+	failureQueued  atomic.Bool // the RenewFailed hook is queued
+	acquireEndDone bool        // the AcquireEnd hooks have returned; guarded by the lock of the lease
+	pending        []func()    // hooks that must run after AcquireEnd; guarded likewise
+}
+
+// forLease returns the hooks of a lease, or nil if there are no hooks.
+func (hc *hookCall) forLease() *leaseHooks {
+	if hc == nil {
+		return nil
+	}
+	return &leaseHooks{hookCall: hc}
 }
 
 func newHookCall(ctx context.Context, w lockSpec, set *settings) *hookCall {
@@ -115,21 +133,24 @@ func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context,
 
 // queuePendingHooks queues the hooks of a lease that had to wait for AcquireEnd.
 func (h *lease) queuePendingHooks() {
+	if h.hooks == nil { // those of a nested call are not those of the lease
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.acquireEndDone = true
-	for _, call := range h.pendingHooks {
+	h.hooks.acquireEndDone = true
+	for _, call := range h.hooks.pending {
 		h.c.hooks.add(true, call)
 	}
-	h.pendingHooks = nil
+	h.hooks.pending = nil
 }
 
 // queueHook queues a hook of a lease, or returns false.
 func (h *lease) queueHook(important bool, call func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.acquireEndDone {
-		h.pendingHooks = append(h.pendingHooks, call) // at most one Lost and one RenewFailed
+	if !h.hooks.acquireEndDone {
+		h.hooks.pending = append(h.hooks.pending, call) // at most one Lost and one RenewFailed
 		return true
 	}
 	return h.c.hooks.add(important, call)
@@ -146,11 +167,11 @@ func (h *lease) queueLost() {
 
 // queueRenewFailed queues the RenewFailed hook, unless it is queued already.
 func (h *lease) queueRenewFailed() {
-	if h.hooks == nil || !h.failureQueued.CompareAndSwap(false, true) {
+	if h.hooks == nil || !h.hooks.failureQueued.CompareAndSwap(false, true) {
 		return
 	}
 	queued := h.queueHook(false, func() {
-		h.failureQueued.Store(false)
+		h.hooks.failureQueued.Store(false)
 		h.mu.Lock()
 		ended := h.ended
 		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.renewErr}
@@ -160,6 +181,6 @@ func (h *lease) queueRenewFailed() {
 		}
 	})
 	if !queued {
-		h.failureQueued.Store(false)
+		h.hooks.failureQueued.Store(false)
 	}
 }

@@ -46,11 +46,11 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if set.maxHold > 0 {
 		h.maxHoldUntil = h.acquiredAt + set.maxHold
 	}
-	h.hooks = newHookCall(h.parent, lockSpec{kind: KindAttached, name: name}, &set)
+	h.hooks = newHookCall(h.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
 	if h.hooks != nil {
-		h.hooks.heldSince = h.acquiredAt
+		h.hooks.heldSince, h.hooks.acquireEndDone = h.acquiredAt, true
 	}
-	h.first.h, h.acquireEndDone = h, true
+	h.first.h = h
 	return &h.first, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -30,23 +29,19 @@ type lease struct {
 	c        *Client
 	parent   context.Context // the context of the call, for its values
 	first    Lease           // a field, to save an allocation
-	hooks    *hookCall       // nil if there are no hooks
+	hooks    *leaseHooks     // nil if there are no hooks
 	timeout  time.Duration   // of one operation
-	ownToken bool            // the caller has chosen the token and may use it again
 	next     scheduled       // guarded by the renewer of the client
-
-	failureQueued atomic.Bool // the RenewFailed hook is queued
+	ownToken bool            // the caller has chosen the token and may use it again
 
 	mu sync.Mutex // guards the fields below, except name and token; the renewer may be called while it is held
 	leaseState
-	unanswered     *unansweredTry // unanswered acquires of this lease
-	handles        int
-	term           bool     // the lease is a term of an election
-	resigned       error    // the work must end, though the lease is held
-	acquireEndDone bool     // the AcquireEnd hooks have returned
-	pendingHooks   []func() // hooks that must run after AcquireEnd
-	ctx            context.Context
-	contexts       derivedContexts // that end with the lease
+	term       bool           // the lease is a term of an election
+	handles    int32          // that are not unlocked
+	unanswered *unansweredTry // unanswered acquires of this lease
+	resigned   error          // the work must end, though the lease is held
+	ctx        context.Context
+	contexts   derivedContexts // that end with the lease
 }
 
 // update runs a transition and does what follows from it: it schedules the next action, or

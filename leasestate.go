@@ -23,22 +23,27 @@ type leaseState struct {
 	acquiredAt   time.Duration
 	maxHoldUntil time.Duration // end of MaxHold, or never
 	minHoldUntil time.Duration // end of MinHold, or zero
-	rule         renewal
 	ttl          time.Duration
 	deadline     time.Duration // the lease is lost at this time; zero if it is not confirmed
 	deadlineFrom time.Duration // the request that set the deadline was sent at this time
 	renewAt      time.Duration // time of the next renewal, or never
-	renewing     bool
-	renewErr     error // of the last renewal; nil if it succeeded
+	renewErr     error         // of the last renewal; nil if it succeeded
+	err          error         // why the lease has ended, or is not confirmed
+	late         *lateResize   // a change of the weight may still arrive at the store; or nil
 
-	err            error // why the lease has ended, or is not confirmed
+	// Side by side they share one word. A process may hold a million leases.
+	rule           renewal
+	renewing       bool
 	ended          bool
-	expiredLocally bool // the clock ended it, not an answer of the store
-	maxHoldReached bool // MaxHold allows no further renewal
+	expiredLocally bool  // the clock ended it, not an answer of the store
+	maxHoldReached bool  // MaxHold allows no further renewal
+	resizing       int16 // changes of the weight in progress: the store may have another weight
+}
 
-	resizing   int       // changes of the weight in progress: the store may have another weight
-	lateResize time.Time // a change to lateWeight may arrive at the store until then
-	lateWeight int
+// A lateResize is a change of the weight that had no answer.
+type lateResize struct {
+	until  time.Time // it may arrive at the store until then
+	weight int
 }
 
 // A fencedName is one of several names that a lease holds, with its fence.

@@ -18,7 +18,9 @@ func (c *Client) releaseLease(h *lease) error {
 	h.mu.Lock()
 	first, more := fencedName{h.name, h.fence}, h.moreNames
 	cancelling := c.cancellations.begin(h.acquireRequest(c.id), h.ownToken)
-	cancelling.unanswered(h.lateResize) // a late change would change the next lease with this token
+	if h.late != nil {
+		cancelling.unanswered(h.late.until) // it would change the next lease with this token
+	}
 	h.mu.Unlock()
 	defer cancelling.end()
 	defer h.cancelUnanswered()

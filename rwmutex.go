@@ -153,23 +153,23 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 func (h *lease) setResizing(by int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.resizing += by
+	h.resizing += int16(by)
 }
 
 // recordLateResize records that a change may still arrive at the store until then.
 func (h *lease) recordLateResize(w lockSpec, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lateResize, h.lateWeight = until.Add(clockSlack), w.weight
+	h.late = &lateResize{until.Add(clockSlack), w.weight}
 }
 
 // awaitLateResize waits until no earlier change to another weight, with an unknown
 // outcome, can arrive after this one.
 func (h *lease) awaitLateResize(ctx context.Context, w lockSpec) error {
 	h.mu.Lock()
-	left := time.Until(h.lateResize)
-	if h.lateWeight == w.weight {
-		left = 0
+	var left time.Duration
+	if h.late != nil && h.late.weight != w.weight {
+		left = time.Until(h.late.until)
 	}
 	h.mu.Unlock()
 	if left > 0 && !pause(ctx, left) {
