@@ -103,11 +103,15 @@ func (w *waiter) put(e driver.Event) {
 	w.event <- e
 }
 
-// setFlow records whether events flow, and returns what was recorded before.
-func (b *inbox) setFlow(now eventFlow) (before eventFlow) {
+// setFlow records whether events flow, and returns what was recorded before. If events
+// have stopped, or flow again, it first calls changed, in the order of these changes.
+func (b *inbox) setFlow(now eventFlow, changed func()) (before eventFlow) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before, b.flow = b.flow, now
+	if now != before && (now == eventsStopped || before == eventsStopped) {
+		changed()
+	}
 	return before
 }
 

@@ -72,10 +72,13 @@ func TestInboxRemove(t *testing.T) {
 
 func TestInboxFlow(t *testing.T) {
 	var b inbox
-	for _, flow := range []eventFlow{eventsFlowing, eventsStopped, eventsFlowing} {
-		before := b.currentFlow()
-		if got := b.setFlow(flow); got != before || b.currentFlow() != flow {
-			t.Errorf("from %d to %d: returned %d, now %d", before, flow, got, b.currentFlow())
+	for _, step := range []struct {
+		flow    eventFlow
+		changed int
+	}{{eventsFlowing, 0}, {eventsFlowing, 0}, {eventsStopped, 1}, {eventsStopped, 0}, {eventsFlowing, 1}} {
+		before, changed := b.currentFlow(), 0
+		if got := b.setFlow(step.flow, func() { changed++ }); got != before || b.currentFlow() != step.flow || changed != step.changed {
+			t.Errorf("from %d to %d: returned %d, now %d, %d changes", before, step.flow, got, b.currentFlow(), changed)
 		}
 	}
 }

@@ -53,7 +53,8 @@ func (h *lease) update(transition func(s *leaseState)) error {
 	transition(&h.leaseState)
 	err := h.err
 	switch {
-	case h.ended && !before:
+	case before && h.ended: // also one that was merged into another, which has no error
+	case h.ended:
 		defer h.end(h.contexts.removeAll())
 		h.c.renewer.remove(h)
 		if why, lost := h.lostReason(); lost && len(h.moreNames) > 0 && why != ReasonClosed {

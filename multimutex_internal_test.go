@@ -46,3 +46,34 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 		})
 	}
 }
+
+// A group of names that was merged into another one is not scheduled again, also if a
+// renewal was in progress.
+func TestMergedLeaseIsNotScheduled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(alwaysGrants{})
+		c.started.Store(true) // no scheduler
+		set := defaults()
+		set.token = "token"
+		var leases []*lease
+		for _, name := range []string{"a", "b"} {
+			l, err := c.acquire(t.Context(), all([]string{name}), set, tryOnce)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, l.h)
+		}
+		first, second := leases[0], leases[1]
+		now := c.clock.now()
+		if err := second.update(func(s *leaseState) { s.renewing = true }); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.merge(second); err != nil {
+			t.Fatal(err)
+		}
+		c.recordRenewal(second, now, second.ttl, 1, "", nil)
+		if all := c.renewer.all(); len(all) != 1 || all[0] != first {
+			t.Errorf("%d leases are scheduled, want the first", len(all))
+		}
+	})
+}

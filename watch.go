@@ -29,18 +29,13 @@ func (c *Client) handleEvent(e driver.Event) {
 	case driver.EventGranted, driver.EventRetry:
 		c.inbox.deliver(e)
 	case driver.EventConnected:
-		before := c.inbox.setFlow(eventsFlowing)
-		if before == eventsStopped {
-			c.queueDegraded(nil)
-		}
+		before := c.inbox.setFlow(eventsFlowing, func() { c.queueDegraded(nil) })
 		c.inbox.retryAll()
 		if before != eventsUnknown {
 			c.renewer.reconnected(c.clock.now())
 		}
 	case driver.EventDisconnected:
-		if c.inbox.setFlow(eventsStopped) != eventsStopped {
-			c.queueDegraded(e.Err)
-		}
+		c.inbox.setFlow(eventsStopped, func() { c.queueDegraded(e.Err) })
 		c.inbox.retryAll()
 	case driver.EventFailover:
 		c.inbox.retryAll()

@@ -264,6 +264,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	if err := firstErr(contextEnded(ctx, "release", r.Name), checkUntil("release", r.Name, r.Until)); err != nil {
 		return false, err
 	}
+	r.TokenEnds = false // a node must not release late: whether its vote counts is known by then
 	s.clock.observe(r.Fence)
 	vote := driver.Vote{Fence: s.clock.next(), RecoveryWindow: s.recoveryWindow}
 	poll := s.newPoll()
