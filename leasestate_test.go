@@ -127,7 +127,7 @@ func TestLeaseStateEndsOnce(t *testing.T) {
 			end(s)
 			err := s.err
 			other(s)
-			if !s.ended || err == nil || s.err != err {
+			if !s.ended || err == nil || !errors.Is(s.err, err) {
 				t.Errorf("%s, then %s: error %v, want %v", first, second, s.err, err)
 			}
 			if _, lost := s.lostReason(); lost == (first == "release") {
@@ -176,7 +176,7 @@ func TestLeaseStateMerge(t *testing.T) {
 	lost := error(&LostError{})
 	unknown := errors.New("unknown")
 	for want, errs := range map[string][]error{"c": {unknown, nil, lost}, "b": {nil, lost, unknown}, "n": {lost, lost, lost}} {
-		if name, err := a.extendResult(errs); name != want || err != lost {
+		if name, err := a.extendResult(errs); name != want || !errors.Is(err, lost) {
 			t.Errorf("%v: %s: %v, want the loss of %s", errs, name, err, want)
 		}
 	}
