@@ -27,7 +27,7 @@ func TestInboxDeliversByToken(t *testing.T) {
 	b.retryAll()
 	for i, w := range []*waiter{one, two, other} {
 		if received(w) != driver.EventRetry {
-			t.Errorf("waiter %d was not told to retry", i)
+			t.Errorf("waiter %d has no EventRetry", i)
 		}
 	}
 }

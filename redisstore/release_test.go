@@ -13,7 +13,7 @@ import (
 
 // A release is sent twice if its first try has no reply in time. A token that nobody uses
 // again needs no time after which the first try is void. The first may have released the
-// name all the same, so the second cannot tell by itself.
+// name. Then the second finds it free, or is refused, and the outcome is unknown.
 func TestReleaseIsRetried(t *testing.T) {
 	for _, test := range []struct {
 		second   any

@@ -57,7 +57,8 @@ func (t *Table) Acquire(c driver.AcquireRequest, now Now) (reply driver.AcquireR
 	return reply, append(notifications, more...)
 }
 
-// AcquireVote processes a request of a quorum that driver.CheckVote has accepted.
+// AcquireVote processes a request of a quorum that driver.CheckAcquire and driver.CheckVote
+// have accepted.
 func (t *Table) AcquireVote(c driver.AcquireRequest, vote driver.Vote, now Now) (reply driver.VoteReply, notifications []Notification, err error) {
 	wanted, notifications := t.wanted(c, now)
 	defer t.removeUnused(c.Name)
