@@ -797,8 +797,13 @@ func (w *world) report(t *testing.T) {
 // purpose.
 func TestSimulationSees(t *testing.T) {
 	for name, sabotage := range map[string]func(*conditions){
-		"no recovery window":             func(w *conditions) { w.config.Trusting = true },
-		"one vote less than a majority":  func(w *conditions) { w.sabotage = func(s *Store) { s.majority = max(s.majority-1, 1) } },
+		"no recovery window": func(w *conditions) { w.config.Trusting = true },
+		"one vote less than a majority": func(w *conditions) {
+			w.sabotage = func(s *Store) {
+				s.config.Majority = max(s.config.Majority-1, 1)
+				s.machine.Majority = s.config.Majority
+			}
+		},
 		"clocks drift more than allowed": func(w *conditions) { w.clockDrift, w.noRenewal, w.ttl, w.config.Longest = 0.05, true, simTTL, simTTL },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
 // A watcher forwards the events of all nodes to one client.
@@ -22,22 +24,47 @@ type watcher struct {
 	hints      map[string][]bool // by hint: which nodes sent it, until all have
 }
 
+// watchers are those of all clients.
+type watchers struct {
+	mu       sync.Mutex
+	byClient map[string][]*watcher
+}
+
+func (s *watchers) add(client string, w *watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byClient == nil {
+		s.byClient = make(map[string][]*watcher)
+	}
+	s.byClient[client] = append(slices.Clone(s.byClient[client]), w)
+}
+
+func (s *watchers) remove(client string, w *watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(slices.Clone(s.byClient[client]), func(o *watcher) bool { return o == w })
+	if s.byClient[client] = left; len(left) == 0 {
+		delete(s.byClient, client)
+	}
+}
+
+// notify sends an event to all watchers of a client.
+func (s *watchers) notify(client string, e driver.Event) {
+	s.mu.Lock()
+	all := s.byClient[client]
+	s.mu.Unlock()
+	for _, w := range all {
+		w.notify(e)
+	}
+}
+
 // Watch implements driver.Store. An event of a node is a vote or a hint. The client is
 // connected while a majority of the nodes is.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	n := len(s.nodes)
 	w := &watcher{s: s, notify: on, up: make([]bool, n), wasUp: make([]bool, n), hints: make(map[string][]bool)}
-	s.mu.Lock()
-	s.watchers[client] = append(s.watchers[client], w)
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		left := slices.DeleteFunc(slices.Clone(s.watchers[client]), func(o *watcher) bool { return o == w })
-		if s.watchers[client] = left; len(left) == 0 {
-			delete(s.watchers, client)
-		}
-	}()
+	s.watchers.add(client, w)
+	defer s.watchers.remove(client, w)
 	errs := make([]error, n)
 	var group sync.WaitGroup
 	for i, node := range s.nodes {
@@ -57,7 +84,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 func (w *watcher) handleEvent(node int, e driver.Event) {
 	switch e.Kind {
 	case driver.EventGranted:
-		w.s.handleGrant(node, e)
+		w.s.step(func(m *core.Machine, now time.Time) core.Effects { return m.Granted(node, e, now) })
 	case driver.EventRetry:
 		if w.reportedByMajority(node, e.Token) {
 			w.notify(e)
@@ -71,22 +98,6 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 	default:
 		w.notify(e)
 	}
-}
-
-// handleGrant records a node's notification that it has granted the lock to a waiter.
-func (s *Store) handleGrant(node int, e driver.Event) {
-	s.mu.Lock()
-	c := s.byToken[e.Token] // a multi-lock has one token for all names and acquires them one by one
-	if c == nil || e.Ticket != c.ticket {
-		s.mu.Unlock()
-		return
-	}
-	s.clock.observe(e.Fence)
-	s.recordStoreID(s.nodes[node], e.Node)
-	c.queues[node].recordGrant(e.Fence, e.Node)
-	notify := s.evaluate(c)
-	s.mu.Unlock()
-	notify()
 }
 
 // reportedByMajority records a node's hint, and reports whether this node completes a
@@ -112,7 +123,7 @@ func (w *watcher) reportedByMajority(node int, hint string) bool {
 	if n == len(by) {
 		delete(w.hints, hint)
 	}
-	return n == w.s.majority
+	return n == w.s.config.Majority
 }
 
 // handleConnection records whether the connection to a node is up.
@@ -122,7 +133,7 @@ func (w *watcher) handleConnection(node int, e driver.Event) {
 	w.up[node] = e.Kind == driver.EventConnected
 	w.wasUp[node] = w.wasUp[node] || w.up[node]
 	before := w.majorityUp
-	w.majorityUp = countTrue(w.up) >= w.s.majority
+	w.majorityUp = countTrue(w.up) >= w.s.config.Majority
 	now := w.majorityUp
 	w.mu.Unlock()
 	switch {
@@ -140,15 +151,4 @@ func countTrue(set []bool) (n int) {
 		}
 	}
 	return n
-}
-
-// notifierOf returns a function that sends an event to all watchers of a client. The
-// caller holds s.mu.
-func (s *Store) notifierOf(client string, e driver.Event) func() {
-	all := s.watchers[client]
-	return func() {
-		for _, w := range all {
-			w.notify(e)
-		}
-	}
 }

@@ -1,0 +1,221 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// An acquisition is the state of one token on one name while requests for it are pending,
+// or while it is queued: mainly what each node has answered.
+type acquisition struct {
+	driver.AcquireRequest
+	key            acquisitionKey
+	ticket         uint64      // position in the queues of all nodes: the smallest is served first
+	queues         []nodeQueue // by node
+	voteRound      uint64      // of the latest Acquire; a vote counts only if it was requested since then
+	active         bool        // the lock is still wanted
+	noWait         bool        // the caller does not wait in the queue
+	calls          []*Call     // that wait for the votes of this round
+	skipStragglers bool        // do not wait for the remaining nodes if a majority has answered
+	granted        bool        // in this round, and the client was notified
+	fence          uint64      // a majority must store it before the lock is granted; 0: none yet
+	relinquished   int         // how often this round relinquished its votes to older requests
+	lastUsed       time.Time
+	unused         alarm // removes the acquisition when its queue entries have expired
+	split          alarm // relinquishes the votes of this round again
+}
+
+// An acquisitionKey identifies an acquisition. The names of a multi-lock share one token.
+type acquisitionKey struct{ name, token string }
+
+// unusedTime is how long an acquisition is kept after its last use. Its queue entries have
+// expired by then.
+const unusedTime = 2 * driver.WaiterTTL
+
+// acquisitionFor returns the acquisition of a token on a name, and creates it if there is
+// none.
+func (m *Machine) acquisitionFor(name, token string, now time.Time) *acquisition {
+	at := acquisitionKey{name, token}
+	c := m.acquisitions[at]
+	if c == nil {
+		c = &acquisition{key: at, queues: make([]nodeQueue, m.Nodes)}
+		c.Name, c.Token = name, token
+		for i := range c.queues {
+			c.queues[i].init(c, i)
+		}
+		c.unused.owner, c.split.owner = unusedAcquisition{c}, splitVote{c}
+		m.acquisitions[at] = c
+		m.alarms.set(&c.unused, now.Add(unusedTime))
+	}
+	c.lastUsed = now
+	return c
+}
+
+// An unusedAcquisition removes an acquisition that is not used any longer.
+type unusedAcquisition struct{ *acquisition }
+
+func (u unusedAcquisition) wake(m *Machine, now time.Time) {
+	c := u.acquisition
+	switch end := c.lastUsed.Add(unusedTime); {
+	case end.After(now):
+		m.alarms.set(&c.unused, end)
+	case c.hasDeliveries() || c.hasLateMessages(now) || len(c.calls) > 0:
+		m.alarms.set(&c.unused, now.Add(unusedTime))
+	default:
+		m.remove(c)
+	}
+}
+
+func (c *acquisition) hasDeliveries() bool {
+	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.sending || q.undelivered > 0 })
+}
+
+// hasLateMessages reports whether a message without an answer may still arrive at a node.
+// Without this state, such a message could be the last that the node receives for the
+// token.
+func (c *acquisition) hasLateMessages(now time.Time) bool {
+	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool {
+		return now.Before(q.lateUntil) || now.Before(q.uncertainUntil) || now.Before(q.resizeUntil)
+	})
+}
+
+// jitter is a small delay that separates acquisitions that do the same thing at once.
+func (c *acquisition) jitter() time.Duration {
+	return time.Duration(1+c.ticket%1000) * time.Microsecond
+}
+
+func (m *Machine) remove(c *acquisition) {
+	m.deactivate(c)
+	m.alarms.stop(&c.unused)
+	delete(m.acquisitions, c.key)
+	if m.byToken[c.Token] == c {
+		delete(m.byToken, c.Token)
+	}
+}
+
+// deactivate ends all activity of an acquisition of its own.
+func (m *Machine) deactivate(c *acquisition) {
+	c.active = false
+	m.alarms.stop(&c.split)
+}
+
+// removeIfDone removes an acquisition whose state is no longer needed. A granted one is
+// needed while it may still have an entry in a node's queue.
+func (m *Machine) removeIfDone(c *acquisition, now time.Time) {
+	if c.active || c.hasDeliveries() || c.hasLateMessages(now) || m.acquisitions[c.key] != c {
+		return
+	}
+	if c.granted && slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.state != held }) {
+		return // unusedAcquisition removes it
+	}
+	m.remove(c)
+}
+
+// newVote returns the vote that is sent to a node.
+func (m *Machine) newVote(c *acquisition, relinquish bool) driver.Vote {
+	return driver.Vote{Ticket: c.ticket, Fence: cmp.Or(c.fence, c.voteRound), RecoveryWindow: m.RecoveryWindow, Relinquish: relinquish}
+}
+
+// newNodeRequest returns the request that is sent to a node.
+func (c *acquisition) newNodeRequest(now time.Time) driver.AcquireRequest {
+	q := c.AcquireRequest
+	if len(c.calls) == 0 { // sent without a caller: the client may be dead
+		q.TTL, q.Until = q.HandoffTTL(), now.Add(OperationTimeout)
+	}
+	return q
+}
+
+// firstCall returns a call that waits for the votes, or nil.
+func (c *acquisition) firstCall() *Call {
+	if len(c.calls) == 0 {
+		return nil
+	}
+	return c.calls[0]
+}
+
+// A voteRequest requests the vote of a node.
+type voteRequest struct {
+	c           *acquisition
+	round       uint64
+	relinquish  bool // the node gives its vote to an older waiter, if it has one
+	requestedAt time.Time
+}
+
+// requestVote queues a vote request for a node.
+func (m *Machine) requestVote(c *acquisition, q *nodeQueue, relinquish bool, now time.Time) {
+	q.pendingCancel = nil // a pending cancel must be sent before this request, and a later one after it
+	m.enqueue(q, driver.WaiterTTL, &Message{Call: c.firstCall(), purpose: &voteRequest{c: c, round: c.voteRound, relinquish: relinquish}}, now)
+}
+
+// prepare writes a vote request. If the node may hold the token with another weight, the
+// token is cancelled first.
+func (v *voteRequest) prepare(m *Machine, msg *Message, now time.Time) bool {
+	c, q := v.c, msg.queue
+	known := c.fence != 0 && q.state == held && q.voteRound == v.round && q.fence >= c.fence
+	if !c.active || known && !v.relinquish { // another request would raise the fence again and again
+		return false
+	}
+	v.requestedAt = now
+	msg.Acquire, msg.Vote = c.newNodeRequest(now), m.newVote(c, v.relinquish)
+	msg.Until, msg.Verb = msg.Acquire.Until, AcquireVote
+	if q.mayHaveOtherMode(mode{c.Weight, c.Limit}, now) {
+		msg.Verb = CancelVote
+	}
+	if v.relinquish {
+		q.state, q.voteRound = unknown, 0 // the node may be relinquishing the vote, whatever a notification says
+	}
+	return true
+}
+
+// answered records a vote.
+func (v *voteRequest) answered(m *Machine, msg *Message, r Reply, now time.Time) outcome {
+	c, q := v.c, msg.queue
+	if msg.Verb == CancelVote { // the token had another weight
+		if q.recordCancel(msg.sentAt, msg.Until, r.Err); q.mode == (mode{}) {
+			q.mode = mode{msg.Acquire.Weight, msg.Acquire.Limit}
+		}
+		if r.Err == nil {
+			msg.Verb = AcquireVote
+			m.effects.Send = append(m.effects.Send, msg)
+			return sentAgain
+		}
+	}
+	if unanswered(r.Err) {
+		q.recordUnanswered(msg.Until)
+	}
+	if v.relinquish && r.Err != nil {
+		q.distrustUntil(msg.Until.Add(slack))
+	}
+	q.requestedAt = v.requestedAt
+	q.voteRound, q.err, q.byNotification = v.round, r.Err, false
+	m.recordStoreID(msg.Node, r.Vote.Node)
+	switch {
+	case r.Err != nil:
+		q.state = unknown
+	case r.Vote.Held:
+		q.state, q.fence, q.storeID = held, r.Vote.Fence, r.Vote.Node
+		m.clock.observe(r.Vote.Fence)
+	default:
+		q.state, q.fence, q.storeID = waiting, r.Vote.Fence, r.Vote.Node
+		q.holder, q.remaining, q.position = holderID{r.Vote.Holder, r.Vote.Reserved}, r.Vote.Remaining, r.Vote.Position
+		q.recordGrant(q.notifiedFence, q.notifiedBy)
+	}
+	q.notifiedFence = 0
+	m.evaluate(c, now)
+	return outcomeOf(r.Err)
+}
+
+// Granted is the step of a node's notification that it has granted the lock to a waiter.
+func (m *Machine) Granted(node int, e driver.Event, now time.Time) Effects {
+	c := m.byToken[e.Token] // a multi-lock has one token for all names and acquires them one by one
+	if c != nil && e.Ticket == c.ticket {
+		m.clock.observe(e.Fence)
+		m.recordStoreID(node, e.Node)
+		c.queues[node].recordGrant(e.Fence, e.Node)
+		m.evaluate(c, now)
+	}
+	return m.flush()
+}

@@ -1,0 +1,230 @@
+package core
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A renewal is one Extend on all nodes. Each node extends all leases; a lease is extended
+// if a majority has extended it. A node without a lease that a majority has is requested to
+// vote again.
+type renewal struct {
+	call     *Call
+	requests []driver.ExtendRequest
+	notLost  map[queueKey]error // why a node without a lease has not lost it
+	errs     [][]error          // by node and request; nil until the node has answered
+	pending  int                // nodes that have not answered
+}
+
+// A queueKey identifies a nodeQueue, also after its acquisition was removed.
+type queueKey struct {
+	acquisitionKey
+	node int
+}
+
+// Extend is the step of an extend. A message that is pending for one of the leases may be
+// served before or after it, for example an acquire without an answer.
+func (m *Machine) Extend(call *Call, requests []driver.ExtendRequest, until, now time.Time) Effects {
+	r := &renewal{call: call, requests: slices.Clone(requests), errs: make([][]error, m.Nodes), pending: m.Nodes}
+	for _, h := range requests {
+		c := m.acquisitions[acquisitionKey{h.Name, h.Token}]
+		if c == nil {
+			continue
+		}
+		for i := range c.queues {
+			switch q := &c.queues[i]; {
+			case !q.isIdle(now):
+				r.recordPending(q)
+			case c.granted && q.state != held:
+				r.setNotLost(q, errNoVote)
+			}
+		}
+	}
+	m.renewals[r] = struct{}{}
+	m.begin(call, "extend", "", r, until, now)
+	for i := range m.Nodes {
+		m.effects.Send = append(m.effects.Send, &Message{Node: i, Verb: ExtendLeases, Call: call, Until: until, Extend: r.requests, renewal: r})
+	}
+	return m.flush()
+}
+
+// recordPending records that another message for a lease is pending at a node.
+func (r *renewal) recordPending(q *nodeQueue) { r.setNotLost(q, errUnderWay) }
+
+func (r *renewal) setNotLost(q *nodeQueue, why error) {
+	if r.notLost == nil {
+		r.notLost = make(map[queueKey]error)
+	}
+	r.notLost[queueKey{q.acquisition.key, q.node}] = why
+}
+
+// answered stores a node's results and repairs missing votes. A node without a lease has
+// not lost it in two cases. Another message for the lease was pending there, or the node
+// had not voted for the lease, and may have voted since. A lease that was released must
+// not get the vote again.
+func (r *renewal) answered(m *Machine, node int, errs []error, now time.Time) {
+	errs = slices.Clone(errs)
+	for i, h := range r.requests {
+		if errors.Is(errs[i], driver.ErrLost) {
+			errs[i] = cmp.Or(r.notLost[queueKey{acquisitionKey{h.Name, h.Token}, node}], errs[i])
+		}
+	}
+	r.errs[node] = errs
+	if r.pending--; r.pending == 0 {
+		delete(m.renewals, r)
+	}
+	known := true
+	for i := range r.requests {
+		_, decided := r.outcome(m, i)
+		known = known && decided
+	}
+	if known {
+		r.end(m)
+	}
+	for i := range r.requests {
+		if err, _ := r.outcome(m, i); err == nil {
+			r.repairMissing(m, i, now)
+		}
+	}
+}
+
+// outcome returns the result of one request, if the nodes' answers decide it.
+func (r *renewal) outcome(m *Machine, i int) (err error, decided bool) { //nolint:revive // the error is not the call's
+	ok, lost, failed := 0, 0, 0
+	for _, errs := range r.errs {
+		switch {
+		case errs == nil:
+		case errs[i] == nil:
+			ok++
+		case errors.Is(errs[i], driver.ErrLost) || errors.Is(errs[i], errRepaired):
+			lost++
+		default:
+			failed++
+		}
+	}
+	switch {
+	case ok >= m.Majority:
+		return nil, true
+	case lost > m.Nodes-m.Majority:
+		return driver.ErrLost, true
+	}
+	return ErrNoAnswer, ok+lost+failed == len(r.errs)
+}
+
+// end ends the call with what is known.
+func (r *renewal) end(m *Machine) {
+	if r.call.ended {
+		return
+	}
+	r.call.Errs = make([]error, len(r.requests))
+	for i, h := range r.requests {
+		err, _ := r.outcome(m, i)
+		if err != nil && !errors.Is(err, driver.ErrLost) {
+			err = Unavailable("extend", h.Name, r.causes(i))
+		}
+		r.call.Errs[i] = err
+	}
+	m.end(r.call)
+}
+
+// causes returns why each node has not extended a lease.
+func (r *renewal) causes(i int) []error {
+	causes := make([]error, len(r.errs))
+	for n, errs := range r.errs {
+		causes[n] = ErrNoAnswer
+		if errs != nil {
+			causes[n] = errs[i]
+		}
+		if errors.Is(causes[n], driver.ErrLost) {
+			causes[n] = errNoLease
+		}
+	}
+	return causes
+}
+
+// straggled implements role. A renewal that is not decided waits for all nodes.
+func (r *renewal) straggled(*Machine, time.Time) {}
+
+// expired implements role.
+func (r *renewal) expired(m *Machine, _ *Call, _ time.Time) { r.end(m) }
+
+// abandoned implements role.
+func (r *renewal) abandoned(m *Machine, _ *Call, _ error, _ time.Time) { r.end(m) }
+
+// repairMissing requests the votes of the nodes that miss a lease which a majority has.
+func (r *renewal) repairMissing(m *Machine, i int, now time.Time) {
+	for n, errs := range r.errs {
+		if len(errs) > i && (errors.Is(errs[i], driver.ErrLost) || errors.Is(errs[i], errNoVote)) {
+			errs[i] = errRepaired
+			r.repair(m, r.requests[i], n, now)
+		}
+	}
+}
+
+// repair requests the vote of a node for a lease that a majority has. A recently restarted
+// node refuses. No other message may have been pending there since the renewal began, and
+// none may follow it. Otherwise the node would grant a lease that was released, or grant a
+// reader's lock to a lease that is now a writer's.
+func (r *renewal) repair(m *Machine, h driver.ExtendRequest, node int, now time.Time) {
+	if errors.Is(r.notLost[queueKey{acquisitionKey{h.Name, h.Token}, node}], errUnderWay) {
+		return // the next renewal can repair it
+	}
+	c := m.acquisitionFor(h.Name, h.Token, now)
+	if c.active {
+		return
+	}
+	m.enqueue(&c.queues[node], OperationTimeout, &Message{Call: r.call, purpose: repair{h}}, now)
+}
+
+// A repair is the vote request for a lease that a majority has.
+type repair struct{ driver.ExtendRequest }
+
+func (p repair) prepare(m *Machine, msg *Message, now time.Time) bool {
+	if msg.queue.acquisition.active || msg.queue.newest != msg {
+		return false
+	}
+	msg.Verb, msg.Until = AcquireVote, now.Add(OperationTimeout)
+	msg.Acquire = driver.AcquireRequest{
+		Name: p.Name, Token: p.Token, Client: p.Client, TTL: p.TTL, Weight: p.Weight, Limit: p.Limit, Until: msg.Until,
+	}
+	msg.Vote = driver.Vote{Fence: p.Fence, RecoveryWindow: m.RecoveryWindow}
+	if msg.Vote.Fence == 0 {
+		msg.Vote.Fence = m.clock.next(now)
+	}
+	return true
+}
+
+func (p repair) answered(m *Machine, msg *Message, r Reply, _ time.Time) outcome {
+	m.clock.observe(r.Vote.Fence)
+	if unanswered(r.Err) {
+		msg.queue.recordUnanswered(msg.Until)
+	}
+	if r.Vote.Held {
+		msg.queue.state = held
+	}
+	return outcomeOf(r.Err)
+}
+
+// NeedsState reports whether a message is the repair of an attached lease, whose weight is
+// not known here. Then UseState comes before the message is sent.
+func (msg *Message) NeedsState() bool { return msg.Verb == AcquireVote && msg.Acquire.Weight == 0 }
+
+// UseState writes the weight and the fence of an attached lease into its repair, from the
+// state of the name on a majority of the nodes. It reports false if there is nothing to
+// repair. Such a lease is repaired only if it is exclusive: the process that acquired it may
+// upgrade a reader meanwhile.
+func (msg *Message) UseState(s driver.State) bool {
+	i := slices.IndexFunc(s.Holders, func(h driver.Holder) bool {
+		return h.Token == msg.Acquire.Token && h.Weight == 0 && !h.Reserved
+	})
+	if i < 0 {
+		return false
+	}
+	msg.Acquire.Weight, msg.Acquire.Limit = 1, 1
+	msg.Vote.Fence = cmp.Or(s.Holders[i].Fence, s.Fence, msg.Vote.Fence)
+	return true
+}

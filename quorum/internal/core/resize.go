@@ -1,0 +1,212 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A resizing is a call that changes the weight of a lease. If a majority refuses to upgrade
+// a reader to a writer, the nodes that have upgraded it downgrade it again.
+type resizing struct {
+	call    *Call
+	request driver.AcquireRequest
+	vote    driver.Vote
+	try     int
+	poll    *poll                 // of this try
+	answers []driver.AcquireReply // by node, of this try
+	known   []uint64              // by node: its fence for the lease, if a majority has resized it
+	fence   uint64                // the largest of them
+	pause   alarm                 // before the next try
+}
+
+// Resize is the step of a resize.
+func (m *Machine) Resize(call *Call, q driver.AcquireRequest, now time.Time) Effects {
+	r := &resizing{call: call, request: q, known: make([]uint64, m.Nodes)}
+	r.vote = driver.Vote{Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
+	r.pause.owner = r
+	m.begin(call, "resize", q.Name, r, q.Until, now)
+	r.send(m, now)
+	return m.flush()
+}
+
+// send sends the request to all nodes except those that already have the fence.
+func (r *resizing) send(m *Machine, now time.Time) {
+	r.try++
+	p := m.newPoll("resize", r.request.Name, r)
+	p.needMajority, p.collecting = true, true
+	r.poll, r.answers = p, make([]driver.AcquireReply, m.Nodes)
+	c := m.acquisitionFor(r.request.Name, r.request.Token, now)
+	for i := range c.queues {
+		if r.known[i] >= r.vote.Fence {
+			r.answers[i] = driver.AcquireReply{Held: true, Fence: r.known[i]}
+			p.record(m, i, yes, nil, now)
+			continue
+		}
+		m.resizeOn(&c.queues[i], r.request, r.vote, r, now)
+	}
+	p.collecting = false
+	p.decide(m, false, now)
+}
+
+// pollEnded implements pollOwner.
+func (r *resizing) pollEnded(m *Machine, done bool, err error, now time.Time) {
+	// A node that has not yet received the last release refuses only for a moment.
+	const tries, pause = 3, 3 * time.Millisecond
+	for _, a := range r.answers {
+		m.clock.observe(a.Fence)
+	}
+	if !done {
+		r.revertToReader(m, now)
+	}
+	switch {
+	case err != nil:
+		r.end(m, driver.AcquireReply{}, err)
+	case !done && r.try == tries:
+		r.end(m, r.refusal(), nil)
+	case !done:
+		m.alarms.set(&r.pause, now.Add(pause))
+	case r.countStored() >= m.Majority:
+		r.end(m, driver.AcquireReply{Held: true, Fence: r.fence}, nil)
+	default: // a majority must store the fence
+		r.vote.Fence = r.fence
+		r.send(m, now)
+	}
+}
+
+// wake begins the next try.
+func (r *resizing) wake(m *Machine, now time.Time) { r.send(m, now) }
+
+// countStored returns how many nodes have the largest fence that a node issued.
+func (r *resizing) countStored() (n int) {
+	for i, a := range r.answers {
+		r.known[i] = 0
+		if a.Held {
+			r.known[i] = a.Fence
+		}
+	}
+	r.fence = max(r.fence, slices.Max(r.known))
+	for _, known := range r.known {
+		if known >= r.fence {
+			n++
+		}
+	}
+	return n
+}
+
+// refusal returns the answer of a node that refused, if possible one that names a holder.
+func (r *resizing) refusal() (refusal driver.AcquireReply) {
+	for _, a := range r.answers {
+		if !a.Held && a.Name != "" && (refusal.Name == "" || refusal.Holder == "") {
+			refusal = a
+		}
+	}
+	return refusal
+}
+
+// revertToReader makes a token a reader again on all nodes that did not refuse the
+// upgrade to a writer. A node that does not answer keeps other readers out, but a
+// majority refused the upgrade and does not.
+func (r *resizing) revertToReader(m *Machine, now time.Time) {
+	q := r.request
+	if !q.Exclusive() || q.Limit != driver.Unlimited {
+		return
+	}
+	q.Weight, q.Until = 1, time.Time{}
+	c := m.acquisitionFor(q.Name, q.Token, now)
+	for i := range c.queues {
+		if refused := r.answers[i].Name != ""; !refused {
+			m.resizeOn(&c.queues[i], q, r.vote, nil, now)
+		}
+	}
+}
+
+// end ends the call.
+func (r *resizing) end(m *Machine, reply driver.AcquireReply, err error) {
+	m.alarms.stop(&r.pause)
+	r.poll.decided = true
+	r.call.Reply, r.call.Err = reply, err
+	m.end(r.call)
+}
+
+// straggled implements role. A resize waits for all nodes.
+func (r *resizing) straggled(*Machine, time.Time) {}
+
+// expired implements role.
+func (r *resizing) expired(m *Machine, _ *Call, now time.Time) {
+	if r.pause.isSet() { // a majority has refused
+		r.end(m, r.refusal(), nil)
+		return
+	}
+	r.poll.decide(m, true, now)
+}
+
+// abandoned implements role.
+func (r *resizing) abandoned(m *Machine, _ *Call, err error, now time.Time) {
+	if !r.pause.isSet() {
+		r.revertToReader(m, now)
+	}
+	r.end(m, driver.AcquireReply{}, err)
+}
+
+// resizeOn changes the weight of a token at one node, after the pending messages there: an
+// overtaken change would undo it. r gets the answer, if it is not nil.
+func (m *Machine) resizeOn(q *nodeQueue, request driver.AcquireRequest, vote driver.Vote, r *resizing, now time.Time) {
+	msg := &Message{Acquire: request, Vote: vote}
+	if r == nil {
+		msg.purpose = new(nodeResize)
+	} else {
+		msg.Call, msg.purpose = r.call, &nodeResize{r.poll, r.answers}
+	}
+	m.enqueue(q, OperationTimeout, msg, now)
+}
+
+// A nodeResize changes the weight of a lease on one node. It is not repeated: the caller
+// decides. poll and answers are those of the try, or nil.
+type nodeResize struct {
+	poll    *poll
+	answers []driver.AcquireReply
+}
+
+func (r *nodeResize) prepare(m *Machine, msg *Message, now time.Time) bool {
+	if msg.Acquire.Until.IsZero() {
+		msg.Acquire.Until = now.Add(OperationTimeout)
+	}
+	q, weight := msg.queue, msg.Acquire.Weight
+	msg.Verb, msg.Until, q.mode = ResizeVote, msg.Acquire.Until, unknownMode
+	if q.resizeMayArrive(now) && q.resizeWeight != weight {
+		r.record(m, msg.Node, driver.AcquireReply{}, &driver.UnavailableError{Op: "resize", Name: msg.Acquire.Name, Cause: errResizePending}, now)
+		return false
+	}
+	return true
+}
+
+func (r *nodeResize) answered(m *Machine, msg *Message, reply Reply, now time.Time) outcome {
+	if unanswered(reply.Err) {
+		msg.queue.recordResize(msg.Acquire.Weight, msg.Until, now)
+	}
+	r.record(m, msg.Node, reply.Vote.AcquireReply, reply.Err, now)
+	return arrived
+}
+
+func (r *nodeResize) record(m *Machine, node int, a driver.AcquireReply, err error, now time.Time) {
+	if r.poll == nil {
+		return
+	}
+	r.answers[node] = a
+	r.poll.record(m, node, toAnswer(a.Held), err, now)
+}
+
+// resizeMayArrive reports whether a resize without an answer may still arrive.
+func (q *nodeQueue) resizeMayArrive(now time.Time) bool { return now.Before(q.resizeUntil) }
+
+// recordResize records that a resize got no answer.
+func (q *nodeQueue) recordResize(weight int, until, now time.Time) {
+	if q.resizeMayArrive(now) && q.resizeWeight != weight {
+		q.resizeWeight = 0 // either of the two weights may arrive
+	} else {
+		q.resizeWeight = weight
+	}
+	q.resizeUntil = later(q.resizeUntil, until.Add(slack))
+}

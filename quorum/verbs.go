@@ -1,0 +1,131 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/quorum/internal/core"
+)
+
+// Acquire implements driver.Store. It sends the request to all nodes at once, and returns
+// when a majority has given the same answer or no longer can.
+func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
+	if q.Until.IsZero() {
+		q.Until = time.Now().Add(core.OperationTimeout)
+	}
+	if err := cmp.Or(s.checkRequest(q), s.checkStart(ctx, "acquire", q.Name, q.Until)); err != nil {
+		return driver.AcquireReply{}, err
+	}
+	c := s.do(ctx, "acquire", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Acquire(c, q, now) })
+	return c.Reply, c.Err
+}
+
+// Cancel implements driver.Store. Nodes that do not answer get the cancel later, in the
+// background.
+func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
+	if q.Until.IsZero() {
+		q.Until = deadlineOf(ctx)
+	}
+	if err := s.checkStart(ctx, "cancel", q.Name, q.Until); err != nil {
+		return err
+	}
+	c := s.do(ctx, "cancel", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Cancel(c, q, now) })
+	return c.Err
+}
+
+// Release implements driver.Store. Nodes that do not answer get the release later, in the
+// background.
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	if r.Until.IsZero() {
+		r.Until = time.Now().Add(core.OperationTimeout)
+	}
+	if err := s.checkStart(ctx, "release", r.Name, r.Until); err != nil {
+		return false, err
+	}
+	c := s.do(ctx, "release", r.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Release(c, r, now) })
+	return c.OK, c.Err
+}
+
+// Resize implements driver.Store. If a majority refuses to upgrade a reader to a writer,
+// the nodes that have upgraded it downgrade it again.
+func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
+	if q.Until.IsZero() {
+		q.Until = deadlineOf(ctx)
+	}
+	if err := cmp.Or(s.checkRequest(q), s.checkStart(ctx, "resize", q.Name, q.Until)); err != nil {
+		return driver.AcquireReply{}, err
+	}
+	c := s.do(ctx, "resize", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Resize(c, q, now) })
+	return c.Reply, c.Err
+}
+
+// Revoke implements driver.Store.
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
+	until := deadlineOf(ctx)
+	if err := cmp.Or(driver.CheckRevoke(name, fence, reason), s.checkStart(ctx, "revoke", name, until)); err != nil {
+		return false, err
+	}
+	r := core.Revocation{Name: name, Fence: fence, Reason: reason}
+	c := s.do(ctx, "revoke", name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Revoke(c, r, until, now) })
+	return c.OK, c.Err
+}
+
+// Extend implements driver.Store. Each node extends all leases; a lease is extended if a
+// majority has extended it. A node without a lease that a majority has is requested to vote
+// again.
+func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	until := deadlineOf(ctx)
+	if err := s.checkStart(ctx, "extend", "", until); err != nil {
+		return slices.Repeat([]error{err}, len(requests))
+	}
+	c := s.do(ctx, "extend", "", func(m *core.Machine, c *core.Call, now time.Time) core.Effects {
+		return m.Extend(c, requests, until, now)
+	})
+	if c.Err != nil {
+		return slices.Repeat([]error{c.Err}, len(requests))
+	}
+	return c.Errs
+}
+
+func (s *Store) checkRequest(q driver.AcquireRequest) error {
+	switch {
+	case !q.Exclusive() && q.Limit != driver.Unlimited && len(s.nodes) > 1:
+		return fmt.Errorf("%w: acquire %q: a quorum does not support semaphore permits, because two majorities may each see room for the last one", driver.ErrInvalid, q.Name)
+	case len(q.With) > 0:
+		return fmt.Errorf("%w: acquire %q and others: a quorum acquires one name at a time", driver.ErrInvalid, q.Name)
+	case s.config.RecoveryWindow > 0 && q.TTL > s.config.RecoveryWindow:
+		return fmt.Errorf("%w: acquire %q: TTL %v exceeds the longest TTL %v of this quorum; set Config.Longest to the same larger value in all clients", driver.ErrInvalid, q.Name, q.TTL, s.config.RecoveryWindow)
+	}
+	return driver.CheckAcquire(q)
+}
+
+var errExpired = errors.New("the request expired before it was served")
+
+// checkStart returns an error if an operation cannot begin: nothing is sent then.
+func (s *Store) checkStart(ctx context.Context, op, name string, until time.Time) error {
+	var cause error
+	switch {
+	case s.ctx.Err() != nil:
+		cause = errClosed
+	case ctx.Err() != nil:
+		cause = context.Cause(ctx)
+	case !time.Now().Before(until):
+		cause = errExpired
+	default:
+		return nil
+	}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: cause}
+}
+
+// deadlineOf returns when an operation with this context ends at the latest.
+func deadlineOf(ctx context.Context) time.Time {
+	if at, ok := ctx.Deadline(); ok {
+		return at
+	}
+	return time.Now().Add(core.OperationTimeout)
+}
