@@ -550,6 +550,57 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 	}
 }
 
+// A node that missed an upgrade still has a reader. Its vote does not count for the writer,
+// and it gets the upgrade as soon as it can be reached.
+func TestNodeThatMissedAnUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, stores := newNodes(3)
+		nodes, locks := newClientOf(t, quorum.Config{Trusting: true}, stores...)
+		m := locks.RWMutex("n")
+		l, err := m.RLock(t.Context(), dibs.NoRenew(), dibs.TTL(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond) // all nodes have voted
+		nodes[1].set(func() {
+			nodes[1].fault = func(verb string, _ func()) error {
+				if verb == "resize" {
+					return errReset
+				}
+				return nil
+			}
+		})
+		if err := m.TryUpgrade(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		wantWeights(t, "upgraded", stores, "n", l.Token(), 0, 1, 0)
+
+		nodes[2].set(func() { nodes[2].dead = errors.New("refused") })
+		if err := l.Extend(t.Context(), time.Minute); !errors.Is(err, dibs.ErrUnavailable) {
+			t.Errorf("extended by a node with a writer and one with a reader: %v, want ErrUnavailable", err)
+		}
+		nodes[2].set(func() { nodes[2].dead = nil })
+		if err := l.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("extended by two nodes with a writer: %v", err)
+		}
+
+		nodes[1].set(func() { nodes[1].fault = nil })
+		time.Sleep(3 * time.Second) // an earlier resize without an answer may still arrive
+		if err := l.Extend(t.Context(), time.Minute); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		wantWeights(t, "reachable again", stores, "n", l.Token(), 0, 0, 0)
+		nodes[2].set(func() { nodes[2].dead = errors.New("refused") })
+		if err := l.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("extended by two nodes, one of which got the upgrade later: %v", err)
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A release or cancel that a node refuses is repeated.
 func TestRefusedRelease(t *testing.T) {
 	for _, verb := range []string{"release", "cancel"} {

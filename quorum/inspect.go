@@ -12,8 +12,14 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// Inspect implements driver.Store. A token with the votes of a majority is a holder.
-func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
+// nodes are the stores of a quorum.
+type nodes struct {
+	all      []driver.Voter
+	majority int
+}
+
+// inspect returns the state of a name. A token with the votes of a majority is a holder.
+func (s nodes) inspect(ctx context.Context, name string) (driver.State, error) {
 	states, err := queryNodes(ctx, s, "inspect", name, func(ctx context.Context, n driver.Voter) (driver.State, error) { return n.Inspect(ctx, name) })
 	if err != nil {
 		return driver.State{}, err
@@ -30,7 +36,7 @@ type holderID struct {
 
 // merge combines the states of a majority of the nodes into one. A token that holds the
 // lock on fewer nodes is reported as a waiter.
-func (s *Store) merge(name string, states []driver.State) driver.State {
+func (s nodes) merge(name string, states []driver.State) driver.State {
 	out := driver.State{Name: name}
 	entries := make(map[holderID][]driver.Holder)
 	for _, state := range states {
@@ -40,10 +46,9 @@ func (s *Store) merge(name string, states []driver.State) driver.State {
 			entries[id] = append(entries[id], h)
 		}
 	}
-	s.observe(out.Fence)
 	holds := make(map[string]bool)
 	for id, on := range entries {
-		if len(on) >= s.config.Majority {
+		if len(on) >= s.majority {
 			out.Holders = append(out.Holders, s.mergeHolder(on))
 			holds[id.token] = true
 		}
@@ -78,7 +83,7 @@ func (s *Store) merge(name string, states []driver.State) driver.State {
 		return cmp.Or(cmp.Compare(a.positions*b.lists, b.positions*a.lists), cmp.Compare(a.Token, b.Token))
 	})
 	for _, e := range order {
-		if e.lists >= s.config.Majority {
+		if e.lists >= s.majority {
 			out.Waiters = append(out.Waiters, e.Waiter)
 		}
 	}
@@ -88,9 +93,9 @@ func (s *Store) merge(name string, states []driver.State) driver.State {
 
 // mergeHolder combines the entries of one holder on several nodes. Its remaining time is
 // how long it has a majority of votes.
-func (s *Store) mergeHolder(on []driver.Holder) driver.Holder {
+func (s nodes) mergeHolder(on []driver.Holder) driver.Holder {
 	slices.SortFunc(on, func(a, b driver.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
-	h := on[s.config.Majority-1]
+	h := on[s.majority-1]
 	h.Fence = commonFence(on)
 	return h
 }
@@ -111,9 +116,8 @@ func commonFence(on []driver.Holder) (fence uint64) {
 	return fence
 }
 
-// List implements driver.Store. It returns the names that are held on a majority of the
-// nodes.
-func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
+// list returns the names that are held on a majority of the nodes.
+func (s nodes) list(ctx context.Context, pattern string) ([]string, error) {
 	lists, err := queryNodes(ctx, s, "list", "", func(ctx context.Context, n driver.Voter) ([]string, error) { return n.List(ctx, pattern) })
 	if err != nil {
 		return nil, err
@@ -122,7 +126,7 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	var names []string
 	for _, list := range lists {
 		for _, name := range list {
-			if votes[name]++; votes[name] == s.config.Majority {
+			if votes[name]++; votes[name] == s.majority {
 				names = append(names, name)
 			}
 		}
@@ -132,31 +136,28 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 
 // queryNodes calls query for all nodes and returns the values of those that answer in
 // time: at least a majority.
-func queryNodes[T any](ctx context.Context, s *Store, op, name string, query func(context.Context, driver.Voter) (T, error)) ([]T, error) {
-	if err := s.checkStart(ctx, op, name, deadlineOf(ctx)); err != nil {
-		return nil, err
-	}
+func queryNodes[T any](ctx context.Context, s nodes, op, name string, query func(context.Context, driver.Voter) (T, error)) ([]T, error) {
 	type reply struct {
 		node  int
 		value T
 		err   error
 	}
-	replies := make(chan reply, len(s.nodes))
+	replies := make(chan reply, len(s.all))
 	ctx, cancel := context.WithDeadline(ctx, deadlineOf(ctx))
 	defer cancel()
-	for i, n := range s.nodes {
+	for i, n := range s.all {
 		go func() {
 			v, err := query(ctx, n)
 			replies <- reply{i, v, err}
 		}()
 	}
-	errs := make([]error, len(s.nodes))
+	errs := make([]error, len(s.all))
 	for i := range errs {
 		errs[i] = core.ErrNoAnswer
 	}
 	var values []T
 	var stragglers <-chan time.Time
-	for range s.nodes {
+	for range s.all {
 		select {
 		case r := <-replies:
 			if errs[r.node] = r.err; r.err == nil {
@@ -167,11 +168,11 @@ func queryNodes[T any](ctx context.Context, s *Store, op, name string, query fun
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w", core.Unavailable(op, name, errs))
 		}
-		if len(values) == s.config.Majority {
+		if len(values) == s.majority {
 			stragglers = time.After(core.StragglerTimeout)
 		}
 	}
-	if len(values) < s.config.Majority {
+	if len(values) < s.majority {
 		return nil, core.Unavailable(op, name, errs)
 	}
 	return values, nil

@@ -29,10 +29,10 @@ import (
 // A Store is a driver.Store made of several stores, its nodes. It is safe for concurrent
 // use.
 type Store struct {
-	nodes    []driver.Voter
+	nodes    nodes
 	config   core.Config
 	watchers watchers
-	runner
+	runner   runner
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -51,27 +51,37 @@ type Config struct {
 	Trusting bool
 }
 
-// New returns a store made of nodes. It does no I/O. The nodes must be independent
+// New returns a store made of these nodes. It does no I/O. The nodes must be independent
 // servers: one, three or more. An odd number is best: a fourth node is one more that may
 // fail, but four nodes still tolerate only one failure.
 //
 // New returns ErrInvalid if a node is nil or appears twice. It also rejects two nodes, because the quorum would fail when either of them does. One server
 // behind two clients is detected only when both have voted; then Acquire returns
 // ErrInvalid.
-func New(nodes ...driver.Voter) (*Store, error) { return Config{}.New(nodes...) }
+func New(voters ...driver.Voter) (*Store, error) { return Config{}.New(voters...) }
 
-// New returns a store made of nodes, like the function New, with the options of c.
-func (c Config) New(nodes ...driver.Voter) (*Store, error) {
-	config := core.Config{Nodes: len(nodes), Majority: len(nodes)/2 + 1, Longest: cmp.Or(c.Longest, Longest)}
-	if err := checkNodes(nodes, config.Longest); err != nil {
+// New returns a store made of these nodes, like the function New, with the options of c.
+func (c Config) New(voters ...driver.Voter) (*Store, error) {
+	config := core.Config{Nodes: len(voters), Majority: len(voters)/2 + 1, Longest: cmp.Or(c.Longest, Longest)}
+	if err := checkNodes(voters, config.Longest); err != nil {
 		return nil, err
 	}
 	if !c.Trusting {
 		config.RecoveryWindow = config.Longest
 	}
-	s := &Store{nodes: slices.Clone(nodes), config: config}
-	s.init()
+	s := &Store{nodes: nodes{slices.Clone(voters), config.Majority}, config: config}
+	s.runner.init(core.New(config), s.nodes, s.watchers.notify)
 	return s, nil
+}
+
+// Close ends the redelivery to nodes that are not reachable, and all calls. It waits for
+// messages that are being sent, for 50 ms at most; then it cancels them. What a node has
+// not received by then ends by its TTL. Close does not close the nodes. Close the Clients
+// of the store first: they release their leases. After Close, all operations fail with
+// driver.ErrUnavailable. A second Close does nothing. The error is always nil.
+func (s *Store) Close() error {
+	s.runner.close()
+	return nil
 }
 
 func checkNodes(nodes []driver.Voter, longest time.Duration) error {

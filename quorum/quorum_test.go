@@ -175,10 +175,11 @@ func newClientOf(t *testing.T, c quorum.Config, stores ...*memstore.Store) (node
 		n := &node{Voter: s}
 		nodes, all = append(nodes, n), append(all, n)
 	}
-	locks = dibs.New(newQuorum(t, c, all...), dibs.TTL(ttl))
+	store := newQuorum(t, c, all...)
+	locks = dibs.New(store, dibs.TTL(ttl))
 	t.Cleanup(func() {
 		locks.Close()
-		time.Sleep(2 * quorum.Longest) // background deliveries end
+		store.Close()
 	})
 	return nodes, locks
 }

@@ -13,7 +13,9 @@ import (
 // A runner carries out what the state machine decides: it sends the messages, each in a
 // goroutine, wakes the machine, and wakes the callers.
 type runner struct {
-	ctx    context.Context // ends when the store is closed
+	nodes  nodes
+	notify func(client string, e driver.Event) // called without the mutex
+	ctx    context.Context                     // ends when the store is closed
 	cancel context.CancelFunc
 	group  sync.WaitGroup // messages being sent
 
@@ -26,133 +28,128 @@ type runner struct {
 
 var errClosed = errors.New("the quorum is closed")
 
-func (s *Store) init() {
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.machine = core.New(s.config)
+func (r *runner) init(m *core.Machine, n nodes, notify func(client string, e driver.Event)) {
+	r.machine, r.nodes, r.notify = m, n, notify
+	r.ctx, r.cancel = context.WithCancel(context.Background())
 }
 
-// Close ends the redelivery to nodes that are not reachable, and all calls. It waits for
-// messages that are being sent, for 50 ms at most; then it cancels them. What a node has
-// not received by then ends by its TTL. Close does not close the nodes. Close the Clients
-// of the store first: they release their leases. After Close, all operations fail with
-// driver.ErrUnavailable. A second Close does nothing. The error is always nil.
-func (s *Store) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	if s.timer != nil {
-		s.timer.Stop()
+// close waits for messages that are being sent, and cancels them after a moment.
+func (r *runner) close() {
+	r.mu.Lock()
+	r.closed = true
+	if r.timer != nil {
+		r.timer.Stop()
 	}
-	s.mu.Unlock()
-	limit := time.AfterFunc(core.StragglerTimeout, s.cancel)
+	r.mu.Unlock()
+	limit := time.AfterFunc(core.StragglerTimeout, r.cancel)
 	defer limit.Stop()
-	s.group.Wait()
-	s.cancel()
-	return nil
+	r.group.Wait()
+	r.cancel()
 }
 
 // step runs one step of the machine, and carries out its effects.
-func (s *Store) step(do func(m *core.Machine, now time.Time) core.Effects) {
-	s.mu.Lock()
-	effects := do(s.machine, time.Now())
-	if s.closed {
+func (r *runner) step(do func(m *core.Machine, now time.Time) core.Effects) {
+	r.mu.Lock()
+	effects := do(r.machine, time.Now())
+	if r.closed {
 		effects.Send = nil
 	}
-	s.group.Add(len(effects.Send))
-	s.setTimer()
-	s.mu.Unlock()
+	r.group.Add(len(effects.Send))
+	r.setTimer()
+	r.mu.Unlock()
 	for _, msg := range effects.Send {
-		go s.send(msg)
+		go r.send(msg)
 	}
 	for _, call := range effects.Ended {
 		close(call.Done)
 	}
 	for _, n := range effects.Notify {
-		s.watchers.notify(n.Client, n.Event)
+		r.notify(n.Client, n.Event)
 	}
 }
 
 // setTimer sets the timer to the next time at which the machine has something to do. A timer
 // that is set too early stays: it costs one step without effects, and less than a change for
 // each call.
-func (s *Store) setTimer() {
-	at := s.machine.NextWake()
-	if at.IsZero() || s.closed || !s.timerAt.IsZero() && !at.Before(s.timerAt) {
+func (r *runner) setTimer() {
+	at := r.machine.NextWake()
+	if at.IsZero() || r.closed || !r.timerAt.IsZero() && !at.Before(r.timerAt) {
 		return
 	}
-	if s.timer == nil {
-		s.timer = time.AfterFunc(time.Until(at), s.wake)
+	if r.timer == nil {
+		r.timer = time.AfterFunc(time.Until(at), r.wake)
 	} else {
-		s.timer.Reset(time.Until(at))
+		r.timer.Reset(time.Until(at))
 	}
-	s.timerAt = at
+	r.timerAt = at
 }
 
-func (s *Store) wake() {
-	s.step(func(m *core.Machine, now time.Time) core.Effects {
-		s.timerAt = time.Time{}
+func (r *runner) wake() {
+	r.step(func(m *core.Machine, now time.Time) core.Effects {
+		r.timerAt = time.Time{}
 		return m.Wake(now)
 	})
 }
 
 // do runs a call and waits for its end.
-func (s *Store) do(ctx context.Context, op, name string, start func(m *core.Machine, c *core.Call, now time.Time) core.Effects) *core.Call {
+func (r *runner) do(ctx context.Context, op, name string, start func(m *core.Machine, c *core.Call, now time.Time) core.Effects) *core.Call {
 	c := &core.Call{Context: ctx, Done: make(chan struct{})}
-	s.step(func(m *core.Machine, now time.Time) core.Effects { return start(m, c, now) })
+	r.step(func(m *core.Machine, now time.Time) core.Effects { return start(m, c, now) })
 	select {
 	case <-c.Done:
 		return c
-	case <-s.ctx.Done():
+	case <-r.ctx.Done():
 		return &core.Call{Err: &driver.UnavailableError{Op: op, Name: name, Cause: errClosed}}
 	case <-ctx.Done():
 	}
-	s.step(func(m *core.Machine, now time.Time) core.Effects { return m.Abandon(c, context.Cause(ctx), now) })
+	r.step(func(m *core.Machine, now time.Time) core.Effects { return m.Abandon(c, context.Cause(ctx), now) })
 	<-c.Done
 	return c
 }
 
 // observe makes sure that later fences are larger than this one.
-func (s *Store) observe(fence uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.machine.Observe(fence)
+func (r *runner) observe(fence uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.machine.Observe(fence)
 }
 
 // send sends one message, and gives the machine the reply.
-func (s *Store) send(msg *core.Message) {
-	defer s.group.Done()
-	reply := s.exchange(msg)
-	s.step(func(m *core.Machine, now time.Time) core.Effects { return m.Answer(msg, reply, now) })
+func (r *runner) send(msg *core.Message) {
+	defer r.group.Done()
+	reply := r.exchange(msg)
+	r.step(func(m *core.Machine, now time.Time) core.Effects { return m.Answer(msg, reply, now) })
 }
 
 // exchange returns a node's reply to a message.
-func (s *Store) exchange(msg *core.Message) (r core.Reply) {
-	ctx, cancel := nodeContext(s.ctx, msg.Until)
+func (r *runner) exchange(msg *core.Message) (reply core.Reply) {
+	ctx, cancel := nodeContext(r.ctx, msg.Until)
 	defer cancel()
 	if msg.Call != nil {
 		ctx = valuesContext{ctx, msg.Call.Context}
 	}
 	if msg.NeedsState() {
-		state, err := s.Inspect(ctx, msg.Acquire.Name)
+		state, err := r.nodes.inspect(ctx, msg.Acquire.Name)
 		if err != nil || !msg.UseState(state) {
-			return r
+			return reply
 		}
 	}
-	node := s.nodes[msg.Node]
+	node := r.nodes.all[msg.Node]
 	switch msg.Verb {
 	case core.AcquireVote:
-		r.Vote, r.Err = node.AcquireVote(ctx, msg.Acquire, msg.Vote)
+		reply.Vote, reply.Err = node.AcquireVote(ctx, msg.Acquire, msg.Vote)
 	case core.CancelVote:
-		r.Err = node.CancelVote(ctx, msg.Acquire, msg.Vote)
+		reply.Err = node.CancelVote(ctx, msg.Acquire, msg.Vote)
 	case core.ResizeVote:
-		r.Vote.AcquireReply, r.Err = node.ResizeVote(ctx, msg.Acquire, msg.Vote)
+		reply.Vote.AcquireReply, reply.Err = node.ResizeVote(ctx, msg.Acquire, msg.Vote)
 	case core.ReleaseVote:
-		r.OK, r.Err = node.ReleaseVote(ctx, msg.Release, msg.Vote)
+		reply.OK, reply.Err = node.ReleaseVote(ctx, msg.Release, msg.Vote)
 	case core.ExtendLeases:
-		r.Errs = node.Extend(ctx, msg.Extend)
+		reply.Errs = node.Extend(ctx, msg.Extend)
 	case core.RevokeLease:
-		r.OK, r.Err = node.Revoke(ctx, msg.Revoke.Name, msg.Revoke.Fence, msg.Revoke.Reason)
+		reply.OK, reply.Err = node.Revoke(ctx, msg.Revoke.Name, msg.Revoke.Fence, msg.Revoke.Reason)
 	}
-	return r
+	return reply
 }
 
 // nodeContext returns a context for one node's part of an operation that ends at until.

@@ -801,7 +801,7 @@ func TestSimulationSees(t *testing.T) {
 		"one vote less than a majority": func(w *conditions) {
 			w.sabotage = func(s *Store) {
 				s.config.Majority = max(s.config.Majority-1, 1)
-				s.machine.Majority = s.config.Majority
+				s.runner.machine.Majority = s.config.Majority
 			}
 		},
 		"clocks drift more than allowed": func(w *conditions) { w.clockDrift, w.noRenewal, w.ttl, w.config.Longest = 0.05, true, simTTL, simTTL },

@@ -21,7 +21,7 @@ func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.Ac
 	if err := cmp.Or(s.checkRequest(q), s.checkStart(ctx, "acquire", q.Name, q.Until)); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	c := s.do(ctx, "acquire", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Acquire(c, q, now) })
+	c := s.runner.do(ctx, "acquire", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Acquire(c, q, now) })
 	return c.Reply, c.Err
 }
 
@@ -34,7 +34,7 @@ func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 	if err := s.checkStart(ctx, "cancel", q.Name, q.Until); err != nil {
 		return err
 	}
-	c := s.do(ctx, "cancel", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Cancel(c, q, now) })
+	c := s.runner.do(ctx, "cancel", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Cancel(c, q, now) })
 	return c.Err
 }
 
@@ -47,7 +47,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	if err := s.checkStart(ctx, "release", r.Name, r.Until); err != nil {
 		return false, err
 	}
-	c := s.do(ctx, "release", r.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Release(c, r, now) })
+	c := s.runner.do(ctx, "release", r.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Release(c, r, now) })
 	return c.OK, c.Err
 }
 
@@ -60,7 +60,7 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 	if err := cmp.Or(s.checkRequest(q), s.checkStart(ctx, "resize", q.Name, q.Until)); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	c := s.do(ctx, "resize", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Resize(c, q, now) })
+	c := s.runner.do(ctx, "resize", q.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Resize(c, q, now) })
 	return c.Reply, c.Err
 }
 
@@ -71,7 +71,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason st
 		return false, err
 	}
 	r := core.Revocation{Name: name, Fence: fence, Reason: reason}
-	c := s.do(ctx, "revoke", name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Revoke(c, r, until, now) })
+	c := s.runner.do(ctx, "revoke", name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Revoke(c, r, until, now) })
 	return c.OK, c.Err
 }
 
@@ -83,7 +83,7 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	if err := s.checkStart(ctx, "extend", "", until); err != nil {
 		return slices.Repeat([]error{err}, len(requests))
 	}
-	c := s.do(ctx, "extend", "", func(m *core.Machine, c *core.Call, now time.Time) core.Effects {
+	c := s.runner.do(ctx, "extend", "", func(m *core.Machine, c *core.Call, now time.Time) core.Effects {
 		return m.Extend(c, requests, until, now)
 	})
 	if c.Err != nil {
@@ -92,9 +92,28 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	return c.Errs
 }
 
+// Inspect implements driver.Store. A token with the votes of a majority is a holder.
+func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
+	if err := s.checkStart(ctx, "inspect", name, deadlineOf(ctx)); err != nil {
+		return driver.State{}, err
+	}
+	state, err := s.nodes.inspect(ctx, name)
+	s.runner.observe(state.Fence)
+	return state, err
+}
+
+// List implements driver.Store. It returns the names that are held on a majority of the
+// nodes.
+func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
+	if err := s.checkStart(ctx, "list", "", deadlineOf(ctx)); err != nil {
+		return nil, err
+	}
+	return s.nodes.list(ctx, pattern)
+}
+
 func (s *Store) checkRequest(q driver.AcquireRequest) error {
 	switch {
-	case !q.Exclusive() && q.Limit != driver.Unlimited && len(s.nodes) > 1:
+	case !q.Exclusive() && q.Limit != driver.Unlimited && len(s.nodes.all) > 1:
 		return fmt.Errorf("%w: acquire %q: a quorum does not support semaphore permits, because two majorities may each see room for the last one", driver.ErrInvalid, q.Name)
 	case len(q.With) > 0:
 		return fmt.Errorf("%w: acquire %q and others: a quorum acquires one name at a time", driver.ErrInvalid, q.Name)
@@ -110,7 +129,7 @@ var errExpired = errors.New("the request expired before it was served")
 func (s *Store) checkStart(ctx context.Context, op, name string, until time.Time) error {
 	var cause error
 	switch {
-	case s.ctx.Err() != nil:
+	case s.runner.ctx.Err() != nil:
 		cause = errClosed
 	case ctx.Err() != nil:
 		cause = context.Cause(ctx)

@@ -61,13 +61,13 @@ func (s *watchers) notify(client string, e driver.Event) {
 // Watch implements driver.Store. An event of a node is a vote or a hint. The client is
 // connected while a majority of the nodes is.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	n := len(s.nodes)
+	n := len(s.nodes.all)
 	w := &watcher{s: s, notify: on, up: make([]bool, n), wasUp: make([]bool, n), hints: make(map[string][]bool)}
 	s.watchers.add(client, w)
 	defer s.watchers.remove(client, w)
 	errs := make([]error, n)
 	var group sync.WaitGroup
-	for i, node := range s.nodes {
+	for i, node := range s.nodes.all {
 		group.Go(func() {
 			errs[i] = node.Watch(ctx, client, func(e driver.Event) { w.handleEvent(i, e) })
 			w.handleEvent(i, driver.Event{Kind: driver.EventDisconnected, Err: errs[i]})
@@ -84,7 +84,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 func (w *watcher) handleEvent(node int, e driver.Event) {
 	switch e.Kind {
 	case driver.EventGranted:
-		w.s.step(func(m *core.Machine, now time.Time) core.Effects { return m.Granted(node, e, now) })
+		w.s.runner.step(func(m *core.Machine, now time.Time) core.Effects { return m.Granted(node, e, now) })
 	case driver.EventRetry:
 		if w.reportedByMajority(node, e.Token) {
 			w.notify(e)

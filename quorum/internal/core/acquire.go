@@ -16,7 +16,7 @@ func (m *Machine) Acquire(call *Call, q driver.AcquireRequest, now time.Time) Ef
 	if !c.active || c.granted { // it has no queue entry to keep
 		c.ticket = m.clock.next(now)
 	}
-	c.AcquireRequest, c.active, c.noWait, c.skipStragglers = q, true, !q.Queue, false
+	c.AcquireRequest, c.active, c.noWait, c.skipStragglers, c.upgraded = q, true, !q.Queue, false, mode{}
 	m.begin(call, "acquire", q.Name, c, q.Until, now)
 	c.calls = append(c.calls, call)
 	m.startRound(c, false, now)

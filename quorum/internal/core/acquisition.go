@@ -23,6 +23,7 @@ type acquisition struct {
 	granted        bool        // in this round, and the client was notified
 	fence          uint64      // a majority must store it before the lock is granted; 0: none yet
 	relinquished   int         // how often this round relinquished its votes to older requests
+	upgraded       mode        // of a lease that became exclusive, or may have; zero: none
 	lastUsed       time.Time
 	unused         alarm // removes the acquisition when its queue entries have expired
 	split          alarm // relinquishes the votes of this round again
@@ -59,7 +60,7 @@ type unusedAcquisition struct{ *acquisition }
 
 func (u unusedAcquisition) wake(m *Machine, now time.Time) {
 	c := u.acquisition
-	switch end := c.lastUsed.Add(unusedTime); {
+	switch end := c.lastUsed.Add(m.usedFor(c)); {
 	case end.After(now):
 		m.alarms.set(&c.unused, end)
 	case c.hasDeliveries() || c.hasLateMessages(now) || len(c.calls) > 0:
@@ -67,6 +68,14 @@ func (u unusedAcquisition) wake(m *Machine, now time.Time) {
 	default:
 		m.remove(c)
 	}
+}
+
+// usedFor returns how long an acquisition is kept after its last use.
+func (m *Machine) usedFor(c *acquisition) time.Duration {
+	if c.lacksMode() {
+		return max(unusedTime, m.Longest) // its lease may be renewed until then
+	}
+	return unusedTime
 }
 
 func (c *acquisition) hasDeliveries() bool {
@@ -108,7 +117,7 @@ func (m *Machine) removeIfDone(c *acquisition, now time.Time) {
 	if c.active || c.hasDeliveries() || c.hasLateMessages(now) || m.acquisitions[c.key] != c {
 		return
 	}
-	if c.granted && slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.state != held }) {
+	if c.granted && slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.state != held }) || c.lacksMode() {
 		return // unusedAcquisition removes it
 	}
 	m.remove(c)
@@ -155,7 +164,8 @@ func (m *Machine) requestVote(c *acquisition, q *nodeQueue, relinquish bool, now
 func (v *voteRequest) prepare(m *Machine, msg *Message, now time.Time) bool {
 	c, q := v.c, msg.queue
 	known := c.fence != 0 && q.state == held && q.voteRound == v.round && q.fence >= c.fence
-	if !c.active || known && !v.relinquish { // another request would raise the fence again and again
+	wanted := c.active || c.granted && c.upgraded == (mode{}) && q.mode != mode{c.Weight, c.Limit} // a granted lease needs all nodes in its mode
+	if !wanted || known && !v.relinquish {                                                         // another request would raise the fence again and again
 		return false
 	}
 	v.requestedAt = now

@@ -17,6 +17,7 @@ var (
 	errNoVote        = errors.New("it has not yet voted for the lease")
 	errRepaired      = errors.New("it did not have the lease and was requested to vote again")
 	errUnderWay      = errors.New("it did not have the lease while another operation on it was pending")
+	errOtherMode     = errors.New("it has not confirmed that the lease is exclusive")
 	errResizePending = errors.New("an earlier resize to another weight got no answer and may still arrive")
 )
 

@@ -49,12 +49,6 @@ type holderID struct {
 	reserved bool
 }
 
-// A mode is the weight and limit of a token. The zero mode means that the token is not on
-// the node.
-type mode struct{ weight, limit int }
-
-var unknownMode = mode{-1, -1}
-
 type state int
 
 const (
@@ -160,21 +154,6 @@ func (q *nodeQueue) recordCancel(sent, until time.Time, err error) {
 		q.mode = mode{}
 	}
 	q.distrustUntil(q.resizeUntil)
-}
-
-// mayHaveOtherMode reports whether a node may hold a token with another weight than
-// wanted, because the token was used before. The node would keep that weight, and a
-// reader's vote is no vote for a writer.
-func (q *nodeQueue) mayHaveOtherMode(wanted mode, now time.Time) bool {
-	if q.mode == wanted {
-		return false
-	}
-	q.distrustUntil(q.lateUntil)
-	if q.mode == (mode{}) && !now.Before(q.lateUntil) {
-		q.mode = wanted
-		return false
-	}
-	return true
 }
 
 // isUncertain reports whether a node's vote does not count, because an earlier message

@@ -11,7 +11,7 @@ import (
 func (m *Machine) Cancel(call *Call, q driver.AcquireRequest, now time.Time) Effects {
 	p := m.beginMajority(call, "cancel", q.Name, q.Until, now)
 	c := m.acquisitionFor(q.Name, q.Token, now)
-	c.AcquireRequest = q
+	c.AcquireRequest, c.upgraded = q, mode{}
 	m.deactivate(c)
 	for i := range c.queues {
 		m.cancelOn(&c.queues[i], call, p, now)
@@ -91,7 +91,7 @@ func (m *Machine) Release(call *Call, r driver.ReleaseRequest, now time.Time) Ef
 	c := m.acquisitionFor(r.Name, r.Token, now)
 	vote := driver.Vote{Ticket: c.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
 	m.deactivate(c)
-	c.granted = false
+	c.granted, c.upgraded = false, mode{}
 	for i := range c.queues {
 		m.enqueue(&c.queues[i], m.Longest, &Message{Call: call, Vote: vote, Release: r, Acquire: c.AcquireRequest, purpose: &release{
 			poll:      p,

@@ -30,18 +30,9 @@ type queueKey struct {
 // served before or after it, for example an acquire without an answer.
 func (m *Machine) Extend(call *Call, requests []driver.ExtendRequest, until, now time.Time) Effects {
 	r := &renewal{call: call, requests: slices.Clone(requests), errs: make([][]error, m.Nodes), pending: m.Nodes}
-	for _, h := range requests {
-		c := m.acquisitions[acquisitionKey{h.Name, h.Token}]
-		if c == nil {
-			continue
-		}
-		for i := range c.queues {
-			switch q := &c.queues[i]; {
-			case !q.isIdle(now):
-				r.recordPending(q)
-			case c.granted && q.state != held:
-				r.setNotLost(q, errNoVote)
-			}
+	for i, h := range requests {
+		if c := m.acquisitions[acquisitionKey{h.Name, h.Token}]; c != nil {
+			m.prepareRenewal(r, i, c, now)
 		}
 	}
 	m.renewals[r] = struct{}{}
@@ -50,6 +41,27 @@ func (m *Machine) Extend(call *Call, requests []driver.ExtendRequest, until, now
 		m.effects.Send = append(m.effects.Send, &Message{Node: i, Verb: ExtendLeases, Call: call, Until: until, Extend: r.requests, renewal: r})
 	}
 	return m.flush()
+}
+
+// prepareRenewal records which nodes may lack a lease without having lost it, and sends its
+// mode to those that may have another.
+func (m *Machine) prepareRenewal(r *renewal, i int, c *acquisition, now time.Time) {
+	h, needed := r.requests[i], r.neededMode(c, i)
+	c.lastUsed = now
+	for n := range c.queues {
+		q := &c.queues[n]
+		if q.lacks(needed) {
+			m.changeMode(q, driver.AcquireRequest{
+				Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: needed.weight, Limit: needed.limit,
+			}, h.Fence, now)
+		}
+		switch {
+		case !q.isIdle(now):
+			r.recordPending(q)
+		case c.granted && q.state != held:
+			r.setNotLost(q, errNoVote)
+		}
+	}
 }
 
 // recordPending records that another message for a lease is pending at a node.
@@ -95,9 +107,11 @@ func (r *renewal) answered(m *Machine, node int, errs []error, now time.Time) {
 // outcome returns the result of one request, if the nodes' answers decide it.
 func (r *renewal) outcome(m *Machine, i int) (err error, decided bool) { //nolint:revive // the error is not the call's
 	ok, lost, failed := 0, 0, 0
-	for _, errs := range r.errs {
+	for node, errs := range r.errs {
 		switch {
 		case errs == nil:
+		case errs[i] == nil && r.lacksMode(m, i, node):
+			failed++
 		case errs[i] == nil:
 			ok++
 		case errors.Is(errs[i], driver.ErrLost) || errors.Is(errs[i], errRepaired):
@@ -115,6 +129,21 @@ func (r *renewal) outcome(m *Machine, i int) (err error, decided bool) { //nolin
 	return ErrNoAnswer, ok+lost+failed == len(r.errs)
 }
 
+// neededMode returns the mode that all votes for a lease need, if it is exclusive or may have
+// become so since the renewal began.
+func (r *renewal) neededMode(c *acquisition, i int) mode {
+	if h := r.requests[i]; h.Weight != 0 && h.Weight == h.Limit {
+		return mode{h.Weight, h.Limit}
+	}
+	return c.upgraded
+}
+
+// lacksMode reports whether a node may not have the mode that a lease needs.
+func (r *renewal) lacksMode(m *Machine, i, node int) bool {
+	c := m.acquisitions[acquisitionKey{r.requests[i].Name, r.requests[i].Token}]
+	return c != nil && c.queues[node].lacks(r.neededMode(c, i))
+}
+
 // end ends the call with what is known.
 func (r *renewal) end(m *Machine) {
 	if r.call.ended {
@@ -124,7 +153,7 @@ func (r *renewal) end(m *Machine) {
 	for i, h := range r.requests {
 		err, _ := r.outcome(m, i)
 		if err != nil && !errors.Is(err, driver.ErrLost) {
-			err = Unavailable("extend", h.Name, r.causes(i))
+			err = Unavailable("extend", h.Name, r.causes(m, i))
 		}
 		r.call.Errs[i] = err
 	}
@@ -132,15 +161,18 @@ func (r *renewal) end(m *Machine) {
 }
 
 // causes returns why each node has not extended a lease.
-func (r *renewal) causes(i int) []error {
+func (r *renewal) causes(m *Machine, i int) []error {
 	causes := make([]error, len(r.errs))
 	for n, errs := range r.errs {
 		causes[n] = ErrNoAnswer
 		if errs != nil {
 			causes[n] = errs[i]
 		}
-		if errors.Is(causes[n], driver.ErrLost) {
+		switch {
+		case errors.Is(causes[n], driver.ErrLost):
 			causes[n] = errNoLease
+		case causes[n] == nil && r.lacksMode(m, i, n):
+			causes[n] = errOtherMode
 		}
 	}
 	return causes
@@ -204,7 +236,7 @@ func (p repair) answered(m *Machine, msg *Message, r Reply, _ time.Time) outcome
 		msg.queue.recordUnanswered(msg.Until)
 	}
 	if r.Vote.Held {
-		msg.queue.state = held
+		msg.queue.state, msg.queue.mode = held, mode{msg.Acquire.Weight, msg.Acquire.Limit}
 	}
 	return outcomeOf(r.Err)
 }

@@ -27,8 +27,16 @@ func (m *Machine) Resize(call *Call, q driver.AcquireRequest, now time.Time) Eff
 	r.vote = driver.Vote{Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
 	r.pause.owner = r
 	m.begin(call, "resize", q.Name, r, q.Until, now)
+	if r.upgrades() {
+		m.acquisitionFor(q.Name, q.Token, now).upgraded = mode{q.Weight, q.Limit}
+	}
 	r.send(m, now)
 	return m.flush()
+}
+
+// upgrades reports whether a reader is to become a writer.
+func (r *resizing) upgrades() bool {
+	return r.request.Exclusive() && r.request.Limit == driver.Unlimited
 }
 
 // send sends the request to all nodes except those that already have the fence.
@@ -62,13 +70,13 @@ func (r *resizing) pollEnded(m *Machine, done bool, err error, now time.Time) {
 	}
 	switch {
 	case err != nil:
-		r.end(m, driver.AcquireReply{}, err)
+		r.end(m, driver.AcquireReply{}, err, now)
 	case !done && r.try == tries:
-		r.end(m, r.refusal(), nil)
+		r.end(m, r.refusal(), nil, now)
 	case !done:
 		m.alarms.set(&r.pause, now.Add(pause))
 	case r.countStored() >= m.Majority:
-		r.end(m, driver.AcquireReply{Held: true, Fence: r.fence}, nil)
+		r.end(m, driver.AcquireReply{Held: true, Fence: r.fence}, nil, now)
 	default: // a majority must store the fence
 		r.vote.Fence = r.fence
 		r.send(m, now)
@@ -109,10 +117,10 @@ func (r *resizing) refusal() (refusal driver.AcquireReply) {
 // upgrade to a writer. A node that does not answer keeps other readers out, but a
 // majority refused the upgrade and does not.
 func (r *resizing) revertToReader(m *Machine, now time.Time) {
-	q := r.request
-	if !q.Exclusive() || q.Limit != driver.Unlimited {
+	if !r.upgrades() {
 		return
 	}
+	q := r.request
 	q.Weight, q.Until = 1, time.Time{}
 	c := m.acquisitionFor(q.Name, q.Token, now)
 	for i := range c.queues {
@@ -122,12 +130,23 @@ func (r *resizing) revertToReader(m *Machine, now time.Time) {
 	}
 }
 
-// end ends the call.
-func (r *resizing) end(m *Machine, reply driver.AcquireReply, err error) {
+// end ends the call. A lease that has become exclusive needs this mode on all nodes.
+func (r *resizing) end(m *Machine, reply driver.AcquireReply, err error, now time.Time) {
 	m.alarms.stop(&r.pause)
 	r.poll.decided = true
 	r.call.Reply, r.call.Err = reply, err
 	m.end(r.call)
+	c := m.acquisitionFor(r.request.Name, r.request.Token, now)
+	switch {
+	case reply.Held && r.upgrades():
+		for i := range c.queues {
+			m.changeMode(&c.queues[i], r.request, r.fence, now)
+		}
+	case reply.Held:
+		c.Weight, c.Limit, c.upgraded = r.request.Weight, r.request.Limit, mode{}
+	case r.upgrades():
+		c.upgraded = mode{}
+	}
 }
 
 // straggled implements role. A resize waits for all nodes.
@@ -136,7 +155,7 @@ func (r *resizing) straggled(*Machine, time.Time) {}
 // expired implements role.
 func (r *resizing) expired(m *Machine, _ *Call, now time.Time) {
 	if r.pause.isSet() { // a majority has refused
-		r.end(m, r.refusal(), nil)
+		r.end(m, r.refusal(), nil, now)
 		return
 	}
 	r.poll.decide(m, true, now)
@@ -147,7 +166,7 @@ func (r *resizing) abandoned(m *Machine, _ *Call, err error, now time.Time) {
 	if !r.pause.isSet() {
 		r.revertToReader(m, now)
 	}
-	r.end(m, driver.AcquireReply{}, err)
+	r.end(m, driver.AcquireReply{}, err, now)
 }
 
 // resizeOn changes the weight of a token at one node, after the pending messages there: an
@@ -183,9 +202,7 @@ func (r *nodeResize) prepare(m *Machine, msg *Message, now time.Time) bool {
 }
 
 func (r *nodeResize) answered(m *Machine, msg *Message, reply Reply, now time.Time) outcome {
-	if unanswered(reply.Err) {
-		msg.queue.recordResize(msg.Acquire.Weight, msg.Until, now)
-	}
+	msg.queue.recordResized(msg.Acquire, msg.Until, reply, now)
 	r.record(m, msg.Node, reply.Vote.AcquireReply, reply.Err, now)
 	return arrived
 }
@@ -201,12 +218,16 @@ func (r *nodeResize) record(m *Machine, node int, a driver.AcquireReply, err err
 // resizeMayArrive reports whether a resize without an answer may still arrive.
 func (q *nodeQueue) resizeMayArrive(now time.Time) bool { return now.Before(q.resizeUntil) }
 
-// recordResize records that a resize got no answer.
-func (q *nodeQueue) recordResize(weight int, until, now time.Time) {
-	if q.resizeMayArrive(now) && q.resizeWeight != weight {
+// recordResized records the answer to a resize, or that there was none.
+func (q *nodeQueue) recordResized(request driver.AcquireRequest, until time.Time, r Reply, now time.Time) {
+	switch {
+	case r.Err == nil && r.Vote.Held:
+		q.mode = mode{request.Weight, request.Limit}
+	case !unanswered(r.Err):
+	case q.resizeMayArrive(now) && q.resizeWeight != request.Weight:
 		q.resizeWeight = 0 // either of the two weights may arrive
-	} else {
-		q.resizeWeight = weight
+		q.resizeUntil = later(q.resizeUntil, until.Add(slack))
+	default:
+		q.resizeWeight, q.resizeUntil = request.Weight, later(q.resizeUntil, until.Add(slack))
 	}
-	q.resizeUntil = later(q.resizeUntil, until.Add(slack))
 }

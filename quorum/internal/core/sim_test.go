@@ -26,7 +26,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the simulation with this seed only and print its log")
-	seedsFlag = flag.String("seeds", "1-2000", "range of seeds for the simulation")
+	seedsFlag = flag.String("seeds", "1-300", "range of seeds for the simulation")
 )
 
 // conditions describe a simulated world.

@@ -1,0 +1,83 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A mode is the weight and limit of a token. The zero mode means that the token is not on
+// the node.
+//
+// A node may have a token in another mode than that of the lease: it missed an upgrade, or
+// the token was a reader's before, and its release is still on its way. Where the lease is
+// exclusive, such a vote keeps no other reader out. So it does not count in a renewal, until
+// the node has the mode of the lease, too.
+type mode struct{ weight, limit int }
+
+var unknownMode = mode{-1, -1}
+
+func (w mode) exclusive() bool { return w != (mode{}) && w.weight == w.limit }
+
+// lacks reports whether a node may not have the mode that an exclusive lease needs.
+func (q *nodeQueue) lacks(needed mode) bool { return needed.exclusive() && q.mode != needed }
+
+// neededMode returns the mode that all votes for a granted lease need, if it is exclusive.
+func (c *acquisition) neededMode() mode {
+	if c.granted && c.upgraded == (mode{}) {
+		return mode{c.Weight, c.Limit}
+	}
+	return c.upgraded
+}
+
+// lacksMode reports whether a node may not have the mode that the lease needs.
+func (c *acquisition) lacksMode() bool {
+	needed := c.neededMode()
+	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.lacks(needed) })
+}
+
+// mayHaveOtherMode reports whether a node may hold a token with another weight than
+// wanted, because the token was used before. The node would keep that weight, and a
+// reader's vote is no vote for a writer.
+func (q *nodeQueue) mayHaveOtherMode(wanted mode, now time.Time) bool {
+	if q.mode == wanted {
+		return false
+	}
+	q.distrustUntil(q.lateUntil)
+	if q.mode == (mode{}) && !now.Before(q.lateUntil) {
+		q.mode = wanted
+		return false
+	}
+	return true
+}
+
+// changeMode sends the mode of a lease to a node that may not have it, unless another
+// message is on its way.
+func (m *Machine) changeMode(q *nodeQueue, request driver.AcquireRequest, fence uint64, now time.Time) {
+	if !q.lacks(mode{request.Weight, request.Limit}) || q.sending || len(q.pending) > 0 || q.undelivered > 0 {
+		return
+	}
+	vote := driver.Vote{Fence: fence, RecoveryWindow: m.RecoveryWindow}
+	m.enqueue(q, m.Longest, &Message{purpose: &modeChange{request}, Vote: vote}, now)
+}
+
+// A modeChange gives a token the mode of its lease on a node that may not have it.
+type modeChange struct{ request driver.AcquireRequest }
+
+// prepare implements purpose. A change after a later message would undo that.
+func (w *modeChange) prepare(_ *Machine, msg *Message, now time.Time) bool {
+	q := msg.queue
+	if q.newest != msg || q.resizeMayArrive(now) && q.resizeWeight != w.request.Weight {
+		return false
+	}
+	msg.Verb, msg.Acquire, msg.Until = ResizeVote, w.request, now.Add(OperationTimeout)
+	msg.Acquire.Until = msg.Until
+	return true
+}
+
+func (w *modeChange) answered(m *Machine, msg *Message, r Reply, now time.Time) outcome {
+	m.clock.observe(r.Vote.Fence)
+	msg.queue.recordResized(msg.Acquire, msg.Until, r, now)
+	return outcomeOf(r.Err)
+}
