@@ -184,6 +184,45 @@ func newClientOf(t *testing.T, c quorum.Config, stores ...*memstore.Store) (node
 	return nodes, locks
 }
 
+// A waiter may get the vote of a slow node before the holder does. It gives the vote to the
+// holder, which could not survive the failure of another node otherwise.
+func TestWaiterWithAVoteOfAFewNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, stores := newNodes(3)
+		nodes, first := newClientOf(t, quorum.Config{Trusting: true}, stores...)
+		_, second := newClientOf(t, quorum.Config{Trusting: true}, stores...)
+		warm, err := first.Mutex("warm").Lock(t.Context()) // the first request of a client does not queue
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer warm.Unlock()
+		time.Sleep(time.Second)
+		nodes[1].set(func() { nodes[1].delay = 100 * time.Millisecond })
+		l, err := first.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() {
+			waiter, err := second.Mutex("n").Lock(t.Context())
+			if err == nil {
+				err = waiter.Unlock()
+			}
+			done <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+		wantWeights(t, "at first", stores, "n", l.Token(), 0, -1, 0)
+		time.Sleep(5 * time.Second)
+		wantWeights(t, "after a heartbeat", stores, "n", l.Token(), 0, 0, 0)
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // wantEmpty checks that no node has a holder or waiter for a name.
 func wantEmpty(t *testing.T, stores []*memstore.Store, name string) {
 	t.Helper()

@@ -98,7 +98,8 @@ func (m *Machine) evaluate(c *acquisition, now time.Time) {
 		case n.votes >= m.Majority && !m.ensureFenceStored(c, now):
 		case n.votes >= m.Majority && !inAcquire && !c.granted:
 			m.grant(c)
-		case n.votes < m.Majority && n.pending == 0 && c.Queue && (c.noWait || !inAcquire && n.votes > 0 && n.topRival < m.Majority):
+		case n.votes >= m.Majority || n.pending > 0 || !c.Queue:
+		case c.noWait, !inAcquire && n.votes > 0 && (n.topRival < m.Majority || c.relinquished == 0):
 			m.scheduleRelinquish(c, now)
 		}
 	}
@@ -145,7 +146,9 @@ func (m *Machine) fenceStored(c *acquisition) bool {
 
 // scheduleRelinquish resolves a split vote: no acquisition has a majority. It
 // relinquishes the votes of this one to older waiters; each node reports whether it has
-// one. All nodes use the same order, so they converge on the oldest.
+// one. All nodes use the same order, so they converge on the oldest. If a rival has a
+// majority, votes are relinquished once in a round, so that the rival has all nodes: with a
+// bare majority, it would lose its lease with the next node.
 func (m *Machine) scheduleRelinquish(c *acquisition, now time.Time) {
 	const first, most = 5 * time.Millisecond, 500 * time.Millisecond
 	if c.split.isSet() {
