@@ -145,6 +145,27 @@ var rules = []rule{
 		},
 	},
 	{
+		name:   "state machines have no clock, goroutine, mutex or I/O",
+		reason: "a step that depends on its arguments only can be simulated, and repeated exactly",
+		check:  impureCode,
+		bad: []sample{
+			{"internal/locktable/a.go", `package locktable; import _ "sync"`},
+			{"internal/locktable/a.go", `package locktable; import _ "os"`},
+			{"internal/locktable/a.go", `package locktable; import _ "crypto/rand"`},
+			{"quorum/internal/core/a.go", `package core; import _ "net"`},
+			{"quorum/internal/core/a.go", `package core; import "time"; var at = time.Now()`},
+			{"quorum/internal/core/a.go", `package core; import "time"; func f() { time.AfterFunc(0, f) }`},
+			{"quorum/internal/core/a.go", `package core; func f() { go f() }`},
+			{"quorum/internal/core/a.go", `package core; import _ "github.com/dibslock/dibs/quorum"`},
+		},
+		good: []sample{
+			{"quorum/internal/core/a.go", `package core; import "time"; func f(now time.Time) time.Time { return now.Add(time.Second) }`},
+			{"quorum/internal/core/a_test.go", `package core; import "time"; var at = time.Now()`},
+			{"internal/locktable/a.go", `package locktable; import _ "github.com/dibslock/dibs/driver"`},
+			{"quorum/a.go", `package quorum; import _ "sync"`},
+		},
+	},
+	{
 		name:   "no init functions",
 		reason: "importing a package must have no effect",
 		check:  initFunctions,

@@ -13,7 +13,7 @@ import (
 func (m *Machine) Acquire(call *Call, q driver.AcquireRequest, now time.Time) Effects {
 	c := m.acquisitionFor(q.Name, q.Token, now)
 	m.byToken[q.Token] = c
-	if !c.active || c.granted { // it has no queue entry to keep
+	if !c.active { // it has no queue entry to keep
 		c.ticket = m.clock.next(now)
 	}
 	c.AcquireRequest, c.active, c.noWait, c.skipStragglers, c.upgraded = q, true, !q.Queue, false, mode{}

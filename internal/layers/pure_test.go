@@ -1,0 +1,48 @@
+package layers_test
+
+import (
+	"go/ast"
+	"slices"
+)
+
+// pure are the packages of state machines. A key is a directory.
+var pure = map[string]bool{
+	"internal/locktable":   true,
+	"quorum/internal/core": true,
+}
+
+// pureImports are what such a package may import. The types of package context are
+// passed on, and not used.
+var pureImports = []string{
+	"cmp", "container/heap", "context", "errors", "fmt", "maps", "math", "path", "slices", "strconv", "strings", "time",
+	module + "/driver",
+}
+
+// timers are the names of package time that use a clock.
+var timers = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+
+// impureCode returns what makes a state machine depend on more than its arguments.
+func impureCode(t *tree) (found []string) {
+	for f := range t.goFiles(false) {
+		if !pure[f.dir()] {
+			continue
+		}
+		for _, spec := range f.syntax.Imports {
+			if name := imported(spec); !slices.Contains(pureImports, name) {
+				found = append(found, t.at(spec, "%s imports %s", f.dir(), name))
+			}
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				found = append(found, t.at(n, "%s starts a goroutine", f.dir()))
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Obj == nil && x.Name == "time" && slices.Contains(timers, n.Sel.Name) {
+					found = append(found, t.at(n, "%s uses time.%s", f.dir(), n.Sel.Name))
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
