@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -76,7 +76,7 @@ func TestRefusals(t *testing.T) {
 					return time.Since(start)
 				})
 				b.wantErr(err, refusal.kind)
-				var server redisstore.ServerError
+				var server redisconn.ServerError
 				if !errors.As(err, &server) || !strings.Contains(string(server), refusal.word) || !strings.Contains(err.Error(), refusal.word) {
 					t.Errorf("%q: want it to contain the server's %s", err, refusal.word)
 				}
@@ -103,7 +103,7 @@ func TestClosedRedisClient(t *testing.T) {
 	b.within("closed go-redis client: Lock", time.Since(start), 100*time.Millisecond)
 	b.wantErr(err, dibs.ErrUnavailable)
 	b.wantErr(err, redis.ErrClosed)
-	b.wantErr(err, redisstore.ErrClosed)
+	b.wantErr(err, redisconn.ErrClosed)
 	if !strings.Contains(err.Error(), "closed") {
 		t.Errorf("%q: want it to contain the cause", err)
 	}

@@ -62,12 +62,12 @@ import (
 	"fmt"
 	"net"
 	"reflect"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -101,7 +101,7 @@ func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
 			return redisstore.New(newClusterConn(rdb), append([]Option{redisstore.Sharded()}, options...)...)
 		}
 	}
-	return redisstore.New(redisstore.Invalid(unsupported(rdb)), options...)
+	return redisstore.New(redisconn.Invalid(unsupported(rdb)), options...)
 }
 
 // unsupported returns the reason why a client cannot be used for locks.
@@ -149,13 +149,13 @@ type command struct{ *redis.Cmd }
 // NoRetry implements redis.Cmder.
 func (command) NoRetry() bool { return true }
 
-// Do implements redisstore.Conn.
-func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+// Do implements redisconn.Conn.
+func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	rdb := c.rdb
-	if _, bounded := ctx.Deadline(); bounded && c.hasIdleConn() {
+	if bounded := !until.IsZero(); bounded && c.hasIdleConn() {
 		rdb = c.short
 	} else if bounded {
-		fill(replies, redisstore.ErrUnsent)
+		fill(replies, redisconn.ErrUnsent)
 		return
 	}
 	do(ctx, rdb, cmds, replies)
@@ -164,7 +164,7 @@ func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redissto
 	}
 }
 
-func do(ctx context.Context, rdb sender, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func do(ctx context.Context, rdb sender, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if len(cmds) == 1 {
 		cmd := newCommand(ctx, cmds[0])
 		_ = rdb.Process(ctx, cmd) // the error is also in cmd
@@ -197,13 +197,13 @@ func (c *conn) reloadAfter(err error) {
 	if err == nil || c.cluster == nil {
 		return
 	}
-	var server redisstore.ServerError
+	var server redisconn.ServerError
 	if !errors.As(err, &server) || strings.HasPrefix(string(server), "MOVED") {
 		c.cluster.ReloadState(context.Background())
 	}
 }
 
-// Refresh implements redisstore.Refresher. It reloads the slot map at once, and tries
+// Refresh implements redisconn.Refresher. It reloads the slot map at once, and tries
 // again, on any node, each time 100 ms have passed without an answer.
 func (c *conn) Refresh() {
 	const tries, patience = 5, 100 * time.Millisecond
@@ -225,12 +225,12 @@ func (c *conn) Refresh() {
 	}
 }
 
-// Replicate implements redisstore.Conn.
-func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	first := notifyingCmd{printable: printable{newCommand(ctx, cmd)}}
+// Replicate implements redisconn.Conn.
+func (c *conn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
+	first := notifyingCmd{printable: printable{newCommand(ctx, call)}}
 	first.answered = sync.OnceFunc(func() { answered(reply(first.command)) })
-	acks := newCommand(ctx, wait)
-	rdb, err := c.masterFor(ctx, cmd[3], wait)
+	acks := newCommand(ctx, wait.Cmd())
+	rdb, err := c.masterFor(ctx, call.Key(), wait.Timeout)
 	if err != nil {
 		first.SetErr(err)
 		acks.SetErr(err)
@@ -261,50 +261,59 @@ func (n notifyingCmd) SetErr(err error) {
 
 // masterFor returns a client of the master that has a key. Its read timeout includes the
 // time that WAIT may take.
-func (c *conn) masterFor(ctx context.Context, key string, wait redisstore.Cmd) (sender, error) {
-	ms, err := strconv.Atoi(wait[2])
-	if err != nil {
-		return nil, err
-	}
+func (c *conn) masterFor(ctx context.Context, key string, wait time.Duration) (sender, error) {
 	master := c.single
 	if c.cluster != nil {
+		var err error
 		if master, err = c.cluster.MasterForKey(ctx, key); err != nil {
 			return nil, err
 		}
 	}
-	return withTimeout(master, ioTimeout+time.Duration(ms)*time.Millisecond), nil
+	return withTimeout(master, ioTimeout+wait), nil
 }
 
 // hasIdleConn reports whether a request gets a connection at once. Waiting for one is not
 // bounded by the deadline of the request.
 func (c *conn) hasIdleConn() bool { return c.client.PoolStats().IdleConns > 0 }
 
-func fill(replies []redisstore.Reply, err error) {
+func fill(replies []redisconn.Reply, err error) {
 	for i := range replies {
 		replies[i].Err = err
 	}
 }
 
-func newCommand(ctx context.Context, cmd redisstore.Cmd) command {
-	args := make([]any, len(cmd))
-	for i := range cmd {
-		args[i] = &cmd[i] // a pointer costs no allocation
+// newCommand returns a command of go-redis. Pointers to strings and small numbers as
+// arguments cost no allocation.
+func newCommand(ctx context.Context, cmd redisconn.Cmd) command {
+	args := make([]any, 0, 3+len(cmd.Keys)+len(cmd.Args))
+	switch {
+	case cmd.Script == nil:
+	case cmd.Whole:
+		args = append(args, "EVAL", &cmd.Script.Text, len(cmd.Keys))
+	default:
+		args = append(args, "EVALSHA", &cmd.Script.Hash, len(cmd.Keys))
+	}
+	for i := range cmd.Keys {
+		args = append(args, &cmd.Keys[i])
+	}
+	for i := range cmd.Args {
+		args = append(args, &cmd.Args[i])
 	}
 	return command{redis.NewCmd(ctx, args...)}
 }
 
-func reply(cmd command) redisstore.Reply {
+func reply(cmd command) redisconn.Reply {
 	value, err := cmd.Result()
 	if err == nil {
-		return redisstore.Reply{Value: value}
+		return redisconn.Reply{Value: value}
 	}
 	if errors.Is(err, redis.Nil) {
-		return redisstore.Reply{}
+		return redisconn.Reply{}
 	}
-	return redisstore.Reply{Err: convertError(err)}
+	return redisconn.Reply{Err: convertError(err)}
 }
 
-// Subscribe implements redisstore.Conn.
+// Subscribe implements redisconn.Conn.
 func (c *conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
 	sub := c.client.Subscribe(ctx, channel)
 	defer sub.Close()
@@ -344,15 +353,15 @@ func convertError(err error) error {
 	var server redis.Error
 	switch {
 	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: %w", redisstore.ErrClosed, err)
+		return fmt.Errorf("%w: %w", redisconn.ErrClosed, err)
 	case errors.As(err, &server):
-		return redisstore.ServerError(err.Error())
+		return redisconn.ServerError(err.Error())
 	}
 	return err
 }
 
-// Masters implements redisstore.Conn.
-func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) error {
+// Masters implements redisconn.Conn.
+func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) error {
 	if c.cluster == nil {
 		return visit(node(c.rdb, ""))
 	}
@@ -364,10 +373,10 @@ func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) e
 	}))
 }
 
-func node(rdb sender, addr string) redisstore.Node {
-	return redisstore.Node{
+func node(rdb sender, addr string) redisconn.Node {
+	return redisconn.Node{
 		Addr: addr,
-		Do: func(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+		Do: func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 			do(ctx, rdb, cmds, replies)
 		},
 	}

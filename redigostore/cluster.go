@@ -14,6 +14,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -30,15 +31,15 @@ import (
 func NewCluster(nodes []string, pool func(addr string) *redis.Pool, options ...Option) *redisstore.Store {
 	switch {
 	case len(nodes) == 0:
-		return redisstore.New(redisstore.Invalid("no node of the cluster is given"), options...)
+		return redisstore.New(redisconn.Invalid("no node of the cluster is given"), options...)
 	case pool == nil:
-		return redisstore.New(redisstore.Invalid("the function that returns the pool of a node is nil"), options...)
+		return redisstore.New(redisconn.Invalid("the function that returns the pool of a node is nil"), options...)
 	}
 	c := &cluster{open: pool, nodes: slices.Clone(nodes), seeds: slices.Clone(nodes), pools: make(map[string]*source)}
 	return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
 }
 
-var _ redisstore.Refresher = (*cluster)(nil)
+var _ redisconn.Refresher = (*cluster)(nil)
 
 const (
 	reloadPause  = 200 * time.Millisecond // between reloads of the slot map while nodes fail
@@ -57,13 +58,13 @@ type cluster struct {
 	reloaded time.Time
 }
 
-// Do implements redisstore.Conn: one round trip to each node, all at once.
-func (c *cluster) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+// Do implements redisconn.Conn: one round trip to each node, all at once.
+func (c *cluster) Do(ctx context.Context, _ time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	byNode := make(map[string][]int)
 	for i, cmd := range cmds {
 		addr, err := c.nodeFor(ctx, cmd)
 		if err != nil {
-			replies[i] = redisstore.Reply{Err: err}
+			replies[i] = redisconn.Reply{Err: err}
 			continue
 		}
 		byNode[addr] = append(byNode[addr], i)
@@ -77,17 +78,17 @@ func (c *cluster) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redis
 
 // nodeFor returns the address of the node that a command is for: any master if the
 // command has no key.
-func (c *cluster) nodeFor(ctx context.Context, cmd redisstore.Cmd) (string, error) {
-	if strings.HasPrefix(cmd[0], "EVAL") {
-		return c.owner(ctx, slots.Of(cmd[3]))
+func (c *cluster) nodeFor(ctx context.Context, cmd redisconn.Cmd) (string, error) {
+	if key := cmd.Key(); key != "" {
+		return c.owner(ctx, slots.Of(key))
 	}
 	return c.anyNode(ctx)
 }
 
 // send sends some of the commands to one node, and follows its redirects.
-func (c *cluster) send(ctx context.Context, addr string, which []int, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	nodeCmds := make([]redisstore.Cmd, len(which))
-	nodeReplies := make([]redisstore.Reply, len(which))
+func (c *cluster) send(ctx context.Context, addr string, which []int, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	nodeCmds := make([]redisconn.Cmd, len(which))
+	nodeReplies := make([]redisconn.Reply, len(which))
 	for i, at := range which {
 		nodeCmds[i] = cmds[at]
 	}
@@ -99,7 +100,7 @@ func (c *cluster) send(ctx context.Context, addr string, which []int, cmds []red
 
 // follow sends a command to the node that the reply redirects to, up to maxRedirects
 // times, and returns the last reply.
-func (c *cluster) follow(ctx context.Context, from string, cmd redisstore.Cmd, reply redisstore.Reply) redisstore.Reply {
+func (c *cluster) follow(ctx context.Context, from string, cmd redisconn.Cmd, reply redisconn.Reply) redisconn.Reply {
 	for range maxRedirects {
 		c.reloadAfter(reply.Err)
 		to, ask := redirect(from, reply.Err)
@@ -107,11 +108,11 @@ func (c *cluster) follow(ctx context.Context, from string, cmd redisstore.Cmd, r
 			return reply
 		}
 		from = to
-		cmds := []redisstore.Cmd{cmd}
+		cmds := []redisconn.Cmd{cmd}
 		if ask {
-			cmds = []redisstore.Cmd{{"ASKING"}, cmd}
+			cmds = []redisconn.Cmd{redisconn.Command("ASKING"), cmd}
 		}
-		replies := make([]redisstore.Reply, len(cmds))
+		replies := make([]redisconn.Reply, len(cmds))
 		c.pool(to).do(ctx, cmds, replies)
 		reply = replies[len(cmds)-1]
 	}
@@ -122,7 +123,7 @@ func (c *cluster) follow(ctx context.Context, from string, cmd redisstore.Cmd, r
 // redirect returns the address in a MOVED or ASK error of the node from, or "". ask
 // reports an ASK, which applies to one command only.
 func redirect(from string, err error) (to string, ask bool) {
-	var server redisstore.ServerError
+	var server redisconn.ServerError
 	if !errors.As(err, &server) {
 		return "", false
 	}
@@ -137,16 +138,16 @@ func redirect(from string, err error) (to string, ask bool) {
 	return slots.Address(host, port, from), words[0] == "ASK"
 }
 
-// Replicate implements redisstore.Conn.
-func (c *cluster) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	addr, err := c.nodeFor(ctx, cmd)
+// Replicate implements redisconn.Conn.
+func (c *cluster) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
+	addr, err := c.nodeFor(ctx, call)
 	if err != nil {
-		answered(redisstore.Reply{Err: err})
-		return redisstore.Reply{Err: err}
+		answered(redisconn.Reply{Err: err})
+		return redisconn.Reply{Err: err}
 	}
 	for redirects := 0; ; redirects++ {
 		to, ask := "", false
-		acks := c.pool(addr).replicate(ctx, cmd, wait, func(r redisstore.Reply) bool {
+		acks := c.pool(addr).replicate(ctx, call, wait, func(r redisconn.Reply) bool {
 			c.reloadAfter(r.Err)
 			if to, ask = redirect(addr, r.Err); to != "" && !ask && redirects < maxRedirects {
 				return false
@@ -161,7 +162,7 @@ func (c *cluster) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answe
 	}
 }
 
-// Subscribe implements redisstore.Conn. Any node will do: the cluster forwards a
+// Subscribe implements redisconn.Conn. Any node will do: the cluster forwards a
 // published message to all of them.
 func (c *cluster) Subscribe(ctx context.Context, channel string, on func(message string)) error {
 	addr, err := c.anyNode(ctx)
@@ -173,8 +174,8 @@ func (c *cluster) Subscribe(ctx context.Context, channel string, on func(message
 	return err
 }
 
-// Masters implements redisstore.Conn.
-func (c *cluster) Masters(ctx context.Context, visit func(redisstore.Node) error) error {
+// Masters implements redisconn.Conn.
+func (c *cluster) Masters(ctx context.Context, visit func(redisconn.Node) error) error {
 	if err := c.reload(ctx); err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func (c *cluster) Masters(ctx context.Context, visit func(redisstore.Node) error
 	return err
 }
 
-// Refresh implements redisstore.Refresher.
+// Refresh implements redisconn.Refresher.
 func (c *cluster) Refresh() {
 	go func() { _ = c.reload(context.Background()) }() // if it fails, the next error reloads
 }
@@ -267,8 +268,8 @@ func (c *cluster) loadedSlotMap(ctx context.Context) ([]slots.Range, error) {
 // reloadAfter reloads the slot map in the background after a connection error or a MOVED
 // reply.
 func (c *cluster) reloadAfter(err error) {
-	var server redisstore.ServerError
-	if err == nil || errors.Is(err, redisstore.ErrClosed) || errors.As(err, &server) && !strings.HasPrefix(string(server), "MOVED") {
+	var server redisconn.ServerError
+	if err == nil || errors.Is(err, redisconn.ErrClosed) || errors.As(err, &server) && !strings.HasPrefix(string(server), "MOVED") {
 		return
 	}
 	c.mu.Lock()
@@ -323,8 +324,8 @@ func (c *cluster) set(slotMap []slots.Range, nodes []string) {
 
 // query returns the slot map of one node, and all nodes in it.
 func (c *cluster) query(ctx context.Context, addr string) (slotMap []slots.Range, nodes []string, err error) {
-	var reply [1]redisstore.Reply
-	c.pool(addr).do(ctx, []redisstore.Cmd{{"CLUSTER", "SLOTS"}}, reply[:])
+	var reply [1]redisconn.Reply
+	c.pool(addr).do(ctx, []redisconn.Cmd{redisconn.Command("CLUSTER", "SLOTS")}, reply[:])
 	if reply[0].Err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", addr, reply[0].Err)
 	}

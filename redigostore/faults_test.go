@@ -18,6 +18,7 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -50,11 +51,11 @@ func TestClosedPool(t *testing.T) {
 			machine.Measure(t, "closed pool, "+name, 500*time.Millisecond, func() time.Duration {
 				start := time.Now()
 				_, err := locks.Mutex("other").Lock(t.Context())
-				wantRefused(t, err, redisstore.ErrClosed)
+				wantRefused(t, err, redisconn.ErrClosed)
 				return time.Since(start)
 			})
 			start := time.Now()
-			wantRefused(t, l.Unlock(), redisstore.ErrClosed)
+			wantRefused(t, l.Unlock(), redisconn.ErrClosed)
 			if took, late := time.Since(start), machine.Late(); took > 500*time.Millisecond+late {
 				t.Errorf("Unlock took %v (control %v)", took, late)
 			}
@@ -311,7 +312,7 @@ func TestPassword(t *testing.T) {
 	drill.Unlock(t, drill.Lock(t, locks, job))
 	for word, options := range map[string][]redis.DialOption{"NOAUTH": nil, "WRONGPASS": {redis.DialPassword("wrong")}} {
 		_, err := open(t, redigostore.New(pool(t, server.Addr(), options...))).Mutex(job).Lock(t.Context())
-		var refusal redisstore.ServerError
+		var refusal redisconn.ServerError
 		if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), word) {
 			t.Errorf("have %v, want %s", err, word)
 		}

@@ -57,10 +57,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -81,7 +81,7 @@ func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithR
 // dibs.ErrInvalid.
 func New(pool *redis.Pool, options ...Option) *redisstore.Store {
 	if pool == nil {
-		return redisstore.New(redisstore.Invalid("the redigo pool is nil"), options...)
+		return redisstore.New(redisconn.Invalid("the redigo pool is nil"), options...)
 	}
 	if honoursContexts(pool) {
 		options = append([]Option{redisstore.Prompt()}, options...)
@@ -103,21 +103,21 @@ const (
 
 type single struct{ *source }
 
-// Do implements redisstore.Conn. A call with a deadline does not wait for a connection.
-func (s single) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	if _, bounded := ctx.Deadline(); bounded && s.IdleCount() == 0 {
-		fill(replies, redisstore.ErrUnsent)
+// Do implements redisconn.Conn.
+func (s single) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	if !until.IsZero() && s.IdleCount() == 0 {
+		fill(replies, redisconn.ErrUnsent)
 		return
 	}
-	s.do(ctx, cmds, replies)
+	s.doUntil(ctx, until, cmds, replies)
 }
 
-// Replicate implements redisstore.Conn.
-func (s single) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	return s.replicate(ctx, cmd, wait, answered)
+// Replicate implements redisconn.Conn.
+func (s single) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
+	return s.replicate(ctx, call, wait, answered)
 }
 
-// Subscribe implements redisstore.Conn.
+// Subscribe implements redisconn.Conn.
 func (s single) Subscribe(ctx context.Context, channel string, on func(message string)) error {
 	return s.subscribe(ctx, channel, func(message string) {
 		if message == "" { // idle connections may still lead to the previous master
@@ -127,22 +127,29 @@ func (s single) Subscribe(ctx context.Context, channel string, on func(message s
 	})
 }
 
-// Masters implements redisstore.Conn.
-func (s single) Masters(_ context.Context, visit func(redisstore.Node) error) error {
+// Masters implements redisconn.Conn.
+func (s single) Masters(_ context.Context, visit func(redisconn.Node) error) error {
 	return visit(s.node(""))
 }
 
-func (s *source) node(addr string) redisstore.Node { return redisstore.Node{Addr: addr, Do: s.do} }
+func (s *source) node(addr string) redisconn.Node { return redisconn.Node{Addr: addr, Do: s.do} }
 
 // do sends commands on one connection, and then reads their replies.
-func (s *source) do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func (s *source) do(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	s.doUntil(ctx, time.Time{}, cmds, replies)
+}
+
+// doUntil is do for a caller that waits until a time at most, if that is not zero.
+func (s *source) doUntil(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	if until.IsZero() {
+		until = deadline(ctx)
+	}
 	replies = replies[:len(cmds)]
-	conn, err := s.send(ctx, cmds...)
+	conn, err := s.send(ctx, until, cmds...)
 	if err != nil {
 		fill(replies, err)
 		return
 	}
-	until := deadline(ctx)
 	for i := range replies {
 		replies[i] = receive(conn.Conn, until)
 		if conn.Err() != nil { // no more replies will arrive
@@ -154,15 +161,11 @@ func (s *source) do(ctx context.Context, cmds []redisstore.Cmd, replies []rediss
 	s.put(ctx, conn, replies[len(replies)-1].Err)
 }
 
-func (s *source) replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) (last redisstore.Reply) {
-	ms, err := strconv.Atoi(wait[2])
-	var conn *conn
-	if err == nil {
-		conn, err = s.send(ctx, cmd, wait)
-	}
+func (s *source) replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) (last redisconn.Reply) {
+	conn, err := s.send(ctx, deadline(ctx), call, wait.Cmd())
 	if err != nil {
-		answered(redisstore.Reply{Err: err})
-		return redisstore.Reply{Err: err}
+		answered(redisconn.Reply{Err: err})
+		return redisconn.Reply{Err: err}
 	}
 	defer func() { s.put(ctx, conn, last.Err) }()
 	first := receive(conn.Conn, deadline(ctx))
@@ -171,7 +174,7 @@ func (s *source) replicate(ctx context.Context, cmd, wait redisstore.Cmd, answer
 		return first
 	}
 	conn.checkMaster(first.Err)
-	return receive(conn.Conn, time.Now().Add(ioTimeout+time.Duration(ms)*time.Millisecond))
+	return receive(conn.Conn, time.Now().Add(ioTimeout+wait.Timeout))
 }
 
 // deadline returns the time by which a call that starts now must end.
@@ -182,16 +185,17 @@ func deadline(ctx context.Context) time.Time {
 	return time.Now().Add(ioTimeout)
 }
 
-// send sends commands on a connection of the pool and returns the connection. The caller
-// must put it back. redigo never sends a command twice.
-func (s *source) send(ctx context.Context, cmds ...redisstore.Cmd) (*conn, error) {
-	conn, err := s.get(ctx)
+// send sends commands on a connection of the pool, for which it waits until a time, and
+// returns the connection. The caller must put it back. redigo never sends a command twice.
+func (s *source) send(ctx context.Context, until time.Time, cmds ...redisconn.Cmd) (*conn, error) {
+	conn, err := s.get(ctx, until)
 	if err != nil {
 		return nil, convertError(err)
 	}
 	for _, cmd := range cmds {
 		if err == nil {
-			err = conn.Send(cmd[0], arguments(cmd[1:])...)
+			words := arguments(&cmd)
+			err = conn.Send(words[0].(string), words[1:]...)
 		}
 	}
 	if err == nil {
@@ -204,21 +208,32 @@ func (s *source) send(ctx context.Context, cmds ...redisstore.Cmd) (*conn, error
 	return conn, nil
 }
 
-func arguments(cmd redisstore.Cmd) []any {
-	args := make([]any, len(cmd))
-	for i, arg := range cmd {
-		args[i] = arg
+// arguments returns the words of a command.
+func arguments(cmd *redisconn.Cmd) []any {
+	args := make([]any, 0, 3+len(cmd.Keys)+len(cmd.Args))
+	switch {
+	case cmd.Script == nil:
+	case cmd.Whole:
+		args = append(args, "EVAL", cmd.Script.Text, len(cmd.Keys))
+	default:
+		args = append(args, "EVALSHA", cmd.Script.Hash, len(cmd.Keys))
+	}
+	for _, key := range cmd.Keys {
+		args = append(args, key)
+	}
+	for _, arg := range cmd.Args {
+		args = append(args, arg)
 	}
 	return args
 }
 
-func receive(conn redis.Conn, until time.Time) redisstore.Reply {
+func receive(conn redis.Conn, until time.Time) redisconn.Reply {
 	// redigo waits without limit if the timeout is 0.
 	value, err := redis.ReceiveWithTimeout(conn, max(time.Until(until), time.Nanosecond))
 	if err != nil {
-		return redisstore.Reply{Err: convertError(err)}
+		return redisconn.Reply{Err: convertError(err)}
 	}
-	return redisstore.Reply{Value: convertValue(value)}
+	return redisconn.Reply{Value: convertValue(value)}
 }
 
 // convertValue converts a value of redigo to one of redisstore. It changes lists in
@@ -228,7 +243,7 @@ func convertValue(value any) any {
 	case []byte:
 		return string(v)
 	case redis.Error:
-		return redisstore.ServerError(v)
+		return redisconn.ServerError(v)
 	case []any:
 		for i := range v {
 			v[i] = convertValue(v[i])
@@ -237,9 +252,9 @@ func convertValue(value any) any {
 	return value
 }
 
-func fill(replies []redisstore.Reply, err error) {
+func fill(replies []redisconn.Reply, err error) {
 	for i := range replies {
-		replies[i] = redisstore.Reply{Err: err}
+		replies[i] = redisconn.Reply{Err: err}
 	}
 }
 
@@ -249,9 +264,9 @@ func convertError(err error) error {
 	var server redis.Error
 	switch {
 	case err.Error() == closed:
-		return fmt.Errorf("%w: %w", redisstore.ErrClosed, err)
+		return fmt.Errorf("%w: %w", redisconn.ErrClosed, err)
 	case errors.As(err, &server):
-		return redisstore.ServerError(server)
+		return redisconn.ServerError(server)
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/links"
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -26,10 +26,10 @@ type conn struct {
 	demoted    bool // its server is no longer the master
 }
 
-// get takes a connection from the pool. If the pool is full and does not wait, get itself
+// get takes a connection from the pool, until a time. If the pool is full and does not wait, get itself
 // waits: a connection is free again as soon as a reply has arrived.
-func (s *source) get(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithDeadline(ctx, deadline(ctx))
+func (s *source) get(ctx context.Context, until time.Time) (*conn, error) {
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	for {
 		if ctx.Err() != nil { // redigo would panic if the pool is closed
@@ -69,7 +69,7 @@ func (s *source) put(ctx context.Context, c *conn, err error) {
 func (s *source) sweep(ctx context.Context) {
 	until := deadline(ctx)
 	for s.IdleCount() > 0 && time.Now().Before(until) {
-		c, err := s.get(ctx)
+		c, err := s.get(ctx, until)
 		if err != nil {
 			return
 		}
@@ -87,7 +87,7 @@ func (s *source) dropConns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ioTimeout)
 	defer cancel()
 	for range s.IdleCount() {
-		c, err := s.get(ctx)
+		c, err := s.get(ctx, deadline(ctx))
 		if err != nil {
 			return
 		}
@@ -99,7 +99,7 @@ func (s *source) dropConns(ctx context.Context) {
 // checkMaster marks the connection as demoted if err says that its server is a read-only
 // replica. A new connection may lead to the master.
 func (c *conn) checkMaster(err error) {
-	var server redisstore.ServerError
+	var server redisconn.ServerError
 	if errors.As(err, &server) && strings.Contains(string(server), "READONLY ") { // a script may add a prefix
 		c.demoted = true
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/slots"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // Extend implements driver.Store. It makes a script call for each hundred locks, on a
@@ -40,21 +40,20 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 // group divides requests into those that one script call extends, as indices. It sets
 // errs of invalid requests.
 func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
-	const most = 100
 	bySlot := make(map[int][]int)
 	for i, h := range requests {
 		if errs[i] = errors.Join(s.check(h.Name), checkToken(h.Name, h.Token)); errs[i] != nil {
 			continue
 		}
 		at := 0
-		if s.sharded {
-			at = slots.Of(s.prefix + h.Name)
+		if s.format.Sharded {
+			at = s.format.Slot(h.Name)
 		}
 		bySlot[at] = append(bySlot[at], i)
 	}
 	var groups [][]int
 	for _, all := range bySlot {
-		groups = slices.AppendSeq(groups, slices.Chunk(all, most))
+		groups = slices.AppendSeq(groups, slices.Chunk(all, wire.MaxNames))
 	}
 	return groups
 }
@@ -64,7 +63,7 @@ func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
 // of them may be the reason.
 func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
 	errs := s.extendBatch(ctx, requests, group, until)
-	var refusal ServerError
+	var refusal redisconn.ServerError
 	migrating := slotIsMigrating(errs[0])
 	if !migrating && (len(group) == 1 || !errors.As(errs[0], &refusal)) {
 		return errs
@@ -85,25 +84,13 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, gro
 
 // extendBatch does one script call.
 func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
-	keys := make([]string, 0, 3*len(group))
-	args := make([]string, 0, 5*len(group))
-	var buf [512]byte
-	var where *slotState
-	for _, at := range group {
-		h := requests[at]
-		k := s.appendKeys(buf[:0], h.Name)
-		lock, _, meta, _, holders := k.split(string(k.text))
-		where = s.slotOf(k)
-		keys = append(keys, lock, meta, holders)
-		args = append(args, h.Token, decimal(milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, extendArgument(h))
-	}
-	r := newRequest(extendScript, where, keys...)
-	r.args(args...)
+	r := s.requests.Get()
+	s.format.Extend(&r.Request, requests, group)
 	reply, replicaErr := s.call(ctx, r, until, anyReply)
 	errs := make([]error, len(group))
-	statuses, ok := parseStatuses(reply.Value, len(group))
+	statuses, ok := wire.ParseStatuses(reply.Value, len(group))
 	if reply.Err == nil && !ok {
-		reply.Err = unexpected(reply.Value)
+		reply.Err = redisconn.Unexpected(reply.Value)
 	}
 	for i, at := range group {
 		if reply.Err != nil {
@@ -115,16 +102,6 @@ func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest
 	return errs
 }
 
-// extendArgument is the weight of a shared holder, which extend writes to the metadata if
-// it was lost there. It is zero if the weight is not known, or if the holder is
-// exclusive.
-func extendArgument(h driver.ExtendRequest) string {
-	if h.Weight >= h.Limit {
-		return "0"
-	}
-	return count(h.Weight)
-}
-
 // extendResult converts the status of one request in a reply.
 func (s *Store) extendResult(h driver.ExtendRequest, status byte, replicaErr error) error {
 	switch {
@@ -133,7 +110,7 @@ func (s *Store) extendResult(h driver.ExtendRequest, status byte, replicaErr err
 	case status == '1' && replicaErr != nil:
 		return wrapError("extend", h.Name, replicaErr)
 	case status != '1':
-		return fmt.Errorf("%w: %w: key %q", driver.ErrWrongType, driver.ErrLost, s.prefix+h.Name)
+		return fmt.Errorf("%w: %w: key %q", driver.ErrWrongType, driver.ErrLost, s.format.Prefix+h.Name)
 	}
 	return nil
 }
@@ -142,32 +119,26 @@ func (s *Store) extendResult(h driver.ExtendRequest, status byte, replicaErr err
 // script may have one key only. It extends each key in a call of its own, concurrently.
 // For an exclusive holder the lock key alone decides.
 func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
-	k := s.appendKeys(nil, h.Name)
-	lock, _, meta, _, holders := k.split(string(k.text))
 	var pending sync.WaitGroup
-	extendOne := func(kind, key string) *keyResult {
+	extendOne := func(kind string) *keyResult {
 		b := new(keyResult)
-		pending.Go(func() { b.status, b.replicaErr, b.err = s.extendKey(ctx, s.slotOf(k), h, kind, key, until) })
+		pending.Go(func() { b.status, b.replicaErr, b.err = s.extendKey(ctx, h, kind, until) })
 		return b
 	}
-	inLock := extendOne("lock", lock)
-	if extendArgument(h) == "0" && h.Weight > 0 {
+	inLock := extendOne("lock")
+	if wire.ExtendWeight(h) == "0" && h.Weight > 0 {
 		pending.Wait()
 		return inLock.result(s, h)
 	}
-	inHolders := extendOne("holders", holders)
-	extendOne("meta", meta) // a later call restores what the metadata lost
+	inHolders := extendOne("holders")
+	extendOne("meta") // a later call restores what the metadata lost
 	pending.Wait()
-	if inLock.err == nil && inLock.status == statusShared {
+	if inLock.err == nil && inLock.status == wire.StatusShared {
 		inHolders.replicaErr = cmp.Or(inHolders.replicaErr, inLock.replicaErr)
 		return inHolders.result(s, h)
 	}
 	return inLock.result(s, h)
 }
-
-// statusShared is the status in extend_key.lua of a lock that is shared: the holders key
-// decides.
-const statusShared = 's'
 
 // A keyResult is the result for one key of a lease.
 type keyResult struct {
@@ -182,16 +153,16 @@ func (b *keyResult) result(s *Store, h driver.ExtendRequest) error {
 	return s.extendResult(h, b.status, b.replicaErr)
 }
 
-func (s *Store) extendKey(ctx context.Context, at *slotState, h driver.ExtendRequest, kind, key string, until time.Time) (status byte, replicaErr, err error) {
-	r := newRequest(extendKeyScript, at, key)
-	r.args(kind, h.Token, decimal(milliseconds(h.TTL)))
+func (s *Store) extendKey(ctx context.Context, h driver.ExtendRequest, kind string, until time.Time) (status byte, replicaErr, err error) {
+	r := s.requests.Get()
+	s.format.ExtendKey(&r.Request, h, kind)
 	reply, replicaErr := s.call(ctx, r, until, anyReply)
-	statuses, ok := parseStatuses(reply.Value, 1)
+	statuses, ok := wire.ParseStatuses(reply.Value, 1)
 	switch {
 	case reply.Err != nil:
 		return 0, nil, reply.Err
 	case !ok:
-		return 0, nil, unexpected(reply.Value)
+		return 0, nil, redisconn.Unexpected(reply.Value)
 	}
 	return statuses[0], replicaErr, nil
 }

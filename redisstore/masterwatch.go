@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // A subscription can be on the wrong server. After a failover its connection may still
@@ -86,19 +89,13 @@ func (l *masterWatch) watch(ctx context.Context) error {
 }
 
 func (l *masterWatch) inspect(ctx context.Context) masterState {
-	var reply [1]Reply
-	l.store.conn.Do(context.WithoutCancel(ctx), []Cmd{{"PUBSUB", "NUMSUB", l.channel}}, reply[:])
+	var reply [1]redisconn.Reply
+	l.store.conn.Do(context.WithoutCancel(ctx), time.Time{}, []redisconn.Cmd{redisconn.Command("PUBSUB", "NUMSUB", l.channel)}, reply[:])
 	if reply[0].Err != nil {
 		return masterState{err: reply[0].Err}
 	}
-	pair, _ := reply[0].Value.([]any)
-	in := reader{fields: pair}
-	in.string()
-	n := in.int()
-	if in.bad || len(in.fields) > 0 {
-		return masterState{err: unexpected(reply[0].Value)}
-	}
-	return masterState{subscribers: n}
+	n, err := wire.ParseNumSub(reply[0].Value)
+	return masterState{subscribers: n, err: err}
 }
 
 // compare decides whether to subscribe again. A server that did not reply for a while may

@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // A fakeMaster is a server that returns a number of subscribers, after a delay.
 type fakeMaster struct {
-	Conn
+	redisconn.Conn
 	count    func(at time.Duration) (any, time.Duration, error)
 	begun    time.Time
 	commands atomic.Int64
 	made     atomic.Int64 // subscriptions
 }
 
-func (c *fakeMaster) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+func (c *fakeMaster) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	c.commands.Add(1)
 	n, after, err := c.count(time.Since(c.begun))
 	time.Sleep(after)
-	replies[0] = Reply{Value: []any{cmds[0][2], n}, Err: err}
+	replies[0] = redisconn.Reply{Value: []any{cmds[0].Args[2], n}, Err: err}
 }
 
 func (c *fakeMaster) Subscribe(ctx context.Context, _ string, on func(string)) error {
@@ -74,7 +75,7 @@ func TestMasterWatch(t *testing.T) {
 		}, 1, 55, 61},
 		{"always slow", func(time.Duration) (any, time.Duration, error) { return int64(1), 700 * time.Millisecond, nil }, 13, 50, 300},
 		{"no permission", func(time.Duration) (any, time.Duration, error) {
-			return nil, 0, ServerError("NOPERM no permissions")
+			return nil, 0, redisconn.ServerError("NOPERM no permissions")
 		}, 1, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/dibslock/dibs/storetest"
 )
 
@@ -681,14 +682,14 @@ func TestMetadataOfExpiredHoldersIsRemoved(t *testing.T) {
 
 // A slowConn delays each request, and reports when it has passed it on.
 type slowConn struct {
-	redisstore.Conn
+	redisconn.Conn
 	by     atomic.Int64
 	passed chan struct{}
 }
 
-func (s *slowConn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func (s *slowConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	time.Sleep(time.Duration(s.by.Load())) // not for synchronization: the delay is what the test is about
-	s.Conn.Do(ctx, cmds, replies)
+	s.Conn.Do(ctx, until, cmds, replies)
 	s.passed <- struct{}{}
 }
 

@@ -1,15 +1,43 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
+
+// A stalledServer replies at once, until it stalls: then the first request gets no reply,
+// and the second one gets second.
+type stalledServer struct {
+	redisconn.Conn
+	second  any
+	stalled bool
+	calls   int // since then
+}
+
+func (c *stalledServer) Do(_ context.Context, until time.Time, _ []redisconn.Cmd, replies []redisconn.Reply) {
+	if !c.stalled {
+		replies[0] = redisconn.Reply{Value: int64(1)}
+		return
+	}
+	if c.calls++; c.calls == 1 {
+		time.Sleep(time.Until(until))
+		replies[0] = redisconn.Reply{Err: context.DeadlineExceeded}
+		return
+	}
+	replies[0] = redisconn.Reply{Value: c.second}
+	if refusal, ok := c.second.(redisconn.ServerError); ok {
+		replies[0] = redisconn.Reply{Err: refusal}
+	}
+}
 
 // A release is sent twice if its first try has no reply in time. A token that nobody uses
 // again needs no time after which the first try is void. The first may have released the
@@ -22,45 +50,30 @@ func TestReleaseIsRetried(t *testing.T) {
 	}{
 		{int64(1), true, ""},
 		{int64(0), false, "outcome unknown"},
-		{ServerError("OOM command not allowed"), false, "outcome unknown"},
+		{redisconn.ServerError("OOM command not allowed"), false, "outcome unknown"},
 	} {
 		t.Run(fmt.Sprint(test.second), func(t *testing.T) {
-			c := &fakeConn{prompt: true, exchanges: make(chan *exchange, 100)}
-			s := New(c, Prompt())
-			r := &fixture{t, s.slots.single().pipeliner, c}
-			release := func() chan error {
-				done := make(chan error, 1)
-				go func() {
-					released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(generous), TokenEnds: true})
-					if err == nil && released != test.released {
-						err = fmt.Errorf("released %v", released)
-					}
-					done <- err
-				}()
-				return done
-			}
-			fast := func() bool {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				return r.fast && r.singles >= minSingles
-			}
-			for end := time.Now().Add(generous); !fast(); { // only a fast server's requests are sent again
-				if time.Now().After(end) {
-					t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
+			synctest.Test(t, func(t *testing.T) {
+				c := &stalledServer{second: test.second}
+				s := New(c, Prompt())
+				release := func() (bool, error) {
+					return s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), TokenEnds: true})
 				}
-				done := release()
-				r.sent().answer <- []Reply{{Value: int64(1)}}
-				<-done
-			}
-			r.eventually("the workers end", func() bool { return r.workers == 0 })
-			done := release()
-			r.sent() // no reply
-			r.sent().reply(test.second)
-			err := <-done
-			var unavailable *dibs.UnavailableError
-			if test.err == "" && err != nil || test.err != "" && (!errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), test.err)) {
-				t.Errorf("%v, want %q", err, test.err)
-			}
+				for range 100 { // only a fast server's requests are sent again
+					if _, err := release(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.stalled = true
+				released, err := release()
+				if c.calls != 2 || released != test.released {
+					t.Errorf("%d calls, released %v; want 2, %v", c.calls, released, test.released)
+				}
+				var unavailable *dibs.UnavailableError
+				if test.err == "" && err != nil || test.err != "" && (!errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), test.err)) {
+					t.Errorf("%v, want %q", err, test.err)
+				}
+			})
 		})
 	}
 }

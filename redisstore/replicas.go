@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/pipeline"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // Replication is asynchronous: a master that dies loses what no replica has. A lock
@@ -25,7 +28,7 @@ import (
 // 1,000, timeout at least 1 ms. The timeout is shortened to the time that an operation
 // has.
 func WithReplicas(n int, timeout time.Duration) Option {
-	return func(s *Store) { s.replicas = &replication{count: n, timeout: timeout} }
+	return func(s *settings) { s.replicas = &replication{count: n, timeout: timeout} }
 }
 
 // replication configures how many replicas must have a write.
@@ -63,71 +66,72 @@ func (e *ReplicasError) Unwrap() error { return e.Cause }
 
 // call runs a script. If its grant needs replicas and too few have it, replicaErr says
 // so.
-func (s *Store) call(ctx context.Context, r *request, until time.Time, grants func(Reply) bool) (reply Reply, replicaErr error) {
+func (s *Store) call(ctx context.Context, r *pipeline.Request, until time.Time, grants func(redisconn.Reply) bool) (reply redisconn.Reply, replicaErr error) {
 	if s.replicas == nil {
-		reply, _ = r.slot.pipeliner.do(ctx, r, until)
+		reply, _ = s.do(ctx, r, until)
 		return reply, nil
 	}
-	r.voidAfter(r.slot.clock.latest(until))
-	q := scriptCall{script: r.script, slot: r.slot, cmd: slices.Clone(r.cmd)}
+	at := s.slots.Of(r.Slot)
+	at.Until(r, until)
+	q := scriptCall{at, r.Cmd}
+	q.cmd.Keys, q.cmd.Args = slices.Clone(r.Keys), slices.Clone(r.Args)
 	if !s.replicas.lastTimedOut.Load() {
-		r.slot.pipeliner.requests.put(r)
+		s.requests.Put(r)
 		return s.replicate(ctx, q, until, grants)
 	}
 	// WAIT would only time out, so it is sent only after a grant. A repeated acquire by
 	// the holder changes nothing.
-	reply, _ = r.slot.pipeliner.do(ctx, r, until)
+	reply, _ = s.do(ctx, r, until)
 	if reply.Err != nil || !grants(reply) {
 		return reply, nil
 	}
 	repeated, replicaErr := s.replicate(ctx, q, until, grants)
-	repeated.Err = unknownOutcome(repeated.Err) // the first reply granted it
+	repeated.Err = pipeline.UnknownOutcome(repeated.Err) // the first reply granted it
 	return repeated, replicaErr
 }
 
 // isGrant reports whether the reply to an acquire says that the lock is held.
-func isGrant(r Reply) bool {
-	if list, _ := r.Value.([]any); len(list) == 3 { // see parseVote
+func isGrant(r redisconn.Reply) bool {
+	if list, _ := r.Value.([]any); len(list) == 3 { // see wire.ParseVote
 		_, held := list[2].(string)
 		return held
 	}
-	answer, _, err := parseAcquireReply(r.Value)
+	answer, _, err := wire.ParseAcquire(r.Value)
 	return err == nil && answer.Held
 }
 
 // anyReply is for extend, which is sent by holders only.
-func anyReply(Reply) bool { return true }
+func anyReply(redisconn.Reply) bool { return true }
 
 // A scriptCall is a script call that may be sent again.
 type scriptCall struct {
-	script *script
-	slot   *slotState
-	cmd    Cmd
+	pipeline *pipeline.Pipeline
+	cmd      redisconn.Cmd
 }
 
 // replicate sends a script call with WAIT behind it, and repeats it as text if the server
 // does not know the script. It bounds the caller as the pipeliner does, but does not use
 // its batches: a caller that waits for replicas would delay the others on the connection.
-func (s *Store) replicate(ctx context.Context, q scriptCall, until time.Time, grants func(Reply) bool) (Reply, error) {
+func (s *Store) replicate(ctx context.Context, q scriptCall, until time.Time, grants func(redisconn.Reply) bool) (redisconn.Reply, error) {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
 	within := s.replicas.waitTime(time.Until(until))
 	first, last := s.send(ctx, q, within, grants)
-	for whole := false; ; whole = true {
-		var reply Reply
+	for {
+		var reply redisconn.Reply
 		select {
 		case reply = <-first:
 		case <-ctx.Done():
 			select {
 			case reply = <-first: // it arrived in time, too
 			default:
-				return Reply{Err: context.Cause(ctx)}, nil
+				return redisconn.Reply{Err: context.Cause(ctx)}, nil
 			}
 		case <-limit.C:
-			return Reply{Err: errNoReply}, nil
+			return redisconn.Reply{Err: pipeline.ErrNoReply}, nil
 		}
-		if unknownScript(reply.Err) && !whole {
-			q.cmd = append(Cmd{"EVAL", q.script.text}, q.cmd[2:]...)
+		if pipeline.IsUnknownScript(reply.Err) && !q.cmd.Whole {
+			q.cmd.Whole = true
 			first, last = s.send(ctx, q, within, grants)
 			continue
 		}
@@ -140,21 +144,18 @@ func (s *Store) replicate(ctx context.Context, q scriptCall, until time.Time, gr
 		case <-ctx.Done():
 		case <-limit.C:
 		}
-		return reply, s.replicas.result(Reply{Err: errNoAcks}, within)
+		return reply, s.replicas.result(redisconn.Reply{Err: errNoAcks}, within)
 	}
 }
 
 // send sends a script call, and returns channels for its reply and for that of WAIT.
-func (s *Store) send(ctx context.Context, q scriptCall, within time.Duration, grants func(Reply) bool) (first, last <-chan Reply) {
-	answer, acks := make(chan Reply, 1), make(chan Reply, 1)
-	wait := Cmd{"WAIT", count(s.replicas.count), decimal(milliseconds(within))}
+func (s *Store) send(ctx context.Context, q scriptCall, within time.Duration, grants func(redisconn.Reply) bool) (first, last <-chan redisconn.Reply) {
+	answer, acks := make(chan redisconn.Reply, 1), make(chan redisconn.Reply, 1)
+	wait := redisconn.Wait{Replicas: s.replicas.count, Timeout: within}
 	sent := time.Now()
 	go func() {
-		acks <- s.conn.Replicate(context.WithoutCancel(ctx), q.cmd, wait, func(r Reply) bool {
-			q.slot.clock.observeError(r.Err)
-			if now, ok := serverTime(r); ok {
-				q.slot.clock.learn(sent, time.Now(), now)
-			}
+		acks <- s.conn.Replicate(context.WithoutCancel(ctx), q.cmd, wait, func(r redisconn.Reply) bool {
+			q.pipeline.Learn(r, sent, time.Now())
 			answer <- r
 			return r.Err == nil && grants(r)
 		})
@@ -169,11 +170,11 @@ func (c *replication) waitTime(left time.Duration) time.Duration {
 }
 
 // result returns nil if WAIT's reply says that enough replicas have the write.
-func (c *replication) result(acks Reply, within time.Duration) error {
+func (c *replication) result(acks redisconn.Reply, within time.Duration) error {
 	have, ok := acks.Value.(int64)
 	err := &ReplicasError{Have: int(have), Want: c.count, Within: within, Cause: acks.Err}
 	if !ok && acks.Err == nil {
-		err.Cause = unexpected(acks.Value)
+		err.Cause = redisconn.Unexpected(acks.Value)
 	}
 	enough := err.Cause == nil && err.Have >= c.count
 	c.lastTimedOut.Store(!enough)

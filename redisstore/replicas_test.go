@@ -12,44 +12,46 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // replicatedConn is a Conn to a server whose replicas are simulated by the test.
 type replicatedConn struct {
 	*redistest.Conn
-	acks     chan redisstore.Reply // replies to WAIT
-	calls    atomic.Int64          // of Replicate
-	lastWait atomic.Value          // the last WAIT command
-	awaited  atomic.Int64          // replies for which the store awaits the replicas
-	done     chan struct{}         // closed at the end of the test
+	acks     chan redisconn.Reply // replies to WAIT
+	calls    atomic.Int64         // of Replicate
+	lastWait atomic.Value         // the last WAIT command
+	awaited  atomic.Int64         // replies for which the store awaits the replicas
+	done     chan struct{}        // closed at the end of the test
 }
 
-func (c *replicatedConn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+func (c *replicatedConn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
 	c.calls.Add(1)
-	c.lastWait.Store(strings.Join(wait, " "))
-	var reply [1]redisstore.Reply
-	c.Do(ctx, []redisstore.Cmd{cmd}, reply[:])
+	command := wait.Cmd()
+	c.lastWait.Store(strings.Join(command.Words(), " "))
+	var reply [1]redisconn.Reply
+	c.Do(ctx, time.Time{}, []redisconn.Cmd{call}, reply[:])
 	if !answered(reply[0]) {
 		<-c.done // nobody may wait for it
-		return redisstore.Reply{}
+		return redisconn.Reply{}
 	}
 	c.awaited.Add(1)
 	select {
 	case ack := <-c.acks:
 		return ack
 	case <-ctx.Done(): // a reply is for a caller that waits
-		return redisstore.Reply{Err: ctx.Err()}
+		return redisconn.Reply{Err: ctx.Err()}
 	}
 }
 
 // newReplicated returns a store that waits for two replicas, for an hour at most.
 func newReplicated(t *testing.T) (*redisstore.Store, *replicatedConn) {
-	conn := &replicatedConn{Conn: redistest.Dial(redistest.Start(t).Addr()), acks: make(chan redisstore.Reply, 100), done: make(chan struct{})}
+	conn := &replicatedConn{Conn: redistest.Dial(redistest.Start(t).Addr()), acks: make(chan redisconn.Reply, 100), done: make(chan struct{})}
 	t.Cleanup(func() { close(conn.acks); close(conn.done); conn.Close() })
 	return redisstore.New(conn, redisstore.WithReplicas(2, time.Hour)), conn
 }
 
-func (c *replicatedConn) answer(n int64) { c.acks <- redisstore.Reply{Value: n} }
+func (c *replicatedConn) answer(n int64) { c.acks <- redisconn.Reply{Value: n} }
 
 // wantReplicasError checks what an error says about the replicas.
 func wantReplicasError(t *testing.T, err error, have int, refused bool) {
@@ -221,7 +223,7 @@ func TestWaitForReplicasIsBounded(t *testing.T) {
 func TestInvalidRepliesToWait(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
-	for _, reply := range []redisstore.Reply{{}, {Value: "2"}, {Value: int64(-1)}, {Err: redisstore.ServerError("NOPERM no WAIT for you")}} {
+	for _, reply := range []redisconn.Reply{{}, {Value: "2"}, {Value: int64(-1)}, {Err: redisconn.ServerError("NOPERM no WAIT for you")}} {
 		c := newClient(t, s).request("n")
 		c.Until = time.Now().Add(generous)
 		conn.acks <- reply
@@ -323,9 +325,9 @@ type failingConn struct {
 	failed atomic.Bool
 }
 
-func (f *failingConn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func (f *failingConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if !f.failed.Load() {
-		f.replicatedConn.Do(ctx, cmds, replies)
+		f.replicatedConn.Do(ctx, until, cmds, replies)
 		return
 	}
 	for i := range replies {
@@ -333,8 +335,8 @@ func (f *failingConn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []r
 	}
 }
 
-func (f *failingConn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	return f.replicatedConn.Replicate(ctx, cmd, wait, func(r redisstore.Reply) bool {
+func (f *failingConn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
+	return f.replicatedConn.Replicate(ctx, call, wait, func(r redisconn.Reply) bool {
 		counts := answered(r)
 		f.failed.Store(counts)
 		return counts
@@ -347,12 +349,12 @@ type refusingConn struct {
 	refuses atomic.Bool
 }
 
-func (f *refusingConn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+func (f *refusingConn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
 	if f.refuses.Load() {
-		answered(redisstore.Reply{Err: redisstore.ServerError("OOM command not allowed")})
-		return redisstore.Reply{}
+		answered(redisconn.Reply{Err: redisconn.ServerError("OOM command not allowed")})
+		return redisconn.Reply{}
 	}
-	return f.replicatedConn.Replicate(ctx, cmd, wait, answered)
+	return f.replicatedConn.Replicate(ctx, call, wait, answered)
 }
 
 // If the lock is held though the call fails, the error is not Refused: otherwise nobody

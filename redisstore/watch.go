@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // Watch implements driver.Store, by one subscription for one client.
@@ -16,14 +18,14 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	// A server that is back is detected within 50 ms. Leases that it lost are then
 	// reported at once, and waiters retry.
 	const soon, later, few = 10 * time.Millisecond, 50 * time.Millisecond, 5
-	if s.sharded {
+	if s.format.Sharded {
 		ctx, end := context.WithCancel(ctx)
 		var epochs sync.WaitGroup
 		epochs.Go(func() { s.watchEpoch(ctx, on) })
 		defer epochs.Wait()
 		defer end()
 	}
-	master := &masterWatch{store: s, channel: channelPrefix + client}
+	master := &masterWatch{store: s, channel: wire.ChannelPrefix + client}
 	for tries := 0; ; tries++ {
 		up := false
 		err := s.subscribe(ctx, master, func(message string) {
@@ -32,7 +34,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 				on(driver.Event{Kind: driver.EventConnected})
 				return
 			}
-			if e, ok := s.parseMessage(message); ok {
+			if e, ok := s.event(message); ok {
 				on(e)
 			}
 		})
@@ -58,10 +60,24 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	}
 }
 
+// event reads a notification. With WithReplicas, a waiter that was granted the lock sends
+// its request again, which waits for the replicas.
+func (s *Store) event(message string) (driver.Event, bool) {
+	m, ok := wire.ParseMessage(message)
+	if !ok || m.Event.Kind != driver.EventGranted {
+		return m.Event, ok
+	}
+	if s.replicas != nil {
+		return driver.Event{Kind: driver.EventRetry, Token: m.Event.Token}, true
+	}
+	m.Event.Age = s.slots.Age(m.Sent)
+	return m.Event, true
+}
+
 // subscribe listens until the connection fails, or is found to lead to the wrong server.
 // In a cluster any server passes on what is published on another one.
 func (s *Store) subscribe(ctx context.Context, master *masterWatch, on func(message string)) error {
-	if s.sharded {
+	if s.format.Sharded {
 		return s.conn.Subscribe(ctx, master.channel, on)
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -86,16 +102,9 @@ func (s *Store) subscribe(ctx context.Context, master *masterWatch, on func(mess
 	return err
 }
 
-// forbidden reports whether the user has no right to a command, or the server does not
-// have it.
-func forbidden(err error) bool {
-	var server ServerError
-	return errors.As(err, &server) && (strings.HasPrefix(string(server), "NOPERM") || strings.HasPrefix(string(server), "ERR unknown command"))
-}
-
 // epochless reports whether a server will never return the cluster's epoch.
 func epochless(err error) bool {
-	var server ServerError
+	var server redisconn.ServerError
 	return errors.Is(err, errNoEpoch) || forbidden(err) ||
 		errors.As(err, &server) && strings.Contains(string(server), "cluster support disabled")
 }
@@ -115,7 +124,7 @@ func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 		}
 		wait.Reset(every)
 		epoch, err := s.epoch(ctx)
-		var server ServerError
+		var server redisconn.ServerError
 		switch {
 		case epochless(err):
 			return // no cluster, or no permission
@@ -129,10 +138,10 @@ func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 		changed := known != "" && epoch != known
 		known = epoch
 		if changed || again {
-			if r, ok := s.conn.(Refresher); ok {
+			if r, ok := s.conn.(redisconn.Refresher); ok {
 				r.Refresh()
 			}
-			s.slots.reset()
+			s.slots.Reset()
 			on(driver.Event{Kind: driver.EventFailover})
 		}
 		again = changed // once more: the first time may have been too early
@@ -143,25 +152,15 @@ func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 func (s *Store) epoch(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	var reply [1]Reply
-	s.conn.Do(ctx, []Cmd{{"CLUSTER", "INFO"}}, reply[:])
+	var reply [1]redisconn.Reply
+	until, _ := ctx.Deadline()
+	s.conn.Do(ctx, until, []redisconn.Cmd{redisconn.Command("CLUSTER", "INFO")}, reply[:])
 	text, _ := reply[0].Value.(string)
-	epoch := infoFields(text)["cluster_current_epoch"]
+	epoch := wire.ParseInfo(text)["cluster_current_epoch"]
 	if reply[0].Err == nil && epoch == "" {
-		return "", fmt.Errorf("%w: %w", errNoEpoch, unexpected(reply[0].Value))
+		return "", fmt.Errorf("%w: %w", errNoEpoch, redisconn.Unexpected(reply[0].Value))
 	}
 	return epoch, reply[0].Err
 }
 
 var errNoEpoch = errors.New("CLUSTER INFO has no current epoch")
-
-// infoFields reads the lines "name:value" of an INFO reply.
-func infoFields(info string) map[string]string {
-	fields := make(map[string]string)
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
-	return fields
-}

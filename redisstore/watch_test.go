@@ -11,17 +11,39 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
+
+// now is a server's time in µs.
+const now int64 = 1_700_000_000_000_000
+
+// The age of a grant is the time since it was sent, by the server's clock; it is zero if
+// that is not known.
+func TestMessageAge(t *testing.T) {
+	s := New(nil)
+	begin := time.Now()
+	s.slots.Of(0).Learn(redisconn.Reply{Value: now}, begin, begin)
+	time.Sleep(time.Millisecond)
+	sent := now - time.Second.Microseconds()
+	e, ok := s.event(fmt.Sprintf("7 5 %d tok", sent))
+	if most := time.Since(begin) + time.Second; !ok || e.Age <= time.Second || e.Age > most {
+		t.Errorf("%+v, %v: want an age of 1s to %v", e, ok, most)
+	}
+	e, ok = s.event(fmt.Sprintf("7 5 %d tok", now+time.Hour.Microseconds()))
+	if !ok || e.Age != 0 {
+		t.Errorf("%+v, %v: sent in the future, want no age", e, ok)
+	}
+}
 
 // A fakeServer accepts a subscription, and sends one reply after another, then repeats
 // the last one.
 type fakeServer struct {
-	Conn
-	replies  []Reply
+	redisconn.Conn
+	replies  []redisconn.Reply
 	commands atomic.Int64
 }
 
-func (c *fakeServer) Do(_ context.Context, _ []Cmd, replies []Reply) {
+func (c *fakeServer) Do(_ context.Context, _ time.Time, _ []redisconn.Cmd, replies []redisconn.Reply) {
 	n := c.commands.Add(1)
 	replies[0] = c.replies[min(int(n), len(c.replies))-1]
 }
@@ -37,21 +59,21 @@ func TestEpochIsPolled(t *testing.T) {
 	const span = 10 * time.Second
 	for _, c := range []struct {
 		name     string
-		reply    Reply
+		reply    redisconn.Reply
 		min, max int64 // commands in that span
 	}{
-		{"a cluster", Reply{Value: "cluster_current_epoch:6\r\n"}, 49, 51},
-		{"no reply", Reply{Err: errors.New("refused")}, 400, 500},
-		{"no permission", Reply{Err: ServerError("NOPERM no permissions")}, 1, 1},
-		{"another kind of server", Reply{Err: ServerError("ERR unknown command 'CLUSTER', with args beginning with: 'INFO'")}, 1, 1},
-		{"no cluster", Reply{Err: ServerError("ERR This instance has cluster support disabled")}, 1, 1},
-		{"refused for now", Reply{Err: ServerError("ERR max number of clients reached")}, 19, 21},
-		{"no epoch", Reply{Value: "cluster_state:ok\r\n"}, 1, 1},
-		{"nonsense", Reply{Value: int64(1)}, 1, 1},
+		{"a cluster", redisconn.Reply{Value: "cluster_current_epoch:6\r\n"}, 49, 51},
+		{"no reply", redisconn.Reply{Err: errors.New("refused")}, 400, 500},
+		{"no permission", redisconn.Reply{Err: redisconn.ServerError("NOPERM no permissions")}, 1, 1},
+		{"another kind of server", redisconn.Reply{Err: redisconn.ServerError("ERR unknown command 'CLUSTER', with args beginning with: 'INFO'")}, 1, 1},
+		{"no cluster", redisconn.Reply{Err: redisconn.ServerError("ERR This instance has cluster support disabled")}, 1, 1},
+		{"refused for now", redisconn.Reply{Err: redisconn.ServerError("ERR max number of clients reached")}, 19, 21},
+		{"no epoch", redisconn.Reply{Value: "cluster_state:ok\r\n"}, 1, 1},
+		{"nonsense", redisconn.Reply{Value: int64(1)}, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn := &fakeServer{replies: []Reply{c.reply}}
+				conn := &fakeServer{replies: []redisconn.Reply{c.reply}}
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				changed := 0
@@ -73,20 +95,22 @@ func TestEpochIsPolled(t *testing.T) {
 
 // An election is detected after the server refused CLUSTER INFO for a temporary reason.
 func TestEpochAfterRefusal(t *testing.T) {
-	epoch := func(n string) Reply { return Reply{Value: "cluster_state:ok\r\ncluster_current_epoch:" + n + "\r\n"} }
+	epoch := func(n string) redisconn.Reply {
+		return redisconn.Reply{Value: "cluster_state:ok\r\ncluster_current_epoch:" + n + "\r\n"}
+	}
 	for _, refusal := range []error{
-		ServerError("ERR max number of clients reached"),
-		ServerError("NOAUTH Authentication required."),
-		ServerError("WRONGPASS invalid username-password pair or user is disabled."),
-		ServerError("MISCONF Redis is configured to save RDB snapshots"),
-		ServerError("LOADING Redis is loading the dataset in memory"),
+		redisconn.ServerError("ERR max number of clients reached"),
+		redisconn.ServerError("NOAUTH Authentication required."),
+		redisconn.ServerError("WRONGPASS invalid username-password pair or user is disabled."),
+		redisconn.ServerError("MISCONF Redis is configured to save RDB snapshots"),
+		redisconn.ServerError("LOADING Redis is loading the dataset in memory"),
 		errors.New("connection reset"),
 	} {
 		for _, times := range []int{1, 5} {
 			t.Run(fmt.Sprint(times, " times ", refusal), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					conn := &fakeServer{replies: []Reply{epoch("6")}}
-					conn.replies = append(append(conn.replies, slices.Repeat([]Reply{{Err: refusal}}, times)...), epoch("7"))
+					conn := &fakeServer{replies: []redisconn.Reply{epoch("6")}}
+					conn.replies = append(append(conn.replies, slices.Repeat([]redisconn.Reply{{Err: refusal}}, times)...), epoch("7"))
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
 					var changed time.Duration

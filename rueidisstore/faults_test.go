@@ -14,6 +14,7 @@ import (
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/redis/rueidis"
 )
@@ -57,7 +58,7 @@ func TestClosedRueidisClient(t *testing.T) {
 					if err == nil {
 						_ = l.Unlock() // the connection may be closed by now
 					}
-					if !errors.Is(err, redisstore.ErrClosed) {
+					if !errors.Is(err, redisconn.ErrClosed) {
 						return false
 					}
 				}
@@ -68,7 +69,7 @@ func TestClosedRueidisClient(t *testing.T) {
 				start := time.Now()
 				_, err := locks.Mutex("other").Lock(t.Context())
 				wantErr(t, err, dibs.ErrUnavailable)
-				wantErr(t, err, redisstore.ErrClosed)
+				wantErr(t, err, redisconn.ErrClosed)
 				wantErr(t, err, rueidis.ErrClosing)
 				var u *dibs.UnavailableError
 				if !errors.As(err, &u) || !u.Refused {
@@ -77,7 +78,7 @@ func TestClosedRueidisClient(t *testing.T) {
 				return time.Since(start)
 			})
 			start := time.Now()
-			wantErr(t, l.Unlock(), redisstore.ErrClosed)
+			wantErr(t, l.Unlock(), redisconn.ErrClosed)
 			if took, late := time.Since(start), machine.Late(); took > time.Second+late {
 				t.Errorf("took %v (control %v)", took, late)
 			}
@@ -267,7 +268,7 @@ func TestNoPassword(t *testing.T) {
 		machine.Begin()
 		start := time.Now()
 		_, err := locks.Mutex(job).Lock(drill.Within(t, drill.Generous))
-		var refusal redisstore.ServerError
+		var refusal redisconn.ServerError
 		if !errors.As(err, &refusal) {
 			return false
 		}
@@ -307,7 +308,7 @@ func TestNoChannels(t *testing.T) {
 		}
 	}
 	drill.Eventually(t, "Degraded is called", func() bool { return degraded.Load() > 0 })
-	var refusal redisstore.ServerError
+	var refusal redisconn.ServerError
 	if n, err := degraded.Load(), *cause.Load(); n != 1 || !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
 		t.Errorf("Degraded was called %d times with %v, want once with NOPERM", n, err)
 	}

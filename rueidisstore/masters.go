@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/slots"
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
 )
 
-// Masters implements redisstore.Conn.
-func (c *conn) Masters(ctx context.Context, visit func(redisstore.Node) error) error {
+// Masters implements redisconn.Conn.
+func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) error {
 	if !c.sharded {
 		return visit(c.node(c.client, ""))
 	}
@@ -49,8 +49,8 @@ func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) ([]
 func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]slots.Range, error) {
 	err := fmt.Errorf("rueidis has no node of the cluster")
 	for addr, client := range nodes {
-		var replies [1]redisstore.Reply
-		c.do(ctx, client, []redisstore.Cmd{{"CLUSTER", "SLOTS"}}, replies[:])
+		var replies [1]redisconn.Reply
+		c.do(ctx, deadlineOf(ctx), client, []redisconn.Cmd{redisconn.Command("CLUSTER", "SLOTS")}, replies[:])
 		var ranges []slots.Range
 		if err = replies[0].Err; err == nil {
 			ranges, err = slots.Parse(replies[0].Value, addr)
@@ -62,7 +62,7 @@ func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]s
 	return nil, err
 }
 
-// Refresh implements redisstore.Refresher. rueidis itself reloads the slot map only once
+// Refresh implements redisconn.Refresher. rueidis itself reloads the slot map only once
 // a second. The map that Refresh loads is used until then.
 func (c *conn) Refresh() {
 	const within, maxAge = 200 * time.Millisecond, 2 * time.Second
@@ -99,11 +99,17 @@ func (m *slotMap) of(all rueidis.Client, cmd rueidis.Completed) rueidis.Client {
 	return all
 }
 
-func (c *conn) node(client rueidis.Client, addr string) redisstore.Node {
-	return redisstore.Node{
+// deadlineOf returns the deadline of a context, or zero.
+func deadlineOf(ctx context.Context) time.Time {
+	at, _ := ctx.Deadline()
+	return at
+}
+
+func (c *conn) node(client rueidis.Client, addr string) redisconn.Node {
+	return redisconn.Node{
 		Addr: addr,
-		Do: func(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-			c.do(ctx, client, cmds, replies)
+		Do: func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+			c.do(ctx, deadlineOf(ctx), client, cmds, replies)
 		},
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
 )
 
@@ -71,7 +71,7 @@ func text(m *rueidis.RedisMessage) (any, error) {
 	s, err := m.ToString()
 	switch _, refused := rueidis.IsRedisErr(err); {
 	case refused:
-		return nil, redisstore.ServerError(s)
+		return nil, redisconn.ServerError(s)
 	case err != nil:
 		return nil, err
 	case !m.IsString() && !m.IsFloat64() && len(s) >= prefix && s[prefix-1] == ':':

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
 )
 
@@ -42,11 +42,11 @@ func TestValue(t *testing.T) {
 		{"*3\r\n:1\r\n*2\r\n_\r\n#t\r\n$1\r\nx\r\n", []any{int64(1), []any{nil, int64(1)}, "x"}},
 		{"%2\r\n+b\r\n%1\r\n+k\r\n,1.5\r\n+a\r\n*1\r\n:2\r\n", []any{"a", []any{int64(2)}, "b", []any{"k", "1.5"}}},
 		{"%0\r\n", []any{}},
-		{"-ERR unknown command 'X'\r\n", redisstore.ServerError("ERR unknown command 'X'")},
-		{"-NOPERM no\r\n", redisstore.ServerError("NOPERM no")},
-		{"!10\r\nERR a\r\nb c\r\n", redisstore.ServerError("ERR a\r\nb c")},
-		{"*2\r\n:1\r\n-ERR within\r\n", redisstore.ServerError("ERR within")},
-		{"%1\r\n+k\r\n-ERR within\r\n", redisstore.ServerError("ERR within")},
+		{"-ERR unknown command 'X'\r\n", redisconn.ServerError("ERR unknown command 'X'")},
+		{"-NOPERM no\r\n", redisconn.ServerError("NOPERM no")},
+		{"!10\r\nERR a\r\nb c\r\n", redisconn.ServerError("ERR a\r\nb c")},
+		{"*2\r\n:1\r\n-ERR within\r\n", redisconn.ServerError("ERR within")},
+		{"%1\r\n+k\r\n-ERR within\r\n", redisconn.ServerError("ERR within")},
 	} {
 		client := clientOf(t, c.wire)
 		r := (&conn{client: client}).reply(client.Do(t.Context(), client.B().Ping().Build()))
@@ -65,7 +65,7 @@ func TestValueOfMapWithOtherKeys(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, "%1\r\n:1\r\n:2\r\n")
 	r := (&conn{client: client}).reply(client.Do(t.Context(), client.B().Ping().Build()))
-	var server redisstore.ServerError
+	var server redisconn.ServerError
 	if r.Err == nil || errors.As(r.Err, &server) {
 		t.Errorf("%v, %v, want an error that is not the server's", r.Value, r.Err)
 	}

@@ -73,6 +73,7 @@ import (
 
 	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
 )
 
@@ -92,7 +93,7 @@ func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithR
 // call of the store returns dibs.ErrInvalid.
 func New(client rueidis.Client, options ...Option) *redisstore.Store {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return redisstore.New(redisstore.Invalid("the rueidis client is nil"), options...)
+		return redisstore.New(redisconn.Invalid("the rueidis client is nil"), options...)
 	}
 	c := &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
 	kind := redisstore.Prompt()
@@ -116,13 +117,13 @@ type conn struct {
 	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
 }
 
-// Do implements redisstore.Conn.
-func (c *conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	c.do(ctx, c.client, cmds, replies)
+// Do implements redisconn.Conn.
+func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	c.do(ctx, until, c.client, cmds, replies)
 }
 
-func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	ctx = c.bounded(ctx)
+func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	ctx = c.bounded(ctx, until)
 	if len(cmds) == 1 {
 		one := command(client.B(), cmds[0])
 		result := c.newer.Load().of(client, one).Do(ctx, one)
@@ -135,7 +136,7 @@ func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.
 	if c.sharded { // DoMulti panics if a migrating slot redirects it to another node
 		var each sync.WaitGroup
 		for i, cmd := range cmds {
-			each.Go(func() { c.do(ctx, client, []redisstore.Cmd{cmd}, replies[i:i+1]) })
+			each.Go(func() { c.do(ctx, until, client, []redisconn.Cmd{cmd}, replies[i:i+1]) })
 		}
 		each.Wait()
 		return
@@ -156,7 +157,7 @@ func (c *conn) do(ctx context.Context, client rueidis.Client, cmds []redisstore.
 // sweep sends probes until one is answered, which closes connections that ended while
 // they were idle. rueidis does not detect these. A restarted proxy or server ends all
 // idle connections; a caller that retries has no time to fail once on each.
-func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisstore.Cmd) {
+func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisconn.Cmd) {
 	for ctx.Err() == nil {
 		one := probe(client.B(), cmd)
 		if !links.Broken(c.newer.Load().of(client, one).Do(ctx, one).NonRedisError()) {
@@ -166,18 +167,18 @@ func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisstore.
 }
 
 // probe returns a command without effect that is routed to the same node as cmd.
-func probe(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
-	if key, ok := keyOf(cmd); ok {
+func probe(b rueidis.Builder, cmd redisconn.Cmd) rueidis.Completed {
+	if key := cmd.Key(); key != "" {
 		return b.Arbitrary("EXISTS").Keys(key).Blocking()
 	}
 	return b.Arbitrary("PING").Blocking()
 }
 
-// bounded returns a context with the values of ctx. It ends up to 20 ms after the
-// deadline of ctx, or after ioTimeout if ctx has none.
-func (c *conn) bounded(ctx context.Context) context.Context {
-	if at, ok := ctx.Deadline(); ok {
-		return withValues{c.withDeadline.until(at), ctx}
+// bounded returns a context with the values of ctx. It ends up to 20 ms after a time, or
+// after ioTimeout if that is zero.
+func (c *conn) bounded(ctx context.Context, until time.Time) context.Context {
+	if !until.IsZero() {
+		return withValues{c.withDeadline.until(until), ctx}
 	}
 	return withValues{c.withoutDeadline.until(time.Now().Add(ioTimeout)), ctx}
 }
@@ -223,43 +224,31 @@ func (cache *contextCache) until(at time.Time) context.Context {
 // The command is marked as blocking, so that rueidis uses the pool that the package
 // comment describes. rueidis retries only commands that its builder marked as read-only,
 // so it never retries this one.
-func command(b rueidis.Builder, cmd redisstore.Cmd) rueidis.Completed {
-	key, ok := keyOf(cmd)
-	if !ok {
-		return b.Arbitrary(cmd...).Blocking()
+func command(b rueidis.Builder, cmd redisconn.Cmd) rueidis.Completed {
+	key := cmd.Key()
+	if key == "" {
+		return b.Arbitrary(cmd.Words()...).Blocking()
 	}
-	return b.Arbitrary(cmd[:keys]...).Keys(key).Args(cmd[keys+1:]...).Blocking()
+	name, script := "EVALSHA", cmd.Script.Hash
+	if cmd.Whole {
+		name, script = "EVAL", cmd.Script.Text
+	}
+	return b.Arbitrary(name, script, strconv.Itoa(len(cmd.Keys))).Keys(key).Args(cmd.Keys[1:]...).Args(cmd.Args...).Blocking()
 }
 
-// keys is the index of the first key in the call of a script.
-const keys = 3
-
-// keyOf returns the first key of a script.
-func keyOf(cmd redisstore.Cmd) (key string, ok bool) {
-	scripted := cmd[0] == "EVALSHA" || cmd[0] == "EVAL"
-	if !scripted || len(cmd) <= keys || cmd[keys-1] == "0" {
-		return "", false
-	}
-	return cmd[keys], true
-}
-
-// Replicate implements redisstore.Conn.
-func (c *conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
+// Replicate implements redisconn.Conn.
+func (c *conn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
 	dedicated, release := c.client.Dedicate()
 	defer release()
-	ms, err := strconv.Atoi(wait[2])
-	if err != nil {
-		return redisstore.Reply{Err: err}
-	}
-	reply := c.doOn(ctx, dedicated, cmd, ioTimeout)
+	reply := c.doOn(ctx, dedicated, call, ioTimeout)
 	if !answered(reply) {
 		return reply
 	}
-	return c.doOn(ctx, dedicated, wait, ioTimeout+time.Duration(ms)*time.Millisecond)
+	return c.doOn(ctx, dedicated, wait.Cmd(), ioTimeout+wait.Timeout)
 }
 
 // doOn sends a command on a dedicated connection, and closes it if no reply arrives.
-func (c *conn) doOn(ctx context.Context, dedicated rueidis.DedicatedClient, cmd redisstore.Cmd, within time.Duration) redisstore.Reply {
+func (c *conn) doOn(ctx context.Context, dedicated rueidis.DedicatedClient, cmd redisconn.Cmd, within time.Duration) redisconn.Reply {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	result := dedicated.Do(ctx, command(dedicated.B(), cmd))
@@ -272,13 +261,13 @@ func (c *conn) doOn(ctx context.Context, dedicated rueidis.DedicatedClient, cmd 
 	return c.reply(result)
 }
 
-func (c *conn) reply(result rueidis.RedisResult) redisstore.Reply {
+func (c *conn) reply(result rueidis.RedisResult) redisconn.Reply {
 	if err := result.NonRedisError(); err != nil {
-		return redisstore.Reply{Err: c.convertError(err)}
+		return redisconn.Reply{Err: c.convertError(err)}
 	}
 	message, _ := result.ToMessage() // an error reply is part of the message
 	v, err := value(&message)
-	return redisstore.Reply{Value: v, Err: err}
+	return redisconn.Reply{Value: v, Err: err}
 }
 
 // convertError converts an error of rueidis to one that redisstore recognizes. A server
@@ -287,7 +276,7 @@ func (c *conn) reply(result rueidis.RedisResult) redisstore.Reply {
 // A few pings distinguish the two.
 func (c *conn) convertError(err error) error {
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
-		return redisstore.ServerError(refusal.Error())
+		return redisconn.ServerError(refusal.Error())
 	}
 	if !errors.Is(err, rueidis.ErrClosing) {
 		return err
@@ -299,11 +288,11 @@ func (c *conn) convertError(err error) error {
 		}
 		time.Sleep(pause) // the connection to the new master may not be ready
 	}
-	return fmt.Errorf("%w: %w", redisstore.ErrClosed, err)
+	return fmt.Errorf("%w: %w", redisconn.ErrClosed, err)
 }
 
 func (c *conn) ping() error {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
-	return c.client.Do(ctx, command(c.client.B(), redisstore.Cmd{"PING"})).Error()
+	return c.client.Do(ctx, command(c.client.B(), redisconn.Command("PING"))).Error()
 }

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
 )
 
-// Subscribe implements redisstore.Conn. It uses a dedicated connection. On the shared
+// Subscribe implements redisconn.Conn. It uses a dedicated connection. On the shared
 // one, rueidis would silently subscribe again after a failure, although messages may have
 // been missed. Taking a dedicated connection may block and accepts no context, so it
 // happens in a goroutine of its own.
@@ -46,7 +46,7 @@ func (c *conn) listen(ctx context.Context, channel string, s *subscriber) error 
 		select {
 		case <-tick.C:
 		case err := <-closed:
-			c.sweep(c.bounded(ctx), c.client, redisstore.Cmd{"PING"})
+			c.sweep(c.bounded(ctx, deadlineOf(ctx)), c.client, redisconn.Command("PING"))
 			return c.subscriptionError(err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -99,4 +99,4 @@ func (s *subscriber) close() {
 	s.closed = true
 }
 
-var _ redisstore.Conn = (*conn)(nil)
+var _ redisconn.Conn = (*conn)(nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // ClusterMoves moves slots and kills a master under load. Callers may see delays only.
@@ -232,8 +232,8 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 			conn := redistest.Dial(side.Addr())
 			for _, key := range []string{"lock:" + config, "lock:" + permits} {
 				for _, suffix := range []string{"::dibs:holders", "::dibs:meta"} {
-					var replies [2]redisstore.Reply // one side has it
-					conn.Do(t.Context(), []redisstore.Cmd{{"ASKING"}, {"PEXPIRE", key + suffix, soon}}, replies[:])
+					var replies [2]redisconn.Reply // one side has it
+					conn.Do(t.Context(), time.Time{}, []redisconn.Cmd{redisconn.Command("ASKING"), redisconn.Command("PEXPIRE", key+suffix, soon)}, replies[:])
 				}
 			}
 			conn.Close()

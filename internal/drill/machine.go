@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // A Machine measures the delay that the machine, not the library, adds to a measurement.
@@ -63,7 +63,7 @@ func ping(ctx context.Context, addr string) error {
 	defer server.Close()
 	for range 3 {
 		_, err := server.Call(ctx, "PING")
-		if err != nil && !errors.As(err, new(redisstore.ServerError)) {
+		if err != nil && !errors.As(err, new(redisconn.ServerError)) {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // Users and permissions need no helper: two commands suffice.
@@ -24,7 +24,7 @@ func TestACL(t *testing.T) {
 func wantForbidden(t *testing.T, c *Conn, args ...string) {
 	t.Helper()
 	_, err := c.Call(callContext(t, longTimeout), args...)
-	var refusal redisstore.ServerError
+	var refusal redisconn.ServerError
 	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
 		t.Errorf("%q: got %v, want NOPERM", args, err)
 	}

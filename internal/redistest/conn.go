@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // ioTimeout bounds the I/O of a call whose ctx has no deadline.
 const ioTimeout = time.Second
 
-var errClosed = fmt.Errorf("redistest: %w", redisstore.ErrClosed)
+var errClosed = fmt.Errorf("redistest: %w", redisconn.ErrClosed)
 
 // A Conn is a RESP2 client of one server. It opens as many connections as there are
 // concurrent calls. Tests of the stores use it in place of a client library.
@@ -36,7 +36,7 @@ type Conn struct {
 	open   map[*wire]struct{}
 }
 
-var _ redisstore.Conn = (*Conn)(nil)
+var _ redisconn.Conn = (*Conn)(nil)
 
 // Dial returns a Conn to a host:port. It connects on first use.
 func Dial(addr string) *Conn {
@@ -54,30 +54,39 @@ func (c *Conn) Close() {
 	c.idle = nil
 }
 
-// Do implements redisstore.Conn. It sends the commands in one write and reads all
+// Do implements redisconn.Conn. It sends the commands in one write and reads all
 // replies. It ends at ctx's deadline, or after a second if there is none. A connection
 // with a missing or invalid reply is not used again.
-func (c *Conn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func (c *Conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	if !until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
+	c.do(ctx, cmds, replies)
+}
+
+func (c *Conn) do(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	answered, err := c.exchange(ctx, cmds, replies)
 	for i := answered; i < len(cmds); i++ {
-		replies[i] = redisstore.Reply{Err: err}
+		replies[i] = redisconn.Reply{Err: err}
 	}
 }
 
 // Call is Do for one command.
 func (c *Conn) Call(ctx context.Context, args ...string) (any, error) {
-	var reply [1]redisstore.Reply
-	c.Do(ctx, []redisstore.Cmd{args}, reply[:])
+	var reply [1]redisconn.Reply
+	c.do(ctx, []redisconn.Cmd{redisconn.Command(args...)}, reply[:])
 	return reply[0].Value, reply[0].Err
 }
 
-func (c *Conn) exchange(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) (answered int, err error) {
+func (c *Conn) exchange(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) (answered int, err error) {
 	if len(cmds) == 0 {
 		return 0, nil
 	}
 	var request []byte
 	for _, cmd := range cmds {
-		if request, err = appendCommand(request, cmd); err != nil {
+		if request, err = appendCommand(request, cmd.Words()); err != nil {
 			return 0, err
 		}
 	}
@@ -137,11 +146,11 @@ func (c *Conn) authenticate(ctx context.Context, w *wire) error {
 	if c.Password == "" {
 		return nil
 	}
-	auth, err := appendCommand(nil, redisstore.Cmd{"AUTH", c.Password})
+	auth, err := appendCommand(nil, []string{"AUTH", c.Password})
 	if err != nil {
 		return err
 	}
-	var reply [1]redisstore.Reply
+	var reply [1]redisconn.Reply
 	if _, err := w.exchange(ctx, auth, reply[:]); err != nil {
 		return err
 	}
@@ -202,18 +211,18 @@ func (c *Conn) dropIdle() {
 	}
 }
 
-// Replicate implements redisstore.Conn. It reads both replies before it reports the
+// Replicate implements redisconn.Conn. It reads both replies before it reports the
 // first, so a test of an interrupted WAIT needs a client library.
-func (c *Conn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	var replies [2]redisstore.Reply
-	c.Do(ctx, []redisstore.Cmd{cmd, wait}, replies[:])
+func (c *Conn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
+	var replies [2]redisconn.Reply
+	c.do(ctx, []redisconn.Cmd{call, wait.Cmd()}, replies[:])
 	answered(replies[0])
 	return replies[1]
 }
 
-// Masters implements redisstore.Conn.
-func (c *Conn) Masters(_ context.Context, visit func(redisstore.Node) error) error {
-	return visit(redisstore.Node{Addr: c.addr, Do: c.Do})
+// Masters implements redisconn.Conn.
+func (c *Conn) Masters(_ context.Context, visit func(redisconn.Node) error) error {
+	return visit(redisconn.Node{Addr: c.addr, Do: c.do})
 }
 
 // Scan iterates over the server's whole keyspace. Like SCAN it may report a key twice.

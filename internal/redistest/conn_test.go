@@ -10,48 +10,48 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 func TestDoAnswersInOrder(t *testing.T) {
 	c := dial(t, Start(t).Addr())
-	cmds := []redisstore.Cmd{
-		{"SET", "k", "v"},
-		{"GET", "k"},
-		{"GET", "none"},
-		{"INCR", "k"},
-		{"APPEND", "k", "w"},
-		{"MGET", "k", "none"},
+	cmds := []redisconn.Cmd{
+		redisconn.Command("SET", "k", "v"),
+		redisconn.Command("GET", "k"),
+		redisconn.Command("GET", "none"),
+		redisconn.Command("INCR", "k"),
+		redisconn.Command("APPEND", "k", "w"),
+		redisconn.Command("MGET", "k", "none"),
 	}
-	got := make([]redisstore.Reply, len(cmds))
+	got := make([]redisconn.Reply, len(cmds))
 	for i := range got {
-		got[i] = redisstore.Reply{Value: "stale", Err: errClosed}
+		got[i] = redisconn.Reply{Value: "stale", Err: errClosed}
 	}
-	c.Do(callContext(t, longTimeout), cmds, got)
-	want := []redisstore.Reply{
+	c.do(callContext(t, longTimeout), cmds, got)
+	want := []redisconn.Reply{
 		{Value: "OK"},
 		{Value: "v"},
 		{},
-		{Err: redisstore.ServerError("ERR value is not an integer or out of range")},
+		{Err: redisconn.ServerError("ERR value is not an integer or out of range")},
 		{Value: int64(2)},
 		{Value: []any{"vw", nil}},
 	}
 	for i := range want {
 		if !reflect.DeepEqual(got[i].Value, want[i].Value) || !errors.Is(got[i].Err, want[i].Err) {
-			t.Errorf("%q: got %v, want %v", cmds[i], got[i], want[i])
+			t.Errorf("%q: got %v, want %v", cmds[i].Words(), got[i], want[i])
 		}
 	}
 }
 
 func TestDoNothing(t *testing.T) {
-	Dial("127.0.0.1:1").Do(t.Context(), nil, nil)
+	Dial("127.0.0.1:1").do(t.Context(), nil, nil)
 }
 
 func TestDoWithoutServer(t *testing.T) {
 	c := Dial("127.0.0.1:1")
-	cmds := []redisstore.Cmd{{"PING"}, {"PING"}}
-	replies := make([]redisstore.Reply, len(cmds))
-	c.Do(callContext(t, longTimeout), cmds, replies)
+	cmds := []redisconn.Cmd{redisconn.Command("PING"), redisconn.Command("PING")}
+	replies := make([]redisconn.Reply, len(cmds))
+	c.do(callContext(t, longTimeout), cmds, replies)
 	for i, reply := range replies {
 		if reply.Err == nil {
 			t.Errorf("command %d: got %v, want an error", i, reply.Value)
@@ -166,8 +166,8 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 	if err := receive(t, failed); err == nil {
 		t.Error("the call succeeded")
 	}
-	if _, err := c.Call(t.Context(), "PING"); !errors.Is(err, redisstore.ErrClosed) {
-		t.Errorf("after Close: got %v, want %v", err, redisstore.ErrClosed)
+	if _, err := c.Call(t.Context(), "PING"); !errors.Is(err, redisconn.ErrClosed) {
+		t.Errorf("after Close: got %v, want %v", err, redisconn.ErrClosed)
 	}
 }
 

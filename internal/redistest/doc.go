@@ -7,7 +7,7 @@
 //     master with replicas, the same with sentinels, a cluster. They return when all
 //     servers know each other. Their methods kill a master, fail over, move slots, and
 //     repair what a test has broken. [StartTLS] runs a server with TLS.
-//   - [Dial] returns a [Conn], an implementation of redisstore.Conn with the standard
+//   - [Dial] returns a [Conn], an implementation of redisconn.Conn with the standard
 //     library: the root module tests its scripts without a client library.
 //   - [NewProxy] is a proxy between a client and a server. It delays, freezes, drops and
 //     resets connections, and can lose exactly one reply.

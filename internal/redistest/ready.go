@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // awaitReady polls until p serves commands. There is no event to wait for: a server with
@@ -60,7 +60,7 @@ func (s *Server) ready(ctx context.Context, c *Conn, p *process) error {
 // needsPassword reports a server that is up and requires a password that this package
 // does not have.
 func needsPassword(err error) bool {
-	var refusal redisstore.ServerError
+	var refusal redisconn.ServerError
 	return errors.As(err, &refusal) &&
 		(strings.HasPrefix(string(refusal), "NOAUTH") || strings.HasPrefix(string(refusal), "WRONGPASS"))
 }
@@ -84,7 +84,7 @@ func field(info, name string) string {
 }
 
 // Cmd runs one command on a new connection and returns its reply: nil, int64, string or
-// []any. An error reply is a redisstore.ServerError.
+// []any. An error reply is a redisconn.ServerError.
 func (s *Server) Cmd(args ...string) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // Limits of a reply. Without them, twelve bytes could make the parser allocate all
@@ -23,7 +23,7 @@ const (
 var errProtocol = errors.New("redistest: malformed reply")
 
 // appendCommand encodes a command as an array of bulk strings.
-func appendCommand(b []byte, cmd redisstore.Cmd) ([]byte, error) {
+func appendCommand(b []byte, cmd []string) ([]byte, error) {
 	if len(cmd) == 0 {
 		return nil, errors.New("redistest: empty command") // Redis would not reply
 	}
@@ -41,7 +41,7 @@ func appendHeader(b []byte, kind byte, n int) []byte {
 }
 
 // readReply reads one RESP2 reply: nil, int64, string, []any of these, or a
-// redisstore.ServerError, also within an array. After an error the stream is unusable.
+// redisconn.ServerError, also within an array. After an error the stream is unusable.
 func readReply(r *bufio.Reader) (any, error) { return readValue(r, maxDepth) }
 
 // readValue reads a value with at most depth nested arrays.
@@ -55,7 +55,7 @@ func readValue(r *bufio.Reader, depth int) (any, error) {
 	case '+':
 		return rest, nil
 	case '-':
-		return redisstore.ServerError(rest), nil
+		return redisconn.ServerError(rest), nil
 	case ':':
 		return parseInt(rest)
 	case '$':

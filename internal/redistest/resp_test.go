@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 func parse(s string) (any, error) {
@@ -20,7 +20,7 @@ func TestRepliesAreRead(t *testing.T) {
 	for wire, want := range map[string]any{
 		"+OK\r\n":                  "OK",
 		"+\r\n":                    "",
-		"-ERR no\r\n":              redisstore.ServerError("ERR no"),
+		"-ERR no\r\n":              redisconn.ServerError("ERR no"),
 		":-7\r\n":                  int64(-7),
 		"$2\r\n\r\n\r\n":           "\r\n",
 		"$0\r\n\r\n":               "",
@@ -28,7 +28,7 @@ func TestRepliesAreRead(t *testing.T) {
 		"*-1\r\n":                  nil,
 		"*0\r\n":                   []any{},
 		"*2\r\n:1\r\n*1\r\n+a\r\n": []any{int64(1), []any{"a"}},
-		"*1\r\n-ERR no\r\n":        []any{redisstore.ServerError("ERR no")},
+		"*1\r\n-ERR no\r\n":        []any{redisconn.ServerError("ERR no")},
 		nested(maxDepth):           unwrapped(maxDepth),
 	} {
 		got, err := parse(wire)
@@ -78,7 +78,7 @@ func TestRepliesCutShort(t *testing.T) {
 }
 
 func TestCommandsAreEncoded(t *testing.T) {
-	got, err := appendCommand(nil, redisstore.Cmd{"SET", "", "\r\n"})
+	got, err := appendCommand(nil, []string{"SET", "", "\r\n"})
 	if want := "*3\r\n$3\r\nSET\r\n$0\r\n\r\n$2\r\n\r\n\r\n"; err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -117,7 +117,7 @@ func encode(t *testing.T, value any) string {
 		return fmt.Sprintf(":%d\r\n", v)
 	case string:
 		return fmt.Sprintf("$%d\r\n%s\r\n", len(v), v)
-	case redisstore.ServerError:
+	case redisconn.ServerError:
 		return fmt.Sprintf("-%s\r\n", v)
 	case []any:
 		var b strings.Builder

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // masterName is the sentinels' name of the master, whichever server it is.
@@ -195,7 +195,7 @@ func (s *Sentinels) startFailover() error {
 	var outcome error
 	err := waitUntil("a sentinel finds a replica to promote", func(ctx context.Context) error {
 		_, outcome = sentinels[0].query(ctx, "SENTINEL", "FAILOVER", s.MasterName)
-		var refusal redisstore.ServerError
+		var refusal redisconn.ServerError
 		if errors.As(outcome, &refusal) && strings.HasPrefix(string(refusal), "NOGOODSLAVE") {
 			return refusal
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 func TestServerAnswers(t *testing.T) {
@@ -38,7 +38,7 @@ func TestServersAreSeparate(t *testing.T) {
 func TestCmdReturnsServerErrors(t *testing.T) {
 	s := Start(t)
 	_, err := s.Cmd("INCRBY", "k")
-	var refusal redisstore.ServerError
+	var refusal redisconn.ServerError
 	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "ERR wrong number") {
 		t.Errorf("got %v", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // pingAfter is the silence after which a subscription sends a PING. After the same time
@@ -15,7 +15,7 @@ const pingAfter = time.Second
 
 var errNoReply = errors.New("redistest: no reply on the subscription")
 
-// Subscribe implements redisstore.Conn. It subscribes on a connection of its own until
+// Subscribe implements redisconn.Conn. It subscribes on a connection of its own until
 // ctx ends or the connection fails, and returns the reason. It fails after two seconds of
 // silence, although it sends a PING after the first.
 func (c *Conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
@@ -31,7 +31,7 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, on func(message st
 
 func (w *wire) listen(channel string, on func(message string)) error {
 	_ = w.conn.SetDeadline(time.Now().Add(ioTimeout))
-	if err := w.send(redisstore.Cmd{"SUBSCRIBE", channel}); err != nil {
+	if err := w.send(redisconn.Command("SUBSCRIBE", channel)); err != nil {
 		return err
 	}
 	for {
@@ -69,7 +69,7 @@ func (w *wire) waitForMessage() error {
 
 func (w *wire) ping() error {
 	_ = w.conn.SetDeadline(time.Now().Add(pingAfter))
-	return w.send(redisstore.Cmd{"PING"})
+	return w.send(redisconn.Command("PING"))
 }
 
 type message struct{ kind, payload string }
@@ -82,7 +82,7 @@ func (w *wire) readMessage() (message, error) {
 	if err != nil {
 		return message{}, err
 	}
-	if refusal, ok := value.(redisstore.ServerError); ok {
+	if refusal, ok := value.(redisconn.ServerError); ok {
 		return message{}, refusal
 	}
 	items, _ := value.([]any)

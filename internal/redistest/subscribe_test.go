@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // listen subscribes and returns when that is confirmed.
@@ -94,7 +94,7 @@ func TestSubscribeReportsARefusal(t *testing.T) {
 	s := Start(t)
 	s.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
 	err := dial(t, s.Addr()).Subscribe(t.Context(), "news", func(string) {})
-	var refusal redisstore.ServerError
+	var refusal redisconn.ServerError
 	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
 		t.Errorf("got %v, want NOPERM", err)
 	}

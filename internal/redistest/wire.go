@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // A wire is one connection, used by one caller at a time.
@@ -24,7 +24,7 @@ var longAgo = time.Unix(1, 0)
 
 // exchange writes a request and reads len(replies) replies. It returns how many it has
 // read.
-func (w *wire) exchange(ctx context.Context, request []byte, replies []redisstore.Reply) (int, error) {
+func (w *wire) exchange(ctx context.Context, request []byte, replies []redisconn.Reply) (int, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(ioTimeout)
@@ -46,11 +46,11 @@ func (w *wire) exchange(ctx context.Context, request []byte, replies []redisstor
 	return len(replies), nil
 }
 
-func toReply(value any) redisstore.Reply {
-	if refusal, ok := value.(redisstore.ServerError); ok {
-		return redisstore.Reply{Err: refusal}
+func toReply(value any) redisconn.Reply {
+	if refusal, ok := value.(redisconn.ServerError); ok {
+		return redisconn.Reply{Err: refusal}
 	}
-	return redisstore.Reply{Value: value}
+	return redisconn.Reply{Value: value}
 }
 
 // withCause adds the context's error to err if ctx has ended.
@@ -62,8 +62,8 @@ func withCause(ctx context.Context, err error) error {
 }
 
 // send writes a command; its reply is read elsewhere.
-func (w *wire) send(cmd redisstore.Cmd) error {
-	request, err := appendCommand(nil, cmd)
+func (w *wire) send(cmd redisconn.Cmd) error {
+	request, err := appendCommand(nil, cmd.Words())
 	if err != nil {
 		return err
 	}

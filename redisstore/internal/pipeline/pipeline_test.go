@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -13,10 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// These tests run in real time: the pipeliner keeps its requests, with their channels, in
+// now is a server's time in µs.
+const now int64 = 1_700_000_000_000_000
+
+// These tests run in real time: the pipeline keeps its requests, with their channels, in
 // pools of the package, and those may not enter a synctest bubble.
 
 const (
@@ -27,30 +31,30 @@ const (
 // An exchange is one Do of a fakeConn, in flight until it is answered.
 type exchange struct {
 	ctx    context.Context
-	cmds   []Cmd // as they were when they were sent
-	answer chan []Reply
+	cmds   [][]string // as they were when they were sent
+	answer chan []redisconn.Reply
 }
 
-// A fakeConn blocks until the test answers or, if it is prompt, until its context's
-// deadline.
+// A fakeConn blocks until the test answers or, if it is prompt, until the caller's time is
+// over.
 type fakeConn struct {
-	Conn
+	redisconn.Conn
 	prompt    bool
 	exchanges chan *exchange
 }
 
-func (c *fakeConn) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
+func (c *fakeConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	var ended <-chan struct{}
 	timed := ctx
-	if at, ok := ctx.Deadline(); c.prompt && ok {
+	if c.prompt && !until.IsZero() {
 		var cancel context.CancelFunc
-		timed, cancel = context.WithDeadline(ctx, at) // Done is not closed then
+		timed, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 		ended = timed.Done()
 	}
-	e := &exchange{ctx: ctx, answer: make(chan []Reply)}
+	e := &exchange{ctx: ctx, answer: make(chan []redisconn.Reply)}
 	for _, cmd := range cmds {
-		e.cmds = append(e.cmds, slices.Clone(cmd))
+		e.cmds = append(e.cmds, cmd.Words())
 	}
 	c.exchanges <- e
 	select {
@@ -62,35 +66,35 @@ func (c *fakeConn) Do(ctx context.Context, cmds []Cmd, replies []Reply) {
 		}
 	}
 	for i, cmd := range cmds {
-		if !slices.Equal(cmd, e.cmds[i]) {
-			panic(fmt.Sprintf("%q has become %q while it was under way", e.cmds[i], cmd))
+		if !slices.Equal(cmd.Words(), e.cmds[i]) {
+			panic(fmt.Sprintf("%q has become %q while it was under way", e.cmds[i], cmd.Words()))
 		}
 	}
 }
 
-// A fixture is a pipeliner on a fakeConn.
+// A fixture is a pipeline on a fakeConn.
 type fixture struct {
 	t *testing.T
-	*pipeliner
+	*Pipeline
 	fake *fakeConn
 }
 
 func newFixture(t *testing.T) *fixture {
 	c := &fakeConn{exchanges: make(chan *exchange, 1000)}
-	r := &fixture{t, &pipeliner{conn: c, clock: newClock()}, c}
+	r := &fixture{t, newPipeline(c, newClock()), c}
 	t.Cleanup(func() {
-		r.eventually("the workers end", func() bool { return r.workers == 0 })
+		r.eventually("the workers end", func() bool { return r.policy.workers == 0 })
 	})
 	return r
 }
 
-// eventually waits for a state of the pipeliner.
+// eventually waits for a state of the pipeline.
 func (r *fixture) eventually(what string, is func() bool) {
 	r.t.Helper()
 	end := time.Now().Add(generous)
 	for {
 		r.mu.Lock()
-		ok, workers, queue := is(), r.workers, len(r.queue)
+		ok, workers, queue := is(), r.policy.workers, len(r.queue)
 		r.mu.Unlock()
 		if ok {
 			return
@@ -124,7 +128,7 @@ func (r *fixture) nothingSent() {
 }
 
 func (e *exchange) reply(values ...any) {
-	replies := make([]Reply, len(values))
+	replies := make([]redisconn.Reply, len(values))
 	for i, v := range values {
 		if err, ok := v.(error); ok {
 			replies[i].Err = err
@@ -139,22 +143,22 @@ func (e *exchange) reply(values ...any) {
 // callerKey is the context key that identifies a caller.
 type callerKey struct{}
 
-// A testCall is a call of do.
+// A testCall is a call of Do.
 type testCall struct {
 	t     *testing.T
 	leave context.CancelCauseFunc
-	back  chan Reply
+	back  chan redisconn.Reply
 }
 
 // call sends a request in the background, and returns once it is queued or in flight.
-func (r *fixture) call(req *request, until time.Duration) *testCall {
+func (r *fixture) call(req *Request, until time.Duration) *testCall {
 	r.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.t.Context(), callerKey{}, req))
-	c := &testCall{r.t, cancel, make(chan Reply, 1)}
+	c := &testCall{r.t, cancel, make(chan redisconn.Reply, 1)}
 	sent := len(r.fake.exchanges)
 	go func() {
 		defer cancel(nil)
-		reply, _ := r.do(ctx, req, time.Now().Add(until))
+		reply, _, _ := r.Do(ctx, req, time.Now().Add(until))
 		c.back <- reply
 	}()
 	r.eventually("the request is queued or sent", func() bool {
@@ -163,14 +167,14 @@ func (r *fixture) call(req *request, until time.Duration) *testCall {
 	return c
 }
 
-func (c *testCall) reply() Reply {
+func (c *testCall) reply() redisconn.Reply {
 	c.t.Helper()
 	select {
 	case reply := <-c.back:
 		return reply
 	case <-time.After(generous):
 		c.t.Fatal("the caller hangs")
-		return Reply{}
+		return redisconn.Reply{}
 	}
 }
 
@@ -188,19 +192,19 @@ func (c *testCall) wantErr(want error) {
 	}
 }
 
-// plain is a request that cannot be merged.
-func plain(arg string) *request {
-	r := newRequest(releaseScript, &slotState{pipeliner: new(pipeliner)}, "key")
-	r.args(arg)
+func newRequest(script *redisconn.Script, keys []string, args ...string) *Request {
+	r := new(RequestPool).Get()
+	r.Cmd = redisconn.Cmd{Script: script, Keys: keys, Args: args}
 	return r
 }
 
-// acquireOf is a request as acquire makes it.
-func acquireOf(name, token string) *request {
-	r := newRequest(acquireScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q")
-	r.args("check")
-	r.mergeKey, r.argsStart = name, len(r.cmd)
-	r.args(token, "ttl", "until", "entry")
+// plain is a request that cannot be merged.
+func plain(arg string) *Request { return newRequest(wire.ReleaseScript, []string{"key"}, arg) }
+
+// acquireOf is a request that can be merged with others for its name.
+func acquireOf(name, token string) *Request {
+	r := newRequest(wire.AcquireScript, []string{name, name + ":q"}, "check", token, "ttl", "until", "entry")
+	r.MergeKey, r.MergeFrom = name, 1
 	return r
 }
 
@@ -225,12 +229,12 @@ func wantCmds(t *testing.T, e *exchange, want ...string) {
 	}
 }
 
-func TestPipelinerSendsAtOnce(t *testing.T) {
+func TestPipelineSendsAtOnce(t *testing.T) {
 	r := newFixture(t)
 	for i := range 3 {
 		c := r.call(acquireOf("n", "a"), time.Hour)
 		e := r.sent()
-		wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check a ttl until entry")
+		wantCmds(t, e, "EVALSHA "+wire.AcquireScript.Hash+" 2 n n:q check a ttl until entry")
 		e.reply(now + int64(i))
 		c.wantValue(now + int64(i))
 		if i == 0 && r.clock.latest(time.Now()) < now {
@@ -241,10 +245,10 @@ func TestPipelinerSendsAtOnce(t *testing.T) {
 
 // Requests that are queued while the workers are busy are sent as one pipeline. Requests
 // on one name become one call, in the order in which they arrived.
-func TestPipelinerMerges(t *testing.T) {
+func TestPipelineMerges(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()
-	requests := []*request{acquireOf("a", "a1"), acquireOf("b", "b1"), plain("p1"), acquireOf("a", "a2")}
+	requests := []*Request{acquireOf("a", "a1"), acquireOf("b", "b1"), plain("p1"), acquireOf("a", "a2")}
 	if len(requests) > minBatch {
 		t.Fatal("these may be sent in two batches")
 	}
@@ -257,7 +261,7 @@ func TestPipelinerMerges(t *testing.T) {
 	engaged[0].wantValue("done")
 
 	e := r.sent()
-	eval, release := "EVALSHA "+acquireScript.sha+" 2 ", "EVALSHA "+releaseScript.sha+" 1 key "
+	eval, release := "EVALSHA "+wire.AcquireScript.Hash+" 2 ", "EVALSHA "+wire.ReleaseScript.Hash+" 1 key "
 	wantCmds(t, e,
 		eval+"a a:q check a1 ttl until entry a2 ttl until entry",
 		eval+"b b:q check b1 ttl until entry",
@@ -266,12 +270,12 @@ func TestPipelinerMerges(t *testing.T) {
 	waitAnswer := []any{"5", int64(1), int64(2), "a1"}
 	e.reply(
 		[]any{now, "7", waitAnswer},
-		ServerError("WRONGTYPE b"),
+		redisconn.ServerError("WRONGTYPE b"),
 		int64(1),
 	)
 	callers[0].wantValue([]any{now, "7"})
 	callers[3].wantValue([]any{now, waitAnswer})
-	callers[1].wantErr(ServerError("WRONGTYPE b"))
+	callers[1].wantErr(redisconn.ServerError("WRONGTYPE b"))
 	callers[2].wantValue(1)
 	for i := range hanging[1:] {
 		hanging[i+1].reply("done")
@@ -281,7 +285,7 @@ func TestPipelinerMerges(t *testing.T) {
 
 // A Conn gets the values of the caller's context, those of the first caller for several
 // requests, and none of their ends.
-func TestPipelinerPassesContextValues(t *testing.T) {
+func TestPipelinePassesContextValues(t *testing.T) {
 	r := newFixture(t)
 	first := plain("engaged")
 	engaged := []*testCall{r.call(first, time.Hour)}
@@ -293,7 +297,7 @@ func TestPipelinerPassesContextValues(t *testing.T) {
 		engaged = append(engaged, r.call(plain(fmt.Sprint("engaged ", i)), time.Hour))
 		hanging = append(hanging, r.sent())
 	}
-	requests := []*request{acquireOf("a", "a1"), plain("p1"), acquireOf("a", "a2")}
+	requests := []*Request{acquireOf("a", "a1"), plain("p1"), acquireOf("a", "a2")}
 	callers := make([]*testCall, len(requests))
 	for i, req := range requests {
 		callers[i] = r.call(req, time.Hour)
@@ -325,7 +329,7 @@ func TestPipelinerPassesContextValues(t *testing.T) {
 
 // A reply of the wrong length to a merged call is rejected: each request could take it
 // for a grant.
-func TestPipelinerChecksMergedReplies(t *testing.T) {
+func TestPipelineChecksMergedReplies(t *testing.T) {
 	for _, reply := range []any{
 		nil, now, "7", []any{}, []any{now}, []any{now, "7"}, []any{now, "7", "8", "9"},
 	} {
@@ -336,7 +340,7 @@ func TestPipelinerChecksMergedReplies(t *testing.T) {
 		r.sent().reply(reply)
 		for i, c := range callers {
 			have := c.reply()
-			if answer, void, err := parseAcquireReply(have.Value); have.Err == nil && err == nil {
+			if answer, void, err := wire.ParseAcquire(have.Value); have.Err == nil && err == nil {
 				t.Errorf("%#v becomes, for request %d, %+v, void %v", reply, i, answer, void)
 			}
 		}
@@ -349,7 +353,7 @@ func TestPipelinerChecksMergedReplies(t *testing.T) {
 	}
 }
 
-func TestPipelinerLoadsScripts(t *testing.T) {
+func TestPipelineLoadsScripts(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()
 	callers := []*testCall{
@@ -358,10 +362,10 @@ func TestPipelinerLoadsScripts(t *testing.T) {
 	}
 	hanging[0].reply("done")
 	e := r.sent()
-	unknown := ServerError("NOSCRIPT No matching script. Please use EVAL.")
+	unknown := redisconn.ServerError("NOSCRIPT No matching script. Please use EVAL.")
 	e.reply("known", unknown, unknown)
 	e = r.sent()
-	wantCmds(t, e, "EVAL "+acquireScript.text+" 2 n n:q check a ttl until entry b ttl until entry", "EVAL "+releaseScript.text+" 1 key q")
+	wantCmds(t, e, "EVAL "+wire.AcquireScript.Text+" 2 n n:q check a ttl until entry b ttl until entry", "EVAL "+wire.ReleaseScript.Text+" 1 key q")
 	e.reply([]any{now, "7", int64(0)}, unknown)
 	callers[0].wantValue("known")
 	callers[1].wantValue([]any{now, "7"})
@@ -377,16 +381,16 @@ func TestPipelinerLoadsScripts(t *testing.T) {
 }
 
 // A caller that leaves does not wait for a Conn that hangs, whatever the reason.
-func TestPipelinerCallersLeave(t *testing.T) {
+func TestPipelineCallersLeave(t *testing.T) {
 	r := newFixture(t)
 	late, gone := r.call(plain("late"), 20*time.Millisecond), r.call(plain("gone"), time.Hour)
 	hanging := []*exchange{r.sent(), r.sent()}
 	cause := errors.New("no patience")
 	gone.leave(cause)
 	gone.wantErr(cause)
-	late.wantErr(errNoReply)
+	late.wantErr(ErrNoReply)
 	past := r.call(plain("past"), -time.Hour)
-	if err := past.reply().Err; !errors.Is(err, errNoReply) && !errors.Is(err, errNotSent) {
+	if err := past.reply().Err; !errors.Is(err, ErrNoReply) && !errors.Is(err, errNotSent) {
 		t.Errorf("error %v from a call that timed out", err)
 	}
 	stays := r.call(plain("stays"), time.Hour)
@@ -405,7 +409,7 @@ func TestPipelinerCallersLeave(t *testing.T) {
 
 // A worker whose callers have all left is replaced. A worker with callers is not, however
 // long it takes. There are never more than maxWorkers.
-func TestPipelinerReplacesStuckWorkers(t *testing.T) {
+func TestPipelineReplacesStuckWorkers(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()
 	const more = minBatch
@@ -427,17 +431,17 @@ func TestPipelinerReplacesStuckWorkers(t *testing.T) {
 		c.wantErr(context.Canceled)
 	}
 	r.nothingSent()
-	r.eventually("workers are counted", func() bool { return r.workers == maxWorkers })
+	r.eventually("workers are counted", func() bool { return r.policy.workers == maxWorkers })
 
 	// A replaced worker ends when its exchange does.
 	hanging[0].reply("too late")
 	r.nothingSent()
-	r.eventually("workers are counted", func() bool { return r.workers == maxWorkers && len(r.queue) == 1 })
+	r.eventually("workers are counted", func() bool { return r.policy.workers == maxWorkers && len(r.queue) == 1 })
 
 	e.reply(slices.Repeat([]any{"done"}, more)...)
 	waiting[0].wantValue("done")
 	e = r.sent()
-	wantCmds(t, e, "EVALSHA "+releaseScript.sha+" 1 key late")
+	wantCmds(t, e, "EVALSHA "+wire.ReleaseScript.Hash+" 1 key late")
 	e.reply("done")
 	late.wantValue("done")
 	for i := 1; i < maxWorkers; i++ {
@@ -447,7 +451,7 @@ func TestPipelinerReplacesStuckWorkers(t *testing.T) {
 }
 
 // Though connections hang repeatedly, other requests are served.
-func TestPipelinerSurvivesHangs(t *testing.T) {
+func TestPipelineSurvivesHangs(t *testing.T) {
 	r := newFixture(t)
 	var stuck []*exchange
 	for range 5 {
@@ -461,7 +465,7 @@ func TestPipelinerSurvivesHangs(t *testing.T) {
 		r.sent().reply("done")
 		waits.wantValue("done")
 		stuck = append(stuck, hanging...)
-		r.eventually("the pipeliner is idle", func() bool { return r.workers == 0 })
+		r.eventually("the pipeline is idle", func() bool { return r.policy.workers == 0 })
 	}
 	for _, e := range stuck {
 		e.reply("too late")
@@ -470,16 +474,16 @@ func TestPipelinerSurvivesHangs(t *testing.T) {
 
 // A server that was always fast may hang, too. A caller that sends its own request, over
 // a Conn that enforces the deadline, returns like others.
-func TestPipelinerFastServerHangs(t *testing.T) {
+func TestPipelineFastServerHangs(t *testing.T) {
 	for _, prompt := range []bool{false, true} {
 		t.Run(fmt.Sprint("prompt ", prompt), func(t *testing.T) {
 			r := newFixture(t)
-			r.prompt, r.fake.prompt = prompt, prompt
+			r.policy.prompt, r.fake.prompt = prompt, prompt
 			quick := func() {
 				t.Helper()
 				for range 3 {
 					c := r.call(plain("quick"), time.Hour)
-					r.sent().answer <- []Reply{{Value: "done"}}
+					r.sent().answer <- []redisconn.Reply{{Value: "done"}}
 					c.wantValue("done")
 				}
 			}
@@ -494,7 +498,7 @@ func TestPipelinerFastServerHangs(t *testing.T) {
 			quick()
 			late := r.call(plain("late"), 20*time.Millisecond)
 			hang()
-			if err := late.reply().Err; !errors.Is(err, errNoReply) && !errors.Is(err, context.DeadlineExceeded) {
+			if err := late.reply().Err; !errors.Is(err, ErrNoReply) && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want a timeout", err)
 			}
 			quick()
@@ -523,7 +527,7 @@ func TestPipelinerFastServerHangs(t *testing.T) {
 
 // A request whose caller has left before it was sent is never sent: it could acquire a
 // lock for nobody.
-func TestPipelinerDropsUnsentRequests(t *testing.T) {
+func TestPipelineDropsUnsentRequests(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()
 	gone, late, stays := r.call(acquireOf("n", "gone"), time.Hour), r.call(plain("late"), 20*time.Millisecond), r.call(acquireOf("n", "stays"), time.Hour)
@@ -532,7 +536,7 @@ func TestPipelinerDropsUnsentRequests(t *testing.T) {
 	late.wantErr(errNotSent)
 	hanging[0].reply("done")
 	e := r.sent()
-	wantCmds(t, e, "EVALSHA "+acquireScript.sha+" 2 n n:q check stays ttl until entry")
+	wantCmds(t, e, "EVALSHA "+wire.AcquireScript.Hash+" 2 n n:q check stays ttl until entry")
 	e.reply(now)
 	stays.wantValue(now)
 	for _, e := range hanging[1:] {
@@ -545,7 +549,7 @@ func TestPipelinerDropsUnsentRequests(t *testing.T) {
 }
 
 // However many callers before it have left, a request is sent when a worker is free.
-func TestPipelinerSkipsAbandonedRequests(t *testing.T) {
+func TestPipelineSkipsAbandonedRequests(t *testing.T) {
 	for _, many := range []int{1, maxBatch - 1, maxBatch, maxBatch + 1, 3 * maxBatch} {
 		r := newFixture(t)
 		engaged, hanging := r.occupyWorkers()
@@ -561,7 +565,7 @@ func TestPipelinerSkipsAbandonedRequests(t *testing.T) {
 		hanging[0].reply("done")
 		select {
 		case e := <-r.fake.exchanges:
-			wantCmds(t, e, "EVALSHA "+releaseScript.sha+" 1 key stays")
+			wantCmds(t, e, "EVALSHA "+wire.ReleaseScript.Hash+" 1 key stays")
 			e.reply("done")
 			stays.wantValue("done")
 		case <-time.After(time.Second):
@@ -580,24 +584,22 @@ func TestPipelinerSkipsAbandonedRequests(t *testing.T) {
 
 // echo answers each request with its own arguments, sometimes after a delay.
 type echo struct {
-	Conn
+	redisconn.Conn
 	calls, most atomic.Int64
 }
 
-func (c *echo) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+func (c *echo) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	c.calls.Add(1)
 	if rand.IntN(4) == 0 {
 		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 	}
 	for i, cmd := range cmds {
-		args := cmd[slices.Index(cmd, "check")+1:]
-		if cmd[1] == releaseScript.sha {
-			args = cmd[4:]
-			replies[i].Value = args[0]
+		if cmd.Script == wire.ReleaseScript {
+			replies[i].Value = cmd.Args[0]
 			continue
 		}
 		list := []any{now}
-		for ; len(args) > 0; args = args[4:] {
+		for args := cmd.Args[1:]; len(args) > 0; args = args[4:] {
 			list = append(list, args[0])
 		}
 		c.most.Store(max(c.most.Load(), int64(len(list)-1)))
@@ -607,7 +609,7 @@ func (c *echo) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 
 // Requests, batches and buffers are reused. Each caller still gets its own reply, also
 // when others leave at any moment.
-func TestPipelinerUnderLoad(t *testing.T) {
+func TestPipelineUnderLoad(t *testing.T) {
 	t.Run("prompt", func(t *testing.T) { underLoad(t, true) })
 	t.Run("not prompt", func(t *testing.T) { underLoad(t, false) })
 }
@@ -615,7 +617,8 @@ func TestPipelinerUnderLoad(t *testing.T) {
 func underLoad(t *testing.T, prompt bool) {
 	const callers, rounds = 200, 100
 	conn := new(echo)
-	p := &pipeliner{conn: conn, clock: newClock(), prompt: prompt}
+	p := newPipeline(conn, newClock())
+	p.policy.prompt = prompt
 	var group sync.WaitGroup
 	for i := range callers {
 		group.Go(func() {
@@ -629,7 +632,7 @@ func underLoad(t *testing.T, prompt bool) {
 				if rand.IntN(2) == 0 {
 					ctx = t.Context()
 				}
-				reply, _ := p.do(ctx, req, time.Now().Add(time.Duration(rand.IntN(20))*time.Millisecond))
+				reply, _, _ := p.Do(ctx, req, time.Now().Add(time.Duration(rand.IntN(20))*time.Millisecond))
 				cancel()
 				if reply.Err == nil && fmt.Sprint(reply.Value) != want {
 					t.Errorf("reply %v, want %v", reply.Value, want)
@@ -641,9 +644,9 @@ func underLoad(t *testing.T, prompt bool) {
 	end := time.Now().Add(generous)
 	for busy := true; busy; {
 		p.mu.Lock()
-		busy = p.workers > 0 || len(p.queue) > 0
-		if p.workers < 0 || p.workers > maxWorkers || time.Now().After(end) {
-			t.Errorf("%d workers, %d queued in the end", p.workers, len(p.queue))
+		busy = p.policy.workers > 0 || len(p.queue) > 0
+		if p.policy.workers < 0 || p.policy.workers > maxWorkers || time.Now().After(end) {
+			t.Errorf("%d workers, %d queued in the end", p.policy.workers, len(p.queue))
 			busy = false
 		}
 		p.mu.Unlock()
@@ -658,9 +661,10 @@ func underLoad(t *testing.T, prompt bool) {
 }
 
 // voidable is a request with an until argument.
-func voidable(arg string) *request {
+func voidable(arg string) *Request {
 	r := plain(arg)
-	r.untilArg()
+	r.Until = len(r.Args)
+	r.Args = append(r.Args, "0")
 	return r
 }
 
@@ -675,20 +679,20 @@ func voidOf(t *testing.T, e *exchange) int64 {
 
 // A single request to a fast server is sent again if it gets no reply soon, but only if
 // the first try can do nothing any more.
-func TestPipelinerRetriesVoidRequests(t *testing.T) {
+func TestPipelineRetriesVoidRequests(t *testing.T) {
 	const ahead = 42 * time.Hour // of the server's clock
 	server := func(local time.Time) int64 { return local.Add(ahead).UnixMicro() }
 	quick := func(r *fixture) {
 		r.t.Helper()
 		for range 2 * minSingles {
 			c := r.call(plain("quick"), time.Hour)
-			r.sent().answer <- []Reply{{Value: server(time.Now())}}
+			r.sent().answer <- []redisconn.Reply{{Value: server(time.Now())}}
 			if reply := c.reply(); reply.Err != nil {
 				r.t.Fatal(reply.Err)
 			}
 		}
 		r.mu.Lock()
-		fast := r.fast
+		fast := r.policy.fast
 		r.mu.Unlock()
 		if !fast {
 			r.t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
@@ -696,7 +700,7 @@ func TestPipelinerRetriesVoidRequests(t *testing.T) {
 	}
 	prompt := func(t *testing.T) *fixture {
 		r := newFixture(t)
-		r.prompt, r.fake.prompt = true, true
+		r.policy.prompt, r.fake.prompt = true, true
 		quick(r)
 		return r
 	}
@@ -741,7 +745,7 @@ func TestPipelinerRetriesVoidRequests(t *testing.T) {
 			if void := voidOf(t, r.sent()); void != r.clock.latest(time.Now()) && void < server(time.Now().Add(time.Minute)) {
 				t.Errorf("void after %d", void)
 			}
-			if reply := c.reply(); !timedOut(reply.Err) {
+			if reply := c.reply(); !redisconn.IsTimeout(reply.Err) {
 				t.Errorf("%+v: want that it had no reply", reply)
 			}
 			r.nothingSent()
@@ -751,10 +755,10 @@ func TestPipelinerRetriesVoidRequests(t *testing.T) {
 		r := prompt(t)
 		c := r.call(voidable("a"), time.Hour)
 		r.sent()
-		r.sent().reply(ServerError("OOM command not allowed"))
-		err := wrapError("acquire", "n", c.reply().Err)
-		var unavailable *dibs.UnavailableError
-		if !errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), "OOM") {
+		r.sent().reply(redisconn.ServerError("OOM command not allowed"))
+		err := c.reply().Err
+		var refusal redisconn.ServerError
+		if errors.As(err, &refusal) || err == nil || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("%v: want that the outcome of the first is unknown", err)
 		}
 	})
@@ -768,11 +772,11 @@ func TestPipelinerRetriesVoidRequests(t *testing.T) {
 	})
 	t.Run("it was not sent", func(t *testing.T) {
 		r := prompt(t)
-		for _, reply := range []any{ServerError("OOM command not allowed"), server(time.Now())} {
+		for _, reply := range []any{redisconn.ServerError("OOM command not allowed"), server(time.Now())} {
 			quick(r)
 			start := time.Now()
 			c := r.call(voidable("a"), time.Hour)
-			r.sent().answer <- []Reply{{Err: ErrUnsent}}
+			r.sent().answer <- []redisconn.Reply{{Err: redisconn.ErrUnsent}}
 			e := r.sent()
 			if took := time.Since(start); took >= directTimeout {
 				t.Skipf("SKIPPED: the machine stood still for %v", took)

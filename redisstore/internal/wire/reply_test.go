@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"encoding/binary"
@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // now is a server's time in µs.
@@ -39,7 +39,7 @@ func TestParseAcquireReply(t *testing.T) {
 			[]any{now, []any{"5", int64(1), int64(-2), ""}}, driver.AcquireReply{Ticket: 5, Position: 1}, false,
 		},
 	} {
-		have, void, err := parseAcquireReply(c.reply)
+		have, void, err := ParseAcquire(c.reply)
 		if err != nil || void != c.void || have != c.want {
 			t.Errorf("%v: %+v, %v, %v; want %+v, %v", c.reply, have, void, err, c.want, c.void)
 		}
@@ -53,7 +53,7 @@ func TestParseAcquireReply(t *testing.T) {
 		[]any{now, []any{"5", int64(-1), int64(1), "t"}}, []any{now, []any{"x", int64(1), int64(1), "t"}},
 		[]any{now, []any{"5", int64(1), nil, "t"}}, []any{now, []any{"5", int64(1), int64(1), nil}},
 	} {
-		if have, void, err := parseAcquireReply(reply); err == nil || void || have != (driver.AcquireReply{}) {
+		if have, void, err := ParseAcquire(reply); err == nil || void || have != (driver.AcquireReply{}) {
 			t.Errorf("%v: %+v, %v, %v; want an error and nothing else", reply, have, void, err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestServerTime(t *testing.T) {
 		{[]any{}, 0, false},
 		{[]any{"x"}, 0, false},
 	} {
-		if have, ok := serverTime(Reply{Value: c.reply}); ok != c.ok || ok && have != c.want {
+		if have, ok := ServerTime(redisconn.Reply{Value: c.reply}); ok != c.ok || ok && have != c.want {
 			t.Errorf("%v: %d, %v; want %d, %v", c.reply, have, ok, c.want, c.ok)
 		}
 	}
@@ -96,7 +96,7 @@ func TestRemaining(t *testing.T) {
 func TestParseState(t *testing.T) {
 	ticket := func(ago time.Duration) string { return strconv.FormatInt(now-ago.Microseconds(), 10) }
 	entry := func(token string) string { return "0000000000000001 5000 1/1 host:1:x " + token }
-	state, err := parseState("n", []any{
+	state, err := ParseState("n", []any{
 		now, "77", int64(7), int64(4), int64(2),
 		"h:1:x:9:backup", int64(1500), "0", "76", "h:1:y:a", int64(1600), "3", "0",
 		entry("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may contain a space
@@ -104,14 +104,14 @@ func TestParseState(t *testing.T) {
 		entry("dead"), ticket(5 * time.Second), "",
 		entry("dead too"), ticket(time.Minute), ticket(5 * time.Second),
 	})
-	want := dibs.State{
+	want := driver.State{
 		Name: "n",
-		Holders: []dibs.Holder{
+		Holders: []driver.Holder{
 			{Token: "h:1:x:9:backup", Label: "backup", Fence: 76, Remaining: 1500 * time.Millisecond},
 			{Token: "h:1:y:a", Weight: 3, Remaining: 1600 * time.Millisecond},
 		},
 		Holding: 7,
-		Waiters: []dibs.Waiter{
+		Waiters: []driver.Waiter{
 			{Token: "a:1:x:1:daily job", Label: "daily job", Waited: time.Second},
 			{Token: "b", Waited: time.Minute},
 		},
@@ -121,12 +121,12 @@ func TestParseState(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(state, want) {
 		t.Errorf("%+v, %v; want %+v", state, err, want)
 	}
-	state, err = parseState("n", []any{now, "0", int64(0), int64(0), int64(0)})
-	if want := (dibs.State{Name: "n"}); err != nil || !reflect.DeepEqual(state, want) {
+	state, err = ParseState("n", []any{now, "0", int64(0), int64(0), int64(0)})
+	if want := (driver.State{Name: "n"}); err != nil || !reflect.DeepEqual(state, want) {
 		t.Errorf("free: %+v, %v; want %+v", state, err, want)
 	}
 	for _, token := range []string{"x", ""} {
-		state, err = parseState("n", []any{now, "0", int64(1), int64(0), int64(1), token, int64(-1), "0", "0"})
+		state, err = ParseState("n", []any{now, "0", int64(1), int64(0), int64(1), token, int64(-1), "0", "0"})
 		if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != token || state.Holders[0].Remaining >= 0 {
 			t.Errorf("a key with %q that never expires: %+v, %v", token, state, err)
 		}
@@ -146,14 +146,13 @@ func TestParseState(t *testing.T) {
 		head("0", none, one, none, "a", ticket(0), ""), head("0", none, one, none, entry("a"), "x", ""),
 		head("0", none, one, none, entry("a"), ticket(0), nil),
 	} {
-		if state, err := parseState("n", reply); err == nil {
+		if state, err := ParseState("n", reply); err == nil {
 			t.Errorf("%v: %+v, want an error", reply, state)
 		}
 	}
 }
 
 func TestParseMessage(t *testing.T) {
-	s := New(nil)
 	for text, want := range map[string]driver.Event{
 		"7 5 9 tok":    {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5},
 		"7 5 9 t o k":  {Kind: driver.EventGranted, Token: "t o k", Fence: 7, Ticket: 5},
@@ -163,7 +162,7 @@ func TestParseMessage(t *testing.T) {
 		"0 5 9 tok":    {Kind: driver.EventRevoked, Token: "tok", Fence: 5},
 		"7 5 9 路\r\n🔒": {Kind: driver.EventGranted, Token: "路\r\n🔒", Fence: 7, Ticket: 5},
 	} {
-		if have, ok := s.parseMessage(text); !ok || have != want {
+		if have, ok := ParseMessage(text); !ok || have.Event != want {
 			t.Errorf("%q: %+v, %v; want %+v", text, have, ok, want)
 		}
 	}
@@ -171,57 +170,43 @@ func TestParseMessage(t *testing.T) {
 		"", " ", "   ", "7", "7 5", "7 5 9", "7 5 9 ", "x 5 9 tok", "7 x 9 tok", "7 5 x tok", "7 x @ID tok", "-7 5 9 tok", "7 -5 9 tok",
 		"18446744073709551616 5 9 tok", "7.5 5 9 tok", " 7 5 9 tok",
 	} {
-		if have, ok := s.parseMessage(text); ok {
+		if have, ok := ParseMessage(text); ok {
 			t.Errorf("%q: %+v, want none", text, have)
 		}
 	}
 }
 
-// The age of a grant is the time since it was sent, by the server's clock; it is zero if
-// that is not known.
-func TestMessageAge(t *testing.T) {
-	s := New(nil)
-	begin := time.Now()
-	s.slots.single().clock.learn(begin, begin, now)
-	time.Sleep(time.Millisecond)
-	sent := now - time.Second.Microseconds()
-	e, ok := s.parseMessage(fmt.Sprintf("7 5 %d tok", sent))
-	if most := time.Since(begin) + time.Second; !ok || e.Age <= time.Second || e.Age > most {
-		t.Errorf("%+v, %v: want an age of 1s to %v", e, ok, most)
-	}
-	e, ok = s.parseMessage(fmt.Sprintf("7 5 %d tok", now+time.Hour.Microseconds()))
-	if !ok || e.Age != 0 {
-		t.Errorf("%+v, %v: sent in the future, want no age", e, ok)
-	}
-}
-
-func TestWrapError(t *testing.T) {
+func TestParseVote(t *testing.T) {
+	waits := func(fields ...any) []any { return []any{now, "ID", fields} }
 	for _, c := range []struct {
-		err            error
-		kind           error
-		refused, other bool
+		reply any
+		want  driver.VoteReply
+		void  bool
 	}{
-		{ServerError("WRONGTYPE Operation against a key"), dibs.ErrWrongType, false, true},
-		{ServerError("ERR user_script:1: WRONGTYPE Operation against a key"), dibs.ErrWrongType, false, true},
-		{ServerError("READONLY You can't write against a read only replica."), dibs.ErrUnavailable, false, false},
-		{ServerError("ERR Error running script: @user_script: 9: -READONLY You can't write against a read only replica."), dibs.ErrUnavailable, false, false},
-		{ServerError("ERR READONLY You can't write against a read only replica. script: c1ce88, on @user_script:58."), dibs.ErrUnavailable, false, false},
-		{ServerError("MOVED 3999 127.0.0.1:6381"), dibs.ErrUnavailable, false, false},
-		{ServerError("NOPERM this user has no permissions"), dibs.ErrUnavailable, true, false},
-		{ServerError("OOM command not allowed"), dibs.ErrUnavailable, true, false},
-		{ServerError("LOADING Redis is loading the dataset in memory"), dibs.ErrUnavailable, false, false},
-		{ServerError("BUSY Redis is busy running a script"), dibs.ErrUnavailable, false, false},
-		{errors.New("connection reset"), dibs.ErrUnavailable, false, false},
-		{fmt.Errorf("adapter: %w", ErrClosed), dibs.ErrUnavailable, true, false},
-		{fmt.Errorf("wrapped: %w", ServerError("NOAUTH")), dibs.ErrUnavailable, true, false},
+		{[]any{now, "ID", "7"}, driver.VoteReply{AcquireReply: driver.AcquireReply{Held: true, Fence: 7}, Node: "ID"}, false},
+		{[]any{now, int64(0)}, driver.VoteReply{}, true},
+		{
+			waits("5", int64(3), int64(1500), "h:1:x:9", "42"),
+			driver.VoteReply{AcquireReply: driver.AcquireReply{Fence: 42, Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, Node: "ID"}, false,
+		},
 	} {
-		err := wrapError("op", "n", c.err)
-		if !errors.Is(err, c.kind) || !errors.Is(err, c.err) {
-			t.Errorf("%v becomes %v, want %v", c.err, err, c.kind)
+		if have, void, err := ParseVote(driver.AcquireRequest{}, c.reply); err != nil || void != c.void || have != c.want {
+			t.Errorf("%v: %+v, %v, %v; want %+v, %v", c.reply, have, void, err, c.want, c.void)
 		}
-		var unavailable *dibs.UnavailableError
-		if is := errors.As(err, &unavailable); is == c.other || is && unavailable.Refused != c.refused {
-			t.Errorf("%v becomes %+v, want refused %v", c.err, unavailable, c.refused)
+	}
+	_, _, err := ParseVote(driver.AcquireRequest{Name: "n"}, []any{now, "ID", int64(1_500_000)})
+	var recovering *driver.RecoveringError
+	if !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &recovering) || *recovering != (driver.RecoveringError{Node: "ID", Remaining: 1500 * time.Millisecond}) {
+		t.Errorf("error %v, want that it was restarted", err)
+	}
+	for _, reply := range []any{
+		nil, "7", int64(7), []any{}, []any{now}, []any{now, int64(1)}, []any{now, "ID"}, []any{"x", "ID", "7"}, []any{now, "", "7"},
+		[]any{now, int64(1), "7"}, []any{now, "ID", "0"}, []any{now, "ID", "x"}, []any{now, "ID", int64(0)}, []any{now, "ID", int64(-1)},
+		[]any{now, "ID", nil}, []any{now, "ID", "7", "8"}, waits(), waits("5", int64(3), int64(1), "h"), waits("5", int64(3), int64(1), "h", "x"),
+		waits("5", int64(-3), int64(1), "h", "42"), waits("5", int64(3), int64(1), "h", "42", "43"), waits("5", "3", int64(1), "h", "42"),
+	} {
+		if a, void, err := ParseVote(driver.AcquireRequest{}, reply); err == nil {
+			t.Errorf("%v: %+v, %v, want an error", reply, a, void)
 		}
 	}
 }
@@ -274,12 +259,10 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{0x16, 2, 0, 0, 0, 0, 0, 0, 0, 128, 4}, "h:1:x:9:daily", uint64(math.MaxInt64), int64(-1), int64(math.MaxInt64))
 	f.Add([]byte("\x14\x0e7 5 9 tok"), "a b", uint64(now), int64(-2), int64(math.MinInt64))
 	f.Fuzz(func(t *testing.T, data []byte, token string, number uint64, left, clock int64) {
-		s := New(nil)
-		s.slots.single().clock.learn(time.Now(), time.Now(), clock)
 		rest := data
 		for len(rest) > 0 {
 			v := randomReply(&rest, 4)
-			answer, void, err := parseAcquireReply(v)
+			answer, void, err := ParseAcquire(v)
 			switch {
 			case answer.Held && (answer.Fence == 0 || err != nil || void):
 				t.Errorf("%v: %+v, %v, %v", v, answer, void, err)
@@ -288,24 +271,25 @@ func FuzzReplies(f *testing.F) {
 			case answer.Held && answer != (driver.AcquireReply{Held: true, Fence: answer.Fence}), answer.Position < 0:
 				t.Errorf("%v: %+v", v, answer)
 			}
-			if state, err := parseState("n", v); err == nil && state.Name != "n" {
+			if state, err := ParseState("n", v); err == nil && state.Name != "n" {
 				t.Errorf("%v: %+v", v, state)
 			}
-			serverTime(Reply{Value: v})
+			ServerTime(redisconn.Reply{Value: v})
 			if text, ok := v.(string); ok {
-				wantValidMessage(t, s, text)
+				wantValidMessage(t, text)
 			}
 			wantNoGrantFromWrongReply(t, v)
 		}
-		wantValidMessage(t, s, token)
-		wantValidMessage(t, s, fmt.Sprintf("%d %d %d %s", number, left, clock, token))
-		wantRoundTrips(t, s, token, number>>1, left)
+		wantValidMessage(t, token)
+		wantValidMessage(t, fmt.Sprintf("%d %d %d %s", number, left, clock, token))
+		wantRoundTrips(t, token, number>>1, left)
 	})
 }
 
-func wantValidMessage(t *testing.T, s *Store, text string) {
+func wantValidMessage(t *testing.T, text string) {
 	t.Helper()
-	e, ok := s.parseMessage(text)
+	m, ok := ParseMessage(text)
+	e := m.Event
 	if ok && (e.Token == "" || e.Kind == driver.EventGranted && e.Fence == 0 || e.Kind != driver.EventGranted && e.Kind != driver.EventRetry && e.Kind != driver.EventRevoked || e.Age < 0) {
 		t.Errorf("message %q: %+v", text, e)
 	}
@@ -315,16 +299,14 @@ func wantValidMessage(t *testing.T, s *Store, text string) {
 // requests in one call.
 func wantNoGrantFromWrongReply(t *testing.T, v any) {
 	t.Helper()
-	first, second := new(request), new(request)
-	c := call{first: first, more: []*request{second}}
-	c.distribute(Reply{Value: v})
 	list, _ := v.([]any)
-	for i, r := range []*request{first, second} {
-		if r.reply.Err != nil {
+	for i := range 2 {
+		r := Split(redisconn.Reply{Value: v}, i, 2)
+		if r.Err != nil {
 			continue
 		}
-		answer, _, err := parseAcquireReply(r.reply.Value)
-		if err == nil && (len(list) != 3 || !reflect.DeepEqual(r.reply.Value, []any{list[0], list[i+1]})) {
+		answer, _, err := ParseAcquire(r.Value)
+		if err == nil && (len(list) != 3 || !reflect.DeepEqual(r.Value, []any{list[0], list[i+1]})) {
 			t.Errorf("request %d of two: %+v from the reply %#v", i, answer, v)
 		}
 	}
@@ -335,30 +317,30 @@ func TestBusyName(t *testing.T) {
 	c := driver.AcquireRequest{Name: "a", With: []string{"b", "c"}}
 	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {
 		reply := []any{now, []any{"5", int64(1), int64(30), "tok", n}}
-		answer, _, err := parseAcquireReply(reply)
-		if have := busyName(c, reply); have != want || err != nil || answer.Ticket != 5 {
+		answer, _, err := ParseAcquire(reply)
+		if have := BusyName(c, reply); have != want || err != nil || answer.Ticket != 5 {
 			t.Errorf("%d: %q, %+v, %v; want %q", n, have, answer, err, want)
 		}
 	}
 	for _, reply := range []any{nil, int64(7), []any{now, int64(0)}, []any{now, []any{"5", int64(1), int64(30), "tok", "2"}}} {
-		if have := busyName(c, reply); have != "a" {
+		if have := BusyName(c, reply); have != "a" {
 			t.Errorf("%v: %q", reply, have)
 		}
 	}
 }
 
-func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left int64) {
+func wantRoundTrips(t *testing.T, token string, number uint64, left int64) {
 	t.Helper()
 	if number > 0 {
 		want := driver.AcquireReply{Held: true, Fence: number}
 		for _, reply := range []any{int64(number), []any{now, fmt.Sprint(number)}} {
-			if have, void, err := parseAcquireReply(reply); have != want || void || err != nil {
+			if have, void, err := ParseAcquire(reply); have != want || void || err != nil {
 				t.Errorf("%v: %+v, %v, %v; want %+v", reply, have, void, err, want)
 			}
 		}
 	}
 	position := int64(number >> 32)
-	answer, void, err := parseAcquireReply([]any{now, []any{fmt.Sprint(number), position, left, token}})
+	answer, void, err := ParseAcquire([]any{now, []any{fmt.Sprint(number), position, left, token}})
 	want := driver.AcquireReply{Ticket: number, Position: int(position), Remaining: remaining(left), Holder: token}
 	if answer != want || void || err != nil {
 		t.Errorf("%+v, %v, %v; want %+v", answer, void, err, want)
@@ -368,15 +350,16 @@ func wantRoundTrips(t *testing.T, s *Store, token string, number uint64, left in
 	}
 	// The format of the scripts: the token of an entry is all that follows the fourth
 	// field.
-	e, ok := s.parseMessage(fmt.Sprintf("%d %d %d %s", number, number/2, now, token))
+	m, ok := ParseMessage(fmt.Sprintf("%d %d %d %s", number, number/2, now, token))
+	e := m.Event
 	if !ok || e.Token != token || e.Fence != number || e.Kind == driver.EventGranted && e.Ticket != number/2 {
 		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
 	}
-	entry := string(appendEntry(nil, driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1}, false)) + " " + token
+	entry := Entry(driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1, Token: token}, false)
 	if have, ok := entryToken(entry); !ok || have != token || !strings.HasPrefix(entry, fmt.Sprintf("%016x 5000 1/1 ", number)) {
 		t.Errorf("entry %q: token %q, %v", entry, have, ok)
 	}
-	state, err := parseState("n", []any{now, fmt.Sprint(number), int64(1), int64(1), int64(1), token, left, "0", "7", entry, fmt.Sprint(now), ""})
+	state, err := ParseState("n", []any{now, fmt.Sprint(number), int64(1), int64(1), int64(1), token, left, "0", "7", entry, fmt.Sprint(now), ""})
 	if err != nil || state.Fence != number || len(state.Holders) != 1 || state.Holders[0].Fence != 7 || state.Holders[0].Token != token || state.Holders[0].Remaining != remaining(left) ||
 		state.Waiting != 1 || len(state.Waiters) != 1 || state.Waiters[0].Token != token || state.Waiters[0].Waited != 0 {
 		t.Errorf("%+v, %v", state, err)

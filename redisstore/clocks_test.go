@@ -11,25 +11,26 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // fakeCluster is a cluster whose servers have the clocks that the test sets. It grants
 // every request that is not void.
 type fakeCluster struct {
-	Conn
+	redisconn.Conn
 	mu    sync.Mutex
 	ahead map[string]time.Duration // by lock key
 	fails error                    // the next request, once
 	after map[string]time.Duration // by lock key: for how long the last request was not void
 }
 
-func (c *fakeCluster) Do(_ context.Context, cmds []Cmd, replies []Reply) {
+func (c *fakeCluster) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, cmd := range cmds {
-		now := time.Now().Add(c.ahead[cmd[3]]).UnixMicro()
+		now := time.Now().Add(c.ahead[cmd.Keys[0]]).UnixMicro()
 		var until int64
-		_, _ = fmt.Sscan(cmd[11], &until)
+		_, _ = fmt.Sscan(cmd.Args[3], &until)
 		if c.fails != nil {
 			replies[i].Err, c.fails = c.fails, nil
 		} else if until < now {
@@ -38,7 +39,7 @@ func (c *fakeCluster) Do(_ context.Context, cmds []Cmd, replies []Reply) {
 		} else {
 			replies[i].Value = now
 		}
-		c.after[cmd[3]] = time.Duration(until-now) * time.Microsecond
+		c.after[cmd.Keys[0]] = time.Duration(until-now) * time.Microsecond
 	}
 }
 
@@ -78,42 +79,15 @@ func TestClocksOfSeveralServers(t *testing.T) {
 			within("another one", acquire(fmt.Sprint("other", i), time.Duration(i%3-1)*time.Hour))
 		}
 		for _, failure := range []error{
-			errors.New("connection reset"), ServerError("MOVED 1 host:1"), ServerError("READONLY You can't write against a read only replica."),
-			ServerError("ERR CLUSTERDOWN The cluster is down"), ServerError("LOADING Redis is loading the dataset in memory"),
+			errors.New("connection reset"), redisconn.ServerError("MOVED 1 host:1"), redisconn.ServerError("READONLY You can't write against a read only replica."),
+			redisconn.ServerError("ERR CLUSTERDOWN The cluster is down"), redisconn.ServerError("LOADING Redis is loading the dataset in memory"),
 		} {
 			conn.fails = failure
 			acquire("a", time.Hour)
 			within(fmt.Sprint("its successor, after ", failure), acquire("a", -time.Hour))
 			within("and again", acquire("a", -time.Hour))
 		}
-		s.slots.reset()
+		s.slots.Reset()
 		within("another server after an election", acquire("a", time.Minute))
-	})
-}
-
-// A server that is only slow, or refuses one request, keeps its bounds.
-func TestClockIsKeptAfterRefusals(t *testing.T) {
-	c := newClock()
-	for _, err := range []error{nil, context.DeadlineExceeded, ErrUnsent, ServerError("WRONGTYPE"), ServerError("OOM command not allowed")} {
-		c.learn(time.Now(), time.Now(), now)
-		c.observeError(err)
-		if c.latest(time.Now()) == 0 {
-			t.Errorf("forgotten for %v", err)
-		}
-	}
-}
-
-// Old bounds are not used as a guess.
-func TestOldClockIsNoGuess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
-		c.learn(time.Now(), time.Now(), now)
-		if c.guess(nil).latest(time.Now()) == 0 {
-			t.Error("a fresh clock is no guess")
-		}
-		time.Sleep(maxBoundAge + time.Second)
-		if c.guess(nil).latest(time.Now()) != 0 {
-			t.Error("an old clock is a guess")
-		}
 	})
 }

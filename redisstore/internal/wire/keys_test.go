@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"errors"
@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
 )
 
 func TestTagged(t *testing.T) {
 	for key, want := range map[string]bool{"": false, "foo": false, "{}": false, "a{b}": true, "a{b": false} {
-		if have := tagged(key); have != want {
-			t.Errorf("tagged(%q) = %v, want %v", key, have, want)
+		if have := Tagged(key); have != want {
+			t.Errorf("Tagged(%q) = %v, want %v", key, have, want)
 		}
 	}
 }
@@ -43,8 +43,8 @@ func TestKeys(t *testing.T) {
 		{"{shop}:", "a", "{shop}:a", "{shop}:a", "{shop}:a"},
 		{"lock:", "{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart", "lock:{u7}:cart"},
 	} {
-		k := (&Store{prefix: c.prefix}).appendKeys(nil, c.name)
-		lock, queue, meta, highwater, holders := k.split(string(k.text))
+		k := Format{Prefix: c.prefix}.Keys(c.name)
+		lock, queue, meta, highwater, holders := k.Lock, k.Queue, k.Meta, k.Highwater, k.Holders
 		// FuzzKeys covers the suffix of a key with its own tag: it must differ from that
 		// of the key that equals the tag.
 		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(meta, c.meta) {
@@ -77,8 +77,8 @@ func TestRefusedKeys(t *testing.T) {
 		"{lock:a}:dibs:meta":  false,
 		"a:dibs:holders":      false,
 	} {
-		if err := checkKey(key); ok && err != nil || !ok && !errors.Is(err, dibs.ErrInvalid) {
-			t.Errorf("checkKey(%q) = %v", key, err)
+		if err := CheckKey(key); ok && err != nil || !ok && !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("CheckKey(%q) = %v", key, err)
 		}
 	}
 }
@@ -89,55 +89,57 @@ func TestKeysOfTwoNames(t *testing.T) {
 	for _, c := range [][2]string{
 		{"a", "{a}"}, {"a", "b"}, {"{a}", "{{a}"}, {"{a}", "{a}:"}, {"{a", "{{a}"}, {"{a}:", "{a}"}, {"{a}b", "a"},
 	} {
-		wantApart(t, &Store{}, c[0], c[1])
+		wantApart(t, Format{}, c[0], c[1])
 	}
-	wantApart(t, &Store{prefix: "{"}, "x", "{x}")
+	wantApart(t, Format{Prefix: "{"}, "x", "{x}")
+}
+
+func valid(s Format, name string) bool {
+	return driver.CheckName(name) == nil && s.CheckName(name) == nil
 }
 
 // wantApart checks that two names share no key except the high-water mark.
-func wantApart(t *testing.T, s *Store, one, other string) {
+func wantApart(t *testing.T, s Format, one, other string) {
 	t.Helper()
-	if one == other || s.check(one) != nil || s.check(other) != nil {
+	if one == other || !valid(s, one) || !valid(s, other) {
 		return
 	}
 	mine := wantKeys(t, s, one)
 	for i, theirs := range wantKeys(t, s, other) {
 		for j := range mine {
 			if mine[j] == theirs && (i != 3 || j != 3) {
-				t.Errorf("prefix %q: names %q and %q share the key %q", s.prefix, one, other, theirs)
+				t.Errorf("prefix %q: names %q and %q share the key %q", s.Prefix, one, other, theirs)
 			}
 		}
 	}
 }
 
 // wantKeys checks the keys of one valid name, and returns them.
-func wantKeys(t *testing.T, s *Store, name string) [5]string {
+func wantKeys(t *testing.T, s Format, name string) [5]string {
 	t.Helper()
-	k := s.appendKeys(nil, name)
-	lock, queue, meta, highwater, holders := k.split(string(k.text))
-	all := [5]string{lock, queue, meta, highwater, holders}
-	if lock != s.prefix+name {
-		t.Errorf("prefix %q, name %q: lock key %q", s.prefix, name, lock)
+	k := s.Keys(name)
+	lock, all := k.Lock, [5]string(k.list())
+	if lock != s.Prefix+name {
+		t.Errorf("prefix %q, name %q: lock key %q", s.Prefix, name, lock)
 	}
 	for i, key := range all {
 		if slots.Of(key) != slots.Of(lock) {
-			t.Errorf("prefix %q, name %q: %q is in slot %d, the lock in %d", s.prefix, name, key, slots.Of(key), slots.Of(lock))
+			t.Errorf("prefix %q, name %q: %q is in slot %d, the lock in %d", s.Prefix, name, key, slots.Of(key), slots.Of(lock))
 		}
 		for _, earlier := range all[:i] {
 			if key == earlier {
-				t.Errorf("prefix %q, name %q: key %q occurs twice", s.prefix, name, key)
+				t.Errorf("prefix %q, name %q: key %q occurs twice", s.Prefix, name, key)
 			}
 		}
-		if i > 0 && checkKey(key) == nil {
-			t.Errorf("prefix %q, name %q: key %q could be a lock key", s.prefix, name, key)
+		if i > 0 && CheckKey(key) == nil {
+			t.Errorf("prefix %q, name %q: key %q could be a lock key", s.Prefix, name, key)
 		}
 	}
 	// The hot path passes a used buffer, with the same result.
 	buf := append(make([]byte, 0, 512), "leftovers of the call before"...)
-	k = s.appendKeys(buf[:0], name)
-	l, q, g, f, h := k.split(string(k.text))
-	if again := [5]string{l, q, g, f, h}; again != all {
-		t.Errorf("prefix %q, name %q: keys %q in a buffer, %q without", s.prefix, name, again, all)
+	joined := s.appendKeys(buf[:0], name)
+	if again := [5]string(joined.split(string(joined.text)).list()); again != all {
+		t.Errorf("prefix %q, name %q: keys %q in a buffer, %q without", s.Prefix, name, again, all)
 	}
 	return all
 }
@@ -154,10 +156,10 @@ func FuzzKeys(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, prefix, one, other string) {
-		s := &Store{prefix: prefix}
+		s := Format{Prefix: prefix}
 		for _, name := range []string{one, other, "{" + one + "}", "{" + prefix + one + "}", one + ":"} {
-			if err := s.check(name); err != nil {
-				if !errors.Is(err, dibs.ErrInvalid) {
+			if err := errors.Join(driver.CheckName(name), s.CheckName(name)); err != nil {
+				if !errors.Is(err, driver.ErrInvalid) {
 					t.Errorf("prefix %q, name %q: %v", prefix, name, err)
 				}
 				continue

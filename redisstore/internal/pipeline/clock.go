@@ -1,10 +1,12 @@
-package redisstore
+package pipeline
 
 import (
 	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // A clock estimates the server's clock from its replies. Server times are µs since 1970;
@@ -43,8 +45,8 @@ func (c *clock) observeError(err error) {
 	if err == nil {
 		return
 	}
-	var server ServerError
-	if timedOut(err) || errors.Is(err, ErrUnsent) || errors.As(err, &server) && !server.transient() {
+	var server redisconn.ServerError
+	if redisconn.IsTimeout(err) || errors.Is(err, redisconn.ErrUnsent) || errors.As(err, &server) && !server.Transient() {
 		return
 	}
 	c.reset()

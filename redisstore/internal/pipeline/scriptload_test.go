@@ -1,19 +1,21 @@
-package redisstore
+package pipeline
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-var errUnknownScript = ServerError("NOSCRIPT No matching script. Please use EVAL.")
+var errUnknownScript = redisconn.ServerError("NOSCRIPT No matching script. Please use EVAL.")
 
 // While one request loads a script, the others that wait for the same server do not send
 // it, in its batch or beside it.
 func TestScriptsAreLoadedOnce(t *testing.T) {
 	const eval, byHash = "EVAL ", "EVALSHA "
-	whole, short := eval+releaseScript.text+" 1 key ", byHash+releaseScript.sha+" 1 key "
+	whole, short := eval+wire.ReleaseScript.Text+" 1 key ", byHash+wire.ReleaseScript.Hash+" 1 key "
 	for _, outcome := range []any{"loaded", errors.New("reset")} {
 		r := newFixture(t)
 		first := r.call(plain("first"), time.Hour)
@@ -30,7 +32,7 @@ func TestScriptsAreLoadedOnce(t *testing.T) {
 		e = r.sent()
 		e.reply(errUnknownScript)
 		other := r.sent() // another script, which is not being loaded
-		wantCmds(t, other, eval+acquireScript.text+" 2 n n:q check b ttl until entry")
+		wantCmds(t, other, eval+wire.AcquireScript.Text+" 2 n n:q check b ttl until entry")
 		other.reply(now)
 		third.wantValue(now)
 		r.nothingSent()
@@ -85,7 +87,7 @@ func TestCallOvertakesScriptLoad(t *testing.T) {
 	e = r.sent()
 	e.reply("a", errUnknownScript)
 	e = r.sent()
-	wantCmds(t, e, "EVAL "+releaseScript.text+" 1 key b")
+	wantCmds(t, e, "EVAL "+wire.ReleaseScript.Text+" 1 key b")
 	e.reply("b")
 	for i, want := range []string{"a", "b"} {
 		callers[i].wantValue(want)
@@ -95,16 +97,5 @@ func TestCallOvertakesScriptLoad(t *testing.T) {
 			hanging[i].reply("done")
 		}
 		busy[i].wantValue("done")
-	}
-}
-
-// The text that is sent has no comments, which are most of the files.
-func TestScriptsHaveNoComments(t *testing.T) {
-	for _, s := range []*script{acquireScript, voteScript, releaseScript, extendScript, inspectScript, acquireAllScript, coalescedScript, resizeScript, revokeScript} {
-		for line := range strings.Lines(s.text) {
-			if strings.HasPrefix(line, "--") || strings.HasPrefix(line, " ") || line == "\n" {
-				t.Fatalf("it is sent with %q", line)
-			}
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"errors"
@@ -6,27 +6,32 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // Requests that can be coalesced.
 
-func uncontendedAcquire(name string) *request {
-	r := newRequest(acquireScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q", name+":s", name+":f", name+":h")
-	r.args("check", "token", "ttl", "until", "", "")
-	r.coalescable, r.mergeKey, r.argsStart = true, name, 9
+func keysOf(name string) []string {
+	return []string{name, name + ":q", name + ":s", name + ":f", name + ":h"}
+}
+
+func uncontendedAcquire(name string) *Request {
+	r := newRequest(wire.AcquireScript, keysOf(name), "check", "token", "ttl", "until", "", "")
+	r.MergeKey, r.MergeFrom, r.Until, r.Joins, r.Token, r.TTL = name, 1, 3, wire.JoinsAcquire, "token", "ttl"
 	return r
 }
 
-func uncontendedRelease(name string) *request {
-	r := newRequest(releaseScript, &slotState{pipeliner: new(pipeliner)}, name, name+":q", name+":s", name+":f", name+":h")
-	r.args("token", "fence", "until", "0", "check", "")
-	r.coalescable = true
+func uncontendedRelease(name string) *Request {
+	r := newRequest(wire.ReleaseScript, keysOf(name), "token", "fence", "until", "0", "check", "")
+	r.Until, r.Joins, r.Token = 2, wire.JoinsRelease, "token"
 	return r
 }
 
 // coalesce queues some requests while the workers are busy, and returns their callers and
 // the batch that is sent.
-func (r *fixture) coalesce(requests ...*request) (callers []*testCall, sent *exchange) {
+func (r *fixture) coalesce(requests ...*Request) (callers []*testCall, sent *exchange) {
 	r.t.Helper()
 	engaged, hanging := r.occupyWorkers()
 	for _, req := range requests {
@@ -50,7 +55,7 @@ func coalescedCall(names, args string) string {
 	for name := range strings.FieldsSeq(names) {
 		keys = append(keys, fmt.Sprintf(coalescedKeys, name))
 	}
-	return fmt.Sprintf("EVALSHA %s %d %s %s", coalescedScript.sha, 4*len(keys), strings.Join(keys, " "), args)
+	return fmt.Sprintf("EVALSHA %s %d %s %s", wire.CoalescedScript.Hash, 4*len(keys), strings.Join(keys, " "), args)
 }
 
 // Uncontended requests become one call; the others are sent beside it. A request that the
@@ -59,12 +64,12 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	r := newFixture(t)
 	callers, e := r.coalesce(uncontendedAcquire("a"), plain("p"), uncontendedRelease("b"), uncontendedAcquire("c"))
 	wantCmds(t, e,
-		"EVALSHA "+releaseScript.sha+" 1 key p",
-		coalescedCall("a b c", "token ttl until token 0 until token ttl until"),
+		"EVALSHA "+wire.ReleaseScript.Hash+" 1 key p",
+		coalescedCall("a b c", "token ttl 0 token 0 0 token ttl 0"),
 	)
 	e.reply(int64(1), []any{now, "110"})
 	single := r.sent()
-	wantCmds(t, single, "EVALSHA "+acquireScript.sha+" 5 c c:q c:s c:f c:h check token ttl until  ")
+	wantCmds(t, single, "EVALSHA "+wire.AcquireScript.Hash+" 5 c c:q c:s c:f c:h check token ttl 0  ")
 	single.reply([]any{now, "7"})
 	callers[0].wantValue(now)
 	callers[1].wantValue(1)
@@ -80,14 +85,14 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 func TestCoalescedCallIsRefused(t *testing.T) {
 	r := newFixture(t)
 	callers, e := r.coalesce(uncontendedAcquire("a"), uncontendedRelease("b"))
-	e.reply(ServerError("NOPERM no key b"))
+	e.reply(redisconn.ServerError("NOPERM no key b"))
 	e = r.sent()
 	if len(e.cmds) != 2 {
 		t.Fatalf("sent %q, want each alone", e.cmds)
 	}
-	e.reply(now, ServerError("NOPERM no key b"))
+	e.reply(now, redisconn.ServerError("NOPERM no key b"))
 	callers[0].wantValue(now)
-	callers[1].wantErr(ServerError("NOPERM no key b"))
+	callers[1].wantErr(redisconn.ServerError("NOPERM no key b"))
 
 	callers, e = newFixture(t).coalesce(uncontendedAcquire("a"), uncontendedRelease("b"))
 	e.reply(errors.New("reset"))

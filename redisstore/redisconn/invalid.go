@@ -1,8 +1,9 @@
-package redisstore
+package redisconn
 
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -14,7 +15,7 @@ func Invalid(why string) Conn { return invalid{fmt.Errorf("%w: %s", driver.ErrIn
 type invalid struct{ err error }
 
 // Do implements Conn.
-func (c invalid) Do(_ context.Context, _ []Cmd, replies []Reply) {
+func (c invalid) Do(_ context.Context, _ time.Time, _ []Cmd, replies []Reply) {
 	for i := range replies {
 		replies[i] = Reply{Err: c.err}
 	}
@@ -27,7 +28,7 @@ func (c invalid) Subscribe(ctx context.Context, _ string, _ func(string)) error 
 }
 
 // Replicate implements Conn.
-func (c invalid) Replicate(_ context.Context, _, _ Cmd, answered func(Reply) bool) Reply {
+func (c invalid) Replicate(_ context.Context, _ Cmd, _ Wait, answered func(Reply) bool) Reply {
 	answered(Reply{Err: c.err})
 	return Reply{Err: c.err}
 }

@@ -1,95 +1,27 @@
-package redisstore
+package wire
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // Replies are checked before use: a proxy or another implementation of Redis may send
 // something else.
 
-var errExpired = errors.New("request expired on arrival 3 times: the server's clock may be unstable")
-
-// errFirstTryPending: the reply to a second try came before the first try became void.
-var errFirstTryPending = errors.New("outcome unknown: the first attempt had no reply and may still arrive: the server's clock was set back")
-
-// errOutcomeUnknown leaves the interpretation to the caller, which knows whether it held
-// the lock.
-var errOutcomeUnknown = errors.New("outcome unknown: the first attempt timed out, and the retry found the lock not held")
-
-// unknownOutcome replaces a server's refusal of a retry by an error that leaves the
-// outcome open: the server refused the retry only, not the first try.
-func unknownOutcome(err error) error {
-	var server ServerError
-	if errors.As(err, &server) || errors.Is(err, ErrClosed) {
-		return errors.New("outcome unknown: an earlier attempt had no reply, and the retry failed: " + err.Error())
-	}
-	return err
-}
-
-func unexpected(v any) error {
-	text := fmt.Sprintf("%v", v)
-	return fmt.Errorf("unexpected reply %.100q", text)
-}
-
-// transientCodes are the codes of errors that may be over soon. The last four mean a
-// failover or a slot migration.
-var transientCodes = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
-
-// wrapError turns err into a driver error. A server that replied with an error has done
-// nothing; otherwise the outcome is unknown.
-func wrapError(op, name string, err error) error {
-	if errors.Is(err, driver.ErrInvalid) {
-		return fmt.Errorf("%s %q: %w", op, name, err)
-	}
-	var server ServerError
-	if !errors.As(err, &server) {
-		unsent := errors.Is(err, ErrClosed)
-		return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: unsent}
-	}
-	text := string(server)
-	if strings.HasPrefix(text, "ERR Protocol error: unauthenticated") {
-		// Redis checks the length of a request before it checks the user.
-		err = ServerError("NOAUTH Authentication required: " + text)
-	}
-	if strings.Contains(text, "WRONGTYPE") {
-		return fmt.Errorf("%w: %s %q: %w", driver.ErrWrongType, op, name, err)
-	}
-	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.transient()}
-}
-
-// transient reports whether a retry may succeed soon. An error that a script has caught
-// and raised again has ERR before its code. Before Redis 7, an error inside a script is
-// in the middle of another error's text.
-func (e ServerError) transient() bool {
-	text := string(e)
-	bare := strings.TrimPrefix(text, "ERR ")
-	return slices.ContainsFunc(transientCodes, func(code string) bool {
-		return strings.HasPrefix(bare, code) || strings.Contains(text, "-"+code+" ")
-	})
-}
-
-// slotIsMigrating reports whether a slot is being moved to another server.
-func slotIsMigrating(err error) bool {
-	var server ServerError
-	return errors.As(err, &server) && strings.HasPrefix(string(server), "TRYAGAIN")
-}
-
-// parseAcquireReply reads acquire's reply to one request: the fence as an integer, if the
+// ParseAcquire reads acquire's reply to one request: the fence as an integer, if the
 // request holds and the fence is the server's time; else the server's time and an answer.
-func parseAcquireReply(v any) (answer driver.AcquireReply, void bool, err error) {
+func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 	if fence, ok := v.(int64); ok && fence > 0 {
 		return driver.AcquireReply{Held: true, Fence: uint64(fence)}, false, nil
 	}
 	list, ok := v.([]any)
 	if !ok || len(list) != 2 {
-		return answer, false, unexpected(v)
+		return answer, false, redisconn.Unexpected(v)
 	}
 	switch a := list[1].(type) {
 	case int64:
@@ -111,7 +43,48 @@ func parseAcquireReply(v any) (answer driver.AcquireReply, void bool, err error)
 			return answer, false, nil
 		}
 	}
-	return driver.AcquireReply{}, false, unexpected(v)
+	return driver.AcquireReply{}, false, redisconn.Unexpected(v)
+}
+
+// ParseVote reads vote's reply. A server that abstains is an error.
+func ParseVote(c driver.AcquireRequest, v any) (answer driver.VoteReply, void bool, err error) {
+	list, _ := v.([]any)
+	if len(list) == 2 {
+		n, ok := list[1].(int64)
+		if ok && n == 0 {
+			return answer, true, nil
+		}
+	}
+	if len(list) != 3 {
+		return answer, false, redisconn.Unexpected(v)
+	}
+	in := reader{fields: list}
+	in.int()
+	node := in.string()
+	switch a := in.next().(type) {
+	case int64:
+		if a > 0 {
+			return answer, false, &driver.UnavailableError{
+				Op: "acquire", Name: c.Name, Refused: true, Cause: &driver.RecoveringError{Node: node, Remaining: time.Duration(a) * time.Microsecond},
+			}
+		}
+		in.bad = true
+	case []any:
+		fields := reader{fields: a}
+		answer.AcquireReply = fields.waitingReply()
+		answer.Fence = fields.uint()
+		in.must(!fields.bad && len(fields.fields) == 0)
+	case string:
+		answer.Fence, err = strconv.ParseUint(a, 10, 64)
+		answer.Held = true
+		in.must(err == nil && answer.Fence > 0)
+	default:
+		in.bad = true
+	}
+	if answer.Node = node; in.bad || node == "" {
+		return driver.VoteReply{}, false, redisconn.Unexpected(v)
+	}
+	return answer, false, nil
 }
 
 // waitingReply reads the answer to a request that does not hold.
@@ -124,9 +97,9 @@ func (r *reader) waitingReply() (a driver.AcquireReply) {
 	return a
 }
 
-// busyName returns which of a request's names another token holds. The answer to a
+// BusyName returns which of a request's names another token holds. The answer to a
 // request for several names ends with an index, from 1.
-func busyName(c driver.AcquireRequest, v any) string {
+func BusyName(c driver.AcquireRequest, v any) string {
 	list, _ := v.([]any)
 	if len(list) == 2 && len(c.With) > 0 {
 		fields, _ := list[1].([]any)
@@ -139,8 +112,8 @@ func busyName(c driver.AcquireRequest, v any) string {
 	return c.Name
 }
 
-// parseStatuses reads extend's reply: n status characters.
-func parseStatuses(v any, n int) (marks string, ok bool) {
+// ParseStatuses reads extend's reply: n status characters.
+func ParseStatuses(v any, n int) (marks string, ok bool) {
 	list, _ := v.([]any)
 	in := reader{fields: list}
 	in.int() // the server's time
@@ -148,9 +121,9 @@ func parseStatuses(v any, n int) (marks string, ok bool) {
 	return marks, !in.bad && len(marks) == n
 }
 
-// serverTime finds the server's time in a reply. Each script returns it, except release,
+// ServerTime finds the server's time in a reply. Each script returns it, except release,
 // which returns it only if the request was void.
-func serverTime(r Reply) (int64, bool) {
+func ServerTime(r redisconn.Reply) (int64, bool) {
 	switch v := r.Value.(type) {
 	case int64:
 		return v, v > 1 // release returns 0 or 1
@@ -176,18 +149,18 @@ func remaining(ms int64) time.Duration {
 	return time.Duration(min(ms, most)) * time.Millisecond
 }
 
-// reservedSuffix follows the token of a lease that was released while its name stays
+// ReservedSuffix follows the token of a lease that was released while its name stays
 // reserved, so that a renewal in flight cannot extend it: see release.lua.
-const reservedSuffix = " reserved"
+const ReservedSuffix = " reserved"
 
 // cutReserved divides a stored token into the owner token and whether it only reserves
 // the name.
 func cutReserved(stored string) (token string, reserved bool) {
-	return strings.CutSuffix(stored, reservedSuffix)
+	return strings.CutSuffix(stored, ReservedSuffix)
 }
 
-// parseState reads inspect's reply.
-func parseState(name string, v any) (driver.State, error) {
+// ParseState reads inspect's reply.
+func ParseState(name string, v any) (driver.State, error) {
 	list, _ := v.([]any)
 	r := reader{fields: list}
 	now := r.int()
@@ -197,7 +170,7 @@ func parseState(name string, v any) (driver.State, error) {
 		h := driver.Holder{Token: token, Reserved: reserved, Remaining: remaining(r.int()), Weight: int(r.uint()), Fence: r.uint()}
 		h.Label = driver.LabelOf(h.Token)
 		if r.bad {
-			return driver.State{}, unexpected(v)
+			return driver.State{}, redisconn.Unexpected(v)
 		}
 		state.Holders = append(state.Holders, h)
 	}
@@ -218,7 +191,7 @@ func parseState(name string, v any) (driver.State, error) {
 		})
 	}
 	if r.bad || len(r.fields) > 0 {
-		return driver.State{}, unexpected(v)
+		return driver.State{}, redisconn.Unexpected(v)
 	}
 	return state, nil
 }
@@ -232,35 +205,33 @@ func entryToken(entry string) (string, bool) {
 	return parts[4], true
 }
 
-// parseMessage reads a notification: fence, ticket, origin, token. A fence of zero tells
+// A Message is a notification.
+type Message struct {
+	Event driver.Event
+	Sent  int64 // when it was sent, in µs of the server's clock; 0 if unknown
+}
+
+// ParseMessage reads a notification: fence, ticket, origin, token. A fence of zero tells
 // the waiter to retry. With a fence of zero and a ticket, the ticket is the fence of a
 // lease of this token that was revoked. The reason may follow after a line break.
-func (s *Store) parseMessage(text string) (driver.Event, bool) {
+func ParseMessage(text string) (Message, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
-		return driver.Event{}, false
+		return Message{}, false
 	}
 	fence, err1 := strconv.ParseUint(parts[0], 10, 64)
 	ticket, err2 := strconv.ParseUint(parts[1], 10, 64)
 	sent, node, err3 := parseOrigin(parts[2])
-	if errors.Join(err1, err2, err3) != nil {
-		return driver.Event{}, false
-	}
-	if fence == 0 && ticket != 0 {
+	switch {
+	case errors.Join(err1, err2, err3) != nil:
+		return Message{}, false
+	case fence == 0 && ticket != 0:
 		token, reason, _ := strings.Cut(parts[3], "\n")
-		return driver.Event{Kind: driver.EventRevoked, Token: token, Fence: ticket, Reason: reason}, true
+		return Message{Event: driver.Event{Kind: driver.EventRevoked, Token: token, Fence: ticket, Reason: reason}}, true
+	case fence == 0:
+		return Message{Event: driver.Event{Kind: driver.EventRetry, Token: parts[3]}}, true
 	}
-	if fence == 0 || s.replicas != nil { // a retry waits for the replicas
-		return driver.Event{Kind: driver.EventRetry, Token: parts[3]}, true
-	}
-	e := driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}
-	if s.sharded {
-		return e, true // the message does not say whose clock sent is from
-	}
-	if now := s.slots.single().clock.earliest(time.Now()); sent > 0 && now > sent {
-		e.Age = time.Duration(now-sent) * time.Microsecond
-	}
-	return e, true
+	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}, sent}, true
 }
 
 // parseOrigin reads when a notification was sent, in µs; for a vote request, the id of
@@ -315,3 +286,50 @@ func (r *reader) uint() uint64 {
 	r.must(err == nil)
 	return n
 }
+
+// ParseRevoke reads revoke's reply.
+func ParseRevoke(v any) (revoked bool, err error) {
+	list, _ := v.([]any)
+	in := reader{fields: list}
+	in.int() // the server's time
+	n := in.int()
+	if in.bad || len(in.fields) > 0 || n != 0 && n != 1 {
+		return false, redisconn.Unexpected(v)
+	}
+	return n == 1, nil
+}
+
+// ParseNumSub reads the reply to PUBSUB NUMSUB for one channel.
+func ParseNumSub(v any) (subscribers int64, err error) {
+	list, _ := v.([]any)
+	in := reader{fields: list}
+	in.string()
+	n := in.int()
+	if in.bad || len(in.fields) > 0 {
+		return 0, redisconn.Unexpected(v)
+	}
+	return n, nil
+}
+
+// ParseTime reads the reply to TIME.
+func ParseTime(v any) (seconds, micros uint64, ok bool) {
+	list, _ := v.([]any)
+	in := reader{fields: list}
+	seconds, micros = in.uint(), in.uint()
+	return seconds, micros, !in.bad
+}
+
+// ParseInfo reads the lines "name:value" of an INFO reply.
+func ParseInfo(info string) map[string]string {
+	fields := make(map[string]string)
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+// StatusShared is the status in extend_key.lua of a lock that is shared: the holders key
+// decides.
+const StatusShared = 's'

@@ -1,4 +1,4 @@
-package redisstore
+package doctor
 
 import (
 	"cmp"
@@ -11,7 +11,13 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
+
+// stepTimeout bounds one step of the smoke test.
+const stepTimeout = time.Second
 
 // A permission is what a user needs rights for, and the consequence without them. A probe
 // is a command that shows whether the user may send it, and changes nothing: a server
@@ -24,7 +30,7 @@ type permission struct {
 }
 
 // permissions cover all commands of the scripts, and the others that the store sends.
-func (s *Store) permissions() []permission {
+func permissions(s redisstore.Target) []permission {
 	locking := permission{Critical, "names cannot be locked, handed off or released", []string{
 		"EVAL return 0", "EVALSHA none 0", "TIME",
 		"EXISTS lock", "GET lock", "SET lock x none", "DEL lock", "PTTL lock", "PEXPIRE lock none",
@@ -33,11 +39,11 @@ func (s *Store) permissions() []permission {
 		"HGET meta f", "HSET meta f x none", "HDEL meta f", "HEXISTS meta f",
 		"GET highwater", "SET highwater x none",
 	}}
-	if s.replicas != nil {
+	if s.Replicas > 0 {
 		locking.probes = append(locking.probes, "WAIT 0 1")
 	}
 	watching := permission{Warning, "waiters of dead processes are not passed over: each delays the others by up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
-	if s.sharded {
+	if s.Sharded {
 		watching = permission{Warning, "failovers are not detected: the holder of a lock that was lost detects that at the next renewal, and waiters on that server may retry late", []string{"CLUSTER|INFO"}}
 	}
 	return []permission{
@@ -54,19 +60,19 @@ func (e *nodeCheck) checkPermissions() {
 	if user, ok := e.doOne("ACL", "WHOAMI").Value.(string); ok {
 		e.user = user
 	}
-	prefix := quote(e.store.prefix)
-	k := e.store.appendKeys(nil, "dibs:doctor:"+rand.Text()) // without a hash tag, so that its keys differ in form
-	lock, queue, meta, highwater, _ := k.split(string(k.text))
-	substitutes := map[string]string{"lock": lock, "queue": queue, "meta": meta, "highwater": highwater, "channel": channelPrefix + "doctor"}
-	patterns := map[string]string{"lock": prefix + "*", "queue": "{" + prefix + "*}:dibs:*", "meta": "{" + prefix + "*}:dibs:*", "highwater": fencePrefix + "*"}
-	for _, d := range e.store.permissions() {
-		cmds := make([]Cmd, len(d.probes))
+	prefix := redisconn.Quote(e.target.Prefix)
+	k := wire.Format{Prefix: e.target.Prefix, Sharded: e.target.Sharded}.Keys("dibs:doctor:" + rand.Text()) // without a hash tag, so that its keys differ in form
+	substitutes := map[string]string{"lock": k.Lock, "queue": k.Queue, "meta": k.Meta, "highwater": k.Highwater, "channel": wire.ChannelPrefix + "doctor"}
+	patterns := map[string]string{"lock": prefix + "*", "queue": "{" + prefix + "*}:dibs:*", "meta": "{" + prefix + "*}:dibs:*", "highwater": wire.FencePrefix + "*"}
+	for _, d := range permissions(e.target) {
+		cmds := make([]redisconn.Cmd, len(d.probes))
 		for i, probe := range d.probes {
 			command, args, _ := strings.Cut(probe, " ")
-			cmds[i] = append(strings.Split(command, "|"), strings.Fields(args)...)
-			for j, arg := range cmds[i] {
-				cmds[i][j] = cmp.Or(substitutes[arg], arg)
+			parts := append(strings.Split(command, "|"), strings.Fields(args)...)
+			for j, arg := range parts {
+				parts[j] = cmp.Or(substitutes[arg], arg)
 			}
+			cmds[i] = redisconn.Command(parts...)
 		}
 		var missing []string
 		for i, reply := range e.do(cmds...) {
@@ -84,7 +90,7 @@ func (e *nodeCheck) checkPermissions() {
 // missingRight returns the right that a reply says is missing, in the form of ACL
 // SETUSER.
 func missingRight(command, pattern string, err error) (right string) {
-	var server ServerError
+	var server redisconn.ServerError
 	if !errors.As(err, &server) {
 		return ""
 	}
@@ -95,7 +101,7 @@ func missingRight(command, pattern string, err error) (right string) {
 	case !strings.HasPrefix(text, "NOPERM"):
 		return ""
 	case strings.Contains(text, "channel"):
-		return "&" + channelPrefix + "*"
+		return "&" + wire.ChannelPrefix + "*"
 	case strings.Contains(text, "access"):
 		return "~" + pattern
 	}
@@ -133,11 +139,11 @@ func (e *nodeCheck) checkLocking() {
 			TTL: driver.WaiterTTL, Weight: 1, Limit: 1, Queue: true,
 		}
 	}
-	t := &smokeTest{nodeCheck: e, name: name, own: channelPrefix + client, holder: request(1), waiter: request(2), messages: make(chan string, 16), ended: make(chan error, 1)}
+	t := &smokeTest{nodeCheck: e, name: name, own: wire.ChannelPrefix + client, holder: request(1), waiter: request(2), messages: make(chan string, 16), ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
 	go func() {
-		t.ended <- e.store.conn.Subscribe(ctx, t.own, func(text string) {
+		t.ended <- e.target.Conn.Subscribe(ctx, t.own, func(text string) {
 			select {
 			case t.messages <- text:
 			default:
@@ -154,18 +160,18 @@ func (e *nodeCheck) checkLocking() {
 // same each time: each slot in which a lock was ever granted keeps a high-water mark.
 func (e *nodeCheck) testName() (string, bool) {
 	const enough = 256 // to find one on a master that has its share of the slots
-	names, cmds := make([]string, enough), make([]Cmd, enough)
+	names, cmds := make([]string, enough), make([]redisconn.Cmd, enough)
 	for n := range names {
 		names[n] = fmt.Sprintf("{%d}:dibs:doctor:%s", n, rand.Text())
-		cmds[n] = Cmd{"EXISTS", e.store.prefix + names[n]}
+		cmds[n] = redisconn.Command("EXISTS", e.target.Prefix+names[n])
 	}
 	for n, reply := range e.do(cmds...) {
-		var server ServerError
+		var server redisconn.ServerError
 		if !errors.As(reply.Err, &server) || !strings.HasPrefix(string(server), "MOVED") && !strings.HasPrefix(string(server), "ASK") {
 			return names[n], true
 		}
 	}
-	if !tagged(e.store.prefix) { // a tagged prefix puts all names on one node
+	if !wire.Tagged(e.target.Prefix) { // a tagged prefix puts all names on one node
 		e.failed["a trial"] = fmt.Errorf("none of %d names is in the slots of this node", enough)
 		e.markMissing("a trial", "whether locks work")
 	}
@@ -203,7 +209,7 @@ func (t *smokeTest) acquire(c driver.AcquireRequest, held bool) error {
 }
 
 func (t *smokeTest) extend() error {
-	ctx, cancel := context.WithTimeout(t.ctx, defaultTimeout)
+	ctx, cancel := context.WithTimeout(t.ctx, stepTimeout)
 	defer cancel()
 	return t.store.Extend(ctx, []driver.ExtendRequest{{Name: t.name, Token: t.holder.Token, Client: t.holder.Client, TTL: t.holder.TTL}})[0]
 }
@@ -221,7 +227,7 @@ func (t *smokeTest) reportFailure(err error) {
 	if t.ctx.Err() != nil {
 		return // the interruption is a finding already
 	}
-	var few *ReplicasError
+	var few *redisstore.ReplicasError
 	tooFewReplicas, text := errors.As(err, &few), err.Error()
 	remedy := "see the other findings and the error"
 	if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
@@ -240,14 +246,14 @@ func (t *smokeTest) reportFailure(err error) {
 // cleanUp cancels the requests, also when ctx has ended. Nobody waits for it then.
 func (t *smokeTest) cleanUp() {
 	for _, c := range []driver.AcquireRequest{t.waiter, t.holder} {
-		c.Until = time.Now().Add(defaultTimeout)
+		c.Until = time.Now().Add(stepTimeout)
 		_ = t.store.Cancel(context.WithoutCancel(t.ctx), c) // otherwise they expire
 	}
 }
 
 // awaitMessage waits for a message, and returns why it did not arrive.
 func (t *smokeTest) awaitMessage(is func(text string) bool) error {
-	ctx, cancel := context.WithTimeoutCause(t.ctx, defaultTimeout, fmt.Errorf("no message within %v", defaultTimeout))
+	ctx, cancel := context.WithTimeoutCause(t.ctx, stepTimeout, fmt.Errorf("no message within %v", stepTimeout))
 	defer cancel()
 	for {
 		select {
@@ -284,7 +290,7 @@ func (t *smokeTest) awaitSubscription() bool {
 // countListeners checks that scripts can count subscribers.
 func (t *smokeTest) countListeners() {
 	reply := t.doOne("PUBSUB", "NUMSUB", t.own)
-	unseen := !t.store.sharded && pairs(reply.Value)[t.own] == "0"
+	unseen := !t.target.Sharded && pairs(reply.Value)[t.own] == "0"
 	t.addAll(candidate{unseen, Warning, "numsub", "PUBSUB NUMSUB does not count an existing subscriber: the subscription is on another server",
 		"live waiters count as dead and are passed over: out of order, and late",
 		"use Sharded(), which does not call it; or check that SUBSCRIBE goes to this server, and not to a replica"})
@@ -293,8 +299,8 @@ func (t *smokeTest) countListeners() {
 // awaitGrant waits for the notification of the waiter's grant.
 func (t *smokeTest) awaitGrant() {
 	err := t.awaitMessage(func(text string) bool {
-		event, ok := t.store.parseMessage(text)
-		return ok && event.Token == t.waiter.Token
+		m, ok := wire.ParseMessage(text)
+		return ok && m.Event.Token == t.waiter.Token
 	})
 	t.addAll(candidate{err != nil && t.ctx.Err() == nil, Warning, "push", fmt.Sprintf("no notification of a hand-off: %v", err),
 		"waiters find the grant with their next retry, up to 2.5 s late",

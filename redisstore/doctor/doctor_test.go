@@ -1,4 +1,4 @@
-package redisstore_test
+package doctor_test
 
 import (
 	"context"
@@ -16,13 +16,17 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/doctor"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
+
+const generous = 10 * time.Second
 
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
-func doctor(t *testing.T, s *redisstore.Store) redisstore.Findings {
+func examine(t *testing.T, s *redisstore.Store) doctor.Findings {
 	t.Helper()
-	found, err := s.Doctor(t.Context())
+	found, err := doctor.Check(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,8 +34,23 @@ func doctor(t *testing.T, s *redisstore.Store) redisstore.Findings {
 	return found
 }
 
+func open(t *testing.T, server *redistest.Server, options ...redisstore.Option) *redisstore.Store {
+	conn := redistest.Dial(server.Addr())
+	t.Cleanup(conn.Close)
+	return redisstore.New(conn, options...)
+}
+
+// nodeDo returns the Do of a node, that of a Conn.
+func nodeDo(c interface {
+	Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply)
+}) func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	return func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+		c.Do(ctx, time.Time{}, cmds, replies)
+	}
+}
+
 // wantSorted checks properties of all findings.
-func wantSorted(t *testing.T, found redisstore.Findings) {
+func wantSorted(t *testing.T, found doctor.Findings) {
 	t.Helper()
 	for i, f := range found {
 		if f.Subject == "" || f.What == "" || f.Consequence == "" || f.Remedy == "" {
@@ -47,7 +66,7 @@ func wantSorted(t *testing.T, found redisstore.Findings) {
 }
 
 // want checks that there is a finding that contains some texts.
-func want(t *testing.T, found redisstore.Findings, severity redisstore.Severity, subject string, says ...string) {
+func want(t *testing.T, found doctor.Findings, severity doctor.Severity, subject string, says ...string) {
 	t.Helper()
 	for _, f := range found {
 		missing := func(part string) bool { return !strings.Contains(f.String(), part) }
@@ -58,7 +77,7 @@ func want(t *testing.T, found redisstore.Findings, severity redisstore.Severity,
 	t.Errorf("no %v %q that says %q, but:\n%v", severity, subject, says, found)
 }
 
-func wantNone(t *testing.T, found redisstore.Findings, subjects ...string) {
+func wantNone(t *testing.T, found doctor.Findings, subjects ...string) {
 	t.Helper()
 	for _, f := range found {
 		if slices.Contains(subjects, f.Subject) {
@@ -71,16 +90,17 @@ func TestDoctorFindsNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, durable...)
 	s := open(t, server)
-	var found redisstore.Findings
+	var found doctor.Findings
 	for range 3 { // a busy machine is slow, which is a finding
-		if found = doctor(t, s); len(found) == 0 {
+		if found = examine(t, s); len(found) == 0 {
 			break
 		}
 	}
-	if len(found) > 0 || found.String() != "nothing found\n" || found.Worst() != redisstore.Note {
+	if len(found) > 0 || found.String() != "nothing found\n" || found.Worst() != doctor.Note {
 		t.Errorf("have:\n%v", found)
 	}
-	if keys := keysOf(t, server); len(keys) != 1 || !strings.HasPrefix(keys[0], highwaters) {
+	keys, _ := server.MustCmd(t, "KEYS", "*").([]any)
+	if key, _ := keys[0].(string); len(keys) != 1 || !strings.HasPrefix(key, "dibs:fence:") {
 		t.Errorf("left: %q, want one highwater", keys)
 	}
 }
@@ -98,25 +118,25 @@ func TestDoctorOfSettings(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		settings [][2]string
-		severity redisstore.Severity
+		severity doctor.Severity
 		subject  string
 		says     []string
 	}{
-		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, redisstore.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "high-water marks"}},
-		{"evicts what ends", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "volatile-ttl"}}, redisstore.Critical, "eviction", []string{"volatile-ttl", "noeviction"}},
-		{"would evict", [][2]string{{"maxmemory-policy", "allkeys-lfu"}}, redisstore.Note, "eviction", []string{"maxmemory 0"}},
-		{"is full", [][2]string{{"maxmemory", "1kb"}}, redisstore.Critical, "memory", []string{"OOM"}},
-		{"is full, tried", [][2]string{{"maxmemory", "1kb"}}, redisstore.Critical, "lock", []string{"OOM"}},
-		{"saves nothing", nil, redisstore.Warning, "persistence", []string{"nothing is written"}},
-		{"snapshots", [][2]string{{"save", "3600 1"}}, redisstore.Warning, "persistence", []string{"save 3600 1"}},
-		{"needs replicas", [][2]string{{"min-replicas-to-write", "1"}}, redisstore.Critical, "min-replicas", []string{"NOREPLICAS"}},
-		{"needs replicas, tried", [][2]string{{"min-replicas-to-write", "1"}}, redisstore.Critical, "lock", []string{"NOREPLICAS"}},
+		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, doctor.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "high-water marks"}},
+		{"evicts what ends", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "volatile-ttl"}}, doctor.Critical, "eviction", []string{"volatile-ttl", "noeviction"}},
+		{"would evict", [][2]string{{"maxmemory-policy", "allkeys-lfu"}}, doctor.Note, "eviction", []string{"maxmemory 0"}},
+		{"is full", [][2]string{{"maxmemory", "1kb"}}, doctor.Critical, "memory", []string{"OOM"}},
+		{"is full, tried", [][2]string{{"maxmemory", "1kb"}}, doctor.Critical, "lock", []string{"OOM"}},
+		{"saves nothing", nil, doctor.Warning, "persistence", []string{"nothing is written"}},
+		{"snapshots", [][2]string{{"save", "3600 1"}}, doctor.Warning, "persistence", []string{"save 3600 1"}},
+		{"needs replicas", [][2]string{{"min-replicas-to-write", "1"}}, doctor.Critical, "min-replicas", []string{"NOREPLICAS"}},
+		{"needs replicas, tried", [][2]string{{"min-replicas-to-write", "1"}}, doctor.Critical, "lock", []string{"NOREPLICAS"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, pair := range c.settings {
 				set(t, pair[:]...)
 			}
-			want(t, doctor(t, s), c.severity, c.subject, c.says...)
+			want(t, examine(t, s), c.severity, c.subject, c.says...)
 		})
 	}
 }
@@ -127,8 +147,8 @@ func TestDoctorOfNearlyFullMemory(t *testing.T) {
 	server.MustCmd(t, "SET", "big", strings.Repeat("x", 30<<20))
 	used := field(t, server.MustCmd(t, "INFO", "memory").(string), "used_memory")
 	server.MustCmd(t, "CONFIG", "SET", "maxmemory", strconv.FormatInt(used+used/12, 10))
-	found := doctor(t, open(t, server))
-	want(t, found, redisstore.Warning, "memory", "OOM")
+	found := examine(t, open(t, server))
+	want(t, found, doctor.Warning, "memory", "OOM")
 	wantNone(t, found, "lock")
 }
 
@@ -153,16 +173,16 @@ func TestDoctorOfAppendOnlyFile(t *testing.T) {
 	s := open(t, server)
 	for _, c := range []struct {
 		fsync, late string
-		severity    redisstore.Severity
+		severity    doctor.Severity
 		says        string
 	}{
-		{"everysec", "no", redisstore.Note, "every second"},
-		{"no", "no", redisstore.Warning, "operating system"},
-		{"always", "yes", redisstore.Warning, "no-appendfsync-on-rewrite"},
+		{"everysec", "no", doctor.Note, "every second"},
+		{"no", "no", doctor.Warning, "operating system"},
+		{"always", "yes", doctor.Warning, "no-appendfsync-on-rewrite"},
 	} {
 		server.MustCmd(t, "CONFIG", "SET", "appendfsync", c.fsync)
 		server.MustCmd(t, "CONFIG", "SET", "no-appendfsync-on-rewrite", c.late)
-		want(t, doctor(t, s), c.severity, "persistence", c.says)
+		want(t, examine(t, s), c.severity, "persistence", c.says)
 	}
 }
 
@@ -170,38 +190,38 @@ func TestDoctorOfReplicas(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
 
-	found := doctor(t, open(t, r.Master))
-	want(t, found, redisstore.Warning, "failover", "replicas: 1", "WithReplicas(1")
-	want(t, found, redisstore.Note, "split", "min-replicas-to-write")
+	found := examine(t, open(t, r.Master))
+	want(t, found, doctor.Warning, "failover", "replicas: 1", "WithReplicas(1")
+	want(t, found, doctor.Note, "split", "min-replicas-to-write")
 
 	one := open(t, r.Master, redisstore.WithReplicas(1, 500*time.Millisecond))
 	for range 3 { // a busy machine may not replicate in time
-		if found = doctor(t, one); found.Worst() < redisstore.Critical {
+		if found = examine(t, one); found.Worst() < doctor.Critical {
 			break
 		}
 	}
 	wantNone(t, found, "failover", "split", "replicas", "lock")
 
 	two := redisstore.WithReplicas(2, 50*time.Millisecond)
-	found = doctor(t, open(t, r.Master, two))
-	want(t, found, redisstore.Critical, "replicas", "1 of 2 replicas had the write")
+	found = examine(t, open(t, r.Master, two))
+	want(t, found, doctor.Critical, "replicas", "1 of 2 replicas had the write")
 
-	found = doctor(t, open(t, r.Replicas[0]))
-	want(t, found, redisstore.Critical, "role", "a replica, of "+r.Master.Addr())
-	want(t, found, redisstore.Critical, "lock", "READONLY")
+	found = examine(t, open(t, r.Replicas[0]))
+	want(t, found, doctor.Critical, "role", "a replica, of "+r.Master.Addr())
+	want(t, found, doctor.Critical, "lock", "READONLY")
 
 	r.Replicas[0].MustCmd(t, "CONFIG", "SET", "replica-read-only", "no") // of this replica
-	want(t, doctor(t, open(t, r.Replicas[0])), redisstore.Critical, "role", "accepts writes")
+	want(t, examine(t, open(t, r.Replicas[0])), doctor.Critical, "role", "accepts writes")
 
 	if err := r.Replicas[0].Pause(); err != nil {
 		t.Fatal(err)
 	}
 	defer r.Replicas[0].Resume()
-	lags := func(f redisstore.Finding) bool {
+	lags := func(f doctor.Finding) bool {
 		return f.Subject == "replica" && strings.Contains(f.What, "last reported")
 	}
 	for begin := time.Now(); ; {
-		if found = doctor(t, open(t, r.Master)); slices.ContainsFunc(found, lags) {
+		if found = examine(t, open(t, r.Master)); slices.ContainsFunc(found, lags) {
 			break
 		}
 		if time.Since(begin) > generous {
@@ -223,29 +243,29 @@ func TestDoctorOfPermissions(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		rights   []string
-		severity redisstore.Severity
+		severity doctor.Severity
 		says     []string
 	}{
-		{"a command", []string{"-zpopmin"}, redisstore.Critical, []string{"ACL SETUSER USER +zpopmin"}},
-		{"all commands", []string{"-@all"}, redisstore.Critical, []string{"+eval +evalsha +time +exists +get +set +del"}},
-		{"highwaters", []string{"resetkeys", "~lock:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~dibs:fence:*,"}},
-		{"queues", []string{"resetkeys", "~lock:*", "~dibs:fence:*"}, redisstore.Critical, []string{"lacks ~{lock:*}:dibs:*,"}},
-		{"locks", []string{"resetkeys", "~dibs:fence:*", "~{lock:*}:dibs:*"}, redisstore.Critical, []string{"lacks ~lock:*,"}},
-		{"channels", []string{"resetchannels"}, redisstore.Warning, []string{"&dibs:c:*", "retry"}},
-		{"channels, heard", []string{"resetchannels"}, redisstore.Warning, []string{"&dibs:c:*", "poll"}},
-		{"to subscribe", []string{"-subscribe"}, redisstore.Warning, []string{"+subscribe", "poll"}},
-		{"to publish", []string{"-publish"}, redisstore.Warning, []string{"+publish"}},
-		{"to count", []string{"-pubsub|numsub"}, redisstore.Warning, []string{"+pubsub|numsub", "5 s"}},
-		{"to list", []string{"-scan"}, redisstore.Note, []string{"+scan", "List"}},
+		{"a command", []string{"-zpopmin"}, doctor.Critical, []string{"ACL SETUSER USER +zpopmin"}},
+		{"all commands", []string{"-@all"}, doctor.Critical, []string{"+eval +evalsha +time +exists +get +set +del"}},
+		{"highwaters", []string{"resetkeys", "~lock:*", "~{lock:*}:dibs:*"}, doctor.Critical, []string{"lacks ~dibs:fence:*,"}},
+		{"queues", []string{"resetkeys", "~lock:*", "~dibs:fence:*"}, doctor.Critical, []string{"lacks ~{lock:*}:dibs:*,"}},
+		{"locks", []string{"resetkeys", "~dibs:fence:*", "~{lock:*}:dibs:*"}, doctor.Critical, []string{"lacks ~lock:*,"}},
+		{"channels", []string{"resetchannels"}, doctor.Warning, []string{"&dibs:c:*", "retry"}},
+		{"channels, heard", []string{"resetchannels"}, doctor.Warning, []string{"&dibs:c:*", "poll"}},
+		{"to subscribe", []string{"-subscribe"}, doctor.Warning, []string{"+subscribe", "poll"}},
+		{"to publish", []string{"-publish"}, doctor.Warning, []string{"+publish"}},
+		{"to count", []string{"-pubsub|numsub"}, doctor.Warning, []string{"+pubsub|numsub", "5 s"}},
+		{"to list", []string{"-scan"}, doctor.Note, []string{"+scan", "List"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			server.MustCmd(t, append(append([]string{"ACL", "SETUSER", "default"}, leastPermissions...), c.rights...)...)
-			found := doctor(t, open(t, server))
+			found := examine(t, open(t, server))
 			want(t, found, c.severity, "acl", c.says...)
-			want(t, found, redisstore.Unchecked, "info", "NOPERM", "aof_enabled", "+info")
-			want(t, found, redisstore.Unchecked, "config get", "NOPERM", "+config|get")
+			want(t, found, doctor.Unchecked, "info", "NOPERM", "aof_enabled", "+info")
+			want(t, found, doctor.Unchecked, "config get", "NOPERM", "+config|get")
 		})
 	}
 }
@@ -254,43 +274,43 @@ func TestDoctorOfLeastPermissions(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastPermissions...)...)
-	found := doctor(t, open(t, server))
+	found := examine(t, open(t, server))
 	for _, f := range found {
-		if f.Severity != redisstore.Unchecked {
+		if f.Severity != doctor.Unchecked {
 			t.Errorf("found:\n%v", f)
 		}
 	}
 	server = redistest.Start(t, "--requirepass", "secret")
-	want(t, doctor(t, open(t, server)), redisstore.Critical, "lock", "NOAUTH")
+	want(t, examine(t, open(t, server)), doctor.Critical, "lock", "NOAUTH")
 }
 
 func TestDoctorOfAClusterNode(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t, durable...)
-	found := doctor(t, open(t, server, redisstore.Sharded()))
-	want(t, found, redisstore.Warning, "spare")
+	found := examine(t, open(t, server, redisstore.Sharded()))
+	want(t, found, doctor.Warning, "spare")
 	wantNone(t, found, "cluster", "slots", "sharded", "lock", "migration")
 
-	want(t, doctor(t, open(t, server)), redisstore.Warning, "sharded", "MOVED")
+	want(t, examine(t, open(t, server)), doctor.Warning, "sharded", "MOVED")
 
 	server.MustCmd(t, "CLUSTER", "DELSLOTS", "7")
 	begin := time.Now()
 	for server.MustCmd(t, "CLUSTER", "INFO").(string)[:len("cluster_state:ok")] == "cluster_state:ok" && time.Since(begin) < generous {
 		time.Sleep(10 * time.Millisecond)
 	}
-	found = doctor(t, open(t, server, redisstore.Sharded()))
-	want(t, found, redisstore.Critical, "cluster", "fail", "--cluster check "+server.Addr())
-	want(t, found, redisstore.Critical, "slots", "1 of 16384")
-	want(t, found, redisstore.Critical, "lock", "CLUSTERDOWN")
+	found = examine(t, open(t, server, redisstore.Sharded()))
+	want(t, found, doctor.Critical, "cluster", "fail", "--cluster check "+server.Addr())
+	want(t, found, doctor.Critical, "slots", "1 of 16384")
+	want(t, found, doctor.Critical, "lock", "CLUSTERDOWN")
 }
 
 func TestDoctorOfPermissionsOnACluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastPermissions...)...)
-	found := doctor(t, open(t, server, redisstore.Sharded()))
-	want(t, found, redisstore.Warning, "acl", "+cluster|info", "failover")
-	want(t, found, redisstore.Unchecked, "cluster nodes", "NOPERM", "+cluster|nodes")
+	found := examine(t, open(t, server, redisstore.Sharded()))
+	want(t, found, doctor.Warning, "acl", "+cluster|info", "failover")
+	want(t, found, doctor.Unchecked, "cluster nodes", "NOPERM", "+cluster|nodes")
 	wantNone(t, found, "lock")
 }
 
@@ -305,31 +325,31 @@ func TestDoctorOfACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, doctor(t, open(t, first)), redisstore.Critical, "sharded", "MOVED")
+	want(t, examine(t, open(t, first)), doctor.Critical, "sharded", "MOVED")
 	if _, err := c.OpenSlot(100, last); err != nil {
 		t.Fatal(err)
 	}
 	// The smoke test uses names of the node itself: none is sent elsewhere.
-	found := doctor(t, open(t, first, redisstore.Sharded()))
-	want(t, found, redisstore.Warning, "migration", "migrating slots: 1, [100->-")
+	found := examine(t, open(t, first, redisstore.Sharded()))
+	want(t, found, doctor.Warning, "migration", "migrating slots: 1, [100->-")
 	wantNone(t, found, "lock")
-	wantNone(t, doctor(t, open(t, last, redisstore.Sharded())), "lock")
+	wantNone(t, examine(t, open(t, last, redisstore.Sharded())), "lock")
 	// A prefix may put all names on another node.
-	wantNone(t, doctor(t, open(t, last, redisstore.Sharded(), redisstore.Prefix("{1}:"))), "lock") // slot 9842
-	wantNone(t, doctor(t, open(t, first, redisstore.Sharded(), redisstore.Prefix("{1}:"))), "lock")
+	wantNone(t, examine(t, open(t, last, redisstore.Sharded(), redisstore.Prefix("{1}:"))), "lock") // slot 9842
+	wantNone(t, examine(t, open(t, first, redisstore.Sharded(), redisstore.Prefix("{1}:"))), "lock")
 }
 
 func TestDoctorOfSlots(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	absent := withReply(t, server, "CLUSTER INFO", "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_pfail:5\r\n")
-	want(t, doctor(t, redisstore.New(absent, redisstore.Sharded())), redisstore.Critical, "slots", "5 slots do not reply")
-	few := altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
-		if cmd[0] == "EXISTS" {
-			*r = redisstore.Reply{Err: redisstore.ServerError("MOVED 1 127.0.0.1:1")}
+	want(t, examine(t, redisstore.New(absent, redisstore.Sharded())), doctor.Critical, "slots", "5 slots do not reply")
+	few := altered{Conn: dial(t, server), alter: func(cmd redisconn.Cmd, r *redisconn.Reply) {
+		if cmd.Words()[0] == "EXISTS" {
+			*r = redisconn.Reply{Err: redisconn.ServerError("MOVED 1 127.0.0.1:1")}
 		}
 	}}
-	want(t, doctor(t, redisstore.New(few, redisstore.Sharded())), redisstore.Unchecked, "a trial", "none of 256 names")
+	want(t, examine(t, redisstore.New(few, redisstore.Sharded())), doctor.Unchecked, "a trial", "none of 256 names")
 }
 
 func TestDoctorOfKeysWithoutTTL(t *testing.T) {
@@ -338,23 +358,23 @@ func TestDoctorOfKeysWithoutTTL(t *testing.T) {
 	server.MustCmd(t, "SET", "lock:forever", "x")
 	server.MustCmd(t, "SET", "lock:ends", "x", "EX", "100")
 	server.MustCmd(t, "SET", "other", "x")
-	want(t, doctor(t, open(t, server)), redisstore.Warning, "endless", "1 of the 2 keys in the sample never expire", `"lock:forever"`)
-	found := doctor(t, open(t, server, redisstore.Prefix("")))
-	want(t, found, redisstore.Note, "prefix")
+	want(t, examine(t, open(t, server)), doctor.Warning, "endless", "1 of the 2 keys in the sample never expire", `"lock:forever"`)
+	found := examine(t, open(t, server, redisstore.Prefix("")))
+	want(t, found, doctor.Note, "prefix")
 	wantNone(t, found, "endless")
-	wantNone(t, doctor(t, open(t, server, redisstore.Prefix("lock:[e]"))), "endless")
+	wantNone(t, examine(t, open(t, server, redisstore.Prefix("lock:[e]"))), "endless")
 }
 
 // An altered Conn replaces some replies.
 type altered struct {
 	*redistest.Conn
-	alter     func(cmd redisstore.Cmd, reply *redisstore.Reply)
+	alter     func(cmd redisconn.Cmd, reply *redisconn.Reply)
 	subscribe *redistest.Conn
-	nodes     []redisstore.Node
+	nodes     []redisconn.Node
 }
 
-func (a altered) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
-	a.Conn.Do(ctx, cmds, replies)
+func (a altered) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	a.Conn.Do(ctx, until, cmds, replies)
 	if a.alter != nil {
 		for i := range cmds {
 			a.alter(cmds[i], &replies[i])
@@ -369,8 +389,8 @@ func (a altered) Subscribe(ctx context.Context, channel string, on func(string))
 	return a.Conn.Subscribe(ctx, channel, on)
 }
 
-func (a altered) Masters(_ context.Context, visit func(redisstore.Node) error) error {
-	for _, node := range append(a.nodes, redisstore.Node{Addr: "first", Do: a.Do}) {
+func (a altered) Masters(_ context.Context, visit func(redisconn.Node) error) error {
+	for _, node := range append(a.nodes, redisconn.Node{Addr: "first", Do: nodeDo(a)}) {
 		if err := visit(node); err != nil {
 			return err
 		}
@@ -386,18 +406,18 @@ func dial(t *testing.T, server *redistest.Server) *redistest.Conn {
 
 // withReply replaces the reply to a command.
 func withReply(t *testing.T, server *redistest.Server, command string, value any) altered {
-	return altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
-		if strings.HasPrefix(strings.Join(cmd, " "), command) {
-			*r = redisstore.Reply{Value: value}
+	return altered{Conn: dial(t, server), alter: func(cmd redisconn.Cmd, r *redisconn.Reply) {
+		if strings.HasPrefix(strings.Join(cmd.Words(), " "), command) {
+			*r = redisconn.Reply{Value: value}
 		}
 	}}
 }
 
 // withInfo adds fields to the reply to INFO.
 func withInfo(t *testing.T, server *redistest.Server, pairs ...string) altered {
-	return altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
+	return altered{Conn: dial(t, server), alter: func(cmd redisconn.Cmd, r *redisconn.Reply) {
 		text, ok := r.Value.(string)
-		if ok && cmd[0] == "INFO" {
+		if ok && cmd.Words()[0] == "INFO" {
 			r.Value = text + strings.Join(pairs, "\r\n") + "\r\n" // the last one counts
 		}
 	}}
@@ -408,43 +428,43 @@ func TestDoctorOfInfo(t *testing.T) {
 	server := redistest.Start(t, "--save", "3600 1")
 	for _, c := range []struct {
 		conn     altered
-		severity redisstore.Severity
+		severity doctor.Severity
 		subject  string
 		says     []string
 	}{
-		{withInfo(t, server, "redis_mode:sentinel"), redisstore.Critical, "role", []string{"Sentinel"}},
-		{withInfo(t, server, "role:active-replica"), redisstore.Critical, "role", []string{"active-replica"}},
-		{withInfo(t, server, "redis_version:4.0.14"), redisstore.Critical, "version", []string{"4.0.14"}},
-		{withInfo(t, server, "redis_version:6.0.16"), redisstore.Warning, "version", []string{"6.0.16"}},
-		{withInfo(t, server, "redis_version:new"), redisstore.Unchecked, "info", []string{"redis_version"}},
-		{withInfo(t, server, "dragonfly_version:df-v1.25.1"), redisstore.Warning, "server", []string{"neither Redis nor Valkey"}},
-		{withInfo(t, server, "loading:1", "loading_eta_seconds:9"), redisstore.Critical, "loading", []string{"9 s"}},
-		{withInfo(t, server, "aof_last_write_status:err"), redisstore.Critical, "disk", []string{"MISCONF"}},
-		{withInfo(t, server, "aof_last_bgrewrite_status:err"), redisstore.Warning, "disk", []string{"rewrite"}},
-		{withInfo(t, server, "rdb_last_bgsave_status:err"), redisstore.Critical, "disk", []string{"MISCONF"}},
-		{withInfo(t, server, "connected_slaves:1", "slave0:ip=::1,port=2,state=wait_bgsave,offset=0,lag=0"), redisstore.Warning, "replica", []string{"[::1]:2", "wait_bgsave"}},
-		{withInfo(t, server, "aof_enabled:"), redisstore.Unchecked, "info", []string{"aof_enabled"}},
-		{withReply(t, server, "CONFIG GET save", []any{}), redisstore.Unchecked, "config get", []string{"does not contain", "save"}},
-		{withReply(t, server, "CONFIG GET save", map[any]any{"save": "7 8"}), redisstore.Warning, "persistence", []string{"save 7 8"}},
-		{withReply(t, server, "SCAN", "?"), redisstore.Unchecked, "scan", []string{"keys"}},
-		{withReply(t, server, "TIME", "?"), redisstore.Unchecked, "time", []string{"clock"}},
+		{withInfo(t, server, "redis_mode:sentinel"), doctor.Critical, "role", []string{"Sentinel"}},
+		{withInfo(t, server, "role:active-replica"), doctor.Critical, "role", []string{"active-replica"}},
+		{withInfo(t, server, "redis_version:4.0.14"), doctor.Critical, "version", []string{"4.0.14"}},
+		{withInfo(t, server, "redis_version:6.0.16"), doctor.Warning, "version", []string{"6.0.16"}},
+		{withInfo(t, server, "redis_version:new"), doctor.Unchecked, "info", []string{"redis_version"}},
+		{withInfo(t, server, "dragonfly_version:df-v1.25.1"), doctor.Warning, "server", []string{"neither Redis nor Valkey"}},
+		{withInfo(t, server, "loading:1", "loading_eta_seconds:9"), doctor.Critical, "loading", []string{"9 s"}},
+		{withInfo(t, server, "aof_last_write_status:err"), doctor.Critical, "disk", []string{"MISCONF"}},
+		{withInfo(t, server, "aof_last_bgrewrite_status:err"), doctor.Warning, "disk", []string{"rewrite"}},
+		{withInfo(t, server, "rdb_last_bgsave_status:err"), doctor.Critical, "disk", []string{"MISCONF"}},
+		{withInfo(t, server, "connected_slaves:1", "slave0:ip=::1,port=2,state=wait_bgsave,offset=0,lag=0"), doctor.Warning, "replica", []string{"[::1]:2", "wait_bgsave"}},
+		{withInfo(t, server, "aof_enabled:"), doctor.Unchecked, "info", []string{"aof_enabled"}},
+		{withReply(t, server, "CONFIG GET save", []any{}), doctor.Unchecked, "config get", []string{"does not contain", "save"}},
+		{withReply(t, server, "CONFIG GET save", map[any]any{"save": "7 8"}), doctor.Warning, "persistence", []string{"save 7 8"}},
+		{withReply(t, server, "SCAN", "?"), doctor.Unchecked, "scan", []string{"keys"}},
+		{withReply(t, server, "TIME", "?"), doctor.Unchecked, "time", []string{"clock"}},
 	} {
-		want(t, doctor(t, redisstore.New(c.conn)), c.severity, c.subject, c.says...)
+		want(t, examine(t, redisstore.New(c.conn)), c.severity, c.subject, c.says...)
 	}
 	failing := withReply(t, server, "CONFIG GET stop-writes", []any{"stop-writes-on-bgsave-error", "no"})
 	more := failing.alter
-	failing.alter = func(cmd redisstore.Cmd, r *redisstore.Reply) {
+	failing.alter = func(cmd redisconn.Cmd, r *redisconn.Reply) {
 		more(cmd, r)
 		withInfo(t, server, "rdb_last_bgsave_status:err").alter(cmd, r)
 	}
-	want(t, doctor(t, redisstore.New(failing)), redisstore.Warning, "disk", "snapshot")
+	want(t, examine(t, redisstore.New(failing)), doctor.Warning, "disk", "snapshot")
 }
 
 // withClock moves the server's clock.
 func withClock(t *testing.T, server *redistest.Server, by func() time.Duration) altered {
-	return altered{Conn: dial(t, server), alter: func(cmd redisstore.Cmd, r *redisstore.Reply) {
+	return altered{Conn: dial(t, server), alter: func(cmd redisconn.Cmd, r *redisconn.Reply) {
 		list, ok := r.Value.([]any)
-		if ok && cmd[0] == "TIME" {
+		if ok && cmd.Words()[0] == "TIME" {
 			seconds, _ := strconv.ParseInt(list[0].(string), 10, 64)
 			r.Value = []any{strconv.FormatInt(seconds+int64(by().Seconds()), 10), list[1]}
 		}
@@ -454,12 +474,12 @@ func withClock(t *testing.T, server *redistest.Server, by func() time.Duration) 
 func TestDoctorOfClocks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for by, severity := range map[time.Duration]redisstore.Severity{
-		3 * time.Second: redisstore.Note,
-		time.Hour:       redisstore.Warning,
-		-time.Hour:      redisstore.Warning,
+	for by, severity := range map[time.Duration]doctor.Severity{
+		3 * time.Second: doctor.Note,
+		time.Hour:       doctor.Warning,
+		-time.Hour:      doctor.Warning,
 	} {
-		found := doctor(t, redisstore.New(withClock(t, server, func() time.Duration { return by })))
+		found := examine(t, redisstore.New(withClock(t, server, func() time.Duration { return by })))
 		way := "ahead of"
 		if by < 0 {
 			way = "behind"
@@ -474,31 +494,31 @@ func TestDoctorOfClocks(t *testing.T) {
 		}
 		return 0
 	}
-	want(t, doctor(t, redisstore.New(withClock(t, server, jumps))), redisstore.Critical, "clock-jump", "set by ")
-	wantNone(t, doctor(t, open(t, server)), "clock", "clock-jump")
+	want(t, examine(t, redisstore.New(withClock(t, server, jumps))), doctor.Critical, "clock-jump", "set by ")
+	wantNone(t, examine(t, open(t, server)), "clock", "clock-jump")
 }
 
 func TestDoctorOfMisdirectedMessages(t *testing.T) {
 	t.Parallel()
 	server, other := redistest.Start(t), redistest.Start(t)
-	found := doctor(t, redisstore.New(altered{Conn: dial(t, server), subscribe: dial(t, other)}))
-	want(t, found, redisstore.Warning, "numsub", "Sharded()")
-	want(t, found, redisstore.Warning, "push", "no message")
+	found := examine(t, redisstore.New(altered{Conn: dial(t, server), subscribe: dial(t, other)}))
+	want(t, found, doctor.Warning, "numsub", "Sharded()")
+	want(t, found, doctor.Warning, "push", "no message")
 }
 
 func TestDoctorOfUnreachableServers(t *testing.T) {
 	t.Parallel()
 	gone := redistest.Dial(unusedAddress(t))
-	if found, err := redisstore.New(gone).Doctor(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || found != nil {
+	if found, err := doctor.Check(t.Context(), redisstore.New(gone)); !errors.Is(err, dibs.ErrUnavailable) || found != nil {
 		t.Errorf("have %v, %v", found, err)
 	}
 	server := redistest.Start(t)
-	some := altered{Conn: dial(t, server), nodes: []redisstore.Node{{Addr: "second", Do: gone.Do}}}
-	found := doctor(t, redisstore.New(some))
-	want(t, found, redisstore.Critical, "unreachable", "on second")
-	want(t, found, redisstore.Warning, "persistence", "on first")
+	some := altered{Conn: dial(t, server), nodes: []redisconn.Node{{Addr: "second", Do: nodeDo(gone)}}}
+	found := examine(t, redisstore.New(some))
+	want(t, found, doctor.Critical, "unreachable", "on second")
+	want(t, found, doctor.Warning, "persistence", "on first")
 
-	_, err := open(t, server, redisstore.WithReplicas(0, 0)).Doctor(t.Context())
+	_, err := doctor.Check(t.Context(), open(t, server, redisstore.WithReplicas(0, 0)))
 	if !errors.Is(err, dibs.ErrInvalid) {
 		t.Errorf("have %v", err)
 	}
@@ -522,11 +542,11 @@ type hangingConn struct {
 	master bool
 }
 
-func (m hangingConn) Do(ctx context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func (m hangingConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if m.after.Add(-1) < 0 {
 		<-m.never
 	}
-	m.Conn.Do(ctx, cmds, replies)
+	m.Conn.Do(ctx, until, cmds, replies)
 }
 
 func (m hangingConn) Subscribe(ctx context.Context, channel string, on func(string)) error {
@@ -536,11 +556,11 @@ func (m hangingConn) Subscribe(ctx context.Context, channel string, on func(stri
 	return m.Conn.Subscribe(ctx, channel, on)
 }
 
-func (m hangingConn) Masters(_ context.Context, visit func(redisstore.Node) error) error {
+func (m hangingConn) Masters(_ context.Context, visit func(redisconn.Node) error) error {
 	if m.master {
 		<-m.never
 	}
-	return visit(redisstore.Node{Do: m.Do})
+	return visit(redisconn.Node{Do: nodeDo(m)})
 }
 
 func TestDoctorEndsWithItsContext(t *testing.T) {
@@ -554,14 +574,14 @@ func TestDoctorEndsWithItsContext(t *testing.T) {
 		const limit = 200 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		begin := time.Now()
-		found, err := redisstore.New(m).Doctor(ctx)
+		found, err := doctor.Check(ctx, redisstore.New(m))
 		cancel()
 		took := time.Since(begin)
 		if took > limit+2*time.Second {
 			t.Errorf("deaf after %d requests: it took %v", n, took)
 		}
 		if err == nil && took > limit+100*time.Millisecond { // it was cut short, and returns the findings so far
-			want(t, found, redisstore.Unchecked, "unvisited", "deadline")
+			want(t, found, doctor.Unchecked, "unvisited", "deadline")
 		}
 		if n == 0 && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("deaf from the beginning: %v", err)
@@ -573,10 +593,10 @@ func TestDoctorEndsWithItsContext(t *testing.T) {
 // fuzzConn returns the replies of a function.
 type fuzzConn struct {
 	mu      sync.Mutex
-	replies func(redisstore.Cmd) redisstore.Reply
+	replies func(redisconn.Cmd) redisconn.Reply
 }
 
-func (b *fuzzConn) Do(_ context.Context, cmds []redisstore.Cmd, replies []redisstore.Reply) {
+func (b *fuzzConn) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, cmd := range cmds {
@@ -591,15 +611,15 @@ func (b *fuzzConn) Subscribe(ctx context.Context, _ string, on func(string)) err
 	return ctx.Err()
 }
 
-func (b *fuzzConn) Replicate(ctx context.Context, cmd, wait redisstore.Cmd, answered func(redisstore.Reply) bool) redisstore.Reply {
-	var replies [2]redisstore.Reply
-	b.Do(ctx, []redisstore.Cmd{cmd, wait}, replies[:])
+func (b *fuzzConn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
+	var replies [2]redisconn.Reply
+	b.Do(ctx, time.Time{}, []redisconn.Cmd{call, wait.Cmd()}, replies[:])
 	answered(replies[0])
 	return replies[1]
 }
 
-func (b *fuzzConn) Masters(_ context.Context, visit func(redisstore.Node) error) error {
-	return visit(redisstore.Node{Addr: "here", Do: b.Do})
+func (b *fuzzConn) Masters(_ context.Context, visit func(redisconn.Node) error) error {
+	return visit(redisconn.Node{Addr: "here", Do: nodeDo(b)})
 }
 
 func FuzzDoctorReplies(f *testing.F) {
@@ -609,18 +629,18 @@ func FuzzDoctorReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, info, config, nodes, word string, shape int, sharded bool) {
 		shapes := []any{nil, word, int64(shape), []any{word, word}, []any{int64(shape), []any{word}}, []any{[]any{int64(1), int64(shape), int64(shape), []any{}}}, map[any]any{word: word, int64(1): nil}, 1.5}
 		other := shapes[uint(shape)%uint(len(shapes))]
-		b := &fuzzConn{replies: func(cmd redisstore.Cmd) redisstore.Reply {
-			switch {
+		b := &fuzzConn{replies: func(sent redisconn.Cmd) redisconn.Reply {
+			switch cmd := sent.Words(); {
 			case cmd[0] == "INFO":
-				return redisstore.Reply{Value: info}
+				return redisconn.Reply{Value: info}
 			case cmd[0] == "CONFIG":
-				return redisstore.Reply{Value: []any{cmd[2], config}}
+				return redisconn.Reply{Value: []any{cmd[2], config}}
 			case cmd[0] == "CLUSTER":
-				return redisstore.Reply{Value: info + "\n" + nodes}
+				return redisconn.Reply{Value: info + "\n" + nodes}
 			case shape%7 == 0:
-				return redisstore.Reply{Err: redisstore.ServerError(word)}
+				return redisconn.Reply{Err: redisconn.ServerError(word)}
 			}
-			return redisstore.Reply{Value: other}
+			return redisconn.Reply{Value: other}
 		}}
 		var options []redisstore.Option
 		if sharded {
@@ -628,7 +648,7 @@ func FuzzDoctorReplies(f *testing.F) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), generous)
 		defer cancel()
-		found, err := redisstore.New(b, options...).Doctor(ctx)
+		found, err := doctor.Check(ctx, redisstore.New(b, options...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -638,22 +658,22 @@ func FuzzDoctorReplies(f *testing.F) {
 }
 
 func TestFindingsOfSeveralServers(t *testing.T) {
-	found := redisstore.Findings{
-		{redisstore.Critical, "a", "role", "w", "c", "r"},
-		{redisstore.Warning, "a", "disk", "w", "c", "r"},
-		{redisstore.Warning, "b", "disk", "w", "c", "r"},
-		{redisstore.Note, "", "prefix", "w", "c", "r"},
+	found := doctor.Findings{
+		{doctor.Critical, "a", "role", "w", "c", "r"},
+		{doctor.Warning, "a", "disk", "w", "c", "r"},
+		{doctor.Warning, "b", "disk", "w", "c", "r"},
+		{doctor.Note, "", "prefix", "w", "c", "r"},
 	}
 	const text = "\n  found  w\n  so     c\n  do     r\n"
 	want := "critical: role on a" + text + "\nwarning: disk on a, b" + text + "\nnote: prefix" + text
-	if have := found.String(); have != want || found.Worst() != redisstore.Critical {
+	if have := found.String(); have != want || found.Worst() != doctor.Critical {
 		t.Errorf("have %v\n%s\nwant\n%s", found.Worst(), have, want)
 	}
 }
 
 func TestSeverity(t *testing.T) {
-	for severity, want := range map[redisstore.Severity]string{
-		redisstore.Note: "note", redisstore.Unchecked: "unchecked", redisstore.Warning: "warning", redisstore.Critical: "critical",
+	for severity, want := range map[doctor.Severity]string{
+		doctor.Note: "note", doctor.Unchecked: "unchecked", doctor.Warning: "warning", doctor.Critical: "critical",
 		9: "Severity(9)", -1: "Severity(-1)",
 	} {
 		if have := severity.String(); have != want {
@@ -663,15 +683,15 @@ func TestSeverity(t *testing.T) {
 }
 
 // A program may run Doctor at its start, or on demand.
-func ExampleStore_Doctor() {
+func ExampleCheck() {
 	locks := redisstore.New(redistest.Dial("localhost:6379")) // or goredisstore.New(rdb)
-	found, err := locks.Doctor(context.Background())
+	found, err := doctor.Check(context.Background(), locks)
 	if err != nil {
 		fmt.Println("no Redis:", err)
 		return
 	}
 	fmt.Print(found)
-	if found.Worst() == redisstore.Critical {
+	if found.Worst() == doctor.Critical {
 		fmt.Println("not fit for locks")
 	}
 }

@@ -1,4 +1,4 @@
-package redisstore
+package doctor
 
 import (
 	"cmp"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // The checks, in the order in which they run and are reported.
@@ -177,7 +179,7 @@ func (e *nodeCheck) checkReplication() {
 		return
 	}
 	for i := range connected {
-		text, ok := e.info("slave" + decimal(i))
+		text, ok := e.info("slave" + strconv.FormatInt(i, 10))
 		if !ok {
 			break
 		}
@@ -186,7 +188,7 @@ func (e *nodeCheck) checkReplication() {
 	_, bound := e.facts["min_slaves_good_slaves"]
 	good := e.optionalNumber("min_slaves_good_slaves")
 	least, _ := e.infoNumber("min-replicas-to-write")
-	unprotected := e.store.replicas == nil && connected > 0 // with WithReplicas, the smoke test covers this
+	unprotected := e.target.Replicas == 0 && connected > 0 // with WithReplicas, the smoke test covers this
 	e.addAll(
 		candidate{bound && good < least, Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas in sync: %d", least, good),
 			"each acquire and each renewal is refused with NOREPLICAS",
@@ -203,13 +205,13 @@ func (e *nodeCheck) checkReplication() {
 // checkReplica reads ip=127.0.0.1,port=6380,state=online,offset=14,lag=1.
 func (e *nodeCheck) checkReplica(text string) {
 	const long = 3 // seconds: a replica reports its offset once a second
-	r := infoFields(strings.NewReplacer(",", "\n", "=", ":").Replace(text))
+	r := wire.ParseInfo(strings.NewReplacer(",", "\n", "=", ":").Replace(text))
 	addr := net.JoinHostPort(r["ip"], r["port"])
 	offset, _ := strconv.ParseInt(r["offset"], 10, 64)
 	lag, _ := strconv.ParseInt(r["lag"], 10, 64)
 	consequence := "a failover to it loses the locks of that time, and a second client acquires them"
-	if c := e.store.replicas; c != nil {
-		consequence = fmt.Sprintf("if fewer than %d replicas answer, each acquire waits for %v and is undone, and each renewal counts as failed", c.count, c.timeout)
+	if c := e.target; c.Replicas > 0 {
+		consequence = fmt.Sprintf("if fewer than %d replicas answer, each acquire waits for %v and is undone, and each renewal counts as failed", c.Replicas, c.ReplicaTimeout)
 	}
 	const remedy = "check that it runs and that its network and disk keep up; see INFO replication on both servers"
 	e.addFirst(
@@ -220,10 +222,10 @@ func (e *nodeCheck) checkReplica(text string) {
 
 func (e *nodeCheck) checkCluster() {
 	enabled, ok := e.info("cluster_enabled")
-	if ok && enabled != "1" || !ok && !e.store.sharded {
+	if ok && enabled != "1" || !ok && !e.target.Sharded {
 		return
 	}
-	maps.Copy(e.facts, infoFields(e.text("CLUSTER", "INFO")))
+	maps.Copy(e.facts, wire.ParseInfo(e.text("CLUSTER", "INFO")))
 	state, ok := e.facts["cluster_state"]
 	if !ok {
 		e.markMissing("CLUSTER INFO", "the cluster's state")
@@ -237,7 +239,7 @@ func (e *nodeCheck) checkCluster() {
 	unreachable := e.optionalNumber("cluster_slots_pfail") + e.optionalNumber("cluster_slots_fail")
 	addr := cmp.Or(e.node.Addr, "HOST:PORT")
 	e.addAll(
-		candidate{!e.store.sharded, mismatch, "sharded", "the server is a node of a cluster, and the store is configured for a single server",
+		candidate{!e.target.Sharded, mismatch, "sharded", "the server is a node of a cluster, and the store is configured for a single server",
 			"names of other nodes are refused with MOVED, and waiters with subscriptions on other nodes are passed over",
 			"use a cluster client, and Sharded() if the adapter does not set it"},
 		candidate{ok && state != "ok", Critical, "cluster", "cluster_state is " + state,
@@ -270,7 +272,7 @@ func (e *nodeCheck) checkMigration(addr string) {
 // names. It checks a sample.
 func (e *nodeCheck) checkKeys() {
 	const page = 1000
-	if e.store.prefix == "" {
+	if e.target.Prefix == "" {
 		e.find(Note, "prefix", "the prefix is empty",
 			"each string on the server counts as a lock, in List and in requests for that name; the check for keys that never expire was skipped",
 			"use a Prefix, unless names are shared with another library")
@@ -279,9 +281,9 @@ func (e *nodeCheck) checkKeys() {
 	keys := e.sampleKeys()
 	var endless []string
 	for part := range slices.Chunk(keys, page) {
-		cmds := make([]Cmd, len(part))
+		cmds := make([]redisconn.Cmd, len(part))
 		for i, key := range part {
-			cmds[i] = Cmd{"PTTL", key}
+			cmds[i] = redisconn.Command("PTTL", key)
 		}
 		for i, r := range e.do(cmds...) {
 			if r.Err == nil && r.Value == int64(-1) {
@@ -302,12 +304,12 @@ func (e *nodeCheck) sampleKeys() []string {
 	const long, most = 500 * time.Millisecond, 5000
 	ctx, cancel := context.WithTimeout(e.ctx, long)
 	defer cancel()
-	node := Node{Do: func(_ context.Context, cmds []Cmd, replies []Reply) { copy(replies, e.do(cmds...)) }}
-	prefix := e.store.prefix
+	node := redisconn.Node{Do: func(_ context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) { copy(replies, e.do(cmds...)) }}
+	prefix := e.target.Prefix
 	var keys []string
-	err := scan(ctx, node, quote(prefix)+"*", func(key string) {
+	err := node.Scan(ctx, redisconn.Quote(prefix)+"*", func(key string) {
 		name, ok := strings.CutPrefix(key, prefix)
-		if ok && driver.CheckName(name) == nil && checkKey(key) == nil {
+		if ok && driver.CheckName(name) == nil && wire.CheckKey(key) == nil {
 			keys = append(keys, key)
 		}
 		if len(keys) == most {
@@ -336,10 +338,8 @@ func (e *nodeCheck) readServerTime() timeSample {
 // parseTime reads seconds and microseconds.
 func parseTime(v any) (at time.Time) {
 	const most = 1 << 33 // seconds, so that a Duration can hold any difference
-	list, _ := v.([]any)
-	in := reader{fields: list}
-	seconds, micro := in.uint(), in.uint()
-	if in.bad || seconds > most || micro >= 1e6 {
+	seconds, micro, ok := wire.ParseTime(v)
+	if !ok || seconds > most || micro >= 1e6 {
 		return time.Time{}
 	}
 	return time.Unix(int64(seconds), int64(micro)*1000)

@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"math/rand/v2"

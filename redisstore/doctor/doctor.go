@@ -1,4 +1,5 @@
-package redisstore
+// Package doctor examines a Redis that a redisstore.Store uses: is it suitable for locks?
+package doctor
 
 import (
 	"cmp"
@@ -11,9 +12,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Doctor checks each server of the store for problems that affect locks: settings that
+// Check checks each server of a store for problems that affect locks: settings that
 // evict or lose them, states in which requests are refused, missing permissions, clocks.
 // It also runs a smoke test on each master: on a random name it acquires a lock, queues a
 // second request for it, and hands it off.
@@ -23,29 +29,30 @@ import (
 // master.
 //
 // A check that could not be made is a finding too. The error means that the store could
-// not be reached at all. Doctor returns soon after ctx ends, and within 30 s.
+// not be reached at all. Check returns soon after ctx ends, and within 30 s.
 // docs/doctor.md lists the findings.
 //
 // [high-water mark]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
-func (s *Store) Doctor(ctx context.Context) (Findings, error) {
+func Check(ctx context.Context, s *redisstore.Store) (Findings, error) {
 	const longest = 30 * time.Second
-	if err := s.replicas.check(); err != nil {
+	target, err := s.Target()
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	d := new(report)
-	return d.findings(s.visit(ctx, d))
+	return d.findings(visit(ctx, s, target, d))
 }
 
 // visit checks the masters. It returns soon after ctx ends, even if the client does not.
-func (s *Store) visit(ctx context.Context, d *report) error {
+func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, d *report) error {
 	const grace = 200 * time.Millisecond // for checks that were cut short to report it
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.conn.Masters(ctx, func(n Node) error {
+		ended <- target.Conn.Masters(ctx, func(n redisconn.Node) error {
 			e := &nodeCheck{
-				store: s, ctx: ctx, node: n, report: d, user: "USER",
+				store: s, target: target, ctx: ctx, node: n, report: d, user: "USER",
 				failed: make(map[string]error), missing: make(map[string][]string),
 			}
 			e.examine()
@@ -78,12 +85,12 @@ const (
 
 func (s Severity) String() string {
 	if s < Note || s > Critical {
-		return "Severity(" + count(int(s)) + ")"
+		return "Severity(" + strconv.Itoa(int(s)) + ")"
 	}
 	return [...]string{"note", "unchecked", "warning", "critical"}[s]
 }
 
-// A Finding is one problem that Doctor found.
+// A Finding is one problem that Check found.
 type Finding struct {
 	Severity    Severity
 	Node        string // the server's address; empty if there is only one
@@ -138,7 +145,7 @@ func (f Findings) String() string {
 	return strings.Join(texts, "\n")
 }
 
-// A report collects findings. Doctor can return it while a client that ignores its
+// A report collects findings. Check can return it while a client that ignores its
 // context is still busy.
 type report struct {
 	mu       sync.Mutex
@@ -160,7 +167,7 @@ func (d *report) visited(err error) {
 	d.reached, d.failures = d.reached || err == nil, errors.Join(d.failures, err)
 }
 
-// findings returns Doctor's results. cut is the error that ended the visits early, or
+// findings returns Check's results. cut is the error that ended the visits early, or
 // nil.
 func (d *report) findings(cut error) (Findings, error) {
 	if cut != nil {
@@ -173,19 +180,28 @@ func (d *report) findings(cut error) (Findings, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.reached {
-		return nil, wrapError("doctor", "", cmp.Or(errors.Join(cut, d.failures), errors.New("the client knows no server")))
+		return nil, unreachable(cmp.Or(errors.Join(cut, d.failures), errors.New("the client knows no server")))
 	}
 	return slices.SortedStableFunc(slices.Values(d.found), func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Node, b.Node))
 	}), nil
 }
 
+// unreachable returns the error of a store none of whose servers has replied.
+func unreachable(cause error) error {
+	if errors.Is(cause, driver.ErrInvalid) {
+		return fmt.Errorf("doctor: %w", cause)
+	}
+	return &driver.UnavailableError{Op: "doctor", Cause: cause}
+}
+
 // A nodeCheck checks one server, and holds what is known about it.
 type nodeCheck struct {
 	*report
-	store       *Store
+	store       *redisstore.Store
+	target      redisstore.Target
 	ctx         context.Context
-	node        Node
+	node        redisconn.Node
 	unreachable error // why the server gets no more commands
 
 	facts         map[string]string   // fields of INFO, CONFIG GET and CLUSTER INFO
@@ -200,7 +216,7 @@ type nodeCheck struct {
 var checkedSettings = []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error", "min-replicas-to-write"}
 
 func (e *nodeCheck) examine() {
-	e.facts = infoFields(e.text("INFO"))
+	e.facts = wire.ParseInfo(e.text("INFO"))
 	switch {
 	case e.unreachable == nil:
 		e.visited(nil)
@@ -222,9 +238,9 @@ func (e *nodeCheck) examine() {
 }
 
 func (e *nodeCheck) readSettings() {
-	cmds := make([]Cmd, len(checkedSettings))
+	cmds := make([]redisconn.Cmd, len(checkedSettings))
 	for i, name := range checkedSettings {
-		cmds[i] = Cmd{"CONFIG", "GET", name} // one at a time: before Redis 7 CONFIG GET takes one name only
+		cmds[i] = redisconn.Command("CONFIG", "GET", name) // one at a time: before Redis 7 CONFIG GET takes one name only
 	}
 	for i, r := range e.do(cmds...) {
 		if r.Err != nil {
@@ -264,8 +280,8 @@ func (e *nodeCheck) addFirst(candidates ...candidate) {
 
 // do sends commands to the node. A server that did not reply gets no further commands:
 // each could take seconds.
-func (e *nodeCheck) do(cmds ...Cmd) []Reply {
-	replies := make([]Reply, len(cmds))
+func (e *nodeCheck) do(cmds ...redisconn.Cmd) []redisconn.Reply {
+	replies := make([]redisconn.Reply, len(cmds))
 	if e.unreachable = cmp.Or(e.unreachable, context.Cause(e.ctx)); e.unreachable != nil {
 		for i := range replies {
 			replies[i].Err = e.unreachable
@@ -274,7 +290,7 @@ func (e *nodeCheck) do(cmds ...Cmd) []Reply {
 	}
 	e.node.Do(e.ctx, cmds, replies)
 	for _, r := range replies {
-		var server ServerError
+		var server redisconn.ServerError
 		if r.Err != nil && !errors.As(r.Err, &server) {
 			e.unreachable = r.Err
 		}
@@ -282,14 +298,16 @@ func (e *nodeCheck) do(cmds ...Cmd) []Reply {
 	return replies
 }
 
-func (e *nodeCheck) doOne(cmd ...string) Reply { return e.do(cmd)[0] }
+func (e *nodeCheck) doOne(words ...string) redisconn.Reply {
+	return e.do(redisconn.Command(words...))[0]
+}
 
 // text returns the reply of a source that returns text.
 func (e *nodeCheck) text(cmd ...string) string {
 	reply := e.doOne(cmd...)
 	text, ok := reply.Value.(string)
 	if !ok {
-		e.failed[strings.Join(cmd, " ")] = cmp.Or(reply.Err, unexpected(reply.Value))
+		e.failed[strings.Join(cmd, " ")] = cmp.Or(reply.Err, redisconn.Unexpected(reply.Value))
 	}
 	return text
 }

@@ -1,0 +1,96 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/pipeline"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+)
+
+// maxTries is how often a void request is sent. The first request on a new store does not
+// know the server's time: it is void, and its reply contains the time. The same happens
+// after the server's clock was set. More tries would not help.
+const maxTries = 3
+
+// Acquire implements driver.Store.
+func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := s.acquire(ctx, acquire, c, nil)
+	return reply.AcquireReply, err
+}
+
+// Resize implements driver.Store.
+func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := s.acquire(ctx, resize, c, nil)
+	return reply.AcquireReply, err
+}
+
+// acquire sends an acquire or a resize. vote is that of a quorum, or nil.
+func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireRequest, vote *driver.Vote) (driver.VoteReply, error) {
+	if err := s.checkRequest(c); err != nil {
+		return driver.VoteReply{}, err
+	}
+	if c.Until.IsZero() {
+		c.Until = time.Now().Add(defaultTimeout)
+	}
+	for voids := 0; voids < maxTries; {
+		reply, replicaErr := s.call(ctx, s.request(op, c, vote), c.Until, isGrant)
+		if reply.Err != nil {
+			return driver.VoteReply{}, wrapError(string(op), c.Name, reply.Err)
+		}
+		answer, void, err := parseReply(op, c, vote, reply.Value)
+		switch {
+		case errors.Is(err, driver.ErrUnavailable):
+			return driver.VoteReply{}, err
+		case err != nil:
+			return driver.VoteReply{}, wrapError(string(op), c.Name, err)
+		case replicaErr != nil:
+			return driver.VoteReply{}, s.undoGrant(ctx, op, c, vote, replicaErr)
+		case void:
+			voids++
+		case answer.Held || !unfinished(answer.AcquireReply) || !time.Now().Before(c.Until):
+			return answer, nil
+		}
+	}
+	return driver.VoteReply{}, wrapError(string(op), c.Name, errExpired)
+}
+
+// unfinished reports whether the script stopped before the end of the queue, to bound its
+// time. It has to be called again.
+func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
+
+func parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.Vote, v any) (answer driver.VoteReply, void bool, err error) {
+	if op == acquire && vote != nil {
+		return wire.ParseVote(c, v)
+	}
+	answer.AcquireReply, void, err = wire.ParseAcquire(v)
+	if err == nil && !answer.Held && !void {
+		answer.Name = wire.BusyName(c, v)
+	}
+	return answer, void, err
+}
+
+// An acquireOp is an operation whose reply is a driver.AcquireReply.
+type acquireOp string
+
+const (
+	acquire acquireOp = "acquire"
+	resize  acquireOp = "resize"
+)
+
+func (s *Store) request(op acquireOp, c driver.AcquireRequest, vote *driver.Vote) *pipeline.Request {
+	r := s.requests.Get()
+	switch {
+	case op == resize:
+		s.format.Resize(&r.Request, c, vote)
+	case vote != nil:
+		s.format.Vote(&r.Request, c, *vote)
+	case len(c.With) > 0:
+		s.format.AcquireAll(&r.Request, c)
+	default:
+		s.format.Acquire(&r.Request, c)
+	}
+	return r
+}

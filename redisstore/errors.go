@@ -1,0 +1,47 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+var errExpired = errors.New("request expired on arrival 3 times: the server's clock may be unstable")
+
+// errOutcomeUnknown leaves the interpretation to the caller, which knows whether it held
+// the lock.
+var errOutcomeUnknown = errors.New("outcome unknown: the first attempt timed out, and the retry found the lock not held")
+
+// wrapError turns err into a driver error. A server that replied with an error has done
+// nothing; otherwise the outcome is unknown.
+func wrapError(op, name string, err error) error {
+	if errors.Is(err, driver.ErrInvalid) {
+		return fmt.Errorf("%s %q: %w", op, name, err)
+	}
+	var server redisconn.ServerError
+	if !errors.As(err, &server) {
+		unsent := errors.Is(err, redisconn.ErrClosed)
+		return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: unsent}
+	}
+	text := string(server)
+	if strings.HasPrefix(text, "ERR Protocol error: unauthenticated") {
+		// Redis checks the length of a request before it checks the user.
+		err = redisconn.ServerError("NOAUTH Authentication required: " + text)
+	}
+	if strings.Contains(text, "WRONGTYPE") {
+		return fmt.Errorf("%w: %s %q: %w", driver.ErrWrongType, op, name, err)
+	}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.Transient()}
+}
+
+// slotIsMigrating reports whether a slot is being moved to another server.
+func slotIsMigrating(err error) bool { return redisconn.HasCode(err, "TRYAGAIN") }
+
+// forbidden reports whether the user has no right to a command, or the server does not
+// have it.
+func forbidden(err error) bool {
+	return redisconn.HasCode(err, "NOPERM") || redisconn.HasCode(err, "ERR unknown command")
+}

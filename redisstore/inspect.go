@@ -1,0 +1,47 @@
+package redisstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// Inspect implements driver.Store.
+func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
+	const most = 100
+	if err := s.check(name); err != nil {
+		return driver.State{}, err
+	}
+	r := s.requests.Get()
+	s.format.Inspect(&r.Request, name, most)
+	reply, _ := s.do(ctx, r, deadline(ctx))
+	if reply.Err != nil {
+		return driver.State{}, wrapError("inspect", name, reply.Err)
+	}
+	state, err := wire.ParseState(name, reply.Value)
+	if err != nil {
+		return driver.State{}, wrapError("inspect", name, err)
+	}
+	return state, nil
+}
+
+// List implements driver.Store. It scans the whole keyspace.
+func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
+	found := make(map[string]bool) // SCAN may return a key twice
+	err := s.conn.Masters(ctx, func(n redisconn.Node) error {
+		return n.Scan(ctx, redisconn.Quote(s.format.Prefix)+pattern, func(key string) {
+			name := key[len(s.format.Prefix):]
+			if driver.CheckName(name) == nil && wire.CheckKey(key) == nil {
+				found[name] = true
+			}
+		})
+	})
+	if err != nil {
+		return nil, wrapError("list", pattern, err)
+	}
+	return slices.Collect(maps.Keys(found)), nil
+}

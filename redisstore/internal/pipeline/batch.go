@@ -1,0 +1,149 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// A batch is what one worker is sending, with its buffers.
+type batch struct {
+	requests  []*Request
+	calls     []call
+	parts     []call        // of a coalesced call
+	coalesced redisconn.Cmd // command of the coalesced call
+	cmds      []redisconn.Cmd
+	replies   []redisconn.Reply
+
+	// Guarded by the pipeline's mutex:
+	callers   int  // that still wait
+	abandoned bool // all callers have left; the worker does not count any longer
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+func (b *batch) reset() {
+	clear(b.requests)
+	clear(b.calls)
+	clear(b.parts)
+	clear(b.coalesced.Keys)
+	clear(b.coalesced.Args)
+	clear(b.cmds)
+	clear(b.replies)
+	b.requests, b.calls, b.cmds, b.replies = b.requests[:0], b.calls[:0], b.cmds[:0], b.replies[:0]
+}
+
+// valuesContext returns a context with the values of the first caller, such as a trace,
+// and without an end. A batch is one call of the library: it cannot be part of several
+// traces, nor end with one of its callers.
+func (b *batch) valuesContext() context.Context { return context.WithoutCancel(b.requests[0].ctx) }
+
+// A call is one script call. It serves one request, several requests on one name, or all
+// requests in parts.
+type call struct {
+	cmd   redisconn.Cmd
+	first *Request
+	more  []*Request
+	parts []call
+}
+
+// makeCalls makes calls of the requests.
+func (b *batch) makeCalls(coalesce bool) {
+	for _, r := range b.requests {
+		b.add(r)
+	}
+	if coalesce {
+		b.coalesce()
+	}
+}
+
+// add makes a request a call of its own, or merges it into a call on the same name.
+func (b *batch) add(r *Request) {
+	for i := range b.calls {
+		c := &b.calls[i]
+		if !c.first.CanMerge(&r.Request) {
+			continue
+		}
+		if c.more == nil {
+			c.cmd.Args = slices.Clone(c.cmd.Args)
+		}
+		c.more = append(c.more, r)
+		wire.Merge(&c.cmd, &r.Request)
+		return
+	}
+	b.calls = append(b.calls, call{first: r, cmd: r.Cmd})
+}
+
+// canCoalesce reports whether a call can be coalesced with others.
+func (c *call) canCoalesce() bool { return len(c.more) == 0 && c.first.CanCoalesce() }
+
+// coalesce replaces the calls that can be coalesced by one. The usual load of a busy process
+// is uncontended locks, acquired and released by many goroutines, and most of the server's
+// cost is that of a call.
+func (b *batch) coalesce() {
+	n := 0
+	for i := range b.calls {
+		if b.calls[i].canCoalesce() {
+			n++
+		}
+	}
+	if n < 2 {
+		return
+	}
+	rest := b.calls[:0]
+	b.parts = b.parts[:0]
+	wire.BeginCoalesced(&b.coalesced)
+	for _, c := range b.calls {
+		if !c.canCoalesce() {
+			rest = append(rest, c)
+			continue
+		}
+		b.parts = append(b.parts, c)
+		wire.Coalesce(&b.coalesced, &c.first.Request)
+	}
+	clear(b.calls[len(rest):])
+	b.calls = append(rest, call{cmd: b.coalesced, parts: b.parts})
+}
+
+// distribute gives each request its part of the reply. It returns the calls that have to be
+// sent alone.
+func (c *call) distribute(r redisconn.Reply) (alone []call) {
+	if c.parts != nil {
+		return c.distributeCoalesced(r)
+	}
+	n := 1 + len(c.more)
+	c.first.reply = wire.Split(r, 0, n)
+	for i, m := range c.more {
+		m.reply = wire.Split(r, i+1, n)
+	}
+	return nil
+}
+
+// distributeCoalesced gives each part of a coalesced call its answer. It returns the
+// parts that have to be sent alone: all of them if the server refused the call, since one
+// part may be the reason.
+func (c *call) distributeCoalesced(r redisconn.Reply) (alone []call) {
+	var refusal redisconn.ServerError
+	if errors.As(r.Err, &refusal) {
+		return c.parts
+	}
+	var answers wire.CoalescedReply
+	if r.Err == nil {
+		answers, r.Err = wire.ParseCoalesced(r.Value, len(c.parts))
+	}
+	for i, part := range c.parts {
+		if r.Err != nil {
+			part.first.reply = redisconn.Reply{Err: r.Err}
+			continue
+		}
+		var served bool
+		if part.first.reply, served = answers.Of(i, &part.first.Request); !served {
+			alone = append(alone, part)
+		}
+	}
+	return alone
+}

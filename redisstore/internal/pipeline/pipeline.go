@@ -1,0 +1,364 @@
+// Package pipeline sends script calls to Redis, on behalf of callers with deadlines. It
+// joins concurrent requests into batches, and keeps bounds of the server's clock. It does
+// not know what the scripts do.
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// A Pipeline sends requests to the server. It bounds each caller by its context and its
+// deadline, whatever the client library does, because a worker does the waiting. While
+// all workers are busy, requests accumulate and are sent as one pipeline. Requests on one
+// name become one script call. Under load there are fewer and fuller packets: most of a
+// lock's cost to the server is reading from sockets.
+type Pipeline struct {
+	conn  redisconn.Conn
+	clock *clock
+	loads scriptLoads
+
+	mu               sync.Mutex
+	policy           policy
+	queue            []*Request
+	inFlight         []*batch // batches of workers
+	inFlightRequests int      // requests of batches in flight
+	timerAt          time.Time
+	timer            *time.Timer // fires at timerAt
+	lastErr          error       // why the last exchange failed: see explainsNext
+}
+
+func newPipeline(conn redisconn.Conn, c *clock) *Pipeline { return &Pipeline{conn: conn, clock: c} }
+
+// Why a request has no reply.
+var (
+	ErrNoReply = errors.New("no reply in time")
+	errNotSent = errors.New("timed out before sending: no connection was free")
+	// The reply to a second try came before the first try became void.
+	errFirstTryPending = errors.New("outcome unknown: the first attempt had no reply and may still arrive: the server's clock was set back")
+)
+
+// Do sends a request and returns its reply. The caller may use r again when Do has returned
+// reusable. A request that changes something is void after until: once it is answered, no
+// try of it can act any more. retried reports that the request was sent again after a first
+// try without reply. Then the reply may come after the first try has done the work already,
+// and a refusal does not tell the outcome of the first try.
+func (p *Pipeline) Do(ctx context.Context, r *Request, until time.Time) (reply redisconn.Reply, retried, reusable bool) {
+	if ctx.Err() != nil {
+		return redisconn.Reply{Err: context.Cause(ctx)}, false, true
+	}
+	r.ctx, r.until = ctx, until
+	if !p.reserveWorker() {
+		reply, reusable = p.enqueue(r, false)
+		return reply, false, reusable
+	}
+	reply, untilServer := p.sendDirect(r)
+	switch {
+	case errors.Is(reply.Err, redisconn.ErrUnsent):
+		reply, reusable = p.enqueue(r, false)
+		return reply, false, reusable
+	case !redisconn.IsTimeout(reply.Err) || ctx.Err() != nil || !time.Now().Before(until) || r.Voidable() && untilServer == 0:
+		return reply, false, true
+	}
+	changes := r.Voidable()
+	reply, reusable = p.enqueue(r, true)
+	if !changes {
+		return reply, true, reusable
+	}
+	if now, ok := wire.ServerTime(reply); ok && now <= untilServer {
+		return redisconn.Reply{Err: errFirstTryPending}, true, reusable
+	}
+	reply.Err = UnknownOutcome(reply.Err)
+	return reply, true, reusable
+}
+
+// UnknownOutcome replaces a server's refusal of a retry by an error that leaves the
+// outcome open: the server refused the retry only, not the first try.
+func UnknownOutcome(err error) error {
+	var server redisconn.ServerError
+	if errors.As(err, &server) || errors.Is(err, redisconn.ErrClosed) {
+		return errors.New("outcome unknown: an earlier attempt had no reply, and the retry failed: " + err.Error())
+	}
+	return err
+}
+
+// Until writes the time after which a request is void into it, for one that is not sent by
+// Do.
+func (p *Pipeline) Until(r *Request, until time.Time) { new(voidTexts).write(r, p.clock.latest(until)) }
+
+// Learn learns the server's clock from a reply to a request that was not sent by Do.
+func (p *Pipeline) Learn(r redisconn.Reply, sent, received time.Time) {
+	p.clock.observeError(r.Err)
+	if now, ok := wire.ServerTime(r); ok {
+		p.clock.learn(sent, received, now)
+	}
+}
+
+// enqueue has a worker send a request. The request is not reusable if a worker may still
+// have it.
+func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reusable bool) {
+	p.mu.Lock()
+	newWorker := p.policy.addWorker()
+	p.queue = append(p.queue, r)
+	p.setTimer(r.until)
+	p.mu.Unlock()
+	if newWorker {
+		go p.work()
+	}
+	var err error
+	select {
+	case <-r.done:
+		if !r.timedOut {
+			return r.reply, true
+		}
+		err = ErrNoReply
+	case <-r.ctx.Done():
+		err = context.Cause(r.ctx)
+	}
+	sent, failed := p.abandon(r)
+	if !sent && !retried {
+		err = errNotSent
+	}
+	if failed != nil {
+		err = fmt.Errorf("%w (on the previous request; this one: %w)", failed, err)
+	}
+	return redisconn.Reply{Err: err}, false
+}
+
+// setTimer makes sure that a caller's timeout is noticed. All callers share one timer,
+// since most requests are answered long before.
+func (p *Pipeline) setTimer(at time.Time) {
+	switch {
+	case !p.timerAt.IsZero() && !at.Before(p.timerAt):
+		return
+	case p.timer == nil:
+		p.timer = time.AfterFunc(time.Until(at), p.expireCallers)
+	default:
+		p.timer.Reset(time.Until(at))
+	}
+	p.timerAt = at
+}
+
+// expireCallers wakes the callers whose time is over.
+func (p *Pipeline) expireCallers() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timerAt = time.Time{}
+	now := time.Now()
+	all := slices.Clone(p.queue)
+	for _, b := range p.inFlight {
+		all = append(all, b.requests...)
+	}
+	for _, r := range all {
+		switch {
+		case r.abandoned:
+		case r.until.After(now):
+			p.setTimer(r.until)
+		default:
+			p.detach(r)
+			r.timedOut = true
+			r.done <- struct{}{}
+		}
+	}
+}
+
+// reserveWorker reserves a worker's place for a caller that sends its own request.
+func (p *Pipeline) reserveWorker() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.policy.addDirect(len(p.queue))
+}
+
+// sendDirect sends a request from the caller's own goroutine. It gives up early, because a
+// read may ignore a cancelled context. Do then repeats the request through a worker, if that
+// is safe. untilServer is the server's time after which this first try can do nothing. It
+// is 0 if the server's clock is not known well enough; then the try can act until the
+// caller's deadline.
+func (p *Pipeline) sendDirect(r *Request) (reply redisconn.Reply, untilServer int64) {
+	b := batches.Get().(*batch)
+	b.requests = append(b.requests, r)
+	at := time.Now().Add(directTimeout)
+	if r.until.Before(at) {
+		at = r.until
+	} else {
+		untilServer = p.clock.earliest(at)
+	}
+	void := untilServer
+	if void == 0 {
+		void = p.clock.latest(r.until)
+	}
+	new(voidTexts).write(r, void)
+	p.send(r.ctx, at, b)
+	b.reset()
+	batches.Put(b)
+	p.mu.Lock()
+	more := len(p.queue) > 0
+	if !more {
+		p.policy.removeWorker()
+	}
+	p.mu.Unlock()
+	if more {
+		go p.work()
+	}
+	return r.reply, untilServer
+}
+
+// abandon records that a caller does not wait any longer. It reports whether its request
+// was sent, and why the exchange before failed, if it did: that is often why this one got
+// no reply.
+func (p *Pipeline) abandon(r *Request) (sent bool, failed error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !r.abandoned {
+		p.detach(r)
+	}
+	return r.sent, r.connErr
+}
+
+// detach removes a request. A worker whose callers have all left may hang for long, so
+// another worker may replace it.
+func (p *Pipeline) detach(r *Request) {
+	r.abandoned, r.connErr = true, p.lastErr
+	if i := slices.Index(p.queue, r); i >= 0 {
+		p.queue = slices.Delete(p.queue, i, i+1)
+	}
+	b := r.batch
+	if b == nil {
+		return
+	}
+	b.callers--
+	if b.callers > 0 || b.abandoned {
+		return
+	}
+	b.abandoned = true
+	p.policy.removeWorker()
+	if len(p.queue) > 0 && p.policy.addWorker() {
+		go p.work()
+	}
+}
+
+// work sends queued requests until none is left.
+func (p *Pipeline) work() {
+	b := batches.Get().(*batch)
+	for yieldToCallers(); p.fillBatch(b); yieldToCallers() {
+		p.send(b.valuesContext(), time.Time{}, b)
+		if !p.deliver(b) {
+			return // callers that have left may still read b
+		}
+		b.reset()
+	}
+	batches.Put(b)
+}
+
+// yieldToCallers lets other goroutines enqueue their requests first, so that they go into
+// one batch.
+func yieldToCallers() { runtime.Gosched() }
+
+// fillBatch fills the batch with a worker's share of the queue. It reports false if the
+// queue is empty; then the worker is not counted any longer.
+func (p *Pipeline) fillBatch(b *batch) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.policy.share(len(p.queue), p.inFlightRequests)
+	if n < len(p.queue) && p.policy.addWorker() {
+		go p.work()
+	}
+	p.inFlightRequests += n
+	var until voidTexts
+	for _, r := range p.queue[:n] {
+		r.sent, r.batch = true, b
+		until.write(r, p.clock.latest(r.until))
+		b.requests = append(b.requests, r)
+	}
+	p.queue = slices.Delete(p.queue, 0, n)
+	b.callers, b.abandoned = len(b.requests), false
+	if b.callers == 0 {
+		p.policy.removeWorker()
+		return false
+	}
+	p.inFlight = append(p.inFlight, b)
+	return true
+}
+
+// deliver wakes the callers, and reports whether the worker is still counted.
+func (p *Pipeline) deliver(b *batch) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlightRequests -= len(b.requests)
+	at := slices.Index(p.inFlight, b)
+	p.inFlight = slices.Delete(p.inFlight, at, at+1)
+	for _, r := range b.requests {
+		r.batch = nil
+		if !r.abandoned {
+			r.done <- struct{}{}
+		}
+	}
+	return !b.abandoned
+}
+
+// send does one round trip, and a second one for requests that could not be coalesced.
+func (p *Pipeline) send(ctx context.Context, until time.Time, b *batch) {
+	p.mu.Lock()
+	coalesce := p.policy.mayCoalesce()
+	p.mu.Unlock()
+	b.makeCalls(coalesce)
+	if alone := p.exchange(ctx, until, b); len(alone) > 0 {
+		b.calls = append(b.calls[:0], alone...)
+		p.exchange(ctx, until, b)
+	}
+}
+
+// exchange does one round trip, and more for scripts that the server does not know. It
+// returns the calls that are not answered yet. Requests that were merged into one call
+// share its reply.
+func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch) (alone []call) {
+	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
+	for i := range b.calls {
+		b.cmds = append(b.cmds, b.calls[i].cmd)
+		b.replies = append(b.replies, redisconn.Reply{})
+	}
+	sent := time.Now()
+	p.conn.Do(ctx, until, b.cmds, b.replies)
+	p.loadScripts(ctx, until, b)
+	received := time.Now()
+	coalesced := 0
+	for i := range b.calls {
+		p.Learn(b.replies[i], sent, received)
+		alone = append(alone, b.calls[i].distribute(b.replies[i])...)
+		coalesced += len(b.calls[i].parts)
+	}
+	p.recordExchange(b, received.Sub(sent), len(alone), coalesced)
+	return alone
+}
+
+// recordExchange updates what decides about the next requests.
+func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced int) {
+	err := b.replies[0].Err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.policy.recordExchange(len(b.requests), took, err == nil)
+	p.policy.recordCoalesced(alone, coalesced)
+	p.lastErr = explainsNext(err)
+}
+
+// explainsNext returns err if it may be the reason why the next request gets no reply: an
+// error of the connection, or of a server that may serve soon. A refused request or a
+// closed client is no such reason.
+func explainsNext(err error) error {
+	if err == nil {
+		return nil
+	}
+	var server redisconn.ServerError
+	if errors.As(err, &server) && !server.Transient() || errors.Is(err, redisconn.ErrClosed) || errors.Is(err, redisconn.ErrUnsent) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+// Package wire is the format in which the locks of dibs are in Redis: keys, the scripts with
+// their arguments, replies and notifications. docs/spec.md describes it, and testdata has
+// examples of each. It has no I/O and no clock.
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/slots"
+)
+
+// NodeKey is the key that identifies a store that is a node of a quorum.
+const NodeKey = "dibs:node"
+
+// FencePrefix begins the keys of fence high-water marks.
+const FencePrefix = "dibs:fence:"
+
+// SharedMark begins the value of the lock key while it is shared. No token may begin with
+// it.
+const SharedMark = "dibs:shared "
+
+// ChannelPrefix and the name of a client are its channel.
+const ChannelPrefix = "dibs:c:"
+
+// The keys of one lock. All are in the lock key's hash slot, on a cluster or not.
+const (
+	queueSuffix   = ":dibs:queue"
+	metaSuffix    = ":dibs:meta"
+	holdersSuffix = ":dibs:holders"
+	auxSeparator  = ":" // before the suffixes, so that {a} and a do not share keys
+)
+
+// A Format is what the keys and scripts of a store depend on.
+type Format struct {
+	Prefix  string // of each lock key
+	Sharded bool   // the server is a cluster
+}
+
+// Keys are the keys of a lock.
+type Keys struct {
+	Lock, Queue, Meta, Highwater, Holders string
+	Slot                                  int // of all of them
+}
+
+// list returns the keys in the order in which most scripts have them.
+func (k Keys) list() []string { return []string{k.Lock, k.Queue, k.Meta, k.Highwater, k.Holders} }
+
+// Keys returns the keys of a name.
+func (f Format) Keys(name string) Keys {
+	var buf [512]byte
+	k := f.appendKeys(buf[:0], name)
+	return k.split(string(k.text))
+}
+
+// Slot returns the slot of a name in a cluster.
+func (f Format) Slot(name string) int { return slots.Of(f.Prefix + name) }
+
+// joinedKeys are the keys of a lock, written one after another into one text, with the
+// offset of each.
+type joinedKeys struct {
+	text                             []byte
+	lock, end                        int // the lock key is part of the queue's key
+	meta, holders, highwater, length int
+	slot                             int
+}
+
+// appendKeys writes the keys of a name to b. An auxiliary key is the lock key with a
+// suffix. The lock key is put in braces; if it has a hash tag of its own, a colon follows
+// it instead.
+func (f Format) appendKeys(b []byte, name string) joinedKeys {
+	b = append(append(append(b, '{'), f.Prefix...), name...)
+	k := joinedKeys{lock: 1, end: len(b)}
+	braced := !Tagged(b[1:])
+	if braced {
+		b = append(b, '}')
+	} else {
+		b = append(b[:0], b[1:]...)
+		k.lock, k.end = 0, len(b)
+		b = append(b, auxSeparator...)
+	}
+	stem := len(b)
+	b = append(b, queueSuffix...)
+	k.meta = len(b)
+	b = append(append(b, b[:stem]...), metaSuffix...)
+	k.holders = len(b)
+	b = append(append(b, b[:stem]...), holdersSuffix...)
+	k.highwater = len(b)
+	k.slot = slots.Of(b[k.lock:k.end])
+	b = append(b, FencePrefix+"{"...)
+	b = strconv.AppendUint(b, uint64(slotTag(k.slot)), 10)
+	b = append(b, '}')
+	k.length, k.text = len(b), b
+	return k
+}
+
+// split returns the keys as parts of the text that they were written to.
+func (k joinedKeys) split(text string) Keys {
+	return Keys{
+		Lock: text[k.lock:k.end], Queue: text[:k.meta], Meta: text[k.meta:k.holders],
+		Highwater: text[k.highwater:k.length], Holders: text[k.holders:k.highwater], Slot: k.slot,
+	}
+}
+
+// CheckName rejects a valid name whose keys cannot be used: see CheckKey.
+func (f Format) CheckName(name string) error {
+	if f.Prefix == "" {
+		return CheckKey(name)
+	}
+	return CheckKey(f.Prefix + name)
+}
+
+// CheckKey rejects a lock key whose auxiliary keys would be in another slot, or that
+// could be an auxiliary key itself.
+func CheckKey(key string) error {
+	switch {
+	case key == NodeKey, strings.HasPrefix(key, FencePrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, metaSuffix),
+		strings.HasSuffix(key, holdersSuffix):
+		return fmt.Errorf("%w: key %q is an auxiliary key of dibs", driver.ErrInvalid, key)
+	case strings.Contains(key, "}") && !Tagged(key):
+		return fmt.Errorf("%w: key %q contains a } but no {hash tag}: its queue would be in another slot", driver.ErrInvalid, key)
+	}
+	return nil
+}
+
+// Tagged reports whether a key has a hash tag.
+func Tagged[T slots.Text](key T) bool { return len(slots.Hashed(key)) < len(key) }
+
+// slotTag returns the smallest number whose decimal digits hash to a slot: the hash tag
+// of the slot's fence high-water mark, the same in every implementation.
+func slotTag(slot int) uint32 { return slotTags()[slot] - 1 }
+
+var slotTags = sync.OnceValue(func() *[slots.Count]uint32 {
+	var tags [slots.Count]uint32 // the number + 1; zero means not found yet
+	var digits [10]byte
+	for left, n := slots.Count, uint32(0); left > 0; n++ {
+		s := slots.Of(strconv.AppendUint(digits[:0], uint64(n), 10))
+		if tags[s] == 0 {
+			tags[s] = n + 1
+			left--
+		}
+	}
+	return &tags
+})

@@ -1,0 +1,272 @@
+package wire
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// A Request is the call of a script, with what is needed to join it with others. Its owner
+// may use it again: each encoder begins with reset.
+type Request struct {
+	redisconn.Cmd
+	Slot int // of the keys
+
+	Until     int    // index in Args of the time after which it is void; 0: none
+	MergeKey  string // requests with the same text may become one call; "": none
+	MergeFrom int    // index in Args where what is particular to this request begins
+	Joins     Joins  // how it can be coalesced with requests on other names
+	Token     string // if it can
+	TTL       string // of an acquire, if it can
+}
+
+// Joins is whether a request can be part of a coalesced call.
+type Joins int
+
+// How a request can be part of a coalesced call.
+const (
+	JoinsNot Joins = iota
+	JoinsAcquire
+	JoinsRelease
+)
+
+// MaxNames is how many leases one call of the script extend has at most.
+const MaxNames = 100
+
+func (r *Request) reset(script *redisconn.Script, k Keys) {
+	keys, args := append(r.Keys[:0], k.list()...), r.Args[:0]
+	*r = Request{Cmd: redisconn.Cmd{Script: script, Keys: keys, Args: args}, Slot: k.Slot}
+}
+
+func (r *Request) add(args ...string) { r.Args = append(r.Args, args...) }
+
+// addUntil adds the argument after which the request is void. SetUntil writes its value.
+func (r *Request) addUntil() {
+	r.Until = len(r.Args)
+	r.Args = append(r.Args, "0")
+}
+
+// Voidable reports whether a request changes something, and is void after a time.
+func (r *Request) Voidable() bool { return r.Until > 0 }
+
+// SetUntil writes the time after which the request is void, in µs of the server's clock.
+func (r *Request) SetUntil(text string) {
+	if r.Until > 0 {
+		r.Args[r.Until] = text
+	}
+}
+
+// Acquire encodes an acquire of one name. It writes keys and numbers into one string and
+// slices it, to save allocations.
+func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
+	var buf [512]byte
+	k := f.appendKeys(buf[:0], c.Name)
+	b := k.text
+	ttl := len(b)
+	b = strconv.AppendInt(b, Milliseconds(c.TTL), 10)
+	entry := len(b)
+	if c.Queue {
+		b = appendEntry(b, c, false)
+	}
+	text := string(b)
+	keys := k.split(text)
+	r.reset(AcquireScript, keys)
+	r.add(f.check())
+	r.MergeKey, r.MergeFrom = keys.Lock, len(r.Args)
+	r.add(c.Token, text[ttl:entry])
+	r.addUntil()
+	r.add(text[entry:], sharedArgument(c))
+	if c.Exclusive() {
+		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
+	}
+}
+
+// AcquireAll encodes an acquire of several names in one step.
+func (f Format) AcquireAll(r *Request, c driver.AcquireRequest) {
+	r.reset(AcquireAllScript, f.Keys(c.Name))
+	for _, name := range c.With {
+		r.Keys = append(r.Keys, f.Keys(name).list()...)
+	}
+	entry := ""
+	if c.Queue {
+		entry = string(appendEntry(nil, c, false))
+	}
+	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
+	r.addUntil()
+	r.add(entry)
+}
+
+// Vote encodes an acquire by a quorum.
+func (f Format) Vote(r *Request, c driver.AcquireRequest, v driver.Vote) {
+	r.reset(VoteScript, f.Keys(c.Name))
+	r.Keys = append(r.Keys, NodeKey)
+	entry, relinquish := "", "0"
+	if c.Queue {
+		entry = string(appendEntry(nil, c, true))
+	}
+	if v.Relinquish {
+		relinquish = "1"
+	}
+	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
+	r.addUntil()
+	r.add(entry, sharedArgument(c))
+	r.add(strconv.FormatUint(v.Ticket, 10), leastFence(v), recoveryArgument(v), relinquish, rand.Text())
+}
+
+// Resize encodes a change of weight. v is that of a quorum, or nil.
+func (f Format) Resize(r *Request, c driver.AcquireRequest, v *driver.Vote) {
+	r.reset(ResizeScript, f.Keys(c.Name))
+	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
+	r.addUntil()
+	r.add(weightArgument(c))
+	r.addVote(v)
+}
+
+// Release encodes a release. With an entry, as Entry returns it, it also leaves the queue. v
+// is that of a quorum, or nil.
+func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, entry string) {
+	var buf [512]byte
+	k := f.appendKeys(buf[:0], rel.Name)
+	b := k.text
+	fence := len(b)
+	b = strconv.AppendUint(b, rel.Fence, 10)
+	reserve := len(b)
+	b = strconv.AppendInt(b, Milliseconds(rel.Reserve), 10)
+	text := string(b)
+	r.reset(ReleaseScript, k.split(text))
+	token := rel.Token
+	if rel.Unreserve {
+		token += ReservedSuffix
+	}
+	r.add(token, text[fence:reserve])
+	if rel.TokenEnds {
+		r.add("")
+	} else {
+		r.addUntil()
+	}
+	r.add(text[reserve:], f.check(), entry)
+	r.addVote(v)
+	if rel.Reserve <= 0 && entry == "" && v == nil {
+		r.Joins, r.Token = JoinsRelease, token
+	}
+}
+
+// addVote adds the key and the arguments of release and resize with a vote.
+func (r *Request) addVote(v *driver.Vote) {
+	if v != nil {
+		r.Keys = append(r.Keys, NodeKey)
+		r.add(leastFence(*v), recoveryArgument(*v), rand.Text())
+	}
+}
+
+// Revoke encodes a revocation.
+func (f Format) Revoke(r *Request, name string, fence uint64, reason string) {
+	r.reset(RevokeScript, f.Keys(name))
+	r.add(f.check(), strconv.FormatUint(fence, 10), reason)
+}
+
+// Inspect encodes a query of the state of a name, with at most this number of holders and
+// waiters.
+func (f Format) Inspect(r *Request, name string, most int) {
+	r.reset(InspectScript, f.Keys(name))
+	r.add(strconv.Itoa(most))
+}
+
+// Extend encodes the extension of some leases of one slot: requests[i] for each i in which.
+func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int) {
+	r.reset(ExtendScript, Keys{})
+	r.Keys = r.Keys[:0]
+	for _, i := range which {
+		h := requests[i]
+		k := f.Keys(h.Name)
+		r.Slot = k.Slot
+		r.Keys = append(r.Keys, k.Lock, k.Meta, k.Holders)
+		r.add(h.Token, number(Milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, ExtendWeight(h))
+	}
+}
+
+// ExtendKey encodes the extension of one key of a lease: kind is lock, holders or meta.
+func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
+	k := f.Keys(h.Name)
+	r.reset(ExtendKeyScript, k)
+	r.Keys = append(r.Keys[:0], map[string]string{"lock": k.Lock, "holders": k.Holders, "meta": k.Meta}[kind])
+	r.add(kind, h.Token, number(Milliseconds(h.TTL)))
+}
+
+// ExtendWeight is the weight of a shared holder, which extend writes to the metadata if it
+// was lost there. It is "0" if the weight is not known, or if the holder is exclusive.
+func ExtendWeight(h driver.ExtendRequest) string {
+	if h.Weight >= h.Limit {
+		return "0"
+	}
+	return strconv.Itoa(h.Weight)
+}
+
+// Entry returns the queue entry of a request, with its token. voter marks a request of a
+// quorum.
+func Entry(c driver.AcquireRequest, voter bool) string {
+	return string(appendEntry(nil, c, voter)) + " " + c.Token
+}
+
+// appendEntry writes a queue entry without its token.
+func appendEntry(b []byte, c driver.AcquireRequest, voter bool) []byte {
+	const digits = 16
+	var hex [digits]byte
+	seq := strconv.AppendUint(hex[:0], c.Seq, 16)
+	b = append(b, "0000000000000000"[:digits-len(seq)]...)
+	b = append(b, seq...)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, Milliseconds(c.HandoffTTL()), 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(c.Weight), 10)
+	b = append(b, '/')
+	b = strconv.AppendInt(b, int64(c.Limit), 10)
+	switch {
+	case len(c.With) > 0:
+		b = append(b, '+')
+	case voter:
+		b = append(b, '*')
+	}
+	b = append(b, ' ')
+	return append(b, c.Client...)
+}
+
+// check is "1" if PUBSUB NUMSUB sees all subscribers, else "0".
+func (f Format) check() string {
+	if f.Sharded {
+		return "0"
+	}
+	return "1"
+}
+
+// sharedArgument is the script argument of a shared request, "" for an exclusive one.
+func sharedArgument(c driver.AcquireRequest) string {
+	if c.Exclusive() {
+		return ""
+	}
+	return weightArgument(c)
+}
+
+func weightArgument(c driver.AcquireRequest) string {
+	return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client)
+}
+
+// leastFence is the least fence that is granted. It is never zero, which means unknown.
+func leastFence(v driver.Vote) string { return strconv.FormatUint(max(v.Fence, 1), 10) }
+
+// recoveryArgument is the recovery window in µs.
+func recoveryArgument(v driver.Vote) string { return number(v.RecoveryWindow.Microseconds()) }
+
+// Milliseconds returns a duration in ms, rounded up.
+func Milliseconds(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,32 @@
+package redisconn
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// transientCodes are the codes of errors that may be over soon. The last four mean a
+// failover or a slot migration.
+var transientCodes = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
+
+// Transient reports whether a retry may succeed soon. An error that a script has caught
+// and raised again has ERR before its code. Before Redis 7, an error inside a script is
+// in the middle of another error's text.
+func (e ServerError) Transient() bool {
+	text := string(e)
+	bare := strings.TrimPrefix(text, "ERR ")
+	return slices.ContainsFunc(transientCodes, func(code string) bool {
+		return strings.HasPrefix(bare, code) || strings.Contains(text, "-"+code+" ")
+	})
+}
+
+// HasCode reports whether err is an error reply that begins with a code, such as
+// NOSCRIPT.
+func HasCode(err error, code string) bool {
+	if err == nil {
+		return false
+	}
+	var server ServerError
+	return errors.As(err, &server) && strings.HasPrefix(string(server), code)
+}

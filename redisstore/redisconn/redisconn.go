@@ -1,0 +1,138 @@
+// Package redisconn is what redisstore needs from a Redis client library. An adapter
+// (package goredisstore, for example) implements Conn with the user's own client. Users of
+// dibs do not need this package.
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+)
+
+// A Conn is a client of one server, of the master that Sentinels name, or of a cluster. It
+// is safe for concurrent use. It wraps the user's own client, and never builds or closes
+// one.
+type Conn interface {
+	// Do sends the commands in order in one round trip and sets the reply to each. It
+	// never sends a command twice, and retains none of its arguments. It must return
+	// within a few seconds, but need not return when ctx ends: the store bounds its
+	// callers itself. ctx has the values of the caller, for the library's hooks; of the
+	// first caller, if the commands of several are sent together.
+	//
+	// until is zero, or a time at which the caller itself waits for Do: see
+	// redisstore.Prompt. Do then returns soon after it. It does not wait for a free
+	// connection, and sets ErrUnsent instead.
+	Do(ctx context.Context, until time.Time, cmds []Cmd, replies []Reply)
+
+	// Subscribe listens on a channel until ctx ends or the connection fails, and then
+	// returns the reason. It calls on with an empty message once the server has confirmed
+	// the subscription, and with each message after that. It detects an unresponsive
+	// connection within seconds.
+	Subscribe(ctx context.Context, channel string, on func(message string)) error
+
+	// Replicate sends the call of a script, followed on the same connection, and if
+	// possible in the same round trip, by WAIT, whose reply it returns. It calls answered
+	// once, as soon as the script's reply has arrived. If answered returns false, the
+	// caller does not wait any longer; WAIT need not be sent if it was not sent yet.
+	Replicate(ctx context.Context, call Cmd, wait Wait, answered func(Reply) (wait bool)) Reply
+
+	// Masters calls visit for each server that accepts writes, one after another, until
+	// visit returns an error.
+	Masters(ctx context.Context, visit func(Node) error) error
+}
+
+// A Refresher is a Conn to a cluster that can reload the map of slots. The store calls
+// Refresh when slots may have moved.
+type Refresher interface{ Refresh() }
+
+// A Node is one server of several.
+type Node struct {
+	Addr string // host:port, for messages; empty if there is only one server
+	Do   func(ctx context.Context, cmds []Cmd, replies []Reply)
+}
+
+// A Script is a Lua script.
+type Script struct {
+	Hash string // SHA-1 in hexadecimal digits, by which a server knows the script
+	Text string
+}
+
+// A Cmd is one command: the call of a script, or the words of any other command.
+type Cmd struct {
+	Script *Script  // nil for another command
+	Whole  bool     // send the text of the script (EVAL), not its hash (EVALSHA)
+	Keys   []string // of a script; all are in one slot
+	Args   []string // of a script; else the words of the command
+}
+
+// Command returns a command that is not the call of a script.
+func Command(words ...string) Cmd { return Cmd{Args: words} }
+
+// Key returns the first key of a script, by which a cluster client finds the node. It
+// returns "" if there is none: then any node will do.
+func (c *Cmd) Key() string {
+	if c.Script == nil || len(c.Keys) == 0 {
+		return ""
+	}
+	return c.Keys[0]
+}
+
+// Head returns the words before the keys: EVALSHA, the hash and the number of keys. It
+// returns none if the command is not the call of a script.
+func (c *Cmd) Head() []string {
+	if c.Script == nil {
+		return nil
+	}
+	if c.Whole {
+		return []string{"EVAL", c.Script.Text, strconv.Itoa(len(c.Keys))}
+	}
+	return []string{"EVALSHA", c.Script.Hash, strconv.Itoa(len(c.Keys))}
+}
+
+// Words returns all words of the command.
+func (c *Cmd) Words() []string {
+	head := c.Head()
+	words := make([]string, 0, len(head)+len(c.Keys)+len(c.Args))
+	return append(append(append(words, head...), c.Keys...), c.Args...)
+}
+
+// Wait is the command WAIT.
+type Wait struct {
+	Replicas int
+	Timeout  time.Duration // a multiple of 1 ms
+}
+
+// Cmd returns the command.
+func (w Wait) Cmd() Cmd {
+	return Command("WAIT", strconv.Itoa(w.Replicas), strconv.FormatInt(w.Timeout.Milliseconds(), 10))
+}
+
+// A Reply is a server's reply to one Cmd: nil, int64, string, or []any of these.
+type Reply struct {
+	Value any
+	Err   error // a ServerError if the server sent one; else the connection's error
+}
+
+// A ServerError is an error reply, such as "WRONGTYPE Operation against a key
+// holding the wrong kind of value".
+type ServerError string
+
+func (e ServerError) Error() string { return string(e) }
+
+// ErrUnsent is the error of a Conn for commands that it did not send because no
+// connection was free, and the caller itself waits.
+var ErrUnsent = errors.New("not sent: no connection is free")
+
+// ErrClosed is wrapped by an adapter's error when the user's client is closed: nothing
+// was sent, and a retry is of no use.
+var ErrClosed = errors.New("redis client closed")
+
+// IsTimeout reports whether a Conn gave up waiting.
+func IsTimeout(err error) bool {
+	if err == nil {
+		return false
+	}
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}

@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/pipeline"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// Cancel implements driver.Store.
+func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	return s.cancel(ctx, c, nil)
+}
+
+func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, vote *driver.Vote) error {
+	if err := s.checkRequest(c); err != nil {
+		return err
+	}
+	entry := wire.Entry(c, vote != nil)
+	errs := make([]error, 1+len(c.With))
+	var group sync.WaitGroup
+	for i, name := range c.With {
+		group.Go(func() { errs[i+1] = s.cancelName(ctx, c, vote, name, entry) })
+	}
+	errs[0] = s.cancelName(ctx, c, vote, c.Name, entry)
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) cancelName(ctx context.Context, c driver.AcquireRequest, vote *driver.Vote, name, entry string) error {
+	_, err := s.release(ctx, "cancel", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until}, vote, entry)
+	return err
+}
+
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	return s.release(ctx, "release", r, nil, "")
+}
+
+// release sends a release. With a queue entry it also leaves the queue.
+func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, vote *driver.Vote, entry string) (bool, error) {
+	if err := errors.Join(s.check(rel.Name), checkToken(rel.Name, rel.Token)); err != nil {
+		return false, err
+	}
+	if rel.Until.IsZero() {
+		rel.Until = time.Now().Add(defaultTimeout)
+	}
+	for range maxTries {
+		r := s.requests.Get()
+		s.format.Release(&r.Request, rel, vote, entry)
+		reply, retried := s.do(ctx, r, rel.Until)
+		if retried {
+			reply.Err = pipeline.UnknownOutcome(reply.Err)
+		}
+		if reply.Err != nil {
+			return false, wrapError(op, rel.Name, reply.Err)
+		}
+		switch n, ok := reply.Value.(int64); {
+		case !ok || n < 0:
+			return false, wrapError(op, rel.Name, redisconn.Unexpected(reply.Value))
+		case n > 1: // void
+		case n == 0 && retried && entry == "":
+			return false, wrapError(op, rel.Name, errOutcomeUnknown)
+		default:
+			return n == 1, nil
+		}
+	}
+	return false, wrapError(op, rel.Name, errExpired)
+}
