@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 
-func (a *app) benchCmd() *cobra.Command {
+func benchCmd(a *app) *cobra.Command {
 	during := durationFlag(3 * time.Second)
 	var workers int
 	c := &cobra.Command{
@@ -37,7 +38,9 @@ worker, one key without a TTL stays in Redis, the same one in each run.`,
 			case workers < 1 || workers > 10000:
 				return usage("-c %d: want 1 to 10000", workers)
 			}
-			return a.withStore(func(ctx context.Context, s *opened) error { return a.bench(ctx, s, time.Duration(during), workers) })
+			return a.withStore(func(ctx context.Context, s *opened) error {
+				return bench(ctx, a.con, s, time.Duration(during), workers)
+			})
 		},
 	}
 	c.Flags().Var(&during, "time", "duration of each of the two measurements")
@@ -63,12 +66,12 @@ type benchmark struct {
 	HandOffs    measure `json:"hand_offs"`
 }
 
-func (a *app) bench(ctx context.Context, s *opened, during time.Duration, workers int) error {
-	one, other := dibs.New(s.Store, dibs.Timeout(a.timeout)), dibs.New(s.Store, dibs.Timeout(a.timeout))
+func bench(ctx context.Context, con *console, s *opened, during time.Duration, workers int) error {
+	one, other := s.client(), s.client()
 	defer one.Close()
 	defer other.Close()
 	run := rand.Text()
-	if err := a.warmUp(ctx, s, one, other, benchName(run, 0)); err != nil {
+	if err := warmUp(ctx, s, one, other, benchName(run, 0)); err != nil {
 		return err
 	}
 	pairs, err := runWorkers(ctx, during, workers, func(ctx context.Context, n int) ([]time.Duration, error) {
@@ -85,14 +88,14 @@ func (a *app) bench(ctx context.Context, s *opened, during time.Duration, worker
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(benchmark{schema, s.location, during.Milliseconds(), workers, pairs, handOffs})
+	if con.json {
+		return con.printJSON(benchmark{view.Schema, s.location, during.Milliseconds(), workers, pairs, handOffs})
 	}
-	var t table
-	t.row("", "PER SECOND", "P50", "P99", "COUNT")
-	t.row(pairs.cells("lock and unlock")...)
-	t.row(handOffs.cells("hand-off")...)
-	return a.print(t.String())
+	var t view.Table
+	t.Row("", "PER SECOND", "P50", "P99", "COUNT")
+	t.Row(pairs.cells("lock and unlock")...)
+	t.Row(handOffs.cells("hand-off")...)
+	return con.print(t.String())
 }
 
 // benchName returns a random name in a fixed hash slot: Redis keeps a fence high-water
@@ -101,8 +104,8 @@ func benchName(run string, worker int) string { return fmt.Sprintf("dibs:bench:{
 
 // warmUp opens the connections, which must not be measured. It inspects a name first: if
 // the store is unreachable, that needs no clean-up.
-func (a *app) warmUp(ctx context.Context, s *opened, one, other *dibs.Client, name string) error {
-	if _, err := a.inspect(ctx, s, name); err != nil {
+func warmUp(ctx context.Context, s *opened, one, other *dibs.Client, name string) error {
+	if _, err := s.poller().Inspect(ctx, name); err != nil {
 		return err
 	}
 	for _, locks := range []*dibs.Client{one, other} {

@@ -6,20 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 
 // completeName completes a name from those that are held. If the store does not answer
 // within 1 s, it offers nothing and prints no error: a shell that waits for it would seem
 // to hang.
-func (a *app) completeName(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (f *storeFlags) completeName(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const timeout = time.Second
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	a.prefixSet = c.Flags().Changed("prefix")
+	f.prefixSet = c.Flags().Changed("prefix")
 	found := make(chan []string, 1)
-	go func() { found <- a.namesWithPrefix(begun, timeout) }()
+	go func() { found <- f.namesWithPrefix(begun, timeout) }()
 	select {
 	case names := <-found:
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -29,8 +30,8 @@ func (a *app) completeName(c *cobra.Command, args []string, begun string) ([]str
 }
 
 // namesWithPrefix lists the printable names that begin with begun.
-func (a *app) namesWithPrefix(begun string, timeout time.Duration) (names []string) {
-	s, err := a.open()
+func (f *storeFlags) namesWithPrefix(begun string, timeout time.Duration) (names []string) {
+	s, err := f.open(untilExit)
 	if err != nil {
 		return nil
 	}
@@ -39,7 +40,7 @@ func (a *app) namesWithPrefix(begun string, timeout time.Duration) (names []stri
 	defer cancel()
 	all, _ := s.List(ctx, escapeGlob(begun)+"*") // nil on failure
 	for _, name := range all {
-		if safe(name) == name {
+		if view.Safe(name) == name {
 			names = append(names, name)
 		}
 	}

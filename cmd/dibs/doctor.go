@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/spf13/cobra"
 )
@@ -19,7 +19,7 @@ const (
 	exitCritical = 2
 )
 
-func (a *app) doctorCmd() *cobra.Command {
+func doctorCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the store for problems that affect locks",
@@ -41,7 +41,9 @@ Exit codes:
   dibs doctor --url redis://a --url redis://b --url redis://c
   dibs doctor --json | jq '.nodes[].findings[] | .subject'`,
 		Args: argCount(0, 0),
-		RunE: func(*cobra.Command, []string) error { return a.withStore(a.doctor) },
+		RunE: func(*cobra.Command, []string) error {
+			return a.withStore(func(ctx context.Context, s *opened) error { return doctor(ctx, a.con, s) })
+		},
 	}
 }
 
@@ -70,8 +72,8 @@ type finding struct {
 	Remedy      string `json:"remedy"`
 }
 
-func (a *app) doctor(ctx context.Context, s *opened) error {
-	nodes := a.examine(ctx, s)
+func doctor(ctx context.Context, con *console, s *opened) error {
+	nodes := examine(ctx, s)
 	worst, reached := redisstore.Note, false
 	for _, n := range nodes {
 		reached = reached || n.Reached
@@ -84,16 +86,16 @@ func (a *app) doctor(ctx context.Context, s *opened) error {
 	if !reached {
 		code = exitTrouble
 	}
-	if a.json {
-		return errors.Join(a.printJSON(report{schema, worst.String(), nodes}), exitWith(code, nil))
+	if con.json {
+		return errors.Join(con.printJSON(report{view.Schema, worst.String(), nodes}), exitWith(code, nil))
 	}
-	return errors.Join(a.print(a.formatReports(nodes)), exitWith(code, nil))
+	return errors.Join(con.print(formatReports(nodes, con.colours())), exitWith(code, nil))
 }
 
 // examine checks all nodes concurrently.
-func (a *app) examine(ctx context.Context, s *opened) []nodeReport {
+func examine(ctx context.Context, s *opened) []nodeReport {
 	if len(s.nodes) == 0 {
-		found, err := a.tryLock(ctx, s)
+		found, err := tryLock(ctx, s)
 		return []nodeReport{reportOf(s.location, found, err)}
 	}
 	nodes := make([]nodeReport, len(s.nodes))
@@ -120,8 +122,8 @@ func reportOf(where string, found redisstore.Findings, err error) nodeReport {
 }
 
 // tryLock acquires and releases a lock: the only check for a local file.
-func (a *app) tryLock(ctx context.Context, s *opened) (redisstore.Findings, error) {
-	locks := dibs.New(s.Store, dibs.Timeout(a.timeout))
+func tryLock(ctx context.Context, s *opened) (redisstore.Findings, error) {
+	locks := s.client()
 	defer locks.Close()
 	lease, err := locks.Mutex("dibs:doctor:" + rand.Text()).TryLock(ctx)
 	if err == nil {
@@ -138,20 +140,20 @@ func (a *app) tryLock(ctx context.Context, s *opened) (redisstore.Findings, erro
 	}}, nil
 }
 
-func (a *app) formatReports(nodes []nodeReport) string {
+// formatReports formats reports for people, in colours if paint is true.
+func formatReports(nodes []nodeReport, paint bool) string {
 	var b strings.Builder
-	paint := a.colours()
 	for i, n := range nodes {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "%s\n", n.URL)
 		if !n.Reached {
-			fmt.Fprintf(&b, "%s: %s\n", severity("unreachable", paint), safe(n.Error))
+			fmt.Fprintf(&b, "%s: %s\n", severity("unreachable", paint), view.Safe(n.Error))
 			continue
 		}
 		for line := range strings.Lines(n.found.String()) {
-			line = safe(strings.TrimSuffix(line, "\n"))
+			line = view.Safe(strings.TrimSuffix(line, "\n"))
 			if word, rest, ok := strings.Cut(line, ": "); ok && !strings.HasPrefix(line, " ") {
 				line = severity(word, paint) + ": " + rest
 			}

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 
-func (a *app) electCmd() *cobra.Command {
+func electCmd(a *app) *cobra.Command {
 	j := new(job)
 	var restart bool
 	c := &cobra.Command{
@@ -42,19 +44,19 @@ with each term.
 				return err
 			}
 			if len(argv) == 0 && j.shell == "" {
-				return a.observe(name)
+				return observe(a, name)
 			}
-			return a.elect(j, name, argv, restart)
+			return elect(a, j, name, argv, restart)
 		},
 	}
-	j.leaseFlags(c.Flags())
+	j.leaseFlags(c.Flags(), a.con)
 	j.commandFlags(c.Flags())
 	c.Flags().BoolVar(&restart, "restart", false, "campaign again when COMMAND has ended")
 	return c
 }
 
 // elect runs dibs elect with a command.
-func (a *app) elect(j *job, name string, argv []string, restart bool) (err error) {
+func elect(a *app, j *job, name string, argv []string, restart bool) (err error) {
 	if strings.Contains(name, ",") {
 		return usage("elect %q: want one NAME, without commas", name)
 	}
@@ -62,31 +64,30 @@ func (a *app) elect(j *job, name string, argv []string, restart bool) (err error
 	if err != nil {
 		return err
 	}
-	a.runsCommand = true
-	locks, closeAll, err := a.client()
+	s, err := a.connect(withCommand)
 	if err != nil {
 		return err
 	}
-	s := &outcome{Schema: schema, Names: j.names, Store: a.monitor.location, Begun: time.Now()}
+	r := newRun(s, j, cmd, rules)
 	defer func() {
-		a.monitor.end()
-		err = a.writeOutcome(j, s, a.explain(errors.Join(err, closeAll())))
+		s.monitor.Close()
+		err = r.finish(errors.Join(err, s.close()))
 	}()
 	for {
-		cmd.watchdog = startWatchdogAsync()
-		lease, err := a.campaign(locks, j, name)
+		watchdog := supervise.StartWatchdog()
+		lease, err := s.campaign(j, name)
 		if err != nil {
-			cmd.watchdog.stop()
+			watchdog.Stop()
 			return err
 		}
-		a.logf("leading %q, term %d", name, lease.Fence())
-		err = a.runUnder(lease, cmd, rules, s)
-		cmd.watchdog.stop()
+		a.con.logf("leading %q, term %d", name, lease.Fence())
+		err = r.under(lease, watchdog)
+		watchdog.Stop()
 		lost := errors.Is(err, dibs.ErrLost)
-		if a.endForwarded || !lost && !restart {
+		if r.endForwarded || !lost && !restart {
 			return err
 		}
-		a.logf("no longer leading %q%s", name, reasonSuffix(err))
+		a.con.logf("no longer leading %q%s", name, reasonSuffix(err))
 	}
 }
 
@@ -94,23 +95,23 @@ func reasonSuffix(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + errorText(err)
+	return ": " + view.ErrorText(err)
 }
 
 // campaign waits until this process leads. It goes on while the store is unreachable. A
 // termination signal ends it.
-func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, error) {
-	if err := a.refuseDeadlock(locks, &j.lockRequest); err != nil {
+func (s *session) campaign(j *job, name string) (*dibs.Lease, error) {
+	if err := s.refuseDeadlock(&j.lockRequest); err != nil {
 		return nil, err
 	}
-	ctx, stop := a.signalContext()
-	a.monitor.setWaiting(j.names, true)
-	p := a.progress(locks, j.names)
-	lease, err := a.retryCampaign(ctx, locks.Election(name, append(j.options(), dibs.Observe(p.hooks()))...))
+	ctx, stop := s.signals.context()
+	s.monitor.SetCampaigning(j.names)
+	p := s.progress(j.names)
+	lease, err := retryCampaign(ctx, s.locks.Election(name, append(j.options(), dibs.Observe(p.hooks()))...))
 	signalled := stop()
 	p.end()
 	if err == nil {
-		a.monitor.setHolding(lease)
+		s.monitor.SetHolding(lease)
 	}
 	switch {
 	case signalled != nil && err == nil:
@@ -121,58 +122,51 @@ func (a *app) campaign(locks *dibs.Client, j *job, name string) (*dibs.Lease, er
 	return lease, err
 }
 
-func (a *app) retryCampaign(ctx context.Context, e *dibs.Election) (*dibs.Lease, error) {
+func retryCampaign(ctx context.Context, e *dibs.Election) (*dibs.Lease, error) {
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for wait := shortest; sleep(ctx, wait); wait = min(2*wait, longest) {
 		lease, err := e.Campaign(ctx)
-		if !errors.Is(err, dibs.ErrUnavailable) { // storeMonitor reports outages
+		if !errors.Is(err, dibs.ErrUnavailable) { // the monitor reports outages
 			return lease, err
 		}
 	}
 	return nil, context.Cause(ctx)
 }
 
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
 // observe prints the leader and each change until a termination signal arrives.
-func (a *app) observe(name string) error {
-	locks, closeAll, err := a.client()
+func observe(a *app, name string) error {
+	s, err := a.connect(untilExit)
 	if err != nil {
 		return err
 	}
-	ctx, stop := a.signalContext()
-	for leader, err := range locks.Election(name).Observe(ctx) {
-		if err = a.printLeader(name, leader, err); err != nil {
-			return errors.Join(err, closeAll())
+	ctx, stop := s.signals.context()
+	for leader, err := range s.locks.Election(name).Observe(ctx) {
+		if err = s.printLeader(name, leader, err); err != nil {
+			return errors.Join(err, s.close())
 		}
 	}
-	return errors.Join(stop(), closeAll())
+	return errors.Join(stop(), s.close())
 }
 
-func (a *app) printLeader(name string, leader dibs.Leader, err error) error {
-	owner := ownerOf(leader.Token)
+func (s *session) printLeader(name string, leader dibs.Leader, err error) error {
+	owner := view.OwnerOf(leader.Token)
 	switch {
 	case err != nil && errors.Is(err, dibs.ErrUnavailable):
-		a.logf("%s; trying again; store: %s", errorText(err), a.monitor.location)
+		s.con.logf("%s; trying again; store: %s", view.ErrorText(err), s.store.location)
 		return nil
 	case err != nil:
-		return a.explain(err)
-	case a.json:
-		return printLine(a.out, stamped(event{Event: "leader", Name: name, Holder: owner.short, Host: owner.host, PID: owner.pid, Label: owner.label, Fence: leader.Term}))
+		return s.store.explain(err)
+	case s.con.json:
+		return view.WriteLine(s.con.out, view.LeaderEvent{
+			Stamp: stamp("leader"), Name: name, Fence: leader.Term,
+			Holder: owner.Short, Host: owner.Host, PID: owner.PID, Label: owner.Label,
+		})
 	case leader.Token == "":
-		_, err = fmt.Fprintf(a.out, "no leader for %q\n", name)
+		_, err = fmt.Fprintf(s.con.out, "no leader for %q\n", name)
 	case leader.Term == 0:
-		_, err = fmt.Fprintf(a.out, "%s leads %q\n", owner, name)
+		_, err = fmt.Fprintf(s.con.out, "%s leads %q\n", owner, name)
 	default:
-		_, err = fmt.Fprintf(a.out, "%s leads %q, term %d\n", owner, name, leader.Term)
+		_, err = fmt.Fprintf(s.con.out, "%s leads %q, term %d\n", owner, name, leader.Term)
 	}
 	return err
 }

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +13,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/redistest"
-	"golang.org/x/sys/unix"
 )
 
 // escapes are commands that run the script in $WORK in a process group, a session or a
@@ -263,73 +260,4 @@ func TestInheritedChild(t *testing.T) {
 		t.Error("a process that does not belong to the command is dead")
 	}
 	syscall.Kill(pidOf(t, other), syscall.SIGKILL)
-}
-
-// The watchdog's clock includes the time for which the machine was suspended. A time
-// namespace simulates that: its boot clock is ahead of the monotonic clock.
-func TestWatchdogCountsSuspension(t *testing.T) {
-	t.Parallel()
-	const slept = 1000 * time.Hour
-	unshare := []string{"--time", "--boottime", fmt.Sprint(int(slept.Seconds())), "--fork", "--kill-child"}
-	if err := exec.Command("unshare", append(unshare, "true")...).Run(); err != nil {
-		t.Skip("no time namespaces here:", err)
-	}
-	in, pipe, err1 := os.Pipe()
-	answers, out, err2 := os.Pipe()
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	p := prepare(t, "", append(unshare, "dibs", watchdogArg, "3", "4")...)
-	p.Path, p.ExtraFiles = pathOf(t, "unshare"), []*os.File{in, out}
-	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
-	p.begin()
-	in.Close()
-	out.Close()
-	defer pipe.Close()
-	lines := linesOf(answers)
-	await := func(word string) string {
-		select {
-		case line := <-lines:
-			rest, ok := strings.CutPrefix(line, word)
-			if !ok {
-				t.Fatalf("the watchdog answers %q, want %q", line, word)
-			}
-			return strings.TrimSpace(rest)
-		case <-time.After(testTimeout):
-			t.Fatalf("the watchdog does not answer %q", word)
-		}
-		return ""
-	}
-	await("ready")
-	text, _ := json.Marshal(startRequest{Path: pathOf(t, "sleep"), Argv: rawTexts([]string{"sleep", "1000"})})
-	fmt.Fprintf(pipe, "start %s\n", text)
-	pid := await("started")
-	fmt.Fprintf(pipe, "until %d\n", sinceBoot()+slept+200*time.Millisecond)
-	await("changed")
-	if alive(pid) {
-		t.Error("the command is alive")
-	}
-}
-
-// An alarm ends a poll.
-func TestAlarm(t *testing.T) {
-	t.Parallel()
-	a := newAlarm()
-	defer syscall.Close(int(a))
-	for _, in := range []time.Duration{50 * time.Millisecond, 0, -time.Hour} {
-		at := sinceBoot() + in
-		a.set(at)
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(a), Events: unix.POLLIN}}, int(testTimeout/time.Millisecond)); n != 1 || err != nil || sinceBoot() < at {
-			t.Errorf("an alarm in %v: %d, %v", in, n, err)
-		}
-	}
-}
-
-func pathOf(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -3,22 +3,20 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 )
 
-// The exit codes of dibs itself. All others are those of the command.
+// The exit codes of dibs itself. All others are those of the command: see package
+// supervise.
 const (
-	exitUsage     = 64  // invalid command line
-	exitBusy      = 75  // the name is held and the wait is over; EX_TEMPFAIL
-	exitLost      = 76  // the lease was lost while the command ran, even if it succeeded
-	exitMaxHold   = 124 // as timeout(1)
-	exitTrouble   = 125 // dibs or the store failed; the command was not run
-	exitCannotRun = 126 // the command exists but cannot be run
-	exitNotFound  = 127
-	exitSignal    = 128 // plus the signal number
+	exitUsage   = 64  // invalid command line
+	exitBusy    = 75  // the name is held and the wait is over; EX_TEMPFAIL
+	exitLost    = 76  // the lease was lost while the command ran, even if it succeeded
+	exitMaxHold = 124 // as timeout(1)
+	exitTrouble = 125 // dibs or the store failed; the command was not run
 
 	codesForHelp = `Exit codes:
 
@@ -68,18 +66,6 @@ func exitWith(code int, err error) error {
 	return codeError{code, err}
 }
 
-// finish prints an error and returns the exit code.
-func (a *app) finish(err error) int {
-	if err == nil {
-		return 0
-	}
-	code := codeOf(err)
-	if !silent(err) {
-		a.printError(err)
-	}
-	return code
-}
-
 // silent reports whether an error is not printed: its exit code is enough. That includes
 // signals, whose sender needs no message.
 func silent(err error) bool {
@@ -90,32 +76,24 @@ func silent(err error) bool {
 	return errors.As(err, new(signalError))
 }
 
-func (a *app) printError(err error) {
-	text := errorText(err)
-	if a.json {
-		a.event(event{Event: "error", Error: text, Code: codeOf(err)})
-		return
-	}
-	fmt.Fprintf(a.err, "%sdibs: %s\n", a.clear(), text)
-}
-
 func codeOf(err error) int {
 	var coded codeError
 	var bad usageError
 	var signalled signalError
+	var start *supervise.StartError
 	switch {
 	case errors.As(err, &coded):
 		return coded.code
+	case errors.As(err, &start):
+		return start.Code
 	case errors.As(err, &bad), errors.Is(err, dibs.ErrInvalid):
 		return exitUsage
 	case errors.As(err, &signalled):
-		return exitSignal + int(signalled.Signal)
+		return supervise.CodeSignal + int(signalled.Signal)
 	case errors.Is(err, dibs.ErrLost):
 		return exitLost
 	case errors.Is(err, dibs.ErrBusy):
 		return exitBusy
-	case errors.Is(err, exec.ErrNotFound):
-		return exitNotFound
 	}
 	return exitTrouble
 }

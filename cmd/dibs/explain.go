@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 )
 
 // explain adds the location of the store and a hint to an error of the store.
@@ -17,7 +18,7 @@ func (o *opened) explain(err error) error {
 	var lines []string
 	switch {
 	case errors.Is(err, dibs.ErrWrongType):
-		err = rephrased{err, withoutReply(errorText(err)) + ": the key holds a value that is not a lock of dibs; it was not changed"}
+		err = rephrased{err, withoutReply(view.ErrorText(err)) + ": the key holds a value that is not a lock of dibs; it was not changed"}
 		lines = append(lines, "to see its type: redis-cli TYPE PREFIX+NAME; a hash may be a Redisson lock")
 	case errors.Is(err, dibs.ErrLost):
 	case errors.Is(err, context.DeadlineExceeded):
@@ -32,14 +33,6 @@ func (o *opened) explain(err error) error {
 	}
 	lines = append([]string{"", "store: " + o.location}, lines...)
 	return fmt.Errorf("%w%s", err, strings.Join(lines, "\n"))
-}
-
-// explain does the same for the store that client has opened.
-func (a *app) explain(err error) error {
-	if a.opened == nil {
-		return err
-	}
-	return a.opened.explain(err)
 }
 
 // timedOut reports whether err is a timeout, judging by its text: the errors of the store
@@ -62,7 +55,7 @@ func (r rephrased) Unwrap() error { return r.error }
 // withoutReply cuts off the reply of Redis from an error about a key of the wrong type:
 // that reply is about a script.
 func withoutReply(text string) string {
-	text = strings.TrimPrefix(text, errorText(dibs.ErrWrongType)+": ")
+	text = strings.TrimPrefix(text, view.ErrorText(dibs.ErrWrongType)+": ")
 	for _, reply := range []string{": ERR ", ": WRONGTYPE"} {
 		text, _, _ = strings.Cut(text, reply)
 	}

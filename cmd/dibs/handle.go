@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/dibslock/dibs/driver"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,7 +27,7 @@ type handle struct {
 }
 
 func handleOf(lease *dibs.Lease, j *lockRequest) handle {
-	h := handle{Schema: schema, Names: j.names, Token: lease.Token(), Fence: lease.FenceOf(j.names[0]), TTL: time.Duration(j.ttl).Milliseconds()}
+	h := handle{Schema: view.Schema, Names: j.names, Token: lease.Token(), Fence: lease.FenceOf(j.names[0]), TTL: time.Duration(j.ttl).Milliseconds()}
 	if len(j.names) > 1 {
 		for _, name := range j.names {
 			h.Fences = append(h.Fences, lease.FenceOf(name))
@@ -36,15 +37,15 @@ func handleOf(lease *dibs.Lease, j *lockRequest) handle {
 }
 
 // printHandle prints the output of hold.
-func (a *app) printHandle(lease *dibs.Lease, j *lockRequest) error {
-	if a.json {
-		return printLine(a.out, handleOf(lease, j))
+func printHandle(con *console, lease *dibs.Lease, j *lockRequest) error {
+	if con.json {
+		return view.WriteLine(con.out, handleOf(lease, j))
 	}
-	_, err := fmt.Fprintln(a.out, "held", strings.Join(j.names, ","), lease.Token(), lease.FenceOf(j.names[0]))
+	_, err := fmt.Fprintln(con.out, "held", strings.Join(j.names, ","), lease.Token(), lease.FenceOf(j.names[0]))
 	return err
 }
 
-func (a *app) acquireCmd() *cobra.Command {
+func acquireCmd(a *app) *cobra.Command {
 	j := new(lockRequest)
 	c := &cobra.Command{
 		Use:   "acquire [flags] NAME[,NAME…]",
@@ -64,30 +65,29 @@ There is no --min-hold: dibs release frees the name at once.`,
   ./build.sh && dibs renew && ./deploy.sh
   dibs release`,
 		Args: argCount(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.acquire(j, args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error { return acquire(a, j, args[0]) },
 	}
-	j.flags(c.Flags())
+	j.flags(c.Flags(), a.con)
 	return c
 }
 
-func (a *app) acquire(j *lockRequest, name string) error {
+func acquire(a *app, j *lockRequest, name string) error {
 	if j.flagSet("min-hold") {
 		return usage("--min-hold works with run and hold only: dibs release frees a name at once")
 	}
 	if err := j.check(a, name); err != nil {
 		return err
 	}
-	a.locksOutlive = true
 	// On success the client is not closed: that would release the lock.
-	locks, closeAll, err := a.client(dibs.NoRenew())
+	s, err := a.connect(untilTTL, dibs.NoRenew())
 	if err != nil {
 		return err
 	}
 	abort := func(err error) error {
-		a.monitor.end()
-		return a.explain(errors.Join(err, closeAll()))
+		s.monitor.Close()
+		return s.store.explain(errors.Join(err, s.close()))
 	}
-	lease, err := a.waitForLock(locks, j)
+	lease, err := s.waitForLock(j)
 	if err != nil {
 		return abort(err)
 	}
@@ -95,17 +95,17 @@ func (a *app) acquire(j *lockRequest, name string) error {
 	if err := lease.Extend(context.Background(), time.Duration(j.ttl)); err != nil {
 		return abort(err)
 	}
-	if a.json {
-		err = printLine(a.out, handleOf(lease, j))
+	if a.con.json {
+		err = view.WriteLine(a.con.out, handleOf(lease, j))
 	} else {
-		_, err = fmt.Fprintf(a.out, "export DIBS_NAME=%s DIBS_TOKEN=%s DIBS_FENCE=%s\n",
+		_, err = fmt.Fprintf(a.con.out, "export DIBS_NAME=%s DIBS_TOKEN=%s DIBS_FENCE=%s\n",
 			shellQuoted(strings.Join(j.names, ",")), shellQuoted(lease.Token()), strconv.FormatUint(lease.FenceOf(j.names[0]), 10))
 	}
 	if err != nil { // the caller has no token: release the lock
 		return abort(err)
 	}
-	a.monitor.end()
-	return a.opened.close()
+	s.monitor.Close()
+	return s.store.close()
 }
 
 // shellQuoted returns s as one quoted word for a POSIX shell.
@@ -124,13 +124,13 @@ func (o *attachFlags) flags(f *pflag.FlagSet) {
 }
 
 // leases attaches to each name.
-func (o *attachFlags) leases(a *app, locks *dibs.Client, args []string, options ...dibs.Option) ([]*dibs.Lease, error) {
-	name, token := a.getenv("DIBS_NAME"), o.token
+func (o *attachFlags) leases(env environment, locks *dibs.Client, args []string, options ...dibs.Option) ([]*dibs.Lease, error) {
+	name, token := env.get("DIBS_NAME"), o.token
 	if len(args) > 0 {
 		name = args[0]
 	}
 	if !o.flagSet("token") {
-		token = a.getenv("DIBS_TOKEN")
+		token = env.get("DIBS_TOKEN")
 	}
 	switch {
 	case o.flagSet("token") && token == "":
@@ -151,7 +151,7 @@ func (o *attachFlags) leases(a *app, locks *dibs.Client, args []string, options 
 	return all, nil
 }
 
-func (a *app) renewCmd() *cobra.Command {
+func renewCmd(a *app) *cobra.Command {
 	o := new(attachFlags)
 	ttl := durationFlag(30 * time.Second)
 	c := &cobra.Command{
@@ -166,7 +166,7 @@ shortens a lease and never restores one that has ended: that is exit code 76.`,
 			if d := time.Duration(ttl); d < driver.MinTTL || d > driver.MaxTTL {
 				return usage("--ttl %v: want %v to %v", d, driver.MinTTL, driver.MaxTTL)
 			}
-			return a.forEachAttached(o, args, func(lease *dibs.Lease) error {
+			return o.forEach(a, args, func(lease *dibs.Lease) error {
 				return lease.Extend(context.Background(), time.Duration(ttl))
 			})
 		},
@@ -176,7 +176,7 @@ shortens a lease and never restores one that has ended: that is exit code 76.`,
 	return c
 }
 
-func (a *app) releaseCmd() *cobra.Command {
+func releaseCmd(a *app) *cobra.Command {
 	o := new(attachFlags)
 	c := &cobra.Command{
 		Use:   "release [flags] [NAME[,NAME…]]",
@@ -187,23 +187,22 @@ NAME, nothing changes and the exit code is 76.`,
   DIBS_TOKEN=… dibs release deploy`,
 		Args: argCount(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.forEachAttached(o, args, (*dibs.Lease).Unlock)
+			return o.forEach(a, args, (*dibs.Lease).Unlock)
 		},
 	}
 	o.flags(c.Flags())
 	return c
 }
 
-// forEachAttached calls do for each name. It does not close the client: that would
+// forEach calls do for each name. It does not close the client: that would
 // release what renew has extended.
-func (a *app) forEachAttached(o *attachFlags, args []string, do func(*dibs.Lease) error) error {
-	a.locksOutlive = true
-	s, err := a.open()
+func (o *attachFlags) forEach(a *app, args []string, do func(*dibs.Lease) error) error {
+	s, err := a.stores.open(untilTTL)
 	if err != nil {
 		return err
 	}
-	locks := dibs.New(s.Store, dibs.Timeout(a.timeout), dibs.NoRenew())
-	leases, err := o.leases(a, locks, args)
+	locks := s.client(dibs.NoRenew())
+	leases, err := o.leases(a.env, locks, args)
 	if err != nil {
 		return errors.Join(err, s.close())
 	}

@@ -11,7 +11,7 @@ import (
 
 // The help fits into 80 columns.
 func TestHelpFits(t *testing.T) {
-	a := &app{getenv: func(string) string { return "" }}
+	a := newApp(new(console), nil)
 	root := a.root()
 	root.InitDefaultHelpCmd()
 	var visit func(c *cobra.Command)
@@ -35,7 +35,7 @@ func TestHelpFits(t *testing.T) {
 
 // All subcommands are listed in the help.
 func TestNoSubcommandIsHidden(t *testing.T) {
-	a := &app{getenv: func(string) string { return "" }}
+	a := newApp(new(console), nil)
 	for _, c := range a.root().Commands() {
 		if c.Hidden {
 			t.Errorf("%s is hidden", c.Name())
@@ -45,8 +45,8 @@ func TestNoSubcommandIsHidden(t *testing.T) {
 
 // The help of elect does not list exit code 75: elect waits without limit.
 func TestElectionIsNeverBusy(t *testing.T) {
-	a := &app{getenv: func(string) string { return "" }}
-	long := a.electCmd().Long
+	a := newApp(new(console), nil)
+	long := electCmd(a).Long
 	if strings.Contains(long, "75") || !strings.Contains(long, "\n    76 ") {
 		t.Errorf("have %s", long)
 	}

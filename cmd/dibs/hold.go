@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 
-func (a *app) holdCmd() *cobra.Command {
+func holdCmd(a *app) *cobra.Command {
 	j := new(lockRequest)
 	var noStdin bool
 	c := &cobra.Command{
@@ -40,47 +42,47 @@ Exit codes:
   # on a terminal: ^D releases the lock
   dibs hold deploy`,
 		Args: argCount(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.hold(j, args[0], noStdin) },
+		RunE: func(_ *cobra.Command, args []string) error { return hold(a, j, args[0], noStdin) },
 	}
-	j.flags(c.Flags())
+	j.flags(c.Flags(), a.con)
 	c.Flags().BoolVar(&noStdin, "no-stdin", false, "do not read stdin: hold until a signal arrives or the parent process exits")
 	return c
 }
 
-func (a *app) hold(j *lockRequest, name string, noStdin bool) (err error) {
+func hold(a *app, j *lockRequest, name string, noStdin bool) (err error) {
 	if err := j.check(a, name); err != nil {
 		return err
 	}
 	gone := parentGone()
-	locks, closeAll, err := a.client()
+	s, err := a.connect(untilExit)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		a.monitor.end()
-		err = a.explain(errors.Join(err, closeAll()))
+		s.monitor.Close()
+		err = s.store.explain(errors.Join(err, s.close()))
 	}()
-	lease, err := a.waitForLock(locks, j)
+	lease, err := s.waitForLock(j)
 	if err != nil {
 		return err
 	}
-	if err := a.printHandle(lease, j); err != nil {
+	if err := printHandle(a.con, lease, j); err != nil {
 		return errors.Join(err, lease.Unlock())
 	}
 	var input <-chan struct{}
 	if !noStdin {
-		input = endOfInput(a.in)
+		input = endOfInput(a.con.in)
 	}
 	begun := time.Now()
-	err = errors.Join(a.waitForEnd(lease, input, gone), ignoreLost(lease.Unlock()))
+	err = errors.Join(s.signals.waitForEnd(lease, input, gone), ignoreLost(lease.Unlock()))
 	if !errors.Is(err, dibs.ErrLost) && !errors.Is(err, dibs.ErrUnavailable) {
-		a.logVerbose("released %s after %s", quoted(j.names), brief(time.Since(begun)))
+		s.logVerbose("released %s after %s", view.Quoted(j.names), view.Brief(time.Since(begun)))
 	}
 	return err
 }
 
 // waitForEnd returns when the lease must be released, or is lost.
-func (a *app) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
+func (s signals) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
 	for {
 		select {
 		case <-input:
@@ -89,9 +91,9 @@ func (a *app) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) error {
 			return nil
 		case <-lease.Context().Done():
 			return lease.Err()
-		case s := <-a.caught:
-			if n, _ := s.(syscall.Signal); isTermination(n) {
-				return exitWith(exitSignal+int(n), nil)
+		case caught := <-s:
+			if n, _ := caught.(syscall.Signal); supervise.IsTermination(n) {
+				return exitWith(supervise.CodeSignal+int(n), nil)
 			}
 		}
 	}

@@ -1,19 +1,22 @@
 package main
 
-import "github.com/dibslock/dibs/localstore"
+import (
+	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
+	"github.com/dibslock/dibs/localstore"
+)
 
 // openLocal opens the file at path, or the default file of --local if path is empty.
-func (a *app) openLocal(o *opened, path string) (err error) {
-	if a.replicas > 0 || a.longestTTL > 0 || a.prefixSet {
+func (f *storeFlags) openLocal(o *opened, path string, l lifetime) (err error) {
+	if f.replicas > 0 || f.longestTTL > 0 || f.prefixSet {
 		return usage("--replicas, --longest and --prefix need Redis: a local file does not support them")
 	}
 	if path == "" {
-		if path, err = localstore.Path(a.getenv); err != nil {
+		if path, err = localstore.Path(f.env.get); err != nil {
 			return err
 		}
 	}
 	var options []localstore.Option
-	if a.locksOutlive {
+	if l == untilTTL {
 		options = append(options, localstore.Outlive())
 	}
 	s, err := localstore.Open(path, options...)
@@ -22,7 +25,7 @@ func (a *app) openLocal(o *opened, path string) (err error) {
 	}
 	o.Store, o.location = s, "local:"+path
 	o.closes = append(o.closes, s.Close)
-	if a.runsCommand {
+	if l == withCommand {
 		return inheritAliveFile(s)
 	}
 	return nil
@@ -37,6 +40,6 @@ func inheritAliveFile(s *localstore.Store) error {
 		return err
 	}
 	defer f.Close()
-	_, err = inherited(f)
+	_, err = supervise.Inherit(f)
 	return err
 }

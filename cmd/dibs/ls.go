@@ -1,17 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 
-func (a *app) lsCmd() *cobra.Command {
+func lsCmd(a *app) *cobra.Command {
 	var by string
 	c := &cobra.Command{
 		Use:   "ls [GLOB]",
@@ -29,11 +27,11 @@ terminal, long names are shortened and columns that do not fit are omitted.`,
   dibs ls --json | jq -r 'select(.waiting > 10).name'`,
 		Args: argCount(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			order, ok := orders[by]
+			order, ok := view.Orders[by]
 			if !ok {
 				return usage("--sort %q: want name, ttl or waiting", by)
 			}
-			return a.withStore(func(ctx context.Context, s *opened) error { return a.ls(ctx, s, globOf(args), order) })
+			return a.withStore(func(ctx context.Context, s *opened) error { return ls(ctx, a.con, s, globOf(args), order) })
 		},
 	}
 	c.Flags().StringVar(&by, "sort", "name", "sort by name, ttl (first to expire first) or waiting (most waiters first)")
@@ -48,51 +46,29 @@ func globOf(args []string) string {
 	return args[0]
 }
 
-func (a *app) ls(ctx context.Context, s *opened, glob string, order func(x, y nameState) int) error {
-	seen, err := a.inspectMatching(ctx, s, glob)
+func ls(ctx context.Context, con *console, s *opened, glob string, order func(x, y view.State) int) error {
+	seen, err := s.poller().Matching(ctx, glob)
 	if err != nil {
 		return err
 	}
-	names := statesOf(seen)
+	now := time.Now()
+	names := view.StatesOf(seen, now)
 	slices.SortStableFunc(names, order)
-	if a.json {
-		return a.printEachJSON(names)
-	}
-	if len(names) == 0 {
-		a.logf("no held name matches %s in %s", safe(glob), s.location)
+	switch {
+	case con.json:
+		return printEachJSON(con, names)
+	case len(names) == 0:
+		con.logf("no held name matches %s in %s", view.Safe(glob), s.location)
 		return nil
 	}
-	return a.print(listTable(names).fit(a.width(), "FENCE", "KIND", "HELD", "HOLDER").String())
+	return con.print(view.List(names, now, con.width()).String())
 }
 
-func (a *app) printEachJSON(names []nameState) error {
+func printEachJSON(con *console, names []view.State) error {
 	for _, n := range names {
-		if err := a.printJSON(n); err != nil {
+		if err := con.printJSON(n); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func listTable(names []nameState) (t table) {
-	t.row("NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "FENCE")
-	for _, n := range names {
-		t.row(safe(n.Name), orDash(n.Kind), orDash(n.holderSummary()), n.ttl(), orDash(n.ago()), strconv.Itoa(n.Waiting), number(n.Fence))
-	}
-	return t
-}
-
-// orders are the values of --sort. The sort is stable and its input is sorted by name.
-var orders = map[string]func(x, y nameState) int{
-	"name":    func(x, y nameState) int { return cmp.Compare(x.Name, y.Name) },
-	"ttl":     func(x, y nameState) int { return cmp.Compare(neverLast(x.left()), neverLast(y.left())) },
-	"waiting": func(x, y nameState) int { return cmp.Compare(y.Waiting, x.Waiting) },
-}
-
-// neverLast maps -1, which means never, to a value that sorts last.
-func neverLast(d time.Duration) time.Duration {
-	if d < 0 {
-		return math.MaxInt64
-	}
-	return d
 }

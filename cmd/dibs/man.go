@@ -11,7 +11,7 @@ import (
 )
 
 // manCmd writes the manual pages, for packagers and for manual installation.
-func (a *app) manCmd() *cobra.Command {
+func manCmd() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "man --dir DIR",

@@ -13,9 +13,12 @@ import (
 // by spaces.
 const heldVar = "DIBS_HELD"
 
+// outerTokens returns the owner tokens of the outer locks.
+func outerTokens(env environment) []string { return strings.Fields(env.get(heldVar)) }
+
 // heldTokens returns heldVar for the command that runs under lease.
-func (a *app) heldTokens(lease *dibs.Lease) string {
-	return heldVar + "=" + strings.Join(append(strings.Fields(a.getenv(heldVar)), lease.Token()), " ")
+func (s *session) heldTokens(lease *dibs.Lease) string {
+	return heldVar + "=" + strings.Join(append(slices.Clone(s.outer), lease.Token()), " ")
 }
 
 // refuseDeadlock rejects an unlimited wait for a name that an outer dibs holds: the outer
@@ -23,16 +26,15 @@ func (a *app) heldTokens(lease *dibs.Lease) string {
 //
 // It asks the store whether that lock is still held: this process may be a daemon that
 // has outlived the outer dibs. A limited wait is allowed, since it ends with ErrBusy.
-func (a *app) refuseDeadlock(locks *dibs.Client, c *lockRequest) error {
-	held := strings.Fields(a.getenv(heldVar))
-	if len(held) == 0 || c.try || c.wait != noLimit {
+func (s *session) refuseDeadlock(c *lockRequest) error {
+	if len(s.outer) == 0 || c.try || c.wait != noLimit {
 		return nil
 	}
-	ctx, stop := a.withTimeout(context.Background())
+	ctx, stop := context.WithTimeout(context.Background(), s.store.timeout)
 	defer stop()
 	for _, name := range c.names {
-		state, err := locks.Inspect(ctx, name)
-		if err == nil && c.blockedBy(state.Holders, held) {
+		state, err := s.locks.Inspect(ctx, name)
+		if err == nil && c.blockedBy(state.Holders, s.outer) {
 			return usage("%q is held by the outer dibs of this process: waiting would deadlock; pass -n, or -w with a time, or use another name", name)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
@@ -113,7 +114,7 @@ func (p *program) code() int {
 	case <-time.After(testTimeout):
 		p.t.Fatalf("%v does not exit", p.Args)
 	}
-	return exitCodeOf(p.ProcessState.Sys().(syscall.WaitStatus))
+	return supervise.ExitCode(p.ProcessState.Sys().(syscall.WaitStatus))
 }
 
 func (p *program) wantCode(want int) {
@@ -172,8 +173,8 @@ func onEachStoreSerially(t *testing.T, test func(t *testing.T, s *testStore)) {
 
 func openTestStore(t *testing.T, url string) *testStore {
 	t.Helper()
-	a := &app{getenv: func(string) string { return "" }, urls: []string{url}}
-	store, err := a.open()
+	flags := storeFlags{urls: []string{url}}
+	store, err := flags.open(untilExit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,7 +483,7 @@ func TestSignalAtAnyMoment(t *testing.T) {
 			p := begin(t, s.URL(), "run", name, "--", "sleep", "1000")
 			time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
 			p.Process.Signal(syscall.SIGTERM)
-			p.wantCode(exitSignal + int(syscall.SIGTERM))
+			p.wantCode(supervise.CodeSignal + int(syscall.SIGTERM))
 			if s.held(name) {
 				t.Fatalf("%s is still held: %s%s", name, &p.stdout, &p.stderr)
 			}
@@ -498,12 +499,12 @@ func TestSignalWhileWaiting(t *testing.T) {
 		second := begin(t, s.URL(), "run", "job", "--", "true")
 		eventually(t, "it queues", func() bool { return s.waiting("job") == 1 })
 		second.Process.Signal(syscall.SIGHUP)
-		second.wantCode(exitSignal + int(syscall.SIGHUP))
+		second.wantCode(supervise.CodeSignal + int(syscall.SIGHUP))
 		if s.waiting("job") != 0 {
 			t.Error("its queue entry remains")
 		}
 		first.Process.Signal(syscall.SIGTERM)
-		first.wantCode(exitSignal + int(syscall.SIGTERM))
+		first.wantCode(supervise.CodeSignal + int(syscall.SIGTERM))
 		if s.held("job") {
 			t.Error("the lock of hold remains")
 		}
@@ -530,7 +531,7 @@ func TestTwoSignalsWhileWaiting(t *testing.T) {
 					}
 					p.Process.Signal(n)
 				}
-				if code := p.code(); code <= exitSignal {
+				if code := p.code(); code <= supervise.CodeSignal {
 					t.Errorf("exit code %d", code)
 				}
 				if s.waiting("job") != 0 {
@@ -725,7 +726,7 @@ func watchdogOf(t *testing.T, p *program, other string) string {
 		text, _ := os.ReadFile(file)
 		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if bytes.HasPrefix(text, []byte("dibs\x00"+watchdogArg+"\x00")) && len(fields) > 1 && string(fields[1]) == strconv.Itoa(p.Process.Pid) && pid != other && alive(pid) {
+		if bytes.HasPrefix(text, []byte("dibs\x00"+supervise.WatchdogArg+"\x00")) && len(fields) > 1 && string(fields[1]) == strconv.Itoa(p.Process.Pid) && pid != other && alive(pid) {
 			return pid
 		}
 	}
@@ -869,7 +870,7 @@ func TestElect(t *testing.T) {
 			t.Errorf("terms %d and %d", term1, term2)
 		}
 		second.Process.Signal(syscall.SIGTERM)
-		second.wantCode(exitSignal + int(syscall.SIGTERM))
+		second.wantCode(supervise.CodeSignal + int(syscall.SIGTERM))
 		if s.held("boss") {
 			t.Error("the term was not released")
 		}
@@ -885,7 +886,7 @@ func TestElectCampaignsAgain(t *testing.T) {
 	s.MustCmd(t, "DEL", "lock:boss")
 	eventually(t, "another term", func() bool { return strings.Count(p.stdout.String(), "term") == 2 })
 	p.Process.Signal(syscall.SIGINT)
-	p.wantCode(exitSignal + int(syscall.SIGINT))
+	p.wantCode(supervise.CodeSignal + int(syscall.SIGINT))
 }
 
 // A command and a watchdog that were stopped and continued are not killed: dibs has

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -149,14 +150,15 @@ func (w *scriptState) locks() *dibs.Client {
 	if c := w.clients[where]; c != nil {
 		return c
 	}
-	a := &app{getenv: w.Getenv, timeout: 10 * time.Second}
+	a := newApp(&console{env: environment{"DIBS_URL=" + where, "DIBS_PASSWORD=" + w.Getenv("DIBS_PASSWORD")}}, nil)
+	a.stores.timeout = 10 * time.Second
 	if strings.Contains(where, " ") {
-		a.longestTTL = quorumTTL // a server votes only after it has run for this long
+		a.stores.longestTTL = quorumTTL // a server votes only after it has run for this long
 	}
-	c, closeAll, err := a.client()
+	s, err := a.connect(untilExit)
 	w.Check(err)
-	w.clients[where], w.closes = c, append(w.closes, closeAll)
-	return c
+	w.clients[where], w.closes = s.locks, append(w.closes, s.close)
+	return s.locks
 }
 
 type scriptStateKey struct{}
@@ -228,7 +230,7 @@ func (w *scriptState) ends(args []string) {
 	status := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	code := status.ExitStatus()
 	if status.Signaled() {
-		code = exitSignal + int(status.Signal())
+		code = supervise.CodeSignal + int(status.Signal())
 	}
 	if strconv.Itoa(code) != args[0] {
 		w.Fatalf("exit code %d, want %s", code, args[0])

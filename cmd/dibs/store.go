@@ -1,11 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/watch"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
@@ -16,8 +18,9 @@ import (
 // An opened is the store that the flags and the environment name.
 type opened struct {
 	driver.Store
-	location string // without credentials
-	nodes    []node // the Redis servers: those of a quorum, or one
+	location string        // without credentials
+	timeout  time.Duration // of one operation
+	nodes    []node        // the Redis servers: those of a quorum, or one
 	closes   []func() error
 }
 
@@ -35,6 +38,23 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
+// poller returns a reader of the names in the store.
+func (o *opened) poller() watch.Poller { return watch.Poller{Store: o.Store, Timeout: o.timeout} }
+
+// client returns a Client on the store.
+func (o *opened) client(options ...dibs.Option) *dibs.Client {
+	return dibs.New(o.Store, append([]dibs.Option{dibs.Timeout(o.timeout)}, options...)...)
+}
+
+// A lifetime says how long the locks of a subcommand are valid.
+type lifetime int
+
+const (
+	untilExit   lifetime = iota // until this process exits
+	untilTTL                    // until they expire, also after this process has exited
+	withCommand                 // until this process and the command that it runs have exited
+)
+
 var errNoStore = usageError{errors.New(`no store: pass one of
   --url redis://host:6379      or DIBS_URL=redis://host:6379
                                (also rediss://, redis+sentinel://, redis+cluster://, unix://;
@@ -42,47 +62,22 @@ var errNoStore = usageError{errors.New(`no store: pass one of
   --local                      or DIBS_URL=local
                                (a file of this user, for this host only)`)}
 
-// storeURLs returns the URLs from the flags, or else from the environment.
-func (a *app) storeURLs() ([]string, error) {
-	switch {
-	case a.local && len(a.urls) > 0:
-		return nil, usage("--local and --url exclude each other")
-	case a.local:
-		return []string{"local:"}, nil
-	case len(a.urls) > 0:
-		return a.urls, nil
-	}
-	urls := strings.Fields(a.getenv("DIBS_URL"))
-	if len(urls) == 0 {
-		return nil, errNoStore
-	}
-	return urls, nil
-}
-
-// urlSource returns the flag or variable that storeURLs has read, for errors.
-func (a *app) urlSource() string {
-	if len(a.urls) > 0 {
-		return "--url"
-	}
-	return "DIBS_URL"
-}
-
 // open opens the store. It does not wait for a server.
-func (a *app) open() (*opened, error) {
-	urls, err := a.storeURLs()
+func (f *storeFlags) open(l lifetime) (*opened, error) {
+	urls, err := f.storeURLs()
 	if err != nil {
 		return nil, err
 	}
-	o := new(opened)
+	o := &opened{timeout: f.timeout}
 	if path, ok := localPath(urls[0]); ok && len(urls) == 1 {
-		return o, a.openLocal(o, path)
+		return o, f.openLocal(o, path, l)
 	}
 	var stores []driver.Voter
 	for _, u := range urls {
 		if _, ok := localPath(u); ok {
 			return nil, usage("a local file cannot be a node of a quorum")
 		}
-		s, err := a.openRedis(o, u)
+		s, err := f.openRedis(o, u)
 		if err != nil {
 			return nil, errors.Join(err, o.close())
 		}
@@ -90,12 +85,12 @@ func (a *app) open() (*opened, error) {
 	}
 	switch {
 	case len(stores) > 1:
-		q, err := quorum.Config{Longest: a.longestTTL}.New(stores...)
+		q, err := quorum.Config{Longest: f.longestTTL}.New(stores...)
 		if err != nil {
-			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", a.urlSource(), err)}, o.close())
+			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", f.urlSource(), err)}, o.close())
 		}
 		o.Store = q
-	case a.longestTTL != 0:
+	case f.longestTTL != 0:
 		return nil, errors.Join(usage("--longest needs a quorum: three or more --url"), o.close())
 	default:
 		o.Store = stores[0]
@@ -149,43 +144,24 @@ func localPath(url string) (path string, ok bool) {
 	return strings.CutPrefix(url, "local:")
 }
 
-func (a *app) openRedis(o *opened, raw string) (driver.Voter, error) {
+func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 	u, err := redisurl.Parse(raw)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", a.urlSource(), err)}
+		return nil, usageError{fmt.Errorf("%s: %w", f.urlSource(), err)}
 	}
-	rdb, err := u.With(redisurl.Environment(a.getenv)).Open()
+	rdb, err := u.With(redisurl.Environment(f.env.get)).Open()
 	if err != nil {
 		return nil, err
 	}
 	o.closes = append(o.closes, rdb.Close)
 	var options []goredisstore.Option
-	if prefix, set := a.keyPrefix(); set {
+	if prefix, set := f.keyPrefix(); set {
 		options = append(options, goredisstore.Prefix(prefix))
 	}
-	if a.replicas > 0 {
-		options = append(options, goredisstore.WithReplicas(a.replicas, a.timeout/2))
+	if f.replicas > 0 {
+		options = append(options, goredisstore.WithReplicas(f.replicas, f.timeout/2))
 	}
 	s := goredisstore.New(rdb, options...)
 	o.nodes = append(o.nodes, node{u.String(), s})
 	return s, nil
-}
-
-// keyPrefix returns the prefix from --prefix or DIBS_PREFIX. set is true also for an
-// empty prefix.
-func (a *app) keyPrefix() (prefix string, set bool) {
-	if a.prefix != "" || a.prefixSet {
-		return a.prefix, true
-	}
-	for _, v := range a.environ {
-		if prefix, set := strings.CutPrefix(v, "DIBS_PREFIX="); set {
-			return prefix, true
-		}
-	}
-	return "", false
-}
-
-// withTimeout limits an operation on the store to a.timeout.
-func (a *app) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, a.timeout)
 }

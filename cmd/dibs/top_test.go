@@ -17,6 +17,8 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/cmd/dibs/internal/watch"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
@@ -25,9 +27,9 @@ import (
 	"golang.org/x/term"
 )
 
-// A screen is a terminal that supports only the sequences that top uses. It records all
+// A display is a terminal that supports only the sequences that top uses. It records all
 // others, so that a control sequence in a name is detected.
-type screen struct {
+type display struct {
 	mu        sync.Mutex
 	cells     [][]rune
 	row, col  int
@@ -38,13 +40,13 @@ type screen struct {
 	rest      string // beginning of an incomplete sequence
 }
 
-func newScreen(width, height int) *screen {
-	s := new(screen)
+func newDisplay(width, height int) *display {
+	s := new(display)
 	s.resize(width, height)
 	return s
 }
 
-func (s *screen) resize(width, height int) {
+func (s *display) resize(width, height int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cells, s.row, s.col = make([][]rune, height), 0, 0
@@ -55,7 +57,7 @@ func (s *screen) resize(width, height int) {
 
 var sequence = regexp.MustCompile(`^\x1b\[([?0-9;]*)([a-zA-Z])`)
 
-func (s *screen) Write(p []byte) (int, error) {
+func (s *display) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := s.rest + string(p)
@@ -76,7 +78,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *screen) interpret(parameters, command string) {
+func (s *display) interpret(parameters, command string) {
 	switch parameters + command {
 	case "H":
 		s.row, s.col = 0, 0
@@ -99,13 +101,13 @@ func (s *screen) interpret(parameters, command string) {
 	}
 }
 
-func (s *screen) clear(row, from int) {
+func (s *display) clear(row, from int) {
 	for col := from; col < len(s.cells[row]); col++ {
 		s.cells[row][col] = ' '
 	}
 }
 
-func (s *screen) show(r rune) {
+func (s *display) show(r rune) {
 	switch {
 	case r == '\r':
 		s.col = 0
@@ -119,7 +121,7 @@ func (s *screen) show(r rune) {
 	}
 }
 
-func (s *screen) String() string {
+func (s *display) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lines := make([]string, len(s.cells))
@@ -130,7 +132,7 @@ func (s *screen) String() string {
 }
 
 // await waits until the screen matches.
-func (s *screen) await(t *testing.T, pattern string) {
+func (s *display) await(t *testing.T, pattern string) {
 	t.Helper()
 	wanted := regexp.MustCompile("(?m)" + pattern)
 	for end := time.Now().Add(testTimeout); !wanted.MatchString(s.String()); time.Sleep(10 * time.Millisecond) {
@@ -141,7 +143,7 @@ func (s *screen) await(t *testing.T, pattern string) {
 }
 
 // restored checks that the terminal is in its initial state.
-func (s *screen) restored(t *testing.T) {
+func (s *display) restored(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,28 +155,28 @@ func (s *screen) restored(t *testing.T) {
 	}
 }
 
-// A session is dibs on a terminal.
-type session struct {
-	*screen
+// A ttySession is dibs on a terminal.
+type ttySession struct {
+	*display
 	tty    *os.File // the program's end of the terminal
 	before *term.State
 	cmd    *exec.Cmd
 	drawn  chan struct{} // closed when all output has been read
 }
 
-func startTop(t *testing.T, url string, width, height int) *session {
+func startTop(t *testing.T, url string, width, height int) *ttySession {
 	t.Helper()
 	return startOn(t, width, height, []string{"DIBS_URL=" + url, "TERM=xterm"}, "top", "--every", "20ms")
 }
 
-func startOn(t *testing.T, width, height int, env []string, args ...string) *session {
+func startOn(t *testing.T, width, height int, env []string, args ...string) *ttySession {
 	t.Helper()
 	tty, theirs, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	v := &session{screen: newScreen(width, height), tty: tty, drawn: make(chan struct{})}
+	v := &ttySession{display: newDisplay(width, height), tty: tty, drawn: make(chan struct{})}
 	t.Cleanup(func() { tty.Close() })
 	v.size(t, width, height)
 	if v.before, err = term.GetState(int(tty.Fd())); err != nil {
@@ -201,7 +203,7 @@ func startOn(t *testing.T, width, height int, env []string, args ...string) *ses
 	return v
 }
 
-func (v *session) size(t *testing.T, width, height int) {
+func (v *ttySession) size(t *testing.T, width, height int) {
 	t.Helper()
 	v.resize(width, height)
 	if err := pty.Setsize(v.tty, &pty.Winsize{Rows: uint16(height), Cols: uint16(width)}); err != nil {
@@ -209,7 +211,7 @@ func (v *session) size(t *testing.T, width, height int) {
 	}
 }
 
-func (v *session) press(t *testing.T, keys string) {
+func (v *ttySession) press(t *testing.T, keys string) {
 	t.Helper()
 	if _, err := v.tty.WriteString(keys); err != nil {
 		t.Fatal(err)
@@ -217,13 +219,13 @@ func (v *session) press(t *testing.T, keys string) {
 }
 
 // ends waits until dibs exits, and wants an exit code and a restored terminal.
-func (v *session) ends(t *testing.T, code int) {
+func (v *ttySession) ends(t *testing.T, code int) {
 	t.Helper()
 	timer := time.AfterFunc(testTimeout, func() { _ = v.cmd.Process.Kill() })
 	defer timer.Stop()
 	_ = v.cmd.Wait() // the process state has the exit code
 	if have := v.cmd.ProcessState.ExitCode(); have != code {
-		t.Errorf("exit code %d, want %d\n%s", have, code, v.screen)
+		t.Errorf("exit code %d, want %d\n%s", have, code, v.display)
 	}
 	after, err := term.GetState(int(v.tty.Fd()))
 	if err != nil || !reflect.DeepEqual(v.before, after) {
@@ -264,7 +266,7 @@ func TestTop(t *testing.T) {
 	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +\S+ +1 +\S+s +\S+\n  "endless\\x1b\[2J" +mutex +sec… +never +- +0 +- +-\n  calm `)
 	v.await(t, `(?s)^busy is held: mutex, by one holder$.*^1 waiter in queue order$.*^1  \S+ \(impatient\)`)
 	v.await(t, `^q quit  j k move  space b page  g G ends  s sort$`)
-	t.Logf("%s", v.screen)
+	t.Logf("%s", v.display)
 
 	v.press(t, "j")
 	v.await(t, `^> "endless`)
@@ -371,9 +373,9 @@ func TestLongNames(t *testing.T) {
 func TestTopIsSuspended(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for what, stop := range map[string]func(v *session){
-		"^Z":   func(v *session) { v.press(t, "\x1a") },
-		"TSTP": func(v *session) { _ = v.cmd.Process.Signal(syscall.SIGTSTP) },
+	for what, stop := range map[string]func(v *ttySession){
+		"^Z":   func(v *ttySession) { v.press(t, "\x1a") },
+		"TSTP": func(v *ttySession) { _ = v.cmd.Process.Signal(syscall.SIGTSTP) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			v := startTop(t, server.URL(), 80, 24)
@@ -391,7 +393,7 @@ func TestTopIsSuspended(t *testing.T) {
 	}
 }
 
-func (s *screen) onAlternate() bool {
+func (s *display) onAlternate() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.alternate
@@ -412,13 +414,13 @@ func TestTopEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for what, c := range map[string]struct {
-		end  func(v *session)
+		end  func(v *ttySession)
 		code int
 	}{
-		"^C":   {func(v *session) { v.press(t, "\x03") }, 130},
-		"TERM": {func(v *session) { _ = v.cmd.Process.Signal(syscall.SIGTERM) }, 143},
-		"HUP":  {func(v *session) { _ = v.cmd.Process.Signal(syscall.SIGHUP) }, 129},
-		"CONT": {func(v *session) { _ = v.cmd.Process.Signal(syscall.SIGCONT); v.press(t, "q") }, 0},
+		"^C":   {func(v *ttySession) { v.press(t, "\x03") }, 130},
+		"TERM": {func(v *ttySession) { _ = v.cmd.Process.Signal(syscall.SIGTERM) }, 143},
+		"HUP":  {func(v *ttySession) { _ = v.cmd.Process.Signal(syscall.SIGHUP) }, 129},
+		"CONT": {func(v *ttySession) { _ = v.cmd.Process.Signal(syscall.SIGCONT); v.press(t, "q") }, 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			v := startTop(t, server.URL(), 80, 24)
@@ -510,16 +512,15 @@ func topPanics(t *testing.T, glob string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{in: theirs, out: theirs, getenv: func(string) string { return "" }, timeout: time.Second}
+	poller := watch.Poller{Store: panicking{memstore.New()}, Timeout: time.Second}
+	v := &screen{in: theirs, out: theirs}
 	func() {
 		defer func() {
 			if text := fmt.Sprint(recover()); !strings.HasPrefix(text, "broken\ngoroutine ") {
 				t.Errorf("want the panic with its stack, have %s", text)
 			}
 		}()
-		_ = a.onScreen(theirs, func(func()) error {
-			return a.topLoop(&opened{Store: panicking{memstore.New()}}, theirs, glob, time.Second, func() {})
-		})
+		_ = v.use(func() error { return v.show(view.Board{Every: time.Second}, poller, glob) })
 	}()
 	after, err := term.GetState(int(tty.Fd()))
 	if err != nil || !reflect.DeepEqual(before, after) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/dibslock/dibs/driver"
 	"github.com/spf13/cobra"
 )
@@ -28,7 +29,7 @@ type unlockRequest struct {
 	yes    bool
 }
 
-func (a *app) unlockCmd() *cobra.Command {
+func unlockCmd(a *app) *cobra.Command {
 	var u unlockRequest
 	c := &cobra.Command{
 		Use:   "unlock NAME (--fence N | --token TOKEN | --force --reason TEXT)",
@@ -54,13 +55,13 @@ known; 125 the store failed; 64 invalid command line.`,
   dibs unlock nightly --fence 1763788260123456
   dibs unlock nightly --force --reason "host web-7 is gone, INC-42"`,
 		Args:              argCount(1, 1),
-		ValidArgsFunction: a.completeName,
+		ValidArgsFunction: a.stores.completeName,
 		RunE: func(c *cobra.Command, args []string) error {
 			u.name = args[0]
-			if err := u.check(c.Flags().Changed, terminal(a.in)); err != nil {
+			if err := u.check(c.Flags().Changed, terminal(a.con.in)); err != nil {
 				return err
 			}
-			return a.withStore(func(ctx context.Context, s *opened) error { return a.unlock(ctx, s, u) })
+			return a.withStore(func(ctx context.Context, s *opened) error { return u.unlock(ctx, a.con, s) })
 		},
 	}
 	f := c.Flags()
@@ -94,47 +95,36 @@ func (u unlockRequest) check(given func(flag string) bool, terminal bool) error 
 	return nil
 }
 
-// An unlockResult is the output of unlock.
-type unlockResult struct {
-	Schema  int      `json:"schema"`
-	Name    string   `json:"name"`
-	Removed bool     `json:"removed"`
-	Why     string   `json:"why,omitempty"` // if not removed: free, other
-	Ended   []holder `json:"ended"`
-	Holders []holder `json:"holders"` // the current holders, if known
-	Waiting int      `json:"waiting"` // number of waiters before
-	Reason  string   `json:"reason,omitempty"`
-}
-
-func (a *app) unlock(ctx context.Context, s *opened, u unlockRequest) error {
-	seen, err := a.inspect(ctx, s, u.name)
+func (u unlockRequest) unlock(ctx context.Context, con *console, s *opened) error {
+	seen, err := s.poller().Inspect(ctx, u.name)
 	if err != nil {
 		return err
 	}
 	if u.force && len(seen.Holders) > 0 && !u.yes {
-		if err := a.confirm(ctx, seen); err != nil {
+		if err := confirm(ctx, con, seen); err != nil {
 			return err
 		}
 	}
-	ended, failed := a.endLease(ctx, s, u, seen)
+	ended, failed := u.endLease(ctx, s, seen)
 	if failed != nil && len(ended) == 0 {
 		return failed
 	}
-	result := unlockResult{Schema: schema, Name: u.name, Removed: len(ended) > 0, Ended: ended, Waiting: seen.Waiting, Reason: u.reason}
-	now, err := a.inspect(ctx, s, u.name)
+	result := view.Unlocked{Schema: view.Schema, Name: u.name, Removed: len(ended) > 0, Ended: ended, Waiting: seen.Waiting, Reason: u.reason}
+	current, err := s.poller().Inspect(ctx, u.name)
 	if err != nil && !result.Removed {
 		return err
 	}
-	result.Holders = stateOf(now, false).Holders
-	return errors.Join(a.printUnlocked(result), failed)
+	now := time.Now()
+	result.Holders = view.StateOf(current, now).Holders
+	return errors.Join(printUnlocked(con, result, now), failed)
 }
 
 // endLease revokes the lease that u selects and returns its holder.
-func (a *app) endLease(ctx context.Context, s *opened, u unlockRequest, seen dibs.State) (ended []holder, err error) {
-	locks := dibs.New(s.Store, dibs.Timeout(a.timeout))
+func (u unlockRequest) endLease(ctx context.Context, s *opened, seen driver.State) (ended []view.Holder, err error) {
+	locks := s.client()
 	defer locks.Close()
 	if u.force {
-		return a.endAllSeen(ctx, s, locks, seen, u.reason)
+		return u.endAllSeen(ctx, s, locks, seen)
 	}
 	var done bool
 	if u.fence != 0 {
@@ -143,21 +133,21 @@ func (a *app) endLease(ctx context.Context, s *opened, u unlockRequest, seen dib
 		done, err = unlockToken(locks, u)
 	}
 	if !done {
-		return []holder{}, err
+		return []view.Holder{}, err
 	}
-	return []holder{u.endedHolder(seen)}, nil
+	return []view.Holder{u.endedHolder(seen)}, nil
 }
 
 // endAllSeen revokes all leases in seen.
-func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State, reason string) ([]holder, error) {
-	ended := []holder{}
+func (u unlockRequest) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, seen driver.State) ([]view.Holder, error) {
+	ended := []view.Holder{}
 	for _, h := range seen.Holders {
-		done, err := a.endSeen(ctx, s, locks, seen, h, reason)
+		done, err := u.endSeen(ctx, s, locks, seen, h)
 		if err != nil {
 			return ended, err
 		}
 		if done {
-			ended = append(ended, holderOf(h, false))
+			ended = append(ended, view.HolderOf(h, time.Now()))
 		}
 	}
 	return ended, nil
@@ -169,20 +159,20 @@ func (a *app) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, see
 // the fence of a lease. It may be the last one that was issued for the slot: Revoke
 // checks that, and notifies the holder. Otherwise endSeen compares the token, which dibs
 // never reuses.
-func (a *app) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen dibs.State, h dibs.Holder, reason string) (bool, error) {
+func (u unlockRequest) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen driver.State, h driver.Holder) (bool, error) {
 	fence := h.Fence
 	if fence == 0 && h.Weight == 0 {
 		fence = seen.Fence
 	}
 	if fence != 0 {
-		done, err := locks.Revoke(ctx, seen.Name, fence, reason)
+		done, err := locks.Revoke(ctx, seen.Name, fence, u.reason)
 		if done || err != nil || h.Fence != 0 {
 			return done, err
 		}
 	}
-	ctx, cancel := a.withTimeout(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	return s.Release(ctx, driver.ReleaseRequest{Name: seen.Name, Token: h.Token, Unreserve: h.Reserved, Until: time.Now().Add(a.timeout)})
+	return s.Release(ctx, driver.ReleaseRequest{Name: seen.Name, Token: h.Token, Unreserve: h.Reserved, Until: time.Now().Add(s.timeout)})
 }
 
 func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {
@@ -198,27 +188,29 @@ func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {
 
 // endedHolder returns the holder that was revoked: the one in seen with its fence or
 // token.
-func (u unlockRequest) endedHolder(seen dibs.State) holder {
-	i := slices.IndexFunc(seen.Holders, func(h dibs.Holder) bool {
+func (u unlockRequest) endedHolder(seen driver.State) view.Holder {
+	now := time.Now()
+	i := slices.IndexFunc(seen.Holders, func(h driver.Holder) bool {
 		return h.Token == u.token || h.Fence != 0 && h.Fence == u.fence
 	})
 	if i < 0 && len(seen.Holders) == 1 && seen.Holders[0].Fence == 0 {
 		i = 0 // the store had not stored its fence yet
 	}
 	if i < 0 {
-		return holder{Token: ownerOf(u.token).short, Fence: u.fence, Since: sinceOf(u.fence)}
+		return view.Holder{Token: view.OwnerOf(u.token).Short, Fence: u.fence, Since: view.SinceOf(u.fence, now)}
 	}
 	h := seen.Holders[i]
 	h.Fence = max(h.Fence, u.fence)
-	return holderOf(h, false)
+	return view.HolderOf(h, now)
 }
 
 // confirm asks a person to type the name.
-func (a *app) confirm(ctx context.Context, seen dibs.State) error {
-	fmt.Fprintf(a.err, "%sthe work of the holder may go on; type the name to revoke the lease: ", stateOf(seen, false).text(widthOf(a.err)))
+func confirm(ctx context.Context, con *console, seen driver.State) error {
+	now := time.Now()
+	fmt.Fprintf(con.err, "%sthe work of the holder may go on; type the name to revoke the lease: ", view.StateOf(seen, now).Text(now, widthOf(con.err)))
 	typed := make(chan string, 1)
 	go func() {
-		line, err := bufio.NewReader(a.in).ReadString('\n')
+		line, err := bufio.NewReader(con.in).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			line = ""
 		}
@@ -226,67 +218,35 @@ func (a *app) confirm(ctx context.Context, seen dibs.State) error {
 	}()
 	select {
 	case <-ctx.Done():
-		fmt.Fprintln(a.err)
+		fmt.Fprintln(con.err)
 		return context.Cause(ctx)
 	case line := <-typed:
-		if line != seen.Name && line != safe(seen.Name) {
+		if line != seen.Name && line != view.Safe(seen.Name) {
 			return usage("%q is not the name: nothing was done", line)
 		}
 		return nil
 	}
 }
 
-func (a *app) printUnlocked(u unlockResult) error {
+func printUnlocked(con *console, u view.Unlocked, now time.Time) error {
 	code := 0
 	switch {
 	case u.Removed:
 	case len(u.Holders) == 0:
-		u.Why, code = "free", exitNotHeld
+		u.Why, code = view.WhyFree, exitNotHeld
 	default:
-		u.Why, code = "other", exitBusy
+		u.Why, code = view.WhyOther, exitBusy
 	}
 	var err error
 	switch {
-	case a.json:
-		err = a.printJSON(u)
-	case u.Removed && !a.quiet:
-		err = a.print(u.text())
-	case u.Why == "free":
-		a.logf("%s is not held: nothing was done", safe(u.Name))
-	case u.Why == "other":
-		fmt.Fprintf(a.err, "dibs: %s\n", u.text())
+	case con.json:
+		err = con.printJSON(u)
+	case u.Removed && !con.quiet:
+		err = con.print(u.Text(now))
+	case u.Why == view.WhyFree:
+		con.logf("%s is not held: nothing was done", view.Safe(u.Name))
+	case u.Why == view.WhyOther:
+		fmt.Fprintf(con.err, "dibs: %s\n", u.Text(now))
 	}
 	return errors.Join(err, exitWith(code, nil))
-}
-
-// text formats the result for people.
-func (u unlockResult) text() string {
-	var b strings.Builder
-	if !u.Removed {
-		h := u.Holders[0]
-		fmt.Fprintf(&b, "%s is held by %s, %s: nothing was done", safe(u.Name), h, h.fenceText())
-		return b.String()
-	}
-	for _, h := range u.Ended {
-		fmt.Fprintf(&b, "%s: revoked the lease of %s, %s\n", safe(u.Name), h, h.fenceText())
-	}
-	if len(u.Holders) > 0 {
-		fmt.Fprintf(&b, "%s: now held by %s\n", safe(u.Name), nameState{Holders: u.Holders, Holding: len(u.Holders)}.holderSummary())
-	}
-	if u.Reason != "" {
-		fmt.Fprintf(&b, "reason: %s\n", safe(u.Reason))
-	}
-	return b.String()
-}
-
-// fenceText formats the fence of a lease and its time.
-func (h holder) fenceText() string {
-	if h.Fence == 0 {
-		return "fence not known yet"
-	}
-	text := fmt.Sprintf("fence %d", h.Fence)
-	if !h.Since.IsZero() {
-		text += fmt.Sprintf(", since %s (%s)", h.Since.Local().Format(time.DateTime), h.ago())
-	}
-	return text
 }

@@ -4,10 +4,11 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 
-func (a *app) versionCmd() *cobra.Command {
+func versionCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of dibs",
@@ -16,10 +17,10 @@ func (a *app) versionCmd() *cobra.Command {
 		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(debug.ReadBuildInfo())
-			if a.json {
-				return a.printJSON(v)
+			if a.con.json {
+				return a.con.printJSON(v)
 			}
-			return a.print(v.String() + "\n")
+			return a.con.print(v.String() + "\n")
 		},
 	}
 }
@@ -39,7 +40,7 @@ type version struct {
 // versionOf reads the build information of the binary. A build outside a repository has
 // neither revision nor time.
 func versionOf(info *debug.BuildInfo, ok bool) version {
-	v := version{Schema: schema, Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	v := version{Schema: view.Schema, Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if !ok {
 		return v
 	}

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"errors"
@@ -103,7 +103,7 @@ func (t *tree) signal(s syscall.Signal) {
 			}
 			_ = syscall.Kill(p.pid, s)
 			signalled[p.pid], more = true, true
-			if isTermination(s) {
+			if IsTermination(s) {
 				t.markAsked(p)
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bytes"
@@ -120,7 +120,7 @@ func ownChildren() map[int]uint64 {
 // isWatchdog reports whether a process is the watchdog of a dibs.
 func isWatchdog(pid int) bool {
 	line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	return bytes.HasPrefix(line, []byte("dibs\x00"+watchdogArg+"\x00"))
+	return bytes.HasPrefix(line, []byte("dibs\x00"+WatchdogArg+"\x00"))
 }
 
 // sinceBoot returns the boot clock. All processes share it, and it includes the time for

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bufio"
@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A watchdogHandle is the supervisor's connection to its watchdog.
-type watchdogHandle struct {
+// A handle is the supervisor's connection to its watchdog.
+type handle struct {
 	pid           int
 	pipe          *os.File
 	in            *os.File       // the watchdog's end, to find what a killed watchdog has not read
@@ -36,7 +36,7 @@ const watchdogTimeout = 10 * time.Second
 // startWatchdog starts a watchdog in a process group of its own and waits until it is
 // ready. The watchdog inherits the standard files of this process, and the command
 // inherits them from the watchdog.
-func startWatchdog() (*watchdogHandle, error) {
+func startWatchdog() (*handle, error) {
 	in, pipe, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func startWatchdog() (*watchdogHandle, error) {
 		return nil, errors.Join(err, pipe.Close(), in.Close())
 	}
 	defer out.Close()
-	g := &watchdogHandle{pipe: pipe, in: in, otherChildren: ownChildren(), reaped: make(chan struct{})}
+	g := &handle{pipe: pipe, in: in, otherChildren: ownChildren(), reaped: make(chan struct{})}
 	setSubreaper(true)
 	if g.pid, err = forkWatchdog(in, out); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the watchdog process: %w", err), pipe.Close(), in.Close(), answers.Close())
@@ -75,7 +75,7 @@ func forkWatchdog(in, out *os.File) (pid int, err error) {
 			return 0, err
 		}
 	}
-	args := []string{"dibs", watchdogArg}
+	args := []string{"dibs", WatchdogArg}
 	var fds []int
 	defer func() {
 		for _, fd := range fds {
@@ -83,7 +83,7 @@ func forkWatchdog(in, out *os.File) (pid int, err error) {
 		}
 	}()
 	for _, f := range []*os.File{in, out} {
-		fd, err := inherited(f)
+		fd, err := Inherit(f)
 		if err != nil {
 			return 0, err
 		}
@@ -97,9 +97,9 @@ func forkWatchdog(in, out *os.File) (pid int, err error) {
 	})
 }
 
-// inherited duplicates a file without close-on-exec, so that child processes inherit it.
-// It returns the new number.
-func inherited(f *os.File) (fd int, err error) {
+// Inherit duplicates a file without close-on-exec, so that child processes inherit it,
+// the watchdog and the command among them. It returns the new number.
+func Inherit(f *os.File) (fd int, err error) {
 	const high, low = 100, 3
 	if fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, high); err != nil {
 		fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, low)
@@ -122,7 +122,7 @@ func linesOf(f *os.File) <-chan string {
 
 // reap waits until the watchdog exits. It continues a watchdog that was stopped, because
 // a stopped watchdog cannot kill the command.
-func (g *watchdogHandle) reap() {
+func (g *handle) reap() {
 	defer close(g.reaped)
 	for {
 		var status syscall.WaitStatus
@@ -144,8 +144,8 @@ var errWatchdogGone = errors.New("the watchdog process is dead")
 // start makes the watchdog start a command. If terminal is true, the command gets the
 // foreground of the terminal. errWatchdogGone means that the command was not started and
 // that another watchdog can start it.
-func (g *watchdogHandle) start(c command, terminal bool) (*child, error) {
-	text, err := json.Marshal(startRequest{c.path, rawTexts(c.argv), rawTexts(c.env), terminal})
+func (g *handle) start(c Command, terminal bool) (*child, error) {
+	text, err := json.Marshal(startRequest{c.Path, rawTexts(c.Argv), rawTexts(c.Env), terminal})
 	if err != nil {
 		return nil, err
 	}
@@ -172,18 +172,16 @@ func (g *watchdogHandle) start(c command, terminal bool) (*child, error) {
 			}
 			word, rest, _ := strings.Cut(line, " ")
 			if word != "started" {
-				var r startFailure
-				_ = json.Unmarshal([]byte(rest), &r)
-				return nil, exitWith(r.Code, errors.New(r.Error))
+				return nil, startErrorOf(rest)
 			}
 			tree.pid, err = strconv.Atoi(rest)
-			return &child{tree: tree}, err
+			return &child{tree: tree, begun: time.Now()}, err
 		}
 	}
 }
 
 // unread reports whether the pipe still holds input that the watchdog has not read.
-func (g *watchdogHandle) unread() (unread bool) {
+func (g *handle) unread() (unread bool) {
 	raw, err := g.in.SyscallConn()
 	if err != nil {
 		return false
@@ -197,7 +195,7 @@ func (g *watchdogHandle) unread() (unread bool) {
 }
 
 // killTimer returns a channel that receives at killAt, or nil if there is no kill time.
-func (g *watchdogHandle) killTimer() <-chan time.Time {
+func (g *handle) killTimer() <-chan time.Time {
 	if g.killAt.IsZero() {
 		return nil
 	}
@@ -206,7 +204,7 @@ func (g *watchdogHandle) killTimer() <-chan time.Time {
 
 // extend sets the time at which the watchdog kills the command: shortly before until, the
 // deadline of a lease with this TTL.
-func (g *watchdogHandle) extend(until time.Time, ttl time.Duration) {
+func (g *handle) extend(until time.Time, ttl time.Duration) {
 	const most = 50 * time.Millisecond // enough to find and kill everything, on a busy machine
 	until = until.Add(-min(most, ttl/50))
 	if moved := until.Sub(g.killAt).Abs(); moved < time.Millisecond {
@@ -221,12 +219,12 @@ func (g *watchdogHandle) extend(until time.Time, ttl time.Duration) {
 
 // expired reports whether the kill time has passed without an extension: then the
 // watchdog has killed the command.
-func (g *watchdogHandle) expired() bool {
+func (g *handle) expired() bool {
 	return g.late || !g.killAt.IsZero() && !time.Now().Before(g.killAt)
 }
 
 // alive reports whether the watchdog has not exited.
-func (g *watchdogHandle) alive() bool {
+func (g *handle) alive() bool {
 	select {
 	case <-g.reaped:
 		return false
@@ -237,7 +235,7 @@ func (g *watchdogHandle) alive() bool {
 
 // stop ends the watchdog. Daemons that are left become children of init: this process is
 // no longer their subreaper either.
-func (g *watchdogHandle) stop() {
+func (g *handle) stop() {
 	g.stopOnce.Do(func() {
 		setSubreaper(false)
 		_ = g.pipe.SetWriteDeadline(time.Now().Add(time.Second))
@@ -249,44 +247,4 @@ func (g *watchdogHandle) stop() {
 		}
 		<-g.reaped
 	})
-}
-
-// A pendingWatchdog is a watchdog that is being started in the background.
-type pendingWatchdog struct {
-	done   chan struct{}
-	handle *watchdogHandle
-	err    error
-}
-
-func startWatchdogAsync() *pendingWatchdog {
-	s := &pendingWatchdog{done: make(chan struct{})}
-	go func() {
-		defer close(s.done)
-		s.handle, s.err = startWatchdog()
-	}()
-	return s
-}
-
-// ready returns the watchdog for a command that is about to start. If the watchdog was
-// killed while dibs waited for the lock, ready starts another one.
-func (s *pendingWatchdog) ready() (*watchdogHandle, error) {
-	<-s.done
-	if s.err == nil && s.handle.alive() {
-		return s.handle, nil
-	}
-	s.stopStarted()
-	s.handle, s.err = startWatchdog()
-	return s.handle, s.err
-}
-
-// stop ends the watchdog, once its start is complete.
-func (s *pendingWatchdog) stop() {
-	<-s.done
-	s.stopStarted()
-}
-
-func (s *pendingWatchdog) stopStarted() {
-	if s.err == nil {
-		s.handle.stop()
-	}
 }

@@ -1,9 +1,10 @@
-package main
+package monitor
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"regexp"
@@ -91,9 +92,9 @@ func (o *outage) emit(e driver.Event) {
 	synctest.Wait()
 }
 
-// A monitoredApp is an app whose output a test can read.
-type monitoredApp struct {
-	*app
+// A monitored is a Client on a monitored store, and the lines of the monitor.
+type monitored struct {
+	*Monitor
 	t      *testing.T
 	output *outputBuffer
 	locks  *dibs.Client
@@ -118,17 +119,20 @@ func (b *outputBuffer) drain() string {
 	return b.text.String()
 }
 
-func newMonitoredApp(t *testing.T, s driver.Store) *monitoredApp {
-	r := &monitoredApp{t: t, output: new(outputBuffer)}
-	r.app = &app{err: r.output, timeout: 2 * time.Second}
-	r.opened = &opened{Store: s, location: "redis://here"}
-	r.app.monitor = r.newMonitor(r.opened)
-	r.locks = dibs.New(r.app.monitor, dibs.Timeout(r.timeout), dibs.Observe(r.app.monitor.hooks()))
-	return r
+const timeout = 2 * time.Second
+
+func newMonitored(t *testing.T, s driver.Store) *monitored {
+	output := new(outputBuffer)
+	return newMonitoredTo(t, s, output, output)
+}
+
+func newMonitoredTo(t *testing.T, s driver.Store, output *outputBuffer, w io.Writer) *monitored {
+	m := New(s, Options{Location: "redis://here", Timeout: timeout, Show: func(r Report) { fmt.Fprintf(w, "dibs: %s\n", r.Text()) }})
+	return &monitored{Monitor: m, t: t, output: output, locks: dibs.New(m, dibs.Timeout(timeout), dibs.Observe(m.Hooks()))}
 }
 
 // wantLines checks that the lines since the last call match the patterns.
-func (r *monitoredApp) wantLines(what string, patterns ...string) {
+func (r *monitored) wantLines(what string, patterns ...string) {
 	r.t.Helper()
 	synctest.Wait()
 	text := r.output.drain()
@@ -147,20 +151,20 @@ func (r *monitoredApp) wantLines(what string, patterns ...string) {
 	}
 }
 
-func (r *monitoredApp) hold(name string, options ...dibs.Option) *dibs.Lease {
+func (r *monitored) hold(name string, options ...dibs.Option) *dibs.Lease {
 	r.t.Helper()
-	r.app.monitor.setWaiting([]string{name}, false)
+	r.SetWaiting([]string{name})
 	lease, err := r.locks.Mutex(name).TryLock(r.t.Context(), options...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.app.monitor.setHolding(lease)
+	r.SetHolding(lease)
 	return lease
 }
 
-func (r *monitoredApp) end() {
+func (r *monitored) end() {
 	r.locks.Close()
-	r.app.monitor.end()
+	r.Close()
 }
 
 // For a holder, one line reports that renewals fail, and one that they succeed again.
@@ -169,7 +173,7 @@ func TestOutageWhileHolding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &outage{Store: memstore.New()}
-				r := newMonitoredApp(t, s)
+				r := newMonitored(t, s)
 				defer r.end()
 				lease := r.hold("job")
 				time.Sleep(5 * time.Second)
@@ -184,7 +188,7 @@ func TestOutageWhileHolding(t *testing.T) {
 				s.begin(errors.New("no route"), hangs)
 				time.Sleep(29 * time.Second)
 				r.wantLines("a second outage", `holding "job": cannot renew, .*`)
-				if err := r.app.monitor.notRenewedError(lease); !errors.Is(err, dibs.ErrLost) || err.Error() != `lease on "job" lost: not renewed in time: no route` {
+				if err := r.NotRenewed(lease); !errors.Is(err, dibs.ErrLost) || err.Error() != `lease on "job" lost: not renewed in time: no route` {
 					t.Errorf("have %v", err)
 				}
 			})
@@ -192,17 +196,17 @@ func TestOutageWhileHolding(t *testing.T) {
 	}
 }
 
-// Failures that are shorter than reportDelay are not reported.
+// Failures that are shorter than Delay are not reported.
 func TestShortFailuresAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
-		r := newMonitoredApp(t, s)
+		r := newMonitored(t, s)
 		defer r.end()
 		r.hold("job", dibs.TTL(3*time.Second))
 		for range 20 {
 			time.Sleep(900 * time.Millisecond)
 			s.begin(errors.New("reset"), false)
-			time.Sleep(reportDelay - 300*time.Millisecond)
+			time.Sleep(Delay - 300*time.Millisecond)
 			s.end()
 		}
 		r.wantLines("short failures")
@@ -220,14 +224,14 @@ func TestOutageWhileWaiting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newMonitoredApp(t, s)
+		r := newMonitored(t, s)
 		defer r.end()
-		r.app.monitor.setWaiting([]string{"job"}, false)
+		r.SetWaiting([]string{"job"})
 		got := make(chan error, 1)
 		go func() {
 			lease, err := r.locks.Mutex("job").Lock(t.Context())
 			if err == nil {
-				r.app.monitor.setHolding(lease)
+				r.SetHolding(lease)
 			}
 			got <- err
 		}()
@@ -242,7 +246,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 		s.end()
 		time.Sleep(3 * time.Second)
 		r.wantLines("the store answers again", `waiting for "job": the store answers again, after \S+s`)
-		r.app.monitor.record(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
+		r.record(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
 		time.Sleep(3 * time.Second)
 		r.wantLines("a late failure")
 		if err := errors.Join(held.Unlock(), <-got); err != nil {
@@ -256,7 +260,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 func TestNotificationsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
-		r := newMonitoredApp(t, s)
+		r := newMonitored(t, s)
 		defer r.end()
 		r.hold("mine")
 		time.Sleep(time.Second)
@@ -266,9 +270,9 @@ func TestNotificationsAreMissing(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		r.wantLines("a holder needs none")
 		s.emit(up)
-		r.app.monitor.setWaiting([]string{"job"}, false)
+		r.SetWaiting([]string{"job"})
 		s.emit(down)
-		time.Sleep(reportDelay / 2)
+		time.Sleep(Delay / 2)
 		s.emit(up)
 		time.Sleep(time.Second)
 		r.wantLines("they are missing for a moment")
@@ -288,9 +292,8 @@ func TestNotificationsAreMissing(t *testing.T) {
 func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Store: memstore.New()}
-		r := newMonitoredApp(t, s)
 		in, out := io.Pipe()
-		r.app.err = out
+		r := newMonitoredTo(t, s, nil, out)
 		lease := r.hold("job", dibs.TTL(3*time.Second))
 		for range 30 {
 			s.begin(errors.New("no route"), false)
@@ -325,7 +328,7 @@ func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &outage{Store: memstore.New()}
 			s.begin(test.cause, false)
-			r := newMonitoredApp(t, s)
+			r := newMonitored(t, s)
 			began := time.Now()
 			_, err := r.locks.Mutex("job").TryLock(t.Context())
 			var u *dibs.UnavailableError
@@ -333,7 +336,7 @@ func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
 				t.Errorf("%s: have %#v", test.what, err)
 			}
 			r.end()
-			if took := time.Since(began); test.want && took > r.timeout {
+			if took := time.Since(began); test.want && took > timeout {
 				t.Errorf("%s: it took %v", test.what, took)
 			}
 		})

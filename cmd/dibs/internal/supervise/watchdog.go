@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The watchdog is a second process of dibs and the parent of the command. If the first
+// The watchdog process is a second process of dibs and the parent of the command. If the first
 // process, the supervisor, is killed or stopped, it loses the lock. The command must not
 // run on beside the next holder: the watchdog then kills the command and all its
 // descendants.
@@ -39,48 +39,34 @@ import (
 // If the watchdog is killed, the kernel kills the command (on Linux), and the supervisor
 // kills the descendants of the command.
 
-// watchdogArg is the hidden first argument that makes dibs a watchdog. The arguments
-// after it are the numbers of two open files: the one to read from and the one to answer
-// on.
-const watchdogArg = "watchdog"
+// WatchdogArg is the hidden first argument that makes the program a watchdog process: it
+// then calls [RunWatchdog] with the arguments after it. Those are the numbers of two open
+// files: the one to read from and the one to answer on.
+const WatchdogArg = "watchdog"
 
-// A startRequest describes a command to start.
-type startRequest struct {
-	Path     string   `json:"path"`
-	Argv     [][]byte `json:"argv"` // bytes, since Linux arguments need not be UTF-8
-	Env      [][]byte `json:"env"`
-	Terminal bool     `json:"terminal"` // put the command into the foreground
-}
-
-// A startFailure reports why a command could not be started.
-type startFailure struct {
-	Code  int    `json:"code"`
-	Error string `json:"error"`
-}
-
-// A watchdog is the state of the watchdog process.
-type watchdog struct {
-	in, out         int
-	events          *os.File // readable when a child has changed state
-	alarm           alarm
-	unread          []byte // input without a complete line
-	killAt          time.Duration
-	tree            tree
-	parentDead      bool // the supervisor is dead
-	cleanSweepsLeft int  // sweeps that must still find nothing; 0: not killing
-	sweeps          int  // since the start of the killing
-	blindSweeps     int  // in a row, that found nothing although children exist
-	done            bool
+// A watchdogProcess is the state of the watchdog process.
+type watchdogProcess struct {
+	in, out    int
+	events     *os.File // readable when a child has changed state
+	alarm      alarm
+	unread     []byte // input without a complete line
+	killAt     time.Duration
+	tree       tree
+	killing    killing
+	parentDead bool // the supervisor is dead
+	done       bool
 }
 
 const never time.Duration = math.MaxInt64
 
-// runWatchdog is the main function of the watchdog process. It returns the exit code.
-func runWatchdog(args []string) int {
+// RunWatchdog is the main function of the watchdog process. It returns the exit code of
+// the process.
+func RunWatchdog(args []string) int {
+	const usage, trouble = 64, 125
 	runtime.LockOSThread() // for the kernel, this thread is the parent of the command
-	w := &watchdog{alarm: newAlarm(), killAt: never, tree: tree{root: os.Getpid()}}
+	w := &watchdogProcess{alarm: newAlarm(), killAt: never, tree: tree{root: os.Getpid()}}
 	if len(args) != 2 {
-		return exitUsage
+		return usage
 	}
 	w.in, _ = strconv.Atoi(args[0])
 	w.out, _ = strconv.Atoi(args[1])
@@ -88,7 +74,7 @@ func runWatchdog(args []string) int {
 	syscall.CloseOnExec(w.out)
 	dropSignals()
 	if err := w.listen(); err != nil {
-		return exitTrouble
+		return trouble
 	}
 	setSubreaper(true)
 	w.reply("ready")
@@ -98,19 +84,8 @@ func runWatchdog(args []string) int {
 	return 0
 }
 
-// dropSignals catches and drops all signals that can be caught, so that they do not end
-// the watchdog. It does not ignore them, because the command would inherit that.
-func dropSignals() {
-	dropped := make(chan os.Signal, 1)
-	for n := syscall.Signal(1); n <= maxSignal; n++ {
-		if forwarded(n) && !signal.Ignored(n) {
-			signal.Notify(dropped, n)
-		}
-	}
-}
-
 // listen makes w.events readable when a child changes state.
-func (w *watchdog) listen() error {
+func (w *watchdogProcess) listen() error {
 	events, into, err := os.Pipe()
 	if err != nil {
 		return err
@@ -129,7 +104,7 @@ func (w *watchdog) listen() error {
 // step waits for one event and handles it. Input comes before the kill time: a watchdog
 // that was stopped may find its kill time over and a later one in the pipe. The later one
 // counts.
-func (w *watchdog) step() {
+func (w *watchdogProcess) step() {
 	fds := []unix.PollFd{
 		{Fd: int32(w.in), Events: unix.POLLIN},
 		{Fd: int32(w.events.Fd()), Events: unix.POLLIN},
@@ -158,20 +133,13 @@ func (w *watchdog) step() {
 }
 
 // pollTimeout returns the time until the next sweep or the kill time, 1 min at most.
-func (w *watchdog) pollTimeout() time.Duration {
-	const most, again, rare = time.Minute, time.Millisecond, 200 * time.Millisecond // the timeout of poll is an int
-	left := most
-	switch {
-	case w.cleanSweepsLeft > 0 && w.blindSweeps > 0:
-		left = again
-	case w.cleanSweepsLeft > 0:
-		left = min(time.Duration(w.sweeps)*again, rare)
-	}
-	return max(0, min(left, w.killAt-sinceBoot()))
+func (w *watchdogProcess) pollTimeout() time.Duration {
+	const most = time.Minute // the timeout of poll is an int
+	return max(0, min(most, w.killing.pause(), w.killAt-sinceBoot()))
 }
 
 // readOrders reads input from the supervisor and executes the complete lines.
-func (w *watchdog) readOrders() {
+func (w *watchdogProcess) readOrders() {
 	buf := make([]byte, 1<<16)
 	n, err := unix.Read(w.in, buf)
 	switch {
@@ -193,7 +161,7 @@ func (w *watchdog) readOrders() {
 	}
 }
 
-func (w *watchdog) execute(word string, rest []byte) {
+func (w *watchdogProcess) execute(word string, rest []byte) {
 	switch word {
 	case "done":
 		w.done = true
@@ -205,13 +173,13 @@ func (w *watchdog) execute(word string, rest []byte) {
 	}
 }
 
-func (w *watchdog) setKillAt(at time.Duration) {
+func (w *watchdogProcess) setKillAt(at time.Duration) {
 	w.killAt = at
 	w.alarm.set(at)
 }
 
 // start starts the command, as the leader of a process group.
-func (w *watchdog) start(text []byte) {
+func (w *watchdogProcess) start(text []byte) {
 	var o startRequest
 	err := json.Unmarshal(text, &o)
 	if err == nil {
@@ -219,8 +187,7 @@ func (w *watchdog) start(text []byte) {
 	}
 	if err != nil {
 		w.tree.pid = 0
-		text, _ := json.Marshal(startFailure{codeOf(err), err.Error()})
-		w.reply("failed " + string(text))
+		w.reply("failed " + startFailureOf(err).text())
 		return
 	}
 	w.reply(fmt.Sprint("started ", w.tree.pid))
@@ -235,11 +202,11 @@ func (o startRequest) start() (pid int, err error) {
 			sys.Foreground, sys.Ctty = true, int(t.Fd())
 		}
 	}
-	return spawn(command{path: o.Path, argv: texts(o.Argv), env: texts(o.Env)}, sys)
+	return Command{Path: o.Path, Argv: texts(o.Argv), Env: texts(o.Env)}.spawn(sys)
 }
 
 // reap reports state changes of the command and reaps dead descendants.
-func (w *watchdog) reap() {
+func (w *watchdogProcess) reap() {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
@@ -254,57 +221,28 @@ func (w *watchdog) reap() {
 }
 
 // parentDied records that the supervisor is dead, and starts to kill.
-func (w *watchdog) parentDied() {
+func (w *watchdogProcess) parentDied() {
 	w.parentDead = true
 	w.kill()
 }
 
-// maxBlindSweeps limits the sweeps in a row that find nothing although children exist. They
-// may belong to another user, and the watchdog process cannot kill them.
-const maxBlindSweeps = 10_000
-
-// kill starts to kill everything. It is complete after two sweeps that find nothing: one
-// sweep may miss a process that is being started.
-func (w *watchdog) kill() {
+// kill starts to kill everything.
+func (w *watchdogProcess) kill() {
 	w.setKillAt(never)
-	w.cleanSweepsLeft, w.sweeps, w.blindSweeps = 2, 0, 0
+	w.killing.begin()
 	w.sweep()
 }
 
 // sweep kills all processes that it finds, if a kill is in progress. It sets done when
 // the supervisor is dead and nothing is left.
-func (w *watchdog) sweep() {
-	w.sweeps++
-	switch {
-	case w.cleanSweepsLeft == 0:
-	case w.tree.pid == 0:
-		w.cleanSweepsLeft = 0
-	case w.tree.kill():
-		w.cleanSweepsLeft, w.blindSweeps = 2, 0
-	case w.blindSweeps < maxBlindSweeps && hasChildren():
-		w.blindSweeps++
-	default:
-		w.cleanSweepsLeft--
+func (w *watchdogProcess) sweep() {
+	if w.tree.pid == 0 {
+		w.killing.stop()
 	}
-	w.done = w.done || w.parentDead && w.cleanSweepsLeft == 0
+	w.killing.sweep(w.tree.kill, hasChildren)
+	w.done = w.done || w.parentDead && !w.killing.inProgress()
 }
 
 // reply sends a line to the supervisor. A failure is ignored: that process is dead
 // then.
-func (w *watchdog) reply(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }
-
-func texts(all [][]byte) []string {
-	var s []string
-	for _, b := range all {
-		s = append(s, string(b))
-	}
-	return s
-}
-
-func rawTexts(all []string) [][]byte {
-	var b [][]byte
-	for _, s := range all {
-		b = append(b, []byte(s))
-	}
-	return b
-}
+func (w *watchdogProcess) reply(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }

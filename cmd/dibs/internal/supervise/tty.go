@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // A tty is the terminal in whose foreground dibs runs. dibs gives the foreground to the
@@ -44,7 +45,9 @@ func (t *tty) isForeground(group int) bool {
 // Then another program, such as less or cat, may need the foreground. The command gets
 // the foreground only when it uses the terminal, and dibs forwards signals from the
 // terminal.
-func (t *tty) inPipeline() bool { return !terminal(os.Stdin) || !terminal(os.Stdout) }
+func (t *tty) inPipeline() bool { return !isTerminal(os.Stdin) || !isTerminal(os.Stdout) }
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // setForeground puts a process group into the foreground. From the background, this needs
 // SIGTTOU to be ignored.

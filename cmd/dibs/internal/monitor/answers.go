@@ -1,0 +1,45 @@
+package monitor
+
+import "time"
+
+// answers is the history of a store: when it answered, and when it did not.
+type answers struct {
+	last         time.Time     // time of the last answer, or zero
+	failingSince time.Time     // start of the current run of failures, or zero
+	err          error         // of the last failed operation in that run
+	recovered    time.Time     // end of the last run of failures, or zero
+	past         time.Duration // total length of past runs
+}
+
+// succeeded records an answer. It reports whether that ends a run of failures.
+func (a *answers) succeeded(now time.Time) (recovered bool) {
+	a.last = now
+	if recovered = a.failing(); recovered {
+		a.recovered = now
+		a.past += now.Sub(a.failingSince)
+	}
+	a.failingSince, a.err = time.Time{}, nil
+	return recovered
+}
+
+// failed records a failure. It reports whether that begins a run of failures.
+func (a *answers) failed(sent time.Time, err error) (first bool) {
+	a.err = err
+	if first = !a.failing(); first {
+		a.failingSince = sent
+	}
+	return first
+}
+
+func (a *answers) any() bool { return !a.last.IsZero() }
+
+func (a *answers) failing() bool { return !a.failingSince.IsZero() }
+
+func (a *answers) currentOutage(now time.Time) time.Duration {
+	if !a.failing() {
+		return 0
+	}
+	return now.Sub(a.failingSince)
+}
+
+func (a *answers) totalOutage(now time.Time) time.Duration { return a.past + a.currentOutage(now) }

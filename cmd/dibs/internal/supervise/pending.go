@@ -1,0 +1,44 @@
+package supervise
+
+// A Watchdog is the watchdog process of one [Run], which starts in the background while
+// the lock is being acquired. Use it from one goroutine.
+type Watchdog struct {
+	done    chan struct{}
+	process *handle
+	err     error
+}
+
+// StartWatchdog starts a watchdog process. [Run] returns its failure. Stop it in any case.
+func StartWatchdog() *Watchdog {
+	w := &Watchdog{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.process, w.err = startWatchdog()
+	}()
+	return w
+}
+
+// ready returns the watchdog for a command that is about to start. If the watchdog was
+// killed while dibs waited for the lock, ready starts another one.
+func (w *Watchdog) ready() (*handle, error) {
+	<-w.done
+	if w.err == nil && w.process.alive() {
+		return w.process, nil
+	}
+	w.stopStarted()
+	w.process, w.err = startWatchdog()
+	return w.process, w.err
+}
+
+// Stop ends the watchdog process, once its start is complete. Daemons of the command run
+// on.
+func (w *Watchdog) Stop() {
+	<-w.done
+	w.stopStarted()
+}
+
+func (w *Watchdog) stopStarted() {
+	if w.err == nil {
+		w.process.stop()
+	}
+}

@@ -1,0 +1,52 @@
+package supervise
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// CatchSignals redirects all signals that can be caught to the returned channel, for
+// [Run]. Signals that the caller of this process ignores, for example through nohup, stay
+// ignored. Call it once.
+func CatchSignals() <-chan os.Signal {
+	caught := make(chan os.Signal, 64)
+	redirectSignals(caught)
+	// SIGPIPE must not end this process: that would leave a lock and a child process behind.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return caught
+}
+
+// dropSignals catches and drops all signals that can be caught, so that they do not end
+// the watchdog. It does not ignore them, because the command would inherit that.
+func dropSignals() { redirectSignals(make(chan os.Signal, 1)) }
+
+func redirectSignals(to chan<- os.Signal) {
+	const last = 64
+	for n := syscall.Signal(1); n <= last; n++ {
+		if forwarded(n) && !signal.Ignored(n) {
+			signal.Notify(to, n)
+		}
+	}
+}
+
+// forwarded reports whether a signal is forwarded to the command. Signals that concern
+// this process only, such as SIGCHLD or SIGSEGV, are not.
+func forwarded(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE,
+		syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPROF, syscall.SIGVTALRM,
+		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS:
+		return false
+	}
+	return s < 32 || s > 34 // the C library uses 32 to 34
+}
+
+// IsTermination reports whether a signal asks a process to end.
+func IsTermination(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package view
+
+import "time"
+
+// An event is a line of JSON about the work of the command itself. Zero fields are
+// omitted, except those of the Stamp.
+
+// A Stamp is the beginning of each event.
+type Stamp struct {
+	Schema int       `json:"schema"`
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"` // docs/cli-json.md lists the values
+}
+
+// Stamped returns the stamp of an event of now.
+func Stamped(event string, now time.Time) Stamp {
+	return Stamp{Schema, now.UTC().Truncate(time.Millisecond), event}
+}
+
+// An ErrorEvent reports the error that ends the command.
+type ErrorEvent struct {
+	Stamp
+	Error string `json:"error,omitempty"`
+	Code  int    `json:"code,omitempty"` // exit code
+}
+
+// A WaitingEvent reports that the command has joined a wait queue.
+type WaitingEvent struct {
+	Stamp
+	Name     string `json:"name,omitempty"`
+	Holder   string `json:"holder,omitempty"` // the public part of its token
+	Position int    `json:"position,omitempty"`
+}
+
+// An AcquiredEvent reports that the command holds the lock.
+type AcquiredEvent struct {
+	Stamp
+	Names  []string `json:"names,omitempty"`
+	Token  string   `json:"token,omitempty"` // its public part
+	Fence  uint64   `json:"fence,omitempty"`
+	Waited int64    `json:"waited_ms,omitempty"`
+}
+
+// A StartedEvent reports that the program runs under the lock.
+type StartedEvent struct {
+	Stamp
+	Name string `json:"name,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+}
+
+// A StoreEvent reports that an outage of the store begins or ends.
+type StoreEvent struct {
+	Stamp
+	Names []string `json:"names,omitempty"`
+	Store string   `json:"store,omitempty"` // without credentials
+	Left  int64    `json:"left_ms,omitempty"`
+	Away  int64    `json:"away_ms,omitempty"`
+	Error string   `json:"error,omitempty"`
+}
+
+// A LostEvent reports that the lock is lost, or about to be lost.
+type LostEvent struct {
+	Stamp
+	Name  string `json:"name,omitempty"`
+	Store string `json:"store,omitempty"` // without credentials
+	Error string `json:"error,omitempty"`
+}
+
+// An EndedEvent reports the end of the command.
+type EndedEvent struct {
+	Stamp
+	Names  []string `json:"names,omitempty"`
+	Fence  uint64   `json:"fence,omitempty"`
+	Waited int64    `json:"waited_ms,omitempty"`
+	Held   int64    `json:"held_ms,omitempty"`
+	Store  string   `json:"store,omitempty"` // without credentials
+	Away   int64    `json:"away_ms,omitempty"`
+	Code   int      `json:"code,omitempty"` // exit code
+}
+
+// A LeaderEvent reports the leader of an election.
+type LeaderEvent struct {
+	Stamp
+	Name   string `json:"name,omitempty"`
+	Fence  uint64 `json:"fence,omitempty"`  // the term
+	Holder string `json:"holder,omitempty"` // the public part of its token
+	Host   string `json:"host,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	Label  string `json:"label,omitempty"`
+}

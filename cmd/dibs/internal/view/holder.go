@@ -1,0 +1,91 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A Holder is one lease on a name.
+type Holder struct {
+	Token    string    `json:"token"`
+	Host     string    `json:"host,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+	Label    string    `json:"label,omitempty"`
+	Fence    uint64    `json:"fence,omitempty"`
+	Since    time.Time `json:"since,omitzero"`     // from the fence
+	Weight   int       `json:"weight,omitempty"`   // of a shared holder; 0: exclusive
+	TTL      *int64    `json:"ttl_ms"`             // null: never expires
+	Reserved bool      `json:"reserved,omitempty"` // released, but unavailable until MinHold ends
+}
+
+// HolderOf returns a holder with the public part of its token.
+func HolderOf(h driver.Holder, now time.Time) Holder { return holderOf(h, now).Shortened() }
+
+func holderOf(h driver.Holder, now time.Time) Holder {
+	o := OwnerOf(h.Token)
+	one := Holder{
+		Token: h.Token, Host: o.Host, PID: o.PID, Label: o.Label,
+		Fence: h.Fence, Since: SinceOf(h.Fence, now), Weight: h.Weight, Reserved: h.Reserved,
+	}
+	if h.Remaining >= 0 {
+		ms := h.Remaining.Milliseconds()
+		one.TTL = &ms
+	}
+	return one
+}
+
+// SinceOf returns the time at which a fence was issued: stores derive fences from their
+// clock, in µs. A fence is ahead of that time if the clock was once ahead. The result is
+// zero if the fence is not a plausible time.
+func SinceOf(fence uint64, now time.Time) time.Time {
+	const some = uint64(1.6e15) // September 2020; smaller fences are not times
+	if fence < some || fence > uint64(now.Add(time.Minute).UnixMicro()) {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(fence)).UTC().Truncate(time.Millisecond)
+}
+
+// String formats the holder for people.
+func (h Holder) String() string {
+	s := Owner{Host: h.Host, PID: h.PID, Label: h.Label, Short: h.Token}.String()
+	if h.Reserved {
+		s += " [reserved]"
+	}
+	return s
+}
+
+// Left returns the time until the lease expires unless it is renewed, or -1 for never.
+func (h Holder) Left() time.Duration {
+	if h.TTL == nil {
+		return -1
+	}
+	return time.Duration(*h.TTL) * time.Millisecond
+}
+
+// Shortened returns the holder with the public part of its token.
+func (h Holder) Shortened() Holder {
+	h.Token = OwnerOf(h.Token).Short
+	return h
+}
+
+// ago formats the time since the lease was acquired. It returns "" if that is unknown.
+func (h Holder) ago(now time.Time) string {
+	if h.Since.IsZero() {
+		return ""
+	}
+	return Brief(max(now.Sub(h.Since), 0))
+}
+
+// fenceText formats the fence of a lease and its time.
+func (h Holder) fenceText(now time.Time) string {
+	if h.Fence == 0 {
+		return "fence not known yet"
+	}
+	text := fmt.Sprintf("fence %d", h.Fence)
+	if !h.Since.IsZero() {
+		text += fmt.Sprintf(", since %s (%s)", h.Since.Local().Format(time.DateTime), h.ago(now))
+	}
+	return text
+}

@@ -1,0 +1,40 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Schema is the version of the JSON output. New fields do not change it. Fields are never
+// removed and never change their meaning.
+const Schema = 1
+
+// WriteLine writes a value as one line of JSON, in one write.
+func WriteLine(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(escaped(line), '\n'))
+	return err
+}
+
+// escaped escapes the runes that JSON allows but a terminal may interpret. They occur
+// inside strings only.
+func escaped(line []byte) []byte {
+	var out []byte
+	for _, r := range string(line) {
+		if unicode.IsPrint(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	return out
+}

@@ -1,0 +1,46 @@
+package view
+
+import (
+	"cmp"
+	"math"
+	"strconv"
+	"time"
+)
+
+// List returns the table of ls, fitted to width unless that is zero.
+func List(names []State, now time.Time, width int) Table {
+	var t Table
+	t.Row("NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "FENCE")
+	for _, n := range names {
+		t.Row(Safe(n.Name), orDash(n.Kind), orDash(n.holderSummary()), n.ttl(), orDash(n.ago(now)), strconv.Itoa(n.Waiting), number(n.Fence))
+	}
+	return t.Fit(width, "FENCE", "KIND", "HELD", "HOLDER")
+}
+
+// Orders are the orders of names that ls offers. They compare two states of a list that is
+// sorted by name.
+var Orders = map[string]func(x, y State) int{
+	"name":    func(x, y State) int { return cmp.Compare(x.Name, y.Name) },
+	"ttl":     func(x, y State) int { return cmp.Compare(neverLast(x.left()), neverLast(y.left())) },
+	"waiting": func(x, y State) int { return cmp.Compare(y.Waiting, x.Waiting) },
+}
+
+// neverLast maps -1, which means never, to a value that sorts last.
+func neverLast(d time.Duration) time.Duration {
+	if d < 0 {
+		return math.MaxInt64
+	}
+	return d
+}
+
+// byWorst sorts by the longest wait, then by the number of waiters, then names that never
+// expire.
+func byWorst(x, y State) int {
+	never := func(n State) int {
+		if n.neverExpires() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(y.longestWait(), x.longestWait()), cmp.Compare(y.Waiting, x.Waiting), cmp.Compare(never(y), never(x)))
+}

@@ -1,0 +1,156 @@
+// Package view has what the command shows of locks: for people as text, and for programs
+// as JSON, whose fields docs/cli-json.md describes.
+//
+// Its functions are pure: they get states, the time and the width of the terminal.
+// Durations in JSON are in whole milliseconds, and times in RFC 3339. Tokens are
+// shortened to host and process, unless a name says otherwise: whoever has a whole token
+// can release the lock.
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A State is the state of a name, as ls and show print it.
+type State struct {
+	Schema  int      `json:"schema"`
+	Name    string   `json:"name"`
+	State   string   `json:"state"`          // Held, Free, WrongType
+	Kind    string   `json:"kind,omitempty"` // KindMutex, KindShared, KindPermits
+	Holders []Holder `json:"holders"`
+	Holding int      `json:"holding"`
+	Waiters []Waiter `json:"waiters"`
+	Waiting int      `json:"waiting"`
+	Fence   uint64   `json:"fence,omitempty"` // of an exclusive holder
+
+	wholeTokens bool // tokens are
+}
+
+// The values of State.State.
+const (
+	Held      = "held"
+	Free      = "free"       // a name between two holders is free and has waiters
+	WrongType = "wrong_type" // the key holds a value that is not a lock
+)
+
+// The kinds of held names.
+const (
+	KindMutex   = "mutex"   // one exclusive holder: a mutex, a writer, all permits
+	KindShared  = "shared"  // each holder has weight 1: readers, or single permits
+	KindPermits = "permits" // one holder has a larger weight, as no reader has
+)
+
+// StateOf returns a state with the public parts of its tokens.
+func StateOf(s driver.State, now time.Time) State {
+	n := StateWithTokens(s, now)
+	n.wholeTokens = false
+	for i, h := range n.Holders {
+		n.Holders[i] = h.Shortened()
+	}
+	for i, w := range n.Waiters {
+		n.Waiters[i] = w.Shortened()
+	}
+	return n
+}
+
+// StateWithTokens returns a state with whole tokens.
+func StateWithTokens(s driver.State, now time.Time) State {
+	n := State{
+		Schema: Schema, Name: s.Name, State: Free, Kind: kindOf(s.Holders), wholeTokens: true,
+		Holders: make([]Holder, 0, len(s.Holders)), Holding: s.Holding,
+		Waiters: make([]Waiter, 0, len(s.Waiters)), Waiting: s.Waiting,
+	}
+	for _, h := range s.Holders {
+		n.State = Held
+		n.Holders = append(n.Holders, holderOf(h, now))
+	}
+	if n.Kind == KindMutex {
+		n.Fence = s.Holders[0].Fence
+	}
+	for i, w := range s.Waiters {
+		n.Waiters = append(n.Waiters, waiterOf(w, i+1))
+	}
+	return n
+}
+
+// StatesOf returns StateOf of each state.
+func StatesOf(states []driver.State, now time.Time) []State {
+	out := make([]State, len(states))
+	for i, s := range states {
+		out[i] = StateOf(s, now)
+	}
+	return out
+}
+
+func kindOf(holders []driver.Holder) string {
+	if len(holders) == 0 {
+		return ""
+	}
+	most := slices.MaxFunc(holders, func(a, b driver.Holder) int { return cmp.Compare(a.Weight, b.Weight) })
+	switch most.Weight {
+	case 0:
+		return KindMutex
+	case 1:
+		return KindShared
+	}
+	return KindPermits
+}
+
+// ago formats the time since the first holder acquired the name.
+func (n State) ago(now time.Time) string {
+	if len(n.Holders) == 0 {
+		return ""
+	}
+	return n.Holders[0].ago(now)
+}
+
+// holderSummary returns the first holder and the number of the others.
+func (n State) holderSummary() string {
+	switch {
+	case len(n.Holders) == 0:
+		return ""
+	case n.Holding == 1:
+		return n.Holders[0].String()
+	}
+	return fmt.Sprintf("%s and %d more", n.Holders[0], n.Holding-1)
+}
+
+// left returns the time until the first lease expires, or -1 if none expires.
+func (n State) left() time.Duration {
+	if len(n.Holders) == 0 {
+		return 0
+	}
+	first := n.Holders[0].Left()
+	for _, h := range n.Holders {
+		if d := h.Left(); d >= 0 && (first < 0 || d < first) {
+			first = d
+		}
+	}
+	return first
+}
+
+// ttl formats left for people.
+func (n State) ttl() string {
+	if len(n.Holders) == 0 {
+		return "-"
+	}
+	return Brief(n.left())
+}
+
+// longestWait returns the longest wait of the listed waiters.
+func (n State) longestWait() (d time.Duration) {
+	for _, w := range n.Waiters {
+		d = max(d, w.waited())
+	}
+	return d
+}
+
+// neverExpires reports whether one of the leases never expires.
+func (n State) neverExpires() bool {
+	return slices.ContainsFunc(n.Holders, func(h Holder) bool { return h.TTL == nil })
+}

@@ -1,0 +1,129 @@
+package view
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+)
+
+// A Table is a list of rows of cells. The first row is the header.
+type Table [][]string
+
+// Row adds a row.
+func (t *Table) Row(cells ...string) { *t = append(*t, cells) }
+
+// Lines returns the rows with aligned columns.
+func (t Table) Lines() []string {
+	if len(t) == 0 {
+		return nil
+	}
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, cells := range t {
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	w.Flush()
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
+}
+
+// String returns the lines as one text.
+func (t Table) String() string {
+	if len(t) == 0 {
+		return ""
+	}
+	return strings.Join(t.Lines(), "\n") + "\n"
+}
+
+// Fit returns the table with lines of width columns at most, as far as possible. It first
+// drops the columns of mayGo, in that order, and then shortens long names and holders. So
+// a long name cannot push the other rows' data off the screen.
+func (t Table) Fit(width int, mayGo ...string) Table {
+	if width <= 0 || len(t) == 0 {
+		return t
+	}
+	for _, head := range mayGo {
+		least := readable
+		if elastic(head) {
+			least = Shortest
+		}
+		if t.width(least) > width {
+			t = t.without(head)
+		}
+	}
+	limit := t.limit(width)
+	fitted := make(Table, len(t))
+	for i, cells := range t {
+		fitted[i] = slices.Clone(cells)
+		for j := range cells {
+			if elastic(t[0][j]) {
+				fitted[i][j] = Shorten(cells[j], limit)
+			}
+		}
+	}
+	return fitted
+}
+
+// elastic reports whether the cells of a column may be shortened.
+func elastic(head string) bool {
+	return slices.Contains([]string{"NAME", "HOLDER", "WAITER"}, strings.TrimSpace(head))
+}
+
+// Shortest is the least number of characters that is left of a name, and readable while
+// there are columns to drop.
+const Shortest, readable = 12, 24
+
+// width returns the width of the table if no elastic column is wider than limit.
+func (t Table) width(limit int) (sum int) {
+	const gap = 2
+	for j, head := range t[0] {
+		widest := 0
+		for _, cells := range t {
+			widest = max(widest, utf8.RuneCountInString(cells[j]))
+		}
+		if elastic(head) {
+			widest = min(widest, limit)
+		}
+		sum += widest
+	}
+	return sum + gap*(len(t[0])-1)
+}
+
+// limit returns the largest limit for elastic columns with which the table fits into
+// width.
+func (t Table) limit(width int) int {
+	limit := max(width, Shortest)
+	for limit > Shortest && t.width(limit) > width {
+		limit--
+	}
+	return limit
+}
+
+// without returns the table without a column.
+func (t Table) without(head string) Table {
+	at := slices.IndexFunc(t[0], func(h string) bool { return strings.TrimSpace(h) == head })
+	if at < 0 {
+		return t
+	}
+	less := make(Table, len(t))
+	for i, cells := range t {
+		less[i] = slices.Delete(slices.Clone(cells), at, at+1)
+	}
+	return less
+}
+
+// shorten removes characters from the middle of a text: names often differ at the end.
+func Shorten(text string, limit int) string {
+	r := []rune(text)
+	if len(r) <= limit || limit < 2 {
+		return text
+	}
+	front := (limit - 1) / 2
+	return string(r[:front]) + "…" + string(r[len(r)-(limit-1-front):])
+}

@@ -1,0 +1,185 @@
+package view
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+func TestSafe(t *testing.T) {
+	for text, want := range map[string]string{
+		"order:42":      "order:42",
+		"größe 世界":      "größe 世界",
+		`C:\x`:          `C:\x`,
+		"a\x1b[2J":      `"a\x1b[2J"`,
+		"a\nb\tc\r":     `"a\nb\tc\r"`,
+		"\u009b31m":     `"\u009b31m"`,
+		"\u202egnp.exe": `"\u202egnp.exe"`,
+		"\xff\xfe":      `"\xff\xfe"`,
+		"a\x7f":         `"a\x7f"`,
+	} {
+		if have := Safe(text); have != want {
+			t.Errorf("%q: want %s, have %s", text, want, have)
+		}
+	}
+}
+
+func TestWriteLine(t *testing.T) {
+	var out bytes.Buffer
+	if err := WriteLine(&out, "a\x1b\u009b\u202e\U000e0001é<\n"); err != nil {
+		t.Fatal(err)
+	}
+	const want = `"a\u001b\u009b\u202e\udb40\udc01é\u003c\n"` + "\n"
+	if out.String() != want {
+		t.Errorf("want %s, have %s", want, out.String())
+	}
+}
+
+func TestBrief(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-1:                             "never",
+		0:                              "0ms",
+		999 * time.Millisecond:         "999ms",
+		9990 * time.Millisecond:        "9.9s",
+		59999 * time.Millisecond:       "59s",
+		3*time.Minute + 7*time.Second:  "3m07s",
+		4*time.Hour + 12*time.Minute:   "4h12m",
+		49*time.Hour + 59*time.Minute:  "2d01h",
+		1000*24*time.Hour + time.Hour:  "1000d01h",
+		time.Hour - time.Nanosecond:    "59m59s",
+		24*time.Hour - time.Nanosecond: "23h59m",
+	} {
+		if have := Brief(d); have != want {
+			t.Errorf("%v: want %s, have %s", d, want, have)
+		}
+	}
+}
+
+func TestOwnerOf(t *testing.T) {
+	const random, secret = "AAAABBBBCCCCDDDD", "ABCDEFGHIJKLMNOPQRSTUVWX"
+	for token, want := range map[string]Owner{
+		"web-1:42:" + random + ":1z":                 {Host: "web-1", PID: 42, Short: "web-1:42:…"},
+		"web-1:42:" + random + ":1z:a:b":             {Host: "web-1", PID: 42, Label: "a:b", Short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret:          {Host: "web-1", PID: 42, Short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret + ":a:b": {Host: "web-1", PID: 42, Label: "a:b", Short: "web-1:42:…"},
+		"web-1:42:" + random + ":" + secret + ":x":   {Host: "web-1", PID: 42, Label: "x", Short: "web-1:42:…"},
+		"a:secret:that:has:colons:of:its:own":        {Short: "a:secret…"},
+		"1":                                          {Short: "1"},
+		"sesame":                                     {Short: "ses…"},
+	} {
+		if have := OwnerOf(token); have != want {
+			t.Errorf("%s: want %+v, have %+v", token, want, have)
+		}
+	}
+}
+
+func TestSinceOf(t *testing.T) {
+	now := time.Now()
+	for fence, want := range map[uint64]time.Time{
+		0:                                       {},
+		7:                                       {},
+		1 << 63:                                 {},
+		uint64(now.UnixMicro()):                 now.UTC().Truncate(time.Millisecond),
+		uint64(now.Add(time.Hour).UnixMicro()):  {}, // the clock is, or was, ahead
+		uint64(now.Add(-time.Hour).UnixMicro()): now.Add(-time.Hour).UTC().Truncate(time.Millisecond),
+	} {
+		if have := SinceOf(fence, now); !have.Equal(want) {
+			t.Errorf("%d: want %v, have %v", fence, want, have)
+		}
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for want, weights := range map[string][]int{"": {}, KindMutex: {0}, KindShared: {1, 1}, KindPermits: {1, 3, 1}} {
+		var holders []driver.Holder
+		for _, w := range weights {
+			holders = append(holders, driver.Holder{Weight: w})
+		}
+		if have := kindOf(holders); have != want {
+			t.Errorf("%v: want %q, have %q", weights, want, have)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	ms := func(n int64) *int64 { return &n }
+	n := State{
+		Name: "gpu", State: Held, Kind: KindPermits, Holding: 150, Waiting: 200,
+		Holders: []Holder{{Token: "t…", Host: "a", PID: 1, Weight: 2, Fence: 7, TTL: ms(2500)}},
+		Waiters: []Waiter{{Token: "u…", Host: "b", PID: 2, Label: "x", Position: 1, Waited: 61000}},
+	}
+	const want = `gpu is held: permits, by 150 holders (1 of them shown)
+HOLDER  TTL   HELD  WEIGHT  FENCE
+a:1     2.5s  -     2       7
+
+200 waiters in queue order (1 of them shown)
+#  WAITER   WAITED
+1  b:2 (x)  1m01s
+`
+	if have := n.Text(time.Now(), 0); have != want {
+		t.Errorf("want\n%s\nhave\n%s", want, have)
+	}
+	if have := n.holderSummary(); have != "a:1 and 149 more" {
+		t.Errorf("want the first holder and the number of others, have %s", have)
+	}
+}
+
+func TestFit(t *testing.T) {
+	var whole Table
+	whole.Row("NAME", "KIND", "HOLDER", "TTL", "WAIT")
+	whole.Row(strings.Repeat("n", 30)+"1", "mutex", "host-with-a-long-name:4242", "28s", "3")
+	whole.Row("short", "mutex", "h:1", "9s", "12")
+	for width, want := range map[int]string{
+		0:  whole.String(),
+		90: whole.String(),
+		70: "NAME KIND HOLDER TTL WAIT\n",
+		60: "NAME HOLDER TTL WAIT\n",
+		50: "NAME HOLDER TTL WAIT\n",
+		40: "NAME HOLDER TTL WAIT\n",
+		30: "NAME TTL WAIT\n",
+		10: "NAME TTL WAIT\n",
+	} {
+		fitted := whole.Fit(width, "KIND", "HOLDER")
+		have := fitted.String()
+		for _, line := range fitted.Lines() {
+			if width >= 30 && len([]rune(line)) > width {
+				t.Errorf("%d columns, want %d at most: %s", len([]rune(line)), width, line)
+			}
+		}
+		if width == 0 || width == 90 {
+			if have != want {
+				t.Errorf("%d: want\n%s\nhave\n%s", width, want, have)
+			}
+			continue
+		}
+		head := strings.Fields(want[:strings.Index(want, "\n")])
+		if !slices.Equal(fitted[0], head) {
+			t.Errorf("%d: want the columns %q, have %q", width, head, fitted[0])
+		}
+		if name := fitted[1][0]; !strings.HasPrefix(name, "nn") || !strings.HasSuffix(name, "n1") {
+			t.Errorf("%d: have the name %s", width, name)
+		}
+	}
+	if len(whole[1][0]) != 31 || len(whole[0]) != 5 {
+		t.Error("Fit modified its receiver")
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for text, want := range map[string]string{
+		"":              "",
+		"ab":            "ab",
+		"abcdefgh":      "abcdefgh",
+		"abcdefghi":     "abc…fghi",
+		"世世世世世世世世世世1":   "世世世…世世世1",
+		"order:0000042": "ord…0042",
+	} {
+		if have := Shorten(text, 8); have != want {
+			t.Errorf("%s: want %s, have %s", text, want, have)
+		}
+	}
+}

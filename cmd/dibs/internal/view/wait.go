@@ -1,0 +1,56 @@
+package view
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A Wait is a wait for names.
+type Wait struct {
+	Names    []string
+	Holder   string // token of the first holder, or ""
+	Position int    // in the queue; 1: the first waiter
+}
+
+// Update records the first holder in a state, and the position of the waiter with this
+// token. What the state lacks stays as it is.
+func (w *Wait) Update(s driver.State, token string) {
+	if len(s.Holders) > 0 {
+		w.Holder = s.Holders[0].Token
+	}
+	for i, other := range s.Waiters {
+		if other.Token == token {
+			w.Position = i + 1
+		}
+	}
+}
+
+// String formats the names, the holder and the number of waiters ahead.
+func (w Wait) String() string { return w.text(Quoted(w.Names)) }
+
+func (w Wait) text(names string) string {
+	text := "waiting for " + names
+	if w.Holder != "" {
+		text += ": held by " + OwnerOf(w.Holder).String()
+	}
+	if w.Position > 1 {
+		text += ", " + Plural(w.Position-1, "waiter", "waiters") + " ahead"
+	}
+	return text
+}
+
+// Line formats the wait, and how long it has lasted, as one line that is shorter than
+// width: a line that wraps cannot be erased.
+func (w Wait) Line(waited time.Duration, width int) string {
+	rest := fmt.Sprintf(", %v", waited.Round(time.Second))
+	name := Quoted(w.Names)
+	line := "dibs: " + w.text(name) + rest
+	if over := utf8.RuneCountInString(line) - width + 1; over > 0 {
+		name = Shorten(name, max(utf8.RuneCountInString(name)-over, Shortest))
+		line = "dibs: " + w.text(name) + rest
+	}
+	return Cut(line, width-1)
+}

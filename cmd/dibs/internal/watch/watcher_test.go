@@ -1,0 +1,102 @@
+package watch
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/driver"
+)
+
+// heldBy returns the state of a name with one exclusive holder.
+func heldBy(token string, left time.Duration) driver.State {
+	return driver.State{Name: "n", Holders: []driver.Holder{{Token: token, Remaining: left}}, Holding: 1}
+}
+
+func linesOf(t *testing.T, w *Watcher, at time.Time, states ...driver.State) string {
+	t.Helper()
+	var out bytes.Buffer
+	for _, s := range w.Update(Poll{Began: at, Ended: at, States: states}) {
+		if s.Schema != view.Schema || !s.Time.Equal(at.UTC().Truncate(time.Millisecond)) {
+			t.Errorf("want schema and time, have %+v", s)
+		}
+		out.WriteString(s.Text(0))
+	}
+	text := strings.ReplaceAll(out.String(), at.Local().Format("15:04:05.000")+"  ", "")
+	return regexp.MustCompile(" +").ReplaceAllString(text, " ")
+}
+
+// A slow poll does not make an expiry look like a release.
+func TestWatcherSeesAnExpiryBetweenSlowPolls(t *testing.T) {
+	var w Watcher
+	begin := time.Now()
+	w.Update(Poll{Began: begin, Ended: begin.Add(40 * time.Millisecond), States: []driver.State{heldBy("t", 30*time.Millisecond)}})
+	news := w.Update(Poll{Began: begin.Add(50 * time.Millisecond), Ended: begin.Add(60 * time.Millisecond)})
+	if len(news) != 1 || news[0].Event != view.EventExpired {
+		t.Errorf("%+v, want one expiry", news)
+	}
+}
+
+func TestWatcher(t *testing.T) {
+	var w Watcher
+	at := time.Now()
+	many := driver.State{Name: "n", Holding: 101, Waiting: 1, Holders: make([]driver.Holder, 100), Waiters: make([]driver.Waiter, 1)}
+	more := many
+	more.Holding = 140
+	waiting := heldBy("first-token", time.Minute)
+	waiting.Waiters, waiting.Waiting = []driver.Waiter{{Token: "second-token", Waited: 2 * time.Second}}, 1
+	reserved := heldBy("first-token", 20*time.Second)
+	reserved.Holders[0].Reserved = true
+	for _, step := range []struct {
+		what   string
+		states []driver.State
+		want   string
+	}{
+		{"held at the start", []driver.State{heldBy("first-token", time.Minute)}, "held n first… ttl 1m00s\n"},
+		{"no change", []driver.State{heldBy("first-token", time.Minute)}, ""},
+		{"a waiter", []driver.State{waiting}, "waiting n second… position 1\n"},
+		{"a hand-off", []driver.State{heldBy("second-token", time.Minute)}, "released n first…\nhanded off n second… waited 12s, after first…\n"},
+		{"a release", nil, "released n second… held 10s\n"},
+		{"others acquire and release between two polls", nil, ""},
+		{"an acquisition", []driver.State{heldBy("third-token", 10*time.Second)}, "acquired n third… ttl 10s\n"},
+		{"an expiry", nil, "expired n third… held 10s\n"},
+		{"released and reserved", []driver.State{reserved}, "reserved n first… [reserved] ttl 20s\n"},
+		{"more holders than are listed", []driver.State{many}, "changed n 101 holders, 1 waiter\n"},
+		{"no change of the counts", []driver.State{many}, ""},
+		{"a change of a count", []driver.State{more}, "changed n 140 holders, 1 waiter\n"},
+		{"a waiter without a holder", []driver.State{{Name: "n", Waiting: 1, Waiters: waiting.Waiters}}, "changed n 0 holders, 1 waiter\n"},
+		{"the waiter gives up", nil, "gone n second… waited 12s\n"},
+	} {
+		at = at.Add(10 * time.Second)
+		if have := linesOf(t, &w, at, step.states...); have != step.want {
+			t.Errorf("%s: want\n%s\nhave\n%s", step.what, step.want, have)
+		}
+	}
+}
+
+func TestWatcherDuringAnOutage(t *testing.T) {
+	var w Watcher
+	at := time.Now()
+	events := func(states []driver.State, err error) (names []string) {
+		for _, s := range w.Update(Poll{Began: at, Ended: at, States: states, Err: err}) {
+			names = append(names, s.Event+s.Error)
+		}
+		return names
+	}
+	wantEqual := func(want, have []string) {
+		t.Helper()
+		if !slices.Equal(want, have) {
+			t.Errorf("want %q, have %q", want, have)
+		}
+	}
+	wantEqual([]string{"awaybroken"}, events(nil, errors.New("dibs: broken")))
+	wantEqual(nil, events(nil, errors.New("still broken")))
+	wantEqual([]string{"back", "held"}, events([]driver.State{heldBy("token", -1)}, nil))
+	wantEqual([]string{"awaybroken"}, events(nil, errors.New("broken")))
+	wantEqual([]string{"back"}, events([]driver.State{heldBy("token", -1)}, nil))
+}
