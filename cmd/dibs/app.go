@@ -133,6 +133,6 @@ func (a *app) connect(l lifetime, options ...dibs.Option) (*session, error) {
 	options = append([]dibs.Option{dibs.Timeout(store.timeout), dibs.Observe(watched.Hooks())}, options...)
 	return &session{
 		con: con, signals: a.signals, store: store, monitor: watched,
-		locks: dibs.New(watched, options...), outer: outerTokens(a.env),
+		locks: dibs.New(watched.Store(), options...), outer: outerTokens(a.env),
 	}, nil
 }

@@ -15,7 +15,7 @@ type session struct {
 	signals signals
 	store   *opened
 	monitor *monitor.Monitor
-	locks   *dibs.Client // on monitor
+	locks   *dibs.Client // on the monitored store
 	outer   []string     // see heldVar
 }
 

@@ -110,6 +110,8 @@ var rules = []rule{
 			{"a.go", "package dibs"},
 			{"a.go", "//go:build linux\n\npackage dibs"},
 			{"cmd/dibs/main.go", "package main"},
+			{"cmd/dibs/internal/view/a.go", "package view"},
+			{"cmd/dibs/internal/view/a.go", "// Package view.\npackage view\nfunc F() {}"},
 			{"internal/history/a.go", "package history"},
 			{"a.go", "// Package dibs.\npackage dibs\nfunc F() {}"},
 			{"a.go", "// Package dibs.\npackage dibs\n//go:noinline\nfunc F() {}"},
@@ -128,6 +130,47 @@ var rules = []rule{
 			{"a.go", "// Package dibs.\npackage dibs\n// I is.\ntype I interface{ M() }\n// T is.\ntype T struct{}\nfunc (T) M() {}"},
 			{"a_test.go", "package dibs_test\nfunc F() {}"},
 			{"internal/history/a.go", "// Package history.\npackage history\nfunc F() {}"},
+			{"cmd/dibs/a.go", "// Command dibs.\npackage main\nfunc F() {}"},
+		},
+	},
+	{
+		name:   "only the main package of a command parses its command line",
+		reason: "the work of a command can be tested, and used by another program, without its flags",
+		check:  commandLines,
+		bad: []sample{
+			{"cmd/dibs/internal/view/a.go", `package view; import _ "github.com/spf13/cobra"`},
+			{"cmd/dibs/internal/view/a_test.go", `package view; import _ "github.com/spf13/pflag"`},
+			{"cmd/dibs/internal/watch/a.go", `package watch; import _ "flag"`},
+			{"cmd/dibs/internal/watch/a.go", `package watch; import _ "github.com/spf13/cobra/doc"`},
+			{"bench/a.go", `package main; import _ "github.com/spf13/cobra"`},
+		},
+		good: []sample{
+			{"cmd/dibs/a.go", `package main; import ("github.com/spf13/cobra"; "github.com/spf13/pflag")`},
+			{"bench/a.go", `package main; import _ "flag"`},
+		},
+	},
+	{
+		name:   "the packages of the command have one concern each",
+		reason: "what kills processes can be read without what formats tables, and pure functions need no server in a test",
+		check:  concernsOfTheCommand,
+		bad: []sample{
+			{"cmd/dibs/internal/supervise/a.go", `package supervise; import _ "github.com/dibslock/dibs/cmd/dibs/internal/view"`},
+			{"cmd/dibs/internal/supervise/a.go", `package supervise; import _ "github.com/dibslock/dibs/cmd/dibs/internal/watch"`},
+			{"cmd/dibs/internal/supervise/a.go", `package supervise; import _ "github.com/dibslock/dibs/redisstore"`},
+			{"cmd/dibs/internal/view/a.go", `package view; import _ "os/exec"`},
+			{"cmd/dibs/internal/view/a.go", `package view; import _ "net/url"`},
+			{"cmd/dibs/internal/view/a.go", `package view; import _ "os"`},
+			{"cmd/dibs/internal/view/a.go", `package view; import _ "golang.org/x/term"`},
+			{"cmd/dibs/internal/watch/a.go", `package watch; import _ "os"`},
+			{"cmd/dibs/internal/monitor/a.go", `package monitor; import _ "github.com/dibslock/dibs/cmd/dibs/internal/watch"`},
+			{"cmd/dibs/internal/page/a.go", `package page; import _ "net/http"`},
+		},
+		good: []sample{
+			{"cmd/dibs/internal/supervise/a.go", `package supervise; import ("os"; "syscall"; "github.com/dibslock/dibs"; "golang.org/x/sys/unix")`},
+			{"cmd/dibs/internal/view/a.go", `package view; import ("encoding/json"; "github.com/dibslock/dibs/driver")`},
+			{"cmd/dibs/internal/watch/a.go", `package watch; import ("sync"; "github.com/dibslock/dibs/cmd/dibs/internal/view")`},
+			{"cmd/dibs/internal/watch/a_test.go", `package watch; import _ "github.com/dibslock/dibs/memstore"`},
+			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/cmd/dibs/internal/supervise"`},
 		},
 	},
 	{
@@ -340,7 +383,7 @@ func undocumented(t *tree) (found []string) {
 		if packages[f.dir()] == nil || hasText(f.syntax.Doc) {
 			packages[f.dir()] = f.syntax
 		}
-		if !layerOf(f.dir()).library || slices.Contains(strings.Split(f.path, "/"), "internal") {
+		if !exportsToOthers(f.dir()) {
 			continue
 		}
 		for _, decl := range f.syntax.Decls {
@@ -355,6 +398,73 @@ func undocumented(t *tree) (found []string) {
 		}
 	}
 	slices.Sort(found)
+	return found
+}
+
+// exportsToOthers reports whether the exported names of a package need comments: those of
+// a library, and those that a command uses of its own packages.
+func exportsToOthers(dir string) bool {
+	parts := strings.Split(dir, "/")
+	if slices.Contains(parts, "internal") {
+		return parts[0] == "cmd"
+	}
+	return layerOf(dir).library
+}
+
+// commandLine are the packages that parse a command line with subcommands.
+var commandLine = regexp.MustCompile(`^github\.com/spf13/(cobra|pflag)(/|$)`)
+
+func commandLines(t *tree) (found []string) {
+	for f := range t.goFiles(true) {
+		parts := strings.Split(f.dir(), "/")
+		command := parts[0] == "cmd"
+		if command && len(parts) == 2 {
+			continue
+		}
+		for _, spec := range f.syntax.Imports {
+			if name := imported(spec); commandLine.MatchString(name) || command && name == "flag" {
+				found = append(found, t.at(spec, "%s imports %s", f.dir(), name))
+			}
+		}
+	}
+	return found
+}
+
+// commandPackages are the packages of cmd/dibs/internal. Each lists what it may import
+// besides the standard library, and what it may not import of that. A package ends with a
+// slash if that includes the packages below.
+var commandPackages = map[string]struct{ may, mayNot []string }{
+	"supervise": {may: []string{"github.com/dibslock/dibs", "golang.org/x/sys/", "golang.org/x/term"}, mayNot: []string{"net/"}},
+	"view":      {may: []string{"github.com/dibslock/dibs/driver"}, mayNot: []string{"net/", "os/", "syscall", "context"}},
+	"watch":     {may: []string{"github.com/dibslock/dibs/driver", commandModule + "view"}, mayNot: []string{"net/", "os/", "syscall"}},
+	"monitor":   {may: []string{"github.com/dibslock/dibs", "github.com/dibslock/dibs/driver", commandModule + "view"}, mayNot: []string{"os/", "syscall"}},
+}
+
+const commandModule = module + "/cmd/dibs/internal/"
+
+func concernsOfTheCommand(t *tree) (found []string) {
+	includes := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(p string) bool {
+			return p == name || strings.HasSuffix(p, "/") && strings.HasPrefix(name+"/", p)
+		})
+	}
+	for f := range t.goFiles(false) {
+		name, ours := strings.CutPrefix(f.dir(), "cmd/dibs/internal/")
+		if !ours {
+			continue
+		}
+		rule, known := commandPackages[name]
+		if !known {
+			found = append(found, t.at(f.syntax, "commandPackages lacks %s", name))
+			continue
+		}
+		for _, spec := range f.syntax.Imports {
+			name := imported(spec)
+			if !inStdlib(name) && !includes(rule.may, name) || includes(rule.mayNot, name) {
+				found = append(found, t.at(spec, "%s imports %s", f.dir(), name))
+			}
+		}
+	}
 	return found
 }
 

@@ -128,7 +128,7 @@ func newMonitored(t *testing.T, s driver.Store) *monitored {
 
 func newMonitoredTo(t *testing.T, s driver.Store, output *outputBuffer, w io.Writer) *monitored {
 	m := New(s, Options{Location: "redis://here", Timeout: timeout, Show: func(r Report) { fmt.Fprintf(w, "dibs: %s\n", r.Text()) }})
-	return &monitored{Monitor: m, t: t, output: output, locks: dibs.New(m, dibs.Timeout(timeout), dibs.Observe(m.Hooks()))}
+	return &monitored{Monitor: m, t: t, output: output, locks: dibs.New(m.Store(), dibs.Timeout(timeout), dibs.Observe(m.Hooks()))}
 }
 
 // wantLines checks that the lines since the last call match the patterns.
@@ -246,7 +246,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 		s.end()
 		time.Sleep(3 * time.Second)
 		r.wantLines("the store answers again", `waiting for "job": the store answers again, after \S+s`)
-		r.record(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
+		r.health.record(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
 		time.Sleep(3 * time.Second)
 		r.wantLines("a late failure")
 		if err := errors.Join(held.Unlock(), <-got); err != nil {

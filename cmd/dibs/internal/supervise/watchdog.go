@@ -1,248 +1,44 @@
 package supervise
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"math"
-	"os"
-	"os/signal"
-	"runtime"
-	"strconv"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
-)
-
-// The watchdog process is a second process of dibs and the parent of the command. If the first
-// process, the supervisor, is killed or stopped, it loses the lock. The command must not
-// run on beside the next holder: the watchdog then kills the command and all its
-// descendants.
-//
-// The watchdog starts the command itself, so the command never runs without a watchdog.
-// On Linux it is the subreaper of all descendants: a process whose parent is dead becomes
-// its child, so none can escape.
-//
-// The watchdog reads lines from a pipe whose other end only the supervisor has. When the
-// pipe ends, the watchdog kills everything. The lines are:
-//
-//	start {…}  start this command: see startRequest
-//	until NS   kill everything at that time of the boot clock, unless another such line
-//	           arrives before
-//	done       exit without killing anything
-//
-// The watchdog answers with lines: ready, started PID, failed {…}, and changed STATUS
-// each time that the command is stopped, or when it has ended.
-//
-// If the watchdog is killed, the kernel kills the command (on Linux), and the supervisor
-// kills the descendants of the command.
-
-// WatchdogArg is the hidden first argument that makes the program a watchdog process: it
-// then calls [RunWatchdog] with the arguments after it. Those are the numbers of two open
-// files: the one to read from and the one to answer on.
-const WatchdogArg = "watchdog"
-
-// A watchdogProcess is the state of the watchdog process.
-type watchdogProcess struct {
-	in, out    int
-	events     *os.File // readable when a child has changed state
-	alarm      alarm
-	unread     []byte // input without a complete line
-	killAt     time.Duration
-	tree       tree
-	killing    killing
-	parentDead bool // the supervisor is dead
-	done       bool
+// A Watchdog is the watchdog process of one [Run], which starts in the background while
+// the lock is being acquired. Use it from one goroutine.
+type Watchdog struct {
+	done    chan struct{}
+	process *handle
+	err     error
 }
 
-const never time.Duration = math.MaxInt64
-
-// RunWatchdog is the main function of the watchdog process. It returns the exit code of
-// the process.
-func RunWatchdog(args []string) int {
-	const usage, trouble = 64, 125
-	runtime.LockOSThread() // for the kernel, this thread is the parent of the command
-	w := &watchdogProcess{alarm: newAlarm(), killAt: never, tree: tree{root: os.Getpid()}}
-	if len(args) != 2 {
-		return usage
-	}
-	w.in, _ = strconv.Atoi(args[0])
-	w.out, _ = strconv.Atoi(args[1])
-	syscall.CloseOnExec(w.in)
-	syscall.CloseOnExec(w.out)
-	dropSignals()
-	if err := w.listen(); err != nil {
-		return trouble
-	}
-	setSubreaper(true)
-	w.reply("ready")
-	for !w.done {
-		w.step()
-	}
-	return 0
-}
-
-// listen makes w.events readable when a child changes state.
-func (w *watchdogProcess) listen() error {
-	events, into, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	w.events = events
-	children := make(chan os.Signal, 1)
-	signal.Notify(children, syscall.SIGCHLD)
+// StartWatchdog starts a watchdog process. [Run] returns its failure. Stop it in any case.
+func StartWatchdog() *Watchdog {
+	w := &Watchdog{done: make(chan struct{})}
 	go func() {
-		for range children {
-			_, _ = into.Write([]byte{0})
-		}
+		defer close(w.done)
+		w.process, w.err = startWatchdog()
 	}()
-	return nil
+	return w
 }
 
-// step waits for one event and handles it. Input comes before the kill time: a watchdog
-// that was stopped may find its kill time over and a later one in the pipe. The later one
-// counts.
-func (w *watchdogProcess) step() {
-	fds := []unix.PollFd{
-		{Fd: int32(w.in), Events: unix.POLLIN},
-		{Fd: int32(w.events.Fd()), Events: unix.POLLIN},
-		{Fd: int32(w.alarm), Events: unix.POLLIN},
+// ready returns the watchdog for a command that is about to start. If the watchdog was
+// killed while dibs waited for the lock, ready starts another one.
+func (w *Watchdog) ready() (*handle, error) {
+	<-w.done
+	if w.err == nil && w.process.alive() {
+		return w.process, nil
 	}
-	if w.parentDead {
-		fds[0].Fd = -1
-	}
-	_, err := unix.Poll(fds, int((w.pollTimeout()+time.Millisecond-1)/time.Millisecond))
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		w.parentDied()
-	}
-	if fds[1].Revents != 0 {
-		_, _ = unix.Read(int(fds[1].Fd), make([]byte, 64))
-		w.reap()
-	}
-	if fds[0].Revents != 0 {
-		w.readOrders()
-		return
-	}
-	if w.killAt <= sinceBoot() {
-		w.setKillAt(never)
-		w.kill()
-	}
-	w.sweep()
+	w.stopStarted()
+	w.process, w.err = startWatchdog()
+	return w.process, w.err
 }
 
-// pollTimeout returns the time until the next sweep or the kill time, 1 min at most.
-func (w *watchdogProcess) pollTimeout() time.Duration {
-	const most = time.Minute // the timeout of poll is an int
-	return max(0, min(most, w.killing.pause(), w.killAt-sinceBoot()))
+// Stop ends the watchdog process, once its start is complete. Daemons of the command run
+// on.
+func (w *Watchdog) Stop() {
+	<-w.done
+	w.stopStarted()
 }
 
-// readOrders reads input from the supervisor and executes the complete lines.
-func (w *watchdogProcess) readOrders() {
-	buf := make([]byte, 1<<16)
-	n, err := unix.Read(w.in, buf)
-	switch {
-	case errors.Is(err, unix.EINTR):
-		return
-	case err != nil || n <= 0:
-		w.parentDied()
-		return
-	}
-	w.unread = append(w.unread, buf[:n]...)
-	for !w.done {
-		line, rest, whole := bytes.Cut(w.unread, []byte("\n"))
-		if !whole {
-			return
-		}
-		w.unread = rest
-		word, rest, _ := bytes.Cut(line, []byte(" "))
-		w.execute(string(word), rest)
+func (w *Watchdog) stopStarted() {
+	if w.err == nil {
+		w.process.stop()
 	}
 }
-
-func (w *watchdogProcess) execute(word string, rest []byte) {
-	switch word {
-	case "done":
-		w.done = true
-	case "until":
-		n, _ := strconv.ParseInt(string(rest), 10, 64)
-		w.setKillAt(time.Duration(n))
-	case "start":
-		w.start(rest)
-	}
-}
-
-func (w *watchdogProcess) setKillAt(at time.Duration) {
-	w.killAt = at
-	w.alarm.set(at)
-}
-
-// start starts the command, as the leader of a process group.
-func (w *watchdogProcess) start(text []byte) {
-	var o startRequest
-	err := json.Unmarshal(text, &o)
-	if err == nil {
-		w.tree.pid, err = o.start()
-	}
-	if err != nil {
-		w.tree.pid = 0
-		w.reply("failed " + startFailureOf(err).text())
-		return
-	}
-	w.reply(fmt.Sprint("started ", w.tree.pid))
-}
-
-func (o startRequest) start() (pid int, err error) {
-	sys := childAttributes()
-	sys.Setpgid = true
-	if o.Terminal {
-		if t, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
-			defer t.Close()
-			sys.Foreground, sys.Ctty = true, int(t.Fd())
-		}
-	}
-	return Command{Path: o.Path, Argv: texts(o.Argv), Env: texts(o.Env)}.spawn(sys)
-}
-
-// reap reports state changes of the command and reaps dead descendants.
-func (w *watchdogProcess) reap() {
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil || pid <= 0:
-			return
-		case pid == w.tree.pid:
-			w.reply(fmt.Sprint("changed ", int(status)))
-		}
-	}
-}
-
-// parentDied records that the supervisor is dead, and starts to kill.
-func (w *watchdogProcess) parentDied() {
-	w.parentDead = true
-	w.kill()
-}
-
-// kill starts to kill everything.
-func (w *watchdogProcess) kill() {
-	w.setKillAt(never)
-	w.killing.begin()
-	w.sweep()
-}
-
-// sweep kills all processes that it finds, if a kill is in progress. It sets done when
-// the supervisor is dead and nothing is left.
-func (w *watchdogProcess) sweep() {
-	if w.tree.pid == 0 {
-		w.killing.stop()
-	}
-	w.killing.sweep(w.tree.kill, hasChildren)
-	w.done = w.done || w.parentDead && !w.killing.inProgress()
-}
-
-// reply sends a line to the supervisor. A failure is ignored: that process is dead
-// then.
-func (w *watchdogProcess) reply(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }

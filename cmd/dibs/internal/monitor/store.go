@@ -1,0 +1,98 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+)
+
+// A store records how its operations end.
+type store struct {
+	driver.Store
+	health *health
+}
+
+// Acquire implements driver.Store. It retries until the store has answered once, as long
+// as no connection can be opened. Such a failure has sent no request: so Acquire returns
+// it as refused, and the client does not cancel, which would take as long again.
+func (s *store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	const pause = 50 * time.Millisecond
+	for {
+		sent := time.Now()
+		answer, err := s.Store.Acquire(ctx, c)
+		s.health.record(ctx, sent, err)
+		if err == nil || !Unsent(err) || s.health.everAnswered() {
+			return answer, err
+		}
+		// Stop early: a dial that ends at the deadline is not recognized as unsent.
+		if time.Until(c.Until) < 2*time.Since(sent)+pause || !sleep(ctx, pause) {
+			return answer, &driver.UnavailableError{Op: "acquire", Name: c.Name, Cause: causeOf(err), Refused: true}
+		}
+	}
+}
+
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// Extend implements driver.Store.
+func (s *store) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
+	sent := time.Now()
+	s.health.setRenewalSent(sent)
+	errs := s.Store.Extend(ctx, holds)
+	s.health.setRenewalSent(time.Time{})
+	for _, err := range errs {
+		if errors.Is(err, dibs.ErrUnavailable) {
+			s.health.record(ctx, sent, err)
+			return errs
+		}
+	}
+	s.health.record(ctx, sent, nil)
+	return errs
+}
+
+// Release implements driver.Store.
+func (s *store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	sent := time.Now()
+	done, err := s.Store.Release(ctx, r)
+	s.health.record(ctx, sent, err)
+	return done, err
+}
+
+// Inspect implements driver.Store.
+func (s *store) Inspect(ctx context.Context, name string) (driver.State, error) {
+	sent := time.Now()
+	state, err := s.Store.Inspect(ctx, name)
+	s.health.record(ctx, sent, err)
+	return state, err
+}
+
+// Unsent reports whether an operation failed only because no connection could be opened.
+// It returns false for joined errors: one of them may belong to a request that was sent.
+func Unsent(err error) bool {
+	for err = causeOf(err); err != nil; err = errors.Unwrap(err) {
+		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // the loop unwraps; joined errors must not match
+			return op.Op == "dial"
+		}
+	}
+	return false
+}
+
+// causeOf returns the cause of an UnavailableError, without the operation and the name.
+func causeOf(err error) error {
+	var u *driver.UnavailableError
+	if errors.As(err, &u) && u.Cause != nil {
+		return u.Cause
+	}
+	return err
+}
