@@ -3,10 +3,14 @@ package watch
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -27,5 +31,214 @@ func TestListIsBounded(t *testing.T) {
 			t.Errorf("want DeadlineExceeded after 1s, have %v after %v", err, time.Since(began))
 		}
 		time.Sleep(time.Second) // until List has returned
+	})
+}
+
+// A scripted is a store with some results of its own.
+type scripted struct {
+	driver.Store
+	list    func(glob string) ([]string, error) // nil: of the Store
+	inspect func(ctx context.Context, name string) error
+}
+
+func (s scripted) List(ctx context.Context, glob string) ([]string, error) {
+	if s.list == nil {
+		return s.Store.List(ctx, glob)
+	}
+	return s.list(glob)
+}
+
+func (s scripted) Inspect(ctx context.Context, name string) (driver.State, error) {
+	if s.inspect != nil {
+		if err := s.inspect(ctx, name); err != nil {
+			return driver.State{}, err
+		}
+	}
+	return s.Store.Inspect(ctx, name)
+}
+
+// hold holds names in a store until the test ends.
+func hold(t *testing.T, s driver.Store, names ...string) {
+	t.Helper()
+	locks := dibs.New(s)
+	t.Cleanup(func() { locks.Close() })
+	for _, name := range names {
+		if _, err := locks.Mutex(name).TryLock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func wantNames(t *testing.T, p Poll, want ...string) {
+	t.Helper()
+	if have := namesOf(p.States); p.Err != nil || !slices.Equal(have, want) {
+		t.Errorf("want %q, have %q, %v", want, have, p.Err)
+	}
+}
+
+// collect returns the first n polls.
+func collect(ctx context.Context, p Poller, glob string, every time.Duration, n int) (all []Poll) {
+	for poll := range p.Polls(ctx, glob, every) {
+		if all = append(all, poll); len(all) == n {
+			break
+		}
+	}
+	return all
+}
+
+func TestPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		hold(t, store, "b", "a", "c")
+		began := time.Now()
+		polls := collect(t.Context(), Poller{store, time.Second}, "[ab]", time.Minute, 3)
+		for i, p := range polls {
+			wantNames(t, p, "a", "b")
+			if at := began.Add(time.Duration(i) * time.Minute); !p.Began.Equal(at) || !p.Ended.Equal(at) {
+				t.Errorf("poll %d began %v after the first one, and took %v", i, p.Began.Sub(began), p.Ended.Sub(p.Began))
+			}
+		}
+	})
+}
+
+// A plain name is inspected, and never searched for in the keyspace.
+func TestPollOfAPlainName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		hold(t, store, "a")
+		s := scripted{Store: store, list: func(string) ([]string, error) { return nil, errors.New("a scan") }}
+		p := Poller{s, time.Second}
+		wantNames(t, collect(t.Context(), p, "a", time.Second, 1)[0], "a")
+		wantNames(t, collect(t.Context(), p, "free", time.Second, 1)[0])
+		if _, err := p.Matching(t.Context(), strings.Repeat("x", driver.MaxName+1)); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("a name that is too long: want ErrInvalid, have %v", err)
+		}
+	})
+}
+
+// A name belongs to the next poll even if the store does not list it any longer. After a
+// failure the names of the last success count.
+func TestPollsRememberNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		hold(t, store, "a", "b")
+		lists := []func() ([]string, error){
+			func() ([]string, error) { return []string{"b", "a"}, nil },
+			func() ([]string, error) { return nil, errors.New("away") },
+			func() ([]string, error) { return []string{"b"}, nil },
+		}
+		n := 0
+		s := scripted{Store: store, list: func(string) ([]string, error) { n++; return lists[n-1]() }}
+		polls := collect(t.Context(), Poller{s, time.Second}, "*", time.Second, 3)
+		wantNames(t, polls[0], "a", "b")
+		if polls[1].Err == nil {
+			t.Error("want the failure of List")
+		}
+		wantNames(t, polls[2], "a", "b")
+	})
+}
+
+// A poll that the end of the context interrupts is not yielded.
+func TestPollsEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		hold(t, store, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		s := scripted{Store: store, inspect: func(ctx context.Context, _ string) error {
+			if n++; n == 3 {
+				cancel()
+			}
+			return ctx.Err()
+		}}
+		began := time.Now()
+		polls := collect(ctx, Poller{s, time.Second}, "a", time.Minute, 10)
+		if len(polls) != 2 || time.Since(began) != 2*time.Minute {
+			t.Errorf("want 2 polls and an end after 2m, have %d after %v", len(polls), time.Since(began))
+		}
+		time.AfterFunc(time.Second, cancel)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		collect(ctx, Poller{store, time.Second}, "a", time.Minute, 10)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the pause between two polls went on for %v, want 1s", took)
+		}
+	})
+}
+
+// Keys that are not locks are left out. Another failure fails the poll.
+func TestPollOfKeysThatAreNotLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		hold(t, store, "a", "b")
+		var failure error
+		s := scripted{Store: store, inspect: func(_ context.Context, name string) error {
+			if name == "a" {
+				return failure
+			}
+			return nil
+		}}
+		failure = driver.ErrWrongType
+		states, err := Poller{s, time.Second}.Matching(t.Context(), "*")
+		wantNames(t, Poll{States: states, Err: err}, "b")
+		failure = &driver.UnavailableError{Op: "inspect"}
+		if _, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("want ErrUnavailable, have %v", err)
+		}
+	})
+}
+
+// The names are inspected concurrently, 32 at once, each within the timeout.
+func TestInspectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const names, atOnce = 100, 32
+		var running, most atomic.Int64
+		s := scripted{Store: memstore.New(),
+			list: func(string) ([]string, error) {
+				all := make([]string, names)
+				for i := range all {
+					all[i] = strings.Repeat("n", i+1)
+				}
+				return all, nil
+			},
+			inspect: func(ctx context.Context, _ string) error {
+				n := running.Add(1)
+				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+				}
+				defer running.Add(-1)
+				<-ctx.Done()
+				return driver.ErrWrongType // which is no failure
+			}}
+		began := time.Now()
+		if _, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); err != nil {
+			t.Error(err)
+		}
+		if n := most.Load(); n != atOnce {
+			t.Errorf("%d inspections at once, want %d", n, atOnce)
+		}
+		if took := time.Since(began); took != 4*time.Second { // 100 names in turns of 32
+			t.Errorf("it took %v, want 4s", took)
+		}
+	})
+}
+
+// A panic in another goroutine is a panic of the caller, with the stack of the first one.
+func TestPollerPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := scripted{Store: memstore.New(),
+			list:    func(string) ([]string, error) { panic("broken list") },
+			inspect: func(context.Context, string) error { panic("broken inspection") },
+		}
+		for glob, want := range map[string]string{"*": "broken list\ngoroutine ", "a": "broken inspection\ngoroutine "} {
+			func() {
+				defer func() {
+					if text, _ := recover().(string); !strings.HasPrefix(text, want) {
+						t.Errorf("%s: want %q, have %s", glob, want, text)
+					}
+				}()
+				_, _ = Poller{broken, time.Second}.Matching(t.Context(), glob)
+			}()
+		}
 	})
 }

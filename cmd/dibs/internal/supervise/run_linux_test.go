@@ -1,0 +1,289 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A fakeLease is a lease that a test ends.
+type fakeLease struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	deadline time.Time
+	err      error
+}
+
+func newFakeLease(t *testing.T, left time.Duration) *fakeLease {
+	l := &fakeLease{deadline: time.Now().Add(left)}
+	l.ctx, l.cancel = context.WithCancel(t.Context())
+	return l
+}
+
+func (l *fakeLease) Context() context.Context { return l.ctx }
+
+func (l *fakeLease) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+func (l *fakeLease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+func (l *fakeLease) lose(reason dibs.Reason) {
+	l.mu.Lock()
+	l.err = &dibs.LostError{Name: "job", Reason: reason}
+	l.mu.Unlock()
+	l.cancel()
+}
+
+// A testRun is one Run with a shell script. It records what is reported.
+type testRun struct {
+	t       *testing.T
+	lease   *fakeLease
+	rules   Rules
+	signals chan os.Signal
+	dir     string // working directory of the script: $0 is its name
+
+	started   func() // called when the script has written the file "ready"
+	pid       int
+	forwarded []syscall.Signal
+	lost      []error
+	leftover  []int
+}
+
+func newTestRun(t *testing.T) *testRun {
+	return &testRun{
+		t: t, lease: newFakeLease(t, time.Hour), signals: make(chan os.Signal, 8), dir: t.TempDir(), started: func() {},
+		rules: Rules{KillAfter: 300 * time.Millisecond, OnLost: LossAction{Signal: syscall.SIGTERM}, TTL: time.Hour},
+	}
+}
+
+func (r *testRun) Started(pid int) {
+	r.pid = pid
+	go func() {
+		for end := time.Now().Add(testTimeout); r.read("ready") == "" && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		r.started()
+	}()
+}
+
+func (r *testRun) Forwarded(s syscall.Signal) { r.forwarded = append(r.forwarded, s) }
+func (r *testRun) Lost(reason error)          { r.lost = append(r.lost, reason) }
+func (r *testRun) Leftover(group int)         { r.leftover = append(r.leftover, group) }
+
+// read returns the content of a file of the script, or "".
+func (r *testRun) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(r.dir, name))
+	return strings.TrimSpace(string(text))
+}
+
+// run runs a script, which begins with a write of the file "ready" after its traps.
+func (r *testRun) run(script string) (code int, err error) {
+	r.t.Helper()
+	command, err := Find([]string{"sh", "-c", `cd "$0"; ` + script, r.dir}, []string{"PATH=" + os.Getenv("PATH")})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	watchdog := StartWatchdog()
+	defer watchdog.Stop()
+	return Run(r.lease, command, r.rules, Caller{
+		Watchdog: watchdog, Signals: r.signals, Reporter: r, NotRenewed: func() error { return errNotRenewed },
+	})
+}
+
+var errNotRenewed = errors.New("not renewed")
+
+func (r *testRun) wantAsked(what string) {
+	r.t.Helper()
+	if have := r.read("asked"); have != what {
+		r.t.Errorf("the script was asked to end with %q, want %q", have, what)
+	}
+}
+
+// patient is a script that waits and records the signal that asks it to end.
+const patient = `for s in TERM USR1; do trap "echo $s >>asked; exit 3" $s; done; echo 1 >ready; while :; do sleep 0.01; done`
+
+// stubborn is the same, but does not end.
+const stubborn = `for s in TERM USR1; do trap "echo $s >>asked" $s; done; echo 1 >ready; while :; do sleep 0.01; done`
+
+func TestRunReturnsTheCode(t *testing.T) {
+	r := newTestRun(t)
+	code, err := r.run("exit 7")
+	if code != 7 || err != nil || r.pid == 0 || len(r.lost)+len(r.leftover) > 0 {
+		t.Errorf("have %d, %v, %+v", code, err, r)
+	}
+	code, err = newTestRun(t).run("kill -HUP $$")
+	if code != CodeSignal+int(syscall.SIGHUP) || err != nil {
+		t.Errorf("a signal: have %d, %v", code, err)
+	}
+}
+
+func TestRunForwardsSignals(t *testing.T) {
+	r := newTestRun(t)
+	r.started = func() { r.signals <- syscall.SIGUSR1 }
+	code, err := r.run(patient)
+	if code != 3 || err != nil || len(r.forwarded) != 1 || r.forwarded[0] != syscall.SIGUSR1 {
+		t.Errorf("have %d, %v, forwarded %v", code, err, r.forwarded)
+	}
+	r.wantAsked("USR1")
+}
+
+// A lease that was revoked leaves the command the time of KillAfter.
+func TestRunEndsARevokedCommand(t *testing.T) {
+	r := newTestRun(t)
+	r.rules.OnLost.Signal = syscall.SIGUSR1
+	r.started = func() { r.lease.lose(dibs.ReasonRevoked) }
+	code, err := r.run(patient)
+	if code != 3 || !errors.Is(err, dibs.ErrLost) || len(r.lost) != 1 {
+		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
+	}
+	r.wantAsked("USR1")
+
+	r = newTestRun(t)
+	r.started = func() { r.lease.lose(dibs.ReasonTaken) }
+	began := time.Now()
+	code, err = r.run(stubborn)
+	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, dibs.ErrLost) || time.Since(began) < r.rules.KillAfter {
+		t.Errorf("a command that does not end: have %d, %v after %v", code, err, time.Since(began))
+	}
+	r.wantAsked("TERM")
+}
+
+// A lease that has expired leaves no time.
+func TestRunKillsACommandWithoutALease(t *testing.T) {
+	r := newTestRun(t)
+	r.rules.KillAfter = testTimeout
+	r.started = func() { r.lease.lose(dibs.ReasonExpired) }
+	began := time.Now()
+	code, err := r.run(stubborn)
+	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, dibs.ErrLost) || time.Since(began) >= testTimeout {
+		t.Errorf("have %d, %v after %v", code, err, time.Since(began))
+	}
+}
+
+// Without renewals, the command is asked to end when KillAfter is left, and dead before the
+// deadline.
+func TestRunEndsACommandBeforeTheDeadline(t *testing.T) {
+	const ttl = 2 * time.Second
+	r := newTestRun(t)
+	r.rules.TTL, r.rules.KillAfter = ttl, ttl/2
+	r.lease.deadline = time.Now().Add(ttl)
+	code, err := r.run(stubborn)
+	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, errNotRenewed) || len(r.lost) != 1 || !errors.Is(r.lost[0], errNotRenewed) {
+		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
+	}
+	r.wantAsked("TERM")
+}
+
+func TestRunEndsACommandAfterMaxHold(t *testing.T) {
+	r := newTestRun(t)
+	r.rules.MaxHold = 100 * time.Millisecond
+	r.rules.OnLost.Signal = syscall.SIGUSR1 // which is for a loss only
+	code, err := r.run(stubborn)
+	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, ErrMaxHold) || len(r.lost) > 0 {
+		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
+	}
+	if have := r.read("asked"); have != "TERM" && have != "" { // the machine may be too slow for the trap
+		t.Errorf("asked to end with %s", have)
+	}
+}
+
+// With LossAction.Warn a loss is reported once, and the command goes on.
+func TestRunWarns(t *testing.T) {
+	r := newTestRun(t)
+	r.rules.OnLost = LossAction{Warn: true}
+	r.rules.KillAfter = time.Millisecond
+	r.started = func() {
+		r.lease.lose(dibs.ReasonTaken)
+		time.AfterFunc(100*time.Millisecond, func() { _ = os.WriteFile(filepath.Join(r.dir, "gate"), nil, 0o600) })
+	}
+	code, err := r.run(`echo 1 >ready; until [ -e gate ]; do sleep 0.01; done; exit 5`)
+	if code != 5 || !errors.Is(err, dibs.ErrLost) || len(r.lost) != 1 {
+		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
+	}
+}
+
+// Run waits for processes of the command's group, and reports them after a second.
+func TestRunReportsLeftovers(t *testing.T) {
+	r := newTestRun(t)
+	began := time.Now()
+	code, err := r.run(`sleep 1.5 & exit 4`)
+	if code != 4 || err != nil || len(r.leftover) != 1 || r.leftover[0] != r.pid || time.Since(began) < 1500*time.Millisecond {
+		t.Errorf("have %d, %v, reported %v after %v", code, err, r.leftover, time.Since(began))
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	lease := newFakeLease(t, time.Hour)
+	for _, test := range []struct {
+		what string
+		argv []string
+		code int
+		text string
+	}{
+		{"no such command", []string{"no-such-command"}, CodeNotFound, `exec: "no-such-command": executable file not found in $PATH`},
+		{"a command line", []string{"a | b"}, CodeNotFound, "to run a shell command line, use -c"},
+		{"no interpreter", []string{file("a", "#!/no/such/file\n", 0o700)}, CodeNotFound, "no such file"},
+		{"a directory as interpreter", []string{file("b", "#!/usr\n", 0o700)}, CodeCannotRun, "permission denied"},
+	} {
+		command, err := Find(test.argv, nil)
+		if err == nil {
+			watchdog := StartWatchdog()
+			_, err = Run(lease, command, newTestRun(t).rules, Caller{Watchdog: watchdog, Reporter: newTestRun(t)})
+			watchdog.Stop()
+		}
+		var failed *StartError
+		if !errors.As(err, &failed) || failed.Code != test.code || !strings.Contains(err.Error(), test.text) {
+			t.Errorf("%s: want %d, have %v", test.what, test.code, err)
+		}
+	}
+}
+
+// A text file without an interpreter line runs in a shell.
+func TestTextFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, []byte("exit $1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	command, err := Find([]string{path, "9"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watchdog := StartWatchdog()
+	defer watchdog.Stop()
+	r := newTestRun(t)
+	if code, err := Run(r.lease, command, r.rules, Caller{Watchdog: watchdog, Reporter: r}); code != 9 || err != nil {
+		t.Errorf("have %d, %v", code, err)
+	}
+}
+
+func TestWithEnv(t *testing.T) {
+	c := Command{Env: []string{"A=1", "B=2", "AB=3"}}.WithEnv("A=4", "C=5")
+	if have := strings.Join(c.Env, " "); have != "B=2 AB=3 A=4 C=5" {
+		t.Errorf("have %s", have)
+	}
+}

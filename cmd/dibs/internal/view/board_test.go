@@ -1,0 +1,129 @@
+package view
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// drawn returns a frame without its terminal sequences.
+func drawn(b *Board, now time.Time, width, height int) string {
+	text := regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`).ReplaceAllString(b.Draw(now, width, height), "")
+	lines := strings.Split(text, "\r\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func locked(name string, left, waited time.Duration) driver.State {
+	s := driver.State{Name: name, Holding: 1, Holders: []driver.Holder{{Token: "t", Remaining: left}}}
+	if waited > 0 {
+		s.Waiting, s.Waiters = 1, []driver.Waiter{{Token: "w", Waited: waited}}
+	}
+	return s
+}
+
+func TestBoard(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	b := &Board{Location: "redis://here", Every: time.Second}
+	want := func(what, text string) {
+		t.Helper()
+		if have := drawn(b, now, 80, 8); have != text {
+			t.Errorf("%s: want\n%s\nhave\n%s", what, text, have)
+		}
+	}
+	const keys = "q quit  j k move  space b page  g G ends  s sort\n"
+	const head = "  NAME   KIND   HOLDER  TTL    HELD  WAIT  LONGEST  FENCE\n"
+	const top = "dibs top   redis://here   every 1s   03:04:05\n"
+	want("before the first poll", "dibs top   redis://here   every 1s\n"+
+		"held 0   waiting 0   longest wait 0ms   never expiring 0   sorted by worst\nloading …\n"+
+		"  NAME  KIND  HOLDER  TTL  HELD  WAIT  LONGEST  FENCE\n\n\n\n"+keys)
+
+	states := []driver.State{locked("calm", 9*time.Second, 0), locked("never", -1, 0), locked("busy", 60*time.Second, 3*time.Second)}
+	b.Update(states, nil, now)
+	counts := "held 3   waiting 1   longest wait 3.0s   never expiring 1   sorted by "
+	busy := "  busy   mutex  t       1m00s  -     1     3.0s     -\n"
+	never := "  never  mutex  t       never  -     0     -        -\n"
+	calm := "  calm   mutex  t       9.0s   -     0     -        -\n"
+	chosen := func(row string) string { return ">" + row[1:] }
+	want("the longest wait first", top+counts+"worst\n\n"+head+chosen(busy)+never+calm+keys)
+	b.Press("j")
+	want("the next row", top+counts+"worst\n\n"+head+busy+chosen(never)+calm+keys)
+	b.Press("s")
+	want("by name, with the same selection", top+counts+"name\n\n"+head+busy+calm+chosen(never)+keys)
+	b.Press("s")
+	want("by TTL", top+counts+"ttl\n\n"+head+calm+busy+chosen(never)+keys)
+	b.Press("G")
+	b.Press("j")
+	b.Press("x")
+	want("the last row", top+counts+"ttl\n\n"+head+calm+busy+chosen(never)+keys)
+	b.Press("g")
+	want("the first row", top+counts+"ttl\n\n"+head+chosen(calm)+busy+never+keys)
+
+	b.Update(nil, errors.New("dibs: away\x1b[2J"), now.Add(time.Second))
+	want("an outage", strings.Replace(top, ":05", ":06", 1)+counts+"ttl\n"+
+		"the store does not answer, showing the last state: \"away\\x1b[2J\"\n"+head+chosen(calm)+busy+never+keys)
+	b.Update(states[1:], nil, now)
+	want("the selected name is gone", top+
+		"held 2   waiting 1   longest wait 3.0s   never expiring 1   sorted by ttl\n\n"+head+chosen(busy)+never+"\n"+keys)
+	b.Update(nil, nil, now)
+	want("no names", top+"held 0   waiting 0   longest wait 0ms   never expiring 0   sorted by ttl\nnothing is held\n"+
+		"  NAME  KIND  HOLDER  TTL  HELD  WAIT  LONGEST  FENCE\n\n\n\n"+keys)
+}
+
+// The visible rows include the selected one. A page is the number of visible rows.
+func TestBoardScrolls(t *testing.T) {
+	now := time.Now()
+	var b Board
+	var states []driver.State
+	for _, name := range strings.Split("abcdefghij", "") {
+		states = append(states, locked(name, time.Minute, 0))
+	}
+	b.Update(states, nil, now)
+	visible := func() string {
+		var names []string
+		for line := range strings.Lines(drawn(&b, now, 80, 8)) { // 3 rows fit
+			if m := regexp.MustCompile(`^([ >]) ([a-j]) `).FindStringSubmatch(line); m != nil {
+				names = append(names, strings.TrimSpace(m[1]+m[2]))
+			}
+		}
+		return strings.Join(names, "")
+	}
+	for _, step := range []struct{ key, want string }{
+		{"", ">abc"}, {"j", "a>bc"}, {" ", "cd>e"}, {"k", "c>de"}, {"\x1b[6~", "ef>g"}, {"b", ">def"},
+		{"\x1b[5~", ">abc"}, {"G", "hi>j"}, {"j", "hi>j"}, {"\x1b[A", "h>ij"}, {"\x1bOA", ">hij"}, {"k", ">ghi"}, {"\x1b[H", ">abc"},
+	} {
+		if b.Press(step.key); visible() != step.want {
+			t.Errorf("after %q: want %s, have %s", step.key, step.want, visible())
+		}
+	}
+}
+
+// A high screen has the details of the selected name.
+func TestBoardDetails(t *testing.T) {
+	now := time.Now()
+	var b Board
+	b.Update([]driver.State{locked("job", time.Minute, 0)}, nil, now)
+	if text := drawn(&b, now, 80, 15); strings.Contains(text, "is held") {
+		t.Errorf("15 lines: have\n%s", text)
+	}
+	text := drawn(&b, now, 80, 16)
+	if !strings.Contains(text, "\n\njob is held: mutex, by one holder\nHOLDER") || strings.Count(text, "\n") != 16 {
+		t.Errorf("16 lines: have\n%s", text)
+	}
+}
+
+func TestBoardColours(t *testing.T) {
+	for _, colours := range []bool{false, true} {
+		b := Board{Colours: colours}
+		b.Update(nil, errors.New("away"), time.Now())
+		if frame := b.Draw(time.Now(), 80, 24); strings.Contains(frame, red) != colours || !strings.Contains(frame, reverse) {
+			t.Errorf("colours %v: have %q", colours, frame)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+func TestWait(t *testing.T) {
+	w := Wait{Names: []string{"job"}, Holder: "web-1:42:AAAABBBBCCCCDDDD:ABCDEFGHIJKLMNOPQRSTUVWX:backup", Position: 3}
+	const text = `waiting for "job": held by web-1:42 (backup), 2 waiters ahead`
+	if have := w.String(); have != text {
+		t.Errorf("have %s", have)
+	}
+	if have := w.Line(61*time.Second, 100); have != "dibs: "+text+", 1m1s" {
+		t.Errorf("have %s", have)
+	}
+	w.Update(driver.State{Waiters: []driver.Waiter{{Token: "other"}}}, "mine") // nothing is known
+	if have := w.String(); have != text {
+		t.Errorf("have %s", have)
+	}
+	w.Update(driver.State{Holders: []driver.Holder{{Token: "x"}}, Waiters: []driver.Waiter{{Token: "mine"}, {Token: "other"}}}, "mine")
+	if have := w.String(); have != `waiting for "job": held by x` {
+		t.Errorf("have %s", have)
+	}
+}
+
+// A line fits into the terminal, and leaves the last column free.
+func TestWaitFits(t *testing.T) {
+	w := Wait{Names: []string{"begin" + strings.Repeat("x", 100) + "end"}, Holder: "x", Position: 1}
+	if have := w.Line(0, 60); utf8.RuneCountInString(have) != 59 || !strings.HasSuffix(have, `end": held by x, 0s`) || !strings.Contains(have, "…") {
+		t.Errorf("%d columns: %s", utf8.RuneCountInString(have), have)
+	}
+	if have := w.Line(0, 20); utf8.RuneCountInString(have) != 19 {
+		t.Errorf("%d columns: %s", utf8.RuneCountInString(have), have)
+	}
+}
+
+func TestChangeFits(t *testing.T) {
+	c := Change{Event: EventWaiting, Name: "begin" + strings.Repeat("x", 100) + "end", Waiter: &Waiter{Token: "t", Position: 1}}
+	if have := c.Text(60); utf8.RuneCountInString(have) != 61 || !strings.HasSuffix(have, "end  t  position 1\n") {
+		t.Errorf("%d columns: %s", utf8.RuneCountInString(have), have)
+	}
+	if have := c.Text(0); !strings.Contains(have, c.Name) {
+		t.Errorf("without a terminal: %s", have)
+	}
+	if have := c.Text(10); !strings.Contains(have, "…") || !strings.Contains(have, "end  t") { // as far as possible
+		t.Errorf("have %s", have)
+	}
+}
+
+func TestList(t *testing.T) {
+	now := time.UnixMicro(1763788260123456)
+	names := StatesOf([]driver.State{
+		{Name: "a\n", Holding: 2, Holders: []driver.Holder{
+			{Token: "h", Weight: 1, Remaining: 20 * time.Second}, {Token: "i", Weight: 1, Remaining: 5 * time.Second}}},
+		{Name: "b", Holding: 1, Waiting: 4, Holders: []driver.Holder{{Token: "h", Fence: uint64(now.Add(-90 * time.Second).UnixMicro()), Remaining: -1}}},
+		{Name: "c", Waiting: 1},
+	}, now)
+	const want = `NAME   KIND    HOLDER        TTL    HELD   WAIT  FENCE
+"a\n"  shared  h and 1 more  5.0s   -      0     -
+b      mutex   h             never  1m30s  4     1763788170123456
+c      -       -             -      -      1     -
+`
+	if have := List(names, now, 0).String(); have != want {
+		t.Errorf("want\n%s\nhave\n%s", want, have)
+	}
+	for by, want := range map[string]string{"name": "abc", "ttl": "cab", "waiting": "bca"} {
+		sorted := slices.SortedStableFunc(slices.Values(names), Orders[by])
+		have := ""
+		for _, n := range sorted {
+			have += n.Name[:1]
+		}
+		if have != want {
+			t.Errorf("by %s: want %s, have %s", by, want, have)
+		}
+	}
+}
+
+// Tokens are shortened, unless whole ones are requested.
+func TestStateOf(t *testing.T) {
+	const token = "web-1:42:AAAABBBBCCCCDDDD:ABCDEFGHIJKLMNOPQRSTUVWX"
+	s := driver.State{
+		Name: "n", Holding: 1, Holders: []driver.Holder{{Token: token, Fence: 7, Remaining: time.Second, Reserved: true}},
+		Waiting: 1, Waiters: []driver.Waiter{{Token: token, Waited: time.Second}},
+	}
+	n := StateOf(s, time.Now())
+	if n.Holders[0].Token != "web-1:42:…" || n.Waiters[0].Token != "web-1:42:…" || strings.Contains(n.Text(time.Now(), 0), "AAAA") {
+		t.Errorf("have %+v", n)
+	}
+	if n.State != Held || n.Kind != KindMutex || n.Fence != 7 || n.Waiters[0].Position != 1 || n.Holders[0].String() != "web-1:42 [reserved]" {
+		t.Errorf("have %+v", n)
+	}
+	whole := StateWithTokens(s, time.Now())
+	if text := whole.Text(time.Now(), 0); strings.Count(text, token) != 2 || strings.Count(text, "TOKEN") != 2 {
+		t.Errorf("have %s", text)
+	}
+	if free := StateOf(driver.State{Name: "n", Waiting: 1}, time.Now()); free.State != Free || free.Kind != "" || free.Holders == nil || free.Waiters == nil {
+		t.Errorf("have %+v", free)
+	}
+}
+
+func TestDescriptions(t *testing.T) {
+	for want, n := range map[string]State{
+		"n is free\n":                                {Name: "n", State: Free},
+		"n is held: mutex, by one holder\n":          {Name: "n", State: Held, Kind: KindMutex},
+		"n is held: shared, by 1 reader or permit\n": {Name: "n", State: Held, Kind: KindShared, Holding: 1, Holders: []Holder{{}}},
+		"n is held: permits, by 2 holders\n":         {Name: "n", State: Held, Kind: KindPermits, Holding: 2, Holders: make([]Holder, 2)},
+		"n cannot be locked: ":                       {Name: "n", State: WrongType},
+	} {
+		if have := n.Text(time.Now(), 0); !strings.HasPrefix(have, want) {
+			t.Errorf("want %s, have %s", want, have)
+		}
+	}
+}
+
+func TestUnlocked(t *testing.T) {
+	now := time.UnixMicro(1763788260123456)
+	first := Holder{Token: "a", Fence: uint64(now.UnixMicro()), Since: now.Add(-time.Minute)}
+	next := Holder{Token: "b"}
+	since := first.Since.Local().Format(time.DateTime)
+	for want, u := range map[string]Unlocked{
+		"n is held by b, fence not known yet: nothing was done": {Name: "n", Holders: []Holder{next}},
+		"n: revoked the lease of a, fence 1763788260123456, since " + since + " (1m00s)\nn: now held by b\nreason: r\n": {
+			Name: "n", Removed: true, Ended: []Holder{first}, Holders: []Holder{next}, Reason: "r"},
+		"n: revoked the lease of b, fence not known yet\n": {Name: "n", Removed: true, Ended: []Holder{next}},
+	} {
+		if have := u.Text(now); have != want {
+			t.Errorf("want %s, have %s", want, have)
+		}
+	}
+}
