@@ -288,6 +288,91 @@ func TestNotificationsAreMissing(t *testing.T) {
 	})
 }
 
+// Notifications that return shortly after the store are not reported.
+func TestNotificationsReturnAfterTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &outage{Store: memstore.New()}
+		r := newMonitored(t, s)
+		defer r.end()
+		r.hold("mine") // which starts the notifications
+		synctest.Wait()
+		r.SetWaiting([]string{"job"})
+		s.begin(errors.New("refused"), false)
+		s.emit(driver.Event{Kind: driver.EventDisconnected, Err: errors.New("gone")})
+		time.Sleep(3 * time.Second)
+		r.wantLines("the store is away", `waiting for "job": the store does not answer, .*`)
+		s.end()
+		if _, err := r.locks.Inspect(t.Context(), "job"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(Delay / 2)
+		s.emit(driver.Event{Kind: driver.EventConnected})
+		time.Sleep(3 * time.Second)
+		r.wantLines("both are back", `waiting for "job": the store answers again, .*`)
+	})
+}
+
+// A first failure is reported if the caller retries, and otherwise not.
+func TestFirstFailure(t *testing.T) {
+	for _, retries := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &outage{Store: memstore.New()}
+			s.begin(errors.New("refused"), false)
+			r := newMonitored(t, s)
+			defer r.end()
+			var want []string
+			r.SetWaiting([]string{"job"})
+			if retries {
+				r.SetCampaigning([]string{"job"})
+				want = []string{`waiting for "job": the store does not answer, .*`}
+			}
+			_, _ = r.Store().Inspect(t.Context(), "job")
+			time.Sleep(2 * Delay)
+			r.wantLines("a first failure", want...)
+		})
+	}
+}
+
+// The total of all outages has their whole length, also of the current one.
+func TestOutagesAreAddedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &outage{Store: memstore.New()}
+		r := newMonitored(t, s)
+		defer r.end()
+		inspect := func() { _, _ = r.Store().Inspect(t.Context(), "job") }
+		for range 2 {
+			s.begin(errors.New("refused"), false)
+			inspect()
+			time.Sleep(3 * time.Second)
+			if n := r.CurrentOutage(); n != 3*time.Second {
+				t.Errorf("the current outage lasts %v, want 3s", n)
+			}
+			s.end()
+			inspect()
+			time.Sleep(time.Second)
+		}
+		s.begin(errors.New("refused"), false)
+		inspect()
+		time.Sleep(time.Second)
+		if current, total := r.CurrentOutage(), r.TotalOutage(); current != time.Second || total != 7*time.Second {
+			t.Errorf("have %v and %v in all, want 1s and 7s", current, total)
+		}
+	})
+}
+
+// After Close nothing is written.
+func TestClose(t *testing.T) {
+	r := newMonitored(t, memstore.New())
+	written := false
+	r.Write(func() { written = true })
+	r.end()
+	if !written {
+		t.Error("a pending line was lost")
+	}
+	r.Write(func() { t.Error("written after Close") })
+	r.Close()
+}
+
 // Renewals go on while nobody reads stderr.
 func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -62,7 +63,7 @@ func (c Command) WithEnv(more ...string) Command {
 			all = append(all, v)
 		}
 	}
-	c.Env = append(all, more...)
+	c.Env = slices.Concat(all, more)
 	return c
 }
 

@@ -3,6 +3,7 @@ package supervise
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,7 @@ type testRun struct {
 	signals chan os.Signal
 	dir     string // working directory of the script: $0 is its name
 
+	watchdog  *Watchdog
 	started   func() // called when the script has written the file "ready"
 	pid       int
 	forwarded []syscall.Signal
@@ -100,11 +102,15 @@ func (r *testRun) run(script string) (code int, err error) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	watchdog := StartWatchdog()
-	defer watchdog.Stop()
-	return Run(r.lease, command, r.rules, Caller{
-		Watchdog: watchdog, Signals: r.signals, Reporter: r, NotRenewed: func() error { return errNotRenewed },
+	r.watchdog = StartWatchdog()
+	defer r.watchdog.Stop()
+	code, err = Run(r.lease, command, r.rules, Caller{
+		Watchdog: r.watchdog, Signals: r.signals, Reporter: r, NotRenewed: func() error { return errNotRenewed },
 	})
+	if r.watchdog.process.alive() {
+		r.t.Error("the watchdog process is alive after Run")
+	}
+	return code, err
 }
 
 var errNotRenewed = errors.New("not renewed")
@@ -209,13 +215,42 @@ func TestRunWarns(t *testing.T) {
 	r := newTestRun(t)
 	r.rules.OnLost = LossAction{Warn: true}
 	r.rules.KillAfter = time.Millisecond
+	r.lease.deadline = time.Now().Add(10 * time.Millisecond) // which the watchdog must not enforce
 	r.started = func() {
 		r.lease.lose(dibs.ReasonTaken)
-		time.AfterFunc(100*time.Millisecond, func() { _ = os.WriteFile(filepath.Join(r.dir, "gate"), nil, 0o600) })
+		time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(filepath.Join(r.dir, "gate"), nil, 0o600) })
 	}
 	code, err := r.run(`echo 1 >ready; until [ -e gate ]; do sleep 0.01; done; exit 5`)
 	if code != 5 || !errors.Is(err, dibs.ErrLost) || len(r.lost) != 1 {
 		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
+	}
+}
+
+// MaxHold applies with LossAction.Warn, too.
+func TestRunWarnsOfALossOnly(t *testing.T) {
+	r := newTestRun(t)
+	r.rules.OnLost = LossAction{Warn: true}
+	r.rules.MaxHold = 100 * time.Millisecond
+	if code, err := r.run(stubborn); code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, ErrMaxHold) {
+		t.Errorf("have %d, %v", code, err)
+	}
+}
+
+// A stopped command is continued, so that it can handle the signal that asks it to end.
+func TestRunContinuesAStoppedCommand(t *testing.T) {
+	r := newTestRun(t)
+	r.rules.KillAfter = testTimeout
+	r.started = func() {
+		for end := time.Now().Add(testTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%s/stat", r.read("ready"))); strings.Contains(string(stat), ") T ") {
+				break
+			}
+		}
+		r.lease.lose(dibs.ReasonRevoked)
+	}
+	code, err := r.run(`trap 'exit 3' TERM; echo $$ >ready; kill -STOP $$; while :; do sleep 0.01; done`)
+	if code != 3 || !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("have %d, %v", code, err)
 	}
 }
 

@@ -102,6 +102,11 @@ func TestBoardScrolls(t *testing.T) {
 			t.Errorf("after %q: want %s, have %s", step.key, step.want, visible())
 		}
 	}
+	b.Press("G")
+	visible()
+	if b.Update(states[:8], nil, now); visible() != "fg>h" { // no row stays empty
+		t.Errorf("with fewer names: have %s", visible())
+	}
 }
 
 // A high screen has the details of the selected name.

@@ -81,6 +81,56 @@ c      -       -             -      -      1     -
 	}
 }
 
+// A list shows the first expiry, also behind a lease that never expires.
+func TestLeft(t *testing.T) {
+	states := []driver.State{{Holding: 3, Holders: []driver.Holder{{Remaining: -1}, {Remaining: 5 * time.Second}, {Remaining: 9 * time.Second}}}}
+	n := StatesOf(states, time.Now())[0]
+	if n.left() != 5*time.Second || !n.neverExpires() {
+		t.Errorf("have %v, %v", n.left(), n.neverExpires())
+	}
+}
+
+// A table that fits is not shortened.
+func TestFitExactly(t *testing.T) {
+	name := strings.Repeat("n", 30)
+	whole := Table{{"NAME", "TTL"}, {name, "28s"}}
+	if have := whole.Fit(35)[1][0]; have != name {
+		t.Errorf("35 columns: have %s", have)
+	}
+	if have := whole.Fit(34)[1][0]; utf8.RuneCountInString(have) != 29 {
+		t.Errorf("34 columns: have %s", have)
+	}
+}
+
+func TestStamped(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_900_000, time.FixedZone("", 3600))
+	if s := Stamped("e", at); s.Schema != Schema || s.Event != "e" || s.Time.Format(time.RFC3339Nano) != "2026-01-02T02:04:05.678Z" {
+		t.Errorf("have %+v", s)
+	}
+}
+
+func TestChangeColumns(t *testing.T) {
+	ms := func(n int64) *int64 { return &n }
+	held, waiter := &Holder{Token: "h", TTL: ms(5000)}, &Waiter{Token: "w", Position: 2}
+	for want, c := range map[string]Change{
+		"waiting     n  w  position 2":           {Event: EventWaiting, Waiter: waiter},
+		"gone        n  w  waited 1.0s":          {Event: EventGone, Waiter: waiter, Waited: 1000},
+		"changed     n  1 holder, 2 waiters":     {Event: EventChanged, Holding: 1, Waiting: 2},
+		"handed off  n  h  waited 1.0s":          {Event: EventHandedOff, Holder: held, Waited: 1000},
+		"handed off  n  h  waited 1.0s, after x": {Event: EventHandedOff, Holder: held, Waited: 1000, From: &Holder{Token: "x"}},
+		"released    n  h  held 2.0s":            {Event: EventReleased, Holder: held, Held: 2000},
+		"released    n  h":                       {Event: EventReleased, Holder: held},
+		"expired     n  h":                       {Event: EventExpired, Holder: held},
+		"acquired    n  h  ttl 5.0s":             {Event: EventAcquired, Holder: held},
+		"held        n  h  never expires":        {Event: EventHeld, Holder: &Holder{Token: "h"}},
+	} {
+		c.Name, c.Time = "n", time.Now()
+		if _, have, _ := strings.Cut(c.Text(0), "  "); have != want+"\n" {
+			t.Errorf("want %s, have %s", want, have)
+		}
+	}
+}
+
 // Tokens are shortened, unless whole ones are requested.
 func TestStateOf(t *testing.T) {
 	const token = "web-1:42:AAAABBBBCCCCDDDD:ABCDEFGHIJKLMNOPQRSTUVWX"
@@ -98,6 +148,10 @@ func TestStateOf(t *testing.T) {
 	whole := StateWithTokens(s, time.Now())
 	if text := whole.Text(time.Now(), 0); strings.Count(text, token) != 2 || strings.Count(text, "TOKEN") != 2 {
 		t.Errorf("have %s", text)
+	}
+	s.Holders[0].Weight = 1
+	if shared := StateOf(s, time.Now()); shared.Kind != KindShared || shared.Fence != 0 {
+		t.Errorf("have %+v", shared)
 	}
 	if free := StateOf(driver.State{Name: "n", Waiting: 1}, time.Now()); free.State != Free || free.Kind != "" || free.Holders == nil || free.Waiters == nil {
 		t.Errorf("have %+v", free)

@@ -189,6 +189,19 @@ func TestPollOfKeysThatAreNotLocks(t *testing.T) {
 	})
 }
 
+// withWaiter is a store whose names are free and have a waiter.
+type withWaiter struct{ driver.Store }
+
+func (withWaiter) Inspect(_ context.Context, name string) (driver.State, error) {
+	return driver.State{Name: name, Waiting: 1, Waiters: make([]driver.Waiter, 1)}, nil
+}
+
+// A name between two holders is part of a poll.
+func TestPollOfAFreeNameWithAWaiter(t *testing.T) {
+	states, err := Poller{withWaiter{memstore.New()}, time.Second}.Matching(t.Context(), "a")
+	wantNames(t, Poll{States: states, Err: err}, "a")
+}
+
 // The names are inspected concurrently, 32 at once, each within the timeout.
 func TestInspectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -79,6 +79,62 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
+// A holder that was seen several times keeps the time of the first poll that saw it, and
+// the time of its fence if that is known.
+func TestWatcherKnowsHowLongALeaseWasHeld(t *testing.T) {
+	var w Watcher
+	at := time.Now()
+	poll := func(states ...driver.State) []view.Change {
+		at = at.Add(10 * time.Second)
+		return w.Update(Poll{Began: at, Ended: at, States: states})
+	}
+	poll()
+	for range 3 {
+		poll(heldBy("token", -1))
+	}
+	if news := poll(); len(news) != 1 || news[0].Event != view.EventReleased || news[0].Held != 30_000 {
+		t.Errorf("want a release after 30s of a lease that never expires, have %+v", news)
+	}
+	fenced := heldBy("token", time.Minute)
+	fenced.Holders[0].Fence = uint64(at.Add(-50 * time.Second).UnixMicro())
+	poll(fenced)
+	if news := poll(); len(news) != 1 || (news[0].Held-70_000) > 1 || news[0].Held < 70_000 {
+		t.Errorf("want a release after 70s, have %+v", news)
+	}
+}
+
+// A lease that ends with a reservation is two holders: the lease and what is reserved.
+func TestWatcherSeesAReservationAsANewHolder(t *testing.T) {
+	var w Watcher
+	at := time.Now()
+	lease, reserved := heldBy("first-token", time.Minute), heldBy("first-token", 20*time.Second)
+	reserved.Holders[0].Reserved = true
+	linesOf(t, &w, at, lease)
+	if have := linesOf(t, &w, at, reserved); have != "released n first…\nreserved n first… [reserved] ttl 20s\n" {
+		t.Errorf("have %s", have)
+	}
+}
+
+// A hand-off names the previous holder only if it is the only one.
+func TestWatcherSeesAHandOffAmongReaders(t *testing.T) {
+	var w Watcher
+	at := time.Now()
+	shared := func(tokens ...string) driver.State {
+		s := driver.State{Name: "n", Holding: len(tokens)}
+		for _, token := range tokens {
+			s.Holders = append(s.Holders, driver.Holder{Token: token, Weight: 1, Remaining: time.Minute})
+		}
+		return s
+	}
+	before := shared("first-token", "second-token")
+	before.Waiting, before.Waiters = 1, []driver.Waiter{{Token: "third-token", Waited: 2 * time.Second}}
+	linesOf(t, &w, at, before)
+	have := linesOf(t, &w, at, shared("second-token", "third-token"))
+	if have != "released n first…\nhanded off n third… waited 2.0s\n" {
+		t.Errorf("have %s", have)
+	}
+}
+
 func TestWatcherDuringAnOutage(t *testing.T) {
 	var w Watcher
 	at := time.Now()
