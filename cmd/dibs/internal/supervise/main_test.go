@@ -2,6 +2,8 @@ package supervise
 
 import (
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -12,7 +14,25 @@ const testTimeout = time.Minute
 // TestMain makes the test binary run as the watchdog process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == WatchdogArg {
-		os.Exit(RunWatchdog(os.Args[2:]))
+		syscall.Exit(RunWatchdog(os.Args[2:])) // without the hooks of the race detector, which sleep
 	}
 	os.Exit(m.Run())
+}
+
+// inOwnProcess reports whether the test runs in a process of its own, in a process group
+// of its own. If not, it runs the test in such a process, with this command before its
+// flags.
+func inOwnProcess(t *testing.T, command ...string) bool {
+	t.Helper()
+	const inside = "DIBS_TEST_OWN_PROCESS"
+	if os.Getenv(inside) != "" {
+		return true
+	}
+	c := exec.Command(command[0], append(command[1:], "-test.run=^"+t.Name()+"$")...)
+	c.Env = append(os.Environ(), inside+"=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -61,7 +62,8 @@ type testRun struct {
 	dir     string // working directory of the script: $0 is its name
 
 	watchdog  *Watchdog
-	started   func() // called when the script has written the file "ready"
+	delay     func(pid int) // called in Started, which delays the supervisor
+	started   func()        // called when the script has written the file "ready"
 	pid       int
 	forwarded []syscall.Signal
 	lost      []error
@@ -70,13 +72,14 @@ type testRun struct {
 
 func newTestRun(t *testing.T) *testRun {
 	return &testRun{
-		t: t, lease: newFakeLease(t, time.Hour), signals: make(chan os.Signal, 8), dir: t.TempDir(), started: func() {},
+		t: t, lease: newFakeLease(t, time.Hour), signals: make(chan os.Signal, 8), dir: t.TempDir(), delay: func(int) {}, started: func() {},
 		rules: Rules{KillAfter: 300 * time.Millisecond, OnLost: LossAction{Signal: syscall.SIGTERM}, TTL: time.Hour},
 	}
 }
 
 func (r *testRun) Started(pid int) {
 	r.pid = pid
+	r.delay(pid)
 	go func() {
 		for end := time.Now().Add(testTimeout); r.read("ready") == "" && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
@@ -195,6 +198,46 @@ func TestRunEndsACommandBeforeTheDeadline(t *testing.T) {
 		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
 	}
 	r.wantAsked("TERM")
+}
+
+// The watchdog kills the command at the deadline if the supervisor does not run. That is a
+// loss, even if the lease was renewed in time.
+func TestRunIsLate(t *testing.T) {
+	r := newTestRun(t)
+	r.rules.TTL, r.rules.KillAfter = 200*time.Millisecond, 10*time.Millisecond
+	r.lease.deadline = time.Now().Add(r.rules.TTL)
+	r.delay = func(pid int) {
+		for end := time.Now().Add(testTimeout); alive(strconv.Itoa(pid)) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		r.lease.mu.Lock()
+		r.lease.deadline = time.Now().Add(time.Hour)
+		r.lease.mu.Unlock()
+	}
+	code, err := r.run(stubborn)
+	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, ErrLate) || !errors.Is(err, dibs.ErrLost) || len(r.lost) != 1 {
+		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
+	}
+}
+
+// A command that is killed by somebody else is no loss.
+func TestRunOfAKilledCommand(t *testing.T) {
+	r := newTestRun(t)
+	code, err := r.run("kill -KILL $$")
+	if code != CodeSignal+int(syscall.SIGKILL) || err != nil || len(r.lost) > 0 {
+		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
+	}
+}
+
+// If the watchdog process is killed, Run ends the command: nothing would, if dibs were
+// killed as well.
+func TestRunWithoutItsWatchdog(t *testing.T) {
+	r := newTestRun(t)
+	r.started = func() { _ = syscall.Kill(r.watchdog.process.pid, syscall.SIGKILL) }
+	code, err := r.run(stubborn)
+	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, errWatchdogKilled) || len(r.lost) != 1 {
+		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
+	}
 }
 
 func TestRunEndsACommandAfterMaxHold(t *testing.T) {

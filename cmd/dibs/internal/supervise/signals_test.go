@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 )
@@ -10,13 +9,7 @@ import (
 // A signal that the caller ignores stays ignored, as with nohup. This test runs in a
 // process of its own, whose signals it redirects.
 func TestIgnoredSignals(t *testing.T) {
-	const inside = "DIBS_TEST_SIGNALS"
-	if os.Getenv(inside) == "" {
-		c := exec.Command("sh", "-c", `trap "" HUP; exec "$0" "-test.run=^$1$"`, os.Args[0], t.Name())
-		c.Env = append(os.Environ(), inside+"=1")
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
+	if !inOwnProcess(t, "sh", "-c", `trap "" HUP; exec "$0" "$@"`, os.Args[0]) {
 		return
 	}
 	caught := CatchSignals()

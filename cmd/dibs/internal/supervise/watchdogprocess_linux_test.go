@@ -64,6 +64,35 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 	}
 }
 
+// A watchdog process whose supervisor is dead exits after the killing, and not before it
+// has found nothing twice. This test kills all its children, so it runs in a process of its
+// own.
+func TestWatchdogKillsBeforeItExits(t *testing.T) {
+	if !inOwnProcess(t, os.Args[0]) {
+		return
+	}
+	c := exec.Command("sleep", "1000")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := &watchdogProcess{alarm: -1, killAt: never, tree: tree{root: os.Getpid(), pid: c.Process.Pid}}
+	w.parentDied()
+	if w.done {
+		t.Error("the watchdog process exits while it kills")
+	}
+	if err := c.Wait(); err == nil {
+		t.Error("the command was not killed")
+	}
+	sweeps := 0
+	for ; !w.done && sweeps < 10; sweeps++ {
+		w.sweep()
+	}
+	if sweeps != 2 {
+		t.Errorf("%d sweeps after the command had ended, want 2", sweeps)
+	}
+}
+
 // An alarm ends a poll.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
