@@ -46,6 +46,12 @@ func (l *fakeLease) Err() error {
 	return l.err
 }
 
+func (l *fakeLease) setDeadline(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = at
+}
+
 func (l *fakeLease) lose(reason dibs.Reason) {
 	l.mu.Lock()
 	l.err = &dibs.LostError{Name: "job", Reason: reason}
@@ -90,7 +96,18 @@ func (r *testRun) Started(pid int) {
 
 func (r *testRun) Forwarded(s syscall.Signal) { r.forwarded = append(r.forwarded, s) }
 func (r *testRun) Lost(reason error)          { r.lost = append(r.lost, reason) }
-func (r *testRun) Leftover(group int)         { r.leftover = append(r.leftover, group) }
+
+func (r *testRun) Leftover(group int) {
+	r.leftover = append(r.leftover, group)
+	r.openGate()
+}
+
+// openGate creates the file "gate".
+func (r *testRun) openGate() {
+	if err := os.WriteFile(filepath.Join(r.dir, "gate"), nil, 0o600); err != nil {
+		r.t.Error(err)
+	}
+}
 
 // read returns the content of a file of the script, or "".
 func (r *testRun) read(name string) string {
@@ -156,7 +173,7 @@ func TestRunForwardsSignals(t *testing.T) {
 // A lease that was revoked leaves the command the time of KillAfter.
 func TestRunEndsARevokedCommand(t *testing.T) {
 	r := newTestRun(t)
-	r.rules.OnLost.Signal = syscall.SIGUSR1
+	r.rules.OnLost.Signal, r.rules.KillAfter = syscall.SIGUSR1, testTimeout
 	r.started = func() { r.lease.lose(dibs.ReasonRevoked) }
 	code, err := r.run(patient)
 	if code != 3 || !errors.Is(err, dibs.ErrLost) || len(r.lost) != 1 {
@@ -165,6 +182,7 @@ func TestRunEndsARevokedCommand(t *testing.T) {
 	r.wantAsked("USR1")
 
 	r = newTestRun(t)
+	r.rules.KillAfter = time.Second
 	r.started = func() { r.lease.lose(dibs.ReasonTaken) }
 	began := time.Now()
 	code, err = r.run(stubborn)
@@ -192,7 +210,7 @@ func TestRunEndsACommandBeforeTheDeadline(t *testing.T) {
 	const ttl = 2 * time.Second
 	r := newTestRun(t)
 	r.rules.TTL, r.rules.KillAfter = ttl, ttl/2
-	r.lease.deadline = time.Now().Add(ttl)
+	r.started = func() { r.lease.setDeadline(time.Now().Add(ttl)) }
 	code, err := r.run(stubborn)
 	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, errNotRenewed) || len(r.lost) != 1 || !errors.Is(r.lost[0], errNotRenewed) {
 		t.Errorf("have %d, %v, reported %v", code, err, r.lost)
@@ -204,15 +222,11 @@ func TestRunEndsACommandBeforeTheDeadline(t *testing.T) {
 // loss, even if the lease was renewed in time.
 func TestRunIsLate(t *testing.T) {
 	r := newTestRun(t)
-	r.rules.TTL, r.rules.KillAfter = 200*time.Millisecond, 10*time.Millisecond
-	r.lease.deadline = time.Now().Add(r.rules.TTL)
 	r.delay = func(pid int) {
+		r.watchdog.process.extend(time.Now(), r.rules.TTL)
 		for end := time.Now().Add(testTimeout); alive(strconv.Itoa(pid)) && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
-		r.lease.mu.Lock()
-		r.lease.deadline = time.Now().Add(time.Hour)
-		r.lease.mu.Unlock()
 	}
 	code, err := r.run(stubborn)
 	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, ErrLate) || !errors.Is(err, dibs.ErrLost) || len(r.lost) != 1 {
@@ -261,7 +275,7 @@ func TestRunWarns(t *testing.T) {
 	r.lease.deadline = time.Now().Add(10 * time.Millisecond) // which the watchdog must not enforce
 	r.started = func() {
 		r.lease.lose(dibs.ReasonTaken)
-		time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(filepath.Join(r.dir, "gate"), nil, 0o600) })
+		time.AfterFunc(300*time.Millisecond, r.openGate)
 	}
 	code, err := r.run(`echo 1 >ready; until [ -e gate ]; do sleep 0.01; done; exit 5`)
 	if code != 5 || !errors.Is(err, dibs.ErrLost) || len(r.lost) != 1 {
@@ -301,8 +315,8 @@ func TestRunContinuesAStoppedCommand(t *testing.T) {
 func TestRunReportsLeftovers(t *testing.T) {
 	r := newTestRun(t)
 	began := time.Now()
-	code, err := r.run(`sleep 1.5 & exit 4`)
-	if code != 4 || err != nil || len(r.leftover) != 1 || r.leftover[0] != r.pid || time.Since(began) < 1500*time.Millisecond {
+	code, err := r.run(`until [ -e gate ]; do sleep 0.01; done & exit 4`)
+	if code != 4 || err != nil || len(r.leftover) != 1 || r.leftover[0] != r.pid || time.Since(began) < time.Second {
 		t.Errorf("have %d, %v, reported %v after %v", code, err, r.leftover, time.Since(began))
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The watchdog process is a second process of dibs and the parent of the command. If the first
-// process, the supervisor, is killed or stopped, it loses the lock. The command must not
-// run on beside the next holder: the watchdog then kills the command and all its
+// The watchdog process is a second process of dibs and the parent of the command. If the
+// first process, the supervisor, is killed or stopped, it loses the lock. The command
+// must not run on beside the next holder: the watchdog then kills the command and all its
 // descendants.
 //
 // The watchdog starts the command itself, so the command never runs without a watchdog.
