@@ -102,7 +102,7 @@ func (r *runner) do(ctx context.Context, op, name string, start func(m *core.Mac
 		return &core.Call{Err: &driver.UnavailableError{Op: op, Name: name, Cause: errClosed}}
 	case <-ctx.Done():
 	}
-	r.step(func(m *core.Machine, now time.Time) core.Effects { return m.Abandon(c, context.Cause(ctx), now) })
+	r.step(func(m *core.Machine, now time.Time) core.Effects { return m.Leave(c, context.Cause(ctx), now) })
 	<-c.Done
 	return c
 }

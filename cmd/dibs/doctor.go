@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/cmd/dibs/internal/view"
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/doctor"
 	"github.com/spf13/cobra"
 )
 
@@ -42,7 +42,7 @@ Exit codes:
   dibs doctor --json | jq '.nodes[].findings[] | .subject'`,
 		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			return a.withStore(func(ctx context.Context, s *opened) error { return doctor(ctx, a.con, s) })
+			return a.withStore(func(ctx context.Context, s *opened) error { return examineStore(ctx, a.con, s) })
 		},
 	}
 }
@@ -60,7 +60,7 @@ type nodeReport struct {
 	Error    string    `json:"error,omitempty"` // why it was not reached
 	Findings []finding `json:"findings"`
 
-	found redisstore.Findings
+	found doctor.Findings
 }
 
 type finding struct {
@@ -72,17 +72,17 @@ type finding struct {
 	Remedy      string `json:"remedy"`
 }
 
-func doctor(ctx context.Context, con *console, s *opened) error {
+func examineStore(ctx context.Context, con *console, s *opened) error {
 	nodes := examine(ctx, s)
-	worst, reached := redisstore.Note, false
+	worst, reached := doctor.Note, false
 	for _, n := range nodes {
 		reached = reached || n.Reached
 		worst = max(worst, n.found.Worst())
 		if !n.Reached {
-			worst = redisstore.Critical
+			worst = doctor.Critical
 		}
 	}
-	code := [...]int{redisstore.Note: 0, redisstore.Unchecked: exitWarnings, redisstore.Warning: exitWarnings, redisstore.Critical: exitCritical}[worst]
+	code := [...]int{doctor.Note: 0, doctor.Unchecked: exitWarnings, doctor.Warning: exitWarnings, doctor.Critical: exitCritical}[worst]
 	if !reached {
 		code = exitTrouble
 	}
@@ -102,7 +102,7 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 	var all sync.WaitGroup
 	for i, n := range s.nodes {
 		all.Go(func() {
-			found, err := n.Doctor(ctx)
+			found, err := doctor.Check(ctx, n.Store)
 			nodes[i] = reportOf(n.location, found, err)
 		})
 	}
@@ -110,7 +110,7 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 	return nodes
 }
 
-func reportOf(where string, found redisstore.Findings, err error) nodeReport {
+func reportOf(where string, found doctor.Findings, err error) nodeReport {
 	n := nodeReport{URL: where, Reached: err == nil, Findings: make([]finding, len(found)), found: found}
 	if err != nil {
 		n.Error = strings.TrimPrefix(err.Error(), "dibs: ")
@@ -122,7 +122,7 @@ func reportOf(where string, found redisstore.Findings, err error) nodeReport {
 }
 
 // tryLock acquires and releases a lock: the only check for a local file.
-func tryLock(ctx context.Context, s *opened) (redisstore.Findings, error) {
+func tryLock(ctx context.Context, s *opened) (doctor.Findings, error) {
 	locks := s.client()
 	defer locks.Close()
 	lease, err := locks.Mutex("dibs:doctor:" + rand.Text()).TryLock(ctx)
@@ -132,8 +132,8 @@ func tryLock(ctx context.Context, s *opened) (redisstore.Findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return redisstore.Findings{{
-		Severity: redisstore.Note, Subject: "host",
+	return doctor.Findings{{
+		Severity: doctor.Note, Subject: "host",
 		What:        "a lock was acquired and released; the locks are in a file of this host",
 		Consequence: "they do not exclude processes on other hosts",
 		Remedy:      "use --url redis://… for locks that several hosts share",

@@ -17,7 +17,7 @@ func TestDoctorOfAFile(t *testing.T) {
 	}
 	defer out.Close()
 	s := &opened{Store: memstore.New(), location: "local:/some/file", timeout: time.Second}
-	if err := doctor(t.Context(), &console{out: out}, s); err != nil {
+	if err := examineStore(t.Context(), &console{out: out}, s); err != nil {
 		t.Errorf("want no failure, have %v", err)
 	}
 	text, _ := os.ReadFile(out.Name())

@@ -90,6 +90,7 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", f.urlSource(), err)}, o.close())
 		}
 		o.Store = q
+		o.closes = append([]func() error{q.Close}, o.closes...) // before its nodes
 	case f.longestTTL != 0:
 		return nil, errors.Join(usage("--longest needs a quorum: three or more --url"), o.close())
 	default:

@@ -81,8 +81,8 @@ func (m *Machine) end(c *Call) {
 	m.effects.Ended = append(m.effects.Ended, c)
 }
 
-// Abandon ends a call whose caller does not wait any longer. cause is why.
-func (m *Machine) Abandon(c *Call, cause error, now time.Time) Effects {
+// Leave ends a call whose caller does not wait any longer. cause is why.
+func (m *Machine) Leave(c *Call, cause error, now time.Time) Effects {
 	switch {
 	case c.ended:
 	case !now.Before(c.until):

@@ -532,7 +532,7 @@ func (o *worker) acquire(q driver.AcquireRequest, limit time.Time) (sent time.Ti
 			e := o.c.machine.Acquire(c, q, o.w.now)
 			if o.w.oneIn(40) { // the caller's context ends
 				o.w.after(o.w.random(50*time.Millisecond), func() {
-					o.c.resume(func() { o.c.step(o.c.machine.Abandon(c, errTime, o.w.now)) })
+					o.c.resume(func() { o.c.step(o.c.machine.Leave(c, errTime, o.w.now)) })
 				})
 			}
 			return e

@@ -123,7 +123,7 @@ func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reu
 	case <-r.ctx.Done():
 		err = context.Cause(r.ctx)
 	}
-	sent, failed := p.abandon(r)
+	sent, failed := p.leave(r)
 	if !sent && !retried {
 		err = errNotSent
 	}
@@ -211,10 +211,10 @@ func (p *Pipeline) sendDirect(r *Request) (reply redisconn.Reply, untilServer in
 	return r.reply, untilServer
 }
 
-// abandon records that a caller does not wait any longer. It reports whether its request
+// leave records that a caller does not wait any longer. It reports whether its request
 // was sent, and why the exchange before failed, if it did: that is often why this one got
 // no reply.
-func (p *Pipeline) abandon(r *Request) (sent bool, failed error) {
+func (p *Pipeline) leave(r *Request) (sent bool, failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !r.abandoned {
@@ -267,7 +267,7 @@ func yieldToCallers() { runtime.Gosched() }
 func (p *Pipeline) fillBatch(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.policy.share(len(p.queue), p.inFlightRequests)
+	n := p.policy.quota(len(p.queue), p.inFlightRequests)
 	if n < len(p.queue) && p.policy.addWorker() {
 		go p.work()
 	}

@@ -44,11 +44,11 @@ func (p *policy) addDirect(queued int) bool {
 
 func (p *policy) removeWorker() { p.workers-- }
 
-// share returns how many of the queued requests one worker sends: while the server
+// quota returns how many of the queued requests one worker sends: while the server
 // processes one batch, the client prepares the next.
-func (p *policy) share(queued, inFlight int) int {
-	quota := (queued + inFlight + maxWorkers - 1) / maxWorkers
-	return min(queued, max(quota, minBatch), maxBatch)
+func (p *policy) quota(queued, inFlight int) int {
+	part := (queued + inFlight + maxWorkers - 1) / maxWorkers
+	return min(queued, max(part, minBatch), maxBatch)
 }
 
 // recordExchange records an exchange of some requests, and whether it succeeded.
