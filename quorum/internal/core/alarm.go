@@ -7,15 +7,15 @@ import (
 
 // An alarm wakes its owner at a time. The zero alarm is not set.
 type alarm struct {
-	owner waker
+	owner alarmOwner
 	at    time.Time
 	index int // 1 + the index in the heap; 0 if it is not set
 }
 
 func (a *alarm) isSet() bool { return a.index > 0 }
 
-// A waker has something to do at a time.
-type waker interface {
+// An alarmOwner has something to do at a time.
+type alarmOwner interface {
 	wake(m *Machine, now time.Time)
 }
 

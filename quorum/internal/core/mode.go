@@ -10,10 +10,10 @@ import (
 // A mode is the weight and limit of a token. The zero mode means that the token is not on
 // the node.
 //
-// A node may have a token in another mode than that of the lease: it missed an upgrade, or
+// A node may have a token in another mode than that of the lease. It missed an upgrade, or
 // the token was a reader's before, and its release is still on its way. Where the lease is
-// exclusive, such a vote keeps no other reader out. So it does not count in a renewal, until
-// the node has the mode of the lease, too.
+// exclusive, such a vote keeps no other reader out. So it does not count in a renewal until
+// the node has the mode of the lease.
 type mode struct{ weight, limit int }
 
 var unknownMode = mode{-1, -1}

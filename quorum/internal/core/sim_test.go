@@ -17,10 +17,14 @@ import (
 
 // The simulation runs the state machines of several clients against lock tables, in
 // virtual time and in one goroutine. So a seed determines every step. It injects these
-// faults: messages are late, overtake each other and are lost; connections are reset
-// although the message arrives; requests are refused; nodes stop, and come back with or
-// without their data; links are cut; processes are suspended; clocks drift. The workers of
-// a client do what dibs.Client does: they wait for notifications, send heartbeats, renew,
+// faults:
+//
+//   - messages are late, overtake each other and are lost;
+//   - connections are reset although the message arrives, and requests are refused;
+//   - nodes stop, and come back with or without their data;
+//   - links are cut, processes are suspended, and clocks drift.
+//
+// The workers of a client do what dibs.Client does: they wait for notifications, renew,
 // repeat what has no outcome, and cancel what they give up. Package quorum has a second
 // simulation, with the real client.
 

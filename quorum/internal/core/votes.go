@@ -146,9 +146,10 @@ func (m *Machine) fenceStored(c *acquisition) bool {
 
 // scheduleRelinquish resolves a split vote: no acquisition has a majority. It
 // relinquishes the votes of this one to older waiters; each node reports whether it has
-// one. All nodes use the same order, so they converge on the oldest. If a rival has a
-// majority, votes are relinquished once in a round, so that the rival has all nodes: with a
-// bare majority, it would lose its lease with the next node.
+// one. All nodes use the same order, so they converge on the oldest.
+//
+// If a rival has a majority, the votes are relinquished once in a round, so that the rival
+// gets all nodes. With a bare majority it would lose its lease with the next node.
 func (m *Machine) scheduleRelinquish(c *acquisition, now time.Time) {
 	const first, most = 5 * time.Millisecond, 500 * time.Millisecond
 	if c.split.isSet() {

@@ -1,0 +1,375 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A bench runs one machine by hand: the test answers the messages.
+type bench struct {
+	t    *testing.T
+	m    *Machine
+	now  time.Time
+	sent []*Message
+	seen []Notification
+}
+
+func newBench(t *testing.T, nodes int) *bench {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	return &bench{t: t, m: New(Config{Nodes: nodes, Majority: nodes/2 + 1, Longest: time.Minute}), now: now}
+}
+
+func (b *bench) do(e Effects) {
+	b.sent = append(b.sent, e.Send...)
+	b.seen = append(b.seen, e.Notify...)
+}
+
+// pass lets time pass.
+func (b *bench) pass(d time.Duration) {
+	for end := b.now.Add(d); ; {
+		next := b.m.NextWake()
+		if next.IsZero() || next.After(end) {
+			b.now = end
+			return
+		}
+		b.now = later(b.now, next)
+		b.do(b.m.Wake(b.now))
+	}
+}
+
+// message returns the message that was sent to a node, and wants it to have a verb.
+func (b *bench) message(node int, verb Verb) *Message {
+	b.t.Helper()
+	i := slices.IndexFunc(b.sent, func(msg *Message) bool { return msg.Node == node })
+	if i < 0 {
+		b.t.Fatalf("nothing was sent to node %d", node)
+	}
+	msg := b.sent[i]
+	b.sent = slices.Delete(b.sent, i, i+1)
+	if msg.Verb != verb {
+		b.t.Fatalf("verb %d was sent to node %d, want %d", msg.Verb, node, verb)
+	}
+	return msg
+}
+
+func (b *bench) wantNothing(node int) {
+	b.t.Helper()
+	for _, msg := range b.sent {
+		if msg.Node == node {
+			b.t.Errorf("verb %d was sent to node %d", msg.Verb, node)
+		}
+	}
+}
+
+func (b *bench) answer(node int, verb Verb, r Reply) {
+	b.t.Helper()
+	msg := b.message(node, verb)
+	b.do(b.m.Answer(msg, r, b.now))
+}
+
+var (
+	lostReply = Reply{Err: &driver.UnavailableError{Op: "test", Cause: errors.New("no reply")}}
+	refusal   = Reply{Err: &driver.UnavailableError{Op: "test", Refused: true, Cause: errors.New("no memory")}}
+	rival     = Reply{Vote: driver.VoteReply{AcquireReply: driver.AcquireReply{Name: "n", Holder: "rival", Remaining: time.Minute, Fence: 7}}}
+)
+
+func vote(fence uint64) Reply {
+	return Reply{Vote: driver.VoteReply{AcquireReply: driver.AcquireReply{Held: true, Fence: fence}}}
+}
+
+// accept is the vote with the fence that a message proposes.
+func (b *bench) accept(nodes ...int) {
+	b.t.Helper()
+	for _, n := range nodes {
+		msg := b.message(n, AcquireVote)
+		b.do(b.m.Answer(msg, vote(msg.Vote.Fence), b.now))
+	}
+}
+
+func mutex(queue bool) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: 10 * time.Second, Weight: 1, Limit: 1, Queue: queue}
+}
+
+func reader() driver.AcquireRequest {
+	q := mutex(false)
+	q.Limit = driver.Unlimited
+	return q
+}
+
+func (b *bench) acquire(q driver.AcquireRequest) *Call {
+	c := new(Call)
+	q.Until = b.now.Add(time.Second)
+	b.do(b.m.Acquire(c, q, b.now))
+	return c
+}
+
+func (b *bench) release() *Call {
+	c := new(Call)
+	b.do(b.m.Release(c, driver.ReleaseRequest{Name: "n", Token: "t", Until: b.now.Add(time.Second)}, b.now))
+	return c
+}
+
+func (b *bench) cancel() *Call {
+	c := new(Call)
+	q := mutex(false)
+	q.Until = b.now.Add(time.Second)
+	b.do(b.m.Cancel(c, q, b.now))
+	return c
+}
+
+func (b *bench) wantHeld(c *Call) {
+	b.t.Helper()
+	if !c.ended || c.Err != nil || !c.Reply.Held {
+		b.t.Fatalf("ended %v, %+v, %v: want a lease", c.ended, c.Reply, c.Err)
+	}
+}
+
+// A call without a chance of a majority ends at once, and a call that has ended does not wake
+// the machine.
+func TestAcquireEndsWhenNoMajorityIsPossible(t *testing.T) {
+	b := newBench(t, 3)
+	c := b.acquire(mutex(false))
+	b.answer(0, AcquireVote, refusal)
+	if c.ended {
+		t.Error("it ended after one of three refusals")
+	}
+	b.answer(1, AcquireVote, refusal)
+	if !c.ended || !errors.Is(c.Err, driver.ErrUnavailable) {
+		t.Errorf("ended %v, %v: want ErrUnavailable", c.ended, c.Err)
+	}
+	if c.alarm.isSet() {
+		t.Error("its alarm is still set")
+	}
+}
+
+// A caller that leaves cancels the request, unless another call for the token waits.
+func TestLeavingCallerCancels(t *testing.T) {
+	b := newBench(t, 3)
+	one, two := b.acquire(mutex(true)), b.acquire(mutex(true))
+	b.do(b.m.Leave(one, errors.New("left"), b.now))
+	for n := range 3 {
+		b.answer(n, AcquireVote, rival) // of the first call
+	}
+	b.accept(0, 1, 2)
+	b.wantHeld(two)
+
+	b = newBench(t, 3)
+	c := b.acquire(mutex(true))
+	b.do(b.m.Leave(c, errors.New("left"), b.now))
+	b.answer(0, AcquireVote, rival)
+	b.message(0, CancelVote)
+}
+
+// A vote that is being relinquished does not count, whatever a notification says, nor after
+// an answer that was lost.
+func TestRelinquishedVoteDoesNotCount(t *testing.T) {
+	b := newBench(t, 3)
+	c := b.acquire(mutex(true))
+	ticket := b.message(0, AcquireVote)
+	b.do(b.m.Answer(ticket, vote(ticket.Vote.Fence), b.now))
+	b.answer(1, AcquireVote, rival)
+	b.answer(2, AcquireVote, lostReply)
+	b.pass(StragglerTimeout)
+	if !c.ended || c.Reply.Held {
+		t.Fatalf("ended %v, %+v: want a place in the queue", c.ended, c.Reply)
+	}
+	msg := b.message(0, AcquireVote)
+	if !msg.Vote.Relinquish {
+		t.Fatal("the vote is not relinquished")
+	}
+	granted := driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: msg.Vote.Ticket, Fence: msg.Vote.Fence + 10}
+	b.do(b.m.Granted(1, granted, b.now))
+	b.do(b.m.Granted(0, granted, b.now))
+	if len(b.seen) > 0 {
+		t.Fatal("granted with a vote that is being relinquished")
+	}
+	b.do(b.m.Answer(msg, lostReply, b.now))
+	b.pass(20 * time.Millisecond) // it is sent again
+	again := b.message(0, AcquireVote)
+	b.do(b.m.Answer(again, vote(msg.Vote.Fence+20), b.now))
+	if len(b.seen) > 0 {
+		t.Error("granted with a vote that a message under way may still relinquish")
+	}
+}
+
+// A notification that arrives before the reply "not granted" to an earlier request counts.
+func TestNotificationBeforeTheReply(t *testing.T) {
+	b := newBench(t, 3)
+	b.acquire(mutex(true))
+	first := b.message(0, AcquireVote)
+	granted := driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: first.Vote.Ticket, Fence: first.Vote.Fence + 10}
+	b.do(b.m.Granted(0, granted, b.now))
+	b.answer(1, AcquireVote, rival)
+	b.answer(2, AcquireVote, rival)
+	b.do(b.m.Answer(first, rival, b.now))
+	b.do(b.m.Granted(1, granted, b.now))
+	if len(b.seen) != 1 || b.seen[0].Event.Kind != driver.EventGranted || b.seen[0].Client != "c" {
+		t.Errorf("%+v: want one grant", b.seen)
+	}
+}
+
+// While a hand-off is being notified, the holder in older replies is no rival, and no vote
+// is relinquished at once.
+func TestHandOffIsNoSplitVote(t *testing.T) {
+	b := newBench(t, 5)
+	b.acquire(mutex(true))
+	ticket := b.message(0, AcquireVote)
+	b.do(b.m.Answer(ticket, rival, b.now))
+	for n := 1; n < 5; n++ {
+		b.answer(n, AcquireVote, rival)
+	}
+	b.do(b.m.Granted(0, driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: ticket.Vote.Ticket, Fence: ticket.Vote.Fence + 10}, b.now))
+	b.wantNothing(0)
+	c := b.m.acquisitions[acquisitionKey{"n", "t"}]
+	if n := b.m.countVotes(c); n.topRival != 0 || !c.split.isSet() {
+		t.Errorf("strongest rival: %d votes; alarm set: %v; want none, and a pause", n.topRival, c.split.isSet())
+	}
+}
+
+// After a cancel or a release, requests that wait for their turn are not sent.
+func TestEndDropsPendingRequests(t *testing.T) {
+	for name, end := range map[string]struct {
+		do   func(b *bench) *Call
+		verb Verb
+	}{"cancel": {(*bench).cancel, CancelVote}, "release": {(*bench).release, ReleaseVote}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 3)
+			b.acquire(reader())
+			b.accept(0, 1) // node 2 has not answered
+			b.release()
+			b.answer(0, ReleaseVote, Reply{OK: true})
+			b.answer(1, ReleaseVote, Reply{OK: true})
+			writer := b.acquire(mutex(false)) // the same token
+			b.accept(0, 1)
+			b.wantHeld(writer)
+			end.do(b)
+			b.answer(2, AcquireVote, vote(1)) // of the reader
+			b.message(2, end.verb)
+			b.wantNothing(2)
+		})
+	}
+}
+
+// What ended an acquisition is sent once more only when no earlier request can arrive.
+func TestEndIsRepeatedLast(t *testing.T) {
+	b := newBench(t, 3)
+	b.acquire(mutex(false))
+	b.accept(0, 1)
+	b.answer(2, AcquireVote, lostReply) // it may arrive for a second
+	b.release()
+	b.answer(2, CancelVote, Reply{})
+	q := &b.m.acquisitions[acquisitionKey{"n", "t"}].queues[2]
+	q.recordUnanswered(b.now.Add(3 * time.Second)) // as another request would
+	b.pass(2 * time.Second)
+	b.wantNothing(2)
+	b.pass(2 * time.Second)
+	b.message(2, CancelVote)
+}
+
+// Neither a repair nor a change of mode is sent after a later message for its token.
+func TestRepairAfterALaterMessage(t *testing.T) {
+	b := newBench(t, 3)
+	b.acquire(reader())
+	b.accept(0, 1, 2)
+	c := b.m.acquisitionFor("n", "t", b.now)
+	for name, p := range map[string]purpose{
+		"repair":      repair{driver.ExtendRequest{Name: "n", Token: "t", Weight: 1, Limit: driver.Unlimited}},
+		"mode change": &modeChange{mutex(false)},
+	} {
+		q := &c.queues[0]
+		msg := &Message{purpose: p}
+		q.sending = true // so that it waits for its turn
+		b.m.enqueue(q, time.Minute, msg, b.now)
+		if !p.prepare(b.m, msg, b.now) {
+			t.Errorf("%s: not sent, though it is the last message", name)
+		}
+		q.newest = new(Message)
+		if p.prepare(b.m, msg, b.now) {
+			t.Errorf("%s: sent after a later message", name)
+		}
+		q.sending, q.pending = false, nil
+	}
+}
+
+func (b *bench) resize(weight int) *Call {
+	c := new(Call)
+	q := reader()
+	q.Weight, q.Until = weight, b.now.Add(time.Second)
+	b.do(b.m.Resize(c, q, b.now))
+	return c
+}
+
+func resized(fence uint64) Reply { return vote(fence) }
+
+// If a majority refuses an upgrade, the nodes that have upgraded the reader downgrade it.
+func TestRefusedUpgradeIsReverted(t *testing.T) {
+	b := newBench(t, 3)
+	b.acquire(reader())
+	b.accept(0, 1, 2)
+	c := b.resize(driver.Unlimited)
+	for range 3 { // tries
+		b.answer(0, ResizeVote, resized(9))
+		b.answer(1, ResizeVote, rival)
+		b.answer(2, ResizeVote, rival)
+		msg := b.message(0, ResizeVote)
+		if msg.Acquire.Weight != 1 {
+			t.Fatalf("weight %d on the node that upgraded it, want 1", msg.Acquire.Weight)
+		}
+		b.do(b.m.Answer(msg, resized(10), b.now))
+		b.pass(3 * time.Millisecond)
+	}
+	if !c.ended || c.Reply.Held || c.Reply.Holder != "rival" || c.Err != nil {
+		t.Errorf("ended %v, %+v, %v: want the refusal", c.ended, c.Reply, c.Err)
+	}
+}
+
+// The fence of a resize is the largest that a node issued, and a majority stores it.
+func TestFenceOfAResizeIsStored(t *testing.T) {
+	b := newBench(t, 3)
+	b.acquire(reader())
+	b.accept(0, 1, 2)
+	c := b.resize(driver.Unlimited)
+	largest := b.message(0, ResizeVote)
+	fence := largest.Vote.Fence + 100
+	b.do(b.m.Answer(largest, resized(fence), b.now))
+	b.answer(1, ResizeVote, resized(fence-100))
+	if c.ended {
+		t.Fatal("it ended with a fence that only one node has")
+	}
+	b.answer(2, ResizeVote, resized(fence-100))
+	msg := b.message(1, ResizeVote)
+	if msg.Vote.Fence != fence {
+		t.Errorf("fence %d was sent, want %d", msg.Vote.Fence, fence)
+	}
+	b.do(b.m.Answer(msg, resized(fence), b.now))
+	b.wantHeld(c)
+	if c.Reply.Fence != fence {
+		t.Errorf("fence %d, want %d", c.Reply.Fence, fence)
+	}
+}
+
+// One yes decides only if a majority has answered, and a repeated answer does not count.
+func TestPoll(t *testing.T) {
+	b := newBench(t, 5)
+	c := b.release()
+	b.message(4, ReleaseVote)
+	b.answer(0, ReleaseVote, Reply{OK: true})
+	b.answer(1, ReleaseVote, Reply{})
+	b.pass(StragglerTimeout)
+	if c.ended {
+		t.Fatal("decided by two nodes of five")
+	}
+	c.role.(*majorityCall).poll.record(b.m, 0, yes, nil, b.now) // twice more
+	c.role.(*majorityCall).poll.record(b.m, 0, yes, nil, b.now)
+	if c.ended {
+		t.Fatal("decided by one node that answered three times")
+	}
+	b.answer(2, ReleaseVote, Reply{})
+	if !c.ended || !c.OK || c.Err != nil {
+		t.Errorf("ended %v, %v, %v: want true, since one node of three had it", c.ended, c.OK, c.Err)
+	}
+}

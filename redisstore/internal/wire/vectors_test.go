@@ -1,0 +1,120 @@
+package wire
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+var updateFlag = flag.Bool("update", false, "write testdata/vectors.txt")
+
+// vectors are examples of the format, for implementations in other languages. docs/spec.md
+// shows them.
+func vectors() string {
+	var b strings.Builder
+	f := Format{Prefix: "lock:"}
+	for _, example := range []struct{ prefix, name string }{
+		{"lock:", "order:42"}, {"lock:", "{u7}:cart"}, {"", "order:42"}, {"{shop}:", "a"}, {"", "a{"},
+	} {
+		k := Format{Prefix: example.prefix}.Keys(example.name)
+		fmt.Fprintf(&b, "keys, prefix %q, name %q: slot %d\n", example.prefix, example.name, k.Slot)
+		for _, key := range k.list() {
+			fmt.Fprintf(&b, "  %q\n", key)
+		}
+	}
+	const token, client = "web-7:211:q3Zk:x1:daily", "web-7:211:q3Zk"
+	mutex := driver.AcquireRequest{Name: "order:42", Token: token, Client: client, Seq: 26, TTL: 30 * time.Second, Weight: 1, Limit: 1, Queue: true}
+	reader, try, several := mutex, mutex, mutex
+	reader.Limit, try.Queue, several.With = driver.Unlimited, false, []string{"order:43"}
+	vote := driver.Vote{Ticket: 1_700_000_000_000_007, Fence: 1_700_000_000_000_009, RecoveryWindow: time.Minute}
+	release := driver.ReleaseRequest{Name: "order:42", Token: token, Fence: 1_700_000_000_000_001}
+	reserved := release
+	reserved.Reserve = time.Second
+	lease := driver.ExtendRequest{Name: "order:42", Token: token, Client: client, Fence: 1_700_000_000_000_001, TTL: 30 * time.Second, Weight: 1, Limit: driver.Unlimited}
+	for _, example := range []struct {
+		what   string
+		encode func(r *Request)
+	}{
+		{"acquire, a mutex that waits", func(r *Request) { f.Acquire(r, mutex) }},
+		{"acquire, a reader", func(r *Request) { f.Acquire(r, reader) }},
+		{"acquire, a try", func(r *Request) { f.Acquire(r, try) }},
+		{"acquire_all, two names", func(r *Request) { f.AcquireAll(r, several) }},
+		{"vote", func(r *Request) { f.Vote(r, mutex, vote) }},
+		{"release", func(r *Request) { f.Release(r, release, nil, "") }},
+		{"release, reserved for 1 s", func(r *Request) { f.Release(r, reserved, nil, "") }},
+		{"release, a cancel", func(r *Request) { f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, nil, Entry(mutex, false)) }},
+		{"extend, a reader", func(r *Request) { f.Extend(r, []driver.ExtendRequest{lease}, []int{0}) }},
+		{"extend_key", func(r *Request) { f.ExtendKey(r, lease, "lock") }},
+		{"resize, to a writer", func(r *Request) {
+			writer := reader
+			writer.Weight = driver.Unlimited
+			f.Resize(r, writer, nil)
+		}},
+		{"revoke", func(r *Request) { f.Revoke(r, "order:42", lease.Fence, "maintenance") }},
+		{"inspect", func(r *Request) { f.Inspect(r, "order:42", 100) }},
+	} {
+		r := new(Request)
+		example.encode(r)
+		r.SetUntil("1700000000999999")
+		fmt.Fprintf(&b, "%s: %d keys\n", example.what, len(r.Keys))
+		for _, arg := range r.Args {
+			if arg == r.Args[len(r.Args)-1] && strings.HasPrefix(example.what, "vote") {
+				arg = "RANDOM"
+			}
+			fmt.Fprintf(&b, "  %q\n", arg)
+		}
+	}
+	for _, text := range []string{
+		"1700000000000009 1700000000000007 1700000000000008 " + token, "0 0 0 " + token, "0 1700000000000001 0 " + token + "\nmaintenance",
+		"1700000000000009 1700000000000007 @K3J5Q " + token,
+	} {
+		m, ok := ParseMessage(text)
+		e := m.Event
+		fmt.Fprintf(&b, "message %q:\n  %s, token %q, fence %d, ticket %d, node %q, reason %q, sent %d, valid %v\n",
+			text, kindOf[e.Kind], e.Token, e.Fence, e.Ticket, e.Node, e.Reason, m.Sent, ok)
+	}
+	for _, reply := range []any{
+		int64(1_700_000_000_000_001),
+		[]any{int64(1_700_000_000_000_001), "1700000000000009"},
+		[]any{int64(1_700_000_000_000_001), int64(0)},
+		[]any{int64(1_700_000_000_000_001), []any{"1700000000000007", int64(2), int64(29_500), token}},
+		[]any{int64(1_700_000_000_000_001), []any{"0", int64(0), int64(900), token + ReservedSuffix}},
+	} {
+		a, void, err := ParseAcquire(reply)
+		fmt.Fprintf(&b, "reply of acquire %v:\n  held %v, fence %d, ticket %d, position %d, remaining %v, holder %q, reserved %v, void %v, error %v\n",
+			reply, a.Held, a.Fence, a.Ticket, a.Position, a.Remaining, a.Holder, a.Reserved, void, err)
+	}
+	return b.String()
+}
+
+var kindOf = map[driver.EventKind]string{driver.EventGranted: "granted", driver.EventRetry: "retry", driver.EventRevoked: "revoked"}
+
+// The examples do not change by accident, and the specification shows them.
+func TestVectors(t *testing.T) {
+	const file, spec = "testdata/vectors.txt", "../../../docs/spec.md"
+	have := vectors()
+	if *updateFlag {
+		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have != string(want) {
+		t.Errorf("the format differs from %s: go test -update writes it. Now:\n%s", file, have)
+	}
+	text, err := os.ReadFile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "```text\n"+string(want)+"```\n") {
+		t.Errorf("%s does not show %s", spec, file)
+	}
+}
