@@ -25,10 +25,11 @@ test: ## run all tests with the race detector (installs redis-server if possible
 	@$(redis); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m work
 
 .PHONY: test-long
-test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, and 100,000 simulated runs
+test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, and 110,000 simulated runs
 	@$(redis); DIBS_LONG=1 go run ./scripts/gotest -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
-	@# Without the race detector, which would take hours. It has run 200 of these seeds above.
-	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum -seeds=1-100000 -twice=200
+	@# Without the race detector, which would take hours. It has run some of these seeds above.
+	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum/internal/core -seeds=1-100000
+	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum -seeds=1-10000 -twice=200
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME=20s

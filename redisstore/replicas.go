@@ -110,7 +110,7 @@ type scriptCall struct {
 }
 
 // replicate sends a script call with WAIT behind it, and repeats it as text if the server
-// does not know the script. It bounds the caller as the pipeliner does, but does not use
+// does not know the script. It bounds the caller as a pipeline does, but does not use
 // its batches: a caller that waits for replicas would delay the others on the connection.
 func (s *Store) replicate(ctx context.Context, q scriptCall, until time.Time, grants func(redisconn.Reply) bool) (redisconn.Reply, error) {
 	limit := time.NewTimer(time.Until(until))

@@ -30,7 +30,7 @@ var glossary = []replaced{
 	{[]string{"give back", "gives back", "gave back", "given back", "giving back", "hand in", "hands in", "handed in"}, "release", nil},
 	{[]string{"hand on", "hands on", "handed on", "handing on"}, "hand off", nil},
 	{[]string{"prolong", "prolongs", "prolonged"}, "extend", nil},
-	{[]string{"abandon"}, "cancel", regexp.MustCompile(`pipeliner\.go`)}, // a caller that stops waiting
+	{[]string{"abandon"}, "cancel", nil},
 	{[]string{"reweigh", "reweighs", "reweighed"}, "resize", nil},
 	{[]string{"fence note", "claim ttl"}, "fence high-water mark, waiter TTL", nil},
 	{[]string{"floor", "floors"}, "fence high-water mark, baseline, layer", regexp.MustCompile(`math\.[Ff]loor`)},

@@ -47,7 +47,9 @@ func vectors() string {
 		{"vote", func(r *Request) { f.Vote(r, mutex, vote) }},
 		{"release", func(r *Request) { f.Release(r, release, nil, "") }},
 		{"release, reserved for 1 s", func(r *Request) { f.Release(r, reserved, nil, "") }},
-		{"release, a cancel", func(r *Request) { f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, nil, Entry(mutex, false)) }},
+		{"release, a cancel", func(r *Request) {
+			f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, nil, Entry(mutex, false))
+		}},
 		{"extend, a reader", func(r *Request) { f.Extend(r, []driver.ExtendRequest{lease}, []int{0}) }},
 		{"extend_key", func(r *Request) { f.ExtendKey(r, lease, "lock") }},
 		{"resize, to a writer", func(r *Request) {
