@@ -11,17 +11,24 @@ import (
 func (m *Machine) Cancel(call *Call, q driver.AcquireRequest, now time.Time) Effects {
 	p := m.beginMajority(call, "cancel", q.Name, q.Until, now)
 	c := m.acquisitionFor(q.Name, q.Token, now)
-	c.AcquireRequest, c.upgraded = q, mode{}
-	m.deactivate(c)
+	c.AcquireRequest = q
+	m.endLease(c)
 	for i := range c.queues {
 		m.cancelOn(&c.queues[i], call, p, now)
 	}
 	return m.flush()
 }
 
+// endLease ends the lease or the wait of an acquisition: no vote is requested for it any
+// longer.
+func (m *Machine) endLease(c *acquisition) {
+	m.deactivate(c)
+	c.granted, c.upgraded = false, mode{}
+}
+
 // cancelAll cancels an acquisition on all nodes, in the background.
 func (m *Machine) cancelAll(c *acquisition, now time.Time) {
-	m.deactivate(c)
+	m.endLease(c)
 	for i := range c.queues {
 		m.cancelOn(&c.queues[i], nil, nil, now)
 	}
@@ -90,8 +97,7 @@ func (m *Machine) Release(call *Call, r driver.ReleaseRequest, now time.Time) Ef
 	m.clock.observe(r.Fence)
 	c := m.acquisitionFor(r.Name, r.Token, now)
 	vote := driver.Vote{Ticket: c.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
-	m.deactivate(c)
-	c.granted, c.upgraded = false, mode{}
+	m.endLease(c)
 	for i := range c.queues {
 		m.enqueue(&c.queues[i], m.Longest, &Message{Call: call, Vote: vote, Release: r, Acquire: c.AcquireRequest, purpose: &release{
 			poll:      p,
