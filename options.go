@@ -49,7 +49,7 @@ const (
 )
 
 func defaults() settings {
-	return settings{ttl: 30 * time.Second, wait: unbounded, timeout: time.Second}
+	return settings{ttl: 30 * time.Second, wait: unbounded, timeout: driver.OperationTimeout}
 }
 
 func clientDefaults(options []Option) settings {

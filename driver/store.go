@@ -29,6 +29,19 @@ const (
 	MaxTTL = 24 * time.Hour
 )
 
+// OperationTimeout bounds an operation whose context has no deadline. It is also the default
+// of the option Timeout.
+const OperationTimeout = time.Second
+
+// DeadlineOf returns when an operation with this context ends at the latest: at the deadline
+// of the context, or OperationTimeout from now.
+func DeadlineOf(ctx context.Context) time.Time {
+	if at, ok := ctx.Deadline(); ok {
+		return at
+	}
+	return time.Now().Add(OperationTimeout)
+}
+
 // A Store is where locks live. Every store passes the conformance suite, package
 // storetest.
 //

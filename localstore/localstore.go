@@ -96,9 +96,6 @@ func open(path string, c clock) (*Store, error) {
 // exits need not call Close.
 func (s *Store) Close() error { return s.file.close() }
 
-// operationTimeout bounds an operation without a deadline of its own.
-const operationTimeout = time.Second
-
 // A fileOp is one operation on the file.
 type fileOp struct {
 	op    string
@@ -252,14 +249,11 @@ func (s *Store) wrapError(t fileOp, err error) error {
 }
 
 // deadlineOf returns when an operation must end: the earlier of until and the context's
-// deadline, or operationTimeout from now.
+// deadline, or driver.OperationTimeout from now.
 func deadlineOf(ctx context.Context, until time.Time) time.Time {
-	end, ok := ctx.Deadline()
-	switch {
-	case !until.IsZero() && (!ok || until.Before(end)):
+	end := driver.DeadlineOf(ctx)
+	if _, bounded := ctx.Deadline(); !until.IsZero() && (!bounded || until.Before(end)) {
 		return until
-	case ok:
-		return end
 	}
-	return time.Now().Add(operationTimeout)
+	return end
 }

@@ -143,7 +143,7 @@ func queryNodes[T any](ctx context.Context, s nodes, op, name string, query func
 		err   error
 	}
 	replies := make(chan reply, len(s.all))
-	ctx, cancel := context.WithDeadline(ctx, deadlineOf(ctx))
+	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
 	for i, n := range s.all {
 		go func() {

@@ -16,7 +16,7 @@ import (
 // when a majority has given the same answer or no longer can.
 func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if q.Until.IsZero() {
-		q.Until = time.Now().Add(core.OperationTimeout)
+		q.Until = time.Now().Add(driver.OperationTimeout)
 	}
 	if err := cmp.Or(s.checkRequest(q), s.checkStart(ctx, "acquire", q.Name, q.Until)); err != nil {
 		return driver.AcquireReply{}, err
@@ -29,7 +29,7 @@ func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.Ac
 // background.
 func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 	if q.Until.IsZero() {
-		q.Until = deadlineOf(ctx)
+		q.Until = driver.DeadlineOf(ctx)
 	}
 	if err := s.checkStart(ctx, "cancel", q.Name, q.Until); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 // background.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if r.Until.IsZero() {
-		r.Until = time.Now().Add(core.OperationTimeout)
+		r.Until = time.Now().Add(driver.OperationTimeout)
 	}
 	if err := s.checkStart(ctx, "release", r.Name, r.Until); err != nil {
 		return false, err
@@ -55,7 +55,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 // the nodes that have upgraded it downgrade it again.
 func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if q.Until.IsZero() {
-		q.Until = deadlineOf(ctx)
+		q.Until = driver.DeadlineOf(ctx)
 	}
 	if err := cmp.Or(s.checkRequest(q), s.checkStart(ctx, "resize", q.Name, q.Until)); err != nil {
 		return driver.AcquireReply{}, err
@@ -66,7 +66,7 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 
 // Revoke implements driver.Store.
 func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
-	until := deadlineOf(ctx)
+	until := driver.DeadlineOf(ctx)
 	if err := cmp.Or(driver.CheckRevoke(name, fence, reason), s.checkStart(ctx, "revoke", name, until)); err != nil {
 		return false, err
 	}
@@ -79,7 +79,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason st
 // majority has extended it. A node without a lease that a majority has is requested to vote
 // again.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
-	until := deadlineOf(ctx)
+	until := driver.DeadlineOf(ctx)
 	if err := s.checkStart(ctx, "extend", "", until); err != nil {
 		return slices.Repeat([]error{err}, len(requests))
 	}
@@ -94,7 +94,7 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 
 // Inspect implements driver.Store. A token with the votes of a majority is a holder.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
-	if err := s.checkStart(ctx, "inspect", name, deadlineOf(ctx)); err != nil {
+	if err := s.checkStart(ctx, "inspect", name, driver.DeadlineOf(ctx)); err != nil {
 		return driver.State{}, err
 	}
 	state, err := s.nodes.inspect(ctx, name)
@@ -105,7 +105,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 // List implements driver.Store. It returns the names that are held on a majority of the
 // nodes.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
-	if err := s.checkStart(ctx, "list", "", deadlineOf(ctx)); err != nil {
+	if err := s.checkStart(ctx, "list", "", driver.DeadlineOf(ctx)); err != nil {
 		return nil, err
 	}
 	return s.nodes.list(ctx, pattern)
@@ -139,12 +139,4 @@ func (s *Store) checkStart(ctx context.Context, op, name string, until time.Time
 		return nil
 	}
 	return &driver.UnavailableError{Op: op, Name: name, Cause: cause}
-}
-
-// deadlineOf returns when an operation with this context ends at the latest.
-func deadlineOf(ctx context.Context) time.Time {
-	if at, ok := ctx.Deadline(); ok {
-		return at
-	}
-	return time.Now().Add(core.OperationTimeout)
 }

@@ -33,7 +33,7 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireReque
 		return driver.VoteReply{}, err
 	}
 	if c.Until.IsZero() {
-		c.Until = time.Now().Add(defaultTimeout)
+		c.Until = time.Now().Add(driver.OperationTimeout)
 	}
 	for voids := 0; voids < maxTries; {
 		reply, replicaErr := s.call(ctx, s.request(op, c, vote), c.Until, isGrant)

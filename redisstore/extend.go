@@ -18,7 +18,7 @@ import (
 // cluster for each slot; all run concurrently.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
-	until := deadline(ctx)
+	until := driver.DeadlineOf(ctx)
 	groups := s.group(requests, errs)
 	replies := make(chan func(), len(groups))
 	for _, group := range groups {

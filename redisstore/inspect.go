@@ -18,7 +18,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	}
 	r := s.requests.Get()
 	s.format.Inspect(&r.Request, name, most)
-	reply, _ := s.do(ctx, r, deadline(ctx))
+	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
 	if reply.Err != nil {
 		return driver.State{}, wrapError("inspect", name, reply.Err)
 	}

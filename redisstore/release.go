@@ -53,7 +53,7 @@ func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseReques
 		return false, err
 	}
 	if rel.Until.IsZero() {
-		rel.Until = time.Now().Add(defaultTimeout)
+		rel.Until = time.Now().Add(driver.OperationTimeout)
 	}
 	for range maxTries {
 		r := s.requests.Get()

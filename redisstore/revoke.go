@@ -18,7 +18,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason st
 	}
 	r := s.requests.Get()
 	s.format.Revoke(&r.Request, name, fence, reason)
-	reply, retried := s.do(ctx, r, deadline(ctx))
+	reply, retried := s.do(ctx, r, driver.DeadlineOf(ctx))
 	if reply.Err != nil && retried {
 		return false, wrapError("revoke", name, pipeline.UnknownOutcome(reply.Err))
 	}

@@ -73,17 +73,6 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	}
 }
 
-// defaultTimeout bounds calls without a deadline of their own.
-const defaultTimeout = time.Second
-
-// deadline returns when a call with this context ends at the latest.
-func deadline(ctx context.Context) time.Time {
-	if at, ok := ctx.Deadline(); ok {
-		return at
-	}
-	return time.Now().Add(defaultTimeout)
-}
-
 // Groups implements driver.Store. A group is what one Acquire can take: on a cluster,
 // the names of one slot; else all names.
 func (s *Store) Groups(names []string) [][]string {

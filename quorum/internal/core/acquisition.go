@@ -132,7 +132,7 @@ func (m *Machine) newVote(c *acquisition, relinquish bool) driver.Vote {
 func (c *acquisition) newNodeRequest(now time.Time) driver.AcquireRequest {
 	q := c.AcquireRequest
 	if len(c.calls) == 0 { // sent without a caller: the client may be dead
-		q.TTL, q.Until = q.HandoffTTL(), now.Add(OperationTimeout)
+		q.TTL, q.Until = q.HandoffTTL(), now.Add(driver.OperationTimeout)
 	}
 	return q
 }
@@ -184,10 +184,9 @@ func (v *voteRequest) prepare(m *Machine, msg *Message, now time.Time) bool {
 func (v *voteRequest) answered(m *Machine, msg *Message, r Reply, now time.Time) outcome {
 	c, q := v.c, msg.queue
 	if msg.Verb == CancelVote { // the token had another weight
-		if q.recordCancel(msg.sentAt, msg.Until, r.Err); q.mode == (mode{}) {
-			q.mode = mode{msg.Acquire.Weight, msg.Acquire.Limit}
-		}
+		q.recordCancel(msg.sentAt, msg.Until, r.Err)
 		if r.Err == nil {
+			q.setMode(mode{msg.Acquire.Weight, msg.Acquire.Limit})
 			msg.Verb = AcquireVote
 			m.effects.Send = append(m.effects.Send, msg)
 			return sentAgain

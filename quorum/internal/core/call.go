@@ -7,9 +7,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// OperationTimeout bounds an operation without a deadline of its own.
-const OperationTimeout = time.Second
-
 // StragglerTimeout is how long an operation waits for the remaining nodes once a majority
 // has answered.
 const StragglerTimeout = 50 * time.Millisecond

@@ -277,6 +277,27 @@ func TestCancelDropsHeartbeats(t *testing.T) {
 	}
 }
 
+// While a message without an answer may still arrive in an earlier mode, a token is
+// cancelled before it is acquired again, whatever its mode was last.
+func TestModeWhileAMessageMayArrive(t *testing.T) {
+	b := newBench(t, 3)
+	b.acquire(mutex(false))
+	b.accept(0, 1)
+	b.answer(2, AcquireVote, lostReply) // it may arrive for a second
+	b.cancel()
+	b.answer(2, CancelVote, Reply{})
+	b.acquire(reader()) // with the same token
+	b.answer(2, CancelVote, Reply{})
+	b.message(2, AcquireVote)
+	q := &b.m.acquisitions[acquisitionKey{"n", "t"}].queues[2]
+	if !q.mayHaveOtherMode(mode{1, 1}, b.now) {
+		t.Error("counted as a mutex, though a reader was acquired")
+	}
+	if !q.lacks(mode{1, 1}) {
+		t.Error("its vote counts for a mutex")
+	}
+}
+
 // What ended an acquisition is sent once more only when no earlier request can arrive.
 func TestEndIsRepeatedLast(t *testing.T) {
 	b := newBench(t, 3)

@@ -52,6 +52,16 @@ func (q *nodeQueue) mayHaveOtherMode(wanted mode, now time.Time) bool {
 	return true
 }
 
+// setMode records that a token is being acquired in a mode. If it may still be on the node in
+// another, because a message without an answer may arrive late, it can have either.
+func (q *nodeQueue) setMode(acquired mode) {
+	if q.mode == (mode{}) {
+		q.mode = acquired
+	} else {
+		q.mode = unknownMode
+	}
+}
+
 // changeMode sends the mode of a lease to a node that may not have it, unless another
 // message is on its way.
 func (m *Machine) changeMode(q *nodeQueue, request driver.AcquireRequest, fence uint64, now time.Time) {
@@ -71,7 +81,7 @@ func (w *modeChange) prepare(_ *Machine, msg *Message, now time.Time) bool {
 	if q.newest != msg || q.resizeMayArrive(now) && q.resizeWeight != w.request.Weight {
 		return false
 	}
-	msg.Verb, msg.Acquire, msg.Until = ResizeVote, w.request, now.Add(OperationTimeout)
+	msg.Verb, msg.Acquire, msg.Until = ResizeVote, w.request, now.Add(driver.OperationTimeout)
 	msg.Acquire.Until = msg.Until
 	return true
 }

@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
 
 // Operations that a node did not receive are kept and redelivered when the node is
 // reachable again (hinted hand-off). Otherwise a released lock would block the other
@@ -108,6 +112,6 @@ func (r repeatedMessage) wake(m *Machine, now time.Time) {
 	}
 	msg := q.toRepeat
 	q.undelivered--
-	q.toRepeat, msg.expires = nil, later(msg.expires, now.Add(OperationTimeout))
+	q.toRepeat, msg.expires = nil, later(msg.expires, now.Add(driver.OperationTimeout))
 	m.insert(msg, now)
 }

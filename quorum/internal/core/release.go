@@ -63,7 +63,7 @@ func (c *cancellation) prepare(m *Machine, msg *Message, now time.Time) bool {
 		msg.Verb, msg.Acquire = CancelVote, a.AcquireRequest
 		msg.Vote = driver.Vote{Ticket: a.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
 	}
-	msg.Until = now.Add(OperationTimeout) // of this delivery
+	msg.Until = now.Add(driver.OperationTimeout) // of this delivery
 	msg.Acquire.Until = msg.Until
 	return true
 }
@@ -119,7 +119,7 @@ type release struct {
 }
 
 func (r *release) prepare(_ *Machine, msg *Message, now time.Time) bool {
-	msg.Until = now.Add(OperationTimeout) // of this delivery
+	msg.Until = now.Add(driver.OperationTimeout) // of this delivery
 	msg.Release.Until, msg.Acquire.Until = msg.Until, msg.Until
 	if msg.Release.Reserve > 0 {
 		msg.Release.Reserve = max(r.reserved.Sub(now), 0)

@@ -209,7 +209,7 @@ func (r *renewal) repair(m *Machine, h driver.ExtendRequest, node int, now time.
 	if c.active {
 		return
 	}
-	m.enqueue(&c.queues[node], OperationTimeout, &Message{Call: r.call, purpose: repair{h}}, now)
+	m.enqueue(&c.queues[node], driver.OperationTimeout, &Message{Call: r.call, purpose: repair{h}}, now)
 }
 
 // A repair is the vote request for a lease that a majority has.
@@ -219,7 +219,7 @@ func (p repair) prepare(m *Machine, msg *Message, now time.Time) bool {
 	if msg.queue.acquisition.active || msg.queue.newest != msg {
 		return false
 	}
-	msg.Verb, msg.Until = AcquireVote, now.Add(OperationTimeout)
+	msg.Verb, msg.Until = AcquireVote, now.Add(driver.OperationTimeout)
 	msg.Acquire = driver.AcquireRequest{
 		Name: p.Name, Token: p.Token, Client: p.Client, TTL: p.TTL, Weight: p.Weight, Limit: p.Limit, Until: msg.Until,
 	}

@@ -178,7 +178,7 @@ func (m *Machine) resizeOn(q *nodeQueue, request driver.AcquireRequest, vote dri
 	} else {
 		msg.Call, msg.purpose = r.call, &nodeResize{r.poll, r.answers}
 	}
-	m.enqueue(q, OperationTimeout, msg, now)
+	m.enqueue(q, driver.OperationTimeout, msg, now)
 }
 
 // A nodeResize changes the weight of a lease on one node. It is not repeated: the caller
@@ -190,7 +190,7 @@ type nodeResize struct {
 
 func (r *nodeResize) prepare(m *Machine, msg *Message, now time.Time) bool {
 	if msg.Acquire.Until.IsZero() {
-		msg.Acquire.Until = now.Add(OperationTimeout)
+		msg.Acquire.Until = now.Add(driver.OperationTimeout)
 	}
 	q, weight := msg.queue, msg.Acquire.Weight
 	msg.Verb, msg.Until, q.mode = ResizeVote, msg.Acquire.Until, unknownMode

@@ -529,9 +529,9 @@ func earlier(a, b time.Time) time.Time {
 
 // acquire sends a request, and repeats it for a second while it has no outcome.
 func (o *worker) acquire(q driver.AcquireRequest, limit time.Time) (sent time.Time, reply driver.AcquireReply, err error) {
-	for end := o.w.now.Add(OperationTimeout); ; o.sleep(time.Millisecond + o.w.random(10*time.Millisecond)) {
+	for end := o.w.now.Add(driver.OperationTimeout); ; o.sleep(time.Millisecond + o.w.random(10*time.Millisecond)) {
 		sent = o.w.now
-		q.Until = earlier(end, sent.Add(OperationTimeout/time.Duration(1+o.w.rng.IntN(3))))
+		q.Until = earlier(end, sent.Add(driver.OperationTimeout/time.Duration(1+o.w.rng.IntN(3))))
 		c := o.call(func(c *Call) Effects {
 			e := o.c.machine.Acquire(c, q, o.w.now)
 			if o.w.oneIn(40) { // the caller's context ends
@@ -550,7 +550,7 @@ func (o *worker) acquire(q driver.AcquireRequest, limit time.Time) (sent time.Ti
 // cancel cancels a request, as often as it takes.
 func (o *worker) cancel(q driver.AcquireRequest) {
 	for range 200 {
-		q.Until = o.w.now.Add(OperationTimeout)
+		q.Until = o.w.now.Add(driver.OperationTimeout)
 		if c := o.call(func(c *Call) Effects { return o.c.machine.Cancel(c, q, o.w.now) }); c.Err == nil {
 			return
 		}
@@ -615,7 +615,7 @@ func (o *worker) renew(l *lease, atOnce bool) {
 		sent := w.now
 		h := driver.ExtendRequest{Name: l.Name, Token: l.Token, Client: l.Client, Fence: l.fence, TTL: l.TTL, Weight: l.Weight, Limit: l.Limit}
 		c := o.call(func(c *Call) Effects {
-			return o.c.machine.Extend(c, []driver.ExtendRequest{h}, sent.Add(OperationTimeout), sent)
+			return o.c.machine.Extend(c, []driver.ExtendRequest{h}, sent.Add(driver.OperationTimeout), sent)
 		})
 		switch err := c.Errs[0]; {
 		case !l.valid(w.now):
@@ -655,7 +655,7 @@ func (o *worker) hold(l *lease, d time.Duration) {
 func (o *worker) unlock(l *lease) {
 	l.ended = true
 	for range 200 {
-		r := driver.ReleaseRequest{Name: l.Name, Token: l.Token, Fence: l.fence, Until: o.w.now.Add(OperationTimeout), TokenEnds: true}
+		r := driver.ReleaseRequest{Name: l.Name, Token: l.Token, Fence: l.fence, Until: o.w.now.Add(driver.OperationTimeout), TokenEnds: true}
 		if c := o.call(func(c *Call) Effects { return o.c.machine.Release(c, r, o.w.now) }); c.Err == nil {
 			return
 		}
@@ -667,7 +667,7 @@ func (o *worker) unlock(l *lease) {
 // succeeded.
 func (o *worker) resize(l *lease, weight int) bool {
 	q := l.AcquireRequest
-	q.Weight, q.Until = weight, o.w.now.Add(OperationTimeout)
+	q.Weight, q.Until = weight, o.w.now.Add(driver.OperationTimeout)
 	c := o.call(func(c *Call) Effects { return o.c.machine.Resize(c, q, o.w.now) })
 	if c.Err != nil || !c.Reply.Held {
 		return false

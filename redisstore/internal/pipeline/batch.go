@@ -106,7 +106,8 @@ func (b *batch) coalesce() {
 		wire.Coalesce(&b.coalesced, &c.first.Request)
 	}
 	clear(b.calls[len(rest):])
-	b.calls = append(rest, call{cmd: b.coalesced, parts: b.parts})
+	b.calls = b.calls[:len(rest)]
+	b.calls = append(b.calls, call{cmd: b.coalesced, parts: b.parts})
 }
 
 // distribute gives each request its part of the reply. It returns the calls that have to be

@@ -275,12 +275,6 @@ func (r *reader) string() string {
 	return s
 }
 
-func (r *reader) list() []any {
-	l, ok := r.next().([]any)
-	r.must(ok)
-	return l
-}
-
 func (r *reader) uint() uint64 {
 	n, err := strconv.ParseUint(r.string(), 10, 64)
 	r.must(err == nil)

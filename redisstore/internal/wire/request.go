@@ -38,8 +38,8 @@ const (
 const MaxNames = 100
 
 func (r *Request) reset(script *redisconn.Script, k Keys) {
-	keys, args := append(r.Keys[:0], k.list()...), r.Args[:0]
-	*r = Request{Cmd: redisconn.Cmd{Script: script, Keys: keys, Args: args}, Slot: k.Slot}
+	*r = Request{Cmd: redisconn.Cmd{Script: script, Keys: r.Keys[:0], Args: r.Args[:0]}, Slot: k.Slot}
+	r.Keys = append(r.Keys, k.list()...)
 }
 
 func (r *Request) add(args ...string) { r.Args = append(r.Args, args...) }
