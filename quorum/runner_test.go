@@ -1,0 +1,133 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/quorum"
+)
+
+type traceKey struct{}
+
+// A tracedNode records the trace of each request.
+type tracedNode struct {
+	driver.Voter
+	traces chan string
+}
+
+func (n tracedNode) record(ctx context.Context, verb string) {
+	trace, _ := ctx.Value(traceKey{}).(string)
+	n.traces <- verb + " " + trace
+}
+
+func (n tracedNode) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
+	n.record(ctx, "acquire")
+	return n.Voter.AcquireVote(ctx, c, v)
+}
+
+func (n tracedNode) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	n.record(ctx, "extend")
+	return n.Voter.Extend(ctx, requests)
+}
+
+func (n tracedNode) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
+	n.record(ctx, "release")
+	return n.Voter.ReleaseVote(ctx, r, v)
+}
+
+// The values of the caller's context, such as a trace, reach the nodes. Its end does not: a
+// message goes on without its caller.
+func TestTraceReachesTheNodes(t *testing.T) {
+	traces := make(chan string, 100)
+	var nodes []driver.Voter
+	for range 3 {
+		nodes = append(nodes, tracedNode{memstore.New(), traces})
+	}
+	s := newQuorum(t, quorum.Config{Trusting: true}, nodes...)
+	defer s.Close()
+	request := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1}
+	for verb, call := range map[string]func(ctx context.Context) error{
+		"acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, request); return err },
+		"extend": func(ctx context.Context) error {
+			return s.Extend(ctx, []driver.ExtendRequest{{Name: "n", Token: "t", TTL: time.Minute}})[0]
+		},
+	} {
+		if verb == "extend" {
+			if _, err := s.Acquire(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				<-traces
+			}
+		}
+		if err := call(context.WithValue(t.Context(), traceKey{}, "of the caller")); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if have := <-traces; have != verb+" of the caller" {
+				t.Errorf("%q, want %q", have, verb+" of the caller")
+			}
+		}
+	}
+	if _, err := s.Release(context.WithValue(t.Context(), traceKey{}, "of the end"), driver.ReleaseRequest{Name: "n", Token: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if have := <-traces; have != "release of the end" {
+			t.Errorf("%q", have)
+		}
+	}
+}
+
+// Close ends calls, messages to nodes that hang, and the redelivery. The bubble fails if a
+// goroutine is left.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []driver.Voter
+		var all []*node
+		for range 3 {
+			n := &node{Voter: memstore.New()}
+			all, nodes = append(all, n), append(nodes, n)
+		}
+		s := newQuorum(t, quorum.Config{Trusting: true}, nodes...)
+		locks := dibs.New(s, dibs.TTL(ttl))
+		l, err := locks.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[2].set(func() { all[2].dead = errors.New("refused") })
+		if err := l.Unlock(); err != nil { // node 2 has to get it later
+			t.Fatal(err)
+		}
+		for _, n := range all[:2] {
+			n.set(func() { n.hangs = true })
+		}
+		done := make(chan error)
+		go func() {
+			_, err := s.Acquire(t.Context(), driver.AcquireRequest{
+				Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(time.Hour),
+			})
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		locks.Close()
+		begin := time.Now()
+		s.Close()
+		if err := <-done; !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%v, want ErrUnavailable", err)
+		}
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		if _, err := s.Inspect(t.Context(), "n"); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("after Close: %v, want ErrUnavailable", err)
+		}
+		s.Close()
+	})
+}
