@@ -1,0 +1,126 @@
+package wire
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// Only what coalesced.lua can do in one step is sent to it: a shared acquire needs the
+// holders, and a release that reserves, leaves the queue or votes does more than delete.
+func TestCanCoalesce(t *testing.T) {
+	f := Format{Prefix: "lock:"}
+	mutex := driver.AcquireRequest{Name: "a", Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
+	reader, permit, waiter := mutex, mutex, mutex
+	reader.Limit, permit.Limit, waiter.Queue = driver.Unlimited, 3, true
+	end := driver.ReleaseRequest{Name: "a", Token: "t", Fence: 7}
+	reserve, unreserve := end, end
+	reserve.Reserve, unreserve.Unreserve = time.Second, true
+	vote := driver.Vote{Ticket: 1}
+	for name, c := range map[string]struct {
+		encode func(r *Request)
+		want   Joins
+	}{
+		"a mutex":              {func(r *Request) { f.Acquire(r, mutex) }, JoinsAcquire},
+		"a waiter":             {func(r *Request) { f.Acquire(r, waiter) }, JoinsAcquire},
+		"a reader":             {func(r *Request) { f.Acquire(r, reader) }, JoinsNot},
+		"a permit":             {func(r *Request) { f.Acquire(r, permit) }, JoinsNot},
+		"a vote":               {func(r *Request) { f.Vote(r, mutex, vote) }, JoinsNot},
+		"a release":            {func(r *Request) { f.Release(r, end, nil, "") }, JoinsRelease},
+		"an end of a reserve":  {func(r *Request) { f.Release(r, unreserve, nil, "") }, JoinsRelease},
+		"a reserve":            {func(r *Request) { f.Release(r, reserve, nil, "") }, JoinsNot},
+		"a cancel":             {func(r *Request) { f.Release(r, end, nil, Entry(waiter, false)) }, JoinsNot},
+		"a release by a voter": {func(r *Request) { f.Release(r, end, &vote, "") }, JoinsNot},
+		"a resize":             {func(r *Request) { f.Resize(r, reader, nil) }, JoinsNot},
+	} {
+		r := Request{Joins: JoinsAcquire} // of an earlier use
+		c.encode(&r)
+		if r.Joins != c.want || r.CanCoalesce() != (c.want != JoinsNot) {
+			t.Errorf("%s: joins as %d, want %d", name, r.Joins, c.want)
+		}
+	}
+}
+
+// Only acquires of one key and one kind of call are merged.
+func TestCanMerge(t *testing.T) {
+	f := Format{Prefix: "lock:"}
+	acquire := func(name string) *Request {
+		r := new(Request)
+		f.Acquire(r, driver.AcquireRequest{Name: name, Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1})
+		return r
+	}
+	release := new(Request)
+	f.Release(release, driver.ReleaseRequest{Name: "a", Token: "t"}, nil, "")
+	other := acquire("a")
+	other.Script = CoalescedScript
+	a := acquire("a")
+	for name, c := range map[string]struct {
+		r    *Request
+		want bool
+	}{
+		"the same name": {acquire("a"), true}, "another name": {acquire("b"), false},
+		"a release": {release, false}, "another script": {other, false},
+	} {
+		if have := a.CanMerge(c.r); have != c.want {
+			t.Errorf("%s: %v", name, have)
+		}
+	}
+	if release.CanMerge(release) {
+		t.Error("two releases are merged")
+	}
+	var call redisconn.Cmd
+	call.Args = append(call.Args, a.Args...)
+	Merge(&call, acquire("a"))
+	if want := 2*len(a.Args) - a.MergeFrom; len(call.Args) != want || call.Args[a.MergeFrom] != call.Args[len(a.Args)] {
+		t.Errorf("%q: want the arguments of both after the common ones", call.Args)
+	}
+}
+
+// A coalesced call carries what decides about each request.
+func TestCoalesce(t *testing.T) {
+	f := Format{Prefix: "lock:"}
+	var acquire, release Request
+	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "t1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1})
+	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "t2", Fence: 7}, nil, "")
+	acquire.SetUntil("5")
+	release.SetUntil("6")
+	var call redisconn.Cmd
+	BeginCoalesced(&call)
+	Coalesce(&call, &acquire)
+	Coalesce(&call, &release)
+	want := []string{"t1", "3000", "5", "t2", "0", "6"}
+	if len(call.Keys) != 8 || len(call.Args) != len(want) {
+		t.Fatalf("keys %q, args %q", call.Keys, call.Args)
+	}
+	for i, arg := range want {
+		if call.Args[i] != arg {
+			t.Errorf("argument %d is %q, want %q", i, call.Args[i], arg)
+		}
+	}
+	for _, n := range []int{2, 4} {
+		if c, err := ParseCoalesced([]any{int64(100), "140"}, n); err == nil {
+			t.Errorf("%+v: three statuses for %d requests are accepted", c, n)
+		}
+	}
+	c, err := ParseCoalesced([]any{int64(100), "140"}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, served := c.Of(0, &acquire); !served || r.Value != int64(100) {
+		t.Errorf("%+v, %v: want the server's time", r, served)
+	}
+	if r, served := c.Of(1, &acquire); !served || r.Value != int64(103) {
+		t.Errorf("%+v, %v: want the time and 3", r, served)
+	}
+	if _, served := c.Of(2, &acquire); served {
+		t.Error("an unserved acquire has a reply")
+	}
+	if _, served := c.Of(2, &release); served {
+		t.Error("an unserved release has a reply")
+	}
+	if r, served := c.Of(0, &release); !served || r.Value != int64(1) {
+		t.Errorf("%+v, %v: want a release", r, served)
+	}
+}
