@@ -61,8 +61,11 @@ func (p *policy) recordExchange(requests int, took time.Duration, succeeded bool
 
 // mayCoalesce reports whether the requests of the next batch are coalesced.
 func (p *policy) mayCoalesce() bool {
-	p.skipCoalescing = max(p.skipCoalescing-1, 0)
-	return p.skipCoalescing == 0
+	if p.skipCoalescing > 0 {
+		p.skipCoalescing--
+		return false
+	}
+	return true
 }
 
 // recordCoalesced records how many of the coalesced requests had to be sent alone.
