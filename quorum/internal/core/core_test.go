@@ -299,6 +299,64 @@ func TestModeWhileAMessageMayArrive(t *testing.T) {
 	}
 }
 
+// reacquired acquires a reader's lock with a token whose release may still arrive at node 1,
+// for a second.
+func reacquired(t *testing.T) *bench {
+	b := newBench(t, 3)
+	b.acquire(mutex(false))
+	b.accept(0, 1, 2)
+	b.release()
+	b.answer(0, ReleaseVote, Reply{OK: true})
+	b.answer(1, ReleaseVote, lostReply)
+	b.answer(2, ReleaseVote, Reply{OK: true})
+	c := b.acquire(reader())
+	b.accept(0, 2)
+	b.wantHeld(c)
+	b.answer(1, CancelVote, Reply{})
+	b.accept(1)
+	return b
+}
+
+// A node does not count for an upgrade while a lost release may remove the lease there.
+func TestUpgradeWhileAReleaseMayArrive(t *testing.T) {
+	b := reacquired(t)
+	c := b.resize(driver.Unlimited)
+	b.answer(0, ResizeVote, resized(9))
+	b.answer(1, ResizeVote, resized(9))
+	if c.ended {
+		t.Fatalf("%+v, %v: ended with a node that may lose the lease", c.Reply, c.Err)
+	}
+	b.answer(2, ResizeVote, resized(9))
+	b.wantHeld(c)
+}
+
+// Nor does it count for a renewal.
+func TestRenewalWhileAReleaseMayArrive(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		b := reacquired(t)
+		if late {
+			b.pass(2 * time.Second)
+		}
+		c := b.extend(reader())
+		b.answer(0, ExtendLeases, Reply{Errs: []error{nil}})
+		b.answer(1, ExtendLeases, Reply{Errs: []error{nil}})
+		if c.ended != late {
+			t.Fatalf("late: %v, ended: %v", late, c.ended)
+		}
+		b.answer(2, ExtendLeases, Reply{Errs: []error{driver.ErrLost}})
+		if held := c.Errs[0] == nil; held != late {
+			t.Errorf("late: %v, %v", late, c.Errs[0])
+		}
+	}
+}
+
+func (b *bench) extend(q driver.AcquireRequest) *Call {
+	c := new(Call)
+	h := driver.ExtendRequest{Name: q.Name, Token: q.Token, Client: q.Client, TTL: q.TTL, Weight: q.Weight, Limit: q.Limit}
+	b.do(b.m.Extend(c, []driver.ExtendRequest{h}, b.now.Add(time.Second), b.now))
+	return c
+}
+
 // What ended an acquisition is sent once more only when no earlier request can arrive.
 func TestEndIsRepeatedLast(t *testing.T) {
 	b := newBench(t, 3)

@@ -12,7 +12,7 @@ import (
 var (
 	ErrNoAnswer      = errors.New("no answer yet")
 	errDuplicateNode = errors.New("another node has the same store ID: one server is configured twice")
-	errUncertainVote = errors.New("its vote is not counted: an earlier release got no answer and may still arrive")
+	errUncertainVote = errors.New("its answer is not counted: an earlier release got no answer and may still arrive")
 	errNoLease       = errors.New("it does not have the lease")
 	errNoVote        = errors.New("it has not yet voted for the lease")
 	errRepaired      = errors.New("it did not have the lease and was requested to vote again")

@@ -158,7 +158,11 @@ func (q *nodeQueue) recordCancel(sent, until time.Time, err error) {
 
 // isUncertain reports whether a node's vote does not count, because an earlier message
 // may have arrived after it and removed it.
-func (q *nodeQueue) isUncertain() bool { return q.requestedAt.Before(q.uncertainUntil) }
+func (q *nodeQueue) isUncertain() bool { return q.mayBeRemovedAfter(q.requestedAt) }
+
+// mayBeRemovedAfter reports whether an earlier message may arrive at the node after a request
+// that was sent at this time, and remove the token. So what the node confirmed does not count.
+func (q *nodeQueue) mayBeRemovedAfter(sent time.Time) bool { return sent.Before(q.uncertainUntil) }
 
 // isIdle reports whether the node has answered everything and no earlier message can
 // still arrive.

@@ -18,6 +18,7 @@ type renewal struct {
 	notLost  map[queueKey]error // why a node without a lease has not lost it
 	errs     [][]error          // by node and request; nil until the node has answered
 	pending  int                // nodes that have not answered
+	sentAt   time.Time
 }
 
 // A queueKey identifies a nodeQueue, also after its acquisition was removed.
@@ -29,7 +30,7 @@ type queueKey struct {
 // Extend is the step of an extend. A message that is pending for one of the leases may be
 // served before or after it, for example an acquire without an answer.
 func (m *Machine) Extend(call *Call, requests []driver.ExtendRequest, until, now time.Time) Effects {
-	r := &renewal{call: call, requests: slices.Clone(requests), errs: make([][]error, m.Nodes), pending: m.Nodes}
+	r := &renewal{call: call, requests: slices.Clone(requests), errs: make([][]error, m.Nodes), pending: m.Nodes, sentAt: now}
 	for i, h := range requests {
 		if c := m.acquisitions[acquisitionKey{h.Name, h.Token}]; c != nil {
 			m.prepareRenewal(r, i, c, now)
@@ -110,7 +111,7 @@ func (r *renewal) outcome(m *Machine, i int) (err error, decided bool) { //nolin
 	for node, errs := range r.errs {
 		switch {
 		case errs == nil:
-		case errs[i] == nil && r.lacksMode(m, i, node):
+		case errs[i] == nil && r.doubt(m, i, node) != nil:
 			failed++
 		case errs[i] == nil:
 			ok++
@@ -138,10 +139,19 @@ func (r *renewal) neededMode(c *acquisition, i int) mode {
 	return c.upgraded
 }
 
-// lacksMode reports whether a node may not have the mode that a lease needs.
-func (r *renewal) lacksMode(m *Machine, i, node int) bool {
+// doubt returns why an extension by a node does not count, or nil: the node may not have the
+// mode that the lease needs, or an earlier message may still remove the lease there.
+func (r *renewal) doubt(m *Machine, i, node int) error {
 	c := m.acquisitions[acquisitionKey{r.requests[i].Name, r.requests[i].Token}]
-	return c != nil && c.queues[node].lacks(r.neededMode(c, i))
+	switch {
+	case c == nil:
+		return nil
+	case c.queues[node].lacks(r.neededMode(c, i)):
+		return errOtherMode
+	case c.queues[node].mayBeRemovedAfter(r.sentAt):
+		return errUncertainVote
+	}
+	return nil
 }
 
 // end ends the call with what is known.
@@ -171,8 +181,8 @@ func (r *renewal) causes(m *Machine, i int) []error {
 		switch {
 		case errors.Is(causes[n], driver.ErrLost):
 			causes[n] = errNoLease
-		case causes[n] == nil && r.lacksMode(m, i, n):
-			causes[n] = errOtherMode
+		case causes[n] == nil:
+			causes[n] = r.doubt(m, i, n)
 		}
 	}
 	return causes

@@ -203,7 +203,12 @@ func (r *nodeResize) prepare(m *Machine, msg *Message, now time.Time) bool {
 
 func (r *nodeResize) answered(m *Machine, msg *Message, reply Reply, now time.Time) outcome {
 	msg.queue.recordResized(msg.Acquire, msg.Until, reply, now)
-	r.record(m, msg.Node, reply.Vote.AcquireReply, reply.Err, now)
+	answer, err := reply.Vote.AcquireReply, reply.Err
+	if answer.Held && msg.queue.mayBeRemovedAfter(msg.sentAt) {
+		m.clock.observe(answer.Fence)
+		answer, err = driver.AcquireReply{}, &driver.UnavailableError{Op: "resize", Name: msg.Acquire.Name, Cause: errUncertainVote}
+	}
+	r.record(m, msg.Node, answer, err, now)
 	return arrived
 }
 
