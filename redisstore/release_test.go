@@ -14,10 +14,11 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A stalledServer replies at once, until it stalls: then the first request gets no reply,
-// and the second one gets second.
+// A stalledServer replies with first at once, until it stalls: then the first request gets no
+// reply, and the second one gets second.
 type stalledServer struct {
 	redisconn.Conn
+	first   any
 	second  any
 	stalled bool
 	calls   int // since then
@@ -25,7 +26,7 @@ type stalledServer struct {
 
 func (c *stalledServer) Do(_ context.Context, until time.Time, _ []redisconn.Cmd, replies []redisconn.Reply) {
 	if !c.stalled {
-		replies[0] = redisconn.Reply{Value: int64(1)}
+		replies[0] = redisconn.Reply{Value: c.first}
 		return
 	}
 	if c.calls++; c.calls == 1 {
@@ -39,41 +40,51 @@ func (c *stalledServer) Do(_ context.Context, until time.Time, _ []redisconn.Cmd
 	}
 }
 
-// A release is sent twice if its first try has no reply in time. A token that nobody uses
-// again needs no time after which the first try is void. The first may have released the
-// name. Then the second finds it free, or is refused, and the outcome is unknown.
-func TestReleaseIsRetried(t *testing.T) {
-	for _, test := range []struct {
-		second   any
-		released bool
-		err      string
+// A release or a revocation is sent twice if its first try has no reply in time. A token that
+// nobody uses again needs no time after which the first try is void. The first may have ended
+// the lease. Then the second finds the name free, or is refused, and the outcome is unknown.
+func TestEndOfALeaseIsRetried(t *testing.T) {
+	release := func(s *Store) (bool, error) {
+		return s.Release(context.Background(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), TokenEnds: true})
+	}
+	revoke := func(s *Store) (bool, error) { return s.Revoke(context.Background(), "n", 7, "maintenance") }
+	now := int64(1_700_000_000_000_000) // the server's time
+	for verb, of := range map[string]struct {
+		end     func(*Store) (bool, error)
+		yes, no any
 	}{
-		{int64(1), true, ""},
-		{int64(0), false, "outcome unknown"},
-		{redisconn.ServerError("OOM command not allowed"), false, "outcome unknown"},
+		"release": {release, int64(1), int64(0)},
+		"revoke":  {revoke, []any{now, int64(1)}, []any{now, int64(0)}},
 	} {
-		t.Run(fmt.Sprint(test.second), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := &stalledServer{second: test.second}
-				s := New(c, Prompt())
-				release := func() (bool, error) {
-					return s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), TokenEnds: true})
-				}
-				for range 100 { // only a fast server's requests are sent again
-					if _, err := release(); err != nil {
-						t.Fatal(err)
+		for _, test := range []struct {
+			second any
+			ended  bool
+			err    string
+		}{
+			{of.yes, true, ""},
+			{of.no, false, "outcome unknown"},
+			{redisconn.ServerError("OOM command not allowed"), false, "outcome unknown"},
+		} {
+			t.Run(fmt.Sprint(verb, test.second), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := &stalledServer{first: of.yes, second: test.second}
+					s := New(c, Prompt())
+					for range 100 { // only a fast server's requests are sent again
+						if _, err := of.end(s); err != nil {
+							t.Fatal(err)
+						}
 					}
-				}
-				c.stalled = true
-				released, err := release()
-				if c.calls != 2 || released != test.released {
-					t.Errorf("%d calls, released %v; want 2, %v", c.calls, released, test.released)
-				}
-				var unavailable *dibs.UnavailableError
-				if test.err == "" && err != nil || test.err != "" && (!errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), test.err)) {
-					t.Errorf("%v, want %q", err, test.err)
-				}
+					c.stalled = true
+					ended, err := of.end(s)
+					if c.calls != 2 || ended != test.ended {
+						t.Errorf("%d calls, ended %v; want 2, %v", c.calls, ended, test.ended)
+					}
+					var unavailable *dibs.UnavailableError
+					if test.err == "" && err != nil || test.err != "" && (!errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), test.err)) {
+						t.Errorf("%v, want %q", err, test.err)
+					}
+				})
 			})
-		})
+		}
 	}
 }
