@@ -164,14 +164,14 @@ func (m *Machine) requestVote(c *acquisition, q *nodeQueue, relinquish bool, now
 func (v *voteRequest) prepare(m *Machine, msg *Message, now time.Time) bool {
 	c, q := v.c, msg.queue
 	known := c.fence != 0 && q.state == held && q.voteRound == v.round && q.fence >= c.fence
-	wanted := c.active || c.granted && c.upgraded == (mode{}) && q.mode != mode{c.Weight, c.Limit} // a granted lease needs all nodes in its mode
-	if !wanted || known && !v.relinquish {                                                         // another request would raise the fence again and again
+	wanted := c.active || c.granted && c.upgraded == (mode{}) && q.mode != modeOf(c.AcquireRequest) // a granted lease needs all nodes in its mode
+	if !wanted || known && !v.relinquish {                                                          // another request would raise the fence again and again
 		return false
 	}
 	v.requestedAt = now
 	msg.Acquire, msg.Vote = c.newNodeRequest(now), m.newVote(c, v.relinquish)
 	msg.Until, msg.Verb = msg.Acquire.Until, AcquireVote
-	if q.mayHaveOtherMode(mode{c.Weight, c.Limit}, now) {
+	if q.mayHaveOtherMode(modeOf(c.AcquireRequest), now) {
 		msg.Verb = CancelVote
 	}
 	if v.relinquish {
@@ -186,7 +186,7 @@ func (v *voteRequest) answered(m *Machine, msg *Message, r Reply, now time.Time)
 	if msg.Verb == CancelVote { // the token had another weight
 		q.recordCancel(msg.sentAt, msg.Until, r.Err)
 		if r.Err == nil {
-			q.setMode(mode{msg.Acquire.Weight, msg.Acquire.Limit})
+			q.setMode(modeOf(msg.Acquire), now)
 			msg.Verb = AcquireVote
 			m.effects.Send = append(m.effects.Send, msg)
 			return sentAgain

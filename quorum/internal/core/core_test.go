@@ -357,6 +357,52 @@ func (b *bench) extend(q driver.AcquireRequest) *Call {
 	return c
 }
 
+// A downgrade that got no answer may make a reader of the next lease with its token. A node
+// where that is possible does not count for a mutex until it has confirmed the mode.
+func TestLateDowngradeOfTheNextLease(t *testing.T) {
+	b := newBench(t, 3)
+	b.acquire(reader())
+	b.accept(0, 1, 2)
+	for _, weight := range []int{driver.Unlimited, 1} {
+		b.resize(weight)
+		for n := range 3 {
+			r := resized(9)
+			if n == 1 && weight == 1 {
+				r = lostReply
+			}
+			b.answer(n, ResizeVote, r)
+		}
+	}
+	b.release()
+	for n := range 3 {
+		b.answer(n, ReleaseVote, Reply{OK: true})
+	}
+	b.acquire(mutex(false))
+	b.accept(0, 1, 2)
+	b.pass(2 * time.Second) // the downgrade has arrived or will not
+	renewed := func(c *Call) bool {
+		b.answer(0, ExtendLeases, Reply{Errs: []error{driver.ErrLost}})
+		b.answer(1, ExtendLeases, Reply{Errs: []error{nil}})
+		b.answer(2, ExtendLeases, Reply{Errs: []error{nil}})
+		return c.ended && c.Errs[0] == nil
+	}
+	c := b.extend(mutex(false))
+	change := b.message(1, ResizeVote)
+	if renewed(c) {
+		t.Fatal("renewed with a node that may have a reader")
+	}
+	b.do(b.m.Answer(change, lostReply, b.now))
+	if change.queue.has(mode{1, 1}) {
+		t.Fatal("a change of mode that got no answer counts")
+	}
+	b.pass(2 * time.Second)
+	b.answer(1, ResizeVote, resized(10)) // it was sent again
+	b.sent = nil                         // such as the repair of node 0
+	if c := b.extend(mutex(false)); !renewed(c) {
+		t.Errorf("%v: want it renewed, since the node has confirmed the mode", c.Errs)
+	}
+}
+
 // What ended an acquisition is sent once more only when no earlier request can arrive.
 func TestEndIsRepeatedLast(t *testing.T) {
 	b := newBench(t, 3)

@@ -18,15 +18,23 @@ type mode struct{ weight, limit int }
 
 var unknownMode = mode{-1, -1}
 
+func modeOf(q driver.AcquireRequest) mode { return mode{q.Weight, q.Limit} }
+
 func (w mode) exclusive() bool { return w != (mode{}) && w.weight == w.limit }
 
+// has reports whether a node can hold a token in one mode only. A resize without an answer
+// may arrive after the message that gave it this mode.
+func (q *nodeQueue) has(m mode) bool {
+	return q.mode == m && (q.resizeMode == m || !q.modeSince.Before(q.resizeUntil))
+}
+
 // lacks reports whether a node may not have the mode that an exclusive lease needs.
-func (q *nodeQueue) lacks(needed mode) bool { return needed.exclusive() && q.mode != needed }
+func (q *nodeQueue) lacks(needed mode) bool { return needed.exclusive() && !q.has(needed) }
 
 // neededMode returns the mode that all votes for a granted lease need, if it is exclusive.
 func (c *acquisition) neededMode() mode {
 	if c.granted && c.upgraded == (mode{}) {
-		return mode{c.Weight, c.Limit}
+		return modeOf(c.AcquireRequest)
 	}
 	return c.upgraded
 }
@@ -41,12 +49,12 @@ func (c *acquisition) lacksMode() bool {
 // wanted, because the token was used before. The node would keep that weight, and a
 // reader's vote is no vote for a writer.
 func (q *nodeQueue) mayHaveOtherMode(wanted mode, now time.Time) bool {
-	if q.mode == wanted {
+	if q.has(wanted) {
 		return false
 	}
 	q.distrustUntil(q.lateUntil)
 	if q.mode == (mode{}) && !now.Before(q.lateUntil) {
-		q.mode = wanted
+		q.mode, q.modeSince = wanted, now
 		return false
 	}
 	return true
@@ -54,9 +62,9 @@ func (q *nodeQueue) mayHaveOtherMode(wanted mode, now time.Time) bool {
 
 // setMode records that a token is being acquired in a mode. If it may still be on the node in
 // another, because a message without an answer may arrive late, it can have either.
-func (q *nodeQueue) setMode(acquired mode) {
+func (q *nodeQueue) setMode(acquired mode, now time.Time) {
 	if q.mode == (mode{}) {
-		q.mode = acquired
+		q.mode, q.modeSince = acquired, now
 	} else {
 		q.mode = unknownMode
 	}
@@ -65,7 +73,7 @@ func (q *nodeQueue) setMode(acquired mode) {
 // changeMode sends the mode of a lease to a node that may not have it, unless another
 // message is on its way.
 func (m *Machine) changeMode(q *nodeQueue, request driver.AcquireRequest, fence uint64, now time.Time) {
-	if !q.lacks(mode{request.Weight, request.Limit}) || q.sending || len(q.pending) > 0 || q.undelivered > 0 {
+	if !q.lacks(modeOf(request)) || q.sending || len(q.pending) > 0 || q.undelivered > 0 {
 		return
 	}
 	vote := driver.Vote{Fence: fence, RecoveryWindow: m.RecoveryWindow}
@@ -78,9 +86,10 @@ type modeChange struct{ request driver.AcquireRequest }
 // prepare implements purpose. A change after a later message would undo that.
 func (w *modeChange) prepare(_ *Machine, msg *Message, now time.Time) bool {
 	q := msg.queue
-	if q.newest != msg || q.resizeMayArrive(now) && q.resizeWeight != w.request.Weight {
+	if q.newest != msg || q.mayBeResized(now, modeOf(w.request)) {
 		return false
 	}
+	q.mode = unknownMode
 	msg.Verb, msg.Acquire, msg.Until = ResizeVote, w.request, now.Add(driver.OperationTimeout)
 	msg.Acquire.Until = msg.Until
 	return true
@@ -88,6 +97,6 @@ func (w *modeChange) prepare(_ *Machine, msg *Message, now time.Time) bool {
 
 func (w *modeChange) answered(m *Machine, msg *Message, r Reply, now time.Time) outcome {
 	m.clock.observe(r.Vote.Fence)
-	msg.queue.recordResized(msg.Acquire, msg.Until, r, now)
+	msg.queue.recordResized(msg, r, now)
 	return outcomeOf(r.Err)
 }

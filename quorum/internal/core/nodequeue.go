@@ -21,8 +21,9 @@ type nodeQueue struct {
 	nodeAnswer
 	uncertainUntil time.Time // until then a message may still arrive and remove the vote
 	resizeUntil    time.Time // until then a resize without an answer may still arrive
-	resizeWeight   int       // weight in that resize; 0 if there are several
+	resizeMode     mode      // mode of that resize; zero if there are several
 	mode           mode      // how the node may hold the token
+	modeSince      time.Time // when the message was sent that gave it this mode
 }
 
 // A nodeAnswer is a node's last answer to a vote request.

@@ -246,7 +246,8 @@ func (p repair) answered(m *Machine, msg *Message, r Reply, _ time.Time) outcome
 		msg.queue.recordUnanswered(msg.Until)
 	}
 	if r.Vote.Held {
-		msg.queue.state, msg.queue.mode = held, mode{msg.Acquire.Weight, msg.Acquire.Limit}
+		msg.queue.state = held
+		msg.queue.mode, msg.queue.modeSince = modeOf(msg.Acquire), msg.sentAt
 	}
 	return outcomeOf(r.Err)
 }

@@ -28,7 +28,7 @@ func (m *Machine) Resize(call *Call, q driver.AcquireRequest, now time.Time) Eff
 	r.pause.owner = r
 	m.begin(call, "resize", q.Name, r, q.Until, now)
 	if r.upgrades() {
-		m.acquisitionFor(q.Name, q.Token, now).upgraded = mode{q.Weight, q.Limit}
+		m.acquisitionFor(q.Name, q.Token, now).upgraded = modeOf(q)
 	}
 	r.send(m, now)
 	return m.flush()
@@ -192,9 +192,9 @@ func (r *nodeResize) prepare(m *Machine, msg *Message, now time.Time) bool {
 	if msg.Acquire.Until.IsZero() {
 		msg.Acquire.Until = now.Add(driver.OperationTimeout)
 	}
-	q, weight := msg.queue, msg.Acquire.Weight
+	q := msg.queue
 	msg.Verb, msg.Until, q.mode = ResizeVote, msg.Acquire.Until, unknownMode
-	if q.resizeMayArrive(now) && q.resizeWeight != weight {
+	if q.mayBeResized(now, modeOf(msg.Acquire)) {
 		r.record(m, msg.Node, driver.AcquireReply{}, &driver.UnavailableError{Op: "resize", Name: msg.Acquire.Name, Cause: errResizePending}, now)
 		return false
 	}
@@ -202,7 +202,7 @@ func (r *nodeResize) prepare(m *Machine, msg *Message, now time.Time) bool {
 }
 
 func (r *nodeResize) answered(m *Machine, msg *Message, reply Reply, now time.Time) outcome {
-	msg.queue.recordResized(msg.Acquire, msg.Until, reply, now)
+	msg.queue.recordResized(msg, reply, now)
 	answer, err := reply.Vote.AcquireReply, reply.Err
 	if answer.Held && msg.queue.mayBeRemovedAfter(msg.sentAt) {
 		m.clock.observe(answer.Fence)
@@ -220,19 +220,22 @@ func (r *nodeResize) record(m *Machine, node int, a driver.AcquireReply, err err
 	r.poll.record(m, node, toAnswer(a.Held), err, now)
 }
 
-// resizeMayArrive reports whether a resize without an answer may still arrive.
-func (q *nodeQueue) resizeMayArrive(now time.Time) bool { return now.Before(q.resizeUntil) }
+// mayBeResized reports whether a resize without an answer may still arrive, to another mode
+// than this one.
+func (q *nodeQueue) mayBeResized(now time.Time, to mode) bool {
+	return now.Before(q.resizeUntil) && q.resizeMode != to
+}
 
 // recordResized records the answer to a resize, or that there was none.
-func (q *nodeQueue) recordResized(request driver.AcquireRequest, until time.Time, r Reply, now time.Time) {
+func (q *nodeQueue) recordResized(msg *Message, r Reply, now time.Time) {
+	to, until := modeOf(msg.Acquire), later(q.resizeUntil, msg.Until.Add(slack))
 	switch {
 	case r.Err == nil && r.Vote.Held:
-		q.mode = mode{request.Weight, request.Limit}
+		q.mode, q.modeSince = to, msg.sentAt
 	case !unanswered(r.Err):
-	case q.resizeMayArrive(now) && q.resizeWeight != request.Weight:
-		q.resizeWeight = 0 // either of the two weights may arrive
-		q.resizeUntil = later(q.resizeUntil, until.Add(slack))
+	case q.mayBeResized(now, to):
+		q.resizeMode, q.resizeUntil = mode{}, until // either of the two may arrive
 	default:
-		q.resizeWeight, q.resizeUntil = request.Weight, later(q.resizeUntil, until.Add(slack))
+		q.resizeMode, q.resizeUntil = to, until
 	}
 }
