@@ -403,6 +403,24 @@ func TestLateDowngradeOfTheNextLease(t *testing.T) {
 	}
 }
 
+// A repair that got no answer may make a reader of the next lease with its token.
+func TestLateRepairOfTheNextLease(t *testing.T) {
+	b := newBench(t, 3)
+	b.extend(reader()) // of a lease that was acquired before this process knew it
+	b.answer(0, ExtendLeases, Reply{Errs: []error{nil}})
+	b.answer(1, ExtendLeases, Reply{Errs: []error{nil}})
+	b.answer(2, ExtendLeases, Reply{Errs: []error{driver.ErrLost}})
+	b.answer(2, AcquireVote, lostReply)
+	b.release()
+	b.answer(2, ReleaseVote, Reply{})
+	b.acquire(mutex(false))
+	b.answer(2, CancelVote, Reply{})
+	b.accept(2)
+	if q := b.m.acquisitions[acquisitionKey{"n", "t"}].queues[2]; q.has(mode{1, 1}) {
+		t.Error("the vote counts for a mutex, though the reader's repair may have arrived before it")
+	}
+}
+
 // What ended an acquisition is sent once more only when no earlier request can arrive.
 func TestEndIsRepeatedLast(t *testing.T) {
 	b := newBench(t, 3)

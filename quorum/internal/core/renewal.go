@@ -229,6 +229,7 @@ func (p repair) prepare(m *Machine, msg *Message, now time.Time) bool {
 	if msg.queue.acquisition.active || msg.queue.newest != msg {
 		return false
 	}
+	msg.queue.mode = unknownMode // until it is answered: it may arrive late
 	msg.Verb, msg.Until = AcquireVote, now.Add(driver.OperationTimeout)
 	msg.Acquire = driver.AcquireRequest{
 		Name: p.Name, Token: p.Token, Client: p.Client, TTL: p.TTL, Weight: p.Weight, Limit: p.Limit, Until: msg.Until,
