@@ -139,8 +139,8 @@ func (r *renewal) neededMode(c *acquisition, i int) mode {
 	return c.upgraded
 }
 
-// doubt returns why an extension by a node does not count, or nil: the node may not have the
-// mode that the lease needs, or an earlier message may still remove the lease there.
+// doubt returns why an extension by a node does not count, or nil. The node may not have the
+// mode that the lease needs. Or an earlier message may still remove the lease there.
 func (r *renewal) doubt(m *Machine, i, node int) error {
 	c := m.acquisitions[acquisitionKey{r.requests[i].Name, r.requests[i].Token}]
 	switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Only what coalesced.lua can do in one step is sent to it: a shared acquire needs the
-// holders, and a release that reserves, leaves the queue or votes does more than delete.
+// Only what coalesced.lua can do in one step is sent to it. A shared acquire needs the
+// holders. A release that reserves, leaves the queue or votes does more than delete.
 func TestCanCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	mutex := driver.AcquireRequest{Name: "a", Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
