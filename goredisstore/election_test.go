@@ -242,7 +242,7 @@ func TestLeaderIsKilled(t *testing.T) {
 		next := a.awaitReport("leads")
 		took := next.at - killed
 		if took < 0 {
-			t.Errorf("two leaders: term %d began %v before the previous leader was killed", next.term, -took)
+			t.Errorf("term %d began %v before the previous leader was killed", next.term, -took)
 		}
 		b.within("leader killed: succession", took, lease+100*time.Millisecond)
 		successions = append(successions, took)

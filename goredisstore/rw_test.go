@@ -33,7 +33,7 @@ func TestReadersAndWriters(t *testing.T) {
 	b := setUp(t)
 	var locks []*dibs.Client
 	for range clients {
-		locks = append(locks, b.newClient(b.server.Addr(), patient()))
+		locks = append(locks, b.newClient(b.server.Addr(), patient(), dibs.TTL(generous)))
 	}
 	var (
 		reading, writing, overlaps, most atomic.Int64

@@ -183,7 +183,7 @@ func TestPermitHolderIsKilled(t *testing.T) {
 		b.within("permit holder killed: next entry", e.at.Sub(killed), ttl+20*time.Millisecond)
 		b.await("the other lease is renewed", renewed)
 		if s := b.inspect(rival, job); s.Holding != 2 {
-			t.Errorf("%+v, want two holders", s)
+			t.Errorf("%+v, want 2 holders", s)
 		}
 		if _, err := rival.Semaphore(job, 3).TryAcquire(t.Context(), 1); err == nil {
 			t.Error("acquired a fourth permit of three")

@@ -864,7 +864,7 @@ func TestElect(t *testing.T) {
 		first.Process.Kill()
 		term2, err2 := strconv.ParseUint(second.awaitLine("term"), 10, 64)
 		if anyAlive(pids) {
-			t.Error("two leaders")
+			t.Error("the command of the killed leader still runs")
 		}
 		if errors.Join(err1, err2) != nil || term2 <= term1 {
 			t.Errorf("terms %d and %d", term1, term2)

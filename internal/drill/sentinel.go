@@ -187,8 +187,11 @@ func (l *loss) want(promoted time.Time) {
 	select {
 	case e := <-l.second:
 		acquired = e.at.Sub(promoted)
-		if e.err != nil || e.fence <= l.first.Fence() {
-			l.t.Errorf("the waiter has fence %d after %d, error %v", e.fence, l.first.Fence(), e.err)
+		if e.err != nil {
+			l.t.Fatalf("the waiter: %v", e.err)
+		}
+		if e.fence <= l.first.Fence() {
+			l.t.Errorf("the waiter has fence %d after %d", e.fence, l.first.Fence())
 		}
 	case <-time.After(Generous):
 		l.t.Fatal("the waiter does not acquire the lock")

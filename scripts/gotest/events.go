@@ -28,7 +28,7 @@ type failure struct {
 // result is what a run of go test reported.
 type result struct {
 	failed []failure
-	broken bool // a package failed without a failed test: it did not compile, or ended early
+	broken []string // packages that failed without a failed test
 }
 
 // read reads the events of go test -json. It writes to out what go test prints without
@@ -52,7 +52,7 @@ func read(events io.Reader, out io.Writer) (result, error) {
 		}
 		if e.Test == "" {
 			if e.Action == "fail" && len(tests(r.failed, e.Package)) == 0 {
-				r.broken = true
+				r.broken = append(r.broken, e.Package)
 			}
 			if e.Output != "PASS\n" {
 				fmt.Fprint(out, e.Output)

@@ -71,17 +71,30 @@ func (m *machine) lost(from, to time.Time) time.Duration {
 	return most
 }
 
-// waitCalm waits until the machine has lost nothing worth mentioning for 5 s, but not
-// longer than 2 min. Some hosts slow a machine down that has been busy for long.
+// waitCalm waits until the machine works for a second without a loss, but not longer than
+// 5 min. An idle machine would tell nothing: what it does not use cannot be taken from it.
 func (m *machine) waitCalm() {
-	const calm, longest = 5 * time.Second, 2 * time.Minute
+	const work, rest, longest = time.Second, 20 * time.Second, 5 * time.Minute
 	for end := time.Now().Add(longest); time.Now().Before(end); {
 		begin := time.Now()
-		time.Sleep(calm)
+		occupy(work)
 		if m.lost(begin, time.Now()) < excused {
 			return
 		}
+		time.Sleep(rest)
 	}
+}
+
+// occupy keeps all CPUs busy.
+func occupy(lasts time.Duration) {
+	var cpus sync.WaitGroup
+	for range runtime.NumCPU() {
+		cpus.Go(func() {
+			for end := time.Now().Add(lasts); time.Now().Before(end); {
+			}
+		})
+	}
+	cpus.Wait()
 }
 
 // stolenTime returns the time that the host has taken from each CPU, on average. It

@@ -5,8 +5,9 @@
 // Many tests measure time against real servers. On a virtual machine whose host takes the
 // CPU away for a second, such a test fails although nothing is wrong. Gotest measures
 // what the machine lost while each test ran. If it lost a lot, the failure is printed and
-// the test runs again, at most four times. Any other failure is final. So are a data race, a
-// panic, and a test that saw two holders or a wrong fence: no stall may cause these.
+// the test runs again, with the others that failed, after the machine has recovered. Any
+// other failure is final. So are a data race, a panic, and a test that saw two holders or a
+// wrong fence: no stall may cause these. The last lines name the tests that failed for good.
 package main
 
 import (
@@ -26,7 +27,14 @@ func main() {
 		os.Exit(2)
 	}
 	machine := watchMachine()
-	g := gotest{flags: os.Args[1 : len(os.Args)-1], lost: machine.lost, calm: machine.waitCalm, out: os.Stdout}
+	started := time.Now()
+	g := gotest{
+		flags: os.Args[1 : len(os.Args)-1],
+		lost:  machine.lost,
+		calm:  machine.waitCalm,
+		late:  func() bool { return time.Since(started) > patience },
+		out:   os.Stdout,
+	}
 	ok, err := g.run(os.Args[len(os.Args)-1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
@@ -36,77 +44,113 @@ func main() {
 	}
 }
 
+// patience is how long after the start a further run may begin.
+const patience = 70 * time.Minute
+
 // gotest runs tests and decides which of them run again.
 type gotest struct {
 	flags []string
 	lost  func(from, to time.Time) time.Duration // the time that the machine lost
 	calm  func()                                 // waits until the machine runs again
+	late  func() bool                            // no further run may begin
 	out   io.Writer
 	dir   string // of the go command; empty is the current one
 }
 
 // runs is how often a test runs at most.
-const runs = 5
+const runs = 8
 
 // excused is the least loss that excuses a failure.
-const excused = 50 * time.Millisecond
+const excused = 25 * time.Millisecond
 
 // run reports whether all tests passed, some of them possibly not at their first run.
 func (g *gotest) run(pattern string) (bool, error) {
-	failed, ok, err := g.test(pattern)
+	g.calm() // compiling the tests may have exhausted the machine
+	first, err := g.test(pattern)
 	if err != nil {
 		return false, err
 	}
-	for n := 2; n <= runs && len(failed) > 0; n++ {
+	final, failed := first.final, first.stalled
+	for n := 2; n <= runs && len(failed) > 0 && !g.late(); n++ {
+		g.calm()
 		var still []failure
 		for _, pkg := range packages(failed) {
-			g.calm()
 			fmt.Fprintf(g.out, "\nRun %d of %d of %s: %s\n", n, runs, pkg, strings.Join(tests(failed, pkg), " "))
-			again, passed, err := g.test(pkg, "-count=1", "-run", "^("+strings.Join(tests(failed, pkg), "|")+")$")
+			again, err := g.test(pkg, "-count=1", "-run", "^("+strings.Join(tests(failed, pkg), "|")+")$")
 			if err != nil {
 				return false, err
 			}
-			ok = ok && passed
-			still = append(still, again...)
+			final, still = append(final, again.final...), append(still, again.stalled...)
 		}
 		failed = still
 	}
-	return ok && len(failed) == 0, nil
+	for _, f := range failed {
+		final = append(final, fmt.Sprintf("%s %s failed whenever it ran, each time while the machine stalled", f.pkg, f.test))
+	}
+	for _, line := range final {
+		fmt.Fprintf(g.out, "FAILED FOR GOOD: %s\n", line)
+	}
+	return len(final) == 0, nil
 }
 
-// test runs go test once. It returns the failures that the machine may have caused, and
-// whether there was no other one.
-func (g *gotest) test(pattern string, flags ...string) (stalled []failure, ok bool, err error) {
+// verdict is what a run of go test means.
+type verdict struct {
+	stalled []failure // that the machine may have caused
+	final   []string  // the others, a line each
+}
+
+// test runs go test once.
+func (g *gotest) test(pattern string, flags ...string) (verdict, error) {
 	args := slices.Concat([]string{"test", "-json"}, g.flags, flags, []string{pattern})
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Stderr = g.dir, os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, false, err
+		return verdict{}, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, false, err
+		return verdict{}, err
 	}
 	result, readErr := read(stdout, g.out)
 	exit := cmd.Wait()
 	if readErr != nil {
-		return nil, false, readErr
+		return verdict{}, readErr
 	}
-	ok = exit == nil || !result.broken && len(result.failed) > 0
+	var v verdict
+	for _, pkg := range result.broken {
+		v.final = append(v.final, pkg+" did not compile, or ended early")
+	}
 	for _, f := range result.failed {
 		lost := g.lost(f.from, f.to)
-		if lost < excused || final.MatchString(f.output) {
-			ok = false
+		if why := f.final(lost); why != "" {
+			v.final = append(v.final, fmt.Sprintf("%s %s: %s", f.pkg, f.test, why))
 			continue
 		}
 		fmt.Fprintf(g.out, "%s failed while the machine stalled for %v\n", f.test, lost.Round(time.Millisecond))
-		stalled = append(stalled, f)
+		v.stalled = append(v.stalled, f)
 	}
-	return stalled, ok, nil
+	if exit != nil && len(v.final)+len(v.stalled) == 0 {
+		v.final = append(v.final, "go test: "+exit.Error())
+	}
+	return v, nil
 }
 
-// final matches the output of failures that a stall does not excuse.
-var final = regexp.MustCompile(`DATA RACE|panic:|fatal error:` +
+// final says why a stall does not excuse the failure, or nothing if one does.
+func (f failure) final(lost time.Duration) string {
+	if lost < excused {
+		return fmt.Sprintf("the machine lost %v at most", lost.Round(time.Millisecond))
+	}
+	for line := range strings.Lines(f.output) {
+		// A figure counts what a test does not always forbid.
+		if !strings.Contains(line, "FIGURE ") && safety.MatchString(line) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// safety matches what a test prints when it saw what no stall may cause.
+var safety = regexp.MustCompile(`DATA RACE|panic:|fatal error:` +
 	`|(two|concurrent) (holders|leaders)|[1-9][0-9]* (conflicts|overlaps|leaders|fences)\b` +
 	`|(exclusion|limit|fences) on "` + // rules of internal/history
 	`|no sequential order` + // of internal/linear

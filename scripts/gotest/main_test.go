@@ -74,7 +74,7 @@ import (
 
 func TestSafety(t *testing.T) {
 	if count.Run("safety") < 2 {
-		t.Error("FIGURE 12 conflicts")
+		t.Error("12 conflicts")
 	}
 }
 `,
@@ -106,7 +106,20 @@ func TestPanics(t *testing.T) {
 `,
 }
 
-// Only a failure during a stall runs again, and only until it passes or has run 5 times.
+// write writes the module.
+func write(t *testing.T, dir string) {
+	t.Helper()
+	for name, text := range module {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Only a failure during a stall runs again, and only until it passes or has run 8 times.
 func TestGotest(t *testing.T) {
 	t.Parallel()
 	stalled := func(from, to time.Time) time.Duration {
@@ -123,27 +136,20 @@ func TestGotest(t *testing.T) {
 		runs map[string]int // by file
 		out  string
 	}{
-		{"a", stalled, true, map[string]int{"passes": 1, "once": 2, "twice": 3}, "Run 3 of 5"},
-		{"a", quiet, false, map[string]int{"passes": 1, "once": 1, "twice": 1}, "a_test.go:16: too slow"},
-		{"b", stalled, false, map[string]int{"always": 5}, "TestAlways failed while the machine stalled for 1s"},
-		{"c", stalled, false, map[string]int{"safety": 1}, "12 conflicts"},
-		{"d", stalled, false, nil, "undefined: none"},
-		{"e", stalled, false, nil, "FAIL\texample.org/m/e"},
-		{"f", stalled, false, map[string]int{"panics": 1}, "panic: once"},
+		{"a", stalled, true, map[string]int{"passes": 1, "once": 2, "twice": 3}, "Run 3 of 8"},
+		{"a", quiet, false, map[string]int{"passes": 1, "once": 1, "twice": 1}, "FOR GOOD: example.org/m/a TestFailsOnce: the machine lost 25ms at most"},
+		{"b", stalled, false, map[string]int{"always": 8}, "FOR GOOD: example.org/m/b TestAlways failed whenever"},
+		{"c", stalled, false, map[string]int{"safety": 1}, "FOR GOOD: example.org/m/c TestSafety: c_test.go:11: 12 conflicts"},
+		{"d", stalled, false, nil, "FOR GOOD: example.org/m/d did not compile"},
+		{"e", stalled, false, nil, "FOR GOOD: example.org/m/e did not compile, or ended early"},
+		{"f", stalled, false, map[string]int{"panics": 1}, "TestPanics: panic: once"},
 	} {
 		t.Run(test.pkg, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			for name, text := range module {
-				if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o750); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
+			write(t, dir)
 			var out bytes.Buffer
-			g := gotest{flags: []string{"-parallel", "2"}, lost: test.lost, calm: func() {}, out: &out, dir: dir}
+			g := gotest{flags: []string{"-parallel", "2"}, lost: test.lost, calm: func() {}, late: func() bool { return false }, out: &out, dir: dir}
 			ok, err := g.run("example.org/m/" + test.pkg)
 			if err != nil {
 				t.Fatal(err)
@@ -164,31 +170,47 @@ func TestGotest(t *testing.T) {
 	}
 }
 
+// No run begins when it is too late for one.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir)
+	var out bytes.Buffer
+	stalled := func(time.Time, time.Time) time.Duration { return time.Second }
+	g := gotest{flags: []string{"-v"}, lost: stalled, calm: func() {}, late: func() bool { return true }, out: &out, dir: dir}
+	if ok, err := g.run("example.org/m/b"); ok || err != nil {
+		t.Errorf("passed: %t, %v", ok, err)
+	}
+	if strings.Contains(out.String(), "Run 2") {
+		t.Errorf("a second run:\n%s", out.String())
+	}
+}
+
 // What a stall may cause is not final, what shows a fault of a lock is.
 func TestFinal(t *testing.T) {
 	for text, want := range map[string]bool{
 		"WARNING: DATA RACE":                true,
 		"panic: test timed out after 30m0s": true,
-		"FIGURE 2 failovers: 53 locks, 0 conflicts, 1 leases lost, 0 fences decreased, 2 errors": false,
-		"FIGURE 2 failovers: 53 locks, 10 conflicts, 0 leases lost, 0 fences decreased":          true,
-		"FIGURE 2 failovers: 53 locks, 0 conflicts, 0 leases lost, 1 fences decreased":           true,
-		"2 failed, 0 overlaps, 0 fences that did not grow: want none":                            false,
-		"0 failed, 0 overlaps, 3 fences that did not grow: want none":                            true,
-		`[exclusion on "a": both held at 12]`:                                                    true,
-		`[limit on "a": 4 of 3 held at 12]`:                                                      true,
-		`[fences on "a": fence 7 was issued twice]`:                                              true,
-		`[lost on "a": lost before its TTL without a revoke]`:                                    false,
-		"no sequential order of the requests explains the 90 replies":                            true,
-		"3 concurrent holders":                 true,
-		"two leaders: term 7 began 1ms before": true,
-		"2 leaders":                            true,
-		"fence 7 after 8":                      true,
-		"a fence did not grow":                 true,
-		"dibs: lease on \"n\" lost: expired":   false,
-		"recovery 9s, failover 8s":             false,
+		"FIGURE 2 failovers: 53 locks, 10 conflicts, 0 leases lost, 1 fences decreased": false, // not each failover forbids them
+		"FIGURE 9 locks, 1 overlaps\n    a_test.go:7: 1 overlaps":                       true,
+		"2 failed, 0 overlaps, 0 fences that did not grow: want none":                   false,
+		"0 failed, 0 overlaps, 3 fences that did not grow: want none":                   true,
+		`[exclusion on "a": both held at 12]`:                                           true,
+		`[limit on "a": 4 of 3 held at 12]`:                                             true,
+		`[fences on "a": fence 7 was issued twice]`:                                     true,
+		`[lost on "a": lost before its TTL without a revoke]`:                           false,
+		"no sequential order of the requests explains the 90 replies":                   true,
+		"3 concurrent holders":                                                          true,
+		"two leaders: term 7 began 1ms before":                                          true,
+		"2 leaders":                                                                     true,
+		"fence 7 after 8":                                                               true,
+		"a fence did not grow":                                                          true,
+		"dibs: lease on \"n\" lost: expired":                                            false,
+		"recovery 9s, failover 8s":                                                      false,
 	} {
-		if got := final.MatchString(text); got != want {
-			t.Errorf("%q: final %t, want %t", text, got, want)
+		f := failure{output: text}
+		if got := f.final(time.Second); (got != "") != want {
+			t.Errorf("%q is final: %q, want %t", text, got, want)
 		}
 	}
 }
