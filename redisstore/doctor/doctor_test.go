@@ -144,7 +144,7 @@ func TestDoctorOfSettings(t *testing.T) {
 func TestDoctorOfNearlyFullMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, durable...)
-	server.MustCmd(t, "SETRANGE", "big", 30<<20, "x") // a SET would fill a buffer that the server frees later
+	server.MustCmd(t, "SETRANGE", "big", strconv.Itoa(30<<20), "x") // a SET would fill a buffer that the server frees later
 	used := field(t, server.MustCmd(t, "INFO", "memory").(string), "used_memory")
 	server.MustCmd(t, "CONFIG", "SET", "maxmemory", strconv.FormatInt(used+used/12, 10))
 	found := examine(t, open(t, server))
