@@ -392,26 +392,25 @@ func (q *call) retryDelay(failed error) time.Duration {
 func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, error) {
 	c := q.c
 	h := &lease{
-		c: c, parent: q.parent, hooks: q.hooks.forLease(), timeout: q.settings.timeout, ownToken: q.ownToken(), handles: 1,
+		c: c, parent: q.parent, hooks: q.hooks.forLease(), ownToken: q.ownToken(), handles: 1,
 		leaseState: leaseState{
-			name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, weight: q.request.Weight, limit: q.request.Limit,
-			acquiredAt: sent, maxHoldUntil: never, ttl: min(q.request.TTL, q.settings.ttl),
+			name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, weight: int32(q.request.Weight), limit: int32(q.request.Limit),
+			ttl: min(q.request.TTL, q.settings.ttl),
 		},
 	}
 	h.first.h = h
 	for _, name := range q.request.With {
-		h.moreNames = append(h.moreNames, fencedName{name, q.reply.Fence})
+		x := h.changeExtra()
+		x.moreNames = append(x.moreNames, fencedName{name, q.reply.Fence})
 	}
 	if !q.unansweredUntil.IsZero() {
-		h.unanswered = &unansweredTry{request: q.request, until: q.unansweredUntil}
+		h.changeExtra().unanswered = &unansweredTry{request: q.request, until: q.unansweredUntil}
+	}
+	if q.settings.timeout != c.defaults.timeout {
+		h.changeExtra().timeout = q.settings.timeout
 	}
 	now := c.clock.now()
-	if q.settings.maxHold > 0 {
-		h.maxHoldUntil = sent + q.settings.maxHold
-	}
-	if q.settings.minHold > 0 {
-		h.minHoldUntil = now + q.settings.minHold
-	}
+	h.limitHold(now, q.settings.minHold, sent, q.settings.maxHold)
 	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL)
 	if h.isOver(now) {
 		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}

@@ -29,7 +29,7 @@ func (d *unansweredTry) merge(o *unansweredTry) *unansweredTry {
 // cancelUnanswered cancels, in the background, the unanswered tries of a lease that has
 // ended.
 func (h *lease) cancelUnanswered() {
-	for d := h.unanswered; d != nil; d = d.next {
+	for d := h.readExtra().unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
 			h.c.cancel(d.request, h.ownToken, d.until)
 		}
@@ -38,7 +38,7 @@ func (h *lease) cancelUnanswered() {
 
 // mayStillAcquire reports whether an unanswered try of the lease can still take effect.
 func (h *lease) mayStillAcquire() bool {
-	for d := h.unanswered; d != nil; d = d.next {
+	for d := h.readExtra().unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
 			return true
 		}

@@ -4,38 +4,48 @@ import "context"
 
 // A derivedContext is a context that ends with a lease.
 type derivedContext struct {
-	cancel context.CancelCauseFunc
-	index  int // in derivedContexts, or -1
+	context.Context
+	cancel         context.CancelCauseFunc
+	previous, next *derivedContext // in derivedContexts
+	listed         bool
 }
 
-// derivedContexts are the contexts that end with a lease, which has a lock for them. To
-// remove one takes constant time.
-type derivedContexts []*derivedContext
+// derivedContexts is the list of the contexts that end with a lease, which has a lock for
+// it. To remove one takes constant time. An empty list is small, because most leases
+// derive no context.
+type derivedContexts struct {
+	first *derivedContext
+}
 
 func (d *derivedContexts) add(b *derivedContext) {
-	b.index = len(*d)
-	*d = append(*d, b)
+	b.next, b.listed = d.first, true
+	if d.first != nil {
+		d.first.previous = b
+	}
+	d.first = b
 }
 
-// remove removes a context, if it is among them.
+// remove removes a context, if it is in the list.
 func (d *derivedContexts) remove(b *derivedContext) {
-	if b.index < 0 {
+	if !b.listed {
 		return
 	}
-	all, last := *d, len(*d)-1
-	all[b.index] = all[last]
-	all[b.index].index = b.index
-	all[last] = nil
-	*d = all[:last]
-	b.index = -1
+	if b.previous != nil {
+		b.previous.next = b.next
+	} else {
+		d.first = b.next
+	}
+	if b.next != nil {
+		b.next.previous = b.previous
+	}
+	b.previous, b.next, b.listed = nil, nil, false
 }
 
 // removeAll removes all contexts and returns them.
-func (d *derivedContexts) removeAll() []*derivedContext {
-	all := *d
-	*d = nil
-	for _, b := range all {
-		b.index = -1
+func (d *derivedContexts) removeAll() (all []*derivedContext) {
+	for d.first != nil {
+		all = append(all, d.first)
+		d.remove(d.first)
 	}
 	return all
 }

@@ -91,7 +91,7 @@ var errNoFunc = invalid("nil function")
 // alive.
 func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	h := l.h
-	ctx, b := h.derive(ctx)
+	b := h.derive(ctx)
 	defer func() {
 		unlocked := l.Unlock()
 		h.removeContext(b)
@@ -102,7 +102,7 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 			err = errors.Join(err, unlocked)
 		}
 	}()
-	return fn(ctx)
+	return fn(b.Context)
 }
 
 // Fence returns the fence of the lease that ctx carries: a context of Do or of
@@ -175,7 +175,7 @@ func (h *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
 	all := h.countHeld(w) == 1+len(w.with)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	enough := all && (h.weight == h.limit || w.weight < w.limit && w.weight <= h.weight)
+	enough := all && (h.weight == h.limit || w.weight < w.limit && w.weight <= int(h.weight))
 	switch {
 	case h.err != nil:
 		return nil, h.err

@@ -129,7 +129,7 @@ func (l *Lease) endedEarly() error {
 	if errors.As(h.err, &lost) {
 		return h.err
 	}
-	return h.resigned
+	return h.extra().resigned
 }
 
 func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.Duration, options []Option) {

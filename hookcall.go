@@ -174,7 +174,7 @@ func (h *lease) queueRenewFailed() {
 		h.hooks.failureQueued.Store(false)
 		h.mu.Lock()
 		ended := h.ended
-		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.renewErr}
+		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.extra().renewErr}
 		h.mu.Unlock()
 		if !ended && failed.Err != nil {
 			h.hooks.callRenewFailed(failed)

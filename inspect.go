@@ -33,22 +33,24 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 		return nil, ErrClosed
 	}
 	h := &lease{
-		c: c, parent: context.Background(), timeout: set.timeout, ownToken: true, handles: 1,
+		c: c, parent: context.Background(), ownToken: true, handles: 1,
 		leaseState: leaseState{
 			name: name, token: token, weight: 1, limit: driver.Unlimited, resizing: 1, // the real weight is unknown
-			acquiredAt: c.clock.now(), maxHoldUntil: never, renewAt: never, ttl: set.ttl,
+			renewAt: never, ttl: set.ttl,
 			err: &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed},
 		},
 	}
 	if set.noRenew {
 		h.rule = fixed
 	}
-	if set.maxHold > 0 {
-		h.maxHoldUntil = h.acquiredAt + set.maxHold
+	if set.timeout != c.defaults.timeout {
+		h.changeExtra().timeout = set.timeout
 	}
+	now := c.clock.now()
+	h.limitHold(0, 0, now, set.maxHold)
 	h.hooks = newHookCall(h.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
 	if h.hooks != nil {
-		h.hooks.heldSince, h.hooks.acquireEndDone = h.acquiredAt, true
+		h.hooks.heldSince, h.hooks.acquireEndDone = now, true
 	}
 	h.first.h = h
 	return &h.first, nil

@@ -26,22 +26,19 @@ type Lease struct {
 // handle. Its leaseState has the transitions, and the lease does what follows from them.
 // It is safe for concurrent use.
 type lease struct {
-	c        *Client
-	parent   context.Context // the context of the call, for its values
-	first    Lease           // a field, to save an allocation
-	hooks    *leaseHooks     // nil if there are no hooks
-	timeout  time.Duration   // of one operation
-	next     scheduled       // guarded by the renewer of the client
-	ownToken bool            // the caller has chosen the token and may use it again
+	c      *Client
+	parent context.Context // the context of the call, for its values
+	first  Lease           // a field, to save an allocation
+	hooks  *leaseHooks     // nil if there are no hooks
+	next   scheduled       // guarded by the renewer of the client
 
-	mu sync.Mutex // guards the fields below, except name and token; the renewer may be called while it is held
+	mu sync.Mutex // guards the fields below, except name, token and ownToken; the renewer may be called while it is held
 	leaseState
-	term       bool           // the lease is a term of an election
-	handles    int32          // that are not unlocked
-	unanswered *unansweredTry // unanswered acquires of this lease
-	resigned   error          // the work must end, though the lease is held
-	ctx        context.Context
-	contexts   derivedContexts // that end with the lease
+	contexts derivedContexts // that end with the lease
+	own      *derivedContext // of Context; nil if it was not called
+	handles  int32           // that are not unlocked
+	term     bool            // the lease is a term of an election
+	ownToken bool            // the caller has chosen the token and may use it again
 }
 
 // update runs a transition and does what follows from it: it schedules the next action, or
@@ -57,7 +54,7 @@ func (h *lease) update(transition func(s *leaseState)) error {
 	case h.ended:
 		defer h.end(h.contexts.removeAll())
 		h.c.renewer.remove(h)
-		if why, lost := h.lostReason(); lost && len(h.moreNames) > 0 && why != ReasonClosed {
+		if why, lost := h.lostReason(); lost && len(h.extra().moreNames) > 0 && why != ReasonClosed {
 			h.c.renewer.keepPartlyLost(h) // until the work has ended
 		}
 	case err == nil:
@@ -87,6 +84,16 @@ func (h *lease) end(contexts []*derivedContext) {
 	}
 }
 
+// readExtra returns a copy of the extra state.
+func (h *lease) readExtra() leaseExtra {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.extra()
+}
+
+// timeout returns the time limit of one operation.
+func (h *lease) timeout() time.Duration { return cmp.Or(h.readExtra().timeout, h.c.defaults.timeout) }
+
 // lose ends the lease because one of its names is lost.
 func (h *lease) lose(name string, why Reason, cause error) error {
 	return h.update(func(s *leaseState) { s.lose(name, why, cause, "") })
@@ -98,39 +105,39 @@ func (h *lease) lose(name string, why Reason, cause error) error {
 func (l *Lease) Context() context.Context {
 	h := l.h
 	h.mu.Lock()
-	ctx := h.ctx
+	own := h.own
 	h.mu.Unlock()
-	if ctx != nil {
-		return ctx
+	if own != nil {
+		return own.Context
 	}
-	ctx, derived := h.derive(context.WithoutCancel(h.parent))
+	derived := h.derive(context.WithoutCancel(h.parent))
 	h.mu.Lock()
-	if h.ctx == nil {
-		h.ctx, derived = ctx, nil
+	if h.own == nil {
+		h.own = derived
 	}
-	ctx = h.ctx
+	own = h.own
 	h.mu.Unlock()
-	if derived != nil { // another goroutine was first
+	if own != derived { // another goroutine was first
 		h.removeContext(derived)
 	}
-	return ctx
+	return own.Context
 }
 
 // derive returns a child of ctx that carries the lease and ends with it.
-func (h *lease) derive(ctx context.Context) (context.Context, *derivedContext) {
+func (h *lease) derive(ctx context.Context) *derivedContext {
 	ctx, cancel := context.WithCancelCause(carry(ctx, h))
-	b := &derivedContext{cancel: cancel, index: -1}
+	b := &derivedContext{Context: ctx, cancel: cancel}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.ended:
 		cancel(h.err)
-	case h.resigned != nil:
-		cancel(h.resigned)
+	case h.extra().resigned != nil:
+		cancel(h.extra().resigned)
 	default:
 		h.contexts.add(b)
 	}
-	return ctx, b
+	return b
 }
 
 // removeContext ends one context of the lease and removes it from the lease.
@@ -220,7 +227,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	var lost string // the name
 	var sent time.Duration
-	err := h.c.retry(ctx, time.Now().Add(h.timeout), func(a attempt) (err error) {
+	err := h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
 		sent = a.sent
 		h.mu.Lock()
 		requests := h.extendRequests(nil, h.c.id, h.capTTL(sent, d))
@@ -376,7 +383,7 @@ func (h *lease) resign(cause error) bool {
 		h.mu.Unlock()
 		return false
 	}
-	h.resigned = cause
+	h.changeExtra().resigned = cause
 	contexts := h.contexts.removeAll()
 	h.mu.Unlock()
 	for _, b := range contexts {

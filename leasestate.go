@@ -15,21 +15,16 @@ import (
 type leaseState struct {
 	name      string
 	token     string
-	moreNames []fencedName // further names, held together with the first
+	someExtra *leaseExtra // see extra; or nil
 	fence     uint64
-	weight    int // of limit
-	limit     int
+	weight    int32 // of limit
+	limit     int32
 
-	acquiredAt   time.Duration
-	maxHoldUntil time.Duration // end of MaxHold, or never
-	minHoldUntil time.Duration // end of MinHold, or zero
 	ttl          time.Duration
 	deadline     time.Duration // the lease is lost at this time; zero if it is not confirmed
 	deadlineFrom time.Duration // the request that set the deadline was sent at this time
 	renewAt      time.Duration // time of the next renewal, or never
-	renewErr     error         // of the last renewal; nil if it succeeded
 	err          error         // why the lease has ended, or is not confirmed
-	late         *lateResize   // a change of the weight may still arrive at the store; or nil
 
 	// Side by side they share one word. A process may hold a million leases.
 	rule           renewal
@@ -38,12 +33,6 @@ type leaseState struct {
 	expiredLocally bool  // the clock ended it, not an answer of the store
 	maxHoldReached bool  // MaxHold allows no further renewal
 	resizing       int16 // changes of the weight in progress: the store may have another weight
-}
-
-// A lateResize is a change of the weight that had no answer.
-type lateResize struct {
-	until  time.Time // it may arrive at the store until then
-	weight int
 }
 
 // A fencedName is one of several names that a lease holds, with its fence.
@@ -79,23 +68,36 @@ func (s *leaseState) begin(noRenew bool, now, sent, ttl time.Duration, lift bool
 		s.renewAt = now + max(s.deadline-now, 0)/3
 	}
 	if noRenew && lift {
-		s.rule = extendOnce
+		s.beginOnce(sent)
+	}
+}
+
+// beginOnce makes it a lease that is extended once, to its TTL from a time on.
+func (s *leaseState) beginOnce(from time.Duration) {
+	s.rule = extendOnce
+	s.changeExtra().onceFrom = from
+}
+
+// limitHold sets the ends of MinHold and MaxHold, each from its own beginning. Zero is none.
+func (s *leaseState) limitHold(minFrom, minHold, maxFrom, maxHold time.Duration) {
+	if minHold > 0 {
+		s.changeExtra().minHoldUntil = minFrom + minHold
+	}
+	if maxHold > 0 {
+		s.changeExtra().maxHoldUntil = maxFrom + maxHold
 	}
 }
 
 // beginWhole applies the settings of a multi-lock to a lease that now holds all its names.
 func (s *leaseState) beginWhole(now, minHold, maxHold time.Duration, noRenew bool) {
-	s.acquiredAt = now
-	if minHold > 0 {
-		s.minHoldUntil = now + minHold
-	}
+	s.limitHold(now, minHold, now, maxHold)
 	if maxHold > 0 {
-		s.maxHoldUntil = now + maxHold
-		s.deadline = min(s.deadline, s.maxHoldUntil)
-		s.maxHoldReached = s.deadline == s.maxHoldUntil
+		s.deadline = min(s.deadline, s.maxHoldUntil())
+		s.maxHoldReached = s.deadline == s.maxHoldUntil()
 	}
 	if noRenew {
-		s.rule, s.renewAt = extendOnce, now
+		s.beginOnce(now)
+		s.renewAt = now
 	}
 }
 
@@ -106,7 +108,7 @@ func (s *leaseState) extend(sent, ttl time.Duration) {
 		s.deadline, s.deadlineFrom = end, sent
 	}
 	s.renewAt = never
-	s.maxHoldReached = s.maxHoldReached || sent+ttl >= s.maxHoldUntil
+	s.maxHoldReached = s.maxHoldReached || sent+ttl >= s.maxHoldUntil()
 	if s.rule == renewed && !s.maxHoldReached {
 		s.renewAt = sent + min(ttl, s.ttl)/3 // with MinHold, ttl may be longer than s.ttl
 	}
@@ -115,7 +117,8 @@ func (s *leaseState) extend(sent, ttl time.Duration) {
 // confirm records that the store has extended the lease by ttl, at the caller's request.
 // Later renewals extend it by next.
 func (s *leaseState) confirm(sent, ttl, next time.Duration) {
-	s.err, s.renewErr = nil, nil
+	s.err = nil
+	s.setRenewErr(nil)
 	s.ttl = next
 	s.extend(sent, ttl)
 }
@@ -124,9 +127,9 @@ func (s *leaseState) confirm(sent, ttl, next time.Duration) {
 // It is not ErrLost.
 func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, err error) {
 	s.renewing = false
-	s.renewErr = err
+	s.setRenewErr(err)
 	switch {
-	case err == nil && names <= len(s.moreNames):
+	case err == nil && names <= len(s.extra().moreNames):
 		s.renewAt = now // names were added during the renewal
 	case err == nil:
 		if s.rule == extendOnce {
@@ -146,7 +149,7 @@ func (s *leaseState) nextAction() (at, early time.Duration) {
 	switch {
 	case s.renewing || s.deadline < s.renewAt:
 		return s.deadline, 0
-	case s.renewErr != nil:
+	case s.extra().renewErr != nil:
 		return s.renewAt, 0
 	default:
 		return s.renewAt, min(renewWindow, s.ttl/10)
@@ -203,7 +206,7 @@ func (s *leaseState) expire() {
 		s.lose(s.name, ReasonMaxHold, nil, "")
 		return
 	}
-	s.lose(s.name, ReasonExpired, s.renewErr, "")
+	s.lose(s.name, ReasonExpired, s.extra().renewErr, "")
 }
 
 // revoke ends the lease if one of its names was revoked. The fence shows that the
@@ -220,8 +223,10 @@ func (s *leaseState) revoke(fence uint64, message string) {
 // merge adds the names of another lease with the same token, which holds nothing
 // afterwards.
 func (s *leaseState) merge(o *leaseState) {
-	s.moreNames = append(s.moreNames, o.names()...)
-	s.minHoldUntil = max(s.minHoldUntil, o.minHoldUntil)
+	x, other := s.changeExtra(), o.extra()
+	x.moreNames = append(x.moreNames, o.names()...)
+	x.minHoldUntil = max(x.minHoldUntil, other.minHoldUntil)
+	x.unanswered = x.unanswered.merge(other.unanswered)
 	s.deadline, s.renewAt = min(s.deadline, o.deadline), min(s.renewAt, o.renewAt)
 }
 
@@ -243,17 +248,17 @@ func (s *leaseState) lostReason() (Reason, bool) {
 // quorum nodes still has what the majority has lost.
 func (s *leaseState) mayRemainInStore() bool {
 	why, lost := s.lostReason()
-	return s.expiredLocally || len(s.moreNames) > 0 || lost && why == ReasonTaken
+	return s.expiredLocally || len(s.extra().moreNames) > 0 || lost && why == ReasonTaken
 }
 
 // names returns all names with their fences.
 func (s *leaseState) names() []fencedName {
-	return append([]fencedName{{s.name, s.fence}}, s.moreNames...)
+	return append([]fencedName{{s.name, s.fence}}, s.extra().moreNames...)
 }
 
 // holds reports whether the lease holds a name.
 func (s *leaseState) holds(name string) bool {
-	return name == s.name || slices.ContainsFunc(s.moreNames, func(p fencedName) bool { return p.name == name })
+	return name == s.name || slices.ContainsFunc(s.extra().moreNames, func(p fencedName) bool { return p.name == name })
 }
 
 // fenceOf returns the fence of a name, or zero.
@@ -261,7 +266,7 @@ func (s *leaseState) fenceOf(name string) uint64 {
 	if name == s.name {
 		return s.fence
 	}
-	for _, p := range s.moreNames {
+	for _, p := range s.extra().moreNames {
 		if p.name == name {
 			return p.fence
 		}
@@ -271,18 +276,18 @@ func (s *leaseState) fenceOf(name string) uint64 {
 
 // capTTL limits the TTL of a renewal that is sent now to the end of MaxHold.
 func (s *leaseState) capTTL(now, ttl time.Duration) time.Duration {
-	return max(min(ttl, s.maxHoldUntil-now), time.Millisecond)
+	return max(min(ttl, s.maxHoldUntil()-now), time.Millisecond)
 }
 
 // renewalTTL returns the TTL of a renewal that is sent now.
 func (s *leaseState) renewalTTL(now time.Duration) time.Duration {
 	switch s.rule {
 	case extendOnce:
-		return s.capTTL(now, max(s.acquiredAt+s.ttl, s.minHoldUntil)-now)
+		return s.capTTL(now, max(s.extra().onceFrom+s.ttl, s.extra().minHoldUntil)-now)
 	case fixed:
 		return s.capTTL(now, time.Millisecond) // only checks whether it is held: Extend never shortens a lease
 	default:
-		return s.capTTL(now, max(s.ttl, s.minHoldUntil-now))
+		return s.capTTL(now, max(s.ttl, s.extra().minHoldUntil-now))
 	}
 }
 
@@ -300,10 +305,10 @@ func (s *leaseState) headroom(now time.Duration) float64 {
 func (s *leaseState) extendRequests(to []driver.ExtendRequest, client string, ttl time.Duration) []driver.ExtendRequest {
 	one := driver.ExtendRequest{Name: s.name, Token: s.token, Client: client, Fence: s.fence, TTL: ttl}
 	if s.resizing == 0 {
-		one.Weight, one.Limit = s.weight, s.limit
+		one.Weight, one.Limit = int(s.weight), int(s.limit)
 	}
 	to = append(to, one)
-	for _, p := range s.moreNames {
+	for _, p := range s.extra().moreNames {
 		one.Name, one.Fence = p.name, p.fence
 		to = append(to, one)
 	}
@@ -317,7 +322,7 @@ func (s *leaseState) extendResult(errs []error) (name string, err error) {
 		if e != nil && !errors.Is(err, ErrLost) {
 			err, name = e, s.name
 			if i > 0 {
-				name = s.moreNames[i-1].name
+				name = s.extra().moreNames[i-1].name
 			}
 		}
 	}
@@ -326,8 +331,8 @@ func (s *leaseState) extendResult(errs []error) (name string, err error) {
 
 // acquireRequest returns the request of the lease, as far as a cancel needs it.
 func (s *leaseState) acquireRequest(client string) driver.AcquireRequest {
-	r := driver.AcquireRequest{Name: s.name, Token: s.token, Client: client, TTL: s.ttl, Weight: s.weight, Limit: s.limit}
-	for _, p := range s.moreNames {
+	r := driver.AcquireRequest{Name: s.name, Token: s.token, Client: client, TTL: s.ttl, Weight: int(s.weight), Limit: int(s.limit)}
+	for _, p := range s.extra().moreNames {
 		r.With = append(r.With, p.name)
 	}
 	return r

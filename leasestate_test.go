@@ -4,13 +4,14 @@ import (
 	"errors"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 const second = time.Second
 
 // newState returns a lease of a TTL that began at zero and is renewed.
 func newState(ttl time.Duration) *leaseState {
-	s := &leaseState{name: "n", token: "token", fence: 7, weight: 1, limit: 1, maxHoldUntil: never, ttl: ttl}
+	s := &leaseState{name: "n", token: "token", fence: 7, weight: 1, limit: 1, ttl: ttl}
 	s.begin(false, 0, 0, ttl, false)
 	return s
 }
@@ -30,10 +31,8 @@ func TestLeaseStateBegins(t *testing.T) {
 		"MaxHold is longer":        {maxHold: 11 * second, renewAt: 9800 * time.Millisecond / 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &leaseState{maxHoldUntil: never, ttl: 10 * second}
-			if test.maxHold > 0 {
-				s.maxHoldUntil = test.maxHold
-			}
+			s := &leaseState{ttl: 10 * second}
+			s.limitHold(0, 0, 0, test.maxHold)
 			s.begin(test.noRenew, test.now, 0, 10*second, test.lift)
 			if s.deadline != 9800*time.Millisecond || s.rule != test.rule || s.renewAt != test.renewAt {
 				t.Errorf("deadline %v, rule %d, renewal at %v; want 9.8s, %d, %v", s.deadline, s.rule, s.renewAt, test.rule, test.renewAt)
@@ -53,7 +52,7 @@ func TestLeaseStateActs(t *testing.T) {
 		"early, to share a batch":       {now: 3167 * time.Millisecond, renew: true},
 		"due":                           {now: 4 * second, renew: true},
 		"a renewal is in progress":      {change: func(s *leaseState) { s.renewing = true }, now: 4 * second},
-		"early after a failure":         {change: func(s *leaseState) { s.renewErr = ErrUnavailable }, now: 3167 * time.Millisecond},
+		"early after a failure":         {change: func(s *leaseState) { s.changeExtra().renewErr = ErrUnavailable }, now: 3167 * time.Millisecond},
 		"at the deadline":               {now: 9800 * time.Millisecond, ended: ReasonExpired},
 		"at the deadline, in a renewal": {change: func(s *leaseState) { s.renewing = true }, now: 9800 * time.Millisecond, ended: ReasonExpired},
 		"at the end of MaxHold":         {change: func(s *leaseState) { s.maxHoldReached = true }, now: 9800 * time.Millisecond, ended: ReasonMaxHold},
@@ -85,12 +84,12 @@ func TestLeaseStateRecordsRenewals(t *testing.T) {
 		deadline, renewAt time.Duration
 	}{
 		"success":                  {names: 1, deadline: 13800 * time.Millisecond, renewAt: 4*second + 10*second/3},
-		"names were added":         {change: func(s *leaseState) { s.moreNames = []fencedName{{"m", 8}} }, names: 1, deadline: 9800 * time.Millisecond, renewAt: 5 * second},
+		"names were added":         {change: func(s *leaseState) { s.changeExtra().moreNames = []fencedName{{"m", 8}} }, names: 1, deadline: 9800 * time.Millisecond, renewAt: 5 * second},
 		"failure":                  {names: 1, err: unavailable, deadline: 9800 * time.Millisecond, renewAt: 5250 * time.Millisecond},
 		"failure near the end":     {change: func(s *leaseState) { s.deadline = 5100 * time.Millisecond }, names: 1, err: unavailable, deadline: 5100 * time.Millisecond, renewAt: 5025 * time.Millisecond},
 		"failure at the very end":  {change: func(s *leaseState) { s.deadline = 5001 * time.Millisecond }, names: 1, err: unavailable, deadline: 5001 * time.Millisecond, renewAt: 5010 * time.Millisecond},
 		"the one renewal":          {change: func(s *leaseState) { s.rule = extendOnce }, names: 1, deadline: 13800 * time.Millisecond, renewAt: never},
-		"the last one in MaxHold":  {change: func(s *leaseState) { s.maxHoldUntil = 14 * second }, names: 1, deadline: 13800 * time.Millisecond, renewAt: never},
+		"the last one in MaxHold":  {change: func(s *leaseState) { s.changeExtra().maxHoldUntil = 14 * second }, names: 1, deadline: 13800 * time.Millisecond, renewAt: never},
 		"never a shorter deadline": {change: func(s *leaseState) { s.deadline = 20 * second }, names: 1, deadline: 20 * second, renewAt: 4*second + 10*second/3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +102,8 @@ func TestLeaseStateRecordsRenewals(t *testing.T) {
 			if s.deadline != test.deadline || s.renewAt != test.renewAt {
 				t.Errorf("deadline %v, next renewal %v; want %v, %v", s.deadline, s.renewAt, test.deadline, test.renewAt)
 			}
-			if s.renewing || !errors.Is(s.renewErr, test.err) {
-				t.Errorf("in progress %t, error %v", s.renewing, s.renewErr)
+			if s.renewing || !errors.Is(s.extra().renewErr, test.err) {
+				t.Errorf("in progress %t, error %v", s.renewing, s.extra().renewErr)
 			}
 			if s.rule == extendOnce {
 				t.Error("the one renewal is to be repeated")
@@ -143,7 +142,7 @@ func TestLeaseStateRevoke(t *testing.T) {
 		name  string // that is lost
 	}{{6, ""}, {7, "n"}, {8, "n"}} {
 		s := newState(10 * second)
-		s.moreNames = []fencedName{{"m", 9}}
+		s.changeExtra().moreNames = []fencedName{{"m", 9}}
 		s.revoke(test.fence, "too slow")
 		var lost *LostError
 		errors.As(s.err, &lost)
@@ -158,11 +157,11 @@ func TestLeaseStateRevoke(t *testing.T) {
 
 func TestLeaseStateMerge(t *testing.T) {
 	a, b := newState(10*second), newState(4*second)
-	b.name, b.fence, b.moreNames = "b", 8, []fencedName{{"c", 9}}
-	b.minHoldUntil = second
+	b.name, b.fence = "b", 8
+	b.someExtra = &leaseExtra{moreNames: []fencedName{{"c", 9}}, minHoldUntil: second}
 	a.merge(b)
-	if a.deadline != b.deadline || a.renewAt != b.renewAt || a.minHoldUntil != second {
-		t.Errorf("deadline %v, renewal %v, MinHold %v; want the stricter ones", a.deadline, a.renewAt, a.minHoldUntil)
+	if a.deadline != b.deadline || a.renewAt != b.renewAt || a.extra().minHoldUntil != second {
+		t.Errorf("deadline %v, renewal %v, MinHold %v; want the stricter ones", a.deadline, a.renewAt, a.extra().minHoldUntil)
 	}
 	for name, fence := range map[string]uint64{"n": 7, "b": 8, "c": 9, "d": 0} {
 		if a.fenceOf(name) != fence || a.holds(name) != (fence != 0) {
@@ -204,11 +203,11 @@ func TestLeaseStateBeginsWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newState(10 * second)
 			s.beginWhole(2*second, test.minHold, test.maxHold, test.noRenew)
-			if s.acquiredAt != 2*second || s.deadline != test.deadline || s.renewAt != test.renewAt || s.rule != test.rule {
-				t.Errorf("acquired at %v, deadline %v, renewal at %v, rule %d; want 2s, %v, %v, %d", s.acquiredAt, s.deadline, s.renewAt, s.rule, test.deadline, test.renewAt, test.rule)
+			if s.deadline != test.deadline || s.renewAt != test.renewAt || s.rule != test.rule {
+				t.Errorf("deadline %v, renewal at %v, rule %d; want %v, %v, %d", s.deadline, s.renewAt, s.rule, test.deadline, test.renewAt, test.rule)
 			}
-			if s.minHoldUntil != test.minHoldUntil || s.maxHoldUntil != test.maxHoldUntil {
-				t.Errorf("MinHold until %v, MaxHold until %v; want %v, %v", s.minHoldUntil, s.maxHoldUntil, test.minHoldUntil, test.maxHoldUntil)
+			if s.extra().minHoldUntil != test.minHoldUntil || s.maxHoldUntil() != test.maxHoldUntil {
+				t.Errorf("MinHold until %v, MaxHold until %v; want %v, %v", s.extra().minHoldUntil, s.maxHoldUntil(), test.minHoldUntil, test.maxHoldUntil)
 			}
 			s.act(s.deadline)
 			if why, _ := s.lostReason(); why != test.reason {
@@ -232,10 +231,10 @@ func TestLeaseStateRenewsNow(t *testing.T) {
 // A TTL that the caller has asked for is that of later renewals, too.
 func TestLeaseStateConfirms(t *testing.T) {
 	s := newState(10 * second)
-	s.err, s.renewErr = ErrUnavailable, ErrUnavailable
+	s.err, s.changeExtra().renewErr = ErrUnavailable, ErrUnavailable
 	s.confirm(2*second, 30*second, 20*second)
-	if s.err != nil || s.renewErr != nil || s.deadline != 31400*time.Millisecond || s.renewalTTL(3*second) != 20*second {
-		t.Errorf("%v, %v, deadline %v, next TTL %v; want it confirmed until 31.4s, and then 20s", s.err, s.renewErr, s.deadline, s.renewalTTL(3*second))
+	if s.err != nil || s.extra().renewErr != nil || s.deadline != 31400*time.Millisecond || s.renewalTTL(3*second) != 20*second {
+		t.Errorf("%v, %v, deadline %v, next TTL %v; want it confirmed until 31.4s, and then 20s", s.err, s.extra().renewErr, s.deadline, s.renewalTTL(3*second))
 	}
 }
 
@@ -245,12 +244,13 @@ func TestLeaseStateRenewalTTL(t *testing.T) {
 		want   time.Duration
 	}{
 		"its own":           {func(*leaseState) {}, 10 * second},
-		"with MinHold":      {func(s *leaseState) { s.minHoldUntil = 20 * second }, 17 * second},
-		"to MaxHold":        {func(s *leaseState) { s.maxHoldUntil = 8 * second }, 5 * second},
-		"past MaxHold":      {func(s *leaseState) { s.maxHoldUntil = 2 * second }, time.Millisecond},
+		"with MinHold":      {func(s *leaseState) { s.changeExtra().minHoldUntil = 20 * second }, 17 * second},
+		"to MaxHold":        {func(s *leaseState) { s.changeExtra().maxHoldUntil = 8 * second }, 5 * second},
+		"past MaxHold":      {func(s *leaseState) { s.changeExtra().maxHoldUntil = 2 * second }, time.Millisecond},
 		"NoRenew":           {func(s *leaseState) { s.rule = fixed }, time.Millisecond},
-		"once":              {func(s *leaseState) { s.rule = extendOnce }, 7 * second},
-		"once with MinHold": {func(s *leaseState) { s.rule, s.minHoldUntil = extendOnce, 12*second }, 9 * second},
+		"once":              {func(s *leaseState) { s.beginOnce(0) }, 7 * second},
+		"once, later":       {func(s *leaseState) { s.beginOnce(second) }, 8 * second},
+		"once with MinHold": {func(s *leaseState) { s.rule, s.changeExtra().minHoldUntil = extendOnce, 12*second }, 9 * second},
 	} {
 		s := newState(10 * second)
 		test.change(s)
@@ -269,7 +269,7 @@ func TestLeaseStateRemains(t *testing.T) {
 		"expired here":                   {(*leaseState).expire, true},
 		"taken, by a majority of nodes":  {func(s *leaseState) { s.lose("n", ReasonTaken, nil, "") }, true},
 		"revoked":                        {func(s *leaseState) { s.revoke(8, "") }, false},
-		"revoked, with further names":    {func(s *leaseState) { s.moreNames = []fencedName{{"m", 9}}; s.revoke(8, "") }, true},
+		"revoked, with further names":    {func(s *leaseState) { s.changeExtra().moreNames = []fencedName{{"m", 9}}; s.revoke(8, "") }, true},
 		"released, which does the rest":  {(*leaseState).release, false},
 		"the client is closed: the same": {func(s *leaseState) { s.lose("n", ReasonClosed, nil, "") }, false},
 	} {
@@ -289,5 +289,39 @@ func TestLeaseStateHeadroom(t *testing.T) {
 	}
 	if s.rule = fixed; s.headroom(9*second) != 1 {
 		t.Error("a lease without renewal has no headroom to lose")
+	}
+}
+
+// Most leases have no extra state: reading it, or forgetting an error, adds none.
+func TestLeaseStateWithoutExtra(t *testing.T) {
+	s := newState(10 * second)
+	s.setRenewErr(nil)
+	s.limitHold(second, 0, second, 0)
+	s.recordRenewal(5*second, 4*second, 10*second, 1, nil)
+	if s.someExtra != nil || s.maxHoldUntil() != never || len(s.names()) != 1 {
+		t.Errorf("extra state %+v", s.extra())
+	}
+	s.setRenewErr(ErrUnavailable)
+	s.recordRenewal(5*second, 4*second, 10*second, 1, nil)
+	if s.someExtra != nil {
+		t.Errorf("extra state %+v after a failure has passed", s.extra())
+	}
+	for name, x := range map[string]leaseExtra{
+		"moreNames": {moreNames: []fencedName{{"m", 8}}}, "minHoldUntil": {minHoldUntil: 1}, "maxHoldUntil": {maxHoldUntil: 1},
+		"onceFrom": {onceFrom: 1}, "timeout": {timeout: 1}, "resigned": {resigned: ErrResigned},
+		"late": {late: new(lateResize)}, "unanswered": {unanswered: new(unansweredTry)},
+	} {
+		s.someExtra = &x
+		s.setRenewErr(ErrUnavailable)
+		if s.setRenewErr(nil); s.someExtra == nil {
+			t.Errorf("%s is forgotten with the error of a renewal", name)
+		}
+	}
+}
+
+// A process may hold a million leases.
+func TestLeaseIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(lease{}); size > 208 {
+		t.Errorf("a lease has %d bytes, want at most 208, a size class of the allocator", size)
 	}
 }

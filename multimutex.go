@@ -193,7 +193,6 @@ func (h *lease) merge(o *lease) error {
 	h.c.renewer.removePartlyLost(o) // h releases its names
 	ended := h.update(func(s *leaseState) {
 		s.merge(&other)
-		h.unanswered = h.unanswered.merge(o.unanswered)
 	})
 	return cmp.Or(ended, lost)
 }

@@ -36,7 +36,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				if n := len(c.renewer.partlyLost); n > 0 {
 					t.Errorf("%d leases kept until Close", n)
 				}
-				if n := len(first.moreNames); n != 3 {
+				if n := len(first.readExtra().moreNames); n != 3 {
 					t.Errorf("%d further names released, want 3", n)
 				}
 				if err := c.Close(); err != nil {

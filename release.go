@@ -16,18 +16,18 @@ import (
 // releaseLease releases all names of a lease, concurrently, within the operation timeout.
 func (c *Client) releaseLease(h *lease) error {
 	h.mu.Lock()
-	first, more := fencedName{h.name, h.fence}, h.moreNames
+	first, extra := fencedName{h.name, h.fence}, h.extra()
 	cancelling := c.cancellations.begin(h.acquireRequest(c.id), h.ownToken)
-	if h.late != nil {
-		cancelling.unanswered(h.late.until) // it would change the next lease with this token
+	if extra.late != nil {
+		cancelling.unanswered(extra.late.until) // it would change the next lease with this token
 	}
 	h.mu.Unlock()
 	defer cancelling.end()
 	defer h.cancelUnanswered()
-	if len(more) == 0 {
+	if len(extra.moreNames) == 0 {
 		return c.releaseName(h, first, cancelling)
 	}
-	parts := append([]fencedName{first}, more...)
+	parts := append([]fencedName{first}, extra.moreNames...)
 	errs := make([]error, len(parts))
 	var group sync.WaitGroup
 	for i, p := range parts {
@@ -41,13 +41,18 @@ func (c *Client) releaseLease(h *lease) error {
 	return errors.Join(errs...)
 }
 
+// reservation returns how long a name must stay unavailable after a release now.
+func (h *lease) reservation() time.Duration {
+	return max(h.readExtra().minHoldUntil-h.c.clock.now(), 0)
+}
+
 func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) error {
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
 	ctx := detach(c.work.life, h.parent)
 	released, unknown := false, false
 	err := c.retry(ctx, c.releaseBy(h), func(a attempt) (err error) {
 		r.Until = a.until
-		r.Reserve = max(h.minHoldUntil-c.clock.now(), 0)
+		r.Reserve = h.reservation()
 		released, err = c.store.Release(ctx, r)
 		if !hasOutcome(err) {
 			unknown = true
@@ -72,7 +77,7 @@ func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) e
 // Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
 // the TTL in the store.
 func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
-	reserve := h.minHoldUntil > c.clock.now() && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
+	reserve := h.reservation() > 0 && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
 	if !reserve {
 		c.cancel(request, h.ownToken, time.Time{})
 		h.cancelUnanswered()
@@ -91,10 +96,10 @@ func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 // releaseLater retries in the background until the TTL has passed.
 func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
-	c.retryUntilDone(cancelling, max(h.ttl, h.minHoldUntil-c.clock.now()), func(ctx context.Context, until time.Time) (bool, error) {
+	c.retryUntilDone(cancelling, max(h.ttl, h.reservation()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
 		r.Until = until
-		r.Reserve = max(h.minHoldUntil-c.clock.now(), 0)
+		r.Reserve = h.reservation()
 		_, err := c.store.Release(ctx, r)
 		return err == nil, err
 	})

@@ -35,9 +35,12 @@ func newRenewer() *renewer {
 // scheduled is the place of a lease in a renewer, guarded by its lock.
 type scheduled struct {
 	at    time.Duration // of the next action
-	early time.Duration // the action may be done this long before, to share a batch
-	index int           // in the schedule, plus one; or zero
+	early int32         // µs; the action may be done this long before, to share a batch
+	index int32         // in the schedule, plus one; or zero
 }
+
+// earliest returns when the action may be done.
+func (s scheduled) earliest() time.Duration { return s.at - time.Duration(s.early)*time.Microsecond }
 
 // schedule is a heap of leases, sorted by the time of the next action.
 type schedule []*lease
@@ -46,13 +49,13 @@ func (s schedule) Len() int           { return len(s) }
 func (s schedule) Less(i, j int) bool { return s[i].next.at < s[j].next.at }
 func (s schedule) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
-	s[i].next.index, s[j].next.index = i+1, j+1
+	s[i].next.index, s[j].next.index = int32(i+1), int32(j+1)
 }
 
 func (s *schedule) Push(x any) {
 	h := x.(*lease)
 	*s = append(*s, h)
-	h.next.index = len(*s)
+	h.next.index = int32(len(*s))
 }
 
 func (s *schedule) Pop() any {
@@ -71,11 +74,11 @@ func (r *renewer) set(h *lease, now, at, early time.Duration) bool {
 	if r.closed {
 		return false
 	}
-	h.next.at, h.next.early = at, early
+	h.next.at, h.next.early = at, int32(early.Microseconds())
 	if h.next.index == 0 {
 		heap.Push(&r.leases, h)
 	} else {
-		heap.Fix(&r.leases, h.next.index-1)
+		heap.Fix(&r.leases, int(h.next.index-1))
 	}
 	r.shortestWait = min(r.shortestWait, at-now)
 	if at < r.wakeAt { // rare
@@ -88,7 +91,7 @@ func (r *renewer) remove(h *lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h.next.index > 0 {
-		heap.Remove(&r.leases, h.next.index-1)
+		heap.Remove(&r.leases, int(h.next.index-1))
 	}
 }
 
@@ -134,7 +137,7 @@ func (r *renewer) close() (held, partlyLost []*lease) {
 func (r *renewer) popDue(now time.Duration) (due []*lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.leases) > 0 && r.leases[0].next.at-r.leases[0].next.early <= now {
+	for len(r.leases) > 0 && r.leases[0].next.earliest() <= now {
 		h := r.leases[0]
 		h.next.at, h.next.early = never, 0
 		heap.Fix(&r.leases, 0)

@@ -121,7 +121,7 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 	if err := h.checkExtendable(); err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(h.timeout)
+	end := time.Now().Add(h.timeout())
 	if err := h.awaitLateResize(ctx, w); err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (h *lease) setResizing(by int) {
 func (h *lease) recordLateResize(w lockSpec, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.late = &lateResize{until.Add(clockSlack), w.weight}
+	h.changeExtra().late = &lateResize{until.Add(clockSlack), w.weight}
 }
 
 // awaitLateResize waits until no earlier change to another weight, with an unknown
@@ -168,8 +168,8 @@ func (h *lease) recordLateResize(w lockSpec, until time.Time) {
 func (h *lease) awaitLateResize(ctx context.Context, w lockSpec) error {
 	h.mu.Lock()
 	var left time.Duration
-	if h.late != nil && h.late.weight != w.weight {
-		left = time.Until(h.late.until)
+	if late := h.extra().late; late != nil && late.weight != w.weight {
+		left = time.Until(late.until)
 	}
 	h.mu.Unlock()
 	if left > 0 && !pause(ctx, left) {
@@ -191,7 +191,7 @@ func (h *lease) checkResize(m *RWMutex) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.c != m.c || h.name != m.name || len(h.moreNames) > 0:
+	case h.c != m.c || h.name != m.name || len(h.extra().moreNames) > 0:
 		return invalid("lease on %q is not one of RWMutex %q of this Client", h.name, m.name)
 	case h.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", h.name))
@@ -202,7 +202,7 @@ func (h *lease) checkResize(m *RWMutex) error {
 // resized records the new weight of the lease.
 func (h *lease) resized(w lockSpec, fence uint64, sent, ttl time.Duration) error {
 	h.mu.Lock()
-	h.weight, h.limit, h.fence = w.weight, w.limit, fence
+	h.weight, h.limit, h.fence = int32(w.weight), int32(w.limit), fence
 	ttlAfter := h.ttl
 	h.mu.Unlock()
 	return h.recordExtension(sent, ttl, ttlAfter)
