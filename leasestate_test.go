@@ -16,6 +16,18 @@ func newState(ttl time.Duration) *leaseState {
 	return s
 }
 
+func TestMargin(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		10 * second:            200 * time.Millisecond,
+		100 * time.Millisecond: 2 * time.Millisecond,
+		10 * time.Millisecond:  2 * time.Millisecond,
+	} {
+		if got := margin(ttl); got != want {
+			t.Errorf("margin of a TTL of %v: %v, want %v", ttl, got, want)
+		}
+	}
+}
+
 func TestLeaseStateBegins(t *testing.T) {
 	for name, test := range map[string]struct {
 		noRenew, lift bool
@@ -158,8 +170,13 @@ func TestLeaseStateRevoke(t *testing.T) {
 func TestLeaseStateMerge(t *testing.T) {
 	a, b := newState(10*second), newState(4*second)
 	b.name, b.fence = "b", 8
-	b.someExtra = &leaseExtra{moreNames: []fencedName{{"c", 9}}, minHoldUntil: second}
+	tryA, tryB := new(unansweredTry), new(unansweredTry)
+	a.someExtra = &leaseExtra{unanswered: tryA}
+	b.someExtra = &leaseExtra{moreNames: []fencedName{{"c", 9}}, minHoldUntil: second, unanswered: tryB}
 	a.merge(b)
+	if a.extra().unanswered != tryA || tryA.next != tryB {
+		t.Error("a try without an answer is forgotten")
+	}
 	if a.deadline != b.deadline || a.renewAt != b.renewAt || a.extra().minHoldUntil != second {
 		t.Errorf("deadline %v, renewal %v, MinHold %v; want the stricter ones", a.deadline, a.renewAt, a.extra().minHoldUntil)
 	}
