@@ -89,6 +89,24 @@ func TestRenewerSleeps(t *testing.T) {
 	}
 }
 
+// A lease that is due stays in the schedule, because Close must release it too.
+func TestRenewerKeepsWhatIsDue(t *testing.T) {
+	r, h := newRenewer(), new(lease)
+	r.set(h, 0, time.Second, 100*time.Millisecond)
+	if due := r.popDue(899 * time.Millisecond); len(due) != 0 {
+		t.Error("due too early")
+	}
+	if due := r.popDue(900 * time.Millisecond); len(due) != 1 || len(r.popDue(time.Hour)) != 0 {
+		t.Errorf("%d leases are due, want 1, once", len(due))
+	}
+	if held, _ := r.close(); len(held) != 1 {
+		t.Errorf("close returned %d leases, want 1", len(held))
+	}
+	if r.set(h, 0, time.Second, 0) {
+		t.Error("scheduled after close")
+	}
+}
+
 // A lease that has ended is not kept, and a failover makes all leases due.
 func TestClientForgetsEndedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
