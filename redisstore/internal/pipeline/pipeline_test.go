@@ -283,6 +283,22 @@ func TestPipelineMerges(t *testing.T) {
 	}
 }
 
+// The first request of a merged call may be reused while the call is being sent.
+func TestMergedCallHasItsOwnArguments(t *testing.T) {
+	first := acquireOf("a", "1")
+	args := append(make([]string, 0, 100), first.Args...)
+	first.Args = args
+	b := new(batch)
+	b.add(first)
+	b.add(acquireOf("a", "2"))
+	if len(b.calls) != 1 || len(b.calls[0].cmd.Args) <= len(args) {
+		t.Fatalf("calls %+v, want one with the arguments of both", b.calls)
+	}
+	if args[:cap(args)][len(args)] != "" || &b.calls[0].cmd.Args[0] == &args[0] {
+		t.Error("the call uses the arguments of the first request")
+	}
+}
+
 // A Conn gets the values of the caller's context, those of the first caller for several
 // requests, and none of their ends.
 func TestPipelinePassesContextValues(t *testing.T) {
