@@ -27,7 +27,7 @@ func sharedCases() []Case {
 		{"heavy first waiter leaves", "when a first waiter that does not fit cancels or dies, later ones are served", heavyFirstWaiterLeaves},
 		{"reserve shared", "a release with Reserve keeps the weight of a shared lease unavailable for that long", reserveShared},
 		{"resize", "a lease can shrink, which serves the waiters that fit, and grows only if there is room", resize},
-		{"resize needs a lease", "a resize changes nothing if the token does not ext the name, or after its Until", resizeNeedsLease},
+		{"resize needs a lease", "a resize changes nothing if the token does not hold the name, or after its Until", resizeNeedsLease},
 		{"revoke", "the lease with the fence ends, and its client and the next waiter are notified; no other lease ends", revoke},
 		{"inspect shared", "Inspect returns each shared lease: token, weight, fence, remaining time", inspectShared},
 		{"shared clients", "many clients read and write a name, and use permits, within the limits", sharedClients},
