@@ -54,6 +54,9 @@ func read(events io.Reader, out io.Writer) (result, error) {
 			if e.Action == "fail" && len(tests(r.failed, e.Package)) == 0 {
 				r.broken = append(r.broken, e.Package)
 			}
+			if e.Action == "fail" {
+				printUnfinished(out, running, e.Package)
+			}
 			if e.Output != "PASS\n" {
 				fmt.Fprint(out, e.Output)
 			}
@@ -77,6 +80,17 @@ func read(events io.Reader, out io.Writer) (result, error) {
 			r.failed = append(r.failed, *t)
 			delete(running, key)
 		case !isSub && (e.Action == "pass" || e.Action == "skip"):
+			delete(running, key)
+		}
+	}
+}
+
+// printUnfinished prints the output of the tests of a package that ended before them: one of them
+// has the goroutines of a test that hung.
+func printUnfinished(out io.Writer, running map[[2]string]*failure, pkg string) {
+	for key, t := range running {
+		if key[0] == pkg {
+			fmt.Fprintf(out, "%s did not end. Its output:\n%s", t.test, t.output)
 			delete(running, key)
 		}
 	}

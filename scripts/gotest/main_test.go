@@ -90,6 +90,19 @@ func TestMain(m *testing.M) { m.Run(); os.Exit(1) }
 
 func TestPasses(t *testing.T) {}
 `,
+	"g/g_test.go": `package g
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+func TestEnds(t *testing.T) {
+	fmt.Println("its goroutines")
+	os.Exit(3)
+}
+`,
 	"f/f_test.go": `package f
 
 import (
@@ -142,6 +155,7 @@ func TestGotest(t *testing.T) {
 		{"c", stalled, false, map[string]int{"safety": 1}, "FOR GOOD: example.org/m/c TestSafety: c_test.go:11: 12 conflicts"},
 		{"d", stalled, false, nil, "FOR GOOD: example.org/m/d did not compile"},
 		{"e", stalled, false, nil, "FOR GOOD: example.org/m/e did not compile, or ended early"},
+		{"g", stalled, false, nil, "TestEnds did not end. Its output:\nits goroutines\n"},
 		{"f", stalled, false, map[string]int{"panics": 1}, "TestPanics: panic: once"},
 	} {
 		t.Run(test.pkg, func(t *testing.T) {
