@@ -150,11 +150,16 @@ func (n *node) Watch(ctx context.Context, client string, on func(driver.Event)) 
 	return n.Voter.Watch(ctx, client, func(e driver.Event) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		time.AfterFunc(n.delay, func() {
+		deliver := func() {
 			if ctx.Err() == nil {
 				on(e)
 			}
-		})
+		}
+		if n.delay == 0 { // see wait
+			go deliver()
+			return
+		}
+		time.AfterFunc(n.delay, deliver)
 	})
 }
 
@@ -202,6 +207,7 @@ func TestWaiterWithAVoteOfAFewNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Millisecond) // so that the second ticket is larger
 		done := make(chan error)
 		go func() {
 			waiter, err := second.Mutex("n").Lock(t.Context())

@@ -44,45 +44,46 @@ func (n tracedNode) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v 
 // The values of the caller's context, such as a trace, reach the nodes. Its end does not: a
 // message goes on without its caller.
 func TestTraceReachesTheNodes(t *testing.T) {
-	traces := make(chan string, 100)
-	var nodes []driver.Voter
-	for range 3 {
-		nodes = append(nodes, tracedNode{memstore.New(), traces})
-	}
-	s := newQuorum(t, quorum.Config{Trusting: true}, nodes...)
-	defer s.Close()
-	request := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1}
-	for verb, call := range map[string]func(ctx context.Context) error{
-		"acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, request); return err },
-		"extend": func(ctx context.Context) error {
-			return s.Extend(ctx, []driver.ExtendRequest{{Name: "n", Token: "t", TTL: time.Minute}})[0]
-		},
-	} {
-		if verb == "extend" {
-			if _, err := s.Acquire(t.Context(), request); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		traces := make(chan string, 100)
+		var nodes []driver.Voter
+		for range 3 {
+			nodes = append(nodes, tracedNode{memstore.New(), traces})
+		}
+		s := newQuorum(t, quorum.Config{Trusting: true}, nodes...)
+		defer s.Close()
+		for _, step := range []struct {
+			verb string
+			call func(ctx context.Context) error
+		}{
+			{"acquire", func(ctx context.Context) error {
+				_, err := s.Acquire(ctx, driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1})
+				return err
+			}},
+			{"extend", func(ctx context.Context) error {
+				return s.Extend(ctx, []driver.ExtendRequest{{Name: "n", Token: "t", TTL: time.Minute}})[0]
+			}},
+			{"release", func(ctx context.Context) error {
+				_, err := s.Release(ctx, driver.ReleaseRequest{Name: "n", Token: "t"})
+				return err
+			}},
+		} {
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), traceKey{}, "of the caller"))
+			if err := step.call(ctx); err != nil {
 				t.Fatal(err)
 			}
+			cancel()
+			synctest.Wait() // until the last node has answered, too
 			for range 3 {
-				<-traces
+				if have := <-traces; have != step.verb+" of the caller" {
+					t.Errorf("%q, want %q", have, step.verb+" of the caller")
+				}
+			}
+			if len(traces) > 0 {
+				t.Errorf("further requests: %q", <-traces)
 			}
 		}
-		if err := call(context.WithValue(t.Context(), traceKey{}, "of the caller")); err != nil {
-			t.Fatal(err)
-		}
-		for range 3 {
-			if have := <-traces; have != verb+" of the caller" {
-				t.Errorf("%q, want %q", have, verb+" of the caller")
-			}
-		}
-	}
-	if _, err := s.Release(context.WithValue(t.Context(), traceKey{}, "of the end"), driver.ReleaseRequest{Name: "n", Token: "t"}); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if have := <-traces; have != "release of the end" {
-			t.Errorf("%q", have)
-		}
-	}
+	})
 }
 
 // Close ends calls, messages to nodes that hang, and the redelivery. The bubble fails if a
