@@ -148,12 +148,14 @@ func layerOf(dir string) layer {
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, library: true}
 	case "localstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, external: true, library: true}
+	case "pgstore":
+		return layer{dir: parts[0], imports: []string{"driver", "internal/serverclock"}, external: true, library: true}
 	case "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/slots"}, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/serverclock", "internal/slots"}, library: true}
 	case "goredisstore", "rueidisstore", "redigostore":
 		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
 	case "internal":
@@ -161,6 +163,8 @@ func layerOf(dir string) layer {
 		switch l.dir {
 		case "internal/locktable":
 			l.imports = contract
+		case "internal/serverclock", "internal/pgtest":
+			l.imports = nil
 		case "internal/redistest":
 			l.imports = []string{"redisstore"}
 		case "internal/drill":

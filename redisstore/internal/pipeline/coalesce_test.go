@@ -75,7 +75,7 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	callers[1].wantValue(1)
 	callers[2].wantValue(1)
 	callers[3].wantValue([]any{now, "7"})
-	if r.clock.latest(time.Now()) < now {
+	if r.clock.Latest(time.Now()) < now {
 		t.Error("the clock has no bounds")
 	}
 }

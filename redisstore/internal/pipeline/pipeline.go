@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/internal/serverclock"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -23,7 +24,7 @@ import (
 // lock's cost to the server is reading from sockets.
 type Pipeline struct {
 	conn  redisconn.Conn
-	clock *clock
+	clock *serverclock.Clock
 	loads scriptLoads
 
 	mu               sync.Mutex
@@ -36,7 +37,9 @@ type Pipeline struct {
 	lastErr          error       // why the last exchange failed: see explainsNext
 }
 
-func newPipeline(conn redisconn.Conn, c *clock) *Pipeline { return &Pipeline{conn: conn, clock: c} }
+func newPipeline(conn redisconn.Conn, c *serverclock.Clock) *Pipeline {
+	return &Pipeline{conn: conn, clock: c}
+}
 
 // Why a request has no reply.
 var (
@@ -92,14 +95,27 @@ func UnknownOutcome(err error) error {
 
 // Until writes the time after which a request is void into it, for one that is not sent by
 // Do.
-func (p *Pipeline) Until(r *Request, until time.Time) { new(voidTexts).write(r, p.clock.latest(until)) }
+func (p *Pipeline) Until(r *Request, until time.Time) { new(voidTexts).write(r, p.clock.Latest(until)) }
 
 // Learn learns the server's clock from a reply to a request that was not sent by Do.
 func (p *Pipeline) Learn(r redisconn.Reply, sent, received time.Time) {
-	p.clock.observeError(r.Err)
+	p.observeError(r.Err)
 	if now, ok := wire.ServerTime(r); ok {
-		p.clock.learn(sent, received, now)
+		p.clock.Learn(sent, received, now)
 	}
+}
+
+// observeError forgets the bounds of the clock if the error may mean that another server
+// replies from now on. A timeout does not mean that.
+func (p *Pipeline) observeError(err error) {
+	if err == nil {
+		return
+	}
+	var server redisconn.ServerError
+	if redisconn.IsTimeout(err) || errors.Is(err, redisconn.ErrUnsent) || errors.As(err, &server) && !server.Transient() {
+		return
+	}
+	p.clock.Reset()
 }
 
 // enqueue has a worker send a request. The request is not reusable if a worker may still
@@ -189,11 +205,11 @@ func (p *Pipeline) sendDirect(r *Request) (reply redisconn.Reply, untilServer in
 	if r.until.Before(at) {
 		at = r.until
 	} else {
-		untilServer = p.clock.earliest(at)
+		untilServer = p.clock.Earliest(at)
 	}
 	void := untilServer
 	if void == 0 {
-		void = p.clock.latest(r.until)
+		void = p.clock.Latest(r.until)
 	}
 	new(voidTexts).write(r, void)
 	p.send(r.ctx, at, b)
@@ -275,7 +291,7 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 	var until voidTexts
 	for _, r := range p.queue[:n] {
 		r.sent, r.batch = true, b
-		until.write(r, p.clock.latest(r.until))
+		until.write(r, p.clock.Latest(r.until))
 		b.requests = append(b.requests, r)
 	}
 	p.queue = slices.Delete(p.queue, 0, n)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/internal/serverclock"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -81,7 +82,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	c := &fakeConn{exchanges: make(chan *exchange, 1000)}
-	r := &fixture{t, newPipeline(c, newClock()), c}
+	r := &fixture{t, newPipeline(c, serverclock.New()), c}
 	t.Cleanup(func() {
 		r.eventually("the workers end", func() bool { return r.policy.workers == 0 })
 	})
@@ -237,7 +238,7 @@ func TestPipelineSendsAtOnce(t *testing.T) {
 		wantCmds(t, e, "EVALSHA "+wire.AcquireScript.Hash+" 2 n n:q check a ttl until entry")
 		e.reply(now + int64(i))
 		c.wantValue(now + int64(i))
-		if i == 0 && r.clock.latest(time.Now()) < now {
+		if i == 0 && r.clock.Latest(time.Now()) < now {
 			t.Error("the clock has no bounds")
 		}
 	}
@@ -633,7 +634,7 @@ func TestPipelineUnderLoad(t *testing.T) {
 func underLoad(t *testing.T, prompt bool) {
 	const callers, rounds = 200, 100
 	conn := new(echo)
-	p := newPipeline(conn, newClock())
+	p := newPipeline(conn, serverclock.New())
 	p.policy.prompt = prompt
 	var group sync.WaitGroup
 	for i := range callers {
@@ -751,14 +752,18 @@ func TestPipelineRetriesVoidRequests(t *testing.T) {
 		}
 	})
 	t.Run("unknown, since the clock is not known", func(t *testing.T) {
-		for _, reset := range []func(c *clock){
-			func(c *clock) { c.known = false },
-			func(c *clock) { c.learned = c.learned.Add(-time.Minute) },
+		for _, reset := range []func(c *serverclock.Clock){
+			(*serverclock.Clock).Reset,
+			func(c *serverclock.Clock) {
+				c.Reset()
+				then := time.Now().Add(-time.Minute)
+				c.Learn(then, then, server(then))
+			},
 		} {
 			r := prompt(t)
 			reset(r.clock)
 			c := r.call(voidable("a"), time.Hour)
-			if void := voidOf(t, r.sent()); void != r.clock.latest(time.Now()) && void < server(time.Now().Add(time.Minute)) {
+			if void := voidOf(t, r.sent()); void != r.clock.Latest(time.Now()) && void < server(time.Now().Add(time.Minute)) {
 				t.Errorf("void after %d", void)
 			}
 			if reply := c.reply(); !redisconn.IsTimeout(reply.Err) {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dibslock/dibs/internal/serverclock"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -32,7 +33,7 @@ type Config struct {
 // New returns the pipelines of a store. It does no I/O.
 func New(c Config) *Slots {
 	s := &Slots{conn: c.Conn, sharded: c.Sharded, bySlot: make(map[int]*Pipeline)}
-	s.single = newPipeline(c.Conn, newClock())
+	s.single = newPipeline(c.Conn, serverclock.New())
 	s.single.policy.prompt = c.Prompt && !c.Sharded
 	s.last = s.single
 	return s
@@ -50,9 +51,9 @@ func (s *Slots) Of(slot int) *Pipeline {
 	defer s.mu.Unlock()
 	found := s.bySlot[slot]
 	if found == nil {
-		c := &clock{epoch: s.last.clock.epoch}
+		c := serverclock.New()
 		if !s.clocksDiffer.Load() {
-			c = s.last.clock.guess(&s.clocksDiffer)
+			c = s.last.clock.Guess(&s.clocksDiffer)
 		}
 		found = newPipeline(s.conn, c)
 		s.bySlot[slot] = found
@@ -65,9 +66,9 @@ func (s *Slots) Of(slot int) *Pipeline {
 func (s *Slots) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.single.clock.reset()
+	s.single.clock.Reset()
 	for _, one := range s.bySlot {
-		one.clock.reset()
+		one.clock.Reset()
 	}
 }
 
@@ -77,5 +78,5 @@ func (s *Slots) Age(sent int64) time.Duration {
 	if s.sharded || sent <= 0 {
 		return 0
 	}
-	return time.Duration(max(s.single.clock.earliest(time.Now())-sent, 0)) * time.Microsecond
+	return s.single.clock.Age(sent)
 }

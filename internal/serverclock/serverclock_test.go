@@ -1,8 +1,9 @@
-package pipeline
+package serverclock
 
 import (
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -15,10 +16,10 @@ type remoteClock struct {
 
 func (f remoteClock) at(t time.Time) int64 { return t.Add(f.ahead).UnixMicro() }
 
-func (f remoteClock) wantBounds(t *testing.T, c *clock, local time.Time) {
+func (f remoteClock) wantBounds(t *testing.T, c *Clock, local time.Time) {
 	t.Helper()
 	truth := f.at(local)
-	if late := c.latest(local); late < truth {
+	if late := c.Latest(local); late < truth {
 		t.Errorf("latest is %d µs too early", truth-late)
 	}
 	if early := c.local(local) + c.low; early > truth {
@@ -27,8 +28,8 @@ func (f remoteClock) wantBounds(t *testing.T, c *clock, local time.Time) {
 }
 
 func TestNewClockHasNoBounds(t *testing.T) {
-	c := &clock{epoch: time.Now()}
-	if late, early := c.latest(time.Now().Add(time.Hour)), c.earliest(time.Now()); late != 0 || early != 0 {
+	c := &Clock{epoch: time.Now()}
+	if late, early := c.Latest(time.Now().Add(time.Hour)), c.Earliest(time.Now()); late != 0 || early != 0 {
 		t.Errorf("%d, %d from a new clock", late, early)
 	}
 }
@@ -37,7 +38,7 @@ func TestNewClockHasNoBounds(t *testing.T) {
 func TestClockNarrows(t *testing.T) {
 	epoch := time.Now()
 	server := remoteClock{epoch, 42*time.Hour + 7*time.Nanosecond}
-	c := &clock{epoch: epoch}
+	c := &Clock{epoch: epoch}
 	width := int64(1 << 62)
 	at := epoch
 	for _, trip := range []struct{ there, back time.Duration }{
@@ -51,7 +52,7 @@ func TestClockNarrows(t *testing.T) {
 	} {
 		seen := at.Add(trip.there)
 		done := seen.Add(trip.back)
-		c.learn(at, done, server.at(seen))
+		c.Learn(at, done, server.at(seen))
 		now := c.top - c.low
 		if most := (trip.there + trip.back).Microseconds() + 3; now > width || now > most || now < 0 {
 			t.Errorf("after %v: bounds %d µs apart, they were %d", trip, now, width)
@@ -71,14 +72,14 @@ func TestClockNarrows(t *testing.T) {
 func TestClockDiscardsContradictedBounds(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, time.Millisecond, -time.Millisecond, 10 * time.Microsecond, -10 * time.Microsecond} {
 		epoch := time.Now()
-		c := &clock{epoch: epoch}
+		c := &Clock{epoch: epoch}
 		before := remoteClock{epoch, time.Minute}
-		c.learn(epoch, epoch, before.at(epoch))
+		c.Learn(epoch, epoch, before.at(epoch))
 		after := remoteClock{epoch, before.ahead + jump}
 		sent := epoch.Add(time.Second)
 		seen := sent.Add(2 * time.Microsecond)
 		done := seen.Add(2 * time.Microsecond)
-		c.learn(sent, done, after.at(seen))
+		c.Learn(sent, done, after.at(seen))
 		after.wantBounds(t, c, done)
 		if width := c.top - c.low; width > 7 {
 			t.Errorf("a jump of %v: bounds %d µs apart after an exchange of 4", jump, width)
@@ -90,16 +91,16 @@ func TestClockDiscardsContradictedBounds(t *testing.T) {
 // duration of one exchange.
 func TestClockDrifts(t *testing.T) {
 	epoch := time.Now()
-	c := &clock{epoch: epoch}
+	c := &Clock{epoch: epoch}
 	server := remoteClock{epoch: epoch}
 	const trip = 200 * time.Microsecond
 	for i := range 10_000 { // 1000 s at 100 ppm: 100 ms in all
 		server.ahead += 10 * time.Microsecond
 		sent := epoch.Add(time.Duration(i) * 100 * time.Millisecond)
 		done := sent.Add(trip)
-		c.learn(sent, done, server.at(sent.Add(trip/2)))
+		c.Learn(sent, done, server.at(sent.Add(trip/2)))
 		truth := server.at(done)
-		if late, early := c.latest(done), c.local(done)+c.low; late < truth-trip.Microseconds() || early > truth+trip.Microseconds() {
+		if late, early := c.Latest(done), c.local(done)+c.low; late < truth-trip.Microseconds() || early > truth+trip.Microseconds() {
 			t.Fatalf("exchange %d: between %d and %d, is %d", i, early, late, truth)
 		}
 	}
@@ -108,16 +109,16 @@ func TestClockDrifts(t *testing.T) {
 // earliest follows the current time.
 func TestClockEarliest(t *testing.T) {
 	epoch := time.Now()
-	c := &clock{epoch: epoch}
+	c := &Clock{epoch: epoch}
 	server := remoteClock{epoch, -time.Hour}
-	c.learn(epoch, time.Now(), server.at(epoch))
+	c.Learn(epoch, time.Now(), server.at(epoch))
 	for range 1000 {
-		early := c.earliest(time.Now())
+		early := c.Earliest(time.Now())
 		after := time.Now()
 		if truth := server.at(after); early > truth {
 			t.Fatalf("earliest is %d µs too late", early-truth)
 		}
-		if late := c.latest(after); late < early {
+		if late := c.Latest(after); late < early {
 			t.Fatalf("latest %d before earliest %d", late, early)
 		}
 	}
@@ -134,14 +135,14 @@ func FuzzClock(f *testing.F) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		epoch := time.Unix(1_700_000_000, int64(seed%1e9))
 		server := remoteClock{epoch, time.Duration(ahead % most)}
-		c := &clock{epoch: epoch}
+		c := &Clock{epoch: epoch}
 		at := epoch
 		for range 50 {
 			part := func() time.Duration { return time.Duration(random.Int64N(int64(longest) + 1)) }
 			sent := at
 			seen := sent.Add(part())
 			done := seen.Add(part())
-			c.learn(sent, done, server.at(seen))
+			c.Learn(sent, done, server.at(seen))
 			at = done.Add(part())
 			for _, when := range []time.Time{sent, seen, done, at, done.Add(24 * time.Hour)} {
 				server.wantBounds(t, c, when)
@@ -149,6 +150,21 @@ func FuzzClock(f *testing.F) {
 			if c.low > c.top {
 				t.Fatalf("bounds %d and %d", c.low, c.top)
 			}
+		}
+	})
+}
+
+// Old bounds are not used as a guess.
+func TestOldClockIsNoGuess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		c.Learn(time.Now(), time.Now(), time.Now().UnixMicro())
+		if c.Guess(nil).Latest(time.Now()) == 0 {
+			t.Error("a fresh clock is no guess")
+		}
+		time.Sleep(maxBoundAge + time.Second)
+		if c.Guess(nil).Latest(time.Now()) != 0 {
+			t.Error("an old clock is a guess")
 		}
 	})
 }
