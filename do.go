@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Doer runs a function under a lock. Mutex, MultiMutex, Semaphore (one permit) and
@@ -110,7 +112,7 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 // multi-lock use FenceOf: each name has its own fence. It is zero without a lease, and for
 // an attached one.
 func Fence(ctx context.Context) uint64 {
-	if in, ok := ctx.Value(carried{}).(*carriedLease); ok {
+	if in, ok := ctx.Value(driver.CarrierKey{}).(*carriedLease); ok {
 		return in.h.first.Fence()
 	}
 	return 0
@@ -119,7 +121,7 @@ func Fence(ctx context.Context) uint64 {
 // FenceOf returns the fence for one name: that of the innermost lease on the name that
 // ctx carries. Without one it is zero.
 func FenceOf(ctx context.Context, name string) uint64 {
-	in, _ := ctx.Value(carried{}).(*carriedLease)
+	in, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
 		if fence := in.h.first.FenceOf(name); fence != 0 {
 			return fence
@@ -128,9 +130,6 @@ func FenceOf(ctx context.Context, name string) uint64 {
 	return 0
 }
 
-// carried is the key of the leases in a context.
-type carried struct{}
-
 // carriedLease is one lease in a context, with a link to the next outer one.
 type carriedLease struct {
 	h     *lease
@@ -138,13 +137,28 @@ type carriedLease struct {
 }
 
 func carry(ctx context.Context, h *lease) context.Context {
-	outer, _ := ctx.Value(carried{}).(*carriedLease)
-	return context.WithValue(ctx, carried{}, &carriedLease{h: h, outer: outer})
+	outer, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
+	return context.WithValue(ctx, driver.CarrierKey{}, &carriedLease{h: h, outer: outer})
+}
+
+// HeldLeases implements driver.Carrier.
+func (in *carriedLease) HeldLeases() (held []driver.Held) {
+	for ; in != nil; in = in.outer {
+		h := in.h
+		h.mu.Lock()
+		one := driver.Held{Store: h.c.store.Store, Token: h.token}
+		for _, p := range h.names() {
+			one.Names = append(one.Names, p.name)
+		}
+		h.mu.Unlock()
+		held = append(held, one)
+	}
+	return held
 }
 
 // leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.
 func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
-	in, _ := ctx.Value(carried{}).(*carriedLease)
+	in, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
 	for ; in != nil; in = in.outer {
 		if in.h.c == c && in.h.countHeld(w) > 0 && in.h.first.Err() == nil {
 			return in.h
