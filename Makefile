@@ -11,22 +11,23 @@ COUNT    ?= 5
 FUZZTIME ?= 20s
 ARGS     ?=
 
-# Without a redis-server, tests that need one are skipped. With one, DIBS_REQUIRE_REDIS=1
-# makes such a skip a failure. One package runs at a time, because many tests measure time.
-redis := if scripts/install-redis; then export DIBS_REQUIRE_REDIS=1; fi
+# Without a server, tests that need it are skipped. With one, DIBS_REQUIRE_REDIS=1 makes such a
+# skip a failure. One package runs at a time, because many tests measure time.
+servers := if scripts/install-server redis; then export DIBS_REQUIRE_REDIS=1; fi; \
+	if scripts/install-server postgres; then export DIBS_REQUIRE_POSTGRES=1; fi
 
 .PHONY: help
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## run all tests with the race detector (installs redis-server if possible)
+test: ## run all tests with the race detector (installs redis-server and PostgreSQL if possible)
 	@# go list compiles on all cores; with -p 1, go test would use one.
-	@$(redis); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m work
+	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m work
 
 .PHONY: test-long
 test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, and 110,000 simulated runs
-	@$(redis); DIBS_LONG=1 go run ./scripts/gotest -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
+	@$(servers); DIBS_LONG=1 go run ./scripts/gotest -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
 	@# Without the race detector, which would take hours. It has run some of these seeds above.
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum/internal/core -seeds=1-100000
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum -seeds=1-10000 -twice=200
@@ -62,5 +63,5 @@ prose: ## check the language of documents, comments, messages and help texts
 
 .PHONY: tools
 tools: ## install redis-server and the linter, which other targets need
-	@scripts/install-redis
+	@scripts/install-server redis
 	@$(GOLANGCI) version

@@ -1,0 +1,190 @@
+// Package pgtest starts PostgreSQL servers for tests, on free loopback ports.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrNoServer means that this machine has no PostgreSQL server.
+var ErrNoServer = errors.New("no PostgreSQL server is installed")
+
+const (
+	startTimeout = 30 * time.Second // for a server to reply after its start
+	superuser    = "postgres"
+)
+
+// A Server is a PostgreSQL server with a data directory of its own. It is safe for concurrent
+// use.
+type Server struct {
+	bin  string
+	dir  string
+	port int
+	args []string
+
+	mu  sync.Mutex
+	run *process
+}
+
+// Start creates a database cluster and starts a server for it. args are settings, as in
+// "fsync=on". The caller closes it; on Linux it also ends with this process.
+func Start(args ...string) (*Server, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	// Not in a test's directory, which only its user may enter.
+	dir, err := os.MkdirTemp("", "dibs-postgres")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin, dir: dir, args: args}
+	if err := s.create(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return s, nil
+}
+
+func (s *Server) create() (err error) {
+	if id := credential(); id != nil {
+		if err := os.Chown(s.dir, int(id.Uid), int(id.Gid)); err != nil {
+			return err
+		}
+	}
+	if err := s.command("initdb", "-D", s.data(), "-U", superuser, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"); err != nil {
+		return err
+	}
+	if s.port, err = freePort(); err != nil {
+		return err
+	}
+	return s.Restart()
+}
+
+// Close ends the server and removes its files.
+func (s *Server) Close() error {
+	s.Stop()
+	return os.RemoveAll(s.dir)
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// binaries returns the directory of the newest server. Debian does not have it in PATH.
+func binaries() (string, error) {
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); len(found) > 0 {
+		return filepath.Dir(found[len(found)-1]), nil
+	}
+	path, err := exec.LookPath("postgres")
+	if err != nil {
+		return "", ErrNoServer
+	}
+	return filepath.Dir(path), nil
+}
+
+// credential returns the user that the server runs as, because it refuses root; or nil for the
+// user of this process.
+func credential() *syscall.Credential {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{superuser, "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		}
+	}
+	return nil
+}
+
+func (s *Server) command(name string, args ...string) error {
+	c := exec.Command(filepath.Join(s.bin, name), args...)
+	c.Dir = s.dir
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: credential()}
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, out)
+	}
+	return nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Addr returns the address of the server.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// URL returns the connection string of the server.
+func (s *Server) URL() string { return URL(s.Addr()) }
+
+// URL returns a connection string for a server behind an address, such as that of a proxy.
+func URL(addr string) string {
+	return "postgres://" + superuser + "@" + addr + "/postgres?sslmode=disable"
+}
+
+// Restart starts the server again, after Stop or Kill, and waits until it replies.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=300"}
+	for _, setting := range s.args {
+		args = append(args, "-c", setting)
+	}
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if s.run, err = spawn(filepath.Join(s.bin, "postgres"), args, log); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for s.command("pg_isready", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)) != nil {
+		select {
+		case <-s.run.exited:
+			text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			return fmt.Errorf("the server has ended: %s", text)
+		case <-ctx.Done():
+			return errors.New("the server does not reply")
+		case <-time.After(20 * time.Millisecond): // between polls
+		}
+	}
+	return nil
+}
+
+// Stop ends the server and its connections, as for a restart by an operator.
+func (s *Server) Stop() { s.end(syscall.SIGINT) }
+
+// Kill ends the server without a shutdown.
+func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
+
+func (s *Server) end(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return
+	}
+	_ = s.run.cmd.Process.Signal(sig) // fails only if it has ended
+	select {
+	case <-s.run.exited:
+	case <-time.After(startTimeout):
+		_ = s.run.cmd.Process.Kill()
+		<-s.run.exited
+	}
+	s.run = nil
+}
