@@ -1,0 +1,67 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+const acquireSQL = `SELECT * FROM dibs.acquire($1, $2, $3, $4, $5, $6, $7, $8)`
+
+const resizeSQL = `SELECT at, held, new_fence, $1, holder, kept, remaining, 0, 0 FROM dibs.resize($1, $2, $3, $4, $5, $6, $7)`
+
+// Acquire implements driver.Store.
+func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	if err := driver.CheckAcquire(c); err != nil {
+		return reply, err
+	}
+	v := verb{op: "acquire", name: c.Name, text: s.text.acquire, until: c.Until}
+	var names any = toTexts(c.Names())
+	if len(c.With) == 0 && c.Exclusive() {
+		v.text, names = s.text.acquireOne, toText(c.Name)
+	}
+	err = s.call(ctx, v, func(until int64) []any {
+		return []any{names, c.Token, c.Client, micros(c.TTL), c.Weight, c.Limit, c.Queue, until}
+	}, scanReply(&reply))
+	s.removeUnused()
+	return reply, err
+}
+
+// Resize implements driver.Store.
+func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	if err := driver.CheckAcquire(c); err != nil {
+		return reply, err
+	}
+	v := verb{op: "resize", name: c.Name, text: s.text.resize, until: c.Until}
+	err = s.call(ctx, v, func(until int64) []any {
+		return []any{toText(c.Name), c.Token, c.Client, micros(c.TTL), c.Weight, c.Limit, until}
+	}, scanReply(&reply))
+	return reply, err
+}
+
+// scanReply reads the row of an acquire or a resize. Without held, the request was void.
+func scanReply(reply *driver.AcquireReply) func(pgx.Row) (at int64, void bool, err error) {
+	return func(row pgx.Row) (at int64, void bool, err error) {
+		var held, kept *bool
+		var name, holder *string
+		var fence, remaining, ticket, place *int64
+		if err := row.Scan(&at, &held, &fence, &name, &holder, &kept, &remaining, &ticket, &place); err != nil || held == nil {
+			return at, held == nil, err
+		}
+		*reply = driver.AcquireReply{Held: *held}
+		if *held {
+			reply.Fence = uint64(*fence)
+			return at, false, nil
+		}
+		reply.Name, reply.Holder, reply.Reserved, reply.Remaining = fromText(*name), *holder, *kept, duration(*remaining)
+		if ticket != nil && place != nil {
+			reply.Ticket, reply.Position = uint64(*ticket), int(*place)
+		}
+		return at, false, nil
+	}
+}
+
+// micros rounds up, so that a lease lasts as long as was requested.
+func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }

@@ -1,0 +1,111 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+// maxExtend is the largest number of leases in one statement.
+const maxExtend = 500
+
+var errLocked = errors.New("another transaction has locked the row of the lease")
+
+// Extend implements driver.Store.
+func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	errs := make([]error, 0, len(requests))
+	for part := range slices.Chunk(requests, maxExtend) {
+		errs = append(errs, s.extend(ctx, part)...)
+	}
+	return errs
+}
+
+// extend extends up to maxExtend leases. Those whose rows are locked are tried again until the
+// context ends.
+func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	within, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	errs := slices.Repeat([]error{unavailable("extend", "", errLocked)}, len(requests))
+	left := make([]int, len(requests))
+	for i := range left {
+		left[i] = i
+	}
+	for pause := time.Millisecond; len(left) > 0; pause = min(2*pause, 50*time.Millisecond) {
+		part := make([]driver.ExtendRequest, len(left))
+		for i, j := range left {
+			part[i] = requests[j]
+		}
+		results, err := s.extendOnce(within, part)
+		if repeatable(err) {
+			results, err = slices.Repeat([]result{locked}, len(part)), nil
+		}
+		if err != nil {
+			for _, j := range left {
+				errs[j] = unavailable("extend", requests[j].Name, err)
+			}
+			return errs
+		}
+		var again []int
+		for i, j := range left {
+			switch results[i] {
+			case extended:
+				errs[j] = nil
+			case lost:
+				errs[j] = driver.ErrLost
+			default:
+				again = append(again, j)
+			}
+		}
+		left = again
+		if len(left) == 0 {
+			break
+		}
+		select {
+		case <-time.After(pause):
+		case <-within.Done():
+			return errs
+		}
+	}
+	return errs
+}
+
+// A result of an extension.
+type result int
+
+const (
+	lost result = iota
+	extended
+	locked
+)
+
+func (s *Store) extendOnce(ctx context.Context, requests []driver.ExtendRequest) ([]result, error) {
+	names, tokens, clients := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
+	ttls := make([]int64, len(requests))
+	for i, r := range requests {
+		names[i], tokens[i], clients[i], ttls[i] = toText(r.Name), r.Token, r.Client, micros(r.TTL)
+	}
+	results := make([]result, len(requests))
+	err := s.transact(ctx, func(q querier) error {
+		rows, err := q.Query(ctx, s.text.extend, names, tokens, clients, ttls)
+		if err != nil {
+			return err
+		}
+		var i int
+		var done, exists bool
+		_, err = pgx.ForEachRow(rows, []any{&i, &done, &exists}, func() error {
+			switch {
+			case done:
+				results[i-1] = extended
+			case exists:
+				results[i-1] = locked
+			}
+			return nil
+		})
+		return err
+	})
+	return results, err
+}

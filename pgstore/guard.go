@@ -1,0 +1,89 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+// Guard ties a transaction in the database of the store to the leases that ctx carries. It
+// returns ErrLost if one of them is not held any more. Otherwise nobody else is granted its
+// names before the transaction ends. So a process that was stopped for longer than its TTL
+// cannot write. ctx is that of Do or of Lease.Context.
+//
+// Call Guard before the first write of the transaction. It costs one round trip for each
+// name. Renewals and the wait queue do not wait for a guard. A long transaction delays only
+// the next holder, and only if the lease has expired meanwhile.
+//
+// With the isolation level repeatable read or serializable, call Guard as the first statement.
+// If the lease was renewed after the snapshot of the transaction, the error has the SQLSTATE
+// 40001. Then repeat the transaction.
+//
+// Guard returns ErrInvalid if ctx carries no lease of this store.
+func (s *Store) Guard(ctx context.Context, tx pgx.Tx) error {
+	return s.guard(ctx, func(ctx context.Context, text string, args ...any) row { return tx.QueryRow(ctx, text, args...) })
+}
+
+// GuardSQL is Guard for a transaction of database/sql.
+func (s *Store) GuardSQL(ctx context.Context, tx *sql.Tx) error {
+	return s.guard(ctx, func(ctx context.Context, text string, args ...any) row { return tx.QueryRowContext(ctx, text, args...) })
+}
+
+// A row is that of pgx or of database/sql.
+type row interface{ Scan(into ...any) error }
+
+type queryRow func(ctx context.Context, text string, args ...any) row
+
+// The locks do not conflict with those of renewals, only with the one that ends a lease.
+const (
+	guardSQL = `
+SELECT true FROM dibs.names WHERE name = $1 AND token = $2 AND NOT reserved AND expires > dibs.now() FOR KEY SHARE`
+	guardSharedSQL = `
+SELECT true FROM dibs.holders WHERE name = $1 AND token = $2 AND NOT reserved AND expires > dibs.now() FOR KEY SHARE`
+)
+
+func (s *Store) guard(ctx context.Context, query queryRow) error {
+	held, err := s.heldIn(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range held {
+		for _, name := range h.Names {
+			if err := s.guardName(ctx, query, name, h.Token); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) guardName(ctx context.Context, query queryRow, name, token string) error {
+	for _, text := range []string{s.text.guard, s.text.guardShared} {
+		var held bool
+		err := query(ctx, text, toText(name), token).Scan(&held)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, sql.ErrNoRows):
+			return unavailable("guard", name, err)
+		}
+	}
+	return fmt.Errorf("%w: guard %q: it is not held any more, so the transaction must not be committed", driver.ErrLost, name)
+}
+
+// heldIn returns the leases of this store in ctx.
+func (s *Store) heldIn(ctx context.Context) (held []driver.Held, err error) {
+	for _, h := range driver.HeldIn(ctx) {
+		if h.Store == driver.Store(s) {
+			held = append(held, h)
+		}
+	}
+	if len(held) == 0 {
+		return nil, fmt.Errorf("%w: guard: the context carries no lease of this store: use that of Do or of Lease.Context", driver.ErrInvalid)
+	}
+	return held, nil
+}

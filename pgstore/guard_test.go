@@ -1,0 +1,248 @@
+package pgstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/pgstore"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+)
+
+const ttl = 500 * time.Millisecond
+
+// newClient returns a client of a store, and the pool of the store.
+func newClient(t *testing.T, options ...dibs.Option) (*pgstore.Store, *dibs.Client, *pgxpool.Pool) {
+	t.Helper()
+	pool := newPool(t, sharedServer(t).URL())
+	s := newStoreOn(t, pool)
+	locks := dibs.New(s, append([]dibs.Option{dibs.Timeout(10 * time.Second)}, options...)...)
+	t.Cleanup(func() {
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, locks, pool
+}
+
+// A guarded transaction keeps everybody else out until it ends, also after its lease has expired.
+func TestGuardKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range map[string]func(*dibs.Client) (*dibs.Lease, error){
+		"mutex": func(c *dibs.Client) (*dibs.Lease, error) {
+			return c.Mutex("n").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
+		},
+		"reader": func(c *dibs.Client) (*dibs.Lease, error) {
+			return c.RWMutex("n").RLock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
+		},
+		"several": func(c *dibs.Client) (*dibs.Lease, error) {
+			return c.All("n", "o").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s, locks, pool := newClient(t)
+			l, err := lock(locks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := l.Context()
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Guard(ctx, tx); err != nil {
+				t.Fatal(err)
+			}
+			<-ctx.Done() // the holder has lost its lease, as after a long stop
+			begin := time.Now()
+			if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(ttl)); !errors.Is(err, dibs.ErrBusy) {
+				t.Errorf("%v, %v while a transaction is guarded, want ErrBusy", l, err)
+			}
+			if took := time.Since(begin); took > 10*ttl {
+				t.Errorf("waited for %v, want about %v", took, ttl)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			next, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(10*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := next.Unlock(); err != nil {
+				t.Error(err)
+			}
+			_ = l.Unlock() // it was lost
+		})
+	}
+}
+
+// A lease that has expired guards nothing, in a transaction of either library.
+func TestGuardOfALostLease(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := l.Context()
+	stopped := context.WithoutCancel(ctx) // of a process that does not know of its loss
+	db, err := sql.Open("pgx", sharedServer(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	guards := map[string]func() error{
+		"pgx": func() error {
+			return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.Guard(stopped, tx) })
+		},
+		"database/sql": func() error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.GuardSQL(stopped, tx), tx.Commit())
+		},
+	}
+	for library, guard := range guards {
+		if err := guard(); err != nil {
+			t.Errorf("%s: %v while the lease is held", library, err)
+		}
+	}
+	<-ctx.Done()
+	for end := time.Now().Add(5 * time.Second); ; { // the server's TTL ends a little later
+		state, err := s.Inspect(t.Context(), "n")
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("still held: %+v, %v", state, err)
+		}
+		if state.Holding == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond) // between polls
+	}
+	for library, guard := range guards {
+		if err := guard(); !errors.Is(err, dibs.ErrLost) {
+			t.Errorf("%s: %v after the loss, want ErrLost", library, err)
+		}
+	}
+	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.Guard(t.Context(), tx) }); !errors.Is(err, dibs.ErrInvalid) {
+		t.Errorf("%v without a lease, want ErrInvalid", err)
+	}
+	_ = l.Unlock() // it was lost
+}
+
+// Renewals and waiters do not wait for a guard.
+func TestGuardDelaysNoRenewal(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	l, err := locks.Mutex("n").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := l.Context()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if err := s.Guard(ctx, tx); err != nil {
+		t.Fatal(err)
+	}
+	limited, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	if err := l.Extend(limited, time.Minute); err != nil {
+		t.Errorf("extend: %v", err)
+	}
+	reply, err := s.Acquire(limited, driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true})
+	if err != nil || reply.Held || reply.Position != 1 {
+		t.Errorf("%+v, %v, want it queued", reply, err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A connection may have another isolation level, and may not wait for its commits to be stored.
+// Leases are safe all the same.
+func TestSettingsOfTheConnection(t *testing.T) {
+	t.Parallel()
+	for setting, value := range map[string]string{"default_transaction_isolation": "serializable", "synchronous_commit": "off"} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			config, err := pgxpool.ParseConfig(sharedServer(t).URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.ConnConfig.RuntimeParams[setting] = value
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			schema := fmt.Sprintf("settings_%d", schemas.Add(1))
+			s := pgstore.New(pool, pgstore.Schema(schema))
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := pool.Exec(t.Context(), fmt.Sprintf(recordSettings, schema)); err != nil {
+				t.Fatal(err)
+			}
+			locks := dibs.New(s, dibs.Timeout(10*time.Second))
+			defer locks.Close()
+			inside, most := 0, 0
+			for range 4 {
+				done := make(chan error)
+				for range 4 {
+					go func() {
+						done <- locks.Mutex("n").Do(t.Context(), func(context.Context) error {
+							inside++
+							most = max(most, inside)
+							inside--
+							return nil
+						})
+					}()
+				}
+				for range 4 {
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if most != 1 {
+				t.Errorf("%d concurrent holders", most)
+			}
+			l, err := locks.Mutex("n").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(l.Extend(t.Context(), time.Hour), l.Unlock()); err != nil {
+				t.Error(err)
+			}
+			var relaxed int
+			if err := pool.QueryRow(t.Context(), fmt.Sprintf("SELECT count(*) FROM %s.recorded WHERE durable = 'off'", schema)).Scan(&relaxed); err != nil || relaxed > 0 {
+				t.Errorf("%d changes were committed with synchronous_commit off, %v", relaxed, err)
+			}
+		})
+	}
+}
+
+// recordSettings records the settings with which a change is committed.
+const recordSettings = `
+CREATE TABLE %[1]s.recorded (durable text);
+CREATE FUNCTION %[1]s.record() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO %[1]s.recorded VALUES (current_setting('synchronous_commit'));
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER record AFTER INSERT OR UPDATE ON %[1]s.names DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION %[1]s.record();`

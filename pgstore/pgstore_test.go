@@ -1,0 +1,82 @@
+package pgstore_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/pgstore"
+	"github.com/dibslock/dibs/storetest"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) driver.Store { return newStore(t) })
+}
+
+var (
+	serverOnce sync.Once
+	server     *pgtest.Server
+	serverErr  error
+	schemas    atomic.Int64
+)
+
+// TestMain stops the server that the tests share.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if server != nil {
+		_ = server.Close()
+	}
+	os.Exit(code)
+}
+
+// sharedServer returns a server that all tests share, each in a schema of its own.
+func sharedServer(t testing.TB) *pgtest.Server {
+	t.Helper()
+	serverOnce.Do(func() {
+		server, serverErr = pgtest.Start()
+	})
+	if errors.Is(serverErr, pgtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
+		t.Skip(serverErr)
+	}
+	if serverErr != nil {
+		t.Fatal(serverErr)
+	}
+	return server
+}
+
+// newStore returns a store in a new schema.
+func newStore(t testing.TB, options ...pgstore.Option) *pgstore.Store {
+	t.Helper()
+	return storeAt(t, sharedServer(t).URL(), options...)
+}
+
+func storeAt(t testing.TB, url string, options ...pgstore.Option) *pgstore.Store {
+	t.Helper()
+	return newStoreOn(t, newPool(t, url), options...)
+}
+
+// newPool returns a pool, which connects when it is first used.
+func newPool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func newStoreOn(t testing.TB, pool *pgxpool.Pool, options ...pgstore.Option) *pgstore.Store {
+	t.Helper()
+	s := pgstore.New(pool, append([]pgstore.Option{pgstore.Schema(fmt.Sprintf("test %d", schemas.Add(1)))}, options...)...)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

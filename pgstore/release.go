@@ -1,0 +1,70 @@
+package pgstore
+
+import (
+	"context"
+	"math"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+const releaseSQL = `SELECT * FROM dibs.release($1, $2, $4, $5, $3)`
+
+const cancelSQL = `SELECT * FROM dibs.cancel($1, $2, $3)`
+
+const revokeSQL = `SELECT * FROM dibs.revoke($1, $2, $3)`
+
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
+	if err := driver.CheckName(r.Name); err != nil {
+		return false, err
+	}
+	v := verb{op: "release", name: r.Name, text: s.text.release, until: r.Until}
+	whole := r.Reserve <= 0 && !r.Unreserve
+	if whole {
+		v.text = s.text.releaseOne
+	}
+	err = s.call(ctx, v, func(until int64) []any {
+		if r.TokenEnds {
+			until = math.MaxInt64 // a late delivery finds nothing to release
+		}
+		args := []any{toText(r.Name), r.Token, until}
+		if !whole {
+			args = append(args, micros(r.Reserve), r.Unreserve)
+		}
+		return args
+	}, scanFlag(&held))
+	return held, err
+}
+
+// Cancel implements driver.Store.
+func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	if err := driver.CheckAcquire(c); err != nil {
+		return err
+	}
+	var done bool
+	v := verb{op: "cancel", name: c.Name, text: s.text.cancel, until: c.Until}
+	return s.call(ctx, v, func(until int64) []any { return []any{toTexts(c.Names()), c.Token, until} }, scanFlag(&done))
+}
+
+// Revoke implements driver.Store.
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (revoked bool, err error) {
+	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+		return false, err
+	}
+	v := verb{op: "revoke", name: name, text: s.text.revoke}
+	err = s.call(ctx, v, func(int64) []any { return []any{toText(name), int64(fence), reason} }, scanFlag(&revoked))
+	return revoked, err
+}
+
+// scanFlag reads the server's time and a flag, which is null if the request was void.
+func scanFlag(flag *bool) func(pgx.Row) (at int64, void bool, err error) {
+	return func(row pgx.Row) (at int64, void bool, err error) {
+		var f *bool
+		if err := row.Scan(&at, &f); err != nil || f == nil {
+			return at, true, err
+		}
+		*flag = *f
+		return at, false, nil
+	}
+}

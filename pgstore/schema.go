@@ -1,0 +1,69 @@
+package pgstore
+
+import (
+	"context"
+	"embed"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed sql
+var files embed.FS
+
+// file returns the text of a file with SQL.
+func file(name string) string {
+	text, err := files.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	return string(text)
+}
+
+// SQL returns the statements that create the schema with its tables and functions, for a tool
+// that manages migrations.
+func SQL(schema string) string {
+	return in(schema, "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"+file("tables")+"\n"+file("functions"))
+}
+
+// Migrate creates the schema if it does not exist. It may run in several processes at once.
+func (s *Store) Migrate(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		const lock = 0x64696273
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock)); err != nil {
+			return err
+		}
+		var exists bool
+		if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", quote(s.schema)+".names").Scan(&exists); err != nil || exists {
+			return err
+		}
+		_, err := tx.Exec(ctx, SQL(s.schema))
+		return err
+	})
+}
+
+// in replaces the schema "dibs" in a text.
+func in(schema, text string) string {
+	if schema == "dibs" {
+		return text
+	}
+	text = strings.ReplaceAll(text, "dibs.", quote(schema)+".")
+	return strings.ReplaceAll(text, "SCHEMA IF NOT EXISTS dibs;", "SCHEMA IF NOT EXISTS "+quote(schema)+";")
+}
+
+func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
+
+// statements are the texts that the store sends.
+type statements struct {
+	acquireOne, acquire, resize, releaseOne, release, cancel, revoke, extend, inspect, list, guard, guardShared, removeUnused string
+}
+
+func statementsOf(schema string) statements {
+	return statements{
+		acquireOne: in(schema, file("acquire_one")), acquire: in(schema, acquireSQL), resize: in(schema, resizeSQL),
+		releaseOne: in(schema, file("release_one")), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
+		extend: in(schema, file("extend")), inspect: in(schema, file("inspect")), list: in(schema, file("list")),
+		guard: in(schema, guardSQL), guardShared: in(schema, guardSharedSQL),
+		removeUnused: in(schema, "SELECT dibs.remove_unused($1, $2, dibs.now() - $3)"),
+	}
+}

@@ -1,0 +1,475 @@
+-- Each verb that finds contention is one call of a function here, so that a name is
+-- locked only while the server works, never during a round trip. They need read committed:
+-- each statement of a function has to see what others have committed before it.
+--
+-- A row of dibs.names is locked FOR NO KEY UPDATE while its name changes. A guard has it
+-- locked FOR KEY SHARE. The two do not conflict, so nobody waits for a guard; but a lease
+-- ends only after the row was locked FOR UPDATE, which conflicts with a guard.
+
+CREATE FUNCTION dibs.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$$;
+
+-- lock locks the names, in one order for all transactions, and adds those that are missing.
+-- It waits until a time at most.
+CREATE FUNCTION dibs.lock(wanted text[], until bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  n text;
+  last record;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'dibs needs the isolation level read committed' USING ERRCODE = 'DIBS1';
+  END IF;
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  IF until > 0 THEN
+    PERFORM set_config('lock_timeout', greatest(least((until - dibs.now()) / 1000, 60000), 1)::text, true);
+  END IF;
+  FOR n IN SELECT DISTINCT w COLLATE "C" FROM unnest(wanted) AS w ORDER BY 1 LOOP
+    LOOP
+      PERFORM FROM dibs.names WHERE name = n FOR NO KEY UPDATE;
+      EXIT WHEN FOUND;
+      INSERT INTO dibs.names (name) VALUES (n) ON CONFLICT DO NOTHING;
+      CONTINUE WHEN NOT FOUND;
+      -- A later statement than the INSERT: it sees the removal of an earlier row of the name.
+      SELECT fence, ticket INTO last FROM dibs.removed;
+      UPDATE dibs.names SET fence = last.fence, ticket = last.ticket WHERE name = n;
+      EXIT;
+    END LOOP;
+  END LOOP;
+END $$;
+
+-- end_exclusive ends the lease of the exclusive holder, whose name is locked. While a
+-- transaction guards the lease it only expires, and the result is false.
+CREATE FUNCTION dibs.end_exclusive(n text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM dibs.names WHERE name = n FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    UPDATE dibs.names SET token = '', client = '', reserved = false WHERE name = n;
+    RETURN true;
+  END IF;
+  UPDATE dibs.names SET reserved = true, expires = 0 WHERE name = n AND expires > 0;
+  RETURN false;
+END $$;
+
+-- end_shared ends the leases of a token, or of all that have expired, likewise.
+CREATE FUNCTION dibs.end_shared(n text, whose text, kept boolean, expired bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  freed bigint;
+BEGIN
+  WITH ending AS (
+    SELECT token, reserved FROM dibs.holders
+    WHERE name = n AND (token = whose AND reserved = kept OR expires <= expired) FOR UPDATE SKIP LOCKED
+  ), ended AS (
+    DELETE FROM dibs.holders h USING ending e
+    WHERE h.name = n AND h.token = e.token AND h.reserved = e.reserved RETURNING h.weight
+  )
+  SELECT sum(weight) INTO freed FROM ended;
+  IF freed IS NULL THEN
+    UPDATE dibs.holders SET expires = 0 WHERE name = n AND token = whose AND reserved = kept AND expires > 0;
+    RETURN false;
+  END IF;
+  UPDATE dibs.names SET used = used - freed WHERE name = n;
+  RETURN true;
+END $$;
+
+-- expire ends the leases of a locked name that have expired, and reports whether there were any.
+CREATE FUNCTION dibs.expire(n text, at bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  r dibs.names;
+  changed boolean := false;
+BEGIN
+  SELECT * INTO r FROM dibs.names WHERE name = n;
+  IF r.token <> '' AND r.expires <= at THEN
+    changed := dibs.end_exclusive(n);
+  END IF;
+  IF r.used > 0 THEN
+    changed := dibs.end_shared(n, NULL, NULL, at) OR changed;
+  END IF;
+  RETURN changed;
+END $$;
+
+-- holds reports whether a token holds a locked name.
+CREATE FUNCTION dibs.holds(r dibs.names, whose text, at bigint) RETURNS boolean LANGUAGE sql AS $$
+  SELECT r.token = whose AND NOT r.reserved AND r.expires > at
+    OR r.used > 0 AND EXISTS (
+      SELECT FROM dibs.holders WHERE name = r.name AND token = whose AND NOT reserved AND expires > at
+    )
+$$;
+
+CREATE FUNCTION dibs.fits(r dibs.names, weight integer, most integer) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT r.token = '' AND r.used <= most - weight
+$$;
+
+-- head returns the first live waiter of a locked name, or null. It removes dead ones before it.
+CREATE FUNCTION dibs.head(n text, at bigint) RETURNS dibs.waiters LANGUAGE plpgsql AS $$
+DECLARE
+  w dibs.waiters;
+BEGIN
+  LOOP
+    SELECT * INTO w FROM dibs.waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
+    EXIT WHEN NOT FOUND OR w.heartbeat + 5000000 > at;
+    PERFORM dibs.leave(n, w.token);
+  END LOOP;
+  RETURN w;
+END $$;
+
+-- leave removes a waiter, and reports whether there was one.
+CREATE FUNCTION dibs.leave(n text, whose text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM dibs.waiters WHERE name = n AND token = whose;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  UPDATE dibs.names SET waiting = waiting - 1 WHERE name = n;
+  RETURN true;
+END $$;
+
+-- notify sends a message to a client. It arrives when the transaction is committed.
+CREATE FUNCTION dibs.notify(client text, message text) RETURNS void LANGUAGE sql AS $$
+  SELECT pg_notify('dibs_' || md5(client), message)
+$$;
+
+-- hold makes a token a holder of a locked name that has room for it.
+CREATE FUNCTION dibs.hold(n text, whose text, its_client text, its_weight integer, most integer, new_fence bigint, until bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF its_weight = most THEN
+    UPDATE dibs.names SET token = whose, client = its_client, weight = its_weight, expires = until, fence = new_fence
+    WHERE name = n;
+    RETURN;
+  END IF;
+  INSERT INTO dibs.holders (name, token, client, weight, fence, expires) VALUES (n, whose, its_client, its_weight, new_fence, until);
+  UPDATE dibs.names SET used = used + its_weight, fence = new_fence WHERE name = n;
+END $$;
+
+-- serve grants a locked name to the waiters that fit, in order. One that does not fit
+-- blocks those behind it, and so does one for several names: it is told to retry if
+-- something has changed.
+CREATE FUNCTION dibs.serve(n text, at bigint, changed boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  r dibs.names;
+  w dibs.waiters;
+  new_fence bigint;
+BEGIN
+  LOOP
+    SELECT * INTO r FROM dibs.names WHERE name = n;
+    EXIT WHEN r.waiting = 0 OR r.token <> '';
+    w := dibs.head(n, at);
+    EXIT WHEN w.token IS NULL OR NOT dibs.fits(r, w.weight, w.most);
+    IF w.several THEN
+      IF changed THEN
+        PERFORM dibs.notify(w.client, 'r ' || w.token);
+      END IF;
+      EXIT;
+    END IF;
+    PERFORM dibs.leave(n, w.token);
+    new_fence := greatest(r.fence + 1, at);
+    PERFORM dibs.hold(n, w.token, w.client, w.weight, w.most, new_fence, at + w.ttl);
+    PERFORM dibs.notify(w.client, 'g ' || new_fence || ' ' || w.ticket || ' ' || at || ' ' || w.token);
+    changed := true;
+  END LOOP;
+END $$;
+
+-- busy describes the holder of a locked name that expires first.
+CREATE FUNCTION dibs.busy(r dibs.names, at bigint, OUT holder text, OUT kept boolean, OUT remaining bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  ends bigint;
+BEGIN
+  IF r.token <> '' THEN
+    holder := r.token;
+    kept := r.reserved;
+    ends := r.expires;
+  ELSE
+    SELECT h.token, h.reserved, h.expires INTO holder, kept, ends
+    FROM dibs.holders h WHERE h.name = r.name ORDER BY h.expires LIMIT 1;
+  END IF;
+  -- A dead waiter at the head may block the name for as long as a waiter lives. A lease
+  -- that has expired and still exists is guarded by a transaction, whose end nobody announces.
+  remaining := CASE WHEN ends IS NULL THEN 5000000 WHEN ends <= at THEN 20000 ELSE ends - at END;
+  holder := coalesce(holder, '');
+  kept := coalesce(kept, false);
+END $$;
+
+-- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
+-- queue is set. A null held means that the request came after its time.
+CREATE FUNCTION dibs.acquire(
+  wanted text[], whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, until bigint,
+  OUT at bigint, OUT held boolean, OUT new_fence bigint,
+  OUT busy_name text, OUT holder text, OUT kept boolean, OUT remaining bigint, OUT new_ticket bigint, OUT place bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+  n text;
+  r dibs.names;
+  w dibs.waiters;
+  b record;
+  before bigint;
+BEGIN
+  at := dibs.now();
+  IF at > until THEN
+    RETURN;
+  END IF;
+  PERFORM dibs.lock(wanted, until);
+  at := dibs.now();
+  IF at > until THEN
+    RETURN;
+  END IF;
+  held := true;
+  new_fence := at;
+  FOREACH n IN ARRAY wanted LOOP
+    PERFORM dibs.serve(n, at, dibs.expire(n, at));
+    SELECT * INTO r FROM dibs.names WHERE name = n;
+    new_fence := greatest(new_fence, r.fence + 1);
+    CONTINUE WHEN dibs.holds(r, whose, at);
+    IF dibs.fits(r, its_weight, most) THEN
+      CONTINUE WHEN r.waiting = 0;
+      w := dibs.head(n, at);
+      CONTINUE WHEN w.token IS NULL OR w.token = whose;
+    END IF;
+    b := dibs.busy(r, at);
+    IF held OR b.remaining < remaining THEN
+      busy_name := n;
+      holder := b.holder;
+      kept := b.kept;
+      remaining := b.remaining;
+    END IF;
+    held := false;
+  END LOOP;
+  IF NOT held THEN
+    -- A waiter for several names holds none.
+    FOREACH n IN ARRAY wanted LOOP
+      SELECT * INTO r FROM dibs.names WHERE name = n;
+      IF dibs.holds(r, whose, at) THEN
+        PERFORM dibs.serve(n, at, dibs.end_lease(r, whose, false));
+      END IF;
+    END LOOP;
+    new_fence := NULL;
+    IF queue THEN
+      SELECT * INTO new_ticket, place FROM dibs.enqueue(wanted, whose, its_client, its_ttl, its_weight, most, at);
+    END IF;
+    RETURN;
+  END IF;
+  FOREACH n IN ARRAY wanted LOOP
+    SELECT * INTO r FROM dibs.names WHERE name = n;
+    IF r.waiting > 0 THEN
+      PERFORM dibs.leave(n, whose);
+    END IF;
+    IF r.token = whose AND NOT r.reserved THEN
+      UPDATE dibs.names SET expires = greatest(expires, at + its_ttl), fence = acquire.new_fence WHERE name = n;
+    ELSIF dibs.holds(r, whose, at) THEN
+      UPDATE dibs.holders h SET expires = greatest(h.expires, at + its_ttl), fence = acquire.new_fence
+      WHERE h.name = n AND h.token = whose AND NOT h.reserved;
+      UPDATE dibs.names SET fence = acquire.new_fence WHERE name = n;
+    ELSE
+      PERFORM dibs.hold(n, whose, its_client, its_weight, most, new_fence, at + its_ttl);
+    END IF;
+  END LOOP;
+END $$;
+
+-- end_lease ends the lease of a token, or with kept what an earlier release has reserved. The
+-- result is false if there is none, or if a transaction guards it.
+CREATE FUNCTION dibs.end_lease(r dibs.names, whose text, kept boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF r.token = whose AND r.reserved = kept THEN
+    RETURN dibs.end_exclusive(r.name);
+  ELSIF r.used > 0 THEN
+    RETURN dibs.end_shared(r.name, whose, kept, 0);
+  END IF;
+  RETURN false;
+END $$;
+
+-- enqueue adds a queue entry for each name, or keeps those that exist. Each is a heartbeat.
+CREATE FUNCTION dibs.enqueue(
+  wanted text[], whose text, its_client text, its_ttl bigint, its_weight integer, most integer, at bigint,
+  OUT new_ticket bigint, OUT place bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+  n text;
+  ahead bigint;
+BEGIN
+  DELETE FROM dibs.waiters WHERE name = ANY (wanted) AND token = whose AND heartbeat + 5000000 <= at;
+  IF FOUND THEN
+    UPDATE dibs.names SET waiting = (SELECT count(*) FROM dibs.waiters v WHERE v.name = names.name) WHERE name = ANY (wanted);
+  END IF;
+  SELECT max(ticket) INTO new_ticket FROM dibs.waiters WHERE name = ANY (wanted) AND token = whose;
+  IF new_ticket IS NULL THEN
+    SELECT greatest(at, max(ticket) + 1) INTO new_ticket FROM dibs.names WHERE name = ANY (wanted);
+  END IF;
+  place := 0;
+  FOREACH n IN ARRAY wanted LOOP
+    UPDATE dibs.waiters SET heartbeat = at WHERE name = n AND token = whose;
+    IF NOT FOUND THEN
+      INSERT INTO dibs.waiters VALUES (n, whose, its_client, its_weight, most, least(its_ttl, 5000000),
+        cardinality(wanted) > 1, new_ticket, at, at);
+      UPDATE dibs.names SET waiting = waiting + 1, ticket = greatest(ticket, new_ticket) WHERE name = n;
+    END IF;
+    SELECT count(*) INTO ahead FROM dibs.waiters
+    WHERE name = n AND (ticket, token) < (new_ticket, whose) AND heartbeat + 5000000 > at;
+    place := greatest(place, ahead + 1);
+  END LOOP;
+END $$;
+
+-- release ends a lease, or keeps its name unavailable for some time. With unreserve it ends what
+-- an earlier release has reserved. A null held means that the request came after its time.
+CREATE FUNCTION dibs.release(n text, whose text, reserve bigint, unreserve boolean, until bigint, OUT at bigint, OUT held boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  r dibs.names;
+  w dibs.waiters;
+  changed boolean;
+BEGIN
+  at := dibs.now();
+  IF at > until THEN
+    RETURN;
+  END IF;
+  PERFORM dibs.lock(ARRAY[n], until);
+  at := dibs.now();
+  IF at > until THEN
+    RETURN;
+  END IF;
+  changed := dibs.expire(n, at);
+  SELECT * INTO r FROM dibs.names WHERE name = n;
+  IF unreserve THEN
+    held := r.token = whose AND r.reserved AND r.expires > at
+      OR EXISTS (SELECT FROM dibs.holders WHERE name = n AND token = whose AND reserved AND expires > at);
+  ELSE
+    held := dibs.holds(r, whose, at);
+  END IF;
+  IF held AND NOT unreserve AND reserve > 0 THEN
+    PERFORM dibs.end_shared(n, whose, true, 0); -- the token has reserved the name before
+    UPDATE dibs.names SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+    UPDATE dibs.holders SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+    w := dibs.head(n, at);
+    IF w.token IS NOT NULL THEN
+      PERFORM dibs.notify(w.client, 'r ' || w.token); -- to learn when the name is free
+    END IF;
+  ELSIF held THEN
+    changed := dibs.end_lease(r, whose, unreserve) OR changed;
+  END IF;
+  PERFORM dibs.serve(n, at, changed);
+END $$;
+
+-- cancel ends the leases and queue entries of a token.
+CREATE FUNCTION dibs.cancel(wanted text[], whose text, until bigint, OUT at bigint, OUT done boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  n text;
+  r dibs.names;
+  changed boolean;
+BEGIN
+  at := dibs.now();
+  IF at > until THEN
+    RETURN;
+  END IF;
+  PERFORM dibs.lock(wanted, until);
+  at := dibs.now();
+  IF at > until THEN
+    RETURN;
+  END IF;
+  done := true;
+  FOREACH n IN ARRAY wanted LOOP
+    changed := dibs.expire(n, at);
+    SELECT * INTO r FROM dibs.names WHERE name = n;
+    changed := dibs.end_lease(r, whose, false) OR changed;
+    changed := r.waiting > 0 AND dibs.leave(n, whose) OR changed;
+    PERFORM dibs.serve(n, at, changed);
+  END LOOP;
+END $$;
+
+-- resize changes the weight of a lease if it fits beside the other holders. A null held means
+-- that the request came after its time.
+CREATE FUNCTION dibs.resize(
+  n text, whose text, its_client text, its_ttl bigint, its_weight integer, most integer, until bigint,
+  OUT at bigint, OUT held boolean, OUT new_fence bigint, OUT holder text, OUT kept boolean, OUT remaining bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+  r dibs.names;
+  old dibs.holders;
+  changed boolean;
+BEGIN
+  at := dibs.now();
+  IF at > until THEN
+    RETURN;
+  END IF;
+  PERFORM dibs.lock(ARRAY[n], until);
+  at := dibs.now();
+  IF at > until THEN
+    RETURN;
+  END IF;
+  changed := dibs.expire(n, at);
+  SELECT * INTO r FROM dibs.names WHERE name = n;
+  held := dibs.holds(r, whose, at);
+  IF held THEN
+    IF r.token = whose THEN
+      old.weight := r.weight;
+      old.expires := r.expires;
+      held := its_weight <= most; -- it was alone
+    ELSE
+      SELECT * INTO old FROM dibs.holders WHERE name = n AND token = whose AND NOT reserved;
+      held := r.used - old.weight <= most - its_weight;
+    END IF;
+  END IF;
+  IF held THEN
+    IF NOT dibs.end_lease(r, whose, false) THEN
+      RAISE EXCEPTION 'a transaction guards the lease' USING ERRCODE = 'DIBS2';
+    END IF;
+    new_fence := greatest(r.fence + 1, at);
+    PERFORM dibs.hold(n, whose, its_client, its_weight, most, new_fence, greatest(old.expires, at + its_ttl));
+    changed := true;
+  ELSE
+    SELECT * INTO holder, kept, remaining FROM dibs.busy(r, at);
+  END IF;
+  PERFORM dibs.serve(n, at, changed);
+END $$;
+
+-- revoke ends the lease with a fence, and tells its holder why.
+CREATE FUNCTION dibs.revoke(n text, its_fence bigint, reason text, OUT at bigint, OUT revoked boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  r dibs.names;
+  h dibs.holders;
+  changed boolean;
+BEGIN
+  PERFORM dibs.lock(ARRAY[n], 0);
+  at := dibs.now();
+  changed := dibs.expire(n, at);
+  SELECT * INTO r FROM dibs.names WHERE name = n;
+  IF r.token <> '' AND r.fence = its_fence AND r.expires > at THEN
+    h.token := r.token;
+    h.client := r.client;
+    h.reserved := r.reserved;
+  ELSE
+    SELECT * INTO h FROM dibs.holders WHERE name = n AND fence = its_fence AND expires > at;
+  END IF;
+  revoked := h.token IS NOT NULL;
+  IF revoked THEN
+    changed := dibs.end_lease(r, h.token, h.reserved) OR changed;
+    IF NOT h.reserved THEN
+      PERFORM dibs.notify(h.client, 'x ' || its_fence || ' ' || reason || E'\n' || h.token);
+    END IF;
+  END IF;
+  PERFORM dibs.serve(n, at, changed);
+END $$;
+
+-- remove_unused looks at the next names after one, and removes those that nobody has used since a
+-- time. It returns the last name that it looked at, or null at the end.
+CREATE FUNCTION dibs.remove_unused(after text, number integer, since bigint) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  final text;
+  last record;
+BEGIN
+  SELECT max(name) INTO final FROM (SELECT name FROM dibs.names WHERE name > after ORDER BY name LIMIT number) AS next;
+  IF final IS NULL THEN
+    RETURN NULL;
+  END IF;
+  WITH unused AS (
+    SELECT name FROM dibs.names
+    WHERE name > after AND name <= final AND waiting = 0 AND used = 0 AND token = '' AND fence < since
+    FOR UPDATE SKIP LOCKED
+  ), gone AS (
+    DELETE FROM dibs.names n USING unused u WHERE n.name = u.name RETURNING n.fence, n.ticket
+  )
+  SELECT max(fence) AS fence, max(ticket) AS ticket INTO last FROM gone;
+  UPDATE dibs.removed SET fence = greatest(fence, last.fence), ticket = greatest(ticket, last.ticket)
+  WHERE fence < last.fence OR ticket < last.ticket;
+  RETURN final;
+END $$;

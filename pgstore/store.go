@@ -1,0 +1,141 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/serverclock"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A Store is a driver.Store in a PostgreSQL database. It is safe for concurrent use.
+type Store struct {
+	pool   *pgxpool.Pool
+	schema string
+	poll   bool
+	text   statements
+	clock  *serverclock.Clock
+	unused unusedNames
+
+	// The default isolation level is not read committed, so each request is a transaction
+	// that sets it.
+	setsIsolation atomic.Bool
+}
+
+var _ driver.Store = (*Store)(nil)
+
+// An Option configures a Store.
+type Option func(*Store)
+
+// Schema sets the schema of the tables; the default is "dibs".
+func Schema(name string) Option { return func(s *Store) { s.schema = name } }
+
+// Poll makes the store work without LISTEN: waiters ask again at a pace that depends on how
+// many wait. It is for a pooler in transaction mode, such as PgBouncer, which does not
+// support LISTEN.
+func Poll() Option { return func(s *Store) { s.poll = true } }
+
+// New returns a store on the pool, which stays the caller's: the store never closes it. The
+// tables must exist: see Migrate.
+func New(pool *pgxpool.Pool, options ...Option) *Store {
+	s := &Store{pool: pool, schema: "dibs", clock: serverclock.New()}
+	for _, o := range options {
+		o(s)
+	}
+	s.text = statementsOf(s.schema)
+	return s
+}
+
+// Groups implements driver.Store: a transaction can acquire any names.
+func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
+
+// errLate means that the server's clock was past the limit of a request, twice.
+var errLate = errors.New("the request arrived after its time limit")
+
+// A verb is a statement that has a time limit and is void after it.
+type verb struct {
+	op, name string
+	text     string
+	until    time.Time
+}
+
+// call executes a verb. args gets the time limit by the server's clock. scan reads the
+// row, of which the first column is the server's time, and reports whether the request was
+// void. A request is void if the server's time is not known so far; then it is sent again.
+func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, scan func(pgx.Row) (at int64, void bool, err error)) error {
+	if v.until.IsZero() {
+		v.until = driver.DeadlineOf(ctx)
+	}
+	within, cancel := context.WithDeadline(ctx, v.until)
+	defer cancel()
+	for range 3 {
+		sent := time.Now()
+		var at int64
+		void := false
+		err := s.transact(within, func(q querier) (err error) {
+			at, void, err = scan(q.QueryRow(within, v.text, args(s.clock.Latest(v.until))...))
+			return err
+		})
+		switch {
+		case err == nil:
+			s.clock.Learn(sent, time.Now(), at)
+		case repeatable(err) && within.Err() == nil:
+			continue
+		default:
+			return unavailable(v.op, v.name, err)
+		}
+		if !void {
+			return nil
+		}
+	}
+	return unavailable(v.op, v.name, errLate)
+}
+
+// A querier is what sends statements: a pool, or a transaction.
+type querier interface {
+	Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
+}
+
+// transact runs a statement in a transaction of its own, with read committed isolation.
+func (s *Store) transact(ctx context.Context, do func(querier) error) error {
+	if !s.setsIsolation.Load() {
+		err := do(s.pool)
+		if !isCode(err, codeIsolation) {
+			return err
+		}
+		s.setsIsolation.Store(true)
+	}
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return do(tx) })
+}
+
+// toText replaces what PostgreSQL cannot store in a text: NUL.
+func toText(name string) string {
+	if !strings.ContainsAny(name, "\x00\\") {
+		return name
+	}
+	return strings.NewReplacer("\\", "\\\\", "\x00", "\\0").Replace(name)
+}
+
+// fromText returns the name of which toText made the text.
+func fromText(text string) string {
+	if !strings.Contains(text, "\\") {
+		return text
+	}
+	return strings.NewReplacer("\\\\", "\\", "\\0", "\x00").Replace(text)
+}
+
+func toTexts(names []string) []string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = toText(name)
+	}
+	return texts
+}
+
+func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }

@@ -1,0 +1,124 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+// Watch implements driver.Store, by a connection of its own that listens.
+func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	if s.poll {
+		return nil
+	}
+	const soon, later, few = 10 * time.Millisecond, 50 * time.Millisecond, 5
+	for tries := 0; ; tries++ {
+		up := false
+		err := s.listen(ctx, channelOf(client), func() {
+			up, tries = true, 0
+			on(driver.Event{Kind: driver.EventConnected})
+		}, func(message string) {
+			if e, ok := s.event(message); ok {
+				on(e)
+			}
+		})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if up || tries == 0 {
+			on(driver.Event{Kind: driver.EventDisconnected, Err: unavailable("watch", "", err)})
+		}
+		wait := later
+		if tries < few {
+			wait = soon
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// channelOf returns the channel of a client. A channel has at most 63 bytes.
+func channelOf(client string) string {
+	sum := md5.Sum([]byte(client))
+	return "dibs_" + hex.EncodeToString(sum[:])
+}
+
+// listen passes on what arrives on a channel, until the connection fails. An idle connection is
+// checked, because a dead one is as silent.
+func (s *Store) listen(ctx context.Context, channel string, connected func(), on func(message string)) error {
+	const idle, answer = 2 * time.Second, 2 * time.Second
+	connecting, cancel := context.WithTimeout(ctx, 5*time.Second)
+	conn, err := pgx.ConnectConfig(connecting, s.pool.Config().ConnConfig)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	limited, cancel := context.WithTimeout(ctx, answer)
+	_, err = conn.Exec(limited, "LISTEN "+quote(channel))
+	cancel()
+	if err != nil {
+		return err
+	}
+	connected()
+	for {
+		waiting, cancel := context.WithTimeout(ctx, idle)
+		message, err := conn.WaitForNotification(waiting)
+		timedOut := waiting.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			on(message.Payload)
+			continue
+		case ctx.Err() != nil || !timedOut || conn.IsClosed():
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, answer)
+		err = conn.Ping(limited)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// event reads a message of dibs.notify.
+func (s *Store) event(message string) (driver.Event, bool) {
+	kind, rest, _ := strings.Cut(message, " ")
+	switch kind {
+	case "g":
+		f := strings.SplitN(rest, " ", 4)
+		if len(f) != 4 {
+			return driver.Event{}, false
+		}
+		fence, err1 := strconv.ParseUint(f[0], 10, 64)
+		ticket, err2 := strconv.ParseUint(f[1], 10, 64)
+		sent, err3 := strconv.ParseInt(f[2], 10, 64)
+		if err1 != nil || err2 != nil || err3 != nil {
+			return driver.Event{}, false
+		}
+		return driver.Event{Kind: driver.EventGranted, Fence: fence, Ticket: ticket, Token: f[3], Age: s.clock.Age(sent)}, true
+	case "r":
+		return driver.Event{Kind: driver.EventRetry, Token: rest}, rest != ""
+	case "x":
+		number, rest, _ := strings.Cut(rest, " ")
+		reason, token, whole := strings.Cut(rest, "\n") // a reason is one line
+		fence, err := strconv.ParseUint(number, 10, 64)
+		return driver.Event{Kind: driver.EventRevoked, Fence: fence, Token: token, Reason: reason}, whole && err == nil
+	default:
+		return driver.Event{}, false
+	}
+}
