@@ -84,6 +84,48 @@ func TestGuardKeepsOthersOut(t *testing.T) {
 	}
 }
 
+// A lease that is released while a transaction is guarded ends with the transaction, and the
+// waiter gets it soon.
+func TestReleaseOfAGuardedLease(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range map[string]func(*dibs.Client) (*dibs.Lease, error){
+		"mutex":  func(c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(t.Context()) },
+		"reader": func(c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(t.Context()) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s, locks, pool := newClient(t)
+			l, err := lock(locks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Guard(l.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			next := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+			if reply, err := s.Acquire(t.Context(), next); err != nil || reply.Position != 1 {
+				t.Fatalf("%+v, %v, want it queued", reply, err)
+			}
+			if err := l.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			if reply, err := s.Acquire(t.Context(), next); err != nil || reply.Held || reply.Remaining > time.Second {
+				t.Errorf("%+v, %v while a transaction is guarded, want it queued for a short time", reply, err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if reply, err := s.Acquire(t.Context(), next); err != nil || !reply.Held {
+				t.Errorf("%+v, %v after the transaction, want it held", reply, err)
+			}
+		})
+	}
+}
+
 // A lease that has expired guards nothing, in a transaction of either library.
 func TestGuardOfALostLease(t *testing.T) {
 	t.Parallel()

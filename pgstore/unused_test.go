@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/pgstore"
 )
 
@@ -29,6 +30,19 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// A holder and a waiter that died.
+	for _, c := range []driver.AcquireRequest{
+		{Name: "dead", Token: "t", Client: "c", TTL: time.Millisecond, Weight: 1, Limit: 1},
+		{Name: "dead reader", Token: "t", Client: "c", TTL: time.Millisecond, Weight: 1, Limit: 2},
+		{Name: "dead waiter", Token: "t", Client: "c", TTL: time.Millisecond, Weight: 1, Limit: 1},
+	} {
+		if reply, err := s.Acquire(t.Context(), c); err != nil || !reply.Held {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+	}
+	if _, err := pool.Exec(t.Context(), "SELECT unused.enqueue(ARRAY['dead waiter'], 'w', 'c', 1, 1, 1, 1)"); err != nil {
+		t.Fatal(err)
 	}
 	// As if the server's clock were set back by an hour afterwards.
 	if _, err := pool.Exec(t.Context(), "UPDATE unused.names SET fence = fence + 3600000000"); err != nil {

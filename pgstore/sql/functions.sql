@@ -53,25 +53,37 @@ BEGIN
   RETURN false;
 END $$;
 
--- end_shared ends the leases of a token, or of all that have expired, likewise.
-CREATE FUNCTION dibs.end_shared(n text, whose text, kept boolean, expired bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- end_shared ends the lease of a token, or with kept what it has reserved, likewise. It waits for
+-- a renewal: only a guard is skipped.
+CREATE FUNCTION dibs.end_shared(n text, whose text, kept boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  freed bigint;
+BEGIN
+  PERFORM FROM dibs.holders WHERE name = n AND token = whose AND reserved = kept FOR NO KEY UPDATE;
+  PERFORM FROM dibs.holders WHERE name = n AND token = whose AND reserved = kept FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    DELETE FROM dibs.holders WHERE name = n AND token = whose AND reserved = kept RETURNING weight INTO freed;
+    UPDATE dibs.names SET used = used - freed WHERE name = n;
+    RETURN true;
+  END IF;
+  UPDATE dibs.holders SET expires = 0 WHERE name = n AND token = whose AND reserved = kept AND expires > 0;
+  RETURN false;
+END $$;
+
+-- end_expired ends the leases of shares that have expired, unless a transaction guards them.
+CREATE FUNCTION dibs.end_expired(n text, at bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   freed bigint;
 BEGIN
   WITH ending AS (
-    SELECT token, reserved FROM dibs.holders
-    WHERE name = n AND (token = whose AND reserved = kept OR expires <= expired) FOR UPDATE SKIP LOCKED
+    SELECT token, reserved FROM dibs.holders WHERE name = n AND expires <= at FOR UPDATE SKIP LOCKED
   ), ended AS (
     DELETE FROM dibs.holders h USING ending e
     WHERE h.name = n AND h.token = e.token AND h.reserved = e.reserved RETURNING h.weight
   )
   SELECT sum(weight) INTO freed FROM ended;
-  IF freed IS NULL THEN
-    UPDATE dibs.holders SET expires = 0 WHERE name = n AND token = whose AND reserved = kept AND expires > 0;
-    RETURN false;
-  END IF;
-  UPDATE dibs.names SET used = used - freed WHERE name = n;
-  RETURN true;
+  UPDATE dibs.names SET used = used - freed WHERE name = n AND freed > 0;
+  RETURN freed > 0 IS TRUE;
 END $$;
 
 -- expire ends the leases of a locked name that have expired, and reports whether there were any.
@@ -85,7 +97,7 @@ BEGIN
     changed := dibs.end_exclusive(n);
   END IF;
   IF r.used > 0 THEN
-    changed := dibs.end_shared(n, NULL, NULL, at) OR changed;
+    changed := dibs.end_expired(n, at) OR changed;
   END IF;
   RETURN changed;
 END $$;
@@ -130,6 +142,16 @@ END $$;
 CREATE FUNCTION dibs.notify(client text, message text) RETURNS void LANGUAGE sql AS $$
   SELECT pg_notify('dibs_' || md5(client), message)
 $$;
+
+-- notify_head makes the first waiter retry, to learn when the name is free.
+CREATE FUNCTION dibs.notify_head(n text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  w dibs.waiters := dibs.head(n, at);
+BEGIN
+  IF w.token IS NOT NULL THEN
+    PERFORM dibs.notify(w.client, 'r ' || w.token);
+  END IF;
+END $$;
 
 -- hold makes a token a holder of a locked name that has room for it.
 CREATE FUNCTION dibs.hold(n text, whose text, its_client text, its_weight integer, most integer, new_fence bigint, until bigint)
@@ -274,7 +296,7 @@ BEGIN
   IF r.token = whose AND r.reserved = kept THEN
     RETURN dibs.end_exclusive(r.name);
   ELSIF r.used > 0 THEN
-    RETURN dibs.end_shared(r.name, whose, kept, 0);
+    RETURN dibs.end_shared(r.name, whose, kept);
   END IF;
   RETURN false;
 END $$;
@@ -316,7 +338,6 @@ CREATE FUNCTION dibs.release(n text, whose text, reserve bigint, unreserve boole
 LANGUAGE plpgsql AS $$
 DECLARE
   r dibs.names;
-  w dibs.waiters;
   changed boolean;
 BEGIN
   at := dibs.now();
@@ -337,15 +358,14 @@ BEGIN
     held := dibs.holds(r, whose, at);
   END IF;
   IF held AND NOT unreserve AND reserve > 0 THEN
-    PERFORM dibs.end_shared(n, whose, true, 0); -- the token has reserved the name before
+    PERFORM dibs.end_shared(n, whose, true); -- the token has reserved the name before
     UPDATE dibs.names SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
     UPDATE dibs.holders SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
-    w := dibs.head(n, at);
-    IF w.token IS NOT NULL THEN
-      PERFORM dibs.notify(w.client, 'r ' || w.token); -- to learn when the name is free
-    END IF;
+    PERFORM dibs.notify_head(n, at);
+  ELSIF held AND dibs.end_lease(r, whose, unreserve) THEN
+    changed := true;
   ELSIF held THEN
-    changed := dibs.end_lease(r, whose, unreserve) OR changed;
+    PERFORM dibs.notify_head(n, at); -- a transaction guards the lease
   END IF;
   PERFORM dibs.serve(n, at, changed);
 END $$;
@@ -455,12 +475,22 @@ END $$;
 CREATE FUNCTION dibs.remove_unused(after text, number integer, since bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   final text;
+  r dibs.names;
+  at bigint := dibs.now();
   last record;
 BEGIN
   SELECT max(name) INTO final FROM (SELECT name FROM dibs.names WHERE name > after ORDER BY name LIMIT number) AS next;
   IF final IS NULL THEN
     RETURN NULL;
   END IF;
+  -- Holders and waiters that have died, if nobody has asked for the name since.
+  FOR r IN
+    SELECT * FROM dibs.names
+    WHERE name > after AND name <= final AND (token <> '' AND expires <= at OR used > 0 OR waiting > 0) FOR NO KEY UPDATE SKIP LOCKED
+  LOOP
+    PERFORM dibs.serve(r.name, at, dibs.expire(r.name, at));
+    PERFORM dibs.head(r.name, at);
+  END LOOP;
   WITH unused AS (
     SELECT name FROM dibs.names
     WHERE name > after AND name <= final AND waiting = 0 AND used = 0 AND token = '' AND fence < since
