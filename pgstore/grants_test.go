@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,29 +17,29 @@ func TestGrants(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)
 	admin := newPool(t, server.URL())
-	const schema = "granted"
-	newStoreOn(t, admin, pgstore.Schema(schema))
+	name := fmt.Sprintf("granted_%d", schemas.Add(1)) // the schema and the user: a test may run again
+	newStoreOn(t, admin, pgstore.Schema(name))
 	for _, statement := range []string{
-		"CREATE ROLE app LOGIN",
-		"GRANT USAGE ON SCHEMA granted TO app",
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA granted TO app",
+		"CREATE ROLE %[1]s LOGIN",
+		"GRANT USAGE ON SCHEMA %[1]s TO %[1]s",
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[1]s",
 	} {
-		if _, err := admin.Exec(t.Context(), statement); err != nil {
+		if _, err := admin.Exec(t.Context(), fmt.Sprintf(statement, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pool := newPool(t, strings.Replace(pgtest.URL(server.Addr()), "postgres@", "app@", 1))
-	s := pgstore.New(pool, pgstore.Schema(schema))
+	pool := newPool(t, strings.Replace(pgtest.URL(server.Addr()), "postgres@", name+"@", 1))
+	s := pgstore.New(pool, pgstore.Schema(name))
 	locks := dibs.New(s)
 	t.Cleanup(func() { _ = locks.Close() })
-	for name, lock := range map[string]dibs.Doer{
+	for kind, lock := range map[string]dibs.Doer{
 		"mutex": locks.Mutex("n"), "several": locks.All("a", "b"), "reader": locks.RWMutex("r").Reading(), "permit": locks.Semaphore("s", 2),
 	} {
 		err := lock.Do(t.Context(), func(ctx context.Context) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Guard(ctx, tx) })
 		})
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 	if _, err := s.Inspect(t.Context(), "n"); err != nil {
