@@ -32,6 +32,20 @@ func newClient(t *testing.T, options ...dibs.Option) (*pgstore.Store, *dibs.Clie
 	return s, locks, pool
 }
 
+// beginGuarded begins a transaction that the leases of ctx guard.
+func beginGuarded(ctx context.Context, t *testing.T, s *pgstore.Store, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // without effect after a commit
+	if err := s.Guard(ctx, tx); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
 // A guarded transaction keeps everybody else out until it ends, also after its lease has expired.
 func TestGuardKeepsOthersOut(t *testing.T) {
 	t.Parallel()
@@ -54,13 +68,7 @@ func TestGuardKeepsOthersOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx := l.Context()
-			tx, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Guard(ctx, tx); err != nil {
-				t.Fatal(err)
-			}
+			tx := beginGuarded(ctx, t, s, pool)
 			<-ctx.Done() // the holder has lost its lease, as after a long stop
 			begin := time.Now()
 			if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(ttl)); !errors.Is(err, dibs.ErrBusy) {
@@ -99,13 +107,7 @@ func TestReleaseOfAGuardedLease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tx, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Guard(l.Context(), tx); err != nil {
-				t.Fatal(err)
-			}
+			tx := beginGuarded(l.Context(), t, s, pool)
 			next := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
 			if reply, err := s.Acquire(t.Context(), next); err != nil || reply.Position != 1 {
 				t.Fatalf("%+v, %v, want it queued", reply, err)
@@ -189,14 +191,7 @@ func TestGuardDelaysNoRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := l.Context()
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if err := s.Guard(ctx, tx); err != nil {
-		t.Fatal(err)
-	}
+	tx := beginGuarded(ctx, t, s, pool)
 	limited, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
 	if err := l.Extend(limited, time.Minute); err != nil {

@@ -54,7 +54,7 @@ func New(pool *pgxpool.Pool, options ...Option) *Store {
 // Groups implements driver.Store: a transaction can acquire any names.
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
-// errLate means that the server's clock was past the limit of a request, twice.
+// errLate means that a request was void each time: the server's clock was past its limit.
 var errLate = errors.New("the request arrived after its time limit")
 
 // A verb is a statement that has a time limit and is void after it.

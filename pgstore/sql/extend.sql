@@ -1,6 +1,6 @@
 -- Extends leases. It skips rows that are locked at this moment: neither a guard nor a
 -- transaction that releases a lease may delay the renewals of others. The result of each is
--- whether it was extended, or null if its row was locked.
+-- its number, whether it was extended, and whether there is such a lease: then its row was locked.
 WITH durable AS (
   SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
 ), wanted AS (

@@ -10,22 +10,24 @@ CREATE FUNCTION dibs.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- lock locks the names, in one order for all transactions, and adds those that are missing.
--- It waits until a time at most.
-CREATE FUNCTION dibs.lock(wanted text[], until bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- lock locks the names, in one order for all transactions, and adds those that are missing. It
+-- waits until a time at most, and returns the time. After until it changes nothing.
+CREATE FUNCTION dibs.lock(wanted text[], until bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   n text;
+  at bigint := dibs.now();
   last record;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'dibs needs the isolation level read committed' USING ERRCODE = 'DIBS1';
   END IF;
+  IF at > until THEN
+    RETURN at;
+  END IF;
   IF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
-  IF until > 0 THEN
-    PERFORM set_config('lock_timeout', greatest(least((until - dibs.now()) / 1000, 60000), 1)::text, true);
-  END IF;
+  PERFORM set_config('lock_timeout', greatest(least((until - at) / 1000, 60000), 1)::text, true);
   FOR n IN SELECT DISTINCT w COLLATE "C" FROM unnest(wanted) AS w ORDER BY 1 LOOP
     LOOP
       PERFORM FROM dibs.names WHERE name = n FOR NO KEY UPDATE;
@@ -38,10 +40,15 @@ BEGIN
       EXIT;
     END LOOP;
   END LOOP;
+  RETURN dibs.now();
 END $$;
 
+-- waiter_ttl is how long a queue entry lives without a heartbeat, and the longest TTL of a
+-- hand-off: driver.WaiterTTL.
+CREATE FUNCTION dibs.waiter_ttl() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 5000000::bigint';
+
 -- end_exclusive ends the lease of the exclusive holder, whose name is locked. While a
--- transaction guards the lease it only expires, and the result is false.
+-- transaction guards the lease it only expires, the first waiter retries, and the result is false.
 CREATE FUNCTION dibs.end_exclusive(n text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM dibs.names WHERE name = n FOR UPDATE SKIP LOCKED;
@@ -50,6 +57,9 @@ BEGIN
     RETURN true;
   END IF;
   UPDATE dibs.names SET reserved = true, expires = 0 WHERE name = n AND expires > 0;
+  IF FOUND THEN
+    PERFORM dibs.notify_head(n, dibs.now());
+  END IF;
   RETURN false;
 END $$;
 
@@ -67,6 +77,9 @@ BEGIN
     RETURN true;
   END IF;
   UPDATE dibs.holders SET expires = 0 WHERE name = n AND token = whose AND reserved = kept AND expires > 0;
+  IF FOUND THEN
+    PERFORM dibs.notify_head(n, dibs.now());
+  END IF;
   RETURN false;
 END $$;
 
@@ -121,7 +134,7 @@ DECLARE
 BEGIN
   LOOP
     SELECT * INTO w FROM dibs.waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
-    EXIT WHEN NOT FOUND OR w.heartbeat + 5000000 > at;
+    EXIT WHEN NOT FOUND OR w.heartbeat + dibs.waiter_ttl() > at;
     PERFORM dibs.leave(n, w.token);
   END LOOP;
   RETURN w;
@@ -209,7 +222,7 @@ BEGIN
   END IF;
   -- A dead waiter at the head may block the name for as long as a waiter lives. A lease
   -- that has expired and still exists is guarded by a transaction, whose end nobody announces.
-  remaining := CASE WHEN ends IS NULL THEN 5000000 WHEN ends <= at THEN 20000 ELSE ends - at END;
+  remaining := CASE WHEN ends IS NULL THEN dibs.waiter_ttl() WHEN ends <= at THEN 20000 ELSE ends - at END;
   holder := coalesce(holder, '');
   kept := coalesce(kept, false);
 END $$;
@@ -226,14 +239,8 @@ DECLARE
   r dibs.names;
   w dibs.waiters;
   b record;
-  before bigint;
 BEGIN
-  at := dibs.now();
-  IF at > until THEN
-    RETURN;
-  END IF;
-  PERFORM dibs.lock(wanted, until);
-  at := dibs.now();
+  at := dibs.lock(wanted, until);
   IF at > until THEN
     RETURN;
   END IF;
@@ -310,7 +317,7 @@ DECLARE
   n text;
   ahead bigint;
 BEGIN
-  DELETE FROM dibs.waiters WHERE name = ANY (wanted) AND token = whose AND heartbeat + 5000000 <= at;
+  DELETE FROM dibs.waiters WHERE name = ANY (wanted) AND token = whose AND heartbeat + dibs.waiter_ttl() <= at;
   IF FOUND THEN
     UPDATE dibs.names SET waiting = (SELECT count(*) FROM dibs.waiters v WHERE v.name = names.name) WHERE name = ANY (wanted);
   END IF;
@@ -322,12 +329,12 @@ BEGIN
   FOREACH n IN ARRAY wanted LOOP
     UPDATE dibs.waiters SET heartbeat = at WHERE name = n AND token = whose;
     IF NOT FOUND THEN
-      INSERT INTO dibs.waiters VALUES (n, whose, its_client, its_weight, most, least(its_ttl, 5000000),
+      INSERT INTO dibs.waiters VALUES (n, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
         cardinality(wanted) > 1, new_ticket, at, at);
       UPDATE dibs.names SET waiting = waiting + 1, ticket = greatest(ticket, new_ticket) WHERE name = n;
     END IF;
     SELECT count(*) INTO ahead FROM dibs.waiters
-    WHERE name = n AND (ticket, token) < (new_ticket, whose) AND heartbeat + 5000000 > at;
+    WHERE name = n AND (ticket, token) < (new_ticket, whose) AND heartbeat + dibs.waiter_ttl() > at;
     place := greatest(place, ahead + 1);
   END LOOP;
 END $$;
@@ -340,12 +347,7 @@ DECLARE
   r dibs.names;
   changed boolean;
 BEGIN
-  at := dibs.now();
-  IF at > until THEN
-    RETURN;
-  END IF;
-  PERFORM dibs.lock(ARRAY[n], until);
-  at := dibs.now();
+  at := dibs.lock(ARRAY[n], until);
   IF at > until THEN
     RETURN;
   END IF;
@@ -362,10 +364,8 @@ BEGIN
     UPDATE dibs.names SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
     UPDATE dibs.holders SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
     PERFORM dibs.notify_head(n, at);
-  ELSIF held AND dibs.end_lease(r, whose, unreserve) THEN
-    changed := true;
   ELSIF held THEN
-    PERFORM dibs.notify_head(n, at); -- a transaction guards the lease
+    changed := dibs.end_lease(r, whose, unreserve) OR changed;
   END IF;
   PERFORM dibs.serve(n, at, changed);
 END $$;
@@ -377,12 +377,7 @@ DECLARE
   r dibs.names;
   changed boolean;
 BEGIN
-  at := dibs.now();
-  IF at > until THEN
-    RETURN;
-  END IF;
-  PERFORM dibs.lock(wanted, until);
-  at := dibs.now();
+  at := dibs.lock(wanted, until);
   IF at > until THEN
     RETURN;
   END IF;
@@ -407,12 +402,7 @@ DECLARE
   old dibs.holders;
   changed boolean;
 BEGIN
-  at := dibs.now();
-  IF at > until THEN
-    RETURN;
-  END IF;
-  PERFORM dibs.lock(ARRAY[n], until);
-  at := dibs.now();
+  at := dibs.lock(ARRAY[n], until);
   IF at > until THEN
     RETURN;
   END IF;
@@ -449,8 +439,7 @@ DECLARE
   h dibs.holders;
   changed boolean;
 BEGIN
-  PERFORM dibs.lock(ARRAY[n], 0);
-  at := dibs.now();
+  at := dibs.lock(ARRAY[n], 9223372036854775807);
   changed := dibs.expire(n, at);
   SELECT * INTO r FROM dibs.names WHERE name = n;
   IF r.token <> '' AND r.fence = its_fence AND r.expires > at THEN

@@ -8,7 +8,7 @@ holders AS (
     SELECT token, weight, false, fence, expires, reserved FROM dibs.holders WHERE name = $1
   ) AS h, t WHERE expires > at
 ), waiters AS (
-  SELECT token, ticket, at - joined AS waited FROM dibs.waiters, t WHERE name = $1 AND heartbeat + 5000000 > at
+  SELECT token, ticket, at - joined AS waited FROM dibs.waiters, t WHERE name = $1 AND heartbeat + dibs.waiter_ttl() > at
 )
 (SELECT 'h', token, weight, fence, remaining, reserved FROM holders ORDER BY remaining LIMIT 100)
 UNION ALL
