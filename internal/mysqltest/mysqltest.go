@@ -1,0 +1,168 @@
+// Package mysqltest starts MariaDB servers for tests, on free loopback ports.
+package mysqltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dibslock/dibs/internal/spawn"
+)
+
+// ErrNoServer means that this machine has no MariaDB server.
+var ErrNoServer = errors.New("no MariaDB server is installed")
+
+const startTimeout = 30 * time.Second // for a server to start or to end
+
+// A Server is a MariaDB server with a data directory of its own. It is safe for concurrent use.
+type Server struct {
+	bin  string
+	dir  string
+	port int
+	args []string
+
+	mu  sync.Mutex
+	run *spawn.Process
+}
+
+// Start creates a data directory and starts a server for it. args are options, as in
+// "--log-bin". The caller closes it; on Linux it also ends with this process.
+func Start(args ...string) (*Server, error) {
+	bin, err := find("mariadbd", "/usr/sbin/mariadbd")
+	if err != nil {
+		return nil, err
+	}
+	// Not in a test's directory, which only its user may enter.
+	dir, err := os.MkdirTemp("", "dibs-mariadb")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin, dir: dir, args: args}
+	if err := s.create(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return s, nil
+}
+
+// find returns the path of a program, which may not be in PATH.
+func find(name, elsewhere string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	if _, err := os.Stat(elsewhere); err == nil {
+		return elsewhere, nil
+	}
+	return "", ErrNoServer
+}
+
+func credential() *syscall.Credential { return spawn.User("mysql", "nobody") }
+
+func (s *Server) create() (err error) {
+	id := credential()
+	if id != nil {
+		if err := os.Chown(s.dir, int(id.Uid), int(id.Gid)); err != nil {
+			return err
+		}
+	}
+	install, err := find("mariadb-install-db", "/usr/bin/mariadb-install-db")
+	if err != nil {
+		return err
+	}
+	c := exec.Command(install, "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+	c.Dir = s.dir
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: id}
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("mariadb-install-db: %w: %s", err, out)
+	}
+	if s.port, err = spawn.FreePort(); err != nil {
+		return err
+	}
+	return s.Restart()
+}
+
+// Close ends the server and removes its files.
+func (s *Server) Close() error {
+	s.Kill()
+	return os.RemoveAll(s.dir)
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// Addr returns the address of the server.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// DSN returns the data source name of a database.
+func (s *Server) DSN(database string) string { return DSN(s.Addr(), database) }
+
+// DSN returns a data source name for a server behind an address, such as that of a proxy.
+func DSN(addr, database string) string {
+	return "root@tcp(" + addr + ")/" + database + "?interpolateParams=true"
+}
+
+// Restart starts the server again, after Stop or Kill, and waits until it replies.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	args := append([]string{
+		"--no-defaults", "--datadir=" + s.data(), "--port=" + strconv.Itoa(s.port), "--bind-address=127.0.0.1",
+		"--socket=" + filepath.Join(s.dir, "socket"), "--pid-file=" + filepath.Join(s.dir, "pid"), "--skip-name-resolve",
+		// The system keeps what a killed server has written.
+		"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M", "--max-connections=300",
+	}, s.args...)
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if s.run, err = spawn.Start(s.bin, args, log, credential(), syscall.SIGKILL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for !s.greets() {
+		select {
+		case <-s.run.Exited:
+			text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			return fmt.Errorf("the server has ended: %s", text)
+		case <-ctx.Done():
+			return errors.New("the server does not reply")
+		case <-time.After(20 * time.Millisecond): // between polls
+		}
+	}
+	return nil
+}
+
+// greets reports whether the server accepts connections: then it sends its version at once.
+func (s *Server) greets() bool {
+	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	n, err := conn.Read(make([]byte, 1))
+	return err == nil && n == 1
+}
+
+// Stop ends the server as an operator does.
+func (s *Server) Stop() { s.end(syscall.SIGTERM) }
+
+// Kill ends the server without a shutdown.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+func (s *Server) end(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run != nil {
+		s.run.End(sig, startTimeout)
+	}
+	s.run = nil
+}

@@ -1,0 +1,32 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// Guard checks the leases of a store that ctx carries, by check for each name.
+func Guard(ctx context.Context, s driver.Store, check func(name, token string) (held bool, err error)) error {
+	found := false
+	for _, h := range driver.HeldIn(ctx) {
+		if h.Store != s {
+			continue
+		}
+		found = true
+		for _, name := range h.Names {
+			held, err := check(name, h.Token)
+			if err != nil {
+				return err
+			}
+			if !held {
+				return fmt.Errorf("%w: guard %q: it is not held any more, so the transaction must not be committed", driver.ErrLost, name)
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("%w: guard: the context carries no lease of this store: use that of Do or of Lease.Context", driver.ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package mysqlstore
+
+import (
+	"errors"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/go-sql-driver/mysql"
+)
+
+// numberOf returns the number of an error of the server, or 0.
+func numberOf(err error) uint16 {
+	var server *mysql.MySQLError
+	if errors.As(err, &server) {
+		return server.Number
+	}
+	return 0
+}
+
+// repeatable reports whether the server has rolled a request back for a reason that does not
+// repeat: a deadlock, or a row that was locked for too long.
+func repeatable(err error) bool {
+	const deadlock, lockWait, changed = 1213, 1205, 1020
+	n := numberOf(err)
+	return n == deadlock || n == lockWait || n == changed
+}
+
+// unavailable returns the error of an operation. A server that replied with an error has done
+// nothing; for the errors that are refusals another attempt fails, too.
+func unavailable(op, name string, err error) error {
+	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: refusal(numberOf(err))}
+}
+
+// refusal reports whether an error repeats until somebody changes something: rights, tables,
+// procedures, or the format of the binary log.
+func refusal(number uint16) bool {
+	switch number {
+	case 1044, 1045, 1046, 1049, // access to the database, or no database
+		1142, 1143, 1227, 1370, // rights
+		1064, 1146, 1305, 1318, // tables and procedures that do not exist, or are others
+		1665: // the binary log has the format STATEMENT
+		return true
+	}
+	return false
+}

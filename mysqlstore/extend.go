@@ -1,0 +1,78 @@
+package mysqlstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
+)
+
+// maxExtend is the largest number of leases in one statement.
+const maxExtend = 500
+
+// Extend implements driver.Store.
+func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	errs := make([]error, len(requests))
+	order := make([]int, len(requests))
+	for i := range order {
+		order[i] = i
+	}
+	// One order of locks for all transactions.
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(requests[a].Name, requests[b].Name) })
+	for part := range slices.Chunk(order, maxExtend) {
+		s.extend(ctx, requests, part, errs)
+	}
+	return errs
+}
+
+// extend extends the leases with these numbers, and sets their errors.
+func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, part []int, errs []error) {
+	type lease [5]any // as list_of reads it
+	list := make([]lease, len(part))
+	for i, j := range part {
+		r := requests[j]
+		list[i] = lease{j, hexOf(r.Name), hexOf(r.Token), hexOf(r.Client), sqlstore.Micros(r.TTL)}
+		errs[j] = driver.ErrLost
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // numbers and hexadecimal texts can be encoded
+	}
+	within, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	extended, err := s.extendOnce(within, text)
+	for repeatable(err) && within.Err() == nil {
+		extended, err = s.extendOnce(within, text)
+	}
+	for _, j := range part {
+		if err != nil {
+			errs[j] = unavailable("extend", requests[j].Name, err)
+		}
+	}
+	if err != nil {
+		return
+	}
+	for _, j := range extended {
+		errs[j] = nil
+	}
+}
+
+// extendOnce returns the numbers of the leases that were extended.
+func (s *Store) extendOnce(ctx context.Context, list []byte) (extended []int, err error) {
+	rows, err := s.db.QueryContext(ctx, s.text.extend, string(list))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var i int
+		if err := rows.Scan(&i); err != nil {
+			return nil, err
+		}
+		extended = append(extended, i)
+	}
+	return extended, rows.Err()
+}

@@ -1,0 +1,35 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/dibslock/dibs/internal/sqlstore"
+)
+
+// Guard ties a transaction in the database of the store to the leases that ctx carries. It
+// returns ErrLost if one of them has ended. Otherwise nobody else is granted its names before
+// the transaction ends. So a process that was stopped for longer than its TTL cannot
+// write. ctx is that of Do or of Lease.Context.
+//
+// A lease that has expired, and that nobody has ended since, still guards: nobody else has held
+// its names.
+//
+// Call Guard before the first write of the transaction, which may have any isolation level. It
+// costs one round trip for each name. Renewals and the wait queue do not wait for a guard.
+// A long transaction delays only the next holder, and only if the lease has ended meanwhile.
+//
+// Guard returns ErrInvalid if ctx carries no lease of this store.
+func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
+	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) {
+		err = tx.QueryRowContext(ctx, s.text.guard, hexOf(name), hexOf(token)).Scan(&held)
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
+		}
+		if err != nil {
+			return false, unavailable("guard", name, err)
+		}
+		return held, nil
+	})
+}

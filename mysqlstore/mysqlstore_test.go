@@ -1,0 +1,77 @@
+package mysqlstore_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/mysqlstore"
+	"github.com/dibslock/dibs/storetest"
+)
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) driver.Store { return newStore(t) })
+}
+
+var (
+	serverOnce sync.Once
+	server     *mysqltest.Server
+	serverErr  error
+	prefixes   atomic.Int64
+)
+
+// TestMain stops the server that the tests share.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if server != nil {
+		_ = server.Close()
+	}
+	os.Exit(code)
+}
+
+// sharedServer returns a server that all tests share, each with a prefix of its own.
+func sharedServer(t testing.TB) *mysqltest.Server {
+	t.Helper()
+	serverOnce.Do(func() {
+		server, serverErr = mysqltest.Start()
+	})
+	if errors.Is(serverErr, mysqltest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_MARIADB") == "" {
+		t.Skip(serverErr)
+	}
+	if serverErr != nil {
+		t.Fatal(serverErr)
+	}
+	return server
+}
+
+// newDB returns a database, which connects when it is first used.
+func newDB(t testing.TB, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// newStore returns a store with a new prefix.
+func newStore(t testing.TB) *mysqlstore.Store {
+	t.Helper()
+	return newStoreOn(t, newDB(t, sharedServer(t).DSN("mysql")))
+}
+
+func newStoreOn(t testing.TB, db *sql.DB) *mysqlstore.Store {
+	t.Helper()
+	s := mysqlstore.New(db, mysqlstore.Prefix(fmt.Sprintf("dibs %d ", prefixes.Add(1))))
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

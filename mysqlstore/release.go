@@ -1,0 +1,68 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"math"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
+)
+
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
+	if err := driver.CheckName(r.Name); err != nil {
+		return false, err
+	}
+	v := verb{op: "release", name: r.Name, text: s.text.release, until: r.Until}
+	err = s.call(ctx, v, func(until int64) []any {
+		if r.TokenEnds {
+			until = math.MaxInt64 // a late delivery finds nothing to release
+		}
+		return []any{listOf(r.Name), []byte(r.Token), sqlstore.Micros(r.Reserve), r.Unreserve, until}
+	}, scanFlag(&held))
+	s.fetches.changed()
+	return held, err
+}
+
+// Cancel implements driver.Store.
+func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	if err := check(c); err != nil {
+		return err
+	}
+	var done bool
+	v := verb{op: "cancel", name: c.Name, text: s.text.cancel, until: c.Until}
+	err := s.call(ctx, v, func(until int64) []any {
+		return []any{listOf(c.Names()...), []byte(c.Token), until}
+	}, scanFlag(&done))
+	s.fetches.changed()
+	return err
+}
+
+// Revoke implements driver.Store.
+func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (revoked bool, err error) {
+	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+		return false, err
+	}
+	if fence > math.MaxInt64 {
+		return false, nil // no store here has granted it
+	}
+	v := verb{op: "revoke", name: name, text: s.text.revoke}
+	err = s.call(ctx, v, func(until int64) []any {
+		return []any{listOf(name), int64(fence), []byte(reason), until}
+	}, scanFlag(&revoked))
+	s.fetches.changed()
+	return revoked, err
+}
+
+// scanFlag reads the server's time and a flag, which is null if the request was void.
+func scanFlag(flag *bool) func(*sql.Row) (at int64, void bool, err error) {
+	return func(row *sql.Row) (at int64, void bool, err error) {
+		var f sql.NullBool
+		if err := row.Scan(&at, &f); err != nil || !f.Valid {
+			return at, true, err
+		}
+		*flag = f.Bool
+		return at, false, nil
+	}
+}

@@ -1,0 +1,117 @@
+package mysqlstore
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+//go:embed sql
+var files embed.FS
+
+// file returns the text of a file with SQL.
+func file(name string) string {
+	text, err := files.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	return string(text)
+}
+
+// SQL returns the statements that create the tables and procedures, for a tool that manages
+// migrations. Send each by itself: the body of a procedure has semicolons.
+func SQL(prefix string) (statements []string) {
+	for text := range strings.SplitSeq(file("tables"), ";\n") {
+		statements = append(statements, text)
+	}
+	for text := range strings.SplitSeq(file("procedures"), "\nEND;\n") {
+		statements = append(statements, text+"\nEND")
+	}
+	all := statements[:0]
+	for _, text := range statements {
+		if text = strings.TrimSpace(text); text != "" && text != "END" {
+			all = append(all, with(prefix, text))
+		}
+	}
+	return all
+}
+
+// Migrate creates the tables and procedures if they do not exist. It may run in several
+// processes at once. It needs the rights CREATE and CREATE ROUTINE.
+func (s *Store) Migrate(ctx context.Context) (err error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	const limit = 60 // seconds
+	var locked bool
+	lock := s.prefix + "migrate"
+	if err := conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(CONCAT(DATABASE(), '.', ?), ?), 0)", lock, limit).Scan(&locked); err != nil {
+		return err
+	}
+	if !locked {
+		return fmt.Errorf("mysqlstore: another process has created the tables for more than %d s", limit)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.OperationTimeout)
+		defer cancel()
+		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK(CONCAT(DATABASE(), '.', ?))", lock) // it ends with the connection, too
+	}()
+	for _, text := range SQL(s.prefix) {
+		if _, err := conn.ExecContext(ctx, text); err != nil && !exists(err) {
+			return fmt.Errorf("mysqlstore: %w", err)
+		}
+	}
+	return nil
+}
+
+// exists reports whether a table or procedure exists already.
+func exists(err error) bool {
+	const table, procedure = 1050, 1304
+	n := numberOf(err)
+	return n == table || n == procedure
+}
+
+var (
+	identifiers = regexp.MustCompile(`\bdibs_(\w+)`)
+	lists       = regexp.MustCompile(`\blist_of\((\w+)\)`)
+)
+
+const (
+	nowSQL    = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	listOfSQL = `JSON_TABLE($1, '$$[*]' COLUMNS (` +
+		`i INT PATH '$$[0]', name VARCHAR(1024) PATH '$$[1]', token VARCHAR(1024) PATH '$$[2]', client VARCHAR(1024) PATH '$$[3]', ttl BIGINT PATH '$$[4]'))`
+)
+
+// with sets the prefix of the tables and procedures in a text, and replaces what stands for an
+// expression.
+func with(prefix, text string) string {
+	text = strings.ReplaceAll(text, "now_us()", nowSQL)
+	text = strings.ReplaceAll(text, "waiter_ttl()", fmt.Sprint(driver.WaiterTTL.Microseconds()))
+	text = lists.ReplaceAllString(text, listOfSQL)
+	quoted := "`" + strings.ReplaceAll(strings.ReplaceAll(prefix, "`", "``"), "$", "$$") + "$1`"
+	return identifiers.ReplaceAllString(text, quoted)
+}
+
+// statements are the texts that the store sends.
+type statements struct {
+	acquire, resize, release, cancel, revoke, extend, removeUnused string
+	inspect, list, guard, messages, deleteMessages                 string
+}
+
+func statementsOf(prefix string) statements {
+	return statements{
+		acquire: with(prefix, "CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?)"), resize: with(prefix, "CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
+		release: with(prefix, "CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with(prefix, "CALL dibs_cancel(?, ?, ?)"),
+		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
+		removeUnused: with(prefix, "CALL dibs_remove_unused(?, ?, now_us() - ?)"),
+		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), guard: with(prefix, file("guard")),
+		messages:       with(prefix, "SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
+		deleteMessages: with(prefix, "DELETE FROM dibs_messages WHERE id IN "),
+	}
+}

@@ -1,0 +1,564 @@
+-- Each verb is one call of a procedure, so that a name is locked only while the server works,
+-- never during a round trip. Each statement has to see what others have committed before it,
+-- so the level is read committed. now_us() is the time of the statement by the server's clock, and
+-- waiter_ttl() is driver.WaiterTTL: the store replaces both, because a function of the server needs
+-- rights that a procedure does not.
+--
+-- A list of names has them in hexadecimal, in order, each with a comma after it.
+
+-- next_name takes the first name of a list.
+CREATE PROCEDURE dibs_next_name(INOUT rest LONGTEXT CHARACTER SET ascii, OUT n VARBINARY(512))
+BEGIN
+  SET n = UNHEX(SUBSTRING_INDEX(rest, ',', 1));
+  SET rest = SUBSTRING(rest, LOCATE(',', rest) + 1);
+END;
+
+-- lock locks the names, in one order for all transactions, and adds those that are missing. It
+-- returns the time. After until it changes nothing.
+CREATE PROCEDURE dibs_lock(IN wanted LONGTEXT CHARACTER SET ascii, IN until BIGINT, OUT at BIGINT)
+BEGIN
+  DECLARE n VARBINARY(512);
+  DECLARE found INT;
+  DECLARE last_fence, last_ticket BIGINT;
+  SET at = now_us();
+  IF at <= until THEN
+    WHILE wanted <> '' DO
+      CALL dibs_next_name(wanted, n);
+      SELECT COUNT(*) INTO found FROM dibs_names WHERE name = n FOR UPDATE;
+      IF found = 0 THEN
+        INSERT INTO dibs_names (name) VALUES (n) ON DUPLICATE KEY UPDATE name = n;
+        -- A later statement than the INSERT: it sees the removal of an earlier row of the name.
+        SELECT fence, ticket INTO last_fence, last_ticket FROM dibs_removed WHERE id = 1;
+        UPDATE dibs_names SET fence = GREATEST(fence, last_fence), ticket = GREATEST(ticket, last_ticket) WHERE name = n;
+      END IF;
+    END WHILE;
+    SET at = now_us();
+  END IF;
+END;
+
+-- unguard removes the row that a guard would lock. It returns false, and does not wait, if
+-- a transaction guards the lease. A reserved lease may have no such row.
+CREATE PROCEDURE dibs_unguard(IN n VARBINARY(512), IN whose VARBINARY(512), OUT free BOOLEAN)
+BEGIN
+  SELECT COUNT(*) INTO free FROM dibs_guards WHERE name = n AND token = whose FOR UPDATE SKIP LOCKED;
+  IF free THEN
+    DELETE FROM dibs_guards WHERE name = n AND token = whose;
+  ELSE
+    SELECT COUNT(*) = 0 INTO free FROM dibs_guards WHERE name = n AND token = whose;
+  END IF;
+END;
+
+-- notify sends a message to a client.
+CREATE PROCEDURE dibs_notify(IN its_client VARBINARY(512), IN its_message VARBINARY(2048))
+BEGIN
+  INSERT INTO dibs_messages (client, sent, message) VALUES (its_client, now_us(), its_message);
+END;
+
+-- leave removes a waiter, and reports whether there was one.
+CREATE PROCEDURE dibs_leave(IN n VARBINARY(512), IN whose VARBINARY(512), OUT left_it BOOLEAN)
+BEGIN
+  DELETE FROM dibs_waiters WHERE name = n AND token = whose;
+  SET left_it = ROW_COUNT() > 0;
+  IF left_it THEN
+    UPDATE dibs_names SET waiting = waiting - 1 WHERE name = n;
+  END IF;
+END;
+
+-- head returns the first live waiter of a locked name, or null. It removes dead ones before it.
+CREATE PROCEDURE dibs_head(IN n VARBINARY(512), IN at BIGINT, OUT whose VARBINARY(512), OUT its_client VARBINARY(512),
+  OUT its_ticket BIGINT, OUT its_ttl BIGINT, OUT its_weight INT, OUT its_most INT, OUT its_several BOOLEAN)
+BEGIN
+  DECLARE gone BOOLEAN;
+  DECLARE beat BIGINT;
+  dead: LOOP
+    SET whose = NULL;
+    SELECT token, client, ticket, ttl, weight, most, several, heartbeat
+    INTO whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several, beat
+    FROM dibs_waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
+    IF whose IS NULL OR beat + waiter_ttl() > at THEN
+      LEAVE dead;
+    END IF;
+    CALL dibs_leave(n, whose, gone);
+  END LOOP;
+END;
+
+-- notify_head makes the first waiter retry, to learn when the name is free.
+CREATE PROCEDURE dibs_notify_head(IN n VARBINARY(512), IN at BIGINT)
+BEGIN
+  DECLARE whose, its_client VARBINARY(512);
+  DECLARE its_ticket, its_ttl BIGINT;
+  DECLARE its_weight, its_most INT;
+  DECLARE its_several BOOLEAN;
+  CALL dibs_head(n, at, whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several);
+  IF whose IS NOT NULL THEN
+    CALL dibs_notify(its_client, CONCAT('r ', whose));
+  END IF;
+END;
+
+-- end_exclusive ends the lease of the exclusive holder, whose name is locked. While a
+-- transaction guards the lease it only expires, and the first waiter retries.
+CREATE PROCEDURE dibs_end_exclusive(IN n VARBINARY(512), IN whose VARBINARY(512), OUT ended BOOLEAN)
+BEGIN
+  CALL dibs_unguard(n, whose, ended);
+  IF ended THEN
+    UPDATE dibs_names SET token = '', client = '', reserved = FALSE WHERE name = n;
+  ELSE
+    UPDATE dibs_names SET reserved = TRUE, expires = 0 WHERE name = n AND expires > 0;
+    IF ROW_COUNT() > 0 THEN
+      CALL dibs_notify_head(n, now_us());
+    END IF;
+  END IF;
+END;
+
+-- end_shared ends the lease of a token, or with kept what it has reserved, likewise.
+CREATE PROCEDURE dibs_end_shared(IN n VARBINARY(512), IN whose VARBINARY(512), IN kept BOOLEAN, OUT ended BOOLEAN)
+BEGIN
+  DECLARE freed INT;
+  SELECT SUM(weight) INTO freed FROM dibs_holders WHERE name = n AND token = whose AND reserved = kept;
+  SET ended = FALSE;
+  IF freed IS NOT NULL THEN
+    CALL dibs_unguard(n, whose, ended);
+    IF ended THEN
+      DELETE FROM dibs_holders WHERE name = n AND token = whose AND reserved = kept;
+      UPDATE dibs_names SET used = used - freed WHERE name = n;
+    ELSE
+      UPDATE dibs_holders SET expires = 0 WHERE name = n AND token = whose AND reserved = kept AND expires > 0;
+      IF ROW_COUNT() > 0 THEN
+        CALL dibs_notify_head(n, now_us());
+      END IF;
+    END IF;
+  END IF;
+END;
+
+-- end_expired ends the shares that have expired, unless a transaction guards them.
+CREATE PROCEDURE dibs_end_expired(IN n VARBINARY(512), IN at BIGINT, INOUT changed BOOLEAN)
+BEGIN
+  DECLARE whose VARBINARY(512);
+  DECLARE kept, ended, finished BOOLEAN DEFAULT FALSE;
+  DECLARE expired CURSOR FOR SELECT token, reserved FROM dibs_holders WHERE name = n AND expires <= at;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET finished = TRUE;
+  OPEN expired;
+  FETCH expired INTO whose, kept;
+  WHILE NOT finished DO
+    CALL dibs_end_shared(n, whose, kept, ended);
+    SET changed = changed OR ended, finished = FALSE;
+    FETCH expired INTO whose, kept;
+  END WHILE;
+  CLOSE expired;
+END;
+
+-- expire ends the leases of a locked name that have expired, and reports whether there were any.
+CREATE PROCEDURE dibs_expire(IN n VARBINARY(512), IN at BIGINT, OUT changed BOOLEAN)
+BEGIN
+  DECLARE r_token VARBINARY(512);
+  DECLARE r_expires, r_used BIGINT;
+  SELECT token, expires, used INTO r_token, r_expires, r_used FROM dibs_names WHERE name = n;
+  SET changed = FALSE;
+  IF r_token <> '' AND r_expires <= at THEN
+    CALL dibs_end_exclusive(n, r_token, changed);
+  END IF;
+  IF r_used > 0 THEN
+    CALL dibs_end_expired(n, at, changed);
+  END IF;
+END;
+
+-- holds reports whether a token holds a locked name.
+CREATE PROCEDURE dibs_holds(IN n VARBINARY(512), IN whose VARBINARY(512), IN at BIGINT, OUT held BOOLEAN)
+BEGIN
+  SELECT EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND NOT reserved AND expires > at)
+    OR EXISTS (SELECT 1 FROM dibs_holders WHERE name = n AND token = whose AND NOT reserved AND expires > at)
+  INTO held;
+END;
+
+-- end_lease ends the lease of a token, or with kept what an earlier release has reserved. The
+-- result is false if there is none, or if a transaction guards it.
+CREATE PROCEDURE dibs_end_lease(IN n VARBINARY(512), IN whose VARBINARY(512), IN kept BOOLEAN, OUT ended BOOLEAN)
+BEGIN
+  IF EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND reserved = kept) THEN
+    CALL dibs_end_exclusive(n, whose, ended);
+  ELSE
+    CALL dibs_end_shared(n, whose, kept, ended);
+  END IF;
+END;
+
+-- hold makes a token a holder of a locked name that has room for it.
+CREATE PROCEDURE dibs_hold(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_client VARBINARY(512),
+  IN its_weight INT, IN its_most INT, IN new_fence BIGINT, IN ends BIGINT)
+BEGIN
+  IF its_weight = its_most THEN
+    UPDATE dibs_names SET token = whose, client = its_client, weight = its_weight, expires = ends, fence = new_fence WHERE name = n;
+  ELSE
+    INSERT INTO dibs_holders (name, token, client, weight, fence, expires) VALUES (n, whose, its_client, its_weight, new_fence, ends);
+    UPDATE dibs_names SET used = used + its_weight, fence = new_fence WHERE name = n;
+  END IF;
+  INSERT IGNORE INTO dibs_guards VALUES (n, whose);
+END;
+
+-- serve grants a locked name to the waiters that fit, in order. One that does not fit
+-- blocks those behind it, and so does one for several names: it is told to retry if
+-- something has changed.
+CREATE PROCEDURE dibs_serve(IN n VARBINARY(512), IN at BIGINT, IN changed BOOLEAN)
+BEGIN
+  DECLARE whose, its_client, r_token VARBINARY(512);
+  DECLARE its_ticket, its_ttl, r_used, r_fence BIGINT;
+  DECLARE its_weight, its_most, r_waiting INT;
+  DECLARE its_several, gone BOOLEAN;
+  waiters: LOOP
+    SELECT token, used, fence, waiting INTO r_token, r_used, r_fence, r_waiting FROM dibs_names WHERE name = n;
+    IF r_waiting = 0 OR r_token <> '' THEN
+      LEAVE waiters;
+    END IF;
+    CALL dibs_head(n, at, whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several);
+    IF whose IS NULL OR r_used > its_most - its_weight THEN
+      LEAVE waiters;
+    END IF;
+    IF its_several THEN
+      IF changed THEN
+        CALL dibs_notify(its_client, CONCAT('r ', whose));
+      END IF;
+      LEAVE waiters;
+    END IF;
+    CALL dibs_leave(n, whose, gone);
+    SET r_fence = GREATEST(r_fence + 1, at);
+    CALL dibs_hold(n, whose, its_client, its_weight, its_most, r_fence, at + its_ttl);
+    CALL dibs_notify(its_client, CONCAT('g ', r_fence, ' ', its_ticket, ' ', at, ' ', whose));
+    SET changed = TRUE;
+  END LOOP;
+END;
+
+-- busy describes the holder of a locked name that expires first. A lease that has expired and
+-- still exists is guarded by a transaction, whose end nobody announces. A dead waiter at
+-- the head may block the name for as long as a waiter lives.
+CREATE PROCEDURE dibs_busy(IN n VARBINARY(512), IN at BIGINT, OUT holder VARBINARY(512), OUT kept BOOLEAN, OUT remaining BIGINT)
+BEGIN
+  DECLARE ends BIGINT;
+  SET holder = '', kept = FALSE;
+  SELECT token, reserved, expires INTO holder, kept, ends FROM dibs_names WHERE name = n AND token <> '';
+  IF holder = '' THEN
+    SELECT token, reserved, expires INTO holder, kept, ends FROM dibs_holders WHERE name = n ORDER BY expires LIMIT 1;
+  END IF;
+  SET remaining = CASE WHEN ends IS NULL THEN waiter_ttl() WHEN ends <= at THEN 20000 ELSE ends - at END;
+END;
+
+-- enqueue adds a queue entry for each name, or keeps those that exist. Each is a heartbeat.
+CREATE PROCEDURE dibs_enqueue(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
+  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN at BIGINT, OUT new_ticket BIGINT, OUT place BIGINT)
+BEGIN
+  DECLARE n VARBINARY(512);
+  DECLARE rest LONGTEXT CHARACTER SET ascii DEFAULT wanted;
+  DECLARE old_ticket, last_ticket, ahead BIGINT;
+  DECLARE gone, is_several BOOLEAN;
+  SET is_several = LENGTH(wanted) > LOCATE(',', wanted);
+  SET old_ticket = NULL, new_ticket = at, place = 0;
+  WHILE rest <> '' DO
+    CALL dibs_next_name(rest, n);
+    IF EXISTS (SELECT 1 FROM dibs_waiters WHERE name = n AND token = whose AND heartbeat + waiter_ttl() <= at) THEN
+      CALL dibs_leave(n, whose, gone);
+    END IF;
+    SELECT MAX(ticket) INTO last_ticket FROM dibs_waiters WHERE name = n AND token = whose;
+    SET old_ticket = COALESCE(GREATEST(old_ticket, last_ticket), old_ticket, last_ticket);
+    SELECT ticket INTO last_ticket FROM dibs_names WHERE name = n;
+    SET new_ticket = GREATEST(new_ticket, last_ticket + 1);
+  END WHILE;
+  SET new_ticket = COALESCE(old_ticket, new_ticket), rest = wanted;
+  WHILE rest <> '' DO
+    CALL dibs_next_name(rest, n);
+    IF EXISTS (SELECT 1 FROM dibs_waiters WHERE name = n AND token = whose) THEN
+      UPDATE dibs_waiters SET heartbeat = at WHERE name = n AND token = whose;
+    ELSE
+      INSERT INTO dibs_waiters VALUES (n, whose, its_client, its_weight, its_most, LEAST(its_ttl, waiter_ttl()), is_several, new_ticket, at, at);
+      UPDATE dibs_names SET waiting = waiting + 1, ticket = GREATEST(ticket, new_ticket) WHERE name = n;
+    END IF;
+    SELECT COUNT(*) INTO ahead FROM dibs_waiters
+    WHERE name = n AND (ticket < new_ticket OR ticket = new_ticket AND token < whose) AND heartbeat + waiter_ttl() > at;
+    SET place = GREATEST(place, ahead + 1);
+  END WHILE;
+END;
+
+-- admits serves the waiters of a locked name, and reports whether a request can be granted now,
+-- or holds the name already.
+CREATE PROCEDURE dibs_admits(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_weight INT, IN its_most INT, IN at BIGINT,
+  OUT admitted BOOLEAN, OUT last_fence BIGINT)
+BEGIN
+  DECLARE changed BOOLEAN;
+  DECLARE first, its_client, r_token VARBINARY(512);
+  DECLARE first_ticket, first_ttl, r_used BIGINT;
+  DECLARE first_weight, first_most, r_waiting INT;
+  DECLARE first_several BOOLEAN;
+  CALL dibs_expire(n, at, changed);
+  CALL dibs_serve(n, at, changed);
+  SELECT token, used, waiting, fence INTO r_token, r_used, r_waiting, last_fence FROM dibs_names WHERE name = n;
+  CALL dibs_holds(n, whose, at, admitted);
+  IF NOT admitted AND r_token = '' AND r_used <= its_most - its_weight THEN
+    SET admitted = r_waiting = 0;
+    IF NOT admitted THEN
+      CALL dibs_head(n, at, first, its_client, first_ticket, first_ttl, first_weight, first_most, first_several);
+      SET admitted = COALESCE(first = whose, TRUE);
+    END IF;
+  END IF;
+END;
+
+-- grant makes a token a holder of a locked name, or extends its lease.
+CREATE PROCEDURE dibs_grant(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_client VARBINARY(512),
+  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN new_fence BIGINT, IN at BIGINT)
+BEGIN
+  DECLARE held, gone BOOLEAN;
+  CALL dibs_leave(n, whose, gone);
+  CALL dibs_holds(n, whose, at, held);
+  IF NOT held THEN
+    CALL dibs_hold(n, whose, its_client, its_weight, its_most, new_fence, at + its_ttl);
+  ELSE
+    UPDATE dibs_names SET expires = GREATEST(expires, at + its_ttl) WHERE name = n AND token = whose AND NOT reserved;
+    UPDATE dibs_holders SET expires = GREATEST(expires, at + its_ttl), fence = new_fence WHERE name = n AND token = whose AND NOT reserved;
+    UPDATE dibs_names SET fence = new_fence WHERE name = n;
+  END IF;
+END;
+
+-- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
+-- queue is set. A null held means that the request came after its time.
+CREATE PROCEDURE dibs_acquire(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
+  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN queue BOOLEAN, IN until BIGINT)
+BEGIN
+  DECLARE rest LONGTEXT CHARACTER SET ascii;
+  DECLARE n, busy_name, holder, one_holder VARBINARY(512);
+  DECLARE at, new_fence, last_fence, remaining, one_remaining, new_ticket, place BIGINT;
+  DECLARE held, admitted, kept, one_kept, ended, still BOOLEAN;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  CALL dibs_lock(wanted, until, at);
+  IF at <= until THEN
+    SET held = TRUE, new_fence = at, rest = wanted;
+    WHILE rest <> '' DO
+      CALL dibs_next_name(rest, n);
+      CALL dibs_admits(n, whose, its_weight, its_most, at, admitted, last_fence);
+      SET new_fence = GREATEST(new_fence, last_fence + 1);
+      IF NOT admitted THEN
+        CALL dibs_busy(n, at, one_holder, one_kept, one_remaining);
+        IF held OR one_remaining < remaining THEN
+          SET busy_name = n, holder = one_holder, kept = one_kept, remaining = one_remaining;
+        END IF;
+        SET held = FALSE;
+      END IF;
+    END WHILE;
+    SET rest = wanted;
+    WHILE rest <> '' DO
+      CALL dibs_next_name(rest, n);
+      IF held THEN
+        CALL dibs_grant(n, whose, its_client, its_ttl, its_weight, its_most, new_fence, at);
+      ELSE
+        -- A waiter for several names holds none.
+        CALL dibs_holds(n, whose, at, still);
+        IF still THEN
+          CALL dibs_end_lease(n, whose, FALSE, ended);
+          CALL dibs_serve(n, at, ended);
+        END IF;
+      END IF;
+    END WHILE;
+    IF NOT held AND queue THEN
+      CALL dibs_enqueue(wanted, whose, its_client, its_ttl, its_weight, its_most, at, new_ticket, place);
+    END IF;
+  END IF;
+  COMMIT;
+  SELECT at, held, new_fence, busy_name, holder, kept, remaining, new_ticket, place;
+END;
+
+-- release ends a lease, or keeps its name unavailable for some time. With unreserve it ends what
+-- an earlier release has reserved. A null held means that the request came after its time.
+CREATE PROCEDURE dibs_release(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN reserve BIGINT, IN unreserve BOOLEAN, IN until BIGINT)
+BEGIN
+  DECLARE n VARBINARY(512) DEFAULT UNHEX(SUBSTRING_INDEX(wanted, ',', 1));
+  DECLARE at BIGINT;
+  DECLARE held, changed, ended BOOLEAN;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  CALL dibs_lock(wanted, until, at);
+  IF at <= until THEN
+    CALL dibs_expire(n, at, changed);
+    IF unreserve THEN
+      SELECT EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND reserved AND expires > at)
+        OR EXISTS (SELECT 1 FROM dibs_holders WHERE name = n AND token = whose AND reserved AND expires > at)
+      INTO held;
+    ELSE
+      CALL dibs_holds(n, whose, at, held);
+    END IF;
+    IF held AND NOT unreserve AND reserve > 0 THEN
+      CALL dibs_unguard(n, whose, ended);
+      CALL dibs_end_shared(n, whose, TRUE, ended); -- the token has reserved the name before
+      UPDATE dibs_names SET reserved = TRUE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+      UPDATE dibs_holders SET reserved = TRUE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+      CALL dibs_notify_head(n, at);
+    ELSEIF held THEN
+      CALL dibs_end_lease(n, whose, unreserve, ended);
+      SET changed = changed OR ended;
+    END IF;
+    CALL dibs_serve(n, at, changed);
+  END IF;
+  COMMIT;
+  SELECT at, held;
+END;
+
+-- cancel ends the leases and queue entries of a token.
+CREATE PROCEDURE dibs_cancel(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN until BIGINT)
+BEGIN
+  DECLARE rest LONGTEXT CHARACTER SET ascii DEFAULT wanted;
+  DECLARE n VARBINARY(512);
+  DECLARE at BIGINT;
+  DECLARE done, changed, ended, gone BOOLEAN;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  CALL dibs_lock(wanted, until, at);
+  IF at <= until THEN
+    SET done = TRUE;
+    WHILE rest <> '' DO
+      CALL dibs_next_name(rest, n);
+      CALL dibs_expire(n, at, changed);
+      CALL dibs_end_lease(n, whose, FALSE, ended);
+      CALL dibs_leave(n, whose, gone);
+      CALL dibs_serve(n, at, changed OR ended OR gone);
+    END WHILE;
+  END IF;
+  COMMIT;
+  SELECT at, done;
+END;
+
+-- resize changes the weight of a lease if it fits beside the other holders. A null held means
+-- that the request came after its time.
+CREATE PROCEDURE dibs_resize(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
+  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN until BIGINT)
+BEGIN
+  DECLARE n, holder VARBINARY(512);
+  DECLARE at, new_fence, remaining, old_expires, old_weight, r_used BIGINT;
+  DECLARE held, kept, changed, ended BOOLEAN;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET n = UNHEX(SUBSTRING_INDEX(wanted, ',', 1));
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  CALL dibs_lock(wanted, until, at);
+  IF at <= until THEN
+    CALL dibs_expire(n, at, changed);
+    CALL dibs_holds(n, whose, at, held);
+    SELECT used, fence INTO r_used, new_fence FROM dibs_names WHERE name = n;
+    IF held THEN
+      -- An exclusive holder was alone.
+      SELECT COALESCE(MAX(weight), 0), MAX(expires) INTO old_weight, old_expires
+      FROM dibs_holders WHERE name = n AND token = whose AND NOT reserved;
+      IF old_expires IS NULL THEN
+        SELECT expires INTO old_expires FROM dibs_names WHERE name = n;
+      END IF;
+      SET held = r_used - old_weight <= its_most - its_weight;
+    END IF;
+    IF held THEN
+      CALL dibs_end_lease(n, whose, FALSE, ended);
+      IF NOT ended THEN
+        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31234, MESSAGE_TEXT = 'a transaction guards the lease';
+      END IF;
+      SET new_fence = GREATEST(new_fence + 1, at);
+      CALL dibs_hold(n, whose, its_client, its_weight, its_most, new_fence, GREATEST(old_expires, at + its_ttl));
+      SET changed = TRUE;
+    ELSE
+      SET new_fence = NULL;
+      CALL dibs_busy(n, at, holder, kept, remaining);
+    END IF;
+    CALL dibs_serve(n, at, changed);
+  END IF;
+  COMMIT;
+  SELECT at, held, new_fence, n, holder, kept, remaining, NULL, NULL;
+END;
+
+-- revoke ends the lease with a fence, and tells its holder why.
+CREATE PROCEDURE dibs_revoke(IN wanted LONGTEXT CHARACTER SET ascii, IN its_fence BIGINT, IN reason VARBINARY(512), IN until BIGINT)
+BEGIN
+  DECLARE n, whose, its_client VARBINARY(512);
+  DECLARE at BIGINT;
+  DECLARE revoked, kept, changed, ended BOOLEAN;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET n = UNHEX(SUBSTRING_INDEX(wanted, ',', 1));
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  CALL dibs_lock(wanted, until, at);
+  IF at <= until THEN
+    CALL dibs_expire(n, at, changed);
+    SELECT token, client, reserved INTO whose, its_client, kept
+    FROM dibs_names WHERE name = n AND token <> '' AND fence = its_fence AND expires > at;
+    IF whose IS NULL THEN
+      SELECT token, client, reserved INTO whose, its_client, kept
+      FROM dibs_holders WHERE name = n AND fence = its_fence AND expires > at LIMIT 1;
+    END IF;
+    SET revoked = whose IS NOT NULL;
+    IF revoked THEN
+      CALL dibs_end_lease(n, whose, kept, ended);
+      SET changed = changed OR ended;
+      IF NOT kept THEN
+        CALL dibs_notify(its_client, CONCAT('x ', its_fence, ' ', reason, CHAR(10), whose));
+      END IF;
+    END IF;
+    CALL dibs_serve(n, at, changed);
+  END IF;
+  COMMIT;
+  SELECT at, revoked;
+END;
+
+-- extend raises the remaining time of each lease of a list. It returns the numbers of those that
+-- are held until then at least.
+CREATE PROCEDURE dibs_extend(IN leases LONGTEXT CHARACTER SET ascii)
+BEGIN
+  DECLARE at BIGINT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  SET at = now_us();
+  UPDATE list_of(leases) AS l STRAIGHT_JOIN dibs_names h
+  ON h.name = UNHEX(l.name) AND h.token = UNHEX(l.token) AND NOT h.reserved AND h.expires > at
+  SET h.expires = GREATEST(h.expires, at + l.ttl), h.client = COALESCE(NULLIF(UNHEX(l.client), ''), h.client);
+  UPDATE list_of(leases) AS l STRAIGHT_JOIN dibs_holders h
+  ON h.name = UNHEX(l.name) AND h.token = UNHEX(l.token) AND h.reserved = FALSE AND h.expires > at
+  SET h.expires = GREATEST(h.expires, at + l.ttl), h.client = COALESCE(NULLIF(UNHEX(l.client), ''), h.client);
+  COMMIT;
+  SELECT l.i FROM list_of(leases) AS l STRAIGHT_JOIN dibs_names h
+  ON h.name = UNHEX(l.name) AND h.token = UNHEX(l.token) AND NOT h.reserved AND h.expires >= at + l.ttl
+  UNION ALL
+  SELECT l.i FROM list_of(leases) AS l STRAIGHT_JOIN dibs_holders h
+  ON h.name = UNHEX(l.name) AND h.token = UNHEX(l.token) AND h.reserved = FALSE AND h.expires >= at + l.ttl;
+END;
+
+-- remove_unused looks at the next names after one, and removes those that nobody has used since a
+-- time. It returns the last name that it looked at, or null at the end.
+CREATE PROCEDURE dibs_remove_unused(IN after VARBINARY(512), IN number INT, IN since BIGINT)
+BEGIN
+  DECLARE n, whose, its_client VARBINARY(512);
+  DECLARE at, last_fence, last_ticket, its_ttl BIGINT;
+  DECLARE its_weight, its_most INT;
+  DECLARE its_several, changed, found BOOLEAN;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET n = after;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  looked: WHILE number > 0 DO
+    SET number = number - 1;
+    SELECT MIN(name) INTO n FROM dibs_names WHERE name > n;
+    IF n IS NULL THEN
+      LEAVE looked;
+    END IF;
+    SELECT COUNT(*) INTO found FROM dibs_names WHERE name = n FOR UPDATE SKIP LOCKED;
+    IF found THEN
+      -- Holders and waiters that have died, if nobody has asked for the name since.
+      SET at = now_us();
+      CALL dibs_expire(n, at, changed);
+      CALL dibs_serve(n, at, changed);
+      CALL dibs_head(n, at, whose, its_client, last_ticket, its_ttl, its_weight, its_most, its_several);
+      SET last_fence = NULL;
+      SELECT fence, ticket INTO last_fence, last_ticket FROM dibs_names
+      WHERE name = n AND waiting = 0 AND used = 0 AND token = '' AND fence < since;
+      IF last_fence IS NOT NULL THEN
+        UPDATE dibs_removed SET fence = GREATEST(fence, last_fence), ticket = GREATEST(ticket, last_ticket) WHERE id = 1;
+        DELETE FROM dibs_names WHERE name = n;
+      END IF;
+    END IF;
+  END WHILE;
+  COMMIT;
+  DELETE FROM dibs_messages WHERE sent < since LIMIT 1000;
+  SELECT n;
+END;

@@ -1,0 +1,71 @@
+-- Times and TTLs are µs, times since 1970 by the clock of the server. Tickets and fences
+-- are times, or one more than the last one if the clock has not advanced.
+
+CREATE TABLE dibs_names (
+  name     VARBINARY(512) NOT NULL PRIMARY KEY,
+  fence    BIGINT         NOT NULL DEFAULT 0,      -- of the last grant
+  ticket   BIGINT         NOT NULL DEFAULT 0,      -- of the last queue entry
+  token    VARBINARY(512) NOT NULL DEFAULT '',     -- of the exclusive holder; or empty
+  client   VARBINARY(512) NOT NULL DEFAULT '',     -- of that holder
+  weight   INT            NOT NULL DEFAULT 1,      -- of that holder
+  expires  BIGINT         NOT NULL DEFAULT 0,      -- of that holder
+  reserved BOOLEAN        NOT NULL DEFAULT FALSE,  -- that holder has released its lease
+  used     BIGINT         NOT NULL DEFAULT 0,      -- sum of the weights in dibs_holders
+  waiting  INT            NOT NULL DEFAULT 0       -- number of rows in dibs_waiters
+) ENGINE = InnoDB;
+
+-- The holders of shares. A name has holders here, or an exclusive one, or none.
+CREATE TABLE dibs_holders (
+  name     VARBINARY(512) NOT NULL,
+  token    VARBINARY(512) NOT NULL,
+  reserved BOOLEAN        NOT NULL DEFAULT FALSE,
+  client   VARBINARY(512) NOT NULL,
+  weight   INT            NOT NULL,
+  fence    BIGINT         NOT NULL,
+  expires  BIGINT         NOT NULL,
+  PRIMARY KEY (name, token, reserved),
+  KEY expires (name, expires)
+) ENGINE = InnoDB;
+
+-- One row for each lease, which nothing changes. A guard locks it, and with it only the end
+-- of the lease.
+CREATE TABLE dibs_guards (
+  name  VARBINARY(512) NOT NULL,
+  token VARBINARY(512) NOT NULL,
+  PRIMARY KEY (name, token)
+) ENGINE = InnoDB;
+
+-- The wait queues. A request for several names has an entry in each queue, with one ticket.
+CREATE TABLE dibs_waiters (
+  name      VARBINARY(512) NOT NULL,
+  token     VARBINARY(512) NOT NULL,
+  client    VARBINARY(512) NOT NULL,
+  weight    INT            NOT NULL,
+  most      INT            NOT NULL,  -- the limit of the request
+  ttl       BIGINT         NOT NULL,  -- of a lease that a hand-off grants
+  several   BOOLEAN        NOT NULL,  -- the request has several names: it retries, and gets no hand-off
+  ticket    BIGINT         NOT NULL,
+  joined    BIGINT         NOT NULL,
+  heartbeat BIGINT         NOT NULL,
+  PRIMARY KEY (name, token),
+  KEY in_order (name, ticket, token)
+) ENGINE = InnoDB;
+
+-- Notifications, which the clients fetch.
+CREATE TABLE dibs_messages (
+  id      BIGINT          NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  client  VARBINARY(512)  NOT NULL,
+  sent    BIGINT          NOT NULL,
+  message VARBINARY(2048) NOT NULL,
+  KEY client (client),
+  KEY sent (sent)
+) ENGINE = InnoDB;
+
+-- The largest fence and ticket of the names that were removed because nobody used them.
+CREATE TABLE dibs_removed (
+  id     INT    NOT NULL PRIMARY KEY,
+  fence  BIGINT NOT NULL,
+  ticket BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+INSERT IGNORE INTO dibs_removed VALUES (1, 0, 0);

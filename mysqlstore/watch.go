@@ -1,0 +1,189 @@
+package mysqlstore
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
+)
+
+// The pace at which a client fetches its notifications, however many waiters it has.
+const (
+	fetchFirst   = 5 * time.Millisecond  // after something has happened
+	fetchWaiting = 50 * time.Millisecond // at least, while it has waiters
+	fetchIdle    = time.Second           // otherwise: only a revocation can arrive
+)
+
+// Watch implements driver.Store. It fetches the messages of the client.
+func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	f := s.fetches.open(client)
+	defer s.fetches.close(client, f)
+	seen := make(map[int64]bool) // delivered, and not yet deleted
+	connected, every := false, fetchFirst
+	for {
+		messages, err := s.fetch(ctx, client, seen)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && connected:
+			connected = false
+			on(driver.Event{Kind: driver.EventDisconnected, Err: err})
+		case err == nil && !connected:
+			connected = true
+			on(driver.Event{Kind: driver.EventConnected})
+		}
+		for _, m := range messages {
+			if e, ok := sqlstore.ParseEvent(m, s.limit.Clock.Age); ok {
+				on(e)
+			}
+		}
+		every = min(2*every, fetchWaiting)
+		if len(messages) > 0 {
+			every = fetchFirst
+		}
+		if !f.wait(ctx, &every) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// fetch returns the messages of a client that were not seen before, and deletes them.
+func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (messages []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
+	defer cancel()
+	ids, texts, err := s.messages(ctx, client)
+	if err != nil || len(ids) == 0 {
+		clear(seen)
+		return nil, err
+	}
+	for i, id := range ids {
+		if !seen[id.(int64)] {
+			messages = append(messages, texts[i])
+		}
+		seen[id.(int64)] = true
+	}
+	_, err = s.db.ExecContext(ctx, s.text.deleteMessages+"("+strings.Repeat("?,", len(ids)-1)+"?)", ids...)
+	if err != nil {
+		return messages, unavailable("watch", "", err)
+	}
+	clear(seen)
+	return messages, nil
+}
+
+// messages returns the next messages of a client.
+func (s *Store) messages(ctx context.Context, client string) (ids []any, texts []string, err error) {
+	rows, err := s.db.QueryContext(ctx, s.text.messages, []byte(client))
+	if err != nil {
+		return nil, nil, unavailable("watch", "", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		var text []byte
+		if err := rows.Scan(&id, &text); err != nil {
+			return nil, nil, unavailable("watch", "", err)
+		}
+		ids, texts = append(ids, id), append(texts, string(text))
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, unavailable("watch", "", err)
+	}
+	return ids, texts, nil
+}
+
+// fetches are the clients of this process that fetch messages. It is safe for concurrent use.
+type fetches struct {
+	mu      sync.Mutex
+	clients map[string]*fetching
+}
+
+// A fetching is the pace of one client.
+type fetching struct {
+	now chan struct{} // has an element if the client should fetch at once
+
+	mu    sync.Mutex
+	until time.Time // the client has waiters until then
+}
+
+func (f *fetches) open(client string) *fetching {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.clients == nil {
+		f.clients = make(map[string]*fetching)
+	}
+	c := &fetching{now: make(chan struct{}, 1)}
+	f.clients[client] = c
+	return c
+}
+
+func (f *fetches) close(client string, c *fetching) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.clients[client] == c {
+		delete(f.clients, client)
+	}
+}
+
+// waits records that a client has a waiter, until its heartbeat is missing.
+func (f *fetches) waits(client string) {
+	f.mu.Lock()
+	c := f.clients[client]
+	f.mu.Unlock()
+	if c != nil && c.extend(time.Now()) {
+		c.wake()
+	}
+}
+
+// changed makes the clients with waiters fetch at once: this process may have served one.
+func (f *fetches) changed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.clients {
+		if c.waiting(time.Now()) {
+			c.wake()
+		}
+	}
+}
+
+// extend reports whether the client had no waiter before.
+func (c *fetching) extend(now time.Time) (first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first = !c.until.After(now)
+	c.until = now.Add(driver.WaiterTTL)
+	return first
+}
+
+func (c *fetching) waiting(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.until.After(now)
+}
+
+func (c *fetching) wake() {
+	select {
+	case c.now <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits until the next fetch. It returns false if ctx has ended.
+func (c *fetching) wait(ctx context.Context, every *time.Duration) bool {
+	pause := *every
+	if !c.waiting(time.Now()) {
+		pause = fetchIdle
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.now:
+		*every = fetchFirst
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
