@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs/internal/mysqltest"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/storetest"
+	"github.com/go-sql-driver/mysql"
 )
 
 func TestStore(t *testing.T) {
@@ -53,10 +54,16 @@ func sharedServer(t testing.TB) *mysqltest.Server {
 // newDB returns a database, which connects when it is first used.
 func newDB(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("mysql", dsn)
+	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.Logger = &mysql.NopLogger{} // the tests cut connections
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

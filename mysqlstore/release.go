@@ -19,7 +19,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 		if r.TokenEnds {
 			until = math.MaxInt64 // a late delivery finds nothing to release
 		}
-		return []any{listOf(r.Name), []byte(r.Token), sqlstore.Micros(r.Reserve), r.Unreserve, until}
+		return []any{listOf(r.Name), []byte(r.Token), sqlstore.Micros(max(r.Reserve, 0)), r.Unreserve, until}
 	}, scanFlag(&held))
 	s.fetches.changed()
 	return held, err

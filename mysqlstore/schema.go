@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"fmt"
 	"regexp"
@@ -62,16 +63,26 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		defer cancel()
 		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK(CONCAT(DATABASE(), '.', ?))", lock) // it ends with the connection, too
 	}()
+	if exists, err := s.complete(ctx, conn); err != nil || exists {
+		return err
+	}
 	for _, text := range SQL(s.prefix) {
-		if _, err := conn.ExecContext(ctx, text); err != nil && !exists(err) {
+		if _, err := conn.ExecContext(ctx, text); err != nil && !isDuplicate(err) {
 			return fmt.Errorf("mysqlstore: %w", err)
 		}
 	}
 	return nil
 }
 
-// exists reports whether a table or procedure exists already.
-func exists(err error) bool {
+// complete reports whether the last procedure exists. A migration that was cut off goes on from
+// where it ended, because the server commits each statement.
+func (s *Store) complete(ctx context.Context, conn *sql.Conn) (exists bool, err error) {
+	const text = "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?"
+	return exists, conn.QueryRowContext(ctx, text, s.prefix+"remove_unused").Scan(&exists)
+}
+
+// isDuplicate reports whether a table or procedure exists already.
+func isDuplicate(err error) bool {
 	const table, procedure = 1050, 1304
 	n := numberOf(err)
 	return n == table || n == procedure
@@ -98,10 +109,12 @@ func with(prefix, text string) string {
 	return identifiers.ReplaceAllString(text, quoted)
 }
 
+const leaseSQL = "SELECT TRUE FROM dibs_guards WHERE name = UNHEX(?) AND token = UNHEX(?)"
+
 // statements are the texts that the store sends.
 type statements struct {
 	acquire, resize, release, cancel, revoke, extend, removeUnused string
-	inspect, list, guard, messages, deleteMessages                 string
+	inspect, list, leaseExists, guard, messages, deleteMessages    string
 }
 
 func statementsOf(prefix string) statements {
@@ -110,7 +123,7 @@ func statementsOf(prefix string) statements {
 		release: with(prefix, "CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with(prefix, "CALL dibs_cancel(?, ?, ?)"),
 		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
 		removeUnused: with(prefix, "CALL dibs_remove_unused(?, ?, now_us() - ?)"),
-		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), guard: with(prefix, file("guard")),
+		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), leaseExists: with(prefix, leaseSQL), guard: with(prefix, leaseSQL+" LOCK IN SHARE MODE"),
 		messages:       with(prefix, "SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
 		deleteMessages: with(prefix, "DELETE FROM dibs_messages WHERE id IN "),
 	}

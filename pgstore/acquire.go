@@ -2,9 +2,9 @@ package pgstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -23,7 +23,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 		v.text, names = s.text.acquireOne, toText(c.Name)
 	}
 	err = s.call(ctx, v, func(until int64) []any {
-		return []any{names, c.Token, c.Client, micros(c.TTL), c.Weight, c.Limit, c.Queue, until}
+		return []any{names, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, until}
 	}, scanReply(&reply))
 	s.removeUnused()
 	return reply, err
@@ -36,7 +36,7 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driv
 	}
 	v := verb{op: "resize", name: c.Name, text: s.text.resize, until: c.Until}
 	err = s.call(ctx, v, func(until int64) []any {
-		return []any{toText(c.Name), c.Token, c.Client, micros(c.TTL), c.Weight, c.Limit, until}
+		return []any{toText(c.Name), c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, until}
 	}, scanReply(&reply))
 	return reply, err
 }
@@ -55,13 +55,10 @@ func scanReply(reply *driver.AcquireReply) func(pgx.Row) (at int64, void bool, e
 			reply.Fence = uint64(*fence)
 			return at, false, nil
 		}
-		reply.Name, reply.Holder, reply.Reserved, reply.Remaining = fromText(*name), *holder, *kept, duration(*remaining)
+		reply.Name, reply.Holder, reply.Reserved, reply.Remaining = fromText(*name), *holder, *kept, sqlstore.Duration(*remaining)
 		if ticket != nil && place != nil {
 			reply.Ticket, reply.Position = uint64(*ticket), int(*place)
 		}
 		return at, false, nil
 	}
 }
-
-// micros rounds up, so that a lease lasts as long as was requested.
-func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }

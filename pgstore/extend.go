@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -86,7 +87,7 @@ func (s *Store) extendOnce(ctx context.Context, requests []driver.ExtendRequest)
 	names, tokens, clients := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
 	ttls := make([]int64, len(requests))
 	for i, r := range requests {
-		names[i], tokens[i], clients[i], ttls[i] = toText(r.Name), r.Token, r.Client, micros(r.TTL)
+		names[i], tokens[i], clients[i], ttls[i] = toText(r.Name), r.Token, r.Client, sqlstore.Micros(r.TTL)
 	}
 	results := make([]result, len(requests))
 	err := s.transact(ctx, func(q querier) error {

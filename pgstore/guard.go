@@ -4,9 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -47,43 +46,16 @@ SELECT true FROM dibs.holders WHERE name = $1 AND token = $2 AND NOT reserved AN
 )
 
 func (s *Store) guard(ctx context.Context, query queryRow) error {
-	held, err := s.heldIn(ctx)
-	if err != nil {
-		return err
-	}
-	for _, h := range held {
-		for _, name := range h.Names {
-			if err := s.guardName(ctx, query, name, h.Token); err != nil {
-				return err
+	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) {
+		for _, text := range []string{s.text.guard, s.text.guardShared} {
+			err := query(ctx, text, toText(name), token).Scan(&held)
+			switch {
+			case err == nil:
+				return true, nil
+			case !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, sql.ErrNoRows):
+				return false, unavailable("guard", name, err)
 			}
 		}
-	}
-	return nil
-}
-
-func (s *Store) guardName(ctx context.Context, query queryRow, name, token string) error {
-	for _, text := range []string{s.text.guard, s.text.guardShared} {
-		var held bool
-		err := query(ctx, text, toText(name), token).Scan(&held)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, sql.ErrNoRows):
-			return unavailable("guard", name, err)
-		}
-	}
-	return fmt.Errorf("%w: guard %q: it is not held any more, so the transaction must not be committed", driver.ErrLost, name)
-}
-
-// heldIn returns the leases of this store in ctx.
-func (s *Store) heldIn(ctx context.Context) (held []driver.Held, err error) {
-	for _, h := range driver.HeldIn(ctx) {
-		if h.Store == driver.Store(s) {
-			held = append(held, h)
-		}
-	}
-	if len(held) == 0 {
-		return nil, fmt.Errorf("%w: guard: the context carries no lease of this store: use that of Do or of Lease.Context", driver.ErrInvalid)
-	}
-	return held, nil
+		return false, nil
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -30,7 +31,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 		}
 		args := []any{toText(r.Name), r.Token, until}
 		if !whole {
-			args = append(args, micros(r.Reserve), r.Unreserve)
+			args = append(args, sqlstore.Micros(r.Reserve), r.Unreserve)
 		}
 		return args
 	}, scanFlag(&held))

@@ -2,13 +2,12 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/serverclock"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -19,8 +18,8 @@ type Store struct {
 	schema string
 	poll   bool
 	text   statements
-	clock  *serverclock.Clock
-	unused unusedNames
+	limit  *sqlstore.Limit
+	unused sqlstore.Unused
 
 	// The default isolation level is not read committed, so each request is a transaction
 	// that sets it.
@@ -43,7 +42,7 @@ func Poll() Option { return func(s *Store) { s.poll = true } }
 // New returns a store on the pool, which stays the caller's: the store never closes it. The
 // tables must exist: see Migrate.
 func New(pool *pgxpool.Pool, options ...Option) *Store {
-	s := &Store{pool: pool, schema: "dibs", clock: serverclock.New()}
+	s := &Store{pool: pool, schema: "dibs", limit: sqlstore.NewLimit()}
 	for _, o := range options {
 		o(s)
 	}
@@ -54,9 +53,6 @@ func New(pool *pgxpool.Pool, options ...Option) *Store {
 // Groups implements driver.Store: a transaction can acquire any names.
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
-// errLate means that a request was void each time: the server's clock was past its limit.
-var errLate = errors.New("the request arrived after its time limit")
-
 // A verb is a statement that has a time limit and is void after it.
 type verb struct {
 	op, name string
@@ -66,34 +62,19 @@ type verb struct {
 
 // call executes a verb. args gets the time limit by the server's clock. scan reads the
 // row, of which the first column is the server's time, and reports whether the request was
-// void. A request is void if the server's time is not known so far; then it is sent again.
+// void.
 func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, scan func(pgx.Row) (at int64, void bool, err error)) error {
-	if v.until.IsZero() {
-		v.until = driver.DeadlineOf(ctx)
-	}
-	within, cancel := context.WithDeadline(ctx, v.until)
-	defer cancel()
-	for range 3 {
-		sent := time.Now()
-		var at int64
-		void := false
-		err := s.transact(within, func(q querier) (err error) {
-			at, void, err = scan(q.QueryRow(within, v.text, args(s.clock.Latest(v.until))...))
+	err := s.limit.Send(ctx, v.until, func(ctx context.Context, until int64) (at int64, void bool, err error) {
+		err = s.transact(ctx, func(q querier) (err error) {
+			at, void, err = scan(q.QueryRow(ctx, v.text, args(until)...))
 			return err
 		})
-		switch {
-		case err == nil:
-			s.clock.Learn(sent, time.Now(), at)
-		case repeatable(err) && within.Err() == nil:
-			continue
-		default:
-			return unavailable(v.op, v.name, err)
-		}
-		if !void {
-			return nil
-		}
+		return at, void, err
+	}, repeatable)
+	if err != nil {
+		return unavailable(v.op, v.name, err)
 	}
-	return unavailable(v.op, v.name, errLate)
+	return nil
 }
 
 // A querier is what sends statements: a pool, or a transaction.
@@ -137,5 +118,3 @@ func toTexts(names []string) []string {
 	}
 	return texts
 }
-
-func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }

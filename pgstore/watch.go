@@ -4,11 +4,10 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -24,7 +23,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 			up, tries = true, 0
 			on(driver.Event{Kind: driver.EventConnected})
 		}, func(message string) {
-			if e, ok := s.event(message); ok {
+			if e, ok := sqlstore.ParseEvent(message, s.limit.Clock.Age); ok {
 				on(e)
 			}
 		})
@@ -92,33 +91,5 @@ func (s *Store) listen(ctx context.Context, channel string, connected func(), on
 		if err != nil {
 			return err
 		}
-	}
-}
-
-// event reads a message of dibs.notify.
-func (s *Store) event(message string) (driver.Event, bool) {
-	kind, rest, _ := strings.Cut(message, " ")
-	switch kind {
-	case "g":
-		f := strings.SplitN(rest, " ", 4)
-		if len(f) != 4 {
-			return driver.Event{}, false
-		}
-		fence, err1 := strconv.ParseUint(f[0], 10, 64)
-		ticket, err2 := strconv.ParseUint(f[1], 10, 64)
-		sent, err3 := strconv.ParseInt(f[2], 10, 64)
-		if err1 != nil || err2 != nil || err3 != nil {
-			return driver.Event{}, false
-		}
-		return driver.Event{Kind: driver.EventGranted, Fence: fence, Ticket: ticket, Token: f[3], Age: s.clock.Age(sent)}, true
-	case "r":
-		return driver.Event{Kind: driver.EventRetry, Token: rest}, rest != ""
-	case "x":
-		number, rest, _ := strings.Cut(rest, " ")
-		reason, token, whole := strings.Cut(rest, "\n") // a reason is one line
-		fence, err := strconv.ParseUint(number, 10, 64)
-		return driver.Event{Kind: driver.EventRevoked, Fence: fence, Token: token, Reason: reason}, whole && err == nil
-	default:
-		return driver.Event{}, false
 	}
 }

@@ -148,8 +148,8 @@ func layerOf(dir string) layer {
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, library: true}
 	case "localstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, external: true, library: true}
-	case "pgstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/serverclock"}, external: true, library: true}
+	case "pgstore", "mysqlstore":
+		return layer{dir: parts[0], imports: []string{"driver", "internal/sqlstore"}, external: true, library: true}
 	case "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "storetest":
@@ -163,8 +163,12 @@ func layerOf(dir string) layer {
 		switch l.dir {
 		case "internal/locktable":
 			l.imports = contract
-		case "internal/serverclock", "internal/pgtest":
+		case "internal/sqlstore":
+			l.imports = []string{"driver", "internal/serverclock"}
+		case "internal/serverclock", "internal/spawn":
 			l.imports = nil
+		case "internal/pgtest", "internal/mysqltest":
+			l.imports = []string{"internal/spawn"}
 		case "internal/redistest":
 			l.imports = []string{"redisstore"}
 		case "internal/drill":

@@ -314,6 +314,19 @@ BEGIN
   END IF;
 END;
 
+-- acquire_free acquires a locked name that is free and for which nobody waits.
+CREATE PROCEDURE dibs_acquire_free(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_client VARBINARY(512),
+  IN its_weight INT, IN at BIGINT, IN ends BIGINT, OUT held BOOLEAN, OUT new_fence BIGINT)
+BEGIN
+  UPDATE dibs_names SET token = whose, client = its_client, weight = its_weight, expires = ends, fence = GREATEST(fence + 1, at)
+  WHERE name = n AND token = '' AND used = 0 AND waiting = 0;
+  SET held = ROW_COUNT() > 0;
+  IF held THEN
+    INSERT IGNORE INTO dibs_guards VALUES (n, whose);
+    SELECT fence INTO new_fence FROM dibs_names WHERE name = n;
+  END IF;
+END;
+
 -- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
 -- queue is set. A null held means that the request came after its time.
 CREATE PROCEDURE dibs_acquire(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
@@ -327,7 +340,10 @@ BEGIN
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   CALL dibs_lock(wanted, until, at);
-  IF at <= until THEN
+  IF at <= until AND its_weight = its_most AND LOCATE(',', wanted) = LENGTH(wanted) THEN
+    CALL dibs_acquire_free(UNHEX(SUBSTRING_INDEX(wanted, ',', 1)), whose, its_client, its_weight, at, at + its_ttl, held, new_fence);
+  END IF;
+  IF at <= until AND NOT COALESCE(held, FALSE) THEN
     SET held = TRUE, new_fence = at, rest = wanted;
     WHILE rest <> '' DO
       CALL dibs_next_name(rest, n);
@@ -363,6 +379,19 @@ BEGIN
   SELECT at, held, new_fence, busy_name, holder, kept, remaining, new_ticket, place;
 END;
 
+-- release_alone ends an exclusive lease if nobody waits for the locked name and no transaction
+-- guards the lease.
+CREATE PROCEDURE dibs_release_alone(IN n VARBINARY(512), IN whose VARBINARY(512), IN at BIGINT, OUT held BOOLEAN)
+BEGIN
+  SELECT COUNT(*) INTO held FROM dibs_names WHERE name = n AND token = whose AND NOT reserved AND waiting = 0 AND expires > at;
+  IF held THEN
+    CALL dibs_unguard(n, whose, held);
+  END IF;
+  IF held THEN
+    UPDATE dibs_names SET token = '', client = '' WHERE name = n;
+  END IF;
+END;
+
 -- release ends a lease, or keeps its name unavailable for some time. With unreserve it ends what
 -- an earlier release has reserved. A null held means that the request came after its time.
 CREATE PROCEDURE dibs_release(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN reserve BIGINT, IN unreserve BOOLEAN, IN until BIGINT)
@@ -374,7 +403,10 @@ BEGIN
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   CALL dibs_lock(wanted, until, at);
-  IF at <= until THEN
+  IF at <= until AND reserve = 0 AND NOT unreserve THEN
+    CALL dibs_release_alone(n, whose, at, held);
+  END IF;
+  IF at <= until AND NOT COALESCE(held, FALSE) THEN
     CALL dibs_expire(n, at, changed);
     IF unreserve THEN
       SELECT EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND reserved AND expires > at)

@@ -27,8 +27,8 @@ CREATE TABLE dibs_holders (
   KEY expires (name, expires)
 ) ENGINE = InnoDB;
 
--- One row for each lease, which nothing changes. A guard locks it, and with it only the end
--- of the lease.
+-- One row for each lease, which nothing changes: a guard locks it, and delays only the
+-- end of the lease.
 CREATE TABLE dibs_guards (
   name  VARBINARY(512) NOT NULL,
   token VARBINARY(512) NOT NULL,

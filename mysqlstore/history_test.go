@@ -1,0 +1,20 @@
+package mysqlstore_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dibslock/dibs/internal/history"
+)
+
+// A server and its clients are consistent in real time.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	seeds, ops := 1, 3000
+	if os.Getenv("DIBS_LONG") == "1" {
+		seeds, ops = 5, 10_000
+	}
+	for seed := range seeds {
+		history.Run(t, newStore(t), history.Plan{Seed: uint64(seed), Ops: ops})
+	}
+}
