@@ -10,7 +10,7 @@ import (
 // A server and its clients are consistent in real time.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	seeds, ops := 1, 3000
+	seeds, ops := 1, 1000
 	if os.Getenv("DIBS_LONG") == "1" {
 		seeds, ops = 5, 10_000
 	}

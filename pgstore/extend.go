@@ -56,7 +56,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest) []e
 			case extended:
 				errs[j] = nil
 			case lost:
-				errs[j] = driver.ErrLost
+				errs[j] = s.lossOf(requests[j])
 			default:
 				again = append(again, j)
 			}
@@ -72,6 +72,14 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest) []e
 		}
 	}
 	return errs
+}
+
+// lossOf returns the error of a lease that is not held.
+func (s *Store) lossOf(r driver.ExtendRequest) error {
+	if s.given.has(r.Name, r.Token) {
+		return unavailable("extend", r.Name, errGiven)
+	}
+	return driver.ErrLost
 }
 
 // A result of an extension.

@@ -23,19 +23,24 @@ import (
 // 40001. Then repeat the transaction.
 //
 // Guard returns ErrInvalid if ctx carries no lease of this store.
-func (s *Store) Guard(ctx context.Context, tx pgx.Tx) error {
-	return s.guard(ctx, func(ctx context.Context, text string, args ...any) row { return tx.QueryRow(ctx, text, args...) })
-}
+func (s *Store) Guard(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx, inPgx(tx)) }
 
 // GuardSQL is Guard for a transaction of database/sql.
-func (s *Store) GuardSQL(ctx context.Context, tx *sql.Tx) error {
-	return s.guard(ctx, func(ctx context.Context, text string, args ...any) row { return tx.QueryRowContext(ctx, text, args...) })
-}
+func (s *Store) GuardSQL(ctx context.Context, tx *sql.Tx) error { return s.guard(ctx, inSQL(tx)) }
 
 // A row is that of pgx or of database/sql.
 type row interface{ Scan(into ...any) error }
 
+// A queryRow executes a statement in the transaction of the user.
 type queryRow func(ctx context.Context, text string, args ...any) row
+
+func inPgx(tx pgx.Tx) queryRow {
+	return func(ctx context.Context, text string, args ...any) row { return tx.QueryRow(ctx, text, args...) }
+}
+
+func inSQL(tx *sql.Tx) queryRow {
+	return func(ctx context.Context, text string, args ...any) row { return tx.QueryRowContext(ctx, text, args...) }
+}
 
 // The locks do not conflict with those of renewals, only with the one that ends a lease.
 const (
@@ -46,16 +51,19 @@ SELECT true FROM dibs.holders WHERE name = $1 AND token = $2 AND NOT reserved AN
 )
 
 func (s *Store) guard(ctx context.Context, query queryRow) error {
-	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) {
-		for _, text := range []string{s.text.guard, s.text.guardShared} {
-			err := query(ctx, text, toText(name), token).Scan(&held)
-			switch {
-			case err == nil:
-				return true, nil
-			case !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, sql.ErrNoRows):
-				return false, unavailable("guard", name, err)
-			}
+	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) { return s.holds(ctx, query, name, token) })
+}
+
+// holds locks the row of a lease, and reports whether it is held.
+func (s *Store) holds(ctx context.Context, query queryRow, name, token string) (held bool, err error) {
+	for _, text := range []string{s.text.guard, s.text.guardShared} {
+		err := query(ctx, text, toText(name), token).Scan(&held)
+		switch {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, sql.ErrNoRows):
+			return false, unavailable("guard", name, err)
 		}
-		return false, nil
-	})
+	}
+	return false, nil
 }

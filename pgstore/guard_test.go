@@ -46,24 +46,28 @@ func beginGuarded(ctx context.Context, t *testing.T, s *pgstore.Store, pool *pgx
 	return tx
 }
 
+// locking are the ways to hold the name n.
+var locking = map[string]func(context.Context, *dibs.Client, ...dibs.Option) (*dibs.Lease, error){
+	"mutex": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
+		return c.Mutex("n").Lock(ctx, options...)
+	},
+	"reader": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
+		return c.RWMutex("n").RLock(ctx, options...)
+	},
+	"several": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
+		return c.All("n", "o").Lock(ctx, options...)
+	},
+}
+
 // A guarded transaction keeps everybody else out until it ends, also after its lease has expired.
 func TestGuardKeepsOthersOut(t *testing.T) {
 	t.Parallel()
-	for kind, lock := range map[string]func(*dibs.Client) (*dibs.Lease, error){
-		"mutex": func(c *dibs.Client) (*dibs.Lease, error) {
-			return c.Mutex("n").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
-		},
-		"reader": func(c *dibs.Client) (*dibs.Lease, error) {
-			return c.RWMutex("n").RLock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
-		},
-		"several": func(c *dibs.Client) (*dibs.Lease, error) {
-			return c.All("n", "o").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
-		},
-	} {
+	for kind, lock := range locking {
+
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, locks, pool := newClient(t)
-			l, err := lock(locks)
+			l, err := lock(t.Context(), locks, dibs.TTL(ttl), dibs.NoRenew())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,14 +100,12 @@ func TestGuardKeepsOthersOut(t *testing.T) {
 // waiter gets it soon.
 func TestReleaseOfAGuardedLease(t *testing.T) {
 	t.Parallel()
-	for kind, lock := range map[string]func(*dibs.Client) (*dibs.Lease, error){
-		"mutex":  func(c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(t.Context()) },
-		"reader": func(c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(t.Context()) },
-	} {
+	for kind, lock := range locking {
+
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, locks, pool := newClient(t)
-			l, err := lock(locks)
+			l, err := lock(t.Context(), locks)
 			if err != nil {
 				t.Fatal(err)
 			}

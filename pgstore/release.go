@@ -35,6 +35,9 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 		}
 		return args
 	}, scanFlag(&held))
+	if err == nil && s.given.remove(r.Name, r.Token) {
+		held = true // by now, or when a transaction has committed
+	}
 	return held, err
 }
 
@@ -45,7 +48,11 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	}
 	var done bool
 	v := verb{op: "cancel", name: c.Name, text: s.text.cancel, until: c.Until}
-	return s.call(ctx, v, func(until int64) []any { return []any{toTexts(c.Names()), c.Token, until} }, scanFlag(&done))
+	err := s.call(ctx, v, func(until int64) []any { return []any{toTexts(c.Names()), c.Token, until} }, scanFlag(&done))
+	for _, name := range c.Names() {
+		s.given.remove(name, c.Token)
+	}
+	return err
 }
 
 // Revoke implements driver.Store.

@@ -55,7 +55,7 @@ func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitiz
 
 // statements are the texts that the store sends.
 type statements struct {
-	acquireOne, acquire, resize, releaseOne, release, cancel, revoke, extend, inspect, list, guard, guardShared, removeUnused string
+	acquireOne, acquire, resize, releaseOne, release, cancel, revoke, extend, inspect, list, guard, guardShared, releaseIn, removeUnused string
 }
 
 func statementsOf(schema string) statements {
@@ -64,6 +64,7 @@ func statementsOf(schema string) statements {
 		releaseOne: in(schema, file("release_one")), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
 		extend: in(schema, file("extend")), inspect: in(schema, file("inspect")), list: in(schema, file("list")),
 		guard: in(schema, guardSQL), guardShared: in(schema, guardSharedSQL),
+		releaseIn:    in(schema, "SELECT dibs.release_in($1, $2)"),
 		removeUnused: in(schema, "SELECT dibs.remove_unused($1, $2, dibs.now() - $3)"),
 	}
 }

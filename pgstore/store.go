@@ -20,6 +20,7 @@ type Store struct {
 	text   statements
 	limit  *sqlstore.Limit
 	unused sqlstore.Unused
+	given  givenLeases
 
 	// The default isolation level is not read committed, so each request is a transaction
 	// that sets it.

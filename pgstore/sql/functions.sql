@@ -10,6 +10,13 @@ CREATE FUNCTION dibs.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
+CREATE FUNCTION dibs.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'dibs needs the isolation level read committed' USING ERRCODE = 'DIBS1';
+  END IF;
+END $$;
+
 -- lock locks the names, in one order for all transactions, and adds those that are missing. It
 -- waits until a time at most, and returns the time. After until it changes nothing.
 CREATE FUNCTION dibs.lock(wanted text[], until bigint) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -18,9 +25,7 @@ DECLARE
   at bigint := dibs.now();
   last record;
 BEGIN
-  IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION 'dibs needs the isolation level read committed' USING ERRCODE = 'DIBS1';
-  END IF;
+  PERFORM dibs.check_isolation();
   IF at > until THEN
     RETURN at;
   END IF;
@@ -369,6 +374,23 @@ BEGIN
   END IF;
   PERFORM dibs.serve(n, at, changed);
 END $$;
+
+-- release_in ends a lease when this transaction commits. Until then its name is not locked.
+CREATE FUNCTION dibs.release_in(n text, whose text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM dibs.check_isolation();
+  INSERT INTO dibs.releases VALUES (n, whose);
+END $$;
+
+CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM dibs.releases WHERE name = NEW.name AND token = NEW.token;
+  PERFORM dibs.release(NEW.name, NEW.token, 0, false, 9223372036854775807);
+  RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER release_at_commit AFTER INSERT ON dibs.releases DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION dibs.release_at_commit();
 
 -- cancel ends the leases and queue entries of a token.
 CREATE FUNCTION dibs.cancel(wanted text[], whose text, until bigint, OUT at bigint, OUT done boolean) LANGUAGE plpgsql AS $$

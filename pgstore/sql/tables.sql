@@ -52,3 +52,9 @@ CREATE TABLE dibs.removed (
 );
 
 INSERT INTO dibs.removed VALUES (0, 0);
+
+-- Leases that end when the transaction commits that has inserted them. No row stays.
+CREATE TABLE dibs.releases (
+  name  text COLLATE "C" NOT NULL,
+  token text COLLATE "C" NOT NULL
+);

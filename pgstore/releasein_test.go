@@ -1,0 +1,156 @@
+package pgstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+// A lease that is released in a transaction ends with its commit, and the waiter is notified.
+func TestReleaseIn(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range locking {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s, locks, pool := newClient(t, dibs.TTL(time.Minute))
+			l, err := lock(t.Context(), locks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.ReleaseIn(l.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			// The name is held until the commit, and nobody else waits for the transaction.
+			limited, stop := context.WithTimeout(t.Context(), 5*time.Second)
+			defer stop()
+			next := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+			if reply, err := s.Acquire(limited, next); err != nil || reply.Held || reply.Position != 1 {
+				t.Errorf("%+v, %v, want it queued", reply, err)
+			}
+			if err := l.Extend(limited, time.Minute); err != nil {
+				t.Errorf("extend before the commit: %v", err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			state, err := s.Inspect(t.Context(), "n")
+			if err != nil || state.Holding != 1 || state.Holders[0].Token != next.Token {
+				t.Errorf("%+v, %v after the commit, want the waiter to hold it", state, err)
+			}
+			// Not a loss: the holder has released it.
+			extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: ttl}
+			if errs := s.Extend(t.Context(), []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrUnavailable) {
+				t.Errorf("extend after the commit: %v, want ErrUnavailable", errs)
+			}
+			if err := l.Unlock(); err != nil {
+				t.Errorf("unlock: %v", err)
+			}
+			if err := s.Cancel(t.Context(), next); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A lease goes on if the transaction is rolled back, and Unlock releases it.
+func TestReleaseInIsRolledBack(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	l, err := locks.Mutex("n").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.ReleaseIn(l.Context(), tx), tx.Rollback(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locks.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+		t.Errorf("%v after the rollback, want ErrBusy", err)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if state, err := s.Inspect(t.Context(), "n"); err != nil || state.Holding != 0 {
+		t.Errorf("%+v, %v after Unlock", state, err)
+	}
+}
+
+// Do returns nil after its lease was released in a transaction, of either library.
+func TestReleaseInDo(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	db, err := sql.Open("pgx", sharedServer(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for library, release := range map[string]func(context.Context) error{
+		"pgx": func(ctx context.Context) error {
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
+		},
+		"database/sql": func(ctx context.Context) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.ReleaseInSQL(ctx, tx), tx.Commit())
+		},
+	} {
+		var left int
+		err := locks.All("a", "b").Do(t.Context(), func(ctx context.Context) error {
+			err := release(ctx)
+			for _, name := range []string{"a", "b"} {
+				state, err := s.Inspect(ctx, name)
+				if err != nil {
+					return err
+				}
+				left += state.Holding
+			}
+			return err
+		})
+		if err != nil || left > 0 {
+			t.Errorf("%s: %v, %d names are held after the commit", library, err, left)
+		}
+	}
+}
+
+// A lost lease cannot be released, and the isolation level is checked before the commit.
+func TestReleaseInRefused(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := context.WithoutCancel(l.Context())
+	releaseAt := func(level pgx.TxIsoLevel) error {
+		return pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error { return s.ReleaseIn(stopped, tx) })
+	}
+	if err := releaseAt(pgx.Serializable); !errors.Is(err, dibs.ErrInvalid) {
+		t.Errorf("%v in a serializable transaction, want ErrInvalid", err)
+	}
+	next, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := releaseAt(pgx.ReadCommitted); !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("%v after the loss, want ErrLost", err)
+	}
+	if err := next.Unlock(); err != nil {
+		t.Error(err)
+	}
+	_ = l.Unlock() // it was lost
+}
