@@ -78,7 +78,8 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 // where it ended, because the server commits each statement.
 func (s *Store) complete(ctx context.Context, conn *sql.Conn) (exists bool, err error) {
 	const text = "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?"
-	return exists, conn.QueryRowContext(ctx, text, s.prefix+"remove_unused").Scan(&exists)
+	err = conn.QueryRowContext(ctx, text, s.prefix+"remove_unused").Scan(&exists)
+	return exists, err
 }
 
 // isDuplicate reports whether a table or procedure exists already.

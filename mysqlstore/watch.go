@@ -66,10 +66,13 @@ func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (
 		seen[id.(int64)] = true
 	}
 	_, err = s.db.ExecContext(ctx, s.text.deleteMessages+"("+strings.Repeat("?,", len(ids)-1)+"?)", ids...)
-	if err != nil {
+	switch {
+	case repeatable(err): // the next fetch deletes them
+	case err != nil:
 		return messages, unavailable("watch", "", err)
+	default:
+		clear(seen)
 	}
-	clear(seen)
 	return messages, nil
 }
 

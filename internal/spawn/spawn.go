@@ -19,9 +19,9 @@ type Process struct {
 	cmd *exec.Cmd
 }
 
-// Start starts a program as a user, or as that of this process if it is nil, with its output in a
-// file: a pipe would need a reader that outlives it. death is the signal with which
-// it ends if this process is killed.
+// Start starts a program with its output in a file: a pipe would need a reader that outlives it.
+// as is its user; nil is that of this process. death is the signal with which it ends
+// if this process is killed.
 //
 // The kernel sends that signal when the thread that started the program ends, and Go may
 // end any thread. So one goroutine keeps its thread while the program runs.

@@ -24,9 +24,9 @@ type Unused struct {
 	after    string // the last name that it looked at
 }
 
-// Sweep counts an acquire. After some of them it calls remove on a goroutine of its own, which looks at
-// the next names after one, and returns the last name that it looked at, or "" at the
-// end. A failure changes nothing: the next one looks at the same names.
+// Sweep counts an acquire. After some of them it calls remove on a goroutine of its own. remove looks
+// at the next names after one. It returns the last name that it looked at, or "" at the end.
+// A failure changes nothing: the next one looks at the same names.
 func (u *Unused) Sweep(remove func(ctx context.Context, after string, names int) (last string, err error)) {
 	after, ok := u.due()
 	if !ok {
