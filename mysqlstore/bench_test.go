@@ -13,7 +13,6 @@ import (
 // BenchmarkUncontended compares a lock and unlock with the bare statements.
 func BenchmarkUncontended(b *testing.B) {
 	db := newDB(b, sharedServer(b).DSN("mysql"))
-	db.SetMaxIdleConns(32)
 	if _, err := db.ExecContext(b.Context(), "CREATE TABLE IF NOT EXISTS bare (name VARBINARY(512) PRIMARY KEY, token VARBINARY(512), expires BIGINT)"); err != nil {
 		b.Fatal(err)
 	}

@@ -64,6 +64,8 @@ func newDB(t testing.TB, dsn string) *sql.DB {
 		t.Fatal(err)
 	}
 	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(30)
+	db.SetMaxIdleConns(30)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

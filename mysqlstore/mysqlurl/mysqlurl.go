@@ -1,0 +1,199 @@
+// Package mysqlurl opens a mysqlstore.Store from one text, for programs that get the URL of the
+// locks from a configuration.
+//
+//	mysql://user:password@host:3306/database?tls=true&dibs_prefix=locks_
+//
+// mariadb:// is the same. The parameters are those of github.com/go-sql-driver/mysql, such as tls
+// and timeout. Three parameters are for dibs:
+//
+//	dibs_prefix=TEXT  the prefix of the tables: mysqlstore.Prefix
+//	ca=FILE           certificates, in PEM, that sign that of the server; it turns TLS on
+//	socket=PATH       a Unix socket, instead of a host
+//
+// No error and no text of this package contains a user or a password.
+package mysqlurl
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/mysqlstore"
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	form          = "want mysql://[user:password@]host[:port]/database[?parameters]"
+	defaultPrefix = "dibs_"
+)
+
+// A URL says in which database the locks are. It is immutable.
+type URL struct {
+	config *mysql.Config
+	prefix string
+}
+
+// Is reports whether a text begins like the URL of a MariaDB or MySQL database.
+func Is(rawURL string) bool {
+	scheme, _, ok := strings.Cut(rawURL, "://")
+	scheme = strings.ToLower(scheme)
+	return ok && (scheme == "mysql" || scheme == "mariadb")
+}
+
+// Parse parses a URL. The error matches driver.ErrInvalid. Parse reads the file that ca names.
+func Parse(rawURL string) (*URL, error) {
+	u, err := parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w MySQL URL: %w", driver.ErrInvalid, err)
+	}
+	return u, nil
+}
+
+// parse repeats no part of the URL in errors, because any may be a password.
+func parse(rawURL string) (*URL, error) {
+	if !Is(rawURL) {
+		return nil, errors.New(form)
+	}
+	address, _, _ := strings.Cut(rawURL, "?")
+	switch {
+	case strings.Contains(rawURL, "#"):
+		return nil, errors.New("unescaped #: write it as %23")
+	case strings.Count(address, "@") > 1 || strings.Count(address, "/") > 3:
+		return nil, errors.New("@ or / in a user or a password: write @ as %40 and / as %2F")
+	}
+	parts, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errors.New("malformed; " + form)
+	}
+	values, err := url.ParseQuery(parts.RawQuery)
+	if err != nil {
+		return nil, errors.New("malformed parameters: write % as %25 and ; as %3B")
+	}
+	own := map[string]string{"dibs_prefix": defaultPrefix, "ca": "", "socket": ""}
+	for name := range own {
+		if values.Has(name) {
+			own[name] = values.Get(name)
+			values.Del(name)
+		}
+	}
+	config, err := configOf(values)
+	if err != nil {
+		return nil, err
+	}
+	config.DBName = strings.TrimPrefix(parts.Path, "/")
+	if config.DBName == "" {
+		return nil, errors.New("no database; " + form)
+	}
+	config.User = parts.User.Username()
+	config.Passwd, _ = parts.User.Password()
+	if err := setAddress(config, parts, own["socket"]); err != nil {
+		return nil, err
+	}
+	if ca := own["ca"]; ca != "" {
+		if config.TLS, err = tlsOf(parts.Hostname(), ca); err != nil {
+			return nil, err
+		}
+	}
+	return &URL{config: config, prefix: own["dibs_prefix"]}, nil
+}
+
+// configOf returns a configuration with the parameters of the library.
+func configOf(values url.Values) (*mysql.Config, error) {
+	for name := range values {
+		if strings.HasPrefix(name, "dibs_") {
+			return nil, errors.New("unknown parameter: want dibs_prefix")
+		}
+	}
+	config, err := mysql.ParseDSN("/?" + values.Encode())
+	if err != nil {
+		return nil, errors.New("invalid parameter: see the documentation of github.com/go-sql-driver/mysql")
+	}
+	config.InterpolateParams = true
+	config.Logger = &mysql.NopLogger{} // each error is returned, too
+	return config, nil
+}
+
+func setAddress(config *mysql.Config, parts *url.URL, socket string) error {
+	const defaultPort = "3306"
+	switch {
+	case socket != "" && parts.Host != "":
+		return errors.New("a host and a socket: want one of them")
+	case socket != "":
+		config.Net, config.Addr = "unix", socket
+	case strings.Contains(parts.Host, ","):
+		return errors.New("several hosts: want one; use a proxy or a virtual address")
+	case parts.Hostname() == "":
+		return errors.New("no host; " + form)
+	default:
+		config.Net, config.Addr = "tcp", net.JoinHostPort(parts.Hostname(), cmp.Or(parts.Port(), defaultPort))
+	}
+	return nil
+}
+
+func tlsOf(host, file string) (*tls.Config, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("ca: %s has no certificate in PEM", file)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, RootCAs: roots}, nil
+}
+
+// Credentials are the user and password of a program for a database.
+type Credentials struct{ Username, Password string }
+
+// Environment returns the credentials that lookup, such as os.Getenv, has for the names
+// DIBS_USERNAME and DIBS_PASSWORD.
+func Environment(lookup func(name string) string) Credentials {
+	return Credentials{Username: lookup("DIBS_USERNAME"), Password: lookup("DIBS_PASSWORD")}
+}
+
+// With returns a copy of the URL that uses c where the URL has no credentials. If the URL has
+// a password, neither user nor password of c are used. If the URL has only a user, the
+// password of c is used.
+func (u *URL) With(c Credentials) *URL {
+	if u.config.Passwd != "" {
+		return u
+	}
+	with := &URL{config: u.config.Clone(), prefix: u.prefix}
+	with.config.Passwd = c.Password
+	with.config.User = cmp.Or(u.config.User, c.Username)
+	return with
+}
+
+// Config returns the configuration of a connection, which the caller may change. Pass it to
+// mysql.NewConnector. Nothing is logged, because each error is returned, too.
+func (u *URL) Config() *mysql.Config { return u.config.Clone() }
+
+// Options returns the options of the store.
+func (u *URL) Options() []mysqlstore.Option { return []mysqlstore.Option{mysqlstore.Prefix(u.prefix)} }
+
+// Prefix returns the prefix of the tables.
+func (u *URL) Prefix() string { return u.prefix }
+
+// String returns the host, the database and the prefix, without credentials.
+func (u *URL) String() string {
+	text := "mysql://" + u.config.Addr + "/" + url.PathEscape(u.config.DBName)
+	query := url.Values{}
+	if u.config.Net == "unix" {
+		text = "mysql:///" + url.PathEscape(u.config.DBName)
+		query.Set("socket", u.config.Addr)
+	}
+	if u.prefix != defaultPrefix {
+		query.Set("dibs_prefix", u.prefix)
+	}
+	if len(query) > 0 {
+		text += "?" + query.Encode()
+	}
+	return text
+}

@@ -1,0 +1,98 @@
+package mysqlurl_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
+)
+
+func parse(t *testing.T, rawURL string) *mysqlurl.URL {
+	t.Helper()
+	u, err := mysqlurl.Parse(rawURL)
+	if err != nil {
+		t.Fatalf("%s: %v", rawURL, err)
+	}
+	return u
+}
+
+func TestString(t *testing.T) {
+	t.Parallel()
+	for rawURL, want := range map[string]string{
+		"mysql://host/db":                              "mysql://host:3306/db",
+		"MariaDB://ann:s3cret@host:3307/db?timeout=3s": "mysql://host:3307/db",
+		"mysql://[::1]/a%2Fb":                          "mysql://[::1]:3306/a%2Fb",
+		"mysql://ann@/db?socket=/run/m.sock":           "mysql:///db?socket=%2Frun%2Fm.sock",
+		"mysql://host/db?dibs_prefix=my+locks":         "mysql://host:3306/db?dibs_prefix=my+locks",
+		"mysql://host/db?dibs_prefix=dibs_&tls=true":   "mysql://host:3306/db",
+	} {
+		if have := parse(t, rawURL).String(); have != want {
+			t.Errorf("%s: have %s, want %s", rawURL, have, want)
+		}
+	}
+}
+
+func TestMalformedURLShowsNoPassword(t *testing.T) {
+	t.Parallel()
+	for rawURL, want := range map[string]string{
+		"redis://:s3cret@host":                       "want mysql://",
+		"mysql://ann:12/s3cret@host/db":              "write @ as %40",
+		"mysql://ann:p@s3cret@host/db":               "write @ as %40",
+		"mysql://ann:s3cret%zz@host/db":              "malformed",
+		"mysql://host:s3cret/db":                     "malformed",
+		"mysql://ann:s3 cret@host/db":                "malformed",
+		"mysql://ann:#s3cret@host/db":                "as %23",
+		"mysql://ann:s3cret@host/":                   "no database",
+		"mysql://ann:s3cret@host":                    "no database",
+		"mysql://ann:s3cret@/db":                     "no host",
+		"mysql://ann:s3cret@a,b/db":                  "several hosts",
+		"mysql://ann:s3cret@host/db?socket=/x":       "a host and a socket",
+		"mysql://ann:s3cret@host/db?timeout=s3cret":  "invalid parameter",
+		"mysql://ann:s3cret@host/db?tls=s3cret":      "invalid parameter",
+		"mysql://ann:s3cret@host/db?ca=/none":        "/none",
+		"mysql://ann:s3cret@host/db?dibs_prefx=s3":   "want dibs_prefix",
+		"mysql://ann:s3cret@host/db?tls=%zzs3cret":   "malformed",
+		"mysql://ann:s3cret@host/db?a=1;b=s3cret":    "as %3B",
+		"mysql://ann:s3cret@host/db?ca=mysqlurl.go":  "no certificate",
+		"mysql://ann:s3cret@[host/db":                "malformed",
+		"mysql://ann:s3cret@host/db/other?timeout=1": "write @ as %40",
+	} {
+		_, err := mysqlurl.Parse(rawURL)
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: have %v, want ErrInvalid with %s", rawURL, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3") {
+			t.Errorf("%s: %v contains the password", rawURL, err)
+		}
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	environment := mysqlurl.Environment(func(name string) string {
+		return map[string]string{"DIBS_USERNAME": "bob", "DIBS_PASSWORD": "of bob"}[name]
+	})
+	for _, c := range []struct {
+		rawURL string
+		want   mysqlurl.Credentials
+	}{
+		{"mysql://host/db", environment},
+		{"mysql://ann@host/db", mysqlurl.Credentials{Username: "ann", Password: "of bob"}},
+		{"mysql://ann:h%40rs@host/db", mysqlurl.Credentials{Username: "ann", Password: "h@rs"}},
+	} {
+		config := parse(t, c.rawURL).With(environment).Config()
+		if have := (mysqlurl.Credentials{Username: config.User, Password: config.Passwd}); have != c.want {
+			t.Errorf("%s: have %v, want %v", c.rawURL, have, c.want)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	config := parse(t, "mysql://host/db?timeout=3s&interpolateParams=false").Config()
+	if config.Timeout.Seconds() != 3 || !config.InterpolateParams || config.DBName != "db" || config.TLS != nil {
+		t.Errorf("%+v", config)
+	}
+}
