@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore/doctor"
 	"github.com/spf13/cobra"
 )
@@ -60,7 +61,7 @@ type nodeReport struct {
 	Error    string    `json:"error,omitempty"` // why it was not reached
 	Findings []finding `json:"findings"`
 
-	found doctor.Findings
+	found driver.Findings
 }
 
 type finding struct {
@@ -74,15 +75,15 @@ type finding struct {
 
 func examineStore(ctx context.Context, con *console, s *opened) error {
 	nodes := examine(ctx, s)
-	worst, reached := doctor.Note, false
+	worst, reached := driver.Note, false
 	for _, n := range nodes {
 		reached = reached || n.Reached
 		worst = max(worst, n.found.Worst())
 		if !n.Reached {
-			worst = doctor.Critical
+			worst = driver.Critical
 		}
 	}
-	code := [...]int{doctor.Note: 0, doctor.Unchecked: exitWarnings, doctor.Warning: exitWarnings, doctor.Critical: exitCritical}[worst]
+	code := [...]int{driver.Note: 0, driver.Unchecked: exitWarnings, driver.Warning: exitWarnings, driver.Critical: exitCritical}[worst]
 	if !reached {
 		code = exitTrouble
 	}
@@ -110,7 +111,7 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 	return nodes
 }
 
-func reportOf(where string, found doctor.Findings, err error) nodeReport {
+func reportOf(where string, found driver.Findings, err error) nodeReport {
 	n := nodeReport{URL: where, Reached: err == nil, Findings: make([]finding, len(found)), found: found}
 	if err != nil {
 		n.Error = strings.TrimPrefix(err.Error(), "dibs: ")
@@ -122,7 +123,7 @@ func reportOf(where string, found doctor.Findings, err error) nodeReport {
 }
 
 // tryLock acquires and releases a lock: the only check for a local file.
-func tryLock(ctx context.Context, s *opened) (doctor.Findings, error) {
+func tryLock(ctx context.Context, s *opened) (driver.Findings, error) {
 	locks := s.client()
 	defer locks.Close()
 	lease, err := locks.Mutex("dibs:doctor:" + rand.Text()).TryLock(ctx)
@@ -132,8 +133,8 @@ func tryLock(ctx context.Context, s *opened) (doctor.Findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Findings{{
-		Severity: doctor.Note, Subject: "host",
+	return driver.Findings{{
+		Severity: driver.Note, Subject: "host",
 		What:        "a lock was acquired and released; the locks are in a file of this host",
 		Consequence: "they do not exclude processes on other hosts",
 		Remedy:      "use --url redis://… for locks that several hosts share",

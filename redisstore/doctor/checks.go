@@ -40,15 +40,15 @@ func (e *nodeCheck) checkRole() {
 	role, known := e.info("role")
 	master := net.JoinHostPort(e.facts["master_host"], e.facts["master_port"])
 	e.addFirst(
-		candidate{e.facts["redis_mode"] == "sentinel", Critical, "role", "it is a Sentinel, not a data server",
+		candidate{e.facts["redis_mode"] == "sentinel", driver.Critical, "role", "it is a Sentinel, not a data server",
 			"nothing can be locked", "configure the client for Sentinel, with the Sentinels' addresses and the name of the master"},
-		candidate{role == "slave" && e.facts["slave_read_only"] == "0", Critical, "role", "it is a replica of " + master + " that accepts writes",
+		candidate{role == "slave" && e.facts["slave_read_only"] == "0", driver.Critical, "role", "it is a replica of " + master + " that accepts writes",
 			"a lock that is acquired here excludes no client of the master, and is lost when the replica synchronizes",
 			"connect to the master, directly or through Sentinel; and here: " + configSet("replica-read-only yes")},
-		candidate{role == "slave", Critical, "role", "it is a replica, of " + master,
+		candidate{role == "slave", driver.Critical, "role", "it is a replica, of " + master,
 			"each acquire and release is refused",
 			"connect to the master, directly or through Sentinel, so that the client follows a failover"},
-		candidate{known && role != "master", Critical, "role", fmt.Sprintf("its role is %q", role), // KeyDB's active replicas
+		candidate{known && role != "master", driver.Critical, "role", fmt.Sprintf("its role is %q", role), // KeyDB's active replicas
 			"if several servers accept writes for a name, each of them grants it",
 			"use a server that is the only master"},
 	)
@@ -63,13 +63,13 @@ func (e *nodeCheck) checkVersion() {
 		e.markMissing("INFO", "redis_version")
 		return
 	}
-	e.addAll(candidate{other >= 0, Warning, "server", "it is neither Redis nor Valkey, though it reports to be Redis " + text,
+	e.addAll(candidate{other >= 0, driver.Warning, "server", "it is neither Redis nor Valkey, though it reports to be Redis " + text,
 		"dibs is tested with these two; another server may have other guarantees for scripts and expiry",
 		"run package storetest against it, and read its documentation on atomic scripts"})
 	e.addFirst(
-		candidate{version[0] < 5, Critical, "version", "Redis " + text,
+		candidate{version[0] < 5, driver.Critical, "version", "Redis " + text,
 			"a script cannot both read the time and write: each acquire fails", "upgrade to Redis 6.2 or later"},
-		candidate{slices.Compare(version, []int{6, 2}) < 0, Warning, "version", "Redis " + text,
+		candidate{slices.Compare(version, []int{6, 2}) < 0, driver.Warning, "version", "Redis " + text,
 			"dibs is tested with 6.2 and later; each grant first tries SET with GET, which fails here",
 			"upgrade to Redis 6.2 or later"},
 	)
@@ -91,15 +91,15 @@ func (e *nodeCheck) checkMemory() {
 	keep := configSet("maxmemory-policy noeviction") + "; or use a separate server for locks"
 	const more = "free memory, or CONFIG SET maxmemory to more; or use a separate server for locks"
 	e.addFirst(
-		candidate{evicts && most == 0, Note, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory 0", policy),
+		candidate{evicts && most == 0, driver.Note, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory 0", policy),
 			"nothing is evicted while maxmemory is not set; otherwise the server may evict " + drops,
 			keep},
-		candidate{evicts, Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; evicted keys: %d", policy, share, e.optionalNumber("evicted_keys")),
+		candidate{evicts, driver.Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; evicted keys: %d", policy, share, e.optionalNumber("evicted_keys")),
 			"when memory is full the server evicts " + drops + "; a second client acquires the lock, and the first holder detects that at its next renewal",
 			keep},
-		candidate{most > 0 && used >= most, Critical, "memory", share,
+		candidate{most > 0 && used >= most, driver.Critical, "memory", share,
 			"each acquire and each renewal is refused with OOM: leases are lost", more},
-		candidate{most > 0 && used >= most-most/10, Warning, "memory", share,
+		candidate{most > 0 && used >= most-most/10, driver.Warning, "memory", share,
 			"when memory is full, each acquire and each renewal is refused with OOM: leases are lost", more},
 	)
 }
@@ -115,16 +115,16 @@ func (e *nodeCheck) checkPersistence() {
 	failed := e.facts["rdb_last_bgsave_status"] == "err" && (!known || save != "")
 	stops := e.facts["stop-writes-on-bgsave-error"] != "no"
 	e.addAll(
-		candidate{e.facts["loading"] == "1" || e.facts["async_loading"] == "1", Critical, "loading",
+		candidate{e.facts["loading"] == "1" || e.facts["async_loading"] == "1", driver.Critical, "loading",
 			fmt.Sprintf("it is loading its data, for another %d s by its estimate", e.optionalNumber("loading_eta_seconds")),
 			"each request is refused until then; leases that expire meanwhile are lost", "wait"},
-		candidate{e.facts["aof_last_write_status"] == "err", Critical, "disk", "the last write to the append-only file failed",
+		candidate{e.facts["aof_last_write_status"] == "err", driver.Critical, "disk", "the last write to the append-only file failed",
 			"each acquire and each renewal is refused with MISCONF", disk},
-		candidate{e.facts["aof_last_bgrewrite_status"] == "err", Warning, "disk", "the last rewrite of the append-only file failed",
+		candidate{e.facts["aof_last_bgrewrite_status"] == "err", driver.Warning, "disk", "the last rewrite of the append-only file failed",
 			"the file grows until the disk is full, and then nothing can be locked", disk},
-		candidate{failed && stops, Critical, "disk", "the last snapshot failed, and stop-writes-on-bgsave-error is on",
+		candidate{failed && stops, driver.Critical, "disk", "the last snapshot failed, and stop-writes-on-bgsave-error is on",
 			"each acquire and each renewal is refused with MISCONF", disk + ", then BGSAVE"},
-		candidate{failed && !stops, Warning, "disk", "the last snapshot failed",
+		candidate{failed && !stops, driver.Warning, "disk", "the last snapshot failed",
 			"a restart without an append-only file loses locks of any age", disk},
 	)
 	switch aof, ok := e.infoNumber("aof_enabled"); {
@@ -143,13 +143,13 @@ func (e *nodeCheck) checkAppendOnlyFile() {
 		return "if the machine stops, acquires and releases of the last " + span + " are lost: a second client may acquire a lock, and its former holder detects that when its connection is back"
 	}
 	e.addFirst(
-		candidate{fsync == "always" && late == "yes", Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite is yes",
+		candidate{fsync == "always" && late == "yes", driver.Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite is yes",
 			loses("half a minute") + ", while the file is rewritten",
 			configSet("no-appendfsync-on-rewrite no")},
-		candidate{fsync == "everysec", Note, "persistence", "the append-only file is synced every second",
+		candidate{fsync == "everysec", driver.Note, "persistence", "the append-only file is synced every second",
 			loses("second, or two where the disk is slow,"),
 			configSet("appendfsync always") + "; or protect the resource with a Fence"},
-		candidate{fsync == "no", Warning, "persistence", "the append-only file is synced when the operating system decides",
+		candidate{fsync == "no", driver.Warning, "persistence", "the append-only file is synced when the operating system decides",
 			loses("half a minute"),
 			configSet("appendfsync everysec") + ", or always"},
 	)
@@ -164,10 +164,10 @@ func (e *nodeCheck) checkSnapshots() {
 		replicasToo = "; its replicas copy the empty data set if it restarts before a failover"
 	}
 	e.addFirst(
-		candidate{known && save == "", Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
+		candidate{known && save == "", driver.Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
 			"a restart loses all locks, queues and high-water marks: a second client may acquire each lock, and its former holder detects that when its connection is back" + replicasToo,
 			file},
-		candidate{true, Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes since the last one: %d", save, e.optionalNumber("rdb_changes_since_last_save")),
+		candidate{true, driver.Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes since the last one: %d", save, e.optionalNumber("rdb_changes_since_last_save")),
 			"a restart loses locks since the last snapshot, and restores released ones: a second client acquires a lock beside its holder, or a name stays locked for a former TTL",
 			file},
 	)
@@ -190,13 +190,13 @@ func (e *nodeCheck) checkReplication() {
 	least, _ := e.infoNumber("min-replicas-to-write")
 	unprotected := e.target.Replicas == 0 && connected > 0 // with WithReplicas, the smoke test covers this
 	e.addAll(
-		candidate{bound && good < least, Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas in sync: %d", least, good),
+		candidate{bound && good < least, driver.Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas in sync: %d", least, good),
 			"each acquire and each renewal is refused with NOREPLICAS",
 			"start the replicas, or CONFIG SET min-replicas-to-write to fewer"},
-		candidate{unprotected, Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
+		candidate{unprotected, driver.Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
 			"a failover loses the latest locks and renewals, and a second client acquires them",
 			"use WithReplicas(1, 200*time.Millisecond), or protect the resource with a Fence"},
-		candidate{unprotected && least == 0, Note, "split", "min-replicas-to-write is 0",
+		candidate{unprotected && least == 0, driver.Note, "split", "min-replicas-to-write is 0",
 			"a master that is partitioned from its replicas continues to grant beside its successor",
 			configSet("min-replicas-to-write 1") + "; or use WithReplicas, which does the same for locks"},
 	)
@@ -215,8 +215,8 @@ func (e *nodeCheck) checkReplica(text string) {
 	}
 	const remedy = "check that it runs and that its network and disk keep up; see INFO replication on both servers"
 	e.addFirst(
-		candidate{r["state"] != "online", Warning, "replica", fmt.Sprintf("replica %s is not online: %s", addr, r["state"]), consequence, remedy},
-		candidate{lag >= long, Warning, "replica", fmt.Sprintf("replica %s last reported %d s ago, and is %d bytes behind", addr, lag, max(e.optionalNumber("master_repl_offset")-offset, 0)), consequence, remedy},
+		candidate{r["state"] != "online", driver.Warning, "replica", fmt.Sprintf("replica %s is not online: %s", addr, r["state"]), consequence, remedy},
+		candidate{lag >= long, driver.Warning, "replica", fmt.Sprintf("replica %s last reported %d s ago, and is %d bytes behind", addr, lag, max(e.optionalNumber("master_repl_offset")-offset, 0)), consequence, remedy},
 	)
 }
 
@@ -230,9 +230,9 @@ func (e *nodeCheck) checkCluster() {
 	if !ok {
 		e.markMissing("CLUSTER INFO", "the cluster's state")
 	}
-	mismatch := Warning
+	mismatch := driver.Warning
 	if e.optionalNumber("cluster_size") > 1 {
-		mismatch = Critical
+		mismatch = driver.Critical
 	}
 	_, counted := e.facts["cluster_slots_assigned"]
 	unassigned := slots.Count - e.optionalNumber("cluster_slots_assigned")
@@ -242,15 +242,15 @@ func (e *nodeCheck) checkCluster() {
 		candidate{!e.target.Sharded, mismatch, "sharded", "the server is a node of a cluster, and the store is configured for a single server",
 			"names of other nodes are refused with MOVED, and waiters with subscriptions on other nodes are passed over",
 			"use a cluster client, and Sharded() if the adapter does not set it"},
-		candidate{ok && state != "ok", Critical, "cluster", "cluster_state is " + state,
+		candidate{ok && state != "ok", driver.Critical, "cluster", "cluster_state is " + state,
 			"nothing can be locked through this node", "redis-cli --cluster check " + addr},
-		candidate{counted && unassigned > 0, Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", unassigned, slots.Count),
+		candidate{counted && unassigned > 0, driver.Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", unassigned, slots.Count),
 			"no name in them can be locked, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster fix " + addr},
-		candidate{unreachable > 0, Critical, "slots", fmt.Sprintf("the masters of %d slots do not reply to the other nodes", unreachable),
+		candidate{unreachable > 0, driver.Critical, "slots", fmt.Sprintf("the masters of %d slots do not reply to the other nodes", unreachable),
 			"no name in them can be locked until they are back, or a replica is promoted",
 			"start them again, or CLUSTER FAILOVER TAKEOVER on a replica of each"},
-		candidate{e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", Warning, "spare", "this master has no replica",
+		candidate{e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", driver.Warning, "spare", "this master has no replica",
 			"if it stops, no name of its slots can be locked until it is back, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster add-node NEW:PORT " + addr + " --cluster-slave"},
 	)
@@ -263,7 +263,7 @@ func (e *nodeCheck) checkMigration(addr string) {
 		e.markMissing("CLUSTER NODES", "migrating slots")
 	}
 	moving := slices.DeleteFunc(strings.Fields(nodes), func(field string) bool { return !strings.HasPrefix(field, "[") })
-	e.addAll(candidate{len(moving) > 0, Warning, "migration", fmt.Sprintf("migrating slots: %d, %.100s", len(moving), strings.Join(moving, " ")),
+	e.addAll(candidate{len(moving) > 0, driver.Warning, "migration", fmt.Sprintf("migrating slots: %d, %.100s", len(moving), strings.Join(moving, " ")),
 		"a name in them that is new, or has moved partly, is refused with TRYAGAIN until its slot arrives: dibs retries, and leases that cannot be renewed meanwhile are lost",
 		"wait until the resharding ends; if none is running: redis-cli --cluster fix " + addr})
 }
@@ -273,7 +273,7 @@ func (e *nodeCheck) checkMigration(addr string) {
 func (e *nodeCheck) checkKeys() {
 	const page = 1000
 	if e.target.Prefix == "" {
-		e.find(Note, "prefix", "the prefix is empty",
+		e.find(driver.Note, "prefix", "the prefix is empty",
 			"each string on the server counts as a lock, in List and in requests for that name; the check for keys that never expire was skipped",
 			"use a Prefix, unless names are shared with another library")
 		return
@@ -294,7 +294,7 @@ func (e *nodeCheck) checkKeys() {
 	if len(endless) == 0 {
 		return
 	}
-	e.find(Warning, "endless", fmt.Sprintf("%d of the %d keys in the sample never expire, such as %.200q", len(endless), len(keys), endless[0]),
+	e.find(driver.Warning, "endless", fmt.Sprintf("%d of the %d keys in the sample never expire, such as %.200q", len(endless), len(keys), endless[0]),
 		"these names stay locked until the keys are deleted; another program created them, and may not run any more",
 		fmt.Sprintf("GET each to find its owner, and DEL it if the owner does not run any more: DEL %.200q", endless[0]))
 }
@@ -357,16 +357,16 @@ func (e *nodeCheck) checkClock() {
 	if away < 0 {
 		away, way = -away, "behind"
 	}
-	differs := Note
+	differs := driver.Note
 	if away >= 10*time.Second {
-		differs = Warning
+		differs = driver.Warning
 	}
 	jump := now.jumped(e.startTime)
 	e.addAll(
 		candidate{away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s this machine's", away.Round(time.Millisecond), way),
 			"none now: dibs never compares clocks. But if the server's clock is set, a jump forward ends leases early by as much, and a jump back keeps names of dead holders locked for longer. Fences are server times",
 			"check timedatectl or chronyc tracking on both machines; let a time service slew the clock, not step it"},
-		candidate{jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor ran", jump.Round(time.Millisecond)),
+		candidate{jump != 0, driver.Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor ran", jump.Round(time.Millisecond)),
 			"a jump forward ends leases early by as much, and their holders detect that at the next renewal; a jump back keeps names of dead holders locked for longer",
 			"let a single time service slew the clock, not step it; check chronyc tracking"},
 	)

@@ -33,7 +33,7 @@ import (
 // docs/doctor.md lists the findings.
 //
 // [high-water mark]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
-func Check(ctx context.Context, s *redisstore.Store) (Findings, error) {
+func Check(ctx context.Context, s *redisstore.Store) (driver.Findings, error) {
 	const longest = 30 * time.Second
 	target, err := s.Target()
 	if err != nil {
@@ -72,89 +72,16 @@ func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, d
 	}
 }
 
-// A Severity is how much a Finding matters.
-type Severity int
-
-// The severities, in ascending order.
-const (
-	Note      Severity = iota // for information
-	Unchecked                 // could not be checked
-	Warning                   // locks are lost, refused or slow after an event such as a restart or a failover
-	Critical                  // locks do not work now, or may be lost without any failure
-)
-
-func (s Severity) String() string {
-	if s < Note || s > Critical {
-		return "Severity(" + strconv.Itoa(int(s)) + ")"
-	}
-	return [...]string{"note", "unchecked", "warning", "critical"}[s]
-}
-
-// A Finding is one problem that Check found.
-type Finding struct {
-	Severity    Severity
-	Node        string // the server's address; empty if there is only one
-	Subject     string // a stable identifier: "eviction"
-	What        string // what was found
-	Consequence string // what it means for locks
-	Remedy      string // what to do about it
-}
-
-// String formats the finding in four lines.
-func (f Finding) String() string {
-	head := f.Severity.String() + ": " + f.Subject
-	if f.Node != "" {
-		head += " on " + f.Node
-	}
-	return fmt.Sprintf("%s\n  found  %s\n  so     %s\n  do     %s\n", head, f.What, f.Consequence, f.Remedy)
-}
-
-// Findings are sorted by descending severity, then by node.
-type Findings []Finding
-
-// Worst returns the highest severity, or Note if there are no findings.
-func (f Findings) Worst() Severity {
-	worst := Note
-	for _, one := range f {
-		worst = max(worst, one.Severity)
-	}
-	return worst
-}
-
-// String formats all findings, with an empty line between. It joins equal findings of
-// several servers.
-func (f Findings) String() string {
-	if len(f) == 0 {
-		return "nothing found\n"
-	}
-	var each []Finding
-	nodes := make(map[Finding][]string)
-	for _, one := range f {
-		node := one.Node
-		one.Node = ""
-		if nodes[one] == nil {
-			each = append(each, one)
-		}
-		nodes[one] = append(nodes[one], node)
-	}
-	texts := make([]string, len(each))
-	for i, one := range each {
-		one.Node = strings.Join(nodes[one], ", ")
-		texts[i] = one.String()
-	}
-	return strings.Join(texts, "\n")
-}
-
 // A report collects findings. Check can return it while a client that ignores its
 // context is still busy.
 type report struct {
 	mu       sync.Mutex
-	found    Findings
+	found    driver.Findings
 	reached  bool  // a server replied
 	failures error // why other servers did not
 }
 
-func (d *report) add(f Finding) {
+func (d *report) add(f driver.Finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.found = append(d.found, f)
@@ -169,10 +96,10 @@ func (d *report) visited(err error) {
 
 // findings returns Check's results. cut is the error that ended the visits early, or
 // nil.
-func (d *report) findings(cut error) (Findings, error) {
+func (d *report) findings(cut error) (driver.Findings, error) {
 	if cut != nil {
-		d.add(Finding{
-			Severity: Unchecked, Subject: "unvisited", What: fmt.Sprintf("not all servers were checked completely: %v", cut),
+		d.add(driver.Finding{
+			Severity: driver.Unchecked, Subject: "unvisited", What: fmt.Sprintf("not all servers were checked completely: %v", cut),
 			Consequence: "there may be more problems",
 			Remedy:      "give Doctor more time, and check that the client reaches every master",
 		})
@@ -182,7 +109,7 @@ func (d *report) findings(cut error) (Findings, error) {
 	if !d.reached {
 		return nil, unreachable(cmp.Or(errors.Join(cut, d.failures), errors.New("the client knows no server")))
 	}
-	return slices.SortedStableFunc(slices.Values(d.found), func(a, b Finding) int {
+	return slices.SortedStableFunc(slices.Values(d.found), func(a, b driver.Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Node, b.Node))
 	}), nil
 }
@@ -224,7 +151,7 @@ func (e *nodeCheck) examine() {
 		return // the visit is cut short, which is a finding of its own
 	default:
 		e.visited(e.unreachable)
-		e.find(Critical, "unreachable", fmt.Sprintf("no answer: %v", e.unreachable),
+		e.find(driver.Critical, "unreachable", fmt.Sprintf("no answer: %v", e.unreachable),
 			"its names cannot be locked, and leases cannot be renewed",
 			"check that it runs, and that this machine may connect to it")
 		return
@@ -251,14 +178,14 @@ func (e *nodeCheck) readSettings() {
 	}
 }
 
-func (e *nodeCheck) find(severity Severity, subject, what, consequence, remedy string) {
-	e.add(Finding{severity, e.node.Addr, subject, what, consequence, remedy})
+func (e *nodeCheck) find(severity driver.Severity, subject, what, consequence, remedy string) {
+	e.add(driver.Finding{Severity: severity, Node: e.node.Addr, Subject: subject, What: what, Consequence: consequence, Remedy: remedy})
 }
 
 // A candidate is a finding that is reported if applies is set.
 type candidate struct {
 	applies                            bool
-	severity                           Severity
+	severity                           driver.Severity
 	subject, what, consequence, remedy string
 }
 
@@ -374,7 +301,7 @@ func (e *nodeCheck) reportMissing() {
 				remedy = fmt.Sprintf("ACL SETUSER %s +%s, at least while Doctor runs", e.user, right)
 			}
 		}
-		e.find(Unchecked, strings.ToLower(source), what,
+		e.find(driver.Unchecked, strings.ToLower(source), what,
 			"not checked: "+names,
 			remedy)
 	}

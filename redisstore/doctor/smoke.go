@@ -24,14 +24,14 @@ const stepTimeout = time.Second
 // checks the rights before the arguments. In a probe, lock, queue, meta and highwater
 // stand for the keys of an unused name, channel for a channel without subscribers.
 type permission struct {
-	severity    Severity
+	severity    driver.Severity
 	consequence string
 	probes      []string
 }
 
 // permissions cover all commands of the scripts, and the others that the store sends.
 func permissions(s redisstore.Target) []permission {
-	locking := permission{Critical, "names cannot be locked, handed off or released", []string{
+	locking := permission{driver.Critical, "names cannot be locked, handed off or released", []string{
 		"EVAL return 0", "EVALSHA none 0", "TIME",
 		"EXISTS lock", "GET lock", "SET lock x none", "DEL lock", "PTTL lock", "PEXPIRE lock none",
 		"ZADD queue none m", "ZCARD queue", "ZCOUNT queue 0 0", "ZSCORE queue m", "ZRANK queue m", "ZRANGE queue 0 0",
@@ -42,15 +42,15 @@ func permissions(s redisstore.Target) []permission {
 	if s.Replicas > 0 {
 		locking.probes = append(locking.probes, "WAIT 0 1")
 	}
-	watching := permission{Warning, "waiters of dead processes are not passed over: each delays the others by up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
+	watching := permission{driver.Warning, "waiters of dead processes are not passed over: each delays the others by up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
 	if s.Sharded {
-		watching = permission{Warning, "failovers are not detected: the holder of a lock that was lost detects that at the next renewal, and waiters on that server may retry late", []string{"CLUSTER|INFO"}}
+		watching = permission{driver.Warning, "failovers are not detected: the holder of a lock that was lost detects that at the next renewal, and waiters on that server may retry late", []string{"CLUSTER|INFO"}}
 	}
 	return []permission{
 		locking,
 		watching,
-		{Warning, "waiters are not notified of a hand-off: each finds it with its next retry", []string{publish}},
-		{Note, "List does not work; locks do", []string{"SCAN 0 COUNT 1"}},
+		{driver.Warning, "waiters are not notified of a hand-off: each finds it with its next retry", []string{publish}},
+		{driver.Note, "List does not work; locks do", []string{"SCAN 0 COUNT 1"}},
 	}
 }
 
@@ -108,7 +108,7 @@ func missingRight(command, pattern string, err error) (right string) {
 	return "+" + command
 }
 
-func (e *nodeCheck) findMissingRights(severity Severity, consequence string, rights ...string) {
+func (e *nodeCheck) findMissingRights(severity driver.Severity, consequence string, rights ...string) {
 	list := strings.Join(rights, " ")
 	e.addAll(candidate{list != "", severity, "acl", fmt.Sprintf("user %s lacks %s, or the server has no such command", e.user, list),
 		consequence,
@@ -234,10 +234,10 @@ func (t *smokeTest) reportFailure(err error) {
 		remedy = "give the client the right user and password"
 	}
 	t.addAll(
-		candidate{tooFewReplicas, Critical, "replicas", text,
+		candidate{tooFewReplicas, driver.Critical, "replicas", text,
 			"each acquire is undone, and the outcome of each renewal counts as unknown",
 			"see INFO replication; start replicas, or use WithReplicas with fewer replicas or a longer timeout"},
-		candidate{!tooFewReplicas, Critical, "lock", "a lock on a random name failed: " + text,
+		candidate{!tooFewReplicas, driver.Critical, "lock", "a lock on a random name failed: " + text,
 			"other locks will fail too",
 			remedy},
 	)
@@ -279,9 +279,9 @@ func (t *smokeTest) awaitSubscription() bool {
 		t.countListeners()
 	case t.ctx.Err() != nil: // the interruption is a finding already
 	case right != "":
-		t.findMissingRights(Warning, consequence, right)
+		t.findMissingRights(driver.Warning, consequence, right)
 	default:
-		t.find(Warning, "push", "SUBSCRIBE failed: "+err.Error(), consequence,
+		t.find(driver.Warning, "push", "SUBSCRIBE failed: "+err.Error(), consequence,
 			"check that the server is up, and that neither a proxy nor a renamed command prevents it")
 	}
 	return err == nil
@@ -291,7 +291,7 @@ func (t *smokeTest) awaitSubscription() bool {
 func (t *smokeTest) countListeners() {
 	reply := t.doOne("PUBSUB", "NUMSUB", t.own)
 	unseen := !t.target.Sharded && pairs(reply.Value)[t.own] == "0"
-	t.addAll(candidate{unseen, Warning, "numsub", "PUBSUB NUMSUB does not count an existing subscriber: the subscription is on another server",
+	t.addAll(candidate{unseen, driver.Warning, "numsub", "PUBSUB NUMSUB does not count an existing subscriber: the subscription is on another server",
 		"live waiters count as dead and are passed over: out of order, and late",
 		"use Sharded(), which does not call it; or check that SUBSCRIBE goes to this server, and not to a replica"})
 }
@@ -302,7 +302,7 @@ func (t *smokeTest) awaitGrant() {
 		m, ok := wire.ParseMessage(text)
 		return ok && m.Event.Token == t.waiter.Token
 	})
-	t.addAll(candidate{err != nil && t.ctx.Err() == nil, Warning, "push", fmt.Sprintf("no notification of a hand-off: %v", err),
+	t.addAll(candidate{err != nil && t.ctx.Err() == nil, driver.Warning, "push", fmt.Sprintf("no notification of a hand-off: %v", err),
 		"waiters find the grant with their next retry, up to 2.5 s late",
 		"check that PUBLISH and SUBSCRIBE reach the same server or cluster"})
 }
