@@ -2,11 +2,18 @@ package pgstore
 
 import (
 	"errors"
+	"fmt"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/jackc/pgx/v5/pgconn"
 )
+
+// ErrNoTables means that the schema lacks tables or functions of the store. It is the cause of
+// a driver.UnavailableError.
+var ErrNoTables = errors.New("the tables of dibs are missing: run Store.Migrate, or the command dibs migrate")
 
 // Error codes of the functions in the schema.
 const (
@@ -27,10 +34,8 @@ func repeatable(err error) bool { return isCode(err, "40001") || isCode(err, "40
 // nothing; for some errors another attempt may succeed.
 func unavailable(op, name string, err error) error {
 	var server *pgconn.PgError
-	return &driver.UnavailableError{
-		Op: op, Name: name, Cause: err,
-		Refused: errors.As(err, &server) && !transient(server.Code),
-	}
+	refused := errors.As(err, &server) && !transient(server.Code)
+	return &driver.UnavailableError{Op: op, Name: name, Cause: explained(err), Refused: refused}
 }
 
 // transient reports whether an error may pass: a conflict, a server that starts or stops or has
@@ -46,4 +51,61 @@ func transient(code string) bool {
 		}
 	}
 	return false
+}
+
+// explained returns an error that says what to do, or one that is shorter.
+func explained(err error) error {
+	const noTable, noSchema, noFunction = "42P01", "3F000", "42883"
+	if isCode(err, noTable) || isCode(err, noSchema) || isCode(err, noFunction) {
+		return fmt.Errorf("%w: %w", ErrNoTables, err)
+	}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return connectError{connect}
+	}
+	return err
+}
+
+// A connectError is a connection that could not be opened. Its text is one line, without the
+// user.
+type connectError struct{ *pgconn.ConnectError }
+
+// Unsent reports that no request was sent.
+func (connectError) Unsent() bool { return true }
+
+func (e connectError) Unwrap() error { return e.ConnectError }
+
+func (e connectError) Error() string {
+	var texts []string
+	for _, attempt := range attempts(errors.Unwrap(e.ConnectError)) {
+		if text := innermost(attempt).Error(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(texts, "; "), "\n", "; ")
+}
+
+// attempts returns the errors of the addresses that were tried.
+func attempts(err error) []error {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		return several.Unwrap()
+	}
+	return []error{err}
+}
+
+// innermost returns what the network or the server has said, without the text of the driver.
+func innermost(err error) error {
+	var network *net.OpError
+	var lookup *net.DNSError
+	var server *pgconn.PgError
+	switch {
+	case errors.As(err, &server):
+		return server
+	case errors.As(err, &network):
+		return network
+	case errors.As(err, &lookup):
+		return lookup
+	}
+	return err
 }

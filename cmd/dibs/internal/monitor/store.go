@@ -80,6 +80,10 @@ func (s *store) Inspect(ctx context.Context, name string) (driver.State, error) 
 // Unsent reports whether an operation failed only because no connection could be opened.
 // It returns false for joined errors: one of them may belong to a request that was sent.
 func Unsent(err error) bool {
+	var connect interface{ Unsent() bool } // of a database
+	if errors.As(err, &connect) {
+		return connect.Unsent()
+	}
 	for err = causeOf(err); err != nil; err = errors.Unwrap(err) {
 		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // the loop unwraps; joined errors must not match
 			return op.Op == "dial"

@@ -1,0 +1,56 @@
+package pgstore_test
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/pgstore"
+)
+
+// Without its tables, each operation says what to do.
+func TestMissingTables(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, sharedServer(t).URL())
+	if _, err := pool.Exec(t.Context(), `CREATE SCHEMA "without tables"`); err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range []string{"without tables", "no such schema"} {
+		s := pgstore.New(pool, pgstore.Schema(schema))
+		_, acquire := s.Acquire(t.Context(), driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: driver.MinTTL, Weight: 1, Limit: 1})
+		_, release := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "t"})
+		_, inspect := s.Inspect(t.Context(), "n")
+		_, list := s.List(t.Context(), "*")
+		_, revoke := s.Revoke(t.Context(), "n", 1, "")
+		for op, err := range map[string]error{"acquire": acquire, "release": release, "inspect": inspect, "list": list, "revoke": revoke} {
+			var u *driver.UnavailableError
+			if !errors.As(err, &u) || !u.Refused || !errors.Is(err, pgstore.ErrNoTables) || !strings.Contains(err.Error(), "run Store.Migrate") {
+				t.Errorf("%s: %s: have %v, want ErrNoTables", schema, op, err)
+			}
+		}
+	}
+}
+
+// The error of a server that is away is one line, and has no credentials.
+func TestErrorOfAConnection(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"postgres://ann:secret@127.0.0.1:1/db":                                                       `: dial tcp 127\.0\.0\.1:1: connect: connection refused$`,
+		"postgres://ann:secret@127.0.0.1:1,127.0.0.1:2/db":                                           `: dial tcp 127\.0\.0\.1:1: connect: connection refused; dial tcp 127\.0\.0\.1:2: `,
+		"postgres://ann:secret@nowhere.invalid/db":                                                   `: lookup nowhere\.invalid`,
+		strings.Replace(pgtest.URL(sharedServer(t).Addr()), "sslmode=disable", "sslmode=require", 1): `TLS`,
+	} {
+		_, err := pgstore.New(newPool(t, url)).Inspect(t.Context(), "n")
+		var unsent interface{ Unsent() bool }
+		if !errors.As(err, &unsent) || !unsent.Unsent() || !errors.Is(err, driver.ErrUnavailable) || !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("have %v, want %s", err, want)
+			continue
+		}
+		if text := err.Error(); strings.ContainsAny(text, "\n\t") || strings.Contains(text, "ann") || strings.Contains(text, "secret") {
+			t.Errorf("have %q, want one line without credentials", text)
+		}
+	}
+}
