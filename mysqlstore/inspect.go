@@ -39,18 +39,18 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	return sqlstore.List(pattern, func(after string, most int) (names []string, err error) {
 		rows, err := s.db.QueryContext(ctx, s.text.list, hexOf(after), most)
 		if err != nil {
-			return nil, unavailable("list", "", err)
+			return nil, unavailable("list", pattern, err)
 		}
 		defer rows.Close()
 		for rows.Next() {
 			var name []byte
 			if err := rows.Scan(&name); err != nil {
-				return nil, unavailable("list", "", err)
+				return nil, unavailable("list", pattern, err)
 			}
 			names = append(names, string(name))
 		}
 		if err := rows.Err(); err != nil {
-			return nil, unavailable("list", "", err)
+			return nil, unavailable("list", pattern, err)
 		}
 		return names, nil
 	})

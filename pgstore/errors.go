@@ -11,10 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrNoTables means that the schema lacks tables or functions of the store. It is the cause of
-// a driver.UnavailableError.
-var ErrNoTables = errors.New("the tables of dibs are missing: run Store.Migrate, or the command dibs migrate")
-
 // Error codes of the functions in the schema.
 const (
 	codeIsolation = "DIBS1" // the transaction is not read committed
@@ -57,7 +53,7 @@ func transient(code string) bool {
 func explained(err error) error {
 	const noTable, noSchema, noFunction = "42P01", "3F000", "42883"
 	if isCode(err, noTable) || isCode(err, noSchema) || isCode(err, noFunction) {
-		return fmt.Errorf("%w: %w", ErrNoTables, err)
+		return fmt.Errorf("%w: %w", driver.ErrNoTables, err)
 	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {

@@ -27,7 +27,7 @@ func TestMissingTables(t *testing.T) {
 		_, revoke := s.Revoke(t.Context(), "n", 1, "")
 		for op, err := range map[string]error{"acquire": acquire, "release": release, "inspect": inspect, "list": list, "revoke": revoke} {
 			var u *driver.UnavailableError
-			if !errors.As(err, &u) || !u.Refused || !errors.Is(err, pgstore.ErrNoTables) || !strings.Contains(err.Error(), "run Store.Migrate") {
+			if !errors.As(err, &u) || !u.Refused || !errors.Is(err, driver.ErrNoTables) || !strings.Contains(err.Error(), "run Migrate") {
 				t.Errorf("%s: %s: have %v, want ErrNoTables", schema, op, err)
 			}
 		}

@@ -36,11 +36,11 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	return sqlstore.List(pattern, func(after string, most int) (names []string, err error) {
 		rows, err := s.pool.Query(ctx, s.text.list, toText(after), most)
 		if err != nil {
-			return nil, unavailable("list", "", err)
+			return nil, unavailable("list", pattern, err)
 		}
 		texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			return nil, unavailable("list", "", err)
+			return nil, unavailable("list", pattern, err)
 		}
 		for _, text := range texts {
 			names = append(names, fromText(text))

@@ -26,20 +26,37 @@ func SQL(schema string) string {
 	return in(schema, "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"+file("tables")+"\n"+file("functions"))
 }
 
-// Migrate creates the schema if it does not exist. It may run in several processes at once.
+// HasTables reports whether the tables exist.
+func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
+	if exists, err = s.hasTables(ctx, s.pool); err != nil {
+		return false, unavailable("inspect the schema", s.schema, err)
+	}
+	return exists, nil
+}
+
+func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err error) {
+	err = q.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", quote(s.schema)+".names").Scan(&exists)
+	return exists, err
+}
+
+// Migrate creates the schema if its tables do not exist. It may run in several processes at
+// once.
 func (s *Store) Migrate(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		const lock = 0x64696273
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock)); err != nil {
 			return err
 		}
-		var exists bool
-		if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", quote(s.schema)+".names").Scan(&exists); err != nil || exists {
+		if exists, err := s.hasTables(ctx, tx); err != nil || exists {
 			return err
 		}
 		_, err := tx.Exec(ctx, SQL(s.schema))
 		return err
 	})
+	if err != nil {
+		return unavailable("create the schema", s.schema, err)
+	}
+	return nil
 }
 
 // in replaces the schema "dibs" in a text.

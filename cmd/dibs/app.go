@@ -44,8 +44,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dibs",
 		Short: "Distributed locks",
-		Long: `dibs acquires and holds distributed locks in Redis, for shell scripts, cron jobs
-and operators:
+		Long: `dibs acquires and holds distributed locks in Redis or PostgreSQL, for shell
+scripts, cron jobs and operators:
 
   dibs run --url redis://cache:6379 nightly -- ./backup.sh
 
@@ -70,7 +70,7 @@ machine, in order of arrival. For one machine, without a server:
 	addGroup(root, "hold", "Hold a lock:",
 		runCmd(a), electCmd(a), holdCmd(a), acquireCmd(a), renewCmd(a), releaseCmd(a))
 	addGroup(root, "inspect", "Inspect and administer:",
-		lsCmd(a), showCmd(a), watchCmd(a), topCmd(a), unlockCmd(a), doctorCmd(a), benchCmd(a), versionCmd(a), manCmd())
+		lsCmd(a), showCmd(a), watchCmd(a), topCmd(a), unlockCmd(a), doctorCmd(a), migrateCmd(a), benchCmd(a), versionCmd(a), manCmd())
 	return root
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/redisstore/doctor"
 	"github.com/spf13/cobra"
 )
 
@@ -103,7 +102,7 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 	var all sync.WaitGroup
 	for i, n := range s.nodes {
 		all.Go(func() {
-			found, err := doctor.Check(ctx, n.Store)
+			found, err := n.check(ctx)
 			nodes[i] = reportOf(n.location, found, err)
 		})
 	}

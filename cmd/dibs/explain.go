@@ -8,6 +8,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/driver"
 )
 
 // explain adds the location of the store and a hint to an error of the store.
@@ -21,6 +22,8 @@ func (o *opened) explain(err error) error {
 		err = rephrased{err, withoutReply(view.ErrorText(err)) + ": the key holds a value that is not a lock of dibs; it was not changed"}
 		lines = append(lines, "to see its type: redis-cli TYPE PREFIX+NAME; a hash may be a Redisson lock")
 	case errors.Is(err, dibs.ErrLost):
+	case errors.Is(err, driver.ErrNoTables):
+		lines = append(lines, "to create the tables: dibs migrate")
 	case errors.Is(err, context.DeadlineExceeded):
 		lines = append(lines, "if the store is slow or has very many keys, allow more time: --timeout 30s")
 	case errors.Is(err, dibs.ErrUnavailable):

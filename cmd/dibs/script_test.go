@@ -19,6 +19,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
+	"github.com/dibslock/dibs/internal/pgtest"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -50,8 +51,20 @@ func TestMain(m *testing.M) {
 //	redis --lines COMMAND…    the same, with a line for each element of the reply
 //	server start|kill|restart|stop|pause|resume ID
 //	                          a server for this script; start sets the variable ID to its URL
+//	postgres new ID           a database for this script, without tables; sets the variable ID
+//	                          to its URL, which leads through a proxy, and ID_AT to the URL
+//	                          without scheme and user
+//	postgres pause|resume|kill ID
+//	                          the proxy forwards nothing, forwards again, refuses connections
+//	postgres sql ID STATEMENT send a statement to the database
 func TestScripts(t *testing.T) {
 	server := redistest.Start(t, "--databases", "1000")
+	shared := new(postgres)
+	t.Cleanup(func() {
+		if err := shared.close(); err != nil {
+			t.Error(err)
+		}
+	})
 	var last atomic.Int64
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -59,7 +72,17 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			url := fmt.Sprintf("%s/%d", server.URL(), last.Add(1))
-			return newScriptState(env, url)
+			return newScriptState(env, url, shared)
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "postgres" {
+				return false, fmt.Errorf("unknown condition %s", name)
+			}
+			_, err := shared.start()
+			if errors.Is(err, pgtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
+				return false, nil
+			}
+			return true, err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":      exits,
@@ -72,6 +95,7 @@ func TestScripts(t *testing.T) {
 			"free":       withState((*scriptState).free),
 			"redis":      withState((*scriptState).redis),
 			"server":     withState((*scriptState).server),
+			"postgres":   withState((*scriptState).postgres),
 		},
 	})
 }
@@ -92,6 +116,8 @@ type scriptState struct {
 	running   map[string]*background
 	servers   map[string]*redistest.Server
 	locksHeld map[string]*testLock // by name and label
+	shared    *postgres
+	proxies   map[string]*redistest.Proxy // of the script's databases
 }
 
 type background struct {
@@ -106,7 +132,7 @@ type testLock struct {
 	lease interface{ Unlock() error }
 }
 
-func newScriptState(env *testscript.Env, url string) error {
+func newScriptState(env *testscript.Env, url string, shared *postgres) error {
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return err
@@ -120,6 +146,7 @@ func newScriptState(env *testscript.Env, url string) error {
 	w := &scriptState{
 		env: env.Vars, rdb: redis.NewClient(options), clients: make(map[string]*dibs.Client),
 		running: make(map[string]*background), servers: make(map[string]*redistest.Server), locksHeld: make(map[string]*testLock),
+		shared: shared, proxies: make(map[string]*redistest.Proxy),
 	}
 	env.Values[scriptStateKey{}] = w
 	env.Defer(w.end)
@@ -139,6 +166,9 @@ func (w *scriptState) end() {
 		_ = f() // leases may be lost by now
 	}
 	w.rdb.Close()
+	for _, p := range w.proxies {
+		p.Close()
+	}
 	for _, s := range w.servers {
 		s.Stop()
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/quorum"
-	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/doctor"
 )
 
 // An opened is the store that the flags and the environment name.
@@ -20,14 +21,15 @@ type opened struct {
 	driver.Store
 	location string        // without credentials
 	timeout  time.Duration // of one operation
-	nodes    []node        // the Redis servers: those of a quorum, or one
+	nodes    []node        // the servers: those of a quorum, or one; none for a local file
+	database *database     // nil unless the store is in a database
 	closes   []func() error
 }
 
-// A node is one Redis server, which doctor can check.
+// A node is one server, which doctor can check.
 type node struct {
 	location string
-	*redisstore.Store
+	check    func(context.Context) (driver.Findings, error)
 }
 
 func (o *opened) close() error {
@@ -59,6 +61,8 @@ var errNoStore = usageError{errors.New(`no store: pass one of
   --url redis://host:6379      or DIBS_URL=redis://host:6379
                                (also rediss://, redis+sentinel://, redis+cluster://, unix://;
                                three or more URLs: a quorum)
+  --url postgres://host/db     or DIBS_URL=postgres://host/db
+                               (after dibs migrate, which creates its tables)
   --local                      or DIBS_URL=local
                                (a file of this user, for this host only)`)}
 
@@ -69,13 +73,21 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 		return nil, err
 	}
 	o := &opened{timeout: f.timeout}
-	if path, ok := localPath(urls[0]); ok && len(urls) == 1 {
-		return o, f.openLocal(o, path, l)
+	if len(urls) == 1 {
+		if path, ok := localPath(urls[0]); ok {
+			return o, f.openLocal(o, path, l)
+		}
+		if open, ok := openerOf(urls[0]); ok {
+			return o, f.openDatabase(o, open, urls[0])
+		}
 	}
 	var stores []driver.Voter
 	for _, u := range urls {
 		if _, ok := localPath(u); ok {
 			return nil, usage("a local file cannot be a node of a quorum")
+		}
+		if _, ok := openerOf(u); ok {
+			return nil, usage("a database cannot be a node of a quorum")
 		}
 		s, err := f.openRedis(o, u)
 		if err != nil {
@@ -163,6 +175,7 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 		options = append(options, goredisstore.WithReplicas(f.replicas, f.timeout/2))
 	}
 	s := goredisstore.New(rdb, options...)
-	o.nodes = append(o.nodes, node{u.String(), s})
+	check := func(ctx context.Context) (driver.Findings, error) { return doctor.Check(ctx, s) }
+	o.nodes = append(o.nodes, node{u.String(), check})
 	return s, nil
 }

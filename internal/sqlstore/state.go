@@ -37,8 +37,8 @@ func (r StateRow) AddTo(state *driver.State) {
 func List(pattern string, page func(after string, most int) ([]string, error)) (names []string, err error) {
 	// A slash in a name is an ordinary character.
 	flat := strings.NewReplacer("/", "\x00")
-	pattern = flat.Replace(pattern)
-	if _, err := path.Match(pattern, ""); err != nil {
+	glob := flat.Replace(pattern)
+	if _, err := path.Match(glob, ""); err != nil {
 		return nil, fmt.Errorf("%w: pattern %q: %w", driver.ErrInvalid, pattern, err)
 	}
 	const most = 10_000
@@ -48,7 +48,7 @@ func List(pattern string, page func(after string, most int) ([]string, error)) (
 			return nil, err
 		}
 		for _, name := range next {
-			if matches, _ := path.Match(pattern, flat.Replace(name)); matches {
+			if matches, _ := path.Match(glob, flat.Replace(name)); matches {
 				names = append(names, name)
 			}
 		}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/pgstore/pgurl"
+)
+
+// A database is a store in a database: what its subcommands need beside the locks.
+type database struct {
+	driver.Store
+	location   string // without credentials
+	schema     string // of the tables
+	statements string // that create the tables
+	hasTables  func(context.Context) (bool, error)
+	migrate    func(context.Context) error
+	check      func(context.Context) (driver.Findings, error)
+	close      func()
+}
+
+// An opener opens the database of a URL. It does not wait for a server.
+type opener func(f *storeFlags, url string) (*database, error)
+
+// openerOf returns what opens a URL, if it is that of a database.
+func openerOf(url string) (open opener, ok bool) {
+	if pgurl.Is(url) {
+		return openPostgres, true
+	}
+	return nil, false
+}
+
+func (f *storeFlags) openDatabase(o *opened, open opener, url string) error {
+	if err := f.checkDatabase(); err != nil {
+		return err
+	}
+	db, err := open(f, url)
+	if err != nil {
+		return err
+	}
+	o.Store, o.location, o.database = db.Store, db.location, db
+	o.nodes = []node{{db.location, db.check}}
+	o.closes = append(o.closes, func() error { return closeWithin(f.timeout, db.close) })
+	return nil
+}
+
+// checkDatabase rejects what only Redis has. A prefix would separate names, so a database must
+// not ignore it.
+func (f *storeFlags) checkDatabase() error {
+	const instead = "names in a database have no prefix; to separate them, use a schema: dibs_schema=NAME in the URL"
+	switch prefix := f.env.get("DIBS_PREFIX"); {
+	case f.prefixSet:
+		return usage("--prefix needs Redis: %s", instead)
+	case prefix != "":
+		return usage("DIBS_PREFIX is set: %s; or unset DIBS_PREFIX", instead)
+	case f.replicas > 0:
+		return usage("--replicas needs Redis: a database has settings of its own, such as synchronous_standby_names")
+	case f.longestTTL > 0:
+		return usage("--longest needs a quorum: three or more --url")
+	}
+	return nil
+}
+
+// closeWithin calls do, which may wait for a server that does not answer.
+func closeWithin(limit time.Duration, do func()) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(limit):
+		return errors.New("the connections of the database do not close")
+	}
+}
