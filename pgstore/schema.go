@@ -35,7 +35,8 @@ func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
 }
 
 func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err error) {
-	err = q.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", quote(s.schema)+".names").Scan(&exists)
+	const text = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'names')"
+	err = q.QueryRow(ctx, text, s.schema).Scan(&exists)
 	return exists, err
 }
 

@@ -55,13 +55,32 @@ func Start(args ...string) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) create() (err error) {
+func (s *Server) create() error {
+	return s.begin("initdb", "-D", s.data(), "-U", superuser, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+}
+
+// Standby starts a server that receives the changes of s. The caller closes it.
+func (s *Server) Standby(args ...string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "dibs-postgres")
+	if err != nil {
+		return nil, err
+	}
+	standby := &Server{bin: s.bin, dir: dir, args: args}
+	err = standby.begin("pg_basebackup", "-D", standby.data(), "-R", "-c", "fast", "--no-sync", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", superuser)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return standby, nil
+}
+
+// begin creates the data directory by a command, and starts the server.
+func (s *Server) begin(command string, args ...string) (err error) {
 	if id := credential(); id != nil {
 		if err := os.Chown(s.dir, int(id.Uid), int(id.Gid)); err != nil {
 			return err
 		}
 	}
-	if err := s.command("initdb", "-D", s.data(), "-U", superuser, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"); err != nil {
+	if err := s.command(command, args...); err != nil {
 		return err
 	}
 	if s.port, err = freePort(); err != nil {

@@ -1,0 +1,59 @@
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+// checkPooler looks for a pooler that changes the connection to the server after each
+// transaction. Notifications get lost there.
+func (e *examination) checkPooler() {
+	if e.target.Poll {
+		return
+	}
+	changes, err := e.changesBackends()
+	if e.unchecked("pooler", "whether a pooler works in transaction mode", err) {
+		return
+	}
+	e.addAll(candidate{changes, driver.Warning, "pooler", "a pooler in transaction mode is between this host and the server",
+		"waiters are not notified, and retry late; prepared statements may fail",
+		"connect to the server itself; or use the option Poll and pgx.QueryExecModeCacheDescribe (in a URL: dibs_poll=true)"})
+}
+
+// changesBackends reports whether a connection of the client has no process of its own on the
+// server. While a second connection is in a transaction, a pooler lends it the process of the
+// first one, or the first one gets another.
+func (e *examination) changesBackends() (bool, error) {
+	const longest = 2 * time.Second
+	ctx, cancel := context.WithTimeout(e.ctx, longest)
+	defer cancel()
+	first, err := backendOf(ctx, e.conn)
+	if err != nil {
+		return false, err
+	}
+	other, err := pgx.ConnectConfig(ctx, e.target.Pool.Config().ConnConfig)
+	if err != nil {
+		return false, err
+	}
+	defer other.Close(context.WithoutCancel(ctx))
+	tx, err := other.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	second, err := backendOf(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	again, err := backendOf(ctx, e.conn)
+	return first == second || first != again, err
+}
+
+func backendOf(ctx context.Context, conn interface {
+	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
+}) (pid int, err error) {
+	err = conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	return pid, err
+}

@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/pgstore"
+	"github.com/jackc/pgx/v5"
+)
+
+const noLocks = "nothing can be locked"
+
+var (
+	tableText    = regexp.MustCompile(`CREATE TABLE (?:"(?:[^"]|"")*"|\w+)\.(\w+)`)
+	functionText = regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$\$(.*?)\$\$|'(.*?)';)`)
+)
+
+// tablesOf returns the names of the tables of the store.
+func tablesOf(schema string) (names []string) {
+	for _, m := range tableText.FindAllStringSubmatch(pgstore.SQL(schema), -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// functionsOf returns the functions of the store, by name.
+func functionsOf(schema string) map[string]string {
+	bodies := make(map[string]string)
+	for _, m := range functionText.FindAllStringSubmatch(pgstore.SQL(schema), -1) {
+		bodies[m[1]] = cmp.Or(m[2], m[3])
+	}
+	return bodies
+}
+
+func (e *examination) checkTables() {
+	rows, err := e.query(`SELECT c.relname::text, has_schema_privilege(n.oid, 'USAGE'),
+		concat_ws(', ', CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN 'SELECT' END,
+			CASE WHEN NOT has_table_privilege(c.oid, 'INSERT') THEN 'INSERT' END,
+			CASE WHEN NOT has_table_privilege(c.oid, 'UPDATE') THEN 'UPDATE' END,
+			CASE WHEN NOT has_table_privilege(c.oid, 'DELETE') THEN 'DELETE' END)
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')`, e.target.Schema)
+	usage, rights := true, make(map[string]string)
+	if err == nil {
+		var table, lacks string
+		_, err = pgx.ForEachRow(rows, []any{&table, &usage, &lacks}, func() error {
+			rights[table] = lacks
+			return nil
+		})
+	}
+	if e.unchecked("tables", "the tables and the rights to use them", err) {
+		return
+	}
+	e.reportMissing("table", tablesOf(e.target.Schema), rights)
+	schema := pgx.Identifier{e.target.Schema}.Sanitize()
+	e.addAll(candidate{!usage, driver.Critical, "rights", fmt.Sprintf("user %s lacks USAGE on the schema %s", e.facts.user, schema),
+		noLocks, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", schema, e.facts.user)})
+	for _, table := range tablesOf(e.target.Schema) {
+		if lacks := rights[table]; lacks != "" {
+			e.unusable = true
+			e.find(driver.Critical, "rights", fmt.Sprintf("user %s lacks %s on the table %s.%s", e.facts.user, lacks, schema, table),
+				"names cannot be locked or released", fmt.Sprintf("GRANT %s ON %s.%s TO %s", lacks, schema, table, e.facts.user))
+		}
+	}
+	e.unusable = e.unusable || !usage
+}
+
+// checkFunctions compares the functions with those of this version of dibs.
+func (e *examination) checkFunctions() {
+	rows, err := e.query(`SELECT p.proname::text, p.prosrc, has_function_privilege(p.oid, 'EXECUTE')
+		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1`, e.target.Schema)
+	bodies, denied := make(map[string]string), []string(nil)
+	if err == nil {
+		var name, body string
+		var executes bool
+		_, err = pgx.ForEachRow(rows, []any{&name, &body, &executes}, func() error {
+			bodies[name] = body
+			if !executes {
+				denied = append(denied, name)
+			}
+			return nil
+		})
+	}
+	if e.unchecked("functions", "the functions and the rights to use them", err) {
+		return
+	}
+	want := functionsOf(e.target.Schema)
+	e.reportMissing("function", slices.Sorted(maps.Keys(want)), bodies)
+	var differ []string
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if body, exists := bodies[name]; exists && body != want[name] {
+			differ = append(differ, name)
+		}
+	}
+	schema := pgx.Identifier{e.target.Schema}.Sanitize()
+	e.addAll(
+		candidate{len(differ) > 0, driver.Critical, "schema", "functions of another version of dibs: " + list(differ),
+			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"},
+		candidate{len(denied) > 0, driver.Critical, "rights", fmt.Sprintf("user %s lacks EXECUTE on functions: %s", e.facts.user, list(denied)),
+			noLocks, fmt.Sprintf("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO %s", schema, e.facts.user)},
+	)
+	e.unusable = e.unusable || len(denied) > 0
+}
+
+// reportMissing reports the tables or functions that the schema lacks, once.
+func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
+	missing := slices.DeleteFunc(slices.Clone(want), func(name string) bool {
+		_, exists := have[name]
+		return exists
+	})
+	if len(missing) == 0 || e.unusable {
+		return
+	}
+	e.unusable = true
+	remedy := "dibs migrate, or Migrate of the store"
+	if len(missing) < len(want) {
+		remedy = "compare the schema with the output of dibs migrate --print, and add what is missing as its owner"
+	}
+	e.find(driver.Critical, "schema", fmt.Sprintf("the schema %q lacks a %s: %s", e.target.Schema, kind, list(missing)), noLocks, remedy)
+}
+
+// list shows the first names.
+func list(names []string) string {
+	const few = 5
+	if len(names) > few {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	}
+	return strings.Join(names, ", ")
+}
