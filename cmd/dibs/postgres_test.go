@@ -22,7 +22,7 @@ type postgres struct {
 }
 
 func (p *postgres) start() (*pgtest.Server, error) {
-	p.once.Do(func() { p.server, p.err = pgtest.Start() })
+	p.once.Do(func() { p.server, p.err = pgtest.Start("fsync=on", "idle_in_transaction_session_timeout=60000") })
 	return p.server, p.err
 }
 
