@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/go-sql-driver/mysql"
@@ -27,8 +28,17 @@ func repeatable(err error) bool {
 // unavailable returns the error of an operation. A server that replied with an error has done
 // nothing; for the errors that are refusals another attempt fails, too.
 func unavailable(op, name string, err error) error {
-	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: refusal(numberOf(err))}
+	refused := refusal(numberOf(err))
+	if n := numberOf(err); n == noTable || n == noProcedure {
+		err = fmt.Errorf("%w: %w", driver.ErrNoTables, err)
+	}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: refused}
 }
+
+const (
+	noTable     = 1146
+	noProcedure = 1305
+)
 
 // refusal reports whether an error repeats until somebody changes something: rights, tables,
 // procedures, or the format of the binary log.
@@ -36,7 +46,7 @@ func refusal(number uint16) bool {
 	switch number {
 	case 1044, 1045, 1046, 1049, // access to the database, or no database
 		1142, 1143, 1227, 1370, // rights
-		1064, 1146, 1305, 1318, // tables and procedures that do not exist, or are others
+		1064, noTable, noProcedure, 1318, // tables and procedures that do not exist, or are others
 		1665: // the binary log has the format STATEMENT
 		return true
 	}

@@ -2,7 +2,6 @@ package mysqlstore
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"fmt"
 	"regexp"
@@ -63,7 +62,7 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		defer cancel()
 		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK(CONCAT(DATABASE(), '.', ?))", lock) // it ends with the connection, too
 	}()
-	if exists, err := s.complete(ctx, conn); err != nil || exists {
+	if exists, err := s.HasTables(ctx); err != nil || exists {
 		return err
 	}
 	for _, text := range SQL(s.prefix) {
@@ -74,12 +73,16 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	return nil
 }
 
-// complete reports whether the last procedure exists. A migration that was cut off goes on from
-// where it ended, because the server commits each statement.
-func (s *Store) complete(ctx context.Context, conn *sql.Conn) (exists bool, err error) {
+// HasTables reports whether all tables and procedures exist. A migration that was cut off goes on
+// from where it ended, because the server commits each statement.
+func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
 	const text = "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?"
-	err = conn.QueryRowContext(ctx, text, s.prefix+"remove_unused").Scan(&exists)
-	return exists, err
+	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	if err := s.db.QueryRowContext(ctx, text, s.prefix+"remove_unused").Scan(&exists); err != nil {
+		return false, unavailable("migrate", "", err)
+	}
+	return exists, nil
 }
 
 // isDuplicate reports whether a table or procedure exists already.

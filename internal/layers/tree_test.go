@@ -149,7 +149,7 @@ func layerOf(dir string) layer {
 	case "localstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, external: true, library: true}
 	case "pgstore", "mysqlstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/sqlstore"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/checkup", "internal/sqlstore"}, external: true, library: true}
 	case "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "storetest":
@@ -161,7 +161,7 @@ func layerOf(dir string) layer {
 	case "internal":
 		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client}
 		switch l.dir {
-		case "internal/locktable":
+		case "internal/locktable", "internal/checkup":
 			l.imports = contract
 		case "internal/sqlstore":
 			l.imports = []string{"driver", "internal/serverclock"}

@@ -78,6 +78,7 @@ func (s *Server) create() (err error) {
 	}
 	c := exec.Command(install, "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
 	c.Dir = s.dir
+	c.Env = append(os.Environ(), "TMPDIR="+s.dir) // two servers would use the same names
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: id}
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("mariadb-install-db: %w: %s", err, out)
@@ -113,7 +114,7 @@ func (s *Server) Restart() error {
 	defer s.mu.Unlock()
 	args := append([]string{
 		"--no-defaults", "--datadir=" + s.data(), "--port=" + strconv.Itoa(s.port), "--bind-address=127.0.0.1",
-		"--socket=" + filepath.Join(s.dir, "socket"), "--pid-file=" + filepath.Join(s.dir, "pid"), "--skip-name-resolve",
+		"--socket=" + filepath.Join(s.dir, "socket"), "--pid-file=" + filepath.Join(s.dir, "pid"), "--skip-name-resolve", "--tmpdir=" + s.dir,
 		// The system keeps what a killed server has written.
 		"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M", "--max-connections=1000",
 	}, s.args...)
@@ -150,6 +151,39 @@ func (s *Server) greets() bool {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 	n, err := conn.Read(make([]byte, 1))
 	return err == nil && n == 1
+}
+
+// Execute executes statements as the administrator.
+func (s *Server) Execute(statements string) error {
+	client, err := find("mariadb", "/usr/bin/mariadb")
+	if err != nil {
+		return err
+	}
+	c := exec.Command(client, "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--port="+strconv.Itoa(s.port), "--user=root", "--execute="+statements)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", statements, err, out)
+	}
+	return nil
+}
+
+// Replica starts a server that replicates this one, which must have started with --log-bin and a
+// --server-id. The replica must not have the same --server-id.
+func (s *Server) Replica(args ...string) (*Server, error) {
+	r, err := Start(args...)
+	if err != nil {
+		return nil, err
+	}
+	const from = "SET GLOBAL gtid_slave_pos = ''; CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'root', " +
+		"MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1; START SLAVE"
+	if err := r.Execute(fmt.Sprintf(from, s.port)); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// Promote makes a replica a server of its own, after it has executed all that it has received.
+func (s *Server) Promote() error {
+	return s.Execute("STOP SLAVE IO_THREAD; DO MASTER_POS_WAIT('', 0, 1); STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = OFF")
 }
 
 // Stop ends the server as an operator does.

@@ -21,7 +21,7 @@ func parse(t *testing.T, rawURL string) *mysqlurl.URL {
 func TestString(t *testing.T) {
 	t.Parallel()
 	for rawURL, want := range map[string]string{
-		"mysql://host/db":                              "mysql://host:3306/db",
+		"mysql://host/db": "mysql://host:3306/db",
 		"MariaDB://ann:s3cret@host:3307/db?timeout=3s": "mysql://host:3307/db",
 		"mysql://[::1]/a%2Fb":                          "mysql://[::1]:3306/a%2Fb",
 		"mysql://ann@/db?socket=/run/m.sock":           "mysql:///db?socket=%2Frun%2Fm.sock",

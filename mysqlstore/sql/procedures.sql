@@ -8,6 +8,7 @@
 
 -- next_name takes the first name of a list.
 CREATE PROCEDURE dibs_next_name(INOUT rest LONGTEXT CHARACTER SET ascii, OUT n VARBINARY(512))
+SQL SECURITY INVOKER
 BEGIN
   SET n = UNHEX(SUBSTRING_INDEX(rest, ',', 1));
   SET rest = SUBSTRING(rest, LOCATE(',', rest) + 1);
@@ -16,6 +17,7 @@ END;
 -- lock locks the names, in one order for all transactions, and adds those that are missing. It
 -- returns the time. After until it changes nothing.
 CREATE PROCEDURE dibs_lock(IN wanted LONGTEXT CHARACTER SET ascii, IN until BIGINT, OUT at BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE n VARBINARY(512);
   DECLARE found INT;
@@ -39,6 +41,7 @@ END;
 -- unguard removes the row that a guard would lock. It returns false, and does not wait, if
 -- a transaction guards the lease. A reserved lease may have no such row.
 CREATE PROCEDURE dibs_unguard(IN n VARBINARY(512), IN whose VARBINARY(512), OUT free BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   SELECT COUNT(*) INTO free FROM dibs_guards WHERE name = n AND token = whose FOR UPDATE SKIP LOCKED;
   IF free THEN
@@ -50,12 +53,14 @@ END;
 
 -- notify sends a message to a client.
 CREATE PROCEDURE dibs_notify(IN its_client VARBINARY(512), IN its_message VARBINARY(2048))
+SQL SECURITY INVOKER
 BEGIN
   INSERT INTO dibs_messages (client, sent, message) VALUES (its_client, now_us(), its_message);
 END;
 
 -- leave removes a waiter, and reports whether there was one.
 CREATE PROCEDURE dibs_leave(IN n VARBINARY(512), IN whose VARBINARY(512), OUT left_it BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   DELETE FROM dibs_waiters WHERE name = n AND token = whose;
   SET left_it = ROW_COUNT() > 0;
@@ -67,6 +72,7 @@ END;
 -- head returns the first live waiter of a locked name, or null. It removes dead ones before it.
 CREATE PROCEDURE dibs_head(IN n VARBINARY(512), IN at BIGINT, OUT whose VARBINARY(512), OUT its_client VARBINARY(512),
   OUT its_ticket BIGINT, OUT its_ttl BIGINT, OUT its_weight INT, OUT its_most INT, OUT its_several BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE gone BOOLEAN;
   DECLARE beat BIGINT;
@@ -84,6 +90,7 @@ END;
 
 -- notify_head makes the first waiter retry, to learn when the name is free.
 CREATE PROCEDURE dibs_notify_head(IN n VARBINARY(512), IN at BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE whose, its_client VARBINARY(512);
   DECLARE its_ticket, its_ttl BIGINT;
@@ -98,6 +105,7 @@ END;
 -- end_exclusive ends the lease of the exclusive holder, whose name is locked. While a
 -- transaction guards the lease it only expires, and the first waiter retries.
 CREATE PROCEDURE dibs_end_exclusive(IN n VARBINARY(512), IN whose VARBINARY(512), OUT ended BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   CALL dibs_unguard(n, whose, ended);
   IF ended THEN
@@ -112,6 +120,7 @@ END;
 
 -- end_shared ends the lease of a token, or with kept what it has reserved, likewise.
 CREATE PROCEDURE dibs_end_shared(IN n VARBINARY(512), IN whose VARBINARY(512), IN kept BOOLEAN, OUT ended BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE freed INT;
   SELECT SUM(weight) INTO freed FROM dibs_holders WHERE name = n AND token = whose AND reserved = kept;
@@ -132,6 +141,7 @@ END;
 
 -- end_expired ends the shares that have expired, unless a transaction guards them.
 CREATE PROCEDURE dibs_end_expired(IN n VARBINARY(512), IN at BIGINT, INOUT changed BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE whose VARBINARY(512);
   DECLARE kept, ended, finished BOOLEAN DEFAULT FALSE;
@@ -149,6 +159,7 @@ END;
 
 -- expire ends the leases of a locked name that have expired, and reports whether there were any.
 CREATE PROCEDURE dibs_expire(IN n VARBINARY(512), IN at BIGINT, OUT changed BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE r_token VARBINARY(512);
   DECLARE r_expires, r_used BIGINT;
@@ -164,6 +175,7 @@ END;
 
 -- holds reports whether a token holds a locked name.
 CREATE PROCEDURE dibs_holds(IN n VARBINARY(512), IN whose VARBINARY(512), IN at BIGINT, OUT held BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   SELECT EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND NOT reserved AND expires > at)
     OR EXISTS (SELECT 1 FROM dibs_holders WHERE name = n AND token = whose AND NOT reserved AND expires > at)
@@ -173,6 +185,7 @@ END;
 -- end_lease ends the lease of a token, or with kept what an earlier release has reserved. The
 -- result is false if there is none, or if a transaction guards it.
 CREATE PROCEDURE dibs_end_lease(IN n VARBINARY(512), IN whose VARBINARY(512), IN kept BOOLEAN, OUT ended BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   IF EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND reserved = kept) THEN
     CALL dibs_end_exclusive(n, whose, ended);
@@ -184,6 +197,7 @@ END;
 -- hold makes a token a holder of a locked name that has room for it.
 CREATE PROCEDURE dibs_hold(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_weight INT, IN its_most INT, IN new_fence BIGINT, IN ends BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   IF its_weight = its_most THEN
     UPDATE dibs_names SET token = whose, client = its_client, weight = its_weight, expires = ends, fence = new_fence WHERE name = n;
@@ -198,6 +212,7 @@ END;
 -- blocks those behind it, and so does one for several names: it is told to retry if
 -- something has changed.
 CREATE PROCEDURE dibs_serve(IN n VARBINARY(512), IN at BIGINT, IN changed BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE whose, its_client, r_token VARBINARY(512);
   DECLARE its_ticket, its_ttl, r_used, r_fence BIGINT;
@@ -230,6 +245,7 @@ END;
 -- still exists is guarded by a transaction, whose end nobody announces. A dead waiter at
 -- the head may block the name for as long as a waiter lives.
 CREATE PROCEDURE dibs_busy(IN n VARBINARY(512), IN at BIGINT, OUT holder VARBINARY(512), OUT kept BOOLEAN, OUT remaining BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE ends BIGINT;
   SET holder = '', kept = FALSE;
@@ -243,6 +259,7 @@ END;
 -- enqueue adds a queue entry for each name, or keeps those that exist. Each is a heartbeat.
 CREATE PROCEDURE dibs_enqueue(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN at BIGINT, OUT new_ticket BIGINT, OUT place BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE n VARBINARY(512);
   DECLARE rest LONGTEXT CHARACTER SET ascii DEFAULT wanted;
@@ -279,6 +296,7 @@ END;
 -- or holds the name already.
 CREATE PROCEDURE dibs_admits(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_weight INT, IN its_most INT, IN at BIGINT,
   OUT admitted BOOLEAN, OUT last_fence BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE changed BOOLEAN;
   DECLARE first, its_client, r_token VARBINARY(512);
@@ -301,6 +319,7 @@ END;
 -- grant makes a token a holder of a locked name, or extends its lease.
 CREATE PROCEDURE dibs_grant(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN new_fence BIGINT, IN at BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE held, gone BOOLEAN;
   CALL dibs_leave(n, whose, gone);
@@ -317,6 +336,7 @@ END;
 -- acquire_free acquires a locked name that is free and for which nobody waits.
 CREATE PROCEDURE dibs_acquire_free(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_weight INT, IN at BIGINT, IN ends BIGINT, OUT held BOOLEAN, OUT new_fence BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   UPDATE dibs_names SET token = whose, client = its_client, weight = its_weight, expires = ends, fence = GREATEST(fence + 1, at)
   WHERE name = n AND token = '' AND used = 0 AND waiting = 0;
@@ -331,6 +351,7 @@ END;
 -- queue is set. A null held means that the request came after its time.
 CREATE PROCEDURE dibs_acquire(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN queue BOOLEAN, IN until BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE rest LONGTEXT CHARACTER SET ascii;
   DECLARE n, busy_name, holder, one_holder VARBINARY(512);
@@ -382,6 +403,7 @@ END;
 -- release_alone ends an exclusive lease if nobody waits for the locked name and no transaction
 -- guards the lease.
 CREATE PROCEDURE dibs_release_alone(IN n VARBINARY(512), IN whose VARBINARY(512), IN at BIGINT, OUT held BOOLEAN)
+SQL SECURITY INVOKER
 BEGIN
   SELECT COUNT(*) INTO held FROM dibs_names WHERE name = n AND token = whose AND NOT reserved AND waiting = 0 AND expires > at;
   IF held THEN
@@ -395,6 +417,7 @@ END;
 -- release ends a lease, or keeps its name unavailable for some time. With unreserve it ends what
 -- an earlier release has reserved. A null held means that the request came after its time.
 CREATE PROCEDURE dibs_release(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN reserve BIGINT, IN unreserve BOOLEAN, IN until BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE n VARBINARY(512) DEFAULT UNHEX(SUBSTRING_INDEX(wanted, ',', 1));
   DECLARE at BIGINT;
@@ -433,6 +456,7 @@ END;
 
 -- cancel ends the leases and queue entries of a token.
 CREATE PROCEDURE dibs_cancel(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN until BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE rest LONGTEXT CHARACTER SET ascii DEFAULT wanted;
   DECLARE n VARBINARY(512);
@@ -460,6 +484,7 @@ END;
 -- that the request came after its time.
 CREATE PROCEDURE dibs_resize(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN until BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE n, holder VARBINARY(512);
   DECLARE at, new_fence, remaining, old_expires, old_weight, r_used BIGINT;
@@ -502,6 +527,7 @@ END;
 
 -- revoke ends the lease with a fence, and tells its holder why.
 CREATE PROCEDURE dibs_revoke(IN wanted LONGTEXT CHARACTER SET ascii, IN its_fence BIGINT, IN reason VARBINARY(512), IN until BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE n, whose, its_client VARBINARY(512);
   DECLARE at BIGINT;
@@ -536,6 +562,7 @@ END;
 -- extend raises the remaining time of each lease of a list. It returns the numbers of those that
 -- are held until then at least.
 CREATE PROCEDURE dibs_extend(IN leases LONGTEXT CHARACTER SET ascii)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE at BIGINT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
@@ -559,6 +586,7 @@ END;
 -- remove_unused looks at the next names after one, and removes those that nobody has used since a
 -- time. It returns the last name that it looked at, or null at the end.
 CREATE PROCEDURE dibs_remove_unused(IN after VARBINARY(512), IN number INT, IN since BIGINT)
+SQL SECURITY INVOKER
 BEGIN
   DECLARE n, whose, its_client VARBINARY(512);
   DECLARE at, last_fence, last_ticket, its_ttl BIGINT;

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/checkup"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -15,12 +16,12 @@ func (e *examination) checkPooler() {
 		return
 	}
 	changes, err := e.changesBackends()
-	if e.unchecked("pooler", "whether a pooler works in transaction mode", err) {
+	if e.Unchecked("pooler", "whether a pooler works in transaction mode", err) {
 		return
 	}
-	e.addAll(candidate{changes, driver.Warning, "pooler", "a pooler in transaction mode is between this host and the server",
+	e.AddAll(checkup.If(changes, driver.Warning, "pooler", "a pooler in transaction mode is between this host and the server",
 		"waiters are not notified, and retry late; prepared statements may fail",
-		"connect to the server itself; or use the option Poll and pgx.QueryExecModeCacheDescribe (in a URL: dibs_poll=true)"})
+		"connect to the server itself; or use the option Poll and pgx.QueryExecModeCacheDescribe (in a URL: dibs_poll=true)"))
 }
 
 // changesBackends reports whether a connection of the client has no process of its own on the
@@ -28,7 +29,7 @@ func (e *examination) checkPooler() {
 // first one, or the first one gets another.
 func (e *examination) changesBackends() (bool, error) {
 	const longest = 2 * time.Second
-	ctx, cancel := context.WithTimeout(e.ctx, longest)
+	ctx, cancel := context.WithTimeout(e.Ctx, longest)
 	defer cancel()
 	first, err := backendOf(ctx, e.conn)
 	if err != nil {

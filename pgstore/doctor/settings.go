@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/checkup"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -22,7 +23,7 @@ func (e *examination) readFacts() {
 	f := facts{settings: make(map[string]string)}
 	err := e.queryRow("SELECT version(), current_setting('server_version_num')::int, current_user::text, pg_is_in_recovery()").
 		Scan(&f.version, &f.number, &f.user, &f.standby)
-	if e.unchecked("facts", "version and role", err) {
+	if e.Unchecked("facts", "version and role", err) {
 		return
 	}
 	rows, err := e.query("SELECT name, coalesce(setting, '') FROM pg_settings")
@@ -33,7 +34,7 @@ func (e *examination) readFacts() {
 			return nil
 		})
 	}
-	e.unchecked("settings", "settings of the server", err)
+	e.Unchecked("settings", "settings of the server", err)
 	e.facts = f
 }
 
@@ -56,38 +57,38 @@ func (e *examination) checkServer() {
 	for _, name := range others {
 		other = other || strings.Contains(f.version, name)
 	}
-	e.addAll(
-		candidate{other, driver.Warning, "server", fmt.Sprintf("it is not PostgreSQL: %.60s", f.version),
+	e.AddAll(
+		checkup.If(other, driver.Warning, "server", fmt.Sprintf("it is not PostgreSQL: %.60s", f.version),
 			"dibs is tested with PostgreSQL; another server may have other row locks and no LISTEN",
-			"run package storetest against it"},
-		candidate{f.number < oldest*factor, driver.Critical, "version", fmt.Sprintf("PostgreSQL %d", f.number/factor),
-			"dibs is not tested with it, and it gets no repairs", fmt.Sprintf("upgrade to PostgreSQL %d or later", oldest)},
+			"run package storetest against it"),
+		checkup.If(f.number < oldest*factor, driver.Critical, "version", fmt.Sprintf("PostgreSQL %d", f.number/factor),
+			"dibs is not tested with it, and it gets no repairs", fmt.Sprintf("upgrade to PostgreSQL %d or later", oldest)),
 	)
 }
 
 func (e *examination) checkRole() {
 	readOnly := e.facts.is("default_transaction_read_only", "on") || e.facts.is("transaction_read_only", "on")
 	e.unusable = e.facts.standby || readOnly
-	e.addFirst(
-		candidate{e.facts.standby, driver.Critical, "role", "the server is a standby",
+	e.AddFirst(
+		checkup.If(e.facts.standby, driver.Critical, "role", "the server is a standby",
 			"each acquire and each renewal is refused",
-			"connect to the primary; with several hosts in the URL: target_session_attrs=read-write"},
-		candidate{readOnly, driver.Critical, "role", "transactions are read-only by default",
+			"connect to the primary; with several hosts in the URL: target_session_attrs=read-write"),
+		checkup.If(readOnly, driver.Critical, "role", "transactions are read-only by default",
 			"each acquire and each renewal is refused",
-			fmt.Sprintf("ALTER ROLE %s RESET default_transaction_read_only, or the same for the database or the server", e.facts.user)},
+			fmt.Sprintf("ALTER ROLE %s RESET default_transaction_read_only, or the same for the database or the server", e.facts.user)),
 	)
 }
 
 func (e *examination) checkDurability() {
 	const lost = "a second client may acquire the lock of a live holder"
-	e.addAll(
-		candidate{e.facts.is("fsync", "off"), driver.Critical, "fsync", "fsync is off",
-			"if the machine stops, locks and other data are lost or damaged: " + lost, alterSystem("fsync = on")},
-		candidate{e.facts.is("full_page_writes", "off"), driver.Critical, "full-page-writes", "full_page_writes is off",
-			"if the machine stops during a write, the tables may be damaged: " + lost, alterSystem("full_page_writes = on")},
-		candidate{e.facts.is("synchronous_commit", "off"), driver.Note, "synchronous-commit", "synchronous_commit is off",
+	e.AddAll(
+		checkup.If(e.facts.is("fsync", "off"), driver.Critical, "fsync", "fsync is off",
+			"if the machine stops, locks and other data are lost or damaged: "+lost, alterSystem("fsync = on")),
+		checkup.If(e.facts.is("full_page_writes", "off"), driver.Critical, "full-page-writes", "full_page_writes is off",
+			"if the machine stops during a write, the tables may be damaged: "+lost, alterSystem("full_page_writes = on")),
+		checkup.If(e.facts.is("synchronous_commit", "off"), driver.Note, "synchronous-commit", "synchronous_commit is off",
 			"none for locks, because dibs sets it for its requests; a crash may lose the last transactions of the program, also guarded ones",
-			"SET LOCAL synchronous_commit = on in guarded transactions"},
+			"SET LOCAL synchronous_commit = on in guarded transactions"),
 	)
 }
 
@@ -97,47 +98,47 @@ func (e *examination) checkStandbys() {
 	var standbys int
 	err := e.queryRow(`SELECT count(*) FROM pg_stat_replication WHERE state IS DISTINCT FROM 'backup'
 		AND pid NOT IN (SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active_pid IS NOT NULL)`).Scan(&standbys)
-	if e.facts.standby || e.unchecked("standbys", "what a failover loses", err) {
+	if e.facts.standby || e.Unchecked("standbys", "what a failover loses", err) {
 		return
 	}
 	names := e.facts.settings["synchronous_standby_names"]
 	local := e.facts.is("synchronous_commit", "local")
 	e.unusable = e.unusable || names != "" && standbys == 0 && !local
 	const forgets = "a failover may forget the last leases, and a second client acquires them"
-	e.addFirst(
-		candidate{names != "" && standbys == 0 && !local, driver.Critical, "standbys", fmt.Sprintf("synchronous_standby_names is %q, and no standby is connected", names),
-			"each commit waits for a standby: nothing can be locked", "start a standby, or " + alterSystem("synchronous_standby_names = ''")},
-		candidate{standbys > 0 && names == "", driver.Warning, "failover", fmt.Sprintf("standbys: %d; synchronous_standby_names is empty", standbys),
-			forgets, alterSystem("synchronous_standby_names = 'ANY 1 (*)'") + "; or write only in guarded transactions"},
-		candidate{standbys > 0 && local, driver.Warning, "failover", "synchronous_commit is local: a commit waits for no standby",
-			forgets, fmt.Sprintf("ALTER ROLE %s SET synchronous_commit = on", e.facts.user)},
+	e.AddFirst(
+		checkup.If(names != "" && standbys == 0 && !local, driver.Critical, "standbys", fmt.Sprintf("synchronous_standby_names is %q, and no standby is connected", names),
+			"each commit waits for a standby: nothing can be locked", "start a standby, or "+alterSystem("synchronous_standby_names = ''")),
+		checkup.If(standbys > 0 && names == "", driver.Warning, "failover", fmt.Sprintf("standbys: %d; synchronous_standby_names is empty", standbys),
+			forgets, alterSystem("synchronous_standby_names = 'ANY 1 (*)'")+"; or write only in guarded transactions"),
+		checkup.If(standbys > 0 && local, driver.Warning, "failover", "synchronous_commit is local: a commit waits for no standby",
+			forgets, fmt.Sprintf("ALTER ROLE %s SET synchronous_commit = on", e.facts.user)),
 	)
 }
 
 // checkSessions reports settings of the sessions of this user.
 func (e *examination) checkSessions() {
 	isolation := e.facts.settings["default_transaction_isolation"]
-	e.addAll(
-		candidate{isolation != "" && isolation != "read committed", driver.Note, "isolation", fmt.Sprintf("default_transaction_isolation is %s", isolation),
+	e.AddAll(
+		checkup.If(isolation != "" && isolation != "read committed", driver.Note, "isolation", fmt.Sprintf("default_transaction_isolation is %s", isolation),
 			"each request of dibs takes more round trips, because it begins a transaction that is read committed",
-			fmt.Sprintf("ALTER ROLE %s SET default_transaction_isolation = 'read committed'", e.facts.user)},
-		candidate{e.facts.is("idle_in_transaction_session_timeout", "0"), driver.Warning, "idle-in-transaction", "idle_in_transaction_session_timeout is 0",
+			fmt.Sprintf("ALTER ROLE %s SET default_transaction_isolation = 'read committed'", e.facts.user)),
+		checkup.If(e.facts.is("idle_in_transaction_session_timeout", "0"), driver.Warning, "idle-in-transaction", "idle_in_transaction_session_timeout is 0",
 			"a process that is stopped in a guarded transaction keeps its names for as long as it is connected",
-			fmt.Sprintf("ALTER ROLE %s SET idle_in_transaction_session_timeout = '1min'", e.facts.user)},
+			fmt.Sprintf("ALTER ROLE %s SET idle_in_transaction_session_timeout = '1min'", e.facts.user)),
 	)
 }
 
 // checkLoad reports what makes the server slow, or refuse connections.
 func (e *examination) checkLoad() {
-	e.addAll(candidate{e.facts.is("autovacuum", "off"), driver.Warning, "autovacuum", "autovacuum is off",
-		"each request leaves an old version of a row: the tables grow, and requests become slow", alterSystem("autovacuum = on")})
+	e.AddAll(checkup.If(e.facts.is("autovacuum", "off"), driver.Warning, "autovacuum", "autovacuum is off",
+		"each request leaves an old version of a row: the tables grow, and requests become slow", alterSystem("autovacuum = on")))
 	var used, most int
 	err := e.queryRow(`SELECT coalesce(sum(numbackends), 0)::int,
 		current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int FROM pg_stat_database`).Scan(&used, &most)
-	if e.unchecked("connections", "the number of connections", err) {
+	if e.Unchecked("connections", "the number of connections", err) {
 		return
 	}
-	e.addAll(candidate{10*used >= 9*most, driver.Warning, "connections", fmt.Sprintf("%d of %d connections are in use", used, most),
+	e.AddAll(checkup.If(10*used >= 9*most, driver.Warning, "connections", fmt.Sprintf("%d of %d connections are in use", used, most),
 		"a new connection may be refused: then nothing can be locked, and leases that cannot be renewed are lost",
-		"use smaller pools or a pooler, or increase max_connections"})
+		"use smaller pools or a pooler, or increase max_connections"))
 }

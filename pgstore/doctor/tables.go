@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/checkup"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 )
@@ -52,17 +53,17 @@ func (e *examination) checkTables() {
 			return nil
 		})
 	}
-	if e.unchecked("tables", "the tables and the rights to use them", err) {
+	if e.Unchecked("tables", "the tables and the rights to use them", err) {
 		return
 	}
 	e.reportMissing("table", tablesOf(e.target.Schema), rights)
 	schema := pgx.Identifier{e.target.Schema}.Sanitize()
-	e.addAll(candidate{!usage, driver.Critical, "rights", fmt.Sprintf("user %s lacks USAGE on the schema %s", e.facts.user, schema),
-		noLocks, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", schema, e.facts.user)})
+	e.AddAll(checkup.If(!usage, driver.Critical, "rights", fmt.Sprintf("user %s lacks USAGE on the schema %s", e.facts.user, schema),
+		noLocks, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", schema, e.facts.user)))
 	for _, table := range tablesOf(e.target.Schema) {
 		if lacks := rights[table]; lacks != "" {
 			e.unusable = true
-			e.find(driver.Critical, "rights", fmt.Sprintf("user %s lacks %s on the table %s.%s", e.facts.user, lacks, schema, table),
+			e.Find(driver.Critical, "rights", fmt.Sprintf("user %s lacks %s on the table %s.%s", e.facts.user, lacks, schema, table),
 				"names cannot be locked or released", fmt.Sprintf("GRANT %s ON %s.%s TO %s", lacks, schema, table, e.facts.user))
 		}
 	}
@@ -85,7 +86,7 @@ func (e *examination) checkFunctions() {
 			return nil
 		})
 	}
-	if e.unchecked("functions", "the functions and the rights to use them", err) {
+	if e.Unchecked("functions", "the functions and the rights to use them", err) {
 		return
 	}
 	want := functionsOf(e.target.Schema)
@@ -97,11 +98,11 @@ func (e *examination) checkFunctions() {
 		}
 	}
 	schema := pgx.Identifier{e.target.Schema}.Sanitize()
-	e.addAll(
-		candidate{len(differ) > 0, driver.Critical, "schema", "functions of another version of dibs: " + list(differ),
-			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"},
-		candidate{len(denied) > 0, driver.Critical, "rights", fmt.Sprintf("user %s lacks EXECUTE on functions: %s", e.facts.user, list(denied)),
-			noLocks, fmt.Sprintf("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO %s", schema, e.facts.user)},
+	e.AddAll(
+		checkup.If(len(differ) > 0, driver.Critical, "schema", "functions of another version of dibs: "+list(differ),
+			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"),
+		checkup.If(len(denied) > 0, driver.Critical, "rights", fmt.Sprintf("user %s lacks EXECUTE on functions: %s", e.facts.user, list(denied)),
+			noLocks, fmt.Sprintf("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO %s", schema, e.facts.user)),
 	)
 	e.unusable = e.unusable || len(denied) > 0
 }
@@ -120,7 +121,7 @@ func (e *examination) reportMissing(kind string, want []string, have map[string]
 	if len(missing) < len(want) {
 		remedy = "compare the schema with the output of dibs migrate --print, and add what is missing as its owner"
 	}
-	e.find(driver.Critical, "schema", fmt.Sprintf("the schema %q lacks a %s: %s", e.target.Schema, kind, list(missing)), noLocks, remedy)
+	e.Find(driver.Critical, "schema", fmt.Sprintf("the schema %q lacks a %s: %s", e.target.Schema, kind, list(missing)), noLocks, remedy)
 }
 
 // list shows the first names.

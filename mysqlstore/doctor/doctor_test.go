@@ -1,0 +1,266 @@
+package doctor_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/mysqlstore"
+	"github.com/dibslock/dibs/mysqlstore/doctor"
+	"github.com/go-sql-driver/mysql"
+)
+
+// suitable are the options of a server that is suitable for locks.
+var suitable = []string{"--innodb-flush-log-at-trx-commit=1", "--idle-transaction-timeout=60"}
+
+var (
+	serverOnce sync.Once
+	server     *mysqltest.Server
+	serverErr  error
+	databases  atomic.Int64
+)
+
+// TestMain stops the server that the tests share.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if server != nil {
+		_ = server.Close()
+	}
+	os.Exit(code)
+}
+
+func sharedServer(t *testing.T) *mysqltest.Server {
+	t.Helper()
+	serverOnce.Do(func() { server, serverErr = mysqltest.Start(suitable...) })
+	if errors.Is(serverErr, mysqltest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_MARIADB") == "" {
+		t.Skip(serverErr)
+	}
+	if serverErr != nil {
+		t.Fatal(serverErr)
+	}
+	return server
+}
+
+// start starts a server that is suitable for locks, unless args say otherwise.
+func start(t *testing.T, args ...string) *mysqltest.Server {
+	t.Helper()
+	sharedServer(t) // skips the test without a server
+	s, err := mysqltest.Start(append(slices.Clone(suitable), args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// newDatabase creates a database with the tables, and returns its name.
+func newDatabase(t *testing.T, s *mysqltest.Server) string {
+	t.Helper()
+	name := fmt.Sprintf("doctor_%d", databases.Add(1))
+	execute(t, open(t, s.DSN("mysql")), "CREATE DATABASE "+name)
+	if err := mysqlstore.New(open(t, s.DSN(name))).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func execute(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// examine returns the findings for a database with the tables.
+func examine(t *testing.T, db *sql.DB) driver.Findings {
+	t.Helper()
+	s := mysqlstore.New(db)
+	found, err := doctor.Check(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range found {
+		if f.Subject == "" || f.What == "" || f.Consequence == "" || f.Remedy == "" {
+			t.Errorf("%+v: something is empty", f)
+		}
+		if i > 0 && found[i-1].Severity < f.Severity {
+			t.Errorf("not sorted:\n%v", found)
+		}
+	}
+	return found
+}
+
+// want checks that there is one finding of a subject, and wantOnly that there is no other.
+func want(t *testing.T, found driver.Findings, severity driver.Severity, subject, says string) {
+	t.Helper()
+	i := slices.IndexFunc(found, func(f driver.Finding) bool { return f.Subject == subject })
+	if i < 0 || found[i].Severity != severity || !strings.Contains(found[i].String(), says) {
+		t.Errorf("want %v: %s with %q, found:\n%v", severity, subject, says, found)
+	}
+}
+
+func wantOnly(t *testing.T, found driver.Findings, severity driver.Severity, subject, says string) {
+	t.Helper()
+	want(t, found, severity, subject, says)
+	if len(found) != 1 {
+		t.Errorf("want only %s, found:\n%v", subject, found)
+	}
+}
+
+func TestNothingFound(t *testing.T) {
+	t.Parallel()
+	s := sharedServer(t)
+	db := open(t, s.DSN(newDatabase(t, s)))
+	if found := examine(t, db); len(found) > 0 {
+		t.Errorf("found:\n%v", found)
+	}
+	names, err := mysqlstore.New(db).List(t.Context(), "*")
+	if err != nil || len(names) > 0 {
+		t.Errorf("the smoke test has left %q, %v", names, err)
+	}
+}
+
+func TestServerSettings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		setting, value string
+		severity       driver.Severity
+		subject, says  string
+	}{
+		{"innodb_flush_log_at_trx_commit", "0", driver.Critical, "flush", "a crash of the server"},
+		{"innodb_flush_log_at_trx_commit", "2", driver.Warning, "flush", "the machine stops"},
+		{"binlog_format", "STATEMENT", driver.Critical, "binlog", "MIXED"},
+		{"sync_binlog", "0", driver.Warning, "sync-binlog", "sync_binlog is 0"},
+		{"idle_transaction_timeout", "0", driver.Warning, "idle-in-transaction", "guarded"},
+		{"read_only", "ON", driver.Critical, "role", "connect to the primary"},
+		{"tx_read_only", "ON", driver.Critical, "role", "by default"},
+		{"max_connections", "40", driver.Warning, "connections", "of 40 connections"},
+	} {
+		t.Run(c.setting+" "+c.value, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "--log-bin", "--server-id=1", "--sync-binlog=1", "--binlog-format=MIXED")
+			database := newDatabase(t, s)
+			admin := open(t, s.DSN("mysql"))
+			execute(t, admin, "SET GLOBAL "+c.setting+" = "+c.value)
+			if c.setting == "max_connections" {
+				holdConnections(t, admin, 35)
+			}
+			want(t, examine(t, open(t, s.DSN(database))), c.severity, c.subject, c.says)
+		})
+	}
+}
+
+// holdConnections opens connections until the server has this many.
+func holdConnections(t *testing.T, db *sql.DB, number int) {
+	t.Helper()
+	for used := 0; used < number; {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		var name string
+		if err := conn.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Threads_connected'").Scan(&name, &used); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReplica(t *testing.T) {
+	t.Parallel()
+	primary := start(t, "--log-bin", "--server-id=1", "--sync-binlog=1")
+	database := newDatabase(t, primary)
+	sharedServer(t)
+	replica, err := primary.Replica(append(slices.Clone(suitable), "--server-id=2", "--read-only", "--rpl-semi-sync-slave-enabled")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = replica.Close() })
+	db := open(t, primary.DSN(database))
+	for connected := 0; connected == 0; time.Sleep(10 * time.Millisecond) { // it connects soon
+		if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'").Scan(&connected); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantOnly(t, examine(t, db), driver.Warning, "failover", "replicas: 1")
+	execute(t, db, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
+	wantOnly(t, examine(t, db), driver.Warning, "failover", "AFTER_SYNC")
+	execute(t, db, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
+	if found := examine(t, db); len(found) > 0 {
+		t.Errorf("semi-synchronous: found\n%v", found)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, statement, subject, says string }{
+		{"a table", "DROP TABLE dibs_waiters", "schema", "lacks a table: dibs_waiters"},
+		{"a procedure", "DROP PROCEDURE dibs_head", "schema", "lacks a procedure: dibs_head"},
+		{"another version", "CREATE OR REPLACE PROCEDURE dibs_notify(IN its_client VARBINARY(512), IN its_message VARBINARY(2048)) BEGIN DO 1; END",
+			"schema", "another version of dibs: dibs_notify"},
+		{"engine", "ALTER TABLE dibs_messages ENGINE = MyISAM", "engine", "dibs_messages (MyISAM)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := sharedServer(t)
+			db := open(t, s.DSN(newDatabase(t, s)))
+			execute(t, db, c.statement)
+			want(t, examine(t, db), driver.Critical, c.subject, c.says)
+		})
+	}
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	s := sharedServer(t)
+	admin := open(t, s.DSN("mysql"))
+	for _, c := range []struct{ name, rights, says string }{
+		{"all", "SELECT, INSERT, UPDATE, DELETE, EXECUTE", ""},
+		{"no delete", "SELECT, INSERT, UPDATE, EXECUTE", "DELETE command denied"},
+		{"no execute", "SELECT, INSERT, UPDATE, DELETE", "GRANT EXECUTE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			database := newDatabase(t, s)
+			execute(t, admin, "CREATE OR REPLACE USER "+database+"@'127.0.0.1'")
+			execute(t, admin, fmt.Sprintf("GRANT %s ON %[2]s.* TO %[2]s@'127.0.0.1'", c.rights, database))
+			found := examine(t, open(t, strings.Replace(s.DSN(database), "root@", database+"@", 1)))
+			if c.says == "" && len(found) > 0 || c.says != "" && !strings.Contains(found.String(), c.says) {
+				t.Errorf("want %q, found:\n%v", c.says, found)
+			}
+		})
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	found, err := doctor.Check(t.Context(), mysqlstore.New(open(t, mysqltest.DSN("127.0.0.1:1", "db"))))
+	if !errors.Is(err, driver.ErrUnavailable) || found != nil {
+		t.Errorf("%v, %v, want ErrUnavailable", found, err)
+	}
+}

@@ -1,0 +1,29 @@
+package doctor
+
+import "testing"
+
+// What no test server can be: old, or another product.
+func TestServer(t *testing.T) {
+	for version, want := range map[string]string{
+		"10.11.6-MariaDB-0+deb12u1": "", "5.5.5-10.6.1-MariaDB": "", "11.4.2-MariaDB": "", "8.0.36": "", "8.4.0-google": "", "9.1.0": "", "": "",
+		"10.5.9-MariaDB": "version", "5.7.44-log": "version", "8.0.11-TiDB-v7.5.0": "server",
+	} {
+		e := &examination{facts: facts{version: version}}
+		e.checkServer()
+		switch {
+		case want == "" && len(e.Found) == 0:
+		case len(e.Found) != 1 || e.Found[0].Subject != want:
+			t.Errorf("%s: want %q, found:\n%v", version, want, e.Found)
+		}
+	}
+}
+
+// The texts of all tables and procedures are found, whatever the prefix.
+func TestTextsOfTheSchema(t *testing.T) {
+	for _, prefix := range []string{"dibs_", "my `$1 locks` "} {
+		tables, procedures := wanted(prefix)
+		if len(tables) != 6 || len(procedures) < 20 || procedures[prefix+"lock"] == "" {
+			t.Errorf("%q: tables %q, %d procedures", prefix, tables, len(procedures))
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package doctor
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/checkup"
+)
+
+// facts are what the server says about itself.
+type facts struct {
+	version  string // 10.11.6-MariaDB, or 8.0.36
+	user     string
+	settings map[string]string // of this session
+}
+
+func (e *examination) readFacts() {
+	e.start = e.readTime()
+	err := e.queryRow("SELECT VERSION(), CURRENT_USER()").Scan(&e.facts.version, &e.facts.user)
+	if e.Unchecked("facts", "version and role", err) {
+		return
+	}
+	e.facts.settings, err = e.pairs("SHOW VARIABLES")
+	e.Unchecked("settings", "settings of the server", err)
+}
+
+// is reports whether a setting has one of these values. A setting that the server does not have has none.
+func (f facts) is(name string, values ...string) bool {
+	for _, value := range values {
+		if have, ok := f.settings[name]; ok && strings.EqualFold(have, value) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f facts) mariaDB() bool { return strings.Contains(f.version, "MariaDB") }
+
+// number returns 1006 for version 10.6.
+func (f facts) number() int {
+	parts := strings.FieldsFunc(strings.TrimPrefix(f.version, "5.5.5-"), func(r rune) bool { return r < '0' || r > '9' })
+	if len(parts) < 2 {
+		return 0
+	}
+	major, _ := strconv.Atoi(parts[0])
+	minor, _ := strconv.Atoi(parts[1])
+	return 100*major + minor
+}
+
+func (e *examination) checkServer() {
+	f := e.facts
+	name, least, text := "MySQL", 800, "8.0"
+	if f.mariaDB() {
+		name, least, text = "MariaDB", 1006, "10.6"
+	}
+	other := false
+	for _, product := range []string{"TiDB", "Vitess", "OceanBase", "PolarDB", "SingleStore"} {
+		other = other || strings.Contains(f.version, product)
+	}
+	e.AddAll(
+		checkup.If(other, driver.Warning, "server", fmt.Sprintf("it is not MariaDB or MySQL: %.60s", f.version),
+			"another server may have other row locks and no procedures", "run package storetest against it"),
+		checkup.If(f.version != "" && !other && f.number() < least, driver.Critical, "version", fmt.Sprintf("%s %s", name, f.version),
+			"it has no SKIP LOCKED or no JSON_TABLE: nothing can be locked", fmt.Sprintf("upgrade to %s %s or later", name, text)),
+	)
+}
+
+func (e *examination) checkRole() {
+	readOnly := e.facts.is("read_only", "ON", "1") || e.facts.is("super_read_only", "ON", "1")
+	session := e.facts.is("tx_read_only", "ON", "1") || e.facts.is("transaction_read_only", "ON", "1")
+	e.unusable = e.unusable || session
+	const refused = "each acquire and each renewal is refused"
+	e.AddFirst(
+		checkup.If(readOnly, driver.Critical, "role", "the server is read-only, as a replica is", refused+", unless this user may write there",
+			"connect to the primary"),
+		checkup.If(session, driver.Critical, "role", "transactions are read-only by default", refused, "SET GLOBAL transaction_read_only = OFF"),
+	)
+}
+
+func (e *examination) checkDurability() {
+	const lost = "a second client may acquire the lock of a live holder"
+	binlog := e.facts.is("log_bin", "ON", "1")
+	flush := e.facts.settings["innodb_flush_log_at_trx_commit"]
+	e.unusable = e.unusable || binlog && e.facts.is("binlog_format", "STATEMENT")
+	e.AddAll(
+		checkup.If(flush == "0", driver.Critical, "flush", "innodb_flush_log_at_trx_commit is 0",
+			"a crash of the server forgets the leases of the last second: "+lost, "SET GLOBAL innodb_flush_log_at_trx_commit = 1"),
+		checkup.If(flush == "2" || flush == "3", driver.Warning, "flush", "innodb_flush_log_at_trx_commit is "+flush,
+			"if the machine stops, the leases of the last second are forgotten: "+lost, "SET GLOBAL innodb_flush_log_at_trx_commit = 1"),
+		checkup.If(e.facts.is("innodb_doublewrite", "OFF", "0"), driver.Warning, "doublewrite", "innodb_doublewrite is off",
+			"if the machine stops during a write, the tables may be damaged", "innodb_doublewrite = ON in the configuration"),
+		checkup.If(binlog && e.facts.is("binlog_format", "STATEMENT"), driver.Critical, "binlog", "binlog_format is STATEMENT",
+			"the server refuses changes under read committed: nothing can be locked", "SET GLOBAL binlog_format = MIXED"),
+		checkup.If(binlog && !e.facts.is("sync_binlog", "1"), driver.Warning, "sync-binlog", "sync_binlog is "+cmp.Or(e.facts.settings["sync_binlog"], "unknown"),
+			"if the machine stops, replicas may have other leases than the primary", "SET GLOBAL sync_binlog = 1"),
+	)
+}
+
+// checkReplicas reports what a failover loses.
+func (e *examination) checkReplicas() {
+	var replicas int
+	err := e.queryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'").Scan(&replicas)
+	if e.Unchecked("replicas", "what a failover loses", err) {
+		return
+	}
+	waits := e.facts.is("rpl_semi_sync_master_enabled", "ON", "1") || e.facts.is("rpl_semi_sync_source_enabled", "ON", "1")
+	early := e.facts.is("rpl_semi_sync_master_wait_point", "AFTER_COMMIT") || e.facts.is("rpl_semi_sync_source_wait_point", "AFTER_COMMIT")
+	const forgets, guarded = "a failover may forget the last leases, and a second client acquires them", "; or write only in guarded transactions"
+	e.AddFirst(
+		checkup.If(replicas > 0 && !waits, driver.Warning, "failover", fmt.Sprintf("replicas: %d; replication is asynchronous", replicas),
+			forgets, "turn semi-synchronous replication on, with the wait point AFTER_SYNC"+guarded),
+		checkup.If(replicas > 0 && early, driver.Warning, "failover", "semi-synchronous replication has the wait point AFTER_COMMIT",
+			forgets, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC"+guarded),
+	)
+}
+
+// checkProxy looks for a proxy that sends reads to another server: notifications are read late there.
+func (e *examination) checkProxy() {
+	read, inside, err := e.servers()
+	if e.Unchecked("proxy", "whether a proxy sends reads to a replica", err) {
+		return
+	}
+	e.AddAll(checkup.If(read != inside, driver.Warning, "proxy", "a proxy sends reads to another server than transactions",
+		"waiters learn late that they were served, and dibs ls shows an older state", "send the reads of this user to the primary"))
+}
+
+// servers returns the identity of the server that a read reaches, and of that in a transaction.
+func (e *examination) servers() (read, inside string, err error) {
+	const identity = "SELECT CONCAT(@@server_id, ' ', @@hostname, ' ', @@port)"
+	if err := e.queryRow(identity).Scan(&read); err != nil {
+		return "", "", err
+	}
+	tx, err := e.conn.BeginTx(e.Ctx, &sql.TxOptions{})
+	if err != nil {
+		return "", "", err
+	}
+	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	err = tx.QueryRowContext(e.Ctx, identity).Scan(&inside)
+	return read, inside, err
+}
+
+// checkSessions reports how long a process that is stopped in a guarded transaction keeps its names.
+func (e *examination) checkSessions() {
+	const hour = 3600
+	wait, _ := strconv.Atoi(e.facts.settings["wait_timeout"])
+	const keeps, mostly = "a process that is stopped in a guarded transaction keeps its names for as long as it is connected", "1 minute is enough for most programs"
+	e.AddFirst(
+		checkup.If(e.facts.is("idle_transaction_timeout", "0") && e.facts.is("idle_write_transaction_timeout", "0"), driver.Warning, "idle-in-transaction",
+			"idle_transaction_timeout is 0", keeps, "SET GLOBAL idle_transaction_timeout = 60: "+mostly),
+		checkup.If(!e.facts.mariaDB() && wait >= hour, driver.Warning, "idle-in-transaction", fmt.Sprintf("wait_timeout is %d s", wait),
+			keeps, "SET GLOBAL wait_timeout = 300, and SetConnMaxIdleTime of the sql.DB to less"),
+	)
+}
+
+// checkLoad reports what makes the server refuse connections.
+func (e *examination) checkLoad() {
+	status, err := e.pairs("SHOW GLOBAL STATUS LIKE 'Threads_connected'")
+	if e.Unchecked("connections", "the number of connections", err) {
+		return
+	}
+	used, _ := strconv.Atoi(status["Threads_connected"])
+	most, _ := strconv.Atoi(e.facts.settings["max_connections"])
+	e.AddAll(checkup.If(most > 0 && 10*used >= 9*most, driver.Warning, "connections", fmt.Sprintf("%d of %d connections are in use", used, most),
+		"a new connection may be refused: then nothing can be locked, and leases that cannot be renewed are lost",
+		"set SetMaxOpenConns of the sql.DB, or increase max_connections"))
+}

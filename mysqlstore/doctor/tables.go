@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/mysqlstore"
+	"github.com/go-sql-driver/mysql"
+)
+
+const noLocks = "nothing can be locked"
+
+var (
+	tableText     = regexp.MustCompile("CREATE TABLE `((?:[^`]|``)*)`")
+	procedureText = regexp.MustCompile("(?s)CREATE PROCEDURE `((?:[^`]|``)*)`\\(.*?\n(BEGIN.*)$")
+)
+
+// wanted returns the names of the tables, and the bodies of the procedures by name.
+func wanted(prefix string) (tables []string, procedures map[string]string) {
+	procedures = make(map[string]string)
+	for _, text := range mysqlstore.SQL(prefix) {
+		if m := tableText.FindStringSubmatch(text); m != nil {
+			tables = append(tables, strings.ReplaceAll(m[1], "``", "`"))
+		}
+		if m := procedureText.FindStringSubmatch(text); m != nil {
+			procedures[strings.ReplaceAll(m[1], "``", "`")] = m[2]
+		}
+	}
+	return tables, procedures
+}
+
+// checkTables compares the tables and procedures with those of this version of dibs.
+func (e *examination) checkTables() {
+	engines, err := e.pairs("SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE()")
+	if e.Unchecked("tables", "the tables", err) {
+		return
+	}
+	// A user who does not own a procedure cannot see its body.
+	bodies, err := e.pairs("SELECT routine_name, routine_definition FROM information_schema.routines WHERE routine_schema = DATABASE()")
+	if e.Unchecked("procedures", "the procedures", err) {
+		return
+	}
+	tables, procedures := wanted(e.target.Prefix)
+	e.reportMissing("table", tables, engines)
+	e.reportMissing("procedure", slices.Sorted(maps.Keys(procedures)), bodies)
+	var differ, engine []string
+	for _, name := range slices.Sorted(maps.Keys(procedures)) {
+		if body := bodies[name]; body != "" && words(body) != words(procedures[name]) {
+			differ = append(differ, name)
+		}
+	}
+	for _, name := range tables {
+		if e := engines[name]; e != "" && e != "InnoDB" {
+			engine = append(engine, name+" ("+e+")")
+		}
+	}
+	e.AddAll(
+		checkup.If(len(differ) > 0, driver.Critical, "schema", "procedures of another version of dibs: "+list(differ),
+			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"),
+		checkup.If(len(engine) > 0, driver.Critical, "engine", "tables without transactions: "+list(engine),
+			"two clients may acquire the same name", "ALTER TABLE … ENGINE = InnoDB"),
+	)
+}
+
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// reportMissing reports the tables or procedures that the database lacks, once.
+func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
+	missing := slices.DeleteFunc(slices.Clone(want), func(name string) bool {
+		_, exists := have[name]
+		return exists
+	})
+	if len(missing) == 0 || e.unusable {
+		return
+	}
+	e.unusable = true
+	e.Find(driver.Critical, "schema", fmt.Sprintf("the database lacks a %s: %s", kind, list(missing)), noLocks,
+		"dibs migrate, or Migrate of the store; or GRANT EXECUTE, because a user sees only the procedures that it may use")
+}
+
+// list shows the first names.
+func list(names []string) string {
+	const few = 5
+	if len(names) > few {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkLocking tests what settings only suggest: that this user can lock.
+func (e *examination) checkLocking() {
+	if e.unusable || e.Ctx.Err() != nil {
+		return
+	}
+	smoke := checkup.TestLocking(e.Ctx, e.store, true)
+	if e.Ctx.Err() != nil {
+		return
+	}
+	var server *mysql.MySQLError
+	denied := errors.As(errors.Join(smoke.Lock, smoke.Listen, smoke.Grant), &server) &&
+		slices.Contains([]uint16{1044, 1142, 1143, 1227, 1370}, server.Number)
+	e.AddFirst(
+		checkup.If(denied, driver.Critical, "rights", fmt.Sprintf("user %s lacks a right: %v", e.facts.user, server), "names cannot be locked or released",
+			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE on this database TO %s", e.facts.user)),
+		checkup.If(smoke.Lock != nil, driver.Critical, "lock", fmt.Sprintf("a lock on a random name failed: %v", smoke.Lock),
+			"other locks will fail too", "see the other findings and the error"),
+		checkup.If(smoke.Grant != nil, driver.Warning, "notifications", fmt.Sprintf("no notification of a hand-off: %v", smoke.Grant),
+			"waiters retry, so a hand-off takes longer", "see the other findings"),
+	)
+}
