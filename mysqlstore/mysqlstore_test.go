@@ -3,6 +3,7 @@ package mysqlstore_test
 import (
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -27,8 +28,16 @@ var (
 	prefixes   atomic.Int64
 )
 
-// TestMain stops the server that the tests share.
+// TestMain stops the server that the tests share. With arguments of a holder it is one.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if *holderDSN != "" {
+		if err := hold(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if server != nil {
 		_ = server.Close()

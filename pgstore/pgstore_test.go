@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -26,8 +27,16 @@ var (
 	schemas    atomic.Int64
 )
 
-// TestMain stops the server that the tests share.
+// TestMain stops the server that the tests share. With arguments of a holder it is one.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if *holderURL != "" {
+		if err := hold(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if server != nil {
 		_ = server.Close()
