@@ -376,6 +376,10 @@ func resize(t *testing.T, s driver.Store) {
 	if again := p.mustResize(mine, 1, driver.Unlimited); !again.Held {
 		t.Errorf("repeated: %+v", again)
 	}
+	// The reader is the holder in the way, also if it expires later.
+	if errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: reader.Token, Client: reader.Client, TTL: time.Hour}}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
 	if up := p.mustResize(mine, driver.Unlimited, driver.Unlimited); up.Held || up.Holder != reader.Token {
 		t.Fatalf("upgrade beside a reader: %+v, want the reader as holder", up)
 	}

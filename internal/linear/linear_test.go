@@ -2,6 +2,8 @@ package linear_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,10 +13,15 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/linear"
+	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/pgtest"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/localstore"
 	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/mysqlstore"
+	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // seeds returns the number of seeds to try: more in the long tests.
@@ -50,6 +57,51 @@ func TestRedis(t *testing.T) {
 	conn := redistest.Dial(server.Addr())
 	t.Cleanup(conn.Close)
 	run(t, redisstore.New(conn))
+}
+
+func TestPostgres(t *testing.T) {
+	server, err := pgtest.Start()
+	skipWithout(t, err, pgtest.ErrNoServer, "DIBS_REQUIRE_POSTGRES")
+	t.Cleanup(func() { _ = server.Close() })
+	pool, err := pgxpool.New(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store := pgstore.New(pool)
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run(t, store)
+}
+
+func TestMariaDB(t *testing.T) {
+	server, err := mysqltest.Start()
+	skipWithout(t, err, mysqltest.ErrNoServer, "DIBS_REQUIRE_MARIADB")
+	t.Cleanup(func() { _ = server.Close() })
+	db, err := sql.Open("mysql", server.DSN("mysql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(30)
+	db.SetMaxIdleConns(30)
+	store := mysqlstore.New(db)
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run(t, store)
+}
+
+// skipWithout skips a test on a machine that has no such server, unless it must have one.
+func skipWithout(t *testing.T, err, none error, required string) {
+	t.Helper()
+	if errors.Is(err, none) && os.Getenv(required) == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // plantedBugs are bugs that the check must find:

@@ -241,17 +241,18 @@ BEGIN
   END LOOP;
 END;
 
--- busy describes the holder of a locked name that expires first. A lease that has expired and
+-- busy describes the holder of a locked name that expires first, other than the lease of a token. A lease that has expired and
 -- still exists is guarded by a transaction, whose end nobody announces. A dead waiter at
 -- the head may block the name for as long as a waiter lives.
-CREATE PROCEDURE dibs_busy(IN n VARBINARY(512), IN at BIGINT, OUT holder VARBINARY(512), OUT kept BOOLEAN, OUT remaining BIGINT)
+CREATE PROCEDURE dibs_busy(IN n VARBINARY(512), IN whose VARBINARY(512), IN at BIGINT, OUT holder VARBINARY(512), OUT kept BOOLEAN, OUT remaining BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE ends BIGINT;
   SET holder = '', kept = FALSE;
   SELECT token, reserved, expires INTO holder, kept, ends FROM dibs_names WHERE name = n AND token <> '';
   IF holder = '' THEN
-    SELECT token, reserved, expires INTO holder, kept, ends FROM dibs_holders WHERE name = n ORDER BY expires LIMIT 1;
+    SELECT token, reserved, expires INTO holder, kept, ends FROM dibs_holders
+    WHERE name = n AND (token <> whose OR reserved) ORDER BY expires LIMIT 1;
   END IF;
   SET remaining = CASE WHEN ends IS NULL THEN waiter_ttl() WHEN ends <= at THEN 20000 ELSE ends - at END;
 END;
@@ -371,7 +372,7 @@ BEGIN
       CALL dibs_admits(n, whose, its_weight, its_most, at, admitted, last_fence);
       SET new_fence = GREATEST(new_fence, last_fence + 1);
       IF NOT admitted THEN
-        CALL dibs_busy(n, at, one_holder, one_kept, one_remaining);
+        CALL dibs_busy(n, whose, at, one_holder, one_kept, one_remaining);
         IF held OR one_remaining < remaining THEN
           SET busy_name = n, holder = one_holder, kept = one_kept, remaining = one_remaining;
         END IF;
@@ -517,7 +518,7 @@ BEGIN
       SET changed = TRUE;
     ELSE
       SET new_fence = NULL;
-      CALL dibs_busy(n, at, holder, kept, remaining);
+      CALL dibs_busy(n, whose, at, holder, kept, remaining);
     END IF;
     CALL dibs_serve(n, at, changed);
   END IF;

@@ -212,8 +212,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- busy describes the holder of a locked name that expires first.
-CREATE FUNCTION dibs.busy(r dibs.names, at bigint, OUT holder text, OUT kept boolean, OUT remaining bigint) LANGUAGE plpgsql AS $$
+-- busy describes the holder of a locked name that expires first, other than the lease of a token.
+CREATE FUNCTION dibs.busy(r dibs.names, whose text, at bigint, OUT holder text, OUT kept boolean, OUT remaining bigint) LANGUAGE plpgsql AS $$
 DECLARE
   ends bigint;
 BEGIN
@@ -223,7 +223,7 @@ BEGIN
     ends := r.expires;
   ELSE
     SELECT h.token, h.reserved, h.expires INTO holder, kept, ends
-    FROM dibs.holders h WHERE h.name = r.name ORDER BY h.expires LIMIT 1;
+    FROM dibs.holders h WHERE h.name = r.name AND (h.token <> whose OR h.reserved) ORDER BY h.expires LIMIT 1;
   END IF;
   -- A dead waiter at the head may block the name for as long as a waiter lives. A lease
   -- that has expired and still exists is guarded by a transaction, whose end nobody announces.
@@ -261,7 +261,7 @@ BEGIN
       w := dibs.head(n, at);
       CONTINUE WHEN w.token IS NULL OR w.token = whose;
     END IF;
-    b := dibs.busy(r, at);
+    b := dibs.busy(r, whose, at);
     IF held OR b.remaining < remaining THEN
       busy_name := n;
       holder := b.holder;
@@ -449,7 +449,7 @@ BEGIN
     PERFORM dibs.hold(n, whose, its_client, its_weight, most, new_fence, greatest(old.expires, at + its_ttl));
     changed := true;
   ELSE
-    SELECT * INTO holder, kept, remaining FROM dibs.busy(r, at);
+    SELECT * INTO holder, kept, remaining FROM dibs.busy(r, whose, at);
   END IF;
   PERFORM dibs.serve(n, at, changed);
 END $$;
