@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/pgtest"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -18,6 +21,18 @@ const printed = `  +50   balance 150
 func TestRun(t *testing.T) { checkRun(t, "") }
 
 func TestRunOnRedis(t *testing.T) { checkRun(t, redistest.Start(t).URL()) }
+
+func TestRunOnPostgres(t *testing.T) {
+	server, err := pgtest.Start()
+	if errors.Is(err, pgtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	checkRun(t, server.URL())
+}
 
 func checkRun(t *testing.T, url string) {
 	t.Helper()

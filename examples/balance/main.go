@@ -2,6 +2,10 @@
 //
 //	go run ./examples/balance                                       in one process
 //	DIBS_URL=redis://localhost:6379 go run ./examples/balance       locks on Redis
+//	DIBS_URL=postgres://localhost/test go run ./examples/balance    locks in PostgreSQL
+//
+// Its table rejects late writes by their fence. If the balance is in PostgreSQL, it needs no
+// column for that: see the example guard.
 package main
 
 import (

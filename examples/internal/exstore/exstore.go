@@ -1,4 +1,4 @@
-// Package exstore opens the store of the examples: in memory, or on a Redis.
+// Package exstore opens the store of the examples: in memory, on a Redis, or in PostgreSQL.
 package exstore
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/pgstore/pgurl"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -22,33 +23,36 @@ const Memory = "the embedded store"
 // A Store is a store with its connection.
 type Store struct {
 	driver.Store
-	Description string // for output
-	rdb         redis.UniversalClient
+	Description string       // for output
+	closeAll    func() error // nil for the embedded store
 }
 
-// Open opens the store of a URL, in the format of package redisurl. An empty URL means
-// the embedded store. The error contains no credentials.
+// Open opens the store of a URL, in the format of package redisurl or pgurl. An empty URL
+// means the embedded store. The error contains no credentials.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
-	if rawURL == "" {
+	switch {
+	case rawURL == "":
 		return &Store{Store: memstore.New(), Description: Memory}, nil
+	case pgurl.Is(rawURL):
+		return openPostgres(ctx, rawURL)
 	}
 	rdb, name, err := Dial(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
 	// A separate prefix: examples must not touch the locks of real programs.
-	return &Store{Store: goredisstore.New(rdb, goredisstore.Prefix("dibs:example:")), Description: name, rdb: rdb}, nil
+	return &Store{Store: goredisstore.New(rdb, goredisstore.Prefix("dibs:example:")), Description: name, closeAll: rdb.Close}, nil
 }
 
 // Shared reports whether other processes can use the store.
-func (p *Store) Shared() bool { return p.rdb != nil }
+func (p *Store) Shared() bool { return p.closeAll != nil }
 
 // Close closes the connections. Close the clients on the store first.
 func (p *Store) Close() error {
-	if p.rdb == nil {
+	if p.closeAll == nil {
 		return nil
 	}
-	return p.rdb.Close()
+	return p.closeAll()
 }
 
 // Dial returns a client for a URL, after the server has answered, and a name for output.
