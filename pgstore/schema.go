@@ -35,7 +35,7 @@ func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
 }
 
 func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err error) {
-	const text = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'names')"
+	const text = "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'names')"
 	err = q.QueryRow(ctx, text, s.schema).Scan(&exists)
 	return exists, err
 }

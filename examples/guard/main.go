@@ -87,6 +87,6 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, store *pgstore.Store) erro
 	if err := store.Migrate(ctx); err != nil {
 		return err
 	}
-	_, err := pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+table+" (id text PRIMARY KEY, balance bigint NOT NULL)")
+	_, err := pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+table+" (id text PRIMARY KEY, balance integer NOT NULL)")
 	return err
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Check checks the database of a store for problems that affect locks: settings that lose
-// leases in a crash or a failover, a standby, a pooler, missing tables and rights, the clock.
-// It also runs a smoke test: on a random name it acquires a lock, queues a second request for
-// it, and hands it off.
+// Check checks the database of a store for problems that affect locks. Such are settings that
+// lose leases in a crash or a failover, a standby, a pooler, and missing tables or rights. It
+// also runs a smoke test: on a random name it acquires a lock, queues a second request for it,
+// and hands it off.
 //
 // It changes no setting and no lock of others. A check that could not be made is a finding
 // too. The error means that the server could not be reached at all. Check returns soon after

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	_ "embed" // tables.sql
 	"fmt"
 	"maps"
 	"regexp"
@@ -13,6 +14,9 @@ import (
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 )
+
+//go:embed tables.sql
+var tablesSQL string
 
 const noLocks = "nothing can be locked"
 
@@ -39,12 +43,7 @@ func functionsOf(schema string) map[string]string {
 }
 
 func (e *examination) checkTables() {
-	rows, err := e.query(`SELECT c.relname::text, has_schema_privilege(n.oid, 'USAGE'),
-		concat_ws(', ', CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN 'SELECT' END,
-			CASE WHEN NOT has_table_privilege(c.oid, 'INSERT') THEN 'INSERT' END,
-			CASE WHEN NOT has_table_privilege(c.oid, 'UPDATE') THEN 'UPDATE' END,
-			CASE WHEN NOT has_table_privilege(c.oid, 'DELETE') THEN 'DELETE' END)
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')`, e.target.Schema)
+	rows, err := e.query(tablesSQL, e.target.Schema)
 	usage, rights := true, make(map[string]string)
 	if err == nil {
 		var table, lacks string
