@@ -55,6 +55,10 @@ func explained(err error) error {
 	if isCode(err, noTable) || isCode(err, noSchema) || isCode(err, noFunction) {
 		return fmt.Errorf("%w: %w", driver.ErrNoTables, err)
 	}
+	const preparedTwice, notPrepared = "42P05", "26000"
+	if isCode(err, preparedTwice) || isCode(err, notPrepared) {
+		return fmt.Errorf("a pooler in transaction mode needs the option Poll and pgx.QueryExecModeCacheDescribe (in a URL: dibs_poll=true): %w", err)
+	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
 		return connectError{connect}
@@ -72,13 +76,22 @@ func (connectError) Unsent() bool { return true }
 func (e connectError) Unwrap() error { return e.ConnectError }
 
 func (e connectError) Error() string {
+	all := attempts(errors.Unwrap(e.ConnectError))
+	if slices.ContainsFunc(all, fromServer) { // sslmode=prefer makes another attempt, without TLS
+		all = slices.DeleteFunc(slices.Clone(all), func(err error) bool { return !fromServer(err) })
+	}
 	var texts []string
-	for _, attempt := range attempts(errors.Unwrap(e.ConnectError)) {
+	for _, attempt := range all {
 		if text := innermost(attempt).Error(); !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}
 	return strings.ReplaceAll(strings.Join(texts, "; "), "\n", "; ")
+}
+
+func fromServer(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server)
 }
 
 // attempts returns the errors of the addresses that were tried.

@@ -42,6 +42,7 @@ func TestErrorOfAConnection(t *testing.T) {
 		"postgres://ann:secret@127.0.0.1:1,127.0.0.1:2/db":                                           `: dial tcp 127\.0\.0\.1:1: connect: connection refused; dial tcp 127\.0\.0\.1:2: `,
 		"postgres://ann:secret@nowhere.invalid/db":                                                   `: lookup nowhere\.invalid`,
 		strings.Replace(pgtest.URL(sharedServer(t).Addr()), "sslmode=disable", "sslmode=require", 1): `TLS`,
+		"postgres://postgres@" + sharedServer(t).Addr() + "/no_database":                             `: FATAL: database "no_database" does not exist \(SQLSTATE 3D000\)$`,
 	} {
 		_, err := pgstore.New(newPool(t, url)).Inspect(t.Context(), "n")
 		var unsent interface{ Unsent() bool }

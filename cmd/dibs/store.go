@@ -157,10 +157,18 @@ func localPath(url string) (path string, ok bool) {
 	return strings.CutPrefix(url, "local:")
 }
 
+// otherSchemes lists the URLs of other stores, if the scheme of a URL is unknown.
+func otherSchemes(err error) string {
+	if strings.Contains(err.Error(), "unknown scheme") {
+		return "; or postgres:// for a database"
+	}
+	return ""
+}
+
 func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 	u, err := redisurl.Parse(raw)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", f.urlSource(), err)}
+		return nil, usageError{fmt.Errorf("%s: %w%s", f.urlSource(), err, otherSchemes(err))}
 	}
 	rdb, err := u.With(redisurl.Environment(f.env.get)).Open()
 	if err != nil {
