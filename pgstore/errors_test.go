@@ -55,3 +55,19 @@ func TestErrorOfAConnection(t *testing.T) {
 		}
 	}
 }
+
+// A statement that another connection has prepared is a sign of a pooler.
+func TestErrorOfAPooler(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, sharedServer(t).URL()+"&pool_max_conns=1")
+	s := newStoreOn(t, pool)
+	if _, err := s.Inspect(t.Context(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), "DEALLOCATE ALL"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Inspect(t.Context(), "n"); err == nil || !strings.Contains(err.Error(), "dibs_poll=true") {
+		t.Errorf("have %v, want what to do", err)
+	}
+}

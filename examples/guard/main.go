@@ -74,7 +74,7 @@ func open(ctx context.Context, url string) (a *account, closeAll func(), err err
 		pool.Close()
 		return nil, nil, err
 	}
-	locks := dibs.New(store, dibs.TTL(time.Second), dibs.Wait(30*time.Second))
+	locks := dibs.New(store, dibs.TTL(2*time.Second), dibs.Wait(30*time.Second))
 	closeAll = func() {
 		_ = locks.Close() // all leases are released by now
 		pool.Close()
