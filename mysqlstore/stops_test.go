@@ -56,7 +56,11 @@ func TestStoppedHolders(t *testing.T) {
 	if err := mysqlstore.New(admin, mysqlstore.Prefix(prefix)).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	sqldrill.StoppedHolders(t, server.Addr(), admin, textsOf(prefix), func(addr, account string, guarded bool) *exec.Cmd {
+	number := 60
+	if os.Getenv("DIBS_LONG") == "1" {
+		number = 1000
+	}
+	sqldrill.StoppedHolders(t, number, server.Addr(), admin, textsOf(prefix), func(addr, account string, guarded bool) *exec.Cmd {
 		return exec.Command(os.Args[0], "-holder-dsn="+mysqltest.DSN(addr, "mysql"), "-holder-prefix="+prefix, "-holder-of="+account, fmt.Sprint("-holder-guards=", guarded))
 	})
 }

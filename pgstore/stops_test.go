@@ -64,7 +64,11 @@ func TestStoppedHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	sqldrill.StoppedHolders(t, server.Addr(), admin, textsOf(schema), func(addr, account string, guarded bool) *exec.Cmd {
+	number := 60
+	if os.Getenv("DIBS_LONG") == "1" {
+		number = 1000
+	}
+	sqldrill.StoppedHolders(t, number, server.Addr(), admin, textsOf(schema), func(addr, account string, guarded bool) *exec.Cmd {
 		return exec.Command(os.Args[0], "-holder-url="+pgtest.URL(addr), "-holder-schema="+schema, "-holder-of="+account, fmt.Sprint("-holder-guards=", guarded))
 	})
 }

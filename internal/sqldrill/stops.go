@@ -2,6 +2,7 @@ package sqldrill
 
 import (
 	"bufio"
+	"bytes"
 	"database/sql"
 	"fmt"
 	"io"
@@ -20,12 +21,10 @@ import (
 // StoppedHolders stops holders in the middle of their transactions, in each of the ways that a
 // process stops. With a guard, no stale transaction may be committed; without one, some are,
 // so the stops are long enough. start returns the command of a process that calls Bank.Hold, with
-// connections to an address.
-func StoppedHolders(t *testing.T, server string, admin *sql.DB, texts Texts, start func(addr, account string, guarded bool) *exec.Cmd) {
-	guarded, unguarded := 60, 30
-	if os.Getenv("DIBS_LONG") == "1" {
-		guarded, unguarded = 1000, 100
-	}
+// connections to an address. number is that of the stops with a guard; there are half as many without,
+// at most 100.
+func StoppedHolders(t *testing.T, number int, server string, admin *sql.DB, texts Texts, start func(addr, account string, guarded bool) *exec.Cmd) {
+	t.Helper()
 	for _, text := range texts.Create {
 		mustExec(t, admin, text)
 	}
@@ -33,7 +32,7 @@ func StoppedHolders(t *testing.T, server string, admin *sql.DB, texts Texts, sta
 		kind    string
 		stops   int
 		guarded bool
-	}{{"guarded", guarded, true}, {"unguarded", unguarded, false}} {
+	}{{"guarded", number, true}, {"unguarded", min(number/2, 100), false}} {
 		t.Run(c.kind, func(t *testing.T) {
 			var accounts []string
 			for i := range 6 {
@@ -143,7 +142,8 @@ func (d *stopDrill) run(cmd *exec.Cmd, proxy *redistest.Proxy) {
 		d.t.Error(err)
 		return
 	}
-	cmd.Stderr = os.Stderr
+	var trouble bytes.Buffer
+	cmd.Stderr = &trouble
 	if err := cmd.Start(); err != nil {
 		d.t.Error(err)
 		return
@@ -163,7 +163,7 @@ func (d *stopDrill) run(cmd *exec.Cmd, proxy *redistest.Proxy) {
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		d.t.Errorf("a holder: %v", err)
+		d.t.Errorf("a holder: %v: %s", err, &trouble)
 	}
 }
 
