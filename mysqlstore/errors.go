@@ -3,6 +3,7 @@ package mysqlstore
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/go-sql-driver/mysql"
@@ -32,8 +33,20 @@ func unavailable(op, name string, err error) error {
 	if n := numberOf(err); n == noTable || n == noProcedure {
 		err = fmt.Errorf("%w: %w", driver.ErrNoTables, err)
 	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		err = unsentError{err}
+	}
 	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: refused}
 }
+
+// An unsentError is a connection that could not be opened.
+type unsentError struct{ error }
+
+// Unsent reports that no request was sent.
+func (unsentError) Unsent() bool { return true }
+
+func (e unsentError) Unwrap() error { return e.error }
 
 const (
 	noTable     = 1146

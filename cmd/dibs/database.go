@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
 	"github.com/dibslock/dibs/pgstore/pgurl"
 )
 
@@ -12,7 +13,8 @@ import (
 type database struct {
 	driver.Store
 	location   string // without credentials
-	schema     string // of the tables
+	name       string // the schema or the prefix of the tables
+	place      string // the same, as a phrase
 	statements string // that create the tables
 	hasTables  func(context.Context) (bool, error)
 	migrate    func(context.Context) error
@@ -25,8 +27,11 @@ type opener func(f *storeFlags, url string) (*database, error)
 
 // openerOf returns what opens a URL, if it is that of a database.
 func openerOf(url string) (open opener, ok bool) {
-	if pgurl.Is(url) {
+	switch {
+	case pgurl.Is(url):
 		return openPostgres, true
+	case mysqlurl.Is(url):
+		return openMySQL, true
 	}
 	return nil, false
 }
@@ -51,14 +56,14 @@ func (f *storeFlags) openDatabase(o *opened, open opener, url string) error {
 // checkDatabase rejects what only Redis has. A prefix would separate names, so a database must
 // not ignore it.
 func (f *storeFlags) checkDatabase() error {
-	const instead = "names in a database have no prefix; to separate them, use a schema: dibs_schema=NAME in the URL"
+	const instead = "names in a database have no prefix; to separate them, use dibs_schema=NAME (PostgreSQL) or dibs_prefix=TEXT (MariaDB) in the URL"
 	switch prefix := f.env.get("DIBS_PREFIX"); {
 	case f.prefixSet:
 		return usage("--prefix needs Redis: %s", instead)
 	case prefix != "":
 		return usage("DIBS_PREFIX is set: %s; or unset DIBS_PREFIX", instead)
 	case f.replicas > 0:
-		return usage("--replicas needs Redis: a database has settings of its own, such as synchronous_standby_names")
+		return usage("--replicas needs Redis: a database has settings of its own, such as synchronous_standby_names of PostgreSQL")
 	case f.longestTTL > 0:
 		return usage("--longest needs a quorum: three or more --url")
 	}

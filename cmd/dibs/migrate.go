@@ -14,13 +14,16 @@ func migrateCmd(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create the tables in a database",
-		Long: `Create the tables and functions of dibs in the database that --url names, in the
-schema "dibs" or the one that dibs_schema=NAME in the URL names. If the tables
-exist, migrate changes nothing. The user needs the right to create a schema.
+		Long: `Create the tables and functions of dibs in the database that --url names. On
+PostgreSQL they are in the schema "dibs", or the one that dibs_schema=NAME in the
+URL names. On MariaDB and MySQL their names begin with "dibs_", or with the text
+that dibs_prefix=TEXT in the URL sets. If the tables exist, migrate changes
+nothing. The user needs the right to create them.
 
 With --print, migrate connects to nothing and prints the statements, for a tool
 such as goose or golang-migrate.`,
 		Example: `  dibs migrate --url postgres://owner@db.internal/app
+  dibs migrate --url mysql://owner@db.internal/app
   dibs migrate --url postgres://db.internal/app --print > 0007_dibs.sql`,
 		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -43,7 +46,7 @@ such as goose or golang-migrate.`,
 type migration struct {
 	Schema  int    `json:"schema"`
 	Store   string `json:"store"`
-	Name    string `json:"name"` // of the schema
+	Name    string `json:"name"` // the schema or the prefix
 	Created bool   `json:"created"`
 }
 
@@ -61,14 +64,14 @@ func migrate(ctx context.Context, con *console, s *opened) error {
 	if err != nil {
 		return err
 	}
-	name := s.database.schema
+	db := s.database
 	switch {
 	case con.json:
-		return con.printJSON(migration{view.Schema, s.location, name, !exists})
+		return con.printJSON(migration{view.Schema, s.location, db.name, !exists})
 	case con.quiet:
 		return nil
 	case exists:
-		return con.print(fmt.Sprintf("the tables of dibs exist in the schema %q of %s: nothing was done\n", name, s.location))
+		return con.print(fmt.Sprintf("the tables of dibs exist %s of %s: nothing was done\n", db.place, s.location))
 	}
-	return con.print(fmt.Sprintf("created the tables of dibs in the schema %q of %s\n", name, s.location))
+	return con.print(fmt.Sprintf("created the tables of dibs %s of %s\n", db.place, s.location))
 }

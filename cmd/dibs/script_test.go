@@ -19,7 +19,6 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
-	"github.com/dibslock/dibs/internal/pgtest"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -57,12 +56,15 @@ func TestMain(m *testing.M) {
 //	postgres pause|resume|kill ID
 //	                          the proxy forwards nothing, forwards again, refuses connections
 //	postgres sql ID STATEMENT send a statement to the database
+//	mariadb …                 the same
 func TestScripts(t *testing.T) {
 	server := redistest.Start(t, "--databases", "1000")
-	shared := new(postgres)
+	shared := newDatabaseServers()
 	t.Cleanup(func() {
-		if err := shared.close(); err != nil {
-			t.Error(err)
+		for _, d := range shared {
+			if err := d.close(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	var last atomic.Int64
@@ -72,17 +74,14 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			url := fmt.Sprintf("%s/%d", server.URL(), last.Add(1))
-			return newScriptState(env, url, shared)
+			return newScriptState(env, url)
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "postgres" {
+			d := shared[name]
+			if d == nil {
 				return false, fmt.Errorf("unknown condition %s", name)
 			}
-			_, err := shared.start()
-			if errors.Is(err, pgtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
-				return false, nil
-			}
-			return true, err
+			return d.installed()
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":      exits,
@@ -95,7 +94,8 @@ func TestScripts(t *testing.T) {
 			"free":       withState((*scriptState).free),
 			"redis":      withState((*scriptState).redis),
 			"server":     withState((*scriptState).server),
-			"postgres":   withState((*scriptState).postgres),
+			"postgres":   withState(func(w *scriptState, args []string) { w.database(shared["postgres"], args) }),
+			"mariadb":    withState(func(w *scriptState, args []string) { w.database(shared["mariadb"], args) }),
 		},
 	})
 }
@@ -115,9 +115,9 @@ type scriptState struct {
 	closes    []func() error
 	running   map[string]*background
 	servers   map[string]*redistest.Server
-	locksHeld map[string]*testLock // by name and label
-	shared    *postgres
-	proxies   map[string]*redistest.Proxy // of the script's databases
+	locksHeld map[string]*testLock        // by name and label
+	proxies   map[string]*redistest.Proxy // of the script's databases, by ID
+	databases map[string]string           // their names
 }
 
 type background struct {
@@ -132,7 +132,7 @@ type testLock struct {
 	lease interface{ Unlock() error }
 }
 
-func newScriptState(env *testscript.Env, url string, shared *postgres) error {
+func newScriptState(env *testscript.Env, url string) error {
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func newScriptState(env *testscript.Env, url string, shared *postgres) error {
 	w := &scriptState{
 		env: env.Vars, rdb: redis.NewClient(options), clients: make(map[string]*dibs.Client),
 		running: make(map[string]*background), servers: make(map[string]*redistest.Server), locksHeld: make(map[string]*testLock),
-		shared: shared, proxies: make(map[string]*redistest.Proxy),
+		proxies: make(map[string]*redistest.Proxy), databases: make(map[string]string),
 	}
 	env.Values[scriptStateKey{}] = w
 	env.Defer(w.end)

@@ -62,7 +62,8 @@ var errNoStore = usageError{errors.New(`no store: pass one of
                                (also rediss://, redis+sentinel://, redis+cluster://, unix://;
                                three or more URLs: a quorum)
   --url postgres://host/db     or DIBS_URL=postgres://host/db
-                               (after dibs migrate, which creates its tables)
+  --url mysql://host/db        or DIBS_URL=mysql://host/db
+                               (after dibs migrate, which creates the tables)
   --local                      or DIBS_URL=local
                                (a file of this user, for this host only)`)}
 
@@ -160,7 +161,7 @@ func localPath(url string) (path string, ok bool) {
 // otherSchemes lists the URLs of other stores, if the scheme of a URL is unknown.
 func otherSchemes(err error) string {
 	if strings.Contains(err.Error(), "unknown scheme") {
-		return "; or postgres:// for a database"
+		return "; or postgres:// or mysql:// for a database"
 	}
 	return ""
 }
