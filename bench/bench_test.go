@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/internal/pgtest"
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
@@ -32,20 +33,26 @@ func TestSmoke(t *testing.T) {
 		only:  "dibs,dibs@rueidis,dibs@redigo",
 	}
 	var out bytes.Buffer
-	if err := run(&out, c, tableNames()); err != nil {
+	if err := run(&out, c, namesOf(redisTables)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{
+	checkTables(t, out.String(), []string{
 		"== uncontended\n", "== rueidis\n", "== redigo\n", "== contended\n", "== delayed pair\n", "== delayed\n", "== held\n", "== primitives\n",
 		"== quorum pair\n", "== quorum contended\n", "== quorum faults\n", "baseline-quorum ",
 		"baseline ", "baseline-grant ", "baseline-renew@batch ", "dibs ", "dibs@rueidis ", "dibs@redigo ", "redis-server ",
-	} {
-		if !strings.Contains(out.String(), want) {
+	})
+}
+
+// checkTables checks that the output has all figures of dibs, and no failures.
+func checkTables(t *testing.T, out string, wanted []string) {
+	t.Helper()
+	for _, want := range wanted {
+		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing", want)
 		}
 	}
 	last := "" // header of the last column
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(out) {
 		fields := strings.Fields(line)
 		if slices.Contains(fields, "peer") {
 			last = fields[len(fields)-1]
@@ -56,7 +63,7 @@ func TestSmoke(t *testing.T) {
 		if !slices.Contains(fields, ours) {
 			continue
 		}
-		if slices.Contains(fields, "-") {
+		if fields[0] != "end" && slices.Contains(fields, "-") {
 			t.Errorf("a figure is missing: %s", line)
 		}
 		if last == "overlaps" && fields[len(fields)-1] != "0" {
@@ -64,8 +71,29 @@ func TestSmoke(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log(out.String())
+		t.Log(out)
 	}
+}
+
+// TestPostgres runs the tables of PostgreSQL briefly, as TestSmoke does.
+func TestPostgres(t *testing.T) {
+	c := config{
+		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,
+		goroutines: numbers{2}, pgWaiters: numbers{3},
+		pgHeld: 200, heldFor: 1500 * time.Millisecond, heldTTL: time.Second, names: 1000,
+	}
+	var out bytes.Buffer
+	err := run(&out, c, namesOf(postgresTables))
+	if errors.Is(err, pgtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTables(t, out.String(), []string{
+		"== pg-uncontended\n", "== pg-handoff\n", "== pg-statements\n", "== pg-held\n", "== pg-names\n",
+		"baseline ", "baseline-notify ", "baseline-renew@batch ", "dibs ", "advisory ", "try-advisory@10ms ", "PostgreSQL ",
+	})
 }
 
 func TestBars(t *testing.T) {
@@ -169,7 +197,7 @@ func TestParse(t *testing.T) {
 	if _, _, err := parse([]string{"nothing"}); err == nil {
 		t.Error("want an error for an unknown table")
 	}
-	if _, names, _ := parse(nil); !slices.Equal(names, tableNames()) {
+	if _, names, _ := parse(nil); !slices.Equal(names, namesOf(redisTables)) {
 		t.Errorf("without tables: got %v, want all", names)
 	}
 }

@@ -10,22 +10,26 @@ const (
 
 // contended measures throughput, hand-offs and fairness under contention.
 func contended(b *fixture, c config) ([]*table, error) {
-	t := handoffs("contended",
+	t := handoffs("contended", aboutGrant,
 		"W waiters in min(W, 4) processes lock one name, hold it for 1 ms, and lock it again at once.")
 	t.bars = []bar{
 		atMost("wire", 2.2), atLeast("Jain", 0.99), atMost("starved", 0), atMost("overlaps", 0),
 	}
-	if err := b.fillHandoffs(t, c, 0); err != nil {
+	if err := b.fillHandoffs(t, c, 0, "baseline-grant", handoffPeers...); err != nil {
 		return nil, err
 	}
 	return []*table{t}, nil
 }
 
+const aboutGrant = "baseline-grant: a list in Redis, and an unlock that hands off to its head and publishes that; not safe."
+
+// handoffPeers are the peers of contended and delayed, besides the baseline.
+var handoffPeers = []string{"dibs", "redsync", "redsync@10ms", "redislock", "rueidislock"}
+
 func handoffs(name string, about ...string) *table {
 	return &table{
 		name: name,
 		about: append(about,
-			"baseline-grant: a list in Redis, and an unlock that hands off to its head and publishes that; not safe.",
 			"p50, mean: a hand-off, from the call of Unlock to the return of Lock of another waiter.",
 			"self: fraction of acquisitions by the waiter that has just released. starved: waiters with less than a tenth of the mean."),
 		load: "W",
@@ -38,11 +42,11 @@ func handoffs(name string, about ...string) *table {
 }
 
 // fillHandoffs measures all rows: through the proxy if rtt is not zero.
-func (b *fixture) fillHandoffs(t *table, c config, rtt time.Duration) error {
-	names := c.chosen("dibs", "redsync", "redsync@10ms", "redislock", "rueidislock")
+func (b *fixture) fillHandoffs(t *table, c config, rtt time.Duration, baseline string, peers ...string) error {
+	names := c.chosen(peers...)
 	for _, w := range c.waiters {
 		length := max(c.time, time.Duration(turns*w)*(section+rtt+rtt/10))
-		err := t.interleave(c.rounds, w, "baseline-grant", names, func(peer string) (figures, string, error) {
+		err := t.interleave(c.rounds, w, baseline, names, func(peer string) (figures, string, error) {
 			return b.contend(c, peer, w, section, length, rtt > 0)
 		})
 		if err != nil {
@@ -75,11 +79,13 @@ func (b *fixture) contend(c config, peer string, waiters int, section, length ti
 	f := all.figures(w, waiters)
 	f["wire"] = used.sum(group.wire...) / f["acquisitions"] / float64(len(b.nodes))
 	if far {
-		var rtt time.Duration
-		if err := group.workers[len(orders)-1].receive(&rtt); err != nil {
+		var ping pingReport
+		if err := group.workers[len(orders)-1].receive(&ping); err != nil {
 			return nil, "", err
 		}
-		f["p50 RTT"], f["mean RTT"] = f["p50 µs"]/micros(rtt), f["mean µs"]/micros(rtt)
+		rtt := micros(ping.RTT)
+		f["p50 RTT"], f["mean RTT"] = f["p50 µs"]/rtt, f["mean µs"]/rtt
+		f["commit µs"], f["beyond RTT"] = micros(ping.Commit), (f["p50 µs"]-micros(ping.Commit))/rtt
 	}
 	return f, all.Failure, nil
 }
@@ -94,7 +100,7 @@ func (b *fixture) contenders(peer string, waiters int, section time.Duration, fa
 	var orders []order
 	for i := range min(waiters, processes) {
 		orders = append(orders, order{
-			Job: "contend", Peer: peer, Addrs: addrs, TTL: leaseTTL, Name: name,
+			Job: "contend", Peer: peer + b.at, Addrs: addrs, TTL: leaseTTL, Name: name,
 			Workers: min(waiters, processes), Index: i, Count: waiters, Section: section,
 		})
 	}

@@ -13,7 +13,7 @@ const oneWay = time.Millisecond
 // delayed measures pairs, and contention as in contended, with a network delay.
 func delayed(b *fixture, c config) ([]*table, error) {
 	b.delay(oneWay)
-	rtt, err := b.ping(c.time)
+	rtt, err := b.idlePing(c.time)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func delayed(b *fixture, c config) ([]*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := handoffs("delayed", far,
+	t := handoffs("delayed", aboutGrant, far,
 		"W waiters in min(W, 4) processes lock one name, hold it for 1 ms, and lock it again at once.",
 		"RTT: the median PING of another process during the same run.")
 	t.columns = slices.Insert(t.columns, 4,
@@ -31,14 +31,14 @@ func delayed(b *fixture, c config) ([]*table, error) {
 		atMost("p50 RTT", 1.15), atMost("wire", 2.2), atLeast("Jain", 0.99), atMost("starved", 0),
 		atMost("overlaps", 0), atLeast("ratio", 0.95), aboveAll("acq/s"),
 	}
-	if err := b.fillHandoffs(t, c, rtt); err != nil {
+	if err := b.fillHandoffs(t, c, rtt, "baseline-grant", handoffPeers...); err != nil {
 		return nil, err
 	}
 	return []*table{pairs, t}, nil
 }
 
-// ping measures the round trip time of idle servers.
-func (b *fixture) ping(length time.Duration) (rtt time.Duration, err error) {
+// idlePing measures the round trip time of idle servers.
+func (b *fixture) idlePing(length time.Duration) (rtt time.Duration, err error) {
 	group, err := b.startWorkers(b.pinger())
 	defer group.stop()
 	if err != nil {
@@ -47,8 +47,9 @@ func (b *fixture) ping(length time.Duration) (rtt time.Duration, err error) {
 	if _, _, err := group.observe(100*time.Millisecond, length); err != nil {
 		return 0, err
 	}
-	err = group.workers[0].receive(&rtt)
-	return rtt, err
+	var r pingReport
+	err = group.workers[0].receive(&r)
+	return r.RTT, err
 }
 
 // delayedPairs measures the uncontended pair of one goroutine in round trips.
@@ -72,7 +73,7 @@ func (b *fixture) delayedPairs(c config, far string) (*table, error) {
 // farPair performs one run. It calls begin when the worker is ready.
 func (b *fixture) farPair(c config, peer string, begin func()) (figures, string, error) {
 	group, err := b.startWorkers(
-		order{Job: "pairs", Peer: peer, Addrs: b.proxyAddrs(), TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
+		order{Job: "pairs", Peer: peer + b.at, Addrs: b.proxyAddrs(), TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
 		b.pinger())
 	defer group.stop()
 	if err != nil {
@@ -83,44 +84,66 @@ func (b *fixture) farPair(c config, peer string, begin func()) (figures, string,
 		return nil, "", err
 	}
 	var r pairsReport
-	var rtt time.Duration
+	var ping pingReport
 	if err := group.workers[0].receive(&r); err != nil {
 		return nil, "", err
 	}
-	if err := group.workers[1].receive(&rtt); err != nil {
+	if err := group.workers[1].receive(&ping); err != nil {
 		return nil, "", err
 	}
 	f := figures{"pairs/s": float64(r.Pairs) / c.time.Seconds()}
 	if r.Pairs > 0 {
 		f["p50 µs"], f["p99 µs"] = micros(r.P50), micros(r.P99)
-		f["p50 RTT"] = float64(r.P50) / float64(rtt)
+		f["p50 RTT"] = float64(r.P50) / float64(ping.RTT)
 	}
 	return f, r.Failure, nil
 }
 
+// pinger returns the order of one more process, which measures the round trip time.
 func (b *fixture) pinger() order {
-	return order{Job: "ping", Peer: "baseline", Addrs: b.proxyAddrs()[:1], TTL: leaseTTL, Name: b.name()}
+	return order{Job: b.ping, Peer: "baseline" + b.at, Addrs: []string{b.nodes[0].proxy.Addr(), b.nodes[0].Addr()}, TTL: leaseTTL, Name: b.name()}
 }
 
-// pingJob measures the round trip time in one more process while others load the server.
-// It pings every 5 ms, which adds little load.
+// A pingReport is the result of a pinger.
+type pingReport struct {
+	RTT    time.Duration
+	Commit time.Duration // of PostgreSQL
+}
+
+// pingJob measures the round trip time to the first address while others load the server.
 func pingJob(o order, _ peer, t link) error {
-	var w window
-	if err := t.in.Decode(&w); err != nil {
+	rdb := newEndpoint(o.Addrs[:1], o.TTL).rdb
+	ctx := context.Background()
+	took, err := sample(t, func() error { return rdb.Ping(ctx).Err() })
+	if err != nil {
 		return err
 	}
-	rdb := newEndpoint(o.Addrs, o.TTL).rdb
-	ctx := context.Background()
-	var took []float64
-	for now() < w.To || len(took) == 0 { // one at least, however busy the machine is
-		begin := now()
-		if err := rdb.Ping(ctx).Err(); err != nil {
-			return err
-		}
-		if begin > w.From {
-			took = append(took, float64(now()-begin))
+	return t.out.Encode(pingReport{RTT: took[0]})
+}
+
+// sample receives a window and returns the medians of how long the functions take in it. It
+// calls each every 5 ms, which adds little load.
+func sample(t link, functions ...func() error) ([]time.Duration, error) {
+	var w window
+	if err := t.in.Decode(&w); err != nil {
+		return nil, err
+	}
+	took := make([][]float64, len(functions))
+	for now() < w.To || len(took[0]) == 0 { // one at least, however busy the machine is
+		for i, f := range functions {
+			begin := now()
+			if err := f(); err != nil {
+				return nil, err
+			}
+			if begin > w.From {
+				took[i] = append(took[i], float64(now()-begin))
+			}
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return t.out.Encode(time.Duration(percentile(took, 0.5)))
+	medians := make([]time.Duration, len(functions))
+	for i := range took {
+		medians[i] = time.Duration(percentile(took[i], 0.5))
+	}
+	return medians, nil
 }

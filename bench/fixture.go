@@ -2,9 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,62 +11,44 @@ import (
 // A fixture is the servers that all runs share: one or several, each behind a proxy that
 // adds a delay.
 type fixture struct {
-	dir     string
 	nodes   []*node
 	version string
-	names   int // number of names used
+	at      string // end of the names of the peers for these servers; the tables omit it
+	ping    string // job that measures the round trip time
+	names   int    // number of names used
 }
 
 type node struct {
-	*redistest.Server
+	server
 	proxy *redistest.Proxy
 	dead  bool
 }
 
-func newFixture(nodes int) (*fixture, error) {
-	dir, err := os.MkdirTemp("", "dibs-bench-")
-	if err != nil {
-		return nil, err
-	}
-	b := &fixture{dir: dir}
-	if err := b.setup(nodes); err != nil {
-		b.close()
-		return nil, err
-	}
-	return b, nil
+// A server is a Redis or PostgreSQL server.
+type server interface {
+	Addr() string
+	Kill()
+	Restart() error
+	Stop() // and remove its files
+
+	// work adds the work of the server so far.
+	work(u *usage) error
+
+	// held returns the number of held names that contain a text.
+	held(text string) (int, error)
+
+	// clear removes all locks.
+	clear() error
 }
 
-func (b *fixture) setup(nodes int) error {
-	for i := range nodes {
-		if err := b.add(filepath.Join(b.dir, strconv.Itoa(i))); err != nil {
-			return err
-		}
-	}
-	info, err := b.nodes[0].info("server")
+// add adds a server with a proxy.
+func (b *fixture) add(s server) error {
+	proxy, err := redistest.StartProxy(s.Addr())
 	if err != nil {
+		s.Stop()
 		return err
 	}
-	b.version = "redis-server " + info["redis_version"]
-	if valkey := info["valkey_version"]; valkey != "" {
-		b.version = "valkey-server " + valkey
-	}
-	return nil
-}
-
-func (b *fixture) add(dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	server, err := redistest.StartServer(dir)
-	if err != nil {
-		return err
-	}
-	proxy, err := redistest.StartProxy(server.Addr())
-	if err != nil {
-		server.Stop()
-		return err
-	}
-	b.nodes = append(b.nodes, &node{Server: server, proxy: proxy})
+	b.nodes = append(b.nodes, &node{server: s, proxy: proxy})
 	return nil
 }
 
@@ -78,7 +57,6 @@ func (b *fixture) close() {
 		n.proxy.Close()
 		n.Stop()
 	}
-	os.RemoveAll(b.dir)
 }
 
 // addrs returns the addresses of the servers.
@@ -111,25 +89,10 @@ func (b *fixture) name() string {
 	return fmt.Sprintf("run%d", b.names)
 }
 
-func (n *node) info(section string) (map[string]string, error) {
-	reply, err := n.Cmd("INFO", section)
-	if err != nil {
-		return nil, err
-	}
-	text, _ := reply.(string)
-	fields := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[key] = value
-		}
-	}
-	return fields, nil
-}
-
 // usage is the work of the servers: their commands by name, including those called by
 // scripts, and their CPU time.
 type usage struct {
-	calls map[string]float64
+	calls map[string]float64 // of PostgreSQL: see pgServer.work
 	cpu   time.Duration
 }
 
@@ -139,39 +102,11 @@ func (b *fixture) usage() (usage, error) {
 		if n.dead {
 			continue
 		}
-		info, err := n.info("all")
-		if err != nil {
-			return usage{}, err
-		}
-		if err := u.add(info); err != nil {
+		if err := n.work(&u); err != nil {
 			return usage{}, err
 		}
 	}
 	return u, nil
-}
-
-// add adds the INFO of one server.
-func (u *usage) add(info map[string]string) error {
-	for key, value := range info {
-		name, ok := strings.CutPrefix(key, "cmdstat_")
-		if !ok {
-			continue
-		}
-		calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-		n, err := strconv.ParseFloat(calls, 64)
-		if err != nil {
-			return fmt.Errorf("INFO: %s: %w", key, err)
-		}
-		u.calls[name] += n
-	}
-	for _, key := range []string{"used_cpu_user", "used_cpu_sys"} {
-		seconds, err := strconv.ParseFloat(info[key], 64)
-		if err != nil {
-			return fmt.Errorf("INFO: %s: %w", key, err)
-		}
-		u.cpu += time.Duration(seconds * float64(time.Second))
-	}
-	return nil
 }
 
 // since returns the work since an earlier usage.

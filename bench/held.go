@@ -32,46 +32,47 @@ func held(b *fixture, c config) ([]*table, error) {
 			leases = min(leases, 10_000) // it starts a goroutine for each: more leases need a larger machine
 		}
 		progress("held, %d leases of %s", leases, peer)
-		f, err := b.hold(c, peer, leases)
+		f, used, err := b.hold(c, peer, leases)
 		if err != nil {
 			return nil, err
 		}
+		f["per call"] = used.sum("pexpire", "pexpireat") / used.sum("evalsha", "eval")
 		t.row("", peer).runs = []figures{f}
 	}
 	return []*table{t}, nil
 }
 
-// hold performs one run.
-func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
+// hold performs one run. It returns also the work of the server while the leases are held.
+func (b *fixture) hold(c config, peer string, leases int) (f figures, used usage, err error) {
 	o := order{
-		Job: "hold", Peer: peer, Addrs: b.addrs(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
+		Job: "hold", Peer: peer + b.at, Addrs: b.addrs(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
 	}
 	group, err := b.startWorkers(o)
 	defer group.stop()
 	if err != nil {
-		return nil, err
+		return nil, used, err
 	}
 	if err := group.send(startSignal{}); err != nil {
-		return nil, err
+		return nil, used, err
 	}
 	var taken int
 	if err := group.workers[0].receive(&taken); err != nil {
-		return nil, err
+		return nil, used, err
 	}
-	_, used, err := group.observe(0, c.heldFor)
+	_, used, err = group.observe(0, c.heldFor)
 	if err != nil {
-		return nil, err
+		return nil, used, err
 	}
-	gone, err := b.missing(o)
+	present, err := b.nodes[0].held(o.heldName(""))
 	if err != nil {
-		return nil, err
+		return nil, used, err
 	}
 	var r holdReport
 	if err := group.workers[0].receive(&r); err != nil {
-		return nil, err
+		return nil, used, err
 	}
-	if _, err := b.nodes[0].Cmd("FLUSHALL"); err != nil { // or the leases would expire during the next run
-		return nil, err
+	if err := b.nodes[0].clear(); err != nil { // or the leases would expire during the next run
+		return nil, used, err
 	}
 	n, ttls := float64(leases), c.heldFor.Seconds()/c.heldTTL.Seconds()
 	return figures{
@@ -79,32 +80,13 @@ func (b *fixture) hold(c config, peer string, leases int) (figures, error) {
 		"goroutines": float64(r.Goroutines) / n,
 		"B":          float64(r.Bytes) / n,
 		"wire":       used.sum(group.wire...) / n / ttls,
-		"per call":   used.sum("pexpire", "pexpireat") / used.sum("evalsha", "eval"),
-		"lost":       float64(max(r.Lost, gone)),
-	}, nil
+		"server µs":  micros(used.cpu) / n / ttls,
+		"lost":       float64(max(r.Lost, leases-present, 0)),
+	}, used, nil
 }
 
-// missing counts the names that are not on the server, with any prefix.
-func (b *fixture) missing(o order) (int, error) {
-	found := make(map[string]bool)
-	for cursor := "0"; ; {
-		reply, err := b.nodes[0].Cmd("SCAN", cursor, "MATCH", "*"+o.Name+":held:*", "COUNT", "10000")
-		if err != nil {
-			return 0, err
-		}
-		page, _ := reply.([]any)
-		if len(page) != 2 {
-			return 0, fmt.Errorf("SCAN: unexpected reply %v", reply)
-		}
-		keys, _ := page[1].([]any)
-		for _, key := range keys {
-			found[fmt.Sprint(key)] = true
-		}
-		if cursor, _ = page[0].(string); cursor == "0" {
-			return max(o.Count-len(found), 0), nil
-		}
-	}
-}
+// heldName returns a name that a hold job locks.
+func (o order) heldName(id string) string { return o.Name + ":held:" + id }
 
 // A holdReport is the result of a worker after its window.
 type holdReport struct {
@@ -140,7 +122,7 @@ func holdJob(o order, p peer, t link) error {
 	}
 	names, leases := make([]string, o.Count), make([]heldLease, o.Count)
 	for i := range names {
-		names[i] = o.Name + ":held:" + strconv.Itoa(i)
+		names[i] = o.heldName(strconv.Itoa(i))
 	}
 	// Open as many connections as acquireAll needs, so that they do not count.
 	if err := warmUpConnections(k, o.Name); err != nil {

@@ -4,9 +4,10 @@
 //	go run ./bench [flags] [table ...]
 //
 // The tables are uncontended, rueidis, redigo, contended, delayed, held, primitives and
-// quorum.
+// quorum. The tables of PostgreSQL are pg-uncontended, pg-handoff, pg-statements, pg-held and
+// pg-names; postgres means all of these.
 //
-// bench starts its own Redis servers. Each run has processes of its own. Absolute numbers
+// bench starts its own servers. Each run has processes of its own. Absolute numbers
 // cannot be compared between machines, or between two times of day. Ratios can: each peer
 // runs between two runs of the baseline on the same server, and bench prints the median
 // of the ratios. With -check it exits with 1 if dibs is below one of its bars.
@@ -36,8 +37,12 @@ type config struct {
 	heldFor    time.Duration
 	heldTTL    time.Duration
 	loads      []load
-	only       string // peers besides the baselines, separated by commas; empty: all
-	profile    string // file name prefix of CPU profiles, or ""
+	pgWaiters  numbers
+	pgHeld     int
+	names      int
+	idle       time.Duration // after which names count as unused
+	only       string        // peers besides the baselines, separated by commas; empty: all
+	profile    string        // file name prefix of CPU profiles, or ""
 	markdown   bool
 	check      bool
 }
@@ -65,7 +70,8 @@ func defaultConfig() config {
 		rounds: 3, time: 2 * time.Second, warm: 300 * time.Millisecond,
 		goroutines: numbers{1, 16, 128}, waiters: numbers{2, 16, 128},
 		held: 50_000, heldFor: 35 * time.Second, heldTTL: 30 * time.Second,
-		loads: []load{{64, 5 * time.Millisecond}, {16, time.Millisecond}},
+		loads:     []load{{64, 5 * time.Millisecond}, {16, time.Millisecond}},
+		pgWaiters: numbers{2, 8, 32, 128}, pgHeld: 10_000, names: 200_000, idle: 61 * time.Second,
 	}
 }
 
@@ -76,15 +82,19 @@ func quickConfig() config {
 		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,
 		goroutines: numbers{1, 16}, waiters: numbers{2, 16},
 		held: 5_000, heldFor: 12 * time.Second, heldTTL: 10 * time.Second,
-		loads: []load{{16, time.Millisecond}},
+		loads:     []load{{16, time.Millisecond}},
+		pgWaiters: numbers{2, 16}, pgHeld: 2_000, names: 10_000,
 	}
 }
 
-// tables are all tables, in the order in which they are measured.
-var tables = []struct {
+// A tableSet is one or several tables that are measured together.
+type tableSet struct {
 	name    string
 	measure func(*fixture, config) ([]*table, error)
-}{
+}
+
+// redisTables are the tables of Redis, in the order in which they are measured.
+var redisTables = []tableSet{
 	{"uncontended", uncontended("uncontended", "", "redislock", "rueidislock")},
 	{"rueidis", uncontended("rueidis", "@rueidis", "rueidislock")},
 	{"redigo", uncontended("redigo", "@redigo")},
@@ -94,6 +104,18 @@ var tables = []struct {
 	{"primitives", primitives},
 	{"quorum", quorums},
 }
+
+// postgresTables are the tables of PostgreSQL. Each starts a server with settings of its own.
+var postgresTables = []tableSet{
+	{"pg-uncontended", withPostgres(pgUncontended, durable)},
+	{"pg-handoff", withPostgres(pgHandoff, durable)},
+	{"pg-statements", withPostgres(pgStatements, durable, counted)},
+	{"pg-held", withPostgres(pgHeld, durable, counted)},
+	{"pg-names", withPostgres(pgNames, logged)},
+}
+
+// postgres is the name for all tables of PostgreSQL.
+const postgres = "postgres"
 
 func main() {
 	if isWorker() {
@@ -131,61 +153,96 @@ func parse(args []string) (config, []string, error) {
 	flags.IntVar(&c.held, "held", c.held, "held: number of leases")
 	flags.DurationVar(&c.heldFor, "for", c.heldFor, "held: time for which they are held")
 	flags.DurationVar(&c.heldTTL, "ttl", c.heldTTL, "held: TTL of the leases")
+	flags.Var(&c.pgWaiters, "pg-w", "pg-handoff and pg-statements: numbers of `waiters`")
+	flags.IntVar(&c.pgHeld, "pg-held", c.pgHeld, "pg-held: number of leases")
+	flags.IntVar(&c.names, "names", c.names, "pg-names: number of names")
+	flags.DurationVar(&c.idle, "idle", c.idle, "pg-names: pause before the unused names are removed; dibs removes names that nobody used for a minute")
 	flags.StringVar(&c.only, "peers", "", "measure only these `names` and the baselines (default: all)")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of each uncontended run to `prefix`-peer-G.prof")
 	flags.BoolVar(&c.markdown, "markdown", false, "print Markdown")
 	flags.BoolVar(&c.check, "check", false, "exit with 1 if dibs is below one of its bars; not useful with -quick")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: bench [flags] [table ...]\nThe tables, all of them by default:", tableNames())
+		fmt.Fprintln(flags.Output(), "usage: bench [flags] [table ...]\nThe tables, by default:", namesOf(redisTables))
+		fmt.Fprintln(flags.Output(), "Those of PostgreSQL, all with postgres:", namesOf(postgresTables))
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
 		return c, nil, err
 	}
-	names := flags.Args()
-	for _, name := range names {
-		if !slices.Contains(tableNames(), name) {
-			return c, nil, fmt.Errorf("unknown table %q: want one of %v", name, tableNames())
-		}
-	}
-	if len(names) == 0 {
-		names = tableNames()
-	}
-	return c, names, nil
+	names, err := tableNames(flags.Args())
+	return c, names, err
 }
 
-func tableNames() (names []string) {
-	for _, t := range tables {
-		names = append(names, t.name)
+// tableNames returns the tables that the arguments select: by default, those of Redis.
+func tableNames(args []string) (names []string, err error) {
+	if len(args) == 0 {
+		return namesOf(redisTables), nil
+	}
+	known := slices.Concat(namesOf(redisTables), namesOf(postgresTables))
+	for _, name := range args {
+		switch {
+		case name == postgres:
+			names = append(names, namesOf(postgresTables)...)
+		case slices.Contains(known, name):
+			names = append(names, name)
+		default:
+			return nil, fmt.Errorf("unknown table %q: want one of %v", name, append(known, postgres))
+		}
+	}
+	return names, nil
+}
+
+func namesOf(sets []tableSet) (names []string) {
+	for _, s := range sets {
+		names = append(names, s.name)
 	}
 	return names
 }
 
 // run measures the tables and prints each one as soon as it is complete.
 func run(out io.Writer, c config, names []string) error {
-	b, err := newFixture(1)
+	missed, err := measureAll(out, c, names, redisTables, func() (*fixture, error) { return newRedis(1) })
 	if err != nil {
 		return err
 	}
-	defer b.close()
-	var missed []string
-	for _, t := range tables {
-		if !slices.Contains(names, t.name) {
-			continue
-		}
-		measured, err := t.measure(b, c)
-		if err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
-		}
-		for _, m := range measured {
-			m.print(out, c.markdown, b.machine())
-			missed = append(missed, m.missed()...)
-		}
+	more, err := measureAll(out, c, names, postgresTables, nil)
+	if err != nil {
+		return err
 	}
 	if !c.check {
 		return nil
 	}
-	return verdict(out, missed)
+	return verdict(out, slices.Concat(missed, more))
+}
+
+// measureAll measures the named tables on servers that they share, or without start on their
+// own. It returns the bars that were missed.
+func measureAll(out io.Writer, c config, names []string, sets []tableSet, start func() (*fixture, error)) (missed []string, err error) {
+	sets = slices.DeleteFunc(slices.Clone(sets), func(s tableSet) bool { return !slices.Contains(names, s.name) })
+	if len(sets) == 0 {
+		return nil, nil
+	}
+	var b *fixture
+	if start != nil {
+		if b, err = start(); err != nil {
+			return nil, err
+		}
+		defer b.close()
+	}
+	for _, s := range sets {
+		measured, err := s.measure(b, c)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		for _, t := range measured {
+			if t.server == "" {
+				t.server = b.version
+			}
+			t.print(out, c.markdown, machine(t.server))
+			missed = append(missed, t.missed()...)
+		}
+	}
+	return missed, nil
 }
 
 var errBars = errors.New("below a bar")
@@ -200,6 +257,6 @@ func verdict(out io.Writer, missed []string) error {
 }
 
 // machine describes the server, the Go version and the cores: the figures depend on them.
-func (b *fixture) machine() string {
-	return fmt.Sprintf("%s, %s %s/%s, %d cores", b.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+func machine(server string) string {
+	return fmt.Sprintf("%s, %s %s/%s, %d cores", server, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 }

@@ -113,6 +113,13 @@ var peers = map[string]opener{
 	"baseline@redigo":      withLibrary(dialRedigo, openBaseline),
 	"dibs@redigo":          withLibrary(dialRedigo, openDibs),
 	"redsync@redigo":       withLibrary(dialRedigo, openRedsync),
+
+	"baseline@postgres":             openPgBaseline,
+	"baseline-notify@postgres":      openPgNotifyBaseline,
+	"baseline-renew@batch@postgres": openPgRenewBaseline,
+	"dibs@postgres":                 openPgDibs,
+	"advisory@postgres":             openAdvisory(0),
+	"try-advisory@10ms@postgres":    openAdvisory(10 * time.Millisecond),
 }
 
 func openPeer(name string, s endpoint) (peer, error) {
@@ -132,7 +139,7 @@ func (c config) chosen(names ...string) []string {
 		return names
 	}
 	wanted := strings.Split(c.only, ",")
-	return slices.DeleteFunc(names, func(name string) bool {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return !isBaseline(name) && !slices.Contains(wanted, name)
 	})
 }

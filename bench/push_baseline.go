@@ -32,9 +32,7 @@ type pushBaseline struct {
 	ttl     int64 // ms
 	channel string
 	seq     atomic.Uint64
-
-	mu      sync.Mutex
-	waiting map[string]chan struct{} // by token
+	waiting grants
 }
 
 func openPushBaseline(s endpoint) (peer, error) {
@@ -43,7 +41,6 @@ func openPushBaseline(s endpoint) (peer, error) {
 		rdb:     s.rdb,
 		ttl:     s.ttl.Milliseconds(),
 		channel: fmt.Sprintf("grant:%d", os.Getpid()),
-		waiting: make(map[string]chan struct{}),
 	}
 	sub := s.rdb.Subscribe(ctx, g.channel)
 	if _, err := sub.Receive(ctx); err != nil {
@@ -62,47 +59,67 @@ func (g *pushBaseline) listen(ctx context.Context, sub *redis.PubSub) {
 		if err != nil {
 			return
 		}
-		g.mu.Lock()
-		woken := g.waiting[m.Payload]
-		delete(g.waiting, m.Payload)
-		g.mu.Unlock()
-		if woken != nil {
-			close(woken)
-		}
+		g.waiting.wake(m.Payload)
 	}
 }
 
 func (g *pushBaseline) Lock(ctx context.Context, name string) (func() error, error) {
 	token := g.channel + "." + strconv.FormatUint(g.seq.Add(1), 10)
 	keys := []string{name, name + ":queue"}
-	granted := make(chan struct{})
-	g.expect(token, granted)
-	taken, err := grantAcquire.Run(ctx, g.rdb, keys, token, g.ttl, g.channel).Int()
-	if err != nil || taken == 1 {
-		g.forget(token)
-	}
+	err := g.waiting.wait(ctx, token, func() (taken bool, err error) {
+		n, err := grantAcquire.Run(ctx, g.rdb, keys, token, g.ttl, g.channel).Int()
+		return n == 1, err
+	})
 	if err != nil {
 		return nil, err
-	}
-	if taken == 0 {
-		select {
-		case <-granted:
-		case <-ctx.Done():
-			g.forget(token)
-			return nil, ctx.Err()
-		}
 	}
 	return func() error { return grantRelease.Run(ctx, g.rdb, keys, g.ttl).Err() }, nil
 }
 
-func (g *pushBaseline) expect(token string, granted chan struct{}) {
+// grants are the waiters of a process by token. It is safe for concurrent use.
+type grants struct {
+	mu      sync.Mutex
+	waiting map[string]chan struct{}
+}
+
+// wait calls request, and waits for wake if the request was queued.
+func (g *grants) wait(ctx context.Context, token string, request func() (taken bool, err error)) error {
+	granted := make(chan struct{})
+	g.expect(token, granted)
+	defer g.forget(token)
+	taken, err := request()
+	if err != nil || taken {
+		return err
+	}
+	select {
+	case <-granted:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *grants) expect(token string, granted chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.waiting == nil {
+		g.waiting = make(map[string]chan struct{})
+	}
 	g.waiting[token] = granted
 }
 
-func (g *pushBaseline) forget(token string) {
+func (g *grants) forget(token string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.waiting, token)
+}
+
+// wake reports a grant to the waiter with a token.
+func (g *grants) wake(token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if granted := g.waiting[token]; granted != nil {
+		close(granted)
+		delete(g.waiting, token)
+	}
 }

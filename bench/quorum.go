@@ -18,13 +18,13 @@ type load struct {
 
 // quorums measures locks on a majority of five servers, which it starts for itself.
 func quorums(_ *fixture, c config) ([]*table, error) {
-	b, err := newFixture(quorumNodes)
+	b, err := newRedis(quorumNodes)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
 	b.delay(oneWay)
-	rtt, err := b.ping(c.time)
+	rtt, err := b.idlePing(c.time)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (b *fixture) quorumPair(c config, far string) (*table, error) {
 
 // quorumContended measures contention for one name.
 func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*table, error) {
-	t := handoffs("quorum contended", far,
+	t := handoffs("quorum contended", aboutGrant, far,
 		fmt.Sprintf("W waiters in min(W, 4) processes lock one name, hold it, and lock it again at once. Waiters and hold times: %v.", c.loads),
 		"wire: commands for each of the five. baseline-grant uses one of them only.", aboutFailFast,
 		"of fair: the longest wait, as a fraction of 1.5 times W critical sections with 3 RTT each.",

@@ -47,6 +47,7 @@ type table struct {
 	columns []column
 	rows    []*row
 	notes   []string // failures and warnings
+	server  string   // version; default: that of the fixture
 	bars    []bar
 }
 

@@ -51,7 +51,7 @@ func (t *table) pairs(b *fixture, c config, baseline string, names ...string) ([
 // pairs performs one run.
 func (b *fixture) pairs(c config, peer string, goroutines int) (figures, string, error) {
 	o := order{
-		Job: "pairs", Peer: peer, Addrs: b.addrs(), TTL: leaseTTL, Name: b.name(),
+		Job: "pairs", Peer: peer + b.at, Addrs: b.addrs(), TTL: leaseTTL, Name: b.name(),
 		Workers: 1, Count: goroutines,
 	}
 	if c.profile != "" {

@@ -42,8 +42,10 @@ type link struct {
 
 // jobs are the jobs of workers. A measurement begins when the job receives its window.
 var jobs = map[string]func(order, peer, link) error{
+	"commit":  commitJob,
 	"contend": contendJob,
 	"hold":    holdJob,
+	"names":   namesJob,
 	"pairs":   pairsJob,
 	"ping":    pingJob,
 }

@@ -126,7 +126,7 @@ func statementsOf(prefix string) statements {
 		acquire: with(prefix, "CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?)"), resize: with(prefix, "CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
 		release: with(prefix, "CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with(prefix, "CALL dibs_cancel(?, ?, ?)"),
 		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
-		removeUnused: with(prefix, "CALL dibs_remove_unused(?, ?, now_us() - ?)"),
+		removeUnused: with(prefix, "CALL dibs_remove_unused(?, now_us() - ?)"),
 		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), leaseExists: with(prefix, leaseSQL), guard: with(prefix, leaseSQL+" LOCK IN SHARE MODE"),
 		messages:       with(prefix, "SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
 		deleteMessages: with(prefix, "DELETE FROM dibs_messages WHERE id IN "),

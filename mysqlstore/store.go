@@ -19,7 +19,7 @@ type Store struct {
 	prefix  string
 	text    statements
 	limit   *sqlstore.Limit
-	unused  sqlstore.Unused
+	unused  *sqlstore.Unused
 	fetches fetches
 }
 
@@ -35,7 +35,7 @@ func Prefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } 
 // tables must exist: see Migrate. With interpolateParams=true in the data source name, an
 // operation is one round trip; otherwise it is two.
 func New(db *sql.DB, options ...Option) *Store {
-	s := &Store{db: db, prefix: "dibs_", limit: sqlstore.NewLimit()}
+	s := &Store{db: db, prefix: "dibs_", limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused()}
 	for _, o := range options {
 		o(s)
 	}

@@ -49,15 +49,14 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 	mustExec(t, db, "CALL "+prefix+"enqueue(CONCAT(HEX('dead waiter'), ','), 'w', 'c', 1, 1, 1, 1, @ticket, @place)",
 		"UPDATE "+prefix+"names SET fence = fence + 3600000000", "INSERT INTO "+prefix+"messages (client, sent, message) VALUES ('c', 1, 'r t')")
 	last += 3600000000
-	for after := []byte{}; ; {
-		var next []byte
-		if err := db.QueryRowContext(t.Context(), "CALL "+prefix+"remove_unused(?, 7, 9000000000000000000)", after).Scan(&next); err != nil {
+	for ends := 0; ends < 2; { // the store may have begun in the middle
+		var more bool
+		if err := db.QueryRowContext(t.Context(), "CALL "+prefix+"remove_unused(7, 9000000000000000000)").Scan(&more); err != nil {
 			t.Fatal(err)
 		}
-		if next == nil {
-			break
+		if !more {
+			ends++
 		}
-		after = next
 	}
 	for table, want := range map[string]int{"names": 100, "guards": 100, "holders": 0, "waiters": 0, "messages": 0} {
 		var rows int

@@ -10,6 +10,8 @@ import (
 
 const acquireSQL = `SELECT * FROM dibs.acquire($1, $2, $3, $4, $5, $6, $7, $8)`
 
+const acquireOneSQL = `SELECT * FROM dibs.acquire_one($1, $2, $3, $4, $5, $6, $7, $8)`
+
 const resizeSQL = `SELECT at, held, new_fence, $1, holder, kept, remaining, 0, 0 FROM dibs.resize($1, $2, $3, $4, $5, $6, $7)`
 
 // Acquire implements driver.Store.

@@ -12,7 +12,7 @@ import (
 )
 
 // maxExtend is the largest number of leases in one statement.
-const maxExtend = 500
+const maxExtend = 512
 
 var errLocked = errors.New("another transaction has locked the row of the lease")
 

@@ -11,6 +11,8 @@ import (
 
 const releaseSQL = `SELECT * FROM dibs.release($1, $2, $4, $5, $3)`
 
+const releaseOneSQL = `SELECT * FROM dibs.release_one($1, $2, $3)`
+
 const cancelSQL = `SELECT * FROM dibs.cancel($1, $2, $3)`
 
 const revokeSQL = `SELECT * FROM dibs.revoke($1, $2, $3)`

@@ -78,11 +78,11 @@ type statements struct {
 
 func statementsOf(schema string) statements {
 	return statements{
-		acquireOne: in(schema, file("acquire_one")), acquire: in(schema, acquireSQL), resize: in(schema, resizeSQL),
-		releaseOne: in(schema, file("release_one")), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
+		acquireOne: in(schema, acquireOneSQL), acquire: in(schema, acquireSQL), resize: in(schema, resizeSQL),
+		releaseOne: in(schema, releaseOneSQL), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
 		extend: in(schema, file("extend")), inspect: in(schema, file("inspect")), list: in(schema, file("list")),
 		guard: in(schema, guardSQL), guardShared: in(schema, guardSharedSQL),
 		releaseIn:    in(schema, "SELECT dibs.release_in($1, $2)"),
-		removeUnused: in(schema, "SELECT dibs.remove_unused($1, $2, dibs.now() - $3)"),
+		removeUnused: in(schema, "SELECT dibs.remove_unused($1, dibs.now() - $2)"),
 	}
 }

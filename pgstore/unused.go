@@ -8,14 +8,10 @@ import (
 
 // removeUnused removes names that nobody has used for some time, off the path of the caller.
 func (s *Store) removeUnused() {
-	s.unused.Sweep(func(ctx context.Context, after string, names int) (string, error) {
-		var last *string
-		err := s.transact(ctx, func(q querier) error {
-			return q.QueryRow(ctx, s.text.removeUnused, after, names, sqlstore.UnusedAfter.Microseconds()).Scan(&last)
+	s.unused.Sweep(func(ctx context.Context, names int) error {
+		var more bool
+		return s.transact(ctx, func(q querier) error {
+			return q.QueryRow(ctx, s.text.removeUnused, names, sqlstore.UnusedAfter.Microseconds()).Scan(&more)
 		})
-		if err != nil || last == nil {
-			return "", err
-		}
-		return *last, nil
 	})
 }

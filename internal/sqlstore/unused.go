@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -20,39 +21,41 @@ const (
 // grow with the number of names ever used. It is safe for concurrent use.
 type Unused struct {
 	mu       sync.Mutex
-	acquired int    // since the last removal
-	after    string // the last name that it looked at
+	acquired int  // since the last removal
+	running  bool // a removal, which may take longer than the acquires that start the next one
 }
 
-// Sweep counts an acquire. After some of them it calls remove on a goroutine of its own. remove looks
-// at the next names after one. It returns the last name that it looked at, or "" at the end.
-// A failure changes nothing: the next one looks at the same names.
-func (u *Unused) Sweep(remove func(ctx context.Context, after string, names int) (last string, err error)) {
-	after, ok := u.due()
-	if !ok {
+// NewUnused returns an Unused. It counts from a random number, so that processes that acquire only a
+// few names remove some, too.
+func NewUnused() *Unused { return &Unused{acquired: rand.IntN(acquiredEach)} }
+
+// Sweep counts an acquire. After some of them it calls remove on a goroutine of its own, one at a
+// time. remove looks at the next names. The database remembers which are next, so after a failure
+// the next one looks at the same names.
+func (u *Unused) Sweep(remove func(ctx context.Context, names int) error) {
+	if !u.begin() {
 		return
 	}
 	go func() {
+		defer u.end()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*driver.OperationTimeout)
 		defer cancel()
-		if last, err := remove(ctx, after, lookedAt); err == nil {
-			u.looked(last)
-		}
+		_ = remove(ctx, lookedAt)
 	}()
 }
 
-func (u *Unused) due() (after string, ok bool) {
+func (u *Unused) begin() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.acquired++; u.acquired < acquiredEach {
-		return "", false
+	if u.acquired++; u.acquired < acquiredEach || u.running {
+		return false
 	}
-	u.acquired = 0
-	return u.after, true
+	u.acquired, u.running = 0, true
+	return true
 }
 
-func (u *Unused) looked(last string) {
+func (u *Unused) end() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.after = last
+	u.running = false
 }

@@ -584,24 +584,25 @@ BEGIN
   ON h.name = UNHEX(l.name) AND h.token = UNHEX(l.token) AND h.reserved = FALSE AND h.expires >= at + l.ttl;
 END;
 
--- remove_unused looks at the next names after one, and removes those that nobody has used since a
--- time. It returns the last name that it looked at, or null at the end.
-CREATE PROCEDURE dibs_remove_unused(IN after VARBINARY(512), IN number INT, IN since BIGINT)
+-- remove_unused looks at the next names, and removes those that nobody has used since a time. It
+-- reports whether there are more names. Only one session does this at a time.
+CREATE PROCEDURE dibs_remove_unused(IN number INT, IN since BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE n, whose, its_client VARBINARY(512);
   DECLARE at, last_fence, last_ticket, its_ttl BIGINT;
   DECLARE its_weight, its_most INT;
-  DECLARE its_several, changed, found BOOLEAN;
+  DECLARE its_several, changed, found, more BOOLEAN;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  SET n = after;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
-  looked: WHILE number > 0 DO
+  SELECT looked INTO n FROM dibs_removed WHERE id = 1 FOR UPDATE SKIP LOCKED;
+  SET more = n IS NULL;
+  sweep: WHILE number > 0 AND NOT more DO
     SET number = number - 1;
     SELECT MIN(name) INTO n FROM dibs_names WHERE name > n;
     IF n IS NULL THEN
-      LEAVE looked;
+      LEAVE sweep;
     END IF;
     SELECT COUNT(*) INTO found FROM dibs_names WHERE name = n FOR UPDATE SKIP LOCKED;
     IF found THEN
@@ -619,7 +620,11 @@ BEGIN
       END IF;
     END IF;
   END WHILE;
+  IF NOT more THEN
+    UPDATE dibs_removed SET looked = COALESCE(n, '') WHERE id = 1;
+    SET more = n IS NOT NULL;
+  END IF;
   COMMIT;
   DELETE FROM dibs_messages WHERE sent < since LIMIT 1000;
-  SELECT n;
+  SELECT more;
 END;

@@ -61,11 +61,13 @@ CREATE TABLE dibs_messages (
   KEY sent (sent)
 ) ENGINE = InnoDB;
 
--- The largest fence and ticket of the names that were removed because nobody used them.
+-- One row: the largest fence and ticket of the names that were removed because nobody used them,
+-- and the name after which the next removal begins.
 CREATE TABLE dibs_removed (
-  id     INT    NOT NULL PRIMARY KEY,
-  fence  BIGINT NOT NULL,
-  ticket BIGINT NOT NULL
+  id     INT            NOT NULL PRIMARY KEY,
+  fence  BIGINT         NOT NULL,
+  ticket BIGINT         NOT NULL,
+  looked VARBINARY(512) NOT NULL
 ) ENGINE = InnoDB;
 
-INSERT IGNORE INTO dibs_removed VALUES (1, 0, 0);
+INSERT IGNORE INTO dibs_removed VALUES (1, 0, 0, '');

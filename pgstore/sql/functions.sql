@@ -249,6 +249,25 @@ BEGIN
   IF at > until THEN
     RETURN;
   END IF;
+  IF queue AND cardinality(wanted) = 1 THEN
+    -- The usual case, in few statements: a new waiter behind an exclusive holder.
+    SELECT * INTO r FROM dibs.names WHERE name = wanted[1];
+    IF r.token <> '' AND r.token <> whose AND r.expires > at THEN
+      INSERT INTO dibs.waiters VALUES (r.name, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
+        false, greatest(at, r.ticket + 1), at, at) ON CONFLICT DO NOTHING RETURNING ticket INTO new_ticket;
+      IF FOUND THEN
+        UPDATE dibs.names SET waiting = waiting + 1, ticket = new_ticket WHERE name = r.name;
+        SELECT count(*) INTO place FROM dibs.waiters
+        WHERE name = r.name AND heartbeat + dibs.waiter_ttl() > at;
+        held := false;
+        busy_name := r.name;
+        holder := r.token;
+        kept := r.reserved;
+        remaining := r.expires - at;
+        RETURN;
+      END IF;
+    END IF;
+  END IF;
   held := true;
   new_fence := at;
   FOREACH n IN ARRAY wanted LOOP
@@ -481,36 +500,108 @@ BEGIN
   PERFORM dibs.serve(n, at, changed);
 END $$;
 
--- remove_unused looks at the next names after one, and removes those that nobody has used since a
--- time. It returns the last name that it looked at, or null at the end.
-CREATE FUNCTION dibs.remove_unused(after text, number integer, since bigint) RETURNS text LANGUAGE plpgsql AS $$
+-- remove_unused looks at the next names, and removes those that nobody has used since a time. It
+-- reports whether there are more names. Only one session does this at a time.
+CREATE FUNCTION dibs.remove_unused(number integer, since bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
+  start text;
   final text;
   r dibs.names;
   at bigint := dibs.now();
   last record;
 BEGIN
-  SELECT max(name) INTO final FROM (SELECT name FROM dibs.names WHERE name > after ORDER BY name LIMIT number) AS next;
+  SELECT after INTO start FROM dibs.removed FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN true;
+  END IF;
+  SELECT max(name) INTO final FROM (SELECT name FROM dibs.names WHERE name > start ORDER BY name LIMIT number) AS next;
   IF final IS NULL THEN
-    RETURN NULL;
+    UPDATE dibs.removed SET after = '' WHERE after <> '';
+    RETURN false;
   END IF;
   -- Holders and waiters that have died, if nobody has asked for the name since.
   FOR r IN
     SELECT * FROM dibs.names
-    WHERE name > after AND name <= final AND (token <> '' AND expires <= at OR used > 0 OR waiting > 0) FOR NO KEY UPDATE SKIP LOCKED
+    WHERE name > start AND name <= final AND (token <> '' AND expires <= at OR used > 0 OR waiting > 0) FOR NO KEY UPDATE SKIP LOCKED
   LOOP
     PERFORM dibs.serve(r.name, at, dibs.expire(r.name, at));
     PERFORM dibs.head(r.name, at);
   END LOOP;
   WITH unused AS (
     SELECT name FROM dibs.names
-    WHERE name > after AND name <= final AND waiting = 0 AND used = 0 AND token = '' AND fence < since
+    WHERE name > start AND name <= final AND waiting = 0 AND used = 0 AND token = '' AND fence < since
     FOR UPDATE SKIP LOCKED
   ), gone AS (
     DELETE FROM dibs.names n USING unused u WHERE n.name = u.name RETURNING n.fence, n.ticket
   )
   SELECT max(fence) AS fence, max(ticket) AS ticket INTO last FROM gone;
-  UPDATE dibs.removed SET fence = greatest(fence, last.fence), ticket = greatest(ticket, last.ticket)
-  WHERE fence < last.fence OR ticket < last.ticket;
-  RETURN final;
+  UPDATE dibs.removed SET fence = greatest(fence, last.fence), ticket = greatest(ticket, last.ticket), after = final;
+  RETURN true;
+END $$;
+
+-- acquire_one acquires one name exclusively: a free name in one small update, and a new one in
+-- one small insert. acquire does the rest.
+CREATE FUNCTION dibs.acquire_one(
+  n text, whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, until bigint,
+  OUT at bigint, OUT held boolean, OUT new_fence bigint,
+  OUT busy_name text, OUT holder text, OUT kept boolean, OUT remaining bigint, OUT new_ticket bigint, OUT place bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+  at := dibs.now();
+  IF at <= until THEN
+    IF current_setting('synchronous_commit') = 'off' THEN
+      PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    UPDATE dibs.names SET token = whose, client = its_client, weight = its_weight, expires = at + its_ttl, fence = greatest(fence + 1, at)
+    WHERE name = n AND token = '' AND used = 0 AND waiting = 0 AND dibs.now() <= until -- it may have waited
+    RETURNING fence INTO new_fence;
+    IF NOT FOUND THEN
+      -- One statement sees that the name was removed, and with which fence.
+      INSERT INTO dibs.names (name, token, client, weight, expires, fence, ticket)
+      SELECT n, whose, its_client, its_weight, at + its_ttl, greatest(r.fence + 1, at), r.ticket FROM dibs.removed r
+      WHERE NOT EXISTS (SELECT FROM dibs.names WHERE name = n) AND dibs.now() <= until
+      ON CONFLICT DO NOTHING
+      RETURNING fence INTO new_fence;
+    END IF;
+    held := FOUND;
+    IF held THEN
+      RETURN;
+    END IF;
+  END IF;
+  SELECT * INTO at, held, new_fence, busy_name, holder, kept, remaining, new_ticket, place
+  FROM dibs.acquire(ARRAY[n], whose, its_client, its_ttl, its_weight, most, queue, until);
+END $$;
+
+-- release_one releases an exclusive lease: it frees the name, or grants it to the first waiter if
+-- that is alive and wants one name exclusively. release does the rest, also if a transaction
+-- guards the lease.
+CREATE FUNCTION dibs.release_one(n text, whose text, until bigint, OUT at bigint, OUT held boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  r dibs.names;
+  w dibs.waiters;
+BEGIN
+  at := dibs.now();
+  IF at <= until AND current_setting('transaction_isolation') = 'read committed' THEN
+    IF current_setting('synchronous_commit') = 'off' THEN
+      PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    SELECT * INTO r FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > at FOR UPDATE SKIP LOCKED;
+    IF r.waiting = 0 THEN
+      UPDATE dibs.names SET token = '', client = '' WHERE name = n;
+      held := true;
+      RETURN;
+    ELSIF r.waiting > 0 THEN
+      SELECT * INTO w FROM dibs.waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
+      IF w.weight = w.most AND NOT w.several AND w.heartbeat + dibs.waiter_ttl() > at THEN
+        DELETE FROM dibs.waiters WHERE name = n AND token = w.token;
+        r.fence := greatest(r.fence + 1, at);
+        UPDATE dibs.names SET token = w.token, client = w.client, weight = w.weight, expires = at + w.ttl, fence = r.fence, waiting = waiting - 1
+        WHERE name = n;
+        PERFORM dibs.notify(w.client, 'g ' || r.fence || ' ' || w.ticket || ' ' || at || ' ' || w.token);
+        held := true;
+        RETURN;
+      END IF;
+    END IF;
+  END IF;
+  SELECT * INTO at, held FROM dibs.release(n, whose, 0, false, until);
 END $$;

@@ -45,13 +45,15 @@ CREATE TABLE dibs.waiters (
 
 CREATE INDEX waiters_order ON dibs.waiters (name, ticket, token);
 
--- The largest fence and ticket of the names that were removed because nobody used them.
+-- One row: the largest fence and ticket of the names that were removed because nobody used them,
+-- and the name after which the next removal begins.
 CREATE TABLE dibs.removed (
   fence  bigint NOT NULL,
-  ticket bigint NOT NULL
+  ticket bigint NOT NULL,
+  after  text   COLLATE "C" NOT NULL
 );
 
-INSERT INTO dibs.removed VALUES (0, 0);
+INSERT INTO dibs.removed VALUES (0, 0, '');
 
 -- Leases that end when the transaction commits that has inserted them. No row stays.
 CREATE TABLE dibs.releases (

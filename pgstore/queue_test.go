@@ -1,0 +1,57 @@
+package pgstore_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/pgstore"
+)
+
+// Waiters that join and leave at any time are counted, and one holder at a time has the name.
+func TestQueueIsCounted(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, sharedServer(t).URL())
+	s := newStoreOn(t, pool, pgstore.Schema("counted"))
+	var holders, acquired atomic.Int64
+	var running sync.WaitGroup
+	until := time.Now().Add(2 * time.Second)
+	for range 2 { // clients, so that hand-offs cross connections
+		locks := dibs.New(s)
+		t.Cleanup(func() { _ = locks.Close() })
+		for range 8 {
+			running.Go(func() {
+				for time.Now().Before(until) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(50+rand.IntN(300))*time.Millisecond)
+					l, err := locks.Mutex("n").Lock(ctx)
+					cancel()
+					if err != nil {
+						continue
+					}
+					acquired.Add(1)
+					if holders.Add(1) != 1 {
+						t.Error("two holders")
+					}
+					holders.Add(-1)
+					if err := l.Unlock(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	running.Wait()
+	if acquired.Load() == 0 {
+		t.Error("nothing was acquired")
+	}
+	t.Log(acquired.Load())
+	var different int
+	err := pool.QueryRow(t.Context(), "SELECT count(*) FROM counted.names n WHERE waiting <> (SELECT count(*) FROM counted.waiters w WHERE w.name = n.name)").Scan(&different)
+	if err != nil || different != 0 {
+		t.Errorf("the count of waiters is wrong: %v", err)
+	}
+}
