@@ -60,7 +60,7 @@ func TestLeaseStateActs(t *testing.T) {
 		renew  bool
 		ended  Reason
 	}{
-		"too early":                     {now: 3 * second},
+		"too early":                     {now: 2 * second},
 		"early, to share a batch":       {now: 3167 * time.Millisecond, renew: true},
 		"due":                           {now: 4 * second, renew: true},
 		"a renewal is in progress":      {change: func(s *leaseState) { s.renewing = true }, now: 4 * second},

@@ -13,8 +13,8 @@ import (
 // delays no deadline.
 
 const (
-	maxBatch    = 512                    // leases in one renewal
-	renewWindow = 100 * time.Millisecond // renewals due within this time are sent together
+	maxBatch    = 512             // leases in one renewal
+	renewWindow = 3 * time.Second // renewals due within this time, or a tenth of the TTL, are sent together
 )
 
 // runScheduler is the loop of the scheduler.

@@ -132,11 +132,15 @@ func (r *renewer) close() (held, partlyLost []*lease) {
 	return held, partlyLost
 }
 
-// popDue returns the leases that are due. They stay in the schedule, at the end, until the
-// caller sets their next action.
+// popDue returns the leases that are due, with those that may be acted on early. If none is
+// due, it returns none. They stay in the schedule, at the end, until the caller sets their
+// next action.
 func (r *renewer) popDue(now time.Duration) (due []*lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.leases) == 0 || r.leases[0].next.at > now {
+		return nil
+	}
 	for len(r.leases) > 0 && r.leases[0].next.earliest() <= now {
 		h := r.leases[0]
 		h.next.at, h.next.early = never, 0

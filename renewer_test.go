@@ -93,10 +93,10 @@ func TestRenewerSleeps(t *testing.T) {
 func TestRenewerKeepsWhatIsDue(t *testing.T) {
 	r, h := newRenewer(), new(lease)
 	r.set(h, 0, time.Second, 100*time.Millisecond)
-	if due := r.popDue(899 * time.Millisecond); len(due) != 0 {
+	if due := r.popDue(999 * time.Millisecond); len(due) != 0 {
 		t.Error("due too early")
 	}
-	if due := r.popDue(900 * time.Millisecond); len(due) != 1 || len(r.popDue(time.Hour)) != 0 {
+	if due := r.popDue(time.Second); len(due) != 1 || len(r.popDue(time.Hour)) != 0 {
 		t.Errorf("%d leases are due, want 1, once", len(due))
 	}
 	if held, _ := r.close(); len(held) != 1 {
@@ -104,6 +104,21 @@ func TestRenewerKeepsWhatIsDue(t *testing.T) {
 	}
 	if r.set(h, 0, time.Second, 0) {
 		t.Error("scheduled after close")
+	}
+}
+
+// A lease is renewed early only together with one that is due.
+func TestRenewerJoinsWhatIsDueSoon(t *testing.T) {
+	r := newRenewer()
+	const ms = time.Millisecond
+	for at, early := range map[time.Duration]time.Duration{1000 * ms: 0, 1500 * ms: 500 * ms, 1600 * ms: 500 * ms} {
+		r.set(new(lease), 0, at, early)
+	}
+	if due := r.popDue(999 * time.Millisecond); len(due) != 0 {
+		t.Errorf("%d leases are due before the first one", len(due))
+	}
+	if due := r.popDue(time.Second); len(due) != 2 {
+		t.Errorf("%d leases are due, want the first one and that which may be 500 ms early", len(due))
 	}
 }
 
