@@ -15,9 +15,9 @@ func migrateCmd(a *app) *cobra.Command {
 		Use:   "migrate",
 		Short: "Create the tables in a database",
 		Long: `Create the tables and functions of dibs in the database that --url names. On
-PostgreSQL they are in the schema "dibs", or the one that dibs_schema=NAME in the
-URL names. On MariaDB and MySQL their names begin with "dibs_", or with the text
-that dibs_prefix=TEXT in the URL sets. If the tables exist, migrate changes
+PostgreSQL they are in the schema "dibs", or the one that dibs_schema=NAME in
+the URL names. On MariaDB and MySQL their names begin with "dibs_", or with the
+text that dibs_prefix=TEXT in the URL sets. If the tables exist, migrate changes
 nothing. The user needs the right to create them.
 
 With --print, migrate connects to nothing and prints the statements, for a tool

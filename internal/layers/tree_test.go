@@ -171,6 +171,8 @@ func layerOf(dir string) layer {
 			l.imports = []string{"internal/spawn"}
 		case "internal/redistest":
 			l.imports = []string{"redisstore"}
+		case "internal/sqldrill":
+			l.imports = []string{".", "driver", "internal/redistest"}
 		case "internal/drill":
 			l.imports = []string{".", "driver", "quorum", "redisstore", "storetest", "internal/history", "internal/redistest"}
 		case "internal/linear":

@@ -78,7 +78,7 @@ func (s *Server) create() (err error) {
 	}
 	c := exec.Command(install, "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
 	c.Dir = s.dir
-	c.Env = append(os.Environ(), "TMPDIR="+s.dir) // two servers would use the same names
+	c.Env = append(c.Environ(), "TMPDIR="+s.dir) // two servers would use the same names
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: id}
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("mariadb-install-db: %w: %s", err, out)
