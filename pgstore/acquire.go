@@ -12,6 +12,12 @@ const acquireSQL = `SELECT * FROM dibs.acquire($1, $2, $3, $4, $5, $6, $7, $8)`
 
 const acquireOneSQL = `SELECT * FROM dibs.acquire_one($1, $2, $3, $4, $5, $6, $7, $8)`
 
+// acquireQuietSQL makes the commit durable as the functions do.
+const acquireQuietSQL = `
+UPDATE dibs.names SET token = $2, client = $3, weight = $5, expires = dibs.now() + $4, fence = greatest(fence + 1, dibs.now())
+WHERE name = $1 AND token = '' AND used = 0 AND waiting = 0 AND dibs.now() <= $6 AND dibs.durable()
+RETURNING dibs.now(), fence`
+
 const resizeSQL = `SELECT at, held, new_fence, $1, holder, kept, remaining, 0, 0 FROM dibs.resize($1, $2, $3, $4, $5, $6, $7)`
 
 // Acquire implements driver.Store.
@@ -19,16 +25,44 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 	if err := driver.CheckAcquire(c); err != nil {
 		return reply, err
 	}
-	v := verb{op: "acquire", name: c.Name, text: s.text.acquire, until: c.Until}
-	var names any = toTexts(c.Names())
-	if len(c.With) == 0 && c.Exclusive() {
-		v.text, names = s.text.acquireOne, toText(c.Name)
+	defer s.removeUnused()
+	if len(c.With) > 0 || !c.Exclusive() {
+		err = s.acquire(ctx, s.text.acquire, toTexts(c.Names()), c, &reply)
+		return reply, err
 	}
-	err = s.call(ctx, v, func(until int64) []any {
-		return []any{names, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, until}
-	}, scanReply(&reply))
-	s.removeUnused()
+	name := toText(c.Name)
+	if s.quiet.has(name) {
+		if err := s.acquireQuiet(ctx, name, c, &reply); !notQuiet(err) {
+			return reply, err
+		}
+		s.quiet.remove(name)
+	}
+	if err = s.acquire(ctx, s.text.acquireOne, name, c, &reply); reply.Held {
+		s.quiet.add(name)
+	}
 	return reply, err
+}
+
+func (s *Store) acquire(ctx context.Context, text string, names any, c driver.AcquireRequest, reply *driver.AcquireReply) error {
+	v := verb{op: "acquire", name: c.Name, text: text, until: c.Until}
+	return s.call(ctx, v, func(until int64) []any {
+		return []any{names, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, until}
+	}, scanReply(reply))
+}
+
+// acquireQuiet acquires a name if it is free, nobody waits for it, and the request is not late.
+// Otherwise it does nothing, and the error is notQuiet.
+func (s *Store) acquireQuiet(ctx context.Context, name string, c driver.AcquireRequest, reply *driver.AcquireReply) error {
+	v := verb{op: "acquire", name: c.Name, text: s.text.acquireQuiet, until: c.Until}
+	return s.call(ctx, v, func(until int64) []any {
+		return []any{name, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, until}
+	}, func(row pgx.Row) (at int64, void bool, err error) {
+		var fence int64
+		if err = row.Scan(&at, &fence); err == nil {
+			*reply = driver.AcquireReply{Held: true, Fence: uint64(fence)}
+		}
+		return at, false, err
+	})
 }
 
 // Resize implements driver.Store.

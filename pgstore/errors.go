@@ -18,6 +18,9 @@ const (
 )
 
 func isCode(err error, code string) bool {
+	if err == nil {
+		return false // most often: As would allocate
+	}
 	var server *pgconn.PgError
 	return errors.As(err, &server) && server.Code == code
 }

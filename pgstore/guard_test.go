@@ -130,6 +130,35 @@ func TestReleaseOfAGuardedLease(t *testing.T) {
 	}
 }
 
+// Likewise if nobody waits: then the release is one plain statement.
+func TestReleaseOfAQuietGuardedLease(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	for range 2 { // the second release finds what the first one has left
+		l, err := locks.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx := beginGuarded(l.Context(), t, s, pool)
+		if err := l.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		next := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1}
+		if reply, err := s.Acquire(t.Context(), next); err != nil || reply.Held {
+			t.Errorf("%+v, %v while a transaction is guarded, want it busy", reply, err)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := s.Acquire(t.Context(), next); err != nil || !reply.Held {
+			t.Errorf("%+v, %v after the transaction, want it held", reply, err)
+		}
+		if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "t"}); err != nil || !held {
+			t.Errorf("%v, %v, want it released", held, err)
+		}
+	}
+}
+
 // A lease that has expired guards nothing, in a transaction of either library.
 func TestGuardOfALostLease(t *testing.T) {
 	t.Parallel()

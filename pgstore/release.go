@@ -13,6 +13,13 @@ const releaseSQL = `SELECT * FROM dibs.release($1, $2, $4, $5, $3)`
 
 const releaseOneSQL = `SELECT * FROM dibs.release_one($1, $2, $3)`
 
+// releaseQuietSQL undoes the release if a transaction guards the lease: the update carries the
+// lock of the guard over to the new version of the row, where xmax shows it.
+const releaseQuietSQL = `
+UPDATE dibs.names SET token = '', client = ''
+WHERE name = $1 AND token = $2 AND NOT reserved AND waiting = 0 AND expires > dibs.now() AND dibs.now() <= $3 AND dibs.durable()
+RETURNING dibs.now(), xmax = 0 OR dibs.guarded()`
+
 const cancelSQL = `SELECT * FROM dibs.cancel($1, $2, $3)`
 
 const revokeSQL = `SELECT * FROM dibs.revoke($1, $2, $3)`
@@ -22,24 +29,37 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	if err := driver.CheckName(r.Name); err != nil {
 		return false, err
 	}
-	v := verb{op: "release", name: r.Name, text: s.text.release, until: r.Until}
-	whole := r.Reserve <= 0 && !r.Unreserve
-	if whole {
-		v.text = s.text.releaseOne
+	name := toText(r.Name)
+	if r.Reserve > 0 || r.Unreserve {
+		held, err = s.release(ctx, s.text.release, r, name, sqlstore.Micros(r.Reserve), r.Unreserve)
+	} else {
+		held, err = s.releaseWhole(ctx, r, name)
 	}
+	if err == nil && s.given.remove(r.Name, r.Token) {
+		held = true // by now, or when a transaction has committed
+	}
+	return held, err
+}
+
+func (s *Store) releaseWhole(ctx context.Context, r driver.ReleaseRequest, name string) (held bool, err error) {
+	if s.quiet.has(name) {
+		held, err := s.release(ctx, s.text.releaseQuiet, r, name)
+		if !notQuiet(err) {
+			return held, err
+		}
+		s.quiet.remove(name)
+	}
+	return s.release(ctx, s.text.releaseOne, r, name)
+}
+
+func (s *Store) release(ctx context.Context, text string, r driver.ReleaseRequest, name string, more ...any) (held bool, err error) {
+	v := verb{op: "release", name: r.Name, text: text, until: r.Until}
 	err = s.call(ctx, v, func(until int64) []any {
 		if r.TokenEnds {
 			until = math.MaxInt64 // a late delivery finds nothing to release
 		}
-		args := []any{toText(r.Name), r.Token, until}
-		if !whole {
-			args = append(args, sqlstore.Micros(r.Reserve), r.Unreserve)
-		}
-		return args
+		return append([]any{name, r.Token, until}, more...)
 	}, scanFlag(&held))
-	if err == nil && s.given.remove(r.Name, r.Token) {
-		held = true // by now, or when a transaction has committed
-	}
 	return held, err
 }
 

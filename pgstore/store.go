@@ -20,6 +20,7 @@ type Store struct {
 	text   statements
 	limit  *sqlstore.Limit
 	unused *sqlstore.Unused
+	quiet  *quietNames
 	given  givenLeases
 
 	// The default isolation level is not read committed, so each request is a transaction
@@ -43,7 +44,7 @@ func Poll() Option { return func(s *Store) { s.poll = true } }
 // New returns a store on the pool, which stays the caller's: the store never closes it. The
 // tables must exist: see Migrate.
 func New(pool *pgxpool.Pool, options ...Option) *Store {
-	s := &Store{pool: pool, schema: "dibs", limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused()}
+	s := &Store{pool: pool, schema: "dibs", limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(), quiet: newQuietNames()}
 	for _, o := range options {
 		o(s)
 	}

@@ -17,6 +17,17 @@ BEGIN
   END IF;
 END $$;
 
+-- durable makes the commit of the transaction wait for the disk if it would not. It returns true.
+CREATE FUNCTION dibs.durable() RETURNS boolean LANGUAGE sql VOLATILE AS $$
+  SELECT current_setting('synchronous_commit') <> 'off' OR set_config('synchronous_commit', 'on', true) = 'on'
+$$;
+
+-- guarded undoes the transaction because a guard prevents it.
+CREATE FUNCTION dibs.guarded() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'a transaction guards the lease' USING ERRCODE = 'DIBS2';
+END $$;
+
 -- lock locks the names, in one order for all transactions, and adds those that are missing. It
 -- waits until a time at most, and returns the time. After until it changes nothing.
 CREATE FUNCTION dibs.lock(wanted text[], until bigint) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -462,7 +473,7 @@ BEGIN
   END IF;
   IF held THEN
     IF NOT dibs.end_lease(r, whose, false) THEN
-      RAISE EXCEPTION 'a transaction guards the lease' USING ERRCODE = 'DIBS2';
+      PERFORM dibs.guarded();
     END IF;
     new_fence := greatest(r.fence + 1, at);
     PERFORM dibs.hold(n, whose, its_client, its_weight, most, new_fence, greatest(old.expires, at + its_ttl));
