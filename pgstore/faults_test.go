@@ -2,131 +2,183 @@ package pgstore_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// load has workers of several clients lock one name until stop, and checks that there are never
-// two holders and that fences grow. A failure of the store is no error. It returns how often
-// the name was held.
-func load(t *testing.T, stop context.Context, open func() *pgstore.Store) int64 {
+// newDrill returns a drill in a new schema. Its clients have pools of their own with a URL.
+func newDrill(t *testing.T, direct *pgxpool.Pool, url string, options ...pgstore.Option) (d sqldrill.Drill, schema string) {
 	t.Helper()
-	const clients, workers = 4, 4
-	var inside atomic.Int32
-	var held atomic.Int64
-	var last atomic.Uint64
-	var group sync.WaitGroup
-	for range clients {
-		// No lease is lost, because the TTL is longer than the test.
-		locks := dibs.New(open(), dibs.TTL(time.Minute), dibs.Timeout(10*time.Second))
-		t.Cleanup(func() { _ = locks.Close() }) // leases whose release failed have gone
-		for range workers {
-			group.Go(func() {
-				for stop.Err() == nil {
-					err := locks.Mutex("n").Do(stop, func(ctx context.Context) error {
-						if inside.Add(1) != 1 {
-							t.Error("two concurrent holders")
-						}
-						if f := dibs.Fence(ctx); f <= last.Swap(f) {
-							t.Error("a fence did not grow")
-						}
-						held.Add(1)
-						inside.Add(-1)
-						return nil
-					})
-					if err != nil && stop.Err() == nil && !errors.Is(err, dibs.ErrUnavailable) {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	group.Wait()
-	return held.Load()
+	schema = fmt.Sprintf("drill_%d", schemas.Add(1))
+	options = append(options, pgstore.Schema(schema))
+	return sqldrill.Drill{
+		Names:  []string{"n"},
+		Open:   func() driver.Store { return pgstore.New(newPool(t, url), options...) },
+		Direct: newStoreOn(t, direct, options...),
+		Time:   4 * time.Second,
+	}, schema
 }
 
-// The server forgets nothing when it is killed.
-func TestServerIsKilled(t *testing.T) {
-	t.Parallel()
+// ownServer starts a server that a test may stop.
+func ownServer(t *testing.T, settings ...string) *pgtest.Server {
+	t.Helper()
 	sharedServer(t) // skips the test without a server
-	server, err := pgtest.Start()
+	server, err := pgtest.Start(settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAfter(t, server)
+	return server
+}
+
+func closeAfter(t *testing.T, server *pgtest.Server) {
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	first := storeAt(t, server.URL(), pgstore.Schema("dibs"))
-	held, err := dibs.New(first).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
+}
+
+// The server forgets nothing when it is killed.
+func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	d, _ := newDrill(t, newPool(t, server.URL()), server.URL())
+	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, cancel := context.WithTimeout(t.Context(), 6*time.Second)
-	defer cancel()
-	var faults sync.WaitGroup
-	faults.Go(func() {
-		for stop.Err() == nil {
-			server.Kill()
-			if err := server.Restart(); err != nil {
-				t.Error(err)
-			}
-			select {
-			case <-time.After(time.Second):
-			case <-stop.Done():
-			}
+	d.Time = 6 * time.Second
+	d.Faults = sqldrill.Again(time.Second, func() {
+		server.Kill()
+		if err := server.Restart(); err != nil {
+			t.Error(err)
 		}
 	})
-	n := load(t, stop, func() *pgstore.Store { return pgstore.New(newPool(t, server.URL())) })
-	faults.Wait()
-	if n == 0 {
-		t.Error("the name was never held")
-	}
+	d.Run(t)
 	if err := held.Unlock(); err != nil {
 		t.Errorf("the lease that was held all the time: %v", err)
 	}
-	t.Logf("held %d times", n)
 }
 
 // Each connection may be ended at any time.
 func TestBackendsAreTerminated(t *testing.T) {
 	t.Parallel()
 	const application = "terminated"
-	url := sharedServer(t).URL()
-	admin := newPool(t, url)
-	const schema = "terminated"
-	newStoreOn(t, admin, pgstore.Schema(schema))
-	stop, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	var faults sync.WaitGroup
-	faults.Go(func() {
-		for stop.Err() == nil {
-			_, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND random() < 0.2", application)
-			if err != nil {
-				t.Error(err)
-			}
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-stop.Done():
-			}
+	admin := newPool(t, sharedServer(t).URL())
+	d, _ := newDrill(t, admin, sharedServer(t).URL()+"&application_name="+application)
+	d.Faults = sqldrill.Again(50*time.Millisecond, func() {
+		const text = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND random() < 0.2"
+		if _, err := admin.Exec(t.Context(), text, application); err != nil {
+			t.Error(err)
 		}
 	})
-	n := load(t, stop, func() *pgstore.Store {
-		return pgstore.New(newPool(t, url+"&application_name="+application), pgstore.Schema(schema))
-	})
-	faults.Wait()
-	if n == 0 {
-		t.Error("the name was never held")
+	d.Run(t)
+}
+
+// The network may lose, delay and cut.
+func TestNetworkFails(t *testing.T) {
+	t.Parallel()
+	for kind, options := range map[string][]pgstore.Option{"listen": nil, "poll": {pgstore.Poll()}} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+			d, _ := newDrill(t, newPool(t, sharedServer(t).URL()), pgtest.URL(proxy.Addr()), options...)
+			d.Time = 8 * time.Second
+			d.Faults = sqldrill.Network(proxy)
+			d.Run(t)
+		})
 	}
-	t.Logf("held %d times", n)
+}
+
+// The server may roll back any transaction, because of a conflict with another one.
+func TestTransactionsAreRolledBack(t *testing.T) {
+	t.Parallel()
+	for kind, code := range map[string]string{"serialization failure": "40001", "deadlock": "40P01"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			admin := newPool(t, sharedServer(t).URL())
+			d, schema := newDrill(t, admin, sharedServer(t).URL())
+			for _, text := range []string{
+				"CREATE SEQUENCE %[1]s.failures",
+				`CREATE FUNCTION %[1]s.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				   PERFORM nextval('%[1]s.failures');
+				   RAISE EXCEPTION 'injected' USING ERRCODE = '%[2]s';
+				 END $$`,
+				`CREATE TRIGGER fail BEFORE UPDATE ON %[1]s.names FOR EACH ROW WHEN (random() < 0.05) EXECUTE FUNCTION %[1]s.fail()`,
+			} {
+				if _, err := admin.Exec(t.Context(), fmt.Sprintf(text, schema, code)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.Faults = func(stop context.Context) (n int) {
+				<-stop.Done()
+				if err := admin.QueryRow(t.Context(), fmt.Sprintf("SELECT last_value FROM %s.failures", schema)).Scan(&n); err != nil {
+					t.Error(err)
+				}
+				return n
+			}
+			d.Run(t)
+		})
+	}
+}
+
+// Another transaction locks the names in the other order.
+func TestDeadlocks(t *testing.T) {
+	t.Parallel()
+	const short = "&deadlock_timeout=10"
+	admin := newPool(t, sharedServer(t).URL()+short)
+	d, schema := newDrill(t, admin, sharedServer(t).URL()+short)
+	d.Names = []string{"a", "b"}
+	inReverse := func() error {
+		return pgx.BeginFunc(t.Context(), admin, func(tx pgx.Tx) error {
+			for _, name := range []string{"b", "a"} {
+				if _, err := tx.Exec(t.Context(), fmt.Sprintf("SELECT pg_sleep(0.02) FROM %s.names WHERE name = $1 FOR UPDATE", schema), name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	d.Faults = func(stop context.Context) int {
+		before := deadlocks(t, admin)
+		for stop.Err() == nil {
+			_ = inReverse() // it may be the one that is rolled back
+		}
+		return deadlocks(t, admin) - before
+	}
+	d.Run(t)
+}
+
+// deadlocks returns how many the server has found.
+func deadlocks(t *testing.T, pool *pgxpool.Pool) (n int) {
+	t.Helper()
+	err := pool.QueryRow(t.Context(), "SELECT sum(deadlocks) FROM pg_stat_database, pg_sleep(1.1)").Scan(&n) // sessions report each second
+	if err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+// Without notifications a waiter asks again.
+func TestPoll(t *testing.T) {
+	t.Parallel()
+	admin := newPool(t, sharedServer(t).URL())
+	d, _ := newDrill(t, admin, sharedServer(t).URL(), pgstore.Poll())
+	d.Time = 2 * time.Second
+	d.Faults = func(context.Context) int { return 1 } // none
+	d.Run(t)
 }
 
 // Many processes create the schema at once.
@@ -142,15 +194,4 @@ func TestMigrate(t *testing.T) {
 		})
 	}
 	group.Wait()
-}
-
-// Without notifications a waiter asks again.
-func TestPoll(t *testing.T) {
-	t.Parallel()
-	stop, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	s := newStore(t, pgstore.Poll())
-	if n := load(t, stop, func() *pgstore.Store { return s }); n < 2 {
-		t.Errorf("held %d times", n)
-	}
 }

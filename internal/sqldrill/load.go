@@ -1,4 +1,3 @@
-// Package sqldrill tests stores in SQL databases while something fails.
 package sqldrill
 
 import (
@@ -13,35 +12,78 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Load has workers of several clients lock one name until stop ends, and checks that there are never
-// two holders and that fences grow. A failure of the store is no error. It returns how
-// often the name was held.
-func Load(t *testing.T, stop context.Context, open func() driver.Store) int64 {
+// A Drill locks names while something fails. There must never be two holders, fences must grow, and in
+// the end nothing must be left.
+type Drill struct {
+	Names  []string                           // locked together
+	Open   func() driver.Store                // returns the store of another client
+	Direct driver.Store                       // a store whose requests arrive
+	Faults func(stop context.Context) (n int) // injects faults until stop ends, heals them, and counts them
+	Time   time.Duration
+}
+
+// Run runs a drill. It fails the test if the names were never held, or if nothing failed. An operation
+// may fail, because the store was unavailable.
+func (d Drill) Run(t *testing.T) {
 	t.Helper()
-	const clients, workers = 4, 4
-	l := load{t: t, stop: stop}
+	stop, cancel := context.WithTimeout(t.Context(), d.Time)
+	defer cancel()
+	l := load{t: t, stop: stop, names: d.Names}
+	var faults int
 	var group sync.WaitGroup
-	for range clients {
-		// No lease is lost, because the TTL is longer than the test.
-		locks := dibs.New(open(), dibs.TTL(time.Minute), dibs.Timeout(10*time.Second))
-		t.Cleanup(func() { _ = locks.Close() }) // leases whose release failed have gone
-		for range workers {
-			group.Go(func() { l.work(locks.Mutex("n")) })
+	group.Go(func() { faults = d.Faults(stop) })
+	clients := l.start(&group, d.Open)
+	group.Wait()
+	for _, c := range clients {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
 		}
 	}
-	group.Wait()
-	return l.held.Load()
+	for _, name := range d.Names {
+		wantFree(t, d.Direct, name)
+	}
+	if l.held.Load() == 0 || faults == 0 {
+		t.Error("the drill proves nothing")
+	}
+	t.Logf("held %d times, %d operations failed, %d faults", l.held.Load(), l.failed.Load(), faults)
 }
 
 type load struct {
-	t      *testing.T
-	stop   context.Context
+	t     *testing.T
+	stop  context.Context
+	names []string
+
 	inside atomic.Int32
 	held   atomic.Int64
+	failed atomic.Int64
 	fence  atomic.Uint64 // the last one
 }
 
-func (l *load) work(m *dibs.Mutex) {
+func (l *load) start(group *sync.WaitGroup, open func() driver.Store) (clients []*dibs.Client) {
+	const number, workers = 4, 4
+	for range number {
+		// No lease is lost, because the TTL is longer than the test.
+		c := dibs.New(open(), dibs.TTL(time.Minute), dibs.Timeout(10*time.Second))
+		clients = append(clients, c)
+		for range workers {
+			group.Go(func() { l.work(lockerOf(c, l.names)) })
+		}
+	}
+	return clients
+}
+
+type locker interface {
+	Do(ctx context.Context, fn func(ctx context.Context) error, options ...dibs.Option) error
+}
+
+func lockerOf(c *dibs.Client, names []string) locker {
+	if len(names) == 1 {
+		return c.Mutex(names[0])
+	}
+	return c.All(names...)
+}
+
+func (l *load) work(m locker) {
 	for l.stop.Err() == nil {
 		err := m.Do(l.stop, func(ctx context.Context) error {
 			if l.inside.Add(1) != 1 {
@@ -54,8 +96,37 @@ func (l *load) work(m *dibs.Mutex) {
 			l.inside.Add(-1)
 			return nil
 		})
-		if err != nil && l.stop.Err() == nil && !errors.Is(err, dibs.ErrUnavailable) {
+		switch {
+		case err == nil || l.stop.Err() != nil:
+		case errors.Is(err, dibs.ErrUnavailable):
+			l.failed.Add(1)
+		default:
 			l.t.Error(err)
 		}
+	}
+}
+
+// wantFree waits until nobody holds a name or waits for it.
+func wantFree(t *testing.T, s driver.Store, name string) {
+	t.Helper()
+	limit, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	for {
+		state, err := s.Inspect(limit, name)
+		if err == nil && state.Holding == 0 && state.Waiting == 0 {
+			return
+		}
+		if limit.Err() != nil {
+			t.Errorf("%q stays in use: %+v, %v", name, state, err)
+			return
+		}
+		pause(limit, 50*time.Millisecond) // between polls
+	}
+}
+
+func pause(stop context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-stop.Done():
 	}
 }

@@ -1,0 +1,2 @@
+// Package sqldrill tests stores in SQL databases while something fails.
+package sqldrill
