@@ -2,7 +2,9 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -194,4 +196,59 @@ func TestMigrate(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// A pooler in transaction mode gives each transaction another connection.
+func TestPoolerIsKilled(t *testing.T) {
+	t.Parallel()
+	const connections = 8 // fewer than the clients have
+	pooler, err := pgtest.StartBouncer(sharedServer(t), connections)
+	if errors.Is(err, pgtest.ErrNoBouncer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pooler.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	url := pgtest.URL(pooler.Addr()) + "&default_query_exec_mode=cache_describe"
+	d, schema := newDrill(t, newPool(t, sharedServer(t).URL()), url, pgstore.Poll())
+	d.Faults = sqldrill.Again(time.Second, func() {
+		pooler.Kill()
+		if err := pooler.Restart(); err != nil {
+			t.Error(err)
+		}
+	})
+	d.Run(t)
+	pool := newPool(t, url)
+	wantGuarded(t, pgstore.New(pool, pgstore.Poll(), pgstore.Schema(schema)), pool)
+}
+
+// wantGuarded checks that a guard on a connection of the pool keeps others out.
+func wantGuarded(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool) {
+	t.Helper()
+	l, err := dibs.New(s).Mutex("guarded").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := beginGuarded(l.Context(), t, s, pool)
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if _, err := dibs.New(s).Mutex("guarded").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+		t.Errorf("%v while a transaction is guarded", err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	next, err := dibs.New(s).Mutex("guarded").TryLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Unlock(); err != nil {
+		t.Error(err)
+	}
 }

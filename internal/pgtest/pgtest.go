@@ -2,25 +2,27 @@
 package pgtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/dibslock/dibs/internal/spawn"
 )
 
 // ErrNoServer means that this machine has no PostgreSQL server.
 var ErrNoServer = errors.New("no PostgreSQL server is installed")
 
 const (
-	startTimeout = 30 * time.Second // for a server to reply after its start
+	startTimeout = 30 * time.Second // for a server to start or to end
 	superuser    = "postgres"
 )
 
@@ -33,7 +35,7 @@ type Server struct {
 	args []string
 
 	mu  sync.Mutex
-	run *process
+	run *spawn.Process
 }
 
 // Start creates a database cluster and starts a server for it. args are settings, as in
@@ -83,7 +85,7 @@ func (s *Server) begin(command string, args ...string) (err error) {
 	if err := s.command(command, args...); err != nil {
 		return err
 	}
-	if s.port, err = freePort(); err != nil {
+	if s.port, err = spawn.FreePort(); err != nil {
 		return err
 	}
 	return s.Restart()
@@ -111,19 +113,7 @@ func binaries() (string, error) {
 
 // credential returns the user that the server runs as, because it refuses root; or nil for the
 // user of this process.
-func credential() *syscall.Credential {
-	if os.Getuid() != 0 {
-		return nil
-	}
-	for _, name := range []string{superuser, "nobody"} {
-		if u, err := user.Lookup(name); err == nil {
-			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
-			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
-			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		}
-	}
-	return nil
-}
+func credential() *syscall.Credential { return spawn.User(superuser, "nobody") }
 
 func (s *Server) command(name string, args ...string) error {
 	c := exec.Command(filepath.Join(s.bin, name), args...)
@@ -133,15 +123,6 @@ func (s *Server) command(name string, args ...string) error {
 		return fmt.Errorf("%s: %w: %s", name, err, out)
 	}
 	return nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // Addr returns the address of the server.
@@ -159,51 +140,56 @@ func URL(addr string) string {
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for {
+		log, err := s.start(ctx)
+		// The processes of a killed server end a moment after it.
+		if err == nil || !bytes.Contains(log, []byte("pre-existing shared memory block")) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// start starts the server, and waits until it replies. It returns what it has logged if it has ended.
+func (s *Server) start(ctx context.Context) (log []byte, err error) {
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=300"}
 	for _, setting := range s.args {
 		args = append(args, "-c", setting)
 	}
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	name := filepath.Join(s.dir, "log")
+	file, err := os.Create(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer log.Close()
-	if s.run, err = spawn(filepath.Join(s.bin, "postgres"), args, log); err != nil {
-		return err
+	defer file.Close()
+	if s.run, err = spawn.Start(filepath.Join(s.bin, "postgres"), args, file, credential(), syscall.SIGQUIT); err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
 	for s.command("pg_isready", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)) != nil {
 		select {
-		case <-s.run.exited:
-			text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("the server has ended: %s", text)
+		case <-s.run.Exited:
+			log, err = os.ReadFile(name)
+			return log, errors.Join(err, fmt.Errorf("the server has ended: %s", log))
 		case <-ctx.Done():
-			return errors.New("the server does not reply")
+			return nil, errors.New("the server does not reply")
 		case <-time.After(20 * time.Millisecond): // between polls
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // Stop ends the server and its connections, as for a restart by an operator.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
 // Kill ends the server without a shutdown.
-func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
 func (s *Server) end(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.run == nil {
-		return
-	}
-	_ = s.run.cmd.Process.Signal(sig) // fails only if it has ended
-	select {
-	case <-s.run.exited:
-	case <-time.After(startTimeout):
-		_ = s.run.cmd.Process.Kill()
-		<-s.run.exited
+	if s.run != nil {
+		s.run.End(sig, startTimeout)
 	}
 	s.run = nil
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -290,53 +287,20 @@ func TestPooler(t *testing.T) {
 // startPooler starts PgBouncer in transaction mode, and returns its address.
 func startPooler(t *testing.T, s *pgtest.Server) string {
 	t.Helper()
-	bin, err := exec.LookPath("pgbouncer")
-	if err != nil {
+	const connections = 20
+	b, err := pgtest.StartBouncer(s, connections)
+	if errors.Is(err, pgtest.ErrNoBouncer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
 		t.Skip(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().(*net.TCPAddr)
-	l.Close()
-	host, port, _ := net.SplitHostPort(s.Addr())
-	dir, err := os.MkdirTemp("", "dibs-pgbouncer") // not in a test's directory, which only its user may enter
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "pgbouncer.ini")
-	text := fmt.Sprintf("[databases]\n* = host=%s port=%s user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\nlogfile =\npidfile =\n", host, port, addr.Port)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"-q", config}
-	if os.Getuid() == 0 {
-		args = []string{"-q", "-u", "postgres", config}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, bin, args...)
-	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // it was killed
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
 	})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		conn, err := net.Dial("tcp", addr.String())
-		if err == nil {
-			conn.Close()
-			return addr.String()
-		}
-		if time.Now().After(end) {
-			t.Fatal("PgBouncer does not reply:", err)
-		}
-	}
+	return b.Addr()
 }
 
 func TestUnreachable(t *testing.T) {

@@ -1,7 +1,0 @@
-package pgtest
-
-import "syscall"
-
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Credential: credential(), Pdeathsig: syscall.SIGQUIT}
-}
