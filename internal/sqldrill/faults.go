@@ -14,7 +14,7 @@ func Again(between time.Duration, fault func()) func(stop context.Context) int {
 		for stop.Err() == nil {
 			fault()
 			n++
-			pause(stop, between)
+			Pause(stop, between)
 		}
 		return n
 	}
@@ -38,9 +38,9 @@ func Network(p *redistest.Proxy) func(stop context.Context) int {
 				p.Refuse(true)
 				p.Reset()
 			}
-			pause(stop, rand.N(longest))
+			Pause(stop, rand.N(longest))
 			p.Heal()
-			pause(stop, rand.N(longest))
+			Pause(stop, rand.N(longest))
 		}
 		return n
 	}

@@ -120,11 +120,12 @@ func wantFree(t *testing.T, s driver.Store, name string) {
 			t.Errorf("%q stays in use: %+v, %v", name, state, err)
 			return
 		}
-		pause(limit, 50*time.Millisecond) // between polls
+		Pause(limit, 50*time.Millisecond) // between polls
 	}
 }
 
-func pause(stop context.Context, d time.Duration) {
+// Pause waits for d, or until stop ends.
+func Pause(stop context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-stop.Done():

@@ -1,0 +1,123 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// startStandby starts a standby that receives the changes of a server at addr.
+func startStandby(t *testing.T, primary *pgtest.Server, addr string) *pgtest.Server {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	standby, err := primary.Standby(fmt.Sprintf("primary_conninfo=host=%s port=%s user=postgres", host, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, standby)
+	return standby
+}
+
+// eitherURL is that of the one of two servers that accepts writes.
+func eitherURL(a, b *pgtest.Server) string {
+	return pgtest.URL(a.Addr()+","+b.Addr()) + "&target_session_attrs=read-write&connect_timeout=2"
+}
+
+func promote(t *testing.T, standby *pgtest.Server) {
+	t.Helper()
+	var ok bool
+	if err := newPool(t, standby.URL()).QueryRow(t.Context(), "SELECT pg_promote()").Scan(&ok); err != nil || !ok {
+		t.Errorf("promote: %v, %v", ok, err)
+	}
+}
+
+// With a synchronous standby, nothing is forgotten.
+func TestSynchronousStandbyIsPromoted(t *testing.T) {
+	t.Parallel()
+	primary := ownServer(t, "synchronous_standby_names=*")
+	standby := startStandby(t, primary, primary.Addr())
+	url := eitherURL(primary, standby)
+	d, _ := newDrill(t, newPool(t, url), url)
+	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Time = 6 * time.Second
+	d.Faults = func(stop context.Context) int {
+		sqldrill.Pause(stop, d.Time/3)
+		primary.Kill()
+		promote(t, standby)
+		return 1
+	}
+	d.Run(t)
+	if err := held.Unlock(); err != nil {
+		t.Errorf("the lease that was held all the time: %v", err)
+	}
+}
+
+// An asynchronous standby forgets what it has not received. The holder learns it, and a guard refuses.
+func TestAsynchronousStandbyIsPromoted(t *testing.T) {
+	t.Parallel()
+	primary := ownServer(t)
+	proxy := redistest.NewProxy(t, primary.Addr())
+	standby := startStandby(t, primary, proxy.Addr())
+	pool := newPool(t, eitherURL(primary, standby))
+	s := newStoreOn(t, pool)
+	locks := dibs.New(s, dibs.TTL(6*time.Second))
+	kept, err := locks.Mutex("kept").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitForStandby(t, pool)
+	proxy.Freeze()
+	forgotten, err := locks.Mutex("forgotten").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	primary.Kill()
+	proxy.Close()
+	promote(t, standby)
+
+	err = pgx.BeginFunc(t.Context(), newPool(t, standby.URL()), func(tx pgx.Tx) error { return s.Guard(forgotten.Context(), tx) })
+	if !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("guard of a forgotten lease: %v", err)
+	}
+	<-forgotten.Context().Done()
+	if err := context.Cause(forgotten.Context()); !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("the forgotten lease ended with %v", err)
+	}
+	if err := kept.Unlock(); err != nil {
+		t.Errorf("the lease that the standby had received: %v", err)
+	}
+	if err := locks.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitForStandby waits until the standby has received all changes.
+func waitForStandby(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	for {
+		var done bool
+		err := pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()), pg_sleep(0.01)::text").Scan(&done, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done {
+			return
+		}
+	}
+}
