@@ -2,6 +2,8 @@ package mysqlstore_test
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -9,95 +11,160 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// until runs f again and again, with pauses, until stop ends.
-func until(stop context.Context, pause time.Duration, f func()) {
-	for stop.Err() == nil {
-		f()
-		select {
-		case <-time.After(pause):
-		case <-stop.Done():
-		}
+// newDrill returns a drill with new tables. Its clients have connections of their own.
+func newDrill(t *testing.T, direct *sql.DB, open func() *sql.DB) (d sqldrill.Drill, prefix string) {
+	t.Helper()
+	prefix = fmt.Sprintf("drill_%d_", prefixes.Add(1))
+	s := mysqlstore.New(direct, mysqlstore.Prefix(prefix))
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	return sqldrill.Drill{
+		Names:  []string{"n"},
+		Open:   func() driver.Store { return mysqlstore.New(open(), mysqlstore.Prefix(prefix)) },
+		Direct: s,
+		Time:   4 * time.Second,
+	}, prefix
 }
 
-// The server forgets nothing when it is killed.
-func TestServerIsKilled(t *testing.T) {
-	t.Parallel()
+// ownServer starts a server that a test may stop.
+func ownServer(t *testing.T, args ...string) *mysqltest.Server {
+	t.Helper()
 	sharedServer(t) // skips the test without a server
-	server, err := mysqltest.Start()
+	server, err := mysqltest.Start(args...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAfter(t, server)
+	return server
+}
+
+func closeAfter(t *testing.T, server *mysqltest.Server) {
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	dsn := server.DSN("mysql")
-	first := mysqlstore.New(newDB(t, dsn))
-	if err := first.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	held, err := dibs.New(first).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
+}
+
+// The server forgets nothing when it is killed.
+func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	open := func() *sql.DB { return newDB(t, server.DSN("mysql")) }
+	d, _ := newDrill(t, open(), open)
+	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-	defer cancel()
-	var faults sync.WaitGroup
-	faults.Go(func() {
-		until(stop, time.Second, func() {
-			server.Kill()
-			if err := server.Restart(); err != nil {
-				t.Error(err)
-			}
-		})
+	d.Time = 8 * time.Second
+	d.Faults = sqldrill.Again(time.Second, func() {
+		server.Kill()
+		if err := server.Restart(); err != nil {
+			t.Error(err)
+		}
 	})
-	n := sqldrill.Load(t, stop, func() driver.Store { return mysqlstore.New(newDB(t, dsn)) })
-	faults.Wait()
-	if n == 0 {
-		t.Error("the name was never held")
-	}
+	d.Run(t)
 	if err := held.Unlock(); err != nil {
 		t.Errorf("the lease that was held all the time: %v", err)
 	}
-	t.Logf("held %d times", n)
 }
 
 // Each connection may be ended at any time.
 func TestConnectionsAreKilled(t *testing.T) {
 	t.Parallel()
+	const user = "killed"
 	admin := newDB(t, sharedServer(t).DSN("mysql"))
-	const prefix, user = "killed_", "killed"
-	s := mysqlstore.New(admin, mysqlstore.Prefix(prefix))
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	mustExec(t, admin, "CREATE OR REPLACE USER killed@'127.0.0.1'", "GRANT ALL ON *.* TO killed@'127.0.0.1'")
-	stop, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	var faults sync.WaitGroup
-	killed := 0
-	faults.Go(func() {
-		until(stop, 50*time.Millisecond, func() {
+	dsn := user + "@tcp(" + sharedServer(t).Addr() + ")/mysql?interpolateParams=true"
+	d, _ := newDrill(t, admin, func() *sql.DB { return newDB(t, dsn) })
+	d.Faults = func(stop context.Context) (killed int) {
+		sqldrill.Again(50*time.Millisecond, func() {
 			for _, id := range connectionsOf(t, admin, user) {
 				if _, err := admin.ExecContext(t.Context(), "KILL CONNECTION ?", id); err == nil { // otherwise it has ended
 					killed++
 				}
 			}
-		})
-	})
-	dsn := user + "@tcp(" + sharedServer(t).Addr() + ")/mysql?interpolateParams=true"
-	n := sqldrill.Load(t, stop, func() driver.Store { return mysqlstore.New(newDB(t, dsn), mysqlstore.Prefix(prefix)) })
-	faults.Wait()
-	if n == 0 || killed == 0 {
-		t.Errorf("the name was held %d times, and %d connections were killed", n, killed)
+		})(stop)
+		return killed
 	}
-	t.Logf("held %d times, %d connections killed", n, killed)
+	d.Run(t)
+}
+
+// The network may lose, delay and cut.
+func TestNetworkFails(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	d, _ := newDrill(t, newDB(t, sharedServer(t).DSN("mysql")), func() *sql.DB { return newDB(t, mysqltest.DSN(proxy.Addr(), "mysql")) })
+	d.Time = 8 * time.Second
+	d.Faults = sqldrill.Network(proxy)
+	d.Run(t)
+}
+
+// The server may roll back any transaction, because of a conflict with another one.
+func TestTransactionsAreRolledBack(t *testing.T) {
+	t.Parallel()
+	const database = "rolled_back" // the one of the other tests is a system's, which may not have triggers
+	mustExec(t, newDB(t, sharedServer(t).DSN("mysql")), "CREATE DATABASE IF NOT EXISTS "+database)
+	open := func() *sql.DB { return newDB(t, sharedServer(t).DSN(database)) }
+	admin := open()
+	d, prefix := newDrill(t, admin, open)
+	const deadlock = "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'injected'"
+	mustExec(t, admin, "CREATE SEQUENCE "+prefix+"failures",
+		fmt.Sprintf("CREATE TRIGGER %[1]sfail BEFORE UPDATE ON %[1]snames FOR EACH ROW IF rand() < 0.05 THEN DO nextval(%[1]sfailures); %[2]s; END IF", prefix, deadlock))
+	d.Faults = func(stop context.Context) (n int) {
+		<-stop.Done()
+		if err := admin.QueryRowContext(t.Context(), "SELECT nextval("+prefix+"failures) - 1").Scan(&n); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	d.Run(t)
+}
+
+// Another transaction locks the names in the other order.
+func TestDeadlocks(t *testing.T) {
+	t.Parallel()
+	open := func() *sql.DB { return newDB(t, sharedServer(t).DSN("mysql")) }
+	admin := open()
+	d, prefix := newDrill(t, admin, open)
+	d.Names = []string{"a", "b"}
+	inReverse := func() error {
+		tx, err := admin.BeginTx(t.Context(), nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		for _, name := range []string{"b", "a"} {
+			if _, err := tx.ExecContext(t.Context(), "DO (SELECT sleep(0.02) FROM "+prefix+"names WHERE name = ? FOR UPDATE)", name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	d.Faults = func(stop context.Context) int {
+		before := deadlocks(t, admin)
+		for stop.Err() == nil {
+			_ = inReverse() // it may be the one that is rolled back
+		}
+		return deadlocks(t, admin) - before
+	}
+	d.Run(t)
+}
+
+// deadlocks returns how many the server has found.
+func deadlocks(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	err := db.QueryRowContext(t.Context(), "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_deadlocks'").Scan(&n)
+	if err != nil {
+		t.Error(err)
+	}
+	return n
 }
 
 // Many processes create the tables at once.
