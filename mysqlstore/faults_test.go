@@ -181,3 +181,15 @@ func TestMigrate(t *testing.T) {
 	}
 	group.Wait()
 }
+
+func TestNothingRunsAfterClose(t *testing.T) { // not parallel: it counts goroutines
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	prefix := fmt.Sprintf("closed_%d_", prefixes.Add(1))
+	if err := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.Prefix(prefix)).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sqldrill.NothingRuns(t, proxy, func() (driver.Store, func()) {
+		db := newDB(t, mysqltest.DSN(proxy.Addr(), "mysql"))
+		return mysqlstore.New(db, mysqlstore.Prefix(prefix)), func() { _ = db.Close() }
+	})
+}

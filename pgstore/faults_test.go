@@ -252,3 +252,16 @@ func wantGuarded(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool) {
 		t.Error(err)
 	}
 }
+
+func TestNothingRunsAfterClose(t *testing.T) { // not parallel: it counts goroutines
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	schema := fmt.Sprintf("closed_%d", schemas.Add(1))
+	newStoreOn(t, newPool(t, sharedServer(t).URL()), pgstore.Schema(schema))
+	sqldrill.NothingRuns(t, proxy, func() (driver.Store, func()) {
+		pool, err := pgxpool.New(t.Context(), pgtest.URL(proxy.Addr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pgstore.New(pool, pgstore.Schema(schema)), pool.Close
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -155,15 +156,22 @@ func (s *Server) greets() bool {
 
 // Execute executes statements as the administrator.
 func (s *Server) Execute(statements string) error {
+	_, err := s.query(statements)
+	return err
+}
+
+// query executes statements likewise, and returns their results without the names of the columns.
+func (s *Server) query(statements string) (string, error) {
 	client, err := find("mariadb", "/usr/bin/mariadb")
 	if err != nil {
-		return err
+		return "", err
 	}
-	c := exec.Command(client, "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--port="+strconv.Itoa(s.port), "--user=root", "--execute="+statements)
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", statements, err, out)
+	c := exec.Command(client, "--no-defaults", "--batch", "--skip-column-names", "--protocol=tcp", "--host=127.0.0.1", "--port="+strconv.Itoa(s.port), "--user=root", "--execute="+statements)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", statements, err, out)
 	}
-	return nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Replica starts a server that replicates this one, which must have started with --log-bin and a
@@ -181,9 +189,35 @@ func (s *Server) Replica(args ...string) (*Server, error) {
 	return r, nil
 }
 
+// Wait waits until a replica has executed all changes of another server.
+func (s *Server) Wait(primary *Server) error {
+	position, err := primary.query("SELECT @@gtid_binlog_pos")
+	if err != nil {
+		return err
+	}
+	return s.wait(position)
+}
+
+func (s *Server) wait(position string) error {
+	reached, err := s.query(fmt.Sprintf("SELECT MASTER_GTID_WAIT('%s', %g)", position, startTimeout.Seconds()))
+	if err == nil && reached != "0" {
+		err = fmt.Errorf("the replica has not reached %s", position)
+	}
+	return err
+}
+
 // Promote makes a replica a server of its own, after it has executed all that it has received.
 func (s *Server) Promote() error {
-	return s.Execute("STOP SLAVE IO_THREAD; DO MASTER_POS_WAIT('', 0, 1); STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = OFF")
+	status, err := s.query("STOP SLAVE IO_THREAD; SHOW SLAVE STATUS\\G")
+	if err != nil {
+		return err
+	}
+	_, received, _ := strings.Cut(status, "Gtid_IO_Pos: ")
+	received, _, _ = strings.Cut(received, "\n")
+	if err := s.wait(received); err != nil {
+		return err
+	}
+	return s.Execute("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = OFF")
 }
 
 // Stop ends the server as an operator does.

@@ -1,0 +1,142 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/mysqlstore"
+	"github.com/go-sql-driver/mysql"
+)
+
+// A group is a server with a replica. Its connections go to the one that accepts writes.
+type group struct {
+	primary, replica *mysqltest.Server
+	addr             atomic.Pointer[string]
+}
+
+func startGroup(t *testing.T, primary, replica []string) *group {
+	t.Helper()
+	g := &group{primary: ownServer(t, append(primary, "--log-bin", "--server-id=1")...)}
+	r, err := g.primary.Replica(append(replica, "--log-bin", "--server-id=2")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, r)
+	g.replica = r
+	g.use(g.primary)
+	return g
+}
+
+func (g *group) use(s *mysqltest.Server) {
+	addr := s.Addr()
+	g.addr.Store(&addr)
+}
+
+func (g *group) open(t *testing.T) *sql.DB {
+	t.Helper()
+	config, err := mysql.ParseDSN(g.primary.DSN("mysql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Logger = &mysql.NopLogger{}
+	config.DialFunc = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, *g.addr.Load())
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// failOver kills the primary and promotes the replica.
+func (g *group) failOver(t *testing.T) {
+	t.Helper()
+	g.primary.Kill()
+	if err := g.replica.Promote(); err != nil {
+		t.Error(err)
+	}
+	g.use(g.replica)
+}
+
+// With semi-synchronous replication, nothing is forgotten.
+func TestSemiSynchronousReplicaIsPromoted(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t,
+		[]string{"--rpl-semi-sync-master-enabled=ON", "--rpl-semi-sync-master-wait-point=AFTER_SYNC", "--rpl-semi-sync-master-timeout=60000"},
+		[]string{"--rpl-semi-sync-slave-enabled=ON"})
+	d, _ := newDrill(t, g.open(t), func() *sql.DB { return g.open(t) })
+	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Time = 6 * time.Second
+	d.Faults = func(stop context.Context) int {
+		sqldrill.Pause(stop, d.Time/3)
+		g.failOver(t)
+		return 1
+	}
+	d.Run(t)
+	if err := held.Unlock(); err != nil {
+		t.Errorf("the lease that was held all the time: %v", err)
+	}
+}
+
+// An asynchronous replica forgets what it has not received. The holder learns it, and a guard refuses.
+func TestAsynchronousReplicaIsPromoted(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, nil, nil)
+	db := g.open(t)
+	s := newStoreOn(t, db)
+	locks := dibs.New(s, dibs.TTL(6*time.Second))
+	kept, err := locks.Mutex("kept").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.replica.Wait(g.primary); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.replica.Execute("STOP SLAVE IO_THREAD"); err != nil {
+		t.Fatal(err)
+	}
+	forgotten, err := locks.Mutex("forgotten").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.failOver(t)
+
+	if err := guardOnce(t, s, db, forgotten); !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("guard of a forgotten lease: %v", err)
+	}
+	<-forgotten.Context().Done()
+	if err := context.Cause(forgotten.Context()); !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("the forgotten lease ended with %v", err)
+	}
+	if err := kept.Unlock(); err != nil {
+		t.Errorf("the lease that the replica had received: %v", err)
+	}
+	if err := locks.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// guardOnce guards a transaction that does nothing.
+func guardOnce(t *testing.T, s *mysqlstore.Store, db *sql.DB, l *dibs.Lease) error {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	return s.Guard(l.Context(), tx)
+}
