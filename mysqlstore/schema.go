@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"fmt"
 	"regexp"
@@ -42,32 +43,40 @@ func SQL(prefix string) (statements []string) {
 
 // Migrate creates the tables and procedures if they do not exist. It may run in several
 // processes at once. It needs the rights CREATE and CREATE ROUTINE.
-func (s *Store) Migrate(ctx context.Context) (err error) {
+func (s *Store) Migrate(ctx context.Context) error {
+	if err := s.migrate(ctx); err != nil {
+		return unavailable("create the tables", s.prefix, err)
+	}
+	return nil
+}
+
+// migrate uses one connection, because the pool may have no other.
+func (s *Store) migrate(ctx context.Context) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	const limit = 60 // seconds
+	const limit = 60                                   // seconds
+	const lock = "SHA1(CONCAT_WS('.', DATABASE(), ?))" // MySQL accepts 64 bytes
 	var locked bool
-	lock := s.prefix + "migrate"
-	if err := conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(CONCAT(DATABASE(), '.', ?), ?), 0)", lock, limit).Scan(&locked); err != nil {
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+", ?)", s.prefix, limit).Scan(&locked); err != nil {
 		return err
 	}
 	if !locked {
-		return fmt.Errorf("mysqlstore: another process has created the tables for more than %d s", limit)
+		return fmt.Errorf("another process has been creating the tables for more than %d s", limit)
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.OperationTimeout)
 		defer cancel()
-		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK(CONCAT(DATABASE(), '.', ?))", lock) // it ends with the connection, too
+		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK("+lock+")", s.prefix) // it ends with the connection, too
 	}()
-	if exists, err := s.HasTables(ctx); err != nil || exists {
+	if exists, err := s.hasTables(ctx, conn); err != nil || exists {
 		return err
 	}
 	for _, text := range SQL(s.prefix) {
 		if _, err := conn.ExecContext(ctx, text); err != nil && !isDuplicate(err) {
-			return fmt.Errorf("mysqlstore: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -76,13 +85,21 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 // HasTables reports whether all tables and procedures exist. A migration that was cut off goes on
 // from where it ended, because the server commits each statement.
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
-	const text = "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?"
-	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
-	defer cancel()
-	if err := s.db.QueryRowContext(ctx, text, s.prefix+"remove_unused").Scan(&exists); err != nil {
+	exists, err = s.hasTables(ctx, s.db)
+	if err != nil {
 		return false, unavailable("migrate", "", err)
 	}
 	return exists, nil
+}
+
+func (s *Store) hasTables(ctx context.Context, on interface {
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}) (exists bool, err error) {
+	const text = "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?"
+	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	err = on.QueryRowContext(ctx, text, s.prefix+"remove_unused").Scan(&exists)
+	return exists, err
 }
 
 // isDuplicate reports whether a table or procedure exists already.

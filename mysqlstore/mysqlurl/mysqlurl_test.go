@@ -1,12 +1,17 @@
 package mysqlurl_test
 
 import (
+	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
+	"github.com/go-sql-driver/mysql"
 )
 
 func parse(t *testing.T, rawURL string) *mysqlurl.URL {
@@ -95,4 +100,32 @@ func TestConfig(t *testing.T) {
 	if config.Timeout.Seconds() != 3 || !config.InterpolateParams || config.DBName != "db" || config.TLS != nil {
 		t.Errorf("%+v", config)
 	}
+}
+
+func TestIs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"mysql://h": true, "MARIADB://h": true, "redis://h": false, "mysql:h": false, "": false} {
+		if mysqlurl.Is(text) != want {
+			t.Errorf("%q: want %t", text, want)
+		}
+	}
+}
+
+func ExampleParse() {
+	url, err := mysqlurl.Parse("mysql://ann:secret@db.internal/orders?dibs_prefix=locks_")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	connector, err := mysql.NewConnector(url.Config())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	db := sql.OpenDB(connector) // connects to nothing
+	defer db.Close()
+	locks := dibs.New(mysqlstore.New(db, url.Options()...))
+	defer locks.Close()
+	fmt.Println(url)
+	// Output: mysql://db.internal:3306/orders?dibs_prefix=locks_
 }

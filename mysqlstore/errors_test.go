@@ -1,0 +1,106 @@
+package mysqlstore_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/mysqlstore"
+)
+
+// Without its tables and procedures, each operation says what to do.
+func TestMissingTables(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, sharedServer(t).DSN("mysql"))
+	prefix := fmt.Sprintf("incomplete_%d_", prefixes.Add(1)) // a test may run again
+	incomplete := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+	if err := incomplete.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, db, "DROP TABLE "+prefix+"names")
+	for kind, s := range map[string]*mysqlstore.Store{"no tables": mysqlstore.New(db, mysqlstore.Prefix("no such `prefix` ")), "one is missing": incomplete} {
+		c := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: driver.MinTTL, Weight: 1, Limit: 1}
+		_, acquire := s.Acquire(t.Context(), c)
+		_, resize := s.Resize(t.Context(), c)
+		_, release := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "t"})
+		_, inspect := s.Inspect(t.Context(), "n")
+		_, list := s.List(t.Context(), "*")
+		_, revoke := s.Revoke(t.Context(), "n", 1, "")
+		for op, err := range map[string]error{
+			"acquire": acquire, "resize": resize, "release": release, "inspect": inspect, "list": list, "revoke": revoke,
+			"cancel": s.Cancel(t.Context(), c),
+			"extend": s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "t", TTL: time.Second}})[0],
+		} {
+			var u *driver.UnavailableError
+			if !errors.As(err, &u) || !u.Refused || !errors.Is(err, driver.ErrNoTables) || !strings.Contains(err.Error(), "run Migrate") {
+				t.Errorf("%s: %s: have %v, want ErrNoTables", kind, op, err)
+			}
+		}
+	}
+}
+
+// The error of a server that cannot be reached, or that refuses the connection, is one line
+// without the password. The server may name the user that it denies.
+func TestErrorOfAConnection(t *testing.T) {
+	t.Parallel()
+	addr := sharedServer(t).Addr()
+	for dsn, want := range map[string]string{
+		"ann:secret@tcp(127.0.0.1:1)/db":          `: dial tcp 127\.0\.0\.1:1: connect: connection refused$`,
+		"ann:secret@tcp(nowhere.invalid)/db":      `: dial tcp: lookup nowhere\.invalid`,
+		"ann:secret@unix(/nowhere/socket)/db":     `: dial unix /nowhere/socket: connect: no such file or directory$`,
+		"root@tcp(" + addr + ")/mysql?tls=true":   `TLS`,
+		mysqltest.DSN(addr, "no_database"):        `: Error 1049 \(42000\): Unknown database 'no_database'$`,
+		"nobody:secret@tcp(" + addr + ")/nothing": `: Error 1045 \(28000\): Access denied for user 'nobody'@`,
+	} {
+		s := mysqlstore.New(newDB(t, dsn))
+		_, inspect := s.Inspect(t.Context(), "n")
+		_, exists := s.HasTables(t.Context())
+		for op, err := range map[string]error{"inspect": inspect, "exists": exists, "migrate": s.Migrate(t.Context())} {
+			var unsent interface{ Unsent() bool }
+			if !errors.As(err, &unsent) || !unsent.Unsent() || !errors.Is(err, driver.ErrUnavailable) || !regexp.MustCompile(want).MatchString(err.Error()) {
+				t.Errorf("%s: have %v, want %s", op, err, want)
+				continue
+			}
+			if text := err.Error(); strings.ContainsAny(text, "\n\t") || strings.Contains(text, "ann") || strings.Contains(text, "secret") {
+				t.Errorf("%s: have %q, want one line without credentials", op, text)
+			}
+		}
+	}
+}
+
+// A server without a free connection has received no request. It may have a connection later.
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	sharedServer(t) // skips the test without a server
+	server, err := mysqltest.Start("--max-connections=10")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := server.Execute("CREATE USER ann@'127.0.0.1'"); err != nil {
+		t.Fatal(err)
+	}
+	db := newDB(t, "ann@tcp("+server.Addr()+")/")
+	for range 10 {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() }) // the server ends before
+	}
+	_, err = mysqlstore.New(db).Inspect(t.Context(), "n")
+	var unsent interface{ Unsent() bool }
+	var u *driver.UnavailableError
+	if !errors.As(err, &unsent) || !unsent.Unsent() || !errors.As(err, &u) || u.Refused {
+		t.Errorf("have %v, want that nothing was sent", err)
+	}
+}
