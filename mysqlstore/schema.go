@@ -24,7 +24,8 @@ func file(name string) string {
 }
 
 // SQL returns the statements that create the tables and procedures, for a tool that manages
-// migrations. Send each by itself: the body of a procedure has semicolons.
+// migrations. Send each by itself, because the body of a procedure has semicolons; or join them
+// with semicolons and send all as one text, on a connection with multiStatements=true.
 func SQL(prefix string) (statements []string) {
 	for text := range strings.SplitSeq(file("tables"), ";\n") {
 		statements = append(statements, text)

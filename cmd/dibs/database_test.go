@@ -107,7 +107,7 @@ type mariadb struct{ *mysqltest.Server }
 func (m mariadb) url(addr, database string) string { return "mysql://root@" + addr + "/" + database }
 
 func (m mariadb) execute(database, statement string) error {
-	db, err := sql.Open("mysql", m.DSN(database))
+	db, err := sql.Open("mysql", m.DSN(database)+"&multiStatements=true")
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,13 @@ func (w *scriptState) database(d *databaseServer, args []string) {
 	case "kill":
 		proxy.Close()
 	case "sql":
-		w.Check(d.server.execute(w.databases[id], args[2]))
+		statement := args[2]
+		if file, ok := strings.CutPrefix(statement, "@"); ok {
+			statement = w.ReadFile(file)
+		}
+		w.Check(d.server.execute(w.databases[id], statement))
+	case "client":
+		w.Check(d.server.(mariadb).Feed(w.databases[id], w.ReadFile(args[2]), args[3:]...))
 	default:
 		w.Fatalf("unknown command: %s %s", d.kind, do)
 	}

@@ -21,10 +21,14 @@ text that dibs_prefix=TEXT in the URL sets. If the tables exist, migrate changes
 nothing. The user needs the right to create them.
 
 With --print, migrate connects to nothing and prints the statements, for a tool
-such as goose or golang-migrate.`,
+such as goose or golang-migrate. The procedures of MariaDB and MySQL have
+semicolons. So a connection must send the text as a whole, with several
+statements allowed (multiStatements=true). The clients mariadb and mysql do so
+with --delimiter=//.`,
 		Example: `  dibs migrate --url postgres://owner@db.internal/app
   dibs migrate --url mysql://owner@db.internal/app
-  dibs migrate --url postgres://db.internal/app --print > 0007_dibs.sql`,
+  dibs migrate --url postgres://db.internal/app --print > 0007_dibs.sql
+  dibs migrate --url mysql://db.internal/app --print | mariadb --delimiter=// app`,
 		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withStore(func(ctx context.Context, s *opened) error {

@@ -55,8 +55,10 @@ func TestMain(m *testing.M) {
 //	                          without scheme and user
 //	postgres pause|resume|kill ID
 //	                          the proxy forwards nothing, forwards again, refuses connections
-//	postgres sql ID STATEMENT send a statement to the database
+//	postgres sql ID STATEMENT send a statement to the database, or with @FILE the text of a file
 //	mariadb …                 the same
+//	mariadb client ID FILE FLAG…
+//	                          feed a file to the client mariadb
 func TestScripts(t *testing.T) {
 	server := redistest.Start(t, "--databases", "1000")
 	shared := newDatabaseServers()

@@ -160,16 +160,29 @@ func (s *Server) Execute(statements string) error {
 	return err
 }
 
+// Feed gives a text to the client mariadb, which executes its statements in a database. options
+// are those of the client.
+func (s *Server) Feed(database, text string, options ...string) error {
+	_, err := s.client(text, append(options, "--database="+database)...)
+	return err
+}
+
 // query executes statements likewise, and returns their results without the names of the columns.
 func (s *Server) query(statements string) (string, error) {
+	return s.client("", "--batch", "--skip-column-names", "--execute="+statements)
+}
+
+// client runs the client mariadb, and returns its output.
+func (s *Server) client(input string, options ...string) (string, error) {
 	client, err := find("mariadb", "/usr/bin/mariadb")
 	if err != nil {
 		return "", err
 	}
-	c := exec.Command(client, "--no-defaults", "--batch", "--skip-column-names", "--protocol=tcp", "--host=127.0.0.1", "--port="+strconv.Itoa(s.port), "--user=root", "--execute="+statements)
+	c := exec.Command(client, append([]string{"--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--user=root"}, options...)...)
+	c.Stdin = strings.NewReader(input)
 	out, err := c.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", statements, err, out)
+		return "", fmt.Errorf("mariadb %s: %w: %s", options, err, out)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

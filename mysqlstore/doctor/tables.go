@@ -18,6 +18,7 @@ const noLocks = "nothing can be locked"
 
 var (
 	tableText     = regexp.MustCompile("CREATE TABLE `((?:[^`]|``)*)`")
+	comments      = regexp.MustCompile(`(?m)-- .*$`) // no string of a procedure has such a text
 	procedureText = regexp.MustCompile("(?s)CREATE PROCEDURE `((?:[^`]|``)*)`\\(.*?\n(BEGIN.*)$")
 )
 
@@ -68,7 +69,10 @@ func (e *examination) checkTables() {
 	)
 }
 
-func words(text string) string { return strings.Join(strings.Fields(text), " ") }
+// words returns a text without its comments, because the client mariadb removes them.
+func words(text string) string {
+	return strings.Join(strings.Fields(comments.ReplaceAllString(text, "")), " ")
+}
 
 // reportMissing reports the tables or procedures that the database lacks, once.
 func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
