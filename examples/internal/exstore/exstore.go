@@ -1,4 +1,4 @@
-// Package exstore opens the store of the examples: in memory, on a Redis, or in PostgreSQL.
+// Package exstore opens the store of the examples: in memory, on a Redis, or in a database.
 package exstore
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
 	"github.com/dibslock/dibs/pgstore/pgurl"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -27,14 +28,16 @@ type Store struct {
 	closeAll    func() error // nil for the embedded store
 }
 
-// Open opens the store of a URL, in the format of package redisurl or pgurl. An empty URL
-// means the embedded store. The error contains no credentials.
+// Open opens the store of a URL, in the format of package redisurl, pgurl or mysqlurl. An empty
+// URL means the embedded store. The error contains no credentials.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	switch {
 	case rawURL == "":
 		return &Store{Store: memstore.New(), Description: Memory}, nil
 	case pgurl.Is(rawURL):
 		return openPostgres(ctx, rawURL)
+	case mysqlurl.Is(rawURL):
+		return openMySQL(ctx, rawURL)
 	}
 	rdb, name, err := Dial(ctx, rawURL)
 	if err != nil {
