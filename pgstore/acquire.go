@@ -12,12 +12,6 @@ const acquireSQL = `SELECT * FROM dibs.acquire($1, $2, $3, $4, $5, $6, $7, $8)`
 
 const acquireOneSQL = `SELECT * FROM dibs.acquire_one($1, $2, $3, $4, $5, $6, $7, $8)`
 
-// acquireQuietSQL makes the commit durable as the functions do.
-const acquireQuietSQL = `
-UPDATE dibs.names SET token = $2, client = $3, weight = $5, expires = dibs.now() + $4, fence = greatest(fence + 1, dibs.now())
-WHERE name = $1 AND token = '' AND used = 0 AND waiting = 0 AND dibs.now() <= $6 AND dibs.durable()
-RETURNING dibs.now(), fence`
-
 const resizeSQL = `SELECT at, held, new_fence, $1, holder, kept, remaining, 0, 0 FROM dibs.resize($1, $2, $3, $4, $5, $6, $7)`
 
 // Acquire implements driver.Store.

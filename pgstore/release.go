@@ -13,13 +13,6 @@ const releaseSQL = `SELECT * FROM dibs.release($1, $2, $4, $5, $3)`
 
 const releaseOneSQL = `SELECT * FROM dibs.release_one($1, $2, $3)`
 
-// releaseQuietSQL undoes the release if a transaction guards the lease: the update carries the
-// lock of the guard over to the new version of the row, where xmax shows it.
-const releaseQuietSQL = `
-UPDATE dibs.names SET token = '', client = ''
-WHERE name = $1 AND token = $2 AND NOT reserved AND waiting = 0 AND expires > dibs.now() AND dibs.now() <= $3 AND dibs.durable()
-RETURNING dibs.now(), xmax = 0 OR dibs.guarded()`
-
 const cancelSQL = `SELECT * FROM dibs.cancel($1, $2, $3)`
 
 const revokeSQL = `SELECT * FROM dibs.revoke($1, $2, $3)`

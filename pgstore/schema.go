@@ -78,8 +78,8 @@ type statements struct {
 
 func statementsOf(schema string) statements {
 	return statements{
-		acquireQuiet: in(schema, acquireQuietSQL), acquireOne: in(schema, acquireOneSQL), acquire: in(schema, acquireSQL), resize: in(schema, resizeSQL),
-		releaseQuiet: in(schema, releaseQuietSQL), releaseOne: in(schema, releaseOneSQL), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
+		acquireQuiet: in(schema, file("acquire_quiet")), acquireOne: in(schema, acquireOneSQL), acquire: in(schema, acquireSQL), resize: in(schema, resizeSQL),
+		releaseQuiet: in(schema, file("release_quiet")), releaseOne: in(schema, releaseOneSQL), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
 		extend: in(schema, file("extend")), inspect: in(schema, file("inspect")), list: in(schema, file("list")),
 		guard: in(schema, guardSQL), guardShared: in(schema, guardSharedSQL),
 		releaseIn:    in(schema, "SELECT dibs.release_in($1, $2)"),
