@@ -24,8 +24,7 @@ func file(name string) string {
 }
 
 // SQL returns the statements that create the tables and procedures, for a tool that manages
-// migrations. Send each by itself, because the body of a procedure has semicolons; or join them
-// with semicolons and send all as one text, on a connection with multiStatements=true.
+// migrations. Send each by itself: the body of a procedure has semicolons.
 func SQL(prefix string) (statements []string) {
 	for text := range strings.SplitSeq(file("tables"), ";\n") {
 		statements = append(statements, text)
@@ -43,34 +42,41 @@ func SQL(prefix string) (statements []string) {
 }
 
 // Migrate creates the tables and procedures if they do not exist. It may run in several
-// processes at once. It needs the rights CREATE and CREATE ROUTINE.
+// processes at once. It needs the rights CREATE, CREATE ROUTINE and INSERT. The error of a prefix
+// that is not valid matches driver.ErrInvalid.
 func (s *Store) Migrate(ctx context.Context) error {
-	if err := s.migrate(ctx); err != nil {
+	if err := CheckPrefix(s.prefix); err != nil {
+		return err
+	}
+	conn, err := s.db.Conn(ctx)
+	if err == nil {
+		err = s.migrate(ctx, conn)
+		conn.Close()
+	}
+	if err != nil {
 		return unavailable("create the tables", s.prefix, err)
 	}
 	return nil
 }
 
-// migrate uses one connection, because the pool may have no other.
-func (s *Store) migrate(ctx context.Context) error {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	const limit = 60                                   // seconds
-	const lock = "SHA1(CONCAT_WS('.', DATABASE(), ?))" // MySQL accepts 64 bytes
+// migrateLockSQL is the name of the lock of a migration. It is a hash, because the names of
+// MySQL have up to 64 characters.
+const migrateLockSQL = "SHA2(LOWER(CONCAT_WS('.', DATABASE(), ?)), 256)"
+
+func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
+	const limit = 60 // seconds
 	var locked bool
-	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+", ?)", s.prefix, limit).Scan(&locked); err != nil {
+	lock := s.prefix + "migrate"
+	if err := conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK("+migrateLockSQL+", ?), 0)", lock, limit).Scan(&locked); err != nil {
 		return err
 	}
 	if !locked {
-		return fmt.Errorf("another process has been creating the tables for more than %d s", limit)
+		return fmt.Errorf("another process has created the tables for more than %d s", limit)
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.OperationTimeout)
 		defer cancel()
-		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK("+lock+")", s.prefix) // it ends with the connection, too
+		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK("+migrateLockSQL+")", lock) // it ends with the connection, too
 	}()
 	if exists, err := s.hasTables(ctx, conn); err != nil || exists {
 		return err
@@ -86,21 +92,26 @@ func (s *Store) migrate(ctx context.Context) error {
 // HasTables reports whether all tables and procedures exist. A migration that was cut off goes on
 // from where it ended, because the server commits each statement.
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
-	exists, err = s.hasTables(ctx, s.db)
-	if err != nil {
-		return false, unavailable("migrate", "", err)
+	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	if exists, err = s.hasTables(ctx, s.db); err != nil {
+		return false, unavailable("inspect the tables", s.prefix, err)
 	}
 	return exists, nil
 }
 
-func (s *Store) hasTables(ctx context.Context, on interface {
-	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
-}) (exists bool, err error) {
+func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err error) {
 	const text = "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?"
-	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
-	defer cancel()
-	err = on.QueryRowContext(ctx, text, s.prefix+"remove_unused").Scan(&exists)
+	err = q.QueryRowContext(ctx, text, s.prefix+lastProcedure).Scan(&exists)
 	return exists, err
+}
+
+// lastProcedure is the procedure that a migration creates last. No name is longer.
+const lastProcedure = "remove_unused"
+
+// A querier is a *sql.DB, or one connection of it.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // isDuplicate reports whether a table or procedure exists already.

@@ -28,7 +28,8 @@ var _ driver.Store = (*Store)(nil)
 // An Option configures a Store.
 type Option func(*Store)
 
-// Prefix sets the prefix of the names of tables and procedures; the default is "dibs_".
+// Prefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
+// CheckPrefix for the limits.
 func Prefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
 
 // New returns a store on the database, which stays the caller's: the store never closes it. The
