@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"strings"
 	"testing"
 )
 
@@ -27,17 +26,6 @@ func TestTextsOfTheSchema(t *testing.T) {
 		tables, procedures := wanted(prefix)
 		if len(tables) != 6 || len(procedures) < 20 || procedures[prefix+"lock"] == "" {
 			t.Errorf("%q: tables %q, %d procedures", prefix, tables, len(procedures))
-		}
-	}
-}
-
-// A client may have removed the comments of a procedure, and a tool may have changed its line ends.
-func TestWords(t *testing.T) {
-	const text = "BEGIN\n  -- why\n  CALL p(n); -- the token\n  SET a = a - 1;\nEND"
-	const want = "BEGIN CALL p(n); SET a = a - 1; END"
-	for _, text := range []string{text, strings.ReplaceAll(text, "\n", "\r\n")} {
-		if have := words(text); have != want {
-			t.Errorf("have %q, want %q", have, want)
 		}
 	}
 }

@@ -18,7 +18,6 @@ const noLocks = "nothing can be locked"
 
 var (
 	tableText     = regexp.MustCompile("CREATE TABLE `((?:[^`]|``)*)`")
-	comments      = regexp.MustCompile(`(?m)-- .*$`) // no string of a procedure has such a text
 	procedureText = regexp.MustCompile("(?s)CREATE PROCEDURE `((?:[^`]|``)*)`\\(.*?\n(BEGIN.*)$")
 )
 
@@ -52,7 +51,7 @@ func (e *examination) checkTables() {
 	e.reportMissing("procedure", slices.Sorted(maps.Keys(procedures)), bodies)
 	var differ, engine []string
 	for _, name := range slices.Sorted(maps.Keys(procedures)) {
-		if body := bodies[name]; body != "" && words(body) != words(procedures[name]) {
+		if body := bodies[name]; body != "" && !checkup.SameCode(body, procedures[name]) {
 			differ = append(differ, name)
 		}
 	}
@@ -67,11 +66,6 @@ func (e *examination) checkTables() {
 		checkup.If(len(engine) > 0, driver.Critical, "engine", "tables without transactions: "+list(engine),
 			"two clients may acquire the same name", "ALTER TABLE … ENGINE = InnoDB"),
 	)
-}
-
-// words returns a text without its comments, because the client mariadb removes them.
-func words(text string) string {
-	return strings.Join(strings.Fields(comments.ReplaceAllString(text, "")), " ")
 }
 
 // reportMissing reports the tables or procedures that the database lacks, once.
@@ -111,7 +105,7 @@ func (e *examination) checkLocking() {
 		slices.Contains([]uint16{1044, 1142, 1143, 1227, 1370}, server.Number)
 	e.AddFirst(
 		checkup.If(denied, driver.Critical, "rights", fmt.Sprintf("user %s lacks a right: %v", e.facts.user, server), "names cannot be locked or released",
-			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE on this database TO %s", e.facts.user)),
+			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE on this database TO %s", e.facts.account())),
 		checkup.If(smoke.Lock != nil, driver.Critical, "lock", fmt.Sprintf("a lock on a random name failed: %v", smoke.Lock),
 			"other locks will fail too", "see the other findings and the error"),
 		checkup.If(smoke.Grant != nil, driver.Warning, "notifications", fmt.Sprintf("no notification of a hand-off: %v", smoke.Grant),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +238,18 @@ func TestSchema(t *testing.T) {
 			wantOnly(t, found, driver.Critical, "schema", c.says)
 			want(t, found, driver.Critical, "schema", "dibs migrate")
 		})
+	}
+}
+
+// A tool may remove comments, or change spaces.
+func TestCommentsAreNotCompared(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, sharedServer(t).URL()+fit)
+	schema := fmt.Sprintf("doctor_%d", schemas.Add(1))
+	text := regexp.MustCompile(`(?m)[ \t]*-- .*$`).ReplaceAllString(pgstore.SQL(schema), "")
+	execute(t, pool, text)
+	if found := examine(t, pgstore.New(pool, pgstore.Schema(schema))); len(found) > 0 {
+		t.Errorf("found:\n%v", found)
 	}
 }
 

@@ -92,7 +92,7 @@ func (e *examination) checkFunctions() {
 	e.reportMissing("function", slices.Sorted(maps.Keys(want)), bodies)
 	var differ []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if body, exists := bodies[name]; exists && body != want[name] {
+		if body, exists := bodies[name]; exists && !checkup.SameCode(body, want[name]) {
 			differ = append(differ, name)
 		}
 	}
