@@ -216,6 +216,37 @@ func TestReplica(t *testing.T) {
 	}
 }
 
+// The server shows its replicas only to users with the right PROCESS.
+func TestReplicasThatAreNotShown(t *testing.T) {
+	t.Parallel()
+	primary := start(t, "--log-bin", "--server-id=1", "--sync-binlog=1", "--rpl-semi-sync-master-timeout=1")
+	database := newDatabase(t, primary)
+	admin := open(t, primary.DSN("mysql"))
+	execute(t, admin, "CREATE USER app@'127.0.0.1'")
+	execute(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON "+database+".* TO app@'127.0.0.1'")
+	asApp := func() *sql.DB { return open(t, strings.Replace(primary.DSN(database), "root@", "app@", 1)) }
+	wantOnly(t, examine(t, asApp()), driver.Unchecked, "failover", "GRANT PROCESS ON *.* TO 'app'@'127.0.0.1'")
+	execute(t, admin, "GRANT PROCESS ON *.* TO app@'127.0.0.1'")
+	if found := examine(t, asApp()); len(found) > 0 {
+		t.Errorf("with PROCESS: found\n%v", found)
+	}
+	execute(t, admin, "REVOKE PROCESS ON *.* FROM app@'127.0.0.1'")
+	execute(t, admin, "CREATE ROLE monitor")
+	execute(t, admin, "GRANT PROCESS ON *.* TO monitor")
+	execute(t, admin, "GRANT monitor TO app@'127.0.0.1'")
+	execute(t, admin, "SET DEFAULT ROLE monitor FOR app@'127.0.0.1'")
+	if found := examine(t, asApp()); len(found) > 0 {
+		t.Errorf("with a role: found\n%v", found)
+	}
+	execute(t, admin, "SET DEFAULT ROLE NONE FOR app@'127.0.0.1'")
+	execute(t, admin, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
+	want(t, examine(t, asApp()), driver.Unchecked, "failover", "PROCESS")
+	execute(t, admin, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
+	if found := examine(t, asApp()); len(found) > 0 {
+		t.Errorf("semi-synchronous: found\n%v", found)
+	}
+}
+
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, statement, subject, says string }{
@@ -232,6 +263,26 @@ func TestSchema(t *testing.T) {
 			execute(t, db, c.statement)
 			want(t, examine(t, db), driver.Critical, c.subject, c.says)
 		})
+	}
+}
+
+// The client of the server removes comments from what it sends.
+func TestCommentsAreNotCompared(t *testing.T) {
+	t.Parallel()
+	s := sharedServer(t)
+	name := fmt.Sprintf("doctor_%d", databases.Add(1))
+	statements := append([]string{"CREATE DATABASE " + name, "USE " + name}, mysqlstore.SQL("dibs_")...)
+	if err := s.Execute("DELIMITER $$\n" + strings.Join(statements, "$$\n") + "$$\n"); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, s.DSN(name))
+	var comments int
+	const query = "SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_definition LIKE '%-- %'"
+	if err := db.QueryRowContext(t.Context(), query).Scan(&comments); err != nil || comments > 0 {
+		t.Fatalf("%d procedures with comments, %v", comments, err)
+	}
+	if found := examine(t, db); len(found) > 0 {
+		t.Errorf("found:\n%v", found)
 	}
 }
 

@@ -3,12 +3,14 @@ package doctor
 import (
 	"cmp"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/go-sql-driver/mysql"
 )
 
 // facts are what the server says about itself.
@@ -36,6 +38,15 @@ func (f facts) is(name string, values ...string) bool {
 		}
 	}
 	return false
+}
+
+// account returns the user as a GRANT names it.
+func (f facts) account() string {
+	at := strings.LastIndex(f.user, "@")
+	if at < 0 {
+		return "this user"
+	}
+	return "'" + f.user[:at] + "'@'" + f.user[at+1:] + "'"
 }
 
 func (f facts) mariaDB() bool { return strings.Contains(f.version, "MariaDB") }
@@ -104,18 +115,30 @@ func (e *examination) checkDurability() {
 func (e *examination) checkReplicas() {
 	var replicas int
 	err := e.queryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'").Scan(&replicas)
-	if e.Unchecked("replicas", "what a failover loses", err) {
+	if e.Unchecked("failover", "what a failover loses", err) {
 		return
 	}
 	waits := e.facts.is("rpl_semi_sync_master_enabled", "ON", "1") || e.facts.is("rpl_semi_sync_source_enabled", "ON", "1")
 	early := e.facts.is("rpl_semi_sync_master_wait_point", "AFTER_COMMIT") || e.facts.is("rpl_semi_sync_source_wait_point", "AFTER_COMMIT")
+	safe := waits && !early || e.facts.is("log_bin", "OFF", "0") // without a binary log there are no replicas
 	const forgets, guarded = "a failover may forget the last leases, and a second client acquires them", "; or write only in guarded transactions"
 	e.AddFirst(
 		checkup.If(replicas > 0 && !waits, driver.Warning, "failover", fmt.Sprintf("replicas: %d; replication is asynchronous", replicas),
 			forgets, "turn semi-synchronous replication on, with the wait point AFTER_SYNC"+guarded),
 		checkup.If(replicas > 0 && early, driver.Warning, "failover", "semi-synchronous replication has the wait point AFTER_COMMIT",
 			forgets, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC"+guarded),
+		checkup.If(replicas == 0 && !safe && !e.seesReplicas(), driver.Unchecked, "failover",
+			fmt.Sprintf("user %s lacks the right PROCESS, without which the server shows no replicas", e.facts.user), "not checked: what a failover loses",
+			fmt.Sprintf("GRANT PROCESS ON *.* TO %s, or run the check as an administrator", e.facts.account())),
 	)
+}
+
+// seesReplicas reports whether the user has the right PROCESS, itself or from a role: otherwise the
+// server refuses this statement.
+func (e *examination) seesReplicas() bool {
+	_, err := e.conn.ExecContext(e.Ctx, "SHOW ENGINE INNODB STATUS")
+	var server *mysql.MySQLError
+	return !errors.As(err, &server)
 }
 
 // checkProxy looks for a proxy that sends reads to another server: notifications are read late there.
