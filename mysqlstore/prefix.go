@@ -16,17 +16,17 @@ const maxIdentifier = 64
 // matches driver.ErrInvalid.
 func CheckPrefix(prefix string) error {
 	const most = maxIdentifier - len(lastProcedure)
-	large := strings.IndexFunc(prefix, func(r rune) bool { return r > 0xffff })
-	switch length := utf8.RuneCountInString(prefix); {
+	length, problem := utf8.RuneCountInString(prefix), ""
+	switch {
 	case length > most:
-		return fmt.Errorf("%w prefix of the tables: %d characters, want up to %d", driver.ErrInvalid, length, most)
+		problem = fmt.Sprintf("%d characters, want up to %d", length, most)
 	case !utf8.ValidString(prefix):
-		return fmt.Errorf("%w prefix of the tables %q: it is not UTF-8", driver.ErrInvalid, prefix)
-	case strings.Contains(prefix, "\x00"):
-		return fmt.Errorf("%w prefix of the tables %q: it contains NUL", driver.ErrInvalid, prefix)
-	case large >= 0:
-		r, _ := utf8.DecodeRuneInString(prefix[large:])
-		return fmt.Errorf("%w prefix of the tables %q: %U is larger than U+FFFF", driver.ErrInvalid, prefix, r)
+		problem = "it is not UTF-8"
+	case strings.ContainsFunc(prefix, func(r rune) bool { return r == 0 || r > 0xffff }):
+		problem = "it contains NUL or a character after U+FFFF"
+	}
+	if problem != "" {
+		return fmt.Errorf("%w prefix of the tables: %s", driver.ErrInvalid, problem)
 	}
 	return nil
 }

@@ -10,6 +10,10 @@
 //	ca=FILE           certificates, in PEM, that sign that of the server; it turns TLS on
 //	socket=PATH       a Unix socket, instead of a host
 //
+// With ca or tls=true, the certificate of the server must be for the host of the URL. So neither
+// is allowed with socket. ca is not allowed with a parameter that permits a connection without
+// this check, such as tls=preferred.
+//
 // No error and no text of this package contains a user or a password.
 package mysqlurl
 
@@ -22,6 +26,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
@@ -76,12 +81,16 @@ func parse(rawURL string) (*URL, error) {
 	if err != nil {
 		return nil, errors.New("malformed parameters: write % as %25 and ; as %3B")
 	}
+	hasCA := values.Has("ca")
 	own := map[string]string{"dibs_prefix": defaultPrefix, "ca": "", "socket": ""}
 	for name := range own {
 		if values.Has(name) {
 			own[name] = values.Get(name)
 			values.Del(name)
 		}
+	}
+	if err := mysqlstore.CheckPrefix(own["dibs_prefix"]); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+" "))
 	}
 	config, err := configOf(values)
 	if err != nil {
@@ -96,10 +105,13 @@ func parse(rawURL string) (*URL, error) {
 	if err := setAddress(config, parts, own["socket"]); err != nil {
 		return nil, err
 	}
-	if ca := own["ca"]; ca != "" {
-		if config.TLS, err = tlsOf(parts.Hostname(), ca); err != nil {
+	if hasCA {
+		if err := setCA(config, parts.Hostname(), own["ca"]); err != nil {
 			return nil, err
 		}
+	}
+	if t := config.TLS; config.Net == "unix" && t != nil && t.ServerName == "" && !t.InsecureSkipVerify {
+		return nil, errors.New("TLS and a socket: the certificate of a server is for a host; want a host, or a socket without TLS")
 	}
 	return &URL{config: config, prefix: own["dibs_prefix"]}, nil
 }
@@ -111,14 +123,33 @@ func configOf(values url.Values) (*mysql.Config, error) {
 			return nil, errors.New("unknown parameter: want dibs_prefix")
 		}
 	}
-	config, err := mysql.ParseDSN("/?" + values.Encode())
+	const see = "see the documentation of github.com/go-sql-driver/mysql"
+	if values.Has("strict") { // ParseDSN would panic
+		return nil, errors.New("strict: the library has no such parameter; want sql_mode")
+	}
+	charset := values.Get("charset")
+	if charset != "" && !charsets.MatchString(charset) {
+		return nil, errors.New("charset: want a name such as utf8mb4, or several with a comma between them")
+	}
+	values.Del("charset")
+	query := values.Encode()
+	if charset != "" {
+		query += "&charset=" + charset // the library does not decode it
+	}
+	// With any address but that of a socket, ParseDSN would set the name that TLS verifies.
+	config, err := mysql.ParseDSN("unix(any)/?" + query)
 	if err != nil {
-		return nil, errors.New("invalid parameter: see the documentation of github.com/go-sql-driver/mysql")
+		return nil, errors.New("invalid parameter: " + see)
 	}
 	config.InterpolateParams = true
 	config.Logger = &mysql.NopLogger{} // each error is returned, too
+	if _, err := mysql.NewConnector(config); err != nil {
+		return nil, errors.New("collation: the library does not allow it with interpolateParams, which dibs sets; " + see)
+	}
 	return config, nil
 }
+
+var charsets = regexp.MustCompile(`^\w+(,\w+)*$`)
 
 func setAddress(config *mysql.Config, parts *url.URL, socket string) error {
 	const defaultPort = "3306"
@@ -129,6 +160,8 @@ func setAddress(config *mysql.Config, parts *url.URL, socket string) error {
 		config.Net, config.Addr = "unix", socket
 	case strings.Contains(parts.Host, ","):
 		return errors.New("several hosts: want one; use a proxy or a virtual address")
+	case strings.Contains(parts.Hostname(), ":") && !strings.HasPrefix(parts.Host, "["):
+		return errors.New("malformed host: write an IPv6 address as [::1]")
 	case parts.Hostname() == "":
 		return errors.New("no host; " + form)
 	default:
@@ -137,16 +170,26 @@ func setAddress(config *mysql.Config, parts *url.URL, socket string) error {
 	return nil
 }
 
-func tlsOf(host, file string) (*tls.Config, error) {
+// setCA turns TLS on, with the certificates in a file.
+func setCA(config *mysql.Config, host, file string) error {
+	switch {
+	case file == "":
+		return errors.New("ca: want a file")
+	case config.Net == "unix":
+		return errors.New("ca and a socket: the certificate of a server is for a host; want one of them")
+	case config.AllowFallbackToPlaintext || config.TLSConfig != "" && config.TLSConfig != "true":
+		return errors.New("ca and a parameter that permits a connection without its check; want ca alone, without tls and allowFallbackToPlaintext")
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("ca: %w", err)
+		return fmt.Errorf("ca: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("ca: %s has no certificate in PEM", file)
+		return fmt.Errorf("ca: %s has no certificate in PEM", file)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, RootCAs: roots}, nil
+	config.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, RootCAs: roots}
+	return nil
 }
 
 // Credentials are the user and password of a program for a database.
@@ -183,7 +226,8 @@ func (u *URL) Prefix() string { return u.prefix }
 
 // String returns the host, the database and the prefix, without credentials.
 func (u *URL) String() string {
-	text := "mysql://" + u.config.Addr + "/" + url.PathEscape(u.config.DBName)
+	host := url.URL{Scheme: "mysql", Host: u.config.Addr} // it escapes a zone of IPv6
+	text := host.String() + "/" + url.PathEscape(u.config.DBName)
 	query := url.Values{}
 	if u.config.Net == "unix" {
 		text = "mysql:///" + url.PathEscape(u.config.DBName)

@@ -42,27 +42,42 @@ func TestString(t *testing.T) {
 func TestMalformedURLShowsNoPassword(t *testing.T) {
 	t.Parallel()
 	for rawURL, want := range map[string]string{
-		"redis://:s3cret@host":                       "want mysql://",
-		"mysql://ann:12/s3cret@host/db":              "write @ as %40",
-		"mysql://ann:p@s3cret@host/db":               "write @ as %40",
-		"mysql://ann:s3cret%zz@host/db":              "malformed",
-		"mysql://host:s3cret/db":                     "malformed",
-		"mysql://ann:s3 cret@host/db":                "malformed",
-		"mysql://ann:#s3cret@host/db":                "as %23",
-		"mysql://ann:s3cret@host/":                   "no database",
-		"mysql://ann:s3cret@host":                    "no database",
-		"mysql://ann:s3cret@/db":                     "no host",
-		"mysql://ann:s3cret@a,b/db":                  "several hosts",
-		"mysql://ann:s3cret@host/db?socket=/x":       "a host and a socket",
-		"mysql://ann:s3cret@host/db?timeout=s3cret":  "invalid parameter",
-		"mysql://ann:s3cret@host/db?tls=s3cret":      "invalid parameter",
-		"mysql://ann:s3cret@host/db?ca=/none":        "/none",
-		"mysql://ann:s3cret@host/db?dibs_prefx=s3":   "want dibs_prefix",
-		"mysql://ann:s3cret@host/db?tls=%zzs3cret":   "malformed",
-		"mysql://ann:s3cret@host/db?a=1;b=s3cret":    "as %3B",
-		"mysql://ann:s3cret@host/db?ca=mysqlurl.go":  "no certificate",
-		"mysql://ann:s3cret@[host/db":                "malformed",
-		"mysql://ann:s3cret@host/db/other?timeout=1": "write @ as %40",
+		"redis://:s3cret@host":                                              "want mysql://",
+		"mysql://ann:12/s3cret@host/db":                                     "write @ as %40",
+		"mysql://ann:p@s3cret@host/db":                                      "write @ as %40",
+		"mysql://ann:s3cret%zz@host/db":                                     "malformed",
+		"mysql://host:s3cret/db":                                            "malformed",
+		"mysql://ann:s3 cret@host/db":                                       "malformed",
+		"mysql://ann:#s3cret@host/db":                                       "as %23",
+		"mysql://ann:s3cret@host/":                                          "no database",
+		"mysql://ann:s3cret@host":                                           "no database",
+		"mysql://ann:s3cret@/db":                                            "no host",
+		"mysql://ann:s3cret@a,b/db":                                         "several hosts",
+		"mysql://ann:s3cret@host/db?socket=/x":                              "a host and a socket",
+		"mysql://ann:s3cret@host/db?timeout=s3cret":                         "invalid parameter",
+		"mysql://ann:s3cret@host/db?tls=s3cret":                             "invalid parameter",
+		"mysql://ann:s3cret@host/db?ca=/none":                               "/none",
+		"mysql://ann:s3cret@host/db?dibs_prefx=s3":                          "want dibs_prefix",
+		"mysql://ann:s3cret@host/db?tls=%zzs3cret":                          "malformed",
+		"mysql://ann:s3cret@host/db?a=1;b=s3cret":                           "as %3B",
+		"mysql://ann:s3cret@host/db?ca=mysqlurl.go":                         "no certificate",
+		"mysql://ann:s3cret@[host/db":                                       "malformed",
+		"mysql://ann:s3cret@host/db?strict=s3cret":                          "want sql_mode",
+		"mysql://ann:s3cret@host/db?strict":                                 "want sql_mode",
+		"mysql://ann:s3cret@host/db?charset=s3 x":                           "charset: want a name",
+		"mysql://ann:s3cret@host/db?charset=a%26b=s":                        "charset: want a name",
+		"mysql://ann:s3cret@host/db?collation=gbk_bin":                      "collation: ",
+		"mysql://ann:s3cret@host/db?ca=":                                    "ca: want a file",
+		"mysql://ann:s3cret@host/db?ca=/none&tls=preferred":                 "want ca alone",
+		"mysql://ann:s3cret@host/db?ca=/none&tls=skip-verify":               "want ca alone",
+		"mysql://ann:s3cret@host/db?ca=/none&tls=false":                     "want ca alone",
+		"mysql://ann:s3cret@host/db?ca=/none&allowFallbackToPlaintext=1":    "want ca alone",
+		"mysql://ann:s3cret@::1/db":                                         "as [::1]",
+		"mysql://ann:s3cret@/db?ca=/none&socket=/run/m":                     "ca and a socket",
+		"mysql://ann:s3cret@/db?tls=true&socket=/run/m":                     "TLS and a socket",
+		"mysql://ann:s3cret@host/db?dibs_prefix=" + strings.Repeat("s", 52): "prefix of the tables: 52 characters, want up to 51",
+		"mysql://ann:s3cret@host/db?dibs_prefix=s3%00":                      "it contains NUL",
+		"mysql://ann:s3cret@host/db/other?timeout=1":                        "write @ as %40",
 	} {
 		_, err := mysqlurl.Parse(rawURL)
 		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -111,6 +126,21 @@ func TestIs(t *testing.T) {
 	}
 }
 
+func TestParameters(t *testing.T) {
+	t.Parallel()
+	for rawURL, want := range map[string]string{
+		"mysql://host/db?charset=utf8mb4,latin1":                  "charset=utf8mb4,latin1",
+		"mysql://host/db?collation=utf8mb4_bin&charset=utf8mb4":   "charset=utf8mb4&collation=utf8mb4_bin",
+		"mysql://host/db?loc=Europe%2FParis":                      "loc=Europe%2FParis",
+		"mysql://host/db?idle_transaction_timeout=60&sql_mode=''": "idle_transaction_timeout=60&sql_mode=%27%27",
+		"mysql://host/db?tls=preferred":                           "allowFallbackToPlaintext=true",
+	} {
+		if have := parse(t, rawURL).Config().FormatDSN(); !strings.Contains(have, want) {
+			t.Errorf("%s: have %s, want %s", rawURL, have, want)
+		}
+	}
+}
+
 func ExampleParse() {
 	url, err := mysqlurl.Parse("mysql://ann:secret@db.internal/orders?dibs_prefix=locks_")
 	if err != nil {
@@ -128,4 +158,41 @@ func ExampleParse() {
 	defer locks.Close()
 	fmt.Println(url)
 	// Output: mysql://db.internal:3306/orders?dibs_prefix=locks_
+}
+
+func FuzzURL(f *testing.F) {
+	for _, rest := range []string{
+		"host/db", "host:1/a%2Fb?tls=true&timeout=3s", "[::1]/db?strict=1", "[fe80::1%25a]/db", "/db?socket=/run/a%20b", "/db?tls=preferred&socket=s",
+		"h/d?ca=/none", "h/d?charset=a,b&collation=gbk_bin", "h/d?dibs_prefix=a%60b&sql_mode=%27%27", "h/d?tls=a%2Fb&serverPubKey=x&loc=Local", "@/d?a=b#c",
+		"h/d?maxAllowedPacket=-1&connectionAttributes=a:b,c&compress=1", "%41/d", "h/%00?parseTime&%zz",
+	} {
+		f.Add(rest)
+	}
+	f.Fuzz(func(t *testing.T, rest string) {
+		const secret = "s3cretw0rd"
+		if strings.Contains(rest, secret) {
+			return
+		}
+		rawURL := "mysql://ann:" + secret + "@" + rest
+		u, err := mysqlurl.Parse(rawURL)
+		if err != nil {
+			if text := err.Error(); strings.Contains(text, secret) || !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("%q: %q", rawURL, text)
+			}
+			return
+		}
+		if _, err := mysql.NewConnector(u.Config()); err != nil {
+			t.Errorf("%q: %v", rawURL, err)
+		}
+		text := u.String()
+		if strings.Contains(text, secret) || strings.ContainsAny(text, "\r\n") {
+			t.Errorf("%q: %q", rawURL, text)
+		}
+		again, err := mysqlurl.Parse(text)
+		if err != nil {
+			t.Errorf("%q: %q: %v", rawURL, text, err)
+		} else if again.String() != text {
+			t.Errorf("%q: %q and then %q", rawURL, text, again)
+		}
+	})
 }

@@ -1,0 +1,142 @@
+package mysqlurl_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// certify returns a certificate for a host, and the file with it.
+func certify(t *testing.T, host string) (c tls.Certificate, file string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
+
+var errVerified = errors.New("the client has accepted the certificate")
+
+// serve is a server of one connection, until TLS is established or refused.
+func serve(conn net.Conn, certificate tls.Certificate) error {
+	greeting := append([]byte{10}, "8.0.36\x00"...)
+	greeting = append(greeting, 1, 0, 0, 0)        // connection
+	greeting = append(greeting, "12345678\x00"...) // of the password
+	greeting = append(greeting, 0, 0x8a)           // it can do TLS
+	greeting = append(greeting, 45, 2, 0, 8, 0, 21)
+	greeting = append(greeting, make([]byte, 10)...)
+	greeting = append(greeting, "123456789012\x00mysql_native_password\x00"...)
+	if _, err := conn.Write(append([]byte{byte(len(greeting)), 0, 0, 0}, greeting...)); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 4+32)); err != nil { // the request for TLS
+		return err
+	}
+	server := tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
+	if err := server.Handshake(); err != nil {
+		return err
+	}
+	return errVerified
+}
+
+// The certificate must be for the host of the URL.
+func TestCertificateOfHost(t *testing.T) {
+	t.Parallel()
+	own, ca := certify(t, "db.example")
+	other, otherCA := certify(t, "other.example")
+	home, homeCA := certify(t, "127.0.0.1")
+	for _, c := range []struct {
+		query       string
+		certificate tls.Certificate
+		verified    bool
+	}{
+		{"ca=" + ca, own, true},
+		{"ca=" + ca + "&tls=true", own, true},
+		{"ca=" + ca, other, false},
+		{"ca=" + otherCA, other, false},
+		{"ca=" + homeCA, home, false},
+		{"tls=skip-verify", other, true},
+	} {
+		config := parse(t, "mysql://ann@db.example/db?"+c.query).Config()
+		if err := connect(t, config, c.certificate); errors.Is(err, errVerified) != c.verified {
+			t.Errorf("%s: want verified %t, have %v", c.query, c.verified, err)
+		}
+	}
+}
+
+// connect opens a connection to a server with a certificate, and returns the error of the server.
+func connect(t *testing.T, config *mysql.Config, certificate tls.Certificate) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			_ = server.SetDeadline(time.Now().Add(10 * time.Second))
+			ended <- serve(server, certificate)
+		}()
+		return client, nil
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := connector.Connect(t.Context()); err == nil {
+		conn.Close()
+		t.Error("a server that does not log in")
+	}
+	return <-ended
+}
+
+// With tls=true, too, the name is that of the host. The authorities are those of the system.
+func TestNameOfHost(t *testing.T) {
+	t.Parallel()
+	for _, query := range []string{"tls=true", "tls=1"} {
+		config := parse(t, "mysql://ann@db.example/db?"+query).Config()
+		names := make(chan string, 1)
+		certificate, _ := certify(t, "db.example")
+		config.TLS.VerifyConnection = func(s tls.ConnectionState) error {
+			names <- s.ServerName
+			return errors.New("enough")
+		}
+		config.TLS.RootCAs = x509.NewCertPool()
+		leaf, err := x509.ParseCertificate(certificate.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.TLS.RootCAs.AddCert(leaf)
+		_ = connect(t, config, certificate) // VerifyConnection has ended it
+		select {
+		case name := <-names:
+			if name != "db.example" {
+				t.Errorf("%s: have %s", query, name)
+			}
+		default:
+			t.Errorf("%s: the certificate was not accepted", query)
+		}
+	}
+}
