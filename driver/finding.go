@@ -24,8 +24,8 @@ func (s Severity) String() string {
 	return [...]string{"note", "unchecked", "warning", "critical"}[s]
 }
 
-// A Finding is one problem of a server that a doctor has found: package redisstore/doctor or
-// package pgstore/doctor.
+// A Finding is one problem of a server that a doctor has found: package redisstore/doctor,
+// pgstore/doctor or mysqlstore/doctor.
 type Finding struct {
 	Severity    Severity
 	Node        string // the server's address; empty if there is only one

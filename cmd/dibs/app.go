@@ -44,8 +44,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dibs",
 		Short: "Distributed locks",
-		Long: `dibs acquires and holds distributed locks in Redis or PostgreSQL, for shell
-scripts, cron jobs and operators:
+		Long: `dibs acquires and holds distributed locks in Redis, PostgreSQL, MariaDB or
+MySQL, for shell scripts, cron jobs and operators:
 
   dibs run --url redis://cache:6379 nightly -- ./backup.sh
 

@@ -56,7 +56,7 @@ func (f *storeFlags) openDatabase(o *opened, open opener, url string) error {
 // checkDatabase rejects what only Redis has. A prefix would separate names, so a database must
 // not ignore it.
 func (f *storeFlags) checkDatabase() error {
-	const instead = "names in a database have no prefix; to separate them, use dibs_schema=NAME (PostgreSQL) or dibs_prefix=TEXT (MariaDB) in the URL"
+	const instead = "names in a database have no prefix; to separate them, use dibs_schema=NAME (PostgreSQL) or dibs_prefix=TEXT (MariaDB, MySQL) in the URL"
 	switch prefix := f.env.get("DIBS_PREFIX"); {
 	case f.prefixSet:
 		return usage("--prefix needs Redis: %s", instead)

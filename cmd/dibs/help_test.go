@@ -33,6 +33,21 @@ func TestHelpFits(t *testing.T) {
 	visit(root)
 }
 
+// The help of what works on each kind of server names all.
+func TestHelpNamesAllServers(t *testing.T) {
+	a := newApp(new(console), nil)
+	for _, c := range []*cobra.Command{a.root(), doctorCmd(a)} {
+		for _, server := range []string{"Redis", "PostgreSQL", "MariaDB", "MySQL"} {
+			if !strings.Contains(c.Long, server) {
+				t.Errorf("%s: %s is missing", c.Name(), server)
+			}
+		}
+	}
+	if !strings.Contains(doctorCmd(a).Example, "mysql://") {
+		t.Error("doctor: no example with mysql://")
+	}
+}
+
 // All subcommands are listed in the help.
 func TestNoSubcommandIsHidden(t *testing.T) {
 	a := newApp(new(console), nil)
