@@ -29,7 +29,7 @@ func repeatable(err error) bool {
 // unavailable returns the error of an operation. A server that replied with an error has done
 // nothing; for the errors that are refusals another attempt fails, too.
 func unavailable(op, name string, err error) error {
-	return &driver.UnavailableError{Op: op, Name: name, Cause: explained(err), Refused: refusal(numberOf(err))}
+	return &driver.UnavailableError{Op: op, Name: name, Cause: explained(err), Refused: isRefusal(err)}
 }
 
 // explained returns an error that says what to do, or that no request was sent.
@@ -43,16 +43,12 @@ func explained(err error) error {
 	return err
 }
 
-// isConnectError reports whether no connection could be opened. The server has these errors for
-// no other request of a store.
+// isConnectError reports whether no connection could be opened, and another attempt may succeed.
 func isConnectError(err error) bool {
-	const tooMany, tooManyOfUser, hostBlocked, hostDenied = 1040, 1203, 1129, 1130
-	switch numberOf(err) {
-	case tooMany, tooManyOfUser, hostBlocked, hostDenied, databaseDenied, userDenied, noDatabase, noPassword:
-		return true
-	}
+	const tooMany, tooManyOfUser = 1040, 1203
+	n := numberOf(err)
 	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, mysql.ErrNoTLS)
+	return n == tooMany || n == tooManyOfUser || errors.As(err, &dial) && dial.Op == "dial"
 }
 
 // An unsentError is a connection that could not be opened.
@@ -63,25 +59,20 @@ func (unsentError) Unsent() bool { return true }
 
 func (e unsentError) Unwrap() error { return e.error }
 
-// Errors of the server.
 const (
-	databaseDenied = 1044
-	userDenied     = 1045
-	noDatabase     = 1049
-	noTable        = 1146
-	noProcedure    = 1305
-	noPassword     = 1698 // the server wants another authentication
+	noTable     = 1146
+	noProcedure = 1305
 )
 
-// refusal reports whether an error repeats until somebody changes something: rights, tables,
-// procedures, or the format of the binary log.
-func refusal(number uint16) bool {
-	switch number {
-	case databaseDenied, userDenied, noPassword, noDatabase, 1046, // 1046: the URL names no database
+// isRefusal reports whether an error repeats until somebody changes something: the connection,
+// rights, tables, procedures, or the format of the binary log.
+func isRefusal(err error) bool {
+	switch numberOf(err) {
+	case 1044, 1045, 1046, 1049, 1129, 1130, 1698, // access to the server or the database, or no database
 		1142, 1143, 1227, 1370, // rights
 		1064, noTable, noProcedure, 1318, // tables and procedures that do not exist, or are others
 		1665: // the binary log has the format STATEMENT
 		return true
 	}
-	return false
+	return errors.Is(err, mysql.ErrNoTLS)
 }
