@@ -19,7 +19,6 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 	if err := driver.CheckAcquire(c); err != nil {
 		return reply, err
 	}
-	defer s.removeUnused()
 	if len(c.With) > 0 || !c.Exclusive() {
 		err = s.acquire(ctx, s.text.acquire, toTexts(c.Names()), c, &reply)
 		return reply, err
@@ -38,6 +37,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 }
 
 func (s *Store) acquire(ctx context.Context, text string, names any, c driver.AcquireRequest, reply *driver.AcquireReply) error {
+	defer s.removeUnused(false)
 	v := verb{op: "acquire", name: c.Name, text: text, until: c.Until}
 	return s.call(ctx, v, func(until int64) []any {
 		return []any{names, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, until}
@@ -47,6 +47,7 @@ func (s *Store) acquire(ctx context.Context, text string, names any, c driver.Ac
 // acquireQuiet acquires a name if it is free, nobody waits for it, and the request is not late.
 // Otherwise it does nothing, and the error is notQuiet.
 func (s *Store) acquireQuiet(ctx context.Context, name string, c driver.AcquireRequest, reply *driver.AcquireReply) error {
+	defer s.removeUnused(true)
 	v := verb{op: "acquire", name: c.Name, text: s.text.acquireQuiet, until: c.Until}
 	return s.call(ctx, v, func(until int64) []any {
 		return []any{name, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, until}

@@ -13,27 +13,27 @@ import (
 const UnusedAfter = time.Minute
 
 const (
-	acquiredEach = 500  // acquires, after which some names are looked at
-	lookedAt     = 2000 // names
+	countedEach = 5000 // see Sweep
+	lookedAt    = 2000 // names
 )
 
 // An Unused removes the rows of names that nobody has used for some time, so that the table does not
 // grow with the number of names ever used. It is safe for concurrent use.
 type Unused struct {
-	mu       sync.Mutex
-	acquired int  // since the last removal
-	running  bool // a removal, which may take longer than the acquires that start the next one
+	mu      sync.Mutex
+	counted int  // since the last removal
+	running bool // a removal, which may take longer than the acquires that start the next one
 }
 
 // NewUnused returns an Unused. It counts from a random number, so that processes that acquire only a
 // few names remove some, too.
-func NewUnused() *Unused { return &Unused{acquired: rand.IntN(acquiredEach)} }
+func NewUnused() *Unused { return &Unused{counted: rand.IntN(countedEach)} }
 
-// Sweep counts an acquire. After some of them it calls remove on a goroutine of its own, one at a
-// time. remove looks at the next names. The database remembers which are next, so after a failure
-// the next one looks at the same names.
-func (u *Unused) Sweep(remove func(ctx context.Context, names int) error) {
-	if !u.begin() {
+// Sweep counts an acquire; one of a name that certainly existed counts a tenth. After 500 of them
+// it calls remove on a goroutine of its own, one at a time. remove looks at the next names. The
+// database remembers which are next, so after a failure the next one looks at the same names.
+func (u *Unused) Sweep(existed bool, remove func(ctx context.Context, names int) error) {
+	if !u.begin(existed) {
 		return
 	}
 	go func() {
@@ -44,13 +44,18 @@ func (u *Unused) Sweep(remove func(ctx context.Context, names int) error) {
 	}()
 }
 
-func (u *Unused) begin() bool {
+func (u *Unused) begin(existed bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.acquired++; u.acquired < acquiredEach || u.running {
+	if existed {
+		u.counted++
+	} else {
+		u.counted += 10
+	}
+	if u.counted < countedEach || u.running {
 		return false
 	}
-	u.acquired, u.running = 0, true
+	u.counted, u.running = 0, true
 	return true
 }
 
