@@ -28,7 +28,7 @@ with --delimiter=//.`,
 		Example: `  dibs migrate --url postgres://owner@db.internal/app
   dibs migrate --url mysql://owner@db.internal/app
   dibs migrate --url postgres://db.internal/app --print > 0007_dibs.sql
-  dibs migrate --url mysql://db.internal/app --print | mariadb --delimiter=// app`,
+  dibs migrate --url mysql://db/app --print | mariadb --delimiter=// app`,
 		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withStore(func(ctx context.Context, s *opened) error {
