@@ -15,7 +15,7 @@ import (
 func TestMissingTables(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
-	if _, err := pool.Exec(t.Context(), `CREATE SCHEMA "without tables"`); err != nil {
+	if _, err := pool.Exec(t.Context(), `CREATE SCHEMA IF NOT EXISTS "without tables"`); err != nil {
 		t.Fatal(err)
 	}
 	for _, schema := range []string{"without tables", "no such schema"} {
