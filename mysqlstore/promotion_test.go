@@ -76,20 +76,9 @@ func TestSemiSynchronousReplicaIsPromoted(t *testing.T) {
 		[]string{"--rpl-semi-sync-master-enabled=ON", "--rpl-semi-sync-master-wait-point=AFTER_SYNC", "--rpl-semi-sync-master-timeout=60000"},
 		[]string{"--rpl-semi-sync-slave-enabled=ON"})
 	d, _ := newDrill(t, g.open(t), func() *sql.DB { return g.open(t) })
-	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
 	d.Time = 6 * time.Second
-	d.Faults = func(stop context.Context) int {
-		sqldrill.Pause(stop, d.Time/3)
-		g.failOver(t)
-		return 1
-	}
-	d.Run(t)
-	if err := held.Unlock(); err != nil {
-		t.Errorf("the lease that was held all the time: %v", err)
-	}
+	d.Faults = sqldrill.After(d.Time/3, func() { g.failOver(t) })
+	d.RunHeld(t)
 }
 
 // An asynchronous replica forgets what it has not received. The holder learns it, and a guard refuses.
@@ -118,13 +107,7 @@ func TestAsynchronousReplicaIsPromoted(t *testing.T) {
 	if err := guardOnce(t, s, db, forgotten); !errors.Is(err, dibs.ErrLost) {
 		t.Errorf("guard of a forgotten lease: %v", err)
 	}
-	<-forgotten.Context().Done()
-	if err := context.Cause(forgotten.Context()); !errors.Is(err, dibs.ErrLost) {
-		t.Errorf("the forgotten lease ended with %v", err)
-	}
-	if err := kept.Unlock(); err != nil {
-		t.Errorf("the lease that the replica had received: %v", err)
-	}
+	sqldrill.WantForgotten(t, forgotten, kept)
 	if err := locks.Close(); err != nil {
 		t.Error(err)
 	}

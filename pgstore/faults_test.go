@@ -57,10 +57,6 @@ func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	d, _ := newDrill(t, newPool(t, server.URL()), server.URL())
-	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
 	d.Time = 6 * time.Second
 	d.Faults = sqldrill.Again(time.Second, func() {
 		server.Kill()
@@ -68,10 +64,7 @@ func TestServerIsKilled(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d.Run(t)
-	if err := held.Unlock(); err != nil {
-		t.Errorf("the lease that was held all the time: %v", err)
-	}
+	d.RunHeld(t)
 }
 
 // Each connection may be ended at any time.
@@ -153,13 +146,7 @@ func TestDeadlocks(t *testing.T) {
 			return nil
 		})
 	}
-	d.Faults = func(stop context.Context) int {
-		before := deadlocks(t, admin)
-		for stop.Err() == nil {
-			_ = inReverse() // it may be the one that is rolled back
-		}
-		return deadlocks(t, admin) - before
-	}
+	d.Faults = sqldrill.Deadlocks(inReverse, func() int { return deadlocks(t, admin) })
 	d.Run(t)
 }
 

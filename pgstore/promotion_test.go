@@ -1,7 +1,6 @@
 package pgstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -51,21 +50,12 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 	standby := startStandby(t, primary, primary.Addr())
 	url := eitherURL(primary, standby)
 	d, _ := newDrill(t, newPool(t, url), url)
-	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
 	d.Time = 6 * time.Second
-	d.Faults = func(stop context.Context) int {
-		sqldrill.Pause(stop, d.Time/3)
+	d.Faults = sqldrill.After(d.Time/3, func() {
 		primary.Kill()
 		promote(t, standby)
-		return 1
-	}
-	d.Run(t)
-	if err := held.Unlock(); err != nil {
-		t.Errorf("the lease that was held all the time: %v", err)
-	}
+	})
+	d.RunHeld(t)
 }
 
 // An asynchronous standby forgets what it has not received. The holder learns it, and a guard refuses.
@@ -95,13 +85,7 @@ func TestAsynchronousStandbyIsPromoted(t *testing.T) {
 	if !errors.Is(err, dibs.ErrLost) {
 		t.Errorf("guard of a forgotten lease: %v", err)
 	}
-	<-forgotten.Context().Done()
-	if err := context.Cause(forgotten.Context()); !errors.Is(err, dibs.ErrLost) {
-		t.Errorf("the forgotten lease ended with %v", err)
-	}
-	if err := kept.Unlock(); err != nil {
-		t.Errorf("the lease that the standby had received: %v", err)
-	}
+	sqldrill.WantForgotten(t, forgotten, kept)
 	if err := locks.Close(); err != nil {
 		t.Error(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/dibslock/dibs/internal/sqlstore"
 )
 
-// removeUnused removes names that nobody has used for some time, off the path of the caller, who has
-// acquired a name.
+// removeUnused counts an acquire. After some of them it removes, in the background, names that nobody
+// has used for some time. existed: the acquired name certainly existed.
 func (s *Store) removeUnused(existed bool) {
 	s.unused.Sweep(existed, func(ctx context.Context, names int) error {
 		var more bool

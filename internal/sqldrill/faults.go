@@ -14,9 +14,18 @@ func Again(between time.Duration, fault func()) func(stop context.Context) int {
 		for stop.Err() == nil {
 			fault()
 			n++
-			Pause(stop, between)
+			pause(stop, between)
 		}
 		return n
+	}
+}
+
+// After injects a fault once, after a time.
+func After(d time.Duration, fault func()) func(stop context.Context) int {
+	return func(stop context.Context) int {
+		pause(stop, d)
+		fault()
+		return 1
 	}
 }
 
@@ -38,10 +47,22 @@ func Network(p *redistest.Proxy) func(stop context.Context) int {
 				p.Refuse(true)
 				p.Reset()
 			}
-			Pause(stop, rand.N(longest))
+			pause(stop, rand.N(longest))
 			p.Heal()
-			Pause(stop, rand.N(longest))
+			pause(stop, rand.N(longest))
 		}
 		return n
+	}
+}
+
+// Deadlocks executes a transaction that locks the names of a drill in the reverse order, again and
+// again. count returns how many deadlocks the server has found.
+func Deadlocks(inReverse func() error, count func() int) func(stop context.Context) int {
+	return func(stop context.Context) int {
+		before := count()
+		for stop.Err() == nil {
+			_ = inReverse() // it may be the one that is rolled back
+		}
+		return count() - before
 	}
 }

@@ -48,6 +48,19 @@ func (d Drill) Run(t *testing.T) {
 	t.Logf("held %d times, %d operations failed, %d faults", l.held.Load(), l.failed.Load(), faults)
 }
 
+// RunHeld runs a drill while another lease is held, which must not be lost.
+func (d Drill) RunHeld(t *testing.T) {
+	t.Helper()
+	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t)
+	if err := held.Unlock(); err != nil {
+		t.Errorf("the lease that was held all the time: %v", err)
+	}
+}
+
 type load struct {
 	t     *testing.T
 	stop  context.Context
@@ -106,6 +119,19 @@ func (l *load) work(m locker) {
 	}
 }
 
+// WantForgotten checks that a lease is lost, because the new server does not have it, and that another
+// one is not.
+func WantForgotten(t *testing.T, forgotten, kept *dibs.Lease) {
+	t.Helper()
+	<-forgotten.Context().Done()
+	if err := context.Cause(forgotten.Context()); !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("the forgotten lease ended with %v", err)
+	}
+	if err := kept.Unlock(); err != nil {
+		t.Errorf("the lease that the new server had received: %v", err)
+	}
+}
+
 // wantFree waits until nobody holds a name or waits for it.
 func wantFree(t *testing.T, s driver.Store, name string) {
 	t.Helper()
@@ -120,12 +146,12 @@ func wantFree(t *testing.T, s driver.Store, name string) {
 			t.Errorf("%q stays in use: %+v, %v", name, state, err)
 			return
 		}
-		Pause(limit, 50*time.Millisecond) // between polls
+		pause(limit, 50*time.Millisecond) // between polls
 	}
 }
 
-// Pause waits for d, or until stop ends.
-func Pause(stop context.Context, d time.Duration) {
+// pause waits for d, or until stop ends.
+func pause(stop context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-stop.Done():
