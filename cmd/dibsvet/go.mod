@@ -1,0 +1,3 @@
+module github.com/dibslock/dibs/cmd/dibsvet
+
+go 1.26.0

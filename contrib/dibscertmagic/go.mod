@@ -1,0 +1,3 @@
+module github.com/dibslock/dibs/contrib/dibscertmagic
+
+go 1.26.0

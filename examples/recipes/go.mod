@@ -1,0 +1,3 @@
+module github.com/dibslock/dibs/examples/recipes
+
+go 1.26.0
