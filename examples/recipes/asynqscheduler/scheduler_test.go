@@ -1,0 +1,191 @@
+package asynqscheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/childtest"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+// everySecond is relative to the start of a scheduler. It is for tests: see the page.
+const everySecond = "@every 1s"
+
+// ttl is how long the tests wait for the next leader after a crash.
+const ttl = 2 * time.Second
+
+func TestMain(m *testing.M) {
+	childtest.Main(m, map[string]childtest.Role{"replica": func(out io.Writer, args []string) error {
+		rdb := redis.NewClient(&redis.Options{Addr: args[0]})
+		locks := dibs.New(goredisstore.New(rdb), dibs.TTL(ttl))
+		return Schedule(context.Background(), locks, func() (*asynq.Scheduler, error) {
+			return NewScheduler(asynq.RedisClientOpt{Addr: args[0]}, everySecond, func(_ *asynq.TaskInfo, err error) {
+				fmt.Fprintln(out, "enqueued", err)
+			})
+		})
+	}})
+}
+
+// A record lists which replica enqueued each task.
+type record struct {
+	t    *testing.T
+	addr string
+
+	mu      sync.Mutex
+	by      []string
+	changed chan struct{} // has a value after a change
+}
+
+func newRecord(t *testing.T) *record {
+	return &record{t: t, addr: redistest.Start(t).Addr(), changed: make(chan struct{}, 1)}
+}
+
+func (r *record) add(replica string) {
+	r.mu.Lock()
+	r.by = append(r.by, replica)
+	r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (r *record) replicas() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.by)
+}
+
+// waitFor waits until the replica has enqueued n more tasks.
+func (r *record) waitFor(replica string, n int) {
+	r.t.Helper()
+	seen := len(r.replicas())
+	limit := time.After(20 * time.Second)
+	for {
+		n := n
+		for _, by := range r.replicas()[seen:] {
+			if by == replica {
+				n--
+			}
+		}
+		if n <= 0 {
+			return
+		}
+		select {
+		case <-r.changed:
+		case <-limit:
+			r.t.Fatalf("%s has enqueued nothing: %v", replica, r.replicas())
+		}
+	}
+}
+
+// tasks returns how many tasks the queue has.
+func (r *record) tasks() int {
+	r.t.Helper()
+	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: r.addr})
+	defer inspector.Close()
+	queue, err := inspector.GetQueueInfo("default")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return queue.Pending
+}
+
+// A replica is a process of its own to Redis.
+type replica struct {
+	locks *dibs.Client
+	stop  func()
+	queue chan struct{} // closed when the replica waits for its turn
+}
+
+func (r *record) start(name string) *replica {
+	r.t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: r.addr})
+	started := &replica{queue: make(chan struct{})}
+	waits := sync.OnceFunc(func() { close(started.queue) })
+	started.locks = dibs.New(goredisstore.New(rdb), dibs.TTL(ttl),
+		dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { waits() }}))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Schedule(ctx, started.locks, func() (*asynq.Scheduler, error) {
+			return NewScheduler(asynq.RedisClientOpt{Addr: r.addr}, everySecond, func(_ *asynq.TaskInfo, err error) {
+				if err != nil {
+					r.t.Errorf("%s: %v", name, err)
+				}
+				r.add(name)
+			})
+		})
+	}()
+	started.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			r.t.Errorf("%s: Schedule returned %v, want the cause of its context", name, err)
+		}
+		started.locks.Close()
+		rdb.Close()
+	})
+	r.t.Cleanup(started.stop)
+	return started
+}
+
+// Of two replicas one enqueues, until it resigns or stops. Then the other one does, and the
+// first one may follow in a later term.
+func TestOneReplicaEnqueues(t *testing.T) {
+	t.Parallel()
+	r := newRecord(t)
+	a := r.start("a")
+	r.waitFor("a", 1)
+	b := r.start("b")
+	<-b.queue
+	r.waitFor("a", 1)
+
+	if !a.locks.Election("asynq:scheduler").Resign() {
+		t.Fatal("a does not lead")
+	}
+	r.waitFor("b", 2)
+	b.stop()
+	r.waitFor("a", 1)
+	a.stop()
+
+	by := r.replicas()
+	if terms := slices.Compact(slices.Clone(by)); !slices.Equal(terms, []string{"a", "b", "a"}) {
+		t.Errorf("enqueued by %v, want a, then b, then a", by)
+	}
+	if n := r.tasks(); n != len(by) {
+		t.Errorf("the queue has %d tasks, want %d", n, len(by))
+	}
+}
+
+// After a crash of the leader, another replica enqueues when the TTL has passed.
+func TestLeaderCrashes(t *testing.T) {
+	t.Parallel()
+	r := newRecord(t)
+	leader := childtest.Start(t, "replica", r.addr)
+	wantEnqueued(t, leader)
+	standby := r.start("standby")
+	<-standby.queue
+	wantEnqueued(t, leader)
+	if by := r.replicas(); len(by) != 0 {
+		t.Errorf("%d tasks enqueued by the standby", len(by))
+	}
+	leader.Kill()
+	r.waitFor("standby", 1)
+}
+
+func wantEnqueued(t *testing.T, leader *childtest.Child) {
+	t.Helper()
+	if line := leader.Line(); line != "enqueued <nil>" {
+		t.Fatalf("the leader printed %q", line)
+	}
+}

@@ -1,0 +1,28 @@
+// Package controllerruntime lets one of many replicas run the controllers of an operator. It
+// is the code of docs/recipes/controller-runtime.md. It does not import controller-runtime,
+// so that the tests of dibs need not compile it.
+package controllerruntime
+
+import (
+	"context"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Starter is what Lead uses of a manager.Manager of controller-runtime.
+type Starter interface {
+	// Start runs the controllers. It returns when ctx has ended and they have stopped.
+	Start(ctx context.Context) error
+}
+
+// Lead runs the controllers in one of all replicas that call it, until ctx ends. It calls
+// create at the start of each term.
+func Lead(ctx context.Context, locks *dibs.Client, create func() (Starter, error)) error {
+	return locks.Election("shop-operator").Run(ctx, func(ctx context.Context) error {
+		manager, err := create() // a manager cannot be started twice, so each term has its own
+		if err != nil {
+			return err
+		}
+		return manager.Start(ctx)
+	})
+}
