@@ -24,6 +24,9 @@ const everySecond = "@every 1s"
 // ttl is how long the tests wait for the next leader after a crash.
 const ttl = 2 * time.Second
 
+// limit is how long the tests wait for an event.
+const limit = 20 * time.Second
+
 func TestMain(m *testing.M) {
 	childtest.Main(m, map[string]childtest.Role{"replica": func(out io.Writer, args []string) error {
 		rdb := redis.NewClient(&redis.Options{Addr: args[0]})
@@ -70,7 +73,7 @@ func (r *record) replicas() []string {
 func (r *record) waitFor(replica string, n int) {
 	r.t.Helper()
 	seen := len(r.replicas())
-	limit := time.After(20 * time.Second)
+	over := time.After(limit)
 	for {
 		n := n
 		for _, by := range r.replicas()[seen:] {
@@ -83,7 +86,7 @@ func (r *record) waitFor(replica string, n int) {
 		}
 		select {
 		case <-r.changed:
-		case <-limit:
+		case <-over:
 			r.t.Fatalf("%s has enqueued nothing: %v", replica, r.replicas())
 		}
 	}
@@ -105,14 +108,24 @@ func (r *record) tasks() int {
 type replica struct {
 	locks *dibs.Client
 	stop  func()
-	queue chan struct{} // closed when the replica waits for its turn
+	waits chan struct{} // closed when the replica waits for its turn
+}
+
+// awaitQueued waits until the replica waits for its turn.
+func (r *replica) awaitQueued(t *testing.T) {
+	t.Helper()
+	select {
+	case <-r.waits:
+	case <-time.After(limit):
+		t.Fatal("the second replica does not wait")
+	}
 }
 
 func (r *record) start(name string) *replica {
 	r.t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: r.addr})
-	started := &replica{queue: make(chan struct{})}
-	waits := sync.OnceFunc(func() { close(started.queue) })
+	started := &replica{waits: make(chan struct{})}
+	waits := sync.OnceFunc(func() { close(started.waits) })
 	started.locks = dibs.New(goredisstore.New(rdb), dibs.TTL(ttl),
 		dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { waits() }}))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -147,7 +160,7 @@ func TestOneReplicaEnqueues(t *testing.T) {
 	a := r.start("a")
 	r.waitFor("a", 1)
 	b := r.start("b")
-	<-b.queue
+	b.awaitQueued(t)
 	r.waitFor("a", 1)
 
 	if !a.locks.Election("asynq:scheduler").Resign() {
@@ -167,6 +180,36 @@ func TestOneReplicaEnqueues(t *testing.T) {
 	}
 }
 
+// The term does not end while a task is being enqueued.
+func TestTermCoversTheEnqueue(t *testing.T) {
+	t.Parallel()
+	addr := redistest.Start(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	locks := dibs.New(goredisstore.New(rdb))
+	defer locks.Close()
+	ctx, stop := context.WithTimeout(t.Context(), limit)
+	defer stop()
+	ended, enqueued := make(chan struct{}), false
+	err := func() error {
+		defer close(ended)
+		return Schedule(ctx, locks, func() (*asynq.Scheduler, error) {
+			return NewScheduler(asynq.RedisClientOpt{Addr: addr}, everySecond, func(*asynq.TaskInfo, error) {
+				stop()
+				select {
+				case <-ended:
+					t.Error("the term has ended")
+				case <-time.After(200 * time.Millisecond):
+				}
+				enqueued = true
+			})
+		})
+	}()
+	if !errors.Is(err, context.Canceled) || !enqueued {
+		t.Errorf("got %v; enqueued: %v", err, enqueued)
+	}
+}
+
 // After a crash of the leader, another replica enqueues when the TTL has passed.
 func TestLeaderCrashes(t *testing.T) {
 	t.Parallel()
@@ -174,7 +217,7 @@ func TestLeaderCrashes(t *testing.T) {
 	leader := childtest.Start(t, "replica", r.addr)
 	wantEnqueued(t, leader)
 	standby := r.start("standby")
-	<-standby.queue
+	standby.awaitQueued(t)
 	wantEnqueued(t, leader)
 	if by := r.replicas(); len(by) != 0 {
 		t.Errorf("%d tasks enqueued by the standby", len(by))

@@ -141,8 +141,8 @@ func TestLockLost(t *testing.T) {
 	})
 	r.ExecuteWorkflow(Order, "42", time.Hour)
 	var failure *temporal.ApplicationError
-	if err := r.GetWorkflowError(); !errors.As(err, &failure) || failure.Type() != "LockLost" {
-		t.Errorf("got %v, want LockLost", err)
+	if err := r.GetWorkflowError(); !errors.As(err, &failure) || failure.Type() != "LockLost" || !failure.NonRetryable() {
+		t.Errorf("got %v, want LockLost, which is not repeated", err)
 	}
 	if attempts != 1 {
 		t.Errorf("%d attempts, want 1", attempts)
@@ -186,6 +186,29 @@ func TestCancel(t *testing.T) {
 	if len(paid.orders) != 1 {
 		t.Errorf("paid %v", paid.orders)
 	}
+	wantFree(t, store, "order:42")
+}
+
+// The lock outlives the worker that has acquired it, and each worker that has used it.
+func TestWorkersStop(t *testing.T) {
+	t.Parallel()
+	store, paid := memstore.New(), &payments{}
+	onOneWorker := func(activity func(a *Activities) error) {
+		t.Helper()
+		locks := dibs.New(store)
+		err := activity(&Activities{Locks: locks, Pay: paid.pay})
+		if err := errors.Join(err, locks.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var held Held
+	onOneWorker(func(a *Activities) (err error) {
+		held, err = a.Acquire(t.Context(), "order:42")
+		return err
+	})
+	onOneWorker(func(a *Activities) error { return a.Charge(t.Context(), held, "42") })
+	onOneWorker(func(a *Activities) error { return a.Extend(t.Context(), held) })
+	onOneWorker(func(a *Activities) error { return a.Release(t.Context(), held) })
 	wantFree(t, store, "order:42")
 }
 
