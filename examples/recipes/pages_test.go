@@ -11,48 +11,51 @@ import (
 
 const pages = "../../docs/recipes"
 
-var block = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+var (
+	block = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	link  = regexp.MustCompile(`\]\(\.\./\.\./examples/recipes/(\w+)\)`)
+)
 
-// Each Go block of a page consists of whole lines of one file of its package. So the code of
-// the page is compiled, and the tests of the package run it.
+// Each Go block of a page consists of whole lines of one file of the package to which the page
+// links. So the code of the page is compiled, and the tests of the package run it.
 func TestPagesShowTestedCode(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob(pages + "/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	index := read(t, pages+"/README.md")
 	shown := map[string]bool{}
 	for _, name := range names {
 		page := filepath.Base(name)
 		if page == "README.md" {
 			continue
 		}
-		folder := strings.ReplaceAll(strings.TrimSuffix(page, ".md"), "-", "")
-		shown[folder] = true
+		if !strings.Contains(index, "]("+page+")") {
+			t.Errorf("README.md has no link to %s", page)
+		}
+		text := read(t, name)
+		found := link.FindStringSubmatch(text)
+		if found == nil {
+			t.Errorf("%s has no link to its package", page)
+			continue
+		}
+		shown[found[1]] = true
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			checkPage(t, read(t, name), folder)
+			checkBlocks(t, text, found[1])
 		})
 	}
 	for _, folder := range packages(t) {
 		if !shown[folder] {
-			t.Errorf("%s has no page", folder)
-		}
-	}
-	index := read(t, pages+"/README.md")
-	for _, name := range names {
-		if page := filepath.Base(name); page != "README.md" && !strings.Contains(index, "]("+page+")") {
-			t.Errorf("README.md has no link to %s", page)
+			t.Errorf("no page shows the package %s", folder)
 		}
 	}
 }
 
-// checkPage checks one page, whose package is in a folder.
-func checkPage(t *testing.T, page, folder string) {
+// checkBlocks looks for the Go blocks of a page in the files of a folder.
+func checkBlocks(t *testing.T, page, folder string) {
 	t.Helper()
-	if !strings.Contains(page, "](../../examples/recipes/"+folder+")") {
-		t.Errorf("there is no link to the package %s", folder)
-	}
 	files, err := filepath.Glob(folder + "/*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +66,7 @@ func checkPage(t *testing.T, page, folder string) {
 	}
 	for _, b := range blocks {
 		if !inOneOf(t, files, b[1]) {
-			t.Errorf("no file of %s contains this block:\n%s", folder, b[1])
+			t.Errorf("no file of %s has these lines:\n%s", folder, b[1])
 		}
 	}
 }

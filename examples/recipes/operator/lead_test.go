@@ -1,4 +1,4 @@
-package controllerruntime
+package operator
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package asynqscheduler
+package scheduler
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package fxandwire creates a client of dibs with fx, or with providers for wire. It is the
+// Package lifecycle creates a client of dibs with fx, or with providers for wire. It is the
 // code of docs/recipes/fx-and-wire.md.
-package fxandwire
+package lifecycle
 
 import (
 	"net/http"

@@ -1,6 +1,6 @@
-// Package asynqscheduler lets one of many replicas run the scheduler of asynq. It is the code
+// Package scheduler lets one of many replicas run the scheduler of asynq. It is the code
 // of docs/recipes/asynq-scheduler.md.
-package asynqscheduler
+package scheduler
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package cachestampede computes a cached value once, however many callers miss it. It is the
+// Package cache computes a cached value once, however many callers miss it. It is the
 // code of docs/recipes/cache-stampede.md.
-package cachestampede
+package cache
 
 import (
 	"context"

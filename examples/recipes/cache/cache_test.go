@@ -1,4 +1,4 @@
-package cachestampede
+package cache
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package temporalactivities
+package activities
 
 import (
 	"time"

@@ -1,6 +1,6 @@
-// Package temporalactivities holds a lock for a Temporal workflow, across activities on
+// Package activities holds a lock for a Temporal workflow, across activities on
 // several workers. It is the code of docs/recipes/temporal-activities.md.
-package temporalactivities
+package activities
 
 import (
 	"context"

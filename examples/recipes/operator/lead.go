@@ -1,7 +1,7 @@
-// Package controllerruntime lets one of many replicas run the controllers of an operator. It
+// Package operator lets one of many replicas run the controllers of an operator. It
 // is the code of docs/recipes/controller-runtime.md. It does not import controller-runtime,
 // so that the tests of dibs need not compile it.
-package controllerruntime
+package operator
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package fxandwire
+package lifecycle
 
 import (
 	"net/http"
