@@ -93,6 +93,10 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 		if w.reportedByMajority(node, fmt.Sprint(e.Fence, " ", e.Token)) {
 			w.notify(e)
 		}
+	case driver.EventWanted:
+		if w.reportedByMajority(node, "wanted "+e.Token) {
+			w.notify(e)
+		}
 	case driver.EventConnected, driver.EventDisconnected:
 		w.handleConnection(node, e)
 	default:
