@@ -106,11 +106,11 @@ type Store interface {
 	Extend(ctx context.Context, requests []ExtendRequest) []error
 
 	// NotifyWanted asks for an EventWanted: the store sends it to r.Client when a request
-	// joins the wait queue of the name while r.Token holds it. If a request waits already,
-	// NotifyWanted returns true instead. It returns false if the token does not hold the
-	// name. The store sends the event once for each call. A lost one costs latency only,
-	// because a Client repeats the call. For shared holders a store may send the event to
-	// a part of them, at least MaxWanted.
+	// joins the empty wait queue of the name while r.Token holds it. If a request waits
+	// already, NotifyWanted returns true, and no event need follow. It returns false if the
+	// token does not hold the name. The store sends at most one event for each call. A lost
+	// one costs latency only, because a Client repeats the call. Of many shared holders,
+	// MaxWanted are notified at least.
 	NotifyWanted(ctx context.Context, r WantedRequest) (wanted bool, err error)
 
 	// Watch calls on with the events for one client until ctx ends, and then returns. It
