@@ -171,14 +171,21 @@ func TestWantedAfterReconnection(t *testing.T) {
 		var notify func(driver.Event)
 		s.set(func(f *faulty) {
 			f.event = func(e driver.Event, on func(driver.Event)) {
-				if notify = on; e.Kind != driver.EventWanted {
+				switch e.Kind {
+				case driver.EventWanted:
+				case driver.EventConnected:
+					notify = on
+					on(e)
+				default:
 					on(e)
 				}
 			}
 		})
 		c, other := open(t, s, dibs.TTL(time.Hour)), open(t, reliable)
 		l := lock(t, c, "n")
+		synctest.Wait() // connected
 		l.Wanted()
+		synctest.Wait()
 		defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
 		if isWanted(l) {
 			t.Fatal("wanted, but the event was lost")
