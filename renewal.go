@@ -123,7 +123,7 @@ func (c *Client) recordRenewal(h *lease, sent, ttl time.Duration, names int, nam
 		h.queueRenewFailed()
 	}
 	if err == nil && ended == nil && asks {
-		h.askIfWanted()
+		h.registerWanted()
 	}
 	return err == nil && ended == nil
 }

@@ -23,17 +23,17 @@ import (
 func (l *Lease) Wanted() <-chan struct{} {
 	signal, isNew := l.h.wantedSignal()
 	if isNew {
-		l.h.askIfWanted()
+		l.h.registerWanted()
 	}
 	return signal.channel
 }
 
 // A wantedSignal is the state of Lease.Wanted. The lock of the lease guards it.
 type wantedSignal struct {
-	channel chan struct{}
-	set     bool // the channel is closed
-	asking  bool // a goroutine asks the store
-	again   bool // it must ask once more, because an event may have been lost since it asked
+	channel     chan struct{}
+	set         bool // the channel is closed
+	registering bool // a goroutine asks the store
+	again       bool // it must ask once more, because an event may have been lost since it asked
 }
 
 // wantedLeases are the leases for which Wanted was called, by token. The zero value is
@@ -105,26 +105,26 @@ func (h *lease) setWanted() {
 	}
 }
 
-// askIfWanted asks the store in the background, again and again until it answers.
-func (h *lease) askIfWanted() {
+// registerWanted asks the store in the background, again and again until it answers.
+func (h *lease) registerWanted() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	signal := h.extra().wanted
 	switch {
 	case h.ended || signal.set:
-	case signal.asking:
+	case signal.registering:
 		signal.again = true
 	default:
-		signal.asking = h.c.work.run(func(ctx context.Context) {
-			for h.askAgain(ctx, h.notifyWanted(ctx)) {
+		signal.registering = h.c.work.run(func(ctx context.Context) {
+			for h.mustRepeat(ctx, h.notifyWanted(ctx)) {
 			}
 		})
 	}
 }
 
-// askAgain reports whether the store is to be asked again, after a pause if it has not
+// mustRepeat reports whether the store is to be asked again, after a pause if it has not
 // answered. The next renewal asks again, too.
-func (h *lease) askAgain(ctx context.Context, err error) bool {
+func (h *lease) mustRepeat(ctx context.Context, err error) bool {
 	const between = 250 * time.Millisecond
 	answered := err == nil || refused(err) || permanent(err)
 	stopped := !answered && !pause(ctx, between)
@@ -132,10 +132,10 @@ func (h *lease) askAgain(ctx context.Context, err error) bool {
 	defer h.mu.Unlock()
 	signal := h.extra().wanted
 	if stopped || h.ended || signal.set || answered && !signal.again {
-		signal.asking = false
+		signal.registering = false
 	}
 	signal.again = false
-	return signal.asking
+	return signal.registering
 }
 
 // notifyWanted asks the store once for a notification of the next waiter of each name.
@@ -157,9 +157,9 @@ func (h *lease) notifyWanted(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// askIfWanted asks the store again for all leases, because events may have been lost.
-func (c *Client) askIfWanted() {
+// registerWanted asks the store again for all leases, because events may have been lost.
+func (c *Client) registerWanted() {
 	for _, h := range c.wanted.all() {
-		h.askIfWanted()
+		h.registerWanted()
 	}
 }

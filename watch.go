@@ -38,14 +38,14 @@ func (c *Client) handleEvent(e driver.Event) {
 		if before != eventsUnknown {
 			c.renewer.reconnected(c.clock.now())
 		}
-		c.askIfWanted()
+		c.registerWanted()
 	case driver.EventDisconnected:
 		c.inbox.setFlow(eventsStopped, func() { c.queueDegraded(e.Err) })
 		c.inbox.retryAll()
 	case driver.EventFailover:
 		c.inbox.retryAll()
 		c.renewer.reconnected(c.clock.now())
-		c.askIfWanted()
+		c.registerWanted()
 	}
 }
 

@@ -70,7 +70,7 @@ func (in *carriedLease) endYield() {
 func (h *lease) isWanted(ctx context.Context) bool {
 	signal, isNew := h.wantedSignal()
 	if isNew && h.notifyWanted(ctx) != nil {
-		h.askIfWanted()
+		h.registerWanted()
 	}
 	select {
 	case <-signal.channel:

@@ -25,8 +25,8 @@ func wantedCases() []Case {
 	}
 }
 
-// askWanted asks for a notification of the next waiter.
-func (p *testClient) askWanted(c driver.AcquireRequest) bool {
+// registerWanted asks for a notification of the next waiter.
+func (p *testClient) registerWanted(c driver.AcquireRequest) bool {
 	p.t.Helper()
 	wanted, err := p.s.NotifyWanted(operationContext(p.t), driver.WantedRequest{Name: c.Name, Token: c.Token, Client: c.Client})
 	if err != nil {
@@ -51,7 +51,7 @@ func wanted(t *testing.T, s driver.Store) {
 	h := holder.newRequest("n")
 	holder.mustAcquire(h)
 	for range 2 { // repeated calls have no further effect
-		if holder.askWanted(h) {
+		if holder.registerWanted(h) {
 			t.Fatal("wanted before anybody waits")
 		}
 	}
@@ -70,7 +70,7 @@ func wantedAlready(t *testing.T, s driver.Store) {
 	h, w := holder.newRequest("n"), other.newRequest("n")
 	holder.mustAcquire(h)
 	other.mustQueue(w, 1)
-	if !holder.askWanted(h) {
+	if !holder.registerWanted(h) {
 		t.Fatal("not wanted, want it: a request waits")
 	}
 }
@@ -83,7 +83,7 @@ func wantedAgain(t *testing.T, s driver.Store) {
 	if err := s.Cancel(operationContext(t), w); err != nil {
 		t.Fatal(err)
 	}
-	if holder.askWanted(h) {
+	if holder.registerWanted(h) {
 		t.Fatal("wanted after the only waiter has left")
 	}
 	other.mustQueue(other.newRequest("n"), 1)
@@ -94,7 +94,7 @@ func notAsked(t *testing.T, s driver.Store) {
 	p, other := newClient(t, s), newSilentClient(t, s)
 	first, second := p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(first).Fence
-	p.askWanted(first)
+	p.registerWanted(first)
 	p.mustRelease(first, fence)
 	p.acquireSoon(second)
 	other.mustQueue(other.newRequest("n"), 1)
@@ -103,14 +103,14 @@ func notAsked(t *testing.T, s driver.Store) {
 	// The same by a hand-off.
 	h, w := p.newRequest("m"), p.newRequest("m")
 	fence = p.mustAcquire(h).Fence
-	p.askWanted(h)
+	p.registerWanted(h)
 	p.mustQueue(w, 1)
 	p.wantWanted(h)
 	p.mustRelease(h, fence)
 	p.wantGranted(w)
 	other.mustQueue(other.newRequest("m"), 1)
 	p.wantNoEvent(quiet)
-	if !p.askWanted(w) {
+	if !p.registerWanted(w) {
 		t.Fatal("not wanted after a hand-off, want it: a request waits")
 	}
 }
@@ -119,7 +119,7 @@ func wantedAfterRenewal(t *testing.T, s driver.Store) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h := holder.newRequest("n")
 	fence := holder.mustAcquire(h).Fence
-	holder.askWanted(h)
+	holder.registerWanted(h)
 	request := driver.ExtendRequest{Name: h.Name, Token: h.Token, Client: h.Client, Fence: fence, TTL: 2 * time.Minute, Weight: 1, Limit: 1}
 	if err := s.Extend(operationContext(t), []driver.ExtendRequest{request})[0]; err != nil {
 		t.Fatal(err)
@@ -131,15 +131,15 @@ func wantedAfterRenewal(t *testing.T, s driver.Store) {
 func wantedNeedsLease(t *testing.T, s driver.Store) {
 	p, holder := newClient(t, s), newSilentClient(t, s)
 	h, stranger := holder.newRequest("n"), p.newRequest("n")
-	if p.askWanted(stranger) {
+	if p.registerWanted(stranger) {
 		t.Fatal("a free name is wanted")
 	}
 	holder.mustAcquire(h)
-	if p.askWanted(stranger) {
+	if p.registerWanted(stranger) {
 		t.Fatal("wanted from a token that does not hold")
 	}
 	holder.mustQueue(holder.newRequest("n"), 1)
-	if p.askWanted(stranger) {
+	if p.registerWanted(stranger) {
 		t.Fatal("wanted from a token that does not hold")
 	}
 	p.wantNoEvent(quiet)
@@ -151,7 +151,7 @@ func wantedAndDeadWaiters(t *testing.T, s driver.Store) {
 	holder.mustAcquire(h)
 	dead.mustQueue(dead.newRequest("n"), 1)
 	time.Sleep(driver.WaiterTTL + 200*time.Millisecond)
-	if holder.askWanted(h) {
+	if holder.registerWanted(h) {
 		t.Fatal("wanted by a waiter that is dead")
 	}
 	if a := other.acquire(other.newRequest("n")); a.Held || a.Ticket == 0 {
@@ -166,7 +166,7 @@ func wantedShared(t *testing.T, s driver.Store) {
 	for client, c := range map[*testClient]*driver.AcquireRequest{p: &first, q: &second} {
 		c.Limit = driver.Unlimited
 		client.mustAcquire(*c)
-		if client.askWanted(*c) {
+		if client.registerWanted(*c) {
 			t.Fatal("wanted before anybody waits")
 		}
 	}
@@ -187,7 +187,7 @@ func wantedByMany(t *testing.T, s driver.Store) {
 		c := p.newRequest("n")
 		c.Limit = driver.Unlimited
 		p.mustAcquire(c)
-		p.askWanted(c)
+		p.registerWanted(c)
 		holders[c.Token] = true
 	}
 	other.mustQueue(other.newRequest("n"), 1)
@@ -205,7 +205,7 @@ func wantedByMultiLock(t *testing.T, s driver.Store) {
 	h := holder.newRequest("b")
 	both := other.newMulti("a", "b")
 	holder.mustAcquire(h)
-	holder.askWanted(h)
+	holder.registerWanted(h)
 	other.mustQueue(both, 1)
 	holder.wantWanted(h)
 }
@@ -214,7 +214,7 @@ func voteWanted(t *testing.T, s driver.Store) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h, w := holder.newVoteRequest("n", 1), other.newVoteRequest("n", 2)
 	holder.mustAcquire(h)
-	if holder.askWanted(h) {
+	if holder.registerWanted(h) {
 		t.Fatal("wanted before anybody waits")
 	}
 	other.mustQueue(w, 1)
