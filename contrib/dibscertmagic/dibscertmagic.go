@@ -1,8 +1,8 @@
 // Package dibscertmagic locks the storage of CertMagic, and of Caddy, by a dibs store.
 //
 // Instances that share a storage ask the certificate authority once for each certificate,
-// because CertMagic locks it. Many storages lock by polling, or by a file or record that
-// looks abandoned when its owner is slow. [New] replaces only the locks:
+// because CertMagic locks it. Many kinds of storage lock by polling, or by a file or record
+// that looks abandoned when its owner is slow. [New] replaces only the locks:
 //
 //	certmagic.Default.Storage = dibscertmagic.New(storage, locks)
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// inBubble runs a test in virtual time, with two storages as two processes have them.
+// inBubble runs a test in virtual time, as two processes would run it.
 func inBubble(t *testing.T, test func(t *testing.T, store *memstore.Store, mine, theirs *dibscertmagic.Storage)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()

@@ -9,8 +9,8 @@ import (
 
 // holds are the names that goroutines of this process hold or acquire.
 //
-// CertMagic unlocks by name, so a name must not have two holders in this process: not even
-// while the lease of the first one is lost and its work still runs. So a goroutine reserves
+// CertMagic unlocks by name, so a name must not have two holders in this process. That
+// includes a holder whose lease is lost while its work still runs. So a goroutine reserves
 // the name here before it acquires the lock.
 type holds struct {
 	mu     sync.Mutex

@@ -1,14 +1,15 @@
 // Package dibsgoose lets one of many replicas run the migrations of goose.
 //
 // goose locks by PostgreSQL advisory locks, or by a table in PostgreSQL or MySQL. A
-// [Locker] locks on a dibs store instead: for SQLite, ClickHouse and other databases, or
-// where a connection pooler breaks advisory locks.
+// [Locker] locks on a dibs store instead: for SQLite and other databases, or where a
+// connection pooler breaks advisory locks.
 //
 //	provider, err := goose.NewProvider(goose.DialectSQLite3, db, migrations,
 //		goose.WithLocker(dibsgoose.New(locks, "migrations:orders")))
 //
 // The first replica runs the migrations. The others wait, and then find nothing to do. The
-// Client renews the lease, so a migration may take longer than the TTL.
+// Client renews the lease, so a migration may take longer than the TTL. If no migration is
+// pending, Provider.Up does not lock.
 //
 // # Loss of the lease
 //

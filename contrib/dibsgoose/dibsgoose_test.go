@@ -47,6 +47,24 @@ func TestMigrationLongerThanTheTTL(t *testing.T) {
 	})
 }
 
+// With nothing to do, a start does not depend on the lock store.
+func TestNothingPending(t *testing.T) {
+	locks := dibs.New(memstore.New())
+	db := openForTest(t, newFile(t))
+	provider := mustProvider(t, db, dibsgoose.New(locks, name), steps{})
+	if _, err := provider.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := locks.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.Up(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err := provider.Down(t.Context()) // needs the lock
+	wantError(t, err, dibs.ErrClosed)
+}
+
 // A Locker cannot stop the migration, but the Provider reports the loss.
 func TestLossDuringAMigration(t *testing.T) {
 	file := newFile(t)

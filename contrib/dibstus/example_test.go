@@ -33,7 +33,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	http.Handle("/files/", http.StripPrefix("/files/", tusd))
+	mux := http.NewServeMux()
+	mux.Handle("/files/", http.StripPrefix("/files/", tusd))
 	fmt.Println("uses a locker:", composer.UsesLocker)
 	// Output: uses a locker: true
 }
