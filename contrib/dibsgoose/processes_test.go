@@ -2,6 +2,7 @@ package dibsgoose_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -152,4 +153,33 @@ func TestKilledDuringAMigration(t *testing.T) {
 		t.Error(err)
 	}
 	wantVersion(t, openForTest(t, file), 3)
+}
+
+// Without the lock store no migration begins, and one that has ended is reported.
+func TestStoreIsNotAvailable(t *testing.T) {
+	server, file := redistest.Start(t), newFile(t)
+	locker := dibsgoose.New(newRedisClient(t, server), name)
+	db := openForTest(t, file)
+	provider := mustProvider(t, db, locker, steps{last: func(context.Context) error {
+		server.Kill()
+		return nil
+	}})
+
+	server.Kill()
+	_, err := provider.Up(t.Context())
+	wantError(t, err, dibs.ErrUnavailable)
+	wantVersion(t, db, 0)
+
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	results, err := provider.Up(t.Context())
+	wantError(t, err, dibs.ErrUnavailable)
+	if errors.Is(err, dibs.ErrLost) || len(results) != 3 {
+		t.Errorf("%d migrations reported with %v, want 3 and no loss", len(results), err)
+	}
+	wantVersion(t, db, 3)
+	if err := server.Restart(); err != nil { // for the end of the client
+		t.Fatal(err)
+	}
 }
