@@ -3,6 +3,7 @@ package dibstus_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -170,7 +171,7 @@ func TestStoreIsNotAvailable(t *testing.T) {
 	err := newLock(t, locks, upload).Lock(t.Context(), mustNotBeCalled)
 	wantError(t, err, dibstus.ErrUnavailable, dibs.ErrUnavailable)
 	var reply handler.Error
-	if !errors.As(err, &reply) || reply.HTTPResponse.StatusCode != 503 || strings.Contains(reply.HTTPResponse.Body, "127.0.0.1") {
+	if !errors.As(err, &reply) || reply.HTTPResponse.StatusCode != http.StatusServiceUnavailable || strings.Contains(reply.HTTPResponse.Body, "127.0.0.1") {
 		t.Errorf("the reply is %+v", reply.HTTPResponse)
 	}
 }
