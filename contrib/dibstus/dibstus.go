@@ -19,7 +19,7 @@
 //
 // After a crash of a server, its uploads are locked for the TTL. Let it be shorter than
 // AcquireLockTimeout of tusd, which is 20 s by default. Then the next request waits and
-// succeeds, rather than fail. docs/adapters.md has more.
+// succeeds. With a longer TTL it fails. docs/adapters.md has more.
 package dibstus
 
 import (
@@ -35,8 +35,8 @@ import (
 )
 
 // ErrUnavailable is the reply of tusd while the lock store is not available: status 503, so
-// that clients try again. It does not have the address of the store, as the error of dibs
-// does; errors.Is finds dibs.ErrUnavailable, too.
+// that clients try again. Unlike the error of dibs, the reply does not contain the address
+// of the store. The hook AcquireEnd has the cause.
 var ErrUnavailable = handler.NewError("ERR_LOCK_STORE_UNAVAILABLE", "the lock store is not available", http.StatusServiceUnavailable)
 
 // A Locker creates the locks of uploads. It is safe for concurrent use.
@@ -74,7 +74,8 @@ type lock struct {
 // waits for the lock, or when the lease is lost; but not after Unlock.
 //
 // If ctx ends, or if the option Wait ends the waiting, Lock returns handler.ErrLockTimeout,
-// joined with the error of dibs. If the store does not answer, it returns ErrUnavailable.
+// joined with the error of dibs. If the store does not answer, it returns ErrUnavailable,
+// joined with that of dibs.
 func (l *lock) Lock(ctx context.Context, requestUnlock func()) error {
 	lease, err := l.mutex.Lock(ctx)
 	switch {
