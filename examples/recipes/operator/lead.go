@@ -1,6 +1,6 @@
-// Package operator lets one of many replicas run the controllers of an operator. It
-// is the code of docs/recipes/controller-runtime.md. It does not import controller-runtime,
-// so that the tests of dibs need not compile it.
+// Package operator lets one of many replicas run the controllers of an operator. It is the
+// code of docs/recipes/controller-runtime.md. It does not import controller-runtime, so that
+// the tests of dibs need not compile it.
 package operator
 
 import (

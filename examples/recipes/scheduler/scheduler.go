@@ -1,5 +1,5 @@
-// Package scheduler lets one of many replicas run the scheduler of asynq. It is the code
-// of docs/recipes/asynq-scheduler.md.
+// Package scheduler lets one of many replicas run the scheduler of asynq. It is the code of
+// docs/recipes/asynq-scheduler.md.
 package scheduler
 
 import (

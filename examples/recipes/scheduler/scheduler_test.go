@@ -41,8 +41,9 @@ func TestMain(m *testing.M) {
 
 // A record lists which replica enqueued each task.
 type record struct {
-	t    *testing.T
-	addr string
+	t      *testing.T
+	server *redistest.Server
+	outage bool // attempts to enqueue may fail
 
 	mu      sync.Mutex
 	by      []string
@@ -50,7 +51,7 @@ type record struct {
 }
 
 func newRecord(t *testing.T) *record {
-	return &record{t: t, addr: redistest.Start(t).Addr(), changed: make(chan struct{}, 1)}
+	return &record{t: t, server: redistest.Start(t), changed: make(chan struct{}, 1)}
 }
 
 func (r *record) add(replica string) {
@@ -95,7 +96,7 @@ func (r *record) waitFor(replica string, n int) {
 // tasks returns how many tasks the queue has.
 func (r *record) tasks() int {
 	r.t.Helper()
-	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: r.addr})
+	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: r.server.Addr()})
 	defer inspector.Close()
 	queue, err := inspector.GetQueueInfo("default")
 	if err != nil {
@@ -109,34 +110,29 @@ type replica struct {
 	locks *dibs.Client
 	stop  func()
 	waits chan struct{} // closed when the replica waits for its turn
-}
-
-// awaitQueued waits until the replica waits for its turn.
-func (r *replica) awaitQueued(t *testing.T) {
-	t.Helper()
-	select {
-	case <-r.waits:
-	case <-time.After(limit):
-		t.Fatal("the second replica does not wait")
-	}
+	lost  chan struct{} // closed when the replica has lost a term
 }
 
 func (r *record) start(name string) *replica {
 	r.t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: r.addr})
-	started := &replica{waits: make(chan struct{})}
-	waits := sync.OnceFunc(func() { close(started.waits) })
-	started.locks = dibs.New(goredisstore.New(rdb), dibs.TTL(ttl),
-		dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { waits() }}))
+	rdb := redis.NewClient(&redis.Options{Addr: r.server.Addr()})
+	started := &replica{waits: make(chan struct{}), lost: make(chan struct{})}
+	waits, lost := sync.OnceFunc(func() { close(started.waits) }), sync.OnceFunc(func() { close(started.lost) })
+	started.locks = dibs.New(goredisstore.New(rdb), dibs.TTL(ttl), dibs.Observe(dibs.Hooks{
+		Queued: func(context.Context, dibs.Queued) { waits() },
+		Lost:   func(context.Context, dibs.Lost) { lost() },
+	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- Schedule(ctx, started.locks, func() (*asynq.Scheduler, error) {
-			return NewScheduler(asynq.RedisClientOpt{Addr: r.addr}, everySecond, func(_ *asynq.TaskInfo, err error) {
-				if err != nil {
+			return NewScheduler(asynq.RedisClientOpt{Addr: r.server.Addr()}, everySecond, func(_ *asynq.TaskInfo, err error) {
+				switch {
+				case err == nil:
+					r.add(name)
+				case !r.outage:
 					r.t.Errorf("%s: %v", name, err)
 				}
-				r.add(name)
 			})
 		})
 	}()
@@ -152,6 +148,16 @@ func (r *record) start(name string) *replica {
 	return started
 }
 
+// await waits until an event has closed its channel.
+func await(t *testing.T, event <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-event:
+	case <-time.After(limit):
+		t.Fatal("the event did not happen")
+	}
+}
+
 // Of two replicas one enqueues, until it resigns or stops. Then the other one does, and the
 // first one may follow in a later term.
 func TestOneReplicaEnqueues(t *testing.T) {
@@ -160,7 +166,7 @@ func TestOneReplicaEnqueues(t *testing.T) {
 	a := r.start("a")
 	r.waitFor("a", 1)
 	b := r.start("b")
-	b.awaitQueued(t)
+	await(t, b.waits)
 	r.waitFor("a", 1)
 
 	if !a.locks.Election("asynq:scheduler").Resign() {
@@ -214,16 +220,31 @@ func TestTermCoversTheEnqueue(t *testing.T) {
 func TestLeaderCrashes(t *testing.T) {
 	t.Parallel()
 	r := newRecord(t)
-	leader := childtest.Start(t, "replica", r.addr)
+	leader := childtest.Start(t, "replica", r.server.Addr())
 	wantEnqueued(t, leader)
 	standby := r.start("standby")
-	standby.awaitQueued(t)
+	await(t, standby.waits)
 	wantEnqueued(t, leader)
 	if by := r.replicas(); len(by) != 0 {
 		t.Errorf("%d tasks enqueued by the standby", len(by))
 	}
 	leader.Kill()
 	r.waitFor("standby", 1)
+}
+
+// A replica that has lost its term in an outage leads again when Redis is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	r := newRecord(t)
+	r.outage = true
+	a := r.start("a")
+	r.waitFor("a", 1)
+	r.server.Kill()
+	await(t, a.lost)
+	if err := r.server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	r.waitFor("a", 1)
 }
 
 func wantEnqueued(t *testing.T, leader *childtest.Child) {
