@@ -8,10 +8,10 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Reindex works on the catalogue in chunks. Between two chunks it lets other requests for the
+// Rebuild works on the catalogue in chunks. Between two chunks it lets other requests for the
 // lock go first. A chunk reads its position from the database, and reports whether more
 // chunks follow.
-func Reindex(ctx context.Context, locks *dibs.Client, chunk func(ctx context.Context, fence uint64) (more bool, err error)) error {
+func Rebuild(ctx context.Context, locks *dibs.Client, chunk func(ctx context.Context, fence uint64) (more bool, err error)) error {
 	return locks.Mutex("catalogue").Do(ctx, func(ctx context.Context) error {
 		for {
 			more, err := chunk(ctx, dibs.Fence(ctx)) // the fence is new after a Yield that waited

@@ -15,7 +15,7 @@ import (
 // chunkTime is how long a chunk of the batch, or a job, takes.
 const chunkTime = time.Minute
 
-// A batchRun is one run of Reindex in virtual time.
+// A batchRun is one run of Rebuild in virtual time.
 type batchRun struct {
 	locks  *dibs.Client
 	begin  time.Time
@@ -23,13 +23,13 @@ type batchRun struct {
 	ended  chan error
 }
 
-// startBatch starts Reindex with n chunks. It calls work at the end of each.
+// startBatch starts Rebuild with n chunks. It calls work at the end of each.
 func startBatch(t *testing.T, store *memstore.Store, n int, work func(ctx context.Context) error) *batchRun {
 	t.Helper()
 	r := &batchRun{locks: dibs.New(store), begin: time.Now(), ended: make(chan error, 1)}
 	t.Cleanup(func() { r.locks.Close() })
 	go func() {
-		r.ended <- Reindex(t.Context(), r.locks, func(ctx context.Context, fence uint64) (bool, error) {
+		r.ended <- Rebuild(t.Context(), r.locks, func(ctx context.Context, fence uint64) (bool, error) {
 			r.fences = append(r.fences, fence)
 			time.Sleep(chunkTime)
 			return len(r.fences) < n, work(ctx)
@@ -130,7 +130,7 @@ func TestDeviceIsWanted(t *testing.T) {
 				others := dibs.New(store)
 				defer others.Close()
 				begin := time.Now()
-				lease, err := others.Mutex("device").Lock(t.Context())
+				lease, err := others.Mutex("device").Lock(t.Context(), dibs.Wait(time.Hour))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -150,13 +150,15 @@ func TestDeviceIsWanted(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		_, ended := startServe(t.Context(), t, store)
+		limit, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, ended := startServe(limit, t, store)
 		store.Restart()
 		if err := <-ended; !errors.Is(err, dibs.ErrLost) {
 			t.Errorf("got %v, want ErrLost", err)
 		}
 
-		ctx, stop := context.WithCancel(t.Context())
+		ctx, stop := context.WithCancel(limit)
 		_, ended = startServe(ctx, t, store)
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
