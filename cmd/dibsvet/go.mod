@@ -1,3 +1,8 @@
 module github.com/dibslock/dibs/cmd/dibsvet
 
 go 1.26.0
+
+require (
+	github.com/golangci/plugin-module-register v0.1.2
+	golang.org/x/tools v0.52.0
+)

@@ -1,0 +1,342 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/constant"
+	"strings"
+	"time"
+
+	"golang.org/x/tools/go/analysis"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
+)
+
+const badNameDoc = `find names, numbers and options that dibs rejects
+
+Some requests always return ErrInvalid: an empty name, a TTL of 5 ms, a MaxHold below the
+MinHold, Wait given to TryLock, Token given to New.
+
+The check repeats each request whose arguments are constants, with a context that has
+ended. So its rules are those of the version of dibs that dibsvet is built with, and its
+messages are those of dibs. In these, "…" stands for a name that is not constant.
+
+It skips test files: a test that makes such a request fails, or expects the error.`
+
+func newBadName(src *analysis.Analyzer) *analysis.Analyzer {
+	return newCheck(src, "badname", badNameDoc, func(f *finder) {
+		for _, call := range f.calls() {
+			if !f.inTest(call) {
+				f.checkArguments(call)
+			}
+		}
+	})
+}
+
+// checkArguments checks the arguments of a call of package dibs. Each rejected argument is
+// reported once, and not a second time in combination with others.
+func (f *finder) checkArguments(call *ast.CallExpr) {
+	t := f.target(call)
+	d := dibsFuncOf(t.fn)
+	if d.name == "" || len(call.Args) == 0 && !d.is("Client", "All") {
+		return
+	}
+	switch {
+	case d.is("", "ParseOptions"):
+		if words, ok := f.stringOf(call.Args[0]); ok {
+			_, err := dibs.ParseOptions(words)
+			f.reportInvalid(call.Args[0], err)
+		}
+	case d.receiver == "" && d.name != "New":
+		if made, ok := f.makeOption(option{call, d.name}); ok {
+			f.reportInvalid(call, ofOption(made).err())
+		}
+	case d.is("Lease", "Extend") && len(call.Args) == 2:
+		if ttl, ok := f.durationOf(call.Args[1]); ok {
+			f.reportInvalid(call.Args[1], ofOption(dibs.TTL(ttl)).err())
+		}
+	case d.is("Client", "Inspect") && len(call.Args) == 2:
+		f.checkName(call.Args[1])
+	case d.is("Client", "Revoke") && len(call.Args) == 4:
+		f.checkRevoke(call)
+	case d.is("Client", "Attach") && len(call.Args) >= 2:
+		f.checkAttach(call)
+	case d.is("Client", "Mutex", "RWMutex", "Semaphore", "Election", "Once", "All"):
+		f.checkConstructor(call, d.name)
+	case takesOptions(t.fn):
+		f.checkCall(call, t.receiver, d)
+	}
+	if d.is("", "New") || d.receiver == "Client" && takesOptions(t.fn) {
+		f.checkList(call, d.is("", "New"))
+	}
+}
+
+// reportInvalid reports an ErrInvalid.
+func (f *finder) reportInvalid(n ast.Node, err error) {
+	if !errors.Is(err, dibs.ErrInvalid) {
+		return
+	}
+	reason := strings.TrimPrefix(err.Error(), dibs.ErrInvalid.Error()+": ")
+	f.report(analysis.Diagnostic{Pos: n.Pos(), End: n.End(), Message: "dibs rejects this: " + reason})
+}
+
+func (f *finder) checkName(e ast.Expr) {
+	if name, ok := f.stringOf(e); ok {
+		f.reportInvalid(e, driver.CheckName(name))
+	}
+}
+
+func (f *finder) checkRevoke(call *ast.CallExpr) {
+	f.checkName(call.Args[1])
+	const name, fence = "…", 1
+	if given := f.constant(call.Args[2]); given != nil && constant.Sign(given) == 0 {
+		f.reportInvalid(call.Args[2], driver.CheckRevoke(name, 0, ""))
+	}
+	if reason, ok := f.stringOf(call.Args[3]); ok {
+		f.reportInvalid(call.Args[3], driver.CheckRevoke(name, fence, reason))
+	}
+}
+
+func (f *finder) checkAttach(call *ast.CallExpr) {
+	f.checkName(call.Args[0])
+	if token, ok := f.stringOf(call.Args[1]); ok {
+		_, err := dibs.New(memstore.New()).Attach("…", token)
+		f.reportInvalid(call.Args[1], err)
+	}
+}
+
+// checkConstructor checks the name or names, and the number, of a new primitive.
+func (f *finder) checkConstructor(call *ast.CallExpr, kind string) {
+	switch {
+	case kind == "All":
+		for _, name := range call.Args {
+			f.checkName(name)
+		}
+		f.checkNames(call)
+		return
+	case kind == "Semaphore" && len(call.Args) > 1:
+		if permits, ok := f.intOf(call.Args[1]); ok {
+			r := newRequest()
+			r.kind, r.permits = kind, permits
+			f.reportInvalid(call.Args[1], r.err())
+		}
+	case kind == "Once" && len(call.Args) > 1:
+		if every, ok := f.durationOf(call.Args[1]); ok {
+			r := newRequest()
+			r.kind, r.every = kind, every
+			f.reportInvalid(call.Args[1], r.err())
+		}
+	}
+	f.checkName(call.Args[0])
+}
+
+// checkNames checks the number of different names of All.
+func (f *finder) checkNames(call *ast.CallExpr) {
+	if call.Ellipsis.IsValid() {
+		return
+	}
+	names := make([]string, len(call.Args))
+	for i, argument := range call.Args {
+		name, ok := f.stringOf(argument)
+		if !ok || driver.CheckName(name) != nil {
+			return
+		}
+		names[i] = name
+	}
+	r := newRequest()
+	r.kind, r.names = "All", names
+	f.reportInvalid(methodAndArguments(call), r.err())
+}
+
+// checkList checks the options that New or a primitive has, in combination.
+func (f *finder) checkList(call *ast.CallExpr, isNew bool) {
+	given := f.validOptions(call)
+	if len(given) == 0 {
+		return
+	}
+	r := newRequest()
+	if isNew {
+		r.client = given
+	} else {
+		r.lock = given
+	}
+	f.reportInvalid(methodAndArguments(call), r.err())
+}
+
+// checkCall checks a call on a primitive: the number of permits, and the options of the call,
+// first alone and then in combination with those of the primitive and the client.
+func (f *finder) checkCall(call *ast.CallExpr, lock ast.Expr, d dibsFunc) {
+	r := newRequest()
+	if d.receiver == "Once" {
+		r.kind = "Once"
+	}
+	r.try = strings.HasPrefix(d.name, "Try")
+	if made, ok := f.construction(lock); ok {
+		f.addPrimitive(&r, made)
+	}
+	if r.err() != nil && f.reported(r) {
+		return
+	}
+	if d.is("Semaphore", "Acquire", "TryAcquire") && len(call.Args) > 1 {
+		if n, ok := f.intOf(call.Args[1]); ok {
+			acquire := newRequest()
+			acquire.kind, acquire.name, acquire.permits, acquire.n = "Semaphore", r.name, r.permits, n
+			f.reportInvalid(call.Args[1], acquire.err())
+		}
+	}
+	r.call = f.validOptions(call)
+	f.reportInvalid(methodAndArguments(call), r.err())
+}
+
+// reported reports whether the options of New, or those of the primitive, are rejected without
+// those of the other, so that the finding is there.
+func (f *finder) reported(r request) bool {
+	client, lock := newRequest(), r
+	client.client, lock.client = r.client, nil
+	return client.err() != nil || lock.err() != nil
+}
+
+// methodAndArguments returns a call without its receiver, which may be on another line.
+func methodAndArguments(call *ast.CallExpr) ast.Node {
+	selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok {
+		return call
+	}
+	return &ast.CallExpr{Fun: selector.Sel, Lparen: call.Lparen, Args: call.Args, Ellipsis: call.Ellipsis, Rparen: call.Rparen}
+}
+
+// addPrimitive adds what the package shows of a primitive and its client.
+func (f *finder) addPrimitive(r *request, made constructed) {
+	r.lock = f.validOptions(made.call)
+	if client, ok := f.newClient(made.client); ok {
+		r.client = f.validOptions(client)
+	}
+	if made.kind == "All" || len(made.call.Args) == 0 {
+		return
+	}
+	if name, ok := f.stringOf(made.call.Args[0]); ok && driver.CheckName(name) == nil {
+		r.name = name
+	}
+	if len(made.call.Args) < 2 {
+		return
+	}
+	permits, ok := f.intOf(made.call.Args[1])
+	if ok && made.kind == "Semaphore" && permits > 0 {
+		r.permits = permits
+	}
+	if every, ok := f.durationOf(made.call.Args[1]); ok && made.kind == "Once" {
+		r.every = every
+	}
+}
+
+// validOptions returns the options with constant arguments that are valid on their own.
+func (f *finder) validOptions(call *ast.CallExpr) (valid []dibs.Option) {
+	given, _ := f.options(call)
+	for _, o := range given {
+		made, ok := f.makeOption(o)
+		if ok && ofOption(made).err() == nil {
+			valid = append(valid, made)
+		}
+	}
+	return valid
+}
+
+// makeOption makes the option that a call makes, if its arguments are constants.
+func (f *finder) makeOption(o option) (dibs.Option, bool) {
+	durations := map[string]func(time.Duration) dibs.Option{
+		"TTL": dibs.TTL, "Wait": dibs.Wait, "Timeout": dibs.Timeout, "MaxHold": dibs.MaxHold, "MinHold": dibs.MinHold,
+	}
+	texts := map[string]func(string) dibs.Option{"Label": dibs.Label, "Token": dibs.Token}
+	arguments := o.call.Args
+	switch {
+	case durations[o.name] != nil && len(arguments) == 1:
+		d, ok := f.durationOf(arguments[0])
+		return durations[o.name](d), ok
+	case texts[o.name] != nil && len(arguments) == 1:
+		text, ok := f.stringOf(arguments[0])
+		return texts[o.name](text), ok
+	case o.name == "Attempts" && len(arguments) == 2:
+		n, ok := f.intOf(arguments[0])
+		every, constant := f.durationOf(arguments[1])
+		return dibs.Attempts(n, every), ok && constant
+	}
+	return nil, false
+}
+
+func (f *finder) stringOf(e ast.Expr) (string, bool) {
+	v := f.constant(e)
+	if v == nil || v.Kind() != constant.String {
+		return "", false
+	}
+	return constant.StringVal(v), true
+}
+
+func (f *finder) intOf(e ast.Expr) (int, bool) {
+	v := f.constant(e)
+	if v == nil {
+		return 0, false
+	}
+	n, exact := constant.Int64Val(constant.ToInt(v))
+	return int(n), exact
+}
+
+func (f *finder) durationOf(e ast.Expr) (time.Duration, bool) {
+	n, ok := f.intOf(e)
+	return time.Duration(n), ok
+}
+
+// A request is one that the checked program makes, as far as its arguments are constants.
+type request struct {
+	client, lock, call []dibs.Option // of each level
+	kind               string        // Once, All, Semaphore for a check of its permits, and Mutex for all others
+	name               string
+	names              []string // of All
+	permits, n         int      // of Semaphore and Acquire
+	every              time.Duration
+	try                bool
+}
+
+// newRequest returns a valid request: what is not known of the real one does not matter.
+func newRequest() request {
+	return request{kind: "Mutex", name: "…", permits: driver.Unlimited, n: 1, every: driver.MinTTL}
+}
+
+// ofOption returns a request with one option.
+func ofOption(o dibs.Option) request {
+	r := newRequest()
+	r.call = []dibs.Option{o}
+	return r
+}
+
+// err returns the ErrInvalid that the request returns, or nil. The request sends nothing,
+// because its context has ended.
+func (r request) err() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := r.send(ctx); errors.Is(err, dibs.ErrInvalid) {
+		return err
+	}
+	return nil
+}
+
+func (r request) send(ctx context.Context) error {
+	locks := dibs.New(memstore.New(), r.client...)
+	var err error
+	switch mutex := locks.Mutex(r.name, r.lock...); {
+	case r.kind == "Semaphore":
+		_, err = locks.Semaphore(r.name, r.permits, r.lock...).Acquire(ctx, r.n, r.call...)
+	case r.kind == "Once":
+		nothing := func(context.Context) error { return nil }
+		_, err = locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...)
+	case r.kind == "All":
+		_, err = locks.All(r.names...).Lock(ctx, r.call...)
+	case r.try:
+		_, err = mutex.TryLock(ctx, r.call...)
+	default:
+		_, err = mutex.Lock(ctx, r.call...)
+	}
+	return err
+}
