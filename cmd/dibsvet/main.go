@@ -9,13 +9,20 @@ package main
 
 import (
 	"flag"
+	"fmt"
+	"strings"
 
+	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/multichecker"
 
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-func main() { multichecker.Main(checks.All(nofenceGiven)...) }
+func main() {
+	all := checks.All(nofenceGiven)
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage(all)) }
+	multichecker.Main(all...)
+}
 
 // nofenceGiven reports whether the command line has -nofence, which runs that check only.
 // The checks run after the command line has been parsed.
@@ -26,4 +33,37 @@ func nofenceGiven() bool {
 	}
 	getter, ok := given.Value.(flag.Getter)
 	return ok && getter.Get() == true
+}
+
+// usage returns the text of dibsvet -h.
+func usage(all []*analysis.Analyzer) string {
+	var b strings.Builder
+	b.WriteString(`dibsvet finds mistakes with locks of dibs.
+
+  go vet -vettool=$(which dibsvet) ./...   with the cache of go vet
+  dibsvet [flags] ./...                    alone
+  dibsvet help [check]                     describe a check, and all flags
+
+Checks:
+
+`)
+	for _, a := range all {
+		title, _, _ := strings.Cut(a.Doc, "\n")
+		fmt.Fprintf(&b, "  %-10s %s\n", a.Name, title)
+	}
+	b.WriteString(`
+Flags:
+
+  -CHECK         run only this check, such as -forever; may be repeated
+  -CHECK=false   run all checks but this one
+  -nofence.on    run nofence in addition to the others; it is off by default
+  -fix           apply the fixes; with -diff, print them instead
+  -json          print the findings as JSON
+  -test=false    leave out test files
+
+A comment silences a finding on its line, or on the next one:
+
+  //dibsvet:ignore CHECK reason
+`)
+	return b.String()
 }

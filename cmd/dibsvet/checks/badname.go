@@ -22,16 +22,12 @@ MinHold, Wait given to TryLock, Token given to New.
 
 The check repeats each request whose arguments are constants, with a context that has
 ended. So its rules are those of the version of dibs that dibsvet is built with, and its
-messages are those of dibs. In these, "…" stands for a name that is not constant.
-
-It skips test files: a test that makes such a request fails, or expects the error.`
+messages are those of dibs. In these, "…" stands for a name that is not constant.`
 
 func newBadName(src *analysis.Analyzer) *analysis.Analyzer {
-	return newCheck(src, "badname", badNameDoc, func(f *finder) {
+	return newCheck(src, "badname", notInTests, badNameDoc, func(f *finder) {
 		for _, call := range f.calls() {
-			if !f.inTest(call) {
-				f.checkArguments(call)
-			}
+			f.checkArguments(call)
 		}
 	})
 }
@@ -324,19 +320,21 @@ func (r request) err() error {
 
 func (r request) send(ctx context.Context) error {
 	locks := dibs.New(memstore.New(), r.client...)
-	var err error
-	switch mutex := locks.Mutex(r.name, r.lock...); {
+	mutex := locks.Mutex(r.name, r.lock...)
+	switch {
 	case r.kind == "Semaphore":
-		_, err = locks.Semaphore(r.name, r.permits, r.lock...).Acquire(ctx, r.n, r.call...)
+		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).Acquire(ctx, r.n, r.call...))
 	case r.kind == "Once":
 		nothing := func(context.Context) error { return nil }
-		_, err = locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...)
+		return errorOf(locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...))
 	case r.kind == "All":
-		_, err = locks.All(r.names...).Lock(ctx, r.call...)
+		return errorOf(locks.All(r.names...).Lock(ctx, r.call...))
 	case r.try:
-		_, err = mutex.TryLock(ctx, r.call...)
+		return errorOf(mutex.TryLock(ctx, r.call...))
 	default:
-		_, err = mutex.Lock(ctx, r.call...)
+		return errorOf(mutex.Lock(ctx, r.call...))
 	}
-	return err
 }
+
+// errorOf returns the error of a request. There is no result beside it.
+func errorOf[T any](_ T, err error) error { return err }

@@ -26,8 +26,18 @@ func All(enabled func() bool) []*analysis.Analyzer {
 	}
 }
 
+// scope says in which files a check reports findings.
+type scope bool
+
+// Tests do on purpose what most checks report: they keep locks, act as another process, make
+// requests that are rejected, and rely on the time limit of go test.
+const (
+	allFiles   scope = true
+	notInTests scope = false
+)
+
 // newCheck returns an analyzer that calls find for each package that can use dibs.
-func newCheck(src *analysis.Analyzer, name, doc string, find func(*finder)) *analysis.Analyzer {
+func newCheck(src *analysis.Analyzer, name string, in scope, doc string, find func(*finder)) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name:     name,
 		Doc:      doc,
@@ -35,7 +45,7 @@ func newCheck(src *analysis.Analyzer, name, doc string, find func(*finder)) *ana
 		Requires: []*analysis.Analyzer{src},
 		Run: func(pass *analysis.Pass) (any, error) {
 			if s := pass.ResultOf[src].(*source); s != nil {
-				find(&finder{source: s, pass: pass, check: name})
+				find(&finder{source: s, pass: pass, check: name, scope: in})
 			}
 			return nil, nil
 		},
@@ -47,10 +57,14 @@ type finder struct {
 	*source
 	pass  *analysis.Pass
 	check string
+	scope scope
 }
 
-// report reports a mistake, unless a directive silences it.
+// report reports a mistake, unless it is in a test, or a directive silences it.
 func (f *finder) report(d analysis.Diagnostic) {
+	if f.scope == notInTests && f.inTest(d.Pos) {
+		return
+	}
 	switch f.directives.of(f.pass.Fset.Position(d.Pos), f.check) {
 	case silent:
 		return

@@ -12,6 +12,12 @@ import (
 // dibsPath is the path of package dibs. The types are recognised by it.
 const dibsPath = "github.com/dibslock/dibs"
 
+// fromDibs reports whether an object belongs to package dibs, or to package driver, which
+// declares a part of its errors.
+func fromDibs(o types.Object) bool {
+	return o.Pkg() != nil && (o.Pkg().Path() == dibsPath || o.Pkg().Path() == dibsPath+"/driver")
+}
+
 // A dibsFunc is a function or method of package dibs.
 type dibsFunc struct {
 	receiver string // the name of the type; empty for a function

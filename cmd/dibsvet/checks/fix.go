@@ -2,6 +2,7 @@ package checks
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
 	"strconv"
 
@@ -16,7 +17,7 @@ func edit(n ast.Node, text string) analysis.TextEdit {
 // fix returns a fix that needs a package of the standard library, which it imports if it must.
 // It returns no fix if the name of the package means something else at n.
 func (f *finder) fix(n ast.Node, message, path string, edits ...analysis.TextEdit) []analysis.SuggestedFix {
-	file := f.file(n)
+	file := f.file(n.Pos())
 	if file == nil {
 		return nil
 	}
@@ -52,10 +53,10 @@ func importEdit(file *ast.File, path string) analysis.TextEdit {
 	return analysis.TextEdit{}
 }
 
-// file returns the file of a node.
-func (f *finder) file(n ast.Node) *ast.File {
+// file returns the file of a position.
+func (f *finder) file(at token.Pos) *ast.File {
 	for _, file := range f.pass.Files {
-		if file.FileStart <= n.Pos() && n.Pos() < file.FileEnd {
+		if file.FileStart <= at && at < file.FileEnd {
 			return file
 		}
 	}

@@ -16,11 +16,10 @@ The check reports Lock, RLock, Acquire, Do, RDo and dibs.Call with such a contex
 package shows the options of the call, of the primitive, and of dibs.New, and none of them
 is Wait or Attempts. It reports nothing if the client comes from elsewhere.
 
-It skips test files, because go test has a time limit. It offers no fix, because only you
-know how long the call may wait.`
+It offers no fix, because only you know how long the call may wait.`
 
 func newForever(src *analysis.Analyzer) *analysis.Analyzer {
-	return newCheck(src, "forever", foreverDoc, func(f *finder) {
+	return newCheck(src, "forever", notInTests, foreverDoc, func(f *finder) {
 		for _, call := range f.calls() {
 			f.checkForever(call)
 		}
@@ -29,7 +28,7 @@ func newForever(src *analysis.Analyzer) *analysis.Analyzer {
 
 func (f *finder) checkForever(call *ast.CallExpr) {
 	lock, name, ok := f.waitingCall(call)
-	if !ok || len(call.Args) == 0 || f.inTest(call) || !f.allValues(call.Args[0], f.neverEnds) {
+	if !ok || len(call.Args) == 0 || !f.allValues(call.Args[0], f.neverEnds) {
 		return
 	}
 	if made, ok := f.construction(lock); !ok || !f.hasNoLimit(call, made) {

@@ -21,7 +21,7 @@ switches with an error type of dibs. A method Is may compare its argument: error
 calls it. The fix uses errors.Is or errors.AsType. A type switch has no fix.`
 
 func newIsBusy(src *analysis.Analyzer) *analysis.Analyzer {
-	return newCheck(src, "isbusy", isBusyDoc, func(f *finder) {
+	return newCheck(src, "isbusy", allFiles, isBusyDoc, func(f *finder) {
 		types := []ast.Node{(*ast.BinaryExpr)(nil), (*ast.SwitchStmt)(nil), (*ast.TypeAssertExpr)(nil), (*ast.TypeSwitchStmt)(nil)}
 		for cursor := range f.root.Preorder(types...) {
 			switch n := cursor.Node().(type) {
@@ -124,7 +124,7 @@ func (f *finder) checkTypeSwitch(n *ast.TypeSwitchStmt) {
 // isSentinel reports whether an expression is an error variable of dibs, such as ErrBusy.
 func (f *finder) isSentinel(e ast.Expr) bool {
 	v := f.variable(e)
-	return v != nil && ofDibs(v.Pkg()) && v.Parent() == v.Pkg().Scope() && strings.HasPrefix(v.Name(), "Err") && isError(v.Type())
+	return v != nil && fromDibs(v) && v.Parent() == v.Pkg().Scope() && strings.HasPrefix(v.Name(), "Err") && isError(v.Type())
 }
 
 // isErrorOfDibs reports whether a type expression is an error type of dibs.
@@ -137,7 +137,7 @@ func (f *finder) isErrorOfDibs(e ast.Expr) bool {
 		t = p.Elem()
 	}
 	named, ok := types.Unalias(t).(*types.Named)
-	return ok && ofDibs(named.Obj().Pkg())
+	return ok && fromDibs(named.Obj())
 }
 
 func errorInterface() *types.Interface {

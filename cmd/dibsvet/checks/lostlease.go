@@ -21,15 +21,14 @@ path on which the error of the call is not nil there is no lease.
 
 Unlock and Detach end the duty. So does passing the lease on: a return, an argument, an
 assignment, or a function literal that uses it. A function that closes a Client is not
-checked, because Close releases all leases. Test files are skipped, because tests keep
-locks on purpose.
+checked, because Close releases all leases.
 
 The fix adds defer lease.Unlock() after the check of the error.`
 
 func newLostLease(src *analysis.Analyzer) *analysis.Analyzer {
-	return newCheck(src, "lostlease", lostLeaseDoc, func(f *finder) {
+	return newCheck(src, "lostlease", notInTests, lostLeaseDoc, func(f *finder) {
 		for cursor, call := range f.calls() {
-			if !f.inTest(call) && givesLease(f.target(call).fn) {
+			if givesLease(f.target(call).fn) {
 				f.checkLease(cursor, call)
 			}
 		}

@@ -25,7 +25,7 @@ Readers, permits, elections, periodic jobs, Try calls and Reentrant are left out
 cannot replace them.`
 
 func newNested(src *analysis.Analyzer) *analysis.Analyzer {
-	return newCheck(src, "nested", nestedDoc, func(f *finder) {
+	return newCheck(src, "nested", notInTests, nestedDoc, func(f *finder) {
 		for cursor, call := range f.calls() {
 			f.checkNested(cursor, call)
 		}

@@ -30,13 +30,13 @@ only, -nofence.on adds it to the others.`
 
 func newNoFence(src *analysis.Analyzer, enabled func() bool) *analysis.Analyzer {
 	on := false
-	a := newCheck(src, "nofence", noFenceDoc, func(f *finder) {
+	a := newCheck(src, "nofence", notInTests, noFenceDoc, func(f *finder) {
 		if !on && (enabled == nil || !enabled()) {
 			return
 		}
 		declared := f.declaredFunctions()
 		for _, call := range f.calls() {
-			if l, ok := f.lockedFunc(call); ok && !f.inTest(call) && f.excludes(l) {
+			if l, ok := f.lockedFunc(call); ok && f.excludes(l) {
 				f.checkWrites(l, declared)
 			}
 		}
@@ -103,15 +103,16 @@ func (w *writes) inspect(body *ast.BlockStmt, deeper bool) {
 			return true
 		}
 		fn := w.target(call).fn
-		switch {
-		case fn == nil:
-		case isProtection(fn):
-			w.protected = true
-		case deeper && w.declared[fn] != nil:
-			w.inspect(w.declared[fn], false)
-		case w.first == nil && isWrite(fn):
+		if fn == nil {
+			return true
+		}
+		if w.first == nil && isWrite(fn) {
 			w.first = methodAndArguments(call)
 		}
+		if deeper && w.declared[fn] != nil {
+			w.inspect(w.declared[fn], false)
+		}
+		w.protected = w.protected || isProtection(fn)
 		return true
 	})
 }

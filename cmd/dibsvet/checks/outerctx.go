@@ -28,11 +28,10 @@ These uses are correct, and not reported:
   - a go statement starts work that may outlive the function, whose context ends with it;
   - a deferred call, and a branch that begins with the end of the inner context, clean up;
   - package log/slog and functions named FromContext use the values only;
-  - dibs.Fence(outer) is the fence of an outer lock;
-  - the Context of a testing.T ends with the test.`
+  - dibs.Fence(outer) is the fence of an outer lock.`
 
 func newOuterCtx(src *analysis.Analyzer) *analysis.Analyzer {
-	return newCheck(src, "outerctx", outerCtxDoc, func(f *finder) {
+	return newCheck(src, "outerctx", notInTests, outerCtxDoc, func(f *finder) {
 		locked := map[*ast.FuncLit]bool{}
 		for _, call := range f.calls() {
 			if l, ok := f.lockedFunc(call); ok && l.literal != nil {
@@ -117,7 +116,7 @@ func (o *outerContexts) isOuter(e ast.Expr) bool {
 	if call, ok := e.(*ast.CallExpr); ok {
 		selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 		return ok && selector.Sel.Name == "Context" && len(call.Args) == 0 && o.isMethodValue(selector) &&
-			o.base(selector.X) != nil && !fromTesting(o.info.TypeOf(selector.X))
+			o.base(selector.X) != nil
 	}
 	return o.base(e) != nil
 }
@@ -171,9 +170,6 @@ func (o *outerContexts) isWithoutCancel(e ast.Expr) bool {
 func isFunc(fn *types.Func, path string, names ...string) bool {
 	return fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == path && slices.Contains(names, fn.Name())
 }
-
-// fromTesting reports whether a type belongs to package testing.
-func fromTesting(t types.Type) bool { return t != nil && namedIn(t, "testing") != "" }
 
 // isAllowed reports whether a use of a context from outside is correct.
 func (o *outerContexts) isAllowed(call *ast.CallExpr, argument ast.Expr, stack []ast.Node) bool {
@@ -235,7 +231,7 @@ func (o *outerContexts) isAboutEnd(condition ast.Node) bool {
 }
 
 func (o *outerContexts) isEnd(v *types.Var) bool {
-	return v != nil && ofDibs(v.Pkg()) && v.Parent() == v.Pkg().Scope() && (v.Name() == "ErrLost" || v.Name() == "ErrResigned")
+	return v != nil && fromDibs(v) && v.Parent() == v.Pkg().Scope() && (v.Name() == "ErrLost" || v.Name() == "ErrResigned")
 }
 
 func (o *outerContexts) message(found outerContext) string {

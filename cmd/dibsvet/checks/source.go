@@ -4,8 +4,10 @@ import (
 	"go/ast"
 	"go/constant"
 	"go/format"
+	"go/token"
 	"go/types"
 	"reflect"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -57,9 +59,12 @@ func reaches(pkg *types.Package, path string, seen map[*types.Package]bool) bool
 	return false
 }
 
-// inTest reports whether a node is in a test file.
-func (f *finder) inTest(n ast.Node) bool {
-	return strings.HasSuffix(f.pass.Fset.Position(n.Pos()).Filename, "_test.go")
+// inTest reports whether a position is in a test: a test file, or a file of helpers, which
+// imports package testing.
+func (f *finder) inTest(at token.Pos) bool {
+	file := f.file(at)
+	return file != nil && (strings.HasSuffix(f.pass.Fset.File(at).Name(), "_test.go") ||
+		slices.ContainsFunc(file.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"testing"` }))
 }
 
 // calls yields each call of the package.

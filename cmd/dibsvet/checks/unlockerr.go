@@ -23,7 +23,7 @@ is no finding: the work ends with the lease, or the resource rejects late writes
 The fix joins the error of Unlock with the result, as Do does.`
 
 func newUnlockErr(src *analysis.Analyzer) *analysis.Analyzer {
-	return newCheck(src, "unlockerr", unlockErrDoc, func(f *finder) {
+	return newCheck(src, "unlockerr", allFiles, unlockErrDoc, func(f *finder) {
 		for cursor := range f.root.Preorder((*ast.DeferStmt)(nil)) {
 			f.checkDefer(cursor, cursor.Node().(*ast.DeferStmt))
 		}
