@@ -21,7 +21,23 @@ import (
 func main() {
 	all := checks.All(nofenceGiven)
 	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage(all)) }
+	for _, a := range all {
+		showName(a)
+	}
 	multichecker.Main(all...)
+}
+
+// showName adds the name of a check to its findings: a comment that silences one needs it.
+func showName(a *analysis.Analyzer) {
+	run := a.Run
+	a.Run = func(pass *analysis.Pass) (any, error) {
+		report := pass.Report
+		pass.Report = func(d analysis.Diagnostic) {
+			d.Message += " (" + a.Name + ")"
+			report(d)
+		}
+		return run(pass)
+	}
 }
 
 // nofenceGiven reports whether the command line has -nofence, which runs that check only.

@@ -1,6 +1,7 @@
 package checks_test
 
 import (
+	"path"
 	"path/filepath"
 	"testing"
 
@@ -10,75 +11,48 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// check returns the analyzer of a check.
-func check(t *testing.T, name string) *analysis.Analyzer {
-	t.Helper()
-	for _, a := range checks.All(func() bool { return true }) {
-		if a.Name == name {
-			return a
-		}
-	}
-	t.Fatalf("no check %q", name)
-	return nil
-}
-
 // Each directory of testdata has the mistakes of one check, and code that is close to them and
 // correct. Where a check offers fixes, a golden file has the result.
 func TestChecks(t *testing.T) {
-	fixes := map[string]bool{"isbusy": true, "lostlease": true, "outerctx": true, "unlockerr": true}
-	for _, a := range checks.All(nil) {
-		t.Run(a.Name, func(t *testing.T) {
-			t.Parallel()
-			run := analysistest.Run
-			if fixes[a.Name] {
-				run = analysistest.RunWithSuggestedFixes
-			}
-			run(t, testdata(t), check(t, a.Name), "./"+a.Name)
-		})
-	}
-}
-
-func testdata(t *testing.T) string {
-	t.Helper()
+	t.Parallel()
 	dir, err := filepath.Abs("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	all := byName(checks.All(func() bool { return true }))
+	patterns := []string{"./directive", "./indirect", "./clean"}
+	for name := range all {
+		patterns = append(patterns, "./"+name)
+	}
+	for name, other := range map[string]string{"directive": "lostlease", "indirect": "lostlease", "clean": "lostlease"} {
+		all[name] = all[other]
+	}
+	analysistest.RunWithSuggestedFixes(t, dir, byDirectory(all), patterns...)
 }
 
-func TestDirectives(t *testing.T) {
-	t.Parallel()
-	analysistest.Run(t, testdata(t), check(t, "lostlease"), "./directive")
+func byName(analyzers []*analysis.Analyzer) map[string]*analysis.Analyzer {
+	named := map[string]*analysis.Analyzer{}
+	for _, a := range analyzers {
+		named[a.Name] = a
+	}
+	return named
 }
 
-func TestPackagesWithoutAnImportOfDibs(t *testing.T) {
-	t.Parallel()
-	analysistest.Run(t, testdata(t), check(t, "lostlease"), "./indirect", "./clean")
-}
-
-func TestNoFenceIsOff(t *testing.T) {
-	t.Parallel()
-	for _, a := range checks.All(nil) {
-		if a.Name != "nofence" {
-			continue
-		}
-		for _, result := range analysistest.Run(ignoreWants{}, testdata(t), a, "./nofence") {
-			if len(result.Diagnostics) > 0 {
-				t.Errorf("%d findings without the flag, want none", len(result.Diagnostics))
+// byDirectory returns an analyzer that runs, on each package, the check named as its directory.
+// So the packages are loaded once for all checks, which takes most of the time.
+func byDirectory(named map[string]*analysis.Analyzer) *analysis.Analyzer {
+	return &analysis.Analyzer{
+		Name:     "bydirectory",
+		Doc:      "runs the check that has the name of the directory",
+		Requires: named["lostlease"].Requires, // the same for all checks
+		Run: func(pass *analysis.Pass) (any, error) {
+			if a := named[path.Base(pass.Pkg.Path())]; a != nil {
+				return a.Run(pass)
 			}
-		}
-		if err := a.Flags.Set("on", "true"); err != nil {
-			t.Fatal(err)
-		}
-		analysistest.Run(t, testdata(t), a, "./nofence")
+			return nil, nil
+		},
 	}
 }
-
-// ignoreWants makes analysistest ignore the expectations of testdata.
-type ignoreWants struct{}
-
-func (ignoreWants) Errorf(string, ...any) {}
 
 func TestValid(t *testing.T) {
 	if err := analysis.Validate(checks.All(nil)); err != nil {
