@@ -58,14 +58,14 @@ func TestCommand(t *testing.T) {
 		want string // part of the output
 		none string // no part of the output
 	}{
-		{"go vet finds a mistake", append(vet, "./lostlease"), false, "lostlease/bad.go:14:18: the lease lease is not unlocked on all paths: add defer lease.Unlock() (lostlease)\n", ""},
+		{"go vet finds a mistake", append(vet, "./lostlease"), false, "lostlease/bad.go:14:18: the lease lease is not unlocked on all paths: line 19 is reached without lease.Unlock() (lostlease)\n", ""},
 		{"go vet finds none", append(vet, "./clean"), true, "", "clean"},
 		{"one check", append(vet, "-forever", "./lostlease", "./forever"), false, "can wait for ever", "not unlocked"},
 		{"all but one check", append(vet, "-lostlease=false", "./lostlease"), false, "", "not unlocked"},
 		{"nofence is off", append(vet, "./nofence"), true, "", "late holder"},
 		{"only nofence", append(vet, "-nofence", "./nofence", "./lostlease"), false, "late holder", "not unlocked"},
 		{"nofence as well", append(vet, "-nofence.on", "./nofence", "./lostlease"), false, "late holder", ""},
-		{"alone", []string{command, "./lostlease"}, false, "lostlease/bad.go:14:18: the lease lease is not unlocked on all paths: add defer lease.Unlock() (lostlease)\n", ""},
+		{"alone", []string{command, "./lostlease"}, false, "lostlease/bad.go:14:18: the lease lease is not unlocked on all paths: line 19 is reached without lease.Unlock() (lostlease)\n", ""},
 		{"alone, nofence is off", []string{command, "./nofence"}, true, "", "late holder"},
 		{"alone, only nofence", []string{command, "-nofence", "./nofence", "./lostlease"}, false, "late holder", "not unlocked"},
 		{"alone, with a diff", []string{command, "-isbusy", "-fix", "-diff", "./isbusy"}, true, "+\tcase errors.Is(err, dibs.ErrBusy)", ""},

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
@@ -91,8 +92,8 @@ func (f *finder) checkVariable(cursor inspector.Cursor, body function, lease *as
 	node := methodAndArguments(cursor.Node().(*ast.CallExpr))
 	d := analysis.Diagnostic{
 		Pos: node.Pos(), End: node.End(),
-		Message: "the lease " + v.Name() + " is not unlocked on all paths: add defer " + v.Name() + ".Unlock()",
-		Related: []analysis.RelatedInformation{{Pos: end.Pos(), Message: "this is reached without " + v.Name() + ".Unlock()"}},
+		Message: fmt.Sprintf("the lease %s is not unlocked on all paths: line %d is reached without %[1]s.Unlock()",
+			v.Name(), f.pass.Fset.Position(end.Pos()).Line),
 	}
 	if after, ok := f.afterErrorCheck(cursor, body, p.err); ok {
 		d.SuggestedFixes = []analysis.SuggestedFix{{

@@ -11,7 +11,7 @@ import (
 func work(ctx context.Context) error { return ctx.Err() }
 
 func onePath(ctx context.Context, m *dibs.Mutex) error {
-	lease, err := m.Lock(ctx) // want `the lease lease is not unlocked on all paths: add defer lease.Unlock\(\)`
+	lease, err := m.Lock(ctx) // want `the lease lease is not unlocked on all paths: line 19 is reached without lease.Unlock\(\)`
 	if err != nil {
 		return err
 	}
