@@ -162,8 +162,8 @@ func (f *finder) checkList(call *ast.CallExpr, isNew bool) {
 	f.reportInvalid(methodAndArguments(call), r.err())
 }
 
-// checkCall checks a call on a primitive: the number of permits, and the options of the call,
-// first alone and then in combination with those of the primitive and the client.
+// checkCall checks a call on a primitive. It checks the number of permits, and the options of
+// the call in combination with those of the primitive and the client.
 func (f *finder) checkCall(call *ast.CallExpr, lock ast.Expr, d dibsFunc) {
 	r := newRequest()
 	if d.receiver == "Once" {

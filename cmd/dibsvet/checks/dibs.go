@@ -132,7 +132,7 @@ func (s *source) lockedFunc(call *ast.CallExpr) (lockedFunc, bool) {
 	t := s.target(call)
 	d := dibsFuncOf(t.fn)
 	l := lockedFunc{call: call, dibs: d, lock: t.receiver}
-	at := 0
+	var at int // the index of the function
 	switch {
 	case d.is("", "Call"):
 		at = 2

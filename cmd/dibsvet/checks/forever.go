@@ -12,9 +12,9 @@ A call without Wait or Attempts waits until its context ends. context.Background
 context.TODO and contexts made of them with WithValue or WithoutCancel never end. If the
 holder hangs, the call hangs as well.
 
-The check reports Lock, RLock, Acquire, Do, RDo and dibs.Call with such a context, if the
-package shows the options of the call, of the primitive, and of dibs.New, and none of them
-is Wait or Attempts. It reports nothing if the client comes from elsewhere.
+The check reports Lock, RLock, Acquire, Do, RDo and dibs.Call with such a context. It
+reports a call only if the package shows all its options: those of the call, of the
+primitive, and of dibs.New. So it reports nothing if the client comes from elsewhere.
 
 It offers no fix, because only you know how long the call may wait.`
 

@@ -144,8 +144,8 @@ func errorInterface() *types.Interface {
 	return types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
 }
 
-// inMethodIs reports whether a node is in a method Is(error) bool, or As(any) bool. Package
-// errors calls them for each error of a chain.
+// inMethodIs reports whether a node is in a method Is or As. Package errors calls them for
+// each error of a chain.
 func (f *finder) inMethodIs(cursor inspector.Cursor) bool {
 	for enclosing := range cursor.Enclosing((*ast.FuncDecl)(nil)) {
 		method := enclosing.Node().(*ast.FuncDecl)

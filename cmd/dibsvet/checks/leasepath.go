@@ -85,11 +85,11 @@ func (p *leasePath) scan(nodes []ast.Node) (r scanned) {
 			return scanned{end: n}
 		case *ast.AssignStmt:
 			for _, left := range n.Lhs {
-				switch v := p.variable(left); {
-				case v == nil:
-				case v == p.lease:
+				switch p.variable(left) {
+				case nil:
+				case p.lease:
 					return scanned{end: n} // the lease is overwritten
-				case v == p.err:
+				case p.err:
 					r.assignsErr = true
 				}
 			}

@@ -15,11 +15,13 @@ const nestedDoc = `find a lock inside another one that could be acquired togethe
 Two programs that acquire the same names in different orders wait for each other. All
 acquires several names in one step, so it cannot deadlock.
 
-The check reports Lock and Do of a mutex, a multi-lock or a writer inside a function given
-to Do of one of these, if All could replace them: both names are known before the outer
-Do, both locks are of the same client, and the inner one is always acquired. A call in an
-if, a loop or a function literal, or after a return, may not be needed each time. So it is
-not reported.
+The check reports Lock and Do of a mutex, a multi-lock or a writer, inside a function given
+to Do of one of these, if All could replace them:
+
+  - both names are known before the outer Do;
+  - both locks are of the same client;
+  - the inner lock is always acquired: not in an if, a loop or a function literal, and not
+    after a return.
 
 Readers, permits, elections, periodic jobs, Try calls and Reentrant are left out: All
 cannot replace them.`
@@ -48,7 +50,7 @@ func (f *finder) checkNested(cursor inspector.Cursor, inner *ast.CallExpr) {
 	}
 	first, ok1 := f.construction(l.lock)
 	second, ok2 := f.construction(t.receiver)
-	if !ok1 || !ok2 || !joinable(first) || !joinable(second) || !f.sameValue(first.client, second.client) || f.shareName(first, second) {
+	if !ok1 || !ok2 || !canJoin(first) || !canJoin(second) || !f.sameValue(first.client, second.client) || f.namesOverlap(first, second) {
 		return
 	}
 	if options, known := f.options(inner); !known || hasOption(options, "Reentrant") {
@@ -87,8 +89,8 @@ func enclosingLiteral(cursor inspector.Cursor) (*ast.FuncLit, *ast.CallExpr, boo
 	}
 }
 
-// joinable reports whether All can replace a primitive.
-func joinable(c constructed) bool {
+// canJoin reports whether All can replace a primitive.
+func canJoin(c constructed) bool {
 	return !c.reader && (c.kind == "Mutex" || c.kind == "RWMutex" || c.kind == "All")
 }
 
@@ -107,9 +109,9 @@ func (f *finder) sameValue(a, b ast.Expr) bool {
 	return ok1 == ok2
 }
 
-// shareName reports whether two primitives have a name in common, as far as the package shows
+// namesOverlap reports whether two primitives have a name in common, as far as the package shows
 // it. Then the inner call returns ErrReentrant, which is another mistake.
-func (f *finder) shareName(a, b constructed) bool {
+func (f *finder) namesOverlap(a, b constructed) bool {
 	for _, x := range f.namesOf(a) {
 		for _, y := range f.namesOf(b) {
 			constants := f.constant(x) != nil && f.constant(y) != nil

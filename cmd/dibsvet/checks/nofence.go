@@ -18,11 +18,11 @@ A process can be stopped between the check of its lease and a write. When it con
 writes although the lock has a new holder. Only the written resource can reject that: it
 compares the fence, or a Guard of the store ends the transaction.
 
-The check reports a function given to Do, Call, Run, Wrap or WrapCall that calls a method
-such as Exec, Update, Set, Save, Insert, Put or Delete with a context, and uses none of
-Fence, FenceOf, Guard, Holds and Lease.Err. It also looks into the functions of the same
-package that the function calls. Readers and semaphores are left out: their fences are
-not for comparison.
+The check inspects each function given to Do, Call, Run, Wrap or WrapCall, and the
+functions of the same package that this function calls. It reports the first call of a
+method such as Exec, Update, Set, Save, Insert, Put or Delete with a context, if there is
+no use of Fence, FenceOf, Guard, Holds or Lease.Err. Readers and semaphores are left out:
+their fences are not for comparison.
 
 The check is off by default, because a fence may be compared where the check cannot see
 it: in a repository that reads it from the context, for example. -nofence runs this check
@@ -139,7 +139,7 @@ func writeWords() []string {
 	return []string{"Exec", "Update", "Set", "Save", "Insert", "Put", "Delete", "Create", "Upsert", "Store", "Write"}
 }
 
-// beginsWithWord reports whether a name is a word, or begins with it: SetNX and Set, not Settle.
+// beginsWithWord reports whether a name is a word, or begins with it: SetNX and Set, not Setup.
 func beginsWithWord(name, word string) bool {
 	rest, ok := strings.CutPrefix(name, word)
 	if !ok || !token.IsExported(name) {

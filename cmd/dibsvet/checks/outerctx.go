@@ -16,9 +16,9 @@ The function given to Do receives a context that ends when the lease is lost, an
 carries the lease. A context from outside does neither: the work goes on without the lock,
 and a nested lock on the same name waits for itself.
 
-The check reports a context from outside that is passed to a call, inside a function
-literal given to Do, RDo, Run, Call, Wrap or WrapCall: a variable, a field, or a method
-such as Context of an *http.Request. The fix uses the parameter.
+The check inspects function literals given to Do, RDo, Run, Call, Wrap or WrapCall. It
+reports a context from outside that is passed to a call: a variable, a field, or the
+result of a method Context, such as that of *http.Request. The fix uses the parameter.
 
 These uses are correct, and not reported:
 

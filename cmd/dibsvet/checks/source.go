@@ -96,7 +96,7 @@ func (s *source) constant(e ast.Expr) constant.Value {
 	return s.info.Types[e].Value
 }
 
-// isNil reports whether an expression is the predeclared nil.
+// isNil reports whether an expression is the built-in nil.
 func (s *source) isNil(e ast.Expr) bool { return s.info.Types[e].IsNil() }
 
 // text returns the source text of an expression.

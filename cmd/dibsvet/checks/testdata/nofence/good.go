@@ -51,7 +51,7 @@ func otherWords(ctx context.Context, locks *dibs.Client, c cache, header header)
 	return locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
 		header.Set("a", "b")
 		c.SetLocal("a")
-		return c.Settle(ctx)
+		return c.Setup(ctx)
 	})
 }
 
