@@ -19,10 +19,10 @@ writes although the lock has a new holder. Only the written resource can reject 
 compares the fence, or a Guard of the store ends the transaction.
 
 The check inspects each function given to Do, Call, Run, Wrap or WrapCall, and the
-functions of the same package that this function calls. It reports the first call of a
-method such as Exec, Update, Set, Save, Insert, Put or Delete with a context, if there is
-no use of Fence, FenceOf, Guard, Holds or Lease.Err. Readers and semaphores are left out:
-their fences are not for comparison.
+functions of the same package that this function calls. If none of them uses Fence,
+FenceOf, Guard, Holds or Lease.Err, the check reports the first write. That is a call of a
+method such as Exec, Update, Set, Save, Insert, Put or Delete with a context. Readers and
+semaphores are left out: their fences are not for comparison.
 
 The check is off by default, because a fence may be compared where the check cannot see
 it: in a repository that reads it from the context, for example. -nofence runs this check
