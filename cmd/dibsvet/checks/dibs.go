@@ -189,10 +189,8 @@ func isError(t types.Type) bool { return types.Identical(t, types.Universe.Looku
 
 // isContext reports whether a type is context.Context.
 func isContext(t types.Type) bool {
-	if _, ok := types.Unalias(t).(*types.Pointer); ok || t == nil {
-		return false
-	}
-	return namedIn(t, "context") == "Context"
+	named, ok := types.Unalias(t).(*types.Named)
+	return ok && namedIn(named, "context") == "Context"
 }
 
 // A constructed lock is a primitive whose constructor the package shows.

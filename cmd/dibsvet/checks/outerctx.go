@@ -38,8 +38,10 @@ func newOuterCtx(src *analysis.Analyzer) *analysis.Analyzer {
 				locked[l.literal] = true
 			}
 		}
-		for literal := range locked {
-			f.checkContexts(literal, locked)
+		for cursor := range f.root.Preorder((*ast.FuncLit)(nil)) {
+			if literal := cursor.Node().(*ast.FuncLit); locked[literal] {
+				f.checkContexts(literal, locked)
+			}
 		}
 	})
 }
@@ -94,8 +96,12 @@ type outerContext struct {
 }
 
 func (o *outerContexts) checkCall(call *ast.CallExpr, stack []ast.Node) {
-	signature, ok := types.Unalias(o.info.TypeOf(call.Fun)).Underlying().(*types.Signature)
-	if !ok || signature.Params().Len() == 0 {
+	called := o.info.TypeOf(call.Fun)
+	if called == nil {
+		return
+	}
+	signature, ok := called.Underlying().(*types.Signature)
+	if !ok {
 		return
 	}
 	for i, argument := range call.Args {

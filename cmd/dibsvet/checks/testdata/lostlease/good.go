@@ -268,3 +268,6 @@ func current(h *holder) error {
 	}
 	return lease.Err()
 }
+
+// A package has no paths.
+var kept, keptErr = dibs.New(memstore.New()).Mutex("a").TryLock(context.Background())

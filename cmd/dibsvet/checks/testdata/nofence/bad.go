@@ -14,7 +14,7 @@ type cache struct{}
 func (cache) Set(ctx context.Context, key string, value any) error   { return ctx.Err() }
 func (cache) SetNX(ctx context.Context, key string, value any) error { return ctx.Err() }
 func (cache) Get(ctx context.Context, key string) (any, error)       { return nil, ctx.Err() }
-func (cache) Setup(ctx context.Context) error                       { return ctx.Err() }
+func (cache) Setup(ctx context.Context) error                        { return ctx.Err() }
 func (cache) DeleteMany(ctx context.Context, keys ...string) error   { return ctx.Err() }
 func (cache) SetLocal(key string)                                    {}
 

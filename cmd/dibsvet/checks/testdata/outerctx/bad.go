@@ -182,3 +182,23 @@ func shadowed(ctx context.Context, locks *dibs.Client) error {
 		}
 	})
 }
+
+// A webContext is a context, like that of a web framework.
+type webContext struct{ context.Context }
+
+func framework(c *webContext, locks *dibs.Client) error {
+	return locks.Mutex("a").Do(c, func(inner context.Context) error {
+		return save(c) // want `c is from outside`
+	})
+}
+
+var (
+	global  = context.Background()
+	clients = dibs.New(nil)
+)
+
+func packageVariable() error {
+	return clients.Mutex("a").Do(global, func(inner context.Context) error {
+		return save(global) // want `global is from outside`
+	})
+}
