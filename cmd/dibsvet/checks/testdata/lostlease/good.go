@@ -238,6 +238,19 @@ func exits(ctx context.Context, m *dibs.Mutex, bad bool) error {
 	return lease.Unlock()
 }
 
+func exitsOrUnlocks(ctx context.Context, m *dibs.Mutex, bad bool) {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return
+	}
+	switch {
+	case bad:
+		os.Exit(1)
+	default:
+		_ = lease.Unlock()
+	}
+}
+
 // Close releases all leases.
 func closes(ctx context.Context) error {
 	locks := dibs.New(memstore.New())

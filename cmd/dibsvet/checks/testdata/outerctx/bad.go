@@ -202,3 +202,19 @@ func packageVariable() error {
 		return save(global) // want `global is from outside`
 	})
 }
+
+func twoLevels(ctx context.Context, locks *dibs.Client) error {
+	return locks.Mutex("a").Do(ctx, func(a context.Context) error {
+		return locks.Semaphore("b", 2).Do(a, func(b context.Context) error {
+			return save(ctx) // want `ctx is from outside.*use b`
+		})
+	})
+}
+
+// There is no fix: with a name, the parameter would replace ctx in the go statement, too.
+func blankWithGoStatement(ctx context.Context, locks *dibs.Client) error {
+	return locks.Mutex("a").Do(ctx, func(_ context.Context) error {
+		go save(ctx)
+		return save(ctx) // want `ctx is from outside`
+	})
+}

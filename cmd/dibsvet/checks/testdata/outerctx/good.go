@@ -30,6 +30,16 @@ func assignedInside(ctx context.Context, locks *dibs.Client) error {
 	})
 }
 
+func bothAssignedInside(ctx context.Context, locks *dibs.Client) error {
+	var work context.Context
+	var cancel context.CancelFunc
+	return locks.Mutex("a").Do(ctx, func(inner context.Context) error {
+		work, cancel = context.WithTimeout(inner, time.Second)
+		defer cancel()
+		return save(work)
+	})
+}
+
 type key struct{}
 
 func onPurpose(ctx context.Context, locks *dibs.Client) error {
