@@ -241,7 +241,7 @@ func (s *source) options(call *ast.CallExpr) (given []option, known bool) {
 	if !takesOptions(fn) {
 		return nil, true
 	}
-	known = !call.Ellipsis.IsValid()
+	known = true
 	for _, argument := range call.Args[min(fn.Signature().Params().Len()-1, len(call.Args)):] {
 		value := s.value(argument)
 		made, ok := value.(*ast.CallExpr)

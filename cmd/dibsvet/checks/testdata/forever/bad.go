@@ -70,3 +70,7 @@ func optionVariable() error {
 	ttl := dibs.TTL(time.Minute)
 	return locks.Mutex("a").Do(context.Background(), nothing, ttl) // want `Do with a context that never ends`
 }
+
+func nilOption() error {
+	return locks.Mutex("a").Do(context.Background(), nothing, nil) // want `Do with a context that never ends`
+}

@@ -109,3 +109,8 @@ func twoClients(first bool) error {
 	}
 	return c.Mutex("a").Do(context.Background(), nothing)
 }
+
+func slice() error {
+	options := []dibs.Option{dibs.Wait(time.Second)}
+	return locks.Mutex("a").Do(context.Background(), nothing, options...)
+}

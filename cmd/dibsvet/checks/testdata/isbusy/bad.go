@@ -74,3 +74,8 @@ func typeSwitch(err error) string {
 	}
 	return ""
 }
+
+// There is no fix: here errors is not the package.
+func shadowed(err error, errors []error) bool {
+	return err == dibs.ErrBusy && len(errors) == 0 // want `errors of dibs are wrapped`
+}
