@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"errors"
 	"go/ast"
 	"go/constant"
@@ -41,12 +40,16 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		return
 	}
 	switch {
+	case d.is("", "New"):
+		f.checkList(call, atClient)
+	case d.is("", "Call") && len(call.Args) > 1:
+		f.checkCall(call, call.Args[1], d)
 	case d.is("", "ParseOptions"):
 		if words, ok := f.stringOf(call.Args[0]); ok {
 			_, err := dibs.ParseOptions(words)
 			f.reportInvalid(call.Args[0], err)
 		}
-	case d.receiver == "" && d.name != "New":
+	case d.receiver == "":
 		if made, ok := f.makeOption(option{call, d.name}); ok {
 			f.reportInvalid(call, ofOption(made).err())
 		}
@@ -60,13 +63,13 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		f.checkRevoke(call)
 	case d.is("Client", "Attach") && len(call.Args) >= 2:
 		f.checkAttach(call)
-	case d.is("Client", "Mutex", "RWMutex", "Semaphore", "Election", "Once", "All"):
+	case d.is("Client", "All"):
+		f.checkNames(call)
+	case d.receiver == "Client" && takesOptions(t.fn):
 		f.checkConstructor(call, d.name)
+		f.checkList(call, atPrimitive)
 	case takesOptions(t.fn):
 		f.checkCall(call, t.receiver, d)
-	}
-	if d.is("", "New") || d.receiver == "Client" && takesOptions(t.fn) {
-		f.checkList(call, d.is("", "New"))
 	}
 }
 
@@ -102,35 +105,31 @@ func (f *finder) checkAttach(call *ast.CallExpr) {
 		_, err := dibs.New(memstore.New()).Attach("…", token)
 		f.reportInvalid(call.Args[1], err)
 	}
+	f.checkList(call, atPrimitive)
 }
 
-// checkConstructor checks the name or names, and the number, of a new primitive.
+// checkConstructor checks the name and the number of a new primitive.
 func (f *finder) checkConstructor(call *ast.CallExpr, kind string) {
-	switch {
-	case kind == "All":
-		for _, name := range call.Args {
-			f.checkName(name)
-		}
-		f.checkNames(call)
-		return
-	case kind == "Semaphore" && len(call.Args) > 1:
-		if permits, ok := f.intOf(call.Args[1]); ok {
-			r := newRequest()
-			r.kind, r.permits = kind, permits
-			f.reportInvalid(call.Args[1], r.err())
-		}
-	case kind == "Once" && len(call.Args) > 1:
-		if every, ok := f.durationOf(call.Args[1]); ok {
-			r := newRequest()
-			r.kind, r.every = kind, every
-			f.reportInvalid(call.Args[1], r.err())
-		}
-	}
 	f.checkName(call.Args[0])
+	if len(call.Args) < 2 {
+		return
+	}
+	r := newRequest()
+	r.kind = kind
+	if permits, ok := f.intOf(call.Args[1]); ok && kind == "Semaphore" {
+		r.permits = permits
+	}
+	if every, ok := f.durationOf(call.Args[1]); ok && kind == "Once" {
+		r.every = every
+	}
+	f.reportInvalid(call.Args[1], r.err())
 }
 
-// checkNames checks the number of different names of All.
+// checkNames checks the names of All, and how many there are.
 func (f *finder) checkNames(call *ast.CallExpr) {
+	for _, name := range call.Args {
+		f.checkName(name)
+	}
 	if call.Ellipsis.IsValid() {
 		return
 	}
@@ -147,18 +146,11 @@ func (f *finder) checkNames(call *ast.CallExpr) {
 	f.reportInvalid(methodAndArguments(call), r.err())
 }
 
-// checkList checks the options that New or a primitive has, in combination.
-func (f *finder) checkList(call *ast.CallExpr, isNew bool) {
-	given := f.validOptions(call)
-	if len(given) == 0 {
-		return
-	}
+// checkList checks the options of New or of a primitive in combination. set puts them into
+// the request at their level.
+func (f *finder) checkList(call *ast.CallExpr, set func(r *request, given []dibs.Option)) {
 	r := newRequest()
-	if isNew {
-		r.client = given
-	} else {
-		r.lock = given
-	}
+	set(&r, f.validOptions(call))
 	f.reportInvalid(methodAndArguments(call), r.err())
 }
 
@@ -193,15 +185,6 @@ func (f *finder) reported(r request) bool {
 	client, lock := newRequest(), r
 	client.client, lock.client = r.client, nil
 	return client.err() != nil || lock.err() != nil
-}
-
-// methodAndArguments returns a call without its receiver, which may be on another line.
-func methodAndArguments(call *ast.CallExpr) ast.Node {
-	selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-	if !ok {
-		return call
-	}
-	return &ast.CallExpr{Fun: selector.Sel, Lparen: call.Lparen, Args: call.Args, Ellipsis: call.Ellipsis, Rparen: call.Rparen}
 }
 
 // addPrimitive adds what the package shows of a primitive and its client.
@@ -283,58 +266,3 @@ func (f *finder) durationOf(e ast.Expr) (time.Duration, bool) {
 	n, ok := f.intOf(e)
 	return time.Duration(n), ok
 }
-
-// A request is one that the checked program makes, as far as its arguments are constants.
-type request struct {
-	client, lock, call []dibs.Option // of each level
-	kind               string        // Once, All, Semaphore for a check of its permits, and Mutex for all others
-	name               string
-	names              []string // of All
-	permits, n         int      // of Semaphore and Acquire
-	every              time.Duration
-	try                bool
-}
-
-// newRequest returns a valid request: what is not known of the real one does not matter.
-func newRequest() request {
-	return request{kind: "Mutex", name: "…", permits: driver.Unlimited, n: 1, every: driver.MinTTL}
-}
-
-// ofOption returns a request with one option.
-func ofOption(o dibs.Option) request {
-	r := newRequest()
-	r.call = []dibs.Option{o}
-	return r
-}
-
-// err returns the ErrInvalid that the request returns, or nil. The request sends nothing,
-// because its context has ended.
-func (r request) err() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := r.send(ctx); errors.Is(err, dibs.ErrInvalid) {
-		return err
-	}
-	return nil
-}
-
-func (r request) send(ctx context.Context) error {
-	locks := dibs.New(memstore.New(), r.client...)
-	mutex := locks.Mutex(r.name, r.lock...)
-	switch {
-	case r.kind == "Semaphore":
-		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).Acquire(ctx, r.n, r.call...))
-	case r.kind == "Once":
-		nothing := func(context.Context) error { return nil }
-		return errorOf(locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...))
-	case r.kind == "All":
-		return errorOf(locks.All(r.names...).Lock(ctx, r.call...))
-	case r.try:
-		return errorOf(mutex.TryLock(ctx, r.call...))
-	default:
-		return errorOf(mutex.Lock(ctx, r.call...))
-	}
-}
-
-// errorOf returns the error of a request. There is no result beside it.
-func errorOf[T any](_ T, err error) error { return err }

@@ -107,3 +107,12 @@ func (f *finder) text(e ast.Expr) string {
 	}
 	return b.String()
 }
+
+// methodAndArguments returns a call without its receiver, which may be on another line.
+func methodAndArguments(call *ast.CallExpr) ast.Node {
+	selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok {
+		return call
+	}
+	return &ast.CallExpr{Fun: selector.Sel, Lparen: call.Lparen, Args: call.Args, Ellipsis: call.Ellipsis, Rparen: call.Rparen}
+}

@@ -88,6 +88,14 @@ func levels(ctx context.Context, lease *dibs.Lease) {
 	dibs.Call(ctx, other.Mutex(strings.ToLower("A")), number, dibs.TTL(0))  // want `TTL 0s of "…"`
 }
 
+func combinations(ctx context.Context) {
+	dibs.New(memstore.New(), dibs.Wait(1), dibs.Attempts(2, time.Second)).Close() // want `Wait and Attempts of "…": one or the other`
+	locks := dibs.New(memstore.New())
+	locks.Election("a", dibs.Wait(1), dibs.Attempts(2, 0)).Run(ctx, nothing)                     // want `Wait and Attempts of "…": one or the other`
+	dibs.Call(ctx, locks.Mutex("a", dibs.MinHold(time.Hour)), number, dibs.MaxHold(time.Minute)) // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
+	locks.Attach("a", "token", dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))               // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
+}
+
 func number(context.Context) (int, error) { return 1, nil }
 
 // Another package may declare a Mutex.
