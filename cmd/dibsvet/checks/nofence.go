@@ -126,13 +126,30 @@ func isProtection(fn *types.Func) bool {
 // isWrite reports whether a method, by its name, writes to a resource: one that it reaches with
 // a context, or a database.
 func isWrite(fn *types.Func) bool {
+	named := func(word string) bool { return beginsWithWord(fn.Name(), word) }
+	if ofDibs(fn.Pkg()) || fn.Pkg() == nil || !slices.ContainsFunc(writeWords(), named) {
+		return false
+	}
 	signature := fn.Signature()
-	if ofDibs(fn.Pkg()) || fn.Pkg() == nil || !slices.ContainsFunc(writeWords(), func(word string) bool { return beginsWithWord(fn.Name(), word) }) {
+	if fn.Name() == "Exec" && isPipeline(signature) { // it sends the commands of the pipeline, which may be reads
 		return false
 	}
 	parameters := signature.Params()
 	withContext := parameters.Len() > 0 && isContext(parameters.At(0).Type())
 	return withContext || signature.Recv() != nil && (fn.Pkg().Path() == "database/sql" || fn.Pkg().Path() == "gorm.io/gorm")
+}
+
+// isPipeline reports whether a method is one of a pipeline, such as that of a Redis client.
+func isPipeline(method *types.Signature) bool {
+	if method.Recv() == nil {
+		return false
+	}
+	t := method.Recv().Type()
+	if p, ok := types.Unalias(t).(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	named, ok := types.Unalias(t).(*types.Named)
+	return ok && strings.HasPrefix(strings.ToLower(named.Obj().Name()), "pipeline")
 }
 
 func writeWords() []string {

@@ -62,3 +62,10 @@ func save(ctx context.Context) error {
 	var c cache
 	return c.Set(ctx, "b", 1) // want `this write is not protected`
 }
+
+func pipelinedWrites(ctx context.Context, locks *dibs.Client, p *pipeline) error {
+	return locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
+		p.Set(ctx, "a", 1) // want `this write is not protected`
+		return p.Exec(ctx)
+	})
+}

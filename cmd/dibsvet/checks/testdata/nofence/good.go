@@ -69,3 +69,17 @@ func shared(ctx context.Context, locks *dibs.Client, c cache) error {
 }
 
 func withoutLock(ctx context.Context, c cache) error { return c.Set(ctx, "a", 1) }
+
+// It sends the commands of the pipeline.
+type pipeline struct{}
+
+func (pipeline) Exec(ctx context.Context) error                        { return ctx.Err() }
+func (pipeline) Get(ctx context.Context, key string)                   {}
+func (*pipeline) Set(ctx context.Context, key string, value any) error { return ctx.Err() }
+
+func pipelinedReads(ctx context.Context, locks *dibs.Client, p *pipeline) error {
+	return locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
+		p.Get(ctx, "a")
+		return p.Exec(ctx)
+	})
+}
