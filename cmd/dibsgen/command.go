@@ -33,10 +33,12 @@ func (c *command) generate(ctx context.Context, patterns []string) error {
 	if err != nil {
 		return err
 	}
-	if len(packages) > 0 {
-		if err := loader.ListImports(ctx, packages, generate.DibsPath); err != nil {
-			return err
-		}
+	var imports []string
+	for _, p := range packages {
+		imports = append(imports, generate.Imports(loader, p)...)
+	}
+	if err := loader.ListImports(ctx, packages, imports...); err != nil {
+		return err
 	}
 	var all generate.Result
 	for _, p := range packages {

@@ -137,7 +137,7 @@ func (e *emitter) constructor() {
 	}
 	locks, next, options := fresh("locks", taken), fresh("next", taken), fresh("options", taken)
 	d := e.d
-	e.printf("\n// %s returns next under the locks of the directives of %s. The options apply to each\n// lock. Those of a directive win over them.\n", d.constructor, d.name)
+	e.printf("\n// %s returns next under the locks that the directives of %s declare.\n// The options apply to all locks. An option of a directive wins.\n", d.constructor, d.name)
 	e.printf("%sfunc %s%s(%s *%s.Client, %s %s%s, %s ...%s.Option) %s%s {\n", e.at(d.spec.Name.Pos()), d.constructor, declared,
 		locks, e.dibs(), next, d.name, args, options, e.dibs(), d.name, args)
 	e.printf("return &%s%s{\n%s: %s,\n%s: %s,\n", d.typeName, args, e.names.locks, locks, e.names.next, next)
@@ -256,7 +256,7 @@ func (e *emitter) call(m *method, call string) string {
 // job that may not run, and one whose type a parameter hides in the function.
 func (e *emitter) withNamedResults(m *method, head, call string) {
 	taken := m.names()
-	var named, values []string
+	var values, typeNames []string
 	results := m.signature.Results()
 	for i := range results.Len() {
 		preferred := "r" + strconv.Itoa(i+1)
@@ -269,7 +269,7 @@ func (e *emitter) withNamedResults(m *method, head, call string) {
 		name := fresh(preferred, taken)
 		taken[name] = true
 		values = append(values, name)
-		named = append(named, name+" "+e.typeString(results.At(i).Type()))
+		typeNames = append(typeNames, e.typeString(results.At(i).Type()))
 	}
 	err := values[len(values)-1]
 	list := strings.Join(values, ", ")
@@ -278,7 +278,7 @@ func (e *emitter) withNamedResults(m *method, head, call string) {
 		target = "_, " + err
 	}
 	fn := fmt.Sprintf("func(%s %s.Context) (%s error) {\n%s = %s\nreturn %s\n}", m.params[0], e.context(), err, list, call, err)
-	e.printf("%s (%s) {\n%s = %s\nreturn %s\n}\n", head, strings.Join(named, ", "), target, e.do(m, fn), list)
+	e.printf("%s (%s) {\n%s = %s\nreturn %s\n}\n", head, declarations(values, typeNames), target, e.do(m, fn), list)
 }
 
 // names returns the names that have a meaning in the method.
@@ -341,27 +341,33 @@ func (e *emitter) callOptions(m *method) string {
 	return ", " + e.d.receiver + "." + field + "..."
 }
 
-// params returns the parameters of a method. Adjacent ones of the same type share it.
+// params returns the parameters of a method.
 func (e *emitter) params(m *method) string {
-	var b strings.Builder
 	params := m.signature.Params()
-	typeOf := func(i int) string {
+	typeNames := make([]string, params.Len())
+	for i := range typeNames {
 		t := params.At(i).Type()
-		if slice, ok := t.(*types.Slice); ok && m.signature.Variadic() && i == params.Len()-1 {
-			return "..." + e.typeString(slice.Elem())
+		slice, ok := t.(*types.Slice)
+		if ok && m.signature.Variadic() && i == params.Len()-1 {
+			typeNames[i] = "..." + e.typeString(slice.Elem())
+			continue
 		}
-		return e.typeString(t)
+		typeNames[i] = e.typeString(t)
 	}
-	for i, name := range m.params {
+	return declarations(m.params, typeNames)
+}
+
+// declarations returns variables with their types. Adjacent ones of the same type share it.
+func declarations(names, typeNames []string) string {
+	var b strings.Builder
+	for i, name := range names {
 		b.WriteString(name)
-		if i+1 == len(m.params) {
-			b.WriteString(" " + typeOf(i))
-			break
+		if last := i+1 == len(names); last || typeNames[i] != typeNames[i+1] {
+			b.WriteString(" " + typeNames[i])
 		}
-		if typeOf(i) != typeOf(i+1) {
-			b.WriteString(" " + typeOf(i))
+		if i+1 < len(names) {
+			b.WriteString(", ")
 		}
-		b.WriteString(", ")
 	}
 	return b.String()
 }
@@ -387,8 +393,8 @@ func (e *emitter) results(results *types.Tuple) string {
 	return "(" + strings.Join(list, ", ") + ")"
 }
 
-// hides reports whether a parameter has the name of a type in the results: within the
-// method the name is the parameter.
+// hides reports whether a parameter has the name of a type in the results, or of its package:
+// within the method the name is the parameter.
 func (e *emitter) hides(m *method) (hidden bool) {
 	names := map[string]bool{}
 	for _, name := range m.params {

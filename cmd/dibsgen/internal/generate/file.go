@@ -43,26 +43,29 @@ func (p *planner) newOutput(source *load.File, decorators []*decorator) *output 
 	for _, d := range decorators {
 		for param := range d.typeParams.TypeParams() {
 			o.imports.taken[param.Obj().Name()] = true
+			d.taken[param.Obj().Name()] = true
 		}
 		for _, m := range d.methods {
-			o.takeNames(m)
+			o.hideNames(m)
 			p.keepImports(o, d, m)
 		}
 	}
 	for _, d := range decorators {
-		d.receiver = fresh("l", d.taken, o.imports.taken, o.imports.keptNames())
+		d.receiver = fresh("l", d.taken, p.taken, o.imports.keptNames())
+	}
+	for _, d := range decorators { // not before: all of them may have the same
 		o.imports.taken[d.receiver] = true
 	}
 	return o
 }
 
-// takeNames prevents imports with the name of a parameter or result, which would hide them.
-func (o *output) takeNames(m *method) {
+// hideNames records the names of parameters and results, which hide imports.
+func (o *output) hideNames(m *method) {
 	for _, name := range m.params {
-		o.imports.taken[name] = true
+		o.imports.hiding[name] = true
 	}
 	for result := range m.signature.Results().Variables() {
-		o.imports.taken[result.Name()] = true
+		o.imports.hiding[result.Name()] = true
 	}
 }
 
@@ -90,8 +93,14 @@ func (p *planner) keepImports(o *output, d *decorator, m *method) {
 		if p.declares(d, m, id) {
 			continue
 		}
+		imported := false
 		for _, name := range p.importNames(m.found.file) {
-			p.keepImport(o, m, id, name)
+			imported = p.keepImport(o, m, id, name) || imported
+		}
+		// The compiler refuses an import that only a directive uses. So the packages of
+		// one word need none: fmt, strconv, strings.
+		if !imported && p.loader.Standard(id) && !o.imports.keep(id, id) {
+			p.reportConflict(m, id, id)
 		}
 	}
 }
@@ -112,17 +121,25 @@ func (p *planner) declares(d *decorator, m *method, id string) bool {
 	return p.checked.Types.Scope().Lookup(id) != nil
 }
 
-func (p *planner) keepImport(o *output, m *method, id string, name *types.PkgName) {
+// keepImport imports a package if an identifier is its name, or a name that it declares.
+func (p *planner) keepImport(o *output, m *method, id string, name *types.PkgName) bool {
 	path := name.Imported().Path()
 	switch {
 	case name.Name() == "." && ast.IsExported(id) && name.Imported().Scope().Lookup(id) != nil:
 		o.imports.dots[path] = true
+		return true
 	case name.Name() != id:
+		return false
 	case path == "C":
-		p.report.add(m.found.comment.Slash, "a name uses C.%s; call a Go function that uses it", "…")
+		p.report.add(m.found.comment.Slash, "//dibs:%s: the name uses package C; call a Go function instead", m.kind())
 	case !o.imports.keep(id, path):
-		p.report.add(m.found.comment.Slash, "package %s is imported as %s here, and another package in a directive of the same interface; give one of them another name", path, id)
+		p.reportConflict(m, id, path)
 	}
+	return true
+}
+
+func (p *planner) reportConflict(m *method, id, path string) {
+	p.report.add(m.found.comment.Slash, "//dibs:%s: %s is package %s here, and another package in another directive of the generated file; import one of them under another name", m.kind(), id, path)
 }
 
 // name returns the name of the generated file.

@@ -17,6 +17,21 @@ type File struct {
 	Code []byte
 }
 
+// Imports returns the paths of packages that the generated code of a package may import,
+// and which its source need not import. Some of them may not exist.
+func Imports(loader *load.Loader, pkg *load.Package) []string {
+	paths := []string{DibsPath}
+	for _, f := range findDirectives(pkg, &problems{set: loader.Set}).all {
+		if f.Directive == nil {
+			continue
+		}
+		for _, expr := range f.exprs() {
+			paths = append(paths, freeIdents(expr.Text)...)
+		}
+	}
+	return paths
+}
+
 // A Result is what is generated for a package.
 type Result struct {
 	Files    []File
@@ -26,7 +41,7 @@ type Result struct {
 }
 
 // Package generates the files of a package. With problems there are none. The loader must
-// have listed the imports of the package, and DibsPath.
+// have listed the imports of the package, and those that Imports returns.
 func Package(loader *load.Loader, pkg *load.Package) Result {
 	report := &problems{set: loader.Set}
 	var result Result

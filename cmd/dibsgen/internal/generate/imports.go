@@ -14,17 +14,17 @@ import (
 // imports chooses the names under which a generated file imports packages.
 //
 // The names in directives are copied as they are, so what they use keeps its name. All other
-// imports get out of the way: of those, of the package's own names, and of all parameters,
-// which would hide an import in a method.
+// imports get a name that is still free.
 type imports struct {
 	taken  map[string]bool   // names that an import cannot have
+	hiding map[string]bool   // names of parameters and results, which hide an import in a method
 	kept   map[string]string // name to path: imports that directives use
 	chosen map[string]string // path to name: all other imports
 	dots   map[string]bool   // paths of dot imports that directives use
 }
 
 func newImports() *imports {
-	return &imports{taken: map[string]bool{}, kept: map[string]string{}, chosen: map[string]string{}, dots: map[string]bool{}}
+	return &imports{taken: map[string]bool{}, hiding: map[string]bool{}, kept: map[string]string{}, chosen: map[string]string{}, dots: map[string]bool{}}
 }
 
 // keep imports a path under a name that a directive uses. It reports false if another path
@@ -50,21 +50,28 @@ func (i *imports) name(path, preferred string) string {
 		return name
 	}
 	name := preferred
-	for n := 2; i.taken[name] || i.kept[name] != "" && i.kept[name] != path || i.isChosen(name); n++ {
+	for n := 2; !i.free(name, path); n++ {
 		name = preferred + strconv.Itoa(n)
 	}
 	i.chosen[path] = name
 	return name
 }
 
-func (i *imports) isChosen(name string) bool {
-	for _, chosen := range i.chosen {
+// free reports whether a package can have a name.
+func (i *imports) free(name, path string) bool {
+	other := i.kept[name]
+	for otherPath, chosen := range i.chosen {
 		if chosen == name {
-			return true
+			other = otherPath
 		}
 	}
-	return false
+	hidden := usedInMethods[path] && i.hiding[name]
+	return !i.taken[name] && !hidden && (other == "" || other == path)
 }
+
+// usedInMethods are the packages whose names are in the bodies of methods, where a parameter
+// hides an import. All other packages are in signatures only, or see emitter.hides.
+var usedInMethods = map[string]bool{DibsPath: true, "context": true, "time": true}
 
 // qualifier returns a function that names the package of a type, for types.TypeString. prefer
 // has the names that the source file uses.

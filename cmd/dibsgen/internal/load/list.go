@@ -24,10 +24,11 @@ type listed struct {
 	XTestGoFiles   []string
 	ImportMap      map[string]string
 	Module         struct{ GoVersion string }
+	Standard       bool
 	Error          *struct{ Pos, Err string }
 }
 
-const fields = "ImportPath,Dir,GoFiles,CgoFiles,InvalidGoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,ImportMap,Module,Error"
+const fields = "ImportPath,Dir,GoFiles,CgoFiles,InvalidGoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,ImportMap,Module,Standard,Error"
 
 // files yields the names of all Go files, in the order of their names for each use.
 func (l *listed) files() func(yield func(name string, use Use) bool) {

@@ -73,7 +73,7 @@ func (l *listed) reason() string {
 	return l.Error.Err
 }
 
-// ListImports finds the packages that these packages import, and others. It must come
+// ListImports lists the packages that these packages import, and others, which need not exist. It must come
 // before Check. The go command is not asked about the packages themselves: a broken
 // generated file would be in the way.
 func (l *Loader) ListImports(ctx context.Context, packages []*Package, others ...string) error {
@@ -93,6 +93,9 @@ func (l *Loader) ListImports(ctx context.Context, packages []*Package, others ..
 			}
 		}
 	}
+	if len(paths) == 0 {
+		return nil // go list would list the package of the directory
+	}
 	all, err := list(ctx, l.dir, slices.Concat(l.flags, []string{"-deps", "--"}, slices.Sorted(maps.Keys(paths)))...)
 	if err != nil {
 		return err
@@ -101,6 +104,13 @@ func (l *Loader) ListImports(ctx context.Context, packages []*Package, others ..
 		l.listed[found.ImportPath] = found
 	}
 	return nil
+}
+
+// Standard reports whether a path is a package of the standard library. ListImports must
+// have listed it.
+func (l *Loader) Standard(path string) bool {
+	found := l.listed[path]
+	return found != nil && found.Standard && found.Error == nil
 }
 
 // Checked are the types of a package.
