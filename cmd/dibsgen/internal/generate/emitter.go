@@ -131,7 +131,7 @@ func (e *emitter) typeParams() (declared, args string) {
 
 func (e *emitter) constructor() {
 	declared, args := e.typeParams()
-	taken := map[string]bool{}
+	taken := map[string]bool{e.dibs(): true}
 	for param := range e.d.typeParams.TypeParams() {
 		taken[param.Obj().Name()] = true
 	}

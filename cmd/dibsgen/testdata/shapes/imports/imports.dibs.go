@@ -11,31 +11,31 @@ import (
 	text "strings"
 	"text/template"
 
-	lock "github.com/dibslock/dibs"
+	locks "github.com/dibslock/dibs"
 )
 
 // LockShop returns next under the locks that the directives of Shop declare.
 // The options apply to all locks. An option of a directive wins.
-func LockShop(locks *lock.Client, next Shop, options ...lock.Option) Shop {
+func LockShop(locks2 *locks.Client, next Shop, options ...locks.Option) Shop {
 	return &lockedShop{
-		locks:   locks,
+		locks:   locks2,
 		next:    next,
 		options: slices.Clone(options),
 	}
 }
 
 type lockedShop struct {
-	locks   *lock.Client
+	locks   *locks.Client
 	next    Shop
-	options []lock.Option // of all locks
+	options []locks.Option // of all locks
 }
 
 func (l *lockedShop) Pay(ctx context.Context, name string, n int, source *mathrand.Rand) (*template.Template, error) {
-	return lock.Call(ctx, l.locks.Mutex(text.ToLower(name)+strconv.Itoa(n), l.options...), func(ctx context.Context) (*template.Template, error) {
+	return locks.Call(ctx, l.locks.Mutex(text.ToLower(name)+strconv.Itoa(n), l.options...), func(ctx context.Context) (*template.Template, error) {
 		return l.next.Pay(ctx, name, n, source)
 	})
 }
 
-func (l *lockedShop) Get(key lock.Option, r io.Reader) (*text.Builder, error) {
+func (l *lockedShop) Get(key locks.Option, r io.Reader) (*text.Builder, error) {
 	return l.next.Get(key, r)
 }

@@ -7,11 +7,11 @@ import (
 	text "strings"
 	"text/template"
 
-	lock "github.com/dibslock/dibs"
+	locks "github.com/dibslock/dibs"
 )
 
 type Shop interface {
 	//dibs:lock text.ToLower(name)+strconv.Itoa(n)
 	Pay(ctx context.Context, name string, n int, source *mathrand.Rand) (*template.Template, error)
-	Get(key lock.Option, r io.Reader) (*text.Builder, error)
+	Get(key locks.Option, r io.Reader) (*text.Builder, error)
 }
