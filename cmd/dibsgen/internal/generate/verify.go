@@ -22,11 +22,11 @@ func (p *planner) verify(outputs []*output) {
 		return
 	}
 	var files []*ast.File
-	byLine := map[line]*found{}
+	byLine := map[line]origin{}
 	for _, o := range outputs {
-		p.checkInternal(o)
 		o.recordLines(byLine)
 		text := o.text(true)
+		p.checkInternal(o)
 		file, err := parser.ParseFile(p.loader.Set, o.name(), text, parser.SkipObjectResolution)
 		if err != nil {
 			p.report.add(o.decorators[0].spec.Name.Pos(), "dibsgen generates wrong code, please report this error: %v\n%s", err, text)
@@ -56,12 +56,20 @@ type line struct {
 	line int
 }
 
-func (o *output) recordLines(byLine map[line]*found) {
+// origin is what a line of generated code is generated for.
+type origin struct {
+	directive *found         // nil for what has no directive
+	at        token.Position // of the name of the interface, without a directive
+}
+
+func (o *output) recordLines(byLine map[line]origin) {
 	for _, d := range o.decorators {
+		at := o.set.Position(d.spec.Name.Pos())
+		byLine[line{at.Filename, at.Line}] = origin{at: at}
 		for _, m := range d.methods {
 			if m.locked() {
 				at := o.set.Position(m.found.comment.Slash)
-				byLine[line{at.Filename, at.Line}] = m.found
+				byLine[line{at.Filename, at.Line}] = origin{directive: m.found}
 			}
 		}
 	}
@@ -69,12 +77,12 @@ func (o *output) recordLines(byLine map[line]*found) {
 
 // reportCompileError reports an error of the compiler in generated code. Its position is
 // that of the source.
-func (p *planner) reportCompileError(err types.Error, byLine map[line]*found) {
+func (p *planner) reportCompileError(err types.Error, byLine map[line]origin) {
 	at := p.loader.Set.Position(err.Pos)
-	f := byLine[line{at.Filename, at.Line}]
-	switch {
+	from := byLine[line{at.Filename, at.Line}]
+	switch f := from.directive; {
 	case f == nil:
-		p.report.addAt(at, "%s", err.Msg)
+		p.report.addAt(from.at, "%s", err.Msg)
 	case strings.HasPrefix(err.Msg, "undefined: "):
 		p.report.addAt(at, "//dibs:%s: %s; a name may use named parameters of its method, names of the package, and imports of its file", f.Kind, err.Msg)
 	default:

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // A Loader reads packages. It keeps the types of the packages that they import.
@@ -70,7 +71,7 @@ func (l *listed) reason() string {
 	if l.Error == nil {
 		return "not found"
 	}
-	return l.Error.Err
+	return strings.Join(strings.Fields(l.Error.Err), " ") // it may have several lines
 }
 
 // ListImports lists the packages that these packages import, and others, which need not exist. It must come

@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// LockShop returns next under the locks of the directives of Shop. The options apply to each
-// lock. Those of a directive win over them.
+// LockShop returns next under the locks that the directives of Shop declare.
+// The options apply to all locks. An option of a directive wins.
 func LockShop(locks *dibs.Client, next Shop, options ...dibs.Option) Shop {
 	return &lockedShop{
 		locks:           locks,
@@ -88,7 +88,7 @@ func (l *lockedShop) Count(ctx context.Context, shelf string) (items int, err er
 	return items, err
 }
 
-func (l *lockedShop) Stock(ctx context.Context, item string) (have int, reserved int, err error) {
+func (l *lockedShop) Stock(ctx context.Context, item string) (have, reserved int, err error) {
 	err = l.locks.Mutex("item:"+item, l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		have, reserved, err = l.next.Stock(ctx, item)
 		return err
