@@ -25,7 +25,7 @@ type decorator struct {
 	typeParams  *types.TypeParamList
 	methods     []*method
 	receiver    string          // the name of the receiver of the methods
-	taken       map[string]bool // all names of parameters, and those that directives use
+	taken       map[string]bool // all names of parameters and results, and those that directives use
 }
 
 // method is one method of the interface, embedded ones included.
@@ -300,6 +300,9 @@ func (p *planner) nameParams(d *decorator, m *method) {
 				d.taken[id] = true
 			}
 		}
+	}
+	for result := range m.signature.Results().Variables() {
+		d.taken[result.Name()] = true
 	}
 	own := map[string]bool{}
 	for param := range m.signature.Params().Variables() {

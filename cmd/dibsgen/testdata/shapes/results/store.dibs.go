@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strconv"
+	time2 "time"
 
 	"github.com/dibslock/dibs"
 )
@@ -26,58 +28,74 @@ type lockedStore struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedStore) None(ctx context.Context, n int) error {
-	return l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) error {
-		return l.next.None(ctx, n)
+func (l2 *lockedStore) None(ctx context.Context, n int) error {
+	return l2.locks.Mutex("a", l2.options...).Do(ctx, func(ctx context.Context) error {
+		return l2.next.None(ctx, n)
 	})
 }
 
-func (l *lockedStore) One(ctx context.Context, n int) (io.Reader, error) {
-	return dibs.Call(ctx, l.locks.Mutex("a", l.options...), func(ctx context.Context) (io.Reader, error) {
-		return l.next.One(ctx, n)
+func (l2 *lockedStore) One(ctx context.Context, n int) (io.Reader, error) {
+	return dibs.Call(ctx, l2.locks.Mutex("a", l2.options...), func(ctx context.Context) (io.Reader, error) {
+		return l2.next.One(ctx, n)
 	})
 }
 
-func (l *lockedStore) Two(ctx context.Context, n int) (r1 io.Reader, r2 int, err error) {
-	err = l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		r1, r2, err = l.next.Two(ctx, n)
+func (l2 *lockedStore) Two(ctx context.Context, n int) (r1 io.Reader, r2 int, err error) {
+	err = l2.locks.Mutex("a", l2.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, r2, err = l2.next.Two(ctx, n)
 		return err
 	})
 	return r1, r2, err
 }
 
-func (l *lockedStore) Named(ctx context.Context, n int) (r io.Reader, size int, err error) {
-	err = l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		r, size, err = l.next.Named(ctx, n)
+func (l2 *lockedStore) Named(ctx context.Context, n int) (l io.Reader, time int, err error) {
+	err = l2.locks.Mutex("a", l2.options...).Do(ctx, func(ctx context.Context) (err error) {
+		l, time, err = l2.next.Named(ctx, n)
 		return err
 	})
-	return r, size, err
+	return l, time, err
 }
 
-func (l *lockedStore) Blank(ctx context.Context, r1 int) (r12 io.Reader, r2 int, err error) {
-	err = l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		r12, r2, err = l.next.Blank(ctx, r1)
+func (l2 *lockedStore) Unnamed(ctx context.Context) (ctx2 string, strconv int, err error) {
+	_, err = l2.locks.Once("a", time2.Hour, l2.options...).Do(ctx, func(ctx context.Context) (err error) {
+		ctx2, strconv, err = l2.next.Unnamed(ctx)
+		return err
+	})
+	return ctx2, strconv, err
+}
+
+func (l2 *lockedStore) Import(ctx context.Context, n int) (ctx2 string, r2 int, err error) {
+	err = l2.locks.Mutex(strconv.Itoa(n), l2.options...).Do(ctx, func(ctx context.Context) (err error) {
+		ctx2, r2, err = l2.next.Import(ctx, n)
+		return err
+	})
+	return ctx2, r2, err
+}
+
+func (l2 *lockedStore) Blank(ctx context.Context, r1 int) (r12 io.Reader, r2 int, err error) {
+	err = l2.locks.Mutex("a", l2.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r12, r2, err = l2.next.Blank(ctx, r1)
 		return err
 	})
 	return r12, r2, err
 }
 
-func (l *lockedStore) Hidden(ctx context.Context, n int) (r1 string, size int, err error) {
-	err = l.locks.Mutex(prefix, l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		r1, size, err = l.next.Hidden(ctx, n)
+func (l2 *lockedStore) Hidden(ctx context.Context, n int) (r1 string, size int, err error) {
+	err = l2.locks.Mutex(prefix, l2.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, size, err = l2.next.Hidden(ctx, n)
 		return err
 	})
 	return r1, size, err
 }
 
-func (l *lockedStore) Nothing(n int) {
-	l.next.Nothing(n)
+func (l2 *lockedStore) Nothing(n int) {
+	l2.next.Nothing(n)
 }
 
-func (l *lockedStore) Value(n int) int {
-	return l.next.Value(n)
+func (l2 *lockedStore) Value(n int) int {
+	return l2.next.Value(n)
 }
 
-func (l *lockedStore) Values(n int) (int, int) {
-	return l.next.Values(n)
+func (l2 *lockedStore) Values(n int) (int, int) {
+	return l2.next.Values(n)
 }
