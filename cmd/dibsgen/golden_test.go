@@ -54,6 +54,11 @@ func TestShapes(t *testing.T) {
 	goTool(t, dir, "vet", pattern)
 }
 
+// The generated files of this repository are up to date.
+func TestRepositoryIsUpToDate(t *testing.T) {
+	want(t, "../..", 0, "", "", "-check", "./cmd/dibsgen/...", "./examples/declarative")
+}
+
 // dirs yields the directories of files.
 func dirs(files map[string]string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {

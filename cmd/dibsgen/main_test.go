@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -129,24 +131,31 @@ func TestFirstRun(t *testing.T) {
 
 // Whatever the generated file contains, the next run repairs it.
 func TestBrokenGeneratedFile(t *testing.T) {
-	dir := newModule(t, map[string]string{"shop/shop.go": shop, "shop/use.go": "package shop\n\nvar New = LockShop\n"})
+	dir := newModule(t, map[string]string{"shop/shop.go": shop})
 	want(t, dir, 0, "shop/shop.dibs.go: written\n", "", "./shop")
-	name := filepath.Join(dir, "shop", "shop.dibs.go")
-	good := read(t, name)
-	for _, broken := range []string{
-		"",
-		"<<<<<<< HEAD\n" + good + "=======\n" + good + ">>>>>>> branch\n",
-		strings.Replace(good, "package shop", "package other", 1),
-		strings.Replace(good, `"context"`, `"no/such/package"`, 1),
-		strings.ReplaceAll(good, "Shop", "Removed"),
-		good[:len(good)/2],
-		strings.ReplaceAll(good, "\n", "\r\n"),
-	} {
-		write(t, dir, map[string]string{"shop/shop.dibs.go": broken})
-		want(t, dir, exitStale, "shop/shop.dibs.go: stale\nrun dibsgen, or go generate, and commit the result\n", "", "-check", "./...")
-		want(t, dir, 0, "shop/shop.dibs.go: written\n", "", "./...")
-		if have := read(t, name); have != good {
-			t.Errorf("after %q:\n%s", broken, have)
+	good := read(t, filepath.Join(dir, "shop", "shop.dibs.go"))
+	broken := map[string]string{
+		"empty":    "",
+		"conflict": "<<<<<<< HEAD\n" + good + "=======\n" + good + ">>>>>>> branch\n",
+		"other":    strings.Replace(good, "package shop", "package other", 1),
+		"imports":  strings.Replace(good, `"context"`, `"no/such/package"`, 1),
+		"removed":  strings.ReplaceAll(good, "Shop", "Removed"),
+		"half":     good[:len(good)/2],
+		"returns":  strings.ReplaceAll(good, "\n", "\r\n"),
+	}
+	stale, written := "", ""
+	for _, name := range slices.Sorted(maps.Keys(broken)) {
+		write(t, dir, map[string]string{
+			name + "/shop.go": shop, name + "/shop.dibs.go": broken[name], name + "/use.go": "package shop\n\nvar New = LockShop\n",
+		})
+		stale += name + "/shop.dibs.go: stale\n"
+		written += name + "/shop.dibs.go: written\n"
+	}
+	want(t, dir, exitStale, stale+"run dibsgen, or go generate, and commit the result\n", "", "-check", "./...")
+	want(t, dir, 0, written, "", "./...")
+	for name := range broken {
+		if have := read(t, filepath.Join(dir, name, "shop.dibs.go")); have != good {
+			t.Errorf("%s: have\n%s", name, have)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 type listed struct {
 	ImportPath     string
 	Dir            string
+	Name           string
 	GoFiles        []string
 	CgoFiles       []string
 	InvalidGoFiles []string // also among the others, or not
@@ -28,7 +29,7 @@ type listed struct {
 	Error          *struct{ Pos, Err string }
 }
 
-const fields = "ImportPath,Dir,GoFiles,CgoFiles,InvalidGoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,ImportMap,Module,Standard,Error"
+const fields = "ImportPath,Dir,Name,GoFiles,CgoFiles,InvalidGoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,ImportMap,Module,Standard,Error"
 
 // files yields the names of all Go files, in the order of their names for each use.
 func (l *listed) files() func(yield func(name string, use Use) bool) {

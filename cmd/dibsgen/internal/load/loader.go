@@ -218,6 +218,8 @@ func (l *Loader) read(path string) (*types.Package, error) {
 		// With an error there is the part before it.
 		file, _ := parser.ParseFile(l.Set, name, text, parser.SkipObjectResolution)
 		if file != nil && file.Name != nil {
+			removeBodies(file)
+			l.removeImports(file, found.ImportMap)
 			files = append(files, file)
 		}
 	}
@@ -225,7 +227,6 @@ func (l *Loader) read(path string) (*types.Package, error) {
 		return nil, fmt.Errorf("package %s has no Go files here", path)
 	}
 	config := l.config(found.Module.GoVersion, found.ImportMap)
-	config.IgnoreFuncBodies = true
 	p, _ := config.Check(path, l.Set, files, nil) // an error in it matters only where its types are used
 	return p, nil
 }

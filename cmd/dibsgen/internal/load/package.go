@@ -100,12 +100,3 @@ func parse(set *token.FileSet, name string, text []byte, use Use) *File {
 	removeBodies(syntax)
 	return &File{Name: name, Use: use, Syntax: syntax, Err: err}
 }
-
-// removeBodies removes the bodies of functions, which may use what is not generated yet.
-func removeBodies(file *ast.File) {
-	for _, decl := range file.Decls {
-		if f, ok := decl.(*ast.FuncDecl); ok {
-			f.Body = nil
-		}
-	}
-}

@@ -5,7 +5,7 @@ package foreign
 import (
 	"context"
 	"io"
-	"net/http"
+	"io/fs"
 	"slices"
 
 	"github.com/dibslock/dibs"
@@ -41,6 +41,14 @@ func (l *lockedFile) Error() string {
 	return l.next.Error()
 }
 
+func (l *lockedFile) Info() (fs.FileInfo, error) {
+	return l.next.Info()
+}
+
+func (l *lockedFile) IsDir() bool {
+	return l.next.IsDir()
+}
+
 func (l *lockedFile) Len() int {
 	return l.next.Len()
 }
@@ -49,12 +57,12 @@ func (l *lockedFile) Less(i, j int) bool {
 	return l.next.Less(i, j)
 }
 
-func (l *lockedFile) Read(p []byte) (int, error) {
-	return l.next.Read(p)
+func (l *lockedFile) Name() string {
+	return l.next.Name()
 }
 
-func (l *lockedFile) RoundTrip(arg1 *http.Request) (*http.Response, error) {
-	return l.next.RoundTrip(arg1)
+func (l *lockedFile) Read(p []byte) (int, error) {
+	return l.next.Read(p)
 }
 
 func (l *lockedFile) String() string {
@@ -63,6 +71,10 @@ func (l *lockedFile) String() string {
 
 func (l *lockedFile) Swap(i, j int) {
 	l.next.Swap(i, j)
+}
+
+func (l *lockedFile) Type() fs.FileMode {
+	return l.next.Type()
 }
 
 func (l *lockedFile) Write(p []byte) (int, error) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
+	"io/fs"
 	"sort"
 )
 
@@ -13,7 +13,7 @@ type File interface {
 	fmt.Stringer
 	error
 	sort.Interface
-	http.RoundTripper
+	fs.DirEntry
 	//dibs:write "file:"+name
 	Save(ctx context.Context, name string, from io.Reader) (n int64, err error)
 }

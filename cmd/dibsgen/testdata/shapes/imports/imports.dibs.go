@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 	text "strings"
-	"text/template"
+	"unicode"
 
 	locks "github.com/dibslock/dibs"
 )
@@ -30,8 +30,8 @@ type lockedShop struct {
 	options []locks.Option // of all locks
 }
 
-func (l *lockedShop) Pay(ctx context.Context, name string, n int, source *mathrand.Rand) (*template.Template, error) {
-	return locks.Call(ctx, l.locks.Mutex(text.ToLower(name)+strconv.Itoa(n), l.options...), func(ctx context.Context) (*template.Template, error) {
+func (l *lockedShop) Pay(ctx context.Context, name string, n int, source *mathrand.Rand) (unicode.CaseRange, error) {
+	return locks.Call(ctx, l.locks.Mutex(text.ToLower(name)+strconv.Itoa(n), l.options...), func(ctx context.Context) (unicode.CaseRange, error) {
 		return l.next.Pay(ctx, name, n, source)
 	})
 }

@@ -5,13 +5,13 @@ import (
 	"io"
 	mathrand "math/rand"
 	text "strings"
-	"text/template"
+	"unicode"
 
 	locks "github.com/dibslock/dibs"
 )
 
 type Shop interface {
 	//dibs:lock text.ToLower(name)+strconv.Itoa(n)
-	Pay(ctx context.Context, name string, n int, source *mathrand.Rand) (*template.Template, error)
+	Pay(ctx context.Context, name string, n int, source *mathrand.Rand) (unicode.CaseRange, error)
 	Get(key locks.Option, r io.Reader) (*text.Builder, error)
 }

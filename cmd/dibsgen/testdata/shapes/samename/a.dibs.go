@@ -4,9 +4,9 @@ package samename
 
 import (
 	"context"
-	template2 "html/template"
+	"math/rand"
+	rand2 "math/rand/v2"
 	"slices"
-	"text/template"
 
 	"github.com/dibslock/dibs"
 )
@@ -27,14 +27,14 @@ type lockedShop struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedShop) Text(ctx context.Context, t *template.Template) error {
+func (l *lockedShop) Old(ctx context.Context, r *rand.Rand) error {
 	return l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) error {
-		return l.next.Text(ctx, t)
+		return l.next.Old(ctx, r)
 	})
 }
 
-func (l *lockedShop) HTML(ctx context.Context, t *template2.Template) (template2.HTML, error) {
-	return dibs.Call(ctx, l.locks.Mutex("page", l.options...), func(ctx context.Context) (template2.HTML, error) {
-		return l.next.HTML(ctx, t)
+func (l *lockedShop) New(ctx context.Context, r *rand2.Rand) (rand2.Source, error) {
+	return dibs.Call(ctx, l.locks.Mutex("page", l.options...), func(ctx context.Context) (rand2.Source, error) {
+		return l.next.New(ctx, r)
 	})
 }

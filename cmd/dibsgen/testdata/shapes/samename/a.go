@@ -2,11 +2,11 @@ package samename
 
 import (
 	"context"
-	"text/template"
+	"math/rand"
 )
 
 type Shop interface {
 	Page
 	//dibs:lock "a"
-	Text(ctx context.Context, t *template.Template) error
+	Old(ctx context.Context, r *rand.Rand) error
 }

@@ -4,7 +4,7 @@ package samename
 
 import (
 	"context"
-	"html/template"
+	rand "math/rand/v2"
 	"slices"
 
 	"github.com/dibslock/dibs"
@@ -26,8 +26,8 @@ type lockedPage struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedPage) HTML(ctx context.Context, t *template.Template) (template.HTML, error) {
-	return dibs.Call(ctx, l.locks.Mutex("page", l.options...), func(ctx context.Context) (template.HTML, error) {
-		return l.next.HTML(ctx, t)
+func (l *lockedPage) New(ctx context.Context, r *rand.Rand) (rand.Source, error) {
+	return dibs.Call(ctx, l.locks.Mutex("page", l.options...), func(ctx context.Context) (rand.Source, error) {
+		return l.next.New(ctx, r)
 	})
 }

@@ -2,10 +2,10 @@ package samename
 
 import (
 	"context"
-	"html/template"
+	"math/rand/v2"
 )
 
 type Page interface {
 	//dibs:lock "page"
-	HTML(ctx context.Context, t *template.Template) (template.HTML, error)
+	New(ctx context.Context, r *rand.Rand) (rand.Source, error)
 }
