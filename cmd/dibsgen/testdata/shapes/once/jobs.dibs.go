@@ -14,10 +14,10 @@ import (
 // The options apply to all locks. An option of a directive wins.
 func LockJobs(locks *dibs.Client, next Jobs, options ...dibs.Option) Jobs {
 	return &lockedJobs{
-		locks:       locks,
-		next:        next,
-		options:     slices.Clone(options),
-		mailOptions: []dibs.Option{dibs.MaxHold(10 * time.Minute)},
+		locks:          locks,
+		next:           next,
+		options:        slices.Clone(options),
+		lettersOptions: []dibs.Option{dibs.MaxHold(10 * time.Minute)},
 	}
 }
 
@@ -26,7 +26,7 @@ type lockedJobs struct {
 	next    Jobs
 	options []dibs.Option // of all locks
 
-	mailOptions []dibs.Option
+	lettersOptions []dibs.Option
 }
 
 func (l *lockedJobs) Report(ctx context.Context) error {
@@ -34,10 +34,10 @@ func (l *lockedJobs) Report(ctx context.Context) error {
 	return err
 }
 
-func (l *lockedJobs) Mail(ctx context.Context, list string) error {
-	_, err := l.locks.Once("mail:"+list, 90*time.Second, l.options...).Do(ctx, func(ctx context.Context) error {
-		return l.next.Mail(ctx, list)
-	}, l.mailOptions...)
+func (l *lockedJobs) Letters(ctx context.Context, list string) error {
+	_, err := l.locks.Once("letter:"+list, 90*time.Second, l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Letters(ctx, list)
+	}, l.lettersOptions...)
 	return err
 }
 
