@@ -99,7 +99,7 @@ func (c change) apply() (err error) {
 	if c.code == nil {
 		return os.Remove(c.name)
 	}
-	mode := fs.FileMode(0o666) // before umask
+	mode := fs.FileMode(0o666) // less the mask of the process
 	if old, err := os.Stat(c.name); err == nil {
 		mode = old.Mode().Perm()
 	}

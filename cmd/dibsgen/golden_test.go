@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the generated files of testdata/s
 func TestShapes(t *testing.T) {
 	shapes := filepath.Join("testdata", "shapes")
 	committed := goFiles(t, shapes)
-	if n := len(slices.Compact(slices.Sorted(dirs(committed)))); n < 30 {
+	if n := len(slices.Compact(slices.Sorted(directories(committed)))); n < 30 {
 		t.Fatalf("%d shapes found", n)
 	}
 	dir := newModule(t, nil)
@@ -59,8 +59,8 @@ func TestRepositoryIsUpToDate(t *testing.T) {
 	want(t, "../..", 0, "", "", "-check", "./cmd/dibsgen/...", "./examples/declarative")
 }
 
-// dirs yields the directories of files.
-func dirs(files map[string]string) func(yield func(string) bool) {
+// directories yields the directories of files.
+func directories(files map[string]string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for name := range files {
 			if !yield(filepath.Dir(name)) {

@@ -37,15 +37,15 @@ const tool = "dibs"
 // A Directive is the meaning of one comment.
 type Directive struct {
 	Kind     Kind
-	Names    []Expr // at least one
-	Spread   bool   // Names is one expression of type []string
-	Count    Expr   // the number of permits, of Permits only
+	Names    []Expression // at least one
+	Spread   bool         // Names is one expression of type []string
+	Count    Expression   // the number of permits, of Permits only
 	Interval time.Duration
 	Options  []Option
 }
 
-// An Expr is a Go expression in the text of a comment.
-type Expr struct {
+// An Expression is a Go expression in the text of a comment.
+type Expression struct {
 	Text   string
 	Offset int // in bytes from the beginning of the comment
 }
@@ -93,7 +93,7 @@ func parse(name, args string, offset int) (*Directive, *Error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Directive{Kind: kind, Names: names.exprs, Spread: names.spread}
+	d := &Directive{Kind: kind, Names: names.expressions, Spread: names.spread}
 	if err := d.checkNames(); err != nil {
 		return nil, err
 	}
@@ -135,10 +135,10 @@ func (d *Directive) parseCount(rest *words) *Error {
 	switch {
 	case err != nil:
 		return err
-	case count.spread || len(count.exprs) != 1:
+	case count.spread || len(count.expressions) != 1:
 		return fail(rest.offset, "//dibs:permits: want one number of permits")
 	}
-	d.Count = count.exprs[0]
+	d.Count = count.expressions[0]
 	rest.skip(count.end)
 	return nil
 }

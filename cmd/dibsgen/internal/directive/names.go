@@ -11,9 +11,9 @@ import (
 
 // names are the Go expressions at the beginning of a text.
 type names struct {
-	exprs  []Expr
-	spread bool // the last one is followed by "..."
-	end    int  // where the text after them begins
+	expressions []Expression
+	spread      bool // the last one is followed by "..."
+	end         int  // where the text after them begins
 }
 
 // scanNames reads Go expressions, separated by commas, up to the first word that cannot
@@ -80,10 +80,10 @@ func (n *nameScanner) next() {
 		n.closeBracket(at, tok)
 	case len(n.open) > 0: // the parser checks it
 	case tok == token.COMMA:
-		n.addExpr(at)
+		n.addExpression(at)
 		n.start, n.operandNext = at+1, true
 	case tok == token.ELLIPSIS:
-		n.addExpr(at)
+		n.addExpression(at)
 		n.spread = true
 		n.finishAfterSpread()
 	case tok == token.ASSIGN:
@@ -136,7 +136,7 @@ func (n *nameScanner) finish(at int) {
 	case last >= 0:
 		n.err = fail(n.offset+at, "missing %s in the names", n.open[last].close)
 	default:
-		n.addExpr(at)
+		n.addExpression(at)
 		n.end, n.done = at, true
 	}
 }
@@ -154,8 +154,8 @@ func (n *nameScanner) finishAfterSpread() {
 	}
 }
 
-// addExpr adds the expression that ends before a position.
-func (n *nameScanner) addExpr(end int) {
+// addExpression adds the expression that ends before a position.
+func (n *nameScanner) addExpression(end int) {
 	if n.err != nil {
 		return
 	}
@@ -177,7 +177,7 @@ func (n *nameScanner) addExpr(end int) {
 		return
 	}
 	length := set.Position(expr.End()).Offset // without a comment after it
-	n.exprs = append(n.exprs, Expr{Text: text[:length], Offset: at})
+	n.expressions = append(n.expressions, Expression{Text: text[:length], Offset: at})
 }
 
 // syntaxError returns the first error of the parser, with its place in the comment.

@@ -294,7 +294,7 @@ func isContext(t types.Type) bool {
 func (p *planner) nameParams(d *decorator, m *method) {
 	m.uses = map[string]bool{}
 	if m.locked() {
-		for _, expr := range m.found.exprs() {
+		for _, expr := range m.found.expressions() {
 			for _, id := range freeIdents(expr.Text) {
 				m.uses[id] = true
 				d.taken[id] = true
@@ -325,8 +325,8 @@ func (p *planner) nameParams(d *decorator, m *method) {
 	}
 }
 
-// exprs returns all Go expressions of a directive.
-func (f *found) exprs() []directive.Expr {
+// expressions returns all Go expressions of a directive.
+func (f *found) expressions() []directive.Expression {
 	if f.Kind == directive.Permits {
 		return append(slices.Clip(f.Names), f.Count)
 	}

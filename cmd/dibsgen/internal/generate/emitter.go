@@ -194,7 +194,7 @@ func (e *emitter) method(m *method) {
 		at = m.found.comment.Slash
 	}
 	_, args := e.typeParams()
-	head := fmt.Sprintf("\n%sfunc (%s *%s%s) %s(%s)", e.at(at), e.d.receiver, e.d.typeName, args, m.name, e.params(m))
+	head := fmt.Sprintf("\n%sfunc (%s *%s%s) %s(%s)", e.at(at), e.d.receiver, e.d.typeName, args, m.name, e.parameters(m))
 	results := e.results(m.signature.Results())
 	call := e.d.receiver + "." + e.names.next + "." + m.name + "(" + e.arguments(m) + ")"
 	switch values := m.signature.Results().Len() - 1; {
@@ -298,7 +298,7 @@ func (e *emitter) lock(m *method) string {
 	locks := e.d.receiver + "." + e.names.locks
 	names := make([]string, len(m.found.Names))
 	for i, name := range m.found.Names {
-		names[i] = e.expr(m, name)
+		names[i] = e.expression(m, name)
 	}
 	list := strings.Join(names, ", ")
 	options := ""
@@ -309,7 +309,7 @@ func (e *emitter) lock(m *method) string {
 	case directive.Read, directive.Write:
 		return fmt.Sprintf("%s.RWMutex(%s%s)", locks, list, options)
 	case directive.Permits:
-		return fmt.Sprintf("%s.Semaphore(%s, %s%s)", locks, list, e.expr(m, m.found.Count), options)
+		return fmt.Sprintf("%s.Semaphore(%s, %s%s)", locks, list, e.expression(m, m.found.Count), options)
 	case directive.Once:
 		return fmt.Sprintf("%s.Once(%s, %s%s)", locks, list, directive.DurationCode(m.found.Interval, e.time()), options)
 	}
@@ -322,8 +322,8 @@ func (e *emitter) lock(m *method) string {
 	return fmt.Sprintf("%s.Mutex(%s%s)", locks, list, options)
 }
 
-// expr returns an expression of a directive.
-func (e *emitter) expr(m *method, expr directive.Expr) string {
+// expression returns an expression of a directive.
+func (e *emitter) expression(m *method, expr directive.Expression) string {
 	return e.at(m.found.pos(expr.Offset)) + expr.Text
 }
 
@@ -341,8 +341,8 @@ func (e *emitter) callOptions(m *method) string {
 	return ", " + e.d.receiver + "." + field + "..."
 }
 
-// params returns the parameters of a method.
-func (e *emitter) params(m *method) string {
+// parameters returns the parameters of a method.
+func (e *emitter) parameters(m *method) string {
 	params := m.signature.Params()
 	typeNames := make([]string, params.Len())
 	for i := range typeNames {

@@ -98,7 +98,7 @@ func (p *planner) keepImports(o *output, d *decorator, m *method) {
 			imported = p.keepImport(o, m, id, name) || imported
 		}
 		// The compiler refuses an import that only a directive uses. So the packages of
-		// one word need none: fmt, strconv, strings.
+		// one word need none, such as fmt.
 		if !imported && p.loader.Standard(id) && !o.imports.keep(id, id) {
 			p.reportConflict(m, id, id)
 		}

@@ -25,7 +25,7 @@ func Imports(loader *load.Loader, pkg *load.Package) []string {
 		if f.Directive == nil {
 			continue
 		}
-		for _, expr := range f.exprs() {
+		for _, expr := range f.expressions() {
 			paths = append(paths, freeIdents(expr.Text)...)
 		}
 	}

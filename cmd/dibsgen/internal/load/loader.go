@@ -161,7 +161,7 @@ func (l *Loader) config(goVersion string, importMap map[string]string) *types.Co
 // importer imports for one package.
 type importer struct {
 	loader    *Loader
-	importMap map[string]string // of vendored packages of the standard library
+	importMap map[string]string // other paths of packages within the standard library
 }
 
 // Import implements types.Importer.
