@@ -233,6 +233,21 @@ func TestNothingIsWrittenWithAProblem(t *testing.T) {
 	}
 }
 
+// While the source has an error of syntax, its directives may not be found. Then the
+// generated file is no left-over one.
+func TestSyntaxErrorRemovesNothing(t *testing.T) {
+	for name, broken := range map[string]string{
+		"before the directive": strings.Replace(shop, "import", strings.Repeat("func (\n", 20)+"import", 1),
+		"package clause":       strings.Replace(shop, "package", "packag", 1),
+	} {
+		dir := newModule(t, map[string]string{"shop/shop.go": broken, "shop/shop.dibs.go": ""})
+		code, out, problems := dibsgen(t, dir, "./...")
+		if code != exitProblem || out != "" || !strings.HasPrefix(problems, "shop/shop.go:") {
+			t.Errorf("%s: have %d, %s%s", name, code, out, problems)
+		}
+	}
+}
+
 // A file that its build constraint excludes cannot be checked. Its generated file is kept.
 func TestExcludedFile(t *testing.T) {
 	dir := newModule(t, map[string]string{

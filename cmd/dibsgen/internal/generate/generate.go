@@ -47,7 +47,8 @@ func Package(loader *load.Loader, pkg *load.Package) Result {
 	var result Result
 	result.addExcluded(loader, pkg)
 	directives := findDirectives(pkg, report)
-	if len(directives.all) > 0 && reportSyntax(pkg, report) {
+	// An error of the parser counts even if no directive is found: there may be one after it.
+	if reportSyntax(pkg, report) && len(directives.all) > 0 {
 		p := newPlanner(loader, pkg, directives, report)
 		result.Files = p.files()
 		directives.reportUnused(report)

@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -41,9 +42,9 @@ const (
 	Excluded            // not with the tags and the platform of now
 )
 
-// Suffix ends the names of generated files: shop.dibs.go is generated for shop.go. A file
-// name ends at its first dot when the go command searches it for a platform, so that
-// shop_linux.dibs.go is for Linux, too.
+// Suffix ends the names of generated files: shop.dibs.go is generated for shop.go. The go
+// command searches a file name for a platform up to the first dot. So shop_linux.dibs.go is
+// for Linux, too.
 const Suffix = ".dibs.go"
 
 // Header is the first line of a generated file.
@@ -67,6 +68,9 @@ func Generated(name string, text []byte) bool {
 	return false
 }
 
+// likeDirective matches each text with a directive, with a misspelled one, and some others.
+var likeDirective = regexp.MustCompile(`(?i)/[/*]\s*dibs:`)
+
 // readPackage reads the files that may have a directive. It returns nil if there is none.
 func readPackage(set *token.FileSet, l *listed) (*Package, error) {
 	p := &Package{Path: l.ImportPath, Dir: l.Dir, goVersion: l.Module.GoVersion}
@@ -81,7 +85,7 @@ func readPackage(set *token.FileSet, l *listed) (*Package, error) {
 			continue
 		}
 		texts[name] = text
-		found = found || bytes.Contains(bytes.ToLower(text), []byte("dibs:"))
+		found = found || likeDirective.Match(text)
 	}
 	if !found {
 		return nil, nil
