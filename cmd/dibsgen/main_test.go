@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
 )
 
 // modulePath is the path of this module. Modules in tests have it too, so that packages in
@@ -158,6 +160,21 @@ func TestBrokenGeneratedFile(t *testing.T) {
 			t.Errorf("%s: have\n%s", name, have)
 		}
 	}
+}
+
+// The generated file of an imported package may be broken, too, and be the first of its
+// files.
+func TestBrokenGeneratedFileOfAnImport(t *testing.T) {
+	dir := newModule(t, map[string]string{
+		"base/base.go":   "package base\n\ntype T struct{}\n",
+		"base/a.dibs.go": load.Header + "\n\npackage other\n",
+		"middle/code.go": "package middle\n\nimport \"" + modulePath + "/base\"\n\ntype Getter interface{ Get() base.T }\n",
+		"shop/shop.go": "package shop\n\nimport (\n\t\"context\"\n\n\t\"" + modulePath + "/middle\"\n)\n\ntype Shop interface {\n\tmiddle.Getter\n" +
+			"\t//dibs:lock \"a\"\n\tPay(ctx context.Context) error\n}\n",
+	})
+	want(t, dir, 0, "shop/shop.dibs.go: written\n", "", "./shop")
+	want(t, dir, 0, "base/a.dibs.go: removed: no directives\n", "", "./...")
+	goTool(t, dir, "vet", "./...")
 }
 
 func TestUnchangedFileIsNotWritten(t *testing.T) {

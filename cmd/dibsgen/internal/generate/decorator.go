@@ -67,25 +67,25 @@ func (p *planner) plan() (all []*decorator) {
 			continue
 		}
 		for _, decl := range file.Syntax.Decls {
-			types, ok := decl.(*ast.GenDecl)
+			group, ok := decl.(*ast.GenDecl)
 			if !ok {
 				continue
 			}
-			for _, spec := range types.Specs {
-				if spec, ok := spec.(*ast.TypeSpec); ok {
-					if d := p.decorator(file, spec); d != nil {
-						all = append(all, d)
-					}
-				}
+			for _, spec := range group.Specs {
+				all = append(all, p.decorators(file, spec)...)
 			}
 		}
 	}
 	return all
 }
 
-// decorator returns the decorator of a type, or nil if it has no method with a directive, or
-// problems.
-func (p *planner) decorator(file *load.File, spec *ast.TypeSpec) *decorator {
+// decorators returns the decorator of a type, or none if it has no method with a directive,
+// or problems.
+func (p *planner) decorators(file *load.File, declared ast.Spec) []*decorator {
+	spec, ok := declared.(*ast.TypeSpec)
+	if !ok {
+		return nil
+	}
 	it, params := p.interfaceOf(spec)
 	if it == nil {
 		return nil
@@ -100,7 +100,7 @@ func (p *planner) decorator(file *load.File, spec *ast.TypeSpec) *decorator {
 	if len(p.report.list) > before {
 		return nil
 	}
-	return d
+	return []*decorator{d}
 }
 
 // interfaceOf returns the interface that a declaration declares. An alias of a named type
