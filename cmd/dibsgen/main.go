@@ -1,5 +1,13 @@
-// Command dibsgen generates decorators that hold the locks which directives on the methods
-// of interfaces declare. See docs/declarative.md.
+// Command dibsgen generates decorators: types with the methods of an interface, which run
+// under the locks that directives above the methods declare. For shop.go with
+//
+//	type Shop interface {
+//		//dibs:lock "order:"+o.ID wait=3s
+//		Pay(ctx context.Context, o Order) (Receipt, error)
+//	}
+//
+// it writes shop.dibs.go with the function LockShop. The help, dibsgen -h, lists directives,
+// flags and exit codes.
 package main
 
 import (
