@@ -35,7 +35,7 @@ type method struct {
 	signature *types.Signature
 	found     *found          // nil if the call is passed on
 	params    []string        // their names; those without one have got one
-	uses      map[string]bool // the identifiers in the directive, except selected ones
+	uses      map[string]bool // the identifiers in the directive; true if a dot follows
 }
 
 // kind returns the kind of the directive, or an empty one.
@@ -295,10 +295,10 @@ func (p *planner) nameParams(d *decorator, m *method) {
 	m.uses = map[string]bool{}
 	if m.locked() {
 		for _, expr := range m.found.expressions() {
-			for _, id := range freeIdents(expr.Text) {
-				m.uses[id] = true
-				d.taken[id] = true
-			}
+			freeNames(expr.Text, func(name string, beforeDot bool) {
+				m.uses[name] = m.uses[name] || beforeDot
+				d.taken[name] = true
+			})
 		}
 	}
 	for result := range m.signature.Results().Variables() {
@@ -316,7 +316,7 @@ func (p *planner) nameParams(d *decorator, m *method) {
 			if i > 0 || !isContext(param.Type()) {
 				name = "arg" + strconv.Itoa(i+1)
 			}
-			name = fresh(name, own, m.uses, p.taken)
+			name = fresh(name, own, m.names(), p.taken)
 			own[name] = true
 		}
 		m.params = append(m.params, name)
@@ -333,25 +333,28 @@ func (f *found) expressions() []directive.Expression {
 	return f.Names
 }
 
-// freeIdents returns the identifiers of an expression, without those after a dot.
-func freeIdents(text string) (ids []string) {
+// freeNames calls add with the identifiers of an expression, except those after a dot. An
+// identifier before a dot may be a package.
+func freeNames(text string, add func(name string, beforeDot bool)) {
 	expr, err := parser.ParseExpr(text)
 	if err != nil {
-		return nil // not reached: package directive has parsed it
+		return // not reached: package directive has parsed it
 	}
-	selected := map[*ast.Ident]bool{}
+	selectors := map[*ast.Ident]bool{} // whether it is before the dot
 	ast.Inspect(expr, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
-			selected[n.Sel] = true
+			selectors[n.Sel] = false
+			if base, ok := n.X.(*ast.Ident); ok {
+				selectors[base] = true
+			}
 		case *ast.Ident:
-			if !selected[n] {
-				ids = append(ids, n.Name)
+			if beforeDot, ok := selectors[n]; !ok || beforeDot {
+				add(n.Name, beforeDot)
 			}
 		}
 		return true
 	})
-	return ids
 }
 
 // nameTypes chooses the names of the constructor and of the type.

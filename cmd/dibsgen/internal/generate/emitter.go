@@ -263,7 +263,7 @@ func (e *emitter) withNamedResults(m *method, head, call string) {
 		if i == results.Len()-1 {
 			preferred = "err"
 		}
-		if name := results.At(i).Name(); name != "" && name != "_" && !m.uses[name] {
+		if name := results.At(i).Name(); name != "" && name != "_" && !taken[name] {
 			preferred = name
 		}
 		name := fresh(preferred, taken)

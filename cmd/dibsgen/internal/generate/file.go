@@ -89,17 +89,17 @@ func (p *planner) keepImports(o *output, d *decorator, m *method) {
 	if !m.locked() {
 		return
 	}
-	for id := range m.uses {
+	for id, beforeDot := range m.uses {
 		if p.declares(d, m, id) {
 			continue
 		}
 		imported := false
 		for _, name := range p.importNames(m.found.file) {
-			imported = p.keepImport(o, m, id, name) || imported
+			imported = p.keepImport(o, m, id, beforeDot, name) || imported
 		}
 		// The compiler refuses an import that only a directive uses. So the packages of
 		// one word need none, such as fmt.
-		if !imported && p.loader.Standard(id) && !o.imports.keep(id, id) {
+		if beforeDot && !imported && p.loader.Standard(id) && !o.imports.keep(id, id) {
 			p.reportConflict(m, id, id)
 		}
 	}
@@ -122,13 +122,13 @@ func (p *planner) declares(d *decorator, m *method, id string) bool {
 }
 
 // keepImport imports a package if an identifier is its name, or a name that it declares.
-func (p *planner) keepImport(o *output, m *method, id string, name *types.PkgName) bool {
+func (p *planner) keepImport(o *output, m *method, id string, beforeDot bool, name *types.PkgName) bool {
 	path := name.Imported().Path()
 	switch {
 	case name.Name() == "." && ast.IsExported(id) && name.Imported().Scope().Lookup(id) != nil:
 		o.imports.dots[path] = true
 		return true
-	case name.Name() != id:
+	case !beforeDot || name.Name() != id:
 		return false
 	case path == "C":
 		p.report.add(m.found.comment.Slash, "//dibs:%s: the name uses package C; call a Go function instead", m.kind())

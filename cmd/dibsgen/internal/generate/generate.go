@@ -26,7 +26,11 @@ func Imports(loader *load.Loader, pkg *load.Package) []string {
 			continue
 		}
 		for _, expr := range f.expressions() {
-			paths = append(paths, freeIdents(expr.Text)...)
+			freeNames(expr.Text, func(name string, beforeDot bool) {
+				if beforeDot {
+					paths = append(paths, name)
+				}
+			})
 		}
 	}
 	return paths

@@ -43,7 +43,7 @@ func (l *lockedShop) Call(ctx context.Context, n int) error {
 }
 
 func (l *lockedShop) Literal(ctx context.Context, shop, order string) error {
-	return l.locks.Mutex(Key{Shop: shop, Order: order}.Name(), l.options...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.Mutex(Key{Shop: shop, Order: order, path: "", fmt: ""}.Name(), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Literal(ctx, shop, order)
 	})
 }

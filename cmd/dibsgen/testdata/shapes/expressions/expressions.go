@@ -10,7 +10,7 @@ type ID [2]string
 
 func (i ID) String() string { return strings.Join(i[:], ":") }
 
-type Key struct{ Shop, Order string }
+type Key struct{ Shop, Order, path, fmt string }
 
 func (k Key) Name() string { return k.Shop + ":" + k.Order }
 
@@ -21,7 +21,7 @@ type Shop interface {
 	Method(ctx context.Context, id ID) error
 	//dibs:lock fmt.Sprintf("order:%08d wait=3s", n) wait=3s
 	Call(ctx context.Context, n int) error
-	//dibs:lock Key{Shop: shop, Order: order}.Name()
+	//dibs:lock Key{Shop: shop, Order: order, path: "", fmt: ""}.Name()
 	Literal(ctx context.Context, shop, order string) error
 	//dibs:lock parts[0] + parts[len(parts)-1][1:2]
 	Index(ctx context.Context, parts []string) error

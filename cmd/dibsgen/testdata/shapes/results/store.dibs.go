@@ -56,20 +56,20 @@ func (l2 *lockedStore) Named(ctx context.Context, n int) (l io.Reader, time int,
 	return l, time, err
 }
 
-func (l2 *lockedStore) Unnamed(ctx context.Context) (ctx2 string, strconv int, err error) {
+func (l2 *lockedStore) Unnamed(ctx context.Context) (r1 string, strconv int, err error) {
 	_, err = l2.locks.Once("a", time2.Hour, l2.options...).Do(ctx, func(ctx context.Context) (err error) {
-		ctx2, strconv, err = l2.next.Unnamed(ctx)
+		r1, strconv, err = l2.next.Unnamed(ctx)
 		return err
 	})
-	return ctx2, strconv, err
+	return r1, strconv, err
 }
 
-func (l2 *lockedStore) Import(ctx context.Context, n int) (ctx2 string, r2 int, err error) {
+func (l2 *lockedStore) Import(ctx context.Context, n int) (r1 string, r2 int, err error) {
 	err = l2.locks.Mutex(strconv.Itoa(n), l2.options...).Do(ctx, func(ctx context.Context) (err error) {
-		ctx2, r2, err = l2.next.Import(ctx, n)
+		r1, r2, err = l2.next.Import(ctx, n)
 		return err
 	})
-	return ctx2, r2, err
+	return r1, r2, err
 }
 
 func (l2 *lockedStore) Blank(ctx context.Context, r1 int) (r12 io.Reader, r2 int, err error) {
