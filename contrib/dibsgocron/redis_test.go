@@ -27,9 +27,9 @@ func redisStore(t testing.TB, addr string) driver.Store {
 // At the same time, 100 jobs with a plain lock show what the reservation is for.
 func TestThousandShortJobsOnRedis(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
 	runOn := func(t *testing.T, jobs int, locker func(locks *dibs.Client) gocron.Locker) *fleet {
 		t.Parallel()
+		server := redistest.Start(t)
 		f := &fleet{interval: 3 * time.Second, ahead: 50 * time.Millisecond, jobs: jobs, ticks: 2, work: time.Millisecond}
 		var all []gocron.Locker
 		for range 5 {
