@@ -23,7 +23,6 @@ type Elector struct {
 
 	mu     sync.Mutex
 	term   context.Context // of the current term; nil without one
-	lease  *dibs.Lease     // of the term
 	reason error           // why there is no term
 	tasks  sync.WaitGroup  // of the term; counted up while mu is held and there is a term
 }
@@ -49,7 +48,7 @@ func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Electo
 	election := locks.Election(name, append(slices.Clone(options), dibs.Observe(hooks))...)
 	go func() {
 		defer close(e.done)
-		err := election.Run(ctx, func(term context.Context) error { return e.lead(election, term) })
+		err := election.Run(ctx, e.lead)
 		if !errors.Is(err, errClosed) {
 			e.err = err
 		}
@@ -59,23 +58,18 @@ func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Electo
 }
 
 // lead serves one term: until it ends, and then until the tasks of the term have returned.
-func (e *Elector) lead(election *dibs.Election, term context.Context) error {
-	lease, err := election.Campaign(term, dibs.Reentrant()) // a handle of the term's lease, without I/O
-	if err != nil {
-		return err
-	}
-	defer lease.Unlock()
-	e.setTerm(term, lease, nil)
+func (e *Elector) lead(term context.Context) error {
+	e.setTerm(term, nil)
 	<-term.Done()
-	e.setTerm(nil, nil, context.Cause(term))
+	e.setTerm(nil, context.Cause(term))
 	e.tasks.Wait()
 	return nil
 }
 
-func (e *Elector) setTerm(term context.Context, lease *dibs.Lease, reason error) {
+func (e *Elector) setTerm(term context.Context, reason error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.term, e.lease, e.reason = term, lease, reason
+	e.term, e.reason = term, reason
 }
 
 func (e *Elector) setReason(err error) {
@@ -109,17 +103,17 @@ func (e *Elector) IsLeader(context.Context) error {
 
 // check is IsLeader for a caller that holds mu.
 func (e *Elector) check() error {
-	why := e.reason
+	reason := e.reason
 	if e.term != nil {
-		why = context.Cause(e.term)
-		if why == nil {
-			why = e.lease.Err()
-		}
-		if why == nil {
-			return nil
+		reason = context.Cause(e.term)
+		if reason == nil {
+			reason = dibs.Holds(e.term, e.name)
 		}
 	}
-	return fmt.Errorf("dibsgocron: not the leader of %q: %w", e.name, why)
+	if reason == nil {
+		return nil
+	}
+	return fmt.Errorf("dibsgocron: not the leader of %q: %w", e.name, reason)
 }
 
 // Task returns a task whose context ends when the instance stops being the leader, or when
@@ -135,23 +129,23 @@ func (e *Elector) Task(fn func(ctx context.Context) error) gocron.Task {
 		return gocron.NewTask(nil)
 	}
 	return gocron.NewTask(func(job context.Context) error {
-		term, lease, err := e.beginTask()
+		term, err := e.beginTask()
 		if err != nil {
 			return err
 		}
 		defer e.tasks.Done()
-		return runUnder(job, term, lease.Err, fn)
+		return runUnder(job, term, e.name, fn)
 	})
 }
 
-func (e *Elector) beginTask() (context.Context, *dibs.Lease, error) {
+func (e *Elector) beginTask() (term context.Context, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.check(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	e.tasks.Add(1)
-	return e.term, e.lease, nil
+	return e.term, nil
 }
 
 // Close ends the campaign. The contexts of the term's tasks end, Close waits until they have

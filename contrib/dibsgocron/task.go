@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 )
 
 // runUnder runs fn in a context that ends with the job or with the lock, and that carries
-// the lease. lost returns why the lease has ended, by the clock: the context may end a
-// moment later.
-func runUnder(job, lock context.Context, lost func() error, fn func(ctx context.Context) error) error {
-	if err := lost(); err != nil {
+// the lease of the lock's context.
+func runUnder(job, lock context.Context, name string, fn func(ctx context.Context) error) error {
+	if err := dibs.Holds(lock, name); err != nil {
 		return err
 	}
 	lease := lock.Value(driver.CarrierKey{})
@@ -20,7 +20,7 @@ func runUnder(job, lock context.Context, lost func() error, fn func(ctx context.
 	defer context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })()
 
 	err := fn(ctx)
-	if loss := lost(); loss != nil && !errors.Is(err, loss) { // fn may return the cause of its context
+	if loss := dibs.Holds(lock, name); loss != nil && !errors.Is(err, loss) { // fn may return the cause of its context
 		return errors.Join(err, loss)
 	}
 	return err
