@@ -37,23 +37,23 @@ func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Loc
 // name. It stays unavailable for minHold after a run has started, even if the run takes 1 ms.
 // Instances that are late find it reserved, and do not run the job again.
 //
-// Each due run happens exactly once while
-//
-//	spread < minHold < interval − spread
-//
 // The interval is the time between two due times of the job. The spread is how far apart the
-// instances request the lock of one due time. It is the sum of the differences between
-// their clocks, of late timers, and of slow requests, which take at most dibs.Timeout. Half
-// the interval tolerates the largest spread. minHold is from 10 ms to 24 h.
+// instances request the lock of one due time. It adds up the differences between their
+// clocks, late timers, and slow requests. A request takes at most one operation timeout.
+// Each due run happens exactly once if minHold is longer than the spread, and shorter than
+// the interval minus the spread. Half the interval tolerates the largest spread. minHold is
+// from 10 ms to 24 h.
 //
 // The due times of the instances must be the same. Those of "@every 5m" begin when an
 // instance starts: use "*/5 * * * *".
 //
-// The context of fn ends when the lock is lost, with cause dibs.ErrLost, or with the context
-// of the Locker. dibs.Fence returns the fence of the lock. The options are those of
-// dibs.Client.Once. A crash makes the name unavailable for minHold, or the TTL if that is
-// longer: with a TTL of at most minHold, the next due run takes place. A run that is longer
-// than the interval keeps its lock. Due times that it covers are skipped.
+// After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With
+// a TTL of at most minHold, the next due run takes place. A run that is longer than the
+// interval keeps its lock. Due times that it covers are skipped.
+//
+// The context of fn ends when the lock is lost, with cause dibs.ErrLost. It also ends with the
+// context of the Locker. dibs.Fence returns the fence of the lock. The options are those of
+// [dibs.Client.Once].
 func (l *Locker) Job(name string, minHold time.Duration, fn func(ctx context.Context) error, options ...dibs.Option) cron.Job {
 	hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) { l.logSkipped(name, e.Err) }}
 	once := l.locks.Once(name, minHold, append(slices.Clone(options), dibs.Observe(hooks))...)

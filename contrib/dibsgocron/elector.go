@@ -113,7 +113,7 @@ func (e *Elector) check() error {
 	if reason == nil {
 		return nil
 	}
-	return fmt.Errorf("dibsgocron: not the leader of %q: %w", e.name, reason)
+	return fmt.Errorf("dibs: not the leader of %q: %w", e.name, reason)
 }
 
 // Task returns a task whose context ends when the instance stops being the leader, or when

@@ -67,7 +67,7 @@ func (f *fleet) add(n int) {
 func (f *fleet) run(t *testing.T, lockers []gocron.Locker) {
 	t.Helper()
 	f.runs, f.where = make(map[due]int), make(map[int]int)
-	base := time.Now().Add(f.interval)
+	base := time.Now().Add(f.interval / 2)
 	for i, locker := range lockers {
 		s := f.instance(t, i, locker, skewed{clockwork.NewRealClock(), time.Duration(len(lockers)-i) * f.ahead}, base)
 		s.Start()

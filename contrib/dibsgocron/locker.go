@@ -30,23 +30,24 @@ var _ gocron.Locker = (*Locker)(nil)
 // unavailable for minHold after a run has started, even if the run takes 1 ms. Instances
 // that are late find it reserved, and do not run the job again.
 //
-// Each due run happens exactly once while
-//
-//	spread < minHold < interval − spread
-//
 // The interval is the time between two due times of a job. The spread is how far apart the
-// instances request the lock of one due time. It is the sum of the differences between
-// their clocks, of late timers, and of slow requests, which take at most dibs.Timeout. Half
-// the interval tolerates the largest spread. One minHold suits all jobs of a scheduler if it
-// suits the one with the shortest interval. It is at most 24 h.
+// instances request the lock of one due time. It adds up the differences between their
+// clocks, late timers, and slow requests. A request takes at most one operation timeout.
+// Each due run happens exactly once if minHold is longer than the spread, and shorter than
+// the interval minus the spread. Half the interval tolerates the largest spread.
 //
-// The due times of the instances must be the same. Those of gocron.DurationJob begin when an
-// instance starts: use gocron.CronJob, or give gocron.WithStartAt a multiple of the interval.
+// One minHold suits all jobs of a scheduler if it suits the one with the shortest interval.
+// It is at most 24 h.
+//
+// The due times of the instances must be the same. Those of [gocron.DurationJob] begin when an
+// instance starts: use [gocron.CronJob], or give [gocron.WithStartAt] a multiple of the
+// interval.
 // Otherwise two runs still start at least minHold apart.
 //
-// The options are those of dibs.Client.Mutex. A crash makes the name unavailable for minHold,
-// or the TTL if that is longer: with a TTL of at most minHold, the next due run takes place.
-// A run that is longer than the interval keeps its lock. Due times that it covers are skipped.
+// After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With
+// a TTL of at most minHold, the next due run takes place. A run that is longer than the
+// interval keeps its lock. Due times that it covers are skipped. The options are those of
+// [dibs.Client.Mutex].
 func NewLocker(locks *dibs.Client, minHold time.Duration, options ...dibs.Option) *Locker {
 	return &Locker{
 		locks:   locks,
@@ -96,7 +97,7 @@ func (l *Locker) Task(fn func(ctx context.Context) error) gocron.Task {
 		return gocron.NewTask(nil)
 	}
 	return gocron.NewTask(func(job context.Context) error {
-		r := l.takeOldest(job)
+		r := l.removeOldest(job)
 		if r == nil {
 			return fmt.Errorf("%w: this Locker has no lock for the run: give it to gocron.WithDistributedLocker or WithDistributedJobLocker", dibs.ErrInvalid)
 		}
@@ -104,21 +105,21 @@ func (l *Locker) Task(fn func(ctx context.Context) error) gocron.Task {
 	})
 }
 
-// takeOldest returns the lock for a run that begins, or nil. There are several only if one
+// removeOldest returns the lock for a run that begins, or nil. There are several only if one
 // was lost before its task began: then each task has a lock of its own.
-func (l *Locker) takeOldest(job context.Context) *runLock {
+func (l *Locker) removeOldest(job context.Context) *runLock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.held[job]) == 0 {
 		return nil
 	}
 	r := l.held[job][0]
-	l.forget(r)
+	l.remove(r)
 	return r
 }
 
-// forget removes a lock, if it is there. The caller holds mu.
-func (l *Locker) forget(r *runLock) {
+// remove removes a lock, if it is there. The caller holds mu.
+func (l *Locker) remove(r *runLock) {
 	rest := slices.DeleteFunc(l.held[r.job], func(other *runLock) bool { return other == r })
 	if len(rest) == 0 {
 		delete(l.held, r.job)
@@ -138,7 +139,7 @@ type runLock struct {
 // not used, because gocron ends it when the scheduler stops.
 func (r *runLock) Unlock(context.Context) error {
 	r.locker.mu.Lock()
-	r.locker.forget(r)
+	r.locker.remove(r)
 	r.locker.mu.Unlock()
 	return r.lease.Unlock()
 }

@@ -19,7 +19,7 @@ func TestLockerForgets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if used && locker.takeOldest(t.Context()) != lock {
+		if used && locker.removeOldest(t.Context()) != lock {
 			t.Error("the task has not received its lock")
 		}
 		if err := lock.Unlock(context.Background()); err != nil {
