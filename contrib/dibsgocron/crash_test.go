@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -119,12 +120,20 @@ func TestLockerAfterACrash(t *testing.T) {
 
 // electorChild campaigns, and calls IsLeader all the time. It prints "leads BEFORE AFTER" when
 // a call returns nil, with the times around it. It prints "follows LAST" when a call returns
-// an error, with the time before the last call that returned nil.
+// an error, with the time before the last call that returned nil. Its arguments are the
+// address of the server, and the pause between two calls.
 func electorChild(out io.Writer, args []string) error {
 	elector := dibsgocron.NewElector(childClient(args[0]), "scheduler")
 	leading := false
 	var last time.Time
-	for ; ; time.Sleep(time.Millisecond) { // between polls
+	pause, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
+	}
+	if pause == 0 {
+		runtime.GOMAXPROCS(1) // the first call after a stop comes before any timer
+	}
+	for ; ; time.Sleep(pause) {
 		before := time.Now()
 		err := elector.IsLeader(context.Background())
 		switch {
@@ -175,10 +184,10 @@ func awaitWaiter(t *testing.T, locks *dibs.Client) {
 func TestElectorAfterACrash(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader := childtest.Start(t, "elector", server.Addr())
+	leader := childtest.Start(t, "elector", server.Addr(), "1ms")
 	var before, after time.Time
 	wantLine(t, leader, "leads", &before, &after)
-	survivor := childtest.Start(t, "elector", server.Addr())
+	survivor := childtest.Start(t, "elector", server.Addr(), "1ms")
 	awaitWaiter(t, open(t, redisStore(t, server.Addr())))
 
 	leader.Kill()
@@ -195,10 +204,10 @@ func TestElectorAfterACrash(t *testing.T) {
 func TestElectorAfterAPause(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader := childtest.Start(t, "elector", server.Addr())
+	leader := childtest.Start(t, "elector", server.Addr(), "0s")
 	var before, after, last time.Time
 	wantLine(t, leader, "leads", &before, &after)
-	survivor := childtest.Start(t, "elector", server.Addr())
+	survivor := childtest.Start(t, "elector", server.Addr(), "1ms")
 	awaitWaiter(t, open(t, redisStore(t, server.Addr())))
 
 	signal(t, leader, syscall.SIGSTOP)
