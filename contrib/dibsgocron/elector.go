@@ -59,17 +59,15 @@ func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Electo
 
 // lead serves one term: until it ends, and then until the tasks of the term have returned.
 func (e *Elector) lead(term context.Context) error {
-	e.setTerm(term, nil)
+	e.mu.Lock()
+	e.term = term
+	e.mu.Unlock()
 	<-term.Done()
-	e.setTerm(nil, context.Cause(term))
+	e.mu.Lock()
+	e.term, e.reason = nil, context.Cause(term)
+	e.mu.Unlock()
 	e.tasks.Wait()
 	return nil
-}
-
-func (e *Elector) setTerm(term context.Context, reason error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.term, e.reason = term, reason
 }
 
 func (e *Elector) setReason(err error) {
