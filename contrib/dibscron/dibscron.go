@@ -1,0 +1,101 @@
+package dibscron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/robfig/cron/v3"
+)
+
+// A Locker makes jobs that one of many instances runs at each due time. It is safe for
+// concurrent use.
+type Locker struct {
+	ctx    context.Context
+	locks  *dibs.Client
+	logger cron.Logger
+}
+
+// NewLocker returns a Locker. The contexts of all runs end with ctx, which does not stop the
+// schedule: call cron.Cron.Stop, and wait for its context before the client is closed.
+//
+// The logger receives at Info level that a run was skipped, and which process has it. At
+// Error level it receives the errors of jobs and of locks. If it is nil, it is
+// cron.DefaultLogger.
+func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Locker {
+	if logger == nil {
+		logger = cron.DefaultLogger
+	}
+	return &Locker{ctx: ctx, locks: locks, logger: logger}
+}
+
+// Job returns a job that runs fn if no other instance has the run. The name of its lock is
+// name. It stays unavailable for minHold after a run has started, even if the run takes 1 ms.
+// Instances that are late find it reserved, and do not run the job again.
+//
+// The interval is the time between two due times of the job. The spread is how far apart the
+// instances request the lock of one due time. It adds up the differences between their
+// clocks, late timers, and slow requests. A request takes at most one operation timeout.
+// Each due run happens exactly once if minHold is longer than the spread, and shorter than
+// the interval minus the spread. Half the interval tolerates the largest spread. minHold is
+// from 10 ms to 24 h.
+//
+// The due times of the instances must be the same. Those of "@every 5m" begin when an
+// instance starts: use "*/5 * * * *".
+//
+// After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With
+// a TTL of at most minHold, the next due run takes place. A run that is longer than the
+// interval keeps its lock. Due times that it covers are skipped.
+//
+// The context of fn ends when the lock is lost, with cause dibs.ErrLost. It also ends with the
+// context of the Locker. dibs.Fence returns the fence of the lock. The options are those of
+// [dibs.Client.Once].
+func (l *Locker) Job(name string, minHold time.Duration, fn func(ctx context.Context) error, options ...dibs.Option) cron.Job {
+	hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) { l.logSkipped(name, e.Err) }}
+	once := l.locks.Once(name, minHold, append(slices.Clone(options), dibs.Observe(hooks))...)
+	return cron.FuncJob(func() {
+		ran, err := once.Do(l.ctx, fn)
+		switch {
+		case err == nil:
+		case ran:
+			l.logger.Error(err, "job failed", "name", name)
+		default:
+			l.logger.Error(err, "job did not run", "name", name)
+		}
+	})
+}
+
+// logSkipped logs who has the run, which Once does not return.
+func (l *Locker) logSkipped(name string, err error) {
+	if errors.Is(err, dibs.ErrBusy) {
+		l.logger.Info("job skipped", "name", name, "reason", err)
+	}
+}
+
+// Wrapper returns a wrapper for one job that exists already. The arguments are those of Job.
+// The wrapped job receives no context, so it does not end when the lock is lost. The loss is
+// logged when it returns.
+//
+//	job := cron.NewChain(cron.Recover(logger), locker.Wrapper("cleanup", time.Hour)).Then(cleanup)
+//
+// A second job in the same wrapper would never run, because the first one has the lock. That
+// job only logs dibs.ErrInvalid. So cron.WithChain, which wraps all jobs of a cron.Cron, is
+// for a cron.Cron with one job.
+func (l *Locker) Wrapper(name string, minHold time.Duration, options ...dibs.Option) cron.JobWrapper {
+	var used atomic.Bool
+	return func(job cron.Job) cron.Job {
+		if used.Swap(true) {
+			return cron.FuncJob(func() {
+				l.logger.Error(fmt.Errorf("%w: the wrapper of %q has another job: make a wrapper with its own name for each job", dibs.ErrInvalid, name), "job did not run", "name", name)
+			})
+		}
+		return l.Job(name, minHold, func(context.Context) error {
+			job.Run()
+			return nil
+		}, options...)
+	}
+}

@@ -1,0 +1,18 @@
+// Package dibsgocron lets many instances of a program share the jobs of
+// github.com/go-co-op/gocron/v2, so that each due run happens on one of them.
+//
+//	locker := dibsgocron.NewLocker(locks, 30*time.Second)
+//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+//	…
+//	_, err = scheduler.NewJob(gocron.CronJob("*/5 * * * *", false),
+//		locker.Task(func(ctx context.Context) error { return report(ctx) }),
+//		gocron.WithName("report"))
+//
+// A [Locker] acquires a lock for each run: the jobs are spread over the instances, and each
+// due run happens exactly once within a stated bound. An [Elector] makes one instance the
+// leader, which runs all jobs. gocron uses one of them: with an Elector it asks no Locker.
+// docs/schedulers.md compares them.
+//
+// gocron gives a job no context of the lock. The tasks of [Locker.Task] and [Elector.Task]
+// receive one: it ends when the lock is lost, and has its fence.
+package dibsgocron

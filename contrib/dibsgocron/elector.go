@@ -1,0 +1,156 @@
+package dibsgocron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/go-co-op/gocron/v2"
+)
+
+// An Elector is a gocron.Elector: one of many instances is the leader and runs all jobs. It
+// campaigns in the background until Close. It is safe for concurrent use.
+type Elector struct {
+	name string
+	stop context.CancelCauseFunc
+	done chan struct{} // closed when the campaign has ended
+	err  error         // why it ended by itself; set before done is closed
+
+	mu     sync.Mutex
+	term   context.Context // of the current term; nil without one
+	reason error           // why there is no term
+	tasks  sync.WaitGroup  // of the term; counted up while mu is held and there is a term
+}
+
+var _ gocron.Elector = (*Elector)(nil)
+
+var (
+	errClosed      = errors.New("the elector was closed")
+	errCampaigning = errors.New("the first campaign is in progress")
+)
+
+// NewElector returns an Elector that campaigns for the election of a name at once. The
+// options are those of dibs.Client.Election. After a crash of the leader another instance
+// leads within the TTL. If a name or an option is not valid, IsLeader and Close return
+// dibs.ErrInvalid.
+func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Elector {
+	ctx, stop := context.WithCancelCause(context.Background())
+	e := &Elector{name: name, stop: stop, done: make(chan struct{}), reason: errCampaigning}
+	hooks := dibs.Hooks{
+		Queued:     func(_ context.Context, q dibs.Queued) { e.setReason(leaderError(q.Holder)) },
+		TermFailed: func(_ context.Context, f dibs.TermFailed) { e.setReason(f.Err) },
+	}
+	election := locks.Election(name, append(slices.Clone(options), dibs.Observe(hooks))...)
+	go func() {
+		defer close(e.done)
+		err := election.Run(ctx, e.lead)
+		if !errors.Is(err, errClosed) {
+			e.err = err
+		}
+		e.setReason(err)
+	}()
+	return e
+}
+
+// lead serves one term: until it ends, and then until the tasks of the term have returned.
+func (e *Elector) lead(term context.Context) error {
+	e.mu.Lock()
+	e.term = term
+	e.mu.Unlock()
+	<-term.Done()
+	e.mu.Lock()
+	e.term, e.reason = nil, context.Cause(term)
+	e.mu.Unlock()
+	e.tasks.Wait()
+	return nil
+}
+
+func (e *Elector) setReason(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reason = err
+}
+
+// leaderError has the host and the process of a leader, but not the rest of its token.
+func leaderError(token string) error {
+	parts := strings.SplitN(token, ":", 3)
+	if len(parts) < 3 {
+		return errors.New("another instance leads")
+	}
+	who := parts[0] + ":" + parts[1]
+	if label := driver.LabelOf(token); label != "" {
+		who += ":" + label
+	}
+	return fmt.Errorf("%s led when this instance joined the queue", who)
+}
+
+// IsLeader returns nil if this instance is the leader. It sends nothing and compares the
+// clock, so it is correct directly after the process was stopped. Otherwise the error says
+// why not, and who led when this instance joined the queue. gocron skips the run and shows
+// this error to nobody.
+func (e *Elector) IsLeader(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.check()
+}
+
+// check is IsLeader for a caller that holds mu.
+func (e *Elector) check() error {
+	reason := e.reason
+	if e.term != nil {
+		reason = context.Cause(e.term)
+		if reason == nil {
+			reason = dibs.Holds(e.term, e.name)
+		}
+	}
+	if reason == nil {
+		return nil
+	}
+	return fmt.Errorf("dibs: not the leader of %q: %w", e.name, reason)
+}
+
+// Task returns a task whose context ends when the instance stops being the leader, or when
+// gocron ends the job. The cause is dibs.ErrLost if the term is lost, and dibs.ErrResigned
+// after a Resign. dibs.Fence returns the number of the term. Nobody else leads after a
+// Resign or Close until the tasks have returned. After a loss the task returns dibs.ErrLost,
+// which gocron passes to gocron.AfterJobRunsWithError.
+//
+// If this instance is not the leader when the task begins, the task returns the error of
+// IsLeader and does not call fn. If fn is nil, gocron's NewJob returns an error.
+func (e *Elector) Task(fn func(ctx context.Context) error) gocron.Task {
+	if fn == nil {
+		return gocron.NewTask(nil)
+	}
+	return gocron.NewTask(func(job context.Context) error {
+		term, err := e.beginTask()
+		if err != nil {
+			return err
+		}
+		defer e.tasks.Done()
+		return runUnder(job, term, e.name, fn)
+	})
+}
+
+func (e *Elector) beginTask() (term context.Context, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	e.tasks.Add(1)
+	return e.term, nil
+}
+
+// Close ends the campaign. The contexts of the term's tasks end, Close waits until they have
+// returned, and the next candidate leads at once. Call it after Shutdown of the scheduler. It
+// returns the error with which the campaign ended by itself, or nil.
+func (e *Elector) Close() error {
+	e.stop(errClosed)
+	<-e.done
+	return e.err
+}

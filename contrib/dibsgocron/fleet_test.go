@@ -1,0 +1,189 @@
+package dibsgocron_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/jonboulle/clockwork"
+)
+
+// A fleet is a number of instances of one program: schedulers with the same jobs. The clock
+// of each is ahead of the next one's. It counts the runs of each job at each due time.
+type fleet struct {
+	interval time.Duration // of each job
+	ahead    time.Duration // of each instance's clock before the next one's
+	jobs     int           // their due times are spread over the interval
+	ticks    int           // due times of each job
+	work     time.Duration // of each run
+	delay    func(instance, tick int) time.Duration
+
+	firsts map[string]time.Time // the first due time of each job
+
+	mu         sync.Mutex
+	inProgress int           // calls of Lock, and runs
+	requests   int           // calls of Lock that have returned
+	latest     time.Duration // return of Lock, after its due time
+	runs       map[due]int   // by due time
+	where      map[int]int   // by instance
+}
+
+// due is one due time of a job.
+type due struct{ job, tick int }
+
+// skewed is a clock that is ahead of the real one.
+type skewed struct {
+	clockwork.Clock
+	by time.Duration
+}
+
+func (c skewed) Now() time.Time { return c.Clock.Now().Add(c.by) }
+
+// watched is the locker of one instance.
+type watched struct {
+	gocron.Locker
+	f        *fleet
+	instance int
+	clock    skewed
+}
+
+func (w watched) Lock(ctx context.Context, name string) (gocron.Lock, error) {
+	w.f.add(1)
+	if w.f.delay != nil {
+		tick, _ := w.f.tick(w.clock, name)
+		time.Sleep(w.f.delay(w.instance, tick)) // as a slow timer or a slow store would
+	}
+	lock, err := w.Locker.Lock(ctx, name)
+	_, late := w.f.tick(w.clock, name)
+	w.f.requested(late)
+	if err != nil {
+		w.f.add(-1)
+	}
+	return lock, err
+}
+
+func (f *fleet) requested(late time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests++
+	f.latest = max(f.latest, late)
+}
+
+func (f *fleet) add(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inProgress += n
+}
+
+// run runs all due times on one instance for each locker. It returns when no further run can
+// start and all have ended.
+func (f *fleet) run(t *testing.T, lockers []gocron.Locker) {
+	t.Helper()
+	f.runs, f.where = make(map[due]int), make(map[int]int)
+	base := time.Now().Add(f.interval / 2)
+	f.firsts = make(map[string]time.Time)
+	for job := range f.jobs {
+		f.firsts[jobName(job)] = base.Add(f.interval * time.Duration(job) / time.Duration(f.jobs))
+	}
+	for i, locker := range lockers {
+		s := f.instance(t, i, locker, skewed{clockwork.NewRealClock(), time.Duration(len(lockers)-i) * f.ahead})
+		s.Start()
+		defer func() {
+			if err := s.Shutdown(); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	end := base.Add(time.Duration(f.ticks)*f.interval + f.interval/2)
+	time.Sleep(time.Until(end)) // all jobs have a stop time before
+	for f.busy() {
+		time.Sleep(10 * time.Millisecond) // between polls
+	}
+}
+
+func (f *fleet) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.inProgress > 0
+}
+
+func (f *fleet) instance(t *testing.T, i int, locker gocron.Locker, clock skewed) gocron.Scheduler {
+	t.Helper()
+	s, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(watched{locker, f, i, clock}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for job := range f.jobs {
+		name := jobName(job)
+		first := f.firsts[name]
+		stop := first.Add(time.Duration(f.ticks)*f.interval - f.interval/2)
+		_, err := s.NewJob(gocron.DurationJob(f.interval), gocron.NewTask(func() {
+			tick, _ := f.tick(clock, name)
+			f.count(i, due{job, tick})
+			time.Sleep(f.work)
+			f.add(-1)
+		}), gocron.WithName(name), gocron.WithStartAt(gocron.WithStartDateTime(first)), gocron.WithStopAt(gocron.WithStopDateTime(stop)))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func jobName(job int) string { return fmt.Sprintf("job-%d", job) }
+
+// tick returns the number of the nearest due time of a job, and how late it is now.
+func (f *fleet) tick(clock skewed, name string) (int, time.Duration) {
+	since := clock.Now().Sub(f.firsts[name])
+	tick := since.Round(f.interval)
+	return int(tick / f.interval), since - tick
+}
+
+func (f *fleet) count(instance int, d due) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.runs[d]++
+	f.where[instance]++
+}
+
+// spread returns how far apart this many instances have requested the lock of one due time,
+// at most. It is half the interval if gocron has left out a due time, because it was later.
+func (f *fleet) spread(instances int) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.requests < f.jobs*f.ticks*instances {
+		return f.interval / 2
+	}
+	return f.latest + time.Duration(instances-1)*f.ahead
+}
+
+// A tally is the number of due times with exactly one run, without one, and with more.
+type tally struct{ once, never, more int }
+
+func (f *fleet) tally() (n tally) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for job := range f.jobs {
+		for tick := range f.ticks {
+			switch f.runs[due{job, tick}] {
+			case 0:
+				n.never++
+			case 1:
+				n.once++
+			default:
+				n.more++
+			}
+		}
+	}
+	return n
+}
+
+func (f *fleet) wantTally(t *testing.T, want tally) {
+	t.Helper()
+	if have := f.tally(); have != want {
+		t.Errorf("due times: %+v, want %+v; runs by instance %v, the latest request %v after its due time", have, want, f.where, f.latest)
+	}
+}

@@ -1,0 +1,145 @@
+package dibsgocron
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/go-co-op/gocron/v2"
+)
+
+// A Locker is a gocron.Locker: it acquires a lock for each run of a job, so that one of
+// many instances runs it. It is safe for concurrent use. A scheduler needs one Locker, or
+// jobs with different needs have one each (gocron.WithDistributedJobLocker).
+type Locker struct {
+	locks   *dibs.Client
+	minHold time.Duration
+	options []dibs.Option
+
+	mu   sync.Mutex
+	held map[context.Context][]*runLock // by job: gocron passes the same context to Lock and to the task
+}
+
+var _ gocron.Locker = (*Locker)(nil)
+
+// NewLocker returns a Locker. The name of a lock is the name of the job. The name stays
+// unavailable for minHold after a run has started, even if the run takes 1 ms. Instances
+// that are late find it reserved, and do not run the job again.
+//
+// The interval is the time between two due times of a job. The spread is how far apart the
+// instances request the lock of one due time. It adds up the differences between their
+// clocks, late timers, and slow requests. A request takes at most one operation timeout.
+// Each due run happens exactly once if minHold is longer than the spread, and shorter than
+// the interval minus the spread. Half the interval tolerates the largest spread.
+//
+// One minHold suits all jobs of a scheduler if it suits the one with the shortest interval.
+// It is at most 24 h.
+//
+// The due times of the instances must be the same. Those of [gocron.DurationJob] begin when an
+// instance starts: use [gocron.CronJob], or give [gocron.WithStartAt] a multiple of the
+// interval.
+// Otherwise two runs still start at least minHold apart.
+//
+// After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With
+// a TTL of at most minHold, the next due run takes place. A run that is longer than the
+// interval keeps its lock. Due times that it covers are skipped. The options are those of
+// [dibs.Client.Mutex].
+func NewLocker(locks *dibs.Client, minHold time.Duration, options ...dibs.Option) *Locker {
+	return &Locker{
+		locks:   locks,
+		minHold: minHold,
+		options: append(slices.Clone(options), dibs.MinHold(minHold)),
+		held:    make(map[context.Context][]*runLock),
+	}
+}
+
+// Lock acquires the lock of one run, or returns an error at once, with which gocron skips the
+// run. The error is dibs.ErrBusy if another instance has the run, and dibs.ErrUnavailable if
+// the store does not answer in time. gocron shows it to gocron.AfterLockError only.
+//
+// Lock returns dibs.ErrInvalid for a minHold that is not positive, and for the name that
+// gocron gives to a function literal or to a method value. Other jobs, or another build, can
+// have the same name for a different function. gocron.WithName names a job.
+func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
+	switch {
+	case l.minHold <= 0:
+		return nil, fmt.Errorf("%w: minHold %v of job %q: must be longer than the instances are apart", dibs.ErrInvalid, l.minHold, name)
+	case generatedName.MatchString(name):
+		return nil, fmt.Errorf("%w: job %q has the generated name of its function, which may not be unique: use gocron.WithName", dibs.ErrInvalid, name)
+	}
+	lease, err := l.locks.Mutex(name, l.options...).TryLock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &runLock{locker: l, job: ctx, lease: lease}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[ctx] = append(l.held[ctx], r)
+	return r, nil
+}
+
+// generatedName matches the names of function literals, which are numbered, of method values,
+// which are the same for all receivers, and of generic functions, the same for all types.
+var generatedName = regexp.MustCompile(`\.func\d+|-range\d+|-fm$|\[\.\.\.\]`)
+
+// Task returns a task whose context ends when the lock of its run is lost, with cause
+// dibs.ErrLost, or when gocron ends the job. dibs.Fence returns the fence of the lock. After
+// a loss the task returns dibs.ErrLost, which gocron passes to gocron.AfterJobRunsWithError.
+//
+// The Locker must be that of the scheduler or of the job. Otherwise the task returns
+// dibs.ErrInvalid and does not call fn. If fn is nil, gocron's NewJob returns an error.
+func (l *Locker) Task(fn func(ctx context.Context) error) gocron.Task {
+	if fn == nil {
+		return gocron.NewTask(nil)
+	}
+	return gocron.NewTask(func(job context.Context) error {
+		r := l.removeOldest(job)
+		if r == nil {
+			return fmt.Errorf("%w: this Locker has no lock for the run: give it to gocron.WithDistributedLocker or WithDistributedJobLocker", dibs.ErrInvalid)
+		}
+		return runUnder(job, r.lease.Context(), r.lease.Name(), fn)
+	})
+}
+
+// removeOldest returns the lock for a run that begins, or nil. There are several only if one
+// was lost before its task began: then each task has a lock of its own.
+func (l *Locker) removeOldest(job context.Context) *runLock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.held[job]) == 0 {
+		return nil
+	}
+	r := l.held[job][0]
+	l.remove(r)
+	return r
+}
+
+// remove removes a lock, if it is there. The caller holds mu.
+func (l *Locker) remove(r *runLock) {
+	rest := slices.DeleteFunc(l.held[r.job], func(other *runLock) bool { return other == r })
+	if len(rest) == 0 {
+		delete(l.held, r.job)
+		return
+	}
+	l.held[r.job] = rest
+}
+
+// A runLock is the lock of one run.
+type runLock struct {
+	locker *Locker
+	job    context.Context
+	lease  *dibs.Lease
+}
+
+// Unlock releases the lock. The name stays reserved until minHold has passed. The context is
+// not used, because gocron ends it when the scheduler stops.
+func (r *runLock) Unlock(context.Context) error {
+	r.locker.mu.Lock()
+	r.locker.remove(r)
+	r.locker.mu.Unlock()
+	return r.lease.Unlock()
+}
