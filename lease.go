@@ -307,7 +307,8 @@ func (l *Lease) Unlock() error {
 // Detach ends this lease without releasing the lock, which another owner has attached to:
 // see Client.Attach. The contexts of the lease end, renewal stops, and Err returns
 // ErrReleased. Neither Unlock nor Client.Close releases the lock afterwards. If nobody has
-// attached, the lock stays until its TTL has passed.
+// attached, the lock stays until its TTL has passed. After a wait in the queue that is the
+// hand-off TTL, at most 5 s, until the first renewal: call Extend before Detach.
 //
 // Detach returns ErrLost if the lease was lost before, ErrReentrant if a nested call uses
 // it, and nil if it was already unlocked or detached.
