@@ -68,9 +68,9 @@ func send(ctx context.Context, t *testing.T, server *httptest.Server, method, pa
 	return server.Client().Do(r)
 }
 
-// shortTTL is for tests that lose a lease. If the client has just started, it does not receive the
-// event of a revocation, and notices it a revocation at the next renewal.
-var shortTTL = dibs.TTL(2 * time.Second)
+// shortTTL is for tests that lose a lease. A client that has just started may miss the event
+// of a revocation, and notice it at the next renewal only.
+var shortTTL = dibs.TTL(time.Second)
 
 // lose revokes the lease of a request, and waits until the context of the request ends.
 func lose(t *testing.T, locks *dibs.Client, r *http.Request) {
