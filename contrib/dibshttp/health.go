@@ -11,7 +11,7 @@ import (
 //	mux.Handle("GET /ready", dibshttp.Health(locks.Check))
 //
 // The check of a dibs.Client takes at most its operation timeout, by default 1 s, so the
-// probe needs a longer limit. The check ends early if the prober has gone. The body has
+// probe needs a longer limit. The check ends early if the client has gone. The body has
 // no text of the error, because that may name servers and users: log it in check.
 //
 // Use it for readiness, and only if the service cannot work without locks. Never use it
@@ -34,6 +34,6 @@ func Health(check func(ctx context.Context) error) http.Handler {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write([]byte("ready\n")) // fails only if the prober has gone
+		_, _ = w.Write([]byte("ready\n")) // fails only if the client has gone
 	})
 }
