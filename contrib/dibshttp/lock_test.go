@@ -273,6 +273,7 @@ func TestLost(t *testing.T) {
 		name    string
 		before  func(w http.ResponseWriter)
 		after   func(w http.ResponseWriter) error
+		plain   bool // the response writer cannot flush
 		aborted bool
 		status  int
 		body    string
@@ -291,6 +292,16 @@ func TestLost(t *testing.T) {
 			return dibs.ErrLost
 		}, status: 500, body: "outcome unknown"},
 		{name: "header", before: func(w http.ResponseWriter) { w.WriteHeader(http.StatusCreated) }, after: late, aborted: true, status: 201},
+		{name: "second header", before: func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusCreated)
+			w.WriteHeader(http.StatusInternalServerError) // net/http ignores it
+		}, after: late, aborted: true, status: 201},
+		{name: "upgrade", before: func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols) }, status: 101},
+		{name: "no flusher", before: func(w http.ResponseWriter) {
+			if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+				w.WriteHeader(http.StatusTeapot)
+			}
+		}, after: late, plain: true, status: 500, body: "outcome unknown"},
 		{name: "redirect", before: func(w http.ResponseWriter) { w.WriteHeader(http.StatusSeeOther) }, after: late, aborted: true, status: 303},
 		{name: "body", before: func(w http.ResponseWriter) { fmt.Fprint(w, "part") }, after: late, aborted: true, status: 200, body: "part"},
 		{name: "flush", before: func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, after: late, aborted: true, status: 200},
@@ -313,7 +324,7 @@ func TestLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
 				locks := newLocks(t, store)
-				h := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				locked := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if c.before != nil {
 						c.before(w)
 					}
@@ -328,6 +339,12 @@ func TestLost(t *testing.T) {
 						}
 					}
 				}))
+				h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.plain {
+						w = struct{ http.ResponseWriter }{w}
+					}
+					locked.ServeHTTP(w, r)
+				})
 				w, aborted := serve(t, h, post(t.Context(), "/n"))
 				if aborted != c.aborted {
 					t.Errorf("aborted: %v, want %v", aborted, c.aborted)
@@ -355,6 +372,27 @@ func TestCanceledIsNotLost(t *testing.T) {
 	if wantStatus(t, w, http.StatusOK, 0); w.Body.String() != "done" || aborted {
 		t.Errorf("have %q, aborted %v", w.Body, aborted)
 	}
+}
+
+// A client that is closed before its server ends the work of the requests: those that run
+// have no success, and those that wait may be sent again.
+func TestCloseBeforeShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := newLocks(t, memstore.New())
+		h := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			fmt.Fprint(w, "late")
+		}))
+		responses := make([]*httptest.ResponseRecorder, 2)
+		for i := range responses {
+			go func() { responses[i], _ = serve(t, h, post(t.Context(), "/n")) }()
+			synctest.Wait()
+		}
+		locks.Close()
+		synctest.Wait()
+		wantStatus(t, responses[0], http.StatusInternalServerError, 0)
+		wantStatus(t, responses[1], http.StatusServiceUnavailable, 5)
+	})
 }
 
 // unreleased is a store on which a release fails.

@@ -171,7 +171,7 @@ func TestEarlyHints(t *testing.T) {
 func TestHijack(t *testing.T) {
 	wantNoGoroutines(t)
 	locks := newLocks(t, memstore.New(), shortTTL)
-	server := startServer(t, dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	locked := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, buffer, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Errorf("hijack: %v", err)
@@ -183,7 +183,15 @@ func TestHijack(t *testing.T) {
 		lose(t, locks, r)
 		fmt.Fprint(buffer, "bye")
 		buffer.Flush()
-	})), 1)
+	}))
+	server := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				t.Errorf("panic: %v", p)
+			}
+		}()
+		locked.ServeHTTP(w, r)
+	}), 1)
 	response, err := send(t.Context(), t, server, http.MethodGet, "/n", nil)
 	if err != nil {
 		t.Fatal(err)
