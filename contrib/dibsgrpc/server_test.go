@@ -152,6 +152,9 @@ func TestStreamOfResponses(t *testing.T) {
 			if _, err := locks.Mutex(name).TryLock(context.Background()); !errors.Is(err, dibs.ErrBusy) {
 				t.Errorf("a second lock during the stream: %v, want ErrBusy", err)
 			}
+			if err := stream.RecvMsg(new(pb.StreamingOutputCallRequest)); !errors.Is(err, io.EOF) {
+				t.Errorf("a second request: %v, want EOF", err)
+			}
 			if err := stream.Send(reply("first")); err != nil {
 				return err
 			}
