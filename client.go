@@ -32,6 +32,7 @@ type Client struct {
 	hooks         hookQueue
 	started       atomic.Bool // the scheduler and the watch
 	renewer       *renewer
+	wanted        wantedLeases
 	closeLimit    closeLimit
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -74,8 +75,11 @@ func doerFor[A any](lock func(A) Doer, arg A) (Doer, error) {
 	return doer, nil
 }
 
+// A lockFunc acquires the lease of a Do.
+type lockFunc func(ctx context.Context, options ...Option) (*Lease, error)
+
 // do acquires a lease with lock and runs fn while holding it.
-func do(ctx context.Context, lock func(context.Context, ...Option) (*Lease, error), fn func(ctx context.Context) error, options []Option) error {
+func do(ctx context.Context, lock lockFunc, fn func(ctx context.Context) error, options []Option) error {
 	if fn == nil {
 		return errNoFunc
 	}
@@ -83,20 +87,25 @@ func do(ctx context.Context, lock func(context.Context, ...Option) (*Lease, erro
 	if err != nil {
 		return err
 	}
-	return lease.run(ctx, fn)
+	return runUnder(ctx, &carriedLease{lease: lease, lock: lock, options: options}, fn)
 }
 
 var errNoFunc = invalid("nil function")
 
-// run calls fn with a context that ends with ctx or the lease, and then unlocks. The
-// context also ends when fn returns. Otherwise a lease with other handles would keep it
-// alive.
-func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	h := l.h
-	b := h.derive(ctx)
+// run calls fn with a context that ends with ctx or the lease, and then unlocks.
+func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) error {
+	return runUnder(ctx, &carriedLease{lease: l}, fn)
+}
+
+// runUnder calls fn with a context that carries a lease and ends with ctx or the lease. Then
+// it unlocks the lease that the context carries by then: see Yield. The context also ends
+// when fn returns. Otherwise a lease with other handles would keep it alive.
+func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context) error) (err error) {
+	b := in.derive(ctx)
 	defer func() {
+		l := in.current()
 		unlocked := l.Unlock()
-		h.removeContext(b)
+		l.h.removeContext(b)
 		switch {
 		case err == nil:
 			err = unlocked
@@ -112,8 +121,8 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (er
 // multi-lock use FenceOf: each name has its own fence. It is zero without a lease, and for
 // an attached one.
 func Fence(ctx context.Context) uint64 {
-	if in, ok := ctx.Value(driver.CarrierKey{}).(*carriedLease); ok {
-		return in.h.first.Fence()
+	if in := carriedIn(ctx); in != nil {
+		return in.current().Fence()
 	}
 	return 0
 }
@@ -121,30 +130,62 @@ func Fence(ctx context.Context) uint64 {
 // FenceOf returns the fence for one name: that of the innermost lease on the name that
 // ctx carries. Without one it is zero.
 func FenceOf(ctx context.Context, name string) uint64 {
-	in, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
-	for ; in != nil; in = in.outer {
-		if fence := in.h.first.FenceOf(name); fence != 0 {
+	for in := carriedIn(ctx); in != nil; in = in.outer {
+		if fence := in.current().FenceOf(name); fence != 0 {
 			return fence
 		}
 	}
 	return 0
 }
 
-// carriedLease is one lease in a context, with a link to the next outer one.
+// A carriedLease is a context that carries a lease. It is safe for concurrent use. It is
+// one struct with the context that is derived from it, to save allocations.
 type carriedLease struct {
-	h     *lease
-	outer *carriedLease
+	context.Context // the outer context: that given to Do, for one
+
+	outer   *carriedLease  // the next outer lease in that context, or nil
+	derived derivedContext // ends with the lease
+	lock    lockFunc       // of Do, for Yield; else nil
+	options []Option       // likewise
+
+	mu       sync.Mutex
+	lease    *Lease // replaced by Yield
+	yielding bool   // a Yield is in progress
 }
 
-func carry(ctx context.Context, h *lease) context.Context {
-	outer, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
-	return context.WithValue(ctx, driver.CarrierKey{}, &carriedLease{h: h, outer: outer})
+// Value implements context.Context.
+func (in *carriedLease) Value(key any) any {
+	if key == (driver.CarrierKey{}) {
+		return in
+	}
+	return in.Context.Value(key)
+}
+
+// derive returns a child of ctx that carries the lease and ends with it.
+func (in *carriedLease) derive(ctx context.Context) *derivedContext {
+	in.Context, in.outer = ctx, carriedIn(ctx)
+	in.derived.Context, in.derived.cancel = context.WithCancelCause(in)
+	in.current().h.addContext(&in.derived)
+	return &in.derived
+}
+
+// carriedIn returns the innermost lease that ctx carries, or nil.
+func carriedIn(ctx context.Context) *carriedLease {
+	in, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
+	return in
+}
+
+// current returns the lease.
+func (in *carriedLease) current() *Lease {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.lease
 }
 
 // HeldLeases implements driver.Carrier.
 func (in *carriedLease) HeldLeases() (held []driver.Held) {
 	for ; in != nil; in = in.outer {
-		h := in.h
+		h := in.current().h
 		h.mu.Lock()
 		one := driver.Held{Store: h.c.store.Store, Token: h.token}
 		for _, p := range h.names() {
@@ -158,10 +199,10 @@ func (in *carriedLease) HeldLeases() (held []driver.Held) {
 
 // leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.
 func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
-	in, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
-	for ; in != nil; in = in.outer {
-		if in.h.c == c && in.h.countHeld(w) > 0 && in.h.first.Err() == nil {
-			return in.h
+	for in := carriedIn(ctx); in != nil; in = in.outer {
+		h := in.current().h
+		if h.c == c && h.countHeld(w) > 0 && h.first.Err() == nil {
+			return h
 		}
 	}
 	return nil

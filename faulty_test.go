@@ -24,10 +24,11 @@ type faulty struct {
 	extend  func(ctx context.Context, requests []driver.ExtendRequest) []error
 	resize  func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
 	inspect func(ctx context.Context, name string) (dibs.State, error)
+	notify  func(ctx context.Context, r driver.WantedRequest) (bool, error)
 	event   func(e driver.Event, on func(driver.Event))
 	watch   func(ctx context.Context) error
 
-	acquires, extends, extended int
+	acquires, extends, extended, notifies int
 }
 
 // newFaulty returns a faulty store without faults, and the reliable store behind it.
@@ -52,7 +53,7 @@ func (f *faulty) extendCalls() (calls, leases int) {
 func (f *faulty) heal() {
 	f.set(func(f *faulty) {
 		f.acquire, f.release, f.cancel, f.extend, f.event, f.watch = nil, nil, nil, nil, nil, nil
-		f.resize, f.inspect = nil, nil
+		f.resize, f.inspect, f.notify = nil, nil, nil
 	})
 }
 
@@ -78,6 +79,7 @@ func (f *faulty) hangAll() {
 		f.inspect = func(ctx context.Context, _ string) (dibs.State, error) {
 			return dibs.State{}, hang(ctx, time.Time{})
 		}
+		f.notify = func(ctx context.Context, _ driver.WantedRequest) (bool, error) { return false, hang(ctx, time.Time{}) }
 	})
 }
 
@@ -154,6 +156,17 @@ func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {
 		return fault(ctx, name)
 	}
 	return f.Store.Inspect(ctx, name)
+}
+
+func (f *faulty) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
+	f.mu.Lock()
+	f.notifies++
+	fault := f.notify
+	f.mu.Unlock()
+	if fault != nil {
+		return fault(ctx, r)
+	}
+	return f.Store.NotifyWanted(ctx, r)
 }
 
 func (f *faulty) Watch(ctx context.Context, client string, on func(driver.Event)) error {

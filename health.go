@@ -35,6 +35,15 @@ func (s *observedStore) Release(ctx context.Context, r driver.ReleaseRequest) (b
 	return released, err
 }
 
+// NotifyWanted is the store's NotifyWanted, with a time limit.
+func (s *observedStore) NotifyWanted(ctx context.Context, until time.Time, r driver.WantedRequest) (bool, error) {
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	wanted, err := s.Store.NotifyWanted(within, r)
+	s.observe(ctx, err)
+	return wanted, err
+}
+
 // Extend is the store's Extend, with a time limit.
 func (s *observedStore) Extend(ctx context.Context, until time.Time, requests []driver.ExtendRequest) []error {
 	within, cancel := context.WithDeadline(ctx, until)

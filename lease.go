@@ -54,6 +54,9 @@ func (h *lease) update(transition func(s *leaseState)) error {
 	case h.ended:
 		defer h.end(h.contexts.removeAll())
 		h.c.renewer.remove(h)
+		if h.extra().wanted != nil {
+			h.c.wanted.remove(h)
+		}
 		if why, lost := h.lostReason(); lost && len(h.extra().moreNames) > 0 && why != ReasonClosed {
 			h.c.renewer.keepPartlyLost(h) // until the work has ended
 		}
@@ -110,7 +113,7 @@ func (l *Lease) Context() context.Context {
 	if own != nil {
 		return own.Context
 	}
-	derived := h.derive(context.WithoutCancel(h.parent))
+	derived := (&carriedLease{lease: &h.first}).derive(context.WithoutCancel(h.parent))
 	h.mu.Lock()
 	if h.own == nil {
 		h.own = derived
@@ -123,21 +126,18 @@ func (l *Lease) Context() context.Context {
 	return own.Context
 }
 
-// derive returns a child of ctx that carries the lease and ends with it.
-func (h *lease) derive(ctx context.Context) *derivedContext {
-	ctx, cancel := context.WithCancelCause(carry(ctx, h))
-	b := &derivedContext{Context: ctx, cancel: cancel}
+// addContext makes a context end with the lease.
+func (h *lease) addContext(b *derivedContext) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.ended:
-		cancel(h.err)
+		b.cancel(h.err)
 	case h.extra().resigned != nil:
-		cancel(h.extra().resigned)
+		b.cancel(h.extra().resigned)
 	default:
 		h.contexts.add(b)
 	}
-	return b
 }
 
 // removeContext ends one context of the lease and removes it from the lease.

@@ -14,6 +14,7 @@ type leaseExtra struct {
 	resigned     error          // the work must end, though the lease is held
 	late         *lateResize    // a change of the weight may still arrive at the store; or nil
 	unanswered   *unansweredTry // unanswered acquires of this lease
+	wanted       *wantedSignal  // of Lease.Wanted; nil if it was not called
 }
 
 // A lateResize is a change of the weight that had no answer.
@@ -60,5 +61,5 @@ func (s *leaseState) setRenewErr(err error) {
 
 func (x *leaseExtra) isEmpty() bool {
 	return len(x.moreNames) == 0 && x.minHoldUntil == 0 && x.maxHoldUntil == 0 && x.onceFrom == 0 &&
-		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.unanswered == nil
+		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.unanswered == nil && x.wanted == nil
 }

@@ -23,6 +23,9 @@ func (noStore) Revoke(context.Context, string, uint64, string) (bool, error) {
 func (noStore) Release(context.Context, driver.ReleaseRequest) (bool, error) {
 	return false, errNoStore
 }
+func (noStore) NotifyWanted(context.Context, driver.WantedRequest) (bool, error) {
+	return false, errNoStore
+}
 func (noStore) Watch(context.Context, string, func(driver.Event)) error { return errNoStore }
 func (noStore) Inspect(context.Context, string) (State, error)          { return State{}, errNoStore }
 func (noStore) List(context.Context, string) ([]string, error)          { return nil, errNoStore }

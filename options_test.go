@@ -50,6 +50,9 @@ func (u unusedStore) Extend(_ context.Context, requests []driver.ExtendRequest) 
 	}
 	return errs
 }
+func (u unusedStore) NotifyWanted(_ context.Context, r driver.WantedRequest) (bool, error) {
+	return false, u.unexpected("NotifyWanted %+v", r)
+}
 func (u unusedStore) Watch(_ context.Context, client string, _ func(driver.Event)) error {
 	return u.unexpected("watch for %s", client)
 }

@@ -112,14 +112,18 @@ func (c *Client) recordRenewal(h *lease, sent, ttl time.Duration, names int, nam
 		_ = h.lose(name, ReasonTaken, nil) // the context and the hook of the lease report it
 		return false
 	}
-	now := c.clock.now()
+	now, asks := c.clock.now(), false
 	ended := h.update(func(s *leaseState) {
 		if !s.ended {
 			s.recordRenewal(now, sent, ttl, names, err)
+			asks = s.extra().wanted != nil
 		}
 	})
 	if err != nil && ended == nil {
 		h.queueRenewFailed()
+	}
+	if err == nil && ended == nil && asks {
+		h.registerWanted()
 	}
 	return err == nil && ended == nil
 }

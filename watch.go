@@ -28,18 +28,24 @@ func (c *Client) handleEvent(e driver.Event) {
 		c.endRevoked(e)
 	case driver.EventGranted, driver.EventRetry:
 		c.inbox.deliver(e)
+	case driver.EventWanted:
+		for _, h := range c.wanted.of(e.Token) {
+			h.setWanted()
+		}
 	case driver.EventConnected:
 		before := c.inbox.setFlow(eventsFlowing, func() { c.queueDegraded(nil) })
 		c.inbox.retryAll()
 		if before != eventsUnknown {
 			c.renewer.reconnected(c.clock.now())
 		}
+		c.registerWanted()
 	case driver.EventDisconnected:
 		c.inbox.setFlow(eventsStopped, func() { c.queueDegraded(e.Err) })
 		c.inbox.retryAll()
 	case driver.EventFailover:
 		c.inbox.retryAll()
 		c.renewer.reconnected(c.clock.now())
+		c.registerWanted()
 	}
 }
 

@@ -24,10 +24,24 @@ func CheckAcquire(c AcquireRequest) error {
 		return invalidRequest("%q and others: several names must be held exclusively", c.Name)
 	case c.TTL < time.Millisecond:
 		return invalidRequest("%q: TTL %v is below 1ms", c.Name, c.TTL)
-	case c.Token == "" || !utf8.ValidString(c.Token):
-		return invalidRequest("%q: the token is empty or not UTF-8", c.Name)
-	case c.Client == "" || strings.ContainsAny(c.Client, " \t\r\n\v\f") || !utf8.ValidString(c.Client):
-		return invalidRequest("%q: client %q is empty, not UTF-8, or contains white space", c.Name, c.Client)
+	}
+	return checkOwner(c.Name, c.Token, c.Client)
+}
+
+// CheckWanted returns ErrInvalid for a request of NotifyWanted that no store accepts.
+func CheckWanted(r WantedRequest) error {
+	if err := CheckName(r.Name); err != nil {
+		return err
+	}
+	return checkOwner(r.Name, r.Token, r.Client)
+}
+
+func checkOwner(name, token, client string) error {
+	switch {
+	case token == "" || !utf8.ValidString(token):
+		return invalidRequest("%q: the token is empty or not UTF-8", name)
+	case client == "" || strings.ContainsAny(client, " \t\r\n\v\f") || !utf8.ValidString(client):
+		return invalidRequest("%q: client %q is empty, not UTF-8, or contains white space", name, client)
 	}
 	return nil
 }

@@ -19,6 +19,9 @@ const Unlimited = 1<<31 - 1
 // MaxReason is the longest reason of a revocation that a store accepts, in bytes.
 const MaxReason = 256
 
+// MaxWanted is to how many holders of one name a store sends EventWanted at least.
+const MaxWanted = 64
+
 // MaxNames is the largest number of names that one lease can hold.
 const MaxNames = 100
 
@@ -102,6 +105,14 @@ type Store interface {
 	// restores a lease that has ended.
 	Extend(ctx context.Context, requests []ExtendRequest) []error
 
+	// NotifyWanted asks for an EventWanted: the store sends it to r.Client when a request
+	// joins the empty wait queue of the name while r.Token holds it. If a request waits
+	// already, NotifyWanted returns true, and no event need follow. It returns false if the
+	// token does not hold the name. The store sends at most one event for each call. A lost
+	// one costs latency only, because a Client repeats the call. Of many shared holders,
+	// MaxWanted are notified at least.
+	NotifyWanted(ctx context.Context, r WantedRequest) (wanted bool, err error)
+
 	// Watch calls on with the events for one client until ctx ends, and then returns. It
 	// may call on from several goroutines. It reconnects by itself, and calls on with
 	// EventConnected each time events begin to flow. Events are hints: a lost one costs
@@ -162,6 +173,13 @@ type AcquireReply struct {
 	Round     uint64        // of a quorum: the round of requests
 }
 
+// A WantedRequest asks the store to notify the holder of a lease of waiters.
+type WantedRequest struct {
+	Name   string
+	Token  string // of the lease
+	Client string // whose Watch receives the event
+}
+
 // A ReleaseRequest ends a lease.
 type ReleaseRequest struct {
 	Name      string
@@ -201,6 +219,9 @@ const (
 	// EventRevoked: the lease with Event.Token and Event.Fence was revoked, because of
 	// Event.Reason.
 	EventRevoked
+	// EventWanted: a request waits for the name that Event.Token holds: see
+	// Store.NotifyWanted.
+	EventWanted
 	// EventConnected: events flow from now on; earlier ones may be lost.
 	EventConnected
 	// EventDisconnected: events stopped, because of Event.Err. The store reconnects.

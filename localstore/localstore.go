@@ -189,6 +189,19 @@ func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs 
 	return errs
 }
 
+// NotifyWanted implements driver.Store.
+func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wanted bool, err error) {
+	if err := driver.CheckWanted(r); err != nil {
+		return false, err
+	}
+	t := fileOp{"notify wanted", r.Name, time.Time{}, []string{r.Name}}
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
+		wanted, notifications = l.NotifyWanted(r, now)
+		return notifications, nil
+	})
+	return wanted && err == nil, err
+}
+
 // Inspect implements dibs.Store.
 func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, err error) {
 	if err := driver.CheckName(name); err != nil {

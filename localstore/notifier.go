@@ -171,7 +171,8 @@ func decodeEvents(text []byte) (events []driver.Event) {
 		return nil
 	}
 	for _, n := range notes {
-		if n.Kind == driver.EventGranted || n.Kind == driver.EventRetry || n.Kind == driver.EventRevoked {
+		switch n.Kind {
+		case driver.EventGranted, driver.EventRetry, driver.EventRevoked, driver.EventWanted:
 			events = append(events, driver.Event{Kind: n.Kind, Token: n.Token, Fence: n.Fence, Ticket: n.Ticket, Reason: n.Reason})
 		}
 	}

@@ -202,6 +202,21 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) (er
 	return errs
 }
 
+// NotifyWanted implements driver.Store.
+func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wanted bool, err error) {
+	if err := driver.CheckWanted(r); err != nil {
+		return false, err
+	}
+	if err := locktable.ContextEnded(ctx, "notify wanted", r.Name); err != nil {
+		return false, err
+	}
+	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
+		wanted, notifications = t.NotifyWanted(r, now)
+		return notifications
+	})
+	return wanted, nil
+}
+
 // Inspect implements driver.Store.
 func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, err error) {
 	if err := driver.CheckName(name); err != nil {

@@ -92,6 +92,23 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	return c.Errs
 }
 
+// NotifyWanted implements driver.Store. It asks all nodes, and needs the answers of a
+// majority. A request waits if a majority says so, by reply or by event: a cancelled request
+// may still wait on a few nodes.
+func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
+	if err := cmp.Or(driver.CheckWanted(r), s.checkStart(ctx, "notify wanted", r.Name, driver.DeadlineOf(ctx))); err != nil {
+		return false, err
+	}
+	answers, err := queryNodes(ctx, s.nodes, "notify wanted", r.Name, func(ctx context.Context, n driver.Voter) (bool, error) {
+		wanted, err := n.NotifyWanted(ctx, r)
+		if wanted {
+			s.watchers.wantedOn(slices.Index(s.nodes.all, n), r)
+		}
+		return wanted, err
+	})
+	return countTrue(answers) >= s.nodes.majority, err
+}
+
 // Inspect implements driver.Store. A token with the votes of a majority is a holder.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	if err := s.checkStart(ctx, "inspect", name, driver.DeadlineOf(ctx)); err != nil {

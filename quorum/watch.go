@@ -58,6 +58,16 @@ func (s *watchers) notify(client string, e driver.Event) {
 	}
 }
 
+// wantedOn records the reply of a node that a request waits.
+func (s *watchers) wantedOn(node int, r driver.WantedRequest) {
+	s.mu.Lock()
+	all := s.byClient[r.Client]
+	s.mu.Unlock()
+	for _, w := range all {
+		w.handleWanted(node, r.Token)
+	}
+}
+
 // Watch implements driver.Store. An event of a node is a vote or a hint. The client is
 // connected while a majority of the nodes is.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
@@ -93,10 +103,19 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 		if w.reportedByMajority(node, fmt.Sprint(e.Fence, " ", e.Token)) {
 			w.notify(e)
 		}
+	case driver.EventWanted:
+		w.handleWanted(node, e.Token)
 	case driver.EventConnected, driver.EventDisconnected:
 		w.handleConnection(node, e)
 	default:
 		w.notify(e)
+	}
+}
+
+// handleWanted notifies the client once a majority has reported that a request waits.
+func (w *watcher) handleWanted(node int, token string) {
+	if w.reportedByMajority(node, "wanted "+token) {
+		w.notify(driver.Event{Kind: driver.EventWanted, Token: token})
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason st
 	if reply.Err != nil {
 		return false, wrapError("revoke", name, reply.Err)
 	}
-	switch revoked, err := wire.ParseRevoke(reply.Value); {
+	switch revoked, err := wire.ParseFlag(reply.Value); {
 	case err != nil:
 		return false, wrapError("revoke", name, err)
 	case !revoked && retried:

@@ -20,6 +20,7 @@ func VoteCases() []Case {
 		{"vote cancel", "a cancelled vote request leaves nothing behind, and its vote is handed off", voteCancel},
 		{"vote readers", "readers with adjacent tickets are granted together, and wait behind an older writer", voteReaders},
 		{"vote resize", "a resized lease has a fence that is not below the proposed one", voteResize},
+		{"vote wanted", "a vote request that queues is reported to a holder that asked for it", voteWanted},
 		{"without vote", "requests with and without a vote share one queue: a waiter with one is granted, or notified to retry", withoutVote},
 	}
 }

@@ -152,6 +152,8 @@ func layerOf(dir string) layer {
 		return layer{dir: parts[0], imports: []string{"driver", "internal/checkup", "internal/sqlstore"}, external: true, library: true}
 	case "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
+	case "contrib":
+		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client, external: true, library: true}
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":

@@ -23,6 +23,7 @@ type Holder struct {
 	Exclusive bool          `json:"a,omitempty"`
 	Fence     uint64        `json:"f"`
 	Expires   time.Duration `json:"x"`
+	Wanted    bool          `json:"n,omitempty"` // its client is to be notified of the next waiter; only while nobody waits
 	Reserved  bool          `json:"r,omitempty"` // released: the token does not hold any more, but the name stays unavailable
 
 	Owner        string        `json:"o,omitempty"` // see Table.Owner
@@ -152,6 +153,18 @@ func (l *Lock) enqueue(c driver.AcquireRequest, vote *driver.Vote, ticket uint64
 		MultiLock: len(c.With) > 0, Ticket: ticket, Joined: now, Vote: vote,
 	})
 	return i
+}
+
+// notifyWanted returns the notifications of the holders that are to learn of a waiter.
+func (l *Lock) notifyWanted() (notifications []Notification) {
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		if h.Wanted {
+			h.Wanted = false
+			notifications = append(notifications, Notification{h.Client, driver.Event{Kind: driver.EventWanted, Token: h.Token}})
+		}
+	}
+	return notifications
 }
 
 func (l *Lock) holderIndex(token string) int {

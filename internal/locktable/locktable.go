@@ -71,7 +71,8 @@ func (t *Table) AcquireVote(c driver.AcquireRequest, vote driver.Vote, now Now) 
 	}
 	if vote.Relinquish && held && c.Queue && len(lock.Queue) > 0 && lock.Queue[0].before(vote.Ticket, c.Token) {
 		lock.removeHolder(c.Token)
-		t.queue(wanted, c, &vote, now)
+		_, _, more := t.queue(wanted, c, &vote, now)
+		notifications = append(notifications, more...)
 		notifications = append(notifications, t.serve(lock, now, true, &vote)...)
 	}
 	answer, more := t.acquire(wanted, c, &vote, now)
@@ -125,7 +126,9 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vo
 	}
 	notifications = t.releaseRest(wanted, c, vote, now)
 	if c.Queue {
-		busy.Ticket, busy.Position = t.queue(wanted, c, vote, now)
+		var more []Notification
+		busy.Ticket, busy.Position, more = t.queue(wanted, c, vote, now)
+		notifications = append(notifications, more...)
 	}
 	return busy, notifications
 }
@@ -159,8 +162,8 @@ func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote
 }
 
 // queue adds a request to each wait queue, with the same ticket in all, or keeps its
-// queue entries.
-func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) (ticket uint64, position int) {
+// queue entries. The first waiter of a name is reported to the holders that asked for it.
+func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) (ticket uint64, position int, notifications []Notification) {
 	for _, lock := range wanted {
 		if i := lock.waiterIndex(c.Token); i >= 0 {
 			ticket = lock.Queue[i].Ticket
@@ -178,11 +181,28 @@ func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote
 		i := lock.waiterIndex(c.Token)
 		if i < 0 {
 			i = lock.enqueue(c, vote, ticket, now.At)
+			notifications = append(notifications, lock.notifyWanted()...)
 		}
 		lock.Queue[i].Heartbeat, lock.Queue[i].Owner, lock.Queue[i].MinHold = now.At, t.Owner, c.MinHold
 		position = max(position, i+1)
 	}
-	return ticket, position
+	return ticket, position, notifications
+}
+
+// NotifyWanted has the client of a holder notified of the next waiter. If a request waits
+// already, it returns true instead.
+func (t *Table) NotifyWanted(r driver.WantedRequest, now Now) (wanted bool, notifications []Notification) {
+	_, notifications = t.change(r.Name, now, nil, func(lock *Lock) bool {
+		i := lock.holderIndex(r.Token)
+		if i < 0 {
+			return false
+		}
+		wanted = len(lock.Queue) > 0
+		lock.Holders[i].Wanted = !wanted
+		lock.Holders[i].Client = cmp.Or(r.Client, lock.Holders[i].Client)
+		return false
+	})
+	return wanted, notifications
 }
 
 // Resize changes the weight of a lease. driver.CheckAcquire has accepted the request. vote is that
@@ -257,7 +277,7 @@ func (t *Table) Release(r driver.ReleaseRequest, vote *driver.Vote, now Now) (he
 		if r.Reserve <= 0 || i < 0 {
 			return lock.removeHolder(r.Token)
 		}
-		lock.Holders[i].Reserved = true
+		lock.Holders[i].Reserved, lock.Holders[i].Wanted = true, false
 		lock.Holders[i].Owner = ""
 		lock.Holders[i].Expires = now.At + r.Reserve
 		if len(lock.Queue) > 0 { // the first waiter retries, to learn when the name is free

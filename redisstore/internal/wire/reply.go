@@ -212,12 +212,16 @@ type Message struct {
 }
 
 // ParseMessage reads a notification: fence, ticket, origin, token. A fence of zero tells
-// the waiter to retry. With a fence of zero and a ticket, the ticket is the fence of a
-// lease of this token that was revoked. The reason may follow after a line break.
+// the waiter to retry; with the origin "!", it tells the holder that a request waits. With a
+// fence of zero and a ticket, the ticket is the fence of a lease of this token that was
+// revoked. The reason may follow after a line break.
 func ParseMessage(text string) (Message, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
 		return Message{}, false
+	}
+	if parts[2] == wantedOrigin {
+		return Message{Event: driver.Event{Kind: driver.EventWanted, Token: parts[3]}}, parts[0] == "0" && parts[1] == "0"
 	}
 	fence, err1 := strconv.ParseUint(parts[0], 10, 64)
 	ticket, err2 := strconv.ParseUint(parts[1], 10, 64)
@@ -233,6 +237,9 @@ func ParseMessage(text string) (Message, bool) {
 	}
 	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}, sent}, true
 }
+
+// wantedOrigin is the origin in a notification that a request waits: see notify_wanted.lua.
+const wantedOrigin = "!"
 
 // parseOrigin reads when a notification was sent, in µs; for a vote request, the id of
 // the store that sent it.
@@ -281,8 +288,8 @@ func (r *reader) uint() uint64 {
 	return n
 }
 
-// ParseRevoke reads revoke's reply.
-func ParseRevoke(v any) (revoked bool, err error) {
+// ParseFlag reads the reply of revoke and wanted: whether it is so.
+func ParseFlag(v any) (set bool, err error) {
 	list, _ := v.([]any)
 	in := reader{fields: list}
 	in.int() // the server's time

@@ -169,6 +169,12 @@ func (f Format) Revoke(r *Request, name string, fence uint64, reason string) {
 	r.add(f.check(), strconv.FormatUint(fence, 10), reason)
 }
 
+// Wanted encodes a request to be notified of the next waiter.
+func (f Format) Wanted(r *Request, w driver.WantedRequest) {
+	r.reset(WantedScript, f.Keys(w.Name))
+	r.add(w.Token, w.Client)
+}
+
 // Inspect encodes a query of the state of a name, with at most this number of holders and
 // waiters.
 func (f Format) Inspect(r *Request, name string, most int) {

@@ -24,6 +24,7 @@ var (
 	CoalescedScript  = load("coalesced")
 	ResizeScript     = load("resize")
 	RevokeScript     = load("revoke")
+	WantedScript     = load("wanted")
 )
 
 // load returns a script with the files that it includes. It removes comment lines and

@@ -58,6 +58,9 @@ func vectors() string {
 			f.Resize(r, writer, nil)
 		}},
 		{"revoke", func(r *Request) { f.Revoke(r, "order:42", lease.Fence, "maintenance") }},
+		{"wanted", func(r *Request) {
+			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client})
+		}},
 		{"inspect", func(r *Request) { f.Inspect(r, "order:42", 100) }},
 	} {
 		r := new(Request)
@@ -72,7 +75,7 @@ func vectors() string {
 		}
 	}
 	for _, text := range []string{
-		"1700000000000009 1700000000000007 1700000000000008 " + token, "0 0 0 " + token, "0 1700000000000001 0 " + token + "\nmaintenance",
+		"1700000000000009 1700000000000007 1700000000000008 " + token, "0 0 0 " + token, "0 0 ! " + token, "0 1700000000000001 0 " + token + "\nmaintenance",
 		"1700000000000009 1700000000000007 @K3J5Q " + token,
 	} {
 		m, ok := ParseMessage(text)
@@ -94,7 +97,7 @@ func vectors() string {
 	return b.String()
 }
 
-var kindOf = map[driver.EventKind]string{driver.EventGranted: "granted", driver.EventRetry: "retry", driver.EventRevoked: "revoked"}
+var kindOf = map[driver.EventKind]string{driver.EventGranted: "granted", driver.EventRetry: "retry", driver.EventRevoked: "revoked", driver.EventWanted: "wanted"}
 
 // The examples do not change by accident, and the specification shows them.
 func TestVectors(t *testing.T) {

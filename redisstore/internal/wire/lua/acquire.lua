@@ -50,6 +50,9 @@ if lock_value and lock_value ~= ARGV[2] and string.sub(lock_value, 1, 12) ~= 'di
   if redis.call('ZADD', queue, 'NX', stamp, ARGV[5] .. ' ' .. ARGV[2]) == 1 then
     local position = redis.call('ZCARD', queue)
     if position == 1 then redis.call('PEXPIRE', queue, 60000) end
+    if position == 1 and existing > 1 then -- the lock has metadata
+      --#include notify_wanted.lua
+    end
     return { now, { stamp, position, redis.call('PTTL', lock), lock_value } }
   end
 end

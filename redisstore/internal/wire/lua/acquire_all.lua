@@ -73,7 +73,7 @@ if not busy_index then
     redis.call('SET', highwater, integer(fence))
     local already_held = redis.call('GET', lock) == token
     redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
-    if already_held then record_exclusive(token, fence, '-') else redis.call('HDEL', meta, '=') end
+    if already_held then record_exclusive(token, fence, '-') else redis.call('HDEL', meta, '=', '!') end
     if entry ~= '' and redis.call('ZREM', queue, entry) == 1 then redis.call('HDEL', meta, entry, '?' .. entry) end
   end
   return { now, integer(fence) }

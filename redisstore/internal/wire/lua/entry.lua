@@ -34,7 +34,10 @@ local function join_queue(entry, ticket)
   callers[entry] = true
   if redis.call('ZADD', queue, 'NX', ticket, entry) == 1 then
     queue_length = queue_length and queue_length + 1 or redis.call('ZCARD', queue)
-    if queue_length == 1 then ensure_aux_ttl(queue) end
+    if queue_length == 1 then
+      ensure_aux_ttl(queue)
+      --#include notify_wanted.lua
+    end
     return ticket, queue_length
   end
   local passed_over

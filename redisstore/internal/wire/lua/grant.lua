@@ -28,7 +28,7 @@ local function make_holder(token, ttl, weight, client, min_fence)
   if weight then
     used = add_shared(token, weight, ttl, fence, client, used)
   else
-    redis.call('HDEL', meta, '=')
+    redis.call('HDEL', meta, '=', '!')
     redis.call('SET', lock, token, 'PX', ttl)
     used, holder = math.huge, token
   end

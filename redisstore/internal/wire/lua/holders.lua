@@ -7,7 +7,10 @@
 --          while the lock says SHARED. Otherwise these tokens do not hold any more
 -- meta     hash: "=" token → "weight fence client" of a shared holder;
 --                "=" → "fence client token" of the exclusive holder, once it was
---                extended; and the fields of queue.lua
+--                extended;
+--                "!" → the holders to be notified of the next waiter, as a JSON array of
+--                "client token"; only while nobody waits: see wanted.lua;
+--                and the fields of queue.lua
 
 local SHARED = 'dibs:shared ' -- no token begins with it
 local AUX_TTL = 60000         -- ms for which the other keys outlive their last use

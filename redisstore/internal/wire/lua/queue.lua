@@ -80,7 +80,7 @@ local function grant_entry(entry, ticket, min_fence, used, ttl, weight, limit, c
   local fence = next_fence(min_fence)
   publish(client, integer(fence), integer(ticket), node_id and is_vote(entry) and '@' .. node_id or integer(now), token)
   if weight == limit then
-    redis.call('HDEL', meta, '=')
+    redis.call('HDEL', meta, '=', '!')
     redis.call('SET', lock, token, 'PX', ttl)
     return math.huge, token
   end

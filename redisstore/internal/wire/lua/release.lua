@@ -69,7 +69,7 @@ if ttl and weight == limit and math.abs(now - tonumber(popped_head[2])) < 125000
       end
       local message = string.format('%.0f %.0f %.0f ', fence, popped_head[2], now) .. next_token
       redis.pcall('PUBLISH', 'dibs:c:' .. client, message)
-      redis.call('HDEL', meta, '=')
+      redis.call('HDEL', meta, '=', '!')
       redis.call('SET', lock, next_token, 'PX', ttl)
       return 1
     end

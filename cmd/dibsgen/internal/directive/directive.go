@@ -1,0 +1,183 @@
+// Package directive parses the directives of dibsgen, such as
+//
+//	//dibs:lock "order:"+o.ID wait=3s
+//
+// It reads the text of one comment. Whether the names in it exist is left to the compiler.
+package directive
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A Kind is the word after "dibs:", which selects the primitive.
+type Kind string
+
+// The kinds of directives.
+const (
+	Lock    Kind = "lock"    // a Mutex, or a MultiMutex on several names
+	Read    Kind = "read"    // an RWMutex, for reading
+	Write   Kind = "write"   // an RWMutex, for writing
+	Permits Kind = "permits" // one permit of a Semaphore
+	Once    Kind = "once"    // a periodic job
+)
+
+var kinds = []Kind{Lock, Read, Write, Permits, Once}
+
+// tool is the word before the colon.
+const tool = "dibs"
+
+// A Directive is the meaning of one comment.
+type Directive struct {
+	Kind     Kind
+	Names    []Expression // at least one
+	Spread   bool         // Names is one expression of type []string
+	Count    Expression   // the number of permits, of Permits only
+	Interval time.Duration
+	Options  []Option
+}
+
+// An Expression is a Go expression in the text of a comment.
+type Expression struct {
+	Text   string
+	Offset int // in bytes from the beginning of the comment
+}
+
+// An Error is why a comment is not a directive.
+type Error struct {
+	Offset int // in bytes from the beginning of the comment
+	Text   string
+}
+
+func (e *Error) Error() string { return e.Text }
+
+func fail(offset int, format string, args ...any) *Error {
+	return &Error{Offset: offset, Text: fmt.Sprintf(format, args...)}
+}
+
+// mistaken matches comments that are no directives for the go command, but look like one:
+// with a space, in upper case, or as a block. With a space only the names of directives
+// match: "// dibs:meta is a key" is a sentence.
+var mistaken = regexp.MustCompile(`^(?i)(//dibs:|/\*\s*dibs:[a-z]|// +dibs: ?(lock|read|write|permits|once)( |$))`)
+
+// Parse parses a comment, with its slashes. Without an error, nil means that the comment is
+// none of ours.
+func Parse(comment string) (*Directive, error) {
+	found, ok := ast.ParseDirective(0, comment)
+	switch {
+	case ok && found.Tool == tool:
+		d, err := parse(found.Name, found.Args, int(found.ArgsPos))
+		if err != nil {
+			return nil, err // not a nil *Error in an error
+		}
+		return d, nil
+	case mistaken.MatchString(comment):
+		return nil, fail(0, "not a directive: write it as //dibs:lock, without spaces before the kind and in lower case")
+	}
+	return nil, nil
+}
+
+func parse(name, args string, offset int) (*Directive, *Error) {
+	kind := Kind(name)
+	if !slices.Contains(kinds, kind) {
+		return nil, fail(0, "//dibs:%s: unknown directive; want lock, read, write, permits or once", name)
+	}
+	names, err := scanNames(args, offset)
+	if err != nil {
+		return nil, err
+	}
+	d := &Directive{Kind: kind, Names: names.expressions, Spread: names.spread}
+	if err := d.checkNames(); err != nil {
+		return nil, err
+	}
+	rest := words{text: args[names.end:], offset: offset + names.end}
+	if err := d.parseRest(&rest); err != nil {
+		return nil, err
+	}
+	d.Options, err = parseOptions(kind, d.Interval, rest)
+	return d, err
+}
+
+// checkNames rejects several names where a primitive has one.
+func (d *Directive) checkNames() *Error {
+	switch {
+	case d.Kind == Lock && d.Spread && len(d.Names) > 1:
+		return fail(d.Names[0].Offset, "//dibs:lock: a list with ... must be the only name; append the others to it in a function")
+	case d.Kind != Lock && (d.Spread || len(d.Names) > 1):
+		return fail(d.Names[0].Offset, "//dibs:%s: several names; only //dibs:lock has more than one", d.Kind)
+	}
+	return nil
+}
+
+// parseRest parses what follows the names and is not an option.
+func (d *Directive) parseRest(rest *words) *Error {
+	switch d.Kind {
+	case Permits:
+		return d.parseCount(rest)
+	case Once:
+		return d.parseInterval(rest)
+	}
+	return nil
+}
+
+func (d *Directive) parseCount(rest *words) *Error {
+	if first, _ := rest.first(); first == "" || isOption(first) {
+		return fail(rest.offset, `//dibs:permits: the number of permits is missing; want //dibs:permits "name" 4`)
+	}
+	count, err := scanNames(rest.text, rest.offset)
+	switch {
+	case err != nil:
+		return err
+	case count.spread || len(count.expressions) != 1:
+		return fail(rest.offset, "//dibs:permits: want one number of permits")
+	}
+	d.Count = count.expressions[0]
+	rest.skip(count.end)
+	return nil
+}
+
+func (d *Directive) parseInterval(rest *words) *Error {
+	word, at := rest.first()
+	interval, err := time.ParseDuration(word)
+	switch {
+	case err != nil:
+		return fail(at, `//dibs:once: want an interval such as 50m after the name, have %q`, word)
+	case interval < driver.MinTTL || interval > driver.MaxTTL:
+		return fail(at, "//dibs:once: interval %v is not within %v to %v", interval, driver.MinTTL, driver.MaxTTL)
+	}
+	d.Interval = interval
+	rest.skip(at - rest.offset + len(word))
+	return nil
+}
+
+// String returns the directive as a comment, in a form that Parse accepts.
+func (d *Directive) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "//%s:%s ", tool, d.Kind)
+	for i, name := range d.Names {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(name.Text)
+	}
+	if d.Spread {
+		b.WriteString(token.ELLIPSIS.String())
+	}
+	switch d.Kind {
+	case Permits:
+		b.WriteString(" " + d.Count.Text)
+	case Once:
+		b.WriteString(" " + d.Interval.String())
+	}
+	for _, o := range d.Options {
+		b.WriteString(" " + o.word)
+	}
+	return b.String()
+}

@@ -1,0 +1,393 @@
+package generate
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dibslock/dibs/cmd/dibsgen/internal/directive"
+	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
+)
+
+// decorator is what is generated for an interface.
+type decorator struct {
+	spec        *ast.TypeSpec
+	file        *load.File
+	name        string // of the interface
+	constructor string
+	typeName    string
+	typeParams  *types.TypeParamList
+	methods     []*method
+	receiver    string          // the name of the receiver of the methods
+	taken       map[string]bool // all names of parameters and results, and those that directives use
+}
+
+// method is one method of the interface, embedded ones included.
+type method struct {
+	name      string
+	at        token.Pos // of the name
+	signature *types.Signature
+	found     *found          // nil if the call is passed on
+	params    []string        // their names; those without one have got one
+	uses      map[string]bool // the identifiers in the directive; true if a dot follows
+}
+
+// kind returns the kind of the directive, or an empty one.
+func (m *method) kind() directive.Kind {
+	if m.found == nil {
+		return ""
+	}
+	return m.found.Kind
+}
+
+// locked reports whether the method has a directive.
+func (m *method) locked() bool { return m.found != nil }
+
+// planner makes the decorators of a package.
+type planner struct {
+	loader     *load.Loader
+	pkg        *load.Package
+	checked    *load.Checked
+	directives *directives
+	report     *problems
+	taken      map[string]bool // package-level names, with those that are generated
+}
+
+// plan returns the decorators of a package, in the order of the source. Those with problems
+// are left out.
+func (p *planner) plan() (all []*decorator) {
+	for _, file := range p.pkg.Files {
+		if file.Use != load.Built {
+			continue
+		}
+		for _, decl := range file.Syntax.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range group.Specs {
+				all = append(all, p.decorators(file, spec)...)
+			}
+		}
+	}
+	return all
+}
+
+// decorators returns the decorator of a type, or none if it has no method with a directive,
+// or problems.
+func (p *planner) decorators(file *load.File, declared ast.Spec) []*decorator {
+	spec, ok := declared.(*ast.TypeSpec)
+	if !ok {
+		return nil
+	}
+	it, params := p.interfaceOf(spec)
+	if it == nil {
+		return nil
+	}
+	d := &decorator{spec: spec, file: file, name: spec.Name.Name, typeParams: params, taken: map[string]bool{}}
+	before := len(p.report.list)
+	valid := p.addMethods(d, it)
+	if !valid || len(p.report.list) > before {
+		return nil
+	}
+	p.nameTypes(d)
+	if len(p.report.list) > before {
+		return nil
+	}
+	return []*decorator{d}
+}
+
+// interfaceOf returns the interface that a declaration declares. An alias of a named type
+// declares none.
+func (p *planner) interfaceOf(spec *ast.TypeSpec) (*types.Interface, *types.TypeParamList) {
+	if _, literal := ast.Unparen(spec.Type).(*ast.InterfaceType); spec.Assign.IsValid() && !literal {
+		return nil, nil
+	}
+	object := p.checked.Info.Defs[spec.Name]
+	if object == nil {
+		return nil, nil
+	}
+	it, ok := object.Type().Underlying().(*types.Interface)
+	if !ok {
+		return nil, nil
+	}
+	if generic, ok := object.Type().(interface{ TypeParams() *types.TypeParamList }); ok {
+		return it, generic.TypeParams()
+	}
+	return it, nil
+}
+
+// addMethods adds the methods to a decorator. It reports false if none has a directive, or
+// if one is wrong and has been reported.
+func (p *planner) addMethods(d *decorator, it *types.Interface) bool {
+	valid, locked := true, false
+	for f := range it.Methods() {
+		m := &method{name: f.Name(), at: f.Pos(), signature: f.Signature(), found: p.directives.ofMethod[f.Pos()]}
+		d.methods = append(d.methods, m)
+		if m.found != nil {
+			locked = true
+			m.found.used = true
+			valid = valid && m.found.Directive != nil
+		}
+	}
+	if !locked || !valid {
+		return false
+	}
+	slices.SortStableFunc(d.methods, p.bySource)
+	if !it.IsMethodSet() {
+		p.report.add(d.spec.Name.Pos(), "interface %s is a constraint, and no value has its type; remove the type terms, or the directives", d.name)
+		return false
+	}
+	if p.reportTypeErrors(d) {
+		return false
+	}
+	for f := range it.Methods() {
+		p.checkForeign(d, f)
+	}
+	for _, m := range d.methods {
+		p.checkMethod(d, m)
+		p.nameParams(d, m)
+	}
+	return true
+}
+
+// bySource orders own methods as in the source. Those of other packages follow, by name.
+func (p *planner) bySource(a, b *method) int {
+	own := func(m *method) bool { return p.ownFile(m.at) != nil }
+	switch {
+	case own(a) && own(b):
+		return int(a.at - b.at)
+	case own(a):
+		return -1
+	case own(b):
+		return 1
+	}
+	return strings.Compare(a.name, b.name)
+}
+
+// ownFile returns the file of the package that contains a place, or nil.
+func (p *planner) ownFile(at token.Pos) *load.File {
+	for _, file := range p.pkg.Files {
+		if file.Syntax.FileStart <= at && at <= file.Syntax.FileEnd {
+			return file
+		}
+	}
+	return nil
+}
+
+// reportTypeErrors reports errors within the declaration, which make its types unknown.
+func (p *planner) reportTypeErrors(d *decorator) (failed bool) {
+	for _, err := range p.checked.Errors {
+		if d.spec.Pos() <= err.Pos && err.Pos < d.spec.End() && !strings.HasPrefix(err.Msg, "\t") {
+			p.report.add(err.Pos, "%s", err.Msg)
+			failed = true
+		}
+	}
+	if failed {
+		return true
+	}
+	for _, m := range d.methods {
+		if !strings.Contains(types.TypeString(m.signature, nil), invalidType) {
+			continue
+		}
+		failed = true
+		reason := "the package has errors"
+		if len(p.checked.Errors) > 0 {
+			reason = p.checked.Errors[0].Error()
+		}
+		p.report.add(p.placeOf(d, m.at), "the types of method %s are unknown: %s", m.name, p.relativeReason(reason))
+	}
+	return failed
+}
+
+// invalidType is the text of an unknown type. No valid type has a blank between two words.
+const invalidType = "invalid type"
+
+// relativeReason removes the directory of the package from an error.
+func (p *planner) relativeReason(reason string) string {
+	return strings.TrimPrefix(reason, p.pkg.Dir+"/")
+}
+
+// placeOf returns a place in the package: that of the interface if a method is declared
+// elsewhere.
+func (p *planner) placeOf(d *decorator, at token.Pos) token.Pos {
+	if p.ownFile(at) != nil {
+		return at
+	}
+	return d.spec.Name.Pos()
+}
+
+// checkForeign checks a method that an interface of another package declares.
+func (p *planner) checkForeign(d *decorator, f *types.Func) {
+	if p.ownFile(f.Pos()) != nil {
+		return
+	}
+	at := d.spec.Name.Pos()
+	if f.Pkg() != nil && f.Pkg() != p.checked.Types && !f.Exported() {
+		p.report.add(at, "method %s is unexported in package %s, so that only that package can implement %s", f.Name(), f.Pkg().Path(), d.name)
+		return
+	}
+	if p.hasDirective(f) {
+		p.report.add(at, "method %s of package %s has a directive, which would have no effect here; declare the method in %s with a directive of its own", f.Name(), f.Pkg().Path(), d.name)
+	}
+}
+
+// hasDirective reports whether a method of another package has a directive there. Its file
+// is parsed again: imported packages are parsed without comments.
+func (p *planner) hasDirective(f *types.Func) (has bool) {
+	at := p.loader.Set.Position(f.Pos())
+	if !at.IsValid() { // Error, of the type error
+		return false
+	}
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, at.Filename, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return false
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		field, ok := n.(*ast.Field)
+		if !ok || field.Doc == nil || len(field.Names) != 1 || set.Position(field.Names[0].Pos()).Offset != at.Offset {
+			return true
+		}
+		for _, comment := range field.Doc.List {
+			parsed, err := directive.Parse(comment.Text)
+			has = has || parsed != nil || err != nil
+		}
+		return true
+	})
+	return has
+}
+
+// checkMethod checks the parameters and results of a method with a directive.
+func (p *planner) checkMethod(d *decorator, m *method) {
+	if !m.locked() {
+		return
+	}
+	at := p.placeOf(d, m.at)
+	params, results := m.signature.Params(), m.signature.Results()
+	if params.Len() == 0 || !isContext(params.At(0).Type()) {
+		p.report.add(at, "method %s has a directive, so its first parameter must be a context.Context: it ends when the lock is lost", m.name)
+	}
+	if n := results.Len(); n == 0 || !types.Identical(results.At(n-1).Type(), types.Universe.Lookup("error").Type()) {
+		p.report.add(at, "method %s has a directive, so its last result must be an error: it reports a lock that is busy or lost", m.name)
+	}
+	for param := range params.Variables() {
+		if param.Name() == "error" {
+			p.report.add(p.placeOf(d, param.Pos()), "parameter error of method %s hides the type error, which the generated code needs; rename it", m.name)
+		}
+	}
+}
+
+func isContext(t types.Type) bool {
+	named, ok := types.Unalias(t).(*types.Named)
+	return ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == "context" && named.Obj().Name() == "Context"
+}
+
+// nameParams names the parameters of a method, and collects the names that its directive
+// uses.
+func (p *planner) nameParams(d *decorator, m *method) {
+	m.uses = map[string]bool{}
+	if m.locked() {
+		for _, expr := range m.found.expressions() {
+			freeNames(expr.Text, func(name string, beforeDot bool) {
+				m.uses[name] = m.uses[name] || beforeDot
+				d.taken[name] = true
+			})
+		}
+	}
+	for result := range m.signature.Results().Variables() {
+		d.taken[result.Name()] = true
+	}
+	own := map[string]bool{}
+	for param := range m.signature.Params().Variables() {
+		own[param.Name()] = true
+	}
+	i := 0
+	for param := range m.signature.Params().Variables() {
+		name := param.Name()
+		if name == "" || name == "_" {
+			name = "ctx"
+			if i > 0 || !isContext(param.Type()) {
+				name = "arg" + strconv.Itoa(i+1)
+			}
+			name = fresh(name, own, m.names(), p.taken)
+			own[name] = true
+		}
+		m.params = append(m.params, name)
+		d.taken[name] = true
+		i++
+	}
+}
+
+// expressions returns all Go expressions of a directive.
+func (f *found) expressions() []directive.Expression {
+	if f.Kind == directive.Permits {
+		return append(slices.Clip(f.Names), f.Count)
+	}
+	return f.Names
+}
+
+// freeNames calls add with the identifiers of an expression, except those after a dot. An
+// identifier before a dot may be a package.
+func freeNames(text string, add func(name string, beforeDot bool)) {
+	expr, err := parser.ParseExpr(text)
+	if err != nil {
+		return // not reached: package directive has parsed it
+	}
+	selectors := map[*ast.Ident]bool{} // whether it is before the dot
+	ast.Inspect(expr, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			selectors[n.Sel] = false
+			if base, ok := n.X.(*ast.Ident); ok {
+				selectors[base] = true
+			}
+		case *ast.Ident:
+			if beforeDot, ok := selectors[n]; !ok || beforeDot {
+				add(n.Name, beforeDot)
+			}
+		}
+		return true
+	})
+}
+
+// nameTypes chooses the names of the constructor and of the type.
+func (p *planner) nameTypes(d *decorator) {
+	upper := upperFirst(d.name)
+	d.constructor = "Lock" + upper
+	if !ast.IsExported(d.name) {
+		d.constructor = "lock" + upper
+	}
+	if other := p.checked.Types.Scope().Lookup(d.constructor); other != nil {
+		p.report.add(other.Pos(), "%s is the name of a function that dibsgen generates for interface %s; rename one of them", d.constructor, d.name)
+		return
+	}
+	p.taken[d.constructor] = true
+	d.typeName = fresh("locked"+upper, p.taken)
+	p.taken[d.typeName] = true
+}
+
+// fresh returns a name that is in none of the sets, with a number if need be.
+func fresh(preferred string, taken ...map[string]bool) string {
+	name := preferred
+	for n := 2; slices.ContainsFunc(taken, func(set map[string]bool) bool { return set[name] }); n++ {
+		name = preferred + strconv.Itoa(n)
+	}
+	return name
+}
+
+func upperFirst(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(r)) + s[size:]
+}
+
+func lowerFirst(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToLower(r)) + s[size:]
+}

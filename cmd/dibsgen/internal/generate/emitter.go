@@ -1,0 +1,416 @@
+package generate
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"strconv"
+	"strings"
+
+	"github.com/dibslock/dibs/cmd/dibsgen/internal/directive"
+)
+
+// emitter writes decorators as code.
+type emitter struct {
+	*output
+	mapped bool
+	b      strings.Builder
+
+	// Of the current decorator:
+	d     *decorator
+	names structNames
+}
+
+// structNames are the fields of the type.
+type structNames struct {
+	locks, next, options string
+	own                  map[*method]string // options of directives
+}
+
+func (e *emitter) printf(format string, args ...any) { fmt.Fprintf(&e.b, format, args...) }
+
+// at returns a comment that gives the code after it the position of a place in the source.
+func (e *emitter) at(pos token.Pos) string {
+	if !e.mapped {
+		return ""
+	}
+	place := e.set.Position(pos)
+	return fmt.Sprintf("/*line %s:%d:%d*/", place.Filename, place.Line, place.Column)
+}
+
+// pkg returns the name of a package of the generated code.
+func (e *emitter) pkg(path, preferred string) string {
+	if name := e.prefer[path]; name != "" {
+		preferred = name
+	}
+	return e.imports.name(path, preferred)
+}
+
+func (e *emitter) dibs() string    { return e.pkg(DibsPath, "dibs") }
+func (e *emitter) context() string { return e.pkg("context", "context") }
+func (e *emitter) time() string    { return e.pkg("time", "time") }
+func (e *emitter) slices() string  { return e.pkg("slices", "slices") }
+
+func (e *emitter) typeString(t types.Type) string {
+	return types.TypeString(t, e.imports.qualifier(e.own, e.prefer))
+}
+
+// decorator writes a constructor, a type and its methods.
+func (e *emitter) decorator(d *decorator) {
+	e.d = d
+	e.names = nameFields(d)
+	e.constructor()
+	e.structType()
+	for _, m := range d.methods {
+		e.method(m)
+	}
+}
+
+// nameFields names the fields. A type cannot have a field and a method of the same name.
+func nameFields(d *decorator) structNames {
+	taken := map[string]bool{}
+	for _, m := range d.methods {
+		taken[m.name] = true
+	}
+	field := func(preferred string) string {
+		name := fresh(preferred, taken)
+		taken[name] = true
+		return name
+	}
+	names := structNames{locks: field("locks"), next: field("next"), own: map[*method]string{}}
+	if d.usesOptions() {
+		names.options = field("options")
+	}
+	for _, m := range d.methods {
+		if m.locked() && len(m.found.Options) > 0 {
+			names.own[m] = field(lowerFirst(m.name) + "Options")
+		}
+	}
+	return names
+}
+
+// usesOptions reports whether the methods use the options of the constructor as they are.
+func (d *decorator) usesOptions() bool {
+	for _, m := range d.methods {
+		if m.locked() && (!m.multi() || len(m.found.Options) == 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// multi reports whether the method holds a multi-lock. That takes options in its calls only.
+func (m *method) multi() bool {
+	return m.kind() == directive.Lock && (m.found.Spread || len(m.found.Names) > 1)
+}
+
+// typeParams returns the type parameters as a declaration and as arguments.
+func (e *emitter) typeParams() (declared, args string) {
+	list := e.d.typeParams
+	if list.Len() == 0 {
+		return "", ""
+	}
+	var params, names []string
+	taken := map[string]bool{}
+	for param := range list.TypeParams() {
+		taken[param.Obj().Name()] = true
+	}
+	for param := range list.TypeParams() {
+		name := param.Obj().Name()
+		if name == "_" {
+			name = fresh("P", taken, e.taken)
+			taken[name] = true
+		}
+		names = append(names, name)
+		params = append(params, name+" "+e.typeString(param.Constraint()))
+	}
+	return "[" + strings.Join(params, ", ") + "]", "[" + strings.Join(names, ", ") + "]"
+}
+
+func (e *emitter) constructor() {
+	declared, args := e.typeParams()
+	taken := map[string]bool{e.dibs(): true}
+	for param := range e.d.typeParams.TypeParams() {
+		taken[param.Obj().Name()] = true
+	}
+	locks, next, options := fresh("locks", taken), fresh("next", taken), fresh("options", taken)
+	d := e.d
+	e.printf("\n// %s returns next under the locks that the directives of %s declare.\n// The options apply to all locks. An option of a directive wins.\n", d.constructor, d.name)
+	e.printf("%sfunc %s%s(%s *%s.Client, %s %s%s, %s ...%s.Option) %s%s {\n", e.at(d.spec.Name.Pos()), d.constructor, declared,
+		locks, e.dibs(), next, d.name, args, options, e.dibs(), d.name, args)
+	e.printf("return &%s%s{\n%s: %s,\n%s: %s,\n", d.typeName, args, e.names.locks, locks, e.names.next, next)
+	if e.names.options != "" {
+		e.printf("%s: %s.Clone(%s),\n", e.names.options, e.slices(), options)
+	}
+	for _, m := range d.methods {
+		field, ok := e.names.own[m]
+		switch {
+		case !ok:
+		case m.multi():
+			e.printf("%s: %s.Concat(%s, %s),\n", field, e.slices(), options, e.optionsOf(m))
+		default:
+			e.printf("%s: %s,\n", field, e.optionsOf(m))
+		}
+	}
+	e.printf("}\n}\n")
+}
+
+// optionsOf returns the options of a directive as code.
+func (e *emitter) optionsOf(m *method) string {
+	codes := make([]string, len(m.found.Options))
+	for i, option := range m.found.Options {
+		timeName := ""
+		if option.UsesTime() {
+			timeName = e.time()
+		}
+		codes[i] = option.Code(e.dibs(), timeName)
+	}
+	return "[]" + e.dibs() + ".Option{" + strings.Join(codes, ", ") + "}"
+}
+
+func (e *emitter) structType() {
+	declared, args := e.typeParams()
+	e.printf("\n%stype %s%s struct {\n%s *%s.Client\n%s %s%s\n", e.at(e.d.spec.Name.Pos()), e.d.typeName, declared,
+		e.names.locks, e.dibs(), e.names.next, e.d.name, args)
+	if e.names.options != "" {
+		e.printf("%s []%s.Option // of all locks\n", e.names.options, e.dibs())
+	}
+	if len(e.names.own) > 0 {
+		e.printf("\n")
+	}
+	for _, m := range e.d.methods {
+		if field, ok := e.names.own[m]; ok {
+			e.printf("%s []%s.Option\n", field, e.dibs())
+		}
+	}
+	e.printf("}\n")
+}
+
+func (e *emitter) method(m *method) {
+	at := e.d.spec.Name.Pos()
+	if m.locked() {
+		at = m.found.comment.Slash
+	}
+	_, args := e.typeParams()
+	head := fmt.Sprintf("\n%sfunc (%s *%s%s) %s(%s)", e.at(at), e.d.receiver, e.d.typeName, args, m.name, e.parameters(m))
+	results := e.results(m.signature.Results())
+	call := e.d.receiver + "." + e.names.next + "." + m.name + "(" + e.arguments(m) + ")"
+	switch values := m.signature.Results().Len() - 1; {
+	case !m.locked():
+		e.passOn(m, head, results, call)
+	case values == 0 && m.kind() == directive.Once:
+		err := fresh("err", m.names())
+		e.printf("%s error {\n_, %s := %s\nreturn %s\n}\n", head, err, e.do(m, e.simpleFunc(m, call)), err)
+	case values == 0:
+		e.printf("%s error {\nreturn %s\n}\n", head, e.do(m, e.simpleFunc(m, call)))
+	case values == 1 && m.kind() != directive.Once && !e.hides(m):
+		e.printf("%s %s {\nreturn %s\n}\n", head, results, e.call(m, call))
+	default:
+		e.withNamedResults(m, head, call)
+	}
+}
+
+// passOn writes a method without a directive.
+func (e *emitter) passOn(m *method, head, results, call string) {
+	if m.signature.Results().Len() == 0 {
+		e.printf("%s {\n%s\n}\n", head, call)
+		return
+	}
+	e.printf("%s %s {\nreturn %s\n}\n", head, results, call)
+}
+
+// simpleFunc returns the function under the lock of a method without values. A method
+// that has no parameter but the context is itself that function.
+func (e *emitter) simpleFunc(m *method, call string) string {
+	if len(m.params) == 1 {
+		return e.d.receiver + "." + e.names.next + "." + m.name
+	}
+	return fmt.Sprintf("func(%s %s.Context) error {\nreturn %s\n}", m.params[0], e.context(), call)
+}
+
+// do returns a call of Do, or RDo, of the lock.
+func (e *emitter) do(m *method, fn string) string {
+	method := "Do"
+	if m.kind() == directive.Read {
+		method = "RDo"
+	}
+	return fmt.Sprintf("%s.%s(%s, %s%s)", e.lock(m), method, m.params[0], fn, e.callOptions(m))
+}
+
+// call returns a dibs.Call for a method with one value.
+func (e *emitter) call(m *method, call string) string {
+	lock := e.lock(m)
+	if m.kind() == directive.Read {
+		lock += ".Reading()"
+	}
+	fn := e.d.receiver + "." + e.names.next + "." + m.name
+	if len(m.params) > 1 {
+		fn = fmt.Sprintf("func(%s %s.Context) %s {\nreturn %s\n}", m.params[0], e.context(), e.results(m.signature.Results()), call)
+	}
+	return fmt.Sprintf("%s.Call(%s, %s, %s%s)", e.dibs(), m.params[0], lock, fn, e.callOptions(m))
+}
+
+// withNamedResults writes a method whose values do not fit dibs.Call: several, those of a
+// job that may not run, and one whose type a parameter hides in the function.
+func (e *emitter) withNamedResults(m *method, head, call string) {
+	taken := m.names()
+	var values, typeNames []string
+	results := m.signature.Results()
+	for i := range results.Len() {
+		preferred := "r" + strconv.Itoa(i+1)
+		if i == results.Len()-1 {
+			preferred = "err"
+		}
+		if name := results.At(i).Name(); name != "" && name != "_" && !taken[name] {
+			preferred = name
+		}
+		name := fresh(preferred, taken)
+		taken[name] = true
+		values = append(values, name)
+		typeNames = append(typeNames, e.typeString(results.At(i).Type()))
+	}
+	err := values[len(values)-1]
+	list := strings.Join(values, ", ")
+	target := err
+	if m.kind() == directive.Once {
+		target = "_, " + err
+	}
+	fn := fmt.Sprintf("func(%s %s.Context) (%s error) {\n%s = %s\nreturn %s\n}", m.params[0], e.context(), err, list, call, err)
+	e.printf("%s (%s) {\n%s = %s\nreturn %s\n}\n", head, declarations(values, typeNames), target, e.do(m, fn), list)
+}
+
+// names returns the names that have a meaning in the method.
+func (m *method) names() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range m.params {
+		names[name] = true
+	}
+	for name := range m.uses {
+		names[name] = true
+	}
+	return names
+}
+
+// lock returns the lock of a directive as code.
+func (e *emitter) lock(m *method) string {
+	locks := e.d.receiver + "." + e.names.locks
+	names := make([]string, len(m.found.Names))
+	for i, name := range m.found.Names {
+		names[i] = e.expression(m, name)
+	}
+	list := strings.Join(names, ", ")
+	options := ""
+	if e.names.options != "" {
+		options = ", " + e.d.receiver + "." + e.names.options + "..."
+	}
+	switch m.kind() {
+	case directive.Read, directive.Write:
+		return fmt.Sprintf("%s.RWMutex(%s%s)", locks, list, options)
+	case directive.Permits:
+		return fmt.Sprintf("%s.Semaphore(%s, %s%s)", locks, list, e.expression(m, m.found.Count), options)
+	case directive.Once:
+		return fmt.Sprintf("%s.Once(%s, %s%s)", locks, list, directive.DurationCode(m.found.Interval, e.time()), options)
+	}
+	switch {
+	case m.found.Spread:
+		return fmt.Sprintf("%s.All(%s...)", locks, list)
+	case m.multi():
+		return fmt.Sprintf("%s.All(%s)", locks, list)
+	}
+	return fmt.Sprintf("%s.Mutex(%s%s)", locks, list, options)
+}
+
+// expression returns an expression of a directive.
+func (e *emitter) expression(m *method, expr directive.Expression) string {
+	return e.at(m.found.pos(expr.Offset)) + expr.Text
+}
+
+// callOptions returns the last argument of a call: the options of the directive, which are
+// nearer than those of the lock. A multi-lock has one level for both.
+func (e *emitter) callOptions(m *method) string {
+	field, ok := e.names.own[m]
+	switch {
+	case ok:
+	case m.multi():
+		field = e.names.options
+	default:
+		return ""
+	}
+	return ", " + e.d.receiver + "." + field + "..."
+}
+
+// parameters returns the parameters of a method.
+func (e *emitter) parameters(m *method) string {
+	params := m.signature.Params()
+	typeNames := make([]string, params.Len())
+	for i := range typeNames {
+		t := params.At(i).Type()
+		slice, ok := t.(*types.Slice)
+		if ok && m.signature.Variadic() && i == params.Len()-1 {
+			typeNames[i] = "..." + e.typeString(slice.Elem())
+			continue
+		}
+		typeNames[i] = e.typeString(t)
+	}
+	return declarations(m.params, typeNames)
+}
+
+// declarations returns variables with their types. Adjacent ones of the same type share it.
+func declarations(names, typeNames []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		b.WriteString(name)
+		if last := i+1 == len(names); last || typeNames[i] != typeNames[i+1] {
+			b.WriteString(" " + typeNames[i])
+		}
+		if i+1 < len(names) {
+			b.WriteString(", ")
+		}
+	}
+	return b.String()
+}
+
+// arguments returns the parameters as arguments.
+func (e *emitter) arguments(m *method) string {
+	list := strings.Join(m.params, ", ")
+	if m.signature.Variadic() {
+		list += "..."
+	}
+	return list
+}
+
+// results returns the types of results, in parentheses if there are several.
+func (e *emitter) results(results *types.Tuple) string {
+	list := make([]string, results.Len())
+	for i := range list {
+		list[i] = e.typeString(results.At(i).Type())
+	}
+	if len(list) == 1 {
+		return list[0]
+	}
+	return "(" + strings.Join(list, ", ") + ")"
+}
+
+// hides reports whether a parameter has the name of a type in the results, or of its package:
+// within the method the name is the parameter.
+func (e *emitter) hides(m *method) (hidden bool) {
+	names := map[string]bool{}
+	for _, name := range m.params {
+		names[name] = true
+	}
+	if len(m.params) == 1 {
+		return false // no function literal has these results
+	}
+	expr, err := parser.ParseExpr("func() " + e.results(m.signature.Results()))
+	if err != nil {
+		return true
+	}
+	ast.Inspect(expr, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		hidden = hidden || ok && names[id.Name]
+		return true
+	})
+	return hidden
+}

@@ -1,0 +1,188 @@
+package generate
+
+import (
+	"fmt"
+	"go/ast"
+	"go/build/constraint"
+	"go/format"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
+)
+
+// DibsPath is the package that generated code imports.
+const DibsPath = "github.com/dibslock/dibs"
+
+// output is a generated file.
+type output struct {
+	source     *load.File
+	decorators []*decorator
+	imports    *imports
+	prefer     map[string]string // names of imports in the source, by path
+	own        *types.Package
+	set        *token.FileSet
+	taken      map[string]bool // package-level names
+}
+
+// newOutput plans the file for the decorators of one source file.
+func (p *planner) newOutput(source *load.File, decorators []*decorator) *output {
+	o := &output{
+		source: source, decorators: decorators, imports: newImports(), prefer: map[string]string{},
+		own: p.checked.Types, set: p.loader.Set, taken: p.taken,
+	}
+	for name := range p.taken {
+		o.imports.taken[name] = true
+	}
+	for _, name := range p.importNames(source) {
+		if path := name.Imported().Path(); o.prefer[path] == "" && name.Name() != "." && name.Name() != "_" {
+			o.prefer[path] = name.Name()
+		}
+	}
+	for _, d := range decorators {
+		for param := range d.typeParams.TypeParams() {
+			o.imports.taken[param.Obj().Name()] = true
+			d.taken[param.Obj().Name()] = true
+		}
+		for _, m := range d.methods {
+			o.hideNames(m)
+			p.keepImports(o, d, m)
+		}
+	}
+	for _, d := range decorators {
+		d.receiver = fresh("l", d.taken, p.taken, o.imports.keptNames())
+	}
+	for _, d := range decorators { // not before: all of them may have the same
+		o.imports.taken[d.receiver] = true
+	}
+	return o
+}
+
+// hideNames records the names of parameters and results, which hide imports.
+func (o *output) hideNames(m *method) {
+	for _, name := range m.params {
+		o.imports.hiding[name] = true
+	}
+	for result := range m.signature.Results().Variables() {
+		o.imports.hiding[result.Name()] = true
+	}
+}
+
+// importNames returns the imports of a file.
+func (p *planner) importNames(file *load.File) (all []*types.PkgName) {
+	for _, spec := range file.Syntax.Imports {
+		object := p.checked.Info.Implicits[spec]
+		if spec.Name != nil {
+			object = p.checked.Info.Defs[spec.Name]
+		}
+		if name, ok := object.(*types.PkgName); ok {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// keepImports imports what the directive of a method uses, under the same names as the file
+// with the directive does.
+func (p *planner) keepImports(o *output, d *decorator, m *method) {
+	if !m.locked() {
+		return
+	}
+	for id, beforeDot := range m.uses {
+		if p.declares(d, m, id) {
+			continue
+		}
+		imported := false
+		for _, name := range p.importNames(m.found.file) {
+			imported = p.keepImport(o, m, id, beforeDot, name) || imported
+		}
+		// The compiler refuses an import that only a directive uses. So the packages of
+		// one word need none, such as fmt.
+		if beforeDot && !imported && p.loader.Standard(id) && !o.imports.keep(id, id) {
+			p.reportConflict(m, id, id)
+		}
+	}
+}
+
+// declares reports whether an identifier is a parameter, a type parameter or a name of the
+// package.
+func (p *planner) declares(d *decorator, m *method, id string) bool {
+	for _, param := range m.params {
+		if param == id {
+			return true
+		}
+	}
+	for param := range d.typeParams.TypeParams() {
+		if param.Obj().Name() == id {
+			return true
+		}
+	}
+	return p.checked.Types.Scope().Lookup(id) != nil
+}
+
+// keepImport imports a package if an identifier is its name, or a name that it declares.
+func (p *planner) keepImport(o *output, m *method, id string, beforeDot bool, name *types.PkgName) bool {
+	path := name.Imported().Path()
+	switch {
+	case name.Name() == "." && ast.IsExported(id) && name.Imported().Scope().Lookup(id) != nil:
+		o.imports.dots[path] = true
+		return true
+	case !beforeDot || name.Name() != id:
+		return false
+	case path == "C":
+		p.report.add(m.found.comment.Slash, "//dibs:%s: the name uses package C; call a Go function instead", m.kind())
+	case !o.imports.keep(id, path):
+		p.reportConflict(m, id, path)
+	}
+	return true
+}
+
+func (p *planner) reportConflict(m *method, id, path string) {
+	p.report.add(m.found.comment.Slash, "//dibs:%s: %s is package %s here, and another package in another directive of the generated file; import one of them under another name", m.kind(), id, path)
+}
+
+// name returns the name of the generated file.
+func (o *output) name() string { return generatedName(o.source) }
+
+func generatedName(source *load.File) string {
+	return strings.TrimSuffix(source.Name, ".go") + load.Suffix
+}
+
+// code returns the file as Go code.
+func (o *output) code() ([]byte, error) {
+	text := o.text(false)
+	code, err := format.Source([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, text)
+	}
+	return code, nil
+}
+
+// text returns the file. If it is mapped, each place that comes from the source has that
+// position: the compiler's errors are then about the source.
+func (o *output) text(mapped bool) string {
+	e := &emitter{output: o, mapped: mapped}
+	for _, d := range o.decorators {
+		e.decorator(d)
+	}
+	var head strings.Builder
+	head.WriteString(load.Header + "\n\n")
+	if line := buildConstraint(o.source.Syntax); line != "" {
+		head.WriteString(line + "\n\n")
+	}
+	fmt.Fprintf(&head, "package %s\n\n%s", o.source.Syntax.Name.Name, o.imports)
+	return head.String() + e.b.String()
+}
+
+// buildConstraint returns the line with the build constraint of a file.
+func buildConstraint(file *ast.File) string {
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if comment.Pos() < file.Package && constraint.IsGoBuild(comment.Text) {
+				return comment.Text
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,163 @@
+package generate
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
+	"github.com/dibslock/dibs/driver"
+)
+
+// verify compiles the generated files with the package, and reports the errors as errors of
+// the directives. So the names in directives are checked by the rules of the language, and
+// not by rules of this program.
+func (p *planner) verify(outputs []*output) {
+	if _, err := p.loader.Import(DibsPath); err != nil {
+		first := outputs[0].decorators[0].spec.Name
+		p.report.add(first.Pos(), "generated code needs package %s: %v; run: go get %s", DibsPath, err, DibsPath)
+		return
+	}
+	var files []*ast.File
+	byLine := map[line]origin{}
+	for _, o := range outputs {
+		o.recordLines(byLine)
+		text := o.text(true)
+		p.checkInternal(o)
+		file, err := parser.ParseFile(p.loader.Set, o.name(), text, parser.SkipObjectResolution)
+		if err != nil {
+			p.report.add(o.decorators[0].spec.Name.Pos(), "dibsgen generates wrong code, please report this error: %v\n%s", err, text)
+			return
+		}
+		files = append(files, file)
+	}
+	checked := p.loader.Check(p.pkg, files...)
+	failed := false
+	for _, err := range checked.Errors {
+		if strings.HasSuffix(p.loader.Set.File(err.Pos).Name(), load.Suffix) && !strings.HasPrefix(err.Msg, "\t") {
+			p.reportCompileError(err, byLine)
+			failed = true
+		}
+	}
+	if failed {
+		return
+	}
+	for _, file := range files {
+		p.checkConstants(file, checked.Info)
+	}
+}
+
+// line is a line of a source file.
+type line struct {
+	file string
+	line int
+}
+
+// origin is what a line of generated code is generated for.
+type origin struct {
+	directive *found         // nil for what has no directive
+	at        token.Position // of the name of the interface, without a directive
+}
+
+func (o *output) recordLines(byLine map[line]origin) {
+	for _, d := range o.decorators {
+		at := o.set.Position(d.spec.Name.Pos())
+		byLine[line{at.Filename, at.Line}] = origin{at: at}
+		for _, m := range d.methods {
+			if m.locked() {
+				at := o.set.Position(m.found.comment.Slash)
+				byLine[line{at.Filename, at.Line}] = origin{directive: m.found}
+			}
+		}
+	}
+}
+
+// reportCompileError reports an error of the compiler in generated code. Its position is
+// that of the source.
+func (p *planner) reportCompileError(err types.Error, byLine map[line]origin) {
+	at := p.loader.Set.Position(err.Pos)
+	from := byLine[line{at.Filename, at.Line}]
+	switch f := from.directive; {
+	case f == nil:
+		p.report.addAt(from.at, "%s", err.Msg)
+	case strings.HasPrefix(err.Msg, "undefined: "):
+		p.report.addAt(at, "//dibs:%s: %s; a name may use named parameters of its method, names of the package, and imports of its file", f.Kind, err.Msg)
+	default:
+		p.report.addAt(at, "//dibs:%s: %s", f.Kind, err.Msg)
+	}
+}
+
+// checkInternal reports imports that the go command would refuse.
+func (p *planner) checkInternal(o *output) {
+	for path := range o.imports.chosen {
+		if !mayImport(p.pkg.Path, path) {
+			p.report.add(o.decorators[0].spec.Name.Pos(), "the methods of %s use a type of package %s, which this package cannot import", o.decorators[0].name, path)
+		}
+	}
+}
+
+// mayImport reports whether a package may import another by the rule for internal packages.
+func mayImport(from, path string) bool {
+	padded := "/" + path + "/"
+	i := strings.LastIndex(padded, "/internal/")
+	if i < 0 {
+		return true
+	}
+	parent := strings.Trim(padded[:i], "/")
+	return parent != "" && (from == parent || strings.HasPrefix(from, parent+"/"))
+}
+
+// checkConstants reports constant names, and numbers of permits, that dibs rejects.
+func (p *planner) checkConstants(file *ast.File, info *types.Info) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		method := lockMethod(call, info)
+		for i, arg := range call.Args {
+			value := info.Types[arg].Value
+			switch {
+			case method == "" || value == nil:
+			case value.Kind() == constant.String:
+				p.checkName(arg, constant.StringVal(value))
+			case method == "Semaphore" && i == 1:
+				p.checkCount(arg, value)
+			}
+		}
+		return true
+	})
+}
+
+// lockMethod returns the method of dibs.Client that a call calls, or an empty name.
+func lockMethod(call *ast.CallExpr, info *types.Info) string {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	f, ok := info.Uses[selector.Sel].(*types.Func)
+	if !ok || f.Pkg() == nil || f.Pkg().Path() != DibsPath || f.Signature().Recv() == nil {
+		return ""
+	}
+	switch f.Name() {
+	case "Mutex", "All", "RWMutex", "Semaphore", "Once":
+		return f.Name()
+	}
+	return ""
+}
+
+func (p *planner) checkName(arg ast.Expr, name string) {
+	if err := driver.CheckName(name); err != nil {
+		p.report.add(arg.Pos(), "%s", strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+": "))
+	}
+}
+
+func (p *planner) checkCount(arg ast.Expr, value constant.Value) {
+	low, high := constant.MakeInt64(1), constant.MakeInt64(driver.Unlimited)
+	if constant.Compare(value, token.LSS, low) || constant.Compare(value, token.GTR, high) {
+		p.report.add(arg.Pos(), "%s permits: not within 1 to %d", value, driver.Unlimited)
+	}
+}

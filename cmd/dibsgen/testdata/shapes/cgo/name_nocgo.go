@@ -1,0 +1,7 @@
+//go:build !cgo
+
+package cgo
+
+import "strconv"
+
+func Name(id int) string { return "order:" + strconv.Itoa(id) }

@@ -1,0 +1,8 @@
+package embeddedfile
+
+import "context"
+
+type Shop interface {
+	Payer
+	Ping(ctx context.Context) error
+}

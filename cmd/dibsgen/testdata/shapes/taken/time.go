@@ -1,0 +1,5 @@
+package taken
+
+import "fmt"
+
+func time() { fmt.Println() }

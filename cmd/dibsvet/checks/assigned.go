@@ -1,0 +1,171 @@
+package checks
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+)
+
+// assigned are the expressions that the package assigns to a variable or a field.
+type assigned struct {
+	values []ast.Expr
+	other  bool // it may have values that are not among these
+}
+
+// findAssignments returns what is assigned to each variable and field of the package.
+// Parameters are missing: their values come from elsewhere.
+func findAssignments(s *source) map[*types.Var]*assigned {
+	a := assignments{source: s, found: map[*types.Var]*assigned{}}
+	types := []ast.Node{
+		(*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.RangeStmt)(nil), (*ast.IncDecStmt)(nil),
+		(*ast.UnaryExpr)(nil), (*ast.CompositeLit)(nil),
+	}
+	for cursor := range s.root.Preorder(types...) {
+		a.add(cursor.Node())
+	}
+	return a.found
+}
+
+type assignments struct {
+	*source
+	found map[*types.Var]*assigned
+}
+
+func (a *assignments) add(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		a.addPairs(n.Lhs, n.Rhs, n.Tok != token.ASSIGN && n.Tok != token.DEFINE)
+	case *ast.ValueSpec:
+		names := make([]ast.Expr, len(n.Names))
+		for i, name := range n.Names {
+			names[i] = name
+		}
+		a.addPairs(names, n.Values, false)
+	case *ast.RangeStmt:
+		a.addOther(n.Key)
+		a.addOther(n.Value)
+	case *ast.IncDecStmt:
+		a.addOther(n.X)
+	case *ast.UnaryExpr:
+		if n.Op == token.AND { // the holder of the address can change the value
+			a.addOther(n.X)
+		}
+	case *ast.CompositeLit:
+		a.addFields(n)
+	}
+}
+
+// addPairs adds the values of an assignment. A variable declared without a value has an
+// unknown one, because what matters is assigned to it later.
+func (a *assignments) addPairs(to, values []ast.Expr, operation bool) {
+	for i, target := range to {
+		if operation || len(values) != len(to) {
+			a.addOther(target)
+			continue
+		}
+		a.addValue(a.variable(target), values[i])
+	}
+}
+
+func (a *assignments) addFields(literal *ast.CompositeLit) {
+	t := a.info.TypeOf(literal)
+	if t == nil {
+		return
+	}
+	if p, ok := t.Underlying().(*types.Pointer); ok { // an element of a slice of pointers
+		t = p.Elem()
+	}
+	structure, ok := t.Underlying().(*types.Struct)
+	if !ok {
+		return
+	}
+	for i, element := range literal.Elts {
+		if pair, ok := element.(*ast.KeyValueExpr); ok {
+			if key, ok := pair.Key.(*ast.Ident); ok {
+				a.addValue(a.variable(key), pair.Value)
+			}
+			continue
+		}
+		a.addValue(structure.Field(i), element)
+	}
+}
+
+func (a *assignments) addValue(v *types.Var, value ast.Expr) {
+	if v != nil {
+		of := a.of(v)
+		of.values = append(of.values, value)
+	}
+}
+
+func (a *assignments) addOther(target ast.Expr) {
+	if target == nil {
+		return
+	}
+	if v := a.variable(target); v != nil {
+		a.of(v).other = true
+	}
+}
+
+func (a *assignments) of(v *types.Var) *assigned {
+	v = v.Origin()
+	if a.found[v] == nil {
+		a.found[v] = &assigned{}
+	}
+	return a.found[v]
+}
+
+// assignedTo returns all values of a variable or a field, or nil if the package does not
+// show all of them.
+func (s *source) assignedTo(v *types.Var) *assigned {
+	of := s.values[v.Origin()]
+	if of == nil || of.other || len(of.values) == 0 || s.othersAssign(v) {
+		return nil
+	}
+	return of
+}
+
+// othersAssign reports whether another package can assign to a variable or a field.
+func (s *source) othersAssign(v *types.Var) bool {
+	pkg := v.Pkg()
+	return v.Exported() && pkg != nil && pkg.Name() != "main" && (v.IsField() || v.Parent() == pkg.Scope())
+}
+
+// value returns the expression whose value e has, if the package shows that there is only
+// one. Otherwise it returns e.
+func (s *source) value(e ast.Expr) ast.Expr {
+	for range 10 { // more steps would be a cycle
+		e = ast.Unparen(e)
+		v := s.variable(e)
+		if v == nil {
+			return e
+		}
+		of := s.assignedTo(v)
+		if of == nil || len(of.values) != 1 {
+			return e
+		}
+		e = of.values[0]
+	}
+	return e
+}
+
+// allValues reports whether the package shows all values of e, and each satisfies is. Instead
+// of an answer, is may return an expression that decides.
+func (s *source) allValues(e ast.Expr, is func(ast.Expr) (satisfied bool, decides ast.Expr)) bool {
+	seen := map[*types.Var]bool{}
+	var all func(e ast.Expr) bool
+	all = func(e ast.Expr) bool {
+		v := s.variable(e)
+		if v == nil {
+			satisfied, decides := is(ast.Unparen(e))
+			return satisfied || decides != nil && all(decides)
+		}
+		if seen[v] {
+			return true // the other values decide
+		}
+		seen[v] = true
+		of := s.assignedTo(v)
+		return of != nil && !slices.ContainsFunc(of.values, func(value ast.Expr) bool { return !all(value) })
+	}
+	return all(e)
+}

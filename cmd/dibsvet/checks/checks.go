@@ -1,0 +1,76 @@
+// Package checks has the analyzers of dibsvet. Each of them finds one kind of mistake in
+// programs that use package dibs. docs/dibsvet.md shows each mistake, and its correction.
+//
+// The analyzers work with every driver of golang.org/x/tools/go/analysis. They have no facts,
+// so a driver need not analyze the imports of a package.
+package checks
+
+import (
+	"golang.org/x/tools/go/analysis"
+)
+
+// All returns one analyzer for each check. The check nofence reports nothing unless enabled
+// returns true, or its flag "on" is set. A nil function counts as false. Each call returns new
+// analyzers, with flags of their own.
+func All(enabled func() bool) []*analysis.Analyzer {
+	src := newSource()
+	return []*analysis.Analyzer{
+		newBadName(src),
+		newForever(src),
+		newIsBusy(src),
+		newLostLease(src),
+		newNested(src),
+		newNoFence(src, enabled),
+		newOuterCtx(src),
+		newUnlockErr(src),
+	}
+}
+
+// scope says in which files a check reports findings.
+type scope bool
+
+// Tests do on purpose what most checks report: they keep locks, act as another process, make
+// requests that are rejected, and rely on the time limit of go test.
+const (
+	allFiles   scope = true
+	notInTests scope = false
+)
+
+// newCheck returns an analyzer that calls find for each package that can use dibs.
+func newCheck(src *analysis.Analyzer, name string, in scope, doc string, find func(*finder)) *analysis.Analyzer {
+	return &analysis.Analyzer{
+		Name:     name,
+		Doc:      doc,
+		URL:      "https://github.com/dibslock/dibs/blob/main/docs/dibsvet.md#" + name,
+		Requires: []*analysis.Analyzer{src},
+		Run: func(pass *analysis.Pass) (any, error) {
+			if s := pass.ResultOf[src].(*source); s != nil {
+				find(&finder{source: s, pass: pass, check: name, scope: in})
+			}
+			return nil, nil
+		},
+	}
+}
+
+// A finder looks for the mistakes of one check in one package.
+type finder struct {
+	*source
+	pass  *analysis.Pass
+	check string
+	scope scope
+}
+
+// report reports a mistake, unless it is in a test, or a directive silences it.
+func (f *finder) report(d analysis.Diagnostic) {
+	if f.scope == notInTests && f.inTest(d.Pos) {
+		return
+	}
+	switch f.directives.of(f.pass.Fset.Position(d.Pos), f.check) {
+	case silent:
+		return
+	case withoutReason:
+		d.Message += " (dibsvet:ignore has no effect here: it gives no reason)"
+	case absent:
+	}
+	f.pass.Report(d)
+}

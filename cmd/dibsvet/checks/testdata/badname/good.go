@@ -1,0 +1,82 @@
+package badname
+
+import (
+	"context"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+func goodNames(ctx context.Context, locks *dibs.Client, name string, names []string) {
+	locks.Mutex("a")
+	locks.Mutex("a}b {c} d*")
+	locks.Mutex("é")
+	locks.Mutex(name)
+	locks.Mutex(long[:512])
+	locks.RWMutex("order:" + name)
+	locks.All(names...)
+	locks.All("a", name)
+	locks.All("a", "a")
+	locks.Attach("a", name)
+	locks.Inspect(ctx, name)
+	locks.List(ctx, "")
+	locks.Revoke(ctx, "a", 1, "")
+	locks.Election("a").Leader(ctx)
+	dibs.ParseOptions("ttl=20s wait=3s label=web attempts=5/200ms"[:8])
+	dibs.ParseOptions("ttl=20s wait=3s label=web")
+	dibs.ParseOptions("")
+}
+
+func goodNumbers(ctx context.Context, locks *dibs.Client, n int) {
+	locks.Semaphore("a", 1)
+	locks.Semaphore("a", 1<<31-1)
+	locks.Semaphore("a", n).Acquire(ctx, 5)
+	locks.Semaphore("a", 4).Acquire(ctx, 4)
+	locks.Semaphore("a", 4).Acquire(ctx, n)
+	locks.Once("a", 10*time.Millisecond)
+	locks.Once("a", 24*time.Hour)
+	locks.Once("a", time.Duration(n))
+}
+
+func goodOptions(d time.Duration, text string) []dibs.Option {
+	return []dibs.Option{
+		dibs.TTL(10 * time.Millisecond),
+		dibs.TTL(24 * time.Hour),
+		dibs.TTL(d),
+		dibs.Timeout(time.Millisecond),
+		dibs.MaxHold(0),
+		dibs.MaxHold(10 * time.Millisecond),
+		dibs.MinHold(0),
+		dibs.MinHold(24 * time.Hour),
+		dibs.Wait(0),
+		dibs.Wait(d),
+		dibs.Attempts(1, 0),
+		dibs.Label(""),
+		dibs.Label(longLabel[1:]),
+		dibs.Label(text),
+		dibs.Token("request-1"),
+		dibs.Token(text),
+		dibs.NoRenew(),
+		dibs.Reentrant(),
+		dibs.Observe(dibs.Hooks{}),
+	}
+}
+
+func goodLevels(ctx context.Context, lease *dibs.Lease, options []dibs.Option) {
+	locks := dibs.New(memstore.New(), dibs.Wait(time.Second), dibs.MaxHold(time.Minute))
+	// The nearest level wins, and Wait and Attempts replace each other.
+	locks.Mutex("a").Lock(ctx, dibs.Attempts(2, time.Second))
+	locks.Mutex("a", dibs.Attempts(2, time.Second)).Lock(ctx, dibs.Wait(time.Second))
+	// Those of outer levels are ignored by a Try call.
+	locks.Mutex("a").TryLock(ctx)
+	locks.Mutex("a", dibs.Wait(time.Second)).TryLock(ctx)
+	locks.Once("a", time.Second, dibs.Wait(time.Second)).Do(ctx, nothing)
+	// The call raises MaxHold.
+	locks.Mutex("a", dibs.MinHold(time.Hour)).Lock(ctx, dibs.MaxHold(2*time.Hour))
+	locks.Mutex("a").Lock(ctx, dibs.Token("request-1"))
+	locks.Mutex("a", dibs.Token("request-1")).Lock(ctx)
+	locks.Mutex("a").Lock(ctx, options...)
+	locks.Mutex("a", dibs.MinHold(time.Minute), dibs.MaxHold(time.Minute))
+	lease.Extend(ctx, 30*time.Second)
+}

@@ -1,0 +1,3 @@
+module example.com/testdata
+
+go 1.26.0

@@ -1,0 +1,157 @@
+// Package dibscertmagic locks the storage of CertMagic, and of Caddy, by a dibs store.
+//
+// Instances that share a storage ask the certificate authority once for each certificate,
+// because CertMagic locks it. Many kinds of storage lock by polling, or by a file or record
+// that looks abandoned when its owner is slow. [New] replaces only the locks:
+//
+//	certmagic.Default.Storage = dibscertmagic.New(storage, locks)
+//
+// All instances must lock in the same way. While an update replaces the locks of instances
+// one by one, an old and a new instance can ask for the same certificate.
+//
+// # Loss of the lease
+//
+// CertMagic gives its work no context that ends with the lock. If the lease is lost, the
+// work goes on, and a second instance may ask for the same certificate. CertMagic permits
+// that. Unlock returns ErrLost, which CertMagic logs. Before each further attempt it renews
+// the lock, which acquires it again, and then looks into the storage for a certificate that
+// another instance has obtained meanwhile. docs/adapters.md has more.
+package dibscertmagic
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+)
+
+// A Storage is a storage of CertMagic with locks of dibs. It is safe for concurrent use.
+type Storage struct {
+	certmagic.Storage // all but the locks
+
+	locks   *dibs.Client
+	options []dibs.Option
+	held    holds
+}
+
+var (
+	_ certmagic.Storage          = (*Storage)(nil)
+	_ certmagic.TryLocker        = (*Storage)(nil)
+	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
+)
+
+// New returns a storage with locks of dibs. It does no I/O. The locks of the given storage
+// are not used.
+//
+// A lock of CertMagic has the name "certmagic:" and its own name, such as
+// "certmagic:issue_cert_example.com". If a store cannot have this name, because it is too
+// long or not UTF-8, it is "certmagic-sha256:" and the hash of CertMagic's name.
+//
+// The TTL is how long the other instances wait after a crash. The option NoRenew is not for
+// this package: nothing else renews the lease during an attempt. Wait limits how long a
+// Lock waits for other processes; by default it waits until its context ends.
+func New(storage certmagic.Storage, locks *dibs.Client, options ...dibs.Option) *Storage {
+	return &Storage{Storage: storage, locks: locks, options: options}
+}
+
+// Lock acquires the lock of a name. It waits until other goroutines and processes have
+// released it, or ctx ends. Errors are those of dibs.Mutex.Lock: ErrBusy if the waiting is
+// over, with the cause of ctx if ctx ended it.
+func (s *Storage) Lock(ctx context.Context, name string) error {
+	if err := s.held.reserve(ctx, name); err != nil {
+		return err
+	}
+	lease, err := s.mutex(name).Lock(ctx)
+	if err != nil {
+		s.held.remove(name, nil)
+		return err
+	}
+	s.held.replace(name, nil, lease)
+	return nil
+}
+
+// TryLock acquires the lock of a name if it is free and nobody waits for it. Otherwise it
+// returns false at once.
+func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
+	if s.held.tryReserve(name) != nil {
+		return false, nil
+	}
+	lease, err := s.mutex(name).TryLock(ctx)
+	if err == nil {
+		return s.held.replace(name, nil, lease), nil
+	}
+	s.held.remove(name, nil)
+	if errors.Is(err, dibs.ErrBusy) {
+		return false, nil
+	}
+	return false, err
+}
+
+// Unlock releases the lock of a name. The context is not used: Unlock has its own time
+// limit. It returns ErrLost if the lease was lost, and ErrUnavailable if the store did not
+// answer; the lock is free after the TTL. If this Storage does not hold the lock, it
+// returns ErrInvalid.
+func (s *Storage) Unlock(_ context.Context, name string) error {
+	lease := s.held.lease(name)
+	if lease == nil || !s.held.remove(name, lease) {
+		return errNotHeld("unlock", name)
+	}
+	return lease.Unlock()
+}
+
+// RenewLockLease makes sure that the lock of a name is held, before an attempt to obtain a
+// certificate. It returns nil if the lease is held. It does not make the lease longer,
+// because the Client renews it: a longer one would block the others longer after a crash.
+// If the lease is lost, RenewLockLease acquires the lock again, as Lock does. If this
+// Storage does not hold the lock, it returns ErrInvalid.
+func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
+	lost := s.held.lease(name)
+	switch {
+	case lost == nil:
+		return errNotHeld("renew", name)
+	case lost.Err() == nil:
+		return nil
+	}
+	// If the store still has the lease, Unlock removes it, so that the new one need not wait
+	// for it. Its error is the loss, which the new lease repairs.
+	_ = lost.Unlock()
+	lease, err := s.mutex(name).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if !s.held.replace(name, lost, lease) { // Unlock was called meanwhile
+		return errors.Join(errNotHeld("renew", name), lease.Unlock())
+	}
+	return nil
+}
+
+// String returns the name of the storage, for the log of CertMagic.
+func (s *Storage) String() string {
+	if named, ok := s.Storage.(fmt.Stringer); ok {
+		return named.String() + " with locks of dibs"
+	}
+	return fmt.Sprintf("%T with locks of dibs", s.Storage)
+}
+
+func (s *Storage) mutex(name string) *dibs.Mutex {
+	return s.locks.Mutex(dibsName(name), s.options...)
+}
+
+// dibsName returns the name of a lock in the store. Names of CertMagic may be of any length,
+// and contain what comes from a TLS handshake.
+func dibsName(name string) string {
+	plain := "certmagic:" + name
+	if driver.CheckName(plain) == nil {
+		return plain
+	}
+	return fmt.Sprintf("certmagic-sha256:%x", sha256.Sum256([]byte(name)))
+}
+
+func errNotHeld(op, name string) error {
+	return fmt.Errorf("%w: %s %q: not held by this storage", dibs.ErrInvalid, op, name)
+}

@@ -1,0 +1,105 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// A long import works in chunks. A request that waits for the lock enters between two of
+// them.
+func ExampleYield() {
+	ctx := context.Background()
+	store := memstore.New()
+	locks := dibs.New(store)
+	defer locks.Close()
+	catalogue := locks.Mutex("catalogue")
+
+	queued := make(chan struct{})
+	show := func() {
+		other := dibs.New(store, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }}))
+		defer other.Close()
+		_ = other.Mutex("catalogue").Do(ctx, func(context.Context) error {
+			fmt.Println("show a page")
+			return nil
+		})
+	}
+	err := catalogue.Do(ctx, func(ctx context.Context) error {
+		for chunk := 1; chunk <= 3; chunk++ {
+			fmt.Println("import chunk", chunk)
+			if chunk == 2 {
+				go show()
+				<-queued
+			}
+			if err := dibs.Yield(ctx); err != nil {
+				return err // the lock is not held any more
+			}
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// import chunk 1
+	// import chunk 2
+	// show a page
+	// import chunk 3
+	// <nil>
+}
+
+// A process that keeps a lock while it is idle releases it when another one wants it.
+func ExampleLease_Wanted() {
+	ctx := context.Background()
+	store := memstore.New()
+	locks, other := dibs.New(store), dibs.New(store)
+	defer locks.Close()
+	defer other.Close()
+
+	lease, err := locks.Mutex("printer").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go func() {
+		select {
+		case <-lease.Wanted():
+			fmt.Println("somebody waits")
+		case <-lease.Context().Done():
+		}
+		_ = lease.Unlock() // the error is that of the context
+	}()
+	next, err := other.Mutex("printer").Lock(ctx, dibs.Wait(time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer next.Unlock()
+	fmt.Println("the next one prints")
+	// Output:
+	// somebody waits
+	// the next one prints
+}
+
+// A function that must run under a lock asserts it.
+func ExampleHolds() {
+	ctx := context.Background()
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+
+	pay := func(ctx context.Context, order string) error {
+		if err := dibs.Holds(ctx, "order:"+order); err != nil {
+			return err
+		}
+		fmt.Println("paid order", order)
+		return nil
+	}
+	fmt.Println(locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error { return pay(ctx, "42") }))
+	fmt.Println(errors.Is(pay(ctx, "42"), dibs.ErrInvalid))
+	// Output:
+	// paid order 42
+	// <nil>
+	// true
+}

@@ -1,0 +1,219 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// A job that yields between its parts lets waiters in, and holds the lock in each part.
+func TestYield(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		job, web := open(t, s), open(t, s)
+		var order []string
+		done := make(chan struct{})
+		wantErr(t, job.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			var fences []uint64
+			for part := range 4 {
+				if part == 1 {
+					go func() {
+						defer close(done)
+						wantErr(t, web.Mutex("n").Do(context.Background(), func(context.Context) error {
+							order = append(order, "web")
+							time.Sleep(time.Second)
+							return nil
+						}))
+					}()
+				}
+				wantErr(t, dibs.Holds(ctx, "n"))
+				fences = append(fences, dibs.Fence(ctx))
+				order = append(order, "part")
+				time.Sleep(time.Second)
+				wantErr(t, dibs.Yield(ctx))
+			}
+			if fences[0] != fences[1] || fences[1] >= fences[2] || fences[2] != fences[3] {
+				t.Errorf("fences %d, want a larger one after the second part only", fences)
+			}
+			return ctx.Err()
+		}))
+		<-done
+		if want := []string{"part", "part", "web", "part", "part"}; !slices.Equal(order, want) {
+			t.Errorf("order %q, want %q", order, want)
+		}
+		if _, err := web.Mutex("n").TryLock(t.Context()); err != nil {
+			t.Errorf("after Do: %v, want the lock to be free", err)
+		}
+	})
+}
+
+// The context ends with the lease that it carries now, and not with an earlier one.
+func TestYieldKeepsTheContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			leave := queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })
+			defer leave()
+			inner, cancel := context.WithCancel(ctx)
+			defer cancel()
+			wantErr(t, dibs.Yield(inner)) // a context that is derived from that of Do
+			wantErr(t, ctx.Err())
+			state, err := other.Inspect(t.Context(), "n")
+			wantErr(t, err)
+			revoked, err := other.Revoke(t.Context(), "n", state.Holders[0].Fence, "test")
+			if !revoked {
+				t.Errorf("revoke: %v", err)
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		wantErr(t, err, dibs.ErrLost)
+	})
+}
+
+// Yield returns an error, and the context ends, if the lock is not held again.
+func TestYieldFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		hold := func(t *testing.T) { // takes the lock as soon as it is free, and keeps it
+			go func() {
+				l, err := other.Mutex("n").Lock(t.Context())
+				if err == nil {
+					time.Sleep(time.Hour)
+					wantErr(t, l.Unlock())
+				}
+			}()
+			synctest.Wait()
+		}
+		stopped := errors.New("stopped")
+		for name, yield := range map[string]func(ctx context.Context) error{
+			"limit": func(ctx context.Context) error { return dibs.Yield(ctx, dibs.Wait(time.Second)) },
+			"tries": func(ctx context.Context) error { return dibs.Yield(ctx, dibs.Attempts(2, time.Second)) },
+			"context": func(ctx context.Context) error {
+				ctx, stop := context.WithCancelCause(ctx)
+				time.AfterFunc(time.Second, func() { stop(stopped) })
+				return dibs.Yield(ctx)
+			},
+		} {
+			begin := time.Now()
+			err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+				hold(t)
+				err := yield(ctx)
+				if !errors.Is(err, dibs.ErrBusy) || !errors.Is(context.Cause(ctx), dibs.ErrBusy) {
+					t.Errorf("%s: error %v, cause %v of the context, want ErrBusy", name, err, context.Cause(ctx))
+				}
+				if name == "context" && !errors.Is(err, stopped) {
+					t.Errorf("error %v, want the cause of the context", err)
+				}
+				wantErr(t, dibs.Holds(ctx, "n"), dibs.ErrReleased)
+				wantErr(t, dibs.Yield(ctx), dibs.ErrReleased)
+				return err
+			})
+			wantErr(t, err, dibs.ErrBusy)
+			if took := time.Since(begin); took != time.Second {
+				t.Errorf("%s: %v, want 1s", name, took)
+			}
+			time.Sleep(2 * time.Hour)
+		}
+		state, err := c.Inspect(t.Context(), "n")
+		if err != nil || state.Holding+state.Waiting > 0 {
+			t.Errorf("left behind: %+v, %v", state, err)
+		}
+	})
+}
+
+// Yield of a lost lease reports the loss.
+func TestYieldOfLostLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			time.Sleep(time.Minute)
+			return dibs.Yield(ctx)
+		}, dibs.MaxHold(time.Second))
+		wantErr(t, err, dibs.ErrLost)
+	})
+}
+
+func TestYieldIsInvalid(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		wantErr(t, dibs.Yield(t.Context()), dibs.ErrInvalid)
+		l := lock(t, c, "lease")
+		wantErr(t, dibs.Yield(l.Context()), dibs.ErrInvalid)
+		_, err := c.Once("once", time.Hour).Do(t.Context(), func(ctx context.Context) error { return dibs.Yield(ctx) })
+		wantErr(t, err, dibs.ErrInvalid)
+
+		// A nested call relies on the lease.
+		mutex := c.Mutex("n", dibs.Reentrant())
+		wantErr(t, mutex.Do(t.Context(), func(ctx context.Context) error {
+			defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
+			wantErr(t, mutex.Do(ctx, func(nested context.Context) error { return dibs.Yield(nested) }), dibs.ErrReentrant)
+			return dibs.Holds(ctx, "n")
+		}))
+	})
+}
+
+// Two goroutines that yield at the same time do not acquire the lock twice.
+func TestConcurrentYields(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			go func() {
+				l := lock(t, other, "n")
+				time.Sleep(time.Second)
+				wantErr(t, l.Unlock())
+			}()
+			synctest.Wait()
+			first := make(chan error)
+			go func() { first <- dibs.Yield(ctx) }()
+			synctest.Wait()
+			wantErr(t, dibs.Yield(ctx), dibs.ErrInvalid)
+			return <-first
+		}))
+		state, err := c.Inspect(t.Context(), "n")
+		if err != nil || state.Holding+state.Waiting > 0 {
+			t.Errorf("left behind: %+v, %v", state, err)
+		}
+	})
+}
+
+// Each primitive yields with its own request.
+func TestYieldByKind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		for name, lock := range map[string]dibs.Doer{
+			"mutex": c.Mutex("a"), "writer": c.RWMutex("a"), "reader": c.RWMutex("a").Reading(),
+			"permit": c.Semaphore("a", 3), "multi": c.All("a", "b"),
+		} {
+			wantErr(t, lock.Do(t.Context(), func(ctx context.Context) error {
+				before := dibs.FenceOf(ctx, "a")
+				granted := make(chan struct{})
+				go func() {
+					l, err := other.All("a", "c").Lock(t.Context())
+					wantErr(t, err)
+					close(granted)
+					time.Sleep(time.Second)
+					wantErr(t, l.Unlock())
+				}()
+				synctest.Wait()
+				wantErr(t, dibs.Yield(ctx))
+				<-granted
+				if after := dibs.FenceOf(ctx, "a"); after <= before {
+					t.Errorf("%s: fence %d after %d", name, after, before)
+				}
+				return nil
+			}))
+		}
+	})
+}
