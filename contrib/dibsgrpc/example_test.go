@@ -2,6 +2,7 @@ package dibsgrpc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -60,7 +61,7 @@ func ExampleBy() {
 		fmt.Println(err)
 		_ = locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error { // somebody else
 			_, err := client.UnaryCall(ctx, request("42"))
-			fmt.Println(err)
+			fmt.Println(status.Code(err), status.Convert(err).Message())
 			for _, detail := range status.Convert(err).Details() {
 				if info, ok := detail.(*errdetails.RetryInfo); ok {
 					fmt.Println("retry in", info.GetRetryDelay().AsDuration().Round(time.Second))
@@ -72,7 +73,7 @@ func ExampleBy() {
 	// Output:
 	// 42: fence true
 	// <nil>
-	// rpc error: code = Aborted desc = locked by another call
+	// Aborted locked by another call
 	// retry in 30s
 }
 
@@ -103,13 +104,13 @@ func ExampleByContext() {
 				return
 			}
 			_, err = stream.CloseAndRecv()
-			fmt.Println(err)
+			fmt.Println(status.Code(err), status.Convert(err).Message())
 		}
 	}, dibsgrpc.Options(upload)...)
 	// Output:
 	// fence: true
-	// <nil>
-	// rpc error: code = InvalidArgument desc = the metadata has no file
+	// OK
+	// InvalidArgument the metadata has no file
 }
 
 // A method that calls Do itself returns the same codes. The error of dibs is for the log of
@@ -120,9 +121,9 @@ func ExampleFromError() {
 
 	err := locks.Mutex("report").Do(context.Background(), func(context.Context) error { return nil })
 	err = dibsgrpc.FromError(err)
-	fmt.Println(err)
-	fmt.Println(status.Code(err))
+	fmt.Println(status.Code(err), status.Convert(err).Message())
+	fmt.Println(errors.Is(err, dibs.ErrClosed))
 	// Output:
-	// rpc error: code = Unavailable desc = locks are unavailable
-	// Unavailable
+	// Unavailable locks are unavailable
+	// true
 }

@@ -447,6 +447,37 @@ func TestNestedLocks(t *testing.T) {
 	})
 }
 
+// A long handler may let others go first; its request then has a new lease.
+func TestYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := newLocks(t, memstore.New())
+		served := ""
+		h := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			before := dibs.Fence(r.Context())
+			for range 3 {
+				time.Sleep(time.Second) // of the bubble
+				if err := dibs.Yield(r.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			served += fmt.Sprint("long:", dibs.Fence(r.Context()) > before)
+			ok.ServeHTTP(w, r)
+		}))
+		responses := make(chan int)
+		go func() {
+			w, _ := serve(t, h, post(t.Context(), "/n"))
+			responses <- w.Code
+		}()
+		synctest.Wait()
+		if err := locks.Mutex("/n").Do(t.Context(), func(context.Context) error { served += "short "; return nil }); err != nil {
+			t.Error(err)
+		}
+		if code := <-responses; code != http.StatusOK || served != "short long:true" {
+			t.Errorf("have status %d, served %q", code, served)
+		}
+	})
+}
+
 func TestNilFunctions(t *testing.T) {
 	for name, construct := range map[string]func(){
 		"Lock":   func() { dibshttp.Lock(nil) },
