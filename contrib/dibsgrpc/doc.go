@@ -13,7 +13,7 @@
 // # Status codes
 //
 //	Aborted           another call holds the lock; with a RetryInfo
-//	Unavailable       the lock store is unavailable, or the client is closed; with a RetryInfo
+//	Unavailable       the lock store is unavailable, or the dibs.Client is closed; with a RetryInfo
 //	InvalidArgument   the name is invalid, or the lock function returned an error
 //	DeadlineExceeded  the deadline of the call has passed during the wait
 //	Canceled          the caller has gone during the wait

@@ -104,13 +104,13 @@ func ExampleByContext() {
 				return
 			}
 			_, err = stream.CloseAndRecv()
-			fmt.Println(status.Code(err), status.Convert(err).Message())
+			fmt.Println(status.Code(err))
 		}
 	}, dibsgrpc.Options(upload)...)
 	// Output:
 	// fence: true
 	// OK
-	// InvalidArgument the metadata has no file
+	// InvalidArgument
 }
 
 // A method that calls Do itself returns the same codes. The error of dibs is for the log of

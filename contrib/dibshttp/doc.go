@@ -15,7 +15,7 @@
 // If the handler does not run, or its lease is lost, the response is:
 //
 //	409  another request holds the lock; with Retry-After. BusyStatus sets another status
-//	503  the lock store is unavailable, or the client is closed; with Retry-After
+//	503  the lock store is unavailable, or the dibs.Client is closed; with Retry-After
 //	400  the name is invalid, or the lock function returned an error
 //	500  the lease was lost while the handler ran, or the lock is used wrongly
 //
