@@ -81,7 +81,10 @@ func (r Rule) run(ctx context.Context, request proto.Message, handler func(ctx c
 		result = handler(ctx)
 		return nil
 	}, r.options...)
-	if !ran || errors.Is(err, dibs.ErrLost) {
+	switch {
+	case err == nil && !ran:
+		return internal(fmt.Errorf("dibsgrpc: %s: Do of the lock returned nil without calling its function", r.method))
+	case !ran || errors.Is(err, dibs.ErrLost):
 		return FromError(errors.Join(err, result))
 	}
 	return result // also if the store did not confirm the release: the work is done

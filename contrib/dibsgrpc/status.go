@@ -22,11 +22,13 @@ const (
 
 // FromError returns the status for an error of Do, for methods that call Do themselves. The
 // interceptors use it, too. The package comment lists the codes. The result wraps err; its
-// text is that of the status.
+// text is that of the status. For nil it is nil.
 func FromError(err error) error {
 	var busy *dibs.BusyError
 	var unavailable *dibs.UnavailableError
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, dibs.ErrLost): // first: the method may have run in part without the lock
 		return newError(codes.Internal, "outcome unknown: the lock was lost during the call", 0, err)
 	case errors.As(err, &unavailable) && unavailable.Unknown: // of Unlock

@@ -272,6 +272,19 @@ func TestReleaseFails(t *testing.T) {
 	})
 }
 
+// idle is a lock that does not call the function.
+type idle struct{}
+
+func (idle) Do(context.Context, func(context.Context) error, ...dibs.Option) error { return nil }
+
+func TestHandlerDoesNotRun(t *testing.T) {
+	_, err := call(t.Context(), by(idle{}), nil, never(t))
+	wantCode(t, err, codes.Internal, 0)
+	if err := dibsgrpc.FromError(nil); err != nil {
+		t.Errorf("FromError(nil) is %v, want nil", err)
+	}
+}
+
 func TestBadRules(t *testing.T) {
 	fn := func(context.Context) (dibs.Doer, error) { return nil, nil }
 	for want, construct := range map[string]func(){

@@ -54,7 +54,7 @@ const (
 )
 
 // FromError returns the response for an error of Do, for handlers that call Do themselves.
-// Lock uses it, too. The package comment lists the responses.
+// Lock uses it, too. The package comment lists the responses. For nil it is nil.
 func FromError(err error) *Error {
 	var (
 		own         *Error
@@ -62,6 +62,8 @@ func FromError(err error) *Error {
 		unavailable *dibs.UnavailableError
 	)
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &own):
 		return own
 	case errors.Is(err, dibs.ErrLost): // first: the handler may have run in part without the lock

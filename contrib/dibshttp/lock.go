@@ -84,6 +84,9 @@ func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next ht
 		next.ServeHTTP(response, r.WithContext(ctx))
 		return nil
 	}, m.options...)
+	if err == nil && response == nil {
+		err = errNotRun
+	}
 	switch {
 	case response == nil:
 		m.fail(w, r, m.withBusyStatus(FromError(err)))
@@ -94,6 +97,8 @@ func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next ht
 		panic(http.ErrAbortHandler)
 	}
 }
+
+var errNotRun = errors.New("dibshttp: Do of the lock returned nil without calling its function")
 
 func (m *middleware) withBusyStatus(e *Error) *Error {
 	if errors.Is(e.Err, dibs.ErrBusy) {

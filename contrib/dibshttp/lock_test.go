@@ -478,6 +478,20 @@ func TestYield(t *testing.T) {
 	})
 }
 
+// idle is a lock that does not call the function.
+type idle struct{}
+
+func (idle) Do(context.Context, func(context.Context) error, ...dibs.Option) error { return nil }
+
+func TestHandlerDoesNotRun(t *testing.T) {
+	h := dibshttp.Lock(func(*http.Request) (dibs.Doer, error) { return idle{}, nil })(never(t))
+	w, _ := serve(t, h, post(t.Context(), "/n"))
+	wantStatus(t, w, http.StatusInternalServerError, 0)
+	if e := dibshttp.FromError(nil); e != nil {
+		t.Errorf("FromError(nil) is %v, want nil", e)
+	}
+}
+
 func TestNilFunctions(t *testing.T) {
 	for name, construct := range map[string]func(){
 		"Lock":   func() { dibshttp.Lock(nil) },
