@@ -1,0 +1,94 @@
+package dibsgrpc_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/contrib/dibsgrpc"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/goredisstore/redisurl"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// BenchmarkInterceptor measures one call without its connection: the plain handler, the lock
+// alone, and the handler under the lock. The difference of the last two is the interceptor.
+func BenchmarkInterceptor(b *testing.B) {
+	locks := newLocks(b, memstore.New())
+	bare := func(ctx context.Context, message any) (any, error) {
+		lease, err := locks.Mutex(string(message.(*pb.SimpleRequest).Payload.Body)).Lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := lease.Unlock(); err != nil {
+			return nil, err
+		}
+		return done(ctx, message)
+	}
+	none := dibsgrpc.Unary()
+	locked := dibsgrpc.Unary(rules(locks)...)
+	info := &grpc.UnaryServerInfo{FullMethod: method}
+	for _, c := range []struct {
+		name string
+		call func(ctx context.Context, message any) (any, error)
+	}{
+		{"plain", done},
+		{"norule", func(ctx context.Context, message any) (any, error) { return none(ctx, message, info, done) }},
+		{"bare", bare},
+		{"interceptor", func(ctx context.Context, message any) (any, error) { return locked(ctx, message, info, done) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			message := request("order:42")
+			for b.Loop() {
+				if _, err := c.call(b.Context(), message); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkServer measures one call over a connection, with locks in memory and on a Redis of
+// this machine.
+func BenchmarkServer(b *testing.B) {
+	url, err := redisurl.Parse(redistest.Start(b).URL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	rdb, err := url.Open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { rdb.Close() })
+	onRedis := dibs.New(goredisstore.New(rdb))
+	b.Cleanup(func() { onRedis.Close() })
+	s := &service{unary: func(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error) { return &pb.SimpleResponse{}, nil }}
+	for _, c := range []struct {
+		name  string
+		rules []dibsgrpc.Rule
+	}{
+		{"plain", nil},
+		{"memory", rules(newLocks(b, memstore.New()))},
+		{"redis", rules(onRedis)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			client := startServer(b, listener, listener.Addr().String(), s, c.rules)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := client.UnaryCall(b.Context(), request("order:42")); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

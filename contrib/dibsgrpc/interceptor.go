@@ -1,0 +1,125 @@
+package dibsgrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/dibslock/dibs"
+)
+
+// Options returns the server options that run unary methods and streams under the locks of
+// the rules. They are chained with the interceptors of other options, in the order of the
+// options. It panics if two rules are for one method.
+func Options(rules ...Rule) []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(Unary(rules...)), grpc.ChainStreamInterceptor(Stream(rules...))}
+}
+
+// Unary returns an interceptor for unary methods only; rules for others have no effect in
+// it. Prefer Options. It panics if two rules are for one method.
+func Unary(rules ...Rule) grpc.UnaryServerInterceptor {
+	byMethod := index(rules)
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+		rule, ok := byMethod[info.FullMethod]
+		if !ok {
+			return handler(ctx, request)
+		}
+		message, _ := request.(proto.Message) // By reports another type
+		err = rule.run(ctx, message, func(ctx context.Context) (err error) {
+			response, err = handler(ctx, request)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return response, nil
+	}
+}
+
+// Stream returns an interceptor for streams only; rules for unary methods have no effect in
+// it. Prefer Options. It panics if two rules are for one method.
+func Stream(rules ...Rule) grpc.StreamServerInterceptor {
+	byMethod := index(rules)
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		rule, ok := byMethod[info.FullMethod]
+		if !ok {
+			return handler(server, stream)
+		}
+		first, err := rule.receive(stream, info)
+		if err != nil {
+			return err
+		}
+		return rule.run(stream.Context(), first, func(ctx context.Context) error {
+			return handler(server, &lockedStream{ServerStream: stream, ctx: ctx, first: first})
+		})
+	}
+}
+
+func index(rules []Rule) map[string]Rule {
+	byMethod := make(map[string]Rule, len(rules))
+	for _, rule := range rules {
+		if _, twice := byMethod[rule.method]; twice {
+			panic(fmt.Sprintf("dibsgrpc: two rules for %s", rule.method))
+		}
+		byMethod[rule.method] = rule
+	}
+	return byMethod
+}
+
+// receive returns the request of a stream, if the lock depends on it. A method to which the
+// client sends a stream may send first, so a wait for a message could last for ever.
+func (r Rule) receive(stream grpc.ServerStream, info *grpc.StreamServerInfo) (proto.Message, error) {
+	switch {
+	case r.newRequest == nil:
+		return nil, nil
+	case info.IsClientStream:
+		return nil, internal(fmt.Errorf("dibsgrpc: %s: the client sends a stream: use ByContext instead of By", r.method))
+	}
+	first := r.newRequest()
+	return first, stream.RecvMsg(first)
+}
+
+// A lockedStream is a stream until its lease is lost.
+type lockedStream struct {
+	grpc.ServerStream
+	ctx   context.Context // ends with the lease
+	first proto.Message   // received already, or nil
+}
+
+func (s *lockedStream) Context() context.Context { return s.ctx }
+
+func (s *lockedStream) SendMsg(message any) error {
+	if err := s.lost(); err != nil {
+		return err
+	}
+	return s.ServerStream.SendMsg(message)
+}
+
+// RecvMsg also reports a loss during the wait for the message.
+func (s *lockedStream) RecvMsg(message any) error {
+	if err := s.receive(message); err != nil {
+		return err
+	}
+	return s.lost()
+}
+
+func (s *lockedStream) receive(message any) error {
+	into, ok := message.(proto.Message)
+	if s.first == nil || !ok {
+		return s.ServerStream.RecvMsg(message)
+	}
+	proto.Reset(into)
+	proto.Merge(into, s.first)
+	s.first = nil
+	return nil
+}
+
+func (s *lockedStream) lost() error {
+	if cause := context.Cause(s.ctx); errors.Is(cause, dibs.ErrLost) {
+		return FromError(cause)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package dibsgrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Rule is the lock of one method. By and ByContext return rules. It is immutable.
+type Rule struct {
+	method     string
+	lock       func(ctx context.Context, request proto.Message) (dibs.Doer, error)
+	newRequest func() proto.Message // nil: the lock does not depend on the request
+	options    []dibs.Option
+}
+
+// By returns a rule that finds the lock by the request. It is for methods to which the
+// client sends one message: unary ones, and those that respond with a stream. The method is
+// a constant that protoc-gen-go-grpc has generated, such as pb.Pay_Charge_FullMethodName.
+//
+// If lock returns nil and no error, the method runs without a lock. An error of lock is
+// InvalidArgument, unless it has a status. lock may be called concurrently. The options are
+// those of each call of Do.
+//
+// By panics if lock is nil, if R is an interface, or if the method is not
+// "/package.Service/Method".
+func By[R proto.Message](method string, lock func(ctx context.Context, request R) (dibs.Doer, error), options ...dibs.Option) Rule {
+	rule := newRule("By", method, lock == nil, options)
+	var none R // a nil pointer, which has a type
+	if any(none) == nil {
+		panic("dibsgrpc: By: the request is an interface, want the type of a message, such as *pb.ChargeRequest")
+	}
+	rule.newRequest = func() proto.Message { return none.ProtoReflect().New().Interface() }
+	rule.lock = func(ctx context.Context, request proto.Message) (dibs.Doer, error) {
+		typed, ok := request.(R)
+		if !ok {
+			return nil, internal(fmt.Errorf("dibsgrpc: %s: the request is a %T, and the rule is for %T", method, request, typed))
+		}
+		return lock(ctx, typed)
+	}
+	return rule
+}
+
+// ByContext is By for a lock that does not depend on a message, but on the metadata or the
+// peer in ctx. It fits all methods, also those to which the client sends a stream: they are
+// locked before the first message.
+func ByContext(method string, lock func(ctx context.Context) (dibs.Doer, error), options ...dibs.Option) Rule {
+	rule := newRule("ByContext", method, lock == nil, options)
+	rule.lock = func(ctx context.Context, _ proto.Message) (dibs.Doer, error) { return lock(ctx) }
+	return rule
+}
+
+func newRule(constructor, method string, nilFunction bool, options []dibs.Option) Rule {
+	switch {
+	case nilFunction:
+		panic(fmt.Sprintf("dibsgrpc: %s: nil function", constructor))
+	case !strings.HasPrefix(method, "/") || strings.Count(method, "/") != 2:
+		panic(fmt.Sprintf("dibsgrpc: %s: method %q is not /package.Service/Method: use the generated constant", constructor, method))
+	}
+	return Rule{method: method, options: options}
+}
+
+// run runs the handler of a call under its lock.
+func (r Rule) run(ctx context.Context, request proto.Message, handler func(ctx context.Context) error) error {
+	lock, err := r.lock(ctx, request)
+	switch {
+	case err != nil:
+		return badRequest(err)
+	case lock == nil:
+		return handler(ctx)
+	}
+	var result error
+	ran := false
+	err = lock.Do(ctx, func(ctx context.Context) error {
+		ran = true
+		result = handler(ctx)
+		return nil
+	}, r.options...)
+	switch {
+	case err == nil && !ran:
+		return internal(fmt.Errorf("dibsgrpc: %s: Do of the lock returned nil without calling its function", r.method))
+	case !ran || errors.Is(err, dibs.ErrLost):
+		return FromError(errors.Join(err, result))
+	}
+	return result // also if the store did not confirm the release: the work is done
+}

@@ -1,0 +1,105 @@
+package dibshttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// An Error is the response to a request that was not served, or not under its lock to the
+// end. The lock function of [Lock] may return one.
+type Error struct {
+	Status     int           // from 400 to 599; any other is sent as 500
+	RetryAfter time.Duration // sent in whole seconds, rounded up; zero: no header
+	Message    string        // for the client; empty: the text of the status
+	Err        error         // for logs; its text may name the holder of a lock
+}
+
+// Error returns the status and the message, without the text of Err.
+func (e *Error) Error() string { return fmt.Sprintf("dibshttp: status %d: %s", e.Status, e.Message) }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Write sends the response as plain text. It replaces the headers that a handler may have
+// set for a body of its own.
+func (e *Error) Write(w http.ResponseWriter) {
+	status, message := e.Status, e.Message
+	if status < 400 || status > 599 {
+		status = http.StatusInternalServerError
+	}
+	if message == "" {
+		message = http.StatusText(status)
+	}
+	header := w.Header()
+	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Retry-After"} {
+		header.Del(name)
+	}
+	header.Set("Cache-Control", "no-store")
+	if e.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.FormatInt(seconds(e.RetryAfter), 10))
+	}
+	http.Error(w, message, status)
+}
+
+const (
+	unavailableRetry  = 5 * time.Second  // an outage of the store may last
+	neverExpiresRetry = 30 * time.Second // a foreign lock, which only its holder can end
+	mostAhead         = 30               // a long queue is that of a lock that is held for a short time
+)
+
+// FromError returns the response for an error of Do, for handlers that call Do themselves.
+// Lock uses it, too. The package comment lists the responses. For nil it is nil.
+func FromError(err error) *Error {
+	var (
+		own         *Error
+		busy        *dibs.BusyError
+		unavailable *dibs.UnavailableError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &own):
+		return own
+	case errors.Is(err, dibs.ErrLost): // first: the handler may have run in part without the lock
+		return &Error{http.StatusInternalServerError, 0, "outcome unknown: the lock was lost during the request", err}
+	case errors.As(err, &busy):
+		return &Error{http.StatusConflict, retryAfter(busy), "locked by another request", err}
+	case errors.As(err, &unavailable) && unavailable.Unknown: // of Unlock
+		return &Error{http.StatusInternalServerError, 0, "the request was served, but its lock was not released", err}
+	case errors.Is(err, dibs.ErrUnavailable), errors.Is(err, dibs.ErrClosed),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &Error{http.StatusServiceUnavailable, unavailableRetry, "locks are unavailable", err}
+	case errors.Is(err, dibs.ErrInvalid):
+		return badRequest(err)
+	}
+	return &Error{Status: http.StatusInternalServerError, Err: err}
+}
+
+// badRequest returns the response to a request that has no valid lock.
+func badRequest(err error) *Error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	return &Error{Status: http.StatusBadRequest, Err: err}
+}
+
+// retryAfter returns when a retry can succeed even if the holder has crashed: when its
+// lease has expired, and one second later for each waiter. It is at least one second, and
+// exact for a reserved name.
+func retryAfter(busy *dibs.BusyError) time.Duration {
+	remaining := busy.Remaining
+	if remaining < 0 {
+		remaining = neverExpiresRetry
+	}
+	return max(remaining, time.Second) + time.Duration(min(busy.Ahead, mostAhead))*time.Second
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

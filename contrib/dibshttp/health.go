@@ -1,0 +1,39 @@
+package dibshttp
+
+import (
+	"context"
+	"net/http"
+)
+
+// Health returns a handler for readiness probes. It answers GET and HEAD with 200 if check
+// returns nil, and with 503 otherwise:
+//
+//	mux.Handle("GET /ready", dibshttp.Health(locks.Check))
+//
+// The check of a dibs.Client takes at most its operation timeout, by default 1 s, so the
+// probe needs a longer limit. The check ends early if the client has gone. The body has
+// no text of the error, because that may name servers and users: log it in check.
+//
+// Use it for readiness, and only if the service cannot work without locks. Never use it
+// for liveness: a restart repairs no lock store, and it ends the leases of the process.
+// The handler sends one request to the store each time, so it belongs on an internal port.
+// Health panics if check is nil.
+func Health(check func(ctx context.Context) error) http.Handler {
+	if check == nil {
+		panic("dibshttp: Health: nil function")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+			return
+		}
+		if err := check(r.Context()); err != nil {
+			(&Error{Status: http.StatusServiceUnavailable, Message: "not ready", Err: err}).Write(w)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		_, _ = w.Write([]byte("ready\n")) // fails only if the client has gone
+	})
+}
