@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context
 	b := in.derive(ctx)
 	defer func() {
 		l := in.current()
-		unlocked := l.Unlock()
+		unlocked := cmp.Or(in.yieldFailure(), l.Unlock())
 		l.h.removeContext(b)
 		switch {
 		case err == nil:
@@ -151,6 +152,7 @@ type carriedLease struct {
 	mu       sync.Mutex
 	lease    *Lease // replaced by Yield
 	yielding bool   // a Yield is in progress
+	failed   error  // of a Yield after which the lock is not held
 }
 
 // Value implements context.Context.

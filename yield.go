@@ -19,7 +19,7 @@ import (
 // to Yield override them. Yield also stops waiting when ctx ends.
 //
 // An error means that the lock is not held any more, except ErrReentrant. The context has
-// then ended, and the function must return. Yield returns ErrReentrant if a nested call uses
+// then ended, and the function must return. Do returns the error, too. Yield returns ErrReentrant if a nested call uses
 // the lease, and ErrInvalid if ctx is not a context of Do, or is used by another Yield. An
 // election has Resign instead, and Once keeps its name reserved: both contexts are
 // ErrInvalid.
@@ -100,8 +100,7 @@ func (in *carriedLease) replaceLease(ctx context.Context, options []Option) erro
 	old := in.current()
 	unlocked := old.Unlock()
 	if errors.Is(unlocked, ErrLost) {
-		in.derived.cancel(unlocked)
-		return unlocked
+		return in.fail(unlocked)
 	}
 	within, cancel := context.WithCancelCause(in.Context)
 	defer cancel(nil)
@@ -109,13 +108,27 @@ func (in *carriedLease) replaceLease(ctx context.Context, options []Option) erro
 	defer stop()
 	lease, err := in.lock(within, slices.Concat(in.options, options)...)
 	if err != nil {
-		err = errors.Join(err, unlocked) // if the lock is held again, it was released
-		in.derived.cancel(err)
-		return err
+		return in.fail(errors.Join(err, unlocked)) // if the lock is held again, it was released
 	}
 	in.mu.Lock()
 	in.lease = lease
 	in.mu.Unlock()
 	lease.h.addContext(&in.derived)
 	return lease.Err()
+}
+
+// fail ends the context, because the lock is not held any more. Do returns the error, too.
+func (in *carriedLease) fail(err error) error {
+	in.mu.Lock()
+	in.failed = err
+	in.mu.Unlock()
+	in.derived.cancel(err)
+	return err
+}
+
+// yieldFailure returns the error of a Yield after which the lock is not held, or nil.
+func (in *carriedLease) yieldFailure() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.failed
 }
