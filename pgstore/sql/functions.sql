@@ -184,18 +184,18 @@ BEGIN
 END $$;
 
 -- notify_wanted notifies the holders that asked for it that a request waits, of many only some.
-CREATE FUNCTION dibs.notify_wanted(n text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.notify_wanted(n text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   r dibs.names;
   h dibs.holders;
 BEGIN
   UPDATE dibs.names SET asked = false WHERE name = n RETURNING * INTO r;
-  IF r.token <> '' AND NOT r.reserved AND r.expires > at THEN
+  IF r.token <> '' AND NOT r.reserved THEN
     PERFORM dibs.notify(r.client, 'w ' || r.token);
   END IF;
   FOR h IN
     UPDATE dibs.holders SET asked = false WHERE name = n AND NOT reserved AND token IN (
-      SELECT token FROM dibs.holders WHERE name = n AND NOT reserved AND asked AND expires > at LIMIT 64 -- driver.MaxWanted
+      SELECT token FROM dibs.holders WHERE name = n AND NOT reserved AND asked LIMIT 64 -- driver.MaxWanted
     ) RETURNING *
   LOOP
     PERFORM dibs.notify(h.client, 'w ' || h.token);
@@ -289,7 +289,7 @@ BEGIN
       IF FOUND THEN
         UPDATE dibs.names SET waiting = waiting + 1, ticket = new_ticket WHERE name = r.name;
         IF r.asked THEN
-          PERFORM dibs.notify_wanted(r.name, at);
+          PERFORM dibs.notify_wanted(r.name);
         END IF;
         SELECT count(*) INTO place FROM dibs.waiters
         WHERE name = r.name AND heartbeat + dibs.waiter_ttl() > at;
@@ -392,7 +392,7 @@ BEGIN
         cardinality(wanted) > 1, new_ticket, at, at);
       UPDATE dibs.names SET waiting = waiting + 1, ticket = greatest(ticket, new_ticket) WHERE name = n RETURNING asked INTO notifies;
       IF notifies THEN
-        PERFORM dibs.notify_wanted(n, at);
+        PERFORM dibs.notify_wanted(n);
       END IF;
     END IF;
     SELECT count(*) INTO ahead FROM dibs.waiters
