@@ -17,7 +17,12 @@ func TestWantedWhileAWaiterJoins(t *testing.T) {
 
 func TestWantedEndsWithTheLease(t *testing.T) {
 	t.Parallel()
-	sqldrill.ForgetsWhoAsked(t, newStore(t))
+	db, prefix := newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.Prefix(fmt.Sprintf("asked_%d_", prefixes.Add(1)))
+	s := mysqlstore.New(db, prefix)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sqldrill.ForgetsWhoAsked(t, s, mysqlstore.New(db, prefix))
 }
 
 // A waiter behind a holder that did not ask costs no further statement: the procedure that

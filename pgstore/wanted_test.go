@@ -17,7 +17,8 @@ func TestWantedWhileAWaiterJoins(t *testing.T) {
 
 func TestWantedEndsWithTheLease(t *testing.T) {
 	t.Parallel()
-	sqldrill.ForgetsWhoAsked(t, newStore(t))
+	pool, schema := newPool(t, sharedServer(t).URL()), pgstore.Schema(fmt.Sprintf("asked_%d", schemas.Add(1)))
+	sqldrill.ForgetsWhoAsked(t, newStoreOn(t, pool, schema), pgstore.New(pool, schema))
 }
 
 // A waiter behind a holder that did not ask costs no further statement: the function that notifies

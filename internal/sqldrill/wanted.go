@@ -33,15 +33,19 @@ func NotifiesAtOnce(t *testing.T, s driver.Store, rounds int) {
 				t.Error(err)
 			}
 		})
+		notified := true
 		select {
 		case <-lease.Wanted():
 		case <-time.After(20 * time.Second):
-			t.Errorf("round %d: the holder was not notified", i)
+			notified = false
 		}
 		if err := lease.Unlock(); err != nil {
 			t.Error(err)
 		}
 		queued.Wait()
+		if !notified {
+			t.Fatalf("round %d: the holder was not notified", i)
+		}
 	}
 	for _, c := range []*dibs.Client{holder, other} {
 		if err := c.Close(); err != nil {
@@ -51,24 +55,26 @@ func NotifiesAtOnce(t *testing.T, s driver.Store, rounds int) {
 }
 
 // ForgetsWhoAsked ends leases whose holders have asked for a notification of waiters, in each way.
-// A later lease on the name must not be notified, although it has the same token.
-func ForgetsWhoAsked(t *testing.T, s driver.Store) {
+// A later lease on the name must not be notified, although it has the same token. peer is the same
+// store in another process.
+func ForgetsWhoAsked(t *testing.T, s, peer driver.Store) {
 	t.Helper()
 	w := watch(t, s)
 	for kind, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
 		for way, end := range map[string]func(c driver.AcquireRequest, fence uint64){
-			"release": func(c driver.AcquireRequest, _ uint64) { w.release(driver.ReleaseRequest{}, c) },
-			"cancel":  func(c driver.AcquireRequest, _ uint64) { w.check(s.Cancel(w.ctx, c)) },
-			"revoke":  func(c driver.AcquireRequest, fence uint64) { w.revoke(c, fence) },
+			"release":         func(c driver.AcquireRequest, _ uint64) { w.release(s, driver.ReleaseRequest{}, c) },
+			"release by peer": func(c driver.AcquireRequest, _ uint64) { w.release(peer, driver.ReleaseRequest{}, c) },
+			"cancel":          func(c driver.AcquireRequest, _ uint64) { w.check(s.Cancel(w.ctx, c)) },
+			"revoke":          func(c driver.AcquireRequest, fence uint64) { w.revoke(c, fence) },
 			"expire": func(c driver.AcquireRequest, _ uint64) {
 				for w.holding(c.Name) > 0 {
 					pause(w.ctx, 5*time.Millisecond) // between polls
 				}
 			},
 			"reserve": func(c driver.AcquireRequest, _ uint64) {
-				w.release(driver.ReleaseRequest{Reserve: time.Minute}, c)
+				w.release(s, driver.ReleaseRequest{Reserve: time.Minute}, c)
 				w.queueAndLeave(c.Name)
-				w.release(driver.ReleaseRequest{Unreserve: true}, c)
+				w.release(s, driver.ReleaseRequest{Unreserve: true}, c)
 			},
 		} {
 			c := driver.AcquireRequest{Name: kind + " " + way, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
@@ -80,7 +86,7 @@ func ForgetsWhoAsked(t *testing.T, s driver.Store) {
 				t.Fatalf("%s: wanted %t, %v", c.Name, wanted, err)
 			}
 			end(c, fence)
-			c.TTL = time.Minute
+			c.TTL, c.Limit = time.Minute, 1
 			fence = w.acquire(c)
 			w.queueAndLeave(c.Name)
 			w.revoke(c, fence) // its event is the next one
@@ -141,10 +147,10 @@ func (w *watched) acquire(c driver.AcquireRequest) (fence uint64) {
 	return reply.Fence
 }
 
-func (w *watched) release(r driver.ReleaseRequest, c driver.AcquireRequest) {
+func (w *watched) release(s driver.Store, r driver.ReleaseRequest, c driver.AcquireRequest) {
 	w.t.Helper()
 	r.Name, r.Token = c.Name, c.Token
-	if held, err := w.s.Release(w.ctx, r); err != nil || !held {
+	if held, err := s.Release(w.ctx, r); err != nil || !held {
 		w.t.Fatalf("release %s: held %t, %v", c.Name, held, err)
 	}
 }

@@ -111,7 +111,7 @@ BEGIN
   IF ended THEN
     UPDATE dibs_names SET token = '', client = '', reserved = FALSE, asked = FALSE WHERE name = n;
   ELSE
-    UPDATE dibs_names SET reserved = TRUE, expires = 0 WHERE name = n AND expires > 0;
+    UPDATE dibs_names SET reserved = TRUE, asked = FALSE, expires = 0 WHERE name = n AND expires > 0;
     IF ROW_COUNT() > 0 THEN
       CALL dibs_notify_head(n, now_us());
     END IF;
@@ -199,11 +199,11 @@ CREATE PROCEDURE dibs_notify_wanted(IN n VARBINARY(512))
 SQL SECURITY INVOKER
 BEGIN
   INSERT INTO dibs_messages (client, sent, message)
-  SELECT client, now_us(), CONCAT('w ', token) FROM dibs_names WHERE name = n AND token <> '' AND NOT reserved AND asked;
+  SELECT client, now_us(), CONCAT('w ', token) FROM dibs_names WHERE name = n AND token <> '' AND asked;
   UPDATE dibs_names SET asked = FALSE WHERE name = n;
   INSERT INTO dibs_messages (client, sent, message)
-  SELECT client, now_us(), CONCAT('w ', token) FROM dibs_holders WHERE name = n AND NOT reserved AND asked ORDER BY token LIMIT max_wanted();
-  UPDATE dibs_holders SET asked = FALSE WHERE name = n AND NOT reserved AND asked ORDER BY token LIMIT max_wanted();
+  SELECT client, now_us(), CONCAT('w ', token) FROM dibs_holders WHERE name = n AND asked ORDER BY token LIMIT max_wanted();
+  UPDATE dibs_holders SET asked = FALSE WHERE name = n AND asked ORDER BY token LIMIT max_wanted();
 END;
 
 -- hold makes a token a holder of a locked name that has room for it.
@@ -458,8 +458,8 @@ BEGIN
     IF held AND NOT unreserve AND reserve > 0 THEN
       CALL dibs_unguard(n, whose, ended);
       CALL dibs_end_shared(n, whose, TRUE, ended); -- the token has reserved the name before
-      UPDATE dibs_names SET reserved = TRUE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
-      UPDATE dibs_holders SET reserved = TRUE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+      UPDATE dibs_names SET reserved = TRUE, asked = FALSE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+      UPDATE dibs_holders SET reserved = TRUE, asked = FALSE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
       CALL dibs_notify_head(n, at);
     ELSEIF held THEN
       CALL dibs_end_lease(n, whose, unreserve, ended);

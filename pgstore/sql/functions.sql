@@ -73,7 +73,7 @@ BEGIN
     UPDATE dibs.names SET token = '', client = '', reserved = false, asked = false WHERE name = n;
     RETURN true;
   END IF;
-  UPDATE dibs.names SET reserved = true, expires = 0 WHERE name = n AND expires > 0;
+  UPDATE dibs.names SET reserved = true, asked = false, expires = 0 WHERE name = n AND expires > 0;
   IF FOUND THEN
     PERFORM dibs.notify_head(n, dibs.now());
   END IF;
@@ -190,12 +190,12 @@ DECLARE
   h dibs.holders;
 BEGIN
   UPDATE dibs.names SET asked = false WHERE name = n RETURNING * INTO r;
-  IF r.token <> '' AND NOT r.reserved THEN
+  IF r.token <> '' THEN
     PERFORM dibs.notify(r.client, 'w ' || r.token);
   END IF;
   FOR h IN
-    UPDATE dibs.holders SET asked = false WHERE name = n AND NOT reserved AND token IN (
-      SELECT token FROM dibs.holders WHERE name = n AND NOT reserved AND asked LIMIT 64 -- driver.MaxWanted
+    UPDATE dibs.holders SET asked = false WHERE name = n AND asked AND token IN (
+      SELECT token FROM dibs.holders WHERE name = n AND asked LIMIT 64 -- driver.MaxWanted
     ) RETURNING *
   LOOP
     PERFORM dibs.notify(h.client, 'w ' || h.token);
@@ -423,8 +423,8 @@ BEGIN
   END IF;
   IF held AND NOT unreserve AND reserve > 0 THEN
     PERFORM dibs.end_shared(n, whose, true); -- the token has reserved the name before
-    UPDATE dibs.names SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
-    UPDATE dibs.holders SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+    UPDATE dibs.names SET reserved = true, asked = false, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+    UPDATE dibs.holders SET reserved = true, asked = false, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
     PERFORM dibs.notify_head(n, at);
   ELSIF held THEN
     changed := dibs.end_lease(r, whose, unreserve) OR changed;
