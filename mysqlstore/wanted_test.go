@@ -15,6 +15,11 @@ func TestWantedWhileAWaiterJoins(t *testing.T) {
 	sqldrill.NotifiesAtOnce(t, newStore(t), 200)
 }
 
+func TestWantedOnce(t *testing.T) {
+	t.Parallel()
+	sqldrill.NotifiesOnce(t, newStore(t))
+}
+
 func TestWantedEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	db, prefix := newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.Prefix(fmt.Sprintf("asked_%d_", prefixes.Add(1)))

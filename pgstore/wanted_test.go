@@ -15,6 +15,11 @@ func TestWantedWhileAWaiterJoins(t *testing.T) {
 	sqldrill.NotifiesAtOnce(t, newStore(t), 200)
 }
 
+func TestWantedOnce(t *testing.T) {
+	t.Parallel()
+	sqldrill.NotifiesOnce(t, newStore(t))
+}
+
 func TestWantedEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	pool, schema := newPool(t, sharedServer(t).URL()), pgstore.Schema(fmt.Sprintf("asked_%d", schemas.Add(1)))

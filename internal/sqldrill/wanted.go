@@ -73,7 +73,8 @@ func ForgetsWhoAsked(t *testing.T, s, peer driver.Store) {
 			},
 			"reserve": func(c driver.AcquireRequest, _ uint64) {
 				w.release(s, driver.ReleaseRequest{Reserve: time.Minute}, c)
-				w.queueAndLeave(c.Name)
+				w.queue(c.Name, "waiter", 1)
+				w.leave(c.Name, "waiter")
 				w.release(s, driver.ReleaseRequest{Unreserve: true}, c)
 			},
 		} {
@@ -82,15 +83,39 @@ func ForgetsWhoAsked(t *testing.T, s, peer driver.Store) {
 				c.TTL = 200 * time.Millisecond
 			}
 			fence := w.acquire(c)
-			if wanted, err := s.NotifyWanted(w.ctx, driver.WantedRequest{Name: c.Name, Token: c.Token, Client: c.Client}); err != nil || wanted {
-				t.Fatalf("%s: wanted %t, %v", c.Name, wanted, err)
-			}
+			w.ask(c, false)
 			end(c, fence)
 			c.TTL, c.Limit = time.Minute, 1
 			fence = w.acquire(c)
-			w.queueAndLeave(c.Name)
+			w.queue(c.Name, "waiter", 1)
+			w.leave(c.Name, "waiter")
 			w.revoke(c, fence) // its event is the next one
 		}
+	}
+}
+
+// NotifiesOnce checks that a holder is notified of the first waiter only, and not after a reply that
+// a request waits. The event of a revocation comes after all others, so the test waits for none that
+// must not come.
+func NotifiesOnce(t *testing.T, s driver.Store) {
+	t.Helper()
+	w := watch(t, s)
+	for kind, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
+		c := driver.AcquireRequest{Name: kind, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
+		fence := w.acquire(c)
+		w.ask(c, false)
+		w.ask(c, false)
+		w.queue(c.Name, "first", 1)
+		if e := w.next(); e.Kind != driver.EventWanted || e.Token != c.Token {
+			t.Errorf("%s: event %+v, want that a request waits", kind, e)
+		}
+		w.queue(c.Name, "second", 2)
+		w.leave(c.Name, "first")
+		w.leave(c.Name, "second")
+		w.queue(c.Name, "third", 1) // the holder has not asked again
+		w.ask(c, true)
+		w.queue(c.Name, "fourth", 2)
+		w.revoke(c, fence)
 	}
 }
 
@@ -166,14 +191,32 @@ func (w *watched) revoke(c driver.AcquireRequest, fence uint64) {
 	}
 }
 
-// queueAndLeave has an exclusive request join the wait queue, and leave it.
-func (w *watched) queueAndLeave(name string) {
+// ask asks for a notification, and fails unless the reply is the one that is wanted.
+func (w *watched) ask(c driver.AcquireRequest, want bool) {
 	w.t.Helper()
-	c := driver.AcquireRequest{Name: name, Token: "waiter", Client: "other", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-	if reply, err := w.s.Acquire(w.ctx, c); err != nil || reply.Held || reply.Position != 1 {
-		w.t.Fatalf("%s: %+v, %v, want it queued", name, reply, err)
+	have, err := w.s.NotifyWanted(w.ctx, driver.WantedRequest{Name: c.Name, Token: c.Token, Client: c.Client})
+	if err != nil || have != want {
+		w.t.Fatalf("%s: a request waits: %t, %v, want %t", c.Name, have, err, want)
 	}
-	w.check(w.s.Cancel(w.ctx, c))
+}
+
+// queue has an exclusive request join the wait queue.
+func (w *watched) queue(name, token string, position int) {
+	w.t.Helper()
+	reply, err := w.s.Acquire(w.ctx, waiter(name, token))
+	if err != nil || reply.Held || reply.Position != position {
+		w.t.Fatalf("%s: %+v, %v, want it queued at %d", name, reply, err, position)
+	}
+}
+
+// leave has a request leave the wait queue.
+func (w *watched) leave(name, token string) {
+	w.t.Helper()
+	w.check(w.s.Cancel(w.ctx, waiter(name, token)))
+}
+
+func waiter(name, token string) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: name, Token: token, Client: "other", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
 }
 
 func (w *watched) holding(name string) int {
