@@ -3,6 +3,7 @@ package sqldrill
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -103,6 +104,11 @@ func NotifiesOnce(t *testing.T, s driver.Store) {
 	for kind, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
 		c := driver.AcquireRequest{Name: kind, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
 		fence := w.acquire(c)
+		peer := c
+		peer.Token, peer.Client = "peer", "other"
+		if limit > 1 {
+			w.acquire(peer)
+		}
 		w.ask(c, false)
 		w.ask(c, false)
 		w.queue(c.Name, "first", 1)
@@ -112,6 +118,9 @@ func NotifiesOnce(t *testing.T, s driver.Store) {
 		w.queue(c.Name, "second", 2)
 		w.leave(c.Name, "first")
 		w.leave(c.Name, "second")
+		if limit > 1 {
+			w.ask(peer, false)
+		}
 		w.queue(c.Name, "third", 1) // the holder has not asked again
 		w.ask(c, true)
 		w.queue(c.Name, "fourth", 2)
@@ -132,7 +141,7 @@ type watched struct {
 func watch(t *testing.T, s driver.Store) *watched {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	w := &watched{t: t, s: s, ctx: ctx, client: "watched", events: make(chan driver.Event, 100)}
+	w := &watched{t: t, s: s, ctx: ctx, client: fmt.Sprint("watched-", rand.Uint64()), events: make(chan driver.Event, 100)}
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Watch(ctx, w.client, func(e driver.Event) { w.events <- e }) }) // the error is that of ctx
 	t.Cleanup(func() {
