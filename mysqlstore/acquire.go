@@ -20,6 +20,9 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 	if reply.Ticket != 0 {
 		s.fetches.waits(c.Client)
 	}
+	if reply.Position == 1 {
+		s.fetches.queued()
+	}
 	s.removeUnused()
 	return reply, err
 }

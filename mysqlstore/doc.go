@@ -6,8 +6,9 @@
 //	locks := dibs.New(store)
 //
 // An acquire or a release is one call of a procedure. The server cannot notify a client, so
-// each dibs.Client fetches its notifications: often while it has waiters, once a second
-// otherwise. The clock is that of the server.
+// each dibs.Client fetches its notifications: often while it has waiters, four times a
+// second after a call of Lease.Wanted, once a second otherwise. The clock is that of the
+// server.
 //
 // A lease can guard a transaction: see [Store.Guard]. Then a stale write is impossible, which
 // no lock outside the database can promise.

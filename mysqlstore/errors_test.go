@@ -31,8 +31,9 @@ func TestMissingTables(t *testing.T) {
 		_, inspect := s.Inspect(t.Context(), "n")
 		_, list := s.List(t.Context(), "*")
 		_, revoke := s.Revoke(t.Context(), "n", 1, "")
+		_, wanted := s.NotifyWanted(t.Context(), driver.WantedRequest{Name: "n", Token: "t", Client: "c"})
 		for op, err := range map[string]error{
-			"acquire": acquire, "resize": resize, "release": release, "inspect": inspect, "list": list, "revoke": revoke,
+			"notify wanted": wanted, "acquire": acquire, "resize": resize, "release": release, "inspect": inspect, "list": list, "revoke": revoke,
 			"cancel": s.Cancel(t.Context(), c),
 			"extend": s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "t", TTL: time.Second}})[0],
 		} {

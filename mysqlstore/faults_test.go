@@ -117,6 +117,7 @@ func TestTransactionsAreRolledBack(t *testing.T) {
 		return n
 	}
 	d.Run(t)
+	sqldrill.NotifiesAtOnce(t, d.Direct, 30)
 }
 
 // Another transaction locks the names in the other order.

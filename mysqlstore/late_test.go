@@ -28,6 +28,7 @@ func TestLateRequests(t *testing.T) {
 		"release": "CALL late_release('6E,', 't', 0, FALSE, 1)",
 		"cancel":  "CALL late_cancel('6E,', 't', 1)",
 		"revoke":  "CALL late_revoke('6E,', 1, '', 1)",
+		"wanted":  "CALL late_wanted('6E,', 't', 'c', 1)",
 	} {
 		rows, err := db.QueryContext(t.Context(), call)
 		if err != nil {

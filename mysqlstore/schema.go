@@ -137,6 +137,7 @@ const (
 func with(prefix, text string) string {
 	text = strings.ReplaceAll(text, "now_us()", nowSQL)
 	text = strings.ReplaceAll(text, "waiter_ttl()", fmt.Sprint(driver.WaiterTTL.Microseconds()))
+	text = strings.ReplaceAll(text, "max_wanted()", fmt.Sprint(driver.MaxWanted))
 	text = lists.ReplaceAllString(text, listOfSQL)
 	quoted := "`" + strings.ReplaceAll(strings.ReplaceAll(prefix, "`", "``"), "$", "$$") + "$1`"
 	return identifiers.ReplaceAllString(text, quoted)
@@ -146,15 +147,15 @@ const leaseSQL = "SELECT TRUE FROM dibs_guards WHERE name = UNHEX(?) AND token =
 
 // statements are the texts that the store sends.
 type statements struct {
-	acquire, resize, release, cancel, revoke, extend, removeUnused string
-	inspect, list, leaseExists, guard, messages, deleteMessages    string
+	acquire, resize, release, cancel, revoke, wanted, extend, removeUnused string
+	inspect, list, leaseExists, guard, messages, deleteMessages            string
 }
 
 func statementsOf(prefix string) statements {
 	return statements{
 		acquire: with(prefix, "CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?)"), resize: with(prefix, "CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
 		release: with(prefix, "CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with(prefix, "CALL dibs_cancel(?, ?, ?)"),
-		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
+		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), wanted: with(prefix, "CALL dibs_wanted(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
 		removeUnused: with(prefix, "CALL dibs_remove_unused(?, now_us() - ?)"),
 		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), leaseExists: with(prefix, leaseSQL), guard: with(prefix, leaseSQL+" LOCK IN SHARE MODE"),
 		messages:       with(prefix, "SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),

@@ -12,10 +12,15 @@ import (
 
 // The pace at which a client fetches its notifications, however many waiters it has.
 const (
-	fetchFirst   = 5 * time.Millisecond  // after something has happened
-	fetchWaiting = 50 * time.Millisecond // at least, while it has waiters
-	fetchIdle    = time.Second           // otherwise: only a revocation can arrive
+	fetchFirst   = 5 * time.Millisecond   // after something has happened
+	fetchWaiting = 50 * time.Millisecond  // at least, while it has waiters
+	fetchAsked   = 250 * time.Millisecond // while a holder has asked for a notification of waiters
+	fetchIdle    = time.Second            // otherwise: only a revocation can arrive
 )
+
+// askedFor is how long a client fetches more often after a NotifyWanted, which each renewal
+// repeats.
+const askedFor = time.Minute
 
 // Watch implements driver.Store. It fetches the messages of the client.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
@@ -109,6 +114,7 @@ type fetching struct {
 
 	mu    sync.Mutex
 	until time.Time // the client has waiters until then
+	asked time.Time // a holder of the client may be notified of waiters until then
 }
 
 func (f *fetches) open(client string) *fetching {
@@ -132,38 +138,60 @@ func (f *fetches) close(client string, c *fetching) {
 
 // waits records that a client has a waiter, until its heartbeat is missing.
 func (f *fetches) waits(client string) {
-	f.mu.Lock()
-	c := f.clients[client]
-	f.mu.Unlock()
-	if c != nil && c.extend(time.Now()) {
+	if c := f.of(client); c != nil && c.extend(&c.until, driver.WaiterTTL) {
 		c.wake()
 	}
 }
 
+// asks records that a holder of a client may be notified of waiters.
+func (f *fetches) asks(client string) {
+	if c := f.of(client); c != nil && c.extend(&c.asked, askedFor) {
+		c.wake()
+	}
+}
+
+func (f *fetches) of(client string) *fetching {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clients[client]
+}
+
 // changed makes the clients with waiters fetch at once: this process may have served one.
 func (f *fetches) changed() {
+	f.wakeIf(func(c *fetching) bool { return c.has(&c.until) })
+}
+
+// queued makes the clients whose holders have asked fetch at once: this process has queued the
+// first waiter of a name.
+func (f *fetches) queued() {
+	f.wakeIf(func(c *fetching) bool { return c.has(&c.asked) })
+}
+
+func (f *fetches) wakeIf(expects func(*fetching) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.clients {
-		if c.waiting(time.Now()) {
+		if expects(c) {
 			c.wake()
 		}
 	}
 }
 
-// extend reports whether the client had no waiter before.
-func (c *fetching) extend(now time.Time) (first bool) {
+// extend sets a limit of the client, and reports whether it had passed.
+func (c *fetching) extend(limit *time.Time, d time.Duration) (passed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first = !c.until.After(now)
-	c.until = now.Add(driver.WaiterTTL)
-	return first
+	now := time.Now()
+	passed = !limit.After(now)
+	*limit = now.Add(d)
+	return passed
 }
 
-func (c *fetching) waiting(now time.Time) bool {
+// has reports whether a limit of the client has not passed.
+func (c *fetching) has(limit *time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.until.After(now)
+	return limit.After(time.Now())
 }
 
 func (c *fetching) wake() {
@@ -176,7 +204,11 @@ func (c *fetching) wake() {
 // wait waits until the next fetch. It returns false if ctx has ended.
 func (c *fetching) wait(ctx context.Context, every *time.Duration) bool {
 	pause := *every
-	if !c.waiting(time.Now()) {
+	switch {
+	case c.has(&c.until):
+	case c.has(&c.asked):
+		pause = fetchAsked
+	default:
 		pause = fetchIdle
 	}
 	timer := time.NewTimer(pause)

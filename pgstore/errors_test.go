@@ -25,7 +25,8 @@ func TestMissingTables(t *testing.T) {
 		_, inspect := s.Inspect(t.Context(), "n")
 		_, list := s.List(t.Context(), "*")
 		_, revoke := s.Revoke(t.Context(), "n", 1, "")
-		for op, err := range map[string]error{"acquire": acquire, "release": release, "inspect": inspect, "list": list, "revoke": revoke} {
+		_, wanted := s.NotifyWanted(t.Context(), driver.WantedRequest{Name: "n", Token: "t", Client: "c"})
+		for op, err := range map[string]error{"acquire": acquire, "release": release, "inspect": inspect, "list": list, "revoke": revoke, "notify wanted": wanted} {
 			var u *driver.UnavailableError
 			if !errors.As(err, &u) || !u.Refused || !errors.Is(err, driver.ErrNoTables) || !strings.Contains(err.Error(), "run Migrate") {
 				t.Errorf("%s: %s: have %v, want ErrNoTables", schema, op, err)

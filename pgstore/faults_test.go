@@ -125,6 +125,7 @@ func TestTransactionsAreRolledBack(t *testing.T) {
 				return n
 			}
 			d.Run(t)
+			sqldrill.NotifiesAtOnce(t, d.Direct, 30)
 		})
 	}
 }

@@ -37,8 +37,8 @@ type Option func(*Store)
 func Schema(name string) Option { return func(s *Store) { s.schema = name } }
 
 // Poll makes the store work without LISTEN: waiters ask again at a pace that depends on how
-// many wait. It is for a pooler in transaction mode, such as PgBouncer, which does not
-// support LISTEN.
+// many wait. Lease.Wanted learns of a waiter at the next renewal. It is for a pooler in
+// transaction mode, such as PgBouncer, which does not support LISTEN.
 func Poll() Option { return func(s *Store) { s.poll = true } }
 
 // New returns a store on the pool, which stays the caller's: the store never closes it. The

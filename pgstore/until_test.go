@@ -23,6 +23,7 @@ func TestLateRequests(t *testing.T) {
 		"resize":  "SELECT at, held FROM late.resize('n', 't', 'c', 1000000, 1, 2, 1)",
 		"release": "SELECT at, held FROM late.release('n', 't', 0, false, 1)",
 		"cancel":  "SELECT at, done FROM late.cancel(ARRAY['n'], 't', 1)",
+		"wanted":  "SELECT at, wanted FROM late.wanted('n', 't', 'c', 1)",
 	} {
 		var at int64
 		var held *bool

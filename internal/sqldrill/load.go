@@ -3,6 +3,7 @@ package sqldrill
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,14 +100,16 @@ func lockerOf(c *dibs.Client, names []string) locker {
 func (l *load) work(m locker) {
 	for l.stop.Err() == nil {
 		err := m.Do(l.stop, func(ctx context.Context) error {
-			if l.inside.Add(1) != 1 {
-				l.t.Error("two concurrent holders")
+			fence := l.checkAlone(ctx)
+			if rand.IntN(3) > 0 {
+				return nil
 			}
-			if f := dibs.Fence(ctx); f <= l.fence.Swap(f) {
-				l.t.Error("a fence did not grow")
+			if err := dibs.Yield(ctx); err != nil {
+				return err
 			}
-			l.held.Add(1)
-			l.inside.Add(-1)
+			if dibs.Fence(ctx) > fence { // another request has waited
+				l.checkAlone(ctx)
+			}
 			return nil
 		})
 		switch {
@@ -117,6 +120,20 @@ func (l *load) work(m locker) {
 			l.t.Error(err)
 		}
 	}
+}
+
+// checkAlone checks that there is no other holder, and returns the fence.
+func (l *load) checkAlone(ctx context.Context) (fence uint64) {
+	if l.inside.Add(1) != 1 {
+		l.t.Error("two concurrent holders")
+	}
+	fence = dibs.Fence(ctx)
+	if fence <= l.fence.Swap(fence) {
+		l.t.Error("a fence did not grow")
+	}
+	l.held.Add(1)
+	l.inside.Add(-1)
+	return fence
 }
 
 // WantForgotten checks that a lease is lost, because the new server does not have it, and that another

@@ -93,7 +93,7 @@ func stale(changes []change) (errs []error) {
 	for i, c := range changes {
 		switch {
 		case c.before != last.before+1:
-			errs = append(errs, fmt.Errorf("change %d had read %d after %d", i, c.before, last.before))
+			errs = append(errs, fmt.Errorf("change %d had read %d after %d, with the fence %d after %d", i, c.before, last.before, c.fence, last.fence))
 		case c.fence <= last.fence:
 			errs = append(errs, fmt.Errorf("change %d has fence %d after %d", i, c.fence, last.fence))
 		}

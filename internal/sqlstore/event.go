@@ -13,6 +13,7 @@ import (
 //
 //	g FENCE TICKET TIME TOKEN    granted
 //	r TOKEN                      retry
+//	w TOKEN                      a request waits
 //	x FENCE REASON\nTOKEN        revoked; a reason is one line
 func ParseEvent(message string, age func(at int64) time.Duration) (driver.Event, bool) {
 	kind, rest, _ := strings.Cut(message, " ")
@@ -21,6 +22,8 @@ func ParseEvent(message string, age func(at int64) time.Duration) (driver.Event,
 		return parseGranted(rest, age)
 	case "r":
 		return driver.Event{Kind: driver.EventRetry, Token: rest}, rest != ""
+	case "w":
+		return driver.Event{Kind: driver.EventWanted, Token: rest}, rest != ""
 	case "x":
 		number, rest, _ := strings.Cut(rest, " ")
 		reason, token, whole := strings.Cut(rest, "\n")

@@ -1,8 +1,8 @@
 -- Each verb is one call of a procedure, so that a name is locked only while the server works,
 -- never during a round trip. Each statement has to see what others have committed before it,
--- so the level is read committed. now_us() is the time of the statement by the server's clock, and
--- waiter_ttl() is driver.WaiterTTL: the store replaces both, because a function of the server needs
--- rights that a procedure does not.
+-- so the level is read committed. now_us() is the time of the statement by the server's clock,
+-- waiter_ttl() is driver.WaiterTTL, and max_wanted() is driver.MaxWanted: the store replaces them,
+-- because a function of the server needs rights that a procedure does not.
 --
 -- A list of names has them in hexadecimal, in order, each with a comma after it.
 
@@ -109,9 +109,9 @@ SQL SECURITY INVOKER
 BEGIN
   CALL dibs_unguard(n, whose, ended);
   IF ended THEN
-    UPDATE dibs_names SET token = '', client = '', reserved = FALSE WHERE name = n;
+    UPDATE dibs_names SET token = '', client = '', reserved = FALSE, asked = FALSE WHERE name = n;
   ELSE
-    UPDATE dibs_names SET reserved = TRUE, expires = 0 WHERE name = n AND expires > 0;
+    UPDATE dibs_names SET reserved = TRUE, asked = FALSE, expires = 0 WHERE name = n AND expires > 0;
     IF ROW_COUNT() > 0 THEN
       CALL dibs_notify_head(n, now_us());
     END IF;
@@ -129,7 +129,7 @@ BEGIN
     CALL dibs_unguard(n, whose, ended);
     IF ended THEN
       DELETE FROM dibs_holders WHERE name = n AND token = whose AND reserved = kept;
-      UPDATE dibs_names SET used = used - freed WHERE name = n;
+      UPDATE dibs_names SET asked = asked AND used > freed, used = used - freed WHERE name = n;
     ELSE
       UPDATE dibs_holders SET expires = 0 WHERE name = n AND token = whose AND reserved = kept AND expires > 0;
       IF ROW_COUNT() > 0 THEN
@@ -192,6 +192,18 @@ BEGIN
   ELSE
     CALL dibs_end_shared(n, whose, kept, ended);
   END IF;
+END;
+
+-- notify_wanted notifies the holders that asked for it that a request waits, of many only some.
+CREATE PROCEDURE dibs_notify_wanted(IN n VARBINARY(512))
+SQL SECURITY INVOKER
+BEGIN
+  INSERT INTO dibs_messages (client, sent, message)
+  SELECT client, now_us(), CONCAT('w ', token) FROM dibs_names WHERE name = n AND token <> '' AND asked;
+  UPDATE dibs_names SET asked = FALSE WHERE name = n;
+  INSERT INTO dibs_messages (client, sent, message)
+  SELECT client, now_us(), CONCAT('w ', token) FROM dibs_holders WHERE name = n AND asked ORDER BY token LIMIT max_wanted();
+  UPDATE dibs_holders SET asked = FALSE WHERE name = n AND asked ORDER BY token LIMIT max_wanted();
 END;
 
 -- hold makes a token a holder of a locked name that has room for it.
@@ -266,6 +278,7 @@ BEGIN
   DECLARE rest LONGTEXT CHARACTER SET ascii DEFAULT wanted;
   DECLARE old_ticket, last_ticket, ahead BIGINT;
   DECLARE gone, is_several BOOLEAN;
+  DECLARE notifies BOOLEAN DEFAULT FALSE;
   SET is_several = LENGTH(wanted) > LOCATE(',', wanted);
   SET old_ticket = NULL, new_ticket = at, place = 0;
   WHILE rest <> '' DO
@@ -275,7 +288,7 @@ BEGIN
     END IF;
     SELECT MAX(ticket) INTO last_ticket FROM dibs_waiters WHERE name = n AND token = whose;
     SET old_ticket = COALESCE(GREATEST(old_ticket, last_ticket), old_ticket, last_ticket);
-    SELECT ticket INTO last_ticket FROM dibs_names WHERE name = n;
+    SELECT ticket, notifies OR asked INTO last_ticket, notifies FROM dibs_names WHERE name = n;
     SET new_ticket = GREATEST(new_ticket, last_ticket + 1);
   END WHILE;
   SET new_ticket = COALESCE(old_ticket, new_ticket), rest = wanted;
@@ -286,6 +299,9 @@ BEGIN
     ELSE
       INSERT INTO dibs_waiters VALUES (n, whose, its_client, its_weight, its_most, LEAST(its_ttl, waiter_ttl()), is_several, new_ticket, at, at);
       UPDATE dibs_names SET waiting = waiting + 1, ticket = GREATEST(ticket, new_ticket) WHERE name = n;
+      IF notifies THEN
+        CALL dibs_notify_wanted(n);
+      END IF;
     END IF;
     SELECT COUNT(*) INTO ahead FROM dibs_waiters
     WHERE name = n AND (ticket < new_ticket OR ticket = new_ticket AND token < whose) AND heartbeat + waiter_ttl() > at;
@@ -411,7 +427,7 @@ BEGIN
     CALL dibs_unguard(n, whose, held);
   END IF;
   IF held THEN
-    UPDATE dibs_names SET token = '', client = '' WHERE name = n;
+    UPDATE dibs_names SET token = '', client = '', asked = FALSE WHERE name = n;
   END IF;
 END;
 
@@ -442,8 +458,8 @@ BEGIN
     IF held AND NOT unreserve AND reserve > 0 THEN
       CALL dibs_unguard(n, whose, ended);
       CALL dibs_end_shared(n, whose, TRUE, ended); -- the token has reserved the name before
-      UPDATE dibs_names SET reserved = TRUE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
-      UPDATE dibs_holders SET reserved = TRUE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+      UPDATE dibs_names SET reserved = TRUE, asked = FALSE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+      UPDATE dibs_holders SET reserved = TRUE, asked = FALSE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
       CALL dibs_notify_head(n, at);
     ELSEIF held THEN
       CALL dibs_end_lease(n, whose, unreserve, ended);
@@ -524,6 +540,38 @@ BEGIN
   END IF;
   COMMIT;
   SELECT at, held, new_fence, n, holder, kept, remaining, NULL, NULL;
+END;
+
+-- wanted has a client notified of the first waiter for a name that its token holds. If a request
+-- waits already, it reports that instead. A null wanted means that the request came after its time.
+CREATE PROCEDURE dibs_wanted(IN names LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512), IN until BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE n VARBINARY(512) DEFAULT UNHEX(SUBSTRING_INDEX(names, ',', 1));
+  DECLARE first, first_client VARBINARY(512);
+  DECLARE at, first_ticket, first_ttl BIGINT;
+  DECLARE first_weight, first_most INT;
+  DECLARE first_several, changed, held, wanted BOOLEAN;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  CALL dibs_lock(names, until, at);
+  IF at <= until THEN
+    CALL dibs_expire(n, at, changed);
+    CALL dibs_serve(n, at, changed);
+    CALL dibs_holds(n, whose, at, held);
+    SET wanted = FALSE;
+    IF held THEN
+      CALL dibs_head(n, at, first, first_client, first_ticket, first_ttl, first_weight, first_most, first_several);
+      SET wanted = first IS NOT NULL;
+    END IF;
+    IF held AND NOT wanted THEN
+      UPDATE dibs_names SET asked = TRUE, client = IF(token = whose, its_client, client) WHERE name = n;
+      UPDATE dibs_holders SET asked = TRUE, client = its_client WHERE name = n AND token = whose AND NOT reserved;
+    END IF;
+  END IF;
+  COMMIT;
+  SELECT at, wanted;
 END;
 
 -- revoke ends the lease with a fence, and tells its holder why.

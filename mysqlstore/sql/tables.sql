@@ -10,6 +10,7 @@ CREATE TABLE dibs_names (
   weight   INT            NOT NULL DEFAULT 1,      -- of that holder
   expires  BIGINT         NOT NULL DEFAULT 0,      -- of that holder
   reserved BOOLEAN        NOT NULL DEFAULT FALSE,  -- that holder has released its lease
+  asked    BOOLEAN        NOT NULL DEFAULT FALSE,  -- a holder is to be notified of the first waiter; only while nobody waits
   used     BIGINT         NOT NULL DEFAULT 0,      -- sum of the weights in dibs_holders
   waiting  INT            NOT NULL DEFAULT 0       -- number of rows in dibs_waiters
 ) ENGINE = InnoDB;
@@ -23,6 +24,7 @@ CREATE TABLE dibs_holders (
   weight   INT            NOT NULL,
   fence    BIGINT         NOT NULL,
   expires  BIGINT         NOT NULL,
+  asked    BOOLEAN        NOT NULL DEFAULT FALSE,  -- the holder is to be notified of the first waiter
   PRIMARY KEY (name, token, reserved),
   KEY expires (name, expires)
 ) ENGINE = InnoDB;

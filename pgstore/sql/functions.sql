@@ -70,10 +70,10 @@ CREATE FUNCTION dibs.end_exclusive(n text) RETURNS boolean LANGUAGE plpgsql AS $
 BEGIN
   PERFORM FROM dibs.names WHERE name = n FOR UPDATE SKIP LOCKED;
   IF FOUND THEN
-    UPDATE dibs.names SET token = '', client = '', reserved = false WHERE name = n;
+    UPDATE dibs.names SET token = '', client = '', reserved = false, asked = false WHERE name = n;
     RETURN true;
   END IF;
-  UPDATE dibs.names SET reserved = true, expires = 0 WHERE name = n AND expires > 0;
+  UPDATE dibs.names SET reserved = true, asked = false, expires = 0 WHERE name = n AND expires > 0;
   IF FOUND THEN
     PERFORM dibs.notify_head(n, dibs.now());
   END IF;
@@ -90,7 +90,7 @@ BEGIN
   PERFORM FROM dibs.holders WHERE name = n AND token = whose AND reserved = kept FOR UPDATE SKIP LOCKED;
   IF FOUND THEN
     DELETE FROM dibs.holders WHERE name = n AND token = whose AND reserved = kept RETURNING weight INTO freed;
-    UPDATE dibs.names SET used = used - freed WHERE name = n;
+    UPDATE dibs.names SET used = used - freed, asked = asked AND used > freed WHERE name = n;
     RETURN true;
   END IF;
   UPDATE dibs.holders SET expires = 0 WHERE name = n AND token = whose AND reserved = kept AND expires > 0;
@@ -112,7 +112,7 @@ BEGIN
     WHERE h.name = n AND h.token = e.token AND h.reserved = e.reserved RETURNING h.weight
   )
   SELECT sum(weight) INTO freed FROM ended;
-  UPDATE dibs.names SET used = used - freed WHERE name = n AND freed > 0;
+  UPDATE dibs.names SET used = used - freed, asked = asked AND used > freed WHERE name = n AND freed > 0;
   RETURN freed > 0 IS TRUE;
 END $$;
 
@@ -181,6 +181,25 @@ BEGIN
   IF w.token IS NOT NULL THEN
     PERFORM dibs.notify(w.client, 'r ' || w.token);
   END IF;
+END $$;
+
+-- notify_wanted notifies the holders that asked for it that a request waits, of many only some.
+CREATE FUNCTION dibs.notify_wanted(n text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  r dibs.names;
+  h dibs.holders;
+BEGIN
+  UPDATE dibs.names SET asked = false WHERE name = n RETURNING * INTO r;
+  IF r.token <> '' THEN
+    PERFORM dibs.notify(r.client, 'w ' || r.token);
+  END IF;
+  FOR h IN
+    UPDATE dibs.holders SET asked = false WHERE name = n AND asked AND token IN (
+      SELECT token FROM dibs.holders WHERE name = n AND asked LIMIT 64 -- driver.MaxWanted
+    ) RETURNING *
+  LOOP
+    PERFORM dibs.notify(h.client, 'w ' || h.token);
+  END LOOP;
 END $$;
 
 -- hold makes a token a holder of a locked name that has room for it.
@@ -269,6 +288,9 @@ BEGIN
         false, greatest(at, r.ticket + 1), at, at) ON CONFLICT DO NOTHING RETURNING ticket INTO new_ticket;
       IF FOUND THEN
         UPDATE dibs.names SET waiting = waiting + 1, ticket = new_ticket WHERE name = r.name;
+        IF r.asked THEN
+          PERFORM dibs.notify_wanted(r.name);
+        END IF;
         SELECT count(*) INTO place FROM dibs.waiters
         WHERE name = r.name AND heartbeat + dibs.waiter_ttl() > at;
         held := false;
@@ -351,6 +373,7 @@ CREATE FUNCTION dibs.enqueue(
 ) LANGUAGE plpgsql AS $$
 DECLARE
   n text;
+  notifies boolean;
   ahead bigint;
 BEGIN
   DELETE FROM dibs.waiters WHERE name = ANY (wanted) AND token = whose AND heartbeat + dibs.waiter_ttl() <= at;
@@ -367,7 +390,10 @@ BEGIN
     IF NOT FOUND THEN
       INSERT INTO dibs.waiters VALUES (n, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
         cardinality(wanted) > 1, new_ticket, at, at);
-      UPDATE dibs.names SET waiting = waiting + 1, ticket = greatest(ticket, new_ticket) WHERE name = n;
+      UPDATE dibs.names SET waiting = waiting + 1, ticket = greatest(ticket, new_ticket) WHERE name = n RETURNING asked INTO notifies;
+      IF notifies THEN
+        PERFORM dibs.notify_wanted(n);
+      END IF;
     END IF;
     SELECT count(*) INTO ahead FROM dibs.waiters
     WHERE name = n AND (ticket, token) < (new_ticket, whose) AND heartbeat + dibs.waiter_ttl() > at;
@@ -397,8 +423,8 @@ BEGIN
   END IF;
   IF held AND NOT unreserve AND reserve > 0 THEN
     PERFORM dibs.end_shared(n, whose, true); -- the token has reserved the name before
-    UPDATE dibs.names SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
-    UPDATE dibs.holders SET reserved = true, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+    UPDATE dibs.names SET reserved = true, asked = false, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
+    UPDATE dibs.holders SET reserved = true, asked = false, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
     PERFORM dibs.notify_head(n, at);
   ELSIF held THEN
     changed := dibs.end_lease(r, whose, unreserve) OR changed;
@@ -483,6 +509,32 @@ BEGIN
     SELECT * INTO holder, kept, remaining FROM dibs.busy(r, whose, at);
   END IF;
   PERFORM dibs.serve(n, at, changed);
+END $$;
+
+-- wanted has a client notified of the first waiter for a name that its token holds. If a request
+-- waits already, it reports that instead. A null wanted means that the request came after its time.
+CREATE FUNCTION dibs.wanted(n text, whose text, its_client text, until bigint, OUT at bigint, OUT wanted boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  r dibs.names;
+  w dibs.waiters;
+BEGIN
+  at := dibs.lock(ARRAY[n], until);
+  IF at > until THEN
+    RETURN;
+  END IF;
+  PERFORM dibs.serve(n, at, dibs.expire(n, at));
+  SELECT * INTO r FROM dibs.names WHERE name = n;
+  wanted := false;
+  IF NOT dibs.holds(r, whose, at) THEN
+    RETURN;
+  END IF;
+  w := dibs.head(n, at);
+  wanted := w.token IS NOT NULL;
+  IF wanted THEN
+    RETURN;
+  END IF;
+  UPDATE dibs.names SET asked = true, client = CASE WHEN token = whose THEN its_client ELSE client END WHERE name = n;
+  UPDATE dibs.holders SET asked = true, client = its_client WHERE name = n AND token = whose AND NOT reserved;
 END $$;
 
 -- revoke ends the lease with a fence, and tells its holder why.
@@ -599,7 +651,7 @@ BEGIN
     END IF;
     SELECT * INTO r FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > at FOR UPDATE SKIP LOCKED;
     IF r.waiting = 0 THEN
-      UPDATE dibs.names SET token = '', client = '' WHERE name = n;
+      UPDATE dibs.names SET token = '', client = '', asked = false WHERE name = n;
       held := true;
       RETURN;
     ELSIF r.waiting > 0 THEN

@@ -10,6 +10,7 @@ CREATE TABLE dibs.names (
   weight   integer NOT NULL DEFAULT 1,      -- of that holder
   expires  bigint  NOT NULL DEFAULT 0,      -- of that holder
   reserved boolean NOT NULL DEFAULT false,  -- that holder has released its lease
+  asked    boolean NOT NULL DEFAULT false,  -- a holder is to be notified of the first waiter; only while nobody waits
   used     bigint  NOT NULL DEFAULT 0,      -- sum of the weights in dibs.holders
   waiting  integer NOT NULL DEFAULT 0       -- number of rows in dibs.waiters
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
@@ -23,6 +24,7 @@ CREATE TABLE dibs.holders (
   weight   integer NOT NULL,
   fence    bigint  NOT NULL,
   expires  bigint  NOT NULL,
+  asked    boolean NOT NULL DEFAULT false,  -- the holder is to be notified of the first waiter
   PRIMARY KEY (name, token, reserved)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 

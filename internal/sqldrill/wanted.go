@@ -1,0 +1,236 @@
+package sqldrill
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+)
+
+// NotifiesAtOnce has holders ask for a notification while a waiter joins the queue. Whichever is
+// first, each holder must learn of the waiter. Transactions may be rolled back meanwhile.
+func NotifiesAtOnce(t *testing.T, s driver.Store, rounds int) {
+	t.Helper()
+	holder, other := dibs.New(s, dibs.TTL(time.Hour), dibs.Timeout(10*time.Second)), dibs.New(s, dibs.Timeout(10*time.Second))
+	for i := range rounds {
+		name := fmt.Sprint("notified ", i%3)
+		lease, err := holder.Mutex(name).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var queued sync.WaitGroup
+		queued.Go(func() {
+			next, err := other.Mutex(name).Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := next.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+		notified := true
+		select {
+		case <-lease.Wanted():
+		case <-time.After(20 * time.Second):
+			notified = false
+		}
+		if err := lease.Unlock(); err != nil {
+			t.Error(err)
+		}
+		queued.Wait()
+		if !notified {
+			t.Fatalf("round %d: the holder was not notified", i)
+		}
+	}
+	for _, c := range []*dibs.Client{holder, other} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ForgetsWhoAsked ends leases whose holders have asked for a notification of waiters, in each way.
+// A later lease on the name must not be notified, although it has the same token. peer is the same
+// store in another process.
+func ForgetsWhoAsked(t *testing.T, s, peer driver.Store) {
+	t.Helper()
+	w := watch(t, s)
+	for kind, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
+		for way, end := range map[string]func(c driver.AcquireRequest, fence uint64){
+			"release":         func(c driver.AcquireRequest, _ uint64) { w.release(s, driver.ReleaseRequest{}, c) },
+			"release by peer": func(c driver.AcquireRequest, _ uint64) { w.release(peer, driver.ReleaseRequest{}, c) },
+			"cancel":          func(c driver.AcquireRequest, _ uint64) { w.check(s.Cancel(w.ctx, c)) },
+			"revoke":          func(c driver.AcquireRequest, fence uint64) { w.revoke(c, fence) },
+			"expire": func(c driver.AcquireRequest, _ uint64) {
+				for w.holding(c.Name) > 0 {
+					pause(w.ctx, 5*time.Millisecond) // between polls
+				}
+			},
+			"reserve": func(c driver.AcquireRequest, _ uint64) {
+				w.release(s, driver.ReleaseRequest{Reserve: time.Minute}, c)
+				w.queue(c.Name, "waiter", 1)
+				w.leave(c.Name, "waiter")
+				w.release(s, driver.ReleaseRequest{Unreserve: true}, c)
+			},
+		} {
+			c := driver.AcquireRequest{Name: kind + " " + way, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
+			if way == "expire" {
+				c.TTL = 200 * time.Millisecond
+			}
+			fence := w.acquire(c)
+			w.ask(c, false)
+			end(c, fence)
+			c.TTL, c.Limit = time.Minute, 1
+			fence = w.acquire(c)
+			w.queue(c.Name, "waiter", 1)
+			w.leave(c.Name, "waiter")
+			w.revoke(c, fence) // its event is the next one
+		}
+	}
+}
+
+// NotifiesOnce checks that a holder is notified of the first waiter only, and not after a reply that
+// a request waits. The event of a revocation comes after all others, so the test waits for none that
+// must not come.
+func NotifiesOnce(t *testing.T, s driver.Store) {
+	t.Helper()
+	w := watch(t, s)
+	for kind, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
+		c := driver.AcquireRequest{Name: kind, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
+		fence := w.acquire(c)
+		peer := c
+		peer.Token, peer.Client = "peer", "other"
+		if limit > 1 {
+			w.acquire(peer)
+		}
+		w.ask(c, false)
+		w.ask(c, false)
+		w.queue(c.Name, "first", 1)
+		if e := w.next(); e.Kind != driver.EventWanted || e.Token != c.Token {
+			t.Errorf("%s: event %+v, want that a request waits", kind, e)
+		}
+		w.queue(c.Name, "second", 2)
+		w.leave(c.Name, "first")
+		w.leave(c.Name, "second")
+		if limit > 1 {
+			w.ask(peer, false)
+		}
+		w.queue(c.Name, "third", 1) // the holder has not asked again
+		w.ask(c, true)
+		w.queue(c.Name, "fourth", 2)
+		w.revoke(c, fence)
+	}
+}
+
+// A watched is a client whose events a test reads.
+type watched struct {
+	t      *testing.T
+	s      driver.Store
+	ctx    context.Context
+	client string
+	events chan driver.Event
+}
+
+// watch returns a client to which events flow.
+func watch(t *testing.T, s driver.Store) *watched {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	w := &watched{t: t, s: s, ctx: ctx, client: fmt.Sprint("watched-", rand.Uint64()), events: make(chan driver.Event, 100)}
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Watch(ctx, w.client, func(e driver.Event) { w.events <- e }) }) // the error is that of ctx
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	if e := w.next(); e.Kind != driver.EventConnected {
+		t.Fatalf("event %+v, want that events flow", e)
+	}
+	return w
+}
+
+func (w *watched) next() driver.Event {
+	w.t.Helper()
+	select {
+	case e := <-w.events:
+		return e
+	case <-w.ctx.Done():
+		w.t.Fatal("no event")
+		return driver.Event{}
+	}
+}
+
+func (w *watched) check(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *watched) acquire(c driver.AcquireRequest) (fence uint64) {
+	w.t.Helper()
+	reply, err := w.s.Acquire(w.ctx, c)
+	if err != nil || !reply.Held {
+		w.t.Fatalf("%s: %+v, %v, want it held", c.Name, reply, err)
+	}
+	return reply.Fence
+}
+
+func (w *watched) release(s driver.Store, r driver.ReleaseRequest, c driver.AcquireRequest) {
+	w.t.Helper()
+	r.Name, r.Token = c.Name, c.Token
+	if held, err := s.Release(w.ctx, r); err != nil || !held {
+		w.t.Fatalf("release %s: held %t, %v", c.Name, held, err)
+	}
+}
+
+// revoke ends a lease, and fails unless that is the next event.
+func (w *watched) revoke(c driver.AcquireRequest, fence uint64) {
+	w.t.Helper()
+	if revoked, err := w.s.Revoke(w.ctx, c.Name, fence, "test"); err != nil || !revoked {
+		w.t.Fatalf("revoke %s: %t, %v", c.Name, revoked, err)
+	}
+	if e := w.next(); e.Kind != driver.EventRevoked || e.Fence != fence {
+		w.t.Errorf("%s: event %+v, want only that the lease with the fence %d was revoked", c.Name, e, fence)
+	}
+}
+
+// ask asks for a notification, and fails unless the reply is the one that is wanted.
+func (w *watched) ask(c driver.AcquireRequest, want bool) {
+	w.t.Helper()
+	have, err := w.s.NotifyWanted(w.ctx, driver.WantedRequest{Name: c.Name, Token: c.Token, Client: c.Client})
+	if err != nil || have != want {
+		w.t.Fatalf("%s: a request waits: %t, %v, want %t", c.Name, have, err, want)
+	}
+}
+
+// queue has an exclusive request join the wait queue.
+func (w *watched) queue(name, token string, position int) {
+	w.t.Helper()
+	reply, err := w.s.Acquire(w.ctx, waiter(name, token))
+	if err != nil || reply.Held || reply.Position != position {
+		w.t.Fatalf("%s: %+v, %v, want it queued at %d", name, reply, err, position)
+	}
+}
+
+// leave has a request leave the wait queue.
+func (w *watched) leave(name, token string) {
+	w.t.Helper()
+	w.check(w.s.Cancel(w.ctx, waiter(name, token)))
+}
+
+func waiter(name, token string) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: name, Token: token, Client: "other", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+}
+
+func (w *watched) holding(name string) int {
+	w.t.Helper()
+	state, err := w.s.Inspect(w.ctx, name)
+	w.check(err)
+	return state.Holding
+}

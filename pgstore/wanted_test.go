@@ -1,0 +1,58 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/pgstore"
+)
+
+func TestWantedWhileAWaiterJoins(t *testing.T) {
+	t.Parallel()
+	sqldrill.NotifiesAtOnce(t, newStore(t), 200)
+}
+
+func TestWantedOnce(t *testing.T) {
+	t.Parallel()
+	sqldrill.NotifiesOnce(t, newStore(t))
+}
+
+func TestWantedEndsWithTheLease(t *testing.T) {
+	t.Parallel()
+	pool, schema := newPool(t, sharedServer(t).URL()), pgstore.Schema(fmt.Sprintf("asked_%d", schemas.Add(1)))
+	sqldrill.ForgetsWhoAsked(t, newStoreOn(t, pool, schema), pgstore.New(pool, schema))
+}
+
+// A waiter behind a holder that did not ask costs no further statement: the function that notifies
+// is not called.
+func TestHolderThatDidNotAsk(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, sharedServer(t).URL())
+	schema := fmt.Sprintf("not_asked_%d", schemas.Add(1)) // a test may run again
+	s := newStoreOn(t, pool, pgstore.Schema(schema))
+	if _, err := pool.Exec(t.Context(), "DROP FUNCTION "+schema+".notify_wanted"); err != nil {
+		t.Fatal(err)
+	}
+	for name, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
+		holder := driver.AcquireRequest{Name: name, Token: "h", Client: "c", TTL: time.Minute, Weight: 1, Limit: limit}
+		waiter := driver.AcquireRequest{Name: name, Token: "w", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+		if reply, err := s.Acquire(t.Context(), holder); err != nil || !reply.Held {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+		if reply, err := s.Acquire(t.Context(), waiter); err != nil || reply.Position != 1 {
+			t.Errorf("%s, not asked: %+v, %v", name, reply, err)
+		}
+		if err := s.Cancel(t.Context(), waiter); err != nil {
+			t.Fatal(err)
+		}
+		if wanted, err := s.NotifyWanted(t.Context(), driver.WantedRequest{Name: name, Token: "h", Client: "c"}); err != nil || wanted {
+			t.Fatalf("wanted %t, %v", wanted, err)
+		}
+		if reply, err := s.Acquire(t.Context(), waiter); err == nil {
+			t.Errorf("%s, asked: %+v, want the error of a function that does not exist", name, reply)
+		}
+	}
+}
