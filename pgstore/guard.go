@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
@@ -42,28 +41,16 @@ func inSQL(tx *sql.Tx) queryRow {
 	return func(ctx context.Context, text string, args ...any) row { return tx.QueryRowContext(ctx, text, args...) }
 }
 
-// The locks do not conflict with those of renewals, only with the one that ends a lease.
-const (
-	guardSQL = `
-SELECT true FROM dibs.names WHERE name = $1 AND token = $2 AND NOT reserved AND expires > dibs.now() FOR KEY SHARE`
-	guardSharedSQL = `
-SELECT true FROM dibs.holders WHERE name = $1 AND token = $2 AND NOT reserved AND expires > dibs.now() FOR KEY SHARE`
-)
+const guardSQL = `SELECT dibs.guard($1, $2)`
 
 func (s *Store) guard(ctx context.Context, query queryRow) error {
 	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) { return s.holds(ctx, query, name, token) })
 }
 
-// holds locks the row of a lease, and reports whether it is held.
+// holds prevents the end of a lease, and reports whether it is held.
 func (s *Store) holds(ctx context.Context, query queryRow, name, token string) (held bool, err error) {
-	for _, text := range []string{s.text.guard, s.text.guardShared} {
-		err := query(ctx, text, toText(name), token).Scan(&held)
-		switch {
-		case err == nil:
-			return true, nil
-		case !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, sql.ErrNoRows):
-			return false, unavailable("guard", name, err)
-		}
+	if err := query(ctx, s.text.guard, toText(name), token).Scan(&held); err != nil {
+		return false, unavailable("guard", name, err)
 	}
-	return false, nil
+	return held, nil
 }

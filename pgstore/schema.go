@@ -73,7 +73,7 @@ func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitiz
 
 // statements are the texts that the store sends.
 type statements struct {
-	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, wanted, extend, inspect, list, guard, guardShared, releaseIn, removeUnused string
+	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, wanted, extend, inspect, list, guard, releaseIn, removeUnused string
 }
 
 func statementsOf(schema string) statements {
@@ -82,7 +82,7 @@ func statementsOf(schema string) statements {
 		releaseQuiet: in(schema, file("release_quiet")), releaseOne: in(schema, releaseOneSQL), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
 		wanted: in(schema, wantedSQL),
 		extend: in(schema, file("extend")), inspect: in(schema, file("inspect")), list: in(schema, file("list")),
-		guard: in(schema, guardSQL), guardShared: in(schema, guardSharedSQL),
+		guard:        in(schema, guardSQL),
 		releaseIn:    in(schema, "SELECT dibs.release_in($1, $2)"),
 		removeUnused: in(schema, "SELECT dibs.remove_unused($1, dibs.now() - $2)"),
 	}

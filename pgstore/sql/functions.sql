@@ -2,9 +2,10 @@
 -- locked only while the server works, never during a round trip. They need read committed:
 -- each statement of a function has to see what others have committed before it.
 --
--- A row of dibs.names is locked FOR NO KEY UPDATE while its name changes. A guard has it
--- locked FOR KEY SHARE. The two do not conflict, so nobody waits for a guard; but a lease
--- ends only after the row was locked FOR UPDATE, which conflicts with a guard.
+-- A row of dibs.names is locked FOR NO KEY UPDATE while its name changes. A guard has a shared
+-- advisory lock of its lease. A lease ends only with the exclusive one, so nobody waits for a
+-- guard, but no lease ends while there is one. Row locks would not do: PostgreSQL loses a lock
+-- FOR KEY SHARE that is taken while an UPDATE moves the row to another page.
 
 -- now is exact to 1 µs. extract would return a numeric, which is slow.
 CREATE FUNCTION dibs.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
@@ -22,6 +23,30 @@ END $$;
 CREATE FUNCTION dibs.durable() RETURNS boolean LANGUAGE sql VOLATILE AS $$
   SELECT current_setting('synchronous_commit') <> 'off' OR set_config('synchronous_commit', 'on', true) = 'on'
 $$;
+
+-- guard_key is the advisory lock of a lease. Two leases with one key only delay each other.
+CREATE FUNCTION dibs.guard_key(n text, whose text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT hashtextextended(n || E'\n' || whose, 0)
+$$;
+
+-- may_end prevents guards of a lease until the transaction ends, unless one prevents the end of
+-- the lease.
+CREATE FUNCTION dibs.may_end(n text, whose text) RETURNS boolean LANGUAGE sql VOLATILE AS $$
+  SELECT pg_try_advisory_xact_lock(dibs.guard_key(n, whose))
+$$;
+
+-- guard prevents the end of a lease until the transaction of the user ends, and reports whether
+-- the lease is held. The row locks are for transactions with an old snapshot: they fail if the
+-- row has changed since.
+CREATE FUNCTION dibs.guard(n text, whose text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(dibs.guard_key(n, whose));
+  PERFORM FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() FOR KEY SHARE;
+  IF NOT FOUND THEN
+    PERFORM FROM dibs.holders WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() FOR KEY SHARE;
+  END IF;
+  RETURN FOUND;
+END $$;
 
 -- guarded undoes the transaction because a guard prevents it.
 CREATE FUNCTION dibs.guarded() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -67,9 +92,11 @@ CREATE FUNCTION dibs.waiter_ttl() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELE
 -- end_exclusive ends the lease of the exclusive holder, whose name is locked. While a
 -- transaction guards the lease it only expires, the first waiter retries, and the result is false.
 CREATE FUNCTION dibs.end_exclusive(n text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  whose text;
 BEGIN
-  PERFORM FROM dibs.names WHERE name = n FOR UPDATE SKIP LOCKED;
-  IF FOUND THEN
+  SELECT token INTO whose FROM dibs.names WHERE name = n;
+  IF dibs.may_end(n, whose) THEN
     UPDATE dibs.names SET token = '', client = '', reserved = false, asked = false WHERE name = n;
     RETURN true;
   END IF;
@@ -87,8 +114,7 @@ DECLARE
   freed bigint;
 BEGIN
   PERFORM FROM dibs.holders WHERE name = n AND token = whose AND reserved = kept FOR NO KEY UPDATE;
-  PERFORM FROM dibs.holders WHERE name = n AND token = whose AND reserved = kept FOR UPDATE SKIP LOCKED;
-  IF FOUND THEN
+  IF FOUND AND dibs.may_end(n, whose) THEN
     DELETE FROM dibs.holders WHERE name = n AND token = whose AND reserved = kept RETURNING weight INTO freed;
     UPDATE dibs.names SET used = used - freed, asked = asked AND used > freed WHERE name = n;
     RETURN true;
@@ -106,7 +132,7 @@ DECLARE
   freed bigint;
 BEGIN
   WITH ending AS (
-    SELECT token, reserved FROM dibs.holders WHERE name = n AND expires <= at FOR UPDATE SKIP LOCKED
+    SELECT token, reserved FROM dibs.holders WHERE name = n AND expires <= at AND dibs.may_end(n, token) FOR UPDATE SKIP LOCKED
   ), ended AS (
     DELETE FROM dibs.holders h USING ending e
     WHERE h.name = n AND h.token = e.token AND h.reserved = e.reserved RETURNING h.weight
@@ -649,7 +675,10 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
       PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
-    SELECT * INTO r FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > at FOR UPDATE SKIP LOCKED;
+    SELECT * INTO r FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > at FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT dibs.may_end(n, whose) THEN
+      r := NULL;
+    END IF;
     IF r.waiting = 0 THEN
       UPDATE dibs.names SET token = '', client = '', asked = false WHERE name = n;
       held := true;
