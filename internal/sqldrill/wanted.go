@@ -84,7 +84,7 @@ func ForgetsWhoAsked(t *testing.T, s, peer driver.Store) {
 				c.TTL = 200 * time.Millisecond
 			}
 			fence := w.acquire(c)
-			w.ask(c, false)
+			w.register(c, false)
 			end(c, fence)
 			c.TTL, c.Limit = time.Minute, 1
 			fence = w.acquire(c)
@@ -109,8 +109,8 @@ func NotifiesOnce(t *testing.T, s driver.Store) {
 		if limit > 1 {
 			w.acquire(peer)
 		}
-		w.ask(c, false)
-		w.ask(c, false)
+		w.register(c, false)
+		w.register(c, false)
 		w.queue(c.Name, "first", 1)
 		if e := w.next(); e.Kind != driver.EventWanted || e.Token != c.Token {
 			t.Errorf("%s: event %+v, want that a request waits", kind, e)
@@ -119,10 +119,10 @@ func NotifiesOnce(t *testing.T, s driver.Store) {
 		w.leave(c.Name, "first")
 		w.leave(c.Name, "second")
 		if limit > 1 {
-			w.ask(peer, false)
+			w.register(peer, false)
 		}
 		w.queue(c.Name, "third", 1) // the holder has not asked again
-		w.ask(c, true)
+		w.register(c, true)
 		w.queue(c.Name, "fourth", 2)
 		w.revoke(c, fence)
 	}
@@ -200,8 +200,8 @@ func (w *watched) revoke(c driver.AcquireRequest, fence uint64) {
 	}
 }
 
-// ask asks for a notification, and fails unless the reply is the one that is wanted.
-func (w *watched) ask(c driver.AcquireRequest, want bool) {
+// register asks for a notification, and fails unless the reply is the one that is wanted.
+func (w *watched) register(c driver.AcquireRequest, want bool) {
 	w.t.Helper()
 	have, err := w.s.NotifyWanted(w.ctx, driver.WantedRequest{Name: c.Name, Token: c.Token, Client: c.Client})
 	if err != nil || have != want {

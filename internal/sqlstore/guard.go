@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dibslock/dibs/driver"
@@ -17,6 +18,9 @@ func Guard(ctx context.Context, s driver.Store, check func(name, token string) (
 		found = true
 		for _, name := range h.Names {
 			held, err := check(name, h.Token)
+			if cause := context.Cause(ctx); err != nil && errors.Is(cause, driver.ErrLost) {
+				return errors.Join(cause, err) // the loss has ended the check
+			}
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,29 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// held is the leases of a context.
+type held []driver.Held
+
+func (h held) HeldLeases() []driver.Held { return h }
+
+// A check that the loss of the lease has cancelled reports the loss.
+func TestGuardOfALeaseThatIsLostMeanwhile(t *testing.T) {
+	ctx, lose := context.WithCancelCause(context.WithValue(t.Context(), driver.CarrierKey{}, held{{Names: []string{"n"}, Token: "t"}}))
+	cancelled := errors.New("cancelled")
+	for _, lost := range []bool{false, true} {
+		if lost {
+			lose(driver.ErrLost)
+		}
+		err := Guard(ctx, nil, func(string, string) (bool, error) { return false, cancelled })
+		if !errors.Is(err, cancelled) || errors.Is(err, driver.ErrLost) != lost {
+			t.Errorf("lost %v: error %v, want the error of the check, and ErrLost if it is lost", lost, err)
+		}
+	}
+}
