@@ -83,8 +83,8 @@ func (w *wantedLeases) all() (all []*lease) {
 func (h *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if signal = h.extra().wanted; signal != nil {
-		return signal, false
+	if before := h.extra().wanted; before != nil {
+		return before, false
 	}
 	signal = &wantedSignal{channel: make(chan struct{})}
 	h.changeExtra().wanted = signal
