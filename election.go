@@ -27,8 +27,11 @@ type Leader struct {
 
 // Election returns the election of a name. It does no I/O. A bad name or option makes the
 // methods of the Election return ErrInvalid.
+//
+// Wait and Attempts of the Client do not apply to elections: a candidate waits until its
+// context ends, unless Election, Campaign or Run has one of these options.
 func (c *Client) Election(name string, options ...Option) *Election {
-	return &Election{c: c, name: name, settings: c.defaults.with(options)}
+	return &Election{c: c, name: name, settings: c.defaults.withoutLimit().with(options)}
 }
 
 // Campaign waits until this process is the leader, and returns the term. Unlock resigns:

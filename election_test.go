@@ -794,3 +794,38 @@ func TestFailureAtTheEndOfTheTerm(t *testing.T) {
 		r.stop()
 	})
 }
+
+// The limits of the client are for its other locks: a candidate keeps its place in the queue.
+func TestCandidateWaitsWithoutTheLimitOfTheClient(t *testing.T) {
+	for name, limit := range map[string]dibs.Option{"wait": dibs.Wait(3 * time.Second), "attempts": dibs.Attempts(3, time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memstore.New()
+				failed := 0
+				hooks := dibs.Hooks{TermFailed: func(context.Context, dibs.TermFailed) { failed++ }}
+				c := open(t, s, limit, dibs.Observe(hooks))
+				term, err := open(t, s).Election("n").Campaign(t.Context())
+				wantErr(t, err)
+				led := make(chan time.Time, 1)
+				r := run(t, c.Election("n"), func(ctx context.Context) error { led <- time.Now(); return nil })
+				time.Sleep(time.Hour)
+				resigned := time.Now()
+				wantErr(t, term.Unlock())
+				if at := <-led; at != resigned {
+					t.Errorf("led %v after the term ended, want at once", at.Sub(resigned))
+				}
+				<-r.done
+				wantErr(t, r.err)
+				if failed > 0 {
+					t.Errorf("%d campaigns failed", failed)
+				}
+				// The limits of the election itself apply.
+				held, err := c.Election("n").Campaign(t.Context())
+				wantErr(t, err)
+				_, err = c.Election("n", limit).Campaign(t.Context())
+				wantErr(t, err, dibs.ErrBusy)
+				wantErr(t, held.Unlock())
+			})
+		})
+	}
+}

@@ -67,6 +67,12 @@ func (s settings) with(options []Option) settings {
 	return s.apply(options)
 }
 
+// withoutLimit returns the settings without Wait and Attempts.
+func (s settings) withoutLimit() settings {
+	s.wait, s.attempts, s.every, s.hasAttempts = unbounded, 0, 0, false
+	return s
+}
+
 // forTry is with for a call that may try once. Then Wait and Attempts make no sense at its
 // level.
 func (s settings) forTry(options []Option) settings {
