@@ -39,6 +39,6 @@ func (q *quietNames) remove(name string) {
 	slot.CompareAndSwap(hash, 0)
 }
 
-// notQuiet reports whether a plain statement changed nothing because the name was not quiet, or
-// because a transaction guards the lease: it found no row.
-func notQuiet(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+// notQuiet reports whether a plain statement changed nothing because the name was not quiet: it
+// found no row, or a transaction guards the lease.
+func notQuiet(err error) bool { return errors.Is(err, pgx.ErrNoRows) || isCode(err, codeGuarded) }

@@ -29,10 +29,18 @@ CREATE FUNCTION dibs.guard_key(n text, whose text) RETURNS bigint LANGUAGE sql I
   SELECT hashtextextended(n || E'\n' || whose, 0)
 $$;
 
+-- may_end_now is may_end after a first failure. A transaction that ends makes its changes visible
+-- before it releases its advisory locks. The shared lock waits for that, and not for a guard.
+CREATE FUNCTION dibs.may_end_now(n text, whose text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(dibs.guard_key(n, whose));
+  RETURN pg_try_advisory_xact_lock(dibs.guard_key(n, whose));
+END $$;
+
 -- may_end prevents guards of a lease until the transaction ends, unless one prevents the end of
--- the lease.
+-- the lease. The name must be locked, so that only one transaction tries to end the lease.
 CREATE FUNCTION dibs.may_end(n text, whose text) RETURNS boolean LANGUAGE sql VOLATILE AS $$
-  SELECT pg_try_advisory_xact_lock(dibs.guard_key(n, whose))
+  SELECT pg_try_advisory_xact_lock(dibs.guard_key(n, whose)) OR dibs.may_end_now(n, whose)
 $$;
 
 -- guard prevents the end of a lease until the transaction of the user ends, and reports whether
@@ -131,8 +139,10 @@ CREATE FUNCTION dibs.end_expired(n text, at bigint) RETURNS boolean LANGUAGE plp
 DECLARE
   freed bigint;
 BEGIN
-  WITH ending AS (
-    SELECT token, reserved FROM dibs.holders WHERE name = n AND expires <= at AND dibs.may_end(n, token) FOR UPDATE SKIP LOCKED
+  WITH expired AS (
+    SELECT token, reserved FROM dibs.holders WHERE name = n AND expires <= at FOR UPDATE SKIP LOCKED
+  ), ending AS (
+    SELECT token, reserved FROM expired WHERE dibs.may_end(n, token)
   ), ended AS (
     DELETE FROM dibs.holders h USING ending e
     WHERE h.name = n AND h.token = e.token AND h.reserved = e.reserved RETURNING h.weight
@@ -676,7 +686,7 @@ BEGIN
       PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     SELECT * INTO r FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > at FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT dibs.may_end(n, whose) THEN
+    IF FOUND AND NOT dibs.may_end(n, whose) THEN
       r := NULL;
     END IF;
     IF r.waiting = 0 THEN
