@@ -49,20 +49,37 @@ const pollEvery = 5 * time.Millisecond
 func open(t *testing.T) fixture {
 	t.Helper()
 	server := redistest.Start(t)
+	rdb := dial(t, server)
+	locks := newDibs(t, rdb, "")
+	lockers := goPeers(rdb)
+	lockers["dibs"] = dibsLocker{locks}
+	return fixture{server, rdb, locks, lockers}
+}
+
+// goPeers returns the other libraries for Go, and the hand-written lock.
+func goPeers(rdb *redis.Client) map[string]locker {
+	return map[string]locker{
+		"redsync":   redsyncLocker{redsync.New(pool.NewPool(rdb))},
+		"redislock": redislockLocker{redislock.New(rdb)},
+		"bare":      scriptLocker{rdb},
+	}
+}
+
+func dial(t *testing.T, server *redistest.Server) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
-	locks := dibs.New(goredisstore.New(rdb, goredisstore.Prefix("")), dibs.Timeout(5*time.Second)) // for a busy machine
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// newDibs returns a client of dibs with a prefix for its lock keys.
+func newDibs(t *testing.T, rdb *redis.Client, prefix string) *dibs.Client {
+	locks := dibs.New(goredisstore.New(rdb, goredisstore.Prefix(prefix)), dibs.Timeout(5*time.Second)) // for a busy machine
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		rdb.Close()
 	})
-	return fixture{server, rdb, locks, map[string]locker{
-		"dibs":      dibsLocker{locks},
-		"redsync":   redsyncLocker{redsync.New(pool.NewPool(rdb))},
-		"redislock": redislockLocker{redislock.New(rdb)},
-		"bare":      scriptLocker{rdb},
-	}}
+	return locks
 }
 
 // peers returns all lockers except dibs.
