@@ -46,53 +46,89 @@ func languages() []language {
 	}
 }
 
+// selectVariable has the languages that are tested:
+//
+//   - 1: those whose tools are installed
+//   - all, or a list such as python,node: these; a missing tool is a failure
+//
+// Without it the matrix is skipped: the other tests need nothing but Go and Redis.
 const selectVariable = "DIBS_INTEROP"
 
-// selected returns the languages that DIBS_INTEROP selects, and skips the test if it is
-// not set. The value 1 selects the languages that are installed. The value all, or a list
-// of languages, makes the test fail if one of them is not installed.
-func selected(t *testing.T) []language {
-	t.Helper()
-	value := os.Getenv(selectVariable)
-	switch value {
-	case "":
-		t.Skipf("SKIPPED: it needs Python and Node.js, and downloads their libraries: set %s=1", selectVariable)
-	case "1":
-		return slices.DeleteFunc(languages(), func(l language) bool {
-			err := l.available()
-			if err != nil {
-				t.Logf("SKIPPED: %s: %v", l.name, err)
+// A selection is what selectVariable selects.
+type selection struct {
+	languages []language
+	skipped   map[string]error // a language, and why it is skipped
+}
+
+// selectLanguages returns the selection for a value of selectVariable. The function
+// available returns an error for a language that cannot be tested on this machine.
+func selectLanguages(value string, available func(language) error) (selection, error) {
+	s := selection{skipped: make(map[string]error)}
+	known := languages()
+	if value == "1" || value == "all" {
+		for _, l := range known {
+			err := available(l)
+			switch {
+			case err == nil:
+				s.languages = append(s.languages, l)
+			case value == "1":
+				s.skipped[l.name] = err
+			default:
+				return selection{}, fmt.Errorf("%s=%s: %s: %w", selectVariable, value, l.name, err)
 			}
-			return err != nil
-		})
-	case "all":
-		value = strings.Join(names(languages()), ",")
+		}
+		return s, nil
 	}
-	var found []language
 	for name := range strings.SplitSeq(value, ",") {
-		at := slices.Index(names(languages()), name)
+		at := slices.IndexFunc(known, func(l language) bool { return l.name == name })
 		if at < 0 {
-			t.Fatalf("%s=%s: no language %q: use 1, all, or a list of %q", selectVariable, value, name, names(languages()))
+			return selection{}, fmt.Errorf("%s=%s: no language %q: use 1, all, or a list of languages", selectVariable, value, name)
 		}
-		l := languages()[at]
-		if err := l.available(); err != nil {
-			t.Fatalf("%s=%s: %s: %v", selectVariable, value, name, err)
+		if err := available(known[at]); err != nil {
+			return selection{}, fmt.Errorf("%s=%s: %s: %w", selectVariable, value, name, err)
 		}
-		found = append(found, l)
+		s.languages = append(s.languages, known[at])
 	}
-	return found
+	return s, nil
 }
 
-func names(languages []language) []string {
-	var names []string
-	for _, l := range languages {
-		names = append(names, l.name)
+func TestSelectLanguages(t *testing.T) {
+	t.Parallel()
+	errMissing := errors.New("not installed")
+	withoutNode := func(l language) error {
+		if l.name == "node" {
+			return errMissing
+		}
+		return nil
 	}
-	return names
+	for value, want := range map[string]struct {
+		selected string
+		skipped  bool
+		err      string
+	}{
+		"1":           {selected: "python", skipped: true},
+		"python":      {selected: "python"},
+		"all":         {err: "node: not installed"},
+		"node":        {err: "node: not installed"},
+		"python,node": {err: "node: not installed"},
+		"cobol":       {err: `no language "cobol"`},
+		"python,":     {err: `no language ""`},
+	} {
+		s, err := selectLanguages(value, withoutNode)
+		if want.err != "" {
+			if err == nil || !strings.Contains(err.Error(), want.err) {
+				t.Errorf("%s: error %v, want one with %q", value, err, want.err)
+			}
+			continue
+		}
+		if err != nil || len(s.languages) != 1 || s.languages[0].name != want.selected || (s.skipped["node"] != nil) != want.skipped {
+			t.Errorf("%s: %+v, %v; want %q", value, s, err, want.selected)
+		}
+	}
 }
 
-// available returns an error if a tool of the language is missing.
-func (l language) available() error {
+// available returns an error if a tool of a language is missing.
+func available(l language) error {
 	for _, tool := range l.tools {
 		if _, err := exec.LookPath(tool); err != nil {
 			return err

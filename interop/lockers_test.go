@@ -217,8 +217,13 @@ var unlockLua string
 var extendLua string
 
 func (k scriptLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+	return poll(ctx, func() (lock, error) { return k.try(ctx, key, ttl) })
+}
+
+// poll tries until the key is free.
+func poll(ctx context.Context, try func() (lock, error)) (lock, error) {
 	for {
-		l, err := k.try(ctx, key, ttl)
+		l, err := try()
 		if !errors.Is(err, errHeld) {
 			return l, err
 		}
@@ -247,4 +252,37 @@ func (l scriptLock) extend(ctx context.Context, ttl time.Duration) (bool, error)
 
 func (l scriptLock) unlock(ctx context.Context) (bool, error) {
 	return l.rdb.Eval(ctx, unlockLua, []string{l.key}, l.token).Bool()
+}
+
+// carelessLocker is the hand-written lock with a common fault: it does not compare the
+// value before it changes or deletes the key.
+type carelessLocker struct{ rdb *redis.Client }
+
+type carelessLock struct {
+	rdb *redis.Client
+	key string
+}
+
+func (k carelessLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+	return poll(ctx, func() (lock, error) { return k.try(ctx, key, ttl) })
+}
+
+func (k carelessLocker) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+	l := carelessLock{k.rdb, key}
+	err := k.rdb.Do(ctx, "SET", key, l.value(), "NX", "PX", ttl.Milliseconds()).Err()
+	if errors.Is(err, redis.Nil) {
+		err = errHeld
+	}
+	return l, err
+}
+
+func (carelessLock) value() string { return "1" }
+
+func (l carelessLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
+	return l.rdb.PExpire(ctx, l.key, ttl).Result()
+}
+
+func (l carelessLock) unlock(ctx context.Context) (bool, error) {
+	n, err := l.rdb.Del(ctx, l.key).Result()
+	return n == 1, err
 }

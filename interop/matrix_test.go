@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -20,6 +21,10 @@ const (
 	// shortTTL is for locks that have to expire. python-redis-lock counts in whole seconds.
 	shortTTL = time.Second
 )
+
+// careless is the row of a hand-written lock that does not compare the value. It shows what
+// the columns find, and what dibs does then.
+const careless = "`SET NX` and `DEL`"
 
 // A row of the matrix is a library beside dibs on one server.
 type row struct {
@@ -61,7 +66,17 @@ var underLoad = column{"4 + 4 workers for 5 s", workTogether}
 
 // TestMatrix tests each library with each column, and writes the results as a table.
 func TestMatrix(t *testing.T) {
-	languages := selected(t)
+	value := os.Getenv(selectVariable)
+	if value == "" {
+		t.Skipf("SKIPPED: it downloads libraries of Python and JavaScript: set %s=1, or see drivers/README.md", selectVariable)
+	}
+	selection, err := selectLanguages(value, available)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range selection.skipped {
+		t.Run(name, func(t *testing.T) { t.Skipf("SKIPPED: %v", err) })
+	}
 	var rows []*row
 	run := func(library string, start func(t *testing.T, r *row)) {
 		t.Run(library, func(t *testing.T) {
@@ -75,10 +90,10 @@ func TestMatrix(t *testing.T) {
 			r.run(t)
 		})
 	}
-	for _, library := range []string{"redsync", "redislock"} {
+	for _, library := range []string{"redsync", "redislock", careless} {
 		run(library, func(t *testing.T, r *row) { r.startGo(t) })
 	}
-	for _, l := range languages {
+	for _, l := range selection.languages {
 		dir, err := l.prepare(t)
 		if err != nil {
 			t.Errorf("install the libraries of %s: %v", l.name, err)
@@ -101,9 +116,18 @@ func serverVersion(t *testing.T, rdb *redis.Client) string {
 }
 
 func (r *row) startGo(t *testing.T) {
-	modules := map[string]string{"redsync": "github.com/go-redsync/redsync/v4", "redislock": "github.com/bsm/redislock"}
-	r.version, r.runtime = moduleVersion(t, modules[r.library]), "Go "+strings.TrimPrefix(runtime.Version(), "go")
-	r.theirs = goHammerer{goPeers(r.rdb)[r.library], r.rdb}
+	r.runtime = "Go " + strings.TrimPrefix(runtime.Version(), "go")
+	peers := goPeers(r.rdb)
+	switch r.library {
+	case "redsync":
+		r.version = moduleVersion(t, "github.com/go-redsync/redsync/v4")
+	case "redislock":
+		r.version = moduleVersion(t, "github.com/bsm/redislock")
+	case careless:
+		r.version = "none"
+		peers[careless] = carelessLocker{r.rdb}
+	}
+	r.theirs = goHammerer{peers[r.library], r.rdb}
 	r.dibs = newDibs(t, r.rdb, r.prefix)
 }
 
@@ -268,13 +292,14 @@ func theirsFirst(t *testing.T, r *row, name string) string {
 	if !ok || busy.Holder != l.value() {
 		t.Errorf("dibs: %v, want a BusyError with the holder %s", err, l.value())
 	}
-	acquired := make(chan *dibs.Lease, 1)
+	type outcome struct {
+		lease *dibs.Lease
+		err   error
+	}
+	acquired := make(chan outcome, 1)
 	go func() {
 		lease, err := r.dibs.Mutex(name).Lock(t.Context())
-		if err != nil {
-			t.Errorf("dibs: %v", err)
-		}
-		acquired <- lease
+		acquired <- outcome{lease, err}
 	}()
 	waitUntilQueued(t, r.dibs, name, 1)
 	if ok, err := l.extend(t.Context(), longTTL); !ok || err != nil {
@@ -282,10 +307,8 @@ func theirsFirst(t *testing.T, r *row, name string) string {
 	}
 	r.release(t, name, l)
 	released := time.Now()
-	lease := <-acquired
-	if lease == nil {
-		return ""
-	}
+	o := <-acquired
+	lease := mustLease(t, o.lease, o.err)
 	mustTake(t, released, 0, recheck)
 	r.wantHeldByDibs(t, lease)
 	mustUnlock(t, lease)
@@ -319,10 +342,18 @@ func dibsExpires(t *testing.T, r *row, name string) string {
 }
 
 func theirLateRelease(t *testing.T, r *row, name string) string {
+	const ttl = 3 * time.Second
 	l := r.acquire(t, name, shortTTL)
-	lease, err := r.dibs.Mutex(name).Lock(t.Context())
+	lease, err := r.dibs.Mutex(name).Lock(t.Context(), dibs.TTL(ttl))
 	mustLease(t, lease, err)
 	ok, err := l.unlock(t.Context())
+	if r.library == careless {
+		if !ok || err != nil {
+			t.Errorf("theirs: unlock: %v, %v: want that it releases the lock of dibs", ok, err)
+		}
+		wantToldOfLoss(t, lease, ttl/3+time.Second)
+		return "**no**: it releases the lock of dibs"
+	}
 	cell := refused(t, "unlock", ok, err)
 	r.wantHeldByDibs(t, lease)
 	mustUnlock(t, lease)
@@ -353,7 +384,12 @@ func theirLateExtension(t *testing.T, r *row, name string) string {
 	lease, err := r.dibs.Mutex(name).TryLock(t.Context())
 	mustLease(t, lease, err)
 	ok, err := l.extend(t.Context(), longTTL)
-	cell := refused(t, "extend", ok, err)
+	cell := "**no**: it changes the TTL of dibs"
+	if r.library != careless {
+		cell = refused(t, "extend", ok, err)
+	} else if !ok || err != nil {
+		t.Errorf("theirs: extend: %v, %v: want that it extends the lock of dibs", ok, err)
+	}
 	r.wantHeldByDibs(t, lease)
 	mustUnlock(t, lease)
 	return cell
@@ -399,6 +435,15 @@ func forcedRelease(t *testing.T, r *row, name string) string {
 	mustLease(t, lease, err)
 	r.server.MustCmd(t, "DEL", r.key(name))
 	l := r.acquire(t, name, longTTL)
+	wantToldOfLoss(t, lease, limit)
+	r.wantValue(t, name, l.value())
+	r.release(t, name, l)
+	return "yes"
+}
+
+// wantToldOfLoss waits until dibs has found out that its lock key is gone.
+func wantToldOfLoss(t *testing.T, lease *dibs.Lease, limit time.Duration) {
+	t.Helper()
 	select {
 	case <-lease.Context().Done():
 	case <-time.After(limit):
@@ -408,9 +453,6 @@ func forcedRelease(t *testing.T, r *row, name string) string {
 	if !ok || lost.Reason != dibs.ReasonTaken {
 		t.Errorf("dibs: %v, want a LostError with %q", lease.Err(), dibs.ReasonTaken)
 	}
-	r.wantValue(t, name, l.value())
-	r.release(t, name, l)
-	return "yes"
 }
 
 func workTogether(t *testing.T, r *row, name string) string {
