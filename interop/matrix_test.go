@@ -218,6 +218,11 @@ func (r *row) release(t *testing.T, name string, l lock) {
 	}
 }
 
+// lock lets dibs wait for a lock, longer than any column needs.
+func (r *row) lock(ctx context.Context, name string, options ...dibs.Option) (*dibs.Lease, error) {
+	return r.dibs.Mutex(name).Lock(ctx, append(options, dibs.Wait(20*time.Second))...)
+}
+
 // wantBusy is for a name that dibs holds.
 func (r *row) wantBusy(t *testing.T, name string) {
 	t.Helper()
@@ -290,7 +295,7 @@ func theirsFirst(t *testing.T, r *row, name string) string {
 	_, err := r.dibs.Mutex(name).TryLock(t.Context())
 	busy, ok := errors.AsType[*dibs.BusyError](err)
 	if !ok || busy.Holder != l.value() {
-		t.Errorf("dibs: %v, want a BusyError with the holder %s", err, l.value())
+		t.Fatalf("dibs: %v, want a BusyError with the holder %s", err, l.value())
 	}
 	type outcome struct {
 		lease *dibs.Lease
@@ -298,7 +303,7 @@ func theirsFirst(t *testing.T, r *row, name string) string {
 	}
 	acquired := make(chan outcome, 1)
 	go func() {
-		lease, err := r.dibs.Mutex(name).Lock(t.Context())
+		lease, err := r.lock(t.Context(), name)
 		acquired <- outcome{lease, err}
 	}()
 	waitUntilQueued(t, r.dibs, name, 1)
@@ -318,7 +323,7 @@ func theirsFirst(t *testing.T, r *row, name string) string {
 func theirsExpires(t *testing.T, r *row, name string) string {
 	begin := time.Now()
 	r.acquire(t, name, shortTTL)
-	lease, err := r.dibs.Mutex(name).Lock(t.Context())
+	lease, err := r.lock(t.Context(), name)
 	mustLease(t, lease, err)
 	mustTake(t, begin, shortTTL, shortTTL)
 	r.wantHeldByDibs(t, lease)
@@ -344,7 +349,7 @@ func dibsExpires(t *testing.T, r *row, name string) string {
 func theirLateRelease(t *testing.T, r *row, name string) string {
 	const ttl = 3 * time.Second
 	l := r.acquire(t, name, shortTTL)
-	lease, err := r.dibs.Mutex(name).Lock(t.Context(), dibs.TTL(ttl))
+	lease, err := r.lock(t.Context(), name, dibs.TTL(ttl))
 	mustLease(t, lease, err)
 	ok, err := l.unlock(t.Context())
 	if r.library == careless {
