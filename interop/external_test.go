@@ -299,6 +299,13 @@ func TestExternalDriverFails(t *testing.T) {
 			if err == nil || errors.Is(err, errHeld) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
+			select {
+			case <-e.ended:
+				if _, err := e.try(t.Context(), key, time.Second); err == nil || !strings.Contains(err.Error(), "standard error") {
+					t.Errorf("after the end of the driver: error %v, want its standard error", err)
+				}
+			default: // the driver runs on: only this request has failed
+			}
 		})
 	}
 }

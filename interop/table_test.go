@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// tableVariable has the file to which the matrix is written.
+// tableVariable has the file to which the matrix is written. A relative path begins in the
+// directory of this file.
 const tableVariable = "DIBS_INTEROP_OUT"
 
 // writeTable writes the rows that have run, as a table in Markdown.
