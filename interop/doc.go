@@ -5,4 +5,7 @@
 // Only exclusion is common. The other libraries have no queue: they poll, and may acquire
 // a free name before the waiters in dibs' queue. They do not notify waiters when they
 // release a lock: dibs finds out at its next retry, after half a waiter TTL at most.
+//
+// With DIBS_INTEROP=1, TestMatrix also tests libraries of other languages, through the
+// programs in drivers. docs/interop.md has the results.
 package interop

@@ -187,9 +187,14 @@ func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 // waitForWaiters waits until the queue has want waiters.
 func (s fixture) waitForWaiters(t *testing.T, want int) {
 	t.Helper()
+	waitUntilQueued(t, s.dibs, key, want)
+}
+
+func waitUntilQueued(t *testing.T, locks *dibs.Client, name string, want int) {
+	t.Helper()
 	end := time.Now().Add(10 * time.Second)
 	for {
-		state, err := s.dibs.Inspect(t.Context(), key)
+		state, err := locks.Inspect(t.Context(), name)
 		if err == nil && state.Waiting == want {
 			return
 		}

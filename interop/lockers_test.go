@@ -49,20 +49,37 @@ const pollEvery = 5 * time.Millisecond
 func open(t *testing.T) fixture {
 	t.Helper()
 	server := redistest.Start(t)
+	rdb := dial(t, server)
+	locks := newDibs(t, rdb, "")
+	lockers := goPeers(rdb)
+	lockers["dibs"] = dibsLocker{locks}
+	return fixture{server, rdb, locks, lockers}
+}
+
+// goPeers returns the other libraries for Go, and the hand-written lock.
+func goPeers(rdb *redis.Client) map[string]locker {
+	return map[string]locker{
+		"redsync":   redsyncLocker{redsync.New(pool.NewPool(rdb))},
+		"redislock": redislockLocker{redislock.New(rdb)},
+		"bare":      scriptLocker{rdb},
+	}
+}
+
+func dial(t *testing.T, server *redistest.Server) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
-	locks := dibs.New(goredisstore.New(rdb, goredisstore.Prefix("")), dibs.Timeout(5*time.Second)) // for a busy machine
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// newDibs returns a client of dibs with a prefix for its lock keys.
+func newDibs(t *testing.T, rdb *redis.Client, prefix string) *dibs.Client {
+	locks := dibs.New(goredisstore.New(rdb, goredisstore.Prefix(prefix)), dibs.Timeout(5*time.Second)) // for a busy machine
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		rdb.Close()
 	})
-	return fixture{server, rdb, locks, map[string]locker{
-		"dibs":      dibsLocker{locks},
-		"redsync":   redsyncLocker{redsync.New(pool.NewPool(rdb))},
-		"redislock": redislockLocker{redislock.New(rdb)},
-		"bare":      scriptLocker{rdb},
-	}}
+	return locks
 }
 
 // peers returns all lockers except dibs.
@@ -200,8 +217,13 @@ var unlockLua string
 var extendLua string
 
 func (k scriptLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+	return poll(ctx, func() (lock, error) { return k.try(ctx, key, ttl) })
+}
+
+// poll tries until the key is free.
+func poll(ctx context.Context, try func() (lock, error)) (lock, error) {
 	for {
-		l, err := k.try(ctx, key, ttl)
+		l, err := try()
 		if !errors.Is(err, errHeld) {
 			return l, err
 		}
@@ -230,4 +252,37 @@ func (l scriptLock) extend(ctx context.Context, ttl time.Duration) (bool, error)
 
 func (l scriptLock) unlock(ctx context.Context) (bool, error) {
 	return l.rdb.Eval(ctx, unlockLua, []string{l.key}, l.token).Bool()
+}
+
+// carelessLocker is the hand-written lock with a common fault: it does not compare the
+// value before it changes or deletes the key.
+type carelessLocker struct{ rdb *redis.Client }
+
+type carelessLock struct {
+	rdb *redis.Client
+	key string
+}
+
+func (k carelessLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+	return poll(ctx, func() (lock, error) { return k.try(ctx, key, ttl) })
+}
+
+func (k carelessLocker) try(ctx context.Context, key string, ttl time.Duration) (lock, error) {
+	l := carelessLock{k.rdb, key}
+	err := k.rdb.Do(ctx, "SET", key, l.value(), "NX", "PX", ttl.Milliseconds()).Err()
+	if errors.Is(err, redis.Nil) {
+		err = errHeld
+	}
+	return l, err
+}
+
+func (carelessLock) value() string { return "1" }
+
+func (l carelessLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
+	return l.rdb.PExpire(ctx, l.key, ttl).Result()
+}
+
+func (l carelessLock) unlock(ctx context.Context) (bool, error) {
+	n, err := l.rdb.Del(ctx, l.key).Result()
+	return n == 1, err
 }

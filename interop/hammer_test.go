@@ -1,0 +1,116 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A load is work on a counter that nothing but a lock protects.
+type load struct {
+	counter string // its key; counter:inside counts the workers that hold the lock
+	workers int
+	long    time.Duration // whole seconds
+	ttl     time.Duration
+	work    time.Duration // between the read and the write of the counter
+	pause   time.Duration // after a release, on average
+}
+
+// A result is what the workers of one library have done.
+type result struct {
+	turns    int
+	overlaps int           // turns that began while another worker held the lock
+	longest  time.Duration // wait
+}
+
+// A hammerer is a library that can work on a counter.
+type hammerer interface {
+	locker
+	hammer(ctx context.Context, name string, l load) (result, error)
+}
+
+// A goHammerer is a Go library. The driver of another language does the same in its
+// process.
+type goHammerer struct {
+	locker
+	rdb *redis.Client
+}
+
+func (h goHammerer) hammer(ctx context.Context, name string, l load) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.long)
+	defer cancel()
+	var (
+		mu    sync.Mutex
+		total result
+		errs  []error
+		group sync.WaitGroup
+	)
+	for range l.workers {
+		group.Go(func() {
+			r, err := h.worker(ctx, name, l)
+			mu.Lock()
+			defer mu.Unlock()
+			total.turns += r.turns
+			total.overlaps += r.overlaps
+			total.longest = max(total.longest, r.longest)
+			errs = append(errs, err)
+		})
+	}
+	group.Wait()
+	return total, errors.Join(errs...)
+}
+
+// worker takes turns until ctx ends.
+func (h goHammerer) worker(ctx context.Context, name string, l load) (result, error) {
+	var r result
+	for ctx.Err() == nil {
+		begin := time.Now()
+		held, err := h.lock(ctx, name, l.ttl)
+		r.longest = max(r.longest, time.Since(begin))
+		if err != nil && ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return r, err
+		}
+		overlap, err := h.turn(context.WithoutCancel(ctx), held, l)
+		if err != nil {
+			return r, err
+		}
+		r.turns++
+		if overlap {
+			r.overlaps++
+		}
+		time.Sleep(rand.N(2 * l.pause))
+	}
+	return r, nil
+}
+
+// turn increments the counter, and releases the lock.
+func (h goHammerer) turn(ctx context.Context, held lock, l load) (overlap bool, err error) {
+	inside := h.rdb.Incr(ctx, l.counter+":inside")
+	text, err := h.rdb.Get(ctx, l.counter).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, err
+	}
+	count, err := strconv.Atoi("0" + text)
+	if err != nil {
+		return false, err
+	}
+	time.Sleep(l.work)
+	set := h.rdb.Set(ctx, l.counter, count+1, 0)
+	outside := h.rdb.Decr(ctx, l.counter+":inside")
+	if err := errors.Join(inside.Err(), set.Err(), outside.Err()); err != nil {
+		return false, err
+	}
+	if ok, err := held.unlock(ctx); err != nil || !ok {
+		return false, fmt.Errorf("unlock after the work: %v, %w", ok, err)
+	}
+	return inside.Val() != 1, nil
+}
