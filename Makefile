@@ -42,6 +42,16 @@ fuzz: ## run each fuzz target for FUZZTIME=20s
 		go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=100x "$$package" </dev/null || exit 1; \
 	done
 
+# LANGUAGES is 1 (those that are installed), all, or a list such as python,node.
+LANGUAGES ?= 1
+OUT       ?=
+
+.PHONY: interop
+interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the table)
+	@scripts/install-server redis; \
+		DIBS_REQUIRE_REDIS=1 DIBS_INTEROP='$(LANGUAGES)' DIBS_INTEROP_OUT='$(abspath $(OUT))' \
+		go test -race -count=1 -v -run='^TestMatrix$$' ./interop
+
 .PHONY: bench
 bench: ## compare dibs with other lock libraries: make bench ARGS="..."
 	@go run ./bench $(ARGS)
