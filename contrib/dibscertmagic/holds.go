@@ -37,7 +37,7 @@ func (h *holds) reserve(ctx context.Context, name string) error {
 	}
 }
 
-// tryReserve reserves the name, or returns who has it.
+// tryReserve reserves the name, or returns the hold that another goroutine has.
 func (h *holds) tryReserve(name string) (other *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -212,9 +212,9 @@ type Message struct {
 }
 
 // ParseMessage reads a notification: fence, ticket, origin, token. A fence of zero tells
-// the waiter to retry; with the origin "!", it tells the holder that a request waits. With a
-// fence of zero and a ticket, the ticket is the fence of a lease of this token that was
-// revoked. The reason may follow after a line break.
+// the waiter to retry. With the origin "!", it means that a request waits for the name that
+// the token holds. With a fence of zero and a ticket, the ticket is the fence of a lease of
+// this token that was revoked. The reason may follow after a line break.
 func ParseMessage(text string) (Message, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
