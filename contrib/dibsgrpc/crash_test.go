@@ -24,6 +24,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/internal/childtest"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/servicetest"
 )
 
 func TestMain(m *testing.M) {
@@ -141,7 +142,7 @@ func TestKilledServer(t *testing.T) {
 	began, first := occupy(t, a, clientA, 1)
 	a.Kill()
 	untilServed(t, clientB, began.Add(crashTTL), time.Now().Add(crashTTL))
-	wantCode(t, receive(t, "the first call ends", first), codes.Unavailable, 0) // of gRPC itself
+	wantCode(t, servicetest.Receive(t, "the first call ends", first), codes.Unavailable, 0) // of gRPC itself
 }
 
 // A server process is stopped for longer than the TTL. Its handler, which comes too late,
@@ -169,7 +170,7 @@ func TestStoppedServer(t *testing.T) {
 					t.Errorf("the late handler prints %q", line)
 				}
 			}
-			wantCode(t, receive(t, "the first call ends", first), codes.Internal, 0)
+			wantCode(t, servicetest.Receive(t, "the first call ends", first), codes.Internal, 0)
 		})
 	}
 }

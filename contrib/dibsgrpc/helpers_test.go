@@ -3,7 +3,6 @@ package dibsgrpc_test
 import (
 	"context"
 	"net"
-	"runtime"
 	"testing"
 	"time"
 
@@ -18,11 +17,9 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgrpc"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
-
-// generous is for what must happen soon, on a busy machine.
-const generous = 20 * time.Second
 
 // A service is the service under test, which comes with gRPC. Nil functions are not called.
 type service struct {
@@ -77,7 +74,7 @@ func request(name string) *pb.SimpleRequest {
 // eachTransport runs a test on real connections: in memory, and of the loopback interface.
 func eachTransport(t *testing.T, test func(t *testing.T, start func(*service, []dibsgrpc.Rule, ...grpc.DialOption) pb.TestServiceClient)) {
 	t.Run("bufconn", func(t *testing.T) {
-		wantNoGoroutines(t)
+		servicetest.WantNoGoroutines(t)
 		test(t, func(s *service, rules []dibsgrpc.Rule, options ...grpc.DialOption) pb.TestServiceClient {
 			listener := bufconn.Listen(1 << 16)
 			dial := grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })
@@ -85,7 +82,7 @@ func eachTransport(t *testing.T, test func(t *testing.T, start func(*service, []
 		})
 	})
 	t.Run("loopback", func(t *testing.T) {
-		wantNoGoroutines(t)
+		servicetest.WantNoGoroutines(t)
 		test(t, func(s *service, rules []dibsgrpc.Rule, options ...grpc.DialOption) pb.TestServiceClient {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -143,50 +140,4 @@ func wantCode(t *testing.T, err error, code codes.Code, retry time.Duration) {
 	if s.Code() != code || have != retry {
 		t.Errorf("have %v with a retry in %v, want %v and %v; %q", s.Code(), have, code, retry, s.Message())
 	}
-}
-
-// wantFree checks that nobody holds a name and nobody waits for it.
-func wantFree(t *testing.T, locks *dibs.Client, name string) {
-	t.Helper()
-	state, err := locks.Inspect(t.Context(), name)
-	if err != nil || state.Holding != 0 || state.Waiting != 0 {
-		t.Errorf("%s: have %d holders and %d waiters, %v, want none", name, state.Holding, state.Waiting, err)
-	}
-}
-
-// wantNoGoroutines checks that nothing runs after the test and its other clean-ups. Call it
-// first. The test must not be parallel.
-func wantNoGoroutines(t *testing.T) {
-	t.Helper()
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		for end := time.Now().Add(generous); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) { // between polls
-			if time.Now().After(end) {
-				stacks := make([]byte, 1<<20)
-				t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
-			}
-		}
-	})
-}
-
-// eventually polls a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(generous); !condition(); time.Sleep(5 * time.Millisecond) { // between polls
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, generous)
-		}
-	}
-}
-
-// receive returns the next value of a channel.
-func receive[T any](t *testing.T, what string, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(generous):
-		t.Fatalf("%s: not within %v", what, generous)
-	}
-	panic("unreachable")
 }

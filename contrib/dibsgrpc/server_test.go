@@ -18,6 +18,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgrpc"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -34,7 +35,7 @@ func lose(ctx context.Context, t *testing.T, locks *dibs.Client, name string) {
 		t.Errorf("revoke: %v, %v", done, err)
 		return
 	}
-	receive(t, "the context ends", ctx.Done())
+	servicetest.Receive(t, "the context ends", ctx.Done())
 }
 
 func reply(text string) *pb.StreamingOutputCallResponse {
@@ -96,20 +97,20 @@ func TestClientLeavesTheQueue(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() { _, err := client.UnaryCall(ctx, request("n")); failed <- err }()
-		eventually(t, "the call waits", func() bool { return waiting() == 1 })
+		servicetest.Eventually(t, "the call waits", func() bool { return waiting() == 1 })
 		cancel()
-		wantCode(t, receive(t, "the client ends", failed), codes.Canceled, 0)
-		eventually(t, "the queue is empty", func() bool { return waiting() == 0 })
+		wantCode(t, servicetest.Receive(t, "the client ends", failed), codes.Canceled, 0)
+		servicetest.Eventually(t, "the queue is empty", func() bool { return waiting() == 0 })
 
 		ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, err = client.UnaryCall(ctx, request("n"))
 		wantCode(t, err, codes.DeadlineExceeded, 0)
-		eventually(t, "the queue is empty", func() bool { return waiting() == 0 })
+		servicetest.Eventually(t, "the queue is empty", func() bool { return waiting() == 0 })
 		if err := lease.Unlock(); err != nil {
 			t.Error(err)
 		}
-		wantFree(t, locks, "n")
+		servicetest.WantFree(t, locks, "n")
 	})
 }
 
@@ -181,7 +182,7 @@ func TestStreamOfResponses(t *testing.T) {
 			if status.Code(err) != code || message != nil {
 				t.Errorf("%s: have %v, %v, want %v", name, message, err, code)
 			}
-			wantFree(t, locks, name)
+			servicetest.WantFree(t, locks, name)
 		}
 	})
 }

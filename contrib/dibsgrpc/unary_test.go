@@ -19,6 +19,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgrpc"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -57,7 +58,7 @@ func TestHandlerHoldsTheLock(t *testing.T) {
 		if r, ok := response.(*pb.SimpleRequest); err != nil || !ok || string(r.Payload.Body) != "order:7" {
 			t.Errorf("have %v, %v", response, err)
 		}
-		wantFree(t, locks, "order:7")
+		servicetest.WantFree(t, locks, "order:7")
 	})
 }
 
@@ -198,7 +199,7 @@ func TestDeadlineBoundsTheWait(t *testing.T) {
 		}
 		lease.Unlock()
 		synctest.Wait()
-		wantFree(t, locks, "n")
+		servicetest.WantFree(t, locks, "n")
 	})
 }
 
@@ -236,7 +237,7 @@ func TestErrorOfTheHandler(t *testing.T) {
 	if response != nil || err != want { //nolint:errorlint // the same error, not a wrapped one
 		t.Errorf("have %v, %v", response, err)
 	}
-	wantFree(t, locks, "n")
+	servicetest.WantFree(t, locks, "n")
 }
 
 func TestPanicPassesThrough(t *testing.T) {
@@ -249,7 +250,7 @@ func TestPanicPassesThrough(t *testing.T) {
 		}()
 		_, _ = call(t.Context(), by(locks.Mutex("n")), nil, func(context.Context, any) (any, error) { panic("bug") })
 	}()
-	wantFree(t, locks, "n")
+	servicetest.WantFree(t, locks, "n")
 }
 
 // unreleased is a store on which a release fails.

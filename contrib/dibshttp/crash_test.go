@@ -22,6 +22,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/internal/childtest"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/servicetest"
 )
 
 func TestMain(m *testing.M) {
@@ -160,7 +161,7 @@ func TestKilledServer(t *testing.T) {
 	began, first := occupy(t, a, urlA, "killed")
 	a.Kill()
 	untilServed(t, urlB, began.Add(crashTTL), time.Now().Add(crashTTL))
-	if a := receive(t, "the first request ends", first); a.success() {
+	if a := servicetest.Receive(t, "the first request ends", first); a.success() {
 		t.Errorf("the killed server has answered %d", a.status)
 	}
 }
@@ -188,7 +189,7 @@ func TestStoppedServer(t *testing.T) {
 			if line := a.Line(); line != "lost: true" {
 				t.Errorf("the late handler prints %q", line)
 			}
-			answer := receive(t, "the first request ends", first)
+			answer := servicetest.Receive(t, "the first request ends", first)
 			if answer.success() || answer.err != nil && !strings.Contains(answer.err.Error(), "EOF") {
 				t.Errorf("the late handler has answered %d, %v; want 500 or EOF", answer.status, answer.err)
 			}

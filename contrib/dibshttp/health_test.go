@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibshttp"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -45,7 +46,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestHealthHead(t *testing.T) {
-	wantNoGoroutines(t)
+	servicetest.WantNoGoroutines(t)
 	locks := newLocks(t, memstore.New())
 	server := startServer(t, dibshttp.Health(locks.Check), 1)
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {

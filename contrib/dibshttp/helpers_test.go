@@ -5,17 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/memstore"
 )
-
-// generous is for what must happen soon, on a busy machine.
-const generous = 20 * time.Second
 
 // byPath locks the path of a request.
 func byPath(locks *dibs.Client) func(*http.Request) (dibs.Doer, error) {
@@ -58,50 +53,4 @@ func wantStatus(t *testing.T, w *httptest.ResponseRecorder, status, retryAfter i
 	if w.Code != status || seconds != retryAfter {
 		t.Errorf("have status %d and Retry-After %q, want %d and %d; body %q", w.Code, w.Header().Get("Retry-After"), status, retryAfter, w.Body)
 	}
-}
-
-// wantFree checks that nobody holds a name and nobody waits for it.
-func wantFree(t *testing.T, locks *dibs.Client, name string) {
-	t.Helper()
-	state, err := locks.Inspect(t.Context(), name)
-	if err != nil || state.Holding != 0 || state.Waiting != 0 {
-		t.Errorf("%s: have %d holders and %d waiters, %v, want none", name, state.Holding, state.Waiting, err)
-	}
-}
-
-// wantNoGoroutines checks that nothing runs after the test and its other clean-ups. Call it
-// first. The test must not be parallel.
-func wantNoGoroutines(t *testing.T) {
-	t.Helper()
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		for end := time.Now().Add(generous); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) { // between polls
-			if time.Now().After(end) {
-				stacks := make([]byte, 1<<20)
-				t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
-			}
-		}
-	})
-}
-
-// eventually polls a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(generous); !condition(); time.Sleep(5 * time.Millisecond) { // between polls
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, generous)
-		}
-	}
-}
-
-// receive returns the next value of a channel.
-func receive[T any](t *testing.T, what string, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(generous):
-		t.Fatalf("%s: not within %v", what, generous)
-	}
-	panic("unreachable")
 }

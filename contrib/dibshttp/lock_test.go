@@ -15,6 +15,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibshttp"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -48,7 +49,7 @@ func TestHandlerHoldsTheLock(t *testing.T) {
 		if wantStatus(t, w, http.StatusCreated, 0); w.Body.String() != "done" || aborted {
 			t.Errorf("have body %q, aborted %v", w.Body, aborted)
 		}
-		wantFree(t, locks, "/order/7")
+		servicetest.WantFree(t, locks, "/order/7")
 	})
 }
 
@@ -61,7 +62,7 @@ func TestNoLock(t *testing.T) {
 		}
 	})), post(t.Context(), "/n"))
 	wantStatus(t, w, http.StatusOK, 0)
-	wantFree(t, locks, "/n")
+	servicetest.WantFree(t, locks, "/n")
 }
 
 // Retry-After is when the lease of a crashed holder has expired, plus a second for each
@@ -246,7 +247,7 @@ func TestClientGone(t *testing.T) {
 		wantStatus(t, w, http.StatusServiceUnavailable, 5) // nothing was sent
 		lease.Unlock()
 		synctest.Wait()
-		wantFree(t, locks, "/n")
+		servicetest.WantFree(t, locks, "/n")
 	})
 }
 
@@ -262,7 +263,7 @@ func TestPanicPassesThrough(t *testing.T) {
 			h := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(value) }))
 			h.ServeHTTP(httptest.NewRecorder(), post(t.Context(), "/n"))
 		}()
-		wantFree(t, locks, "/n")
+		servicetest.WantFree(t, locks, "/n")
 	}
 }
 

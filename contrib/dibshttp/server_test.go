@@ -19,6 +19,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibshttp"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -26,7 +27,7 @@ import (
 func eachProtocol(t *testing.T, test func(t *testing.T, start func(http.Handler) *httptest.Server)) {
 	for major, name := range map[int]string{1: "HTTP1", 2: "HTTP2"} {
 		t.Run(name, func(t *testing.T) {
-			wantNoGoroutines(t)
+			servicetest.WantNoGoroutines(t)
 			test(t, func(h http.Handler) *httptest.Server { return startServer(t, h, major) })
 		})
 	}
@@ -79,7 +80,7 @@ func lose(t *testing.T, locks *dibs.Client, r *http.Request) {
 		t.Errorf("revoke: %v, %v", done, err)
 		return
 	}
-	receive(t, "the context ends", r.Context().Done())
+	servicetest.Receive(t, "the context ends", r.Context().Done())
 }
 
 // A stream whose lease is lost does not end normally.
@@ -113,7 +114,7 @@ func TestStreamIsAborted(t *testing.T) {
 		} else {
 			t.Logf("the client has: %v", err)
 		}
-		wantFree(t, locks, "/n")
+		servicetest.WantFree(t, locks, "/n")
 	})
 }
 
@@ -169,7 +170,7 @@ func TestEarlyHints(t *testing.T) {
 }
 
 func TestHijack(t *testing.T) {
-	wantNoGoroutines(t)
+	servicetest.WantNoGoroutines(t)
 	locks := newLocks(t, memstore.New(), shortTTL)
 	locked := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, buffer, err := w.(http.Hijacker).Hijack()
@@ -201,7 +202,7 @@ func TestHijack(t *testing.T) {
 	if response.StatusCode != http.StatusSwitchingProtocols || string(body) != "bye" || err != nil {
 		t.Errorf("have status %d, %q, %v", response.StatusCode, body, err)
 	}
-	wantFree(t, locks, "/n")
+	servicetest.WantFree(t, locks, "/n")
 }
 
 // The response writer passes the other methods of http.ResponseController on.
@@ -209,7 +210,7 @@ func TestResponseController(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
 		locks := newLocks(t, memstore.New())
 		server := start(dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			controller, soon := http.NewResponseController(w), time.Now().Add(generous)
+			controller, soon := http.NewResponseController(w), time.Now().Add(servicetest.Generous)
 			if err := errors.Join(controller.SetReadDeadline(soon), controller.SetWriteDeadline(soon), controller.EnableFullDuplex()); err != nil {
 				t.Error(err)
 			}
@@ -260,16 +261,16 @@ func TestClientLeavesTheQueue(t *testing.T) {
 				}
 				return state.Waiting
 			}
-			eventually(t, "the request waits", func() bool { return waiting() == 1 })
+			servicetest.Eventually(t, "the request waits", func() bool { return waiting() == 1 })
 			cancel()
-			if err := receive(t, "the client ends", failed); !errors.Is(err, context.Canceled) {
+			if err := servicetest.Receive(t, "the client ends", failed); !errors.Is(err, context.Canceled) {
 				t.Errorf("the client has %v", err)
 			}
-			eventually(t, "the queue is empty", func() bool { return waiting() == 0 })
+			servicetest.Eventually(t, "the queue is empty", func() bool { return waiting() == 0 })
 			if err := lease.Unlock(); err != nil {
 				t.Error(err)
 			}
-			wantFree(t, locks, "/n")
+			servicetest.WantFree(t, locks, "/n")
 		}
 	})
 }
