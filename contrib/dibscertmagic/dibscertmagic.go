@@ -143,7 +143,7 @@ func (s *Storage) mutex(name string) *dibs.Mutex {
 }
 
 // dibsName returns the name of a lock in the store. Names of CertMagic may be of any length,
-// and contain what comes from a TLS handshake.
+// and contain a name that a client has sent in a TLS handshake.
 func dibsName(name string) string {
 	plain := "certmagic:" + name
 	if driver.CheckName(plain) == nil {

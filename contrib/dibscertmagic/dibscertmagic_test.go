@@ -168,7 +168,7 @@ func TestRenewLockLeaseAfterALoss(t *testing.T) {
 	})
 }
 
-// CertMagic unlocks all when the process exits, also what waits for a renewal.
+// When the process exits, CertMagic unlocks all names, also one whose renewal waits.
 func TestUnlockDuringRenewLockLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, store *memstore.Store, mine, theirs *dibscertmagic.Storage) {
 		ctx := t.Context()

@@ -58,7 +58,7 @@ type line struct {
 
 // origin is what a line of generated code is generated for.
 type origin struct {
-	directive *found         // nil for what has no directive
+	directive *found         // nil if there is no directive
 	at        token.Position // of the name of the interface, without a directive
 }
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// removeBodies removes the bodies of functions, which may use what is not generated yet.
+// removeBodies removes the bodies of functions. They may use code that is not generated so far.
 func removeBodies(file *ast.File) {
 	for _, decl := range file.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok {

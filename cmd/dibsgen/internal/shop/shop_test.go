@@ -60,7 +60,7 @@ func bubble(t *testing.T, test func(t *testing.T, locks *dibs.Client)) {
 	})
 }
 
-// holders returns what holds a name.
+// holders returns the holders of a name.
 func holders(t *testing.T, locks *dibs.Client, name string) []dibs.Holder {
 	t.Helper()
 	state, err := locks.Inspect(t.Context(), name)
