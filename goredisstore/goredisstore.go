@@ -83,6 +83,9 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 // write, for at most timeout. See redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
+// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
+func Mixed() Option { return redisstore.Mixed() }
+
 // New returns a store on a go-redis client. It performs no I/O.
 //
 // rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type,

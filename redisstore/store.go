@@ -27,6 +27,7 @@ type Store struct {
 	requests pipeline.RequestPool
 	slots    *pipeline.Slots
 	replicas *replication // replicas that must have a write, or nil
+	mixed    mixedNames
 }
 
 var _ driver.Voter = (*Store)(nil)
@@ -38,6 +39,7 @@ type Option func(*settings)
 type settings struct {
 	format   wire.Format
 	prompt   bool
+	mixed    bool
 	replicas *replication
 }
 
@@ -50,6 +52,13 @@ func Prefix(prefix string) Option { return func(s *settings) { s.format.Prefix =
 // Sharded declares that the server is a cluster: one script cannot use keys of different
 // slots, and subscribers may be on other nodes. Adapters set it.
 func Sharded() Option { return func(s *settings) { s.format.Sharded = true } }
+
+// Mixed declares that clients of other libraries use the same keys, and poll for them. A
+// store notices a foreign holder by itself, and from then on leaves the name free now and
+// then, for these clients. But while waiters of dibs are always queued, foreign clients
+// never hold, and are not noticed. With Mixed all names are left free for 25 ms once a
+// second, if waiters are always queued, and more often once a foreign holder is seen.
+func Mixed() Option { return func(s *settings) { s.mixed = true } }
 
 // Prompt declares that the Conn's Do returns soon after the time until which its caller
 // waits. Callers may then call Do themselves, without a worker. Adapters set it.
@@ -68,7 +77,7 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 		}
 	}
 	return &Store{
-		conn: conn, format: s.format, replicas: s.replicas,
+		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
 		slots: pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Prompt: s.prompt}),
 	}
 }

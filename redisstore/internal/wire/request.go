@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -79,8 +80,8 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
 	r.MergeKey, r.MergeFrom = keys.Lock, len(r.Args)
 	r.add(c.Token, text[ttl:entry])
 	r.addUntil()
-	r.add(text[entry:], sharedArgument(c))
-	if c.Exclusive() {
+	r.add(text[entry:], kindArgument(c))
+	if c.Exclusive() && !ownToken(c) {
 		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
 	}
 }
@@ -97,7 +98,16 @@ func (f Format) AcquireAll(r *Request, c driver.AcquireRequest) {
 	}
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
-	r.add(entry)
+	r.add(entry, "")
+	if ownToken(c) {
+		r.Args[len(r.Args)-1] = c.Client
+	}
+}
+
+// ownToken reports whether the user has chosen the token. All others begin with the client.
+func ownToken(c driver.AcquireRequest) bool {
+	rest, ok := strings.CutPrefix(c.Token, c.Client)
+	return !ok || !strings.HasPrefix(rest, ":")
 }
 
 // Vote encodes an acquire by a quorum.
@@ -127,8 +137,8 @@ func (f Format) Resize(r *Request, c driver.AcquireRequest, v *driver.Vote) {
 }
 
 // Release encodes a release. With an entry, as Entry returns it, it also leaves the queue. v
-// is that of a quorum, or nil.
-func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, entry string) {
+// is that of a quorum, or nil. mixed means that clients of other libraries want the name.
+func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, entry string, mixed bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], rel.Name)
 	b := k.text
@@ -149,7 +159,14 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 		r.addUntil()
 	}
 	r.add(text[reserve:], f.check(), entry)
-	r.addVote(v)
+	switch {
+	case v != nil:
+		r.addVote(v)
+	case mixed:
+		r.add("1")
+	default:
+		r.add("0")
+	}
 	if rel.Reserve <= 0 && entry == "" && v == nil {
 		r.Joins, r.Token = JoinsRelease, token
 	}
@@ -247,6 +264,15 @@ func (f Format) check() string {
 		return "0"
 	}
 	return "1"
+}
+
+// kindArgument is the script argument of a shared request, "" for an exclusive one, and "-"
+// with the client for an exclusive one with a token of the user's.
+func kindArgument(c driver.AcquireRequest) string {
+	if c.Exclusive() && ownToken(c) {
+		return "- " + c.Client
+	}
+	return sharedArgument(c)
 }
 
 // sharedArgument is the script argument of a shared request, "" for an exclusive one.
