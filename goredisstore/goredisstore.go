@@ -86,6 +86,14 @@ func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithR
 // Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
 func Mixed() Option { return redisstore.Mixed() }
 
+// Redisson makes the store share its locks with Redisson, the library for Java. See
+// redisstore.Redisson.
+func Redisson() Option { return redisstore.Redisson() }
+
+// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
+// redisstore.RedissonFences.
+func RedissonFences() Option { return redisstore.RedissonFences() }
+
 // New returns a store on a go-redis client. It performs no I/O.
 //
 // rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type,

@@ -38,8 +38,10 @@ type Option func(*settings)
 // settings are what options change.
 type settings struct {
 	format   wire.Format
+	prefixed bool // the user has set the prefix
 	prompt   bool
 	mixed    bool
+	fenced   bool // see RedissonFences
 	replicas *replication
 }
 
@@ -47,7 +49,9 @@ type settings struct {
 // be empty, so that names are keys, as in most other libraries. Queues are at
 // {key}:dibs:… and fence high-water marks at dibs:fence:…, whatever the prefix: an ACL
 // must allow these too.
-func Prefix(prefix string) Option { return func(s *settings) { s.format.Prefix = prefix } }
+func Prefix(prefix string) Option {
+	return func(s *settings) { s.format.Prefix, s.prefixed = prefix, true }
+}
 
 // Sharded declares that the server is a cluster: one script cannot use keys of different
 // slots, and subscribers may be on other nodes. Adapters set it.
@@ -76,6 +80,7 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 			set(&s)
 		}
 	}
+	s.completeRedisson()
 	return &Store{
 		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
 		slots: pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Prompt: s.prompt}),
@@ -120,6 +125,9 @@ func (s *Store) checkRequest(c driver.AcquireRequest) error {
 		if err := s.checkKey(name); err != nil {
 			return err
 		}
+	}
+	if err := s.checkRedisson(c); err != nil {
+		return err
 	}
 	return checkToken(c.Name, c.Token)
 }

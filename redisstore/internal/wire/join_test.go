@@ -54,7 +54,7 @@ func TestCanMerge(t *testing.T) {
 	release := new(Request)
 	f.Release(release, driver.ReleaseRequest{Name: "a", Token: "t"}, nil, "", false)
 	other := acquire("a")
-	other.Script = CoalescedScript
+	other.Script = Plain.Coalesced
 	a := acquire("a")
 	for name, c := range map[string]struct {
 		r    *Request

@@ -75,20 +75,20 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
 	}
 	text := string(b)
 	keys := k.split(text)
-	r.reset(AcquireScript, keys)
+	r.reset(f.scripts().Acquire, keys)
 	r.add(f.check())
 	r.MergeKey, r.MergeFrom = keys.Lock, len(r.Args)
 	r.add(c.Token, text[ttl:entry])
 	r.addUntil()
 	r.add(text[entry:], kindArgument(c))
-	if c.Exclusive() && !ownToken(c) {
+	if c.Exclusive() && !ownToken(c) && f.Redisson == nil {
 		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
 	}
 }
 
 // AcquireAll encodes an acquire of several names in one step.
 func (f Format) AcquireAll(r *Request, c driver.AcquireRequest) {
-	r.reset(AcquireAllScript, f.Keys(c.Name))
+	r.reset(f.scripts().AcquireAll, f.Keys(c.Name))
 	for _, name := range c.With {
 		r.Keys = append(r.Keys, f.Keys(name).list()...)
 	}
@@ -112,7 +112,7 @@ func ownToken(c driver.AcquireRequest) bool {
 
 // Vote encodes an acquire by a quorum.
 func (f Format) Vote(r *Request, c driver.AcquireRequest, v driver.Vote) {
-	r.reset(VoteScript, f.Keys(c.Name))
+	r.reset(f.scripts().Vote, f.Keys(c.Name))
 	r.Keys = append(r.Keys, NodeKey)
 	entry, relinquish := "", "0"
 	if c.Queue {
@@ -129,7 +129,7 @@ func (f Format) Vote(r *Request, c driver.AcquireRequest, v driver.Vote) {
 
 // Resize encodes a change of weight. v is that of a quorum, or nil.
 func (f Format) Resize(r *Request, c driver.AcquireRequest, v *driver.Vote) {
-	r.reset(ResizeScript, f.Keys(c.Name))
+	r.reset(f.scripts().Resize, f.Keys(c.Name))
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
 	r.add(weightArgument(c))
@@ -147,7 +147,7 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 	reserve := len(b)
 	b = strconv.AppendInt(b, Milliseconds(rel.Reserve), 10)
 	text := string(b)
-	r.reset(ReleaseScript, k.split(text))
+	r.reset(f.scripts().Release, k.split(text))
 	token := rel.Token
 	if rel.Unreserve {
 		token += ReservedSuffix
@@ -167,7 +167,7 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 	default:
 		r.add("0")
 	}
-	if rel.Reserve <= 0 && entry == "" && v == nil {
+	if rel.Reserve <= 0 && entry == "" && v == nil && f.Redisson == nil {
 		r.Joins, r.Token = JoinsRelease, token
 	}
 }
@@ -182,26 +182,26 @@ func (r *Request) addVote(v *driver.Vote) {
 
 // Revoke encodes a revocation.
 func (f Format) Revoke(r *Request, name string, fence uint64, reason string) {
-	r.reset(RevokeScript, f.Keys(name))
+	r.reset(f.scripts().Revoke, f.Keys(name))
 	r.add(f.check(), strconv.FormatUint(fence, 10), reason)
 }
 
 // Wanted encodes a request to be notified of the next waiter.
 func (f Format) Wanted(r *Request, w driver.WantedRequest) {
-	r.reset(WantedScript, f.Keys(w.Name))
+	r.reset(f.scripts().Wanted, f.Keys(w.Name))
 	r.add(w.Token, w.Client)
 }
 
 // Inspect encodes a query of the state of a name, with at most this number of holders and
 // waiters.
 func (f Format) Inspect(r *Request, name string, most int) {
-	r.reset(InspectScript, f.Keys(name))
+	r.reset(f.scripts().Inspect, f.Keys(name))
 	r.add(strconv.Itoa(most))
 }
 
 // Extend encodes the extension of some leases of one slot: requests[i] for each i in which.
 func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int) {
-	r.reset(ExtendScript, Keys{})
+	r.reset(f.scripts().Extend, Keys{})
 	r.Keys = r.Keys[:0]
 	for _, i := range which {
 		h := requests[i]
@@ -215,7 +215,7 @@ func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int)
 // ExtendKey encodes the extension of one key of a lease: kind is lock, holders or meta.
 func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
 	k := f.Keys(h.Name)
-	r.reset(ExtendKeyScript, k)
+	r.reset(f.scripts().ExtendKey, k)
 	r.Keys = append(r.Keys[:0], map[string]string{"lock": k.Lock, "holders": k.Holders, "meta": k.Meta}[kind])
 	r.add(kind, h.Token, number(Milliseconds(h.TTL)))
 }

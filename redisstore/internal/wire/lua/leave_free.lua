@@ -2,24 +2,26 @@
 -- libraries poll, and would never find a name free that is handed off from waiter to waiter.
 -- Included by release.lua while the token holds and somebody waits.
 --
--- meta  "~" → "start length due": when the last gap began, in µs; its length in ms; when
---             the next one is due, in µs, or 0 before the first release that follows
+-- meta  "~" → "start length due": when the last gap began, in µs; its length in ms, 0 if
+--             there was none; when the next one is due, in µs, or 0 before the first
+--             release that follows
 --       "~seen" → when a waiter last found a foreign holder, in µs
 --
 -- The next gap is due when clients of dibs have had the name for as long as they had waited
 -- for it, at most 1 s. So both sides get the same part of the time, whoever polls faster. If
--- no foreign holder was seen for 5 s, gaps take a fortieth of the time. A gap in which
+-- no foreign holder was seen for 5 s, a gap of 25 ms follows each second. A gap in which
 -- nobody was seen makes the next one twice as long, for clients that poll slowly.
 
 time = redis.call('TIME')
 now = time[1] * 1000000 + time[2]
 local fields = redis.call('HMGET', meta, '~', '~seen')
-local start, length, due = string.match(fields[1] or '0 25 1', '^(%d+) (%d+) (%d+)$')
+local start, length, due = string.match(fields[1] or '', '^(%d+) (%d+) (%d+)$')
 local seen = tonumber(fields[2] or 0)
-start, length, due = tonumber(start), tonumber(length), tonumber(due)
+--#redisson if foreign_client_waits() then seen = now end
+start, length, due = tonumber(start or now), tonumber(length or 0), tonumber(due or 0)
 local mixed = now - seen < 5000000
 if due == 0 then
-  due = mixed and now + math.min(now - start, 1000000) or start + length * 40000
+  due = mixed and now + math.min(now - start, 1000000) or start + 1000000
 end
 if now >= due or now < start then
   if not mixed then
@@ -27,7 +29,7 @@ if now >= due or now < start then
   elseif seen > start then
     length = math.max(25, math.floor(length / 2))
   else
-    length = math.min(200, length * 2)
+    length = math.min(200, math.max(25, length * 2))
   end
   redis.call('DEL', lock)
   redis.pcall('HSET', meta, '~', string.format('%.0f %d 0', now, length))

@@ -162,8 +162,9 @@ local gap_left
 local function in_gap()
   local start, length = string.match(redis.call('HGET', meta, '~') or '', '^(%d+) (%d+)')
   if not start or now < tonumber(start) then return false end
-  gap_left = math.ceil((start - now) / 1000) + length
-  return gap_left > 0
+  local left = math.ceil((start - now) / 1000) + length
+  gap_left = left > 0 and left or nil
+  return left > 0
 end
 
 -- serve_queue grants to the entries at the head of the queue that are alive, reachable
