@@ -76,6 +76,17 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 // write, for at most timeout. See redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
+// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
+func Mixed() Option { return redisstore.Mixed() }
+
+// Redisson makes the store share its locks with Redisson, the library for Java. See
+// redisstore.Redisson.
+func Redisson() Option { return redisstore.Redisson() }
+
+// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
+// redisstore.RedissonFences.
+func RedissonFences() Option { return redisstore.RedissonFences() }
+
 // New returns a store on a pool of connections to one server, or to the master that
 // sentinels name. It performs no I/O. With a nil pool, every call of the store returns
 // dibs.ErrInvalid.

@@ -70,6 +70,7 @@ func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.V
 		answer.Name = wire.BusyName(c, v)
 		if answer.Poll = wire.MustPoll(c, answer.AcquireReply, v); answer.Poll && answer.Holder != "" {
 			s.mixed.see(answer.Name)
+			s.releases.expect(answer.Name, c)
 		}
 	}
 	return answer, void, err

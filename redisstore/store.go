@@ -28,6 +28,7 @@ type Store struct {
 	slots    *pipeline.Slots
 	replicas *replication // replicas that must have a write, or nil
 	mixed    mixedNames
+	releases releases
 }
 
 var _ driver.Voter = (*Store)(nil)
@@ -83,7 +84,8 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	s.completeRedisson()
 	return &Store{
 		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
-		slots: pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Prompt: s.prompt}),
+		releases: releases{conn: conn, format: s.format},
+		slots:    pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Prompt: s.prompt}),
 	}
 }
 
