@@ -21,9 +21,13 @@ const (
 	stderrToKeep = 4096             // the last bytes, which are in the error
 )
 
-// errUnreported is the error of unlock if the library does not report whether the lock was
-// still held.
-var errUnreported = errors.New("the library does not report it")
+var (
+	// errUnreported is the error of extend or unlock if the library does not report whether
+	// the lock was still held.
+	errUnreported = errors.New("the library does not report it")
+	// errUnsupported is the error of extend or force if the library has no such function.
+	errUnsupported = errors.New("the library does not support it")
+)
 
 // An external is the process of a driver: a library of another language.
 // drivers/README.md has the protocol. It is safe for concurrent use.
@@ -215,12 +219,30 @@ func (e *external) hammer(ctx context.Context, name string, l load) (result, err
 	if err != nil {
 		return result{}, err
 	}
-	var turns, overlaps int
-	var longest int64
-	if _, err := fmt.Sscanf(rest, "%d %d %d", &turns, &overlaps, &longest); err != nil {
-		return result{}, fmt.Errorf("hammer: reply %q, want TURNS OVERLAPS LONGEST: %w", rest, err)
+	var (
+		r  result
+		ms int64
+	)
+	figures, failure := cutWords(rest, 5)
+	if _, err := fmt.Sscanf(figures, "%d %d %d %d %d", &r.turns, &r.least, &r.overlaps, &ms, &r.failures); err != nil {
+		return result{}, fmt.Errorf("hammer: reply %q, want TURNS LEAST OVERLAPS LONGEST FAILURES: %w", rest, err)
 	}
-	return result{turns, overlaps, time.Duration(longest) * time.Millisecond}, nil
+	r.longest, r.failure = time.Duration(ms)*time.Millisecond, failure
+	return r, nil
+}
+
+// cutWords cuts a text after n words.
+func cutWords(text string, n int) (words, rest string) {
+	all := strings.SplitN(text, " ", n+1)
+	if len(all) > n {
+		rest = all[n]
+	}
+	return strings.Join(all[:min(n, len(all))], " "), rest
+}
+
+// force releases a lock of any owner, through the library.
+func (e *external) force(ctx context.Context, name string) (bool, error) {
+	return e.held(ctx, "force", name)
 }
 
 // An externalLock is a lock that the process of a driver holds.
@@ -239,8 +261,9 @@ func (l externalLock) unlock(ctx context.Context) (bool, error) {
 	return l.held(ctx, "unlock", l.handle)
 }
 
-func (l externalLock) held(ctx context.Context, words ...any) (bool, error) {
-	outcome, _, err := l.request(ctx, 0, words...)
+// held returns whether a lock was still held when the request changed it.
+func (e *external) held(ctx context.Context, words ...any) (bool, error) {
+	outcome, _, err := e.request(ctx, 0, words...)
 	switch {
 	case err != nil:
 		return false, err
@@ -250,8 +273,10 @@ func (l externalLock) held(ctx context.Context, words ...any) (bool, error) {
 		return false, nil
 	case outcome == "unreported":
 		return false, errUnreported
+	case outcome == "unsupported":
+		return false, errUnsupported
 	}
-	return false, fmt.Errorf("%v: reply %q, want ok, lost or unreported", words, outcome)
+	return false, fmt.Errorf("%v: reply %q, want ok, lost, unreported or unsupported", words, outcome)
 }
 
 // A tail keeps the last bytes that were written to it.

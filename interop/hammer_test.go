@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -25,8 +26,28 @@ type load struct {
 // A result is what the workers of one library have done.
 type result struct {
 	turns    int
+	least    int           // the turns of the worker with the fewest
 	overlaps int           // turns that began while another worker held the lock
 	longest  time.Duration // wait
+	failures int           // calls of the library that have failed
+	failure  string        // one of them
+}
+
+// add adds the result of one worker.
+func (r *result) add(w result) {
+	r.turns += w.turns
+	r.least = min(r.least, w.turns)
+	r.overlaps += w.overlaps
+	r.longest = max(r.longest, w.longest)
+	r.failures += w.failures
+	if w.failures > 0 {
+		r.failure = w.failure
+	}
+}
+
+func (r *result) fail(err error) {
+	r.failures++
+	r.failure = err.Error()
 }
 
 // A hammerer is a library that can work on a counter.
@@ -47,7 +68,7 @@ func (h goHammerer) hammer(ctx context.Context, name string, l load) (result, er
 	defer cancel()
 	var (
 		mu    sync.Mutex
-		total result
+		total = result{least: math.MaxInt}
 		errs  []error
 		group sync.WaitGroup
 	)
@@ -56,9 +77,7 @@ func (h goHammerer) hammer(ctx context.Context, name string, l load) (result, er
 			r, err := h.worker(ctx, name, l)
 			mu.Lock()
 			defer mu.Unlock()
-			total.turns += r.turns
-			total.overlaps += r.overlaps
-			total.longest = max(total.longest, r.longest)
+			total.add(r)
 			errs = append(errs, err)
 		})
 	}
@@ -66,7 +85,7 @@ func (h goHammerer) hammer(ctx context.Context, name string, l load) (result, er
 	return total, errors.Join(errs...)
 }
 
-// worker takes turns until ctx ends.
+// worker takes turns until ctx ends. An error is not of the library, but of the counter.
 func (h goHammerer) worker(ctx context.Context, name string, l load) (result, error) {
 	var r result
 	for ctx.Err() == nil {
@@ -77,9 +96,11 @@ func (h goHammerer) worker(ctx context.Context, name string, l load) (result, er
 			break
 		}
 		if err != nil {
-			return r, err
+			r.fail(err)
+			time.Sleep(l.work)
+			continue
 		}
-		overlap, err := h.turn(context.WithoutCancel(ctx), held, l)
+		overlap, err := h.turn(context.WithoutCancel(ctx), l)
 		if err != nil {
 			return r, err
 		}
@@ -87,13 +108,16 @@ func (h goHammerer) worker(ctx context.Context, name string, l load) (result, er
 		if overlap {
 			r.overlaps++
 		}
-		time.Sleep(rand.N(2 * l.pause))
+		if ok, err := held.unlock(context.WithoutCancel(ctx)); err != nil || !ok {
+			r.fail(fmt.Errorf("unlock after the work: %v, %w", ok, err))
+		}
+		time.Sleep(rand.N(2*l.pause + 1))
 	}
 	return r, nil
 }
 
-// turn increments the counter, and releases the lock.
-func (h goHammerer) turn(ctx context.Context, held lock, l load) (overlap bool, err error) {
+// turn increments the counter.
+func (h goHammerer) turn(ctx context.Context, l load) (overlap bool, err error) {
 	inside := h.rdb.Incr(ctx, l.counter+":inside")
 	text, err := h.rdb.Get(ctx, l.counter).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -106,11 +130,5 @@ func (h goHammerer) turn(ctx context.Context, held lock, l load) (overlap bool, 
 	time.Sleep(l.work)
 	set := h.rdb.Set(ctx, l.counter, count+1, 0)
 	outside := h.rdb.Decr(ctx, l.counter+":inside")
-	if err := errors.Join(inside.Err(), set.Err(), outside.Err()); err != nil {
-		return false, err
-	}
-	if ok, err := held.unlock(ctx); err != nil || !ok {
-		return false, fmt.Errorf("unlock after the work: %v, %w", ok, err)
-	}
-	return inside.Val() != 1, nil
+	return inside.Val() != 1, errors.Join(inside.Err(), set.Err(), outside.Err())
 }

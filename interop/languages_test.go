@@ -19,7 +19,7 @@ type language struct {
 	tools     []string // programs that have to be in PATH
 	install   [][]string
 	run       []string // followed by the library and the URL of the server
-	libraries []string
+	libraries []library
 }
 
 // languages returns the languages of the matrix. Their commands run in a copy of the
@@ -34,14 +34,27 @@ func languages() []language {
 				{"venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", "requirements.txt"},
 			},
 			run:       []string{"venv/bin/python", "driver.py"},
-			libraries: []string{"redis-py", "python-redis-lock", "pottery"},
+			libraries: []library{{name: "redis-py"}, {name: "python-redis-lock"}, {name: "pottery"}},
 		},
 		{
 			name:      "node",
 			tools:     []string{"node", "npm"},
 			install:   [][]string{{"npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"}},
 			run:       []string{"node", "driver.cjs"},
-			libraries: []string{"node-redlock", "redis-semaphore"},
+			libraries: []library{{name: "node-redlock"}, {name: "redis-semaphore"}},
+		},
+		{
+			name:  "java",
+			tools: []string{"java", "javac", "mvn"},
+			install: [][]string{{
+				"mvn", "--batch-mode", "--quiet", "--strict-checksums",
+				"compile", "dependency:copy-dependencies", "-DoutputDirectory=target/lib",
+			}},
+			run: []string{
+				"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // for a quick start
+				"-cp", "target/classes:target/lib/*", "interop.Driver",
+			},
+			libraries: []library{{name: "redisson", otherForm: true}},
 		},
 	}
 }

@@ -72,8 +72,8 @@ func dial(t *testing.T, server *redistest.Server) *redis.Client {
 }
 
 // newDibs returns a client of dibs with a prefix for its lock keys.
-func newDibs(t *testing.T, rdb *redis.Client, prefix string) *dibs.Client {
-	locks := dibs.New(goredisstore.New(rdb, goredisstore.Prefix(prefix)), dibs.Timeout(5*time.Second)) // for a busy machine
+func newDibs(t *testing.T, rdb *redis.Client, prefix string, store ...goredisstore.Option) *dibs.Client {
+	locks := dibs.New(goredisstore.New(rdb, append(store, goredisstore.Prefix(prefix))...), dibs.Timeout(5*time.Second)) // for a busy machine
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)

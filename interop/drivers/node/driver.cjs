@@ -143,22 +143,36 @@ class Driver {
     return outcome(await lock.release());
   }
 
+  async force(name) {
+    if (!this.library.force) return "unsupported";
+    return outcome(await this.library.force(this.client, name));
+  }
+
   async hammer(name, counter, ...numbers) {
     const [threads, seconds, ttlMs, workMs, pauseMs] = numbers.map(Number);
     const end = performance.now() + 1000 * seconds;
     const workers = Array.from({ length: threads }, () => this.work(name, counter, end, ttlMs, workMs, pauseMs));
     const results = await Promise.all(workers);
-    const sum = (field) => results.reduce((total, result) => total + result[field], 0);
+    const turns = results.map((result) => result.turns);
+    const overlaps = total(results.map((result) => result.overlaps));
     const longestMs = Math.max(...results.map((result) => result.longestMs));
-    return `ok ${sum("turns")} ${sum("overlaps")} ${Math.round(longestMs)}`;
+    const failures = results.flatMap((result) => result.failures);
+    const figures = [total(turns), Math.min(...turns), overlaps, Math.round(longestMs), failures.length];
+    return `ok ${figures.join(" ")} ${failures.at(-1) ?? ""}`.trim();
   }
 
   async work(name, counter, end, ttlMs, workMs, pauseMs) {
-    const result = { turns: 0, overlaps: 0, longestMs: 0 };
+    const result = { turns: 0, overlaps: 0, longestMs: 0, failures: [] };
     while (performance.now() < end) {
       const begin = performance.now();
       const lock = new this.library(this.client, name, ttlMs);
-      const acquired = await lock.acquire(Math.ceil(end - begin));
+      let acquired = false;
+      try {
+        acquired = await lock.acquire(Math.ceil(end - begin));
+      } catch (error) {
+        result.failures.push(describe(error));
+        await sleep(workMs);
+      }
       result.longestMs = Math.max(result.longestMs, performance.now() - begin);
       if (!acquired) continue;
       if ((await this.client.incr(`${counter}:inside`)) !== 1) result.overlaps++;
@@ -167,14 +181,26 @@ class Driver {
       await this.client.set(counter, count + 1);
       await this.client.decr(`${counter}:inside`);
       result.turns++;
-      if ((await lock.release()) === false) throw new Error("the lock was lost during the work");
+      try {
+        if ((await lock.release()) === false) throw new Error("the lock was lost during the work");
+      } catch (error) {
+        result.failures.push(describe(error));
+      }
       await sleep(2 * pauseMs * Math.random());
     }
     return result;
   }
 }
 
-const requests = ["describe", "try", "lock", "extend", "unlock", "hammer"];
+function total(numbers) {
+  return numbers.reduce((sum, number) => sum + number, 0);
+}
+
+function describe(error) {
+  return String(error).replace(/\s+/g, " ").slice(0, 1000);
+}
+
+const requests = ["describe", "try", "lock", "extend", "unlock", "force", "hammer"];
 
 // outcome is the reply for a lock that was held, was not, or of which the library does not
 // report it.
@@ -190,7 +216,7 @@ async function answer(driver, line) {
     if (!requests.includes(request)) throw new Error(`unknown request ${request}`);
     reply = await driver[request](...parameters);
   } catch (error) {
-    reply = `error ${String(error).replace(/\s+/g, " ").slice(0, 1000)}`;
+    reply = `error ${describe(error)}`;
   }
   process.stdout.write(`${number} ${reply}\n`);
 }

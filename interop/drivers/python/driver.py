@@ -85,6 +85,13 @@ class PythonRedisLock:
         return True
 
 
+    @staticmethod
+    def force(client, name):
+        held = client.exists("lock:" + name)
+        redis_lock.Lock(client, name).reset()  # does not report whether it was held
+        return held
+
+
 class Pottery:
     """Redlock of pottery, on one server."""
 
@@ -135,6 +142,7 @@ class Driver:
             "lock": lambda name, ttl, wait: self.acquire(name, int(ttl), int(wait)),
             "extend": lambda handle, ttl: outcome(self.locks[handle].extend(int(ttl))),
             "unlock": lambda handle: outcome(self.locks.pop(handle).release()),
+            "force": self.force,
             "hammer": lambda name, counter, *numbers: self.hammer(name, counter, *map(int, numbers)),
         }
 
@@ -150,62 +158,90 @@ class Driver:
         self.locks[handle] = lock
         return f"ok {handle} {lock.value()}"
 
+    def force(self, name):
+        if not hasattr(self.library, "force"):
+            return "unsupported"
+        return outcome(self.library.force(self.client, name))
+
     def hammer(self, name, counter, threads, seconds, ttl_ms, work_ms, pause_ms):
         end = time.monotonic() + seconds
-        results = [{} for _ in range(threads)]
-        workers = [
-            threading.Thread(
-                target=self.hammer_once_more, args=(result, name, counter, end, ttl_ms, work_ms, pause_ms)
-            )
-            for result in results
-        ]
+        workers = [Worker(self, name, counter, end, ttl_ms, work_ms, pause_ms) for _ in range(threads)]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-        for result in results:
-            if "error" in result:
-                raise result["error"]
-        turns = sum(result["turns"] for result in results)
-        overlaps = sum(result["overlaps"] for result in results)
-        longest_ms = max(result["longest_ms"] for result in results)
-        return f"ok {turns} {overlaps} {longest_ms:.0f}"
-
-    def hammer_once_more(self, result, *load):
-        try:
-            result["turns"], result["overlaps"], result["longest_ms"] = self.work(*load)
-        except Exception as error:
-            result["error"] = error
-
-    def work(self, name, counter, end, ttl_ms, work_ms, pause_ms):
-        turns = overlaps = longest_ms = 0
-        while time.monotonic() < end:
-            begin = time.monotonic()
-            lock = self.library(self.client, name, ttl_ms)
-            acquired = lock.acquire(int(1000 * (end - begin)) + 1)
-            longest_ms = max(longest_ms, 1000 * (time.monotonic() - begin))
-            if not acquired:
-                continue
-            if self.client.incr(counter + ":inside") != 1:
-                overlaps += 1
-            count = int(self.client.get(counter) or 0)
-            time.sleep(work_ms / 1000)
-            self.client.set(counter, count + 1)
-            self.client.decr(counter + ":inside")
-            turns += 1
-            if not lock.release():
-                raise RuntimeError("the lock was lost during the work")
-            time.sleep(random.uniform(0, 2 * pause_ms / 1000))
-        return turns, overlaps, longest_ms
+        for worker in workers:
+            if worker.error:
+                raise worker.error
+        turns = [worker.turns for worker in workers]
+        overlaps = sum(worker.overlaps for worker in workers)
+        longest_ms = max(worker.longest_ms for worker in workers)
+        failures = [failure for worker in workers for failure in worker.failures]
+        return f"ok {sum(turns)} {min(turns)} {overlaps} {longest_ms:.0f} {len(failures)} {failures[-1] if failures else ''}".strip()
 
     def answer(self, line, output):
         number, request, *arguments = line.split()
         try:
             reply = self.requests[request](*arguments)
         except Exception as error:
-            reply = "error " + " ".join(f"{type(error).__name__}: {error}".split())[:1000]
+            reply = "error " + describe(error)
         with output:
             print(number, reply, flush=True)
+
+
+class Worker(threading.Thread):
+    """Increments a counter that only the lock protects."""
+
+    def __init__(self, driver, name, counter, end, ttl_ms, work_ms, pause_ms):
+        super().__init__()
+        self.driver, self.name_to_lock, self.counter = driver, name, counter
+        self.end, self.ttl_ms, self.work_ms, self.pause_ms = end, ttl_ms, work_ms, pause_ms
+        self.turns = self.overlaps = self.longest_ms = 0
+        self.failures = []
+        self.error = None
+
+    def run(self):
+        try:
+            while time.monotonic() < self.end:
+                lock = self.driver.library(self.driver.client, self.name_to_lock, self.ttl_ms)
+                if self.acquire(lock):
+                    self.turn()
+                    self.release(lock)
+                    time.sleep(random.uniform(0, 2 * self.pause_ms / 1000))
+        except Exception as error:
+            self.error = error
+
+    def acquire(self, lock):
+        begin = time.monotonic()
+        try:
+            return lock.acquire(int(1000 * (self.end - begin)) + 1)
+        except Exception as error:
+            self.failures.append(describe(error))
+            time.sleep(self.work_ms / 1000)
+            return False
+        finally:
+            self.longest_ms = max(self.longest_ms, 1000 * (time.monotonic() - begin))
+
+    def turn(self):
+        redis, counter = self.driver.client, self.counter
+        if redis.incr(counter + ":inside") != 1:
+            self.overlaps += 1
+        count = int(redis.get(counter) or 0)
+        time.sleep(self.work_ms / 1000)
+        redis.set(counter, count + 1)
+        redis.decr(counter + ":inside")
+        self.turns += 1
+
+    def release(self, lock):
+        try:
+            if not lock.release():
+                self.failures.append("the lock was lost during the work")
+        except Exception as error:
+            self.failures.append(describe(error))
+
+
+def describe(error):
+    return " ".join(f"{type(error).__name__}: {error}".split())[:1000]
 
 
 def outcome(held):

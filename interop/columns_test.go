@@ -1,0 +1,349 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+func (r *row) key(name string) string { return r.prefix + name }
+
+// value returns what the lock key holds: a string, the fields of a hash, or nil.
+func (r *row) value(t *testing.T, name string) any {
+	t.Helper()
+	if r.server.MustCmd(t, "TYPE", r.key(name)) != "hash" {
+		return r.server.MustCmd(t, "GET", r.key(name))
+	}
+	var fields []string
+	for _, field := range r.server.MustCmd(t, "HKEYS", r.key(name)).([]any) {
+		fields = append(fields, field.(string))
+	}
+	return strings.Join(fields, " ")
+}
+
+func (r *row) wantValue(t *testing.T, name, want string) {
+	t.Helper()
+	if have := r.value(t, name); have != want {
+		t.Errorf("the lock key holds %v, want %s", have, want)
+	}
+}
+
+// acquire lets the library acquire a free lock.
+func (r *row) acquire(t *testing.T, name string, ttl time.Duration) lock {
+	t.Helper()
+	l, err := r.theirs.try(t.Context(), name, ttl)
+	if err != nil {
+		t.Fatalf("theirs: %v", err)
+	}
+	r.wantValue(t, name, l.value())
+	return l
+}
+
+// extend lets the library extend a lock that it holds.
+func (r *row) extend(t *testing.T, l lock) {
+	t.Helper()
+	ok, err := l.extend(t.Context(), longTTL)
+	if !errors.Is(err, errUnsupported) && (err != nil || !ok) {
+		t.Errorf("theirs: extend: %v, %v", ok, err)
+	}
+}
+
+// release lets the library release a lock that it holds.
+func (r *row) release(t *testing.T, name string, l lock) {
+	t.Helper()
+	ok, err := l.unlock(t.Context())
+	if !errors.Is(err, errUnreported) && (err != nil || !ok) {
+		t.Errorf("theirs: unlock: %v, %v", ok, err)
+	}
+	if have := r.value(t, name); have == l.value() {
+		t.Error("theirs: the lock key still holds their value after unlock")
+	}
+}
+
+// lock lets dibs wait for a lock, longer than any column needs.
+func (r *row) lock(ctx context.Context, name string, options ...dibs.Option) (*dibs.Lease, error) {
+	return r.dibs.Mutex(name).Lock(ctx, append(options, dibs.Wait(20*time.Second))...)
+}
+
+// wantBusy is for a name that dibs holds.
+func (r *row) wantBusy(t *testing.T, name string) {
+	t.Helper()
+	value := r.value(t, name)
+	_, err := r.theirs.try(t.Context(), name, longTTL)
+	wantHeld(t, "theirs", err)
+	if have := r.value(t, name); have != value {
+		t.Errorf("their try has changed the lock key from %v to %v", value, have)
+	}
+}
+
+// wantHeldByDibs checks that a lease is held, in the store too.
+func (r *row) wantHeldByDibs(t *testing.T, lease *dibs.Lease) {
+	t.Helper()
+	r.wantValue(t, lease.Name(), lease.Token())
+	if err := lease.Extend(t.Context(), longTTL); err != nil {
+		t.Errorf("dibs: extend: %v", err)
+	}
+}
+
+func mustLease(t *testing.T, lease *dibs.Lease, err error) *dibs.Lease {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("dibs: %v", err)
+	}
+	return lease
+}
+
+func mustUnlock(t *testing.T, lease *dibs.Lease) {
+	t.Helper()
+	if err := lease.Unlock(); err != nil {
+		t.Errorf("dibs: unlock: %v", err)
+	}
+}
+
+// mustTake checks how long it took to acquire a lock.
+func mustTake(t *testing.T, begin time.Time, least, most time.Duration) {
+	t.Helper()
+	took := time.Since(begin)
+	t.Logf("acquired after %v", took.Round(time.Millisecond))
+	if took < least-10*time.Millisecond || took > most+slack {
+		t.Errorf("acquired after %v, want %v to %v", took, least, most)
+	}
+}
+
+// refused checks the outcome of a request for a lock that is not held any more.
+func refused(t *testing.T, what string, ok bool, err error) string {
+	t.Helper()
+	if errors.Is(err, errUnreported) {
+		return "yes, but not reported"
+	}
+	if ok || err != nil {
+		t.Errorf("theirs: %s: %v, %v: want that it is refused", what, ok, err)
+	}
+	return "yes"
+}
+
+// wantDone checks that a library does what it should refuse: its trap is known.
+func wantDone(t *testing.T, what string, ok bool, err error) {
+	t.Helper()
+	if !errors.Is(err, errUnreported) && (err != nil || !ok) {
+		t.Errorf("theirs: %s: %v, %v: want that it changes the lock of dibs, as it is known to do", what, ok, err)
+	}
+}
+
+func dibsFirst(t *testing.T, r *row, name string) string {
+	lease, err := r.dibs.Mutex(name).TryLock(t.Context())
+	mustLease(t, lease, err)
+	r.wantBusy(t, name)
+	r.wantHeldByDibs(t, lease)
+	mustUnlock(t, lease)
+	r.release(t, name, r.acquire(t, name, longTTL))
+	return "yes"
+}
+
+func theirsFirst(t *testing.T, r *row, name string) string {
+	l := r.acquire(t, name, longTTL)
+	_, err := r.dibs.Mutex(name).TryLock(t.Context())
+	busy, ok := errors.AsType[*dibs.BusyError](err)
+	if !ok || busy.Holder != l.value() {
+		t.Fatalf("dibs: %v, want a BusyError with the holder %s", err, l.value())
+	}
+	type outcome struct {
+		lease *dibs.Lease
+		err   error
+	}
+	acquired := make(chan outcome, 1)
+	go func() {
+		lease, err := r.lock(t.Context(), name)
+		acquired <- outcome{lease, err}
+	}()
+	waitUntilQueued(t, r.dibs, name, 1)
+	r.extend(t, l)
+	r.release(t, name, l)
+	released := time.Now()
+	o := <-acquired
+	lease := mustLease(t, o.lease, o.err)
+	mustTake(t, released, 0, recheck)
+	r.wantHeldByDibs(t, lease)
+	mustUnlock(t, lease)
+	return "yes"
+}
+
+func theirsExpires(t *testing.T, r *row, name string) string {
+	begin := time.Now()
+	r.acquire(t, name, shortTTL)
+	lease, err := r.lock(t.Context(), name)
+	mustLease(t, lease, err)
+	mustTake(t, begin, shortTTL, shortTTL)
+	r.wantHeldByDibs(t, lease)
+	mustUnlock(t, lease)
+	return "yes"
+}
+
+func dibsExpires(t *testing.T, r *row, name string) string {
+	begin := time.Now()
+	lease, err := r.dibs.Mutex(name).TryLock(t.Context(), dibs.TTL(shortTTL), dibs.NoRenew())
+	mustLease(t, lease, err)
+	l, err := r.theirs.lock(t.Context(), name, longTTL)
+	must(t, l, err)
+	mustTake(t, begin, shortTTL, shortTTL)
+	r.wantValue(t, name, l.value())
+	if err := lease.Err(); !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("dibs: %v, want ErrLost", err)
+	}
+	r.release(t, name, l)
+	return "yes"
+}
+
+func theirLateRelease(t *testing.T, r *row, name string) string {
+	const ttl = 3 * time.Second
+	l := r.acquire(t, name, shortTTL)
+	lease, err := r.lock(t.Context(), name, dibs.TTL(ttl))
+	mustLease(t, lease, err)
+	ok, err := l.unlock(t.Context())
+	if r.lateRelease == deletes {
+		wantDone(t, "unlock", ok, err)
+		wantToldOfLoss(t, lease, ttl/3+time.Second)
+		return "**no**: " + string(deletes)
+	}
+	cell := refused(t, "unlock", ok, err)
+	r.wantHeldByDibs(t, lease)
+	mustUnlock(t, lease)
+	return cell
+}
+
+func dibsLateRelease(t *testing.T, r *row, name string) string {
+	lease, err := r.dibs.Mutex(name).TryLock(t.Context(), dibs.TTL(shortTTL), dibs.NoRenew())
+	mustLease(t, lease, err)
+	l, err := r.theirs.lock(t.Context(), name, longTTL)
+	must(t, l, err)
+	if err := lease.Unlock(); !errors.Is(err, dibs.ErrLost) {
+		t.Errorf("dibs: unlock: %v, want ErrLost", err)
+	}
+	r.wantValue(t, name, l.value())
+	r.extend(t, l)
+	r.release(t, name, l)
+	return "yes"
+}
+
+// The lock key is deleted, and the TTL of their lock has not passed: so their library has
+// to ask the server.
+func theirLateExtension(t *testing.T, r *row, name string) string {
+	const ttl = 3 * time.Second
+	l := r.acquire(t, name, longTTL)
+	r.server.MustCmd(t, "DEL", r.key(name))
+	lease, err := r.dibs.Mutex(name).TryLock(t.Context(), dibs.TTL(ttl))
+	mustLease(t, lease, err)
+	ok, err := l.extend(t.Context(), longTTL)
+	cell := "**no**: " + string(r.lateExtension)
+	switch {
+	case errors.Is(err, errUnsupported):
+		cell = "no extension"
+	case r.lateExtension == refuses:
+		cell = refused(t, "extend", ok, err)
+	case r.lateExtension == overwrites:
+		wantDone(t, "extend", ok, err)
+		wantToldOfLoss(t, lease, ttl/3+time.Second)
+		r.server.MustCmd(t, "DEL", r.key(name))
+		return cell
+	default:
+		wantDone(t, "extend", ok, err)
+	}
+	r.wantHeldByDibs(t, lease)
+	mustUnlock(t, lease)
+	return cell
+}
+
+func besideReader(t *testing.T, r *row, name string) string {
+	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.RWMutex(name).TryRLock(ctx) })
+}
+
+func besidePermit(t *testing.T, r *row, name string) string {
+	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.Semaphore(name, 3).TryAcquire(ctx, 1) })
+}
+
+// besideShared checks that two shared leases exclude the library until both have ended.
+func besideShared(t *testing.T, r *row, name string, try func(context.Context) (*dibs.Lease, error)) string {
+	first, err := try(t.Context())
+	mustLease(t, first, err)
+	second, err := try(t.Context())
+	mustLease(t, second, err)
+	r.wantBusy(t, name)
+	mustUnlock(t, first)
+	r.wantBusy(t, name)
+	if err := second.Extend(t.Context(), longTTL); err != nil {
+		t.Errorf("dibs: extend: %v", err)
+	}
+	mustUnlock(t, second)
+	l := r.acquire(t, name, longTTL)
+	if _, err := try(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+		t.Errorf("dibs: %v, want ErrBusy", err)
+	}
+	r.release(t, name, l)
+	return "yes"
+}
+
+// The lock key of dibs is deleted by hand, and the library acquires the lock. dibs finds
+// out when it renews its lease, after a third of the TTL.
+func forcedRelease(t *testing.T, r *row, name string) string {
+	const (
+		ttl   = 9 * time.Second
+		limit = ttl/3 + 2*time.Second // less than the TTL: it is not the end of the lease
+	)
+	lease, err := r.dibs.Mutex(name).TryLock(t.Context(), dibs.TTL(ttl))
+	mustLease(t, lease, err)
+	r.server.MustCmd(t, "DEL", r.key(name))
+	l := r.acquire(t, name, longTTL)
+	wantToldOfLoss(t, lease, limit)
+	r.wantValue(t, name, l.value())
+	r.release(t, name, l)
+	return "yes"
+}
+
+// wantToldOfLoss waits until dibs has found out that its lock key is gone.
+func wantToldOfLoss(t *testing.T, lease *dibs.Lease, limit time.Duration) {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(limit):
+		t.Fatalf("dibs: the loss was not detected within %v", limit)
+	}
+	lost, ok := errors.AsType[*dibs.LostError](lease.Err())
+	if !ok || lost.Reason != dibs.ReasonTaken {
+		t.Errorf("dibs: %v, want a LostError with %q", lease.Err(), dibs.ReasonTaken)
+	}
+}
+
+// The library releases the lock of dibs by its own forced release.
+func theirForcedRelease(t *testing.T, r *row, name string) string {
+	const (
+		ttl   = 9 * time.Second
+		limit = ttl/3 + 2*time.Second // less than the TTL: it is not the end of the lease
+	)
+	lease, err := r.dibs.Mutex(name).TryLock(t.Context(), dibs.TTL(ttl))
+	mustLease(t, lease, err)
+	ok, err := r.force(t.Context(), name)
+	if errors.Is(err, errUnsupported) {
+		mustUnlock(t, lease)
+		return "none"
+	}
+	if err != nil || !ok {
+		t.Fatalf("theirs: force: %v, %v", ok, err)
+	}
+	if value := r.value(t, name); value != nil {
+		t.Errorf("after their forced release the lock key holds %v", value)
+	}
+	wantToldOfLoss(t, lease, limit)
+	return "yes"
+}
+
+// force releases a lock of any owner, if the library can do that.
+func (r *row) force(ctx context.Context, name string) (bool, error) {
+	if driver, ok := r.theirs.(*external); ok {
+		return driver.force(ctx, name)
+	}
+	return false, errUnsupported
+}

@@ -1,0 +1,124 @@
+package interop
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// assertShares makes the columns fail if a worker starves: see wantShares.
+const assertShares = false
+
+func workTogether(t *testing.T, r *row, name string) string {
+	l := load{
+		counter: name + ":counter", workers: 4, long: 5 * time.Second,
+		ttl: 5 * time.Second, work: 3 * time.Millisecond, pause: 30 * time.Millisecond,
+	}
+	mine, theirs := r.hammerTogether(t, name, l)
+	r.wantNoFailures(t, mine, theirs)
+	return describeShares(mine, theirs)
+}
+
+// workSaturated is without pauses: each worker wants the lock again at once.
+func workSaturated(t *testing.T, r *row, name string) string {
+	l := load{
+		counter: name + ":counter", workers: 4, long: 10 * time.Second,
+		ttl: 5 * time.Second, work: 3 * time.Millisecond,
+	}
+	mine, theirs := r.hammerTogether(t, name, l)
+	r.wantNoFailures(t, mine, theirs)
+	if assertShares {
+		r.wantShares(t, mine, theirs)
+	}
+	return describeShares(mine, theirs)
+}
+
+// workAlone measures how the library shares the lock among its own workers, without dibs.
+func workAlone(t *testing.T, r *row, name string) string {
+	l := load{
+		counter: name + ":counter", workers: 8, long: 3 * time.Second,
+		ttl: 5 * time.Second, work: 3 * time.Millisecond,
+	}
+	alone, err := r.theirs.hammer(t.Context(), name, l)
+	if err != nil {
+		t.Fatalf("theirs: %v", err)
+	}
+	r.wantCount(t, l, alone)
+	r.alone = alone
+	return fmt.Sprintf("%d turns, the worst worker %d, longest wait %.1f s", alone.turns, alone.least, alone.longest.Seconds())
+}
+
+// hammerTogether lets the workers of dibs and of the library work on one counter. It checks
+// that no two of them were inside at once, and that no turn was lost.
+func (r *row) hammerTogether(t *testing.T, name string, l load) (mine, theirs result) {
+	t.Helper()
+	type outcome struct {
+		result
+		err error
+	}
+	external := make(chan outcome, 1)
+	go func() {
+		done, err := r.theirs.hammer(t.Context(), name, l)
+		external <- outcome{done, err}
+	}()
+	mine, err := goHammerer{dibsLocker{r.dibs}, r.rdb}.hammer(t.Context(), name, l)
+	o := <-external
+	if err != nil || o.err != nil {
+		t.Fatalf("dibs: %v; theirs: %v", err, o.err)
+	}
+	r.wantCount(t, l, mine, o.result)
+	t.Logf("dibs: %+v; theirs: %+v", mine, o.result)
+	return mine, o.result
+}
+
+func (r *row) wantCount(t *testing.T, l load, results ...result) {
+	t.Helper()
+	count, err := r.rdb.Get(t.Context(), l.counter).Int()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum, overlaps int
+	for _, done := range results {
+		sum += done.turns
+		overlaps += done.overlaps
+	}
+	if count != sum {
+		t.Errorf("the counter is %d after %d turns", count, sum)
+	}
+	if overlaps > 0 {
+		t.Errorf("%d turns began while another worker was inside: %+v", overlaps, results)
+	}
+}
+
+func (r *row) wantNoFailures(t *testing.T, mine, theirs result) {
+	t.Helper()
+	if mine.failures > 0 {
+		t.Errorf("dibs: %d calls have failed: %s", mine.failures, mine.failure)
+	}
+	if theirs.failures > 0 {
+		t.Errorf("theirs: %d calls have failed: %s", theirs.failures, theirs.failure)
+	}
+}
+
+// wantShares checks that no worker gets less than a twentieth of the turns: eight workers
+// would have an eighth each. Theirs may, if the library starves its own workers alike.
+func (r *row) wantShares(t *testing.T, mine, theirs result) {
+	t.Helper()
+	const least = 20
+	turns := mine.turns + theirs.turns
+	if least*mine.least < turns {
+		t.Errorf("dibs: a worker got %d of %d turns", mine.least, turns)
+	}
+	if least*theirs.least < turns && least*r.alone.least >= r.alone.turns {
+		t.Errorf("theirs: a worker got %d of %d turns; without dibs the worst gets %d of %d", theirs.least, turns, r.alone.least, r.alone.turns)
+	}
+}
+
+func describeShares(mine, theirs result) string {
+	return fmt.Sprintf("%d + %d turns, the worst worker %d and %d, longest wait %.1f s and %.1f s",
+		mine.turns, theirs.turns, mine.least, theirs.least, mine.longest.Seconds(), theirs.longest.Seconds())
+}
+
+func describeFailures(mine, theirs result) string {
+	return fmt.Sprintf("%d + %d turns, %d + %d errors", mine.turns, theirs.turns, mine.failures, theirs.failures)
+}
