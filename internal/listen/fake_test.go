@@ -18,9 +18,11 @@ type fake struct {
 	opened  int
 	open    []*fakeConn
 	sent    []listen.Op // commands in the order of execution
-	refuse  error       // the reply to SUBSCRIBE
-	mute    bool        // the server replies to nothing
 	dialing func(ctx context.Context) error
+
+	refuse     error // the reply to SUBSCRIBE
+	refusePing bool
+	mute       bool // the server replies to nothing
 }
 
 // Open is a listen.Open.
@@ -159,6 +161,13 @@ func (c *fakeConn) serve() {
 	}
 }
 
+func (f *fake) pong() listen.Event {
+	if f.refusePing {
+		return listen.Event{Kind: listen.Refused, Err: errors.New("NOPERM PING")}
+	}
+	return listen.Event{Kind: listen.Pong}
+}
+
 func (c *fakeConn) execute(cmd command) {
 	f := c.server
 	f.mu.Lock()
@@ -167,7 +176,7 @@ func (c *fakeConn) execute(cmd command) {
 		return
 	}
 	if cmd.Channel == "" {
-		c.events <- listen.Event{Kind: listen.Pong}
+		c.events <- f.pong()
 		return
 	}
 	f.sent = append(f.sent, cmd.Op)

@@ -178,6 +178,8 @@ func TestCommandInFlight(t *testing.T) {
 		b.wantSent("+x")
 		second.end() // its UNSUBSCRIBE has no reply yet
 		third := b.listen("x")
+		b.publish("x", "before the confirmation")
+		third.want()
 		b.step()
 		third.want()
 		b.step()
@@ -229,6 +231,22 @@ func TestUnresponsive(t *testing.T) {
 	})
 }
 
+// An error reply to a ping shows that the server responds. It ends no call.
+func TestRefusedPing(t *testing.T) {
+	t.Parallel()
+	run(t, func(b *bench) {
+		b.server.refusePing = true
+		x := b.listen("x")
+		time.Sleep(time.Minute) // virtual
+		y := b.listen("y")
+		b.publish("x", "1")
+		x.want("", "1")
+		y.want("")
+		x.end()
+		y.end()
+	})
+}
+
 // An error reply ends the calls on its channel only.
 func TestRefused(t *testing.T) {
 	t.Parallel()
@@ -239,6 +257,9 @@ func TestRefused(t *testing.T) {
 		y := b.listen("y")
 		y.want()
 		y.wantEnd(refusal)
+		z := b.listen("z")
+		z.want()
+		z.wantEnd(refusal)
 		b.server.set(func() { b.server.refuse = nil })
 		y = b.listen("y")
 		b.publish("x", "1")
@@ -330,6 +351,7 @@ func TestEndedContext(t *testing.T) {
 		if err := b.mux.Listen(ctx, listen.Server{}, b.server.Open, "x", func(string) {}); !errors.Is(err, reason) {
 			t.Errorf("%v, want %v", err, reason)
 		}
+		synctest.Wait()
 		if opened, _, _ := b.server.count(); opened != 0 {
 			t.Error("a connection was opened")
 		}
