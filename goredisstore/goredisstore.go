@@ -66,6 +66,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
@@ -136,6 +137,8 @@ type conn struct {
 
 	single  *redis.Client        // nil on a cluster
 	cluster *redis.ClusterClient // nil off a cluster
+
+	mux listen.Mux // the subscriptions of Listen
 }
 
 // newServerConn returns a Conn for one server or Sentinel. Its I/O timeout is no longer

@@ -59,6 +59,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
@@ -97,7 +98,7 @@ func New(pool *redis.Pool, options ...Option) *redisstore.Store {
 	if honoursContexts(pool) {
 		options = append([]Option{redisstore.Prompt()}, options...)
 	}
-	return redisstore.New(single{&source{Pool: pool}}, options...)
+	return redisstore.New(newSingle(pool), options...)
 }
 
 // honoursContexts reports whether the pool keeps idle connections, and passes a context
@@ -112,7 +113,12 @@ const (
 	fullPause    = 5 * time.Millisecond // between tries on a full pool that does not wait
 )
 
-type single struct{ *source }
+type single struct {
+	*source
+	mux *listen.Mux // the subscriptions of Listen
+}
+
+func newSingle(pool *redis.Pool) single { return single{&source{Pool: pool}, new(listen.Mux)} }
 
 // Do implements redisconn.Conn.
 func (s single) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {

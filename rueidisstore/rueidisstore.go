@@ -72,6 +72,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
@@ -106,7 +107,7 @@ func New(client rueidis.Client, options ...Option) *redisstore.Store {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return redisstore.New(redisconn.Invalid("the rueidis client is nil"), options...)
 	}
-	c := &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
+	c := newConn(client)
 	kind := redisstore.Prompt()
 	if c.sharded {
 		kind = redisstore.Sharded() // and not Prompt: Do may reload the slot map first
@@ -125,7 +126,14 @@ type conn struct {
 	sharded bool
 	newer   atomic.Pointer[slotMap] // loaded after a failover
 
+	mux    listen.Mux // the subscriptions of Listen
+	owners *owners    // by which Listen finds the nodes of a cluster
+
 	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
+}
+
+func newConn(client rueidis.Client) *conn {
+	return &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster, owners: newOwners()}
 }
 
 // Do implements redisconn.Conn.
