@@ -377,7 +377,7 @@ func (q *call) retryDelay(failed error) time.Duration {
 	}
 	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
-	if q.reply.Poll || q.c.inbox.currentFlow() != eventsFlowing {
+	if q.reply.Poll > 0 || q.c.inbox.currentFlow() != eventsFlowing {
 		d = min(d, q.poll.next(q.reply, q.c.clock.now()-q.sent))
 	}
 	if left := q.reply.Remaining; left >= 0 {

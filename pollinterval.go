@@ -10,8 +10,8 @@ import "github.com/dibslock/dibs/driver"
 // the lock for 10 ms. So one name costs its store about 20 requests a second for the
 // first two waiters, and about 250 for the first hundred.
 //
-// Behind a client of another library only the first waiter polls, every 2 ms while the holder
-// changes: the name is free for a moment only before the next of these clients acquires it.
+// Behind a client of another library only the first waiter polls, and as often as the store
+// says.
 type pollInterval struct {
 	holder   string // of the last answer
 	position int
@@ -20,7 +20,6 @@ type pollInterval struct {
 
 const (
 	pollSoon  = 10 * time.Millisecond  // at the front of a queue that moves
-	pollMixed = 2 * time.Millisecond   // the same, behind a client of another library
 	pollEvery = 100 * time.Millisecond // at the front of a queue that does not move
 )
 
@@ -28,8 +27,8 @@ const (
 // store that answers slowly is not polled faster than it answers.
 func (p *pollInterval) next(a driver.AcquireReply, took time.Duration) time.Duration {
 	soon := pollSoon
-	if a.Poll {
-		soon = pollMixed
+	if a.Poll > 0 {
+		soon = a.Poll
 	}
 	least := min(max(soon, took), pollEvery)
 	if a.Holder != p.holder || a.Position != p.position {

@@ -54,7 +54,7 @@ func languages() []language {
 				"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // for a quick start
 				"-cp", "target/classes:target/lib/*", "interop.Driver",
 			},
-			libraries: []library{{name: "redisson", otherForm: true}},
+			libraries: []library{{name: "redisson", otherForm: true}, redissonMode},
 		},
 	}
 }

@@ -45,6 +45,7 @@ func workAlone(t *testing.T, r *row, name string) string {
 	}
 	r.wantCount(t, l, alone)
 	r.alone = alone
+	t.Logf("alone: %+v", alone)
 	return fmt.Sprintf("%d turns, the worst worker %d, longest wait %.1f s", alone.turns, alone.least, alone.longest.Seconds())
 }
 
@@ -52,13 +53,19 @@ func workAlone(t *testing.T, r *row, name string) string {
 // that no two of them were inside at once, and that no turn was lost.
 func (r *row) hammerTogether(t *testing.T, name string, l load) (mine, theirs result) {
 	t.Helper()
+	return r.hammerBoth(t, name, l, l)
+}
+
+// hammerBoth is hammerTogether with a load for dibs and another one for the library.
+func (r *row) hammerBoth(t *testing.T, name string, l, other load) (mine, theirs result) {
+	t.Helper()
 	type outcome struct {
 		result
 		err error
 	}
 	external := make(chan outcome, 1)
 	go func() {
-		done, err := r.theirs.hammer(t.Context(), name, l)
+		done, err := r.theirs.hammer(t.Context(), name, other)
 		external <- outcome{done, err}
 	}()
 	mine, err := goHammerer{dibsLocker{r.dibs}, r.rdb}.hammer(t.Context(), name, l)

@@ -61,6 +61,9 @@ func (r *row) columns() [][]column {
 			saturation: {},
 		}
 	}
+	if r.name == redissonMode.name {
+		return redissonColumns()
+	}
 	return [][]column{
 		correctness: {
 			{"dibs first", dibsFirst},
@@ -137,7 +140,14 @@ func (m *matrix) run(t *testing.T) {
 	var group sync.WaitGroup
 	for i, r := range m.rows {
 		group.Go(func() {
-			t.Run(r.name, func(t *testing.T) { r.run(t, m.starts[i], m.phases) })
+			selected := false
+			t.Run(r.name, func(t *testing.T) {
+				selected = true
+				r.run(t, m.starts[i], m.phases)
+			})
+			if !selected { // by the flag -run
+				leave(m.phases)
+			}
 		})
 	}
 	group.Wait()
@@ -168,11 +178,7 @@ func newPhases() []*phase {
 // run runs all phases. A row that fails leaves them all.
 func (r *row) run(t *testing.T, start func(*row, *testing.T), phases []*phase) {
 	at := 0
-	defer func() {
-		for _, p := range phases[at:] {
-			p.left.Done()
-		}
-	}()
+	defer func() { leave(phases[at:]) }()
 	for _, p := range phases {
 		r.runPhase(t, p, func() {
 			if at == correctness {
@@ -183,6 +189,13 @@ func (r *row) run(t *testing.T, start func(*row, *testing.T), phases []*phase) {
 		at++
 		p.left.Done()
 		p.left.Wait()
+	}
+}
+
+// leave lets other rows begin the next phases.
+func leave(phases []*phase) {
+	for _, p := range phases {
+		p.left.Done()
 	}
 }
 

@@ -68,10 +68,7 @@ func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.V
 	answer.AcquireReply, void, err = wire.ParseAcquire(v)
 	if err == nil && !answer.Held && !void {
 		answer.Name = wire.BusyName(c, v)
-		if answer.Poll = wire.MustPoll(c, answer.AcquireReply, v); answer.Poll && answer.Holder != "" {
-			s.mixed.see(answer.Name)
-			s.releases.expect(answer.Name, c)
-		}
+		s.noteForeign(c, &answer.AcquireReply, wire.MustPoll(c, answer.AcquireReply, v))
 	}
 	return answer, void, err
 }

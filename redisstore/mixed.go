@@ -3,7 +3,32 @@ package redisstore
 import (
 	"sync"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
+
+// How often the first waiter polls behind a foreign holder. The name is free for a moment
+// only, before the next of the clients that poll acquires it. Redisson publishes each release.
+const (
+	pollMixed    = 2 * time.Millisecond
+	pollRedisson = 10 * time.Millisecond
+)
+
+// noteForeign completes the reply to a waiter that must poll. If the holder is foreign, the
+// name is mixed, and its release may be published.
+func (s *Store) noteForeign(c driver.AcquireRequest, reply *driver.AcquireReply, mustPoll bool) {
+	if !mustPoll {
+		return
+	}
+	reply.Poll = pollMixed
+	if s.format.Redisson != nil {
+		reply.Poll = pollRedisson
+	}
+	if reply.Holder != "" {
+		s.mixed.see(reply.Name)
+		s.releases.expect(reply.Name, c)
+	}
+}
 
 // mixedNames are the names that clients of other libraries hold, too. Each of those clients
 // polls. So the releases of such a name sometimes leave it free, instead of a hand-off to the

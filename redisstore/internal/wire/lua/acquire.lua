@@ -138,7 +138,8 @@ for i = 2, #ARGV, 5 do
     end
     if is_holder(token) then
       answer = refresh(token, ttl, entry, weight, now)
-    elseif (not has_waiters or all_passed_over and entry ~= '') and used + (weight or 1) <= (limit or 1) then
+    elseif (not has_waiters or all_passed_over and entry ~= '') and used + (weight or 1) <= (limit or 1)
+      and (free or used > 0 or entry == '' or not in_gap()) then -- one that does not queue need not be fair
       if has_waiters then -- it overtakes the passed-over waiters, and may be one of them
         redis.call('ZREM', queue, entry)
         redis.call('HDEL', meta, entry, '?' .. entry)

@@ -36,7 +36,7 @@ local holder = redis.call('GET', lock)
 local is_held = holder == token
 local shared = holder and not is_held and string.sub(holder, 1, 12) == 'dibs:shared '
 local popped_head
-if is_held and ARGV[4] == '0' and ARGV[7] == '1' and not KEYS[6] and redis.call('EXISTS', queue) == 1 then
+if is_held and ARGV[4] == '0' and ARGV[7] == '1' and not KEYS[6] then
   --#include leave_free.lua
 end
 if is_held and ARGV[4] == '0' then
