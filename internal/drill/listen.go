@@ -38,6 +38,7 @@ func (o ListenOpener) Listen(t *testing.T) {
 		"unresponsive":   o.unresponsiveConnection,
 		"ended context":  o.endedContext,
 		"refused":        o.refusedChannel,
+		"kept":           o.keptChannel,
 		"unknown":        o.unknownCommand,
 		"come and go":    o.comeAndGo,
 	})
@@ -49,7 +50,6 @@ func (o ListenOpener) manyChannels(t *testing.T, sharded bool) {
 	const n = 1000
 	server := redistest.Start(t)
 	conn := o.Single(t, server.Addr())
-	warmUp(t, conn, server, sharded)
 	goroutines, memory, start := runtime.NumGoroutine(), usedMemory(), time.Now()
 	all := make([]*Listening, n)
 	for i := range all {
@@ -91,16 +91,6 @@ func (o ListenOpener) manyChannels(t *testing.T, sharded bool) {
 }
 
 func channelName(i int) string { return fmt.Sprintf("channel:%d", i) }
-
-// warmUp listens once, so that the goroutines that a library keeps have been started.
-func warmUp(t *testing.T, conn redisconn.Listener, server *redistest.Server, sharded bool) {
-	t.Helper()
-	l := ListenOn(t, conn, "warm", sharded)
-	l.WantMessage("")
-	found := subscriptions(t, server)
-	l.End()
-	awaitClosed(t, server, found[0])
-}
 
 // awaitClosed waits until a connection, given as a line of CLIENT LIST, is closed.
 func awaitClosed(t *testing.T, server *redistest.Server, connection string) {
@@ -239,6 +229,29 @@ func (o ListenOpener) refusedChannel(t *testing.T) {
 		publish(t, server, sharded, "allowed:a", "1")
 		l.WantMessage("1")
 		l.End()
+	}
+}
+
+// keptChannel has a user who may not unsubscribe. Calls come and go nevertheless.
+func (o ListenOpener) keptChannel(t *testing.T) {
+	server := redistest.Start(t)
+	server.MustCmd(t, "ACL", "SETUSER", "default", "-unsubscribe", "-sunsubscribe")
+	conn := o.Single(t, server.Addr())
+	for _, sharded := range []bool{false, true} {
+		a, other := ListenOn(t, conn, "a", sharded), ListenOn(t, conn, "other", sharded)
+		a.WantMessage("")
+		other.WantMessage("")
+		found := subscriptions(t, server)
+		a.End()
+		a = ListenOn(t, conn, "a", sharded)
+		a.WantMessage("")
+		publish(t, server, sharded, "a", "1")
+		a.WantMessage("1")
+		publish(t, server, sharded, "other", "2")
+		other.WantMessage("2")
+		a.End()
+		other.End()
+		awaitClosed(t, server, found[0])
 	}
 }
 

@@ -12,13 +12,13 @@ const (
 	openTimeout = 5 * time.Second
 	interval    = time.Second // between checks of a connection
 	maxSilent   = 2           // checks without anything from the server; the first one pings
-	maxIdle     = 3           // checks without a channel
+	maxIdle     = 3           // checks without a call
 )
 
 var (
 	errMoved        = errors.New("the server has ended the subscription: the slot of the channel has moved to another node")
 	errUnresponsive = errors.New("the server does not respond on the connection of the subscription")
-	errIdle         = errors.New("no channel is left")
+	errIdle         = errors.New("no call is left")
 )
 
 // connection is a connection to a server, from before it is open. Mux.mu guards what is
@@ -35,7 +35,7 @@ type connection struct {
 	pingDue  bool
 	received bool // something since the last check
 	silent   int  // checks since then
-	idle     int  // checks without a channel
+	idle     int  // checks without a call
 	err      error
 }
 
@@ -83,7 +83,7 @@ func (c *connection) check() {
 	c.mux.mu.Lock()
 	defer c.mux.mu.Unlock()
 	c.idle++
-	if len(c.channels) > 0 {
+	if c.used() {
 		c.idle = 0
 	}
 	c.silent++
@@ -99,6 +99,16 @@ func (c *connection) check() {
 		c.pingDue = true
 		signal(c.work)
 	}
+}
+
+// used reports whether there are calls, or commands without a reply.
+func (c *connection) used() bool {
+	for _, ch := range c.channels {
+		if !ch.kept || len(ch.calls) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // end ends the connection and all calls on it, with the first of several reasons.
@@ -252,8 +262,8 @@ func (c *connection) unsubscribed(ch *channel) {
 	c.update(ch)
 }
 
-// refused handles an error reply. A refused SUBSCRIBE ends the calls on its channel.
-// After a refused UNSUBSCRIBE only the end of the connection ends the subscription. A
+// refused handles an error reply. A refused SUBSCRIBE ends the calls on its channel. If
+// the user may not UNSUBSCRIBE, the channel is kept while there are calls on others. A
 // refused ping shows that the server responds.
 func (c *connection) refused(e Event, ch *channel) error {
 	if e.Channel == "" && len(c.inFlight) > 0 {
@@ -263,12 +273,17 @@ func (c *connection) refused(e Event, ch *channel) error {
 			return nil
 		}
 	}
-	if ch == nil || ch.state != subscribing {
+	switch {
+	case ch != nil && ch.state == subscribing:
+		ch.state = absent
+		ch.fail(e.Err)
+	case ch != nil && ch.state == unsubscribing:
+		ch.state, ch.kept = subscribed, true
+		ch.deliver("")
+	default:
 		return e.Err
 	}
 	c.replied(ch)
-	ch.state = absent
-	ch.fail(e.Err)
 	c.update(ch)
 	return nil
 }

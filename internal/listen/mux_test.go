@@ -271,6 +271,32 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// A user without permission to unsubscribe keeps a channel until no call is left.
+func TestRefusedUnsubscribe(t *testing.T) {
+	t.Parallel()
+	run(t, func(b *bench) {
+		b.server.refuseEnd = errors.New("NOPERM")
+		x, y := b.listen("x"), b.listen("y")
+		x.end()
+		x = b.listen("x")
+		b.publish("x", "1")
+		x.want("", "1")
+		x.end()
+		b.wantSent("+x", "+y", "-x")
+		b.server.set(func() { b.server.step = make(chan struct{}) })
+		y.end()
+		y = b.listen("y") // while the UNSUBSCRIBE is in flight
+		y.want()
+		b.step()
+		y.want("")
+		time.Sleep(time.Minute) // virtual; it is in use
+		b.publish("y", "2")
+		y.want("", "2")
+		y.end()
+		b.wantSent("+x", "+y", "-x", "-y")
+	})
+}
+
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	run(t, func(b *bench) {
