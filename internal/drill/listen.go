@@ -204,7 +204,7 @@ func (o ListenOpener) endedContext(t *testing.T) {
 	opening := ListenOn(t, conn, "a", false)
 	end("opening", opening)
 	proxy.Thaw()
-	open := Relisten(t, conn, "a", false)
+	open := ListenAgain(t, conn, "a", false)
 	proxy.Freeze()
 	subscribing := ListenOn(t, conn, "b", false)
 	end("subscribing", subscribing)
@@ -344,7 +344,7 @@ func (l *Listening) receiveOwn(publisher *redistest.Conn, own string) (received 
 func (o ListenOpener) ListenSentinel(t *testing.T) {
 	s := redistest.StartSentinels(t, 2, 3)
 	conn := o.Sentinel(t, s.Addrs(), s.MasterName)
-	l := Relisten(t, conn, "a", false)
+	l := ListenAgain(t, conn, "a", false)
 	dead, err := s.KillMaster()
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +354,7 @@ func (o ListenOpener) ListenSentinel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = Relisten(t, conn, "a", false)
+	l = ListenAgain(t, conn, "a", false)
 	publish(t, master, false, "a", "1")
 	l.WantMessage("1")
 	l.End()
@@ -425,7 +425,7 @@ func moveSlot(t *testing.T, c *redistest.Cluster, conn redisconn.Listener, all [
 		t.Fatal(err)
 	}
 	all[0].WantFailure()
-	all[0] = Relisten(t, conn, all[0].channel, true)
+	all[0] = ListenAgain(t, conn, all[0].channel, true)
 	for i, l := range all {
 		publish(t, masterOf(t, c, redistest.Slot(l.channel)), true, l.channel, fmt.Sprint("again ", i))
 		l.WantMessage(fmt.Sprint("again ", i))
@@ -437,7 +437,7 @@ func moveSlot(t *testing.T, c *redistest.Cluster, conn redisconn.Listener, all [
 // the failover.
 func killOwner(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) {
 	t.Helper()
-	l := Relisten(t, conn, "a", true)
+	l := ListenAgain(t, conn, "a", true)
 	dead, err := c.KillMaster(redistest.Slot("a"))
 	if err != nil {
 		t.Fatal(err)
@@ -447,7 +447,7 @@ func killOwner(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = Relisten(t, conn, "a", true)
+	l = ListenAgain(t, conn, "a", true)
 	publish(t, master, true, "a", "1")
 	l.WantMessage("1")
 	l.End()
@@ -478,8 +478,8 @@ func ListenOn(t *testing.T, conn redisconn.Listener, channel string, sharded boo
 	return l
 }
 
-// Relisten calls ListenOn again, after a pause, until it is confirmed.
-func Relisten(t *testing.T, conn redisconn.Listener, channel string, sharded bool) *Listening {
+// ListenAgain calls ListenOn again, after a pause, until it is confirmed.
+func ListenAgain(t *testing.T, conn redisconn.Listener, channel string, sharded bool) *Listening {
 	t.Helper()
 	const pause = 20 * time.Millisecond
 	for end := time.Now().Add(Generous); ; time.Sleep(pause) {

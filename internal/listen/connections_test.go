@@ -16,10 +16,10 @@ import (
 	"github.com/dibslock/dibs/internal/listen"
 )
 
-// bench is a Mux on a fake server.
+// bench is Connections to a fake server.
 type bench struct {
 	t      *testing.T
-	mux    listen.Mux
+	all    listen.Connections
 	server fake
 }
 
@@ -51,7 +51,7 @@ func (b *bench) listen(channel string) *listener {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	l := &listener{b: b, cancel: cancel, ended: make(chan error, 1)}
 	go func() {
-		l.ended <- b.mux.Listen(ctx, listen.Server{}, b.server.Open, channel, func(message string) {
+		l.ended <- b.all.Listen(ctx, listen.Server{}, b.server.Open, channel, func(message string) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.got = append(l.got, message)
@@ -374,7 +374,7 @@ func TestEndedContext(t *testing.T) {
 		reason := errors.New("reason")
 		ctx, cancel := context.WithCancelCause(b.t.Context())
 		cancel(reason)
-		if err := b.mux.Listen(ctx, listen.Server{}, b.server.Open, "x", func(string) {}); !errors.Is(err, reason) {
+		if err := b.all.Listen(ctx, listen.Server{}, b.server.Open, "x", func(string) {}); !errors.Is(err, reason) {
 			t.Errorf("%v, want %v", err, reason)
 		}
 		synctest.Wait()
@@ -392,7 +392,7 @@ func TestSlowCallback(t *testing.T) {
 		block, got := make(chan struct{}), make(chan string, 10)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- b.mux.Listen(ctx, listen.Server{}, b.server.Open, "x", func(m string) { <-block; got <- m })
+			ended <- b.all.Listen(ctx, listen.Server{}, b.server.Open, "x", func(m string) { <-block; got <- m })
 		}()
 		quick := b.listen("x")
 		b.publish("x", "1")
@@ -465,7 +465,7 @@ func (b *bench) visit(r *rand.Rand, channel, own string) error {
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
 	published, received := false, false
-	err := b.mux.Listen(ctx, listen.Server{}, b.server.Open, channel, func(message string) {
+	err := b.all.Listen(ctx, listen.Server{}, b.server.Open, channel, func(message string) {
 		switch {
 		case message == "" && !published:
 			published = true
@@ -503,7 +503,7 @@ func TestMemory(t *testing.T) {
 	confirmed.Add(calls)
 	for i := range calls {
 		ended.Go(func() {
-			_ = b.mux.Listen(ctx, listen.Server{}, b.server.Open, fmt.Sprint("channel:", i), func(string) { confirmed.Done() })
+			_ = b.all.Listen(ctx, listen.Server{}, b.server.Open, fmt.Sprint("channel:", i), func(string) { confirmed.Done() })
 		})
 	}
 	confirmed.Wait()
