@@ -222,7 +222,7 @@ func (o ListenOpener) refusedChannel(t *testing.T) {
 		l.WantMessage("")
 		for range 3 {
 			refused := ListenOn(t, conn, "forbidden", sharded)
-			if err := refused.WantFailure(); !redisconn.HasCode(err, "NOPERM") {
+			if err := refused.Failure(); !redisconn.HasCode(err, "NOPERM") {
 				t.Errorf("%v, want NOPERM", err)
 			}
 		}
@@ -259,7 +259,7 @@ func (o ListenOpener) keptChannel(t *testing.T) {
 func (o ListenOpener) unknownCommand(t *testing.T) {
 	server := redistest.Start(t, "--rename-command", "SSUBSCRIBE", "")
 	conn := o.Single(t, server.Addr())
-	err := ListenOn(t, conn, "a", true).WantFailure()
+	err := ListenOn(t, conn, "a", true).Failure()
 	if !redisconn.HasCode(err, "ERR unknown command") {
 		t.Errorf("%v, want an unknown command", err)
 	}
@@ -285,7 +285,9 @@ func (o ListenOpener) comeAndGo(t *testing.T) {
 				l := ListenOn(t, conn, channelName(r.IntN(shared)), false)
 				if r.IntN(4) == 0 { // at any moment of its SUBSCRIBE
 					l.cancel()
-					<-l.ended
+					if err := <-l.ended; err == nil {
+						t.Error("Listen returned without a reason")
+					}
 					continue
 				}
 				own := fmt.Sprintf("%d.%d", w, i)
@@ -332,7 +334,10 @@ func (l *Listening) receiveOwn(publisher *redistest.Conn, own string) (received 
 					return false, err
 				}
 			}
-		case <-l.ended:
+		case err := <-l.ended:
+			if err == nil {
+				return false, errors.New("Listen returned without a reason")
+			}
 			return false, nil
 		case <-patience:
 			return false, fmt.Errorf("no message; published: %v", published)
@@ -533,15 +538,23 @@ func (l *Listening) WantEnd(want error) {
 	}
 }
 
-// WantFailure waits until the call ends before its context, and returns the reason.
-func (l *Listening) WantFailure() error {
+// WantFailure waits until the call ends before its context.
+func (l *Listening) WantFailure() {
+	l.t.Helper()
+	if l.Failure() == nil {
+		l.t.Errorf("channel %s: ended without a reason", l.channel)
+	}
+}
+
+// Failure waits until the call ends before its context, and returns the reason.
+func (l *Listening) Failure() error {
 	l.t.Helper()
 	defer l.cancel()
 	for patience := time.After(Generous); ; {
 		select {
 		case <-l.messages: // published before the failure
 		case err := <-l.ended:
-			if err == nil || errors.Is(err, context.Canceled) {
+			if errors.Is(err, context.Canceled) {
 				l.t.Fatalf("channel %s: ended with %v, want a failure", l.channel, err)
 			}
 			return err
