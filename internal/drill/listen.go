@@ -395,6 +395,7 @@ func (o ListenOpener) ListenCluster(t *testing.T) {
 			l.End()
 		}
 	}
+	moveUnnoticed(t, c, conn)
 	killOwner(t, c, conn)
 }
 
@@ -436,6 +437,31 @@ func moveSlot(t *testing.T, c *redistest.Cluster, conn redisconn.Listener, all [
 		l.WantMessage(fmt.Sprint("again ", i))
 		l.End()
 	}
+}
+
+// moveUnnoticed moves a slot without a subscription. The next call reaches the former
+// owner, which answers MOVED. It does not end a call on the same connection.
+func moveUnnoticed(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) {
+	t.Helper()
+	const moving = "moving"
+	from := masterOf(t, c, redistest.Slot(moving))
+	to := c.Nodes()[slices.IndexFunc(c.Nodes(), func(s *redistest.Server) bool { return s != from })]
+	ListenAgain(t, conn, moving, true).End()
+	stays := ""
+	for i := 0; stays == "" || masterOf(t, c, redistest.Slot(stays)) != from; i++ {
+		stays = channelName(i)
+	}
+	l := ListenAgain(t, conn, stays, true)
+	if err := c.Migrate(to, redistest.Slot(moving)); err != nil {
+		t.Fatal(err)
+	}
+	moved := ListenAgain(t, conn, moving, true)
+	publish(t, to, true, moving, "1")
+	moved.WantMessage("1")
+	publish(t, from, true, stays, "2")
+	l.WantMessage("2")
+	moved.End()
+	l.End()
 }
 
 // killOwner kills the master that has a channel. The call ends, and succeeds again after
