@@ -20,12 +20,14 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	s.format.Inspect(&r.Request, name, most)
 	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
 	if reply.Err != nil {
-		return driver.State{}, wrapError("inspect", name, reply.Err)
+		return driver.State{}, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "inspect", []string{name}, reply.Err)
 	}
 	state, err := wire.ParseState(name, reply.Value)
 	if err != nil {
 		return driver.State{}, wrapError("inspect", name, err)
 	}
+	now, _ := wire.ServerTime(reply)
+	s.recogniseString(&state, now)
 	return state, nil
 }
 
