@@ -106,7 +106,10 @@ var verbs = map[string]func(p *testClient, own driver.AcquireRequest) error{
 		_, err := p.s.NotifyWanted(p.t.Context(), driver.WantedRequest{Name: "n", Token: own.Token, Client: own.Client})
 		return err
 	},
-	"inspect": func(p *testClient, _ driver.AcquireRequest) error { _, err := p.s.Inspect(p.t.Context(), "n"); return err },
+	"inspect": func(p *testClient, _ driver.AcquireRequest) error {
+		_, err := p.s.Inspect(p.t.Context(), "n")
+		return err
+	},
 }
 
 func (p *testClient) try(c driver.AcquireRequest, queue bool) error {

@@ -70,17 +70,7 @@ func Describe(v Value) Description {
 }
 
 // data describes a value that is no lock.
-func data(v Value) Description { return Description{Kind: typeNames[v.Type]} }
-
-var typeNames = map[string]string{"string": "string", "hash": "hash", "zset": "sorted set", "list": "list", "set": "set", "stream": "stream"}
-
-// TypeName returns the name of a type of Redis for people.
-func TypeName(kind string) string {
-	if name := typeNames[kind]; name != "" {
-		return name
-	}
-	return "value of type " + kind
-}
+func data(v Value) Description { return Description{Kind: v.Type} }
 
 // Removable reports whether a foreign lock may be deleted. A key without a TTL may be
 // anything, and a lock that was not read completely cannot be compared. Of the values of
