@@ -3,19 +3,21 @@ package driver
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 )
 
 // A Foreign describes a value at a key of a lock that dibs did not write: a lock of another
 // library, or data of another program.
 type Foreign struct {
-	Key       string // the whole key
-	Type      string // its type in Redis: string, hash, zset, …
-	Kind      string // what the value looks like: "Redisson RLock", "counter"
-	Lock      bool   // it is a foreign lock: the State has its owners as Holders
-	Removable bool   // a ForeignRevoker ends it
-	Advice    string // what an operator can do, in one line
-	Mark      any    // what a ForeignRevoker compares
+	Key       string        // the whole key
+	Type      string        // its type in Redis: string, hash, zset, …
+	Kind      string        // what the value looks like: "Redisson RLock", "counter"
+	Remaining time.Duration // until the key expires; negative: never
+	Lock      bool          // it is a foreign lock: the State has its owners as Holders
+	Removable bool          // a ForeignRevoker ends it
+	Advice    string        // what an operator can do, in one line
+	Mark      any           // what a ForeignRevoker compares
 }
 
 // A ForeignRevoker is a Store that can end a foreign lock. A store whose State never has a
@@ -46,7 +48,7 @@ func (e *WrongTypeError) Error() string {
 	}
 	text := head + fmt.Sprintf("key %q holds a %s that is not a lock of dibs", f.Key, f.Type)
 	if f.Kind != f.Type {
-		text += fmt.Sprintf(": it looks like a %s", f.Kind)
+		text += ": " + f.Kind
 	}
 	if len(e.State.Holders) > 0 {
 		text += ", held by " + describeHolder(e.State.Holders[0])
@@ -54,12 +56,15 @@ func (e *WrongTypeError) Error() string {
 	return text + "; nothing was changed; " + f.Advice
 }
 
-// describeHolder formats a foreign owner and its remaining time. The owner is shortened,
+// describeHolder formats a foreign owner and its remaining time. A token is shortened,
 // because messages end in logs.
 func describeHolder(h Holder) string {
 	const known = 8
-	owner := []rune(h.Token)
-	text := fmt.Sprintf("%q…", string(owner[:min(len(owner)/2, known)]))
+	token := []rune(h.Token)
+	text := fmt.Sprintf("%q…", string(token[:min(len(token)/2, known)]))
+	if h.Owner != "" {
+		text = strconv.Quote(h.Owner)
+	}
 	if h.Remaining < 0 {
 		return text + ", never expires"
 	}

@@ -265,6 +265,7 @@ type State struct {
 type Holder struct {
 	Token     string
 	Label     string
+	Owner     string        // of a foreign lock: the owner as its library writes it, without a secret; may be empty
 	Weight    int           // zero: exclusive
 	Fence     uint64        // zero if the store does not have it
 	Remaining time.Duration // negative: it never expires, so the lock is a foreign one

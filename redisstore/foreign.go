@@ -60,7 +60,7 @@ func setForeign(state *driver.State, v foreign.Value, own bool) {
 		d = foreign.Description{Kind: d.Kind}
 	}
 	state.Foreign = &driver.Foreign{
-		Key: v.Key, Type: v.Type, Kind: d.Kind, Lock: d.Lock,
+		Key: v.Key, Type: v.Type, Kind: d.Kind, Remaining: v.TTL, Lock: d.Lock,
 		Removable: d.Removable(v), Advice: d.Advice(v, own), Mark: v,
 	}
 	if d.Lock {

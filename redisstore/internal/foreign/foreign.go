@@ -90,7 +90,7 @@ func (d Description) Advice(v Value, own bool) string {
 	case d.Inner:
 		return "it belongs to a lock of another library: leave it, and use another name"
 	case d.Removable(v):
-		return "wait until its holder releases it or it expires; or end it: dibs unlock --force"
+		return "wait until its holder releases it or it expires; or end it: dibs unlock NAME --force --reason TEXT"
 	case d.Lock && v.TTL < 0:
 		return "it never expires, so it may be data: " + find + "; if that program has ended, delete the key"
 	case d.Lock:
@@ -102,8 +102,8 @@ func (d Description) Advice(v Value, own bool) string {
 }
 
 // exclusive returns the only holder of a lock.
-func exclusive(token string, v Value) []driver.Holder {
-	return []driver.Holder{{Token: token, Remaining: v.TTL}}
+func exclusive(token, owner string, v Value) []driver.Holder {
+	return []driver.Holder{{Token: token, Owner: owner, Remaining: v.TTL}}
 }
 
 // all reports whether there are items, and each of them complies.

@@ -44,22 +44,22 @@ func TestDescribe(t *testing.T) {
 		owners    string // separated by spaces
 	}{
 		// Strings, as the libraries write them.
-		{"Spring, pottery", text("n", client, minute), "string lock (a UUID)", true, true, false, client},
-		{"redis-py", text("n", "90592d7ae66211f1a06c02fc00000001", minute), "string lock (random text)", true, true, false, "90592d7ae66211f1a06c02fc00000001"},
-		{"redsync", text("n", "W0Vp4C1zZfJwS9bXn3mK2A==", minute), "string lock (random text)", true, true, false, "W0Vp4C1zZfJwS9bXn3mK2A=="},
-		{"python-redis-lock", text("lock:n", "hHXBgQhEe3Kj5rT0vWxYzA1b", minute), "string lock (random text)", true, true, false, "hHXBgQhEe3Kj5rT0vWxYzA1b"},
-		{"ShedLock", text("job-lock:prod:n", "ADDED:2026-11-24T10:00:00.123Z@web-1:"+client, minute), "ShedLock lock", true, true, false, "ADDED:2026-11-24T10:00:00.123Z@web-1:" + client},
-		{"ShedLock, older", text("n", "ADDED:2026-11-24T10:00:00.123Z@web-1", minute), "ShedLock lock", true, true, false, "ADDED:2026-11-24T10:00:00.123Z@web-1"},
-		{"rslock", text("n", "8b\xf3\xb1\x1e\xf2\x9d\x80|\xc9\"\xe1\x10\x9d~\xfa{i`\x00", minute), "string lock (20 random bytes)", true, true, false, "8b\xf3\xb1\x1e\xf2\x9d\x80|\xc9\"\xe1\x10\x9d~\xfa{i`\x00"},
-		{"Laravel", text("n", "l18QIdeZ6kmisnAb", minute), "string lock (random text)", true, true, false, "l18QIdeZ6kmisnAb"},
-		{"Laravel, packed by PHP", text("n", `s:16:"l18QIdeZ6kmisnAb";`, minute), "string lock (serialized by PHP)", true, true, false, `s:16:"l18QIdeZ6kmisnAb";`},
-		{"Laravel, packed by igbinary", text("n", "\x00\x00\x00\x02\x11\x10l18QIdeZ6kmisnAb", minute), "string lock (serialized by igbinary)", true, true, false, "\x00\x00\x00\x02\x11\x10l18QIdeZ6kmisnAb"},
-		{"Laravel, packed by MessagePack", text("n", "\xb0l18QIdeZ6kmisnAb", minute), "string lock (serialized by MessagePack)", true, true, false, "\xb0l18QIdeZ6kmisnAb"},
-		{"Spring's default serializer", text("n", "\xac\xed\x00\x05t\x00\x04uuid", minute), "string lock (serialized by Java)", true, true, false, "\xac\xed\x00\x05t\x00\x04uuid"},
-		{"a text that somebody chose", text("n", "worker 7", minute), "string lock (a text)", true, true, false, "worker 7"},
-		{"empty", text("n", "", minute), "string lock (a text)", true, true, false, ""},
-		{"SETNX without EXPIRE", text("n", client, never), "string lock (a UUID)", true, false, false, client},
-		{"a text without a TTL, with a prefix", prefixed(text("lock:n", "sesame", never)), "string lock (a text)", true, false, false, "sesame"},
+		{"Spring, pottery", text("n", client, minute), "lock (UUID)", true, true, false, client},
+		{"redis-py", text("n", "90592d7ae66211f1a06c02fc00000001", minute), "lock (random text)", true, true, false, "90592d7ae66211f1a06c02fc00000001"},
+		{"redsync", text("n", "W0Vp4C1zZfJwS9bXn3mK2A==", minute), "lock (random text)", true, true, false, "W0Vp4C1zZfJwS9bXn3mK2A=="},
+		{"python-redis-lock", text("lock:n", "hHXBgQhEe3Kj5rT0vWxYzA1b", minute), "lock (random text)", true, true, false, "hHXBgQhEe3Kj5rT0vWxYzA1b"},
+		{"ShedLock", text("job-lock:prod:n", "ADDED:2026-11-24T10:00:00.123Z@web-1:"+client, minute), "ShedLock", true, true, false, "ADDED:2026-11-24T10:00:00.123Z@web-1:" + client},
+		{"ShedLock, older", text("n", "ADDED:2026-11-24T10:00:00.123Z@web-1", minute), "ShedLock", true, true, false, "ADDED:2026-11-24T10:00:00.123Z@web-1"},
+		{"rslock", text("n", "8b\xf3\xb1\x1e\xf2\x9d\x80|\xc9\"\xe1\x10\x9d~\xfa{i`\x00", minute), "lock (20 bytes)", true, true, false, "8b\xf3\xb1\x1e\xf2\x9d\x80|\xc9\"\xe1\x10\x9d~\xfa{i`\x00"},
+		{"Laravel", text("n", "l18QIdeZ6kmisnAb", minute), "lock (random text)", true, true, false, "l18QIdeZ6kmisnAb"},
+		{"Laravel, packed by PHP", text("n", `s:16:"l18QIdeZ6kmisnAb";`, minute), "lock (PHP string)", true, true, false, `s:16:"l18QIdeZ6kmisnAb";`},
+		{"Laravel, packed by igbinary", text("n", "\x00\x00\x00\x02\x11\x10l18QIdeZ6kmisnAb", minute), "lock (igbinary string)", true, true, false, "\x00\x00\x00\x02\x11\x10l18QIdeZ6kmisnAb"},
+		{"Laravel, packed by MessagePack", text("n", "\xb0l18QIdeZ6kmisnAb", minute), "lock (MessagePack string)", true, true, false, "\xb0l18QIdeZ6kmisnAb"},
+		{"Spring's default serializer", text("n", "\xac\xed\x00\x05t\x00\x04uuid", minute), "lock (Java string)", true, true, false, "\xac\xed\x00\x05t\x00\x04uuid"},
+		{"a text that somebody chose", text("n", "worker 7", minute), "lock (text)", true, true, false, "worker 7"},
+		{"empty", text("n", "", minute), "lock (text)", true, true, false, ""},
+		{"SETNX without EXPIRE", text("n", client, never), "lock (UUID)", true, false, false, client},
+		{"a text without a TTL, with a prefix", prefixed(text("lock:n", "sesame", never)), "lock (text)", true, false, false, "sesame"},
 
 		// Strings that are no locks.
 		{"a text without a TTL", text("n", "sesame", never), "string", false, false, false, ""},
@@ -149,7 +149,7 @@ func wantConsistent(t *testing.T, v Value, d Description) {
 	}
 	for _, own := range []bool{false, true} {
 		advice := d.Advice(v, own)
-		if advice == "" || strings.Contains(advice, "unlock --force") != (d.Removable(v) && !own) {
+		if advice == "" || strings.Contains(advice, "dibs unlock") != (d.Removable(v) && !own) {
 			t.Errorf("advice %q, removable %v", advice, d.Removable(v))
 		}
 	}

@@ -63,14 +63,14 @@ func describeHash(v Value) Description {
 		return redissonReadWrite(v, mode, owners)
 	case held && mode == "" && v.Size == 1 && !strings.HasSuffix(owners[0].Name, ":write"):
 		return Description{
-			Kind: "Redisson RLock", Lock: true, Unique: true, Holders: exclusive(owners[0].Name, v), Holding: 1,
+			Kind: "Redisson RLock", Lock: true, Unique: true, Holders: exclusive(owners[0].Name, owners[0].Name, v), Holding: 1,
 			Release: Rule{
 				Channel: redissonKey("redisson_lock__channel", v.Key), Message: "0",
 				Queue: redissonKey("redisson_lock_queue", v.Key),
 			},
 		}
 	case mode == "" && v.Size == 1 && isDibsToken(v.Items[0].Name) && count.MatchString(v.Items[0].Value):
-		return Description{Kind: "mutex (redisson)", Lock: true, Unique: true, Holders: exclusive(v.Items[0].Name, v), Holding: 1}
+		return Description{Kind: "mutex (redisson)", Lock: true, Unique: true, Holders: exclusive(v.Items[0].Name, "", v), Holding: 1}
 	}
 	return data(v)
 }
@@ -84,7 +84,7 @@ func redissonReadWrite(v Value, mode string, owners []Item) Description {
 		d.Release.Message = "1"
 	}
 	for _, o := range owners {
-		h := driver.Holder{Token: o.Name, Remaining: v.TTL, Weight: 1}
+		h := driver.Holder{Token: o.Name, Owner: o.Name, Remaining: v.TTL, Weight: 1}
 		if strings.HasSuffix(o.Name, ":write") {
 			h.Weight = 0
 		}

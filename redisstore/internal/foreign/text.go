@@ -46,7 +46,7 @@ func describeString(v Value) Description {
 		d.Kind = "string"
 		return d
 	}
-	d.Lock, d.Unique, d.Holders, d.Holding = true, form == formRandom, exclusive(text, v), 1
+	d.Lock, d.Unique, d.Holders, d.Holding = true, form == formRandom, exclusive(text, ownerIn(text), v), 1
 	return d
 }
 
@@ -59,17 +59,17 @@ func formOf(text string) (kind string, form textForm) {
 	case number.MatchString(text):
 		return "counter", formNumber
 	case shedLock.MatchString(text):
-		return "ShedLock lock", formRandom
+		return "ShedLock", formRandom
 	case uuid.MatchString(text):
-		return "string lock (a UUID)", formRandom
+		return "lock (UUID)", formRandom
 	case hex.MatchString(text), random.MatchString(text) && mixed(text):
-		return "string lock (random text)", formRandom
+		return "lock (random text)", formRandom
 	case document.MatchString(text):
 		return "string", formData
 	case !utf8.ValidString(text) || hasControls(text):
 		return formOfBytes(text)
 	}
-	return "string lock (a text)", formPlain
+	return "lock (text)", formPlain
 }
 
 // mixed reports whether a text has digits and letters, as random text of this length has
@@ -80,10 +80,22 @@ func mixed(text string) bool {
 
 func hasControls(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
+// ownerIn returns the time and the host in a value of ShedLock, without the UUID, or "" for
+// another value: the whole of it may be the secret of its owner.
+func ownerIn(text string) string {
+	if !shedLock.MatchString(text) {
+		return ""
+	}
+	owner := strings.TrimPrefix(text, "ADDED:")
+	at := strings.LastIndex(owner, "@")
+	host, _, _ := strings.Cut(owner[at+1:], ":")
+	return owner[:at+1] + host
+}
+
 // formOfPacked returns the form of a text that a serializer has packed.
 func formOfPacked(inner, serializer string) (kind string, form textForm) {
 	if _, form := formOf(inner); form == formRandom || form == formPlain {
-		return "string lock (serialized by " + serializer + ")", formRandom
+		return "lock (" + serializer + " string)", formRandom
 	}
 	return "string", formData
 }
@@ -92,7 +104,7 @@ func formOfPacked(inner, serializer string) (kind string, form textForm) {
 func formOfBytes(text string) (kind string, form textForm) {
 	const rslock = 20 // random bytes
 	if len(text) == rslock && !utf8.ValidString(text) {
-		return "string lock (20 random bytes)", formRandom
+		return "lock (20 bytes)", formRandom
 	}
 	return "string", formData
 }
