@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -31,13 +32,14 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return state, nil
 }
 
-// List implements driver.Store. It scans the whole keyspace.
+// List implements driver.Store. It scans the whole keyspace. It lists each key that may be a
+// lock, and none that other libraries have beside their locks.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	found := make(map[string]bool) // SCAN may return a key twice
 	err := s.conn.Masters(ctx, func(n redisconn.Node) error {
 		return n.Scan(ctx, redisconn.Quote(s.format.Prefix)+pattern, func(key string) {
 			name := key[len(s.format.Prefix):]
-			if driver.CheckName(name) == nil && wire.CheckKey(key) == nil {
+			if driver.CheckName(name) == nil && wire.CheckKey(key) == nil && !foreign.IsInner(key) {
 				found[name] = true
 			}
 		})
