@@ -11,7 +11,7 @@ import (
 // library, or data of another program.
 type Foreign struct {
 	Key       string        // the whole key
-	Type      string        // its type in Redis: string, hash, zset, …
+	Type      string        // its type, as the server names it: string, hash, …
 	Kind      string        // what the value looks like: "Redisson RLock", "counter"
 	Remaining time.Duration // until the key expires; negative: never
 	Lock      bool          // it is a foreign lock: the State has its owners as Holders

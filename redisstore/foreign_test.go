@@ -28,10 +28,10 @@ func write(t *testing.T, server *redistest.Server, commands string) {
 	}
 }
 
-// rlock are the commands of a Redisson RLock on n.
+// Redisson sends these commands for a mutex on n.
 const rlock = "HINCRBY n " + redissonClient + ":40 1 | PEXPIRE n 60000"
 
-// foreignState returns the state of a name that has a foreign value, whatever its type.
+// foreignState returns the state of a name that has a value that dibs did not write, whatever its type.
 func foreignState(t *testing.T, s driver.Store, name string) driver.State {
 	t.Helper()
 	state, err := s.Inspect(t.Context(), name)
@@ -40,7 +40,7 @@ func foreignState(t *testing.T, s driver.Store, name string) driver.State {
 		state, err = wrong.State, nil
 	}
 	if err != nil || state.Foreign == nil {
-		t.Fatalf("inspect %q: %+v, %v: want a foreign value", name, state, err)
+		t.Fatalf("inspect %q: %+v, %v: want a value that dibs did not write", name, state, err)
 	}
 	return state
 }
@@ -80,8 +80,8 @@ func TestInspectDescribesForeignLocks(t *testing.T) {
 	}
 }
 
-// A lock of dibs is never described as foreign: neither a mutex, also with a token that the
-// program chose, once it was renewed; nor shared holders, nor a reserved name.
+// A lock of dibs is never described as foreign: a mutex, shared holders, a reserved name. A
+// token that the program chose is known once the lease was renewed.
 func TestOwnLocksAreNotForeign(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -47,9 +47,9 @@ finds out at its next renewal. Its work may go on beside that of the next
 holder: only the fence stops its writes.
 
 A lock of another library has no fence. --force ends one if it is a string or a
-lock of Redisson, and expires: it deletes the key if that still holds what was
-shown, and notifies Redisson's waiters as forceUnlock does. A counter, other
-data, and a key that never expires are not deleted.
+lock of Redisson, and expires. It deletes the key if that still holds what was
+shown. Redisson's waiters are notified as by forceUnlock. A counter, other data,
+and a key that never expires are not deleted.
 
 Exit codes: 0 revoked; 1 not held; 75 held by another lease, or the fence is not
 known; 125 not a lock, or the store failed; 64 invalid command line.`,

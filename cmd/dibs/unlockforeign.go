@@ -10,9 +10,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// checkForeign rejects what unlock does not end: a value that is not a lock; and with
-// --force what may be data, and a foreign lock in a store that cannot compare it. With
-// --token, the caller knows the whole value.
+// checkForeign rejects what unlock does not end. That is a value that is not a lock; with
+// --force also what may be data, and a foreign lock in a store that cannot compare it.
+// With --token, the caller knows the whole value.
 func (u unlockRequest) checkForeign(s *opened, seen driver.State) error {
 	f := seen.Foreign
 	_, able := s.Store.(driver.ForeignRevoker)

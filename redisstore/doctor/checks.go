@@ -274,7 +274,7 @@ func (e *nodeCheck) checkKeys() {
 	const page = 1000
 	if e.target.Prefix == "" {
 		e.find(driver.Note, "prefix", "the prefix is empty",
-			"each string on the server counts as a lock, in List and in requests for that name; the check for keys that never expire was skipped",
+			"each string on the server makes the name unavailable that is its key; the check for keys that never expire was skipped",
 			"use a Prefix, unless names are shared with another library")
 		e.addNames(e.ownKeys(e.sampleKeys()), "")
 		return

@@ -55,7 +55,7 @@ func TestDescribe(t *testing.T) {
 		{"Laravel, packed by PHP", text("n", `s:16:"l18QIdeZ6kmisnAb";`, minute), "lock (PHP string)", true, true, false, `s:16:"l18QIdeZ6kmisnAb";`},
 		{"Laravel, packed by igbinary", text("n", "\x00\x00\x00\x02\x11\x10l18QIdeZ6kmisnAb", minute), "lock (igbinary string)", true, true, false, "\x00\x00\x00\x02\x11\x10l18QIdeZ6kmisnAb"},
 		{"Laravel, packed by MessagePack", text("n", "\xb0l18QIdeZ6kmisnAb", minute), "lock (MessagePack string)", true, true, false, "\xb0l18QIdeZ6kmisnAb"},
-		{"Spring's default serializer", text("n", "\xac\xed\x00\x05t\x00\x04uuid", minute), "lock (Java string)", true, true, false, "\xac\xed\x00\x05t\x00\x04uuid"},
+		{"Spring's default form", text("n", "\xac\xed\x00\x05t\x00\x04uuid", minute), "lock (Java string)", true, true, false, "\xac\xed\x00\x05t\x00\x04uuid"},
 		{"a text that somebody chose", text("n", "worker 7", minute), "lock (text)", true, true, false, "worker 7"},
 		{"empty", text("n", "", minute), "lock (text)", true, true, false, ""},
 		{"SETNX without EXPIRE", text("n", client, never), "lock (UUID)", true, false, false, client},

@@ -27,7 +27,7 @@ var (
 	hex      = regexp.MustCompile(`^[0-9a-fA-F]{16,64}$`)
 	random   = regexp.MustCompile(`^[A-Za-z0-9+/_-]{16,64}={0,2}$`)
 	shedLock = regexp.MustCompile(`^ADDED:\d{4}-\d\d-\d\dT[0-9:.]+Z@[^\s]+$`)
-	quoted   = regexp.MustCompile(`^s:(\d+):"(.*)";$`)            // a string, serialized by PHP
+	quoted   = regexp.MustCompile(`^s:(\d+):"(.*)";$`)            // a string, as PHP stores it
 	document = regexp.MustCompile(`^\s*([{<]|\[|[aOCi]:\d+[:;])`) // JSON, XML, a PHP array, object or number
 )
 
@@ -52,8 +52,8 @@ func describeString(v Value) Description {
 
 // formOf returns what a text looks like, and its form.
 func formOf(text string) (kind string, form textForm) {
-	if inner, serializer, ok := unpack(text); ok {
-		return formOfPacked(inner, serializer)
+	if inner, encoding, ok := unpack(text); ok {
+		return formOfPacked(inner, encoding)
 	}
 	switch {
 	case number.MatchString(text):
@@ -92,10 +92,10 @@ func ownerIn(text string) string {
 	return owner[:at+1] + host
 }
 
-// formOfPacked returns the form of a text that a serializer has packed.
-func formOfPacked(inner, serializer string) (kind string, form textForm) {
+// formOfPacked returns the form of a text that is stored in another form.
+func formOfPacked(inner, encoding string) (kind string, form textForm) {
 	if _, form := formOf(inner); form == formRandom || form == formPlain {
-		return "lock (" + serializer + " string)", formRandom
+		return "lock (" + encoding + " string)", formRandom
 	}
 	return "string", formData
 }
@@ -109,9 +109,9 @@ func formOfBytes(text string) (kind string, form textForm) {
 	return "string", formData
 }
 
-// unpack returns the text that a serializer has packed: Java's, which is Spring's default;
-// or one of phpredis, which Laravel uses.
-func unpack(text string) (inner, serializer string, ok bool) {
+// unpack returns the text that is stored in another form: Java's, the default of Spring;
+// or one of PHP's Redis clients, which Laravel uses.
+func unpack(text string) (inner, encoding string, ok bool) {
 	if parts := quoted.FindStringSubmatch(text); parts != nil && parts[1] == strconv.Itoa(len(parts[2])) {
 		return parts[2], "PHP", true
 	}

@@ -109,7 +109,7 @@ func kindOf(holders []driver.Holder) string {
 	return KindPermits
 }
 
-// kindText returns the kind for people: of a foreign value, what it looks like.
+// kindText returns the kind for people: of what dibs did not write, what it looks like.
 func (n State) kindText() string {
 	if n.Foreign != nil {
 		return Safe(n.Foreign.Kind)
@@ -169,7 +169,7 @@ func (n State) longestWait() (d time.Duration) {
 	return d
 }
 
-// neverExpires reports whether one of the leases, or a foreign value, never expires.
+// neverExpires reports whether one of the leases, or a value that dibs did not write, never expires.
 func (n State) neverExpires() bool {
 	return n.Foreign != nil && n.Foreign.TTL == nil || slices.ContainsFunc(n.Holders, func(h Holder) bool { return h.TTL == nil })
 }
