@@ -22,7 +22,7 @@ func List(names []State, now time.Time, width int) Table {
 // order. What a foreign lock is matters more than the holder of a name.
 func optional(names []State) []string {
 	if slices.ContainsFunc(names, func(n State) bool { return n.Foreign != nil }) {
-		return []string{"FENCE", "HELD", "HOLDER"}
+		return []string{"FENCE", "HELD", "HOLDER", "KIND"}
 	}
 	return []string{"FENCE", "KIND", "HELD", "HOLDER"}
 }

@@ -48,9 +48,9 @@ func (t Table) Fit(width int, mayGo ...string) Table {
 	if width <= 0 || len(t) == 0 {
 		return t
 	}
+	least := readable
 	for _, head := range mayGo {
-		least := readable
-		if elastic(head) {
+		if elastic(head) { // it and those after it stay as long as there is any room
 			least = Shortest
 		}
 		if t.width(least) > width {
