@@ -44,7 +44,7 @@ func TestRefusals(t *testing.T) {
 		{"out of memory", nil, [][]string{
 			{"SET", "ballast", strings.Repeat("x", 1<<20)}, {"CONFIG", "SET", "maxmemory-policy", "noeviction"}, {"CONFIG", "SET", "maxmemory", "1mb"},
 		}, dibs.ErrUnavailable, "OOM", false},
-		{"list", nil, [][]string{{"RPUSH", key, "a"}}, dibs.ErrWrongType, "WRONGTYPE", false},
+		{"list", nil, [][]string{{"RPUSH", key, "a"}}, dibs.ErrWrongType, "holds a list", false},
 	} {
 		t.Run(refusal.name, func(t *testing.T) {
 			t.Parallel()

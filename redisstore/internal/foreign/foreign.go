@@ -83,22 +83,19 @@ func (d Description) Removable(v Value) bool {
 // Advice says what an operator can do about a value. own reports whether the key is one
 // that dibs has beside a lock.
 func (d Description) Advice(v Value, own bool) string {
-	const find = "find the program that wrote it"
 	switch {
 	case own:
-		return "it is an auxiliary key of a lock of dibs: " + find + ", and delete the key"
+		return "it is an auxiliary key of a lock of dibs; find the program that wrote it, and delete the key"
 	case d.Inner:
-		return "it belongs to a lock of another library: leave it, and use another name"
+		return "it belongs to a lock of another library; use another name"
 	case d.Removable(v):
 		return "wait until its holder releases it or it expires; or end it: dibs unlock NAME --force --reason TEXT"
 	case d.Lock && v.TTL < 0:
-		return "it never expires, so it may be data: " + find + "; if that program has ended, delete the key"
+		return "it never expires, so it may be data; find the program that wrote it, and delete the key if that program has ended"
 	case d.Lock:
-		return "wait until its holder releases it, or it expires; dibs does not end such locks"
-	case v.Type == "string" && v.TTL >= 0:
-		return "it looks like data, not like a lock: use another name or prefix, or wait until it expires"
+		return "wait until its holder releases it or it expires; dibs does not end such locks"
 	}
-	return "it looks like data, not like a lock: use another name or prefix; otherwise " + find
+	return "it looks like data of another program; use another name or another prefix"
 }
 
 // exclusive returns the only holder of a lock.
