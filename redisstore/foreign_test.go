@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -247,12 +248,52 @@ func TestRevokeForeignOnACluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	s := open(t, server, redisstore.Prefix(""), redisstore.Sharded())
-	for _, commands := range []string{rlock, "HSET n mode read " + redissonClient + ":1 1 | PEXPIRE n 60000", "SET n " + someUUID + " PX 60000"} {
-		write(t, server, commands)
-		if did := revokeForeign(t, s, foreignState(t, s, "n")); !strings.HasPrefix(did, "deleted the key n") {
+	for _, c := range []struct{ commands, channel string }{
+		{rlock, "redisson_lock__channel:{n}"},
+		{rlock + " | RPUSH redisson_lock_queue:{n} " + redissonClient + ":28", "redisson_lock__channel:{n}:" + redissonClient + ":28"},
+		{"HSET n mode read " + redissonClient + ":1 1 | PEXPIRE n 60000", "redisson_rwlock:{n}"},
+	} {
+		write(t, server, c.commands)
+		subscribed := shardedSubscriber(t, server, c.channel)
+		if did := revokeForeign(t, s, foreignState(t, s, "n")); !strings.HasSuffix(did, "(subscribers: 1)") {
 			t.Errorf("it did %q", did)
 		}
+		if text := subscribed(); !strings.Contains(text, "smessage") || !strings.HasSuffix(text, "$1\r\n0\r\n") {
+			t.Errorf("received %q", text)
+		}
 	}
+	write(t, server, "SET n "+someUUID+" PX 60000")
+	if did := revokeForeign(t, s, foreignState(t, s, "n")); did != "deleted the key n" {
+		t.Errorf("it did %q", did)
+	}
+}
+
+// shardedSubscriber subscribes to a sharded channel. The function that it returns waits for
+// the next message, and returns it as it was sent.
+func shardedSubscriber(t *testing.T, server *redistest.Server, channel string) (next func() string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	next = func() string {
+		t.Helper()
+		var read [1000]byte
+		_ = conn.SetReadDeadline(time.Now().Add(generous)) // never fails on an open connection
+		n, err := conn.Read(read[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(read[:n])
+	}
+	if _, err := fmt.Fprintf(conn, "SSUBSCRIBE %s\r\n", channel); err != nil {
+		t.Fatal(err)
+	}
+	if text := next(); !strings.Contains(text, "ssubscribe") {
+		t.Fatalf("SSUBSCRIBE: %q", text)
+	}
+	return next
 }
 
 // The next waiter of dibs gets the name.

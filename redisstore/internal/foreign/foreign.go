@@ -91,9 +91,12 @@ func (d Description) Advice(v Value, own bool) string {
 	case d.Removable(v):
 		return "wait until its holder releases it or it expires; or end it: dibs unlock NAME --force --reason TEXT"
 	case d.Lock && v.TTL < 0:
-		return "it never expires, so it may be data; find the program that wrote it, and delete the key if that program has ended"
+		return "it never expires, so it may be data; find the program that wrote it; if that has ended, delete the key"
 	case d.Lock:
 		return "wait until its holder releases it or it expires; dibs does not end such locks"
+	}
+	if d.Kind == counterKind {
+		return "it is a number: a counter, or a semaphore or a latch of Redisson; use another name or another prefix"
 	}
 	return "it looks like data of another program; use another name or another prefix"
 }

@@ -18,6 +18,8 @@ const (
 	formRandom                 // such as libraries make as tokens
 )
 
+const counterKind = "counter"
+
 // maxToken is the longest value that is taken for an owner token, in bytes.
 const maxToken = 256
 
@@ -57,7 +59,7 @@ func formOf(text string) (kind string, form textForm) {
 	}
 	switch {
 	case number.MatchString(text):
-		return "counter", formNumber
+		return counterKind, formNumber
 	case shedLock.MatchString(text):
 		return "ShedLock", formRandom
 	case uuid.MatchString(text):
