@@ -114,7 +114,7 @@ func formOfBytes(text string) (kind string, form textForm) {
 // unpack returns the text that is stored in another form: Java's, the default of Spring;
 // or one of PHP's Redis clients, which Laravel uses.
 func unpack(text string) (inner, encoding string, ok bool) {
-	if parts := quoted.FindStringSubmatch(text); parts != nil && parts[1] == strconv.Itoa(len(parts[2])) {
+	if parts := quoted.FindStringSubmatch(text); len(parts) == 3 && parts[1] == strconv.Itoa(len(parts[2])) {
 		return parts[2], "PHP", true
 	}
 	for _, p := range []struct {
