@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 const (
@@ -79,6 +82,37 @@ func TestInspectDescribesForeignLocks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A lock that is released before it can be described is not an error.
+func TestForeignLockEndsDuringInspect(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	write(t, server, rlock)
+	conn := &describeHook{Conn: redistest.Dial(server.Addr()), before: func() { server.MustCmd(t, "DEL", "n") }}
+	t.Cleanup(conn.Close)
+	state, err := redisstore.New(conn, redisstore.Prefix("")).Inspect(t.Context(), "n")
+	if err != nil || len(state.Holders) > 0 || state.Foreign != nil {
+		t.Errorf("%+v, %v: want a free name", state, err)
+	}
+	if !conn.called {
+		t.Error("the lock was not to be described")
+	}
+}
+
+// A describeHook is a Conn that calls a function before the first call of describe.
+type describeHook struct {
+	*redistest.Conn
+	before func()
+	called bool
+}
+
+func (c *describeHook) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	if !c.called && cmds[0].Script == wire.DescribeScript {
+		c.called = true
+		c.before()
+	}
+	c.Conn.Do(ctx, until, cmds, replies)
 }
 
 // A lock of dibs is never described as foreign: a mutex, shared holders, a reserved name. A

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -11,8 +12,18 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Inspect implements driver.Store.
+// Inspect implements driver.Store. If a value of another type is gone before it could be
+// described, as a lock of another library that was released, it inspects the name again.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
+	state, err := s.inspect(ctx, name)
+	var wrong *driver.WrongTypeError
+	if errors.As(err, &wrong) && wrong.State.Foreign == nil {
+		return s.inspect(ctx, name)
+	}
+	return state, err
+}
+
+func (s *Store) inspect(ctx context.Context, name string) (driver.State, error) {
 	const most = 100
 	if err := s.check(name); err != nil {
 		return driver.State{}, err
