@@ -65,8 +65,8 @@
 // # Errors
 //
 // Use errors.Is with [ErrBusy], [ErrLost], [ErrReleased], [ErrUnavailable],
-// [ErrWrongType], [ErrReentrant], [ErrInvalid] and [ErrClosed]. [BusyError], [LostError]
-// and [UnavailableError] have the details. If the context has ended before anything was
+// [ErrWrongType], [ErrReentrant], [ErrInvalid] and [ErrClosed]. [BusyError], [LostError],
+// [WrongTypeError] and [UnavailableError] have the details. If the context has ended before anything was
 // sent to the store, the error is the cause of the context. If it ends during the wait, the
 // error is ErrBusy and that cause. docs/guide.md says which error to handle first, and how.
 package dibs

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // Errors of this package, for errors.Is.
@@ -97,7 +100,7 @@ type LostError struct {
 	Token   string
 	Reason  Reason
 	Message string // what the operator gave to Revoke; may be empty
-	Cause   error  // the last error of a renewal, if the lease expired because of it
+	Cause   error  // the last error of a renewal, if it explains the loss
 }
 
 func (e *LostError) Error() string {
@@ -115,6 +118,16 @@ func (e *LostError) Error() string {
 		s += ": " + e.Cause.Error()
 	}
 	return s
+}
+
+// takenBy returns what the error of a renewal says of the value that the key holds now, or
+// nil. It is no ErrWrongType: the lease is lost in any case.
+func takenBy(err error) error {
+	var wrong *driver.WrongTypeError
+	if !errors.As(err, &wrong) {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(wrong.Error(), "dibs: "))
 }
 
 // Unwrap makes errors.Is find ErrLost and the cause.

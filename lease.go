@@ -242,7 +242,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	case err == nil:
 		return h.recordExtension(sent, h.capTTL(sent, d), d)
 	case errors.Is(err, ErrLost):
-		return h.lose(lost, ReasonTaken, nil)
+		return h.lose(lost, ReasonTaken, takenBy(err))
 	default:
 		return err
 	}

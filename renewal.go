@@ -109,7 +109,7 @@ func (c *Client) queueRenewed(e Renewed) {
 // that failed.
 func (c *Client) recordRenewal(h *lease, sent, ttl time.Duration, names int, name string, err error) bool {
 	if errors.Is(err, ErrLost) {
-		_ = h.lose(name, ReasonTaken, nil) // the context and the hook of the lease report it
+		_ = h.lose(name, ReasonTaken, takenBy(err)) // the context and the hook of the lease report it
 		return false
 	}
 	now, asks := c.clock.now(), false

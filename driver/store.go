@@ -120,7 +120,8 @@ type Store interface {
 	// at all.
 	Watch(ctx context.Context, client string, on func(Event)) error
 
-	// Inspect returns the state of a name.
+	// Inspect returns the state of a name. If the key holds a value of another type, the
+	// error is a WrongTypeError, which describes it.
 	Inspect(ctx context.Context, name string) (State, error)
 
 	// List returns the held names that match a glob (*, ?, [a-z], \ to quote), in no
@@ -253,12 +254,19 @@ type State struct {
 	Waiters []Waiter // the first 100, in the order of service
 	Waiting int      // the number of all waiters
 	Fence   uint64   // no fence granted on this name is larger
+
+	// Foreign is set if the lock key holds a value that dibs did not write, and nil in a
+	// store that has no such values. If the value is a string, its only Holder has it as
+	// Token: dibs waits for it, as for any holder. A value of another type is reported
+	// by a WrongTypeError.
+	Foreign *Foreign
 }
 
 // A Holder holds a name.
 type Holder struct {
 	Token     string
 	Label     string
+	Owner     string        // of a foreign lock: the owner as its library writes it, without a secret; may be empty
 	Weight    int           // zero: exclusive
 	Fence     uint64        // zero if the store does not have it
 	Remaining time.Duration // negative: it never expires, so the lock is a foreign one

@@ -38,7 +38,7 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireReque
 	for voids := 0; voids < maxTries; {
 		reply, replicaErr := s.call(ctx, s.request(op, c, vote), c.Until, isGrant)
 		if reply.Err != nil {
-			return driver.VoteReply{}, wrapError(string(op), c.Name, reply.Err)
+			return driver.VoteReply{}, s.wrapReplyError(ctx, c.Until, string(op), c.Names(), reply.Err)
 		}
 		answer, void, err := s.parseReply(op, c, vote, reply.Value)
 		switch {

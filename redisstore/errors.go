@@ -32,7 +32,7 @@ func wrapError(op, name string, err error) error {
 		err = redisconn.ServerError("NOAUTH Authentication required: " + text)
 	}
 	if strings.Contains(text, "WRONGTYPE") {
-		return fmt.Errorf("%w: %s %q: %w", driver.ErrWrongType, op, name, err)
+		return &driver.WrongTypeError{Op: op, Name: name, Cause: err}
 	}
 	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.Transient()}
 }

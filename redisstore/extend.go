@@ -94,23 +94,23 @@ func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest
 	}
 	for i, at := range group {
 		if reply.Err != nil {
-			errs[i] = wrapError("extend", requests[at].Name, reply.Err)
+			errs[i] = s.wrapReplyError(ctx, until, "extend", []string{requests[at].Name}, reply.Err)
 		} else {
-			errs[i] = s.extendResult(requests[at], statuses[i], replicaErr)
+			errs[i] = s.extendResult(ctx, until, requests[at], statuses[i], replicaErr)
 		}
 	}
 	return errs
 }
 
 // extendResult converts the status of one request in a reply.
-func (s *Store) extendResult(h driver.ExtendRequest, status byte, replicaErr error) error {
+func (s *Store) extendResult(ctx context.Context, until time.Time, h driver.ExtendRequest, status byte, replicaErr error) error {
 	switch {
 	case status == '0':
 		return driver.ErrLost
 	case status == '1' && replicaErr != nil:
 		return wrapError("extend", h.Name, replicaErr)
 	case status != '1':
-		return fmt.Errorf("%w: %w: key %q", driver.ErrWrongType, driver.ErrLost, s.format.Prefix+h.Name)
+		return fmt.Errorf("%w: %w", driver.ErrLost, s.wrapReplyError(ctx, until, "extend", []string{h.Name}, errOtherType))
 	}
 	return nil
 }
@@ -128,16 +128,16 @@ func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until t
 	inLock := extendOne("lock")
 	if wire.ExtendWeight(h) == "0" && h.Weight > 0 {
 		pending.Wait()
-		return inLock.result(s, h)
+		return inLock.result(ctx, until, s, h)
 	}
 	inHolders := extendOne("holders")
 	extendOne("meta") // a later call restores what the metadata lost
 	pending.Wait()
 	if inLock.err == nil && inLock.status == wire.StatusShared {
 		inHolders.replicaErr = cmp.Or(inHolders.replicaErr, inLock.replicaErr)
-		return inHolders.result(s, h)
+		return inHolders.result(ctx, until, s, h)
 	}
-	return inLock.result(s, h)
+	return inLock.result(ctx, until, s, h)
 }
 
 // A keyResult is the result for one key of a lease.
@@ -146,11 +146,11 @@ type keyResult struct {
 	replicaErr, err error
 }
 
-func (b *keyResult) result(s *Store, h driver.ExtendRequest) error {
+func (b *keyResult) result(ctx context.Context, until time.Time, s *Store, h driver.ExtendRequest) error {
 	if b.err != nil {
-		return wrapError("extend", h.Name, b.err)
+		return s.wrapReplyError(ctx, until, "extend", []string{h.Name}, b.err)
 	}
-	return s.extendResult(h, b.status, b.replicaErr)
+	return s.extendResult(ctx, until, h, b.status, b.replicaErr)
 }
 
 func (s *Store) extendKey(ctx context.Context, h driver.ExtendRequest, kind string, until time.Time) (status byte, replicaErr, err error) {

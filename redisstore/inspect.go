@@ -2,16 +2,28 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Inspect implements driver.Store.
+// Inspect implements driver.Store. If a value of another type is gone before it could be
+// described, as a lock of another library that was released, it inspects the name again.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
+	state, err := s.inspect(ctx, name)
+	var wrong *driver.WrongTypeError
+	if errors.As(err, &wrong) && wrong.State.Foreign == nil {
+		return s.inspect(ctx, name)
+	}
+	return state, err
+}
+
+func (s *Store) inspect(ctx context.Context, name string) (driver.State, error) {
 	const most = 100
 	if err := s.check(name); err != nil {
 		return driver.State{}, err
@@ -20,22 +32,28 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	s.format.Inspect(&r.Request, name, most)
 	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
 	if reply.Err != nil {
-		return driver.State{}, wrapError("inspect", name, reply.Err)
+		return driver.State{}, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "inspect", []string{name}, reply.Err)
 	}
 	state, err := wire.ParseState(name, reply.Value)
 	if err != nil {
 		return driver.State{}, wrapError("inspect", name, err)
 	}
+	if s.format.Redisson != nil {
+		return s.recogniseRedisson(ctx, state), nil
+	}
+	now, _ := wire.ServerTime(reply)
+	s.recogniseString(&state, now)
 	return state, nil
 }
 
-// List implements driver.Store. It scans the whole keyspace.
+// List implements driver.Store. It scans the whole keyspace. It lists each key that may be a
+// lock, and none that other libraries have beside their locks.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	found := make(map[string]bool) // SCAN may return a key twice
 	err := s.conn.Masters(ctx, func(n redisconn.Node) error {
 		return n.Scan(ctx, redisconn.Quote(s.format.Prefix)+pattern, func(key string) {
 			name := key[len(s.format.Prefix):]
-			if driver.CheckName(name) == nil && wire.CheckKey(key) == nil {
+			if driver.CheckName(name) == nil && wire.CheckKey(key) == nil && !foreign.IsInner(key) {
 				found[name] = true
 			}
 		})

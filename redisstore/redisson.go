@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
@@ -38,6 +40,18 @@ func (s *settings) completeRedisson() {
 	if !s.prefixed {
 		s.format.Prefix = ""
 	}
+}
+
+// recogniseRedisson completes the state of a name that Redisson holds. This needs one more
+// call: without the right to it, the state has the holder all the same.
+func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) driver.State {
+	if len(state.Holders) != 1 || state.Holders[0].Reserved || foreign.IsDibs(state.Holders[0].Token) {
+		return state
+	}
+	if described, ok := s.describe(ctx, driver.DeadlineOf(ctx), []string{state.Name}); ok {
+		state.Foreign, state.Holders = described.Foreign, described.Holders
+	}
+	return state
 }
 
 // checkRedisson rejects a request that Redisson has another form for.

@@ -75,7 +75,7 @@ func TestRedissonLockIsBusy(t *testing.T) {
 			t.Errorf("%+v, want that Redisson holds", reply)
 		}
 	}
-	if state := p.inspect("n"); len(state.Holders) != 1 || state.Holders[0].Token != redissonHolder || state.Waiting != 1 {
+	if state := p.inspect("n"); len(state.Holders) != 1 || state.Holders[0].Token != redissonHolder || state.Waiting != 1 || state.Foreign == nil || !state.Foreign.Lock {
 		t.Errorf("state %+v", state)
 	}
 	if freed, err := p.release(waiter); freed || err != nil {

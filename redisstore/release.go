@@ -63,7 +63,7 @@ func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseReques
 			reply.Err = pipeline.UnknownOutcome(reply.Err)
 		}
 		if reply.Err != nil {
-			return false, wrapError(op, rel.Name, reply.Err)
+			return false, s.wrapReplyError(ctx, rel.Until, op, []string{rel.Name}, reply.Err)
 		}
 		switch n, ok := reply.Value.(int64); {
 		case !ok || n < 0:

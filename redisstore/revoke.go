@@ -23,7 +23,7 @@ func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason st
 		return false, wrapError("revoke", name, pipeline.UnknownOutcome(reply.Err))
 	}
 	if reply.Err != nil {
-		return false, wrapError("revoke", name, reply.Err)
+		return false, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "revoke", []string{name}, reply.Err)
 	}
 	switch revoked, err := wire.ParseFlag(reply.Value); {
 	case err != nil:

@@ -19,7 +19,7 @@ func (s *Store) NotifyWanted(ctx context.Context, w driver.WantedRequest) (bool,
 	s.format.Wanted(&r.Request, w)
 	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
 	if reply.Err != nil {
-		return false, wrapError("notify wanted", w.Name, reply.Err)
+		return false, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "notify wanted", []string{w.Name}, reply.Err)
 	}
 	wanted, err := wire.ParseFlag(reply.Value)
 	if err != nil {

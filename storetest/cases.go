@@ -51,6 +51,9 @@ func idempotent(t *testing.T, s driver.Store) {
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Remaining < time.Minute/2 {
 		t.Errorf("after a repeated acquire with a shorter TTL: %+v, %v: want most of a minute left", state, err)
 	}
+	if state.Foreign != nil {
+		t.Errorf("a lock of dibs is described as foreign: %+v", state.Foreign)
+	}
 	p.mustRelease(c, again.Fence)
 	if h := p.holder("n"); h != "" {
 		t.Errorf("still held by %s: one release must undo all repeated acquires", h)

@@ -19,8 +19,11 @@ func (o *opened) explain(err error) error {
 	var lines []string
 	switch {
 	case errors.Is(err, dibs.ErrWrongType):
-		err = rephrased{err, withoutReply(view.ErrorText(err)) + ": the key holds a value that is not a lock of dibs; it was not changed"}
-		lines = append(lines, "to see its type: redis-cli TYPE PREFIX+NAME; a hash may be a Redisson lock")
+		lines = append(lines, "to see what it is: dibs show NAME")
+		if f := foreignIn(err); f != nil {
+			text, _ := strings.CutSuffix(view.ErrorText(err), "; "+f.Advice)
+			err, lines = rephrased{err, text}, strings.Split(f.Advice, "; ")
+		}
 	case errors.Is(err, dibs.ErrLost):
 	case errors.Is(err, driver.ErrNoTables):
 		lines = append(lines, "to create the tables: dibs migrate")
@@ -55,12 +58,11 @@ func (r rephrased) Error() string { return r.text }
 
 func (r rephrased) Unwrap() error { return r.error }
 
-// withoutReply cuts off the reply of Redis from an error about a key of the wrong type:
-// that reply is about a script.
-func withoutReply(text string) string {
-	text = strings.TrimPrefix(text, view.ErrorText(dibs.ErrWrongType)+": ")
-	for _, reply := range []string{": ERR ", ": WRONGTYPE"} {
-		text, _, _ = strings.Cut(text, reply)
+// foreignIn returns what an error says of a value that dibs did not write, or nil.
+func foreignIn(err error) *driver.Foreign {
+	var wrong *driver.WrongTypeError
+	if !errors.As(err, &wrong) {
+		return nil
 	}
-	return text
+	return wrong.State.Foreign
 }

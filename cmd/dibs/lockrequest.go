@@ -127,6 +127,9 @@ func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	case e.Ahead > 0:
 		text += ", " + view.Plural(e.Ahead, "waiter", "waiters") + " ahead"
 	}
+	if e.Holder != "" && e.Remaining >= 0 && view.OwnerOf(e.Holder).Host == "" {
+		text += "; its token was not made by dibs: see dibs show"
+	}
 	if c.wait > 0 && c.wait != noLimit {
 		text += fmt.Sprintf("; waited %v", time.Duration(c.wait))
 	}

@@ -26,8 +26,9 @@ A name is held as one of these kinds:
     shared   by readers, or by holders of one permit each
     permits  by holders of permits, of which one has several
 
-The key of the name may hold a value that is not a lock of dibs, such as a hash
-of Redisson. Then the name cannot be locked until that key is deleted.
+The key of the name may hold a lock of another library, such as an RLock of
+Redisson, or data of another program. show prints the key, its type in Redis,
+what it looks like, its owner as that library writes it, and what to do.
 
 Whoever has a token can release the lock: only --show-token shows tokens.
 
@@ -58,7 +59,7 @@ func show(ctx context.Context, con *console, s *opened, name string, convert fun
 	n := convert(state, now)
 	code := 0
 	switch {
-	case err != nil:
+	case err != nil, n.State == view.WrongType:
 		n.Name, n.State, code = name, view.WrongType, exitTrouble
 	case n.State != view.Held:
 		code = exitFree

@@ -263,7 +263,7 @@ func TestTop(t *testing.T) {
 	server.MustCmd(t, "SET", "lock:endless\x1b[2J", "secret")
 	v.await(t, `^held 3   waiting 1   longest wait \S+   never expiring 1   sorted by worst$`)
 	v.await(t, `^  NAME +KIND +HOLDER +TTL +HELD +WAIT +LONGEST +FENCE$`)
-	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +\S+ +1 +\S+s +\S+\n  "endless\\x1b\[2J" +mutex +sec… +never +- +0 +- +-\n  calm `)
+	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +\S+ +1 +\S+s +\S+\n  "endless\\x1b\[2J" +lock \(text\) +sec… +never +- +0 +- +-\n  calm `)
 	v.await(t, `(?s)^busy is held: mutex, by one holder$.*^1 waiter in queue order$.*^1  \S+ \(impatient\)`)
 	v.await(t, `^q quit  j k move  space b page  g G ends  s sort$`)
 	t.Logf("%s", v.display)
@@ -435,13 +435,30 @@ func TestTopEnds(t *testing.T) {
 func TestUnlockInterrupted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	server.MustCmd(t, "SET", "lock:job", "theirs")
+	server.MustCmd(t, "SET", "lock:job", "theirs", "EX", "600")
 	v := startOn(t, 100, 24, []string{"DIBS_URL=" + server.URL()}, "unlock", "job", "--force", "--reason", "r")
-	v.await(t, `^the work of the holder may go on; type the name to revoke the lease:$`)
+	v.await(t, `type the name to end the foreign lock and delete the key lock:job:$`)
 	v.press(t, "\x03")
 	v.ends(t, 130)
 	if have := server.MustCmd(t, "GET", "lock:job"); have != "theirs" {
 		t.Errorf("want the lock unchanged, have %v", have)
+	}
+}
+
+// A foreign lock that was acquired after the confirmation was shown is not deleted.
+func TestUnlockDeletesNoNewerForeignLock(t *testing.T) {
+	t.Parallel()
+	const shown, newer = "6afafe03-cf00-4f8a-9c5e-3d8f1b2a7c44", "8743c9c0-0795-4907-87fd-6c719a6b4586"
+	server := redistest.Start(t)
+	server.MustCmd(t, "SET", "lock:job", shown, "EX", "600")
+	v := startOn(t, 100, 24, []string{"DIBS_URL=" + server.URL()}, "unlock", "job", "--force", "--reason", "r")
+	v.await(t, `type the name to end the foreign lock and delete the key lock:job:`)
+	server.MustCmd(t, "SET", "lock:job", newer, "EX", "600")
+	v.press(t, "job\n")
+	v.ends(t, exitBusy)
+	v.await(t, `^dibs: job has changed since it was shown, and is held by 8743c9c0… now: nothing was done$`)
+	if have := server.MustCmd(t, "GET", "lock:job"); have != newer {
+		t.Errorf("want the newer lock, have %v", have)
 	}
 }
 

@@ -46,11 +46,13 @@ If the fence of the lease is known, the holder is notified at once; otherwise it
 finds out at its next renewal. Its work may go on beside that of the next
 holder: only the fence stops its writes.
 
-A lock of another library has no fence: --force compares its whole value before
-it deletes the key.
+A lock of another library has no fence. --force ends one if it is a string or a
+lock of Redisson, and expires. It deletes the key if that still holds what was
+shown. Redisson's waiters are notified as by forceUnlock. A counter, other data,
+and a key that never expires are not deleted.
 
 Exit codes: 0 revoked; 1 not held; 75 held by another lease, or the fence is not
-known; 125 the store failed; 64 invalid command line.`,
+known; 125 not a lock, or the store failed; 64 invalid command line.`,
 		Example: `  dibs show nightly                      # the holder and its fence
   dibs unlock nightly --fence 1763788260123456
   dibs unlock nightly --force --reason "host web-7 is gone, INC-42"`,
@@ -100,16 +102,25 @@ func (u unlockRequest) unlock(ctx context.Context, con *console, s *opened) erro
 	if err != nil {
 		return err
 	}
+	if err := u.checkForeign(s, seen); err != nil {
+		return err
+	}
 	if u.force && len(seen.Holders) > 0 && !u.yes {
 		if err := confirm(ctx, con, seen); err != nil {
 			return err
 		}
 	}
-	ended, failed := u.endLease(ctx, s, seen)
-	if failed != nil && len(ended) == 0 {
+	result := view.Unlocked{Schema: view.Schema, Name: u.name, Waiting: seen.Waiting, Reason: u.reason}
+	var failed error
+	if u.force && seen.Foreign != nil {
+		failed = u.endForeign(ctx, s, seen, &result)
+	} else {
+		result.Ended, failed = u.endLease(ctx, s, seen)
+	}
+	if failed != nil && len(result.Ended) == 0 {
 		return failed
 	}
-	result := view.Unlocked{Schema: view.Schema, Name: u.name, Removed: len(ended) > 0, Ended: ended, Waiting: seen.Waiting, Reason: u.reason}
+	result.Removed = len(result.Ended) > 0
 	current, err := s.poller().Inspect(ctx, u.name)
 	if err != nil && !result.Removed {
 		return err
@@ -207,7 +218,11 @@ func (u unlockRequest) endedHolder(seen driver.State) view.Holder {
 // confirm asks a person to type the name.
 func confirm(ctx context.Context, con *console, seen driver.State) error {
 	now := time.Now()
-	fmt.Fprintf(con.err, "%sthe work of the holder may go on; type the name to revoke the lease: ", view.StateOf(seen, now).Text(now, widthOf(con.err)))
+	what := "revoke the lease"
+	if seen.Foreign != nil {
+		what = "end the foreign lock and delete the key " + view.Safe(seen.Foreign.Key)
+	}
+	fmt.Fprintf(con.err, "%sthe work of the holder may go on; type the name to %s: ", view.StateOf(seen, now).Text(now, widthOf(con.err)), what)
 	typed := make(chan string, 1)
 	go func() {
 		line, err := bufio.NewReader(con.in).ReadString('\n')

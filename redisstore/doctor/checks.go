@@ -274,11 +274,13 @@ func (e *nodeCheck) checkKeys() {
 	const page = 1000
 	if e.target.Prefix == "" {
 		e.find(driver.Note, "prefix", "the prefix is empty",
-			"each string on the server counts as a lock, in List and in requests for that name; the check for keys that never expire was skipped",
+			"each string on the server makes the name unavailable that is its key; the check for keys that never expire was skipped",
 			"use a Prefix, unless names are shared with another library")
+		e.addNames(e.ownKeys(e.sampleKeys()), "")
 		return
 	}
 	keys := e.sampleKeys()
+	e.addNames(keys, e.target.Prefix)
 	var endless []string
 	for part := range slices.Chunk(keys, page) {
 		cmds := make([]redisconn.Cmd, len(part))
@@ -296,7 +298,7 @@ func (e *nodeCheck) checkKeys() {
 	}
 	e.find(driver.Warning, "endless", fmt.Sprintf("%d of the %d keys in the sample never expire, such as %.200q", len(endless), len(keys), endless[0]),
 		"these names stay locked until the keys are deleted; another program created them, and may not run any more",
-		fmt.Sprintf("GET each to find its owner, and DEL it if the owner does not run any more: DEL %.200q", endless[0]))
+		fmt.Sprintf("dibs show says what each of them is, of any type. If its owner does not run any more: DEL %.200q", endless[0]))
 }
 
 // sampleKeys returns lock keys: those found in half a second, 5000 at most.

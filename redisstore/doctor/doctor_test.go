@@ -671,3 +671,125 @@ func ExampleCheck() {
 		fmt.Println("not fit for locks")
 	}
 }
+
+// Locks of other libraries with other prefixes, on names that dibs has locked, are found;
+// nothing else is.
+func TestDoctorOfOtherPrefixes(t *testing.T) {
+	t.Parallel()
+	const (
+		uuid = "6afafe03-cf00-4f8a-9c5e-3d8f1b2a7c44"
+		dibs = "web-1:42:kFLLirqc6sneINPI:x1"
+	)
+	for _, c := range []struct {
+		name, prefix, commands string
+		says                   []string // nothing: there is no finding
+	}{
+		{"Redisson, by the bare name", "lock:", "SET lock:order:42 " + dibs + " PX 60000 | HSET order:42 " + uuid + ":40 1 | PEXPIRE order:42 60000", []string{`"order:42", a Redisson RLock`, `prefix "lock:"`}},
+		{"redis-semaphore", "lock:", "SET lock:n " + dibs + " PX 60000 | SET mutex:n " + uuid + " PX 60000", []string{`"mutex:n", a lock (UUID)`}},
+		{"pottery", "lock:", "SET lock:n " + dibs + " PX 60000 | SET redlock:n " + uuid + " PX 60000", []string{`"redlock:n"`}},
+		{"ShedLock", "lock:", "SET lock:n " + dibs + " PX 60000 | SET job-lock:prod:n ADDED:2026-11-24T10:00:00.123Z@web-1:" + uuid + " PX 60000", []string{`"job-lock:prod:n", a ShedLock`}},
+		{"a registry of Spring", "lock:", "SET lock:{user:7}:cart " + dibs + " PX 60000 | SET registry:{user:7}:cart " + uuid + " PX 60000", []string{`"registry:{user:7}:cart"`}},
+		{"python-redis-lock beside no prefix", "", "SET n " + dibs + " PX 60000 | SET lock:n " + uuid + " PX 60000", []string{`"lock:n"`, `prefix ""`}},
+		{"several", "lock:", "SET lock:n x PX 60000 | SET a:n " + uuid + " PX 60000 | SET b:n " + uuid + " PX 60000 | SET c:n " + uuid + " PX 60000 | SET d:n " + uuid + " PX 60000", []string{"and 1 more"}},
+
+		{"another name", "lock:", "SET lock:n " + dibs + " PX 60000 | SET mutex:m " + uuid + " PX 60000", nil},
+		{"data with the name", "lock:", "SET lock:n " + dibs + " PX 60000 | HSET n id 42 | SET cache:n {} PX 60000 | SET count:n 17 PX 60000 | RPUSH list:n a | SET text:n on PX 60000", nil},
+		{"a string without a TTL", "lock:", "SET lock:n " + dibs + " PX 60000 | SET session:n " + uuid, nil},
+		{"another prefix of dibs", "lock:", "SET lock:n " + dibs + " PX 60000 | SET shop:n " + dibs + " PX 60000", nil},
+		{"a longer name of dibs", "lock:", "SET lock:n " + dibs + " PX 60000 | SET lock:a:n " + uuid + " PX 60000", nil},
+		{"no lock of dibs", "", "SET n " + uuid + " PX 60000 | SET lock:n " + uuid + " PX 60000", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			for _, words := range strings.Split(c.commands, " | ") {
+				server.MustCmd(t, strings.Fields(words)...)
+			}
+			keys, _ := server.MustCmd(t, "KEYS", "*").([]any)
+			found := examine(t, open(t, server, redisstore.Prefix(c.prefix)))
+			if c.says == nil {
+				wantNone(t, found, "other-prefix")
+			} else {
+				want(t, found, driver.Warning, "other-prefix", c.says...)
+			}
+			for _, key := range keys {
+				if server.MustCmd(t, "EXISTS", key.(string)) != int64(1) {
+					t.Errorf("%v is gone", key)
+				}
+			}
+		})
+	}
+}
+
+// A user that may not describe a value gets that as a finding.
+func TestDoctorOfOtherPrefixesWithoutPermission(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, words := range []string{"SET lock:n x PX 60000", "SET mutex:n 6afafe03-cf00-4f8a-9c5e-3d8f1b2a7c44 PX 60000", "ACL SETUSER default -type"} {
+		server.MustCmd(t, strings.Fields(words)...)
+	}
+	want(t, examine(t, open(t, server)), driver.Unchecked, "other-prefix", "not checked: locks of other libraries", "+type")
+}
+
+// The prefix of another library may put its key on another server of a cluster.
+func TestDoctorOfOtherPrefixesOnACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	var masters []*redistest.Server
+	for _, slot := range []int{0, 16383} {
+		server, err := c.MasterOf(slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		masters = append(masters, server)
+	}
+	conn := &severalMasters{Conn: redistest.Dial(masters[0].Addr())}
+	t.Cleanup(conn.Close)
+	for _, server := range masters {
+		each := redistest.Dial(server.Addr())
+		t.Cleanup(each.Close)
+		conn.nodes = append(conn.nodes, redisconn.Node{Addr: server.Addr(), Do: nodeDo(each)})
+	}
+	set := func(key string, words ...string) {
+		server, err := c.MasterOf(redistest.Slot(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.MustCmd(t, append([]string{"SET", key}, words...)...)
+	}
+	for i := range 20 { // some are on one server, and some on two
+		set(fmt.Sprintf("lock:n%d", i), "web-1:42:kFLLirqc6sneINPI:x1", "PX", "60000")
+		set(fmt.Sprintf("mutex:n%d", i), "6afafe03-cf00-4f8a-9c5e-3d8f1b2a7c44", "PX", "60000")
+	}
+	sum := 0
+	for _, f := range examine(t, redisstore.New(conn, redisstore.Sharded())) {
+		if f.Subject == "other-prefix" {
+			sum += strings.Count(f.What, "mutex:n")
+			var more int
+			if _, after, ok := strings.Cut(f.What, "; and "); ok {
+				if _, err := fmt.Sscanf(after, "%d more", &more); err != nil {
+					t.Error(err)
+				}
+			}
+			sum += more
+		}
+	}
+	if sum != 20 {
+		t.Errorf("%d of 20 locks were found", sum)
+	}
+}
+
+// severalMasters is a Conn to a cluster, as far as the doctor needs one.
+type severalMasters struct {
+	*redistest.Conn
+	nodes []redisconn.Node
+}
+
+func (s *severalMasters) Masters(_ context.Context, visit func(redisconn.Node) error) error {
+	for _, n := range s.nodes {
+		if err := visit(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}

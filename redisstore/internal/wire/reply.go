@@ -257,7 +257,7 @@ func ParseMessage(text string) (Message, bool) {
 		return Message{}, false
 	case fence == 0 && ticket != 0:
 		token, reason, _ := strings.Cut(parts[3], "\n")
-		return Message{Event: driver.Event{Kind: driver.EventRevoked, Token: token, Fence: ticket, Reason: reason}}, true
+		return Message{Event: driver.Event{Kind: driver.EventRevoked, Token: token, Fence: ticket, Reason: reason}}, token != ""
 	case fence == 0:
 		return Message{Event: driver.Event{Kind: driver.EventRetry, Token: parts[3]}}, true
 	}

@@ -258,6 +258,7 @@ func FuzzReplies(f *testing.F) {
 	}
 	f.Add([]byte{0x16, 2, 0, 0, 0, 0, 0, 0, 0, 128, 4}, "h:1:x:9:daily", uint64(math.MaxInt64), int64(-1), int64(math.MaxInt64))
 	f.Add([]byte("\x14\x0e7 5 9 tok"), "a b", uint64(now), int64(-2), int64(math.MinInt64))
+	f.Add([]byte{}, "\n", uint64(0), int64(1), int64(106)) // revoked, without a token
 	f.Fuzz(func(t *testing.T, data []byte, token string, number uint64, left, clock int64) {
 		rest := data
 		for len(rest) > 0 {
@@ -273,6 +274,12 @@ func FuzzReplies(f *testing.F) {
 			}
 			if state, err := ParseState("n", v); err == nil && state.Name != "n" {
 				t.Errorf("%v: %+v", v, state)
+			}
+			if value, index, err := ParseDescription(v); (err != nil || index < 0) && (len(value.Items) > 0 || index >= 0) {
+				t.Errorf("%v: %+v, index %d, %v", v, value, index, err)
+			}
+			if ended, notified, err := ParseForeignRevocation(v); err != nil && (ended || notified != 0) {
+				t.Errorf("%v: %v, %d, %v", v, ended, notified, err)
 			}
 			ServerTime(redisconn.Reply{Value: v})
 			if text, ok := v.(string); ok {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
 )
 
 var updateFlag = flag.Bool("update", false, "write testdata/vectors.txt")
@@ -62,6 +63,15 @@ func vectors() string {
 			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client})
 		}},
 		{"inspect", func(r *Request) { f.Inspect(r, "order:42", 100) }},
+		{"describe", func(r *Request) { f.Describe(r, []string{"order:42"}) }},
+		{"revoke_foreign, a lock of Redisson", func(r *Request) {
+			v := foreign.Value{Key: "lock:order:42", Type: "hash", Items: []foreign.Item{{Name: "8743c9c0-0795-4907-87fd-6c719a6b4586:40", Value: "1"}}, Size: 1}
+			f.RevokeForeign(r, "order:42", v, foreign.Describe(v).Release, time.Time{})
+		}},
+		{"revoke_foreign, a string", func(r *Request) {
+			v := foreign.Value{Key: "lock:order:42", Type: "string", Items: []foreign.Item{{Name: "worker 7"}}, Size: 8}
+			f.RevokeForeign(r, "order:42", v, foreign.Rule{}, time.UnixMilli(1_700_000_030_000))
+		}},
 	} {
 		r := new(Request)
 		example.encode(r)

@@ -128,7 +128,7 @@ func (b *Board) lines(now time.Time, width, height int) []styled {
 		detail = strings.Split(strings.TrimSuffix(b.names[b.row].Text(now, width), "\n"), "\n")
 		detail = append([]string{""}, detail[:min(len(detail), most, height/3)]...)
 	}
-	t := b.table(now).Fit(width, "FENCE", "KIND", "HELD", "HOLDER").Lines()
+	t := b.table(now).Fit(width, optional(b.names)...).Lines()
 	lines = append(lines, styled{reverse, t[0]})
 	room := max(height-len(lines)-len(detail)-1, 1)
 	b.first = max(min(b.first, b.row, len(b.names)-room), b.row-room+1, 0)
@@ -201,7 +201,7 @@ func (b *Board) table(now time.Time) (t Table) {
 		if n.Waiting > 0 {
 			longest = Brief(n.longestWait())
 		}
-		t.Row("  "+Safe(n.Name), orDash(n.Kind), orDash(n.holderSummary()), n.ttl(), orDash(n.ago(now)), strconv.Itoa(n.Waiting), orDash(longest), number(n.Fence))
+		t.Row("  "+Safe(n.Name), orDash(n.kindText()), orDash(n.holderSummary()), n.ttl(), orDash(n.ago(now)), strconv.Itoa(n.Waiting), orDash(longest), number(n.Fence))
 	}
 	return t
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -10,6 +11,8 @@ import (
 // A Holder is one lease on a name.
 type Holder struct {
 	Token    string    `json:"token"`
+	Bytes    []byte    `json:"token_base64,omitempty"` // a whole token that is not UTF-8
+	Owner    string    `json:"owner,omitempty"`        // as the library of a foreign lock writes it
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Label    string    `json:"label,omitempty"`
@@ -26,14 +29,30 @@ func HolderOf(h driver.Holder, now time.Time) Holder { return holderOf(h, now).S
 func holderOf(h driver.Holder, now time.Time) Holder {
 	o := OwnerOf(h.Token)
 	one := Holder{
-		Token: h.Token, Host: o.Host, PID: o.PID, Label: o.Label,
+		Token: h.Token, Owner: h.Owner, Host: o.Host, PID: o.PID, Label: o.Label, TTL: ttlOf(h.Remaining),
 		Fence: h.Fence, Since: SinceOf(h.Fence, now), Weight: h.Weight, Reserved: h.Reserved,
 	}
-	if h.Remaining >= 0 {
-		ms := h.Remaining.Milliseconds()
-		one.TTL = &ms
+	if !utf8.ValidString(h.Token) {
+		one.Bytes = []byte(h.Token)
 	}
 	return one
+}
+
+// ttlOf returns a remaining time in ms, or nil for never.
+func ttlOf(remaining time.Duration) *int64 {
+	if remaining < 0 {
+		return nil
+	}
+	ms := remaining.Milliseconds()
+	return &ms
+}
+
+// leftOf is the reverse of ttlOf; -1 is never.
+func leftOf(ms *int64) time.Duration {
+	if ms == nil {
+		return -1
+	}
+	return time.Duration(*ms) * time.Millisecond
 }
 
 // SinceOf returns the time at which a fence was issued: stores derive fences from their
@@ -50,6 +69,9 @@ func SinceOf(fence uint64, now time.Time) time.Time {
 // String formats the holder for people.
 func (h Holder) String() string {
 	s := Owner{Host: h.Host, PID: h.PID, Label: h.Label, Short: h.Token}.String()
+	if h.Owner != "" {
+		s = Safe(h.Owner)
+	}
 	if h.Reserved {
 		s += " [reserved]"
 	}
@@ -57,16 +79,11 @@ func (h Holder) String() string {
 }
 
 // Left returns the time until the lease expires unless it is renewed, or -1 for never.
-func (h Holder) Left() time.Duration {
-	if h.TTL == nil {
-		return -1
-	}
-	return time.Duration(*h.TTL) * time.Millisecond
-}
+func (h Holder) Left() time.Duration { return leftOf(h.TTL) }
 
 // Shortened returns the holder with the public part of its token.
 func (h Holder) Shortened() Holder {
-	h.Token = OwnerOf(h.Token).Short
+	h.Token, h.Bytes = OwnerOf(h.Token).Short, nil
 	return h
 }
 

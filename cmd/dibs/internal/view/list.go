@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -12,9 +13,18 @@ func List(names []State, now time.Time, width int) Table {
 	var t Table
 	t.Row("NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "FENCE")
 	for _, n := range names {
-		t.Row(Safe(n.Name), orDash(n.Kind), orDash(n.holderSummary()), n.ttl(), orDash(n.ago(now)), strconv.Itoa(n.Waiting), number(n.Fence))
+		t.Row(Safe(n.Name), orDash(n.kindText()), orDash(n.holderSummary()), n.ttl(), orDash(n.ago(now)), strconv.Itoa(n.Waiting), number(n.Fence))
 	}
-	return t.Fit(width, "FENCE", "KIND", "HELD", "HOLDER")
+	return t.Fit(width, optional(names)...)
+}
+
+// optional returns the columns of a list that are omitted if there is no room, in this
+// order. What a foreign lock is matters more than the holder of a name.
+func optional(names []State) []string {
+	if slices.ContainsFunc(names, func(n State) bool { return n.Foreign != nil }) {
+		return []string{"FENCE", "HELD", "HOLDER", "KIND"}
+	}
+	return []string{"FENCE", "KIND", "HELD", "HOLDER"}
 }
 
 // Orders are the orders of names that ls offers. They compare two states of a list that is

@@ -21,7 +21,8 @@ type State struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
 	State   string   `json:"state"`          // Held, Free, WrongType
-	Kind    string   `json:"kind,omitempty"` // KindMutex, KindShared, KindPermits
+	Kind    string   `json:"kind,omitempty"` // KindMutex, KindShared, KindPermits, KindForeign
+	Foreign *Foreign `json:"foreign,omitempty"`
 	Holders []Holder `json:"holders"`
 	Holding int      `json:"holding"`
 	Waiters []Waiter `json:"waiters"`
@@ -43,6 +44,7 @@ const (
 	KindMutex   = "mutex"   // one exclusive holder: a mutex, a writer, all permits
 	KindShared  = "shared"  // each holder has weight 1: readers, or single permits
 	KindPermits = "permits" // one holder has a larger weight, as no reader has
+	KindForeign = "foreign" // a foreign lock
 )
 
 // StateOf returns a state with the public parts of its tokens.
@@ -61,9 +63,12 @@ func StateOf(s driver.State, now time.Time) State {
 // StateWithTokens returns a state with whole tokens.
 func StateWithTokens(s driver.State, now time.Time) State {
 	n := State{
-		Schema: Schema, Name: s.Name, State: Free, Kind: kindOf(s.Holders), wholeTokens: true,
+		Schema: Schema, Name: s.Name, State: Free, Kind: kindOf(s.Holders), Foreign: foreignOf(s.Foreign), wholeTokens: true,
 		Holders: make([]Holder, 0, len(s.Holders)), Holding: s.Holding,
 		Waiters: make([]Waiter, 0, len(s.Waiters)), Waiting: s.Waiting,
+	}
+	if isData(s.Foreign) {
+		s.Holders, n.State, n.Kind, n.Holding = nil, WrongType, "", 0
 	}
 	for _, h := range s.Holders {
 		n.State = Held
@@ -71,6 +76,9 @@ func StateWithTokens(s driver.State, now time.Time) State {
 	}
 	if n.Kind == KindMutex {
 		n.Fence = s.Holders[0].Fence
+	}
+	if n.Kind != "" && n.Foreign != nil {
+		n.Kind = KindForeign
 	}
 	for i, w := range s.Waiters {
 		n.Waiters = append(n.Waiters, waiterOf(w, i+1))
@@ -99,6 +107,14 @@ func kindOf(holders []driver.Holder) string {
 		return KindShared
 	}
 	return KindPermits
+}
+
+// kindText returns the kind for people: of what dibs did not write, what it looks like.
+func (n State) kindText() string {
+	if n.Foreign != nil {
+		return Safe(n.Foreign.Kind)
+	}
+	return n.Kind
 }
 
 // ago formats the time since the first holder acquired the name.
@@ -136,10 +152,13 @@ func (n State) left() time.Duration {
 
 // ttl formats left for people.
 func (n State) ttl() string {
-	if len(n.Holders) == 0 {
-		return "-"
+	switch {
+	case len(n.Holders) > 0:
+		return Brief(n.left())
+	case n.Foreign != nil:
+		return Brief(leftOf(n.Foreign.TTL))
 	}
-	return Brief(n.left())
+	return "-"
 }
 
 // longestWait returns the longest wait of the listed waiters.
@@ -150,7 +169,7 @@ func (n State) longestWait() (d time.Duration) {
 	return d
 }
 
-// neverExpires reports whether one of the leases never expires.
+// neverExpires reports whether one of the leases, or a value that dibs did not write, never expires.
 func (n State) neverExpires() bool {
-	return slices.ContainsFunc(n.Holders, func(h Holder) bool { return h.TTL == nil })
+	return n.Foreign != nil && n.Foreign.TTL == nil || slices.ContainsFunc(n.Holders, func(h Holder) bool { return h.TTL == nil })
 }

@@ -48,9 +48,9 @@ func (t Table) Fit(width int, mayGo ...string) Table {
 	if width <= 0 || len(t) == 0 {
 		return t
 	}
+	least := readable
 	for _, head := range mayGo {
-		least := readable
-		if elastic(head) {
+		if elastic(head) { // it and those after it stay as long as there is any room
 			least = Shortest
 		}
 		if t.width(least) > width {
@@ -72,7 +72,7 @@ func (t Table) Fit(width int, mayGo ...string) Table {
 
 // elastic reports whether the cells of a column may be shortened.
 func elastic(head string) bool {
-	return slices.Contains([]string{"NAME", "HOLDER", "WAITER"}, strings.TrimSpace(head))
+	return slices.Contains([]string{"NAME", "HOLDER", "WAITER", "KEY"}, strings.TrimSpace(head))
 }
 
 // Shortest is the least number of characters that is left of a name, and readable while

@@ -11,8 +11,11 @@ import (
 // zero, the lines are not shortened.
 func (n State) Text(now time.Time, width int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", Safe(n.Name), n.description())
-	if len(n.Holders) > 0 {
+	switch {
+	case n.Foreign != nil:
+		b.WriteString(n.describeForeign(width))
+	default:
+		fmt.Fprintf(&b, "%s %s\n", Safe(n.Name), n.description())
 		b.WriteString(n.holderTable(now).Fit(width, "HELD", "FENCE").String())
 	}
 	if n.Waiting > 0 {
@@ -25,7 +28,7 @@ func (n State) Text(now time.Time, width int) string {
 func (n State) description() string {
 	switch {
 	case n.State == WrongType:
-		return "cannot be locked: its key holds a value that is not a lock of dibs\nto see its type: redis-cli TYPE PREFIX+NAME; a hash may be a Redisson lock"
+		return "cannot be locked: its key holds a value that is not a lock of dibs\nto see its type: redis-cli TYPE PREFIX+NAME"
 	case n.State == Free:
 		return "is free"
 	case n.Kind == KindMutex:
@@ -45,6 +48,9 @@ func firstOf(known, all int) string {
 }
 
 func (n State) holderTable(now time.Time) (t Table) {
+	if len(n.Holders) == 0 {
+		return nil
+	}
 	t.Row("HOLDER", "TTL", "HELD", "WEIGHT", "FENCE")
 	for _, h := range n.Holders {
 		weight := "all"

@@ -12,6 +12,8 @@ type Unlocked struct {
 	Name    string   `json:"name"`
 	Removed bool     `json:"removed"`
 	Why     string   `json:"why,omitempty"` // if not removed: WhyFree, WhyOther
+	Did     string   `json:"did,omitempty"` // how a foreign lock was ended
+	Kind    string   `json:"-"`             // of a foreign lock
 	Ended   []Holder `json:"ended"`
 	Holders []Holder `json:"holders"` // the current holders, if known
 	Waiting int      `json:"waiting"` // number of waiters before
@@ -29,11 +31,22 @@ func (u Unlocked) Text(now time.Time) string {
 	var b strings.Builder
 	if !u.Removed {
 		h := u.Holders[0]
+		if u.Kind != "" {
+			fmt.Fprintf(&b, "%s has changed since it was shown, and is held by %s now: nothing was done", Safe(u.Name), h)
+			return b.String()
+		}
 		fmt.Fprintf(&b, "%s is held by %s, %s: nothing was done", Safe(u.Name), h, h.fenceText(now))
 		return b.String()
 	}
 	for _, h := range u.Ended {
+		if u.Kind != "" {
+			fmt.Fprintf(&b, "%s: ended the foreign lock of %s: %s\n", Safe(u.Name), h, u.Kind)
+			continue
+		}
 		fmt.Fprintf(&b, "%s: revoked the lease of %s, %s\n", Safe(u.Name), h, h.fenceText(now))
+	}
+	if u.Did != "" {
+		fmt.Fprintf(&b, "%s: %s\n", Safe(u.Name), Safe(u.Did))
 	}
 	if len(u.Holders) > 0 {
 		fmt.Fprintf(&b, "%s: now held by %s\n", Safe(u.Name), State{Holders: u.Holders, Holding: len(u.Holders)}.holderSummary())

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -181,5 +182,66 @@ func TestShorten(t *testing.T) {
 		if have := Shorten(text, 8); have != want {
 			t.Errorf("%s: want %s, have %s", text, want, have)
 		}
+	}
+}
+
+// With foreign locks in a list, their kind is omitted last: it matters more than the holder.
+func TestListOfForeignLocks(t *testing.T) {
+	now := time.Now()
+	lock := StateOf(driver.State{
+		Name: "order:42", Holding: 1, Holders: []driver.Holder{{Token: "8743c9c0-0795-4907-87fd-6c719a6b4586:40", Owner: "8743c9c0-0795-4907-87fd-6c719a6b4586:40", Remaining: 28 * time.Second}},
+		Foreign: &driver.Foreign{Key: "order:42", Type: "hash", Kind: "Redisson RLock", Lock: true, Remaining: 28 * time.Second},
+	}, now)
+	counter := StateOf(driver.State{
+		Name: "hits", Holding: 1, Holders: []driver.Holder{{Token: "17", Remaining: -1}},
+		Foreign: &driver.Foreign{Key: "lock:hits", Type: "string", Kind: "counter", Remaining: -1},
+	}, now)
+	for width, want := range map[int]string{
+		80: "NAME KIND HOLDER TTL HELD WAIT FENCE",
+		60: "NAME KIND HOLDER TTL WAIT",
+		45: "NAME KIND TTL WAIT",
+		30: "NAME TTL WAIT",
+	} {
+		have := List([]State{lock, counter}, now, width).String()
+		if header, _, _ := strings.Cut(have, "\n"); strings.Join(strings.Fields(header), " ") != want {
+			t.Errorf("%d columns: want %s, have\n%s", width, want, have)
+		}
+		for line := range strings.Lines(have) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
+				t.Errorf("%d columns, want %d: %s", n, width, line)
+			}
+		}
+	}
+	if counter.State != WrongType || counter.Kind != "" || len(counter.Holders) != 0 || counter.Holding != 0 || lock.State != Held || lock.Kind != KindForeign {
+		t.Errorf("have %+v and %+v", lock, counter)
+	}
+}
+
+// A token that is not UTF-8 is not lost in JSON. It is shown on request only.
+func TestBinaryToken(t *testing.T) {
+	const token = "8b\xf3\xb1\x1e\xf2\x9d\x80|\xc9\"\xe1\x10\x9d~\xfa{i`\x00"
+	s := driver.State{Name: "n", Holding: 1, Holders: []driver.Holder{{Token: token, Remaining: time.Second}}}
+	var out bytes.Buffer
+	if err := WriteLine(&out, StateWithTokens(s, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	var line struct {
+		Holders []struct {
+			Token string `json:"token"`
+			Bytes []byte `json:"token_base64"`
+		} `json:"holders"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatal(err)
+	}
+	if string(line.Holders[0].Bytes) != token || !strings.HasPrefix(line.Holders[0].Token, "8b\ufffd") {
+		t.Errorf("have %s", out.String())
+	}
+	if short := StateOf(s, time.Now()); short.Holders[0].Bytes != nil {
+		t.Errorf("have %+v", short)
+	}
+	s.Holders[0].Token = "sesame"
+	if whole := StateWithTokens(s, time.Now()); whole.Holders[0].Bytes != nil {
+		t.Errorf("have %+v", whole)
 	}
 }

@@ -71,14 +71,24 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // Inspect reads the state of one name. It returns ErrInvalid for a name that cannot be
-// locked, and ErrWrongType if the key holds another value.
+// locked, and ErrWrongType if the key holds another value. A foreign lock of another type
+// than a lock of dibs is no error: its state has its owners. The state that comes with an
+// ErrWrongType describes the value, if the store could read it.
 func (p Poller) Inspect(ctx context.Context, name string) (driver.State, error) {
 	if err := driver.CheckName(name); err != nil {
 		return driver.State{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	return p.Store.Inspect(ctx, name)
+	state, err := p.Store.Inspect(ctx, name)
+	var wrong *driver.WrongTypeError
+	if !errors.As(err, &wrong) {
+		return state, err
+	}
+	if f := wrong.State.Foreign; f != nil && f.Lock {
+		return wrong.State, nil
+	}
+	return wrong.State, err
 }
 
 // Matching reads the states of all names that match a glob, sorted by name. It leaves out
@@ -96,7 +106,15 @@ func (p Poller) matching(ctx context.Context, glob string, others []string) ([]d
 	names = append(names, others...)
 	slices.Sort(names)
 	states, err := p.inspectAll(ctx, slices.Compact(names))
-	return slices.DeleteFunc(states, func(s driver.State) bool { return len(s.Holders) == 0 && s.Waiting == 0 }), err
+	return slices.DeleteFunc(states, isNoLock), err
+}
+
+// isNoLock reports whether a name is not locked and has no waiters. Without a prefix each
+// key is a name, and most strings are data. With a prefix a string makes a name of dibs
+// unavailable, whatever it is.
+func isNoLock(s driver.State) bool {
+	data := s.Foreign != nil && !s.Foreign.Lock && s.Foreign.Key == s.Name
+	return len(s.Holders) == 0 && s.Waiting == 0 || data
 }
 
 // names lists the names that match a glob. A plain name is returned as it is, without a

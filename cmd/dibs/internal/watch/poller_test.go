@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -187,6 +188,51 @@ func TestPollOfKeysThatAreNotLocks(t *testing.T) {
 			t.Errorf("want ErrUnavailable, have %v", err)
 		}
 	})
+}
+
+// A foreign lock is part of a poll, whatever its type. Data are not, except where a string
+// makes a name with a prefix unavailable.
+func TestPollOfForeignLocks(t *testing.T) {
+	one := []driver.Holder{{Token: "t"}}
+	states := map[string]struct {
+		state driver.State
+		err   bool
+	}{
+		"bare":     {driver.State{Holders: one, Foreign: &driver.Foreign{Key: "bare", Lock: false}}, false},
+		"data":     {driver.State{Foreign: &driver.Foreign{Key: "data", Type: "hash"}}, true},
+		"prefixed": {driver.State{Holders: one, Foreign: &driver.Foreign{Key: "lock:prefixed", Lock: false}}, false},
+		"redisson": {driver.State{Holders: one, Foreign: &driver.Foreign{Key: "redisson", Type: "hash", Lock: true}}, true},
+		"string":   {driver.State{Holders: one, Foreign: &driver.Foreign{Key: "string", Lock: true}}, false},
+	}
+	s := foreignStates{Store: memstore.New(), inspect: func(name string) (driver.State, error) {
+		c := states[name]
+		c.state.Name = name
+		if c.err {
+			return driver.State{}, &driver.WrongTypeError{Op: "inspect", Name: name, State: c.state}
+		}
+		return c.state, nil
+	}}
+	s.names = slices.Collect(maps.Keys(states))
+	p := Poller{s, time.Second}
+	found, err := p.Matching(t.Context(), "*")
+	wantNames(t, Poll{States: found, Err: err}, "prefixed", "redisson", "string")
+	state, err := p.Inspect(t.Context(), "data")
+	if !errors.Is(err, driver.ErrWrongType) || state.Foreign == nil || state.Foreign.Key != "data" {
+		t.Errorf("data: %+v, %v", state, err)
+	}
+}
+
+// foreignStates is a store with some states of its own.
+type foreignStates struct {
+	driver.Store
+	names   []string
+	inspect func(name string) (driver.State, error)
+}
+
+func (s foreignStates) List(context.Context, string) ([]string, error) { return s.names, nil }
+
+func (s foreignStates) Inspect(_ context.Context, name string) (driver.State, error) {
+	return s.inspect(name)
 }
 
 // withWaiter is a store whose names are free and have a waiter.

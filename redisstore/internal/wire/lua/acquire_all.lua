@@ -52,6 +52,7 @@ if entry ~= '' then callers[entry] = true end
 local busy_index, first_holder, first_ms
 for i = 1, #KEYS, 5 do
   select_name(i)
+  redis.call('HEXISTS', meta, '=') -- an error before the first write if the key is not of dibs
   local used, holder = read_usage()
   if holder ~= token then
     local blocker
@@ -90,6 +91,7 @@ end
 for i = 1, #KEYS, 5 do
   select_name(i)
   if redis.call('GET', lock) == token then
+    redis.call('ZCARD', holders) -- an error if the key is not of dibs: DEL would delete it
     local used = serve_queue(0, now, ARGV[1], true)
     flush_shared(used)
     if used == 0 then

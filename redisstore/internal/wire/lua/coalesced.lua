@@ -31,7 +31,7 @@ for i = 1, #KEYS, 4 do
   end
   local result = '0'
   if ttl == '0' and not expired then
-    if redis.pcall('GET', lock) == token and redis.call('EXISTS', queue) == 0 then
+    if redis.pcall('GET', lock) == token and redis.call('EXISTS', queue) == 0 and type(redis.pcall('HEXISTS', meta, '=')) == 'number' then
       redis.call('DEL', lock, meta)
       result = '1'
     end

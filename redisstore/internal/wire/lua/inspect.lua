@@ -5,7 +5,8 @@
 -- Reply  {the server's time in µs, highwater, number of holders, number of entries,
 --         how many holders follow, then for each of them: token, ms until it expires,
 --         weight ("0": exclusive), fence ("0": not known),
---         then for each entry: entry, ticket, heartbeat or ""}
+--         then for each entry: entry, ticket, heartbeat or ""}.
+--         Of a token longer than MAX_TOKEN only the beginning: it is data of a program
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -13,6 +14,7 @@ local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local max_count = tonumber(ARGV[1])
 
 local PASSED_OVER = 4503599627370496 -- see queue.lua
+local MAX_TOKEN = 4096               -- bytes
 
 local fields, holder_count = {}, 0
 local function add_holder(token, ms, weight, fence)
@@ -33,7 +35,7 @@ if shared and redis.call('EXISTS', holders) == 1 then
 elseif token then
   local fence, owner = string.match(redis.call('HGET', meta, '=') or '', '^(%d+) %S+ (.*)$')
   if owner ~= token then fence = '0' end
-  add_holder(token, redis.call('PTTL', lock), '0', fence)
+  add_holder(string.sub(token, 1, MAX_TOKEN), redis.call('PTTL', lock), '0', fence)
   holder_count = 1
 end
 

@@ -42,6 +42,7 @@ end
 if is_held and ARGV[4] == '0' then
   popped_head = redis.call('ZPOPMIN', queue)
   if not popped_head[1] then -- fast path: nobody waits
+    redis.call('HEXISTS', meta, '=') -- an error if the key is not of dibs: DEL would delete it
     redis.call('DEL', lock, meta)
     return 1
   end
@@ -102,6 +103,11 @@ end
 --#include holders.lua
 --#include queue.lua
 --#include node.lua
+
+-- Raise an error before the first write if a key is not of dibs: DEL would delete it.
+redis.call('ZCARD', queue)
+redis.call('HEXISTS', meta, '=')
+redis.call('ZCARD', holders)
 
 local used = 0
 if shared then

@@ -33,6 +33,7 @@ local function find_shared()
   end
 end
 
+redis.call('ZCARD', holders) -- an error if the key is not of dibs: DEL would delete it
 local used, token = read_usage()
 local client
 if token then

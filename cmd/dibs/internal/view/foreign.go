@@ -1,0 +1,64 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A Foreign is a value that dibs did not write at the key of a name.
+type Foreign struct {
+	Key       string `json:"key"`
+	Type      string `json:"type"`      // in Redis
+	Kind      string `json:"kind"`      // what it looks like
+	Lock      bool   `json:"lock"`      // it is recognised as a lock
+	TTL       *int64 `json:"ttl_ms"`    // null: never expires
+	Removable bool   `json:"removable"` // unlock --force ends it
+	Advice    string `json:"advice"`
+}
+
+func foreignOf(f *driver.Foreign) *Foreign {
+	if f == nil {
+		return nil
+	}
+	return &Foreign{Key: f.Key, Type: f.Type, Kind: f.Kind, Lock: f.Lock, TTL: ttlOf(f.Remaining), Removable: f.Removable, Advice: f.Advice}
+}
+
+// describeForeign formats the name, what its key holds, and what to do.
+func (n State) describeForeign(width int) string {
+	const head = "to do: "
+	f := n.Foreign
+	var b strings.Builder
+	if f.Lock {
+		fmt.Fprintf(&b, "%s is held by a foreign lock: %s\n", Safe(n.Name), Safe(f.Kind))
+	} else {
+		fmt.Fprintf(&b, "%s cannot be locked: its key holds no lock: %s\n", Safe(n.Name), Safe(f.Kind))
+	}
+	b.WriteString(n.foreignTable().Fit(width).String())
+	fmt.Fprintf(&b, "%s%s\n", head, strings.ReplaceAll(f.Advice, "; ", "\n"+strings.Repeat(" ", len(head))))
+	return b.String()
+}
+
+// foreignTable has a row for each owner, or one without an owner.
+func (n State) foreignTable() (t Table) {
+	key, kind := Safe(n.Foreign.Key), Safe(n.Foreign.Type)
+	t.Row("KEY", "TYPE", "HOLDER", "TTL")
+	for _, h := range n.Holders {
+		t.Row(key, kind, h.String(), Brief(h.Left()))
+	}
+	if len(n.Holders) == 0 {
+		t.Row(key, kind, "-", Brief(leftOf(n.Foreign.TTL)))
+		return t
+	}
+	if n.wholeTokens {
+		t[0] = append(t[0], "TOKEN")
+		for i, h := range n.Holders {
+			t[i+1] = append(t[i+1], Safe(h.Token))
+		}
+	}
+	return t
+}
+
+// isData reports whether the key holds a value that is not a lock of anybody.
+func isData(f *driver.Foreign) bool { return f != nil && !f.Lock }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/driver"
+)
+
+// checkForeign rejects what unlock does not end. That is a value that is not a lock; with
+// --force also what may be data, and a foreign lock in a store that cannot compare it.
+// With --token, the caller knows the whole value.
+func (u unlockRequest) checkForeign(s *opened, seen driver.State) error {
+	f := seen.Foreign
+	_, able := s.Store.(driver.ForeignRevoker)
+	switch {
+	case u.token != "", f != nil && f.Lock && !u.force, f != nil && f.Removable && able:
+		return nil
+	case f != nil:
+		advice := strings.ReplaceAll(f.Advice, "; ", "\n")
+		return fmt.Errorf("unlock %q: key %q holds a %s that unlock does not delete: %s\n%s", seen.Name, f.Key, f.Type, f.Kind, advice)
+	case !u.force:
+		return nil
+	}
+	for _, h := range seen.Holders {
+		if h.Remaining < 0 && view.OwnerOf(h.Token).Host == "" {
+			return fmt.Errorf("unlock %q: its key never expires, and its value is not of dibs: it may be data, which --force does not delete", seen.Name)
+		}
+	}
+	return nil
+}
+
+// endForeign ends the foreign lock in seen, and no other one.
+func (u unlockRequest) endForeign(ctx context.Context, s *opened, seen driver.State, result *view.Unlocked) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	result.Ended, result.Kind = []view.Holder{}, seen.Foreign.Kind
+	result.Did, err = s.Store.(driver.ForeignRevoker).RevokeForeign(ctx, u.name, *seen.Foreign)
+	if err != nil || result.Did == "" {
+		return err
+	}
+	for _, h := range seen.Holders {
+		result.Ended = append(result.Ended, view.HolderOf(h, time.Now()))
+	}
+	return nil
+}

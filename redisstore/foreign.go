@@ -1,0 +1,131 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+var _ driver.ForeignRevoker = (*Store)(nil)
+
+// errOtherType stands for the reply of extend that a key has another type.
+var errOtherType = redisconn.ServerError("WRONGTYPE")
+
+// wrapReplyError is wrapError for the reply to an operation on some names. If a key holds a
+// value of another type, it makes one more call, to describe the value, until a time. The
+// description is a courtesy: without it, as when the user may not read it, the error is
+// the same otherwise.
+func (s *Store) wrapReplyError(ctx context.Context, until time.Time, op string, names []string, err error) error {
+	wrapped := wrapError(op, names[0], err)
+	var wrong *driver.WrongTypeError
+	if errors.As(wrapped, &wrong) {
+		if state, ok := s.describe(ctx, until, names); ok {
+			wrong.Name, wrong.State = state.Name, state
+		}
+	}
+	return wrapped
+}
+
+// describe returns the state of the first of some names with a key of another type.
+func (s *Store) describe(ctx context.Context, until time.Time, names []string) (state driver.State, ok bool) {
+	r := s.requests.Get()
+	s.format.Describe(&r.Request, names)
+	keys := append([]string(nil), r.Keys...)
+	reply, _ := s.do(ctx, r, until)
+	if reply.Err != nil {
+		return driver.State{}, false
+	}
+	value, index, err := wire.ParseDescription(reply.Value)
+	if err != nil || index < 0 || index >= len(keys) {
+		return driver.State{}, false
+	}
+	perName := len(keys) / len(names)
+	value.Key, value.Bare = keys[index], s.format.Prefix == ""
+	state = driver.State{Name: names[index/perName]}
+	setForeign(&state, value, index%perName != 0)
+	return state, true
+}
+
+// setForeign completes a state with the description of a value. own reports whether the key
+// is one that dibs has beside a lock, where nothing else is a lock.
+func setForeign(state *driver.State, v foreign.Value, own bool) {
+	d := foreign.Describe(v)
+	if own {
+		d = foreign.Description{Kind: d.Kind}
+	}
+	state.Foreign = &driver.Foreign{
+		Key: v.Key, Type: v.Type, Kind: d.Kind, Remaining: v.TTL, Lock: d.Lock,
+		Removable: d.Removable(v), Advice: d.Advice(v, own), Mark: v,
+	}
+	if d.Lock {
+		state.Holders, state.Holding = d.Holders, d.Holding
+	}
+}
+
+// recogniseString describes the lock key if its value is not of dibs. The fence of a lease
+// is recorded by its first renewal, and says that the token is of dibs, whatever its form.
+func (s *Store) recogniseString(state *driver.State, now int64) {
+	if len(state.Holders) != 1 {
+		return
+	}
+	h := state.Holders[0]
+	if h.Weight != 0 || h.Fence != 0 || h.Reserved || foreign.IsDibs(h.Token) {
+		return
+	}
+	setForeign(state, foreign.Value{
+		Key: s.format.Prefix + state.Name, Bare: s.format.Prefix == "", Type: "string", TTL: h.Remaining,
+		Size: len(h.Token), Items: []foreign.Item{{Name: h.Token}}, Now: now,
+	}, false)
+}
+
+// RevokeForeign implements driver.ForeignRevoker. Redisson's waiters are notified as its
+// forceUnlock does it. A string has no such rule: its key is deleted.
+//
+// A lock of Redisson is compared by its owner and its count; a string by its value, and by
+// its expiry unless the value is unique.
+func (s *Store) RevokeForeign(ctx context.Context, name string, seen driver.Foreign) (did string, err error) {
+	const op = "revoke"
+	if err := s.check(name); err != nil {
+		return "", err
+	}
+	value, ok := seen.Mark.(foreign.Value)
+	if !ok || !seen.Removable || value.Key != s.format.Prefix+name {
+		return "", fmt.Errorf("%w: %s %q: not a foreign lock that dibs can end", driver.ErrInvalid, op, name)
+	}
+	d := foreign.Describe(value)
+	r := s.requests.Get()
+	s.format.RevokeForeign(&r.Request, name, value, d.Release, expiryOf(d, value))
+	reply, retried := s.do(ctx, r, driver.DeadlineOf(ctx))
+	if reply.Err != nil {
+		return "", s.wrapReplyError(ctx, driver.DeadlineOf(ctx), op, []string{name}, reply.Err)
+	}
+	ended, notified, err := wire.ParseForeignRevocation(reply.Value)
+	switch {
+	case err != nil:
+		return "", wrapError(op, name, err)
+	case !ended && retried:
+		return "", wrapError(op, name, errOutcomeUnknown)
+	case !ended:
+		return "", nil
+	}
+	did = "deleted the key " + value.Key
+	if d.Release.Channel != "" {
+		did += fmt.Sprintf(", and published %s on %s (subscribers: %d)", d.Release.Message, d.Release.Channel, notified)
+	}
+	return did, nil
+}
+
+// expiryOf returns when a lock expires by the server's clock, if that is needed to
+// distinguish it from a later one.
+func expiryOf(d foreign.Description, v foreign.Value) time.Time {
+	if d.Unique {
+		return time.Time{}
+	}
+	return time.UnixMicro(v.Now).Add(v.TTL)
+}

@@ -1,0 +1,103 @@
+package foreign
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// The keys that Redisson and other libraries have beside their locks.
+var innerKeys = []struct {
+	kind    string
+	pattern *regexp.Regexp
+}{
+	{"unlock latch of a Redisson lock", regexp.MustCompile(`^redisson_unlock_latch:.`)},
+	{"fencing counter of a Redisson RFencedLock", regexp.MustCompile(`^redisson_lock_token:.`)},
+	{"wait queue of a Redisson RFairLock", regexp.MustCompile(`^redisson_lock_queue:.`)},
+	{"timeouts of a Redisson RFairLock", regexp.MustCompile(`^redisson_lock_timeout:.`)},
+	{"read hold of a Redisson RReadWriteLock", regexp.MustCompile(`:rwlock_timeout:\d+$`)},
+	{"signal of a python-redis-lock lock", regexp.MustCompile(`^lock-signal:.`)},
+}
+
+// permitsKey is the key of the permits of a RPermitExpirableSemaphore, beside its counter.
+var permitsKey = regexp.MustCompile(`\{.+\}.*:timeout$`)
+
+// innerKind returns what a key is to a lock that is elsewhere, or "".
+func innerKind(v Value) string {
+	for _, inner := range innerKeys {
+		if inner.pattern.MatchString(v.Key) {
+			return inner.kind
+		}
+	}
+	if v.Type == "zset" && permitsKey.MatchString(v.Key) {
+		return "permits of a Redisson RPermitExpirableSemaphore"
+	}
+	return ""
+}
+
+// IsInner reports whether a key is an auxiliary key of another library by its name alone.
+func IsInner(key string) bool { return innerKind(Value{Key: key}) != "" }
+
+// redissonOwner is a field of a lock of Redisson: the id of a client and that of a thread.
+// A write lock adds a suffix.
+var redissonOwner = regexp.MustCompile(`^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}:[^\s:]{1,64}(:write)?$`)
+
+// count is how often an owner has acquired its lock.
+var count = regexp.MustCompile(`^[1-9][0-9]{0,9}$`)
+
+const modeField = "mode" // "read" or "write", in a lock of RReadWriteLock
+
+func describeHash(v Value) Description {
+	mode, owners := "", []Item(nil)
+	for _, i := range v.Items {
+		if i.Name == modeField {
+			mode = i.Value
+			continue
+		}
+		owners = append(owners, i)
+	}
+	held := all(owners, func(i Item) bool { return redissonOwner.MatchString(i.Name) && count.MatchString(i.Value) })
+	switch {
+	case held && (mode == "read" || mode == "write"):
+		return redissonReadWrite(v, mode, owners)
+	case held && mode == "" && v.Size == 1 && !strings.HasSuffix(owners[0].Name, ":write"):
+		return Description{
+			Kind: "Redisson RLock", Lock: true, Unique: true, Holders: exclusive(owners[0].Name, owners[0].Name, v), Holding: 1,
+			Release: Rule{
+				Channel: redissonKey("redisson_lock__channel", v.Key), Message: "0",
+				Queue: redissonKey("redisson_lock_queue", v.Key),
+			},
+		}
+	case mode == "" && v.Size == 1 && isDibsToken(v.Items[0].Name) && count.MatchString(v.Items[0].Value):
+		return Description{Kind: "mutex (redisson)", Lock: true, Unique: true, Holders: exclusive(v.Items[0].Name, "", v), Holding: 1}
+	}
+	return data(v)
+}
+
+// redissonReadWrite describes a lock of RReadWriteLock. In the mode "write" the writer may
+// hold read locks, too.
+func redissonReadWrite(v Value, mode string, owners []Item) Description {
+	d := Description{Kind: "Redisson " + mode + " lock", Lock: true, Unique: true, Holding: v.Size - 1}
+	d.Release = Rule{Channel: redissonKey("redisson_rwlock", v.Key), Message: "0"}
+	if mode == "write" {
+		d.Release.Message = "1"
+	}
+	for _, o := range owners {
+		h := driver.Holder{Token: o.Name, Owner: o.Name, Remaining: v.TTL, Weight: 1}
+		if strings.HasSuffix(o.Name, ":write") {
+			h.Weight = 0
+		}
+		d.Holders = append(d.Holders, h)
+	}
+	return d
+}
+
+// redissonKey returns the name of a channel or of an auxiliary key. Redisson adds braces
+// unless the name has a brace.
+func redissonKey(prefix, name string) string {
+	if strings.Contains(name, "{") {
+		return prefix + ":" + name
+	}
+	return prefix + ":{" + name + "}"
+}

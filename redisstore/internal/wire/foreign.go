@@ -1,0 +1,96 @@
+package wire
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/dibslock/dibs/internal/slots"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// types returns the types of the keys of a lock, in the order of Keys.list. In Redisson mode
+// the lock key has none: a hash may have another shape.
+func (f Format) types() []string {
+	if f.Redisson != nil {
+		return []string{"", "zset", "hash", "string", "zset"}
+	}
+	return []string{"string", "zset", "hash", "string", "zset"}
+}
+
+// Describe encodes a query for the first key of some names, all in one slot, that holds a
+// value of another type than dibs has there.
+func (f Format) Describe(r *Request, names []string) {
+	r.reset(f.scripts().Describe, Keys{})
+	r.Keys = r.Keys[:0]
+	for _, name := range names {
+		k := f.Keys(name)
+		r.Slot = k.Slot
+		r.Keys = append(r.Keys, k.list()...)
+		r.add(f.types()...)
+	}
+}
+
+// DescribeKey encodes a query for a key of any type.
+func DescribeKey(key string) redisconn.Cmd {
+	return redisconn.Cmd{Script: Plain.Describe, Whole: true, Keys: []string{key}, Args: []string{""}}
+}
+
+// ParseDescription reads describe's reply: the value, and the index of its key, which is
+// negative if there is none.
+func ParseDescription(v any) (value foreign.Value, index int, err error) {
+	list, _ := v.([]any)
+	r := reader{fields: list}
+	value.Now = r.int()
+	if index = int(r.int()) - 1; index < 0 && !r.bad && len(r.fields) == 0 {
+		return foreign.Value{}, -1, nil
+	}
+	value.Type, value.TTL, value.Size = r.string(), remaining(r.int()), int(r.int())
+	for len(r.fields) > 0 && !r.bad {
+		value.Items = append(value.Items, foreign.Item{Name: r.string(), Value: r.string()})
+	}
+	if r.bad || index < 0 {
+		return foreign.Value{}, -1, redisconn.Unexpected(v)
+	}
+	return value, index, nil
+}
+
+// RevokeForeign encodes the end of a foreign lock, which it compares with the value. A lock
+// that expires at another time is another lock, unless expires is zero.
+func (f Format) RevokeForeign(r *Request, name string, value foreign.Value, rule foreign.Rule, expires time.Time) {
+	r.reset(f.scripts().RevokeForeign, f.Keys(name))
+	command, channel, at := "", "", ""
+	if rule.Channel != "" && f.Redisson == nil { // else the script publishes by itself
+		command, channel = "PUBLISH", rule.Channel
+	}
+	here := func(key string) bool { return key != "" && slots.Of(key) == r.Slot }
+	if here(rule.Queue) {
+		r.Keys = append(r.Keys, rule.Queue)
+	}
+	if f.Sharded && channel != "" && here(channel) {
+		r.Keys, command = append(r.Keys, channel), "SPUBLISH"
+	}
+	if !expires.IsZero() {
+		at = strconv.FormatInt(expires.UnixMilli(), 10)
+	}
+	r.add(f.check(), value.Type, at, command, channel, rule.Message)
+	for _, item := range value.Items {
+		r.add(item.Name)
+		if value.Type == "hash" {
+			r.add(item.Value)
+		}
+	}
+}
+
+// ParseForeignRevocation reads revoke_foreign's reply: whether the lock was ended, and how
+// many subscribers were notified.
+func ParseForeignRevocation(v any) (ended bool, notified int64, err error) {
+	list, _ := v.([]any)
+	r := reader{fields: list}
+	r.int() // the server's time
+	n, notified := r.int(), r.int()
+	if r.bad || len(r.fields) > 0 || n != 0 && n != 1 || notified < 0 {
+		return false, 0, redisconn.Unexpected(v)
+	}
+	return n == 1, notified, nil
+}
