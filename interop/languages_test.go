@@ -54,7 +54,17 @@ func languages() []language {
 				"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // for a quick start
 				"-cp", "target/classes:target/lib/*", "interop.Driver",
 			},
-			libraries: []library{{name: "redisson", otherForm: true}},
+			libraries: []library{
+				{name: "Spring Integration, spin", driver: "spring-spin"},
+				{name: "Spring Integration, pub/sub", driver: "spring-pubsub"},
+				{name: "Spring Data Redis, by hand", driver: "spring-template"},
+				{name: "Jedis, by hand", driver: "jedis"},
+				{name: "ShedLock", driver: "shedlock", lateRelease: deletes, lateExtension: overwrites},
+				{name: "ShedLock, safeUpdate", driver: "shedlock-safe"},
+				{name: "lock4j"},
+				{name: "houbb lock-core", driver: "houbb", breaks: "it never returns a connection to its pool"},
+				{name: "Redisson", driver: "redisson", otherForm: true},
+			},
 		},
 	}
 }

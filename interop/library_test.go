@@ -11,6 +11,8 @@ type library struct {
 	otherForm bool // of the lock key: it and dibs refuse each other's locks with an error
 
 	lateRelease, lateExtension trap
+
+	breaks string // why it fails under load, even without dibs
 }
 
 // A trap is what a library does to the lock of dibs if it releases or extends a lock that

@@ -10,11 +10,20 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
 
 /** Drives one Java library by the protocol of ../README.md. Its parameters: LIBRARY REDIS_URL. */
 public final class Driver {
     private static final Map<String, Function<Server, Library>> LIBRARIES = Map.of(
-            "redisson", RedissonLibrary::new);
+            "redisson", RedissonLibrary::new,
+            "spring-spin", server -> new SpringIntegrationLibrary(server, RedisLockType.SPIN_LOCK),
+            "spring-pubsub", server -> new SpringIntegrationLibrary(server, RedisLockType.PUB_SUB_LOCK),
+            "spring-template", SpringTemplateLibrary::new,
+            "jedis", JedisLibrary::new,
+            "shedlock", server -> new ShedLockLibrary(server, false),
+            "shedlock-safe", server -> new ShedLockLibrary(server, true),
+            "lock4j", Lock4jLibrary::new,
+            "houbb", HoubbLibrary::new);
 
     private final Library library;
     private final Hammer hammer;
