@@ -41,7 +41,14 @@ func languages() []language {
 			tools:     []string{"node", "npm"},
 			install:   [][]string{{"npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"}},
 			run:       []string{"node", "driver.cjs"},
-			libraries: []library{{name: "node-redlock"}, {name: "redis-semaphore"}},
+			libraries: []library{{name: "node-redlock"}, {name: "redis-semaphore"}, {name: "node-redisson", otherForm: true}},
+		},
+		{
+			name:      "rust",
+			tools:     []string{"cargo"},
+			install:   [][]string{{"cargo", "build", "--quiet", "--locked"}},
+			run:       []string{"target/debug/dibs-interop-driver"},
+			libraries: []library{{name: "rslock"}},
 		},
 		{
 			name:  "java",
