@@ -3,6 +3,8 @@ package interop
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,18 +14,30 @@ import (
 // assertShares makes the columns fail if a worker starves: see wantShares.
 const assertShares = false
 
-func workTogether(t *testing.T, r *row, name string) string {
+func pausing() column {
+	return column{"4 + 4 workers for 5 s", []string{"turns", "longest wait"}, workTogether}
+}
+
+func saturated() column {
+	return column{"4 + 4 workers for 10 s, no pause", []string{"turns", "worst worker", "longest wait"}, workSaturated}
+}
+
+func alone() column {
+	return column{"8 of theirs for 3 s, no pause", []string{"turns", "worst worker", "longest wait"}, workAlone}
+}
+
+func workTogether(t *testing.T, r *row, name string) []string {
 	l := load{
 		counter: name + ":counter", workers: 4, long: 5 * time.Second,
 		ttl: 5 * time.Second, work: 3 * time.Millisecond, pause: 30 * time.Millisecond,
 	}
 	mine, theirs := r.hammerTogether(t, name, l)
 	r.wantNoFailures(t, mine, theirs)
-	return r.describeShares(mine, theirs)
+	return []string{turns(mine, theirs), longestWait(mine, theirs)}
 }
 
 // workSaturated is without pauses: each worker wants the lock again at once.
-func workSaturated(t *testing.T, r *row, name string) string {
+func workSaturated(t *testing.T, r *row, name string) []string {
 	l := load{
 		counter: name + ":counter", workers: 4, long: 10 * time.Second,
 		ttl: 5 * time.Second, work: 3 * time.Millisecond,
@@ -33,11 +47,11 @@ func workSaturated(t *testing.T, r *row, name string) string {
 	if assertShares {
 		r.wantShares(t, mine, theirs)
 	}
-	return r.describeShares(mine, theirs)
+	return []string{turns(mine, theirs), worstWorker(mine, theirs), longestWait(mine, theirs)}
 }
 
 // workAlone measures how the library shares the lock among its own workers, without dibs.
-func workAlone(t *testing.T, r *row, name string) string {
+func workAlone(t *testing.T, r *row, name string) []string {
 	l := load{
 		counter: name + ":counter", workers: 8, long: 3 * time.Second,
 		ttl: 5 * time.Second, work: 3 * time.Millisecond,
@@ -50,9 +64,10 @@ func workAlone(t *testing.T, r *row, name string) string {
 	r.alone = alone
 	if r.breaks != "" {
 		r.waitUntilExpired(t, name, l.ttl)
-		return r.describeFailures("%d turns, then %d errors", alone.turns, alone.failures)
+	} else if alone.failures > 0 {
+		t.Errorf("theirs: %d calls have failed: %s", alone.failures, alone.failure)
 	}
-	return fmt.Sprintf("%d turns, the worst worker %d, longest wait %.1f s", alone.turns, alone.least, alone.longest.Seconds())
+	return []string{turns(alone), worstWorker(alone), longestWait(alone)}
 }
 
 // hammerTogether lets the workers of dibs and of the library work on one counter. It checks
@@ -124,16 +139,31 @@ func (r *row) wantShares(t *testing.T, mine, theirs result) {
 	}
 }
 
-func (r *row) describeShares(mine, theirs result) string {
-	if r.breaks != "" {
-		return r.describeFailures("%d + %d turns, then %d errors", mine.turns, theirs.turns, theirs.failures)
-	}
-	return fmt.Sprintf("%d + %d turns, the worst worker %d and %d, longest wait %.1f s and %.1f s",
-		mine.turns, theirs.turns, mine.least, theirs.least, mine.longest.Seconds(), theirs.longest.Seconds())
+// The cells have the figures of dibs, a comma, and theirs.
+
+func turns(results ...result) string {
+	return join(results, func(r result) string {
+		if r.failures > 0 {
+			return fmt.Sprintf("%d and %d errors", r.turns, r.failures)
+		}
+		return strconv.Itoa(r.turns)
+	})
 }
 
-func (r *row) describeFailures(format string, figures ...any) string {
-	return fmt.Sprintf(format+": "+r.breaks, figures...)
+func worstWorker(results ...result) string {
+	return join(results, func(r result) string { return strconv.Itoa(r.least) })
+}
+
+func longestWait(results ...result) string {
+	return join(results, func(r result) string { return fmt.Sprintf("%.1f s", r.longest.Seconds()) })
+}
+
+func join(results []result, format func(result) string) string {
+	var words []string
+	for _, r := range results {
+		words = append(words, format(r))
+	}
+	return strings.Join(words, ", ")
 }
 
 // waitUntilExpired waits for the end of a lock that the library could not release.

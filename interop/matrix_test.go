@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,52 +37,50 @@ type row struct {
 	alone result // of its workers without dibs
 
 	mu    sync.Mutex
-	cells map[string]string // by the title of the column
+	cells map[string][]string // by the title of the column
 }
 
-// A column of the matrix is a test of a row on a name of its own. It returns the text of
-// the cell.
+// A column of the matrix is a test of a row on a name of its own.
 type column struct {
 	title string
-	test  func(t *testing.T, r *row, name string) string
+	parts []string // the headings of its cells, if they are several
+	test  func(t *testing.T, r *row, name string) []string
+}
+
+// one is a column with one cell.
+func one(title string, test func(t *testing.T, r *row, name string) string) column {
+	return column{title: title, test: func(t *testing.T, r *row, name string) []string {
+		return []string{test(t, r, name)}
+	}}
+}
+
+func (c column) headings() []string {
+	if len(c.parts) == 0 {
+		return []string{c.title}
+	}
+	var headings []string
+	for _, part := range c.parts {
+		headings = append(headings, c.title+": "+part)
+	}
+	return headings
+}
+
+// failed returns the cells of a test that has failed.
+func (c column) failed() []string {
+	cells := make([]string, len(c.headings()))
+	cells[0] = "**no**"
+	return cells
 }
 
 // columns returns the columns of each phase.
 func (r *row) columns() [][]column {
 	if r.otherForm {
-		return [][]column{
-			correctness: {
-				{"dibs first", dibsFirstRefusal},
-				{"theirs first", theirsFirstRefusal},
-				{"beside a reader", besideReaderRefusal},
-				{"late release", lateReleaseRefusal},
-				{"their forced release", theirForcedRelease},
-			},
-			waiting:    {{"4 + 4 workers for 5 s", refuseUnderLoad}},
-			saturation: {},
-		}
+		return [][]column{correctness: refusal(), waiting: {refusalUnderLoad()}, saturation: {}}
 	}
 	return [][]column{
-		correctness: {
-			{"dibs first", dibsFirst},
-			{"theirs first", theirsFirst},
-			{"theirs expires", theirsExpires},
-			{"dibs expires", dibsExpires},
-			{"their late release", theirLateRelease},
-			{"dibs' late release", dibsLateRelease},
-			{"their late extension", theirLateExtension},
-			{"beside a reader", besideReader},
-			{"beside a permit", besidePermit},
-			{"forced release", forcedRelease},
-			{"their forced release", theirForcedRelease},
-		},
-		waiting: {
-			{"their waiter", theirWaiter},
-			{"dibs' waiter", dibsWaiter},
-			{"4 + 4 workers for 5 s", workTogether},
-			{"8 of theirs for 3 s", workAlone},
-		},
-		saturation: {{"4 + 4 workers for 10 s, no pause", workSaturated}},
+		correctness: exclusion(),
+		waiting:     append(wakeUps(), pausing(), alone()),
+		saturation:  {saturated()},
 	}
 }
 
@@ -95,15 +94,16 @@ func TestMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, err := range selection.skipped {
-		t.Run(name, func(t *testing.T) { t.Skipf("SKIPPED: %v", err) })
-	}
 	m := &matrix{phases: newPhases()}
 	for _, l := range goLibraries() {
 		m.add(l, (*row).startGo)
 	}
 	for _, l := range selection.languages {
 		dir, err := l.prepare(t)
+		if selection.skips && errors.Is(err, errDownload) {
+			selection.skipped = append(selection.skipped, skipped{l, err})
+			continue
+		}
 		if err != nil {
 			t.Errorf("install the libraries of %s: %v", l.name, err)
 			continue
@@ -112,8 +112,11 @@ func TestMatrix(t *testing.T) {
 			m.add(library, func(r *row, t *testing.T) { r.startExternal(t, l, dir) })
 		}
 	}
+	for _, s := range selection.skipped {
+		s.report(t)
+	}
 	m.run(t)
-	writeTables(t, m.rows)
+	writePage(t, m.rows, selection.complete())
 }
 
 // A matrix is the rows of one run.
@@ -124,7 +127,7 @@ type matrix struct {
 }
 
 func (m *matrix) add(l library, start func(*row, *testing.T)) {
-	m.rows = append(m.rows, &row{library: l, cells: make(map[string]string)})
+	m.rows = append(m.rows, &row{library: l, cells: make(map[string][]string)})
 	m.starts = append(m.starts, start)
 	for _, p := range m.phases {
 		p.left.Add(1)
@@ -216,20 +219,20 @@ func (r *row) test(t *testing.T, phase int) {
 }
 
 func (r *row) testColumn(t *testing.T, c column, name string) {
-	r.setCell(c, "**no**")
-	cell := c.test(t, r, name)
+	r.setCells(c, c.failed())
+	cells := c.test(t, r, name)
 	if value := r.value(t, name); value != nil {
 		t.Errorf("the lock key still holds %v", value)
 	}
 	if !t.Failed() {
-		r.setCell(c, cell)
+		r.setCells(c, cells)
 	}
 }
 
-func (r *row) setCell(c column, text string) {
+func (r *row) setCells(c column, cells []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cells[c.title] = text
+	r.cells[c.title] = cells
 }
 
 func serverVersion(t *testing.T, rdb *redis.Client) string {

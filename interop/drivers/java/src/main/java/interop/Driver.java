@@ -78,7 +78,7 @@ public final class Driver {
 
     private String serve(String[] words, ExecutorService thread, Holder holder) throws Exception {
         return switch (words[1]) {
-            case "describe" -> "ok " + library.key(words[2]) + " " + version() + " Java " + Runtime.version().feature();
+            case "describe" -> "ok " + library.key(words[2]) + " " + version() + " Java " + System.getProperty("java.version");
             case "try" -> acquire(words[2], Long.parseLong(words[3]), 0, thread);
             case "lock" -> acquire(words[2], Long.parseLong(words[3]), Long.parseLong(words[4]), thread);
             case "extend" -> reply(holder.lock.extend(Long.parseLong(words[3])));
