@@ -37,7 +37,7 @@ type call struct {
 	hooks           *hookCall           // nil if there are no hooks
 	queuedHook      <-chan struct{}     // closed when the Queued hooks have returned; nil if they were not called
 	failed          time.Duration       // since when no request was answered, or zero
-	poll            pollInterval        // while the store cannot notify waiters
+	poll            pollInterval        // while the store cannot notify the waiter
 	unansweredUntil time.Time           // an unanswered acquire may arrive at the store until then
 }
 
@@ -377,7 +377,7 @@ func (q *call) retryDelay(failed error) time.Duration {
 	}
 	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
-	if q.c.inbox.currentFlow() != eventsFlowing {
+	if q.reply.Poll > 0 || q.c.inbox.currentFlow() != eventsFlowing {
 		d = min(d, q.poll.next(q.reply, q.c.clock.now()-q.sent))
 	}
 	if left := q.reply.Remaining; left >= 0 {

@@ -9,6 +9,9 @@ import "github.com/dibslock/dibs/driver"
 // position further back adds 10 ms, early enough for a turn if each waiter ahead holds
 // the lock for 10 ms. So one name costs its store about 20 requests a second for the
 // first two waiters, and about 250 for the first hundred.
+//
+// Behind a client of another library only the first waiter polls, and as often as the store
+// says.
 type pollInterval struct {
 	holder   string // of the last answer
 	position int
@@ -23,7 +26,11 @@ const (
 // next returns the pause before the next request, after an answer that took this long. A
 // store that answers slowly is not polled faster than it answers.
 func (p *pollInterval) next(a driver.AcquireReply, took time.Duration) time.Duration {
-	least := min(max(pollSoon, took), pollEvery)
+	soon := pollSoon
+	if a.Poll > 0 {
+		soon = a.Poll
+	}
+	least := min(max(soon, took), pollEvery)
 	if a.Holder != p.holder || a.Position != p.position {
 		p.every = least
 	} else {

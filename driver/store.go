@@ -170,6 +170,7 @@ type AcquireReply struct {
 	Remaining time.Duration // until the first holder expires; negative if it never does
 	Ticket    uint64        // of the queue entry; zero if not queued
 	Position  int           // 1 is served next, zero if not queued
+	Poll      time.Duration // least time between two requests if no notification follows, since the holder is a client of another library; else zero
 	Round     uint64        // of a quorum: the round of requests
 }
 

@@ -66,6 +66,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
@@ -82,6 +83,17 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 // WithReplicas makes acquire and renewal wait until n replicas have acknowledged the
 // write, for at most timeout. See redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
+
+// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
+func Mixed() Option { return redisstore.Mixed() }
+
+// Redisson makes the store share its locks with Redisson, the library for Java. See
+// redisstore.Redisson.
+func Redisson() Option { return redisstore.Redisson() }
+
+// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
+// redisstore.RedissonFences.
+func RedissonFences() Option { return redisstore.RedissonFences() }
 
 // New returns a store on a go-redis client. It performs no I/O.
 //
@@ -125,6 +137,8 @@ type conn struct {
 
 	single  *redis.Client        // nil on a cluster
 	cluster *redis.ClusterClient // nil off a cluster
+
+	mux listen.Mux // the subscriptions of Listen
 }
 
 // newServerConn returns a Conn for one server or Sentinel. Its I/O timeout is no longer

@@ -12,6 +12,11 @@ import (
 
 // exclusion returns the columns of a library with the common form.
 func exclusion() []column {
+	return append(exclusionWithoutShared(), one("beside a reader", besideReader), one("beside a permit", besidePermit))
+}
+
+// exclusionWithoutShared is for a store that has no shared leases.
+func exclusionWithoutShared() []column {
 	return []column{
 		one("dibs first", dibsFirst),
 		one("theirs first", theirsFirst),
@@ -20,8 +25,6 @@ func exclusion() []column {
 		one("their late release", theirLateRelease),
 		one("dibs' late release", dibsLateRelease),
 		one("their late extension", theirLateExtension),
-		one("beside a reader", besideReader),
-		one("beside a permit", besidePermit),
 		one("forced release", forcedRelease),
 		one("their forced release", theirForcedRelease),
 	}

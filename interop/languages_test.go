@@ -42,7 +42,7 @@ func languages() []language {
 			tools:     []string{"node", "npm"},
 			download:  [][]string{{"npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"}},
 			run:       []string{"node", "driver.cjs"},
-			libraries: []library{{name: "node-redlock"}, {name: "redis-semaphore"}, {name: "node-redisson", otherForm: true}},
+			libraries: []library{{name: "node-redlock"}, {name: "redis-semaphore"}, {name: "node-redisson", otherForm: true}, nodeRedissonMode},
 		},
 		{
 			name:      "rust",
@@ -69,8 +69,9 @@ func languages() []language {
 				{name: "ShedLock", driver: "shedlock", lateRelease: deletes, lateExtension: overwrites},
 				{name: "ShedLock, safeUpdate", driver: "shedlock-safe"},
 				{name: "lock4j"},
-				{name: "houbb lock-core", driver: "houbb", breaks: "it never returns a connection to its pool"},
+				{name: "houbb lock-core", driver: "houbb", breaks: true},
 				{name: "Redisson", driver: "redisson", otherForm: true},
+				redissonMode,
 			},
 		},
 	}

@@ -32,7 +32,7 @@ func workTogether(t *testing.T, r *row, name string) []string {
 		ttl: 5 * time.Second, work: 3 * time.Millisecond, pause: 30 * time.Millisecond,
 	}
 	mine, theirs := r.hammerTogether(t, name, l)
-	r.wantNoFailures(t, mine, theirs)
+	r.afterLoad(t, name, l, mine, theirs)
 	return []string{turns(mine, theirs), longestWait(mine, theirs)}
 }
 
@@ -43,9 +43,12 @@ func workSaturated(t *testing.T, r *row, name string) []string {
 		ttl: 5 * time.Second, work: 3 * time.Millisecond,
 	}
 	mine, theirs := r.hammerTogether(t, name, l)
-	r.wantNoFailures(t, mine, theirs)
+	r.afterLoad(t, name, l, mine, theirs)
 	if assertShares {
 		r.wantShares(t, mine, theirs)
+	}
+	if r.name == redissonMode.name {
+		wantLikeWaits(t, mine, theirs)
 	}
 	return []string{turns(mine, theirs), worstWorker(mine, theirs), longestWait(mine, theirs)}
 }
@@ -62,11 +65,8 @@ func workAlone(t *testing.T, r *row, name string) []string {
 	}
 	r.wantCount(t, l, alone)
 	r.alone = alone
-	if r.breaks != "" {
-		r.waitUntilExpired(t, name, l.ttl)
-	} else if alone.failures > 0 {
-		t.Errorf("theirs: %d calls have failed: %s", alone.failures, alone.failure)
-	}
+	t.Logf("alone: %+v", alone)
+	r.afterLoad(t, name, l, result{}, alone)
 	return []string{turns(alone), worstWorker(alone), longestWait(alone)}
 }
 
@@ -74,13 +74,19 @@ func workAlone(t *testing.T, r *row, name string) []string {
 // that no two of them were inside at once, and that no turn was lost.
 func (r *row) hammerTogether(t *testing.T, name string, l load) (mine, theirs result) {
 	t.Helper()
+	return r.hammerBoth(t, name, l, l)
+}
+
+// hammerBoth is hammerTogether with a load for dibs and another one for the library.
+func (r *row) hammerBoth(t *testing.T, name string, l, other load) (mine, theirs result) {
+	t.Helper()
 	type outcome struct {
 		result
 		err error
 	}
 	external := make(chan outcome, 1)
 	go func() {
-		done, err := r.theirs.hammer(t.Context(), name, l)
+		done, err := r.theirs.hammer(t.Context(), name, other)
 		external <- outcome{done, err}
 	}()
 	mine, err := goHammerer{dibsLocker{r.dibs}, r.rdb}.hammer(t.Context(), name, l)
@@ -89,9 +95,6 @@ func (r *row) hammerTogether(t *testing.T, name string, l load) (mine, theirs re
 		t.Fatalf("dibs: %v; theirs: %v", err, o.err)
 	}
 	r.wantCount(t, l, mine, o.result)
-	if r.breaks != "" {
-		r.waitUntilExpired(t, name, l.ttl)
-	}
 	t.Logf("dibs: %+v; theirs: %+v", mine, o.result)
 	return mine, o.result
 }
@@ -115,12 +118,16 @@ func (r *row) wantCount(t *testing.T, l load, results ...result) {
 	}
 }
 
-func (r *row) wantNoFailures(t *testing.T, mine, theirs result) {
+// afterLoad checks that no call has failed, or that the library is known to break. Then its
+// last lock ends with its TTL.
+func (r *row) afterLoad(t *testing.T, name string, l load, mine, theirs result) {
 	t.Helper()
 	if mine.failures > 0 {
 		t.Errorf("dibs: %d calls have failed: %s", mine.failures, mine.failure)
 	}
-	if theirs.failures > 0 && r.breaks == "" {
+	if r.breaks {
+		r.waitUntilExpired(t, name, l.ttl)
+	} else if theirs.failures > 0 {
 		t.Errorf("theirs: %d calls have failed: %s", theirs.failures, theirs.failure)
 	}
 }

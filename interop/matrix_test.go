@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -25,6 +27,8 @@ const (
 // A row of the matrix is a library beside dibs on one server.
 type row struct {
 	library
+	startTheirs func(*row, *testing.T)
+
 	version, runtime string
 	redis            string // the name and version of the server
 
@@ -40,42 +44,17 @@ type row struct {
 	cells map[string][]string // by the title of the column
 }
 
-// A column of the matrix is a test of a row on a name of its own.
-type column struct {
-	title string
-	parts []string // the headings of its cells, if they are several
-	test  func(t *testing.T, r *row, name string) []string
-}
-
-// one is a column with one cell.
-func one(title string, test func(t *testing.T, r *row, name string) string) column {
-	return column{title: title, test: func(t *testing.T, r *row, name string) []string {
-		return []string{test(t, r, name)}
-	}}
-}
-
-func (c column) headings() []string {
-	if len(c.parts) == 0 {
-		return []string{c.title}
-	}
-	var headings []string
-	for _, part := range c.parts {
-		headings = append(headings, c.title+": "+part)
-	}
-	return headings
-}
-
-// failed returns the cells of a test that has failed.
-func (c column) failed() []string {
-	cells := make([]string, len(c.headings()))
-	cells[0] = "**no**"
-	return cells
-}
-
 // columns returns the columns of each phase.
 func (r *row) columns() [][]column {
-	if r.otherForm {
-		return [][]column{correctness: refusal(), waiting: {refusalUnderLoad()}, saturation: {}}
+	switch {
+	case r.otherForm:
+		return [][]column{correctness: refusal(), waiting: {refusalUnderLoad()}, saturation: nil}
+	case r.redisson:
+		return [][]column{
+			correctness: exclusionWithoutShared(),
+			waiting:     append(wakeUps(), pausing(), alone()),
+			saturation:  append(uneven(), saturated()),
+		}
 	}
 	return [][]column{
 		correctness: exclusion(),
@@ -88,7 +67,7 @@ func (r *row) columns() [][]column {
 func TestMatrix(t *testing.T) {
 	value := os.Getenv(selectVariable)
 	if value == "" {
-		t.Skipf("SKIPPED: it downloads libraries of other languages: set %s=1, or see drivers/README.md", selectVariable)
+		t.Skipf("SKIPPED: it downloads libraries of other languages: set %s=available, or see drivers/README.md", selectVariable)
 	}
 	selection, err := selectLanguages(value, available)
 	if err != nil {
@@ -122,13 +101,12 @@ func TestMatrix(t *testing.T) {
 // A matrix is the rows of one run.
 type matrix struct {
 	rows   []*row
-	starts []func(*row, *testing.T)
 	phases []*phase
 }
 
+// add adds a row. The function start sets what the row needs of its library.
 func (m *matrix) add(l library, start func(*row, *testing.T)) {
-	m.rows = append(m.rows, &row{library: l, cells: make(map[string][]string)})
-	m.starts = append(m.starts, start)
+	m.rows = append(m.rows, &row{library: l, startTheirs: start, cells: make(map[string][]string)})
 	for _, p := range m.phases {
 		p.left.Add(1)
 	}
@@ -138,48 +116,32 @@ func (m *matrix) add(l library, start func(*row, *testing.T)) {
 // limit is the number of CPUs, and most columns only wait.
 func (m *matrix) run(t *testing.T) {
 	var group sync.WaitGroup
-	for i, r := range m.rows {
+	for _, r := range m.rows {
 		group.Go(func() {
-			t.Run(r.name, func(t *testing.T) { r.run(t, m.starts[i], m.phases) })
+			selected := false
+			t.Run(r.name, func(t *testing.T) {
+				selected = true
+				r.run(t, m.phases)
+			})
+			if !selected { // by the flag -run
+				leave(m.phases)
+			}
 		})
 	}
 	group.Wait()
 }
 
-// A phase begins when all rows have left the phase before it.
-type phase struct {
-	places chan struct{}  // for the rows that run at once
-	left   sync.WaitGroup // by the rows
-}
-
-// The phases of the matrix. The last one has the machine for itself.
-const (
-	correctness = iota // the columns of a row run at once
-	waiting
-	saturation
-)
-
-func newPhases() []*phase {
-	widths := [...]int{correctness: 6, waiting: 3, saturation: 1}
-	phases := make([]*phase, len(widths))
-	for i, width := range widths {
-		phases[i] = &phase{places: make(chan struct{}, width)}
-	}
-	return phases
-}
-
 // run runs all phases. A row that fails leaves them all.
-func (r *row) run(t *testing.T, start func(*row, *testing.T), phases []*phase) {
+func (r *row) run(t *testing.T, phases []*phase) {
+	for _, c := range slices.Concat(r.columns()...) {
+		r.setCells(c, c.failed())
+	}
 	at := 0
-	defer func() {
-		for _, p := range phases[at:] {
-			p.left.Done()
-		}
-	}()
+	defer func() { leave(phases[at:]) }()
 	for _, p := range phases {
-		r.runPhase(t, p, func() {
+		p.run(func() {
 			if at == correctness {
-				r.start(t, start)
+				r.start(t)
 			}
 			r.test(t, at)
 		})
@@ -189,17 +151,11 @@ func (r *row) run(t *testing.T, start func(*row, *testing.T), phases []*phase) {
 	}
 }
 
-func (r *row) runPhase(_ *testing.T, p *phase, run func()) {
-	p.places <- struct{}{}
-	defer func() { <-p.places }()
-	run()
-}
-
-func (r *row) start(t *testing.T, start func(*row, *testing.T)) {
+func (r *row) start(t *testing.T) {
 	r.server = redistest.Start(t)
 	r.rdb = dial(t, r.server)
 	r.redis = serverVersion(t, r.rdb)
-	start(r, t)
+	r.startTheirs(r, t)
 	t.Logf("%s %s, %s, lock key %s, %s", r.name, r.version, r.runtime, r.key("NAME"), r.redis)
 }
 
@@ -219,7 +175,6 @@ func (r *row) test(t *testing.T, phase int) {
 }
 
 func (r *row) testColumn(t *testing.T, c column, name string) {
-	r.setCells(c, c.failed())
 	cells := c.test(t, r, name)
 	if value := r.value(t, name); value != nil {
 		t.Errorf("the lock key still holds %v", value)
@@ -260,7 +215,7 @@ func (r *row) startGo(t *testing.T) {
 		peers[careless] = carelessLocker{r.rdb}
 	}
 	r.theirs = goHammerer{peers[r.name], r.rdb}
-	r.dibs = newDibs(t, r.rdb, r.prefix)
+	r.dibs = newDibs(t, r.rdb, r.prefix, goredisstore.Mixed())
 }
 
 // moduleVersion asks the go command: the binary of a test has no list of its modules.
@@ -284,5 +239,5 @@ func (r *row) startExternal(t *testing.T, l language, dir string) {
 		t.Fatalf("the lock key of NAME is %q: dibs cannot have that key", d.key)
 	}
 	r.version, r.runtime, r.prefix, r.theirs = d.version, d.runtime, prefix, theirs
-	r.dibs = newDibs(t, r.rdb, prefix, r.store...)
+	r.dibs = newDibs(t, r.rdb, prefix, append([]goredisstore.Option{goredisstore.Mixed()}, r.store...)...)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -35,8 +36,11 @@ func NewCluster(nodes []string, pool func(addr string) *redis.Pool, options ...O
 	case pool == nil:
 		return redisstore.New(redisconn.Invalid("the function that returns the pool of a node is nil"), options...)
 	}
-	c := &cluster{open: pool, nodes: slices.Clone(nodes), seeds: slices.Clone(nodes), pools: make(map[string]*source)}
-	return redisstore.New(c, append([]Option{redisstore.Sharded()}, options...)...)
+	return redisstore.New(newCluster(nodes, pool), append([]Option{redisstore.Sharded()}, options...)...)
+}
+
+func newCluster(nodes []string, pool func(addr string) *redis.Pool) *cluster {
+	return &cluster{open: pool, nodes: slices.Clone(nodes), seeds: slices.Clone(nodes), pools: make(map[string]*source)}
 }
 
 var _ redisconn.Refresher = (*cluster)(nil)
@@ -50,6 +54,7 @@ const (
 type cluster struct {
 	open  func(addr string) *redis.Pool
 	seeds []string
+	mux   listen.Mux // the subscriptions of Listen
 
 	mu       sync.Mutex
 	pools    map[string]*source

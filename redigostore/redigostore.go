@@ -59,6 +59,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
@@ -76,6 +77,17 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 // write, for at most timeout. See redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
+// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
+func Mixed() Option { return redisstore.Mixed() }
+
+// Redisson makes the store share its locks with Redisson, the library for Java. See
+// redisstore.Redisson.
+func Redisson() Option { return redisstore.Redisson() }
+
+// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
+// redisstore.RedissonFences.
+func RedissonFences() Option { return redisstore.RedissonFences() }
+
 // New returns a store on a pool of connections to one server, or to the master that
 // sentinels name. It performs no I/O. With a nil pool, every call of the store returns
 // dibs.ErrInvalid.
@@ -86,7 +98,7 @@ func New(pool *redis.Pool, options ...Option) *redisstore.Store {
 	if honoursContexts(pool) {
 		options = append([]Option{redisstore.Prompt()}, options...)
 	}
-	return redisstore.New(single{&source{Pool: pool}}, options...)
+	return redisstore.New(newSingle(pool), options...)
 }
 
 // honoursContexts reports whether the pool keeps idle connections, and passes a context
@@ -101,7 +113,12 @@ const (
 	fullPause    = 5 * time.Millisecond // between tries on a full pool that does not wait
 )
 
-type single struct{ *source }
+type single struct {
+	*source
+	mux *listen.Mux // the subscriptions of Listen
+}
+
+func newSingle(pool *redis.Pool) single { return single{&source{Pool: pool}, new(listen.Mux)} }
 
 // Do implements redisconn.Conn.
 func (s single) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {

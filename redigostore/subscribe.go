@@ -32,7 +32,7 @@ func (s *source) subscribe(ctx context.Context, channel string, on func(message 
 	// redigo allows one concurrent writer and reader. A read that times out breaks the
 	// connection, so a ping must make the server reply before that.
 	pings.Go(func() { ping(pinging, sub) })
-	err = listen(sub, on)
+	err = receiveAll(sub, on)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -42,7 +42,7 @@ func (s *source) subscribe(ctx context.Context, channel string, on func(message 
 	return convertError(err)
 }
 
-func listen(sub redis.PubSubConn, on func(message string)) error {
+func receiveAll(sub redis.PubSubConn, on func(message string)) error {
 	for {
 		switch m := sub.ReceiveWithTimeout(2 * pingInterval).(type) {
 		case redis.Subscription:

@@ -40,7 +40,7 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireReque
 		if reply.Err != nil {
 			return driver.VoteReply{}, wrapError(string(op), c.Name, reply.Err)
 		}
-		answer, void, err := parseReply(op, c, vote, reply.Value)
+		answer, void, err := s.parseReply(op, c, vote, reply.Value)
 		switch {
 		case errors.Is(err, driver.ErrUnavailable):
 			return driver.VoteReply{}, err
@@ -61,13 +61,14 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireReque
 // time. It has to be called again.
 func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
-func parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.Vote, v any) (answer driver.VoteReply, void bool, err error) {
+func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.Vote, v any) (answer driver.VoteReply, void bool, err error) {
 	if op == acquire && vote != nil {
 		return wire.ParseVote(c, v)
 	}
 	answer.AcquireReply, void, err = wire.ParseAcquire(v)
 	if err == nil && !answer.Held && !void {
 		answer.Name = wire.BusyName(c, v)
+		s.noteForeign(c, &answer.AcquireReply, wire.MustPoll(c, answer.AcquireReply, v))
 	}
 	return answer, void, err
 }

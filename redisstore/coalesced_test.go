@@ -24,7 +24,7 @@ func coalescedCall(t *testing.T, server *redistest.Server, requests ...string) (
 		keys = append(keys, "lock:"+name, "{lock:"+name+"}"+queue, "{lock:"+name+"}"+meta, highwaters+"{"+name[:1]+"}")
 		args = append(args, parts[1:]...)
 	}
-	cmd := append([]string{"EVAL", wire.CoalescedScript.Text, strconv.Itoa(len(keys))}, keys...)
+	cmd := append([]string{"EVAL", wire.Plain.Coalesced.Text, strconv.Itoa(len(keys))}, keys...)
 	reply, _ := server.MustCmd(t, append(cmd, args...)...).([]any)
 	if len(reply) != 2 {
 		t.Fatalf("%v to %q", reply, requests)

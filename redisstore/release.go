@@ -57,7 +57,7 @@ func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseReques
 	}
 	for range maxTries {
 		r := s.requests.Get()
-		s.format.Release(&r.Request, rel, vote, entry)
+		s.format.Release(&r.Request, rel, vote, entry, s.mixed.has(rel.Name))
 		reply, retried := s.do(ctx, r, rel.Until)
 		if retried {
 			reply.Err = pipeline.UnknownOutcome(reply.Err)

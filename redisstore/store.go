@@ -27,6 +27,8 @@ type Store struct {
 	requests pipeline.RequestPool
 	slots    *pipeline.Slots
 	replicas *replication // replicas that must have a write, or nil
+	mixed    mixedNames
+	releases releases
 }
 
 var _ driver.Voter = (*Store)(nil)
@@ -37,7 +39,10 @@ type Option func(*settings)
 // settings are what options change.
 type settings struct {
 	format   wire.Format
+	prefixed bool // the user has set the prefix
 	prompt   bool
+	mixed    bool
+	fenced   bool // see RedissonFences
 	replicas *replication
 }
 
@@ -45,11 +50,20 @@ type settings struct {
 // be empty, so that names are keys, as in most other libraries. Queues are at
 // {key}:dibs:… and fence high-water marks at dibs:fence:…, whatever the prefix: an ACL
 // must allow these too.
-func Prefix(prefix string) Option { return func(s *settings) { s.format.Prefix = prefix } }
+func Prefix(prefix string) Option {
+	return func(s *settings) { s.format.Prefix, s.prefixed = prefix, true }
+}
 
 // Sharded declares that the server is a cluster: one script cannot use keys of different
 // slots, and subscribers may be on other nodes. Adapters set it.
 func Sharded() Option { return func(s *settings) { s.format.Sharded = true } }
+
+// Mixed declares that clients of other libraries use the same keys, and poll for them. A
+// store notices a foreign holder by itself, and from then on leaves the name free now and
+// then, for these clients. But while waiters of dibs are always queued, foreign clients
+// never hold, and are not noticed. With Mixed all names are left free for 25 ms once a
+// second, if waiters are always queued, and more often once a foreign holder is seen.
+func Mixed() Option { return func(s *settings) { s.mixed = true } }
 
 // Prompt declares that the Conn's Do returns soon after the time until which its caller
 // waits. Callers may then call Do themselves, without a worker. Adapters set it.
@@ -67,9 +81,11 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 			set(&s)
 		}
 	}
+	s.completeRedisson()
 	return &Store{
-		conn: conn, format: s.format, replicas: s.replicas,
-		slots: pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Prompt: s.prompt}),
+		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
+		releases: releases{conn: conn, format: s.format},
+		slots:    pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Prompt: s.prompt}),
 	}
 }
 
@@ -111,6 +127,9 @@ func (s *Store) checkRequest(c driver.AcquireRequest) error {
 		if err := s.checkKey(name); err != nil {
 			return err
 		}
+	}
+	if err := s.checkRedisson(c); err != nil {
+		return err
 	}
 	return checkToken(c.Name, c.Token)
 }

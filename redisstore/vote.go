@@ -43,5 +43,8 @@ func (s *Store) checkVote(c driver.AcquireRequest) error {
 	if s.format.Sharded {
 		return fmt.Errorf("%w: %q: a cluster cannot be a quorum node: its masters lose data one by one, in failovers", driver.ErrInvalid, c.Name)
 	}
+	if s.format.Redisson != nil {
+		return fmt.Errorf("%w: %q: a store in Redisson mode cannot be a quorum node", driver.ErrInvalid, c.Name)
+	}
 	return driver.CheckVote(c)
 }

@@ -17,6 +17,7 @@ import (
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	// A server that is back is detected within 50 ms. Leases that it lost are then
 	// reported at once, and waiters retry.
+	defer s.releases.watch(ctx, client, on)()
 	const soon, later, few = 10 * time.Millisecond, 50 * time.Millisecond, 5
 	if s.format.Sharded {
 		ctx, end := context.WithCancel(ctx)

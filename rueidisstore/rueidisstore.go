@@ -72,6 +72,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
@@ -89,13 +90,24 @@ func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
 // write, for at most timeout. See redisstore.WithReplicas.
 func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
 
+// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
+func Mixed() Option { return redisstore.Mixed() }
+
+// Redisson makes the store share its locks with Redisson, the library for Java. See
+// redisstore.Redisson.
+func Redisson() Option { return redisstore.Redisson() }
+
+// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
+// redisstore.RedissonFences.
+func RedissonFences() Option { return redisstore.RedissonFences() }
+
 // New returns a store on a rueidis client. It performs no I/O. With a nil client, every
 // call of the store returns dibs.ErrInvalid.
 func New(client rueidis.Client, options ...Option) *redisstore.Store {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return redisstore.New(redisconn.Invalid("the rueidis client is nil"), options...)
 	}
-	c := &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
+	c := newConn(client)
 	kind := redisstore.Prompt()
 	if c.sharded {
 		kind = redisstore.Sharded() // and not Prompt: Do may reload the slot map first
@@ -114,7 +126,14 @@ type conn struct {
 	sharded bool
 	newer   atomic.Pointer[slotMap] // loaded after a failover
 
+	mux    listen.Mux // the subscriptions of Listen
+	owners *owners    // by which Listen finds the nodes of a cluster
+
 	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
+}
+
+func newConn(client rueidis.Client) *conn {
+	return &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster, owners: newOwners()}
 }
 
 // Do implements redisconn.Conn.

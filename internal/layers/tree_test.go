@@ -159,7 +159,7 @@ func layerOf(dir string) layer {
 	case "redisstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/serverclock", "internal/slots"}, library: true}
 	case "goredisstore", "rueidisstore", "redigostore":
-		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/listen", "internal/slots"}, external: true, library: true}
 	case "internal":
 		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client}
 		switch l.dir {
@@ -167,7 +167,7 @@ func layerOf(dir string) layer {
 			l.imports = contract
 		case "internal/sqlstore":
 			l.imports = []string{"driver", "internal/serverclock"}
-		case "internal/serverclock", "internal/spawn":
+		case "internal/listen", "internal/serverclock", "internal/spawn":
 			l.imports = nil
 		case "internal/pgtest", "internal/mysqltest":
 			l.imports = []string{"internal/spawn"}

@@ -18,13 +18,13 @@ func keysOf(name string) []string {
 }
 
 func uncontendedAcquire(name string) *Request {
-	r := newRequest(wire.AcquireScript, keysOf(name), "check", "token", "ttl", "until", "", "")
+	r := newRequest(wire.Plain.Acquire, keysOf(name), "check", "token", "ttl", "until", "", "")
 	r.MergeKey, r.MergeFrom, r.Until, r.Joins, r.Token, r.TTL = name, 1, 3, wire.JoinsAcquire, "token", "ttl"
 	return r
 }
 
 func uncontendedRelease(name string) *Request {
-	r := newRequest(wire.ReleaseScript, keysOf(name), "token", "fence", "until", "0", "check", "")
+	r := newRequest(wire.Plain.Release, keysOf(name), "token", "fence", "until", "0", "check", "")
 	r.Until, r.Joins, r.Token = 2, wire.JoinsRelease, "token"
 	return r
 }
@@ -55,7 +55,7 @@ func coalescedCall(names, args string) string {
 	for name := range strings.FieldsSeq(names) {
 		keys = append(keys, fmt.Sprintf(coalescedKeys, name))
 	}
-	return fmt.Sprintf("EVALSHA %s %d %s %s", wire.CoalescedScript.Hash, 4*len(keys), strings.Join(keys, " "), args)
+	return fmt.Sprintf("EVALSHA %s %d %s %s", wire.Plain.Coalesced.Hash, 4*len(keys), strings.Join(keys, " "), args)
 }
 
 // Uncontended requests become one call; the others are sent beside it. A request that the
@@ -64,12 +64,12 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	r := newFixture(t)
 	callers, e := r.coalesce(uncontendedAcquire("a"), plain("p"), uncontendedRelease("b"), uncontendedAcquire("c"))
 	wantCmds(t, e,
-		"EVALSHA "+wire.ReleaseScript.Hash+" 1 key p",
+		"EVALSHA "+wire.Plain.Release.Hash+" 1 key p",
 		coalescedCall("a b c", "token ttl 0 token 0 0 token ttl 0"),
 	)
 	e.reply(int64(1), []any{now, "110"})
 	single := r.sent()
-	wantCmds(t, single, "EVALSHA "+wire.AcquireScript.Hash+" 5 c c:q c:s c:f c:h check token ttl 0  ")
+	wantCmds(t, single, "EVALSHA "+wire.Plain.Acquire.Hash+" 5 c c:q c:s c:f c:h check token ttl 0  ")
 	single.reply([]any{now, "7"})
 	callers[0].wantValue(now)
 	callers[1].wantValue(1)

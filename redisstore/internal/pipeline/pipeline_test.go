@@ -200,11 +200,11 @@ func newRequest(script *redisconn.Script, keys []string, args ...string) *Reques
 }
 
 // plain is a request that cannot be merged.
-func plain(arg string) *Request { return newRequest(wire.ReleaseScript, []string{"key"}, arg) }
+func plain(arg string) *Request { return newRequest(wire.Plain.Release, []string{"key"}, arg) }
 
 // acquireOf is a request that can be merged with others for its name.
 func acquireOf(name, token string) *Request {
-	r := newRequest(wire.AcquireScript, []string{name, name + ":q"}, "check", token, "ttl", "until", "entry")
+	r := newRequest(wire.Plain.Acquire, []string{name, name + ":q"}, "check", token, "ttl", "until", "entry")
 	r.MergeKey, r.MergeFrom = name, 1
 	return r
 }
@@ -235,7 +235,7 @@ func TestPipelineSendsAtOnce(t *testing.T) {
 	for i := range 3 {
 		c := r.call(acquireOf("n", "a"), time.Hour)
 		e := r.sent()
-		wantCmds(t, e, "EVALSHA "+wire.AcquireScript.Hash+" 2 n n:q check a ttl until entry")
+		wantCmds(t, e, "EVALSHA "+wire.Plain.Acquire.Hash+" 2 n n:q check a ttl until entry")
 		e.reply(now + int64(i))
 		c.wantValue(now + int64(i))
 		if i == 0 && r.clock.Latest(time.Now()) < now {
@@ -262,7 +262,7 @@ func TestPipelineMerges(t *testing.T) {
 	engaged[0].wantValue("done")
 
 	e := r.sent()
-	eval, release := "EVALSHA "+wire.AcquireScript.Hash+" 2 ", "EVALSHA "+wire.ReleaseScript.Hash+" 1 key "
+	eval, release := "EVALSHA "+wire.Plain.Acquire.Hash+" 2 ", "EVALSHA "+wire.Plain.Release.Hash+" 1 key "
 	wantCmds(t, e,
 		eval+"a a:q check a1 ttl until entry a2 ttl until entry",
 		eval+"b b:q check b1 ttl until entry",
@@ -382,7 +382,7 @@ func TestPipelineLoadsScripts(t *testing.T) {
 	unknown := redisconn.ServerError("NOSCRIPT No matching script. Please use EVAL.")
 	e.reply("known", unknown, unknown)
 	e = r.sent()
-	wantCmds(t, e, "EVAL "+wire.AcquireScript.Text+" 2 n n:q check a ttl until entry b ttl until entry", "EVAL "+wire.ReleaseScript.Text+" 1 key q")
+	wantCmds(t, e, "EVAL "+wire.Plain.Acquire.Text+" 2 n n:q check a ttl until entry b ttl until entry", "EVAL "+wire.Plain.Release.Text+" 1 key q")
 	e.reply([]any{now, "7", int64(0)}, unknown)
 	callers[0].wantValue("known")
 	callers[1].wantValue([]any{now, "7"})
@@ -458,7 +458,7 @@ func TestPipelineReplacesStuckWorkers(t *testing.T) {
 	e.reply(slices.Repeat([]any{"done"}, more)...)
 	waiting[0].wantValue("done")
 	e = r.sent()
-	wantCmds(t, e, "EVALSHA "+wire.ReleaseScript.Hash+" 1 key late")
+	wantCmds(t, e, "EVALSHA "+wire.Plain.Release.Hash+" 1 key late")
 	e.reply("done")
 	late.wantValue("done")
 	for i := 1; i < maxWorkers; i++ {
@@ -553,7 +553,7 @@ func TestPipelineDropsUnsentRequests(t *testing.T) {
 	late.wantErr(errNotSent)
 	hanging[0].reply("done")
 	e := r.sent()
-	wantCmds(t, e, "EVALSHA "+wire.AcquireScript.Hash+" 2 n n:q check stays ttl until entry")
+	wantCmds(t, e, "EVALSHA "+wire.Plain.Acquire.Hash+" 2 n n:q check stays ttl until entry")
 	e.reply(now)
 	stays.wantValue(now)
 	for _, e := range hanging[1:] {
@@ -582,7 +582,7 @@ func TestPipelineSkipsAbandonedRequests(t *testing.T) {
 		hanging[0].reply("done")
 		select {
 		case e := <-r.fake.exchanges:
-			wantCmds(t, e, "EVALSHA "+wire.ReleaseScript.Hash+" 1 key stays")
+			wantCmds(t, e, "EVALSHA "+wire.Plain.Release.Hash+" 1 key stays")
 			e.reply("done")
 			stays.wantValue("done")
 		case <-time.After(time.Second):
@@ -611,7 +611,7 @@ func (c *echo) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, replies 
 		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 	}
 	for i, cmd := range cmds {
-		if cmd.Script == wire.ReleaseScript {
+		if cmd.Script == wire.Plain.Release {
 			replies[i].Value = cmd.Args[0]
 			continue
 		}

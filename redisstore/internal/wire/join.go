@@ -34,7 +34,7 @@ func (r *Request) CanCoalesce() bool { return r.Joins != JoinsNot }
 
 // BeginCoalesced begins a coalesced call, in the slices of an earlier one.
 func BeginCoalesced(call *redisconn.Cmd) {
-	*call = redisconn.Cmd{Script: CoalescedScript, Keys: call.Keys[:0], Args: call.Args[:0]}
+	*call = redisconn.Cmd{Script: Plain.Coalesced, Keys: call.Keys[:0], Args: call.Args[:0]}
 }
 
 // Coalesce adds a request to a coalesced call. It does not need the holders, the last key.

@@ -28,11 +28,11 @@ func TestCanCoalesce(t *testing.T) {
 		"a reader":             {func(r *Request) { f.Acquire(r, reader) }, JoinsNot},
 		"a permit":             {func(r *Request) { f.Acquire(r, permit) }, JoinsNot},
 		"a vote":               {func(r *Request) { f.Vote(r, mutex, vote) }, JoinsNot},
-		"a release":            {func(r *Request) { f.Release(r, end, nil, "") }, JoinsRelease},
-		"an end of a reserve":  {func(r *Request) { f.Release(r, unreserve, nil, "") }, JoinsRelease},
-		"a reserve":            {func(r *Request) { f.Release(r, reserve, nil, "") }, JoinsNot},
-		"a cancel":             {func(r *Request) { f.Release(r, end, nil, Entry(waiter, false)) }, JoinsNot},
-		"a release by a voter": {func(r *Request) { f.Release(r, end, &vote, "") }, JoinsNot},
+		"a release":            {func(r *Request) { f.Release(r, end, nil, "", false) }, JoinsRelease},
+		"an end of a reserve":  {func(r *Request) { f.Release(r, unreserve, nil, "", false) }, JoinsRelease},
+		"a reserve":            {func(r *Request) { f.Release(r, reserve, nil, "", false) }, JoinsNot},
+		"a cancel":             {func(r *Request) { f.Release(r, end, nil, Entry(waiter, false), false) }, JoinsNot},
+		"a release by a voter": {func(r *Request) { f.Release(r, end, &vote, "", false) }, JoinsNot},
 		"a resize":             {func(r *Request) { f.Resize(r, reader, nil) }, JoinsNot},
 	} {
 		r := Request{Joins: JoinsAcquire} // of an earlier use
@@ -52,9 +52,9 @@ func TestCanMerge(t *testing.T) {
 		return r
 	}
 	release := new(Request)
-	f.Release(release, driver.ReleaseRequest{Name: "a", Token: "t"}, nil, "")
+	f.Release(release, driver.ReleaseRequest{Name: "a", Token: "t"}, nil, "", false)
 	other := acquire("a")
-	other.Script = CoalescedScript
+	other.Script = Plain.Coalesced
 	a := acquire("a")
 	for name, c := range map[string]struct {
 		r    *Request
@@ -83,7 +83,7 @@ func TestCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	var acquire, release Request
 	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "t1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1})
-	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "t2", Fence: 7}, nil, "")
+	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "t2", Fence: 7}, nil, "", false)
 	acquire.SetUntil("5")
 	release.SetUntil("6")
 	var call redisconn.Cmd

@@ -36,8 +36,16 @@ const (
 
 // A Format is what the keys and scripts of a store depend on.
 type Format struct {
-	Prefix  string // of each lock key
-	Sharded bool   // the server is a cluster
+	Prefix   string    // of each lock key
+	Sharded  bool      // the server is a cluster
+	Redisson *Redisson // the form of the lock keys; nil: strings
+}
+
+func (f Format) scripts() *Scripts {
+	if f.Redisson == nil {
+		return Plain
+	}
+	return f.Redisson.Scripts()
 }
 
 // Keys are the keys of a lock.

@@ -37,7 +37,7 @@ func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 		r := reader{fields: a}
 		answer = r.waitingReply()
 		if len(r.fields) > 0 {
-			r.int() // see takenName
+			r.int() // see BusyName and mustPoll
 		}
 		if !r.bad && len(r.fields) == 0 {
 			return answer, false, nil
@@ -110,6 +110,31 @@ func BusyName(c driver.AcquireRequest, v any) string {
 		}
 	}
 	return c.Name
+}
+
+// MustPoll reports whether nobody notifies the waiter of this answer, because the holder is
+// a client of another library, or because the name stays free for such clients.
+func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) bool {
+	if answer.Position != 1 {
+		return false
+	}
+	list, _ := v.([]any)
+	fields, _ := list[len(list)-1].([]any)
+	if len(c.With) == 0 && len(fields) == 5 {
+		n, _ := fields[4].(int64)
+		return n == 1
+	}
+	return answer.Holder != "" && !madeByDibs(answer.Holder)
+}
+
+// madeByDibs reports whether a token has the form of those that dibs makes.
+func madeByDibs(token string) bool {
+	parts := strings.SplitN(token, ":", 4)
+	if len(parts) != 4 || parts[0] == "" || parts[2] == "" || parts[3] == "" {
+		return false
+	}
+	_, err := strconv.Atoi(parts[1])
+	return err == nil
 }
 
 // ParseStatuses reads extend's reply: n status characters.

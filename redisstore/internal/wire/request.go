@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -74,20 +75,20 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
 	}
 	text := string(b)
 	keys := k.split(text)
-	r.reset(AcquireScript, keys)
+	r.reset(f.scripts().Acquire, keys)
 	r.add(f.check())
 	r.MergeKey, r.MergeFrom = keys.Lock, len(r.Args)
 	r.add(c.Token, text[ttl:entry])
 	r.addUntil()
-	r.add(text[entry:], sharedArgument(c))
-	if c.Exclusive() {
+	r.add(text[entry:], kindArgument(c))
+	if c.Exclusive() && !ownToken(c) && f.Redisson == nil {
 		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
 	}
 }
 
 // AcquireAll encodes an acquire of several names in one step.
 func (f Format) AcquireAll(r *Request, c driver.AcquireRequest) {
-	r.reset(AcquireAllScript, f.Keys(c.Name))
+	r.reset(f.scripts().AcquireAll, f.Keys(c.Name))
 	for _, name := range c.With {
 		r.Keys = append(r.Keys, f.Keys(name).list()...)
 	}
@@ -97,12 +98,21 @@ func (f Format) AcquireAll(r *Request, c driver.AcquireRequest) {
 	}
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
-	r.add(entry)
+	r.add(entry, "")
+	if ownToken(c) {
+		r.Args[len(r.Args)-1] = c.Client
+	}
+}
+
+// ownToken reports whether the user has chosen the token. All others begin with the client.
+func ownToken(c driver.AcquireRequest) bool {
+	rest, ok := strings.CutPrefix(c.Token, c.Client)
+	return !ok || !strings.HasPrefix(rest, ":")
 }
 
 // Vote encodes an acquire by a quorum.
 func (f Format) Vote(r *Request, c driver.AcquireRequest, v driver.Vote) {
-	r.reset(VoteScript, f.Keys(c.Name))
+	r.reset(f.scripts().Vote, f.Keys(c.Name))
 	r.Keys = append(r.Keys, NodeKey)
 	entry, relinquish := "", "0"
 	if c.Queue {
@@ -119,7 +129,7 @@ func (f Format) Vote(r *Request, c driver.AcquireRequest, v driver.Vote) {
 
 // Resize encodes a change of weight. v is that of a quorum, or nil.
 func (f Format) Resize(r *Request, c driver.AcquireRequest, v *driver.Vote) {
-	r.reset(ResizeScript, f.Keys(c.Name))
+	r.reset(f.scripts().Resize, f.Keys(c.Name))
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
 	r.add(weightArgument(c))
@@ -127,8 +137,8 @@ func (f Format) Resize(r *Request, c driver.AcquireRequest, v *driver.Vote) {
 }
 
 // Release encodes a release. With an entry, as Entry returns it, it also leaves the queue. v
-// is that of a quorum, or nil.
-func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, entry string) {
+// is that of a quorum, or nil. mixed means that clients of other libraries want the name.
+func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, entry string, mixed bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], rel.Name)
 	b := k.text
@@ -137,7 +147,7 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 	reserve := len(b)
 	b = strconv.AppendInt(b, Milliseconds(rel.Reserve), 10)
 	text := string(b)
-	r.reset(ReleaseScript, k.split(text))
+	r.reset(f.scripts().Release, k.split(text))
 	token := rel.Token
 	if rel.Unreserve {
 		token += ReservedSuffix
@@ -149,8 +159,15 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 		r.addUntil()
 	}
 	r.add(text[reserve:], f.check(), entry)
-	r.addVote(v)
-	if rel.Reserve <= 0 && entry == "" && v == nil {
+	switch {
+	case v != nil:
+		r.addVote(v)
+	case mixed:
+		r.add("1")
+	default:
+		r.add("0")
+	}
+	if rel.Reserve <= 0 && entry == "" && v == nil && f.Redisson == nil {
 		r.Joins, r.Token = JoinsRelease, token
 	}
 }
@@ -165,26 +182,26 @@ func (r *Request) addVote(v *driver.Vote) {
 
 // Revoke encodes a revocation.
 func (f Format) Revoke(r *Request, name string, fence uint64, reason string) {
-	r.reset(RevokeScript, f.Keys(name))
+	r.reset(f.scripts().Revoke, f.Keys(name))
 	r.add(f.check(), strconv.FormatUint(fence, 10), reason)
 }
 
 // Wanted encodes a request to be notified of the next waiter.
 func (f Format) Wanted(r *Request, w driver.WantedRequest) {
-	r.reset(WantedScript, f.Keys(w.Name))
+	r.reset(f.scripts().Wanted, f.Keys(w.Name))
 	r.add(w.Token, w.Client)
 }
 
 // Inspect encodes a query of the state of a name, with at most this number of holders and
 // waiters.
 func (f Format) Inspect(r *Request, name string, most int) {
-	r.reset(InspectScript, f.Keys(name))
+	r.reset(f.scripts().Inspect, f.Keys(name))
 	r.add(strconv.Itoa(most))
 }
 
 // Extend encodes the extension of some leases of one slot: requests[i] for each i in which.
 func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int) {
-	r.reset(ExtendScript, Keys{})
+	r.reset(f.scripts().Extend, Keys{})
 	r.Keys = r.Keys[:0]
 	for _, i := range which {
 		h := requests[i]
@@ -198,7 +215,7 @@ func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int)
 // ExtendKey encodes the extension of one key of a lease: kind is lock, holders or meta.
 func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
 	k := f.Keys(h.Name)
-	r.reset(ExtendKeyScript, k)
+	r.reset(f.scripts().ExtendKey, k)
 	r.Keys = append(r.Keys[:0], map[string]string{"lock": k.Lock, "holders": k.Holders, "meta": k.Meta}[kind])
 	r.add(kind, h.Token, number(Milliseconds(h.TTL)))
 }
@@ -247,6 +264,15 @@ func (f Format) check() string {
 		return "0"
 	}
 	return "1"
+}
+
+// kindArgument is the script argument of a shared request, "" for an exclusive one, and "-"
+// with the client for an exclusive one with a token of the user's.
+func kindArgument(c driver.AcquireRequest) string {
+	if c.Exclusive() && ownToken(c) {
+		return "- " + c.Client
+	}
+	return sharedArgument(c)
 }
 
 // sharedArgument is the script argument of a shared request, "" for an exclusive one.

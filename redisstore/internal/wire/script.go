@@ -4,7 +4,9 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -12,29 +14,60 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// The scripts. They never change.
-var (
-	AcquireScript    = load("acquire")
-	VoteScript       = load("vote")
-	ReleaseScript    = load("release")
-	ExtendScript     = load("extend")
-	ExtendKeyScript  = load("extend_key")
-	InspectScript    = load("inspect")
-	AcquireAllScript = load("acquire_all")
-	CoalescedScript  = load("coalesced")
-	ResizeScript     = load("resize")
-	RevokeScript     = load("revoke")
-	WantedScript     = load("wanted")
-)
-
-// load returns a script with the files that it includes. It removes comment lines and
-// indentation, so that less is sent to a server that does not know the script.
-func load(name string) *redisconn.Script {
-	text := withIncludes(name)
-	sum := sha1.Sum([]byte(text))
-	return &redisconn.Script{Text: text, Hash: hex.EncodeToString(sum[:])}
+// Scripts are the scripts of a store. They never change.
+type Scripts struct {
+	Acquire, AcquireAll, Vote, Release, Extend, ExtendKey, Inspect, Coalesced, Resize, Revoke, Wanted *redisconn.Script
 }
 
+// Plain are the scripts of a store whose lock keys are strings.
+var Plain = load(func(text string) string { return text })
+
+// A Redisson is the form of locks that Redisson has, in which the lock keys are hashes.
+type Redisson struct {
+	Sharded bool // the server is a cluster
+	Fenced  bool // the fences are the tokens of RFencedLock
+}
+
+// Scripts returns the scripts for this form.
+func (m Redisson) Scripts() *Scripts { return redissonScripts[m]() }
+
+// redissonScripts are made when they are first used: most programs do not need them.
+var redissonScripts = func() map[Redisson]func() *Scripts {
+	all := make(map[Redisson]func() *Scripts)
+	for _, m := range []Redisson{{}, {Sharded: true}, {Fenced: true}, {Sharded: true, Fenced: true}} {
+		all[m] = sync.OnceValue(func() *Scripts { return load(m.adapt) })
+	}
+	return all
+}()
+
+// redissonLine begins a line that only the scripts for Redisson have.
+const redissonLine = "--#redisson "
+
+// adapt makes the text of a script one for Redisson.
+func (m Redisson) adapt(text string) string {
+	publish := "PUBLISH"
+	if m.Sharded {
+		publish = "SPUBLISH"
+	}
+	settings := strings.NewReplacer("PUBLISH_COMMAND", publish, "FENCED", strconv.FormatBool(m.Fenced))
+	return settings.Replace(withIncludes("redisson")) + strings.ReplaceAll(text, redissonLine, "")
+}
+
+// load returns the scripts, changed by adapt.
+func load(adapt func(text string) string) *Scripts {
+	script := func(name string) *redisconn.Script {
+		text := withoutComments(adapt(withIncludes(name)))
+		sum := sha1.Sum([]byte(text))
+		return &redisconn.Script{Text: text, Hash: hex.EncodeToString(sum[:])}
+	}
+	return &Scripts{
+		Acquire: script("acquire"), AcquireAll: script("acquire_all"), Vote: script("vote"), Release: script("release"),
+		Extend: script("extend"), ExtendKey: script("extend_key"), Inspect: script("inspect"), Coalesced: script("coalesced"),
+		Resize: script("resize"), Revoke: script("revoke"), Wanted: script("wanted"),
+	}
+}
+
+// withIncludes returns a script with the files that it includes.
 func withIncludes(name string) string {
 	const include = "--#include "
 	source, err := lua.ReadFile("lua/" + strings.TrimSuffix(name, ".lua") + ".lua")
@@ -46,8 +79,20 @@ func withIncludes(name string) string {
 		line = strings.TrimSpace(line)
 		if included, ok := strings.CutPrefix(line, include); ok {
 			b.WriteString(withIncludes(included))
-		} else if line != "" && !strings.HasPrefix(line, "--") {
+		} else {
 			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// withoutComments removes empty lines and lines of comments, so that less is sent to a
+// server that does not know the script.
+func withoutComments(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line != "\n" && !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
 		}
 	}
 	return b.String()

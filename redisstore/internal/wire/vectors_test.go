@@ -45,10 +45,10 @@ func vectors() string {
 		{"acquire, a try", func(r *Request) { f.Acquire(r, try) }},
 		{"acquire_all, two names", func(r *Request) { f.AcquireAll(r, several) }},
 		{"vote", func(r *Request) { f.Vote(r, mutex, vote) }},
-		{"release", func(r *Request) { f.Release(r, release, nil, "") }},
-		{"release, reserved for 1 s", func(r *Request) { f.Release(r, reserved, nil, "") }},
+		{"release", func(r *Request) { f.Release(r, release, nil, "", false) }},
+		{"release, reserved for 1 s", func(r *Request) { f.Release(r, reserved, nil, "", false) }},
 		{"release, a cancel", func(r *Request) {
-			f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, nil, Entry(mutex, false))
+			f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, nil, Entry(mutex, false), false)
 		}},
 		{"extend, a reader", func(r *Request) { f.Extend(r, []driver.ExtendRequest{lease}, []int{0}) }},
 		{"extend_key", func(r *Request) { f.ExtendKey(r, lease, "lock") }},

@@ -9,11 +9,14 @@
 --        +2   TTL in ms
 --        +3   until: µs of the server's clock after which the request is void
 --        +4   the queue entry without its token, or "" not to queue
---        +5   "weight/limit client" for a shared lease, "" for an exclusive one
+--        +5   "weight/limit client" for a shared lease, "" for an exclusive one; "- client"
+--             for an exclusive one whose token does not begin with its client
 -- Reply  {the server's time in µs, then an answer for each request}. An answer is
 --        "fence"                   held
---        {ticket, position, ms until the first holder expires, its token}
+--        {ticket, position, ms until the first holder expires, its token, poll}
 --                                  not held; ticket "0" and position 0 if not queued;
+--                                  poll is 1 for the first waiter if nobody notifies it,
+--                                  and is missing if only the token tells;
 --                                  no token and 5000 ms if nobody holds and waiters
 --                                  come first;
 --                                  no token and 0 ms: retry at once, the queue was too
@@ -31,10 +34,15 @@ local free = existing == 0 -- and nobody waits
 -- Fast path: a single exclusive request on a free name. It creates no functions, which
 -- would cost more than all its commands. It compares times as strings of equal length:
 -- to parse one costs as much as a command.
-local uncontended = free and not ARGV[7] and ARGV[6] == '' and #stamp == #ARGV[4] and stamp <= ARGV[4]
+local own_client = string.match(ARGV[6], '^%- (.*)$')
+local uncontended = free and not ARGV[7] and (ARGV[6] == '' or own_client) and #stamp == #ARGV[4] and stamp <= ARGV[4]
 local previous = uncontended and redis.pcall('SET', highwater, stamp, 'GET')
 if uncontended and (not previous or type(previous) == 'string' and #previous == #stamp and previous < stamp) then
   redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
+  if own_client then
+    redis.call('HSET', meta, '=', stamp .. ' ' .. own_client .. ' ' .. ARGV[2])
+    redis.call('PEXPIRE', meta, ARGV[3])
+  end
   return now
 end
 
@@ -63,7 +71,7 @@ local sum, total, weight, limit, client
 if ARGV[6] ~= '' and (free or existing == 3 and lock_value) and redis.call('EXISTS', queue) == 0 then
   sum = free and 0 or tonumber(string.match(lock_value, '^dibs:shared (%d+)$'))
   weight, limit, client = string.match(ARGV[6], '^(%d+)/(%d+) (.*)$')
-  total = sum and sum + weight
+  total = sum and weight and sum + weight
 end
 if total and total <= tonumber(limit) and not ARGV[7] and now <= tonumber(ARGV[4]) then
   local token, ttl, last_fence = ARGV[2], tonumber(ARGV[3]), redis.pcall('SET', highwater, stamp, 'GET')
@@ -88,13 +96,15 @@ end
 
 --#include fence.lua
 
+--#include holders.lua
+
 if uncontended then
   local fence = resolve_fence(previous, now)
   redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
+  if own_client then record_exclusive(ARGV[2], fence, own_client) end
   return { now, string.format('%.0f', fence) }
 end
 
---#include holders.lua
 --#include queue.lua
 --#include entry.lua
 
@@ -110,6 +120,7 @@ for i = 2, #ARGV, 5 do
   local token, ttl, entry = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3]
   weight, limit, client = string.match(ARGV[i + 4], '^(%d+)/(%d+) (.*)$')
   weight, limit = tonumber(weight), tonumber(limit)
+  if not weight then client = string.match(ARGV[i + 4], '^%- (.*)$') end
   if entry ~= '' then entry = entry .. ' ' .. token end
   local answer
   if now > tonumber(ARGV[i + 2]) then
@@ -127,7 +138,8 @@ for i = 2, #ARGV, 5 do
     end
     if is_holder(token) then
       answer = refresh(token, ttl, entry, weight, now)
-    elseif (not has_waiters or all_passed_over and entry ~= '') and used + (weight or 1) <= (limit or 1) then
+    elseif (not has_waiters or all_passed_over and entry ~= '') and used + (weight or 1) <= (limit or 1)
+      and (free or used > 0 or entry == '' or not in_gap()) then -- one that does not queue need not be fair
       if has_waiters then -- it overtakes the passed-over waiters, and may be one of them
         redis.call('ZREM', queue, entry)
         redis.call('HDEL', meta, entry, '?' .. entry)
@@ -141,7 +153,7 @@ for i = 2, #ARGV, 5 do
       else
         local ticket, position = join_queue(entry, integer(now))
         has_waiters, all_passed_over = true, false
-        answer = { ticket, position, first_ms, first_holder }
+        answer = { ticket, position, first_ms, first_holder, position == 1 and must_poll(holder) or 0 }
       end
     end
   end

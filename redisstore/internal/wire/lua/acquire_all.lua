@@ -8,6 +8,7 @@
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the request is void
 --        5  the queue entry without its token, or "" not to queue
+--        6  the client, if the token does not begin with it, else ""
 -- Reply  {the server's time in µs, answer}. The answer is as in acquire.lua. If not held,
 --        it has a fifth field: the index, from 1, of a name that is held by another token.
 
@@ -24,7 +25,7 @@ local checked = {}
 for i = 1, #KEYS, 5 do
   checked[#checked + 1], checked[#checked + 2], checked[#checked + 3], checked[#checked + 4] = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 4]
 end
-if #checked <= 4000 and redis.call('EXISTS', unpack(checked)) == 0 then
+if ARGV[6] == '' and #checked <= 4000 and redis.call('EXISTS', unpack(checked)) == 0 then
   local fence = now
   for i = 4, #KEYS, 5 do fence = math.max(fence, (tonumber(redis.call('GET', KEYS[i]) or 0)) + 1) end
   fence = string.format('%.0f', fence)
@@ -44,7 +45,7 @@ local lock, queue, meta, highwater, holders -- of the selected name
 
 local function select_name(i)
   lock, queue, meta, highwater, holders = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4]
-  queue_length, ttl_set = nil, {}
+  queue_length, ttl_set, gap_left = nil, {}, nil
 end
 
 if entry ~= '' then callers[entry] = true end
@@ -57,6 +58,7 @@ for i = 1, #KEYS, 5 do
     if not holder then used, holder, blocker = serve_queue(used, now, ARGV[1], false) end
     flush_shared(used)
     if used > 0 or incomplete or blocker and blocker ~= entry then
+      if holder then must_poll(holder) end
       local holder_token, ms = first_expiry(used, holder)
       if not busy_index or ms >= 0 and (first_ms < 0 or ms < first_ms) then
         busy_index, first_holder, first_ms = (i + 4) / 5, holder_token, ms
@@ -73,7 +75,11 @@ if not busy_index then
     redis.call('SET', highwater, integer(fence))
     local already_held = redis.call('GET', lock) == token
     redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
-    if already_held then record_exclusive(token, fence, '-') else redis.call('HDEL', meta, '=', '!') end
+    if already_held or ARGV[6] ~= '' then
+      record_exclusive(token, fence, ARGV[6] ~= '' and ARGV[6] or '-')
+    else
+      redis.call('HDEL', meta, '=', '!')
+    end
     if entry ~= '' and redis.call('ZREM', queue, entry) == 1 then redis.call('HDEL', meta, entry, '?' .. entry) end
   end
   return { now, integer(fence) }

@@ -22,7 +22,7 @@ local function refresh(token, ttl, entry, weight, min_fence)
 end
 
 -- make_holder makes a token a holder: a shared one if weight is given, else the exclusive
--- one.
+-- one. A client is given for an exclusive token that does not begin with it.
 local function make_holder(token, ttl, weight, client, min_fence)
   local fence = next_fence(min_fence)
   if weight then
@@ -30,6 +30,7 @@ local function make_holder(token, ttl, weight, client, min_fence)
   else
     redis.call('HDEL', meta, '=', '!')
     redis.call('SET', lock, token, 'PX', ttl)
+    if client then record_exclusive(token, fence, client) end
     used, holder = math.huge, token
   end
   return integer(fence)

@@ -5,7 +5,8 @@
 --              that was passed over has PASSED_OVER added: it comes behind all
 --              others until its next heartbeat
 -- meta   hash: entry → µs of its last heartbeat after joining;
---              "?" entry → it was passed over and came back
+--              "?" entry → it was passed over and came back;
+--              "~" and "~seen" → see leave_free.lua
 --
 -- An entry is "seq ttl weight/limit client token", which is all that a hand-off needs. A
 -- "+" after the limit means that the waiter wants further names: it is notified to retry,
@@ -82,6 +83,7 @@ local function grant_entry(entry, ticket, min_fence, used, ttl, weight, limit, c
   if weight == limit then
     redis.call('HDEL', meta, '=', '!')
     redis.call('SET', lock, token, 'PX', ttl)
+    if string.sub(token, 1, #client + 1) ~= client .. ':' then record_exclusive(token, fence, client) end
     return math.huge, token
   end
   return add_shared(token, weight, ttl, fence, client, used)
@@ -153,11 +155,23 @@ local function pop_passed_over()
   end
 end
 
+-- gap_left is for how many ms the selected name stays free for clients of other libraries.
+local gap_left
+
+-- in_gap reports whether the name stays free, and sets gap_left.
+local function in_gap()
+  local start, length = string.match(redis.call('HGET', meta, '~') or '', '^(%d+) (%d+)')
+  if not start or now < tonumber(start) then return false end
+  local left = math.ceil((start - now) / 1000) + length
+  gap_left = left > 0 and left or nil
+  return left > 0
+end
+
 -- serve_queue grants to the entries at the head of the queue that are alive, reachable
 -- and fit: to one exclusive entry, or to several shared ones. The first entry that does
 -- not fit blocks those behind it, which could otherwise overtake it for ever. If nobody
--- holds and no entry is reachable, one entry is served nevertheless. It returns the
--- results of read_usage, and the entry that blocks.
+-- holds and no entry is reachable, one entry is served nevertheless. In a gap none is
+-- served. It returns the results of read_usage, and the entry that blocks, or '-' in a gap.
 --
 -- used         weight held; 0 also if the holder is being released
 -- min_fence    the least fence
@@ -165,6 +179,7 @@ end
 -- freed        capacity was freed: an entry that must retry is notified
 -- popped_head  the first entry and its score, if it was popped already
 local function serve_queue(used, min_fence, check, freed, popped_head)
+  if used == 0 and not freed and in_gap() then return 0, nil, '-' end
   local holder, blocker, removals, reinserts = nil, nil, {}, {}
   local next_entry = iterate_queue(popped_head)
   while used ~= math.huge and not blocker do

@@ -11,6 +11,7 @@
 --           is then the token with " reserved" after it
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        6  the queue entry to remove, token included, or ""
+--        7  "1" if clients of other libraries want the name: see leave_free.lua
 --        7… with the sixth key, a vote request: see read_vote_args in node.lua
 -- Reply  1 the token held, 0 it did not; else the server's time in µs: void, too late
 
@@ -35,6 +36,9 @@ local holder = redis.call('GET', lock)
 local is_held = holder == token
 local shared = holder and not is_held and string.sub(holder, 1, 12) == 'dibs:shared '
 local popped_head
+if is_held and ARGV[4] == '0' and ARGV[7] == '1' and not KEYS[6] then
+  --#include leave_free.lua
+end
 if is_held and ARGV[4] == '0' then
   popped_head = redis.call('ZPOPMIN', queue)
   if not popped_head[1] then -- fast path: nobody waits
@@ -57,7 +61,7 @@ local ttl, weight, limit, client, next_token
 if popped_head and not KEYS[6] and now % 32 ~= 0 then
   ttl, weight, limit, client, next_token = string.match(popped_head[1], '^%x+ (%d+) (%d+)/(%d+) (%S+) (.*)$')
 end
-if ttl and weight == limit and math.abs(now - tonumber(popped_head[2])) < 1250000 then
+if ttl and weight == limit and string.sub(next_token, 1, #client + 1) == client .. ':' and math.abs(now - tonumber(popped_head[2])) < 1250000 then
   local reachable = ARGV[5] == '0' or redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
   if reachable == true or reachable.err or reachable[2] ~= 0 then
     local fence = math.max(tonumber(ARGV[2]) + 1, now)

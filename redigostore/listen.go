@@ -1,0 +1,128 @@
+package redigostore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dibslock/dibs/internal/listen"
+	"github.com/dibslock/dibs/internal/slots"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+	"github.com/gomodule/redigo/redis"
+)
+
+var (
+	_ redisconn.Listener = single{}
+	_ redisconn.Listener = (*cluster)(nil)
+)
+
+// Listen implements redisconn.Listener.
+func (s single) Listen(ctx context.Context, channel string, sharded bool, on func(message string)) error {
+	return s.mux.Listen(ctx, listen.Server{Sharded: sharded}, s.opener(sharded), channel, on)
+}
+
+// Listen implements redisconn.Listener.
+func (c *cluster) Listen(ctx context.Context, channel string, sharded bool, on func(message string)) error {
+	server, open := listen.Server{Sharded: sharded}, c.openAny
+	if sharded {
+		addr, err := listen.Await(ctx, func() (string, error) { return c.owner(ctx, slots.Of(channel)) }, nil)
+		if err != nil {
+			return err
+		}
+		server.Addr, open = addr, c.pool(addr).opener(true)
+	}
+	err := c.mux.Listen(ctx, server, open, channel, on)
+	if ctx.Err() == nil {
+		c.reloadAfter(err)
+	}
+	return err
+}
+
+// openAny opens a connection to any node, for channels that are not sharded.
+func (c *cluster) openAny(ctx context.Context) (listen.Conn, error) {
+	addr, err := c.anyNode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.pool(addr).opener(false)(ctx)
+}
+
+// opener returns a function that opens a connection as the pool does. The connection does
+// not belong to the pool.
+func (s *source) opener(sharded bool) listen.Open {
+	return func(ctx context.Context) (listen.Conn, error) {
+		conn, err := dial(ctx, s.Pool)
+		if err != nil {
+			return nil, convertError(err)
+		}
+		return subscription{conn, sharded}, nil
+	}
+}
+
+// subscription is a listen.Conn. It does without redis.PubSubConn, which has no sharded
+// channels.
+type subscription struct {
+	conn    redis.Conn
+	sharded bool
+}
+
+// Send implements listen.Conn.
+func (s subscription) Send(ops []listen.Op) error {
+	for _, op := range ops {
+		if err := s.conn.Send(op.Command(s.sharded), op.Channel); err != nil {
+			return convertError(err)
+		}
+	}
+	return s.flush()
+}
+
+// Ping implements listen.Conn.
+func (s subscription) Ping() error {
+	if err := s.conn.Send("PING"); err != nil {
+		return convertError(err)
+	}
+	return s.flush()
+}
+
+func (s subscription) flush() error {
+	if err := s.conn.Flush(); err != nil {
+		return convertError(err)
+	}
+	return nil
+}
+
+// Receive implements listen.Conn.
+func (s subscription) Receive() (listen.Event, error) {
+	const noLimit = 0
+	reply, err := redis.ReceiveWithTimeout(s.conn, noLimit)
+	var server redis.Error
+	switch {
+	case errors.As(err, &server):
+		return listen.Event{Kind: listen.Refused, Err: convertError(err)}, nil
+	case err != nil:
+		return listen.Event{}, convertError(err)
+	}
+	return event(convertValue(reply))
+}
+
+// event converts a push of the server. The reply to PING is a status while the connection
+// has no channel.
+func event(reply any) (listen.Event, error) {
+	if reply == "PONG" {
+		return listen.Event{Kind: listen.Pong}, nil
+	}
+	var e listen.Event
+	words, _ := reply.([]any)
+	if len(words) < 2 {
+		return e, redisconn.Unexpected(reply)
+	}
+	word, _ := words[0].(string)
+	e.Kind = listen.KindOf(word)
+	e.Channel, _ = words[1].(string)
+	if len(words) > 2 {
+		e.Text, _ = words[2].(string) // of a message; else it is a number
+	}
+	return e, nil
+}
+
+// Close implements listen.Conn.
+func (s subscription) Close() { _ = s.conn.Close() } // nothing depends on the connection any more

@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// How often the first waiter polls behind a foreign holder. The name is free for a moment
+// only, before the next of the clients that poll acquires it. Redisson publishes each release.
+const (
+	pollMixed    = 2 * time.Millisecond
+	pollRedisson = 10 * time.Millisecond
+)
+
+// noteForeign completes the reply to a waiter that must poll. If the holder is foreign, the
+// name is mixed, and its release may be published.
+func (s *Store) noteForeign(c driver.AcquireRequest, reply *driver.AcquireReply, mustPoll bool) {
+	if !mustPoll {
+		return
+	}
+	reply.Poll = pollMixed
+	if s.format.Redisson != nil {
+		reply.Poll = pollRedisson
+	}
+	if reply.Holder != "" {
+		s.mixed.see(reply.Name)
+		s.releases.expect(reply.Name, c)
+	}
+}
+
+// mixedNames are the names that clients of other libraries hold, too. Each of those clients
+// polls. So the releases of such a name sometimes leave it free, instead of a hand-off to the
+// next waiter: see leave_free.lua. It is safe for concurrent use.
+type mixedNames struct {
+	always bool // all names: see Mixed
+
+	mu    sync.Mutex
+	seen  map[string]time.Time // name → when a foreign holder was last seen
+	swept time.Time
+}
+
+// mixedFor is for how long a name counts as mixed after a foreign holder was seen.
+const mixedFor = 30 * time.Second
+
+// see records that a foreign holder was seen.
+func (m *mixedNames) see(name string) {
+	if m.always {
+		return
+	}
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen == nil {
+		m.seen = make(map[string]time.Time)
+	}
+	m.seen[name] = now
+	if now.Sub(m.swept) < mixedFor {
+		return
+	}
+	m.swept = now
+	for name, at := range m.seen {
+		if now.Sub(at) >= mixedFor {
+			delete(m.seen, name)
+		}
+	}
+}
+
+// has reports whether a name is mixed.
+func (m *mixedNames) has(name string) bool {
+	if m.always {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, found := m.seen[name]
+	return found && time.Since(at) < mixedFor
+}
