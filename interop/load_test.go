@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// assertShares makes the columns fail if a worker starves: see wantShares.
+// assertShares makes a worker that starves a failure, rather than a line in the log.
 const assertShares = false
 
 func pausing() column {
@@ -44,11 +44,9 @@ func workSaturated(t *testing.T, r *row, name string) []string {
 	}
 	mine, theirs := r.hammerTogether(t, name, l)
 	r.afterLoad(t, name, l, mine, theirs)
-	if assertShares {
-		r.wantShares(t, mine, theirs)
-	}
-	if r.name == redissonMode.name {
-		wantLikeWaits(t, mine, theirs)
+	r.checkShares(t, mine, theirs)
+	if r.redisson {
+		wantBothSides(t, mine, theirs)
 	}
 	return []string{turns(mine, theirs), worstWorker(mine, theirs), longestWait(mine, theirs)}
 }
@@ -132,17 +130,24 @@ func (r *row) afterLoad(t *testing.T, name string, l load, mine, theirs result) 
 	}
 }
 
-// wantShares checks that no worker gets less than a twentieth of the turns: eight workers
-// would have an eighth each. Theirs may, if the library starves its own workers alike.
-func (r *row) wantShares(t *testing.T, mine, theirs result) {
+// checkShares checks that no worker gets less than a twentieth of the turns: eight workers
+// would have an eighth each. Theirs may, if the library starves its own workers alike: if
+// they get at least a quarter of what the worst one gets without dibs. They may also if the
+// library is not woken by dibs, or breaks.
+func (r *row) checkShares(t *testing.T, mine, theirs result) {
 	t.Helper()
 	const least = 20
+	report := t.Logf
+	if assertShares {
+		report = t.Errorf
+	}
 	turns := mine.turns + theirs.turns
 	if least*mine.least < turns {
-		t.Errorf("dibs: a worker got %d of %d turns", mine.least, turns)
+		report("dibs: a worker got %d of %d turns", mine.least, turns)
 	}
-	if least*theirs.least < turns && least*r.alone.least >= r.alone.turns {
-		t.Errorf("theirs: a worker got %d of %d turns; without dibs the worst gets %d of %d", theirs.least, turns, r.alone.least, r.alone.turns)
+	alike := 4*theirs.least*r.alone.turns >= r.alone.least*turns
+	if least*theirs.least < turns && !alike && !r.notWoken && !r.breaks {
+		report("theirs: a worker got %d of %d turns; without dibs the worst gets %d of %d", theirs.least, turns, r.alone.least, r.alone.turns)
 	}
 }
 

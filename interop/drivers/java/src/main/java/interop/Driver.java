@@ -62,18 +62,33 @@ public final class Driver {
             } catch (Exception | LinkageError e) {
                 reply = "error " + describe(e);
             }
+            // Once the reply is sent, the thread may get its next request.
+            if (!owns(words[1], holder, reply)) {
+                thread.shutdown();
+            }
             synchronized (this) {
                 System.out.println(words[0] + " " + reply);
-            }
-            if (holders.values().stream().noneMatch(held -> held.thread == thread)) {
-                thread.shutdown();
             }
         });
     }
 
-    static String describe(Throwable e) {
-        String text = e.toString().replaceAll("\\s+", " ");
-        return text.substring(0, Math.min(text.length(), 1000));
+    /** Whether the thread owns a lock after a request. */
+    private static boolean owns(String request, Holder holder, String reply) {
+        return switch (request) {
+            case "try", "lock" -> reply.startsWith("ok");
+            case "extend" -> holder != null;
+            default -> false;
+        };
+    }
+
+    /** The text of an error and its causes, in one short line. */
+    static String describe(Throwable error) {
+        StringBuilder text = new StringBuilder(error.toString());
+        for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
+            text.append("; caused by ").append(cause);
+        }
+        String line = text.toString().replaceAll("\\s+", " ");
+        return line.substring(0, Math.min(line.length(), 1000));
     }
 
     private String serve(String[] words, ExecutorService thread, Holder holder) throws Exception {
