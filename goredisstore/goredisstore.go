@@ -138,7 +138,7 @@ type conn struct {
 	single  *redis.Client        // nil on a cluster
 	cluster *redis.ClusterClient // nil off a cluster
 
-	mux listen.Mux // the subscriptions of Listen
+	listening listen.Connections // the subscriptions of Listen
 }
 
 // newServerConn returns a Conn for one server or Sentinel. Its I/O timeout is no longer

@@ -16,14 +16,14 @@ var _ redisconn.Listener = (*conn)(nil)
 func (c *conn) Listen(ctx context.Context, channel string, sharded bool, on func(message string)) error {
 	server := listen.Server{Sharded: sharded}
 	if c.cluster == nil {
-		return c.mux.Listen(ctx, server, opener(c.single, sharded), channel, on)
+		return c.listening.Listen(ctx, server, opener(c.single, sharded), channel, on)
 	}
 	master, err := listen.Await(ctx, func() (*redis.Client, error) { return c.cluster.MasterForKey(ctx, channel) }, nil)
 	if err == nil {
 		if sharded {
 			server.Addr = master.Options().Addr
 		}
-		err = c.mux.Listen(ctx, server, opener(master, sharded), channel, on)
+		err = c.listening.Listen(ctx, server, opener(master, sharded), channel, on)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -40,7 +40,7 @@ func opener(rdb *redis.Client, sharded bool) listen.Open {
 			_ = sub.Close() // it is not connected, or connect has returned why not
 			return nil, convertError(err)
 		}
-		ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		return &subscription{sub: sub, sharded: sharded, ended: ended}, nil
 	}

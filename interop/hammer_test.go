@@ -60,7 +60,7 @@ type hammerer interface {
 // process.
 type goHammerer struct {
 	locker
-	rdb *redis.Client
+	rdb redis.Cmdable
 }
 
 func (h goHammerer) hammer(ctx context.Context, name string, l load) (result, error) {

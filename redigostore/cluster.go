@@ -52,9 +52,9 @@ const (
 )
 
 type cluster struct {
-	open  func(addr string) *redis.Pool
-	seeds []string
-	mux   listen.Mux // the subscriptions of Listen
+	open      func(addr string) *redis.Pool
+	seeds     []string
+	listening listen.Connections // the subscriptions of Listen
 
 	mu       sync.Mutex
 	pools    map[string]*source

@@ -17,7 +17,7 @@ var (
 
 // Listen implements redisconn.Listener.
 func (s single) Listen(ctx context.Context, channel string, sharded bool, on func(message string)) error {
-	return s.mux.Listen(ctx, listen.Server{Sharded: sharded}, s.opener(sharded), channel, on)
+	return s.listening.Listen(ctx, listen.Server{Sharded: sharded}, s.opener(sharded), channel, on)
 }
 
 // Listen implements redisconn.Listener.
@@ -30,7 +30,7 @@ func (c *cluster) Listen(ctx context.Context, channel string, sharded bool, on f
 		}
 		server.Addr, open = addr, c.pool(addr).opener(true)
 	}
-	err := c.mux.Listen(ctx, server, open, channel, on)
+	err := c.listening.Listen(ctx, server, open, channel, on)
 	if ctx.Err() == nil {
 		c.reloadAfter(err)
 	}

@@ -115,10 +115,10 @@ const (
 
 type single struct {
 	*source
-	mux *listen.Mux // the subscriptions of Listen
+	listening *listen.Connections // the subscriptions of Listen
 }
 
-func newSingle(pool *redis.Pool) single { return single{&source{Pool: pool}, new(listen.Mux)} }
+func newSingle(pool *redis.Pool) single { return single{&source{Pool: pool}, new(listen.Connections)} }
 
 // Do implements redisconn.Conn.
 func (s single) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {

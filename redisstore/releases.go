@@ -165,12 +165,11 @@ func readKeyspaceEvents(ctx context.Context, conn redisconn.Conn) (channel strin
 	conn.Do(ctx, time.Time{}, []redisconn.Cmd{
 		redisconn.Command("CONFIG", "GET", "notify-keyspace-events"), redisconn.Command("CLIENT", "INFO"),
 	}, replies[:])
-	setting, _ := replies[0].Value.([]any)
 	info, _ := replies[1].Value.(string)
-	if len(setting) != 2 || replies[1].Err != nil { // no permission, or an old server
+	if replies[0].Err != nil || replies[1].Err != nil { // no permission, or an old server
 		return "", false
 	}
-	classes, _ := setting[1].(string)
+	classes := wire.ParsePairs(replies[0].Value)["notify-keyspace-events"]
 	_, rest, found := strings.Cut(info, " db=")
 	database, _, _ := strings.Cut(rest, " ")
 	return "__keyspace@" + database + "__:", found && strings.Contains(classes, "K") && strings.ContainsAny(classes, "gA")

@@ -15,7 +15,7 @@ var _ redisconn.Listener = (*conn)(nil)
 func (c *conn) Listen(ctx context.Context, channel string, sharded bool, on func(message string)) error {
 	server := listen.Server{Sharded: sharded}
 	if !c.sharded {
-		return c.mux.Listen(ctx, server, c.opener(c.client, sharded), channel, on)
+		return c.listening.Listen(ctx, server, c.opener(c.client, sharded), channel, on)
 	}
 	owner, err := listen.Await(ctx, func() (owner, error) { return c.owners.of(ctx, c, slots.Of(channel)) }, nil)
 	if err != nil {
@@ -24,7 +24,7 @@ func (c *conn) Listen(ctx context.Context, channel string, sharded bool, on func
 	if sharded {
 		server.Addr = owner.addr
 	}
-	err = c.mux.Listen(ctx, server, c.opener(owner.client, sharded), channel, on)
+	err = c.listening.Listen(ctx, server, c.opener(owner.client, sharded), channel, on)
 	if ctx.Err() == nil {
 		owner.discard()
 	}
@@ -32,12 +32,12 @@ func (c *conn) Listen(ctx context.Context, channel string, sharded bool, on func
 }
 
 // opener returns a function that opens a connection for subscriptions. Dedicate may block
-// and accepts no context; the Mux does not wait for it beyond its own time limit.
+// and accepts no context; Connections do not wait for it beyond their time limit.
 func (c *conn) opener(client rueidis.Client, sharded bool) listen.Open {
 	return func(ctx context.Context) (listen.Conn, error) {
 		dedicated, _ := client.Dedicate()
 		s := &subscription{conn: c, dedicated: dedicated, sharded: sharded, events: make(chan listen.Event)}
-		s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		s.ctx, s.cancel = context.WithCancel(context.Background()) // without the values of the first caller
 		s.closed = dedicated.SetPubSubHooks(rueidis.PubSubHooks{
 			OnSubscription: func(p rueidis.PubSubSubscription) {
 				s.pass(listen.Event{Kind: listen.KindOf(p.Kind), Channel: p.Channel})

@@ -126,8 +126,8 @@ type conn struct {
 	sharded bool
 	newer   atomic.Pointer[slotMap] // loaded after a failover
 
-	mux    listen.Mux // the subscriptions of Listen
-	owners *owners    // by which Listen finds the nodes of a cluster
+	listening listen.Connections // the subscriptions of Listen
+	owners    *owners            // by which Listen finds the nodes of a cluster
 
 	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
 }

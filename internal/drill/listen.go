@@ -38,6 +38,7 @@ func (o ListenOpener) Listen(t *testing.T) {
 		"unresponsive":   o.unresponsiveConnection,
 		"ended context":  o.endedContext,
 		"refused":        o.refusedChannel,
+		"kept":           o.keptChannel,
 		"unknown":        o.unknownCommand,
 		"come and go":    o.comeAndGo,
 	})
@@ -49,7 +50,6 @@ func (o ListenOpener) manyChannels(t *testing.T, sharded bool) {
 	const n = 1000
 	server := redistest.Start(t)
 	conn := o.Single(t, server.Addr())
-	warmUp(t, conn, server, sharded)
 	goroutines, memory, start := runtime.NumGoroutine(), usedMemory(), time.Now()
 	all := make([]*Listening, n)
 	for i := range all {
@@ -91,16 +91,6 @@ func (o ListenOpener) manyChannels(t *testing.T, sharded bool) {
 }
 
 func channelName(i int) string { return fmt.Sprintf("channel:%d", i) }
-
-// warmUp listens once, so that the goroutines that a library keeps have been started.
-func warmUp(t *testing.T, conn redisconn.Listener, server *redistest.Server, sharded bool) {
-	t.Helper()
-	l := ListenOn(t, conn, "warm", sharded)
-	l.WantMessage("")
-	found := subscriptions(t, server)
-	l.End()
-	awaitClosed(t, server, found[0])
-}
 
 // awaitClosed waits until a connection, given as a line of CLIENT LIST, is closed.
 func awaitClosed(t *testing.T, server *redistest.Server, connection string) {
@@ -214,7 +204,7 @@ func (o ListenOpener) endedContext(t *testing.T) {
 	opening := ListenOn(t, conn, "a", false)
 	end("opening", opening)
 	proxy.Thaw()
-	open := Relisten(t, conn, "a", false)
+	open := ListenAgain(t, conn, "a", false)
 	proxy.Freeze()
 	subscribing := ListenOn(t, conn, "b", false)
 	end("subscribing", subscribing)
@@ -232,7 +222,7 @@ func (o ListenOpener) refusedChannel(t *testing.T) {
 		l.WantMessage("")
 		for range 3 {
 			refused := ListenOn(t, conn, "forbidden", sharded)
-			if err := refused.WantFailure(); !redisconn.HasCode(err, "NOPERM") {
+			if err := refused.Failure(); !redisconn.HasCode(err, "NOPERM") {
 				t.Errorf("%v, want NOPERM", err)
 			}
 		}
@@ -242,11 +232,34 @@ func (o ListenOpener) refusedChannel(t *testing.T) {
 	}
 }
 
+// keptChannel has a user who may not unsubscribe. Calls come and go nevertheless.
+func (o ListenOpener) keptChannel(t *testing.T) {
+	server := redistest.Start(t)
+	server.MustCmd(t, "ACL", "SETUSER", "default", "-unsubscribe", "-sunsubscribe")
+	conn := o.Single(t, server.Addr())
+	for _, sharded := range []bool{false, true} {
+		a, other := ListenOn(t, conn, "a", sharded), ListenOn(t, conn, "other", sharded)
+		a.WantMessage("")
+		other.WantMessage("")
+		found := subscriptions(t, server)
+		a.End()
+		a = ListenOn(t, conn, "a", sharded)
+		a.WantMessage("")
+		publish(t, server, sharded, "a", "1")
+		a.WantMessage("1")
+		publish(t, server, sharded, "other", "2")
+		other.WantMessage("2")
+		a.End()
+		other.End()
+		awaitClosed(t, server, found[0])
+	}
+}
+
 // unknownCommand has a server without sharded channels, as before Redis 7.
 func (o ListenOpener) unknownCommand(t *testing.T) {
 	server := redistest.Start(t, "--rename-command", "SSUBSCRIBE", "")
 	conn := o.Single(t, server.Addr())
-	err := ListenOn(t, conn, "a", true).WantFailure()
+	err := ListenOn(t, conn, "a", true).Failure()
 	if !redisconn.HasCode(err, "ERR unknown command") {
 		t.Errorf("%v, want an unknown command", err)
 	}
@@ -272,7 +285,9 @@ func (o ListenOpener) comeAndGo(t *testing.T) {
 				l := ListenOn(t, conn, channelName(r.IntN(shared)), false)
 				if r.IntN(4) == 0 { // at any moment of its SUBSCRIBE
 					l.cancel()
-					<-l.ended
+					if err := <-l.ended; err == nil {
+						t.Error("Listen returned without a reason")
+					}
 					continue
 				}
 				own := fmt.Sprintf("%d.%d", w, i)
@@ -319,7 +334,10 @@ func (l *Listening) receiveOwn(publisher *redistest.Conn, own string) (received 
 					return false, err
 				}
 			}
-		case <-l.ended:
+		case err := <-l.ended:
+			if err == nil {
+				return false, errors.New("Listen returned without a reason")
+			}
 			return false, nil
 		case <-patience:
 			return false, fmt.Errorf("no message; published: %v", published)
@@ -331,7 +349,7 @@ func (l *Listening) receiveOwn(publisher *redistest.Conn, own string) (received 
 func (o ListenOpener) ListenSentinel(t *testing.T) {
 	s := redistest.StartSentinels(t, 2, 3)
 	conn := o.Sentinel(t, s.Addrs(), s.MasterName)
-	l := Relisten(t, conn, "a", false)
+	l := ListenAgain(t, conn, "a", false)
 	dead, err := s.KillMaster()
 	if err != nil {
 		t.Fatal(err)
@@ -341,7 +359,7 @@ func (o ListenOpener) ListenSentinel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = Relisten(t, conn, "a", false)
+	l = ListenAgain(t, conn, "a", false)
 	publish(t, master, false, "a", "1")
 	l.WantMessage("1")
 	l.End()
@@ -377,6 +395,7 @@ func (o ListenOpener) ListenCluster(t *testing.T) {
 			l.End()
 		}
 	}
+	moveUnnoticed(t, c, conn)
 	killOwner(t, c, conn)
 }
 
@@ -412,7 +431,7 @@ func moveSlot(t *testing.T, c *redistest.Cluster, conn redisconn.Listener, all [
 		t.Fatal(err)
 	}
 	all[0].WantFailure()
-	all[0] = Relisten(t, conn, all[0].channel, true)
+	all[0] = ListenAgain(t, conn, all[0].channel, true)
 	for i, l := range all {
 		publish(t, masterOf(t, c, redistest.Slot(l.channel)), true, l.channel, fmt.Sprint("again ", i))
 		l.WantMessage(fmt.Sprint("again ", i))
@@ -420,11 +439,36 @@ func moveSlot(t *testing.T, c *redistest.Cluster, conn redisconn.Listener, all [
 	}
 }
 
+// moveUnnoticed moves a slot without a subscription. The next call reaches the former
+// owner, which answers MOVED. It does not end a call on the same connection.
+func moveUnnoticed(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) {
+	t.Helper()
+	const moving = "moving"
+	from := masterOf(t, c, redistest.Slot(moving))
+	to := c.Nodes()[slices.IndexFunc(c.Nodes(), func(s *redistest.Server) bool { return s != from })]
+	ListenAgain(t, conn, moving, true).End()
+	stays := ""
+	for i := 0; stays == "" || masterOf(t, c, redistest.Slot(stays)) != from; i++ {
+		stays = channelName(i)
+	}
+	l := ListenAgain(t, conn, stays, true)
+	if err := c.Migrate(to, redistest.Slot(moving)); err != nil {
+		t.Fatal(err)
+	}
+	moved := ListenAgain(t, conn, moving, true)
+	publish(t, to, true, moving, "1")
+	moved.WantMessage("1")
+	publish(t, from, true, stays, "2")
+	l.WantMessage("2")
+	moved.End()
+	l.End()
+}
+
 // killOwner kills the master that has a channel. The call ends, and succeeds again after
 // the failover.
 func killOwner(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) {
 	t.Helper()
-	l := Relisten(t, conn, "a", true)
+	l := ListenAgain(t, conn, "a", true)
 	dead, err := c.KillMaster(redistest.Slot("a"))
 	if err != nil {
 		t.Fatal(err)
@@ -434,7 +478,7 @@ func killOwner(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = Relisten(t, conn, "a", true)
+	l = ListenAgain(t, conn, "a", true)
 	publish(t, master, true, "a", "1")
 	l.WantMessage("1")
 	l.End()
@@ -465,8 +509,8 @@ func ListenOn(t *testing.T, conn redisconn.Listener, channel string, sharded boo
 	return l
 }
 
-// Relisten calls ListenOn again, after a pause, until it is confirmed.
-func Relisten(t *testing.T, conn redisconn.Listener, channel string, sharded bool) *Listening {
+// ListenAgain calls ListenOn again, after a pause, until it is confirmed.
+func ListenAgain(t *testing.T, conn redisconn.Listener, channel string, sharded bool) *Listening {
 	t.Helper()
 	const pause = 20 * time.Millisecond
 	for end := time.Now().Add(Generous); ; time.Sleep(pause) {
@@ -520,15 +564,23 @@ func (l *Listening) WantEnd(want error) {
 	}
 }
 
-// WantFailure waits until the call ends before its context, and returns the reason.
-func (l *Listening) WantFailure() error {
+// WantFailure waits until the call ends before its context.
+func (l *Listening) WantFailure() {
+	l.t.Helper()
+	if l.Failure() == nil {
+		l.t.Errorf("channel %s: ended without a reason", l.channel)
+	}
+}
+
+// Failure waits until the call ends before its context, and returns the reason.
+func (l *Listening) Failure() error {
 	l.t.Helper()
 	defer l.cancel()
 	for patience := time.After(Generous); ; {
 		select {
 		case <-l.messages: // published before the failure
 		case err := <-l.ended:
-			if err == nil || errors.Is(err, context.Canceled) {
+			if errors.Is(err, context.Canceled) {
 				l.t.Fatalf("channel %s: ended with %v, want a failure", l.channel, err)
 			}
 			return err

@@ -16,6 +16,7 @@ type channel struct {
 	name   string
 	state  state
 	queued bool // in connection.changed
+	kept   bool // the server refuses to unsubscribe it
 	calls  []*call
 }
 
@@ -25,7 +26,7 @@ type channel struct {
 // the order in which its calls come and go.
 func (ch *channel) stale() bool {
 	needed := len(ch.calls) > 0
-	return needed && ch.state == absent || !needed && ch.state == subscribed
+	return needed && ch.state == absent || !needed && ch.state == subscribed && !ch.kept
 }
 
 // start returns the command for a stale channel, and assumes that it is sent.

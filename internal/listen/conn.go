@@ -15,7 +15,7 @@ type Server struct {
 // error is that of the calls that wait for the connection.
 type Open func(ctx context.Context) (Conn, error)
 
-// A Conn is a connection that the Mux alone uses. One goroutine calls Send and Ping, one
+// A Conn is a connection that Connections alone use. One goroutine calls Send and Ping, one
 // calls Receive, and one calls Close, once, which makes the others return soon.
 type Conn interface {
 	// Send sends a command for each item, in order. It may return before or after the

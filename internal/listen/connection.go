@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,43 +13,44 @@ const (
 	openTimeout = 5 * time.Second
 	interval    = time.Second // between checks of a connection
 	maxSilent   = 2           // checks without anything from the server; the first one pings
-	maxIdle     = 3           // checks without a channel
+	maxIdle     = 3           // checks without a call
 )
 
 var (
+	errNotOpen      = fmt.Errorf("the connection of the subscription is not open after %v: %w", openTimeout, context.DeadlineExceeded)
 	errMoved        = errors.New("the server has ended the subscription: the slot of the channel has moved to another node")
 	errUnresponsive = errors.New("the server does not respond on the connection of the subscription")
-	errIdle         = errors.New("no channel is left")
+	errIdle         = errors.New("no call is left")
 )
 
-// connection is a connection to a server, from before it is open. Mux.mu guards what is
-// below mux.
+// connection is a connection to a server, from before it is open. Connections.mu guards
+// what is below all.
 type connection struct {
 	server Server
 	ended  chan struct{} // closed when err is set
 	work   chan struct{} // holds a value if the writer has something to send
 
-	mux      *Mux
+	all      *Connections
 	channels map[string]*channel
 	changed  []*channel // may be stale
 	inFlight []*channel // those with a command that has no reply yet, oldest first; nil for a ping
 	pingDue  bool
 	received bool // something since the last check
 	silent   int  // checks since then
-	idle     int  // checks without a channel
+	idle     int  // checks without a call
 	err      error
 }
 
-func newConnection(m *Mux, server Server) *connection {
+func newConnection(all *Connections, server Server) *connection {
 	return &connection{
 		server: server, ended: make(chan struct{}), work: make(chan struct{}, 1),
-		mux: m, channels: make(map[string]*channel),
+		all: all, channels: make(map[string]*channel),
 	}
 }
 
 // run opens the connection, uses it, and closes it.
 func (c *connection) run(ctx context.Context, open Open) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errNotOpen)
 	defer cancel()
 	conn, err := Await(ctx, func() (Conn, error) { return open(ctx) }, Conn.Close)
 	if err != nil {
@@ -80,10 +82,10 @@ func (c *connection) monitor() {
 // check ends the connection if it is no longer needed, or if the server does not respond
 // to a ping. It requests a ping if nothing has arrived since the last check.
 func (c *connection) check() {
-	c.mux.mu.Lock()
-	defer c.mux.mu.Unlock()
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
 	c.idle++
-	if len(c.channels) > 0 {
+	if c.used() {
 		c.idle = 0
 	}
 	c.silent++
@@ -101,10 +103,20 @@ func (c *connection) check() {
 	}
 }
 
+// used reports whether there are calls, or commands without a reply.
+func (c *connection) used() bool {
+	for _, ch := range c.channels {
+		if !ch.kept || len(ch.calls) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // end ends the connection and all calls on it, with the first of several reasons.
 func (c *connection) end(err error) {
-	c.mux.mu.Lock()
-	defer c.mux.mu.Unlock()
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
 	c.endLocked(err)
 }
 
@@ -113,7 +125,7 @@ func (c *connection) endLocked(err error) {
 		return
 	}
 	c.err = err
-	delete(c.mux.connections, c.server)
+	delete(c.all.byServer, c.server)
 	for _, ch := range c.channels {
 		ch.fail(err)
 	}
@@ -183,8 +195,8 @@ func (c *connection) write(conn Conn) error {
 
 // due returns the commands to send. A call that came and went meanwhile costs none.
 func (c *connection) due() (ops []Op, ping bool) {
-	c.mux.mu.Lock()
-	defer c.mux.mu.Unlock()
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
 	for _, ch := range c.changed {
 		ch.queued = false
 		if ch.stale() {
@@ -214,8 +226,8 @@ func (c *connection) read(conn Conn) error {
 }
 
 func (c *connection) handle(e Event) error {
-	c.mux.mu.Lock()
-	defer c.mux.mu.Unlock()
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
 	c.received = true
 	ch := c.channels[e.Channel]
 	switch {
@@ -252,8 +264,8 @@ func (c *connection) unsubscribed(ch *channel) {
 	c.update(ch)
 }
 
-// refused handles an error reply. A refused SUBSCRIBE ends the calls on its channel.
-// After a refused UNSUBSCRIBE only the end of the connection ends the subscription. A
+// refused handles an error reply. A refused SUBSCRIBE ends the calls on its channel. If
+// the user may not UNSUBSCRIBE, the channel is kept while there are calls on others. A
 // refused ping shows that the server responds.
 func (c *connection) refused(e Event, ch *channel) error {
 	if e.Channel == "" && len(c.inFlight) > 0 {
@@ -263,12 +275,17 @@ func (c *connection) refused(e Event, ch *channel) error {
 			return nil
 		}
 	}
-	if ch == nil || ch.state != subscribing {
+	switch {
+	case ch != nil && ch.state == subscribing:
+		ch.state = absent
+		ch.fail(e.Err)
+	case ch != nil && ch.state == unsubscribing:
+		ch.state, ch.kept = subscribed, true
+		ch.deliver("")
+	default:
 		return e.Err
 	}
 	c.replied(ch)
-	ch.state = absent
-	ch.fail(e.Err)
 	c.update(ch)
 	return nil
 }

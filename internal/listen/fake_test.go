@@ -22,7 +22,8 @@ type fake struct {
 
 	refuse     error // the reply to SUBSCRIBE
 	refusePing bool
-	mute       bool // the server replies to nothing
+	refuseEnd  error // the reply to UNSUBSCRIBE
+	mute       bool  // the server replies to nothing
 }
 
 // Open is a listen.Open.
@@ -181,6 +182,8 @@ func (c *fakeConn) execute(cmd command) {
 	}
 	f.sent = append(f.sent, cmd.Op)
 	switch {
+	case !cmd.Subscribe && f.refuseEnd != nil:
+		c.events <- listen.Event{Kind: listen.Refused, Err: f.refuseEnd}
 	case !cmd.Subscribe:
 		delete(c.subscribed, cmd.Channel)
 		c.events <- listen.Event{Kind: listen.Unsubscribed, Channel: cmd.Channel}

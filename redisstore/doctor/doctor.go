@@ -174,7 +174,7 @@ func (e *nodeCheck) readSettings() {
 			e.failed["CONFIG GET"] = r.Err
 			e.markMissing("CONFIG GET", checkedSettings[i])
 		}
-		maps.Copy(e.facts, pairs(r.Value))
+		maps.Copy(e.facts, wire.ParsePairs(r.Value))
 	}
 }
 
@@ -237,21 +237,6 @@ func (e *nodeCheck) text(cmd ...string) string {
 		e.failed[strings.Join(cmd, " ")] = cmp.Or(reply.Err, redisconn.Unexpected(reply.Value))
 	}
 	return text
-}
-
-// pairs reads a list of names and values, which some clients return as a map.
-func pairs(v any) map[string]string {
-	list, _ := v.([]any)
-	if byName, ok := v.(map[any]any); ok {
-		for name, value := range byName {
-			list = append(list, name, value)
-		}
-	}
-	read := make(map[string]string)
-	for i := 0; i+1 < len(list); i += 2 {
-		read[fmt.Sprint(list[i])] = fmt.Sprint(list[i+1])
-	}
-	return read
 }
 
 // markMissing records a name that a source should have returned.

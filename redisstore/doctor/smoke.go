@@ -290,7 +290,7 @@ func (t *smokeTest) awaitSubscription() bool {
 // countListeners checks that scripts can count subscribers.
 func (t *smokeTest) countListeners() {
 	reply := t.doOne("PUBSUB", "NUMSUB", t.own)
-	unseen := !t.target.Sharded && pairs(reply.Value)[t.own] == "0"
+	unseen := !t.target.Sharded && wire.ParsePairs(reply.Value)[t.own] == "0"
 	t.addAll(candidate{unseen, driver.Warning, "numsub", "PUBSUB NUMSUB does not count an existing subscriber: the subscription is on another server",
 		"live waiters count as dead and are passed over: out of order, and late",
 		"use Sharded(), which does not call it; or check that SUBSCRIBE goes to this server, and not to a replica"})

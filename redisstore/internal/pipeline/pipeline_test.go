@@ -703,7 +703,11 @@ func TestPipelineRetriesVoidRequests(t *testing.T) {
 		r.t.Helper()
 		for range 2 * minSingles {
 			c := r.call(plain("quick"), time.Hour)
-			r.sent().answer <- []redisconn.Reply{{Value: server(time.Now())}}
+			select {
+			case r.sent().answer <- []redisconn.Reply{{Value: server(time.Now())}}:
+			case <-time.After(10 * directTimeout): // nobody waits for this answer any longer
+				r.t.Skip("SKIPPED: the machine is too busy for a server to seem quick")
+			}
 			if reply := c.reply(); reply.Err != nil {
 				r.t.Fatal(reply.Err)
 			}

@@ -12,9 +12,10 @@ import (
 // holders. A release that reserves, leaves the queue or votes does more than delete.
 func TestCanCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
-	mutex := driver.AcquireRequest{Name: "a", Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
-	reader, permit, waiter := mutex, mutex, mutex
-	reader.Limit, permit.Limit, waiter.Queue = driver.Unlimited, 3, true
+	mutex := driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
+	reader, permit, waiter, own := mutex, mutex, mutex, mutex
+	reader.Limit, permit.Limit, waiter.Queue, own.Token = driver.Unlimited, 3, true, "t"
+	redisson := Format{Redisson: new(Redisson)}
 	end := driver.ReleaseRequest{Name: "a", Token: "t", Fence: 7}
 	reserve, unreserve := end, end
 	reserve.Reserve, unreserve.Unreserve = time.Second, true
@@ -25,6 +26,9 @@ func TestCanCoalesce(t *testing.T) {
 	}{
 		"a mutex":              {func(r *Request) { f.Acquire(r, mutex) }, JoinsAcquire},
 		"a waiter":             {func(r *Request) { f.Acquire(r, waiter) }, JoinsAcquire},
+		"own token":            {func(r *Request) { f.Acquire(r, own) }, JoinsNot},
+		"for Redisson":         {func(r *Request) { redisson.Acquire(r, mutex) }, JoinsNot},
+		"release for Redisson": {func(r *Request) { redisson.Release(r, end, nil, "", false) }, JoinsNot},
 		"a reader":             {func(r *Request) { f.Acquire(r, reader) }, JoinsNot},
 		"a permit":             {func(r *Request) { f.Acquire(r, permit) }, JoinsNot},
 		"a vote":               {func(r *Request) { f.Vote(r, mutex, vote) }, JoinsNot},
@@ -82,7 +86,7 @@ func TestCanMerge(t *testing.T) {
 func TestCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	var acquire, release Request
-	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "t1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1})
+	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1})
 	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "t2", Fence: 7}, nil, "", false)
 	acquire.SetUntil("5")
 	release.SetUntil("6")
@@ -90,7 +94,7 @@ func TestCoalesce(t *testing.T) {
 	BeginCoalesced(&call)
 	Coalesce(&call, &acquire)
 	Coalesce(&call, &release)
-	want := []string{"t1", "3000", "5", "t2", "0", "6"}
+	want := []string{"c:1", "3000", "5", "t2", "0", "6"}
 	if len(call.Keys) != 8 || len(call.Args) != len(want) {
 		t.Fatalf("keys %q, args %q", call.Keys, call.Args)
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -354,6 +355,21 @@ func ParseInfo(info string) map[string]string {
 		}
 	}
 	return fields
+}
+
+// ParsePairs reads a list of names and values, which some clients return as a map.
+func ParsePairs(v any) map[string]string {
+	list, _ := v.([]any)
+	if byName, ok := v.(map[any]any); ok {
+		for name, value := range byName {
+			list = append(list, name, value)
+		}
+	}
+	read := make(map[string]string)
+	for i := 0; i+1 < len(list); i += 2 {
+		read[fmt.Sprint(list[i])] = fmt.Sprint(list[i+1])
+	}
+	return read
 }
 
 // StatusShared is the status in extend_key.lua of a lock that is shared: the holders key

@@ -16,9 +16,8 @@
 
 time = redis.call('TIME')
 now = time[1] * 1000000 + time[2]
-local fields = redis.call('HMGET', meta, '~', '~seen')
-local start, length, due = string.match(fields[1] or '', '^(%d+) (%d+) (%d+)$')
-local seen = tonumber(fields[2] or 0)
+local start, length, due = string.match(redis.call('HGET', meta, '~') or '', '^(%d+) (%d+) (%d+)$')
+local seen = tonumber(redis.call('HGET', meta, '~seen') or 0)
 --#redisson if foreign_client_waits() then seen = now end
 start, length, due = tonumber(start or now), tonumber(length or 0), tonumber(due or 0)
 local mixed = now - seen < 5000000

@@ -16,10 +16,10 @@ import (
 	"github.com/dibslock/dibs/internal/listen"
 )
 
-// bench is a Mux on a fake server.
+// bench is Connections to a fake server.
 type bench struct {
 	t      *testing.T
-	mux    listen.Mux
+	all    listen.Connections
 	server fake
 }
 
@@ -51,7 +51,7 @@ func (b *bench) listen(channel string) *listener {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	l := &listener{b: b, cancel: cancel, ended: make(chan error, 1)}
 	go func() {
-		l.ended <- b.mux.Listen(ctx, listen.Server{}, b.server.Open, channel, func(message string) {
+		l.ended <- b.all.Listen(ctx, listen.Server{}, b.server.Open, channel, func(message string) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.got = append(l.got, message)
@@ -271,6 +271,32 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// A user without permission to unsubscribe keeps a channel until no call is left.
+func TestRefusedUnsubscribe(t *testing.T) {
+	t.Parallel()
+	run(t, func(b *bench) {
+		b.server.refuseEnd = errors.New("NOPERM")
+		x, y := b.listen("x"), b.listen("y")
+		x.end()
+		x = b.listen("x")
+		b.publish("x", "1")
+		x.want("", "1")
+		x.end()
+		b.wantSent("+x", "+y", "-x")
+		b.server.set(func() { b.server.step = make(chan struct{}) })
+		y.end()
+		y = b.listen("y") // while the UNSUBSCRIBE is in flight
+		y.want()
+		b.step()
+		y.want("")
+		time.Sleep(time.Minute) // virtual; it is in use
+		b.publish("y", "2")
+		y.want("", "2")
+		y.end()
+		b.wantSent("+x", "+y", "-x", "-y")
+	})
+}
+
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	run(t, func(b *bench) {
@@ -348,7 +374,7 @@ func TestEndedContext(t *testing.T) {
 		reason := errors.New("reason")
 		ctx, cancel := context.WithCancelCause(b.t.Context())
 		cancel(reason)
-		if err := b.mux.Listen(ctx, listen.Server{}, b.server.Open, "x", func(string) {}); !errors.Is(err, reason) {
+		if err := b.all.Listen(ctx, listen.Server{}, b.server.Open, "x", func(string) {}); !errors.Is(err, reason) {
 			t.Errorf("%v, want %v", err, reason)
 		}
 		synctest.Wait()
@@ -366,7 +392,7 @@ func TestSlowCallback(t *testing.T) {
 		block, got := make(chan struct{}), make(chan string, 10)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- b.mux.Listen(ctx, listen.Server{}, b.server.Open, "x", func(m string) { <-block; got <- m })
+			ended <- b.all.Listen(ctx, listen.Server{}, b.server.Open, "x", func(m string) { <-block; got <- m })
 		}()
 		quick := b.listen("x")
 		b.publish("x", "1")
@@ -439,7 +465,7 @@ func (b *bench) visit(r *rand.Rand, channel, own string) error {
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
 	published, received := false, false
-	err := b.mux.Listen(ctx, listen.Server{}, b.server.Open, channel, func(message string) {
+	err := b.all.Listen(ctx, listen.Server{}, b.server.Open, channel, func(message string) {
 		switch {
 		case message == "" && !published:
 			published = true
@@ -477,7 +503,7 @@ func TestMemory(t *testing.T) {
 	confirmed.Add(calls)
 	for i := range calls {
 		ended.Go(func() {
-			_ = b.mux.Listen(ctx, listen.Server{}, b.server.Open, fmt.Sprint("channel:", i), func(string) { confirmed.Done() })
+			_ = b.all.Listen(ctx, listen.Server{}, b.server.Open, fmt.Sprint("channel:", i), func(string) { confirmed.Done() })
 		})
 	}
 	confirmed.Wait()

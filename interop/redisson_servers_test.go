@@ -1,0 +1,223 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// startRedisson starts Redisson on some servers, or skips the test without Java.
+func startRedisson(t *testing.T, url string) *external {
+	t.Helper()
+	value := os.Getenv(selectVariable)
+	if value == "" {
+		t.Skipf("SKIPPED: it downloads libraries of Java: set %s=1, or see drivers/README.md", selectVariable)
+	}
+	selection, err := selectLanguages(value, available)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range selection.languages {
+		if l.name == "java" {
+			dir, err := l.prepare(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return startExternal(t, dir, append(l.run, "redisson", url)...)
+		}
+	}
+	t.Skip("SKIPPED: Java is not selected, or not installed")
+	return nil
+}
+
+// redissonWith returns a client of dibs in Redisson mode.
+func redissonWith(t *testing.T, rdb redis.UniversalClient) *dibs.Client {
+	t.Helper()
+	locks := dibs.New(goredisstore.New(rdb, goredisstore.Redisson()), dibs.Timeout(5*time.Second))
+	t.Cleanup(func() {
+		if err := locks.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return locks
+}
+
+// acquireByTurns lets both sides acquire a name, while the other side waits for it. It
+// returns how long a waiter waits after the release: of dibs, and of Redisson.
+func acquireByTurns(t *testing.T, locks *dibs.Client, theirs *external, name string, subscribers func(channel string) (int64, error)) (dibsWaited, theirsWaited time.Duration) {
+	t.Helper()
+	type acquired struct {
+		lease  *dibs.Lease
+		theirs lock
+		at     time.Time
+		err    error
+	}
+	wait := make(chan acquired, 1)
+	waitUntilListening := func() {
+		eventually(t, "the waiter listens", func() error {
+			n, err := subscribers("redisson_lock__channel:{" + name + "}")
+			if err == nil && n == 0 {
+				err = errors.New("nobody listens")
+			}
+			return err
+		})
+	}
+	lease, err := locks.Mutex(name).TryLock(t.Context())
+	mustLease(t, lease, err)
+	_, err = theirs.try(t.Context(), name, longTTL)
+	wantHeld(t, "Redisson", err)
+
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		l, err := theirs.lock(ctx, name, longTTL)
+		wait <- acquired{theirs: l, at: time.Now(), err: err}
+	}()
+	waitUntilListening()
+	released := time.Now()
+	mustUnlock(t, lease)
+	a := <-wait
+	must(t, a.theirs, a.err)
+	theirsWaited = a.at.Sub(released)
+	if _, err := locks.Mutex(name).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+		t.Errorf("dibs: %v, want ErrBusy", err)
+	}
+
+	held := a.theirs
+	go func() {
+		lease, err := locks.Mutex(name).Lock(t.Context(), dibs.Wait(20*time.Second))
+		wait <- acquired{lease: lease, at: time.Now(), err: err}
+	}()
+	waitUntilQueued(t, locks, name, 1)
+	waitUntilListening()
+	released = time.Now()
+	wantUnlocked(t, "Redisson", held)
+	a = <-wait
+	mustLease(t, a.lease, a.err)
+	dibsWaited = a.at.Sub(released)
+	mustUnlock(t, a.lease)
+	return dibsWaited, theirsWaited
+}
+
+func TestRedissonOnCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0)
+	theirs := startRedisson(t, "cluster://"+strings.Join(cluster.Addrs(), ","))
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	defer rdb.Close()
+	locks := redissonWith(t, rdb)
+	subscribers := func(channel string) (sum int64, err error) {
+		counts := make(chan int64, len(cluster.Addrs()))
+		err = rdb.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+			n, err := node.PubSubShardNumSub(ctx, channel).Result()
+			counts <- n[channel]
+			return err
+		})
+		close(counts)
+		for n := range counts {
+			sum += n
+		}
+		return sum, err
+	}
+	for i := range 6 { // names in slots of all servers
+		dibsWaited, theirsWaited := acquireByTurns(t, locks, theirs, fmt.Sprint("order:", i), subscribers)
+		t.Logf("after a release, dibs has waited %v, and Redisson %v", dibsWaited, theirsWaited)
+		if most := slack / 2; dibsWaited > most || theirsWaited > most {
+			t.Errorf("after a release, dibs has waited %v, and Redisson %v: want that both are notified", dibsWaited, theirsWaited)
+		}
+	}
+	work := load{counter: "counter", workers: 4, long: 5 * time.Second, ttl: 5 * time.Second, work: 3 * time.Millisecond}
+	type outcome struct {
+		result
+		err error
+	}
+	others := make(chan outcome, 1)
+	go func() {
+		done, err := theirs.hammer(t.Context(), "hot", work)
+		others <- outcome{done, err}
+	}()
+	mine, err := goHammerer{dibsLocker{locks}, rdb}.hammer(t.Context(), "hot", work)
+	o := <-others
+	if err != nil || o.err != nil {
+		t.Fatalf("dibs: %v; Redisson: %v", err, o.err)
+	}
+	t.Logf("dibs: %+v; Redisson: %+v", mine, o.result)
+	count, err := rdb.Get(t.Context(), work.counter).Int()
+	if err != nil || count != mine.turns+o.turns || mine.overlaps+o.overlaps+mine.failures+o.failures > 0 {
+		t.Errorf("the counter is %d (%v)", count, err)
+	}
+	if min(mine.turns, o.turns)*20 < count {
+		t.Errorf("one side got less than a twentieth of %d turns", count)
+	}
+}
+
+// After a failover both sides still agree on who holds, and go on.
+func TestRedissonAfterFailover(t *testing.T) {
+	const ttl = 20 * time.Second // longer than the failover
+	group := redistest.StartSentinels(t, 1, 3)
+	theirs := startRedisson(t, "sentinel://"+group.MasterName+"@"+strings.Join(group.Addrs(), ","))
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: group.MasterName, SentinelAddrs: group.Addrs()})
+	defer rdb.Close()
+	locks := redissonWith(t, rdb)
+	lease, err := locks.Mutex("ours").TryLock(t.Context(), dibs.TTL(ttl))
+	mustLease(t, lease, err)
+	l, err := theirs.try(t.Context(), "theirs", longTTL)
+	must(t, l, err)
+	if n, err := rdb.Wait(t.Context(), 1, 5*time.Second).Result(); n != 1 || err != nil {
+		t.Fatalf("the replica has not acknowledged: %d, %v", n, err)
+	}
+	dead, err := group.KillMaster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := group.WaitPromoted(dead); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "dibs reaches the new master, where Redisson holds", func() error {
+		_, err := locks.Mutex("theirs").TryLock(t.Context())
+		if errors.Is(err, dibs.ErrBusy) {
+			return nil
+		}
+		return fmt.Errorf("try: %w", err)
+	})
+	eventually(t, "Redisson reaches the new master, where dibs holds", func() error {
+		_, err := theirs.try(t.Context(), "ours", longTTL)
+		if errors.Is(err, errHeld) {
+			return nil
+		}
+		return fmt.Errorf("try: %w", err)
+	})
+	if err := lease.Extend(t.Context(), ttl); err != nil {
+		t.Errorf("dibs: extend after the failover: %v", err)
+	}
+	mustUnlock(t, lease)
+	wantUnlocked(t, "Redisson", l)
+	dibsWaited, theirsWaited := acquireByTurns(t, locks, theirs, "both", func(channel string) (int64, error) {
+		n, err := rdb.PubSubNumSub(t.Context(), channel).Result()
+		return n[channel], err
+	})
+	t.Logf("after a release, dibs has waited %v, and Redisson %v", dibsWaited, theirsWaited)
+}
+
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	end := time.Now().Add(20 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
