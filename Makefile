@@ -51,7 +51,7 @@ OUT       ?=
 interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the tables)
 	@scripts/install-server redis; \
 		DIBS_REQUIRE_REDIS=1 DIBS_INTEROP='$(LANGUAGES)' DIBS_INTEROP_OUT='$(abspath $(OUT))' \
-		go test -race -count=1 -timeout=20m -v -run='^TestMatrix$$' ./interop | grep -v '^=== '
+		go test -race -count=1 -timeout=20m -v -run='^(TestMatrix|TestRedisson.*)$$' ./interop | grep -v '^=== '
 
 .PHONY: bench
 bench: ## compare dibs with other lock libraries: make bench ARGS="..."
