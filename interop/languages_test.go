@@ -98,10 +98,11 @@ type skipped struct {
 	reason error
 }
 
-// report skips one subtest for each row of the language.
+// report logs the reason, and skips one subtest for each row of the language.
 func (s skipped) report(t *testing.T) {
+	t.Logf("SKIPPED: %s: %v", s.name, s.reason)
 	for _, library := range s.libraries {
-		t.Run(library.name, func(t *testing.T) { t.Skipf("SKIPPED: %s: %v", s.name, s.reason) })
+		t.Run(library.name, func(t *testing.T) { t.Skipf("SKIPPED: %s", s.name) })
 	}
 }
 
