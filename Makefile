@@ -42,15 +42,16 @@ fuzz: ## run each fuzz target for FUZZTIME=20s
 		go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=100x "$$package" </dev/null || exit 1; \
 	done
 
-# LANGUAGES is 1 (those that are installed), all, or a list such as python,node.
-LANGUAGES ?= 1
+# LANGUAGES is available (those whose tools are installed and whose libraries can be downloaded),
+# all, or a list such as python,node.
+LANGUAGES ?= available
 OUT       ?=
 
 .PHONY: interop
-interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the table)
+interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the tables)
 	@scripts/install-server redis; \
 		DIBS_REQUIRE_REDIS=1 DIBS_INTEROP='$(LANGUAGES)' DIBS_INTEROP_OUT='$(abspath $(OUT))' \
-		go test -race -count=1 -v -run='^TestMatrix$$' ./interop
+		go test -race -count=1 -timeout=20m -v -run='^(TestMatrix|TestRedisson.*)$$' ./interop | grep -v '^=== '
 
 .PHONY: bench
 bench: ## compare dibs with other lock libraries: make bench ARGS="..."

@@ -10,6 +10,26 @@ import (
 	"github.com/dibslock/dibs"
 )
 
+// exclusion returns the columns of a library with the common form.
+func exclusion() []column {
+	return append(exclusionWithoutShared(), one("beside a reader", besideReader), one("beside a permit", besidePermit))
+}
+
+// exclusionWithoutShared is for a store that has no shared leases.
+func exclusionWithoutShared() []column {
+	return []column{
+		one("dibs first", dibsFirst),
+		one("theirs first", theirsFirst),
+		one("theirs expires", theirsExpires),
+		one("dibs expires", dibsExpires),
+		one("their late release", theirLateRelease),
+		one("dibs' late release", dibsLateRelease),
+		one("their late extension", theirLateExtension),
+		one("forced release", forcedRelease),
+		one("their forced release", theirForcedRelease),
+	}
+}
+
 func (r *row) key(name string) string { return r.prefix + name }
 
 // value returns what the lock key holds: a string, the fields of a hash, or nil.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
@@ -203,10 +204,11 @@ func (e *external) acquire(ctx context.Context, wait time.Duration, words ...any
 	if err != nil {
 		return nil, err
 	}
-	handle, token, _ := strings.Cut(rest, " ")
+	handle, value, _ := strings.Cut(rest, " ")
 	switch outcome {
 	case "ok":
-		return externalLock{e, handle, token}, nil
+		token, err := url.PathUnescape(value)
+		return externalLock{e, handle, token}, err
 	case "busy":
 		return nil, errHeld
 	}

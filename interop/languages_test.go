@@ -16,9 +16,10 @@ import (
 // A language has a directory in drivers with one driver for some libraries.
 type language struct {
 	name      string
-	tools     []string // programs that have to be in PATH
-	install   [][]string
-	run       []string // followed by the library and the URL of the server
+	tools     []string   // programs that have to be in PATH
+	download  [][]string // commands that need a package registry
+	build     [][]string // commands that do not
+	run       []string   // followed by the library and the URL of the server
 	libraries []library
 }
 
@@ -29,40 +30,57 @@ func languages() []language {
 		{
 			name:  "python",
 			tools: []string{"python3"},
-			install: [][]string{
+			download: [][]string{
 				{"python3", "-m", "venv", "venv"},
 				{"venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", "requirements.txt"},
 			},
 			run:       []string{"venv/bin/python", "driver.py"},
-			libraries: []library{{name: "redis-py"}, {name: "python-redis-lock"}, {name: "pottery"}},
+			libraries: []library{{name: "redis-py"}, {name: "python-redis-lock", notWoken: true}, {name: "pottery"}},
 		},
 		{
 			name:      "node",
 			tools:     []string{"node", "npm"},
-			install:   [][]string{{"npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"}},
+			download:  [][]string{{"npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"}},
 			run:       []string{"node", "driver.cjs"},
-			libraries: []library{{name: "node-redlock"}, {name: "redis-semaphore"}},
+			libraries: []library{{name: "node-redlock"}, {name: "redis-semaphore"}, {name: "node-redisson", otherForm: true}, nodeRedissonMode},
 		},
 		{
-			name:  "java",
-			tools: []string{"java", "javac", "mvn"},
-			install: [][]string{{
-				"mvn", "--batch-mode", "--quiet", "--strict-checksums",
-				"compile", "dependency:copy-dependencies", "-DoutputDirectory=target/lib",
-			}},
+			name:      "rust",
+			tools:     []string{"cargo"},
+			download:  [][]string{{"cargo", "fetch", "--quiet", "--locked"}},
+			build:     [][]string{{"cargo", "build", "--quiet", "--locked", "--offline"}},
+			run:       []string{"target/debug/dibs-interop-driver"},
+			libraries: []library{{name: "rslock"}},
+		},
+		{
+			name:     "java",
+			tools:    []string{"java", "javac", "mvn"},
+			download: [][]string{{"mvn", "--batch-mode", "--quiet", "--strict-checksums", "dependency:copy-dependencies", "-DoutputDirectory=lib"}},
+			build:    [][]string{{"sh", "-c", "javac --release 17 -cp 'lib/*' -d classes src/main/java/interop/*.java"}},
 			run: []string{
 				"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // for a quick start
-				"-cp", "target/classes:target/lib/*", "interop.Driver",
+				"-cp", "classes:lib/*", "interop.Driver",
 			},
-			libraries: []library{{name: "redisson", otherForm: true}, redissonMode},
+			libraries: []library{
+				{name: "Spring Integration, spin", driver: "spring-spin"},
+				{name: "Spring Integration, pub/sub", driver: "spring-pubsub", notWoken: true},
+				{name: "Spring Data Redis, by hand", driver: "spring-template"},
+				{name: "Jedis, by hand", driver: "jedis"},
+				{name: "ShedLock", driver: "shedlock", lateRelease: deletes, lateExtension: overwrites},
+				{name: "ShedLock, safeUpdate", driver: "shedlock-safe"},
+				{name: "lock4j"},
+				{name: "houbb lock-core", driver: "houbb", breaks: true},
+				{name: "Redisson", driver: "redisson", otherForm: true},
+				redissonMode,
+			},
 		},
 	}
 }
 
 // selectVariable has the languages that are tested:
 //
-//   - 1: those whose tools are installed
-//   - all, or a list such as python,node: these; a missing tool is a failure
+//   - available: those whose tools are installed, and whose libraries can be downloaded
+//   - all, or a list such as python,node: these; if one cannot be tested, that is a failure
 //
 // Without it the matrix is skipped: the other tests need nothing but Go and Redis.
 const selectVariable = "DIBS_INTEROP"
@@ -70,39 +88,65 @@ const selectVariable = "DIBS_INTEROP"
 // A selection is what selectVariable selects.
 type selection struct {
 	languages []language
-	skipped   map[string]error // a language, and why it is skipped
+	skips     bool // a language that cannot be tested, rather than fail
+	skipped   []skipped
+}
+
+// A skipped language is not tested.
+type skipped struct {
+	language
+	reason error
+}
+
+// report logs the reason, and skips one subtest for each row of the language.
+func (s skipped) report(t *testing.T) {
+	t.Logf("SKIPPED: %s: %v", s.name, s.reason)
+	for _, library := range s.libraries {
+		t.Run(library.name, func(t *testing.T) { t.Skipf("SKIPPED: %s", s.name) })
+	}
+}
+
+// complete reports whether all rows are tested.
+func (s selection) complete() bool {
+	return len(s.languages) == len(languages()) && len(s.skipped) == 0
 }
 
 // selectLanguages returns the selection for a value of selectVariable. The function
 // available returns an error for a language that cannot be tested on this machine.
 func selectLanguages(value string, available func(language) error) (selection, error) {
-	s := selection{skipped: make(map[string]error)}
-	known := languages()
-	if value == "1" || value == "all" {
-		for _, l := range known {
-			err := available(l)
-			switch {
-			case err == nil:
-				s.languages = append(s.languages, l)
-			case value == "1":
-				s.skipped[l.name] = err
-			default:
-				return selection{}, fmt.Errorf("%s=%s: %s: %w", selectVariable, value, l.name, err)
-			}
+	chosen, err := parseLanguages(value)
+	s := selection{skips: value == "available"}
+	for _, l := range chosen {
+		missing := available(l)
+		switch {
+		case missing == nil:
+			s.languages = append(s.languages, l)
+		case s.skips:
+			s.skipped = append(s.skipped, skipped{l, missing})
+		default:
+			err = errors.Join(err, fmt.Errorf("%s: %w", l.name, missing))
 		}
-		return s, nil
 	}
+	if err != nil {
+		return selection{}, fmt.Errorf("%s=%s: %w", selectVariable, value, err)
+	}
+	return s, nil
+}
+
+func parseLanguages(value string) ([]language, error) {
+	known := languages()
+	if value == "available" || value == "all" {
+		return known, nil
+	}
+	var chosen []language
 	for name := range strings.SplitSeq(value, ",") {
 		at := slices.IndexFunc(known, func(l language) bool { return l.name == name })
 		if at < 0 {
-			return selection{}, fmt.Errorf("%s=%s: no language %q: use 1, all, or a list of languages", selectVariable, value, name)
+			return nil, fmt.Errorf("no language %q: use available, all, or a list of languages", name)
 		}
-		if err := available(known[at]); err != nil {
-			return selection{}, fmt.Errorf("%s=%s: %s: %w", selectVariable, value, name, err)
-		}
-		s.languages = append(s.languages, known[at])
+		chosen = append(chosen, known[at])
 	}
-	return s, nil
+	return chosen, nil
 }
 
 func TestSelectLanguages(t *testing.T) {
@@ -115,12 +159,13 @@ func TestSelectLanguages(t *testing.T) {
 		return nil
 	}
 	for value, want := range map[string]struct {
-		selected string
+		selected int
 		skipped  bool
 		err      string
 	}{
-		"1":           {selected: "python", skipped: true},
-		"python":      {selected: "python"},
+		"available":   {selected: len(languages()) - 1, skipped: true},
+		"python":      {selected: 1},
+		"python,java": {selected: 2},
 		"all":         {err: "node: not installed"},
 		"node":        {err: "node: not installed"},
 		"python,node": {err: "node: not installed"},
@@ -134,9 +179,13 @@ func TestSelectLanguages(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || len(s.languages) != 1 || s.languages[0].name != want.selected || (s.skipped["node"] != nil) != want.skipped {
-			t.Errorf("%s: %+v, %v; want %q", value, s, err, want.selected)
+		if err != nil || len(s.languages) != want.selected || (len(s.skipped) == 1) != want.skipped || s.complete() {
+			t.Errorf("%s: %+v, %v; want %d languages", value, s, err, want.selected)
 		}
+	}
+	s, err := selectLanguages("all", func(language) error { return nil })
+	if err != nil || !s.complete() {
+		t.Errorf("all: %+v, %v; want a complete selection", s, err)
 	}
 }
 
@@ -149,6 +198,9 @@ func available(l language) error {
 	}
 	return nil
 }
+
+// errDownload is the error of prepare if the libraries could not be downloaded.
+var errDownload = errors.New("download the libraries")
 
 // prepare returns a directory below the user's cache directory, in which the driver and
 // its libraries are installed. It is kept: the next run uses it again.
@@ -179,18 +231,51 @@ func (l language) prepare(t *testing.T) (string, error) {
 	if err := os.CopyFS(unfinished, source); err != nil {
 		return "", err
 	}
-	for _, command := range l.install {
-		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
-		cmd.Dir = unfinished
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
-		}
+	if err := l.install(t, unfinished); err != nil {
+		return "", err
 	}
 	err = os.Rename(unfinished, installed)
 	if errors.Is(err, fs.ErrExist) {
 		err = nil // another process was faster
 	}
 	return installed, err
+}
+
+func (l language) install(t *testing.T, dir string) error {
+	if err := runAll(t, dir, l.download); err != nil {
+		return fmt.Errorf("%w: %w", errDownload, err)
+	}
+	return runAll(t, dir, l.build)
+}
+
+// Only a failed download may skip a language: a driver that cannot be built is a failure.
+func TestInstallFails(t *testing.T) {
+	t.Parallel()
+	good, bad := [][]string{{"true"}}, [][]string{{"true"}, {"sh", "-c", "echo no route >&2; exit 1"}}
+	for what, c := range map[string]struct {
+		language
+		download, fails bool
+	}{
+		"none":     {language{download: good, build: good}, false, false},
+		"download": {language{download: bad, build: good}, true, true},
+		"build":    {language{download: good, build: bad}, false, true},
+	} {
+		err := c.install(t, t.TempDir())
+		if (err != nil) != c.fails || errors.Is(err, errDownload) != c.download || c.fails && !strings.Contains(err.Error(), "no route") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func runAll(t *testing.T, dir string, commands [][]string) error {
+	for _, command := range commands {
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
+		}
+	}
+	return nil
 }
 
 // hash returns a hash of the names and contents of all files.

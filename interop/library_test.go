@@ -9,8 +9,13 @@ type library struct {
 	store  []goredisstore.Option // of dibs
 
 	otherForm bool // of the lock key: it and dibs refuse each other's locks with an error
+	redisson  bool // the store is in Redisson mode, which has no shared leases
 
 	lateRelease, lateExtension trap
+
+	notWoken bool // by dibs: it waits for a message that only its own release sends
+
+	breaks bool // under load, even without dibs: its calls fail
 }
 
 // A trap is what a library does to the lock of dibs if it releases or extends a lock that

@@ -1,16 +1,19 @@
 package interop
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -24,6 +27,8 @@ const (
 // A row of the matrix is a library beside dibs on one server.
 type row struct {
 	library
+	startTheirs func(*row, *testing.T)
+
 	version, runtime string
 	redis            string // the name and version of the server
 
@@ -36,55 +41,25 @@ type row struct {
 	alone result // of its workers without dibs
 
 	mu    sync.Mutex
-	cells map[string]string // by the title of the column
-}
-
-// A column of the matrix is a test of a row on a name of its own. It returns the text of
-// the cell.
-type column struct {
-	title string
-	test  func(t *testing.T, r *row, name string) string
+	cells map[string][]string // by the title of the column
 }
 
 // columns returns the columns of each phase.
 func (r *row) columns() [][]column {
-	if r.otherForm {
+	switch {
+	case r.otherForm:
+		return [][]column{correctness: refusal(), waiting: {refusalUnderLoad()}, saturation: nil}
+	case r.redisson:
 		return [][]column{
-			correctness: {
-				{"dibs first", dibsFirstRefusal},
-				{"theirs first", theirsFirstRefusal},
-				{"beside a reader", besideReaderRefusal},
-				{"late release", lateReleaseRefusal},
-				{"their forced release", theirForcedRelease},
-			},
-			waiting:    {{"4 + 4 workers for 5 s", refuseUnderLoad}},
-			saturation: {},
+			correctness: exclusionWithoutShared(),
+			waiting:     append(wakeUps(), pausing(), alone()),
+			saturation:  append(uneven(), saturated()),
 		}
 	}
-	if r.name == redissonMode.name {
-		return redissonColumns()
-	}
 	return [][]column{
-		correctness: {
-			{"dibs first", dibsFirst},
-			{"theirs first", theirsFirst},
-			{"theirs expires", theirsExpires},
-			{"dibs expires", dibsExpires},
-			{"their late release", theirLateRelease},
-			{"dibs' late release", dibsLateRelease},
-			{"their late extension", theirLateExtension},
-			{"beside a reader", besideReader},
-			{"beside a permit", besidePermit},
-			{"forced release", forcedRelease},
-			{"their forced release", theirForcedRelease},
-		},
-		waiting: {
-			{"their waiter", theirWaiter},
-			{"dibs' waiter", dibsWaiter},
-			{"4 + 4 workers for 5 s", workTogether},
-			{"8 of theirs for 3 s", workAlone},
-		},
-		saturation: {{"4 + 4 workers for 10 s, no pause", workSaturated}},
+		correctness: exclusion(),
+		waiting:     append(wakeUps(), pausing(), alone()),
+		saturation:  {saturated()},
 	}
 }
 
@@ -92,14 +67,11 @@ func (r *row) columns() [][]column {
 func TestMatrix(t *testing.T) {
 	value := os.Getenv(selectVariable)
 	if value == "" {
-		t.Skipf("SKIPPED: it downloads libraries of other languages: set %s=1, or see drivers/README.md", selectVariable)
+		t.Skipf("SKIPPED: it downloads libraries of other languages: set %s=available, or see drivers/README.md", selectVariable)
 	}
 	selection, err := selectLanguages(value, available)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for name, err := range selection.skipped {
-		t.Run(name, func(t *testing.T) { t.Skipf("SKIPPED: %v", err) })
 	}
 	m := &matrix{phases: newPhases()}
 	for _, l := range goLibraries() {
@@ -107,6 +79,10 @@ func TestMatrix(t *testing.T) {
 	}
 	for _, l := range selection.languages {
 		dir, err := l.prepare(t)
+		if selection.skips && errors.Is(err, errDownload) {
+			selection.skipped = append(selection.skipped, skipped{l, err})
+			continue
+		}
 		if err != nil {
 			t.Errorf("install the libraries of %s: %v", l.name, err)
 			continue
@@ -115,20 +91,22 @@ func TestMatrix(t *testing.T) {
 			m.add(library, func(r *row, t *testing.T) { r.startExternal(t, l, dir) })
 		}
 	}
+	for _, s := range selection.skipped {
+		s.report(t)
+	}
 	m.run(t)
-	writeTables(t, m.rows)
+	writePage(t, m.rows, selection.complete())
 }
 
 // A matrix is the rows of one run.
 type matrix struct {
 	rows   []*row
-	starts []func(*row, *testing.T)
 	phases []*phase
 }
 
+// add adds a row. The function start sets what the row needs of its library.
 func (m *matrix) add(l library, start func(*row, *testing.T)) {
-	m.rows = append(m.rows, &row{library: l, cells: make(map[string]string)})
-	m.starts = append(m.starts, start)
+	m.rows = append(m.rows, &row{library: l, startTheirs: start, cells: make(map[string][]string)})
 	for _, p := range m.phases {
 		p.left.Add(1)
 	}
@@ -138,12 +116,12 @@ func (m *matrix) add(l library, start func(*row, *testing.T)) {
 // limit is the number of CPUs, and most columns only wait.
 func (m *matrix) run(t *testing.T) {
 	var group sync.WaitGroup
-	for i, r := range m.rows {
+	for _, r := range m.rows {
 		group.Go(func() {
 			selected := false
 			t.Run(r.name, func(t *testing.T) {
 				selected = true
-				r.run(t, m.starts[i], m.phases)
+				r.run(t, m.phases)
 			})
 			if !selected { // by the flag -run
 				leave(m.phases)
@@ -153,36 +131,17 @@ func (m *matrix) run(t *testing.T) {
 	group.Wait()
 }
 
-// A phase begins when all rows have left the phase before it.
-type phase struct {
-	places chan struct{}  // for the rows that run at once
-	left   sync.WaitGroup // by the rows
-}
-
-// The phases of the matrix. The last one has the machine for itself.
-const (
-	correctness = iota // the columns of a row run at once
-	waiting
-	saturation
-)
-
-func newPhases() []*phase {
-	widths := [...]int{correctness: 6, waiting: 3, saturation: 1}
-	phases := make([]*phase, len(widths))
-	for i, width := range widths {
-		phases[i] = &phase{places: make(chan struct{}, width)}
-	}
-	return phases
-}
-
 // run runs all phases. A row that fails leaves them all.
-func (r *row) run(t *testing.T, start func(*row, *testing.T), phases []*phase) {
+func (r *row) run(t *testing.T, phases []*phase) {
+	for _, c := range slices.Concat(r.columns()...) {
+		r.setCells(c, c.failed())
+	}
 	at := 0
 	defer func() { leave(phases[at:]) }()
 	for _, p := range phases {
-		r.runPhase(t, p, func() {
+		p.run(func() {
 			if at == correctness {
-				r.start(t, start)
+				r.start(t)
 			}
 			r.test(t, at)
 		})
@@ -192,24 +151,11 @@ func (r *row) run(t *testing.T, start func(*row, *testing.T), phases []*phase) {
 	}
 }
 
-// leave lets other rows begin the next phases.
-func leave(phases []*phase) {
-	for _, p := range phases {
-		p.left.Done()
-	}
-}
-
-func (r *row) runPhase(_ *testing.T, p *phase, run func()) {
-	p.places <- struct{}{}
-	defer func() { <-p.places }()
-	run()
-}
-
-func (r *row) start(t *testing.T, start func(*row, *testing.T)) {
+func (r *row) start(t *testing.T) {
 	r.server = redistest.Start(t)
 	r.rdb = dial(t, r.server)
 	r.redis = serverVersion(t, r.rdb)
-	start(r, t)
+	r.startTheirs(r, t)
 	t.Logf("%s %s, %s, lock key %s, %s", r.name, r.version, r.runtime, r.key("NAME"), r.redis)
 }
 
@@ -229,20 +175,19 @@ func (r *row) test(t *testing.T, phase int) {
 }
 
 func (r *row) testColumn(t *testing.T, c column, name string) {
-	r.setCell(c, "**no**")
-	cell := c.test(t, r, name)
+	cells := c.test(t, r, name)
 	if value := r.value(t, name); value != nil {
 		t.Errorf("the lock key still holds %v", value)
 	}
 	if !t.Failed() {
-		r.setCell(c, cell)
+		r.setCells(c, cells)
 	}
 }
 
-func (r *row) setCell(c column, text string) {
+func (r *row) setCells(c column, cells []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cells[c.title] = text
+	r.cells[c.title] = cells
 }
 
 func serverVersion(t *testing.T, rdb *redis.Client) string {
@@ -270,7 +215,7 @@ func (r *row) startGo(t *testing.T) {
 		peers[careless] = carelessLocker{r.rdb}
 	}
 	r.theirs = goHammerer{peers[r.name], r.rdb}
-	r.dibs = newDibs(t, r.rdb, r.prefix)
+	r.dibs = newDibs(t, r.rdb, r.prefix, goredisstore.Mixed())
 }
 
 // moduleVersion asks the go command: the binary of a test has no list of its modules.
@@ -294,5 +239,5 @@ func (r *row) startExternal(t *testing.T, l language, dir string) {
 		t.Fatalf("the lock key of NAME is %q: dibs cannot have that key", d.key)
 	}
 	r.version, r.runtime, r.prefix, r.theirs = d.version, d.runtime, prefix, theirs
-	r.dibs = newDibs(t, r.rdb, prefix, r.store...)
+	r.dibs = newDibs(t, r.rdb, prefix, append([]goredisstore.Option{goredisstore.Mixed()}, r.store...)...)
 }

@@ -20,7 +20,7 @@ func startRedisson(t *testing.T, url string) *external {
 	t.Helper()
 	value := os.Getenv(selectVariable)
 	if value == "" {
-		t.Skipf("SKIPPED: it downloads libraries of Java: set %s=1, or see drivers/README.md", selectVariable)
+		t.Skipf("SKIPPED: it downloads libraries of Java: set %s=available, or see drivers/README.md", selectVariable)
 	}
 	selection, err := selectLanguages(value, available)
 	if err != nil {
@@ -29,6 +29,9 @@ func startRedisson(t *testing.T, url string) *external {
 	for _, l := range selection.languages {
 		if l.name == "java" {
 			dir, err := l.prepare(t)
+			if selection.skips && errors.Is(err, errDownload) {
+				t.Skipf("SKIPPED: %v", err)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,20 @@ import (
 // The columns of a library whose lock key has another form, such as a hash. It and dibs
 // cannot wait for each other. Each refuses the other's lock with an error, and leaves it
 // alone.
+
+func refusal() []column {
+	return []column{
+		one("dibs first", dibsFirstRefusal),
+		one("theirs first", theirsFirstRefusal),
+		one("beside a reader", besideReaderRefusal),
+		one("late release", lateReleaseRefusal),
+		one("their forced release", theirForcedRelease),
+	}
+}
+
+func refusalUnderLoad() column {
+	return column{"4 + 4 workers for 5 s", []string{"turns", "errors"}, refuseUnderLoad}
+}
 
 // wantRefusedByThem checks that the library refuses a key of dibs.
 func (r *row) wantRefusedByThem(t *testing.T, what string, err error) {
@@ -94,7 +109,7 @@ func lateReleaseRefusal(t *testing.T, r *row, name string) string {
 }
 
 // Under load most requests of each side fail. The lock still has one holder at most.
-func refuseUnderLoad(t *testing.T, r *row, name string) string {
+func refuseUnderLoad(t *testing.T, r *row, name string) []string {
 	l := load{
 		counter: name + ":counter", workers: 4, long: 5 * time.Second,
 		ttl: 5 * time.Second, work: 3 * time.Millisecond, pause: 30 * time.Millisecond,
@@ -103,5 +118,5 @@ func refuseUnderLoad(t *testing.T, r *row, name string) string {
 	if mine.failures+theirs.failures == 0 {
 		t.Error("no request has failed")
 	}
-	return describeFailures(mine, theirs)
+	return []string{fmt.Sprintf("%d, %d", mine.turns, theirs.turns), fmt.Sprintf("%d, %d", mine.failures, theirs.failures)}
 }

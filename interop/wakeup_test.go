@@ -12,8 +12,12 @@ import (
 	"time"
 )
 
-// wakeUps is the number of measurements of a cell.
-const wakeUps = 3
+func wakeUps() []column {
+	return []column{
+		one("their waiter", theirWaiter),
+		one("dibs' waiter", dibsWaiter),
+	}
+}
 
 // theirWaiter measures how long their waiter waits after a release by dibs.
 func theirWaiter(t *testing.T, r *row, name string) string {
@@ -83,8 +87,9 @@ func dibsWaiter(t *testing.T, r *row, name string) string {
 
 func longestOf(t *testing.T, measure func() time.Duration) string {
 	t.Helper()
+	const measurements = 3
 	var longest time.Duration
-	for range wakeUps {
+	for range measurements {
 		longest = max(longest, measure())
 		if t.Failed() {
 			break

@@ -78,9 +78,15 @@ func start(s *Server) (*Server, error) {
 	return s, nil
 }
 
+// serverVariable has the program that is started, instead of the one that is installed.
+const serverVariable = "DIBS_REDIS_SERVER"
+
 // findServer searches PATH first, then the usual directories of daemons, which are often
 // not in a user's PATH.
 func findServer() (string, error) {
+	if bin := os.Getenv(serverVariable); bin != "" {
+		return exec.LookPath(bin)
+	}
 	names := []string{"redis-server", "valkey-server"}
 	for _, dir := range []string{"", "/usr/sbin", "/usr/local/bin"} {
 		for _, name := range names {

@@ -8,6 +8,8 @@ const { join } = require("node:path");
 const readline = require("node:readline");
 const { setTimeout: sleep } = require("node:timers/promises");
 const { Redis } = require("ioredis");
+const { Redisson } = require("node-redisson");
+const { RedissonLockError } = require("node-redisson/dist/errors/RedissonLockError"); // not exported
 const { Mutex } = require("redis-semaphore");
 const { default: Redlock, ExecutionError, ResourceLockedError } = require("redlock");
 
@@ -105,12 +107,61 @@ class RedisSemaphore {
   }
 }
 
-const libraries = { "node-redlock": NodeRedlock, "redis-semaphore": RedisSemaphore };
+// The lock of node-redisson. The lock key is the name, and a hash.
+class NodeRedisson {
+  static package = "node-redisson";
+  static prefix = "";
+
+  // The milliseconds that a renewed lock survives a crash are a parameter of the URL.
+  static connect(url) {
+    const { hostname, port, searchParams } = new URL(url);
+    return new Redisson({
+      redis: { options: { host: hostname, port: Number(port) } },
+      lockWatchdogTimeout: BigInt(searchParams.get("watchdog") ?? 30000),
+    });
+  }
+
+  static force(redisson, name) {
+    return redisson.getLock(name).forceUnlock();
+  }
+
+  constructor(redisson, name, ttlMs) {
+    this.lock = redisson.getLock(name);
+    this.leaseTime = ttlMs === 0 ? true : ttlMs; // true: it is renewed
+  }
+
+  // tryLock gives up when the TTL of the holder has passed, and often earlier.
+  async acquire(waitMs) {
+    const end = performance.now() + waitMs;
+    do {
+      const left = Math.max(Math.ceil(end - performance.now()), 0);
+      if (await this.lock.tryLock(left, this.leaseTime)) return true;
+    } while (performance.now() < end);
+    return false;
+  }
+
+  value() {
+    return this.lock.getClientName(this.lock.clientId);
+  }
+
+  async release() {
+    try {
+      await this.lock.unlock();
+    } catch (error) {
+      if (error instanceof RedissonLockError) return false;
+      throw error;
+    }
+    return true;
+  }
+}
+
+const libraries = { "node-redlock": NodeRedlock, "redis-semaphore": RedisSemaphore, "node-redisson": NodeRedisson };
 
 class Driver {
   constructor(library, url) {
     this.library = library;
     this.client = new Redis(url, { maxRetriesPerRequest: 1 });
+    this.connection = library.connect?.(url) ?? this.client;
     this.locks = new Map();
     this.handles = 0;
   }
@@ -126,7 +177,7 @@ class Driver {
   }
 
   async lock(name, ttlMs, waitMs) {
-    const lock = new this.library(this.client, name, Number(ttlMs));
+    const lock = new this.library(this.connection, name, Number(ttlMs));
     if (!(await lock.acquire(Number(waitMs)))) return "busy";
     const handle = String(++this.handles);
     this.locks.set(handle, lock);
@@ -134,7 +185,8 @@ class Driver {
   }
 
   async extend(handle, ttlMs) {
-    return outcome(await this.locks.get(handle).extend(Number(ttlMs)));
+    const lock = this.locks.get(handle);
+    return lock.extend ? outcome(await lock.extend(Number(ttlMs))) : "unsupported";
   }
 
   async unlock(handle) {
@@ -145,7 +197,7 @@ class Driver {
 
   async force(name) {
     if (!this.library.force) return "unsupported";
-    return outcome(await this.library.force(this.client, name));
+    return outcome(await this.library.force(this.connection, name));
   }
 
   async hammer(name, counter, ...numbers) {
@@ -165,7 +217,7 @@ class Driver {
     const result = { turns: 0, overlaps: 0, longestMs: 0, failures: [] };
     while (performance.now() < end) {
       const begin = performance.now();
-      const lock = new this.library(this.client, name, ttlMs);
+      const lock = new this.library(this.connection, name, ttlMs);
       let acquired = false;
       try {
         acquired = await lock.acquire(Math.ceil(end - begin));

@@ -10,11 +10,20 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
 
 /** Drives one Java library by the protocol of ../README.md. Its parameters: LIBRARY REDIS_URL. */
 public final class Driver {
     private static final Map<String, Function<Server, Library>> LIBRARIES = Map.of(
-            "redisson", RedissonLibrary::new);
+            "redisson", RedissonLibrary::new,
+            "spring-spin", server -> new SpringIntegrationLibrary(server, RedisLockType.SPIN_LOCK),
+            "spring-pubsub", server -> new SpringIntegrationLibrary(server, RedisLockType.PUB_SUB_LOCK),
+            "spring-template", SpringTemplateLibrary::new,
+            "jedis", JedisLibrary::new,
+            "shedlock", server -> new ShedLockLibrary(server, false),
+            "shedlock-safe", server -> new ShedLockLibrary(server, true),
+            "lock4j", Lock4jLibrary::new,
+            "houbb", HoubbLibrary::new);
 
     private final Library library;
     private final Hammer hammer;
@@ -53,23 +62,38 @@ public final class Driver {
             } catch (Exception | LinkageError e) {
                 reply = "error " + describe(e);
             }
+            // Once the reply is sent, the thread may get its next request.
+            if (!owns(words[1], holder, reply)) {
+                thread.shutdown();
+            }
             synchronized (this) {
                 System.out.println(words[0] + " " + reply);
-            }
-            if (holders.values().stream().noneMatch(held -> held.thread == thread)) {
-                thread.shutdown();
             }
         });
     }
 
-    static String describe(Throwable e) {
-        String text = e.toString().replaceAll("\\s+", " ");
-        return text.substring(0, Math.min(text.length(), 1000));
+    /** Whether the thread owns a lock after a request. */
+    private static boolean owns(String request, Holder holder, String reply) {
+        return switch (request) {
+            case "try", "lock" -> reply.startsWith("ok");
+            case "extend" -> holder != null;
+            default -> false;
+        };
+    }
+
+    /** The text of an error and its causes, in one short line. */
+    static String describe(Throwable error) {
+        StringBuilder text = new StringBuilder(error.toString());
+        for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
+            text.append("; caused by ").append(cause);
+        }
+        String line = text.toString().replaceAll("\\s+", " ");
+        return line.substring(0, Math.min(line.length(), 1000));
     }
 
     private String serve(String[] words, ExecutorService thread, Holder holder) throws Exception {
         return switch (words[1]) {
-            case "describe" -> "ok " + library.key(words[2]) + " " + version() + " Java " + Runtime.version().feature();
+            case "describe" -> "ok " + library.key(words[2]) + " " + version() + " Java " + System.getProperty("java.version");
             case "try" -> acquire(words[2], Long.parseLong(words[3]), 0, thread);
             case "lock" -> acquire(words[2], Long.parseLong(words[3]), Long.parseLong(words[4]), thread);
             case "extend" -> reply(holder.lock.extend(Long.parseLong(words[3])));

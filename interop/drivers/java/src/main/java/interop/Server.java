@@ -7,6 +7,8 @@ import io.lettuce.core.cluster.api.sync.RedisClusterCommands;
 import java.net.URI;
 import java.util.Arrays;
 import java.util.List;
+import org.springframework.data.redis.connection.RedisConnectionFactory;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 /**
  * The Redis of the tests:
@@ -43,12 +45,20 @@ record Server(String scheme, String master, List<String> addresses, String query
         return addresses.stream().map(address -> "redis://" + address).toList();
     }
 
-    String host() {
-        return URI.create(urls().get(0)).getHost();
+    /** The host and port of a single server. */
+    URI single() {
+        if (!scheme.equals("redis")) {
+            throw new IllegalArgumentException("the driver supports " + scheme + " only for Redisson");
+        }
+        return URI.create(urls().get(0));
     }
 
-    int port() {
-        return URI.create(urls().get(0)).getPort();
+    /** The connections of a program with Spring. */
+    RedisConnectionFactory spring() {
+        LettuceConnectionFactory factory = new LettuceConnectionFactory(single().getHost(), single().getPort());
+        factory.afterPropertiesSet();
+        factory.start();
+        return factory;
     }
 
     /** A client for the driver's own commands. It is safe for concurrent use. */
