@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
@@ -45,10 +44,13 @@ func (s *settings) completeRedisson() {
 // recogniseRedisson completes the state of a name that Redisson holds. This needs one more
 // call: without the right to it, the state has the holder all the same.
 func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) driver.State {
-	if len(state.Holders) != 1 || state.Holders[0].Reserved || foreign.IsDibs(state.Holders[0].Token) {
+	if len(state.Holders) != 1 {
 		return state
 	}
-	if described, ok := s.describe(ctx, driver.DeadlineOf(ctx), []string{state.Name}); ok {
+	if h := state.Holders[0]; h.Fence != 0 || h.Reserved || wire.MadeByDibs(h.Token) {
+		return state
+	}
+	if described, ok := s.describe(ctx, driver.DeadlineOf(ctx), []string{state.Name}); ok && described.Foreign.Lock {
 		state.Foreign, state.Holders = described.Foreign, described.Holders
 	}
 	return state

@@ -125,11 +125,11 @@ func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) bool {
 		n, _ := fields[4].(int64)
 		return n == 1
 	}
-	return answer.Holder != "" && !madeByDibs(answer.Holder)
+	return answer.Holder != "" && !MadeByDibs(answer.Holder)
 }
 
-// madeByDibs reports whether a token has the form of those that dibs makes.
-func madeByDibs(token string) bool {
+// MadeByDibs reports whether a token has the form of those that dibs makes.
+func MadeByDibs(token string) bool {
 	parts := strings.SplitN(token, ":", 4)
 	if len(parts) != 4 || parts[0] == "" || parts[2] == "" || parts[3] == "" {
 		return false
