@@ -13,9 +13,10 @@ import "github.com/dibslock/dibs/driver"
 // Behind a client of another library only the first waiter polls, and as often as the store
 // says.
 type pollInterval struct {
-	holder   string // of the last answer
-	position int
-	every    time.Duration
+	holder    string // of the last answer
+	position  int
+	remaining time.Duration
+	every     time.Duration
 }
 
 const (
@@ -31,11 +32,13 @@ func (p *pollInterval) next(a driver.AcquireReply, took time.Duration) time.Dura
 		soon = a.Poll
 	}
 	least := min(max(soon, took), pollEvery)
-	if a.Holder != p.holder || a.Position != p.position {
+	// Libraries that always write the same value show a new holder by its TTL only.
+	renewed := a.Poll > 0 && a.Remaining >= 0 && a.Remaining > p.remaining-p.every+time.Millisecond
+	if a.Holder != p.holder || a.Position != p.position || renewed {
 		p.every = least
 	} else {
 		p.every = min(max(2*p.every, least), pollEvery)
 	}
-	p.holder, p.position = a.Holder, a.Position
+	p.holder, p.position, p.remaining = a.Holder, a.Position, a.Remaining
 	return p.every + pollSoon*time.Duration(max(a.Position, 1)-1)
 }

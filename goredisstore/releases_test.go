@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The release of a foreign lock makes the first waiter retry: a message of Redisson, on the
-// channel that it uses on this kind of server, or an event of the server itself.
+// The release of a foreign lock makes the first waiter retry. The notification is a message of
+// Redisson, on its channel for this kind of server, or an event of the server itself.
 func TestForeignReleaseNotifiesFirstWaiter(t *testing.T) {
 	t.Parallel()
 	t.Run("Redisson", func(t *testing.T) {

@@ -13,8 +13,6 @@ type library struct {
 
 	lateRelease, lateExtension trap
 
-	notWoken bool // by dibs: it waits for a message that only its own release sends
-
 	breaks bool // under load, even without dibs: its calls fail
 }
 

@@ -68,7 +68,7 @@ func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.V
 	answer.AcquireReply, void, err = wire.ParseAcquire(v)
 	if err == nil && !answer.Held && !void {
 		answer.Name = wire.BusyName(c, v)
-		s.noteForeign(c, &answer.AcquireReply, wire.MustPoll(c, answer.AcquireReply, v))
+		s.completeWait(c, &answer.AcquireReply, wire.MustPoll(c, answer.AcquireReply, v))
 	}
 	return answer, void, err
 }

@@ -14,9 +14,9 @@ const (
 	pollRedisson = 10 * time.Millisecond
 )
 
-// noteForeign completes the reply to a waiter that must poll. If the holder is foreign, the
+// completeWait completes the reply to a waiter that must poll. If the holder is foreign, the
 // name is mixed, and its release may be published.
-func (s *Store) noteForeign(c driver.AcquireRequest, reply *driver.AcquireReply, mustPoll bool) {
+func (s *Store) completeWait(c driver.AcquireRequest, reply *driver.AcquireReply, mustPoll bool) {
 	if !mustPoll {
 		return
 	}

@@ -154,5 +154,8 @@ func (s *Store) checkKey(name string) error {
 	if err := s.replicas.check(); err != nil {
 		return err
 	}
+	if err := s.checkNotify(); err != nil {
+		return err
+	}
 	return s.format.CheckName(name)
 }

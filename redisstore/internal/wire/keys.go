@@ -39,14 +39,21 @@ type Format struct {
 	Prefix   string    // of each lock key
 	Sharded  bool      // the server is a cluster
 	Redisson *Redisson // the form of the lock keys; nil: strings
+	Notify   Library   // whose waiters are notified; "": none
 }
 
 func (f Format) scripts() *Scripts {
-	if f.Redisson == nil {
-		return Plain
+	switch {
+	case f.Redisson != nil:
+		return f.Redisson.Scripts()
+	case f.Notify != "":
+		return f.Notify.Scripts()
 	}
-	return f.Redisson.Scripts()
+	return Plain
 }
+
+// joins reports whether requests may be part of a coalesced call.
+func (f Format) joins() bool { return f.Redisson == nil && f.Notify == "" }
 
 // Keys are the keys of a lock.
 type Keys struct {

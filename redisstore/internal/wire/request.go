@@ -81,7 +81,7 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
 	r.add(c.Token, text[ttl:entry])
 	r.addUntil()
 	r.add(text[entry:], kindArgument(c))
-	if c.Exclusive() && !ownToken(c) && f.Redisson == nil {
+	if c.Exclusive() && !ownToken(c) && f.joins() {
 		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
 	}
 }
@@ -167,7 +167,7 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 	default:
 		r.add("0")
 	}
-	if rel.Reserve <= 0 && entry == "" && v == nil && f.Redisson == nil {
+	if rel.Reserve <= 0 && entry == "" && v == nil && f.joins() {
 		r.Joins, r.Token = JoinsRelease, token
 	}
 }
