@@ -64,6 +64,8 @@ func (f *storeFlags) checkDatabase() error {
 		return usage("DIBS_PREFIX is set: %s; or unset DIBS_PREFIX", instead)
 	case f.replicas > 0:
 		return usage("--replicas needs Redis: a database has settings of its own, such as synchronous_standby_names of PostgreSQL")
+	case f.mixed || f.redisson:
+		return usage("--mixed and --redisson need Redis")
 	case f.longestTTL > 0:
 		return usage("--longest needs a quorum: three or more --url")
 	}

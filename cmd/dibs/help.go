@@ -18,6 +18,6 @@ func limitHelpWidth(root *cobra.Command) {
 	usage := root.UsageTemplate()
 	usage = strings.ReplaceAll(usage, "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flags .}}")
 	global := "{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
-	usage = strings.ReplaceAll(usage, global, "  --url --local --prefix --replicas --longest --timeout --json --quiet\n  see: dibs --help")
+	usage = strings.ReplaceAll(usage, global, "  --url --local --prefix --replicas --mixed --redisson --longest --timeout\n  --json --quiet\n  see: dibs --help")
 	root.SetUsageTemplate(usage)
 }

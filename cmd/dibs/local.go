@@ -7,8 +7,8 @@ import (
 
 // openLocal opens the file at path, or the default file of --local if path is empty.
 func (f *storeFlags) openLocal(o *opened, path string, l lifetime) (err error) {
-	if f.replicas > 0 || f.longestTTL > 0 || f.prefixSet {
-		return usage("--replicas, --longest and --prefix need Redis: a local file does not support them")
+	if f.replicas > 0 || f.longestTTL > 0 || f.prefixSet || f.mixed || f.redisson {
+		return usage("--replicas, --longest, --prefix, --mixed and --redisson need Redis: a local file does not support them")
 	}
 	if path == "" {
 		if path, err = localstore.Path(f.env.get); err != nil {

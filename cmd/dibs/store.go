@@ -82,6 +82,9 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 			return o, f.openDatabase(o, open, urls[0])
 		}
 	}
+	if f.redisson && len(urls) > 1 {
+		return nil, usage("--redisson needs one Redis, with Sentinel or a cluster if you like: Redisson has no such quorum")
+	}
 	var stores []driver.Voter
 	for _, u := range urls {
 		if _, ok := localPath(u); ok {
@@ -182,6 +185,12 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 	}
 	if f.replicas > 0 {
 		options = append(options, goredisstore.WithReplicas(f.replicas, f.timeout/2))
+	}
+	if f.mixed {
+		options = append(options, goredisstore.Mixed())
+	}
+	if f.redisson {
+		options = append(options, goredisstore.Redisson())
 	}
 	s := goredisstore.New(rdb, options...)
 	check := func(ctx context.Context) (driver.Findings, error) { return doctor.Check(ctx, s) }

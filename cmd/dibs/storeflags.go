@@ -19,6 +19,8 @@ type storeFlags struct {
 	prefix     string
 	prefixSet  bool // --prefix was given, possibly empty
 	replicas   int
+	mixed      bool
+	redisson   bool
 	longestTTL time.Duration
 	timeout    time.Duration
 }
@@ -28,6 +30,8 @@ func (f *storeFlags) flags(set *pflag.FlagSet) {
 	set.BoolVar(&f.local, "local", false, "store locks in a file of this user: excludes processes of THIS HOST ONLY")
 	set.StringVar(&f.prefix, "prefix", "", `prefix of the keys in Redis; may be empty (default $DIBS_PREFIX, or "lock:")`)
 	set.IntVar(&f.replicas, "replicas", 0, "number of replicas that must acknowledge each acquisition (default 0)")
+	set.BoolVar(&f.mixed, "mixed", false, "leave names free now and then for clients of other libraries on the same keys in Redis")
+	set.BoolVar(&f.redisson, "redisson", false, "share locks with RLock of Redisson; without readers and slots, and by default without a prefix")
 	set.Var((*durationFlag)(&f.longestTTL), "longest", "longest TTL on a quorum; use the same value everywhere (default 1m)")
 	set.Var((*durationFlag)(&f.timeout), "timeout", "time limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
 }
@@ -48,6 +52,8 @@ func (f *storeFlags) resolve(given func(flag string) bool) error {
 	switch {
 	case f.timeout < least:
 		return usage("%s %v: want at least %v", from, f.timeout, least)
+	case f.mixed && f.redisson:
+		return usage("--redisson implies --mixed: pass one of them")
 	case f.replicas < 0:
 		return usage("--replicas %d: want 0 or more", f.replicas)
 	case given("longest") && (f.longestTTL < driver.MinTTL || f.longestTTL > driver.MaxTTL):
