@@ -746,6 +746,17 @@ func TestRestartAOF(t *testing.T) {
 	b.wantNoKeys()
 }
 
+// forgetMixed deletes what the metadata keep of a name that a foreign client has held. It
+// would expire.
+func (b *fixture) forgetMixed() {
+	b.t.Helper()
+	meta := "{" + key + "}:dibs:meta"
+	if ms := b.call("PTTL", meta); ms == int64(-1) {
+		b.t.Error("the metadata never expire")
+	}
+	b.call("DEL", meta)
+}
+
 // dibs waits for foreign locks: other libraries do not serve its queue.
 func TestForeignHolder(t *testing.T) {
 	t.Parallel()
@@ -769,6 +780,7 @@ func TestForeignHolder(t *testing.T) {
 			e := b.awaitEntry(waiter)
 			b.within(fmt.Sprintf("foreign release, TTL %v: entry after", d), e.at.Sub(released), 2600*time.Millisecond)
 			b.unlock(e.lease)
+			b.forgetMixed()
 			b.wantNoKeys()
 		}
 	})
@@ -787,6 +799,7 @@ func TestForeignHolder(t *testing.T) {
 				t.Errorf("entered %v before it expired", over.Sub(e.at))
 			}
 			b.unlock(e.lease)
+			b.forgetMixed()
 			b.wantNoKeys()
 		}
 	})
