@@ -258,22 +258,24 @@ func TestRevokeForeignLocksOfRedisson(t *testing.T) {
 		{"a reader", "HSET n mode read " + redissonClient + ":1 1 | PEXPIRE n 60000", "redisson_rwlock:{n}", "0"},
 		{"a writer", "HSET n mode write " + redissonClient + ":1:write 1 | PEXPIRE n 60000", "redisson_rwlock:{n}", "1"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			s := open(t, server, redisstore.Prefix(""))
-			write(t, server, c.commands)
-			received := messages(t, server, c.channel)
-			if did := revokeForeign(t, s, foreignState(t, s, "n")); !strings.HasPrefix(did, "deleted the key n, and published "+c.message+" on ") || !strings.HasSuffix(did, "(subscribers: 1)") {
-				t.Errorf("it did %q", did)
-			}
-			if m := receive(t, received); m != c.message {
-				t.Errorf("message %q, want %q", m, c.message)
-			}
-			if server.MustCmd(t, "EXISTS", "n") != int64(0) {
-				t.Error("the lock exists")
-			}
-		})
+		for mode, option := range map[string]redisstore.Option{"": redisstore.Prefix(""), ", in Redisson mode": redisstore.Redisson()} {
+			t.Run(c.name+mode, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Start(t)
+				s := open(t, server, option)
+				write(t, server, c.commands)
+				received := messages(t, server, c.channel)
+				if did := revokeForeign(t, s, foreignState(t, s, "n")); !strings.HasPrefix(did, "deleted the key n, and published "+c.message+" on ") || !strings.HasSuffix(did, "(subscribers: 1)") {
+					t.Errorf("it did %q", did)
+				}
+				if m := receive(t, received); m != c.message {
+					t.Errorf("message %q, want %q", m, c.message)
+				}
+				if server.MustCmd(t, "EXISTS", "n") != int64(0) {
+					t.Error("the lock exists")
+				}
+			})
+		}
 	}
 }
 

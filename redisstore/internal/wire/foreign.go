@@ -60,14 +60,14 @@ func ParseDescription(v any) (value foreign.Value, index int, err error) {
 func (f Format) RevokeForeign(r *Request, name string, value foreign.Value, rule foreign.Rule, expires time.Time) {
 	r.reset(f.scripts().RevokeForeign, f.Keys(name))
 	command, channel, at := "", "", ""
-	if rule.Channel != "" && f.Redisson == nil { // else the script publishes by itself
+	if rule.Channel != "" {
 		command, channel = "PUBLISH", rule.Channel
 	}
 	here := func(key string) bool { return key != "" && slots.Of(key) == r.Slot }
 	if here(rule.Queue) {
 		r.Keys = append(r.Keys, rule.Queue)
 	}
-	if f.Sharded && channel != "" && here(channel) {
+	if f.Sharded && here(channel) {
 		r.Keys, command = append(r.Keys, channel), "SPUBLISH"
 	}
 	if !expires.IsZero() {
