@@ -89,15 +89,22 @@ func (r *row) lock(ctx context.Context, name string, options ...dibs.Option) (*d
 	return r.dibs.Mutex(name).Lock(ctx, append(options, dibs.Wait(20*time.Second))...)
 }
 
-// wantBusy is for a name that dibs holds.
-func (r *row) wantBusy(t *testing.T, name string) {
+// tryHeld lets the library try to acquire a lock that dibs holds, and returns its error. The
+// try must not change the lock key.
+func (r *row) tryHeld(t *testing.T, name string) error {
 	t.Helper()
 	value := r.value(t, name)
 	_, err := r.theirs.try(t.Context(), name, longTTL)
-	wantHeld(t, "theirs", err)
 	if have := r.value(t, name); have != value {
 		t.Errorf("their try has changed the lock key from %v to %v", value, have)
 	}
+	return err
+}
+
+// wantBusy is for a name that dibs holds.
+func (r *row) wantBusy(t *testing.T, name string) {
+	t.Helper()
+	wantHeld(t, "theirs", r.tryHeld(t, name))
 }
 
 // wantHeldByDibs checks that a lease is held, in the store too.
@@ -155,13 +162,19 @@ func wantDone(t *testing.T, what string, ok bool, err error) {
 }
 
 func dibsFirst(t *testing.T, r *row, name string) string {
+	r.holdFirst(t, name, r.wantBusy)
+	return "yes"
+}
+
+// holdFirst lets dibs hold a lock while their try is checked, and then the library.
+func (r *row) holdFirst(t *testing.T, name string, checkTry func(t *testing.T, name string)) {
+	t.Helper()
 	lease, err := r.dibs.Mutex(name).TryLock(t.Context())
 	mustLease(t, lease, err)
-	r.wantBusy(t, name)
+	checkTry(t, name)
 	r.wantHeldByDibs(t, lease)
 	mustUnlock(t, lease)
 	r.release(t, name, r.acquire(t, name, longTTL))
-	return "yes"
 }
 
 func theirsFirst(t *testing.T, r *row, name string) string {

@@ -2,7 +2,7 @@ package interop
 
 import "github.com/dibslock/dibs/goredisstore"
 
-// A library is what has a row of the matrix, and what is known to be different there.
+// A library has a row of the matrix. The fields say what is different there.
 type library struct {
 	name   string
 	driver string                // its name in the driver, if that is not the name

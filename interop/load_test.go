@@ -61,7 +61,7 @@ func workAlone(t *testing.T, r *row, name string) []string {
 	if err != nil {
 		t.Fatalf("theirs: %v", err)
 	}
-	r.wantCount(t, l, alone)
+	wantCount(t, r.rdb, l, alone)
 	r.alone = alone
 	t.Logf("alone: %+v", alone)
 	r.afterLoad(t, name, l, result{}, alone)
@@ -78,28 +78,33 @@ func (r *row) hammerTogether(t *testing.T, name string, l load) (mine, theirs re
 // hammerBoth is hammerTogether with a load for dibs and another one for the library.
 func (r *row) hammerBoth(t *testing.T, name string, l, other load) (mine, theirs result) {
 	t.Helper()
+	return hammerBoth(t, r.rdb, goHammerer{dibsLocker{r.dibs}, r.rdb}, r.theirs, name, l, other)
+}
+
+func hammerBoth(t *testing.T, rdb redis.Cmdable, dibs, library hammerer, name string, l, other load) (mine, theirs result) {
+	t.Helper()
 	type outcome struct {
 		result
 		err error
 	}
 	external := make(chan outcome, 1)
 	go func() {
-		done, err := r.theirs.hammer(t.Context(), name, other)
+		done, err := library.hammer(t.Context(), name, other)
 		external <- outcome{done, err}
 	}()
-	mine, err := goHammerer{dibsLocker{r.dibs}, r.rdb}.hammer(t.Context(), name, l)
+	mine, err := dibs.hammer(t.Context(), name, l)
 	o := <-external
 	if err != nil || o.err != nil {
 		t.Fatalf("dibs: %v; theirs: %v", err, o.err)
 	}
-	r.wantCount(t, l, mine, o.result)
+	wantCount(t, rdb, l, mine, o.result)
 	t.Logf("dibs: %+v; theirs: %+v", mine, o.result)
 	return mine, o.result
 }
 
-func (r *row) wantCount(t *testing.T, l load, results ...result) {
+func wantCount(t *testing.T, rdb redis.Cmdable, l load, results ...result) {
 	t.Helper()
-	count, err := r.rdb.Get(t.Context(), l.counter).Int()
+	count, err := rdb.Get(t.Context(), l.counter).Int()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}

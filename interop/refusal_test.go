@@ -39,21 +39,11 @@ func (r *row) wantRefusedByThem(t *testing.T, what string, err error) {
 
 func (r *row) tryRefused(t *testing.T, name string) {
 	t.Helper()
-	value := r.value(t, name)
-	_, err := r.theirs.try(t.Context(), name, longTTL)
-	r.wantRefusedByThem(t, "try", err)
-	if have := r.value(t, name); have != value {
-		t.Errorf("their try has changed the lock key from %v to %v", value, have)
-	}
+	r.wantRefusedByThem(t, "try", r.tryHeld(t, name))
 }
 
 func dibsFirstRefusal(t *testing.T, r *row, name string) string {
-	lease, err := r.dibs.Mutex(name).TryLock(t.Context())
-	mustLease(t, lease, err)
-	r.tryRefused(t, name)
-	r.wantHeldByDibs(t, lease)
-	mustUnlock(t, lease)
-	r.release(t, name, r.acquire(t, name, longTTL))
+	r.holdFirst(t, name, r.tryRefused)
 	return "error"
 }
 

@@ -68,8 +68,8 @@ func setForeign(state *driver.State, v foreign.Value, own bool) {
 	}
 }
 
-// recogniseString describes the lock key if its value is not of dibs. The fence of a lease
-// is recorded by its first renewal, and says that the token is of dibs, whatever its form.
+// recogniseString describes the lock key if its value is not of dibs. A token that the user
+// has chosen has a recorded fence, which says that it is of dibs, whatever its form.
 func (s *Store) recogniseString(state *driver.State, now int64) {
 	if len(state.Holders) != 1 {
 		return

@@ -1,10 +1,8 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
 	"reflect"
-	"sync"
 	"testing"
 	"time"
 
@@ -197,26 +195,13 @@ func TestNotifyOtherLibraries(t *testing.T) {
 	t.Run("Spring", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t)
-		conn := redistest.Dial(server.Addr())
-		defer conn.Close()
-		messages := make(chan string, 10)
-		ctx, cancel := context.WithCancel(t.Context())
-		var listening sync.WaitGroup
-		listening.Go(func() { _ = conn.Subscribe(ctx, "orders-channel:orders:n", func(m string) { messages <- m }) })
-		defer listening.Wait()
-		defer cancel()
-		<-messages // the confirmation
+		received := messages(t, server, "orders-channel:orders:n")
 		p := newClient(t, open(t, server, redisstore.Prefix("orders:"), redisstore.NotifySpring()))
 		c := p.request("n")
 		p.mustAcquire(c)
 		p.mustRelease(c, 0)
-		select {
-		case m := <-messages:
-			if m != "orders:n" {
-				t.Errorf("message %q", m)
-			}
-		case <-time.After(generous):
-			t.Error("no message")
+		if m := receive(t, received); m != "orders:n" {
+			t.Errorf("message %q", m)
 		}
 	})
 }

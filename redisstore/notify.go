@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
@@ -33,8 +34,17 @@ func (s *Store) checkNotify() error {
 		return fmt.Errorf("%w: on a cluster the waiters of %s cannot be notified", driver.ErrInvalid, f.Notify)
 	case f.Notify == wire.PythonRedisLock && f.Prefix != "lock:":
 		return fmt.Errorf("%w: prefix %q: python-redis-lock has the prefix \"lock:\"", driver.ErrInvalid, f.Prefix)
-	case f.Notify == wire.Spring && wire.Registry(f.Prefix) == "":
+	case f.Notify == wire.Spring && registryOf(f.Prefix) == "":
 		return fmt.Errorf("%w: prefix %q: want the key of a RedisLockRegistry and a colon", driver.ErrInvalid, f.Prefix)
 	}
 	return nil
+}
+
+// registryOf returns the key of Spring's registry that has a prefix, or "".
+func registryOf(prefix string) string {
+	registry, ok := strings.CutSuffix(prefix, ":")
+	if !ok || strings.Contains(registry, ":") {
+		return ""
+	}
+	return registry
 }

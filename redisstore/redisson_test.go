@@ -1,11 +1,9 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,17 +93,7 @@ func TestLeaseIsRedissonLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			conn := redistest.Dial(server.Addr())
-			defer conn.Close()
-			messages := make(chan string, 10)
-			ctx, cancel := context.WithCancel(t.Context())
-			var listening sync.WaitGroup
-			listening.Go(func() { _ = conn.Subscribe(ctx, channel, func(m string) { messages <- m }) })
-			defer listening.Wait()
-			defer cancel()
-			if m := <-messages; m != "" {
-				t.Fatalf("message %q before the subscription", m)
-			}
+			received := messages(t, server, channel)
 			p := newClient(t, open(t, server, redisstore.Redisson()))
 			c := p.request(name)
 			c.TTL = 30 * time.Second
@@ -117,13 +105,8 @@ func TestLeaseIsRedissonLock(t *testing.T) {
 				t.Errorf("the lock key expires in %d ms", ms)
 			}
 			p.mustRelease(c, 0)
-			select {
-			case m := <-messages:
-				if m != "0" {
-					t.Errorf("message %q, want 0", m)
-				}
-			case <-time.After(generous):
-				t.Error("the release was not published")
+			if m := receive(t, received); m != "0" {
+				t.Errorf("message %q, want 0", m)
 			}
 		})
 	}

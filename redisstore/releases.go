@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -123,7 +124,7 @@ func (r *releases) receive(ctx context.Context, key string, channel *releaseChan
 		on(driver.Event{Kind: driver.EventRetry, Token: token})
 	}
 	if r.format.Redisson != nil {
-		_ = conn.Listen(ctx, wire.RedissonChannel(key), r.format.Sharded, func(string) { retry() })
+		_ = conn.Listen(ctx, foreign.RedissonChannel(key), r.format.Sharded, func(string) { retry() })
 		return
 	}
 	prefix, ok := r.events.prefix(ctx, r.conn)

@@ -33,7 +33,7 @@ type connection struct {
 	all      *Connections
 	channels map[string]*channel
 	changed  []*channel // may be stale
-	inFlight []*channel // those with a command that has no reply yet, oldest first; nil for a ping
+	inFlight []*channel // one for each command without a reply, the oldest first; nil for a ping
 	pingDue  bool
 	received bool // something since the last check
 	silent   int  // checks since then

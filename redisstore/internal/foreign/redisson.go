@@ -65,7 +65,7 @@ func describeHash(v Value) Description {
 		return Description{
 			Kind: "Redisson RLock", Lock: true, Unique: true, Holders: exclusive(owners[0].Name, owners[0].Name, v), Holding: 1,
 			Release: Rule{
-				Channel: redissonKey("redisson_lock__channel", v.Key), Message: "0",
+				Channel: RedissonChannel(v.Key), Message: "0",
 				Queue: redissonKey("redisson_lock_queue", v.Key),
 			},
 		}
@@ -92,6 +92,9 @@ func redissonReadWrite(v Value, mode string, owners []Item) Description {
 	}
 	return d
 }
+
+// RedissonChannel returns the channel on which Redisson publishes the release of an RLock.
+func RedissonChannel(key string) string { return redissonKey("redisson_lock__channel", key) }
 
 // redissonKey returns the name of a channel or of an auxiliary key. Redisson adds braces
 // unless the name has a brace.

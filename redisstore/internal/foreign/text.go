@@ -156,11 +156,18 @@ func IsDibs(value string) bool {
 	return isDibsToken(strings.TrimSuffix(value, " reserved"))
 }
 
-// isDibsToken reports whether a token is host:pid:client:lease, with a label or without.
+// isDibsToken reports whether a token is one that dibs makes. It has a client of random
+// text, which the tokens of other programs seldom have.
 func isDibsToken(token string) bool {
 	const client = 16 // characters, at least
+	return HasTokenForm(token) && len(token) <= maxToken && len(strings.Split(token, ":")[2]) >= client
+}
+
+// HasTokenForm reports whether a token is host:pid:client:lease, with a label or without.
+// The scripts of a store test the same.
+func HasTokenForm(token string) bool {
 	parts := strings.SplitN(token, ":", 5)
-	if len(parts) < 4 || len(token) > maxToken || parts[0] == "" || len(parts[2]) < client || parts[3] == "" {
+	if len(parts) < 4 || parts[0] == "" || parts[2] == "" || parts[3] == "" {
 		return false
 	}
 	pid, err := strconv.Atoi(parts[1])

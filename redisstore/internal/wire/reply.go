@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -38,7 +39,7 @@ func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 		r := reader{fields: a}
 		answer = r.waitingReply()
 		if len(r.fields) > 0 {
-			r.int() // see BusyName and mustPoll
+			r.int() // see BusyName and MustPoll
 		}
 		if !r.bad && len(r.fields) == 0 {
 			return answer, false, nil
@@ -125,17 +126,7 @@ func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) bool {
 		n, _ := fields[4].(int64)
 		return n == 1
 	}
-	return answer.Holder != "" && !MadeByDibs(answer.Holder)
-}
-
-// MadeByDibs reports whether a token has the form of those that dibs makes.
-func MadeByDibs(token string) bool {
-	parts := strings.SplitN(token, ":", 4)
-	if len(parts) != 4 || parts[0] == "" || parts[2] == "" || parts[3] == "" {
-		return false
-	}
-	_, err := strconv.Atoi(parts[1])
-	return err == nil
+	return answer.Holder != "" && !foreign.HasTokenForm(answer.Holder)
 }
 
 // ParseStatuses reads extend's reply: n status characters.

@@ -81,7 +81,7 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
 	r.add(c.Token, text[ttl:entry])
 	r.addUntil()
 	r.add(text[entry:], kindArgument(c))
-	if c.Exclusive() && !ownToken(c) && f.joins() {
+	if c.Exclusive() && unnamedClient(c) == "" && f.joins() {
 		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
 	}
 }
@@ -98,16 +98,16 @@ func (f Format) AcquireAll(r *Request, c driver.AcquireRequest) {
 	}
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
-	r.add(entry, "")
-	if ownToken(c) {
-		r.Args[len(r.Args)-1] = c.Client
-	}
+	r.add(entry, unnamedClient(c))
 }
 
-// ownToken reports whether the user has chosen the token. All others begin with the client.
-func ownToken(c driver.AcquireRequest) bool {
-	rest, ok := strings.CutPrefix(c.Token, c.Client)
-	return !ok || !strings.HasPrefix(rest, ":")
+// unnamedClient is the client of a token that the user has chosen, or "". All other tokens
+// begin with the client.
+func unnamedClient(c driver.AcquireRequest) string {
+	if rest, ok := strings.CutPrefix(c.Token, c.Client); ok && strings.HasPrefix(rest, ":") {
+		return ""
+	}
+	return c.Client
 }
 
 // Vote encodes an acquire by a quorum.
@@ -269,8 +269,8 @@ func (f Format) check() string {
 // kindArgument is the script argument of a shared request, "" for an exclusive one, and "-"
 // with the client for an exclusive one with a token of the user's.
 func kindArgument(c driver.AcquireRequest) string {
-	if c.Exclusive() && ownToken(c) {
-		return "- " + c.Client
+	if client := unnamedClient(c); c.Exclusive() && client != "" {
+		return "- " + client
 	}
 	return sharedArgument(c)
 }

@@ -16,7 +16,7 @@
 --        {ticket, position, ms until the first holder expires, its token, poll}
 --                                  not held; ticket "0" and position 0 if not queued;
 --                                  poll is 1 for the first waiter if nobody notifies it,
---                                  and is missing if only the token tells;
+--                                  else 0; without poll, the form of the token says so;
 --                                  no token and 5000 ms if nobody holds and waiters
 --                                  come first;
 --                                  no token and 0 ms: retry at once, the queue was too
@@ -34,7 +34,7 @@ local free = existing == 0 -- and nobody waits
 -- Fast path: a single exclusive request on a free name. It creates no functions, which
 -- would cost more than all its commands. It compares times as strings of equal length:
 -- to parse one costs as much as a command.
-local own_client = string.match(ARGV[6], '^%- (.*)$')
+local own_client = ARGV[6] ~= '' and string.match(ARGV[6], '^%- (.*)$')
 local uncontended = free and not ARGV[7] and (ARGV[6] == '' or own_client) and #stamp == #ARGV[4] and stamp <= ARGV[4]
 local previous = uncontended and redis.pcall('SET', highwater, stamp, 'GET')
 if uncontended and (not previous or type(previous) == 'string' and #previous == #stamp and previous < stamp) then

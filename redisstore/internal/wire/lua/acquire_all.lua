@@ -76,11 +76,8 @@ if not busy_index then
     redis.call('SET', highwater, integer(fence))
     local already_held = redis.call('GET', lock) == token
     redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
-    if already_held or ARGV[6] ~= '' then
-      record_exclusive(token, fence, ARGV[6] ~= '' and ARGV[6] or '-')
-    else
-      redis.call('HDEL', meta, '=', '!')
-    end
+    local client = ARGV[6] ~= '' and ARGV[6] or already_held and '-'
+    if client then record_exclusive(token, fence, client) else redis.call('HDEL', meta, '=', '!') end
     if entry ~= '' and redis.call('ZREM', queue, entry) == 1 then redis.call('HDEL', meta, entry, '?' .. entry) end
   end
   return { now, integer(fence) }

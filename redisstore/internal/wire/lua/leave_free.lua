@@ -37,7 +37,8 @@ if mixed or first then
     end
     start, due = now, 0
   end
-  if is_due or not first then
+  local frees = is_due or not first
+  if frees then
     redis.call('DEL', lock)
     redis.call('HDEL', meta, '=', '!')
   end
@@ -47,5 +48,5 @@ if mixed or first then
     local waiting_client, waiting_token = string.match(first, '^%x+ %d+ %d+/%d+[+*]? (%S+) (.*)$')
     if waiting_client then redis.pcall('PUBLISH', 'dibs:c:' .. waiting_client, '0 0 0 ' .. waiting_token) end
   end
-  if is_due or not first then return 1 end
+  if frees then return 1 end
 end

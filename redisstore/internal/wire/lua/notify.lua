@@ -27,9 +27,7 @@ notify['python-redis-lock'] = function(key)
   server.call('PEXPIRE', signal, '1000')
 end
 
-local function is_lock(key)
-  return not (string.find(key, ':dibs:%a+$') or string.sub(key, 1, 11) == 'dibs:fence:' or key == 'dibs:node')
-end
+--#include lock_key.lua
 
 local redis = { error_reply = server.error_reply, status_reply = server.status_reply, pcall = server.pcall }
 

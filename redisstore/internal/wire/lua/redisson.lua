@@ -11,9 +11,7 @@
 
 local server = redis
 
-local function is_lock(key)
-  return not (string.find(key, ':dibs:%a+$') or string.sub(key, 1, 11) == 'dibs:fence:' or key == 'dibs:node')
-end
+--#include lock_key.lua
 
 local function name_in(prefix, key)
   return string.find(key, '{', 1, true) and prefix .. ':' .. key or prefix .. ':{' .. key .. '}'
