@@ -56,13 +56,15 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 			t.Fatal(err)
 		}
 	}
+	const limit = time.Second // for the next lock after a promotion
+	time.Sleep(limit)         // the load goes on after the last one, too
 	over := w.Now()
 	v := evaluate(w.Stop(), over)
 	var longest time.Duration
 	for _, at := range promoted {
 		next, ok := v.next(at)
-		if late := machine.Late(); !ok || next > time.Second+late {
-			t.Errorf("next lock %v (%v) after a promotion, want it within 1s (control %v)", next, ok, late)
+		if late := machine.Late(); !ok || next > limit+late {
+			t.Errorf("next lock %v (%v) after a promotion, want it within %v (control %v)", next, ok, limit, late)
 		}
 		longest = max(longest, next)
 	}
