@@ -14,6 +14,7 @@ type library struct {
 	lateRelease, lateExtension trap
 
 	breaks bool // under load, even without dibs: its calls fail
+	sleeps bool // a waiter that misses a message sleeps for seconds
 }
 
 // A trap is what a library does to the lock of dibs if it releases or extends a lock that

@@ -11,9 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// assertShares makes a worker that starves a failure, rather than a line in the log.
-const assertShares = false
-
 func pausing() column {
 	return column{"4 + 4 workers for 5 s", []string{"turns", "longest wait"}, workTogether}
 }
@@ -46,7 +43,7 @@ func workSaturated(t *testing.T, r *row, name string) []string {
 	r.afterLoad(t, name, l, mine, theirs)
 	r.checkShares(t, mine, theirs)
 	if r.redisson {
-		wantBothSides(t, mine, theirs)
+		r.checkWaits(t, mine, theirs)
 	}
 	return []string{turns(mine, theirs), worstWorker(mine, theirs), longestWait(mine, theirs)}
 }
@@ -138,21 +135,33 @@ func (r *row) afterLoad(t *testing.T, name string, l load, mine, theirs result) 
 // checkShares checks that no worker gets less than a twentieth of the turns: eight workers
 // would have an eighth each. Theirs may, if the library starves its own workers alike: if
 // they get at least a quarter of what the worst one gets without dibs. They may also if the
-// library is not woken by dibs, or breaks.
+// library breaks.
 func (r *row) checkShares(t *testing.T, mine, theirs result) {
 	t.Helper()
 	const least = 20
-	report := t.Logf
-	if assertShares {
-		report = t.Errorf
-	}
 	turns := mine.turns + theirs.turns
 	if least*mine.least < turns {
-		report("dibs: a worker got %d of %d turns", mine.least, turns)
+		t.Errorf("dibs: a worker got %d of %d turns", mine.least, turns)
 	}
 	alike := 4*theirs.least*r.alone.turns >= r.alone.least*turns
 	if least*theirs.least < turns && !alike && !r.breaks {
-		report("theirs: a worker got %d of %d turns; without dibs the worst gets %d of %d", theirs.least, turns, r.alone.least, r.alone.turns)
+		t.Errorf("theirs: a worker got %d of %d turns; without dibs the worst gets %d of %d", theirs.least, turns, r.alone.least, r.alone.turns)
+	}
+}
+
+// checkWaits checks that the longest wait of each side is at most three times as long as the
+// other's, or as theirs without dibs.
+func (r *row) checkWaits(t *testing.T, mine, theirs result) {
+	t.Helper()
+	if r.sleeps {
+		return
+	}
+	const most = 3
+	if mine.longest > most*theirs.longest {
+		t.Errorf("dibs waited for %v, theirs for %v", mine.longest, theirs.longest)
+	}
+	if theirs.longest > most*max(mine.longest, r.alone.longest) {
+		t.Errorf("theirs waited for %v, dibs for %v; without dibs, theirs for %v", theirs.longest, mine.longest, r.alone.longest)
 	}
 }
 

@@ -9,10 +9,11 @@
 --       "~seen" → when a waiter last found a foreign holder, in µs
 --
 -- The next gap is due when clients of dibs have had the name for as long as they had waited
--- for it, at most 1 s. So both sides get the same part of the time, whoever polls faster. If
--- no foreign holder was seen for 5 s, a gap of 25 ms follows each second, if somebody waits.
--- A gap in which nobody was seen makes the next one twice as long, for clients that poll
--- slowly.
+-- for it, at most 1 s. So both sides get the same part of the time, whoever polls faster. In
+-- Redisson mode it is due after two fifths of that: the threads of Redisson overtake each
+-- other, so one of them may wait long. If no foreign holder was seen for 5 s, a gap of 25 ms
+-- follows each second, if somebody waits. A gap in which nobody was seen makes the next one
+-- twice as long, for clients that poll slowly.
 
 time = redis.call('TIME')
 now = time[1] * 1000000 + time[2]
@@ -24,7 +25,9 @@ local mixed = now - seen < 5000000
 local first = redis.call('ZRANGE', queue, 0, 0)[1]
 if mixed or first then
   if due == 0 then
-    due = mixed and now + math.min(now - start, 1000000) or start + 1000000
+    local ours = now - start
+    --#redisson ours = ours * 0.4
+    due = mixed and now + math.min(ours, 1000000) or start + 1000000
   end
   local is_due = now >= due or now < start
   if is_due then
