@@ -1,0 +1,200 @@
+// Package classes groups the names of locks, so that a metric has few series: the names
+// order:1 and order:2 are of the class order:*.
+package classes
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+)
+
+// Other is the class of all names for which a Set has no room.
+const Other = "other"
+
+const (
+	maxLength = 64 // of a class, in bytes
+	longWord  = 8  // from this length on, a word with a digit is an id
+	uuidSize  = 36
+)
+
+// Of returns the class of a name. It replaces by * what looks like an id: each number, each
+// UUID, and each word of at least 8 letters and digits that has a digit. A class is valid
+// UTF-8 of at most 64 bytes.
+func Of(name string) string {
+	var space [maxLength]byte
+	return string(appendClass(space[:0], name))
+}
+
+// appendClass appends the class of name to an empty slice.
+func appendClass(class []byte, name string) []byte {
+	for len(name) > 0 && len(class) < maxLength {
+		if isUUID(name) {
+			class, name = appendStar(class), name[uuidSize:]
+			continue
+		}
+		n, digit := word(name)
+		switch {
+		case n == 0:
+			class, name = appendRune(class, name)
+			continue
+		case !digit:
+			class = append(class, name[:min(n, maxLength-len(class))]...)
+		case n >= longWord:
+			class = appendStar(class)
+		default:
+			class = appendWithoutNumbers(class, name[:n])
+		}
+		name = name[n:]
+	}
+	return class
+}
+
+// appendRune moves one character that is not of a word.
+func appendRune(class []byte, name string) (longer []byte, rest string) {
+	r, n := utf8.DecodeRuneInString(name)
+	if len(class)+utf8.RuneLen(r) > maxLength {
+		return class, ""
+	}
+	return utf8.AppendRune(class, r), name[n:]
+}
+
+func appendWithoutNumbers(class []byte, word string) []byte {
+	for i := range len(word) {
+		if isDigit(word[i]) {
+			class = appendStar(class)
+		} else if len(class) < maxLength {
+			class = append(class, word[i])
+		}
+	}
+	return class
+}
+
+// appendStar appends one star for several ids without anything between them.
+func appendStar(class []byte) []byte {
+	if len(class) == maxLength || len(class) > 0 && class[len(class)-1] == '*' {
+		return class
+	}
+	return append(class, '*')
+}
+
+// word returns the length of the word that name begins with, and whether it has a digit.
+func word(name string) (n int, digit bool) {
+	for n < len(name) && (isDigit(name[n]) || isLetter(name[n])) {
+		digit = digit || isDigit(name[n])
+		n++
+	}
+	return n, digit
+}
+
+// isUUID reports whether name begins with a UUID.
+func isUUID(name string) bool {
+	if len(name) < uuidSize || name[8] != '-' {
+		return false
+	}
+	for i := range uuidSize {
+		switch i {
+		case 8, 13, 18, 23:
+			if name[i] != '-' {
+				return false
+			}
+		default:
+			if !strings.ContainsRune("0123456789abcdefABCDEF", rune(name[i])) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// A Set has a value for each class, such as its series of a metric. It is safe for
+// concurrent use.
+type Set[T any] struct {
+	class func(name string) string // nil: Of
+	limit int
+	value func(class string) T
+
+	values atomic.Pointer[map[string]T] // replaced, never changed
+	mu     sync.Mutex                   // of those who replace it
+}
+
+// NewSet returns a Set of at most limit classes and Other. The function value is called once
+// for each. Nil for class means Of. What class returns is cut to 64 bytes of valid UTF-8.
+func NewSet[T any](class func(name string) string, limit int, value func(class string) T) *Set[T] {
+	s := &Set[T]{class: class, limit: limit, value: value}
+	s.values.Store(&map[string]T{Other: value(Other)})
+	return s
+}
+
+// Of returns the value of the class of a name. A class for which there is no room has the
+// value of Other.
+func (s *Set[T]) Of(name string) T {
+	if s.class != nil {
+		return s.of(s.class(name))
+	}
+	var space [maxLength]byte
+	class := appendClass(space[:0], name)
+	values := *s.values.Load()
+	if v, found := values[string(class)]; found { // without an allocation
+		return v
+	}
+	if s.full(values) {
+		return values[Other]
+	}
+	return s.add(string(class))
+}
+
+// of returns the value of a class that the user has named.
+func (s *Set[T]) of(class string) T {
+	values := *s.values.Load()
+	if v, found := values[class]; found {
+		return v
+	}
+	class = clean(class)
+	if v, found := values[class]; found {
+		return v
+	}
+	if s.full(values) {
+		return values[Other]
+	}
+	return s.add(class)
+}
+
+func (s *Set[T]) full(values map[string]T) bool { return len(values) > s.limit }
+
+func (s *Set[T]) add(class string) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := *s.values.Load()
+	if v, found := old[class]; found {
+		return v
+	}
+	if s.full(old) {
+		return old[Other]
+	}
+	values := make(map[string]T, len(old)+1)
+	for k, v := range old {
+		values[k] = v
+	}
+	v := s.value(class)
+	values[class] = v
+	s.values.Store(&values)
+	return v
+}
+
+// clean returns a class as valid UTF-8 of at most 64 bytes.
+func clean(class string) string {
+	class = strings.ToValidUTF8(class, "\uFFFD")
+	if len(class) <= maxLength {
+		return class
+	}
+	n := maxLength
+	for !utf8.RuneStart(class[n]) {
+		n--
+	}
+	return class[:n]
+}
