@@ -16,7 +16,7 @@ func TestOf(t *testing.T) {
 		"nightly-report":         "nightly-report",
 		"order:42":               "order:*",
 		"order:42:line:7":        "order:*:line:*",
-		"shard7":                 "shard*",
+		"worker7":                "worker*",
 		"v2/7.5":                 "v*/*.*",
 		"user:deadbeef01":        "user:*",
 		"cus_NffrFeUfNV2Hib":     "cus_*",
