@@ -133,7 +133,7 @@ func TestLint(t *testing.T) {
 }
 
 // A second New on a Registerer fails, and says what to do. Hooks of one Metrics serve two
-// Clients, and so do two registerers with a label.
+// Clients, and so does a Registerer with a label for each.
 func TestTwoClients(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(t, reg, dibsprom.Config{})

@@ -18,13 +18,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// grafanaDashboard is the schema of dashboard files that older versions of Grafana import,
+// too. The SDK prefers its successor.
+type grafanaDashboard = dashboard.Dashboard //nolint:staticcheck // deprecated for new programs, not as a format
+
 // readDashboard decodes grafana.json by the schema of Grafana, which rejects fields that it
 // does not have. The strict decoder drops panels, so another one returns them.
-func readDashboard(raw []byte) (d dashboard.Dashboard, err error) {
+func readDashboard(raw []byte) (d grafanaDashboard, err error) {
 	runtime := cog.NewRuntime()
 	runtime.RegisterPanelcfgVariant(timeseries.VariantConfig())
 	runtime.RegisterDataqueryVariant(query.VariantConfig())
-	var strict dashboard.Dashboard
+	var strict grafanaDashboard
 	var problems cog.BuildErrors
 	if err := strict.UnmarshalJSONStrict(raw); err != nil && (!errors.As(err, &problems) || len(problems) > 0) {
 		return d, err
@@ -36,7 +40,7 @@ func readDashboard(raw []byte) (d dashboard.Dashboard, err error) {
 }
 
 // expressions returns the PromQL expressions of all panels.
-func expressions(t *testing.T, d dashboard.Dashboard) (all []string) {
+func expressions(t *testing.T, d grafanaDashboard) (all []string) {
 	t.Helper()
 	for _, p := range d.Panels {
 		if p.Panel == nil || len(p.Panel.Targets) == 0 {
@@ -53,7 +57,7 @@ func expressions(t *testing.T, d dashboard.Dashboard) (all []string) {
 	return all
 }
 
-func grafana(t *testing.T) (raw []byte, d dashboard.Dashboard) {
+func grafana(t *testing.T) (raw []byte, d grafanaDashboard) {
 	t.Helper()
 	raw, err := os.ReadFile("grafana.json")
 	if err != nil {

@@ -22,10 +22,10 @@ type Metrics struct {
 
 // New creates the metrics and registers them.
 //
-// Call New once for a Registerer, and Metrics.Hooks once for each Client: their figures are
+// Call New once for a Registerer, and Metrics.Hooks once for each Client. Their figures are
 // added up. A second New on the same Registerer returns an error that wraps a
-// prometheus.AlreadyRegisteredError. To tell two Clients apart, call New for each, with a
-// Registerer of prometheus.WrapRegistererWith and a label of your choice.
+// prometheus.AlreadyRegisteredError. To tell two Clients apart, call New for each. Give it a
+// Registerer of prometheus.WrapRegistererWith, with a label of your choice.
 //
 // New also returns an error if reg is nil or a value of the Config is bad.
 func New(reg prometheus.Registerer, config Config) (*Metrics, error) {
