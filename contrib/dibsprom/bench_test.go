@@ -1,0 +1,78 @@
+package dibsprom_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/contrib/dibsprom"
+	"github.com/dibslock/dibs/memstore"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// noHooks are hooks that do nothing, to tell the cost of metrics from that of being called.
+func noHooks() dibs.Hooks {
+	return dibs.Hooks{
+		Queued:     func(context.Context, dibs.Queued) {},
+		AcquireEnd: func(context.Context, dibs.AcquireEnd) {},
+		Lost:       func(context.Context, dibs.Lost) {},
+		Released:   func(context.Context, dibs.Released) {},
+	}
+}
+
+// BenchmarkLock measures a lock and an unlock in memory, without hooks, with hooks that do
+// nothing, and with metrics. The last two differ by the cost of dibsprom.
+func BenchmarkLock(b *testing.B) {
+	native := dibsprom.Config{NativeHistograms: true}
+	for _, c := range []struct {
+		name    string
+		options []dibs.Option
+	}{
+		{"without", nil},
+		{"empty", []dibs.Option{dibs.Observe(noHooks())}},
+		{"metrics", []dibs.Option{dibs.Observe(newMetrics(b, prometheus.NewRegistry(), dibsprom.Config{}).Hooks())}},
+		{"native", []dibs.Option{dibs.Observe(newMetrics(b, prometheus.NewRegistry(), native).Hooks())}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			locks := dibs.New(memstore.New(), c.options...)
+			defer locks.Close()
+			m := locks.Mutex("order:4711")
+			ctx := b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				lease, err := m.Lock(ctx)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := lease.Unlock(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkHooks measures the hooks of a lock and an unlock alone, by all goroutines on one
+// class.
+func BenchmarkHooks(b *testing.B) {
+	hooks := newMetrics(b, prometheus.NewRegistry(), dibsprom.Config{}).Hooks()
+	ctx, info := context.Background(), dibs.LockInfo{Name: "order:4711", Kind: dibs.KindMutex}
+	pair := func() {
+		hooks.AcquireEnd(ctx, dibs.AcquireEnd{LockInfo: info, Waited: 1000})
+		hooks.Released(ctx, dibs.Released{LockInfo: info, Held: 1000})
+	}
+	b.Run("one", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			pair()
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				pair()
+			}
+		})
+	})
+}

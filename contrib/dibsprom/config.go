@@ -1,0 +1,67 @@
+package dibsprom
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// A Config has the settings of New. The zero Config has the defaults.
+type Config struct {
+	// Class returns the class of the name of a lock. It is called at each event of a lock,
+	// by many goroutines at once. Its results are cut to 64 bytes of valid UTF-8. Nil means
+	// the rule in the documentation of the package.
+	Class func(name string) string
+
+	// MaxClasses is the largest number of classes, without "other". Zero means 200; a
+	// negative number is an error.
+	MaxClasses int
+
+	// AcquireBuckets and HeldBuckets are the upper limits of the buckets of
+	// dibs_acquire_seconds and dibs_held_seconds, in seconds. They must grow. Empty means 12
+	// buckets, from 0.5 ms to 2 minutes and from 1 ms to 2 hours.
+	AcquireBuckets, HeldBuckets []float64
+
+	// NativeHistograms adds native histograms to dibs_acquire_seconds and dibs_held_seconds,
+	// each with at most 100 buckets of 10 %. A Prometheus that scrapes native histograms drops
+	// the other buckets, which grafana.json uses, unless always_scrape_classic_histograms is
+	// set.
+	NativeHistograms bool
+}
+
+const defaultMaxClasses = 200
+
+// withDefaults returns the Config with its defaults, or an error.
+func (c Config) withDefaults() (Config, error) {
+	if c.MaxClasses < 0 {
+		return c, fmt.Errorf("dibsprom: MaxClasses %d: negative", c.MaxClasses)
+	}
+	if c.MaxClasses == 0 {
+		c.MaxClasses = defaultMaxClasses
+	}
+	if len(c.AcquireBuckets) == 0 {
+		c.AcquireBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120}
+	}
+	if len(c.HeldBuckets) == 0 {
+		c.HeldBuckets = []float64{0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200}
+	}
+	if err := checkBuckets(c.AcquireBuckets); err != nil {
+		return c, fmt.Errorf("dibsprom: AcquireBuckets %v: %w", c.AcquireBuckets, err)
+	}
+	if err := checkBuckets(c.HeldBuckets); err != nil {
+		return c, fmt.Errorf("dibsprom: HeldBuckets %v: %w", c.HeldBuckets, err)
+	}
+	return c, nil
+}
+
+// checkBuckets returns why the Prometheus client would panic, or nil.
+func checkBuckets(limits []float64) error {
+	last := math.Inf(-1)
+	for _, limit := range limits {
+		if !(limit > last) { // also if it is not a number
+			return errors.New("the limits do not grow")
+		}
+		last = limit
+	}
+	return nil
+}

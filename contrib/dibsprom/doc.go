@@ -1,0 +1,41 @@
+// Package dibsprom exports metrics of locks to Prometheus.
+//
+//	metrics, err := dibsprom.New(prometheus.DefaultRegisterer, dibsprom.Config{})
+//	if err != nil {
+//		return err
+//	}
+//	locks := dibs.New(store, dibs.Observe(metrics.Hooks()))
+//
+// The metrics are:
+//
+//	dibs_acquire_seconds{class,kind,result}  histogram  duration of each call that acquires
+//	dibs_held_seconds{class,kind,end}        histogram  duration of each lease, when it ends
+//	dibs_holding{class}                      gauge      leases held now
+//	dibs_waiting{class}                      gauge      calls in a wait queue now
+//	dibs_lost_total{class,reason}            counter    leases that ended before their release
+//	dibs_renew_failed_total{class}           counter    renewals without a known outcome
+//	dibs_renew_seconds                       histogram  duration of each batch of renewals
+//	dibs_headroom_ratio                      histogram  share of the time that was left at a renewal
+//	dibs_handoff_seconds                     histogram  duration of hand-offs, from the request to the lease
+//	dibs_degraded                            gauge      Clients that receive no notifications now
+//
+// The values of result, end and reason are those of the constants of this package.
+// docs/observe.md says what each figure means. The files grafana.json and alerts.yml, beside
+// this package, are a dashboard and alert rules.
+//
+// # Classes
+//
+// A class groups names of locks: order:1 and order:2 are of the class order:*. It replaces by
+// * each number, each UUID, and each word of at least 8 letters and digits that has a digit.
+// Config.Class replaces that rule. There are at most Config.MaxClasses classes, and "other"
+// for the names after them. So the number of series is bounded, whatever the names are. A
+// multi-lock counts in the class of its first name.
+//
+// A class is a part of the name of a lock, and everybody who can read the metrics sees it.
+// No metric contains an owner token or a label of a lock.
+//
+// # Cost
+//
+// A lock and an unlock write two histograms and one gauge twice, and allocate nothing. There
+// is no goroutine.
+package dibsprom

@@ -1,0 +1,83 @@
+package dibsprom
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// Hooks returns the hooks for one Client. Give them to dibs.New, with dibs.Observe. Call
+// Hooks once for each Client: the hooks remember whether their Client is degraded. Given to
+// a lock or a call instead, they would count those of New twice.
+func (m *Metrics) Hooks() dibs.Hooks {
+	var degraded atomic.Bool
+	return dibs.Hooks{
+		Queued:      m.observeQueued,
+		AcquireEnd:  m.observeAcquireEnd,
+		RenewFailed: m.observeRenewFailed,
+		Lost:        m.observeLost,
+		Released:    m.observeReleased,
+		Renewed:     m.observeRenewed,
+		Degraded: func(e dibs.Degraded) {
+			// The event of a beginning or of an end may have been dropped.
+			switch now := e.Err != nil; {
+			case degraded.Swap(now) == now:
+			case now:
+				m.degraded.Inc()
+			default:
+				m.degraded.Dec()
+			}
+		},
+	}
+}
+
+func (m *Metrics) observeQueued(_ context.Context, e dibs.Queued) { m.classes.Of(e.Name).waiting.Inc() }
+
+func (m *Metrics) observeAcquireEnd(_ context.Context, e dibs.AcquireEnd) {
+	s := m.classes.Of(e.Name)
+	m.acquireObserver(s, kindOf(e.Kind), resultOf(e)).Observe(e.Waited.Seconds())
+	if e.Queued {
+		s.waiting.Dec()
+	}
+	if e.Err != nil {
+		return
+	}
+	s.holding.Inc()
+	if e.Handoff > 0 {
+		m.handoff.Observe(e.Handoff.Seconds())
+	}
+}
+
+func (m *Metrics) observeRenewFailed(_ context.Context, e dibs.RenewFailed) {
+	m.classes.Of(e.Name).renewFailed.Inc()
+}
+
+func (m *Metrics) observeLost(_ context.Context, e dibs.Lost) {
+	s := m.classes.Of(e.Name)
+	s.lost[reasonOf(e.Reason)].Inc()
+	m.observeEnd(s, e.Kind, lost, e.Held)
+}
+
+func (m *Metrics) observeReleased(_ context.Context, e dibs.Released) {
+	s := m.classes.Of(e.Name)
+	how, why := endOf(e.Err)
+	if how == lost {
+		s.lost[why].Inc()
+	}
+	m.observeEnd(s, e.Kind, how, e.Held)
+}
+
+// observeEnd records the last event of a lease. An attached lease had no first one.
+func (m *Metrics) observeEnd(s *series, k dibs.Kind, how end, after time.Duration) {
+	m.heldObserver(s, kindOf(k), how).Observe(after.Seconds())
+	if k != dibs.KindAttached {
+		s.holding.Dec()
+	}
+}
+
+func (m *Metrics) observeRenewed(e dibs.Renewed) {
+	m.renew.Observe(e.Took.Seconds())
+	m.headroom.Observe(e.Headroom)
+}

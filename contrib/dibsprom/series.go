@@ -1,0 +1,60 @@
+package dibsprom
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A series is what one class has of each metric. Gauges and counters exist from the
+// beginning, so that the first loss is an increase. A histogram has many series of
+// its own, so it exists when it has its first value. A series is safe for concurrent use.
+type series struct {
+	class            string
+	holding, waiting prometheus.Gauge
+	renewFailed      prometheus.Counter
+	lost             [reasons]prometheus.Counter
+
+	acquire [kinds][results]observer
+	held    [kinds][ends]observer
+}
+
+func (m *Metrics) newSeries(class string) *series {
+	s := &series{
+		class:       class,
+		holding:     m.holding.WithLabelValues(class),
+		waiting:     m.waiting.WithLabelValues(class),
+		renewFailed: m.renewFailed.WithLabelValues(class),
+	}
+	for r := range reasons {
+		s.lost[r] = m.lost.WithLabelValues(class, r.String())
+	}
+	return s
+}
+
+// An observer is one histogram of a class, or nil before its first value.
+type observer struct {
+	atomic.Pointer[prometheus.Observer]
+}
+
+func (o *observer) create(from *prometheus.HistogramVec, labels ...string) prometheus.Observer {
+	created := from.WithLabelValues(labels...)
+	o.Store(&created) // two goroutines may do this; from has one histogram for both
+	return created
+}
+
+func (m *Metrics) acquireObserver(s *series, k kind, r result) prometheus.Observer {
+	o := &s.acquire[k][r]
+	if created := o.Load(); created != nil {
+		return *created
+	}
+	return o.create(m.acquire, s.class, k.String(), r.String())
+}
+
+func (m *Metrics) heldObserver(s *series, k kind, e end) prometheus.Observer {
+	o := &s.held[k][e]
+	if created := o.Load(); created != nil {
+		return *created
+	}
+	return o.create(m.held, s.class, k.String(), e.String())
+}
