@@ -17,6 +17,15 @@ func detach(life, values context.Context) context.Context {
 	return detachedContext{life, context.WithoutCancel(values)}
 }
 
+// values returns the context whose values the requests of a lease have: that of the call,
+// with what the AcquireStart hooks have added.
+func (h *lease) values() context.Context {
+	if h.hooks != nil {
+		return h.hooks.ctx
+	}
+	return h.parent
+}
+
 func (b detachedContext) Value(key any) any { return b.values.Value(key) }
 
 // AfterFunc saves a goroutine for each context that is derived from this one.

@@ -293,6 +293,55 @@ func TestHookContexts(t *testing.T) {
 	})
 }
 
+// Each request of a call and of its lease sees the value of AcquireStart, such as a span,
+// also those in the background. Only renewals see none: they concern many leases.
+func TestHookContextInEachRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		var j journal
+		see := func(what string, ctx context.Context) { j.record(fmt.Sprintf("%s:%v", what, ctx.Value(hookKey{}))) }
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, _ driver.ReleaseRequest) (bool, error) {
+				see("release", ctx)
+				return false, errReset
+			}
+			f.cancel = func(ctx context.Context, c driver.AcquireRequest) error {
+				see("cancel", ctx)
+				return f.Store.Cancel(ctx, c)
+			}
+			f.notify = func(ctx context.Context, _ driver.WantedRequest) (bool, error) {
+				see("notify", ctx)
+				return false, nil
+			}
+			f.extend = func(ctx context.Context, requests []driver.ExtendRequest) []error {
+				see("extend", ctx)
+				return f.Store.Extend(ctx, requests)
+			}
+		})
+		c := open(t, f, dibs.Observe(dibs.Hooks{AcquireStart: func(ctx context.Context, _ dibs.AcquireStart) context.Context {
+			return context.WithValue(ctx, hookKey{}, "span")
+		}}))
+		l := lock(t, c, "n")
+		l.Wanted()
+		time.Sleep(11 * time.Second) // one renewal
+		if err := l.Unlock(); !errors.Is(err, dibs.ErrUnavailable) {
+			t.Errorf("error %v, want ErrUnavailable", err)
+		}
+		f.set(func(f *faulty) { f.release = nil })
+		mutex(t, s, "taken")
+		_, err := c.Mutex("taken").Lock(t.Context(), dibs.Wait(time.Second))
+		wantErr(t, err, dibs.ErrBusy)
+		lock(t, c, "lost", dibs.MaxHold(time.Second), dibs.NoRenew())
+		time.Sleep(time.Minute)
+		lines := strings.Fields(j.String())
+		slices.Sort(lines)
+		want := []string{"cancel:span", "extend:<nil>", "notify:span", "release:span"}
+		if have := slices.Compact(lines); !slices.Equal(have, want) {
+			t.Errorf("requests %q, want %q", have, want)
+		}
+	})
+}
+
 // A context of AcquireStart that ends ends the call.
 func TestHookContextBoundsTheCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
