@@ -342,6 +342,43 @@ func TestHookContextInEachRequest(t *testing.T) {
 	})
 }
 
+// The contexts of hooks and of releases have no trace of the end of the caller's context.
+func TestHookContextHasNoEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		seen := 0
+		check := func(what string, ctx context.Context) {
+			seen++
+			_, ends := ctx.Deadline()
+			if err := context.Cause(ctx); err != nil || ctx.Err() != nil || ends || ctx.Value(hookKey{}) != "caller" {
+				t.Errorf("%s: cause %v, error %v, value %v", what, err, ctx.Err(), ctx.Value(hookKey{}))
+			}
+			child, stop := context.WithCancelCause(ctx)
+			stop(errReset)
+			if err := context.Cause(child); !errors.Is(err, errReset) {
+				t.Errorf("%s: cause %v of a child, want its own", what, err)
+			}
+		}
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+				check("release", ctx)
+				return f.Store.Release(ctx, r)
+			}
+		})
+		c := open(t, f, dibs.Observe(dibs.Hooks{Released: func(ctx context.Context, _ dibs.Released) { check("hook", ctx) }}))
+		parent, stop := context.WithTimeout(context.WithValue(t.Context(), hookKey{}, "caller"), time.Second)
+		ctx, cancel := context.WithCancelCause(parent)
+		l, err := c.Mutex("n").Lock(ctx)
+		wantErr(t, err)
+		cancel(errors.New("the request has ended"))
+		stop()
+		wantErr(t, l.Unlock())
+		if seen != 2 {
+			t.Errorf("%d contexts, want 2", seen)
+		}
+	})
+}
+
 // A context of AcquireStart that ends ends the call.
 func TestHookContextBoundsTheCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
