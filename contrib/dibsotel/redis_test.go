@@ -39,6 +39,7 @@ func onEachClient(t *testing.T, test func(t *testing.T, s *redistest.Server, ope
 		"rueidis cluster": {redistest.StartClusterNode, instrumentedRueidis},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := c.start(t)
 			test(t, s, func(options ...dibs.Option) (*dibs.Client, *recorder) {
 				r := newRecorder(t)
@@ -214,7 +215,7 @@ func TestTracesUnderLoad(t *testing.T) {
 				defer caller.End()
 				roots[i] = caller.SpanContext().TraceID()
 				for j := range each {
-					name := fmt.Sprint("order:", (i+j)%48) // some are contended
+					name := fmt.Sprintf("{order}:%d", (i+j)%48) // in one slot; some are contended
 					if err := locks.Mutex(name).Do(ctx, func(context.Context) error { return nil }); err != nil {
 						t.Error(err)
 					}
