@@ -70,7 +70,7 @@ func TestAcquireAndRelease(t *testing.T) {
 			second.Unlock()
 			first, second = lock(t, locks.Mutex("order:42")), nil
 			time.AfterFunc(time.Second, func() { first.Unlock() })
-			lock(t, locks.Semaphore("order:42", 1)).Unlock()
+			lock(t, locks.Mutex("order:42")).Unlock()
 		})
 		have = strings.NewReplacer(holder(have), "HOLDER").Replace(have)
 		wantLines(t, have,
@@ -81,8 +81,8 @@ func TestAcquireAndRelease(t *testing.T) {
 			`level=DEBUG msg="lock released" name=order:42 more="[x=1 y\n2]" kind=multi held=0s`,
 			`level=DEBUG msg="lock acquired" name=order:42 kind=mutex waited=0s`,
 			`level=DEBUG msg="lock released" name=order:42 kind=mutex held=1s`,
-			`level=DEBUG msg="lock acquired" name=order:42 kind=semaphore waited=1s notified=true`,
-			`level=DEBUG msg="lock released" name=order:42 kind=semaphore held=0s`,
+			`level=DEBUG msg="lock acquired" name=order:42 kind=mutex waited=1s notified=true`,
+			`level=DEBUG msg="lock released" name=order:42 kind=mutex held=0s`,
 		)
 	})
 }
@@ -197,7 +197,7 @@ func TestLostAndClosed(t *testing.T) {
 			lock(t, locks.Mutex("b"))
 		})
 		wantLines(t, have,
-			`level=ERROR msg="lease lost" name=a kind=mutex held=1s reason="held too long" err="dibs: lease on \"a\" lost: held too long"`,
+			`level=ERROR msg="lease lost" name=a kind=mutex held=980ms reason="held too long" err="dibs: lease on \"a\" lost: held too long"`,
 			`level=INFO msg="lease ended by Close" name=b kind=mutex held=0s reason="client closed" err="dibs: lease on \"b\" lost: client closed"`,
 		)
 	})
