@@ -22,7 +22,8 @@
 //	dibs.name      name of the lock, unless Config.HideNames is set
 //	dibs.more      further names of a multi-lock, likewise
 //	dibs.kind      mutex, reader, writer, semaphore, multi, election or once
-//	dibs.result    ok, notified, busy, cancelled, unavailable, invalid, closed or other
+//	dibs.result    acquired, notified, busy, timeout, canceled, unavailable, closed, wrong_type
+//	               or error
 //	dibs.fence     fence of the lease
 //	dibs.weight    permits of a semaphore that are requested
 //	dibs.limit     permits of the whole semaphore
@@ -41,8 +42,8 @@
 // The instruments, with their attributes:
 //
 //	dibs.acquire.duration  s        dibs.class, dibs.kind, dibs.result
-//	dibs.held.duration     s        dibs.class, dibs.kind, dibs.end (released or lost)
-//	dibs.handoff.duration  s        dibs.class
+//	dibs.held.duration     s        dibs.class, dibs.kind, dibs.end (released, lost or unavailable)
+//	dibs.handoff.duration  s
 //	dibs.holding           {lease}  dibs.class
 //	dibs.waiting           {call}   dibs.class
 //	dibs.lost              {lease}  dibs.class, dibs.reason

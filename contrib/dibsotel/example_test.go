@@ -12,7 +12,7 @@ import (
 )
 
 func ExampleHooks() {
-	exporter := tracetest.NewInMemoryExporter() // otlptracegrpc.New in production, with a batcher
+	exporter := tracetest.NewInMemoryExporter() // otlptracegrpc.New in production, with sdktrace.WithBatcher
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	defer provider.Shutdown(context.Background())
 
@@ -34,5 +34,5 @@ func ExampleHooks() {
 	// dibs.lock order:*
 	//   dibs.name order:42
 	//   dibs.kind mutex
-	//   dibs.result ok
+	//   dibs.result acquired
 }

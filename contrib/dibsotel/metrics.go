@@ -114,7 +114,7 @@ func (m *meter) onAcquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 		m.holding.Add(ctx, 1, class.add...)
 	}
 	if e.Handoff > 0 {
-		m.handoff.Record(ctx, e.Handoff.Seconds(), class.record...)
+		m.handoff.Record(ctx, e.Handoff.Seconds())
 	}
 }
 
@@ -124,12 +124,21 @@ func (m *meter) onRenewFailed(ctx context.Context, e dibs.RenewFailed) {
 
 func (m *meter) onLost(ctx context.Context, e dibs.Lost) {
 	class := m.classes.Of(e.Name)
-	m.lost.Add(ctx, 1, metric.WithAttributes(keyClass.String(class.name), keyReason.String(string(e.Reason))))
+	m.addLost(ctx, class, e.Reason)
 	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), endLost)
 }
 
+func (m *meter) addLost(ctx context.Context, class *classMeter, reason dibs.Reason) {
+	m.lost.Add(ctx, 1, metric.WithAttributes(keyClass.String(class.name), keyReason.String(reasonOf(reason))))
+}
+
 func (m *meter) onReleased(ctx context.Context, e dibs.Released) {
-	m.onHeld(ctx, m.classes.Of(e.Name), e.Kind, e.Held.Seconds(), endReleased)
+	class := m.classes.Of(e.Name)
+	how, loss := endOf(e.Err)
+	if loss != nil { // noticed by Unlock
+		m.addLost(ctx, class, loss.Reason)
+	}
+	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), how)
 }
 
 // onHeld measures a lease that has ended. An attached lease was not counted in holding,
@@ -154,17 +163,6 @@ func (m *meter) onDegraded(e dibs.Degraded) {
 	m.degraded.Add(context.Background(), change)
 }
 
-// An end is how a lease ended.
-type end int
-
-const (
-	endReleased end = iota
-	endLost
-	ends // how many there are
-)
-
-var endNames = [ends]string{"released", "lost"}
-
 var kinds = [...]dibs.Kind{
 	dibs.KindMutex, dibs.KindReader, dibs.KindWriter, dibs.KindSemaphore,
 	dibs.KindMulti, dibs.KindElection, dibs.KindOnce, dibs.KindAttached,
@@ -176,24 +174,32 @@ func indexOf(kind dibs.Kind) int {
 			return i
 		}
 	}
-	return len(kinds) // of a later version
+	return len(kinds) // of a later version; they share one option
+}
+
+func nameOf(kind dibs.Kind) string {
+	if indexOf(kind) == len(kinds) {
+		return "other"
+	}
+	return string(kind)
 }
 
 // A classMeter has the attributes of one class, so that a measurement allocates nothing.
 type classMeter struct {
 	name      string
 	add       []metric.AddOption
-	record    []metric.RecordOption
 	byOutcome [len(kinds) + 1][results]cachedOption
 	byEnd     [len(kinds) + 1][ends]cachedOption
 }
 
 // A cachedOption is made when it is first needed.
-type cachedOption struct{ made atomic.Pointer[[]metric.RecordOption] }
+type cachedOption struct {
+	made atomic.Pointer[[]metric.RecordOption]
+}
 
 func newClassMeter(class string) *classMeter {
 	option := metric.WithAttributeSet(attribute.NewSet(keyClass.String(class)))
-	return &classMeter{name: class, add: []metric.AddOption{option}, record: []metric.RecordOption{option}}
+	return &classMeter{name: class, add: []metric.AddOption{option}}
 }
 
 func (c *classMeter) acquired(kind dibs.Kind, outcome result) []metric.RecordOption {
@@ -201,7 +207,7 @@ func (c *classMeter) acquired(kind dibs.Kind, outcome result) []metric.RecordOpt
 	if made := cached.made.Load(); made != nil {
 		return *made
 	}
-	return cached.set(keyClass.String(c.name), keyKind.String(string(kind)), keyResult.String(outcome.String()))
+	return cached.set(keyClass.String(c.name), keyKind.String(nameOf(kind)), keyResult.String(outcome.String()))
 }
 
 func (c *classMeter) held(kind dibs.Kind, how end) []metric.RecordOption {
@@ -209,7 +215,7 @@ func (c *classMeter) held(kind dibs.Kind, how end) []metric.RecordOption {
 	if made := cached.made.Load(); made != nil {
 		return *made
 	}
-	return cached.set(keyClass.String(c.name), keyKind.String(string(kind)), keyEnd.String(endNames[how]))
+	return cached.set(keyClass.String(c.name), keyKind.String(nameOf(kind)), keyEnd.String(how.String()))
 }
 
 func (c *cachedOption) set(attributes ...attribute.KeyValue) []metric.RecordOption {

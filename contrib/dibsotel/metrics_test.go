@@ -74,8 +74,8 @@ func TestMetrics(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		want(t, "while one holds and one waits", measured(), strings.TrimSpace(`
+dibs.acquire.duration[s] dibs.class=order:* dibs.kind=mutex dibs.result=acquired = 1 values, 0.0
 dibs.acquire.duration[s] dibs.class=order:* dibs.kind=mutex dibs.result=busy = 1 values, 0.0
-dibs.acquire.duration[s] dibs.class=order:* dibs.kind=mutex dibs.result=ok = 1 values, 0.0
 dibs.holding[{lease}] dibs.class=order:* = 1
 dibs.waiting[{call}] dibs.class=order:* = 1`))
 		if err := first.Unlock(); err != nil {
@@ -94,7 +94,7 @@ dibs.waiting[{call}] dibs.class=order:* = 1`))
 			"dibs.held.duration[s] dibs.class=order:* dibs.end=lost dibs.kind=mutex = 1 values, 1.0",
 			"dibs.held.duration[s] dibs.class=order:* dibs.end=released dibs.kind=mutex = 2 values, 15.0",
 			"dibs.holding[{lease}] dibs.class=order:* = 0",
-			"dibs.lost[{lease}] dibs.class=order:* dibs.reason=held too long = 1",
+			"dibs.lost[{lease}] dibs.class=order:* dibs.reason=max_hold = 1",
 			"dibs.waiting[{call}] dibs.class=order:* = 0",
 		} {
 			if !slices.Contains(lines, line) {

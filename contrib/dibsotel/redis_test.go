@@ -63,7 +63,7 @@ func instrumentedRueidis(t *testing.T, addr string, r *recorder) driver.Store {
 	return rueidisstore.New(openRueidis(t, addr, r))
 }
 
-// scripts returns the spans of Redis that call scripts, alone or in a pipeline.
+// scripts returns the spans of Redis that call scripts, one by one or in a pipeline.
 func (r *recorder) scripts() tracetest.SpanStubs {
 	return slices.DeleteFunc(r.GetSpans(), func(s tracetest.SpanStub) bool {
 		return !strings.Contains(s.InstrumentationScope.Name, "redis") || !strings.Contains(strings.ToLower(s.Name), "eval") && !strings.Contains(strings.ToLower(s.Name), "script")
@@ -88,8 +88,8 @@ func (r *recorder) wantWhole(t *testing.T) int {
 	return len(scripts)
 }
 
-// wantTraces waits until there are so many spans of scripts, and checks that all spans of
-// dibs and of scripts form so many traces.
+// wantTraces waits until there are at least some spans of scripts. It checks how many traces
+// all spans of dibs and of scripts form.
 func (r *recorder) wantTraces(t *testing.T, traces, atLeast int) {
 	t.Helper()
 	eventually(t, func() bool { return len(r.scripts()) >= atLeast })
@@ -225,7 +225,8 @@ func TestTracesUnderLoad(t *testing.T) {
 		all.Wait()
 		scripts := r.wantWhole(t)
 		calls := r.named("dibs.lock")
-		if len(calls) != callers*each || scripts == 0 || scripts >= 2*len(calls) {
+		shares := !strings.Contains(t.Name(), "cluster") // rueidis sends one command at a time there
+		if len(calls) != callers*each || scripts == 0 || shares && scripts >= 2*len(calls) {
 			t.Errorf("%d scripts of %d calls, want shared ones", scripts, len(calls))
 		}
 		for _, s := range append(calls, r.scripts()...) {

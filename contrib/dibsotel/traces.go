@@ -116,7 +116,7 @@ func (t *tracer) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 	switch {
 	case e.Err == nil && e.Queued:
 		c.span.AddEvent("granted", trace.WithAttributes(keyFence.Int64(int64(e.Fence)), keyNotified.Bool(e.Notified)))
-	case e.Err != nil && !(c.try && outcome == resultBusy):
+	case e.Err != nil && (!c.try || outcome != resultBusy):
 		attributes = append(attributes, keyError.String(outcome.String()))
 		c.span.SetStatus(codes.Error, t.message(e.Err, outcome.String()))
 	}
@@ -146,10 +146,10 @@ func (t *tracer) lost(ctx context.Context, e dibs.Lost) {
 		return
 	}
 	attributes := t.describe(make([]attribute.KeyValue, 0, 6), &e.LockInfo)
-	attributes = append(attributes, keyFence.Int64(int64(e.Fence)), seconds(keyHeld, e.Held), keyReason.String(string(e.Reason)))
+	attributes = append(attributes, keyFence.Int64(int64(e.Fence)), seconds(keyHeld, e.Held), keyReason.String(reasonOf(e.Reason)))
 	if e.Reason != dibs.ReasonClosed {
 		attributes = append(attributes, keyError.String("lost"))
-		span.SetStatus(codes.Error, t.message(e.Err, "lost: "+string(e.Reason)))
+		span.SetStatus(codes.Error, t.message(e.Err, "lost: "+reasonOf(e.Reason)))
 	}
 	span.SetAttributes(attributes...)
 }
@@ -163,7 +163,8 @@ func (t *tracer) released(ctx context.Context, e dibs.Released) {
 	attributes := t.describe(make([]attribute.KeyValue, 0, 4), &e.LockInfo)
 	attributes = append(attributes, keyFence.Int64(int64(e.Fence)))
 	if e.Err != nil {
-		outcome := resultOfError(e.Err).String()
+		how, _ := endOf(e.Err)
+		outcome := how.String()
 		attributes = append(attributes, keyError.String(outcome))
 		c.held.SetStatus(codes.Error, t.message(e.Err, outcome))
 	}

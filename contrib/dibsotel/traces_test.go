@@ -30,7 +30,7 @@ func TestSpanOfAnUncontendedCall(t *testing.T) {
 		caller.End()
 		s := r.only(t, "dibs.")
 		want(t, "name", s.Name, "dibs.lock order:*")
-		want(t, "attributes", text(s.Attributes), fmt.Sprintf("dibs.fence=%d dibs.kind=mutex dibs.name=order:42 dibs.result=ok", lease.Fence()))
+		want(t, "attributes", text(s.Attributes), fmt.Sprintf("dibs.fence=%d dibs.kind=mutex dibs.name=order:42 dibs.result=acquired", lease.Fence()))
 		want(t, "events", events(s), "")
 		if s.SpanKind != trace.SpanKindInternal || s.Status.Code != codes.Unset || s.Parent.SpanID() != caller.SpanContext().SpanID() {
 			t.Errorf("kind %v, status %v, parent %v", s.SpanKind, s.Status, s.Parent.SpanID())
@@ -76,9 +76,9 @@ func TestSpansOfOtherKinds(t *testing.T) {
 			lock dibs.Doer
 			want string
 		}{
-			"api":     {locks.Semaphore("api", 5), "dibs.kind=semaphore dibs.limit=5 dibs.name=api dibs.result=ok dibs.weight=1"},
-			"a:1":     {locks.All("a:1", "b:2"), `dibs.kind=multi dibs.more=["b:2"] dibs.name=a:1 dibs.result=ok`},
-			"report:": {locks.RWMutex("report:").Reading(), "dibs.kind=reader dibs.name=report: dibs.result=ok"},
+			"api":     {locks.Semaphore("api", 5), "dibs.kind=semaphore dibs.limit=5 dibs.name=api dibs.result=acquired dibs.weight=1"},
+			"a:1":     {locks.All("a:1", "b:2"), `dibs.kind=multi dibs.more=["b:2"] dibs.name=a:1 dibs.result=acquired`},
+			"report:": {locks.RWMutex("report:").Reading(), "dibs.kind=reader dibs.name=report: dibs.result=acquired"},
 		} {
 			r.Reset()
 			if err := c.lock.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
@@ -95,6 +95,14 @@ func TestSpansOfOtherKinds(t *testing.T) {
 type failing struct {
 	driver.Store
 	acquire, extend error
+	release         func() (bool, error)
+}
+
+func (f *failing) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	if f.release == nil {
+		return f.Store.Release(ctx, r)
+	}
+	return f.release()
 }
 
 func (f *failing) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -136,19 +144,19 @@ func TestStatusOfCallsWithoutALease(t *testing.T) {
 			defer cancel()
 			_, err := m.Lock(ctx)
 			return err
-		}, "busy", codes.Error},
+		}, "timeout", codes.Error},
 		"cancelled": {nil, func(ctx context.Context, m *dibs.Mutex) error {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(time.Second, cancel)
 			_, err := m.Lock(ctx)
 			return err
-		}, "cancelled", codes.Error},
+		}, "canceled", codes.Error},
 		"cancelled before": {nil, func(ctx context.Context, m *dibs.Mutex) error {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
 			_, err := m.Lock(ctx)
 			return err
-		}, "cancelled", codes.Error},
+		}, "canceled", codes.Error},
 		"down": {down, func(ctx context.Context, m *dibs.Mutex) error {
 			_, err := m.Lock(ctx)
 			return err
@@ -254,6 +262,35 @@ func TestLeaseEndedByClose(t *testing.T) {
 			t.Errorf("status %v", s.Status)
 		}
 	})
+}
+
+// An Unlock that notices a loss, or that the store does not confirm, ends the span with an
+// error.
+func TestHeldSpanOfAFailedRelease(t *testing.T) {
+	for result, release := range map[string]func() (bool, error){
+		"lost":        func() (bool, error) { return false, nil },
+		"unavailable": func() (bool, error) { return false, &dibs.UnavailableError{Op: "unlock", Cause: errors.New("down")} },
+	} {
+		t.Run(result, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorder(t)
+				observe, measured := measure(t, dibsotel.Config{TracerProvider: r.provider, HeldSpans: true})
+				locks := newLocks(t, &failing{Store: memstore.New(), release: release}, observe)
+				if err := must[*dibs.Lease](t)(locks.Mutex("order:42").Lock(t.Context())).Unlock(); err == nil {
+					t.Fatal("no error of Unlock")
+				}
+				s := r.only(t, "dibs.held")
+				want(t, "type", attributeOf(s, "error.type"), result)
+				if s.Status.Code != codes.Error {
+					t.Errorf("status %v", s.Status)
+				}
+				have := measured()
+				if !strings.Contains(have, "dibs.end="+result) || strings.Contains(have, "dibs.lost") != (result == "lost") {
+					t.Errorf("metrics\n%s", have)
+				}
+			})
+		})
+	}
 }
 
 // Hooks of two levels have their own spans, the inner one inside the outer one.
