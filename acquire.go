@@ -142,7 +142,7 @@ func (q *call) run(w *waiter) (*Lease, error) {
 // the lock itself, or an unanswered request that arrives later.
 func (q *call) cancel() {
 	if q.replied && (q.request.Queue || q.reply.Held) || !q.unansweredUntil.IsZero() {
-		q.c.cancel(q.request, q.ownToken(), q.unansweredUntil)
+		q.c.cancel(q.ctx, q.request, q.ownToken(), q.unansweredUntil)
 	}
 }
 

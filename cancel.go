@@ -31,7 +31,7 @@ func (d *unansweredTry) merge(o *unansweredTry) *unansweredTry {
 func (h *lease) cancelUnanswered() {
 	for d := h.readExtra().unanswered; d != nil; d = d.next {
 		if mayArrive(d.until) {
-			h.c.cancel(d.request, h.ownToken, d.until)
+			h.c.cancel(h.values(), d.request, h.ownToken, d.until)
 		}
 	}
 }

@@ -27,13 +27,15 @@ type hookCall struct {
 	chain  *hookChain
 	parent context.Context // of the caller
 	ctx    context.Context // of the call: the result of AcquireStart
-	values context.Context // for the hooks: the values of ctx, without its end
+	values valuesContext   // for the hooks: the values of ctx, without its end
 	info   LockInfo        // without the token
 	queued bool            // the call has joined a wait queue; used by its goroutine only
 
 	// When the caller received the lease: TTLs begin earlier, with the request. It is set
 	// before anything can end the lease.
 	heldSince time.Duration
+
+	first leaseHooks // of the first lease, so that it costs no allocation
 }
 
 // leaseHooks calls the hooks of one lease. A call for several groups of names gets a lease
@@ -50,7 +52,12 @@ func (hc *hookCall) forLease() *leaseHooks {
 	if hc == nil {
 		return nil
 	}
-	return &leaseHooks{hookCall: hc}
+	h := &hc.first
+	if h.hookCall != nil {
+		h = new(leaseHooks)
+	}
+	h.hookCall = hc
+	return h
 }
 
 func newHookCall(ctx context.Context, w lockSpec, set *settings) *hookCall {
@@ -58,7 +65,7 @@ func newHookCall(ctx context.Context, w lockSpec, set *settings) *hookCall {
 		return nil
 	}
 	return &hookCall{
-		chain: set.hooks, parent: ctx, ctx: ctx, values: context.WithoutCancel(ctx),
+		chain: set.hooks, parent: ctx, ctx: ctx, values: valuesContext{ctx},
 		info: LockInfo{Name: w.name, More: w.with, Kind: w.kind, Label: set.label, Weight: w.weight, Limit: w.limit},
 	}
 }
@@ -85,7 +92,7 @@ func startHooks(ctx context.Context, w lockSpec, set *settings, once bool) *hook
 			hc.ctx = ctx
 		}
 	})
-	hc.values = context.WithoutCancel(hc.ctx)
+	hc.values.of = hc.ctx
 	return hc
 }
 
@@ -126,7 +133,7 @@ func (hc *hookCall) callRenewFailed(e RenewFailed) {
 func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context, E)) {
 	hc.chain.each(func(h *Hooks) {
 		if f := hook(h); f != nil {
-			f(hc.values, e)
+			f(&hc.values, e)
 		}
 	})
 }

@@ -293,6 +293,92 @@ func TestHookContexts(t *testing.T) {
 	})
 }
 
+// Each request of a call and of its lease sees the value of AcquireStart, such as a span,
+// also those in the background. Only renewals see none: they concern many leases.
+func TestHookContextInEachRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		var j journal
+		see := func(what string, ctx context.Context) { j.record(fmt.Sprintf("%s:%v", what, ctx.Value(hookKey{}))) }
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, _ driver.ReleaseRequest) (bool, error) {
+				see("release", ctx)
+				return false, errReset
+			}
+			f.cancel = func(ctx context.Context, c driver.AcquireRequest) error {
+				see("cancel", ctx)
+				return f.Store.Cancel(ctx, c)
+			}
+			f.notify = func(ctx context.Context, _ driver.WantedRequest) (bool, error) {
+				see("notify", ctx)
+				return false, nil
+			}
+			f.extend = func(ctx context.Context, requests []driver.ExtendRequest) []error {
+				see("extend", ctx)
+				return f.Store.Extend(ctx, requests)
+			}
+		})
+		c := open(t, f, dibs.Observe(dibs.Hooks{AcquireStart: func(ctx context.Context, _ dibs.AcquireStart) context.Context {
+			return context.WithValue(ctx, hookKey{}, "span")
+		}}))
+		l := lock(t, c, "n")
+		l.Wanted()
+		time.Sleep(11 * time.Second) // one renewal
+		if err := l.Unlock(); !errors.Is(err, dibs.ErrUnavailable) {
+			t.Errorf("error %v, want ErrUnavailable", err)
+		}
+		f.set(func(f *faulty) { f.release = nil })
+		mutex(t, s, "taken")
+		_, err := c.Mutex("taken").Lock(t.Context(), dibs.Wait(time.Second))
+		wantErr(t, err, dibs.ErrBusy)
+		lock(t, c, "lost", dibs.MaxHold(time.Second), dibs.NoRenew())
+		time.Sleep(time.Minute)
+		lines := strings.Fields(j.String())
+		slices.Sort(lines)
+		want := []string{"cancel:span", "extend:<nil>", "notify:span", "release:span"}
+		if have := slices.Compact(lines); !slices.Equal(have, want) {
+			t.Errorf("requests %q, want %q", have, want)
+		}
+	})
+}
+
+// The contexts of hooks and of releases have no trace of the end of the caller's context.
+func TestHookContextHasNoEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		seen := 0
+		check := func(what string, ctx context.Context) {
+			seen++
+			_, ends := ctx.Deadline()
+			if err := context.Cause(ctx); err != nil || ctx.Err() != nil || ends || ctx.Value(hookKey{}) != "caller" {
+				t.Errorf("%s: cause %v, error %v, value %v", what, err, ctx.Err(), ctx.Value(hookKey{}))
+			}
+			child, stop := context.WithCancelCause(ctx)
+			stop(errReset)
+			if err := context.Cause(child); !errors.Is(err, errReset) {
+				t.Errorf("%s: cause %v of a child, want its own", what, err)
+			}
+		}
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+				check("release", ctx)
+				return f.Store.Release(ctx, r)
+			}
+		})
+		c := open(t, f, dibs.Observe(dibs.Hooks{Released: func(ctx context.Context, _ dibs.Released) { check("hook", ctx) }}))
+		parent, stop := context.WithTimeout(context.WithValue(t.Context(), hookKey{}, "caller"), time.Second)
+		ctx, cancel := context.WithCancelCause(parent)
+		l, err := c.Mutex("n").Lock(ctx)
+		wantErr(t, err)
+		cancel(errors.New("the request has ended"))
+		stop()
+		wantErr(t, l.Unlock())
+		if seen != 2 {
+			t.Errorf("%d contexts, want 2", seen)
+		}
+	})
+}
+
 // A context of AcquireStart that ends ends the call.
 func TestHookContextBoundsTheCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -222,6 +222,6 @@ func (h *lease) cancel() {
 	h.mu.Lock()
 	request := h.acquireRequest(h.c.id)
 	h.mu.Unlock()
-	h.c.cancel(request, h.ownToken, time.Time{})
+	h.c.cancel(h.values(), request, h.ownToken, time.Time{})
 	h.cancelUnanswered()
 }

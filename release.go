@@ -48,7 +48,7 @@ func (h *lease) reservation() time.Duration {
 
 func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) error {
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
-	ctx := detach(c.work.life, h.parent)
+	ctx := detach(c.work.life, h.values())
 	released, unknown := false, false
 	err := c.retry(ctx, c.releaseBy(h), func(a attempt) (err error) {
 		r.Until = a.until
@@ -79,7 +79,7 @@ func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) e
 func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 	reserve := h.reservation() > 0 && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
 	if !reserve {
-		c.cancel(request, h.ownToken, time.Time{})
+		c.cancel(h.values(), request, h.ownToken, time.Time{})
 		h.cancelUnanswered()
 		return
 	}
@@ -96,7 +96,7 @@ func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 // releaseLater retries in the background until the TTL has passed.
 func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
-	c.retryUntilDone(cancelling, max(h.ttl, h.reservation()), func(ctx context.Context, until time.Time) (bool, error) {
+	c.retryUntilDone(h.values(), cancelling, max(h.ttl, h.reservation()), func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
 		r.Until = until
 		r.Reserve = h.reservation()
@@ -106,10 +106,11 @@ func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 }
 
 // cancel cancels a request in the background. If unanswered is not zero, a try of the
-// request had no answer and may arrive until then: cancel continues until then.
-func (c *Client) cancel(request driver.AcquireRequest, own bool, unanswered time.Time) {
+// request had no answer and may arrive until then: cancel continues until then. values is the
+// context of the call that sent the request.
+func (c *Client) cancel(values context.Context, request driver.AcquireRequest, own bool, unanswered time.Time) {
 	cancelling := c.cancellations.begin(request, own)
-	c.retryUntilDone(cancelling, max(request.TTL, driver.WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
+	c.retryUntilDone(values, cancelling, max(request.TTL, driver.WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
 		last := !mayArrive(unanswered)
 		request := request
 		request.Until = until
@@ -120,12 +121,12 @@ func (c *Client) cancel(request driver.AcquireRequest, own bool, unanswered time
 
 // retryUntilDone runs tries in the background until one is done or life has passed. A try
 // that hangs does not delay the next one, which may use another connection. Each has one
-// operation timeout.
-func (c *Client) retryUntilDone(cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
+// operation timeout. The store's client sees the values of a context, such as a trace.
+func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
 	const atOnce, longest = 4, 400 * time.Millisecond
 	ran := c.work.run(func(ctx context.Context) {
 		defer cancelling.end()
-		ctx, done := context.WithTimeout(ctx, life+cancelGrace)
+		ctx, done := context.WithTimeout(detach(ctx, values), life+cancelGrace)
 		defer done()
 		var tries sync.WaitGroup
 		defer tries.Wait()

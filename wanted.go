@@ -116,6 +116,7 @@ func (h *lease) registerWanted() {
 		signal.again = true
 	default:
 		signal.registering = h.c.work.run(func(ctx context.Context) {
+			ctx = detach(ctx, h.values())
 			for h.mustRepeat(ctx, h.notifyWanted(ctx)) {
 			}
 		})

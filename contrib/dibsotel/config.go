@@ -1,0 +1,81 @@
+package dibsotel
+
+import (
+	"cmp"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/classes"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope is the name of the instrumentation scope.
+const scope = "github.com/dibslock/dibs/contrib/dibsotel"
+
+const defaultMaxClasses = 200
+
+// A Config configures Hooks. The zero value is ready for use.
+type Config struct {
+	// TracerProvider makes the spans. Nil means the global provider of package otel. The
+	// provider of package go.opentelemetry.io/otel/trace/noop turns traces off.
+	TracerProvider trace.TracerProvider
+
+	// MeterProvider makes the instruments. Nil means the global provider of package otel.
+	// The provider of package go.opentelemetry.io/otel/metric/noop turns metrics off.
+	MeterProvider metric.MeterProvider
+
+	// Class returns the class of a lock name, for names of spans and for metrics. It must be
+	// safe for concurrent use, and fast. Its result is cut to 64 bytes of valid UTF-8. Nil
+	// means that ids are replaced: order:42 is of the class order:*.
+	Class func(name string) string
+
+	// MaxClasses limits the number of classes. Names of further classes are of the class
+	// "other". Zero or less means 200.
+	MaxClasses int
+
+	// HideNames leaves names of locks out: the attributes dibs.name and dibs.more, and the
+	// messages of errors, which have names in them. Classes stay.
+	HideNames bool
+
+	// HeldSpans adds a span for the time that each lease is held. An exporter receives it
+	// when the lease ends, which can be after hours.
+	HeldSpans bool
+}
+
+// Hooks returns hooks for dibs.Observe. Given to dibs.New, they see all events. Given to a
+// lock or a call, they do not see Renewed and Degraded. They may be shared by Clients.
+//
+// If the MeterProvider cannot make an instrument, otel.Handle receives the error, and there
+// are no metrics.
+func Hooks(c Config) dibs.Hooks {
+	c.MaxClasses = max(c.MaxClasses, 0)
+	c.MaxClasses = cmp.Or(c.MaxClasses, defaultMaxClasses)
+	if c.TracerProvider == nil {
+		c.TracerProvider = otel.GetTracerProvider()
+	}
+	if c.MeterProvider == nil {
+		c.MeterProvider = otel.GetMeterProvider()
+	}
+	t := newTracer(c)
+	m, err := newMeter(c)
+	if err != nil {
+		otel.Handle(err)
+	}
+	h := dibs.Hooks{
+		AcquireStart: t.acquireStart, Queued: t.queued, AcquireEnd: t.acquireEnd,
+		Lost: t.lost,
+	}
+	if c.HeldSpans {
+		h.RenewFailed, h.Released = t.renewFailed, t.released
+	}
+	if m != nil {
+		m.observe(&h)
+	}
+	return h
+}
+
+// newSet returns a Set of the classes of a Config.
+func newSet[T any](c Config, value func(class string) T) *classes.Set[T] {
+	return classes.NewSet(c.Class, c.MaxClasses, value)
+}

@@ -1,0 +1,225 @@
+package dibsotel
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/classes"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+const (
+	keyClass = attribute.Key("dibs.class")
+	keyEnd   = attribute.Key("dibs.end")
+)
+
+// Bounds of the histograms. A wait can be 0.1 ms or hours.
+var (
+	secondBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
+	shareBounds  = []float64{0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1}
+)
+
+// A meter has the instruments, and what it measures for each class.
+type meter struct {
+	acquired, held, handoff, renewed, headroom metric.Float64Histogram
+	holding, waiting, degraded                 metric.Int64UpDownCounter
+	lost, renewFailed                          metric.Int64Counter
+	classes                                    *classes.Set[*classMeter]
+}
+
+// newMeter makes the instruments.
+func newMeter(c Config) (*meter, error) {
+	i := instruments{meter: c.MeterProvider.Meter(scope)}
+	m := &meter{
+		acquired:    i.histogram("dibs.acquire.duration", "s", "Duration of calls that acquire.", secondBounds),
+		held:        i.histogram("dibs.held.duration", "s", "Time that leases were held.", secondBounds),
+		handoff:     i.histogram("dibs.handoff.duration", "s", "Time from a release to the next lease, by hand-off.", secondBounds),
+		renewed:     i.histogram("dibs.renew.duration", "s", "Duration of requests that renew leases.", secondBounds),
+		headroom:    i.histogram("dibs.headroom", "1", "Share of its time that a renewed lease had left.", shareBounds),
+		holding:     i.upDownCounter("dibs.holding", "{lease}", "Leases that are held."),
+		waiting:     i.upDownCounter("dibs.waiting", "{call}", "Calls in a wait queue."),
+		degraded:    i.upDownCounter("dibs.degraded", "{client}", "Clients whose store cannot notify waiters."),
+		lost:        i.counter("dibs.lost", "{lease}", "Leases that ended before they were unlocked."),
+		renewFailed: i.counter("dibs.renew.failed", "{failure}", "Renewals whose outcome is unknown."),
+		classes:     newSet(c, newClassMeter),
+	}
+	if err := errors.Join(i.errs...); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// instruments makes instruments and collects the errors.
+type instruments struct {
+	meter metric.Meter
+	errs  []error
+}
+
+func (i *instruments) histogram(name, unit, description string, bounds []float64) metric.Float64Histogram {
+	h, err := i.meter.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...))
+	i.errs = append(i.errs, err)
+	return h
+}
+
+func (i *instruments) upDownCounter(name, unit, description string) metric.Int64UpDownCounter {
+	c, err := i.meter.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	i.errs = append(i.errs, err)
+	return c
+}
+
+func (i *instruments) counter(name, unit, description string) metric.Int64Counter {
+	c, err := i.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	i.errs = append(i.errs, err)
+	return c
+}
+
+// observe adds the metrics to hooks that make spans.
+func (m *meter) observe(h *dibs.Hooks) {
+	h.Queued = both(h.Queued, m.onQueued)
+	h.AcquireEnd = both(m.onAcquireEnd, h.AcquireEnd)
+	h.RenewFailed = both(h.RenewFailed, m.onRenewFailed)
+	h.Lost = both(h.Lost, m.onLost)
+	h.Released = both(h.Released, m.onReleased)
+	h.Renewed, h.Degraded = m.onRenewed, m.onDegraded
+}
+
+// both calls two hooks. One of them may be nil.
+func both[E any](first, second func(context.Context, E)) func(context.Context, E) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(ctx context.Context, e E) {
+		first(ctx, e)
+		second(ctx, e)
+	}
+}
+
+func (m *meter) onQueued(ctx context.Context, e dibs.Queued) {
+	m.waiting.Add(ctx, 1, m.classes.Of(e.Name).add...)
+}
+
+func (m *meter) onAcquireEnd(ctx context.Context, e dibs.AcquireEnd) {
+	class := m.classes.Of(e.Name)
+	m.acquired.Record(ctx, e.Waited.Seconds(), class.acquired(e.Kind, resultOf(&e))...)
+	if e.Queued {
+		m.waiting.Add(ctx, -1, class.add...)
+	}
+	if e.Err == nil {
+		m.holding.Add(ctx, 1, class.add...)
+	}
+	if e.Handoff > 0 {
+		m.handoff.Record(ctx, e.Handoff.Seconds())
+	}
+}
+
+func (m *meter) onRenewFailed(ctx context.Context, e dibs.RenewFailed) {
+	m.renewFailed.Add(ctx, 1, m.classes.Of(e.Name).add...)
+}
+
+func (m *meter) onLost(ctx context.Context, e dibs.Lost) {
+	class := m.classes.Of(e.Name)
+	m.addLost(ctx, class, e.Reason)
+	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), endLost)
+}
+
+func (m *meter) addLost(ctx context.Context, class *classMeter, reason dibs.Reason) {
+	m.lost.Add(ctx, 1, metric.WithAttributes(keyClass.String(class.name), keyReason.String(reasonOf(reason))))
+}
+
+func (m *meter) onReleased(ctx context.Context, e dibs.Released) {
+	class := m.classes.Of(e.Name)
+	how, loss := endOf(e.Err)
+	if loss != nil { // noticed by Unlock
+		m.addLost(ctx, class, loss.Reason)
+	}
+	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), how)
+}
+
+// onHeld measures a lease that has ended. An attached lease was not counted in holding,
+// since it has no AcquireEnd.
+func (m *meter) onHeld(ctx context.Context, class *classMeter, kind dibs.Kind, seconds float64, how end) {
+	m.held.Record(ctx, seconds, class.held(kind, how)...)
+	if kind != dibs.KindAttached {
+		m.holding.Add(ctx, -1, class.add...)
+	}
+}
+
+func (m *meter) onRenewed(e dibs.Renewed) {
+	m.renewed.Record(context.Background(), e.Took.Seconds())
+	m.headroom.Record(context.Background(), e.Headroom)
+}
+
+func (m *meter) onDegraded(e dibs.Degraded) {
+	change := int64(1)
+	if e.Err == nil {
+		change = -1
+	}
+	m.degraded.Add(context.Background(), change)
+}
+
+var kinds = [...]dibs.Kind{
+	dibs.KindMutex, dibs.KindReader, dibs.KindWriter, dibs.KindSemaphore,
+	dibs.KindMulti, dibs.KindElection, dibs.KindOnce, dibs.KindAttached,
+}
+
+func indexOf(kind dibs.Kind) int {
+	for i, k := range kinds {
+		if k == kind {
+			return i
+		}
+	}
+	return len(kinds) // of a later version; they share one option
+}
+
+func nameOf(kind dibs.Kind) string {
+	if indexOf(kind) == len(kinds) {
+		return "other"
+	}
+	return string(kind)
+}
+
+// A classMeter has the attributes of one class, so that a measurement allocates nothing.
+type classMeter struct {
+	name      string
+	add       []metric.AddOption
+	byOutcome [len(kinds) + 1][results]cachedOption
+	byEnd     [len(kinds) + 1][ends]cachedOption
+}
+
+// A cachedOption is made when it is first needed.
+type cachedOption struct {
+	made atomic.Pointer[[]metric.RecordOption]
+}
+
+func newClassMeter(class string) *classMeter {
+	option := metric.WithAttributeSet(attribute.NewSet(keyClass.String(class)))
+	return &classMeter{name: class, add: []metric.AddOption{option}}
+}
+
+func (c *classMeter) acquired(kind dibs.Kind, outcome result) []metric.RecordOption {
+	cached := &c.byOutcome[indexOf(kind)][outcome]
+	if made := cached.made.Load(); made != nil {
+		return *made
+	}
+	return cached.set(keyClass.String(c.name), keyKind.String(nameOf(kind)), keyResult.String(outcome.String()))
+}
+
+func (c *classMeter) held(kind dibs.Kind, how end) []metric.RecordOption {
+	cached := &c.byEnd[indexOf(kind)][how]
+	if made := cached.made.Load(); made != nil {
+		return *made
+	}
+	return cached.set(keyClass.String(c.name), keyKind.String(nameOf(kind)), keyEnd.String(how.String()))
+}
+
+func (c *cachedOption) set(attributes ...attribute.KeyValue) []metric.RecordOption {
+	made := []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attributes...))}
+	c.made.Store(&made)
+	return made
+}

@@ -1,0 +1,369 @@
+package dibsslog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/contrib/dibsslog"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// newLogger returns a logger of all levels whose lines have neither a time nor a fence.
+func newLogger(level slog.Leveler) (*slog.Logger, *bytes.Buffer) {
+	var out bytes.Buffer
+	return slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "fence" {
+			return slog.Attr{}
+		}
+		return a
+	}})), &out
+}
+
+// inBubble runs a test in virtual time, with a client that logs.
+func inBubble(t *testing.T, store driver.Store, c dibsslog.Config, test func(locks *dibs.Client)) string {
+	logger, out := newLogger(slog.LevelDebug)
+	locks := dibs.New(store, dibs.Observe(dibsslog.Hooks(logger, c)))
+	test(locks)
+	if err := locks.Close(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return strings.TrimSpace(out.String())
+}
+
+func lock(t *testing.T, l interface {
+	Lock(ctx context.Context, options ...dibs.Option) (*dibs.Lease, error)
+}, options ...dibs.Option) *dibs.Lease {
+	t.Helper()
+	lease, err := l.Lock(t.Context(), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func wantLines(t *testing.T, have string, want ...string) {
+	t.Helper()
+	if w := strings.Join(want, "\n"); have != w {
+		t.Errorf("have\n%s\nwant\n%s", have, w)
+	}
+}
+
+func TestAcquireAndRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		have := inBubble(t, memstore.New(), dibsslog.Config{SlowWait: 3 * time.Second}, func(locks *dibs.Client) {
+			first := lock(t, locks.Mutex("order:42"), dibs.Label("web"))
+			if _, err := locks.Mutex("order:42").TryLock(t.Context(), dibs.Token("t")); !errors.Is(err, dibs.ErrBusy) {
+				t.Fatal(err)
+			}
+			time.AfterFunc(3*time.Second, func() { first.Unlock() })
+			second := lock(t, locks.All("order:42", "x=1 y\n2"))
+			second.Unlock()
+			first = lock(t, locks.Mutex("order:42"))
+			time.AfterFunc(time.Second, func() { first.Unlock() })
+			lock(t, locks.Mutex("order:42")).Unlock()
+		})
+		have = strings.NewReplacer(holder(have), "HOLDER").Replace(have)
+		wantLines(t, have,
+			`level=DEBUG msg="lock acquired" name=order:42 kind=mutex label=web waited=0s`,
+			`level=DEBUG msg="lock not acquired: busy" name=order:42 kind=mutex waited=0s err="dibs: acquire \"order:42\": held by HOLDER:web for another 30s"`,
+			`level=DEBUG msg="lock released" name=order:42 kind=mutex label=web held=3s`,
+			`level=WARN msg="lock acquired after a long wait" name=order:42 more="[x=1 y\n2]" kind=multi waited=3s`,
+			`level=DEBUG msg="lock released" name=order:42 more="[x=1 y\n2]" kind=multi held=0s`,
+			`level=DEBUG msg="lock acquired" name=order:42 kind=mutex waited=0s`,
+			`level=DEBUG msg="lock released" name=order:42 kind=mutex held=1s`,
+			`level=DEBUG msg="lock acquired" name=order:42 kind=mutex waited=1s notified=true`,
+			`level=DEBUG msg="lock released" name=order:42 kind=mutex held=0s`,
+		)
+	})
+}
+
+// holder returns the host and the process in the message of a BusyError.
+func holder(lines string) string {
+	_, after, _ := strings.Cut(lines, "held by ")
+	before, _, _ := strings.Cut(after, ":web")
+	return before
+}
+
+// A failing store replaces operations by errors.
+type failing struct {
+	driver.Store
+	acquire, extend, release error
+}
+
+func (f *failing) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if f.acquire != nil {
+		return driver.AcquireReply{}, f.acquire
+	}
+	return f.Store.Acquire(ctx, r)
+}
+
+func (f *failing) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	if f.release != nil {
+		return false, f.release
+	}
+	return f.Store.Release(ctx, r)
+}
+
+func (f *failing) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	if f.extend == nil {
+		return f.Store.Extend(ctx, requests)
+	}
+	errs := make([]error, len(requests))
+	for i := range errs {
+		errs[i] = f.extend
+	}
+	return errs
+}
+
+var errDown = &dibs.UnavailableError{Op: "test", Cause: errors.New("down")}
+
+func TestStoreIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		have := inBubble(t, &failing{Store: memstore.New(), acquire: errDown}, dibsslog.Config{}, func(locks *dibs.Client) {
+			if _, err := locks.Mutex("order:42").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := locks.Mutex("order:42").Lock(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		})
+		first, second, _ := strings.Cut(have, "\n")
+		if !strings.HasPrefix(first, `level=WARN msg="lock not acquired" name=order:42 kind=mutex waited=`) || !strings.HasSuffix(first, `down"`) {
+			t.Errorf("line %s", first)
+		}
+		wantLines(t, second, `level=DEBUG msg="lock not acquired: the context ended" name=order:42 kind=mutex waited=0s err="dibs: acquire \"order:42\": context canceled"`)
+	})
+}
+
+func TestReleaseFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		have := inBubble(t, &failing{Store: memstore.New(), release: errDown}, dibsslog.Config{Acquired: dibsslog.Off}, func(locks *dibs.Client) {
+			if err := lock(t, locks.Mutex("order:42")).Unlock(); !errors.Is(err, dibs.ErrUnavailable) {
+				t.Fatal(err)
+			}
+		})
+		if !strings.HasPrefix(have, `level=WARN msg="lock not released" name=order:42 kind=mutex held=`) || strings.Contains(have, "\n") {
+			t.Errorf("lines %s", have)
+		}
+	})
+}
+
+// During an outage the lines about renewals are bounded, and each loss has a line.
+func TestOutage(t *testing.T) {
+	for every, limit := range map[time.Duration]int{0: 31, 10 * time.Second: 4} {
+		t.Run(fmt.Sprint(every), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const leases = 50
+				store := &failing{Store: memstore.New(), extend: errDown}
+				config := dibsslog.Config{Acquired: dibsslog.Off, RenewFailedEvery: every}
+				have := inBubble(t, store, config, func(locks *dibs.Client) {
+					for i := range leases {
+						lock(t, locks.Mutex(fmt.Sprint("n", i)))
+					}
+					time.Sleep(time.Minute) // the TTL is 30 s
+				})
+				renewals := strings.Count(have, `level=WARN msg="lease not renewed so far"`)
+				if renewals < 2 || renewals > limit || !strings.Contains(have, "suppressed=") {
+					t.Errorf("%d lines about renewals, want 2 to %d", renewals, limit)
+				}
+				if n := strings.Count(have, `level=ERROR msg="lease lost"`); n != leases || !strings.Contains(have, "reason=expired") {
+					t.Errorf("%d lines about losses, want %d", n, leases)
+				}
+				if n := strings.Count(have, "\n") + 1; n != renewals+leases {
+					t.Errorf("%d lines:\n%s", n, have)
+				}
+			})
+		})
+	}
+}
+
+func TestLostAndClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		have := inBubble(t, memstore.New(), dibsslog.Config{Acquired: dibsslog.Off}, func(locks *dibs.Client) {
+			lock(t, locks.Mutex("a"), dibs.MaxHold(time.Second))
+			time.Sleep(2 * time.Second)
+			lock(t, locks.Mutex("b"))
+		})
+		wantLines(t, have,
+			`level=ERROR msg="lease lost" name=a kind=mutex held=980ms reason="held too long" err="dibs: lease on \"a\" lost: held too long"`,
+			`level=INFO msg="lease ended by Close" name=b kind=mutex held=0s reason="client closed" err="dibs: lease on \"b\" lost: client closed"`,
+		)
+	})
+}
+
+func TestEventsWithoutALease(t *testing.T) {
+	logger, out := newLogger(slog.LevelDebug)
+	h := dibsslog.Hooks(logger, dibsslog.Config{})
+	h.TermFailed(t.Context(), dibs.TermFailed{Name: "leader", RetryIn: time.Second, Err: errDown})
+	h.Degraded(dibs.Degraded{Err: errors.New("no subscription")})
+	h.Degraded(dibs.Degraded{})
+	wantLines(t, strings.TrimSpace(out.String()),
+		fmt.Sprintf(`level=WARN msg="campaign failed" name=leader retry=1s err=%q`, errDown.Error()),
+		`level=WARN msg="waiters poll: the lock store cannot notify them" err="no subscription"`,
+		`level=INFO msg="waiters are notified again"`)
+}
+
+// A level may change while the program runs, and Off holds for each event.
+func TestLevels(t *testing.T) {
+	logger, out := newLogger(slog.LevelInfo)
+	var acquired slog.LevelVar
+	h := dibsslog.Hooks(logger, dibsslog.Config{Acquired: &acquired})
+	acquired.Set(slog.LevelDebug)
+	h.AcquireEnd(t.Context(), dibs.AcquireEnd{})
+	acquired.Set(slog.LevelInfo)
+	h.AcquireEnd(t.Context(), dibs.AcquireEnd{})
+	if n := strings.Count(out.String(), "\n"); n != 1 {
+		t.Errorf("%d lines, want 1", n)
+	}
+	logger, out = newLogger(dibsslog.Off) // enables everything
+	callAll(t, dibsslog.Hooks(logger, off))
+	wantLines(t, out.String(), "")
+	callAll(t, dibsslog.Hooks(logger, dibsslog.Config{SlowWait: time.Second}))
+	if n := strings.Count(out.String(), "\n"); n != 12 {
+		t.Errorf("%d lines, want one of each event:\n%s", n, out)
+	}
+}
+
+var off = dibsslog.Config{
+	Acquired: dibsslog.Off, Slow: dibsslog.Off, Busy: dibsslog.Off, Failed: dibsslog.Off,
+	RenewFailed: dibsslog.Off, Lost: dibsslog.Off, Closed: dibsslog.Off,
+	Released: dibsslog.Off, ReleaseFailed: dibsslog.Off,
+	TermFailed: dibsslog.Off, Degraded: dibsslog.Off, Recovered: dibsslog.Off, SlowWait: time.Second,
+}
+
+// callAll calls each hook with each event that has a level.
+func callAll(t *testing.T, h dibs.Hooks) {
+	ctx := t.Context()
+	h.AcquireEnd(ctx, dibs.AcquireEnd{})
+	h.AcquireEnd(ctx, dibs.AcquireEnd{Waited: time.Second})
+	h.AcquireEnd(ctx, dibs.AcquireEnd{Err: &dibs.BusyError{Name: "n"}})
+	h.AcquireEnd(ctx, dibs.AcquireEnd{Err: errDown})
+	h.RenewFailed(ctx, dibs.RenewFailed{Err: errDown})
+	h.Lost(ctx, dibs.Lost{Reason: dibs.ReasonExpired, Err: dibs.ErrLost})
+	h.Lost(ctx, dibs.Lost{Reason: dibs.ReasonClosed, Err: dibs.ErrLost})
+	h.Released(ctx, dibs.Released{})
+	h.Released(ctx, dibs.Released{Err: errDown})
+	h.TermFailed(ctx, dibs.TermFailed{Err: errDown})
+	h.Degraded(dibs.Degraded{Err: errDown})
+	h.Degraded(dibs.Degraded{})
+}
+
+type traceKey struct{}
+
+// tracing is a handler that adds a value of the context.
+type tracing struct{ slog.Handler }
+
+func (h tracing) Handle(ctx context.Context, r slog.Record) error {
+	r.AddAttrs(slog.Any("trace", ctx.Value(traceKey{})))
+	return h.Handler.Handle(ctx, r)
+}
+
+func TestHandlerSeesTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, out := newLogger(slog.LevelDebug)
+		locks := dibs.New(memstore.New(), dibs.Observe(dibsslog.Hooks(slog.New(tracing{logger.Handler()}), dibsslog.Config{})))
+		ctx := context.WithValue(t.Context(), traceKey{}, "7f")
+		if err := locks.Mutex("n").Do(ctx, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locks.Mutex("n").Lock(ctx, dibs.MaxHold(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := locks.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "trace=7f"); n != 4 || strings.Count(out.String(), "\n") != 4 {
+			t.Errorf("lines\n%s\nwant 4, each with the trace", out)
+		}
+	})
+}
+
+// structs is a handler that prints the fields of values, as some do.
+type structs struct {
+	slog.Handler
+	out *strings.Builder
+}
+
+func (h structs) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(h.out, "%#v\n", a.Value.Any())
+		return true
+	})
+	return nil
+}
+
+func TestNoTokens(t *testing.T) {
+	var out strings.Builder
+	logger, _ := newLogger(slog.LevelDebug)
+	h := dibsslog.Hooks(slog.New(structs{logger.Handler(), &out}), dibsslog.Config{})
+	const token = "my-own-token-of-the-lease"
+	info := dibs.LockInfo{Name: "n", Token: token}
+	h.AcquireEnd(t.Context(), dibs.AcquireEnd{LockInfo: info, Err: &dibs.BusyError{Name: "n", Holder: token}})
+	h.Lost(t.Context(), dibs.Lost{LockInfo: info, Err: &dibs.LostError{Name: "n", Token: token, Reason: dibs.ReasonExpired}})
+	h.Released(t.Context(), dibs.Released{LockInfo: info})
+	if out.Len() == 0 || strings.Contains(out.String(), token) {
+		t.Errorf("lines %s", out.String())
+	}
+}
+
+func TestDisabledLevelsDoNotAllocate(t *testing.T) {
+	logger, _ := newLogger(slog.LevelError + 1)
+	ctx, h := t.Context(), dibsslog.Hooks(logger, dibsslog.Config{SlowWait: time.Second})
+	info := dibs.LockInfo{Name: "n", More: []string{"m"}, Label: "l"}
+	for name, call := range map[string]func(){
+		"AcquireEnd":  func() { h.AcquireEnd(ctx, dibs.AcquireEnd{LockInfo: info, Fence: 7}) },
+		"busy":        func() { h.AcquireEnd(ctx, dibs.AcquireEnd{LockInfo: info, Err: dibs.ErrBusy}) },
+		"RenewFailed": func() { h.RenewFailed(ctx, dibs.RenewFailed{LockInfo: info, Err: errDown}) },
+		"Lost":        func() { h.Lost(ctx, dibs.Lost{LockInfo: info, Err: dibs.ErrLost}) },
+		"Released":    func() { h.Released(ctx, dibs.Released{LockInfo: info}) },
+	} {
+		if n := testing.AllocsPerRun(100, call); n != 0 {
+			t.Errorf("%s: %v allocations, want none", name, n)
+		}
+	}
+}
+
+// BenchmarkHooks measures lock and unlock in memory: without hooks, with lines that are not
+// enabled, and with lines that are discarded.
+func BenchmarkHooks(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		options []dibs.Option
+	}{
+		{"off", nil},
+		{"not enabled", []dibs.Option{dibs.Observe(dibsslog.Hooks(slog.New(slog.DiscardHandler), dibsslog.Config{}))}},
+		{"enabled", []dibs.Option{dibs.Observe(dibsslog.Hooks(slog.New(enabled{slog.DiscardHandler}), dibsslog.Config{}))}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			locks := dibs.New(memstore.New(), c.options...)
+			defer locks.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				lease, err := locks.Mutex("order:42").Lock(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := lease.Unlock(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+type enabled struct{ slog.Handler }
+
+func (enabled) Enabled(context.Context, slog.Level) bool { return true }

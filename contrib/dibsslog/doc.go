@@ -1,0 +1,30 @@
+// Package dibsslog writes log lines on the hooks of dibs with log/slog:
+//
+//	locks := dibs.New(store, dibs.Observe(dibsslog.Hooks(logger, dibsslog.Config{})))
+//
+// Each event has a level, which [Config] changes or turns off. The handler receives the
+// context of the call, so it can add a trace ID or a request ID.
+//
+// # Attributes
+//
+//	name      of the lock
+//	more      further names of a multi-lock
+//	kind      mutex, reader, writer, semaphore, multi, election, once or attached
+//	label     of dibs.Label, if there is one
+//	fence     of the lease
+//	waited    from the beginning of the call to its end
+//	notified  the lease came from a hand-off, with a notification
+//	held      from the beginning of the lease to its end
+//	reason    why a lease was lost
+//	left      until a lease is lost, if its renewal fails until then
+//	retry     until the next campaign
+//	err       the message of an error, as text
+//
+// Owner tokens are in no line. The message of an error has the short form of the holder's
+// token, as all messages of dibs.
+//
+// # Cost
+//
+// An event whose level is not enabled costs no allocation. A line costs what its handler
+// costs, in the goroutine of the call: see dibs.Hooks.
+package dibsslog

@@ -1,0 +1,139 @@
+package dibsslog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/dibslock/dibs"
+)
+
+// lines writes the log lines.
+type lines struct {
+	logger        *slog.Logger
+	config        Config
+	renewFailures limiter
+}
+
+// enabled returns the level of an event, and whether it is logged.
+func (l *lines) enabled(ctx context.Context, of slog.Leveler) (slog.Level, bool) {
+	level := of.Level()
+	return level, level != Off && l.logger.Enabled(ctx, level)
+}
+
+func (l *lines) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
+	event, message := l.outcome(&e)
+	level, ok := l.enabled(ctx, event)
+	if !ok {
+		return
+	}
+	attributes := describe(&e.LockInfo)
+	if e.Err == nil {
+		attributes = append(attributes, slog.Uint64("fence", e.Fence))
+	}
+	attributes = append(attributes, slog.Duration("waited", e.Waited))
+	if e.Notified {
+		attributes = append(attributes, slog.Bool("notified", true))
+	}
+	l.logger.LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
+}
+
+// outcome returns the level and the message of a call.
+func (l *lines) outcome(e *dibs.AcquireEnd) (of slog.Leveler, message string) {
+	switch {
+	case e.Err == nil && l.config.SlowWait > 0 && e.Waited >= l.config.SlowWait:
+		return l.config.Slow, "lock acquired after a long wait"
+	case e.Err == nil:
+		return l.config.Acquired, "lock acquired"
+	case errors.Is(e.Err, dibs.ErrBusy):
+		return l.config.Busy, "lock not acquired: busy"
+	case errors.Is(e.Err, context.Canceled), errors.Is(e.Err, context.DeadlineExceeded) && !errors.Is(e.Err, dibs.ErrUnavailable):
+		return l.config.Busy, "lock not acquired: the context ended"
+	}
+	return l.config.Failed, "lock not acquired"
+}
+
+func (l *lines) renewFailed(ctx context.Context, e dibs.RenewFailed) {
+	level, ok := l.enabled(ctx, l.config.RenewFailed)
+	if !ok {
+		return
+	}
+	suppressed, ok := l.renewFailures.pass()
+	if !ok {
+		return
+	}
+	attributes := append(describe(&e.LockInfo), slog.Duration("left", e.Left))
+	if suppressed > 0 {
+		attributes = append(attributes, slog.Int("suppressed", suppressed))
+	}
+	l.logger.LogAttrs(ctx, level, "lease not renewed so far", withError(attributes, e.Err)...)
+}
+
+func (l *lines) lost(ctx context.Context, e dibs.Lost) {
+	event, message := l.config.Lost, "lease lost"
+	if e.Reason == dibs.ReasonClosed {
+		event, message = l.config.Closed, "lease ended by Close"
+	}
+	level, ok := l.enabled(ctx, event)
+	if !ok {
+		return
+	}
+	attributes := append(describe(&e.LockInfo), slog.Uint64("fence", e.Fence),
+		slog.Duration("held", e.Held), slog.String("reason", string(e.Reason)))
+	l.logger.LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
+}
+
+func (l *lines) released(ctx context.Context, e dibs.Released) {
+	event, message := l.config.Released, "lock released"
+	if e.Err != nil {
+		event, message = l.config.ReleaseFailed, "lock not released"
+	}
+	level, ok := l.enabled(ctx, event)
+	if !ok {
+		return
+	}
+	attributes := append(describe(&e.LockInfo), slog.Uint64("fence", e.Fence), slog.Duration("held", e.Held))
+	l.logger.LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
+}
+
+func (l *lines) termFailed(ctx context.Context, e dibs.TermFailed) {
+	level, ok := l.enabled(ctx, l.config.TermFailed)
+	if !ok {
+		return
+	}
+	attributes := []slog.Attr{slog.String("name", e.Name), slog.Duration("retry", e.RetryIn)}
+	l.logger.LogAttrs(ctx, level, "campaign failed", withError(attributes, e.Err)...)
+}
+
+func (l *lines) degraded(e dibs.Degraded) {
+	event, message := l.config.Degraded, "waiters poll: the lock store cannot notify them"
+	if e.Err == nil {
+		event, message = l.config.Recovered, "waiters are notified again"
+	}
+	ctx := context.Background()
+	if level, ok := l.enabled(ctx, event); ok {
+		l.logger.LogAttrs(ctx, level, message, withError(nil, e.Err)...)
+	}
+}
+
+// describe returns the attributes of a lock, with room for those of an event.
+func describe(info *dibs.LockInfo) []slog.Attr {
+	attributes := append(make([]slog.Attr, 0, 9), slog.String("name", info.Name))
+	if len(info.More) > 0 {
+		attributes = append(attributes, slog.Any("more", info.More))
+	}
+	attributes = append(attributes, slog.String("kind", string(info.Kind)))
+	if info.Label != "" {
+		attributes = append(attributes, slog.String("label", info.Label))
+	}
+	return attributes
+}
+
+// withError appends the message of an error. It is text, because the fields of a
+// dibs.BusyError and a dibs.LostError are owner tokens, which some handlers would print.
+func withError(attributes []slog.Attr, err error) []slog.Attr {
+	if err == nil {
+		return attributes
+	}
+	return append(attributes, slog.String("err", err.Error()))
+}
