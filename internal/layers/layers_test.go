@@ -80,6 +80,8 @@ var rules = []rule{
 			{"a.go", `package dibs; import "fmt"; func f() { fmt.Println() }`},
 			{"memstore/a.go", `package memstore; import ("fmt"; "os"); func f() { fmt.Fprint(os.Stderr) }`},
 			{"goredisstore/a.go", `package goredisstore; import _ "log"`},
+			{"contrib/dibsotel/a.go", `package dibsotel; import _ "log/slog"`},
+			{"contrib/dibsslog/a.go", `package dibsslog; import _ "log"`},
 		},
 		good: []sample{
 			{"a.go", `package dibs; import ("fmt"; "os"); func f() { fmt.Sprint(os.Getpid()) }`},
@@ -88,6 +90,7 @@ var rules = []rule{
 			{"bench/main.go", `package main; import ("flag"; "fmt"); func main() { flag.Parse(); fmt.Println() }`},
 			{"internal/redistest/a.go", `package redistest; import "os"; var require = os.Getenv("DIBS_REQUIRE_REDIS")`},
 			{"internal/childtest/a.go", `package childtest; import "os"; var binary = os.Args[0]`},
+			{"contrib/dibsslog/a.go", `package dibsslog; import _ "log/slog"`},
 		},
 	},
 	{
@@ -329,7 +332,8 @@ var environment = map[string][]string{
 
 func environmentInLibraries(t *tree) (found []string) {
 	for f := range t.goFiles(false) {
-		if here := layerOf(f.dir()); here.program || here.dir == "internal/redistest" || here.dir == "internal/childtest" {
+		here := layerOf(f.dir())
+		if here.program || here.dir == "internal/redistest" || here.dir == "internal/childtest" {
 			continue
 		}
 		names := map[string]string{} // local names of these packages in this file
@@ -338,6 +342,7 @@ func environmentInLibraries(t *tree) (found []string) {
 			members, ok := environment[pkg]
 			switch {
 			case !ok:
+			case pkg == "log/slog" && here.dir == "contrib/dibsslog": // its purpose; the logger is the user's
 			case len(members) == 0:
 				found = append(found, t.at(spec, "imports %s", pkg))
 			case spec.Name != nil:
