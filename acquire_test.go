@@ -257,6 +257,38 @@ func TestPolling(t *testing.T) {
 	})
 }
 
+// A client that is closed without notifications is not degraded any more, for a gauge of the
+// process.
+func TestCloseEndsDegraded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		denied := errors.New("no permission")
+		f.set(func(f *faulty) { f.watch = func(context.Context) error { return denied } })
+		reports := make(chan error, 9)
+		observe := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) { reports <- d.Err }})
+		deaf := dibs.New(f, observe)
+		lock(t, deaf, "n")
+		synctest.Wait()
+		if len(reports) != 1 || !errors.Is(<-reports, denied) {
+			t.Fatal("the client is not degraded")
+		}
+		if err := deaf.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(reports) != 1 || <-reports != nil {
+			t.Error("Close did not call Degraded once with nil")
+		}
+
+		f.heal()
+		connected := dibs.New(f, observe)
+		lock(t, connected, "n")
+		synctest.Wait()
+		if err := connected.Close(); err != nil || len(reports) > 0 {
+			t.Errorf("close: %v, and Degraded was called %d times without need", err, len(reports))
+		}
+	})
+}
+
 // A notification that was delayed for longer than its grant lived must not count as a new
 // one, even if the waiter was answered "not granted" in between.
 func TestStaleNotification(t *testing.T) {

@@ -32,8 +32,9 @@ import (
 // that have not run by then run after Close has returned.
 type Hooks struct {
 	// AcquireStart returns the context with which the call goes on, such as one with a
-	// span. The store's client and the hooks below see its values. The function of Do and
-	// Lease.Context do not see them. Nil means ctx.
+	// span. The store's client and the hooks below see its values, also in requests in the
+	// background, such as a cancel. Renewals, which are for many leases, do not see them,
+	// and neither do the function of Do and Lease.Context. Nil means ctx.
 	AcquireStart func(ctx context.Context, e AcquireStart) context.Context
 	Queued       func(ctx context.Context, e Queued)
 	AcquireEnd   func(ctx context.Context, e AcquireEnd)
@@ -137,7 +138,7 @@ type Released struct {
 
 // Degraded is the event of a store that cannot notify waiters at the moment, so that they
 // poll. The hook is called once when that begins, with the reason in Err, and once with a
-// nil Err when it ends.
+// nil Err when it ends, at the latest with the Client.
 type Degraded struct {
 	Err error
 }

@@ -8,6 +8,7 @@ import (
 
 // watch receives the store's events for as long as the client lives.
 func (c *Client) watch() {
+	defer c.inbox.setFlow(eventsUnknown, func() { c.queueDegraded(nil) })
 	life := c.work.life
 	for {
 		err := c.store.Watch(life, c.id, c.handleEvent)
