@@ -2,6 +2,7 @@ package interop;
 
 import java.time.Duration;
 import java.util.ConcurrentModificationException;
+import org.springframework.dao.CannotAcquireLockException;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
 import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.integration.redis.util.RedisLockRegistry;
@@ -50,8 +51,19 @@ final class SpringIntegrationLibrary implements Library {
                 return acquired;
             }
 
+            /**
+             * The library reads its map of locks without a mutex. While another thread adds a
+             * name, it may not find this one: then it says to obtain the lock again.
+             */
             private boolean tryLock(long waitMs) throws InterruptedException {
-                return lock.tryLock(Duration.ofMillis(waitMs), Duration.ofMillis(ttlMs));
+                try {
+                    return lock.tryLock(Duration.ofMillis(waitMs), Duration.ofMillis(ttlMs));
+                } catch (CannotAcquireLockException e) {
+                    if (!(e.getCause() instanceof IllegalStateException)) {
+                        throw e;
+                    }
+                    return registry.obtain(name).tryLock(Duration.ofMillis(waitMs), Duration.ofMillis(ttlMs));
+                }
             }
 
             @Override
