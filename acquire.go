@@ -80,7 +80,7 @@ func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once boo
 		q.hooks = startHooks(ctx, w, &set, once)
 	}
 	if q.hooks != nil {
-		q.ctx, q.parent = q.hooks.ctx, q.hooks.parent
+		q.ctx, q.parent = q.hooks.context(), q.hooks.parent
 	}
 	lease, err := q.execute(w)
 	// From here on Close does not wait for this call, so that a hook may call Close.

@@ -24,7 +24,7 @@ func detach(life, values context.Context) context.Context {
 // with what the AcquireStart hooks have added.
 func (h *lease) values() context.Context {
 	if h.hooks != nil {
-		return h.hooks.ctx
+		return h.hooks.context()
 	}
 	return h.parent
 }

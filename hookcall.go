@@ -26,8 +26,7 @@ func (c *hookChain) each(f func(h *Hooks)) {
 type hookCall struct {
 	chain  *hookChain
 	parent context.Context // of the caller
-	ctx    context.Context // of the call: the result of AcquireStart
-	values valuesContext   // for the hooks: the values of ctx, without its end
+	values valuesContext   // of the result of AcquireStart, without its end: for the hooks
 	info   LockInfo        // without the token
 	queued bool            // the call has joined a wait queue; used by its goroutine only
 
@@ -65,10 +64,13 @@ func newHookCall(ctx context.Context, w lockSpec, set *settings) *hookCall {
 		return nil
 	}
 	return &hookCall{
-		chain: set.hooks, parent: ctx, ctx: ctx, values: valuesContext{ctx},
+		chain: set.hooks, parent: ctx, values: valuesContext{ctx},
 		info: LockInfo{Name: w.name, More: w.with, Kind: w.kind, Label: set.label, Weight: w.weight, Limit: w.limit},
 	}
 }
+
+// context returns the context of the call: the result of AcquireStart.
+func (hc *hookCall) context() context.Context { return hc.values.of }
 
 // lockInfo returns the common part of the events, for an owner token.
 func (hc *hookCall) lockInfo(token string) LockInfo {
@@ -88,11 +90,10 @@ func startHooks(ctx context.Context, w lockSpec, set *settings, once bool) *hook
 		if h.AcquireStart == nil {
 			return
 		}
-		if ctx := h.AcquireStart(hc.ctx, start); ctx != nil {
-			hc.ctx = ctx
+		if ctx := h.AcquireStart(hc.context(), start); ctx != nil {
+			hc.values.of = ctx
 		}
 	})
-	hc.values.of = hc.ctx
 	return hc
 }
 

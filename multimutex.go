@@ -98,7 +98,7 @@ func (g *multiAcquire) acquire(ctx context.Context) (*Lease, error) {
 		return g.acquireWithRetries(ctx, begin)
 	}
 	g.settings.hookCall = hooks
-	l, err := g.acquireWithRetries(hooks.ctx, begin)
+	l, err := g.acquireWithRetries(hooks.context(), begin)
 	e := AcquireEnd{LockInfo: hooks.info, Err: err, Waited: g.c.clock.now() - begin, Queued: hooks.queued}
 	if l != nil {
 		e.LockInfo, e.Fence, e.TTL = hooks.lockInfo(l.h.token), l.Fence(), g.settings.ttl
