@@ -112,7 +112,7 @@ dibs.waiting[{call}] dibs.class=order:* = 1`))
 func TestMetricsOfFailedRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		observe, measured := measure(t, dibsotel.Config{})
-		store := &failing{Store: memstore.New(), extend: &dibs.UnavailableError{Op: "extend", Cause: errors.New("down")}}
+		store := failing("extend", &dibs.UnavailableError{Op: "extend", Cause: errors.New("down")})
 		locks := newLocks(t, store, observe)
 		must[*dibs.Lease](t)(locks.Mutex("order:1").Lock(t.Context(), dibs.TTL(3*time.Second)))
 		time.Sleep(5 * time.Second)

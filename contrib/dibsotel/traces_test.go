@@ -12,6 +12,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsotel"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -91,37 +92,17 @@ func TestSpansOfOtherKinds(t *testing.T) {
 	})
 }
 
-// A store that fails in the way of one test.
-type failing struct {
-	driver.Store
-	acquire, extend error
-	release         func() (bool, error)
+// failing returns a store with an operation that fails, unless err is nil.
+func failing(operation string, err error) *servicetest.Faulty {
+	store := servicetest.NewFaulty(memstore.New())
+	store.Fail(err, operation)
+	return store
 }
 
-func (f *failing) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	if f.release == nil {
-		return f.Store.Release(ctx, r)
-	}
-	return f.release()
-}
+// A forgetful store does not know a lease any more when it is released.
+type forgetful struct{ driver.Store }
 
-func (f *failing) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
-	if f.acquire != nil {
-		return driver.AcquireReply{}, f.acquire
-	}
-	return f.Store.Acquire(ctx, r)
-}
-
-func (f *failing) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
-	if f.extend == nil {
-		return f.Store.Extend(ctx, requests)
-	}
-	errs := make([]error, len(requests))
-	for i := range errs {
-		errs[i] = f.extend
-	}
-	return errs
-}
+func (forgetful) Release(context.Context, driver.ReleaseRequest) (bool, error) { return false, nil }
 
 func TestStatusOfCallsWithoutALease(t *testing.T) {
 	down := &dibs.UnavailableError{Op: "acquire", Name: "order:42", Cause: errors.New("down\xff")}
@@ -170,7 +151,7 @@ func TestStatusOfCallsWithoutALease(t *testing.T) {
 			t.Run(fmt.Sprint(what, " hide=", hide), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newRecorder(t)
-					store := &failing{Store: memstore.New(), acquire: c.acquire}
+					store := failing("acquire", c.acquire)
 					must[*dibs.Lease](t)(newLocks(t, store.Store).Mutex("order:42").Lock(t.Context()))
 					locks := newLocks(t, store, r.observe(dibsotel.Config{HideNames: hide}))
 					err := c.call(t.Context(), locks.Mutex("order:42"))
@@ -205,7 +186,7 @@ func TestLostLease(t *testing.T) {
 		t.Run(fmt.Sprint("held=", held), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRecorder(t)
-				store := &failing{Store: memstore.New(), extend: &dibs.UnavailableError{Op: "extend", Cause: errors.New("down")}}
+				store := failing("extend", &dibs.UnavailableError{Op: "extend", Cause: errors.New("down")})
 				locks := newLocks(t, store, r.observe(dibsotel.Config{HeldSpans: held}))
 				lease := must[*dibs.Lease](t)(locks.Mutex("order:42").Lock(t.Context(), dibs.TTL(3*time.Second)))
 				time.Sleep(4 * time.Second)
@@ -267,15 +248,17 @@ func TestLeaseEndedByClose(t *testing.T) {
 // An Unlock that notices a loss, or that the store does not confirm, ends the span with an
 // error.
 func TestHeldSpanOfAFailedRelease(t *testing.T) {
-	for result, release := range map[string]func() (bool, error){
-		"lost":        func() (bool, error) { return false, nil },
-		"unavailable": func() (bool, error) { return false, &dibs.UnavailableError{Op: "unlock", Cause: errors.New("down")} },
+	for result, store := range map[string]func() driver.Store{
+		"lost": func() driver.Store { return forgetful{memstore.New()} },
+		"unavailable": func() driver.Store {
+			return failing("release", &dibs.UnavailableError{Op: "unlock", Cause: errors.New("down")})
+		},
 	} {
 		t.Run(result, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRecorder(t)
 				observe, measured := measure(t, dibsotel.Config{TracerProvider: r.provider, HeldSpans: true})
-				locks := newLocks(t, &failing{Store: memstore.New(), release: release}, observe)
+				locks := newLocks(t, store(), observe)
 				if err := must[*dibs.Lease](t)(locks.Mutex("order:42").Lock(t.Context())).Unlock(); err == nil {
 					t.Fatal("no error of Unlock")
 				}

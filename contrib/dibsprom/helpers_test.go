@@ -3,14 +3,13 @@ package dibsprom_test
 import (
 	"context"
 	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsprom"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -88,52 +87,13 @@ func wantBalanced(t testing.TB, reg prometheus.Gatherer) {
 	}
 }
 
-// A faulty is a store whose operations fail while an error is set for them.
+// A faulty is a store whose operations fail, and whose events are those of a test.
 type faulty struct {
-	*memstore.Store
-
-	mu     sync.Mutex
-	errs   map[string]error
+	*servicetest.Faulty
 	events chan driver.Event // for the first Watch, if it is not nil
 }
 
-func newFaulty() *faulty { return &faulty{Store: memstore.New(), errs: make(map[string]error)} }
-
-// fail makes operations fail, or succeed again if err is nil.
-func (f *faulty) fail(err error, operations ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, o := range operations {
-		f.errs[o] = err
-	}
-}
-
-func (f *faulty) failure(operation string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.errs[operation]
-}
-
-func (f *faulty) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
-	if err := f.failure("acquire"); err != nil {
-		return driver.AcquireReply{}, err
-	}
-	return f.Store.Acquire(ctx, r)
-}
-
-func (f *faulty) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	if err := f.failure("release"); err != nil {
-		return false, err
-	}
-	return f.Store.Release(ctx, r)
-}
-
-func (f *faulty) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
-	if err := f.failure("extend"); err != nil {
-		return slices.Repeat([]error{err}, len(requests))
-	}
-	return f.Store.Extend(ctx, requests)
-}
+func newFaulty() *faulty { return &faulty{Faulty: servicetest.NewFaulty(memstore.New())} }
 
 func (f *faulty) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	if f.events == nil {

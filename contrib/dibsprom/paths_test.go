@@ -117,7 +117,7 @@ func TestPaths(t *testing.T) {
 		},
 		"no store": {
 			func(s *scene) {
-				s.store.fail(unavailable(), "acquire")
+				s.store.Fail(unavailable(), "acquire")
 				hold(s.locks.Mutex(name).Lock(background))
 			},
 			[]string{acquire(mutex, "unavailable")},
@@ -125,7 +125,7 @@ func TestPaths(t *testing.T) {
 		"no store later": {
 			func(s *scene) {
 				time.AfterFunc(time.Second, func() {
-					s.store.fail(&dibs.UnavailableError{Op: "acquire", Name: taken, Refused: true, Cause: errors.New("no")}, "acquire")
+					s.store.Fail(&dibs.UnavailableError{Op: "acquire", Name: taken, Refused: true, Cause: errors.New("no")}, "acquire")
 				})
 				hold(s.locks.Mutex(taken).Lock(background))
 			},
@@ -133,14 +133,14 @@ func TestPaths(t *testing.T) {
 		},
 		"wrong type": {
 			func(s *scene) {
-				s.store.fail(&dibs.WrongTypeError{Op: "acquire"}, "acquire")
+				s.store.Fail(&dibs.WrongTypeError{Op: "acquire"}, "acquire")
 				hold(s.locks.Mutex(name).Lock(background))
 			},
 			[]string{acquire(mutex, "wrong_type")},
 		},
 		"another error": {
 			func(s *scene) {
-				s.store.fail(fmt.Errorf("%w: too long", dibs.ErrInvalid), "acquire")
+				s.store.Fail(fmt.Errorf("%w: too long", dibs.ErrInvalid), "acquire")
 				hold(s.locks.Mutex(name).Lock(background))
 			},
 			[]string{acquire(mutex, "error")},
@@ -185,7 +185,7 @@ func TestPaths(t *testing.T) {
 		},
 		"taken": {
 			func(s *scene) {
-				s.store.fail(&dibs.LostError{Name: name, Reason: dibs.ReasonTaken}, "extend")
+				s.store.Fail(&dibs.LostError{Name: name, Reason: dibs.ReasonTaken}, "extend")
 				keep(s.locks.Mutex(name).Lock(background))
 			},
 			lostBy("taken"),
@@ -202,7 +202,7 @@ func TestPaths(t *testing.T) {
 		},
 		"no answer to Unlock": {
 			func(s *scene) {
-				s.store.fail(unavailable(), "release")
+				s.store.Fail(unavailable(), "release")
 				hold(s.locks.Mutex(name).Lock(background))
 			},
 			[]string{acquire(mutex, "acquired"), held(mutex, "unavailable")},
@@ -376,9 +376,9 @@ func TestRenewals(t *testing.T) {
 		if have := figures(t, reg); have["dibs_renew_seconds"] != 1 || have["dibs_headroom_ratio"] != 1 || have["dibs_renew_failed_total{order:*}"] != 0 {
 			t.Errorf("have %v, want one renewal", have)
 		}
-		store.fail(unavailable(), "extend")
+		store.Fail(unavailable(), "extend")
 		time.Sleep(20 * time.Second)
-		store.fail(nil, "extend")
+		store.Fail(nil, "extend")
 		time.Sleep(time.Second)
 		if have := figures(t, reg); have["dibs_renew_seconds"] < 2 || have["dibs_renew_failed_total{order:*}"] < 10 || len(have) != 5 {
 			t.Errorf("have %v, want renewals that failed, one that did not, and no loss", have)
@@ -481,8 +481,8 @@ func TestGaugesBalance(t *testing.T) {
 		for range 3 {
 			clients = append(clients, newLocks(t, m, store))
 		}
-		time.AfterFunc(20*time.Second, func() { store.fail(unavailable(), "extend", "release", "acquire") })
-		time.AfterFunc(25*time.Second, func() { store.fail(nil, "extend", "release", "acquire") })
+		time.AfterFunc(20*time.Second, func() { store.Fail(unavailable(), "extend", "release", "acquire") })
+		time.AfterFunc(25*time.Second, func() { store.Fail(nil, "extend", "release", "acquire") })
 		time.AfterFunc(40*time.Second, func() { clients[0].Close() })
 		var group sync.WaitGroup
 		for i := range workers {

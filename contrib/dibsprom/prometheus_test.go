@@ -88,7 +88,7 @@ func service(out io.Writer, _ []string) error {
 		return err
 	}
 	http.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
-	http.HandleFunc("/fail", func(http.ResponseWriter, *http.Request) { store.fail(unavailable(), "extend") })
+	http.HandleFunc("/fail", func(http.ResponseWriter, *http.Request) { store.Fail(unavailable(), "extend") })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsslog"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -94,42 +95,18 @@ func holder(lines string) string {
 	return before
 }
 
-// A failing store replaces operations by errors.
-type failing struct {
-	driver.Store
-	acquire, extend, release error
-}
-
-func (f *failing) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
-	if f.acquire != nil {
-		return driver.AcquireReply{}, f.acquire
-	}
-	return f.Store.Acquire(ctx, r)
-}
-
-func (f *failing) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	if f.release != nil {
-		return false, f.release
-	}
-	return f.Store.Release(ctx, r)
-}
-
-func (f *failing) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
-	if f.extend == nil {
-		return f.Store.Extend(ctx, requests)
-	}
-	errs := make([]error, len(requests))
-	for i := range errs {
-		errs[i] = f.extend
-	}
-	return errs
+// failing returns a store with operations that fail.
+func failing(operations ...string) *servicetest.Faulty {
+	store := servicetest.NewFaulty(memstore.New())
+	store.Fail(errDown, operations...)
+	return store
 }
 
 var errDown = &dibs.UnavailableError{Op: "test", Cause: errors.New("down")}
 
 func TestStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		have := inBubble(t, &failing{Store: memstore.New(), acquire: errDown}, dibsslog.Config{}, func(locks *dibs.Client) {
+		have := inBubble(t, failing("acquire"), dibsslog.Config{}, func(locks *dibs.Client) {
 			if _, err := locks.Mutex("order:42").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
 				t.Fatal(err)
 			}
@@ -149,7 +126,7 @@ func TestStoreIsDown(t *testing.T) {
 
 func TestReleaseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		have := inBubble(t, &failing{Store: memstore.New(), release: errDown}, dibsslog.Config{Acquired: dibsslog.Off}, func(locks *dibs.Client) {
+		have := inBubble(t, failing("release"), dibsslog.Config{Acquired: dibsslog.Off}, func(locks *dibs.Client) {
 			if err := lock(t, locks.Mutex("order:42")).Unlock(); !errors.Is(err, dibs.ErrUnavailable) {
 				t.Fatal(err)
 			}
@@ -166,7 +143,7 @@ func TestOutage(t *testing.T) {
 		t.Run(fmt.Sprint(every), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const leases = 50
-				store := &failing{Store: memstore.New(), extend: errDown}
+				store := failing("extend")
 				config := dibsslog.Config{Acquired: dibsslog.Off, RenewFailedEvery: every}
 				have := inBubble(t, store, config, func(locks *dibs.Client) {
 					for i := range leases {

@@ -1,4 +1,4 @@
-// Package servicetest has what the tests of dibshttp and dibsgrpc share.
+// Package servicetest has what the tests of packages in contrib share.
 package servicetest
 
 import (
