@@ -13,8 +13,6 @@ import (
 // scope is the name of the instrumentation scope.
 const scope = "github.com/dibslock/dibs/contrib/dibsotel"
 
-const defaultMaxClasses = 200
-
 // A Config configures Hooks. The zero value is ready for use.
 type Config struct {
 	// TracerProvider makes the spans. Nil means the global provider of package otel. The
@@ -50,7 +48,7 @@ type Config struct {
 // are no metrics.
 func Hooks(c Config) dibs.Hooks {
 	c.MaxClasses = max(c.MaxClasses, 0)
-	c.MaxClasses = cmp.Or(c.MaxClasses, defaultMaxClasses)
+	c.MaxClasses = cmp.Or(c.MaxClasses, classes.DefaultLimit)
 	if c.TracerProvider == nil {
 		c.TracerProvider = otel.GetTracerProvider()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/classes"
+	"github.com/dibslock/dibs/internal/outcome"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -106,7 +107,7 @@ func (m *meter) onQueued(ctx context.Context, e dibs.Queued) {
 
 func (m *meter) onAcquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 	class := m.classes.Of(e.Name)
-	m.acquired.Record(ctx, e.Waited.Seconds(), class.acquired(e.Kind, resultOf(&e))...)
+	m.acquired.Record(ctx, e.Waited.Seconds(), class.acquired(outcome.OfKind(e.Kind), outcome.OfCall(&e))...)
 	if e.Queued {
 		m.waiting.Add(ctx, -1, class.add...)
 	}
@@ -124,27 +125,27 @@ func (m *meter) onRenewFailed(ctx context.Context, e dibs.RenewFailed) {
 
 func (m *meter) onLost(ctx context.Context, e dibs.Lost) {
 	class := m.classes.Of(e.Name)
-	m.addLost(ctx, class, e.Reason)
-	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), endLost)
+	m.addLost(ctx, class, outcome.OfReason(e.Reason))
+	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), outcome.Lost)
 }
 
-func (m *meter) addLost(ctx context.Context, class *classMeter, reason dibs.Reason) {
-	m.lost.Add(ctx, 1, metric.WithAttributes(keyClass.String(class.name), keyReason.String(reasonOf(reason))))
+func (m *meter) addLost(ctx context.Context, class *classMeter, reason outcome.Reason) {
+	m.lost.Add(ctx, 1, metric.WithAttributes(keyClass.String(class.name), keyReason.String(reason.String())))
 }
 
 func (m *meter) onReleased(ctx context.Context, e dibs.Released) {
 	class := m.classes.Of(e.Name)
-	how, loss := endOf(e.Err)
-	if loss != nil { // noticed by Unlock
-		m.addLost(ctx, class, loss.Reason)
+	how, why := outcome.OfRelease(e.Err)
+	if how == outcome.Lost { // noticed by Unlock
+		m.addLost(ctx, class, why)
 	}
 	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), how)
 }
 
 // onHeld measures a lease that has ended. An attached lease was not counted in holding,
 // since it has no AcquireEnd.
-func (m *meter) onHeld(ctx context.Context, class *classMeter, kind dibs.Kind, seconds float64, how end) {
-	m.held.Record(ctx, seconds, class.held(kind, how)...)
+func (m *meter) onHeld(ctx context.Context, class *classMeter, kind dibs.Kind, seconds float64, how outcome.End) {
+	m.held.Record(ctx, seconds, class.held(outcome.OfKind(kind), how)...)
 	if kind != dibs.KindAttached {
 		m.holding.Add(ctx, -1, class.add...)
 	}
@@ -163,33 +164,12 @@ func (m *meter) onDegraded(e dibs.Degraded) {
 	m.degraded.Add(context.Background(), change)
 }
 
-var kinds = [...]dibs.Kind{
-	dibs.KindMutex, dibs.KindReader, dibs.KindWriter, dibs.KindSemaphore,
-	dibs.KindMulti, dibs.KindElection, dibs.KindOnce, dibs.KindAttached,
-}
-
-func indexOf(kind dibs.Kind) int {
-	for i, k := range kinds {
-		if k == kind {
-			return i
-		}
-	}
-	return len(kinds) // of a later version; they share one option
-}
-
-func nameOf(kind dibs.Kind) string {
-	if indexOf(kind) == len(kinds) {
-		return "other"
-	}
-	return string(kind)
-}
-
 // A classMeter has the attributes of one class, so that a measurement allocates nothing.
 type classMeter struct {
-	name      string
-	add       []metric.AddOption
-	byOutcome [len(kinds) + 1][results]cachedOption
-	byEnd     [len(kinds) + 1][ends]cachedOption
+	name     string
+	add      []metric.AddOption
+	byResult [outcome.Kinds][outcome.Results]cachedOption
+	byEnd    [outcome.Kinds][outcome.Ends]cachedOption
 }
 
 // A cachedOption is made when it is first needed.
@@ -202,20 +182,20 @@ func newClassMeter(class string) *classMeter {
 	return &classMeter{name: class, add: []metric.AddOption{option}}
 }
 
-func (c *classMeter) acquired(kind dibs.Kind, outcome result) []metric.RecordOption {
-	cached := &c.byOutcome[indexOf(kind)][outcome]
+func (c *classMeter) acquired(kind outcome.Kind, result outcome.Result) []metric.RecordOption {
+	cached := &c.byResult[kind][result]
 	if made := cached.made.Load(); made != nil {
 		return *made
 	}
-	return cached.set(keyClass.String(c.name), keyKind.String(nameOf(kind)), keyResult.String(outcome.String()))
+	return cached.set(keyClass.String(c.name), keyKind.String(kind.String()), keyResult.String(result.String()))
 }
 
-func (c *classMeter) held(kind dibs.Kind, how end) []metric.RecordOption {
-	cached := &c.byEnd[indexOf(kind)][how]
+func (c *classMeter) held(kind outcome.Kind, how outcome.End) []metric.RecordOption {
+	cached := &c.byEnd[kind][how]
 	if made := cached.made.Load(); made != nil {
 		return *made
 	}
-	return cached.set(keyClass.String(c.name), keyKind.String(nameOf(kind)), keyEnd.String(how.String()))
+	return cached.set(keyClass.String(c.name), keyKind.String(kind.String()), keyEnd.String(how.String()))
 }
 
 func (c *cachedOption) set(attributes ...attribute.KeyValue) []metric.RecordOption {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/classes"
+	"github.com/dibslock/dibs/internal/outcome"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -103,10 +104,10 @@ func (t *tracer) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 	if c == nil {
 		return
 	}
-	outcome := resultOf(&e)
+	result := outcome.OfCall(&e)
 	attributes := make([]attribute.KeyValue, 0, 4) // what most calls need
 	attributes = t.describe(attributes, &e.LockInfo)
-	attributes = append(attributes, keyResult.String(outcome.String()))
+	attributes = append(attributes, keyResult.String(result.String()))
 	if e.Err == nil {
 		attributes = append(attributes, keyFence.Int64(int64(e.Fence)))
 	}
@@ -116,9 +117,9 @@ func (t *tracer) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 	switch {
 	case e.Err == nil && e.Queued:
 		c.span.AddEvent("granted", trace.WithAttributes(keyFence.Int64(int64(e.Fence)), keyNotified.Bool(e.Notified)))
-	case e.Err != nil && (!c.try || outcome != resultBusy):
-		attributes = append(attributes, keyError.String(outcome.String()))
-		c.span.SetStatus(codes.Error, t.message(e.Err, outcome.String()))
+	case e.Err != nil && (!c.try || result != outcome.Busy):
+		attributes = append(attributes, keyError.String(result.String()))
+		c.span.SetStatus(codes.Error, t.message(e.Err, result.String()))
 	}
 	c.span.SetAttributes(attributes...)
 	c.span.End()
@@ -130,7 +131,7 @@ func (t *tracer) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 func (t *tracer) renewFailed(ctx context.Context, e dibs.RenewFailed) {
 	if c := t.callIn(ctx); c != nil && c.held != nil {
 		c.held.AddEvent("renewal failed", trace.WithAttributes(
-			seconds(keyLeft, e.Left), keyMessage.String(t.message(e.Err, resultOfError(e.Err).String()))))
+			seconds(keyLeft, e.Left), keyMessage.String(t.message(e.Err, outcome.OfError(e.Err).String()))))
 	}
 }
 
@@ -146,10 +147,10 @@ func (t *tracer) lost(ctx context.Context, e dibs.Lost) {
 		return
 	}
 	attributes := t.describe(make([]attribute.KeyValue, 0, 6), &e.LockInfo)
-	attributes = append(attributes, keyFence.Int64(int64(e.Fence)), seconds(keyHeld, e.Held), keyReason.String(reasonOf(e.Reason)))
+	attributes = append(attributes, keyFence.Int64(int64(e.Fence)), seconds(keyHeld, e.Held), keyReason.String(outcome.OfReason(e.Reason).String()))
 	if e.Reason != dibs.ReasonClosed {
 		attributes = append(attributes, keyError.String("lost"))
-		span.SetStatus(codes.Error, t.message(e.Err, "lost: "+reasonOf(e.Reason)))
+		span.SetStatus(codes.Error, t.message(e.Err, "lost: "+outcome.OfReason(e.Reason).String()))
 	}
 	span.SetAttributes(attributes...)
 }
@@ -163,10 +164,9 @@ func (t *tracer) released(ctx context.Context, e dibs.Released) {
 	attributes := t.describe(make([]attribute.KeyValue, 0, 4), &e.LockInfo)
 	attributes = append(attributes, keyFence.Int64(int64(e.Fence)))
 	if e.Err != nil {
-		how, _ := endOf(e.Err)
-		outcome := how.String()
-		attributes = append(attributes, keyError.String(outcome))
-		c.held.SetStatus(codes.Error, t.message(e.Err, outcome))
+		how, _ := outcome.OfRelease(e.Err)
+		attributes = append(attributes, keyError.String(how.String()))
+		c.held.SetStatus(codes.Error, t.message(e.Err, how.String()))
 	}
 	c.held.SetAttributes(attributes...)
 	c.held.End()

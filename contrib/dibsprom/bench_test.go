@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// noHooks are hooks that do nothing, to tell the cost of metrics from that of being called.
-func noHooks() dibs.Hooks {
+// emptyHooks are hooks that do nothing. Their cost is that of the calls.
+func emptyHooks() dibs.Hooks {
 	return dibs.Hooks{
 		Queued:     func(context.Context, dibs.Queued) {},
 		AcquireEnd: func(context.Context, dibs.AcquireEnd) {},
@@ -29,7 +29,7 @@ func BenchmarkLock(b *testing.B) {
 		options []dibs.Option
 	}{
 		{"without", nil},
-		{"empty", []dibs.Option{dibs.Observe(noHooks())}},
+		{"empty", []dibs.Option{dibs.Observe(emptyHooks())}},
 		{"metrics", []dibs.Option{dibs.Observe(newMetrics(b, prometheus.NewRegistry(), dibsprom.Config{}).Hooks())}},
 		{"native", []dibs.Option{dibs.Observe(newMetrics(b, prometheus.NewRegistry(), native).Hooks())}},
 	} {

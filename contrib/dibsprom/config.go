@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/dibslock/dibs/internal/classes"
 )
 
 // A Config has the settings of New. The zero Config has the defaults.
@@ -29,15 +31,13 @@ type Config struct {
 	NativeHistograms bool
 }
 
-const defaultMaxClasses = 200
-
 // withDefaults returns the Config with its defaults, or an error.
 func (c Config) withDefaults() (Config, error) {
 	if c.MaxClasses < 0 {
 		return c, fmt.Errorf("dibsprom: MaxClasses %d: negative", c.MaxClasses)
 	}
 	if c.MaxClasses == 0 {
-		c.MaxClasses = defaultMaxClasses
+		c.MaxClasses = classes.DefaultLimit
 	}
 	if len(c.AcquireBuckets) == 0 {
 		c.AcquireBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsprom"
+	"github.com/dibslock/dibs/internal/outcome"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -224,4 +226,30 @@ func exposition(t testing.TB, reg *prometheus.Registry) string {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
 	return w.Body.String()
+}
+
+// The exported words are those of the labels.
+func TestWords(t *testing.T) {
+	words := func(n int, word func(i int) string) (all []string) {
+		for i := range n {
+			all = append(all, word(i))
+		}
+		return all
+	}
+	for _, c := range []struct{ labels, words []string }{
+		{words(int(outcome.Results), func(i int) string { return outcome.Result(i).String() }), []string{
+			dibsprom.ResultAcquired, dibsprom.ResultNotified, dibsprom.ResultBusy, dibsprom.ResultTimeout, dibsprom.ResultCanceled,
+			dibsprom.ResultUnavailable, dibsprom.ResultClosed, dibsprom.ResultWrongType, dibsprom.ResultError,
+		}},
+		{words(int(outcome.Ends), func(i int) string { return outcome.End(i).String() }), []string{
+			dibsprom.EndReleased, dibsprom.EndLost, dibsprom.EndUnavailable,
+		}},
+		{words(int(outcome.Reasons), func(i int) string { return outcome.Reason(i).String() }), []string{
+			dibsprom.ReasonExpired, dibsprom.ReasonTaken, dibsprom.ReasonRevoked, dibsprom.ReasonMaxHold, dibsprom.ReasonClosed, dibsprom.ReasonOther,
+		}},
+	} {
+		if !slices.Equal(c.labels, c.words) {
+			t.Errorf("the labels are %q, and the exported words %q", c.labels, c.words)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/outcome"
 )
 
 // Hooks returns the hooks for one Client. Give them to dibs.New, with dibs.Observe. Call
@@ -37,7 +38,7 @@ func (m *Metrics) observeQueued(_ context.Context, e dibs.Queued) { m.classes.Of
 
 func (m *Metrics) observeAcquireEnd(_ context.Context, e dibs.AcquireEnd) {
 	s := m.classes.Of(e.Name)
-	m.acquireObserver(s, kindOf(e.Kind), resultOf(e)).Observe(e.Waited.Seconds())
+	m.acquireObserver(s, outcome.OfKind(e.Kind), outcome.OfCall(&e)).Observe(e.Waited.Seconds())
 	if e.Queued {
 		s.waiting.Dec()
 	}
@@ -56,22 +57,22 @@ func (m *Metrics) observeRenewFailed(_ context.Context, e dibs.RenewFailed) {
 
 func (m *Metrics) observeLost(_ context.Context, e dibs.Lost) {
 	s := m.classes.Of(e.Name)
-	s.lost[reasonOf(e.Reason)].Inc()
-	m.observeEnd(s, e.Kind, lost, e.Held)
+	s.lost[outcome.OfReason(e.Reason)].Inc()
+	m.observeEnd(s, e.Kind, outcome.Lost, e.Held)
 }
 
 func (m *Metrics) observeReleased(_ context.Context, e dibs.Released) {
 	s := m.classes.Of(e.Name)
-	how, why := endOf(e.Err)
-	if how == lost {
+	how, why := outcome.OfRelease(e.Err)
+	if how == outcome.Lost {
 		s.lost[why].Inc()
 	}
 	m.observeEnd(s, e.Kind, how, e.Held)
 }
 
 // observeEnd records the last event of a lease. An attached lease had no first one.
-func (m *Metrics) observeEnd(s *series, k dibs.Kind, how end, after time.Duration) {
-	m.heldObserver(s, kindOf(k), how).Observe(after.Seconds())
+func (m *Metrics) observeEnd(s *series, k dibs.Kind, how outcome.End, after time.Duration) {
+	m.heldObserver(s, outcome.OfKind(k), how).Observe(after.Seconds())
 	if k != dibs.KindAttached {
 		s.holding.Dec()
 	}

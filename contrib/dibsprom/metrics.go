@@ -24,8 +24,8 @@ type Metrics struct {
 //
 // Call New once for a Registerer, and Metrics.Hooks once for each Client. Their figures are
 // added up. A second New on the same Registerer returns an error that wraps a
-// prometheus.AlreadyRegisteredError. To tell two Clients apart, call New for each. Give it a
-// Registerer of prometheus.WrapRegistererWith, with a label of your choice.
+// prometheus.AlreadyRegisteredError. For separate figures of two Clients, call New for
+// each. Give it a Registerer of prometheus.WrapRegistererWith, with a label of your choice.
 //
 // New also returns an error if reg is nil or a value of the Config is bad.
 func New(reg prometheus.Registerer, config Config) (*Metrics, error) {

@@ -3,6 +3,7 @@ package dibsprom
 import (
 	"sync/atomic"
 
+	"github.com/dibslock/dibs/internal/outcome"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -13,10 +14,10 @@ type series struct {
 	class            string
 	holding, waiting prometheus.Gauge
 	renewFailed      prometheus.Counter
-	lost             [reasons]prometheus.Counter
+	lost             [outcome.Reasons]prometheus.Counter
 
-	acquire [kinds][results]observer
-	held    [kinds][ends]observer
+	acquire [outcome.Kinds][outcome.Results]observer
+	held    [outcome.Kinds][outcome.Ends]observer
 }
 
 func (m *Metrics) newSeries(class string) *series {
@@ -26,7 +27,7 @@ func (m *Metrics) newSeries(class string) *series {
 		waiting:     m.waiting.WithLabelValues(class),
 		renewFailed: m.renewFailed.WithLabelValues(class),
 	}
-	for r := range reasons {
+	for r := range outcome.Reasons {
 		s.lost[r] = m.lost.WithLabelValues(class, r.String())
 	}
 	return s
@@ -43,7 +44,7 @@ func (o *observer) create(from *prometheus.HistogramVec, labels ...string) prome
 	return created
 }
 
-func (m *Metrics) acquireObserver(s *series, k kind, r result) prometheus.Observer {
+func (m *Metrics) acquireObserver(s *series, k outcome.Kind, r outcome.Result) prometheus.Observer {
 	o := &s.acquire[k][r]
 	if created := o.Load(); created != nil {
 		return *created
@@ -51,7 +52,7 @@ func (m *Metrics) acquireObserver(s *series, k kind, r result) prometheus.Observ
 	return o.create(m.acquire, s.class, k.String(), r.String())
 }
 
-func (m *Metrics) heldObserver(s *series, k kind, e end) prometheus.Observer {
+func (m *Metrics) heldObserver(s *series, k outcome.Kind, e outcome.End) prometheus.Observer {
 	o := &s.held[k][e]
 	if created := o.Load(); created != nil {
 		return *created

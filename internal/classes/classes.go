@@ -3,6 +3,7 @@
 package classes
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,9 @@ import (
 
 // Other is the class of all names for which a Set has no room.
 const Other = "other"
+
+// DefaultLimit is how many classes a Set has, unless its user chose another number.
+const DefaultLimit = 200
 
 const (
 	maxLength = 64 // of a class, in bytes
@@ -133,11 +137,8 @@ func NewSet[T any](class func(name string) string, limit int, value func(class s
 // Of returns the value of the class of a name. A class for which there is no room has the
 // value of Other.
 func (s *Set[T]) Of(name string) T {
-	if s.class != nil {
-		return s.of(s.class(name))
-	}
 	var space [maxLength]byte
-	class := appendClass(space[:0], name)
+	class := s.appendClass(space[:0], name)
 	values := *s.values.Load()
 	if v, found := values[string(class)]; found { // without an allocation
 		return v
@@ -148,20 +149,11 @@ func (s *Set[T]) Of(name string) T {
 	return s.add(string(class))
 }
 
-// of returns the value of a class that the user has named.
-func (s *Set[T]) of(class string) T {
-	values := *s.values.Load()
-	if v, found := values[class]; found {
-		return v
+func (s *Set[T]) appendClass(class []byte, name string) []byte {
+	if s.class == nil {
+		return appendClass(class, name)
 	}
-	class = clean(class)
-	if v, found := values[class]; found {
-		return v
-	}
-	if s.full(values) {
-		return values[Other]
-	}
-	return s.add(class)
+	return append(class, clean(s.class(name))...)
 }
 
 func (s *Set[T]) full(values map[string]T) bool { return len(values) > s.limit }
@@ -176,10 +168,7 @@ func (s *Set[T]) add(class string) T {
 	if s.full(old) {
 		return old[Other]
 	}
-	values := make(map[string]T, len(old)+1)
-	for k, v := range old {
-		values[k] = v
-	}
+	values := maps.Clone(old)
 	v := s.value(class)
 	values[class] = v
 	s.values.Store(&values)

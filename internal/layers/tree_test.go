@@ -153,7 +153,7 @@ func layerOf(dir string) layer {
 	case "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "contrib":
-		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: append([]string{"internal/classes"}, client...), external: true, library: true}
+		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: append([]string{"internal/classes", "internal/outcome"}, client...), external: true, library: true}
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":

@@ -1,0 +1,182 @@
+// Package outcome has the words for how calls and leases ended, which metrics and traces
+// use as labels. They are small numbers, so that a metric is found without a hash. Each has
+// its word as String.
+package outcome
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Kind is a dibs.Kind, or OtherKind.
+type Kind int
+
+// Kinds of calls and leases.
+const (
+	Mutex Kind = iota
+	Reader
+	Writer
+	Semaphore
+	Multi
+	Election
+	Once
+	Attached
+	OtherKind // of a later version of dibs
+	Kinds     // how many there are
+)
+
+func (k Kind) String() string {
+	return [Kinds]string{
+		string(dibs.KindMutex), string(dibs.KindReader), string(dibs.KindWriter), string(dibs.KindSemaphore), string(dibs.KindMulti),
+		string(dibs.KindElection), string(dibs.KindOnce), string(dibs.KindAttached), "other",
+	}[k]
+}
+
+// OfKind returns the number of a kind.
+func OfKind(k dibs.Kind) Kind {
+	switch k {
+	case dibs.KindMutex:
+		return Mutex
+	case dibs.KindReader:
+		return Reader
+	case dibs.KindWriter:
+		return Writer
+	case dibs.KindSemaphore:
+		return Semaphore
+	case dibs.KindMulti:
+		return Multi
+	case dibs.KindElection:
+		return Election
+	case dibs.KindOnce:
+		return Once
+	case dibs.KindAttached:
+		return Attached
+	}
+	return OtherKind
+}
+
+// A Result is how a call that acquires ended.
+type Result int
+
+// Results of calls.
+const (
+	Acquired    Result = iota // a lease: the lock was free, or a repeated request acquired it
+	Notified                  // a lease by a hand-off, with a notification
+	Busy                      // the lock was held until the try or dibs.Wait was over
+	Timeout                   // the deadline of the context has passed
+	Canceled                  // the context was cancelled
+	Unavailable               // the store could not be reached, did not answer in time, or rejected the request
+	Closed                    // the dibs.Client was closed
+	WrongType                 // the key holds a value that is not a lock
+	Failed                    // anything else
+	Results                   // how many there are
+)
+
+func (r Result) String() string {
+	return [Results]string{"acquired", "notified", "busy", "timeout", "canceled", "unavailable", "closed", "wrong_type", "error"}[r]
+}
+
+// OfCall returns the result of a call.
+func OfCall(e *dibs.AcquireEnd) Result {
+	switch {
+	case e.Err != nil:
+		return OfError(e.Err)
+	case e.Notified:
+		return Notified
+	}
+	return Acquired
+}
+
+// OfError returns the result of a call without a lease. Only a BusyError says whether a
+// deadline was that of the caller.
+func OfError(err error) Result {
+	var held *dibs.BusyError
+	switch {
+	case errors.Is(err, dibs.ErrClosed):
+		return Closed
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	case errors.As(err, &held):
+		return ofWait(held.Cause)
+	case errors.Is(err, dibs.ErrUnavailable):
+		return Unavailable
+	case errors.Is(err, dibs.ErrWrongType):
+		return WrongType
+	case errors.Is(err, context.DeadlineExceeded): // before the call
+		return Timeout
+	}
+	return Failed
+}
+
+// ofWait returns the result of a wait that ended. The cause is that of the context.
+func ofWait(cause error) Result {
+	switch {
+	case cause == nil:
+		return Busy
+	case errors.Is(cause, context.DeadlineExceeded):
+		return Timeout
+	}
+	return Canceled
+}
+
+// An End is how a lease ended.
+type End int
+
+// Ends of leases.
+const (
+	Released    End = iota // by Unlock or Detach
+	Lost                   // before its release; Unlock may have noticed it
+	Unconfirmed            // by an Unlock that the store has not confirmed
+	Ends                   // how many there are
+)
+
+func (e End) String() string { return [Ends]string{"released", "lost", "unavailable"}[e] }
+
+// OfRelease returns how a lease ended that was unlocked, and the reason if it was lost.
+func OfRelease(err error) (how End, why Reason) {
+	if err == nil {
+		return Released, 0
+	}
+	var loss *dibs.LostError
+	if errors.As(err, &loss) {
+		return Lost, OfReason(loss.Reason)
+	}
+	return Unconfirmed, 0
+}
+
+// A Reason is the reason of a loss.
+type Reason int
+
+// Reasons of losses.
+const (
+	Expired      Reason = iota // it was not renewed in time
+	Taken                      // the store no longer had it
+	Revoked                    // an operator released it
+	MaxHold                    // dibs.MaxHold has passed
+	ClientClosed               // the dibs.Client was closed
+	OtherReason                // a reason that this version does not have
+	Reasons                    // how many there are
+)
+
+func (r Reason) String() string {
+	return [Reasons]string{"expired", "taken", "revoked", "max_hold", "closed", "other"}[r]
+}
+
+// OfReason returns the number of a reason.
+func OfReason(r dibs.Reason) Reason {
+	switch r {
+	case dibs.ReasonExpired:
+		return Expired
+	case dibs.ReasonTaken:
+		return Taken
+	case dibs.ReasonRevoked:
+		return Revoked
+	case dibs.ReasonMaxHold:
+		return MaxHold
+	case dibs.ReasonClosed:
+		return ClientClosed
+	}
+	return OtherReason
+}
