@@ -7,7 +7,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/monitor"
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/view"
 )
 
 // waitForLock acquires the names. While it waits, it shows the holder. A termination

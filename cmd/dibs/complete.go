@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 

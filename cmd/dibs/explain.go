@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
 )
 
 // explain adds the location of the store and a hint to an error of the store.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 

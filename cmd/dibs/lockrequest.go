@@ -9,8 +9,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/monitor"
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 

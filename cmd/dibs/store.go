@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/cmd/dibs/internal/watch"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
+	"github.com/dibslock/dibs/internal/watch"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/redisstore/doctor"
 )

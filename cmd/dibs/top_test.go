@@ -17,11 +17,11 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
-	"github.com/dibslock/dibs/cmd/dibs/internal/watch"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/watch"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/term"

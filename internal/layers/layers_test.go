@@ -118,8 +118,8 @@ var rules = []rule{
 			{"a.go", "package dibs"},
 			{"a.go", "//go:build linux\n\npackage dibs"},
 			{"cmd/dibs/main.go", "package main"},
-			{"cmd/dibs/internal/view/a.go", "package view"},
-			{"cmd/dibs/internal/view/a.go", "// Package view.\npackage view\nfunc F() {}"},
+			{"internal/view/a.go", "package view"},
+			{"cmd/dibs/internal/monitor/a.go", "// Package monitor.\npackage monitor\nfunc F() {}"},
 			{"internal/history/a.go", "package history"},
 			{"a.go", "// Package dibs.\npackage dibs\nfunc F() {}"},
 			{"a.go", "// Package dibs.\npackage dibs\n//go:noinline\nfunc F() {}"},
@@ -146,10 +146,10 @@ var rules = []rule{
 		reason: "the work of a command can be tested, and used by another program, without its flags",
 		check:  commandLines,
 		bad: []sample{
-			{"cmd/dibs/internal/view/a.go", `package view; import _ "github.com/spf13/cobra"`},
-			{"cmd/dibs/internal/view/a_test.go", `package view; import _ "github.com/spf13/pflag"`},
-			{"cmd/dibs/internal/watch/a.go", `package watch; import _ "flag"`},
-			{"cmd/dibs/internal/watch/a.go", `package watch; import _ "github.com/spf13/cobra/doc"`},
+			{"internal/view/a.go", `package view; import _ "github.com/spf13/cobra"`},
+			{"internal/view/a_test.go", `package view; import _ "github.com/spf13/pflag"`},
+			{"cmd/dibs/internal/monitor/a.go", `package monitor; import _ "flag"`},
+			{"internal/watch/a.go", `package watch; import _ "github.com/spf13/cobra/doc"`},
 			{"bench/a.go", `package main; import _ "github.com/spf13/cobra"`},
 		},
 		good: []sample{
@@ -158,26 +158,27 @@ var rules = []rule{
 		},
 	},
 	{
-		name:   "the packages of the command have one concern each",
+		name:   "the packages of the command and of the dashboard have one concern each",
 		reason: "what kills processes can be read without what formats tables, and pure functions need no server in a test",
-		check:  concernsOfTheCommand,
+		check:  oneConcernEach,
 		bad: []sample{
-			{"cmd/dibs/internal/supervise/a.go", `package supervise; import _ "github.com/dibslock/dibs/cmd/dibs/internal/view"`},
-			{"cmd/dibs/internal/supervise/a.go", `package supervise; import _ "github.com/dibslock/dibs/cmd/dibs/internal/watch"`},
+			{"cmd/dibs/internal/supervise/a.go", `package supervise; import _ "github.com/dibslock/dibs/internal/view"`},
+			{"cmd/dibs/internal/supervise/a.go", `package supervise; import _ "github.com/dibslock/dibs/internal/watch"`},
 			{"cmd/dibs/internal/supervise/a.go", `package supervise; import _ "github.com/dibslock/dibs/redisstore"`},
-			{"cmd/dibs/internal/view/a.go", `package view; import _ "os/exec"`},
-			{"cmd/dibs/internal/view/a.go", `package view; import _ "net/url"`},
-			{"cmd/dibs/internal/view/a.go", `package view; import _ "os"`},
-			{"cmd/dibs/internal/view/a.go", `package view; import _ "golang.org/x/term"`},
-			{"cmd/dibs/internal/watch/a.go", `package watch; import _ "os"`},
-			{"cmd/dibs/internal/monitor/a.go", `package monitor; import _ "github.com/dibslock/dibs/cmd/dibs/internal/watch"`},
+			{"internal/view/a.go", `package view; import _ "os/exec"`},
+			{"internal/view/a.go", `package view; import _ "net/url"`},
+			{"internal/view/a.go", `package view; import _ "os"`},
+			{"internal/view/a.go", `package view; import _ "golang.org/x/term"`},
+			{"internal/watch/a.go", `package watch; import _ "os"`},
+			{"internal/watch/a.go", `package watch; import _ "flag"`},
+			{"cmd/dibs/internal/monitor/a.go", `package monitor; import _ "github.com/dibslock/dibs/internal/watch"`},
 			{"cmd/dibs/internal/page/a.go", `package page; import _ "net/http"`},
 		},
 		good: []sample{
 			{"cmd/dibs/internal/supervise/a.go", `package supervise; import ("os"; "syscall"; "github.com/dibslock/dibs"; "golang.org/x/sys/unix")`},
-			{"cmd/dibs/internal/view/a.go", `package view; import ("encoding/json"; "github.com/dibslock/dibs/driver")`},
-			{"cmd/dibs/internal/watch/a.go", `package watch; import ("sync"; "github.com/dibslock/dibs/cmd/dibs/internal/view")`},
-			{"cmd/dibs/internal/watch/a_test.go", `package watch; import _ "github.com/dibslock/dibs/memstore"`},
+			{"internal/view/a.go", `package view; import ("encoding/json"; "github.com/dibslock/dibs/driver")`},
+			{"internal/watch/a.go", `package watch; import ("sync"; "github.com/dibslock/dibs/internal/view")`},
+			{"internal/watch/a_test.go", `package watch; import _ "github.com/dibslock/dibs/memstore"`},
 			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/cmd/dibs/internal/supervise"`},
 		},
 	},
@@ -441,32 +442,29 @@ func commandLines(t *tree) (found []string) {
 	return found
 }
 
-// commandPackages are the packages of cmd/dibs/internal. Each lists what it may import
-// besides the standard library, and what it may not import of that. A package ends with a
-// slash if that includes the packages below.
-var commandPackages = map[string]struct{ may, mayNot []string }{
-	"supervise": {may: []string{"github.com/dibslock/dibs", "golang.org/x/sys/", "golang.org/x/term"}, mayNot: []string{"net/"}},
-	"view":      {may: []string{"github.com/dibslock/dibs/driver"}, mayNot: []string{"net/", "os/", "syscall", "context"}},
-	"watch":     {may: []string{"github.com/dibslock/dibs/driver", commandModule + "view"}, mayNot: []string{"net/", "os/", "syscall"}},
-	"monitor":   {may: []string{"github.com/dibslock/dibs", "github.com/dibslock/dibs/driver", commandModule + "view"}, mayNot: []string{"os/", "syscall"}},
+// concerns are the packages with one concern each: those of cmd/dibs/internal, and those
+// that the command shares with the dashboard. Each lists what it may import besides the
+// standard library, and what it may not import of that. A package ends with a slash if that
+// includes the packages below.
+var concerns = map[string]struct{ may, mayNot []string }{
+	"cmd/dibs/internal/supervise": {may: []string{module, "golang.org/x/sys/", "golang.org/x/term"}, mayNot: []string{"net/"}},
+	"cmd/dibs/internal/monitor":   {may: []string{module, module + "/driver", module + "/internal/view"}, mayNot: []string{"os/", "syscall"}},
+	"internal/view":               {may: []string{module + "/driver"}, mayNot: []string{"net/", "os/", "syscall", "context", "flag"}},
+	"internal/watch":              {may: []string{module + "/driver", module + "/internal/view"}, mayNot: []string{"net/", "os/", "syscall", "flag"}},
 }
 
-const commandModule = module + "/cmd/dibs/internal/"
-
-func concernsOfTheCommand(t *tree) (found []string) {
+func oneConcernEach(t *tree) (found []string) {
 	includes := func(list []string, name string) bool {
 		return slices.ContainsFunc(list, func(p string) bool {
 			return p == name || strings.HasSuffix(p, "/") && strings.HasPrefix(name+"/", p)
 		})
 	}
 	for f := range t.goFiles(false) {
-		name, ours := strings.CutPrefix(f.dir(), "cmd/dibs/internal/")
-		if !ours {
-			continue
+		rule, known := concerns[f.dir()]
+		if !known && strings.HasPrefix(f.dir(), "cmd/dibs/internal/") {
+			found = append(found, t.at(f.syntax, "concerns lacks %s", f.dir()))
 		}
-		rule, known := commandPackages[name]
 		if !known {
-			found = append(found, t.at(f.syntax, "commandPackages lacks %s", name))
 			continue
 		}
 		for _, spec := range f.syntax.Imports {

@@ -154,6 +154,8 @@ func layerOf(dir string) layer {
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "contrib":
 		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: append([]string{"internal/classes", "internal/outcome"}, client...), external: true, library: true}
+	case "dashboard":
+		return layer{dir: parts[0], imports: []string{"driver", "internal/view", "internal/waitgraph", "internal/watch"}, library: true}
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":
@@ -163,8 +165,10 @@ func layerOf(dir string) layer {
 	case "internal":
 		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client}
 		switch l.dir {
-		case "internal/locktable", "internal/checkup":
+		case "internal/locktable", "internal/checkup", "internal/view", "internal/waitgraph":
 			l.imports = contract
+		case "internal/watch":
+			l.imports = []string{"driver", "internal/view"}
 		case "internal/sqlstore":
 			l.imports = []string{"driver", "internal/serverclock"}
 		case "internal/listen", "internal/serverclock", "internal/spawn":
@@ -177,7 +181,7 @@ func layerOf(dir string) layer {
 			l.imports = []string{".", "driver", "internal/redistest"}
 		case "internal/drill":
 			l.imports = []string{".", "driver", "quorum", "redisstore", "storetest", "internal/history", "internal/redistest"}
-		case "internal/linear":
+		case "internal/linear", "internal/pagetest":
 			l.external = true
 		}
 		return l

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/view"
 )
 
 // A Report says that a fault of the store has begun or ended.

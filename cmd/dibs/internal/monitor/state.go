@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/view"
 )
 
 // A state is what a Monitor knows. It has no clock.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/view"
 )
 
 // A Watcher compares the states of each poll with those of the previous one. The zero value

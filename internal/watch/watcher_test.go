@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/cmd/dibs/internal/view"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
 )
 
 // heldBy returns the state of a name with one exclusive holder.
