@@ -161,7 +161,7 @@ func (c *Client) newRequest(w lockSpec, set *settings) driver.AcquireRequest {
 	}
 	request.Queue = set.attempts == 0 && set.wait != 0
 	if request.Token == "" {
-		request.Token = newToken(c.id, set.label)
+		request.Token = newToken(c.id, w, set.label)
 	}
 	return request
 }

@@ -431,8 +431,9 @@ func TestTokensAreUnguessable(t *testing.T) {
 			if _, err := fmt.Sscanf(spaced(l.Token()), "%s %d %s %s %s", &host, &pid, &client, &own, &label); err != nil {
 				t.Fatalf("token %q: %v", l.Token(), err)
 			}
-			if len(own) != 24 || seen[own] || label != "job" {
-				t.Fatalf("token %q: want 24 letters and digits of its own before the label", l.Token())
+			own, isMutex := strings.CutPrefix(own, "m-")
+			if !isMutex || len(own) != 24 || seen[own] || label != "job" {
+				t.Fatalf("token %q: want m- and 24 letters and digits of its own before the label", l.Token())
 			}
 			seen[own] = true
 			if err := l.Unlock(); err != nil {

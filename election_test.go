@@ -310,7 +310,7 @@ func TestErrorsOfAnEndedTerm(t *testing.T) {
 			"lost": func(t *testing.T, s driver.Store, e *dibs.Election) {
 				leader, err := e.Leader(t.Context())
 				wantErr(t, err)
-				_, err = s.Revoke(t.Context(), "n", leader.Term, "")
+				_, err = s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: leader.Term})
 				wantErr(t, err)
 			},
 		} {

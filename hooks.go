@@ -3,6 +3,8 @@ package dibs
 import (
 	"context"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // Hooks are functions that the Client calls on events, for logs, metrics and traces. Each
@@ -49,18 +51,18 @@ type Hooks struct {
 }
 
 // A Kind is the primitive that a call or a lease belongs to.
-type Kind string
+type Kind = driver.Kind
 
 // Kinds of locks.
 const (
-	KindMutex     Kind = "mutex"
-	KindReader    Kind = "reader"
-	KindWriter    Kind = "writer"
-	KindSemaphore Kind = "semaphore"
-	KindMulti     Kind = "multi"
-	KindElection  Kind = "election"
-	KindOnce      Kind = "once"
-	KindAttached  Kind = "attached" // a lease of Client.Attach, whose primitive is unknown
+	KindMutex     = driver.KindMutex
+	KindReader    = driver.KindReader
+	KindWriter    = driver.KindWriter
+	KindSemaphore = driver.KindSemaphore
+	KindMulti     = driver.KindMulti
+	KindElection  = driver.KindElection
+	KindOnce      = driver.KindOnce
+	KindAttached  = driver.KindAttached // a lease of Client.Attach, whose primitive is unknown
 )
 
 // A LockInfo describes the call or the lease of an event.

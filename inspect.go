@@ -127,10 +127,11 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason s
 	if err := c.defaults.checkInspect(name); err != nil {
 		return false, err
 	}
-	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+	r := driver.RevokeRequest{Name: name, Fence: fence, Reason: reason}
+	if err := driver.CheckRevoke(r); err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
 	defer cancel()
-	return c.store.Revoke(ctx, name, fence, reason)
+	return c.store.Revoke(ctx, r)
 }

@@ -151,7 +151,7 @@ func (g *multiAcquire) abortErr(ctx context.Context, err error) error {
 func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (*Lease, error) {
 	c, set := g.c, g.settings
 	if set.token == "" {
-		set.token = newToken(c.id, set.label)
+		set.token = newToken(c.id, all(g.groups[0]), set.label)
 	}
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)

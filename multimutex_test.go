@@ -879,7 +879,7 @@ func TestMultiMutexLeavesNoQueueEntry(t *testing.T) {
 			return a.Fence
 		}
 		fence := ask(x, true) // the reply is lost
-		if revoked, err := s.Revoke(t.Context(), "b", fence, ""); !revoked || err != nil {
+		if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "b", Fence: fence}); !revoked || err != nil {
 			t.Fatalf("revoke: %v, %v", revoked, err)
 		}
 		ask(y, true)
@@ -931,7 +931,7 @@ func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 		}))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
-		if revoked, err := s.Revoke(t.Context(), "a", state.Holders[0].Fence, ""); !revoked || err != nil {
+		if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "a", Fence: state.Holders[0].Fence}); !revoked || err != nil {
 			t.Fatalf("revoke: %v, %v", revoked, err)
 		}
 		unlock(t, c)
@@ -952,7 +952,7 @@ func TestCloseReleasesPartlyLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if revoked, err := m.Revoke(t.Context(), "a", l.FenceOf("a"), ""); !revoked || err != nil {
+		if revoked, err := m.Revoke(t.Context(), driver.RevokeRequest{Name: "a", Fence: l.FenceOf("a")}); !revoked || err != nil {
 			t.Fatalf("revoked %t, %v", revoked, err)
 		}
 		<-l.Context().Done()

@@ -17,7 +17,7 @@ func (noStore) Cancel(context.Context, driver.AcquireRequest) error { return err
 func (noStore) Resize(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 	return driver.AcquireReply{}, errNoStore
 }
-func (noStore) Revoke(context.Context, string, uint64, string) (bool, error) {
+func (noStore) Revoke(context.Context, driver.RevokeRequest) (bool, error) {
 	return false, errNoStore
 }
 func (noStore) Release(context.Context, driver.ReleaseRequest) (bool, error) {
@@ -28,7 +28,10 @@ func (noStore) NotifyWanted(context.Context, driver.WantedRequest) (bool, error)
 }
 func (noStore) Watch(context.Context, string, func(driver.Event)) error { return errNoStore }
 func (noStore) Inspect(context.Context, string) (State, error)          { return State{}, errNoStore }
-func (noStore) List(context.Context, string) ([]string, error)          { return nil, errNoStore }
+func (noStore) InspectAll(context.Context, []string) ([]State, error) {
+	return nil, errNoStore
+}
+func (noStore) List(context.Context, string) ([]string, error) { return nil, errNoStore }
 func (noStore) Extend(_ context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
 	for i := range errs {

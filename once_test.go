@@ -408,7 +408,7 @@ func TestMinHoldOutlivesALostName(t *testing.T) {
 		begin := time.Now()
 		err := c.All("a", "b", "n").Do(t.Context(), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
-			if revoked, err := s.Revoke(t.Context(), "b", dibs.FenceOf(ctx, "b"), ""); !revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "b", Fence: dibs.FenceOf(ctx, "b")}); !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
 			<-ctx.Done()

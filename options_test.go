@@ -34,8 +34,8 @@ func (u unusedStore) Groups(names []string) [][]string { return [][]string{names
 func (u unusedStore) Resize(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return driver.AcquireReply{}, u.unexpected("resize %+v", c)
 }
-func (u unusedStore) Revoke(_ context.Context, name string, fence uint64, _ string) (bool, error) {
-	return false, u.unexpected("revoke %q %d", name, fence)
+func (u unusedStore) Revoke(_ context.Context, r driver.RevokeRequest) (bool, error) {
+	return false, u.unexpected("revoke %+v", r)
 }
 func (u unusedStore) Cancel(_ context.Context, c driver.AcquireRequest) error {
 	return u.unexpected("cancel %+v", c)
@@ -55,6 +55,9 @@ func (u unusedStore) NotifyWanted(_ context.Context, r driver.WantedRequest) (bo
 }
 func (u unusedStore) Watch(_ context.Context, client string, _ func(driver.Event)) error {
 	return u.unexpected("watch for %s", client)
+}
+func (u unusedStore) InspectAll(_ context.Context, names []string) ([]driver.State, error) {
+	return nil, u.unexpected("inspect %q", names)
 }
 func (u unusedStore) Inspect(_ context.Context, name string) (dibs.State, error) {
 	return dibs.State{}, u.unexpected("inspect %q", name)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -76,7 +77,7 @@ func TestContextsOfNestedCalls(t *testing.T) {
 			if err := ctx.Err(); err != nil {
 				t.Errorf("the outer context ended with an inner one: %v", err)
 			}
-			if revoked, err := s.Revoke(t.Context(), "n", dibs.Fence(ctx), ""); !revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: dibs.Fence(ctx)}); !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
 			group.Wait()

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // identity returns the part that the tokens of all leases of a Client share:
@@ -34,14 +36,15 @@ func cleanHost(host string) string {
 	return host[:min(len(host), limit)]
 }
 
-// newToken returns the owner token of one acquire: client:random, then :label. The random
-// part has 120 bits, so one token does not reveal the others of its process.
-func newToken(client, label string) string {
+// newToken returns the owner token of one acquire: client:kind-random, then :label. The
+// random part has 120 bits, so one token does not reveal the others of its process. The
+// kind is for those who inspect the lock.
+func newToken(client string, w lockSpec, label string) string {
 	var random [15]byte
 	rand.Read(random[:])
 	var buf [192]byte
 	b := append(buf[:0], client...)
-	b = append(b, ':')
+	b = driver.AppendKind(append(b, ':'), w.kind, w.limit)
 	b = lettersAndDigits.AppendEncode(b, random[:])
 	if label != "" {
 		b = append(b, ':')

@@ -21,20 +21,22 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckRevoke returns an ErrInvalid unless a lease can be revoked with these arguments.
-// They must be a valid name, a fence, and as the reason one line of printable UTF-8 of at
-// most MaxReason bytes. The reason may be empty.
-func CheckRevoke(name string, fence uint64, reason string) error {
-	if err := CheckName(name); err != nil {
+// CheckRevoke returns an ErrInvalid unless the request is valid. It must have a valid name,
+// a fence or a token but not both, and as the reason one line of printable UTF-8 of at most
+// MaxReason bytes. The reason may be empty.
+func CheckRevoke(r RevokeRequest) error {
+	if err := CheckName(r.Name); err != nil {
 		return err
 	}
 	switch {
-	case fence == 0:
-		return invalidRequest("revoke %q: fence 0", name)
-	case len(reason) > MaxReason:
-		return invalidRequest("revoke %q: reason of %d bytes: more than %d", name, len(reason), MaxReason)
-	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return invalidRequest("revoke %q: reason %q: want one line of printable UTF-8", name, reason)
+	case r.Fence == 0 && r.Token == "":
+		return invalidRequest("revoke %q: fence 0", r.Name)
+	case r.Fence != 0 && r.Token != "":
+		return invalidRequest("revoke %q: both a fence and a token", r.Name)
+	case len(r.Reason) > MaxReason:
+		return invalidRequest("revoke %q: reason of %d bytes: more than %d", r.Name, len(r.Reason), MaxReason)
+	case !utf8.ValidString(r.Reason) || strings.ContainsFunc(r.Reason, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return invalidRequest("revoke %q: reason %q: want one line of printable UTF-8", r.Name, r.Reason)
 	}
 	return nil
 }

@@ -88,10 +88,10 @@ type Store interface {
 	// granted to the waiters that fit.
 	Resize(ctx context.Context, c AcquireRequest) (AcquireReply, error)
 
-	// Revoke ends the lease that has this fence, whoever the caller is, and grants the
-	// name to the next waiters. It sends EventRevoked, with the reason, to the holder's
-	// client. It returns false, and changes nothing, if no known lease has this fence.
-	Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error)
+	// Revoke ends the lease that r describes, whoever the caller is, and grants the name
+	// to the next waiters. It sends EventRevoked, with the reason, to the holder's client.
+	// It returns false, and changes nothing, if the store has no such lease.
+	Revoke(ctx context.Context, r RevokeRequest) (bool, error)
 
 	// Release ends the lease of r.Token and grants the name to the first live waiters
 	// that fit, in the same atomic step. It returns false if the token did not hold the
@@ -123,6 +123,12 @@ type Store interface {
 	// Inspect returns the state of a name. If the key holds a value of another type, the
 	// error is a WrongTypeError, which describes it.
 	Inspect(ctx context.Context, name string) (State, error)
+
+	// InspectAll returns the states of many names, in the order of the names. It needs as
+	// few round trips as possible, and keeps the server busy for a few milliseconds at a
+	// time at most. The states are not of one moment. A name whose key holds a value of
+	// another type is no error here: its State has the description of the WrongTypeError.
+	InspectAll(ctx context.Context, names []string) ([]State, error)
 
 	// List returns the held names that match a glob (*, ?, [a-z], \ to quote), in no
 	// order.
@@ -196,6 +202,15 @@ type ReleaseRequest struct {
 	TokenEnds bool
 }
 
+// A RevokeRequest says which lease to end: that with this fence, or if the fence is zero,
+// that with this token. The token is for a lease whose fence the store has not recorded.
+type RevokeRequest struct {
+	Name   string
+	Fence  uint64
+	Token  string
+	Reason string // for the holder: one line of at most MaxReason bytes; may be empty
+}
+
 // An ExtendRequest is one lease to be extended. The store may record its fence and
 // client, for Inspect and Revoke.
 type ExtendRequest struct {
@@ -218,8 +233,8 @@ const (
 	// EventRetry: the request with Event.Token should be sent again, because something
 	// changed.
 	EventRetry
-	// EventRevoked: the lease with Event.Token and Event.Fence was revoked, because of
-	// Event.Reason.
+	// EventRevoked: a lease with Event.Token was revoked, because of Event.Reason. Its
+	// fence is at most Event.Fence, and a later lease with this token has a larger one.
 	EventRevoked
 	// EventWanted: a request waits for the name that Event.Token holds: see
 	// Store.NotifyWanted.
@@ -260,14 +275,26 @@ type State struct {
 	// Token: dibs waits for it, as for any holder. A value of another type is reported
 	// by a WrongTypeError.
 	Foreign *Foreign
+
+	// Nodes are the states on the nodes of a quorum, in the order of the nodes. Other
+	// stores have none.
+	Nodes []NodeState
+}
+
+// A NodeState is the state of a name on one node of a quorum, or why it is not known.
+type NodeState struct {
+	State State
+	Err   error
 }
 
 // A Holder holds a name.
 type Holder struct {
 	Token     string
 	Label     string
+	Kind      Kind          // empty if not known
 	Owner     string        // of a foreign lock: the owner as its library writes it, without a secret; may be empty
 	Weight    int           // zero: exclusive
+	Limit     int           // how much may be held together; zero if not known
 	Fence     uint64        // zero if the store does not have it
 	Remaining time.Duration // negative: it never expires, so the lock is a foreign one
 	Reserved  bool          // the lease was released, and the name stays unavailable; no renewal extends it
@@ -277,5 +304,8 @@ type Holder struct {
 type Waiter struct {
 	Token  string
 	Label  string
+	Kind   Kind // empty if not known
+	Weight int  // how much of Limit the request takes; equal to it: exclusive
+	Limit  int
 	Waited time.Duration
 }

@@ -64,7 +64,7 @@ func work(t *testing.T, e *locktable.Lock) {
 	l.Resize(c, nil, now)
 	l.Extend([]driver.ExtendRequest{{Name: "n", Token: "a", TTL: time.Minute}}, now)
 	l.Release(driver.ReleaseRequest{Name: "n", Token: "a", Reserve: time.Second}, nil, now)
-	l.Revoke("n", 7, "", now)
+	l.Revoke(driver.RevokeRequest{Name: "n", Fence: 7}, now)
 	l.Cancel(c, nil, now)
 	for _, e := range l.Names {
 		text, err := encode(e)

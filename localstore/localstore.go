@@ -150,13 +150,13 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 }
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (revoked bool, err error) {
-	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked bool, err error) {
+	if err := driver.CheckRevoke(r); err != nil {
 		return false, err
 	}
-	t := fileOp{"revoke", name, time.Time{}, []string{name}}
+	t := fileOp{"revoke", r.Name, time.Time{}, []string{r.Name}}
 	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		revoked, notifications = l.Revoke(name, fence, reason, now)
+		revoked, notifications = l.Revoke(r, now)
 		return notifications, nil
 	})
 	return revoked && err == nil, err
@@ -215,7 +215,19 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 	return state, err
 }
 
-// List implements dibs.Store.
+// InspectAll implements driver.Store.
+func (s *Store) InspectAll(ctx context.Context, names []string) (states []driver.State, err error) {
+	if err := locktable.CheckNames(ctx, names); err != nil || len(names) == 0 {
+		return nil, err
+	}
+	err = s.read(ctx, fileOp{"inspect", names[0], time.Time{}, names}, func(l *locktable.Table, now locktable.Now) error {
+		states = l.InspectAll(names, now)
+		return nil
+	})
+	return states, err
+}
+
+// List implements driver.Store.
 func (s *Store) List(ctx context.Context, pattern string) (names []string, err error) {
 	err = s.read(ctx, fileOp{op: "list"}, func(l *locktable.Table, now locktable.Now) (err error) {
 		names, err = l.List(pattern, now)

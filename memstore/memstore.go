@@ -131,15 +131,15 @@ func late(op, name string, until time.Time) error {
 var errLate = errors.New("the request arrived after its time limit")
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (revoked bool, err error) {
-	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked bool, err error) {
+	if err := driver.CheckRevoke(r); err != nil {
 		return false, err
 	}
-	if err := locktable.ContextEnded(ctx, "revoke", name); err != nil {
+	if err := locktable.ContextEnded(ctx, "revoke", r.Name); err != nil {
 		return false, err
 	}
 	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
-		revoked, notifications = t.Revoke(name, fence, reason, now)
+		revoked, notifications = t.Revoke(r, now)
 		return notifications
 	})
 	return revoked, nil
@@ -230,6 +230,18 @@ func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, e
 		return nil
 	})
 	return state, nil
+}
+
+// InspectAll implements driver.Store.
+func (s *Store) InspectAll(ctx context.Context, names []string) (states []driver.State, err error) {
+	if err := locktable.CheckNames(ctx, names); err != nil {
+		return nil, err
+	}
+	s.do(func(t *locktable.Table, now locktable.Now) []locktable.Notification {
+		states = t.InspectAll(names, now)
+		return nil
+	})
+	return states, nil
 }
 
 // List implements driver.Store.

@@ -40,19 +40,36 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 }
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (revoked bool, err error) {
-	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked bool, err error) {
+	if err := driver.CheckRevoke(r); err != nil {
 		return false, err
+	}
+	fence := r.Fence
+	if fence == 0 {
+		if fence, err = s.fenceOf(ctx, r.Name, r.Token); fence == 0 {
+			return false, err
+		}
 	}
 	if fence > math.MaxInt64 {
 		return false, nil // no store here has granted it
 	}
-	v := verb{op: "revoke", name: name, text: s.text.revoke}
+	v := verb{op: "revoke", name: r.Name, text: s.text.revoke}
 	err = s.call(ctx, v, func(until int64) []any {
-		return []any{listOf(name), int64(fence), []byte(reason), until}
+		return []any{listOf(r.Name), int64(fence), []byte(r.Reason), until}
 	}, scanFlag(&revoked))
 	s.fetches.changed()
 	return revoked, err
+}
+
+// fenceOf returns the fence of the lease with a token, or zero.
+func (s *Store) fenceOf(ctx context.Context, name, token string) (uint64, error) {
+	state, err := s.Inspect(ctx, name)
+	for _, h := range state.Holders {
+		if h.Token == token {
+			return h.Fence, nil
+		}
+	}
+	return 0, err
 }
 
 // scanFlag reads the server's time and a flag, which is null if the request was void.

@@ -24,7 +24,7 @@ func TestMissingTables(t *testing.T) {
 		_, release := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "t"})
 		_, inspect := s.Inspect(t.Context(), "n")
 		_, list := s.List(t.Context(), "*")
-		_, revoke := s.Revoke(t.Context(), "n", 1, "")
+		_, revoke := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: 1})
 		_, wanted := s.NotifyWanted(t.Context(), driver.WantedRequest{Name: "n", Token: "t", Client: "c"})
 		for op, err := range map[string]error{"acquire": acquire, "release": release, "inspect": inspect, "list": list, "revoke": revoke, "notify wanted": wanted} {
 			var u *driver.UnavailableError

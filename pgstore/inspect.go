@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
@@ -29,6 +30,23 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 		return driver.State{}, unavailable("inspect", name, err)
 	}
 	return state, nil
+}
+
+// InspectAll implements driver.Store.
+func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	states := make([]driver.State, len(names))
+	for i, name := range names {
+		state, err := s.Inspect(ctx, name)
+		var wrong *driver.WrongTypeError
+		if errors.As(err, &wrong) {
+			state, err = wrong.State, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		states[i] = state
+	}
+	return states, nil
 }
 
 // List implements driver.Store.

@@ -71,13 +71,30 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 }
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (revoked bool, err error) {
-	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked bool, err error) {
+	if err := driver.CheckRevoke(r); err != nil {
 		return false, err
 	}
-	v := verb{op: "revoke", name: name, text: s.text.revoke}
-	err = s.call(ctx, v, func(int64) []any { return []any{toText(name), int64(fence), reason} }, scanFlag(&revoked))
+	fence := r.Fence
+	if fence == 0 {
+		if fence, err = s.fenceOf(ctx, r.Name, r.Token); fence == 0 {
+			return false, err
+		}
+	}
+	v := verb{op: "revoke", name: r.Name, text: s.text.revoke}
+	err = s.call(ctx, v, func(int64) []any { return []any{toText(r.Name), int64(fence), r.Reason} }, scanFlag(&revoked))
 	return revoked, err
+}
+
+// fenceOf returns the fence of the lease with a token, or zero.
+func (s *Store) fenceOf(ctx context.Context, name, token string) (uint64, error) {
+	state, err := s.Inspect(ctx, name)
+	for _, h := range state.Holders {
+		if h.Token == token {
+			return h.Fence, nil
+		}
+	}
+	return 0, err
 }
 
 // scanFlag reads the server's time and a flag, which is null if the request was void.

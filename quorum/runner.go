@@ -147,7 +147,7 @@ func (r *runner) exchange(msg *core.Message) (reply core.Reply) {
 	case core.ExtendLeases:
 		reply.Errs = node.Extend(ctx, msg.Extend)
 	case core.RevokeLease:
-		reply.OK, reply.Err = node.Revoke(ctx, msg.Revoke.Name, msg.Revoke.Fence, msg.Revoke.Reason)
+		reply.OK, reply.Err = node.Revoke(ctx, msg.Revoke)
 	}
 	return reply
 }

@@ -65,13 +65,12 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 }
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
+func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
 	until := driver.DeadlineOf(ctx)
-	if err := cmp.Or(driver.CheckRevoke(name, fence, reason), s.checkStart(ctx, "revoke", name, until)); err != nil {
+	if err := cmp.Or(driver.CheckRevoke(r), s.checkStart(ctx, "revoke", r.Name, until)); err != nil {
 		return false, err
 	}
-	r := core.Revocation{Name: name, Fence: fence, Reason: reason}
-	c := s.runner.do(ctx, "revoke", name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Revoke(c, r, until, now) })
+	c := s.runner.do(ctx, "revoke", r.Name, func(m *core.Machine, c *core.Call, now time.Time) core.Effects { return m.Revoke(c, r, until, now) })
 	return c.OK, c.Err
 }
 
@@ -117,6 +116,23 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	state, err := s.nodes.inspect(ctx, name)
 	s.runner.observe(state.Fence)
 	return state, err
+}
+
+// InspectAll implements driver.Store.
+func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	states := make([]driver.State, len(names))
+	for i, name := range names {
+		state, err := s.Inspect(ctx, name)
+		var wrong *driver.WrongTypeError
+		if errors.As(err, &wrong) {
+			state, err = wrong.State, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		states[i] = state
+	}
+	return states, nil
 }
 
 // List implements driver.Store. It returns the names that are held on a majority of the

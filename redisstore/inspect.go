@@ -46,6 +46,23 @@ func (s *Store) inspect(ctx context.Context, name string) (driver.State, error) 
 	return state, nil
 }
 
+// InspectAll implements driver.Store.
+func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	states := make([]driver.State, len(names))
+	for i, name := range names {
+		state, err := s.Inspect(ctx, name)
+		var wrong *driver.WrongTypeError
+		if errors.As(err, &wrong) {
+			state, err = wrong.State, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		states[i] = state
+	}
+	return states, nil
+}
+
 // List implements driver.Store. It scans the whole keyspace. It lists each key that may be a
 // lock, and none that other libraries have beside their locks.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {

@@ -145,7 +145,7 @@ func TestRedissonModeRefusesOtherForms(t *testing.T) {
 				"several": func() error { _, err := p.s.Acquire(ctx, several); return err },
 				"release": func() error { _, err := p.release(wait); return err },
 				"extend":  func() error { return p.extend(wait)[0] },
-				"revoke":  func() error { _, err := p.s.Revoke(ctx, "n", 1, ""); return err },
+				"revoke":  func() error { _, err := p.s.Revoke(ctx, driver.RevokeRequest{Name: "n", Fence: 1}); return err },
 				"resize":  func() error { _, err := p.s.Resize(ctx, wait); return err },
 				"inspect": func() error { _, err := p.s.Inspect(ctx, "n"); return err },
 				"wanted": func() error {

@@ -9,27 +9,27 @@ import (
 )
 
 // Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
-	if err := s.check(name); err != nil {
+func (s *Store) Revoke(ctx context.Context, q driver.RevokeRequest) (bool, error) {
+	if err := s.check(q.Name); err != nil {
 		return false, err
 	}
-	if err := driver.CheckRevoke(name, fence, reason); err != nil {
+	if err := driver.CheckRevoke(q); err != nil {
 		return false, err
 	}
 	r := s.requests.Get()
-	s.format.Revoke(&r.Request, name, fence, reason)
+	s.format.Revoke(&r.Request, q)
 	reply, retried := s.do(ctx, r, driver.DeadlineOf(ctx))
 	if reply.Err != nil && retried {
-		return false, wrapError("revoke", name, pipeline.UnknownOutcome(reply.Err))
+		return false, wrapError("revoke", q.Name, pipeline.UnknownOutcome(reply.Err))
 	}
 	if reply.Err != nil {
-		return false, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "revoke", []string{name}, reply.Err)
+		return false, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "revoke", []string{q.Name}, reply.Err)
 	}
 	switch revoked, err := wire.ParseFlag(reply.Value); {
 	case err != nil:
-		return false, wrapError("revoke", name, err)
+		return false, wrapError("revoke", q.Name, err)
 	case !revoked && retried:
-		return false, wrapError("revoke", name, errOutcomeUnknown)
+		return false, wrapError("revoke", q.Name, errOutcomeUnknown)
 	default:
 		return revoked, nil
 	}

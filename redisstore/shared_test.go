@@ -83,7 +83,7 @@ func TestWrongTypeAfterExpiredHolders(t *testing.T) {
 					"resize":  func() error { _, err := p.s.Resize(t.Context(), dead); return err },
 					"release": func() error { _, err := p.release(dead); return err },
 					"cancel":  func() error { dead.Until = time.Now().Add(generous); return p.s.Cancel(t.Context(), dead) },
-					"revoke":  func() error { _, err := p.s.Revoke(t.Context(), "n", 1, ""); return err },
+					"revoke":  func() error { _, err := p.s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: 1}); return err },
 					"inspect": func() error { _, err := p.s.Inspect(t.Context(), "n"); return err },
 					"extend":  func() error { return p.extend(dead)[0] },
 				} {

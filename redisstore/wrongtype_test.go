@@ -99,7 +99,7 @@ var verbs = map[string]func(p *testClient, own driver.AcquireRequest) error{
 		return p.s.Cancel(p.t.Context(), own)
 	},
 	"revoke": func(p *testClient, _ driver.AcquireRequest) error {
-		_, err := p.s.Revoke(p.t.Context(), "n", 1, "")
+		_, err := p.s.Revoke(p.t.Context(), driver.RevokeRequest{Name: "n", Fence: 1})
 		return err
 	},
 	"wanted": func(p *testClient, own driver.AcquireRequest) error {

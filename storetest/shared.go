@@ -450,7 +450,7 @@ func revoke(t *testing.T, s driver.Store) {
 	reason := "host is gone, see ticket 7" // of the first one; later ones have none
 	revoke := func(name string, fence uint64) bool {
 		t.Helper()
-		revoked, err := s.Revoke(t.Context(), name, fence, reason)
+		revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: name, Fence: fence, Reason: reason})
 		if err != nil {
 			t.Fatalf("revoke: %v", err)
 		}

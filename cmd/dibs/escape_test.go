@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
@@ -131,7 +132,7 @@ func TestEscapeWhenTheLockIsRevoked(t *testing.T) {
 		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "200ms")
 		if fence := s.state("job").Holders[0].Fence; fence == 0 { // a Redis has not stored it yet
 			s.deleteLock(t)
-		} else if revoked, err := s.store.Revoke(t.Context(), "job", fence, ""); !revoked || err != nil {
+		} else if revoked, err := s.store.Revoke(t.Context(), driver.RevokeRequest{Name: "job", Fence: fence}); !revoked || err != nil {
 			t.Fatalf("Revoke: %v, %v", revoked, err)
 		}
 		p.wantCode(exitLost)

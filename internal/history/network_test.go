@@ -151,8 +151,8 @@ func (n *network) Release(ctx context.Context, r driver.ReleaseRequest) (bool, e
 	return roundTrip(ctx, n, "release", r.Until, func(ctx context.Context) (bool, error) { return n.Store.Release(ctx, r) })
 }
 
-func (n *network) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
-	return roundTrip(ctx, n, "revoke", soon(), func(ctx context.Context) (bool, error) { return n.Store.Revoke(ctx, name, fence, reason) })
+func (n *network) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
+	return roundTrip(ctx, n, "revoke", soon(), func(ctx context.Context) (bool, error) { return n.Store.Revoke(ctx, r) })
 }
 
 func (n *network) Inspect(ctx context.Context, name string) (dibs.State, error) {

@@ -235,17 +235,19 @@ func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (rep
 	return reply, notifications
 }
 
-// Revoke ends the lease that has this fence.
-func (t *Table) Revoke(name string, fence uint64, reason string, now Now) (revoked bool, notifications []Notification) {
+// Revoke ends the lease that has this fence, or this token if the fence is zero.
+func (t *Table) Revoke(r driver.RevokeRequest, now Now) (revoked bool, notifications []Notification) {
 	var extra []Notification
-	revoked, notifications = t.change(name, now, nil, func(lock *Lock) bool {
-		i := slices.IndexFunc(lock.Holders, func(h Holder) bool { return fence != 0 && h.Fence == fence })
+	revoked, notifications = t.change(r.Name, now, nil, func(lock *Lock) bool {
+		i := slices.IndexFunc(lock.Holders, func(h Holder) bool {
+			return r.Fence != 0 && h.Fence == r.Fence || r.Fence == 0 && h.Token == r.Token
+		})
 		if i < 0 {
 			return false
 		}
 		h := lock.Holders[i]
 		if !h.Reserved {
-			extra = append(extra, Notification{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: fence, Reason: reason}})
+			extra = append(extra, Notification{h.Client, driver.Event{Kind: driver.EventRevoked, Token: h.Token, Fence: h.Fence, Reason: r.Reason}})
 		}
 		return lock.removeAt(i)
 	})
@@ -335,22 +337,30 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 		if h.Exclusive {
 			weight = 0
 		}
-		state.Holders = append(state.Holders, driver.Holder{
-			Token: h.Token, Label: driver.LabelOf(h.Token), Weight: weight, Fence: h.Fence,
-			Remaining: h.Expires - now.At, Reserved: h.Reserved,
-		})
+		one := driver.NewHolder(h.Token, weight)
+		one.Fence, one.Remaining, one.Reserved = h.Fence, h.Expires-now.At, h.Reserved
+		state.Holders = append(state.Holders, one)
 	}
 	for _, w := range lock.Queue {
 		if w.expired(now.At) {
 			continue
 		}
 		if state.Waiting++; state.Waiting <= most {
-			state.Waiters = append(state.Waiters, driver.Waiter{
-				Token: w.Token, Label: driver.LabelOf(w.Token), Waited: now.At - w.Joined,
-			})
+			one := driver.NewWaiter(w.Token, w.Weight, w.Limit)
+			one.Waited = now.At - w.Joined
+			state.Waiters = append(state.Waiters, one)
 		}
 	}
 	return state
+}
+
+// InspectAll returns the states of names, in their order.
+func (t *Table) InspectAll(names []string, now Now) []driver.State {
+	states := make([]driver.State, len(names))
+	for i, name := range names {
+		states[i] = t.Inspect(name, now)
+	}
+	return states
 }
 
 // List returns the held names that match a glob.

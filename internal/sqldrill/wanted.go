@@ -192,7 +192,7 @@ func (w *watched) release(s driver.Store, r driver.ReleaseRequest, c driver.Acqu
 // revoke ends a lease, and fails unless that is the next event.
 func (w *watched) revoke(c driver.AcquireRequest, fence uint64) {
 	w.t.Helper()
-	if revoked, err := w.s.Revoke(w.ctx, c.Name, fence, "test"); err != nil || !revoked {
+	if revoked, err := w.s.Revoke(w.ctx, driver.RevokeRequest{Name: c.Name, Fence: fence, Reason: "test"}); err != nil || !revoked {
 		w.t.Fatalf("revoke %s: %t, %v", c.Name, revoked, err)
 	}
 	if e := w.next(); e.Kind != driver.EventRevoked || e.Fence != fence {

@@ -22,10 +22,9 @@ type StateRow struct {
 func (r StateRow) AddTo(state *driver.State) {
 	switch r.Kind {
 	case "h":
-		state.Holders = append(state.Holders, driver.Holder{
-			Token: r.Token, Label: driver.LabelOf(r.Token), Weight: r.Number, Fence: uint64(r.Fence),
-			Remaining: Duration(r.Micros), Reserved: r.Reserved,
-		})
+		h := driver.NewHolder(r.Token, r.Number)
+		h.Fence, h.Remaining, h.Reserved = uint64(r.Fence), Duration(r.Micros), r.Reserved
+		state.Holders = append(state.Holders, h)
 	case "w":
 		state.Waiters = append(state.Waiters, driver.Waiter{Token: r.Token, Label: driver.LabelOf(r.Token), Waited: Duration(r.Micros)})
 	default:

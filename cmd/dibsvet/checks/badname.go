@@ -92,10 +92,10 @@ func (f *finder) checkRevoke(call *ast.CallExpr) {
 	f.checkName(call.Args[1])
 	const name, fence = "…", 1
 	if given := f.constant(call.Args[2]); given != nil && constant.Sign(given) == 0 {
-		f.reportInvalid(call.Args[2], driver.CheckRevoke(name, 0, ""))
+		f.reportInvalid(call.Args[2], driver.CheckRevoke(driver.RevokeRequest{Name: name}))
 	}
 	if reason, ok := f.stringOf(call.Args[3]); ok {
-		f.reportInvalid(call.Args[3], driver.CheckRevoke(name, fence, reason))
+		f.reportInvalid(call.Args[3], driver.CheckRevoke(driver.RevokeRequest{Name: name, Fence: fence, Reason: reason}))
 	}
 }
 

@@ -30,19 +30,12 @@ type Message struct {
 	Vote    driver.Vote
 	Release driver.ReleaseRequest
 	Extend  []driver.ExtendRequest
-	Revoke  Revocation
+	Revoke  driver.RevokeRequest
 
 	purpose purpose
 	delivery
 	renewal *renewal // of Extend
 	poll    *poll    // of Revoke
-}
-
-// A Revocation is the request of a Revoke.
-type Revocation struct {
-	Name   string
-	Fence  uint64
-	Reason string
 }
 
 // A Reply is the result of a message.

@@ -144,7 +144,7 @@ func (r *release) answered(m *Machine, msg *Message, reply Reply, now time.Time)
 
 // Revoke is the step of a revoke. It is sent once: a node that does not answer keeps the
 // lease until its TTL ends.
-func (m *Machine) Revoke(call *Call, r Revocation, until, now time.Time) Effects {
+func (m *Machine) Revoke(call *Call, r driver.RevokeRequest, until, now time.Time) Effects {
 	p := m.beginMajority(call, "revoke", r.Name, until, now)
 	p.needMajority = true // a few nodes may have an older fence for the lease
 	for i := range m.Nodes {

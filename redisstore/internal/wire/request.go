@@ -181,9 +181,9 @@ func (r *Request) addVote(v *driver.Vote) {
 }
 
 // Revoke encodes a revocation.
-func (f Format) Revoke(r *Request, name string, fence uint64, reason string) {
-	r.reset(f.scripts().Revoke, f.Keys(name))
-	r.add(f.check(), strconv.FormatUint(fence, 10), reason)
+func (f Format) Revoke(r *Request, q driver.RevokeRequest) {
+	r.reset(f.scripts().Revoke, f.Keys(q.Name))
+	r.add(f.check(), strconv.FormatUint(q.Fence, 10), q.Reason, q.Token)
 }
 
 // Wanted encodes a request to be notified of the next waiter.
