@@ -31,7 +31,7 @@ func ExampleYield() {
 	err := catalogue.Do(ctx, func(ctx context.Context) error {
 		for chunk := 1; chunk <= 3; chunk++ {
 			fmt.Println("import chunk", chunk)
-			if chunk == 2 {
+			if chunk == 1 {
 				go show()
 				<-queued
 			}
@@ -44,8 +44,8 @@ func ExampleYield() {
 	fmt.Println(err)
 	// Output:
 	// import chunk 1
-	// import chunk 2
 	// show a page
+	// import chunk 2
 	// import chunk 3
 	// <nil>
 }

@@ -19,10 +19,10 @@ import (
 // to Yield override them. Yield also stops waiting when ctx ends.
 //
 // An error means that the lock is not held any more, except ErrReentrant. The context has
-// then ended, and the function must return. Do returns the error, too. Yield returns ErrReentrant if a nested call uses
-// the lease, and ErrInvalid if ctx is not a context of Do, or is used by another Yield. An
-// election has Resign instead, and Once keeps its name reserved: both contexts are
-// ErrInvalid.
+// then ended, and the function must return. Do returns the error, too. Yield returns
+// ErrReentrant if a nested call uses the lease, and ErrInvalid if ctx is not a context of
+// Do, or is used by another Yield. An election has Resign instead, and Once keeps its name
+// reserved: both contexts are ErrInvalid.
 func Yield(ctx context.Context, options ...Option) error {
 	in := carriedIn(ctx)
 	if in == nil || in.lock == nil {

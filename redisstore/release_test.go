@@ -47,7 +47,9 @@ func TestEndOfALeaseIsRetried(t *testing.T) {
 	release := func(s *Store) (bool, error) {
 		return s.Release(context.Background(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), TokenEnds: true})
 	}
-	revoke := func(s *Store) (bool, error) { return s.Revoke(context.Background(), driver.RevokeRequest{Name: "n", Fence: 7, Reason: "maintenance"}) }
+	revoke := func(s *Store) (bool, error) {
+		return s.Revoke(context.Background(), driver.RevokeRequest{Name: "n", Fence: 7, Reason: "maintenance"})
+	}
 	now := int64(1_700_000_000_000_000) // the server's time
 	for verb, of := range map[string]struct {
 		end     func(*Store) (bool, error)

@@ -58,7 +58,9 @@ func vectors() string {
 			writer.Weight = driver.Unlimited
 			f.Resize(r, writer, nil)
 		}},
-		{"revoke", func(r *Request) { f.Revoke(r, driver.RevokeRequest{Name: "order:42", Fence: lease.Fence, Reason: "maintenance"}) }},
+		{"revoke", func(r *Request) {
+			f.Revoke(r, driver.RevokeRequest{Name: "order:42", Fence: lease.Fence, Reason: "maintenance"})
+		}},
 		{"wanted", func(r *Request) {
 			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client})
 		}},
