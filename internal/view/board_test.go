@@ -144,7 +144,7 @@ func TestBoardShowsCycles(t *testing.T) {
 		}
 	}
 	b := &Board{Location: "redis://here", Every: time.Second, Colours: true}
-	const cycle = "2 processes wait for each other: web:2 waits for a of web:1, web:1 waits for b of web:2"
+	const cycle = "2 processes wait for each other: web:1 waits for b of web:2, web:2 waits for a of web:1"
 	b.Update(states(one), nil, now)
 	if have := b.Draw(now, 100, 12); !strings.Contains(have, red+cycle) {
 		t.Errorf("the cycle is not shown in red:\n%q", have)
