@@ -88,3 +88,20 @@ type LeaderEvent struct {
 	PID    int    `json:"pid,omitempty"`
 	Label  string `json:"label,omitempty"`
 }
+
+// A ServingEvent reports that the dashboard can be opened.
+type ServingEvent struct {
+	Stamp
+	Store string `json:"store,omitempty"` // without credentials
+	URL   string `json:"url,omitempty"`
+}
+
+// A RevokedEvent reports that a user of the dashboard has revoked a lease, or ended a
+// foreign lock.
+type RevokedEvent struct {
+	Stamp
+	Name   string `json:"name,omitempty"`
+	Holder string `json:"holder,omitempty"` // the public part of its token, and its label
+	Fence  uint64 `json:"fence,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
