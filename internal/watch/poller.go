@@ -9,8 +9,6 @@ import (
 	"iter"
 	"runtime/debug"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -19,7 +17,7 @@ import (
 // A Poller reads the states of names in a store. All methods are safe for concurrent use.
 type Poller struct {
 	Store   driver.Store
-	Timeout time.Duration // of one request: the list of names, or the state of one name
+	Timeout time.Duration // of one request for states
 }
 
 // A Poll is the result of reading all names that match a glob.
@@ -36,20 +34,34 @@ type Poll struct {
 // still lists it.
 func (p Poller) Polls(ctx context.Context, glob string, every time.Duration) iter.Seq[Poll] {
 	return func(yield func(Poll) bool) {
-		var known []string
+		s := series{poller: p, list: lister{poller: p, glob: glob}}
 		for ctx.Err() == nil {
-			poll := Poll{Began: time.Now()}
-			poll.States, poll.Err = p.matching(ctx, glob, known)
-			poll.Ended = time.Now()
+			poll := s.next(ctx)
 			if ctx.Err() != nil || !yield(poll) {
 				return
-			}
-			if poll.Err == nil {
-				known = namesOf(poll.States)
 			}
 			sleep(ctx, every)
 		}
 	}
+}
+
+// A series is the polls of one glob.
+type series struct {
+	poller Poller
+	list   lister
+	known  []string // the names of the last poll that succeeded
+}
+
+func (s *series) next(ctx context.Context) Poll {
+	poll := Poll{Began: time.Now()}
+	names, err := s.list.names(ctx)
+	if err == nil {
+		poll.States, err = s.poller.states(ctx, slices.Concat(names, s.known))
+	}
+	if poll.Ended, poll.Err = time.Now(), err; err == nil {
+		s.known = namesOf(poll.States)
+	}
+	return poll
 }
 
 func namesOf(states []driver.State) []string {
@@ -94,19 +106,28 @@ func (p Poller) Inspect(ctx context.Context, name string) (driver.State, error) 
 // Matching reads the states of all names that match a glob, sorted by name. It leaves out
 // free names and keys that are not locks.
 func (p Poller) Matching(ctx context.Context, glob string) ([]driver.State, error) {
-	return p.matching(ctx, glob, nil)
-}
-
-// matching does the same for the names that match a glob, and those in others.
-func (p Poller) matching(ctx context.Context, glob string, others []string) ([]driver.State, error) {
-	names, err := p.names(ctx, glob)
+	names, err := (&lister{poller: p, glob: glob}).names(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names = append(names, others...)
+	return p.states(ctx, names)
+}
+
+// states reads the states of names, sorted by name, without those that are no locks. Each
+// part of the names has a timeout of its own.
+func (p Poller) states(ctx context.Context, names []string) (all []driver.State, err error) {
+	const part = 1000
 	slices.Sort(names)
-	states, err := p.inspectAll(ctx, slices.Compact(names))
-	return slices.DeleteFunc(states, isNoLock), err
+	for names := range slices.Chunk(slices.Compact(names), part) {
+		states, err := bounded(ctx, p.Timeout, "inspect", func(ctx context.Context) ([]driver.State, error) {
+			return p.Store.InspectAll(ctx, names)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, slices.DeleteFunc(states, isNoLock)...)
+	}
+	return all, nil
 }
 
 // isNoLock reports whether a name is not locked and has no waiters. Without a prefix each
@@ -117,57 +138,30 @@ func isNoLock(s driver.State) bool {
 	return len(s.Holders) == 0 && s.Waiting == 0 || data
 }
 
-// names lists the names that match a glob. A plain name is returned as it is, without a
-// scan of the keyspace.
-func (p Poller) names(ctx context.Context, glob string) ([]string, error) {
-	if !strings.ContainsAny(glob, `*?[\`) {
-		return []string{glob}, driver.CheckName(glob)
-	}
-	type listing struct {
-		names []string
+// bounded calls a store, and returns at the end of the timeout even if the store does not:
+// a client library may ignore its context while it connects. A panic of the store is one of
+// the caller.
+func bounded[T any](ctx context.Context, timeout time.Duration, op string, call func(context.Context) (T, error)) (T, error) {
+	type reply struct {
+		value T
 		err   error
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	done, panics := make(chan listing, 1), make(chan string, 1)
+	done, panics := make(chan reply, 1), make(chan string, 1)
 	go CatchPanic(panics, func() {
-		names, err := p.Store.List(ctx, glob)
-		done <- listing{names, err}
+		value, err := call(ctx)
+		done <- reply{value, err}
 	})
 	select {
-	case l := <-done:
-		return l.names, l.err
+	case r := <-done:
+		return r.value, r.err
 	case stack := <-panics:
 		panic(stack)
-	case <-ctx.Done(): // a client library may ignore ctx while it connects
-		return nil, &driver.UnavailableError{Op: "list", Name: glob, Cause: context.Cause(ctx)}
+	case <-ctx.Done():
+		var none T
+		return none, &driver.UnavailableError{Op: op, Cause: context.Cause(ctx)}
 	}
-}
-
-// inspectAll reads the states of the names, 32 concurrently, so that they are close in
-// time.
-func (p Poller) inspectAll(ctx context.Context, names []string) ([]driver.State, error) {
-	const atOnce = 32
-	states, errs := make([]driver.State, len(names)), make([]error, len(names))
-	free, panics := make(chan struct{}, atOnce), make(chan string, len(names))
-	var all sync.WaitGroup
-	for i, name := range names {
-		free <- struct{}{}
-		all.Go(func() {
-			defer func() { <-free }()
-			CatchPanic(panics, func() { states[i], errs[i] = p.Inspect(ctx, name) })
-		})
-	}
-	all.Wait()
-	if len(panics) > 0 {
-		panic(<-panics)
-	}
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, driver.ErrWrongType) {
-			return nil, err
-		}
-	}
-	return states, nil
 }
 
 // CatchPanic calls do. A panic is sent to panics with its stack, so that another goroutine

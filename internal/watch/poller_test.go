@@ -3,10 +3,10 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,22 +16,64 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// ignoresContext is a store that ignores the context of List.
-type ignoresContext struct{ driver.Store }
+// ignoresContext is a store that ignores contexts.
+type ignoresContext struct {
+	driver.Store
+	inspect, list time.Duration
+}
 
-func (ignoresContext) List(context.Context, string) ([]string, error) {
-	time.Sleep(2 * time.Second)
+func (s ignoresContext) Inspect(_ context.Context, name string) (driver.State, error) {
+	time.Sleep(s.inspect)
+	return driver.State{Name: name}, nil
+}
+
+func (s ignoresContext) List(context.Context, string) ([]string, error) {
+	time.Sleep(s.list)
 	return nil, nil
 }
 
+// A store that does not answer at all is found out within the timeout. A scan of many keys
+// may take longer.
 func TestListIsBounded(t *testing.T) {
+	for _, c := range []struct{ inspect, list, want time.Duration }{
+		{0, 2 * time.Minute, time.Minute}, {2 * time.Minute, 0, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			s := ignoresContext{memstore.New(), c.inspect, c.list}
+			_, err := Poller{s, time.Second}.Matching(t.Context(), "*")
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) || time.Since(began) != c.want {
+				t.Errorf("want DeadlineExceeded after %v, have %v after %v", c.want, err, time.Since(began))
+			}
+			time.Sleep(2 * time.Minute) // until the store has returned
+		})
+	}
+}
+
+// A scan takes at most a twentieth of the time. Between two scans, the names of the last
+// one are read.
+func TestSlowListsAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		_, err := Poller{ignoresContext{memstore.New()}, time.Second}.Matching(t.Context(), "*")
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("want DeadlineExceeded after 1s, have %v after %v", err, time.Since(began))
+		store := memstore.New()
+		hold(t, store, "a")
+		lists := 0
+		s := scripted{Store: store, list: func(string) ([]string, error) {
+			time.Sleep(time.Second)
+			lists++
+			return []string{"a", "b"}, nil
+		}}
+		polls := collect(t.Context(), Poller{s, time.Second}, "*", time.Second, 30)
+		if lists != 2 {
+			t.Errorf("%d scans of 1s each in %v, want 2", lists, time.Since(polls[0].Began))
 		}
-		time.Sleep(time.Second) // until List has returned
+		for _, p := range polls {
+			wantNames(t, p, "a")
+		}
+		hold(t, store, "b")
+		for p := range (Poller{s, time.Second}).Polls(t.Context(), "*", time.Second) {
+			wantNames(t, p, "a", "b")
+			break
+		}
 	})
 }
 
@@ -56,6 +98,27 @@ func (s scripted) Inspect(ctx context.Context, name string) (driver.State, error
 		}
 	}
 	return s.Store.Inspect(ctx, name)
+}
+
+func (s scripted) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	return inspectEach(ctx, s, names)
+}
+
+// inspectEach inspects names one by one.
+func inspectEach(ctx context.Context, s driver.Store, names []string) ([]driver.State, error) {
+	states := make([]driver.State, len(names))
+	for i, name := range names {
+		state, err := s.Inspect(ctx, name)
+		var wrong *driver.WrongTypeError
+		if errors.As(err, &wrong) {
+			state, err = wrong.State, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		states[i] = state
+	}
+	return states, nil
 }
 
 // hold holds names in a store until the test ends.
@@ -168,24 +231,20 @@ func TestPollsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// Keys that are not locks are left out. Another failure fails the poll.
-func TestPollOfKeysThatAreNotLocks(t *testing.T) {
+// A failure of one part fails the poll.
+func TestPollFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		hold(t, store, "a", "b")
-		var failure error
+		failure := &driver.UnavailableError{Op: "inspect"}
 		s := scripted{Store: store, inspect: func(_ context.Context, name string) error {
-			if name == "a" {
+			if name == "b" {
 				return failure
 			}
 			return nil
 		}}
-		failure = driver.ErrWrongType
-		states, err := Poller{s, time.Second}.Matching(t.Context(), "*")
-		wantNames(t, Poll{States: states, Err: err}, "b")
-		failure = &driver.UnavailableError{Op: "inspect"}
-		if _, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("want ErrUnavailable, have %v", err)
+		if states, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); !errors.Is(err, driver.ErrUnavailable) || states != nil {
+			t.Errorf("want ErrUnavailable, have %v, %v", states, err)
 		}
 	})
 }
@@ -235,11 +294,19 @@ func (s foreignStates) Inspect(_ context.Context, name string) (driver.State, er
 	return s.inspect(name)
 }
 
+func (s foreignStates) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	return inspectEach(ctx, s, names)
+}
+
 // withWaiter is a store whose names are free and have a waiter.
 type withWaiter struct{ driver.Store }
 
 func (withWaiter) Inspect(_ context.Context, name string) (driver.State, error) {
 	return driver.State{Name: name, Waiting: 1, Waiters: make([]driver.Waiter, 1)}, nil
+}
+
+func (s withWaiter) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	return inspectEach(ctx, s, names)
 }
 
 // A name between two holders is part of a poll.
@@ -248,46 +315,54 @@ func TestPollOfAFreeNameWithAWaiter(t *testing.T) {
 	wantNames(t, Poll{States: states, Err: err}, "a")
 }
 
-// The names are inspected concurrently, 32 at once, each within the timeout.
+// The names are inspected in parts, each within the timeout.
 func TestInspectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const names, atOnce = 100, 32
-		var running, most atomic.Int64
-		s := scripted{Store: memstore.New(),
-			list: func(string) ([]string, error) {
-				all := make([]string, names)
-				for i := range all {
-					all[i] = strings.Repeat("n", i+1)
-				}
-				return all, nil
-			},
-			inspect: func(ctx context.Context, _ string) error {
-				n := running.Add(1)
-				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-				}
-				defer running.Add(-1)
-				<-ctx.Done()
-				return driver.ErrWrongType // which is no failure
-			}}
+		all := make([]string, 2500)
+		for i := range all {
+			all[i] = fmt.Sprint("n", i)
+		}
+		var parts []int
+		s := slowParts{Store: memstore.New(), names: all, parts: &parts, took: 900 * time.Millisecond}
+		if _, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); err != nil || !slices.Equal(parts, []int{1000, 1000, 500}) {
+			t.Errorf("parts %v, %v", parts, err)
+		}
+		s.took = 2 * time.Second
 		began := time.Now()
-		if _, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); err != nil {
-			t.Error(err)
+		if _, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); !errors.Is(err, driver.ErrUnavailable) || time.Since(began) != time.Second {
+			t.Errorf("want ErrUnavailable after 1s, have %v after %v", err, time.Since(began))
 		}
-		if n := most.Load(); n != atOnce {
-			t.Errorf("%d inspections at once, want %d", n, atOnce)
-		}
-		if took := time.Since(began); took != 4*time.Second { // 100 names in turns of 32
-			t.Errorf("it took %v, want 4s", took)
-		}
+		time.Sleep(time.Second) // until InspectAll has returned
 	})
+}
+
+// slowParts is a store whose InspectAll takes a time and finds nothing.
+type slowParts struct {
+	driver.Store
+	names []string
+	parts *[]int
+	took  time.Duration
+}
+
+func (s slowParts) List(context.Context, string) ([]string, error) { return s.names, nil }
+
+func (s slowParts) InspectAll(_ context.Context, names []string) ([]driver.State, error) {
+	time.Sleep(s.took)
+	*s.parts = append(*s.parts, len(names))
+	return make([]driver.State, len(names)), nil
 }
 
 // A panic in another goroutine is a panic of the caller, with the stack of the first one.
 func TestPollerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := scripted{Store: memstore.New(),
-			list:    func(string) ([]string, error) { panic("broken list") },
-			inspect: func(context.Context, string) error { panic("broken inspection") },
+			list: func(string) ([]string, error) { panic("broken list") },
+			inspect: func(_ context.Context, name string) error {
+				if name == "a" {
+					panic("broken inspection")
+				}
+				return nil
+			},
 		}
 		for glob, want := range map[string]string{"*": "broken list\ngoroutine ", "a": "broken inspection\ngoroutine "} {
 			func() {

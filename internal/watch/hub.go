@@ -1,0 +1,162 @@
+package watch
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
+)
+
+// A Hub polls the names that match a glob, once for all who follow it, and only while
+// somebody does. All methods are safe for concurrent use.
+type Hub struct {
+	every  time.Duration
+	series series // used by the goroutine that polls
+
+	mu        sync.Mutex
+	followers int
+	stop      context.CancelFunc // ends the goroutine that polls
+	stopped   chan struct{}      // closed when the last one has ended; nil before the first
+	current   *Snapshot          // nil before the first poll
+	changed   chan struct{}      // closed when there is another snapshot
+	changes   changes
+}
+
+// A Snapshot is the result of a poll. It does not change.
+type Snapshot struct {
+	Number  uint64         // grows with each poll
+	At      time.Time      // when the poll ended
+	Took    time.Duration  // how long the poll took
+	Err     error          // why the store did not answer; States are then those of its last answer
+	States  []driver.State // sorted by name, without free names
+	Changes []view.Change  // since the poll before
+	Began   time.Time      // since when changes are seen
+}
+
+// NewHub returns a Hub that pauses for every between two polls.
+func NewHub(p Poller, glob string, every time.Duration) *Hub {
+	return &Hub{
+		every: every, series: series{poller: p, list: lister{poller: p, glob: glob}},
+		changed: make(chan struct{}), changes: changes{gap: max(10*time.Second, 3*every)},
+	}
+}
+
+// Latest returns the current snapshot, or that of a new poll if nobody follows the Hub and
+// the current one is older than the pause between two polls. It returns an error if ctx ends
+// before.
+func (h *Hub) Latest(ctx context.Context) (*Snapshot, error) {
+	for s := range h.Follow(ctx) {
+		return s, nil
+	}
+	return nil, context.Cause(ctx)
+}
+
+// Follow yields the current snapshot, if it is not too old, and then each new one until ctx
+// ends. It skips those that were replaced while the caller was busy.
+func (h *Hub) Follow(ctx context.Context) iter.Seq[*Snapshot] {
+	return func(yield func(*Snapshot) bool) {
+		h.join()
+		defer h.leave()
+		var last uint64
+		for ctx.Err() == nil {
+			s, changed := h.next(last)
+			if s != nil {
+				if last = s.Number; !yield(s) {
+					return
+				}
+				continue
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// next returns the current snapshot, unless it has the number last or is too old, and a
+// channel that is closed when there is another one.
+func (h *Hub) next(last uint64) (*Snapshot, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.current == nil || h.current.Number == last || last == 0 && time.Since(h.current.At) > h.every {
+		return nil, h.changed
+	}
+	return h.current, nil
+}
+
+// Recent returns the last changes of a name that were seen, the newest first.
+func (h *Hub) Recent(name string) []view.Change {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changes.of(name)
+}
+
+func (h *Hub) join() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.followers++; h.followers > 1 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	previous := h.stopped
+	h.stop, h.stopped = cancel, make(chan struct{})
+	go h.poll(ctx, previous, h.stopped)
+}
+
+func (h *Hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.followers--; h.followers == 0 {
+		h.stop()
+	}
+}
+
+// poll polls until ctx ends. It begins when the goroutine before it has ended, and not
+// sooner after the last poll than another one would.
+func (h *Hub) poll(ctx context.Context, previous <-chan struct{}, stopped chan<- struct{}) {
+	defer close(stopped)
+	if previous != nil {
+		<-previous
+	}
+	idle := h.sinceLast()
+	if idle < h.every {
+		sleep(ctx, h.every-idle)
+	}
+	for ctx.Err() == nil {
+		poll := h.series.next(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		h.publish(poll)
+		sleep(ctx, h.every)
+	}
+}
+
+func (h *Hub) sinceLast() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.current == nil {
+		return h.every
+	}
+	return time.Since(h.current.At)
+}
+
+func (h *Hub) publish(poll Poll) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &Snapshot{Number: 1, At: poll.Ended, Took: poll.Ended.Sub(poll.Began), Err: poll.Err, States: poll.States}
+	if h.current != nil {
+		s.Number = h.current.Number + 1
+		if poll.Err != nil {
+			s.States = h.current.States
+		}
+	}
+	s.Changes, s.Began = h.changes.add(poll)
+	h.current = s
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
