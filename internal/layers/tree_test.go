@@ -165,8 +165,10 @@ func layerOf(dir string) layer {
 	case "internal":
 		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client}
 		switch l.dir {
-		case "internal/locktable", "internal/checkup", "internal/view", "internal/waitgraph":
+		case "internal/locktable", "internal/checkup", "internal/waitgraph":
 			l.imports = contract
+		case "internal/view":
+			l.imports = []string{"driver", "internal/waitgraph"}
 		case "internal/watch":
 			l.imports = []string{"driver", "internal/view"}
 		case "internal/sqlstore":

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/waitgraph"
 )
 
 // The terminal sequences of a frame.
@@ -29,11 +30,12 @@ type Board struct {
 	storeError string    // error of the last poll, or ""
 	at         time.Time // of the last poll; zero before the first one
 	names      []State
-	sortIndex  int    // index into Sortings
-	chosen     string // the selected name
-	row        int    // index of the selected name
-	first      int    // index of the first visible row
-	page       int    // number of visible rows
+	cycles     []string // processes that wait for each other
+	sortIndex  int      // index into Sortings
+	chosen     string   // the selected name
+	row        int      // index of the selected name
+	first      int      // index of the first visible row
+	page       int      // number of visible rows
 }
 
 // Update shows the result of a poll: the states, or why there are none.
@@ -44,6 +46,11 @@ func (b *Board) Update(states []driver.State, err error, at time.Time) {
 		return
 	}
 	b.names = StatesOf(states, at)
+	b.cycles = nil
+	graph := waitgraph.Of(states)
+	for _, c := range graph.Cycles {
+		b.cycles = append(b.cycles, Cycle(graph, c))
+	}
 	b.sort()
 }
 
@@ -154,6 +161,8 @@ func (b *Board) head() []styled {
 		state.text = "loading …"
 	case b.storeError != "":
 		state = styled{red, "the store does not answer, showing the last state: " + b.storeError}
+	case len(b.cycles) > 0:
+		state = styled{red, b.cycles[0]}
 	case len(b.names) == 0:
 		state.text = "nothing is held"
 	}

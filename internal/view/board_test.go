@@ -132,3 +132,25 @@ func TestBoardColours(t *testing.T) {
 		}
 	}
 }
+
+// Processes that wait for each other are shown above the names.
+func TestBoardShowsCycles(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	const one, two = "web:1:AAAAclient0000000:m-random", "web:2:BBBBclient0000000:m-random"
+	states := func(second string) []driver.State {
+		return []driver.State{
+			{Name: "a", Holders: []driver.Holder{{Token: one}}, Waiters: []driver.Waiter{{Token: two}}},
+			{Name: "b", Holders: []driver.Holder{{Token: two}}, Waiters: []driver.Waiter{{Token: second}}},
+		}
+	}
+	b := &Board{Location: "redis://here", Every: time.Second, Colours: true}
+	const cycle = "2 processes wait for each other: web:1 waits for b of web:2, web:2 waits for a of web:1"
+	b.Update(states(one), nil, now)
+	if have := b.Draw(now, 100, 12); !strings.Contains(have, red+cycle) {
+		t.Errorf("the cycle is not shown in red:\n%q", have)
+	}
+	b.Update(states("web:3:CCCCclient0000000:m-random"), nil, now)
+	if have := b.Draw(now, 100, 12); strings.Contains(have, "each other") {
+		t.Errorf("a cycle that is gone is shown:\n%q", have)
+	}
+}

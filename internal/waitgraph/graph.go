@@ -1,0 +1,219 @@
+package waitgraph
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A Graph says which process waits for which.
+type Graph struct {
+	Processes []Process // those in cycles first, then by the longest wait, then by how much they hold
+	Waits     []Wait    // by name
+	Cycles    []Cycle   // one of each group of processes that wait for each other
+	Partial   bool      // there are more waits: cycles may be missing
+}
+
+// A Process is a client of dibs in one process: what it holds and what it waits for. Two
+// goroutines of one process are one Process.
+type Process struct {
+	Host  string
+	PID   int
+	ID    string  // tells the clients of one process apart; not a secret
+	Holds []Entry // by name
+	Waits []Entry // the longest wait first
+}
+
+// An Entry is a lease, or a place in a wait queue.
+type Entry struct {
+	Name          string
+	Kind          driver.Kind // empty if not known
+	Label         string
+	Weight, Limit int           // a weight of zero is that of an exclusive holder; a limit of zero is not known
+	Fence         uint64        // of a lease; zero if not known
+	Remaining     time.Duration // of a lease
+	Reserved      bool          // the lease was released, and the name stays unavailable
+	Waited        time.Duration // of a waiter
+	Position      int           // of a waiter; 1 is served next
+}
+
+// A Wait says that one process waits for a name that another one holds.
+type Wait struct {
+	Waiter, Holder int // indices of Graph.Processes
+	Name           string
+	InCycle        bool // the holder waits for the waiter, too, perhaps through others
+}
+
+// A Cycle is processes that wait for each other: each holds what the one before it waits
+// for, and the first one holds what the last one waits for.
+//
+// It need not be a deadlock. A process may hold one name in one goroutine and wait for
+// another name in another one, and a wait may have a limit.
+type Cycle struct {
+	Waits []Wait
+	Sure  bool // no wait is for permits, where another holder may make room
+}
+
+// Of returns the graph of some states. Foreign locks are not part of it: their owners do
+// not say of which process they are. A state has at most 100 holders and 100 waiters, so
+// the graph may be incomplete.
+func Of(states []driver.State) Graph {
+	b := builder{index: make(map[string]int)}
+	for _, s := range states {
+		b.add(s)
+	}
+	b.markCycles()
+	return b.sorted()
+}
+
+// A builder collects the processes and their waits.
+type builder struct {
+	Graph
+	index   map[string]int  // of a process, by client
+	permits map[string]bool // names of which permits are held
+}
+
+func (b *builder) add(s driver.State) {
+	var holders, waiters []int
+	if s.Foreign != nil {
+		s.Holders = nil
+	}
+	for _, h := range s.Holders {
+		i, ok := b.process(h.Token)
+		if !ok {
+			continue
+		}
+		p := &b.Processes[i]
+		p.Holds = append(p.Holds, Entry{
+			Name: s.Name, Kind: h.Kind, Label: h.Label, Weight: h.Weight, Limit: h.Limit,
+			Fence: h.Fence, Remaining: h.Remaining, Reserved: h.Reserved,
+		})
+		if !h.Reserved {
+			holders = append(holders, i)
+		}
+	}
+	for position, w := range s.Waiters {
+		i, ok := b.process(w.Token)
+		if !ok {
+			continue
+		}
+		p := &b.Processes[i]
+		p.Waits = append(p.Waits, Entry{
+			Name: s.Name, Kind: w.Kind, Label: w.Label, Weight: w.Weight, Limit: w.Limit,
+			Waited: w.Waited, Position: position + 1,
+		})
+		waiters = append(waiters, i)
+	}
+	b.connect(s, distinct(holders), distinct(waiters))
+}
+
+// maxWaits bounds the size of a graph: many readers that delay many writers are a wait for
+// each pair.
+const maxWaits = 100_000
+
+// connect adds a wait of each waiter for each holder. A process does not wait for itself.
+func (b *builder) connect(s driver.State, holders, waiters []int) {
+	if len(holders) > 1 && isPermits(s) {
+		if b.permits == nil {
+			b.permits = make(map[string]bool)
+		}
+		b.permits[s.Name] = true
+	}
+	for _, w := range waiters {
+		for _, h := range holders {
+			switch {
+			case w == h:
+			case len(b.Waits) == maxWaits:
+				b.Partial = true
+				return
+			default:
+				b.Waits = append(b.Waits, Wait{Waiter: w, Holder: h, Name: s.Name})
+			}
+		}
+	}
+}
+
+// isPermits reports whether another release may be enough for a waiter. One that wants all
+// of a name waits for each holder.
+func isPermits(s driver.State) bool {
+	return slices.ContainsFunc(s.Waiters, func(w driver.Waiter) bool { return w.Limit != driver.Unlimited && w.Weight < w.Limit })
+}
+
+func distinct(indices []int) []int {
+	slices.Sort(indices)
+	return slices.Compact(indices)
+}
+
+// process returns the process of a token. It is not known if the token is not one that dibs
+// made.
+func (b *builder) process(token string) (int, bool) {
+	client, ok := parseClient(token)
+	if !ok {
+		return 0, false
+	}
+	i, known := b.index[client.key]
+	if !known {
+		i = len(b.Processes)
+		b.index[client.key] = i
+		b.Processes = append(b.Processes, Process{Host: client.host, PID: client.pid, ID: client.id})
+	}
+	return i, true
+}
+
+// sorted returns the graph in the order of Graph.
+func (b *builder) sorted() Graph {
+	inCycle := make([]bool, len(b.Processes))
+	for _, w := range b.Waits {
+		if w.InCycle {
+			inCycle[w.Waiter] = true
+		}
+	}
+	for _, p := range b.Processes {
+		slices.SortStableFunc(p.Waits, func(x, y Entry) int { return cmp.Compare(y.Waited, x.Waited) })
+		slices.SortStableFunc(p.Holds, func(x, y Entry) int { return cmp.Compare(x.Name, y.Name) })
+	}
+	order := make([]int, len(b.Processes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(x, y int) int {
+		if inCycle[x] != inCycle[y] && inCycle[x] {
+			return -1
+		}
+		if inCycle[x] != inCycle[y] {
+			return 1
+		}
+		p, q := b.Processes[x], b.Processes[y]
+		return cmp.Or(cmp.Compare(q.longestWait(), p.longestWait()), cmp.Compare(len(q.Holds), len(p.Holds)),
+			cmp.Compare(p.Host, q.Host), cmp.Compare(p.PID, q.PID), cmp.Compare(p.ID, q.ID))
+	})
+	return b.renumbered(order)
+}
+
+// renumbered returns the graph with its processes in this order.
+func (b *builder) renumbered(order []int) Graph {
+	place := make([]int, len(order))
+	processes := make([]Process, len(order))
+	for to, from := range order {
+		place[from], processes[to] = to, b.Processes[from]
+	}
+	renumber := func(waits []Wait) {
+		for i := range waits {
+			waits[i].Waiter, waits[i].Holder = place[waits[i].Waiter], place[waits[i].Holder]
+		}
+	}
+	renumber(b.Waits)
+	for _, c := range b.Cycles {
+		renumber(c.Waits)
+	}
+	return Graph{Processes: processes, Waits: b.Waits, Cycles: b.Cycles, Partial: b.Partial}
+}
+
+func (p Process) longestWait() time.Duration {
+	if len(p.Waits) == 0 {
+		return -1
+	}
+	return p.Waits[0].Waited
+}
