@@ -31,22 +31,11 @@ type Board struct {
 	at         time.Time // of the last poll; zero before the first one
 	names      []State
 	cycles     []string // processes that wait for each other
-	sortIndex  int      // index into sortings
+	sortIndex  int      // index into Sortings
 	chosen     string   // the selected name
 	row        int      // index of the selected name
 	first      int      // index of the first visible row
 	page       int      // number of visible rows
-}
-
-// sortings are the orders that the key s cycles through.
-var sortings = []struct {
-	by    string
-	order func(x, y State) int
-}{
-	{"worst", byWorst},
-	{"name", Orders["name"]},
-	{"ttl", Orders["ttl"]},
-	{"waiting", Orders["waiting"]},
 }
 
 // Update shows the result of a poll: the states, or why there are none.
@@ -69,7 +58,7 @@ func (b *Board) Update(states []driver.State, err error, at time.Time) {
 // gone.
 func (b *Board) sort() {
 	slices.SortStableFunc(b.names, Orders["name"])
-	slices.SortStableFunc(b.names, sortings[b.sortIndex].order)
+	slices.SortStableFunc(b.names, Sortings()[b.sortIndex].Order)
 	if i := slices.IndexFunc(b.names, func(n State) bool { return n.Name == b.chosen }); i >= 0 {
 		b.row = i
 	}
@@ -101,7 +90,7 @@ func (b *Board) Press(key string) {
 	case "G", "\x1b[F", "\x1b[4~", "\x1bOF":
 		b.move(len(b.names))
 	case "s":
-		b.sortIndex = (b.sortIndex + 1) % len(sortings)
+		b.sortIndex = (b.sortIndex + 1) % len(Sortings())
 		b.sort()
 	}
 }
@@ -165,17 +154,7 @@ func marked(mark bool, row string) string {
 }
 
 func (b *Board) head() []styled {
-	held, waiting, never, longest := 0, 0, 0, time.Duration(0)
-	for _, n := range b.names {
-		if len(n.Holders) > 0 {
-			held++
-		}
-		waiting += n.Waiting
-		longest = max(longest, n.longestWait())
-		if n.neverExpires() {
-			never++
-		}
-	}
+	c := CountsOf(b.names)
 	state := styled{"", ""}
 	switch {
 	case b.at.IsZero():
@@ -188,7 +167,7 @@ func (b *Board) head() []styled {
 		state.text = "nothing is held"
 	}
 	counts := fmt.Sprintf("held %d   waiting %d   longest wait %s   never expiring %d   sorted by %s",
-		held, waiting, Brief(longest), never, sortings[b.sortIndex].by)
+		c.Held, c.Waiting, Brief(c.Longest), c.Never, Sortings()[b.sortIndex].By)
 	return []styled{
 		{bold, fmt.Sprintf("dibs top   %s   every %v   %s", b.Location, b.Every, clock(b.at))},
 		{"", counts},
@@ -206,11 +185,8 @@ func clock(at time.Time) string {
 func (b *Board) table(now time.Time) (t Table) {
 	t.Row("  NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "LONGEST", "FENCE")
 	for _, n := range b.names {
-		longest := ""
-		if n.Waiting > 0 {
-			longest = Brief(n.longestWait())
-		}
-		t.Row("  "+Safe(n.Name), orDash(n.kindText()), orDash(n.holderSummary()), n.ttl(), orDash(n.ago(now)), strconv.Itoa(n.Waiting), orDash(longest), number(n.Fence))
+		r := n.Row(now)
+		t.Row("  "+r.Name, orDash(r.Kind), orDash(r.Holder), orDash(r.TTL), orDash(r.Held), strconv.Itoa(r.Wait), orDash(r.Longest), orDash(r.Fence))
 	}
 	return t
 }

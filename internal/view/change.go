@@ -42,7 +42,7 @@ type Change struct {
 // Text formats a change for people, as one line. It shortens a name that does not fit into
 // width, unless width is zero.
 func (s Change) Text(width int) string {
-	who, more := s.columns()
+	who, more := s.Columns()
 	name := Safe(s.Name)
 	text := func() string {
 		line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-10s", strings.ReplaceAll(s.Event, "_", " ")), name, who, more}
@@ -54,7 +54,8 @@ func (s Change) Text(width int) string {
 	return text() + "\n"
 }
 
-func (s Change) columns() (who, more string) {
+// Columns returns who the change is about, and what else is to be said.
+func (s Change) Columns() (who, more string) {
 	waited := "waited " + Brief(time.Duration(s.Waited)*time.Millisecond)
 	switch {
 	case s.Waiter != nil && s.Event == EventWaiting:

@@ -13,7 +13,8 @@ func List(names []State, now time.Time, width int) Table {
 	var t Table
 	t.Row("NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "FENCE")
 	for _, n := range names {
-		t.Row(Safe(n.Name), orDash(n.kindText()), orDash(n.holderSummary()), n.ttl(), orDash(n.ago(now)), strconv.Itoa(n.Waiting), number(n.Fence))
+		r := n.Row(now)
+		t.Row(r.Name, orDash(r.Kind), orDash(r.Holder), orDash(r.TTL), orDash(r.Held), strconv.Itoa(r.Wait), orDash(r.Fence))
 	}
 	return t.Fit(width, optional(names)...)
 }
@@ -33,6 +34,17 @@ var Orders = map[string]func(x, y State) int{
 	"name":    func(x, y State) int { return cmp.Compare(x.Name, y.Name) },
 	"ttl":     func(x, y State) int { return cmp.Compare(neverLast(x.left()), neverLast(y.left())) },
 	"waiting": func(x, y State) int { return cmp.Compare(y.Waiting, x.Waiting) },
+}
+
+// A Sorting is an order of names by its word.
+type Sorting struct {
+	By    string
+	Order func(x, y State) int // as in Orders
+}
+
+// Sortings returns the orders of top and of the dashboard, the default first.
+func Sortings() []Sorting {
+	return []Sorting{{"worst", byWorst}, {"name", Orders["name"]}, {"ttl", Orders["ttl"]}, {"waiting", Orders["waiting"]}}
 }
 
 // neverLast maps -1, which means never, to a value that sorts last.

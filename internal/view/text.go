@@ -15,7 +15,7 @@ func (n State) Text(now time.Time, width int) string {
 	case n.Foreign != nil:
 		b.WriteString(n.describeForeign(width))
 	default:
-		fmt.Fprintf(&b, "%s %s\n", Safe(n.Name), n.description())
+		fmt.Fprintf(&b, "%s %s\n", Safe(n.Name), n.Description())
 		b.WriteString(n.holderTable(now).Fit(width, "HELD", "FENCE").String())
 	}
 	if n.Waiting > 0 {
@@ -25,7 +25,8 @@ func (n State) Text(now time.Time, width int) string {
 	return b.String()
 }
 
-func (n State) description() string {
+// Description says in words whether a name is held, and by how many.
+func (n State) Description() string {
 	switch {
 	case n.State == WrongType:
 		return "cannot be locked: its key holds a value that is not a lock of dibs\nto see its type: redis-cli TYPE PREFIX+NAME"

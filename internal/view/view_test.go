@@ -245,3 +245,13 @@ func TestBinaryToken(t *testing.T) {
 		t.Errorf("have %+v", whole)
 	}
 }
+
+func TestCountsOf(t *testing.T) {
+	now := time.Now()
+	foreign := driver.State{Name: "f", Foreign: &driver.Foreign{Key: "f", Lock: true, Remaining: -1}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
+	free := driver.State{Name: "w", Waiting: 2, Waiters: []driver.Waiter{{Token: "a", Waited: time.Minute}, {Token: "b", Waited: time.Second}}}
+	have := CountsOf(StatesOf([]driver.State{locked("a", time.Second, 3*time.Second), foreign, free}, now))
+	if want := (Counts{Held: 2, Waiting: 3, Longest: time.Minute, Never: 1, Foreign: 1}); have != want {
+		t.Errorf("want %+v, have %+v", want, have)
+	}
+}

@@ -1,0 +1,267 @@
+package dashboard
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/waitgraph"
+)
+
+// The answers below api. Their words are those of docs/cli-json.md: durations are whole
+// milliseconds, and tokens are shortened.
+
+// A stamp is the beginning of each answer.
+type stamp struct {
+	Schema int       `json:"schema"`
+	Time   time.Time `json:"time,omitzero"`   // of the states
+	Took   int64     `json:"took_ms"`         // duration of the poll
+	Error  string    `json:"error,omitempty"` // why the states are old, or missing
+}
+
+type errorAnswer struct {
+	Schema int    `json:"schema"`
+	Error  string `json:"error"`
+}
+
+type namesAnswer struct {
+	stamp
+	Held    int          `json:"held"`
+	Waiting int          `json:"waiting"`
+	Longest int64        `json:"longest_wait_ms"`
+	Never   int          `json:"never_expires"`
+	Foreign int          `json:"foreign"`
+	Page    int          `json:"page"`
+	Pages   int          `json:"pages"`
+	Matches int          `json:"matches"` // names that match the glob, on all pages
+	Names   []view.State `json:"names"`
+}
+
+type nameAnswer struct {
+	view.State
+	Time   time.Time     `json:"time"`
+	Nodes  []nodeAnswer  `json:"nodes,omitempty"`
+	Recent []view.Change `json:"recent"`
+}
+
+type nodeAnswer struct {
+	Node  int         `json:"node"`
+	State *view.State `json:"state,omitempty"`
+	Error string      `json:"error,omitempty"`
+}
+
+type processesAnswer struct {
+	stamp
+	Page      int             `json:"page"`
+	Pages     int             `json:"pages"`
+	Matches   int             `json:"matches"`
+	Processes []processAnswer `json:"processes"`
+}
+
+type processAnswer struct {
+	Host  string        `json:"host"`
+	PID   int           `json:"pid"`
+	ID    string        `json:"id"`
+	Holds []entryAnswer `json:"holds"`
+	Waits []entryAnswer `json:"waits"`
+}
+
+type entryAnswer struct {
+	Name     string      `json:"name"`
+	Kind     driver.Kind `json:"kind,omitempty"`
+	Label    string      `json:"label,omitempty"`
+	Fence    uint64      `json:"fence,omitempty"`
+	Weight   int         `json:"weight,omitempty"`
+	Limit    int         `json:"limit,omitempty"`
+	TTL      *int64      `json:"ttl_ms,omitempty"`
+	Waited   *int64      `json:"waited_ms,omitempty"`
+	Position int         `json:"position,omitempty"`
+	Reserved bool        `json:"reserved,omitempty"`
+}
+
+type waitsAnswer struct {
+	stamp
+	Cycles  []cycleAnswer `json:"cycles"`
+	Waits   []waitAnswer  `json:"waits"`
+	Partial bool          `json:"partial"` // there are more waits: cycles may be missing
+}
+
+type cycleAnswer struct {
+	Sure  bool         `json:"sure"`
+	Waits []waitAnswer `json:"waits"`
+}
+
+type waitAnswer struct {
+	Waiter  string `json:"waiter"`
+	Name    string `json:"name"`
+	Holder  string `json:"holder"`
+	InCycle bool   `json:"in_cycle"`
+}
+
+type findingsAnswer struct {
+	Schema   int             `json:"schema"`
+	Time     time.Time       `json:"time,omitzero"` // of the check
+	Worst    string          `json:"worst"`
+	Findings []findingAnswer `json:"findings"`
+	Error    string          `json:"error,omitempty"`
+}
+
+type findingAnswer struct {
+	Severity    string `json:"severity"`
+	Node        string `json:"node,omitempty"`
+	Subject     string `json:"subject"`
+	What        string `json:"what"`
+	Consequence string `json:"consequence"`
+	Remedy      string `json:"remedy"`
+}
+
+func isAPI(r *http.Request) bool {
+	return strings.HasPrefix(strings.TrimPrefix(r.URL.Path, "/"), "api/")
+}
+
+// writeJSON sends a line of JSON.
+func (h *handler) writeJSON(w http.ResponseWriter, status int, answer any) {
+	var out bytes.Buffer
+	if err := view.WriteLine(&out, answer); err != nil {
+		http.Error(w, "the answer could not be encoded", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // the client has gone
+}
+
+// stampOf returns the stamp of a frame, and the status of the answer.
+func stampOf(f *frame) (stamp, int) {
+	s := f.snapshot
+	one := stamp{Schema: view.Schema, Took: s.Took.Milliseconds()}
+	if !s.At.IsZero() {
+		one.Time = s.At.UTC().Truncate(time.Millisecond)
+	}
+	if s.Err != nil {
+		one.Error = view.ErrorText(s.Err)
+		return one, http.StatusServiceUnavailable
+	}
+	return one, http.StatusOK
+}
+
+func (h *handler) apiNames(w http.ResponseWriter, r *http.Request) {
+	q, err := h.parseQuery(r, viewList)
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
+	f := h.latest(r.Context())
+	found, err := q.selected(f.states())
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
+	c, p := f.counts(), pagesOf(q, len(found))
+	one, status := stampOf(f)
+	h.writeJSON(w, status, namesAnswer{
+		stamp: one, Held: c.Held, Waiting: c.Waiting, Longest: c.Longest.Milliseconds(), Never: c.Never, Foreign: c.Foreign,
+		Page: p.Number, Pages: p.Count, Matches: len(found), Names: append([]view.State{}, pageOf(p, found)...),
+	})
+}
+
+func (h *handler) apiName(w http.ResponseWriter, r *http.Request) {
+	q, err := h.parseQuery(r, viewName)
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
+	state, err := h.inspect(r.Context(), q.name)
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
+	now := time.Now()
+	answer := nameAnswer{State: view.StateOf(state, now), Time: now.UTC().Truncate(time.Millisecond), Recent: append([]view.Change{}, h.hub.Recent(q.name)...)}
+	for i, n := range state.Nodes {
+		node := nodeAnswer{Node: i + 1}
+		if n.Err != nil {
+			node.Error = view.ErrorText(n.Err)
+		} else {
+			node.State = new(view.StateOf(n.State, now))
+		}
+		answer.Nodes = append(answer.Nodes, node)
+	}
+	h.writeJSON(w, http.StatusOK, answer)
+}
+
+func (h *handler) apiProcesses(w http.ResponseWriter, r *http.Request) {
+	q, err := h.parseQuery(r, viewProcesses)
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
+	f := h.latest(r.Context())
+	found := f.graph().Processes
+	if q.process != "" {
+		found = withAddress(found, q.process)
+	}
+	p := pagesOf(q, len(found))
+	one, status := stampOf(f)
+	answer := processesAnswer{stamp: one, Page: p.Number, Pages: p.Count, Matches: len(found), Processes: []processAnswer{}}
+	for _, process := range pageOf(p, found) {
+		answer.Processes = append(answer.Processes, processAnswerOf(process))
+	}
+	h.writeJSON(w, status, answer)
+}
+
+func processAnswerOf(p waitgraph.Process) processAnswer {
+	a := processAnswer{Host: p.Host, PID: p.PID, ID: p.ID, Holds: []entryAnswer{}, Waits: []entryAnswer{}}
+	for _, e := range p.Holds {
+		one := entryAnswerOf(e)
+		if e.Remaining >= 0 {
+			one.TTL = new(e.Remaining.Milliseconds())
+		}
+		a.Holds = append(a.Holds, one)
+	}
+	for _, e := range p.Waits {
+		one := entryAnswerOf(e)
+		one.Waited = new(e.Waited.Milliseconds())
+		a.Waits = append(a.Waits, one)
+	}
+	return a
+}
+
+func entryAnswerOf(e waitgraph.Entry) entryAnswer {
+	return entryAnswer{Name: e.Name, Kind: e.Kind, Label: e.Label, Fence: e.Fence, Weight: e.Weight, Limit: e.Limit, Position: e.Position, Reserved: e.Reserved}
+}
+
+func (h *handler) apiWaits(w http.ResponseWriter, r *http.Request) {
+	f := h.latest(r.Context())
+	g := f.graph()
+	one, status := stampOf(f)
+	answer := waitsAnswer{stamp: one, Cycles: []cycleAnswer{}, Waits: waitAnswersOf(g, g.Waits), Partial: g.Partial}
+	for _, c := range g.Cycles {
+		answer.Cycles = append(answer.Cycles, cycleAnswer{c.Sure, waitAnswersOf(g, c.Waits)})
+	}
+	h.writeJSON(w, status, answer)
+}
+
+func waitAnswersOf(g waitgraph.Graph, waits []waitgraph.Wait) []waitAnswer {
+	all := make([]waitAnswer, len(waits))
+	for i, w := range waits {
+		all[i] = waitAnswer{g.Processes[w.Waiter].String(), w.Name, g.Processes[w.Holder].String(), w.InCycle}
+	}
+	return all
+}
+
+func (h *handler) apiFindings(w http.ResponseWriter, r *http.Request) {
+	answer := findingsAnswer{Schema: view.Schema, Worst: driver.Note.String(), Findings: []findingAnswer{}}
+	report := h.checkup.wait(r.Context())
+	if report != nil {
+		answer.Time, answer.Worst = report.at.UTC().Truncate(time.Millisecond), report.findings.Worst().String()
+		answer.Error = view.ErrorText(report.err)
+		for _, f := range report.findings {
+			answer.Findings = append(answer.Findings, findingAnswer{f.Severity.String(), f.Node, f.Subject, f.What, f.Consequence, f.Remedy})
+		}
+	}
+	h.writeJSON(w, http.StatusOK, answer)
+}

@@ -1,0 +1,86 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+const (
+	doctorEvery = time.Minute
+	doctorTime  = 30 * time.Second // limit of one check
+)
+
+// A checkup calls a doctor once a minute, while somebody wants its findings.
+type checkup struct {
+	doctor func(context.Context) (driver.Findings, error) // nil: there is none
+
+	mu      sync.Mutex
+	began   time.Time
+	last    *report
+	running chan struct{} // closed at the end of the current check; nil: none
+}
+
+// A report is the result of a check.
+type report struct {
+	at       time.Time
+	findings driver.Findings
+	err      error // why there are no findings
+}
+
+// latest returns the last report, or nil if there is none yet. It begins a check if one is
+// due, and does not wait for it.
+func (c *checkup) latest() *report {
+	if c.doctor == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil && (c.began.IsZero() || time.Since(c.began) >= doctorEvery) {
+		c.began, c.running = time.Now(), make(chan struct{})
+		go c.check(c.running)
+	}
+	return c.last
+}
+
+// wait does what latest does, and waits for the first report, until ctx ends.
+func (c *checkup) wait(ctx context.Context) *report {
+	if r := c.latest(); r != nil || c.doctor == nil {
+		return r
+	}
+	c.mu.Lock()
+	running := c.running
+	c.mu.Unlock()
+	if running != nil {
+		select {
+		case <-running:
+		case <-ctx.Done():
+		}
+	}
+	return c.latest()
+}
+
+func (c *checkup) check(done chan<- struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), doctorTime)
+	defer cancel()
+	r := &report{}
+	r.findings, r.err = c.call(ctx)
+	r.at = time.Now()
+	c.mu.Lock()
+	c.last, c.running = r, nil
+	c.mu.Unlock()
+	close(done)
+}
+
+// call calls the doctor. In this goroutine a panic would end the program.
+func (c *checkup) call(ctx context.Context) (f driver.Findings, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, err = nil, fmt.Errorf("the doctor panicked: %v", p)
+		}
+	}()
+	return c.doctor(ctx)
+}

@@ -1,0 +1,52 @@
+package dashboard
+
+import (
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
+)
+
+// A findingList is what a doctor has found.
+type findingList struct {
+	At       string
+	Findings []findingRow
+	Err      string
+	None     string // why there are no findings
+}
+
+type findingRow struct {
+	Severity, Class, Node, Subject, What, Consequence, Remedy string
+}
+
+func (h *handler) findingsOf(r *report) findingList {
+	switch {
+	case h.config.Doctor == nil:
+		return findingList{None: "This dashboard has no doctor."}
+	case r == nil:
+		return findingList{None: "The first check is running."}
+	}
+	l := findingList{At: clock(r.at)}
+	if r.err != nil {
+		l.Err = view.Safe(view.ErrorText(r.err))
+		return l
+	}
+	for _, f := range r.findings {
+		l.Findings = append(l.Findings, findingRow{
+			Severity: f.Severity.String(), Class: severityClass(f.Severity), Node: view.Safe(f.Node), Subject: view.Safe(f.Subject),
+			What: view.Safe(f.What), Consequence: view.Safe(f.Consequence), Remedy: view.Safe(f.Remedy),
+		})
+	}
+	if len(l.Findings) == 0 {
+		l.None = "The doctor has found nothing."
+	}
+	return l
+}
+
+func severityClass(s driver.Severity) string {
+	switch s {
+	case driver.Critical:
+		return "bad"
+	case driver.Warning:
+		return "odd"
+	}
+	return "calm"
+}

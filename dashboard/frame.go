@@ -1,0 +1,80 @@
+package dashboard
+
+import (
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/waitgraph"
+	"github.com/dibslock/dibs/internal/watch"
+)
+
+// A frame is a snapshot with what is computed from it, once for all who want it.
+type frame struct {
+	snapshot *watch.Snapshot
+	states   func() []view.State    // in the order of the snapshot
+	counts   func() view.Counts     // of states
+	graph    func() waitgraph.Graph // of the snapshot
+
+	mu        sync.Mutex
+	fragments map[fragmentKey]func() ([]byte, error)
+}
+
+// A fragmentKey says what a fragment shows of a frame.
+type fragmentKey struct {
+	query
+	report *report
+}
+
+// maxFragments is how many fragments of a frame are kept. Others are rendered for each
+// request.
+const maxFragments = 256
+
+func newFrame(s *watch.Snapshot) *frame {
+	f := &frame{snapshot: s, fragments: make(map[fragmentKey]func() ([]byte, error))}
+	f.states = sync.OnceValue(func() []view.State { return view.StatesOf(s.States, s.At) })
+	f.counts = sync.OnceValue(func() view.Counts { return view.CountsOf(f.states()) })
+	f.graph = sync.OnceValue(func() waitgraph.Graph { return waitgraph.Of(s.States) })
+	return f
+}
+
+// fragment returns what render has returned for a key, and calls it once only.
+func (f *frame) fragment(key fragmentKey, render func() ([]byte, error)) ([]byte, error) {
+	return f.once(key, render)()
+}
+
+func (f *frame) once(key fragmentKey, render func() ([]byte, error)) func() ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if kept := f.fragments[key]; kept != nil {
+		return kept
+	}
+	if len(f.fragments) >= maxFragments {
+		return render
+	}
+	f.fragments[key] = sync.OnceValues(render)
+	return f.fragments[key]
+}
+
+// began returns when the poll began: what happened before is part of the snapshot.
+func (f *frame) began() time.Time { return f.snapshot.At.Add(-f.snapshot.Took) }
+
+// frames keeps the frame of the newest snapshot.
+type frames struct {
+	mu      sync.Mutex
+	current *frame
+}
+
+// of returns the frame of a snapshot.
+func (f *frames) of(s *watch.Snapshot) *frame {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.current != nil && f.current.snapshot == s {
+		return f.current
+	}
+	one := newFrame(s)
+	if f.current == nil || f.current.snapshot.Number < s.Number {
+		f.current = one
+	}
+	return one
+}

@@ -1,0 +1,42 @@
+package dashboard
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/dibslock/dibs/internal/watch"
+)
+
+// The fragments of a frame are bounded. Those that are not kept are rendered again.
+func TestFragmentsOfAFrame(t *testing.T) {
+	f := newFrame(&watch.Snapshot{})
+	rendered := 0
+	for range 2 {
+		for i := range maxFragments + 10 {
+			text, err := f.fragment(fragmentKey{query: query{glob: fmt.Sprint(i)}}, func() ([]byte, error) {
+				rendered++
+				return fmt.Append(nil, i), nil
+			})
+			if err != nil || string(text) != fmt.Sprint(i) {
+				t.Fatalf("fragment %d: %s, %v", i, text, err)
+			}
+		}
+	}
+	if want := maxFragments + 2*10; rendered != want || len(f.fragments) != maxFragments {
+		t.Errorf("%d rendered, want %d; %d kept", rendered, want, len(f.fragments))
+	}
+}
+
+// The frame of the newest snapshot is kept, whoever comes late.
+func TestFrames(t *testing.T) {
+	var all frames
+	one, two := &watch.Snapshot{Number: 1}, &watch.Snapshot{Number: 2}
+	first := all.of(one)
+	if all.of(one) != first {
+		t.Error("another frame for the same snapshot")
+	}
+	second := all.of(two)
+	if all.of(one).snapshot != one || all.of(two) != second {
+		t.Error("a late reader has replaced the frame")
+	}
+}

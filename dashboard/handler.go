@@ -1,0 +1,110 @@
+package dashboard
+
+import (
+	"context"
+	"embed"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/watch"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// New returns a dashboard of a store. All its links are relative: mount it anywhere with
+// http.StripPrefix, at a path that ends with a slash. The handler is safe for concurrent use.
+// It needs no Close: its goroutines end when no request follows the store.
+func New(store driver.Store, c Config) http.Handler {
+	c = c.withDefaults()
+	poller := watch.Poller{Store: store, Timeout: c.Timeout}
+	h := &handler{
+		store: store, config: c, poller: poller, hub: watch.NewHub(poller, c.Glob, c.Every),
+		secrets: newSecrets(), checkup: &checkup{doctor: c.Doctor}, origin: http.NewCrossOriginProtection(),
+		templates: template.Must(template.ParseFS(files, "templates/*.html")),
+	}
+	get := func(f http.HandlerFunc) route { return route{http.MethodGet, f} }
+	h.routes = map[string]route{
+		"/":                get(h.page(viewList)),
+		"/name":            get(h.page(viewName)),
+		"/processes":       get(h.page(viewProcesses)),
+		"/waits":           get(h.page(viewWaits)),
+		"/doctor":          get(h.page(viewDoctor)),
+		"/events":          get(h.events),
+		"/fragment":        get(h.fragment),
+		"/api/names":       get(h.apiNames),
+		"/api/name":        get(h.apiName),
+		"/api/processes":   get(h.apiProcesses),
+		"/api/waits":       get(h.apiWaits),
+		"/api/findings":    get(h.apiFindings),
+		"/revoke":          {http.MethodPost, h.revoke},
+		"/healthz":         get(healthz),
+		"/static/page.css": get(static("page.css", "text/css; charset=utf-8")),
+		"/static/page.js":  get(static("page.js", "text/javascript; charset=utf-8")),
+		"/static/icon.svg": get(static("icon.svg", "image/svg+xml")),
+	}
+	return h
+}
+
+type handler struct {
+	store     driver.Store
+	config    Config
+	poller    watch.Poller
+	hub       *watch.Hub
+	frames    frames
+	checkup   *checkup
+	secrets   secrets
+	origin    *http.CrossOriginProtection
+	templates *template.Template
+	routes    map[string]route
+	streams   atomic.Int64
+}
+
+type route struct {
+	method string // GET is also HEAD
+	serve  http.HandlerFunc
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	protect(w.Header())
+	path := "/" + strings.TrimPrefix(r.URL.Path, "/")
+	route, known := h.routes[path]
+	switch {
+	case !known:
+		h.refuse(w, r, "", refusal{http.StatusNotFound, "No such page", "The address is not that of a page of this dashboard."})
+	case r.Method != route.method && (r.Method != http.MethodHead || route.method != http.MethodGet):
+		w.Header().Set("Allow", route.method)
+		h.refuse(w, r, "", refusal{http.StatusMethodNotAllowed, "Not possible", "This address accepts " + route.method + " only."})
+	default:
+		route.serve(w, r)
+	}
+}
+
+// protect sets the headers of each answer. Only files of the dashboard are loaded, nothing is
+// kept in a cache, and no other site can show a page in a frame.
+func protect(header http.Header) {
+	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-store")
+}
+
+// firstPoll is the longest time that a page waits for the states. A poll lists all names,
+// which takes long on a large shared Redis.
+const firstPoll = 10 * time.Second
+
+// latest returns the current frame. If there is none in time, the frame has only the error.
+func (h *handler) latest(ctx context.Context) *frame {
+	ctx, cancel := context.WithTimeout(ctx, firstPoll)
+	defer cancel()
+	s, err := h.hub.Latest(ctx)
+	if err != nil {
+		return newFrame(&watch.Snapshot{Err: &driver.UnavailableError{Op: "list", Cause: err}})
+	}
+	return h.frames.of(s)
+}

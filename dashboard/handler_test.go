@@ -1,0 +1,341 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// busyStore has a mutex with a waiter, a semaphore, readers, and two processes that wait for
+// each other.
+func busyStore(t testing.TB) *memstore.Store {
+	t.Helper()
+	s := memstore.New()
+	one, two := tokenOf("web-7", 211, driver.KindMutex, 1, "cron"), tokenOf("web-9", 88, driver.KindMutex, 1, "")
+	acquire(t, s, "account:1", one)
+	acquire(t, s, "account:2", two)
+	acquire(t, s, "account:1", two)
+	acquire(t, s, "account:2", one)
+	permits := func(host string, weight int) {
+		request(t, s, driver.AcquireRequest{Name: "api:partner", Token: tokenOf(host, 7, driver.KindSemaphore, 4, "sync"), Weight: weight, Limit: 4})
+	}
+	permits("worker-1", 3)
+	permits("worker-2", 2)
+	reader := tokenOf("web-2", 77, driver.KindReader, driver.Unlimited, "")
+	request(t, s, driver.AcquireRequest{Name: "report", Token: reader, Weight: 1, Limit: driver.Unlimited})
+	return s
+}
+
+func TestPages(t *testing.T) {
+	h := New(busyStore(t), Config{Title: "shop-redis"})
+	for link, parts := range map[string][]string{
+		"":                             {"shop-redis", "account:1", "web-7:211 (cron)", "api:partner", "report", "held</span> <b>4</b>", "waiting</span> <b>3</b>", "4 names", "read-only", "2 processes wait for each other"},
+		"?glob=account:*":              {"2 of 4 names", "account:2", `value="account:*"`},
+		"?glob=nothing":                {"No name matches the filter."},
+		"?sort=name":                   {"<option selected>name"},
+		"name?n=account:1":             {"This name is held: mutex, by one holder.", "web-7:211 (cron)", "web-9:88", ">mutex<", ">all<", "Recent events", "held"},
+		"name?n=api:partner":           {"3 of 4", "2 of 4", ">semaphore<", "worker-2:7 (sync)"},
+		"name?n=report":                {">reader<"},
+		"name?n=free":                  {"This name is free."},
+		"processes":                    {"web-7:211", "holds 1", "waits for 1", "semaphore 3 of 4 (<bdi>sync</bdi>)", "position 1"},
+		"processes?process=web-9%3A88": {"Only", "web-9:88", "Show all"},
+		"processes?process=x":          {"This process holds nothing"},
+		"waits":                        {"2 processes wait for each other", "<svg", "account:1", "All waits", `class="node cycle"`},
+		"doctor":                       {"This dashboard has no doctor."},
+		"healthz":                      {"ok"},
+	} {
+		wantText(t, body(t, h, link), parts...)
+	}
+	wantNoText(t, body(t, h, "?glob=account:*"), "api:partner")
+	wantNoText(t, body(t, h, "processes?process=web-9%3A88"), "worker-1")
+}
+
+// Tokens never leave the server, in no view and no answer.
+func TestTokensAreShortened(t *testing.T) {
+	h := New(busyStore(t), Config{Allow: anybody})
+	for _, link := range []string{
+		"", "name?n=account:1", "name?n=api:partner", "processes", "waits", "fragment?view=name&n=account:1",
+		"api/names", "api/name?n=account:1", "api/processes", "api/waits",
+	} {
+		wantNoText(t, body(t, h, link), "secretsecret", "clientclientclient")
+	}
+}
+
+func TestEmptyStore(t *testing.T) {
+	h := New(memstore.New(), Config{})
+	wantText(t, body(t, h, ""), "Nothing is held.")
+	wantText(t, body(t, h, "processes"), "No process holds")
+	wantText(t, body(t, h, "waits"), "No process waits for another.")
+	wantNoText(t, body(t, h, ""), "note bad", "note odd")
+}
+
+func TestRefusedRequests(t *testing.T) {
+	h := New(held(t, "a"), Config{Glob: "[a-z]"})
+	for link, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"nothing":                            {http.StatusNotFound, "No such page"},
+		"static/":                            {http.StatusNotFound, "No such page"},
+		"templates/page.html":                {http.StatusNotFound, "No such page"},
+		"?glob=%5Ba":                         {http.StatusBadRequest, "pattern"},
+		"?sort=colour":                       {http.StatusBadRequest, "want worst, name, ttl or waiting"},
+		"?page=0":                            {http.StatusBadRequest, "want a positive number"},
+		"?page=x":                            {http.StatusBadRequest, "want a positive number"},
+		"name":                               {http.StatusBadRequest, "empty name"},
+		"name?n=%ff":                         {http.StatusBadRequest, "not UTF-8"},
+		"name?n=" + strings.Repeat("x", 513): {http.StatusBadRequest, "513 bytes"},
+		"name?n=A":                           {http.StatusNotFound, "not shown here"},
+		"events":                             {http.StatusBadRequest, "view"},
+		"events?view=page":                   {http.StatusBadRequest, "view"},
+		"fragment?view=head":                 {http.StatusBadRequest, "view"},
+		"revoke":                             {http.StatusMethodNotAllowed, "POST only"},
+		"api/names?glob=%5Ba":                {http.StatusBadRequest, `{"schema":`},
+		"api/name?n=A":                       {http.StatusNotFound, `"error":`},
+		"api/nothing":                        {http.StatusNotFound, `"error":`},
+	} {
+		t.Run(link, func(t *testing.T) { wantStatus(t, get(t, h, link), want.status, want.text) })
+	}
+}
+
+// A GET changes nothing, and all other methods are refused.
+func TestMethods(t *testing.T) {
+	h := New(held(t, "a"), Config{Allow: anybody})
+	for _, link := range []string{"/", "/name?n=a", "/api/names", "/events?view=list", "/healthz", "/static/page.js"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, link, nil))
+			if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != http.MethodGet {
+				t.Errorf("%s %s: status %d, Allow %q", method, link, w.Code, w.Header().Get("Allow"))
+			}
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/name?n=a", nil))
+	wantStatus(t, w, http.StatusOK)
+}
+
+func TestSecurityHeaders(t *testing.T) {
+	h := New(held(t, "a"), Config{})
+	for _, link := range []string{"", "name?n=a", "nothing", "api/names", "static/page.css", "healthz", "revoke"} {
+		header := get(t, h, link).Header()
+		wantText(t, header.Get("Content-Security-Policy"), "default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'self'")
+		wantNoText(t, header.Get("Content-Security-Policy"), "unsafe")
+		if header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %v", link, header)
+		}
+		want := "no-store"
+		if strings.HasPrefix(link, "static") {
+			want = "no-cache"
+		}
+		if have := header.Get("Cache-Control"); have != want {
+			t.Errorf("%s: want Cache-Control %s, have %s", link, want, have)
+		}
+	}
+	wantNoText(t, body(t, h, ""), " style=", "onclick", "javascript:")
+}
+
+func TestStaticFiles(t *testing.T) {
+	h := New(memstore.New(), Config{})
+	for name, kind := range map[string]string{"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"} {
+		w := get(t, h, "static/"+name)
+		if w.Code != http.StatusOK || w.Body.Len() < 100 || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) {
+			t.Errorf("%s: status %d, %d bytes, %v", name, w.Code, w.Body.Len(), w.Header())
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/static/"+name, nil)
+		r.Header.Set("If-None-Match", w.Header().Get("ETag"))
+		again := httptest.NewRecorder()
+		h.ServeHTTP(again, r)
+		wantStatus(t, again, http.StatusNotModified)
+	}
+}
+
+// All links are relative, so the dashboard works below any prefix, with and without the
+// slash in the pattern of StripPrefix.
+func TestMountedBelowAPrefix(t *testing.T) {
+	for _, prefix := range []string{"/ops/locks", "/ops/locks/"} {
+		mux := http.NewServeMux()
+		mux.Handle("/ops/locks/", http.StripPrefix(prefix, New(held(t, "a/b"), Config{Allow: anybody})))
+		page := body(t, mux, "ops/locks/")
+		wantNoText(t, page, `href="/`, `src="/`, `action="/`, `data-events="/`)
+		wantText(t, body(t, mux, "ops/locks/"+linkIn(t, page, `name\?n=[^"]*`)), "This name is held")
+		wantText(t, body(t, mux, "ops/locks/static/page.css"), ":root")
+		if w := get(t, mux, "ops/locks"); w.Code/100 != 3 || w.Header().Get("Location") != "/ops/locks/" {
+			t.Errorf("without the slash: status %d, location %q", w.Code, w.Header().Get("Location"))
+		}
+	}
+}
+
+func TestPagesOfALongList(t *testing.T) {
+	s := memstore.New()
+	for i := range 2*pageRows + 50 {
+		acquire(t, s, "n:"+string(rune('a'+i/26/26))+string(rune('a'+i/26%26))+string(rune('a'+i%26)), tokenOf("web", 1, driver.KindMutex, 1, ""))
+	}
+	h := New(s, Config{})
+	first := body(t, h, "?sort=name&glob=n:*")
+	wantText(t, first, "1–200 of 450", `rel="next"`, "n:aaa")
+	wantNoText(t, first, `rel="prev"`)
+	if rows := strings.Count(first, "<tr data-row>"); rows != pageRows {
+		t.Errorf("want %d rows, have %d", pageRows, rows)
+	}
+	second := body(t, h, linkIn(t, first, `[^"]*page=2[^"]*`))
+	wantText(t, second, "201–400 of 450", `rel="prev"`, `rel="next"`)
+	last := body(t, h, "?sort=name&glob=n:*&page=9")
+	wantText(t, last, "401–450 of 450")
+	wantNoText(t, last, `rel="next"`)
+	var names struct {
+		Matches, Pages, Page int
+		Names                []view.State
+	}
+	if err := json.Unmarshal([]byte(body(t, h, "api/names?page=3")), &names); err != nil {
+		t.Fatal(err)
+	}
+	if names.Matches != 450 || names.Pages != 3 || names.Page != 3 || len(names.Names) != 50 {
+		t.Errorf("%d matches, page %d of %d, %d names", names.Matches, names.Page, names.Pages, len(names.Names))
+	}
+}
+
+// Config.Glob hides names everywhere.
+func TestGlobOfTheConfiguration(t *testing.T) {
+	s := held(t, "shop:a")
+	acquire(t, s, "pay:b", tokenOf("web", 1, driver.KindMutex, 1, ""))
+	h := New(s, Config{Glob: "shop:*"})
+	for _, link := range []string{"", "processes", "waits", "api/names", "api/processes"} {
+		wantNoText(t, body(t, h, link), "pay:b")
+	}
+	wantText(t, body(t, h, ""), "shop:a")
+	wantStatus(t, get(t, h, "name?n=pay:b"), http.StatusNotFound)
+	wantStatus(t, get(t, h, "api/name?n=pay:b"), http.StatusNotFound)
+	wantText(t, body(t, New(s, Config{Glob: "[a"}), ""), "does not answer", "pattern")
+}
+
+func TestAPI(t *testing.T) {
+	h := New(busyStore(t), Config{})
+	var names namesAnswer
+	var name nameAnswer
+	var processes processesAnswer
+	var waits waitsAnswer
+	for link, into := range map[string]any{
+		"api/names?glob=account:*&sort=name": &names, "api/name?n=api:partner": &name, "api/processes?process=web-7:211": &processes, "api/waits": &waits,
+	} {
+		w := get(t, h, link)
+		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %v\n%s", link, err, w.Body)
+		}
+	}
+	if names.Schema != view.Schema || names.Held != 4 || names.Waiting != 3 || names.Matches != 2 || names.Names[0].Name != "account:1" || names.Time.IsZero() {
+		t.Errorf("names: %+v", names)
+	}
+	if name.Name != "api:partner" || len(name.Holders) != 1 || name.Holders[0].Weight != 3 || len(name.Waiters) != 1 {
+		t.Errorf("name: %+v", name)
+	}
+	if p := processes.Processes; len(p) != 1 || p[0].Host != "web-7" || p[0].PID != 211 || len(p[0].Holds) != 1 || p[0].Holds[0].TTL == nil || p[0].Waits[0].Name != "account:2" || p[0].Waits[0].Position != 1 {
+		t.Errorf("processes: %+v", processes)
+	}
+	if len(waits.Cycles) != 1 || !waits.Cycles[0].Sure || len(waits.Waits) != 3 {
+		t.Errorf("waits: %+v", waits)
+	}
+}
+
+// While the store is away, the pages show its last states and say so.
+func TestStoreAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &changedStore{Store: held(t, "a")}
+		s.away.Store(true)
+		h := New(s, Config{})
+		wantText(t, body(t, h, ""), "The store does not answer", "connection refused", "Nothing is known yet.")
+		wantStatus(t, get(t, h, "api/names"), http.StatusServiceUnavailable, "connection refused")
+		wantStatus(t, get(t, h, "api/name?n=a"), http.StatusServiceUnavailable)
+		wantText(t, body(t, h, "name?n=a"), "The store does not answer")
+		wantText(t, body(t, h, "healthz"), "ok")
+
+		s.away.Store(false)
+		time.Sleep(2 * time.Second)
+		page := body(t, h, "")
+		wantText(t, page, "web-7:211")
+		wantNoText(t, page, "does not answer")
+
+		s.away.Store(true)
+		time.Sleep(2 * time.Second)
+		wantText(t, body(t, h, ""), "web-7:211", "These are the states of its last answer.")
+		wantText(t, body(t, h, "name?n=a"), "The store does not answer", "web-7:211")
+		wantStatus(t, get(t, h, "api/names"), http.StatusServiceUnavailable, `"names":[{`)
+	})
+}
+
+// A store that ignores the end of its context does not stop a page.
+func TestPageOfAHangingStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		s := &changedStore{Store: held(t, "a"), change: func(*driver.State) { <-block }}
+		h := New(s, Config{})
+		began := time.Now()
+		wantText(t, body(t, h, ""), "The store does not answer")
+		if took := time.Since(began); took > firstPoll {
+			t.Errorf("the page took %v, want at most %v", took, firstPoll)
+		}
+		close(block)
+	})
+}
+
+func TestQuorumNodes(t *testing.T) {
+	s := &changedStore{Store: held(t, "a"), change: func(s *driver.State) {
+		s.Nodes = []driver.NodeState{{State: *s}, {State: driver.State{Name: "a"}}, {Err: errors.New("dial tcp: <refused>")}}
+	}}
+	h := New(s, Config{})
+	wantText(t, body(t, h, "name?n=a"), "Nodes of the quorum", "dial tcp: &lt;refused&gt;")
+	var answer nameAnswer
+	if err := json.Unmarshal([]byte(body(t, h, "api/name?n=a")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if n := answer.Nodes; len(n) != 3 || n[0].State.State != view.Held || n[1].State.State != view.Free || n[2].Error == "" {
+		t.Errorf("nodes: %+v", n)
+	}
+}
+
+// The page of a name whose key holds data says so, also live: the list does not have it.
+func TestWrongType(t *testing.T) {
+	s := wrongTypeStore{memstore.New()}
+	h := New(s, Config{})
+	for _, link := range []string{"name?n=data", "fragment?view=name&n=data"} {
+		wantText(t, body(t, h, link), "wrong type", "cannot be locked: its key holds no lock: counter", "rename it")
+	}
+}
+
+type wrongTypeStore struct{ driver.Store }
+
+func (s wrongTypeStore) Inspect(_ context.Context, name string) (driver.State, error) {
+	f := &driver.Foreign{Key: name, Type: "string", Kind: "counter", Remaining: -1, Advice: "rename it"}
+	return driver.State{}, &driver.WrongTypeError{Op: "inspect", Name: name, State: driver.State{Name: name, Foreign: f}}
+}
+
+func TestConcurrentRequests(t *testing.T) {
+	h := New(busyStore(t), Config{Every: 100 * time.Millisecond, Allow: anybody})
+	done := make(chan struct{})
+	links := []string{"", "name?n=account:1", "processes", "waits", "api/names", "fragment?view=list", "doctor"}
+	for _, link := range links {
+		for range 4 {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				for range 5 {
+					if w := get(t, h, link); w.Code != http.StatusOK {
+						t.Errorf("%s: status %d", link, w.Code)
+					}
+				}
+			}()
+		}
+	}
+	for range 4 * len(links) {
+		<-done
+	}
+}

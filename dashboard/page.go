@@ -1,0 +1,230 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"html/template"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
+)
+
+// A page is everything around a fragment.
+type page struct {
+	Title    string // of the dashboard
+	Heading  string // of the page
+	View     string
+	Allow    bool
+	Self     string // link to the page itself
+	Events   string // link to its events; empty: the page is not live
+	Fragment string // link to its fragment
+	Live     template.HTML
+	Filter   *filter
+	Notes    []note
+	Form     *revokeForm
+	Refresh  int // seconds until a browser without JavaScript loads the page again; 0: never
+	Doctor   bool
+}
+
+type filter struct {
+	Glob, Sort string
+	Sortings   []view.Sorting
+}
+
+// A note is a message about the request.
+type note struct{ Class, Text string }
+
+// page returns the handler of the page of a view.
+func (h *handler) page(wanted string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := h.parseQuery(r, wanted)
+		if err != nil {
+			h.refuse(w, r, "", err)
+			return
+		}
+		p := h.pageOf(q)
+		if err := h.fill(w, r, q, &p); err != nil {
+			h.refuse(w, r, "", err)
+			return
+		}
+		h.write(w, http.StatusOK, p)
+	}
+}
+
+func (h *handler) pageOf(q query) page {
+	const refresh = 10
+	p := page{
+		Title: view.Safe(h.config.Title), View: q.view, Allow: q.allow, Self: q.link(),
+		Events: q.live("events"), Fragment: q.live("fragment"), Refresh: refresh, Doctor: h.config.Doctor != nil,
+	}
+	switch q.view {
+	case viewList:
+		p.Heading = "Locks"
+		p.Filter = &filter{Glob: q.glob, Sort: q.sort, Sortings: view.Sortings()}
+	case viewName:
+		p.Heading = view.Safe(q.name)
+	case viewProcesses:
+		p.Heading = "Processes"
+	case viewWaits:
+		p.Heading = "Waits"
+	case viewDoctor:
+		p.Heading = "Doctor"
+	}
+	return p
+}
+
+// fill adds what is read from the store.
+func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page) (err error) {
+	f := h.latest(r.Context())
+	var live []byte
+	switch q.view {
+	case viewName:
+		return h.fillName(w, r, q, f, p)
+	case viewDoctor:
+		ctx, cancel := context.WithTimeout(r.Context(), firstPoll)
+		defer cancel()
+		live, err = h.rendered(ctx, f, q, h.checkup.wait(ctx))
+	default:
+		live, err = h.rendered(r.Context(), f, q, h.checkup.latest())
+	}
+	p.Live = template.HTML(live)
+	return err
+}
+
+// fillName adds the current state of a name, which is newer than the frame: it may follow a
+// revocation.
+func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *frame, p *page) error {
+	at := time.Now()
+	state, err := h.inspect(r.Context(), q.name)
+	if err != nil {
+		p.Notes = append(p.Notes, note{"bad", "The store does not answer: " + view.Safe(view.ErrorText(err)) + "."})
+		state, err = h.nameState(r.Context(), f, q.name)
+	}
+	if err != nil {
+		return nil // the note has the reason
+	}
+	live, err := h.renderName(f, q, state, time.Now(), h.checkup.latest())
+	if err != nil {
+		return err
+	}
+	p.Live = template.HTML(live)
+	p.Events += "&after=" + strconv.FormatInt(at.UnixMilli(), 10)
+	p.Notes = append(p.Notes, doneNotes(r.URL.Query().Get("done"))...)
+	mark := r.URL.Query().Get("revoke")
+	if mark == "" {
+		return nil
+	}
+	t, found := h.find(state, mark)
+	switch {
+	case !q.allow:
+		p.Notes = append(p.Notes, note{"odd", "This dashboard is read-only for you."})
+	case !found:
+		p.Notes = append(p.Notes, note{"odd", "That lease has ended."})
+	default:
+		p.Form = h.revokeFormOf(t, mark, h.secrets.session(w, r), at)
+		p.Refresh = 0 // it would clear what is typed
+	}
+	return nil
+}
+
+// doneNotes returns the message after a revocation.
+func doneNotes(done string) []note {
+	switch done {
+	case "revoked":
+		return []note{{"good", "The lease was revoked. Its holder was notified. Its work may go on until it notices."}}
+	case "foreign":
+		return []note{{"good", "The foreign lock was ended. The work of its holder may go on."}}
+	}
+	return nil
+}
+
+// rendered returns the fragment of a query, which is rendered once for a frame.
+func (h *handler) rendered(ctx context.Context, f *frame, q query, r *report) ([]byte, error) {
+	ctx = context.WithoutCancel(ctx) // others use the result, too
+	return f.fragment(fragmentKey{q, r}, func() ([]byte, error) { return h.render(ctx, f, q, r) })
+}
+
+func (h *handler) render(ctx context.Context, f *frame, q query, r *report) ([]byte, error) {
+	switch q.view {
+	case viewList:
+		l, err := listingOf(f, q)
+		if err != nil {
+			return nil, err
+		}
+		return h.execute(headOf(f, r, q.view), viewList, l)
+	case viewName:
+		state, err := h.nameState(ctx, f, q.name)
+		if err != nil {
+			return nil, err
+		}
+		return h.renderName(f, q, state, f.snapshot.At, r)
+	case viewProcesses:
+		return h.execute(headOf(f, r, q.view), viewProcesses, processListOf(f, q))
+	case viewWaits:
+		return h.execute(headOf(f, r, q.view), viewWaits, waitViewOf(f))
+	}
+	return h.execute(headOf(f, r, q.view), viewDoctor, h.findingsOf(r))
+}
+
+func (h *handler) renderName(f *frame, q query, state driver.State, at time.Time, r *report) ([]byte, error) {
+	return h.execute(headOf(f, r, q.view), viewName, h.nameViewOf(f, q, state, at))
+}
+
+// execute renders the head of a fragment and the template of its view.
+func (h *handler) execute(top head, name string, data any) ([]byte, error) {
+	var out bytes.Buffer
+	if err := h.templates.ExecuteTemplate(&out, "head", top); err != nil {
+		return nil, err
+	}
+	err := h.templates.ExecuteTemplate(&out, name, data)
+	return out.Bytes(), err
+}
+
+// write sends a page. It renders all of it first: an answer of half a page has no status.
+func (h *handler) write(w http.ResponseWriter, status int, p page) {
+	var out bytes.Buffer
+	if err := h.templates.ExecuteTemplate(&out, "page", p); err != nil {
+		http.Error(w, "the page could not be rendered", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // the client has gone
+}
+
+// refuse answers with an error: as JSON below api, else as a page. name is that of the lock,
+// if the page is to link to it.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, err error) {
+	why := refusalOf(err)
+	if isAPI(r) {
+		h.writeJSON(w, why.status, errorAnswer{Schema: view.Schema, Error: why.text})
+		return
+	}
+	p := page{Title: view.Safe(h.config.Title), Heading: why.title, Allow: h.config.allows(r), Self: query{view: viewList}.link(), Doctor: h.config.Doctor != nil}
+	if name != "" {
+		p.Self = nameLink(name)
+	}
+	p.Notes = []note{{"bad", view.Safe(why.text)}}
+	h.write(w, why.status, p)
+}
+
+// refusalOf returns the status and the words for an error.
+func refusalOf(err error) refusal {
+	var known refusal
+	var hidden hiddenError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &hidden):
+		return refusal{http.StatusNotFound, "Not shown", hidden.Error()}
+	case errors.Is(err, driver.ErrInvalid):
+		return refusal{http.StatusBadRequest, "Not possible", view.ErrorText(err)}
+	case errors.Is(err, driver.ErrUnavailable):
+		return refusal{http.StatusServiceUnavailable, "The store does not answer", view.ErrorText(err)}
+	}
+	return refusal{http.StatusInternalServerError, "Failed", view.ErrorText(err)}
+}

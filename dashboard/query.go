@@ -1,0 +1,131 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
+)
+
+// The views.
+const (
+	viewList      = "list"
+	viewName      = "name"
+	viewProcesses = "processes"
+	viewWaits     = "waits"
+	viewDoctor    = "doctor"
+)
+
+// A query is what a request wants to see. Equal queries have equal answers.
+type query struct {
+	view    string
+	name    string // of viewName
+	glob    string // of viewList; empty: all
+	sort    string // of viewList: the word of a view.Sorting
+	process string // of viewProcesses: only this host:pid; empty: all
+	page    int    // of viewList and viewProcesses; the first is 1
+	allow   bool   // links to the form that revokes are part of the answer
+}
+
+// parseQuery reads the query of a request for a view.
+func (h *handler) parseQuery(r *http.Request, wanted string) (q query, err error) {
+	values := r.URL.Query()
+	q = query{view: wanted, page: 1, allow: h.config.allows(r)}
+	switch wanted {
+	case viewName:
+		q.name = values.Get("n")
+		return q, h.checkName(q.name)
+	case viewList:
+		q.glob, q.sort = values.Get("glob"), values.Get("sort")
+		if q.sort == "" {
+			q.sort = view.Sortings()[0].By
+		}
+		if !slices.ContainsFunc(view.Sortings(), func(s view.Sorting) bool { return s.By == q.sort }) {
+			return q, fmt.Errorf("%w: sort %q: want worst, name, ttl or waiting", driver.ErrInvalid, q.sort)
+		}
+		if _, err := parseGlob(q.glob); err != nil {
+			return q, err
+		}
+	case viewProcesses:
+		q.process = values.Get("process")
+	case viewWaits, viewDoctor:
+		return q, nil
+	default:
+		return q, fmt.Errorf("%w: view %q", driver.ErrInvalid, wanted)
+	}
+	if text := values.Get("page"); text != "" {
+		q.page, err = strconv.Atoi(text)
+		if err != nil || q.page < 1 {
+			return q, fmt.Errorf("%w: page %q: want a positive number", driver.ErrInvalid, text)
+		}
+	}
+	return q, nil
+}
+
+// hiddenError means that Config.Glob does not match a name.
+type hiddenError struct{ name string }
+
+func (e hiddenError) Error() string { return fmt.Sprintf("name %q is not shown here", e.name) }
+
+func (h *handler) checkName(name string) error {
+	if err := driver.CheckName(name); err != nil {
+		return err
+	}
+	if g, err := parseGlob(h.config.Glob); err != nil || !g.matches(name) {
+		return hiddenError{name}
+	}
+	return nil
+}
+
+// values returns the query as the parameters of a link.
+func (q query) values() url.Values {
+	v := url.Values{}
+	add := func(key, value string) {
+		if value != "" {
+			v.Set(key, value)
+		}
+	}
+	add("n", q.name)
+	add("glob", q.glob)
+	if q.sort != view.Sortings()[0].By {
+		add("sort", q.sort)
+	}
+	add("process", q.process)
+	if q.page > 1 {
+		v.Set("page", strconv.Itoa(q.page))
+	}
+	return v
+}
+
+// link returns the relative link to the page of the query.
+func (q query) link() string {
+	path := q.view
+	if q.view == viewList {
+		path = "./"
+	}
+	return withValues(path, q.values())
+}
+
+// live returns the relative link to what updates the page: events, or fragment.
+func (q query) live(path string) string {
+	v := q.values()
+	v.Set("view", q.view)
+	return withValues(path, v)
+}
+
+func withValues(path string, v url.Values) string {
+	if len(v) == 0 {
+		return path
+	}
+	return path + "?" + v.Encode()
+}
+
+func nameLink(name string) string { return query{view: viewName, name: name}.link() }
+
+func processLink(process string) string {
+	return query{view: viewProcesses, process: process}.link()
+}

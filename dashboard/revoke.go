@@ -1,0 +1,233 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
+)
+
+// A mark says which lease a form is about: by its fence, or, if the store has not recorded
+// that, by the keyed hash of its token. That of a foreign lock is a hash, too.
+const (
+	fenceMark   = "f"
+	tokenMark   = "t"
+	foreignMark = "x"
+)
+
+func (h *handler) leaseMark(holder driver.Holder) string {
+	if holder.Fence != 0 {
+		return fenceMark + strconv.FormatUint(holder.Fence, 10)
+	}
+	return tokenMark + h.secrets.lease(holder)
+}
+
+// revocable reports whether a holder is a lease. A value of another program that never
+// expires may be data.
+func revocable(h driver.Holder) bool { return h.Remaining >= 0 || view.OwnerOf(h.Token).Host != "" }
+
+func revokeLink(name, mark string) string {
+	return "name?" + url.Values{"n": {name}, "revoke": {mark}}.Encode() + "#revoke"
+}
+
+// A target is what a form or a request revokes.
+type target struct {
+	name    string
+	holder  driver.Holder // of a foreign lock: the first owner, if there is one
+	foreign *driver.Foreign
+}
+
+// find returns the lease, or the foreign lock, of a mark in a state. It returns false if the
+// state has it no longer.
+func (h *handler) find(state driver.State, mark string) (target, bool) {
+	t := target{name: state.Name}
+	if hash, ok := strings.CutPrefix(mark, foreignMark); ok {
+		if state.Foreign == nil || !state.Foreign.Removable || !equal(hash, h.secrets.foreign(state)) {
+			return t, false
+		}
+		t.foreign = state.Foreign
+		if len(state.Holders) > 0 {
+			t.holder = state.Holders[0]
+		}
+		return t, true
+	}
+	if state.Foreign != nil {
+		return t, false
+	}
+	for _, holder := range state.Holders {
+		byToken := equal(mark, tokenMark+h.secrets.lease(holder))
+		byFence := holder.Fence != 0 && mark == fenceMark+strconv.FormatUint(holder.Fence, 10)
+		if (byToken || byFence) && revocable(holder) {
+			t.holder = holder
+			return t, true
+		}
+	}
+	return t, false
+}
+
+// end ends the lease or the foreign lock, and no other one. It returns false if that has
+// ended meanwhile. did is what was done to a foreign lock.
+func (h *handler) end(ctx context.Context, t target, reason string) (did string, done bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.config.Timeout)
+	defer cancel()
+	if t.foreign == nil {
+		r := driver.RevokeRequest{Name: t.name, Fence: t.holder.Fence, Reason: reason}
+		if r.Fence == 0 {
+			r.Token = t.holder.Token
+		}
+		done, err = h.store.Revoke(ctx, r)
+		return "", done, err
+	}
+	able, ok := h.store.(driver.ForeignRevoker)
+	if !ok {
+		return "", false, errNotRemovable
+	}
+	did, err = able.RevokeForeign(ctx, t.name, *t.foreign)
+	return did, did != "", err
+}
+
+var errNotRemovable = errors.New("this store cannot end a foreign lock")
+
+// A revokeForm asks for the name and the reason.
+type revokeForm struct {
+	Action      string // the link that the form is sent to
+	Cancel      string
+	CSRF        string
+	Name        string // what is to be typed
+	What        string // what is revoked
+	Holder      string
+	Fence       string
+	Foreign     bool
+	Key         string // of a foreign lock
+	MaxReason   int
+	MaxTyped    int
+	Consequence string
+}
+
+func (h *handler) revokeFormOf(t target, mark, csrf string, at time.Time) *revokeForm {
+	const longestName = 16 * driver.MaxName // as text with escaped characters
+	shown := view.HolderOf(t.holder, at)
+	f := &revokeForm{
+		Action: "revoke?" + url.Values{"n": {t.name}, "lease": {mark}}.Encode(), Cancel: nameLink(t.name),
+		CSRF: csrf, Name: view.Safe(t.name), Holder: shown.String(), Fence: fenceText(t.holder),
+		MaxReason: driver.MaxReason, MaxTyped: longestName,
+	}
+	if t.foreign != nil {
+		f.Foreign, f.Key = true, view.Safe(t.foreign.Key)
+	}
+	return f
+}
+
+// A refusal is the reason why a request to revoke has no effect.
+type refusal struct {
+	status int
+	title  string
+	text   string
+}
+
+func (r refusal) Error() string { return r.text }
+
+const (
+	maxBody = 16 << 10 // of a request to revoke
+
+	titleRefused = "Nothing was revoked"
+)
+
+// revoke handles the form. It changes nothing unless each check succeeds.
+func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
+	name, revocation, err := h.tryRevoke(w, r)
+	if err != nil {
+		h.refuse(w, r, name, err)
+		return
+	}
+	if h.config.Revoked != nil {
+		h.config.Revoked(r, revocation)
+	}
+	done := "revoked"
+	if revocation.Did != "" {
+		done = "foreign"
+	}
+	// The location is relative, because the prefix of the dashboard is not known.
+	w.Header().Set("Location", "name?"+url.Values{"n": {name}, "done": {done}}.Encode())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+func (h *handler) tryRevoke(w http.ResponseWriter, r *http.Request) (name string, done Revocation, err error) {
+	if err := h.permitted(w, r); err != nil {
+		return "", done, err
+	}
+	name = r.URL.Query().Get("n")
+	if err := h.checkName(name); err != nil {
+		return "", done, err
+	}
+	reason, err := h.confirmed(r, name)
+	if err != nil {
+		return name, done, err
+	}
+	state, err := h.inspect(r.Context(), name)
+	if err != nil {
+		return name, done, err
+	}
+	t, found := h.find(state, r.URL.Query().Get("lease"))
+	if !found {
+		return name, done, errEnded
+	}
+	// A browser that goes away does not stop half of a revocation.
+	did, ended, err := h.end(context.WithoutCancel(r.Context()), t, reason)
+	if err != nil {
+		return name, done, err
+	}
+	if !ended {
+		return name, done, errEnded
+	}
+	now := time.Now()
+	return name, Revocation{Name: name, Holder: view.HolderOf(t.holder, now).String(), Fence: t.holder.Fence, Reason: reason, Did: did, At: now}, nil
+}
+
+var errEnded = refusal{http.StatusConflict, titleRefused, "That lease has ended. Another one may hold the name by now."}
+
+// permitted checks who has sent a request: the program allows it, and it comes from a form
+// of this dashboard in the same browser.
+func (h *handler) permitted(w http.ResponseWriter, r *http.Request) error {
+	if err := h.origin.Check(r); err != nil {
+		return refusal{http.StatusForbidden, titleRefused, "The request came from another site."}
+	}
+	if !h.config.allows(r) {
+		return refusal{http.StatusForbidden, titleRefused, "This dashboard is read-only for you."}
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := r.ParseForm(); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return refusal{http.StatusRequestEntityTooLarge, titleRefused, "The request is too large."}
+		}
+		return refusal{http.StatusBadRequest, titleRefused, "The form could not be read."}
+	}
+	if !h.secrets.sameSession(r, r.PostForm.Get("csrf")) {
+		return refusal{http.StatusForbidden, titleRefused, "The form is too old, or cookies are blocked. Open it again."}
+	}
+	return nil
+}
+
+// confirmed checks what was typed, and returns the reason. A name with control characters is
+// typed as it is shown.
+func (h *handler) confirmed(r *http.Request, name string) (reason string, err error) {
+	if typed := r.PostForm.Get("typed"); typed != name && typed != view.Safe(name) {
+		return "", refusal{http.StatusForbidden, titleRefused, "The typed name is not the name of the lock."}
+	}
+	reason = strings.TrimSpace(r.PostForm.Get("reason"))
+	if reason == "" {
+		return "", refusal{http.StatusBadRequest, titleRefused, "A reason is required."}
+	}
+	if err := driver.CheckRevoke(driver.RevokeRequest{Name: name, Fence: 1, Reason: reason}); err != nil {
+		return "", refusal{http.StatusBadRequest, titleRefused, fmt.Sprintf("The reason must be one line of at most %d bytes, without control characters.", driver.MaxReason)}
+	}
+	return reason, nil
+}

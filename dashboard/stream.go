@@ -1,0 +1,139 @@
+package dashboard
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	maxStreams  = 1000
+	writeTime   = 10 * time.Second // limit of one event
+	eventUpdate = "event: update\n"
+	eventSame   = "event: same\ndata: .\n\n"
+)
+
+// events sends the fragment of a view as a server-sent event whenever it has changed, until
+// the client has gone.
+func (h *handler) events(w http.ResponseWriter, r *http.Request) {
+	q, err := h.parseQuery(r, r.URL.Query().Get("view"))
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
+	defer h.streams.Add(-1)
+	if h.streams.Add(1) > maxStreams {
+		w.Header().Set("Retry-After", "10")
+		h.refuse(w, r, "", refusal{http.StatusServiceUnavailable, "Too many streams", "Too many pages are open."})
+		return
+	}
+	s := stream{writer: w, control: http.NewResponseController(w)}
+	if err := s.begin(); err != nil {
+		h.refuse(w, r, "", refusal{http.StatusNotImplemented, "No streams", "The server cannot send events."})
+		return
+	}
+	after := afterOf(r)
+	for snapshot := range h.hub.Follow(r.Context()) {
+		f := h.frames.of(snapshot)
+		if f.began().Before(after) && snapshot.Err == nil {
+			continue // older than the page
+		}
+		fragment, err := h.rendered(r.Context(), f, q, h.checkup.latest())
+		if err != nil {
+			fragment, err = h.execute(headOf(f, nil, q.view), "failed", refusalOf(err).text)
+		}
+		if err != nil || s.send(fragment) != nil {
+			return
+		}
+	}
+}
+
+// afterOf returns the time of the states in the page that follows the events, or zero.
+func afterOf(r *http.Request) time.Time {
+	ms, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// fragment answers once with what events sends: for a browser that has no connection left for
+// a stream.
+func (h *handler) fragment(w http.ResponseWriter, r *http.Request) {
+	q, err := h.parseQuery(r, r.URL.Query().Get("view"))
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
+	fragment, err := h.rendered(r.Context(), h.latest(r.Context()), q, h.checkup.latest())
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(fragment) // the client has gone
+}
+
+// A stream writes server-sent events. A client that does not read ends it.
+type stream struct {
+	writer  http.ResponseWriter
+	control *http.ResponseController
+	last    []byte
+}
+
+// begin sends the header of the stream. It returns an error if the writer cannot flush.
+func (s *stream) begin() error {
+	if err := unlessUnsupported(s.control.SetReadDeadline(time.Time{})); err != nil {
+		return err
+	}
+	if err := s.extend(); err != nil {
+		return err
+	}
+	header := s.writer.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Accel-Buffering", "no") // of nginx
+	return s.control.Flush()
+}
+
+// extend sets the deadline of the next write. Without it, that of the server would end the
+// stream.
+func (s *stream) extend() error {
+	return unlessUnsupported(s.control.SetWriteDeadline(time.Now().Add(writeTime)))
+}
+
+func unlessUnsupported(err error) error {
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// send sends a fragment, or that it is the same as the last one.
+func (s *stream) send(fragment []byte) error {
+	if err := s.extend(); err != nil {
+		return err
+	}
+	event := []byte(eventSame)
+	if !bytes.Equal(fragment, s.last) {
+		event, s.last = encodeEvent(fragment), fragment
+	}
+	if _, err := s.writer.Write(event); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// encodeEvent returns a fragment as an event. Each of its lines is one of the event.
+func encodeEvent(fragment []byte) []byte {
+	var out bytes.Buffer
+	out.WriteString(eventUpdate)
+	for line := range bytes.SplitSeq(bytes.ReplaceAll(fragment, []byte("\r"), nil), []byte("\n")) {
+		out.WriteString("data: ")
+		out.Write(line)
+		out.WriteByte('\n')
+	}
+	out.WriteByte('\n')
+	return out.Bytes()
+}

@@ -1,0 +1,305 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A sink is the writer of a stream.
+type sink struct {
+	mu        sync.Mutex
+	header    http.Header
+	status    int
+	written   bytes.Buffer
+	deadlines int
+	err       error // of Write
+}
+
+func newSink() *sink { return &sink{header: make(http.Header)} }
+
+func (s *sink) Header() http.Header { return s.header }
+
+func (s *sink) WriteHeader(status int) { s.status = status }
+
+func (s *sink) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
+	}
+	return s.written.Write(text)
+}
+
+func (s *sink) Flush() {}
+
+func (s *sink) SetWriteDeadline(at time.Time) error {
+	if time.Until(at) != writeTime {
+		return errors.New("want a deadline of " + writeTime.String())
+	}
+	s.deadlines++
+	return nil
+}
+
+func (s *sink) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.String()
+}
+
+func (s *sink) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// open opens a stream, and returns what waits for its end.
+func open(ctx context.Context, h http.Handler, link string) (s *sink, wait func()) {
+	s, done := newSink(), make(chan struct{})
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/"+link, nil)
+	go func() {
+		defer close(done)
+		h.ServeHTTP(s, r)
+	}()
+	return s, func() { <-done }
+}
+
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := held(t, "a")
+		h := New(store, Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		s, wait := open(ctx, h, "events?view=list")
+		synctest.Wait()
+		wantText(t, s.text(), "event: update\ndata: <div class=\"counts\">\n", "web-7:211")
+		wantNoText(t, s.text(), "web-9:88")
+		if s.header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("header %v", s.header)
+		}
+		acquire(t, store, "b", tokenOf("web-9", 88, driver.KindMutex, 1, ""))
+		time.Sleep(1500 * time.Millisecond)
+		wantText(t, s.text(), "web-9:88")
+		if n := strings.Count(s.text(), "event: update"); n != 2 || s.deadlines != n+1 {
+			t.Errorf("%d updates, %d deadlines", n, s.deadlines)
+		}
+		cancel()
+		wait()
+		if last := s.text(); !strings.HasSuffix(last, "\n\n") {
+			t.Errorf("half an event: %q", last[max(0, len(last)-50):])
+		}
+	})
+}
+
+// Each view has events.
+func TestEventsOfEachView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(busyStore(t), Config{})
+		for view, part := range map[string]string{"list": "api:partner", "name&n=api:partner": "3 of 4", "processes": "holds 1", "waits": "<svg", "doctor": "no doctor"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			s, wait := open(ctx, h, "events?view="+view)
+			time.Sleep(1500 * time.Millisecond)
+			cancel()
+			wait()
+			wantText(t, s.text(), "event: update\n", part)
+		}
+	})
+}
+
+// A fragment that has not changed is not sent again.
+func TestEventOfNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stream{writer: newSink(), control: http.NewResponseController(newSink())}
+		for _, fragment := range []string{"a\nb", "a\nb", "c\r\r\nd"} {
+			if err := s.send([]byte(fragment)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const want = "event: update\ndata: a\ndata: b\n\nevent: same\ndata: .\n\nevent: update\ndata: c\ndata: d\n\n"
+		if have := s.writer.(*sink).text(); have != want {
+			t.Errorf("want %q, have %q", want, have)
+		}
+	})
+}
+
+// Many tabs cost the store what one costs.
+func TestManyStreamsPollOnce(t *testing.T) {
+	calls := func(streams int) (n int64) {
+		synctest.Test(t, func(t *testing.T) {
+			store := &countingStore{Store: busyStore(t)}
+			h := New(store, Config{})
+			ctx, cancel := context.WithCancel(t.Context())
+			var waits []func()
+			for i := range streams {
+				view := []string{"list", "name&n=account:1", "processes", "waits"}[i%4]
+				_, wait := open(ctx, h, "events?view="+view)
+				waits = append(waits, wait)
+			}
+			time.Sleep(10500 * time.Millisecond)
+			cancel()
+			for _, wait := range waits {
+				wait()
+			}
+			n = store.lists.Load() + store.inspectAlls.Load() + store.inspects.Load()
+		})
+		return n
+	}
+	one, many := calls(1), calls(20)
+	if one < 20 || one != many {
+		t.Errorf("one stream: %d calls of the store, 20 streams: %d", one, many)
+	}
+}
+
+// A fragment is rendered once for all streams.
+func TestManyStreamsRenderOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: held(t, "a")}
+		h := New(store, Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 20 {
+			_, wait := open(ctx, h, "events?view=name&n=free") // a name that is not in the list is inspected
+			defer wait()
+		}
+		time.Sleep(3500 * time.Millisecond)
+		cancel()
+		const polls, each = 4, 2 // one request checks that the store is there
+		if n := store.inspects.Load(); n != polls*each {
+			t.Errorf("the store was asked %d times for the state of a name, want %d", n, polls*each)
+		}
+	})
+}
+
+func TestStreamEndsIfTheClientIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: held(t, "a")}
+		s, wait := open(t.Context(), New(store, Config{}), "events?view=list")
+		synctest.Wait()
+		s.fail(errors.New("broken pipe"))
+		wait() // without the end of the context
+		synctest.Wait()
+		before := store.inspectAlls.Load()
+		time.Sleep(time.Minute)
+		if n := store.inspectAlls.Load(); n != before {
+			t.Errorf("%d polls although nobody watches", n-before)
+		}
+	})
+}
+
+func TestNumberOfStreamsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(held(t, "a"), Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var waits []func()
+		for range maxStreams {
+			_, wait := open(ctx, h, "events?view=list")
+			waits = append(waits, wait)
+		}
+		synctest.Wait()
+		w := get(t, h, "events?view=list")
+		wantStatus(t, w, http.StatusServiceUnavailable, "Too many pages")
+		if w.Header().Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		cancel()
+		for _, wait := range waits {
+			wait()
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		s, wait := open(ctx, h, "events?view=list")
+		time.Sleep(2 * time.Second)
+		cancel()
+		wait()
+		wantText(t, s.text(), "event: update")
+	})
+}
+
+// The page of a name is newer than the current snapshot, which is not sent.
+func TestEventsAfterThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(held(t, "a"), Config{})
+		body(t, h, "")
+		time.Sleep(100 * time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		s, wait := open(ctx, h, "events?view=name&n=a&after="+strconv.FormatInt(time.Now().UnixMilli(), 10))
+		synctest.Wait()
+		wantNoText(t, s.text(), "event:")
+		time.Sleep(1500 * time.Millisecond)
+		wantText(t, s.text(), "event: update")
+		cancel()
+		wait()
+	})
+}
+
+// While the store is away, the events say so, and go on.
+func TestEventsWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &changedStore{Store: held(t, "a")}
+		ctx, cancel := context.WithCancel(t.Context())
+		h := New(store, Config{})
+		list, waitList := open(ctx, h, "events?view=list")
+		name, waitName := open(ctx, h, "events?view=name&n=free")
+		time.Sleep(1500 * time.Millisecond)
+		store.away.Store(true)
+		time.Sleep(2 * time.Second)
+		wantText(t, list.text(), "The store does not answer", "These are the states of its last answer.")
+		wantText(t, name.text(), "could not be shown")
+		store.away.Store(false)
+		time.Sleep(2 * time.Second)
+		cancel()
+		waitList()
+		waitName()
+		events := strings.Split(strings.TrimSpace(list.text()), "\n\n")
+		wantNoText(t, events[len(events)-1], "does not answer")
+	})
+}
+
+// plain is a writer that cannot flush.
+type plain struct{ w http.ResponseWriter }
+
+func (p plain) Header() http.Header            { return p.w.Header() }
+func (p plain) Write(text []byte) (int, error) { return p.w.Write(text) }
+func (p plain) WriteHeader(status int)         { p.w.WriteHeader(status) }
+
+func TestEventsNeedAFlusher(t *testing.T) {
+	w := httptest.NewRecorder()
+	New(held(t, "a"), Config{}).ServeHTTP(plain{w}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?view=list", nil))
+	wantStatus(t, w, http.StatusNotImplemented, "cannot send events")
+	wantText(t, w.Header().Get("Content-Type"), "text/html")
+}
+
+// The time limits of a server do not end a stream.
+func TestEventsOfAServerWithTimeouts(t *testing.T) {
+	server := httptest.NewUnstartedServer(New(held(t, "a"), Config{Every: 100 * time.Millisecond}))
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Start()
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/events?view=list", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var text []byte
+	for began := time.Now(); time.Since(began) < 600*time.Millisecond || len(lines(text, "event: ")) < 5; { // three times the limits
+		part := make([]byte, 1<<16)
+		n, err := answer.Body.Read(part)
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", len(text), err)
+		}
+		text = append(text, part[:n]...)
+	}
+}
