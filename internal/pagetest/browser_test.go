@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -62,13 +63,11 @@ func startBrowser(t *testing.T) context.Context {
 	if browser.ctx != nil {
 		return browser.ctx
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium(t)), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("disable-dev-shm-usage", true))
-	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), chromedp.ExecPath(chromium(t)),
+		chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, stop := chromedp.NewContext(allocator)
 	browser.stop = func() { stop(); stopAllocator() }
-	if err := chromedp.Run(ctx); err != nil {
+	if err := chromedp.Do(ctx); err != nil {
 		browser.stop()
 		browser.stop = nil
 		t.Fatalf("chromium does not start: %v", err)
@@ -81,8 +80,29 @@ func startBrowser(t *testing.T) context.Context {
 // page fails.
 type page struct {
 	*testing.T
-	ctx context.Context
-	url string
+	ctx      context.Context
+	url      string
+	failures failures
+}
+
+// failures are those of the scripts of a page.
+type failures struct {
+	mu    sync.Mutex
+	found []*runtime.ExceptionDetails
+}
+
+func (f *failures) add(e *runtime.ExceptionDetails) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.found = append(f.found, e)
+}
+
+func (f *failures) report(t *testing.T) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.found {
+		t.Errorf("a script has failed in line %d: %s", e.LineNumber+1, e.Text)
+	}
 }
 
 // A look is how a page is shown.
@@ -99,12 +119,16 @@ func open(t *testing.T, server *httptest.Server, path string, l look) *page {
 	t.Cleanup(stop)
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	t.Cleanup(cancel)
-	p := &page{t, ctx, server.URL}
-	chromedp.ListenTarget(ctx, func(event any) {
+	p := &page{T: t, ctx: ctx, url: server.URL}
+	err := chromedp.Listen(ctx, func(event any) {
 		if e, ok := event.(*runtime.EventExceptionThrown); ok {
-			t.Errorf("a script has failed: %s", e.ExceptionDetails.Error())
+			p.failures.add(e.ExceptionDetails)
 		}
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.failures.report(t) })
 	if l.width == 0 {
 		l.width, l.height = 1280, 900
 	}
@@ -112,31 +136,40 @@ func open(t *testing.T, server *httptest.Server, path string, l look) *page {
 	if l.dark {
 		scheme = "dark"
 	}
-	p.run(
-		chromedp.EmulateViewport(l.width, l.height),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-		emulation.SetScriptExecutionDisabled(l.noScript),
-	)
+	p.do(chromedp.EmulateViewport(l.width, l.height))
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	call(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: l.noScript})
 	p.visit(path)
 	return p
 }
 
-func (p *page) run(actions ...chromedp.Action) {
+func (p *page) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
-	if err := chromedp.Run(p.ctx, actions...); err != nil {
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// call sends a command to the tab.
+func call[P, R any](p *page, command cdp.Command[P, R], params P) {
+	p.Helper()
+	if _, err := chromedp.Call(p.ctx, command, params); err != nil {
 		p.Fatal(err)
 	}
 }
 
 func (p *page) visit(path string) {
 	p.Helper()
-	p.run(chromedp.Navigate(p.url + path))
+	p.do(chromedp.Navigate(p.url + path))
 }
 
 // eval returns the value of an expression. It also works if the page has no scripts.
-func eval[T any](p *page, expression string) (value T) {
+func eval[T any](p *page, expression string) T {
 	p.Helper()
-	p.run(chromedp.Evaluate(expression, &value))
+	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		p.Fatalf("%.100s: %v", expression, err)
+	}
 	return value
 }
 
@@ -146,8 +179,7 @@ func (p *page) eventually(what, expression string) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	for {
-		var is bool
-		err := chromedp.Run(ctx, chromedp.Evaluate("Boolean("+expression+")", &is))
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
 		switch {
 		case err == nil && is:
 			return
@@ -164,8 +196,7 @@ func (p *page) eventually(what, expression string) {
 
 // text returns what a person reads on the page.
 func (p *page) text() (text string, err error) {
-	err = chromedp.Run(p.ctx, chromedp.Evaluate("document.body ? document.body.innerText : ''", &text))
-	return text, err
+	return chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.body ? document.body.innerText : ''"))
 }
 
 // live waits until the page is updated by itself.
@@ -174,10 +205,26 @@ func (p *page) live() {
 	p.eventually("live", `document.getElementById("status")?.dataset.state === "live"`)
 }
 
-// click clicks the first element that matches a selector.
+// click clicks the first element that matches a selector, as soon as there is one. It does
+// so in one step: an update may replace an element between finding and clicking it.
 func (p *page) click(selector string) {
 	p.Helper()
-	p.run(chromedp.Click(selector, chromedp.ByQuery))
+	p.eventually("an element "+selector, fmt.Sprintf(`(() => { const e = document.querySelector(%q); if (e) e.click(); return e })()`, selector))
+}
+
+// enter replaces the text of an input by typing.
+func (p *page) enter(selector, text string) {
+	p.Helper()
+	p.eventually("an input "+selector, fmt.Sprintf(`(() => { const e = document.querySelector(%q); if (e) { e.focus(); e.select() } return e })()`, selector))
+	p.press(text)
+}
+
+// press presses keys, one after another.
+func (p *page) press(keys ...string) {
+	p.Helper()
+	for _, key := range keys {
+		p.do(chromedp.KeyEvent(key))
+	}
 }
 
 // names returns the names of the list.
@@ -252,8 +299,9 @@ func (s *served) hold(t *testing.T, name string, options ...dibs.Option) *dibs.L
 	return lease
 }
 
-// wait adds a waiter for a name, which waits until the test ends, and returns when it is in
-// the queue. Each waiter is a client of its own, if no client is given.
+// wait adds a waiter for a name, and returns when it is in the queue. It ends with the test,
+// also if it holds the name by then. Each waiter is a client of its own, if no client is
+// given.
 func (s *served) wait(t *testing.T, client *dibs.Client, name string, options ...dibs.Option) {
 	t.Helper()
 	if client == nil {
@@ -270,7 +318,7 @@ func (s *served) wait(t *testing.T, client *dibs.Client, name string, options ..
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, dibs.ErrClosed) {
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, dibs.ErrClosed) {
 			t.Errorf("the waiter for %q has ended with %v", name, err)
 		}
 	})

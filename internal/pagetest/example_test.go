@@ -2,9 +2,13 @@ package pagetest
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -17,41 +21,43 @@ import (
 // two processes that wait for each other.
 func (s *served) example(t *testing.T) {
 	t.Helper()
-	shop := func(label string) (*dibs.Client, dibs.Option) {
-		c := dibs.New(s.store)
-		t.Cleanup(func() { c.Close() })
-		return c, dibs.Label(label)
-	}
-	take := func(c *dibs.Client, name string, options ...dibs.Option) {
-		if _, err := c.Mutex(name).TryLock(t.Context(), options...); err != nil {
+	const first, second = "web-7:211", "web-9:88"
+	take := func(lease *dibs.Lease, err error) {
+		t.Helper()
+		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { lease.Unlock() })
 	}
-	one, label := shop("checkout")
-	other, _ := shop("checkout")
-	take(one, "account:1", label)
-	take(other, "account:2", label)
-	s.wait(t, one, "account:2", label)
-	s.wait(t, other, "account:1", label)
-	cron, label := shop("cron")
-	take(cron, "billing:close", label)
-	for range 3 {
-		c, label := shop("report")
-		s.wait(t, c, "billing:close", label)
+	mutex := func(name, process, label string) {
+		take(s.locks.Mutex(name).TryLock(t.Context(), as(process, "m", label)))
 	}
-	for range 3 {
-		c, label := shop("worker")
-		if _, err := c.Semaphore("api:partner", 4).TryLock(t.Context(), label); err != nil {
-			t.Fatal(err)
-		}
+	mutex("account:1", first, "checkout")
+	mutex("account:2", second, "checkout")
+	s.wait(t, s.locks, "account:2", as(first, "m", "checkout"))
+	s.wait(t, s.locks, "account:1", as(second, "m", "checkout"))
+	mutex("billing:close", "jobs-1:4242", "cron")
+	for _, process := range []string{"web-2:77", "web-3:1801", "report-1:12"} {
+		s.wait(t, s.locks, "billing:close", as(process, "m", "report"))
 	}
+	for _, process := range []string{"worker-1:7", "worker-2:7", "worker-3:7"} {
+		take(s.locks.Semaphore("api:partner", 4).TryAcquire(t.Context(), 1, as(process, "s4", "sync")))
+	}
+	take(s.locks.RWMutex("config").TryRLock(t.Context(), as(first, "r", "")))
+	take(s.locks.RWMutex("config").TryRLock(t.Context(), as(second, "r", "")))
 	for _, name := range []string{"order:4711", "order:4712", "order:4720", "cart:9"} {
-		take(one, name)
+		mutex(name, first, "")
 	}
-	reader, label := shop("web")
-	if _, err := reader.RWMutex("config").TryRLock(t.Context(), label); err != nil {
-		t.Fatal(err)
+}
+
+// as returns the token of a lease of another process, as dibs makes it.
+func as(process, kind, label string) dibs.Option {
+	client := fmt.Sprintf("%x", sha256.Sum256([]byte(process)))[:16]
+	token := fmt.Sprintf("%s:%s:%s-%s", process, client, kind, strings.ToLower(rand.Text()))
+	if label != "" {
+		token += ":" + label
 	}
+	return dibs.Token(token)
 }
 
 // findings are those of an example of a server.
@@ -92,8 +98,11 @@ func TestScreenshots(t *testing.T) {
 			p.eventually("the form", `document.querySelector("#revoke")`)
 		}
 		p.eventually("the page is ready", `["live", undefined].includes(document.getElementById("status")?.dataset.state)`)
-		var picture []byte
-		p.run(chromedp.CaptureScreenshot(&picture))
+		eval[any](p, "scrollTo(0, 0)")
+		picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(directory, name+".png"), picture, 0o644); err != nil {
 			t.Error(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/dashboard"
@@ -47,8 +46,8 @@ func TestUpdateKeepsFocus(t *testing.T) {
 	}
 	p := open(t, s.Server, "/", look{})
 	p.live()
-	p.run(chromedp.SendKeys("#glob", "x*", chromedp.ByQuery), chromedp.Evaluate(`document.getElementById("glob").blur()`, nil),
-		chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
+	p.enter("#glob", "x*")
+	p.press(kb.Escape, "j", "j")
 	const focused = `document.activeElement.textContent`
 	if name := eval[string](p, focused); name != "b" {
 		t.Errorf("after j j, %q has the focus, want b", name)
@@ -59,11 +58,11 @@ func TestUpdateKeepsFocus(t *testing.T) {
 	if name, typed := eval[string](p, focused), eval[string](p, `document.getElementById("glob").value`); name != "b" || typed != "x*" {
 		t.Errorf("after an update, %q has the focus, and %q is typed", name, typed)
 	}
-	p.run(chromedp.KeyEvent("k"))
+	p.press("k")
 	if name := eval[string](p, focused); name != "a" {
 		t.Errorf("after k, %q has the focus, want a", name)
 	}
-	p.run(chromedp.KeyEvent(kb.Enter))
+	p.press(kb.Enter)
 	p.eventually("the page of a", `document.querySelector("h1.lock")?.innerText === "a"`)
 }
 
@@ -92,7 +91,12 @@ func TestFilter(t *testing.T) {
 	}
 	p := open(t, s.Server, "/", look{})
 	p.live()
-	p.run(chromedp.KeyEvent("/"), chromedp.KeyEvent("order:*"), chromedp.KeyEvent(kb.Enter))
+	p.press("/")
+	if id := eval[string](p, "document.activeElement.id"); id != "glob" {
+		t.Errorf("after a slash, %q has the focus", id)
+	}
+	p.enter("#glob", "order:*")
+	p.press(kb.Enter)
 	p.eventually("the filter", `location.search.includes("glob=") && document.querySelectorAll("tr[data-row]").length === 2`)
 	if names := p.names(); !slices.Equal(names, []string{"order:1", "order:2"}) {
 		t.Errorf("names %q", names)
