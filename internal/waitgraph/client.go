@@ -28,5 +28,11 @@ func parseClient(token string) (client, bool) {
 	return client{strings.Join(parts[:3], ":"), parts[0], pid, parts[2][:shown]}, true
 }
 
-// String returns host and process.
-func (p Process) String() string { return fmt.Sprintf("%s:%d", p.Host, p.PID) }
+// String returns host and process, and the ID if another client has the same ones.
+func (p Process) String() string {
+	text := fmt.Sprintf("%s:%d", p.Host, p.PID)
+	if p.twin {
+		text += "/" + p.ID
+	}
+	return text
+}

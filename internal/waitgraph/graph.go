@@ -24,6 +24,8 @@ type Process struct {
 	ID    string  // tells the clients of one process apart; not a secret
 	Holds []Entry // by name
 	Waits []Entry // the longest wait first
+
+	twin bool // another client has the same host and process
 }
 
 // An Entry is a lease, or a place in a wait queue.
@@ -65,6 +67,7 @@ func Of(states []driver.State) Graph {
 		b.add(s)
 	}
 	b.markCycles()
+	b.markTwins()
 	return b.sorted()
 }
 
@@ -160,6 +163,23 @@ func (b *builder) process(token string) (int, bool) {
 		b.Processes = append(b.Processes, Process{Host: client.host, PID: client.pid, ID: client.id})
 	}
 	return i, true
+}
+
+// markTwins marks the clients that host and process do not tell apart: two of one process,
+// or containers with one name.
+func (b *builder) markTwins() {
+	type address struct {
+		host string
+		pid  int
+	}
+	clients := make(map[address]int)
+	for _, p := range b.Processes {
+		clients[address{p.Host, p.PID}]++
+	}
+	for i := range b.Processes {
+		p := &b.Processes[i]
+		p.twin = clients[address{p.Host, p.PID}] > 1
+	}
 }
 
 // sorted returns the graph in the order of Graph.

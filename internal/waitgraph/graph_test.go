@@ -157,7 +157,7 @@ func TestProcesses(t *testing.T) {
 func TestClientsOfOneProcessNumber(t *testing.T) {
 	const first, second = "app:1:AAAAclient0000000:m-random", "app:1:BBBBclient0000000:m-random"
 	g := Of([]driver.State{{Name: "n", Holders: []driver.Holder{{Token: first}}, Waiters: []driver.Waiter{{Token: second}}}})
-	if len(g.Processes) != 2 || len(g.Waits) != 1 || g.Processes[0].ID != "BBBB" || g.Processes[1].ID != "AAAA" {
+	if len(g.Processes) != 2 || len(g.Waits) != 1 || g.Processes[0].String() != "app:1/BBBB" || g.Processes[1].String() != "app:1/AAAA" {
 		t.Errorf("%+v", g)
 	}
 }
