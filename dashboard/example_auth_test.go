@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -73,8 +74,8 @@ func Example_authentication() {
 	fmt.Println(answer.Status)
 
 	stop() // ends the streams
-	fmt.Println(server.Shutdown(context.Background()), <-ended)
+	fmt.Println(server.Shutdown(context.Background()), errors.Is(<-ended, http.ErrServerClosed))
 	// Output:
 	// 401 Unauthorized
-	// <nil> http: Server closed
+	// <nil> true
 }

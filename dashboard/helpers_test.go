@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -39,7 +38,7 @@ func acquire(t testing.TB, s driver.Store, name, token string) driver.AcquireRep
 
 func request(t testing.TB, s driver.Store, r driver.AcquireRequest) driver.AcquireReply {
 	t.Helper()
-	r.Client, r.TTL, r.Queue, r.Until = "client", time.Minute, true, time.Now().Add(time.Second)
+	r.Client, r.TTL, r.Queue, r.Until = "client", time.Minute, true, time.Now().Add(time.Minute)
 	reply, err := s.Acquire(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -263,14 +262,4 @@ func (s *changedStore) Inspect(ctx context.Context, name string) (driver.State, 
 func (s *changedStore) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
 	s.revoked = append(s.revoked, r)
 	return s.Store.Revoke(ctx, r)
-}
-
-// lines returns the lines of a text that contain a part.
-func lines(text []byte, part string) (found []string) {
-	for line := range bytes.Lines(text) {
-		if bytes.Contains(line, []byte(part)) {
-			found = append(found, string(line))
-		}
-	}
-	return found
 }
