@@ -39,8 +39,8 @@ type diagramEdge struct {
 
 // The sizes of a diagram, in pixels.
 const (
-	nodeWidth, nodeHeight = 190, 46
-	columnGap, rowGap     = 170, 30
+	nodeWidth, nodeHeight = 164, 46
+	columnGap, rowGap     = 150, 30
 	diagramMargin         = 16
 	loopWidth             = 60  // of waits within a column
 	labelWidth            = 130 // room to the right of the last column
@@ -88,7 +88,7 @@ func diagramOf(g waitgraph.Graph) *diagram {
 }
 
 func (n *diagramNode) describe(p waitgraph.Process) {
-	const characters = 24
+	const characters = 21
 	n.Title, n.Link = processText(p), processLink(addressOf(p.Host, p.PID))
 	n.Text = view.Shorten(n.Title, characters)
 	n.Detail = fmt.Sprintf("holds %d, waits for %d", len(p.Holds), len(p.Waits))
@@ -113,7 +113,8 @@ func edgeOf(e layoutEdge, from, to diagramNode) diagramEdge {
 		fromY, toY = fromY+2*lower, toY+2*lower
 	}
 	edge.Path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", startX, fromY, startX+startBend, fromY, endX+endBend, toY, endX, toY)
-	edge.LabelX, edge.LabelY = (startX+endX)/2, (fromY+toY)/2-5
+	// Near the waiter the labels of different waits overlap least.
+	edge.LabelX, edge.LabelY = nearStart(startX, startX+startBend, endX+endBend, endX), nearStart(fromY, fromY, toY, toY)-5
 	if to.X < from.X {
 		edge.LabelY += 18
 	}
@@ -122,3 +123,6 @@ func edgeOf(e layoutEdge, from, to diagramNode) diagramEdge {
 	}
 	return edge
 }
+
+// nearStart returns a coordinate of a Bézier curve at two fifths of the way.
+func nearStart(a, b, c, d int) int { return (27*a + 54*b + 36*c + 8*d) / 125 }

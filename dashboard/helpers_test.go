@@ -170,8 +170,7 @@ var (
 func formOf(t testing.TB, h http.Handler, name string) form {
 	t.Helper()
 	page := body(t, h, nameLink(name))
-	link, _, _ := strings.Cut(linkIn(t, page, `name\?[^"]*revoke=[^"]*`), "#")
-	w := get(t, h, link)
+	w := get(t, h, linkIn(t, page, `name\?[^"]*revoke=[^"]*`))
 	action, csrf := actionIn.FindStringSubmatch(w.Body.String()), csrfIn.FindStringSubmatch(w.Body.String())
 	if action == nil || csrf == nil || len(w.Result().Cookies()) != 1 {
 		t.Fatalf("no form, or no cookie: %v\n%s", w.Result().Cookies(), w.Body)

@@ -135,7 +135,7 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 func doneNotes(done string) []note {
 	switch done {
 	case "revoked":
-		return []note{{"good", "The lease was revoked. Its holder was notified. Its work may go on until it notices."}}
+		return []note{{"good", "The lease was revoked. The work of its holder may go on until the holder notices."}}
 	case "foreign":
 		return []note{{"good", "The foreign lock was ended. The work of its holder may go on."}}
 	}
