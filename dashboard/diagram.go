@@ -97,9 +97,9 @@ func (n *diagramNode) describe(p waitgraph.Process) {
 // edgeOf draws a wait. Waits to the left are lower than those to the right, so that both of
 // a pair can be seen.
 func edgeOf(e layoutEdge, from, to diagramNode) diagramEdge {
-	const characters, lower, bend = 20, 8, columnGap / 2
+	const characters, lower, bend, labelGap = 18, 8, columnGap / 2, 12
 	fromY, toY := from.Y+nodeHeight/2-lower, to.Y+nodeHeight/2-lower
-	edge := diagramEdge{Class: "edge", Marker: "arrow", Anchor: "middle", Title: e.title(), Label: view.Shorten(e.title(), characters)}
+	edge := diagramEdge{Class: "edge", Marker: "arrow", Anchor: "start", Title: e.title(), Label: view.Shorten(e.title(), characters)}
 	if e.inCycle {
 		edge.Class, edge.Marker = "edge cycle", "arrow-cycle"
 	}
@@ -113,16 +113,11 @@ func edgeOf(e layoutEdge, from, to diagramNode) diagramEdge {
 		fromY, toY = fromY+2*lower, toY+2*lower
 	}
 	edge.Path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", startX, fromY, startX+startBend, fromY, endX+endBend, toY, endX, toY)
-	// Near the waiter the labels of different waits overlap least.
-	edge.LabelX, edge.LabelY = nearStart(startX, startX+startBend, endX+endBend, endX), nearStart(fromY, fromY, toY, toY)-5
+	// Beside the waiter, labels of different waits overlap least. A straight line is above or
+	// below its label.
+	edge.LabelX, edge.LabelY = startX+labelGap, fromY+(toY-fromY)/5-5
 	if to.X < from.X {
-		edge.LabelY += 18
-	}
-	if to.X == from.X {
-		edge.LabelX, edge.LabelY, edge.Anchor = startX+10, (fromY+toY)/2-14, "start"
+		edge.LabelX, edge.LabelY, edge.Anchor = startX-labelGap, edge.LabelY+18, "end"
 	}
 	return edge
 }
-
-// nearStart returns a coordinate of a Bézier curve at two fifths of the way.
-func nearStart(a, b, c, d int) int { return (27*a + 54*b + 36*c + 8*d) / 125 }
