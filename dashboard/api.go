@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/waitgraph"
 )
 
-// The answers below api. Their words are those of docs/cli-json.md: durations are whole
+// The answers of the API. Their words are those of docs/cli-json.md: durations are whole
 // milliseconds, and tokens are shortened.
 
 // A stamp is the beginning of each answer.
@@ -29,15 +29,15 @@ type errorAnswer struct {
 
 type namesAnswer struct {
 	stamp
-	Held    int          `json:"held"`
-	Waiting int          `json:"waiting"`
-	Longest int64        `json:"longest_wait_ms"`
-	Never   int          `json:"never_expires"`
-	Foreign int          `json:"foreign"`
-	Page    int          `json:"page"`
-	Pages   int          `json:"pages"`
-	Matches int          `json:"matches"` // names that match the glob, on all pages
-	Names   []view.State `json:"names"`
+	Held    int           `json:"held"`
+	Waiting int           `json:"waiting"`
+	Longest int64         `json:"longest_wait_ms"`
+	Never   int           `json:"never_expires"`
+	Foreign int           `json:"foreign"`
+	Page    int           `json:"page"`
+	Pages   int           `json:"pages"`
+	Matches int           `json:"matches"` // names that match the glob, on all pages
+	Names   []*view.State `json:"names"`
 }
 
 type nameAnswer struct {
@@ -164,7 +164,7 @@ func (h *handler) apiNames(w http.ResponseWriter, r *http.Request) {
 	one, status := stampOf(f)
 	h.writeJSON(w, status, namesAnswer{
 		stamp: one, Held: c.Held, Waiting: c.Waiting, Longest: c.Longest.Milliseconds(), Never: c.Never, Foreign: c.Foreign,
-		Page: p.Number, Pages: p.Count, Matches: len(found), Names: append([]view.State{}, pageOf(p, found)...),
+		Page: p.Number, Pages: p.Count, Matches: len(found), Names: append([]*view.State{}, pageOf(p, found)...),
 	})
 }
 

@@ -39,8 +39,8 @@ type diagramEdge struct {
 
 // The sizes of a diagram, in pixels.
 const (
-	nodeWidth, nodeHeight = 190, 46
-	columnGap, rowGap     = 170, 30
+	nodeWidth, nodeHeight = 164, 46
+	columnGap, rowGap     = 150, 30
 	diagramMargin         = 16
 	loopWidth             = 60  // of waits within a column
 	labelWidth            = 130 // room to the right of the last column
@@ -88,7 +88,7 @@ func diagramOf(g waitgraph.Graph) *diagram {
 }
 
 func (n *diagramNode) describe(p waitgraph.Process) {
-	const characters = 24
+	const characters = 21
 	n.Title, n.Link = processText(p), processLink(addressOf(p.Host, p.PID))
 	n.Text = view.Shorten(n.Title, characters)
 	n.Detail = fmt.Sprintf("holds %d, waits for %d", len(p.Holds), len(p.Waits))
@@ -97,9 +97,9 @@ func (n *diagramNode) describe(p waitgraph.Process) {
 // edgeOf draws a wait. Waits to the left are lower than those to the right, so that both of
 // a pair can be seen.
 func edgeOf(e layoutEdge, from, to diagramNode) diagramEdge {
-	const characters, lower, bend = 20, 8, columnGap / 2
+	const characters, lower, bend, labelGap = 18, 8, columnGap / 2, 12
 	fromY, toY := from.Y+nodeHeight/2-lower, to.Y+nodeHeight/2-lower
-	edge := diagramEdge{Class: "edge", Marker: "arrow", Anchor: "middle", Title: e.title(), Label: view.Shorten(e.title(), characters)}
+	edge := diagramEdge{Class: "edge", Marker: "arrow", Anchor: "start", Title: e.title(), Label: view.Shorten(e.title(), characters)}
 	if e.inCycle {
 		edge.Class, edge.Marker = "edge cycle", "arrow-cycle"
 	}
@@ -113,12 +113,11 @@ func edgeOf(e layoutEdge, from, to diagramNode) diagramEdge {
 		fromY, toY = fromY+2*lower, toY+2*lower
 	}
 	edge.Path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", startX, fromY, startX+startBend, fromY, endX+endBend, toY, endX, toY)
-	edge.LabelX, edge.LabelY = (startX+endX)/2, (fromY+toY)/2-5
+	// Beside the waiter, labels of different waits overlap least. A straight line is above or
+	// below its label.
+	edge.LabelX, edge.LabelY = startX+labelGap, fromY+(toY-fromY)/5-5
 	if to.X < from.X {
-		edge.LabelY += 18
-	}
-	if to.X == from.X {
-		edge.LabelX, edge.LabelY, edge.Anchor = startX+10, (fromY+toY)/2-14, "start"
+		edge.LabelX, edge.LabelY, edge.Anchor = startX-labelGap, edge.LabelY+18, "end"
 	}
 	return edge
 }

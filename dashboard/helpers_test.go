@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -39,7 +38,7 @@ func acquire(t testing.TB, s driver.Store, name, token string) driver.AcquireRep
 
 func request(t testing.TB, s driver.Store, r driver.AcquireRequest) driver.AcquireReply {
 	t.Helper()
-	r.Client, r.TTL, r.Queue, r.Until = "client", time.Minute, true, time.Now().Add(time.Second)
+	r.Client, r.TTL, r.Queue, r.Until = "client", time.Minute, true, time.Now().Add(time.Minute)
 	reply, err := s.Acquire(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -171,8 +170,7 @@ var (
 func formOf(t testing.TB, h http.Handler, name string) form {
 	t.Helper()
 	page := body(t, h, nameLink(name))
-	link, _, _ := strings.Cut(linkIn(t, page, `name\?[^"]*revoke=[^"]*`), "#")
-	w := get(t, h, link)
+	w := get(t, h, linkIn(t, page, `name\?[^"]*revoke=[^"]*`))
 	action, csrf := actionIn.FindStringSubmatch(w.Body.String()), csrfIn.FindStringSubmatch(w.Body.String())
 	if action == nil || csrf == nil || len(w.Result().Cookies()) != 1 {
 		t.Fatalf("no form, or no cookie: %v\n%s", w.Result().Cookies(), w.Body)
@@ -263,14 +261,4 @@ func (s *changedStore) Inspect(ctx context.Context, name string) (driver.State, 
 func (s *changedStore) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
 	s.revoked = append(s.revoked, r)
 	return s.Store.Revoke(ctx, r)
-}
-
-// lines returns the lines of a text that contain a part.
-func lines(text []byte, part string) (found []string) {
-	for line := range bytes.Lines(text) {
-		if bytes.Contains(line, []byte(part)) {
-			found = append(found, string(line))
-		}
-	}
-	return found
 }

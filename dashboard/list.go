@@ -25,21 +25,22 @@ type listRow struct {
 	Class string
 }
 
-// selected returns the states that a query selects, in its order.
-func (q query) selected(states []view.State) ([]view.State, error) {
+// selected returns the states that a query selects, in its order. It returns pointers, since
+// a State is large and there may be many.
+func (q query) selected(states []view.State) ([]*view.State, error) {
 	g, err := parseGlob(q.glob)
 	if err != nil {
 		return nil, err
 	}
-	var found []view.State
-	for _, s := range states {
-		if g.matches(s.Name) {
-			found = append(found, s)
+	found := make([]*view.State, 0, len(states))
+	for i := range states {
+		if g.matches(states[i].Name) {
+			found = append(found, &states[i])
 		}
 	}
 	for _, s := range view.Sortings() {
 		if s.By == q.sort {
-			slices.SortStableFunc(found, s.Order)
+			slices.SortStableFunc(found, func(x, y *view.State) int { return s.Order(*x, *y) })
 		}
 	}
 	return found, nil
@@ -69,7 +70,7 @@ func listingOf(f *frame, q query) (listing, error) {
 	return l, nil
 }
 
-func listRowOf(s view.State, at time.Time) listRow {
+func listRowOf(s *view.State, at time.Time) listRow {
 	r := listRow{Row: s.Row(at), Link: nameLink(s.Name), Class: "name"}
 	left := time.Duration(-1)
 	for _, h := range s.Holders {

@@ -25,7 +25,7 @@ type nameView struct {
 	Nodes   []nodeRow
 	Events  []eventRow
 	Since   string // since when events are seen
-	Revoke  bool   // holders may have links to the form
+	Revoke  bool   // holders have links to the form
 }
 
 type holderRow struct {
@@ -88,11 +88,12 @@ func (h *handler) inspect(ctx context.Context, name string) (driver.State, error
 func (h *handler) nameViewOf(f *frame, q query, state driver.State, at time.Time) nameView {
 	s := view.StateOf(state, at)
 	_, canEndForeign := h.store.(driver.ForeignRevoker)
-	n := nameView{Name: view.Safe(q.name), State: strings.ReplaceAll(s.State, "_", " "), What: s.Description(), Revoke: q.allow}
+	n := nameView{Name: view.Safe(q.name), State: strings.ReplaceAll(s.State, "_", " "), What: s.Description()}
 	for i, one := range s.Holders {
-		row := holderRowOf(state.Holders[i], one, at)
+		row := holderRowOf(state.Holders[i], one, at, state.Foreign != nil)
 		if q.allow && state.Foreign == nil && revocable(state.Holders[i]) {
 			row.Revoke = revokeLink(q.name, h.leaseMark(state.Holders[i]))
+			n.Revoke = true
 		}
 		n.Holders = append(n.Holders, row)
 	}
@@ -129,11 +130,11 @@ func ofAll(listed, all int) string {
 	return "the first " + strconv.Itoa(listed) + " of " + strconv.Itoa(all)
 }
 
-func holderRowOf(h driver.Holder, shown view.Holder, at time.Time) holderRow {
+func holderRowOf(h driver.Holder, shown view.Holder, at time.Time, foreign bool) holderRow {
 	r := holderRow{
 		Holder: shown.String(), Process: processOf(shown.Host, shown.PID),
 		Kind: string(h.Kind), Weight: weightText(h.Weight, h.Limit, h.Weight == 0),
-		TTL: view.Brief(shown.Left()), Bar: barOf(shown.Left()), Fence: fenceText(h),
+		TTL: view.Brief(shown.Left()), Bar: barOf(shown.Left()), Fence: fenceText(h, foreign),
 	}
 	if !shown.Since.IsZero() {
 		r.Held = view.Brief(max(at.Sub(shown.Since), 0))
@@ -149,7 +150,11 @@ func processOf(host string, pid int) string {
 	return processLink(addressOf(host, pid))
 }
 
-func fenceText(h driver.Holder) string {
+// fenceText returns the fence of a holder, or "" for a foreign lock.
+func fenceText(h driver.Holder, foreign bool) string {
+	if foreign {
+		return ""
+	}
 	if h.Fence == 0 {
 		return "not known yet"
 	}

@@ -135,7 +135,7 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 func doneNotes(done string) []note {
 	switch done {
 	case "revoked":
-		return []note{{"good", "The lease was revoked. Its holder was notified. Its work may go on until it notices."}}
+		return []note{{"good", "The lease was revoked. The work of its holder may go on until the holder notices."}}
 	case "foreign":
 		return []note{{"good", "The foreign lock was ended. The work of its holder may go on."}}
 	}
@@ -196,7 +196,7 @@ func (h *handler) write(w http.ResponseWriter, status int, p page) {
 	_, _ = w.Write(out.Bytes()) // the client has gone
 }
 
-// refuse answers with an error: as JSON below api, else as a page. name is that of the lock,
+// refuse answers with an error: as JSON to a request of the API, else as a page. name is that of the lock,
 // if the page is to link to it.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, err error) {
 	why := refusalOf(err)

@@ -34,7 +34,7 @@ func (h *handler) leaseMark(holder driver.Holder) string {
 func revocable(h driver.Holder) bool { return h.Remaining >= 0 || view.OwnerOf(h.Token).Host != "" }
 
 func revokeLink(name, mark string) string {
-	return "name?" + url.Values{"n": {name}, "revoke": {mark}}.Encode() + "#revoke"
+	return "name?" + url.Values{"n": {name}, "revoke": {mark}}.Encode()
 }
 
 // A target is what a form or a request revokes.
@@ -97,18 +97,17 @@ var errNotRemovable = errors.New("this store cannot end a foreign lock")
 
 // A revokeForm asks for the name and the reason.
 type revokeForm struct {
-	Action      string // the link that the form is sent to
-	Cancel      string
-	CSRF        string
-	Name        string // what is to be typed
-	What        string // what is revoked
-	Holder      string
-	Fence       string
-	Foreign     bool
-	Key         string // of a foreign lock
-	MaxReason   int
-	MaxTyped    int
-	Consequence string
+	Action    string // the link that the form is sent to
+	Cancel    string
+	CSRF      string
+	Name      string // what is to be typed
+	What      string // what is revoked
+	Holder    string
+	Fence     string
+	Foreign   bool
+	Key       string // of a foreign lock
+	MaxReason int
+	MaxTyped  int
 }
 
 func (h *handler) revokeFormOf(t target, mark, csrf string, at time.Time) *revokeForm {
@@ -116,7 +115,7 @@ func (h *handler) revokeFormOf(t target, mark, csrf string, at time.Time) *revok
 	shown := view.HolderOf(t.holder, at)
 	f := &revokeForm{
 		Action: "revoke?" + url.Values{"n": {t.name}, "lease": {mark}}.Encode(), Cancel: nameLink(t.name),
-		CSRF: csrf, Name: view.Safe(t.name), Holder: shown.String(), Fence: fenceText(t.holder),
+		CSRF: csrf, Name: view.Safe(t.name), Holder: shown.String(), Fence: fenceText(t.holder, t.foreign != nil),
 		MaxReason: driver.MaxReason, MaxTyped: longestName,
 	}
 	if t.foreign != nil {

@@ -30,9 +30,11 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := stream{writer: w, control: http.NewResponseController(w)}
-	if err := s.begin(); err != nil {
+	if err := s.begin(); errors.Is(err, http.ErrNotSupported) {
 		h.refuse(w, r, "", refusal{http.StatusNotImplemented, "No streams", "The server cannot send events."})
 		return
+	} else if err != nil {
+		return // the client has gone
 	}
 	after := afterOf(r)
 	for snapshot := range h.hub.Follow(r.Context()) {

@@ -1,9 +1,12 @@
 package dashboard
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -276,30 +279,77 @@ func TestEventsNeedAFlusher(t *testing.T) {
 	wantText(t, w.Header().Get("Content-Type"), "text/html")
 }
 
+// A pipeListener accepts one connection, which is in memory, as virtual time requires.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l pipeListener) Close() error {
+	close(l.closed)
+	return nil
+}
+
+func (l pipeListener) Addr() net.Addr { return &net.UnixAddr{} }
+
 // The time limits of a server do not end a stream.
 func TestEventsOfAServerWithTimeouts(t *testing.T) {
-	server := httptest.NewUnstartedServer(New(held(t, "a"), Config{Every: 100 * time.Millisecond}))
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
-	server.Start()
-	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/events?view=list", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	var text []byte
-	for began := time.Now(); time.Since(began) < 600*time.Millisecond || len(lines(text, "event: ")) < 5; { // three times the limits
-		part := make([]byte, 1<<16)
-		n, err := answer.Body.Read(part)
-		if err != nil {
-			t.Fatalf("after %d bytes: %v", len(text), err)
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 2 * time.Second
+		server := &http.Server{Handler: New(held(t, "a"), Config{}), ReadTimeout: limit, WriteTimeout: limit}
+		l := pipeListener{make(chan net.Conn), make(chan struct{})}
+		go server.Serve(l)
+		defer server.Close()
+		client, conn := net.Pipe()
+		l.conns <- conn
+		if _, err := io.WriteString(client, "GET /events?view=list HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
 		}
-		text = append(text, part[:n]...)
-	}
+		began, events := time.Now(), 0
+		for in := bufio.NewReader(client); time.Since(began) < 5*limit; {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				t.Fatalf("after %v: %v", time.Since(began), err)
+			}
+			if strings.HasPrefix(line, "event: ") {
+				events++
+			}
+		}
+		if events < 9 { // one a second
+			t.Errorf("%d events within %v", events, 5*limit)
+		}
+		client.Close()
+	})
+}
+
+// A client that does not read ends its stream when the limit of a write has passed.
+func TestClientThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: held(t, "a")}
+		server := &http.Server{Handler: New(store, Config{})}
+		l := pipeListener{make(chan net.Conn), make(chan struct{})}
+		go server.Serve(l)
+		defer server.Close()
+		client, conn := net.Pipe()
+		l.conns <- conn
+		if _, err := io.WriteString(client, "GET /events?view=list HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * writeTime)
+		before := store.inspectAlls.Load()
+		time.Sleep(time.Minute)
+		if n := store.inspectAlls.Load(); n != before {
+			t.Errorf("%d polls for a client that does not read", n-before)
+		}
+		client.Close()
+	})
 }

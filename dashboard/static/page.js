@@ -12,8 +12,6 @@
   keys();
   const form = document.querySelector("form.filter");
   if (form) form.elements.sort.addEventListener("change", () => form.requestSubmit());
-  const first = document.querySelector("#revoke input:not([type=hidden])");
-  if (first) first.focus();
   if (!live || !status || !button) return;
 
   const firstPause = 1000, longestPause = 30000; // between two attempts, in ms
