@@ -69,7 +69,7 @@ func logRequirement(t *testing.T, c Case) {
 
 // Cases returns all cases of driver.Store. VoteCases returns those of a quorum node.
 func Cases() []Case {
-	return slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases())
+	return slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), stateCases(), revokeTokenCases())
 }
 
 func nameCases() []Case {
