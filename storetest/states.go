@@ -22,6 +22,7 @@ func stateCases() []Case {
 		{"kind of an upgrade", "an upgraded reader is a writer, and a downgraded writer a reader", kindOfUpgrade},
 		{"inspect all", "InspectAll returns for each name what Inspect returns, in the order of the names", inspectAll},
 		{"inspect all shared", "InspectAll returns shared holders and their waiters as Inspect does", inspectAllShared},
+		{"inspect many", "a state has the first 100 holders and waiters, and the numbers of all", inspectMany},
 		{"inspect all of many", "InspectAll returns the states of 1,000 names in one call", inspectAllOfMany},
 		{"inspect all of any name", "InspectAll accepts each name that can be locked", inspectAllOfAnyName},
 		{"inspect all of invalid names", "InspectAll returns ErrInvalid if one of the names is invalid, and ErrUnavailable if its context has ended", inspectAllInvalid},
@@ -267,6 +268,35 @@ func inspectAllShared(t *testing.T, s driver.Store) {
 	states := p.wantSameStates([]string{"shared", "free", "one"})
 	if states[0].Holding != 3 || states[0].Waiting != 1 || states[1].Holding != 0 || states[2].Holding != 1 || states[2].Waiting != 0 {
 		t.Errorf("%+v, want 3 readers and a waiter, nobody, one reader", states)
+	}
+}
+
+func inspectMany(t *testing.T, s driver.Store) {
+	skipWithoutReaders(t, s)
+	p := newClient(t, s)
+	const number, most = 120, 100
+	var waiters []driver.AcquireRequest
+	for range number {
+		p.mustAcquire(p.newReader("n"))
+	}
+	for i := range number {
+		waiters = append(waiters, p.newWriter("n"))
+		p.mustQueue(waiters[i], i+1)
+	}
+	state := p.states([]string{"free", "n"})[1]
+	if state.Holding != number || len(state.Holders) != most || state.Waiting != number || len(state.Waiters) != most {
+		t.Fatalf("%d holders, of which %d are shown, and %d waiters, of which %d are shown; want %d, and %d shown",
+			state.Holding, len(state.Holders), state.Waiting, len(state.Waiters), number, most)
+	}
+	for i, w := range state.Waiters {
+		if w.Token != waiters[i].Token {
+			t.Fatalf("waiter %d is %s, want %s", i, w.Token, waiters[i].Token)
+		}
+	}
+	for i, h := range state.Holders[1:] {
+		if h.Remaining < state.Holders[i].Remaining {
+			t.Fatalf("holder %d expires before the holder ahead of it: %+v", i+1, state.Holders)
+		}
 	}
 }
 
