@@ -39,7 +39,11 @@ type described struct {
 
 // describe returns the request with a token as dibs makes it.
 func (p *testClient) describe(c driver.AcquireRequest, kind driver.Kind, label string) described {
-	c.Token = string(driver.AppendKind([]byte(p.client+":"), kind, c.Limit)) + fmt.Sprintf("abcdefgh%d", c.Seq)
+	random := []byte("abcdefghijklmnopqrstuvwx")
+	for i, number := 0, c.Seq; number > 0; i, number = i+1, number/16 {
+		random[i] = 'a' + byte(number%16)
+	}
+	c.Token = string(driver.AppendKind([]byte(p.client+":"), kind, c.Limit)) + string(random)
 	if label != "" {
 		c.Token += ":" + label
 	}

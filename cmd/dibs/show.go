@@ -20,10 +20,11 @@ func showCmd(a *app) *cobra.Command {
 		Short: "Show the holders and waiters of a name",
 		Long: `Show the holders of a name, and its waiters in queue order.
 
-The kind of a lock is a mutex, reader, writer, semaphore, multi-lock, election or
-periodic job. A token that the application has chosen does not say its kind: it
-is shown as mutex if it is exclusive, and as shared otherwise. WEIGHT is how much
-of the lock a holder has, or a waiter wants: "all" is exclusive.
+The kind of a lock is a mutex, reader, writer, semaphore, multi-lock, election,
+or periodic job. A token that the application has chosen does not say its kind:
+then the lock is shown as mutex if it is exclusive, and as shared otherwise.
+WEIGHT is how much of the lock a holder has, or a waiter requests. "all" is
+exclusive.
 
 Of a quorum, show prints the nodes that do not answer, or whose holders differ.
 

@@ -42,9 +42,9 @@ func unlockCmd(a *app) *cobra.Command {
     --force        revoke the current leases, after a confirmation, and no newer
                    ones
 
-The holder is notified at once, with the reason; with --token it finds out at its
-next renewal. Its work may go on beside that of the next holder: only the fence
-stops its writes.
+The holder is notified at once, with the reason; with --token it finds out at
+its next renewal. Its work may go on beside that of the next holder: only the
+fence stops its writes.
 
 A lock of another library has no fence. --force ends one if it is a string or a
 lock of Redisson, and expires. It deletes the key if that still holds what was
