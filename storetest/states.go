@@ -189,8 +189,8 @@ func kindOfUpgrade(t *testing.T, s driver.Store) {
 	}
 }
 
-// comparable returns a state without what differs between two readings.
-func comparable(s dibs.State) dibs.State {
+// steady returns a state without what differs between two readings.
+func steady(s dibs.State) dibs.State {
 	s.Holders, s.Waiters, s.Nodes = slices.Clone(s.Holders), slices.Clone(s.Waiters), nil
 	for i := range s.Holders {
 		s.Holders[i].Remaining = 0
@@ -202,7 +202,7 @@ func comparable(s dibs.State) dibs.State {
 }
 
 func equal(a, b dibs.State) bool {
-	a, b = comparable(a), comparable(b)
+	a, b = steady(a), steady(b)
 	return a.Name == b.Name && slices.Equal(a.Holders, b.Holders) && a.Holding == b.Holding &&
 		slices.Equal(a.Waiters, b.Waiters) && a.Waiting == b.Waiting && a.Fence == b.Fence && (a.Foreign == nil) == (b.Foreign == nil)
 }
