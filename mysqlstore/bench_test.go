@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/sqldrill"
 )
 
 // BenchmarkUncontended compares a lock and unlock with the bare statements.
@@ -52,3 +53,5 @@ func BenchmarkUncontended(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkInspectAll(b *testing.B) { sqldrill.BenchmarkInspectAll(b, newStore(b)) }

@@ -2,7 +2,7 @@ package mysqlstore
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
@@ -10,46 +10,53 @@ import (
 
 // Inspect implements driver.Store.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
-	if err := driver.CheckName(name); err != nil {
-		return driver.State{}, err
-	}
-	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
-	defer cancel()
-	n := hexOf(name)
-	rows, err := s.db.QueryContext(ctx, s.text.inspect, n, n, n, n)
-	if err != nil {
-		return driver.State{}, unavailable("inspect", name, err)
-	}
-	defer rows.Close()
-	state := driver.State{Name: name}
-	for rows.Next() {
-		var r sqlstore.StateRow
-		if err := rows.Scan(&r.Kind, &r.Token, &r.Number, &r.Fence, &r.Micros, &r.Reserved); err != nil {
-			return driver.State{}, unavailable("inspect", name, err)
-		}
-		r.AddTo(&state)
-	}
-	if err := rows.Err(); err != nil {
-		return driver.State{}, unavailable("inspect", name, err)
-	}
-	return state, nil
+	return sqlstore.Inspect(ctx, name, s.inspect)
 }
 
-// InspectAll implements driver.Store.
+// InspectAll implements driver.Store. A query is for 500 names at most. If ctx has no deadline,
+// driver.OperationTimeout bounds each query.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
-	states := make([]driver.State, len(names))
-	for i, name := range names {
-		state, err := s.Inspect(ctx, name)
-		var wrong *driver.WrongTypeError
-		if errors.As(err, &wrong) {
-			state, err = wrong.State, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		states[i] = state
+	return sqlstore.InspectAll(ctx, names, s.inspect)
+}
+
+// inspect queries the states of names.
+func (s *Store) inspect(ctx context.Context, names []string, add func(sqlstore.StateRow)) error {
+	if err := s.inspectRows(ctx, names, add); err != nil {
+		return unavailable("inspect", nameOf(names), err)
 	}
-	return states, nil
+	return nil
+}
+
+func (s *Store) inspectRows(ctx context.Context, names []string, add func(sqlstore.StateRow)) error {
+	list := make([][2]any, len(names)) // as list_of reads it
+	for i, name := range names {
+		list[i] = [2]any{i + 1, hexOf(name)}
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // numbers and hexadecimal texts can be encoded
+	}
+	rows, err := s.db.QueryContext(ctx, s.text.inspect, string(text))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r sqlstore.StateRow
+		if err := rows.Scan(r.Fields()...); err != nil {
+			return err
+		}
+		add(r)
+	}
+	return rows.Err()
+}
+
+// nameOf returns the name for an error: none if there are several.
+func nameOf(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return ""
 }
 
 // List implements driver.Store.

@@ -3,6 +3,7 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math"
 
 	"github.com/dibslock/dibs/driver"
@@ -61,15 +62,20 @@ func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked boo
 	return revoked, err
 }
 
-// fenceOf returns the fence of the lease with a token, or zero.
-func (s *Store) fenceOf(ctx context.Context, name, token string) (uint64, error) {
-	state, err := s.Inspect(ctx, name)
-	for _, h := range state.Holders {
-		if h.Token == token {
-			return h.Fence, nil
-		}
+// fenceOf returns the fence of the lease with a token, or of what it has reserved. It is zero if
+// there is none.
+func (s *Store) fenceOf(ctx context.Context, name, token string) (fence uint64, err error) {
+	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	n, whose := hexOf(name), hexOf(token)
+	err = s.db.QueryRowContext(ctx, s.text.fenceOf, n, whose, n, whose).Scan(&fence)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
 	}
-	return 0, err
+	if err != nil {
+		return 0, unavailable("revoke", name, err)
+	}
+	return fence, nil
 }
 
 // scanFlag reads the server's time and a flag, which is null if the request was void.

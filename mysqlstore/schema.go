@@ -123,7 +123,7 @@ func isDuplicate(err error) bool {
 
 var (
 	identifiers = regexp.MustCompile(`\bdibs_(\w+)`)
-	lists       = regexp.MustCompile(`\blist_of\((\w+)\)`)
+	lists       = regexp.MustCompile(`\blist_of\((\w+|\?)\)`)
 )
 
 const (
@@ -145,10 +145,15 @@ func with(prefix, text string) string {
 
 const leaseSQL = "SELECT TRUE FROM dibs_guards WHERE name = UNHEX(?) AND token = UNHEX(?)"
 
+const fenceOfSQL = `SELECT fence FROM (
+  SELECT fence, reserved FROM dibs_names WHERE name = UNHEX(?) AND token = UNHEX(?)
+  UNION ALL SELECT fence, reserved FROM dibs_holders WHERE name = UNHEX(?) AND token = UNHEX(?)
+) AS h ORDER BY reserved LIMIT 1`
+
 // statements are the texts that the store sends.
 type statements struct {
 	acquire, resize, release, cancel, revoke, wanted, extend, removeUnused string
-	inspect, list, leaseExists, guard, messages, deleteMessages            string
+	inspect, list, fenceOf, leaseExists, guard, messages, deleteMessages   string
 }
 
 func statementsOf(prefix string) statements {
@@ -157,7 +162,8 @@ func statementsOf(prefix string) statements {
 		release: with(prefix, "CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with(prefix, "CALL dibs_cancel(?, ?, ?)"),
 		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), wanted: with(prefix, "CALL dibs_wanted(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
 		removeUnused: with(prefix, "CALL dibs_remove_unused(?, now_us() - ?)"),
-		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), leaseExists: with(prefix, leaseSQL), guard: with(prefix, leaseSQL+" LOCK IN SHARE MODE"),
+		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), fenceOf: with(prefix, fenceOfSQL),
+		leaseExists: with(prefix, leaseSQL), guard: with(prefix, leaseSQL+" LOCK IN SHARE MODE"),
 		messages:       with(prefix, "SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
 		deleteMessages: with(prefix, "DELETE FROM dibs_messages WHERE id IN "),
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -58,3 +59,5 @@ func BenchmarkUncontended(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkInspectAll(b *testing.B) { sqldrill.BenchmarkInspectAll(b, newStore(b)) }

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
@@ -11,42 +10,37 @@ import (
 
 // Inspect implements driver.Store.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
-	if err := driver.CheckName(name); err != nil {
-		return driver.State{}, err
-	}
-	state := driver.State{Name: name}
-	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
-	defer cancel()
-	rows, err := s.pool.Query(ctx, s.text.inspect, toText(name))
-	if err != nil {
-		return driver.State{}, unavailable("inspect", name, err)
-	}
-	var r sqlstore.StateRow
-	_, err = pgx.ForEachRow(rows, []any{&r.Kind, &r.Token, &r.Number, &r.Fence, &r.Micros, &r.Reserved}, func() error {
-		r.AddTo(&state)
-		return nil
-	})
-	if err != nil {
-		return driver.State{}, unavailable("inspect", name, err)
-	}
-	return state, nil
+	return sqlstore.Inspect(ctx, name, s.inspect)
 }
 
-// InspectAll implements driver.Store.
+// InspectAll implements driver.Store. A query is for 500 names at most. If ctx has no deadline,
+// driver.OperationTimeout bounds each query.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
-	states := make([]driver.State, len(names))
-	for i, name := range names {
-		state, err := s.Inspect(ctx, name)
-		var wrong *driver.WrongTypeError
-		if errors.As(err, &wrong) {
-			state, err = wrong.State, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		states[i] = state
+	return sqlstore.InspectAll(ctx, names, s.inspect)
+}
+
+// inspect queries the states of names.
+func (s *Store) inspect(ctx context.Context, names []string, add func(sqlstore.StateRow)) error {
+	var r sqlstore.StateRow
+	rows, err := s.pool.Query(ctx, s.text.inspect, toTexts(names))
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, r.Fields(), func() error {
+			add(r)
+			return nil
+		})
 	}
-	return states, nil
+	if err != nil {
+		return unavailable("inspect", nameOf(names), err)
+	}
+	return nil
+}
+
+// nameOf returns the name for an error: none if there are several.
+func nameOf(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return ""
 }
 
 // List implements driver.Store.

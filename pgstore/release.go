@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/dibslock/dibs/driver"
@@ -16,6 +17,11 @@ const releaseOneSQL = `SELECT * FROM dibs.release_one($1, $2, $3)`
 const cancelSQL = `SELECT * FROM dibs.cancel($1, $2, $3)`
 
 const revokeSQL = `SELECT * FROM dibs.revoke($1, $2, $3)`
+
+const fenceOfSQL = `SELECT fence FROM (
+  SELECT fence, reserved FROM dibs.names WHERE name = $1 AND token = $2
+  UNION ALL SELECT fence, reserved FROM dibs.holders WHERE name = $1 AND token = $2
+) AS h ORDER BY reserved LIMIT 1`
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
@@ -86,15 +92,19 @@ func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked boo
 	return revoked, err
 }
 
-// fenceOf returns the fence of the lease with a token, or zero.
-func (s *Store) fenceOf(ctx context.Context, name, token string) (uint64, error) {
-	state, err := s.Inspect(ctx, name)
-	for _, h := range state.Holders {
-		if h.Token == token {
-			return h.Fence, nil
-		}
+// fenceOf returns the fence of the lease with a token, or of what it has reserved. It is zero if
+// there is none.
+func (s *Store) fenceOf(ctx context.Context, name, token string) (fence uint64, err error) {
+	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	err = s.pool.QueryRow(ctx, s.text.fenceOf, toText(name), token).Scan(&fence)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
 	}
-	return 0, err
+	if err != nil {
+		return 0, unavailable("revoke", name, err)
+	}
+	return fence, nil
 }
 
 // scanFlag reads the server's time and a flag, which is null if the request was void.

@@ -73,14 +73,14 @@ func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitiz
 
 // statements are the texts that the store sends.
 type statements struct {
-	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, wanted, extend, inspect, list, guard, releaseIn, removeUnused string
+	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, fenceOf, wanted, extend, inspect, list, guard, releaseIn, removeUnused string
 }
 
 func statementsOf(schema string) statements {
 	return statements{
 		acquireQuiet: in(schema, file("acquire_quiet")), acquireOne: in(schema, acquireOneSQL), acquire: in(schema, acquireSQL), resize: in(schema, resizeSQL),
 		releaseQuiet: in(schema, file("release_quiet")), releaseOne: in(schema, releaseOneSQL), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
-		wanted: in(schema, wantedSQL),
+		wanted: in(schema, wantedSQL), fenceOf: in(schema, fenceOfSQL),
 		extend: in(schema, file("extend")), inspect: in(schema, file("inspect")), list: in(schema, file("list")),
 		guard:        in(schema, guardSQL),
 		releaseIn:    in(schema, "SELECT dibs.release_in($1, $2)"),

@@ -105,10 +105,11 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 		}
 		return wanted, err
 	})
-	return countTrue(answers) >= s.nodes.majority, err
+	return countTrue(valuesOf(answers)) >= s.nodes.majority, err
 }
 
-// Inspect implements driver.Store. A token with the votes of a majority is a holder.
+// Inspect implements driver.Store. A token with the votes of a majority is a holder. The
+// state has those of the nodes in State.Nodes, in the order of New.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	if err := s.checkStart(ctx, "inspect", name, driver.DeadlineOf(ctx)); err != nil {
 		return driver.State{}, err
@@ -118,21 +119,24 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return state, err
 }
 
-// InspectAll implements driver.Store.
+// InspectAll implements driver.Store. It asks each node once for all names. If ctx has no
+// deadline, driver.OperationTimeout bounds the call.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
-	states := make([]driver.State, len(names))
-	for i, name := range names {
-		state, err := s.Inspect(ctx, name)
-		var wrong *driver.WrongTypeError
-		if errors.As(err, &wrong) {
-			state, err = wrong.State, nil
-		}
-		if err != nil {
+	for _, name := range names {
+		if err := driver.CheckName(name); err != nil {
 			return nil, err
 		}
-		states[i] = state
 	}
-	return states, nil
+	if err := s.checkStart(ctx, "inspect", "", driver.DeadlineOf(ctx)); err != nil || len(names) == 0 {
+		return nil, err
+	}
+	states, err := s.nodes.inspectAll(ctx, names)
+	var fence uint64
+	for _, state := range states {
+		fence = max(fence, state.Fence)
+	}
+	s.runner.observe(fence)
+	return states, err
 }
 
 // List implements driver.Store. It returns the names that are held on a majority of the

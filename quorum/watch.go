@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +21,7 @@ type watcher struct {
 	wasUp      []bool            // by node: it was up before
 	majorityUp bool              // a majority is up
 	hints      map[string][]bool // by hint: which nodes sent it, until all have
+	revoked    revocations
 }
 
 // watchers are those of all clients.
@@ -72,7 +72,7 @@ func (s *watchers) wantedOn(node int, r driver.WantedRequest) {
 // connected while a majority of the nodes is.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	n := len(s.nodes.all)
-	w := &watcher{s: s, notify: on, up: make([]bool, n), wasUp: make([]bool, n), hints: make(map[string][]bool)}
+	w := &watcher{s: s, notify: on, up: make([]bool, n), wasUp: make([]bool, n), hints: make(map[string][]bool), revoked: make(revocations)}
 	s.watchers.add(client, w)
 	defer s.watchers.remove(client, w)
 	errs := make([]error, n)
@@ -100,9 +100,7 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 			w.notify(e)
 		}
 	case driver.EventRevoked:
-		if w.reportedByMajority(node, fmt.Sprint(e.Fence, " ", e.Token)) {
-			w.notify(e)
-		}
+		w.handleRevoked(node, e)
 	case driver.EventWanted:
 		w.handleWanted(node, e.Token)
 	case driver.EventConnected, driver.EventDisconnected:
@@ -116,6 +114,16 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 func (w *watcher) handleWanted(node int, token string) {
 	if w.reportedByMajority(node, "wanted "+token) {
 		w.notify(driver.Event{Kind: driver.EventWanted, Token: token})
+	}
+}
+
+// handleRevoked notifies the client once a majority has reported that a lease was revoked.
+func (w *watcher) handleRevoked(node int, e driver.Event) {
+	w.mu.Lock()
+	merged, complete := w.revoked.reported(node, len(w.up), w.s.config.Majority, e)
+	w.mu.Unlock()
+	if complete {
+		w.notify(merged)
 	}
 }
 

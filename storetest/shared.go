@@ -37,10 +37,21 @@ func sharedCases() []Case {
 // skipWithoutPermits skips the test if the store does not support permits.
 func skipWithoutPermits(t *testing.T, s driver.Store) {
 	t.Helper()
-	c := newSilentClient(t, s).newRequest("permits")
-	c.Limit, c.Queue, c.Until = 2, false, time.Now().Add(operationTimeout)
+	skipWithout(t, s, "permits", 2)
+}
+
+// skipWithoutReaders skips the test if the store does not support readers.
+func skipWithoutReaders(t *testing.T, s driver.Store) {
+	t.Helper()
+	skipWithout(t, s, "readers", driver.Unlimited)
+}
+
+func skipWithout(t *testing.T, s driver.Store, what string, limit int) {
+	t.Helper()
+	c := newSilentClient(t, s).newRequest(what)
+	c.Limit, c.Queue, c.Until = limit, false, time.Now().Add(operationTimeout)
 	if _, err := s.Acquire(t.Context(), c); errors.Is(err, dibs.ErrInvalid) {
-		t.Skipf("the store does not support permits: %v", err)
+		t.Skipf("the store does not support %s: %v", what, err)
 	}
 	if err := s.Cancel(t.Context(), c); err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func logRequirement(t *testing.T, c Case) {
 
 // Cases returns all cases of driver.Store. VoteCases returns those of a quorum node.
 func Cases() []Case {
-	return slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases())
+	return slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), stateCases(), revokeTokenCases())
 }
 
 func nameCases() []Case {
@@ -131,6 +131,9 @@ type testClient struct {
 
 var clientCount atomic.Uint64
 
+// clientID is as long as the random part of a dibs.Client, so that a store recognises tokens.
+const clientID = "storetestAAAAAAA"
+
 // newClient returns a client that receives events.
 func newClient(t *testing.T, s driver.Store) *testClient {
 	t.Helper()
@@ -152,7 +155,7 @@ func newClient(t *testing.T, s driver.Store) *testClient {
 // newSilentClient returns a client that does not watch events.
 func newSilentClient(t *testing.T, s driver.Store) *testClient {
 	return &testClient{
-		t: t, s: s, client: fmt.Sprintf("host:%d:storetest", clientCount.Add(1)),
+		t: t, s: s, client: fmt.Sprintf("host:%d:%s", clientCount.Add(1), clientID),
 		tickets: make(map[string]uint64), confirmed: make(map[string]bool), votes: make(map[string]driver.Vote),
 	}
 }

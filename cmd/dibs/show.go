@@ -20,11 +20,13 @@ func showCmd(a *app) *cobra.Command {
 		Short: "Show the holders and waiters of a name",
 		Long: `Show the holders of a name, and its waiters in queue order.
 
-A name is held as one of these kinds:
+The kind of a lock is a mutex, reader, writer, semaphore, multi-lock, election,
+or periodic job. A token that the application has chosen does not say its kind:
+then the lock is shown as mutex if it is exclusive, and as shared otherwise.
+WEIGHT is how much of the lock a holder has, or a waiter requests. "all" is
+exclusive.
 
-    mutex    by one exclusive holder
-    shared   by readers, or by holders of one permit each
-    permits  by holders of permits, of which one has several
+Of a quorum, show prints the nodes that do not answer, or whose holders differ.
 
 The key of the name may hold a lock of another library, such as an RLock of
 Redisson, or data of another program. show prints the key, its type in Redis,

@@ -42,9 +42,9 @@ func unlockCmd(a *app) *cobra.Command {
     --force        revoke the current leases, after a confirmation, and no newer
                    ones
 
-If the fence of the lease is known, the holder is notified at once; otherwise it
-finds out at its next renewal. Its work may go on beside that of the next
-holder: only the fence stops its writes.
+The holder is notified at once, with the reason; with --token it finds out at
+its next renewal. Its work may go on beside that of the next holder: only the
+fence stops its writes.
 
 A lock of another library has no fence. --force ends one if it is a string or a
 lock of Redisson, and expires. It deletes the key if that still holds what was
@@ -70,7 +70,7 @@ known; 125 not a lock, or the store failed; 64 invalid command line.`,
 	f.Uint64Var(&u.fence, "fence", 0, "revoke the lease with the fence `N`")
 	f.StringVar(&u.token, "token", "", "release the lease with this `TOKEN`")
 	f.BoolVar(&u.force, "force", false, "revoke the current leases")
-	f.StringVar(&u.reason, "reason", "", "reason, which is printed with the result; required for --force")
+	f.StringVar(&u.reason, "reason", "", "reason, for the holder and the result; required for --force")
 	f.BoolVar(&u.yes, "yes", false, "do not ask for confirmation")
 	return c
 }
@@ -135,7 +135,7 @@ func (u unlockRequest) endLease(ctx context.Context, s *opened, seen driver.Stat
 	locks := s.client()
 	defer locks.Close()
 	if u.force {
-		return u.endAllSeen(ctx, s, locks, seen)
+		return u.endAllSeen(ctx, s, seen)
 	}
 	var done bool
 	if u.fence != 0 {
@@ -150,10 +150,10 @@ func (u unlockRequest) endLease(ctx context.Context, s *opened, seen driver.Stat
 }
 
 // endAllSeen revokes all leases in seen.
-func (u unlockRequest) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, seen driver.State) ([]view.Holder, error) {
+func (u unlockRequest) endAllSeen(ctx context.Context, s *opened, seen driver.State) ([]view.Holder, error) {
 	ended := []view.Holder{}
 	for _, h := range seen.Holders {
-		done, err := u.endSeen(ctx, s, locks, seen, h)
+		done, err := u.endSeen(ctx, s, seen, h)
 		if err != nil {
 			return ended, err
 		}
@@ -166,23 +166,19 @@ func (u unlockRequest) endAllSeen(ctx context.Context, s *opened, locks *dibs.Cl
 
 // endSeen revokes one lease in seen, and no newer one.
 //
-// It uses the fence, which is unique. Before the first renewal the store does not know
-// the fence of a lease. It may be the last one that was issued for the slot: Revoke
-// checks that, and notifies the holder. Otherwise endSeen compares the token, which dibs
-// never reuses.
-func (u unlockRequest) endSeen(ctx context.Context, s *opened, locks *dibs.Client, seen driver.State, h driver.Holder) (bool, error) {
-	fence := h.Fence
-	if fence == 0 && h.Weight == 0 {
-		fence = seen.Fence
-	}
-	if fence != 0 {
-		done, err := locks.Revoke(ctx, seen.Name, fence, u.reason)
-		if done || err != nil || h.Fence != 0 {
-			return done, err
-		}
-	}
+// It uses the fence, which is unique. Before the first renewal the store may not have the fence
+// of a lease. Then endSeen compares the token, which dibs never reuses. A store that cannot
+// notify the holder of such a lease does not revoke it, so endSeen releases it.
+func (u unlockRequest) endSeen(ctx context.Context, s *opened, seen driver.State, h driver.Holder) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	r := driver.RevokeRequest{Name: seen.Name, Fence: h.Fence, Reason: u.reason}
+	if h.Fence == 0 {
+		r.Token = h.Token
+	}
+	if done, err := s.Revoke(ctx, r); done || err != nil || h.Fence != 0 {
+		return done, err
+	}
 	return s.Release(ctx, driver.ReleaseRequest{Name: seen.Name, Token: h.Token, Unreserve: h.Reserved, Until: time.Now().Add(s.timeout)})
 }
 

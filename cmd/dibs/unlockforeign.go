@@ -42,8 +42,6 @@ func (u unlockRequest) endForeign(ctx context.Context, s *opened, seen driver.St
 	if err != nil || result.Did == "" {
 		return err
 	}
-	for _, h := range seen.Holders {
-		result.Ended = append(result.Ended, view.HolderOf(h, time.Now()))
-	}
+	result.Ended = view.StateOf(seen, time.Now()).Holders
 	return nil
 }

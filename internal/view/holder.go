@@ -16,9 +16,11 @@ type Holder struct {
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Label    string    `json:"label,omitempty"`
+	Kind     string    `json:"kind,omitempty"` // as of State; empty for a foreign lock
 	Fence    uint64    `json:"fence,omitempty"`
 	Since    time.Time `json:"since,omitzero"`     // from the fence
 	Weight   int       `json:"weight,omitempty"`   // of a shared holder; 0: exclusive
+	Limit    int       `json:"limit,omitempty"`    // 0: unlimited or not known
 	TTL      *int64    `json:"ttl_ms"`             // null: never expires
 	Reserved bool      `json:"reserved,omitempty"` // released, but unavailable until MinHold ends
 }
@@ -30,7 +32,7 @@ func holderOf(h driver.Holder, now time.Time) Holder {
 	o := OwnerOf(h.Token)
 	one := Holder{
 		Token: h.Token, Owner: h.Owner, Host: o.Host, PID: o.PID, Label: o.Label, TTL: ttlOf(h.Remaining),
-		Fence: h.Fence, Since: SinceOf(h.Fence, now), Weight: h.Weight, Reserved: h.Reserved,
+		Kind: kindOf(h.Kind, h.Weight == 0), Fence: h.Fence, Since: SinceOf(h.Fence, now), Weight: h.Weight, Limit: limitOf(h.Limit), Reserved: h.Reserved,
 	}
 	if !utf8.ValidString(h.Token) {
 		one.Bytes = []byte(h.Token)

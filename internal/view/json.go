@@ -11,7 +11,7 @@ import (
 
 // Schema is the version of the JSON output. New fields do not change it. Fields are never
 // removed and never change their meaning.
-const Schema = 2
+const Schema = 3
 
 // WriteLine writes a value as one line of JSON, in one write.
 func WriteLine(w io.Writer, v any) error {

@@ -142,7 +142,7 @@ func TestStateOf(t *testing.T) {
 	if n.Holders[0].Token != "web-1:42:…" || n.Waiters[0].Token != "web-1:42:…" || strings.Contains(n.Text(time.Now(), 0), "AAAA") {
 		t.Errorf("have %+v", n)
 	}
-	if n.State != Held || n.Kind != KindMutex || n.Fence != 7 || n.Waiters[0].Position != 1 || n.Holders[0].String() != "web-1:42 [reserved]" {
+	if n.State != Held || n.Kind != "mutex" || n.Fence != 7 || n.Waiters[0].Position != 1 || n.Holders[0].String() != "web-1:42 [reserved]" {
 		t.Errorf("have %+v", n)
 	}
 	whole := StateWithTokens(s, time.Now())
@@ -160,11 +160,11 @@ func TestStateOf(t *testing.T) {
 
 func TestDescriptions(t *testing.T) {
 	for want, n := range map[string]State{
-		"n is free\n":                                {Name: "n", State: Free},
-		"n is held: mutex, by one holder\n":          {Name: "n", State: Held, Kind: KindMutex},
-		"n is held: shared, by 1 reader or permit\n": {Name: "n", State: Held, Kind: KindShared, Holding: 1, Holders: []Holder{{}}},
-		"n is held: permits, by 2 holders\n":         {Name: "n", State: Held, Kind: KindPermits, Holding: 2, Holders: make([]Holder, 2)},
-		"n cannot be locked: ":                       {Name: "n", State: WrongType},
+		"n is free\n":                       {Name: "n", State: Free},
+		"n is held: mutex, by one holder\n": {Name: "n", State: Held, Kind: "mutex"},
+		"n is held: shared, by 1 holder\n":  {Name: "n", State: Held, Kind: KindShared, Holding: 1, Holders: []Holder{{}}},
+		"n is held: semaphore of 5 permits, by 9 holders (2 of them shown)\n": {Name: "n", State: Held, Kind: "semaphore", Limit: 5, Holding: 9, Holders: []Holder{{Weight: 1}, {Weight: 1}}},
+		"n cannot be locked: ": {Name: "n", State: WrongType},
 	} {
 		if have := n.Text(time.Now(), 0); !strings.HasPrefix(have, want) {
 			t.Errorf("want %s, have %s", want, have)

@@ -8,7 +8,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -20,14 +19,16 @@ import (
 type State struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
-	State   string   `json:"state"`          // Held, Free, WrongType
-	Kind    string   `json:"kind,omitempty"` // KindMutex, KindShared, KindPermits, KindForeign
+	State   string   `json:"state"`           // Held, Free, WrongType
+	Kind    string   `json:"kind,omitempty"`  // of a held name: that of a driver.Kind, KindShared or KindForeign
+	Limit   int      `json:"limit,omitempty"` // permits of a semaphore
 	Foreign *Foreign `json:"foreign,omitempty"`
 	Holders []Holder `json:"holders"`
 	Holding int      `json:"holding"`
 	Waiters []Waiter `json:"waiters"`
 	Waiting int      `json:"waiting"`
 	Fence   uint64   `json:"fence,omitempty"` // of an exclusive holder
+	Nodes   []Node   `json:"nodes,omitempty"` // of a quorum
 
 	wholeTokens bool // tokens are
 }
@@ -37,14 +38,6 @@ const (
 	Held      = "held"
 	Free      = "free"       // a name between two holders is free and has waiters
 	WrongType = "wrong_type" // the key holds a value that is not a lock
-)
-
-// The kinds of held names.
-const (
-	KindMutex   = "mutex"   // one exclusive holder: a mutex, a writer, all permits
-	KindShared  = "shared"  // each holder has weight 1: readers, or single permits
-	KindPermits = "permits" // one holder has a larger weight, as no reader has
-	KindForeign = "foreign" // a foreign lock
 )
 
 // StateOf returns a state with the public parts of its tokens.
@@ -57,28 +50,35 @@ func StateOf(s driver.State, now time.Time) State {
 	for i, w := range n.Waiters {
 		n.Waiters[i] = w.Shortened()
 	}
+	for i, node := range n.Nodes {
+		n.Nodes[i] = node.shortened()
+	}
 	return n
 }
 
 // StateWithTokens returns a state with whole tokens.
 func StateWithTokens(s driver.State, now time.Time) State {
 	n := State{
-		Schema: Schema, Name: s.Name, State: Free, Kind: kindOf(s.Holders), Foreign: foreignOf(s.Foreign), wholeTokens: true,
+		Schema: Schema, Name: s.Name, State: Free, Foreign: foreignOf(s.Foreign), Nodes: nodesOf(s, now), wholeTokens: true,
 		Holders: make([]Holder, 0, len(s.Holders)), Holding: s.Holding,
 		Waiters: make([]Waiter, 0, len(s.Waiters)), Waiting: s.Waiting,
 	}
 	if isData(s.Foreign) {
-		s.Holders, n.State, n.Kind, n.Holding = nil, WrongType, "", 0
+		s.Holders, n.State, n.Holding = nil, WrongType, 0
 	}
+	n.setKind(s.Holders)
 	for _, h := range s.Holders {
 		n.State = Held
 		n.Holders = append(n.Holders, holderOf(h, now))
 	}
-	if n.Kind == KindMutex {
+	if len(s.Holders) > 0 && s.Holders[0].Weight == 0 {
 		n.Fence = s.Holders[0].Fence
 	}
 	if n.Kind != "" && n.Foreign != nil {
-		n.Kind = KindForeign
+		n.Kind, n.Limit = KindForeign, 0
+		for i := range n.Holders {
+			n.Holders[i].Kind = ""
+		}
 	}
 	for i, w := range s.Waiters {
 		n.Waiters = append(n.Waiters, waiterOf(w, i+1))
@@ -93,28 +93,6 @@ func StatesOf(states []driver.State, now time.Time) []State {
 		out[i] = StateOf(s, now)
 	}
 	return out
-}
-
-func kindOf(holders []driver.Holder) string {
-	if len(holders) == 0 {
-		return ""
-	}
-	most := slices.MaxFunc(holders, func(a, b driver.Holder) int { return cmp.Compare(a.Weight, b.Weight) })
-	switch most.Weight {
-	case 0:
-		return KindMutex
-	case 1:
-		return KindShared
-	}
-	return KindPermits
-}
-
-// kindText returns the kind for people: of what dibs did not write, what it looks like.
-func (n State) kindText() string {
-	if n.Foreign != nil {
-		return Safe(n.Foreign.Kind)
-	}
-	return n.Kind
 }
 
 // ago formats the time since the first holder acquired the name.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // Text formats the state of a name for people, on lines of width columns. If width is
@@ -20,7 +22,10 @@ func (n State) Text(now time.Time, width int) string {
 	}
 	if n.Waiting > 0 {
 		fmt.Fprintf(&b, "\n%s in queue order%s\n", Plural(n.Waiting, "waiter", "waiters"), firstOf(len(n.Waiters), n.Waiting))
-		b.WriteString(n.waiterTable().Fit(width).String())
+		b.WriteString(n.waiterTable().Fit(width, "KIND", "WEIGHT").String())
+	}
+	if nodes := n.nodesText(); nodes != "" {
+		b.WriteString("\n" + nodes)
 	}
 	return b.String()
 }
@@ -32,12 +37,14 @@ func (n State) Description() string {
 		return "cannot be locked: its key holds a value that is not a lock of dibs\nto see its type: redis-cli TYPE PREFIX+NAME"
 	case n.State == Free:
 		return "is free"
-	case n.Kind == KindMutex:
-		return "is held: mutex, by one holder"
-	case n.Kind == KindPermits:
-		return fmt.Sprintf("is held: permits, by %s%s", Plural(n.Holding, "holder", "holders"), firstOf(len(n.Holders), n.Holding))
+	case n.Kind == string(driver.KindSemaphore) && n.Limit > 0:
+		return fmt.Sprintf("is held: %s permits, by %s%s", n.kindText(), Plural(n.Holding, "holder", "holders"), firstOf(len(n.Holders), n.Holding))
+	case n.Kind == string(driver.KindReader):
+		return fmt.Sprintf("is held: by %s%s", Plural(n.Holding, "reader", "readers"), firstOf(len(n.Holders), n.Holding))
+	case n.Kind == KindShared:
+		return fmt.Sprintf("is held: shared, by %s%s", Plural(n.Holding, "holder", "holders"), firstOf(len(n.Holders), n.Holding))
 	}
-	return fmt.Sprintf("is held: shared, by %s%s", Plural(n.Holding, "reader or permit", "readers or permits"), firstOf(len(n.Holders), n.Holding))
+	return fmt.Sprintf("is held: %s, by one holder", kindWord(n.Kind))
 }
 
 // firstOf returns a note if a list is incomplete.
@@ -54,11 +61,7 @@ func (n State) holderTable(now time.Time) (t Table) {
 	}
 	t.Row("HOLDER", "TTL", "HELD", "WEIGHT", "FENCE")
 	for _, h := range n.Holders {
-		weight := "all"
-		if h.Weight > 0 {
-			weight = strconv.Itoa(h.Weight)
-		}
-		t.Row(h.String(), Brief(h.Left()), orDash(h.ago(now)), weight, number(h.Fence))
+		t.Row(h.String(), Brief(h.Left()), orDash(h.ago(now)), weightText(h.Weight), number(h.Fence))
 	}
 	if n.wholeTokens {
 		t[0] = append(t[0], "TOKEN")
@@ -70,9 +73,9 @@ func (n State) holderTable(now time.Time) (t Table) {
 }
 
 func (n State) waiterTable() (t Table) {
-	t.Row("#", "WAITER", "WAITED")
+	t.Row("#", "WAITER", "KIND", "WEIGHT", "WAITED")
 	for _, w := range n.Waiters {
-		t.Row(strconv.Itoa(w.Position), w.String(), Brief(w.waited()))
+		t.Row(strconv.Itoa(w.Position), w.String(), orDash(kindWord(w.Kind)), w.weightText(), Brief(w.waited()))
 	}
 	if n.wholeTokens {
 		t[0] = append(t[0], "TOKEN")
@@ -81,4 +84,20 @@ func (n State) waiterTable() (t Table) {
 		}
 	}
 	return t
+}
+
+// weightText formats a weight for people: that of an exclusive holder or waiter is "all".
+func weightText(weight int) string {
+	if weight == 0 {
+		return "all"
+	}
+	return strconv.Itoa(weight)
+}
+
+// weightText formats the weight of the request, or "-" if it is not known.
+func (w Waiter) weightText() string {
+	if w.Kind == "" {
+		return "-"
+	}
+	return weightText(w.Weight)
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -94,14 +95,68 @@ func TestSinceOf(t *testing.T) {
 	}
 }
 
-func TestKindOf(t *testing.T) {
-	for want, weights := range map[string][]int{"": {}, KindMutex: {0}, KindShared: {1, 1}, KindPermits: {1, 3, 1}} {
-		var holders []driver.Holder
-		for _, w := range weights {
-			holders = append(holders, driver.Holder{Weight: w})
+func TestKind(t *testing.T) {
+	mutex, shared := driver.Holder{Token: "chosen"}, driver.Holder{Token: "chosen", Weight: 1}
+	token := func(kind driver.Kind, limit, weight int) driver.Holder {
+		return driver.NewHolder(string(driver.AppendKind([]byte("web-1:42:AAAABBBBCCCCDDDD:"), kind, limit))+"abcdefgh:label", weight)
+	}
+	for _, c := range []struct {
+		kind  string
+		limit int
+		word  string
+		text  string
+		on    []driver.Holder
+	}{
+		{"", 0, "", "is free", nil},
+		{"mutex", 0, "mutex", "is held: mutex, by one holder", []driver.Holder{mutex}},
+		{"mutex", 0, "mutex", "is held: mutex, by one holder", []driver.Holder{token(driver.KindMutex, 1, 0)}},
+		{"writer", 0, "writer", "is held: writer, by one holder", []driver.Holder{token(driver.KindWriter, 0, 0)}},
+		{"writer", 0, "writer", "is held: writer, by one holder", []driver.Holder{token(driver.KindReader, 0, 0)}},
+		{"reader", 0, "reader", "is held: by 1 reader", []driver.Holder{token(driver.KindReader, 0, 1)}},
+		{"reader", 0, "reader", "is held: by 3 readers", []driver.Holder{shared, token(driver.KindReader, 0, 1), token(driver.KindReader, 0, 1)}},
+		{"shared", 0, "shared", "is held: shared, by 2 holders", []driver.Holder{shared, shared}},
+		{"semaphore", 4, "semaphore 3 of 4", "is held: semaphore 3 of 4 permits, by 2 holders", []driver.Holder{token(driver.KindSemaphore, 4, 1), token(driver.KindSemaphore, 4, 2)}},
+		{"semaphore", 4, "semaphore 4 of 4", "is held: semaphore 4 of 4 permits, by 1 holder", []driver.Holder{token(driver.KindSemaphore, 4, 0)}},
+		{"multi", 0, "multi-lock", "is held: multi-lock, by one holder", []driver.Holder{token(driver.KindMulti, 1, 0)}},
+		{"election", 0, "election", "is held: election, by one holder", []driver.Holder{token(driver.KindElection, 1, 0)}},
+		{"once", 0, "periodic job", "is held: periodic job, by one holder", []driver.Holder{token(driver.KindOnce, 1, 0)}},
+	} {
+		n := StateOf(driver.State{Name: "n", Holders: c.on, Holding: len(c.on)}, time.Now())
+		if n.Kind != c.kind || n.Limit != c.limit || n.kindText() != c.word || n.Description() != c.text {
+			t.Errorf("%+v: kind %q, limit %d, %q, %q; want %+v", c.on, n.Kind, n.Limit, n.kindText(), n.Description(), c)
 		}
-		if have := kindOf(holders); have != want {
-			t.Errorf("%v: want %q, have %q", weights, want, have)
+	}
+}
+
+// A JSON consumer gets a limit only if it means something, and a weight only of a shared one.
+func TestWeights(t *testing.T) {
+	const prefix = "web-1:42:AAAABBBBCCCCDDDD:"
+	s := driver.State{
+		Holders: []driver.Holder{driver.NewHolder(prefix+"r-abcdefgh", 1), driver.NewHolder(prefix+"s4-abcdefgh", 2), driver.NewHolder(prefix+"m-abcdefgh", 0)}, Holding: 3,
+		Waiters: []driver.Waiter{
+			driver.NewWaiter(prefix+"r-abcdefgh", 1, driver.Unlimited), driver.NewWaiter(prefix+"w-abcdefgh", driver.Unlimited, driver.Unlimited),
+			driver.NewWaiter(prefix+"s4-abcdefgh", 2, 4), driver.NewWaiter(prefix+"s4-abcdefgh", 4, 4), driver.NewWaiter("chosen", 1, 1),
+			driver.NewWaiter("chosen", 2, 3), {Token: "unknown"},
+		}, Waiting: 7,
+	}
+	n := StateOf(s, time.Now())
+	type of struct {
+		kind          string
+		weight, limit int
+		text          string
+	}
+	for i, want := range []of{{"reader", 1, 0, "1"}, {"semaphore", 2, 4, "2"}, {"mutex", 0, 1, "all"}} {
+		h := n.Holders[i]
+		if have := (of{h.Kind, h.Weight, h.Limit, weightText(h.Weight)}); have != want {
+			t.Errorf("holder %d: %+v, want %+v", i, have, want)
+		}
+	}
+	for i, want := range []of{
+		{"reader", 1, 0, "1"}, {"writer", 0, 0, "all"}, {"semaphore", 2, 4, "2"}, {"semaphore", 0, 4, "all"}, {"mutex", 0, 1, "all"}, {"shared", 2, 3, "2"}, {"", 0, 0, "-"},
+	} {
+		w := n.Waiters[i]
+		if have := (of{w.Kind, w.Weight, w.Limit, w.weightText()}); have != want {
+			t.Errorf("waiter %d: %+v, want %+v", i, have, want)
 		}
 	}
 }
@@ -109,23 +164,66 @@ func TestKindOf(t *testing.T) {
 func TestText(t *testing.T) {
 	ms := func(n int64) *int64 { return &n }
 	n := State{
-		Name: "gpu", State: Held, Kind: KindPermits, Holding: 150, Waiting: 200,
+		Name: "gpu", State: Held, Kind: "semaphore", Limit: 400, Holding: 150, Waiting: 200,
 		Holders: []Holder{{Token: "t…", Host: "a", PID: 1, Weight: 2, Fence: 7, TTL: ms(2500)}},
-		Waiters: []Waiter{{Token: "u…", Host: "b", PID: 2, Label: "x", Position: 1, Waited: 61000}},
+		Waiters: []Waiter{{Token: "u…", Host: "b", PID: 2, Label: "x", Kind: "semaphore", Weight: 3, Position: 1, Waited: 61000}},
 	}
-	const want = `gpu is held: permits, by 150 holders (1 of them shown)
+	const want = `gpu is held: semaphore of 400 permits, by 150 holders (1 of them shown)
 HOLDER  TTL   HELD  WEIGHT  FENCE
 a:1     2.5s  -     2       7
 
 200 waiters in queue order (1 of them shown)
-#  WAITER   WAITED
-1  b:2 (x)  1m01s
+#  WAITER   KIND       WEIGHT  WAITED
+1  b:2 (x)  semaphore  3       1m01s
 `
 	if have := n.Text(time.Now(), 0); have != want {
 		t.Errorf("want\n%s\nhave\n%s", want, have)
 	}
 	if have := n.holderSummary(); have != "a:1 and 149 more" {
 		t.Errorf("want the first holder and the number of others, have %s", have)
+	}
+}
+
+// Of a quorum, the text has the nodes that do not answer or differ, and nothing else.
+func TestNodes(t *testing.T) {
+	const prefix = "web-1:42:AAAABBBBCCCCDDDD:"
+	mine, other := driver.NewHolder(prefix+"m-abcdefgh:mine", 0), driver.NewHolder(prefix+"r-ijklmnop:other", 1)
+	state := func(holders ...driver.Holder) driver.State {
+		return driver.State{Name: "n", Holders: holders, Holding: len(holders)}
+	}
+	foreign := state()
+	foreign.Foreign = &driver.Foreign{Key: "n", Type: "hash", Kind: "a\x1b[2J"}
+	s := state(mine)
+	s.Nodes = []driver.NodeState{
+		{State: state(mine)}, {Err: &driver.UnavailableError{Op: "inspect", Name: "n", Cause: errors.New("gone\x1b[2J")}},
+		{State: state(other, other)}, {State: state()}, {State: foreign},
+	}
+	n := StateOf(s, time.Now())
+	_, text, _ := strings.Cut(n.Text(time.Now(), 0), "\n\n")
+	const want = `node 1 does not answer: "inspect \"n\": store unavailable: gone\x1b[2J"
+node 2 differs: held by web-1:42 (other) as reader, web-1:42 (other) as reader
+node 3 differs: free
+node 4 differs: its key holds "a\x1b[2J"
+`
+	if text != want {
+		t.Errorf("want\n%s\nhave\n%s", want, text)
+	}
+	var out bytes.Buffer
+	if err := WriteLine(&out, n); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "abcdefgh") || strings.Contains(out.String(), "ijklmnop") {
+		t.Errorf("a token is shown: %s", out.String())
+	}
+	if !strings.Contains(out.String(), `"nodes":[{"node":0,"state":"held","holders":[{"token":"web-1:42:…"`) ||
+		!strings.Contains(out.String(), `{"node":3,"state":"free","holders":[],"waiting":0,"differs":true}`) {
+		t.Errorf("have %s", out.String())
+	}
+	if _, text, found := strings.Cut(StateOf(state(mine), time.Now()).Text(time.Now(), 0), "\n\n"); found {
+		t.Errorf("without nodes: %s", text)
+	}
+	if whole := StateWithTokens(s, time.Now()); whole.Nodes[0].Holders[0].Token != mine.Token {
+		t.Errorf("with tokens: %+v", whole.Nodes[0])
 	}
 }
 

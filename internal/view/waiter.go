@@ -12,16 +12,23 @@ type Waiter struct {
 	Host     string `json:"host,omitempty"`
 	PID      int    `json:"pid,omitempty"`
 	Label    string `json:"label,omitempty"`
-	Position int    `json:"position"` // 1: the first waiter
+	Kind     string `json:"kind,omitempty"`
+	Weight   int    `json:"weight,omitempty"` // of a shared request; 0: exclusive, or not known
+	Limit    int    `json:"limit,omitempty"`  // 0: unlimited or not known
+	Position int    `json:"position"`         // 1: the first waiter
 	Waited   int64  `json:"waited_ms"`
 }
 
 func waiterOf(w driver.Waiter, position int) Waiter {
 	o := OwnerOf(w.Token)
-	return Waiter{
+	one := Waiter{
 		Token: w.Token, Host: o.Host, PID: o.PID, Label: o.Label,
-		Position: position, Waited: w.Waited.Milliseconds(),
+		Kind: waiterKind(w), Limit: limitOf(w.Limit), Position: position, Waited: w.Waited.Milliseconds(),
 	}
+	if w.Weight != w.Limit {
+		one.Weight = w.Weight
+	}
+	return one
 }
 
 // String formats the waiter for people.

@@ -1,15 +1,21 @@
--- Returns up to 100 holders and waiters of a name, each with the numbers of all. There
--- is a row for the name itself, the last one.
-WITH holders AS (
-  SELECT token, 0 AS weight, fence, expires - now_us() AS remaining, reserved FROM dibs_names WHERE name = UNHEX(?) AND token <> ''
-  UNION ALL
-  SELECT token, weight, fence, expires - now_us(), reserved FROM dibs_holders WHERE name = UNHEX(?)
-), waiters AS (
-  SELECT token, ticket, now_us() - joined AS waited FROM dibs_waiters WHERE name = UNHEX(?) AND heartbeat + waiter_ttl() > now_us()
-)
-(SELECT 'h', token, weight, fence, remaining, reserved FROM holders WHERE remaining > 0 ORDER BY remaining LIMIT 100)
+-- Returns the states of names. Of each there is a row for the name itself (n), and up to 100
+-- holders (h) and waiters (w) with the numbers of all. Each lookup is by name, with an index.
+WITH wanted AS (SELECT i, UNHEX(name) AS name FROM list_of(?) AS l)
+SELECT w.i, 'n' AS kind, 0 AS place, '' AS token, 0 AS weight, 0 AS most, COALESCE(n.fence, (SELECT fence FROM dibs_removed)) AS fence, 0 AS micros, FALSE AS reserved, 0 AS total
+FROM wanted w LEFT JOIN dibs_names n ON n.name = w.name
 UNION ALL
-(SELECT 'w', token, 0, 0, waited, FALSE FROM waiters ORDER BY ticket, token LIMIT 100)
+SELECT w.i, 'h', 0, n.token, 0, 0, n.fence, n.expires - now_us(), n.reserved, 1
+FROM wanted w STRAIGHT_JOIN dibs_names n ON n.name = w.name WHERE n.token <> '' AND n.expires > now_us()
 UNION ALL
-SELECT 'n', '', (SELECT COUNT(*) FROM holders WHERE remaining > 0),
-  COALESCE((SELECT fence FROM dibs_names WHERE name = UNHEX(?)), (SELECT fence FROM dibs_removed)), (SELECT COUNT(*) FROM waiters), FALSE
+SELECT i, 'h', place, token, weight, 0, fence, remaining, reserved, total FROM (
+  SELECT w.i, h.token, h.weight, h.fence, h.expires - now_us() AS remaining, h.reserved,
+    ROW_NUMBER() OVER (PARTITION BY w.i ORDER BY h.expires) AS place, COUNT(*) OVER (PARTITION BY w.i) AS total
+  FROM wanted w STRAIGHT_JOIN dibs_holders h ON h.name = w.name WHERE h.expires > now_us()
+) AS shared WHERE place <= 100
+UNION ALL
+SELECT i, 'w', place, token, weight, most, 0, waited, FALSE, total FROM (
+  SELECT w.i, q.token, q.weight, q.most, now_us() - q.joined AS waited,
+    ROW_NUMBER() OVER (PARTITION BY w.i ORDER BY q.ticket, q.token) AS place, COUNT(*) OVER (PARTITION BY w.i) AS total
+  FROM wanted w STRAIGHT_JOIN dibs_waiters q ON q.name = w.name WHERE q.heartbeat + waiter_ttl() > now_us()
+) AS queue WHERE place <= 100
+ORDER BY i, place

@@ -1,18 +1,21 @@
--- Returns up to 100 holders and waiters of a name, each with the numbers of all. There
--- is a row for the name itself, the last one.
+-- Returns the states of names. Of each there is a row for the name itself (n), and up to 100
+-- holders (h) and waiters (w) with the numbers of all. Each lookup is by name, with an index.
 WITH t AS (SELECT dibs.now() AS at),
-holders AS (
-  SELECT token, CASE WHEN h.most THEN 0 ELSE weight END AS weight, fence, expires - at AS remaining, reserved FROM (
-    SELECT token, weight, true AS most, fence, expires, reserved FROM dibs.names WHERE name = $1 AND token <> ''
-    UNION ALL
-    SELECT token, weight, false, fence, expires, reserved FROM dibs.holders WHERE name = $1
-  ) AS h, t WHERE expires > at
-), waiters AS (
-  SELECT token, ticket, at - joined AS waited FROM dibs.waiters, t WHERE name = $1 AND heartbeat + dibs.waiter_ttl() > at
+known AS MATERIALIZED (
+  SELECT w.i::integer, n.* FROM unnest($1::text[]) WITH ORDINALITY AS w(wanted, i) LEFT JOIN dibs.names n ON n.name = w.wanted
 )
-(SELECT 'h', token, weight, fence, remaining, reserved FROM holders ORDER BY remaining LIMIT 100)
+SELECT i, 'n' AS kind, 0 AS place, '' AS token, 0 AS weight, 0 AS most, coalesce(fence, (SELECT fence FROM dibs.removed)) AS fence, 0 AS micros, false AS reserved, 0 AS total
+FROM known
 UNION ALL
-(SELECT 'w', token, 0, 0, waited, false FROM waiters ORDER BY ticket, token LIMIT 100)
+SELECT i, 'h', 0, token, 0, 0, fence, expires - at, reserved, 1 FROM known, t WHERE token <> '' AND expires > at
 UNION ALL
-SELECT 'n', '', (SELECT count(*) FROM holders)::integer, coalesce((SELECT fence FROM dibs.names WHERE name = $1), (SELECT fence FROM dibs.removed)),
-  (SELECT count(*) FROM waiters), false
+SELECT k.i, 'h', h.place, h.token, h.weight, 0, h.fence, h.remaining, h.reserved, h.total FROM known k, t, LATERAL (
+  SELECT row_number() OVER (ORDER BY expires)::integer AS place, token, weight, fence, expires - at AS remaining, reserved, count(*) OVER ()::integer AS total
+  FROM dibs.holders WHERE name = k.name AND expires > at ORDER BY expires LIMIT 100
+) AS h WHERE k.used > 0
+UNION ALL
+SELECT k.i, 'w', w.place, w.token, w.weight, w.most, 0, w.waited, false, w.total FROM known k, t, LATERAL (
+  SELECT row_number() OVER (ORDER BY ticket, token)::integer AS place, token, weight, most, at - joined AS waited, count(*) OVER ()::integer AS total
+  FROM dibs.waiters WHERE name = k.name AND heartbeat + dibs.waiter_ttl() > at ORDER BY ticket, token LIMIT 100
+) AS w WHERE k.waiting > 0
+ORDER BY i, place

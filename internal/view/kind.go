@@ -1,0 +1,98 @@
+package view
+
+import (
+	"fmt"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// The kinds of names, holders and waiters are those of driver.Kind, and these. A token that the
+// application has chosen does not say its kind.
+const (
+	KindShared  = "shared"  // a token of unknown kind that is not exclusive
+	KindForeign = "foreign" // a foreign lock
+)
+
+// kindOf returns the kind of a holder or a waiter. An exclusive one of unknown kind is a mutex.
+func kindOf(known driver.Kind, exclusive bool) string {
+	switch {
+	case known != "":
+		return string(known)
+	case exclusive:
+		return string(driver.KindMutex)
+	}
+	return KindShared
+}
+
+// waiterKind returns the kind of a waiter, or "" if the store does not have its weight.
+func waiterKind(w driver.Waiter) string {
+	if w.Kind == "" && w.Weight == 0 {
+		return ""
+	}
+	return kindOf(w.Kind, w.Weight == w.Limit)
+}
+
+// limitOf returns a limit, or 0 if it is unlimited or not known.
+func limitOf(limit int) int {
+	if limit == driver.Unlimited {
+		return 0
+	}
+	return limit
+}
+
+// setKind sets the kind of the name, and the limit of a semaphore: those of its first holder
+// whose token says its kind.
+func (n *State) setKind(holders []driver.Holder) {
+	if len(holders) == 0 {
+		return
+	}
+	first := holders[0]
+	for _, h := range holders {
+		if h.Kind != "" {
+			first = h
+			break
+		}
+	}
+	n.Kind = kindOf(first.Kind, first.Weight == 0)
+	if first.Kind == driver.KindSemaphore {
+		n.Limit = limitOf(first.Limit)
+	}
+}
+
+// permits returns how many permits of a semaphore are held, or false if that is not known.
+func (n State) permits() (held int, known bool) {
+	for _, h := range n.Holders {
+		if h.Weight == 0 {
+			return n.Limit, n.Limit > 0
+		}
+		held += h.Weight
+	}
+	return held, n.Limit > 0 && len(n.Holders) == n.Holding
+}
+
+// kindWord returns the word for a kind in texts.
+func kindWord(kind string) string {
+	switch driver.Kind(kind) {
+	case driver.KindMulti:
+		return "multi-lock"
+	case driver.KindOnce:
+		return "periodic job"
+	}
+	return kind
+}
+
+// kindText returns the kind for people, with the permits of a semaphore. Of what dibs did not
+// write, it is what the value looks like.
+func (n State) kindText() string {
+	if n.Foreign != nil {
+		return Safe(n.Foreign.Kind)
+	}
+	held, known := n.permits()
+	switch {
+	case n.Kind != string(driver.KindSemaphore) || n.Limit == 0:
+		return kindWord(n.Kind)
+	case known:
+		return fmt.Sprintf("semaphore %d of %d", held, n.Limit)
+	}
+	return fmt.Sprintf("semaphore of %d", n.Limit)
+}
