@@ -1,0 +1,81 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/dibslock/dibs/internal/redistest"
+)
+
+// setForeignKeys sets keys of other programs.
+func setForeignKeys(t testing.TB, server *redistest.Server, n int) {
+	t.Helper()
+	const batch = 1000
+	for first := 0; first < n; first += batch {
+		cmd := []string{"MSET"}
+		for i := first; i < min(n, first+batch); i++ {
+			cmd = append(cmd, fmt.Sprintf("session:%032x", uint64(i)*0x9E3779B97F4A7C15), "x")
+		}
+		server.MustCmd(t, cmd...)
+	}
+}
+
+// List reads the keys of other programs in short steps, and the server does not send them.
+func TestListBesideForeignKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const foreign, step = 20_000, 500
+	setForeignKeys(t, server, foreign)
+	p := newClient(t, open(t, server))
+	for i := range 10 {
+		p.mustAcquire(p.request(fmt.Sprintf("n%d", i)))
+	}
+	before, scans := outputOf(t, server), commandCalls(t, server, "scan")
+	names, err := p.s.List(t.Context(), "*")
+	if err != nil || len(names) != 10 {
+		t.Errorf("%d names, %v: want 10", len(names), err)
+	}
+	if n := commandCalls(t, server, "scan") - scans; n < foreign/step {
+		t.Errorf("%d steps for %d keys: want one for each %d", n, foreign, step)
+	}
+	const each = 200 // bytes of an empty reply, at most
+	if sent := outputOf(t, server) - before; sent > 4*foreign/step*each {
+		t.Errorf("the server sent %d bytes", sent)
+	}
+}
+
+// BenchmarkList lists 100 locks beside a million keys of other programs. For one List it
+// reports the time of the server and the number of steps, and the median and the longest of
+// all steps.
+func BenchmarkList(b *testing.B) {
+	server := redistest.Start(b)
+	setForeignKeys(b, server, 1_000_000)
+	s := open(b, server)
+	conn := redistest.Dial(server.Addr())
+	b.Cleanup(conn.Close)
+	for i := range 100 {
+		server.MustCmd(b, "SET", fmt.Sprintf("lock:n%d", i), "web-7:211:q3ZkAbCdEfGhIjKl:m-abcdefgh", "PX", "3600000")
+	}
+	server.MustCmd(b, "CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "100000")
+	server.MustCmd(b, "CONFIG", "RESETSTAT")
+	server.MustCmd(b, "SLOWLOG", "RESET")
+	b.ResetTimer()
+	for range b.N {
+		if names, err := s.List(context.Background(), "*"); err != nil || len(names) != 100 {
+			b.Fatal(len(names), err)
+		}
+	}
+	b.StopTimer()
+	text, _ := server.MustCmd(b, "INFO", "commandstats").(string)
+	m := regexp.MustCompile(`cmdstat_scan:calls=(\d+),usec=(\d+)`).FindStringSubmatch(text)
+	steps, _ := strconv.Atoi(m[1])
+	micros, _ := strconv.Atoi(m[2])
+	longest := logged(b, server, "SCAN")
+	b.ReportMetric(float64(micros)/1000/float64(b.N), "server-ms/op")
+	b.ReportMetric(float64(steps)/float64(b.N), "steps/op")
+	b.ReportMetric(milliseconds(longest[len(longest)/2]), "median-step-ms")
+	b.ReportMetric(milliseconds(longest[len(longest)-1]), "max-step-ms")
+}
