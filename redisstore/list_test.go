@@ -3,11 +3,14 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"testing"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
 )
 
 // setForeignKeys sets keys of other programs.
@@ -78,4 +81,38 @@ func BenchmarkList(b *testing.B) {
 	b.ReportMetric(float64(steps)/float64(b.N), "steps/op")
 	b.ReportMetric(milliseconds(longest[len(longest)/2]), "median-step-ms")
 	b.ReportMetric(milliseconds(longest[len(longest)-1]), "max-step-ms")
+}
+
+// A Client lists locks of other libraries with their owners, whatever their type, and no data
+// of other types. More names than one step inspects come in order.
+func TestClientListsForeignLocks(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locks := dibs.New(open(t, server, redisstore.Prefix("")))
+	defer locks.Close()
+	const own = 600
+	for i := range own {
+		server.MustCmd(t, "SET", fmt.Sprintf("own:%03d", i), fmt.Sprintf("web-7:211:q3ZkAbCdEfGhIjKl:m-%08d", i), "PX", "3600000")
+	}
+	write(t, server, rlock)
+	write(t, server, "SADD data a | RPUSH list a | ZADD scores 1 a | HSET hash f v | SET uuid "+someUUID+" PX 60000")
+	foreign := make(map[string]string)
+	last, count := "", 0
+	for state, err := range locks.List(t.Context(), "*") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.Name <= last || len(state.Holders) != 1 {
+			t.Errorf("after %q: %+v", last, state)
+		}
+		if last = state.Name; state.Foreign != nil {
+			foreign[state.Name] = state.Foreign.Kind
+		} else if count++; state.Holders[0].Kind != dibs.KindMutex {
+			t.Errorf("%+v, want a mutex", state)
+		}
+	}
+	want := map[string]string{"n": "Redisson RLock", "uuid": "lock (UUID)"}
+	if count != own || !maps.Equal(foreign, want) {
+		t.Errorf("%d own locks, foreign ones %v: want %d, %v", count, foreign, own, want)
+	}
 }
