@@ -251,7 +251,7 @@ func TestCommandsOfInspectAll(t *testing.T) {
 	}
 	inspect := func() {
 		states, err := p.s.InspectAll(t.Context(), names)
-		if err != nil || len(states) != count || states[count-1].Holding != 1 {
+		if err != nil || len(states) != len(names) || states[count-1].Holding != 1 {
 			t.Fatalf("%d states, %v", len(states), err)
 		}
 	}
@@ -264,6 +264,13 @@ func TestCommandsOfInspectAll(t *testing.T) {
 	const group = 10 // names whose queues are read because one of them has a waiter
 	if each, runs := countCommands(t, server, inspect); each != perCall+(group+1)/2 || runs != 2 {
 		t.Errorf("with a waiter: %d commands in each of %d calls", each, runs)
+	}
+	server.MustCmd(t, "SADD", "lock:n3x", "data")
+	names = slices.Insert(names, 3, "n3x")
+	inspect()       // loads the script describe
+	const alone = 2 // inspect, and describe
+	if _, runs := countCommands(t, server, inspect); runs != (count+1+99)/100+alone {
+		t.Errorf("with a key of another type: %d calls", runs)
 	}
 }
 
