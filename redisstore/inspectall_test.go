@@ -202,13 +202,18 @@ func TestInspectAllEqualsInspect(t *testing.T) {
 				if err != nil {
 					t.Fatal(name, err)
 				}
-				have, want := roundTimes(states[i]), roundTimes(want)
-				if have.Name != name || !reflect.DeepEqual(have, want) {
-					t.Errorf("%s: %+v\nwant %+v", name, have, want)
+				have, expected := fieldsOf(roundTimes(states[i])), fieldsOf(roundTimes(want))
+				if states[i].Name != name || !reflect.DeepEqual(have, expected) {
+					t.Errorf("%s: %+v\nwant %+v", name, have, expected)
 				}
 			}
 		})
 	}
+}
+
+// fieldsOf returns the fields of a state. It has no nodes, whose errors could not be compared.
+func fieldsOf(s driver.State) []any {
+	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Fence, s.Foreign, len(s.Nodes)}
 }
 
 // roundTimes returns a state without what changes from one call to the next.

@@ -105,6 +105,11 @@ func parseOne(reply any) (driver.State, error) {
 	return states[0].State, states[0].Err
 }
 
+// fieldsOf returns the fields of a state. It has no nodes, whose errors could not be compared.
+func fieldsOf(s driver.State) []any {
+	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Fence, s.Foreign, len(s.Nodes)}
+}
+
 func TestParseState(t *testing.T) {
 	ticket := func(ago time.Duration) string { return strconv.FormatInt(now-ago.Microseconds(), 10) }
 	entry := func(token string) string { return "0000000000000001 5000 2/3* host:1:x " + token }
@@ -128,15 +133,15 @@ func TestParseState(t *testing.T) {
 		Waiting: 4,
 		Fence:   77,
 	}
-	if err != nil || !reflect.DeepEqual(state, want) {
+	if err != nil || !reflect.DeepEqual(fieldsOf(state), fieldsOf(want)) {
 		t.Errorf("%+v, %v; want %+v", state, err, want)
 	}
 	state, err = parseOne([]any{now, "0", int64(0), int64(5), entry("dead"), ticket(5 * time.Second), "", entry("dead too"), ticket(time.Minute), ticket(5 * time.Second)})
-	if want := (driver.State{Name: "n", Waiting: 3}); err != nil || !reflect.DeepEqual(state, want) {
+	if want := (driver.State{Name: "n", Waiting: 3}); err != nil || !reflect.DeepEqual(fieldsOf(state), fieldsOf(want)) {
 		t.Errorf("dead waiters: %+v, %v; want %+v", state, err, want)
 	}
 	state, err = parseOne([]any{now, "0", int64(0), int64(0)})
-	if want := (driver.State{Name: "n"}); err != nil || !reflect.DeepEqual(state, want) {
+	if want := (driver.State{Name: "n"}); err != nil || !reflect.DeepEqual(fieldsOf(state), fieldsOf(want)) {
 		t.Errorf("free: %+v, %v; want %+v", state, err, want)
 	}
 	for _, token := range []string{"x", ""} {
