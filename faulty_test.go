@@ -23,12 +23,13 @@ type faulty struct {
 	cancel  func(ctx context.Context, c driver.AcquireRequest) error
 	extend  func(ctx context.Context, requests []driver.ExtendRequest) []error
 	resize  func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
-	inspect func(ctx context.Context, name string) (dibs.State, error)
+	inspect func(ctx context.Context, name string) (dibs.State, error) // of one name or many
 	notify  func(ctx context.Context, r driver.WantedRequest) (bool, error)
 	event   func(e driver.Event, on func(driver.Event))
 	watch   func(ctx context.Context) error
 
 	acquires, extends, extended, notifies int
+	inspects                              int // calls of InspectAll
 }
 
 // newFaulty returns a faulty store without faults, and the reliable store behind it.
@@ -156,6 +157,25 @@ func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {
 		return fault(ctx, name)
 	}
 	return f.Store.Inspect(ctx, name)
+}
+
+// InspectAll inspects the names one by one if there is a fault.
+func (f *faulty) InspectAll(ctx context.Context, names []string) ([]dibs.State, error) {
+	f.mu.Lock()
+	f.inspects++
+	fault := f.inspect
+	f.mu.Unlock()
+	if fault == nil {
+		return f.Store.InspectAll(ctx, names)
+	}
+	states := make([]dibs.State, len(names))
+	for i, name := range names {
+		var err error
+		if states[i], err = fault(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
 }
 
 func (f *faulty) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {

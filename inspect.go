@@ -2,7 +2,6 @@ package dibs
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
 
@@ -79,13 +78,18 @@ func (c *Client) Check(ctx context.Context) error {
 	return err
 }
 
+// listBatch is how many names List inspects together. A loop that ends early has inspected
+// as many in vain.
+const listBatch = 500
+
 // List yields the state of each held name that matches a glob, in the order of the names:
 //
 //	for state, err := range locks.List(ctx, "order:*") { … }
 //
-// The glob may contain *, ?, [a-z], and \ to quote one of these. List inspects one name
-// after another, so the states are not of one moment. It leaves out names whose keys hold a
-// value of another type. An error is the last thing that it yields.
+// The glob may contain *, ?, [a-z], and \ to quote one of these. List inspects up to 500 names
+// together, and each such step takes at most one operation timeout. The states are not of one
+// moment. Locks of other libraries are yielded, too: State.Foreign describes them. A name whose
+// key holds data of another type is left out. An error is the last thing that List yields.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		names, err := c.store.List(ctx, pattern)
@@ -94,16 +98,31 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, erro
 			return
 		}
 		slices.Sort(names)
-		for _, name := range names {
-			state, err := c.Inspect(ctx, name)
-			if errors.Is(err, ErrWrongType) || err == nil && len(state.Holders) == 0 && state.Waiting == 0 {
-				continue
-			}
-			if !yield(state, err) || err != nil {
+		for batch := range slices.Chunk(names, listBatch) {
+			states, err := c.inspectAll(ctx, batch)
+			if err != nil {
+				yield(State{}, err)
 				return
+			}
+			for _, state := range states {
+				if len(state.Holders) == 0 && state.Waiting == 0 { // free by now, or data
+					continue
+				}
+				if !yield(state, nil) {
+					return
+				}
 			}
 		}
 	}
+}
+
+func (c *Client) inspectAll(ctx context.Context, names []string) ([]State, error) {
+	if err := c.defaults.checkTimeout(names[0]); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
+	defer cancel()
+	return c.store.InspectAll(ctx, names)
 }
 
 // Revoke ends the lease on a name that has this fence, and grants the name to the next

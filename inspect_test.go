@@ -131,16 +131,20 @@ func TestListEndsEarly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
 		c := open(t, f)
-		lockMany(t, c, 3)
+		const first = 500 // names that are inspected together
+		lockMany(t, c, first+2)
 		for state, err := range c.List(t.Context(), "*") {
 			if err != nil || state.Name != "n0" {
 				t.Errorf("%+v, %v, want n0", state, err)
 			}
 			break
 		}
+		if f.inspects != 1 {
+			t.Errorf("%d calls of InspectAll, want 1", f.inspects)
+		}
 		f.set(func(f *faulty) {
 			f.inspect = func(ctx context.Context, name string) (dibs.State, error) {
-				if name == "n1" {
+				if name == "n99" { // the last of all
 					return dibs.State{}, errReset
 				}
 				return f.Store.Inspect(ctx, name)
@@ -151,9 +155,77 @@ func TestListEndsEarly(t *testing.T) {
 		for state, err := range c.List(t.Context(), "*") {
 			names, last = append(names, state.Name), err
 		}
-		if !slices.Equal(names, []string{"n0", ""}) || !errors.Is(last, dibs.ErrUnavailable) {
-			t.Errorf("names %q, error %v, want n0 and then ErrUnavailable", names, last)
+		if len(names) != first+1 || names[0] != "n0" || names[first] != "" || !errors.Is(last, dibs.ErrUnavailable) {
+			t.Errorf("%d names, the first %q and the last %q, error %v: want %d, and then ErrUnavailable", len(names), names[0], names[len(names)-1], last, first)
 		}
+	})
+}
+
+// List inspects many names together, and yields all of them in order.
+func TestListOfManyNames(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		c := open(t, f)
+		const count, together = 1201, 500
+		lockMany(t, c, count)
+		states, err := listed(c, "*")
+		byName := func(a, b dibs.State) int { return strings.Compare(a.Name, b.Name) }
+		if err != nil || len(states) != count || !slices.IsSortedFunc(states, byName) {
+			t.Errorf("%d states, %v: want %d, sorted", len(states), err, count)
+		}
+		for _, s := range states {
+			if len(s.Holders) != 1 || s.Holders[0].Kind != dibs.KindMutex {
+				t.Errorf("%+v", s)
+			}
+		}
+		if want := (count + together - 1) / together; f.inspects != want {
+			t.Errorf("%d calls of InspectAll, want %d", f.inspects, want)
+		}
+	})
+}
+
+// List yields locks of other libraries, whatever their type, and a name that only has waiters.
+// It leaves out data of other types, and names that are free by now.
+func TestListLeavesOutData(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		c := open(t, f)
+		states := map[string]dibs.State{
+			"n0": {Foreign: &dibs.Foreign{Type: "hash", Lock: true}, Holders: []dibs.Holder{{Token: "client:1"}}, Holding: 1},
+			"n1": {Foreign: &dibs.Foreign{Type: "set"}},
+			"n2": {},
+			"n3": {Waiting: 1, Waiters: []dibs.Waiter{{Token: "waits"}}},
+		}
+		lockMany(t, c, len(states))
+		f.set(func(f *faulty) {
+			f.inspect = func(_ context.Context, name string) (dibs.State, error) {
+				state := states[name]
+				state.Name = name
+				return state, nil
+			}
+		})
+		have, err := listed(c, "*")
+		if err != nil || len(have) != 2 || have[0].Name != "n0" || have[0].Foreign == nil || have[1].Name != "n3" {
+			t.Errorf("%+v, %v: want n0 and n3", have, err)
+		}
+	})
+}
+
+// Each step of List is bounded by the operation timeout.
+func TestListIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		c := open(t, f, dibs.Timeout(3*time.Second))
+		lockMany(t, c, 3)
+		f.hangAll()
+		begin := time.Now()
+		if states, err := listed(c, "*"); !errors.Is(err, dibs.ErrUnavailable) || len(states) > 0 {
+			t.Errorf("%+v, %v: want ErrUnavailable", states, err)
+		}
+		if took := time.Since(begin); took != 3*time.Second {
+			t.Errorf("it took %v, want 3s", took)
+		}
+		f.heal()
 	})
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
+// maxListed is how many holders, and how many waiters, a State has at most.
+const maxListed = 100
+
 // Inspect implements driver.Store. If a value of another type is gone before it could be
 // described, as a lock of another library that was released, it inspects the name again.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
@@ -24,43 +27,40 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 }
 
 func (s *Store) inspect(ctx context.Context, name string) (driver.State, error) {
-	const most = 100
 	if err := s.check(name); err != nil {
 		return driver.State{}, err
 	}
-	r := s.requests.Get()
-	s.format.Inspect(&r.Request, name, most)
-	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
-	if reply.Err != nil {
-		return driver.State{}, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "inspect", []string{name}, reply.Err)
+	found, now, err := s.requestStates(ctx, []string{name})
+	if err == nil {
+		err = found[0].Err
 	}
-	state, err := wire.ParseState(name, reply.Value)
 	if err != nil {
-		return driver.State{}, wrapError("inspect", name, err)
+		return driver.State{}, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "inspect", []string{name}, err)
 	}
-	if s.format.Redisson != nil {
-		return s.recogniseRedisson(ctx, state), nil
-	}
-	now, _ := wire.ServerTime(reply)
-	s.recogniseString(&state, now)
-	return state, nil
+	return s.recognise(ctx, found[0].State, now), nil
 }
 
-// InspectAll implements driver.Store.
-func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
-	states := make([]driver.State, len(names))
-	for i, name := range names {
-		state, err := s.Inspect(ctx, name)
-		var wrong *driver.WrongTypeError
-		if errors.As(err, &wrong) {
-			state, err = wrong.State, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		states[i] = state
+// requestStates does one call of inspect. It returns at least the first of the states, and
+// the server's time.
+func (s *Store) requestStates(ctx context.Context, names []string) (found []wire.Inspected, now int64, err error) {
+	r := s.requests.Get()
+	s.format.Inspect(&r.Request, names, maxListed)
+	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
+	if reply.Err != nil {
+		return nil, 0, reply.Err
 	}
-	return states, nil
+	now, _ = wire.ServerTime(reply)
+	found, err = wire.ParseStates(names, maxListed, reply.Value)
+	return found, now, err
+}
+
+// recognise completes the state of a name that a client of another library may hold.
+func (s *Store) recognise(ctx context.Context, state driver.State, now int64) driver.State {
+	if s.format.Redisson != nil {
+		return s.recogniseRedisson(ctx, state)
+	}
+	s.recogniseString(&state, now)
+	return state
 }
 
 // List implements driver.Store. It scans the whole keyspace. It lists each key that may be a

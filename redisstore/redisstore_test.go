@@ -63,7 +63,7 @@ func runSuite(t *testing.T, server *redistest.Server, options ...redisstore.Opti
 	wantExpiringKeys(t, server)
 }
 
-func open(t *testing.T, server *redistest.Server, options ...redisstore.Option) *redisstore.Store {
+func open(t testing.TB, server *redistest.Server, options ...redisstore.Option) *redisstore.Store {
 	conn := redistest.Dial(server.Addr())
 	t.Cleanup(conn.Close)
 	return redisstore.New(conn, options...)

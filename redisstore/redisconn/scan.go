@@ -19,9 +19,13 @@ func (n Node) Run(ctx context.Context, words ...string) Reply {
 	return reply[0]
 }
 
-// Scan calls on for each key of a server that matches a glob, for some keys twice.
+// page is how many keys the server examines in one step of a scan: about 0.3 ms for keys that
+// do not match. The server may serve other clients between two steps.
+const page = "500"
+
+// Scan calls on for each key of a server that matches a glob, for some keys twice. The server
+// sends only these keys, but examines all of them.
 func (n Node) Scan(ctx context.Context, match string, on func(key string)) error {
-	const page = "1000"
 	for cursor := "0"; ; {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

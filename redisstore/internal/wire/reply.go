@@ -176,50 +176,82 @@ func cutReserved(stored string) (token string, reserved bool) {
 	return strings.CutSuffix(stored, ReservedSuffix)
 }
 
-// ParseState reads inspect's reply.
-func ParseState(name string, v any) (driver.State, error) {
+// An Inspected is what inspect replies about one name.
+type Inspected struct {
+	State driver.State
+	Err   error // the server's: one of the keys may have another type
+}
+
+// ParseStates reads inspect's reply, with at most this number of holders and waiters of each.
+// The reply is about at least one of the names, in their order. The others are missing.
+func ParseStates(names []string, most int, v any) (all []Inspected, err error) {
 	list, _ := v.([]any)
 	r := reader{fields: list}
 	now := r.int()
-	state := driver.State{Name: name, Fence: r.uint(), Holding: int(r.int()), Waiting: int(r.int())}
-	for range r.int() {
-		token, reserved := cutReserved(r.string())
-		h := driver.Holder{Token: token, Reserved: reserved, Remaining: remaining(r.int()), Weight: int(r.uint()), Fence: r.uint()}
-		h.Label = driver.LabelOf(h.Token)
-		if r.bad {
-			return driver.State{}, redisconn.Unexpected(v)
-		}
-		state.Holders = append(state.Holders, h)
+	for len(r.fields) > 0 && !r.bad && len(all) < len(names) {
+		all = append(all, r.inspected(names[len(all)], now, most))
 	}
-	for len(r.fields) >= 3 && !r.bad {
-		entry, ticket := r.string(), int64(r.uint())
-		seen := ticket
-		if heartbeat := r.string(); heartbeat != "" {
-			seen, _ = strconv.ParseInt(heartbeat, 10, 64)
-		}
-		if now-seen >= driver.WaiterTTL.Microseconds() {
+	if r.bad || len(r.fields) > 0 || len(all) == 0 {
+		return nil, redisconn.Unexpected(v)
+	}
+	return all, nil
+}
+
+func (r *reader) inspected(name string, now int64, most int) Inspected {
+	if mark, failed := r.fields[0].(int64); failed && mark == -1 {
+		r.next()
+		return Inspected{Err: redisconn.ServerError(r.string())}
+	}
+	state := driver.State{Name: name, Fence: r.uint(), Holding: int(r.int()), Waiting: int(r.int())}
+	r.must(state.Holding >= 0 && state.Waiting >= 0)
+	for n := min(state.Holding, most); n > 0 && !r.bad; n-- {
+		state.Holders = append(state.Holders, r.holder())
+	}
+	for n := min(state.Waiting, most); n > 0 && !r.bad; n-- {
+		waiter, alive := r.waiter(now)
+		if !alive {
 			state.Waiting-- // a dead waiter that no script has removed yet
 			continue
 		}
-		token, ok := entryToken(entry)
-		r.must(ok)
-		state.Waiters = append(state.Waiters, driver.Waiter{
-			Token: token, Label: driver.LabelOf(token), Waited: time.Duration(max(now-ticket, 0)) * time.Microsecond,
-		})
+		state.Waiters = append(state.Waiters, waiter)
 	}
-	if r.bad || len(r.fields) > 0 {
-		return driver.State{}, redisconn.Unexpected(v)
-	}
-	return state, nil
+	return Inspected{State: state}
 }
 
-// entryToken returns the token of a queue entry: the text after the first four fields.
-func entryToken(entry string) (string, bool) {
+func (r *reader) holder() driver.Holder {
+	token, reserved := cutReserved(r.string())
+	left, weight := remaining(r.int()), int(r.uint())
+	h := driver.NewHolder(token, weight)
+	h.Reserved, h.Remaining, h.Fence = reserved, left, r.uint()
+	return h
+}
+
+func (r *reader) waiter(now int64) (w driver.Waiter, alive bool) {
+	entry, ticket := r.string(), int64(r.uint())
+	seen := ticket
+	if heartbeat := r.string(); heartbeat != "" {
+		seen, _ = strconv.ParseInt(heartbeat, 10, 64)
+	}
+	if now-seen >= driver.WaiterTTL.Microseconds() {
+		return w, false
+	}
+	w, ok := parseEntry(entry)
+	r.must(ok)
+	w.Waited = time.Duration(max(now-ticket, 0)) * time.Microsecond
+	return w, true
+}
+
+// parseEntry reads a queue entry: "seq ttl weight/limit client token". A mark may follow the
+// limit: see queue.lua.
+func parseEntry(entry string) (driver.Waiter, bool) {
 	parts := strings.SplitN(entry, " ", 5)
 	if len(parts) != 5 {
-		return "", false
+		return driver.Waiter{}, false
 	}
-	return parts[4], true
+	weight, limit, ok := strings.Cut(strings.TrimRight(parts[2], "+*"), "/")
+	w, err1 := strconv.Atoi(weight)
+	l, err2 := strconv.Atoi(limit)
+	return driver.NewWaiter(parts[4], w, l), ok && err1 == nil && err2 == nil
 }
 
 // A Message is a notification.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,16 +94,30 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
+const most = 2 // holders and waiters of a name in the replies of the tests
+
+// parseOne reads inspect's reply about one name.
+func parseOne(reply any) (driver.State, error) {
+	states, err := ParseStates([]string{"n"}, most, reply)
+	if err != nil {
+		return driver.State{}, err
+	}
+	return states[0].State, states[0].Err
+}
+
+// fieldsOf returns the fields of a state. It has no nodes, whose errors could not be compared.
+func fieldsOf(s driver.State) []any {
+	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Fence, s.Foreign, len(s.Nodes)}
+}
+
 func TestParseState(t *testing.T) {
 	ticket := func(ago time.Duration) string { return strconv.FormatInt(now-ago.Microseconds(), 10) }
-	entry := func(token string) string { return "0000000000000001 5000 1/1 host:1:x " + token }
-	state, err := ParseState("n", []any{
-		now, "77", int64(7), int64(4), int64(2),
+	entry := func(token string) string { return "0000000000000001 5000 2/3* host:1:x " + token }
+	state, err := parseOne([]any{
+		now, "77", int64(7), int64(4),
 		"h:1:x:9:backup", int64(1500), "0", "76", "h:1:y:a", int64(1600), "3", "0",
 		entry("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may contain a space
 		entry("b"), ticket(time.Minute), ticket(time.Second),
-		entry("dead"), ticket(5 * time.Second), "",
-		entry("dead too"), ticket(time.Minute), ticket(5 * time.Second),
 	})
 	want := driver.State{
 		Name: "n",
@@ -112,42 +127,108 @@ func TestParseState(t *testing.T) {
 		},
 		Holding: 7,
 		Waiters: []driver.Waiter{
-			{Token: "a:1:x:1:daily job", Label: "daily job", Waited: time.Second},
-			{Token: "b", Waited: time.Minute},
+			{Token: "a:1:x:1:daily job", Label: "daily job", Weight: 2, Limit: 3, Waited: time.Second},
+			{Token: "b", Weight: 2, Limit: 3, Waited: time.Minute},
 		},
-		Waiting: 2,
+		Waiting: 4,
 		Fence:   77,
 	}
-	if err != nil || !reflect.DeepEqual(state, want) {
+	if err != nil || !reflect.DeepEqual(fieldsOf(state), fieldsOf(want)) {
 		t.Errorf("%+v, %v; want %+v", state, err, want)
 	}
-	state, err = ParseState("n", []any{now, "0", int64(0), int64(0), int64(0)})
-	if want := (driver.State{Name: "n"}); err != nil || !reflect.DeepEqual(state, want) {
+	state, err = parseOne([]any{now, "0", int64(0), int64(5), entry("dead"), ticket(5 * time.Second), "", entry("dead too"), ticket(time.Minute), ticket(5 * time.Second)})
+	if want := (driver.State{Name: "n", Waiting: 3}); err != nil || !reflect.DeepEqual(fieldsOf(state), fieldsOf(want)) {
+		t.Errorf("dead waiters: %+v, %v; want %+v", state, err, want)
+	}
+	state, err = parseOne([]any{now, "0", int64(0), int64(0)})
+	if want := (driver.State{Name: "n"}); err != nil || !reflect.DeepEqual(fieldsOf(state), fieldsOf(want)) {
 		t.Errorf("free: %+v, %v; want %+v", state, err, want)
 	}
 	for _, token := range []string{"x", ""} {
-		state, err = ParseState("n", []any{now, "0", int64(1), int64(0), int64(1), token, int64(-1), "0", "0"})
+		state, err = parseOne([]any{now, "0", int64(1), int64(0), token, int64(-1), "0", "0"})
 		if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != token || state.Holders[0].Remaining >= 0 {
 			t.Errorf("a key with %q that never expires: %+v, %v", token, state, err)
 		}
 	}
-	head := func(highwater, holders, waiting, returned any, more ...any) []any {
-		return append([]any{now, highwater, holders, waiting, returned}, more...)
+	head := func(highwater, holders, waiting any, more ...any) []any {
+		return append([]any{now, highwater, holders, waiting}, more...)
 	}
 	none, one := int64(0), int64(1)
 	for _, reply := range []any{
-		nil, "", int64(1), []any{}, []any{now, "0", none, none}, []any{"x", "0", none, none, none},
-		head(nil, none, none, none), head(none, none, none, none), head("-1", none, none, none), head("0", "0", none, none),
-		head("0", none, "0", none), head("0", none, none, "0"), head("0", one, none, one), head("0", one, none, int64(math.MaxInt64)),
-		head("0", one, none, one, "tok", int64(5), "1"), head("0", one, none, one, nil, int64(5), "1", "1"),
-		head("0", one, none, one, "tok", "5", "1", "1"), head("0", one, none, one, "tok", int64(5), int64(1), "1"),
-		head("0", one, none, one, "tok", int64(5), "-1", "1"), head("0", one, none, one, "tok", int64(5), "1", "x"),
-		head("0", none, one, none, entry("a")), head("0", none, one, none, entry("a"), ticket(0)),
-		head("0", none, one, none, "a", ticket(0), ""), head("0", none, one, none, entry("a"), "x", ""),
-		head("0", none, one, none, entry("a"), ticket(0), nil),
+		nil, "", int64(1), []any{}, []any{now}, []any{now, "0", none}, []any{"x", "0", none, none}, head("0", none, none, "more"),
+		head(nil, none, none), head(none, none, none), head("-1", none, none), head("0", "0", none), head("0", none, "0"),
+		head("0", one, none), head("0", int64(math.MaxInt64), none), head("0", none, int64(math.MaxInt64)), head("0", int64(-1), none), head("0", none, int64(-1)),
+		head("0", one, none, "tok", int64(5), "1"), head("0", one, none, nil, int64(5), "1", "1"),
+		head("0", one, none, "tok", "5", "1", "1"), head("0", one, none, "tok", int64(5), int64(1), "1"),
+		head("0", one, none, "tok", int64(5), "-1", "1"), head("0", one, none, "tok", int64(5), "1", "x"),
+		head("0", none, one, entry("a")), head("0", none, one, entry("a"), ticket(0)),
+		head("0", none, one, "a", ticket(0), ""), head("0", none, one, entry("a"), "x", ""),
+		head("0", none, one, entry("a"), ticket(0), nil),
+		head("0", none, one, "1 5000 1 host:1:x a", ticket(0), ""), head("0", none, one, "1 5000 x/1 host:1:x a", ticket(0), ""),
+		head("0", none, one, "1 5000 1/ host:1:x a", ticket(0), ""), []any{now, int64(-1)}, []any{now, int64(-1), int64(1)}, []any{now, int64(-2), "error"},
 	} {
-		if state, err := ParseState("n", reply); err == nil {
+		if state, err := parseOne(reply); err == nil {
 			t.Errorf("%v: %+v, want an error", reply, state)
+		}
+	}
+}
+
+// A reply has a state or an error for each of the first names, one at least.
+func TestParseStates(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	free := []any{"7", int64(0), int64(0)}
+	parts := [][]any{free, {int64(-1), "WRONGTYPE no lock"}, free}
+	for n := 1; n <= len(names); n++ {
+		states, err := ParseStates(names, most, slices.Concat([]any{now}, slices.Concat(parts[:n]...)))
+		if err != nil || len(states) != n {
+			t.Fatalf("%d states, %v: want %d", len(states), err, n)
+		}
+		for i, one := range states {
+			if failed := one.Err != nil; failed != (i == 1) || !failed && (one.State.Name != names[i] || one.State.Fence != 7) {
+				t.Errorf("%d of %d: %+v", i, n, one)
+			}
+		}
+		if n > 1 && !redisconn.HasCode(states[1].Err, "WRONGTYPE") {
+			t.Errorf("error %v", states[1].Err)
+		}
+	}
+	if states, err := ParseStates(names[:1], most, slices.Concat([]any{now}, free, free)); err == nil {
+		t.Errorf("%+v, want an error: the reply is about two names, not one", states)
+	}
+}
+
+// The kind and the limit of a holder are in its token. Those of a waiter are in its entry, of
+// which the limit may have a mark.
+func TestParseKinds(t *testing.T) {
+	const client = "web-7:211:q3ZkAbCdEfGhIjKl"
+	token := func(kind driver.Kind, limit int) string {
+		return string(driver.AppendKind([]byte(client+":"), kind, limit)) + "abcdefgh"
+	}
+	for _, c := range []struct {
+		kind          driver.Kind
+		weight, limit int
+		several, vote bool
+	}{
+		{driver.KindMutex, 1, 1, false, false}, {driver.KindSemaphore, 2, 4, false, true}, {driver.KindReader, 1, driver.Unlimited, false, false},
+		{driver.KindWriter, driver.Unlimited, driver.Unlimited, false, true}, {driver.KindMulti, 1, 1, true, false},
+	} {
+		q := driver.AcquireRequest{Client: client, Token: token(c.kind, c.limit), TTL: time.Minute, Weight: c.weight, Limit: c.limit}
+		if c.several {
+			q.With = []string{"m"}
+		}
+		weight := strconv.Itoa(c.weight)
+		if c.weight == c.limit {
+			weight = "0"
+		}
+		state, err := parseOne([]any{now, "0", int64(1), int64(1), q.Token, int64(5), weight, "0", Entry(q, c.vote), fmt.Sprint(now), ""})
+		if err != nil {
+			t.Fatal(c.kind, err)
+		}
+		if h := state.Holders[0]; h.Kind != c.kind || h.Limit != c.limit {
+			t.Errorf("holder %+v, want %+v", h, c)
+		}
+		if w := state.Waiters[0]; w.Kind != c.kind || w.Weight != c.weight || w.Limit != c.limit {
+			t.Errorf("waiter %+v, want %+v", w, c)
 		}
 	}
 }
@@ -272,9 +353,7 @@ func FuzzReplies(f *testing.F) {
 			case answer.Held && answer != (driver.AcquireReply{Held: true, Fence: answer.Fence}), answer.Position < 0:
 				t.Errorf("%v: %+v", v, answer)
 			}
-			if state, err := ParseState("n", v); err == nil && state.Name != "n" {
-				t.Errorf("%v: %+v", v, state)
-			}
+			wantNamedStates(t, v)
 			if value, index, err := ParseDescription(v); (err != nil || index < 0) && (len(value.Items) > 0 || index >= 0) {
 				t.Errorf("%v: %+v, index %d, %v", v, value, index, err)
 			}
@@ -291,6 +370,20 @@ func FuzzReplies(f *testing.F) {
 		wantValidMessage(t, fmt.Sprintf("%d %d %d %s", number, left, clock, token))
 		wantRoundTrips(t, token, number>>1, left)
 	})
+}
+
+func wantNamedStates(t *testing.T, v any) {
+	t.Helper()
+	names := []string{"n", "m"}
+	states, err := ParseStates(names, most, v)
+	if err == nil && len(states) == 0 || len(states) > len(names) {
+		t.Errorf("%v: %d states, %v", v, len(states), err)
+	}
+	for i, one := range states {
+		if one.Err == nil && one.State.Name != names[i] {
+			t.Errorf("%v: %+v", v, one)
+		}
+	}
 }
 
 func wantValidMessage(t *testing.T, text string) {
@@ -363,10 +456,10 @@ func wantRoundTrips(t *testing.T, token string, number uint64, left int64) {
 		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
 	}
 	entry := Entry(driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1, Token: token}, false)
-	if have, ok := entryToken(entry); !ok || have != token || !strings.HasPrefix(entry, fmt.Sprintf("%016x 5000 1/1 ", number)) {
-		t.Errorf("entry %q: token %q, %v", entry, have, ok)
+	if w, ok := parseEntry(entry); !ok || w.Token != token || w.Weight != 1 || w.Limit != 1 || !strings.HasPrefix(entry, fmt.Sprintf("%016x 5000 1/1 ", number)) {
+		t.Errorf("entry %q: %+v, %v", entry, w, ok)
 	}
-	state, err := ParseState("n", []any{now, fmt.Sprint(number), int64(1), int64(1), int64(1), token, left, "0", "7", entry, fmt.Sprint(now), ""})
+	state, err := parseOne([]any{now, fmt.Sprint(number), int64(1), int64(1), token, left, "0", "7", entry, fmt.Sprint(now), ""})
 	if err != nil || state.Fence != number || len(state.Holders) != 1 || state.Holders[0].Fence != 7 || state.Holders[0].Token != token || state.Holders[0].Remaining != remaining(left) ||
 		state.Waiting != 1 || len(state.Waiters) != 1 || state.Waiters[0].Token != token || state.Waiters[0].Waited != 0 {
 		t.Errorf("%+v, %v", state, err)

@@ -35,7 +35,8 @@ const (
 	JoinsRelease
 )
 
-// MaxNames is how many leases one call of the script extend has at most.
+// MaxNames is how many leases one call of the script extend, and how many names one of the
+// script inspect, has at most.
 const MaxNames = 100
 
 func (r *Request) reset(script *redisconn.Script, k Keys) {
@@ -192,10 +193,16 @@ func (f Format) Wanted(r *Request, w driver.WantedRequest) {
 	r.add(w.Token, w.Client)
 }
 
-// Inspect encodes a query of the state of a name, with at most this number of holders and
-// waiters.
-func (f Format) Inspect(r *Request, name string, most int) {
-	r.reset(f.scripts().Inspect, f.Keys(name))
+// Inspect encodes a query of the states of some names, all in one slot, with at most this
+// number of holders and waiters of each.
+func (f Format) Inspect(r *Request, names []string, most int) {
+	r.reset(f.scripts().Inspect, Keys{})
+	r.Keys = r.Keys[:0]
+	for _, name := range names {
+		k := f.Keys(name)
+		r.Slot = k.Slot
+		r.Keys = append(r.Keys, k.list()...)
+	}
 	r.add(strconv.Itoa(most))
 }
 

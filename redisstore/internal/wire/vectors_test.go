@@ -64,7 +64,7 @@ func vectors() string {
 		{"wanted", func(r *Request) {
 			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client})
 		}},
-		{"inspect", func(r *Request) { f.Inspect(r, "order:42", 100) }},
+		{"inspect, two names", func(r *Request) { f.Inspect(r, []string{"order:42", "order:43"}, 100) }},
 		{"describe", func(r *Request) { f.Describe(r, []string{"order:42"}) }},
 		{"revoke_foreign, a lock of Redisson", func(r *Request) {
 			v := foreign.Value{Key: "lock:order:42", Type: "hash", Items: []foreign.Item{{Name: "8743c9c0-0795-4907-87fd-6c719a6b4586:40", Value: "1"}}, Size: 1}

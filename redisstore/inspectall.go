@@ -1,0 +1,166 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// How many calls of one InspectAll are under way at once. The pipeline sends concurrent calls
+// together, and requests for locks wait behind them. On a cluster most calls are short: each
+// has the names of one slot.
+const (
+	inspectsAtOnce        = 8
+	inspectsAtOnceSharded = 64
+)
+
+// InspectAll implements driver.Store. One call of the script inspects up to a hundred names,
+// on a cluster those of one slot. In Redisson mode it inspects one name. So do the calls for
+// names whose keys hold values of other types. If ctx has no deadline, each call is bounded
+// by driver.OperationTimeout. InspectAll ends with its first error.
+func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	for _, name := range names {
+		if err := s.check(name); err != nil {
+			return nil, err
+		}
+	}
+	all := inspection{s: s, names: names, states: make([]driver.State, len(names)), alone: make([]bool, len(names))}
+	if err := all.inspectTogether(ctx); err != nil {
+		return nil, err
+	}
+	if err := all.inspectAlone(ctx); err != nil {
+		return nil, err
+	}
+	return all.states, nil
+}
+
+// An inspection is one call of InspectAll. Concurrent steps write to different elements of
+// its slices.
+type inspection struct {
+	s      *Store
+	names  []string
+	states []driver.State
+	alone  []bool // names that need a call of their own
+}
+
+func (a *inspection) atOnce() int {
+	if a.s.format.Sharded {
+		return inspectsAtOnceSharded
+	}
+	return inspectsAtOnce
+}
+
+// inspectTogether inspects the names in batches.
+func (a *inspection) inspectTogether(ctx context.Context) error {
+	if a.s.format.Redisson != nil {
+		for i := range a.alone {
+			a.alone[i] = true
+		}
+		return nil
+	}
+	batches := a.batches()
+	return forEach(ctx, len(batches), a.atOnce(), func(ctx context.Context, i int) error {
+		return a.inspectBatch(ctx, batches[i])
+	})
+}
+
+// batches divides the names into those that one script call inspects, as indices.
+func (a *inspection) batches() (batches [][]int) {
+	bySlot := make(map[int][]int)
+	for i, name := range a.names {
+		at := 0
+		if a.s.format.Sharded {
+			at = a.s.format.Slot(name)
+		}
+		bySlot[at] = append(bySlot[at], i)
+	}
+	for _, all := range bySlot {
+		batches = slices.AppendSeq(batches, slices.Chunk(all, wire.MaxNames))
+	}
+	return batches
+}
+
+// inspectBatch inspects the names at some indices, in one call or more: the script stops
+// early where states are large. A refused call leaves its names to inspectAlone, since one
+// of them may be the reason.
+func (a *inspection) inspectBatch(ctx context.Context, batch []int) error {
+	names := make([]string, len(batch))
+	for i, at := range batch {
+		names[i] = a.names[at]
+	}
+	for len(batch) > 0 {
+		found, now, err := a.s.requestStates(ctx, names)
+		var refusal redisconn.ServerError
+		if errors.As(err, &refusal) {
+			found = make([]wire.Inspected, len(batch))
+			for i := range found {
+				found[i].Err = refusal
+			}
+		} else if err != nil {
+			return wrapError("inspect", "", err)
+		}
+		for i, one := range found {
+			at := batch[i]
+			a.states[at], a.alone[at] = a.s.recognise(ctx, one.State, now), one.Err != nil
+		}
+		batch, names = batch[len(found):], names[len(found):]
+	}
+	return nil
+}
+
+// inspectAlone inspects the names that need a call of their own. A value of another type is
+// no error.
+func (a *inspection) inspectAlone(ctx context.Context) error {
+	var which []int
+	for i, alone := range a.alone {
+		if alone {
+			which = append(which, i)
+		}
+	}
+	return forEach(ctx, len(which), a.atOnce(), func(ctx context.Context, i int) error {
+		at := which[i]
+		state, err := a.s.Inspect(ctx, a.names[at])
+		var wrong *driver.WrongTypeError
+		if errors.As(err, &wrong) {
+			state, err = wrong.State, nil
+			state.Name = a.names[at] // of a WrongTypeError without a description, too
+		}
+		a.states[at] = state
+		return err
+	})
+}
+
+// forEach calls do for each i below n, for up to atOnce of them at once. It returns the first
+// error, which ends the context of the others.
+func forEach(ctx context.Context, n, atOnce int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	workers := min(n, atOnce)
+	failed := make(chan error, workers)
+	var next atomic.Int64
+	var pending sync.WaitGroup
+	for range workers {
+		pending.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := do(ctx, i); err != nil {
+					failed <- err
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	pending.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}

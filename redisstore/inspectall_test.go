@@ -1,0 +1,372 @@
+package redisstore_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+)
+
+// A stateWriter writes the keys of names, each with a random state that stays the same for an
+// hour.
+type stateWriter struct {
+	t      *testing.T
+	server *redistest.Server
+	r      *rand.Rand
+	name   string
+	key    string // the lock key
+	serial int
+}
+
+func (w *stateWriter) cmd(words ...string) { w.t.Helper(); w.server.MustCmd(w.t, words...) }
+
+func (w *stateWriter) token() string {
+	w.serial++
+	kinds := []string{"", "m-", "s4-", "r-", "w-", "a-", "e-", "o-"}
+	token := fmt.Sprintf("web-7:211:q3ZkAbCdEfGhIjKl:%s%08d", kinds[w.r.IntN(len(kinds))], w.serial)
+	switch w.r.IntN(4) {
+	case 0:
+		return fmt.Sprintf("%s:label %d", token, w.serial)
+	case 1:
+		return fmt.Sprintf("chosen %d", w.serial)
+	}
+	return token
+}
+
+// past and future return an instant that is far enough from now, in units.
+func (w *stateWriter) past(unit time.Duration) string {
+	return strconv.FormatInt(int64(time.Duration(time.Now().UnixNano())-time.Hour-time.Duration(w.r.Int64N(int64(time.Hour))))/int64(unit), 10)
+}
+
+func (w *stateWriter) future(unit time.Duration) string {
+	return strconv.FormatInt(int64(time.Duration(time.Now().UnixNano())+time.Hour+time.Duration(w.r.Int64N(int64(time.Hour))))/int64(unit), 10)
+}
+
+func (w *stateWriter) exclusive() {
+	token := w.token()
+	w.cmd("SET", w.key, token, "PX", "3600000")
+	switch w.r.IntN(3) {
+	case 0:
+		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 web-7:211:q3ZkAbCdEfGhIjKl "+token)
+	case 1:
+		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 web-7:211:q3ZkAbCdEfGhIjKl another")
+	}
+}
+
+func (w *stateWriter) reserved() {
+	w.cmd("SET", w.key, w.token()+" reserved", "PX", "3600000")
+}
+
+func (w *stateWriter) shared() {
+	w.cmd("SET", w.key, "dibs:shared 9", "PX", "3600000")
+	for range cmp.Or(w.r.IntN(4), 120) {
+		token, expires := w.token(), w.future(time.Millisecond)
+		if w.r.IntN(4) == 0 {
+			expires = w.past(time.Millisecond)
+		}
+		w.cmd("ZADD", "{"+w.key+"}"+shared, expires, token)
+		if w.r.IntN(4) > 0 {
+			w.cmd("HSET", "{"+w.key+"}"+meta, "="+token, fmt.Sprintf("%d %d web-7:211:q3ZkAbCdEfGhIjKl", 1+w.r.IntN(9), w.r.IntN(99)))
+		}
+	}
+}
+
+func (w *stateWriter) sharedWithoutHolders() { w.cmd("SET", w.key, "dibs:shared 2", "PX", "3600000") }
+
+// staleHolders are those of a lock that has expired.
+func (w *stateWriter) staleHolders() {
+	w.cmd("ZADD", "{"+w.key+"}"+shared, w.future(time.Millisecond), w.token())
+}
+
+func (w *stateWriter) foreignString() {
+	values := []string{someUUID, "17", "", "{}", strings.Repeat("x", 5000), "web-7"}
+	w.cmd("SET", w.key, values[w.r.IntN(len(values))])
+	if w.r.IntN(2) == 0 {
+		w.cmd("PEXPIRE", w.key, "3600000")
+	}
+}
+
+func (w *stateWriter) foreignHash() {
+	w.cmd("HSET", w.key, redissonClient+":40", "1")
+	w.cmd("PEXPIRE", w.key, "3600000")
+}
+
+func (w *stateWriter) otherType() {
+	commands := []string{"SADD %s a", "RPUSH %s a", "HSET %s f v", "ZADD %s 1 a", "XADD %s * f v"}
+	w.cmd(strings.Fields(strings.ReplaceAll(commands[w.r.IntN(len(commands))], "%s", w.key))...)
+}
+
+func (w *stateWriter) otherTypeBeside() {
+	keys := []string{queue, meta, shared}
+	w.shared()
+	key := "{" + w.key + "}" + keys[w.r.IntN(len(keys))]
+	w.cmd("DEL", key)
+	w.cmd("SET", key, "data")
+}
+
+func (w *stateWriter) free() {}
+
+func (w *stateWriter) waiters() {
+	for range cmp.Or(w.r.IntN(4), 120) {
+		shares := []string{"1/1", "1/1+", "2/4", "1/2147483647", "2147483647/2147483647*"}
+		entry := fmt.Sprintf("%016x 5000 %s web-7:211:q3ZkAbCdEfGhIjKl %s", w.serial, shares[w.r.IntN(len(shares))], w.token())
+		ticket := w.past(time.Microsecond)
+		if w.r.IntN(2) == 0 {
+			ticket = w.future(time.Microsecond)
+		}
+		if w.r.IntN(4) == 0 { // passed over
+			n, _ := strconv.ParseInt(ticket, 10, 64)
+			ticket = strconv.FormatInt(n+1<<52, 10)
+		}
+		w.cmd("ZADD", "{"+w.key+"}"+queue, ticket, entry)
+		switch w.r.IntN(3) {
+		case 0:
+			w.cmd("HSET", "{"+w.key+"}"+meta, entry, w.future(time.Microsecond))
+		case 1:
+			w.cmd("HSET", "{"+w.key+"}"+meta, entry, w.past(time.Microsecond))
+		}
+	}
+}
+
+// write gives a name a random state.
+func (w *stateWriter) write(prefix, name string) {
+	w.name, w.key = name, prefix+name
+	states := []func(){
+		w.free, w.exclusive, w.exclusive, w.exclusive, w.reserved, w.shared, w.sharedWithoutHolders, w.staleHolders,
+		w.foreignString, w.foreignHash, w.otherType, w.otherTypeBeside,
+	}
+	chosen := w.r.IntN(len(states))
+	states[chosen]()
+	if chosen < len(states)-1 && w.r.IntN(4) == 0 {
+		w.waiters()
+	}
+}
+
+// The states of InspectAll are those of Inspect, whatever the keys hold, in the order of the
+// names. A value of another type does not disturb the other names.
+func TestInspectAllEqualsInspect(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		start   func(testing.TB) *redistest.Server
+		options []redisstore.Option
+	}{
+		"one server": {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, nil},
+		"no prefix":  {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, []redisstore.Option{redisstore.Prefix("")}},
+		"cluster":    {func(t testing.TB) *redistest.Server { return redistest.StartClusterNode(t) }, []redisstore.Option{redisstore.Sharded()}},
+		"redisson":   {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, []redisstore.Option{redisstore.Redisson()}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := test.start(t)
+			s := open(t, server, test.options...)
+			target, err := s.Target()
+			if err != nil {
+				t.Fatal(err)
+			}
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			w := &stateWriter{t: t, server: server, r: rand.New(rand.NewPCG(seed, 0))}
+			const count = 250
+			var names []string
+			for i := range count {
+				name := fmt.Sprintf("n%d", i)
+				if i%3 == 0 {
+					name = fmt.Sprintf("{together}%d", i) // in one slot
+				}
+				w.write(target.Prefix, name)
+				names = append(names, name)
+			}
+			w.r.Shuffle(count, func(i, j int) { names[i], names[j] = names[j], names[i] })
+			names = append(names, names[0]) // twice
+			states, err := s.InspectAll(t.Context(), names)
+			if err != nil || len(states) != len(names) {
+				t.Fatalf("%d states, %v: want %d", len(states), err, len(names))
+			}
+			for i, name := range names {
+				want, err := s.Inspect(t.Context(), name)
+				var wrong *driver.WrongTypeError
+				if errors.As(err, &wrong) {
+					want, err = wrong.State, nil
+				}
+				if err != nil {
+					t.Fatal(name, err)
+				}
+				have, expected := fieldsOf(roundTimes(states[i])), fieldsOf(roundTimes(want))
+				if states[i].Name != name || !reflect.DeepEqual(have, expected) {
+					t.Errorf("%s: %+v\nwant %+v", name, have, expected)
+				}
+			}
+		})
+	}
+}
+
+// fieldsOf returns the fields of a state. It has no nodes, whose errors could not be compared.
+func fieldsOf(s driver.State) []any {
+	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Fence, s.Foreign, len(s.Nodes)}
+}
+
+// roundTimes returns a state without what changes from one call to the next.
+func roundTimes(s driver.State) driver.State {
+	round := func(d time.Duration) time.Duration {
+		if d < 0 {
+			return d
+		}
+		return d.Round(2 * time.Hour)
+	}
+	s.Holders, s.Waiters = slices.Clone(s.Holders), slices.Clone(s.Waiters)
+	for i := range s.Holders {
+		s.Holders[i].Remaining = round(s.Holders[i].Remaining)
+	}
+	for i := range s.Waiters {
+		s.Waiters[i].Waited = round(s.Waiters[i].Waited)
+	}
+	if s.Foreign != nil {
+		f := *s.Foreign
+		f.Remaining = round(f.Remaining)
+		if f.Mark != nil {
+			f.Mark = reflect.TypeOf(f.Mark)
+		}
+		s.Foreign = &f
+	}
+	return s
+}
+
+// A mutex without waiters costs four commands, and a tenth of one that looks for queues.
+func TestCommandsOfInspectAll(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server))
+	const count = 200
+	var names []string
+	for i := range count {
+		c := p.request(fmt.Sprintf("n%d", i))
+		p.mustAcquire(c)
+		names = append(names, c.Name)
+	}
+	inspect := func() {
+		states, err := p.s.InspectAll(t.Context(), names)
+		if err != nil || len(states) != len(names) || states[count-1].Holding != 1 {
+			t.Fatalf("%d states, %v", len(states), err)
+		}
+	}
+	inspect() // loads the script
+	const perCall = 1 + 100*4 + 10
+	if each, runs := countCommands(t, server, inspect); each != perCall || runs != 2 {
+		t.Errorf("%d commands in each of %d calls, want %d in 2", each, runs, perCall)
+	}
+	p.mustWait(p.request("n7"))
+	const group = 10 // names whose queues are read because one of them has a waiter
+	if each, runs := countCommands(t, server, inspect); each != perCall+(group+1)/2 || runs != 2 {
+		t.Errorf("with a waiter: %d commands in each of %d calls", each, runs)
+	}
+	server.MustCmd(t, "SADD", "lock:n3x", "data")
+	names = slices.Insert(names, 3, "n3x")
+	inspect()       // loads the script describe
+	const alone = 2 // inspect, and describe
+	if _, runs := countCommands(t, server, inspect); runs != (count+1+99)/100+alone {
+		t.Errorf("with a key of another type: %d calls", runs)
+	}
+}
+
+// Where many hold and wait, a call returns the states of a few names, and the next call those
+// of the others.
+func TestInspectAllBoundsEachCall(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	const count, each = 30, 150
+	var names []string
+	later := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+	for i := range count {
+		name := fmt.Sprintf("n%d", i)
+		cmd := []string{"ZADD", "{" + name + "}" + shared}
+		for j := range each {
+			cmd = append(cmd, later, fmt.Sprintf("%s:r-%08d", p.client, j))
+		}
+		server.MustCmd(t, cmd...)
+		server.MustCmd(t, "SET", name, fmt.Sprintf("dibs:shared %d", each), "PX", "3600000")
+		addEntries(t, server, name, p.client, "1/1", each)
+		names = append(names, name)
+	}
+	var states []driver.State
+	inspect := func() {
+		var err error
+		if states, err = p.s.InspectAll(t.Context(), names); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inspect()
+	commands, runs := countCommands(t, server, inspect)
+	for i, s := range states {
+		if s.Name != names[i] || s.Holding != each || len(s.Holders) != 100 || s.Waiting != each || len(s.Waiters) != 100 {
+			t.Errorf("%s: %d of %d holders, %d of %d waiters", s.Name, len(s.Holders), s.Holding, len(s.Waiters), s.Waiting)
+		}
+	}
+	const perCall = 3 // states of 703 fields, until they are 2000
+	if runs != count/perCall || commands > maxCommands {
+		t.Errorf("%d calls of %d commands, want %d", runs, commands, count/perCall)
+	}
+}
+
+// Large values are data of programs. One call reads few of them.
+func TestInspectAllBoundsLargeValues(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server, redisstore.Prefix(""))
+	const count, size = 12, 1<<18 + 1
+	var names []string
+	for i := range count {
+		names = append(names, fmt.Sprintf("n%d", i))
+		server.MustCmd(t, "SET", names[i], strings.Repeat("x", size))
+	}
+	inspect := func() {
+		states, err := s.InspectAll(t.Context(), names)
+		if err != nil || len(states) != count || states[count-1].Foreign == nil || states[count-1].Foreign.Lock {
+			t.Errorf("%d states, %v: want data", len(states), err)
+		}
+	}
+	inspect()
+	const perCall = 4 // until they are 1 MiB
+	if _, runs := countCommands(t, server, inspect); runs != count/perCall {
+		t.Errorf("%d calls, want %d", runs, count/perCall)
+	}
+}
+
+func TestInspectAllFails(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server)
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = fmt.Sprintf("n%d", i)
+	}
+	if states, err := s.InspectAll(t.Context(), nil); err != nil || len(states) > 0 {
+		t.Errorf("no names: %+v, %v", states, err)
+	}
+	for _, name := range []string{"", "\xff", "n:dibs:queue"} {
+		_, err := s.InspectAll(t.Context(), append(slices.Clone(many), name))
+		wantIs(t, fmt.Sprintf("name %q", name), err, driver.ErrInvalid)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.InspectAll(over, many)
+	wantIs(t, "a context that has ended", err, context.Canceled)
+	wantIs(t, "a context that has ended", err, driver.ErrUnavailable)
+	server.MustCmd(t, "ACL", "SETUSER", "default", "resetkeys", "~lock:n1*", "~{lock:n1*", "~dibs:*")
+	_, err = s.InspectAll(t.Context(), many)
+	wantIs(t, "a forbidden name", err, driver.ErrUnavailable)
+	if states, err := s.InspectAll(t.Context(), []string{"n1", "n10", "n100"}); err != nil || len(states) != 3 {
+		t.Errorf("permitted names: %+v, %v", states, err)
+	}
+}
