@@ -47,8 +47,8 @@
 //
 // A client that wraps another one, such as those of rueidishook and rueidisotel, sees
 // every command with the context values of the caller. A batch of several callers'
-// commands has the values of the first caller. Retries in the background have the values
-// of their call, and renewals have none.
+// commands has the values of the first caller that does not extend leases. Retries in the
+// background have the values of their call, and renewals have none.
 //
 // # Timeouts
 //
