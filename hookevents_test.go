@@ -328,6 +328,7 @@ func TestHookContextInEachRequest(t *testing.T) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
 		f.set(func(f *faulty) { f.release = nil })
+		wantErr(t, c.Mutex("yield").Do(t.Context(), func(ctx context.Context) error { return dibs.Yield(ctx) }))
 		mutex(t, s, "taken")
 		_, err := c.Mutex("taken").Lock(t.Context(), dibs.Wait(time.Second))
 		wantErr(t, err, dibs.ErrBusy)

@@ -69,7 +69,7 @@ func (in *carriedLease) endYield() {
 // for its answer. If there is none, the store is asked again in the background.
 func (h *lease) isWanted(ctx context.Context) bool {
 	signal, isNew := h.wantedSignal()
-	if isNew && h.notifyWanted(ctx) != nil {
+	if isNew && h.notifyWanted(detach(ctx, h.values())) != nil {
 		h.registerWanted()
 	}
 	select {

@@ -35,9 +35,9 @@
 //
 // Hooks of the client (redis.Hook, for tracing, metrics or circuit breakers) see every
 // command of dibs once, with the context values of the caller. A pipeline of several
-// callers' commands has the values of the first caller. Retries in the background have the
-// values of their call, and renewals have none. A hook that is added later takes effect
-// within a second.
+// callers' commands has the values of the first caller that does not extend leases. Retries
+// in the background have the values of their call, and renewals have none. A hook that is
+// added later takes effect within a second.
 //
 // On a cluster, the commands of [WithReplicas] run the hooks of the nodes
 // (redis.ClusterClient.OnNewNode), not those of the cluster client. A subscription runs

@@ -126,7 +126,7 @@ func (r *runner) exchange(msg *core.Message) (reply core.Reply) {
 	ctx, cancel := nodeContext(r.ctx, msg.Until)
 	defer cancel()
 	if msg.Call != nil {
-		ctx = valuesContext{ctx, msg.Call.Context}
+		ctx = valuesContext{ctx, context.WithoutCancel(msg.Call.Context)}
 	}
 	if msg.NeedsState() {
 		state, err := r.nodes.inspect(ctx, msg.Acquire.Name)
@@ -160,7 +160,7 @@ func nodeContext(parent context.Context, until time.Time) (context.Context, cont
 }
 
 // A valuesContext has the values of the caller, such as a trace. A message does not end with
-// its caller.
+// its caller, so the values must not have the cause of that end.
 type valuesContext struct {
 	context.Context
 	values context.Context

@@ -132,3 +132,38 @@ func TestClose(t *testing.T) {
 		s.Close()
 	})
 }
+
+// A silentNode answers no acquire. It records why the requests end.
+type silentNode struct {
+	driver.Voter
+	causes chan error
+}
+
+func (n silentNode) AcquireVote(ctx context.Context, _ driver.AcquireRequest, _ driver.Vote) (driver.VoteReply, error) {
+	<-ctx.Done()
+	n.causes <- context.Cause(ctx)
+	return driver.VoteReply{}, ctx.Err()
+}
+
+// A message whose caller has left ends by its time limit, and that is its cause.
+func TestCauseOfAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		causes := make(chan error, 3)
+		var nodes []driver.Voter
+		for range 3 {
+			nodes = append(nodes, silentNode{memstore.New(), causes})
+		}
+		s := newQuorum(t, quorum.Config{Trusting: true}, nodes...)
+		defer s.Close()
+		ctx, leave := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Millisecond, func() { leave(errors.New("left")) })
+		if _, err := s.Acquire(ctx, driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1}); err == nil {
+			t.Fatal("a lease without an answer")
+		}
+		for range nodes {
+			if err := <-causes; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the message ended by %v, want its deadline", err)
+			}
+		}
+	})
+}

@@ -86,6 +86,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, gro
 func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
 	r := s.requests.Get()
 	s.format.Extend(&r.Request, requests, group)
+	r.Extends = true
 	reply, replicaErr := s.call(ctx, r, until, anyReply)
 	errs := make([]error, len(group))
 	statuses, ok := wire.ParseStatuses(reply.Value, len(group))
@@ -156,6 +157,7 @@ func (b *keyResult) result(ctx context.Context, until time.Time, s *Store, h dri
 func (s *Store) extendKey(ctx context.Context, h driver.ExtendRequest, kind string, until time.Time) (status byte, replicaErr, err error) {
 	r := s.requests.Get()
 	s.format.ExtendKey(&r.Request, h, kind)
+	r.Extends = true
 	reply, replicaErr := s.call(ctx, r, until, anyReply)
 	statuses, ok := wire.ParseStatuses(reply.Value, 1)
 	switch {

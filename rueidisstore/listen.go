@@ -79,9 +79,9 @@ func (s *subscription) Send(ops []listen.Op) error {
 	}
 	for i, result := range s.dedicated.DoMulti(s.ctx, cmds...) {
 		if err := result.NonRedisError(); err != nil {
-			return s.conn.convertError(err)
+			return s.conn.convertError(s.ctx, err)
 		}
-		if err := s.conn.reply(result).Err; err != nil {
+		if err := s.conn.reply(s.ctx, result).Err; err != nil {
 			s.pass(listen.Event{Kind: listen.Refused, Channel: ops[i].Channel, Err: err})
 		}
 	}
@@ -108,7 +108,7 @@ func (s *subscription) Ping() error {
 	const none = "dibs:ping"
 	result := s.dedicated.Do(s.ctx, s.dedicated.B().Unsubscribe().Channel(none).Build())
 	if err := result.NonRedisError(); err != nil {
-		return s.conn.convertError(err)
+		return s.conn.convertError(s.ctx, err)
 	}
 	s.pass(listen.Event{Kind: listen.Pong}) // for an error reply, too
 	return nil
@@ -120,7 +120,7 @@ func (s *subscription) Receive() (listen.Event, error) {
 	case e := <-s.events:
 		return e, nil
 	case err := <-s.closed:
-		return listen.Event{}, s.conn.subscriptionError(err)
+		return listen.Event{}, s.conn.subscriptionError(s.ctx, err)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestValue(t *testing.T) {
 		{"%1\r\n+k\r\n-ERR within\r\n", redisconn.ServerError("ERR within")},
 	} {
 		client := clientOf(t, c.wire)
-		r := (&conn{client: client}).reply(client.Do(t.Context(), client.B().Ping().Build()))
+		r := (&conn{client: client}).reply(t.Context(), client.Do(t.Context(), client.B().Ping().Build()))
 		have := r.Value
 		if r.Err != nil {
 			have = r.Err
@@ -64,7 +64,7 @@ func TestValue(t *testing.T) {
 func TestValueOfMapWithOtherKeys(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, "%1\r\n:1\r\n:2\r\n")
-	r := (&conn{client: client}).reply(client.Do(t.Context(), client.B().Ping().Build()))
+	r := (&conn{client: client}).reply(t.Context(), client.Do(t.Context(), client.B().Ping().Build()))
 	var server redisconn.ServerError
 	if r.Err == nil || errors.As(r.Err, &server) {
 		t.Errorf("%v, %v, want an error that is not the server's", r.Value, r.Err)

@@ -47,8 +47,8 @@
 //
 // A client that wraps another one, such as those of rueidishook and rueidisotel, sees
 // every command with the context values of the caller. A batch of several callers'
-// commands has the values of the first caller. Retries in the background have the values
-// of their call, and renewals have none.
+// commands has the values of the first caller that does not extend leases. Retries in the
+// background have the values of their call, and renewals have none.
 //
 // # Timeouts
 //
@@ -157,7 +157,7 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 		if links.Broken(result.NonRedisError()) {
 			c.sweep(ctx, client, cmds[0])
 		}
-		replies[0] = c.reply(result)
+		replies[0] = c.reply(ctx, result)
 		return
 	}
 	if c.sharded { // DoMulti panics if a migrating slot redirects it to another node
@@ -177,7 +177,7 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 		c.sweep(ctx, client, cmds[0])
 	}
 	for i, result := range results {
-		replies[i] = c.reply(result)
+		replies[i] = c.reply(ctx, result)
 	}
 }
 
@@ -285,12 +285,12 @@ func (c *conn) doOn(ctx context.Context, dedicated rueidis.DedicatedClient, cmd 
 			c.sweep(ctx, c.client, cmd)
 		}
 	}
-	return c.reply(result)
+	return c.reply(ctx, result)
 }
 
-func (c *conn) reply(result rueidis.RedisResult) redisconn.Reply {
+func (c *conn) reply(ctx context.Context, result rueidis.RedisResult) redisconn.Reply {
 	if err := result.NonRedisError(); err != nil {
-		return redisconn.Reply{Err: c.convertError(err)}
+		return redisconn.Reply{Err: c.convertError(ctx, err)}
 	}
 	message, _ := result.ToMessage() // an error reply is part of the message
 	v, err := value(&message)
@@ -300,8 +300,8 @@ func (c *conn) reply(result rueidis.RedisResult) redisconn.Reply {
 // convertError converts an error of rueidis to one that redisstore recognizes. A server
 // that rejects connections is reported by each call. rueidis returns ErrClosing for a
 // closed client and also for a connection that it replaced, for example after a failover.
-// A few pings distinguish the two.
-func (c *conn) convertError(err error) error {
+// A few pings with the values of ctx distinguish the two.
+func (c *conn) convertError(ctx context.Context, err error) error {
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
 		return redisconn.ServerError(refusal.Error())
 	}
@@ -310,7 +310,7 @@ func (c *conn) convertError(err error) error {
 	}
 	const tries, pause = 5, 20 * time.Millisecond
 	for range tries {
-		if !errors.Is(c.ping(), rueidis.ErrClosing) {
+		if !errors.Is(c.ping(ctx), rueidis.ErrClosing) {
 			return fmt.Errorf("rueidis replaced the connection: %w", err)
 		}
 		time.Sleep(pause) // the connection to the new master may not be ready
@@ -318,8 +318,8 @@ func (c *conn) convertError(err error) error {
 	return fmt.Errorf("%w: %w", redisconn.ErrClosed, err)
 }
 
-func (c *conn) ping() error {
-	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+func (c *conn) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ioTimeout)
 	defer cancel()
 	return c.client.Do(ctx, command(c.client.B(), redisconn.Command("PING"))).Error()
 }

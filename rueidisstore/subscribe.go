@@ -47,7 +47,7 @@ func (c *conn) listen(ctx context.Context, channel string, s *subscriber) error 
 		case <-tick.C:
 		case err := <-closed:
 			c.sweep(c.bounded(ctx, deadlineOf(ctx)), c.client, redisconn.Command("PING"))
-			return c.subscriptionError(err)
+			return c.subscriptionError(ctx, err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -57,14 +57,14 @@ func (c *conn) listen(ctx context.Context, channel string, s *subscriber) error 
 func (c *conn) subscribe(ctx context.Context, dedicated rueidis.DedicatedClient, channel string) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	return c.reply(dedicated.Do(ctx, dedicated.B().Subscribe().Channel(channel).Build())).Err
+	return c.reply(ctx, dedicated.Do(ctx, dedicated.B().Subscribe().Channel(channel).Build())).Err
 }
 
-func (c *conn) subscriptionError(err error) error {
+func (c *conn) subscriptionError(ctx context.Context, err error) error {
 	if err == nil {
 		return fmt.Errorf("rueidis ended the subscription")
 	}
-	return c.convertError(err)
+	return c.convertError(ctx, err)
 }
 
 // subscriber passes messages from rueidis' reader goroutine to on. It passes none before

@@ -42,7 +42,8 @@ type Config struct {
 }
 
 // Hooks returns hooks for dibs.Observe. Given to dibs.New, they see all events. Given to a
-// lock or a call, they do not see Renewed and Degraded. They may be shared by Clients.
+// lock or a call, they do not see Renewed and Degraded. Call Hooks once for each Client: the
+// hooks remember whether their Client is degraded.
 //
 // If the MeterProvider cannot make an instrument, otel.Handle receives the error, and there
 // are no metrics.

@@ -29,6 +29,7 @@ type meter struct {
 	holding, waiting, degraded                 metric.Int64UpDownCounter
 	lost, renewFailed                          metric.Int64Counter
 	classes                                    *classes.Set[*classMeter]
+	isDegraded                                 atomic.Bool // the Client, according to its last event
 }
 
 // newMeter makes the instruments.
@@ -156,12 +157,15 @@ func (m *meter) onRenewed(e dibs.Renewed) {
 	m.headroom.Record(context.Background(), e.Headroom)
 }
 
+// onDegraded counts changes only: the event of a beginning or of an end may have been dropped.
 func (m *meter) onDegraded(e dibs.Degraded) {
-	change := int64(1)
-	if e.Err == nil {
-		change = -1
+	switch now := e.Err != nil; {
+	case m.isDegraded.Swap(now) == now:
+	case now:
+		m.degraded.Add(context.Background(), 1)
+	default:
+		m.degraded.Add(context.Background(), -1)
 	}
-	m.degraded.Add(context.Background(), change)
 }
 
 // A classMeter has the attributes of one class, so that a measurement allocates nothing.

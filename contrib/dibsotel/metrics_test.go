@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsotel"
+	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/memstore"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -140,34 +142,68 @@ func TestMetricsOfAnAttachedLease(t *testing.T) {
 	})
 }
 
+// Clients are counted together. An event that was dropped leaves no error behind: two
+// beginnings count once, and an end without a beginning does not count.
 func TestDegraded(t *testing.T) {
-	var hooks []dibs.Hooks
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-	for range 2 {
-		hooks = append(hooks, dibsotel.Hooks(dibsotel.Config{TracerProvider: noop.NewTracerProvider(), MeterProvider: provider}))
+	client := func() func(dibs.Degraded) {
+		return dibsotel.Hooks(dibsotel.Config{TracerProvider: noop.NewTracerProvider(), MeterProvider: provider}).Degraded
 	}
-	hooks[0].Degraded(dibs.Degraded{Err: errors.New("no subscription")})
-	hooks[1].Degraded(dibs.Degraded{Err: errors.New("no subscription")})
-	hooks[0].Degraded(dibs.Degraded{})
+	first, second := client(), client()
+	begins, ends := dibs.Degraded{Err: errors.New("no subscription")}, dibs.Degraded{}
+	for i, step := range []struct {
+		degraded func(dibs.Degraded)
+		event    dibs.Degraded
+		want     int
+	}{
+		{first, begins, 1}, {second, begins, 2}, {first, ends, 1},
+		{second, begins, 1}, {second, ends, 0}, {second, ends, 0}, {first, begins, 1},
+	} {
+		step.degraded(step.event)
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		have := strings.Join(points(all.ScopeMetrics[0].Metrics[0]), "\n")
+		want(t, fmt.Sprint("after step ", i), have, fmt.Sprint("dibs.degraded[{client}]  = ", step.want))
+	}
+}
+
+// Many distinct names make at most MaxClasses classes, and "other": a million of them with
+// DIBS_LONG. These take about 10 s with the race detector, and 1 s without.
+func TestMetricsAreBounded(t *testing.T) {
+	t.Parallel()
+	calls := 100_000
+	if redistest.Long() {
+		calls = 1_000_000
+	}
+	reader := sdkmetric.NewManualReader()
+	hooks := dibsotel.Hooks(dibsotel.Config{
+		MaxClasses: 5, Class: func(name string) string { return name },
+		TracerProvider: noop.NewTracerProvider(), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	})
+	for i := range calls {
+		info := dibs.LockInfo{Name: strconv.Itoa(i), Kind: dibs.KindMutex}
+		hooks.AcquireEnd(t.Context(), dibs.AcquireEnd{LockInfo: info})
+		hooks.Released(t.Context(), dibs.Released{LockInfo: info})
+	}
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "metrics", strings.Join(points(all.ScopeMetrics[0].Metrics[0]), "\n"), "dibs.degraded[{client}]  = 1")
-}
-
-// The series are bounded, whatever the names are.
-func TestMetricsAreBounded(t *testing.T) {
-	observe, measured := measure(t, dibsotel.Config{MaxClasses: 5, Class: func(name string) string { return name }})
-	locks := newLocks(t, memstore.New(), observe)
-	for i := range 10_000 {
-		lease := must[*dibs.Lease](t)(locks.Mutex(fmt.Sprint("n", i)).Lock(t.Context()))
-		if err := lease.Unlock(); err != nil {
-			t.Fatal(err)
+	acquired := uint64(0)
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if lines := points(m); len(lines) != 6 { // 5 classes and other
+			t.Errorf("%d series of %s, want 6:\n%s", len(lines), m.Name, strings.Join(lines, "\n"))
+		}
+		if data, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "dibs.acquire.duration" {
+			for _, p := range data.DataPoints {
+				acquired += p.Count
+			}
 		}
 	}
-	if lines := strings.Split(measured(), "\n"); len(lines) != 3*6 { // three instruments, 5 classes and other
-		t.Errorf("%d series, want 18:\n%s", len(lines), strings.Join(lines, "\n"))
+	if n := len(all.ScopeMetrics[0].Metrics); n != 3 || acquired != uint64(calls) { // acquired, held, holding
+		t.Errorf("%d instruments and %d calls, want 3 and %d", n, acquired, calls)
 	}
 }

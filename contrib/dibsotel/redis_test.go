@@ -7,259 +7,415 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/contrib/dibsotel"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/rueidisstore"
-	"github.com/redis/go-redis/extra/redisotel/v9"
-	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// onEachClient runs a test with each instrumented client of Redis. Each call of open makes
-// a client, with a recorder of its spans, and of those of dibs.
-func onEachClient(t *testing.T, test func(t *testing.T, s *redistest.Server, open func(options ...dibs.Option) (*dibs.Client, *recorder))) {
-	for name, c := range map[string]struct {
-		start func(t testing.TB, args ...string) *redistest.Server
-		store func(t *testing.T, addr string, r *recorder) driver.Store
-	}{
-		"go-redis": {redistest.Start, func(t *testing.T, addr string, r *recorder) driver.Store {
-			return instrumented(t, redis.NewClient(&redis.Options{Addr: addr}), r)
-		}},
-		"go-redis cluster": {redistest.StartClusterNode, func(t *testing.T, addr string, r *recorder) driver.Store {
-			return instrumented(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}}), r)
-		}},
-		"rueidis":         {redistest.Start, instrumentedRueidis},
-		"rueidis cluster": {redistest.StartClusterNode, instrumentedRueidis},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := c.start(t)
-			test(t, s, func(options ...dibs.Option) (*dibs.Client, *recorder) {
-				r := newRecorder(t)
-				options = append(options, r.observe(dibsotel.Config{}))
-				return newLocks(t, c.store(t, s.Addr(), r), options...), r
-			})
-		})
+// background are the spans that belong to no call: of the subscription and of what checks
+// it, of the search for the nodes of a cluster, and of new connections.
+var background = []string{"subscribe", "pubsub", "cluster", "command", "config", "client", "hello", "ping", "redis.dial"}
+
+// A tree has the spans by their ids.
+type tree map[trace.SpanID]tracetest.SpanStub
+
+func (r *recorder) tree() tree {
+	all := make(tree)
+	for _, s := range r.GetSpans() {
+		all[s.SpanContext.SpanID()] = s
+	}
+	return all
+}
+
+// under reports whether a span has an ancestor in its trace whose name begins with a prefix.
+func (all tree) under(s tracetest.SpanStub, prefix string) bool {
+	for {
+		parent, found := all[s.Parent.SpanID()]
+		switch {
+		case !found || parent.SpanContext.TraceID() != s.SpanContext.TraceID():
+			return false
+		case strings.HasPrefix(parent.Name, prefix):
+			return true
+		}
+		s = parent
 	}
 }
 
-func instrumented(t *testing.T, rdb redis.UniversalClient, r *recorder) driver.Store {
-	t.Cleanup(func() { rdb.Close() })
-	err := redisotel.InstrumentTracing(rdb, redisotel.WithTracerProvider(r.provider), redisotel.WithDBStatement(false), redisotel.WithDialFilter(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return goredisstore.New(rdb)
-}
-
-func instrumentedRueidis(t *testing.T, addr string, r *recorder) driver.Store {
-	return rueidisstore.New(openRueidis(t, addr, r))
-}
-
-// scripts returns the spans of Redis that call scripts, one by one or in a pipeline.
-func (r *recorder) scripts() tracetest.SpanStubs {
-	return slices.DeleteFunc(r.GetSpans(), func(s tracetest.SpanStub) bool {
-		return !strings.Contains(s.InstrumentationScope.Name, "redis") || !strings.Contains(strings.ToLower(s.Name), "eval") && !strings.Contains(strings.ToLower(s.Name), "script")
-	})
-}
-
-// wantWhole checks that each script has a span of dibs as its parent, in the same trace. It
-// returns the number of scripts.
-func (r *recorder) wantWhole(t *testing.T) int {
-	t.Helper()
-	parents := make(map[trace.SpanID]tracetest.SpanStub)
-	for _, s := range r.named("dibs.") {
-		parents[s.SpanContext.SpanID()] = s
-	}
-	scripts := r.scripts()
-	for _, s := range scripts {
-		parent, found := parents[s.Parent.SpanID()]
-		if !found || parent.SpanContext.TraceID() != s.SpanContext.TraceID() {
-			t.Errorf("the span %q has the parent %v, which is no span of dibs in its trace", s.Name, s.Parent.SpanID())
+// commands returns the spans of commands that dibs sends during a call, and of cancels and
+// retries in the background.
+func (r *recorder) commands() (all tracetest.SpanStubs) {
+	spans := r.tree()
+	for _, s := range r.GetSpans() {
+		command := strings.TrimPrefix(strings.ToLower(s.Name), "redis.pipeline ")
+		isBackground := slices.ContainsFunc(background, func(name string) bool { return strings.HasPrefix(command, name) })
+		if strings.Contains(s.InstrumentationScope.Name, "redis") && !isBackground && !spans.under(s, "renewal") {
+			all = append(all, s)
 		}
 	}
-	return len(scripts)
+	return all
 }
 
-// wantTraces waits until there are at least some spans of scripts. It checks how many traces
-// all spans of dibs and of scripts form.
-func (r *recorder) wantTraces(t *testing.T, traces, atLeast int) {
+// orphans returns the commands without a span of dibs as an ancestor.
+func (r *recorder) orphans() []string {
+	spans := r.tree()
+	return names(slices.DeleteFunc(r.commands(), func(s tracetest.SpanStub) bool { return spans.under(s, "dibs.") }))
+}
+
+// wantWhole checks that each command has a span of dibs as an ancestor, in the same trace.
+func (r *recorder) wantWhole(t *testing.T) {
 	t.Helper()
-	eventually(t, func() bool { return len(r.scripts()) >= atLeast })
-	r.wantWhole(t)
+	// A parent may end, and be recorded, shortly after its child.
+	if !within(func() bool { return len(r.orphans()) == 0 }) {
+		t.Errorf("commands without a span of dibs above them: %v", r.orphans())
+	}
+}
+
+// traces returns the traces of all spans of dibs and of commands.
+func (r *recorder) traces() map[trace.TraceID]bool {
 	different := make(map[trace.TraceID]bool)
-	for _, s := range append(r.named("dibs."), r.scripts()...) {
+	for _, s := range append(r.named("dibs."), r.commands()...) {
 		different[s.SpanContext.TraceID()] = true
 	}
-	if len(different) != traces {
-		t.Errorf("%d traces, want %d, of %v", len(different), traces, names(r.GetSpans()))
+	return different
+}
+
+// wantTraces waits for some commands, and checks how many traces they form with dibs.
+func (r *recorder) wantTraces(t *testing.T, traces, atLeast int) {
+	t.Helper()
+	eventually(t, func() bool { return len(r.commands()) >= atLeast })
+	r.wantWhole(t)
+	if n := len(r.traces()); n != traces {
+		t.Errorf("%d traces, want %d, of %v", n, traces, names(r.GetSpans()))
 	}
 }
 
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) { // between polls
-		if time.Now().After(limit) {
-			t.Fatal("not within 10 s")
-		}
+	if !within(done) {
+		t.Fatal("not within 10 s")
 	}
 }
 
-func TestTraceOfAnUncontendedLock(t *testing.T) {
-	onEachClient(t, func(t *testing.T, _ *redistest.Server, open func(...dibs.Option) (*dibs.Client, *recorder)) {
-		locks, r := open()
-		for range 40 { // from the 16th on, the caller sends its own requests
-			r.Reset()
-			lease := must[*dibs.Lease](t)(locks.Mutex("order:42").Lock(t.Context()))
-			if err := lease.Unlock(); err != nil {
-				t.Fatal(err)
-			}
-			r.wantTraces(t, 1, 2) // acquire and release
+func within(done func() bool) bool {
+	for limit := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) { // between polls
+		if time.Now().After(limit) {
+			return false
+		}
+	}
+	return true
+}
+
+func nothing(context.Context) error { return nil }
+
+// Each test of a trace runs on all topologies, with all clients.
+func TestTraces(t *testing.T) {
+	onEachTopology(t, func(t *testing.T, b bed) {
+		for _, c := range []struct {
+			name string
+			test func(*testing.T, bed)
+		}{
+			{"uncontended", traceOfAnUncontendedLock},
+			{"caller", traceOfACaller},
+			{"waiter", traceOfAWaiter},
+			{"poll", traceOfAPoll},
+			{"cancel", traceOfACancel},
+			{"wanted", traceOfWanted},
+			{"yield", traceOfAYield},
+			{"several names", traceOfSeveralNames},
+			{"renewal", renewalsAreRoots},
+			{"load", tracesUnderLoad},
+		} {
+			t.Run(c.name, func(t *testing.T) { c.test(t, b) })
 		}
 	})
+}
+
+func traceOfAnUncontendedLock(t *testing.T, b bed) {
+	const calls = 40 // from the 16th on, the caller sends its own requests
+	locks, r := b.open(t)
+	for range calls {
+		lease := must[*dibs.Lease](t)(locks.Mutex("uncontended:42").Lock(t.Context()))
+		if err := lease.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wantTraces(t, calls, 2*calls) // acquire and release
 }
 
 // The span of the caller is the root.
-func TestTraceOfACaller(t *testing.T) {
-	onEachClient(t, func(t *testing.T, _ *redistest.Server, open func(...dibs.Option) (*dibs.Client, *recorder)) {
-		locks, r := open()
-		ctx, caller := r.caller(t.Context())
-		for range 3 {
-			if err := locks.Mutex("order:42").Do(ctx, func(context.Context) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
+func traceOfACaller(t *testing.T, b bed) {
+	locks, r := b.open(t)
+	ctx, caller := r.caller(t.Context())
+	for range 3 {
+		if err := locks.Mutex("caller:42").Do(ctx, nothing); err != nil {
+			t.Fatal(err)
 		}
-		r.wantTraces(t, 1, 6)
-		for _, s := range append(r.named("dibs."), r.scripts()...) {
-			if s.SpanContext.TraceID() != caller.SpanContext().TraceID() {
-				t.Errorf("the span %q is not in the trace of the caller", s.Name)
-			}
-		}
-	})
+	}
+	r.wantTraces(t, 1, 6)
+	if !r.traces()[caller.SpanContext().TraceID()] {
+		t.Error("the trace is not that of the caller")
+	}
 }
 
-func TestTraceOfAWaiter(t *testing.T) {
-	onEachClient(t, func(t *testing.T, _ *redistest.Server, open func(...dibs.Option) (*dibs.Client, *recorder)) {
-		first, _ := open()
-		queued := make(chan struct{}, 1)
-		locks, r := open(dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { queued <- struct{}{} }}))
-		held := must[*dibs.Lease](t)(first.Mutex("order:42").Lock(t.Context()))
-		done := make(chan error, 1)
-		go func() {
-			done <- locks.Mutex("order:42").Do(t.Context(), func(context.Context) error { return nil })
-		}()
-		<-queued
-		if err := held.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		r.wantTraces(t, 1, 2)
-		if s := r.only(t, "dibs.lock"); len(s.Events) != 2 {
-			t.Errorf("events %s, want queued and granted", events(s))
-		}
-	})
+func traceOfAWaiter(t *testing.T, b bed) {
+	first, _ := b.open(t)
+	queued := make(chan struct{}, 1)
+	locks, r := b.open(t, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { queued <- struct{}{} }}))
+	held := must[*dibs.Lease](t)(first.Mutex("waiter:42").Lock(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- locks.Mutex("waiter:42").Do(t.Context(), nothing) }()
+	<-queued
+	if err := held.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r.wantTraces(t, 1, 2)
+	if s := r.only(t, "dibs.lock"); len(s.Events) != 2 {
+		t.Errorf("events %s, want queued and granted", events(s))
+	}
 }
 
 // A waiter behind a lock of another library polls.
-func TestTraceOfAPoll(t *testing.T) {
-	onEachClient(t, func(t *testing.T, s *redistest.Server, open func(...dibs.Option) (*dibs.Client, *recorder)) {
-		locks, r := open()
-		s.MustCmd(t, "SET", "lock:order:42", "foreign", "PX", "700")
-		if err := locks.Mutex("order:42").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		r.wantTraces(t, 1, 4) // several acquires, and a release
-	})
+func traceOfAPoll(t *testing.T, b bed) {
+	if len(b.servers.masters) == 0 {
+		t.Skip("which node has the name is not known here")
+	}
+	locks, r := b.open(t)
+	for _, s := range b.servers.masters {
+		s.MustCmd(t, "SET", b.prefix+"poll:42", "foreign", "PX", "700")
+	}
+	if err := locks.Mutex("poll:42").Do(t.Context(), nothing); err != nil {
+		t.Fatal(err)
+	}
+	r.wantTraces(t, 1, 4) // several acquires, and a release
 }
 
 // A call that gives up leaves the queue in the background.
-func TestTraceOfACancel(t *testing.T) {
-	onEachClient(t, func(t *testing.T, s *redistest.Server, open func(...dibs.Option) (*dibs.Client, *recorder)) {
-		first, _ := open()
-		locks, r := open()
-		must[*dibs.Lease](t)(first.Mutex("order:42").Lock(t.Context()))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		waiting := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { cancel() }})
-		if _, err := locks.Mutex("order:42").Lock(ctx, waiting); !errors.Is(err, dibs.ErrBusy) {
-			t.Fatal(err)
-		}
-		eventually(t, func() bool {
-			state, err := first.Inspect(t.Context(), "order:42")
-			return err == nil && state.Waiting == 0
-		})
-		r.wantTraces(t, 1, 2) // acquire and cancel
+func traceOfACancel(t *testing.T, b bed) {
+	first, _ := b.open(t)
+	locks, r := b.open(t)
+	must[*dibs.Lease](t)(first.Mutex("cancel:42").Lock(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiting := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { cancel() }})
+	if _, err := locks.Mutex("cancel:42").Lock(ctx, waiting); !errors.Is(err, dibs.ErrBusy) {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		state, err := first.Inspect(t.Context(), "cancel:42")
+		return err == nil && state.Waiting == 0
 	})
+	r.wantTraces(t, 1, 2) // acquire and cancel
 }
 
-// Concurrent calls share exchanges with Redis. The span of such an exchange is in the trace
-// of one of the calls.
-func TestTracesUnderLoad(t *testing.T) {
-	const callers, each = 64, 30
-	onEachClient(t, func(t *testing.T, _ *redistest.Server, open func(...dibs.Option) (*dibs.Client, *recorder)) {
-		locks, r := open()
-		var all sync.WaitGroup
-		roots := make([]trace.TraceID, callers)
-		for i := range callers {
-			all.Go(func() {
-				ctx, caller := r.caller(t.Context())
-				defer caller.End()
-				roots[i] = caller.SpanContext().TraceID()
-				for j := range each {
-					name := fmt.Sprintf("{order}:%d", (i+j)%48) // in one slot; some are contended
-					if err := locks.Mutex(name).Do(ctx, func(context.Context) error { return nil }); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		scripts := r.wantWhole(t)
-		calls := r.named("dibs.lock")
-		shares := !strings.Contains(t.Name(), "cluster") // rueidis sends one command at a time there
-		if len(calls) != callers*each || scripts == 0 || shares && scripts >= 2*len(calls) {
-			t.Errorf("%d scripts of %d calls, want shared ones", scripts, len(calls))
-		}
-		for _, s := range append(calls, r.scripts()...) {
-			if !slices.Contains(roots, s.SpanContext.TraceID()) {
-				t.Errorf("the span %q is in no caller's trace", s.Name)
-			}
-		}
-	})
+// The request for a notification belongs to the call that has acquired the lease.
+func traceOfWanted(t *testing.T, b bed) {
+	other, _ := b.open(t)
+	locks, r := b.open(t)
+	lease := must[*dibs.Lease](t)(locks.Mutex("wanted:42").Lock(t.Context()))
+	eventually(t, func() bool { return len(r.commands()) > 0 })
+	before := len(r.commands())
+	wanted := lease.Wanted()
+	eventually(t, func() bool { return len(r.commands()) > before })
+	done := make(chan error, 1)
+	go func() { done <- other.Mutex("wanted:42").Do(t.Context(), nothing) }()
+	<-wanted
+	if err := lease.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r.wantTraces(t, 1, 3) // acquire, the request, and release
 }
 
-// A renewal concerns many leases, and belongs to no call. Its spans are roots.
-func TestRenewalsAreRoots(t *testing.T) {
-	onEachClient(t, func(t *testing.T, _ *redistest.Server, open func(...dibs.Option) (*dibs.Client, *recorder)) {
-		renewed := make(chan struct{}, 1)
-		locks, r := open(dibs.Observe(dibs.Hooks{Renewed: func(dibs.Renewed) {
-			select {
-			case renewed <- struct{}{}:
-			default:
+// A Yield releases, and is a call of its own, with the span of the caller.
+func traceOfAYield(t *testing.T, b bed) {
+	other, _ := b.open(t)
+	locks, r := b.open(t)
+	ctx, caller := r.caller(t.Context())
+	queued := make(chan struct{}, 1)
+	waits := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { queued <- struct{}{} }})
+	done := make(chan error, 1)
+	err := locks.Mutex("yield:42").Do(ctx, func(ctx context.Context) error {
+		go func() { done <- other.Mutex("yield:42").Do(t.Context(), nothing, waits) }()
+		<-queued
+		return dibs.Yield(ctx)
+	})
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	caller.End()
+	r.wantTraces(t, 1, 5) // acquire, the request for a notification, release, acquire, release
+	if n := len(r.named("dibs.lock")); n != 2 {
+		t.Errorf("%d calls, want 2", n)
+	}
+}
+
+// Several names are several requests on a cluster and on a quorum.
+func traceOfSeveralNames(t *testing.T, b bed) {
+	first, _ := b.open(t)
+	queued := make(chan struct{}, 3)
+	locks, r := b.open(t, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { queued <- struct{}{} }}))
+	held := must[*dibs.Lease](t)(first.Mutex("several:2").Lock(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- locks.All("several:1", "several:2", "several:3").Do(t.Context(), nothing) }()
+	<-queued
+	if err := held.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r.wantTraces(t, 1, 2)
+}
+
+// A renewal concerns many leases, and belongs to no call.
+func renewalsAreRoots(t *testing.T, b bed) {
+	renewed := make(chan struct{}, 1)
+	locks, r := b.open(t, dibs.Observe(dibs.Hooks{Renewed: func(dibs.Renewed) {
+		select {
+		case renewed <- struct{}{}:
+		default:
+		}
+	}}))
+	ctx, caller := r.caller(t.Context())
+	must[*dibs.Lease](t)(locks.Mutex("renewal:42").Lock(ctx, dibs.TTL(time.Second)))
+	<-renewed
+	eventually(t, func() bool { return len(r.named("renewal")) > 0 })
+	spans := r.tree()
+	for _, s := range r.named("renewal") {
+		if s.Parent.IsValid() {
+			t.Errorf("the renewal has the parent %v", s.Parent.SpanID())
+		}
+	}
+	found := 0
+	for _, s := range spans {
+		if spans.under(s, "renewal") {
+			found++
+			if s.SpanContext.TraceID() == caller.SpanContext().TraceID() {
+				t.Errorf("the span %q of a renewal is in the trace of a call", s.Name)
 			}
-		}}))
+		}
+	}
+	if found == 0 {
+		t.Error("no command of a renewal")
+	}
+	r.wantWhole(t)
+}
+
+// Many calls of all kinds at once: they wait, give up, and share requests, while leases are
+// renewed.
+func tracesUnderLoad(t *testing.T, b bed) {
+	const callers, rounds = 48, 8
+	var queued, notified atomic.Int32
+	locks, r := b.open(t, dibs.TTL(time.Second), dibs.Observe(dibs.Hooks{
+		Queued: func(context.Context, dibs.Queued) { queued.Add(1) },
+		AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) {
+			if e.Notified {
+				notified.Add(1)
+			}
+		},
+	}))
+	for i := range 100 { // leases to renew
 		ctx, caller := r.caller(t.Context())
-		must[*dibs.Lease](t)(locks.Mutex("order:42").Lock(ctx, dibs.TTL(time.Second)))
-		eventually(t, func() bool { return len(r.scripts()) > 0 })
-		before := len(r.scripts())
-		<-renewed
-		scripts := r.scripts()
-		if len(scripts) == before {
-			t.Fatal("no span of the renewal")
-		}
-		for _, s := range scripts[before:] {
-			if s.Parent.IsValid() || s.SpanContext.TraceID() == caller.SpanContext().TraceID() {
-				t.Errorf("the span %q of a renewal has a parent", s.Name)
+		must[*dibs.Lease](t)(locks.Mutex(fmt.Sprint("renewed:", i)).Lock(ctx))
+		caller.End()
+	}
+	var all sync.WaitGroup
+	roots := make([]trace.TraceID, callers)
+	for i := range callers {
+		all.Go(func() {
+			ctx, caller := r.caller(t.Context())
+			defer caller.End()
+			roots[i] = caller.SpanContext().TraceID()
+			for j := range rounds {
+				if err := callOfLoad(ctx, locks, i+j); err != nil && !errors.Is(err, dibs.ErrBusy) {
+					t.Error(err)
+				}
 			}
+		})
+	}
+	all.Wait()
+	eventually(t, func() bool { return len(r.named("renewal")) > 0 })
+	if err := locks.Close(); err != nil { // waits for the commands in the background
+		t.Fatal(err)
+	}
+	r.wantWhole(t)
+	if queued.Load() == 0 || notified.Load() == 0 && !slices.Contains([]string{"replicas", "cluster with replicas", "sentinel with replicas"}, b.topology) {
+		t.Errorf("%d calls queued, %d notified, want some", queued.Load(), notified.Load())
+	}
+	commands, calls := len(r.commands()), len(r.named("dibs.lock"))
+	if b.topology == "server" && commands >= 2*calls {
+		t.Errorf("%d commands of %d calls, want shared ones", commands, calls)
+	}
+}
+
+// callOfLoad makes the n-th call of a mixture.
+func callOfLoad(ctx context.Context, locks *dibs.Client, n int) error {
+	name := fmt.Sprint("load:", n%4)
+	switch n % 6 {
+	case 0:
+		return locks.RWMutex(name).Reading().Do(ctx, nothing)
+	case 1:
+		return locks.RWMutex(name).Do(ctx, nothing)
+	case 2:
+		return locks.All(name, fmt.Sprint("load:", n%5+4)).Do(ctx, nothing)
+	case 3: // gives up
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Millisecond)
+		defer cancel()
+		if err := locks.Mutex(name).Do(ctx, nothing); ctx.Err() == nil {
+			return err
 		}
-	})
+		return nil
+	default:
+		return locks.Mutex(name).Do(ctx, nothing)
+	}
+}
+
+// Calls whose master dies send probes, and retries until the next master serves.
+func TestTraceOfAFailover(t *testing.T) {
+	for client, open := range clients {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.StartSentinels(t, 1, 3)
+			b := bed{"sentinel", servers{}, "", func(t *testing.T, r *recorder) driver.Store {
+				return open(t, servers{master: s.MasterName}, s.Addrs(), r, nil)
+			}}
+			locks, r := b.open(t)
+			ends := time.Now().Add(time.Minute)
+			var failed, recovered atomic.Bool
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					for !recovered.Load() && time.Now().Before(ends) {
+						err := locks.Mutex(fmt.Sprint("failover:", i%4)).Do(t.Context(), nothing)
+						if err != nil {
+							failed.Store(true)
+						}
+						recovered.CompareAndSwap(false, err == nil && failed.Load())
+					}
+				})
+			}
+			if _, err := s.KillMaster(); err != nil {
+				t.Error(err)
+			}
+			all.Wait()
+			if !recovered.Load() {
+				t.Error("no call failed, or none succeeded afterwards")
+			}
+			if err := locks.Close(); err != nil {
+				t.Error(err)
+			}
+			r.wantWhole(t)
+		})
+	}
 }

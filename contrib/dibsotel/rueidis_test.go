@@ -1,49 +1,42 @@
 package dibsotel_test
 
 import (
-	"context"
+	"errors"
+	"slices"
 	"testing"
 
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/contrib/dibsotel"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/redis/rueidis"
-	"go.opentelemetry.io/otel/trace"
+	"github.com/redis/rueidis/rueidisotel"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// A tracedClient makes a span for each call, as the client of rueidisotel does. The tests do
-// not use that one, because its module does not always compile with the current rueidis.
-type tracedClient struct {
-	rueidis.Client
-	tracer trace.Tracer
-}
-
-func openRueidis(t *testing.T, addr string, r *recorder) rueidis.Client {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+// openRueidis returns a client of rueidis, instrumented by rueidisotel.
+func openRueidis(t *testing.T, r *recorder, option rueidis.ClientOption) rueidis.Client {
+	client, err := rueidisotel.NewClient(option, rueidisotel.WithTracerProvider(r.provider), rueidisotel.WithMeterProvider(noop.NewMeterProvider()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return &tracedClient{client, r.provider.Tracer("github.com/redis/rueidis")}
+	return client
 }
 
-func (c *tracedClient) start(ctx context.Context, name string) (context.Context, trace.Span) {
-	return c.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient))
-}
-
-func (c *tracedClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	ctx, span := c.start(ctx, cmd.Commands()[0])
-	defer span.End()
-	return c.Client.Do(ctx, cmd)
-}
-
-func (c *tracedClient) DoMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
-	ctx, span := c.start(ctx, cmds[0].Commands()[0])
-	defer span.End()
-	return c.Client.DoMulti(ctx, cmds...)
-}
-
-func (c *tracedClient) Nodes() map[string]rueidis.Client {
-	nodes := c.Client.Nodes()
-	for addr, node := range nodes {
-		nodes[addr] = &tracedClient{node, c.tracer}
+// A call whose client of Redis is closed sends pings, to find out whether it is. They belong
+// to the call. Those of the subscription belong to none.
+func TestTraceOfPings(t *testing.T) {
+	r := newRecorder(t)
+	client := openRueidis(t, r, rueidis.ClientOption{InitAddress: []string{redistest.Start(t).Addr()}})
+	locks := newLocks(t, rueidisstore.New(client), r.observe(dibsotel.Config{}))
+	client.Close()
+	if _, err := locks.Mutex("order:42").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
+		t.Fatal(err)
 	}
-	return nodes
+	spans := r.tree()
+	if !slices.ContainsFunc(r.named("PING"), func(s tracetest.SpanStub) bool { return spans.under(s, "dibs.") }) {
+		t.Errorf("no ping of the call, among %v", names(r.GetSpans()))
+	}
 }

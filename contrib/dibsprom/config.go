@@ -1,6 +1,7 @@
 package dibsprom
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -29,6 +30,13 @@ type Config struct {
 	// the other buckets, which grafana.json uses, unless always_scrape_classic_histograms is
 	// set.
 	NativeHistograms bool
+
+	// TraceID returns the id of the trace in the context of a call, or "" for none. It is the
+	// exemplar trace_id of the call in dibs_acquire_seconds. Prometheus receives exemplars
+	// only with promhttp.HandlerOpts.EnableOpenMetrics. TraceID is called at the end of each
+	// call that acquires, by many goroutines at once. An id that is longer than 120 characters
+	// or no valid UTF-8 is dropped. Nil means no exemplars, at no cost.
+	TraceID func(ctx context.Context) string
 }
 
 // withDefaults returns the Config with its defaults, or an error.

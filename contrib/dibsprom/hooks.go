@@ -36,9 +36,9 @@ func (m *Metrics) Hooks() dibs.Hooks {
 
 func (m *Metrics) observeQueued(_ context.Context, e dibs.Queued) { m.classes.Of(e.Name).waiting.Inc() }
 
-func (m *Metrics) observeAcquireEnd(_ context.Context, e dibs.AcquireEnd) {
+func (m *Metrics) observeAcquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 	s := m.classes.Of(e.Name)
-	m.acquireObserver(s, outcome.OfKind(e.Kind), outcome.OfCall(&e)).Observe(e.Waited.Seconds())
+	m.observe(ctx, m.acquireObserver(s, outcome.OfKind(e.Kind), outcome.OfCall(&e)), e.Waited.Seconds())
 	if e.Queued {
 		s.waiting.Dec()
 	}

@@ -1,6 +1,7 @@
 package dibsprom
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -12,6 +13,7 @@ import (
 // prometheus.Collector, for prometheus.Registerer.Unregister. It is safe for concurrent use.
 type Metrics struct {
 	classes *classes.Set[*series]
+	traceID func(context.Context) string // may be nil
 
 	acquire, held            *prometheus.HistogramVec
 	holding, waiting         *prometheus.GaugeVec
@@ -49,6 +51,7 @@ func New(reg prometheus.Registerer, config Config) (*Metrics, error) {
 
 func newMetrics(config Config) *Metrics {
 	m := &Metrics{
+		traceID: config.TraceID,
 		acquire: histograms(config, "dibs_acquire_seconds",
 			"Duration of calls that acquire a lock, by the class of its name, its kind, and the result.",
 			config.AcquireBuckets, "class", "kind", "result"),

@@ -18,7 +18,7 @@ func (m *Machine) Acquire(call *Call, q driver.AcquireRequest, now time.Time) Ef
 	}
 	c.AcquireRequest, c.active, c.noWait, c.skipStragglers, c.upgraded = q, true, !q.Queue, false, mode{}
 	m.begin(call, "acquire", q.Name, c, q.Until, now)
-	c.calls = append(c.calls, call)
+	c.calls, c.lastCall = append(c.calls, call), call
 	m.startRound(c, false, now)
 	m.decide(c, false, now)
 	return m.flush()

@@ -19,6 +19,7 @@ type acquisition struct {
 	active         bool        // the lock is still wanted
 	noWait         bool        // the caller does not wait in the queue
 	calls          []*Call     // that wait for the votes of this round
+	lastCall       *Call       // the cause of messages that are sent while no call waits; or nil
 	skipStragglers bool        // do not wait for the remaining nodes if a majority has answered
 	granted        bool        // in this round, and the client was notified
 	fence          uint64      // a majority must store it before the lock is granted; 0: none yet
@@ -137,10 +138,11 @@ func (c *acquisition) newNodeRequest(now time.Time) driver.AcquireRequest {
 	return q
 }
 
-// firstCall returns a call that waits for the votes, or nil.
-func (c *acquisition) firstCall() *Call {
+// cause returns the call that a message belongs to: the first one that waits for the votes,
+// or else the last one. It is nil if there was none.
+func (c *acquisition) cause() *Call {
 	if len(c.calls) == 0 {
-		return nil
+		return c.lastCall
 	}
 	return c.calls[0]
 }
@@ -156,7 +158,7 @@ type voteRequest struct {
 // requestVote queues a vote request for a node.
 func (m *Machine) requestVote(c *acquisition, q *nodeQueue, relinquish bool, now time.Time) {
 	q.pendingCancel = nil // a pending cancel must be sent before this request, and a later one after it
-	m.enqueue(q, driver.WaiterTTL, &Message{Call: c.firstCall(), purpose: &voteRequest{c: c, round: c.voteRound, relinquish: relinquish}}, now)
+	m.enqueue(q, driver.WaiterTTL, &Message{Call: c.cause(), purpose: &voteRequest{c: c, round: c.voteRound, relinquish: relinquish}}, now)
 }
 
 // prepare writes a vote request. If the node may hold the token with another weight, the

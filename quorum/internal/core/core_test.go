@@ -165,6 +165,35 @@ func TestLeavingCallerCancels(t *testing.T) {
 	b.message(0, CancelVote)
 }
 
+// A message that is sent while no call waits belongs to the last call, so that its trace is
+// that of the call.
+func TestMessagesBelongToTheLastCall(t *testing.T) {
+	b := newBench(t, 3)
+	b.acquire(mutex(true))
+	for n := range 3 {
+		b.answer(n, AcquireVote, rival)
+	}
+	c := b.acquire(mutex(true)) // a heartbeat
+	ticket := b.message(0, AcquireVote)
+	b.do(b.m.Answer(ticket, rival, b.now))
+	b.answer(1, AcquireVote, rival)
+	b.answer(2, AcquireVote, rival)
+	for n := range 2 {
+		b.do(b.m.Granted(n, driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: ticket.Vote.Ticket, Fence: ticket.Vote.Fence + uint64(10+n)}, b.now))
+	}
+	if msg := b.message(0, AcquireVote); !c.ended || msg.Call != c { // it stores the larger fence
+		t.Errorf("ended %v, a vote request of %p, want %p", c.ended, msg.Call, c)
+	}
+
+	b = newBench(t, 3)
+	c = b.acquire(mutex(true))
+	b.answer(0, AcquireVote, rival)
+	b.do(b.m.Leave(c, errors.New("left"), b.now))
+	if msg := b.message(0, CancelVote); msg.Call != c {
+		t.Errorf("a cancel of %p, want %p", msg.Call, c)
+	}
+}
+
 // A vote that is being relinquished does not count, whatever a notification says, nor after
 // an answer that was lost.
 func TestRelinquishedVoteDoesNotCount(t *testing.T) {

@@ -30,7 +30,7 @@ func (m *Machine) endLease(c *acquisition) {
 func (m *Machine) cancelAll(c *acquisition, now time.Time) {
 	m.endLease(c)
 	for i := range c.queues {
-		m.cancelOn(&c.queues[i], nil, nil, now)
+		m.cancelOn(&c.queues[i], c.lastCall, nil, now)
 	}
 }
 

@@ -37,10 +37,14 @@ func (b *batch) reset() {
 	b.requests, b.calls, b.cmds, b.replies = b.requests[:0], b.calls[:0], b.cmds[:0], b.replies[:0]
 }
 
-// valuesContext returns a context with the values of the first caller, such as a trace,
-// and without an end. A batch is one call of the library: it cannot be part of several
-// traces, nor end with one of its callers.
-func (b *batch) valuesContext() context.Context { return context.WithoutCancel(b.requests[0].ctx) }
+// valuesContext returns a context with the values of one caller, such as a trace, and without
+// an end. A batch is one call of the library: it cannot be part of several traces, nor end
+// with one of its callers. The caller is the first one that does not extend leases: a renewal
+// has no trace.
+func (b *batch) valuesContext() context.Context {
+	at := max(slices.IndexFunc(b.requests, func(r *Request) bool { return !r.Extends }), 0)
+	return context.WithoutCancel(b.requests[at].ctx)
+}
 
 // A call is one script call. It serves one request, several requests on one name, or all
 // requests in parts.

@@ -300,8 +300,8 @@ func TestMergedCallHasItsOwnArguments(t *testing.T) {
 	}
 }
 
-// A Conn gets the values of the caller's context, those of the first caller for several
-// requests, and none of their ends.
+// A Conn gets the values of the caller's context, and none of their ends. For several requests
+// the values are those of the first caller; one that extends leases comes last.
 func TestPipelinePassesContextValues(t *testing.T) {
 	r := newFixture(t)
 	first := plain("engaged")
@@ -314,24 +314,27 @@ func TestPipelinePassesContextValues(t *testing.T) {
 		engaged = append(engaged, r.call(plain(fmt.Sprint("engaged ", i)), time.Hour))
 		hanging = append(hanging, r.sent())
 	}
-	requests := []*Request{acquireOf("a", "a1"), plain("p1"), acquireOf("a", "a2")}
+	renewal := plain("renewal")
+	renewal.Extends = true
+	requests := []*Request{renewal, acquireOf("a", "a1"), plain("p1"), acquireOf("a", "a2")}
 	callers := make([]*testCall, len(requests))
 	for i, req := range requests {
 		callers[i] = r.call(req, time.Hour)
 	}
 	hanging[0].reply("done")
 	e := r.sent()
-	if have := e.ctx.Value(callerKey{}); have != requests[0] {
-		t.Errorf("a batch: have the values of %v, want those of the first", have)
+	if have := e.ctx.Value(callerKey{}); have != requests[1] {
+		t.Errorf("a batch: have the values of %v, want those of the first call", have)
 	}
 	left := errors.New("left")
-	callers[0].leave(left)
-	callers[0].wantErr(left)
+	callers[1].leave(left)
+	callers[1].wantErr(left)
 	if err := e.ctx.Err(); err != nil {
 		t.Errorf("the first caller has left, and the context of the batch has ended: %v", err)
 	}
-	e.reply([]any{now, int64(1), int64(2)}, int64(1))
-	for _, c := range callers[1:] {
+	e.reply("extended", []any{now, int64(1), int64(2)}, int64(1))
+	callers[0].wantValue("extended")
+	for _, c := range callers[2:] {
 		if reply := c.reply(); reply.Err != nil {
 			t.Errorf("reply %v", reply)
 		}

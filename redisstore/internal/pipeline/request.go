@@ -13,6 +13,7 @@ import (
 // A Request is one script call. Pipeline.Do takes it, and may use it for another one.
 type Request struct {
 	wire.Request
+	Extends bool // it extends leases, as renewals do
 
 	ctx   context.Context // the caller's, for its values
 	reply redisconn.Reply

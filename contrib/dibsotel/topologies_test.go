@@ -1,0 +1,170 @@
+package dibsotel_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/contrib/dibsotel"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/quorum"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/rueidisstore"
+	"github.com/redis/go-redis/extra/redisotel/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// A topology is a way to run Redis, with the options of a store that it needs.
+type topology struct {
+	name    string
+	options []redisstore.Option
+	start   func(t *testing.T) servers
+}
+
+// servers are those of a topology. Each group is one store; a quorum has several.
+type servers struct {
+	groups  [][]string // addresses
+	cluster bool
+	master  string              // the name that the sentinels have for it; the addresses are theirs
+	masters []*redistest.Server // that have the names of a topology without a cluster, or of one node
+}
+
+func single(s *redistest.Server) servers {
+	return servers{groups: [][]string{{s.Addr()}}, masters: []*redistest.Server{s}}
+}
+
+var withReplicas = []redisstore.Option{redisstore.WithReplicas(1, 2*time.Second)}
+
+func topologies() []topology {
+	return []topology{
+		{"server", nil, func(t *testing.T) servers { return single(redistest.Start(t)) }},
+		{"cluster node", nil, func(t *testing.T) servers {
+			s := single(redistest.StartClusterNode(t))
+			s.cluster = true
+			return s
+		}},
+		{"replicas", withReplicas, func(t *testing.T) servers { return single(redistest.StartReplicated(t, 1).Master) }},
+		{"cluster with replicas", withReplicas, func(t *testing.T) servers {
+			return servers{groups: [][]string{redistest.StartCluster(t, 3, 1).Addrs()}, cluster: true}
+		}},
+		{"sentinel", nil, startSentinels},
+		{"sentinel with replicas", withReplicas, startSentinels},
+		{"quorum", nil, func(t *testing.T) (all servers) {
+			for range 3 {
+				s := single(redistest.Start(t))
+				all.groups, all.masters = append(all.groups, s.groups...), append(all.masters, s.masters...)
+			}
+			return all
+		}},
+	}
+}
+
+func startSentinels(t *testing.T) servers {
+	s := redistest.StartSentinels(t, 1, 3)
+	master, err := s.Master()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return servers{groups: [][]string{s.Addrs()}, master: s.MasterName, masters: []*redistest.Server{master}}
+}
+
+// clients are the instrumented clients of Redis, each with its store.
+var clients = map[string]func(t *testing.T, s servers, addrs []string, r *recorder, options []redisstore.Option) *redisstore.Store{
+	"go-redis": func(t *testing.T, s servers, addrs []string, r *recorder, options []redisstore.Option) *redisstore.Store {
+		var rdb redis.UniversalClient
+		switch {
+		case s.cluster:
+			rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+		case s.master != "":
+			rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.master, SentinelAddrs: addrs})
+		default:
+			rdb = redis.NewClient(&redis.Options{Addr: addrs[0]})
+		}
+		t.Cleanup(func() { rdb.Close() })
+		err := redisotel.InstrumentTracing(rdb, redisotel.WithTracerProvider(r.provider), redisotel.WithDBStatement(false), redisotel.WithDialFilter(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return goredisstore.New(rdb, options...)
+	},
+	"rueidis": func(t *testing.T, s servers, addrs []string, r *recorder, options []redisstore.Option) *redisstore.Store {
+		option := rueidis.ClientOption{InitAddress: addrs}
+		if s.master != "" {
+			option.Sentinel = rueidis.SentinelOption{MasterSet: s.master, TopologyRefreshInterval: 100 * time.Millisecond}
+		}
+		return rueidisstore.New(openRueidis(t, r, option), options...)
+	},
+}
+
+// A bed is what a test of traces runs on: the servers of a topology, with a client of Redis.
+// Its keys are those of one test.
+type bed struct {
+	topology string
+	servers  servers
+	prefix   string
+	store    func(t *testing.T, r *recorder) driver.Store
+}
+
+// onEachTopology runs a test on each topology, with each client of Redis.
+func onEachTopology(t *testing.T, test func(t *testing.T, b bed)) {
+	for _, at := range topologies() {
+		t.Run(at.name, func(t *testing.T) {
+			t.Parallel()
+			s := at.start(t)
+			for client, open := range clients {
+				t.Run(client, func(t *testing.T) {
+					prefix := client + ":"
+					options := append([]redisstore.Option{redisstore.Prefix(prefix)}, at.options...)
+					test(t, bed{at.name, s, prefix, func(t *testing.T, r *recorder) driver.Store {
+						var stores []driver.Voter
+						for _, addrs := range s.groups {
+							stores = append(stores, open(t, s, addrs, r, options))
+						}
+						return combine(t, stores)
+					}})
+				})
+			}
+		})
+	}
+}
+
+// combine returns the only store, or a quorum of several.
+func combine(t *testing.T, stores []driver.Voter) driver.Store {
+	if len(stores) == 1 {
+		return stores[0]
+	}
+	all, err := quorum.Config{Trusting: true}.New(stores...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { all.Close() })
+	return all
+}
+
+// open returns a client of the locks, with a recorder of its spans and of those of Redis.
+func (b bed) open(t *testing.T, options ...dibs.Option) (*dibs.Client, *recorder) {
+	r := newRecorder(t)
+	store := markedRenewals{b.store(t, r), r.provider.Tracer("test")}
+	return newLocks(t, store, append(options, r.observe(dibsotel.Config{}))...), r
+}
+
+// markedRenewals is a store that makes the span "renewal" for each Extend whose context has
+// no span. So the commands of renewals, which belong to no call, can be told from others.
+type markedRenewals struct {
+	driver.Store
+	tracer trace.Tracer
+}
+
+func (m markedRenewals) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		return m.Store.Extend(ctx, requests)
+	}
+	ctx, span := m.tracer.Start(ctx, "renewal")
+	defer span.End()
+	return m.Store.Extend(ctx, requests)
+}
