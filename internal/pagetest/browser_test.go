@@ -101,7 +101,7 @@ func (f *failures) report(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.found {
-		t.Errorf("a script has failed in line %d: %s", e.LineNumber+1, e.Text)
+		t.Errorf("a script has failed at %d: %s", e.LineNumber+1, e.Text)
 	}
 }
 
